@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_IO_H
+#define BASE_IO_H
+
+/*
+ * Whole reads and writes on blocking descriptors.  Short counts and EINTR are dealt with
+ * here, once and for all; EINTR after cancel() (worker.h) ends the call with ECANCELED.
+ * errno is set; no failure text is written, since only the caller knows the name.
+ */
+
+#include <sys/types.h>
+#include <stddef.h>
+
+/* Bytes read: fewer than len only at the end of the file; -1 on error. */
+ssize_t read_full(int fd, void *buf, size_t len);
+ssize_t pread_full(int fd, void *buf, size_t len, off_t pos);
+
+/* 0 when all is written, else -1.  A write of nothing at all (0) is EIO, never a loop. */
+int write_full(int fd, const void *buf, size_t len);
+int pwrite_full(int fd, const void *buf, size_t len, off_t pos);
+
+/* Close and ignore; negative descriptors are fine.  errno is kept. */
+void close_fd(int fd);
+
+#endif

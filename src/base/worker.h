@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_WORKER_H
+#define BASE_WORKER_H
+
+/*
+ * Threads that can be woken out of a system call, and the process's one flag of cancelling.
+ *
+ * cancel() sets the flag and sends SIGUSR2 (handled without SA_RESTART) to every worker;
+ * as a signal can arrive just before the call that it should interrupt, whoever waits for
+ * the workers repeats workers_wake() until they are gone.  The file calls of io.h give up
+ * on EINTR once the flag is set.
+ *
+ * Workers start with all signals blocked but SIGUSR2.  At most WORKERS_MAX at a time.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+
+enum { WORKERS_MAX = 160 };
+
+struct worker {
+	pthread_t thread;
+	void *(*run)(void *);
+	void *arg;
+	bool running;  /* started and not yet joined */
+};
+
+/* Start w at run(arg); 0, or -1 with a failure.  w must live until it is joined. */
+int worker_start(struct worker *w, const char *name, void *(*run)(void *), void *arg);
+/* Wait for w to end; nothing if it isn't running. */
+void worker_join(struct worker *w);
+/* Like worker_join, at most until the deadline (clock_ms); false when it is still running. */
+bool worker_join_until(struct worker *w, unsigned long long deadline_ms);
+
+/* Safe in a signal handler.  signo is what cancelled() then returns, never 0. */
+void cancel(int signo);
+/* The signal that cancelled this process, 0 while none did. */
+int cancelled(void);
+/* Send SIGUSR2 to every worker once more. */
+void workers_wake(void);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_COPY_H
+#define COPY_COPY_H
+
+/*
+ * The two ends' work: a source reads what was asked for and sends it, a sink stores it.
+ *
+ * Both run in the calling thread and one thread for each lane of the session, and return when
+ * the sink's verdict is in: 0 when everything asked for is stored at the sink and agreed to be
+ * what the source read (with some files failed: -1, OUT_SOME_FILES, the list in on_file()).
+ *
+ * The session must have been opened with copy_on_frame/copy_on_fail and the `struct copy' made
+ * by copy_new() as ctx; that is how frames reach a source or sink before and while it runs.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "session/session.h"
+
+struct copy;
+int copy_new(enum role role, struct copy **out);
+void copy_free(struct copy *c);
+int copy_on_frame(void *copy, const struct frame *f);
+void copy_on_fail(void *copy);
+
+/* What both count while they run; read by whoever shows progress. */
+struct tally {
+	_Atomic uint64_t bytes;       /* source: read or skipped as holes; sink: stored */
+	_Atomic uint64_t total;       /* source: sizes of files known so far */
+	_Atomic uint64_t files;       /* done */
+	_Atomic bool total_known;
+	_Atomic uint64_t first_ns, last_ns;  /* clock_ns() of the first and last block */
+};
+
+/* A descriptor instead of a named file. */
+struct stream {
+	int fd;                /* -1: none.  Not closed, unless close_at_end. */
+	const char *name;      /* "stdin", "command zfs" */
+	bool close_at_end;     /* close fd after the last byte was written (a command's stdin) */
+	uint64_t size;         /* --size: for progress only; 0: unknown */
+	/* After the last byte was read, or written and closed: 0, or -1 with a failure, which
+	 * is then the stream's (a command that failed).  NULL: none. */
+	int (*finish)(void *ctx);
+	void *ctx;
+};
+
+struct source_opts {
+	char *const *names;    /* SRCs as the user wrote them: ~ and patterns are expanded here */
+	unsigned count;
+	struct stream stream;  /* instead of names when fd >= 0 */
+	bool remove_source;    /* unlink each file that is stored, verified and fsynced */
+	bool no_sparse;        /* send holes as zeros */
+	bool expand;           /* names are from another host: expand ~ and patterns */
+	const char *host;      /* for messages */
+};
+
+struct sink_opts {
+	const char *target;    /* DST */
+	char *const *wants;    /* SRCs as the user wrote them: a name that matches none is refused */
+	unsigned count;
+	struct stream stream;  /* instead of target when fd >= 0 */
+	bool many;             /* several sources: the target must be a directory */
+	bool no_target_dir;    /* -T */
+	bool preserve;         /* -p: mode and times */
+	bool mkpath, fsync, inplace, sparse;
+	bool expand;           /* ~ in target */
+	bool quiet_names;      /* one unnamed stream: target is the file itself (rdrecv FILE) */
+};
+
+/* done: what was copied.  on_file(ctx, name, failure): a file failed; NULL: not told. */
+struct copy_result {
+	struct msg_total total;
+	void (*on_file)(void *ctx, const char *name, const struct failure *f);
+	void *ctx;
+};
+
+int source_run(struct copy *c, struct session *s, const struct source_opts *o, struct tally *t,
+	       struct copy_result *r);
+int sink_run(struct copy *c, struct session *s, const struct sink_opts *o, struct tally *t,
+	     struct copy_result *r);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_DIGEST_H
+#define COPY_DIGEST_H
+
+/*
+ * The digest of a file or stream: the sum modulo 2^128 of XXH3-128 of each cell of CELL bytes,
+ * seeded with the cell's offset.  Cells may come in any order and on any lane; the result does
+ * not depend on the block size.  Cells that lie wholly in a hole count as nothing.  It detects
+ * faults, not attackers.
+ *
+ * A digest is used by one thread at a time; digest_merge() adds up what several found.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lane/lane.h"
+
+enum { CELL = 256 << 10 };
+
+struct digest;  /* running: sum, and the cell in the middle of which it is */
+struct digest *digest_new(void);
+void digest_free(struct digest *d);
+void digest_reset(struct digest *d);
+/* Bytes at pos.  Within a cell in order, from its start to its end (or the end of the file);
+ * cells in any order. A new cell ends the one before. */
+void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len);
+/* The same for a sealed block, without hashing again where it is whole cells' worth. */
+void digest_add_block(struct digest *d, const struct block *b);
+/* The sum, with the last cell ended. */
+void digest_sum(struct digest *d, uint64_t out[2]);
+void sum_add(uint64_t to[2], const uint64_t from[2]);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_FIND_H
+#define COPY_FIND_H
+
+/*
+ * Sources as a user writes them: ~ and ~user, and glob patterns where expand is set; a name
+ * that exists literally wins over the pattern.  No shell is involved.
+ */
+
+#include <stdbool.h>
+
+struct found {
+	char **paths;      /* in the order asked for, a pattern's sorted */
+	unsigned *wants;   /* which name each came from */
+	unsigned count;
+};
+/* No match: -1 with OUT_NO_SOURCE, naming the pattern. */
+int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
+void found_free(struct found *f);
+/* ~ and ~user only; 0, or -1 when it doesn't fit or the user is unknown. */
+int expand_tilde(const char *path, char *to, unsigned long size);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LANE_HEAD_H
+#define LANE_HEAD_H
+
+/*
+ * What lanes say to each other, in bytes: docs/protocol.md, "Lanes".  The one file of this
+ * layer that decodes what came from a peer.  Every decode checks all that can be checked
+ * without knowing the lane's state, and returns -1 with a failure otherwise.
+ */
+
+#include "lane/lane.h"
+
+/* The head of a block, LANE_HEAD bytes. */
+struct head {
+	uint8_t kind;
+	uint16_t lane;
+	uint32_t epoch;
+	uint64_t number;   /* of the block in its lane, from 0 */
+	uint32_t len;
+	uint32_t file;
+	uint64_t pos;
+	uint64_t hash[2];  /* of the data, as struct block says */
+};
+void head_encode(const struct head *h, uint8_t to[static LANE_HEAD]);
+/* Also checks the head's own check sum; room is the block's size. */
+int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h);
+
+enum { CREDIT_SIZE = 16 };
+struct credit {
+	uint32_t epoch;
+	uint64_t stored;
+};
+void credit_encode(const struct credit *c, uint8_t to[static CREDIT_SIZE]);
+int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c);
+
+/* The first thing on a wire, each way: the connecting end's, then the accepting end's. */
+enum { LANE_HELLO_SIZE = 64, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
+struct lane_hello {
+	uint8_t from;           /* enum lane_side of the sender */
+	uint8_t accepting;      /* 0: sent by the connecting end, 1: by the accepting one */
+	uint16_t lane;
+	uint32_t epoch;
+	uint32_t block_size;
+	uint16_t depth;
+	uint8_t mac[LANE_MAC];  /* see lane_hello_sign() */
+};
+void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE]);
+int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h);
+
+/* Both ends' secret and nonces (nonces: source's, sink's); wiped by whoever owns it. */
+struct lane_key {
+	uint8_t secret[LANE_SECRET];
+	uint8_t nonces[2][32];
+};
+/* HMAC-SHA256(secret, "sluice lane" || nonces || every other field of the hello). */
+void lane_hello_sign(struct lane_hello *h, const struct lane_key *key);
+/* 0 when the mac is right, compared in constant time; else -1, OUT_AUTH. */
+int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key);
+
+/* Private data of an RDMA connection request, at most 56 bytes (rdma_connect(3)). */
+enum { LANE_PRIVATE_SIZE = 40 };
+struct lane_private {
+	uint16_t lane;
+	uint32_t epoch;
+	uint16_t depth;
+	uint32_t block_size;
+	uint8_t token[LANE_TOKEN];  /* lane_token() of this lane and epoch: good once */
+};
+void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE]);
+/* len may be more than was sent (the CM pads with zeros). */
+int lane_private_decode(const void *from, size_t len, struct lane_private *p);
+void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
+		uint8_t to[static LANE_TOKEN]);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LANE_LANE_H
+#define LANE_LANE_H
+
+/*
+ * A lane carries blocks from a source to a sink: whole, in order, once.
+ *
+ * The lane owns all blocks and lends them out:
+ *
+ *	source:  lane_get()  -> fill data, len, kind, file, pos -> lane_send()
+ *	sink:    lane_recv() -> use  data, len, kind, file, pos -> lane_put()
+ *
+ * A block is the caller's between get and send, and between recv and put; at all other
+ * times it is the lane's and must not be touched.  A caller holds one block at a time.
+ * Every lent block is sent or put, or the lane is aborted.
+ *
+ * lane_get() waits until a block is free, lane_recv() until one has come.  lane_put() says
+ * that the block's bytes are stored; that is the credit which frees it at the source, and
+ * the only flow control there is: a sink that does not put stops its source.  The source
+ * keeps a block filled until its credit is back, so the pool is the resend buffer.
+ * lane_flush() returns when every block sent has been stored.  There is no end of stream:
+ * the protocol above says when it is done.
+ *
+ * Below a lane is a wire (wire.h): one connection, which the lane outlives.  When there is
+ * none yet, it broke, or a block came damaged, the call that notices asks the mend function
+ * for another; what the sink had not stored is sent again, in order, over the new one.
+ * Nobody above a lane sees that.
+ *
+ * All calls return 0, or -1 with a failure; after -1 only lane_stats() and lane_close() may
+ * follow.  One thread at a time uses a lane, but lane_abort(), lane_break() and
+ * lane_stats() may come from any.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	LANE_HEAD = 64,              /* bytes of head, right below a block's data */
+	LANE_PAGE = 4096,
+	LANE_BLOCK_MIN = 4096,
+	LANE_BLOCK_MAX = 4 << 20,
+	LANE_DEPTH_MAX = 1024,       /* blocks a lane */
+	LANE_COUNT_MAX = 64,         /* lanes a session */
+	LANE_DEPTH_MIN = 1,
+};
+
+enum lane_side { LANE_SOURCE = 1, LANE_SINK = 2 };
+
+/* What the layer above puts into a block; goes with the block. */
+enum block_kind {
+	BLOCK_RECORDS = 1,  /* records of session/message.h, packed */
+	BLOCK_EXTENT = 2,   /* bytes of file `file' at pos */
+};
+
+struct block {
+	uint8_t *data;     /* page aligned, lane_block_size() bytes of room */
+	uint32_t len;      /* bytes in use, 0 to lane_block_size() */
+	uint8_t kind;      /* enum block_kind; checked on arrival */
+	uint32_t file;     /* file id of an extent */
+	uint64_t pos;      /* offset of data[0] in that file */
+	uint64_t hash[2];  /* XXH3-128 of data, seeded with pos (low, high): set by block_seal(),
+			    * and on arrival, where it has been checked */
+	bool sealed;
+
+	/* the lane's own */
+	uint64_t number;
+	uint32_t slot;
+	uint64_t lent_ns;
+	struct block *next;
+};
+
+struct lane;
+struct wire;
+
+/*
+ * Get a lane a wire: called in the lane's thread with no wire attached, epoch 0 for the first
+ * time.  It does what the protocol asks for (fencing, connecting) and calls lane_attach();
+ * 0, or -1 with a failure when the lane can't be mended.  why is what broke the last wire,
+ * "" at first.  It may wait; lane_abort() ends every wait in it.
+ */
+typedef int (*lane_mend_fn)(void *ctx, struct lane *lane, uint32_t epoch, const char *why);
+
+struct lane_setup {
+	unsigned index;
+	enum lane_side side;
+	uint32_t depth;
+	uint32_t block_size;     /* a power of two */
+	lane_mend_fn mend;
+	void *mend_ctx;
+};
+
+/* What a lane did with its time, in nanoseconds; the bottleneck is named from these. */
+struct lane_stats {
+	uint64_t blocks;      /* sent (source) or stored (sink), each counted once */
+	uint64_t bytes;       /* of data */
+	uint64_t resent;      /* blocks sent again */
+	uint64_t ns_fill;     /* source: between get and send */
+	uint64_t ns_free;     /* source: in get and flush */
+	uint64_t ns_block;    /* sink: in recv */
+	uint64_t ns_store;    /* sink: between recv and put */
+	uint32_t epochs;      /* wires used */
+};
+
+/* Allocates the pool: depth blocks, each with a page for its head.  No connection yet. */
+int lane_open(const struct lane_setup *setup, struct lane **out);
+void lane_close(struct lane *l);
+
+int lane_get(struct lane *l, struct block **out);
+int lane_send(struct lane *l, struct block *b);
+int lane_flush(struct lane *l);
+
+int lane_recv(struct lane *l, struct block **out);
+int lane_put(struct lane *l, struct block *b);
+
+/* The session is over: every call on this lane, now and later, returns -1 soon. */
+void lane_abort(struct lane *l);
+
+/* The wire of this epoch is no good, says the peer: the lane's thread finds it broken.
+ * Nothing when the lane is at another epoch. Any thread. */
+void lane_break(struct lane *l, uint32_t epoch, const char *why);
+
+/* Compute b->hash of what is in b now and remember that it is done, so that lane_send()
+ * need not; the caller may use the hash for its own digest. */
+void block_seal(struct block *b);
+
+unsigned lane_index(const struct lane *l);
+enum lane_side lane_side_of(const struct lane *l);
+uint32_t lane_depth(const struct lane *l);
+uint32_t lane_block_size(const struct lane *l);
+/* Sink: blocks put.  Source: blocks known to be stored. */
+uint64_t lane_stored(const struct lane *l);
+void lane_stats(const struct lane *l, struct lane_stats *out);
+/* "tcp 127.0.0.1:7000", "rdma mlx5_0 10.0.0.1"; "" before the first wire. Any thread. */
+void lane_name(const struct lane *l, char *to, size_t size);
+
+/* ---- for mend functions only, in the lane's thread -------------------------------- */
+
+/* What a sink says of the block that came damaged, when why was that: its number + 1, else 0. */
+uint64_t lane_damaged(const struct lane *l);
+
+/*
+ * Put a connected wire under the lane, which owns it from here on, also on failure.
+ * Source: stored is what the sink said it had stored (0 for epoch 0); that many blocks are
+ * freed and the rest is sent again.  A number that can't be is a protocol failure, with the
+ * wire closed.  Sink: stored is ignored.
+ */
+int lane_attach(struct lane *l, struct wire *w, uint64_t stored);
+
+/* A descriptor that polls readable once the lane is aborted: for waits in mend functions. */
+int lane_abort_fd(const struct lane *l);
+bool lane_aborted(const struct lane *l);
+
+/* The pool's memory, for constructors of wires that register it. */
+struct pool;
+struct pool *lane_pool(struct lane *l);
+
+#endif

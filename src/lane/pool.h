@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LANE_POOL_H
+#define LANE_POOL_H
+
+/*
+ * The memory of one lane: count blocks of size bytes, each preceded by a page whose last
+ * LANE_HEAD bytes are its head, in one page-aligned, zeroed mapping that is never dumped
+ * nor forked (it may be registered with an adapter).  Free blocks are lent last in, first
+ * out, so that they stay in cache.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lane/lane.h"
+
+struct pool {
+	uint8_t *base;
+	size_t bytes;          /* of the mapping: count * (size + LANE_PAGE) */
+	uint32_t count;
+	uint32_t size;
+	struct block *blocks;  /* count of them, blocks[i].slot == i */
+	struct block *free;
+};
+
+int pool_init(struct pool *p, uint32_t count, uint32_t size);
+void pool_free(struct pool *p);
+struct block *pool_take(struct pool *p);             /* NULL when none is free */
+void pool_give(struct pool *p, struct block *b);
+/* Bytes that a pool of these sizes maps (and an adapter locks). */
+size_t pool_bytes(uint32_t count, uint32_t size);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_CONTROL_H
+#define SESSION_CONTROL_H
+
+/*
+ * The control channel: frames over a channel, owned by one thread of this process.
+ *
+ * That thread reads frames, answers PING at once, sends PING when the line is quiet, notices
+ * the peer's silence, and hands every other frame to on_frame().  It never opens, registers,
+ * joins or waits for anything else, and on_frame() must not either.
+ *
+ * control_send() may be called from any thread: it appends to an outbox of OUTBOX_MAX bytes
+ * and waits while that is full (not in the control thread itself, where it fails instead: a
+ * handler sends small answers to things the peer is bounded in).
+ *
+ * on_lost() is called once, in the control thread, when the channel is no more: end of
+ * stream (clean: whether the last frame was whole), error, or silence; failed() has the
+ * sentence (OUT_PEER_LOST, OUT_TIMEOUT, OUT_PROTOCOL).  Not called after control_close().
+ *
+ * Silence is counted in time that this process ran: a thread that finds it was stopped (its
+ * poll came back seconds late) starts counting afresh.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/cursor.h"
+#include "session/channel.h"
+#include "session/message.h"
+
+struct control;
+
+struct control_handler {
+	/* 0, or -1 with a failure: the channel is then given up as with an error. */
+	int (*on_frame)(void *ctx, const struct frame *f);
+	void (*on_lost)(void *ctx, bool clean);
+	void *ctx;
+	int timeout_ms;      /* of silence; 0: none */
+	bool pings;          /* send PING (an end); a conductor only passes them on */
+	const char *peer;    /* its name in failures; must outlive the control */
+};
+
+enum { OUTBOX_MAX = 1 << 20 };
+
+/* Owns ch from here on, also on failure.  before: bytes of the stream that were read already. */
+int control_start(struct channel *ch, const struct control_handler *h,
+		  const void *before, size_t before_len, struct control **out);
+
+/* Queue a frame; 0, or -1 when the channel is gone. */
+int control_send(struct control *c, uint8_t type, const void *body, size_t len);
+
+/* Change the silence limit (both ends agree on the smaller after HELLO). */
+void control_set_timeout(struct control *c, int timeout_ms);
+
+/* Wait until all that was queued has been written, at most until the deadline; 0 or -1. */
+int control_flush(struct control *c, uint64_t deadline_ms);
+
+/* Stop the thread and free all; NULL is fine.  Not in the control thread. */
+void control_close(struct control *c);
+
+#endif

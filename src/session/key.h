@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_KEY_H
+#define SESSION_KEY_H
+
+/*
+ * Keys: typed ones (stretched with scrypt N=2^15, r=8, p=1: 32 MiB for a tenth of a second)
+ * and made ones (32 random bytes, written by --make-key as "sluice-key-1:" and 64 hex digits,
+ * used as they are).  The caller wipes with psk_wipe().
+ */
+
+#include <stdint.h>
+#include <stddef.h>
+
+enum { PSK_SIZE = 32 };
+struct psk { uint8_t bytes[PSK_SIZE]; };
+
+/* From a typed key, or the text of a made one. text is not kept. */
+int psk_from_text(const char *text, size_t len, struct psk *out);
+/* From a file that belongs to us with no permission for others (fstat on the opened file). */
+int psk_from_file(const char *path, struct psk *out);
+int psk_from_fd(int fd, struct psk *out);
+/* Make a key file, 0600, not over an existing one. */
+int psk_make_file(const char *path);
+void psk_wipe(struct psk *k);
+int random_bytes(void *to, size_t len);
+
+#endif

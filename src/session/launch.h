@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_LAUNCH_H
+#define SESSION_LAUNCH_H
+
+/*
+ * Starting programs with their stdio in our hands: ssh, a command after --, an end of our own.
+ * Only in a process that has no threads yet.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct child {
+	pid_t pid;       /* 0: none */
+	int in, out;     /* we write to `in', read from `out'; -1: not piped */
+	int go;          /* held commands: see child_go(); -1 */
+	char what[256];  /* for messages: "ssh storage2", "command zfs" */
+};
+
+struct launch_opts {
+	const char *what;
+	bool pipe_in, pipe_out;  /* else inherited */
+	bool held;               /* forked now, executed after child_go(); dies if we do before */
+	bool ignore_sigint;      /* ssh: Ctrl-C is the conductor's to handle */
+};
+/* Searched on PATH.  -1 also when it can't be executed (not for held ones). */
+int child_exec(char *const argv[], const struct launch_opts *o, struct child *out);
+/* Run fn(in, out) in a forked process that then _exit()s with its result. */
+int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *what,
+	       struct child *out);
+int child_go(struct child *c);
+/* Wait for it: exit status in *status as waitpid(2) has it.  Until deadline_ms (0: for ever);
+ * false when it still runs. */
+bool child_wait(struct child *c, int *status, uint64_t deadline_ms);
+/* End it if it runs: SIGTERM, after 500 ms SIGKILL; close descriptors. */
+void child_stop(struct child *c);
+
+#endif
