@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small model of lanes carrying one ordered stream, searched exhaustively.
+
+A state is everything that the protocol's rules depend on: who holds which position, what is
+on each wire, what was credited, how many times wires may still break. explore() visits every
+state that can be reached and reports those in which nothing can move though not everything
+is stored (deadlock), and those in which a position was stored twice, lost, or out of turn.
+
+The rules are those of docs/design.md, "Lanes". The variants are the ways to do it wrong that
+look just as good on paper; the search must find what is wrong with each.
+"""
+
+from collections import namedtuple
+
+# hand: None, "block" (lent, nothing read into it) or a position; sent: positions without credit,
+# oldest first; wire: positions under way, None when it is broken; hold: position in the sink
+# thread's hands; stored: how many blocks of this lane are stored; credited: how many of them the
+# source knows of; stale: a position whose write an unfenced sink still has under way.
+Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone")
+State = namedtuple("State", "lanes next turn breaks orphans")
+
+SAME_LANE = "same lane, fenced"              # ours
+OTHER_LANE = "over another lane"             # a broken lane's blocks go over the ones still alive
+UNFENCED = "without waiting for the sink"    # resend while the sink may still be writing
+CREDIT_EARLY = "credit on arrival"           # as a transport's own acknowledgement would be
+
+
+class Wrong(Exception):
+    pass
+
+
+def free_blocks(lane, depth):
+    return depth - len(lane.sent) - (lane.hand is not None)
+
+
+def with_lane(state, i, lane, **changes):
+    lanes = state.lanes[:i] + (lane,) + state.lanes[i + 1:]
+    return state._replace(lanes=lanes, **changes)
+
+
+def source_steps(state, i, lane, depth, total):
+    """What the source's thread of lane i can do now."""
+    if lane.gone:
+        return
+    work = state.next < total or state.orphans
+    if lane.hand is None and work and free_blocks(lane, depth) > 0:
+        yield "get", with_lane(state, i, lane._replace(hand="block"))
+    if lane.hand == "block":
+        if state.orphans:
+            yield "adopt", with_lane(state, i, lane._replace(hand=state.orphans[0]),
+                                     orphans=state.orphans[1:])
+        elif state.next < total:
+            yield "read", with_lane(state, i, lane._replace(hand=state.next),
+                                    next=state.next + 1)
+        else:
+            yield "return", with_lane(state, i, lane._replace(hand=None))
+    if isinstance(lane.hand, int) and lane.wire is not None:
+        yield "send", with_lane(state, i, lane._replace(
+            hand=None, sent=lane.sent + (lane.hand,), wire=lane.wire + (lane.hand,)))
+    if lane.wire is not None and lane.credited < lane.stored:
+        n = lane.stored - lane.credited
+        yield "credit", with_lane(state, i, lane._replace(
+            sent=lane.sent[n:], credited=lane.stored))
+
+
+def sink_steps(state, i, lane, variant):
+    if lane.wire and lane.hold is None:
+        early = 1 if variant == CREDIT_EARLY else 0
+        yield "receive", with_lane(state, i, lane._replace(
+            hold=lane.wire[0], wire=lane.wire[1:], stored=lane.stored + early))
+    if lane.hold is not None and lane.hold <= state.turn:
+        if lane.hold < state.turn:
+            raise Wrong("position %d stored twice" % lane.hold)
+        late = 0 if variant == CREDIT_EARLY else 1
+        yield "store", with_lane(state, i, lane._replace(hold=None, stored=lane.stored + late),
+                                 turn=state.turn + 1)
+    if lane.stale is not None and lane.stale <= state.turn:
+        if lane.stale < state.turn:
+            raise Wrong("position %d stored twice" % lane.stale)
+        yield "stale store", with_lane(state, i, lane._replace(stale=None), turn=state.turn + 1)
+
+
+def fault_steps(state, i, lane, variant):
+    """Breaking a wire, and what recovery makes of it."""
+    if lane.wire is not None and state.breaks > 0:
+        # a sink that gave credit before storing forgets what it held when its wire dies
+        hold = None if variant == CREDIT_EARLY else lane.hold
+        yield "break", with_lane(state, i, lane._replace(wire=None, hold=hold),
+                                 breaks=state.breaks - 1)
+    if lane.wire is not None or lane.gone:
+        return
+    unstored = lane.sent[lane.stored - lane.credited:]
+    if variant == UNFENCED:
+        yield "mend", with_lane(state, i, lane._replace(
+            sent=unstored, wire=unstored, credited=lane.stored, hold=None,
+            stale=lane.hold if lane.hold is not None else lane.stale))
+    elif lane.hold is None and variant == OTHER_LANE:
+        alive = [k for k, l in enumerate(state.lanes) if k != i and not l.gone]
+        if alive:
+            hand = (lane.hand,) if isinstance(lane.hand, int) else ()
+            yield "hand over", with_lane(
+                state, i, lane._replace(sent=(), hand=None, credited=lane.stored, gone=True),
+                orphans=state.orphans + unstored + hand)
+    elif lane.hold is None:
+        yield "mend", with_lane(state, i, lane._replace(
+            sent=unstored, wire=unstored, credited=lane.stored))
+
+
+def steps(state, depth, total, variant):
+    for i, lane in enumerate(state.lanes):
+        yield from source_steps(state, i, lane, depth, total)
+        yield from sink_steps(state, i, lane, variant)
+        yield from fault_steps(state, i, lane, variant)
+
+
+def finished(state, total):
+    return state.turn == total and all(not l.sent or l.stored > l.credited for l in state.lanes)
+
+
+def explore(lanes, depth, total, breaks, variant=SAME_LANE, most=3_000_000):
+    """Visit every reachable state; returns (states, list of what is wrong)."""
+    start = State((Lane(None, (), (), None, 0, 0, None, False),) * lanes, 0, 0, breaks, ())
+    seen, todo, wrong = {start}, [start], []
+    while todo:
+        state = todo.pop()
+        try:
+            moves = [s for name, s in steps(state, depth, total, variant)]
+            useful = [name for name, s in steps(state, depth, total, variant) if name != "break"]
+        except Wrong as e:
+            wrong.append(str(e))
+            continue
+        if not useful and not finished(state, total):
+            wrong.append("deadlock at %r" % (state,))
+        for s in moves:
+            if s not in seen:
+                if len(seen) >= most:
+                    raise MemoryError("model too large: %d states" % most)
+                seen.add(s)
+                todo.append(s)
+    return len(seen), wrong
