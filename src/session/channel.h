@@ -5,8 +5,12 @@
 /*
  * The byte stream under a control channel: a pair of descriptors (ssh's stdio, a socket pair)
  * or TLS 1.3 with a pre-shared key over TCP.  Non-blocking; used by one thread at a time.
- * read and write return bytes, 0 for "not now" (poll events() on fds), -1 with a failure;
- * read's *eof is set at the end of the stream.
+ * read and write return bytes, 0 for "not now" (poll what channel_polls() says), -1 with a
+ * failure; read's *eof is set (and 0 returned) at the end of the stream.  TLS has an end that
+ * can't be forged: a connection that closes without it is a failure, OUT_PEER_LOST.
+ *
+ * Bytes may be at hand that poll(2) knows nothing of: read until it says "not now" before
+ * polling.  Writing to a peer that is gone raises SIGPIPE: the programs ignore it.
  */
 
 #include <poll.h>
@@ -25,8 +29,12 @@ int channel_over_fds(int in, int out, struct channel **out_ch);
 /* A TLS session over a connected socket; handshake not yet done.  Owns fd. */
 int channel_tls_client(int fd, const struct psk *key, struct channel **out);
 int channel_tls_server(int fd, const struct psk *key, struct channel **out);
-/* One step: 1 done, 0 not now, -1 failed (OUT_AUTH: the key did not match). */
+/* One step: 1 done, 0 not now, -1 failed: OUT_AUTH the key did not match, OUT_PEER_LOST the
+ * peer closed or reset the connection, OUT_PROTOCOL it is no such peer.  1 at once for
+ * descriptors. */
 int channel_handshake(struct channel *c);
+/* What to call the peer in failures ("the peer" at first); copied. */
+void channel_set_peer(struct channel *c, const char *name);
 /* 32 bytes for the lanes that both ends of a finished TLS session know, and nobody else. */
 int channel_secret(struct channel *c, uint8_t to[static LANE_SECRET]);
 
@@ -36,6 +44,10 @@ ssize_t channel_write(struct channel *c, const void *from, size_t len);
 int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2]);
 /* The socket's addresses; false for descriptors that are no sockets. */
 bool channel_addresses(const struct channel *c, union address *local, union address *peer);
+/* Bytes written to a TCP peer whose kernel has not acknowledged them; 0 for other channels.
+ * Any thread, while the channel is there. */
+size_t channel_unsent(const struct channel *c);
+/* Says goodbye if that can be done at once, and closes. NULL is fine. */
 void channel_free(struct channel *c);
 
 #endif

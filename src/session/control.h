@@ -18,7 +18,8 @@
  * sentence (OUT_PEER_LOST, OUT_TIMEOUT, OUT_PROTOCOL).  Not called after control_close().
  *
  * Silence is counted in time that this process ran: a thread that finds it was stopped (its
- * poll came back seconds late) starts counting afresh.
+ * poll came back seconds late) starts counting afresh.  Without pings (a conductor) PING and
+ * PONG go to on_frame() like any other frame.
  */
 
 #include <stdbool.h>
@@ -36,7 +37,7 @@ struct control_handler {
 	void *ctx;
 	int timeout_ms;      /* of silence; 0: none */
 	bool pings;          /* send PING (an end); a conductor only passes them on */
-	const char *peer;    /* its name in failures; must outlive the control */
+	const char *peer;    /* its name in failures, NULL: "the peer"; copied */
 };
 
 enum { OUTBOX_MAX = 1 << 20 };
@@ -47,11 +48,15 @@ int control_start(struct channel *ch, const struct control_handler *h,
 
 /* Queue a frame; 0, or -1 when the channel is gone. */
 int control_send(struct control *c, uint8_t type, const void *body, size_t len);
+/* The same without waiting, in any thread: -1 (OUT_TIMEOUT) also when the outbox is full.  A part
+ * of it is kept for this and for the control thread: for last words. */
+int control_post(struct control *c, uint8_t type, const void *body, size_t len);
 
 /* Change the silence limit (both ends agree on the smaller after HELLO). */
 void control_set_timeout(struct control *c, int timeout_ms);
 
-/* Wait until all that was queued has been written, at most until the deadline; 0 or -1. */
+/* Wait until all that was queued has been written, to a TCP peer until it has come there, at
+ * most until the deadline; 0 or -1. */
 int control_flush(struct control *c, uint64_t deadline_ms);
 
 /* Stop the thread and free all; NULL is fine.  Not in the control thread. */

@@ -11,13 +11,16 @@
 #include <stdint.h>
 #include <stddef.h>
 
-enum { PSK_SIZE = 32 };
+enum { PSK_SIZE = 32, KEY_TEXT_MAX = 4096 };
 struct psk { uint8_t bytes[PSK_SIZE]; };
 
-/* From a typed key, or the text of a made one. text is not kept. */
+/* From a typed key, or the text of a made one (OUT_USAGE when it is empty or a damaged made one).
+ * text is not kept. */
 int psk_from_text(const char *text, size_t len, struct psk *out);
-/* From a file that belongs to us with no permission for others (fstat on the opened file). */
+/* From a file that belongs to us with no permission for others (fstat on the opened file; else
+ * OUT_USAGE).  One newline at the end is not of the key. */
 int psk_from_file(const char *path, struct psk *out);
+/* From what can be read from fd until its end, at most KEY_TEXT_MAX bytes; fd stays open. */
 int psk_from_fd(int fd, struct psk *out);
 /* Make a key file, 0600, not over an existing one. */
 int psk_make_file(const char *path);

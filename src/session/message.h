@@ -60,7 +60,12 @@ enum message_type {
 				* swapped; a detour or nothing */
 	MSG_LISTENING = 74,    /* listening end -> conductor: its TCP port on loopback */
 };
-static inline bool message_is_local(uint8_t type) { return type >= 64; }
+static inline bool message_is_local(uint8_t type)
+{
+	return type >= 64;
+}
+/* "HELLO"; "unknown" for a type that there is not. */
+const char *message_name(uint8_t type);
 
 /* ---- frames ------------------------------------------------------------------------ */
 
@@ -149,7 +154,7 @@ int msg_ping_decode(const struct frame *f, struct msg_ping *m);
 
 struct msg_file_result {
 	uint32_t file;
-	uint8_t code;           /* enum outcome */
+	uint8_t code;           /* enum outcome; decoded with outcome_from(), as all of them */
 	char text[TEXT_MAX];
 };
 void msg_file_result_encode(struct writer *w, const struct msg_file_result *m);
@@ -271,11 +276,18 @@ struct msg_detour {
 void msg_detour_encode(struct writer *w, const struct msg_detour *m);
 int msg_detour_decode(const struct frame *f, struct msg_detour *m);
 /* STUCK has the body of NOROUTE, LISTENING that of DETOUR with why "", GO has none. */
+int msg_empty_decode(const struct frame *f);
 
 /* ---- records in BLOCK_RECORDS blocks ------------------------------------------------- */
+/* Whole ones: a record never goes on in another block. */
 
 enum record_type { RECORD_FILE = 1, RECORD_DATA = 2, RECORD_FILE_END = 3 };
-enum { RECORD_HEAD = 8 };  /* u8 type, three zeros, u32 length of body */
+enum {
+	RECORD_HEAD = 8,       /* u8 type, three zeros, u32 length of body */
+	RECORD_DATA_HEAD = RECORD_HEAD + 12,  /* of a DATA record before its bytes */
+	RECORD_FILE_MAX = RECORD_HEAD + 50 + NAME_MAX_WIRE - 1,
+	RECORD_FILE_END_MAX = RECORD_HEAD + 39 + TEXT_MAX - 1,
+};
 
 enum record_file_flags {
 	FILE_STREAM = 1 << 0,   /* size unknown until FILE_END; blocks are stored in order of pos */
@@ -296,7 +308,7 @@ void record_file_encode(struct writer *w, const struct record_file *r);
 struct record_data {
 	uint32_t id;
 	uint64_t pos;
-	uint32_t len;
+	uint32_t len;           /* not on the wire: what is left of the record */
 	const uint8_t *bytes;   /* into the block */
 };
 void record_data_encode(struct writer *w, const struct record_data *r);
