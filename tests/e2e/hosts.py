@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts for the tests, and programs on them.
+
+What stands for two hosts depends on SLUICE_TRANSPORT: for tcp both are this machine on
+loopback; for rxe two addresses of this machine (soft-RoCE knows one network namespace); for
+siw two network namespaces; for device whatever SLUICE_TEST_NEAR and SLUICE_TEST_FAR say
+(an address each; both on this machine).
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")) / "src"
+TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
+RDMA = TRANSPORT != "tcp"
+LAB = bool(os.environ.get("SLUICE_LAB"))
+COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
+# Deadlines that are promised are given three times as long inside the lab (emulated CPUs).
+SLOW = 3 if LAB else 1
+
+
+class Host:
+    """A place to run programs: a name, an address to reach it by, words to start a command with."""
+
+    def __init__(self, name, address, address6, prefix=()):
+        self.name, self.address, self.address6 = name, address, address6
+        self.prefix = list(prefix)
+
+
+def _hosts():
+    if TRANSPORT == "tcp":
+        return Host("near", "127.0.0.1", "::1"), Host("far", "127.0.0.1", "::1")
+    if TRANSPORT == "rxe":
+        return (Host("near", "10.77.1.1", "fd77:1::1"), Host("far", "10.77.1.2", "fd77:1::2"))
+    if TRANSPORT == "siw":
+        return (Host("near", "10.77.2.1", "fd77:2::1", ["ip", "netns", "exec", "siwa"]),
+                Host("far", "10.77.2.2", "fd77:2::2", ["ip", "netns", "exec", "siwb"]))
+    if TRANSPORT == "device":
+        return (Host("near", os.environ["SLUICE_TEST_NEAR"], None),
+                Host("far", os.environ["SLUICE_TEST_FAR"], None))
+    raise ValueError("SLUICE_TRANSPORT=%s" % TRANSPORT)
+
+
+NEAR, FAR = _hosts()
+# What demands the transport that this run is about, so that nothing passes over another.
+DEMAND = "--transport=rdma" if RDMA else "--transport=tcp"
+
+
+def program(name):
+    return str(BIN / name)
+
+
+def environment(extra=None, home="/"):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_FAULT"))}
+    env["SLUICE_TEST_HOSTS"] = "\n".join("%s %s" % (h.name, " ".join(h.prefix))
+                                         for h in (NEAR, FAR))
+    env["SLUICE_TEST_HOME"] = str(home)
+    env.update(extra or {})
+    return env
+
+
+class Running:
+    """A started program; its stderr is gathered so that it can be looked at while it runs."""
+
+    def __init__(self, argv, host=None, stdin=None, stdout=None, env=None, cwd=None, home="/",
+                 preexec=None):
+        self.argv = (host.prefix if host else []) + [str(a) for a in argv]
+        self.proc = subprocess.Popen(
+            self.argv, stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
+            env=environment(env, home), cwd=cwd, start_new_session=True, preexec_fn=preexec)
+        self.out, self.err = bytearray(), bytearray()
+        self._threads = []
+        self._gather(self.proc.stderr, self.err)
+        if stdout is None:
+            self._gather(self.proc.stdout, self.out)
+
+    def _gather(self, pipe, into):
+        def pump():
+            while True:
+                got = pipe.read1(65536)
+                if not got:
+                    break
+                into.extend(got)
+        t = threading.Thread(target=pump, daemon=True)
+        t.start()
+        self._threads.append(t)
+
+    def errors(self):
+        return self.err.decode("utf-8", "replace")
+
+    def expect(self, text, timeout=15):
+        """Wait until stderr has text; returns the line it is in."""
+        end = time.monotonic() + timeout * SLOW
+        while time.monotonic() < end:
+            for line in self.errors().splitlines():
+                if text in line:
+                    return line
+            if self.proc.poll() is not None and not any(t.is_alive() for t in self._threads):
+                break
+            time.sleep(0.01)
+        raise AssertionError("%s: no %r in: %s (exit %s)" % (
+            self.argv, text, self.errors(), self.proc.poll()))
+
+    def wait(self, timeout=60):
+        try:
+            code = self.proc.wait(timeout * SLOW)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("%s does not end within %s s: %s" % (
+                self.argv, timeout * SLOW, self.errors()))
+        for t in self._threads:
+            t.join(5)
+        return code
+
+    def signal(self, signo):
+        self.proc.send_signal(signo)
+
+    def group(self, signo):
+        """To the program and everything it started."""
+        try:
+            os.killpg(self.proc.pid, signo)
+        except ProcessLookupError:
+            pass
+
+    def kill(self):
+        self.group(signal.SIGKILL)
+        self.proc.wait()
+
+
+class Bench:
+    """Starts programs on hosts and ends what is left of them when the test is over."""
+
+    def __init__(self, tmp):
+        self.tmp = pathlib.Path(tmp)
+        self.started = []
+
+    def start(self, argv, **how):
+        r = Running(argv, **how)
+        self.started.append(r)
+        return r
+
+    def run(self, argv, timeout=60, **how):
+        r = self.start(argv, **how)
+        r.code = r.wait(timeout)
+        return r
+
+    def close(self):
+        for r in self.started:
+            r.group(signal.SIGKILL)
+            r.proc.wait()
+
+    # -- streams -----------------------------------------------------------------------
+
+    def receive(self, *args, key="a test key", port=0, transport=DEMAND, host=FAR, **how):
+        """Start rdrecv; returns it with .port once it listens."""
+        options = [a for a in args if str(a).startswith("-")]
+        rest = [a for a in args if not str(a).startswith("-")]
+        if "--" in args:
+            at = args.index("--")
+            options = [a for a in args[:at] if str(a).startswith("-")]
+            rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
+        env = dict(how.pop("env", None) or {}, RD_KEY=key)
+        r = self.start([program("rdrecv"), transport, *options, str(port), "-", *rest],
+                       host=host, env=env, **how)
+        r.port = int(r.expect("listening on").rsplit(":", 1)[1].split()[0])
+        return r
+
+    def send(self, port, *args, key="a test key", transport=DEMAND, host=NEAR, to=None, **how):
+        options = [a for a in args if str(a).startswith("-")]
+        rest = [a for a in args if not str(a).startswith("-")]
+        if "--" in args:
+            at = args.index("--")
+            options = [a for a in args[:at] if str(a).startswith("-")]
+            rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
+        env = dict(how.pop("env", None) or {}, RD_KEY=key)
+        return self.start([program("rdsend"), transport, *options, to or FAR.address, str(port),
+                           "-", *rest], host=host, env=env, **how)
+
+    # -- copies ------------------------------------------------------------------------
+
+    def copy(self, *args, transport=DEMAND, timeout=60, wait=True, rsh=None, **how):
+        """rdcp on the near host, with the stand-in for ssh."""
+        argv = [program("rdcp"), transport, "--rsh", str(rsh or ROOT / "tests" / "e2e" / "rsh"),
+                "--rdcp-path", program("rdcp"), *args]
+        how.setdefault("host", NEAR)
+        how.setdefault("home", self.tmp)
+        how.setdefault("cwd", self.tmp)
+        return self.run(argv, timeout=timeout, **how) if wait else self.start(argv, **how)
+
+
+def wait_until(what, timeout=10, step=0.01):
+    end = time.monotonic() + timeout * SLOW
+    while time.monotonic() < end:
+        got = what()
+        if got:
+            return got
+        time.sleep(step)
+    raise AssertionError("did not happen within %s s" % (timeout * SLOW))
+
+
+def leftovers(directory):
+    """Names that a copy left behind."""
+    return sorted(p.name for p in pathlib.Path(directory).iterdir()
+                  if p.name.startswith(".sluice."))
+
+
+def pattern(size, seed=1):
+    """Bytes that differ from block to block."""
+    import random
+    return random.Random(seed).randbytes(min(size, 1 << 20)) * (size // (1 << 20)) + \
+        random.Random(seed + 1).randbytes(size % (1 << 20)) if size >= 1 << 20 else \
+        random.Random(seed).randbytes(size)

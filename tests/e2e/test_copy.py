@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcp: one table for push, pull, remote to remote and local; targets, patterns, modes."""
+
+import os
+import stat
+import subprocess
+
+import pytest
+
+from hosts import DEMAND, LAB, NEAR, RDMA, leftovers, pattern, program
+
+BLOCK = 256 << 10
+
+# What stands before the names of source and target.
+WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"),
+        "local": ("", "")}
+
+
+@pytest.fixture(params=WAYS, ids=list(WAYS))
+def way(request):
+    return WAYS[request.param]
+
+
+@pytest.mark.parametrize("size", [0, 1, 12, BLOCK - 1, BLOCK, BLOCK + 1, 30 * BLOCK + 7])
+def test_a_file_of_every_size(bench, tmp_path, way, size):
+    data = pattern(size)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert not leftovers(tmp_path)
+    assert not r.out
+
+
+def test_several_files_into_a_directory(bench, tmp_path, way):
+    (tmp_path / "to").mkdir()
+    names = ["a", "b c", "d'e", 'f"g', "h$i", "j\\k", "l;m", "n*o", "ü", "-p", "q\nr"]
+    for n in names:
+        (tmp_path / n).write_bytes(n.encode() * 1000)
+    r = bench.copy("--", *[way[0] + str(tmp_path / n) for n in names], way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "to")) == sorted(names)
+    for n in names:
+        assert (tmp_path / "to" / n).read_bytes() == n.encode() * 1000
+
+
+def test_relative_names_and_home(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("in", "far:out")       # the stand-in for ssh starts in SLUICE_TEST_HOME
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == b"x"
+    r = bench.copy("far:~/in", "out2", env={"HOME": str(tmp_path)})
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out2").read_bytes() == b"x"
+
+
+def test_patterns_are_expanded_by_the_far_end_without_a_shell(bench, tmp_path):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    for n in ("a1", "a2", "b1", "a$(touch oops)"):
+        (tmp_path / "from" / n).write_bytes(n.encode())
+    r = bench.copy("far:%s/from/a*" % tmp_path, "to")
+    assert r.code == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "to")) == ["a$(touch oops)", "a1", "a2"]
+    assert not (tmp_path / "oops").exists()
+
+
+def test_a_literal_name_wins_over_the_pattern(bench, tmp_path):
+    (tmp_path / "to").mkdir()
+    for n in ("a*", "ab"):
+        (tmp_path / n).write_bytes(n.encode())
+    assert bench.copy("far:%s/a*" % tmp_path, "to").code == 0
+    assert os.listdir(tmp_path / "to") == ["a*"]
+
+
+def test_no_match_is_3(bench, tmp_path):
+    r = bench.copy("far:%s/none*" % tmp_path, "to")
+    assert r.code == 3, r.errors()
+    assert "none*" in r.errors()
+
+
+def test_missing_source_is_3(bench, tmp_path, way):
+    r = bench.copy(way[0] + str(tmp_path / "none"), way[1] + str(tmp_path / "to"))
+    assert r.code == 3, r.errors()
+    assert "none" in r.errors() and not (tmp_path / "to").exists()
+
+
+def test_one_missing_of_several_is_23_and_the_rest_is_copied(bench, tmp_path, way):
+    (tmp_path / "to").mkdir()
+    for n in "ac":
+        (tmp_path / n).write_bytes(n.encode())
+    r = bench.copy(*[way[0] + str(tmp_path / n) for n in "abc"], way[1] + str(tmp_path / "to"))
+    assert r.code == 23, r.errors()
+    assert sorted(os.listdir(tmp_path / "to")) == ["a", "c"]
+
+
+def test_missing_parent_names_mkpath(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"x")
+    target = way[1] + str(tmp_path / "no" / "such" / "out")
+    r = bench.copy(way[0] + str(tmp_path / "in"), target)
+    assert r.code == 11 and "--mkpath" in r.errors(), r.errors()
+    assert not (tmp_path / "no").exists()
+    r = bench.copy("--mkpath", way[0] + str(tmp_path / "in"), target)
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "no" / "such" / "out").read_bytes() == b"x"
+
+
+def test_a_directory_as_source_is_a_clear_error(bench, tmp_path, way):
+    (tmp_path / "dir").mkdir()
+    r = bench.copy(way[0] + str(tmp_path / "dir"), way[1] + str(tmp_path / "to"))
+    assert r.code not in (0, 12), r.errors()
+    assert "directory" in r.errors()
+    assert not (tmp_path / "to").exists()
+
+
+def test_mode_of_a_new_file_and_of_an_old_one(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "in").chmod(0o4751)
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "old").chmod(0o604)
+    umask = {"preexec": lambda: os.umask(0o027)}
+    assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "new"), **umask).code == 0
+    assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "old"), **umask).code == 0
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o750
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o604
+
+
+def test_p_keeps_mode_and_times(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "in").chmod(0o641)
+    os.utime(tmp_path / "in", ns=(10**18 + 5, -(10**17) + 7))
+    assert bench.copy("-p", way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out")).code == 0
+    s = (tmp_path / "out").stat()
+    assert stat.S_IMODE(s.st_mode) == 0o641 and s.st_mtime_ns == -(10**17) + 7
+
+
+def test_holes_stay_holes(bench, tmp_path, way):
+    with open(tmp_path / "in", "wb") as f:
+        f.seek(5 << 20)
+        f.write(b"middle")
+        f.truncate(20 << 20)
+    r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+    assert (tmp_path / "out").stat().st_blocks * 512 < 2 << 20
+
+
+def test_stdin_and_stdout(bench, tmp_path):
+    data = pattern(3 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(data)
+    cat = subprocess.Popen(["cat", tmp_path / "in"], stdout=subprocess.PIPE)
+    r = bench.copy("-", "far:%s/out" % tmp_path, stdin=cat.stdout)
+    cat.stdout.close()
+    cat.wait()
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    r = bench.copy("far:%s/out" % tmp_path, "-")
+    assert r.code == 0, r.errors()
+    assert bytes(r.out) == data
+
+
+def test_a_symlink_the_user_named_is_followed(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"new")
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "from").symlink_to("in")
+    (tmp_path / "to").symlink_to("real")
+    assert bench.copy(way[0] + str(tmp_path / "from"), way[1] + str(tmp_path / "to")).code == 0
+    assert (tmp_path / "to").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_other_hard_links_keep_the_old_content(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+    os.link(tmp_path / "old", tmp_path / "link")
+    assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "old")).code == 0
+    assert (tmp_path / "old").read_bytes() == b"new" and (tmp_path / "link").read_bytes() == b"old"
+
+
+def test_devices_and_fifos_are_written_in_place(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(b"through")
+    assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + "/dev/null").code == 0
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    os.mkfifo(tmp_path / "fifo")
+    cat = subprocess.Popen(["cat", tmp_path / "fifo"], stdout=subprocess.PIPE)
+    assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "fifo")).code == 0
+    assert cat.communicate()[0] == b"through"
+    assert stat.S_ISFIFO(os.stat(tmp_path / "fifo").st_mode)
+
+
+def test_proc_files_are_read_to_their_end(bench, tmp_path, way):
+    assert bench.copy(way[0] + "/proc/version", way[1] + str(tmp_path / "out")).code == 0
+    assert (tmp_path / "out").read_bytes() == open("/proc/version", "rb").read()
+
+
+def test_remove_source_files(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
+    r = bench.copy("--remove-source-files", way[0] + str(tmp_path / "in"),
+                   way[1] + str(tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    assert not (tmp_path / "in").exists() and (tmp_path / "out").read_bytes() == pattern(2 * BLOCK)
+
+
+def test_the_same_file_is_refused(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"precious")
+    os.link(tmp_path / "in", tmp_path / "link")
+    for to in ("in", "link", "."):
+        r = bench.copy("in", to)
+        assert r.code == 11 and "same file" in r.errors(), (to, r.code, r.errors())
+    assert (tmp_path / "in").read_bytes() == b"precious"
+
+
+def test_two_sources_of_one_name_are_not_laid_over_each_other(bench, tmp_path, way):
+    for d in "ab":
+        (tmp_path / d).mkdir()
+        (tmp_path / d / "x").write_bytes(d.encode())
+    (tmp_path / "to").mkdir()
+    r = bench.copy(*[way[0] + str(tmp_path / d / "x") for d in "ab"], way[1] + str(tmp_path / "to"))
+    assert r.code == 23, r.errors()
+    assert (tmp_path / "to" / "x").read_bytes() == b"a"
+
+
+def test_sources_on_several_hosts(bench, tmp_path):
+    (tmp_path / "to").mkdir()
+    for n in "abc":
+        (tmp_path / n).write_bytes(n.encode())
+    r = bench.copy("near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "far:%s/to" % tmp_path)
+    assert r.code == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "to")) == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(not LAB and not RDMA, reason="loopback resolves for TCP only")
+def test_the_transport_is_told(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(BLOCK))
+    r = bench.copy("-v", "in", "far:%s/out" % tmp_path)
+    assert r.code == 0 and "rdma" in r.errors(), r.errors()
+
+
+def test_transport_over_ssh(bench, tmp_path, way):
+    """What is left where a firewall leaves nothing else."""
+    if way == ("", ""):
+        pytest.skip("no ssh between two local ends")
+    data = pattern(9 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"), transport="--transport=ssh")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert "ssh" in r.errors()
+
+
+def test_through_this_host(bench, tmp_path):
+    data = pattern(9 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy("-3", "near:%s/in" % tmp_path, "far:%s/out" % tmp_path, transport="--transport=auto")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals, kills, stops: both ends go, nothing is torn, nothing hangs."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from hosts import COUNT, FAR, NEAR, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
+
+BLOCK = 256 << 10
+
+
+def endless(bench, tmp_path, **how):
+    """A stream that goes on until somebody stops it; both ends are moving bytes."""
+    sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path, **how)
+    source = bench.send(sink.port, "--", "cat", "/dev/zero")
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > BLOCK)
+    return source, sink
+
+
+def children(pid):
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(p) for p in out.split()]
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("victim", ["source", "sink"])
+def test_a_signal_ends_both_within_two_seconds(bench, tmp_path, signo, victim):
+    source, sink = endless(bench, tmp_path)
+    start = time.monotonic()
+    (source if victim == "source" else sink).signal(signo)
+    assert (source.wait(10), sink.wait(10)) == (20, 20), source.errors() + sink.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+
+
+@pytest.mark.parametrize("victim", ["source", "sink"])
+def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
+    """SD9: the death of a peer is seen, in every state; its end is never taken for the stream's."""
+    source, sink = endless(bench, tmp_path)
+    dead, other = (source, sink) if victim == "source" else (sink, source)
+    start = time.monotonic()
+    dead.signal(signal.SIGKILL)
+    assert other.wait(10) == 44, other.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+
+
+@pytest.mark.parametrize("victim", ["source", "sink"])
+def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, "--", "sh", "-c", "echo some; exec sleep 1000")
+    time.sleep(1 * SLOW)
+    dead, other = (source, sink) if victim == "source" else (sink, source)
+    start = time.monotonic()
+    dead.signal(signal.SIGKILL)
+    assert other.wait(10) == 44, other.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_torn_by_kills_at_any_moment(bench, tmp_path):
+    """The target is old or new; a rerun takes over what was left and leaves nothing."""
+    new = pattern(40 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(new)
+    for i in range(6 * COUNT):
+        (tmp_path / "out").write_bytes(b"old")
+        run = bench.copy("in", "far:%s/out" % tmp_path, wait=False)
+        time.sleep(0.02 * (i % 12) * SLOW)
+        run.group(signal.SIGKILL) if i % 2 else run.signal(signal.SIGKILL)
+        run.proc.wait()
+        wait_until(lambda: not locked(tmp_path), 10)
+        assert (tmp_path / "out").read_bytes() in (b"old", new)
+    assert bench.copy("in", "far:%s/out" % tmp_path).code == 0
+    assert (tmp_path / "out").read_bytes() == new
+    assert not leftovers(tmp_path)
+
+
+def locked(directory):
+    """Is a temporary there still in use?"""
+    for name in leftovers(directory):
+        try:
+            if subprocess.run(["flock", "-n", os.path.join(directory, name), "true"]).returncode:
+                return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_rdcp_is_20_and_leaves_nobody(bench, tmp_path, signo):
+    (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
+    (tmp_path / "out").write_bytes(b"old")
+    run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
+                     env={"SLUICE_FAULT": "stall:lane=0,block=1,ms=30000;stall:lane=1,block=1,ms=30000"})
+    wait_until(lambda: leftovers(tmp_path))
+    ends = wait_until(lambda: children(run.proc.pid))
+    start = time.monotonic()
+    run.signal(signo)
+    assert run.wait(10) == 20, run.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+    wait_until(lambda: not any(os.path.exists("/proc/%d" % p) for p in ends), 3)
+    assert (tmp_path / "out").read_bytes() == b"old"
+
+
+def test_a_killed_ssh_is_reported(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
+    run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
+                     env={"SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})
+    wait_until(lambda: leftovers(tmp_path))
+    for pid in children(run.proc.pid):
+        with open("/proc/%d/cmdline" % pid, "rb") as f:
+            if b"--end" in f.read():
+                os.kill(pid, signal.SIGKILL)
+    assert run.wait(10) in (5, 44), run.errors()
+
+
+def test_a_stopped_consumer_is_no_fault(bench, tmp_path):
+    """Blocked output for longer than --timeout; then everything arrives."""
+    data = pattern(80 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive("--timeout=%d" % (2 * SLOW), "--", "sh", "-c",
+                         "sleep %d; cat >%s/out" % (5 * SLOW, tmp_path))
+    source = bench.send(sink.port, "--timeout=%d" % (2 * SLOW), tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("victim", ["source", "sink"])
+def test_a_short_stop_is_survived(bench, tmp_path, victim):
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive("--timeout=%d" % (4 * SLOW), tmp_path / "out")
+    source = bench.send(sink.port, "--timeout=%d" % (4 * SLOW), "--", "sh", "-c",
+                        "head -c 1000000 %s/in; sleep %d; tail -c +1000001 %s/in" % (
+                            tmp_path, 4 * SLOW, tmp_path))
+    time.sleep(1 * SLOW)
+    one = source if victim == "source" else sink
+    one.signal(signal.SIGSTOP)
+    time.sleep(2 * SLOW)
+    one.signal(signal.SIGCONT)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_a_silent_peer_is_30(bench, tmp_path):
+    source, sink = endless(bench, tmp_path)
+    # --timeout is 15 s by default; a stopped process is as silent as a dead host
+    start = time.monotonic()
+    sink.signal(signal.SIGSTOP)
+    assert source.wait(40) == 30, source.errors()
+    assert time.monotonic() - start < 17 * SLOW
+    sink.signal(signal.SIGCONT)
+    assert sink.wait(10) in (30, 44), sink.errors()
+
+
+def test_an_idle_session_uses_no_cpu(bench, tmp_path):
+    sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
+    source = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 100")
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size)
+
+    def cpu(run):
+        pid = run.proc.pid
+        with open("/proc/%d/stat" % pid) as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+    time.sleep(1)
+    before = cpu(source), cpu(sink)
+    time.sleep(10)
+    after = cpu(source), cpu(sink)
+    for b, a in zip(before, after):
+        assert a - b <= 10 * SLOW

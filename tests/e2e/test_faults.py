@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The promises under faults: damage, broken lanes, full disks, sources that change."""
+
+import os
+import resource
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+
+from hosts import COUNT, DEMAND, FAR, LAB, NEAR, RDMA, SLOW, TRANSPORT, leftovers, pattern, program, \
+    wait_until
+
+BLOCK = 256 << 10
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A file system of 8 MiB."""
+    at = tmp_path / "full"
+    at.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", at]).returncode:
+        pytest.skip("may not mount")
+    yield at
+    subprocess.run(["umount", "-l", at])
+
+
+def files(tmp_path, size=20 * BLOCK + 3):
+    data = pattern(size)
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "out").write_bytes(b"old")
+    return data
+
+
+class ByStream:
+    """rdsend and rdrecv of a file; faults are ordered at the source."""
+
+    @staticmethod
+    def run(bench, source, target, fault=None, more=()):
+        sink = bench.receive(*more, target)
+        env = {"SLUICE_FAULT": fault} if fault else {}
+        src = bench.send(sink.port, *more, source, env=env)
+        codes = src.wait(), sink.wait()
+        return codes, src.errors() + sink.errors()
+
+
+class ByCopy:
+    @staticmethod
+    def run(bench, source, target, fault=None, more=()):
+        env = {"SLUICE_FAULT": fault} if fault else {}
+        r = bench.copy(*more, source, "far:%s" % target, env=env)
+        return (r.code, r.code), r.errors()
+
+
+@pytest.fixture(params=[ByStream, ByCopy], ids=["rdsend", "rdcp"])
+def by(request):
+    return request.param
+
+
+def test_a_damaged_block_is_sent_again(bench, tmp_path, by):
+    data = files(tmp_path)
+    codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
+                           "damage:lane=0,block=3,times=1")
+    assert codes == (0, 0), errors
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_a_block_damaged_twice_is_41_and_the_old_file_stays(bench, tmp_path, by):
+    files(tmp_path)
+    codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
+                           "damage:lane=0,block=3,times=2")
+    assert codes == (41, 41), errors
+    assert (tmp_path / "out").read_bytes() == b"old"
+    assert not leftovers(tmp_path)
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_broken_lane_is_mended(bench, tmp_path, by, lane):
+    data = files(tmp_path, 60 * BLOCK + 3)
+    codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
+                           "break:lane=%d,block=5,times=1;break:lane=%d,block=9,times=1" % (lane, lane))
+    assert codes == (0, 0), errors
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
+    data = pattern(60 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    cat = subprocess.Popen(["cat", tmp_path / "in"], stdout=subprocess.PIPE)
+    sink = bench.receive("--", "sh", "-c", "cat >%s/out" % tmp_path)
+    source = bench.send(sink.port, stdin=cat.stdout, env={
+        "SLUICE_FAULT": "break:lane=0,block=5,times=1;break:lane=1,block=7,times=1"})
+    cat.stdout.close()
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    cat.wait()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
+    (tmp_path / "in").write_bytes(pattern(12 << 20))
+    (full / "out").write_bytes(b"old")
+    start = time.monotonic()
+    codes, errors = by.run(bench, tmp_path / "in", full / "out")
+    assert codes == (11, 11), errors
+    assert "No space left on device" in errors and "out" in errors
+    assert (full / "out").read_bytes() == b"old" and not leftovers(full)
+    assert time.monotonic() - start < 15 * SLOW
+
+
+def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
+    """SD3: never an endless loop, no foreign bytes."""
+    sink = bench.receive(full / "out")
+    source = bench.send(sink.port, "--", "cat", "/dev/zero")
+    assert (source.wait(30), sink.wait(30)) == (11, 11), source.errors() + sink.errors()
+    assert os.listdir(full) == []
+
+
+def test_read_error_is_not_the_end(bench, tmp_path):
+    """SD4: /proc/self/mem can't be read at 0."""
+    (tmp_path / "out").write_bytes(b"old")
+    r = bench.copy("/proc/self/mem", "far:%s/out" % tmp_path)
+    assert r.code == 11, r.errors()
+    assert "Input/output error" in r.errors()
+    assert (tmp_path / "out").read_bytes() == b"old"
+
+
+def as_nobody():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to become")
+def test_unreadable_source(bench, tmp_path):
+    for p in (tmp_path, *list(tmp_path.parents)[:3]):
+        p.chmod(p.stat().st_mode | 0o755)
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "in").chmod(0)
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, tmp_path / "in", preexec=as_nobody)
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "Permission denied" in source.errors()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target,why", [("dir", "directory"), ("no/out", "No such file")])
+def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
+    files(tmp_path, 100)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "in").mkdir()
+    codes, errors = by.run(bench, tmp_path / "in", tmp_path / target)
+    assert codes == (11, 11), errors
+    assert why in errors
+    assert not leftovers(tmp_path) and not leftovers(tmp_path / "dir")
+
+
+def slow(blocks=3, ms=600):
+    return ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, ms)
+                    for lane in (0, 1) for b in range(1, blocks + 1))
+
+
+@pytest.mark.parametrize("how,code", [("shrink", 42), ("rewrite", 42), ("grow", 0)])
+def test_a_source_that_changes(bench, tmp_path, how, code):
+    data = files(tmp_path, 40 * BLOCK)
+    run = bench.copy("in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
+    time.sleep(0.5 * SLOW)
+    with open(tmp_path / "in", "r+b") as f:
+        if how == "shrink":
+            f.truncate(5 * BLOCK)
+        elif how == "rewrite":
+            f.seek(35 * BLOCK)
+            f.write(b"changed")
+        else:
+            f.seek(0, 2)
+            f.write(b"more")
+    assert run.wait() == code, run.errors()
+    assert (tmp_path / "out").read_bytes() == (b"old" if code else data)
+    assert how != "grow" or "grew" in run.errors()
+    assert not leftovers(tmp_path)
+
+
+def test_a_changed_source_is_not_removed(bench, tmp_path):
+    files(tmp_path, 40 * BLOCK)
+    run = bench.copy("--remove-source-files", "in", "far:%s/out" % tmp_path, wait=False,
+                     env={"SLUICE_FAULT": slow()})
+    time.sleep(0.5 * SLOW)
+    with open(tmp_path / "in", "r+b") as f:
+        f.seek(0, 2)
+        f.write(b"more")
+    assert run.wait() != 0, run.errors()
+    assert (tmp_path / "in").exists()
+
+
+def test_memory_is_bounded(bench, tmp_path):
+    """4 GiB + 1, sparse in the lab's time, through less than 64 MiB."""
+    size = (4 << 30) + 1
+    with open(tmp_path / "in", "wb") as f:
+        f.truncate(size)
+        f.seek((4 << 30) - 100)
+        f.write(b"x" * 101)
+    r = bench.copy("in", "far:%s/out" % tmp_path, timeout=120)
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").stat().st_size == size
+    with open(tmp_path / "out", "rb") as f:
+        f.seek((4 << 30) - 100)
+        assert f.read() == b"x" * 101
+    assert (tmp_path / "out").stat().st_blocks * 512 < 4 << 20

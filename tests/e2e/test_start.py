@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting the far end: what goes wrong there is said, with the right code."""
+
+import os
+import subprocess
+
+import pytest
+
+from hosts import DEMAND, NEAR, ROOT, environment, pattern, program
+
+
+def rsh(tmp_path, text):
+    path = tmp_path / "rsh"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+def test_far_end_missing(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.run([program("rdcp"), "--rsh", ROOT / "tests/e2e/rsh", "--rdcp-path",
+                   "/nowhere/rdcp", "in", "far:out"], host=NEAR, cwd=tmp_path, home=tmp_path)
+    assert r.code == 5
+    assert "rdcp is not on the PATH of far: install it there or use --rdcp-path" in r.errors()
+
+
+def test_a_shell_that_prints_text(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("in", "far:out", rsh=rsh(
+        tmp_path, "printf 'Welcome \\033[31mto far\\n'; exec %s \"$@\"" % (ROOT / "tests/e2e/rsh")))
+    assert r.code in (5, 12)
+    assert "Welcome" in r.errors() and "\x1b" not in r.errors()
+
+
+def test_ssh_that_fails_keeps_its_message(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("in", "nowhere:out")
+    assert r.code == 5
+    assert "rsh: unknown host nowhere" in r.errors()
+
+
+def test_the_far_command_is_fixed(bench, tmp_path):
+    """SD11, SD6: no name, no key, nothing of the user's in the remote command line."""
+    (tmp_path / "in $(touch oops)").write_bytes(b"x")
+    r = bench.copy("in $(touch oops)", "far:out `touch oops`; touch oops", rsh=rsh(
+        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, ROOT / "tests/e2e/rsh")))
+    assert r.code == 0, r.errors()
+    said = (tmp_path / "said").read_text()
+    assert "oops" not in said and "--end" in said
+    assert not (tmp_path / "oops").exists()
+
+
+def test_a_host_that_looks_like_an_option(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("--", "in", "-oProxyCommand=touch oops:out")
+    assert r.code == 1, r.errors()
+    assert not (tmp_path / "oops").exists()
+
+
+def test_peer_of_another_version(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    greeting = r"\017\000\000\000\100\000\000\000\223SLUICE\n\143\000\003\0009.9"
+    r = bench.copy("in", "far:out", rsh=rsh(tmp_path, "printf '%s'; sleep 5" % greeting))
+    assert r.code == 2, r.errors()
+    assert "99" in r.errors() and "protocol" in r.errors()
+
+
+@pytest.mark.parametrize("argv", [
+    [], ["a"], ["--no-such"], ["-r", "a", "b"], ["-a", "a", "b"], ["--delete", "a", "b"],
+    ["-C", "a", "b"], ["-z", "a", "b"], ["--lanes=0", "a", "b"], ["--block-size=3", "a", "b"],
+    ["--transport=pigeon", "a", "b"]])
+def test_wrong_usage_is_one_sentence_and_the_synopsis(bench, tmp_path, argv):
+    r = bench.run([program("rdcp"), *argv], cwd=tmp_path)
+    assert r.code == 1
+    lines = r.errors().splitlines()
+    assert len(lines) >= 2 and lines[0].startswith("rdcp: ") and not r.out
+
+
+def test_scp_options_that_go_to_ssh(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("-P", "2222", "-o", "Compression=no", "in", "far:%s/out" % tmp_path, rsh=rsh(
+        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, ROOT / "tests/e2e/rsh")))
+    assert r.code == 0, r.errors()
+    said = (tmp_path / "said").read_text()
+    assert "-p 2222" in said and "Compression=no" in said

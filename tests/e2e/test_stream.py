@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdsend and rdrecv: streams and files in any mix at the two ends."""
+
+import os
+import subprocess
+
+import pytest
+
+from hosts import BIN, FAR, NEAR, RDMA, SLOW, leftovers, pattern, program
+
+BLOCK = 256 << 10
+
+
+def both(bench, source_args, sink_args, source_how=None, sink_how=None, codes=(0, 0)):
+    sink = bench.receive(*sink_args, **(sink_how or {}))
+    source = bench.send(sink.port, *source_args, **(source_how or {}))
+    assert (source.wait(), sink.wait()) == codes, source.errors() + sink.errors()
+    return source, sink
+
+
+SIZES = [0, 1, len("Hello RDMA!\n"), BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17, 24 * BLOCK + 5]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("from_file", [True, False], ids=["file", "pipe"])
+@pytest.mark.parametrize("to_file", [True, False], ids=["file", "pipe"])
+def test_every_mix_and_size(bench, tmp_path, size, from_file, to_file):
+    data = pattern(size)
+    (tmp_path / "in").write_bytes(data)
+    how = {}
+    if not from_file:
+        cat = subprocess.Popen(["cat", tmp_path / "in"], stdout=subprocess.PIPE)
+        how = {"stdin": cat.stdout}
+    source, sink = both(bench, [tmp_path / "in"] if from_file else [],
+                        [tmp_path / "out"] if to_file else [], how)
+    if not from_file:
+        cat.stdout.close()
+        assert cat.wait() == 0
+    assert (tmp_path / "out").read_bytes() == data if to_file else bytes(sink.out) == data
+    assert not leftovers(tmp_path)
+
+
+def test_hello(bench):
+    hello = subprocess.Popen(["echo", "Hello RDMA!"], stdout=subprocess.PIPE)
+    _, sink = both(bench, [], [], {"stdin": hello.stdout})
+    hello.stdout.close()
+    hello.wait()
+    assert bytes(sink.out) == b"Hello RDMA!\n"
+
+
+def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(1 << 20))
+    source, sink = both(bench, ["-v", tmp_path / "in"], ["-v", tmp_path / "out"])
+    for end in (source, sink):
+        lines = end.errors().splitlines()
+        assert lines[-1].startswith("Bandwidth ") and lines[-1].endswith(" GB/s")
+        assert "bound by" in lines[-2]
+        assert ("rdma" if RDMA else "tcp") in lines[-3]
+
+
+def test_wrong_key_leaves_the_receiver_waiting_and_the_target_alone(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"new")
+    (tmp_path / "out").write_bytes(b"old")
+    sink = bench.receive(tmp_path / "out")
+    wrong = bench.send(sink.port, tmp_path / "in", key="another key")
+    assert wrong.wait() == 40, wrong.errors()
+    assert (tmp_path / "out").read_bytes() == b"old"
+    right = bench.send(sink.port, tmp_path / "in")
+    assert (right.wait(), sink.wait()) == (0, 0)
+    assert (tmp_path / "out").read_bytes() == b"new"
+
+
+def test_nobody_listening_is_said_with_host_and_port(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    source = bench.send(9, "--connect-timeout", "1", tmp_path / "in")
+    assert source.wait(20) == 35
+    assert FAR.address in source.errors() and "9" in source.errors()
+    assert "rdrecv" in source.errors()
+
+
+def test_receiver_waits_as_long_as_it_was_told(bench):
+    sink = bench.receive("-w1")
+    assert sink.wait(20) == 35
+
+
+def test_producer_that_fails_fails_both_ends(bench, tmp_path):
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "exited with 3" in source.errors()
+    assert not (tmp_path / "out").exists() and not leftovers(tmp_path)
+
+
+def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(BLOCK))
+    sink = bench.receive("--", "sh", "-c", "cat >/dev/null; exit 4")
+    source = bench.send(sink.port, tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "exited with 4" in sink.errors()
+
+
+def test_commands_at_both_ends(bench, tmp_path):
+    data = pattern(5 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive("--", "sh", "-c", "cat > %s/out" % tmp_path)
+    source = bench.send(sink.port, "--", "cat", tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_commands_do_not_run_before_the_key_is_right(bench, tmp_path):
+    sink = bench.receive("--", "touch", tmp_path / "ran")
+    (tmp_path / "in").write_bytes(b"x")
+    assert bench.send(sink.port, tmp_path / "in", key="wrong").wait() == 40
+    assert not (tmp_path / "ran").exists()
+    sink.signal(15)
+    assert sink.wait(6) == 20
+    assert not (tmp_path / "ran").exists()
+
+
+def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
+    """SD2: a sender's success says that the bytes were stored."""
+    reader, writer = os.pipe()
+    sink = bench.receive(stdout=writer)
+    os.close(writer)
+    source = bench.send(sink.port, "--", "cat", "/dev/zero")
+    os.read(reader, 1)
+    os.close(reader)
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "Broken pipe" in sink.errors()
+
+
+def test_relay_through_a_third_host(bench, tmp_path):
+    """A -> B -> C, where B is `rdrecv | rdsend`."""
+    data = pattern(20 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(data)
+    last = bench.receive(tmp_path / "out")
+    reader, writer = os.pipe()
+    middle_in = bench.receive(stdout=writer)
+    os.close(writer)
+    middle_out = bench.send(last.port, stdin=reader, host=FAR)
+    os.close(reader)
+    first = bench.send(middle_in.port, tmp_path / "in")
+    assert [p.wait() for p in (first, middle_in, middle_out, last)] == [0, 0, 0, 0]
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_many_streams_at_once(bench, tmp_path):
+    data = pattern(4 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sinks = [bench.receive(tmp_path / ("out%d" % i)) for i in range(4)]
+    sources = [bench.send(s.port, tmp_path / "in") for s in sinks]
+    assert [p.wait() for p in sources + sinks] == [0] * 8
+    for i in range(4):
+        assert (tmp_path / ("out%d" % i)).read_bytes() == data
