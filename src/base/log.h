@@ -8,7 +8,8 @@
  * (proportional to sessions), DEBUG with -vv (to files and connections), TRACE with -vvv
  * (to blocks).
  *
- * An end that has a conductor sends its lines there instead: log_to().
+ * An end that has a conductor sends its lines there instead: log_to().  They are not escaped
+ * on that way, since whoever prints them escapes them.
  */
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };

@@ -10,7 +10,7 @@
  * the workers repeats workers_wake() until they are gone.  The file calls of io.h give up
  * on EINTR once the flag is set.
  *
- * Workers start with all signals blocked but SIGUSR2.  At most WORKERS_MAX at a time.
+ * Workers start with all signals blocked but SIGUSR2 and those of faults (SIGSEGV …).  At most WORKERS_MAX at a time.
  */
 
 #include <pthread.h>

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local struct failure mine;
+
+__attribute__((format(printf, 2, 0))) static int record(enum outcome code, const char *fmt,
+							va_list ap)
+{
+	int err = errno;
+	struct failure f = {.code = code};
+
+	/* In a copy: an argument may be the text of the failure that this one replaces. */
+	vsnprintf(f.text, sizeof f.text, fmt, ap);
+	memcpy(&mine, &f, sizeof f);
+	errno = err;
+	return -1;
+}
+
+int fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(OUT_FILE, fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+int fail_as(enum outcome code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(code, fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+const struct failure *failed(void)
+{
+	return &mine;
+}
+
+int fail_again(const struct failure *f)
+{
+	if (f != &mine) {
+		mine.code = f->code;
+		snprintf(mine.text, sizeof mine.text, "%s", f->text);
+	}
+	return -1;
+}
+
+void fail_clear(void)
+{
+	mine.code = OUT_DONE;
+	mine.text[0] = '\0';
+}
+
+enum outcome outcome_from(unsigned code)
+{
+	switch (code) {
+	case OUT_DONE:
+	case OUT_USAGE:
+	case OUT_VERSION:
+	case OUT_NO_SOURCE:
+	case OUT_START:
+	case OUT_SOCKET:
+	case OUT_FILE:
+	case OUT_PROTOCOL:
+	case OUT_SIGNAL:
+	case OUT_MEMORY:
+	case OUT_SOME_FILES:
+	case OUT_VANISHED:
+	case OUT_MAX_DELETE:
+	case OUT_TIMEOUT:
+	case OUT_CONNECT:
+	case OUT_AUTH:
+	case OUT_INTEGRITY:
+	case OUT_CHANGED:
+	case OUT_TRANSPORT:
+	case OUT_PEER_LOST:
+	case OUT_MEMLOCK:
+		return (enum outcome)code;
+	}
+	return OUT_PROTOCOL;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/io.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+#include "base/worker.h"
+
+/*
+ * May a call that failed be made again?  A descriptor that came from outside can be
+ * non-blocking (ssh leaves terminals and pipes so): then this waits in poll(2) instead.
+ */
+static int again(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	if (errno == EAGAIN && poll(&p, 1, -1) >= 0)
+		return 1;
+	if (errno != EINTR)
+		return 0;
+	if (!cancelled())
+		return 1;
+	errno = ECANCELED;
+	return 0;
+}
+
+ssize_t read_full(int fd, void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = read(fd, (char *)buf + done, len - done);
+
+		if (n == 0)
+			break;
+		if (n > 0)
+			done += (size_t)n;
+		else if (!again(fd, POLLIN))
+			return -1;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t pread_full(int fd, void *buf, size_t len, off_t pos)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)buf + done, len - done, pos + (off_t)done);
+
+		if (n == 0)
+			break;
+		if (n > 0)
+			done += (size_t)n;
+		else if (!again(fd, POLLIN))
+			return -1;
+	}
+	return (ssize_t)done;
+}
+
+int write_full(int fd, const void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = write(fd, (const char *)buf + done, len - done);
+
+		if (n == 0) {
+			errno = EIO;
+			return -1;
+		}
+		if (n > 0)
+			done += (size_t)n;
+		else if (!again(fd, POLLOUT))
+			return -1;
+	}
+	return 0;
+}
+
+int pwrite_full(int fd, const void *buf, size_t len, off_t pos)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pwrite(fd, (const char *)buf + done, len - done, pos + (off_t)done);
+
+		if (n == 0) {
+			errno = EIO;
+			return -1;
+		}
+		if (n > 0)
+			done += (size_t)n;
+		else if (!again(fd, POLLOUT))
+			return -1;
+	}
+	return 0;
+}
+
+void close_fd(int fd)
+{
+	int err = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = err;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/fail.h"
+
+/*
+ * Who is there to be woken.  A signal handler walks this, so it is an array without a lock:
+ * whoever wants to signal a worker counts itself in `wakers' first and looks at `state' then;
+ * a worker that ends sets `state' first and waits for `wakers' to be 0 then.  So a thread
+ * that is signalled always exists, although nobody waits for anybody for long.
+ */
+enum seat_state { SEAT_FREE, SEAT_TAKEN, SEAT_LIVE };
+
+struct seat {
+	atomic_int state;
+	atomic_int wakers;
+	_Atomic pthread_t thread;
+};
+static struct seat seats[WORKERS_MAX];
+
+static atomic_int cancelled_by;
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+
+struct start {
+	struct worker *w;
+	struct seat *seat;
+	char name[16];
+};
+
+static void nothing(int signo)
+{
+	(void)signo;
+}
+
+/* Without SA_RESTART, so that the system call it comes in ends with EINTR. */
+static void prepare(void)
+{
+	struct sigaction sa = {.sa_handler = nothing};
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGUSR2, &sa, NULL);
+}
+
+static struct seat *seat_take(void)
+{
+	for (unsigned i = 0; i < WORKERS_MAX; i++) {
+		int free_seat = SEAT_FREE;
+
+		if (atomic_compare_exchange_strong(&seats[i].state, &free_seat, SEAT_TAKEN))
+			return &seats[i];
+	}
+	return NULL;
+}
+
+static void seat_leave(struct seat *seat)
+{
+	atomic_store(&seat->state, SEAT_TAKEN);
+	while (atomic_load(&seat->wakers) > 0)
+		sched_yield();
+	atomic_store(&seat->state, SEAT_FREE);
+}
+
+static void *work(void *arg)
+{
+	struct start s = *(struct start *)arg;
+	void *result;
+
+	free(arg);
+	pthread_setname_np(pthread_self(), s.name);
+	atomic_store(&s.seat->thread, pthread_self());
+	atomic_store(&s.seat->state, SEAT_LIVE);
+	result = s.w->run(s.w->arg);
+	seat_leave(s.seat);
+	return result;
+}
+
+int worker_start(struct worker *w, const char *name, void *(*run)(void *), void *arg)
+{
+	/* What the processor raises stays deliverable: blocked, it would kill without a trace. */
+	static const int open_signals[] = {SIGUSR2, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+	struct start *s = malloc(sizeof *s);
+	sigset_t block, old;
+
+	w->running = false;
+	w->run = run;
+	w->arg = arg;
+	if (!s)
+		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
+	pthread_once(&prepared, prepare);
+	s->w = w;
+	s->seat = seat_take();
+	snprintf(s->name, sizeof s->name, "%s", name);
+	if (!s->seat) {
+		free(s);
+		return fail_as(OUT_MEMORY, "start thread %s: more than %d threads", name,
+			       WORKERS_MAX);
+	}
+	sigfillset(&block);
+	for (unsigned i = 0; i < sizeof open_signals / sizeof *open_signals; i++)
+		sigdelset(&block, open_signals[i]);
+	pthread_sigmask(SIG_SETMASK, &block, &old);
+	errno = pthread_create(&w->thread, NULL, work, s);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno) {
+		atomic_store(&s->seat->state, SEAT_FREE);
+		free(s);
+		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
+	}
+	w->running = true;
+	return 0;
+}
+
+void worker_join(struct worker *w)
+{
+	if (!w->running)
+		return;
+	pthread_join(w->thread, NULL);
+	w->running = false;
+}
+
+bool worker_join_until(struct worker *w, unsigned long long deadline_ms)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline_ms / 1000),
+		.tv_nsec = (long)(deadline_ms % 1000) * 1000000,
+	};
+
+	if (!w->running)
+		return true;
+	if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
+		return false;
+	w->running = false;
+	return true;
+}
+
+void workers_wake(void)
+{
+	int err = errno;
+
+	for (unsigned i = 0; i < WORKERS_MAX; i++) {
+		struct seat *seat = &seats[i];
+
+		if (atomic_load(&seat->state) != SEAT_LIVE)
+			continue;
+		atomic_fetch_add(&seat->wakers, 1);
+		if (atomic_load(&seat->state) == SEAT_LIVE)
+			pthread_kill(atomic_load(&seat->thread), SIGUSR2);
+		atomic_fetch_sub(&seat->wakers, 1);
+	}
+	errno = err;
+}
+
+void cancel(int signo)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&cancelled_by, &none, signo);
+	workers_wake();
+}
+
+int cancelled(void)
+{
+	return atomic_load(&cancelled_by);
+}
