@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin layer over meson: make && sudo make install
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD ?= build/make
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup --buildtype=release --prefix=$(PREFIX) -Dtests=false $(BUILD)
+
+# What is built already is installed as it is, so that root builds nothing.
+install: $(BUILD)/build.ninja
+	meson configure -Dprefix=$(PREFIX) $(BUILD)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
+
+uninstall:
+	ninja -C $(BUILD) uninstall
+
+check:
+	./check
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all install uninstall check clean
