@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can only be seen on verbs: packets counted, queue pairs there, limits on locked memory."""
+
+import os
+import pathlib
+import resource
+import subprocess
+import time
+
+import pytest
+
+from hosts import BIN, FAR, LAB, NEAR, RDMA, ROOT, SLOW, TRANSPORT, pattern, program, wait_until
+
+pytestmark = pytest.mark.skipif(not RDMA, reason="about verbs")
+BLOCK = 256 << 10
+
+
+def counters():
+    out = subprocess.run([ROOT / "tests/lab/counters"], capture_output=True, text=True, check=True)
+    return {k: int(v) for k, v in (line.split() for line in out.stdout.splitlines())}
+
+
+@pytest.mark.skipif(TRANSPORT != "rxe", reason="only rxe counts packets")
+def test_the_bytes_went_over_the_adapter(bench, tmp_path):
+    size = 32 * BLOCK
+    (tmp_path / "in").write_bytes(pattern(size))
+    before = counters()
+    assert bench.copy("in", "far:%s/out" % tmp_path).code == 0
+    after = counters()
+    # 4096 bytes is the largest path MTU there is
+    assert after["rxe_sent_pkts"] - before["rxe_sent_pkts"] >= size // 4096
+
+
+def test_queue_pairs_are_there_while_lanes_are(bench, tmp_path):
+    sink = bench.receive("--lanes=2", "--", "sh", "-c", "cat >%s/seen" % tmp_path)
+    source = bench.send(sink.port, "--lanes=2", "--", "sh", "-c", "cat /dev/zero | head -c 9000000; sleep 100")
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size == 9000000)
+    qps = subprocess.run(["rdma", "resource", "show", "qp"], capture_output=True, text=True).stdout
+    pids = {source.proc.pid, sink.proc.pid}
+    ours = [line for line in qps.splitlines() if "type RC" in line and
+            any("pid %d " % p in line + " " for p in pids)]
+    assert len(ours) >= 4, qps
+
+
+def no_lock_rights(limit):
+    """An ordinary user without CAP_IPC_LOCK and with that much lockable memory."""
+    def become():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+    return become
+
+
+def open_up(tmp_path):
+    for p in (tmp_path, *list(tmp_path.parents)[:3]):
+        p.chmod(p.stat().st_mode | 0o755)
+    tmp_path.chmod(0o777)
+
+
+def test_eight_mebibytes_of_locked_memory_are_enough(bench, tmp_path):
+    open_up(tmp_path)
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    limit = no_lock_rights(8 << 20)
+    sink = bench.receive(tmp_path / "out", preexec=limit)
+    source = bench.send(sink.port, tmp_path / "in", preexec=limit)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
+    open_up(tmp_path)
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    limit = no_lock_rights(1 << 20)
+    sink = bench.receive(tmp_path / "out", preexec=limit)
+    source = bench.send(sink.port, tmp_path / "in", preexec=limit)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("who", ["source", "sink"])
+def test_64_kib_falls_back_to_tcp_with_one_line(bench, tmp_path, who):
+    open_up(tmp_path)
+    data = pattern(4 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    limit = {"preexec": no_lock_rights(64 << 10)}
+    auto = "--transport=auto"
+    sink = bench.receive("-v", tmp_path / "out", transport=auto, **(limit if who == "sink" else {}))
+    source = bench.send(sink.port, "-v", tmp_path / "in", transport=auto,
+                        **(limit if who == "source" else {}))
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert "tcp" in source.errors() and "locked memory" in source.errors() + sink.errors()
+
+
+@pytest.mark.parametrize("who", ["source", "sink"])
+def test_64_kib_with_rdma_demanded_is_45_with_the_remedy(bench, tmp_path, who):
+    open_up(tmp_path)
+    (tmp_path / "in").write_bytes(pattern(BLOCK))
+    limit = {"preexec": no_lock_rights(64 << 10)}
+    sink = bench.receive(tmp_path / "out", **(limit if who == "sink" else {}))
+    source = bench.send(sink.port, tmp_path / "in", **(limit if who == "source" else {}))
+    assert (source.wait(), sink.wait()) == (45, 45), source.errors() + sink.errors()
+    said = source.errors() + sink.errors()
+    assert "memlock unlimited" in said and "LimitMEMLOCK" in said and "log in again" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("way", ["file", "stream"])
+def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
+    """A lane whose RDMA connection breaks and can't come back goes on over TCP."""
+    data = pattern(80 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive(*([tmp_path / "out"] if way == "file" else
+                           ["--", "sh", "-c", "cat >%s/out" % tmp_path]), transport="--transport=auto")
+    source = bench.send(sink.port, *([tmp_path / "in"] if way == "file" else
+                                     ["--", "cat", tmp_path / "in"]), transport="--transport=auto",
+                        env={"SLUICE_FAULT": "break:lane=0,block=9,times=1;norejoin:rdma"})
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert "tcp" in (source.errors() + sink.errors()).lower()
+
+
+def test_ipv6(bench, tmp_path):
+    if not FAR.address6:
+        pytest.skip("no IPv6 address given")
+    data = pattern(10 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, tmp_path / "in", to=FAR.address6)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
