@@ -74,8 +74,9 @@ struct lane;
 struct wire;
 
 /*
- * Get a lane a wire: called in the lane's thread with no wire attached, epoch 0 for the first
- * time.  It does what the protocol asks for (fencing, connecting) and calls lane_attach();
+ * Get a lane a wire: called in the lane's thread with no wire attached, by its very first call
+ * (lane_get() too: connecting must not wait for the source's first data) with epoch 0, later
+ * with the epoch after the last one's.  It does what the protocol asks for (fencing, connecting) and calls lane_attach();
  * 0, or -1 with a failure when the lane can't be mended.  why is what broke the last wire,
  * "" at first.  It may wait; lane_abort() ends every wait in it.
  */
@@ -146,6 +147,13 @@ uint64_t lane_damaged(const struct lane *l);
  * wire closed.  Sink: stored is ignored.
  */
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored);
+
+/*
+ * The wire that will be attached next has this epoch, not before the one asked for.  An attempt
+ * to connect that failed at one end may have succeeded at the other; so every attempt has an
+ * epoch of its own, and no two wires ever share one.  The next mend asks for epoch + 1.
+ */
+void lane_skip_to(struct lane *l, uint32_t epoch);
 
 /* A descriptor that polls readable once the lane is aborted: for waits in mend functions. */
 int lane_abort_fd(const struct lane *l);
