@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcp over a real ssh to a real sshd."""
+
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from hosts import DEMAND, FAR, NEAR, SLOW, leftovers, pattern, program, wait_until
+
+BLOCK = 256 << 10
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+
+pytestmark = pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd")
+
+
+class Ssh:
+    def __init__(self, bench, tmp_path):
+        self.bench, self.tmp = bench, tmp_path
+        d = tmp_path / "ssh"
+        d.mkdir(mode=0o700)
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / name], check=True)
+        shutil.copy(d / "user.pub", d / "authorized_keys")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        (d / "sshd_config").write_text(
+            "Port %d\nListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized_keys\n"
+            "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n" % (
+                self.port, FAR.address, d, d))
+        (d / "ssh_config").write_text(
+            "Host *\n Port %d\n IdentityFile %s/user\n IdentitiesOnly yes\n User %s\n"
+            " StrictHostKeyChecking accept-new\n UserKnownHostsFile %s/known\n LogLevel ERROR\n" % (
+                self.port, d, getpass.getuser(), d))
+        os.makedirs("/run/sshd", exist_ok=True)
+        self.sshd = bench.start([SSHD, "-D", "-e", "-f", d / "sshd_config"], host=FAR)
+        self.sshd.expect("Server listening")
+        self.config = d / "ssh_config"
+
+    def copy(self, *args, **how):
+        how.setdefault("wait", True)
+        argv = [program("rdcp"), "-F", self.config, "--rdcp-path", program("rdcp"),
+                how.pop("transport", DEMAND), *args]
+        start = self.bench.run if how.pop("wait") else self.bench.start
+        return start(argv, host=NEAR, cwd=self.tmp, **how)
+
+
+@pytest.fixture
+def ssh(bench, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("starting sshd needs root")
+    return Ssh(bench, tmp_path)
+
+
+def test_push_and_pull(ssh, tmp_path):
+    data = pattern(20 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    r = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    r = ssh.copy("%s:%s/out" % (FAR.address, tmp_path), "back")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "back").read_bytes() == data
+    assert not leftovers(tmp_path)
+
+
+def test_a_name_with_everything_in_it(ssh, tmp_path):
+    name = "a b'c\"d$(touch oops)`touch oops`;e*f\\g"
+    (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "to").mkdir()
+    r = ssh.copy("./" + name, "%s:%s/to/" % (FAR.address, tmp_path))
+    assert r.code == 0, r.errors()
+    assert os.listdir(tmp_path / "to") == [name] and not (tmp_path / "oops").exists()
+
+
+def test_where_no_port_can_be_reached(ssh, tmp_path):
+    """Lanes go through further ssh connections, and one line says so."""
+    data = pattern(10 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    r = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), transport="--transport=ssh")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_login_refused_is_5_and_ssh_says_why(ssh, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "ssh" / "authorized_keys").write_text("")
+    r = ssh.copy("-o", "BatchMode=yes", "in", "%s:%s/out" % (FAR.address, tmp_path))
+    assert r.code == 5
+    assert "Permission denied" in r.errors()
+
+
+def test_far_end_missing(ssh, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = ssh.copy("--rdcp-path=no-such-rdcp", "in", "%s:%s/out" % (FAR.address, tmp_path))
+    assert r.code == 5
+    assert "rdcp is not on the PATH of" in r.errors()
+
+
+def test_ctrl_c_leaves_nobody_on_the_far_side(ssh, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
+    run = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), wait=False, env={
+        "SLUICE_FAULT": "stall:lane=0,block=1,ms=30000;stall:lane=1,block=1,ms=30000"})
+    wait_until(lambda: leftovers(tmp_path))
+    start = time.monotonic()
+    run.group(signal.SIGINT)          # as a terminal does: to the whole group
+    assert run.wait(10) == 20, run.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+    wait_until(lambda: b"--end" not in b"".join(
+        open("/proc/%s/cmdline" % p, "rb").read() for p in os.listdir("/proc")
+        if p.isdigit() and os.path.exists("/proc/%s/cmdline" % p) and
+        str(tmp_path).encode() in (open("/proc/%s/environ" % p, "rb").read() or b"")), 5)
+
+
+def test_a_killed_ssh_is_reported(ssh, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
+    run = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), wait=False, env={
+        "SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})
+    wait_until(lambda: leftovers(tmp_path))
+    out = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(run.proc.pid)],
+                         capture_output=True, text=True).stdout
+    pid = next(int(l.split()[0]) for l in out.splitlines() if l.split()[1] == "ssh")
+    os.kill(pid, signal.SIGKILL)
+    assert run.wait(10) in (5, 44), run.errors()
