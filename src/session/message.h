@@ -281,7 +281,7 @@ int msg_empty_decode(const struct frame *f);
 /* ---- records in BLOCK_RECORDS blocks ------------------------------------------------- */
 /* Whole ones: a record never goes on in another block. */
 
-enum record_type { RECORD_FILE = 1, RECORD_DATA = 2, RECORD_FILE_END = 3 };
+enum record_type { RECORD_FILE = 1, RECORD_DATA = 2, RECORD_FILE_END = 3, RECORD_HOLE = 4 };
 enum {
 	RECORD_HEAD = 8,       /* u8 type, three zeros, u32 length of body */
 	RECORD_DATA_HEAD = RECORD_HEAD + 12,  /* of a DATA record before its bytes */
@@ -292,6 +292,9 @@ enum {
 enum record_file_flags {
 	FILE_STREAM = 1 << 0,   /* size unknown until FILE_END; blocks are stored in order of pos */
 	FILE_ORDERED = 1 << 1,  /* extents are not whole cells: hash and store them in order of pos */
+	FILE_SPARSE = 1 << 2,   /* has holes, which are told by HOLE records */
+	FILE_MANY = 1 << 3,     /* one of several files: the target must be a directory */
+	FILE_FLAGS_ALL = (1 << 4) - 1,
 };
 struct record_file {
 	uint32_t id;            /* counted from 1, never used again in the session */
@@ -313,10 +316,20 @@ struct record_data {
 };
 void record_data_encode(struct writer *w, const struct record_data *r);
 
+/* So many bytes at pos are zero, are not sent, and count nothing in the digest; len > 0. */
+struct record_hole {
+	uint32_t id;
+	uint64_t pos;
+	uint64_t len;
+};
+void record_hole_encode(struct writer *w, const struct record_hole *r);
+
 struct record_file_end {
 	uint32_t id;
 	uint64_t size;          /* of the file */
 	uint64_t data;          /* of its bytes that were sent, holes left out */
+	uint64_t holes;         /* of its bytes in HOLE records */
+	uint16_t lanes;         /* on how many lanes its FILE record was sent, 1..LANE_COUNT_MAX */
 	uint64_t digest[2];
 	uint8_t code;           /* enum outcome; not OUT_DONE: drop the file */
 	char text[TEXT_MAX];
@@ -329,6 +342,7 @@ struct record {
 	union {
 		struct record_file file;
 		struct record_data data;
+		struct record_hole hole;
 		struct record_file_end end;
 	};
 };
