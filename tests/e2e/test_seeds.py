@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs we stand in for got wrong, a named test for each that applies.
+
+The numbers are those of the list of defects that was made of them; SD13 to SD15 are a
+daemon's and come with it.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from hosts import FAR, NEAR, ROOT, SLOW, leftovers, pattern, program, wait_until
+
+BLOCK = 256 << 10
+
+
+def words_of(pid, what):
+    try:
+        with open("/proc/%d/%s" % (pid, what), "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+def family(pid):
+    """A process and all that it started."""
+    found, todo = [], [pid]
+    while todo:
+        p = todo.pop()
+        found.append(p)
+        out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(p)], capture_output=True, text=True)
+        todo += [int(x) for x in out.stdout.split()]
+    return found
+
+
+@pytest.mark.parametrize("how", ["no peer", "wrong key", "interrupt"])
+def test_sd1_the_target_is_untouched_before_anybody_has_the_key(bench, tmp_path, how):
+    (tmp_path / "out").write_bytes(b"old")
+    before = (tmp_path / "out").stat()
+    sink = bench.receive(*(["-w2"] if how == "no peer" else []), tmp_path / "out")
+    if how == "wrong key":
+        (tmp_path / "in").write_bytes(b"new")
+        assert bench.send(sink.port, tmp_path / "in", key="wrong").wait() == 40
+    if how != "no peer":
+        sink.signal(signal.SIGINT)
+    assert sink.wait(20) == (35 if how == "no peer" else 20)
+    after = (tmp_path / "out").stat()
+    assert (before.st_ino, before.st_mtime_ns, before.st_size) == \
+        (after.st_ino, after.st_mtime_ns, after.st_size)
+    assert not leftovers(tmp_path)
+
+
+def test_sd2_success_says_that_it_was_written(bench, tmp_path):
+    """The last write fails: with everything received, the sender still fails."""
+    (tmp_path / "in").write_bytes(pattern(1000))
+    sink = bench.receive("/dev/full")
+    source = bench.send(sink.port, tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "No space left on device" in source.errors()
+
+
+def test_sd3_a_write_that_fails_ends_it(bench, tmp_path):
+    start = time.monotonic()
+    with open("/dev/full", "wb") as out:
+        sink = bench.receive(stdout=out)
+    source = bench.send(sink.port, "--", "cat", "/dev/zero")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert time.monotonic() - start < 10 * SLOW
+
+
+def test_sd4_a_read_error_is_not_the_end(bench, tmp_path):
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, "/proc/self/mem")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert not (tmp_path / "out").exists()
+
+
+def test_sd5_a_remote_failure_is_ours(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("in", "far:/dev/full")
+    assert r.code == 11 and "far" in r.errors(), r.errors()
+
+
+def test_sd6_the_key_is_in_no_argument_and_no_environment(bench, tmp_path):
+    key = "not-to-be-seen-7f3a"
+    sink = bench.start([program("rdrecv"), "-v", "0", key, "--", "sh", "-c", "cat; env; sleep 0"],
+                       host=FAR)
+    port = int(sink.expect("listening on").rsplit(":", 1)[1].split()[0])
+    source = bench.start([program("rdsend"), FAR.address, str(port), key, "--", "sh", "-c",
+                          "env; sleep 2"], host=NEAR)
+    wait_until(lambda: len(family(source.proc.pid)) > 1 and len(family(sink.proc.pid)) > 1)
+    time.sleep(0.5 * SLOW)
+    for end in (source, sink):
+        for pid in family(end.proc.pid):
+            assert key.encode() not in words_of(pid, "cmdline")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert key.encode() not in bytes(sink.out)
+
+
+def test_sd6_rd_key_goes_no_further(bench, tmp_path):
+    sink = bench.receive("--", "sh", "-c", "cat; env")
+    source = bench.send(sink.port, "--", "env")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert b"RD_KEY" not in bytes(sink.out) and b"a test key" not in bytes(sink.out)
+
+
+@pytest.mark.parametrize("key", ["a test ke", "a test key ", "", "A test key"])
+def test_sd7_a_key_is_right_or_wrong_as_a_whole(bench, tmp_path, key):
+    (tmp_path / "in").write_bytes(b"new")
+    sink = bench.receive("-w20", tmp_path / "out")
+    code = bench.send(sink.port, tmp_path / "in", key=key).wait()
+    assert code == (1 if key == "" else 40)
+    assert not (tmp_path / "out").exists()
+
+
+def test_sd7_bytes_behind_the_handshake_are_not_lost(bench, tmp_path):
+    for size in (1, 2, 100):
+        (tmp_path / "in").write_bytes(b"y" * size)
+        sink = bench.receive(tmp_path / "out")
+        source = bench.send(sink.port, tmp_path / "in")
+        assert (source.wait(), sink.wait()) == (0, 0)
+        assert (tmp_path / "out").read_bytes() == b"y" * size
+
+
+def sources_of(layer):
+    return {p: p.read_text() for p in (ROOT / "src" / layer).glob("*.[ch]")}
+
+
+def test_sd8_sd20_no_memory_can_be_reached_from_outside():
+    for path, text in sources_of("lane").items():
+        assert "IBV_ACCESS_REMOTE" not in text, path
+
+
+def test_sd9_a_death_is_seen_while_waiting_for_data(bench, tmp_path):
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, "--", "sh", "-c", "exec sleep 1000")
+    time.sleep(1 * SLOW)
+    start = time.monotonic()
+    source.signal(signal.SIGKILL)
+    assert sink.wait(10) == 44, sink.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+    assert not (tmp_path / "out").exists()
+
+
+def test_sd10_a_short_read_in_the_middle_is_no_hole(bench, tmp_path):
+    """A pipe gives what it has; whole files come out whatever the reads gave."""
+    data = pattern(3 * BLOCK + 11)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, "--", "sh", "-c",
+                        "f=%s/in; head -c 100 $f; sleep 0.1; tail -c +101 $f | head -c 300000;"
+                        "sleep 0.1; tail -c +300101 $f" % tmp_path)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_sd11_names_meet_no_shell(bench, tmp_path):
+    name = "$(touch oops);`touch oops`"
+    (tmp_path / name).write_bytes(b"x")
+    assert bench.copy("./" + name, "far:%s/%s.out" % (tmp_path, name)).code == 0
+    assert not (tmp_path / "oops").exists() and (tmp_path / (name + ".out")).exists()
+
+
+def test_sd12_descriptors_that_are_not_ours_stay(bench, tmp_path):
+    """rdrecv to stdout, with descriptors 3 to 12 in use by its caller."""
+    (tmp_path / "in").write_bytes(b"data")
+    sink = bench.start(["bash", "-c", "for i in 3 4 5 6 7 8 9; do eval \"exec $i>%s/fd$i\"; done; "
+                        "%s -v 0 KEY; code=$?; for i in 3 4 5 6 7 8 9; do echo $i >&$i || exit 99; "
+                        "done; exit $code" % (tmp_path, program("rdrecv"))], host=FAR)
+    port = int(sink.expect("listening on").rsplit(":", 1)[1].split()[0])
+    source = bench.send(port, tmp_path / "in", key="KEY")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert bytes(sink.out) == b"data"
+    assert [(tmp_path / ("fd%d" % i)).read_text() for i in range(3, 10)] == \
+        ["%d\n" % i for i in range(3, 10)]
+
+
+def test_sd12_closed_standard_descriptors(bench, tmp_path):
+    """With 0, 1 or 2 closed no file of ours may land on them."""
+    (tmp_path / "in").write_bytes(pattern(BLOCK))
+    for closed in ("<&-", ">&-", "<&- >&-"):
+        r = bench.run(["bash", "-c", "%s --rsh %s/tests/e2e/rsh --rdcp-path %s in far:out %s" % (
+            program("rdcp"), ROOT, program("rdcp"), closed)], host=NEAR, cwd=tmp_path, home=tmp_path)
+        assert r.code == 0, (closed, r.errors())
+        assert (tmp_path / "out").read_bytes() == pattern(BLOCK)
+        (tmp_path / "out").unlink()
+
+
+def test_sd16_names_are_never_formats(bench, tmp_path):
+    name = "%s%n%d" * 30
+    (tmp_path / name).write_bytes(b"x")
+    assert bench.copy("./" + name, "far:%s/out" % tmp_path).code == 0
+    r = bench.copy("./%s%n%s%n-none", "far:out")
+    assert r.code == 3 and "%s%n%s%n-none" in r.errors()
+
+
+def test_sd16_names_of_every_length(bench, tmp_path):
+    (tmp_path / "to").mkdir()
+    for n in (1, 200, 248, 254, 255):
+        (tmp_path / ("n" * n)).write_bytes(b"x" * n)
+        r = bench.copy("n" * n, "far:%s/to/" % tmp_path)
+        assert r.code == 0, r.errors()
+        assert (tmp_path / "to" / ("n" * n)).read_bytes() == b"x" * n
+
+
+def test_sd18_sequence_numbers_are_the_managers():
+    """librdmacm makes the connection, with random starting sequence numbers; we never do."""
+    for path, text in sources_of("lane").items():
+        assert "sq_psn" not in text and "rq_psn" not in text and "ibv_modify_qp" not in text, path
+
+
+def test_sd19_digests_are_compared(bench, tmp_path):
+    """Damage that no transport notices fails the run."""
+    (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
+    sink = bench.receive(tmp_path / "out")
+    source = bench.send(sink.port, tmp_path / "in",
+                        env={"SLUICE_FAULT": "damage:lane=0,block=1,times=9"})
+    assert (source.wait(), sink.wait()) == (41, 41), source.errors() + sink.errors()
+    assert not (tmp_path / "out").exists()
