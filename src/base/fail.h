@@ -16,31 +16,31 @@
 enum outcome {
 	OUT_DONE = 0,
 	OUT_USAGE = 1,
-	OUT_VERSION = 2,      /* protocol versions don't match */
-	OUT_NO_SOURCE = 3,    /* source missing, or a pattern without a match */
-	OUT_START = 5,        /* ssh failed, far end missing, unknown host */
+	OUT_VERSION = 2, /* protocol versions don't match */
+	OUT_NO_SOURCE = 3, /* source missing, or a pattern without a match */
+	OUT_START = 5, /* ssh failed, far end missing, unknown host */
 	OUT_SOCKET = 10,
-	OUT_FILE = 11,        /* file I/O, and a command after -- that fails */
+	OUT_FILE = 11, /* file I/O, and a command after -- that fails */
 	OUT_PROTOCOL = 12,
 	OUT_SIGNAL = 20,
 	OUT_MEMORY = 22,
 	OUT_SOME_FILES = 23,
-	OUT_VANISHED = 24,    /* source vanished */
+	OUT_VANISHED = 24, /* source vanished */
 	OUT_MAX_DELETE = 25,
-	OUT_TIMEOUT = 30,     /* peer silent */
-	OUT_CONNECT = 35,     /* connect timeout */
+	OUT_TIMEOUT = 30, /* peer silent */
+	OUT_CONNECT = 35, /* connect timeout */
 	OUT_AUTH = 40,
 	OUT_INTEGRITY = 41,
-	OUT_CHANGED = 42,     /* source changed while read */
-	OUT_TRANSPORT = 43,   /* transport demanded but not usable */
-	OUT_PEER_LOST = 44,   /* dead peer, lost lane, not confirmed */
+	OUT_CHANGED = 42, /* source changed while read */
+	OUT_TRANSPORT = 43, /* transport demanded but not usable */
+	OUT_PEER_LOST = 44, /* dead peer, lost lane, not confirmed */
 	OUT_MEMLOCK = 45,
 };
 
 enum { FAIL_TEXT_MAX = 1024 };
 
 struct failure {
-	enum outcome code;  /* OUT_DONE: none */
+	enum outcome code; /* OUT_DONE: none */
 	char text[FAIL_TEXT_MAX];
 };
 

@@ -26,6 +26,10 @@ struct seat {
 static struct seat seats[WORKERS_MAX];
 
 static atomic_int cancelled_by;
+
+/* Every worker's `ended': pthread_clockjoin_np would do without, but sanitizers don't know it. */
+static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t end_came;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 struct start {
@@ -43,7 +47,12 @@ static void nothing(int signo)
 static void prepare(void)
 {
 	struct sigaction sa = {.sa_handler = nothing};
+	pthread_condattr_t attr;
 
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&end_came, &attr);
+	pthread_condattr_destroy(&attr);
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGUSR2, &sa, NULL);
 }
@@ -78,6 +87,10 @@ static void *work(void *arg)
 	atomic_store(&s.seat->state, SEAT_LIVE);
 	result = s.w->run(s.w->arg);
 	seat_leave(s.seat);
+	pthread_mutex_lock(&end_lock);
+	s.w->ended = true;
+	pthread_cond_broadcast(&end_came);
+	pthread_mutex_unlock(&end_lock);
 	return result;
 }
 
@@ -89,6 +102,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	sigset_t block, old;
 
 	w->running = false;
+	w->ended = false;
 	w->run = run;
 	w->arg = arg;
 	if (!s)
@@ -132,12 +146,18 @@ bool worker_join_until(struct worker *w, unsigned long long deadline_ms)
 		.tv_nsec = (long)(deadline_ms % 1000) * 1000000,
 	};
 
+	bool ended;
+
 	if (!w->running)
 		return true;
-	if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
-		return false;
-	w->running = false;
-	return true;
+	pthread_mutex_lock(&end_lock);
+	while (!w->ended && pthread_cond_timedwait(&end_came, &end_lock, &until) == 0)
+		;
+	ended = w->ended;
+	pthread_mutex_unlock(&end_lock);
+	if (ended)
+		worker_join(w);
+	return ended;
 }
 
 void workers_wake(void)

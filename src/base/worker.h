@@ -10,7 +10,8 @@
  * the workers repeats workers_wake() until they are gone.  The file calls of io.h give up
  * on EINTR once the flag is set.
  *
- * Workers start with all signals blocked but SIGUSR2 and those of faults (SIGSEGV …).  At most WORKERS_MAX at a time.
+ * Workers start with all signals blocked but SIGUSR2 and those of faults (SIGSEGV …).  At most
+ * WORKERS_MAX at a time.
  */
 
 #include <pthread.h>
@@ -22,7 +23,8 @@ struct worker {
 	pthread_t thread;
 	void *(*run)(void *);
 	void *arg;
-	bool running;  /* started and not yet joined */
+	bool running; /* started and not yet joined */
+	bool ended; /* run returned; worker.c's own */
 };
 
 /* Start w at run(arg); 0, or -1 with a failure.  w must live until it is joined. */
