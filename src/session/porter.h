@@ -5,14 +5,15 @@
 /*
  * The porter stands at this end's listeners and sorts out who comes.
  *
- * First (rdrecv): porter_admit() waits for a peer that finishes a TLS handshake with the key;
- * several may be in the middle of it, each with a deadline of HANDSHAKE_MS, so that a silent
- * or wrong one holds up nobody.  Nothing but a socket is kept for a stranger who has said
- * nothing; at most STRANGERS_MAX are kept, the oldest silent one goes.
+ * First (rdrecv): porter_admit() waits for a peer that finishes a TLS handshake with the key.
+ * Several may be in the middle of it, so that a silent or wrong one holds up nobody: at most
+ * STRANGERS_MAX are kept, the oldest silent one goes; only those who open with a TLS
+ * ClientHello get a TLS object, HANDSHAKES_MAX at a time; nobody has more than HANDSHAKE_MS.
  *
  * Then, as a thread: callers for lanes, on TCP (LANE_HELLO in the first bytes) and RDMA
- * (private data), are verified and left for the lane's thread in lane_caller(); each token
- * is good once.
+ * (private data), are verified and kept for the lane's thread, which takes them with
+ * porter_wait().  Every attempt has an epoch of its own, so what opens a lane is good once; of
+ * several callers for a lane the newest epoch's is kept.
  */
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@
 #include "session/channel.h"
 #include "session/message.h"
 
-enum { HANDSHAKE_MS = 10000, STRANGERS_MAX = 256 };
+enum { HANDSHAKE_MS = 10000, STRANGERS_MAX = 256, HANDSHAKES_MAX = 32 };
 
 struct porter;
 
@@ -29,29 +30,42 @@ int porter_new(struct porter **out);
 /* Stops the thread, closes listeners and callers that nobody took. NULL is fine. */
 void porter_free(struct porter *p);
 
-/* Listen for TCP at addr (NULL: everywhere, IPv4 and IPv6) and one port out of lo..hi
- * (0: any); the same port for all TCP listeners of a porter. */
+/*
+ * Listen for TCP at addr (NULL: everywhere, IPv4 and IPv6) and one port out of lo..hi (0: any).
+ * A porter has one TCP port for all addresses, so the port may change with every call; it is
+ * final when it has been told to anybody.  Calls after porter_open_lanes() are a mistake.
+ */
 int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi);
 /* Listen for RDMA callers at addr; its port in *port. */
 int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo, unsigned hi,
 		       unsigned *port);
+/* 0: no TCP listener. */
 unsigned porter_tcp_port(const struct porter *p);
 
-/* Wait for an authenticated peer, until deadline_ms (0: for ever) or cancelled().  -1 with
- * OUT_CONNECT when the time is over. */
+/* Wait for an authenticated peer, until deadline_ms (clock_ms; 0: for ever) or cancelled().
+ * -1 with OUT_CONNECT when the time is over, OUT_SIGNAL when cancelled. */
 int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		 struct channel **out);
 
-/* Start the thread that lets lanes in. key is copied. */
-int porter_open_lanes(struct porter *p, const struct lane_key *key, unsigned lanes);
+/* What a caller must know and be. */
+struct porter_terms {
+	struct lane_key key;
+	enum lane_side peer;  /* the side of those who come */
+	unsigned lanes;
+	uint32_t depth, block_size;
+};
+/* Start the thread that lets lanes in; terms are copied. */
+int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 
 struct caller {
+	uint32_t epoch;
 	int fd;                       /* TCP: hello verified; else -1 */
 	struct verbs_caller *verbs;   /* RDMA: token verified; else NULL */
 };
-/* Wait for the caller of this lane and epoch: until deadline_ms, or abort_fd is readable.
- * The caller is yours. 0, or -1 with OUT_CONNECT. */
-int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int abort_fd,
+void caller_drop(struct caller *c);
+/* Wait for a caller of this lane with at least this epoch, until deadline_ms (0: for ever).
+ * 0: the caller is yours; 1: wake_fd is readable; -1 with OUT_CONNECT when the time is over. */
+int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd,
 		uint64_t deadline_ms, struct caller *out);
 
 #endif
