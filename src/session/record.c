@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-	FILE_FLAGS = FILE_STREAM | FILE_ORDERED,
 	MODE_MASK = 07777,
 	SECOND_NS = 1000000000,
 };
@@ -61,7 +60,7 @@ static int record_file_decode(struct decoder *d, struct record_file *r)
 	need(d, r->id != 0, "id");
 	r->want = take_u32(&d->r);
 	r->flags = take_u32(&d->r);
-	need(d, (r->flags & ~(uint32_t)FILE_FLAGS) == 0, "flags");
+	need(d, (r->flags & ~(uint32_t)FILE_FLAGS_ALL) == 0, "flags");
 	r->mode = take_u32(&d->r);
 	need(d, (r->mode & ~(uint32_t)MODE_MASK) == 0, "mode");
 	r->size = take_u64(&d->r);
@@ -97,6 +96,27 @@ static int record_data_decode(struct decoder *d, struct record_data *r)
 	return decoded(d);
 }
 
+void record_hole_encode(struct writer *w, const struct record_hole *r)
+{
+	struct opened o = record_begin(w, RECORD_HOLE);
+
+	put_u32(w, r->id);
+	put_u64(w, r->pos);
+	put_u64(w, r->len);
+	record_finish(w, o);
+}
+
+static int record_hole_decode(struct decoder *d, struct record_hole *r)
+{
+	r->id = take_u32(&d->r);
+	need(d, r->id != 0, "id");
+	r->pos = take_u64(&d->r);
+	need(d, r->pos <= INT64_MAX, "pos");
+	r->len = take_u64(&d->r);
+	need(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
+	return decoded(d);
+}
+
 void record_file_end_encode(struct writer *w, const struct record_file_end *r)
 {
 	struct opened o = record_begin(w, RECORD_FILE_END);
@@ -104,6 +124,8 @@ void record_file_end_encode(struct writer *w, const struct record_file_end *r)
 	put_u32(w, r->id);
 	put_u64(w, r->size);
 	put_u64(w, r->data);
+	put_u64(w, r->holes);
+	put_u16(w, r->lanes);
 	put_u64(w, r->digest[0]);
 	put_u64(w, r->digest[1]);
 	put_u8(w, r->code);
@@ -118,10 +140,14 @@ static int record_file_end_decode(struct decoder *d, struct record_file_end *r)
 	r->size = take_u64(&d->r);
 	need(d, r->size <= INT64_MAX, "size");
 	r->data = take_u64(&d->r);
+	r->holes = take_u64(&d->r);
+	need(d, r->data <= INT64_MAX && r->holes <= INT64_MAX, "holes");
+	r->lanes = take_u16(&d->r);
+	need(d, r->lanes <= LANE_COUNT_MAX, "lanes");
 	r->digest[0] = take_u64(&d->r);
 	r->digest[1] = take_u64(&d->r);
 	r->code = take_outcome(d, true);
-	need(d, r->code != OUT_DONE || r->data <= r->size, "data");
+	need(d, r->code != OUT_DONE || r->data + r->holes <= r->size, "data");
 	take_text(d, r->text, sizeof r->text, "text");
 	return decoded(d);
 }
@@ -139,6 +165,10 @@ static int record_body(struct reader body, uint8_t type, struct record *out)
 		out->type = RECORD_DATA;
 		d.what = "DATA record";
 		return record_data_decode(&d, &out->data);
+	case RECORD_HOLE:
+		out->type = RECORD_HOLE;
+		d.what = "HOLE record";
+		return record_hole_decode(&d, &out->hole);
 	case RECORD_FILE_END:
 		out->type = RECORD_FILE_END;
 		d.what = "FILE_END record";
