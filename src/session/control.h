@@ -52,6 +52,10 @@ int control_send(struct control *c, uint8_t type, const void *body, size_t len);
  * of it is kept for this and for the control thread: for last words. */
 int control_post(struct control *c, uint8_t type, const void *body, size_t len);
 
+/* control_send() waits no more, now and later: it is then control_post().  For a session that
+ * has failed and waits for its threads. */
+void control_hurry(struct control *c);
+
 /* Change the silence limit (both ends agree on the smaller after HELLO). */
 void control_set_timeout(struct control *c, int timeout_ms);
 

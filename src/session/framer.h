@@ -23,7 +23,7 @@
 enum { FRAMER_SIZE = FRAME_HEAD + FRAME_BODY_MAX };
 
 struct framer {
-	size_t start, end;  /* of what was filled and not yet returned by framer_next() */
+	size_t start, end; /* of what was filled and not yet returned by framer_next() */
 	uint8_t bytes[FRAMER_SIZE];
 };
 void framer_init(struct framer *fr);
