@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/bare.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/worker.h"
+#include "cmd/amount.h"
+#include "cmd/process.h"
+
+enum { COMMAND_STEP_MS = 50 };
+
+int bare_family(const struct options *o)
+{
+	return o->family == 4 ? AF_INET : o->family == 6 ? AF_INET6 : 0;
+}
+
+/* ---- the key --------------------------------------------------------------------------- */
+
+static int key_from_environment(struct psk *key)
+{
+	char *text = getenv("RD_KEY");
+	int rc;
+
+	if (!text)
+		return fail_as(OUT_USAGE, "KEY is -, but the environment has no RD_KEY");
+	rc = psk_from_text(text, strlen(text), key);
+	explicit_bzero(text, strlen(text));
+	unsetenv("RD_KEY");
+	return rc;
+}
+
+/* The copy is made so that the world sees KEY for as short as can be: stretching takes a while. */
+static int key_from_operand(char *operand, struct psk *key)
+{
+	char text[KEY_TEXT_MAX + 1];
+	size_t len = strlen(operand);
+	int rc;
+
+	if (len > KEY_TEXT_MAX) {
+		explicit_bzero(operand, len);
+		return fail_as(OUT_USAGE, "KEY is longer than %d bytes", KEY_TEXT_MAX);
+	}
+	memcpy(text, operand, len);
+	explicit_bzero(operand, len);
+	if (isatty(STDERR_FILENO))
+		log_warn("a KEY on the command line can be seen by others on this host and stays "
+			 "in the shell's history: use --key-file, or - and RD_KEY");
+	rc = psk_from_text(text, len, key);
+	explicit_bzero(text, sizeof text);
+	return rc;
+}
+
+static int take_key(struct bare *b, char *operand)
+{
+	const struct options *o = &b->options;
+
+	if (o->key_file)
+		return psk_from_file(o->key_file, &b->key);
+	if (o->key_fd >= 0)
+		return psk_from_fd(o->key_fd, &b->key);
+	if (strcmp(operand, "-") == 0)
+		return key_from_environment(&b->key);
+	return key_from_operand(operand, &b->key);
+}
+
+/* ---- the command ----------------------------------------------------------------------- */
+
+static int start_command(struct bare *b)
+{
+	char **argv = b->options.command;
+	const char *name;
+	char what[sizeof b->command.what];
+	struct launch_opts lo = {
+		.what = what,
+		.pipe_in = b->role == ROLE_SINK,
+		.pipe_out = b->role == ROLE_SOURCE,
+		.held = true,
+	};
+
+	if (!argv)
+		return 0;
+	name = strrchr(argv[0], '/');
+	snprintf(what, sizeof what, "command %.200s", name && name[1] ? name + 1 : argv[0]);
+	return child_exec(argv, &lo, &b->command);
+}
+
+/* The command has no more to read or write: how did it end? */
+static int finish_command(void *ctx)
+{
+	struct bare *b = ctx;
+	int status;
+
+	if (b->role == ROLE_SINK)
+		b->command.in = -1; /* closed by the copy */
+	while (!child_wait(&b->command, &status, clock_ms() + COMMAND_STEP_MS)) {
+		if (cancelled())
+			return fail_as(OUT_SIGNAL, "interrupted while waiting for %s",
+				       b->command.what);
+	}
+	if (WIFSIGNALED(status))
+		return fail("%s was killed by SIG%s", b->command.what,
+			    sigabbrev_np(WTERMSIG(status)));
+	if (WEXITSTATUS(status))
+		return fail("%s exited with %d", b->command.what, WEXITSTATUS(status));
+	return 0;
+}
+
+struct stream bare_stream(struct bare *b)
+{
+	bool source = b->role == ROLE_SOURCE;
+	struct stream s = {.fd = -1, .size = b->options.size};
+
+	if (b->options.command) {
+		s.fd = source ? b->command.out : b->command.in;
+		s.name = b->command.what;
+		s.close_at_end = !source;
+		s.finish = finish_command;
+		s.ctx = b;
+	} else if (!b->file) {
+		s.fd = source ? STDIN_FILENO : STDOUT_FILENO;
+		s.name = source ? "stdin" : "stdout";
+	}
+	return s;
+}
+
+/* ---- progress -------------------------------------------------------------------------- */
+
+static void tick(void *ctx, bool asked)
+{
+	struct bare *b = ctx;
+	struct progress_count c = {
+		.bytes = b->tally.bytes,
+		.total = b->tally.total ? b->tally.total : b->options.size,
+		.total_known = b->tally.total_known || b->options.size,
+		.files = b->tally.files,
+	};
+
+	if (asked)
+		progress_now(&b->progress, &c, clock_ms());
+	else if (progress_wanted(&b->progress))
+		progress_update(&b->progress, &c, clock_ms());
+}
+
+/* ---- the session ------------------------------------------------------------------------ */
+
+static int on_frame(void *ctx, const struct frame *f)
+{
+	struct bare *b = ctx;
+
+	return copy_on_frame(b->copy, f);
+}
+
+static void on_fail(void *ctx)
+{
+	struct bare *b = ctx;
+
+	copy_on_fail(b->copy);
+	watch_failed();
+}
+
+static struct session_opts session_options(struct bare *b)
+{
+	const struct options *o = &b->options;
+	struct session_opts so = {
+		.role = b->role,
+		.want = o->want,
+		.listens = b->role == ROLE_SINK,
+		.lanes = (uint16_t)o->lanes,
+		.depth = (uint16_t)o->depth,
+		.block_size = (uint32_t)o->block_size,
+		.memory = o->memory,
+		.bwlimit = o->bwlimit,
+		.timeout_ms = o->timeout_ms,
+		.connect_timeout_ms = o->connect_timeout_ms,
+		.port_lo = o->port_lo,
+		.port_hi = o->port_hi,
+		.family = bare_family(o),
+		.on_frame = on_frame,
+		.on_fail = on_fail,
+		.ctx = b,
+	};
+
+	gethostname(so.host, sizeof so.host - 1);
+	snprintf(so.address, sizeof so.address, "%s", o->address);
+	return so;
+}
+
+/* What is to be told at the end, while the session is still there to ask. */
+static void gather(struct bare *b, struct session *s, int rc)
+{
+	struct report *r = &b->report;
+	struct lane_stats stats;
+	struct failure f;
+
+	r->total = b->result.total;
+	r->lanes = session_lanes(s);
+	r->transport = session_transport(s, r->how, sizeof r->how, r->why, sizeof r->why);
+	session_stats(s, &stats);
+	if (b->role == ROLE_SOURCE) {
+		r->ns_fill = stats.ns_fill;
+		r->ns_free = stats.ns_free;
+	} else {
+		r->ns_block = stats.ns_block;
+		r->ns_store = stats.ns_store;
+	}
+	if (b->tally.first_ns && b->tally.last_ns > b->tally.first_ns)
+		r->ns = b->tally.last_ns - b->tally.first_ns;
+	r->bwlimit = b->options.bwlimit;
+	if (!rc)
+		return;
+	if (!session_failed(s, &f, r->host) && b->result.at_peer)
+		snprintf(r->host, sizeof r->host, "%s", session_peer(s)->host);
+}
+
+static int work(void *ctx)
+{
+	struct bare *b = ctx;
+	struct session_opts so = session_options(b);
+	struct session *s = NULL;
+	struct channel *ch = NULL;
+	int rc = -1;
+
+	if (b->meet(b, &ch, &so))
+		goto out;
+	psk_wipe(&b->key);
+	if (channel_secret(ch, so.secret) || copy_new(b->role, &b->copy)) {
+		channel_free(ch);
+		goto out;
+	}
+	if (session_open(ch, NULL, 0, &so, &s))
+		goto out;
+	watch_session(&b->watch, s);
+	if (b->options.command && child_go(&b->command))
+		rc = session_fail(s);
+	else
+		rc = b->copy_over(b, s);
+	gather(b, s, rc);
+	watch_session(&b->watch, NULL);
+	session_close(s);
+out:
+	explicit_bzero(so.secret, sizeof so.secret);
+	return rc;
+}
+
+/* ---- the program ------------------------------------------------------------------------- */
+
+static _Noreturn void refuse(struct bare *b)
+{
+	log_at(LOG_ERROR, "%s", failed()->text);
+	if (failed()->code == OUT_USAGE)
+		print_synopsis(stderr, b->options.program);
+	psk_wipe(&b->key);
+	exit_with((int)failed()->code);
+}
+
+static void conclude(struct bare *b, bool stdout_is_data)
+{
+	struct report *r = &b->report;
+
+	progress_end(&b->progress);
+	r->failure = b->watch.failure;
+	if (!b->watch.result)
+		r->failure.code = OUT_DONE;
+	if (r->failure.code != OUT_DONE)
+		report_failure(r);
+	if (b->options.json)
+		report_json(r, stdout_is_data ? stderr : stdout);
+	if (b->options.verbose && !b->options.quiet && r->failure.code == OUT_DONE)
+		report_verbose(r, stderr);
+}
+
+_Noreturn void bare_run(struct bare *b, unsigned port_at)
+{
+	struct options *o = &b->options;
+	bool has_key = !o->key_file && o->key_fd < 0;
+	unsigned file_at = port_at + 1 + has_key;
+	const char *port = o->operands[port_at];
+	bool stdout_is_data, ended;
+
+	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
+		refuse(b);
+	if (parse_port(port, &b->port) || (!b->port && b->role == ROLE_SOURCE)) {
+		fail_as(OUT_USAGE, "%s is no port", port);
+		refuse(b);
+	}
+	if (file_at < o->operand_count)
+		b->file = o->operands[file_at];
+	if (b->file && strcmp(b->file, "-") == 0)
+		b->file = NULL;
+	stdout_is_data = b->role == ROLE_SINK && !b->file;
+	keep_secrets();
+	if (watch_signals(false) || start_command(b))
+		refuse(b);
+	b->report.program = program_name(o->program);
+	progress_init(&b->progress, b->report.program,
+		      !o->quiet && !o->progress_s && (o->verbose || o->progress),
+		      o->quiet ? 0 : o->progress_s);
+	b->watch.work = work;
+	b->watch.tick = tick;
+	b->watch.tick_ms = progress_wanted(&b->progress) ? PROGRESS_TICK_MS : 0;
+	b->watch.ctx = b;
+	ended = watch_run(&b->watch);
+	conclude(b, stdout_is_data);
+	child_stop(&b->command);
+	if (!ended)
+		_exit((int)b->report.failure.code);
+	porter_free(b->porter);
+	copy_free(b->copy);
+	psk_wipe(&b->key);
+	options_free(o);
+	exit_with((int)b->report.failure.code);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_BARE_H
+#define CMD_BARE_H
+
+/*
+ * rdsend and rdrecv: an end without a conductor.  What both do alike is in bare.c, how each
+ * comes by its peer in rdsend.c and rdrecv.c.
+ */
+
+#include "cmd/options.h"
+#include "cmd/progress.h"
+#include "cmd/report.h"
+#include "cmd/watch.h"
+#include "copy/copy.h"
+#include "session/key.h"
+#include "session/launch.h"
+#include "session/porter.h"
+
+struct bare {
+	struct options options;
+	enum role role;
+	const char *host; /* rdsend */
+	unsigned port;
+	const char *file; /* NULL: stdin or stdout, or the command */
+
+	/* Come by an authenticated peer: its channel, and what the session must know of how it
+	 * came (porter, dialed, peer). */
+	int (*meet)(struct bare *b, struct channel **ch, struct session_opts *so);
+	/* Do the work over the session. */
+	int (*copy_over)(struct bare *b, struct session *s);
+
+	/* its own */
+	struct psk key;
+	struct child command; /* pid 0: none */
+	struct porter *porter;
+	struct copy *copy;
+	struct tally tally;
+	struct copy_result result;
+	struct report report;
+	struct progress progress;
+	struct watch watch;
+};
+
+/* Everything from the operands on: never returns. operands: PORT's place in them. */
+_Noreturn void bare_run(struct bare *b, unsigned port_at);
+
+/* The stream of the command, or of stdin or stdout; fd -1 when it is a file. */
+struct stream bare_stream(struct bare *b);
+/* AF_INET, AF_INET6 or 0, of -4 and -6. */
+int bare_family(const struct options *o);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_OPTIONS_H
+#define CMD_OPTIONS_H
+
+/*
+ * The options of all programs: one table says their names, arguments, help and what they set
+ * (option_table.c); the command line is read by it and --help is written from it.
+ *
+ * Strings point into argv.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "session/message.h"
+
+enum program { RDCP = 1, RDSEND = 2, RDRECV = 4, PROGRAMS = 7 };
+
+enum action {
+	ACTION_RUN,
+	ACTION_HELP,
+	ACTION_VERSION,
+	ACTION_LIST, /* --list-options: the table, for tests and completion */
+	ACTION_END, /* rdcp --end: what a conductor starts over ssh */
+	ACTION_LANE, /* rdcp --lane, --lane-listen: a lane over ssh */
+	ACTION_LANE_LISTEN,
+	ACTION_MAKE_KEY,
+};
+
+enum { SSH_ARGS_MAX = 128, LANES_MOST = 64 };
+
+struct options {
+	enum program program;
+	enum action action;
+
+	unsigned verbose;
+	bool quiet, json, progress;
+	unsigned progress_s; /* 0: live where stderr is a terminal */
+	unsigned family; /* 4, 6, or 0 for both */
+
+	unsigned want; /* enum transport */
+	unsigned lanes, depth; /* 0: default */
+	uint64_t block_size; /* 0: default */
+	uint64_t memory; /* UINT64_MAX: no bound */
+	uint64_t bwlimit; /* bytes a second, 0: none */
+	const char *address; /* "" */
+	unsigned port_lo, port_hi;
+	int timeout_ms, connect_timeout_ms;
+
+	const char *key_file, *make_key;
+	int key_fd; /* -1 */
+	uint64_t size; /* rdsend: of the stream, for the ETA; 0: unknown */
+	int wait_ms; /* rdrecv: 0: for ever */
+	bool fsync, inplace;
+
+	bool preserve, no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
+	const char *rsh; /* NULL: ssh */
+	const char *ssh, *rdcp_path;
+	const char *ssh_args[SSH_ARGS_MAX];
+	unsigned ssh_count;
+
+	char **operands; /* owned, NULL at the end */
+	unsigned operand_count;
+	char **command; /* what follows --, or NULL */
+};
+
+/* 0, or -1 with a failure (OUT_USAGE). */
+int options_parse(struct options *o, enum program program, int argc, char **argv);
+void options_free(struct options *o);
+
+/* The answers to --help, --version and --list-options, and what follows a mistake. */
+void print_help(FILE *to, enum program program);
+void print_synopsis(FILE *to, enum program program);
+void print_version(FILE *to, enum program program);
+void print_options(FILE *to, enum program program);
+const char *program_name(enum program program);
+
+/* ---- the table ---------------------------------------------------------------------- */
+
+enum option_kind {
+	KIND_FLAG, /* bool at */
+	KIND_MORE, /* unsigned at, one more each time */
+	KIND_VALUE, /* unsigned at = number */
+	KIND_TEXT, /* const char * at */
+	KIND_COUNT, /* unsigned at, from 1 to number */
+	KIND_DESCRIPTOR, /* int at */
+	KIND_SIZE, /* uint64_t at */
+	KIND_BLOCK, /* uint64_t at: a power of two from 4k to 4M */
+	KIND_RATE, /* uint64_t at */
+	KIND_KBITS, /* uint64_t at */
+	KIND_SECONDS, /* int at, in ms */
+	KIND_PORTS, /* port_lo, port_hi */
+	KIND_TRANSPORT,
+	KIND_PROGRESS,
+	KIND_SSH, /* handed to ssh as -letter (number: as that letter instead) */
+	KIND_ACTION, /* enum action = number */
+};
+
+enum option_group { GROUP_COPY, GROUP_START, GROUP_KEY, GROUP_LANES, GROUP_OUTPUT, GROUP_END };
+
+struct option_row {
+	char letter; /* 0: none */
+	const char *name; /* NULL: none */
+	const char *arg; /* NULL: takes none; "[S]": optional */
+	unsigned programs;
+	enum option_group group;
+	enum option_kind kind;
+	size_t at; /* offset in struct options */
+	unsigned number;
+	const char *help; /* NULL: hidden */
+};
+extern const struct option_row option_rows[];
+extern const unsigned option_row_count;
+
+/* What scp, rsync or nc have and we do not, and what to do instead. */
+struct refused_row {
+	char letter;
+	const char *name;
+	unsigned programs;
+	const char *why; /* "%s" is not in it: said after "-r is not supported: " */
+};
+extern const struct refused_row refused_rows[];
+extern const unsigned refused_row_count;
+
+#endif

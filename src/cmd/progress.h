@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_PROGRESS_H
+#define CMD_PROGRESS_H
+
+/*
+ * Progress on stderr: one line that is written over on a terminal, or a line every few
+ * seconds where that was asked for, or one line now (SIGUSR1).
+ *
+ * One thread feeds it; lines of the log that any thread writes while a live line is shown
+ * are put above it (progress_log() is a sink for log_to()).
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/log.h"
+
+struct progress_count {
+	uint64_t bytes; /* stored */
+	uint64_t total; /* 0: unknown */
+	bool total_known; /* else it may still grow */
+	uint64_t files;
+};
+
+struct progress {
+	const char *program;
+	bool live;
+	unsigned every_s; /* a plain line every so often; 0: none */
+	uint64_t start_ms; /* when bytes began to move; 0: not yet */
+	uint64_t seen_ms; /* when `seen' was sampled, for the rate */
+	uint64_t seen;
+	uint64_t moved_ms; /* when bytes last grew */
+	uint64_t last;
+	uint64_t line_ms; /* of the last line */
+	double rate; /* bytes a second, smoothed */
+};
+
+enum { PROGRESS_STALLED_MS = 5000, PROGRESS_TICK_MS = 250, PROGRESS_LINE_MAX = 160 };
+
+/* live is only taken for a terminal on stderr. */
+void progress_init(struct progress *p, const char *program, bool live, unsigned every_s);
+/* Is there anything to show at all? */
+bool progress_wanted(const struct progress *p);
+/* Take in what was counted at now_ms (clock_ms) and show it where it is time to. */
+void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
+/* One line now. */
+void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
+/* Take the live line away. */
+void progress_end(struct progress *p);
+
+/* The line without its end; to is returned. */
+char *progress_line(const struct progress *p, const struct progress_count *c, uint64_t now_ms,
+		    char *to, size_t size);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rdrecv: wait for a rdsend and store what it sends. */
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/bare.h"
+#include "cmd/dial.h"
+#include "cmd/process.h"
+
+/* The addresses to listen at: --address, or everywhere. */
+static int listen_there(struct bare *b, int family)
+{
+	const struct options *o = &b->options;
+	unsigned lo = b->port ? b->port : o->port_lo;
+	unsigned hi = b->port ? b->port : o->port_hi;
+	union address at[ADDRESSES_MAX] = {{.sa.sa_family = 0}};
+	int n;
+
+	if (o->address[0]) {
+		n = resolve(o->address, 0, family, at);
+		return n < 0 ? -1 : porter_listen_tcp(b->porter, &at[0], lo, hi);
+	}
+	if (!family)
+		return porter_listen_tcp(b->porter, NULL, lo, hi);
+	at[0].sa.sa_family = (sa_family_t)family;
+	return porter_listen_tcp(b->porter, &at[0], lo, hi);
+}
+
+static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
+{
+	const struct options *o = &b->options;
+	uint64_t deadline_ms = o->wait_ms ? clock_ms() + (unsigned)o->wait_ms : 0;
+	union address local, peer;
+
+	if (porter_new(&b->porter) || listen_there(b, so->family))
+		return -1;
+	if (o->verbose || !b->port)
+		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDRECV),
+			o->address[0] ? o->address : "*", porter_tcp_port(b->porter));
+	if (porter_admit(b->porter, &b->key, deadline_ms, ch))
+		return -1;
+	so->porter = b->porter;
+	snprintf(so->peer, sizeof so->peer, "the sender");
+	if (channel_addresses(*ch, &local, &peer)) {
+		if (peer.sa.sa_family == AF_INET)
+			peer.in4.sin_port = 0;
+		else
+			peer.in6.sin6_port = 0;
+		address_text(&peer, so->peer, sizeof so->peer);
+		log_info("the sender is %s", so->peer);
+	}
+	return 0;
+}
+
+static int copy_over(struct bare *b, struct session *s)
+{
+	struct sink_opts so = {
+		.target = b->file,
+		.stream = bare_stream(b),
+		.fsync = b->options.fsync,
+		.inplace = b->options.inplace,
+		.quiet_names = true,
+		.no_target_dir = true,
+	};
+
+	return sink_run(b->copy, s, &so, &b->tally, &b->result);
+}
+
+int main(int argc, char **argv)
+{
+	static struct bare b = {.role = ROLE_SINK, .meet = meet, .copy_over = copy_over};
+
+	take_command_line(&b.options, RDRECV, argc, argv);
+	bare_run(&b, 0);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/report.h"
+
+#include <string.h>
+#include "base/escape.h"
+#include "base/log.h"
+
+static double seconds(const struct report *r)
+{
+	return (double)r->ns / 1e9;
+}
+
+static double rate(const struct report *r)
+{
+	return r->ns ? (double)r->total.bytes / seconds(r) : 0;
+}
+
+const char *transport_name(enum transport t)
+{
+	switch (t) {
+	case TRANSPORT_RDMA:
+		return "rdma";
+	case TRANSPORT_TCP:
+		return "tcp";
+	case TRANSPORT_SSH:
+		return "ssh";
+	case TRANSPORT_AUTO:
+		break;
+	}
+	return "none";
+}
+
+/* Percent that a is of a + b. */
+static unsigned share(uint64_t a, uint64_t b)
+{
+	return a + b ? (unsigned)((double)a * 100 / ((double)a + (double)b)) : 0;
+}
+
+const char *report_bound(const struct report *r)
+{
+	unsigned reading = share(r->ns_fill, r->ns_free);
+	unsigned storing = share(r->ns_store, r->ns_block);
+	bool source = r->ns_fill + r->ns_free > 0;
+	bool sink = r->ns_block + r->ns_store > 0;
+
+	if (!r->total.bytes || !r->ns || (!source && !sink))
+		return "nothing that could be measured";
+	if (r->bwlimit && rate(r) > 0.9 * (double)r->bwlimit)
+		return "--bwlimit";
+	if (source && sink) {
+		if (reading >= 50 && reading >= storing)
+			return "reading the source";
+		return storing >= 50 ? "writing the target" : "the network";
+	}
+	if (source)
+		return reading >= 50 ? "reading the source" : "the network or the receiver";
+	return storing >= 50 ? "writing the target" : "the network or the sender";
+}
+
+void report_failure(const struct report *r)
+{
+	if (r->host[0])
+		log_at(LOG_ERROR, "%s: %s", r->host, r->failure.text);
+	else
+		log_at(LOG_ERROR, "%s", r->failure.text);
+}
+
+void report_verbose(const struct report *r, FILE *to)
+{
+	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
+		r->how[0] ? r->how : transport_name(r->transport), r->lanes,
+		r->lanes == 1 ? "" : "s", r->why[0] ? "; not rdma: " : "", r->why);
+	fprintf(to, "bound by: %s", report_bound(r));
+	if (r->ns_fill + r->ns_free)
+		fprintf(to, " (reading %u %%", share(r->ns_fill, r->ns_free));
+	if (r->ns_block + r->ns_store)
+		fprintf(to, "%s %u %%", r->ns_fill + r->ns_free ? ", writing" : " (writing",
+			share(r->ns_store, r->ns_block));
+	fprintf(to, "%s\n",
+		r->ns_fill + r->ns_free + r->ns_block + r->ns_store ? " of the lanes' time)" : "");
+	fprintf(to, "Bandwidth %.3f GB/s\n", rate(r) / 1e9);
+	fflush(to);
+}
+
+static void json_text(FILE *to, const char *s)
+{
+	char escaped[4 * TEXT_MAX];
+
+	escape(escaped, sizeof escaped, s, strlen(s));
+	fputc('"', to);
+	for (const char *p = escaped; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			fputc('\\', to);
+		fputc(*p, to);
+	}
+	fputc('"', to);
+}
+
+static void json_failure(const struct report *r, FILE *to)
+{
+	fputs(", \"error\": ", to);
+	json_text(to, r->failure.text);
+	fputs(", \"host\": ", to);
+	json_text(to, r->host);
+}
+
+void report_json(const struct report *r, FILE *to)
+{
+	fprintf(to, "{\"program\": \"%s\", \"exit\": %d, \"files\": %llu, \"failed\": %llu, ",
+		r->program, (int)r->failure.code, (unsigned long long)r->total.files,
+		(unsigned long long)r->total.failed);
+	fprintf(to, "\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, ",
+		(unsigned long long)r->total.bytes, seconds(r), rate(r));
+	fprintf(to,
+		"\"transport\": \"%s\", \"lanes\": %u, \"wire\": ", transport_name(r->transport),
+		r->lanes);
+	json_text(to, r->how);
+	fputs(", \"why_not_rdma\": ", to);
+	json_text(to, r->why);
+	fprintf(to, ", \"bound_by\": \"%s\", \"digest\": \"%016llx%016llx\"", report_bound(r),
+		(unsigned long long)r->total.digest[1], (unsigned long long)r->total.digest[0]);
+	if (r->failure.code != OUT_DONE)
+		json_failure(r, to);
+	fputs("}\n", to);
+	fflush(to);
+}

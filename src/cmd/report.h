@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_REPORT_H
+#define CMD_REPORT_H
+
+/* What is said when it is over: the last lines of -v, and --json's object. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "base/fail.h"
+#include "session/message.h"
+
+struct report {
+	const char *program;
+	struct msg_total total;
+	enum transport transport;
+	unsigned lanes;
+	char how[HOST_MAX]; /* name of a wire, "" when there was none */
+	char why[TEXT_MAX]; /* why not RDMA */
+	uint64_t ns; /* from the first block to the end */
+	/* What the lanes of either end did with their time; both 0 where that end is not known. */
+	uint64_t ns_fill, ns_free; /* source */
+	uint64_t ns_block, ns_store; /* sink */
+	uint64_t bwlimit;
+	struct failure failure;
+	char host[HOST_MAX]; /* where it failed, "" for here */
+};
+
+/* Sentence, exit code: printed once, by the program that the user started. */
+void report_failure(const struct report *r);
+/* Gb/s and lanes; bound by; Bandwidth. */
+void report_verbose(const struct report *r, FILE *to);
+void report_json(const struct report *r, FILE *to);
+/* What bounded the transfer, in words. */
+const char *report_bound(const struct report *r);
+const char *transport_name(enum transport t);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/target.h"
+
+#include <string.h>
+#include "base/fail.h"
+
+/* The colon that ends the host, NULL when the name is local. */
+static const char *find_colon(const char *text)
+{
+	const char *at = text;
+	const char *p;
+
+	/* user@[v6]:path, or [v6]:path */
+	p = strpbrk(text, "@/[:");
+	if (p && *p == '@')
+		at = p + 1;
+	if (*at == '[') {
+		const char *end = strchr(at, ']');
+
+		if (end && end[1] == ':' && !memchr(at, '/', (size_t)(end - at)))
+			return end + 1;
+	}
+	p = strpbrk(text, "/:");
+	return p && *p == ':' && p != text ? p : NULL;
+}
+
+/* A host is handed to ssh as one word; nothing that a shell or ssh would read as more. */
+static int check_host(const char *text, const char *host)
+{
+	const char *name = strrchr(host, '@');
+
+	name = name ? name + 1 : host;
+	if (!*name)
+		return fail_as(OUT_USAGE, "%s: there is no host before the colon", text);
+	if (*host == '-' || *name == '-')
+		return fail_as(OUT_USAGE, "%s: a host may not begin with '-'", text);
+	for (const char *p = host; *p; p++) {
+		if ((unsigned char)*p <= ' ' || *p == 0x7f)
+			return fail_as(OUT_USAGE, "%s: a blank or control character in the host",
+				       text);
+	}
+	return 0;
+}
+
+int target_parse(const char *text, struct target *t)
+{
+	const char *colon;
+	size_t len = 0;
+
+	memset(t, 0, sizeof *t);
+	t->path = text;
+	if (!*text)
+		return fail_as(OUT_USAGE, "an empty name is neither source nor target");
+	if (strcmp(text, "-") == 0) {
+		t->stdio = true;
+		return 0;
+	}
+	if (strncmp(text, "rdma://", 7) == 0)
+		return fail_as(OUT_USAGE,
+			       "%s: rdma:// is not supported yet: use HOST:PATH, over ssh", text);
+	colon = find_colon(text);
+	if (!colon)
+		return 0;
+	t->path = colon + 1;
+	if ((size_t)(colon - text) >= sizeof t->host)
+		return fail_as(OUT_USAGE, "%s: the host's name is too long", text);
+	for (const char *p = text; p < colon; p++) {
+		if (!(*p == ']' && p + 1 == colon) &&
+		    !(*p == '[' && (p == text || p[-1] == '@') && colon[-1] == ']'))
+			t->host[len++] = *p;
+	}
+	t->host[len] = '\0';
+	return check_host(text, t->host);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/worker.h"
+
+enum { WAKE_EVERY_MS = 20 };
+
+static int bell = -1; /* rung by handlers and threads, heard by main */
+static atomic_int caught; /* the signal that asked us to stop */
+static atomic_bool asked; /* SIGUSR1 */
+static atomic_bool session_is_over;
+static atomic_bool nudged;
+static atomic_bool ended; /* the worker has nothing left to do but return */
+
+static void ring(void)
+{
+	int err = errno;
+
+	(void)!write(bell, &(uint64_t){1}, sizeof(uint64_t));
+	errno = err;
+}
+
+static void on_stop(int signo)
+{
+	static const char text[] = "a second signal: leaving at once\n";
+
+	if (atomic_exchange(&caught, signo)) {
+		(void)!write(STDERR_FILENO, text, sizeof text - 1);
+		_exit(OUT_SIGNAL);
+	}
+	cancel(signo);
+	ring();
+}
+
+static void on_ask(int signo)
+{
+	(void)signo;
+	atomic_store(&asked, true);
+	ring();
+}
+
+static void handle(int signo, void (*handler)(int))
+{
+	/* Without SA_RESTART: a wait in main ends. */
+	struct sigaction sa = {.sa_handler = handler};
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(signo, &sa, NULL);
+}
+
+int watch_signals(bool deaf)
+{
+	if (bell < 0)
+		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (bell < 0)
+		return fail_as(OUT_MEMORY, "make an event descriptor: %m");
+	handle(SIGPIPE, SIG_IGN);
+	handle(SIGUSR1, on_ask);
+	handle(SIGTERM, on_stop);
+	handle(SIGINT, deaf ? SIG_IGN : on_stop);
+	handle(SIGHUP, deaf ? SIG_IGN : on_stop);
+	return 0;
+}
+
+void watch_session(struct watch *w, struct session *s)
+{
+	pthread_mutex_lock(&w->lock);
+	w->session = s;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void watch_failed(void)
+{
+	atomic_store(&session_is_over, true);
+	ring();
+}
+
+void watch_nudge(void)
+{
+	if (!atomic_exchange(&nudged, true))
+		ring();
+}
+
+static int say_signal(int signo)
+{
+	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
+}
+
+/* Have the session fail with the signal, unless it has failed before. */
+static void tell_session(struct watch *w, int signo)
+{
+	pthread_mutex_lock(&w->lock);
+	say_signal(signo);
+	if (w->session)
+		session_fail(w->session);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void *run(void *arg)
+{
+	struct watch *w = arg;
+
+	w->result = w->work(w->ctx);
+	w->failure = *failed();
+	return NULL;
+}
+
+/* Wait for the bell or the worker's end, at most ms. */
+static void listen_bell(int ms)
+{
+	struct pollfd p = {.fd = bell, .events = POLLIN};
+	uint64_t rings;
+
+	if (poll(&p, 1, ms) > 0)
+		(void)!read(bell, &rings, sizeof rings);
+}
+
+/* Why main leaves alone: what the session says, else the signal. */
+static void say_why(struct watch *w)
+{
+	char host[HOST_MAX];
+	bool known = false;
+
+	w->result = -1;
+	pthread_mutex_lock(&w->lock);
+	if (w->session)
+		known = session_failed(w->session, &w->failure, host);
+	pthread_mutex_unlock(&w->lock);
+	if (!known) {
+		say_signal(atomic_load(&caught) ? atomic_load(&caught) : SIGTERM);
+		w->failure = *failed();
+	}
+}
+
+static void *ring_at_end(void *arg)
+{
+	run(arg);
+	atomic_store(&ended, true);
+	ring();
+	return NULL;
+}
+
+bool watch_run(struct watch *w)
+{
+	struct worker worker = {0};
+	uint64_t leave_ms = 0;
+	bool told = false;
+
+	pthread_mutex_init(&w->lock, NULL);
+	if (worker_start(&worker, "end", ring_at_end, w)) {
+		w->result = -1;
+		w->failure = *failed();
+		return true;
+	}
+	while (!atomic_load(&ended)) {
+		int signo;
+
+		listen_bell(leave_ms ? WAKE_EVERY_MS : w->tick_ms ? w->tick_ms : -1);
+		signo = atomic_load(&caught);
+		if (signo && !told) {
+			told = true;
+			tell_session(w, signo);
+		}
+		if (!leave_ms && (signo || atomic_load(&session_is_over))) {
+			leave_ms = clock_ms() + LEAVE_MS;
+			/* io.h gives up on EINTR only when cancelled, by whatever. */
+			cancel(signo ? signo : SIGUSR2);
+		}
+		if (leave_ms) {
+			workers_wake();
+			if (clock_ms() >= leave_ms) {
+				say_why(w);
+				return false;
+			}
+		}
+		atomic_store(&nudged, false);
+		if (w->tick)
+			w->tick(w->ctx, atomic_exchange(&asked, false));
+	}
+	worker_join(&worker);
+	return true;
+}
