@@ -52,7 +52,8 @@ bool verbs_present(char *why, size_t size);
  * needs)?  Only after authentication. */
 bool verbs_behind(const union address *addr);
 
-/* Resolve and connect to one listener.  timeout_ms bounds each step. */
+/* Resolve and connect to one listener.  OUT_TRANSPORT: RDMA can't be used for that address at
+ * all, OUT_MEMLOCK: nor anywhere; OUT_CONNECT: nobody there, refused, or no answer. */
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       const union address *to, uint64_t deadline_ms, struct wire **out);
 
@@ -84,5 +85,7 @@ uint64_t memlock_limit(void);
  * locked rings: *lanes * (pool_bytes + 64 KiB).  False when even 1 lane of 4 x 16 KiB does not.
  */
 bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block_size);
+/* Record that a lane's `need' bytes could not be locked, with the limit and the remedy. */
+int fail_memlock(uint64_t need);
 
 #endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Locked memory: how much there is, and lanes that fit into it. */
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include "base/fail.h"
+#include "lane/connect.h"
+#include "lane/pool.h"
+
+enum {
+	RINGS = 64 << 10, /* a lane's, besides its pool */
+	DEPTH_LEAST = 4,
+	BLOCK_LEAST = 16 << 10,
+};
+
+uint64_t memlock_limit(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &rl))
+		return 0;
+	if (rl.rlim_cur != rl.rlim_max) {
+		rlim_t before = rl.rlim_cur;
+
+		rl.rlim_cur = rl.rlim_max;
+		if (setrlimit(RLIMIT_MEMLOCK, &rl))
+			rl.rlim_cur = before;
+	}
+	return rl.rlim_cur == RLIM_INFINITY ? UINT64_MAX : rl.rlim_cur;
+}
+
+static uint64_t lane_bytes(uint32_t depth, uint32_t block_size)
+{
+	return pool_bytes(depth, block_size) + RINGS;
+}
+
+/* Blocks of this size, at most depth of them, that one lane may have within limit. */
+static uint32_t depth_within(uint64_t limit, uint32_t depth, uint32_t block_size)
+{
+	while (depth && lane_bytes(depth, block_size) > limit)
+		depth--;
+	return depth;
+}
+
+bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block_size)
+{
+	uint32_t depth_least = *depth < DEPTH_LEAST ? *depth : DEPTH_LEAST;
+	uint32_t block_least = *block_size < BLOCK_LEAST ? *block_size : BLOCK_LEAST;
+	uint64_t whole = limit / lane_bytes(*depth, *block_size);
+
+	if (whole >= 1) {
+		if (*lanes > whole)
+			*lanes = (unsigned)whole;
+		return true;
+	}
+	/* What is in flight is limit bytes from here on, and fewer than four blocks of it would
+	 * leave reading, the wire and writing waiting for each other: rather smaller blocks. */
+	for (uint32_t size = *block_size; size >= block_least; size /= 2) {
+		uint32_t fits = depth_within(limit, *depth, size);
+
+		if (fits < depth_least)
+			continue;
+		*lanes = 1;
+		*depth = fits;
+		*block_size = size;
+		return true;
+	}
+	return false;
+}
+
+/* "64 KiB", "3.1 MiB" */
+static const char *size_text(uint64_t bytes, char *to, size_t size)
+{
+	if (bytes == UINT64_MAX)
+		snprintf(to, size, "unlimited");
+	else if (bytes < 1 << 20)
+		snprintf(to, size, "%llu KiB", (unsigned long long)((bytes + 1023) >> 10));
+	else
+		snprintf(to, size, "%.1f MiB", (double)bytes / (1 << 20));
+	return to;
+}
+
+int fail_memlock(uint64_t need)
+{
+	char limit[32], needed[32];
+
+	return fail_as(
+		OUT_MEMLOCK,
+		"lock memory for RDMA: the limit is %s, a lane needs %s; remedy: put the four "
+		"lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard "
+		"memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf and log "
+		"in again (a service: LimitMEMLOCK=infinity)",
+		size_text(memlock_limit(), limit, sizeof limit),
+		size_text(need, needed, sizeof needed));
+}

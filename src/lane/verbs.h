@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LANE_VERBS_H
+#define LANE_VERBS_H
+
+/*
+ * A wire over RDMA verbs, between verbs.c (moving blocks), verbs_connect.c (coming by a
+ * connection) and verbs_listen.c (finding callers); nobody else includes this.
+ *
+ * One RC queue pair on one librdmacm id, one completion queue for both directions, one
+ * protection domain.  Blocks go as SENDs into posted receives and nothing is registered for
+ * remote access, so a peer can do nothing but fill a block that we posted.
+ */
+
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include "base/fail.h"
+#include "lane/connect.h"
+#include "lane/pool.h"
+#include "lane/wire.h"
+
+/*
+ * Why a receiver is never found not ready, and rnr_retry_count can be 0:
+ *
+ * Sink.  Before connect or accept it posts one receive for the hello, then one for each of
+ * its `depth' blocks.  A source's first message is its hello, all further ones are blocks,
+ * and it sends block b only when its credit is at least b - depth + 1: when the sink has put
+ * all blocks up to b - depth.  The sink posts a block's receive before it grants that
+ * block's credit.  So of the `depth' receives one is free for b.
+ *
+ * Source.  Before connect or accept it posts one receive for the hello, then `depth' (and a
+ * spare) for credits.  A sink's first message is its hello, all further ones are credits,
+ * strictly increasing.  Let c be the last credit that the source used.  It posted that
+ * message's receive again before it used it, so all that can be on the way are credits
+ * greater than c; and none is greater than the number of blocks sent, which is at most
+ * c + depth.  Strictly increasing numbers from c + 1 to c + depth are at most `depth'
+ * messages.
+ */
+enum {
+	CREDITS_SPARE = 1,
+	SENDS_SPARE = 2, /* beyond depth: the hello, and one more */
+	CREDIT_STRIDE = 16, /* a credit's place in the ring */
+	REAP_MOST = 16, /* completions taken at a time */
+	STEP_MS = 2000, /* most that one step of connecting may take */
+};
+
+struct arrival {
+	uint32_t slot;
+	uint32_t len; /* bytes that came, head included */
+};
+
+struct verbs {
+	struct wire wire;
+	struct lane *lane;
+	struct pool *pool;
+	enum lane_side side;
+	uint32_t depth, epoch;
+	char peer[80]; /* its address and port, for failures */
+
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_mr *pool_mr, *ring_mr;
+	uint8_t *ring; /* the hellos out and in, then credits */
+	size_t ring_bytes;
+	bool paired; /* the id has a queue pair */
+	bool armed; /* the next completion makes the channel readable */
+	uint64_t spin_ns;
+
+	uint32_t sends, sends_max; /* posted and not yet reaped; as many as were granted */
+	bool inlined; /* credits need no memory of the ring */
+	uint32_t credit_slot; /* the next one of the ring to send from, if not */
+	bool hello_came;
+
+	/* source */
+	bool begun;      /* a block was sent on this wire: the three numbers count */
+	uint64_t next;   /* number of the next block */
+	uint64_t let_go; /* of the first block that the adapter still reads */
+	uint64_t stored; /* the highest credit */
+
+	/* sink */
+	bool *posted; /* by slot: the adapter has it */
+	struct arrival *came; /* blocks that nobody has asked for yet: a ring of depth */
+	uint32_t came_at, came_left; /* where it begins, how many there are */
+	uint64_t granted;
+
+	int wake; /* eventfd, readable once broken */
+	atomic_bool broken;
+	struct failure why; /* what broke it first; OUT_DONE: nothing did */
+};
+
+/* ---- verbs.c ---- */
+
+/* A wire without a connection; verbs_free() frees it, in whatever state it is. */
+int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out);
+void verbs_free(struct verbs *v);
+/* Send what is at verbs_hello_out(); the connection must be established. */
+int verbs_send_hello(struct verbs *v);
+/* Take in what completed; nothing: wait for it.  -1 when the wire is broken, the lane was
+ * aborted, or it is later than until_ms (0: for ever). */
+int verbs_progress(struct verbs *v, uint64_t until_ms);
+/* Break the wire for this reason, or for the one it already has. */
+int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4), cold));
+
+/* ---- verbs_equip.c ---- */
+
+/* Give v->id, which has a device, its queues and memory, and post all receives. */
+int verbs_equip(struct verbs *v);
+/* The opposite of that; nothing where there is nothing. */
+void verbs_strip(struct verbs *v);
+/* Post the receive of one credit, or of one block. */
+int verbs_post_credit(struct verbs *v, uint32_t slot);
+int verbs_post_block(struct verbs *v, uint32_t slot);
+/* Places in the ring: our hello, the peer's (once hello_came), credits. */
+uint8_t *verbs_hello_out(const struct verbs *v);
+uint8_t *verbs_hello_in(const struct verbs *v);
+uint8_t *verbs_credit_at(const struct verbs *v, uint32_t slot);
+
+/* What a work request was for is in its wr_id: a completion in error tells nothing else. */
+enum verbs_work {
+	WORK_SEND_BLOCK = 1,
+	WORK_SEND_CREDIT,
+	WORK_SEND_HELLO,
+	WORK_RECV_BLOCK,
+	WORK_RECV_CREDIT,
+	WORK_RECV_HELLO,
+};
+static inline uint64_t work_id(enum verbs_work work, uint32_t slot)
+{
+	return (uint64_t)work << 32 | slot;
+}
+
+/* ---- verbs_listen.c ---- */
+
+struct verbs_caller {
+	struct rdma_cm_id *id;
+	struct rdma_event_channel *events; /* its own: the listener's is another thread's */
+	struct lane_private says;
+};
+/* Free c, and id and channel if they are still its own, without a word to the caller. */
+void verbs_caller_free(struct verbs_caller *c);
+
+#endif

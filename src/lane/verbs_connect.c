@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How a verbs wire comes by its connection: calling a listener, or taking a caller. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "lane/hello.h"
+#include "lane/verbs.h"
+
+bool verbs_built(void)
+{
+	return true;
+}
+
+/* ---- events ------------------------------------------------------------------------- */
+
+struct event {
+	enum rdma_cm_event_type what;
+	int status;
+};
+
+/* The next event of the id: 0, or -1 when it is too late or the lane was aborted. */
+static int next_event(struct verbs *v, uint64_t until_ms, struct event *out)
+{
+	struct pollfd fds[] = {
+		{.fd = v->events->fd, .events = POLLIN},
+		{.fd = lane_abort_fd(v->lane), .events = POLLIN},
+	};
+	struct rdma_cm_event *e;
+
+	while (rdma_get_cm_event(v->events, &e)) {
+		int n;
+
+		if (errno != EAGAIN && errno != EINTR)
+			return fail_as(OUT_CONNECT, "connect to %s: wait for an event: %m",
+				       v->peer);
+		n = poll(fds, 2, clock_left(until_ms));
+		if (n < 0 && errno != EINTR)
+			return fail_as(OUT_CONNECT, "connect to %s: poll: %m", v->peer);
+		if (n > 0 && fds[1].revents)
+			return fail_as(OUT_CONNECT, "connect to %s: aborted", v->peer);
+		if (n == 0) {
+			errno = ETIMEDOUT;
+			return fail_as(OUT_CONNECT, "connect to %s: no answer in time", v->peer);
+		}
+	}
+	out->what = e->event;
+	out->status = e->status;
+	rdma_ack_cm_event(e);
+	return 0;
+}
+
+/* Reasons of a rejection in the status of InfiniBand's connection manager; iWARP has errnos. */
+enum { REJECT_NO_SERVICE = 8, REJECT_BY_CONSUMER = 28 };
+
+static int connect_failed(struct verbs *v, int err)
+{
+	const char *peer = v->peer;
+
+	errno = err;
+	switch (err) {
+	case ENODEV:
+		return fail_as(OUT_TRANSPORT, "connect to %s: no RDMA device leads there", peer);
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return fail_as(OUT_CONNECT, "connect to %s: no route to that address", peer);
+	case ECONNREFUSED:
+		return fail_as(OUT_CONNECT, "connect to %s: nobody listens for RDMA there", peer);
+	case ECONNRESET:
+		return fail_as(OUT_CONNECT, "connect to %s: refused by the peer", peer);
+	case ETIMEDOUT:
+	case EINTR:
+		return fail_as(OUT_CONNECT,
+			       "connect to %s: no answer; does a firewall block RDMA to that port?",
+			       peer);
+	default:
+		return fail_as(OUT_CONNECT, "connect to %s: %m", peer);
+	}
+}
+
+static int event_failed(struct verbs *v, const struct event *e)
+{
+	switch (e->what) {
+	case RDMA_CM_EVENT_REJECTED:
+		if (e->status < 0)
+			return connect_failed(v, -e->status);
+		if (e->status == REJECT_NO_SERVICE)
+			return connect_failed(v, ECONNREFUSED);
+		if (e->status == REJECT_BY_CONSUMER)
+			return connect_failed(v, ECONNRESET);
+		return fail_as(OUT_CONNECT, "connect to %s: rejected (reason %d)", v->peer,
+			       e->status);
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
+			       v->peer);
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return fail_as(OUT_CONNECT, "connect to %s: the device was removed", v->peer);
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return connect_failed(v, e->status < 0 ? -e->status : ETIMEDOUT);
+	default:
+		if (e->status < 0)
+			return connect_failed(v, -e->status);
+		return fail_as(OUT_CONNECT, "connect to %s: %s", v->peer, rdma_event_str(e->what));
+	}
+}
+
+/* Wait for one kind of event; those about addresses and ports that change tell us nothing. */
+static int expect(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
+{
+	struct event e = {0};
+
+	do {
+		if (next_event(v, until_ms, &e))
+			return -1;
+	} while (e.what == RDMA_CM_EVENT_ADDR_CHANGE);
+	return e.what == want ? 0 : event_failed(v, &e);
+}
+
+static uint64_t step_end(uint64_t deadline_ms)
+{
+	uint64_t end = clock_ms() + STEP_MS;
+
+	return end < deadline_ms ? end : deadline_ms;
+}
+
+/* ---- hellos ------------------------------------------------------------------------- */
+
+static int hear_hello(struct verbs *v, const struct lane_key *key, bool accepting,
+		      uint64_t deadline_ms)
+{
+	while (!v->hello_came) {
+		if (verbs_progress(v, deadline_ms))
+			return -1;
+	}
+	return hello_heard(v->lane, v->epoch, accepting, key, verbs_hello_in(v));
+}
+
+static int say_hello(struct verbs *v, const struct lane_key *key, bool accepting)
+{
+	hello_say(v->lane, v->epoch, accepting, key, verbs_hello_out(v));
+	return verbs_send_hello(v);
+}
+
+static void name_wire(struct verbs *v)
+{
+	const char *dev = ibv_get_device_name(v->id->verbs->device);
+
+	snprintf(v->wire.name, sizeof v->wire.name, "rdma %.15s %.74s", dev, v->peer);
+}
+
+/* ---- calling ------------------------------------------------------------------------ */
+
+static int open_id(struct verbs *v)
+{
+	int flags;
+
+	v->events = rdma_create_event_channel();
+	if (!v->events)
+		return fail_as(OUT_TRANSPORT, "connect to %s: open /dev/infiniband/rdma_cm: %m",
+			       v->peer);
+	flags = fcntl(v->events->fd, F_GETFL);
+	if (flags < 0 || fcntl(v->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return fail_as(OUT_TRANSPORT, "connect to %s: event channel: %m", v->peer);
+	if (rdma_create_id(v->events, &v->id, v, RDMA_PS_TCP))
+		return fail_as(OUT_TRANSPORT, "connect to %s: make an RDMA id: %m", v->peer);
+	return 0;
+}
+
+static int resolve(struct verbs *v, const union address *to, uint64_t deadline_ms)
+{
+	union address a = *to;
+	uint64_t end = step_end(deadline_ms);
+
+	if (rdma_resolve_addr(v->id, NULL, &a.sa, clock_left(end)))
+		return connect_failed(v, errno);
+	if (expect(v, RDMA_CM_EVENT_ADDR_RESOLVED, end))
+		return -1;
+	end = step_end(deadline_ms);
+	if (rdma_resolve_route(v->id, clock_left(end)))
+		return connect_failed(v, errno);
+	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, end);
+}
+
+/*
+ * siw connects its socket inside rdma_connect(), however long a host that says nothing
+ * makes that.  A signal ends the call, so one comes to this thread when the step is over,
+ * and again, as the first may be too early.  Only where somebody has made SIGUSR2 harmless
+ * (base/worker.c): without that it would end the program.
+ */
+struct alarm_clock {
+	timer_t timer;
+	bool set;
+};
+
+static bool signal_is_harmless(int signo)
+{
+	struct sigaction sa;
+	sigset_t blocked;
+
+	return !sigaction(signo, NULL, &sa) && !pthread_sigmask(SIG_SETMASK, NULL, &blocked) &&
+	       sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
+	       !sigismember(&blocked, signo);
+}
+
+static void alarm_set(struct alarm_clock *a, int ms)
+{
+	struct sigevent how = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
+	struct itimerspec when = {
+		.it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L + 1},
+		.it_interval = {.tv_nsec = 50 * 1000000L},
+	};
+
+	a->set = false;
+	how._sigev_un._tid = gettid();
+	if (!signal_is_harmless(SIGUSR2) || timer_create(CLOCK_MONOTONIC, &how, &a->timer))
+		return;
+	a->set = true;
+	timer_settime(a->timer, 0, &when, NULL);
+}
+
+static void alarm_stop(struct alarm_clock *a)
+{
+	if (a->set)
+		timer_delete(a->timer);
+	a->set = false;
+}
+
+static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+{
+	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	uint8_t private[LANE_PRIVATE_SIZE];
+	struct lane_private p = {
+		.lane = (uint16_t)lane_index(v->lane),
+		.epoch = v->epoch,
+		.depth = (uint16_t)v->depth,
+		.block_size = v->pool->size,
+	};
+	struct rdma_conn_param param = {
+		.private_data = private,
+		.private_data_len = sizeof private,
+		.flow_control = 1,
+		.retry_count = 7,
+		.rnr_retry_count = 0,
+		/* Some iWARP adapters read from the peer to open a connection. */
+		.initiator_depth = iwarp,
+	};
+	struct alarm_clock a = {.set = false};
+	int rc, err;
+
+	lane_token(key, p.lane, p.epoch, p.token);
+	lane_private_encode(&p, private);
+	if (iwarp)
+		alarm_set(&a, clock_left(step_end(deadline_ms)));
+	rc = rdma_connect(v->id, &param);
+	err = errno;
+	alarm_stop(&a);
+	if (rc)
+		return connect_failed(v, err);
+	return expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms);
+}
+
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
+	       uint64_t deadline_ms, struct wire **out)
+{
+	struct verbs *v;
+
+	if (verbs_new(l, epoch, &v))
+		return -1;
+	address_text(to, v->peer, sizeof v->peer);
+	if (open_id(v) || resolve(v, to, deadline_ms))
+		goto failed;
+	name_wire(v);
+	if (verbs_equip(v) || call(v, key, deadline_ms))
+		goto failed;
+	/* iWARP wants the connecting end to speak first. */
+	if (say_hello(v, key, false) || hear_hello(v, key, true, deadline_ms))
+		goto failed;
+	*out = &v->wire;
+	return 0;
+failed:
+	verbs_free(v);
+	return -1;
+}
+
+/* ---- taking ------------------------------------------------------------------------- */
+
+static int check_request(const struct verbs *v, const struct lane_private *p)
+{
+	if (p->lane == lane_index(v->lane) && p->epoch == v->epoch && p->depth == v->depth &&
+	    p->block_size == v->pool->size)
+		return 0;
+	return fail_as(OUT_PROTOCOL,
+		       "%s asks for lane %u epoch %u with %u blocks of %u where lane %u epoch %u "
+		       "with %u of %u was due",
+		       v->peer, p->lane, p->epoch, p->depth, p->block_size, lane_index(v->lane),
+		       v->epoch, v->depth, v->pool->size);
+}
+
+static int accept_caller(struct verbs *v)
+{
+	/* "As many as the caller asked for and the device can do." */
+	struct rdma_conn_param param = {
+		.flow_control = 1,
+		.responder_resources = RDMA_MAX_RESP_RES,
+		.initiator_depth = RDMA_MAX_INIT_DEPTH,
+		.rnr_retry_count = 0,
+	};
+
+	if (rdma_accept(v->id, &param))
+		return fail_as(OUT_CONNECT, "accept a connection from %s: %m", v->peer);
+	return 0;
+}
+
+int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
+	       uint64_t deadline_ms, struct wire **out)
+{
+	struct sockaddr *peer;
+	union address from = {0};
+	struct verbs *v;
+
+	if (verbs_new(l, epoch, &v)) {
+		verbs_refuse(c);
+		return -1;
+	}
+	v->id = c->id;
+	v->events = c->events;
+	c->id = NULL;
+	c->events = NULL;
+	peer = rdma_get_peer_addr(v->id);
+	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
+	address_text(&from, v->peer, sizeof v->peer);
+	name_wire(v);
+	if (check_request(v, &c->says) || verbs_equip(v) || accept_caller(v)) {
+		rdma_reject(v->id, NULL, 0);
+		goto failed;
+	}
+	/* A send of ours before the connection is established is held up for seconds (rxe), and
+	 * on iWARP the caller must be first anyway. */
+	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
+	    hear_hello(v, key, false, deadline_ms) || say_hello(v, key, true))
+		goto failed;
+	verbs_caller_free(c);
+	*out = &v->wire;
+	return 0;
+failed:
+	verbs_caller_free(c);
+	verbs_free(v);
+	return -1;
+}
