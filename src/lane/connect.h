@@ -29,13 +29,12 @@ char *address_text(const union address *a, char *to, size_t size);
 /* ---- TCP -------------------------------------------------------------------------- */
 
 /* Try all n addresses at once, the first that proves itself wins. */
-int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	     const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out);
+int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
+	     unsigned n, uint64_t deadline_ms, struct wire **out);
 
 /* A connected socket whose LANE_HELLO has been read and verified: answer and make the wire.
  * Owns fd from here on. */
-int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
-	     struct wire **out);
+int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd, struct wire **out);
 
 /* Bind and listen on addr (port 0: the first of lo..hi that works, any when lo is 0);
  * returns the descriptor, non-blocking, and the port in *port, or -1. */
@@ -54,8 +53,8 @@ bool verbs_behind(const union address *addr);
 
 /* Resolve and connect to one listener.  OUT_TRANSPORT: RDMA can't be used for that address at
  * all, OUT_MEMLOCK: nor anywhere; OUT_CONNECT: nobody there, refused, or no answer. */
-int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	       const union address *to, uint64_t deadline_ms, struct wire **out);
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
+	       uint64_t deadline_ms, struct wire **out);
 
 /* A listener on one address. Its descriptor polls readable when a caller may be there. */
 struct verbs_listener;
@@ -72,8 +71,8 @@ int verbs_knock(struct verbs_listener *v, struct verbs_caller **out);
 /* Turn it away, without a queue pair having been made. */
 void verbs_refuse(struct verbs_caller *c);
 /* In the lane's thread: make the queue pair, accept, exchange hellos.  Owns c. */
-int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	       struct verbs_caller *c, uint64_t deadline_ms, struct wire **out);
+int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
+	       uint64_t deadline_ms, struct wire **out);
 
 /*
  * Locked memory.  What one process may lock for lanes: raises the soft limit to the hard one,

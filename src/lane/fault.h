@@ -9,16 +9,18 @@
  *	damage:lane=L,block=N,times=T   flip a bit of block N's data after it was sealed,
  *	                                the first T times that it is sent
  *	break:lane=L,block=N,times=T    break the wire right after block N was handed to it
- *	stall:lane=L,block=N,ms=M       wait M ms before sending block N
- * Several are joined by ';'.  Numbers are of lane_send(), in the source.
+ *	stall:lane=L,block=N,ms=M       wait M ms before sending block N for the first time
+ * Several are joined by ';'.  Numbers are of lane_send(), from 0, in the source.  times is 1
+ * when it is left out, and 0 there means always.  What can't be understood ends the program:
+ * a test that orders no fault must not pass.
  */
 
 #include "lane/lane.h"
 
-struct wire;
-/* Before b goes to the wire; may change its data. Undo with fault_after(). */
+/* Before b goes to the wire, each time; may change its data, until it is sent again (an
+ * adapter may read it at any time until then). */
 void fault_before(unsigned lane, struct block *b);
 /* True: break the wire now. */
-bool fault_after(unsigned lane, struct block *b);
+bool fault_after(unsigned lane, const struct block *b);
 
 #endif

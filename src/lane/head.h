@@ -15,11 +15,11 @@ struct head {
 	uint8_t kind;
 	uint16_t lane;
 	uint32_t epoch;
-	uint64_t number;   /* of the block in its lane, from 0 */
+	uint64_t number; /* of the block in its lane, from 0 */
 	uint32_t len;
 	uint32_t file;
 	uint64_t pos;
-	uint64_t hash[2];  /* of the data, as struct block says */
+	uint64_t hash[2]; /* of the data, as struct block says */
 };
 void head_encode(const struct head *h, uint8_t to[static LANE_HEAD]);
 /* Also checks the head's own check sum; room is the block's size. */
@@ -36,13 +36,13 @@ int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c);
 /* The first thing on a wire, each way: the connecting end's, then the accepting end's. */
 enum { LANE_HELLO_SIZE = 64, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
 struct lane_hello {
-	uint8_t from;           /* enum lane_side of the sender */
-	uint8_t accepting;      /* 0: sent by the connecting end, 1: by the accepting one */
+	uint8_t from; /* enum lane_side of the sender */
+	uint8_t accepting; /* 0: sent by the connecting end, 1: by the accepting one */
 	uint16_t lane;
 	uint32_t epoch;
 	uint32_t block_size;
 	uint16_t depth;
-	uint8_t mac[LANE_MAC];  /* see lane_hello_sign() */
+	uint8_t mac[LANE_MAC]; /* see lane_hello_sign() */
 };
 void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE]);
 int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h);
@@ -64,7 +64,7 @@ struct lane_private {
 	uint32_t epoch;
 	uint16_t depth;
 	uint32_t block_size;
-	uint8_t token[LANE_TOKEN];  /* lane_token() of this lane and epoch: good once */
+	uint8_t token[LANE_TOKEN]; /* lane_token() of this lane and epoch: good once */
 };
 void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE]);
 /* len may be more than was sent (the CM pads with zeros). */

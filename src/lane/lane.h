@@ -36,12 +36,12 @@
 #include <stdint.h>
 
 enum {
-	LANE_HEAD = 64,              /* bytes of head, right below a block's data */
+	LANE_HEAD = 64, /* bytes of head, right below a block's data */
 	LANE_PAGE = 4096,
 	LANE_BLOCK_MIN = 4096,
 	LANE_BLOCK_MAX = 4 << 20,
-	LANE_DEPTH_MAX = 1024,       /* blocks a lane */
-	LANE_COUNT_MAX = 64,         /* lanes a session */
+	LANE_DEPTH_MAX = 1024, /* blocks a lane */
+	LANE_COUNT_MAX = 64, /* lanes a session */
 	LANE_DEPTH_MIN = 1,
 };
 
@@ -49,18 +49,18 @@ enum lane_side { LANE_SOURCE = 1, LANE_SINK = 2 };
 
 /* What the layer above puts into a block; goes with the block. */
 enum block_kind {
-	BLOCK_RECORDS = 1,  /* records of session/message.h, packed */
-	BLOCK_EXTENT = 2,   /* bytes of file `file' at pos */
+	BLOCK_RECORDS = 1, /* records of session/message.h, packed */
+	BLOCK_EXTENT = 2, /* bytes of file `file' at pos */
 };
 
 struct block {
-	uint8_t *data;     /* page aligned, lane_block_size() bytes of room */
-	uint32_t len;      /* bytes in use, 0 to lane_block_size() */
-	uint8_t kind;      /* enum block_kind; checked on arrival */
-	uint32_t file;     /* file id of an extent */
-	uint64_t pos;      /* offset of data[0] in that file */
-	uint64_t hash[2];  /* XXH3-128 of data, seeded with pos (low, high): set by block_seal(),
-			    * and on arrival, where it has been checked */
+	uint8_t *data; /* page aligned, lane_block_size() bytes of room */
+	uint32_t len; /* bytes in use, 0 to lane_block_size() */
+	uint8_t kind; /* enum block_kind; checked on arrival */
+	uint32_t file; /* file id of an extent */
+	uint64_t pos; /* offset of data[0] in that file */
+	uint64_t hash[2]; /* XXH3-128 of data, seeded with pos (low, high): set by block_seal(),
+			   * and on arrival, where it has been checked */
 	bool sealed;
 
 	/* the lane's own */
@@ -76,9 +76,9 @@ struct wire;
 /*
  * Get a lane a wire: called in the lane's thread with no wire attached, by its very first call
  * (lane_get() too: connecting must not wait for the source's first data) with epoch 0, later
- * with the epoch after the last one's.  It does what the protocol asks for (fencing, connecting) and calls lane_attach();
- * 0, or -1 with a failure when the lane can't be mended.  why is what broke the last wire,
- * "" at first.  It may wait; lane_abort() ends every wait in it.
+ * with the epoch after the last one's.  It does what the protocol asks for (fencing, connecting)
+ * and calls lane_attach(); 0, or -1 with a failure when the lane can't be mended.  why is what
+ * broke the last wire, "" at first.  It may wait; lane_abort() ends every wait in it.
  */
 typedef int (*lane_mend_fn)(void *ctx, struct lane *lane, uint32_t epoch, const char *why);
 
@@ -86,21 +86,25 @@ struct lane_setup {
 	unsigned index;
 	enum lane_side side;
 	uint32_t depth;
-	uint32_t block_size;     /* a power of two */
+	uint32_t block_size; /* a power of two */
+	int timeout_ms; /* a wire this long without any sign of the peer's host is
+			 * broken; 0: 15 s */
+	bool unchecked; /* hashes are neither computed nor checked: benchmarks only,
+			 * both ends alike */
 	lane_mend_fn mend;
 	void *mend_ctx;
 };
 
 /* What a lane did with its time, in nanoseconds; the bottleneck is named from these. */
 struct lane_stats {
-	uint64_t blocks;      /* sent (source) or stored (sink), each counted once */
-	uint64_t bytes;       /* of data */
-	uint64_t resent;      /* blocks sent again */
-	uint64_t ns_fill;     /* source: between get and send */
-	uint64_t ns_free;     /* source: in get and flush */
-	uint64_t ns_block;    /* sink: in recv */
-	uint64_t ns_store;    /* sink: between recv and put */
-	uint32_t epochs;      /* wires used */
+	uint64_t blocks; /* sent (source) or stored (sink), each counted once */
+	uint64_t bytes; /* of data */
+	uint64_t resent; /* blocks sent again */
+	uint64_t ns_fill; /* source: between get and send */
+	uint64_t ns_free; /* source: in get and flush */
+	uint64_t ns_block; /* sink: in recv */
+	uint64_t ns_store; /* sink: between recv and put */
+	uint32_t epochs; /* wires used */
 };
 
 /* Allocates the pool: depth blocks, each with a page for its head.  No connection yet. */
@@ -129,6 +133,7 @@ unsigned lane_index(const struct lane *l);
 enum lane_side lane_side_of(const struct lane *l);
 uint32_t lane_depth(const struct lane *l);
 uint32_t lane_block_size(const struct lane *l);
+int lane_timeout_ms(const struct lane *l);
 /* Sink: blocks put.  Source: blocks known to be stored. */
 uint64_t lane_stored(const struct lane *l);
 void lane_stats(const struct lane *l, struct lane_stats *out);

@@ -15,17 +15,18 @@
 
 struct pool {
 	uint8_t *base;
-	size_t bytes;          /* of the mapping: count * (size + LANE_PAGE) */
+	size_t bytes; /* of the mapping: count * (size + LANE_PAGE) */
 	uint32_t count;
 	uint32_t size;
-	struct block *blocks;  /* count of them, blocks[i].slot == i */
+	struct block *blocks; /* count of them, blocks[i].slot == i */
 	struct block *free;
 };
 
 int pool_init(struct pool *p, uint32_t count, uint32_t size);
 void pool_free(struct pool *p);
-struct block *pool_take(struct pool *p);             /* NULL when none is free */
+struct block *pool_take(struct pool *p); /* NULL when none is free */
 void pool_give(struct pool *p, struct block *b);
+void pool_reset(struct pool *p); /* all are free again */
 /* Bytes that a pool of these sizes maps (and an adapter locks). */
 size_t pool_bytes(uint32_t count, uint32_t size);
 

@@ -50,7 +50,7 @@ struct wire_ops {
 
 struct wire {
 	const struct wire_ops *ops;
-	char name[96];  /* for people: "tcp 10.0.0.1:7000" */
+	char name[96]; /* for people: "tcp 10.0.0.1:7000" */
 };
 
 #endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/fault.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FAULTS_MAX = 16 };
+enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL };
+
+struct fault {
+	enum fault_kind kind;
+	unsigned long long lane, block, times, ms;
+	unsigned long long done;
+	struct block *flipped; /* its data is damaged now */
+};
+
+static struct fault faults[FAULTS_MAX];
+static unsigned count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* Lanes of the same index may run in one process at a time, in tests. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((noreturn)) static void refuse(const char *spec)
+{
+	fprintf(stderr, "SLUICE_FAULT: can't understand '%s'\n", spec);
+	abort();
+}
+
+static void read_field(struct fault *f, const char *field, const char *spec)
+{
+	char name[8];
+	unsigned long long value;
+	int end = 0;
+
+	if (sscanf(field, "%7[a-z]=%llu%n", name, &value, &end) != 2 || field[end] != '\0')
+		refuse(spec);
+	if (strcmp(name, "lane") == 0)
+		f->lane = value;
+	else if (strcmp(name, "block") == 0)
+		f->block = value;
+	else if (strcmp(name, "times") == 0)
+		f->times = value;
+	else if (strcmp(name, "ms") == 0)
+		f->ms = value;
+	else
+		refuse(spec);
+}
+
+static void read_fault(char *text, const char *spec)
+{
+	struct fault *f = &faults[count];
+	char *rest, *kind = strtok_r(text, ":", &rest);
+
+	if (count == FAULTS_MAX || !kind)
+		refuse(spec);
+	*f = (struct fault){.times = 1};
+	if (strcmp(kind, "damage") == 0)
+		f->kind = FAULT_DAMAGE;
+	else if (strcmp(kind, "break") == 0)
+		f->kind = FAULT_BREAK;
+	else if (strcmp(kind, "stall") == 0)
+		f->kind = FAULT_STALL;
+	else
+		refuse(spec);
+	for (char *field; (field = strtok_r(NULL, ",", &rest));)
+		read_field(f, field, spec);
+	count++;
+}
+
+static void read_faults(void)
+{
+	const char *spec = getenv("SLUICE_FAULT");
+	char *text, *rest;
+
+	if (!spec || !(text = strdup(spec)))
+		return;
+	for (char *f = strtok_r(text, ";", &rest); f; f = strtok_r(NULL, ";", &rest)) {
+		char one[128];
+
+		snprintf(one, sizeof one, "%s", f);
+		read_fault(one, spec);
+	}
+	free(text);
+}
+
+static bool matches(const struct fault *f, enum fault_kind kind, unsigned lane,
+		    const struct block *b)
+{
+	return f->kind == kind && f->lane == lane && f->block == b->number &&
+	       (f->times == 0 || f->done < f->times);
+}
+
+static void damage(struct fault *f, unsigned lane, struct block *b)
+{
+	if (b->len == 0)
+		return;
+	if (f->flipped == b && f->block == b->number && f->lane == lane) {
+		b->data[b->len / 2] ^= 1;
+		f->flipped = NULL;
+	}
+	if (matches(f, FAULT_DAMAGE, lane, b)) {
+		b->data[b->len / 2] ^= 1;
+		f->flipped = b;
+		f->done++;
+	}
+}
+
+void fault_before(unsigned lane, struct block *b)
+{
+	unsigned long long ms = 0;
+
+	pthread_once(&once, read_faults);
+	if (count == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < count; i++) {
+		if (faults[i].kind == FAULT_DAMAGE)
+			damage(&faults[i], lane, b);
+		if (matches(&faults[i], FAULT_STALL, lane, b)) {
+			ms += faults[i].ms;
+			faults[i].done++;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	if (ms > 0)
+		nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000),
+					     .tv_nsec = (long)(ms % 1000) * 1000000},
+			  NULL);
+}
+
+bool fault_after(unsigned lane, const struct block *b)
+{
+	bool broke = false;
+
+	if (count == 0)
+		return false;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if (matches(&faults[i], FAULT_BREAK, lane, b)) {
+			faults[i].done++;
+			broke = true;
+		}
+	pthread_mutex_unlock(&lock);
+	return broke;
+}

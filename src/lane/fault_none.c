@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/fault.h"
+
+void fault_before(unsigned lane, struct block *b)
+{
+	(void)lane;
+	(void)b;
+}
+
+bool fault_after(unsigned lane, const struct block *b)
+{
+	(void)lane;
+	(void)b;
+	return false;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/head.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+#include "base/cursor.h"
+#include "base/fail.h"
+
+/* The first four bytes say what it is, the version that it may change. */
+static const char magic_block[4] = {'S', 'L', 'B', '\x93'};
+static const char magic_credit[4] = {'S', 'L', 'C', '\x93'};
+static const char magic_hello[4] = {'S', 'L', 'H', '\x93'};
+static const char magic_private[4] = {'S', 'L', 'P', '\x93'};
+
+enum { HEAD_VERSION = 1, HEAD_CHECKED = LANE_HEAD - 8 };
+
+static int take_magic(struct reader *r, const char magic[static 4], const char *what)
+{
+	uint8_t got[4];
+	uint8_t version;
+
+	take_bytes(r, got, sizeof got);
+	version = take_u8(r);
+	if (memcmp(got, magic, sizeof got) != 0)
+		return fail_as(OUT_PROTOCOL, "%s: not one of ours", what);
+	if (version != HEAD_VERSION)
+		return fail_as(OUT_PROTOCOL, "%s: version %u, not %u", what, version, HEAD_VERSION);
+	return 0;
+}
+
+static void put_magic(struct writer *w, const char magic[static 4])
+{
+	put_bytes(w, magic, 4);
+	put_u8(w, HEAD_VERSION);
+}
+
+/* ---- blocks ------------------------------------------------------------------------ */
+
+void head_encode(const struct head *h, uint8_t to[static LANE_HEAD])
+{
+	struct writer w = writer_of(to, LANE_HEAD);
+
+	put_magic(&w, magic_block);
+	put_u8(&w, h->kind);
+	put_u16(&w, h->lane);
+	put_u32(&w, h->epoch);
+	put_u32(&w, h->len);
+	put_u64(&w, h->number);
+	put_u64(&w, h->pos);
+	put_u32(&w, h->file);
+	put_u32(&w, 0);
+	put_u64(&w, h->hash[0]);
+	put_u64(&w, h->hash[1]);
+	put_u64(&w, XXH3_64bits(to, HEAD_CHECKED));
+}
+
+int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h)
+{
+	struct reader r = reader_of(from + HEAD_CHECKED, LANE_HEAD - HEAD_CHECKED);
+	uint32_t zero;
+
+	if (take_u64(&r) != XXH3_64bits(from, HEAD_CHECKED))
+		return fail_as(OUT_INTEGRITY, "block head: its check is wrong");
+	r = reader_of(from, HEAD_CHECKED);
+	if (take_magic(&r, magic_block, "block head"))
+		return -1;
+	h->kind = take_u8(&r);
+	h->lane = take_u16(&r);
+	h->epoch = take_u32(&r);
+	h->len = take_u32(&r);
+	h->number = take_u64(&r);
+	h->pos = take_u64(&r);
+	h->file = take_u32(&r);
+	zero = take_u32(&r);
+	h->hash[0] = take_u64(&r);
+	h->hash[1] = take_u64(&r);
+	if (!reader_done(&r) || zero != 0)
+		return fail_as(OUT_PROTOCOL, "block head: bytes that must be 0 are not");
+	if (h->kind != BLOCK_RECORDS && h->kind != BLOCK_EXTENT)
+		return fail_as(OUT_PROTOCOL, "block head: kind %u is unknown", h->kind);
+	if (h->lane >= LANE_COUNT_MAX)
+		return fail_as(OUT_PROTOCOL, "block head: lane %u is beyond %d", h->lane,
+			       LANE_COUNT_MAX - 1);
+	if (h->len > room)
+		return fail_as(OUT_PROTOCOL, "block head: %u bytes do not fit into %u", h->len,
+			       room);
+	if (h->pos > INT64_MAX - LANE_BLOCK_MAX)
+		return fail_as(OUT_PROTOCOL, "block head: position %llu is beyond any file",
+			       (unsigned long long)h->pos);
+	return 0;
+}
+
+/* ---- credits ----------------------------------------------------------------------- */
+
+void credit_encode(const struct credit *c, uint8_t to[static CREDIT_SIZE])
+{
+	struct writer w = writer_of(to, CREDIT_SIZE);
+
+	put_bytes(&w, magic_credit, 4);
+	put_u32(&w, c->epoch);
+	put_u64(&w, c->stored);
+}
+
+int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c)
+{
+	struct reader r = reader_of(from, CREDIT_SIZE);
+	uint8_t magic[4];
+
+	take_bytes(&r, magic, sizeof magic);
+	c->epoch = take_u32(&r);
+	c->stored = take_u64(&r);
+	if (!reader_done(&r) || memcmp(magic, magic_credit, sizeof magic) != 0)
+		return fail_as(OUT_PROTOCOL, "credit: not one of ours");
+	return 0;
+}
+
+/* ---- hellos ------------------------------------------------------------------------ */
+
+void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE])
+{
+	struct writer w = writer_of(to, LANE_HELLO_SIZE);
+
+	put_magic(&w, magic_hello);
+	put_u8(&w, h->from);
+	put_u8(&w, h->accepting);
+	put_u8(&w, 0);
+	put_u16(&w, h->lane);
+	put_u16(&w, h->depth);
+	put_u32(&w, h->epoch);
+	put_u32(&w, h->block_size);
+	put_zeros(&w, 12);
+	put_bytes(&w, h->mac, sizeof h->mac);
+}
+
+/* What a lane may be, wherever a peer says it. */
+static int check_shape(const char *what, unsigned lane, uint32_t depth, uint32_t block_size)
+{
+	if (lane >= LANE_COUNT_MAX)
+		return fail_as(OUT_PROTOCOL, "%s: lane %u is beyond %d", what, lane,
+			       LANE_COUNT_MAX - 1);
+	if (depth < LANE_DEPTH_MIN || depth > LANE_DEPTH_MAX)
+		return fail_as(OUT_PROTOCOL, "%s: depth %u is not in %d to %d", what, depth,
+			       LANE_DEPTH_MIN, LANE_DEPTH_MAX);
+	if (block_size < LANE_BLOCK_MIN || block_size > LANE_BLOCK_MAX ||
+	    (block_size & (block_size - 1)) != 0)
+		return fail_as(OUT_PROTOCOL, "%s: block size %u is no power of two in %d to %d",
+			       what, block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
+	return 0;
+}
+
+int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h)
+{
+	struct reader r = reader_of(from, LANE_HELLO_SIZE);
+	uint8_t pad, zeros[12], any = 0;
+
+	if (take_magic(&r, magic_hello, "lane hello"))
+		return -1;
+	h->from = take_u8(&r);
+	h->accepting = take_u8(&r);
+	pad = take_u8(&r);
+	h->lane = take_u16(&r);
+	h->depth = take_u16(&r);
+	h->epoch = take_u32(&r);
+	h->block_size = take_u32(&r);
+	take_bytes(&r, zeros, sizeof zeros);
+	take_bytes(&r, h->mac, sizeof h->mac);
+	for (unsigned i = 0; i < sizeof zeros; i++)
+		any |= zeros[i];
+	if (!reader_done(&r) || pad != 0 || any != 0)
+		return fail_as(OUT_PROTOCOL, "lane hello: bytes that must be 0 are not");
+	if (h->from != LANE_SOURCE && h->from != LANE_SINK)
+		return fail_as(OUT_PROTOCOL, "lane hello: from neither a source nor a sink");
+	if (h->accepting > 1)
+		return fail_as(OUT_PROTOCOL, "lane hello: from neither end of a connection");
+	return check_shape("lane hello", h->lane, h->depth, h->block_size);
+}
+
+/* HMAC-SHA256 of what was written to w; false where OpenSSL can't work at all. */
+static bool mac_of(const struct lane_key *key, const struct writer *w, uint8_t to[static LANE_MAC])
+{
+	unsigned len = LANE_MAC;
+
+	return !w->full &&
+	       HMAC(EVP_sha256(), key->secret, LANE_SECRET, w->base, w->used, to, &len) &&
+	       len == LANE_MAC;
+}
+
+static bool hello_mac(const struct lane_hello *h, const struct lane_key *key,
+		      uint8_t to[static LANE_MAC])
+{
+	uint8_t text[128], bytes[LANE_HELLO_SIZE];
+	struct writer w = writer_of(text, sizeof text);
+
+	lane_hello_encode(h, bytes);
+	put_bytes(&w, "sluice lane", strlen("sluice lane"));
+	put_bytes(&w, key->nonces, sizeof key->nonces);
+	put_bytes(&w, bytes, LANE_HELLO_SIZE - LANE_MAC);
+	return mac_of(key, &w, to);
+}
+
+void lane_hello_sign(struct lane_hello *h, const struct lane_key *key)
+{
+	if (!hello_mac(h, key, h->mac))
+		memset(h->mac, 0, sizeof h->mac);
+}
+
+int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key)
+{
+	uint8_t mac[LANE_MAC];
+
+	if (!hello_mac(h, key, mac) || CRYPTO_memcmp(mac, h->mac, sizeof mac) != 0)
+		return fail_as(OUT_AUTH, "lane hello: not from our peer");
+	return 0;
+}
+
+/* ---- private data of a connection request -------------------------------------------- */
+
+void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE])
+{
+	struct writer w = writer_of(to, LANE_PRIVATE_SIZE);
+
+	put_magic(&w, magic_private);
+	put_zeros(&w, 3);
+	put_u16(&w, p->lane);
+	put_u16(&w, p->depth);
+	put_u32(&w, p->epoch);
+	put_u32(&w, p->block_size);
+	put_u32(&w, 0);
+	put_bytes(&w, p->token, sizeof p->token);
+}
+
+int lane_private_decode(const void *from, size_t len, struct lane_private *p)
+{
+	struct reader r = reader_of(from, len < LANE_PRIVATE_SIZE ? len : LANE_PRIVATE_SIZE);
+	uint32_t zeros;
+
+	if (take_magic(&r, magic_private, "connection request"))
+		return -1;
+	zeros = take_u16(&r);
+	zeros |= take_u8(&r);
+	p->lane = take_u16(&r);
+	p->depth = take_u16(&r);
+	p->epoch = take_u32(&r);
+	p->block_size = take_u32(&r);
+	zeros |= take_u32(&r);
+	take_bytes(&r, p->token, sizeof p->token);
+	if (r.bad || zeros != 0)
+		return fail_as(OUT_PROTOCOL, "connection request: too short, or bytes that must "
+					     "be 0 are not");
+	return check_shape("connection request", p->lane, p->depth, p->block_size);
+}
+
+void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
+		uint8_t to[static LANE_TOKEN])
+{
+	uint8_t text[128], mac[LANE_MAC];
+	struct writer w = writer_of(text, sizeof text);
+
+	put_bytes(&w, "sluice token", strlen("sluice token"));
+	put_bytes(&w, key->nonces, sizeof key->nonces);
+	put_u16(&w, lane);
+	put_u32(&w, epoch);
+	/* Without a mac: something that no peer can guess. */
+	if (!mac_of(key, &w, mac) && getrandom(mac, LANE_TOKEN, 0) != LANE_TOKEN)
+		abort();
+	memcpy(to, mac, LANE_TOKEN);
+}

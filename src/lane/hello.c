@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/hello.h"
+
+#include "base/fail.h"
+
+void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+	       uint8_t to[static LANE_HELLO_SIZE])
+{
+	struct lane_hello h = {
+		.from = (uint8_t)lane_side_of(l),
+		.accepting = accepting,
+		.lane = (uint16_t)lane_index(l),
+		.epoch = epoch,
+		.block_size = lane_block_size(l),
+		.depth = (uint16_t)lane_depth(l),
+	};
+
+	lane_hello_sign(&h, key);
+	lane_hello_encode(&h, to);
+}
+
+int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+		const uint8_t from[static LANE_HELLO_SIZE])
+{
+	struct lane_hello h;
+
+	if (lane_hello_decode(from, &h) || lane_hello_verify(&h, key))
+		return -1;
+	/* From here on it is our peer that speaks, if not of what we want to hear. */
+	if (h.accepting != accepting)
+		return fail_as(OUT_PROTOCOL, "lane hello: from the wrong end of the connection");
+	if (h.from == lane_side_of(l))
+		return fail_as(OUT_PROTOCOL, "lane hello: both ends are %ss",
+			       h.from == LANE_SOURCE ? "source" : "sink");
+	if (h.lane != lane_index(l) || h.epoch != epoch)
+		return fail_as(OUT_PROTOCOL,
+			       "lane hello: for lane %u epoch %u, not lane %u epoch %u", h.lane,
+			       h.epoch, lane_index(l), epoch);
+	if (h.block_size != lane_block_size(l) || h.depth != lane_depth(l))
+		return fail_as(OUT_PROTOCOL, "lane hello: %u blocks of %u bytes, not %u of %u",
+			       h.depth, h.block_size, lane_depth(l), lane_block_size(l));
+	return 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LANE_HELLO_H
+#define LANE_HELLO_H
+
+/*
+ * What the two ends of a new wire say to each other first, on any backend.  accepting says
+ * whose hello it is: of the end that connected, or of the one that accepted.
+ */
+
+#include "lane/head.h"
+
+/* This lane's own. */
+void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+	       uint8_t to[static LANE_HELLO_SIZE]);
+
+/* The other end's: 0 when it has the session's secret and means this lane, epoch and sizes, from
+ * the other side; else -1, OUT_AUTH or OUT_PROTOCOL. */
+int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+		const uint8_t from[static LANE_HELLO_SIZE]);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/pool.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "base/fail.h"
+
+size_t pool_bytes(uint32_t count, uint32_t size)
+{
+	return (size_t)count * ((size_t)size + LANE_PAGE);
+}
+
+int pool_init(struct pool *p, uint32_t count, uint32_t size)
+{
+	size_t stride = (size_t)size + LANE_PAGE;
+	size_t bytes = pool_bytes(count, size);
+	uint8_t *base;
+
+	*p = (struct pool){0};
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return fail_as(OUT_MEMORY, "map %zu bytes for a lane's blocks: %m", bytes);
+	/* A child's copy-on-write would part the adapter's pages from ours. */
+	madvise(base, bytes, MADV_DONTFORK);
+	madvise(base, bytes, MADV_DONTDUMP);
+	p->blocks = calloc(count, sizeof *p->blocks);
+	if (!p->blocks) {
+		munmap(base, bytes);
+		return fail_as(OUT_MEMORY, "out of memory for a lane of %u blocks", count);
+	}
+	p->base = base;
+	p->bytes = bytes;
+	p->count = count;
+	p->size = size;
+	for (uint32_t i = 0; i < count; i++) {
+		p->blocks[i].data = base + i * stride + LANE_PAGE;
+		p->blocks[i].slot = i;
+	}
+	pool_reset(p);
+	return 0;
+}
+
+void pool_free(struct pool *p)
+{
+	if (p->base)
+		munmap(p->base, p->bytes);
+	free(p->blocks);
+	*p = (struct pool){0};
+}
+
+void pool_reset(struct pool *p)
+{
+	p->free = NULL;
+	for (uint32_t i = p->count; i > 0; i--)
+		pool_give(p, &p->blocks[i - 1]);
+}
+
+struct block *pool_take(struct pool *p)
+{
+	struct block *b = p->free;
+
+	if (b)
+		p->free = b->next;
+	return b;
+}
+
+void pool_give(struct pool *p, struct block *b)
+{
+	b->next = p->free;
+	p->free = b;
+}

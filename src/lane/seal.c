@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/seal.h"
+
+#ifdef HAVE_XXH_DISPATCH
+#include <xxh_x86dispatch.h>
+#else
+#include <xxhash.h>
+#endif
+#include "base/fail.h"
+#include "lane/head.h"
+
+static void hash_of(const struct block *b, uint64_t pos, uint64_t hash[static 2])
+{
+	XXH128_hash_t h = XXH3_128bits_withSeed(b->data, b->len, pos);
+
+	hash[0] = h.low64;
+	hash[1] = h.high64;
+}
+
+void block_seal(struct block *b)
+{
+	hash_of(b, b->pos, b->hash);
+	b->sealed = true;
+}
+
+void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
+{
+	struct head h = {
+		.kind = b->kind,
+		.lane = (uint16_t)lane,
+		.epoch = epoch,
+		.number = b->number,
+		.len = b->len,
+		.file = b->file,
+		.pos = b->pos,
+		.hash = {b->hash[0], b->hash[1]},
+	};
+
+	head_encode(&h, b->data - LANE_HEAD);
+}
+
+enum unsealed unseal(struct block *b, unsigned lane, uint32_t epoch, uint64_t number, uint32_t room,
+		     bool unchecked)
+{
+	struct head h;
+	uint64_t hash[2];
+
+	if (head_decode(b->data - LANE_HEAD, room, &h))
+		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
+	if (h.lane != lane || h.epoch != epoch || h.number != number) {
+		fail_as(OUT_PROTOCOL,
+			"lane %u: got block %llu of lane %u epoch %u, not block %llu of epoch %u",
+			lane, (unsigned long long)h.number, h.lane, h.epoch,
+			(unsigned long long)number, epoch);
+		return UNSEAL_WRONG;
+	}
+	if (h.len != b->len) {
+		fail_as(OUT_PROTOCOL, "lane %u: block %llu came with %u bytes, not %u", lane,
+			(unsigned long long)number, b->len, h.len);
+		return UNSEAL_WRONG;
+	}
+	if (!unchecked) {
+		hash_of(b, h.pos, hash);
+		if (hash[0] != h.hash[0] || hash[1] != h.hash[1])
+			return UNSEAL_DAMAGED;
+	}
+	b->kind = h.kind;
+	b->file = h.file;
+	b->pos = h.pos;
+	b->hash[0] = h.hash[0];
+	b->hash[1] = h.hash[1];
+	b->number = number;
+	b->sealed = true;
+	return UNSEAL_WHOLE;
+}

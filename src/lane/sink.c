@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/lane.h"
+
+#include "base/clock.h"
+#include "lane/seal.h"
+#include "lane/state.h"
+
+static int grant(struct lane *l)
+{
+	l->granted = lane_stored(l);
+	return l->wire->ops->grant(l->wire, l->granted);
+}
+
+/*
+ * Credits are collected, since each costs both ends some work; but never while this end waits
+ * for its source, which may be waiting for just these.
+ */
+static int next_block(struct lane *l, struct block **b)
+{
+	struct wire *w = l->wire;
+
+	*b = NULL;
+	if (l->granted < lane_stored(l)) {
+		if (w->ops->recv(w, false, b))
+			return -1;
+		if (!*b && grant(l))
+			return -1;
+	}
+	return *b ? 0 : w->ops->recv(w, true, b);
+}
+
+/* The block that is due came damaged: once may be chance. */
+static int damaged(struct lane *l)
+{
+	uint64_t number = lane_stored(l);
+
+	if (l->damaged == number + 1) {
+		fail_as(OUT_INTEGRITY, "lane %u: block %llu arrived damaged twice", l->setup.index,
+			(unsigned long long)number);
+		return lane_die(l);
+	}
+	l->damaged = number + 1;
+	l->damaged_now = true;
+	fail_as(OUT_INTEGRITY, "lane %u: block %llu arrived damaged", l->setup.index,
+		(unsigned long long)number);
+	return lane_broke(l);
+}
+
+/* One block, checked; *b NULL when the wire broke and may be mended. */
+static int try_block(struct lane *l, struct block **b)
+{
+	if (next_block(l, b)) {
+		*b = NULL;
+		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? damaged(l)
+									   : lane_broke(l);
+	}
+	switch (unseal(*b, l->setup.index, l->epoch, lane_stored(l), l->setup.block_size,
+		       l->setup.unchecked)) {
+	case UNSEAL_WHOLE:
+		return 0;
+	case UNSEAL_DAMAGED:
+		*b = NULL;
+		return damaged(l);
+	case UNSEAL_WRONG:
+		break;
+	}
+	return lane_die(l);
+}
+
+int lane_recv(struct lane *l, struct block **out)
+{
+	uint64_t start = clock_ns();
+	struct block *b = NULL;
+
+	if (lane_alive(l))
+		return -1;
+	while (!b)
+		if (lane_join(l) || try_block(l, &b))
+			return -1;
+	b->lent_ns = clock_ns();
+	count_up(&l->counts.ns_block, b->lent_ns - start);
+	l->lent = b;
+	*out = b;
+	return 0;
+}
+
+int lane_put(struct lane *l, struct block *b)
+{
+	struct wire *w = l->wire;
+	uint32_t batch = l->setup.depth / 4;
+	uint64_t stored;
+
+	if (b != l->lent) {
+		fail_as(OUT_PROTOCOL, "lane %u: block %u was not lent", l->setup.index, b->slot);
+		return lane_die(l);
+	}
+	l->lent = NULL;
+	stored = atomic_fetch_add(&l->stored, 1) + 1;
+	count_up(&l->counts.ns_store, clock_ns() - b->lent_ns);
+	count_up(&l->counts.blocks, 1);
+	count_up(&l->counts.bytes, b->len);
+	if (lane_alive(l))
+		return -1;
+	/* In this order: whoever has the credit may send into the block. */
+	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch && grant(l))))
+		return lane_broke(l);
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/lane.h"
+
+#include "base/clock.h"
+#include "lane/fault.h"
+#include "lane/seal.h"
+#include "lane/state.h"
+
+int source_credit(struct lane *l, uint64_t stored)
+{
+	uint64_t before = lane_stored(l);
+
+	if (stored < before || stored > l->sent)
+		return fail_as(
+			OUT_PROTOCOL,
+			"lane %u: the sink says %llu blocks are stored, of %llu sent and %llu "
+			"stored before",
+			l->setup.index, (unsigned long long)stored, (unsigned long long)l->sent,
+			(unsigned long long)before);
+	while (l->unstored && l->unstored->number < stored) {
+		struct block *b = l->unstored;
+
+		l->unstored = b->next;
+		if (!l->unstored)
+			l->unstored_end = &l->unstored;
+		pool_give(&l->pool, b);
+	}
+	atomic_store(&l->stored, stored);
+	return 0;
+}
+
+/* Take in what was credited; wait until one more block is when `wait' is set. */
+static int take_credits(struct lane *l, bool wait)
+{
+	uint64_t stored, least = wait ? lane_stored(l) + 1 : 0;
+
+	if (l->wire->ops->credit(l->wire, least, &stored))
+		return -1;
+	return stored == 0 ? 0 : source_credit(l, stored);
+}
+
+static int send_block(struct lane *l, struct block *b)
+{
+	seal_head(b, l->setup.index, l->epoch);
+	fault_before(l->setup.index, b);
+	if (l->wire->ops->send(l->wire, b))
+		return -1;
+	if (fault_after(l->setup.index, b))
+		lane_break(l, l->epoch, "broken to order");
+	return 0;
+}
+
+int source_resend(struct lane *l)
+{
+	for (struct block *b = l->unstored; b; b = b->next) {
+		if (send_block(l, b))
+			return -1;
+		count_up(&l->counts.resent, 1);
+	}
+	return 0;
+}
+
+int lane_get(struct lane *l, struct block **out)
+{
+	uint64_t start = clock_ns();
+	struct block *b;
+
+	if (lane_alive(l))
+		return -1;
+	while (lane_join(l) == 0) {
+		if (take_credits(l, !l->pool.free) == 0) {
+			b = pool_take(&l->pool);
+			b->len = 0;
+			b->kind = BLOCK_RECORDS;
+			b->file = 0;
+			b->pos = 0;
+			b->sealed = false;
+			b->lent_ns = clock_ns();
+			count_up(&l->counts.ns_free, b->lent_ns - start);
+			l->lent = b;
+			*out = b;
+			return 0;
+		}
+		if (lane_broke(l))
+			return -1;
+	}
+	return -1;
+}
+
+/* A mistake above must not become a mystery at the peer. */
+static int check_block(struct lane *l, const struct block *b)
+{
+	if (b != l->lent)
+		return fail_as(OUT_PROTOCOL, "lane %u: block %u was not lent", l->setup.index,
+			       b->slot);
+	if (b->len > l->setup.block_size || (b->kind != BLOCK_RECORDS && b->kind != BLOCK_EXTENT))
+		return fail_as(OUT_PROTOCOL, "lane %u: a block of kind %u with %u bytes",
+			       l->setup.index, b->kind, b->len);
+	return 0;
+}
+
+int lane_send(struct lane *l, struct block *b)
+{
+	if (lane_alive(l))
+		return -1;
+	if (check_block(l, b))
+		return lane_die(l);
+	count_up(&l->counts.ns_fill, clock_ns() - b->lent_ns);
+	count_up(&l->counts.blocks, 1);
+	count_up(&l->counts.bytes, b->len);
+	if (l->setup.unchecked)
+		b->hash[0] = b->hash[1] = 0;
+	else if (!b->sealed)
+		block_seal(b);
+	l->lent = NULL;
+	b->number = l->sent++;
+	b->next = NULL;
+	*l->unstored_end = b;
+	l->unstored_end = &b->next;
+	if (send_block(l, b) == 0)
+		return 0;
+	return lane_broke(l) ? -1 : lane_join(l);
+}
+
+int lane_flush(struct lane *l)
+{
+	uint64_t start = clock_ns();
+
+	if (lane_alive(l))
+		return -1;
+	while (l->unstored) {
+		if (lane_join(l))
+			return -1;
+		/* Mending may have told us of the last ones. */
+		if (l->unstored && take_credits(l, true) && lane_broke(l))
+			return -1;
+	}
+	count_up(&l->counts.ns_free, clock_ns() - start);
+	return 0;
+}
