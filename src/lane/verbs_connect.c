@@ -15,6 +15,8 @@
 #include "lane/hello.h"
 #include "lane/verbs.h"
 
+enum { RESOLVE_FIRST_MS = 100 };
+
 bool verbs_built(void)
 {
 	return true;
@@ -174,19 +176,42 @@ static int open_id(struct verbs *v)
 	return 0;
 }
 
-static int resolve(struct verbs *v, const union address *to, uint64_t deadline_ms)
+/*
+ * The kernel looks when it begins, when it is told of a neighbour's answer, and when the time
+ * is over.  An answer that comes at once, as on a host's own wires, can be missed: so the time
+ * is short at first, and longer the next time.
+ */
+static int resolve_address(struct verbs *v, const union address *to, uint64_t deadline_ms)
 {
+	uint64_t end = step_end(deadline_ms);
 	union address a = *to;
+	struct event e;
+
+	for (int ms = RESOLVE_FIRST_MS;; ms *= 2) {
+		if (ms > clock_left(end))
+			ms = clock_left(end) + 1;
+		if (rdma_resolve_addr(v->id, NULL, &a.sa, ms))
+			return connect_failed(v, errno);
+		if (next_event(v, clock_ms() + (unsigned)ms + STEP_MS, &e))
+			return -1;
+		if (e.what == RDMA_CM_EVENT_ADDR_RESOLVED)
+			return 0;
+		if (e.status != -ETIMEDOUT)
+			return event_failed(v, &e);
+		if (!clock_left(end))
+			return fail_as(OUT_CONNECT,
+				       "connect to %s: no answer from that address on its network",
+				       v->peer);
+	}
+}
+
+static int resolve_route(struct verbs *v, uint64_t deadline_ms)
+{
 	uint64_t end = step_end(deadline_ms);
 
-	if (rdma_resolve_addr(v->id, NULL, &a.sa, clock_left(end)))
+	if (rdma_resolve_route(v->id, clock_left(end) + 1))
 		return connect_failed(v, errno);
-	if (expect(v, RDMA_CM_EVENT_ADDR_RESOLVED, end))
-		return -1;
-	end = step_end(deadline_ms);
-	if (rdma_resolve_route(v->id, clock_left(end)))
-		return connect_failed(v, errno);
-	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, end);
+	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, end + STEP_MS);
 }
 
 /*
@@ -275,7 +300,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const
 	if (verbs_new(l, epoch, &v))
 		return -1;
 	address_text(to, v->peer, sizeof v->peer);
-	if (open_id(v) || resolve(v, to, deadline_ms))
+	if (open_id(v) || resolve_address(v, to, deadline_ms) || resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
 	if (verbs_equip(v) || call(v, key, deadline_ms))
