@@ -8,6 +8,8 @@
  * Both run in the calling thread and one thread for each lane of the session, and return when
  * the sink's verdict is in: 0 when everything asked for is stored at the sink and agreed to be
  * what the source read (with some files failed: -1, OUT_SOME_FILES, the list in on_file()).
+ * They return only when their threads have ended; whoever has promised to be gone by a deadline
+ * (a signal, with a thread in a disk that does not answer) keeps that promise himself.
  *
  * The session must have been opened with copy_on_frame/copy_on_fail and the `struct copy' made
  * by copy_new() as ctx; that is how frames reach a source or sink before and while it runs.
@@ -39,8 +41,9 @@ struct stream {
 	const char *name;      /* "stdin", "command zfs" */
 	bool close_at_end;     /* close fd after the last byte was written (a command's stdin) */
 	uint64_t size;         /* --size: for progress only; 0: unknown */
-	/* After the last byte was read, or written and closed: 0, or -1 with a failure, which
-	 * is then the stream's (a command that failed).  NULL: none. */
+	/* After the last byte was read, or written and closed, in a lane's thread: 0, or -1
+	 * with a failure, which is then the stream's (a command that failed).  NULL: none.
+	 * Not called when reading or writing failed. */
 	int (*finish)(void *ctx);
 	void *ctx;
 };
@@ -68,9 +71,17 @@ struct sink_opts {
 	bool quiet_names;      /* one unnamed stream: target is the file itself (rdrecv FILE) */
 };
 
-/* done: what was copied.  on_file(ctx, name, failure): a file failed; NULL: not told. */
+/*
+ * total: what was copied, by the sink's word.
+ * on_file(ctx, name, failure): a file failed at this end; NULL: not told.  From any thread, one
+ * at a time.  Not called for an only file: its failure is what source_run() or sink_run() fail
+ * with, at both ends.
+ * at_peer: that failure happened at the other end (only where the session itself did not fail:
+ * then session_failed() knows the host).
+ */
 struct copy_result {
 	struct msg_total total;
+	bool at_peer;
 	void (*on_file)(void *ctx, const char *name, const struct failure *f);
 	void *ctx;
 };

@@ -8,9 +8,10 @@
  * not depend on the block size.  Cells that lie wholly in a hole count as nothing.  It detects
  * faults, not attackers.
  *
- * A digest is used by one thread at a time; digest_merge() adds up what several found.
+ * A digest is used by one thread at a time; sum_add() adds up what several found.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "lane/lane.h"
@@ -24,8 +25,9 @@ void digest_reset(struct digest *d);
 /* Bytes at pos.  Within a cell in order, from its start to its end (or the end of the file);
  * cells in any order. A new cell ends the one before. */
 void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len);
-/* The same for a sealed block, without hashing again where it is whole cells' worth. */
-void digest_add_block(struct digest *d, const struct block *b);
+/* The same for a block that was sealed, or has come; last: the file ends with it.  One that is
+ * a whole cell, or the last one's all, has been hashed already and is not hashed again. */
+void digest_add_block(struct digest *d, const struct block *b, bool last);
 /* The sum, with the last cell ended. */
 void digest_sum(struct digest *d, uint64_t out[2]);
 void sum_add(uint64_t to[2], const uint64_t from[2]);

@@ -9,12 +9,17 @@
 
 #include <stdbool.h>
 
-struct found {
-	char **paths;      /* in the order asked for, a pattern's sorted */
-	unsigned *wants;   /* which name each came from */
-	unsigned count;
+struct found_path {
+	char *path;
+	unsigned want;     /* which name it came from */
+	bool missing;      /* there is no such file, or nothing matches */
 };
-/* No match: -1 with OUT_NO_SOURCE, naming the pattern. */
+struct found {
+	struct found_path *paths;  /* in the order asked for, a pattern's sorted */
+	unsigned count;
+	unsigned room;
+};
+/* A name or pattern without a file is in out too, as missing: the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
 void found_free(struct found *f);
 /* ~ and ~user only; 0, or -1 when it doesn't fit or the user is unknown. */

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/copy.h"
+
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "copy/run.h"
+
+enum { WAKE_MS = 20 };
+
+int copy_new(enum role role, struct copy **out)
+{
+	struct copy *c = calloc(1, sizeof *c);
+	pthread_condattr_t attr;
+
+	if (!c)
+		return fail_as(OUT_MEMORY, "start a copy: %m");
+	c->role = role;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->telling, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	*out = c;
+	return 0;
+}
+
+void copy_free(struct copy *c)
+{
+	if (!c)
+		return;
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->telling);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static int on_result(struct copy *c, const struct frame *f)
+{
+	struct msg_file_result m;
+	int ret = -1;
+
+	if (msg_file_result_decode(f, &m))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	if (c->source)
+		ret = source_result(c->source, &m);
+	else
+		fail_as(OUT_PROTOCOL, "unexpected FILE_RESULT from the peer");
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_end(struct copy *c, const struct frame *f)
+{
+	struct msg_total total;
+	bool twice;
+
+	if (msg_total_decode(f, &total))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	twice = c->end_came;
+	c->end_came = true;
+	if (!twice)
+		c->total = total;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return twice ? fail_as(OUT_PROTOCOL, "the peer said END twice") : 0;
+}
+
+static int on_done(struct copy *c, const struct frame *f)
+{
+	struct session *session = NULL;
+	struct msg_total total;
+
+	if (msg_total_decode(f, &total))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	if (c->end_sent && !c->done_came) {
+		session = c->session;
+		c->total = total;
+		c->done_came = true;
+		pthread_cond_broadcast(&c->changed);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!session)
+		return fail_as(OUT_PROTOCOL, "unexpected DONE from the peer");
+	/* Here and now: the sink goes as soon as it has said this. */
+	session_ended(session);
+	return 0;
+}
+
+int copy_on_frame(void *copy, const struct frame *f)
+{
+	struct copy *c = copy;
+
+	if (c->role == ROLE_SOURCE && f->type == MSG_FILE_RESULT)
+		return on_result(c, f);
+	if (c->role == ROLE_SOURCE && f->type == MSG_DONE)
+		return on_done(c, f);
+	if (c->role == ROLE_SINK && f->type == MSG_END)
+		return on_end(c, f);
+	return fail_as(OUT_PROTOCOL, "unexpected message %u from the peer", f->type);
+}
+
+void copy_on_fail(void *copy)
+{
+	struct copy *c = copy;
+
+	atomic_store(&c->failed, true);
+	pthread_mutex_lock(&c->lock);
+	pthread_cond_broadcast(&c->changed);
+	if (c->sink)
+		sink_wake_all(c->sink);
+	pthread_mutex_unlock(&c->lock);
+}
+
+bool copy_stopped(void *copy)
+{
+	struct copy *c = copy;
+
+	return atomic_load(&c->failed) || cancelled();
+}
+
+void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
+{
+	if (c->failures++ == 0) {
+		c->first = *f;
+		c->first_at_peer = at_peer;
+	}
+}
+
+void copy_tell(struct copy *c, const char *name, const struct failure *f)
+{
+	if (!c->result->on_file)
+		return;
+	pthread_mutex_lock(&c->telling);
+	c->result->on_file(c->result->ctx, name, f);
+	pthread_mutex_unlock(&c->telling);
+}
+
+int copy_verdict(struct copy *c, bool only)
+{
+	uint64_t all = c->result->total.files + c->result->total.failed;
+
+	if (c->failures == 0 && c->result->total.failed == 0)
+		return 0;
+	if (only && c->failures > 0) {
+		c->result->at_peer = c->first_at_peer;
+		return fail_again(&c->first);
+	}
+	return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
+		       (unsigned long long)c->result->total.failed, (unsigned long long)all);
+}
+
+int copy_session_failure(struct copy *c)
+{
+	char host[HOST_MAX];
+	struct failure f;
+
+	if (session_failed(c->session, &f, host))
+		return fail_again(&f);
+	return session_fail(c->session);
+}
+
+void copy_join(struct worker *w, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		while (!worker_join_until(&w[i], clock_ms() + WAKE_MS))
+			workers_wake();
+	}
+}
+
+void tally_bytes(struct tally *t, uint64_t len)
+{
+	uint64_t now = clock_ns(), none = 0;
+
+	atomic_fetch_add_explicit(&t->bytes, len, memory_order_relaxed);
+	atomic_compare_exchange_strong(&t->first_ns, &none, now);
+	atomic_store_explicit(&t->last_ns, now, memory_order_relaxed);
+}

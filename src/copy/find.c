@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/find.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "copy/place.h"
+
+static const char *home_of(const char *user, char *room, size_t size)
+{
+	struct passwd pw, *found = NULL;
+
+	if (*user)
+		getpwnam_r(user, &pw, room, size, &found);
+	else
+		getpwuid_r(geteuid(), &pw, room, size, &found);
+	if (found && found->pw_dir && *found->pw_dir)
+		return found->pw_dir;
+	return *user ? NULL : getenv("HOME");
+}
+
+int expand_tilde(const char *path, char *to, unsigned long size)
+{
+	const char *rest = path + strcspn(path, "/");
+	const char *home = "";
+	char user[LOGIN_NAME_MAX];
+	char room[4096];
+	int n;
+
+	if (path[0] != '~') {
+		rest = path;
+	} else {
+		n = snprintf(user, sizeof user, "%.*s", (int)(rest - path - 1), path + 1);
+		home = n < (int)sizeof user ? home_of(user, room, sizeof room) : NULL;
+		if (!home)
+			return fail_as(OUT_NO_SOURCE, "%s: unknown user %s", path, user);
+	}
+	n = snprintf(to, size, "%s%s", home, rest);
+	if (n < 0 || (unsigned long)n >= size)
+		return fail("%s: name too long", path);
+	return 0;
+}
+
+static int found_add(struct found *f, const char *path, unsigned want, bool missing)
+{
+	char *copy = strdup(path);
+	struct found_path *more;
+
+	if (f->count == f->room) {
+		f->room = f->room ? 2 * f->room : 8;
+		more = reallocarray(f->paths, f->room, sizeof *more);
+		if (!more) {
+			free(copy);
+			return fail_as(OUT_MEMORY, "list the sources: %m");
+		}
+		f->paths = more;
+	}
+	if (!copy)
+		return fail_as(OUT_MEMORY, "list the sources: %m");
+	f->paths[f->count++] = (struct found_path){
+		.path = copy,
+		.want = want,
+		.missing = missing,
+	};
+	return 0;
+}
+
+static int find_pattern(const char *path, unsigned want, struct found *out)
+{
+	glob_t g = {0};
+	int ret = glob(path, 0, NULL, &g);
+
+	if (ret == GLOB_NOSPACE) {
+		ret = fail_as(OUT_MEMORY, "match %s: out of memory", path);
+	} else if (ret != 0 || g.gl_pathc == 0) {
+		ret = found_add(out, path, want, true);
+	} else {
+		for (size_t i = 0; ret == 0 && i < g.gl_pathc; i++)
+			ret = found_add(out, g.gl_pathv[i], want, false);
+	}
+	globfree(&g);
+	return ret;
+}
+
+static int find_one(const char *name, unsigned want, bool expand, struct found *out)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	bool exists;
+
+	if (lstat(name, &st) == 0 || !expand)
+		return found_add(out, name, want, lstat(name, &st) && errno == ENOENT);
+	if (expand_tilde(name, path, sizeof path))
+		return found_add(out, name, want, true);
+	exists = lstat(path, &st) == 0 || errno != ENOENT;
+	if (!exists && name_is_pattern(path))
+		return find_pattern(path, want, out);
+	return found_add(out, path, want, !exists);
+}
+
+int find_sources(char *const *names, unsigned count, bool expand, struct found *out)
+{
+	*out = (struct found){0};
+	for (unsigned i = 0; i < count; i++) {
+		if (find_one(names[i], i, expand, out)) {
+			found_free(out);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+void found_free(struct found *f)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		free(f->paths[i].path);
+	free(f->paths);
+	*f = (struct found){0};
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/outlet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+
+enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
+
+void stream_widen(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+		fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
+}
+
+static bool is_null(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
+}
+
+void outlet_of(int fd, const char *name, struct outlet *o)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+	off_t at;
+
+	*o = (struct outlet){.fd = fd, .name = name};
+	stream_widen(fd);
+	if (fstat(fd, &st) || (flags >= 0 && (flags & O_APPEND)))
+		return;
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_null(&st))
+		return;
+	at = lseek(fd, 0, SEEK_CUR);
+	if (at < 0)
+		return;
+	o->seekable = true;
+	o->base = (uint64_t)at;
+}
+
+/* A call that failed: may it be made again? */
+static bool again(int fd, short events, const struct stopper *s)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	if (errno == EAGAIN)
+		poll(&p, 1, -1);
+	else if (errno != EINTR)
+		return false;
+	if (!s->stop || !s->stop(s->ctx))
+		return true;
+	errno = ECANCELED;
+	return false;
+}
+
+static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = o->seekable ? pwrite(o->fd, bytes, len, (off_t)(o->base + pos))
+					: write(o->fd, bytes, len);
+
+		if (n == 0)
+			errno = EIO;
+		if (n == 0 || (n < 0 && !again(o->fd, POLLOUT, &o->stopper)))
+			return fail("write %s: %m", o->name);
+		if (n < 0)
+			continue;
+		bytes += n;
+		pos += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static bool all_zero(const uint8_t *bytes, size_t len)
+{
+	return len == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
+}
+
+/* Whole pages of zeros are left out; what lies between is written in one piece. */
+static int write_sparse(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	size_t from = 0, at = 0;
+
+	while (at < len) {
+		size_t n = PAGE - (size_t)((pos + at) % PAGE);
+
+		if (n > len - at)
+			n = len - at;
+		if (all_zero(bytes + at, n)) {
+			if (at > from && write_at(o, pos + from, bytes + from, at - from))
+				return -1;
+			from = at + n;
+		}
+		at += n;
+	}
+	return len > from ? write_at(o, pos + from, bytes + from, len - from) : 0;
+}
+
+int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len)
+{
+	if (o->sparse && o->fresh && o->seekable)
+		return write_sparse(o, pos, bytes, len);
+	return write_at(o, pos, bytes, len);
+}
+
+int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
+{
+	static const uint8_t zeros[64 << 10];
+
+	if (o->fresh)
+		return 0;
+	while (len > 0) {
+		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
+
+		if (write_at(o, pos, zeros, n))
+			return -1;
+		pos += n;
+		len -= n;
+		if (o->stopper.stop && o->stopper.stop(o->stopper.ctx))
+			return fail("write %s: cancelled", o->name);
+	}
+	return 0;
+}
+
+void outlet_leave(const struct outlet *o, uint64_t size)
+{
+	if (o->seekable)
+		lseek(o->fd, (off_t)(o->base + size), SEEK_SET);
+}
+
+ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, int *after)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t until = 0;
+	size_t used = 0;
+
+	*after = 0;
+	while (used < room) {
+		ssize_t n;
+
+		/* Once something is there, never block. */
+		if (used > 0 && poll(&p, 1, clock_left(until)) <= 0)
+			break;
+		n = read(fd, (char *)buf + used, room - used);
+		if (n < 0 && again(fd, POLLIN, s))
+			continue;
+		if (n < 0 && used == 0)
+			return -1;
+		if (n <= 0) {
+			*after = n < 0 ? errno : GATHER_END;
+			break;
+		}
+		if (used == 0)
+			until = clock_ms() + GATHER_MS;
+		used += (size_t)n;
+	}
+	return (ssize_t)used;
+}

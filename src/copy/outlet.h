@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_OUTLET_H
+#define COPY_OUTLET_H
+
+/*
+ * Descriptors that a stream or file is read from or written to, and calls on them that give up
+ * when asked to: a blocked read or write ends with EINTR (worker.h), and then stop() decides.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct stopper {
+	bool (*stop)(void *ctx);
+	void *ctx;
+};
+
+struct outlet {
+	int fd;
+	const char *name;  /* for messages */
+	bool seekable;     /* bytes may be written in any order */
+	bool fresh;        /* what is not written is zero */
+	bool sparse;       /* don't write pages of zeros, where fresh */
+	uint64_t base;     /* where byte 0 of the file is */
+	struct stopper stopper;
+};
+
+/* Look at fd: can it be written at positions, and from where on? */
+void outlet_of(int fd, const char *name, struct outlet *out);
+/* Write at pos; where it can't be sought, pos must be where the last write ended. */
+int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len);
+int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
+/* Leave the descriptor's offset behind the last byte, for whoever shares it. */
+void outlet_leave(const struct outlet *o, uint64_t size);
+
+/*
+ * Read what is there, up to room: as much as comes until room is full or GATHER_MS have passed
+ * since the first byte with nothing more there, so that a slow writer's bytes are not held
+ * back.  0 at the end; -1 with errno.  *after tells what came right behind these bytes: an
+ * errno, or GATHER_END; 0: not known.
+ */
+enum { GATHER_MS = 1, GATHER_END = -1 };
+ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, int *after);
+/* Make a pipe roomy; nothing for others. */
+void stream_widen(int fd);
+
+#endif

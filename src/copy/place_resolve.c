@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/place_resolve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "copy/find.h"
+
+enum { LINKS_MAX = 40 };
+
+static int hold_dir(const char *path, struct spot *s)
+{
+	s->dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (s->dirfd < 0)
+		return fail("open %s: %m", path);
+	return 0;
+}
+
+/* Make a directory and all that lead to it. */
+static int make_dirs(const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = 0;
+
+	while (path[len]) {
+		len += strspn(path + len, "/");
+		len += strcspn(path + len, "/");
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		if (mkdir(part, 0777) && errno != EEXIST)
+			return fail("make directory %s: %m", part);
+	}
+	return 0;
+}
+
+/* The directory that a path's last component is in, and that component. */
+static int split(const char *path, char *dir, size_t size, char name[static NAME_MAX + 1])
+{
+	const char *slash = strrchr(path, '/');
+	const char *last = slash ? slash + 1 : path;
+
+	if (!name_is_plain(last))
+		return fail("create %s: not the name of a file", path);
+	snprintf(name, NAME_MAX + 1, "%s", last);
+	if (!slash)
+		snprintf(dir, size, ".");
+	else
+		snprintf(dir, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return 0;
+}
+
+/* A symbolic link that leads nowhere yet: to where it leads. */
+static int follow_dangling(char path[static PATH_MAX])
+{
+	char to[PATH_MAX], dir[PATH_MAX], joined[2 * PATH_MAX];
+	char name[NAME_MAX + 1];
+
+	for (int i = 0; i < LINKS_MAX; i++) {
+		ssize_t n = readlink(path, to, sizeof to - 1);
+
+		if (n < 0)
+			return 0;
+		to[n] = '\0';
+		if (to[0] == '/') {
+			snprintf(joined, sizeof joined, "%s", to);
+		} else {
+			if (split(path, dir, sizeof dir, name))
+				return -1;
+			snprintf(joined, sizeof joined, "%s/%s", dir, to);
+		}
+		if (strlen(joined) >= PATH_MAX)
+			return fail("follow %s: name too long", path);
+		memcpy(path, joined, strlen(joined) + 1);
+	}
+	errno = ELOOP;
+	return fail("follow %s: %m", path);
+}
+
+static int resolve_missing(const struct place_opts *o, bool dir_wanted, struct spot *s)
+{
+	char path[PATH_MAX], dir[PATH_MAX];
+	struct stat st;
+
+	if (dir_wanted) {
+		if (!o->mkpath)
+			return fail("%s: no such directory (--mkpath makes it)", s->shown);
+		return make_dirs(s->shown) ? -1 : hold_dir(s->shown, s);
+	}
+	memcpy(path, s->shown, sizeof path);
+	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
+		return -1;
+	if (stat(dir, &st) && errno == ENOENT) {
+		if (!o->mkpath)
+			return fail("create %s: directory %s does not exist (--mkpath makes it)",
+				    s->shown, dir);
+		if (make_dirs(dir))
+			return -1;
+	}
+	return hold_dir(dir, s);
+}
+
+/* Names of descriptors lead to files that somebody holds open: not to be replaced. */
+static bool names_descriptor(const char *path)
+{
+	return strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0 ||
+	       strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/", 6) == 0;
+}
+
+static int resolve_file(struct spot *s)
+{
+	char dir[PATH_MAX];
+	char *real = realpath(s->shown, NULL);
+	int ret;
+
+	if (!real)
+		return fail("open %s: %m", s->shown);
+	ret = split(real, dir, sizeof dir, s->name);
+	if (ret == 0)
+		ret = hold_dir(dir, s);
+	free(real);
+	return ret;
+}
+
+int spot_resolve(const struct place_opts *o, struct spot *s)
+{
+	const char *target = *o->target ? o->target : ".";
+	bool slash = target[strlen(target) - 1] == '/';
+	struct stat st;
+
+	*s = (struct spot){.dirfd = -1};
+	if (o->expand) {
+		if (expand_tilde(target, s->shown, sizeof s->shown))
+			return -1;
+	} else if (snprintf(s->shown, sizeof s->shown, "%s", target) >= (int)sizeof s->shown) {
+		return fail("%s: name too long", target);
+	}
+	if (stat(s->shown, &st)) {
+		if (errno != ENOENT)
+			return fail("open %s: %m", s->shown);
+		return resolve_missing(o, slash || o->many, s);
+	}
+	if (S_ISDIR(st.st_mode)) {
+		if (o->no_target_dir)
+			return fail("%s is a directory, and -T says it should not be", s->shown);
+		return hold_dir(s->shown, s);
+	}
+	if (o->many)
+		return fail("%s is not a directory", s->shown);
+	s->direct = !S_ISREG(st.st_mode) || names_descriptor(s->shown);
+	return s->direct ? 0 : resolve_file(s);
+}
+
+void spot_close(struct spot *s)
+{
+	close_fd(s->dirfd);
+	s->dirfd = -1;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_RUN_H
+#define COPY_RUN_H
+
+/*
+ * What source and sink have in common while they run: the lock, the condition, and what frames
+ * have told.
+ *
+ * Never call into the session or the lanes with the lock held: on_fail() takes it, in whatever
+ * thread the failure is found.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "copy/copy.h"
+#include "base/worker.h"
+
+struct source;
+struct sink;
+
+struct copy {
+	enum role role;
+	atomic_bool failed;  /* the session did; also for those who don't hold the lock */
+	atomic_bool over;    /* sink: DONE is said, lanes may go */
+
+	pthread_mutex_t lock;    /* of all below, and of source's and sink's files */
+	pthread_cond_t changed;  /* something below did; monotonic clock */
+	struct session *session;
+	struct source *source;   /* while source_run() runs */
+	struct sink *sink;
+	bool end_came, end_sent, done_came;
+	struct msg_total total;  /* of END (sink) or DONE (source) */
+
+	struct tally *tally;
+	struct copy_result *result;
+	pthread_mutex_t telling; /* of result->on_file() */
+	unsigned failures;       /* files, here and there */
+	struct failure first;    /* of these */
+	bool first_at_peer;
+};
+
+/* Source: a file's result came, in the control thread. */
+int source_result(struct source *s, const struct msg_file_result *m);
+/* Sink: the session failed: wake those who wait for a turn. Lock held. */
+void sink_wake_all(struct sink *s);
+
+bool copy_stopped(void *copy);
+/* A file failed: count it, remember the first one's cause.  Lock held. */
+void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
+/* Tell on_file(). Lock not held. */
+void copy_tell(struct copy *c, const char *name, const struct failure *f);
+/* What the run returns when it is through: with an only file its own failure. */
+int copy_verdict(struct copy *c, bool only);
+/* The session failed: its failure as this thread's, and -1. */
+int copy_session_failure(struct copy *c);
+/* Start n threads, join them; failed ones (or over ones) are woken until they are gone. */
+void copy_join(struct worker *w, unsigned n);
+void tally_bytes(struct tally *t, uint64_t len);
+
+#endif
