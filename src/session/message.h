@@ -286,7 +286,7 @@ enum {
 	RECORD_HEAD = 8,       /* u8 type, three zeros, u32 length of body */
 	RECORD_DATA_HEAD = RECORD_HEAD + 12,  /* of a DATA record before its bytes */
 	RECORD_FILE_MAX = RECORD_HEAD + 50 + NAME_MAX_WIRE - 1,
-	RECORD_FILE_END_MAX = RECORD_HEAD + 39 + TEXT_MAX - 1,
+	RECORD_FILE_END_MAX = RECORD_HEAD + 49 + TEXT_MAX - 1,
 };
 
 enum record_file_flags {

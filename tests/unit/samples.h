@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_SAMPLES_H
+#define TESTS_SAMPLES_H
+
+/*
+ * One message of each type, three times: with the least values that are allowed, with ones
+ * that show every byte's place, and with the largest.  tests/hostile/test_wire.py has the same
+ * values; wire_dump.c prints ours.
+ */
+
+#include <string.h>
+#include "lane/head.h"
+#include "session/message.h"
+
+enum sample_size { SAMPLE_LEAST, SAMPLE_USUAL, SAMPLE_MOST, SAMPLE_SIZES };
+
+/* Of three values the one for this size. */
+#define OF(least, usual, most)                                                                     \
+	(size == SAMPLE_LEAST ? (least) : size == SAMPLE_USUAL ? (usual) : (most))
+
+static inline void sample_text(enum sample_size size, const char *usual, char *to, size_t room)
+{
+	memset(to, 0, room);
+	if (size == SAMPLE_USUAL)
+		memcpy(to, usual, strlen(usual));
+	if (size == SAMPLE_MOST) {
+		for (size_t i = 0; i < room - 1; i++)
+			to[i] = (char)(i % 255 + 1);
+	}
+}
+#define TEXT(usual, field) sample_text(size, usual, (field), sizeof(field))
+
+/* 1, 2, 3 ... or 255s. */
+static inline void sample_bytes(enum sample_size size, uint8_t *to, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		to[i] = (uint8_t)OF(0, i + 1, 255);
+}
+
+static inline void sample_hello(enum sample_size size, struct writer *w)
+{
+	struct msg_hello m = {
+		.version = PROTOCOL_VERSION,
+		.role = OF(ROLE_SOURCE, ROLE_SINK, ROLE_SINK),
+		.want = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
+		.features = OF(0, 0x0102030405060708, UINT64_MAX),
+		.lanes = OF(1, 2, LANE_COUNT_MAX),
+		.depth = OF(1, 12, LANE_DEPTH_MAX),
+		.block_size = OF(LANE_BLOCK_MIN, 256 << 10, LANE_BLOCK_MAX),
+		.memory = OF(0, 0x1112131415161718, UINT64_MAX),
+		.lockable = OF(0, 8 << 20, UINT64_MAX),
+		.timeout_ms = OF(0, 15000, INT32_MAX),
+		.host_id = OF(0, 0x2122232425262728, UINT64_MAX),
+	};
+	sample_bytes(size, m.nonce, sizeof m.nonce);
+	TEXT("storage2", m.host);
+	TEXT("no active port", m.no_rdma);
+	msg_hello_encode(w, &m);
+}
+
+static inline void sample_offer(enum sample_size size, struct writer *w)
+{
+	struct msg_offer m = {.round = OF(0, 1, 1), .count = OF(0, 2, 2 * OFFER_MAX)};
+
+	for (unsigned i = 0; i < m.count; i++) {
+		struct offer_place *p = &m.places[i];
+
+		p->transport = i % 2 ? TRANSPORT_TCP : TRANSPORT_RDMA;
+		p->family = i % 2 ? 6 : 4;
+		p->port = (uint16_t)(size == SAMPLE_MOST ? UINT16_MAX : 7000 + i);
+		for (unsigned b = 0; b < (p->family == 4 ? 4 : 16); b++)
+			p->addr[b] = (uint8_t)(16 * i + b + 1);
+	}
+	TEXT("rdma off", m.no_rdma);
+	msg_offer_encode(w, &m);
+}
+
+static inline void sample_choice(enum sample_size size, struct writer *w)
+{
+	struct msg_choice m = {.transport = OF(TRANSPORT_RDMA, TRANSPORT_TCP, TRANSPORT_SSH)};
+
+	TEXT("no route", m.why);
+	msg_choice_encode(w, &m);
+}
+
+static inline void sample_noroute(enum sample_size size, struct writer *w)
+{
+	struct msg_noroute m = {.round = OF(0, 1, 1)};
+
+	TEXT("refused", m.why);
+	msg_noroute_encode(w, &m);
+}
+
+static inline void sample_lane_down(enum sample_size size, struct writer *w)
+{
+	struct msg_lane_down m = {
+		.lane = OF(0, 3, LANE_COUNT_MAX - 1),
+		.epoch = OF(0, 0x01020304, UINT32_MAX),
+	};
+
+	TEXT("reset", m.why);
+	msg_lane_down_encode(w, &m);
+}
+
+static inline void sample_lane_stored(enum sample_size size, struct writer *w)
+{
+	struct msg_lane_stored m = {
+		.lane = OF(0, 3, LANE_COUNT_MAX - 1),
+		.epoch = OF(0, 0x01020304, UINT32_MAX),
+		.stored = OF(0, 0x1112131415161718, UINT64_MAX),
+		.damaged = OF(false, true, true),
+	};
+
+	msg_lane_stored_encode(w, &m);
+}
+
+static inline void sample_ping(enum sample_size size, struct writer *w)
+{
+	struct msg_ping m = {.cookie = OF(0, 0x1112131415161718, UINT64_MAX)};
+
+	msg_ping_encode(w, &m);
+}
+
+static inline void sample_file_result(enum sample_size size, struct writer *w)
+{
+	struct msg_file_result m = {
+		.file = OF(1, 0x01020304, UINT32_MAX),
+		.code = OF(OUT_DONE, OUT_FILE, OUT_MEMLOCK),
+	};
+
+	TEXT("disk full", m.text);
+	msg_file_result_encode(w, &m);
+}
+
+static inline struct msg_total sample_totals(enum sample_size size)
+{
+	return (struct msg_total){
+		.files = OF(0, 0x0102030405060708, UINT64_MAX),
+		.failed = OF(0, 0x1112131415161718, UINT64_MAX),
+		.bytes = OF(0, 0x2122232425262728, UINT64_MAX),
+		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
+			   OF(0, 0x4142434445464748, UINT64_MAX)},
+	};
+}
+
+static inline void sample_total(enum sample_size size, struct writer *w)
+{
+	struct msg_total m = sample_totals(size);
+
+	msg_total_encode(w, &m);
+}
+
+static inline void sample_error(enum sample_size size, struct writer *w)
+{
+	struct msg_error m = {.code = OF(OUT_USAGE, OUT_PEER_LOST, OUT_MEMLOCK)};
+
+	TEXT("storage2", m.host);
+	TEXT("write x: No space left on device", m.text);
+	msg_error_encode(w, &m);
+}
+
+static inline void sample_greeting(enum sample_size size, struct writer *w)
+{
+	struct msg_greeting m = {.version = OF(0, PROTOCOL_VERSION, UINT16_MAX)};
+
+	TEXT("0.1.0", m.release);
+	msg_greeting_encode(w, &m);
+}
+
+static inline void sample_start(enum sample_size size, struct writer *w)
+{
+	struct msg_start m = {
+		.version = PROTOCOL_VERSION,
+		.role = OF(ROLE_SOURCE, ROLE_SINK, ROLE_SINK),
+		.want = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
+		.verbose = OF(0, 1, 3),
+		.flags = OF(0, START_LISTENS | START_FAR, START_ALL),
+		.lanes = OF(0, 2, LANE_COUNT_MAX),
+		.depth = OF(0, 12, LANE_DEPTH_MAX),
+		.block_size = OF(0, 256 << 10, LANE_BLOCK_MAX),
+		.memory = OF(0, 0x1112131415161718, UINT64_MAX),
+		.bwlimit = OF(0, 0x2122232425262728, UINT64_MAX),
+		.timeout_ms = OF(0, 15000, INT32_MAX),
+		.connect_timeout_ms = OF(0, 10000, INT32_MAX),
+		.port_lo = OF(0, 7000, UINT16_MAX),
+		.port_hi = OF(0, 7010, UINT16_MAX),
+	};
+
+	sample_bytes(size, m.secret, sizeof m.secret);
+	TEXT("storage1", m.host);
+	TEXT("storage2", m.peer);
+	TEXT("10.0.0.1", m.address);
+	TEXT("~/data", m.target);
+	msg_start_encode(w, &m);
+}
+
+static inline void sample_want(enum sample_size size, struct writer *w)
+{
+	struct msg_want m;
+
+	TEXT("*.dat", m.name);
+	msg_want_encode(w, &m);
+}
+
+static inline void sample_go(enum sample_size size, struct writer *w)
+{
+	(void)size;
+	(void)w;
+}
+
+static inline void sample_note(enum sample_size size, struct writer *w)
+{
+	struct msg_note m = {.level = OF(0, 2, 4)};
+
+	TEXT("tcp taken", m.text);
+	msg_note_encode(w, &m);
+}
+
+static inline void sample_progress(enum sample_size size, struct writer *w)
+{
+	struct msg_progress m = {
+		.bytes = OF(0, 0x0102030405060708, UINT64_MAX),
+		.total = OF(0, 0x1112131415161718, UINT64_MAX),
+		.files = OF(0, 0x2122232425262728, UINT64_MAX),
+		.total_known = OF(false, true, true),
+	};
+
+	msg_progress_encode(w, &m);
+}
+
+static inline void sample_verdict(enum sample_size size, struct writer *w)
+{
+	struct msg_verdict m = {
+		.code = OF(OUT_DONE, OUT_SOME_FILES, OUT_MEMLOCK),
+		.total = sample_totals(size),
+		.transport = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
+		.lanes = OF(0, 2, LANE_COUNT_MAX),
+		.ns = OF(0, 0x5152535455565758, UINT64_MAX),
+		.ns_fill = OF(0, 0x6162636465666768, UINT64_MAX),
+		.ns_free = OF(0, 0x7172737475767778, UINT64_MAX),
+		.ns_block = OF(0, 0x0807060504030201, UINT64_MAX),
+		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
+	};
+
+	TEXT("storage2", m.host);
+	TEXT("1 of 2 files failed", m.text);
+	TEXT("tcp 10.0.0.1:7000", m.how);
+	TEXT("no active port", m.why);
+	msg_verdict_encode(w, &m);
+}
+
+static inline void sample_cancel(enum sample_size size, struct writer *w)
+{
+	struct msg_cancel m = {.signo = OF(1, 15, 64)};
+
+	msg_cancel_encode(w, &m);
+}
+
+static inline void sample_detour(enum sample_size size, struct writer *w)
+{
+	struct msg_detour m = {.port = OF(1, 7000, UINT16_MAX)};
+
+	TEXT("no route", m.why);
+	msg_detour_encode(w, &m);
+}
+
+static inline void sample_records(enum sample_size size, struct writer *w)
+{
+	static const uint8_t bytes[] = "bytes of a small file";
+	struct record_file file = {
+		.id = OF(1, 0x01020304, UINT32_MAX),
+		.want = OF(0, 0x11121314, UINT32_MAX),
+		.flags = OF(FILE_STREAM | FILE_ORDERED, 0, FILE_FLAGS_ALL - FILE_STREAM),
+		.mode = OF(0, 0644, 07777),
+		.size = OF(0, 0x0102030405060708, INT64_MAX),
+		.mtime_s = OF(INT64_MIN, 0x1112131415161718, INT64_MAX),
+		.atime_s = OF(-1, 0x2122232425262728, INT64_MAX),
+		.mtime_ns = OF(0, 0x01020304, 999999999),
+		.atime_ns = OF(0, 0x11121314, 999999999),
+	};
+	struct record_data data = {
+		.id = file.id,
+		.pos = OF(0, 0x0102030405060708, INT64_MAX - 21),
+		.len = OF(0, 21, 21),
+		.bytes = bytes,
+	};
+	struct record_hole hole = {
+		.id = file.id,
+		.pos = OF(0, 0x0102030405060708, INT64_MAX - 1),
+		.len = OF(1, 0x1112131415161718, 1),
+	};
+	struct record_file_end end = {
+		.id = file.id,
+		.size = OF(0, 0x0102030405060708, INT64_MAX),
+		.data = OF(0, 0x0102030405060706, INT64_MAX - 1),
+		.holes = OF(0, 2, 1),
+		.lanes = OF(0, 2, LANE_COUNT_MAX),
+		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
+			   OF(0, 0x4142434445464748, UINT64_MAX)},
+		.code = OF(OUT_DONE, OUT_CHANGED, OUT_MEMLOCK),
+	};
+
+	TEXT("a b.dat", file.name);
+	TEXT("it shrank", end.text);
+	record_file_encode(w, &file);
+	record_data_encode(w, &data);
+	record_hole_encode(w, &hole);
+	record_file_end_encode(w, &end);
+}
+
+struct sample {
+	uint8_t type; /* of the message; 0: a block of records */
+	void (*encode)(enum sample_size size, struct writer *w);
+};
+
+static const struct sample samples[] = {
+	{MSG_HELLO, sample_hello},
+	{MSG_OFFER, sample_offer},
+	{MSG_CHOICE, sample_choice},
+	{MSG_NOROUTE, sample_noroute},
+	{MSG_LANE_DOWN, sample_lane_down},
+	{MSG_LANE_STORED, sample_lane_stored},
+	{MSG_PING, sample_ping},
+	{MSG_PONG, sample_ping},
+	{MSG_FILE_RESULT, sample_file_result},
+	{MSG_END, sample_total},
+	{MSG_DONE, sample_total},
+	{MSG_ERROR, sample_error},
+	{MSG_GREETING, sample_greeting},
+	{MSG_START, sample_start},
+	{MSG_WANT, sample_want},
+	{MSG_GO, sample_go},
+	{MSG_NOTE, sample_note},
+	{MSG_PROGRESS, sample_progress},
+	{MSG_VERDICT, sample_verdict},
+	{MSG_CANCEL, sample_cancel},
+	{MSG_DETOUR, sample_detour},
+	{MSG_STUCK, sample_noroute},
+	{MSG_LISTENING, sample_detour},
+	{0, sample_records},
+};
+enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "recode.h"
+#include "samples.h"
+
+enum { ROOM = FRAME_BODY_MAX };
+
+static uint8_t sent[ROOM], again[ROOM];
+static union any_message message;
+static struct record record;
+
+static size_t make(const struct sample *s, enum sample_size size)
+{
+	struct writer w = writer_of(sent, sizeof sent);
+
+	s->encode(size, &w);
+	assert_false(w.full);
+	return w.used;
+}
+
+/* Decode what is in an allocation of just that size, so that a read past it is seen; 0 when it
+ * decodes, the encoding of which is then in `again'. */
+static int decode(const struct sample *s, const uint8_t *bytes, size_t len, size_t *again_len)
+{
+	uint8_t *exact = malloc(len + (len == 0));
+	struct writer w = writer_of(again, sizeof again);
+	struct frame f = {.type = s->type, .len = (uint32_t)len, .body = exact};
+	int rc;
+
+	assert_non_null(exact);
+	memcpy(exact, bytes, len);
+	if (s->type)
+		rc = recode(&f, &message, &w);
+	else
+		rc = recode_records(exact, len, &record, &w) < 0 ? -1 : 0;
+	free(exact);
+	assert_false(w.full);
+	*again_len = w.used;
+	return rc;
+}
+
+static void every_message_comes_back(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		for (int size = 0; size < SAMPLE_SIZES; size++) {
+			size_t len = make(&samples[i], size), back;
+
+			fail_clear();
+			assert_int_equal(decode(&samples[i], sent, len, &back), 0);
+			assert_int_equal(back, len);
+			assert_memory_equal(sent, again, len);
+		}
+	}
+}
+
+/* A prefix is whole only between two records. */
+static void no_prefix_decodes(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		for (int size = 0; size < SAMPLE_SIZES; size++) {
+			size_t len = make(&samples[i], size), back;
+
+			for (size_t cut = 0; cut < len; cut++) {
+				fail_clear();
+				if (decode(&samples[i], sent, cut, &back) == 0) {
+					assert_int_equal(samples[i].type, 0);
+					assert_int_equal(back, cut);
+				} else {
+					assert_int_equal(failed()->code, OUT_PROTOCOL);
+				}
+			}
+		}
+	}
+}
+
+static void nothing_may_be_left_over(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		size_t len = make(&samples[i], SAMPLE_USUAL), back;
+
+		for (unsigned more = 1; more <= 9; more++) {
+			sent[len + more - 1] = 0;
+			assert_int_equal(decode(&samples[i], sent, len + more, &back), -1);
+			assert_int_equal(failed()->code, OUT_PROTOCOL);
+		}
+	}
+}
+
+/* Any single byte changed: refused, or taken for what it says. */
+static void a_changed_byte_is_refused_or_meant(void **state)
+{
+	static const uint8_t flips[] = {0x01, 0x80, 0xff};
+
+	(void)state;
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		size_t len = make(&samples[i], SAMPLE_USUAL), back;
+
+		for (size_t at = 0; at < len * sizeof flips; at++) {
+			uint8_t *byte = &sent[at / sizeof flips], was = *byte;
+
+			*byte ^= flips[at % sizeof flips];
+			if (decode(&samples[i], sent, len, &back) == 0) {
+				uint8_t meant[ROOM];
+				size_t second;
+
+				/* An outcome that there is not is read as OUT_PROTOCOL. */
+				assert_int_equal(back, len);
+				memcpy(meant, again, back);
+				assert_int_equal(decode(&samples[i], meant, back, &second), 0);
+				assert_int_equal(second, back);
+				assert_memory_equal(again, meant, back);
+			} else {
+				assert_true(failed()->code == OUT_PROTOCOL ||
+					    failed()->code == OUT_VERSION);
+			}
+			*byte = was;
+		}
+	}
+}
+
+/* ---- single fields ------------------------------------------------------------------- */
+
+static const struct sample *sample_of(uint8_t type)
+{
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		if (samples[i].type == type)
+			return &samples[i];
+	}
+	abort();
+}
+
+struct bad_field {
+	uint8_t type;
+	uint16_t at;
+	uint8_t size;
+	uint64_t value;
+	const char *field;
+};
+
+static void each_field_has_its_range(void **state)
+{
+	static const struct bad_field bad[] = {
+		{MSG_HELLO, 2, 1, 0, "HELLO from the peer: role"},
+		{MSG_HELLO, 2, 1, 3, "role"},
+		{MSG_HELLO, 3, 1, 4, "want"},
+		{MSG_HELLO, 12, 2, 0, "lanes"},
+		{MSG_HELLO, 12, 2, LANE_COUNT_MAX + 1, "lanes"},
+		{MSG_HELLO, 14, 2, 0, "depth"},
+		{MSG_HELLO, 14, 2, LANE_DEPTH_MAX + 1, "depth"},
+		{MSG_HELLO, 16, 4, 0, "block_size"},
+		{MSG_HELLO, 16, 4, LANE_BLOCK_MIN / 2, "block_size"},
+		{MSG_HELLO, 16, 4, LANE_BLOCK_MIN + 1, "block_size"},
+		{MSG_HELLO, 16, 4, 2 * LANE_BLOCK_MAX, "block_size"},
+		{MSG_HELLO, 36, 4, 1u << 31, "timeout_ms"},
+		{MSG_HELLO, 80, 2, HOST_MAX, "host"},
+		{MSG_OFFER, 0, 1, 2, "round"},
+		{MSG_OFFER, 1, 1, 2 * OFFER_MAX + 1, "count"},
+		{MSG_OFFER, 1, 1, 255, "count"},
+		{MSG_OFFER, 2, 1, TRANSPORT_AUTO, "transport"},
+		{MSG_OFFER, 2, 1, TRANSPORT_SSH, "transport"},
+		{MSG_OFFER, 3, 1, 5, "family"},
+		{MSG_OFFER, 4, 2, 0, "port"},
+		{MSG_OFFER, 10, 1, 1, "addr"},
+		{MSG_CHOICE, 0, 1, TRANSPORT_AUTO, "transport"},
+		{MSG_CHOICE, 0, 1, 4, "transport"},
+		{MSG_CHOICE, 1, 2, TEXT_MAX, "why"},
+		{MSG_NOROUTE, 0, 1, 2, "NOROUTE from the peer: round"},
+		{MSG_STUCK, 0, 1, 2, "STUCK from the peer: round"},
+		{MSG_LANE_DOWN, 0, 2, LANE_COUNT_MAX, "lane"},
+		{MSG_LANE_STORED, 0, 2, LANE_COUNT_MAX, "lane"},
+		{MSG_LANE_STORED, 14, 1, 2, "damaged"},
+		{MSG_FILE_RESULT, 0, 4, 0, "file"},
+		{MSG_ERROR, 0, 1, OUT_DONE, "code"},
+		{MSG_GREETING, 0, 1, 0x92, "magic"},
+		{MSG_GREETING, 10, 2, 64, "release"},
+		{MSG_START, 2, 1, 0, "role"},
+		{MSG_START, 3, 1, 4, "want"},
+		{MSG_START, 4, 1, 4, "verbose"},
+		{MSG_START, 5, 4, START_ALL + 1, "flags"},
+		{MSG_START, 41, 2, LANE_COUNT_MAX + 1, "lanes"},
+		{MSG_START, 43, 2, LANE_DEPTH_MAX + 1, "depth"},
+		{MSG_START, 45, 4, LANE_BLOCK_MAX + 4096, "block_size"},
+		{MSG_START, 65, 4, 1u << 31, "timeout_ms"},
+		{MSG_START, 69, 4, 1u << 31, "connect_timeout_ms"},
+		{MSG_START, 73, 2, 0, "port_hi"},
+		{MSG_START, 75, 2, 6999, "port_hi"},
+		{MSG_WANT, 0, 2, NAME_MAX_WIRE, "name"},
+		{MSG_NOTE, 0, 1, 5, "level"},
+		{MSG_PROGRESS, 24, 1, 2, "total_known"},
+		{MSG_CANCEL, 0, 1, 0, "signo"},
+		{MSG_CANCEL, 0, 1, 65, "signo"},
+		{MSG_DETOUR, 0, 2, 0, "DETOUR from the peer: port"},
+		{MSG_LISTENING, 0, 2, 0, "LISTENING from the peer: port"},
+		{0, 1, 1, 1, "padding"},
+		{0, 0, 1, 0, "unknown record 0"},
+		{0, 0, 1, 5, "unknown record 5"},
+		{0, 4, 4, UINT32_MAX, "cut short"},
+		{0, 8, 4, 0, "FILE record from the peer: id"},
+		{0, 16, 4, 16, "flags"},
+		{0, 20, 4, 010000, "mode"},
+		{0, 24, 8, 1ull << 63, "size"},
+		{0, 48, 4, 1000000000, "mtime_ns"},
+		{0, 52, 4, 1000000000, "atime_ns"},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+		const struct sample *s = sample_of(bad[i].type);
+		size_t len = make(s, SAMPLE_USUAL), back;
+
+		for (unsigned b = 0; b < bad[i].size; b++)
+			sent[bad[i].at + b] = (uint8_t)(bad[i].value >> (8 * b));
+		fail_clear();
+		assert_int_equal(decode(s, sent, len, &back), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+		if (!strstr(failed()->text, bad[i].field))
+			fail_msg("%u: \"%s\" does not say \"%s\"", i, failed()->text, bad[i].field);
+	}
+}
+
+static void a_stream_has_no_size(void **state)
+{
+	const struct sample *s = sample_of(0);
+	size_t len = make(s, SAMPLE_USUAL), back;
+
+	(void)state;
+	sent[16] = FILE_STREAM;
+	assert_int_equal(decode(s, sent, len, &back), -1);
+	assert_non_null(strstr(failed()->text, "size"));
+}
+
+static void data_ends_within_a_file(void **state)
+{
+	static const uint8_t byte = 0;
+	struct record_data d = {.id = 1, .pos = INT64_MAX, .len = 1, .bytes = &byte};
+	struct writer w = writer_of(sent, sizeof sent);
+	struct reader r;
+
+	(void)state;
+	record_data_encode(&w, &d);
+	assert_int_equal(w.used, RECORD_DATA_HEAD + 1);
+	r = reader_of(sent, w.used);
+	assert_int_equal(record_next(&r, &record), -1);
+	assert_non_null(strstr(failed()->text, "pos"));
+}
+
+static void an_end_counts_no_more_than_its_file(void **state)
+{
+	static const uint64_t wrong[][2] = {
+		{6, 0}, {0, 6}, {3, 3}, {INT64_MAX, INT64_MAX}, {UINT64_MAX, 0}, {1, UINT64_MAX},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		struct record_file_end e = {
+			.id = 1, .size = 5, .data = wrong[i][0], .holes = wrong[i][1], .lanes = 1};
+		struct writer w = writer_of(sent, sizeof sent);
+		struct reader r;
+
+		record_file_end_encode(&w, &e);
+		r = reader_of(sent, w.used);
+		assert_int_equal(record_next(&r, &record), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+	}
+}
+
+static void a_hole_ends_within_a_file(void **state)
+{
+	static const uint64_t wrong[][2] = {
+		{0, 0}, {INT64_MAX, 1}, {1ull << 63, 1}, {0, 1ull << 63}, {UINT64_MAX, 2},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		struct record_hole h = {.id = 1, .pos = wrong[i][0], .len = wrong[i][1]};
+		struct writer w = writer_of(sent, sizeof sent);
+		struct reader r;
+
+		record_hole_encode(&w, &h);
+		r = reader_of(sent, w.used);
+		assert_int_equal(record_next(&r, &record), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+	}
+}
+
+static void an_offer_has_sixteen_of_each(void **state)
+{
+	const struct sample *s = sample_of(MSG_OFFER);
+	size_t len = make(s, SAMPLE_MOST), back;
+
+	(void)state;
+	/* The second place is TCP over IPv6. */
+	sent[2 + 20] = TRANSPORT_RDMA;
+	assert_int_equal(decode(s, sent, len, &back), -1);
+	assert_non_null(strstr(failed()->text, "count"));
+}
+
+static void a_text_has_no_nul(void **state)
+{
+	const struct sample *s = sample_of(MSG_WANT);
+	size_t len = make(s, SAMPLE_USUAL), back;
+
+	(void)state;
+	sent[3] = 0;
+	assert_int_equal(decode(s, sent, len, &back), -1);
+	assert_string_equal(failed()->text, "malformed WANT from the peer: name");
+}
+
+static void an_unknown_outcome_is_one_of_protocol(void **state)
+{
+	const struct sample *s = sample_of(MSG_ERROR);
+	size_t len = make(s, SAMPLE_USUAL), back;
+
+	(void)state;
+	sent[0] = 200;
+	assert_int_equal(decode(s, sent, len, &back), 0);
+	assert_int_equal(message.error.code, OUT_PROTOCOL);
+	assert_string_equal(message.error.text, "write x: No space left on device");
+}
+
+/* Whatever another version says after its number, that is what is wrong. */
+static void another_version_is_named(void **state)
+{
+	static const uint8_t types[] = {MSG_HELLO, MSG_START};
+	size_t back;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct sample *s = sample_of(types[i]);
+		size_t len = make(s, SAMPLE_USUAL);
+
+		sent[0] = 2;
+		for (size_t cut = 2; cut <= len; cut++) {
+			fail_clear();
+			assert_int_equal(decode(s, sent, cut, &back), -1);
+			assert_int_equal(failed()->code, OUT_VERSION);
+			assert_non_null(
+				strstr(failed()->text, "speaks protocol 2, this is protocol 1"));
+		}
+	}
+}
+
+static void a_greeting_tells_any_version(void **state)
+{
+	const struct sample *s = sample_of(MSG_GREETING);
+	size_t back;
+
+	(void)state;
+	assert_int_equal(decode(s, sent, make(s, SAMPLE_MOST), &back), 0);
+	assert_int_equal(message.greeting.version, UINT16_MAX);
+}
+
+/* ---- frames ---------------------------------------------------------------------------- */
+
+static void frame_heads(void **state)
+{
+	uint8_t head[FRAME_HEAD], type;
+	uint32_t len;
+
+	(void)state;
+	for (unsigned t = 0; t < 256; t++) {
+		bool known = (t >= 1 && t <= 12) || (t >= 64 && t <= 74);
+
+		frame_head_encode((uint8_t)t, FRAME_BODY_MAX, head);
+		assert_int_equal(frame_head_decode(head, &type, &len), known ? 0 : -1);
+		assert_int_equal(strcmp(message_name((uint8_t)t), "unknown") != 0, known);
+		if (known) {
+			assert_int_equal(type, t);
+			assert_int_equal(len, FRAME_BODY_MAX);
+		}
+	}
+	frame_head_encode(MSG_PING, FRAME_BODY_MAX + 1, head);
+	assert_int_equal(frame_head_decode(head, &type, &len), -1);
+	assert_string_equal(failed()->text, "malformed frame from the peer: PING of 65537 bytes");
+	frame_head_encode(MSG_PING, UINT32_MAX, head);
+	assert_int_equal(frame_head_decode(head, &type, &len), -1);
+	for (unsigned i = 5; i < FRAME_HEAD; i++) {
+		frame_head_encode(MSG_PING, 8, head);
+		head[i] = 1;
+		assert_int_equal(frame_head_decode(head, &type, &len), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+	}
+}
+
+/* No message is longer than a frame, nor a record than what message.h promises. */
+static void the_largest_fit(void **state)
+{
+	struct writer w = writer_of(sent, sizeof sent);
+	struct record_file file = {.id = 1};
+	struct record_file_end end = {.id = 1};
+
+	(void)state;
+	memset(file.name, 'x', sizeof file.name - 1);
+	record_file_encode(&w, &file);
+	assert_int_equal(w.used, RECORD_FILE_MAX);
+	w = writer_of(sent, sizeof sent);
+	memset(end.text, 'x', sizeof end.text - 1);
+	record_file_end_encode(&w, &end);
+	assert_int_equal(w.used, RECORD_FILE_END_MAX);
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++)
+		assert_true(make(&samples[i], SAMPLE_MOST) <= FRAME_BODY_MAX);
+}
+
+/* What does not fit is said, and nothing is written past the end. */
+static void a_small_room_is_not_overrun(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
+		size_t len = make(&samples[i], SAMPLE_MOST);
+
+		for (size_t room = 0; room < len; room += 1 + room / 16) {
+			uint8_t *exact = malloc(room + 1);
+			struct writer w = writer_of(exact, room);
+
+			assert_non_null(exact);
+			exact[room] = 0xa5;
+			samples[i].encode(SAMPLE_MOST, &w);
+			assert_true(w.full);
+			assert_int_equal(exact[room], 0xa5);
+			free(exact);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_message_comes_back),
+		cmocka_unit_test(no_prefix_decodes),
+		cmocka_unit_test(nothing_may_be_left_over),
+		cmocka_unit_test(a_changed_byte_is_refused_or_meant),
+		cmocka_unit_test(each_field_has_its_range),
+		cmocka_unit_test(a_stream_has_no_size),
+		cmocka_unit_test(data_ends_within_a_file),
+		cmocka_unit_test(an_end_counts_no_more_than_its_file),
+		cmocka_unit_test(a_hole_ends_within_a_file),
+		cmocka_unit_test(an_offer_has_sixteen_of_each),
+		cmocka_unit_test(a_text_has_no_nul),
+		cmocka_unit_test(an_unknown_outcome_is_one_of_protocol),
+		cmocka_unit_test(another_version_is_named),
+		cmocka_unit_test(a_greeting_tells_any_version),
+		cmocka_unit_test(frame_heads),
+		cmocka_unit_test(the_largest_fit),
+		cmocka_unit_test(a_small_room_is_not_overrun),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
