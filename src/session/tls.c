@@ -99,8 +99,6 @@ static SSL_CTX *context_new(const SSL_METHOD *method)
 	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_max_cert_list(ctx, CERTIFICATES_MAX);
-	/* Nobody is trusted, so a certificate in place of the key is refused. */
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
 	if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) &&
 	    SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) &&
 	    SSL_CTX_set_ciphersuites(ctx, CIPHERSUITES) && SSL_CTX_set_num_tickets(ctx, 0) &&
@@ -114,8 +112,11 @@ static void make_contexts(void)
 {
 	client_ctx = context_new(TLS_client_method());
 	server_ctx = context_new(TLS_server_method());
-	if (client_ctx)
+	if (client_ctx) {
 		SSL_CTX_set_psk_use_session_callback(client_ctx, use_key);
+		/* Nobody is trusted, so a certificate in place of the key is refused. */
+		SSL_CTX_set_verify(client_ctx, SSL_VERIFY_PEER, NULL);
+	}
 	if (server_ctx)
 		SSL_CTX_set_psk_find_session_callback(server_ctx, find_key);
 }
@@ -135,8 +136,6 @@ static bool wrong_key(int why)
 	switch (why) {
 	case SSL_R_BINDER_DOES_NOT_VERIFY: /* we listen: the caller's key */
 	case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM: /* it offered no key of ours */
-	case SSL_R_NO_SUITABLE_KEY_SHARE:
-	case SSL_R_NO_SHARED_CIPHER:
 	case SSL_R_CERTIFICATE_VERIFY_FAILED: /* we call: it has a certificate instead */
 	case SSL_R_DIGEST_CHECK_FAILED: /* its Finished */
 	case ALERT_REASON + SSL_AD_ILLEGAL_PARAMETER: /* our binder, says the listener */
