@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -11,8 +10,6 @@
 #include "base/worker.h"
 #include "cmd/amount.h"
 #include "cmd/process.h"
-
-enum { COMMAND_STEP_MS = 50 };
 
 int bare_family(const struct options *o)
 {
@@ -93,20 +90,15 @@ static int start_command(struct bare *b)
 static int finish_command(void *ctx)
 {
 	struct bare *b = ctx;
+	char how[128];
 	int status;
 
 	if (b->role == ROLE_SINK)
 		b->command.in = -1; /* closed by the copy */
-	while (!child_wait(&b->command, &status, clock_ms() + COMMAND_STEP_MS)) {
-		if (cancelled())
-			return fail_as(OUT_SIGNAL, "interrupted while waiting for %s",
-				       b->command.what);
-	}
-	if (WIFSIGNALED(status))
-		return fail("%s was killed by SIG%s", b->command.what,
-			    sigabbrev_np(WTERMSIG(status)));
-	if (WEXITSTATUS(status))
-		return fail("%s exited with %d", b->command.what, WEXITSTATUS(status));
+	if (!child_wait(&b->command, &status, 0))
+		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", b->command.what);
+	if (status)
+		return fail("%s %s", b->command.what, child_end_text(status, how, sizeof how));
 	return 0;
 }
 
@@ -282,6 +274,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	const char *port = o->operands[port_at];
 	bool stdout_is_data, ended;
 
+	b->command = (struct child){.in = -1, .out = -1, .go = -1};
 	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
 		refuse(b);
 	if (parse_port(port, &b->port) || (!b->port && b->role == ROLE_SOURCE)) {

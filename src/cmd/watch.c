@@ -58,6 +58,8 @@ static void handle(int signo, void (*handler)(int))
 
 int watch_signals(bool deaf)
 {
+	struct sigaction hup;
+
 	if (bell < 0)
 		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (bell < 0)
@@ -66,7 +68,9 @@ int watch_signals(bool deaf)
 	handle(SIGUSR1, on_ask);
 	handle(SIGTERM, on_stop);
 	handle(SIGINT, deaf ? SIG_IGN : on_stop);
-	handle(SIGHUP, deaf ? SIG_IGN : on_stop);
+	/* Under nohup(1) it stays ignored. */
+	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+		handle(SIGHUP, deaf ? SIG_IGN : on_stop);
 	return 0;
 }
 

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/carrier.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "cmd/far.h"
+#include "cmd/pump.h"
+
+int connect_loopback(unsigned port)
+{
+	struct sockaddr_in in4 = {.sin_family = AF_INET,
+				  .sin_port = htons((uint16_t)port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6,
+				   .sin6_port = htons((uint16_t)port),
+				   .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&in4, sizeof in4) == 0)
+		return fd;
+	close_fd(fd);
+	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&in6, sizeof in6) == 0)
+		return fd;
+	close_fd(fd);
+	return -1;
+}
+
+int listen_loopback(unsigned *port)
+{
+	struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof in4;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&in4, len) < 0 || listen(fd, SOMAXCONN) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&in4, &len) < 0) {
+		close_fd(fd);
+		return -1;
+	}
+	*port = ntohs(in4.sin_port);
+	return fd;
+}
+
+/* Wait until fd has something to read: 0; -1 when the conductor is gone. */
+static int wait_readable(int fd, int in)
+{
+	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = in, .events = 0}};
+
+	while (poll(p, 2, -1) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return p[1].revents ? -1 : 0;
+}
+
+/* The connecting end's side of the lane. */
+static int take_from(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+{
+	if (!c->way->from) {
+		*side = (struct pump_side){.in = c->fd, .out = c->fd};
+		return 0;
+	}
+	if (far_start(c->way->o, c->way->from, "--lane-listen", ssh))
+		return -1;
+	if (write_full(ssh->in, c->token, sizeof c->token))
+		return fail_as(OUT_START, "%s: %m", ssh->what);
+	/* The connecting end speaks first. */
+	if (wait_readable(ssh->out, in))
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
+	return 0;
+}
+
+/* The listening end's. */
+static int reach_to(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+{
+	const unsigned char port[2] = {(unsigned char)(c->way->port >> 8),
+				       (unsigned char)c->way->port};
+	unsigned char said;
+
+	if (!c->way->to) {
+		int fd = connect_loopback(c->way->port);
+
+		if (fd < 0)
+			return fail_as(OUT_CONNECT, "connect to port %u of this host: %m",
+				       c->way->port);
+		*side = (struct pump_side){.in = fd, .out = fd};
+		return 0;
+	}
+	if (far_start(c->way->o, c->way->to, "--lane", ssh))
+		return -1;
+	if (write_full(ssh->in, port, sizeof port) || wait_readable(ssh->out, in) ||
+	    read_full(ssh->out, &said, 1) != 1)
+		return fail_as(OUT_START, "%s carried no lane", ssh->what);
+	if (said)
+		return fail_as(OUT_CONNECT, "%s: no connection to port %u there", ssh->what,
+			       c->way->port);
+	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
+	return 0;
+}
+
+int carrier_run(void *carrier, int in, int out)
+{
+	struct carrier *c = carrier;
+	struct child ssh[2] = {{.in = -1, .out = -1, .go = -1}, {.in = -1, .out = -1, .go = -1}};
+	struct pump_side from, to;
+	int rc = 1;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	if (take_from(c, in, &from, &ssh[0]))
+		goto out;
+	if (write(out, "u", 1) != 1)
+		goto out;
+	if (reach_to(c, in, &to, &ssh[1])) {
+		log_warn("a lane over ssh: %s", failed()->text);
+		goto out;
+	}
+	rc = pump(&from, &to, in) ? 1 : 0;
+	/* pump() closed them. */
+	ssh[0].in = ssh[0].out = ssh[1].in = ssh[1].out = -1;
+out:
+	child_stop(&ssh[0]);
+	child_stop(&ssh[1]);
+	return rc;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_CARRIER_H
+#define CMD_CARRIER_H
+
+/*
+ * Carrying one lane over ssh: the two commands that run on far hosts, and the process beside a
+ * conductor that joins their stdio (detour.h).
+ *
+ * `rdcp --lane' reads a port (two bytes, high first), connects to it on its loopback, says one
+ * byte (0: connected) and passes on what comes.
+ *
+ * `rdcp --lane-listen' reads a token.  Zeros make it the keeper of a loopback port: it says the
+ * port and a token, and shows its listening socket to every other --lane-listen of the same
+ * user on that host that knows the token.  Such a one takes one connection and passes on what
+ * comes.  So all lanes come to one port, and each has an ssh of its own.
+ */
+
+#include "cmd/detour.h"
+
+enum { TOKEN_SIZE = 16, KEEPER_SAYS = 2 + TOKEN_SIZE };
+
+/* rdcp --lane, rdcp --lane-listen: exit codes. */
+int lane_run(void);
+int lane_listen_run(void);
+
+struct carrier {
+	const struct detour_way *way;
+	int fd; /* a connection that was taken here, or -1: */
+	unsigned char token[TOKEN_SIZE]; /* of the keeper at way->from */
+};
+/* In a process of its own; says one byte to `out' when its lane is in use, ends with `in'. */
+int carrier_run(void *carrier, int in, int out);
+
+/* Connect to a port on this host's loopback: a descriptor, or -1 with errno. */
+int connect_loopback(unsigned port);
+/* Listen there. */
+int listen_loopback(unsigned *port);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_CONDUCTOR_H
+#define CMD_CONDUCTOR_H
+
+/*
+ * The conductor of one session: starts two ends, tells them what to do, passes on what they say
+ * to each other, and knows how it ended.  One thread, one poll(2); no file of the copy is
+ * touched here.
+ */
+
+#include "cmd/options.h"
+#include "cmd/progress.h"
+#include "cmd/report.h"
+
+struct job {
+	const struct options *o;
+	const char *source_host, *sink_host; /* as ssh wants them; "" for this host */
+	const char *const *names; /* without their host */
+	unsigned count;
+	const char *target;
+	bool source_stdio, sink_stdio; /* "-" */
+	bool many; /* several sources in all: DST is a directory */
+	struct progress *progress;
+};
+
+/* The signals that a conductor minds are its own from now on. */
+int conductor_signals(void);
+/* Run it; r tells all, r->failure how it ended. */
+void conduct(const struct job *j, struct report *r);
+
+#endif

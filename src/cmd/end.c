@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "cmd/notes.h"
+#include "cmd/process.h"
+#include "cmd/watch.h"
+#include "copy/copy.h"
+#include "session/framer.h"
+
+/* What a conductor may ask for at most; its own command line is shorter. */
+enum { WANTS_MAX = 1 << 20, WANTS_BYTES_MAX = 64 << 20 };
+enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
+
+#ifndef SLUICE_VERSION
+#define SLUICE_VERSION "0"
+#endif
+
+struct end {
+	struct channel *channel; /* until the session takes it */
+	int last_out; /* a copy of its descriptor, for when the session is gone */
+	struct framer framer;
+	struct msg_start start;
+	char **wants;
+	unsigned want_count;
+	size_t want_bytes;
+
+	struct copy *copy;
+	struct session *session; /* while it can be sent over */
+	struct tally tally;
+	struct copy_result result;
+	struct msg_verdict verdict;
+	bool told; /* the verdict is on its way */
+	struct msg_progress last;
+	struct watch watch;
+};
+
+/* ---- from the conductor, before there is a session --------------------------------------- */
+
+static int greet(struct end *e)
+{
+	uint8_t body[256];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_greeting m = {.version = PROTOCOL_VERSION};
+
+	snprintf(m.release, sizeof m.release, "%s", SLUICE_VERSION);
+	msg_greeting_encode(&w, &m);
+	return frame_write(e->channel, MSG_GREETING, body, w.used, 0);
+}
+
+/* The next frame, which must be there. */
+static int await(struct end *e, struct frame *f)
+{
+	int rc = frame_read(e->channel, &e->framer, 0, f);
+
+	if (rc == 0)
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	return rc < 0 ? -1 : 0;
+}
+
+static int add_want(struct end *e, const struct frame *f)
+{
+	struct msg_want m;
+	char **wants;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	e->want_bytes += strlen(m.name) + sizeof(char *);
+	if (e->want_count >= WANTS_MAX || e->want_bytes > WANTS_BYTES_MAX)
+		return fail_as(OUT_PROTOCOL, "more names than a conductor may send");
+	/* One more than a power of two of them: double the room. */
+	if ((e->want_count & (e->want_count + 1)) == 0) {
+		wants = realloc(e->wants, 2 * (e->want_count + 1UL) * sizeof *wants);
+		if (!wants)
+			return fail_as(OUT_MEMORY, "keep the names: %m");
+		e->wants = wants;
+	}
+	e->wants[e->want_count] = strdup(m.name);
+	if (!e->wants[e->want_count])
+		return fail_as(OUT_MEMORY, "keep the names: %m");
+	e->want_count++;
+	return 0;
+}
+
+static int take_orders(struct end *e)
+{
+	struct frame f;
+
+	if (await(e, &f))
+		return -1;
+	if (f.type != MSG_START)
+		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f.type));
+	if (msg_start_decode(&f, &e->start))
+		return -1;
+	if (e->start.version != PROTOCOL_VERSION)
+		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this rdcp %d",
+			       e->start.version, PROTOCOL_VERSION);
+	for (;;) {
+		if (await(e, &f))
+			return -1;
+		if (f.type == MSG_GO)
+			return msg_empty_decode(&f);
+		if (f.type != MSG_WANT)
+			return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f.type));
+		if (add_want(e, &f))
+			return -1;
+	}
+}
+
+/* ---- to the conductor ------------------------------------------------------------------------ */
+
+/* The session could not be opened, or main leaves without it: write to the stream itself. */
+static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
+{
+	uint64_t deadline_ms = clock_ms() + LAST_WORD_MS;
+	uint8_t frame[FRAME_HEAD + FRAME_BODY_MAX];
+	size_t done = 0;
+
+	frame_head_encode(type, (uint32_t)len, frame);
+	memcpy(frame + FRAME_HEAD, body, len);
+	while (done < FRAME_HEAD + len) {
+		struct pollfd p = {.fd = e->last_out, .events = POLLOUT};
+		ssize_t n = write(e->last_out, frame + done, FRAME_HEAD + len - done);
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return -1;
+		else if (clock_left(deadline_ms) == 0)
+			return -1;
+		else
+			poll(&p, 1, clock_left(deadline_ms));
+	}
+	return 0;
+}
+
+static int tell(struct end *e, uint8_t type, const struct writer *w)
+{
+	return e->session ? session_send(e->session, type, w->base, w->used)
+			  : write_last(e, type, w->base, w->used);
+}
+
+static void tell_notes(struct end *e)
+{
+	uint8_t body[TEXT_MAX + 16];
+	struct msg_note m;
+
+	while (notes_take(&m)) {
+		struct writer w = writer_of(body, sizeof body);
+
+		msg_note_encode(&w, &m);
+		tell(e, MSG_NOTE, &w);
+	}
+}
+
+static void tell_progress(struct end *e)
+{
+	uint8_t body[64];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_progress m = {
+		.bytes = e->tally.bytes,
+		.total = e->tally.total,
+		.files = e->tally.files,
+		.total_known = e->tally.total_known,
+	};
+
+	if (m.bytes == e->last.bytes && m.total == e->last.total && m.files == e->last.files &&
+	    m.total_known == e->last.total_known)
+		return;
+	e->last = m;
+	msg_progress_encode(&w, &m);
+	tell(e, MSG_PROGRESS, &w);
+}
+
+/* In the main thread, while the worker works. */
+static void tick(void *ctx, bool asked)
+{
+	struct end *e = ctx;
+
+	(void)asked;
+	pthread_mutex_lock(&e->watch.lock);
+	if (e->session) {
+		tell_notes(e);
+		if (e->start.flags & START_PROGRESS)
+			tell_progress(e);
+	}
+	pthread_mutex_unlock(&e->watch.lock);
+}
+
+/* What the lanes did, while the session is there to ask. */
+static void gather(struct end *e)
+{
+	struct msg_verdict *v = &e->verdict;
+	struct lane_stats stats;
+
+	session_stats(e->session, &stats);
+	v->total = e->result.total;
+	v->lanes = (uint16_t)session_lanes(e->session);
+	v->transport = (uint8_t)session_transport(e->session, v->how, sizeof v->how, v->why,
+						  sizeof v->why);
+	v->ns_fill = stats.ns_fill;
+	v->ns_free = stats.ns_free;
+	v->ns_block = stats.ns_block;
+	v->ns_store = stats.ns_store;
+	if (e->tally.first_ns && e->tally.last_ns > e->tally.first_ns)
+		v->ns = e->tally.last_ns - e->tally.first_ns;
+}
+
+/* The last frame: how it ended, f NULL for well. */
+static void tell_verdict(struct end *e, const struct failure *f, const char *host)
+{
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_verdict *v = &e->verdict;
+
+	if (e->told)
+		return;
+	e->told = true;
+	tell_notes(e);
+	tell_progress(e);
+	v->code = f ? (uint8_t)f->code : OUT_DONE;
+	if (f) {
+		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
+		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->start.host);
+	}
+	msg_verdict_encode(&w, v);
+	tell(e, MSG_VERDICT, &w);
+}
+
+static void tell_failure(struct end *e, const struct failure *f)
+{
+	struct failure cause = *f;
+	char host[HOST_MAX] = "";
+
+	if (e->session && !session_failed(e->session, &cause, host) && e->result.at_peer)
+		snprintf(host, sizeof host, "%s", session_peer(e->session)->host);
+	tell_verdict(e, &cause, host);
+}
+
+/* ---- the work -----------------------------------------------------------------------------------
+ */
+
+static int on_frame(void *ctx, const struct frame *f)
+{
+	struct end *e = ctx;
+
+	return copy_on_frame(e->copy, f);
+}
+
+static void on_fail(void *ctx)
+{
+	struct end *e = ctx;
+
+	copy_on_fail(e->copy);
+	watch_failed();
+}
+
+static void on_file(void *ctx, const char *name, const struct failure *f)
+{
+	(void)ctx;
+	(void)name;
+	log_at(LOG_ERROR, "%s", f->text);
+}
+
+static bool asked_for(const struct end *e, enum start_flags flag)
+{
+	return e->start.flags & flag;
+}
+
+static struct session_opts session_options(struct end *e)
+{
+	const struct msg_start *m = &e->start;
+	struct session_opts so = {
+		.role = m->role,
+		.want = m->want,
+		.listens = asked_for(e, START_LISTENS),
+		.has_conductor = true,
+		.lanes = m->lanes,
+		.depth = m->depth,
+		.block_size = m->block_size,
+		.memory = m->memory,
+		.bwlimit = m->bwlimit,
+		.timeout_ms = (int)m->timeout_ms,
+		.connect_timeout_ms = (int)m->connect_timeout_ms,
+		.port_lo = m->port_lo,
+		.port_hi = m->port_hi,
+		.family = asked_for(e, START_IPV4)   ? AF_INET
+			  : asked_for(e, START_IPV6) ? AF_INET6
+						     : 0,
+		.on_frame = on_frame,
+		.on_fail = on_fail,
+		.ctx = e,
+	};
+
+	memcpy(so.secret, m->secret, sizeof so.secret);
+	memcpy(so.host, m->host, sizeof so.host);
+	memcpy(so.peer, m->peer, sizeof so.peer);
+	memcpy(so.address, m->address, sizeof so.address);
+	return so;
+}
+
+static struct stream stdio_stream(const struct end *e, int fd, const char *name)
+{
+	return (struct stream){
+		.fd = asked_for(e, START_STDIO) ? fd : -1,
+		.name = name,
+	};
+}
+
+static int run_source(struct end *e)
+{
+	struct source_opts so = {
+		.names = e->wants,
+		.count = e->want_count,
+		.stream = stdio_stream(e, STDIN_FILENO, "stdin"),
+		.remove_source = asked_for(e, START_REMOVE_SOURCE),
+		.no_sparse = asked_for(e, START_NO_SPARSE),
+		.expand = asked_for(e, START_FAR),
+		.host = e->start.host,
+	};
+
+	return source_run(e->copy, e->session, &so, &e->tally, &e->result);
+}
+
+static int run_sink(struct end *e)
+{
+	struct sink_opts so = {
+		.target = e->start.target,
+		.wants = e->wants,
+		.count = e->want_count,
+		.stream = stdio_stream(e, STDOUT_FILENO, "stdout"),
+		.many = asked_for(e, START_MANY),
+		.no_target_dir = asked_for(e, START_NO_TARGET_DIR),
+		.preserve = asked_for(e, START_PRESERVE),
+		.mkpath = asked_for(e, START_MKPATH),
+		.fsync = asked_for(e, START_FSYNC),
+		.inplace = asked_for(e, START_INPLACE),
+		.sparse = asked_for(e, START_SPARSE),
+		.expand = asked_for(e, START_FAR),
+	};
+
+	return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
+}
+
+static void publish(struct end *e, struct session *s)
+{
+	pthread_mutex_lock(&e->watch.lock);
+	e->session = s;
+	pthread_mutex_unlock(&e->watch.lock);
+	watch_session(&e->watch, s);
+}
+
+static int open_session(struct end *e)
+{
+	struct session_opts so = session_options(e);
+	struct session *s = NULL;
+	size_t len;
+	const void *before = framer_rest(&e->framer, &len);
+	struct channel *ch = e->channel;
+	int rc;
+
+	e->channel = NULL;
+	rc = session_open(ch, before, len, &so, &s);
+	explicit_bzero(so.secret, sizeof so.secret);
+	explicit_bzero(e->start.secret, sizeof e->start.secret);
+	if (!rc)
+		publish(e, s);
+	return rc;
+}
+
+static int work(void *ctx)
+{
+	struct end *e = ctx;
+	struct failure f;
+	struct session *s;
+	int rc;
+
+	e->result.on_file = on_file;
+	if (copy_new(e->start.role, &e->copy) || open_session(e)) {
+		f = *failed();
+		tell_verdict(e, &f, "");
+		return fail_again(&f);
+	}
+	rc = e->start.role == ROLE_SOURCE ? run_source(e) : run_sink(e);
+	f = *failed();
+	pthread_mutex_lock(&e->watch.lock);
+	gather(e);
+	if (rc)
+		tell_failure(e, &f);
+	else
+		tell_verdict(e, NULL, "");
+	pthread_mutex_unlock(&e->watch.lock);
+	session_flush(e->session);
+	s = e->session;
+	publish(e, NULL);
+	session_close(s);
+	return rc ? fail_again(&f) : 0;
+}
+
+/* ---- the process
+ * ----------------------------------------------------------------------------------- */
+
+/* ssh's stdio is the control channel: nothing else may be written there by mistake. */
+static int set_stdio_apart(int *in, int *out)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int fd[2] = {fcntl(*in, F_DUPFD_CLOEXEC, 3), fcntl(*out, F_DUPFD_CLOEXEC, 3)};
+
+	if (null < 0 || fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)
+		return fail_as(OUT_START, "set stdin and stdout apart: %m");
+	close_fd(null);
+	*in = fd[0];
+	*out = fd[1];
+	return 0;
+}
+
+static void set_log(const struct msg_start *m)
+{
+	enum log_level most = LOG_WARN;
+
+	if (m->flags & START_QUIET)
+		most = LOG_ERROR;
+	else if (m->verbose)
+		most = m->verbose == 1 ? LOG_INFO : m->verbose == 2 ? LOG_DEBUG : LOG_TRACE;
+	log_setup("rdcp", most);
+	notes_begin();
+}
+
+static int begin(struct end *e, int in, int out, bool far)
+{
+	if (watch_signals(!far))
+		return -1;
+	keep_secrets();
+	if (far && set_stdio_apart(&in, &out))
+		return -1;
+	e->last_out = fcntl(out, F_DUPFD_CLOEXEC, 3);
+	framer_init(&e->framer);
+	if (e->last_out < 0)
+		return fail_as(OUT_START, "copy a descriptor: %m");
+	return channel_over_fds(in, out, &e->channel) || greet(e) ? -1 : 0;
+}
+
+static void end_free(struct end *e)
+{
+	copy_free(e->copy);
+	channel_free(e->channel);
+	close_fd(e->last_out);
+	for (unsigned i = 0; i < e->want_count; i++)
+		free(e->wants[i]);
+	free(e->wants);
+}
+
+int end_run(int in, int out, bool far)
+{
+	static struct end e;
+	int code;
+
+	/* Before there are orders nobody listens to a reason, but for a protocol's version. */
+	if (begin(&e, in, out, far))
+		return (int)failed()->code;
+	if (take_orders(&e)) {
+		struct failure f = *failed();
+
+		if (f.code != OUT_PEER_LOST)
+			tell_verdict(&e, &f, "");
+		end_free(&e);
+		return (int)f.code;
+	}
+	set_log(&e.start);
+	e.watch.work = work;
+	e.watch.tick = tick;
+	e.watch.tick_ms = TELL_EVERY_MS;
+	e.watch.ctx = &e;
+	if (!watch_run(&e.watch)) {
+		tell_failure(&e, &e.watch.failure);
+		if (e.session)
+			session_flush(e.session);
+		_exit((int)e.watch.failure.code);
+	}
+	code = e.watch.result ? (int)e.watch.failure.code : OUT_DONE;
+	end_free(&e);
+	return code;
+}

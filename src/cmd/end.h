@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_END_H
+#define CMD_END_H
+
+#include <stdbool.h>
+
+/*
+ * One end of rdcp: forked by a conductor on its own host, or `rdcp --end' that it started over
+ * ssh.  It greets, does what it is told, reports to the conductor alone, and returns the
+ * exit code.  Takes both descriptors.
+ */
+int end_run(int in, int out, bool far);
+
+#endif
