@@ -123,6 +123,15 @@ bool copy_stopped(void *copy)
 	return atomic_load(&c->failed) || cancelled();
 }
 
+bool copy_interrupted(struct copy *c)
+{
+	if (!copy_stopped(c))
+		return false;
+	if (cancelled())
+		fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+	return true;
+}
+
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
 {
 	if (c->failures++ == 0) {

@@ -239,8 +239,7 @@ static int open_target(struct placement *t)
 	/* A symbolic link here was not named by the user: it is replaced, not followed. */
 	if (exists && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
 		return open_as_it_is(t);
-	if (exists && S_ISREG(st.st_mode) &&
-	    faccessat(p->spot.dirfd, t->name, W_OK, AT_EACCESS))
+	if (exists && S_ISREG(st.st_mode) && faccessat(p->spot.dirfd, t->name, W_OK, AT_EACCESS))
 		return fail("open %s: %m", t->shown);
 	if (p->o.inplace)
 		return open_in_place(t, exists);

@@ -146,7 +146,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	}
 	if (S_ISDIR(st.st_mode)) {
 		if (o->no_target_dir)
-			return fail("%s is a directory, and -T says it should not be", s->shown);
+			return fail("%s is a directory, not a file", s->shown);
 		return hold_dir(s->shown, s);
 	}
 	if (o->many)

@@ -46,6 +46,8 @@ int source_result(struct source *s, const struct msg_file_result *m);
 void sink_wake_all(struct sink *s);
 
 bool copy_stopped(void *copy);
+/* Is that why a file failed?  Then it is no fault of the file, and this thread's failure. */
+bool copy_interrupted(struct copy *c);
 /* A file failed: count it, remember the first one's cause.  Lock held. */
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
 /* Tell on_file(). Lock not held. */

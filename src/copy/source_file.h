@@ -44,7 +44,9 @@ struct source_file {
 
 	/* The copy's lock: */
 	bool exhausted;                 /* nothing is left to claim */
-	bool ended;                     /* FILE_END is made */
+	bool small;                     /* whole in one block */
+	bool ending;                    /* somebody makes its FILE_END */
+	bool ended;                     /* which is made */
 	bool failed, failed_at_peer;
 	unsigned busy;                  /* lanes at work on it */
 	uint64_t announced;             /* lanes that have sent its FILE, a bit for each */
