@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wire.py and the programs' own encoders make the same bytes of the same values."""
+
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+import wire
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DUMP = pathlib.Path(os.environ.get("WIRE_DUMP", ROOT / "build" / "release" / "tests" / "wire_dump"))
+SIZES = ("least", "usual", "most")
+U64, U32, U16, I64 = 2**64 - 1, 2**32 - 1, 2**16 - 1, 2**63 - 1
+LANES, DEPTH, BLOCK = 64, 1024, 4 << 20
+
+
+def text(usual, room):
+    """A text as the three sizes have it; room counts the NUL that is not on the wire."""
+    return b"", usual.encode(), bytes(i % 255 + 1 for i in range(room - 1))
+
+
+def run(length, start=1):
+    return bytes(length), bytes(range(start, start + length)), b"\xff" * length
+
+
+def places(count, port):
+    made = []
+    for i in range(count):
+        length = 16 if i % 2 else 4
+        made.append({"transport": 2 if i % 2 else 1, "family": 6 if i % 2 else 4,
+                     "port": port or 7000 + i,
+                     "addr": bytes((16 * i + b + 1) % 256 for b in range(length))})
+    return made
+
+
+HOST, TEXT, NAME = 256, 1024, 4096
+COUNTS = [(0, 0x0102030405060708, U64), (0, 0x1112131415161718, U64), (0, 0x2122232425262728, U64)]
+TOTAL = dict(files=COUNTS[0], failed=COUNTS[1], bytes=COUNTS[2],
+             digest_low=(0, 0x3132333435363738, U64), digest_high=(0, 0x4142434445464748, U64))
+NOROUTE = dict(round=(0, 1, 1), why=text("refused", TEXT))
+DETOUR = dict(port=(1, 7000, U16), why=text("no route", TEXT))
+PING = dict(cookie=COUNTS[1])
+LANE = dict(lane=(0, 3, LANES - 1), epoch=(0, 0x01020304, U32))
+SHAPE = dict(depth=(1, 12, DEPTH), block_size=(4096, 256 << 10, BLOCK))
+
+SAMPLES = {
+    "HELLO": dict(
+        version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
+        lanes=(1, 2, LANES), memory=COUNTS[1], lockable=(0, 8 << 20, U64),
+        timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], nonce=run(32),
+        host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
+    "OFFER": dict(round=(0, 1, 1), places=([], places(2, 0), places(32, U16)),
+                  no_rdma=text("rdma off", TEXT)),
+    "CHOICE": dict(transport=(1, 2, 3), why=text("no route", TEXT)),
+    "NOROUTE": NOROUTE,
+    "LANE_DOWN": dict(why=text("reset", TEXT), **LANE),
+    "LANE_STORED": dict(stored=COUNTS[1], damaged=(0, 1, 1), **LANE),
+    "PING": PING,
+    "PONG": PING,
+    "FILE_RESULT": dict(file=(1, 0x01020304, U32), code=(0, 11, 45), text=text("disk full", TEXT)),
+    "END": TOTAL,
+    "DONE": TOTAL,
+    "ERROR": dict(code=(1, 44, 45), host=text("storage2", HOST),
+                  text=text("write x: No space left on device", TEXT)),
+    "GREETING": dict(magic=(wire.GREETING_MAGIC,) * 3, version=(0, 1, U16),
+                     release=text("0.1.0", 64)),
+    "START": dict(
+        version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
+        flags=(0, 0x8001, 0xffff), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
+        block_size=(0, 256 << 10, BLOCK), memory=COUNTS[1], bwlimit=COUNTS[2],
+        timeout_ms=(0, 15000, 2**31 - 1), connect_timeout_ms=(0, 10000, 2**31 - 1),
+        port_lo=(0, 7000, U16), port_hi=(0, 7010, U16), host=text("storage1", HOST),
+        peer=text("storage2", HOST), address=text("10.0.0.1", HOST), target=text("~/data", NAME)),
+    "WANT": dict(name=text("*.dat", NAME)),
+    "GO": {},
+    "NOTE": dict(level=(0, 2, 4), text=text("tcp taken", TEXT)),
+    "PROGRESS": dict(bytes=COUNTS[0], total=COUNTS[1], files=COUNTS[2], total_known=(0, 1, 1)),
+    "VERDICT": dict(
+        code=(0, 23, 45), host=text("storage2", HOST), text=text("1 of 2 files failed", TEXT),
+        transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
+        why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
+        ns_fill=(0, 0x6162636465666768, U64), ns_free=(0, 0x7172737475767778, U64),
+        ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64), **TOTAL),
+    "CANCEL": dict(signo=(1, 15, 64)),
+    "DETOUR": DETOUR,
+    "STUCK": NOROUTE,
+    "LISTENING": DETOUR,
+}
+
+ID = (1, 0x01020304, U32)
+RECORDS = [
+    ("FILE", dict(
+        id=ID, want=(0, 0x11121314, U32), flags=(3, 0, 14), mode=(0, 0o644, 0o7777),
+        size=(0, 0x0102030405060708, I64), mtime_s=(-2**63, 0x1112131415161718, I64),
+        atime_s=(-1, 0x2122232425262728, I64), mtime_ns=(0, 0x01020304, 999999999),
+        atime_ns=(0, 0x11121314, 999999999), name=text("a b.dat", NAME))),
+    ("DATA", dict(id=ID, pos=(0, 0x0102030405060708, I64 - 21),
+                  bytes=(b"", b"bytes of a small file", b"bytes of a small file"))),
+    ("HOLE", dict(id=ID, pos=(0, 0x0102030405060708, I64 - 1), len=(1, 0x1112131415161718, 1))),
+    ("FILE_END", dict(
+        id=ID, size=(0, 0x0102030405060708, I64), data=(0, 0x0102030405060706, I64 - 1),
+        holes=(0, 2, 1), lanes=(0, 2, LANES), digest_low=(0, 0x3132333435363738, U64),
+        digest_high=(0, 0x4142434445464748, U64), code=(0, 42, 45),
+        text=text("it shrank", TEXT))),
+]
+
+HEAD = dict(kind=(1, 2, 2), number=COUNTS[1], len=(0, 0x00010203, BLOCK), file=(0, 0x21222324, U32),
+            pos=(0, 0x3132333435363738, I64 - BLOCK), hash_low=(0, 0x4142434445464748, U64),
+            hash_high=(0, 0x5152535455565758, U64), **LANE)
+CREDIT = dict(epoch=LANE["epoch"], stored=COUNTS[1])
+LANE_HELLO = {"from": (1, 2, 2), "accepting": (0, 1, 1), **LANE, **SHAPE}
+LANE_PRIVATE = {**LANE, **SHAPE}
+
+
+def of_size(values, size):
+    return {name: value[SIZES.index(size)] for name, value in values.items()}
+
+
+def key(size):
+    at = SIZES.index(size)
+    return wire.Key(run(32)[at], run(32)[at], run(32, 100)[at])
+
+
+@pytest.fixture(scope="module")
+def dumped():
+    lines = subprocess.run([DUMP], check=True, capture_output=True, text=True).stdout
+    return {tuple(line.split(" ")[:2]): bytes.fromhex(line.split(" ")[2])
+            for line in lines.splitlines()}
+
+
+def test_every_sample_is_compared(dumped):
+    names = list(SAMPLES) + ["RECORDS", "block_head", "credit", "lane_hello", "lane_private"]
+    assert set(dumped) == {(name, size) for name in names for size in SIZES}
+    assert set(SAMPLES) == set(wire.MESSAGES)
+    assert {name for name, _ in RECORDS} == set(wire.RECORDS)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_messages(dumped, name, size):
+    values = of_size(SAMPLES[name], size)
+    made = wire.body(name, **values)
+    assert made.hex() == dumped[name, size].hex()
+    number = wire.MESSAGES[name][0]
+    (framed,) = wire.Framer().feed(wire.message(name, **values))
+    assert framed == (number, made)
+    parsed_name, parsed = wire.parse(number, made)
+    assert parsed_name == name
+    assert wire.body(name, **parsed) == made
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_records(dumped, size):
+    made = b"".join(wire.record(name, **of_size(values, size)) for name, values in RECORDS)
+    assert made.hex() == dumped["RECORDS", size].hex()
+    parsed = wire.records(made)
+    assert [name for name, _ in parsed] == [name for name, _ in RECORDS]
+    assert b"".join(wire.record(name, **values) for name, values in parsed) == made
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_lanes(dumped, size):
+    head = wire.block_head(**of_size(HEAD, size))
+    assert head.hex() == dumped["block_head", size].hex()
+    assert wire.parse_block_head(head)["number"] == HEAD["number"][SIZES.index(size)]
+    assert wire.credit(**of_size(CREDIT, size)).hex() == dumped["credit", size].hex()
+    hello = wire.lane_hello(key(size), **of_size(LANE_HELLO, size))
+    assert hello.hex() == dumped["lane_hello", size].hex()
+    assert wire.parse_lane_hello(key(size), hello)["lane"] == LANE["lane"][SIZES.index(size)]
+    private = wire.lane_private(key(size), **of_size(LANE_PRIVATE, size))
+    assert private.hex() == dumped["lane_private", size].hex()
+
+
+def test_frames_come_out_of_any_pieces():
+    chance = random.Random(1)
+    sent = [wire.message(name, **of_size(SAMPLES[name], "usual")) for name in SAMPLES]
+    stream, framer, got = b"".join(sent), wire.Framer(), []
+    while stream:
+        piece = chance.randint(1, 40)
+        got += framer.feed(stream[:piece])
+        stream = stream[piece:]
+    assert [wire.frame(number, body) for number, body in got] == sent
+
+
+def test_what_is_cut_short_does_not_parse():
+    for name, values in SAMPLES.items():
+        made = wire.body(name, **of_size(values, "usual"))
+        for cut in range(len(made)):
+            with pytest.raises(wire.Malformed):
+                wire.parse(wire.MESSAGES[name][0], made[:cut])
+        with pytest.raises(wire.Malformed):
+            wire.parse(wire.MESSAGES[name][0], made + b"\0")
+
+
+def test_a_changed_head_does_not_parse():
+    head = wire.block_head(**of_size(HEAD, "usual"))
+    hello = wire.lane_hello(key("usual"), **of_size(LANE_HELLO, "usual"))
+    for at in range(64):
+        with pytest.raises(wire.Malformed):
+            wire.parse_block_head(head[:at] + bytes([head[at] ^ 1]) + head[at + 1:])
+        with pytest.raises(wire.Malformed):
+            wire.parse_lane_hello(key("usual"),
+                                  hello[:at] + bytes([hello[at] ^ 1]) + hello[at + 1:])

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wire once more, from docs/protocol.md and nothing else: frames, messages, records, and
+what lanes say.  Encodes whatever it is given, valid or not; decodes what is whole."""
+
+import ctypes
+import hashlib
+import hmac
+import struct
+
+VERSION = 1
+FRAME_BODY_MAX = 64 << 10
+GREETING_MAGIC = b"\x93SLUICE\n"
+
+
+class Malformed(Exception):
+    pass
+
+
+# ---- fields --------------------------------------------------------------------------
+#
+# A field is a name and a kind: a format of struct, a number of plain bytes, or one of those
+# in KINDS below.
+
+NUMBERS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "i64": "<q"}
+
+
+def take(data, size):
+    if len(data) < size:
+        raise Malformed("cut short")
+    return data[:size], data[size:]
+
+
+def put_text(value):
+    value = value.encode() if isinstance(value, str) else value
+    return struct.pack("<H", len(value)) + value
+
+
+def take_text(data):
+    head, data = take(data, 2)
+    value, data = take(data, struct.unpack("<H", head)[0])
+    if b"\0" in value:
+        raise Malformed("NUL in a text")
+    return value, data
+
+
+PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16)]
+
+
+def put_places(places):
+    return struct.pack("<B", len(places)) + b"".join(put(PLACE, p) for p in places)
+
+
+def take_places(data):
+    count, data = take(data, 1)
+    places = []
+    for _ in range(count[0]):
+        place, data = take_fields(PLACE, data)
+        places.append(place)
+    return places, data
+
+
+KINDS = {
+    "text": (put_text, take_text),
+    "places": (put_places, take_places),
+    "rest": (bytes, lambda data: (data, b"")),
+}
+
+
+def put(fields, values):
+    out = b""
+    for name, kind in fields:
+        value = values[name]
+        if isinstance(kind, int):
+            out += bytes(value).ljust(kind, b"\0")
+        elif kind in NUMBERS:
+            out += struct.pack(NUMBERS[kind], value)
+        else:
+            out += KINDS[kind][0](value)
+    return out
+
+
+def take_fields(fields, data):
+    values = {}
+    for name, kind in fields:
+        if isinstance(kind, int):
+            values[name], data = take(data, kind)
+        elif kind in NUMBERS:
+            raw, data = take(data, struct.calcsize(NUMBERS[kind]))
+            values[name] = struct.unpack(NUMBERS[kind], raw)[0]
+        else:
+            values[name], data = KINDS[kind][1](data)
+    return values, data
+
+
+def take_all(fields, data):
+    values, left = take_fields(fields, data)
+    if left:
+        raise Malformed("bytes left over")
+    return values
+
+
+# ---- messages ------------------------------------------------------------------------
+
+TOTAL = [("files", "u64"), ("failed", "u64"), ("bytes", "u64"),
+         ("digest_low", "u64"), ("digest_high", "u64")]
+NOROUTE = [("round", "u8"), ("why", "text")]
+DETOUR = [("port", "u16"), ("why", "text")]
+PING = [("cookie", "u64")]
+
+MESSAGES = {
+    "HELLO": (1, [
+        ("version", "u16"), ("role", "u8"), ("want", "u8"), ("features", "u64"),
+        ("lanes", "u16"), ("depth", "u16"), ("block_size", "u32"), ("memory", "u64"),
+        ("lockable", "u64"), ("timeout_ms", "u32"), ("host_id", "u64"), ("nonce", 32),
+        ("host", "text"), ("no_rdma", "text")]),
+    "OFFER": (2, [("round", "u8"), ("places", "places"), ("no_rdma", "text")]),
+    "CHOICE": (3, [("transport", "u8"), ("why", "text")]),
+    "NOROUTE": (4, NOROUTE),
+    "LANE_DOWN": (5, [("lane", "u16"), ("epoch", "u32"), ("why", "text")]),
+    "LANE_STORED": (6, [("lane", "u16"), ("epoch", "u32"), ("stored", "u64"),
+                        ("damaged", "u8")]),
+    "PING": (7, PING),
+    "PONG": (8, PING),
+    "FILE_RESULT": (9, [("file", "u32"), ("code", "u8"), ("text", "text")]),
+    "END": (10, TOTAL),
+    "DONE": (11, TOTAL),
+    "ERROR": (12, [("code", "u8"), ("host", "text"), ("text", "text")]),
+    "GREETING": (64, [("magic", 8), ("version", "u16"), ("release", "text")]),
+    "START": (65, [
+        ("version", "u16"), ("role", "u8"), ("want", "u8"), ("verbose", "u8"),
+        ("flags", "u32"), ("secret", 32), ("lanes", "u16"), ("depth", "u16"),
+        ("block_size", "u32"), ("memory", "u64"), ("bwlimit", "u64"), ("timeout_ms", "u32"),
+        ("connect_timeout_ms", "u32"), ("port_lo", "u16"), ("port_hi", "u16"),
+        ("host", "text"), ("peer", "text"), ("address", "text"), ("target", "text")]),
+    "WANT": (66, [("name", "text")]),
+    "GO": (67, []),
+    "NOTE": (68, [("level", "u8"), ("text", "text")]),
+    "PROGRESS": (69, [("bytes", "u64"), ("total", "u64"), ("files", "u64"),
+                      ("total_known", "u8")]),
+    "VERDICT": (70, [("code", "u8"), ("host", "text"), ("text", "text")] + TOTAL + [
+        ("transport", "u8"), ("lanes", "u16"), ("how", "text"), ("why", "text"),
+        ("ns", "u64"), ("ns_fill", "u64"), ("ns_free", "u64"), ("ns_block", "u64"),
+        ("ns_store", "u64")]),
+    "CANCEL": (71, [("signo", "u8")]),
+    "DETOUR": (72, DETOUR),
+    "STUCK": (73, NOROUTE),
+    "LISTENING": (74, DETOUR),
+}
+NAMES = {number: name for name, (number, _) in MESSAGES.items()}
+
+
+def body(name, /, **values):
+    return put(MESSAGES[name][1], values)
+
+
+def frame(kind, content=b""):
+    """kind: a name or a number."""
+    number = MESSAGES[kind][0] if isinstance(kind, str) else kind
+    return struct.pack("<IB3x", len(content), number) + content
+
+
+def message(name, /, **values):
+    return frame(name, body(name, **values))
+
+
+def parse(number, content):
+    """The name and the fields of a frame's body."""
+    if number not in NAMES:
+        raise Malformed("unknown type %d" % number)
+    return NAMES[number], take_all(MESSAGES[NAMES[number]][1], content)
+
+
+class Framer:
+    """Frames out of pieces of a stream."""
+
+    def __init__(self):
+        self.left = b""
+
+    def feed(self, data):
+        self.left += data
+        frames = []
+        while len(self.left) >= 8:
+            length, number = struct.unpack("<IB", self.left[:5])
+            if any(self.left[5:8]) or length > FRAME_BODY_MAX:
+                raise Malformed("frame")
+            if len(self.left) < 8 + length:
+                break
+            frames.append((number, self.left[8:8 + length]))
+            self.left = self.left[8 + length:]
+        return frames
+
+
+# ---- records in blocks ---------------------------------------------------------------
+
+RECORDS = {
+    "FILE": (1, [("id", "u32"), ("want", "u32"), ("flags", "u32"), ("mode", "u32"),
+                 ("size", "u64"), ("mtime_s", "i64"), ("atime_s", "i64"),
+                 ("mtime_ns", "u32"), ("atime_ns", "u32"), ("name", "text")]),
+    "DATA": (2, [("id", "u32"), ("pos", "u64"), ("bytes", "rest")]),
+    "FILE_END": (3, [("id", "u32"), ("size", "u64"), ("data", "u64"), ("holes", "u64"),
+                     ("lanes", "u16"), ("digest_low", "u64"), ("digest_high", "u64"),
+                     ("code", "u8"), ("text", "text")]),
+    "HOLE": (4, [("id", "u32"), ("pos", "u64"), ("len", "u64")]),
+}
+RECORD_NAMES = {number: name for name, (number, _) in RECORDS.items()}
+
+
+def record(name, /, **values):
+    number, fields = RECORDS[name]
+    content = put(fields, values)
+    return struct.pack("<B3xI", number, len(content)) + content
+
+
+def records(data):
+    """Names and fields of all records of a block."""
+    found = []
+    while data:
+        head, data = take(data, 8)
+        number, zeros, length = head[0], head[1:4], struct.unpack("<I", head[4:])[0]
+        if any(zeros) or number not in RECORD_NAMES:
+            raise Malformed("record")
+        content, data = take(data, length)
+        name = RECORD_NAMES[number]
+        found.append((name, take_all(RECORDS[name][1], content)))
+    return found
+
+
+# ---- lanes ---------------------------------------------------------------------------
+
+xxhash = ctypes.CDLL("libxxhash.so.0")
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+xxhash.XXH3_64bits.restype = ctypes.c_uint64
+xxhash.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+xxhash.XXH3_128bits_withSeed.restype = Hash128
+xxhash.XXH3_128bits_withSeed.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]
+
+
+def hash64(data):
+    return xxhash.XXH3_64bits(data, len(data))
+
+
+def hash128(data, seed):
+    """(low, high)"""
+    h = xxhash.XXH3_128bits_withSeed(data, len(data), seed)
+    return h.low, h.high
+
+
+BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),
+              ("epoch", "u32"), ("len", "u32"), ("number", "u64"), ("pos", "u64"),
+              ("file", "u32"), ("zero", "u32"), ("hash_low", "u64"), ("hash_high", "u64")]
+CREDIT = [("magic", 4), ("epoch", "u32"), ("stored", "u64")]
+LANE_HELLO = [("magic", 4), ("version", "u8"), ("from", "u8"), ("accepting", "u8"),
+              ("zero", "u8"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
+              ("block_size", "u32"), ("zeros", 12)]
+LANE_PRIVATE = [("magic", 4), ("version", "u8"), ("zeros", 3), ("lane", "u16"),
+                ("depth", "u16"), ("epoch", "u32"), ("block_size", "u32"), ("zero", "u32"),
+                ("token", 16)]
+ZERO = {"version": 1, "zero": 0, "zeros": b""}
+
+
+def block_head(**values):
+    head = put(BLOCK_HEAD, {"magic": b"SLB\x93", **ZERO, **values})
+    return head + struct.pack("<Q", hash64(head))
+
+
+def block(data, /, **values):
+    """A block with its head: the hash of its data is right, unless given."""
+    low, high = hash128(data, values["pos"])
+    return block_head(**{"len": len(data), "hash_low": low, "hash_high": high, **values}) + data
+
+
+def parse_block_head(data):
+    if len(data) != 64 or struct.unpack("<Q", data[56:])[0] != hash64(data[:56]):
+        raise Malformed("block head")
+    return take_all(BLOCK_HEAD, data[:56])
+
+
+def credit(**values):
+    return put(CREDIT, {"magic": b"SLC\x93", **values})
+
+
+def parse_credit(data):
+    return take_all(CREDIT, data)
+
+
+class Key:
+    """What proves a lane: the session's secret and both ends' nonces."""
+
+    def __init__(self, secret, source_nonce, sink_nonce):
+        self.secret = secret
+        self.nonces = source_nonce + sink_nonce
+
+    def mac(self, label, data):
+        return hmac.new(self.secret, label + self.nonces + data, hashlib.sha256).digest()
+
+    def token(self, lane, epoch):
+        return self.mac(b"sluice token", struct.pack("<HI", lane, epoch))[:16]
+
+
+def lane_hello(key, /, **values):
+    hello = put(LANE_HELLO, {"magic": b"SLH\x93", **ZERO, **values})
+    return hello + key.mac(b"sluice lane", hello)
+
+
+def parse_lane_hello(key, data):
+    if len(data) != 64 or not hmac.compare_digest(data[32:], key.mac(b"sluice lane", data[:32])):
+        raise Malformed("lane hello")
+    return take_all(LANE_HELLO, data[:32])
+
+
+def lane_private(key, /, **values):
+    token = key.token(values["lane"], values["epoch"])
+    return put(LANE_PRIVATE, {"magic": b"SLP\x93", "token": token, **ZERO, **values})
