@@ -50,7 +50,7 @@ int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 /* What a caller must know and be. */
 struct porter_terms {
 	struct lane_key key;
-	enum lane_side peer;  /* the side of those who come */
+	enum lane_side peer; /* the side of those who come */
 	unsigned lanes;
 	uint32_t depth, block_size;
 };
@@ -59,13 +59,13 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 
 struct caller {
 	uint32_t epoch;
-	int fd;                       /* TCP: hello verified; else -1 */
-	struct verbs_caller *verbs;   /* RDMA: token verified; else NULL */
+	int fd; /* TCP: hello verified; else -1 */
+	struct verbs_caller *verbs; /* RDMA: token verified; else NULL */
 };
 void caller_drop(struct caller *c);
 /* Wait for a caller of this lane with at least this epoch, until deadline_ms (0: for ever).
  * 0: the caller is yours; 1: wake_fd is readable; -1 with OUT_CONNECT when the time is over. */
-int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd,
-		uint64_t deadline_ms, struct caller *out);
+int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
+		struct caller *out);
 
 #endif

@@ -29,7 +29,6 @@ struct stranger {
 /* Where the caller of one lane waits for the lane's thread. */
 struct berth {
 	uint32_t next; /* lowest epoch that is still good */
-	bool closed; /* there is no epoch after the last one */
 	bool kept;
 	struct caller caller;
 	int ready; /* eventfd */

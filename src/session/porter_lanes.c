@@ -34,11 +34,10 @@ static void keep(struct porter *p, unsigned lane, struct caller *c)
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&p->lock);
-	if (!b->closed && c->epoch >= b->next) {
+	if (c->epoch >= b->next) {
 		out = b->caller;
 		b->caller = *c;
 		b->kept = true;
-		b->closed = c->epoch == UINT32_MAX;
 		b->next = c->epoch + 1;
 		if (write(b->ready, &one, sizeof one) < 0)
 			log_debug("wake lane %u: it is awake", lane);
@@ -95,9 +94,11 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 
 /* ---- callers ----------------------------------------------------------------------------- */
 
-static bool fits(const struct porter *p, unsigned lane, uint32_t depth, uint32_t block_size)
+/* There is no epoch after the last one. */
+static bool fits(const struct porter *p, unsigned lane, uint32_t epoch, uint32_t depth,
+		 uint32_t block_size)
 {
-	return lane < p->terms.lanes && depth == p->terms.depth &&
+	return lane < p->terms.lanes && epoch < UINT32_MAX && depth == p->terms.depth &&
 	       block_size == p->terms.block_size;
 }
 
@@ -112,7 +113,8 @@ static void judge(struct porter *p, struct stranger *s)
 			 failed()->text);
 		return;
 	}
-	if (h.accepting || h.from != p->terms.peer || !fits(p, h.lane, h.depth, h.block_size)) {
+	if (h.accepting || h.from != p->terms.peer ||
+	    !fits(p, h.lane, h.epoch, h.depth, h.block_size)) {
 		log_info("a caller for lane %u does not fit in", h.lane);
 		return;
 	}
@@ -160,7 +162,8 @@ static void judge_verbs(struct porter *p, struct verbs_caller *v)
 	const struct lane_private *says = verbs_caller_says(v);
 	struct caller c = {.epoch = says->epoch, .fd = -1, .verbs = v};
 
-	if (fits(p, says->lane, says->depth, says->block_size) && token_is_right(p, says)) {
+	if (fits(p, says->lane, says->epoch, says->depth, says->block_size) &&
+	    token_is_right(p, says)) {
 		keep(p, says->lane, &c);
 		return;
 	}

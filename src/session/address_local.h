@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_ADDRESS_LOCAL_H
+#define SESSION_ADDRESS_LOCAL_H
+
+/*
+ * This host's addresses: which of them to offer to a peer, and which of a peer's offer are
+ * worth dialing.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "lane/connect.h"
+#include "session/message.h"
+
+/* Equal on two processes of one host and network namespace, and says nothing else of it. */
+uint64_t host_id(void);
+
+bool address_is_loopback(const union address *a);
+bool address_is_link_local(const union address *a);
+/* Ports and zones left out. */
+bool address_same(const union address *a, const union address *b);
+union address address_with_port(const union address *a, unsigned port);
+union address address_loopback(int family, unsigned port);
+/* Does one of this host's interfaces have a in its network? */
+bool address_near(const union address *a);
+
+struct offer_rules {
+	const char *only; /* --address: this one and no other; "" */
+	const union address *control; /* this end's address of the control connection, or NULL */
+	bool same_host; /* the peer is on this host: loopback may be offered */
+	int family; /* AF_INET, AF_INET6, 0: both */
+};
+/* Where lanes may come to, best first.  -1 (OUT_USAGE) when `only' is no address. */
+int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
+		       unsigned *count);
+
+struct offer_place place_of(const union address *a, enum transport t, unsigned port);
+
+struct dial_rules {
+	const union address *dialed; /* where the control connection went, or NULL */
+	bool same_host;
+	int family;
+};
+/* The places of an offer for this transport that may be dialed, nearest first. */
+unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
+			const struct dial_rules *rules, union address *to, unsigned max);
+/* "10.0.0.1:7000, [fd00::1]:7000" */
+char *addresses_text(const union address *a, unsigned count, char *to, size_t size);
+
+#endif

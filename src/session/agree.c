@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What two ends agree on: the smaller of everything, and whether RDMA may be tried. */
+
+#include <stdio.h>
+#include <string.h>
+#include "base/fail.h"
+#include "lane/pool.h"
+#include "session/session_impl.h"
+
+/* What lanes_fit() reckons with: of a lane beside its pool, and of its smallest. */
+enum { RINGS = 64 << 10, DEPTH_LEAST = 4, BLOCK_LEAST = 16 << 10 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static const char *transport_text(enum transport t)
+{
+	static const char *const text[] = {"auto", "rdma", "tcp", "ssh"};
+
+	return text[t];
+}
+
+static int agree_want(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
+{
+	enum transport a = mine->want, b = peer->want;
+
+	if (a != TRANSPORT_AUTO && b != TRANSPORT_AUTO && a != b)
+		return fail_as(OUT_TRANSPORT, "%s was told --transport=%s, but %s --transport=%s",
+			       mine->host, transport_text(a), peer->host, transport_text(b));
+	t->want = a != TRANSPORT_AUTO ? a : b;
+	return 0;
+}
+
+static int agree_sizes(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
+{
+	uint64_t memory = least(mine->memory, peer->memory);
+
+	t->lanes = (unsigned)least(mine->lanes, peer->lanes);
+	t->depth = (uint32_t)least(mine->depth, peer->depth);
+	t->block_size = (uint32_t)least(mine->block_size, peer->block_size);
+	if (!lanes_fit(memory, &t->lanes, &t->depth, &t->block_size))
+		return fail_as(OUT_USAGE, "%llu bytes of memory (--memory) are too few for a lane",
+			       (unsigned long long)memory);
+	t->timeout_ms = (int)least(mine->timeout_ms, peer->timeout_ms);
+	if (t->timeout_ms < TIMEOUT_LEAST_MS)
+		t->timeout_ms = (int)least(mine->timeout_ms, TIMEOUT_LEAST_MS);
+	return 0;
+}
+
+/* Has this end no RDMA?  failed() says why then. */
+static bool lacks_rdma(const struct msg_hello *end)
+{
+	if (end->want == TRANSPORT_TCP || end->want == TRANSPORT_SSH)
+		fail_as(OUT_TRANSPORT, "%s was told --transport=%s", end->host,
+			transport_text(end->want));
+	else if (end->lockable == 0)
+		fail_as(OUT_TRANSPORT, "%s: %s", end->host, end->no_rdma);
+	else
+		return false;
+	return true;
+}
+
+/* Bytes of the smallest lane that lanes_fit() makes of these. */
+static uint64_t lane_need(const struct msg_hello *mine, const struct msg_hello *peer)
+{
+	uint32_t depth = (uint32_t)least(least(mine->depth, peer->depth), DEPTH_LEAST);
+	uint32_t size = (uint32_t)least(least(mine->block_size, peer->block_size), BLOCK_LEAST);
+
+	return pool_bytes(depth, size) + RINGS;
+}
+
+/* Locked memory is too small for a lane: the text is of the end that has the least. */
+static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *peer)
+{
+	if (mine->lockable <= peer->lockable)
+		return fail_memlock(lane_need(mine, peer));
+	return fail_as(OUT_MEMLOCK,
+		       "%s may lock only %llu KiB of memory for RDMA: raise its limit "
+		       "(memlock in /etc/security/limits.d/rdma.conf) and log in again",
+		       peer->host, (unsigned long long)(peer->lockable >> 10));
+}
+
+static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
+{
+	if (lacks_rdma(mine) || lacks_rdma(peer)) {
+		if (t->want == TRANSPORT_RDMA)
+			return fail_as(OUT_TRANSPORT, "RDMA was demanded, but %s", failed()->text);
+	} else if (lanes_fit(least(mine->lockable, peer->lockable), &t->lanes, &t->depth,
+			     &t->block_size)) {
+		t->rdma = true;
+		return 0;
+	} else {
+		fail_lockable(mine, peer);
+		if (t->want == TRANSPORT_RDMA)
+			return -1;
+	}
+	/* Whoever asked for something else need not be told. */
+	if (mine->want == TRANSPORT_AUTO)
+		snprintf(t->no_rdma, sizeof t->no_rdma, "%s", failed()->text);
+	return 0;
+}
+
+int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out)
+{
+	*out = (struct terms){.same_host = mine->host_id == peer->host_id};
+	if (mine->role == peer->role)
+		return fail_as(OUT_PROTOCOL, "both ends are %ss",
+			       mine->role == ROLE_SOURCE ? "source" : "sink");
+	if (agree_want(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
+		return -1;
+	return agree_rdma(mine, peer, out);
+}

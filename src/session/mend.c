@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Wires for lanes: the first one, and another one each time that one breaks.
+ *
+ * Recovery is fenced.  Whoever finds the wire of an epoch broken says LANE_DOWN; the sink's
+ * thread, here and so out of file calls, says LANE_STORED; the source waits for that however
+ * long it takes, as the sink waits for the source's LANE_DOWN: a thread may be blocked in its
+ * file or pipe, and that is no fault.  Time counts only when both are here.
+ *
+ * Each attempt to connect has an epoch of its own, and one that failed is LANE_DOWN too, since
+ * the other end may have taken it for a success.
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "session/session_impl.h"
+
+int lane_end_wait(struct lane_end *e, uint64_t deadline_ms)
+{
+	struct pollfd p = {.fd = e->wake, .events = POLLIN};
+	uint64_t told;
+	int rc = poll(&p, 1, deadline_ms ? clock_left(deadline_ms) : -1);
+
+	if (lane_aborted(e->lane))
+		return fail_as(OUT_PEER_LOST, "lane %u was given up", e->index);
+	if (rc == 0 && clock_left(deadline_ms) == 0)
+		return fail_as(OUT_TIMEOUT, "lane %u waited in vain", e->index);
+	if (rc > 0 && read(e->nudge, &told, sizeof told) < 0 && errno != EAGAIN)
+		return fail_as(OUT_SOCKET, "wait in lane %u: %m", e->index);
+	return 0;
+}
+
+/* Some time, which only an abort cuts short: 0, or -1 then. */
+static int lane_end_pause(struct lane_end *e, int ms)
+{
+	struct pollfd p = {.fd = lane_abort_fd(e->lane), .events = POLLIN};
+
+	poll(&p, 1, ms);
+	return lane_aborted(e->lane) ? fail_as(OUT_PEER_LOST, "lane %u was given up", e->index) : 0;
+}
+
+/* ---- what is said about epochs -----------------------------------------------------------------
+ */
+
+static int say_down(struct lane_end *e, uint32_t epoch, const char *why)
+{
+	struct msg_lane_down m = {.lane = (uint16_t)e->index, .epoch = epoch};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+
+	snprintf(m.why, sizeof m.why, "%s", why);
+	msg_lane_down_encode(&w, &m);
+	return control_send(e->s->control, MSG_LANE_DOWN, body, w.used);
+}
+
+static int say_stored(struct lane_end *e, uint32_t epoch)
+{
+	struct msg_lane_stored m = {
+		.lane = (uint16_t)e->index,
+		.epoch = epoch,
+		.stored = lane_stored(e->lane),
+		.damaged = lane_damaged(e->lane) != 0,
+	};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_lane_stored_encode(&w, &m);
+	return control_send(e->s->control, MSG_LANE_STORED, body, w.used);
+}
+
+/* This end is done with the epoch and all before. */
+static int say_over(struct lane_end *e, uint32_t epoch, const char *why)
+{
+	if (say_down(e, epoch, why) < 0)
+		return -1;
+	return e->s->side == LANE_SINK ? say_stored(e, epoch) : 0;
+}
+
+/* ---- what the peer says: the control thread
+ * ------------------------------------------------------ */
+
+static int check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch)
+{
+	if (lane < s->terms.lanes && epoch < UINT32_MAX)
+		return 0;
+	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, which there is not",
+		       s->o.peer, message_name(f->type), lane, epoch);
+}
+
+/* With the lock held: the wire of that epoch is no good, and the lane's thread looks again. */
+static void give_up_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
+{
+	uint64_t one = 1;
+
+	if (lane >= s->lanes)
+		return;
+	lane_break(s->ends[lane].lane, epoch, why);
+	if (write(s->ends[lane].nudge, &one, sizeof one) < 0)
+		return; /* it is at its largest: nudged enough */
+}
+
+int mend_on_down(struct session *s, const struct frame *f)
+{
+	struct msg_lane_down m;
+	struct lane_end *e;
+
+	if (msg_lane_down_decode(f, &m) < 0 || check_lane(s, f, m.lane, m.epoch) < 0)
+		return -1;
+	e = &s->ends[m.lane];
+	pthread_mutex_lock(&s->lock);
+	if (!e->down || m.epoch > e->down_epoch) {
+		e->down = true;
+		e->down_epoch = m.epoch;
+		give_up_wire(s, m.lane, m.epoch, m.why);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+int mend_on_stored(struct session *s, const struct frame *f)
+{
+	struct msg_lane_stored m;
+	struct lane_end *e;
+
+	if (msg_lane_stored_decode(f, &m) < 0 || check_lane(s, f, m.lane, m.epoch) < 0)
+		return -1;
+	e = &s->ends[m.lane];
+	pthread_mutex_lock(&s->lock);
+	if (!e->fenced || m.epoch > e->fenced_epoch) {
+		e->fenced = true;
+		e->fenced_epoch = m.epoch;
+		e->stored = m.stored;
+		give_up_wire(s, m.lane, m.epoch, "");
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (m.damaged)
+		log_info("lane %u: block %llu came damaged to %s and is sent again", m.lane,
+			 (unsigned long long)m.stored, s->o.peer);
+	return 0;
+}
+
+/* ---- connecting
+ * ----------------------------------------------------------------------------------- */
+
+static enum attempt attach(struct lane_end *e, uint32_t epoch, struct wire *w, enum transport t)
+{
+	struct session *s = e->s;
+	bool detour, over;
+	uint64_t stored;
+
+	pthread_mutex_lock(&s->lock);
+	stored = e->fenced ? e->stored : 0;
+	detour = s->route.stage == STAGE_DETOUR;
+	pthread_mutex_unlock(&s->lock);
+	if (lane_attach(e->lane, w, stored) < 0)
+		return ATTEMPT_FATAL;
+	/* It may be over already for the other end, which said so before there was a wire. */
+	pthread_mutex_lock(&s->lock);
+	over = e->down && e->down_epoch >= epoch;
+	pthread_mutex_unlock(&s->lock);
+	if (over)
+		lane_break(e->lane, epoch, "the other end gave it up");
+	e->was_rdma = t == TRANSPORT_RDMA;
+	atomic_store(&e->transport, detour ? TRANSPORT_SSH : t);
+	return ATTEMPT_DONE;
+}
+
+/* The first epoch that is good for both ends. */
+static uint32_t lowest_epoch(struct lane_end *e)
+{
+	pthread_mutex_lock(&e->s->lock);
+	if (e->down && e->next_epoch <= e->down_epoch)
+		e->next_epoch = e->down_epoch + 1;
+	pthread_mutex_unlock(&e->s->lock);
+	return e->next_epoch;
+}
+
+static enum attempt out_of_epochs(struct lane_end *e)
+{
+	fail_as(OUT_PROTOCOL, "lane %u has used up all its epochs", e->index);
+	return ATTEMPT_FATAL;
+}
+
+enum attempt mend_attempt(struct lane_end *e, enum transport t, const union address *to, unsigned n,
+			  uint64_t deadline_ms)
+{
+	uint32_t epoch = lowest_epoch(e);
+	struct failure f;
+	struct wire *w;
+	int rc;
+
+	if (epoch == UINT32_MAX)
+		return out_of_epochs(e);
+	e->next_epoch = epoch + 1;
+	lane_skip_to(e->lane, epoch);
+	if (t == TRANSPORT_RDMA)
+		rc = verbs_dial(e->lane, epoch, &e->s->key, to, deadline_ms, &w);
+	else
+		rc = tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w);
+	if (rc == 0)
+		return attach(e, epoch, w, t);
+	f = *failed();
+	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
+	if (lane_aborted(e->lane) || say_over(e, epoch, f.text) < 0)
+		return ATTEMPT_FATAL;
+	fail_again(&f);
+	return ATTEMPT_FAILED;
+}
+
+/* Make the caller's connection the lane's. */
+static enum attempt take_caller(struct lane_end *e, struct caller *c)
+{
+	struct session *s = e->s;
+	enum transport t = c->verbs ? TRANSPORT_RDMA : TRANSPORT_TCP;
+	struct wire *w;
+	int rc;
+
+	if (t == TRANSPORT_TCP && s->terms.want == TRANSPORT_RDMA) {
+		caller_drop(c);
+		fail_as(OUT_PROTOCOL, "lane %u came over TCP, but RDMA was demanded", e->index);
+		return ATTEMPT_FATAL;
+	}
+	e->next_epoch = c->epoch + 1;
+	lane_skip_to(e->lane, c->epoch);
+	if (t == TRANSPORT_RDMA)
+		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, clock_ms() + TAKE_MS, &w);
+	else
+		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
+	if (rc == 0)
+		return attach(e, c->epoch, w, t);
+	log_debug("lane %u epoch %u: %s", e->index, c->epoch, failed()->text);
+	/* The other end sees it fail as well, and tries again. */
+	return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+}
+
+/* Wait for the other end to connect; ATTEMPT_FAILED: look at the session's state again. */
+static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
+{
+	struct caller c;
+	uint32_t epoch = lowest_epoch(e);
+	int rc;
+
+	if (epoch == UINT32_MAX)
+		return out_of_epochs(e);
+	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
+	if (rc == 0)
+		return take_caller(e, &c);
+	/* What woke it, so that it doesn't again. */
+	if (rc > 0 && lane_end_wait(e, clock_ms()) < 0 && lane_aborted(e->lane))
+		return ATTEMPT_FATAL;
+	return rc < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+}
+
+static bool rdma_first(struct lane_end *e, bool first, union address *place)
+{
+	struct session *s = e->s;
+	bool rdma;
+
+	pthread_mutex_lock(&s->lock);
+	*place = s->route.place;
+	rdma = s->route.transport == TRANSPORT_RDMA && (first || e->was_rdma);
+	pthread_mutex_unlock(&s->lock);
+	return rdma;
+}
+
+/* One round of all that may be tried: what the lane had before, then TCP. */
+static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadline)
+{
+	struct session *s = e->s;
+	union address to[OFFER_MAX + 1], place;
+	uint64_t soon = clock_ms() + RDMA_TRY_MS;
+	char why[FAIL_TEXT_MAX] = "";
+	enum attempt rc;
+	unsigned n;
+
+	if (rdma_first(e, first, &place)) {
+		rc = mend_attempt(e, TRANSPORT_RDMA, &place, 1, soon < deadline ? soon : deadline);
+		if (rc != ATTEMPT_FAILED || s->terms.want == TRANSPORT_RDMA)
+			return rc;
+		snprintf(why, sizeof why, "%s", failed()->text);
+	}
+	n = route_tcp_places(s, to, OFFER_MAX + 1);
+	if (n == 0) {
+		fail_as(OUT_CONNECT, "%s", why[0] ? why : "there is no address to dial");
+		return ATTEMPT_FAILED;
+	}
+	/* The way may come back before a lost packet is sent again. */
+	soon = clock_ms() + TAKE_MS;
+	if (soon > deadline || route_stage(s) == STAGE_DETOUR)
+		soon = deadline;
+	rc = mend_attempt(e, TRANSPORT_TCP, to, n, soon);
+	if (rc == ATTEMPT_DONE && why[0])
+		log_warn("lane %u goes on over TCP, not RDMA: %s", e->index, why);
+	return rc;
+}
+
+static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
+{
+	uint64_t deadline = clock_ms() + (uint64_t)patience_ms;
+	enum attempt rc;
+
+	while ((rc = redial_once(e, first, deadline)) == ATTEMPT_FAILED) {
+		if (clock_left(deadline) <= DIAL_PAUSE_MS)
+			break;
+		if (lane_end_pause(e, DIAL_PAUSE_MS) < 0)
+			return ATTEMPT_FATAL;
+	}
+	if (rc != ATTEMPT_FAILED)
+		return rc;
+	if (first)
+		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
+			patience_ms / 1000.0, failed()->text);
+	else
+		fail_as(OUT_PEER_LOST, "lane %u could not be reconnected within %g s: %s", e->index,
+			patience_ms / 1000.0, failed()->text);
+	return ATTEMPT_FATAL;
+}
+
+/* How long to wait for a caller, 0: as long as the session lives.  The first of the other lanes
+ * come when lane 0 has found the way and the other end's threads are there. */
+static int accept_patience(struct lane_end *e, bool first, enum stage stage)
+{
+	struct session *s = e->s;
+
+	if (!first)
+		return s->terms.timeout_ms + GRACE_MS;
+	if (e->index > 0)
+		return 0;
+	return (stage == STAGE_DETOUR ? DETOUR_MS : 2 * s->o.connect_timeout_ms) + GRACE_MS;
+}
+
+static enum attempt nobody_came(struct lane_end *e, bool first, int patience_ms)
+{
+	if (failed()->code != OUT_CONNECT || lane_aborted(e->lane))
+		return ATTEMPT_FATAL;
+	if (first)
+		fail_as(OUT_CONNECT, "%s did not connect lane %u to TCP port %u within %g s",
+			e->s->o.peer, e->index, porter_tcp_port(e->s->porter),
+			patience_ms / 1000.0);
+	else
+		fail_as(OUT_PEER_LOST,
+			"lane %u could not be reconnected within %g s: %s did not come", e->index,
+			patience_ms / 1000.0, e->s->o.peer);
+	return ATTEMPT_FATAL;
+}
+
+/* Until the lane has a wire or it is hopeless. */
+static enum attempt connect_lane(struct lane_end *e, bool first)
+{
+	struct session *s = e->s;
+	enum attempt rc = ATTEMPT_FAILED;
+	uint64_t deadline = 0;
+	int before = -1, patience = 0;
+
+	while (rc == ATTEMPT_FAILED) {
+		enum stage stage;
+		bool chosen;
+
+		pthread_mutex_lock(&s->lock);
+		stage = s->route.stage;
+		chosen = s->route.chosen;
+		pthread_mutex_unlock(&s->lock);
+		if (before != (int)stage) {
+			before = (int)stage;
+			patience = accept_patience(e, first, stage);
+			deadline = patience ? clock_ms() + (uint64_t)patience : 0;
+		}
+		if (!route_dials(s, stage)) {
+			rc = accept_lane(e, deadline);
+			if (rc == ATTEMPT_FATAL)
+				nobody_came(e, first, patience);
+		} else if (chosen) {
+			rc = redial(e, first,
+				    !first                  ? s->terms.timeout_ms
+				    : stage == STAGE_DETOUR ? DETOUR_MS
+							    : s->o.connect_timeout_ms);
+		} else if (e->index == 0) {
+			rc = route_find(e, stage);
+		} else if (lane_end_wait(e, 0) < 0) {
+			rc = ATTEMPT_FATAL;
+		}
+	}
+	return rc;
+}
+
+/* ---- mending
+ * ----------------------------------------------------------------------------------------- */
+
+/* Both ends' threads are done with the epoch: 0, or -1 when the lane is aborted. */
+static int fence(struct lane_end *e, uint32_t epoch, const char *why)
+{
+	struct session *s = e->s;
+	bool done;
+
+	if (say_over(e, epoch, why) < 0)
+		return -1;
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		done = s->side == LANE_SOURCE ? e->fenced && e->fenced_epoch >= epoch
+					      : e->down && e->down_epoch >= epoch;
+		pthread_mutex_unlock(&s->lock);
+		if (done)
+			return 0;
+		if (lane_end_wait(e, 0) < 0)
+			return -1;
+	}
+}
+
+/* The lane's end is the session's, unless the session's was first. */
+static int give_up(struct lane_end *e)
+{
+	char host[HOST_MAX];
+	struct failure f;
+
+	if (session_failed(e->s, &f, host))
+		return fail_again(&f);
+	/* Aborted by whoever uses it, for a reason of its own. */
+	if (lane_aborted(e->lane))
+		return fail_as(OUT_PEER_LOST, "lane %u was given up", e->index);
+	return session_fail(e->s);
+}
+
+int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
+{
+	struct lane_end *e = ctx;
+	bool first;
+	char name[96];
+
+	pthread_mutex_lock(&e->s->lock);
+	first = epoch == 0 || !e->s->route.chosen;
+	pthread_mutex_unlock(&e->s->lock);
+	if (e->next_epoch < epoch)
+		e->next_epoch = epoch;
+	if (epoch > 0 && fence(e, epoch - 1, why) < 0)
+		return give_up(e);
+	if (connect_lane(e, first) != ATTEMPT_DONE)
+		return give_up(e);
+	if (!first) {
+		lane_name(l, name, sizeof name);
+		log_info("lane %u was mended and goes on over %s; it broke because: %s", e->index,
+			 name, why);
+	}
+	return 0;
+}

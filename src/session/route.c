@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The way between the ends: one listens and offers its places, the other's lane 0 finds one that
+ * works, and all lanes take it.  Where nothing can be reached and there is a conductor, the ends
+ * swap roles once, and then ask the conductor for a detour.
+ */
+
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "session/session_impl.h"
+
+enum { TCP_TRIES = 2 };
+
+bool route_dials(const struct session *s, enum stage stage)
+{
+	return stage == STAGE_SWAPPED ? s->o.listens : !s->o.listens;
+}
+
+enum stage route_stage(struct session *s)
+{
+	enum stage stage;
+
+	pthread_mutex_lock(&s->lock);
+	stage = s->route.stage;
+	pthread_mutex_unlock(&s->lock);
+	return stage;
+}
+
+bool route_tells(struct session *s)
+{
+	return !s->o.has_conductor || route_dials(s, route_stage(s));
+}
+
+static void set_stage(struct session *s, enum stage stage)
+{
+	pthread_mutex_lock(&s->lock);
+	s->route.stage = stage;
+	session_nudge(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- listening ------------------------------------------------------------------------------ */
+
+static int listen_tcp(struct session *s)
+{
+	union address only, loopback = address_loopback(AF_INET, 0);
+	union address any4 = {.in4 = {.sin_family = AF_INET}};
+	union address any6 = {.in6 = {.sin6_family = AF_INET6}};
+	const union address *where = NULL;
+	struct offer_rules rules = {.only = s->o.address, .family = s->o.family};
+	unsigned count, lo = s->o.port_lo, hi = s->o.port_hi;
+
+	if (s->terms.want == TRANSPORT_SSH)
+		return porter_listen_tcp(s->porter, &loopback, 0, 0);
+	if (s->o.address[0]) {
+		if (addresses_to_offer(&rules, &only, 1, &count) < 0)
+			return -1;
+		if (count == 0)
+			return fail_as(OUT_USAGE, "listen at %s: it can't be listened at",
+				       s->o.address);
+		where = &only;
+	} else if (s->o.family) {
+		where = s->o.family == AF_INET ? &any4 : &any6;
+	}
+	if (porter_listen_tcp(s->porter, where, lo, hi) < 0)
+		return -1;
+	/* For a detour. */
+	if (s->o.has_conductor && where && where != &any4 && !address_same(where, &loopback))
+		return porter_listen_tcp(s->porter, &loopback, lo, hi);
+	return 0;
+}
+
+/* An RDMA listener at each address that a device stands behind. */
+static void listen_rdma(struct session *s, const union address *at, unsigned count,
+			struct msg_offer *m)
+{
+	snprintf(m->no_rdma, sizeof m->no_rdma, "%s has no RDMA device behind its addresses",
+		 s->o.host);
+	for (unsigned i = 0; i < count; i++) {
+		unsigned port;
+
+		if (!verbs_behind(&at[i]))
+			continue;
+		if (porter_listen_rdma(s->porter, &at[i], s->o.port_lo, s->o.port_hi, &port) < 0) {
+			snprintf(m->no_rdma, sizeof m->no_rdma, "%s", failed()->text);
+			continue;
+		}
+		m->places[m->count++] = place_of(&at[i], TRANSPORT_RDMA, port);
+	}
+	if (m->count > 0)
+		m->no_rdma[0] = '\0';
+}
+
+static int send_offer(struct session *s, const struct msg_offer *m)
+{
+	uint8_t body[sizeof *m + 64];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_offer_encode(&w, m);
+	return control_send(s->control, MSG_OFFER, body, w.used);
+}
+
+static int send_listening(struct session *s)
+{
+	struct msg_detour m = {.port = (uint16_t)porter_tcp_port(s->porter)};
+	uint8_t body[16];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_detour_encode(&w, &m);
+	return control_send(s->control, MSG_LISTENING, body, w.used);
+}
+
+/* Listen wherever callers may come, and put it down in m. */
+static int listen_everywhere(struct session *s, struct msg_offer *m)
+{
+	struct offer_rules rules = {
+		.only = s->o.address,
+		.control = s->local.sa.sa_family == AF_UNSPEC ? NULL : &s->local,
+		.same_host = s->terms.same_host,
+		.family = s->o.family,
+	};
+	union address at[OFFER_MAX];
+	unsigned count;
+
+	if (!s->o.porter && s->terms.want != TRANSPORT_RDMA && listen_tcp(s) < 0)
+		return -1;
+	if (addresses_to_offer(&rules, at, OFFER_MAX, &count) < 0)
+		return -1;
+	if (s->terms.rdma)
+		listen_rdma(s, at, count, m);
+	if (porter_tcp_port(s->porter) && s->terms.want != TRANSPORT_RDMA)
+		for (unsigned i = 0; i < count; i++)
+			m->places[m->count++] =
+				place_of(&at[i], TRANSPORT_TCP, porter_tcp_port(s->porter));
+	return 0;
+}
+
+static int open_lanes(struct session *s)
+{
+	struct porter_terms terms = {
+		.key = s->key,
+		.peer = s->side == LANE_SOURCE ? LANE_SINK : LANE_SOURCE,
+		.lanes = s->terms.lanes,
+		.depth = s->terms.depth,
+		.block_size = s->terms.block_size,
+	};
+	int rc = porter_open_lanes(s->porter, &terms);
+
+	explicit_bzero(&terms, sizeof terms);
+	return rc;
+}
+
+int route_listen(struct session *s, unsigned round)
+{
+	struct msg_offer m = {.round = (uint8_t)round};
+
+	if (!s->porter) {
+		if (porter_new(&s->own_porter) < 0)
+			return -1;
+		s->porter = s->own_porter;
+	}
+	if (listen_everywhere(s, &m) < 0) {
+		if (round == 0)
+			return -1;
+		/* The other end will say that there is nothing to dial. */
+		log_debug("no way to listen: %s", failed()->text);
+		m.count = 0;
+	}
+	if (open_lanes(s) < 0)
+		return -1;
+	/* Before the offer is answered. */
+	if (round == 1)
+		set_stage(s, STAGE_SWAPPED);
+	if (s->terms.want != TRANSPORT_SSH && send_offer(s, &m) < 0)
+		return -1;
+	if (s->o.has_conductor && round == 0 && porter_tcp_port(s->porter))
+		return send_listening(s);
+	return 0;
+}
+
+/* ---- what the peer and the conductor say: the control thread -----------------------------------
+ */
+
+static int out_of_turn(struct session *s, const struct frame *f)
+{
+	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
+		       message_name(f->type));
+}
+
+int route_on_offer(struct session *s, const struct frame *f)
+{
+	struct route *r = &s->route;
+	struct msg_offer m;
+	bool fits;
+
+	if (msg_offer_decode(f, &m) < 0)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	fits = (unsigned)r->stage == m.round && route_dials(s, r->stage) && !r->offered[m.round];
+	if (fits) {
+		r->offers[m.round] = m;
+		r->offered[m.round] = true;
+		session_nudge(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return fits ? 0 : out_of_turn(s, f);
+}
+
+/* Tell the user what the lanes take, and why not RDMA. */
+static void report(struct session *s, enum transport t, const char *why)
+{
+	/* "Here" is where the user may do something about it. */
+	bool warn = s->mine.lockable > 0 && (route_tells(s) || s->peer.lockable == 0);
+
+	if (t == TRANSPORT_TCP && why[0])
+		log_at(warn ? LOG_WARN : LOG_INFO, "data goes over TCP, not RDMA: %s", why);
+	else
+		log_info("data goes over %s%s%s",
+			 t == TRANSPORT_RDMA  ? "RDMA"
+			 : t == TRANSPORT_SSH ? "ssh"
+					      : "TCP",
+			 why[0] ? ": " : "", why);
+	if (t == TRANSPORT_TCP && !s->terms.same_host && route_tells(s))
+		log_warn("data is sent in the clear over TCP to %s", s->o.peer);
+}
+
+int route_on_choice(struct session *s, const struct frame *f)
+{
+	struct route *r = &s->route;
+	struct msg_choice m;
+	bool fits;
+
+	if (msg_choice_decode(f, &m) < 0)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	fits = !route_dials(s, r->stage) && !r->chosen &&
+	       (m.transport == TRANSPORT_SSH) == (r->stage == STAGE_DETOUR) &&
+	       (m.transport != TRANSPORT_RDMA || s->terms.rdma) &&
+	       (m.transport == TRANSPORT_RDMA || s->terms.want != TRANSPORT_RDMA);
+	if (fits) {
+		r->chosen = true;
+		r->transport = m.transport;
+		snprintf(r->why, sizeof r->why, "%s", m.why);
+		session_nudge(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!fits)
+		return out_of_turn(s, f);
+	report(s, m.transport, m.why);
+	return 0;
+}
+
+int route_on_noroute(struct session *s, const struct frame *f)
+{
+	struct route *r = &s->route;
+	struct msg_noroute m;
+	bool fits;
+
+	if (msg_noroute_decode(f, &m) < 0)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	fits = s->o.has_conductor && m.round <= 1 && (unsigned)r->stage == m.round &&
+	       !route_dials(s, r->stage) && !r->chosen;
+	if (fits) {
+		snprintf(r->stuck[m.round], sizeof r->stuck[m.round], "%s", m.why);
+		r->stage++;
+		session_nudge(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return fits ? 0 : out_of_turn(s, f);
+}
+
+/* A conductor may have to give another port for each lane: the newest counts. */
+int route_on_detour(struct session *s, const struct frame *f)
+{
+	struct route *r = &s->route;
+	struct msg_detour m;
+
+	if (msg_detour_decode(f, &m) < 0)
+		return -1;
+	if (s->o.listens || m.port == 0)
+		return fail_as(OUT_PROTOCOL, "a detour came to the end that listens");
+	pthread_mutex_lock(&s->lock);
+	r->have_detour = true;
+	r->detour_port = m.port;
+	session_nudge(s);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+/* ---- connecting
+ * ---------------------------------------------------------------------------------- */
+
+static struct dial_rules dial_rules(struct session *s)
+{
+	return (struct dial_rules){
+		.dialed = s->o.dialed.sa.sa_family == AF_UNSPEC ? NULL : &s->o.dialed,
+		.same_host = s->terms.same_host,
+		.family = s->o.family,
+	};
+}
+
+/* TCP lanes take the port of the control connection, so its address is good for them, also where
+ * the other end knows it by another name. */
+static unsigned add_dialed(struct session *s, union address *to, unsigned n)
+{
+	const union address *dialed = &s->o.dialed;
+
+	if (dialed->sa.sa_family == AF_UNSPEC)
+		return n;
+	for (unsigned i = 0; i < n; i++)
+		if (address_same(&to[i], dialed) && to[i].in4.sin_port == dialed->in4.sin_port)
+			return n;
+	to[n] = *dialed;
+	return n + 1;
+}
+
+unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
+{
+	struct dial_rules rules = dial_rules(s);
+	struct route r;
+	unsigned n;
+
+	pthread_mutex_lock(&s->lock);
+	r = s->route;
+	pthread_mutex_unlock(&s->lock);
+	if (r.stage == STAGE_DETOUR) {
+		to[0] = address_loopback(AF_INET, r.detour_port);
+		return 1;
+	}
+	n = places_to_dial(&r.offers[r.stage], TRANSPORT_TCP, &rules, to, max - 1);
+	return n || r.stage == STAGE_FIRST ? add_dialed(s, to, n) : n;
+}
+
+/* Lane 0 has a wire: this is what all lanes take. */
+static enum attempt choose(struct session *s, enum transport t, const union address *place,
+			   const char *why)
+{
+	struct msg_choice m = {.transport = (uint8_t)t};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+
+	snprintf(m.why, sizeof m.why, "%s", why);
+	msg_choice_encode(&w, &m);
+	pthread_mutex_lock(&s->lock);
+	s->route.chosen = true;
+	s->route.transport = t;
+	s->route.place = *place;
+	snprintf(s->route.why, sizeof s->route.why, "%s", m.why);
+	session_nudge(s);
+	pthread_mutex_unlock(&s->lock);
+	report(s, t, m.why);
+	return control_send(s->control, MSG_CHOICE, body, w.used) < 0 ? ATTEMPT_FATAL
+								      : ATTEMPT_DONE;
+}
+
+/* Until `is' is set: 0; -1 with a failure. */
+static int await_word(struct lane_end *e, const bool *is, const char *what, uint64_t deadline)
+{
+	struct session *s = e->s;
+	bool there;
+
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		there = *is;
+		pthread_mutex_unlock(&s->lock);
+		if (there)
+			return 0;
+		if (lane_end_wait(e, deadline) < 0)
+			return fail_as(OUT_CONNECT, "%s in time", what);
+	}
+}
+
+/* All RDMA places of an offer, one after the other; why says what became of them. */
+static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint64_t deadline,
+			     union address *place, char *why, size_t size)
+{
+	struct session *s = e->s;
+	struct dial_rules rules = dial_rules(s);
+	union address to[OFFER_MAX];
+	unsigned n = places_to_dial(o, TRANSPORT_RDMA, &rules, to, OFFER_MAX);
+
+	snprintf(why, size, "%s",
+		 o->no_rdma[0] ? o->no_rdma : "no RDMA address of the other end can be dialed");
+	for (unsigned i = 0; i < n && clock_left(deadline) > 0; i++) {
+		uint64_t until = clock_ms() + RDMA_TRY_MS;
+		enum attempt rc = mend_attempt(e, TRANSPORT_RDMA, &to[i], 1,
+					       until < deadline ? until : deadline);
+
+		*place = to[i];
+		if (rc != ATTEMPT_FAILED)
+			return rc;
+		snprintf(why, size, "%s", failed()->text);
+		/* Then it is the same everywhere. */
+		if (failed()->code == OUT_MEMLOCK)
+			break;
+	}
+	return ATTEMPT_FAILED;
+}
+
+static enum attempt try_tcp(struct lane_end *e, uint64_t deadline)
+{
+	union address to[OFFER_MAX + 1];
+	unsigned n = route_tcp_places(e->s, to, OFFER_MAX + 1);
+	enum attempt rc = ATTEMPT_FAILED;
+
+	if (n == 0)
+		fail_as(OUT_CONNECT, "%s offers no address that can be dialed from here",
+			e->s->o.peer);
+	for (unsigned i = 0; n > 0 && i < TCP_TRIES && rc == ATTEMPT_FAILED; i++) {
+		if (i > 0 && lane_end_wait(e, clock_ms() + DIAL_PAUSE_MS) < 0 &&
+		    lane_aborted(e->lane))
+			return ATTEMPT_FATAL;
+		if (i == 0 || clock_left(deadline) > 0)
+			rc = mend_attempt(e, TRANSPORT_TCP, to, n, deadline);
+	}
+	return rc;
+}
+
+static enum attempt find_offered(struct lane_end *e, enum stage stage)
+{
+	struct session *s = e->s;
+	bool demanded = s->terms.want == TRANSPORT_RDMA;
+	/* With a conductor there are other ways to try. */
+	int ms = s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
+	uint64_t deadline = clock_ms() + (uint64_t)ms;
+	char why[TEXT_MAX], says[HOST_MAX + 32];
+	enum outcome code = OUT_CONNECT;
+	enum attempt rc = ATTEMPT_FAILED;
+	union address place = {.sa = {.sa_family = AF_UNSPEC}};
+
+	snprintf(says, sizeof says, "%s did not say where to connect", s->o.peer);
+	if (await_word(e, &s->route.offered[stage], says, deadline) < 0)
+		return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
+	if (s->terms.rdma) {
+		rc = try_rdma(e, &s->route.offers[stage],
+			      demanded ? deadline : deadline - (uint64_t)ms / 2, &place, why,
+			      sizeof why);
+		if (rc == ATTEMPT_DONE)
+			return choose(s, TRANSPORT_RDMA, &place, "");
+		code = failed()->code == OUT_MEMLOCK ? OUT_MEMLOCK : OUT_TRANSPORT;
+	}
+	if (rc == ATTEMPT_FATAL)
+		return rc;
+	if (demanded) {
+		fail_as(code, "%s", why);
+		return ATTEMPT_FAILED;
+	}
+	rc = try_tcp(e, deadline);
+	return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_TCP, &place, why) : rc;
+}
+
+static int send_noroute(struct session *s, uint8_t type, unsigned round, const char *why)
+{
+	struct msg_noroute m = {.round = (uint8_t)round};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+
+	snprintf(m.why, sizeof m.why, "%s", why);
+	msg_noroute_encode(&w, &m);
+	return control_send(s->control, type, body, w.used);
+}
+
+/* Why nothing could be reached either way, as one sentence. */
+static void stuck_text(struct session *s, char to[static TEXT_MAX])
+{
+	struct failure before = *failed();
+	struct route r;
+
+	pthread_mutex_lock(&s->lock);
+	r = s->route;
+	pthread_mutex_unlock(&s->lock);
+	if (r.stuck[1][0])
+		fail_as(OUT_CONNECT, "%s; from %s: %s", r.stuck[0], s->o.peer, r.stuck[1]);
+	else
+		fail_as(OUT_CONNECT, "%s", r.stuck[0]);
+	memcpy(to, failed()->text, TEXT_MAX);
+	fail_again(&before);
+}
+
+static enum attempt find_detour(struct lane_end *e)
+{
+	struct session *s = e->s;
+	uint64_t deadline = clock_ms() + DETOUR_MS;
+	union address nowhere = {.sa = {.sa_family = AF_UNSPEC}};
+	enum attempt rc = ATTEMPT_FAILED;
+	char why[TEXT_MAX];
+
+	stuck_text(s, why);
+	if (s->terms.want == TRANSPORT_RDMA) {
+		fail_as(OUT_TRANSPORT, "no RDMA connection to %s: %s", s->o.peer, why);
+		return ATTEMPT_FATAL;
+	}
+	if (s->terms.want != TRANSPORT_SSH && send_noroute(s, MSG_STUCK, 1, why) < 0)
+		return ATTEMPT_FATAL;
+	if (await_word(e, &s->route.have_detour, "no way over ssh came", deadline) < 0)
+		return ATTEMPT_FATAL;
+	while (rc == ATTEMPT_FAILED && clock_left(deadline) > 0) {
+		rc = try_tcp(e, deadline);
+		if (rc == ATTEMPT_FAILED && lane_end_wait(e, clock_ms() + DIAL_PAUSE_MS) < 0 &&
+		    lane_aborted(e->lane))
+			return ATTEMPT_FATAL;
+	}
+	if (rc == ATTEMPT_DONE)
+		return choose(s, TRANSPORT_SSH, &nowhere, why);
+	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, failed()->text);
+	return ATTEMPT_FATAL;
+}
+
+/* This stage came to nothing, for the reason in failed(): on to the next, if there is one. */
+static enum attempt swap(struct lane_end *e, enum stage stage)
+{
+	struct session *s = e->s;
+	struct failure f = *failed();
+
+	if (!s->o.has_conductor) {
+		fail_as(f.code, "no connection to %s: %s", s->o.peer, f.text);
+		return ATTEMPT_FATAL;
+	}
+	log_debug("no connection to %s: %s", s->o.peer, f.text);
+	pthread_mutex_lock(&s->lock);
+	snprintf(s->route.stuck[stage], sizeof s->route.stuck[stage], "%s", f.text);
+	pthread_mutex_unlock(&s->lock);
+	if (send_noroute(s, MSG_NOROUTE, stage, f.text) < 0)
+		return ATTEMPT_FATAL;
+	if (stage == STAGE_FIRST && route_listen(s, 1) < 0)
+		return ATTEMPT_FATAL;
+	if (stage == STAGE_SWAPPED)
+		set_stage(s, STAGE_DETOUR);
+	return ATTEMPT_FAILED;
+}
+
+enum attempt route_find(struct lane_end *e, enum stage stage)
+{
+	enum attempt rc = stage == STAGE_DETOUR ? find_detour(e) : find_offered(e, stage);
+
+	return rc == ATTEMPT_FAILED ? swap(e, stage) : rc;
+}

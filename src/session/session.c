@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/session_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/worker.h"
+#include "session/key.h"
+
+enum {
+	LOOK_UP_MS = 200, /* a signal may come just before a wait */
+	LAST_WORDS_MS = 1000,
+	PACE_BURST_NS = 100000000,
+};
+
+/* ---- failing ---------------------------------------------------------------------------- */
+
+/* The session's first failure, and everybody wakes.  host: where the peer says it was, NULL: it
+ * is ours and the peer is told. */
+static void latch(struct session *s, const struct failure *f, const char *host)
+{
+	struct msg_error m = {.code = (uint8_t)f->code};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+	bool first;
+
+	pthread_mutex_lock(&s->lock);
+	first = !s->failed;
+	if (first) {
+		s->failed = s->telling = true;
+		s->failure = *f;
+		snprintf(s->failed_host, sizeof s->failed_host, "%s", host ? host : "");
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!first)
+		return;
+	/* The text goes first: what breaks when the lanes are given up is only its consequence. */
+	snprintf(m.host, sizeof m.host, "%s", s->o.host);
+	snprintf(m.text, sizeof m.text, "%s", f->text);
+	msg_error_encode(&w, &m);
+	if (!host && !w.full)
+		control_post(s->control, MSG_ERROR, body, w.used);
+	pthread_mutex_lock(&s->lock);
+	s->telling = false;
+	for (unsigned i = 0; i < s->lanes; i++)
+		lane_abort(s->ends[i].lane);
+	session_nudge(s);
+	pthread_mutex_unlock(&s->lock);
+	if (s->o.on_fail)
+		s->o.on_fail(s->o.ctx);
+}
+
+int session_fail(struct session *s)
+{
+	struct failure f = *failed();
+
+	if (f.code == OUT_DONE)
+		f = (struct failure){OUT_PROTOCOL, "failed without a reason"};
+	latch(s, &f, NULL);
+	pthread_mutex_lock(&s->lock);
+	f = s->failure;
+	pthread_mutex_unlock(&s->lock);
+	return fail_again(&f);
+}
+
+bool session_failed(struct session *s, struct failure *f, char host[static HOST_MAX])
+{
+	bool is;
+
+	pthread_mutex_lock(&s->lock);
+	is = s->failed;
+	if (is && f)
+		*f = s->failure;
+	snprintf(host, HOST_MAX, "%s", s->failed_host);
+	pthread_mutex_unlock(&s->lock);
+	return is;
+}
+
+void session_ended(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->ended = true;
+	pthread_mutex_unlock(&s->lock);
+}
+
+void session_nudge(struct session *s)
+{
+	uint64_t one = 1;
+
+	pthread_cond_broadcast(&s->changed);
+	for (unsigned i = 0; i < s->lanes; i++)
+		if (write(s->ends[i].nudge, &one, sizeof one) < 0)
+			continue; /* it is at its largest: nudged enough */
+}
+
+/* ---- frames: the control thread ------------------------------------------------------------ */
+
+static int on_hello(struct session *s, const struct frame *f)
+{
+	struct terms terms;
+	struct msg_hello peer;
+
+	if (s->greeted)
+		return fail_as(OUT_PROTOCOL, "%s said HELLO twice", s->o.peer);
+	if (msg_hello_decode(f, &peer) < 0) {
+		if (failed()->code == OUT_VERSION)
+			fail_as(OUT_VERSION,
+				"%s speaks protocol version %u, %s version %u: install the same "
+				"release at both ends",
+				s->o.peer, peer.version, s->o.host, PROTOCOL_VERSION);
+		return -1;
+	}
+	if (terms_agree(&s->mine, &peer, &terms) < 0)
+		return -1;
+	control_set_timeout(s->control, terms.timeout_ms);
+	pthread_mutex_lock(&s->lock);
+	s->peer = peer;
+	s->terms = terms;
+	s->greeted = true;
+	if (terms.want == TRANSPORT_SSH)
+		s->route.stage = STAGE_DETOUR;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+static int on_error(struct session *s, const struct frame *f)
+{
+	struct failure why;
+	struct msg_error m;
+	bool ended;
+
+	if (msg_error_decode(f, &m) < 0)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	ended = s->ended;
+	pthread_mutex_unlock(&s->lock);
+	/* After the verdict nothing can change it. */
+	if (ended)
+		return 0;
+	why.code = outcome_from(m.code);
+	snprintf(why.text, sizeof why.text, "%s", m.text);
+	latch(s, &why, m.host[0] ? m.host : s->o.peer);
+	return 0;
+}
+
+static int on_cancel(const struct frame *f)
+{
+	struct msg_cancel m;
+
+	if (msg_cancel_decode(f, &m) < 0)
+		return -1;
+	return fail_as(OUT_SIGNAL, "interrupted by signal %u", m.signo);
+}
+
+static int unexpected(struct session *s, const struct frame *f)
+{
+	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
+		       message_name(f->type));
+}
+
+static int on_local_frame(struct session *s, const struct frame *f)
+{
+	if (!s->o.has_conductor)
+		return unexpected(s, f);
+	switch (f->type) {
+	case MSG_CANCEL:
+		return on_cancel(f);
+	case MSG_DETOUR:
+		return route_on_detour(s, f);
+	case MSG_START:
+	case MSG_WANT:
+	case MSG_GO:
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
+	default:
+		return unexpected(s, f);
+	}
+}
+
+static int dispatch(struct session *s, const struct frame *f)
+{
+	if (message_is_local(f->type))
+		return on_local_frame(s, f);
+	if (f->type == MSG_ERROR)
+		return on_error(s, f);
+	if (f->type == MSG_HELLO)
+		return on_hello(s, f);
+	if (!s->greeted)
+		return unexpected(s, f);
+	switch (f->type) {
+	case MSG_OFFER:
+		return route_on_offer(s, f);
+	case MSG_CHOICE:
+		return route_on_choice(s, f);
+	case MSG_NOROUTE:
+		return route_on_noroute(s, f);
+	case MSG_LANE_DOWN:
+		return mend_on_down(s, f);
+	case MSG_LANE_STORED:
+		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : unexpected(s, f);
+	case MSG_FILE_RESULT:
+	case MSG_END:
+	case MSG_DONE:
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
+	default:
+		return unexpected(s, f);
+	}
+}
+
+/* A frame that can't be is the session's failure, not the channel's: the peer shall be told. */
+static int on_frame(void *ctx, const struct frame *f)
+{
+	struct session *s = ctx;
+	bool failed_before;
+
+	pthread_mutex_lock(&s->lock);
+	failed_before = s->failed;
+	pthread_mutex_unlock(&s->lock);
+	if (!failed_before && dispatch(s, f) < 0)
+		session_fail(s);
+	return 0;
+}
+
+static void on_lost(void *ctx, bool clean)
+{
+	struct session *s = ctx;
+	struct failure f = *failed();
+	bool ended;
+
+	(void)clean;
+	if (f.code == OUT_PEER_LOST) {
+		fail_as(f.code, "lost %s: %s", s->o.peer, f.text);
+		f = *failed();
+	}
+	pthread_mutex_lock(&s->lock);
+	ended = s->ended;
+	pthread_mutex_unlock(&s->lock);
+	if (!ended)
+		latch(s, &f, "");
+	else if (s->o.on_fail)
+		s->o.on_fail(s->o.ctx);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------
+ */
+
+static int options_complete(struct session_opts *o)
+{
+	if (o->lanes == 0)
+		o->lanes = LANES_DEFAULT;
+	if (o->lanes > LANE_COUNT_MAX)
+		o->lanes = LANE_COUNT_MAX;
+	if (o->depth == 0)
+		o->depth = DEPTH_DEFAULT;
+	if (o->depth > LANE_DEPTH_MAX)
+		o->depth = LANE_DEPTH_MAX;
+	if (o->block_size == 0)
+		o->block_size = BLOCK_DEFAULT;
+	if (o->memory == 0)
+		o->memory = UINT64_MAX;
+	if (o->timeout_ms <= 0)
+		o->timeout_ms = TIMEOUT_DEFAULT_MS;
+	if (o->connect_timeout_ms <= 0)
+		o->connect_timeout_ms = CONNECT_DEFAULT_MS;
+	if (!o->peer[0])
+		snprintf(o->peer, sizeof o->peer, "the peer");
+	if (o->block_size < LANE_BLOCK_MIN || o->block_size > LANE_BLOCK_MAX ||
+	    (o->block_size & (o->block_size - 1)))
+		return fail_as(OUT_USAGE, "a block size of %u is no power of two from %d to %d",
+			       o->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
+	return 0;
+}
+
+static int hello_make(struct session *s)
+{
+	struct msg_hello *m = &s->mine;
+	bool may_rdma = s->o.want == TRANSPORT_AUTO || s->o.want == TRANSPORT_RDMA;
+
+	*m = (struct msg_hello){
+		.version = PROTOCOL_VERSION,
+		.role = (uint8_t)s->o.role,
+		.want = (uint8_t)s->o.want,
+		.lanes = s->o.lanes,
+		.depth = s->o.depth,
+		.block_size = s->o.block_size,
+		.memory = s->o.memory,
+		.timeout_ms = (uint32_t)s->o.timeout_ms,
+		.host_id = host_id(),
+	};
+	snprintf(m->host, sizeof m->host, "%s", s->o.host);
+	if (may_rdma && verbs_present(m->no_rdma, sizeof m->no_rdma)) {
+		m->lockable = memlock_limit();
+		/* None at all is a limit that is too small, not a missing device. */
+		if (m->lockable == 0)
+			m->lockable = 1;
+		m->no_rdma[0] = '\0';
+	}
+	return random_bytes(m->nonce, sizeof m->nonce);
+}
+
+static int hello_send(struct session *s)
+{
+	uint8_t body[sizeof s->mine + 64];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_hello_encode(&w, &s->mine);
+	return control_send(s->control, MSG_HELLO, body, w.used);
+}
+
+/* Until the peer's HELLO is there and agreed to. */
+static int hello_wait(struct session *s)
+{
+	uint64_t deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
+	bool is_failed, greeted;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->greeted && !s->failed && !cancelled() && clock_left(deadline) > 0) {
+		struct timespec until = clock_after(LOOK_UP_MS);
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	is_failed = s->failed;
+	greeted = s->greeted;
+	pthread_mutex_unlock(&s->lock);
+	if (is_failed)
+		return session_fail(s);
+	if (cancelled())
+		return fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+	if (!greeted)
+		return fail_as(OUT_CONNECT, "%s did not say HELLO within %g s", s->o.peer,
+			       s->o.connect_timeout_ms / 1000.0);
+	return 0;
+}
+
+static int lane_end_open(struct session *s, unsigned i)
+{
+	struct lane_end *e = &s->ends[i];
+	struct lane_setup setup = {
+		.index = i,
+		.side = s->side,
+		.depth = s->terms.depth,
+		.block_size = s->terms.block_size,
+		.timeout_ms = s->terms.timeout_ms,
+		.mend = session_mend,
+		.mend_ctx = e,
+	};
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	*e = (struct lane_end){.s = s, .index = i, .nudge = -1, .wake = -1};
+	if (lane_open(&setup, &e->lane) < 0)
+		return -1;
+	e->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	e->wake = epoll_create1(EPOLL_CLOEXEC);
+	if (e->nudge >= 0 && e->wake >= 0 &&
+	    epoll_ctl(e->wake, EPOLL_CTL_ADD, e->nudge, &ev) == 0 &&
+	    epoll_ctl(e->wake, EPOLL_CTL_ADD, lane_abort_fd(e->lane), &ev) == 0)
+		return 0;
+	return fail_as(OUT_MEMORY, "open lane %u: %m", i);
+}
+
+static void lane_end_close(struct lane_end *e)
+{
+	if (!e->s)
+		return;
+	lane_close(e->lane);
+	close_fd(e->nudge);
+	close_fd(e->wake);
+}
+
+static int lanes_open(struct session *s)
+{
+	for (unsigned i = 0; i < s->terms.lanes; i++) {
+		if (lane_end_open(s, i) < 0)
+			return -1;
+		pthread_mutex_lock(&s->lock);
+		s->lanes = i + 1;
+		/* It may have failed before there was this lane to abort. */
+		if (s->failed)
+			lane_abort(s->ends[i].lane);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return 0;
+}
+
+static int session_begin(struct session *s)
+{
+	unsigned source = s->o.role == ROLE_SOURCE ? 0 : 1;
+
+	if (hello_send(s) < 0 || hello_wait(s) < 0)
+		return -1;
+	memcpy(s->key.secret, s->o.secret, sizeof s->key.secret);
+	memcpy(s->key.nonces[source], s->mine.nonce, NONCE_SIZE);
+	memcpy(s->key.nonces[1 - source], s->peer.nonce, NONCE_SIZE);
+	if (lanes_open(s) < 0)
+		return -1;
+	return s->o.listens ? route_listen(s, 0) : 0;
+}
+
+static struct session *session_new(const struct session_opts *o)
+{
+	struct session *s = calloc(1, sizeof *s);
+	pthread_condattr_t attr;
+
+	if (!s)
+		return NULL;
+	s->o = *o;
+	s->side = o->role == ROLE_SOURCE ? LANE_SOURCE : LANE_SINK;
+	s->porter = o->porter;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return s;
+}
+
+int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
+		 struct session **out)
+{
+	struct control_handler handler = {.on_frame = on_frame, .on_lost = on_lost, .pings = true};
+	struct session *s = session_new(o);
+	union address peer;
+
+	if (!s) {
+		channel_free(ch);
+		return fail_as(OUT_MEMORY, "open a session: %m");
+	}
+	if (options_complete(&s->o) < 0 || hello_make(s) < 0) {
+		channel_free(ch);
+		goto fail;
+	}
+	if (!channel_addresses(ch, &s->local, &peer))
+		s->local.sa.sa_family = AF_UNSPEC;
+	handler.ctx = s;
+	handler.peer = s->o.peer;
+	if (control_start(ch, &handler, before, len, &s->control) < 0)
+		goto fail;
+	if (session_begin(s) == 0) {
+		*out = s;
+		return 0;
+	}
+	session_fail(s);
+fail:
+	session_close(s);
+	return -1;
+}
+
+void session_close(struct session *s)
+{
+	struct failure f = *failed();
+
+	if (!s)
+		return;
+	if (s->control)
+		session_flush(s);
+	control_close(s->control);
+	porter_free(s->own_porter);
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		lane_end_close(&s->ends[i]);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	explicit_bzero(&s->key, sizeof s->key);
+	explicit_bzero(&s->o, sizeof s->o);
+	free(s);
+	fail_again(&f);
+}
+
+/* ---- while it is open
+ * ----------------------------------------------------------------------------- */
+
+unsigned session_lanes(const struct session *s)
+{
+	return s->terms.lanes;
+}
+
+struct lane *session_lane(struct session *s, unsigned i)
+{
+	return s->ends[i].lane;
+}
+
+int session_send(struct session *s, uint8_t type, const void *body, size_t len)
+{
+	return control_send(s->control, type, body, len);
+}
+
+void session_flush(struct session *s)
+{
+	uint64_t deadline = clock_ms() + LAST_WORDS_MS;
+	struct failure f = *failed();
+
+	pthread_mutex_lock(&s->lock);
+	while (s->telling && clock_left(deadline) > 0) {
+		struct timespec until = clock_after((uint64_t)clock_left(deadline));
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	pthread_mutex_unlock(&s->lock);
+	control_flush(s->control, deadline);
+	fail_again(&f);
+}
+
+const struct msg_hello *session_peer(const struct session *s)
+{
+	return &s->peer;
+}
+
+enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
+				 size_t why_size)
+{
+	enum transport t = (enum transport)atomic_load(&s->ends[0].transport);
+
+	lane_name(s->ends[0].lane, how, how_size);
+	pthread_mutex_lock(&s->lock);
+	snprintf(why, why_size, "%s", s->route.why);
+	pthread_mutex_unlock(&s->lock);
+	return t;
+}
+
+void session_stats(struct session *s, struct lane_stats *out)
+{
+	*out = (struct lane_stats){0};
+	for (unsigned i = 0; i < s->terms.lanes; i++) {
+		struct lane_stats l;
+
+		lane_stats(s->ends[i].lane, &l);
+		out->blocks += l.blocks;
+		out->bytes += l.bytes;
+		out->resent += l.resent;
+		out->ns_fill += l.ns_fill;
+		out->ns_free += l.ns_free;
+		out->ns_block += l.ns_block;
+		out->ns_store += l.ns_store;
+		out->epochs += l.epochs;
+	}
+}
+
+/* Bytes become time, which all lanes share out among them in the order they come. */
+int session_pace(struct session *s, uint32_t len)
+{
+	uint64_t now = clock_ns(), due;
+	bool is_failed;
+
+	if (s->o.bwlimit == 0)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	if (s->pace_ns + PACE_BURST_NS < now)
+		s->pace_ns = now - PACE_BURST_NS;
+	s->pace_ns += (uint64_t)((double)len * 1e9 / (double)s->o.bwlimit);
+	due = s->pace_ns;
+	while (!s->failed && (now = clock_ns()) < due) {
+		struct timespec until = clock_after((due - now) / 1000000 + 1);
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	is_failed = s->failed;
+	pthread_mutex_unlock(&s->lock);
+	return is_failed ? session_fail(s) : 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_SESSION_IMPL_H
+#define SESSION_SESSION_IMPL_H
+
+/*
+ * A session's inside: its life and its frames (session.c), what both ends agree on (agree.c),
+ * the way between them (route.c), and wires for lanes, the first and every other (mend.c).
+ *
+ * Three kinds of threads meet here: the control thread in on_frame (never waits), the lanes'
+ * threads in mend functions (wait in lane_end_wait()), and whoever opened the session.  What
+ * they share is under the one lock, which is never held over a call that can wait or log.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "session/address_local.h"
+#include "session/session.h"
+
+enum {
+	LANES_DEFAULT = 2,
+	DEPTH_DEFAULT = 12,
+	BLOCK_DEFAULT = 256 << 10,
+	TIMEOUT_DEFAULT_MS = 15000,
+	CONNECT_DEFAULT_MS = 10000,
+	/* A peer may shorten our patience, not take it away. */
+	TIMEOUT_LEAST_MS = 1000,
+	RDMA_TRY_MS = 2000, /* for one attempt at one place */
+	TAKE_MS = 5000, /* for a caller to finish its hello */
+	DIAL_PAUSE_MS = 200,
+	/* An accepting end lets the connecting one fail first, since that knows why. */
+	GRACE_MS = 2000,
+	/* Further ssh connections may ask for a password. */
+	DETOUR_MS = 120000,
+};
+
+/* ---- what both ends agree on ------------------------------------------------------------- */
+
+struct terms {
+	enum transport want; /* of both together */
+	unsigned lanes;
+	uint32_t depth, block_size;
+	int timeout_ms;
+	bool same_host;
+	bool rdma; /* may be tried */
+	char no_rdma[TEXT_MAX]; /* why not; "" when nobody wants to know */
+};
+/* From both HELLOs alone, so that both ends come to the same, and to the same failures. */
+int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out);
+
+/* ---- the way between the ends -------------------------------------------------------------- */
+
+enum stage {
+	STAGE_FIRST, /* the end that was told to listens */
+	STAGE_SWAPPED, /* the other one does */
+	STAGE_DETOUR, /* the first again, through a conductor's loopback port */
+};
+
+struct route {
+	enum stage stage;
+	bool offered[2]; /* OFFER of that round came */
+	struct msg_offer offers[2];
+	char stuck[2][TEXT_MAX]; /* why nothing of that round's could be reached */
+	bool have_detour;
+	uint16_t detour_port;
+	char detour_why[TEXT_MAX];
+	bool chosen; /* lane 0 has a wire; the stage is final */
+	enum transport transport;
+	char why[TEXT_MAX]; /* why not RDMA */
+	union address place; /* RDMA: where lane 0 went */
+};
+
+/* ---- one end of a lane ------------------------------------------------------------------------
+ */
+
+struct lane_end {
+	struct session *s;
+	struct lane *lane;
+	unsigned index;
+	int nudge; /* eventfd: something under the lock changed */
+	int wake; /* epoll: nudge, and the lane's abort */
+	_Atomic int transport; /* of its wire, enum transport */
+
+	/* under the session's lock */
+	bool down; /* the peer is done with all epochs up to down_epoch, and its */
+	uint32_t down_epoch; /* lane's thread is where it can make a new wire */
+	bool fenced; /* source: the sink has stored `stored' and is done with all */
+	uint32_t fenced_epoch; /* epochs up to this */
+	uint64_t stored;
+
+	/* the lane's thread's own */
+	uint32_t next_epoch; /* for the next attempt; 0: none is left */
+	bool was_rdma;
+};
+
+struct session {
+	struct session_opts o;
+	enum lane_side side;
+	struct control *control;
+	struct msg_hello mine, peer;
+	struct terms terms;
+	struct lane_key key;
+	union address local; /* of the control connection; family 0: none */
+	struct porter *porter; /* o.porter, or own_porter */
+	struct porter *own_porter;
+	struct lane_end ends[LANE_COUNT_MAX];
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+	bool greeted; /* HELLO came and terms are agreed */
+	unsigned lanes; /* that are open */
+	struct route route;
+	bool failed, ended;
+	bool telling; /* the peer is being told why */
+	struct failure failure;
+	char failed_host[HOST_MAX];
+	uint64_t pace_ns; /* when the next block may go */
+};
+
+/* Everything that a lane's thread may wait for has changed: look again. With the lock held. */
+void session_nudge(struct session *s);
+/* Wait until nudged: 0; -1 when the lane is aborted or the deadline (0: none) is over. */
+int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
+
+/* Does this end connect (else it accepts) at this stage? */
+bool route_dials(const struct session *s, enum stage stage);
+enum stage route_stage(struct session *s);
+/* Listen and send the OFFER of this round. */
+int route_listen(struct session *s, unsigned round);
+/* Frames of the control channel. Control thread. */
+int route_on_offer(struct session *s, const struct frame *f);
+int route_on_choice(struct session *s, const struct frame *f);
+int route_on_noroute(struct session *s, const struct frame *f);
+int route_on_detour(struct session *s, const struct frame *f);
+
+/* What came of an attempt to connect. */
+enum attempt { ATTEMPT_DONE, ATTEMPT_FAILED /* failed() says why */, ATTEMPT_FATAL };
+/* Lane 0 of the connecting end: find the way at this stage; ATTEMPT_FAILED: the stage is over. */
+enum attempt route_find(struct lane_end *e, enum stage stage);
+/* All TCP places that may be dialed now. */
+unsigned route_tcp_places(struct session *s, union address *to, unsigned max);
+/* Should this end tell the user about the lanes' way (the other end may as well)? */
+bool route_tells(struct session *s);
+
+enum attempt mend_attempt(struct lane_end *e, enum transport t, const union address *to, unsigned n,
+			  uint64_t deadline_ms);
+int mend_on_down(struct session *s, const struct frame *f);
+int mend_on_stored(struct session *s, const struct frame *f);
+/* The lanes' mend function; ctx is the lane_end. */
+int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why);
+
+#endif
