@@ -116,7 +116,8 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 			double left = (double)(c->total - c->bytes) / p->rate;
 
 			snprintf(eta, sizeof eta, "  ETA %s",
-				 left > 359999 ? "--:--" : time_text((uint64_t)left, r, sizeof r));
+				 left > 359999 ? "--:--"
+					       : time_text((uint64_t)(left + 0.5), r, sizeof r));
 		}
 	}
 	snprintf(to, size, "%s%s%s  %s%s", done, total, percent, speed, eta);

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command lines of all programs: what they set, and what they refuse. */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "cmd/amount.h"
+#include "cmd/far.h"
+#include "cmd/options.h"
+
+enum { WORDS = 32 };
+
+/* Parse words (NULL at the end) as the program's arguments. */
+static int parse(struct options *o, enum program p, ...)
+{
+	static char room[WORDS][256];
+	char *argv[WORDS + 2] = {(char *)"program"};
+	int argc = 1;
+	const char *word;
+	va_list ap;
+
+	va_start(ap, p);
+	while ((word = va_arg(ap, const char *)) && argc < WORDS) {
+		strncpy(room[argc], word, sizeof room[argc] - 1);
+		argv[argc] = room[argc];
+		argc++;
+	}
+	va_end(ap);
+	fail_clear();
+	return options_parse(o, p, argc, argv);
+}
+
+#define refused(why, ...)                                                                          \
+	do {                                                                                       \
+		struct options ro;                                                                 \
+		assert_int_equal(parse(&ro, __VA_ARGS__, NULL), -1);                               \
+		assert_int_equal(failed()->code, OUT_USAGE);                                       \
+		if (!strstr(failed()->text, why))                                                  \
+			fail_msg("%s: not about %s", failed()->text, why);                         \
+	} while (0)
+
+static void defaults_are_those_of_the_manual(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "a", "b", NULL), 0);
+	assert_int_equal(o.timeout_ms, 15000);
+	assert_int_equal(o.connect_timeout_ms, 10000);
+	assert_int_equal(o.want, TRANSPORT_AUTO);
+	assert_int_equal(o.lanes, 0);
+	assert_true(o.memory == UINT64_MAX);
+	assert_int_equal(o.key_fd, -1);
+	assert_string_equal(o.rdcp_path, "rdcp");
+	assert_int_equal(o.operand_count, 2);
+	options_free(&o);
+}
+
+static void options_are_taken_anywhere(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "-vv", "a", "--lanes=4", "b", "-pT", "--depth", "3",
+			       "--block-size=1M", "--bwlimit", "8gbit", "--memory=2k", NULL),
+			 0);
+	assert_int_equal(o.verbose, 2);
+	assert_int_equal(o.lanes, 4);
+	assert_int_equal(o.depth, 3);
+	assert_int_equal(o.block_size, 1 << 20);
+	assert_true(o.bwlimit == 1000000000);
+	assert_int_equal(o.memory, 2048);
+	assert_true(o.preserve && o.no_target_dir);
+	assert_int_equal(o.operand_count, 2);
+	assert_string_equal(o.operands[1], "b");
+	options_free(&o);
+}
+
+static void progress_may_have_seconds(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "--progress", "a", "b", NULL), 0);
+	assert_true(o.progress);
+	assert_int_equal(o.progress_s, 0);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCP, "--progress=7", "a", "b", NULL), 0);
+	assert_int_equal(o.progress_s, 7);
+	options_free(&o);
+	refused("--progress", RDCP, "--progress=x", "a", "b");
+}
+
+static void options_of_ssh_are_handed_on(void **state)
+{
+	static const char *const want[] = {"-p", "2222", "-i", "id", "-o", "A=b", "-J", "hop"};
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "-P", "2222", "-i", "id", "-oA=b", "-J", "hop", "a", "h:b",
+			       NULL),
+			 0);
+	assert_int_equal(o.ssh_count, 8);
+	for (unsigned i = 0; i < 8; i++)
+		assert_string_equal(o.ssh_args[i], want[i]);
+	options_free(&o);
+}
+
+static void a_command_follows_the_dashes(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDSEND, "h", "7", "k", "--", "zfs", "-v", "send", NULL), 0);
+	assert_int_equal(o.operand_count, 3);
+	assert_int_equal(o.verbose, 0);
+	assert_string_equal(o.command[0], "zfs");
+	assert_string_equal(o.command[1], "-v");
+	options_free(&o);
+	/* Before the last required operand the dashes only end the options. */
+	assert_int_equal(parse(&o, RDRECV, "--", "7", "-key", NULL), 0);
+	assert_null(o.command);
+	assert_string_equal(o.operands[1], "-key");
+	options_free(&o);
+	assert_int_equal(parse(&o, RDRECV, "--", "7", "-key", "--", "cat", NULL), 0);
+	assert_string_equal(o.command[0], "cat");
+	options_free(&o);
+	/* Without a KEY operand they come one operand earlier. */
+	assert_int_equal(parse(&o, RDRECV, "--key-file", "f", "7", "--", "cat", NULL), 0);
+	assert_int_equal(o.operand_count, 1);
+	assert_string_equal(o.command[0], "cat");
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCP, "--", "-a", "--", NULL), 0);
+	assert_int_equal(o.operand_count, 2);
+	assert_string_equal(o.operands[1], "--");
+	options_free(&o);
+	refused("no command", RDSEND, "h", "7", "k", "--");
+	refused("both a file", RDSEND, "h", "7", "k", "file", "--", "cat");
+}
+
+static void operands_are_counted(void **state)
+{
+	struct options o;
+
+	(void)state;
+	refused("SRC and DST", RDCP, "-v");
+	refused("DST is missing", RDCP, "a");
+	refused("HOST is missing", RDSEND, "-v");
+	refused("PORT is missing", RDSEND, "h");
+	refused("KEY is missing", RDSEND, "h", "7");
+	refused("PORT is missing", RDRECV, "--key-fd=3");
+	refused("KEY is missing", RDRECV, "7");
+	refused("too many", RDRECV, "7", "k", "f", "g");
+	assert_int_equal(parse(&o, RDRECV, "--make-key", "f", NULL), 0);
+	assert_int_equal(o.action, ACTION_MAKE_KEY);
+	options_free(&o);
+}
+
+static void values_out_of_range_are_refused(void **state)
+{
+	(void)state;
+	refused("--lanes", RDCP, "--lanes=0", "a", "b");
+	refused("--lanes", RDCP, "--lanes=65", "a", "b");
+	refused("--depth", RDCP, "--depth=-1", "a", "b");
+	refused("--block-size", RDCP, "--block-size=3", "a", "b");
+	refused("--block-size", RDCP, "--block-size=8M", "a", "b");
+	refused("--block-size", RDCP, "--block-size=5000", "a", "b");
+	refused("--transport", RDCP, "--transport=pigeon", "a", "b");
+	refused("--transport", RDSEND, "--transport=ssh", "h", "7", "k");
+	refused("--port-range", RDCP, "--port-range=9-8", "a", "b");
+	refused("--timeout", RDCP, "--timeout=soon", "a", "b");
+	refused("--timeout", RDCP, "--timeout=0", "a", "b");
+	refused("needs an argument", RDCP, "a", "b", "--lanes");
+	refused("needs an argument", RDCP, "a", "b", "-e");
+	refused("no argument", RDCP, "--mkpath=x", "a", "b");
+	refused("contradict", RDCP, "--sparse", "--no-sparse", "a", "b");
+}
+
+static void what_others_have_and_we_lack_is_said(void **state)
+{
+	(void)state;
+	refused("-r is not supported: directories", RDCP, "-r", "a", "b");
+	refused("-a is not supported: directories", RDCP, "-avz", "a", "b");
+	refused("-z is not supported", RDCP, "-z", "a", "b");
+	refused("-C is not supported", RDCP, "-C", "a", "b");
+	refused("--delete is not supported", RDCP, "--delete", "a", "b");
+	refused("--exclude is not supported", RDCP, "--exclude=*.o", "a", "b");
+	refused("-A is not supported", RDCP, "-A", "a", "b");
+	refused("-l is not supported", RDRECV, "-l", "7", "k");
+	refused("unknown option --no-such", RDCP, "--no-such", "a", "b");
+	refused("unknown option -Y", RDCP, "-Y", "a", "b");
+}
+
+/* Nothing is both had and refused, and no letter or name is there twice. */
+static void the_tables_agree(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < option_row_count; i++) {
+		const struct option_row *a = &option_rows[i];
+
+		for (unsigned k = i + 1; k < option_row_count; k++) {
+			const struct option_row *b = &option_rows[k];
+
+			if (!(a->programs & b->programs))
+				continue;
+			assert_false(a->letter && a->letter == b->letter);
+			assert_false(a->name && b->name && strcmp(a->name, b->name) == 0);
+		}
+		for (unsigned k = 0; k < refused_row_count; k++) {
+			const struct refused_row *r = &refused_rows[k];
+
+			if (!(a->programs & r->programs))
+				continue;
+			assert_false(a->letter && a->letter == r->letter);
+			assert_false(a->name && r->name && strcmp(a->name, r->name) == 0);
+		}
+	}
+}
+
+static void sizes_rates_and_times(void **state)
+{
+	uint64_t v;
+	unsigned lo, hi;
+	int ms;
+
+	(void)state;
+	assert_true(parse_size("0", &v) == 0 && v == 0);
+	assert_true(parse_size("3k", &v) == 0 && v == 3072);
+	assert_true(parse_size("2T", &v) == 0 && v == UINT64_C(2) << 40);
+	assert_true(parse_size("18446744073709551615", &v) == 0 && v == UINT64_MAX);
+	assert_int_equal(parse_size("18446744073709551616", &v), -1);
+	assert_int_equal(parse_size("99999999999G", &v), -1);
+	assert_int_equal(parse_size("", &v), -1);
+	assert_int_equal(parse_size("k", &v), -1);
+	assert_int_equal(parse_size("1kk", &v), -1);
+	assert_int_equal(parse_size("-1", &v), -1);
+	assert_int_equal(parse_size(" 1", &v), -1);
+	assert_true(parse_rate("10gbit", &v) == 0 && v == 1250000000);
+	assert_true(parse_rate("1M", &v) == 0 && v == 1 << 20);
+	assert_int_equal(parse_rate("1furlong", &v), -1);
+	assert_true(parse_seconds("1.5", &ms) == 0 && ms == 1500);
+	assert_true(parse_seconds("0.05", &ms) == 0 && ms == 50);
+	assert_int_equal(parse_seconds("1.5s", &ms), -1);
+	assert_int_equal(parse_seconds("999999999", &ms), -1);
+	assert_true(parse_ports("7000-7010", &lo, &hi) == 0 && lo == 7000 && hi == 7010);
+	assert_true(parse_ports("7000", &lo, &hi) == 0 && lo == 7000 && hi == 7000);
+	assert_int_equal(parse_ports("0", &lo, &hi), -1);
+	assert_int_equal(parse_ports("1-65536", &lo, &hi), -1);
+	assert_int_equal(parse_port("65536", &lo), -1);
+}
+
+static void amounts_for_people(void **state)
+{
+	char s[32];
+
+	(void)state;
+	assert_string_equal(size_text(0, s, sizeof s), "0 B");
+	assert_string_equal(size_text(999, s, sizeof s), "999 B");
+	assert_string_equal(size_text(1024, s, sizeof s), "1.00 KiB");
+	assert_string_equal(size_text(1536 << 10, s, sizeof s), "1.50 MiB");
+	assert_string_equal(size_text(UINT64_MAX, s, sizeof s), "16.0 EiB");
+	assert_string_equal(time_text(3, s, sizeof s), "0:03");
+	assert_string_equal(time_text(3723, s, sizeof s), "1:02:03");
+}
+
+static void a_program_is_quoted_for_the_shell(void **state)
+{
+	char s[64];
+
+	(void)state;
+	assert_int_equal(shell_quote("/usr/bin/rdcp", s, sizeof s), 0);
+	assert_string_equal(s, "/usr/bin/rdcp");
+	assert_int_equal(shell_quote("~/bin/rdcp", s, sizeof s), 0);
+	assert_string_equal(s, "~/bin/rdcp");
+	assert_int_equal(shell_quote("/a b/it's", s, sizeof s), 0);
+	assert_string_equal(s, "'/a b/it'\\''s'");
+	assert_int_equal(shell_quote("x; rm -rf $HOME", s, sizeof s), 0);
+	assert_string_equal(s, "'x; rm -rf $HOME'");
+	assert_int_equal(shell_quote("~$(reboot)/rdcp", s, sizeof s), -1);
+	assert_int_equal(shell_quote("''''''''''''''''''''", s, sizeof s), -1);
+}
+
+static void the_far_command_is_fixed(void **state)
+{
+	struct far_command c;
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "a", "h:b", NULL), 0);
+	assert_int_equal(far_command(&o, "u@h", "--end", &c), 0);
+	assert_string_equal(c.argv[0], "ssh");
+	assert_string_equal(c.argv[c.argc - 1], "rdcp --end");
+	assert_string_equal(c.argv[c.argc - 2], "u@h");
+	assert_string_equal(c.argv[c.argc - 3], "--");
+	assert_null(c.argv[c.argc]);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCP, "-e", "docker exec -i", "--rdcp-path", "/x y", "a", "h:b",
+			       NULL),
+			 0);
+	assert_int_equal(far_command(&o, "box", "--lane", &c), 0);
+	assert_int_equal(c.argc, 6);
+	assert_string_equal(c.argv[2], "-i");
+	assert_string_equal(c.argv[3], "box");
+	assert_string_equal(c.argv[4], "'/x y'");
+	assert_string_equal(c.argv[5], "--lane");
+	options_free(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults_are_those_of_the_manual),
+		cmocka_unit_test(options_are_taken_anywhere),
+		cmocka_unit_test(progress_may_have_seconds),
+		cmocka_unit_test(options_of_ssh_are_handed_on),
+		cmocka_unit_test(a_command_follows_the_dashes),
+		cmocka_unit_test(operands_are_counted),
+		cmocka_unit_test(values_out_of_range_are_refused),
+		cmocka_unit_test(what_others_have_and_we_lack_is_said),
+		cmocka_unit_test(the_tables_agree),
+		cmocka_unit_test(sizes_rates_and_times),
+		cmocka_unit_test(amounts_for_people),
+		cmocka_unit_test(a_program_is_quoted_for_the_shell),
+		cmocka_unit_test(the_far_command_is_fixed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

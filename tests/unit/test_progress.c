@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the progress line says at given times: no clock runs here. */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "cmd/progress.h"
+#include "cmd/report.h"
+
+enum { MIB = 1 << 20 };
+
+static const char *line(const struct progress *p, const struct progress_count *c, uint64_t now_ms)
+{
+	static char text[PROGRESS_LINE_MAX];
+
+	return progress_line(p, c, now_ms, text, sizeof text);
+}
+
+/* Nothing is shown: neither live nor every few seconds. */
+static void begin(struct progress *p)
+{
+	progress_init(p, "test", false, 0);
+}
+
+static void rate_percent_and_eta(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.total = 100 * MIB, .total_known = true};
+	uint64_t now = 1000;
+
+	(void)state;
+	begin(&p);
+	for (int i = 1; i <= 40; i++, now += 250) {
+		c.bytes = (uint64_t)i * MIB;
+		progress_update(&p, &c, now);
+	}
+	/* 4 MiB a second, 60 MiB to go. */
+	assert_string_equal(line(&p, &c, now), "40.0 MiB of 100 MiB  40%  4.00 MiB/s  ETA 0:15");
+}
+
+static void a_growing_total_is_marked(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.bytes = MIB, .total = 2 * MIB};
+
+	(void)state;
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	assert_non_null(strstr(line(&p, &c, 1000), "of 2.00 MiB+  50%"));
+}
+
+static void no_total_no_percent(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.bytes = MIB};
+
+	(void)state;
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	assert_null(strchr(line(&p, &c, 1000), '%'));
+	assert_null(strstr(line(&p, &c, 1000), "ETA"));
+}
+
+static void stalled_after_five_seconds(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.bytes = MIB, .total = 2 * MIB};
+
+	(void)state;
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	assert_null(strstr(line(&p, &c, 5999), "stalled"));
+	assert_non_null(strstr(line(&p, &c, 6000), "stalled"));
+	assert_null(strstr(line(&p, &c, 6000), "ETA"));
+	c.bytes++;
+	progress_update(&p, &c, 6100);
+	assert_null(strstr(line(&p, &c, 6100), "stalled"));
+}
+
+/* What a terminal would get, through a pipe in place of stderr. */
+static size_t captured(void (*write_it)(void), char *to, size_t size)
+{
+	int pipe_fds[2], saved = dup(STDERR_FILENO);
+	ssize_t n;
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	dup2(pipe_fds[1], STDERR_FILENO);
+	close(pipe_fds[1]);
+	write_it();
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	n = read(pipe_fds[0], to, size - 1);
+	close(pipe_fds[0]);
+	to[n > 0 ? n : 0] = '\0';
+	return n > 0 ? (size_t)n : 0;
+}
+
+static void lines_every_two_seconds(void)
+{
+	struct progress p;
+	struct progress_count c = {.total = 10 * MIB, .total_known = true};
+
+	progress_init(&p, "test", true, 2); /* a pipe is no terminal: not live */
+	for (uint64_t now = 1000; now <= 6000; now += 250) {
+		c.bytes += 1000;
+		progress_update(&p, &c, now);
+	}
+	progress_end(&p);
+}
+
+static void plain_lines_where_there_is_no_terminal(void **state)
+{
+	char text[4096];
+	unsigned lines = 0;
+
+	(void)state;
+	captured(lines_every_two_seconds, text, sizeof text);
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		lines++;
+	assert_int_equal(lines, 2);
+	assert_null(strchr(text, '\r'));
+	assert_ptr_equal(strstr(text, "test: "), text);
+}
+
+static struct report sample(void)
+{
+	return (struct report){
+		.program = "rdcp",
+		.total = {.files = 2, .bytes = 3000000000, .digest = {1, 2}},
+		.transport = TRANSPORT_TCP,
+		.lanes = 2,
+		.how = "tcp 10.0.0.1:7000",
+		.ns = 1500000000,
+		.ns_fill = 10,
+		.ns_free = 90,
+		.ns_block = 20,
+		.ns_store = 80,
+	};
+}
+
+static void the_last_lines_of_verbose(void **state)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	struct report r = sample();
+
+	(void)state;
+	report_verbose(&r, to);
+	fclose(to);
+	assert_string_equal(text, "rdcp: 16.000 Gb/s over tcp 10.0.0.1:7000, 2 lanes\n"
+				  "bound by: writing the target (reading 10 %, writing 80 % of "
+				  "the lanes' time)\n"
+				  "Bandwidth 2.000 GB/s\n");
+	free(text);
+}
+
+static void what_bounds_is_named_from_both_ends(void **state)
+{
+	struct report r = sample();
+
+	(void)state;
+	r.ns_fill = 95;
+	assert_string_equal(report_bound(&r), "writing the target");
+	r.ns_fill = 900;
+	assert_string_equal(report_bound(&r), "reading the source");
+	r.ns_fill = r.ns_store = 1;
+	assert_string_equal(report_bound(&r), "the network");
+	r.bwlimit = 2000000000;
+	assert_string_equal(report_bound(&r), "--bwlimit");
+	r.total.bytes = 0;
+	assert_string_equal(report_bound(&r), "nothing that could be measured");
+}
+
+static void json_is_escaped(void **state)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	struct report r = sample();
+
+	(void)state;
+	r.failure.code = OUT_FILE;
+	snprintf(r.failure.text, sizeof r.failure.text, "open \"a\\b\n\x1b\xff\": no");
+	report_json(&r, to);
+	fclose(to);
+	assert_non_null(strstr(text, "\"exit\": 11"));
+	assert_non_null(strstr(text, "\"digest\": \"00000000000000020000000000000001\""));
+	assert_non_null(strstr(text, "open \\\"a\\\\\\\\b\\\\n\\\\x1b\\\\xff\\\": no"));
+	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rate_percent_and_eta),
+		cmocka_unit_test(a_growing_total_is_marked),
+		cmocka_unit_test(no_total_no_percent),
+		cmocka_unit_test(stalled_after_five_seconds),
+		cmocka_unit_test(plain_lines_where_there_is_no_terminal),
+		cmocka_unit_test(the_last_lines_of_verbose),
+		cmocka_unit_test(what_bounds_is_named_from_both_ends),
+		cmocka_unit_test(json_is_escaped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

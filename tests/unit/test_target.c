@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host:path, and what only looks like it. */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "cmd/target.h"
+
+static void check(const char *text, const char *host, const char *path)
+{
+	struct target t;
+
+	if (target_parse(text, &t))
+		fail_msg("%s: %s", text, failed()->text);
+	assert_false(t.stdio);
+	assert_string_equal(t.host, host);
+	assert_string_equal(t.path, path);
+}
+
+static void local_names(void **state)
+{
+	(void)state;
+	check("a", "", "a");
+	check("./a:b", "", "./a:b");
+	check("/a:b", "", "/a:b");
+	check("a/b:c", "", "a/b:c");
+	check(":a", "", ":a");
+	check("-x", "", "-x");
+	check("[a]", "", "[a]");
+	check("[a]/b:c", "", "[a]/b:c");
+	check("dir@x/file:y", "", "dir@x/file:y");
+}
+
+static void remote_names(void **state)
+{
+	(void)state;
+	check("h:a", "h", "a");
+	check("h:", "h", "");
+	check("h:/a:b", "h", "/a:b");
+	check("u@h:a", "u@h", "a");
+	check("[::1]:a", "::1", "a");
+	check("u@[fe80::1%eth0]:/x", "u@fe80::1%eth0", "/x");
+	check("h:-x", "h", "-x");
+	check("h:a b'c", "h", "a b'c");
+	check("10.0.0.1:x", "10.0.0.1", "x");
+}
+
+static void refused(const char *text, const char *why)
+{
+	struct target t;
+
+	fail_clear();
+	if (!target_parse(text, &t))
+		fail_msg("%s was taken", text);
+	assert_int_equal(failed()->code, OUT_USAGE);
+	if (!strstr(failed()->text, why))
+		fail_msg("%s: %s", text, failed()->text);
+}
+
+static void names_that_are_none(void **state)
+{
+	char longest[2 * HOST_MAX];
+
+	(void)state;
+	refused("", "empty");
+	refused("rdma://h/m/p", "not supported yet");
+	refused("-oProxyCommand=x:y", "may not begin with '-'");
+	refused("u@-h:y", "may not begin with '-'");
+	refused("-u@h:y", "may not begin with '-'");
+	refused("u@:y", "no host");
+	refused("[]:y", "no host");
+	refused("a b:y", "blank");
+	refused("a\nb:y", "blank");
+	memset(longest, 'h', sizeof longest - 1);
+	longest[sizeof longest - 2] = ':';
+	longest[sizeof longest - 1] = '\0';
+	refused(longest, "too long");
+}
+
+static void stdio(void **state)
+{
+	struct target t;
+
+	(void)state;
+	assert_int_equal(target_parse("-", &t), 0);
+	assert_true(t.stdio);
+	assert_string_equal(t.host, "");
+	assert_int_equal(target_parse("./-", &t), 0);
+	assert_false(t.stdio);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(local_names),
+		cmocka_unit_test(remote_names),
+		cmocka_unit_test(names_that_are_none),
+		cmocka_unit_test(stdio),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
