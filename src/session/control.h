@@ -35,16 +35,16 @@ struct control_handler {
 	int (*on_frame)(void *ctx, const struct frame *f);
 	void (*on_lost)(void *ctx, bool clean);
 	void *ctx;
-	int timeout_ms;      /* of silence; 0: none */
-	bool pings;          /* send PING (an end); a conductor only passes them on */
-	const char *peer;    /* its name in failures, NULL: "the peer"; copied */
+	int timeout_ms; /* of silence; 0: none */
+	bool pings; /* send PING (an end); a conductor only passes them on */
+	const char *peer; /* its name in failures, NULL: "the peer"; copied */
 };
 
 enum { OUTBOX_MAX = 1 << 20 };
 
 /* Owns ch from here on, also on failure.  before: bytes of the stream that were read already. */
-int control_start(struct channel *ch, const struct control_handler *h,
-		  const void *before, size_t before_len, struct control **out);
+int control_start(struct channel *ch, const struct control_handler *h, const void *before,
+		  size_t before_len, struct control **out);
 
 /* Queue a frame; 0, or -1 when the channel is gone. */
 int control_send(struct control *c, uint8_t type, const void *body, size_t len);

@@ -12,7 +12,9 @@
 #include <stddef.h>
 
 enum { PSK_SIZE = 32, KEY_TEXT_MAX = 4096 };
-struct psk { uint8_t bytes[PSK_SIZE]; };
+struct psk {
+	uint8_t bytes[PSK_SIZE];
+};
 
 /* From a typed key, or the text of a made one (OUT_USAGE when it is empty or a damaged made one).
  * text is not kept. */
