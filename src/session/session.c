@@ -48,6 +48,7 @@ static void latch(struct session *s, const struct failure *f, const char *host)
 	msg_error_encode(&w, &m);
 	if (!host && !w.full)
 		control_post(s->control, MSG_ERROR, body, w.used);
+	control_hurry(s->control);
 	pthread_mutex_lock(&s->lock);
 	s->telling = false;
 	for (unsigned i = 0; i < s->lanes; i++)
