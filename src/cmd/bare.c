@@ -200,8 +200,8 @@ static void gather(struct bare *b, struct session *s, int rc)
 		r->ns_block = stats.ns_block;
 		r->ns_store = stats.ns_store;
 	}
-	if (b->tally.first_ns && b->tally.last_ns > b->tally.first_ns)
-		r->ns = b->tally.last_ns - b->tally.first_ns;
+	if (b->tally.first_ns)
+		r->ns = clock_ns() - b->tally.first_ns;
 	r->bwlimit = b->options.bwlimit;
 	if (!rc)
 		return;

@@ -211,8 +211,8 @@ static void gather(struct end *e)
 	v->ns_free = stats.ns_free;
 	v->ns_block = stats.ns_block;
 	v->ns_store = stats.ns_store;
-	if (e->tally.first_ns && e->tally.last_ns > e->tally.first_ns)
-		v->ns = e->tally.last_ns - e->tally.first_ns;
+	if (e->tally.first_ns)
+		v->ns = clock_ns() - e->tally.first_ns;
 }
 
 /* The last frame: how it ended, f NULL for well. */

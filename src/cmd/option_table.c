@@ -58,7 +58,7 @@ const struct option_row option_rows[] = {
 	{0, "memory", "SIZE", PROGRAMS, GROUP_LANES, KIND_SIZE, AT(memory), 0,
 	 "upper bound of one process's blocks (default: none); lanes and depth shrink to fit"},
 	{0, "address", "ADDR", PROGRAMS, GROUP_LANES, KIND_TEXT, AT(address), 0,
-	 "listen at this address of this host only (default: all of them)"},
+	 "the listening end listens at this address only (default: all)"},
 	{0, "port-range", "LO-HI", PROGRAMS, GROUP_LANES, KIND_PORTS, 0, 0,
 	 "ports of the listening end (default: any free one)"},
 	{0, "timeout", "S", PROGRAMS, GROUP_LANES, KIND_SECONDS, AT(timeout_ms), 0,

@@ -65,19 +65,26 @@ void report_failure(const struct report *r)
 		log_at(LOG_ERROR, "%s", r->failure.text);
 }
 
+static void print_bound(const struct report *r, FILE *to)
+{
+	bool source = r->ns_fill + r->ns_free > 0;
+	bool sink = r->ns_block + r->ns_store > 0;
+
+	fprintf(to, "bound by: %s", report_bound(r));
+	if (source)
+		fprintf(to, " (reading %u %%", share(r->ns_fill, r->ns_free));
+	if (sink)
+		fprintf(to, "%s %u %%", source ? ", writing" : " (writing",
+			share(r->ns_store, r->ns_block));
+	fputs(source || sink ? " of the lanes' time)\n" : "\n", to);
+}
+
 void report_verbose(const struct report *r, FILE *to)
 {
 	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
 		r->how[0] ? r->how : transport_name(r->transport), r->lanes,
 		r->lanes == 1 ? "" : "s", r->why[0] ? "; not rdma: " : "", r->why);
-	fprintf(to, "bound by: %s", report_bound(r));
-	if (r->ns_fill + r->ns_free)
-		fprintf(to, " (reading %u %%", share(r->ns_fill, r->ns_free));
-	if (r->ns_block + r->ns_store)
-		fprintf(to, "%s %u %%", r->ns_fill + r->ns_free ? ", writing" : " (writing",
-			share(r->ns_store, r->ns_block));
-	fprintf(to, "%s\n",
-		r->ns_fill + r->ns_free + r->ns_block + r->ns_store ? " of the lanes' time)" : "");
+	print_bound(r, to);
 	fprintf(to, "Bandwidth %.3f GB/s\n", rate(r) / 1e9);
 	fflush(to);
 }
