@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "copy/find.h"
+
+static char dir[] = "/tmp/sluice-find-XXXXXX";
+static const char *const names[] = {"a.c", "b.c", ".hidden.c", "x*y", "xzy", "sp ace", "~"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static int make_files(void **state)
+{
+	(void)state;
+	if (!mkdtemp(dir) || chdir(dir))
+		return -1;
+	for (unsigned i = 0; i < NAMES; i++) {
+		int fd = open(names[i], O_CREAT | O_WRONLY, 0600);
+
+		if (fd < 0)
+			return -1;
+		close(fd);
+	}
+	return 0;
+}
+
+static int remove_files(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < NAMES; i++)
+		unlink(names[i]);
+	return chdir("/") || rmdir(dir) ? -1 : 0;
+}
+
+/* What is found for one name, joined: "a.c b.c", a missing one with a "!" before it. */
+static void assert_found(const char *name, bool expand, const char *should)
+{
+	char is[256] = "";
+	char *const one[] = {(char *)(uintptr_t)name};
+	struct found f;
+
+	assert_int_equal(find_sources(one, 1, expand, &f), 0);
+	for (unsigned i = 0; i < f.count; i++) {
+		assert_int_equal(f.paths[i].want, 0);
+		snprintf(is + strlen(is), sizeof is - strlen(is), "%s%s%s", i ? "|" : "",
+			 f.paths[i].missing ? "!" : "", f.paths[i].path);
+	}
+	found_free(&f);
+	assert_string_equal(is, should);
+}
+
+static void patterns_are_expanded_where_asked(void **state)
+{
+	(void)state;
+	assert_found("*.c", true, "a.c|b.c");
+	assert_found("[ab].c", true, "a.c|b.c");
+	assert_found("?.c", true, "a.c|b.c");
+	assert_found("*.c", false, "!*.c");
+	assert_found(".h*", true, ".hidden.c");
+}
+
+static void a_literal_name_wins(void **state)
+{
+	(void)state;
+	assert_found("x*y", true, "x*y");
+	assert_found("x?y", true, "x*y|xzy");
+	assert_found("~", true, "~");
+	assert_found("sp ace", true, "sp ace");
+}
+
+static void no_match_is_missing(void **state)
+{
+	(void)state;
+	assert_found("*.nothing", true, "!*.nothing");
+	assert_found("nothing", true, "!nothing");
+	assert_found("nothing", false, "!nothing");
+	assert_found("$(touch oops)", true, "!$(touch oops)");
+	assert_int_equal(access("oops", F_OK), -1);
+	assert_found("~no-such-user-here/x", true, "!~no-such-user-here/x");
+}
+
+static void order_and_wants_are_kept(void **state)
+{
+	char *const asked[] = {(char *)(uintptr_t) "b.c", (char *)(uintptr_t) "gone",
+			       (char *)(uintptr_t) "?.c"};
+	struct found f;
+
+	(void)state;
+	assert_int_equal(find_sources(asked, 3, true, &f), 0);
+	assert_int_equal(f.count, 4);
+	assert_string_equal(f.paths[0].path, "b.c");
+	assert_true(f.paths[1].missing);
+	assert_int_equal(f.paths[1].want, 1);
+	assert_string_equal(f.paths[2].path, "a.c");
+	assert_int_equal(f.paths[2].want, 2);
+	assert_int_equal(f.paths[3].want, 2);
+	found_free(&f);
+}
+
+static void tilde_is_a_home(void **state)
+{
+	struct passwd *root = getpwnam("root");
+	struct passwd *me = getpwuid(geteuid());
+	char is[256], should[256];
+
+	(void)state;
+	assert_non_null(root);
+	assert_int_equal(expand_tilde("~root/x/y", is, sizeof is), 0);
+	snprintf(should, sizeof should, "%s/x/y", root->pw_dir);
+	assert_string_equal(is, should);
+	if (me) {
+		assert_int_equal(expand_tilde("~", is, sizeof is), 0);
+		assert_string_equal(is, me->pw_dir);
+	}
+	assert_int_equal(expand_tilde("a~b/~", is, sizeof is), 0);
+	assert_string_equal(is, "a~b/~");
+	assert_int_equal(expand_tilde("~no-such-user-here/x", is, sizeof is), -1);
+	assert_int_equal(failed()->code, OUT_NO_SOURCE);
+	assert_int_equal(expand_tilde("too long", is, 5), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(patterns_are_expanded_where_asked),
+		cmocka_unit_test(a_literal_name_wins),
+		cmocka_unit_test(no_match_is_missing),
+		cmocka_unit_test(order_and_wants_are_kept),
+		cmocka_unit_test(tilde_is_a_home),
+	};
+
+	return cmocka_run_group_tests(tests, make_files, remove_files);
+}

@@ -1,0 +1,730 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "copy/place.h"
+
+static char dir[64];
+
+static int enter(void **state)
+{
+	(void)state;
+	umask(022);
+	snprintf(dir, sizeof dir, "/tmp/sluice-place-XXXXXX");
+	return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *w)
+{
+	(void)st;
+	(void)type;
+	(void)w;
+	return remove(path);
+}
+
+static int leave(void **state)
+{
+	(void)state;
+	return chdir("/") || nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -1 : 0;
+}
+
+static void make(const char *name, const char *text, mode_t mode)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void assert_text(const char *name, const char *should)
+{
+	char is[256];
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	assert_true(fd >= 0);
+	n = read(fd, is, sizeof is - 1);
+	close(fd);
+	assert_true(n >= 0);
+	is[n] = '\0';
+	assert_string_equal(is, should);
+}
+
+static mode_t mode_of(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* Temporaries in here; the last one's name. */
+static unsigned temporaries(const char *in, char name[static 256])
+{
+	DIR *d = opendir(in);
+	struct dirent *e;
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while ((e = readdir(d)) != NULL) {
+		if (strncmp(e->d_name, ".sluice.", 8) == 0) {
+			snprintf(name, 256, "%s", e->d_name);
+			n++;
+		}
+	}
+	closedir(d);
+	return n;
+}
+
+static void assert_no_temporaries(void)
+{
+	char name[256];
+
+	assert_int_equal(temporaries(".", name), 0);
+}
+
+static struct record_file record_of(const char *name)
+{
+	struct record_file r = {.id = 1, .mode = 0664, .size = 3, .mtime_s = 1000, .atime_s = 2000};
+
+	snprintf(r.name, sizeof r.name, "%s", name);
+	return r;
+}
+
+/* Put a file called name with text "new" at the target; 0, or -1 with the failure. */
+static int put_as(const struct place_opts *o, const struct record_file *r)
+{
+	struct placement *t;
+	struct place *p;
+	int ret;
+
+	if (place_open(o, &p))
+		return -1;
+	ret = place_begin(p, r, &t);
+	if (ret == 0) {
+		assert_int_equal(write(placement_fd(t), "new", 3), 3);
+		ret = place_finish(t, 3);
+	}
+	place_close(p);
+	return ret;
+}
+
+static int put(const char *target, const char *name)
+{
+	struct place_opts o = {.target = target};
+	struct record_file r = record_of(name);
+
+	return put_as(&o, &r);
+}
+
+static void assert_refused(int ret, enum outcome code, const char *part)
+{
+	assert_int_equal(ret, -1);
+	assert_int_equal(failed()->code, code);
+	if (!strstr(failed()->text, part))
+		fail_msg("\"%s\" does not say \"%s\"", failed()->text, part);
+	assert_no_temporaries();
+}
+
+/* ---- where -------------------------------------------------------------------------- */
+
+static void an_absent_target_is_the_file(void **state)
+{
+	(void)state;
+	assert_int_equal(put("there", "here"), 0);
+	assert_text("there", "new");
+	assert_int_equal(mode_of("there"), 0644);
+	assert_no_temporaries();
+}
+
+static void in_a_directory_it_keeps_its_name(void **state)
+{
+	(void)state;
+	mkdir("d", 0755);
+	assert_int_equal(put("d", "f"), 0);
+	assert_int_equal(put("d/", "g"), 0);
+	assert_int_equal(put("", "h"), 0);
+	assert_text("d/f", "new");
+	assert_text("d/g", "new");
+	assert_text("h", "new");
+}
+
+static void a_slash_or_many_want_a_directory(void **state)
+{
+	struct place_opts many = {.target = "f", .many = true};
+	struct place_opts absent = {.target = "absent", .many = true};
+	struct record_file r = record_of("x");
+
+	(void)state;
+	make("f", "old", 0644);
+	assert_refused(put("f/", "x"), OUT_FILE, "Not a directory");
+	assert_refused(put("absent/", "x"), OUT_FILE, "--mkpath");
+	assert_refused(put_as(&many, &r), OUT_FILE, "f is not a directory");
+	assert_refused(put_as(&absent, &r), OUT_FILE, "absent: no such directory (--mkpath");
+	r.flags = FILE_MANY;
+	many.many = false;
+	assert_refused(put_as(&many, &r), OUT_FILE, "f is not a directory");
+	assert_text("f", "old");
+}
+
+static void minus_T_wants_none(void **state)
+{
+	struct place_opts o = {.target = "d", .no_target_dir = true};
+	struct record_file r = record_of("x");
+
+	(void)state;
+	mkdir("d", 0755);
+	assert_refused(put_as(&o, &r), OUT_FILE, "d is a directory");
+	o.target = "e";
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_text("e", "new");
+}
+
+static void a_missing_parent_is_named(void **state)
+{
+	struct place_opts o = {.target = "a/b/c", .mkpath = true};
+	struct record_file r = record_of("x");
+	struct stat st;
+
+	(void)state;
+	assert_refused(put("a/b/c", "x"), OUT_FILE, "directory a/b does not exist");
+	assert_refused(put("a/b/c", "x"), OUT_FILE, "--mkpath");
+	assert_int_equal(lstat("a", &st), -1);
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_text("a/b/c", "new");
+	o.target = "k/l/";
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_text("k/l/x", "new");
+}
+
+static void a_directory_of_that_name_stays(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	assert_int_equal(mkdir("d/x", 0755), 0);
+	assert_refused(put("d", "x"), OUT_FILE, "d/x is a directory");
+}
+
+static void named_links_are_followed(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	make("d/real", "old", 0644);
+	assert_int_equal(symlink("d/real", "link"), 0);
+	assert_int_equal(put("link", "x"), 0);
+	assert_text("d/real", "new");
+	assert_int_equal(lstat("link", &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	assert_int_equal(symlink("d", "dirlink"), 0);
+	assert_int_equal(put("dirlink", "y"), 0);
+	assert_text("d/y", "new");
+	assert_int_equal(symlink("d/later", "dangling"), 0);
+	assert_int_equal(put("dangling", "x"), 0);
+	assert_text("d/later", "new");
+	assert_int_equal(symlink("loop", "loop"), 0);
+	assert_int_equal(put("loop", "x"), -1);
+}
+
+static void other_links_are_replaced(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	make("outside", "old", 0644);
+	assert_int_equal(symlink("../outside", "d/x"), 0);
+	assert_int_equal(put("d", "x"), 0);
+	assert_text("outside", "old");
+	assert_text("d/x", "new");
+	assert_int_equal(lstat("d/x", &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+}
+
+static void the_same_name_twice_is_refused(void **state)
+{
+	struct place_opts o = {.target = "d"};
+	struct record_file r = record_of("x");
+	struct placement *t;
+	struct place *p;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	assert_int_equal(place_open(&o, &p), 0);
+	assert_int_equal(place_begin(p, &r, &t), 0);
+	assert_int_equal(place_finish(t, 0), 0);
+	assert_int_equal(place_begin(p, &r, &t), -1);
+	assert_string_equal(failed()->text, "will not overwrite just-created d/x");
+	place_close(p);
+}
+
+static void long_names_fit(void **state)
+{
+	char name[NAME_MAX + 2];
+
+	(void)state;
+	memset(name, 'n', sizeof name);
+	name[NAME_MAX] = '\0';
+	assert_int_equal(put(".", name), 0);
+	assert_text(name, "new");
+	name[NAME_MAX] = 'n';
+	name[NAME_MAX + 1] = '\0';
+	assert_refused(put(".", name), OUT_PROTOCOL, "no file's name");
+}
+
+static void hostile_names_are_refused(void **state)
+{
+	static const char *const names[] = {"/etc/x", "../x", "a/../x", "x/..", ".",
+					    "..",     "a/b",  "//",     "x/",   "/"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		assert_false(name_is_plain(names[i]));
+		assert_refused(put(".", names[i]), OUT_PROTOCOL, "no file's name");
+	}
+	assert_false(name_is_plain(""));
+	assert_refused(put(".", ""), OUT_FILE, "needs the name of a file");
+	assert_true(name_is_plain("..."));
+	assert_true(name_is_plain(".x"));
+	assert_true(name_is_plain("new\nline"));
+}
+
+static void only_what_was_asked_for_is_taken(void **state)
+{
+	(void)state;
+	assert_true(name_answers("f", "dir/f"));
+	assert_true(name_answers("f", "f"));
+	assert_true(name_answers("f", "~/x/f"));
+	assert_true(name_answers("f", "dir/f/"));
+	assert_true(name_answers("a.c", "dir/*.c"));
+	assert_true(name_answers("*.c", "*.c"));
+	assert_true(name_answers("", "-"));
+	assert_false(name_answers("g", "dir/f"));
+	assert_false(name_answers("dir", "dir/f"));
+	assert_false(name_answers(".ssh", "*"));
+	assert_false(name_answers("a.d", "*.c"));
+	assert_false(name_answers("x/a.c", "*.c"));
+	assert_false(name_answers("..", "*"));
+	assert_false(name_answers("..", ".."));
+	assert_false(name_answers(".", "."));
+	assert_false(name_answers("", ""));
+	assert_false(name_answers("x", ""));
+	assert_false(name_answers("x", "/"));
+	assert_false(name_answers("x", "~"));
+	assert_false(name_answers("x", "-"));
+	assert_false(name_answers("authorized_keys", "*.c"));
+}
+
+static void last_components(void **state)
+{
+	static const char *const table[][2] = {
+		{"a/b/", "b"}, {"a/b", "b"},   {"b", "b"},  {"/", ""},
+		{"//", ""},    {".", ""},      {"a/.", ""}, {"", ""},
+		{"..", ".."},  {"a/..", ".."}, {"/b", "b"}, {"a//b//", "b"},
+	};
+	char is[NAME_MAX + 1];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+		assert_string_equal(name_last(table[i][0], is, sizeof is), table[i][1]);
+}
+
+/* ---- temporaries --------------------------------------------------------------------- */
+
+/* Begin a file in the working directory; its temporary's name. */
+static struct placement *begin(struct place **p, char name[static 256])
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+	struct placement *t;
+
+	assert_int_equal(place_open(&o, p), 0);
+	assert_int_equal(place_begin(*p, &r, &t), 0);
+	assert_int_equal(temporaries(".", name), 1);
+	return t;
+}
+
+static void the_old_file_stays_until_the_end(void **state)
+{
+	struct placement *t;
+	struct place *p;
+	char name[256];
+
+	(void)state;
+	make("f", "old", 0644);
+	t = begin(&p, name);
+	assert_int_equal(mode_of(name), 0600);
+	assert_int_equal(write(placement_fd(t), "half", 4), 4);
+	assert_text("f", "old");
+	place_drop(t, false);
+	assert_text("f", "old");
+	assert_no_temporaries();
+	place_close(p);
+}
+
+static void a_kept_temporary_is_taken_over(void **state)
+{
+	struct placement *t;
+	struct place *p;
+	struct stat st;
+	char name[256], again[256];
+	ino_t ino;
+
+	(void)state;
+	t = begin(&p, name);
+	assert_int_equal(write(placement_fd(t), "a lot of rest", 13), 13);
+	place_drop(t, true);
+	place_close(p);
+	assert_int_equal(temporaries(".", name), 1);
+	assert_int_equal(stat(name, &st), 0);
+	ino = st.st_ino;
+	t = begin(&p, again);
+	assert_string_equal(again, name);
+	assert_int_equal(write(placement_fd(t), "new", 3), 3);
+	assert_int_equal(place_finish(t, 3), 0);
+	place_close(p);
+	assert_text("f", "new");
+	assert_int_equal(stat("f", &st), 0);
+	assert_int_equal(st.st_ino, ino);
+	assert_no_temporaries();
+}
+
+static void a_locked_one_is_left_alone(void **state)
+{
+	struct placement *t;
+	struct place *p, *q;
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+	struct placement *u;
+	char name[256];
+
+	(void)state;
+	t = begin(&p, name);
+	assert_int_equal(write(placement_fd(t), "one", 3), 3);
+	assert_int_equal(place_open(&o, &q), 0);
+	assert_int_equal(place_begin(q, &r, &u), 0);
+	assert_int_equal(temporaries(".", name), 2);
+	assert_int_equal(write(placement_fd(u), "two", 3), 3);
+	assert_int_equal(place_finish(u, 3), 0);
+	assert_text("f", "two");
+	assert_int_equal(place_finish(t, 3), 0);
+	assert_text("f", "one");
+	place_close(p);
+	place_close(q);
+	assert_no_temporaries();
+}
+
+/* Something stands where the temporary should be: it is neither used nor removed. */
+static void assert_avoids(const char *name)
+{
+	char other[256];
+
+	assert_int_equal(put("f", "x"), 0);
+	assert_text("f", "new");
+	assert_int_equal(temporaries(".", other), 1);
+	assert_string_equal(other, name);
+}
+
+static void planted_temporaries_are_not_used(void **state)
+{
+	struct placement *t;
+	struct place *p;
+	struct stat st;
+	char name[256];
+
+	(void)state;
+	t = begin(&p, name);
+	place_drop(t, false);
+	place_close(p);
+
+	make("victim", "mine", 0644);
+	assert_int_equal(link("victim", name), 0);
+	assert_avoids(name);
+	assert_text("victim", "mine");
+	unlink(name);
+
+	assert_int_equal(symlink("victim", name), 0);
+	assert_avoids(name);
+	assert_text("victim", "mine");
+	unlink(name);
+
+	assert_int_equal(mkfifo(name, 0600), 0);
+	assert_avoids(name);
+	unlink(name);
+
+	assert_int_equal(mkdir(name, 0700), 0);
+	assert_avoids(name);
+	rmdir(name);
+
+	if (geteuid() == 0) {
+		make(name, "theirs", 0666);
+		assert_int_equal(chown(name, 1, 1), 0);
+		assert_avoids(name);
+		assert_text(name, "theirs");
+		assert_int_equal(stat(name, &st), 0);
+		assert_int_equal(st.st_uid, 1);
+	}
+}
+
+static void stale_ones_with_a_suffix_are_removed(void **state)
+{
+	int fd;
+	char name[256];
+
+	(void)state;
+	make(".sluice.0123456789abcdef.00112233", "stale", 0600);
+	make(".sluice.0123456789abcdef.44556677", "at work", 0600);
+	make(".sluice.0123456789abcdef", "of another name", 0600);
+	make(".sluice.0123456789abcdef.short", "none of ours", 0600);
+	fd = open(".sluice.0123456789abcdef.44556677", O_RDWR | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(put("f", "x"), 0);
+	assert_int_equal(access(".sluice.0123456789abcdef.00112233", F_OK), -1);
+	assert_int_equal(temporaries(".", name), 3);
+	close(fd);
+}
+
+static void a_full_disk_is_known_at_the_start(void **state)
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+
+	(void)state;
+	make("f", "old", 0644);
+	r.size = UINT64_C(1) << 60;
+	assert_int_equal(put_as(&o, &r), -1);
+	assert_int_equal(failed()->code, OUT_FILE);
+	assert_no_temporaries();
+	assert_text("f", "old");
+}
+
+/* ---- what it is then ----------------------------------------------------------------- */
+
+static void existing_files_keep_their_mode(void **state)
+{
+	(void)state;
+	make("f", "old", 0640);
+	assert_int_equal(put("f", "x"), 0);
+	assert_text("f", "new");
+	assert_int_equal(mode_of("f"), 0640);
+	make("s", "old", 04755);
+	assert_int_equal(put("s", "x"), 0);
+	assert_int_equal(mode_of("s"), 04755);
+}
+
+static void existing_files_keep_owner_and_attributes(void **state)
+{
+	struct stat st;
+	char value[8];
+
+	(void)state;
+	make("f", "old", 0640);
+	if (geteuid() == 0)
+		assert_int_equal(chown("f", 12, 34), 0);
+	if (setxattr("f", "user.colour", "red", 3, 0) == 0) {
+		assert_int_equal(put("f", "x"), 0);
+		assert_int_equal(getxattr("f", "user.colour", value, sizeof value), 3);
+		assert_memory_equal(value, "red", 3);
+	} else {
+		assert_int_equal(put("f", "x"), 0);
+	}
+	assert_text("f", "new");
+	assert_int_equal(stat("f", &st), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(st.st_uid, 12);
+		assert_int_equal(st.st_gid, 34);
+	}
+	assert_int_equal(st.st_mode & 07777, 0640);
+}
+
+static void other_links_keep_the_old_content(void **state)
+{
+	(void)state;
+	make("f", "old", 0644);
+	assert_int_equal(link("f", "g"), 0);
+	assert_int_equal(put("f", "x"), 0);
+	assert_text("f", "new");
+	assert_text("g", "old");
+}
+
+static void modes_never_bring_set_id(void **state)
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+
+	(void)state;
+	r.mode = 06777;
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_int_equal(mode_of("f"), 0755);
+	o.target = "g";
+	o.preserve = true;
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_int_equal(mode_of("g"), 0777);
+}
+
+static void minus_p_brings_mode_and_times(void **state)
+{
+	struct place_opts o = {.target = "f", .preserve = true};
+	struct record_file r = record_of("f");
+	struct stat st;
+
+	(void)state;
+	make("f", "old", 0600);
+	r.mode = 0664;
+	r.mtime_s = -5;
+	r.mtime_ns = 7;
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_int_equal(stat("f", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0664);
+	assert_int_equal(st.st_mtim.tv_sec, -5);
+	assert_int_equal(st.st_mtim.tv_nsec, 7);
+	assert_int_equal(st.st_atim.tv_sec, 2000);
+}
+
+static void in_place_keeps_the_inode(void **state)
+{
+	struct place_opts o = {.target = "f", .inplace = true};
+	struct record_file r = record_of("f");
+	struct stat before, after;
+
+	(void)state;
+	make("f", "old and longer", 0640);
+	assert_int_equal(stat("f", &before), 0);
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_int_equal(stat("f", &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(after.st_mode & 07777, 0640);
+	assert_text("f", "new");
+	o.target = "g";
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_int_equal(mode_of("g"), 0644);
+	o.fsync = true;
+	assert_int_equal(put_as(&o, &r), 0);
+}
+
+static void unwritable_files_are_not_replaced(void **state)
+{
+	(void)state;
+	make("f", "old", 0444);
+	/* Root may write everything. */
+	if (geteuid() == 0)
+		assert_int_equal(seteuid(1), 0);
+	assert_int_equal(put("f", "x"), -1);
+	assert_int_equal(failed()->code, OUT_FILE);
+	assert_int_equal(seteuid(getuid()), 0);
+	assert_text("f", "old");
+	assert_no_temporaries();
+}
+
+static void devices_and_fifos_are_written_as_they_are(void **state)
+{
+	struct stat st;
+	char got[4] = "";
+	int fd;
+
+	(void)state;
+	assert_int_equal(mkfifo("fifo", 0640), 0);
+	fd = open("fifo", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(put("fifo", "x"), 0);
+	assert_int_equal(read(fd, got, 3), 3);
+	assert_string_equal(got, "new");
+	assert_int_equal(put(".", "fifo"), 0);
+	close(fd);
+	assert_int_equal(lstat("fifo", &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(put("/dev/null", "x"), 0);
+	assert_int_equal(lstat("/dev/null", &st), 0);
+	assert_true(S_ISCHR(st.st_mode));
+	assert_no_temporaries();
+}
+
+static void durable_where_asked(void **state)
+{
+	struct place_opts o = {.target = "f", .fsync = true};
+	struct record_file r = record_of("f");
+
+	(void)state;
+	assert_int_equal(put_as(&o, &r), 0);
+	o.target = "/dev/null";
+	assert_int_equal(put_as(&o, &r), 0);
+}
+
+static void the_size_is_set(void **state)
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+	struct placement *t;
+	struct place *p;
+	struct stat st;
+
+	(void)state;
+	r.flags = FILE_SPARSE;
+	r.size = 1 << 20;
+	assert_int_equal(place_open(&o, &p), 0);
+	assert_int_equal(place_begin(p, &r, &t), 0);
+	assert_true(placement_fresh(t));
+	assert_int_equal(place_finish(t, 1 << 20), 0);
+	place_close(p);
+	assert_int_equal(stat("f", &st), 0);
+	assert_int_equal(st.st_size, 1 << 20);
+	assert_int_equal(st.st_blocks, 0);
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(an_absent_target_is_the_file),
+		place_test(in_a_directory_it_keeps_its_name),
+		place_test(a_slash_or_many_want_a_directory),
+		place_test(minus_T_wants_none),
+		place_test(a_missing_parent_is_named),
+		place_test(a_directory_of_that_name_stays),
+		place_test(named_links_are_followed),
+		place_test(other_links_are_replaced),
+		place_test(the_same_name_twice_is_refused),
+		place_test(long_names_fit),
+		place_test(hostile_names_are_refused),
+		place_test(only_what_was_asked_for_is_taken),
+		place_test(last_components),
+		place_test(the_old_file_stays_until_the_end),
+		place_test(a_kept_temporary_is_taken_over),
+		place_test(a_locked_one_is_left_alone),
+		place_test(planted_temporaries_are_not_used),
+		place_test(stale_ones_with_a_suffix_are_removed),
+		place_test(a_full_disk_is_known_at_the_start),
+		place_test(existing_files_keep_their_mode),
+		place_test(existing_files_keep_owner_and_attributes),
+		place_test(other_links_keep_the_old_content),
+		place_test(modes_never_bring_set_id),
+		place_test(minus_p_brings_mode_and_times),
+		place_test(in_place_keeps_the_inode),
+		place_test(unwritable_files_are_not_replaced),
+		place_test(devices_and_fifos_are_written_as_they_are),
+		place_test(durable_where_asked),
+		place_test(the_size_is_set),
+	};
+
+	return cmocka_run_group_tests_name("place", tests, NULL, NULL);
+}
