@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_LANE_PAIR_H
+#define TESTS_LANE_PAIR_H
+
+/*
+ * Two lanes joined by the wires of a backend, in one process, and what a session would do for
+ * them: when one needs a wire, the other is told, says what it has stored, and both connect.
+ *
+ * Between each lane and its wire sits a meddler, which does to it what a plan says: cut it at
+ * a certain step, damage or forge what comes.  So every backend can be tested with every fault
+ * without knowing of it.
+ *
+ * Nothing in here asserts: threads leave their results in a job.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/fail.h"
+#include "lane/head.h"
+#include "lane/lane.h"
+#include "lane/wire.h"
+
+enum { PAIR_LANES = 4 }; /* indexes of lanes that a backend must be able to join */
+
+struct backend {
+	const char *name;
+	/* Make what its pairs need (a listener); 0, or -1 with a failure. */
+	int (*setup)(void **state);
+	void (*teardown)(void *state);
+	/*
+	 * Get lane l a wire of this epoch.  Called in the lane's own thread, for the source and
+	 * the sink of a pair at the same time; which of them connects is the backend's to decide.
+	 * Lanes are told apart by lane_index(), below PAIR_LANES.  Must give up on lane_abort().
+	 */
+	int (*join)(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,
+		    uint64_t deadline_ms, struct wire **out);
+};
+
+/* The calls of a wire that a meddler counts, over all wires of a side. */
+enum step { STEP_SEND, STEP_CREDIT, STEP_POST, STEP_RECV, STEP_GRANT, STEP_COUNT };
+
+enum deed {
+	DEED_NONE,
+	DEED_CUT_BEFORE, /* the call fails without having been made */
+	DEED_CUT_AFTER, /* it is made, then the wire fails */
+	/* to what recv gives */
+	DEED_DAMAGE_DATA,
+	DEED_DAMAGE_HEAD,
+	DEED_FORGE_LANE,
+	DEED_FORGE_EPOCH,
+	DEED_FORGE_NUMBER,
+	DEED_FORGE_LEN,
+	DEED_FORGE_KIND,
+	/* to what credit gives */
+	DEED_CREDIT_MORE, /* than was sent */
+	DEED_CREDIT_BACK, /* less than before */
+};
+
+struct plan {
+	enum deed deed;
+	enum step step;
+	unsigned at; /* the step's count when it begins, from 0 */
+	unsigned times; /* how often in a row; 0: once */
+	bool alone; /* the other end is not told, it must notice by itself */
+	bool lie_stored; /* the sink claims to have stored one more than was sent */
+};
+
+struct pair_side {
+	struct pair *pair;
+	enum lane_side side;
+	struct lane *lane;
+	unsigned steps[STEP_COUNT];
+	uint64_t wants; /* epoch + 1 of the wire it waits for */
+};
+
+struct pair {
+	const struct backend *backend;
+	void *state;
+	struct lane_key key;
+	struct plan plan;
+	struct pair_side source, sink;
+	pthread_mutex_t lock; /* of the rest, and of wants */
+	pthread_cond_t changed;
+	uint64_t stored;
+	struct failure first; /* of either lane's calls */
+	const char *first_by;
+	atomic_bool over; /* what fails from now on is no failure */
+};
+
+/* Both lanes are open and without a wire; 0 or -1. */
+int pair_open(struct pair *p, const struct backend *b, void *state, unsigned index, uint32_t depth,
+	      uint32_t block_size, const struct plan *plan);
+void pair_close(struct pair *p);
+/* Abort both lanes; failures that follow don't count. */
+void pair_end(struct pair *p);
+
+/* What a thread at one end has to do, and what came of it. */
+struct job {
+	struct pair *pair;
+	unsigned blocks; /* source: how many to send */
+	uint32_t (*size)(unsigned i, uint32_t block_size);
+	unsigned hold_at, hold_ms; /* sink: keep block hold_at for so long */
+	atomic_bool *gate; /* sink: put nothing before it is true; NULL: no gate */
+
+	_Atomic unsigned done; /* blocks sent, put */
+	uint64_t stored_at_flush; /* source: what the sink had stored when flush returned */
+	int rc; /* -1: a call failed, and why: */
+	struct failure failure;
+	char wrong[160]; /* sink: what was not as it should be; "": all was right */
+	pthread_t thread;
+};
+
+/* Sends all blocks and flushes. */
+void *source_job(void *job);
+/* Receives, checks and puts, until the lane is aborted. */
+void *sink_job(void *job);
+void job_start(struct job *j, void *(*run)(void *));
+/* Wait for it, at most ms; false: it still runs. */
+bool job_join(struct job *j, unsigned ms);
+
+/* Wait until *count is at least least, at most ms. */
+bool wait_count(_Atomic unsigned *count, unsigned least, unsigned ms);
+void sleep_ms(unsigned ms);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_LANE_STREAM_H
+#define TESTS_LANE_STREAM_H
+
+/* Lanes joined by socket pairs, without hellos: the simplest wires there are. */
+
+#include "lane_pair.h"
+
+extern const struct backend stream_backend;
+
+#endif

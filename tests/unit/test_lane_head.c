@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The bytes of docs/protocol.md, "Lanes": where each field is, and what is refused. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail /* cmocka's; base/fail.h has the name */
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include "base/cursor.h"
+#include "base/fail.h"
+#include "lane/head.h"
+
+enum { ROOM = 65536 };
+
+static const struct head a_head = {
+	.kind = BLOCK_EXTENT,
+	.lane = 0x0102 & 63,
+	.epoch = 0x03040506,
+	.number = 0x0708090a0b0c0d0e,
+	.len = 0x1011,
+	.file = 0x12131415,
+	.pos = 0x161718191a1b1c1d,
+	.hash = {0x1e1f202122232425, 0x262728292a2b2c2d},
+};
+
+static const uint8_t a_head_bytes[56] = {
+	'S',  'L',  'B',  0x93, 1,    2,    2,    0,    6,    5,    4,    3,    0x11, 0x10,
+	0,    0,    0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 9,    8,    7,    0x1d, 0x1c, 0x1b, 0x1a,
+	0x19, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0,    0,    0,    0,    0x25, 0x24,
+	0x23, 0x22, 0x21, 0x20, 0x1f, 0x1e, 0x2d, 0x2c, 0x2b, 0x2a, 0x29, 0x28, 0x27, 0x26,
+};
+
+static void test_head_is_where_the_protocol_says(void **arg)
+{
+	uint8_t bytes[LANE_HEAD] = {0};
+	struct reader r = reader_of(bytes + 56, 8);
+	struct head h;
+
+	(void)arg;
+	head_encode(&a_head, bytes);
+	assert_memory_equal(bytes, a_head_bytes, sizeof a_head_bytes);
+	assert_true(take_u64(&r) == XXH3_64bits(a_head_bytes, 56));
+	assert_int_equal(head_decode(bytes, ROOM, &h), 0);
+	assert_int_equal(h.kind, a_head.kind);
+	assert_int_equal(h.lane, a_head.lane);
+	assert_int_equal(h.epoch, a_head.epoch);
+	assert_true(h.number == a_head.number);
+	assert_int_equal(h.len, a_head.len);
+	assert_int_equal(h.file, a_head.file);
+	assert_true(h.pos == a_head.pos);
+	assert_true(h.hash[0] == a_head.hash[0] && h.hash[1] == a_head.hash[1]);
+}
+
+static void test_each_flipped_bit_of_a_head_is_damage(void **arg)
+{
+	uint8_t bytes[LANE_HEAD];
+	struct head h;
+
+	(void)arg;
+	head_encode(&a_head, bytes);
+	for (unsigned i = 0; i < LANE_HEAD * 8; i++) {
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_int_equal(head_decode(bytes, ROOM, &h), -1);
+		assert_int_equal(failed()->code, OUT_INTEGRITY);
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+}
+
+/* Byte `at' of a whole head becomes v, and the check is made right. */
+static void assert_head_refused(unsigned at, uint8_t v, const char *why)
+{
+	uint8_t bytes[LANE_HEAD];
+	struct writer w = writer_of(bytes + 56, 8);
+	struct head h;
+
+	head_encode(&a_head, bytes);
+	bytes[at] = v;
+	put_u64(&w, XXH3_64bits(bytes, 56));
+	assert_int_equal(head_decode(bytes, ROOM, &h), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	assert_non_null(strstr(failed()->text, why));
+}
+
+static void test_heads_that_can_not_be_are_refused(void **arg)
+{
+	(void)arg;
+	for (unsigned i = 0; i < 4; i++)
+		assert_head_refused(i, 0, "not one of ours");
+	assert_head_refused(4, 2, "version 2, not 1");
+	assert_head_refused(5, 0, "kind 0");
+	assert_head_refused(5, 3, "kind 3");
+	assert_head_refused(6, LANE_COUNT_MAX, "lane 64");
+	assert_head_refused(7, 1, "lane 258");
+	assert_head_refused(14, 1, "do not fit");
+	assert_head_refused(15, 0x80, "do not fit");
+	assert_head_refused(31, 0x80, "position");
+	assert_head_refused(31, 0xff, "position");
+	for (unsigned i = 36; i < 40; i++)
+		assert_head_refused(i, 1, "must be 0");
+}
+
+static void test_a_block_that_fills_its_room_is_fine(void **arg)
+{
+	struct head h = a_head;
+	uint8_t bytes[LANE_HEAD];
+
+	(void)arg;
+	h.len = ROOM;
+	head_encode(&h, bytes);
+	assert_int_equal(head_decode(bytes, ROOM, &h), 0);
+	assert_int_equal(head_decode(bytes, ROOM - 1, &h), -1);
+}
+
+static void test_seal_is_xxh3_seeded_with_the_position(void **arg)
+{
+	uint8_t data[1000];
+	struct block b = {.data = data, .pos = 0x123456789a};
+
+	(void)arg;
+	for (unsigned i = 0; i < sizeof data; i++)
+		data[i] = (uint8_t)(i * 7);
+	for (b.len = 0; b.len <= sizeof data; b.len++) {
+		XXH128_hash_t want = XXH3_128bits_withSeed(data, b.len, b.pos);
+
+		block_seal(&b);
+		assert_true(b.sealed);
+		assert_true(b.hash[0] == want.low64 && b.hash[1] == want.high64);
+	}
+}
+
+static void test_credit(void **arg)
+{
+	const uint8_t want[CREDIT_SIZE] = {'S', 'L', 'C', 0x93, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1};
+	struct credit c = {.epoch = 0x01020304, .stored = 0x0102030405060708};
+	uint8_t bytes[CREDIT_SIZE];
+
+	(void)arg;
+	credit_encode(&c, bytes);
+	assert_memory_equal(bytes, want, sizeof want);
+	assert_int_equal(credit_decode(bytes, &c), 0);
+	assert_int_equal(c.epoch, 0x01020304);
+	assert_true(c.stored == 0x0102030405060708);
+	for (unsigned i = 0; i < 4; i++) {
+		bytes[i] ^= 1;
+		assert_int_equal(credit_decode(bytes, &c), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+		bytes[i] ^= 1;
+	}
+}
+
+/* ---- hellos ---------------------------------------------------------------------------- */
+
+static struct lane_key a_key(void)
+{
+	struct lane_key key;
+
+	for (unsigned i = 0; i < LANE_SECRET; i++) {
+		key.secret[i] = (uint8_t)i;
+		key.nonces[0][i] = (uint8_t)(100 + i);
+		key.nonces[1][i] = (uint8_t)(200 + i);
+	}
+	return key;
+}
+
+static const struct lane_hello a_hello = {
+	.from = LANE_SINK,
+	.accepting = 1,
+	.lane = 5,
+	.epoch = 0x01020304,
+	.block_size = 262144,
+	.depth = 12,
+};
+
+/* The mac was made by Python's hmac: hmac.new(secret, b"sluice lane" + nonces + first 32 bytes,
+ * "sha256"), and so was the token below. */
+static const uint8_t a_hello_bytes[LANE_HELLO_SIZE] = {
+	'S',  'L',  'H',  0x93, 1,    2,    1,    0,    5,    0,    12,   0,    4,
+	3,    2,    1,    0,    0,    4,    0,    0,    0,    0,    0,    0,    0,
+	0,    0,    0,    0,    0,    0,    0x79, 0xbb, 0x50, 0x07, 0x9d, 0x2e, 0x20,
+	0x71, 0x45, 0xff, 0xc4, 0x56, 0x83, 0x4b, 0xc4, 0x5f, 0x50, 0x76, 0xf7, 0x9f,
+	0xfd, 0x97, 0x31, 0xf6, 0xcb, 0xf0, 0xf2, 0x6c, 0x6a, 0x56, 0x26, 0x78,
+};
+
+static void test_hello_is_where_the_protocol_says(void **arg)
+{
+	struct lane_key key = a_key();
+	struct lane_hello h = a_hello;
+	uint8_t bytes[LANE_HELLO_SIZE];
+
+	(void)arg;
+	lane_hello_sign(&h, &key);
+	lane_hello_encode(&h, bytes);
+	assert_memory_equal(bytes, a_hello_bytes, sizeof bytes);
+	memset(&h, 0, sizeof h);
+	assert_int_equal(lane_hello_decode(bytes, &h), 0);
+	assert_int_equal(lane_hello_verify(&h, &key), 0);
+	assert_int_equal(h.from, a_hello.from);
+	assert_int_equal(h.accepting, a_hello.accepting);
+	assert_int_equal(h.lane, a_hello.lane);
+	assert_int_equal(h.epoch, a_hello.epoch);
+	assert_int_equal(h.block_size, a_hello.block_size);
+	assert_int_equal(h.depth, a_hello.depth);
+}
+
+static void test_each_flipped_bit_of_a_hello_is_refused(void **arg)
+{
+	struct lane_key key = a_key();
+	uint8_t bytes[LANE_HELLO_SIZE];
+
+	(void)arg;
+	memcpy(bytes, a_hello_bytes, sizeof bytes);
+	for (unsigned i = 0; i < sizeof bytes * 8; i++) {
+		struct lane_hello h;
+
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_true(lane_hello_decode(bytes, &h) || lane_hello_verify(&h, &key));
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+}
+
+static void test_a_hello_is_for_one_key(void **arg)
+{
+	(void)arg;
+	for (unsigned i = 0; i < sizeof(struct lane_key); i++) {
+		struct lane_key key = a_key();
+		struct lane_hello h;
+
+		((uint8_t *)&key)[i] ^= 1;
+		assert_int_equal(lane_hello_decode(a_hello_bytes, &h), 0);
+		assert_int_equal(lane_hello_verify(&h, &key), -1);
+		assert_int_equal(failed()->code, OUT_AUTH);
+	}
+}
+
+static void assert_hello_refused(struct lane_hello h, const char *why)
+{
+	uint8_t bytes[LANE_HELLO_SIZE];
+
+	lane_hello_encode(&h, bytes);
+	assert_int_equal(lane_hello_decode(bytes, &h), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	assert_non_null(strstr(failed()->text, why));
+}
+
+static void test_hellos_that_can_not_be_are_refused(void **arg)
+{
+	struct lane_hello h = a_hello;
+
+	(void)arg;
+	h.from = 3;
+	assert_hello_refused(h, "neither a source nor a sink");
+	h = a_hello;
+	h.accepting = 2;
+	assert_hello_refused(h, "neither end");
+	h = a_hello;
+	h.lane = LANE_COUNT_MAX;
+	assert_hello_refused(h, "lane 64");
+	h = a_hello;
+	h.depth = 0;
+	assert_hello_refused(h, "depth 0");
+	h.depth = LANE_DEPTH_MAX + 1;
+	assert_hello_refused(h, "depth 1025");
+	h = a_hello;
+	h.block_size = LANE_BLOCK_MIN / 2;
+	assert_hello_refused(h, "block size 2048");
+	h.block_size = LANE_BLOCK_MAX * 2;
+	assert_hello_refused(h, "block size");
+	h.block_size = 3 * 4096;
+	assert_hello_refused(h, "no power of two");
+	h.block_size = 0;
+	assert_hello_refused(h, "block size 0");
+}
+
+/* ---- connection requests --------------------------------------------------------------- */
+
+static void test_private_data(void **arg)
+{
+	const uint8_t want[LANE_PRIVATE_SIZE] = {
+		'S', 'L', 'P', 0x93, 1, 0, 0, 0, 5, 0, 12, 0, 4, 3,  2,  1,  0,  0,  4,  0,
+		0,   0,   0,   0,    1, 2, 3, 4, 5, 6, 7,  8, 9, 10, 11, 12, 13, 14, 15, 16,
+	};
+	struct lane_private p = {
+		.lane = 5,
+		.epoch = 0x01020304,
+		.depth = 12,
+		.block_size = 262144,
+		.token = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+	};
+	uint8_t bytes[256] = {0};
+
+	(void)arg;
+	lane_private_encode(&p, bytes);
+	assert_memory_equal(bytes, want, sizeof want);
+	memset(&p, 0, sizeof p);
+	assert_int_equal(lane_private_decode(bytes, sizeof bytes, &p), 0);
+	assert_int_equal(p.lane, 5);
+	assert_int_equal(p.epoch, 0x01020304);
+	assert_int_equal(p.depth, 12);
+	assert_int_equal(p.block_size, 262144);
+	assert_memory_equal(p.token, want + 24, LANE_TOKEN);
+	for (size_t len = 0; len < LANE_PRIVATE_SIZE; len++)
+		assert_int_equal(lane_private_decode(bytes, len, &p), -1);
+	for (unsigned i = 0; i < 24; i++) {
+		if (i >= 8 && i < 16 && i != 9)
+			continue; /* lane, depth, epoch: other values may be right */
+		bytes[i] ^= 0x80;
+		assert_int_equal(lane_private_decode(bytes, LANE_PRIVATE_SIZE, &p), -1);
+		bytes[i] ^= 0x80;
+	}
+}
+
+static void test_tokens_differ(void **arg)
+{
+	struct lane_key key = a_key();
+	uint8_t first[LANE_TOKEN], other[LANE_TOKEN];
+	const uint8_t want[LANE_TOKEN] = {0xac, 0xda, 0x5a, 0x27, 0x98, 0xab, 0xcf, 0xa7,
+					  0x4e, 0x55, 0xd2, 0xfa, 0x5d, 0xb5, 0x0f, 0x36};
+
+	(void)arg;
+	lane_token(&key, 5, 0x01020304, first);
+	assert_memory_equal(first, want, sizeof want);
+	lane_token(&key, 6, 0x01020304, other);
+	assert_memory_not_equal(first, other, sizeof first);
+	lane_token(&key, 5, 0x01020305, other);
+	assert_memory_not_equal(first, other, sizeof first);
+	key.nonces[1][31] ^= 1;
+	lane_token(&key, 5, 0x01020304, other);
+	assert_memory_not_equal(first, other, sizeof first);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_head_is_where_the_protocol_says),
+		cmocka_unit_test(test_each_flipped_bit_of_a_head_is_damage),
+		cmocka_unit_test(test_heads_that_can_not_be_are_refused),
+		cmocka_unit_test(test_a_block_that_fills_its_room_is_fine),
+		cmocka_unit_test(test_seal_is_xxh3_seeded_with_the_position),
+		cmocka_unit_test(test_credit),
+		cmocka_unit_test(test_hello_is_where_the_protocol_says),
+		cmocka_unit_test(test_each_flipped_bit_of_a_hello_is_refused),
+		cmocka_unit_test(test_a_hello_is_for_one_key),
+		cmocka_unit_test(test_hellos_that_can_not_be_are_refused),
+		cmocka_unit_test(test_private_data),
+		cmocka_unit_test(test_tokens_differ),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Lanes over any stream descriptor do what every lane does. */
+
+#include "lane_conformance.h"
+#include "lane_stream.h"
+
+int main(void)
+{
+	return conformance_run(&stream_backend);
+}
