@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_COPY_RIG_H
+#define TESTS_COPY_RIG_H
+
+/*
+ * A source and a sink in one process, each in a thread of its own, with a session over a socket
+ * pair and lanes over TCP on loopback.  Either can be played by the test instead.
+ * Nothing in here asserts in threads: they leave their results.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/fail.h"
+#include "copy/copy.h"
+
+struct rig;
+
+struct rig_end {
+	struct rig *rig;
+	enum role role;
+	int fd;
+	struct copy *copy;
+	struct session *session;
+	struct tally tally;
+	struct copy_result result;
+	unsigned told;                 /* calls of on_file */
+	struct failure told_last;
+	int rc;
+	struct failure failure;        /* when rc is not 0 */
+	/* Play this end instead of source_run() or sink_run(). */
+	int (*play)(struct rig_end *e, void *ctx);
+	void *ctx;
+	pthread_t thread;
+};
+
+struct rig {
+	uint16_t lanes, depth;         /* 0: 2 lanes of 4 blocks of 64 KiB */
+	uint32_t block_size;
+	struct source_opts from;
+	struct sink_opts to;
+	struct rig_end source, sink;
+};
+
+/* From names to a target, or fill in more; then start, and join. */
+void rig_init(struct rig *r);
+void rig_names(struct rig *r, char *const *names, unsigned count, const char *target);
+int rig_start(struct rig *r);
+void rig_join(struct rig *r);
+/* Both; 0 when both ends succeeded. */
+int rig_run(struct rig *r);
+/* Cut the control channel. */
+void rig_cut(struct rig *r);
+
+/* ---- files --------------------------------------------------------------------------- */
+
+/* Make a temporary directory and go there; and back, removing it. */
+int enter_directory(void **state);
+int leave_directory(void **state);
+/* A file of so many pseudo-random bytes. */
+int make_file(const char *name, uint64_t size, uint32_t seed);
+int make_text(const char *name, const char *text);
+/* Is the content of both the same? */
+bool same_content(const char *a, const char *b);
+bool has_text(const char *name, const char *text);
+/* Entries of the working directory that begin so. */
+unsigned count_files(const char *prefix);
+
+#endif
