@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,13 +67,11 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	return 0;
 }
 
-void verbs_free(struct verbs *v)
+static void free_now(struct verbs *v)
 {
-	if (!v)
-		return;
 	/* As the id has a channel of its own this waits for nobody: the peer is told, and
 	 * what is left of the queues is flushed.  Not connected, or no more: also fine. */
-	if (v->paired)
+	if (v->paired && !v->calling)
 		rdma_disconnect(v->id);
 	verbs_strip(v);
 	if (v->id)
@@ -82,6 +82,40 @@ void verbs_free(struct verbs *v)
 	free(v->posted);
 	free(v->came);
 	free(v);
+}
+
+static void *free_later(void *arg)
+{
+	pthread_setname_np(pthread_self(), "verbs-close");
+	free_now(arg);
+	return NULL;
+}
+
+/*
+ * The kernel's iWARP lets go of nothing while a call is out that nobody answers (5 s on siw),
+ * and has no way to take it back.  A lane that is given up meanwhile must not wait for that.
+ * It may unmap its pool: the adapter's pages stay until they are deregistered.
+ */
+static bool leave_to_thread(struct verbs *v)
+{
+	sigset_t all, old;
+	pthread_t t;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&t, NULL, free_later, v);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!rc)
+		pthread_detach(t);
+	return !rc;
+}
+
+void verbs_free(struct verbs *v)
+{
+	if (!v || (v->calling && leave_to_thread(v)))
+		return;
+	free_now(v);
 }
 
 /* ---- completions and events --------------------------------------------------------- */

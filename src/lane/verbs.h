@@ -66,6 +66,7 @@ struct verbs {
 	size_t ring_bytes;
 	bool paired; /* the id has a queue pair */
 	bool armed; /* the next completion makes the channel readable */
+	bool calling; /* iWARP: the call is not answered, and nothing can be freed before it is */
 	uint64_t spin_ns;
 
 	uint32_t sends, sends_max; /* posted and not yet reaped; as many as were granted */
@@ -74,8 +75,8 @@ struct verbs {
 	bool hello_came;
 
 	/* source */
-	bool begun;      /* a block was sent on this wire: the three numbers count */
-	uint64_t next;   /* number of the next block */
+	bool begun; /* a block was sent on this wire: the three numbers count */
+	uint64_t next; /* number of the next block */
 	uint64_t let_go; /* of the first block that the adapter still reads */
 	uint64_t stored; /* the highest credit */
 

@@ -138,17 +138,27 @@ static uint64_t step_end(uint64_t deadline_ms)
 static int hear_hello(struct verbs *v, const struct lane_key *key, bool accepting,
 		      uint64_t deadline_ms)
 {
+	/* It may be the last thing that came: then the wire is good, if broken. */
 	while (!v->hello_came) {
-		if (verbs_progress(v, deadline_ms))
+		if (verbs_progress(v, deadline_ms) && !v->hello_came)
 			return -1;
 	}
 	return hello_heard(v->lane, v->epoch, accepting, key, verbs_hello_in(v));
 }
 
-static int say_hello(struct verbs *v, const struct lane_key *key, bool accepting)
+static int say_hello(struct verbs *v, const struct lane_key *key, bool accepting,
+		     uint64_t deadline_ms)
 {
 	hello_say(v->lane, v->epoch, accepting, key, verbs_hello_out(v));
-	return verbs_send_hello(v);
+	if (verbs_send_hello(v))
+		return -1;
+	/* The accepting end's is the last of the two: were the wire closed before it is gone, the
+	 * other end would have been called without ever having had a wire. */
+	while (accepting && v->sends > 0) {
+		if (verbs_progress(v, deadline_ms))
+			return -1;
+	}
+	return 0;
 }
 
 static void name_wire(struct verbs *v)
@@ -278,6 +288,7 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 		.initiator_depth = iwarp,
 	};
 	struct alarm_clock a = {.set = false};
+	struct event e = {0};
 	int rc, err;
 
 	lane_token(key, p.lane, p.epoch, p.token);
@@ -289,7 +300,11 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 	alarm_stop(&a);
 	if (rc)
 		return connect_failed(v, err);
-	return expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms);
+	v->calling = iwarp;
+	if (next_event(v, deadline_ms, &e))
+		return -1;
+	v->calling = false;
+	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
 }
 
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
@@ -306,7 +321,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const
 	if (verbs_equip(v) || call(v, key, deadline_ms))
 		goto failed;
 	/* iWARP wants the connecting end to speak first. */
-	if (say_hello(v, key, false) || hear_hello(v, key, true, deadline_ms))
+	if (say_hello(v, key, false, deadline_ms) || hear_hello(v, key, true, deadline_ms))
 		goto failed;
 	*out = &v->wire;
 	return 0;
@@ -370,7 +385,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	/* A send of ours before the connection is established is held up for seconds (rxe), and
 	 * on iWARP the caller must be first anyway. */
 	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
-	    hear_hello(v, key, false, deadline_ms) || say_hello(v, key, true))
+	    hear_hello(v, key, false, deadline_ms) || say_hello(v, key, true, deadline_ms))
 		goto failed;
 	verbs_caller_free(c);
 	*out = &v->wire;

@@ -1,0 +1,779 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Lanes over real verbs: on the adapter that SLUICE_TRANSPORT names (rxe, siw, device), in the
+ * lab or on a machine that has one.  Without it there is nothing to test on.
+ */
+
+#include <glob.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include <rdma/rdma_cma.h>
+#include <cmocka.h>
+#undef fail /* cmocka's; base/fail.h has the name */
+#include "base/clock.h"
+#include "base/io.h"
+#include "lane_conformance.h"
+#include "verbs_door.h"
+
+enum { NOBODY = 65534, LIMIT_MS = 60000 };
+
+static const struct lane_key key = {.secret = "of the session", .nonces = {"a", "b"}};
+static unsigned slow = 1; /* times what is promised, in the lab */
+
+/* ---- pairs of lanes ------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+	struct door *d = calloc(1, sizeof *d);
+
+	*state = d;
+	return d ? door_open(d, NULL) : -1;
+}
+
+static int setup6(void **state)
+{
+	struct door *d = calloc(1, sizeof *d);
+
+	*state = d;
+	return d ? door_open(d, far.address6) : -1;
+}
+
+static void teardown(void *state)
+{
+	door_close(state);
+	free(state);
+}
+
+static int join_as(enum lane_side listens, struct door *d, struct lane *l, uint32_t epoch,
+		   const struct lane_key *k, uint64_t deadline_ms, struct wire **out)
+{
+	if (lane_side_of(l) == listens) {
+		host_enter(&far);
+		return door_take(d, l, epoch, k, deadline_ms, out);
+	}
+	host_enter(&near);
+	return door_dial(d, l, epoch, k, deadline_ms, out);
+}
+
+static int join_sink_listens(void *state, struct lane *l, uint32_t epoch, const struct lane_key *k,
+			     uint64_t deadline_ms, struct wire **out)
+{
+	return join_as(LANE_SINK, state, l, epoch, k, deadline_ms, out);
+}
+
+static int join_source_listens(void *state, struct lane *l, uint32_t epoch,
+			       const struct lane_key *k, uint64_t deadline_ms, struct wire **out)
+{
+	return join_as(LANE_SOURCE, state, l, epoch, k, deadline_ms, out);
+}
+
+static const struct backend sink_listens = {"verbs, the source dials", setup, teardown,
+					    join_sink_listens};
+static const struct backend source_listens = {"verbs, the sink dials", setup, teardown,
+					      join_source_listens};
+static const struct backend over_ipv6 = {"verbs over IPv6", setup6, teardown, join_sink_listens};
+
+static int never(void *ctx, struct lane *l, uint32_t epoch, const char *why)
+{
+	(void)ctx, (void)l, (void)epoch, (void)why;
+	return fail_as(OUT_PROTOCOL, "this lane is not to be used");
+}
+
+static struct lane *open_lane(enum lane_side side, uint32_t depth, uint32_t block_size,
+			      lane_mend_fn mend, void *ctx)
+{
+	struct lane_setup how = {.side = side,
+				 .depth = depth,
+				 .block_size = block_size,
+				 .mend = mend,
+				 .mend_ctx = ctx};
+	struct lane *l;
+
+	return lane_open(&how, &l) ? NULL : l;
+}
+
+/* ---- tests ---------------------------------------------------------------------------- */
+
+static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, uint32_t block_size)
+{
+	struct pair p;
+	void *state;
+	struct job source = {.pair = &p, .blocks = blocks}, sink = {.pair = &p};
+	bool ended;
+
+	assert_int_equal(b->setup(&state), 0);
+	assert_int_equal(pair_open(&p, b, state, 1, depth, block_size, NULL), 0);
+	job_start(&sink, sink_job);
+	job_start(&source, source_job);
+	ended = job_join(&source, LIMIT_MS);
+	pair_end(&p);
+	if (!ended || !job_join(&sink, LIMIT_MS))
+		abort();
+	if (source.rc)
+		print_error("source: %s\n", source.failure.text);
+	assert_int_equal(source.rc, 0);
+	assert_string_equal(sink.wrong, "");
+	assert_int_equal(sink.done, blocks);
+	pair_close(&p);
+	b->teardown(state);
+}
+
+/* The queues' sizes at both ends of what is possible. */
+static void test_extreme_shapes(void **state)
+{
+	(void)state;
+	transfer(&sink_listens, 20, 1, LANE_BLOCK_MIN);
+	transfer(&sink_listens, 6, 3, LANE_BLOCK_MAX);
+	transfer(&sink_listens, 2500, LANE_DEPTH_MAX, LANE_BLOCK_MIN);
+	transfer(&source_listens, 2500, LANE_DEPTH_MAX, LANE_BLOCK_MIN);
+}
+
+static void test_ipv6(void **state)
+{
+	(void)state;
+	if (!far.address6)
+		skip();
+	transfer(&over_ipv6, 30, 4, 64 << 10);
+}
+
+/* Both ends in one thread, one after the other, connected: neither waits for the other. */
+static void test_closing_waits_for_nobody(void **state)
+{
+	struct job source, sink;
+	uint64_t begun;
+	struct pair p;
+	void *door;
+
+	(void)state;
+	source = (struct job){.pair = &p, .blocks = 10};
+	sink = (struct job){.pair = &p};
+	assert_int_equal(sink_listens.setup(&door), 0);
+	assert_int_equal(pair_open(&p, &sink_listens, door, 0, 4, 4096, NULL), 0);
+	job_start(&sink, sink_job);
+	job_start(&source, source_job);
+	assert_true(job_join(&source, LIMIT_MS));
+	pair_end(&p);
+	assert_true(job_join(&sink, LIMIT_MS));
+	begun = clock_ms();
+	pair_close(&p);
+	assert_true(clock_ms() - begun < 2000 * slow);
+	sink_listens.teardown(door);
+}
+
+/* ---- who is not let in ---------------------------------------------------------------- */
+
+/* A call from near to the door. */
+struct call {
+	struct door *door;
+	struct lane *lane;
+	const struct lane_key *key;
+	uint64_t deadline_ms;
+	int result;
+	struct failure why;
+	pthread_t thread;
+};
+
+static void *call_thread(void *arg)
+{
+	struct call *c = arg;
+	struct wire *w;
+
+	host_enter(&near);
+	c->result = door_dial(c->door, c->lane, 0, c->key, c->deadline_ms, &w);
+	c->why = *failed();
+	if (!c->result)
+		w->ops->close(w);
+	return NULL;
+}
+
+/* Whoever stands at far, waiting for the right one. */
+struct wait {
+	struct door *door;
+	struct lane *lane;
+	unsigned came, most; /* of epochs 0 to most - 1 */
+	pthread_t thread;
+};
+
+static void *wait_thread(void *arg)
+{
+	struct wait *w = arg;
+	struct wire *wires[4];
+
+	host_enter(&far);
+	while (w->came < w->most &&
+	       !door_take(w->door, w->lane, w->came, &key, clock_ms() + LIMIT_MS, &wires[w->came]))
+		w->came++;
+	for (unsigned i = 0; i < w->came; i++)
+		wires[i]->ops->close(wires[i]);
+	return NULL;
+}
+
+struct scene {
+	struct door door;
+	struct call call;
+	struct wait wait;
+};
+
+static void scene_open(struct scene *s, uint32_t depth, uint32_t block_size)
+{
+	*s = (struct scene){.call = {.key = &key}, .wait = {.most = 1}};
+	assert_int_equal(door_open(&s->door, NULL), 0);
+	s->call.door = s->wait.door = &s->door;
+	s->call.lane = open_lane(LANE_SOURCE, depth, block_size, never, NULL);
+	s->wait.lane = open_lane(LANE_SINK, depth, block_size, never, NULL);
+	s->call.deadline_ms = clock_ms() + LIMIT_MS;
+	assert_non_null(s->call.lane);
+	assert_non_null(s->wait.lane);
+}
+
+static void scene_close(struct scene *s)
+{
+	lane_close(s->call.lane);
+	lane_close(s->wait.lane);
+	if (s->door.listener)
+		door_close(&s->door);
+}
+
+static void call_start(struct call *c)
+{
+	assert_int_equal(pthread_create(&c->thread, NULL, call_thread, c), 0);
+}
+
+static void wait_start(struct wait *w)
+{
+	assert_int_equal(pthread_create(&w->thread, NULL, wait_thread, w), 0);
+}
+
+/* The one who waits is still there for the right caller. */
+static void assert_open(struct scene *s)
+{
+	s->call.key = &key;
+	call_start(&s->call);
+	pthread_join(s->call.thread, NULL);
+	pthread_join(s->wait.thread, NULL);
+	assert_int_equal(s->call.result, 0);
+	assert_int_equal(s->wait.came, 1);
+}
+
+static void test_a_wrong_token_is_refused(void **state)
+{
+	static const struct lane_key wrong = {.secret = "of another session"};
+	struct scene s;
+
+	(void)state;
+	scene_open(&s, 4, 4096);
+	wait_start(&s.wait);
+	s.call.key = &wrong;
+	call_start(&s.call);
+	pthread_join(s.call.thread, NULL);
+	assert_int_equal(s.call.result, -1);
+	assert_int_equal(s.call.why.code, OUT_CONNECT);
+	assert_non_null(strstr(s.call.why.text, "refused by the peer"));
+	assert_non_null(strstr(s.call.why.text, far.address));
+	assert_open(&s);
+	scene_close(&s);
+}
+
+static void test_nobody_there(void **state)
+{
+	char where[100];
+	struct scene s;
+
+	(void)state;
+	scene_open(&s, 4, 4096);
+	verbs_unlisten(s.door.listener);
+	s.door.listener = NULL;
+	call_start(&s.call);
+	pthread_join(s.call.thread, NULL);
+	assert_int_equal(s.call.result, -1);
+	assert_int_equal(s.call.why.code, OUT_CONNECT);
+	snprintf(where, sizeof where, "connect to %s:%u: nobody listens", far.address, s.door.port);
+	if (!strstr(s.call.why.text, where))
+		print_error("%s\n", s.call.why.text);
+	assert_non_null(strstr(s.call.why.text, where));
+	scene_close(&s);
+}
+
+/* The listener is there, but nobody takes the call. */
+static void test_waits_end(void **state)
+{
+	struct scene s;
+	uint64_t begun;
+
+	(void)state;
+	scene_open(&s, 4, 4096);
+	begun = clock_ms();
+	s.call.deadline_ms = begun + 700;
+	call_start(&s.call);
+	pthread_join(s.call.thread, NULL);
+	assert_int_equal(s.call.result, -1);
+	assert_int_equal(s.call.why.code, OUT_CONNECT);
+	assert_true(clock_ms() - begun < 700 + 2000 * slow);
+	s.call.deadline_ms = clock_ms() + LIMIT_MS;
+	call_start(&s.call);
+	sleep_ms(300);
+	begun = clock_ms();
+	lane_abort(s.call.lane);
+	pthread_join(s.call.thread, NULL);
+	assert_int_equal(s.call.result, -1);
+	assert_true(clock_ms() - begun < 2000 * slow);
+	scene_close(&s);
+}
+
+/* A stranger: a connection request with any private data. */
+struct stranger {
+	unsigned port;
+	const void *bytes;
+	uint8_t len;
+	enum rdma_cm_event_type answer;
+};
+
+static int next(struct rdma_event_channel *ch, enum rdma_cm_event_type *what)
+{
+	struct rdma_cm_event *e;
+
+	if (rdma_get_cm_event(ch, &e))
+		return -1;
+	*what = e->event;
+	return rdma_ack_cm_event(e);
+}
+
+static void *stranger_there(void *arg)
+{
+	struct stranger *g = arg;
+	union address a = host_address(far.address, g->port);
+	struct rdma_event_channel *ch = rdma_create_event_channel();
+	struct ibv_qp_init_attr init = {.cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+	struct rdma_conn_param param = {.private_data = g->bytes, .private_data_len = g->len};
+	enum rdma_cm_event_type what = RDMA_CM_EVENT_ADDR_RESOLVED;
+	struct rdma_cm_id *id = NULL;
+
+	if (ch && !rdma_create_id(ch, &id, NULL, RDMA_PS_TCP) &&
+	    !rdma_resolve_addr(id, NULL, &a.sa, 5000) && !next(ch, &what) &&
+	    !rdma_resolve_route(id, 5000) && !next(ch, &what) && !rdma_create_qp(id, NULL, &init) &&
+	    !rdma_connect(id, &param))
+		next(ch, &what);
+	g->answer = what;
+	if (id && id->qp)
+		rdma_destroy_qp(id);
+	if (id)
+		rdma_destroy_id(id);
+	if (ch)
+		rdma_destroy_event_channel(ch);
+	return NULL;
+}
+
+static void test_garbage_is_turned_away(void **state)
+{
+	struct lane_private p = {.depth = 4, .block_size = 4096};
+	uint8_t sample[56] = {0};
+	struct scene s;
+
+	(void)state;
+	lane_private_encode(&p, sample);
+	struct stranger strangers[] = {
+		{.bytes = NULL, .len = 0},
+		{.bytes = "hello", .len = 5},
+		{.bytes = sample, .len = LANE_PRIVATE_SIZE / 2},
+		{.bytes = sample + 1, .len = LANE_PRIVATE_SIZE},
+		/* Well made, but the token is not good. */
+		{.bytes = sample, .len = sizeof sample},
+	};
+	scene_open(&s, 4, 4096);
+	wait_start(&s.wait);
+	for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+		strangers[i].port = s.door.port;
+		host_call(&near, stranger_there, &strangers[i]);
+		assert_int_equal(strangers[i].answer, RDMA_CM_EVENT_REJECTED);
+	}
+	assert_open(&s);
+	scene_close(&s);
+}
+
+/* ---- another process ------------------------------------------------------------------ */
+
+/* A lane whose other end is in another process: one wire, and a failure when that breaks. */
+struct half {
+	struct door *door;
+	struct lane *lane;
+	bool listens;
+	uint64_t blocks;
+	uint64_t broke_ms;
+	char broke_why[FAIL_TEXT_MAX];
+	int result;
+	struct failure why;
+	pthread_t thread;
+};
+
+static int half_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
+{
+	struct half *h = ctx;
+	uint64_t deadline = clock_ms() + LIMIT_MS;
+	struct wire *w;
+	int rc;
+
+	if (epoch > 0) {
+		h->broke_ms = clock_ms();
+		snprintf(h->broke_why, sizeof h->broke_why, "%s", why);
+		return fail_as(OUT_PEER_LOST, "not mended");
+	}
+	rc = h->listens ? door_take(h->door, l, epoch, &key, deadline, &w)
+			: door_dial(h->door, l, epoch, &key, deadline, &w);
+	return rc ? -1 : lane_attach(l, w, 0);
+}
+
+static int half_work(struct half *h)
+{
+	bool source = lane_side_of(h->lane) == LANE_SOURCE;
+	struct block *b;
+
+	for (uint64_t i = 0; i < h->blocks; i++) {
+		if (source ? lane_get(h->lane, &b) : lane_recv(h->lane, &b))
+			return -1;
+		if (source)
+			b->len = lane_block_size(h->lane);
+		if (source ? lane_send(h->lane, b) : lane_put(h->lane, b))
+			return -1;
+	}
+	/* As idle as it can be without being dead. */
+	return source ? lane_flush(h->lane) : 0;
+}
+
+static void *half_thread(void *arg)
+{
+	struct half *h = arg;
+
+	host_enter(h->listens ? &far : &near);
+	h->result = half_work(h);
+	h->why = *failed();
+	return NULL;
+}
+
+static bool half_open(struct half *h, enum lane_side side)
+{
+	h->lane = open_lane(side, 8, 64 << 10, half_mend, h);
+	return h->lane != NULL;
+}
+
+/*
+ * This program again, as `peer SIDE PORT BLOCKS': the other end, which dials, moves so many
+ * blocks and then stands still.  Started afresh, because a process that has used verbs must
+ * not fork.
+ */
+static int peer(char **argv)
+{
+	struct door d = {.address = far.address, .port = (unsigned)atoi(argv[1])};
+	struct half h = {.door = &d, .blocks = strtoull(argv[2], NULL, 10)};
+
+	if (!half_open(&h, (enum lane_side)atoi(argv[0])))
+		return 1;
+	half_thread(&h);
+	if (h.result) {
+		fprintf(stderr, "peer: %s\n", h.why.text);
+		return (int)h.why.code;
+	}
+	if (write(1, "done", 4) != 4)
+		return 1;
+	for (;;)
+		pause();
+}
+
+static pid_t start_self(char *argv[], int out)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (out >= 0)
+			dup2(out, 1);
+		execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	return pid;
+}
+
+static pid_t start_peer(enum lane_side side, unsigned port, uint64_t blocks, int *out)
+{
+	char texts[3][24];
+	char *argv[] = {
+		(char *)"test_lane_verbs", (char *)"peer", texts[0], texts[1], texts[2], NULL};
+	int fds[2];
+	pid_t pid;
+
+	snprintf(texts[0], sizeof texts[0], "%d", side);
+	snprintf(texts[1], sizeof texts[1], "%u", port);
+	snprintf(texts[2], sizeof texts[2], "%llu", (unsigned long long)blocks);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	pid = start_self(argv, fds[1]);
+	close(fds[1]);
+	*out = fds[0];
+	return pid;
+}
+
+/* When the peer is killed, this end's call comes back within the time that is promised.  Idle:
+ * it has moved its blocks and stands still; else in the middle of them. */
+static void killed_peer(enum lane_side mine, uint64_t blocks, bool idle)
+{
+	struct door d;
+	struct half h = {.door = &d, .listens = true, .blocks = UINT64_MAX};
+	uint64_t killed, end = clock_ms() + LIMIT_MS;
+	char word[4];
+	pid_t pid;
+	int out;
+
+	assert_int_equal(door_open(&d, NULL), 0);
+	assert_true(half_open(&h, mine));
+	pid = start_peer(mine == LANE_SOURCE ? LANE_SINK : LANE_SOURCE, d.port, blocks, &out);
+	assert_int_equal(pthread_create(&h.thread, NULL, half_thread, &h), 0);
+	if (idle) {
+		assert_int_equal(read_full(out, word, sizeof word), sizeof word);
+		sleep_ms(100);
+	}
+	while (lane_stored(h.lane) < 5) {
+		assert_true(clock_ms() < end);
+		sleep_ms(1);
+	}
+	killed = clock_ms();
+	kill(pid, SIGKILL);
+	pthread_join(h.thread, NULL);
+	waitpid(pid, NULL, 0);
+	close(out);
+	assert_int_equal(h.result, -1);
+	assert_int_equal(h.why.code, OUT_PEER_LOST);
+	print_message("noticed after %d ms: %s\n", (int)(h.broke_ms - killed), h.broke_why);
+	assert_true(h.broke_ms - killed < 2000 * slow);
+	lane_close(h.lane);
+	door_close(&d);
+}
+
+static void test_killed_peer_of_an_idle_sink(void **state)
+{
+	(void)state;
+	killed_peer(LANE_SINK, 10, true);
+}
+
+/* It has sent all that it may, and waits for credits. */
+static void test_killed_peer_of_an_idle_source(void **state)
+{
+	(void)state;
+	killed_peer(LANE_SOURCE, 10, true);
+}
+
+static void test_killed_peer_of_a_busy_sink(void **state)
+{
+	(void)state;
+	killed_peer(LANE_SINK, UINT64_MAX, false);
+}
+
+static void test_killed_peer_of_a_busy_source(void **state)
+{
+	(void)state;
+	killed_peer(LANE_SOURCE, UINT64_MAX, false);
+}
+
+/* ---- locked memory -------------------------------------------------------------------- */
+
+/* This program as `locked KIB LANES PORT': an ordinary user with that limit makes so many
+ * lanes of 12 x 256 KiB; the status is the failure's code. */
+static int locked(char **argv)
+{
+	rlim_t limit = (rlim_t)atoi(argv[0]) << 10;
+	struct rlimit rl = {limit, limit};
+	struct door d = {.address = far.address, .port = (unsigned)atoi(argv[2])};
+	struct wire *w;
+
+	host_enter(&near);
+	if (setrlimit(RLIMIT_MEMLOCK, &rl) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	    setresuid(NOBODY, NOBODY, NOBODY))
+		return 125;
+	for (uint32_t i = 0; i < (uint32_t)atoi(argv[1]); i++) {
+		struct lane *l = open_lane(LANE_SOURCE, 12, 256 << 10, never, NULL);
+
+		if (!l)
+			return 124;
+		/* All stay as they are: together they must fit. */
+		if (door_dial(&d, l, i, &key, clock_ms() + LIMIT_MS, &w)) {
+			fprintf(stderr, "%s\n", failed()->text);
+			return (int)failed()->code;
+		}
+	}
+	return 0;
+}
+
+static int run_locked(unsigned kib, unsigned lanes, unsigned port)
+{
+	char texts[3][24];
+	char *argv[] = {
+		(char *)"test_lane_verbs", (char *)"locked", texts[0], texts[1], texts[2], NULL};
+	int status;
+
+	snprintf(texts[0], sizeof texts[0], "%u", kib);
+	snprintf(texts[1], sizeof texts[1], "%u", lanes);
+	snprintf(texts[2], sizeof texts[2], "%u", port);
+	assert_true(waitpid(start_self(argv, -1), &status, 0) > 0);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void lock_lanes(unsigned kib, unsigned lanes, unsigned fit, int code)
+{
+	struct scene s;
+	int got;
+
+	scene_open(&s, 12, 256 << 10);
+	s.wait.most = fit;
+	wait_start(&s.wait);
+	got = run_locked(kib, lanes, s.door.port);
+	pthread_join(s.wait.thread, NULL);
+	assert_int_equal(got, code);
+	assert_int_equal(s.wait.came, fit);
+	scene_close(&s);
+}
+
+static void test_locked_memory_of_an_ordinary_user(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	lock_lanes(64, 1, 0, OUT_MEMLOCK);
+	lock_lanes(8192, 2, 2, OUT_DONE);
+	lock_lanes(8192, 3, 2, OUT_MEMLOCK);
+}
+
+/* ---- listeners and devices ------------------------------------------------------------ */
+
+static void *listen_checks(void *arg)
+{
+	union address a = host_address(far.address, 0), lo = host_address("127.0.0.1", 0), taken;
+	struct verbs_listener *v = NULL, *second = NULL;
+	const char *bad = NULL;
+	unsigned port, other, tcp;
+	char why[200];
+	int fd;
+
+	(void)arg;
+	fd = tcp_listen(&a, 0, 0, &tcp);
+	if (fd < 0)
+		return (void *)"no TCP listener";
+	if (!verbs_present(why, sizeof why) || why[0])
+		bad = "no RDMA present";
+	else if (!verbs_behind(&a))
+		bad = "no RDMA behind the address";
+	else if (verbs_behind(&lo))
+		bad = "RDMA behind 127.0.0.1";
+	/* The first port of a range that is free, also where RDMA and TCP share ports (siw). */
+	else if (verbs_listen(&a, tcp, tcp + 20, &port, &v) || port < tcp || port > tcp + 20)
+		bad = "no listener in a range";
+	else if (verbs_listen(&a, port, port, &other, &second) == 0)
+		bad = "two listeners on one port";
+	else if (failed()->code != OUT_SOCKET)
+		bad = "the wrong failure for a port that is taken";
+	taken = host_address(far.address, port);
+	if (!bad && verbs_listen(&taken, 0, 0, &other, &second) == 0)
+		bad = "two listeners on one address";
+	if (!bad &&
+	    (verbs_listen(&lo, 0, 0, &other, &second) == 0 || failed()->code != OUT_TRANSPORT))
+		bad = strdup(failed()->text);
+	verbs_unlisten(second);
+	verbs_unlisten(v);
+	close(fd);
+	return (void *)bad;
+}
+
+static void test_listeners(void **state)
+{
+	const char *bad = host_call(&far, listen_checks, NULL);
+
+	(void)state;
+	if (bad)
+		print_error("%s\n", bad);
+	assert_null(bad);
+}
+
+/* ---- counters ------------------------------------------------------------------------- */
+
+/* Of all adapters that count them. */
+static unsigned long long receivers_not_ready(void)
+{
+	static const char *const names[] = {"rcvd_rnr_err", "send_rnr_err",
+					    "retry_rnr_exceeded_err", "rnr_nak_retry_err"};
+	unsigned long long sum = 0;
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		char pattern[128];
+		glob_t g;
+
+		snprintf(pattern, sizeof pattern, "/sys/class/infiniband/*/ports/*/hw_counters/%s",
+			 names[i]);
+		if (glob(pattern, 0, NULL, &g))
+			continue;
+		for (size_t j = 0; j < g.gl_pathc; j++) {
+			FILE *f = fopen(g.gl_pathv[j], "re");
+			unsigned long long n;
+
+			if (f && fscanf(f, "%llu", &n) == 1)
+				sum += n;
+			if (f)
+				fclose(f);
+		}
+		globfree(&g);
+	}
+	return sum;
+}
+
+static unsigned long long rnr_before;
+
+static void test_no_receiver_was_ever_not_ready(void **state)
+{
+	(void)state;
+	assert_int_equal(receivers_not_ready(), rnr_before);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_listeners),
+		cmocka_unit_test(test_extreme_shapes),
+		cmocka_unit_test(test_ipv6),
+		cmocka_unit_test(test_closing_waits_for_nobody),
+		cmocka_unit_test(test_a_wrong_token_is_refused),
+		cmocka_unit_test(test_nobody_there),
+		cmocka_unit_test(test_waits_end),
+		cmocka_unit_test(test_garbage_is_turned_away),
+		cmocka_unit_test(test_killed_peer_of_an_idle_sink),
+		cmocka_unit_test(test_killed_peer_of_an_idle_source),
+		cmocka_unit_test(test_killed_peer_of_a_busy_sink),
+		cmocka_unit_test(test_killed_peer_of_a_busy_source),
+		cmocka_unit_test(test_locked_memory_of_an_ordinary_user),
+		cmocka_unit_test(test_no_receiver_was_ever_not_ready),
+	};
+
+	int failures;
+
+	if (!hosts_find()) {
+		puts("1..0 # SKIP no RDMA adapter named in SLUICE_TRANSPORT");
+		return 0;
+	}
+	if (argc == 5 && strcmp(argv[1], "peer") == 0)
+		return peer(argv + 2);
+	if (argc == 5 && strcmp(argv[1], "locked") == 0)
+		return locked(argv + 2);
+	if (getenv("SLUICE_LAB"))
+		slow = 3;
+	rnr_before = receivers_not_ready();
+	failures = conformance_run(&sink_listens);
+	failures += conformance_run(&source_listens);
+	/* Last, as it looks back at all. */
+	return failures + cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "lane/connect.h"
+#include "lane/pool.h"
+
+enum { KIB = 1 << 10, MIB = 1 << 20, RINGS = 64 * KIB };
+
+struct shape {
+	unsigned lanes;
+	uint32_t depth, block;
+};
+
+static bool fit(uint64_t limit, struct shape *s)
+{
+	return lanes_fit(limit, &s->lanes, &s->depth, &s->block);
+}
+
+static uint64_t bytes(const struct shape *s)
+{
+	return s->lanes * (uint64_t)(pool_bytes(s->depth, s->block) + RINGS);
+}
+
+#define assert_shape(s, l, d, b)                                                                   \
+	do {                                                                                       \
+		assert_int_equal((s).lanes, l);                                                    \
+		assert_int_equal((s).depth, d);                                                    \
+		assert_int_equal((s).block, b);                                                    \
+	} while (0)
+
+static void test_the_usual_limit_holds_the_usual_lanes(void **state)
+{
+	struct shape s = {2, 12, 256 * KIB};
+
+	(void)state;
+	assert_true(fit(8 * MIB, &s));
+	assert_shape(s, 2, 12, 256 * KIB);
+	assert_true(fit(UINT64_MAX, &s));
+	assert_shape(s, 2, 12, 256 * KIB);
+}
+
+static void test_lanes_go_first(void **state)
+{
+	struct shape s = {8, 12, 256 * KIB}, t = {64, 1024, 4 * MIB};
+
+	(void)state;
+	assert_true(fit(8 * MIB, &s));
+	assert_shape(s, 2, 12, 256 * KIB);
+	s.lanes = 2;
+	assert_true(fit(4 * MIB, &s));
+	assert_shape(s, 1, 12, 256 * KIB);
+	/* Exactly as much as it takes, and a byte less. */
+	assert_true(fit(bytes(&t), &t));
+	assert_shape(t, 64, 1024, 4 * MIB);
+	assert_true(fit(bytes(&t) - 1, &t));
+	assert_shape(t, 63, 1024, 4 * MIB);
+}
+
+static void test_then_depth_down_to_four(void **state)
+{
+	struct shape s = {4, 16, 1 * MIB};
+
+	(void)state;
+	assert_true(fit(8 * MIB, &s));
+	assert_shape(s, 1, 7, 1 * MIB);
+	s = (struct shape){2, 12, 256 * KIB};
+	assert_true(fit(pool_bytes(4, 256 * KIB) + RINGS, &s));
+	assert_shape(s, 1, 4, 256 * KIB);
+}
+
+static void test_then_the_block_size_with_depth_again(void **state)
+{
+	struct shape s = {2, 12, 256 * KIB};
+
+	(void)state;
+	assert_true(fit(pool_bytes(4, 256 * KIB) + RINGS - 1, &s));
+	assert_int_equal(s.lanes, 1);
+	assert_int_equal(s.block, 128 * KIB);
+	assert_true(s.depth > 4);
+	s = (struct shape){2, 12, 256 * KIB};
+	assert_true(fit(pool_bytes(4, 16 * KIB) + RINGS, &s));
+	assert_shape(s, 1, 4, 16 * KIB);
+}
+
+static void test_too_little_is_too_little(void **state)
+{
+	struct shape s = {2, 12, 256 * KIB};
+
+	(void)state;
+	assert_false(fit(64 * KIB, &s));
+	assert_false(fit(0, &s));
+	assert_false(fit(pool_bytes(4, 16 * KIB) + RINGS - 1, &s));
+	assert_shape(s, 2, 12, 256 * KIB);
+}
+
+static void test_less_than_the_least_may_be_asked_for(void **state)
+{
+	struct shape s = {1, 1, 4 * KIB};
+
+	(void)state;
+	assert_true(fit(bytes(&s), &s));
+	assert_shape(s, 1, 1, 4 * KIB);
+	assert_false(fit(bytes(&s) - 1, &s));
+}
+
+/* Whatever the limit: what comes out fits, and never is more than what was asked for. */
+static void test_any_limit(void **state)
+{
+	static const struct shape asked[] = {
+		{1, 1, 4 * KIB}, {2, 12, 256 * KIB}, {5, 7, 1 * MIB}, {64, 1024, 4 * MIB}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
+		for (uint64_t limit = 1; limit < (uint64_t)1 << 40; limit += limit / 7 + 1) {
+			struct shape s = asked[i];
+
+			if (!fit(limit, &s)) {
+				assert_true(limit < pool_bytes(4, 16 * KIB) + RINGS);
+				continue;
+			}
+			assert_true(bytes(&s) <= limit);
+			assert_true(s.lanes >= 1 && s.lanes <= asked[i].lanes);
+			assert_true(s.depth >= 1 && s.depth <= asked[i].depth);
+			assert_true(s.block >= 4 * KIB && s.block <= asked[i].block);
+		}
+	}
+}
+
+/* In a child, as the limit can't be raised again: its status is what it found wrong. */
+static int limits(void)
+{
+	struct rlimit rl = {.rlim_cur = 32 * KIB, .rlim_max = 64 * KIB};
+
+	if (setrlimit(RLIMIT_MEMLOCK, &rl))
+		return 1;
+	if (memlock_limit() != 64 * KIB)
+		return 2;
+	if (getrlimit(RLIMIT_MEMLOCK, &rl) || rl.rlim_cur != 64 * KIB)
+		return 3;
+	if (fail_memlock(3 * MIB + 200 * KIB) != -1 || failed()->code != OUT_MEMLOCK)
+		return 4;
+	if (!strstr(failed()->text, "the limit is 64 KiB, a lane needs 3.2 MiB"))
+		return 5;
+	if (!strstr(failed()->text, "* soft memlock unlimited") ||
+	    !strstr(failed()->text, "* hard memlock unlimited") ||
+	    !strstr(failed()->text, "/etc/security/limits.d/rdma.conf") ||
+	    !strstr(failed()->text, "LimitMEMLOCK=") || !strstr(failed()->text, "log in again"))
+		return 6;
+	return strchr(failed()->text, '\n') ? 7 : 0;
+}
+
+static void test_the_soft_limit_is_raised_and_the_remedy_told(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0)
+		_exit(limits());
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_usual_limit_holds_the_usual_lanes),
+		cmocka_unit_test(test_lanes_go_first),
+		cmocka_unit_test(test_then_depth_down_to_four),
+		cmocka_unit_test(test_then_the_block_size_with_depth_again),
+		cmocka_unit_test(test_too_little_is_too_little),
+		cmocka_unit_test(test_less_than_the_least_may_be_asked_for),
+		cmocka_unit_test(test_any_limit),
+		cmocka_unit_test(test_the_soft_limit_is_raised_and_the_remedy_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

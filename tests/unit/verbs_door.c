@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verbs_door.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/io.h"
+
+struct host near, far;
+
+bool hosts_find(void)
+{
+	const char *transport = getenv("SLUICE_TRANSPORT");
+
+	if (transport && strcmp(transport, "rxe") == 0) {
+		near = (struct host){"10.77.1.1", "fd77:1::1", NULL};
+		far = (struct host){"10.77.1.2", "fd77:1::2", NULL};
+	} else if (transport && strcmp(transport, "siw") == 0) {
+		near = (struct host){"10.77.2.1", "fd77:2::1", "/run/netns/siwa"};
+		far = (struct host){"10.77.2.2", "fd77:2::2", "/run/netns/siwb"};
+	} else if (transport && strcmp(transport, "device") == 0) {
+		near = (struct host){getenv("SLUICE_TEST_NEAR"), NULL, NULL};
+		far = (struct host){getenv("SLUICE_TEST_FAR"), NULL, NULL};
+	}
+	return near.address && far.address;
+}
+
+void host_enter(const struct host *h)
+{
+	int fd = h->netns ? open(h->netns, O_RDONLY | O_CLOEXEC) : -1;
+
+	if (h->netns && (fd < 0 || setns(fd, CLONE_NEWNET))) {
+		perror(h->netns);
+		abort();
+	}
+	close_fd(fd);
+}
+
+union address host_address(const char *text, unsigned port)
+{
+	union address a = {0};
+
+	if (strchr(text, ':')) {
+		a.in6.sin6_family = AF_INET6;
+		a.in6.sin6_port = htons((uint16_t)port);
+		inet_pton(AF_INET6, text, &a.in6.sin6_addr);
+	} else {
+		a.in4.sin_family = AF_INET;
+		a.in4.sin_port = htons((uint16_t)port);
+		inet_pton(AF_INET, text, &a.in4.sin_addr);
+	}
+	return a;
+}
+
+struct visit {
+	const struct host *host;
+	void *(*fn)(void *);
+	void *arg;
+};
+
+static void *visit_thread(void *arg)
+{
+	struct visit *v = arg;
+
+	host_enter(v->host);
+	return v->fn(v->arg);
+}
+
+void *host_call(const struct host *h, void *(*fn)(void *), void *arg)
+{
+	struct visit v = {h, fn, arg};
+	void *result;
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, visit_thread, &v) || pthread_join(t, &result))
+		abort();
+	return result;
+}
+
+/* ---- the door ------------------------------------------------------------------------- */
+
+struct opening {
+	struct door *door;
+	int rc;
+	struct failure why;
+};
+
+static void *open_there(void *arg)
+{
+	struct opening *o = arg;
+	union address a = host_address(o->door->address, 0);
+
+	o->rc = verbs_listen(&a, 0, 0, &o->door->port, &o->door->listener);
+	o->why = *failed();
+	return NULL;
+}
+
+int door_open(struct door *d, const char *address)
+{
+	struct opening o = {.door = d};
+
+	*d = (struct door){.address = address ? address : far.address};
+	pthread_mutex_init(&d->lock, NULL);
+	host_call(&far, open_there, &o);
+	return o.rc ? fail_again(&o.why) : 0;
+}
+
+void door_close(struct door *d)
+{
+	for (unsigned i = 0; i < PAIR_LANES; i++)
+		verbs_refuse(d->callers[i]);
+	verbs_unlisten(d->listener);
+	pthread_mutex_destroy(&d->lock);
+	*d = (struct door){0};
+}
+
+/* Let those in who are there; under the lock, as one thread at a time may knock. */
+static int let_in(struct door *d)
+{
+	struct verbs_caller *c;
+	unsigned lane;
+
+	for (;;) {
+		if (verbs_knock(d->listener, &c))
+			return -1;
+		if (!c)
+			return 0;
+		lane = verbs_caller_says(c)->lane;
+		if (lane >= PAIR_LANES) {
+			verbs_refuse(c);
+			continue;
+		}
+		verbs_refuse(d->callers[lane]);
+		d->callers[lane] = c;
+	}
+}
+
+/* The caller of this lane, if it is the right one. */
+static int look(struct door *d, unsigned lane, uint32_t epoch, const struct lane_key *key,
+		struct verbs_caller **out)
+{
+	const struct lane_private *says;
+	uint8_t token[LANE_TOKEN];
+	int rc;
+
+	*out = NULL;
+	lane_token(key, (uint16_t)lane, epoch, token);
+	pthread_mutex_lock(&d->lock);
+	rc = let_in(d);
+	if (d->callers[lane]) {
+		says = verbs_caller_says(d->callers[lane]);
+		if (says->epoch == epoch && memcmp(says->token, token, sizeof token) == 0) {
+			*out = d->callers[lane];
+			d->callers[lane] = NULL;
+		} else if (says->epoch <= epoch) {
+			verbs_refuse(d->callers[lane]);
+			d->callers[lane] = NULL;
+		}
+	}
+	pthread_mutex_unlock(&d->lock);
+	return rc;
+}
+
+int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
+	      uint64_t deadline_ms, struct wire **out)
+{
+	struct pollfd fds[] = {{.fd = verbs_listener_fd(d->listener), .events = POLLIN},
+			       {.fd = lane_abort_fd(l), .events = POLLIN}};
+	struct verbs_caller *c;
+
+	for (;;) {
+		if (look(d, lane_index(l), epoch, key, &c))
+			return -1;
+		if (c)
+			return verbs_take(l, epoch, key, c, deadline_ms, out);
+		if (lane_aborted(l) || clock_ms() > deadline_ms)
+			return fail_as(OUT_CONNECT, "nobody came");
+		/* Another lane's thread may be the one that lets ours in. */
+		poll(fds, 2, 5);
+	}
+}
+
+int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
+	      uint64_t deadline_ms, struct wire **out)
+{
+	union address a = host_address(d->address, d->port);
+
+	return verbs_dial(l, epoch, key, &a, deadline_ms, out);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_VERBS_DOOR_H
+#define TESTS_VERBS_DOOR_H
+
+/*
+ * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, device), and a listener on one
+ * of them with what a porter does there: callers are sorted by lane until somebody asks.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include "lane/connect.h"
+#include "lane_pair.h"
+
+struct host {
+	const char *address, *address6; /* NULL: it has none */
+	const char *netns; /* NULL: everything is in one */
+};
+/* Who dials, and who listens. */
+extern struct host near, far;
+
+/* False when no hosts are named. */
+bool hosts_find(void);
+/* The calling thread, and those that it starts, are on that host from now on. */
+void host_enter(const struct host *h);
+union address host_address(const char *text, unsigned port);
+/* Call fn(arg) in a thread that is on that host. */
+void *host_call(const struct host *h, void *(*fn)(void *), void *arg);
+
+struct door {
+	struct verbs_listener *listener;
+	unsigned port;
+	const char *address; /* of far */
+	pthread_mutex_t lock;
+	struct verbs_caller *callers[PAIR_LANES];
+};
+
+/* At far, on any port; address NULL: its IPv4 address. */
+int door_open(struct door *d, const char *address);
+void door_close(struct door *d);
+/* Wait for the caller of this lane and epoch with the right token, and make a wire of it; all
+ * others are refused. */
+int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
+	      uint64_t deadline_ms, struct wire **out);
+int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
+	      uint64_t deadline_ms, struct wire **out);
+
+#endif
