@@ -443,8 +443,9 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		return give_up(e);
 	if (!first) {
 		lane_name(l, name, sizeof name);
-		log_info("lane %u was mended and goes on over %s; it broke because: %s", e->index,
-			 name, why);
+		log_at(route_tells(e->s) ? LOG_INFO : LOG_DEBUG,
+		       "lane %u was mended and goes on over %s; it broke because: %s", e->index,
+		       name, why);
 	}
 	return 0;
 }

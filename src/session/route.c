@@ -212,18 +212,20 @@ int route_on_offer(struct session *s, const struct frame *f)
 /* Tell the user what the lanes take, and why not RDMA. */
 static void report(struct session *s, enum transport t, const char *why)
 {
-	/* "Here" is where the user may do something about it. */
-	bool warn = s->mine.lockable > 0 && (route_tells(s) || s->peer.lockable == 0);
+	static const char *const name[] = {"nothing", "RDMA", "TCP", "ssh"};
+	bool tells = route_tells(s);
+	enum log_level level = tells ? LOG_INFO : LOG_DEBUG;
 
-	if (t == TRANSPORT_TCP && why[0])
-		log_at(warn ? LOG_WARN : LOG_INFO, "data goes over TCP, not RDMA: %s", why);
-	else
-		log_info("data goes over %s%s%s",
-			 t == TRANSPORT_RDMA  ? "RDMA"
-			 : t == TRANSPORT_SSH ? "ssh"
-					      : "TCP",
-			 why[0] ? ": " : "", why);
-	if (t == TRANSPORT_TCP && !s->terms.same_host && route_tells(s))
+	/* "Here" is where the user may do something about it. */
+	if (t == TRANSPORT_TCP && why[0] && s->mine.lockable > 0 &&
+	    (tells || s->peer.lockable == 0))
+		level = LOG_WARN;
+	log_at(level, "data goes over %s%s%s", name[t],
+	       !why[0]              ? ""
+	       : t == TRANSPORT_TCP ? ", not RDMA: "
+				    : ": ",
+	       why);
+	if (t == TRANSPORT_TCP && !s->terms.same_host && tells)
 		log_warn("data is sent in the clear over TCP to %s", s->o.peer);
 }
 
