@@ -22,6 +22,7 @@
 enum {
 	CANCEL_MS = 1500, /* for the ends to go after a signal */
 	LAST_WORDS_MS = 5000, /* between the first end's last word and the second's */
+	DEATH_MS = 300, /* between a child's death and the end of its pipe */
 	EXIT_MS = 2000, /* for the children to exit after that */
 	SOURCE = 0,
 	SINK = 1,
@@ -52,6 +53,7 @@ int conductor_signals(void)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGCHLD);
 	/* Under nohup(1) it stays ignored. */
 	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
 		sigaddset(&set, SIGHUP);
@@ -247,6 +249,7 @@ static int take_detour(struct conductor *c, const char *why)
 {
 	struct link *to = &c->links[c->listener];
 	struct link *from = other(c, to);
+	const char *through = from->far && to->far ? ", through this host" : "";
 	struct detour_way way = {
 		.o = c->job->o,
 		.from = from->far ? from->ssh_host : NULL,
@@ -266,10 +269,9 @@ static int take_detour(struct conductor *c, const char *why)
 			       to->name, why);
 	if (why[0])
 		log_warn("no direct connection between %s and %s (%s): data goes over ssh%s",
-			 from->name, to->name, why,
-			 from->far && to->far ? ", through this host" : "");
+			 from->name, to->name, why, through);
 	else
-		log_info("data goes over ssh%s", from->far && to->far ? ", through this host" : "");
+		log_warn("data goes over ssh%s", through);
 	return detour_open(&way, &c->detour);
 }
 
@@ -367,6 +369,19 @@ static struct progress_count counted(const struct conductor *c)
 	};
 }
 
+/* A child is gone, but somebody may hold its pipes: soon nothing more is waited for. */
+static void take_deaths(struct conductor *c)
+{
+	int status;
+
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+
+		if (l->child.pid && !l->gone && child_wait(&l->child, &status, clock_ms()))
+			l->lost_ms = clock_ms() + DEATH_MS;
+	}
+}
+
 static void take_signals(struct conductor *c)
 {
 	struct signalfd_siginfo si;
@@ -376,6 +391,8 @@ static void take_signals(struct conductor *c)
 
 		if (si.ssi_signo == SIGUSR1) {
 			progress_now(c->job->progress, &count, clock_ms());
+		} else if (si.ssi_signo == SIGCHLD) {
+			take_deaths(c);
 		} else if (!c->signo) {
 			c->signo = (int)si.ssi_signo;
 			send_cancel(c, c->signo);
@@ -388,12 +405,15 @@ static void take_signals(struct conductor *c)
 static int turn_timeout(const struct conductor *c)
 {
 	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
-	int left;
+	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].lost_ms, c->links[1].lost_ms};
 
-	if (!c->deadline_ms)
-		return ms;
-	left = clock_left(c->deadline_ms);
-	return ms < 0 || left < ms ? left : ms;
+	for (int i = 0; i < 3; i++) {
+		int left = deadlines[i] ? clock_left(deadlines[i]) : -1;
+
+		if (left >= 0 && (ms < 0 || left < ms))
+			ms = left;
+	}
+	return ms;
 }
 
 enum { AT_SIGNALS, AT_OUT, AT_IN = AT_OUT + 2, AT_DETOUR = AT_IN + 2 };
@@ -438,8 +458,16 @@ static void turn(struct conductor *c)
 				lost(c, l);
 		}
 	}
-	for (int i = 0; i < 2; i++)
-		take_frames(c, &c->links[i]);
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+
+		take_frames(c, l);
+		if (l->lost_ms && clock_left(l->lost_ms) == 0) {
+			l->lost_ms = 0;
+			if (!l->gone)
+				lost(c, l);
+		}
+	}
 	if (c->detour && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
 		fail_both(c, "");
 	count = counted(c);

@@ -108,6 +108,24 @@ static void tell_session(struct watch *w, int signo)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/*
+ * Did the session fail?  That it is over is not enough: after the sink's verdict the line may
+ * go, and the worker still has to close what it opened.
+ */
+static bool session_is_lost(struct watch *w)
+{
+	struct failure f;
+	char host[HOST_MAX];
+	bool lost;
+
+	if (!atomic_load(&session_is_over))
+		return false;
+	pthread_mutex_lock(&w->lock);
+	lost = w->session && session_failed(w->session, &f, host);
+	pthread_mutex_unlock(&w->lock);
+	return lost;
+}
+
 static void *run(void *arg)
 {
 	struct watch *w = arg;
@@ -125,6 +143,22 @@ static void listen_bell(int ms)
 
 	if (poll(&p, 1, ms) > 0)
 		(void)!read(bell, &rings, sizeof rings);
+}
+
+/* on_fail also comes when the channel is gone after the verdict, which is no failure. */
+static bool has_failed(struct watch *w)
+{
+	struct failure f;
+	char host[HOST_MAX];
+	bool is = false;
+
+	if (!atomic_exchange(&session_is_over, false))
+		return false;
+	pthread_mutex_lock(&w->lock);
+	if (w->session)
+		is = session_failed(w->session, &f, host);
+	pthread_mutex_unlock(&w->lock);
+	return is;
 }
 
 /* Why main leaves alone: what the session says, else the signal. */
@@ -173,7 +207,7 @@ bool watch_run(struct watch *w)
 			told = true;
 			tell_session(w, signo);
 		}
-		if (!leave_ms && (signo || atomic_load(&session_is_over))) {
+		if (!leave_ms && (signo || has_failed(w))) {
 			leave_ms = clock_ms() + LEAVE_MS;
 			/* io.h gives up on EINTR only when cancelled, by whatever. */
 			cancel(signo ? signo : SIGUSR2);
