@@ -440,8 +440,8 @@ static void a_silent_peer_is_noticed(void **state)
 	assert_false(s->clean);
 	assert_true(took >= 800);
 	assert_true(took < PATIENCE_MS / 2);
-	/* It was asked three times. */
-	assert_int_equal(read(raw, got, sizeof got), 3 * (FRAME_HEAD + 8));
+	/* It was asked three times; more often if we were late ourselves. */
+	assert_true(read(raw, got, sizeof got) >= 3 * (FRAME_HEAD + 8));
 	assert_int_equal(got[4], MSG_PING);
 	assert_int_equal(control_send(s->control, MSG_GO, NULL, 0), -1);
 	assert_int_equal(failed()->code, OUT_TIMEOUT);
@@ -485,7 +485,7 @@ static void an_idle_pair_lives_on_heartbeats(void **state)
 	socket_pair(fd);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(channel_over_fds(fd[i], fd[i], &ch[i]), 0);
-		start(sides[i], ch[i], 2000, true);
+		start(sides[i], ch[i], 4000, true);
 	}
 	before = cpu_seconds();
 	usleep(5000000);
