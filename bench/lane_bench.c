@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lanes alone, memory to memory, over TCP loopback: how fast blocks move when nobody reads or
- * writes files.  Source and sink are two processes, or two sets of threads of one (-t).
+ * Lanes alone, memory to memory: how fast blocks move when nobody reads or writes files.  Both
+ * ends on this host's loopback, or with --source and --sink each on its own.
  */
 
 #include <arpa/inet.h>
@@ -23,19 +23,32 @@
 #include "lane/connect.h"
 #include "lane/hello.h"
 
-enum { LANES_MAX = 64, CONNECT_MS = 10000 };
+enum { LANES_MAX = 64, CONNECT_MS = 20000 };
 
-static const char usage[] = "usage: lane_bench [-l LANES] [-d DEPTH] [-b BLOCK_KIB] [-s SECONDS] "
-			    "[-n] [-t] [-w]\n"
-			    "  -n  no hashes   -t  threads, not processes\n"
-			    "  -w  touch each block at the source, as one that reads would\n";
+static const char usage[] =
+	"usage: lane_bench [options]\n"
+	"       lane_bench --source|--sink --tcp|--rdma ADDRESS --port PORT [options]\n"
+	"  --lanes N --depth N --block-kib N --seconds S   (2, 12, 256, 3)\n"
+	"  --no-check  no hashes\n"
+	"  --touch     write each block at the source, as one that reads would\n"
+	"  --threads   one process, not two\n"
+	"Lane n uses PORT + n of the sink's ADDRESS.\n";
 
 static struct {
 	unsigned lanes;
 	uint32_t depth, block_size;
 	double seconds;
-	bool unchecked, threads, touch;
-} opts = {.lanes = 2, .depth = 12, .block_size = 256 << 10, .seconds = 3};
+	bool unchecked, threads, touch, rdma;
+	enum lane_side side; /* 0: both */
+	union address at;
+	unsigned port;
+} opts = {
+	.lanes = 2,
+	.depth = 12,
+	.block_size = 256 << 10,
+	.seconds = 3,
+	.at.in4 = {.sin_family = AF_INET},
+};
 
 static const struct lane_key key = {.secret = "lane_bench"};
 
@@ -43,8 +56,9 @@ static const struct lane_key key = {.secret = "lane_bench"};
 struct end {
 	unsigned index;
 	enum lane_side side;
-	int listener; /* sink */
-	union address at; /* source */
+	int listener; /* sink, over TCP */
+	struct verbs_listener *verbs; /* sink, over RDMA */
+	union address at; /* source: to dial */
 	struct lane_stats stats;
 	uint64_t end_ns; /* source: after the flush */
 	uint64_t start_ns; /* source: after the first block was lent */
@@ -52,33 +66,60 @@ struct end {
 	pthread_t thread;
 };
 
-static int take(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
+static int wait_for(int fd)
 {
-	struct pollfd p = {.fd = e->listener, .events = POLLIN};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, CONNECT_MS) > 0 ? 0 : fail_as(OUT_CONNECT, "nobody comes");
+}
+
+static int take_tcp(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
+{
 	uint8_t hello[LANE_HELLO_SIZE];
 	int fd;
 
-	if (poll(&p, 1, CONNECT_MS) <= 0 || (fd = accept4(e->listener, NULL, NULL, 0)) < 0)
-		return fail_as(OUT_CONNECT, "nobody comes");
-	if (recv(fd, hello, sizeof hello, MSG_WAITALL) != sizeof hello ||
-	    hello_heard(l, epoch, false, &key, hello)) {
-		close_fd(fd);
-		return fail_as(OUT_CONNECT, "the caller says nothing right");
-	}
-	return tcp_take(l, epoch, &key, fd, out);
+	if (wait_for(e->listener))
+		return -1;
+	fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0 && recv(fd, hello, sizeof hello, MSG_WAITALL) == sizeof hello &&
+	    hello_heard(l, epoch, false, &key, hello) == 0)
+		return tcp_take(l, epoch, &key, fd, out);
+	close_fd(fd);
+	return fail_as(OUT_CONNECT, "the caller says nothing right");
+}
+
+static int take_rdma(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
+{
+	struct verbs_caller *c = NULL;
+
+	while (!c)
+		if (wait_for(verbs_listener_fd(e->verbs)) || verbs_knock(e->verbs, &c))
+			return -1;
+	return verbs_take(l, epoch, &key, c, clock_ms() + CONNECT_MS, out);
+}
+
+static int dial(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
+{
+	uint64_t deadline = clock_ms() + CONNECT_MS;
+
+	if (opts.rdma)
+		return verbs_dial(l, epoch, &key, &e->at, deadline, out);
+	return tcp_dial(l, epoch, &key, &e->at, 1, deadline, out);
 }
 
 static int connect_lane(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct end *e = ctx;
 	struct wire *w;
+	int rc;
 
 	if (epoch > 0)
 		return fail_as(OUT_PEER_LOST, "%s", why);
-	if (e->side == LANE_SINK ? take(e, l, epoch, &w)
-				 : tcp_dial(l, epoch, &key, &e->at, 1, clock_ms() + CONNECT_MS, &w))
-		return -1;
-	return lane_attach(l, w, 0);
+	if (e->side == LANE_SOURCE)
+		rc = dial(e, l, epoch, &w);
+	else
+		rc = opts.rdma ? take_rdma(e, l, epoch, &w) : take_tcp(e, l, epoch, &w);
+	return rc ? -1 : lane_attach(l, w, 0);
 }
 
 static int pump_out(struct end *e, struct lane *l)
@@ -137,10 +178,10 @@ static void *run_lane(void *arg)
 		return NULL;
 	}
 	rc = e->side == LANE_SOURCE ? pump_out(e, l) : pump_in(l);
-	/* A sink ends when its source leaves. */
-	if (rc && e->side == LANE_SOURCE)
-		e->failure = *failed();
 	lane_stats(l, &e->stats);
+	/* A sink ends when its source leaves. */
+	if (rc && (e->side == LANE_SOURCE || e->stats.epochs == 0))
+		e->failure = *failed();
 	lane_close(l);
 	return NULL;
 }
@@ -163,103 +204,175 @@ static double cpu_seconds(int who)
 	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
 }
 
-static int report(const struct end *source)
+static bool any_failed(const struct end *ends)
+{
+	for (unsigned i = 0; i < opts.lanes; i++)
+		if (ends[i].failure.code != OUT_DONE) {
+			fprintf(stderr, "lane_bench: %s\n", ends[i].failure.text);
+			return true;
+		}
+	return false;
+}
+
+static void report(const struct end *source)
 {
 	uint64_t bytes = 0, first = UINT64_MAX, last = 0, ns_free = 0;
 	double s;
 
 	for (unsigned i = 0; i < opts.lanes; i++) {
-		if (source[i].failure.code != OUT_DONE) {
-			fprintf(stderr, "lane_bench: %s\n", source[i].failure.text);
-			return 1;
-		}
 		bytes += source[i].stats.bytes;
 		ns_free += source[i].stats.ns_free;
 		first = source[i].start_ns < first ? source[i].start_ns : first;
 		last = source[i].end_ns > last ? source[i].end_ns : last;
 	}
 	s = (double)(last - first) / 1e9;
-	printf("lanes %u depth %u block %u KiB %s %s: %.3f GB/s, waiting for a free block %.0f%%, "
+	printf("lanes %u depth %u block %u KiB %s: %.3f GB/s, waiting for a free block %.0f%%, "
 	       "cpu %.2f s/GB\n",
 	       opts.lanes, opts.depth, opts.block_size >> 10, opts.unchecked ? "plain" : "hashed",
-	       opts.threads ? "threads" : "processes", (double)bytes / s / 1e9,
-	       (double)ns_free / 1e7 / s / opts.lanes,
+	       (double)bytes / s / 1e9, (double)ns_free / 1e7 / s / opts.lanes,
 	       (cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN)) / ((double)bytes / 1e9));
+}
+
+static void set_port(union address *a, unsigned port)
+{
+	if (a->sa.sa_family == AF_INET6)
+		a->in6.sin6_port = htons((uint16_t)port);
+	else
+		a->in4.sin_port = htons((uint16_t)port);
+}
+
+static int listen_for(struct end *e, unsigned *port)
+{
+	union address at = opts.at;
+
+	e->listener = -1;
+	if (opts.rdma)
+		return verbs_listen(&at, *port, *port, port, &e->verbs);
+	e->listener = tcp_listen(&at, *port, *port, port);
+	return e->listener < 0 ? -1 : 0;
+}
+
+/* Both ends of lane i, as far as they are here. */
+static int prepare(struct end *source, struct end *sink, unsigned i)
+{
+	unsigned port = opts.port ? opts.port + i : 0;
+
+	source->index = sink->index = i;
+	source->side = LANE_SOURCE;
+	sink->side = LANE_SINK;
+	if (opts.side != LANE_SOURCE && listen_for(sink, &port)) {
+		fprintf(stderr, "lane_bench: %s\n", failed()->text);
+		return -1;
+	}
+	source->at = opts.at;
+	set_port(&source->at, port);
 	return 0;
 }
 
 static int run(void)
 {
-	struct end ends[2 * LANES_MAX] = {0};
+	static struct end ends[2 * LANES_MAX];
 	struct end *source = ends, *sink = ends + opts.lanes;
-	pid_t pid = 0;
-	int rc;
+	pid_t pid = -1;
 
-	for (unsigned i = 0; i < opts.lanes; i++) {
-		union address at = {
-			.in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
-		unsigned port;
-
-		source[i].index = sink[i].index = i;
-		source[i].side = LANE_SOURCE;
-		sink[i].side = LANE_SINK;
-		sink[i].listener = tcp_listen(&at, 0, 0, &port);
-		if (sink[i].listener < 0) {
-			fprintf(stderr, "lane_bench: %s\n", failed()->text);
+	for (unsigned i = 0; i < opts.lanes; i++)
+		if (prepare(&source[i], &sink[i], i))
 			return 1;
-		}
-		at.in4.sin_port = htons((uint16_t)port);
-		source[i].at = at;
+	if (opts.side == LANE_SINK) {
+		run_ends(sink, opts.lanes);
+		return any_failed(sink);
 	}
-	if (opts.threads) {
+	/* What librdmacm has open is no good in a child. */
+	if (opts.threads || (opts.rdma && !opts.side))
 		run_ends(ends, 2 * opts.lanes);
-		return report(source);
-	}
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
+	else if (!opts.side && (pid = fork()) == 0) {
 		run_ends(sink, opts.lanes);
 		_exit(0);
+	} else
+		run_ends(source, opts.lanes);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	if (any_failed(source))
+		return 1;
+	report(source);
+	return 0;
+}
+
+static int read_options(int argc, char **argv)
+{
+	enum { LANES, DEPTH, BLOCK, SECONDS, PLAIN, TOUCH, THREADS, SOURCE, SINK, TCP, RDMA, PORT };
+	static const struct option known[] = {
+		{"lanes", 1, NULL, LANES},
+		{"depth", 1, NULL, DEPTH},
+		{"block-kib", 1, NULL, BLOCK},
+		{"seconds", 1, NULL, SECONDS},
+		{"no-check", 0, NULL, PLAIN},
+		{"touch", 0, NULL, TOUCH},
+		{"threads", 0, NULL, THREADS},
+		{"source", 0, NULL, SOURCE},
+		{"sink", 0, NULL, SINK},
+		{"tcp", 1, NULL, TCP},
+		{"rdma", 1, NULL, RDMA},
+		{"port", 1, NULL, PORT},
+		{NULL, 0, NULL, 0},
+	};
+	const char *address = "127.0.0.1";
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		switch (c) {
+		case LANES:
+			opts.lanes = (unsigned)atoi(optarg);
+			break;
+		case DEPTH:
+			opts.depth = (uint32_t)atoi(optarg);
+			break;
+		case BLOCK:
+			opts.block_size = (uint32_t)atoi(optarg) << 10;
+			break;
+		case SECONDS:
+			opts.seconds = atof(optarg);
+			break;
+		case PLAIN:
+			opts.unchecked = true;
+			break;
+		case TOUCH:
+			opts.touch = true;
+			break;
+		case THREADS:
+			opts.threads = true;
+			break;
+		case SOURCE:
+			opts.side = LANE_SOURCE;
+			break;
+		case SINK:
+			opts.side = LANE_SINK;
+			break;
+		case RDMA:
+			opts.rdma = true;
+			address = optarg;
+			break;
+		case TCP:
+			address = optarg;
+			break;
+		case PORT:
+			opts.port = (unsigned)atoi(optarg);
+			break;
+		default:
+			return -1;
+		}
 	}
-	run_ends(source, opts.lanes);
-	waitpid(pid, NULL, 0);
-	rc = report(source);
-	return rc;
+	if (strchr(address, ':')) {
+		opts.at.in6 = (struct sockaddr_in6){.sin6_family = AF_INET6};
+		return inet_pton(AF_INET6, address, &opts.at.in6.sin6_addr) == 1 ? 0 : -1;
+	}
+	return inet_pton(AF_INET, address, &opts.at.in4.sin_addr) == 1 ? 0 : -1;
 }
 
 int main(int argc, char **argv)
 {
-	int c;
-
-	while ((c = getopt(argc, argv, "l:d:b:s:ntw")) != -1) {
-		switch (c) {
-		case 'l':
-			opts.lanes = (unsigned)atoi(optarg);
-			break;
-		case 'd':
-			opts.depth = (uint32_t)atoi(optarg);
-			break;
-		case 'b':
-			opts.block_size = (uint32_t)atoi(optarg) << 10;
-			break;
-		case 's':
-			opts.seconds = atof(optarg);
-			break;
-		case 'n':
-			opts.unchecked = true;
-			break;
-		case 't':
-			opts.threads = true;
-			break;
-		case 'w':
-			opts.touch = true;
-			break;
-		default:
-			fputs(usage, stderr);
-			return 1;
-		}
-	}
-	if (opts.lanes < 1 || opts.lanes > LANES_MAX) {
+	if (read_options(argc, argv) || optind < argc || opts.lanes < 1 || opts.lanes > LANES_MAX ||
+	    (opts.side != 0 && opts.port == 0)) {
 		fputs(usage, stderr);
 		return 1;
 	}
