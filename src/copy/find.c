@@ -13,17 +13,19 @@
 #include "base/fail.h"
 #include "copy/place.h"
 
+/* As shells do it: ~ is HOME, and what the system says only where that is not set. */
 static const char *home_of(const char *user, char *room, size_t size)
 {
 	struct passwd pw, *found = NULL;
+	const char *home = *user ? NULL : getenv("HOME");
 
+	if (home && *home)
+		return home;
 	if (*user)
 		getpwnam_r(user, &pw, room, size, &found);
 	else
 		getpwuid_r(geteuid(), &pw, room, size, &found);
-	if (found && found->pw_dir && *found->pw_dir)
-		return found->pw_dir;
-	return *user ? NULL : getenv("HOME");
+	return found && found->pw_dir && *found->pw_dir ? found->pw_dir : NULL;
 }
 
 int expand_tilde(const char *path, char *to, unsigned long size)

@@ -241,7 +241,8 @@ def test_transport_over_ssh(bench, tmp_path, way):
         pytest.skip("no ssh between two local ends")
     data = pattern(9 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
-    r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"), transport="--transport=ssh")
+    r = bench.copy("-v", way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"),
+                   transport="--transport=ssh")
     assert r.code == 0, r.errors()
     assert (tmp_path / "out").read_bytes() == data
     assert "ssh" in r.errors()

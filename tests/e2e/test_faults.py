@@ -145,7 +145,7 @@ def test_unreadable_source(bench, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("target,why", [("dir", "directory"), ("no/out", "No such file")])
+@pytest.mark.parametrize("target,why", [("dir", "directory"), ("no/out", "does not exist")])
 def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
     files(tmp_path, 100)
     (tmp_path / "dir").mkdir()

@@ -113,10 +113,19 @@ def test_ctrl_c_leaves_nobody_on_the_far_side(ssh, tmp_path):
     run.group(signal.SIGINT)          # as a terminal does: to the whole group
     assert run.wait(10) == 20, run.errors()
     assert time.monotonic() - start < 2 * SLOW + 0.5
-    wait_until(lambda: b"--end" not in b"".join(
-        open("/proc/%s/cmdline" % p, "rb").read() for p in os.listdir("/proc")
-        if p.isdigit() and os.path.exists("/proc/%s/cmdline" % p) and
-        str(tmp_path).encode() in (open("/proc/%s/environ" % p, "rb").read() or b"")), 5)
+    wait_until(lambda: not ends_on_the_far_side(ssh), 5)
+
+
+def ends_on_the_far_side(ssh):
+    """What our sshd has started and not yet lost."""
+    out = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in out.splitlines()]
+    ours, grown = {str(ssh.sshd.proc.pid)}, True
+    while grown:
+        more = {r[0] for r in rows if r[1] in ours} - ours
+        grown = bool(more)
+        ours |= more
+    return [r[2] for r in rows if r[0] in ours and "--end" in r[2]]
 
 
 def test_a_killed_ssh_is_reported(ssh, tmp_path):

@@ -72,7 +72,7 @@ def test_wrong_key_leaves_the_receiver_waiting_and_the_target_alone(bench, tmp_p
 
 def test_nobody_listening_is_said_with_host_and_port(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
-    source = bench.send(9, "--connect-timeout", "1", tmp_path / "in")
+    source = bench.send(9, "--connect-timeout=1", tmp_path / "in")
     assert source.wait(20) == 35
     assert FAR.address in source.errors() and "9" in source.errors()
     assert "rdrecv" in source.errors()
