@@ -7,25 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/escape.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "cmd/detour.h"
 #include "cmd/end.h"
+#include "cmd/explain.h"
 #include "cmd/far.h"
 #include "cmd/link.h"
-#include "session/key.h"
+#include "cmd/orders.h"
 
 enum {
 	CANCEL_MS = 1500, /* for the ends to go after a signal */
 	LAST_WORDS_MS = 5000, /* between the first end's last word and the second's */
 	DEATH_MS = 300, /* between a child's death and the end of its pipe */
 	EXIT_MS = 2000, /* for the children to exit after that */
-	SOURCE = 0,
-	SINK = 1,
 };
 
 struct conductor {
@@ -64,14 +61,14 @@ int conductor_signals(void)
 
 static struct link *other(struct conductor *c, const struct link *l)
 {
-	return l == &c->links[SOURCE] ? &c->links[SINK] : &c->links[SOURCE];
+	return l == &c->links[LINK_SOURCE] ? &c->links[LINK_SINK] : &c->links[LINK_SOURCE];
 }
 
 /* Did the user ask for lanes over ssh? */
 static bool goes_through_ssh(const struct conductor *c)
 {
 	return c->job->o->want == TRANSPORT_SSH ||
-	       (c->job->o->through_here && c->links[SOURCE].far && c->links[SINK].far);
+	       (c->job->o->through_here && c->links[LINK_SOURCE].far && c->links[LINK_SINK].far);
 }
 
 /* ---- how it ends ------------------------------------------------------------------------ */
@@ -113,50 +110,6 @@ static void fail_both(struct conductor *c, const char *host)
 	end_by(c, CANCEL_MS);
 }
 
-/* ---- the greeting ------------------------------------------------------------------------ */
-
-/* What came instead of a greeting: a shell's startup files print something. */
-static int explain_text(struct link *l)
-{
-	size_t len;
-	const void *bytes = framer_rest(&l->in, &len);
-	char text[256];
-
-	escape(text, sizeof text, bytes, len < 60 ? len : 60);
-	return fail_as(OUT_START,
-		       "text from %s's shell startup came instead of rdcp's greeting: \"%s%s\"",
-		       l->name, text, len > 60 ? "..." : "");
-}
-
-static int explain_exit(struct conductor *c, struct link *l, int status)
-{
-	char how[128];
-
-	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return fail_as(OUT_START,
-			       "rdcp is not on the PATH of %s: install it there or use --rdcp-path",
-			       l->name);
-	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 255)
-		return fail_as(OUT_START, "%s to %s failed", c->job->o->rsh ? "--rsh" : "ssh",
-			       l->name);
-	child_end_text(status, how, sizeof how);
-	if (l->far)
-		return fail_as(OUT_START, "rdcp on %s %s before it said anything", l->name, how);
-	return fail_as(OUT_START, "the end on this host %s before it said anything", how);
-}
-
-static int explain_death(struct link *l, int status, bool reaped)
-{
-	char how[128] = "is silent";
-
-	if (reaped)
-		child_end_text(status, how, sizeof how);
-	if (!l->far)
-		return fail_as(OUT_PEER_LOST, "the end on this host died: it %s", how);
-	return fail_as(OUT_PEER_LOST, "the end on %s died, or the connection to it: %s %s", l->name,
-		       l->child.what, how);
-}
-
 /* It says nothing more and has not said how it ended. */
 static void lost(struct conductor *c, struct link *l)
 {
@@ -174,24 +127,10 @@ static void lost(struct conductor *c, struct link *l)
 	if (!l->greeted && len > 0)
 		explain_text(l);
 	else if (!l->greeted && reaped)
-		explain_exit(c, l, status);
+		explain_exit(l, c->job->o, status);
 	else
 		explain_death(l, status, reaped);
 	fail_both(c, "");
-}
-
-static int take_greeting(struct link *l, const struct frame *f)
-{
-	if (f->type != MSG_GREETING || msg_greeting_decode(f, &l->greeting))
-		return fail_as(OUT_PROTOCOL, "%s did not greet as rdcp does",
-			       l->far ? l->name : "the end on this host");
-	l->greeted = true;
-	if (l->greeting.version == PROTOCOL_VERSION)
-		return 0;
-	return fail_as(OUT_VERSION,
-		       "rdcp on %s (release %s) speaks protocol %u, this one speaks %d: install "
-		       "the same release on both",
-		       l->name, l->greeting.release, l->greeting.version, PROTOCOL_VERSION);
 }
 
 /* ---- what ends say ------------------------------------------------------------------------ */
@@ -362,10 +301,10 @@ static void send_cancel(struct conductor *c, int signo)
 static struct progress_count counted(const struct conductor *c)
 {
 	return (struct progress_count){
-		.bytes = c->links[SINK].progress.bytes,
-		.total = c->links[SOURCE].progress.total,
-		.total_known = c->links[SOURCE].progress.total_known,
-		.files = c->links[SINK].progress.files,
+		.bytes = c->links[LINK_SINK].progress.bytes,
+		.total = c->links[LINK_SOURCE].progress.total,
+		.total_known = c->links[LINK_SOURCE].progress.total_known,
+		.files = c->links[LINK_SINK].progress.files,
 	};
 }
 
@@ -522,107 +461,16 @@ static int start_both(struct conductor *c)
 	return 0;
 }
 
-static uint32_t start_flags(const struct conductor *c, int i)
-{
-	const struct options *o = c->job->o;
-	bool stdio = i == SOURCE ? c->job->source_stdio : c->job->sink_stdio;
-	const struct {
-		bool set;
-		uint32_t flag;
-	} flags[] = {
-		{c->listener == i, START_LISTENS},
-		{o->preserve, START_PRESERVE},
-		{o->mkpath, START_MKPATH},
-		{o->remove_source, START_REMOVE_SOURCE},
-		{o->fsync || o->remove_source, START_FSYNC},
-		{o->inplace, START_INPLACE},
-		{o->no_sparse, START_NO_SPARSE},
-		{o->sparse, START_SPARSE},
-		{o->no_target_dir, START_NO_TARGET_DIR},
-		{c->job->many, START_MANY},
-		{stdio, START_STDIO},
-		{o->quiet, START_QUIET},
-		{o->family == 4, START_IPV4},
-		{o->family == 6, START_IPV6},
-		{true, START_PROGRESS},
-		{c->links[i].far, START_FAR},
-	};
-	uint32_t all = 0;
-
-	for (unsigned k = 0; k < sizeof flags / sizeof *flags; k++)
-		all |= flags[k].set ? flags[k].flag : 0;
-	return all;
-}
-
-static int send_start(struct conductor *c, int i, const uint8_t secret[static LANE_SECRET])
-{
-	const struct options *o = c->job->o;
-	struct link *l = &c->links[i];
-	static uint8_t body[FRAME_BODY_MAX];
-	struct writer w = writer_of(body, sizeof body);
-	struct msg_start m = {
-		.version = PROTOCOL_VERSION,
-		.role = i == SOURCE ? ROLE_SOURCE : ROLE_SINK,
-		.want = goes_through_ssh(c) ? TRANSPORT_SSH : (uint8_t)o->want,
-		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
-		.flags = start_flags(c, i),
-		.lanes = (uint16_t)o->lanes,
-		.depth = (uint16_t)o->depth,
-		.block_size = (uint32_t)o->block_size,
-		.memory = o->memory,
-		.bwlimit = o->bwlimit,
-		.timeout_ms = (uint32_t)o->timeout_ms,
-		.connect_timeout_ms = (uint32_t)o->connect_timeout_ms,
-		.port_lo = (uint16_t)o->port_lo,
-		.port_hi = (uint16_t)o->port_hi,
-	};
-	int rc;
-
-	memcpy(m.secret, secret, sizeof m.secret);
-	snprintf(m.host, sizeof m.host, "%s", l->name);
-	snprintf(m.peer, sizeof m.peer, "%s", other(c, l)->name);
-	if (c->listener == i)
-		snprintf(m.address, sizeof m.address, "%s", o->address);
-	if (i == SINK)
-		snprintf(m.target, sizeof m.target, "%s", c->job->target);
-	msg_start_encode(&w, &m);
-	rc = w.full ? fail_as(OUT_USAGE, "%s: the name is too long", c->job->target)
-		    : link_send(l, MSG_START, body, w.used);
-	explicit_bzero(&m, sizeof m);
-	explicit_bzero(body, sizeof body);
-	return rc;
-}
-
-static int send_wants(struct conductor *c, int i)
-{
-	static uint8_t body[FRAME_BODY_MAX];
-
-	for (unsigned k = 0; k < c->job->count; k++) {
-		struct writer w = writer_of(body, sizeof body);
-		struct msg_want m;
-
-		if ((size_t)snprintf(m.name, sizeof m.name, "%s", c->job->names[k]) >=
-		    sizeof m.name)
-			return fail_as(OUT_USAGE, "%s: the name is too long", c->job->names[k]);
-		msg_want_encode(&w, &m);
-		if (link_send(&c->links[i], MSG_WANT, body, w.used))
-			return -1;
-	}
-	return link_send(&c->links[i], MSG_GO, NULL, 0);
-}
-
 static int instruct(struct conductor *c)
 {
-	uint8_t secret[LANE_SECRET];
-	int rc = random_bytes(secret, sizeof secret);
+	const struct orders d = {
+		.job = c->job,
+		.links = c->links,
+		.listener = c->listener,
+		.over_ssh = goes_through_ssh(c),
+	};
 
-	for (int i = 0; i < 2 && rc == 0; i++) {
-		rc = send_start(c, i, secret);
-		if (!rc)
-			rc = send_wants(c, i);
-	}
-	explicit_bzero(secret, sizeof secret);
-	return rc;
+	return give_orders(&d);
 }
 
 static void name_link(struct link *l, const char *host)
@@ -643,9 +491,9 @@ static void name_link(struct link *l, const char *host)
 
 static void gather(const struct conductor *c, struct report *r)
 {
-	const struct msg_verdict *source = &c->links[SOURCE].verdict;
-	const struct msg_verdict *sink = &c->links[SINK].verdict;
-	const struct msg_verdict *v = c->links[SINK].has_verdict ? sink : source;
+	const struct msg_verdict *source = &c->links[LINK_SOURCE].verdict;
+	const struct msg_verdict *sink = &c->links[LINK_SINK].verdict;
+	const struct msg_verdict *v = c->links[LINK_SINK].has_verdict ? sink : source;
 
 	r->total = v->total;
 	r->transport = c->detour ? TRANSPORT_SSH : (enum transport)v->transport;
@@ -690,10 +538,10 @@ void conduct(const struct job *j, struct report *r)
 
 	memset(&c, 0, sizeof c);
 	c.job = j;
-	name_link(&c.links[SOURCE], j->source_host);
-	name_link(&c.links[SINK], j->sink_host);
+	name_link(&c.links[LINK_SOURCE], j->source_host);
+	name_link(&c.links[LINK_SINK], j->sink_host);
 	/* The local end connects; with none or two of them, the source. */
-	c.listener = c.links[SOURCE].far && !c.links[SINK].far ? SOURCE : SINK;
+	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
 	if (start_both(&c) || instruct(&c)) {
 		fail_both(&c, "");
 		goto out;

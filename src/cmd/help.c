@@ -28,7 +28,7 @@ static const struct manual manuals[] = {
 	 "- is stdin or stdout. The far end is started over ssh.",
 	 {{"rdcp model.bin storage2:/scratch/", "push a file"},
 	  {"rdcp 'storage2:/scratch/run7/*.dat' .", "pull what matches there"},
-	  {"rdcp -p a1:/data/x.img a2:/data/", "from one remote host to another"}}},
+	  {"rdcp -p a1:/data/x.img a2:/data/", "between two remote hosts"}}},
 	{RDSEND,
 	 "rdsend",
 	 {"rdsend [options] HOST PORT KEY [FILE]",
@@ -160,7 +160,7 @@ void print_help(FILE *to, enum program program)
 	print_synopsis(to, program);
 	fprintf(to, "\n%s\n\nExamples\n", m->purpose);
 	for (unsigned i = 0; i < 3; i++)
-		fprintf(to, "  %-49s %s\n", m->examples[i][0], m->examples[i][1]);
+		fprintf(to, "  %-46s %s\n", m->examples[i][0], m->examples[i][1]);
 	for (enum option_group g = 0; g < GROUP_END; g++)
 		print_group(to, program, g);
 	fprintf(to, "\nSizes take k, M, G, T (binary). Exit codes, promises and ports: man %s.\n",

@@ -17,7 +17,7 @@
 #include "session/launch.h"
 #include "session/message.h"
 
-enum { LINK_FULL = 256 << 10 };
+enum { LINK_FULL = 256 << 10, LINK_SOURCE = 0, LINK_SINK = 1 };
 
 struct link {
 	struct child child;

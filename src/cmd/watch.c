@@ -79,6 +79,8 @@ void watch_session(struct watch *w, struct session *s)
 	pthread_mutex_lock(&w->lock);
 	w->session = s;
 	pthread_mutex_unlock(&w->lock);
+	/* It may have failed before main could know of it. */
+	ring();
 }
 
 void watch_failed(void)
@@ -145,22 +147,6 @@ static void listen_bell(int ms)
 		(void)!read(bell, &rings, sizeof rings);
 }
 
-/* on_fail also comes when the channel is gone after the verdict, which is no failure. */
-static bool has_failed(struct watch *w)
-{
-	struct failure f;
-	char host[HOST_MAX];
-	bool is = false;
-
-	if (!atomic_exchange(&session_is_over, false))
-		return false;
-	pthread_mutex_lock(&w->lock);
-	if (w->session)
-		is = session_failed(w->session, &f, host);
-	pthread_mutex_unlock(&w->lock);
-	return is;
-}
-
 /* Why main leaves alone: what the session says, else the signal. */
 static void say_why(struct watch *w)
 {
@@ -207,7 +193,7 @@ bool watch_run(struct watch *w)
 			told = true;
 			tell_session(w, signo);
 		}
-		if (!leave_ms && (signo || has_failed(w))) {
+		if (!leave_ms && (signo || session_is_lost(w))) {
 			leave_ms = clock_ms() + LEAVE_MS;
 			/* io.h gives up on EINTR only when cancelled, by whatever. */
 			cancel(signo ? signo : SIGUSR2);
