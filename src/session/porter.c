@@ -267,16 +267,22 @@ static unsigned handshakes(const struct porter *p)
 	return n;
 }
 
-/* When all places at the desk are taken, who has been there for long makes room. */
-static bool slow_one_leaves(struct porter *p)
+static bool somebody_waits(const struct porter *p)
 {
 	for (unsigned i = 0; i < p->count; i++)
-		if (p->strangers[i].tls &&
-		    clock_left(p->strangers[i].since + HANDSHAKE_SLOW_MS) == 0) {
-			stranger_leave(p, i);
+		if (p->strangers[i].spoke && !p->strangers[i].tls)
 			return true;
-		}
 	return false;
+}
+
+/* When all places at the desk are taken, those who have been there for long make room. */
+static void slow_ones_leave(struct porter *p)
+{
+	if (handshakes(p) < HANDSHAKES_MAX || !somebody_waits(p))
+		return;
+	for (unsigned i = p->count; i-- > 0;)
+		if (p->strangers[i].tls && clock_left(p->strangers[i].sat + HANDSHAKE_SLOW_MS) == 0)
+			stranger_leave(p, i);
 }
 
 /* Look at what a stranger opens with, without taking it.  False when it has to leave. */
@@ -319,6 +325,7 @@ static int sit_down(struct stranger *s, const struct psk *key)
 		return -1;
 	}
 	channel_set_peer(s->tls, who);
+	s->sat = clock_ms();
 	return 0;
 }
 
@@ -355,21 +362,13 @@ static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
 	return n;
 }
 
-static bool somebody_waits(const struct porter *p)
-{
-	for (unsigned i = 0; i < p->count; i++)
-		if (p->strangers[i].spoke && !p->strangers[i].tls)
-			return true;
-	return false;
-}
-
-/* One round with all strangers; true when one of them is the peer. */
+/* One round with all strangers, the newest first: who came last has not yet shown that it is
+ * slow.  True when one of them is the peer. */
 static bool welcome(struct porter *p, const struct psk *key, const struct pollfd *set,
 		    struct channel **out)
 {
-	if (somebody_waits(p) && handshakes(p) >= HANDSHAKES_MAX)
-		slow_one_leaves(p);
-	for (unsigned i = 0; i < p->count;) {
+	slow_ones_leave(p);
+	for (unsigned i = p->count; i-- > 0;) {
 		int rc = get_on(p, i, key, set);
 
 		if (rc > 0) {
@@ -380,8 +379,6 @@ static bool welcome(struct porter *p, const struct psk *key, const struct pollfd
 		}
 		if (rc < 0)
 			stranger_leave(p, i);
-		else
-			i++;
 	}
 	return false;
 }

@@ -22,6 +22,7 @@ struct stranger {
 	unsigned polled; /* where it is in the set that was polled, 0: it was not */
 	bool spoke; /* at least its first byte came */
 	struct channel *tls; /* owns fd, when it is there */
+	uint64_t sat; /* clock_ms, since when it has had that */
 	uint8_t said[LANE_HELLO_SIZE];
 	size_t said_len;
 };

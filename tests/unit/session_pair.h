@@ -67,7 +67,8 @@ struct held {
 
 struct proxy {
 	int listener, stop;
-	unsigned port, target;
+	unsigned port;
+	_Atomic unsigned target;
 	struct worker worker;
 	_Atomic unsigned cuts; /* raise it to cut all connections */
 	unsigned cuts_done;

@@ -248,7 +248,7 @@ static void test_nothing_is_sent_again_before_stored_is_said(void **state)
 	atomic_store(&g.open, true);
 	assert_true(pair_await(&p, SINK, MSG_LANE_STORED, 2));
 	/* Longer than the timeout, which is for connections. */
-	pause_ms(2500);
+	pause_ms(1500);
 	assert_int_equal(p.proxy.came, 2);
 	assert_int_equal(lane_of(SOURCE, 0).resent, 0);
 	assert_int_equal(lane_of(SOURCE, 1).resent, 0);
