@@ -98,8 +98,10 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out);
 void verbs_free(struct verbs *v);
 /* Send what is at verbs_hello_out(); the connection must be established. */
 int verbs_send_hello(struct verbs *v);
-/* Take in what completed; nothing: wait for it.  -1 when the wire is broken, the lane was
- * aborted, or it is later than until_ms (0: for ever). */
+/* Send no bytes to nowhere, if there is room. */
+int verbs_send_nothing(struct verbs *v);
+/* Take in what completed; nothing: wait for it, until until_ms (0: for ever).  -1 when the wire
+ * is broken or the lane was aborted. */
 int verbs_progress(struct verbs *v, uint64_t until_ms);
 /* Break the wire for this reason, or for the one it already has. */
 int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
@@ -124,6 +126,7 @@ enum verbs_work {
 	WORK_SEND_BLOCK = 1,
 	WORK_SEND_CREDIT,
 	WORK_SEND_HELLO,
+	WORK_SEND_NOTHING,
 	WORK_RECV_BLOCK,
 	WORK_RECV_CREDIT,
 	WORK_RECV_HELLO,

@@ -15,7 +15,7 @@
 #include "lane/hello.h"
 #include "lane/verbs.h"
 
-enum { RESOLVE_FIRST_MS = 100 };
+enum { RESOLVE_FIRST_MS = 100, NUDGE_MS = 50 };
 
 bool verbs_built(void)
 {
@@ -135,27 +135,53 @@ static uint64_t step_end(uint64_t deadline_ms)
 
 /* ---- hellos ------------------------------------------------------------------------- */
 
+/*
+ * siw hears nothing between its answer to a call and taking over the socket, and then waits for
+ * what comes next: a hello that falls into the gap lies there for ever.  So something comes next,
+ * again and again: a write of no bytes, which needs no memory and no permission at the peer, and
+ * which iWARP itself may begin a connection with.
+ */
+static int nudge(struct verbs *v, uint64_t *next_ms)
+{
+	if (clock_ms() < *next_ms)
+		return 0;
+	*next_ms = clock_ms() + NUDGE_MS;
+	return verbs_send_nothing(v);
+}
+
 static int hear_hello(struct verbs *v, const struct lane_key *key, bool accepting,
 		      uint64_t deadline_ms)
 {
-	/* It may be the last thing that came: then the wire is good, if broken. */
+	/* accepting: whether the one whose hello it is, so we called. */
+	bool nudges = accepting && v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
+
 	while (!v->hello_came) {
-		if (verbs_progress(v, deadline_ms) && !v->hello_came)
+		if (clock_ms() >= deadline_ms)
+			return fail_as(OUT_CONNECT, "connect to %s: no hello in time", v->peer);
+		if (nudges && nudge(v, &next_ms))
+			return -1;
+		/* It may be the last thing that came: then the wire is good, if broken. */
+		if (verbs_progress(v, next_ms < deadline_ms ? next_ms : deadline_ms) &&
+		    !v->hello_came)
 			return -1;
 	}
 	return hello_heard(v->lane, v->epoch, accepting, key, verbs_hello_in(v));
 }
 
+/*
+ * The accepting end's is the last of the two: were the wire closed before it is gone, the other
+ * end would have been called without ever having had a wire.  If the other end has it and
+ * closes at once, that is no matter of ours.
+ */
 static int say_hello(struct verbs *v, const struct lane_key *key, bool accepting,
 		     uint64_t deadline_ms)
 {
 	hello_say(v->lane, v->epoch, accepting, key, verbs_hello_out(v));
 	if (verbs_send_hello(v))
 		return -1;
-	/* The accepting end's is the last of the two: were the wire closed before it is gone, the
-	 * other end would have been called without ever having had a wire. */
-	while (accepting && v->sends > 0) {
-		if (verbs_progress(v, deadline_ms))
+	while (accepting && v->sends > 0 && clock_ms() < deadline_ms) {
+		if (verbs_progress(v, deadline_ms) && v->sends > 0)
 			return -1;
 	}
 	return 0;

@@ -155,8 +155,10 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 		v->id = NULL;
 		return -1;
 	}
-	if (rdma_bind_addr(v->id, &a.sa) || rdma_listen(v->id, BACKLOG)) {
-		err = errno;
+	errno = 0;
+	if (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs || rdma_listen(v->id, BACKLOG)) {
+		/* Loopback can be bound although nothing is behind it. */
+		err = errno ? errno : ENODEV;
 		rdma_destroy_id(v->id);
 		v->id = NULL;
 		errno = err;
