@@ -242,6 +242,8 @@ static int pair_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		return -1;
 	if (p->backend->join(p->state, l, epoch, &p->key, clock_ms() + JOIN_MS, &w))
 		return -1;
+	if (p->plan.abort_attach)
+		lane_abort(l);
 	return lane_attach(l, meddle(s, w), stored);
 }
 

@@ -64,6 +64,7 @@ struct plan {
 	unsigned at; /* the step's count when it begins, from 0 */
 	unsigned times; /* how often in a row; 0: once */
 	bool alone; /* the other end is not told, it must notice by itself */
+	bool abort_attach; /* the lane is aborted right before it gets its wire */
 	bool lie_stored; /* the sink claims to have stored one more than was sent */
 };
 
