@@ -110,7 +110,7 @@ static int lanes_start(struct sink *s)
 
 	for (unsigned i = 0; i < lanes; i++) {
 		struct sink_lane *l = &s->lanes[i];
-		char name[16];
+		char name[24];
 
 		l->sink = s;
 		l->lane = session_lane(s->session, i);

@@ -312,8 +312,9 @@ static int result_of_failure(struct source *s, struct source_file *f,
 		f->failed_at_peer = true;
 		f->failure = why;
 		s->deaf++;
-		/* Whoever takes it up next, or has it now, makes its end. */
+		/* Whoever takes it up next, or has it now, makes its end; main wakes him. */
 		atomic_store(&f->stop, true);
+		pthread_cond_broadcast(&s->copy->changed);
 		return 0;
 	}
 	/* One that failed here is only acknowledged. */
@@ -451,7 +452,7 @@ static int not_confirmed(struct source *s)
 static int lane_start(struct source *s, unsigned i)
 {
 	struct source_lane *l = &s->lanes[i];
-	char name[16];
+	char name[24];
 
 	*l = (struct source_lane){
 		.source = s,

@@ -250,14 +250,16 @@ static int read_stream(struct source_lane *l, struct source_file *f, uint64_t *d
 	struct block *b = l->block;
 	bool whole;
 	ssize_t n;
+	int after;
 
 	pthread_mutex_lock(&f->turn);
 	n = gather(l, f, b);
 	/* Nobody tries again what failed or ended. */
 	if (n <= 0 && f->after == 0)
 		f->after = n < 0 ? errno : GATHER_END;
+	after = f->after;
 	pthread_mutex_unlock(&f->turn);
-	errno = f->after;
+	errno = after;
 	if (n < 0)
 		fail("read %s: %m", f->path);
 	if (n < 0 && copy_interrupted(l->source->copy))

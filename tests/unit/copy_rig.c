@@ -17,7 +17,8 @@ static int on_frame(void *ctx, const struct frame *f)
 {
 	struct rig_end *e = ctx;
 
-	return copy_on_frame(e->copy, f);
+	/* Who plays an end need not listen. */
+	return e->play ? 0 : copy_on_frame(e->copy, f);
 }
 
 static void on_fail(void *ctx)
