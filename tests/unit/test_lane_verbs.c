@@ -26,7 +26,7 @@
 #include "lane_conformance.h"
 #include "verbs_door.h"
 
-enum { NOBODY = 65534, LIMIT_MS = 60000 };
+enum { NOBODY = 65534, LIMIT_MS = 60000, SKIPPED = 77 };
 
 static const struct lane_key key = {.secret = "of the session", .nonces = {"a", "b"}};
 static unsigned slow = 1; /* times what is promised, in the lab */
@@ -78,10 +78,18 @@ static int join_source_listens(void *state, struct lane *l, uint32_t epoch,
 	return join_as(LANE_SOURCE, state, l, epoch, k, deadline_ms, out);
 }
 
+static int join_by_turns(void *state, struct lane *l, uint32_t epoch, const struct lane_key *k,
+			 uint64_t deadline_ms, struct wire **out)
+{
+	return join_as(epoch % 2 ? LANE_SOURCE : LANE_SINK, state, l, epoch, k, deadline_ms, out);
+}
+
 static const struct backend sink_listens = {"verbs, the source dials", setup, teardown,
 					    join_sink_listens};
 static const struct backend source_listens = {"verbs, the sink dials", setup, teardown,
 					      join_source_listens};
+static const struct backend by_turns = {"verbs, both dial by turns", setup, teardown,
+					join_by_turns};
 static const struct backend over_ipv6 = {"verbs over IPv6", setup6, teardown, join_sink_listens};
 
 static int never(void *ctx, struct lane *l, uint32_t epoch, const char *why)
@@ -762,8 +770,8 @@ int main(int argc, char **argv)
 	int failures;
 
 	if (!hosts_find()) {
-		puts("1..0 # SKIP no RDMA adapter named in SLUICE_TRANSPORT");
-		return 0;
+		fputs("no RDMA adapter is named in SLUICE_TRANSPORT\n", stderr);
+		return SKIPPED;
 	}
 	if (argc == 5 && strcmp(argv[1], "peer") == 0)
 		return peer(argv + 2);
@@ -772,8 +780,13 @@ int main(int argc, char **argv)
 	if (getenv("SLUICE_LAB"))
 		slow = 3;
 	rnr_before = receivers_not_ready();
-	failures = conformance_run(&sink_listens);
-	failures += conformance_run(&source_listens);
+	if (getenv("SLUICE_COUNT") && atoi(getenv("SLUICE_COUNT")) > 1) {
+		failures = conformance_run(&sink_listens);
+		failures += conformance_run(&source_listens);
+	} else {
+		/* Making connections is what takes the time. */
+		failures = conformance_run(&by_turns);
+	}
 	/* Last, as it looks back at all. */
 	return failures + cmocka_run_group_tests(tests, NULL, NULL);
 }
