@@ -28,19 +28,19 @@ void copy_on_fail(void *copy);
 
 /* What both count while they run; read by whoever shows progress. */
 struct tally {
-	_Atomic uint64_t bytes;       /* source: read or skipped as holes; sink: stored */
-	_Atomic uint64_t total;       /* source: sizes of files known so far */
-	_Atomic uint64_t files;       /* done */
+	_Atomic uint64_t bytes; /* source: read or skipped as holes; sink: stored */
+	_Atomic uint64_t total; /* source: sizes of files known so far */
+	_Atomic uint64_t files; /* done */
 	_Atomic bool total_known;
-	_Atomic uint64_t first_ns, last_ns;  /* clock_ns() of the first and last block */
+	_Atomic uint64_t first_ns, last_ns; /* clock_ns() of the first and last block */
 };
 
 /* A descriptor instead of a named file. */
 struct stream {
-	int fd;                /* -1: none.  Not closed, unless close_at_end. */
-	const char *name;      /* "stdin", "command zfs" */
-	bool close_at_end;     /* close fd after the last byte was written (a command's stdin) */
-	uint64_t size;         /* --size: for progress only; 0: unknown */
+	int fd; /* -1: none.  Not closed, unless close_at_end. */
+	const char *name; /* "stdin", "command zfs" */
+	bool close_at_end; /* close fd after the last byte was written (a command's stdin) */
+	uint64_t size; /* --size: for progress only; 0: unknown */
 	/* After the last byte was read, or written and closed, in a lane's thread: 0, or -1
 	 * with a failure, which is then the stream's (a command that failed).  NULL: none.
 	 * Not called when reading or writing failed. */
@@ -49,26 +49,26 @@ struct stream {
 };
 
 struct source_opts {
-	char *const *names;    /* SRCs as the user wrote them: ~ and patterns are expanded here */
+	char *const *names; /* SRCs as the user wrote them: ~ and patterns are expanded here */
 	unsigned count;
-	struct stream stream;  /* instead of names when fd >= 0 */
-	bool remove_source;    /* unlink each file that is stored, verified and fsynced */
-	bool no_sparse;        /* send holes as zeros */
-	bool expand;           /* names are from another host: expand ~ and patterns */
-	const char *host;      /* for messages */
+	struct stream stream; /* instead of names when fd >= 0 */
+	bool remove_source; /* unlink each file that is stored, verified and fsynced */
+	bool no_sparse; /* send holes as zeros */
+	bool expand; /* names are from another host: expand ~ and patterns */
+	const char *host; /* for messages */
 };
 
 struct sink_opts {
-	const char *target;    /* DST */
-	char *const *wants;    /* SRCs as the user wrote them: a name that matches none is refused */
+	const char *target; /* DST */
+	char *const *wants; /* SRCs as the user wrote them: a name that matches none is refused */
 	unsigned count;
-	struct stream stream;  /* instead of target when fd >= 0 */
-	bool many;             /* several sources: the target must be a directory */
-	bool no_target_dir;    /* -T */
-	bool preserve;         /* -p: mode and times */
+	struct stream stream; /* instead of target when fd >= 0 */
+	bool many; /* several sources: the target must be a directory */
+	bool no_target_dir; /* -T */
+	bool preserve; /* -p: mode and times */
 	bool mkpath, fsync, inplace, sparse;
-	bool expand;           /* ~ in target */
-	bool quiet_names;      /* one unnamed stream: target is the file itself (rdrecv FILE) */
+	bool expand; /* ~ in target */
+	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
 };
 
 /*

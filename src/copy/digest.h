@@ -18,7 +18,7 @@
 
 enum { CELL = 256 << 10 };
 
-struct digest;  /* running: sum, and the cell in the middle of which it is */
+struct digest; /* running: sum, and the cell in the middle of which it is */
 struct digest *digest_new(void);
 void digest_free(struct digest *d);
 void digest_reset(struct digest *d);

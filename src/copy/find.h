@@ -11,11 +11,11 @@
 
 struct found_path {
 	char *path;
-	unsigned want;     /* which name it came from */
-	bool missing;      /* there is no such file, or nothing matches */
+	unsigned want; /* which name it came from */
+	bool missing; /* there is no such file, or nothing matches */
 };
 struct found {
-	struct found_path *paths;  /* in the order asked for, a pattern's sorted */
+	struct found_path *paths; /* in the order asked for, a pattern's sorted */
 	unsigned count;
 	unsigned room;
 };

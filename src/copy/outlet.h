@@ -19,11 +19,11 @@ struct stopper {
 
 struct outlet {
 	int fd;
-	const char *name;  /* for messages */
-	bool seekable;     /* bytes may be written in any order */
-	bool fresh;        /* what is not written is zero */
-	bool sparse;       /* don't write pages of zeros, where fresh */
-	uint64_t base;     /* where byte 0 of the file is */
+	const char *name; /* for messages */
+	bool seekable; /* bytes may be written in any order */
+	bool fresh; /* what is not written is zero */
+	bool sparse; /* don't write pages of zeros, where fresh */
+	uint64_t base; /* where byte 0 of the file is */
 	struct stopper stopper;
 };
 

@@ -15,14 +15,14 @@
 #include <stdint.h>
 #include "session/message.h"
 
-struct place;      /* the resolved target */
-struct placement;  /* one file on its way */
+struct place; /* the resolved target */
+struct placement; /* one file on its way */
 
 struct place_opts {
 	const char *target;
 	bool many, no_target_dir, mkpath, expand;
 	bool fsync, inplace, preserve;
-	bool sparse;             /* don't preallocate */
+	bool sparse; /* don't preallocate */
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
 	void *ctx;
 };
@@ -39,7 +39,7 @@ int place_begin(struct place *p, const struct record_file *r, struct placement *
 int placement_fd(const struct placement *t);
 /* Is it empty, so that what is not written is zero? */
 bool placement_fresh(const struct placement *t);
-const char *placement_name(const struct placement *t);   /* for messages */
+const char *placement_name(const struct placement *t); /* for messages */
 /* All bytes are stored: set size, mode, times, owner as asked, fsync, rename, fsync the
  * directory. Frees t, also on failure (the temporary is removed then). */
 int place_finish(struct placement *t, uint64_t size);

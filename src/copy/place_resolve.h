@@ -12,10 +12,10 @@
 #include "copy/place.h"
 
 struct spot {
-	int dirfd;                /* O_PATH; -1 when direct */
-	char name[NAME_MAX + 1];  /* in that directory; "": the directory is the target */
-	bool direct;              /* shown is no file to be replaced: open it as it stands */
-	char shown[PATH_MAX];     /* the target as the user wrote it, ~ expanded */
+	int dirfd; /* O_PATH; -1 when direct */
+	char name[NAME_MAX + 1]; /* in that directory; "": the directory is the target */
+	bool direct; /* shown is no file to be replaced: open it as it stands */
+	char shown[PATH_MAX]; /* the target as the user wrote it, ~ expanded */
 };
 
 int spot_resolve(const struct place_opts *o, struct spot *out);

@@ -16,7 +16,7 @@ enum { TEMPORARY_NAME = 40 };
 struct temporary {
 	int fd;
 	char name[TEMPORARY_NAME];
-	bool random;  /* has a suffix: no later run would take it over */
+	bool random; /* has a suffix: no later run would take it over */
 };
 
 /* An empty one for a file of this name in that directory; 0600.  -1 with errno set. */

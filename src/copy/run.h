@@ -21,22 +21,22 @@ struct sink;
 
 struct copy {
 	enum role role;
-	atomic_bool failed;  /* the session did; also for those who don't hold the lock */
-	atomic_bool over;    /* sink: DONE is said, lanes may go */
+	atomic_bool failed; /* the session did; also for those who don't hold the lock */
+	atomic_bool over; /* sink: DONE is said, lanes may go */
 
-	pthread_mutex_t lock;    /* of all below, and of source's and sink's files */
-	pthread_cond_t changed;  /* something below did; monotonic clock */
+	pthread_mutex_t lock; /* of all below, and of source's and sink's files */
+	pthread_cond_t changed; /* something below did; monotonic clock */
 	struct session *session;
-	struct source *source;   /* while source_run() runs */
+	struct source *source; /* while source_run() runs */
 	struct sink *sink;
 	bool end_came, end_sent, done_came;
-	struct msg_total total;  /* of END (sink) or DONE (source) */
+	struct msg_total total; /* of END (sink) or DONE (source) */
 
 	struct tally *tally;
 	struct copy_result *result;
 	pthread_mutex_t telling; /* of result->on_file() */
-	unsigned failures;       /* files, here and there */
-	struct failure first;    /* of these */
+	unsigned failures; /* files, here and there */
+	struct failure first; /* of these */
 	bool first_at_peer;
 };
 

@@ -18,37 +18,37 @@ enum { SINK_OPEN_MAX = 256, SINK_BUCKETS = 64 };
 enum sink_state {
 	SINK_OPENING,
 	SINK_OPEN,
-	SINK_FAILED,   /* its bytes are taken and dropped */
+	SINK_FAILED, /* its bytes are taken and dropped */
 };
 
 struct sink_file {
 	struct sink_file *next;
 	struct record_file r;
-	struct placement *placement;  /* NULL: the stream's descriptor */
+	struct placement *placement; /* NULL: the stream's descriptor */
 	struct outlet out;
-	bool ordered;                 /* stored in order of pos */
-	struct digest *digest;        /* of an ordered one; whose turn it is uses it */
+	bool ordered; /* stored in order of pos */
+	struct digest *digest; /* of an ordered one; whose turn it is uses it */
 
 	/* The copy's lock: */
 	enum sink_state state;
-	uint64_t announced;           /* lanes that FILE came on, a bit for each */
-	uint64_t turn;                /* ordered: up to here all is stored */
-	uint64_t data, holes;         /* that came */
+	uint64_t announced; /* lanes that FILE came on, a bit for each */
+	uint64_t turn; /* ordered: up to here all is stored */
+	uint64_t data, holes; /* that came */
 	uint64_t sum[2];
-	unsigned busy;                /* lanes that store a piece */
+	unsigned busy; /* lanes that store a piece */
 	bool ended;
 	struct record_file_end end;
 	struct failure failure;
-	bool told;                    /* the result is on its way */
+	bool told; /* the result is on its way */
 };
 
 struct sink_lane {
 	struct sink *sink;
 	struct lane *lane;
 	unsigned index;
-	struct digest *digest;        /* of the cell that is coming in */
-	uint32_t digest_of;           /* which file's */
-	pthread_cond_t turn;          /* signalled when what it waits for may have come */
+	struct digest *digest; /* of the cell that is coming in */
+	uint32_t digest_of; /* which file's */
+	pthread_cond_t turn; /* signalled when what it waits for may have come */
 	const struct sink_file *waits;
 };
 
@@ -56,14 +56,14 @@ struct sink {
 	struct copy *copy;
 	struct session *session;
 	const struct sink_opts *o;
-	struct place *place;          /* NULL: the stream's descriptor */
+	struct place *place; /* NULL: the stream's descriptor */
 
 	/* The copy's lock: */
 	bool stream_taken;
 	struct sink_file *files[SINK_BUCKETS];
 	unsigned count;
-	struct msg_total ended;       /* what FILE_END records said */
-	struct msg_total stored;      /* what is */
+	struct msg_total ended; /* what FILE_END records said */
+	struct msg_total stored; /* what is */
 
 	struct sink_lane lanes[LANE_COUNT_MAX];
 	struct worker workers[LANE_COUNT_MAX];

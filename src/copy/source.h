@@ -19,18 +19,18 @@
 
 enum {
 	RESULT_BUCKETS = 1024,
-	UNFINISHED_MAX = 128,     /* files of several blocks whose result is not in */
-	SMALL_MAX = 256 << 10,    /* files up to this are whole in one block, if that has room */
+	UNFINISHED_MAX = 128, /* files of several blocks whose result is not in */
+	SMALL_MAX = 256 << 10, /* files up to this are whole in one block, if that has room */
 };
 
 struct source_lane {
 	struct source *source;
 	struct lane *lane;
 	unsigned index;
-	struct block *block;      /* lent; NULL */
-	struct writer records;    /* into block: records not sent yet */
+	struct block *block; /* lent; NULL */
+	struct writer records; /* into block: records not sent yet */
 	struct digest *digest;
-	uint8_t *scratch;         /* SMALL_MAX, of small files */
+	uint8_t *scratch; /* SMALL_MAX, of small files */
 };
 
 struct source {
@@ -38,23 +38,23 @@ struct source {
 	struct session *session;
 	const struct source_opts *o;
 	struct found found;
-	bool only;                /* one file or stream was asked for */
+	bool only; /* one file or stream was asked for */
 
 	/* The copy's lock: */
-	unsigned next;            /* of found, to be opened */
-	unsigned opening;         /* lanes that open one now */
-	unsigned working;         /* lanes' threads at work */
-	unsigned unfinished;      /* files begun without a result */
-	unsigned large;           /* of these, those not whole in one block */
-	bool unsized;             /* the size of one of them is not known */
-	unsigned deaf;            /* of these, failed at the peer, and perhaps blocked in read */
+	unsigned next; /* of found, to be opened */
+	unsigned opening; /* lanes that open one now */
+	unsigned working; /* lanes' threads at work */
+	unsigned unfinished; /* files begun without a result */
+	unsigned large; /* of these, those not whole in one block */
+	bool unsized; /* the size of one of them is not known */
+	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
 	uint32_t last_id;
-	struct source_file *open, **open_end;    /* with bytes to claim */
+	struct source_file *open, **open_end; /* with bytes to claim */
 	struct source_file *live[RESULT_BUCKETS];
 	struct source_file *stored, **stored_end; /* to be unlinked */
-	struct source_dir *dir;   /* of the file opened last */
-	struct msg_total ended;   /* what FILE_END records say */
-	struct msg_total agreed;  /* what results say */
+	struct source_dir *dir; /* of the file opened last */
+	struct msg_total ended; /* what FILE_END records say */
+	struct msg_total agreed; /* what results say */
 
 	struct source_lane lanes[LANE_COUNT_MAX];
 	struct worker workers[LANE_COUNT_MAX];
@@ -64,12 +64,12 @@ struct source {
 void *source_lane_run(void *lane);
 
 enum job {
-	JOB_FAILED,    /* the session did */
-	JOB_OVER,      /* nothing is left to do */
-	JOB_FLUSH,     /* send the records first */
-	JOB_OPEN,      /* open found.paths[*index] */
-	JOB_ANNOUNCE,  /* send *file's FILE; source_leave() then */
-	JOB_READ,      /* claim a piece of *file and send it; source_leave() then */
+	JOB_FAILED, /* the session did */
+	JOB_OVER, /* nothing is left to do */
+	JOB_FLUSH, /* send the records first */
+	JOB_OPEN, /* open found.paths[*index] */
+	JOB_ANNOUNCE, /* send *file's FILE; source_leave() then */
+	JOB_READ, /* claim a piece of *file and send it; source_leave() then */
 };
 enum job source_pick(struct source_lane *l, struct source_file **file, unsigned *index);
 /* What JOB_OPEN found: give it an id (small: to be sent whole, by this lane), or why not.

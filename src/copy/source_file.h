@@ -21,35 +21,35 @@ struct source_dir {
 };
 
 struct source_file {
-	struct source_file *next;       /* of those without a result; later, of those to unlink */
-	struct source_file *next_open;  /* of those with bytes to claim */
+	struct source_file *next; /* of those without a result; later, of those to unlink */
+	struct source_file *next_open; /* of those with bytes to claim */
 	uint32_t id, want, flags;
 	char *path;
 	int fd;
-	const struct stream *stream;    /* NULL: a named file */
-	struct stat st;                 /* as it was opened */
-	uint64_t base;                  /* where byte 0 is in the descriptor */
-	uint64_t size;                  /* 0 for a stream */
-	struct source_dir *dir;         /* to unlink it from; NULL */
+	const struct stream *stream; /* NULL: a named file */
+	struct stat st; /* as it was opened */
+	uint64_t base; /* where byte 0 is in the descriptor */
+	uint64_t size; /* 0 for a stream */
+	struct source_dir *dir; /* to unlink it from; NULL */
 
-	pthread_mutex_t turn;           /* of what is to be claimed: */
-	uint64_t pos;                   /* up to here all is claimed */
-	uint64_t data_end;              /* up to here there is no hole */
+	pthread_mutex_t turn; /* of what is to be claimed: */
+	uint64_t pos; /* up to here all is claimed */
+	uint64_t data_end; /* up to here there is no hole */
 	bool sparse;
-	int after;                      /* what a stream has behind pos, see stream_gather() */
-	struct digest *ordered;         /* of a stream's blocks that are no whole cells */
+	int after; /* what a stream has behind pos, see stream_gather() */
+	struct digest *ordered; /* of a stream's blocks that are no whole cells */
 
-	atomic_bool stop;               /* it failed: read no more */
+	atomic_bool stop; /* it failed: read no more */
 	struct stopper stopper;
 
 	/* The copy's lock: */
-	bool exhausted;                 /* nothing is left to claim */
-	bool small;                     /* whole in one block */
-	bool ending;                    /* somebody makes its FILE_END */
-	bool ended;                     /* which is made */
+	bool exhausted; /* nothing is left to claim */
+	bool small; /* whole in one block */
+	bool ending; /* somebody makes its FILE_END */
+	bool ended; /* which is made */
 	bool failed, failed_at_peer;
-	unsigned busy;                  /* lanes at work on it */
-	uint64_t announced;             /* lanes that have sent its FILE, a bit for each */
+	unsigned busy; /* lanes at work on it */
+	uint64_t announced; /* lanes that have sent its FILE, a bit for each */
 	uint64_t data, holes, sum[2];
 	struct failure failure;
 };

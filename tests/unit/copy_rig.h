@@ -24,10 +24,10 @@ struct rig_end {
 	struct session *session;
 	struct tally tally;
 	struct copy_result result;
-	unsigned told;                 /* calls of on_file */
+	unsigned told; /* calls of on_file */
 	struct failure told_last;
 	int rc;
-	struct failure failure;        /* when rc is not 0 */
+	struct failure failure; /* when rc is not 0 */
 	/* Play this end instead of source_run() or sink_run(). */
 	int (*play)(struct rig_end *e, void *ctx);
 	void *ctx;
@@ -35,7 +35,7 @@ struct rig_end {
 };
 
 struct rig {
-	uint16_t lanes, depth;         /* 0: 2 lanes of 4 blocks of 64 KiB */
+	uint16_t lanes, depth; /* 0: 2 lanes of 4 blocks of 64 KiB */
 	uint32_t block_size;
 	struct source_opts from;
 	struct sink_opts to;
