@@ -254,10 +254,12 @@ static void conclude(struct bare *b, bool stdout_is_data)
 {
 	struct report *r = &b->report;
 
-	progress_end(&b->progress);
+	const struct progress_count whole = {.bytes = r->total.bytes};
+
 	r->failure = b->watch.failure;
 	if (!b->watch.result)
 		r->failure.code = OUT_DONE;
+	progress_end(&b->progress, r->failure.code == OUT_DONE ? &whole : NULL, clock_ms());
 	if (r->failure.code != OUT_DONE)
 		report_failure(r);
 	if (b->options.json)
@@ -275,6 +277,9 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	bool stdout_is_data, ended;
 
 	b->command = (struct child){.in = -1, .out = -1, .go = -1};
+	/* Stretching a key takes a while, in which a signal may come. */
+	if (watch_signals(false))
+		refuse(b);
 	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
 		refuse(b);
 	if (parse_port(port, &b->port) || (!b->port && b->role == ROLE_SOURCE)) {
@@ -287,7 +292,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 		b->file = NULL;
 	stdout_is_data = b->role == ROLE_SINK && !b->file;
 	keep_secrets();
-	if (watch_signals(false) || start_command(b))
+	if (start_command(b))
 		refuse(b);
 	b->report.program = program_name(o->program);
 	progress_init(&b->progress, b->report.program,

@@ -43,7 +43,7 @@ static void show(const char *line)
 	char text[PROGRESS_LINE_MAX + 8];
 
 	pthread_mutex_lock(&shown.lock);
-	if (line[0] || shown.line[0]) {
+	if (strcmp(line, shown.line) != 0) {
 		snprintf(text, sizeof text, "\r%s\033[K", line);
 		write_text(text);
 	}
@@ -110,8 +110,11 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 	} else {
 		char r[32];
 
-		snprintf(speed, sizeof speed, "%s/s",
-			 size_text(p->rate > 0 ? (uint64_t)p->rate : 0, r, sizeof r));
+		if (p->rate > 0)
+			snprintf(speed, sizeof speed, "%s/s",
+				 size_text((uint64_t)p->rate, r, sizeof r));
+		else
+			snprintf(speed, sizeof speed, "...");
 		if (c->total > c->bytes && p->rate >= 1) {
 			double left = (double)(c->total - c->bytes) / p->rate;
 
@@ -158,11 +161,25 @@ void progress_now(struct progress *p, const struct progress_count *c, uint64_t n
 	plain(p, c, now_ms);
 }
 
-void progress_end(struct progress *p)
+/* What stays on the terminal: all of it, and how fast it was on the whole. */
+static void print_whole(const struct progress *p, const struct progress_count *c, uint64_t now_ms)
+{
+	uint64_t ms = p->start_ms && now_ms > p->start_ms ? now_ms - p->start_ms : 1;
+	char bytes[32], rate[32], took[32], text[160];
+
+	snprintf(text, sizeof text, "%s  %s/s  in %s\n", size_text(c->bytes, bytes, sizeof bytes),
+		 size_text((uint64_t)((double)c->bytes * 1000 / (double)ms), rate, sizeof rate),
+		 time_text((ms + 500) / 1000, took, sizeof took));
+	write_text(text);
+}
+
+void progress_end(struct progress *p, const struct progress_count *whole, uint64_t now_ms)
 {
 	if (!p->live)
 		return;
 	show("");
+	if (whole && p->start_ms)
+		print_whole(p, whole, now_ms);
 	log_to(NULL);
 	p->live = false;
 }

@@ -45,8 +45,8 @@ bool progress_wanted(const struct progress *p);
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
 /* One line now. */
 void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
-/* Take the live line away. */
-void progress_end(struct progress *p);
+/* Take the live line away; whole: what was copied in all stays in its place, NULL: nothing. */
+void progress_end(struct progress *p, const struct progress_count *whole, uint64_t now_ms);
 
 /* The line without its end; to is returned. */
 char *progress_line(const struct progress *p, const struct progress_count *c, uint64_t now_ms,

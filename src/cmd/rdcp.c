@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "cmd/carrier.h"
@@ -170,6 +171,7 @@ static void copy_all(struct plan *p, struct report *all)
 static int run(struct plan *p)
 {
 	static struct report all;
+	struct progress_count whole = {0};
 
 	if (parse_targets(p) || check_transport(p))
 		refuse(RDCP);
@@ -179,7 +181,8 @@ static int run(struct plan *p)
 	progress_init(&p->progress, all.program, !p->o.quiet && !p->o.progress_s,
 		      p->o.quiet ? 0 : p->o.progress_s);
 	copy_all(p, &all);
-	progress_end(&p->progress);
+	whole.bytes = all.total.bytes;
+	progress_end(&p->progress, all.failure.code == OUT_DONE ? &whole : NULL, clock_ms());
 	if (p->o.json)
 		report_json(&all, p->target.stdio ? stderr : stdout);
 	if (p->o.verbose && !p->o.quiet && all.failure.code == OUT_DONE)

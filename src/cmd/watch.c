@@ -134,6 +134,11 @@ static void *run(void *arg)
 
 	w->result = w->work(w->ctx);
 	w->failure = *failed();
+	/* Whoever noticed the signal first knew only its number. */
+	if (w->result && w->failure.code == OUT_SIGNAL && atomic_load(&caught)) {
+		say_signal(atomic_load(&caught));
+		w->failure = *failed();
+	}
 	return NULL;
 }
 

@@ -112,7 +112,7 @@ static void lines_every_two_seconds(void)
 		c.bytes += 1000;
 		progress_update(&p, &c, now);
 	}
-	progress_end(&p);
+	progress_end(&p, &c, 6000);
 }
 
 static void plain_lines_where_there_is_no_terminal(void **state)
