@@ -254,6 +254,7 @@ int pair_open(struct pair *p, const struct backend *b, void *state, unsigned ind
 		.index = index,
 		.depth = depth,
 		.block_size = block_size,
+		.timeout_ms = plan ? plan->timeout_ms : 0,
 		.mend = pair_mend,
 	};
 	pthread_condattr_t attr;

@@ -63,6 +63,7 @@ struct plan {
 	enum step step;
 	unsigned at; /* the step's count when it begins, from 0 */
 	unsigned times; /* how often in a row; 0: once */
+	int timeout_ms; /* the lanes'; 0: the default */
 	bool alone; /* the other end is not told, it must notice by itself */
 	bool abort_attach; /* the lane is aborted right before it gets its wire */
 	bool lie_stored; /* the sink claims to have stored one more than was sent */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_LANE_LOOPBACK_H
+#define TESTS_LANE_LOOPBACK_H
+
+/* Lanes joined by TCP on the loopback address; now the source connects, now the sink. */
+
+#include "lane_pair.h"
+
+extern const struct backend loopback_backend;
+
+#endif

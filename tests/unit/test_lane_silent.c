@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A host that vanishes without a word, and one that only seems to have.  In a network
+ * namespace of its own, whose loopback device goes down in the middle of things.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#undef fail /* cmocka's; base/fail.h has the name */
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include "base/clock.h"
+#include "base/io.h"
+#include "lane_loopback.h"
+
+enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 8000, LARGE = 262144 };
+
+static bool alone; /* in a network namespace of our own */
+static void *state;
+static struct pair p;
+static struct job from, to;
+static atomic_bool gate;
+
+static int set_loopback(bool up)
+{
+	struct ifreq r = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc = ioctl(fd, SIOCSIFFLAGS, &r);
+
+	close_fd(fd);
+	return rc;
+}
+
+static void begin(unsigned blocks, bool gated)
+{
+	const struct plan plan = {.timeout_ms = TIMEOUT_MS, .alone = true};
+
+	atomic_store(&gate, !gated);
+	from = (struct job){.pair = &p, .blocks = blocks};
+	to = (struct job){.pair = &p, .gate = &gate};
+	assert_int_equal(loopback_backend.setup(&state), 0);
+	assert_int_equal(pair_open(&p, &loopback_backend, state, 0, 32, LARGE, &plan), 0);
+	job_start(&to, sink_job);
+	job_start(&from, source_job);
+}
+
+static void finish(void)
+{
+	pair_end(&p);
+	if (!job_join(&from, LONG_MS) || !job_join(&to, LONG_MS))
+		abort();
+	pair_close(&p);
+	loopback_backend.teardown(state);
+}
+
+/* Does this end ask for another wire, in time? */
+static bool notices(struct pair_side *s)
+{
+	uint64_t end = clock_ms() + NOTICE_MS;
+	bool asks = false;
+
+	while (!asks && clock_ms() < end) {
+		sleep_ms(10);
+		pthread_mutex_lock(&p.lock);
+		asks = s->wants > 1;
+		pthread_mutex_unlock(&p.lock);
+	}
+	return asks;
+}
+
+static void test_a_source_notices(void **arg)
+{
+	bool noticed;
+
+	(void)arg;
+	if (!alone)
+		skip();
+	begin(1000000, false);
+	wait_count(&to.done, 20, LONG_MS);
+	set_loopback(false);
+	noticed = notices(&p.source);
+	set_loopback(true);
+	finish();
+	assert_true(noticed);
+}
+
+static void test_an_idle_sink_notices(void **arg)
+{
+	bool came, noticed;
+
+	(void)arg;
+	if (!alone)
+		skip();
+	begin(3, false);
+	came = wait_count(&to.done, 3, LONG_MS);
+	sleep_ms(100);
+	set_loopback(false);
+	noticed = notices(&p.sink);
+	set_loopback(true);
+	finish();
+	assert_true(came);
+	assert_true(noticed);
+}
+
+/* Several times the timeout, with more sent than the sink's host takes in. */
+static void test_a_sink_that_rests_is_not_dead(void **arg)
+{
+	struct lane_stats s;
+	bool left;
+
+	(void)arg;
+	begin(60, true);
+	sleep_ms(5 * TIMEOUT_MS);
+	atomic_store(&gate, true);
+	left = job_join(&from, LONG_MS);
+	lane_stats(p.source.lane, &s);
+	pair_end(&p);
+	if (!left || !job_join(&to, LONG_MS))
+		abort();
+	pair_close(&p);
+	loopback_backend.teardown(state);
+	assert_int_equal(from.rc, 0);
+	assert_int_equal(to.done, 60);
+	assert_string_equal(to.wrong, "");
+	assert_int_equal(s.epochs, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_source_notices),
+		cmocka_unit_test(test_an_idle_sink_notices),
+		cmocka_unit_test(test_a_sink_that_rests_is_not_dead),
+	};
+
+	alone = (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) &&
+		set_loopback(true) == 0;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
