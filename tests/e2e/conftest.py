@@ -52,6 +52,7 @@ test_seeds.py::test_sd19_*
 test_ssh.py::test_push_and_pull
 test_ssh.py::test_where_no_port*
 test_verbs.py::*
+test_verbs_lanes.py::*
 """.split()
 
 

@@ -172,6 +172,20 @@ static void test_the_soft_limit_is_raised_and_the_remedy_told(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* Why there is no RDMA is for people to read. */
+static void test_no_adapter_says_so(void **state)
+{
+	char why[100] = "";
+	bool there = verbs_present(why, sizeof why);
+
+	(void)state;
+	if (!verbs_built())
+		assert_string_equal(why, "this build has no RDMA");
+	else if (access("/sys/class/infiniband", F_OK))
+		assert_string_equal(why, "no RDMA device");
+	assert_int_equal(there, why[0] == '\0');
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -183,6 +197,7 @@ int main(void)
 		cmocka_unit_test(test_less_than_the_least_may_be_asked_for),
 		cmocka_unit_test(test_any_limit),
 		cmocka_unit_test(test_the_soft_limit_is_raised_and_the_remedy_told),
+		cmocka_unit_test(test_no_adapter_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
