@@ -159,6 +159,9 @@ int copy_verdict(struct copy *c, bool only)
 		c->result->at_peer = c->first_at_peer;
 		return fail_again(&c->first);
 	}
+	if (c->result->total.failed == 0)
+		return fail_as(OUT_SOME_FILES, "%u of %llu sources could not be removed",
+			       c->failures, (unsigned long long)all);
 	return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
 		       (unsigned long long)c->result->total.failed, (unsigned long long)all);
 }

@@ -91,6 +91,14 @@ static int find_pattern(const char *path, unsigned want, struct found *out)
 	return ret;
 }
 
+/* Links are followed: one that leads nowhere is no source. */
+static bool is_missing(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int find_one(const char *name, unsigned want, bool expand, struct found *out)
 {
 	char path[PATH_MAX];
@@ -98,13 +106,13 @@ static int find_one(const char *name, unsigned want, bool expand, struct found *
 	bool exists;
 
 	if (lstat(name, &st) == 0 || !expand)
-		return found_add(out, name, want, lstat(name, &st) && errno == ENOENT);
+		return found_add(out, name, want, is_missing(name));
 	if (expand_tilde(name, path, sizeof path))
 		return found_add(out, name, want, true);
 	exists = lstat(path, &st) == 0 || errno != ENOENT;
 	if (!exists && name_is_pattern(path))
 		return find_pattern(path, want, out);
-	return found_add(out, path, want, !exists);
+	return found_add(out, path, want, is_missing(path));
 }
 
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out)

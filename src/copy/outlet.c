@@ -111,11 +111,17 @@ int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t
 	return write_at(o, pos, bytes, len);
 }
 
+static bool punch(const struct outlet *o, uint64_t pos, uint64_t len)
+{
+	return fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + pos),
+			 (off_t)len) == 0;
+}
+
 int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 {
 	static const uint8_t zeros[64 << 10];
 
-	if (o->fresh)
+	if (o->fresh || (o->sized && punch(o, pos, len)))
 		return 0;
 	while (len > 0) {
 		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;

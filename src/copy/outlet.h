@@ -22,6 +22,7 @@ struct outlet {
 	const char *name; /* for messages */
 	bool seekable; /* bytes may be written in any order */
 	bool fresh; /* what is not written is zero */
+	bool sized; /* what lies behind the last write becomes zero in the end */
 	bool sparse; /* don't write pages of zeros, where fresh */
 	uint64_t base; /* where byte 0 of the file is */
 	struct stopper stopper;

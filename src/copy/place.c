@@ -177,12 +177,8 @@ static int open_in_place(struct placement *t, bool exists)
 	t->created = !exists;
 	t->fd = exists ? openat(dirfd, t->name, flags)
 		       : openat(dirfd, t->name, flags | O_CREAT | O_EXCL, 0600);
-	if (t->fd < 0)
-		return fail("open %s: %m", t->shown);
-	/* Holes are not sent: what was there must not show through them. */
-	if (ftruncate(t->fd, 0))
-		return fail("truncate %s: %m", t->shown);
-	return 0;
+	/* Not truncated: it may be the source. */
+	return t->fd < 0 ? fail("open %s: %m", t->shown) : 0;
 }
 
 /* Full disks are found out at the start where the file system can tell. */
@@ -298,6 +294,11 @@ int placement_fd(const struct placement *t)
 }
 
 bool placement_fresh(const struct placement *t)
+{
+	return t->how == BY_RENAME || (t->how == IN_PLACE && t->created);
+}
+
+bool placement_sized(const struct placement *t)
 {
 	return t->how != AS_IT_IS;
 }

@@ -39,6 +39,8 @@ int place_begin(struct place *p, const struct record_file *r, struct placement *
 int placement_fd(const struct placement *t);
 /* Is it empty, so that what is not written is zero? */
 bool placement_fresh(const struct placement *t);
+/* Is its size set in the end, so that what is behind the last write is zero? */
+bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
 /* All bytes are stored: set size, mode, times, owner as asked, fsync, rename, fsync the
  * directory. Frees t, also on failure (the temporary is removed then). */

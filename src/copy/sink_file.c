@@ -115,6 +115,7 @@ static int begin_named(struct sink *s, struct sink_file *f)
 		return -1;
 	outlet_of(placement_fd(f->placement), placement_name(f->placement), &f->out);
 	f->out.fresh = placement_fresh(f->placement);
+	f->out.sized = placement_sized(f->placement);
 	return 0;
 }
 

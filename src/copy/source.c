@@ -452,6 +452,7 @@ static int not_confirmed(struct source *s)
 static int lane_start(struct source *s, unsigned i)
 {
 	struct source_lane *l = &s->lanes[i];
+	uint32_t block = lane_block_size(session_lane(s->session, i));
 	char name[24];
 
 	*l = (struct source_lane){
@@ -462,7 +463,7 @@ static int lane_start(struct source *s, unsigned i)
 	};
 	if (!l->digest)
 		return -1;
-	l->scratch = malloc(SMALL_MAX);
+	l->scratch = malloc(block < SMALL_MAX ? block : SMALL_MAX);
 	if (!l->scratch)
 		return fail_as(OUT_MEMORY, "start a lane: %m");
 	snprintf(name, sizeof name, "source %u", i);

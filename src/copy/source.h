@@ -30,7 +30,7 @@ struct source_lane {
 	struct block *block; /* lent; NULL */
 	struct writer records; /* into block: records not sent yet */
 	struct digest *digest;
-	uint8_t *scratch; /* SMALL_MAX, of small files */
+	uint8_t *scratch; /* for a small file */
 };
 
 struct source {

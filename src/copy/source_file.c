@@ -14,7 +14,10 @@
 #include "base/log.h"
 #include "copy/place.h"
 
-enum { BLOCK_UNIT = 512 }; /* of st_blocks */
+enum {
+	BLOCK_UNIT = 512, /* of st_blocks */
+	READ_AHEAD_MIN = 1 << 20,
+};
 
 static struct source_file *file_new(const char *path, const struct stopper *s)
 {
@@ -89,9 +92,9 @@ int source_file_open(const char *path, uint32_t want, bool missing, const struct
 		f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	while (f->fd < 0 && errno == EINTR && !s->stop(s->ctx));
 	if (f->fd < 0 || fstat(f->fd, &f->st)) {
-		enum outcome code = errno != ENOENT ? OUT_FILE
-				    : missing       ? OUT_NO_SOURCE
-						    : OUT_VANISHED;
+		enum outcome code = missing           ? OUT_NO_SOURCE
+				    : errno == ENOENT ? OUT_VANISHED
+						      : OUT_FILE;
 
 		fail_as(code, "open %s: %m", path);
 		source_file_free(f);
@@ -106,6 +109,8 @@ int source_file_open(const char *path, uint32_t want, bool missing, const struct
 		become_stream(f);
 	else
 		f->size = (uint64_t)f->st.st_size;
+	if (f->size >= READ_AHEAD_MIN)
+		posix_fadvise(f->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	*out = f;
 	return 0;
 }

@@ -293,6 +293,21 @@ static void old_bytes_do_not_show_through_holes(void **state)
 	assert_true(same_content("from", "to"));
 }
 
+/* The target is the source, by another name: its bytes must be there afterwards. */
+static void in_place_over_itself_loses_nothing(void **state)
+{
+	char *name[] = {text("from")};
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(make_file("from", 3000000, 1) | make_file("copy", 3000000, 1), 0);
+	assert_int_equal(link("from", "to"), 0);
+	set_one(&r, name, "to");
+	r.to.inplace = true;
+	rig_run(&r);
+	assert_true(same_content("from", "copy"));
+}
+
 /* ---- sources that fail --------------------------------------------------------------- */
 
 static void a_missing_source(void **state)
@@ -304,11 +319,42 @@ static void a_missing_source(void **state)
 	set_one(&r, name, "to");
 	assert_int_equal(rig_run(&r), -1);
 	assert_both_failed(&r, OUT_NO_SOURCE, "open gone: No such file");
+	assert_int_equal(symlink("nowhere", "gone"), 0);
+	set_one(&r, name, "to");
+	assert_int_equal(rig_run(&r), -1);
+	assert_both_failed(&r, OUT_NO_SOURCE, "open gone: No such file");
+	assert_int_equal(unlink("gone"), 0);
 	set_one(&r, pattern, "to");
 	r.from.expand = true;
 	assert_int_equal(rig_run(&r), -1);
 	assert_both_failed(&r, OUT_NO_SOURCE, "*.gone");
 	assert_int_equal(count_files(""), 2);
+}
+
+/* It is there when names are expanded, and gone when its turn comes. */
+static void a_vanished_source(void **state)
+{
+	char *names[] = {text("fifo"), text("gone")};
+	struct rig r;
+	int fd;
+
+	(void)state;
+	assert_int_equal(mkdir("to", 0755), 0);
+	assert_int_equal(mkfifo("fifo", 0600) | make_text("gone", "x"), 0);
+	rig_init(&r);
+	rig_names(&r, names, 2, "to");
+	r.lanes = 1;
+	assert_int_equal(rig_start(&r), 0);
+	/* This waits for the source to have opened it. */
+	fd = open("fifo", O_WRONLY | O_CLOEXEC);
+	assert_int_equal(unlink("gone"), 0);
+	assert_int_equal(write(fd, "data", 4), 4);
+	close(fd);
+	rig_join(&r);
+	assert_both_failed(&r, OUT_SOME_FILES, "1 of 2");
+	assert_int_equal(r.source.told, 1);
+	assert_int_equal(r.source.told_last.code, OUT_VANISHED);
+	assert_true(has_text("to/fifo", "data"));
 }
 
 static void the_others_are_copied(void **state)
@@ -603,7 +649,9 @@ int main(void)
 		copy_test(nothing_but_a_hole),
 		copy_test(zeros_become_holes_where_asked),
 		copy_test(old_bytes_do_not_show_through_holes),
+		copy_test(in_place_over_itself_loses_nothing),
 		copy_test(a_missing_source),
+		copy_test(a_vanished_source),
 		copy_test(the_others_are_copied),
 		copy_test(a_directory_is_refused),
 		copy_test(a_read_error_is_no_end),
