@@ -386,7 +386,7 @@ static void *listen_checks(void *arg)
 	union address a = host_address(far.address, 0), lo = host_address("127.0.0.1", 0), taken;
 	struct verbs_listener *v = NULL, *second = NULL;
 	const char *bad = NULL;
-	unsigned port, other, tcp;
+	unsigned port = 0, other, tcp;
 	char why[200];
 	int fd;
 
