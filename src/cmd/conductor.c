@@ -201,6 +201,11 @@ static int take_detour(struct conductor *c, const char *why)
 	if (c->detoured)
 		return 0;
 	c->detoured = true;
+	if (c->job->o->want == TRANSPORT_TCP || c->job->o->want == TRANSPORT_RDMA)
+		return fail_as(OUT_TRANSPORT,
+			       "no direct connection between %s and %s: %s (without --transport "
+			       "data would go over ssh)",
+			       from->name, to->name, why);
 	if (!from->far && !to->far)
 		return fail_as(OUT_CONNECT, "the two ends on this host can't connect: %s", why);
 	if (!way.port)
@@ -273,7 +278,8 @@ static void take_frames(struct conductor *c, struct link *l)
 		return;
 	if (!l->greeted && failed()->code == OUT_PROTOCOL)
 		explain_text(l);
-	l->gone = true;
+	/* Whoever talks nonsense is not listened to any more. */
+	l->gone = !l->greeted || failed()->code == OUT_PROTOCOL || failed()->code == OUT_VERSION;
 	fail_both(c, "");
 }
 

@@ -79,12 +79,28 @@ static bool is_same(const struct plan *p, const struct target *source)
 	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* Within one session the sink sees to that; here are those of several hosts. */
+static bool would_collide(const struct plan *p, unsigned i, unsigned k)
+{
+	const struct target *a = &p->sources[i], *b = &p->sources[k];
+	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
+
+	name_last(a->path, one, sizeof one);
+	name_last(b->path, two, sizeof two);
+	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
+}
+
 static int check_same(const struct plan *p)
 {
 	for (unsigned i = 0; i < p->count; i++) {
 		if (is_same(p, &p->sources[i]))
 			return fail("%s and %s are the same file", p->o.operands[i],
 				    p->target_text);
+		for (unsigned k = 0; k < i; k++) {
+			if (would_collide(p, i, k))
+				return fail("%s and %s would be the same file in %s",
+					    p->o.operands[k], p->o.operands[i], p->target_text);
+		}
 	}
 	return 0;
 }
@@ -122,6 +138,13 @@ static void add_report(struct report *to, const struct report *r)
 	memcpy(to->why, r->why, sizeof to->why);
 }
 
+/* Of several sessions, does this code say that some files failed and the others did not? */
+static bool is_of_files(enum outcome code)
+{
+	return code == OUT_NO_SOURCE || code == OUT_FILE || code == OUT_VANISHED ||
+	       code == OUT_INTEGRITY || code == OUT_CHANGED;
+}
+
 /* All sources that are on one host, in one session. */
 static void copy_group(struct plan *p, const char *host, struct report *all)
 {
@@ -157,15 +180,21 @@ static void copy_group(struct plan *p, const char *host, struct report *all)
 
 static void copy_all(struct plan *p, struct report *all)
 {
+	unsigned groups = 0;
+
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
 		const char *host = p->sources[i].host;
 		bool seen = false;
 
 		for (unsigned k = 0; k < i; k++)
 			seen = seen || strcmp(p->sources[k].host, host) == 0;
-		if (!seen)
-			copy_group(p, host, all);
+		if (seen)
+			continue;
+		copy_group(p, host, all);
+		groups++;
 	}
+	if (groups > 1 && all->total.files && is_of_files(all->failure.code))
+		all->failure.code = OUT_SOME_FILES;
 }
 
 static int run(struct plan *p)

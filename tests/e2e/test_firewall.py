@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that can't reach each other: the lanes take the way that ssh has found.
+
+Three network namespaces with nothing but a loopback each; the stand-in for ssh gets in."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from hosts import ROOT, SLOW, TRANSPORT, pattern, program, wait_until
+
+BLOCK = 256 << 10
+
+pytestmark = pytest.mark.skipif(TRANSPORT != "tcp", reason="about TCP and ssh alone")
+
+
+class Islands:
+    def __init__(self, bench, tmp_path):
+        self.bench, self.tmp = bench, tmp_path
+        self.names = {}
+
+    def make(self):
+        for host in ("near", "far", "third"):
+            name = "sl" + uuid.uuid4().hex[:8]
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
+                return False
+            self.names[host] = name
+            subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        return True
+
+    def remove(self):
+        for name in self.names.values():
+            subprocess.run(["ip", "netns", "del", name])
+
+    def copy(self, *args, wait=True, env=None):
+        hosts = "\n".join("%s ip netns exec %s" % i for i in self.names.items())
+        argv = ["ip", "netns", "exec", self.names["near"], program("rdcp"),
+                "--rsh", ROOT / "tests/e2e/rsh", "--rdcp-path", program("rdcp"), *args]
+        start = self.bench.run if wait else self.bench.start
+        return start(argv, cwd=self.tmp, env=dict(env or {}, SLUICE_TEST_HOSTS=hosts,
+                                                  SLUICE_TEST_HOME=str(self.tmp)))
+
+
+@pytest.fixture
+def islands(bench, tmp_path):
+    i = Islands(bench, tmp_path)
+    try:
+        if not i.make():
+            pytest.skip("may not make network namespaces")
+        yield i
+    finally:
+        i.remove()
+
+
+WAYS = {"push": ("in", "far:out"), "pull": ("far:in", "out"), "remote": ("far:in", "third:out")}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_lanes_go_over_ssh_and_one_line_says_so(islands, tmp_path, way):
+    data = pattern(40 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    r = islands.copy(*WAYS[way])
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert r.errors().count("over ssh") == 1 and len(r.errors().splitlines()) == 1, r.errors()
+    assert ("through this host" in r.errors()) == (way == "remote")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_lane_over_ssh_is_mended(islands, tmp_path, way):
+    data = pattern(60 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    r = islands.copy(*WAYS[way], env={"SLUICE_FAULT": "break:lane=0,block=3,times=1;"
+                                      "break:lane=1,block=3,times=1;break:lane=0,block=9,times=1"})
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
+def test_a_transport_that_was_demanded_is_not_replaced(islands, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = islands.copy("--transport=tcp", "in", "far:out")
+    assert r.code == 43, r.errors()
+    assert "far" in r.errors() and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_is_left_when_it_is_stopped(islands, tmp_path, signo):
+    """Ends, carriers and the commands that they started."""
+    (tmp_path / "in").write_bytes(pattern(20 * BLOCK))
+    run = islands.copy("far:in", "third:out", wait=False, env={
+        "SLUICE_FAULT": "stall:lane=0,block=2,ms=60000;stall:lane=1,block=2,ms=60000"})
+    mark = str(tmp_path).encode()
+
+    def ours():
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/environ" % pid, "rb") as f:
+                    if b"SLUICE_TEST_HOME=" + mark in f.read():
+                        found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    run.expect("over ssh")
+    wait_until(lambda: len(ours()) > 6)
+    time.sleep(0.5 * SLOW)
+    run.signal(signo)
+    assert run.wait(10) == (20 if signo == signal.SIGINT else -signo), run.errors()
+    wait_until(lambda: not ours(), 4)
