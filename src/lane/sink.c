@@ -84,10 +84,17 @@ int lane_recv(struct lane *l, struct block **out)
 	return 0;
 }
 
+/* So many puts are worth a credit of their own. */
+static uint32_t batch_of(const struct lane *l)
+{
+	uint32_t window = l->wire->window;
+
+	return (window > 0 && window < l->setup.depth ? window : l->setup.depth) / 4;
+}
+
 int lane_put(struct lane *l, struct block *b)
 {
 	struct wire *w = l->wire;
-	uint32_t batch = l->setup.depth / 4;
 	uint64_t stored;
 
 	if (b != l->lent) {
@@ -102,7 +109,7 @@ int lane_put(struct lane *l, struct block *b)
 	if (lane_alive(l))
 		return -1;
 	/* In this order: whoever has the credit may send into the block. */
-	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch && grant(l))))
+	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch_of(l) && grant(l))))
 		return lane_broke(l);
 	return 0;
 }

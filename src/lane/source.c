@@ -39,6 +39,14 @@ static int take_credits(struct lane *l, bool wait)
 	return stored == 0 ? 0 : source_credit(l, stored);
 }
 
+/* Must a credit come before the next block is lent? */
+static bool must_wait(const struct lane *l)
+{
+	uint32_t window = l->wire->window;
+
+	return !l->pool.free || (window > 0 && l->sent - lane_stored(l) >= window);
+}
+
 static int send_block(struct lane *l, struct block *b)
 {
 	seal_head(b, l->setup.index, l->epoch);
@@ -68,7 +76,7 @@ int lane_get(struct lane *l, struct block **out)
 	if (lane_alive(l))
 		return -1;
 	while (lane_join(l) == 0) {
-		if (take_credits(l, !l->pool.free) == 0) {
+		if (take_credits(l, must_wait(l)) == 0) {
 			b = pool_take(&l->pool);
 			b->len = 0;
 			b->kind = BLOCK_RECORDS;

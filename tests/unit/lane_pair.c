@@ -189,6 +189,7 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 	if (!m)
 		abort();
 	m->wire.ops = &meddler_ops;
+	m->wire.window = inner->window;
 	memcpy(m->wire.name, inner->name, sizeof m->wire.name);
 	m->inner = inner;
 	m->side = side;

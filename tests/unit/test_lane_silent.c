@@ -21,7 +21,7 @@
 #include "base/io.h"
 #include "lane_loopback.h"
 
-enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 8000, LARGE = 262144 };
+enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 8000, MIDDLE = 65536 };
 
 static bool alone; /* in a network namespace of our own */
 static void *state;
@@ -39,7 +39,7 @@ static int set_loopback(bool up)
 	return rc;
 }
 
-static void begin(unsigned blocks, bool gated)
+static void begin(unsigned blocks, uint32_t block_size, bool gated)
 {
 	const struct plan plan = {.timeout_ms = TIMEOUT_MS, .alone = true};
 
@@ -47,7 +47,7 @@ static void begin(unsigned blocks, bool gated)
 	from = (struct job){.pair = &p, .blocks = blocks};
 	to = (struct job){.pair = &p, .gate = &gate};
 	assert_int_equal(loopback_backend.setup(&state), 0);
-	assert_int_equal(pair_open(&p, &loopback_backend, state, 0, 32, LARGE, &plan), 0);
+	assert_int_equal(pair_open(&p, &loopback_backend, state, 0, 32, block_size, &plan), 0);
 	job_start(&to, sink_job);
 	job_start(&from, source_job);
 }
@@ -83,7 +83,7 @@ static void test_a_source_notices(void **arg)
 	(void)arg;
 	if (!alone)
 		skip();
-	begin(1000000, false);
+	begin(1000000, MIDDLE, false);
 	wait_count(&to.done, 20, LONG_MS);
 	set_loopback(false);
 	noticed = notices(&p.source);
@@ -99,7 +99,7 @@ static void test_an_idle_sink_notices(void **arg)
 	(void)arg;
 	if (!alone)
 		skip();
-	begin(3, false);
+	begin(3, MIDDLE, false);
 	came = wait_count(&to.done, 3, LONG_MS);
 	sleep_ms(100);
 	set_loopback(false);
@@ -117,7 +117,7 @@ static void test_a_sink_that_rests_is_not_dead(void **arg)
 	bool left;
 
 	(void)arg;
-	begin(60, true);
+	begin(8, LANE_BLOCK_MAX, true);
 	sleep_ms(5 * TIMEOUT_MS);
 	atomic_store(&gate, true);
 	left = job_join(&from, LONG_MS);
@@ -128,7 +128,7 @@ static void test_a_sink_that_rests_is_not_dead(void **arg)
 	pair_close(&p);
 	loopback_backend.teardown(state);
 	assert_int_equal(from.rc, 0);
-	assert_int_equal(to.done, 60);
+	assert_int_equal(to.done, 8);
 	assert_string_equal(to.wrong, "");
 	assert_int_equal(s.epochs, 1);
 }
