@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #undef fail /* cmocka's; base/fail.h has the name */
+#include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
@@ -110,6 +111,16 @@ static void test_an_idle_sink_notices(void **arg)
 	assert_true(noticed);
 }
 
+/* Sockets of this namespace take in no more than this; false where that can't be said. */
+static bool set_room(const char *bytes)
+{
+	int fd = open("/proc/sys/net/ipv4/tcp_rmem", O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write_full(fd, bytes, strlen(bytes)) == 0;
+
+	close_fd(fd);
+	return done;
+}
+
 /* Several times the timeout, with more sent than the sink's host takes in. */
 static void test_a_sink_that_rests_is_not_dead(void **arg)
 {
@@ -117,6 +128,8 @@ static void test_a_sink_that_rests_is_not_dead(void **arg)
 	bool left;
 
 	(void)arg;
+	if (!alone || !set_room("4096 65536 65536"))
+		skip();
 	begin(8, LANE_BLOCK_MAX, true);
 	sleep_ms(5 * TIMEOUT_MS);
 	atomic_store(&gate, true);
