@@ -118,7 +118,7 @@ static int take_orders(struct end *e)
 
 /* ---- to the conductor ------------------------------------------------------------------------ */
 
-/* The session could not be opened, or main leaves without it: write to the stream itself. */
+/* There is no session to send over: write to the stream itself. */
 static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
 {
 	uint64_t deadline_ms = clock_ms() + LAST_WORD_MS;
@@ -143,10 +143,12 @@ static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
 	return 0;
 }
 
+/* A session that lost its peer sends nothing more, but the conductor may well be there. */
 static int tell(struct end *e, uint8_t type, const struct writer *w)
 {
-	return e->session ? session_send(e->session, type, w->base, w->used)
-			  : write_last(e, type, w->base, w->used);
+	if (e->session && session_send(e->session, type, w->base, w->used) == 0)
+		return 0;
+	return write_last(e, type, w->base, w->used);
 }
 
 static void tell_notes(struct end *e)
