@@ -142,6 +142,30 @@ static void pipe_to_pipe(void **state)
 	}
 }
 
+/* The least that can be lent: whoever waits for his turn holds all that his lane has. */
+static void order_with_one_block_a_lane(void **state)
+{
+	struct pump out;
+	struct rig r;
+
+	(void)state;
+	assert_int_equal(make_file("from", MANY, 1), 0);
+	for (uint16_t lanes = 1; lanes <= 8; lanes += 7) {
+		int from = open("from", O_RDONLY | O_CLOEXEC);
+		int to = start_pump(&out, pump_out, "to", 30000, 0);
+
+		stream_rig(&r, from, to);
+		r.to.stream.close_at_end = true;
+		r.lanes = lanes;
+		r.depth = 1;
+		r.block_size = 4096;
+		assert_copied(&r);
+		close(from);
+		pthread_join(out.thread, NULL);
+		assert_true(same_content("from", "to"));
+	}
+}
+
 static void stream_and_file_have_one_digest(void **state)
 {
 	struct pump in;
@@ -423,6 +447,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		copy_test(pipe_to_pipe),
+		copy_test(order_with_one_block_a_lane),
 		copy_test(stream_and_file_have_one_digest),
 		copy_test(an_empty_stream),
 		copy_test(slow_writers_are_not_held_back),

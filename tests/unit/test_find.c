@@ -117,6 +117,10 @@ static void tilde_is_a_home(void **state)
 	assert_int_equal(expand_tilde("~root/x/y", is, sizeof is), 0);
 	snprintf(should, sizeof should, "%s/x/y", root->pw_dir);
 	assert_string_equal(is, should);
+	assert_int_equal(setenv("HOME", "/some/where", 1), 0);
+	assert_int_equal(expand_tilde("~/x", is, sizeof is), 0);
+	assert_string_equal(is, "/some/where/x");
+	assert_int_equal(unsetenv("HOME"), 0);
 	if (me) {
 		assert_int_equal(expand_tilde("~", is, sizeof is), 0);
 		assert_string_equal(is, me->pw_dir);
