@@ -18,11 +18,13 @@ enum { WORDS = 32 };
 static int parse(struct options *o, enum program p, ...)
 {
 	static char room[WORDS][256];
-	char *argv[WORDS + 2] = {(char *)"program"};
+	static char *argv[WORDS + 2]; /* o points into it */
 	int argc = 1;
 	const char *word;
 	va_list ap;
 
+	memset(argv, 0, sizeof argv);
+	argv[0] = (char *)"program";
 	va_start(ap, p);
 	while ((word = va_arg(ap, const char *)) && argc < WORDS) {
 		strncpy(room[argc], word, sizeof room[argc] - 1);
