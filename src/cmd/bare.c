@@ -254,12 +254,11 @@ static void conclude(struct bare *b, bool stdout_is_data)
 {
 	struct report *r = &b->report;
 
-	const struct progress_count whole = {.bytes = r->total.bytes};
-
 	r->failure = b->watch.failure;
 	if (!b->watch.result)
 		r->failure.code = OUT_DONE;
-	progress_end(&b->progress, r->failure.code == OUT_DONE ? &whole : NULL, clock_ms());
+	screen_end();
+	progress_end(&b->progress, r->total.bytes, r->failure.code == OUT_DONE ? r->ns : 0);
 	if (r->failure.code != OUT_DONE)
 		report_failure(r);
 	if (b->options.json)
@@ -298,6 +297,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	progress_init(&b->progress, b->report.program,
 		      !o->quiet && !o->progress_s && (o->verbose || o->progress),
 		      o->quiet ? 0 : o->progress_s);
+	screen_begin(b->report.program, watch_nudge);
 	b->watch.work = work;
 	b->watch.tick = tick;
 	b->watch.tick_ms = progress_wanted(&b->progress) ? PROGRESS_TICK_MS : 0;

@@ -59,6 +59,17 @@ int conductor_signals(void)
 	return signals < 0 ? fail_as(OUT_MEMORY, "make a signal descriptor: %m") : 0;
 }
 
+void conductor_signals_end(void)
+{
+	struct signalfd_siginfo si;
+	sigset_t none;
+
+	while (read(signals, &si, sizeof si) == (ssize_t)sizeof si)
+		continue;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static struct link *other(struct conductor *c, const struct link *l)
 {
 	return l == &c->links[LINK_SOURCE] ? &c->links[LINK_SINK] : &c->links[LINK_SOURCE];
@@ -361,11 +372,13 @@ static int turn_timeout(const struct conductor *c)
 	return ms;
 }
 
-enum { AT_SIGNALS, AT_OUT, AT_IN = AT_OUT + 2, AT_DETOUR = AT_IN + 2 };
+enum { AT_SIGNALS, AT_SCREEN, AT_OUT, AT_IN = AT_OUT + 2, AT_DETOUR = AT_IN + 2 };
 
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
 	p[AT_SIGNALS] = (struct pollfd){.fd = signals, .events = POLLIN};
+	p[AT_SCREEN] =
+		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
 		bool reading = !l->gone && !link_is_full(other(c, l));
@@ -392,6 +405,8 @@ static void turn(struct conductor *c)
 	}
 	if (p[AT_SIGNALS].revents)
 		take_signals(c);
+	if (p[AT_SCREEN].revents)
+		screen_flush();
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
 

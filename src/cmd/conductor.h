@@ -25,6 +25,8 @@ struct job {
 
 /* The signals that a conductor minds are its own from now on. */
 int conductor_signals(void);
+/* There is nothing left to be stopped: signals do again what they do by default. */
+void conductor_signals_end(void);
 /* Run it; r tells all, r->failure how it ended. */
 void conduct(const struct job *j, struct report *r);
 

@@ -1,55 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/progress.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/escape.h"
-#include "base/io.h"
 #include "cmd/amount.h"
+#include "cmd/screen.h"
 
 enum { RATE_SAMPLE_MS = 500 };
-
-/* What is on the terminal's last line now; the log writes above it. */
-static struct {
-	pthread_mutex_t lock;
-	const char *program;
-	char line[PROGRESS_LINE_MAX];
-} shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void write_text(const char *text)
-{
-	/* A terminal that is gone is no fault of the copy. */
-	(void)!write(STDERR_FILENO, text, strlen(text));
-}
-
-static void log_above(enum log_level level, const char *line)
-{
-	char escaped[2048];
-	char text[sizeof escaped + PROGRESS_LINE_MAX + 64];
-
-	(void)level;
-	escape(escaped, sizeof escaped, line, strlen(line));
-	pthread_mutex_lock(&shown.lock);
-	snprintf(text, sizeof text, "%s%s: %s\n%s", shown.line[0] ? "\r\033[K" : "", shown.program,
-		 escaped, shown.line);
-	write_text(text);
-	pthread_mutex_unlock(&shown.lock);
-}
-
-static void show(const char *line)
-{
-	char text[PROGRESS_LINE_MAX + 8];
-
-	pthread_mutex_lock(&shown.lock);
-	if (strcmp(line, shown.line) != 0) {
-		snprintf(text, sizeof text, "\r%s\033[K", line);
-		write_text(text);
-	}
-	snprintf(shown.line, sizeof shown.line, "%s", line);
-	pthread_mutex_unlock(&shown.lock);
-}
 
 void progress_init(struct progress *p, const char *program, bool live, unsigned every_s)
 {
@@ -57,10 +15,6 @@ void progress_init(struct progress *p, const char *program, bool live, unsigned 
 	p->program = program;
 	p->live = live && isatty(STDERR_FILENO);
 	p->every_s = every_s;
-	if (p->live) {
-		shown.program = program;
-		log_to(log_above);
-	}
 }
 
 bool progress_wanted(const struct progress *p)
@@ -127,17 +81,11 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 	return to;
 }
 
-static void plain(struct progress *p, const struct progress_count *c, uint64_t now_ms)
+static void plain(const struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	char line[PROGRESS_LINE_MAX];
-	char text[2 * PROGRESS_LINE_MAX + 80];
 
-	progress_line(p, c, now_ms, line, sizeof line);
-	pthread_mutex_lock(&shown.lock);
-	snprintf(text, sizeof text, "%s%s: %s\n%s", shown.line[0] ? "\r\033[K" : "", p->program,
-		 line, shown.line);
-	write_text(text);
-	pthread_mutex_unlock(&shown.lock);
+	screen_line(progress_line(p, c, now_ms, line, sizeof line));
 }
 
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms)
@@ -148,7 +96,7 @@ void progress_update(struct progress *p, const struct progress_count *c, uint64_
 	if (!p->start_ms)
 		return;
 	if (p->live)
-		show(progress_line(p, c, now_ms, line, sizeof line));
+		screen_live(progress_line(p, c, now_ms, line, sizeof line));
 	if (p->every_s && now_ms - p->line_ms >= p->every_s * UINT64_C(1000)) {
 		p->line_ms = now_ms;
 		plain(p, c, now_ms);
@@ -161,25 +109,13 @@ void progress_now(struct progress *p, const struct progress_count *c, uint64_t n
 	plain(p, c, now_ms);
 }
 
-/* What stays on the terminal: all of it, and how fast it was on the whole. */
-static void print_whole(const struct progress *p, const struct progress_count *c, uint64_t now_ms)
+void progress_end(struct progress *p, uint64_t bytes, uint64_t ns)
 {
-	uint64_t ms = p->start_ms && now_ms > p->start_ms ? now_ms - p->start_ms : 1;
-	char bytes[32], rate[32], took[32], text[160];
+	char whole[32], rate[32], took[32];
 
-	snprintf(text, sizeof text, "%s  %s/s  in %s\n", size_text(c->bytes, bytes, sizeof bytes),
-		 size_text((uint64_t)((double)c->bytes * 1000 / (double)ms), rate, sizeof rate),
-		 time_text((ms + 500) / 1000, took, sizeof took));
-	write_text(text);
-}
-
-void progress_end(struct progress *p, const struct progress_count *whole, uint64_t now_ms)
-{
-	if (!p->live)
-		return;
-	show("");
-	if (whole && p->start_ms)
-		print_whole(p, whole, now_ms);
-	log_to(NULL);
+	if (p->live && ns)
+		fprintf(stderr, "%s  %s/s  in %s\n", size_text(bytes, whole, sizeof whole),
+			size_text((uint64_t)((double)bytes * 1e9 / (double)ns), rate, sizeof rate),
+			time_text((ns + 500000000) / 1000000000, took, sizeof took));
 	p->live = false;
 }

@@ -6,14 +6,13 @@
  * Progress on stderr: one line that is written over on a terminal, or a line every few
  * seconds where that was asked for, or one line now (SIGUSR1).
  *
- * One thread feeds it; lines of the log that any thread writes while a live line is shown
- * are put above it (progress_log() is a sink for log_to()).
+ * One thread feeds it; what it shows goes to the screen (screen.h).
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/log.h"
+#include "cmd/screen.h"
 
 struct progress_count {
 	uint64_t bytes; /* stored */
@@ -35,7 +34,7 @@ struct progress {
 	double rate; /* bytes a second, smoothed */
 };
 
-enum { PROGRESS_STALLED_MS = 5000, PROGRESS_TICK_MS = 250, PROGRESS_LINE_MAX = 160 };
+enum { PROGRESS_STALLED_MS = 5000, PROGRESS_TICK_MS = 250, PROGRESS_LINE_MAX = SCREEN_LINE_MAX };
 
 /* live is only taken for a terminal on stderr. */
 void progress_init(struct progress *p, const char *program, bool live, unsigned every_s);
@@ -45,8 +44,9 @@ bool progress_wanted(const struct progress *p);
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
 /* One line now. */
 void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
-/* Take the live line away; whole: what was copied in all stays in its place, NULL: nothing. */
-void progress_end(struct progress *p, const struct progress_count *whole, uint64_t now_ms);
+/* After screen_end(): where there was a live line, what was copied and how fast stays in its
+ * place; ns 0: nothing does. */
+void progress_end(struct progress *p, uint64_t bytes, uint64_t ns);
 
 /* The line without its end; to is returned. */
 char *progress_line(const struct progress *p, const struct progress_count *c, uint64_t now_ms,

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "cmd/carrier.h"
@@ -200,7 +199,6 @@ static void copy_all(struct plan *p, struct report *all)
 static int run(struct plan *p)
 {
 	static struct report all;
-	struct progress_count whole = {0};
 
 	if (parse_targets(p) || check_transport(p))
 		refuse(RDCP);
@@ -209,9 +207,11 @@ static int run(struct plan *p)
 	all.program = program_name(RDCP);
 	progress_init(&p->progress, all.program, !p->o.quiet && !p->o.progress_s,
 		      p->o.quiet ? 0 : p->o.progress_s);
+	screen_begin(all.program, NULL);
 	copy_all(p, &all);
-	whole.bytes = all.total.bytes;
-	progress_end(&p->progress, all.failure.code == OUT_DONE ? &whole : NULL, clock_ms());
+	conductor_signals_end();
+	screen_end();
+	progress_end(&p->progress, all.total.bytes, all.failure.code == OUT_DONE ? all.ns : 0);
 	if (p->o.json)
 		report_json(&all, p->target.stdio ? stderr : stdout);
 	if (p->o.verbose && !p->o.quiet && all.failure.code == OUT_DONE)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/worker.h"
+#include "cmd/screen.h"
 
 enum { WAKE_EVERY_MS = 20 };
 
@@ -145,11 +146,16 @@ static void *run(void *arg)
 /* Wait for the bell or the worker's end, at most ms. */
 static void listen_bell(int ms)
 {
-	struct pollfd p = {.fd = bell, .events = POLLIN};
+	struct pollfd p[2] = {{.fd = bell, .events = POLLIN},
+			      {.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT}};
 	uint64_t rings;
 
-	if (poll(&p, 1, ms) > 0)
+	if (poll(p, 2, ms) <= 0)
+		return;
+	if (p[0].revents)
 		(void)!read(bell, &rings, sizeof rings);
+	if (p[1].revents)
+		screen_flush();
 }
 
 /* Why main leaves alone: what the session says, else the signal. */

@@ -107,12 +107,14 @@ static void lines_every_two_seconds(void)
 	struct progress p;
 	struct progress_count c = {.total = 10 * MIB, .total_known = true};
 
+	screen_begin("test", NULL);
 	progress_init(&p, "test", true, 2); /* a pipe is no terminal: not live */
 	for (uint64_t now = 1000; now <= 6000; now += 250) {
 		c.bytes += 1000;
 		progress_update(&p, &c, now);
 	}
-	progress_end(&p, &c, 6000);
+	screen_end();
+	progress_end(&p, c.bytes, 1);
 }
 
 static void plain_lines_where_there_is_no_terminal(void **state)
