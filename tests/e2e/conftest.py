@@ -71,3 +71,9 @@ def bench(tmp_path):
     b = Bench(tmp_path)
     yield b
     b.close()
+
+
+def pytest_runtest_logreport(report):
+    """A failure is told at once: the guest may be gone before the summary."""
+    if LAB and report.failed:
+        print("\n%s: %s\n%s" % (report.nodeid, report.when, report.longreprtext[-1500:]), flush=True)
