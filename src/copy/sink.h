@@ -32,7 +32,8 @@ struct sink_file {
 	/* The copy's lock: */
 	enum sink_state state;
 	uint64_t announced; /* lanes that FILE came on, a bit for each */
-	uint64_t turn; /* ordered: up to here all is stored */
+	uint64_t turn; /* ordered: up to here all is stored, */
+	bool taken; /* and somebody stores what comes next */
 	uint64_t data, holes; /* that came */
 	uint64_t sum[2];
 	unsigned busy; /* lanes that store a piece */

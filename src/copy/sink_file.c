@@ -148,6 +148,8 @@ static int announce_again(struct sink_lane *l, struct sink_file *f, const struct
 	if ((f->announced & bit) || !same_file(&f->r, r))
 		return fail_as(OUT_PROTOCOL, "the peer announces file %u twice", r->id);
 	f->announced |= bit;
+	/* Nobody finishes it while somebody waits for it. */
+	f->busy++;
 	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
 		wait_for(l, f);
 	return 0;
@@ -169,6 +171,7 @@ static int announce_first(struct sink_lane *l, const struct record_file *r, stru
 	s->stream_taken = true;
 	f->r = *r;
 	f->announced = UINT64_C(1) << l->index;
+	f->busy = 1;
 	*slot(s, r->id) = f;
 	s->count++;
 	*out = f;
@@ -197,9 +200,6 @@ int sink_take_file(struct sink_lane *l, const struct record_file *r)
 	pthread_mutex_lock(&s->copy->lock);
 	f = *slot(s, r->id);
 	ret = f ? announce_again(l, f, r) : announce_first(l, r, &new);
-	/* Nobody finishes it while it is busy. */
-	if (ret == 0)
-		(new ? new : f)->busy++;
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)
 		return -1;
@@ -233,16 +233,18 @@ static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p
 	return 0;
 }
 
-/* Lock held: wait until it is this piece's turn, or it doesn't matter any more. */
+/* Lock held: wait until it is this piece's turn, or it doesn't matter any more.  Of two at one
+ * position only the first has its turn. */
 static int await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
-	while (f->state == SINK_OPEN && f->ordered && p->pos > f->turn &&
+	while (f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
 	       !atomic_load(&l->sink->copy->failed))
 		wait_for(l, f);
 	if (atomic_load(&l->sink->copy->failed))
 		return -1;
 	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", shown(f));
+	f->taken = f->ordered;
 	return 0;
 }
 
@@ -307,6 +309,7 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p)
 	pthread_mutex_lock(&s->copy->lock);
 	sum_add(f->sum, sum);
 	if (f->ordered) {
+		f->taken = false;
 		f->turn = p->pos + p->len;
 		wake(s, f);
 	}
