@@ -137,6 +137,14 @@ static int await_end(struct copy *c)
 	return ret;
 }
 
+/* Of each name that was asked for there must be a file, or the word that it failed. */
+static bool answers_all(const struct sink *s, const struct msg_total *m)
+{
+	uint64_t asked = s->o->count ? s->o->count : 1;
+
+	return m->files >= asked || m->failed >= asked - m->files;
+}
+
 /* The source has sent all, and we have stored all that it sent. */
 static int check_total(struct sink *s)
 {
@@ -150,6 +158,8 @@ static int check_total(struct sink *s)
 		ret = fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished", s->count);
 	else if (!same)
 		ret = fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
+	else if (!answers_all(s, theirs))
+		ret = fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
 	/* Those that the source could not even open. */
 	s->stored.failed += theirs->failed - ours->failed;
 	return ret;
