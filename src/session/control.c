@@ -44,6 +44,7 @@ struct control {
 	/* the thread's own */
 	uint8_t *before;
 	size_t before_at, before_len;
+	bool deaf; /* on_refused() was called */
 	bool mute; /* writing failed: only listening */
 	uint64_t mute_until; /* clock_ms */
 	uint64_t silence_ms; /* that this process ran through */
@@ -229,6 +230,31 @@ static int handle(struct control *c, const struct frame *f)
 	return c->h.on_frame(c->h.ctx, f);
 }
 
+/* This thread's failure is the end of listening; -1: of the channel too. */
+static int refuse(struct control *c)
+{
+	if (c->deaf || !c->h.on_refused)
+		return -1;
+	c->deaf = true;
+	c->h.on_refused(c->h.ctx);
+	return 0;
+}
+
+/* All whole frames of what came. */
+static int take_frames(struct control *c)
+{
+	struct frame f;
+	int rc = 0;
+
+	while (rc == 0 && !c->deaf && (rc = framer_next(&c->fr, &f)) > 0)
+		rc = handle(c, &f);
+	if (rc < 0 && refuse(c) != 0)
+		return -1;
+	if (c->deaf)
+		framer_init(&c->fr);
+	return 0;
+}
+
 static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
 {
 	size_t left = c->before_len - c->before_at;
@@ -258,12 +284,10 @@ static int listen_now(struct control *c, bool *more, bool *clean)
 {
 	*more = true;
 	for (unsigned i = 0; i < READS_AT_ONCE; i++) {
-		struct frame f;
 		size_t room;
 		void *to = framer_room(&c->fr, &room);
 		bool eof;
 		ssize_t n = read_some(c, to, room, &eof);
-		int rc;
 
 		if (n < 0)
 			return -1;
@@ -276,11 +300,7 @@ static int listen_now(struct control *c, bool *more, bool *clean)
 		c->silence_ms = 0;
 		c->unanswered = 0;
 		framer_filled(&c->fr, (size_t)n);
-		while ((rc = framer_next(&c->fr, &f)) > 0) {
-			if (handle(c, &f) != 0)
-				return -1;
-		}
-		if (rc < 0)
+		if (take_frames(c) != 0)
 			return -1;
 	}
 	return 0;
@@ -315,11 +335,13 @@ static int look_at_clock(struct control *c)
 
 	if (c->mute && clock_ms() >= c->mute_until)
 		return fail_again(&c->why);
-	if (limit == 0)
+	if (limit == 0 || c->deaf)
 		return 0;
-	if (c->silence_ms >= limit)
-		return fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer,
-			       (double)limit / 1000);
+	if (c->silence_ms >= limit) {
+		fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer, (double)limit / 1000);
+		/* A host that is gone can't be told. */
+		return channel_unsent(c->ch) > 0 ? -1 : refuse(c);
+	}
 	if (c->h.pings && c->silence_ms >= ping_due(c, limit))
 		send_ping(c);
 	return 0;
@@ -333,7 +355,7 @@ static int due_in(const struct control *c)
 
 	if (c->mute)
 		return clock_left(c->mute_until);
-	if (limit == 0)
+	if (limit == 0 || c->deaf)
 		return -1;
 	if (c->h.pings && ping_due(c, limit) < limit)
 		at = ping_due(c, limit);

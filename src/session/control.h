@@ -17,6 +17,10 @@
  * stream (clean: whether the last frame was whole), error, or silence; failed() has the
  * sentence (OUT_PEER_LOST, OUT_TIMEOUT, OUT_PROTOCOL).  Not called after control_close().
  *
+ * on_refused() comes before that, once, where what is heard is of no use any more but can still
+ * be answered: a frame that can't be, or silence of a peer whose host takes what it is sent.
+ * From then on nothing is heard but the stream's end; sending goes on.  NULL: that is on_lost().
+ *
  * Silence is counted in time that this process ran: a thread that finds it was stopped (its
  * poll came back seconds late) starts counting afresh.  Without pings (a conductor) PING and
  * PONG go to on_frame() like any other frame.
@@ -34,6 +38,7 @@ struct control_handler {
 	/* 0, or -1 with a failure: the channel is then given up as with an error. */
 	int (*on_frame)(void *ctx, const struct frame *f);
 	void (*on_lost)(void *ctx, bool clean);
+	void (*on_refused)(void *ctx);
 	void *ctx;
 	int timeout_ms; /* of silence; 0: none */
 	bool pings; /* send PING (an end); a conductor only passes them on */

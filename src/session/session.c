@@ -19,6 +19,8 @@ enum {
 	LOOK_UP_MS = 200, /* a signal may come just before a wait */
 	LAST_WORDS_MS = 1000,
 	PACE_BURST_NS = 100000000,
+	/* A day: sums of it and other times are still numbers. */
+	PATIENCE_MOST_MS = 24 * 60 * 60 * 1000,
 };
 
 /* ---- failing ---------------------------------------------------------------------------- */
@@ -133,19 +135,25 @@ static int on_hello(struct session *s, const struct frame *f)
 	return 0;
 }
 
+static bool is_ended(struct session *s)
+{
+	bool ended;
+
+	pthread_mutex_lock(&s->lock);
+	ended = s->ended;
+	pthread_mutex_unlock(&s->lock);
+	return ended;
+}
+
 static int on_error(struct session *s, const struct frame *f)
 {
 	struct failure why;
 	struct msg_error m;
-	bool ended;
 
 	if (msg_error_decode(f, &m) < 0)
 		return -1;
-	pthread_mutex_lock(&s->lock);
-	ended = s->ended;
-	pthread_mutex_unlock(&s->lock);
 	/* After the verdict nothing can change it. */
-	if (ended)
+	if (is_ended(s))
 		return 0;
 	why.code = outcome_from(m.code);
 	snprintf(why.text, sizeof why.text, "%s", m.text);
@@ -230,21 +238,27 @@ static int on_frame(void *ctx, const struct frame *f)
 	return 0;
 }
 
+static void on_refused(void *ctx)
+{
+	struct session *s = ctx;
+
+	if (!is_ended(s))
+		session_fail(s);
+	else if (s->o.on_fail)
+		s->o.on_fail(s->o.ctx);
+}
+
 static void on_lost(void *ctx, bool clean)
 {
 	struct session *s = ctx;
 	struct failure f = *failed();
-	bool ended;
 
 	(void)clean;
 	if (f.code == OUT_PEER_LOST) {
 		fail_as(f.code, "lost %s: %s", s->o.peer, f.text);
 		f = *failed();
 	}
-	pthread_mutex_lock(&s->lock);
-	ended = s->ended;
-	pthread_mutex_unlock(&s->lock);
-	if (!ended)
+	if (!is_ended(s))
 		latch(s, &f, "");
 	else if (s->o.on_fail)
 		s->o.on_fail(s->o.ctx);
@@ -271,6 +285,10 @@ static int options_complete(struct session_opts *o)
 		o->timeout_ms = TIMEOUT_DEFAULT_MS;
 	if (o->connect_timeout_ms <= 0)
 		o->connect_timeout_ms = CONNECT_DEFAULT_MS;
+	if (o->timeout_ms > PATIENCE_MOST_MS)
+		o->timeout_ms = PATIENCE_MOST_MS;
+	if (o->connect_timeout_ms > PATIENCE_MOST_MS)
+		o->connect_timeout_ms = PATIENCE_MOST_MS;
 	if (!o->peer[0])
 		snprintf(o->peer, sizeof o->peer, "the peer");
 	if (o->block_size < LANE_BLOCK_MIN || o->block_size > LANE_BLOCK_MAX ||
@@ -426,7 +444,12 @@ static struct session *session_new(const struct session_opts *o)
 int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
 		 struct session **out)
 {
-	struct control_handler handler = {.on_frame = on_frame, .on_lost = on_lost, .pings = true};
+	struct control_handler handler = {
+		.on_frame = on_frame,
+		.on_lost = on_lost,
+		.on_refused = on_refused,
+		.pings = true,
+	};
 	struct session *s = session_new(o);
 	union address peer;
 

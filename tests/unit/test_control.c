@@ -30,7 +30,7 @@ enum { PATIENCE_MS = 20000 };
 struct side {
 	pthread_mutex_t lock;
 	pthread_cond_t news;
-	unsigned frames, pings, errors, lost;
+	unsigned frames, pings, errors, lost, refused;
 	uint64_t last[2]; /* of WANT (a number) from each of two threads */
 	bool disorder, clean, lost_in_frame;
 	struct failure why;
@@ -69,6 +69,17 @@ static void remember_loss(void *ctx, bool clean)
 	pthread_mutex_lock(&s->lock);
 	s->lost++;
 	s->clean = clean;
+	s->why = *failed();
+	pthread_cond_broadcast(&s->news);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void remember_refusal(void *ctx)
+{
+	struct side *s = ctx;
+
+	pthread_mutex_lock(&s->lock);
+	s->refused++;
 	s->why = *failed();
 	pthread_cond_broadcast(&s->news);
 	pthread_mutex_unlock(&s->lock);
@@ -598,6 +609,88 @@ static void an_answer_to_nothing_is_refused(void **state)
 	close(raw);
 }
 
+/* A side that may answer what it refuses, and hears no more after that. */
+static struct side *deaf_side(int *raw, int timeout_ms)
+{
+	struct side *s = side_new(NULL);
+	struct control_handler h = {
+		.on_frame = remember,
+		.on_lost = remember_loss,
+		.on_refused = remember_refusal,
+		.ctx = s,
+		.timeout_ms = timeout_ms,
+		.pings = true,
+	};
+	struct channel *ch;
+	int fd[2];
+
+	socket_pair(fd);
+	assert_int_equal(channel_over_fds(fd[0], fd[0], &ch), 0);
+	assert_int_equal(control_start(ch, &h, NULL, 0, &s->control), 0);
+	*raw = fd[1];
+	return s;
+}
+
+static void still_speaks(struct side *s, int raw)
+{
+	static const uint8_t many[1 << 20];
+	uint8_t go[FRAME_HEAD], got[4096];
+	ssize_t n;
+
+	/* Whatever comes, of any form, is taken and means nothing. */
+	for (size_t at = 0; at < sizeof many; at += 4096)
+		write_whole(raw, many + at, 4096);
+	write_whole(raw, go, frame_of(go, MSG_GO, NULL, 0));
+	assert_int_equal(control_send(s->control, MSG_GO, NULL, 0), 0);
+	assert_int_equal(control_flush(s->control, clock_ms() + PATIENCE_MS), 0);
+	do {
+		n = read(raw, got, sizeof got);
+		assert_true(n >= FRAME_HEAD);
+	} while (got[n - FRAME_HEAD + 4] != MSG_GO);
+	assert_int_equal(now(s, &s->lost), 0);
+	close(raw);
+	WAIT_UNTIL(s, s->lost == 1);
+	assert_int_equal(s->refused, 1);
+	assert_int_equal(s->frames, 0);
+}
+
+static void what_can_not_be_may_be_answered(void **state)
+{
+	uint8_t bad[5][FRAME_HEAD + 8] = {{[4] = 99}, {[4] = MSG_GO, [7] = 1}, {[4] = MSG_PING}};
+	size_t len[5] = {FRAME_HEAD, FRAME_HEAD, FRAME_HEAD};
+
+	(void)state;
+	memset(bad[3], 0xff, sizeof bad[3]);
+	len[3] = sizeof bad[3];
+	len[4] = ping_of(bad[4], MSG_PONG, 1);
+	for (unsigned i = 0; i < 5; i++) {
+		struct side *s;
+		int raw;
+
+		s = deaf_side(&raw, 0);
+		write_whole(raw, bad[i], len[i]);
+		WAIT_UNTIL(s, s->refused == 1);
+		assert_int_equal(s->why.code, OUT_PROTOCOL);
+		still_speaks(s, raw);
+		side_free(s);
+	}
+}
+
+static void silence_may_be_answered(void **state)
+{
+	struct side *s;
+	int raw;
+
+	(void)state;
+	s = deaf_side(&raw, 300);
+	WAIT_UNTIL(s, s->refused == 1);
+	assert_int_equal(s->why.code, OUT_TIMEOUT);
+	/* Once: what lasts is no news. */
+	usleep(700000);
+	still_speaks(s, raw);
+	side_free(s);
+}
+
 /* Who asks and asks and never listens is read on, and gets no more than fits. */
 static void a_flood_of_pings_costs_nothing(void **state)
 {
@@ -878,6 +971,8 @@ int main(void)
 		cmocka_unit_test(a_ping_is_answered),
 		cmocka_unit_test(a_conductor_gets_pings_to_pass_on),
 		cmocka_unit_test(an_answer_to_nothing_is_refused),
+		cmocka_unit_test(what_can_not_be_may_be_answered),
+		cmocka_unit_test(silence_may_be_answered),
 		cmocka_unit_test(a_flood_of_pings_costs_nothing),
 		cmocka_unit_test(the_end_between_frames_is_clean),
 		cmocka_unit_test(the_end_within_a_frame_is_not),
