@@ -428,15 +428,13 @@ static int play_sink(struct rig_end *e, void *ctx)
 	const struct lie *lies = ctx;
 	struct block *b;
 
-	/* The source waits in lane_flush() or for DONE: nothing is put back until it was told. */
+	/* The source waits in lane_flush(): nothing is put back, or it may be told too late. */
 	if (lane_recv(session_lane(e->session, 0), &b))
 		return -1;
 	for (; lies->type; lies++) {
 		if (tell_lie(e, lies))
 			return -1;
 	}
-	if (lane_put(session_lane(e->session, 0), b))
-		return -1;
 	return wait_over(e);
 }
 
