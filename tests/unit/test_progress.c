@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include "cmd/progress.h"
 #include "cmd/report.h"
 
@@ -131,6 +132,81 @@ static void plain_lines_where_there_is_no_terminal(void **state)
 	assert_ptr_equal(strstr(text, "test: "), text);
 }
 
+/* Nobody reads stderr: lines wait, nobody waits for them, and none is lost. */
+static void a_stopped_terminal_stops_nobody(void **state)
+{
+	static char junk[1 << 20], text[1 << 16];
+	int pipe_fds[2], saved = dup(STDERR_FILENO);
+	ssize_t filled, n;
+	char *at;
+
+	(void)state;
+	assert_int_equal(pipe(pipe_fds), 0);
+	fcntl(pipe_fds[1], F_SETFL, O_NONBLOCK);
+	filled = write(pipe_fds[1], junk, sizeof junk);
+	fcntl(pipe_fds[1], F_SETFL, 0);
+	dup2(pipe_fds[1], STDERR_FILENO);
+	close(pipe_fds[1]);
+	screen_begin("test", NULL);
+	for (int i = 0; i < 500; i++) {
+		snprintf(text, sizeof text, "line %d", i);
+		screen_line(text);
+	}
+	screen_live("live");
+	n = screen_waits();
+	assert_int_equal(read(pipe_fds[0], junk, (size_t)filled), filled);
+	screen_flush();
+	screen_end();
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	assert_true(n);
+	assert_true(filled > 0);
+	n = read(pipe_fds[0], text, sizeof text - 1);
+	text[n > 0 ? n : 0] = '\0';
+	close(pipe_fds[0]);
+	at = text;
+	for (int i = 0; i < 500; i++) {
+		char want[32];
+
+		snprintf(want, sizeof want, "test: line %d\n", i);
+		assert_int_equal(strncmp(at, want, strlen(want)), 0);
+		at += strlen(want);
+	}
+	assert_string_equal(at, "\rlive\033[K\r\033[K");
+}
+
+/* What there is no room for is at least counted. */
+static void lines_too_many_are_counted(void **state)
+{
+	static char junk[1 << 20], text[SCREEN_KEPT_MAX + 4096];
+	int pipe_fds[2], saved = dup(STDERR_FILENO);
+	ssize_t filled, n = 0, got;
+
+	(void)state;
+	assert_int_equal(pipe(pipe_fds), 0);
+	fcntl(pipe_fds[1], F_SETPIPE_SZ, 2 * SCREEN_KEPT_MAX);
+	fcntl(pipe_fds[1], F_SETFL, O_NONBLOCK);
+	filled = write(pipe_fds[1], junk, sizeof junk);
+	fcntl(pipe_fds[1], F_SETFL, 0);
+	dup2(pipe_fds[1], STDERR_FILENO);
+	close(pipe_fds[1]);
+	screen_begin("test", NULL);
+	memset(text, 'x', 1000);
+	text[1000] = '\0';
+	for (int i = 0; i < 100; i++)
+		screen_line(text);
+	got = read(pipe_fds[0], junk, (size_t)filled);
+	screen_end();
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	assert_int_equal(got, filled);
+	while ((got = read(pipe_fds[0], text + n, sizeof text - 1 - (size_t)n)) > 0)
+		n += got;
+	text[n] = '\0';
+	close(pipe_fds[0]);
+	assert_non_null(strstr(text, "test: 35 lines more were too many to be shown\n"));
+}
+
 static struct report sample(void)
 {
 	return (struct report){
@@ -208,6 +284,8 @@ int main(void)
 		cmocka_unit_test(no_total_no_percent),
 		cmocka_unit_test(stalled_after_five_seconds),
 		cmocka_unit_test(plain_lines_where_there_is_no_terminal),
+		cmocka_unit_test(a_stopped_terminal_stops_nobody),
+		cmocka_unit_test(lines_too_many_are_counted),
 		cmocka_unit_test(the_last_lines_of_verbose),
 		cmocka_unit_test(what_bounds_is_named_from_both_ends),
 		cmocka_unit_test(json_is_escaped),
