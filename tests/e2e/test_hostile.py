@@ -1,0 +1,1583 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing a peer sends, in any state, authenticated or not, makes an end crash, hang, allocate
+without bound, or touch what it was not told to.
+
+tests/hostile/peer.py has an end in its hands and is conductor and peer in one; far_end.py is the
+far end of a real rdcp; tls.py gets past a rdrecv's door.  Everything goes over TCP on loopback,
+on whatever machine this runs.
+"""
+
+import hashlib
+import os
+import pathlib
+import resource
+import secrets
+import signal
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+
+import pytest
+
+from hosts import COUNT, ROOT, SLOW, leftovers, pattern, program, wait_until
+
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+
+import peer  # noqa: E402
+import tls  # noqa: E402
+import wire  # noqa: E402
+from peer import (AUTO, CELL, EXTENT, I64, ONE_OF_MANY, ORDERED, RDMA, RECORDS, SINK,  # noqa: E402
+                  SOURCE, SPARSE, SSH, STREAM, TCP, TOTAL_NONE, U16, U32, U64, data_record,
+                  digest_of, end_record, file_record, hole_record, total_of)
+
+RDCP = program("rdcp")
+ASAN = b"__asan_init" in pathlib.Path(RDCP).read_bytes()
+# What no process may need, whatever is said to it: its pools here are far below a MiB.
+MEMORY_MAX = (400 if ASAN else 40) << 20
+# For what ends by itself at once.
+SOON = 10
+WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
+         "runtime error:", "stack smashing", "Assertion")
+KEY = "sluice-key-1:" + "5e" * 32
+
+
+# ---- the oracle ------------------------------------------------------------------------
+
+def manifest(top, without):
+    """Everything there is below top and what is in it, but for one directory."""
+    found = {}
+    for directory, names, files in os.walk(top):
+        if pathlib.Path(directory) == without:
+            names[:] = []
+            continue
+        for name in names + files:
+            path = pathlib.Path(directory) / name
+            st = path.lstat()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() \
+                if stat.S_ISREG(st.st_mode) else ""
+            times = (st.st_mtime_ns, st.st_size) if path != without and \
+                not stat.S_ISDIR(st.st_mode) else ()
+            found[str(path.relative_to(top))] = (st.st_mode, st.st_uid, times, content)
+    return found
+
+
+class Memory(threading.Thread):
+    """Watches the most memory that processes have had."""
+
+    def __init__(self, bench):
+        super().__init__(daemon=True)
+        self.bench, self.most, self.stop = bench, {}, threading.Event()
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            for started in list(self.bench.started):
+                self.look(started.proc.pid)
+
+    def look(self, pid):
+        try:
+            with open("/proc/%d/status" % pid) as f:
+                for line in f:
+                    if line.startswith("VmHWM:"):
+                        self.most[pid] = int(line.split()[1]) << 10
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
+class Arena:
+    """A bench with a target among things that must not change."""
+
+    def __init__(self, bench, tmp_path):
+        self.bench, self.top = bench, tmp_path
+        self.target = tmp_path / "target"
+        self.memory_max = MEMORY_MAX
+        self.sessions = []
+        self.target.mkdir()
+        (self.target / "f").write_bytes(b"old")
+        outside = tmp_path / "outside"
+        (outside / "sub").mkdir(parents=True)
+        (tmp_path / "f").write_bytes(b"beside the target")
+        (outside / "f").write_bytes(b"outside")
+        (outside / "sub" / "f").write_bytes(b"outside too")
+        (outside / "way").symlink_to("sub")
+        self.before = manifest(tmp_path, self.target)
+        self.memory = Memory(bench)
+        self.memory.start()
+
+    def env(self):
+        more = "exitcode=99:quarantine_size_mb=8:detect_leaks=1"
+        had = os.environ.get("ASAN_OPTIONS")
+        return {"ASAN_OPTIONS": had + ":" + more if had else more}
+
+    def end(self, role, **how):
+        how.setdefault("cwd", self.top)
+        how["env"] = {**self.env(), **how.get("env", {})}
+        e = peer.End(self.bench, RDCP, role, **how)
+        self.sessions.append(e)
+        return e
+
+    def sink(self, wants=("dir/f",), **how):
+        how.setdefault("target", self.target)
+        return self.end(SINK, wants=wants, **how)
+
+    def source(self, wants=("outside/f",), **how):
+        return self.end(SOURCE, wants=wants, **how)
+
+    def settle(self):
+        """After the test: what must hold whatever was tried."""
+        for session in self.sessions:
+            session.close()
+        self.memory.stop.set()
+        self.memory.join()
+        for started in self.bench.started:
+            text = started.errors()
+            assert not any(word in text for word in WRONG), text
+            assert "\x1b" not in text and "\x9b" not in text, repr(text)
+            assert started.proc.poll() not in (99, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
+            most = self.memory.most.get(started.proc.pid, 0)
+            assert most <= self.memory_max, "%d MiB" % (most >> 20)
+        assert manifest(self.top, self.target) == self.before
+
+
+@pytest.fixture
+def arena(bench, tmp_path):
+    a = Arena(bench, tmp_path)
+    yield a
+    a.settle()
+
+
+def ends(e, *codes, within=SOON, verdict=True):
+    """The end leaves by itself, in time, and says the same as it exits with."""
+    code = e.proc.wait(within)
+    text = e.proc.errors()
+    said = e.frames.verdict()
+    assert code in codes, (code, said, text)
+    if verdict:
+        assert said and said["code"] == code, (code, said)
+    return said
+
+
+def fails(e, *codes, **how):
+    """As ends(), and the target is as it was, with nothing beside it."""
+    said = ends(e, *codes, **how)
+    assert said is None or said["text"], said
+    return said
+
+
+def untouched(arena):
+    """Nothing but a temporary, which is kept of a session that was lost."""
+    assert (arena.target / "f").read_bytes() == b"old"
+    assert [p.name for p in arena.target.iterdir() if not p.name.startswith(".sluice.")] == ["f"]
+
+
+def all_credited(lane):
+    """An honest source says END only then."""
+    while lane.credit()["stored"] < lane.number:
+        pass
+
+
+def peaceful_sink(arena, data=b"good", **how):
+    """A whole honest session, up to where END could be said."""
+    e = arena.sink(**how).orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=len(data)), data_record(data), end_record(data))
+    return e, lane
+
+
+# ---- that an honest one gets through (else nothing below means anything) -------------------
+
+def test_an_honest_source_is_served(arena):
+    e, lane = peaceful_sink(arena)
+    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    assert lane.credit()["stored"] == 1
+    e.frames.send("END", **total_of(b"good"))
+    assert e.frames.expect("DONE") == total_of(b"good")
+    ends(e, 0)
+    assert (arena.target / "f").read_bytes() == b"good"
+    assert not leftovers(arena.target)
+
+
+def open_source(arena, lanes=1, **how):
+    e = arena.source(lanes=lanes, **how).orders()
+    return e, e.open()
+
+
+def take_all(e, lane):
+    """All blocks of a source that sends small files on one lane; their records."""
+    head, data = lane.take_block()
+    lane.grant(head["number"] + 1)
+    return wire.records(data)
+
+
+def serve(e, lane):
+    """As an honest sink: up to where END has come."""
+    records = dict(take_all(e, lane))
+    e.frames.send("FILE_RESULT", file=records["FILE"]["id"], code=0, text="")
+    return records, e.frames.expect("END")
+
+
+def test_an_honest_sink_is_served(arena):
+    e, (lane,) = open_source(arena)
+    records, end = serve(e, lane)
+    assert records["DATA"]["bytes"] == b"outside"
+    assert end == total_of(b"outside")
+    e.frames.send("DONE", **end)
+    ends(e, 0)
+
+
+# ---- a hostile source: names and files ------------------------------------------------------
+
+NAMES = {
+    "not-asked-for": b"g", "absolute": b"/etc/passwd", "up": b"../f", "up-in-the-middle": b"a/../f",
+    "up-at-the-end": b"f/..", "dot": b".", "dotdot": b"..", "empty": b"", "slash": b"/",
+    "slashes": b"//", "slash-at-the-end": b"f/", "slash-before": b"/f", "below": b"outside/f",
+    "nul": b"f\0g", "256-bytes": b"n" * 256, "4095-bytes": b"n" * 4095, "4096-bytes": b"n" * 4096,
+    "5000-deep": b"/".join([b"d"] * 2000), "escapes": b"\x1b]0;owned\x07\x9b31m",
+    "bidi": "\u202ef\u2066".encode(), "newline": b"f\nrdcp: done", "our-own": b".sluice.0",
+}
+
+
+@pytest.mark.parametrize("want", ["dir/f", "dir/*", "*"])
+@pytest.mark.parametrize("name", NAMES)
+def test_names(arena, name, want):
+    e = arena.sink(wants=[want]).orders()
+    lane = e.open()[0]
+    lane.records(file_record(name=NAMES[name], size=3), data_record(b"bad"), end_record(b"bad"))
+    plain = b"/" not in NAMES[name] and b"\0" not in NAMES[name] and 0 < len(NAMES[name]) < 256 \
+        and NAMES[name][:1] != b"."
+    if "*" in want and plain:
+        # It may be what was meant; it stays in the target, and is shown escaped.
+        assert e.frames.expect("FILE_RESULT")["code"] == 0
+        e.frames.send("END", **total_of(b"bad"))
+        ends(e, 0)
+        assert sorted(os.fsencode(p.name) for p in arena.target.iterdir()) == \
+            sorted([b"f", NAMES[name]])
+    else:
+        fails(e, 12)
+        untouched(arena)
+
+
+FILES = {
+    "an-answer-to-nothing": [file_record(want=1)],
+    "the-last-want": [file_record(want=U32)],
+    "id-0": [file_record(id=0)],
+    "unknown-flags": [file_record(flags=16)],
+    "all-flags": [file_record(flags=U32)],
+    "mode-beyond": [file_record(mode=0o10000)],
+    "nanoseconds": [file_record(mtime_ns=10**9)],
+    "atime-nanoseconds": [file_record(atime_ns=U32)],
+    "size-2^63": [file_record(size=1 << 63)],
+    "size-2^64-1": [file_record(size=U64)],
+    "a-stream-with-a-size": [file_record(flags=STREAM, size=1)],
+    "announced-twice": [file_record(), file_record()],
+    "announced-twice-otherwise": [file_record(size=1), file_record(size=2)],
+    "a-second-file-of-the-name": [file_record(), end_record(), file_record(id=2), end_record(id=2)],
+    "the-same-id-again": [file_record(), end_record(), file_record(), end_record()],
+    "300-open-files": [file_record(id=i + 1, size=1) for i in range(300)],
+    "data-of-nothing": [data_record(b"x")],
+    "data-of-id-0": [data_record(b"x", id=0)],
+    "data-of-another-id": [file_record(size=1), data_record(b"x", id=2)],
+    "data-after-the-end": [file_record(), end_record(), data_record(b"x")],
+    "data-after-an-end-that-counts-more": [
+        file_record(size=2), data_record(b"x"), end_record(b"x", size=2, data=1, holes=1),
+        data_record(b"y", pos=1)],
+    "data-beyond-the-size": [file_record(size=3), data_record(b"1234")],
+    "data-at-the-size": [file_record(size=3), data_record(b"1", pos=3)],
+    "data-at-2^63-1": [file_record(size=I64), data_record(b"12", pos=I64 - 1)],
+    "data-at-2^64-1": [file_record(size=I64), data_record(b"12", pos=U64)],
+    "data-of-a-stream-at-2^63-1": [file_record(flags=STREAM | ORDERED),
+                                   data_record(b"12", pos=I64 - 1)],
+    "data-twice": [file_record(size=3), data_record(b"123"), data_record(b"123")],
+    "data-before-its-turn-again": [file_record(size=6, flags=ORDERED), data_record(b"123"),
+                                   data_record(b"123")],
+    "overlapping": [file_record(size=6, flags=ORDERED), data_record(b"1234"),
+                    data_record(b"34", pos=2)],
+    "a-hole-without-holes": [file_record(size=9), hole_record(0, 9)],
+    "a-hole-of-nothing": [file_record(size=9, flags=SPARSE), hole_record(0, 0)],
+    "a-hole-beyond": [file_record(size=9, flags=SPARSE), hole_record(1, 9)],
+    "a-hole-that-wraps": [file_record(size=9, flags=SPARSE), hole_record(9, U64 - 8)],
+    "a-hole-of-2^63": [file_record(size=I64, flags=SPARSE), hole_record(0, 1 << 63)],
+    "a-hole-at-2^63": [file_record(size=I64, flags=SPARSE), hole_record(1 << 63, 1)],
+    "a-hole-twice": [file_record(size=9, flags=SPARSE), hole_record(0, 9), hole_record(0, 1)],
+    "an-end-of-nothing": [end_record()],
+    "an-end-of-another": [file_record(), end_record(id=2)],
+    "an-end-twice": [file_record(size=1), end_record(b"x"), end_record(b"x")],
+    "an-end-with-bytes-missing": [file_record(size=9), data_record(b"x"),
+                                  end_record(b"x", size=9)],
+    "an-end-of-another-size": [file_record(size=1), data_record(b"x"), end_record(b"x", size=2)],
+    "an-end-of-more-bytes-than-size": [file_record(size=1), end_record(size=1, data=2)],
+    "an-end-that-wraps": [file_record(size=1), end_record(size=1, data=U64, holes=2)],
+    "an-end-of-fewer": [file_record(size=2), data_record(b"xy"), end_record(b"x")],
+    "an-end-on-no-lane": [file_record(), end_record(lanes=0)],
+    "an-end-on-65-lanes": [file_record(), end_record(lanes=65)],
+    "an-end-of-size-2^63": [file_record(), end_record(size=1 << 63)],
+    "an-end-with-a-text-of-1024": [file_record(), end_record(text="x" * 1024)],
+    "an-unknown-record": [struct.pack("<B3xI", 9, 0)],
+    "record-0": [struct.pack("<B3xI", 0, 0)],
+    "padding": [b"\1\0\0\1" + file_record()[4:]],
+    "a-record-cut-short": [file_record()[:-1]],
+    "a-record-of-4-GiB": [struct.pack("<B3xI", 2, U32) + b"x" * 12],
+    "a-record-head-cut-short": [file_record(), b"\2\0\0"],
+    "a-record-with-more": [struct.pack("<B3xI", 4, 21) + b"\1" * 21],
+    "a-name-longer-than-its-record": [struct.pack("<B3xI", 1, 52) + file_record()[8:58] +
+                                      b"\xff\xff"],
+    "a-data-record-of-4-bytes": [struct.pack("<B3xI", 2, 4) + b"\1\0\0\0"],
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_records(arena, what):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    block = b""
+    for record in FILES[what]:
+        # No record goes on in another block.
+        if len(block) + len(record) > e.block_size:
+            lane.records(block)
+            block = b""
+        block += record
+    lane.records(block)
+    accepted = "second-file", "same-id"
+    if any(word in what for word in accepted):
+        # The second one is only refused by itself: what came first is stored.
+        first, second = e.frames.expect("FILE_RESULT"), e.frames.expect("FILE_RESULT")
+        assert (first["code"], second["code"]) == (0, 11)
+        all_credited(lane)
+        e.frames.send("END", **total_of(b"", b""))
+        ends(e, 23)
+        assert (arena.target / "f").read_bytes() == b""
+    else:
+        fails(e, 12)
+        if not any(word in what for word in ("data-after-the-end", )):
+            untouched(arena)
+
+
+@pytest.mark.parametrize("size", [I64, 1 << 62, 1 << 50])
+def test_a_file_of_a_size_that_no_disk_has(arena, size):
+    """It is refused when it is announced, or when it ends: in either case nothing is left."""
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=size), data_record(b"x", pos=size - 1))
+    lane.close()
+    e.hang_up()
+    fails(e, 11, 44, verdict=False)
+    untouched(arena)
+
+
+@pytest.mark.parametrize("flags", [SPARSE, SPARSE | ORDERED, SPARSE | ORDERED | STREAM])
+def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
+    """It costs nothing: neither time nor room."""
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    size = 0 if flags & STREAM else I64
+    lane.records(file_record(size=size, flags=flags), hole_record(0, I64),
+                 end_record(size=I64, data=0, holes=I64))
+    result = e.frames.expect("FILE_RESULT", timeout=SOON)
+    if result["code"] == 0:
+        assert (arena.target / "f").stat().st_blocks < 100
+    else:
+        untouched(arena)
+    all_credited(lane)
+    e.frames.send("END", files=1, failed=0, bytes=I64, digest_low=0, digest_high=0)
+    ends(e, result["code"])
+    os.truncate(arena.target / "f", 0)
+
+
+@pytest.mark.parametrize("preserve", [False, True])
+def test_set_id_bits_do_not_pass(arena, preserve):
+    (arena.target / "f").unlink()
+    e = arena.sink(flags=["PRESERVE"] if preserve else []).orders()
+    e.open()[0].records(file_record(mode=0o7777), end_record())
+    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    e.frames.send("END", **total_of(b""))
+    ends(e, 0)
+    assert stat.S_IMODE((arena.target / "f").stat().st_mode) & 0o7000 == 0
+
+
+@pytest.mark.parametrize("seconds", [-1 << 63, I64, -1, 1 << 40])
+def test_times_out_of_all_calendars(arena, seconds):
+    e = arena.sink(flags=["PRESERVE"]).orders()
+    e.open()[0].records(file_record(mtime_s=seconds, atime_s=seconds, mtime_ns=999999999),
+                        end_record())
+    code = e.frames.expect("FILE_RESULT")["code"]
+    assert code in (0, 11)
+    e.frames.send("END", **total_of(b""))
+    ends(e, code)
+
+
+@pytest.mark.parametrize("flags", [0, ORDERED, STREAM | ORDERED])
+def test_a_wrong_digest_is_41_and_the_old_file_stays(arena, flags):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=0 if flags & STREAM else 4, flags=flags), data_record(b"good"),
+                 end_record(b"evil"))
+    assert e.frames.expect("FILE_RESULT")["code"] == 41
+    all_credited(lane)
+    e.frames.send("END", **total_of(b"evil"))
+    ends(e, 41)
+    untouched(arena)
+
+
+def test_two_lanes_at_one_place_of_an_ordered_file(arena):
+    """Only one has its turn: the digest and the file are nobody else's then."""
+    for i in range(6 * COUNT):
+        e = arena.sink(lanes=8, depth=4).orders()
+        lanes = e.open()
+        piece = os.urandom(8000)
+        record = file_record(size=1 << 20, flags=ORDERED)
+        blocks = [lane.block(record + b"".join(data_record(piece[:1 + (j + k) % 7000], pos=0)
+                                               for k in range(1)))
+                  for j, lane in enumerate(lanes)]
+        for lane, block in zip(lanes, blocks):
+            lane.raw(block)
+        fails(e, 12)
+        untouched(arena)
+
+
+def test_a_file_that_ends_while_lanes_wait_for_it(arena):
+    """Who waits for it to be opened finds it gone, unless it holds on to it."""
+    e = arena.sink(lanes=8, depth=8, wants=["*"]).orders()
+    lanes = e.open()
+    count = 300 * COUNT
+    for i in range(1, count + 1):
+        record = file_record(id=i, name="n%d" % i)
+        for lane in lanes[1:]:
+            lane.records(record)
+        lanes[0].records(record, end_record(id=i, lanes=len(lanes)))
+        if i % 4 == 0:
+            for lane in lanes:
+                all_credited(lane)
+    for i in range(count):
+        assert e.frames.expect("FILE_RESULT")["code"] == 0
+    e.frames.send("END", **total_of(*[b""] * count))
+    ends(e, 0)
+
+
+def test_pieces_of_no_bytes_for_long(arena):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=4))
+    empty = data_record(b"") * (e.block_size // len(data_record(b"")) // 2)
+    stored = 0
+    for i in range(100 * COUNT):
+        while lane.number - stored >= e.depth:
+            stored = lane.credit()["stored"]
+        lane.records(empty)
+        lane.extent(b"")
+    lane.records(data_record(b"good"), end_record(b"good"))
+    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+    assert (arena.target / "f").read_bytes() == b"good"
+
+
+EXTENTS = {
+    "of-no-file": (0, dict(id=0)),
+    "of-an-unknown-file": (0, dict(id=7)),
+    "beyond-the-size": (0, dict(pos=3)),
+    "beyond-all-files": (0, dict(pos=I64)),
+    "at-2^63": (0, dict(pos=1 << 63)),
+    "twice": (0, dict(pos=0)),
+    "kind-0": (0, dict(kind=0)),
+    "kind-3": (0, dict(kind=3)),
+}
+
+
+@pytest.mark.parametrize("what", EXTENTS)
+def test_extents(arena, what):
+    _, over = EXTENTS[what]
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=4))
+    if what == "twice":
+        lane.extent(b"123")
+    lane.extent(b"123", **over) if "kind" not in over else \
+        lane.raw(lane.block(b"123", kind=over["kind"], file=1))
+    fails(e, 12)
+    untouched(arena)
+
+
+# ---- a hostile source: END and the stream's end ---------------------------------------------
+
+ENDS = {
+    "too-many-files": (total_of(b"good", files=2), 12),
+    "fewer-files": (total_of(b"good", files=0), 12),
+    "another-size": (total_of(b"good", bytes=5), 12),
+    "another-digest": (total_of(b"good", digest_low=1), 12),
+    "another-digest-above": (total_of(b"good", digest_high=1), 12),
+    "some-failed": (total_of(b"good", failed=3), 23),
+    "all-of-them-failed": (total_of(b"good", failed=U64), 23),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_an_end_that_does_not_agree(arena, what):
+    values, code = ENDS[what]
+    e, _ = peaceful_sink(arena)
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **values)
+    fails(e, code)
+
+
+def test_end_before_all_bytes(arena):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=9), data_record(b"some"))
+    lane.credit()
+    e.frames.send("END", **total_of(b"some"))
+    fails(e, 12)
+    untouched(arena)
+
+
+def test_end_before_anything(arena):
+    """What was asked for is not stored: that is no success."""
+    e = arena.sink().orders()
+    e.open()
+    e.frames.send("END", **TOTAL_NONE)
+    fails(e, 12)
+    untouched(arena)
+
+
+def test_end_before_the_lanes(arena):
+    e = arena.sink().orders()
+    e.hello()
+    e.frames.send("END", **TOTAL_NONE)
+    fails(e, 12)
+    untouched(arena)
+
+
+def test_end_for_fewer_than_were_asked_for(arena):
+    e, _ = peaceful_sink(arena, wants=["dir/f", "dir/g"])
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    fails(e, 12)
+
+
+def test_end_twice(arena):
+    """The second one comes before the verdict, or after it and means nothing."""
+    e, _ = peaceful_sink(arena)
+    e.frames.expect("FILE_RESULT")
+    e.frames.raw(2 * wire.message("END", **total_of(b"good")))
+    ends(e, 0, 12)
+
+
+def test_data_after_end(arena):
+    e, lane = peaceful_sink(arena)
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    lane.records(file_record(id=2), data_record(b"more", id=2))
+    ends(e, 0, 12)
+    assert (arena.target / "f").read_bytes() == b"good"
+
+
+def test_hanging_up_instead_of_end(arena):
+    """Never taken for the end of a stream."""
+    e, lane = peaceful_sink(arena, wants=["dir/f", "dir/g"])
+    e.frames.expect("FILE_RESULT")
+    lane.close()
+    e.hang_up()
+    fails(e, 44, verdict=False)
+
+
+def test_hanging_up_in_a_stream(arena):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.records(file_record(flags=STREAM | ORDERED), data_record(b"some"))
+    lane.credit()
+    e.hang_up()
+    fails(e, 44, verdict=False)
+    untouched(arena)
+
+
+def test_a_stream_takes_one_file(arena):
+    """STDIO: descriptor 1 of the end is its channel here, so nothing of it may be said."""
+    e = arena.sink(target="", wants=["-"], flags=["STDIO"]).orders()
+    lane = e.open()[0]
+    lane.records(file_record(name="", flags=STREAM | ORDERED), end_record(),
+                 file_record(id=2, name="", flags=STREAM | ORDERED), end_record(id=2))
+    ends(e, 12, 11)
+
+
+# ---- a hostile source: blocks -----------------------------------------------------------------
+
+def spoiled(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+
+
+BLOCKS = {
+    "another-lane": lambda lane: lane.block(b"", lane=1),
+    "lane-64": lambda lane: lane.block(b"", lane=64),
+    "another-epoch": lambda lane: lane.block(b"", epoch=1),
+    "another-number": lambda lane: lane.block(b"", number=1),
+    "number-2^64-1": lambda lane: lane.block(b"", number=U64),
+    "another-version": lambda lane: lane.block(b"", version=2),
+    "another-magic": lambda lane: lane.block(b"", magic=b"SLC\x93"),
+    "not-zero": lambda lane: lane.block(b"", zero=1),
+    "longer-than-a-block": lambda lane: lane.block(b"", len=lane.session.block_size + 1),
+    "of-4-GiB": lambda lane: lane.block(b"", len=U32),
+    "a-credit": lambda lane: wire.credit(epoch=0, stored=0) * 4,
+}
+
+
+@pytest.mark.parametrize("what", BLOCKS)
+def test_blocks(arena, what):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    lane.raw(BLOCKS[what](lane))
+    if what == "a-credit":
+        # No check is right: that is damage, and damage twice is the end.
+        down = e.frames.expect("LANE_DOWN")
+        assert e.frames.expect("LANE_STORED")["damaged"] == 1
+        e.frames.send("LANE_DOWN", **down)
+        again = e.dial(epoch=down["epoch"] + 1)
+        again.raw(spoiled(again.block(b""), 60))
+        fails(e, 41)
+    else:
+        fails(e, 12)
+    untouched(arena)
+
+
+@pytest.mark.parametrize("at", [0, 5, 20, 40, 56, 63, 64, 100])
+def test_a_block_damaged_once_is_asked_for_again_and_twice_is_41(arena, at):
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    block = lane.block(file_record(size=4) + data_record(b"good") + end_record(b"good"))
+    lane.raw(spoiled(block, at))
+    down = e.frames.expect("LANE_DOWN")
+    stored = e.frames.expect("LANE_STORED")
+    assert (stored["stored"], stored["damaged"]) == (0, 1)
+    e.frames.send("LANE_DOWN", **down)
+    again = e.dial(epoch=down["epoch"] + 1)
+    again.raw(spoiled(again.block(block[64:]), at))
+    fails(e, 41)
+    untouched(arena)
+
+
+def test_more_blocks_than_the_lane_has(arena):
+    """The sink takes what it can and no more memory than it has."""
+    e = arena.sink(depth=2).orders()
+    lane = e.open()[0]
+    lane.sock.settimeout(3)
+    for _ in range(2000):
+        if not lane.records(file_record(id=7, want=9) if _ == 1999 else b""):
+            break
+    e.hang_up()
+    ends(e, 12, 44, verdict=False)
+
+
+def test_a_head_and_then_nothing(arena):
+    """A lane may rest for as long as its session lives, and no longer."""
+    e = arena.sink(timeout_ms=1000).orders()
+    lane = e.open()[0]
+    lane.raw(lane.block(b"x" * 1000)[:164])
+    e.frames.mute = True
+    fails(e, 30)
+
+
+def test_a_wire_that_breaks_again_and_again(arena):
+    """Ten without a block through are enough."""
+    e = arena.sink(timeout_ms=5000).orders()
+    lane, epoch = e.open()[0], 0
+    for _ in range(40):
+        lane.close()
+        e.frames.send("LANE_DOWN", lane=0, epoch=epoch, why="because")
+        try:
+            e.frames.expect("LANE_STORED", timeout=SOON)
+            epoch += 1
+            lane = e.dial(epoch=epoch)
+        except (OSError, EOFError, peer.Silence):
+            break
+    fails(e, 44)
+    assert 5 < epoch < 20
+    untouched(arena)
+
+
+def test_no_new_wire_comes(arena):
+    e = arena.sink(timeout_ms=1000).orders()
+    lane = e.open()[0]
+    lane.close()
+    e.frames.expect("LANE_STORED")
+    e.frames.send("LANE_DOWN", lane=0, epoch=0, why="")
+    fails(e, 44)
+
+
+# ---- lies about lanes ---------------------------------------------------------------------------
+
+LANE_LIES = {
+    "down-unknown-lane": ("LANE_DOWN", dict(lane=1, epoch=0, why=""), 12),
+    "down-lane-64": ("LANE_DOWN", dict(lane=64, epoch=0, why=""), 12),
+    "down-lane-65535": ("LANE_DOWN", dict(lane=U16, epoch=0, why=""), 12),
+    "down-last-epoch": ("LANE_DOWN", dict(lane=0, epoch=U32, why=""), 12),
+    "stored-from-a-source": ("LANE_STORED", dict(lane=0, epoch=0, stored=0, damaged=0), 12),
+}
+
+
+@pytest.mark.parametrize("what", LANE_LIES)
+def test_lies_about_lanes_to_a_sink(arena, what):
+    name, values, code = LANE_LIES[what]
+    e = arena.sink().orders()
+    e.open()
+    e.frames.send(name, **values)
+    fails(e, code)
+
+
+STORED_LIES = {
+    "beyond-what-was-sent": dict(stored=1000),
+    "2^64-1": dict(stored=U64),
+    "unknown-lane": dict(lane=1),
+    "lane-64": dict(lane=64),
+    "last-epoch": dict(epoch=U32),
+    "damaged-2": dict(damaged=2),
+}
+
+
+@pytest.mark.parametrize("what", STORED_LIES)
+def test_lies_about_what_is_stored(arena, what):
+    e, (lane,) = open_source(arena)
+    lane.take_block()
+    lane.close()
+    values = {**dict(lane=0, epoch=0, stored=0, damaged=0), **STORED_LIES[what]}
+    e.frames.send("LANE_DOWN", lane=0, epoch=0, why="")
+    e.frames.send("LANE_STORED", **values)
+    if what in ("beyond-what-was-sent", "2^64-1"):
+        try:
+            e.dial(epoch=1)
+        except (OSError, EOFError):
+            pass
+    fails(e, 12)
+
+
+def test_stored_goes_backwards(arena):
+    (arena.top / "big").write_bytes(pattern(4 * 16384))
+    arena.before = manifest(arena.top, arena.target)
+    e, (lane,) = open_source(arena, wants=["big"])
+    for _ in range(3):
+        lane.take_block()
+    lane.grant(2)
+    # The credit must have been taken in before the wire breaks.
+    lane.take_block()
+    time.sleep(0.3 * SLOW)
+    lane.close()
+    e.frames.send("LANE_STORED", lane=0, epoch=0, stored=1, damaged=0)
+    e.frames.send("LANE_DOWN", lane=0, epoch=0, why="")
+    try:
+        e.dial(epoch=1)
+    except (OSError, EOFError):
+        pass
+    # It had read the credit, or had not: then 1 is all that it knows of.
+    e.hang_up()
+    ends(e, 12, 44, verdict=False)
+
+
+def test_floods_of_lies_about_lanes(arena):
+    """They cost no memory; a lane whose epochs are used up ends the session."""
+    e, (lane,) = open_source(arena)
+    for epoch in range(0, 20000 * COUNT, 2):
+        if not e.frames.raw(
+                wire.message("LANE_STORED", lane=0, epoch=epoch, stored=0, damaged=1) +
+                wire.message("LANE_DOWN", lane=0, epoch=epoch, why="\x1b[31m" * 100)):
+            break
+    e.frames.send("LANE_DOWN", lane=0, epoch=U32 - 1, why="")
+    ends(e, 12, 44)
+
+
+CREDITS = {
+    "over-granted": wire.credit(epoch=0, stored=2),
+    "of-all": wire.credit(epoch=0, stored=U64),
+    "of-nothing": wire.credit(epoch=0, stored=0),
+    "of-another-epoch": wire.credit(epoch=1, stored=1),
+    "of-the-last-epoch": wire.credit(epoch=U32, stored=1),
+    "of-another-magic": wire.credit(magic=b"SLB\x93", epoch=0, stored=1),
+    "twice": 2 * wire.credit(epoch=0, stored=1),
+    "a-block": wire.block(b"", kind=RECORDS, lane=0, epoch=0, number=0, pos=0, file=0),
+    "garbage": bytes(range(200)),
+    "zeros": bytes(4096),
+}
+
+
+@pytest.mark.parametrize("what", CREDITS)
+def test_credits(arena, what):
+    e, (lane,) = open_source(arena)
+    lane.take_block()
+    lane.raw(CREDITS[what])
+    fails(e, 12)
+
+
+def test_credits_that_go_back(arena):
+    (arena.top / "big").write_bytes(pattern(8 * 16384))
+    arena.before = manifest(arena.top, arena.target)
+    e, (lane,) = open_source(arena, wants=["big"])
+    for _ in range(4):
+        lane.take_block()
+    lane.grant(3)
+    lane.grant(2)
+    fails(e, 12)
+
+
+def test_no_credits_at_all(arena):
+    """A sink that rests is none that is gone; one that is silent is."""
+    (arena.top / "big").write_bytes(pattern(40 * 16384))
+    arena.before = manifest(arena.top, arena.target)
+    e, (lane,) = open_source(arena, wants=["big"], depth=4, timeout_ms=1000)
+    for _ in range(4):
+        lane.take_block()
+    time.sleep(2)
+    assert e.proc.proc.poll() is None
+    e.frames.mute = True
+    fails(e, 30)
+
+
+# ---- a hostile sink ---------------------------------------------------------------------------
+
+RESULTS = {
+    "of-no-file": dict(file=0, code=0, text=""),
+    "of-another-file": dict(file=2, code=0, text=""),
+    "of-the-last-file": dict(file=U32, code=0, text=""),
+    "a-failure-of-another": dict(file=9, code=11, text="disk full"),
+}
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_results_of_files_never_sent(arena, what):
+    e, (lane,) = open_source(arena, flags=["REMOVE_SOURCE"], target="")
+    take_all(e, lane)
+    e.frames.send("FILE_RESULT", **RESULTS[what])
+    fails(e, 12)
+    assert (arena.top / "outside" / "f").exists()
+
+
+def test_a_result_twice(arena):
+    e, (lane,) = open_source(arena)
+    take_all(e, lane)
+    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    fails(e, 12)
+
+
+def test_a_result_before_the_file_was_read(arena):
+    """Success for a file that is still being sent: it is not removed."""
+    (arena.target / "big").write_bytes(pattern(64 * 16384))
+    e, (lane,) = open_source(arena, wants=["target/big"], flags=["REMOVE_SOURCE"], depth=4)
+    lane.take_block()
+    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    fails(e, 12)
+    assert (arena.target / "big").exists()
+
+
+@pytest.mark.parametrize("answer", ["failure", "silence", "hang-up", "error", "unknown-outcome"])
+def test_a_source_is_removed_for_nothing_but_success(arena, answer):
+    e, (lane,) = open_source(arena, wants=["target/f"], flags=["REMOVE_SOURCE"], timeout_ms=1000)
+    take_all(e, lane)
+    if answer == "failure":
+        e.frames.expect("END")
+        e.frames.send("FILE_RESULT", file=1, code=11, text="no")
+        e.frames.send("DONE", **total_of(failed=1))
+        fails(e, 11)
+    elif answer == "unknown-outcome":
+        e.frames.expect("END")
+        e.frames.send("FILE_RESULT", file=1, code=200, text="no")
+        e.frames.send("DONE", **total_of(failed=1))
+        fails(e, 12)
+    elif answer == "silence":
+        e.frames.mute = True
+        fails(e, 30)
+    elif answer == "hang-up":
+        e.hang_up()
+        fails(e, 44, verdict=False)
+    else:
+        e.frames.send("ERROR", code=22, host="", text="\x1b[31mno\x9b")
+        fails(e, 22)
+    assert (arena.target / "f").read_bytes() == b"old"
+
+
+def test_a_source_that_was_changed_is_not_removed(arena):
+    e, (lane,) = open_source(arena, wants=["target/f"], flags=["REMOVE_SOURCE"])
+    take_all(e, lane)
+    (arena.target / "f").write_bytes(b"newer")
+    e.frames.expect("END")
+    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    e.frames.send("DONE", **total_of(b"old"))
+    fails(e, 42, 23)
+    assert (arena.target / "f").read_bytes() == b"newer"
+
+
+DONES = {
+    "no-files": dict(files=0), "more-files": dict(files=2), "failed": dict(failed=1),
+    "all-failed": dict(failed=U64), "more-bytes": dict(bytes=U64), "other-digest": dict(digest_low=1),
+    "other-digest-above": dict(digest_high=1),
+}
+
+
+@pytest.mark.parametrize("what", DONES)
+def test_a_wrong_done_is_41(arena, what):
+    e, (lane,) = open_source(arena)
+    _, end = serve(e, lane)
+    e.frames.send("DONE", **{**end, **DONES[what]})
+    fails(e, 41)
+
+
+def test_done_without_results_is_41(arena):
+    e, (lane,) = open_source(arena)
+    take_all(e, lane)
+    e.frames.send("DONE", **e.frames.expect("END"))
+    fails(e, 41)
+
+
+@pytest.mark.parametrize("when", ["before-the-lanes", "before-a-block", "before-end"])
+def test_done_before_end(arena, when):
+    e = arena.source().orders()
+    if when == "before-the-lanes":
+        e.hello()
+    else:
+        lane = e.open()[0]
+        if when == "before-end":
+            lane.take_block()
+    e.frames.send("DONE", **total_of(b"outside"))
+    fails(e, 12)
+
+
+def test_done_and_then_an_error_means_nothing(arena):
+    e, (lane,) = open_source(arena)
+    _, end = serve(e, lane)
+    e.frames.raw(wire.message("DONE", **end) +
+                 wire.message("ERROR", code=11, host="", text="late"))
+    ends(e, 0)
+
+
+# ---- states: what may not be said when ---------------------------------------------------------
+
+ANYTHING = {
+    "OFFER": dict(round=0, places=[], no_rdma=""),
+    "OFFER-1": dict(round=1, places=[], no_rdma=""),
+    "CHOICE": dict(transport=TCP, why=""),
+    "CHOICE-rdma": dict(transport=RDMA, why=""),
+    "CHOICE-ssh": dict(transport=SSH, why=""),
+    "CHOICE-nothing": dict(transport=0, why=""),
+    "CHOICE-4": dict(transport=4, why=""),
+    "NOROUTE-1": dict(round=1, why="x"),
+    "NOROUTE-2": dict(round=2, why="x"),
+    "PONG": dict(cookie=U64),
+    "DONE": TOTAL_NONE,
+    "FILE_RESULT": dict(file=1, code=0, text=""),
+    "LANE_STORED": dict(lane=0, epoch=0, stored=0, damaged=0),
+    "GREETING": dict(magic=wire.GREETING_MAGIC, version=1, release="1"),
+    "START": None,
+    "WANT": dict(name="more"),
+    "GO": {},
+    "NOTE": dict(level=0, text="x"),
+    "PROGRESS": dict(bytes=1, total=1, files=1, total_known=1),
+    "VERDICT": None,
+    "DETOUR": dict(port=1, why="x"),
+    "DETOUR-0": dict(port=0, why="x"),
+    "STUCK": dict(round=1, why="x"),
+    "LISTENING": dict(port=1, why=""),
+    "CANCEL-0": dict(signo=0),
+    "CANCEL-255": dict(signo=255),
+}
+VERDICT = dict(code=0, host="", text="", **TOTAL_NONE, transport=0, lanes=0, how="", why="", ns=0,
+               ns_fill=0, ns_free=0, ns_block=0, ns_store=0)
+
+
+def say(e, what):
+    name = what.split("-")[0]
+    values = ANYTHING[what]
+    if values is None:
+        values = e.start_values if name == "START" else VERDICT
+    e.frames.send(name, **values)
+
+
+@pytest.mark.parametrize("what", ANYTHING)
+@pytest.mark.parametrize("state", ["before-hello", "after-hello", "in-the-copy"])
+def test_what_is_not_its_turn(arena, state, what):
+    """To a sink that listens: everything but what its source may say now."""
+    e = arena.sink().orders()
+    if state == "after-hello":
+        e.hello()
+        e.offered()
+    elif state == "in-the-copy":
+        e.open()[0].records(file_record(size=4))
+    if state == "after-hello" and what == "CHOICE":
+        e.dial()
+        say(e, what)
+    say(e, what)
+    fails(e, 12)
+    untouched(arena)
+
+
+@pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
+                                  "END", "DONE", "START"])
+def test_what_is_not_its_turn_for_a_source(arena, what):
+    e = arena.source().orders()
+    e.open()
+    if what == "END":
+        e.frames.send("END", **TOTAL_NONE)
+    elif what == "LANE_STORED":
+        e.frames.send("LANE_STORED", lane=3, epoch=0, stored=0, damaged=0)
+    elif what == "FILE_RESULT":
+        e.frames.send("FILE_RESULT", file=99, code=0, text="")
+    else:
+        say(e, what)
+    fails(e, 12)
+
+
+def test_anything_before_hello(arena):
+    for name, values in [("PING", dict(cookie=1)), ("LANE_DOWN", dict(lane=0, epoch=0, why="")),
+                         ("END", TOTAL_NONE)]:
+        e = arena.sink().orders()
+        e.frames.send(name, **values)
+        if name == "PING":
+            # Only that is harmless; protocol.md has HELLO first all the same.
+            e.hang_up()
+            ends(e, 12, 44, verdict=False)
+        else:
+            fails(e, 12)
+
+
+HELLOS = {
+    "version-0": (dict(version=0), 2), "version-2": (dict(version=2), 2),
+    "version-99": (dict(version=99), 2), "version-65535": (dict(version=U16), 2),
+    "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "same-role": (dict(role=SINK), 12),
+    "want-4": (dict(want=4), 12), "want-rdma": (dict(want=RDMA), 43), "want-ssh": (dict(want=SSH), 43),
+    "lanes-0": (dict(lanes=0), 12), "lanes-65": (dict(lanes=65), 12),
+    "lanes-65535": (dict(lanes=U16), 12), "depth-0": (dict(depth=0), 12),
+    "depth-1025": (dict(depth=1025), 12), "block-0": (dict(block_size=0), 12),
+    "block-3": (dict(block_size=3), 12), "block-2048": (dict(block_size=2048), 12),
+    "block-8M": (dict(block_size=8 << 20), 12), "block-2^31": (dict(block_size=1 << 31), 12),
+    "memory-0": (dict(memory=0), 1), "memory-1": (dict(memory=1), 1),
+    "timeout-2^31": (dict(timeout_ms=1 << 31), 12), "timeout-2^32-1": (dict(timeout_ms=U32), 12),
+    "host-256": (dict(host="x" * 256), 12), "host-65535": (dict(host="x" * 60000), 12),
+    "no_rdma-1024": (dict(no_rdma="x" * 1024), 12), "host-nul": (dict(host=b"a\0b"), 12),
+}
+
+
+@pytest.mark.parametrize("what", HELLOS)
+def test_hellos(arena, what):
+    over, code = HELLOS[what]
+    e = arena.sink().orders()
+    e.hello(**over)
+    fails(e, code)
+
+
+@pytest.mark.parametrize("over", [
+    dict(lanes=64, depth=1024, block_size=4 << 20, memory=U64, lockable=U64),
+    dict(lanes=1, depth=1, block_size=4096), dict(timeout_ms=0), dict(timeout_ms=2**31 - 1),
+    dict(features=U64), dict(memory=200000), dict(host=b"\xff\x1b[31m"), dict(host_id=0),
+], ids=["the-most", "the-least", "timeout-0", "timeout-2^31-1", "features", "memory", "host", "another-host"])
+def test_hellos_that_are_taken(arena, over):
+    """The smaller of everything is agreed on; the copy goes well."""
+    e = arena.sink().orders()
+    e.hello(**over)
+    if "memory" in over and over["memory"] < U64:
+        # One lane, with as many blocks as fit.
+        e.depth = (over["memory"] - 65536) // (e.block_size + 4096)
+    e.offered()
+    lane = e.dial()
+    e.frames.send("CHOICE", transport=TCP, why="")
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+
+
+def test_hello_twice(arena):
+    e = arena.sink().orders()
+    e.hello()
+    e.frames.send("HELLO", **e.our_hello(dict(version=1, lanes=1, depth=1, block_size=4096,
+                                              features=0, memory=U64, timeout_ms=1, host_id=1)))
+    fails(e, 12)
+
+
+def test_our_own_hello_back(arena):
+    """Reflection: what an end says is no proof of another."""
+    e = arena.sink().orders()
+    e.frames.send("HELLO", **e.frames.expect("HELLO"))
+    fails(e, 12)
+
+
+# ---- START and what a conductor may ask for ---------------------------------------------------
+
+STARTS = {
+    "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
+    "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "want-4": (dict(want=4), 12),
+    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 16), 12),
+    "flags-all": (dict(flags=U32), 12), "lanes-65": (dict(lanes=65), 12),
+    "lanes-65535": (dict(lanes=U16), 12), "depth-1025": (dict(depth=1025), 12),
+    "block-3": (dict(block_size=3), 12), "block-2^31": (dict(block_size=1 << 31), 12),
+    "timeout-2^31": (dict(timeout_ms=1 << 31), 12), "timeout-2^32-1": (dict(timeout_ms=U32), 12),
+    "connect-2^32-1": (dict(connect_timeout_ms=U32), 12), "ports-back": (dict(port_lo=9, port_hi=8), 12),
+    "port-0-9": (dict(port_hi=9), 12), "host-256": (dict(host="x" * 256), 12),
+    "target-4096": (dict(target="x" * 4096), 12), "target-nul": (dict(target=b"a\0b"), 12),
+}
+
+
+@pytest.mark.parametrize("what", STARTS)
+def test_starts(arena, what):
+    over, code = STARTS[what]
+    e = arena.sink().orders(**over)
+    fails(e, code)
+
+
+STARTS_TAKEN = {
+    "the-most": dict(lanes=64, depth=1024, block_size=4 << 20),
+    "defaults": dict(lanes=0, depth=0, block_size=0, memory=0, timeout_ms=0, connect_timeout_ms=0),
+    "timeouts-2^31-1": dict(timeout_ms=2**31 - 1, connect_timeout_ms=2**31 - 1),
+    "memory-1": dict(memory=1),
+    "one-byte-a-second": dict(bwlimit=1),
+    "names": dict(host=b"\x1b[31m", peer=b"\x9b\xff\n", verbose=3),
+}
+
+
+@pytest.mark.parametrize("what", STARTS_TAKEN)
+def test_starts_that_are_taken(arena, what):
+    """Pools are mapped, but nothing is allocated for them before bytes come."""
+    e = arena.sink().orders(**STARTS_TAKEN[what])
+    if what == "memory-1":
+        e.hello()
+        fails(e, 1)
+        return
+    e.hello()
+    e.offered()
+    for i in range(e.count):
+        e.dial(i)
+        if i == 0:
+            e.frames.send("CHOICE", transport=TCP, why="")
+    e.lanes[0].records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+
+
+def test_a_timeout_of_2_31_in_every_wait(arena):
+    """No sum of it with anything is a number that is negative."""
+    for role in (SINK, SOURCE):
+        e = arena.end(role, target=arena.target, wants=["outside/f"], timeout_ms=2**31 - 1,
+                      connect_timeout_ms=2**31 - 1, listens=role == SINK).orders()
+        e.hello(timeout_ms=2**31 - 1)
+        if role == SINK:
+            e.offered()
+            lane = e.dial()
+            e.frames.send("CHOICE", transport=TCP, why="")
+        else:
+            e.listen()
+            lane = e.accept()
+            e.frames.expect("CHOICE")
+        lane.close()
+        e.frames.expect("LANE_DOWN")
+        e.frames.send("LANE_DOWN", lane=0, epoch=0, why="")
+        if role == SOURCE:
+            e.frames.send("LANE_STORED", lane=0, epoch=0, stored=0, damaged=0)
+        time.sleep(0.3)
+        assert e.proc.proc.poll() is None
+        e.frames.send("CANCEL", signo=2)
+        fails(e, 20)
+
+
+@pytest.mark.parametrize("what", ["GO", "WANT", "HELLO", "CANCEL", "GREETING", "END"])
+def test_no_start(arena, what):
+    e = arena.sink()
+    e.greeting()
+    values = {"GO": {}, "WANT": dict(name="f"), "CANCEL": dict(signo=2), "END": TOTAL_NONE,
+              "GREETING": dict(magic=wire.GREETING_MAGIC, version=1, release="1"),
+              "HELLO": e.our_hello(dict(version=1, lanes=1, depth=1, block_size=4096, features=0,
+                                        memory=U64, timeout_ms=1, host_id=1))}[what]
+    e.frames.send(what, **values)
+    fails(e, 12)
+
+
+def test_start_twice(arena):
+    e = arena.sink()
+    e.greeting()
+    e.frames.send("START", **e.start_values)
+    e.frames.send("START", **e.start_values)
+    fails(e, 12)
+
+
+def test_go_with_a_body(arena):
+    e = arena.sink()
+    e.greeting()
+    e.frames.send("START", **e.start_values)
+    e.frames.raw(wire.frame("GO", b"x"))
+    fails(e, 12)
+
+
+def test_names_without_end(arena):
+    """So many, or so long, that they are not kept."""
+    arena.memory_max += 160 << 20
+    e = arena.sink()
+    e.greeting()
+    e.frames.send("START", **e.start_values)
+    frame = wire.message("WANT", name="n" * 4000) * 200
+    for _ in range(100):
+        if not e.frames.raw(frame):
+            break
+    fails(e, 12)
+
+
+def test_a_conductor_that_hangs_up(arena):
+    for stage in range(4):
+        e = arena.sink()
+        if stage > 0:
+            e.greeting()
+        if stage > 1:
+            e.frames.send("START", **e.start_values)
+        if stage > 2:
+            e.frames.send("WANT", name="f")
+        e.hang_up()
+        fails(e, 44, verdict=False)
+
+
+# ---- frames -----------------------------------------------------------------------------------
+
+RAW = {
+    "type-0": wire.frame(0), "type-13": wire.frame(13), "type-63": wire.frame(63),
+    "type-75": wire.frame(75), "type-255": wire.frame(255),
+    "a-body-of-64-KiB-and-one": struct.pack("<IB3x", 65537, 5),
+    "a-body-of-4-GiB": struct.pack("<IB3x", U32, 7),
+    "padding": b"\0\0\0\0\7\0\0\1",
+    "a-ping-of-nothing": wire.frame("PING"), "a-ping-of-9": wire.frame("PING", bytes(9)),
+    "an-error-of-0": wire.message("ERROR", code=0, host="", text="fine"),
+    "text": b"Welcome to mallory!\r\n" * 4, "tls": b"\x16\3\1\2\0\1\0\1\xfc\3\3" + bytes(90),
+    "zeros": bytes(70000), "ones": b"\xff" * 70000,
+    "a-text-longer-than-its-frame": wire.frame("NOROUTE", b"\0\xff\xff"),
+    "an-offer-of-255": wire.frame("OFFER", b"\0\xff" + bytes(5100) + b"\0\0"),
+    "an-offer-of-33": wire.frame("OFFER", b"\0\x21" + b"\2\4\1\1\x7f\0\0\1" .ljust(20, b"\0") * 33 +
+                                 b"\0\0"),
+    "an-offer-cut-short": wire.frame("OFFER", b"\0\x20" + bytes(20)),
+}
+
+
+@pytest.mark.parametrize("what", RAW)
+@pytest.mark.parametrize("state", ["at-first", "before-hello", "in-the-copy"])
+def test_frames_that_can_not_be(arena, state, what):
+    """The peer is told, if there is one, and the conductor hears the reason."""
+    e = arena.sink()
+    if state == "at-first":
+        e.greeting()
+    else:
+        e.orders()
+    if state == "in-the-copy":
+        e.open()[0].records(file_record(size=4))
+    e.frames.raw(RAW[what])
+    fails(e, 12)
+    untouched(arena)
+
+
+def test_start_cut_at_every_byte(arena):
+    """Both ways: the stream ends there, or the frame says that this is all."""
+    e = arena.sink()
+    start = wire.body("START", **e.start_values)
+    e.hang_up()
+    ends(e, 44, verdict=False)
+    for cut in range(0, len(start), 1 if COUNT > 1 else 3):
+        e = arena.sink()
+        e.greeting()
+        e.frames.raw(wire.frame("START", start[:cut]))
+        fails(e, 12)
+        e = arena.sink()
+        e.greeting()
+        e.frames.raw(wire.frame("START", start)[:8 + cut])
+        e.hang_up()
+        fails(e, 44, verdict=False)
+
+
+def test_hello_cut_at_every_byte(arena):
+    for cut in range(0, 88, 1 if COUNT > 1 else 4):
+        e = arena.sink().orders()
+        hello = wire.body("HELLO", **e.our_hello(e.frames.expect("HELLO")))
+        e.frames.raw(wire.frame("HELLO", hello[:cut]))
+        fails(e, 12)
+
+
+def test_a_frame_byte_by_byte(arena):
+    """Slowly is not wrong."""
+    e = arena.sink().orders()
+    hello = wire.message("HELLO", **e.our_hello(e.frames.expect("HELLO")))
+    for i in range(len(hello)):
+        e.frames.raw(hello[i:i + 1])
+    e.frames.expect("OFFER")
+    e.hang_up()
+    fails(e, 44, verdict=False)
+
+
+def test_a_hundred_thousand_pings(arena):
+    """They are answered as far as we listen, and cost no memory when we don't."""
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
+    for _ in range(100 * COUNT):
+        assert e.frames.raw(pings)
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+
+
+def test_pings_from_one_who_never_reads(arena):
+    e = arena.sink(timeout_ms=2000)
+    e.orders().open()
+    stop = threading.Event()
+    e.frames.read = lambda: stop.wait(60) and b""
+    pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
+    for _ in range(50):
+        assert e.frames.raw(pings)
+    e.frames.send("CANCEL", signo=15)
+    assert e.proc.wait(SOON) == 20
+    stop.set()
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;owned\x07", b"\x9b31mred", "line\nrdcp: done", "\r\x08x",
+                                  "\u202eevil", b"\xff\xfe", "x" * 1023],
+                         ids=["osc", "csi", "newline", "return", "bidi", "no-utf8", "long"])
+def test_error_texts(arena, text):
+    """ERROR crosses over as it is, for who prints it to escape."""
+    e = arena.sink().orders()
+    e.open()
+    e.frames.send("ERROR", code=11, host=text[:255], text=text)
+    said = ends(e, 11)
+    assert said["text"] == (text.encode() if isinstance(text, str) else text)
+
+
+# ---- silence ------------------------------------------------------------------------------------
+
+def silent_after(e, state, role):
+    """Do all that leads to a state, and then nothing more."""
+    if state == "go":
+        e.orders()
+        return
+    e.orders()
+    e.hello()
+    if state == "hello":
+        return
+    if e.start_values["flags"] & peer.FLAGS["LISTENS"]:
+        e.offered()
+        if state == "offer":
+            return
+        lane = e.dial(greet=state != "half-a-lane")
+        if state == "half-a-lane":
+            lane.raw(lane.hello()[:30])
+            return
+        if state == "lane":
+            return
+        e.frames.send("CHOICE", transport=TCP, why="")
+    else:
+        e.listen()
+        if state == "offer":
+            return
+        lane = e.accept(answer=state != "half-a-lane")
+        if state == "half-a-lane":
+            return
+        if state == "lane":
+            return
+        e.frames.expect("CHOICE")
+    if state == "choice":
+        return
+    if role == SINK:
+        lane.records(file_record(size=9), data_record(b"some"))
+    else:
+        lane.take_block()
+
+
+@pytest.mark.parametrize("state", ["go", "hello", "offer", "half-a-lane", "lane", "choice", "copy"])
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "dialing"])
+@pytest.mark.parametrize("role", [SINK, SOURCE], ids=["sink", "source"])
+def test_silence(arena, role, listens, state):
+    e = arena.end(role, target=arena.target, wants=["outside/f"], listens=listens,
+                  timeout_ms=1000, connect_timeout_ms=1000)
+    silent_after(e, state, role)
+    e.frames.mute = True
+    start = time.monotonic()
+    fails(e, 30, 35, within=8)
+    assert time.monotonic() - start < 4 * SLOW
+    untouched(arena)
+
+
+@pytest.mark.parametrize("role", [SINK, SOURCE], ids=["sink", "source"])
+def test_nothing_but_heartbeats(arena, role):
+    """Who lives may rest; it ends when they end, or when the user says so."""
+    e = arena.end(role, target=arena.target, wants=["outside/f"], timeout_ms=1000)
+    silent_after(e, "copy", role)
+    for _ in range(25):
+        e.frames.send("PING", cookie=1)
+        time.sleep(0.1)
+    assert e.proc.proc.poll() is None
+    e.frames.send("CANCEL", signo=2)
+    fails(e, 20)
+
+
+def test_one_byte_now_and_then(arena):
+    """A frame that never becomes one is still a sign of life; its end is the end."""
+    e = arena.sink(timeout_ms=1000).orders()
+    e.hello()
+    e.offered()
+    e.frames.mute = True
+    frame = wire.frame("NOROUTE", bytes(100))
+    for i in range(20):
+        e.frames.raw(frame[i:i + 1])
+        time.sleep(0.1)
+    assert e.proc.proc.poll() is None
+    fails(e, 30, within=5)
+
+
+# ---- offers ---------------------------------------------------------------------------------------
+
+def place(address, port, transport=TCP):
+    family = 6 if ":" in address else 4
+    raw = socket.inet_pton(socket.AF_INET6 if family == 6 else socket.AF_INET, address)
+    return dict(transport=transport, family=family, port=port, addr=raw)
+
+
+OFFERS = {
+    "nothing": [], "broadcast": [place("255.255.255.255", 9)], "nobody": [place("0.0.0.0", 9)],
+    "multicast": [place("224.0.0.1", 9), place("ff02::1", 9)], "nobody-6": [place("::", 9)],
+    "mapped": [place("::ffff:127.0.0.1", 9)], "link-local": [place("fe80::1", 9)],
+    "closed-ports": [place("127.0.0.1", 1 + i) for i in range(16)],
+    "rdma-only": [place("127.0.0.1", 9, RDMA)] * 16,
+}
+BAD_OFFERS = {
+    "port-0": [place("127.0.0.1", 0)], "transport-0": [place("127.0.0.1", 9, 0)],
+    "transport-3": [place("127.0.0.1", 9, 3)], "family-5": [dict(place("127.0.0.1", 9), family=5)],
+    "more-bytes": [dict(place("127.0.0.1", 9), addr=bytes(range(16)))],
+    "17-of-tcp": [place("127.0.0.1", 9)] * 17, "33": [place("127.0.0.1", 9)] * 33,
+    "255": [place("127.0.0.1", 9)] * 255,
+}
+
+
+@pytest.mark.parametrize("what", OFFERS)
+def test_offers_of_nothing_good(arena, what):
+    """The roles swap, or there is no way: never a copy, never a hang."""
+    e = arena.source(listens=False, connect_timeout_ms=1000, timeout_ms=3000).orders()
+    e.hello()
+    e.frames.send("OFFER", round=0, places=OFFERS[what], no_rdma="")
+    assert e.frames.expect("NOROUTE")["round"] == 0
+    assert e.frames.expect("OFFER")["round"] == 1
+    e.frames.send("NOROUTE", round=1, why="\x1b[31mno way back")
+    e.frames.expect("STUCK")
+    e.frames.send("ERROR", code=35, host="", text="no way")
+    fails(e, 35)
+
+
+@pytest.mark.parametrize("what", BAD_OFFERS)
+def test_offers_that_can_not_be(arena, what):
+    e = arena.source(listens=False).orders()
+    e.hello()
+    e.frames.send("OFFER", round=0, places=BAD_OFFERS[what], no_rdma="")
+    fails(e, 12)
+
+
+def test_a_second_offer(arena):
+    e = arena.source(listens=False).orders()
+    e.hello()
+    e.listen()
+    e.frames.send("OFFER", round=0, places=[place("127.0.0.1", 9)], no_rdma="")
+    fails(e, 12)
+
+
+@pytest.mark.parametrize("answer", ["nothing", "garbage", "its-own", "wrong-key", "wrong-lane",
+                                    "wrong-role", "another-epoch", "another-shape", "half"])
+def test_who_answers_a_lane_must_prove_himself(arena, answer):
+    """Nothing of the file is said to one who has not the secret."""
+    e = arena.source(listens=False, connect_timeout_ms=1500, timeout_ms=3000).orders()
+    e.hello()
+    listener = e.listen()
+    lane = e.accept(answer=False)
+    heard = lane.take(64)
+    lane.raw({
+        "nothing": b"", "garbage": os.urandom(64), "its-own": heard,
+        "wrong-key": lane.hello(1, key=wire.Key(bytes(32), bytes(32), bytes(32))),
+        "wrong-lane": lane.hello(1, lane=1), "wrong-role": lane.hello(1, **{"from": SOURCE}),
+        "another-epoch": lane.hello(1, epoch=9), "another-shape": lane.hello(1, depth=1),
+        "half": lane.hello(1)[:32]}[answer])
+    listener.close()
+    assert lane.closed(5 * SLOW)
+    e.frames.expect("NOROUTE", "STUCK", timeout=SOON)
+    e.hang_up()
+    fails(e, 44, 35, verdict=False)
+
+
+# ---- who comes to an end's port --------------------------------------------------------------------
+
+STRANGERS = {
+    "garbage": lambda lane: os.urandom(4096), "zeros": lambda lane: bytes(64),
+    "tls": lambda lane: b"\x16\3\1\0\xf0" + bytes(59), "http": lambda lane: b"GET / HTTP/1.1\r\n" * 4,
+    "wrong-key": lambda lane: lane.hello(key=wire.Key(bytes(32), bytes(32), bytes(32))),
+    "from-a-sink": lambda lane: lane.hello(**{"from": SINK}), "from-0": lambda lane: lane.hello(**{"from": 0}),
+    "accepting": lambda lane: lane.hello(accepting=1), "lane-1": lambda lane: lane.hello(lane=1),
+    "lane-64": lambda lane: lane.hello(lane=64), "lane-65535": lambda lane: lane.hello(lane=U16),
+    "last-epoch": lambda lane: lane.hello(epoch=U32), "depth-0": lambda lane: lane.hello(depth=0),
+    "another-depth": lambda lane: lane.hello(depth=9), "block-3": lambda lane: lane.hello(block_size=3),
+    "another-block": lambda lane: lane.hello(block_size=4096), "version-2": lambda lane: lane.hello(version=2),
+    "not-zero": lambda lane: lane.hello(zero=1), "zeros-not-zero": lambda lane: lane.hello(zeros=b"\0\1"),
+    "magic": lambda lane: lane.hello(magic=b"SLX\x93"), "a-bit-of-the-mac": lambda lane: spoiled(lane.hello(), 63),
+    "half": lambda lane: lane.hello()[:63],
+}
+
+
+@pytest.mark.parametrize("what", STRANGERS)
+def test_strangers_at_a_lanes_port(arena, what):
+    """They are shown out, and the transfer is none the worse."""
+    e = arena.sink().orders()
+    e.hello()
+    e.offered()
+    stranger = e.dial(greet=False)
+    stranger.raw(STRANGERS[what](stranger))
+    if what == "half":
+        stranger.sock.shutdown(socket.SHUT_WR)
+    assert stranger.closed()
+    lane = e.dial()
+    e.frames.send("CHOICE", transport=TCP, why="")
+    stranger = e.dial(greet=False)
+    stranger.raw(STRANGERS[what](stranger))
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+    assert (arena.target / "f").read_bytes() == b"good"
+
+
+def test_a_lane_of_an_epoch_that_was(arena):
+    """A hello that was good once is good no more: neither as it was nor for an epoch before."""
+    e = arena.sink().orders()
+    e.hello()
+    e.offered()
+    lane = e.dial(epoch=3)
+    e.frames.send("CHOICE", transport=TCP, why="")
+    for epoch in (3, 2, 0):
+        old = e.dial(epoch=epoch, greet=False)
+        old.raw(old.hello())
+        assert old.closed()
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+
+
+def test_the_last_epoch_but_one(arena):
+    e = arena.sink().orders()
+    e.hello()
+    e.offered()
+    lane = e.dial(epoch=U32 - 1)
+    e.frames.send("CHOICE", transport=TCP, why="")
+    lane.records(file_record(size=4))
+    lane.close()
+    e.frames.expect("LANE_DOWN")
+    e.frames.send("LANE_DOWN", lane=0, epoch=U32 - 1, why="")
+    fails(e, 12, 44)
+    untouched(arena)
+
+
+def test_a_thousand_at_a_lanes_port(arena):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    e = arena.sink().orders()
+    e.hello()
+    e.offered()
+    crowd = [socket.create_connection(("127.0.0.1", e.port)) for _ in range(1000)]
+    lane = e.dial()
+    e.frames.send("CHOICE", transport=TCP, why="")
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.frames.expect("FILE_RESULT")
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
+    for sock in crowd:
+        sock.close()

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hostile conductor that is the other end too: it has an `rdcp --end' by its stdin and stdout
+and says whatever it likes, in frames, over lanes, or neither.  wire.py has the bytes."""
+
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import wire
+
+CELL = 256 << 10
+SOURCE, SINK = 1, 2
+AUTO, RDMA, TCP, SSH = 0, 1, 2, 3
+FLAGS = {name: 1 << bit for bit, name in enumerate(
+    ["LISTENS", "PRESERVE", "MKPATH", "REMOVE_SOURCE", "FSYNC", "INPLACE", "NO_SPARSE", "SPARSE",
+     "NO_TARGET_DIR", "MANY", "STDIO", "QUIET", "IPV4", "IPV6", "PROGRESS", "FAR"])}
+STREAM, ORDERED, SPARSE, ONE_OF_MANY = 1, 2, 4, 8
+RECORDS, EXTENT = 1, 2
+U16, U32, U64, I64 = 2**16 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
+TOTAL_NONE = dict(files=0, failed=0, bytes=0, digest_low=0, digest_high=0)
+PATIENCE = 20
+
+
+class Silence(AssertionError):
+    pass
+
+
+def digest_of(data):
+    """A whole file's, as (low, high)."""
+    total = 0
+    for pos in range(0, len(data), CELL):
+        low, high = wire.hash128(data[pos:pos + CELL], pos)
+        total += low + (high << 64)
+    total %= 1 << 128
+    return total & U64, total >> 64
+
+
+def file_record(**over):
+    values = dict(id=1, want=0, flags=0, mode=0o644, size=0, mtime_s=1, atime_s=1, mtime_ns=0,
+                  atime_ns=0, name="f")
+    return wire.record("FILE", **{**values, **over})
+
+
+def data_record(data, pos=0, id=1):
+    return wire.record("DATA", id=id, pos=pos, bytes=data)
+
+
+def end_record(data=b"", /, **over):
+    low, high = digest_of(data)
+    values = dict(id=1, size=len(data), data=len(data), holes=0, lanes=1, digest_low=low,
+                  digest_high=high, code=0, text="")
+    return wire.record("FILE_END", **{**values, **over})
+
+
+def hole_record(pos, length, id=1):
+    return wire.record("HOLE", id=id, pos=pos, len=length)
+
+
+def total_of(*contents, **over):
+    """END or DONE about these files."""
+    digest = 0
+    for data in contents:
+        low, high = digest_of(data)
+        digest += low + (high << 64)
+    digest %= 1 << 128
+    values = dict(files=len(contents), failed=0, bytes=sum(map(len, contents)),
+                  digest_low=digest & U64, digest_high=digest >> 64)
+    return {**values, **over}
+
+
+class Frames:
+    """Frames that come from a file object, read by a thread of its own; PINGs are answered."""
+
+    def __init__(self, read, write):
+        self.read, self.write = read, write
+        self.got, self.over = [], False
+        self.changed = threading.Condition()
+        self.mute = False       # answers no PING
+        self.writing = threading.Lock()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        framer = wire.Framer()
+        while True:
+            try:
+                data = self.read()
+            except (OSError, ValueError):
+                data = b""
+            if not data:
+                break
+            for number, body in framer.feed(data):
+                name, values = wire.parse(number, body)
+                if name == "PING" and not self.mute:
+                    self.send("PONG", **values)
+                with self.changed:
+                    self.got.append((name, values))
+                    self.changed.notify_all()
+        with self.changed:
+            self.over = True
+            self.changed.notify_all()
+
+    def raw(self, data):
+        """False when nobody takes it."""
+        try:
+            with self.writing:
+                self.write(data)
+            return True
+        except (OSError, ValueError):
+            return False
+
+    def send(self, name, /, **values):
+        return self.raw(wire.message(name, **values))
+
+    def expect(self, *names, timeout=PATIENCE):
+        """The fields of the next frame with one of these names; those before it are dropped."""
+        end = time.monotonic() + timeout
+        with self.changed:
+            while True:
+                for i, (name, values) in enumerate(self.got):
+                    if name in names:
+                        del self.got[:i + 1]
+                        return values
+                left = end - time.monotonic()
+                if self.over or left <= 0:
+                    raise Silence("no %s%s, but %s" % (
+                        "/".join(names), ", and it is over" if self.over else "", self.got[-3:]))
+                self.changed.wait(left)
+
+    def verdict(self, timeout=PATIENCE):
+        """The last frame that ever comes; None when there is no VERDICT."""
+        self.thread.join(timeout)
+        with self.changed:
+            assert self.over, "it goes on talking"
+            for name, values in self.got:
+                if name == "VERDICT":
+                    return values
+        return None
+
+
+class Lane:
+    """Our side of a lane over TCP."""
+
+    def __init__(self, session, sock, index=0, epoch=0, **over):
+        self.session, self.sock, self.index, self.epoch = session, sock, index, epoch
+        self.number = 0
+        self.shape = dict(lane=index, epoch=epoch, depth=session.depth,
+                          block_size=session.block_size)
+        sock.settimeout(PATIENCE)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def hello(self, accepting=0, key=None, **over):
+        values = {"from": self.session.role, "accepting": accepting, **self.shape, **over}
+        return wire.lane_hello(key or self.session.key, **values)
+
+    def greet(self):
+        """As the connecting end."""
+        self.raw(self.hello())
+        heard = self.take(64)
+        return wire.parse_lane_hello(self.session.key, heard)
+
+    def answer(self):
+        """As the accepting end."""
+        heard = wire.parse_lane_hello(self.session.key, self.take(64))
+        self.raw(self.hello(accepting=1))
+        return heard
+
+    def raw(self, data):
+        try:
+            self.sock.sendall(data)
+            return True
+        except OSError:
+            return False
+
+    def take(self, size):
+        got = b""
+        while len(got) < size:
+            piece = self.sock.recv(size - len(got))
+            if not piece:
+                raise EOFError("the lane is closed")
+            got += piece
+        return got
+
+    def closed(self, timeout=PATIENCE):
+        """Was the connection closed by the other end, whatever it said before?"""
+        self.sock.settimeout(timeout)
+        try:
+            while self.sock.recv(65536):
+                pass
+            return True
+        except socket.timeout:
+            return False
+        except OSError:
+            return True
+
+    # -- as a source
+    def block(self, data, kind=RECORDS, **over):
+        values = dict(kind=kind, lane=self.index, epoch=self.epoch, number=self.number, pos=0,
+                      file=0)
+        self.number += 1
+        return wire.block(data, **{**values, **over})
+
+    def records(self, *records):
+        return self.raw(self.block(b"".join(records)))
+
+    def extent(self, data, pos=0, id=1, **over):
+        return self.raw(self.block(data, kind=EXTENT, pos=pos, file=id, **over))
+
+    def credit(self):
+        return wire.parse_credit(self.take(16))
+
+    # -- as a sink
+    def take_block(self):
+        head = wire.parse_block_head(self.take(64))
+        return head, self.take(head["len"])
+
+    def grant(self, stored, **over):
+        return self.raw(wire.credit(**{"epoch": self.epoch, "stored": stored, **over}))
+
+    def close(self):
+        self.sock.close()
+
+
+class Session:
+    """Our side of a session: HELLOs, OFFER, lanes.  frames: how we talk."""
+
+    def __init__(self, frames, role, secret, host="127.0.0.1"):
+        self.frames, self.role, self.secret, self.host = frames, role, secret, host
+        self.nonce = os.urandom(32)
+        self.lanes = []
+
+    def our_hello(self, theirs, **over):
+        values = dict(theirs, role=self.role, nonce=self.nonce, host="mallory", lockable=0,
+                      no_rdma="none", want=TCP)
+        return {**values, **over}
+
+    def hello(self, **over):
+        """Exchange HELLOs; what is agreed is what the other end wants."""
+        theirs = self.frames.expect("HELLO")
+        ours = self.our_hello(theirs, **over)
+        self.frames.send("HELLO", **ours)
+        self.count = min(theirs["lanes"], ours["lanes"])
+        self.depth = min(theirs["depth"], ours["depth"])
+        self.block_size = min(theirs["block_size"], ours["block_size"])
+        nonces = (self.nonce, theirs["nonce"])
+        self.key = wire.Key(self.secret, *(nonces if self.role == SOURCE else nonces[::-1]))
+        return theirs
+
+    def offered(self):
+        """Where the other end may be connected to."""
+        self.offer = self.frames.expect("OFFER")
+        self.port = [p["port"] for p in self.offer["places"] if p["transport"] == TCP][0]
+        return self.offer
+
+    def dial(self, index=0, epoch=0, greet=True):
+        sock = socket.create_connection((self.host, self.port), PATIENCE)
+        lane = Lane(self, sock, index, epoch)
+        self.lanes.append(lane)
+        if greet:
+            lane.greet()
+        return lane
+
+    def open(self, **hello):
+        """All the way to open lanes, the other end listening."""
+        self.hello(**hello)
+        self.offered()
+        first = self.dial()
+        self.frames.send("CHOICE", transport=TCP, why="")
+        return [first] + [self.dial(i) for i in range(1, self.count)]
+
+    def listen(self, **offer):
+        """Offer a port of ours; returns the listening socket."""
+        listener = socket.create_server((self.host, 0))
+        listener.settimeout(PATIENCE)
+        place = dict(transport=TCP, family=4, port=listener.getsockname()[1],
+                     addr=socket.inet_aton(self.host))
+        self.frames.send("OFFER", **{"round": 0, "places": [place], "no_rdma": "", **offer})
+        self.listener = listener
+        return listener
+
+    def accept(self, index=0, answer=True):
+        sock, _ = self.listener.accept()
+        lane = Lane(self, sock, index)
+        self.lanes.append(lane)
+        if answer:
+            heard = lane.answer()
+            lane.index, lane.epoch = heard["lane"], heard["epoch"]
+            lane.shape.update(lane=lane.index, epoch=lane.epoch)
+        return lane
+
+    def close(self):
+        for lane in self.lanes:
+            lane.close()
+        if hasattr(self, "listener"):
+            self.listener.close()
+
+
+class End(Session):
+    """An end in our hands.  role: the end's; ours is the other one."""
+
+    START = dict(version=1, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
+                 bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
+                 host="victim", peer="mallory", address="")
+
+    def __init__(self, bench, program, role, target="", wants=("f",), flags=(), listens=True,
+                 env=None, cwd=None, **start):
+        self.proc = bench.start([program, "--end"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                env=env, cwd=cwd)
+        stdin, stdout = self.proc.proc.stdin, self.proc.proc.stdout
+
+        def write(data):
+            stdin.write(data)
+            stdin.flush()
+        super().__init__(Frames(lambda: stdout.read1(65536), write), SOURCE + SINK - role,
+                         os.urandom(32))
+        bits = sum(FLAGS[f] for f in flags) | (FLAGS["LISTENS"] if listens else 0)
+        self.start_values = {**self.START, "role": role, "flags": bits, "secret": self.secret,
+                             "target": str(target), **start}
+        self.wants = wants
+
+    def greeting(self):
+        return self.frames.expect("GREETING")
+
+    def orders(self, **over):
+        self.greeting()
+        self.frames.send("START", **{**self.start_values, **over})
+        for want in self.wants:
+            self.frames.send("WANT", name=str(want))
+        self.frames.send("GO")
+        return self
+
+    def hang_up(self):
+        try:
+            self.proc.proc.stdin.close()
+        except OSError:
+            pass
+
+
+def le64(value):
+    return struct.pack("<Q", value)
