@@ -11,6 +11,8 @@
 #include "cmd/amount.h"
 #include "cmd/process.h"
 
+enum { COMMAND_ENDS_MS = 200 };
+
 int bare_family(const struct options *o)
 {
 	return o->family == 4 ? AF_INET : o->family == 6 ? AF_INET6 : 0;
@@ -250,6 +252,18 @@ static _Noreturn void refuse(struct bare *b)
 	exit_with((int)failed()->code);
 }
 
+/* A broken pipe is only the consequence: how did the command end, if by itself? */
+static void tell_command(struct bare *b)
+{
+	char how[128];
+	int status;
+
+	if (b->command.pid && child_wait(&b->command, &status, clock_ms() + COMMAND_ENDS_MS) &&
+	    status)
+		log_at(LOG_ERROR, "%s %s", b->command.what,
+		       child_end_text(status, how, sizeof how));
+}
+
 static void conclude(struct bare *b, bool stdout_is_data)
 {
 	struct report *r = &b->report;
@@ -261,6 +275,8 @@ static void conclude(struct bare *b, bool stdout_is_data)
 	progress_end(&b->progress, r->total.bytes, r->failure.code == OUT_DONE ? r->ns : 0);
 	if (r->failure.code != OUT_DONE)
 		report_failure(r);
+	if (r->failure.code == OUT_FILE && !r->host[0])
+		tell_command(b);
 	if (b->options.json)
 		report_json(r, stdout_is_data ? stderr : stdout);
 	if (b->options.verbose && !b->options.quiet && r->failure.code == OUT_DONE)

@@ -160,10 +160,14 @@ int dial(const char *host, unsigned port, int family, int timeout_ms, const stru
 	if (channel_tls_client(fd, key, out))
 		return -1;
 	channel_set_peer(*out, host);
-	if (handshake(*out)) {
-		channel_free(*out);
-		*out = NULL;
-		return -1;
+	if (handshake(*out) == 0)
+		return 0;
+	if (failed()->code == OUT_PEER_LOST) {
+		struct failure f = *failed();
+
+		fail_as(f.code, "%s: does that rdrecv serve another sender?", f.text);
 	}
-	return 0;
+	channel_free(*out);
+	*out = NULL;
+	return -1;
 }
