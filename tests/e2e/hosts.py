@@ -111,12 +111,26 @@ class Running:
         try:
             code = self.proc.wait(timeout * SLOW)
         except subprocess.TimeoutExpired:
+            where = self.whereabouts()
             self.kill()
-            raise AssertionError("%s does not end within %s s: %s" % (
-                self.argv, timeout * SLOW, self.errors()))
+            raise AssertionError("%s does not end within %s s: %s\n%s" % (
+                self.argv, timeout * SLOW, self.errors(), where))
         for t in self._threads:
             t.join(5)
         return code
+
+    def whereabouts(self):
+        """What each of its threads waits for."""
+        lines = []
+        for task in pathlib.Path("/proc/%d/task" % self.proc.pid).glob("*"):
+            try:
+                state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                lines.append("%s: %s in %s: %s" % (
+                    (task / "comm").read_text().strip(), state, (task / "wchan").read_text(),
+                    " < ".join((task / "stack").read_text().split("\n")[:6])))
+            except OSError:
+                pass
+        return "\n".join(lines)
 
     def signal(self, signo):
         self.proc.send_signal(signo)
