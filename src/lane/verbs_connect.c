@@ -328,7 +328,7 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 		return connect_failed(v, err);
 	v->calling = iwarp;
 	if (next_event(v, deadline_ms, &e))
-		return -1;
+		return clock_ms() < deadline_ms ? -1 : connect_failed(v, ETIMEDOUT);
 	v->calling = false;
 	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
 }

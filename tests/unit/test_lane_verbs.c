@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
+#include "base/worker.h"
 #include "lane_conformance.h"
 #include "verbs_door.h"
 
@@ -309,6 +310,58 @@ static void test_waits_end(void **state)
 	scene_close(&s);
 }
 
+/*
+ * A host that takes everything in and answers nothing, as behind a firewall: a neighbour who is
+ * not there.  In a worker, which is what lanes run in: siw connects within one call, that only a
+ * signal ends.
+ */
+static void *silent_call(void *arg)
+{
+	struct call *c = arg;
+	union address a = host_address(near.silent, 7);
+	struct wire *w;
+
+	host_enter(&near);
+	c->result = verbs_dial(c->lane, 0, c->key, &a, c->deadline_ms, &w);
+	c->why = *failed();
+	return NULL;
+}
+
+static void test_a_silent_host(void **state)
+{
+	struct worker w = {.running = false};
+	char command[200], where[100];
+	struct scene s;
+	uint64_t begun;
+
+	(void)state;
+	if (!near.silent)
+		skip();
+	snprintf(command, sizeof command,
+		 "ip %s neigh replace %s lladdr 02:77:00:00:00:99 dev %s nud permanent",
+		 near.ip_option, near.silent, near.device);
+	assert_int_equal(system(command), 0);
+	scene_open(&s, 4, 4096);
+	begun = clock_ms();
+	s.call.deadline_ms = begun + 1500;
+	assert_int_equal(worker_start(&w, "dial", silent_call, &s.call), 0);
+	worker_join(&w);
+	print_message("given up after %d ms: %s\n", (int)(clock_ms() - begun), s.call.why.text);
+	assert_int_equal(s.call.result, -1);
+	assert_int_equal(s.call.why.code, OUT_CONNECT);
+	snprintf(where, sizeof where, "connect to %s:7: no answer; does a firewall", near.silent);
+	assert_non_null(strstr(s.call.why.text, where));
+	assert_true(clock_ms() - begun < 1500 + 2000 * slow);
+	s.call.deadline_ms = clock_ms() + LIMIT_MS;
+	assert_int_equal(worker_start(&w, "dial", silent_call, &s.call), 0);
+	sleep_ms(500);
+	begun = clock_ms();
+	lane_abort(s.call.lane);
+	worker_join(&w);
+	assert_true(clock_ms() - begun < 2000 * slow);
+	scene_close(&s);
+}
+
 /* A stranger: a connection request with any private data. */
 struct stranger {
 	unsigned port;
@@ -448,6 +501,7 @@ int main(void)
 		cmocka_unit_test(test_a_wrong_token_is_refused),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_waits_end),
+		cmocka_unit_test(test_a_silent_host),
 		cmocka_unit_test(test_garbage_is_turned_away),
 		cmocka_unit_test(test_no_receiver_was_ever_not_ready),
 	};

@@ -20,14 +20,17 @@ bool hosts_find(void)
 	const char *transport = getenv("SLUICE_TRANSPORT");
 
 	if (transport && strcmp(transport, "rxe") == 0) {
-		near = (struct host){"10.77.1.1", "fd77:1::1", NULL};
-		far = (struct host){"10.77.1.2", "fd77:1::2", NULL};
+		near = (struct host){"10.77.1.1", "fd77:1::1", NULL, "10.77.1.9", "rx0", ""};
+		far = (struct host){.address = "10.77.1.2", .address6 = "fd77:1::2"};
 	} else if (transport && strcmp(transport, "siw") == 0) {
-		near = (struct host){"10.77.2.1", "fd77:2::1", "/run/netns/siwa"};
-		far = (struct host){"10.77.2.2", "fd77:2::2", "/run/netns/siwb"};
+		near = (struct host){"10.77.2.1", "fd77:2::1", "/run/netns/siwa",
+				     "10.77.2.9", "sw0",       "-n siwa"};
+		far = (struct host){.address = "10.77.2.2",
+				    .address6 = "fd77:2::2",
+				    .netns = "/run/netns/siwb"};
 	} else if (transport && strcmp(transport, "device") == 0) {
-		near = (struct host){getenv("SLUICE_TEST_NEAR"), NULL, NULL};
-		far = (struct host){getenv("SLUICE_TEST_FAR"), NULL, NULL};
+		near = (struct host){.address = getenv("SLUICE_TEST_NEAR")};
+		far = (struct host){.address = getenv("SLUICE_TEST_FAR")};
 	}
 	if (getenv("SLUICE_LAB"))
 		slow = 3;

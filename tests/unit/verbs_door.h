@@ -15,6 +15,8 @@
 struct host {
 	const char *address, *address6; /* NULL: it has none */
 	const char *netns; /* NULL: everything is in one */
+	/* A neighbour's address that nobody has, and what ip needs to make him known. */
+	const char *silent, *device, *ip_option;
 };
 /* Who dials, and who listens. */
 extern struct host near, far;
