@@ -84,8 +84,16 @@ static void stand_at_gate(struct lane_job *j, struct block *b, uint64_t number)
 		pause_ms(2);
 }
 
+/* Each of them has stored something: before that there is nothing to cut. */
+static void await_lanes(void)
+{
+	for (unsigned k = 0; k < session_lanes(p.ends[SINK].s); k++)
+		assert_true(await_count(&p.ends[SINK].jobs[k].done, 1));
+}
+
 static void cut_lanes(void)
 {
+	await_lanes();
 	atomic_fetch_add(&p.proxy.cuts, 1);
 }
 
@@ -344,6 +352,7 @@ static void no_way_back(void)
 	opened();
 	pair_start(&p, 1u << 30);
 	assert_true(await_count(&g.there, 1));
+	await_lanes();
 	atomic_store(&p.proxy.closed, true);
 	before = clock_ms();
 	cut_lanes();
@@ -384,6 +393,7 @@ static void test_an_outage_is_survived(void **state)
 	opened();
 	pair_start(&p, 2000);
 	assert_true(await_count(&g.there, 1));
+	await_lanes();
 	atomic_store(&p.proxy.closed, true);
 	cut_lanes();
 	pause_ms(1500);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "session/session_impl.h"
 #include <cmocka.h>
 
@@ -350,6 +351,98 @@ static void test_the_given_address_is_the_only_one(void **state)
 		session_transport(p.ends[SOURCE].s, how, sizeof how, why, sizeof why);
 		assert_non_null(strstr(how, "127.0.0.9:"));
 	}
+}
+
+/* ---- two hosts, as the ends see it --------------------------------------------------------------
+ */
+
+static char lines[8][512];
+static enum log_level levels[8];
+static _Atomic unsigned line_count;
+static _Atomic uint64_t lines_written;
+
+static void gather_line(enum log_level level, const char *line)
+{
+	unsigned n = atomic_fetch_add(&line_count, 1);
+
+	if (n < 8) {
+		levels[n] = level;
+		snprintf(lines[n], sizeof lines[n], "%s", line);
+	}
+	atomic_fetch_add(&lines_written, 1);
+}
+
+static unsigned lines_that_say(const char *text, enum log_level level)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < line_count && i < 8; i++)
+		found += levels[i] == level && strstr(lines[i], text) != NULL;
+	return found;
+}
+
+static enum verdict move_hosts_apart(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
+				     uint32_t *len)
+{
+	struct frame f = {.type = type, .len = *len, .body = body};
+	struct writer w = writer_of(body, FRAME_BODY_MAX);
+	struct msg_offer offer;
+	struct msg_hello hello;
+
+	(void)from;
+	if (type == MSG_HELLO && msg_hello_decode(&f, &hello) == 0) {
+		hello.host_id ^= 1;
+		msg_hello_encode(&w, &hello);
+		*len = (uint32_t)w.used;
+	}
+	/* Nothing of the offer can be reached but the address that was dialed. */
+	if (type == MSG_OFFER && msg_offer_decode(&f, &offer) == 0) {
+		pair->proxy.target = offer.places[0].port;
+		offer.count = 0;
+		msg_offer_encode(&w, &offer);
+		*len = (uint32_t)w.used;
+	}
+	return PASS;
+}
+
+/* The control connection's address is good for lanes too; and data that goes to another host in
+ * the clear is told, once at each end. */
+static void test_the_dialed_address_and_the_clear(void **state)
+{
+	char why[TEXT_MAX];
+
+	(void)state;
+	p.filter = move_hosts_apart;
+	assert_int_equal(pair_use_proxy(&p), 0);
+	p.through_proxy = false;
+	p.ends[SOURCE].o.dialed = address_loopback(AF_INET, p.proxy.port);
+	snprintf(p.ends[SINK].o.address, HOST_MAX, "127.0.0.1");
+	line_count = 0;
+	lines_written = 0;
+	log_to(gather_line);
+	opened();
+	carried(100);
+	/* The choice at both ends, and its consequence. */
+	assert_true(await_count(&lines_written, 2));
+	pause_ms(50);
+	log_to(NULL);
+	p.through_proxy = true;
+	assert_int_equal(transport_of(SOURCE, why), TRANSPORT_TCP);
+	assert_true(p.proxy.came >= 2);
+	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far", LOG_WARN), 1);
+	assert_int_equal(lines_that_say("data is sent in the clear over TCP to near", LOG_WARN), 1);
+}
+
+static void test_on_one_host_nothing_is_in_the_clear(void **state)
+{
+	(void)state;
+	line_count = 0;
+	lines_written = 0;
+	log_to(gather_line);
+	opened();
+	carried(10);
+	log_to(NULL);
+	assert_int_equal(lines_that_say("in the clear", LOG_WARN), 0);
 }
 
 static void test_a_secret_that_differs(void **state)
@@ -1055,6 +1148,8 @@ int main(void)
 		T(test_a_source_that_listens),
 		T(test_in_auto_tcp_says_why_not_rdma),
 		T(test_the_given_address_is_the_only_one),
+		T(test_the_dialed_address_and_the_clear),
+		T(test_on_one_host_nothing_is_in_the_clear),
 		T(test_a_secret_that_differs),
 		T(test_pace_is_kept),
 		T(test_transports_that_exclude_each_other),
