@@ -8,7 +8,7 @@
 #include <time.h>
 
 enum { FAULTS_MAX = 16 };
-enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL };
+enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL, FAULT_NOREJOIN };
 
 struct fault {
 	enum fault_kind kind;
@@ -63,6 +63,8 @@ static void read_fault(char *text, const char *spec)
 		f->kind = FAULT_BREAK;
 	else if (strcmp(kind, "stall") == 0)
 		f->kind = FAULT_STALL;
+	else if (strcmp(kind, "norejoin") == 0)
+		f->kind = FAULT_NOREJOIN;
 	else
 		refuse(spec);
 	for (char *field; (field = strtok_r(NULL, ",", &rest));)
@@ -145,4 +147,21 @@ bool fault_after(unsigned lane, const struct block *b)
 		}
 	pthread_mutex_unlock(&lock);
 	return broke;
+}
+
+bool fault_call(unsigned lane)
+{
+	bool broke = false, ordered = false;
+
+	pthread_once(&once, read_faults);
+	if (count == 0)
+		return false;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < count; i++) {
+		ordered |= faults[i].kind == FAULT_NOREJOIN && faults[i].lane == lane;
+		broke |= faults[i].kind == FAULT_BREAK && faults[i].lane == lane &&
+			 faults[i].done > 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return ordered && broke;
 }

@@ -10,6 +10,8 @@
  *	                                the first T times that it is sent
  *	break:lane=L,block=N,times=T    break the wire right after block N was handed to it
  *	stall:lane=L,block=N,ms=M       wait M ms before sending block N for the first time
+ *	norejoin:lane=L                 once the lane was broken to order, each call for another
+ *	                                RDMA connection of it fails
  * Several are joined by ';'.  Numbers are of lane_send(), from 0, in the source.  times is 1
  * when it is left out, and 0 there means always.  What can't be understood ends the program:
  * a test that orders no fault must not pass.
@@ -22,5 +24,7 @@
 void fault_before(unsigned lane, struct block *b);
 /* True: break the wire now. */
 bool fault_after(unsigned lane, const struct block *b);
+/* True: an RDMA connection for this lane must not come about. */
+bool fault_call(unsigned lane);
 
 #endif

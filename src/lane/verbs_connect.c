@@ -12,10 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "lane/fault.h"
 #include "lane/hello.h"
 #include "lane/verbs.h"
 
-enum { RESOLVE_FIRST_MS = 100, NUDGE_MS = 50 };
+enum {
+	RESOLVE_FIRST_MS = 100,
+	NUDGE_MS = 50,
+	/* 7, the most there is, means for ever on rxe. */
+	RETRIES = 6,
+};
 
 bool verbs_built(void)
 {
@@ -308,7 +314,7 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 		.private_data = private,
 		.private_data_len = sizeof private,
 		.flow_control = 1,
-		.retry_count = 7,
+		.retry_count = RETRIES,
 		.rnr_retry_count = 0,
 		/* Some iWARP adapters read from the peer to open a connection. */
 		.initiator_depth = iwarp,
@@ -341,6 +347,10 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const
 	if (verbs_new(l, epoch, &v))
 		return -1;
 	address_text(to, v->peer, sizeof v->peer);
+	if (fault_call(lane_index(l))) {
+		fail_as(OUT_CONNECT, "connect to %s: failed to order", v->peer);
+		goto failed;
+	}
 	if (open_id(v) || resolve_address(v, to, deadline_ms) || resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);

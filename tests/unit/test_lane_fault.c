@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "lane/fault.h"
 #include "lane_stream.h"
 
 enum { LONG_MS = 60000, STALL_MS = 120 };
@@ -63,7 +64,10 @@ static void test_damage_twice_ends_it(void **arg)
 static void test_break_is_mended(void **arg)
 {
 	(void)arg;
+	assert_false(fault_call(2));
 	transfer(2);
+	assert_true(fault_call(2));
+	assert_false(fault_call(3));
 	assert_int_equal(from.rc, 0);
 	assert_int_equal(to.done, 20);
 	assert_int_equal(stats.epochs, 2);
@@ -91,7 +95,7 @@ int main(void)
 
 	setenv("SLUICE_FAULT",
 	       "damage:lane=0,block=7;damage:lane=1,block=4,times=2;"
-	       "break:lane=2,block=3,times=1;stall:lane=3,block=2,ms=120",
+	       "break:lane=2,block=3,times=1;stall:lane=3,block=2,ms=120;norejoin:lane=2;norejoin:lane=3",
 	       1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

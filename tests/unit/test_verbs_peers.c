@@ -22,6 +22,7 @@
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
 #include "base/io.h"
+#include "lane/verbs.h"
 #include "verbs_door.h"
 
 enum { NOBODY = 65534, LIMIT_MS = 60000, SKIPPED = 77 };
@@ -36,12 +37,24 @@ struct half {
 	struct lane *lane;
 	bool listens;
 	uint64_t blocks;
+	uint8_t retries; /* of what the peer's host does not acknowledge */
 	uint64_t broke_ms;
 	char broke_why[FAIL_TEXT_MAX];
 	int result;
 	struct failure why;
 	pthread_t thread;
 };
+
+static uint8_t retries_of(const struct wire *w)
+{
+	const struct verbs *v = (const struct verbs *)w;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = {.retry_cnt = UINT8_MAX};
+
+	if (ibv_query_qp(v->id->qp, &attr, IBV_QP_RETRY_CNT, &init))
+		return UINT8_MAX;
+	return attr.retry_cnt;
+}
 
 static int half_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
@@ -57,7 +70,10 @@ static int half_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	}
 	rc = h->listens ? door_take(h->door, l, epoch, &key, deadline, &w)
 			: door_dial(h->door, l, epoch, &key, deadline, &w);
-	return rc ? -1 : lane_attach(l, w, 0);
+	if (rc)
+		return -1;
+	h->retries = retries_of(w);
+	return lane_attach(l, w, 0);
 }
 
 static int half_work(struct half *h)
@@ -198,6 +214,8 @@ static void killed_peer(enum lane_side mine, uint64_t blocks, bool idle)
 	assert_int_equal(h.why.code, OUT_PEER_LOST);
 	print_message("noticed after %d ms: %s\n", (int)(h.broke_ms - killed), h.broke_why);
 	assert_true(h.broke_ms - killed < 2000 * slow);
+	/* 7 means for ever on rxe, and a host that is gone would never be noticed. */
+	assert_in_range(h.retries, 0, 6);
 	lane_close(h.lane);
 	door_close(&d);
 }
