@@ -19,6 +19,8 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults"))
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 RDMA = TRANSPORT != "tcp"
 LAB = bool(os.environ.get("SLUICE_LAB"))
+# A typed key is stretched, which takes seconds on an emulated CPU; a made one is not.
+KEY = "sluice-key-1:" + "5a" * 32 if LAB else "a test key"
 COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
 # Deadlines that are promised are given three times as long inside the lab (emulated CPUs).
 SLOW = 3 if LAB else 1
@@ -171,7 +173,7 @@ class Bench:
 
     # -- streams -----------------------------------------------------------------------
 
-    def receive(self, *args, key="a test key", port=0, transport=DEMAND, host=FAR, **how):
+    def receive(self, *args, key=KEY, port=0, transport=DEMAND, host=FAR, **how):
         """Start rdrecv; returns it with .port once it listens."""
         options = [a for a in args if str(a).startswith("-")]
         rest = [a for a in args if not str(a).startswith("-")]
@@ -185,7 +187,7 @@ class Bench:
         r.port = int(r.expect("listening on").rsplit(":", 1)[1].split()[0])
         return r
 
-    def send(self, port, *args, key="a test key", transport=DEMAND, host=NEAR, to=None, **how):
+    def send(self, port, *args, key=KEY, transport=DEMAND, host=NEAR, to=None, **how):
         options = [a for a in args if str(a).startswith("-")]
         rest = [a for a in args if not str(a).startswith("-")]
         if "--" in args:

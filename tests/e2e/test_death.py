@@ -17,7 +17,7 @@ def endless(bench, tmp_path, **how):
     """A stream that goes on until somebody stops it; both ends are moving bytes."""
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path, **how)
     source = bench.send(sink.port, "--", "cat", "/dev/zero")
-    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > BLOCK)
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > 20 * BLOCK, 30)
     return source, sink
 
 
@@ -51,7 +51,7 @@ def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
 def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exec sleep 1000")
-    time.sleep(1 * SLOW)
+    wait_until(lambda: leftovers(tmp_path))
     dead, other = (source, sink) if victim == "source" else (sink, source)
     start = time.monotonic()
     dead.signal(signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_a_short_stop_is_survived(bench, tmp_path, victim):
     source = bench.send(sink.port, "--timeout=%d" % (4 * SLOW), "--", "sh", "-c",
                         "head -c 1000000 %s/in; sleep %d; tail -c +1000001 %s/in" % (
                             tmp_path, 4 * SLOW, tmp_path))
-    time.sleep(1 * SLOW)
+    wait_until(lambda: leftovers(tmp_path))
     one = source if victim == "source" else sink
     one.signal(signal.SIGSTOP)
     time.sleep(2 * SLOW)

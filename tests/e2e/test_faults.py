@@ -156,7 +156,8 @@ def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
     assert not leftovers(tmp_path) and not leftovers(tmp_path / "dir")
 
 
-def slow(blocks=3, ms=600):
+def slow(blocks=3, ms=600 * SLOW):
+    """Time to do something to a file after it was opened and before all of it was read."""
     return ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, ms)
                     for lane in (0, 1) for b in range(1, blocks + 1))
 
@@ -165,7 +166,7 @@ def slow(blocks=3, ms=600):
 def test_a_source_that_changes(bench, tmp_path, how, code):
     data = files(tmp_path, 40 * BLOCK)
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
-    time.sleep(0.5 * SLOW)
+    wait_until(lambda: leftovers(tmp_path))
     with open(tmp_path / "in", "r+b") as f:
         if how == "shrink":
             f.truncate(5 * BLOCK)
@@ -185,7 +186,7 @@ def test_a_changed_source_is_not_removed(bench, tmp_path):
     files(tmp_path, 40 * BLOCK)
     run = bench.copy("--remove-source-files", "in", "far:%s/out" % tmp_path, wait=False,
                      env={"SLUICE_FAULT": slow()})
-    time.sleep(0.5 * SLOW)
+    wait_until(lambda: leftovers(tmp_path))
     with open(tmp_path / "in", "r+b") as f:
         f.seek(0, 2)
         f.write(b"more")
