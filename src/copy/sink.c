@@ -178,10 +178,13 @@ static int say_done(struct sink *s)
 	only = s->copy->total.files + s->copy->total.failed == 1;
 	msg_total_encode(&w, &s->stored);
 	pthread_mutex_unlock(&s->copy->lock);
-	if (ret || session_send(s->session, MSG_DONE, body, w.used))
+	if (ret)
 		return -1;
+	/* Before it is said: the source goes as soon as it has heard this. */
 	session_ended(s->session);
 	atomic_store(&s->copy->over, true);
+	if (session_send(s->session, MSG_DONE, body, w.used))
+		return -1;
 	session_flush(s->session);
 	return only ? 1 : 0;
 }

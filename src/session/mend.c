@@ -337,11 +337,14 @@ static int accept_patience(struct lane_end *e, bool first, enum stage stage)
 
 static enum attempt nobody_came(struct lane_end *e, bool first, int patience_ms)
 {
+	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
+
 	if (failed()->code != OUT_CONNECT || lane_aborted(e->lane))
 		return ATTEMPT_FATAL;
 	if (first)
-		fail_as(OUT_CONNECT, "%s did not connect lane %u to TCP port %u within %g s",
-			e->s->o.peer, e->index, porter_tcp_port(e->s->porter),
+		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s",
+			e->s->o.peer, e->index, rdma ? "RDMA" : "TCP",
+			rdma ? porter_rdma_port(e->s->porter) : porter_tcp_port(e->s->porter),
 			patience_ms / 1000.0);
 	else
 		fail_as(OUT_PEER_LOST,
@@ -417,11 +420,16 @@ static int give_up(struct lane_end *e)
 {
 	char host[HOST_MAX];
 	struct failure f;
+	bool ended;
 
 	if (session_failed(e->s, &f, host))
 		return fail_again(&f);
-	/* Aborted by whoever uses it, for a reason of its own. */
-	if (lane_aborted(e->lane))
+	pthread_mutex_lock(&e->s->lock);
+	ended = e->s->ended;
+	pthread_mutex_unlock(&e->s->lock);
+	/* Aborted by whoever uses it, for a reason of its own; or the verdict is in, and a peer
+	 * that goes then is no failure. */
+	if (ended || lane_aborted(e->lane))
 		return fail_as(OUT_PEER_LOST, "lane %u was given up", e->index);
 	return session_fail(e->s);
 }

@@ -2,6 +2,7 @@
 """rdsend and rdrecv: streams and files in any mix at the two ends."""
 
 import os
+import socket
 import subprocess
 
 import pytest
@@ -83,12 +84,46 @@ def test_receiver_waits_as_long_as_it_was_told(bench):
     assert sink.wait(20) == 35
 
 
+def test_a_receiver_that_may_not_wait(bench):
+    sink = bench.receive("-w0")
+    assert sink.wait(5) == 35
+
+
+def test_a_missing_directory_is_made_where_asked(bench, tmp_path):
+    sink = bench.receive(tmp_path / "new" / "dir" / "out")
+    source = bench.send(sink.port, "--", "echo", "x")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "--mkpath" in sink.errors()
+    sink = bench.receive("--mkpath", tmp_path / "new" / "dir" / "out")
+    source = bench.send(sink.port, "--", "echo", "x")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "new" / "dir" / "out").read_text() == "x\n"
+
+
+def test_a_summary_is_never_mixed_with_data(bench, tmp_path):
+    with open(tmp_path / "out", "wb") as out:
+        sink = bench.receive("--json", "/dev/stdout", stdout=out)
+        source = bench.send(sink.port, "--", "echo", "data")
+        assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_text() == "data\n"
+    assert '"exit": 0' in sink.errors()
+
+
 def test_producer_that_fails_fails_both_ends(bench, tmp_path):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
     assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
     assert "exited with 3" in source.errors()
     assert not (tmp_path / "out").exists() and not leftovers(tmp_path)
+
+
+def test_a_failure_over_there_is_told_with_its_host(bench):
+    """However soon the sender is gone when it has been told that it failed."""
+    for _ in range(8):
+        sink = bench.receive("--", "cat")
+        source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
+        assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+        assert "rdrecv: %s: command sh exited with 3" % socket.gethostname() in sink.errors()
 
 
 def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
