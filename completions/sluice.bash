@@ -29,7 +29,7 @@ _sluice() {
 			--remove-source-files --fsync --inplace --sparse --no-sparse --rsh= --rdcp-path="
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;
-	*) options="$_sluice_common $_sluice_keys --wait= --fsync --inplace" ;;
+	*) options="$_sluice_common $_sluice_keys --wait= --mkpath --fsync --inplace" ;;
 	esac
 	# --name=value comes as three words.
 	if [ "$cur" = = ]; then

@@ -10,6 +10,7 @@
 #include "base/worker.h"
 #include "cmd/amount.h"
 #include "cmd/process.h"
+#include "cmd/target.h"
 
 enum { COMMAND_ENDS_MS = 200 };
 
@@ -305,7 +306,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 		b->file = o->operands[file_at];
 	if (b->file && strcmp(b->file, "-") == 0)
 		b->file = NULL;
-	stdout_is_data = b->role == ROLE_SINK && !b->file;
+	stdout_is_data = b->role == ROLE_SINK && (!b->file || names_stdout(b->file));
 	keep_secrets();
 	if (start_command(b))
 		refuse(b);

@@ -31,7 +31,6 @@ struct conductor {
 	int listener; /* which of them listens at first */
 	struct detour *detour;
 	bool detoured;
-	bool done; /* the sink, or the source, said that all is stored */
 	struct failure cause; /* the first, OUT_DONE: none */
 	char cause_host[HOST_MAX];
 	int signo;
@@ -84,6 +83,20 @@ static bool goes_through_ssh(const struct conductor *c)
 
 /* ---- how it ends ------------------------------------------------------------------------ */
 
+static bool says_done(const struct link *l)
+{
+	return l->has_verdict && l->verdict.code == OUT_DONE;
+}
+
+/* All is stored: an end said so, and of the ends on this host each, since they know. */
+static bool done(const struct conductor *c)
+{
+	const struct link *source = &c->links[LINK_SOURCE], *sink = &c->links[LINK_SINK];
+
+	return (says_done(source) || says_done(sink)) && (source->far || says_done(source)) &&
+	       (sink->far || says_done(sink));
+}
+
 static void end_by(struct conductor *c, uint64_t ms)
 {
 	uint64_t deadline_ms = clock_ms() + ms;
@@ -131,7 +144,7 @@ static void lost(struct conductor *c, struct link *l)
 	l->gone = true;
 	if (l->has_verdict)
 		return;
-	if (c->done && !c->job->o->remove_source)
+	if (done(c) && !c->job->o->remove_source)
 		return;
 	framer_rest(&l->in, &len);
 	reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS / 2);
@@ -167,10 +180,8 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 		return -1;
 	l->has_verdict = true;
 	end_by(c, LAST_WORDS_MS);
-	if (l->verdict.code == OUT_DONE) {
-		c->done = true;
+	if (l->verdict.code == OUT_DONE)
 		return 0;
-	}
 	failure.code = l->verdict.code;
 	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
 	/* What happened on this host needs no host's name before it. */
@@ -573,7 +584,7 @@ void conduct(const struct job *j, struct report *r)
 			break;
 		turn(&c);
 	}
-	if (!c.cause.code && !c.done) {
+	if (!c.cause.code && !done(&c)) {
 		fail_as(OUT_PEER_LOST, "the ends did not say how it ended");
 		blame(&c, failed(), "");
 	}

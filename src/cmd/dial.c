@@ -104,9 +104,10 @@ static int attempt_all(const union address *to, unsigned n, uint64_t deadline_ms
 	return fd;
 }
 
-static int handshake(struct channel *ch)
+static int handshake(struct channel *ch, int timeout_ms)
 {
-	uint64_t deadline_ms = clock_ms() + HANDSHAKE_MS;
+	int patience_ms = timeout_ms < HANDSHAKE_MS ? timeout_ms : HANDSHAKE_MS;
+	uint64_t deadline_ms = clock_ms() + (unsigned)patience_ms;
 	struct pollfd p[2];
 	int rc;
 
@@ -160,7 +161,7 @@ int dial(const char *host, unsigned port, int family, int timeout_ms, const stru
 	if (channel_tls_client(fd, key, out))
 		return -1;
 	channel_set_peer(*out, host);
-	if (handshake(*out) == 0)
+	if (handshake(*out, timeout_ms) == 0)
 		return 0;
 	if (failed()->code == OUT_PEER_LOST) {
 		struct failure f = *failed();

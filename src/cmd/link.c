@@ -95,9 +95,10 @@ void link_write(struct link *l)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			/* Nobody reads there; the end of what it says tells why. */
+			/* Nobody reads there; the end of what it says tells why.  The other
+			 * end is not kept waiting for it. */
 			child_close_in(&l->child);
-			return;
+			break;
 		}
 		explicit_bzero(l->out + l->out_start, (size_t)n);
 		l->out_start += (size_t)n;

@@ -22,6 +22,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->timeout_ms = TIMEOUT_MS;
 	o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	o->key_fd = -1;
+	o->wait_ms = -1;
 	o->ssh = "ssh";
 	o->rdcp_path = "rdcp";
 }

@@ -51,7 +51,7 @@ struct options {
 	const char *key_file, *make_key;
 	int key_fd; /* -1 */
 	uint64_t size; /* rdsend: of the stream, for the ETA; 0: unknown */
-	int wait_ms; /* rdrecv: 0: for ever */
+	int wait_ms; /* rdrecv: -1: for ever */
 	bool fsync, inplace;
 
 	bool preserve, no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;

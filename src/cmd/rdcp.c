@@ -51,6 +51,8 @@ static int parse_targets(struct plan *p)
 		return -1;
 	if (!*p->target.path)
 		p->target.path = ".";
+	if (p->o.remove_source && p->target.stdio)
+		return fail_as(OUT_USAGE, "--remove-source-files: stdout is no place to keep them");
 	if (p->o.no_target_dir && p->count > 1)
 		return fail_as(OUT_USAGE, "-T: several sources can't all become %s",
 			       p->target_text);
@@ -196,6 +198,11 @@ static void copy_all(struct plan *p, struct report *all)
 		all->failure.code = OUT_SOME_FILES;
 }
 
+static bool goes_to_stdout(const struct target *t)
+{
+	return t->stdio || (!t->host[0] && names_stdout(t->path));
+}
+
 static int run(struct plan *p)
 {
 	static struct report all;
@@ -213,7 +220,7 @@ static int run(struct plan *p)
 	screen_end();
 	progress_end(&p->progress, all.total.bytes, all.failure.code == OUT_DONE ? all.ns : 0);
 	if (p->o.json)
-		report_json(&all, p->target.stdio ? stderr : stdout);
+		report_json(&all, goes_to_stdout(&p->target) ? stderr : stdout);
 	if (p->o.verbose && !p->o.quiet && all.failure.code == OUT_DONE)
 		report_verbose(&all, stderr);
 	free(p->sources);

@@ -30,7 +30,7 @@ static int listen_there(struct bare *b, int family)
 static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
 {
 	const struct options *o = &b->options;
-	uint64_t deadline_ms = o->wait_ms ? clock_ms() + (unsigned)o->wait_ms : 0;
+	uint64_t deadline_ms = o->wait_ms >= 0 ? clock_ms() + (unsigned)o->wait_ms : 0;
 	union address local, peer;
 
 	if (porter_new(&b->porter) || listen_there(b, so->family))
@@ -58,6 +58,7 @@ static int copy_over(struct bare *b, struct session *s)
 	struct sink_opts so = {
 		.target = b->file,
 		.stream = bare_stream(b),
+		.mkpath = b->options.mkpath,
 		.fsync = b->options.fsync,
 		.inplace = b->options.inplace,
 		.quiet_names = true,

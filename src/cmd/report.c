@@ -81,9 +81,14 @@ static void print_bound(const struct report *r, FILE *to)
 
 void report_verbose(const struct report *r, FILE *to)
 {
+	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
+
+	/* In an end's words, or its peer's. */
+	escape(how, sizeof how, r->how, strlen(r->how));
+	escape(why, sizeof why, r->why, strlen(r->why));
 	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
-		r->how[0] ? r->how : transport_name(r->transport), r->lanes,
-		r->lanes == 1 ? "" : "s", r->why[0] ? "; not rdma: " : "", r->why);
+		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s",
+		why[0] ? "; not rdma: " : "", why);
 	print_bound(r, to);
 	fprintf(to, "Bandwidth %.3f GB/s\n", rate(r) / 1e9);
 	fflush(to);

@@ -42,6 +42,12 @@ static int check_host(const char *text, const char *host)
 	return 0;
 }
 
+bool names_stdout(const char *path)
+{
+	return strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/fd/1") == 0 ||
+	       strcmp(path, "/proc/self/fd/1") == 0;
+}
+
 int target_parse(const char *text, struct target *t)
 {
 	const char *colon;

@@ -21,5 +21,7 @@ struct target {
 
 /* 0, or -1 with a failure (OUT_USAGE). text must outlive t. */
 int target_parse(const char *text, struct target *t);
+/* Is it another name for stdout? */
+bool names_stdout(const char *path);
 
 #endif

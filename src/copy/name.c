@@ -42,8 +42,9 @@ bool name_answers(const char *name, const char *want)
 {
 	char last[NAME_MAX + 1];
 
-	if (strcmp(want, "-") == 0)
-		return *name == '\0';
+	/* stdin, or a file of that name on another host. */
+	if (strcmp(want, "-") == 0 && !*name)
+		return true;
 	name_last(want, last, sizeof last);
 	if (!name_is_plain(name))
 		return false;

@@ -310,6 +310,9 @@ int source_file_remove(const struct source_file *f)
 	const char *name = slash ? slash + 1 : f->path;
 	struct stat now;
 
+	/* Nothing would tell that more came meanwhile. */
+	if (f->flags & FILE_STREAM)
+		return fail("remove %s: it is not a regular file", f->path);
 	if (fstatat(f->dir->fd, name, &now, AT_SYMLINK_NOFOLLOW))
 		return fail("remove %s: %m", f->path);
 	if (S_ISLNK(now.st_mode))

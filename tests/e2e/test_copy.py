@@ -200,6 +200,38 @@ def test_remove_source_files(bench, tmp_path, way):
     assert not (tmp_path / "in").exists() and (tmp_path / "out").read_bytes() == pattern(2 * BLOCK)
 
 
+def test_no_source_is_removed_for_a_pipe(bench, tmp_path):
+    """What goes to stdout is nowhere durable."""
+    (tmp_path / "in").write_bytes(b"precious")
+    r = bench.copy("--remove-source-files", "in", "-")
+    assert r.code == 1 and "--remove-source-files" in r.errors(), r.errors()
+    assert (tmp_path / "in").read_bytes() == b"precious"
+
+
+def test_only_regular_sources_are_removed(bench, tmp_path):
+    """Nothing tells whether the bytes of a FIFO or a device are still those that were read."""
+    os.mkfifo(tmp_path / "fifo")
+    r = bench.copy("--remove-source-files", "fifo", "far:%s/out" % tmp_path, wait=False)
+    (tmp_path / "fifo").write_bytes(b"once")
+    assert r.wait() == 11 and "not a regular file" in r.errors(), r.errors()
+    assert (tmp_path / "out").read_bytes() == b"once" and (tmp_path / "fifo").exists()
+
+
+def test_a_summary_is_never_mixed_with_data(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    for to in ("-", "/dev/stdout", "/dev/fd/1"):
+        r = bench.copy("--json", "in", to)
+        assert r.code == 0 and bytes(r.out) == b"data" and '"exit": 0' in r.errors(), r.errors()
+
+
+def test_a_file_called_minus_on_a_host(bench, tmp_path):
+    (tmp_path / "-").write_bytes(b"minus")
+    r = bench.copy("far:-", "out")
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == b"minus", r.errors()
+    r = bench.copy("out", "far:-")
+    assert r.code == 0, r.errors()
+
+
 def test_the_same_file_is_refused(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"precious")
     os.link(tmp_path / "in", tmp_path / "link")

@@ -317,6 +317,8 @@ static void only_what_was_asked_for_is_taken(void **state)
 	assert_true(name_answers("a.c", "dir/*.c"));
 	assert_true(name_answers("*.c", "*.c"));
 	assert_true(name_answers("", "-"));
+	assert_true(name_answers("-", "-"));
+	assert_false(name_answers("x", "-"));
 	assert_false(name_answers("g", "dir/f"));
 	assert_false(name_answers("dir", "dir/f"));
 	assert_false(name_answers(".ssh", "*"));
