@@ -153,13 +153,19 @@ int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo,
 			       OFFER_MAX);
 	if (verbs_listen(addr, lo, hi, port, &p->rdma[p->rdma_count]) < 0)
 		return -1;
-	p->rdma_count++;
+	if (p->rdma_count++ == 0)
+		p->rdma_port = *port;
 	return 0;
 }
 
 unsigned porter_tcp_port(const struct porter *p)
 {
 	return p->tcp_port;
+}
+
+unsigned porter_rdma_port(const struct porter *p)
+{
+	return p->rdma_port;
 }
 
 /* ---- strangers --------------------------------------------------------------------------- */

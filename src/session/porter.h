@@ -41,6 +41,8 @@ int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo,
 		       unsigned *port);
 /* 0: no TCP listener. */
 unsigned porter_tcp_port(const struct porter *p);
+/* The first RDMA listener's, 0: there was none. */
+unsigned porter_rdma_port(const struct porter *p);
 
 /* Wait for an authenticated peer, until deadline_ms (clock_ms; 0: for ever) or cancelled().
  * -1 with OUT_CONNECT when the time is over, OUT_SIGNAL when cancelled. */

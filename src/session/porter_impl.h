@@ -40,7 +40,7 @@ struct porter {
 	int tcp[LISTENERS_MAX];
 	unsigned wanted_count, tcp_count, tcp_port;
 	struct verbs_listener *rdma[OFFER_MAX];
-	unsigned rdma_count;
+	unsigned rdma_count, rdma_port;
 
 	struct stranger strangers[STRANGERS_MAX]; /* oldest first */
 	unsigned count;
