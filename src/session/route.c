@@ -34,151 +34,12 @@ bool route_tells(struct session *s)
 	return !s->o.has_conductor || route_dials(s, route_stage(s));
 }
 
-static void set_stage(struct session *s, enum stage stage)
+void route_set_stage(struct session *s, enum stage stage)
 {
 	pthread_mutex_lock(&s->lock);
 	s->route.stage = stage;
 	session_nudge(s);
 	pthread_mutex_unlock(&s->lock);
-}
-
-/* ---- listening ------------------------------------------------------------------------------ */
-
-static int listen_tcp(struct session *s)
-{
-	union address only, loopback = address_loopback(AF_INET, 0);
-	union address any4 = {.in4 = {.sin_family = AF_INET}};
-	union address any6 = {.in6 = {.sin6_family = AF_INET6}};
-	const union address *where = NULL;
-	struct offer_rules rules = {.only = s->o.address, .family = s->o.family};
-	unsigned count, lo = s->o.port_lo, hi = s->o.port_hi;
-
-	if (s->terms.want == TRANSPORT_SSH)
-		return porter_listen_tcp(s->porter, &loopback, 0, 0);
-	if (s->o.address[0]) {
-		if (addresses_to_offer(&rules, &only, 1, &count) < 0)
-			return -1;
-		if (count == 0)
-			return fail_as(OUT_USAGE, "listen at %s: it can't be listened at",
-				       s->o.address);
-		where = &only;
-	} else if (s->o.family) {
-		where = s->o.family == AF_INET ? &any4 : &any6;
-	}
-	if (porter_listen_tcp(s->porter, where, lo, hi) < 0)
-		return -1;
-	/* For a detour. */
-	if (s->o.has_conductor && where && where != &any4 && !address_same(where, &loopback))
-		return porter_listen_tcp(s->porter, &loopback, lo, hi);
-	return 0;
-}
-
-/* An RDMA listener at each address that a device stands behind. */
-static void listen_rdma(struct session *s, const union address *at, unsigned count,
-			struct msg_offer *m)
-{
-	snprintf(m->no_rdma, sizeof m->no_rdma, "%s has no RDMA device behind its addresses",
-		 s->o.host);
-	for (unsigned i = 0; i < count; i++) {
-		unsigned port;
-
-		if (!verbs_behind(&at[i]))
-			continue;
-		if (porter_listen_rdma(s->porter, &at[i], s->o.port_lo, s->o.port_hi, &port) < 0) {
-			snprintf(m->no_rdma, sizeof m->no_rdma, "%s", failed()->text);
-			continue;
-		}
-		m->places[m->count++] = place_of(&at[i], TRANSPORT_RDMA, port);
-	}
-	if (m->count > 0)
-		m->no_rdma[0] = '\0';
-}
-
-static int send_offer(struct session *s, const struct msg_offer *m)
-{
-	uint8_t body[sizeof *m + 64];
-	struct writer w = writer_of(body, sizeof body);
-
-	msg_offer_encode(&w, m);
-	return control_send(s->control, MSG_OFFER, body, w.used);
-}
-
-static int send_listening(struct session *s)
-{
-	struct msg_detour m = {.port = (uint16_t)porter_tcp_port(s->porter)};
-	uint8_t body[16];
-	struct writer w = writer_of(body, sizeof body);
-
-	msg_detour_encode(&w, &m);
-	return control_send(s->control, MSG_LISTENING, body, w.used);
-}
-
-/* Listen wherever callers may come, and put it down in m. */
-static int listen_everywhere(struct session *s, struct msg_offer *m)
-{
-	struct offer_rules rules = {
-		.only = s->o.address,
-		.control = s->local.sa.sa_family == AF_UNSPEC ? NULL : &s->local,
-		.same_host = s->terms.same_host,
-		.family = s->o.family,
-	};
-	union address at[OFFER_MAX];
-	unsigned count;
-
-	if (!s->o.porter && s->terms.want != TRANSPORT_RDMA && listen_tcp(s) < 0)
-		return -1;
-	if (addresses_to_offer(&rules, at, OFFER_MAX, &count) < 0)
-		return -1;
-	if (s->terms.rdma)
-		listen_rdma(s, at, count, m);
-	if (porter_tcp_port(s->porter) && s->terms.want != TRANSPORT_RDMA)
-		for (unsigned i = 0; i < count; i++)
-			m->places[m->count++] =
-				place_of(&at[i], TRANSPORT_TCP, porter_tcp_port(s->porter));
-	return 0;
-}
-
-static int open_lanes(struct session *s)
-{
-	struct porter_terms terms = {
-		.key = s->key,
-		.peer = s->side == LANE_SOURCE ? LANE_SINK : LANE_SOURCE,
-		.lanes = s->terms.lanes,
-		.depth = s->terms.depth,
-		.block_size = s->terms.block_size,
-	};
-	int rc = porter_open_lanes(s->porter, &terms);
-
-	explicit_bzero(&terms, sizeof terms);
-	return rc;
-}
-
-int route_listen(struct session *s, unsigned round)
-{
-	struct msg_offer m = {.round = (uint8_t)round};
-
-	if (!s->porter) {
-		if (porter_new(&s->own_porter) < 0)
-			return -1;
-		s->porter = s->own_porter;
-	}
-	if (listen_everywhere(s, &m) < 0) {
-		if (round == 0)
-			return -1;
-		/* The other end will say that there is nothing to dial. */
-		log_debug("no way to listen: %s", failed()->text);
-		m.count = 0;
-	}
-	if (open_lanes(s) < 0)
-		return -1;
-	/* Before the offer is answered. */
-	if (round == 1)
-		set_stage(s, STAGE_SWAPPED);
-	if (s->terms.want != TRANSPORT_SSH && send_offer(s, &m) < 0)
-		return -1;
-	if (s->o.has_conductor && round == 0 && porter_tcp_port(s->porter))
-		return send_listening(s);
-	return 0;
 }
 
 /* ---- what the peer and the conductor say: the control thread -----------------------------------
@@ -532,7 +393,7 @@ static enum attempt swap(struct lane_end *e, enum stage stage)
 	if (stage == STAGE_FIRST && route_listen(s, 1) < 0)
 		return ATTEMPT_FATAL;
 	if (stage == STAGE_SWAPPED)
-		set_stage(s, STAGE_DETOUR);
+		route_set_stage(s, STAGE_DETOUR);
 	return ATTEMPT_FAILED;
 }
 

@@ -25,9 +25,7 @@ enum {
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-/* The session's first failure, and everybody wakes.  host: where the peer says it was, NULL: it
- * is ours and the peer is told. */
-static void latch(struct session *s, const struct failure *f, const char *host)
+void session_latch(struct session *s, const struct failure *f, const char *host)
 {
 	struct msg_error m = {.code = (uint8_t)f->code};
 	uint8_t body[sizeof m + 8];
@@ -67,7 +65,7 @@ int session_fail(struct session *s)
 
 	if (f.code == OUT_DONE)
 		f = (struct failure){OUT_PROTOCOL, "failed without a reason"};
-	latch(s, &f, NULL);
+	session_latch(s, &f, NULL);
 	pthread_mutex_lock(&s->lock);
 	f = s->failure;
 	pthread_mutex_unlock(&s->lock);
@@ -102,166 +100,6 @@ void session_nudge(struct session *s)
 	for (unsigned i = 0; i < s->lanes; i++)
 		if (write(s->ends[i].nudge, &one, sizeof one) < 0)
 			continue; /* it is at its largest: nudged enough */
-}
-
-/* ---- frames: the control thread ------------------------------------------------------------ */
-
-static int on_hello(struct session *s, const struct frame *f)
-{
-	struct terms terms;
-	struct msg_hello peer;
-
-	if (s->greeted)
-		return fail_as(OUT_PROTOCOL, "%s said HELLO twice", s->o.peer);
-	if (msg_hello_decode(f, &peer) < 0) {
-		if (failed()->code == OUT_VERSION)
-			fail_as(OUT_VERSION,
-				"%s speaks protocol version %u, %s version %u: install the same "
-				"release at both ends",
-				s->o.peer, peer.version, s->o.host, PROTOCOL_VERSION);
-		return -1;
-	}
-	if (terms_agree(&s->mine, &peer, &terms) < 0)
-		return -1;
-	control_set_timeout(s->control, terms.timeout_ms);
-	pthread_mutex_lock(&s->lock);
-	s->peer = peer;
-	s->terms = terms;
-	s->greeted = true;
-	if (terms.want == TRANSPORT_SSH)
-		s->route.stage = STAGE_DETOUR;
-	pthread_cond_broadcast(&s->changed);
-	pthread_mutex_unlock(&s->lock);
-	return 0;
-}
-
-static bool is_ended(struct session *s)
-{
-	bool ended;
-
-	pthread_mutex_lock(&s->lock);
-	ended = s->ended;
-	pthread_mutex_unlock(&s->lock);
-	return ended;
-}
-
-static int on_error(struct session *s, const struct frame *f)
-{
-	struct failure why;
-	struct msg_error m;
-
-	if (msg_error_decode(f, &m) < 0)
-		return -1;
-	/* After the verdict nothing can change it. */
-	if (is_ended(s))
-		return 0;
-	why.code = outcome_from(m.code);
-	snprintf(why.text, sizeof why.text, "%s", m.text);
-	latch(s, &why, m.host[0] ? m.host : s->o.peer);
-	return 0;
-}
-
-static int on_cancel(const struct frame *f)
-{
-	struct msg_cancel m;
-
-	if (msg_cancel_decode(f, &m) < 0)
-		return -1;
-	return fail_as(OUT_SIGNAL, "interrupted by signal %u", m.signo);
-}
-
-static int unexpected(struct session *s, const struct frame *f)
-{
-	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
-		       message_name(f->type));
-}
-
-static int on_local_frame(struct session *s, const struct frame *f)
-{
-	if (!s->o.has_conductor)
-		return unexpected(s, f);
-	switch (f->type) {
-	case MSG_CANCEL:
-		return on_cancel(f);
-	case MSG_DETOUR:
-		return route_on_detour(s, f);
-	case MSG_START:
-	case MSG_WANT:
-	case MSG_GO:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
-	default:
-		return unexpected(s, f);
-	}
-}
-
-static int dispatch(struct session *s, const struct frame *f)
-{
-	if (message_is_local(f->type))
-		return on_local_frame(s, f);
-	if (f->type == MSG_ERROR)
-		return on_error(s, f);
-	if (f->type == MSG_HELLO)
-		return on_hello(s, f);
-	if (!s->greeted)
-		return unexpected(s, f);
-	switch (f->type) {
-	case MSG_OFFER:
-		return route_on_offer(s, f);
-	case MSG_CHOICE:
-		return route_on_choice(s, f);
-	case MSG_NOROUTE:
-		return route_on_noroute(s, f);
-	case MSG_LANE_DOWN:
-		return mend_on_down(s, f);
-	case MSG_LANE_STORED:
-		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : unexpected(s, f);
-	case MSG_FILE_RESULT:
-	case MSG_END:
-	case MSG_DONE:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
-	default:
-		return unexpected(s, f);
-	}
-}
-
-/* A frame that can't be is the session's failure, not the channel's: the peer shall be told. */
-static int on_frame(void *ctx, const struct frame *f)
-{
-	struct session *s = ctx;
-	bool failed_before;
-
-	pthread_mutex_lock(&s->lock);
-	failed_before = s->failed;
-	pthread_mutex_unlock(&s->lock);
-	if (!failed_before && dispatch(s, f) < 0)
-		session_fail(s);
-	return 0;
-}
-
-static void on_refused(void *ctx)
-{
-	struct session *s = ctx;
-
-	if (!is_ended(s))
-		session_fail(s);
-	else if (s->o.on_fail)
-		s->o.on_fail(s->o.ctx);
-}
-
-static void on_lost(void *ctx, bool clean)
-{
-	struct session *s = ctx;
-	struct failure f = *failed();
-
-	(void)clean;
-	if (f.code == OUT_PEER_LOST) {
-		fail_as(f.code, "lost %s: %s", s->o.peer, f.text);
-		f = *failed();
-	}
-	if (!is_ended(s))
-		latch(s, &f, "");
-	else if (s->o.on_fail)
-		s->o.on_fail(s->o.ctx);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------
@@ -445,9 +283,9 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 		 struct session **out)
 {
 	struct control_handler handler = {
-		.on_frame = on_frame,
-		.on_lost = on_lost,
-		.on_refused = on_refused,
+		.on_frame = session_on_frame,
+		.on_lost = session_on_lost,
+		.on_refused = session_on_refused,
 		.pings = true,
 	};
 	struct session *s = session_new(o);

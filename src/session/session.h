@@ -27,9 +27,9 @@ struct session;
 struct session_opts {
 	enum role role;
 	enum transport want;
-	bool listens;               /* this end listens for lanes (round 0) */
-	bool has_conductor;         /* frames >= 64 may be sent; roles may swap, a detour may come */
-	uint16_t lanes, depth;      /* 0: default (2 lanes of 12 blocks of 256 KiB) */
+	bool listens; /* this end listens for lanes (round 0) */
+	bool has_conductor; /* frames >= 64 may be sent; roles may swap, a detour may come */
+	uint16_t lanes, depth; /* 0: default (2 lanes of 12 blocks of 256 KiB) */
 	uint32_t block_size;
 	uint64_t memory;
 	uint64_t bwlimit;
@@ -37,10 +37,10 @@ struct session_opts {
 	unsigned port_lo, port_hi;
 	uint8_t secret[LANE_SECRET];
 	char host[HOST_MAX], peer[HOST_MAX];
-	char address[HOST_MAX];     /* --address: the only one to listen at, "" */
-	struct porter *porter;      /* rdrecv's, with its listeners; else NULL.  Borrowed. */
-	union address dialed;       /* rdsend: where the control connection went (family 0: none) */
-	int family;                 /* AF_INET, AF_INET6, or 0 for both */
+	char address[HOST_MAX]; /* --address: the only one to listen at, "" */
+	struct porter *porter; /* rdrecv's, with its listeners; else NULL.  Borrowed. */
+	union address dialed; /* rdsend: where the control connection went (family 0: none) */
+	int family; /* AF_INET, AF_INET6, or 0 for both */
 
 	/* Frames of the layer above, and those from a conductor (MSG_CANCEL is dealt with by
 	 * the session: it fails with OUT_SIGNAL).  Control thread; must not wait. */
@@ -53,8 +53,8 @@ struct session_opts {
 
 /* Takes ch; before/len as for control_start().  Waits for the peer's HELLO.  On failure the
  * peer has been told and all is freed. */
-int session_open(struct channel *ch, const void *before, size_t len,
-		 const struct session_opts *o, struct session **out);
+int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
+		 struct session **out);
 
 /* Stop all threads and free all. Lanes' threads must have been joined. NULL is fine. */
 void session_close(struct session *s);

@@ -3,8 +3,9 @@
 #define SESSION_SESSION_IMPL_H
 
 /*
- * A session's inside: its life and its frames (session.c), what both ends agree on (agree.c),
- * the way between them (route.c), and wires for lanes, the first and every other (mend.c).
+ * A session's inside: its life (session.c), its frames (frames.c), what both ends agree on
+ * (agree.c), the way between them (offer.c, route.c), and wires for lanes, the first and every
+ * other (mend.c).
  *
  * Three kinds of threads meet here: the control thread in on_frame (never waits), the lanes'
  * threads in mend functions (wait in lane_end_wait()), and whoever opened the session.  What
@@ -116,6 +117,14 @@ struct session {
 	uint64_t pace_ns; /* when the next block may go */
 };
 
+/* The session's first failure, and everybody wakes.  host: where the peer says it was, NULL: it
+ * is ours and the peer is told. */
+void session_latch(struct session *s, const struct failure *f, const char *host);
+/* The control channel's handlers. */
+int session_on_frame(void *ctx, const struct frame *f);
+void session_on_refused(void *ctx);
+void session_on_lost(void *ctx, bool clean);
+
 /* Everything that a lane's thread may wait for has changed: look again. With the lock held. */
 void session_nudge(struct session *s);
 /* Wait until nudged: 0; -1 when the lane is aborted or the deadline (0: none) is over. */
@@ -124,6 +133,7 @@ int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
 /* Does this end connect (else it accepts) at this stage? */
 bool route_dials(const struct session *s, enum stage stage);
 enum stage route_stage(struct session *s);
+void route_set_stage(struct session *s, enum stage stage);
 /* Listen and send the OFFER of this round. */
 int route_listen(struct session *s, unsigned round);
 /* Frames of the control channel. Control thread. */
