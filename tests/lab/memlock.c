@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memlock ADDRESS BYTES: registers BYTES of memory on the device that has ADDRESS.
- * Exit status 0 when that was allowed, 1 when there is too little lockable memory, 2 when anything else failed.
+ * Exit status 0 when that was allowed, 1 when there is too little lockable memory, 2 when anything
+ * else failed.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -18,7 +19,7 @@ static int fail(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST }, *ai;
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST}, *ai;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;
