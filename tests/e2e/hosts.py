@@ -70,8 +70,9 @@ class Running:
     """A started program; its stderr is gathered so that it can be looked at while it runs."""
 
     def __init__(self, argv, host=None, stdin=None, stdout=None, env=None, cwd=None, home="/",
-                 preexec=None):
-        self.argv = (host.prefix if host else []) + [str(a) for a in argv]
+                 preexec=None, become=()):
+        # become: words that turn the program into another user's, once it is on its host
+        self.argv = (host.prefix if host else []) + [str(a) for a in (*become, *argv)]
         self.proc = subprocess.Popen(
             self.argv, stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
@@ -208,6 +209,20 @@ class Bench:
         how.setdefault("home", self.tmp)
         how.setdefault("cwd", self.tmp)
         return self.run(argv, timeout=timeout, **how) if wait else self.start(argv, **how)
+
+
+def as_nobody(memlock=None):
+    """Words to run a program as an ordinary user without rights, with so much lockable memory."""
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
+             "--bounding-set=-all"]
+    return (["prlimit", "--memlock=%d:%d" % (memlock, memlock)] if memlock else []) + words
+
+
+def open_up(directory):
+    """Let ordinary users in."""
+    for p in (directory, *list(directory.parents)[:3]):
+        p.chmod(p.stat().st_mode | 0o755)
+    directory.chmod(0o777)
 
 
 def wait_until(what, timeout=10, step=0.01):

@@ -2,16 +2,12 @@
 """The promises under faults: damage, broken lanes, full disks, sources that change."""
 
 import os
-import resource
-import shutil
 import subprocess
-import threading
 import time
 
 import pytest
 
-from hosts import COUNT, DEMAND, FAR, LAB, NEAR, RDMA, SLOW, TRANSPORT, leftovers, pattern, program, \
-    wait_until
+from hosts import SLOW, as_nobody, leftovers, open_up, pattern, wait_until
 
 BLOCK = 256 << 10
 
@@ -126,20 +122,13 @@ def test_read_error_is_not_the_end(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"old"
 
 
-def as_nobody():
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to become")
 def test_unreadable_source(bench, tmp_path):
-    for p in (tmp_path, *list(tmp_path.parents)[:3]):
-        p.chmod(p.stat().st_mode | 0o755)
+    open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "in").chmod(0)
     sink = bench.receive(tmp_path / "out")
-    source = bench.send(sink.port, tmp_path / "in", preexec=as_nobody)
+    source = bench.send(sink.port, tmp_path / "in", become=as_nobody())
     assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
     assert "Permission denied" in source.errors()
     assert not (tmp_path / "out").exists()

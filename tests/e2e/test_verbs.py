@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can only be seen on verbs: packets counted, queue pairs there, limits on locked memory."""
 
-import os
-import pathlib
-import resource
 import subprocess
-import time
 
 import pytest
 
-from hosts import BIN, FAR, LAB, NEAR, RDMA, ROOT, SLOW, TRANSPORT, pattern, program, wait_until
+from hosts import FAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, pattern, wait_until
 
 pytestmark = pytest.mark.skipif(not RDMA, reason="about verbs")
 BLOCK = 256 << 10
@@ -42,29 +38,13 @@ def test_queue_pairs_are_there_while_lanes_are(bench, tmp_path):
     assert len(ours) >= 4, qps
 
 
-def no_lock_rights(limit):
-    """An ordinary user without CAP_IPC_LOCK and with that much lockable memory."""
-    def become():
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-    return become
-
-
-def open_up(tmp_path):
-    for p in (tmp_path, *list(tmp_path.parents)[:3]):
-        p.chmod(p.stat().st_mode | 0o755)
-    tmp_path.chmod(0o777)
-
-
 def test_eight_mebibytes_of_locked_memory_are_enough(bench, tmp_path):
     open_up(tmp_path)
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
-    limit = no_lock_rights(8 << 20)
-    sink = bench.receive(tmp_path / "out", preexec=limit)
-    source = bench.send(sink.port, tmp_path / "in", preexec=limit)
+    limit = as_nobody(8 << 20)
+    sink = bench.receive(tmp_path / "out", become=limit)
+    source = bench.send(sink.port, tmp_path / "in", become=limit)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
 
@@ -73,9 +53,9 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     open_up(tmp_path)
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
-    limit = no_lock_rights(1 << 20)
-    sink = bench.receive(tmp_path / "out", preexec=limit)
-    source = bench.send(sink.port, tmp_path / "in", preexec=limit)
+    limit = as_nobody(1 << 20)
+    sink = bench.receive(tmp_path / "out", become=limit)
+    source = bench.send(sink.port, tmp_path / "in", become=limit)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
 
@@ -85,7 +65,7 @@ def test_64_kib_falls_back_to_tcp_with_one_line(bench, tmp_path, who):
     open_up(tmp_path)
     data = pattern(4 * BLOCK)
     (tmp_path / "in").write_bytes(data)
-    limit = {"preexec": no_lock_rights(64 << 10)}
+    limit = {"become": as_nobody(64 << 10)}
     auto = "--transport=auto"
     sink = bench.receive("-v", tmp_path / "out", transport=auto, **(limit if who == "sink" else {}))
     source = bench.send(sink.port, "-v", tmp_path / "in", transport=auto,
@@ -99,7 +79,7 @@ def test_64_kib_falls_back_to_tcp_with_one_line(bench, tmp_path, who):
 def test_64_kib_with_rdma_demanded_is_45_with_the_remedy(bench, tmp_path, who):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(pattern(BLOCK))
-    limit = {"preexec": no_lock_rights(64 << 10)}
+    limit = {"become": as_nobody(64 << 10)}
     sink = bench.receive(tmp_path / "out", **(limit if who == "sink" else {}))
     source = bench.send(sink.port, tmp_path / "in", **(limit if who == "source" else {}))
     assert (source.wait(), sink.wait()) == (45, 45), source.errors() + sink.errors()
