@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts that can't reach each other: the lanes take the way that ssh has found.
 
-Three network namespaces with nothing but a loopback each; the stand-in for ssh gets in."""
+Three network namespaces with nothing but a loopback each, and a wire where a test wants one; the
+stand-in for ssh gets in."""
 
 import os
 import signal
@@ -112,3 +113,57 @@ def test_nobody_is_left_when_it_is_stopped(islands, tmp_path, signo):
     run.signal(signo)
     assert run.wait(10) == (20 if signo == signal.SIGINT else -signo), run.errors()
     wait_until(lambda: not ours(), 4)
+
+
+def join(islands):
+    """A wire between near and far, v0 at either end."""
+    near, far = islands.names["near"], islands.names["far"]
+    subprocess.run(["ip", "-n", near, "link", "add", "v0", "type", "veth", "peer", "name", "v0",
+                    "netns", far], check=True)
+    for name in (near, far):
+        subprocess.run(["ip", "-n", name, "link", "set", "v0", "up"], check=True)
+
+
+def link_local(islands, host):
+    """Its address on the wire, once it may be used."""
+    def look():
+        out = subprocess.run(["ip", "-n", islands.names[host], "-6", "-o", "addr", "show", "dev", "v0",
+                              "scope", "link", "-tentative"], capture_output=True, text=True).stdout
+        return out.split()[3].split("/")[0] if out else None
+    wait_until(look, timeout=10 * SLOW)
+    return look()
+
+
+def test_a_link_local_address_with_its_zone(islands, tmp_path):
+    """The only addresses there are; the lanes take the zone that was typed too."""
+    data = pattern(10 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    join(islands)
+    link_local(islands, "near")
+    to = link_local(islands, "far") + "%v0"
+    start = islands.bench.start
+    sink = start(["ip", "netns", "exec", islands.names["far"], program("rdrecv"), "-v", "0", "key",
+                  tmp_path / "out"])
+    port = sink.expect("listening on ").split("listening on ")[1].split()[0].rsplit(":", 1)[1]
+    source = start(["ip", "netns", "exec", islands.names["near"], program("rdsend"), "-v", to, port, "key",
+                    tmp_path / "in"])
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert "over tcp [%s]:%s" % (to, port) in source.errors()
+
+
+def test_lanes_take_a_port_of_the_range(islands, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
+    join(islands)
+    for n, host in enumerate(("near", "far"), 1):
+        subprocess.run(["ip", "-n", islands.names[host], "addr", "add", "10.77.9.%d/24" % n, "dev", "v0"],
+                       check=True)
+    # The first of the range is taken.
+    taken = islands.bench.start(["ip", "netns", "exec", islands.names["far"], program("rdrecv"), "-v", "7300",
+                                 "key", tmp_path / "no"])
+    taken.expect("listening on ")
+    # What is told is the sink's peer, so the sink is the one that connects.
+    run = islands.copy("-v", "--transport=tcp", "--port-range=7300-7301", "far:in", "out")
+    assert run.code == 0, run.errors()
+    assert "over tcp 10.77.9.2:7301" in run.errors(), run.errors()
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
