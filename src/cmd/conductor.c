@@ -88,13 +88,15 @@ static bool says_done(const struct link *l)
 	return l->has_verdict && l->verdict.code == OUT_DONE;
 }
 
-/* All is stored: an end said so, and of the ends on this host each, since they know. */
+/* All is stored: an end said so, and of the ends on this host each, since they know.  What was
+ * removed only the source knows. */
 static bool done(const struct conductor *c)
 {
 	const struct link *source = &c->links[LINK_SOURCE], *sink = &c->links[LINK_SINK];
+	bool source_may_be_silent = source->far && !c->job->o->remove_source;
 
-	return (says_done(source) || says_done(sink)) && (source->far || says_done(source)) &&
-	       (sink->far || says_done(sink));
+	return (says_done(source) || says_done(sink)) &&
+	       (source_may_be_silent || says_done(source)) && (sink->far || says_done(sink));
 }
 
 static void end_by(struct conductor *c, uint64_t ms)

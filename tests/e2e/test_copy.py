@@ -4,10 +4,11 @@
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 
-from hosts import DEMAND, LAB, NEAR, RDMA, leftovers, pattern, program
+from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, leftovers, pattern, program
 
 BLOCK = 256 << 10
 
@@ -230,6 +231,29 @@ def test_a_file_called_minus_on_a_host(bench, tmp_path):
     assert r.code == 0 and (tmp_path / "out").read_bytes() == b"minus", r.errors()
     r = bench.copy("out", "far:-")
     assert r.code == 0, r.errors()
+
+
+def test_a_source_that_does_not_say_what_it_removed(bench, tmp_path):
+    """The far end's last word, how its removing went, never comes: that is no success."""
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "mute").write_text("""#!%s
+import os, struct, subprocess, sys, time
+far = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
+while True:
+    head = far.stdout.read(8)
+    body = far.stdout.read(struct.unpack("<I", head[:4])[0]) if head else b""
+    if not head or head[4] == 70:
+        break
+    os.write(1, head + body)
+time.sleep(60)
+""" % sys.executable)
+    (tmp_path / "mute").chmod(0o755)
+    (tmp_path / "rsh").write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (
+        tmp_path / "mute", ROOT / "tests" / "e2e" / "rsh"))
+    (tmp_path / "rsh").chmod(0o755)
+    r = bench.copy("--remove-source-files", "far:in", "out", rsh=tmp_path / "rsh")
+    assert r.code == 44 and "did not say" in r.errors(), (r.code, r.errors())
+    assert (tmp_path / "out").read_bytes() == b"x"
 
 
 def test_the_same_file_is_refused(bench, tmp_path):
