@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 import peer  # noqa: E402
 import tls  # noqa: E402
 import wire  # noqa: E402
-from peer import (AUTO, CELL, EXTENT, I64, ONE_OF_MANY, ORDERED, RDMA, RECORDS, SINK,  # noqa: E402
-                  SOURCE, SPARSE, SSH, STREAM, TCP, TOTAL_NONE, U16, U32, U64, data_record,
+from peer import (CELL, EXTENT, I64, ORDERED, RDMA, RECORDS, SINK,  # noqa: E402
+                  NAMES, SOURCE, SPARSE, SSH, STREAM, TCP, TOTAL_NONE, U16, U32, U64, data_record,
                   digest_of, end_record, file_record, hole_record, total_of)
 
 RDCP = program("rdcp")
@@ -228,15 +228,6 @@ def test_an_honest_sink_is_served(arena):
 
 
 # ---- a hostile source: names and files ------------------------------------------------------
-
-NAMES = {
-    "not-asked-for": b"g", "absolute": b"/etc/passwd", "up": b"../f", "up-in-the-middle": b"a/../f",
-    "up-at-the-end": b"f/..", "dot": b".", "dotdot": b"..", "empty": b"", "slash": b"/",
-    "slashes": b"//", "slash-at-the-end": b"f/", "slash-before": b"/f", "below": b"outside/f",
-    "nul": b"f\0g", "256-bytes": b"n" * 256, "4095-bytes": b"n" * 4095, "4096-bytes": b"n" * 4096,
-    "5000-deep": b"/".join([b"d"] * 2000), "escapes": b"\x1b]0;owned\x07\x9b31m",
-    "bidi": "\u202ef\u2066".encode(), "newline": b"f\nrdcp: done", "our-own": b".sluice.0",
-}
 
 
 @pytest.mark.parametrize("want", ["dir/f", "dir/*", "*"])
@@ -1581,3 +1572,455 @@ def test_a_thousand_at_a_lanes_port(arena):
     ends(e, 0)
     for sock in crowd:
         sock.close()
+
+
+# ---- the far end of a rdcp ---------------------------------------------------------------------------
+
+FAR_END = str(ROOT / "tests" / "hostile" / "far_end.py")
+
+
+def rdcp(arena, scenario, *args, timeout=15, env=None, sources=("far:dir/f",), target=None):
+    """A rdcp that gets its files from a hostile host, or brings them there."""
+    argv = [RDCP, "--transport=tcp", "--timeout=2", "--connect-timeout=2", "--lanes=1", "--rsh",
+            "%s %s %s" % (sys.executable, FAR_END, scenario), *args, *sources,
+            str(target or arena.target / "f")]
+    return arena.bench.run(argv, timeout=timeout, cwd=arena.top, env={**arena.env(), **(env or {})})
+
+
+def test_an_honest_far_end_is_believed(arena):
+    run = rdcp(arena, "honest")
+    assert run.code == 0, run.errors()
+    assert (arena.target / "f").read_bytes() == b"honest"
+
+
+@pytest.mark.parametrize("scenario, codes", [
+    ("text", [5]), ("endless_text", [5]), ("zeros", [5]), ("long_frame", [5]), ("version", [2]),
+    ("nothing", [5]), ("half_a_greeting", [5]), ("another_frame", [5, 12]),
+    ("greeting_twice", [12]), ("exit_after_greeting", [44]), ("silent", [35, 30]),
+    ("silent_copy", [30]), ("done_at_once", range(1, 256)), ("done_and_gone", range(1, 256)),
+    ("done_in_the_copy", range(1, 256)), ("unknown_outcome", [12]), ("notes", [11]),
+    ("progress", [11]), ("stuck", range(1, 256)), ("never_reads", range(1, 256)),
+    ("error_of_escapes", [11]), ("extra_file", [12])] +
+    [("local_frames:" + name, [12]) for name in
+     ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
+      "STUCK")],
+    ids=lambda x: x if isinstance(x, str) else "")
+def test_far_ends(arena, scenario, codes):
+    """rdcp fails, in time and in words that its terminal survives; the target is as it was."""
+    run = rdcp(arena, scenario, "--progress=1")
+    assert run.code in codes, (run.code, run.errors())
+    assert run.errors().strip()
+    if scenario == "extra_file":
+        # The first one is what was asked for.
+        (arena.target / "f").write_bytes(b"old")
+    untouched(arena)
+
+
+@pytest.mark.parametrize("scenario", ["done_at_once", "done_and_gone", "silent", "stuck",
+                                      "error_of_escapes", "never_reads", "local_frames:START"])
+def test_far_ends_that_are_brought_something(arena, scenario):
+    """A host that only says so has not stored it."""
+    (arena.target / "mine").write_bytes(b"mine")
+    run = rdcp(arena, scenario, "--remove-source-files", sources=["target/mine"],
+               target="far:there")
+    assert run.code not in (0, -9), run.errors()
+    assert (arena.target / "mine").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_far_names(arena, name):
+    """Into a directory, where a name is all that a source needs."""
+    run = rdcp(arena, "name_of:" + name, target=arena.target)
+    assert run.code == 12, (run.code, run.errors())
+    untouched(arena)
+
+
+@pytest.mark.parametrize("option", ["-v", "--json", "-vvv"])
+def test_what_a_far_end_says_of_it_is_shown_escaped(arena, option):
+    for scenario, how in (("verdict_of_escapes", {}),
+                          ("store_verdict_of_escapes", dict(sources=["outside/f"],
+                                                            target="far:there"))):
+        run = rdcp(arena, scenario, option, "--progress=1", **how)
+        assert run.code == 0, run.errors()
+        for text in (bytes(run.out), bytes(run.err)):
+            assert not set(text) & set(b"\x1b\x9b\r\x07\x08"), text
+            text.decode()
+
+
+# ---- a rdrecv's door ---------------------------------------------------------------------------------
+
+def receiver(arena, *args, **how):
+    how["env"] = {**arena.env(), **how.get("env", {})}
+    return arena.bench.receive(*args, key=KEY, host=None, transport="--transport=tcp", **how)
+
+
+def sender(arena, port, *args, key=KEY, **how):
+    how["env"] = {**arena.env(), **how.get("env", {})}
+    return arena.bench.send(port, *args, key=key, host=None, to="127.0.0.1",
+                            transport="--transport=tcp", **how)
+
+
+def knock(port, data=b""):
+    sock = socket.create_connection(("127.0.0.1", port), 10)
+    if data:
+        sock.sendall(data)
+    return sock
+
+
+def shown_out(sock, timeout=15):
+    sock.settimeout(timeout * SLOW)
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    sock.close()
+
+
+def client_hello():
+    """A real one, of somebody who has no key."""
+    import ssl
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    try:
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return outgoing.read()
+
+
+def is_served(arena, rdrecv, within=None):
+    """A good rdsend is served; returns how long it took."""
+    start = time.monotonic()
+    rdsend = sender(arena, rdrecv.port, arena.top / "f")
+    assert rdsend.wait(20) == 0, rdsend.errors()
+    took = time.monotonic() - start
+    assert rdrecv.wait(20) == 0, rdrecv.errors()
+    assert (arena.target / "f").read_bytes() == b"beside the target"
+    if within:
+        assert took < within * SLOW * (3 if ASAN else 1), took
+
+
+HELLO_TO_NOBODY = wire.lane_hello(wire.Key(bytes(32), bytes(32), bytes(32)),
+                                  **{"from": SOURCE, "accepting": 0, "lane": 0, "epoch": 0,
+                                     "depth": 12, "block_size": 256 << 10})
+KNOCKS = {
+    "garbage": os.urandom(10000), "zeros": bytes(10000), "text": b"GET / HTTP/1.1\r\n\r\n",
+    "lane-hello": HELLO_TO_NOBODY, "block": wire.block(b"x", kind=EXTENT, lane=0, epoch=0, number=0,
+                                                        pos=0, file=1),
+    "frame": wire.message("PING", cookie=1), "tls-alert": b"\x15\3\3\0\2\2\x28",
+    "tls-of-64-KiB": b"\x16\3\1\xff\xff" + bytes(65535), "tls-of-nothing": b"\x16\3\1\0\0" * 1000,
+    "tls-data": b"\x17\3\3\0\x10" + bytes(16), "client-hello": client_hello(),
+    "two-client-hellos": 2 * client_hello(),
+}
+
+
+@pytest.mark.parametrize("what", KNOCKS)
+def test_knocks_at_a_receivers_door(arena, what):
+    """Who has no key is shown out at once; nothing on disk was touched; the next one is served."""
+    rdrecv = receiver(arena, arena.target / "f")
+    for _ in range(5):
+        shown_out(knock(rdrecv.port, KNOCKS[what]))
+    assert rdrecv.proc.poll() is None
+    untouched(arena)
+    is_served(arena, rdrecv)
+
+
+def test_client_hellos_cut_at_every_byte(arena):
+    rdrecv = receiver(arena, arena.target / "f")
+    hello = client_hello()
+    for cut in range(1, len(hello), 1 if COUNT > 1 else 7):
+        sock = knock(rdrecv.port, hello[:cut])
+        sock.close()
+    for cut in range(0, len(hello), 11):
+        shown_out(knock(rdrecv.port, spoiled(hello, cut)))
+    assert rdrecv.proc.poll() is None
+    is_served(arena, rdrecv)
+
+
+def files_of(limit=4096):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, hard), hard))
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16", b"S", client_hello()[:-1]],
+                         ids=["silent", "one-byte", "of-a-lane", "nearly-a-hello"])
+def test_a_thousand_at_a_receivers_door(arena, first):
+    """They keep nobody out, and cost little."""
+    files_of()
+    rdrecv = receiver(arena, arena.target / "f")
+    arena.memory.look(rdrecv.proc.pid)
+    before = arena.memory.most[rdrecv.proc.pid]
+    arena.memory_max = before + (64 << 20) + (100 << 20 if ASAN else 0)
+    crowd = [knock(rdrecv.port, first) for _ in range(1000)]
+    is_served(arena, rdrecv, within=2 if not first else 4)
+    for sock in crowd:
+        sock.close()
+
+
+def test_a_byte_now_and_then_at_a_receivers_door(arena):
+    """Nobody takes a place for longer than a handshake may last."""
+    rdrecv = receiver(arena, arena.target / "f")
+    hello, stop = client_hello(), threading.Event()
+
+    def drip():
+        crowd = [knock(rdrecv.port) for _ in range(60)]
+        for byte in hello:
+            for sock in crowd:
+                try:
+                    sock.send(bytes([byte]))
+                except OSError:
+                    pass
+            if stop.wait(0.1):
+                break
+        for sock in crowd:
+            sock.close()
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    time.sleep(1.5)
+    try:
+        is_served(arena, rdrecv, within=3)
+    finally:
+        stop.set()
+        dripping.join()
+
+
+def test_wrong_keys_and_then_the_right_one(arena):
+    rdrecv = receiver(arena, arena.target / "f")
+    for i in range(300 * COUNT):
+        with pytest.raises(tls.Refused):
+            tls.Client(knock(rdrecv.port), secrets.token_bytes(32))
+    for identity in (b"", b"sluice:sink:-", b"root", b"x" * 200):
+        try:
+            tls.Client(knock(rdrecv.port), bytes.fromhex("5f" * 32), identity)
+            raise AssertionError("let in with a wrong key")
+        except tls.Refused:
+            pass
+    for _ in range(3):
+        rdsend = sender(arena, rdrecv.port, arena.top / "f", key="sluice-key-1:" + "5f" * 32)
+        assert rdsend.wait(10) == 40, rdsend.errors()
+    assert rdrecv.proc.poll() is None
+    untouched(arena)
+    is_served(arena, rdrecv)
+
+
+# ---- past it: somebody who has the key -----------------------------------------------------------------
+
+class Guest(peer.Session):
+    """A source that a rdrecv has let in."""
+
+    def __init__(self, arena, rdrecv):
+        self.tls = tls.Client(knock(rdrecv.port), bytes.fromhex(KEY.split(":")[1]))
+        super().__init__(peer.Frames(self.tls.read, self.tls.write), SOURCE, self.tls.secret())
+        arena.sessions.append(self)
+
+    def close(self):
+        super().close()
+        self.frames.over = True
+        self.tls.close()
+
+    def finish(self, lane, data=b"good"):
+        lane.records(file_record(name="", size=len(data)), data_record(data), end_record(data))
+        assert self.frames.expect("FILE_RESULT")["code"] == 0
+        all_credited(lane)
+        self.frames.send("END", **total_of(data))
+        assert self.frames.expect("DONE") == total_of(data)
+
+
+def test_an_honest_guest_is_served(arena):
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    guest.finish(guest.open(lanes=1)[0])
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()
+    assert (arena.target / "f").read_bytes() == b"good"
+
+
+GUESTS = {
+    "garbage": (os.urandom(3000), 12), "zeros": (bytes(100), 12),
+    "ping-first": (wire.message("PING", cookie=1) + wire.message("END", **TOTAL_NONE), 12),
+    "greeting": (wire.message("GREETING", magic=wire.GREETING_MAGIC, version=1, release="1"), 12),
+    "go": (wire.message("GO"), 12), "cancel": (wire.message("CANCEL", signo=9), 12),
+    "detour": (wire.message("DETOUR", port=22, why=""), 12),
+    "error": (wire.message("ERROR", code=22, host=b"\x1b[1m", text=b"\x1b]0;x\x07\x9b"), 22),
+    "end": (wire.message("END", **TOTAL_NONE), 12),
+}
+
+
+@pytest.mark.parametrize("what", GUESTS)
+def test_guests_that_say_something_else(arena, what):
+    data, code = GUESTS[what]
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    guest.frames.raw(data)
+    assert rdrecv.wait(SOON) == code, rdrecv.errors()
+    untouched(arena)
+
+
+@pytest.mark.parametrize("what", ["version-99", "same-role", "want-rdma", "lanes-0", "block-3"])
+def test_hellos_of_guests(arena, what):
+    over, code = HELLOS[what]
+    rdrecv = receiver(arena, arena.target / "f")
+    Guest(arena, rdrecv).hello(**over)
+    assert rdrecv.wait(SOON) == code, rdrecv.errors()
+    untouched(arena)
+
+
+@pytest.mark.parametrize("after", ["tls", "hello", "offer", "lane", "copy"])
+@pytest.mark.parametrize("how", ["silence", "hang-up"])
+def test_guests_that_leave_it_at_that(arena, after, how):
+    rdrecv = receiver(arena, "--timeout=1", "--connect-timeout=1", arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    if after != "tls":
+        guest.hello(lanes=1)
+    if after in ("offer", "lane", "copy"):
+        guest.offered()
+    if after in ("lane", "copy"):
+        lane = guest.dial()
+    if after == "copy":
+        guest.frames.send("CHOICE", transport=TCP, why="")
+        lane.records(file_record(name="", flags=STREAM | ORDERED), data_record(b"some"))
+    guest.frames.mute = True
+    if how == "hang-up":
+        guest.close()
+    assert rdrecv.wait(8) in ((30, 35) if how == "silence" else (44,)), rdrecv.errors()
+    untouched(arena)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_guests(arena, name):
+    """The target is what the receiver's user said, whatever the sender calls it."""
+    rdrecv = receiver(arena, arena.target / "new")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    lane.records(file_record(name=NAMES[name], size=3), data_record(b"bad"), end_record(b"bad"))
+    if b"\0" in NAMES[name] or len(NAMES[name]) > 4095:
+        assert rdrecv.wait(SOON) == 12, rdrecv.errors()
+        untouched(arena)
+        return
+    assert guest.frames.expect("FILE_RESULT")["code"] == 0
+    all_credited(lane)
+    guest.frames.send("END", **total_of(b"bad"))
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()
+    assert sorted(p.name for p in arena.target.iterdir()) == ["f", "new"]
+
+
+def test_crowds_and_impostors_during_a_transfer(arena):
+    """Connections to the port of a session: none disturbs it, or is answered."""
+    files_of()
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    data = pattern(3 * CELL)
+    lane.records(file_record(name="", size=len(data)))
+    arena.memory_max += 16 << 20
+    crowd = [knock(rdrecv.port) for _ in range(1000)]
+    for i in range(3):
+        lane.extent(data[i * CELL:(i + 1) * CELL], pos=i * CELL)
+        for what in STRANGERS:
+            if what == "lane-1" or what == "half":
+                continue
+            sock = knock(rdrecv.port, STRANGERS[what](lane))
+            crowd.append(sock)
+    for what in ("tls", "wrong-key", "lane-64", "from-a-sink"):
+        shown_out(knock(rdrecv.port, STRANGERS[what](lane)))
+    # What was said once is no use a second time.
+    shown_out(knock(rdrecv.port, lane.hello()))
+    lane.records(end_record(data))
+    assert guest.frames.expect("FILE_RESULT")["code"] == 0
+    all_credited(lane)
+    guest.frames.send("END", **total_of(data))
+    assert guest.frames.expect("DONE")["files"] == 1
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()
+    assert (arena.target / "f").read_bytes() == data
+    for sock in crowd:
+        sock.close()
+
+
+class Proxy(threading.Thread):
+    """Passes connections on and keeps what each began with."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.to, self.heard = port, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = knock(self.to)
+            kept = bytearray()
+            self.heard.append(kept)
+            threading.Thread(target=self.pass_on, args=(near, far, kept), daemon=True).start()
+            threading.Thread(target=self.pass_on, args=(far, near, None), daemon=True).start()
+
+    def pass_on(self, one, other, kept):
+        one.settimeout(None)
+        try:
+            while True:
+                data = one.recv(65536)
+                if not data:
+                    break
+                if kept is not None and len(kept) < 1 << 16:
+                    kept += data
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+def test_replays(arena):
+    """What somebody on the way has heard opens nothing: no lane, and no session."""
+    rdrecv = receiver(arena, arena.target / "f")
+    proxy = Proxy(rdrecv.port)
+    rdsend = sender(arena, proxy.port, "--", "sh", "-c",
+                    "head -c 300000 /dev/zero; sleep 2; head -c 300000 /dev/zero")
+    wait_until(lambda: any(h[:4] == b"SLH\x93" and len(h) >= 64 for h in list(proxy.heard)) or
+               rdsend.proc.poll() is not None)
+    time.sleep(0.3)
+    hellos = [bytes(h[:64]) for h in proxy.heard if h[:4] == b"SLH\x93"]
+    handshakes = [bytes(h) for h in proxy.heard if h[:1] == b"\x16"]
+    assert hellos and handshakes
+    for said in hellos + handshakes:
+        shown_out(knock(rdrecv.port, said))
+    assert (rdsend.wait(20), rdrecv.wait(20)) == (0, 0), rdsend.errors() + rdrecv.errors()
+    assert (arena.target / "f").read_bytes() == bytes(600000)
+    # And another receiver with the same key has not heard any of it before.
+    rdrecv = receiver(arena, arena.target / "f")
+    for said in hellos + handshakes:
+        shown_out(knock(rdrecv.port, said))
+    assert rdrecv.proc.poll() is None
+    proxy.listener.close()
+
+
+# ---- a hostile door: who answers a rdsend ----------------------------------------------------------------
+
+DOORS = {
+    "closes": (b"", True), "garbage": (os.urandom(5000), False), "text": (b"220 ready\r\n", False),
+    "alert": (b"\x15\3\3\0\2\2\x28", False), "lane-hello": (HELLO_TO_NOBODY, False),
+    "server-hello-of-64-KiB": (b"\x16\3\3\xff\xff" + bytes(65535), False),
+    "silence": (b"", False), "half-a-record": (b"\x16\3\3\1\0", False),
+}
+
+
+@pytest.mark.parametrize("what", DOORS)
+def test_who_answers_a_sender(arena, what):
+    data, closes = DOORS[what]
+    listener = socket.create_server(("127.0.0.1", 0))
+    rdsend = sender(arena, listener.getsockname()[1], "--connect-timeout=1", "--timeout=1",
+                    arena.top / "f")
+    listener.settimeout(SOON * SLOW)
+    sock, _ = listener.accept()
+    sock.sendall(data)
+    if closes:
+        sock.close()
+        listener.close()
+    assert rdsend.wait(SOON) in (12, 30, 35, 40, 44), rdsend.errors()
+    assert rdsend.errors().strip()
+    sock.close()
+    listener.close()

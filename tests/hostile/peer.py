@@ -22,10 +22,19 @@ RECORDS, EXTENT = 1, 2
 U16, U32, U64, I64 = 2**16 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
 TOTAL_NONE = dict(files=0, failed=0, bytes=0, digest_low=0, digest_high=0)
 PATIENCE = 20
+# What a hostile source may call a file that was asked for as f.
+NAMES = {
+    "not-asked-for": b"g", "absolute": b"/etc/passwd", "up": b"../f", "up-in-the-middle": b"a/../f",
+    "up-at-the-end": b"f/..", "dot": b".", "dotdot": b"..", "empty": b"", "slash": b"/",
+    "slashes": b"//", "slash-at-the-end": b"f/", "slash-before": b"/f", "below": b"outside/f",
+    "nul": b"f\0g", "256-bytes": b"n" * 256, "4095-bytes": b"n" * 4095, "4096-bytes": b"n" * 4096,
+    "5000-deep": b"/".join([b"d"] * 2000), "escapes": b"\x1b]0;owned\x07\x9b31m",
+    "bidi": "\u202ef\u2066".encode(), "newline": b"f\nrdcp: done", "our-own": b".sluice.0",
+}
 
 
 class Silence(AssertionError):
-    pass
+    frame = None    # that ended it
 
 
 def digest_of(data):
@@ -79,6 +88,7 @@ class Frames:
         self.got, self.over = [], False
         self.changed = threading.Condition()
         self.mute = False       # answers no PING
+        self.fatal = None       # expect() is over when a frame of this name comes
         self.writing = threading.Lock()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -124,6 +134,10 @@ class Frames:
                     if name in names:
                         del self.got[:i + 1]
                         return values
+                    if name == self.fatal:
+                        silence = Silence("%s came: %s" % (name, values))
+                        silence.frame = values
+                        raise silence
                 left = end - time.monotonic()
                 if self.over or left <= 0:
                     raise Silence("no %s%s, but %s" % (

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hostile far end of a real rdcp, which starts it in the place of ssh:
+
+    rdcp --rsh "python3 far_end.py SCENARIO" …
+
+runs `far_end.py SCENARIO HOST rdcp --end'.  Each function below is a scenario."""
+
+import os
+import sys
+import time
+
+import peer
+import wire
+
+GREETING = dict(magic=wire.GREETING_MAGIC, version=wire.VERSION, release="0.1.0")
+VERDICT = dict(code=0, host="", text="", **peer.total_of(), transport=2, lanes=1, how="tcp", why="",
+               ns=1, ns_fill=1, ns_free=1, ns_block=1, ns_store=1)
+ESCAPES = b"\x1b]0;owned\x07\x9b31m\r\x08\xe2\x80\xae"
+
+
+class Far(peer.Session):
+    def __init__(self):
+        frames = peer.Frames(lambda: os.read(0, 65536), self.write)
+        # The other end gives up: then there is nobody to talk to.
+        frames.fatal = "ERROR"
+        super().__init__(frames, None, None)
+
+    def write(self, data):
+        """Without a buffer: what stays unsaid at the end is lost."""
+        while data:
+            data = data[os.write(1, data):]
+
+    def greet(self, **over):
+        self.frames.send("GREETING", **{**GREETING, **over})
+
+    def orders(self):
+        self.greet()
+        self.start = self.frames.expect("START")
+        self.frames.expect("GO")
+        self.role, self.secret = self.start["role"], self.start["secret"]
+
+    def one_lane(self):
+        """The end on the other host connects."""
+        self.orders()
+        self.hello()
+        self.listen()
+        lane = self.accept()
+        self.frames.expect("CHOICE")
+        return lane
+
+    def linger(self, seconds=30):
+        """Alive for as long as somebody listens."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.frames.send("PING", cookie=0) and \
+                not self.frames.over:
+            time.sleep(0.1)
+
+
+def send_file(far, name, data=b"evil", **over):
+    lane = far.one_lane()
+    lane.records(peer.file_record(**{"name": name, "size": len(data), **over}),
+                 peer.data_record(data), peer.end_record(data))
+    far.frames.expect("FILE_RESULT")
+    while lane.credit()["stored"] < lane.number:
+        pass
+    far.frames.send("END", **peer.total_of(data))
+    far.frames.expect("DONE")
+
+
+def honest(far):
+    send_file(far, "f", b"honest")
+    far.frames.send("VERDICT", **{**VERDICT, **peer.total_of(b"honest")})
+
+
+# ---- instead of a greeting
+
+def text(far):
+    far.write(b"Welcome!\r\n\x1b[2J" + ESCAPES * 9 + b"\n")
+
+
+def endless_text(far):
+    while far.frames.raw(b"motd \x1b[2J\n" * 1000):
+        pass
+
+
+def zeros(far):
+    far.write(bytes(100000))
+    far.linger()
+
+
+def long_frame(far):
+    far.write(b"\xff\xff\xff\xff\x40\0\0\0")
+    far.linger()
+
+
+def version(far):
+    far.greet(version=99, release=ESCAPES)
+    far.linger(3)
+
+
+def nothing(far):
+    pass
+
+
+def half_a_greeting(far):
+    far.write(wire.message("GREETING", **GREETING)[:9])
+
+
+def another_frame(far):
+    far.frames.send("NOTE", level=1, text="first")
+    far.linger()
+
+
+def greeting_twice(far):
+    far.greet()
+    far.greet()
+    far.linger()
+
+
+# ---- after it
+
+def exit_after_greeting(far):
+    far.orders()
+
+
+def silent(far):
+    far.orders()
+    far.frames.mute = True
+    time.sleep(30)
+
+
+def silent_copy(far):
+    lane = far.one_lane()
+    lane.records(peer.file_record(size=9), peer.data_record(b"some"))
+    far.frames.mute = True
+    time.sleep(30)
+
+
+def done_at_once(far):
+    far.orders()
+    far.frames.send("VERDICT", **VERDICT)
+    far.linger()
+
+
+def done_and_gone(far):
+    far.orders()
+    far.frames.send("VERDICT", **VERDICT)
+
+
+def done_in_the_copy(far):
+    lane = far.one_lane()
+    lane.records(peer.file_record(size=9), peer.data_record(b"some"))
+    far.frames.send("VERDICT", **VERDICT)
+    far.linger()
+
+
+def unknown_outcome(far):
+    far.orders()
+    far.frames.send("VERDICT", **{**VERDICT, "code": 200, "text": ESCAPES, "host": ESCAPES})
+    far.linger()
+
+
+def local_frames(far, name):
+    far.orders()
+    values = {"START": far.start, "WANT": dict(name="g"), "GO": {}, "CANCEL": dict(signo=9),
+              "DETOUR": dict(port=22, why=""), "LISTENING": dict(port=0, why=""),
+              "NOTE": dict(level=9, text=""), "VERDICT": {**VERDICT, "transport": 9},
+              "PROGRESS": dict(bytes=0, total=0, files=0, total_known=2),
+              "STUCK": dict(round=9, why="")}[name]
+    far.frames.send(name, **values)
+    far.linger()
+
+
+def notes(far):
+    far.orders()
+    note = wire.message("NOTE", level=0, text=ESCAPES * 40)
+    for _ in range(200):
+        far.frames.raw(note * 20)
+    far.frames.send("ERROR", code=11, host=ESCAPES, text=ESCAPES * 30)
+    far.linger(3)
+
+
+def progress(far):
+    far.orders()
+    for bytes_, total in [(1, 1), (peer.U64, 1), (0, peer.U64), (peer.U64, peer.U64), (5, 0)] * 2:
+        far.frames.send("PROGRESS", bytes=bytes_, total=total, files=peer.U64, total_known=1)
+        time.sleep(0.15)
+    far.frames.send("ERROR", code=11, host="", text="enough")
+    far.linger(3)
+
+
+def stuck(far):
+    far.orders()
+    for _ in range(1000):
+        far.frames.send("STUCK", round=1, why=ESCAPES)
+        far.frames.send("LISTENING", port=1, why="")
+    far.linger(3)
+
+
+def never_reads(far):
+    far.orders()
+    far.frames.read = lambda: time.sleep(60)
+    pings = b"".join(wire.message("PING", cookie=i) for i in range(4000))
+    for _ in range(100):
+        far.frames.raw(pings)
+
+
+def verdict_of_escapes(far):
+    """All goes well, and what is said of it is meant for the terminal."""
+    lane = far.one_lane()
+    lane.records(peer.file_record(size=4), peer.data_record(b"evil"), peer.end_record(b"evil"))
+    far.frames.expect("FILE_RESULT")
+    while lane.credit()["stored"] < lane.number:
+        pass
+    far.frames.send("END", **peer.total_of(b"evil"))
+    far.frames.expect("DONE")
+    far.frames.send("VERDICT", **{**VERDICT, **peer.total_of(b"evil"), "how": ESCAPES,
+                                  "why": ESCAPES * 20, "lanes": 64, "ns": peer.U64,
+                                  "ns_fill": peer.U64, "ns_free": 1, "ns_block": peer.U64,
+                                  "ns_store": peer.U64})
+
+
+def store_verdict_of_escapes(far):
+    """The same as a sink."""
+    lane = far.one_lane()
+    head, data = lane.take_block()
+    records = dict(wire.records(data))
+    lane.grant(1)
+    end = far.frames.expect("END")
+    far.frames.send("FILE_RESULT", file=records["FILE"]["id"], code=0, text="")
+    far.frames.send("DONE", **end)
+    far.frames.send("VERDICT", **{**VERDICT, **end, "bytes": peer.U64, "how": ESCAPES,
+                                  "why": ESCAPES * 20, "ns": 1})
+    far.linger(1)
+
+
+def error_of_escapes(far):
+    far.one_lane()
+    far.frames.send("ERROR", code=11, host=ESCAPES, text=ESCAPES * 40)
+    far.linger(3)
+
+
+def name_of(far, name):
+    send_file(far, peer.NAMES[name])
+    far.linger(1)
+
+
+def extra_file(far):
+    lane = far.one_lane()
+    for i, name in enumerate(["f", "authorized_keys"], 1):
+        lane.records(peer.file_record(id=i, name=name, size=4), peer.data_record(b"evil", id=i),
+                     peer.end_record(b"evil", id=i))
+    far.linger(5)
+
+
+def main():
+    scenario, *words = sys.argv[1].split(":")
+    if sys.argv[-1] != "--end":
+        # A lane over ssh: nobody is there.
+        sys.exit(1)
+    far = Far()
+    try:
+        globals()[scenario](far, *words)
+    except peer.Silence as silence:
+        if silence.frame:
+            # As every end says it, so that the first cause is known as that.
+            far.frames.send("VERDICT", **{**VERDICT, **silence.frame})
+    except (OSError, EOFError):
+        pass
+    finally:
+        far.close()
+    # The readers of stdin are threads that wait: leave without them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
