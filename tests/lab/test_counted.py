@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the adapter counted while the end-to-end tests ran on it: nothing passed over TCP by mistake,
+and no receiver was ever not ready. SLUICE_BEFORE and SLUICE_AFTER are files of `counters`."""
+
+import os
+
+import pytest
+
+ADAPTER = os.environ["SLUICE_TRANSPORT"]
+# Far less than the tests move (each size of test_every_mix_and_size alone is more), in packets of the
+# largest path MTU there is.
+LEAST_BYTES = 40 << 20
+LEAST_PAIRS = 100
+
+
+def counted(name):
+    def read(path):
+        with open(path) as f:
+            return {k: int(v) for k, v in (line.split() for line in f)}
+    before, after = read(os.environ["SLUICE_BEFORE"]), read(os.environ["SLUICE_AFTER"])
+    assert name in after, sorted(after)
+    return after[name] - before.get(name, 0)
+
+
+def test_queue_pairs_were_made():
+    assert counted("%s_qp_created" % ADAPTER) >= LEAST_PAIRS
+
+
+@pytest.mark.skipif(ADAPTER != "rxe", reason="only rxe counts packets")
+def test_packets_grew_by_bytes_over_mtu():
+    assert counted("rxe_sent_pkts") >= LEAST_BYTES // 4096
+
+
+@pytest.mark.skipif(ADAPTER != "siw", reason="rxe's packets are counted")
+def test_bytes_went_through_queue_pairs():
+    assert counted("siw_sq_bytes") >= LEAST_BYTES
+
+
+@pytest.mark.skipif(ADAPTER != "rxe", reason="an iWARP receiver that is not ready ends the connection")
+@pytest.mark.parametrize("name", ["rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err"])
+def test_no_receiver_was_not_ready(name):
+    assert counted("rxe_" + name) == 0
