@@ -22,18 +22,33 @@ static int hold_dir(const char *path, struct spot *s)
 	return 0;
 }
 
-/* Make a directory and all that lead to it. */
-static int make_dirs(const char *path)
+static int sync_dir(const char *path)
 {
-	char part[PATH_MAX];
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret = fd < 0 || fsync(fd) ? fail("fsync the directory %s: %m", path) : 0;
+
+	close_fd(fd);
+	return ret;
+}
+
+/* Make a directory and all that lead to it; durable: those that are new. */
+static int make_dirs(const char *path, bool durable)
+{
+	char part[PATH_MAX], parent[PATH_MAX] = ".";
 	size_t len = 0;
 
 	while (path[len]) {
 		len += strspn(path + len, "/");
+		if (len > 0)
+			snprintf(parent, sizeof parent, "%.*s", (int)len, path);
 		len += strcspn(path + len, "/");
 		snprintf(part, sizeof part, "%.*s", (int)len, path);
-		if (mkdir(part, 0777) && errno != EEXIST)
+		if (mkdir(part, 0777) == 0) {
+			if (durable && sync_dir(parent))
+				return -1;
+		} else if (errno != EEXIST) {
 			return fail("make directory %s: %m", part);
+		}
 	}
 	return 0;
 }
@@ -89,7 +104,7 @@ static int resolve_missing(const struct place_opts *o, bool dir_wanted, struct s
 	if (dir_wanted) {
 		if (!o->mkpath)
 			return fail("%s: no such directory (--mkpath makes it)", s->shown);
-		return make_dirs(s->shown) ? -1 : hold_dir(s->shown, s);
+		return make_dirs(s->shown, o->fsync) ? -1 : hold_dir(s->shown, s);
 	}
 	memcpy(path, s->shown, sizeof path);
 	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
@@ -98,7 +113,7 @@ static int resolve_missing(const struct place_opts *o, bool dir_wanted, struct s
 		if (!o->mkpath)
 			return fail("create %s: directory %s does not exist (--mkpath makes it)",
 				    s->shown, dir);
-		if (make_dirs(dir))
+		if (make_dirs(dir, o->fsync))
 			return -1;
 	}
 	return hold_dir(dir, s);

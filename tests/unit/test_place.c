@@ -14,6 +14,7 @@
 #include <ftw.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -660,13 +661,48 @@ static void devices_and_fifos_are_written_as_they_are(void **state)
 	assert_no_temporaries();
 }
 
+static struct {
+	ino_t of[16];
+	unsigned count;
+} synced;
+
+/* In place of libc's: what is made durable, and in which order. */
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (synced.count < sizeof synced.of / sizeof *synced.of && fstat(fd, &st) == 0)
+		synced.of[synced.count++] = st.st_ino;
+	return (int)syscall(SYS_fsync, fd);
+}
+
+static void assert_synced(const char *const *names, unsigned count)
+{
+	struct stat st;
+
+	assert_int_equal(synced.count, count);
+	for (unsigned i = 0; i < count; i++) {
+		assert_int_equal(stat(names[i], &st), 0);
+		assert_true(synced.of[i] == st.st_ino);
+	}
+	synced.count = 0;
+}
+
 static void durable_where_asked(void **state)
 {
+	static const char *const one[] = {"f", "."};
+	static const char *const with_path[] = {".", "a", "a/b/f", "a/b"};
 	struct place_opts o = {.target = "f", .fsync = true};
 	struct record_file r = record_of("f");
 
 	(void)state;
+	synced.count = 0;
 	assert_int_equal(put_as(&o, &r), 0);
+	assert_synced(one, 2);
+	o.target = "a/b/f";
+	o.mkpath = true;
+	assert_int_equal(put_as(&o, &r), 0);
+	assert_synced(with_path, 4);
 	o.target = "/dev/null";
 	assert_int_equal(put_as(&o, &r), 0);
 }
