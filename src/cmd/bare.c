@@ -135,6 +135,8 @@ static void tick(void *ctx, bool asked)
 		.files = b->tally.files,
 	};
 
+	if (asked && b->tally.first_ns)
+		progress_began(&b->progress, b->tally.first_ns / 1000000, clock_ms());
 	if (asked)
 		progress_now(&b->progress, &c, clock_ms());
 	else if (progress_wanted(&b->progress))

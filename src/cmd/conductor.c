@@ -444,8 +444,8 @@ static void turn(struct conductor *c)
 	if (c->detour && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
 		fail_both(c, "");
 	count = counted(c);
-	if (progress_wanted(c->job->progress))
-		progress_update(c->job->progress, &count, clock_ms());
+	/* Also where nothing is shown: SIGUSR1 asks for the rate. */
+	progress_update(c->job->progress, &count, clock_ms());
 }
 
 static bool timed_out(const struct conductor *c)

@@ -22,15 +22,22 @@ bool progress_wanted(const struct progress *p)
 	return p->live || p->every_s;
 }
 
+void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms)
+{
+	if (p->start_ms)
+		return;
+	p->start_ms = start_ms;
+	p->seen_ms = start_ms;
+	p->moved_ms = now_ms;
+	p->line_ms = now_ms;
+}
+
 static void count(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	if (!p->start_ms) {
 		if (!c->bytes)
 			return;
-		p->start_ms = now_ms;
-		p->seen_ms = now_ms;
-		p->moved_ms = now_ms;
-		p->line_ms = now_ms;
+		progress_began(p, now_ms, now_ms);
 	}
 	if (c->bytes != p->last)
 		p->moved_ms = now_ms;

@@ -42,6 +42,8 @@ void progress_init(struct progress *p, const char *program, bool live, unsigned 
 bool progress_wanted(const struct progress *p);
 /* Take in what was counted at now_ms (clock_ms) and show it where it is time to. */
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
+/* Nothing was taken in yet, and bytes have moved since then: so the rate is known. */
+void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms);
 /* One line now. */
 void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
 /* After screen_end(): where there was a live line, what was copied and how fast stays in its
