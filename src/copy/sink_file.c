@@ -161,6 +161,8 @@ static int announce_first(struct sink_lane *l, const struct record_file *r, stru
 	struct sink *s = l->sink;
 	struct sink_file *f;
 
+	if (s->copy->end_came)
+		return fail_as(OUT_PROTOCOL, "the peer sends a file after END");
 	if (s->count >= SINK_OPEN_MAX)
 		return fail_as(OUT_PROTOCOL, "the peer has more than %d files open", SINK_OPEN_MAX);
 	if (!s->place && s->stream_taken)

@@ -563,6 +563,25 @@ def test_data_after_end(arena):
     assert (arena.target / "f").read_bytes() == b"good"
 
 
+def test_files_after_end(arena):
+    """They are none of the session's: nothing is opened, counted or left behind."""
+    for i in range(20 * COUNT):
+        e, lane = peaceful_sink(arena, wants=["*"])
+        e.frames.expect("FILE_RESULT")
+        all_credited(lane)
+        late = b"".join(file_record(id=n, name="late%d" % n, size=9) + data_record(b"some", id=n)
+                        for n in range(2, 40))
+        end = wire.message("END", **total_of(b"good"))
+        if i % 2:
+            e.frames.raw(end)
+            lane.records(late)
+        else:
+            lane.records(late)
+            e.frames.raw(end)
+        ends(e, 0, 12)
+        assert [p.name for p in arena.target.iterdir()] == ["f"]
+
+
 def test_hanging_up_instead_of_end(arena):
     """Never taken for the end of a stream."""
     e, lane = peaceful_sink(arena, wants=["dir/f", "dir/g"])
