@@ -301,7 +301,10 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
 		refuse(b);
 	if (parse_port(port, &b->port) || (!b->port && b->role == ROLE_SOURCE)) {
-		fail_as(OUT_USAGE, "%s is no port", port);
+		/* Not what stands there: with the operands mixed up it may be the key. */
+		fail_as(OUT_USAGE, "operand %u is no port: %s", port_at + 1,
+			b->role == ROLE_SOURCE ? "a number from 1 to 65535"
+					       : "a number from 0 to 65535");
 		refuse(b);
 	}
 	if (file_at < o->operand_count)

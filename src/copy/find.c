@@ -115,6 +115,47 @@ static int find_one(const char *name, unsigned want, bool expand, struct found *
 	return found_add(out, path, want, is_missing(path));
 }
 
+/* By last component, missing ones last, then in the order asked for. */
+static int by_name(const void *a, const void *b, void *found)
+{
+	const struct found *f = found;
+	unsigned i = *(const unsigned *)a, j = *(const unsigned *)b;
+	char x[NAME_MAX + 1], y[NAME_MAX + 1];
+	int order = (int)f->paths[i].missing - (int)f->paths[j].missing;
+
+	if (order == 0)
+		order = strcmp(name_last(f->paths[i].path, x, sizeof x),
+			       name_last(f->paths[j].path, y, sizeof y));
+	return order ? order : (i > j) - (i < j);
+}
+
+/*
+ * Several sources go into one directory, where the second of a name would land on the first.
+ * Lanes overtake each other, so that is decided here, not by who comes first.
+ */
+static int find_twins(struct found *f)
+{
+	unsigned *order = calloc(f->count, sizeof *order);
+	char x[NAME_MAX + 1], y[NAME_MAX + 1];
+	unsigned first = 0;
+
+	if (f->count > 0 && !order)
+		return fail_as(OUT_MEMORY, "list the sources: %m");
+	for (unsigned i = 0; i < f->count; i++)
+		order[i] = i;
+	if (order)
+		qsort_r(order, f->count, sizeof *order, by_name, f);
+	for (unsigned i = 1; i < f->count && !f->paths[order[i]].missing; i++) {
+		name_last(f->paths[order[first]].path, x, sizeof x);
+		if (*x && strcmp(x, name_last(f->paths[order[i]].path, y, sizeof y)) == 0)
+			f->paths[order[i]].twin = order[first] + 1;
+		else
+			first = i;
+	}
+	free(order);
+	return 0;
+}
+
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out)
 {
 	*out = (struct found){0};
@@ -123,6 +164,10 @@ int find_sources(char *const *names, unsigned count, bool expand, struct found *
 			found_free(out);
 			return -1;
 		}
+	}
+	if (find_twins(out)) {
+		found_free(out);
+		return -1;
 	}
 	return 0;
 }

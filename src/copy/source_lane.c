@@ -109,6 +109,11 @@ static int do_open(struct source_lane *l, unsigned index)
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
 	struct source_file *f;
 
+	if (p->twin) {
+		fail("%s is not copied over %s, which has the same name", p->path,
+		     s->found.paths[p->twin - 1].path);
+		return source_open_failed(s, p->path);
+	}
 	if (source_file_open(p->path, p->want, p->missing, &stopper, &f))
 		return source_open_failed(s, p->path);
 	if (source_hold(s, f)) {

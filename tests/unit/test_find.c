@@ -41,6 +41,21 @@ static int remove_files(void **state)
 	return chdir("/") || rmdir(dir) ? -1 : 0;
 }
 
+static void two_of_one_name_are_twins(void **state)
+{
+	char *const several[] = {(char *)"none/a.c", (char *)"./a.c",   (char *)"b.c",
+				 (char *)"a.c",      (char *)"../none", (char *)"././a.c"};
+	static const unsigned twins[] = {0, 0, 0, 2, 0, 2};
+	struct found f;
+
+	(void)state;
+	assert_int_equal(find_sources(several, 6, true, &f), 0);
+	assert_int_equal(f.count, 6);
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(f.paths[i].twin, twins[i]);
+	found_free(&f);
+}
+
 /* What is found for one name, joined: "a.c b.c", a missing one with a "!" before it. */
 static void assert_found(const char *name, bool expand, const char *should)
 {
@@ -135,6 +150,7 @@ static void tilde_is_a_home(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(two_of_one_name_are_twins),
 		cmocka_unit_test(patterns_are_expanded_where_asked),
 		cmocka_unit_test(a_literal_name_wins),
 		cmocka_unit_test(no_match_is_missing),
