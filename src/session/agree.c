@@ -75,12 +75,14 @@ static uint64_t lane_need(const struct msg_hello *mine, const struct msg_hello *
 /* Locked memory is too small for a lane: the text is of the end that has the least. */
 static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *peer)
 {
-	if (mine->lockable <= peer->lockable)
-		return fail_memlock(lane_need(mine, peer));
-	return fail_as(OUT_MEMLOCK,
-		       "%s may lock only %llu KiB of memory for RDMA: raise its limit "
-		       "(memlock in /etc/security/limits.d/rdma.conf) and log in again",
-		       peer->host, (unsigned long long)(peer->lockable >> 10));
+	if (mine->lockable > peer->lockable)
+		return fail_as(
+			OUT_MEMLOCK,
+			"%s has too little locked memory for RDMA: its limit is %llu KiB; raise "
+			"it there (memlock in /etc/security/limits.d/rdma.conf) and log in again",
+			peer->host, (unsigned long long)(peer->lockable >> 10));
+	fail_memlock(lane_need(mine, peer));
+	return fail_as(OUT_MEMLOCK, "too little locked memory: %s", failed()->text);
 }
 
 static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
