@@ -165,7 +165,7 @@ def test_an_idle_session_uses_no_cpu(bench, tmp_path):
         with open("/proc/%d/stat" % pid) as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
-    time.sleep(1)
+    time.sleep(2 * SLOW)  # until both lanes are there
     before = cpu(source), cpu(sink)
     time.sleep(10)
     after = cpu(source), cpu(sink)

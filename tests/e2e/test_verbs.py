@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can only be seen on verbs: packets counted, queue pairs there, limits on locked memory."""
 
+import os
 import subprocess
 
 import pytest
@@ -32,7 +33,8 @@ def test_queue_pairs_are_there_while_lanes_are(bench, tmp_path):
     source = bench.send(sink.port, "--lanes=2", "--", "sh", "-c", "cat /dev/zero | head -c 9000000; sleep 100")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size == 9000000)
     qps = subprocess.run(["rdma", "resource", "show", "qp"], capture_output=True, text=True).stdout
-    pids = {source.proc.pid, sink.proc.pid}
+    # a queue pair is the thread's that made it
+    pids = {int(t) for p in (source, sink) for t in os.listdir("/proc/%d/task" % p.proc.pid)}
     ours = [line for line in qps.splitlines() if "type RC" in line and
             any("pid %d " % p in line + " " for p in pids)]
     assert len(ours) >= 4, qps
