@@ -32,6 +32,12 @@ void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms)
 	p->line_ms = now_ms;
 }
 
+/* What a far end counts may be any number, and go back. */
+static uint64_t capped(double v)
+{
+	return v < 0x1p64 ? (uint64_t)v : UINT64_MAX;
+}
+
 static void count(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	if (!p->start_ms) {
@@ -43,7 +49,8 @@ static void count(struct progress *p, const struct progress_count *c, uint64_t n
 		p->moved_ms = now_ms;
 	p->last = c->bytes;
 	if (now_ms - p->seen_ms >= RATE_SAMPLE_MS) {
-		double rate = (double)(c->bytes - p->seen) * 1000 / (double)(now_ms - p->seen_ms);
+		uint64_t more = c->bytes > p->seen ? c->bytes - p->seen : 0;
+		double rate = (double)more * 1000 / (double)(now_ms - p->seen_ms);
 
 		p->rate = p->rate > 0 ? p->rate * 0.7 + rate * 0.3 : rate;
 		p->seen = c->bytes;
@@ -73,7 +80,7 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 
 		if (p->rate > 0)
 			snprintf(speed, sizeof speed, "%s/s",
-				 size_text((uint64_t)p->rate, r, sizeof r));
+				 size_text(capped(p->rate), r, sizeof r));
 		else
 			snprintf(speed, sizeof speed, "...");
 		if (c->total > c->bytes && p->rate >= 1) {
@@ -122,7 +129,7 @@ void progress_end(struct progress *p, uint64_t bytes, uint64_t ns)
 
 	if (p->live && ns)
 		fprintf(stderr, "%s  %s/s  in %s\n", size_text(bytes, whole, sizeof whole),
-			size_text((uint64_t)((double)bytes * 1e9 / (double)ns), rate, sizeof rate),
+			size_text(capped((double)bytes * 1e9 / (double)ns), rate, sizeof rate),
 			time_text((ns + 500000000) / 1000000000, took, sizeof took));
 	p->live = false;
 }

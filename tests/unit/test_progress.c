@@ -69,6 +69,29 @@ static void no_total_no_percent(void **state)
 	assert_null(strstr(line(&p, &c, 1000), "ETA"));
 }
 
+/* A far end says what it likes. */
+static void counts_that_can_not_be(void **state)
+{
+	struct progress_count c = {.bytes = 5 * MIB, .total = 1, .total_known = true};
+	struct progress p;
+
+	(void)state;
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	progress_update(&p, &c, 2000);
+	assert_string_equal(line(&p, &c, 2000), "5.00 MiB of 1 B 100%  5.00 MiB/s");
+	c.bytes = 1;
+	progress_update(&p, &c, 3000);
+	assert_string_equal(line(&p, &c, 3000), "1 B of 1 B 100%  3.50 MiB/s");
+	c.bytes = UINT64_MAX;
+	progress_update(&p, &c, 3500);
+	assert_string_equal(line(&p, &c, 3500), "16.0 EiB of 1 B 100%  9.60 EiB/s");
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	progress_update(&p, &c, 1500);
+	assert_string_equal(line(&p, &c, 1500), "16.0 EiB of 1 B 100%  16.0 EiB/s");
+}
+
 static void stalled_after_five_seconds(void **state)
 {
 	struct progress p;
@@ -282,6 +305,7 @@ int main(void)
 		cmocka_unit_test(rate_percent_and_eta),
 		cmocka_unit_test(a_growing_total_is_marked),
 		cmocka_unit_test(no_total_no_percent),
+		cmocka_unit_test(counts_that_can_not_be),
 		cmocka_unit_test(stalled_after_five_seconds),
 		cmocka_unit_test(plain_lines_where_there_is_no_terminal),
 		cmocka_unit_test(a_stopped_terminal_stops_nobody),
