@@ -10,8 +10,10 @@ on whatever machine this runs.
 import hashlib
 import os
 import pathlib
+import random
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import stat
@@ -34,9 +36,9 @@ from peer import (CELL, EXTENT, I64, ORDERED, RDMA, RECORDS, SINK,  # noqa: E402
                   digest_of, end_record, file_record, hole_record, total_of)
 
 RDCP = program("rdcp")
-ASAN = b"__asan_init" in pathlib.Path(RDCP).read_bytes()
+WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
 # What no process may need, whatever is said to it: its pools here are far below a MiB.
-MEMORY_MAX = (400 if ASAN else 40) << 20
+MEMORY_MAX = (400 if WATCHED else 40) << 20
 # For what ends by itself at once.
 SOON = 10
 WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
@@ -411,19 +413,20 @@ def test_a_wrong_digest_is_41_and_the_old_file_stays(arena, flags):
     untouched(arena)
 
 
-def test_two_lanes_at_one_place_of_an_ordered_file(arena):
+def test_lanes_at_one_place_of_an_ordered_file(arena):
     """Only one has its turn: the digest and the file are nobody else's then."""
-    for i in range(6 * COUNT):
-        e = arena.sink(lanes=8, depth=4).orders()
+    arena.memory_max += 16 << 20
+    piece = pattern(1 << 19)
+    for i in range(4 * COUNT):
+        e = arena.sink(lanes=8, depth=4, block_size=1 << 20).orders()
         lanes = e.open()
-        piece = os.urandom(8000)
-        record = file_record(size=1 << 20, flags=ORDERED)
-        blocks = [lane.block(record + b"".join(data_record(piece[:1 + (j + k) % 7000], pos=0)
-                                               for k in range(1)))
-                  for j, lane in enumerate(lanes)]
-        for lane, block in zip(lanes, blocks):
-            lane.raw(block)
-        fails(e, 12)
+        for lane in lanes:
+            lane.records(file_record(size=16 * len(piece), flags=ORDERED))
+        # All but one wait for the same turn, and have it when that one is done.
+        for j, lane in enumerate(lanes[1:]):
+            lane.records(data_record(piece[j:], pos=7))
+        lanes[0].records(data_record(b"7 bytes"))
+        assert "twice" in fails(e, 12)["text"].decode()
         untouched(arena)
 
 
@@ -675,6 +678,20 @@ def test_more_blocks_than_the_lane_has(arena):
             break
     e.hang_up()
     ends(e, 12, 44, verdict=False)
+
+
+def test_credits_that_nobody_reads(arena):
+    """A sink never waits to say them, and keeps but the last one."""
+    e = arena.sink().orders()
+    lane = e.open()[0]
+    empty = 20000 * COUNT
+    for _ in range(0, empty, 100):
+        lane.raw(b"".join(lane.block(b"") for _ in range(100)))
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    all_credited(lane)
+    e.frames.send("END", **total_of(b"good"))
+    ends(e, 0)
 
 
 def test_a_head_and_then_nothing(arena):
@@ -1349,6 +1366,108 @@ def test_error_texts(arena, text):
     assert said["text"] == (text.encode() if isinstance(text, str) else text)
 
 
+@pytest.mark.parametrize("target", ["x" * 4095, "a/" * 200, "/" * 4095, "~" + "a" * 4000, "~nobody-at-all/f",
+                                    "~" + "a" * 300, "/dev/full", "/dev/null/f", "target/f/g",
+                                    b"target/\xff\x1b[31m/x"],
+                         ids=["4095", "deep", "slashes", "user-4000", "user", "user-300", "full",
+                              "null", "below-a-file", "bytes"])
+def test_targets(arena, target):
+    """Whatever a conductor's user calls it: a sentence, and no more."""
+    e = arena.sink(flags=["FAR", "MKPATH"] if target != "/" * 4095 else ["FAR"]).orders(target=target)
+    try:
+        e.open()[0].records(file_record(size=5, want=0), data_record(b"bytes"), end_record(b"bytes"))
+        e.frames.expect("ERROR", "FILE_RESULT", timeout=SOON)
+    except (OSError, EOFError, peer.Silence):
+        pass
+    e.hang_up()
+    code = e.proc.wait(SOON)
+    if target in ("a/" * 200, b"target/\xff\x1b[31m/x"):
+        # Those can be made; the first one is beside the target, and is what was asked for.
+        shutil.rmtree(arena.top / "a", ignore_errors=True)
+    else:
+        assert code in (3, 11, 44)
+    assert "\x1b" not in e.proc.errors()
+
+
+def test_an_end_without_stdio(arena):
+    gone, kept = os.pipe()
+    os.close(gone)
+    for how in (dict(stdout=kept), dict(preexec=lambda: (os.close(0), os.close(1))),
+                dict(preexec=lambda: os.close(1)), dict(preexec=lambda: os.close(0))):
+        run = arena.bench.run([RDCP, "--end"], timeout=SOON, env=arena.env(), **how)
+        assert run.code in (5, 10, 44), (run.code, run.errors())
+    os.close(kept)
+
+
+# ---- chance ---------------------------------------------------------------------------------------
+
+def honest_control(e, data):
+    """What an honest source says after its HELLO."""
+    return [wire.message("CHOICE", transport=TCP, why=""), wire.message("PING", cookie=7),
+            wire.message("LANE_DOWN", lane=0, epoch=0, why="x"),
+            wire.message("END", **total_of(data))]
+
+
+def damaged(chance, data, most=4):
+    data = bytearray(data)
+    for _ in range(chance.randint(1, most)):
+        at = chance.randrange(len(data))
+        kind = chance.randrange(4)
+        if kind == 0:
+            data[at] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            data[at] = chance.choice([0, 1, 0x7f, 0x80, 0xff])
+        elif kind == 2:
+            del data[at:at + chance.randint(1, 8)]
+            data = data or bytearray(b"x")
+        else:
+            data[at:at] = chance.randbytes(chance.randint(1, 8))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("what", ["start", "hello", "control", "records", "blocks"])
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_by_chance(arena, what, seed):
+    """Honest sessions with some bytes wrong: they end, whatever comes of it."""
+    chance = random.Random("%s %d" % (what, seed))
+    arena.memory_max += 16 << 20
+    content = chance.randbytes(5000)
+    for _ in range(8 * COUNT):
+        e = arena.sink(wants=["*"], timeout_ms=1500, connect_timeout_ms=1500)
+        try:
+            e.greeting()
+            start = wire.body("START", **e.start_values)
+            if what == "start":
+                # Not the target: to write elsewhere would be right then.
+                start = damaged(chance, start[:73]) + start[73:]
+            e.frames.raw(wire.frame("START", start) + wire.message("WANT", name="*") +
+                         wire.message("GO"))
+            if what == "hello":
+                hello = wire.message("HELLO", **e.our_hello(e.frames.expect("HELLO")))
+                e.frames.raw(damaged(chance, hello))
+            else:
+                e.hello()
+                e.offered()
+                lane = e.dial()
+                records = file_record(size=5000) + data_record(content[:2500]) + \
+                    data_record(content[2500:], pos=2500) + end_record(content) + \
+                    file_record(id=2, name="g", size=9, flags=SPARSE) + hole_record(0, 9, id=2) + \
+                    end_record(id=2, size=9, holes=9)
+                block = lane.block(damaged(chance, records) if what == "records" else records)
+                lane.raw(damaged(chance, block) if what == "blocks" else block)
+                control = b"".join(honest_control(e, content))
+                e.frames.raw(damaged(chance, control) if what == "control" else control)
+                time.sleep(chance.random() * 0.05)
+                lane.close()
+        except (OSError, EOFError, peer.Silence):
+            pass
+        e.hang_up()
+        assert e.proc.wait(SOON) >= 0, e.proc.errors()
+        for path in arena.target.iterdir():
+            if path.name != "f":
+                path.unlink()
+
+
 # ---- silence ------------------------------------------------------------------------------------
 
 def silent_after(e, state, role):
@@ -1718,7 +1837,7 @@ def is_served(arena, rdrecv, within=None):
     assert rdrecv.wait(20) == 0, rdrecv.errors()
     assert (arena.target / "f").read_bytes() == b"beside the target"
     if within:
-        assert took < within * SLOW * (3 if ASAN else 1), took
+        assert took < within * SLOW * (3 if WATCHED else 1), took
 
 
 HELLO_TO_NOBODY = wire.lane_hello(wire.Key(bytes(32), bytes(32), bytes(32)),
@@ -1771,7 +1890,7 @@ def test_a_thousand_at_a_receivers_door(arena, first):
     rdrecv = receiver(arena, arena.target / "f")
     arena.memory.look(rdrecv.proc.pid)
     before = arena.memory.most[rdrecv.proc.pid]
-    arena.memory_max = before + (64 << 20) + (100 << 20 if ASAN else 0)
+    arena.memory_max = before + (64 << 20) + (100 << 20 if WATCHED else 0)
     crowd = [knock(rdrecv.port, first) for _ in range(1000)]
     is_served(arena, rdrecv, within=2 if not first else 4)
     for sock in crowd:
@@ -2043,3 +2162,22 @@ def test_who_answers_a_sender(arena, what):
     assert rdsend.errors().strip()
     sock.close()
     listener.close()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_floods_of_guests(arena, reads):
+    """PINGs and key updates without end, over TLS; then all goes on."""
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    resting = threading.Event()
+    read = guest.frames.read
+    if not reads:
+        guest.frames.read = lambda: resting.wait(60) and read()
+    pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
+    for _ in range(100 * COUNT):
+        guest.tls.update_keys()
+        guest.frames.write(pings)
+    resting.set()
+    guest.finish(lane)
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()

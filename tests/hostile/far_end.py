@@ -182,9 +182,9 @@ def notes(far):
 
 def progress(far):
     far.orders()
-    for bytes_, total in [(1, 1), (peer.U64, 1), (0, peer.U64), (peer.U64, peer.U64), (5, 0)] * 2:
+    for bytes_, total in [(1, 1), (peer.U64, 1), (0, peer.U64), (peer.U64, peer.U64), (5, 0)]:
         far.frames.send("PROGRESS", bytes=bytes_, total=total, files=peer.U64, total_known=1)
-        time.sleep(0.15)
+        time.sleep(0.35)
     far.frames.send("ERROR", code=11, host="", text="enough")
     far.linger(3)
 

@@ -3,6 +3,8 @@
 Who has the key of a rdrecv can say anything to it after this."""
 
 import ctypes
+import select
+import threading
 
 ssl = ctypes.CDLL("libssl.so.3")
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_void_p, ctypes.c_char_p,
@@ -17,6 +19,7 @@ for name, result, arguments in [
         ("SSL_new", ctypes.c_void_p, [ctypes.c_void_p]),
         ("SSL_free", None, [ctypes.c_void_p]),
         ("SSL_set_fd", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
+        ("SSL_key_update", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
         ("SSL_connect", ctypes.c_int, [ctypes.c_void_p]),
         ("SSL_read", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
         ("SSL_write", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
@@ -34,12 +37,10 @@ class Refused(Exception):
 
 
 class Client:
-    """One thread reads and another may write: not at the same time, so the socket has a timeout
-    and both take turns; see read()."""
+    """One thread may read and another write; they take turns."""
 
     def __init__(self, sock, key, identity=b"sluice:source:-",
                  suites=b"TLS_AES_128_GCM_SHA256"):
-        import threading
         self.sock, self.lock = sock, threading.Lock()
         self.callback = CALLBACK(self._psk)
         self.key, self.identity = key, identity
@@ -67,7 +68,6 @@ class Client:
 
     def read(self):
         """What has come, b"" at the end."""
-        import select
         out = ctypes.create_string_buffer(65536)
         while True:
             if not select.select([self.sock], [], [], 0.02)[0]:
@@ -85,6 +85,11 @@ class Client:
             if n <= 0:
                 raise OSError("the TLS connection is broken")
             at += n
+
+    def update_keys(self):
+        """And have the other end do the same: with the next bytes."""
+        with self.lock:
+            ssl.SSL_key_update(self.ssl, 1)
 
     def close(self):
         self.sock.close()
