@@ -13,7 +13,8 @@ struct found_path {
 	char *path;
 	unsigned want; /* which name it came from */
 	bool missing; /* there is no such file, or nothing matches */
-	unsigned twin; /* an earlier path whose last component is the same, its index + 1; 0: none */
+	unsigned
+		twin; /* an earlier path whose last component is the same, its index + 1; 0: none */
 };
 struct found {
 	struct found_path *paths; /* in the order asked for, a pattern's sorted */
