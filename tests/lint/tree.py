@@ -19,6 +19,9 @@ def files(top, *suffixes):
     found = []
     for at, dirs, names in os.walk(top):
         here = pathlib.Path(at)
+        if "meson-private" in dirs:  # somebody's build
+            dirs[:] = []
+            continue
         dirs[:] = sorted(d for d in dirs if d == ".ci" or not (
             d.startswith(".") or d == "__pycache__" or (here == top and d.startswith("build"))))
         for name in sorted(names):
