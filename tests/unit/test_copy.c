@@ -190,11 +190,11 @@ static void two_of_one_name_do_not_overwrite(void **state)
 	assert_int_equal(make_text("a/x", "a") | make_text("b/x", "b"), 0);
 	rig_init(&r);
 	rig_names(&r, names, 2, "to");
-	r.lanes = 1;
 	assert_int_equal(rig_run(&r), -1);
 	assert_both_failed(&r, OUT_SOME_FILES, "1 of 2");
-	assert_int_equal(r.sink.told, 1);
-	assert_string_equal(r.sink.told_last.text, "will not overwrite just-created to/x");
+	assert_int_equal(r.source.told, 1);
+	assert_string_equal(r.source.told_last.text,
+			    "b/x is not copied over a/x, which has the same name");
 	assert_true(has_text("to/x", "a"));
 }
 
