@@ -64,7 +64,8 @@ static int lost(struct tcp *t, const char *what)
 /*
  * Did the peer's host say nothing for the timeout though it had to?  TCP_USER_TIMEOUT would
  * ask that of the kernel, but also ends a connection whose peer is alive and keeps its
- * window shut, which is what a sink does whose consumer rests.
+ * window shut, which is what a sink does whose consumer rests.  A host that is there answers
+ * each probe of a shut window: two in a row without an answer are silence too.
  */
 static bool is_silent(const struct tcp *t, uint64_t since_ms)
 {
@@ -75,7 +76,8 @@ static bool is_silent(const struct tcp *t, uint64_t since_ms)
 		return false;
 	if (getsockopt(t->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return false;
-	return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms;
+	return (info.tcpi_unacked > 0 || info.tcpi_probes > 1) &&
+	       info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms;
 }
 
 /* Wait until fd has one of events (in *got, with POLLERR and POLLHUP), or the wire is broken. */

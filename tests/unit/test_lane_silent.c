@@ -22,7 +22,7 @@
 #include "base/io.h"
 #include "lane_loopback.h"
 
-enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 8000, MIDDLE = 65536 };
+enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 20000, MIDDLE = 65536 };
 
 static bool alone; /* in a network namespace of our own */
 static void *state;
