@@ -725,8 +725,8 @@ def test_no_new_wire_comes(arena):
     e = arena.sink(timeout_ms=1000).orders()
     lane = e.open()[0]
     lane.close()
-    e.frames.expect("LANE_STORED")
-    e.frames.send("LANE_DOWN", lane=0, epoch=0, why="")
+    epoch = e.frames.expect("LANE_STORED")["epoch"]
+    e.frames.send("LANE_DOWN", lane=0, epoch=epoch, why="")
     fails(e, 44)
 
 
