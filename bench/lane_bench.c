@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,5 +377,6 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 1;
 	}
+	signal(SIGPIPE, SIG_IGN); /* siw raises it: lane.h */
 	return run();
 }

@@ -29,6 +29,9 @@
  * All calls return 0, or -1 with a failure; after -1 only lane_stats() and lane_close() may
  * follow.  One thread at a time uses a lane, but lane_abort(), lane_break() and
  * lane_stats() may come from any.
+ *
+ * The process must ignore SIGPIPE: TCP lanes don't raise it, but siw (Linux 6.1) sends from
+ * within a post to a socket of its own, without MSG_NOSIGNAL.
  */
 
 #include <stdbool.h>
