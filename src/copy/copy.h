@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "copy/rules.h"
 #include "session/session.h"
 
 struct copy;
@@ -55,6 +56,8 @@ struct source_opts {
 	bool remove_source; /* unlink each file that is stored, verified and fsynced */
 	bool no_sparse; /* send holes as zeros */
 	bool expand; /* names are from another host: expand ~ and patterns */
+	bool no_target_dir; /* -T: a directory's contents are what is sent */
+	const struct rules *rules; /* NULL: plain */
 	const char *host; /* for messages */
 };
 
@@ -65,7 +68,9 @@ struct sink_opts {
 	struct stream stream; /* instead of target when fd >= 0 */
 	bool many; /* several sources: the target must be a directory */
 	bool no_target_dir; /* -T */
-	bool preserve; /* -p: mode and times */
+	const struct rules *rules; /* NULL: plain */
+	const char *peer; /* the source's host, "" */
+	bool far; /* this end is not on the conductor's host: '<' in changes */
 	bool mkpath, fsync, inplace, sparse;
 	bool expand; /* ~ in target */
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
@@ -76,6 +81,8 @@ struct sink_opts {
  * on_file(ctx, name, failure): a file failed at this end; NULL: not told.  From any thread, one
  * at a time.  Not called for an only file: its failure is what source_run() or sink_run() fail
  * with, at both ends.
+ * on_event(ctx, event): with rules->events; of files that are done, by the sink, and failed ones,
+ * by the end at which they failed. As on_file().
  * at_peer: that failure happened at the other end (only where the session itself did not fail:
  * then session_failed() knows the host).
  */
@@ -83,7 +90,9 @@ struct copy_result {
 	struct msg_total total;
 	bool at_peer;
 	void (*on_file)(void *ctx, const char *name, const struct failure *f);
+	void (*on_event)(void *ctx, const struct msg_event *e);
 	void *ctx;
+	struct msg_counts counts; /* what this end knows of them */
 };
 
 int source_run(struct copy *c, struct session *s, const struct source_opts *o, struct tally *t,

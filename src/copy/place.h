@@ -7,22 +7,40 @@
  * O_NOFOLLOW opens on held directory descriptors, then only *at() calls on the directory and
  * metadata only through descriptors.
  *
- * A target is resolved once (the user's own path: symlinks in it are followed), then each
- * file is begun, written to by whoever has its descriptor, and finished or dropped.
+ * A target is resolved once (the user's own path: symlinks in it are followed).  Directories are
+ * made as they are met (place_dir), each file is begun, written to by whoever has its
+ * descriptor, and finished or dropped; what has no bytes is made at once (place_make).  In the
+ * end, and only when all is well, place_complete() deletes, and gives directories their
+ * metadata.
+ *
+ * Several threads may call all of it at a time, each with a placement of its own, but for
+ * place_open, place_complete and place_close.  Of n directories at most a few hundred are held
+ * open; one that must be opened again has to be the one it was.
+ *
+ * With rules->dry_run nothing is ever changed: what would be is told.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "copy/change.h"
+#include "copy/owners.h"
+#include "copy/rules.h"
+#include "copy/xattrs.h"
 #include "session/message.h"
 
 struct place; /* the resolved target */
+struct place_dir; /* a directory of it, freed with it */
 struct placement; /* one file on its way */
 
 struct place_opts {
 	const char *target;
+	const char *const *wants; /* SRCs as the user wrote them, for the marker */
+	const char *peer; /* and the host they are on; "" */
+	const struct rules *rules;
 	bool many, no_target_dir, mkpath, expand;
-	bool fsync, inplace, preserve;
+	bool fsync, inplace;
 	bool sparse; /* don't preallocate */
+	struct owners *owners;
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
 	void *ctx;
 };
@@ -31,22 +49,97 @@ struct place_opts {
 int place_open(const struct place_opts *o, struct place **out);
 void place_close(struct place *p);
 
-/* Begin the file that r describes: checks r->name, opens the target in place if it exists and
- * is no regular file, else a temporary beside it (locked, 0600, preallocated where size is
- * known and known to fit).  A failure is this file's only, unless it is OUT_PROTOCOL.  Several
- * threads may be in here and below at a time, each with a placement of its own. */
-int place_begin(struct place *p, const struct record_file *r, struct placement **out);
+/* ---- directories ---------------------------------------------------------------------- */
+
+/*
+ * The directory that r describes, in parent (NULL: r->parent is 0): made (0700 for now) where it
+ * is missing; the target of several sources, or of contents, may be there.  Where DST did not
+ * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of the same
+ * source is there the same source goes there again.  What is there and is no directory is
+ * replaced by one (backed up with --backup); a symlink too: it is never gone through.
+ * A failure is that directory's; OUT_PROTOCOL is the session's.
+ */
+int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+	      struct place_dir **out, struct change *change);
+/* Attributes for it at the end; x becomes the place's. */
+void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
+/* Names that the source has in it (KEEP): what else is there is deleted in the end. */
+int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
+/* Its path from the top of the transfer, as filters and events have it; cut in front if it is longer.
+ * name: of something in it, or "". d NULL: the top.  Returns its length. */
+size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
+/* Which WANT it came with. */
+uint32_t place_dir_want(const struct place_dir *d);
+
+/* ---- files ---------------------------------------------------------------------------- */
+
+/* Begin the regular file (or stream) that r describes, in d (NULL: r->dir is 0): checks r->name, opens the target in place if the
+ * user named it and it is no regular file, else a temporary beside it (locked, 0600, preallocated where size is
+ * known and known to fit). A failure is this file's only, unless it is OUT_PROTOCOL. */
+int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
+		struct placement **out);
+/* The same, with the temporary as an earlier run left it, if there is one with anything in it: then *had is true. Else
+ * nothing is opened and *out is NULL. */
+int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
+		 struct placement **out, bool *had);
 int placement_fd(const struct placement *t);
 /* Is it empty, so that what is not written is zero? */
 bool placement_fresh(const struct placement *t);
 /* Is its size set in the end, so that what is behind the last write is zero? */
 bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
-/* All bytes are stored: set size, mode, times, owner as asked, fsync, rename, fsync the
- * directory. Frees t, also on failure (the temporary is removed then). */
+/* Attributes for it; x becomes t's. */
+void placement_xattrs(struct placement *t, struct xattrs *x);
+/* What finishing changes at the target. Before place_finish(). */
+void placement_change(const struct placement *t, struct change *out);
+/* All bytes are stored: set size, mode, times, owner, attributes as asked, fsync, back up what is there, rename, fsync the
+ * directory. Frees t, also on failure (the temporary is removed then). linked: other names of it
+ * will come (place_make with TYPE_HARD_LINK): remember it under r->id. */
 int place_finish(struct placement *t, uint64_t size);
 /* Give up: keep the temporary for a later run, which one line tells, or remove it. Frees t. */
 void place_drop(struct placement *t, bool keep);
+
+/* What is there under r's name (of a FILE with ASK)?  Nothing is changed. */
+enum look {
+	LOOK_MISSING, /* nothing, or no regular file */
+	LOOK_OTHER, /* a regular file that differs in size or mtime */
+	LOOK_QUICK, /* a regular file of that size and mtime */
+};
+struct looked {
+	enum look look;
+	bool same_size, newer; /* newer: its mtime is later than r's */
+	struct change change; /* if r came now (x: its attributes; NULL: none) */
+};
+int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x, struct looked *out);
+/* For --checksum: the file that is there, to be read; *fd is the caller's. -1 with no failure
+ * but errno. */
+int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd);
+/* It is the same: make its metadata so as well, and remember it when it is FILE_LINKED. x stays the caller's. */
+int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x);
+
+/* A symlink (to target), hard link, FIFO or device, made and then renamed to its name, unless it
+ * is there as it should be: then *change tells of nothing. x stays the caller's. */
+int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const char *target, const struct xattrs *x, struct change *change);
+
+/* ---- the end -------------------------------------------------------------------------- */
+
+struct place_end {
+	bool deletions; /* may be done: the source's list is complete */
+	uint64_t deleted; /* so many were */
+	bool too_many; /* --max-delete left some */
+	/* Something was deleted (why NULL), or could not be, or a directory's metadata could not
+	 * be set. dir_id: of the directory, 0: of a deletion. */
+	void (*on_deleted)(void *ctx, enum event_what what, const char *path,
+			   const struct failure *why);
+	void (*on_dir)(void *ctx, uint32_t dir_id, const struct failure *why);
+	void *ctx;
+};
+/* Delete what --delete asks for, set directories' metadata, deepest first, remove the marker and what
+ * earlier runs left of files that are whole now.  -1: OUT_SIGNAL and the like only. */
+int place_complete(struct place *p, struct place_end *e);
 
 /* The last component of a path as the user wrote it ("a/b/" is "b", "/" and "." are ""). */
 const char *name_last(const char *path, char *to, size_t size);

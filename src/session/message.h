@@ -41,10 +41,13 @@ enum message_type {
 	MSG_LANE_STORED = 6, /* sink -> source */
 	MSG_PING = 7,
 	MSG_PONG = 8,
-	MSG_FILE_RESULT = 9, /* sink -> source: a file is done, or failed */
+	MSG_FILE_RESULT = 9, /* sink -> source: a file or directory has failed */
 	MSG_END = 10, /* source -> sink: everything was sent and stored */
 	MSG_DONE = 11, /* sink -> source: the verdict */
 	MSG_ERROR = 12, /* either: the session failed, and why */
+	MSG_STORED = 13, /* sink -> source: these files are whole and in their place */
+	MSG_ANSWERS = 14, /* sink -> source: what to do with files that it was asked about */
+	MSG_CELLS = 15, /* sink -> source: digests of what it has of such a file */
 
 	/* between a conductor and one end, never passed on: from 64 */
 	MSG_GREETING = 64, /* end -> conductor, its first frame */
@@ -59,6 +62,9 @@ enum message_type {
 	MSG_STUCK = 73, /* end -> conductor: the offer can't be reached even with the roles
 			 * swapped; a detour or nothing */
 	MSG_LISTENING = 74, /* listening end -> conductor: its TCP port on loopback */
+	MSG_RULE = 75, /* conductor -> both ends: a pattern of --exclude or --include, in order */
+	MSG_LISTED = 76, /* conductor -> both ends: a name of --files-from */
+	MSG_EVENT = 77, /* end -> conductor: what became of one file */
 };
 static inline bool message_is_local(uint8_t type)
 {
@@ -155,18 +161,62 @@ void msg_ping_encode(struct writer *w, const struct msg_ping *m);
 int msg_ping_decode(const struct frame *f, struct msg_ping *m);
 
 struct msg_file_result {
-	uint32_t file;
-	uint8_t code; /* enum outcome; decoded with outcome_from(), as all of them */
+	uint32_t file; /* or directory: ids are of one space */
+	uint8_t code; /* enum outcome, never OUT_DONE; decoded with outcome_from() */
 	char text[TEXT_MAX];
 };
 void msg_file_result_encode(struct writer *w, const struct msg_file_result *m);
 int msg_file_result_decode(const struct frame *f, struct msg_file_result *m);
 
+/* Files that are whole and in their place: a FILE without code in its FILE_END, of any type. */
+enum { STORED_MAX = 4096, ANSWERS_MAX = 4096, CELLS_MAX = 2048 };
+struct msg_stored {
+	uint16_t count; /* 1 to STORED_MAX */
+	uint32_t files[STORED_MAX];
+};
+void msg_stored_encode(struct writer *w, const struct msg_stored *m);
+int msg_stored_decode(const struct frame *f, struct msg_stored *m);
+
+/* What became of FILE records with FILE_ASK; each is answered once, or has a FILE_RESULT. */
+enum answer {
+	ANSWER_SEND = 1, /* send it */
+	ANSWER_SAME = 2, /* the sink has it, and will do the rest: it is done */
+	ANSWER_RESUME = 3, /* send it, but for cells that are equal to those of CELLS: HAVE */
+	ANSWER_COMPARE = 4, /* the target's cells are in CELLS: all equal: SAME, else send it */
+};
+struct msg_answers {
+	uint16_t count; /* 1 to ANSWERS_MAX */
+	struct {
+		uint32_t file;
+		uint8_t answer;
+	} of[ANSWERS_MAX];
+};
+void msg_answers_encode(struct writer *w, const struct msg_answers *m);
+int msg_answers_decode(const struct frame *f, struct msg_answers *m);
+
+/*
+ * Digests (XXH3-128 seeded with the position, as everywhere) of whole cells, and of a last one
+ * that ends with the file, from pos on one after the other.  All of a file come before its
+ * answer.  RESUME: cells not told are not there.  COMPARE: cells not told are zeros (a hole).
+ */
+struct msg_cells {
+	uint32_t file;
+	uint64_t pos; /* a multiple of 256 KiB */
+	uint16_t count; /* 1 to CELLS_MAX */
+	uint64_t digest[CELLS_MAX][2];
+};
+void msg_cells_encode(struct writer *w, const struct msg_cells *m);
+int msg_cells_decode(const struct frame *f, struct msg_cells *m);
+
 struct msg_total { /* END and DONE */
-	uint64_t files; /* whole ones */
+	uint64_t files; /* regular files and streams that were sent, and are whole */
+	uint64_t same; /* files of which the sink had it all: ANSWER_SAME, and SAME */
+	uint64_t others; /* directories, symlinks, hard links, devices, FIFOs */
 	uint64_t failed;
-	uint64_t bytes; /* sizes of the whole ones, holes included */
-	uint64_t digest[2]; /* sum of the whole ones' digests, modulo 2^128 (low, high) */
+	uint64_t bytes; /* sizes of `files', holes included */
+	uint64_t digest[2]; /* sum of their digests, modulo 2^128 (low, high) */
+	bool incomplete; /* END: not all of the source's directories could be read: delete
+			    nothing.  DONE: false */
 };
 void msg_total_encode(struct writer *w, const struct msg_total *m);
 int msg_total_decode(const struct frame *f, struct msg_total *m);
@@ -190,32 +240,59 @@ void msg_greeting_encode(struct writer *w, const struct msg_greeting *m);
 int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 
 /* The flags of START; what a user asked for that one or both ends must know. */
-enum start_flags {
-	START_LISTENS = 1 << 0, /* this end listens for lanes first */
-	START_PRESERVE = 1 << 1, /* -p */
-	START_MKPATH = 1 << 2,
-	START_REMOVE_SOURCE = 1 << 3,
-	START_FSYNC = 1 << 4,
-	START_INPLACE = 1 << 5,
-	START_NO_SPARSE = 1 << 6,
-	START_SPARSE = 1 << 7,
-	START_NO_TARGET_DIR = 1 << 8, /* -T */
-	START_MANY = 1 << 9, /* more than one source: the target must be a directory */
-	START_STDIO =
-		1 << 10, /* this end's file is descriptor 0 or 1 of its process (local only) */
-	START_QUIET = 1 << 11,
-	START_IPV4 = 1 << 12,
-	START_IPV6 = 1 << 13,
-	START_PROGRESS = 1 << 14, /* send PROGRESS a few times a second */
-	START_FAR = 1 << 15, /* this end was started over ssh */
-	START_ALL = (1 << 16) - 1,
-};
+#define START_FLAG(bit) (UINT64_C(1) << (bit))
+#define START_LISTENS START_FLAG(0) /* this end listens for lanes first */
+#define START_PERMS START_FLAG(1) /* --perms, -p */
+#define START_MKPATH START_FLAG(2)
+#define START_REMOVE_SOURCE START_FLAG(3)
+#define START_FSYNC START_FLAG(4)
+#define START_INPLACE START_FLAG(5)
+#define START_NO_SPARSE START_FLAG(6)
+#define START_SPARSE START_FLAG(7)
+#define START_NO_TARGET_DIR START_FLAG(8) /* -T */
+#define START_MANY START_FLAG(9) /* more than one source: the target must be a directory */
+#define START_STDIO START_FLAG(10) /* this end's file is descriptor 0 or 1 (local only) */
+#define START_QUIET START_FLAG(11)
+#define START_IPV4 START_FLAG(12)
+#define START_IPV6 START_FLAG(13)
+#define START_PROGRESS START_FLAG(14) /* send PROGRESS a few times a second */
+#define START_FAR START_FLAG(15) /* this end was started over ssh */
+#define START_RECURSIVE START_FLAG(16)
+#define START_TIMES START_FLAG(17) /* mtime of everything */
+#define START_ATIMES START_FLAG(18) /* and atime of files: -p, as scp has it */
+#define START_OWNER START_FLAG(19)
+#define START_GROUP START_FLAG(20)
+#define START_DEVICES START_FLAG(21) /* devices and FIFOs of a tree are made anew */
+#define START_HARD_LINKS START_FLAG(22) /* -H */
+#define START_ACLS START_FLAG(23) /* -A */
+#define START_XATTRS START_FLAG(24) /* -X */
+#define START_XATTRS_ALL START_FLAG(25) /* --xattrs=all: lustre.* and security.* too */
+#define START_NUMERIC_IDS START_FLAG(26)
+#define START_COPY_LINKS START_FLAG(27)
+#define START_RELATIVE START_FLAG(28)
+#define START_ONE_FILE_SYSTEM START_FLAG(29) /* -x */
+#define START_DRY_RUN START_FLAG(30) /* -n */
+#define START_QUICK START_FLAG(31) /* a file of the same size and mtime is not sent */
+#define START_UPDATE START_FLAG(32) /* nor one whose target is newer: -u */
+#define START_IGNORE_EXISTING START_FLAG(33)
+#define START_CHECKSUM START_FLAG(34) /* nor one whose content is the same; not by quick check */
+#define START_DELETE START_FLAG(35)
+#define START_DELETE_EXCLUDED START_FLAG(36)
+#define START_BACKUP START_FLAG(37)
+#define START_VERIFY START_FLAG(38) /* sink: read back what was stored */
+#define START_EVENTS START_FLAG(39) /* send an EVENT for each file */
+#define START_FILES_FROM START_FLAG(40) /* LISTED names come */
+#define START_ALL (START_FLAG(41) - 1)
+
+/* --print-digest: the algorithm. */
+enum content_digest { CONTENT_NONE, CONTENT_XXH128, CONTENT_SHA256, CONTENT_MD5, CONTENT_ADLER32 };
+enum { CONTENT_DIGESTS = 5, RULE_TEXT_MAX = 4096, SUFFIX_MAX = 256, CHMOD_MAX = 1024 };
 struct msg_start {
 	uint16_t version;
 	uint8_t role;
 	uint8_t want; /* enum transport; SSH: lanes come over a detour */
 	uint8_t verbose; /* -v's, 0..3 */
-	uint32_t flags;
+	uint64_t flags;
 	uint8_t secret[LANE_SECRET];
 	uint16_t lanes, depth; /* 0: this end's default */
 	uint32_t block_size; /* 0: default */
@@ -228,6 +305,13 @@ struct msg_start {
 	char address[HOST_MAX]; /* --address for this end, "" */
 	char target[NAME_MAX_WIRE]; /* sink: DST as the user wrote it, without the host; source: ""
 				     */
+	uint64_t min_size, max_size; /* source: files outside are not sent; 0, UINT64_MAX: any */
+	uint64_t max_delete; /* sink: UINT64_MAX: no bound */
+	uint8_t digest; /* enum content_digest: --print-digest */
+	char chmod[CHMOD_MAX]; /* source: "" */
+	char chown[HOST_MAX]; /* sink: "USER:GROUP", "" */
+	char suffix[SUFFIX_MAX]; /* sink: of backups, "" */
+	char backup_dir[NAME_MAX_WIRE]; /* sink: "" */
 };
 void msg_start_encode(struct writer *w, const struct msg_start *m);
 int msg_start_decode(const struct frame *f, struct msg_start *m);
@@ -239,6 +323,32 @@ struct msg_want {
 };
 void msg_want_encode(struct writer *w, const struct msg_want *m);
 int msg_want_decode(const struct frame *f, struct msg_want *m);
+
+struct msg_rule {
+	bool include;
+	char pattern[RULE_TEXT_MAX]; /* as rsync has them */
+};
+void msg_rule_encode(struct writer *w, const struct msg_rule *m);
+int msg_rule_decode(const struct frame *f, struct msg_rule *m);
+/* LISTED has the body of WANT. */
+
+/* One file, directory or other thing of a tree, as on -itemize-changes, --json, --failed. */
+enum event_what { EVENT_FILE = 1, EVENT_DIR, EVENT_SYMLINK, EVENT_HARD_LINK, EVENT_NODE };
+enum { EVENT_PATH_MAX = 48 << 10, EVENT_CHANGE = 16, EVENT_DIGEST = 130 };
+struct msg_event {
+	uint8_t what; /* enum event_what */
+	uint8_t code; /* enum outcome */
+	bool deleted; /* from the target */
+	uint64_t size;
+	char change[EVENT_CHANGE]; /* as rsync's --itemize-changes has it: ">f+++++++++"; "" when
+				      it failed */
+	char digest[EVENT_DIGEST]; /* hexadecimal; "" */
+	uint16_t path_len; /* less than EVENT_PATH_MAX; longer ones are cut in front */
+	const char *path; /* path_len bytes, no NUL at the end: relative to DST's tree, as it was
+			     sent.  Decoded: borrowed as f->body is */
+};
+void msg_event_encode(struct writer *w, const struct msg_event *m);
+int msg_event_decode(const struct frame *f, struct msg_event *m);
 
 struct msg_note {
 	uint8_t level; /* enum log_level */
@@ -256,6 +366,15 @@ struct msg_progress {
 void msg_progress_encode(struct writer *w, const struct msg_progress *m);
 int msg_progress_decode(const struct frame *f, struct msg_progress *m);
 
+/* What --stats tells: numbers of things, as far as this end knows them. */
+struct msg_counts {
+	uint64_t regular, dirs, symlinks, hard_links, nodes; /* that were asked for */
+	uint64_t created, deleted;
+	uint64_t sent; /* bytes of files in lanes */
+	uint64_t had; /* bytes that a resumed file had already */
+	uint64_t holes; /* bytes of holes */
+};
+
 struct msg_verdict {
 	uint8_t code; /* enum outcome */
 	char host[HOST_MAX]; /* where the first cause was, "" if OUT_DONE */
@@ -267,6 +386,7 @@ struct msg_verdict {
 	char why[TEXT_MAX]; /* why not RDMA */
 	uint64_t ns; /* from the first block to the end */
 	uint64_t ns_fill, ns_free, ns_block, ns_store; /* of all lanes (lane.h) */
+	struct msg_counts counts;
 };
 void msg_verdict_encode(struct writer *w, const struct msg_verdict *m);
 int msg_verdict_decode(const struct frame *f, struct msg_verdict *m);
@@ -289,12 +409,33 @@ int msg_empty_decode(const struct frame *f);
 /* ---- records in BLOCK_RECORDS blocks ------------------------------------------------- */
 /* Whole ones: a record never goes on in another block. */
 
-enum record_type { RECORD_FILE = 1, RECORD_DATA = 2, RECORD_FILE_END = 3, RECORD_HOLE = 4 };
+enum record_type {
+	RECORD_FILE = 1,
+	RECORD_DATA = 2,
+	RECORD_FILE_END = 3,
+	RECORD_HOLE = 4,
+	RECORD_DIR = 5,
+	RECORD_OWNER = 6,
+	RECORD_XATTR = 7,
+	RECORD_HAVE = 8,
+	RECORD_SAME = 9,
+	RECORD_KEEP = 10,
+};
 enum {
+	NAME_ROOM = 256, /* of a component's name, with its NUL */
+	LINK_TARGET_MAX = 4095, /* bytes of a symlink's */
 	RECORD_HEAD = 8, /* u8 type, three zeros, u32 length of body */
 	RECORD_DATA_HEAD = RECORD_HEAD + 12, /* of a DATA record before its bytes */
-	RECORD_FILE_MAX = RECORD_HEAD + 50 + NAME_MAX_WIRE - 1,
-	RECORD_FILE_END_MAX = RECORD_HEAD + 49 + TEXT_MAX - 1,
+	RECORD_FILE_MAX = RECORD_HEAD + 79 + NAME_ROOM - 1,
+	RECORD_FILE_END_MAX = RECORD_HEAD + 49 + 2 + 64 + TEXT_MAX - 1,
+};
+
+/* What is kept of a file beside its bytes. Owners are numbers of the source's host. */
+struct record_attr {
+	uint32_t mode; /* permission bits, 07777 */
+	uint32_t uid, gid;
+	int64_t mtime_s, atime_s;
+	uint32_t mtime_ns, atime_ns;
 };
 
 enum record_file_flags {
@@ -303,19 +444,104 @@ enum record_file_flags {
 		1 << 1, /* extents are not whole cells: hash and store them in order of pos */
 	FILE_SPARSE = 1 << 2, /* has holes, which are told by HOLE records */
 	FILE_MANY = 1 << 3, /* one of several files: the target must be a directory */
-	FILE_FLAGS_ALL = (1 << 4) - 1,
+	FILE_ASK = 1 << 4, /* a question, nothing else of it comes before its answer */
+	FILE_LINKED = 1 << 5, /* other FILEs may be TYPE_HARD_LINK to it */
+	FILE_FLAGS_ALL = (1 << 6) - 1,
+};
+enum file_type {
+	TYPE_REGULAR = 1,
+	TYPE_SYMLINK = 2, /* its bytes are its target; 1 to LINK_TARGET_MAX, none of them NUL */
+	TYPE_HARD_LINK = 3, /* one more name of link_to; no bytes */
+	TYPE_FIFO = 4, /* no bytes; these also: */
+	TYPE_CHAR = 5,
+	TYPE_BLOCK = 6,
 };
 struct record_file {
-	uint32_t id; /* counted from 1, never used again in the session */
+	uint32_t id; /* counted from 1, never used for another file or directory */
 	uint32_t want; /* which WANT it answers, from 0 */
+	uint32_t dir; /* id of the directory that it is in; 0: the target, as it was resolved */
 	uint32_t flags;
-	uint32_t mode; /* permission bits, 07777 */
+	uint8_t type; /* enum file_type */
 	uint64_t size; /* 0 for a stream */
-	int64_t mtime_s, atime_s;
-	uint32_t mtime_ns, atime_ns;
-	char name[NAME_MAX_WIRE]; /* the last component; "" where there is none (stdin) */
+	struct record_attr a;
+	uint32_t major, minor; /* of a device, else 0 */
+	uint32_t link_to; /* of a hard link, an earlier FILE's id, else 0 */
+	char name[NAME_ROOM]; /* one component; "" where there is none (stdin) */
 };
 void record_file_encode(struct writer *w, const struct record_file *r);
+
+/*
+ * A directory, before anything in it; on each lane that sends something in it.  Parents come
+ * before their children.  Where parent is 0 it is (with DIR_CONTENTS) the target itself, else
+ * one in it, or what DST becomes.
+ */
+enum record_dir_flags {
+	DIR_CONTENTS = 1 << 0, /* name is "": what is in it goes into the target (SRC/, -T) */
+	DIR_IMPLIED = 1 << 1, /* only led through to what was asked for (--relative) */
+	DIR_FLAGS_ALL = (1 << 2) - 1,
+};
+struct record_dir {
+	uint32_t id; /* of the same space as files' */
+	uint32_t want;
+	uint32_t parent; /* 0: none */
+	uint32_t flags;
+	struct record_attr a;
+	char name[NAME_ROOM];
+};
+void record_dir_encode(struct writer *w, const struct record_dir *r);
+
+/* The name of an owner or group of the source's host, on each lane before it is first used. */
+struct record_owner {
+	bool group;
+	uint32_t id;
+	char name[NAME_ROOM];
+};
+void record_owner_encode(struct writer *w, const struct record_owner *r);
+
+/*
+ * A piece of an extended attribute of a file (between its FILE and its FILE_END, or right behind
+ * a FILE with ASK; on the same lane) or of a directory (anywhere before END, on one lane).
+ * Pieces of one value come one after the other.  An ACL is one called system.posix_acl_access or
+ * system.posix_acl_default, with the kernel's bytes (linux/posix_acl_xattr.h), its ids the
+ * source's.
+ */
+enum { XATTR_VALUE_MAX = 64 << 10, XATTRS_BYTES_MAX = 1 << 20 /* names and values of a file */ };
+struct record_xattr {
+	uint32_t id;
+	uint32_t size; /* of the value, up to XATTR_VALUE_MAX */
+	uint32_t pos; /* of these bytes in it */
+	char name[NAME_ROOM];
+	uint32_t len; /* not on the wire: what is left of the record; 0 only if size is */
+	const uint8_t *bytes; /* into the block */
+};
+void record_xattr_encode(struct writer *w, const struct record_xattr *r);
+
+/* After ANSWER_RESUME: these whole cells are as the sink said they are. Count as HOLEs in
+ * FILE_END's numbers, and with the digests that the sink told in its digest. */
+struct record_have {
+	uint32_t id;
+	uint64_t pos, len;
+};
+void record_have_encode(struct writer *w, const struct record_have *r);
+
+/* After ANSWER_COMPARE: they are the same, and there is no more of this file. */
+struct record_same {
+	uint32_t id;
+};
+void record_same_encode(struct writer *w, const struct record_same *r);
+
+/* Names in a directory of the source: what is not among them may be deleted, once `last' came.
+ * Only of directories that were read to their end; on one lane, after its DIR. */
+struct record_keep {
+	uint32_t dir;
+	bool last;
+	struct reader names; /* see keep_next(); encoded: its bytes as they are */
+};
+void record_keep_encode(struct writer *w, const struct record_keep *r);
+/* Put one more name at the end of a KEEP's names; false: no room for it. */
+bool keep_add(struct writer *names, const char *name);
+/* 1, 0 when there is none left, -1 with a failure. */
+int keep_next(struct reader *names, char name[static NAME_ROOM]);
 
 struct record_data {
 	uint32_t id;
@@ -341,6 +567,8 @@ struct record_file_end {
 	uint16_t lanes; /* on how many lanes its FILE record was sent, 1..LANE_COUNT_MAX */
 	uint64_t digest[2];
 	uint8_t code; /* enum outcome; not OUT_DONE: drop the file */
+	uint8_t content_len; /* of content: 0, or what the algorithm of START has */
+	uint8_t content[32]; /* --print-digest: of all bytes of the file, holes too */
 	char text[TEXT_MAX];
 };
 void record_file_end_encode(struct writer *w, const struct record_file_end *r);
@@ -353,6 +581,12 @@ struct record {
 		struct record_data data;
 		struct record_hole hole;
 		struct record_file_end end;
+		struct record_dir dir;
+		struct record_owner owner;
+		struct record_xattr xattr;
+		struct record_have have;
+		struct record_same same;
+		struct record_keep keep;
 	};
 };
 int record_next(struct reader *r, struct record *out);

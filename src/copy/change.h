@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_CHANGE_H
+#define COPY_CHANGE_H
+
+/* What is, or would be, different at the target: rsync's --itemize-changes. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "session/message.h"
+
+struct change {
+	enum event_what what;
+	bool missing; /* there was nothing of that name */
+	bool type, content, size, time, perms, owner, group, acl, xattr;
+};
+static inline bool change_any(const struct change *c)
+{
+	return c->missing || c->type || c->content || c->size || c->time || c->perms || c->owner ||
+	       c->group || c->acl || c->xattr;
+}
+/* "<f.st......": sent is that the bytes go over ('<' for a remote sink, '>' for a local one: far);
+ * a hard link "h", else "c" for what is made here, "." for what only changes. */
+void change_text(const struct change *c, bool sent, bool far, char to[static EVENT_CHANGE]);
+
+#endif
