@@ -3,8 +3,8 @@
 #define SESSION_DECODER_H
 
 /*
- * A reader that remembers the first field that was wrong: for message.c, message_conductor.c
- * and record.c only.
+ * A reader that remembers the first field that was wrong: for message*.c and record*.c
+ * only.
  */
 
 #include "session/message.h"
@@ -53,14 +53,7 @@ static inline uint8_t take_outcome(struct decoder *d, bool done)
 	return (uint8_t)outcome_from(code);
 }
 
-static inline void total_take(struct reader *r, struct msg_total *m)
-{
-	m->files = take_u64(r);
-	m->failed = take_u64(r);
-	m->bytes = take_u64(r);
-	m->digest[0] = take_u64(r);
-	m->digest[1] = take_u64(r);
-}
+void total_take(struct decoder *d, struct msg_total *m);
 
 /* Nothing wrong and nothing left over: 0, else -1 with a failure. */
 int decoded(struct decoder *d);

@@ -88,6 +88,8 @@ static int on_local_frame(struct session *s, const struct frame *f)
 		return route_on_detour(s, f);
 	case MSG_START:
 	case MSG_WANT:
+	case MSG_RULE:
+	case MSG_LISTED:
 	case MSG_GO:
 		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
 	default:
@@ -117,6 +119,9 @@ static int dispatch(struct session *s, const struct frame *f)
 	case MSG_LANE_STORED:
 		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : unexpected(s, f);
 	case MSG_FILE_RESULT:
+	case MSG_STORED:
+	case MSG_ANSWERS:
+	case MSG_CELLS:
 	case MSG_END:
 	case MSG_DONE:
 		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);

@@ -17,6 +17,9 @@ static const char *const names[] = {
 	[MSG_END] = "END",
 	[MSG_DONE] = "DONE",
 	[MSG_ERROR] = "ERROR",
+	[MSG_STORED] = "STORED",
+	[MSG_ANSWERS] = "ANSWERS",
+	[MSG_CELLS] = "CELLS",
 	[MSG_GREETING] = "GREETING",
 	[MSG_START] = "START",
 	[MSG_WANT] = "WANT",
@@ -28,6 +31,9 @@ static const char *const names[] = {
 	[MSG_DETOUR] = "DETOUR",
 	[MSG_STUCK] = "STUCK",
 	[MSG_LISTENING] = "LISTENING",
+	[MSG_RULE] = "RULE",
+	[MSG_LISTED] = "LISTED",
+	[MSG_EVENT] = "EVENT",
 };
 
 static bool type_known(uint8_t type)
@@ -278,25 +284,121 @@ int msg_file_result_decode(const struct frame *f, struct msg_file_result *m)
 
 	m->file = take_u32(&d.r);
 	need(&d, m->file != 0, "file");
-	m->code = take_outcome(&d, true);
+	m->code = take_outcome(&d, false);
 	take_text(&d, m->text, sizeof m->text, "text");
+	return decoded(&d);
+}
+
+static uint16_t take_count(struct decoder *d, uint16_t most)
+{
+	uint16_t count = take_u16(&d->r);
+
+	need(d, count >= 1 && count <= most, "count");
+	return d->wrong ? 0 : count;
+}
+
+void msg_stored_encode(struct writer *w, const struct msg_stored *m)
+{
+	put_u16(w, m->count);
+	for (unsigned i = 0; i < m->count; i++)
+		put_u32(w, m->files[i]);
+}
+
+int msg_stored_decode(const struct frame *f, struct msg_stored *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->count = take_count(&d, STORED_MAX);
+	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
+		m->files[i] = take_u32(&d.r);
+		need(&d, m->files[i] != 0, "file");
+	}
+	return decoded(&d);
+}
+
+void msg_answers_encode(struct writer *w, const struct msg_answers *m)
+{
+	put_u16(w, m->count);
+	for (unsigned i = 0; i < m->count; i++) {
+		put_u32(w, m->of[i].file);
+		put_u8(w, m->of[i].answer);
+	}
+}
+
+int msg_answers_decode(const struct frame *f, struct msg_answers *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->count = take_count(&d, ANSWERS_MAX);
+	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
+		m->of[i].file = take_u32(&d.r);
+		need(&d, m->of[i].file != 0, "file");
+		m->of[i].answer = take_u8(&d.r);
+		need(&d, m->of[i].answer >= ANSWER_SEND && m->of[i].answer <= ANSWER_COMPARE,
+		     "answer");
+	}
+	return decoded(&d);
+}
+
+void msg_cells_encode(struct writer *w, const struct msg_cells *m)
+{
+	put_u32(w, m->file);
+	put_u64(w, m->pos);
+	put_u16(w, m->count);
+	for (unsigned i = 0; i < m->count; i++) {
+		put_u64(w, m->digest[i][0]);
+		put_u64(w, m->digest[i][1]);
+	}
+}
+
+int msg_cells_decode(const struct frame *f, struct msg_cells *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->file = take_u32(&d.r);
+	need(&d, m->file != 0, "file");
+	m->pos = take_u64(&d.r);
+	need(&d, m->pos % CELL_WIRE == 0 && m->pos <= INT64_MAX, "pos");
+	m->count = take_count(&d, CELLS_MAX);
+	/* The last one need not be whole, but it begins within a file. */
+	need(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL_WIRE <= INT64_MAX, "count");
+	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
+		m->digest[i][0] = take_u64(&d.r);
+		m->digest[i][1] = take_u64(&d.r);
+	}
 	return decoded(&d);
 }
 
 void msg_total_encode(struct writer *w, const struct msg_total *m)
 {
 	put_u64(w, m->files);
+	put_u64(w, m->same);
+	put_u64(w, m->others);
 	put_u64(w, m->failed);
 	put_u64(w, m->bytes);
 	put_u64(w, m->digest[0]);
 	put_u64(w, m->digest[1]);
+	put_u8(w, m->incomplete);
+}
+
+void total_take(struct decoder *d, struct msg_total *m)
+{
+	m->files = take_u64(&d->r);
+	m->same = take_u64(&d->r);
+	m->others = take_u64(&d->r);
+	m->failed = take_u64(&d->r);
+	m->bytes = take_u64(&d->r);
+	m->digest[0] = take_u64(&d->r);
+	m->digest[1] = take_u64(&d->r);
+	m->incomplete = take_bool(d, "incomplete");
 }
 
 int msg_total_decode(const struct frame *f, struct msg_total *m)
 {
 	struct decoder d = decoder_of(f);
 
-	total_take(&d.r, m);
+	total_take(&d, m);
+	need(&d, f->type != MSG_DONE || !m->incomplete, "incomplete");
 	return decoded(&d);
 }
 

@@ -29,6 +29,7 @@ enum {
 	TEXT_MAX = 1024,
 	OFFER_MAX = 16, /* addresses in an OFFER, for each transport */
 	NONCE_SIZE = 32,
+	CELL_WIRE = 256 << 10, /* bytes of a file that have a digest of their own */
 };
 
 enum message_type {
@@ -426,8 +427,13 @@ enum {
 	LINK_TARGET_MAX = 4095, /* bytes of a symlink's */
 	RECORD_HEAD = 8, /* u8 type, three zeros, u32 length of body */
 	RECORD_DATA_HEAD = RECORD_HEAD + 12, /* of a DATA record before its bytes */
-	RECORD_FILE_MAX = RECORD_HEAD + 79 + NAME_ROOM - 1,
-	RECORD_FILE_END_MAX = RECORD_HEAD + 49 + 2 + 64 + TEXT_MAX - 1,
+	CONTENT_MAX = 32, /* bytes of a --print-digest */
+	RECORD_FILE_MAX = RECORD_HEAD + 75 + NAME_ROOM - 1,
+	RECORD_FILE_END_MAX = RECORD_HEAD + 50 + CONTENT_MAX + TEXT_MAX - 1,
+	RECORD_DIR_MAX = RECORD_HEAD + 54 + NAME_ROOM - 1,
+	RECORD_OWNER_MAX = RECORD_HEAD + 7 + NAME_ROOM - 1,
+	RECORD_XATTR_HEAD_MAX = RECORD_HEAD + 14 + NAME_ROOM - 1, /* before its bytes */
+	RECORD_KEEP_HEAD = RECORD_HEAD + 5, /* before its names */
 };
 
 /* What is kept of a file beside its bytes. Owners are numbers of the source's host. */
@@ -568,7 +574,7 @@ struct record_file_end {
 	uint64_t digest[2];
 	uint8_t code; /* enum outcome; not OUT_DONE: drop the file */
 	uint8_t content_len; /* of content: 0, or what the algorithm of START has */
-	uint8_t content[32]; /* --print-digest: of all bytes of the file, holes too */
+	uint8_t content[CONTENT_MAX]; /* --print-digest: of all bytes of the file, holes too */
 	char text[TEXT_MAX];
 };
 void record_file_end_encode(struct writer *w, const struct record_file_end *r);

@@ -32,7 +32,7 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 	put_u8(w, m->role);
 	put_u8(w, m->want);
 	put_u8(w, m->verbose);
-	put_u32(w, m->flags);
+	put_u64(w, m->flags);
 	put_bytes(w, m->secret, sizeof m->secret);
 	put_u16(w, m->lanes);
 	put_u16(w, m->depth);
@@ -47,6 +47,14 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 	put_str(w, m->peer);
 	put_str(w, m->address);
 	put_str(w, m->target);
+	put_u64(w, m->min_size);
+	put_u64(w, m->max_size);
+	put_u64(w, m->max_delete);
+	put_u8(w, m->digest);
+	put_str(w, m->chmod);
+	put_str(w, m->chown);
+	put_str(w, m->suffix);
+	put_str(w, m->backup_dir);
 }
 
 static void start_take_limits(struct decoder *d, struct msg_start *m)
@@ -68,6 +76,19 @@ static void start_take_limits(struct decoder *d, struct msg_start *m)
 	need(d, m->port_lo <= m->port_hi && (m->port_lo || !m->port_hi), "port_hi");
 }
 
+static void start_take_tree(struct decoder *d, struct msg_start *m)
+{
+	m->min_size = take_u64(&d->r);
+	m->max_size = take_u64(&d->r);
+	m->max_delete = take_u64(&d->r);
+	m->digest = take_u8(&d->r);
+	need(d, m->digest < CONTENT_DIGESTS, "digest");
+	take_text(d, m->chmod, sizeof m->chmod, "chmod");
+	take_text(d, m->chown, sizeof m->chown, "chown");
+	take_text(d, m->suffix, sizeof m->suffix, "suffix");
+	take_text(d, m->backup_dir, sizeof m->backup_dir, "backup_dir");
+}
+
 int msg_start_decode(const struct frame *f, struct msg_start *m)
 {
 	struct decoder d = decoder_of(f);
@@ -82,8 +103,8 @@ int msg_start_decode(const struct frame *f, struct msg_start *m)
 	need(&d, m->want <= TRANSPORT_SSH, "want");
 	m->verbose = take_u8(&d.r);
 	need(&d, m->verbose <= VERBOSE_MAX, "verbose");
-	m->flags = take_u32(&d.r);
-	need(&d, (m->flags & ~(uint32_t)START_ALL) == 0, "flags");
+	m->flags = take_u64(&d.r);
+	need(&d, (m->flags & ~START_ALL) == 0, "flags");
 	take_bytes(&d.r, m->secret, sizeof m->secret);
 	need(&d, true, "secret");
 	start_take_limits(&d, m);
@@ -91,6 +112,7 @@ int msg_start_decode(const struct frame *f, struct msg_start *m)
 	take_text(&d, m->peer, sizeof m->peer, "peer");
 	take_text(&d, m->address, sizeof m->address, "address");
 	take_text(&d, m->target, sizeof m->target, "target");
+	start_take_tree(&d, m);
 	return decoded(&d);
 }
 
@@ -104,6 +126,51 @@ int msg_want_decode(const struct frame *f, struct msg_want *m)
 	struct decoder d = decoder_of(f);
 
 	take_text(&d, m->name, sizeof m->name, "name");
+	return decoded(&d);
+}
+
+void msg_rule_encode(struct writer *w, const struct msg_rule *m)
+{
+	put_u8(w, m->include);
+	put_str(w, m->pattern);
+}
+
+int msg_rule_decode(const struct frame *f, struct msg_rule *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->include = take_bool(&d, "include");
+	take_text(&d, m->pattern, sizeof m->pattern, "pattern");
+	return decoded(&d);
+}
+
+void msg_event_encode(struct writer *w, const struct msg_event *m)
+{
+	put_u8(w, m->what);
+	put_u8(w, m->code);
+	put_u8(w, m->deleted);
+	put_u64(w, m->size);
+	put_str(w, m->change);
+	put_str(w, m->digest);
+	put_u16(w, m->path_len);
+	put_bytes(w, m->path, m->path_len);
+}
+
+int msg_event_decode(const struct frame *f, struct msg_event *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->what = take_u8(&d.r);
+	need(&d, m->what >= EVENT_FILE && m->what <= EVENT_NODE, "what");
+	m->code = take_outcome(&d, true);
+	m->deleted = take_bool(&d, "deleted");
+	m->size = take_u64(&d.r);
+	take_text(&d, m->change, sizeof m->change, "change");
+	take_text(&d, m->digest, sizeof m->digest, "digest");
+	m->path_len = take_u16(&d.r);
+	need(&d, m->path_len < EVENT_PATH_MAX, "path");
+	m->path = (const char *)take_view(&d.r, m->path_len);
+	need(&d, d.r.bad || m->path_len == 0 || !memchr(m->path, '\0', m->path_len), "path");
 	return decoded(&d);
 }
 
@@ -142,6 +209,34 @@ int msg_progress_decode(const struct frame *f, struct msg_progress *m)
 	return decoded(&d);
 }
 
+static void counts_put(struct writer *w, const struct msg_counts *c)
+{
+	put_u64(w, c->regular);
+	put_u64(w, c->dirs);
+	put_u64(w, c->symlinks);
+	put_u64(w, c->hard_links);
+	put_u64(w, c->nodes);
+	put_u64(w, c->created);
+	put_u64(w, c->deleted);
+	put_u64(w, c->sent);
+	put_u64(w, c->had);
+	put_u64(w, c->holes);
+}
+
+static void counts_take(struct reader *r, struct msg_counts *c)
+{
+	c->regular = take_u64(r);
+	c->dirs = take_u64(r);
+	c->symlinks = take_u64(r);
+	c->hard_links = take_u64(r);
+	c->nodes = take_u64(r);
+	c->created = take_u64(r);
+	c->deleted = take_u64(r);
+	c->sent = take_u64(r);
+	c->had = take_u64(r);
+	c->holes = take_u64(r);
+}
+
 void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)
 {
 	put_u8(w, m->code);
@@ -157,6 +252,7 @@ void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)
 	put_u64(w, m->ns_free);
 	put_u64(w, m->ns_block);
 	put_u64(w, m->ns_store);
+	counts_put(w, &m->counts);
 }
 
 int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
@@ -166,7 +262,7 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	m->code = take_outcome(&d, true);
 	take_text(&d, m->host, sizeof m->host, "host");
 	take_text(&d, m->text, sizeof m->text, "text");
-	total_take(&d.r, &m->total);
+	total_take(&d, &m->total);
 	m->transport = take_u8(&d.r);
 	need(&d, m->transport <= TRANSPORT_SSH, "transport");
 	m->lanes = take_u16(&d.r);
@@ -178,6 +274,7 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	m->ns_free = take_u64(&d.r);
 	m->ns_block = take_u64(&d.r);
 	m->ns_store = take_u64(&d.r);
+	counts_take(&d.r, &m->counts);
 	return decoded(&d);
 }
 
