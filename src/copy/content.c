@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/content.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <openssl/evp.h>
+#include <xxhash.h>
+#include <zlib.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { PIECE = 1 << 20 };
+
+/* One of the three is used. */
+struct content {
+	enum content_digest d;
+	EVP_MD_CTX *evp;
+	XXH3_state_t *xxh;
+	uLong adler;
+};
+
+unsigned content_size(enum content_digest d)
+{
+	switch (d) {
+	case CONTENT_XXH128:
+	case CONTENT_MD5:
+		return 16;
+	case CONTENT_SHA256:
+		return 32;
+	case CONTENT_ADLER32:
+		return 4;
+	case CONTENT_NONE:
+		break;
+	}
+	return 0;
+}
+
+static void content_close(struct content *c)
+{
+	EVP_MD_CTX_free(c->evp);
+	XXH3_freeState(c->xxh);
+}
+
+static int evp_open(struct content *c, const EVP_MD *md)
+{
+	c->evp = EVP_MD_CTX_new();
+	if (!c->evp)
+		return fail_as(OUT_MEMORY, "allocate a digest: %m");
+	/* OpenSSL may be told to have no MD5. */
+	if (EVP_DigestInit_ex(c->evp, md, NULL) != 1)
+		return fail("OpenSSL does not offer %s here", EVP_MD_get0_name(md));
+	return 0;
+}
+
+static int content_open(struct content *c, enum content_digest d)
+{
+	*c = (struct content){.d = d, .adler = 1};
+	if (d == CONTENT_SHA256)
+		return evp_open(c, EVP_sha256());
+	if (d == CONTENT_MD5)
+		return evp_open(c, EVP_md5());
+	if (d == CONTENT_XXH128) {
+		c->xxh = XXH3_createState();
+		if (!c->xxh)
+			return fail_as(OUT_MEMORY, "allocate a digest: %m");
+		XXH3_128bits_reset(c->xxh);
+	}
+	return 0;
+}
+
+static void content_add(struct content *c, const void *bytes, size_t len)
+{
+	if (c->evp)
+		EVP_DigestUpdate(c->evp, bytes, len);
+	else if (c->xxh)
+		XXH3_128bits_update(c->xxh, bytes, len);
+	else
+		c->adler = adler32_z(c->adler, bytes, len);
+}
+
+static void content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
+{
+	XXH128_canonical_t canonical;
+
+	if (c->evp) {
+		EVP_DigestFinal_ex(c->evp, out, NULL);
+	} else if (c->xxh) {
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(c->xxh));
+		memcpy(out, canonical.digest, sizeof canonical.digest);
+	} else {
+		for (unsigned i = 0; i < 4; i++)
+			out[i] = (uint8_t)(c->adler >> (24 - 8 * i));
+	}
+}
+
+static int content_read(struct content *c, int fd, const char *shown, uint64_t base, uint64_t size,
+			const struct stopper *s)
+{
+	uint8_t *piece = malloc(PIECE);
+	int rc = -1;
+
+	if (!piece)
+		return fail_as(OUT_MEMORY, "allocate %d bytes: %m", PIECE);
+	posix_fadvise(fd, (off_t)base, (off_t)size, POSIX_FADV_SEQUENTIAL);
+	for (uint64_t pos = 0; pos < size;) {
+		size_t want = size - pos < PIECE ? (size_t)(size - pos) : PIECE;
+		ssize_t n;
+
+		if (s && s->stop && s->stop(s->ctx))
+			goto out;
+		n = pread_full(fd, piece, want, (off_t)(base + pos));
+		if (n < 0) {
+			fail("read %s: %m", shown);
+			goto out;
+		}
+		content_add(c, piece, (size_t)n);
+		pos += (uint64_t)n;
+		if ((size_t)n < want) {
+			fail_as(OUT_CHANGED, "%s shrank to %llu bytes while it was read", shown,
+				(unsigned long long)pos);
+			goto out;
+		}
+	}
+	rc = 0;
+out:
+	free(piece);
+	return rc;
+}
+
+int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum content_digest d,
+	       const struct stopper *s, uint8_t out[static CONTENT_BYTES_MAX])
+{
+	struct content c;
+	int rc;
+
+	memset(out, 0, CONTENT_BYTES_MAX);
+	if (d == CONTENT_NONE)
+		return 0;
+	rc = content_open(&c, d);
+	if (rc == 0)
+		rc = content_read(&c, fd, shown, base, size, s);
+	if (rc == 0)
+		content_end(&c, out);
+	content_close(&c);
+	return rc;
+}
+
+void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned size = content_size(d);
+
+	for (unsigned i = 0; i < size; i++) {
+		to[2 * i] = digits[digest[i] >> 4];
+		to[2 * i + 1] = digits[digest[i] & 15];
+	}
+	to[2 * size] = '\0';
+}
