@@ -283,7 +283,6 @@ int msg_file_result_decode(const struct frame *f, struct msg_file_result *m)
 	struct decoder d = decoder_of(f);
 
 	m->file = take_u32(&d.r);
-	need(&d, m->file != 0, "file");
 	m->code = take_outcome(&d, false);
 	take_text(&d, m->text, sizeof m->text, "text");
 	return decoded(&d);

@@ -162,7 +162,10 @@ void msg_ping_encode(struct writer *w, const struct msg_ping *m);
 int msg_ping_decode(const struct frame *f, struct msg_ping *m);
 
 struct msg_file_result {
-	uint32_t file; /* or directory: ids are of one space */
+	/* Or directory: ids are of one space.  0: nothing of the source's, but something at the
+	 * target that could not be done in the end, after END and before DONE, which does not
+	 * count it: a deletion, or (code OUT_MAX_DELETE) those that --max-delete left. */
+	uint32_t file;
 	uint8_t code; /* enum outcome, never OUT_DONE; decoded with outcome_from() */
 	char text[TEXT_MAX];
 };
@@ -182,7 +185,9 @@ int msg_stored_decode(const struct frame *f, struct msg_stored *m);
 enum answer {
 	ANSWER_SEND = 1, /* send it */
 	ANSWER_SAME = 2, /* the sink has it, and will do the rest: it is done */
-	ANSWER_RESUME = 3, /* send it, but for cells that are equal to those of CELLS: HAVE */
+	/* Send it, but for cells that are equal to those of CELLS: HAVE.  If its FILE then differs
+	 * from what was asked about (but in ASK, SPARSE and atime) CELLS are void: no HAVE. */
+	ANSWER_RESUME = 3,
 	ANSWER_COMPARE = 4, /* the target's cells are in CELLS: all equal: SAME, else send it */
 };
 struct msg_answers {
@@ -505,8 +510,9 @@ struct record_owner {
 void record_owner_encode(struct writer *w, const struct record_owner *r);
 
 /*
- * A piece of an extended attribute of a file (between its FILE and its FILE_END, or right behind
- * a FILE with ASK; on the same lane) or of a directory (anywhere before END, on one lane).
+ * A piece of an extended attribute of a file (all on the lane that FILE_END comes on, before it,
+ * or right behind a FILE with ASK and in the same block: a file whose attributes don't fit
+ * into a block with it is sent unasked) or of a directory (anywhere before END, on one lane).
  * Pieces of one value come one after the other.  An ACL is one called system.posix_acl_access or
  * system.posix_acl_default, with the kernel's bytes (linux/posix_acl_xattr.h), its ids the
  * source's.
