@@ -36,10 +36,29 @@ def places(count, port):
     return made
 
 
-HOST, TEXT, NAME = 256, 1024, 4096
+def component(usual):
+    """A text that is a file's name: the byte that it can't have is another."""
+    least, middle, most = text(usual, COMPONENT)
+    return least, middle, most.replace(b"/", b"_")
+
+
+def several(counts, each):
+    """So many of each(i, most) for each size."""
+    return tuple([each(i, counts.index(count) == 2) for i in range(count)] for count in counts)
+
+
+HOST, TEXT, NAME, COMPONENT, CELL = 256, 1024, 4096, 256, 256 << 10
 COUNTS = [(0, 0x0102030405060708, U64), (0, 0x1112131415161718, U64), (0, 0x2122232425262728, U64)]
-TOTAL = dict(files=COUNTS[0], failed=COUNTS[1], bytes=COUNTS[2],
-             digest_low=(0, 0x3132333435363738, U64), digest_high=(0, 0x4142434445464748, U64))
+TOTAL = dict(files=COUNTS[0], same=(0, 0x5152535455565758, U64),
+             others=(0, 0x6162636465666768, U64), failed=COUNTS[1], bytes=COUNTS[2],
+             digest_low=(0, 0x3132333435363738, U64), digest_high=(0, 0x4142434445464748, U64),
+             incomplete=(0, 0, 0))
+
+
+def numbered(i, most):
+    return U32 - i if most else 1 + i * 0x01020304
+
+
 NOROUTE = dict(round=(0, 1, 1), why=text("refused", TEXT))
 DETOUR = dict(port=(1, 7000, U16), why=text("no route", TEXT))
 PING = dict(cookie=COUNTS[1])
@@ -60,8 +79,17 @@ SAMPLES = {
     "LANE_STORED": dict(stored=COUNTS[1], damaged=(0, 1, 1), **LANE),
     "PING": PING,
     "PONG": PING,
-    "FILE_RESULT": dict(file=(1, 0x01020304, U32), code=(0, 11, 45), text=text("disk full", TEXT)),
-    "END": TOTAL,
+    "FILE_RESULT": dict(file=(1, 0x01020304, U32), code=(1, 11, 45), text=text("disk full", TEXT)),
+    "STORED": dict(files=several((1, 3, 4096), lambda i, most: {"file": numbered(i, most)})),
+    "ANSWERS": dict(answers=several((1, 4, 4096), lambda i, most: {
+        "file": numbered(i, most), "answer": 1 + i % 4})),
+    "CELLS": dict(
+        file=(1, 0x01020304, U32), pos=(0, 0x0102030405080000, 2**63 - 2048 * CELL),
+        digests=([{"low": 0, "high": 0}],
+                 [{"low": 0x3132333435363738 + i, "high": 0x4142434445464748 + i}
+                  for i in range(2)],
+                 [{"low": U64 - i, "high": U64 - i} for i in range(2048)])),
+    "END": {**TOTAL, "incomplete": (0, 1, 1)},
     "DONE": TOTAL,
     "ERROR": dict(code=(1, 44, 45), host=text("storage2", HOST),
                   text=text("write x: No space left on device", TEXT)),
@@ -69,11 +97,15 @@ SAMPLES = {
                      release=text("0.1.0", 64)),
     "START": dict(
         version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
-        flags=(0, 0x8001, 0xffff), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
+        flags=(0, 0x10000008001, 2**41 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
         block_size=(0, 256 << 10, BLOCK), memory=COUNTS[1], bwlimit=COUNTS[2],
         timeout_ms=(0, 15000, 2**31 - 1), connect_timeout_ms=(0, 10000, 2**31 - 1),
         port_lo=(0, 7000, U16), port_hi=(0, 7010, U16), host=text("storage1", HOST),
-        peer=text("storage2", HOST), address=text("10.0.0.1", HOST), target=text("~/data", NAME)),
+        peer=text("storage2", HOST), address=text("10.0.0.1", HOST), target=text("~/data", NAME),
+        min_size=(0, 0x3132333435363738, U64), max_size=(0, 0x4142434445464748, U64),
+        max_delete=(0, 0x5152535455565758, U64), digest=(0, 2, 4),
+        chmod=text("u+rwX,go-w", 1024), chown=text("alice:users", HOST),
+        suffix=text(".old", 256), backup_dir=text("../before", NAME)),
     "WANT": dict(name=text("*.dat", NAME)),
     "GO": {},
     "NOTE": dict(level=(0, 2, 4), text=text("tcp taken", TEXT)),
@@ -83,28 +115,54 @@ SAMPLES = {
         transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
         why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
         ns_fill=(0, 0x6162636465666768, U64), ns_free=(0, 0x7172737475767778, U64),
-        ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64), **TOTAL),
+        ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64), **TOTAL,
+        **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else 16), U64)
+           for i, (name, _) in enumerate(wire.COUNTS)}),
     "CANCEL": dict(signo=(1, 15, 64)),
     "DETOUR": DETOUR,
     "STUCK": NOROUTE,
     "LISTENING": DETOUR,
+    "RULE": dict(include=(0, 1, 1), pattern=text("/build/**.o", NAME)),
+    "LISTED": dict(name=text("*.dat", NAME)),
+    "EVENT": dict(what=(1, 3, 5), code=(0, 42, 45), deleted=(0, 1, 1), size=COUNTS[0],
+                  change=text("cL+++++++++", 16), digest=text("0123456789abcdef", 130),
+                  path=text("a/b c/d", 48 << 10)),
 }
 
 ID = (1, 0x01020304, U32)
+WANT, DIR = (0, 0x11121314, U32), (0, 0x31323334, U32 - 1)
+ATTR = dict(
+    mode=(0, 0o644, 0o7777), uid=(0, 1000, U32), gid=(0, 0x21222324, U32),
+    mtime_s=(-2**63, 0x1112131415161718, I64), atime_s=(-1, 0x2122232425262728, I64),
+    mtime_ns=(0, 0x01020304, 999999999), atime_ns=(0, 0x11121314, 999999999))
 RECORDS = [
     ("FILE", dict(
-        id=ID, want=(0, 0x11121314, U32), flags=(3, 0, 14), mode=(0, 0o644, 0o7777),
-        size=(0, 0x0102030405060708, I64), mtime_s=(-2**63, 0x1112131415161718, I64),
-        atime_s=(-1, 0x2122232425262728, I64), mtime_ns=(0, 0x01020304, 999999999),
-        atime_ns=(0, 0x11121314, 999999999), name=text("a b.dat", NAME))),
+        id=ID, want=WANT, dir=DIR, flags=(3, 0, 62), type=(1, 1, 1),
+        size=(0, 0x0102030405060708, I64), major=(0, 0, 0), minor=(0, 0, 0), link_to=(0, 0, 0),
+        name=component("a b.dat"), **ATTR)),
+    ("FILE", dict(
+        id=(2, 0x01020305, U32 - 1), want=(0, 0, 0), dir=(0, 0, 0), flags=(32, 0, 8),
+        type=(2, 6, 3), size=(1, 0, 0), major=(0, 0x41424344, 0), minor=(0, 0x51525354, 0),
+        link_to=(0, 0, U32), name=component("sda"), **ATTR)),
     ("DATA", dict(id=ID, pos=(0, 0x0102030405060708, I64 - 21),
                   bytes=(b"", b"bytes of a small file", b"bytes of a small file"))),
     ("HOLE", dict(id=ID, pos=(0, 0x0102030405060708, I64 - 1), len=(1, 0x1112131415161718, 1))),
+    ("HAVE", dict(id=ID, pos=(0, 0x0102030405080000, 2**63 - CELL),
+                  len=(1, 0x1112131415161718, CELL - 1))),
+    ("SAME", dict(id=ID)),
     ("FILE_END", dict(
         id=ID, size=(0, 0x0102030405060708, I64), data=(0, 0x0102030405060706, I64 - 1),
         holes=(0, 2, 1), lanes=(0, 2, LANES), digest_low=(0, 0x3132333435363738, U64),
         digest_high=(0, 0x4142434445464748, U64), code=(0, 42, 45),
-        text=text("it shrank", TEXT))),
+        content=(b"", bytes([1, 2, 3, 4]), b"\xff" * 32), text=text("it shrank", TEXT))),
+    ("DIR", dict(id=ID, want=WANT, parent=DIR, flags=(1, 0, 2), name=component("a dir"), **ATTR)),
+    ("OWNER", dict(group=(0, 1, 1), id=(0, 0x21222324, U32),
+                   name=(b"o",) + text("users", COMPONENT)[1:])),
+    ("XATTR", dict(id=ID, size=(0, 0xab12, 64 << 10), pos=(0, 0x0102, (64 << 10) - 18),
+                   name=(b"x",) + text("user.sluice", COMPONENT)[1:],
+                   bytes=(b"",) + (b"a piece of a value",) * 2)),
+    ("KEEP", dict(dir=ID, last=(1, 0, 1),
+                  names=(b"", wire.names("one"), wire.names(*[component("")[2]] * 3)))),
 ]
 
 HEAD = dict(kind=(1, 2, 2), number=COUNTS[1], len=(0, 0x00010203, BLOCK), file=(0, 0x21222324, U32),

@@ -59,9 +59,43 @@ def take_places(data):
     return places, data
 
 
+def put_short(value):
+    """Bytes with a u8 before them that says how many."""
+    return struct.pack("<B", len(value)) + value
+
+
+def take_short(data):
+    length, data = take(data, 1)
+    return take(data, length[0])
+
+
+def names(*each):
+    """What a KEEP holds."""
+    return b"".join(put_short(n.encode() if isinstance(n, str) else n) for n in each)
+
+
+def several(fields):
+    """A u16 count, and so many of these."""
+    def put_several(each):
+        return struct.pack("<H", len(each)) + b"".join(put(fields, one) for one in each)
+
+    def take_several(data):
+        count, data = take(data, 2)
+        each = []
+        for _ in range(struct.unpack("<H", count)[0]):
+            one, data = take_fields(fields, data)
+            each.append(one)
+        return each, data
+    return put_several, take_several
+
+
 KINDS = {
     "text": (put_text, take_text),
+    "short": (put_short, take_short),
     "places": (put_places, take_places),
+    "files": several([("file", "u32")]),
+    "answers": several([("file", "u32"), ("answer", "u8")]),
+    "digests": several([("low", "u64"), ("high", "u64")]),
     "rest": (bytes, lambda data: (data, b"")),
 }
 
@@ -101,8 +135,13 @@ def take_all(fields, data):
 
 # ---- messages ------------------------------------------------------------------------
 
-TOTAL = [("files", "u64"), ("failed", "u64"), ("bytes", "u64"),
-         ("digest_low", "u64"), ("digest_high", "u64")]
+TOTAL = [("files", "u64"), ("same", "u64"), ("others", "u64"), ("failed", "u64"),
+         ("bytes", "u64"), ("digest_low", "u64"), ("digest_high", "u64"),
+         ("incomplete", "u8")]
+NO_TOTAL = {name: 0 for name, _ in TOTAL}
+COUNTS = [(name, "u64") for name in (
+    "regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had",
+    "holes")]
 NOROUTE = [("round", "u8"), ("why", "text")]
 DETOUR = [("port", "u16"), ("why", "text")]
 PING = [("cookie", "u64")]
@@ -125,13 +164,18 @@ MESSAGES = {
     "END": (10, TOTAL),
     "DONE": (11, TOTAL),
     "ERROR": (12, [("code", "u8"), ("host", "text"), ("text", "text")]),
+    "STORED": (13, [("files", "files")]),
+    "ANSWERS": (14, [("answers", "answers")]),
+    "CELLS": (15, [("file", "u32"), ("pos", "u64"), ("digests", "digests")]),
     "GREETING": (64, [("magic", 8), ("version", "u16"), ("release", "text")]),
     "START": (65, [
         ("version", "u16"), ("role", "u8"), ("want", "u8"), ("verbose", "u8"),
-        ("flags", "u32"), ("secret", 32), ("lanes", "u16"), ("depth", "u16"),
+        ("flags", "u64"), ("secret", 32), ("lanes", "u16"), ("depth", "u16"),
         ("block_size", "u32"), ("memory", "u64"), ("bwlimit", "u64"), ("timeout_ms", "u32"),
         ("connect_timeout_ms", "u32"), ("port_lo", "u16"), ("port_hi", "u16"),
-        ("host", "text"), ("peer", "text"), ("address", "text"), ("target", "text")]),
+        ("host", "text"), ("peer", "text"), ("address", "text"), ("target", "text"),
+        ("min_size", "u64"), ("max_size", "u64"), ("max_delete", "u64"), ("digest", "u8"),
+        ("chmod", "text"), ("chown", "text"), ("suffix", "text"), ("backup_dir", "text")]),
     "WANT": (66, [("name", "text")]),
     "GO": (67, []),
     "NOTE": (68, [("level", "u8"), ("text", "text")]),
@@ -140,11 +184,15 @@ MESSAGES = {
     "VERDICT": (70, [("code", "u8"), ("host", "text"), ("text", "text")] + TOTAL + [
         ("transport", "u8"), ("lanes", "u16"), ("how", "text"), ("why", "text"),
         ("ns", "u64"), ("ns_fill", "u64"), ("ns_free", "u64"), ("ns_block", "u64"),
-        ("ns_store", "u64")]),
+        ("ns_store", "u64")] + COUNTS),
     "CANCEL": (71, [("signo", "u8")]),
     "DETOUR": (72, DETOUR),
     "STUCK": (73, NOROUTE),
     "LISTENING": (74, DETOUR),
+    "RULE": (75, [("include", "u8"), ("pattern", "text")]),
+    "LISTED": (76, [("name", "text")]),
+    "EVENT": (77, [("what", "u8"), ("code", "u8"), ("deleted", "u8"), ("size", "u64"),
+                   ("change", "text"), ("digest", "text"), ("path", "text")]),
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 
@@ -192,15 +240,27 @@ class Framer:
 
 # ---- records in blocks ---------------------------------------------------------------
 
+ATTR = [("mode", "u32"), ("uid", "u32"), ("gid", "u32"), ("mtime_s", "i64"), ("atime_s", "i64"),
+        ("mtime_ns", "u32"), ("atime_ns", "u32")]
+
 RECORDS = {
-    "FILE": (1, [("id", "u32"), ("want", "u32"), ("flags", "u32"), ("mode", "u32"),
-                 ("size", "u64"), ("mtime_s", "i64"), ("atime_s", "i64"),
-                 ("mtime_ns", "u32"), ("atime_ns", "u32"), ("name", "text")]),
+    "FILE": (1, [("id", "u32"), ("want", "u32"), ("dir", "u32"), ("flags", "u32"),
+                 ("type", "u8"), ("size", "u64")] + ATTR + [
+                     ("major", "u32"), ("minor", "u32"), ("link_to", "u32"),
+                     ("name", "text")]),
     "DATA": (2, [("id", "u32"), ("pos", "u64"), ("bytes", "rest")]),
     "FILE_END": (3, [("id", "u32"), ("size", "u64"), ("data", "u64"), ("holes", "u64"),
                      ("lanes", "u16"), ("digest_low", "u64"), ("digest_high", "u64"),
-                     ("code", "u8"), ("text", "text")]),
+                     ("code", "u8"), ("content", "short"), ("text", "text")]),
     "HOLE": (4, [("id", "u32"), ("pos", "u64"), ("len", "u64")]),
+    "DIR": (5, [("id", "u32"), ("want", "u32"), ("parent", "u32"), ("flags", "u32")] + ATTR + [
+        ("name", "text")]),
+    "OWNER": (6, [("group", "u8"), ("id", "u32"), ("name", "text")]),
+    "XATTR": (7, [("id", "u32"), ("size", "u32"), ("pos", "u32"), ("name", "text"),
+                  ("bytes", "rest")]),
+    "HAVE": (8, [("id", "u32"), ("pos", "u64"), ("len", "u64")]),
+    "SAME": (9, [("id", "u32")]),
+    "KEEP": (10, [("dir", "u32"), ("last", "u8"), ("names", "rest")]),
 }
 RECORD_NAMES = {number: name for name, (number, _) in RECORDS.items()}
 

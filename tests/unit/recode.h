@@ -15,11 +15,16 @@ union any_message {
 	struct msg_lane_stored lane_stored;
 	struct msg_ping ping;
 	struct msg_file_result file_result;
+	struct msg_stored stored;
+	struct msg_answers answers;
+	struct msg_cells cells;
 	struct msg_total total;
 	struct msg_error error;
 	struct msg_greeting greeting;
 	struct msg_start start;
 	struct msg_want want;
+	struct msg_rule rule;
+	struct msg_event event;
 	struct msg_note note;
 	struct msg_progress progress;
 	struct msg_verdict verdict;
@@ -56,6 +61,12 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 		RECODE(ping);
 	case MSG_FILE_RESULT:
 		RECODE(file_result);
+	case MSG_STORED:
+		RECODE(stored);
+	case MSG_ANSWERS:
+		RECODE(answers);
+	case MSG_CELLS:
+		RECODE(cells);
 	case MSG_END:
 	case MSG_DONE:
 		RECODE(total);
@@ -66,7 +77,12 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 	case MSG_START:
 		RECODE(start);
 	case MSG_WANT:
+	case MSG_LISTED:
 		RECODE(want);
+	case MSG_RULE:
+		RECODE(rule);
+	case MSG_EVENT:
+		RECODE(event);
 	case MSG_GO:
 		return msg_empty_decode(f);
 	case MSG_NOTE:
@@ -98,6 +114,24 @@ static inline void record_encode(struct writer *w, const struct record *r)
 		break;
 	case RECORD_FILE_END:
 		record_file_end_encode(w, &r->end);
+		break;
+	case RECORD_DIR:
+		record_dir_encode(w, &r->dir);
+		break;
+	case RECORD_OWNER:
+		record_owner_encode(w, &r->owner);
+		break;
+	case RECORD_XATTR:
+		record_xattr_encode(w, &r->xattr);
+		break;
+	case RECORD_HAVE:
+		record_have_encode(w, &r->have);
+		break;
+	case RECORD_SAME:
+		record_same_encode(w, &r->same);
+		break;
+	case RECORD_KEEP:
+		record_keep_encode(w, &r->keep);
 		break;
 	}
 }

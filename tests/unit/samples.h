@@ -125,17 +125,56 @@ static inline void sample_file_result(enum sample_size size, struct writer *w)
 {
 	struct msg_file_result m = {
 		.file = OF(1, 0x01020304, UINT32_MAX),
-		.code = OF(OUT_DONE, OUT_FILE, OUT_MEMLOCK),
+		.code = OF(OUT_USAGE, OUT_FILE, OUT_MEMLOCK),
 	};
 
 	TEXT("disk full", m.text);
 	msg_file_result_encode(w, &m);
 }
 
+static inline void sample_stored(enum sample_size size, struct writer *w)
+{
+	static struct msg_stored m;
+
+	m.count = OF(1, 3, STORED_MAX);
+	for (unsigned i = 0; i < m.count; i++)
+		m.files[i] = size == SAMPLE_MOST ? UINT32_MAX - i : 1 + i * 0x01020304;
+	msg_stored_encode(w, &m);
+}
+
+static inline void sample_answers(enum sample_size size, struct writer *w)
+{
+	static struct msg_answers m;
+
+	m.count = OF(1, 4, ANSWERS_MAX);
+	for (unsigned i = 0; i < m.count; i++) {
+		m.of[i].file = size == SAMPLE_MOST ? UINT32_MAX - i : 1 + i * 0x01020304;
+		m.of[i].answer = (uint8_t)(ANSWER_SEND + i % 4);
+	}
+	msg_answers_encode(w, &m);
+}
+
+static inline void sample_cells(enum sample_size size, struct writer *w)
+{
+	static struct msg_cells m;
+
+	m.file = OF(1, 0x01020304, UINT32_MAX);
+	m.count = OF(1, 2, CELLS_MAX);
+	m.pos = OF(0, 0x0102030405080000,
+		   INT64_MAX + UINT64_C(1) - CELLS_MAX * (uint64_t)CELL_WIRE);
+	for (unsigned i = 0; i < m.count; i++) {
+		m.digest[i][0] = OF(0, UINT64_C(0x3132333435363738) + i, UINT64_MAX - i);
+		m.digest[i][1] = OF(0, UINT64_C(0x4142434445464748) + i, UINT64_MAX - i);
+	}
+	msg_cells_encode(w, &m);
+}
+
 static inline struct msg_total sample_totals(enum sample_size size)
 {
 	return (struct msg_total){
 		.files = OF(0, 0x0102030405060708, UINT64_MAX),
+		.same = OF(0, 0x5152535455565758, UINT64_MAX),
+		.others = OF(0, 0x6162636465666768, UINT64_MAX),
 		.failed = OF(0, 0x1112131415161718, UINT64_MAX),
 		.bytes = OF(0, 0x2122232425262728, UINT64_MAX),
 		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
@@ -143,10 +182,18 @@ static inline struct msg_total sample_totals(enum sample_size size)
 	};
 }
 
-static inline void sample_total(enum sample_size size, struct writer *w)
+static inline void sample_done(enum sample_size size, struct writer *w)
 {
 	struct msg_total m = sample_totals(size);
 
+	msg_total_encode(w, &m);
+}
+
+static inline void sample_end(enum sample_size size, struct writer *w)
+{
+	struct msg_total m = sample_totals(size);
+
+	m.incomplete = OF(false, true, true);
 	msg_total_encode(w, &m);
 }
 
@@ -174,7 +221,7 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 		.role = OF(ROLE_SOURCE, ROLE_SINK, ROLE_SINK),
 		.want = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
 		.verbose = OF(0, 1, 3),
-		.flags = OF(0, START_LISTENS | START_FAR, START_ALL),
+		.flags = OF(0, START_LISTENS | START_FAR | START_FILES_FROM, START_ALL),
 		.lanes = OF(0, 2, LANE_COUNT_MAX),
 		.depth = OF(0, 12, LANE_DEPTH_MAX),
 		.block_size = OF(0, 256 << 10, LANE_BLOCK_MAX),
@@ -184,6 +231,10 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 		.connect_timeout_ms = OF(0, 10000, INT32_MAX),
 		.port_lo = OF(0, 7000, UINT16_MAX),
 		.port_hi = OF(0, 7010, UINT16_MAX),
+		.min_size = OF(0, 0x3132333435363738, UINT64_MAX),
+		.max_size = OF(0, 0x4142434445464748, UINT64_MAX),
+		.max_delete = OF(0, 0x5152535455565758, UINT64_MAX),
+		.digest = OF(CONTENT_NONE, CONTENT_SHA256, CONTENT_ADLER32),
 	};
 
 	sample_bytes(size, m.secret, sizeof m.secret);
@@ -191,6 +242,10 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 	TEXT("storage2", m.peer);
 	TEXT("10.0.0.1", m.address);
 	TEXT("~/data", m.target);
+	TEXT("u+rwX,go-w", m.chmod);
+	TEXT("alice:users", m.chown);
+	TEXT(".old", m.suffix);
+	TEXT("../before", m.backup_dir);
 	msg_start_encode(w, &m);
 }
 
@@ -206,6 +261,32 @@ static inline void sample_go(enum sample_size size, struct writer *w)
 {
 	(void)size;
 	(void)w;
+}
+
+static inline void sample_rule(enum sample_size size, struct writer *w)
+{
+	struct msg_rule m = {.include = OF(false, true, true)};
+
+	TEXT("/build/**.o", m.pattern);
+	msg_rule_encode(w, &m);
+}
+
+static inline void sample_event(enum sample_size size, struct writer *w)
+{
+	static char path[EVENT_PATH_MAX];
+	struct msg_event m = {
+		.what = OF(EVENT_FILE, EVENT_SYMLINK, EVENT_NODE),
+		.code = OF(OUT_DONE, OUT_CHANGED, OUT_MEMLOCK),
+		.deleted = OF(false, true, true),
+		.size = OF(0, 0x0102030405060708, UINT64_MAX),
+		.path = path,
+	};
+
+	TEXT("cL+++++++++", m.change);
+	TEXT("0123456789abcdef", m.digest);
+	TEXT("a/b c/d", path);
+	m.path_len = (uint16_t)strlen(path);
+	msg_event_encode(w, &m);
 }
 
 static inline void sample_note(enum sample_size size, struct writer *w)
@@ -240,6 +321,16 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.ns_free = OF(0, 0x7172737475767778, UINT64_MAX),
 		.ns_block = OF(0, 0x0807060504030201, UINT64_MAX),
 		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
+		.counts.regular = OF(0, 0x0101010101010101, UINT64_MAX),
+		.counts.dirs = OF(0, 0x0202020202020202, UINT64_MAX),
+		.counts.symlinks = OF(0, 0x0303030303030303, UINT64_MAX),
+		.counts.hard_links = OF(0, 0x0404040404040404, UINT64_MAX),
+		.counts.nodes = OF(0, 0x0505050505050505, UINT64_MAX),
+		.counts.created = OF(0, 0x0606060606060606, UINT64_MAX),
+		.counts.deleted = OF(0, 0x0707070707070707, UINT64_MAX),
+		.counts.sent = OF(0, 0x0808080808080808, UINT64_MAX),
+		.counts.had = OF(0, 0x0909090909090909, UINT64_MAX),
+		.counts.holes = OF(0, 0x1010101010101010, UINT64_MAX),
 	};
 
 	TEXT("storage2", m.host);
@@ -264,33 +355,80 @@ static inline void sample_detour(enum sample_size size, struct writer *w)
 	msg_detour_encode(w, &m);
 }
 
-static inline void sample_records(enum sample_size size, struct writer *w)
+static inline struct record_attr sample_attr(enum sample_size size)
 {
-	static const uint8_t bytes[] = "bytes of a small file";
-	struct record_file file = {
-		.id = OF(1, 0x01020304, UINT32_MAX),
-		.want = OF(0, 0x11121314, UINT32_MAX),
-		.flags = OF(FILE_STREAM | FILE_ORDERED, 0, FILE_FLAGS_ALL - FILE_STREAM),
+	return (struct record_attr){
 		.mode = OF(0, 0644, 07777),
-		.size = OF(0, 0x0102030405060708, INT64_MAX),
+		.uid = OF(0, 1000, UINT32_MAX),
+		.gid = OF(0, 0x21222324, UINT32_MAX),
 		.mtime_s = OF(INT64_MIN, 0x1112131415161718, INT64_MAX),
 		.atime_s = OF(-1, 0x2122232425262728, INT64_MAX),
 		.mtime_ns = OF(0, 0x01020304, 999999999),
 		.atime_ns = OF(0, 0x11121314, 999999999),
 	};
+}
+
+static inline uint32_t sample_id(enum sample_size size)
+{
+	return OF(1, 0x01020304, UINT32_MAX);
+}
+
+/* A regular file, and one of the types that have something of their own. */
+static inline void sample_files(enum sample_size size, struct writer *w)
+{
+	struct record_file file = {
+		.id = sample_id(size),
+		.want = OF(0, 0x11121314, UINT32_MAX),
+		.dir = OF(0, 0x31323334, UINT32_MAX - 1),
+		.flags = OF(FILE_STREAM | FILE_ORDERED, 0, FILE_FLAGS_ALL - FILE_STREAM),
+		.type = TYPE_REGULAR,
+		.size = OF(0, 0x0102030405060708, INT64_MAX),
+		.a = sample_attr(size),
+	};
+	struct record_file other = {
+		.id = OF(2, 0x01020305, UINT32_MAX - 1),
+		.type = OF(TYPE_SYMLINK, TYPE_BLOCK, TYPE_HARD_LINK),
+		.flags = OF(FILE_LINKED, 0, FILE_MANY),
+		.size = OF(1, 0, 0),
+		.a = sample_attr(size),
+		.major = OF(0, 0x41424344, 0),
+		.minor = OF(0, 0x51525354, 0),
+		.link_to = OF(0, 0, UINT32_MAX),
+	};
+
+	TEXT("a b.dat", file.name);
+	TEXT("sda", other.name);
+	if (size == SAMPLE_MOST) {
+		/* The byte that a component can't have. */
+		file.name['/' - 1] = '_';
+		other.name['/' - 1] = '_';
+	}
+	record_file_encode(w, &file);
+	record_file_encode(w, &other);
+}
+
+static inline void sample_pieces(enum sample_size size, struct writer *w)
+{
+	static const uint8_t bytes[] = "bytes of a small file";
 	struct record_data data = {
-		.id = file.id,
+		.id = sample_id(size),
 		.pos = OF(0, 0x0102030405060708, INT64_MAX - 21),
 		.len = OF(0, 21, 21),
 		.bytes = bytes,
 	};
 	struct record_hole hole = {
-		.id = file.id,
+		.id = sample_id(size),
 		.pos = OF(0, 0x0102030405060708, INT64_MAX - 1),
 		.len = OF(1, 0x1112131415161718, 1),
 	};
+	struct record_have have = {
+		.id = sample_id(size),
+		.pos = OF(0, 0x0102030405080000, INT64_MAX + UINT64_C(1) - CELL_WIRE),
+		.len = OF(1, 0x1112131415161718, CELL_WIRE - 1),
+	};
+	struct record_same same = {.id = sample_id(size)};
 	struct record_file_end end = {
-		.id = file.id,
+		.id = sample_id(size),
 		.size = OF(0, 0x0102030405060708, INT64_MAX),
 		.data = OF(0, 0x0102030405060706, INT64_MAX - 1),
 		.holes = OF(0, 2, 1),
@@ -298,14 +436,68 @@ static inline void sample_records(enum sample_size size, struct writer *w)
 		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
 			   OF(0, 0x4142434445464748, UINT64_MAX)},
 		.code = OF(OUT_DONE, OUT_CHANGED, OUT_MEMLOCK),
+		.content_len = OF(0, 4, CONTENT_MAX),
 	};
 
-	TEXT("a b.dat", file.name);
+	sample_bytes(size, end.content, sizeof end.content);
 	TEXT("it shrank", end.text);
-	record_file_encode(w, &file);
 	record_data_encode(w, &data);
 	record_hole_encode(w, &hole);
+	record_have_encode(w, &have);
+	record_same_encode(w, &same);
 	record_file_end_encode(w, &end);
+}
+
+static inline void sample_tree(enum sample_size size, struct writer *w)
+{
+	static const uint8_t bytes[] = "a piece of a value";
+	static uint8_t names[3 * NAME_ROOM];
+	struct writer kept = writer_of(names, OF(0, sizeof names, sizeof names));
+	struct record_dir dir = {
+		.id = sample_id(size),
+		.want = OF(0, 0x11121314, UINT32_MAX),
+		.parent = OF(0, 0x31323334, UINT32_MAX - 1),
+		.flags = OF(DIR_CONTENTS, 0, DIR_IMPLIED),
+		.a = sample_attr(size),
+	};
+	struct record_owner owner = {
+		.group = OF(false, true, true),
+		.id = OF(0, 0x21222324, UINT32_MAX),
+	};
+	struct record_xattr xattr = {
+		.id = sample_id(size),
+		.size = OF(0, 0xab12, XATTR_VALUE_MAX),
+		.pos = OF(0, 0x0102, XATTR_VALUE_MAX - 18),
+		.len = OF(0, 18, 18),
+		.bytes = bytes,
+	};
+	struct record_keep keep = {.dir = sample_id(size), .last = OF(true, false, true)};
+	char name[NAME_ROOM];
+
+	TEXT("a dir", dir.name);
+	TEXT("users", owner.name);
+	TEXT("user.sluice", xattr.name);
+	TEXT("one", name);
+	if (size == SAMPLE_LEAST) {
+		owner.name[0] = 'o';
+		xattr.name[0] = 'x';
+	}
+	if (size == SAMPLE_MOST)
+		dir.name['/' - 1] = name['/' - 1] = '_';
+	while (keep_add(&kept, name) && size == SAMPLE_MOST)
+		continue;
+	keep.names = reader_of(names, kept.used);
+	record_dir_encode(w, &dir);
+	record_owner_encode(w, &owner);
+	record_xattr_encode(w, &xattr);
+	record_keep_encode(w, &keep);
+}
+
+static inline void sample_records(enum sample_size size, struct writer *w)
+{
+	sample_files(size, w);
+	sample_pieces(size, w);
+	sample_tree(size, w);
 }
 
 struct sample {
@@ -323,9 +515,12 @@ static const struct sample samples[] = {
 	{MSG_PING, sample_ping},
 	{MSG_PONG, sample_ping},
 	{MSG_FILE_RESULT, sample_file_result},
-	{MSG_END, sample_total},
-	{MSG_DONE, sample_total},
+	{MSG_END, sample_end},
+	{MSG_DONE, sample_done},
 	{MSG_ERROR, sample_error},
+	{MSG_STORED, sample_stored},
+	{MSG_ANSWERS, sample_answers},
+	{MSG_CELLS, sample_cells},
 	{MSG_GREETING, sample_greeting},
 	{MSG_START, sample_start},
 	{MSG_WANT, sample_want},
@@ -337,6 +532,9 @@ static const struct sample samples[] = {
 	{MSG_DETOUR, sample_detour},
 	{MSG_STUCK, sample_noroute},
 	{MSG_LISTENING, sample_detour},
+	{MSG_RULE, sample_rule},
+	{MSG_LISTED, sample_want},
+	{MSG_EVENT, sample_event},
 	{0, sample_records},
 };
 enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };
