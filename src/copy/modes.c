@@ -75,6 +75,7 @@ static const char *parse_who(const char *at, uint32_t *who, uint32_t *special)
 			break;
 		case 'a':
 			*who |= 0111;
+			*special |= S_ISUID | S_ISGID;
 			break;
 		default:
 			return at;
@@ -131,6 +132,11 @@ static uint32_t umask_now(void)
 	return now;
 }
 
+static uint32_t special_of(uint32_t who)
+{
+	return (who & 0100 ? S_ISUID : 0) | (who & 0010 ? S_ISGID : 0) | (who & 0001 ? S_ISVTX : 0);
+}
+
 static const char *parse_symbols(struct part *p, const char *at)
 {
 	uint32_t who = 0, special = 0, what = 0, high = 0, bits;
@@ -147,9 +153,11 @@ static const char *parse_symbols(struct part *p, const char *at)
 	bits = ((p->to * what) & p->mask) | high;
 	p->add = p->op == '-' ? 0 : bits;
 	p->keep = p->op == '-' ? ALL & ~bits : ALL;
-	/* s and t are taken away only where they are spoken of. */
+	/* s and t go away only where they are spoken of, and where all of a class is copied. */
+	if (p->from != COPY_NONE)
+		special = special_of(p->to);
 	if (p->op == '=')
-		p->keep = ALL & ~(p->to * 7) & ~(high ? special : 0);
+		p->keep = ALL & ~(p->to * 7) & ~(high || p->from != COPY_NONE ? special : 0);
 	return at;
 }
 
