@@ -22,13 +22,13 @@ struct xattrs; /* a list of names and values; one thread at a time */
 int xattrs_read(int fd, const char *shown, const struct rules *r, struct xattrs **out);
 /* Owners that its ACLs name, one after the other (*at starts as 0); false: no more. */
 bool xattrs_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id);
-/* The next piece of at most room bytes of value for a record of id; *at and *pos start as 0.
- * false: no more. */
+/* The next piece of at most room (1 or more) bytes of value for a record of id; *at and *pos start
+ * as 0.  Names ascend.  false: no more. */
 bool xattrs_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t room, uint32_t id,
 		  struct record_xattr *out);
 
-/* Sink: add a piece that came, in order; what is too much, or does not follow: -1, OUT_PROTOCOL. Makes
- * *x at the first. */
+/* Sink: add a piece that came; names that don't ascend, too much, or what does not follow: -1,
+ * OUT_PROTOCOL.  Makes *x at the first. */
 int xattrs_add(struct xattrs **x, const struct record_xattr *piece);
 /* All pieces of all values came? */
 bool xattrs_whole(const struct xattrs *x);
@@ -37,9 +37,15 @@ bool xattrs_whole(const struct xattrs *x);
 int xattrs_check(const struct xattrs *x, const struct rules *r);
 /* Translate ids in ACLs to those of this host. */
 int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric);
-/* Make fd have exactly these of the kinds that r asks for: set, and remove others. x NULL: none.  Nothing
- * is done to kinds that r does not ask for.  -1 with the first failure; the rest is
- * done all the same. */
+/*
+ * Make fd have exactly these of the kinds that r asks for: set, and remove others.  x NULL: none.
+ * Nothing is done to kinds that r does not ask for, to what a host or file system gives its files
+ * itself (security.selinux, Lustre's layouts) where x has none, nor to trusted.* where this process
+ * is not root.  -1 with the first failure; the rest is done all the same.
+ *
+ * After chown(), which drops capabilities, and before chmod(), which takes the right to set
+ * attributes and has to have the last word over an ACL's.
+ */
 int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct rules *r);
 /* Does fd differ in ACLs, in other attributes? */
 int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *acls, bool *others);

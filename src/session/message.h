@@ -513,9 +513,9 @@ void record_owner_encode(struct writer *w, const struct record_owner *r);
  * A piece of an extended attribute of a file (all on the lane that FILE_END comes on, before it,
  * or right behind a FILE with ASK and in the same block: a file whose attributes don't fit
  * into a block with it is sent unasked) or of a directory (anywhere before END, on one lane).
- * Pieces of one value come one after the other.  An ACL is one called system.posix_acl_access or
- * system.posix_acl_default, with the kernel's bytes (linux/posix_acl_xattr.h), its ids the
- * source's.
+ * Pieces of one value come one after the other, and names ascend (as bytes).  An ACL is one called
+ * system.posix_acl_access or system.posix_acl_default, with the kernel's bytes
+ * (linux/posix_acl_xattr.h), its ids the source's.
  */
 enum { XATTR_VALUE_MAX = 64 << 10, XATTRS_BYTES_MAX = 1 << 20 /* names and values of a file */ };
 struct record_xattr {

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The paths in here are those of /proc/self/fd: the one way to attributes of a descriptor of
+ * O_PATH before Linux 6.13.  They lead to the descriptor's inode, be it a symlink, and no further.
+ */
+
+#include "copy/xattrs_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum { LINK_ROOM = 32 };
+
+static const char *link_of(int fd, char to[static LINK_ROOM])
+{
+	snprintf(to, LINK_ROOM, "/proc/self/fd/%d", fd);
+	return to;
+}
+
+ssize_t xattr_list(int fd, char *to, size_t size)
+{
+	ssize_t n = flistxattr(fd, to, size);
+	char link[LINK_ROOM];
+
+	return n < 0 && errno == EBADF ? listxattr(link_of(fd, link), to, size) : n;
+}
+
+ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
+{
+	ssize_t n = fgetxattr(fd, name, to, size);
+	char link[LINK_ROOM];
+
+	return n < 0 && errno == EBADF ? getxattr(link_of(fd, link), name, to, size) : n;
+}
+
+int xattr_put(int fd, const char *name, const void *value, size_t size)
+{
+	int rc = fsetxattr(fd, name, value, size, 0);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? setxattr(link_of(fd, link), name, value, size, 0) : rc;
+}
+
+int xattr_remove(int fd, const char *name)
+{
+	int rc = fremovexattr(fd, name);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? removexattr(link_of(fd, link), name) : rc;
+}
+
+static int set_mode(int fd, mode_t mode)
+{
+	int rc = fchmod(fd, mode);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? chmod(link_of(fd, link), mode) : rc;
+}
+
+void xattr_widen(int fd, mode_t *old)
+{
+	const mode_t need = S_IRUSR | S_IWUSR;
+	uid_t me = geteuid();
+	struct stat st;
+
+	*old = (mode_t)-1;
+	if (me == 0 || fstat(fd, &st) || st.st_uid != me || (st.st_mode & need) == need)
+		return;
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return;
+	if (set_mode(fd, (st.st_mode & 07777) | need) == 0)
+		*old = st.st_mode & 07777;
+}
+
+void xattr_narrow(int fd, mode_t old)
+{
+	if (old != (mode_t)-1)
+		set_mode(fd, old);
+}
