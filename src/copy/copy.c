@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/copy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -36,20 +37,67 @@ void copy_free(struct copy *c)
 	free(c);
 }
 
-static int on_result(struct copy *c, const struct frame *f)
+struct heard {
+	uint8_t type;
+	union {
+		struct msg_file_result result;
+		struct msg_stored stored;
+		struct msg_answers answers;
+		struct msg_cells cells;
+	};
+};
+
+/* Lock held. */
+static int tell_source(struct source *s, const struct heard *m)
 {
-	struct msg_file_result m;
+	switch (m->type) {
+	case MSG_FILE_RESULT:
+		return source_result(s, &m->result);
+	case MSG_STORED:
+		return source_stored(s, &m->stored);
+	case MSG_ANSWERS:
+		return source_answers(s, &m->answers);
+	default:
+		return source_cells(s, &m->cells);
+	}
+}
+
+static int hear(const struct frame *f, struct heard *m)
+{
+	m->type = f->type;
+	switch (f->type) {
+	case MSG_FILE_RESULT:
+		return msg_file_result_decode(f, &m->result);
+	case MSG_STORED:
+		return msg_stored_decode(f, &m->stored);
+	case MSG_ANSWERS:
+		return msg_answers_decode(f, &m->answers);
+	default:
+		return msg_cells_decode(f, &m->cells);
+	}
+}
+
+/* What the sink says of files. */
+static int on_files(struct copy *c, const struct frame *f)
+{
+	struct heard m;
 	int ret = -1;
 
-	if (msg_file_result_decode(f, &m))
+	if (hear(f, &m))
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	if (c->source)
-		ret = source_result(c->source, &m);
+		ret = tell_source(c->source, &m);
 	else
-		fail_as(OUT_PROTOCOL, "unexpected FILE_RESULT from the peer");
+		fail_as(OUT_PROTOCOL, "unexpected %s from the peer", message_name(f->type));
 	pthread_mutex_unlock(&c->lock);
 	return ret;
+}
+
+static bool is_of_files(uint8_t type)
+{
+	return type == MSG_FILE_RESULT || type == MSG_STORED || type == MSG_ANSWERS ||
+	       type == MSG_CELLS;
 }
 
 static int on_end(struct copy *c, const struct frame *f)
@@ -95,8 +143,8 @@ int copy_on_frame(void *copy, const struct frame *f)
 {
 	struct copy *c = copy;
 
-	if (c->role == ROLE_SOURCE && f->type == MSG_FILE_RESULT)
-		return on_result(c, f);
+	if (c->role == ROLE_SOURCE && is_of_files(f->type))
+		return on_files(c, f);
 	if (c->role == ROLE_SOURCE && f->type == MSG_DONE)
 		return on_done(c, f);
 	if (c->role == ROLE_SINK && f->type == MSG_END)
@@ -140,6 +188,14 @@ void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
 	}
 }
 
+void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer)
+{
+	c->undeleted++;
+	if (f->code == OUT_MAX_DELETE)
+		c->left = *f;
+	copy_count_failure(c, f, at_peer);
+}
+
 void copy_tell(struct copy *c, const char *name, const struct failure *f)
 {
 	if (!c->result->on_file)
@@ -149,21 +205,37 @@ void copy_tell(struct copy *c, const char *name, const struct failure *f)
 	pthread_mutex_unlock(&c->telling);
 }
 
+void copy_tell_event(struct copy *c, const struct msg_event *e)
+{
+	if (!c->result->on_event)
+		return;
+	pthread_mutex_lock(&c->telling);
+	c->result->on_event(c->result->ctx, e);
+	pthread_mutex_unlock(&c->telling);
+}
+
 int copy_verdict(struct copy *c, bool only)
 {
-	uint64_t all = c->result->total.files + c->result->total.failed;
+	const struct msg_total *t = &c->result->total;
+	uint64_t all = t->files + t->same + t->others + t->failed;
+	unsigned kept = c->undeleted - (c->left.code != OUT_DONE);
 
-	if (c->failures == 0 && c->result->total.failed == 0)
+	if (c->failures == 0 && t->failed == 0)
 		return 0;
 	if (only && c->failures > 0) {
 		c->result->at_peer = c->first_at_peer;
 		return fail_again(&c->first);
 	}
-	if (c->result->total.failed == 0)
+	if (t->failed > 0)
+		return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
+			       (unsigned long long)t->failed, (unsigned long long)all);
+	if (c->failures > c->undeleted)
 		return fail_as(OUT_SOME_FILES, "%u of %llu sources could not be removed",
-			       c->failures, (unsigned long long)all);
-	return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
-		       (unsigned long long)c->result->total.failed, (unsigned long long)all);
+			       c->failures - c->undeleted, (unsigned long long)all);
+	if (kept > 0)
+		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
+	c->result->at_peer = c->first_at_peer;
+	return fail_again(&c->left);
 }
 
 int copy_session_failure(struct copy *c)

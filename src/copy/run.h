@@ -34,14 +34,19 @@ struct copy {
 
 	struct tally *tally;
 	struct copy_result *result;
-	pthread_mutex_t telling; /* of result->on_file() */
-	unsigned failures; /* files, here and there */
+	pthread_mutex_t telling; /* of result->on_file() and on_event() */
+	unsigned failures; /* files, here and there, and: */
+	unsigned undeleted; /* what could not be deleted at the target */
+	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
 	struct failure first; /* of these */
 	bool first_at_peer;
 };
 
-/* Source: a file's result came, in the control thread. */
+/* Source: what the sink says of files, in the control thread, with the lock held. */
 int source_result(struct source *s, const struct msg_file_result *m);
+int source_stored(struct source *s, const struct msg_stored *m);
+int source_answers(struct source *s, const struct msg_answers *m);
+int source_cells(struct source *s, const struct msg_cells *m);
 /* Sink: the session failed: wake those who wait for a turn. Lock held. */
 void sink_wake_all(struct sink *s);
 
@@ -50,8 +55,12 @@ bool copy_stopped(void *copy);
 bool copy_interrupted(struct copy *c);
 /* A file failed: count it, remember the first one's cause.  Lock held. */
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
+/* Something was not deleted at the target, or not all (OUT_MAX_DELETE).  Lock held. */
+void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer);
 /* Tell on_file(). Lock not held. */
 void copy_tell(struct copy *c, const char *name, const struct failure *f);
+/* Tell on_event(), if events are wanted (o's rules). Lock not held. */
+void copy_tell_event(struct copy *c, const struct msg_event *e);
 /* What the run returns when it is through: with an only file its own failure. */
 int copy_verdict(struct copy *c, bool only);
 /* The session failed: its failure as this thread's, and -1. */
