@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/message.h"
-#include "session/record.h"
+#include "session/record_impl.h"
 
 #include <string.h>
 

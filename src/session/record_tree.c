@@ -3,7 +3,7 @@
 /* The records of trees, and of what is kept of files beside their bytes. */
 
 #include "session/message.h"
-#include "session/record.h"
+#include "session/record_impl.h"
 
 #include <string.h>
 

@@ -79,7 +79,7 @@ SAMPLES = {
     "LANE_STORED": dict(stored=COUNTS[1], damaged=(0, 1, 1), **LANE),
     "PING": PING,
     "PONG": PING,
-    "FILE_RESULT": dict(file=(1, 0x01020304, U32), code=(1, 11, 45), text=text("disk full", TEXT)),
+    "FILE_RESULT": dict(file=(0, 0x01020304, U32), code=(1, 11, 45), text=text("disk full", TEXT)),
     "STORED": dict(files=several((1, 3, 4096), lambda i, most: {"file": numbered(i, most)})),
     "ANSWERS": dict(answers=several((1, 4, 4096), lambda i, most: {
         "file": numbered(i, most), "answer": 1 + i % 4})),

@@ -124,7 +124,7 @@ static inline void sample_ping(enum sample_size size, struct writer *w)
 static inline void sample_file_result(enum sample_size size, struct writer *w)
 {
 	struct msg_file_result m = {
-		.file = OF(1, 0x01020304, UINT32_MAX),
+		.file = OF(0, 0x01020304, UINT32_MAX),
 		.code = OF(OUT_USAGE, OUT_FILE, OUT_MEMLOCK),
 	};
 
