@@ -43,7 +43,7 @@ void change_text(const struct change *c, bool sent, bool far, char to[static EVE
 	to[1] = change_kind(c);
 	to[2] = c->content ? 'c' : '.';
 	to[3] = c->size ? 's' : '.';
-	to[4] = c->now ? 'T' : c->time ? 't' : '.';
+	to[4] = c->now && to[0] != '.' ? 'T' : c->time ? 't' : '.';
 	to[5] = c->perms ? 'p' : '.';
 	to[6] = c->owner ? 'o' : '.';
 	to[7] = c->group ? 'g' : '.';
