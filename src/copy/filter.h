@@ -19,6 +19,8 @@
 struct filter;
 int filter_new(struct filter **out);
 void filter_free(struct filter *f); /* NULL: nothing */
+/* As the user wrote it: "+ " and "- " in front of it say what it is whatever the option was, and
+ * "!" alone drops all rules so far. "" is none. */
 int filter_add(struct filter *f, bool include, const char *pattern);
 /* path: from the top, without leading or trailing slash, as long as it likes. NULL f: no. */
 bool filter_excludes(const struct filter *f, const char *path, bool dir);

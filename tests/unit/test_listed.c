@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/listed.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#undef fail
+#include "base/fail.h"
+#include "session/message.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED false
+#endif
+
+static struct listed *listed_of(const char *const *names)
+{
+	struct listed *l;
+
+	assert_int_equal(listed_new(&l), 0);
+	for (; *names; names++)
+		assert_int_equal(listed_add(l, *names), 0);
+	return l;
+}
+
+/* The tree as a text: "a! b(c! d(e!))", with a ! behind what is listed itself. */
+static void print_tree(const struct listed_node *n, char *to, size_t room)
+{
+	const struct listed_node *child;
+	const char *name;
+	size_t at = 0;
+
+	for (bool more = false; (child = listed_next(n, &at, &name)); more = true) {
+		snprintf(to + strlen(to), room - strlen(to), "%s%s%s", more ? " " : "", name,
+			 listed_itself(child) ? "!" : "");
+		assert_ptr_equal(listed_in(n, name), child);
+		size_t inner = 0;
+		const char *first;
+
+		if (!listed_next(child, &inner, &first))
+			continue;
+		snprintf(to + strlen(to), room - strlen(to), "(");
+		print_tree(child, to, room);
+		snprintf(to + strlen(to), room - strlen(to), ")");
+	}
+}
+
+static void assert_tree(const char *const *names, const char *should)
+{
+	struct listed *l = listed_of(names);
+	char is[256] = "";
+
+	print_tree(listed_top(l), is, sizeof is);
+	assert_string_equal(is, should);
+	listed_free(l);
+}
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void names_make_a_sorted_tree(void **state)
+{
+	(void)state;
+	assert_tree(NAMES("b/d/e", "a", "b/c"), "a! b(c! d(e!))");
+	assert_tree(NAMES("b/c", "b"), "b!(c!)");
+	assert_tree(NAMES("b", "b/c"), "b!(c!)");
+	assert_tree(NAMES("b", "b", "/b", "b/"), "b!");
+	assert_tree(NAMES("a-b", "a/b", "a", "ab", "a.b"), "a!(b!) a-b! a.b! ab!");
+	assert_tree(NAMES("\377", "\001", "z"), "\001! z! \377!");
+	assert_tree(NAMES("z", "y", "x", "w", "v", "u", "t", "s", "r"),
+		    "r! s! t! u! v! w! x! y! z!");
+}
+
+static void names_are_cleaned(void **state)
+{
+	struct listed *l;
+
+	(void)state;
+	assert_tree(NAMES("a//b/./c/"), "a(b(c!))");
+	assert_tree(NAMES("/a", "./b", "//./c/."), "a! b! c!");
+	assert_tree(NAMES("..a", "a..", "...", ".a"), "...! ..a! .a! a..!");
+	l = listed_of(NAMES("a/b"));
+	assert_false(listed_itself(listed_top(l)));
+	assert_int_equal(listed_add(l, "."), 0);
+	assert_true(listed_itself(listed_top(l)));
+	listed_free(l);
+	l = listed_of(NAMES(""));
+	assert_true(listed_itself(listed_top(l)));
+	listed_free(l);
+}
+
+static void what_leaves_the_top_is_refused(void **state)
+{
+	static const char *const wrong[] = {"..", "../a", "a/..", "a/../b", "/..", "./../a"};
+	char longest[NAME_MAX_WIRE + 1];
+	struct listed *l = listed_of(NAMES("a"));
+
+	(void)state;
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		assert_int_equal(listed_add(l, wrong[i]), -1);
+		assert_int_equal(failed()->code, OUT_USAGE);
+	}
+	memset(longest, 'n', NAME_MAX_WIRE);
+	longest[NAME_MAX_WIRE] = '\0';
+	assert_int_equal(listed_add(l, longest), -1);
+	assert_int_equal(failed()->code, OUT_USAGE);
+	longest[NAME_MAX_WIRE - 1] = '\0';
+	assert_int_equal(listed_add(l, longest), 0);
+	assert_non_null(listed_in(listed_top(l), longest));
+	listed_free(l);
+	listed_free(NULL);
+}
+
+static void what_is_not_there_is_not_found(void **state)
+{
+	struct listed *l = listed_of(NAMES("ab/c", "one/x", "one/y"));
+	const struct listed_node *top = listed_top(l);
+
+	(void)state;
+	assert_null(listed_in(top, "a"));
+	assert_null(listed_in(top, "abc"));
+	assert_null(listed_in(top, ""));
+	assert_null(listed_in(listed_in(top, "ab"), "ab"));
+	assert_null(listed_in(listed_in(listed_in(top, "ab"), "c"), "c"));
+	assert_null(listed_in(listed_in(top, "one"), "xx"));
+	listed_free(l);
+}
+
+/* Names may still come in after somebody looked. */
+static void it_grows_after_it_was_read(void **state)
+{
+	struct listed *l;
+	char name[16], is[512] = "";
+	unsigned count = 0;
+	size_t at = 0;
+	const char *got;
+
+	(void)state;
+	assert_int_equal(listed_new(&l), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(name, sizeof name, "%02u", i * 37 % 100);
+		assert_int_equal(listed_add(l, name), 0);
+		assert_non_null(listed_in(listed_top(l), name));
+	}
+	while (listed_next(listed_top(l), &at, &got)) {
+		snprintf(name, sizeof name, "%02u", count++);
+		assert_string_equal(got, name);
+	}
+	assert_int_equal(count, 100);
+	print_tree(listed_top(l), is, sizeof is);
+	listed_free(l);
+}
+
+/* ---- by several threads, and many ---------------------------------------------------- */
+
+enum { READERS = 4, SEVERAL = 5000 };
+
+static void *read_all(void *arg)
+{
+	const struct listed *l = arg;
+	const struct listed_node *top = listed_top(l);
+	char name[16];
+
+	for (unsigned i = 0; i < SEVERAL; i++) {
+		const struct listed_node *dir;
+
+		snprintf(name, sizeof name, "%u", i % 71);
+		dir = listed_in(top, name);
+		snprintf(name, sizeof name, "%u", i);
+		if (!dir || !listed_in(dir, name))
+			return NULL;
+	}
+	return arg;
+}
+
+static void many_threads_read_it(void **state)
+{
+	struct listed *l;
+	pthread_t threads[READERS];
+	char name[32];
+
+	(void)state;
+	assert_int_equal(listed_new(&l), 0);
+	for (unsigned i = 0; i < SEVERAL; i++) {
+		snprintf(name, sizeof name, "%u/%u", i % 71, i);
+		assert_int_equal(listed_add(l, name), 0);
+	}
+	for (unsigned i = 0; i < READERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, read_all, l), 0);
+	for (unsigned i = 0; i < READERS; i++) {
+		void *got;
+
+		pthread_join(threads[i], &got);
+		assert_ptr_equal(got, l);
+	}
+	listed_free(l);
+}
+
+/* Names of 50 bytes, in no order, as find prints them. */
+static void name_of(char to[64], unsigned n, bool deep)
+{
+	if (deep)
+		snprintf(to, 64, "one.name.of.50.bytes.%07u/and.its.parent.%06u", n, n);
+	else
+		snprintf(to, 64, "a.directory/one.name.of.fifty.bytes.%07u.%06u", n, n);
+}
+
+enum { MILLION = 1000 * 1000, ROOM_KIB = 128 << 10 };
+
+/* In a process of its own, so that the peak is of this alone. */
+static int list_many(unsigned many, bool deep)
+{
+	struct listed *l;
+	struct rusage before, after;
+	char name[64];
+	size_t at = 0, count = 0;
+	const char *got;
+
+	getrusage(RUSAGE_SELF, &before);
+	if (listed_new(&l))
+		return 1;
+	for (unsigned i = 0; i < many; i++) {
+		name_of(name, (unsigned)(i * UINT64_C(611953) % many), deep);
+		if (strlen(name) != 50 || listed_add(l, name))
+			return 2;
+	}
+	while (listed_next(listed_top(l), &at, &got))
+		count++;
+	getrusage(RUSAGE_SELF, &after);
+	listed_free(l);
+	if (count != (deep ? many : 1))
+		return 3;
+	return after.ru_maxrss - before.ru_maxrss > ROOM_KIB ? 4 : 0;
+}
+
+static void assert_fits(unsigned many, bool deep)
+{
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (!child)
+		_exit(list_many(many, deep));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* Sanitizers take memory of their own: there it is done with fewer. */
+static void a_million_names_fit(void **state)
+{
+	(void)state;
+	assert_fits(SANITIZED ? MILLION / 10 : MILLION, false);
+	assert_fits(SANITIZED ? MILLION / 10 : MILLION, true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_make_a_sorted_tree),
+		cmocka_unit_test(names_are_cleaned),
+		cmocka_unit_test(what_leaves_the_top_is_refused),
+		cmocka_unit_test(what_is_not_there_is_not_found),
+		cmocka_unit_test(it_grows_after_it_was_read),
+		cmocka_unit_test(many_threads_read_it),
+		cmocka_unit_test(a_million_names_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
