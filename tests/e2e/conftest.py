@@ -73,6 +73,15 @@ def bench(tmp_path):
     b.close()
 
 
+@pytest.fixture
+def arena(bench, tmp_path):
+    # The programs are looked at as soon as it is imported, which only some tests need.
+    from arena import Arena
+    a = Arena(bench, tmp_path)
+    yield a
+    a.settle()
+
+
 def pytest_runtest_logreport(report):
     """A failure is told at once: the guest may be gone before the summary."""
     if LAB and report.failed:

@@ -7,14 +7,11 @@ far end of a real rdcp; tls.py gets past a rdrecv's door.  Everything goes over 
 on whatever machine this runs.
 """
 
-import hashlib
 import os
-import pathlib
 import random
 import resource
 import secrets
 import shutil
-import signal
 import socket
 import stat
 import struct
@@ -24,160 +21,17 @@ import time
 
 import pytest
 
-from hosts import COUNT, ROOT, SLOW, leftovers, pattern, program, wait_until
-
-sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+from arena import RDCP, SOON, WATCHED, all_credited, ends, fails, manifest, untouched
+from hosts import COUNT, ROOT, SLOW, leftovers, pattern, wait_until
 
 import peer  # noqa: E402
 import tls  # noqa: E402
 import wire  # noqa: E402
-from peer import (CELL, EXTENT, I64, ORDERED, RDMA, RECORDS, SINK,  # noqa: E402
+from peer import (CELL, EXTENT, I64, ORDERED, PRESERVE, RDMA, RECORDS, SINK,  # noqa: E402
                   NAMES, SOURCE, SPARSE, SSH, STREAM, TCP, TOTAL_NONE, U16, U32, U64, data_record,
-                  digest_of, end_record, file_record, hole_record, total_of)
+                  end_record, file_record, hole_record, total_of)
 
-RDCP = program("rdcp")
-WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
-# What no process may need, whatever is said to it: its pools here are far below a MiB.
-MEMORY_MAX = (400 if WATCHED else 40) << 20
-# For what ends by itself at once.
-SOON = 10
-WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
-         "runtime error:", "stack smashing", "Assertion")
 KEY = "sluice-key-1:" + "5e" * 32
-
-
-# ---- the oracle ------------------------------------------------------------------------
-
-def manifest(top, without):
-    """Everything there is below top and what is in it, but for one directory."""
-    found = {}
-    for directory, names, files in os.walk(top):
-        if pathlib.Path(directory) == without:
-            names[:] = []
-            continue
-        for name in names + files:
-            path = pathlib.Path(directory) / name
-            st = path.lstat()
-            content = hashlib.sha256(path.read_bytes()).hexdigest() \
-                if stat.S_ISREG(st.st_mode) else ""
-            times = (st.st_mtime_ns, st.st_size) if path != without and \
-                not stat.S_ISDIR(st.st_mode) else ()
-            found[str(path.relative_to(top))] = (st.st_mode, st.st_uid, times, content)
-    return found
-
-
-class Memory(threading.Thread):
-    """Watches the most memory that processes have had."""
-
-    def __init__(self, bench):
-        super().__init__(daemon=True)
-        self.bench, self.most, self.stop = bench, {}, threading.Event()
-
-    def run(self):
-        while not self.stop.wait(0.02):
-            for started in list(self.bench.started):
-                self.look(started.proc.pid)
-
-    def look(self, pid):
-        try:
-            with open("/proc/%d/status" % pid) as f:
-                for line in f:
-                    if line.startswith("VmHWM:"):
-                        self.most[pid] = int(line.split()[1]) << 10
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-
-
-class Arena:
-    """A bench with a target among things that must not change."""
-
-    def __init__(self, bench, tmp_path):
-        self.bench, self.top = bench, tmp_path
-        self.target = tmp_path / "target"
-        self.memory_max = MEMORY_MAX
-        self.sessions = []
-        self.target.mkdir()
-        (self.target / "f").write_bytes(b"old")
-        outside = tmp_path / "outside"
-        (outside / "sub").mkdir(parents=True)
-        (tmp_path / "f").write_bytes(b"beside the target")
-        (outside / "f").write_bytes(b"outside")
-        (outside / "sub" / "f").write_bytes(b"outside too")
-        (outside / "way").symlink_to("sub")
-        self.before = manifest(tmp_path, self.target)
-        self.memory = Memory(bench)
-        self.memory.start()
-
-    def env(self):
-        more = "exitcode=99:quarantine_size_mb=8:detect_leaks=1"
-        had = os.environ.get("ASAN_OPTIONS")
-        return {"ASAN_OPTIONS": had + ":" + more if had else more}
-
-    def end(self, role, **how):
-        how.setdefault("cwd", self.top)
-        how["env"] = {**self.env(), **how.get("env", {})}
-        e = peer.End(self.bench, RDCP, role, **how)
-        self.sessions.append(e)
-        return e
-
-    def sink(self, wants=("dir/f",), **how):
-        how.setdefault("target", self.target)
-        return self.end(SINK, wants=wants, **how)
-
-    def source(self, wants=("outside/f",), **how):
-        return self.end(SOURCE, wants=wants, **how)
-
-    def settle(self):
-        """After the test: what must hold whatever was tried."""
-        for session in self.sessions:
-            session.close()
-        self.memory.stop.set()
-        self.memory.join()
-        for started in self.bench.started:
-            text = started.errors()
-            assert not any(word in text for word in WRONG), text
-            assert "\x1b" not in text and "\x9b" not in text, repr(text)
-            assert started.proc.poll() not in (99, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
-            most = self.memory.most.get(started.proc.pid, 0)
-            assert most <= self.memory_max, "%d MiB" % (most >> 20)
-        assert manifest(self.top, self.target) == self.before
-
-
-@pytest.fixture
-def arena(bench, tmp_path):
-    a = Arena(bench, tmp_path)
-    yield a
-    a.settle()
-
-
-def ends(e, *codes, within=SOON, verdict=True):
-    """The end leaves by itself, in time, and says the same as it exits with."""
-    code = e.proc.wait(within)
-    text = e.proc.errors()
-    said = e.frames.verdict()
-    assert code in codes, (code, said, text)
-    if verdict:
-        assert said and said["code"] == code, (code, said)
-    return said
-
-
-def fails(e, *codes, **how):
-    """As ends(), and the target is as it was, with nothing beside it."""
-    said = ends(e, *codes, **how)
-    assert said is None or said["text"], said
-    return said
-
-
-def untouched(arena):
-    """Nothing but a temporary, which is kept of a session that was lost."""
-    assert (arena.target / "f").read_bytes() == b"old"
-    assert [p.name for p in arena.target.iterdir() if not p.name.startswith(".sluice.")] == ["f"]
-
-
-def all_credited(lane):
-    """An honest source says END only then."""
-    while lane.credit()["stored"] < lane.number:
-        pass
 
 
 def peaceful_sink(arena, data=b"good", **how):
@@ -192,7 +46,7 @@ def peaceful_sink(arena, data=b"good", **how):
 
 def test_an_honest_source_is_served(arena):
     e, lane = peaceful_sink(arena)
-    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    assert e.result()["code"] == 0
     assert lane.credit()["stored"] == 1
     e.frames.send("END", **total_of(b"good"))
     assert e.frames.expect("DONE") == total_of(b"good")
@@ -216,7 +70,7 @@ def take_all(e, lane):
 def serve(e, lane):
     """As an honest sink: up to where END has come."""
     records = dict(take_all(e, lane))
-    e.frames.send("FILE_RESULT", file=records["FILE"]["id"], code=0, text="")
+    e.say_stored(records["FILE"]["id"])
     return records, e.frames.expect("END")
 
 
@@ -242,7 +96,7 @@ def test_names(arena, name, want):
         and NAMES[name][:1] != b"."
     if "*" in want and plain:
         # It may be what was meant; it stays in the target, and is shown escaped.
-        assert e.frames.expect("FILE_RESULT")["code"] == 0
+        assert e.result()["code"] == 0
         e.frames.send("END", **total_of(b"bad"))
         ends(e, 0)
         assert sorted(os.fsencode(p.name) for p in arena.target.iterdir()) == \
@@ -256,7 +110,7 @@ FILES = {
     "an-answer-to-nothing": [file_record(want=1)],
     "the-last-want": [file_record(want=U32)],
     "id-0": [file_record(id=0)],
-    "unknown-flags": [file_record(flags=16)],
+    "unknown-flags": [file_record(flags=64)],
     "all-flags": [file_record(flags=U32)],
     "mode-beyond": [file_record(mode=0o10000)],
     "nanoseconds": [file_record(mtime_ns=10**9)],
@@ -307,14 +161,14 @@ FILES = {
     "an-end-on-65-lanes": [file_record(), end_record(lanes=65)],
     "an-end-of-size-2^63": [file_record(), end_record(size=1 << 63)],
     "an-end-with-a-text-of-1024": [file_record(), end_record(text="x" * 1024)],
-    "an-unknown-record": [struct.pack("<B3xI", 9, 0)],
+    "an-unknown-record": [struct.pack("<B3xI", 11, 0)],
     "record-0": [struct.pack("<B3xI", 0, 0)],
     "padding": [b"\1\0\0\1" + file_record()[4:]],
     "a-record-cut-short": [file_record()[:-1]],
     "a-record-of-4-GiB": [struct.pack("<B3xI", 2, U32) + b"x" * 12],
     "a-record-head-cut-short": [file_record(), b"\2\0\0"],
     "a-record-with-more": [struct.pack("<B3xI", 4, 21) + b"\1" * 21],
-    "a-name-longer-than-its-record": [struct.pack("<B3xI", 1, 52) + file_record()[8:58] +
+    "a-name-longer-than-its-record": [struct.pack("<B3xI", 1, 75) + file_record()[8:81] +
                                       b"\xff\xff"],
     "a-data-record-of-4-bytes": [struct.pack("<B3xI", 2, 4) + b"\1\0\0\0"],
 }
@@ -335,7 +189,7 @@ def test_records(arena, what):
     accepted = "second-file", "same-id"
     if any(word in what for word in accepted):
         # The second one is only refused by itself: what came first is stored.
-        first, second = e.frames.expect("FILE_RESULT"), e.frames.expect("FILE_RESULT")
+        first, second = e.result(), e.result()
         assert (first["code"], second["code"]) == (0, 11)
         all_credited(lane)
         e.frames.send("END", **total_of(b"", b""))
@@ -367,13 +221,13 @@ def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
     size = 0 if flags & STREAM else I64
     lane.records(file_record(size=size, flags=flags), hole_record(0, I64),
                  end_record(size=I64, data=0, holes=I64))
-    result = e.frames.expect("FILE_RESULT", timeout=SOON)
+    result = e.result(timeout=SOON)
     if result["code"] == 0:
         assert (arena.target / "f").stat().st_blocks < 100
     else:
         untouched(arena)
     all_credited(lane)
-    e.frames.send("END", files=1, failed=0, bytes=I64, digest_low=0, digest_high=0)
+    e.frames.send("END", **dict(TOTAL_NONE, files=1, bytes=I64))
     ends(e, result["code"])
     os.truncate(arena.target / "f", 0)
 
@@ -381,9 +235,9 @@ def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
 @pytest.mark.parametrize("preserve", [False, True])
 def test_set_id_bits_do_not_pass(arena, preserve):
     (arena.target / "f").unlink()
-    e = arena.sink(flags=["PRESERVE"] if preserve else []).orders()
+    e = arena.sink(flags=PRESERVE if preserve else []).orders()
     e.open()[0].records(file_record(mode=0o7777), end_record())
-    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    assert e.result()["code"] == 0
     e.frames.send("END", **total_of(b""))
     ends(e, 0)
     assert stat.S_IMODE((arena.target / "f").stat().st_mode) & 0o7000 == 0
@@ -391,10 +245,10 @@ def test_set_id_bits_do_not_pass(arena, preserve):
 
 @pytest.mark.parametrize("seconds", [-1 << 63, I64, -1, 1 << 40])
 def test_times_out_of_all_calendars(arena, seconds):
-    e = arena.sink(flags=["PRESERVE"]).orders()
+    e = arena.sink(flags=PRESERVE).orders()
     e.open()[0].records(file_record(mtime_s=seconds, atime_s=seconds, mtime_ns=999999999),
                         end_record())
-    code = e.frames.expect("FILE_RESULT")["code"]
+    code = e.result()["code"]
     assert code in (0, 11)
     e.frames.send("END", **total_of(b""))
     ends(e, code)
@@ -406,7 +260,7 @@ def test_a_wrong_digest_is_41_and_the_old_file_stays(arena, flags):
     lane = e.open()[0]
     lane.records(file_record(size=0 if flags & STREAM else 4, flags=flags), data_record(b"good"),
                  end_record(b"evil"))
-    assert e.frames.expect("FILE_RESULT")["code"] == 41
+    assert e.result()["code"] == 41
     all_credited(lane)
     e.frames.send("END", **total_of(b"evil"))
     ends(e, 41)
@@ -444,7 +298,7 @@ def test_a_file_that_ends_while_lanes_wait_for_it(arena):
             for lane in lanes:
                 all_credited(lane)
     for i in range(count):
-        assert e.frames.expect("FILE_RESULT")["code"] == 0
+        assert e.result()["code"] == 0
     e.frames.send("END", **total_of(*[b""] * count))
     ends(e, 0)
 
@@ -461,7 +315,7 @@ def test_pieces_of_no_bytes_for_long(arena):
         lane.records(empty)
         lane.extent(b"")
     lane.records(data_record(b"good"), end_record(b"good"))
-    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    assert e.result()["code"] == 0
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
     assert (arena.target / "f").read_bytes() == b"good"
@@ -510,7 +364,7 @@ ENDS = {
 def test_an_end_that_does_not_agree(arena, what):
     values, code = ENDS[what]
     e, _ = peaceful_sink(arena)
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **values)
     fails(e, code)
 
@@ -544,7 +398,7 @@ def test_end_before_the_lanes(arena):
 
 def test_end_for_fewer_than_were_asked_for(arena):
     e, _ = peaceful_sink(arena, wants=["dir/f", "dir/g"])
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     fails(e, 12)
 
@@ -552,14 +406,14 @@ def test_end_for_fewer_than_were_asked_for(arena):
 def test_end_twice(arena):
     """The second one comes before the verdict, or after it and means nothing."""
     e, _ = peaceful_sink(arena)
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.raw(2 * wire.message("END", **total_of(b"good")))
     ends(e, 0, 12)
 
 
 def test_data_after_end(arena):
     e, lane = peaceful_sink(arena)
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     lane.records(file_record(id=2), data_record(b"more", id=2))
     ends(e, 0, 12)
@@ -570,7 +424,7 @@ def test_files_after_end(arena):
     """They are none of the session's: nothing is opened, counted or left behind."""
     for i in range(20 * COUNT):
         e, lane = peaceful_sink(arena, wants=["*"])
-        e.frames.expect("FILE_RESULT")
+        e.result()
         all_credited(lane)
         late = b"".join(file_record(id=n, name="late%d" % n, size=9) + data_record(b"some", id=n)
                         for n in range(2, 40))
@@ -588,7 +442,7 @@ def test_files_after_end(arena):
 def test_hanging_up_instead_of_end(arena):
     """Never taken for the end of a stream."""
     e, lane = peaceful_sink(arena, wants=["dir/f", "dir/g"])
-    e.frames.expect("FILE_RESULT")
+    e.result()
     lane.close()
     e.hang_up()
     fails(e, 44, verdict=False)
@@ -688,7 +542,7 @@ def test_credits_that_nobody_reads(arena):
     for _ in range(0, empty, 100):
         lane.raw(b"".join(lane.block(b"") for _ in range(100)))
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    assert e.frames.expect("FILE_RESULT")["code"] == 0
+    assert e.result()["code"] == 0
     all_credited(lane)
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
@@ -859,10 +713,17 @@ def test_no_credits_at_all(arena):
 # ---- a hostile sink ---------------------------------------------------------------------------
 
 RESULTS = {
-    "of-no-file": dict(file=0, code=0, text=""),
-    "of-another-file": dict(file=2, code=0, text=""),
-    "of-the-last-file": dict(file=U32, code=0, text=""),
-    "a-failure-of-another": dict(file=9, code=11, text="disk full"),
+    "stored-nothing": ("STORED", dict(files=[])),
+    "stored-no-file": ("STORED", dict(files=[dict(file=0)])),
+    "stored-another-file": ("STORED", dict(files=[dict(file=1), dict(file=2)])),
+    "stored-the-last-file": ("STORED", dict(files=[dict(file=U32)])),
+    "stored-twice-at-once": ("STORED", dict(files=[dict(file=1), dict(file=1)])),
+    "a-failure-of-another": ("FILE_RESULT", dict(file=9, code=11, text="disk full")),
+    "a-failure-that-is-none": ("FILE_RESULT", dict(file=1, code=0, text="")),
+    "an-answer-without-a-question": ("ANSWERS", dict(answers=[dict(file=1, answer=2)])),
+    "an-answer-about-another": ("ANSWERS", dict(answers=[dict(file=9, answer=1)])),
+    "cells-without-a-question": ("CELLS", dict(file=1, pos=0, digests=[dict(low=1, high=1)])),
+    "cells-of-another": ("CELLS", dict(file=9, pos=0, digests=[dict(low=1, high=1)])),
 }
 
 
@@ -870,7 +731,8 @@ RESULTS = {
 def test_results_of_files_never_sent(arena, what):
     e, (lane,) = open_source(arena, flags=["REMOVE_SOURCE"], target="")
     take_all(e, lane)
-    e.frames.send("FILE_RESULT", **RESULTS[what])
+    name, values = RESULTS[what]
+    e.frames.send(name, **values)
     fails(e, 12)
     assert (arena.top / "outside" / "f").exists()
 
@@ -878,8 +740,8 @@ def test_results_of_files_never_sent(arena, what):
 def test_a_result_twice(arena):
     e, (lane,) = open_source(arena)
     take_all(e, lane)
-    e.frames.send("FILE_RESULT", file=1, code=0, text="")
-    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    e.say_stored(1)
+    e.say_stored(1)
     fails(e, 12)
 
 
@@ -888,7 +750,7 @@ def test_a_result_before_the_file_was_read(arena):
     (arena.target / "big").write_bytes(pattern(64 * 16384))
     e, (lane,) = open_source(arena, wants=["target/big"], flags=["REMOVE_SOURCE"], depth=4)
     lane.take_block()
-    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    e.say_stored(1)
     fails(e, 12)
     assert (arena.target / "big").exists()
 
@@ -924,7 +786,7 @@ def test_a_source_that_was_changed_is_not_removed(arena):
     take_all(e, lane)
     (arena.target / "f").write_bytes(b"newer")
     e.frames.expect("END")
-    e.frames.send("FILE_RESULT", file=1, code=0, text="")
+    e.say_stored(1)
     e.frames.send("DONE", **total_of(b"old"))
     fails(e, 42, 23)
     assert (arena.target / "f").read_bytes() == b"newer"
@@ -932,7 +794,8 @@ def test_a_source_that_was_changed_is_not_removed(arena):
 
 DONES = {
     "no-files": dict(files=0), "more-files": dict(files=2), "failed": dict(failed=1),
-    "all-failed": dict(failed=U64), "more-bytes": dict(bytes=U64), "other-digest": dict(digest_low=1),
+    "all-failed": dict(failed=U64), "same": dict(same=1), "others": dict(others=1),
+    "all-the-same": dict(files=0, same=1), "more-bytes": dict(bytes=U64), "other-digest": dict(digest_low=1),
     "other-digest-above": dict(digest_high=1),
 }
 
@@ -987,7 +850,10 @@ ANYTHING = {
     "NOROUTE-2": dict(round=2, why="x"),
     "PONG": dict(cookie=U64),
     "DONE": TOTAL_NONE,
-    "FILE_RESULT": dict(file=1, code=0, text=""),
+    "FILE_RESULT": dict(file=1, code=11, text=""),
+    "STORED": dict(files=[dict(file=1)]),
+    "ANSWERS": dict(answers=[dict(file=1, answer=1)]),
+    "CELLS": dict(file=1, pos=0, digests=[dict(low=0, high=0)]),
     "LANE_STORED": dict(lane=0, epoch=0, stored=0, damaged=0),
     "GREETING": dict(magic=wire.GREETING_MAGIC, version=1, release="1"),
     "START": None,
@@ -1000,11 +866,14 @@ ANYTHING = {
     "DETOUR-0": dict(port=0, why="x"),
     "STUCK": dict(round=1, why="x"),
     "LISTENING": dict(port=1, why=""),
+    "RULE": dict(include=1, pattern="*"),
+    "LISTED": dict(name="more"),
+    "EVENT": dict(what=1, code=0, deleted=0, size=0, change="", digest="", path="f"),
     "CANCEL-0": dict(signo=0),
     "CANCEL-255": dict(signo=255),
 }
 VERDICT = dict(code=0, host="", text="", **TOTAL_NONE, transport=0, lanes=0, how="", why="", ns=0,
-               ns_fill=0, ns_free=0, ns_block=0, ns_store=0)
+               ns_fill=0, ns_free=0, ns_block=0, ns_store=0, **peer.COUNTS_NONE)
 
 
 def say(e, what):
@@ -1034,7 +903,8 @@ def test_what_is_not_its_turn(arena, state, what):
 
 
 @pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
-                                  "END", "DONE", "START"])
+                                  "STORED", "ANSWERS", "CELLS", "END", "DONE", "START", "RULE",
+                                  "LISTED", "EVENT"])
 def test_what_is_not_its_turn_for_a_source(arena, what):
     e = arena.source().orders()
     e.open()
@@ -1043,7 +913,7 @@ def test_what_is_not_its_turn_for_a_source(arena, what):
     elif what == "LANE_STORED":
         e.frames.send("LANE_STORED", lane=3, epoch=0, stored=0, damaged=0)
     elif what == "FILE_RESULT":
-        e.frames.send("FILE_RESULT", file=99, code=0, text="")
+        e.frames.send("FILE_RESULT", file=99, code=11, text="")
     else:
         say(e, what)
     fails(e, 12)
@@ -1103,7 +973,7 @@ def test_hellos_that_are_taken(arena, over):
     lane = e.dial()
     e.frames.send("CHOICE", transport=TCP, why="")
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
 
@@ -1128,14 +998,17 @@ def test_our_own_hello_back(arena):
 STARTS = {
     "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
     "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "want-4": (dict(want=4), 12),
-    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 16), 12),
-    "flags-all": (dict(flags=U32), 12), "lanes-65": (dict(lanes=65), 12),
+    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 41), 12),
+    "flags-all": (dict(flags=U64), 12), "lanes-65": (dict(lanes=65), 12),
     "lanes-65535": (dict(lanes=U16), 12), "depth-1025": (dict(depth=1025), 12),
     "block-3": (dict(block_size=3), 12), "block-2^31": (dict(block_size=1 << 31), 12),
     "timeout-2^31": (dict(timeout_ms=1 << 31), 12), "timeout-2^32-1": (dict(timeout_ms=U32), 12),
     "connect-2^32-1": (dict(connect_timeout_ms=U32), 12), "ports-back": (dict(port_lo=9, port_hi=8), 12),
     "port-0-9": (dict(port_hi=9), 12), "host-256": (dict(host="x" * 256), 12),
     "target-4096": (dict(target="x" * 4096), 12), "target-nul": (dict(target=b"a\0b"), 12),
+    "digest-5": (dict(digest=5), 12), "chmod-1024": (dict(chmod="x" * 1024), 12),
+    "chown-256": (dict(chown="x" * 256), 12), "suffix-256": (dict(suffix="x" * 256), 12),
+    "backup_dir-4096": (dict(backup_dir="x" * 4096), 12),
 }
 
 
@@ -1171,7 +1044,7 @@ def test_starts_that_are_taken(arena, what):
         if i == 0:
             e.frames.send("CHOICE", transport=TCP, why="")
     e.lanes[0].records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
 
@@ -1258,8 +1131,8 @@ def test_a_conductor_that_hangs_up(arena):
 # ---- frames -----------------------------------------------------------------------------------
 
 RAW = {
-    "type-0": wire.frame(0), "type-13": wire.frame(13), "type-63": wire.frame(63),
-    "type-75": wire.frame(75), "type-255": wire.frame(255),
+    "type-0": wire.frame(0), "type-16": wire.frame(16), "type-63": wire.frame(63),
+    "type-78": wire.frame(78), "type-255": wire.frame(255),
     "a-body-of-64-KiB-and-one": struct.pack("<IB3x", 65537, 5),
     "a-body-of-4-GiB": struct.pack("<IB3x", U32, 7),
     "padding": b"\0\0\0\0\7\0\0\1",
@@ -1336,7 +1209,7 @@ def test_a_hundred_thousand_pings(arena):
     for _ in range(100 * COUNT):
         assert e.frames.raw(pings)
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
 
@@ -1376,7 +1249,7 @@ def test_targets(arena, target):
     e = arena.sink(flags=["FAR", "MKPATH"] if target != "/" * 4095 else ["FAR"]).orders(target=target)
     try:
         e.open()[0].records(file_record(size=5, want=0), data_record(b"bytes"), end_record(b"bytes"))
-        e.frames.expect("ERROR", "FILE_RESULT", timeout=SOON)
+        e.frames.expect("ERROR", "STORED", "FILE_RESULT", timeout=SOON)
     except (OSError, EOFError, peer.Silence):
         pass
     e.hang_up()
@@ -1439,7 +1312,7 @@ def test_damage_by_chance(arena, what, seed):
             start = wire.body("START", **e.start_values)
             if what == "start":
                 # Not the target: to write elsewhere would be right then.
-                start = damaged(chance, start[:73]) + start[73:]
+                start = damaged(chance, start[:77]) + start[77:]
             e.frames.raw(wire.frame("START", start) + wire.message("WANT", name="*") +
                          wire.message("GO"))
             if what == "hello":
@@ -1659,7 +1532,7 @@ def test_strangers_at_a_lanes_port(arena, what):
     stranger = e.dial(greet=False)
     stranger.raw(STRANGERS[what](stranger))
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
     assert (arena.target / "f").read_bytes() == b"good"
@@ -1677,7 +1550,7 @@ def test_a_lane_of_an_epoch_that_was(arena):
         old.raw(old.hello())
         assert old.closed()
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
 
@@ -1705,7 +1578,7 @@ def test_a_thousand_at_a_lanes_port(arena):
     lane = e.dial()
     e.frames.send("CHOICE", transport=TCP, why="")
     lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
-    e.frames.expect("FILE_RESULT")
+    e.result()
     e.frames.send("END", **total_of(b"good"))
     ends(e, 0)
     for sock in crowd:
@@ -1741,7 +1614,7 @@ def test_an_honest_far_end_is_believed(arena):
     ("error_of_escapes", [11]), ("extra_file", [12])] +
     [("local_frames:" + name, [12]) for name in
      ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
-      "STUCK")],
+      "STUCK", "RULE", "LISTED", "EVENT")],
     ids=lambda x: x if isinstance(x, str) else "")
 def test_far_ends(arena, scenario, codes):
     """rdcp fails, in time and in words that its terminal survives; the target is as it was."""
@@ -1960,7 +1833,7 @@ class Guest(peer.Session):
 
     def finish(self, lane, data=b"good"):
         lane.records(file_record(name="", size=len(data)), data_record(data), end_record(data))
-        assert self.frames.expect("FILE_RESULT")["code"] == 0
+        assert self.result()["code"] == 0
         all_credited(lane)
         self.frames.send("END", **total_of(data))
         assert self.frames.expect("DONE") == total_of(data)
@@ -2032,11 +1905,12 @@ def test_names_of_guests(arena, name):
     guest = Guest(arena, rdrecv)
     lane = guest.open(lanes=1)[0]
     lane.records(file_record(name=NAMES[name], size=3), data_record(b"bad"), end_record(b"bad"))
-    if b"\0" in NAMES[name] or len(NAMES[name]) > 4095:
+    if b"\0" in NAMES[name] or b"/" in NAMES[name] or len(NAMES[name]) > 255 or \
+            NAMES[name] in (b".", b".."):
         assert rdrecv.wait(SOON) == 12, rdrecv.errors()
         untouched(arena)
         return
-    assert guest.frames.expect("FILE_RESULT")["code"] == 0
+    assert guest.result()["code"] == 0
     all_credited(lane)
     guest.frames.send("END", **total_of(b"bad"))
     assert rdrecv.wait(SOON) == 0, rdrecv.errors()
@@ -2065,7 +1939,7 @@ def test_crowds_and_impostors_during_a_transfer(arena):
     # What was said once is no use a second time.
     shown_out(knock(rdrecv.port, lane.hello()))
     lane.records(end_record(data))
-    assert guest.frames.expect("FILE_RESULT")["code"] == 0
+    assert guest.result()["code"] == 0
     all_credited(lane)
     guest.frames.send("END", **total_of(data))
     assert guest.frames.expect("DONE")["files"] == 1

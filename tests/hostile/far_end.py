@@ -14,7 +14,7 @@ import wire
 
 GREETING = dict(magic=wire.GREETING_MAGIC, version=wire.VERSION, release="0.1.0")
 VERDICT = dict(code=0, host="", text="", **peer.total_of(), transport=2, lanes=1, how="tcp", why="",
-               ns=1, ns_fill=1, ns_free=1, ns_block=1, ns_store=1)
+               ns=1, ns_fill=1, ns_free=1, ns_block=1, ns_store=1, **peer.COUNTS_NONE)
 ESCAPES = b"\x1b]0;owned\x07\x9b31m\r\x08\xe2\x80\xae"
 
 
@@ -60,7 +60,7 @@ def send_file(far, name, data=b"evil", **over):
     lane = far.one_lane()
     lane.records(peer.file_record(**{"name": name, "size": len(data), **over}),
                  peer.data_record(data), peer.end_record(data))
-    far.frames.expect("FILE_RESULT")
+    far.result()
     while lane.credit()["stored"] < lane.number:
         pass
     far.frames.send("END", **peer.total_of(data))
@@ -166,7 +166,9 @@ def local_frames(far, name):
               "DETOUR": dict(port=22, why=""), "LISTENING": dict(port=0, why=""),
               "NOTE": dict(level=9, text=""), "VERDICT": {**VERDICT, "transport": 9},
               "PROGRESS": dict(bytes=0, total=0, files=0, total_known=2),
-              "STUCK": dict(round=9, why="")}[name]
+              "STUCK": dict(round=9, why=""), "RULE": dict(include=1, pattern="*"),
+              "LISTED": dict(name="g"),
+              "EVENT": dict(what=6, code=0, deleted=0, size=0, change="", digest="", path="f")}[name]
     far.frames.send(name, **values)
     far.linger()
 
@@ -209,7 +211,7 @@ def verdict_of_escapes(far):
     """All goes well, and what is said of it is meant for the terminal."""
     lane = far.one_lane()
     lane.records(peer.file_record(size=4), peer.data_record(b"evil"), peer.end_record(b"evil"))
-    far.frames.expect("FILE_RESULT")
+    far.result()
     while lane.credit()["stored"] < lane.number:
         pass
     far.frames.send("END", **peer.total_of(b"evil"))
@@ -227,7 +229,7 @@ def store_verdict_of_escapes(far):
     records = dict(wire.records(data))
     lane.grant(1)
     end = far.frames.expect("END")
-    far.frames.send("FILE_RESULT", file=records["FILE"]["id"], code=0, text="")
+    far.say_stored(records["FILE"]["id"])
     far.frames.send("DONE", **end)
     far.frames.send("VERDICT", **{**VERDICT, **end, "bytes": peer.U64, "how": ESCAPES,
                                   "why": ESCAPES * 20, "ns": 1})

@@ -15,12 +15,22 @@ CELL = 256 << 10
 SOURCE, SINK = 1, 2
 AUTO, RDMA, TCP, SSH = 0, 1, 2, 3
 FLAGS = {name: 1 << bit for bit, name in enumerate(
-    ["LISTENS", "PRESERVE", "MKPATH", "REMOVE_SOURCE", "FSYNC", "INPLACE", "NO_SPARSE", "SPARSE",
-     "NO_TARGET_DIR", "MANY", "STDIO", "QUIET", "IPV4", "IPV6", "PROGRESS", "FAR"])}
-STREAM, ORDERED, SPARSE, ONE_OF_MANY = 1, 2, 4, 8
+    ["LISTENS", "PERMS", "MKPATH", "REMOVE_SOURCE", "FSYNC", "INPLACE", "NO_SPARSE", "SPARSE",
+     "NO_TARGET_DIR", "MANY", "STDIO", "QUIET", "IPV4", "IPV6", "PROGRESS", "FAR", "RECURSIVE",
+     "TIMES", "ATIMES", "OWNER", "GROUP", "DEVICES", "HARD_LINKS", "ACLS", "XATTRS", "XATTRS_ALL",
+     "NUMERIC_IDS", "COPY_LINKS", "RELATIVE", "ONE_FILE_SYSTEM", "DRY_RUN", "QUICK", "UPDATE",
+     "IGNORE_EXISTING", "CHECKSUM", "DELETE", "DELETE_EXCLUDED", "BACKUP", "VERIFY", "EVENTS",
+     "FILES_FROM"])}
+PRESERVE = ["PERMS", "TIMES", "ATIMES"]
+STREAM, ORDERED, SPARSE, ONE_OF_MANY, ASK, LINKED = 1, 2, 4, 8, 16, 32
+REGULAR, SYMLINK, HARD_LINK, FIFO, CHAR, BLOCK = range(1, 7)
+CONTENTS, IMPLIED = 1, 2
+SEND, SAME, RESUME, COMPARE = range(1, 5)
 RECORDS, EXTENT = 1, 2
 U16, U32, U64, I64 = 2**16 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
-TOTAL_NONE = dict(files=0, failed=0, bytes=0, digest_low=0, digest_high=0)
+TOTAL_NONE = wire.NO_TOTAL
+COUNTS_NONE = {name: 0 for name, _ in wire.COUNTS}
+ATTR = dict(mode=0o644, uid=0, gid=0, mtime_s=1, atime_s=1, mtime_ns=0, atime_ns=0)
 PATIENCE = 20
 # What a hostile source may call a file that was asked for as f.
 NAMES = {
@@ -48,9 +58,39 @@ def digest_of(data):
 
 
 def file_record(**over):
-    values = dict(id=1, want=0, flags=0, mode=0o644, size=0, mtime_s=1, atime_s=1, mtime_ns=0,
-                  atime_ns=0, name="f")
+    values = dict(ATTR, id=1, want=0, dir=0, flags=0, type=REGULAR, size=0, major=0, minor=0,
+                  link_to=0, name="f")
     return wire.record("FILE", **{**values, **over})
+
+
+def dir_record(**over):
+    values = dict(ATTR, id=1, want=0, parent=0, flags=0, mode=0o755, name="d")
+    return wire.record("DIR", **{**values, **over})
+
+
+def link_records(target, **over):
+    """All of a symlink."""
+    target = target.encode() if isinstance(target, str) else target
+    values = dict(dict(id=1, type=SYMLINK, size=len(target)), **over)
+    return file_record(**values) + data_record(target, id=values["id"]) + \
+        end_record(target, id=values["id"], digest_low=0, digest_high=0)
+
+
+def small_records(data=b"", **over):
+    """All of a small file, or of a thing that has no bytes."""
+    values = dict(dict(id=1, size=len(data)), **over)
+    return file_record(**values) + (data_record(data, id=values["id"]) if data else b"") + \
+        end_record(data, id=values["id"])
+
+
+def keep_record(dir=1, last=1, names=()):
+    return wire.record("KEEP", dir=dir, last=last,
+                       names=names if isinstance(names, bytes) else wire.names(*names))
+
+
+def xattr_record(value=b"v", **over):
+    values = dict(id=1, size=len(value), pos=0, name="user.x", bytes=value)
+    return wire.record("XATTR", **{**values, **over})
 
 
 def data_record(data, pos=0, id=1):
@@ -60,7 +100,7 @@ def data_record(data, pos=0, id=1):
 def end_record(data=b"", /, **over):
     low, high = digest_of(data)
     values = dict(id=1, size=len(data), data=len(data), holes=0, lanes=1, digest_low=low,
-                  digest_high=high, code=0, text="")
+                  digest_high=high, code=0, content=b"", text="")
     return wire.record("FILE_END", **{**values, **over})
 
 
@@ -75,7 +115,7 @@ def total_of(*contents, **over):
         low, high = digest_of(data)
         digest += low + (high << 64)
     digest %= 1 << 128
-    values = dict(files=len(contents), failed=0, bytes=sum(map(len, contents)),
+    values = dict(TOTAL_NONE, files=len(contents), bytes=sum(map(len, contents)),
                   digest_low=digest & U64, digest_high=digest >> 64)
     return {**values, **over}
 
@@ -127,13 +167,17 @@ class Frames:
 
     def expect(self, *names, timeout=PATIENCE):
         """The fields of the next frame with one of these names; those before it are dropped."""
+        return self.next(*names, timeout=timeout)[1]
+
+    def next(self, *names, timeout=PATIENCE):
+        """The same, with its name."""
         end = time.monotonic() + timeout
         with self.changed:
             while True:
                 for i, (name, values) in enumerate(self.got):
                     if name in names:
                         del self.got[:i + 1]
-                        return values
+                        return name, values
                     if name == self.fatal:
                         silence = Silence("%s came: %s" % (name, values))
                         silence.frame = values
@@ -245,6 +289,7 @@ class Session:
         self.frames, self.role, self.secret, self.host = frames, role, secret, host
         self.nonce = os.urandom(32)
         self.lanes = []
+        self.results = []
 
     def our_hello(self, theirs, **over):
         values = dict(theirs, role=self.role, nonce=self.nonce, host="mallory", lockable=0,
@@ -305,6 +350,23 @@ class Session:
             lane.shape.update(lane=lane.index, epoch=lane.epoch)
         return lane
 
+    def result(self, timeout=PATIENCE):
+        """What the sink says of the next file: its id, and 0 or why not."""
+        if not self.results:
+            name, values = self.frames.next("STORED", "FILE_RESULT", timeout=timeout)
+            self.results = [values] if name == "FILE_RESULT" else \
+                [dict(one, code=0, text="") for one in values["files"]]
+        return self.results.pop(0)
+
+    def say_stored(self, *ids):
+        return self.frames.send("STORED", files=[dict(file=id) for id in ids])
+
+    def answer_with(self, **answers):
+        """As a sink: SEND=[ids], SAME=[ids] ..."""
+        return self.frames.send("ANSWERS", answers=[
+            dict(file=id, answer=[None, "SEND", "SAME", "RESUME", "COMPARE"].index(answer))
+            for answer, ids in answers.items() for id in ids])
+
     def close(self):
         for lane in self.lanes:
             lane.close()
@@ -317,10 +379,11 @@ class End(Session):
 
     START = dict(version=1, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
-                 host="victim", peer="mallory", address="")
+                 host="victim", peer="mallory", address="", min_size=0, max_size=U64,
+                 max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="")
 
     def __init__(self, bench, program, role, target="", wants=("f",), flags=(), listens=True,
-                 env=None, cwd=None, **start):
+                 rules=(), listed=(), env=None, cwd=None, **start):
         self.proc = bench.start([program, "--end"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 env=env, cwd=cwd)
         stdin, stdout = self.proc.proc.stdin, self.proc.proc.stdout
@@ -333,7 +396,7 @@ class End(Session):
         bits = sum(FLAGS[f] for f in flags) | (FLAGS["LISTENS"] if listens else 0)
         self.start_values = {**self.START, "role": role, "flags": bits, "secret": self.secret,
                              "target": str(target), **start}
-        self.wants = wants
+        self.wants, self.rules, self.listed = wants, rules, listed
 
     def greeting(self):
         return self.frames.expect("GREETING")
@@ -343,6 +406,10 @@ class End(Session):
         self.frames.send("START", **{**self.start_values, **over})
         for want in self.wants:
             self.frames.send("WANT", name=str(want))
+        for rule in self.rules:
+            self.frames.send("RULE", include=rule[0] == "+", pattern=rule[1:])
+        for name in self.listed:
+            self.frames.send("LISTED", name=name)
         self.frames.send("GO")
         return self
 

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An end in the hands of a hostile peer, and what must hold whatever is tried: it ends by itself,
+in time, without a word of a sanitizer, with little memory, and nothing outside its target changed.
+"""
+
+import hashlib
+import os
+import pathlib
+import signal
+import stat
+import sys
+import threading
+
+from hosts import ROOT, program
+
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+
+import peer  # noqa: E402
+from peer import SINK, SOURCE  # noqa: E402
+
+RDCP = program("rdcp")
+WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
+# What no process may need, whatever is said to it: its pools here are far below a MiB.
+MEMORY_MAX = (400 if WATCHED else 40) << 20
+# For what ends by itself at once.
+SOON = 10
+WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
+         "runtime error:", "stack smashing", "Assertion")
+
+
+# ---- the oracle ------------------------------------------------------------------------
+
+def manifest(top, without):
+    """Everything there is below top and what is in it, but for one directory."""
+    found = {}
+    for directory, names, files in os.walk(top):
+        if pathlib.Path(directory) == without:
+            names[:] = []
+            continue
+        for name in names + files:
+            path = pathlib.Path(directory) / name
+            st = path.lstat()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() \
+                if stat.S_ISREG(st.st_mode) else ""
+            times = (st.st_mtime_ns, st.st_size) if path != without and \
+                not stat.S_ISDIR(st.st_mode) else ()
+            found[str(path.relative_to(top))] = (st.st_mode, st.st_uid, times, content)
+    return found
+
+
+class Memory(threading.Thread):
+    """Watches the most memory that processes have had."""
+
+    def __init__(self, bench):
+        super().__init__(daemon=True)
+        self.bench, self.most, self.stop = bench, {}, threading.Event()
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            for started in list(self.bench.started):
+                self.look(started.proc.pid)
+
+    def look(self, pid):
+        try:
+            with open("/proc/%d/status" % pid) as f:
+                for line in f:
+                    if line.startswith("VmHWM:"):
+                        self.most[pid] = int(line.split()[1]) << 10
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
+class Arena:
+    """A bench with a target among things that must not change."""
+
+    def __init__(self, bench, tmp_path):
+        self.bench, self.top = bench, tmp_path
+        self.target = tmp_path / "target"
+        self.memory_max = MEMORY_MAX
+        self.sessions = []
+        self.target.mkdir()
+        (self.target / "f").write_bytes(b"old")
+        outside = tmp_path / "outside"
+        (outside / "sub").mkdir(parents=True)
+        (tmp_path / "f").write_bytes(b"beside the target")
+        (outside / "f").write_bytes(b"outside")
+        (outside / "sub" / "f").write_bytes(b"outside too")
+        (outside / "way").symlink_to("sub")
+        self.before = manifest(tmp_path, self.target)
+        self.memory = Memory(bench)
+        self.memory.start()
+
+    def env(self):
+        more = "exitcode=99:quarantine_size_mb=8:detect_leaks=1"
+        had = os.environ.get("ASAN_OPTIONS")
+        return {"ASAN_OPTIONS": had + ":" + more if had else more}
+
+    def end(self, role, **how):
+        how.setdefault("cwd", self.top)
+        how["env"] = {**self.env(), **how.get("env", {})}
+        e = peer.End(self.bench, RDCP, role, **how)
+        self.sessions.append(e)
+        return e
+
+    def sink(self, wants=("dir/f",), **how):
+        how.setdefault("target", self.target)
+        return self.end(SINK, wants=wants, **how)
+
+    def source(self, wants=("outside/f",), **how):
+        return self.end(SOURCE, wants=wants, **how)
+
+    def settle(self):
+        """After the test: what must hold whatever was tried."""
+        for session in self.sessions:
+            session.close()
+        self.memory.stop.set()
+        self.memory.join()
+        for started in self.bench.started:
+            text = started.errors()
+            assert not any(word in text for word in WRONG), text
+            assert "\x1b" not in text and "\x9b" not in text, repr(text)
+            assert started.proc.poll() not in (99, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
+            most = self.memory.most.get(started.proc.pid, 0)
+            assert most <= self.memory_max, "%d MiB" % (most >> 20)
+        assert manifest(self.top, self.target) == self.before
+
+
+def ends(e, *codes, within=SOON, verdict=True):
+    """The end leaves by itself, in time, and says the same as it exits with."""
+    code = e.proc.wait(within)
+    text = e.proc.errors()
+    said = e.frames.verdict()
+    assert code in codes, (code, said, text)
+    if verdict:
+        assert said and said["code"] == code, (code, said)
+    return said
+
+
+def fails(e, *codes, **how):
+    """As ends(), and the target is as it was, with nothing beside it."""
+    said = ends(e, *codes, **how)
+    assert said is None or said["text"], said
+    return said
+
+
+def untouched(arena):
+    """Nothing but a temporary, which is kept of a session that was lost."""
+    assert (arena.target / "f").read_bytes() == b"old"
+    assert [p.name for p in arena.target.iterdir() if not p.name.startswith(".sluice.")] == ["f"]
+
+
+def all_credited(lane):
+    """An honest source says END only then."""
+    while lane.credit()["stored"] < lane.number:
+        pass
