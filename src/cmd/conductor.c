@@ -1,81 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/conductor.h"
+#include "cmd/conductor_impl.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
-#include "cmd/detour.h"
 #include "cmd/end.h"
+#include "cmd/events.h"
 #include "cmd/explain.h"
 #include "cmd/far.h"
-#include "cmd/link.h"
-#include "cmd/orders.h"
+#include "cmd/signals.h"
+#include "cmd/stats.h"
 
-enum {
-	CANCEL_MS = 1500, /* for the ends to go after a signal */
-	LAST_WORDS_MS = 5000, /* between the first end's last word and the second's */
-	DEATH_MS = 300, /* between a child's death and the end of its pipe */
-	EXIT_MS = 2000, /* for the children to exit after that */
-};
-
-struct conductor {
-	const struct job *job;
-	struct link links[2];
-	int listener; /* which of them listens at first */
-	struct detour *detour;
-	bool detoured;
-	struct failure cause; /* the first, OUT_DONE: none */
-	char cause_host[HOST_MAX];
-	int signo;
-	uint64_t deadline_ms; /* when the ends are ended, 0: never */
-};
-
-static int signals = -1;
-
-int conductor_signals(void)
-{
-	struct sigaction hup, ign = {.sa_handler = SIG_IGN};
-	sigset_t set;
-
-	sigaction(SIGPIPE, &ign, NULL);
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGCHLD);
-	/* Under nohup(1) it stays ignored. */
-	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
-		sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return signals < 0 ? fail_as(OUT_MEMORY, "make a signal descriptor: %m") : 0;
-}
-
-void conductor_signals_end(void)
-{
-	struct signalfd_siginfo si;
-	sigset_t none;
-
-	while (read(signals, &si, sizeof si) == (ssize_t)sizeof si)
-		continue;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-static struct link *other(struct conductor *c, const struct link *l)
+struct link *conductor_other(struct conductor *c, const struct link *l)
 {
 	return l == &c->links[LINK_SOURCE] ? &c->links[LINK_SINK] : &c->links[LINK_SOURCE];
 }
 
-/* Did the user ask for lanes over ssh? */
-static bool goes_through_ssh(const struct conductor *c)
+bool conductor_wants_ssh(const struct conductor *c)
 {
 	return c->job->o->want == TRANSPORT_SSH ||
 	       (c->job->o->through_here && c->links[LINK_SOURCE].far && c->links[LINK_SINK].far);
@@ -99,7 +43,7 @@ static bool done(const struct conductor *c)
 	       (source_may_be_silent || says_done(source)) && (sink->far || says_done(sink));
 }
 
-static void end_by(struct conductor *c, uint64_t ms)
+void conductor_end_by(struct conductor *c, uint64_t ms)
 {
 	uint64_t deadline_ms = clock_ms() + ms;
 
@@ -107,8 +51,7 @@ static void end_by(struct conductor *c, uint64_t ms)
 		c->deadline_ms = deadline_ms;
 }
 
-/* The first failure is the session's; host: where, "" for here. */
-static void blame(struct conductor *c, const struct failure *f, const char *host)
+void conductor_blame(struct conductor *c, const struct failure *f, const char *host)
 {
 	if (c->cause.code != OUT_DONE)
 		return;
@@ -116,14 +59,13 @@ static void blame(struct conductor *c, const struct failure *f, const char *host
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);
 }
 
-/* A failure that the ends don't know of: both are told, as if by the other one. */
-static void fail_both(struct conductor *c, const char *host)
+void conductor_fail(struct conductor *c, const char *host)
 {
 	uint8_t body[FRAME_BODY_MAX];
 	struct msg_error m = {.code = failed()->code};
 	struct failure f = *failed();
 
-	blame(c, &f, host);
+	conductor_blame(c, &f, host);
 	snprintf(m.host, sizeof m.host, "%s", host);
 	snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1, f.text);
 	for (int i = 0; i < 2; i++) {
@@ -133,7 +75,7 @@ static void fail_both(struct conductor *c, const char *host)
 		if (c->links[i].greeted && !c->links[i].gone)
 			link_send(&c->links[i], MSG_ERROR, body, w.used);
 	}
-	end_by(c, CANCEL_MS);
+	conductor_end_by(c, CANCEL_MS);
 }
 
 /* It says nothing more and has not said how it ended. */
@@ -156,155 +98,7 @@ static void lost(struct conductor *c, struct link *l)
 		explain_exit(l, c->job->o, status);
 	else
 		explain_death(l, status, reaped);
-	fail_both(c, "");
-}
-
-/* ---- what ends say ------------------------------------------------------------------------ */
-
-static int take_note(struct link *l, const struct frame *f)
-{
-	struct msg_note m;
-
-	if (msg_note_decode(f, &m))
-		return -1;
-	if (l->far)
-		log_at((enum log_level)m.level, "%s: %s", l->name, m.text);
-	else
-		log_at((enum log_level)m.level, "%s", m.text);
-	return 0;
-}
-
-static int take_verdict(struct conductor *c, struct link *l, const struct frame *f)
-{
-	struct failure failure = {0};
-
-	if (msg_verdict_decode(f, &l->verdict))
-		return -1;
-	l->has_verdict = true;
-	end_by(c, LAST_WORDS_MS);
-	if (l->verdict.code == OUT_DONE)
-		return 0;
-	failure.code = l->verdict.code;
-	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
-	/* What happened on this host needs no host's name before it. */
-	for (int i = 0; i < 2; i++) {
-		if (!c->links[i].far && strcmp(l->verdict.host, c->links[i].name) == 0)
-			l->verdict.host[0] = '\0';
-	}
-	blame(c, &failure, l->verdict.host);
-	return 0;
-}
-
-static int announce(void *ctx, unsigned port)
-{
-	struct link *l = ctx;
-	uint8_t body[TEXT_MAX + 16];
-	struct writer w = writer_of(body, sizeof body);
-	struct msg_detour m = {.port = (uint16_t)port};
-
-	snprintf(m.why, sizeof m.why, "over ssh");
-	msg_detour_encode(&w, &m);
-	return link_send(l, MSG_DETOUR, body, w.used);
-}
-
-/* Lanes over ssh: the end that listened first listens again. */
-static int take_detour(struct conductor *c, const char *why)
-{
-	struct link *to = &c->links[c->listener];
-	struct link *from = other(c, to);
-	const char *through = from->far && to->far ? ", through this host" : "";
-	struct detour_way way = {
-		.o = c->job->o,
-		.from = from->far ? from->ssh_host : NULL,
-		.to = to->far ? to->ssh_host : NULL,
-		.port = to->loopback_port,
-		.announce = announce,
-		.ctx = from,
-	};
-
-	if (c->detoured)
-		return 0;
-	c->detoured = true;
-	if (c->job->o->want == TRANSPORT_TCP || c->job->o->want == TRANSPORT_RDMA)
-		return fail_as(OUT_TRANSPORT,
-			       "no direct connection between %s and %s: %s (without --transport "
-			       "data would go over ssh)",
-			       from->name, to->name, why);
-	if (!from->far && !to->far)
-		return fail_as(OUT_CONNECT, "the two ends on this host can't connect: %s", why);
-	if (!way.port)
-		return fail_as(OUT_CONNECT, "no connection between %s and %s: %s", from->name,
-			       to->name, why);
-	if (why[0])
-		log_warn("no direct connection between %s and %s (%s): data goes over ssh%s",
-			 from->name, to->name, why, through);
-	else
-		log_warn("data goes over ssh%s", through);
-	return detour_open(&way, &c->detour);
-}
-
-static int take_stuck(struct conductor *c, const struct frame *f)
-{
-	struct msg_noroute m;
-
-	return msg_noroute_decode(f, &m) ? -1 : take_detour(c, m.why);
-}
-
-static int take_listening(struct conductor *c, struct link *l, const struct frame *f)
-{
-	struct msg_detour m;
-
-	if (msg_detour_decode(f, &m))
-		return -1;
-	l->loopback_port = m.port;
-	/* Asked for: nothing else is tried first. */
-	return goes_through_ssh(c) && l == &c->links[c->listener] ? take_detour(c, "") : 0;
-}
-
-static int take_frame(struct conductor *c, struct link *l, const struct frame *f)
-{
-	if (!l->greeted)
-		return take_greeting(l, f);
-	if (!message_is_local(f->type)) {
-		struct link *to = other(c, l);
-
-		return to->gone || to->has_verdict ? 0 : link_send(to, f->type, f->body, f->len);
-	}
-	switch (f->type) {
-	case MSG_NOTE:
-		return take_note(l, f);
-	case MSG_PROGRESS:
-		return msg_progress_decode(f, &l->progress);
-	case MSG_VERDICT:
-		return take_verdict(c, l, f);
-	case MSG_LISTENING:
-		return take_listening(c, l, f);
-	case MSG_STUCK:
-		return take_stuck(c, f);
-	default:
-		return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its to send", l->name,
-			       message_name(f->type));
-	}
-}
-
-/* Frames that are there, as far as the other end can take them. */
-static void take_frames(struct conductor *c, struct link *l)
-{
-	struct frame f;
-	int rc = 0;
-
-	while (!l->gone && !link_is_full(other(c, l)) && (rc = framer_next(&l->in, &f)) > 0) {
-		rc = take_frame(c, l, &f);
-		if (rc)
-			break;
-	}
-	if (rc >= 0 || l->gone)
-		return;
-	if (!l->greeted && failed()->code == OUT_PROTOCOL)
-		explain_text(l);
-	/* Whoever talks nonsense is not listened to any more. */
-	l->gone = !l->greeted || failed()->code == OUT_PROTOCOL || failed()->code == OUT_VERSION;
-	fail_both(c, "");
+	conductor_fail(c, "");
 }
 
 /* ---- one turn ------------------------------------------------------------------------------ */
@@ -317,7 +111,7 @@ static void send_cancel(struct conductor *c, int signo)
 
 	msg_cancel_encode(&w, &m);
 	fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
-	blame(c, failed(), "");
+	conductor_blame(c, failed(), "");
 	for (int i = 0; i < 2; i++) {
 		/* One that has not greeted may be ssh that asks for a password. */
 		if (c->links[i].greeted)
@@ -325,7 +119,7 @@ static void send_cancel(struct conductor *c, int signo)
 		else
 			c->links[i].gone = true;
 	}
-	end_by(c, CANCEL_MS);
+	conductor_end_by(c, CANCEL_MS);
 }
 
 static struct progress_count counted(const struct conductor *c)
@@ -353,20 +147,20 @@ static void take_deaths(struct conductor *c)
 
 static void take_signals(struct conductor *c)
 {
-	struct signalfd_siginfo si;
+	int signo;
 
-	while (read(signals, &si, sizeof si) == (ssize_t)sizeof si) {
+	while ((signo = signals_next())) {
 		struct progress_count count = counted(c);
 
-		if (si.ssi_signo == SIGUSR1) {
+		if (signo == SIGUSR1) {
 			progress_now(c->job->progress, &count, clock_ms());
-		} else if (si.ssi_signo == SIGCHLD) {
+		} else if (signo == SIGCHLD) {
 			take_deaths(c);
 		} else if (!c->signo) {
-			c->signo = (int)si.ssi_signo;
+			c->signo = signo;
 			send_cancel(c, c->signo);
 		} else {
-			end_by(c, 0);
+			conductor_end_by(c, 0);
 		}
 	}
 }
@@ -385,16 +179,28 @@ static int turn_timeout(const struct conductor *c)
 	return ms;
 }
 
-enum { AT_SIGNALS, AT_SCREEN, AT_OUT, AT_IN = AT_OUT + 2, AT_DETOUR = AT_IN + 2 };
+enum {
+	AT_SIGNALS,
+	AT_SCREEN,
+	AT_EVENTS,
+	AT_LIST,
+	AT_OUT,
+	AT_IN = AT_OUT + 2,
+	AT_DETOUR = AT_IN + 2,
+};
 
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
-	p[AT_SIGNALS] = (struct pollfd){.fd = signals, .events = POLLIN};
+	bool hungry = c->list && !link_is_full(&c->links[0]) && !link_is_full(&c->links[1]);
+
+	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
+	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
+	p[AT_LIST] = (struct pollfd){.fd = hungry ? name_list_fd(c->list) : -1, .events = POLLIN};
 	p[AT_SCREEN] =
 		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
-		bool reading = !l->gone && !link_is_full(other(c, l));
+		bool reading = !l->gone && !link_is_full(conductor_other(c, l));
 		bool writing = l->out_end > l->out_start;
 
 		p[AT_OUT + i] =
@@ -402,6 +208,26 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 		p[AT_IN + i] = (struct pollfd){.fd = writing ? l->child.in : -1, .events = POLLOUT};
 	}
 	return AT_DETOUR + (c->detour ? detour_polls(c->detour, p + AT_DETOUR) : 0);
+}
+
+static int on_listed(void *ctx, const char *name)
+{
+	const struct conductor *c = ctx;
+
+	return give_listed(&c->orders, name);
+}
+
+/* Some more of the names that the ends are to be told. */
+static void take_names(struct conductor *c)
+{
+	int rc = name_list_read(c->list, on_listed, c);
+
+	if (rc > 0)
+		return;
+	if (rc < 0)
+		conductor_fail(c, "");
+	name_list_close(c->list);
+	c->list = NULL;
 }
 
 static void turn(struct conductor *c)
@@ -412,21 +238,23 @@ static void turn(struct conductor *c)
 
 	if (poll(p, n, turn_timeout(c)) < 0 && errno != EINTR) {
 		fail_as(OUT_SOCKET, "wait for the ends: %m");
-		fail_both(c, "");
-		end_by(c, 0);
+		conductor_fail(c, "");
+		conductor_end_by(c, 0);
 		return;
 	}
 	if (p[AT_SIGNALS].revents)
 		take_signals(c);
 	if (p[AT_SCREEN].revents)
 		screen_flush();
+	if (p[AT_LIST].revents)
+		take_names(c);
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
 
 		if (p[AT_IN + i].revents)
 			link_write(l);
 		if (p[AT_OUT + i].revents && !l->gone && link_read(l) == 0) {
-			take_frames(c, l);
+			conductor_hear(c, l);
 			if (!l->gone)
 				lost(c, l);
 		}
@@ -434,7 +262,7 @@ static void turn(struct conductor *c)
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
 
-		take_frames(c, l);
+		conductor_hear(c, l);
 		if (l->lost_ms && clock_left(l->lost_ms) == 0) {
 			l->lost_ms = 0;
 			if (!l->gone)
@@ -442,10 +270,12 @@ static void turn(struct conductor *c)
 		}
 	}
 	if (c->detour && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
-		fail_both(c, "");
+		conductor_fail(c, "");
 	count = counted(c);
 	/* Also where nothing is shown: SIGUSR1 asks for the rate. */
 	progress_update(c->job->progress, &count, clock_ms());
+	events_progress(&count, clock_ms());
+	events_flush();
 }
 
 static bool timed_out(const struct conductor *c)
@@ -495,29 +325,29 @@ static int start_both(struct conductor *c)
 	return 0;
 }
 
+/* The names of --files-from may be many, or come slowly out of a pipe. */
+static int list_names(struct conductor *c)
+{
+	const struct options *o = c->job->o;
+
+	if (o->files_from && name_list_open(o->files_from, o->from0, &c->list))
+		return -1;
+	while (c->list && !c->cause.code && !timed_out(c))
+		turn(c);
+	name_list_close(c->list);
+	c->list = NULL;
+	return c->cause.code ? fail_again(&c->cause) : 0;
+}
+
 static int instruct(struct conductor *c)
 {
-	const struct orders d = {
+	c->orders = (struct orders){
 		.job = c->job,
 		.links = c->links,
 		.listener = c->listener,
-		.over_ssh = goes_through_ssh(c),
+		.over_ssh = conductor_wants_ssh(c),
 	};
-
-	return give_orders(&d);
-}
-
-static void name_link(struct link *l, const char *host)
-{
-	const char *at = strrchr(host, '@');
-
-	link_init(l);
-	l->far = host[0] != '\0';
-	l->ssh_host = host;
-	if (l->far)
-		snprintf(l->name, sizeof l->name, "%s", at ? at + 1 : host);
-	else if (gethostname(l->name, sizeof l->name - 1) || !l->name[0])
-		snprintf(l->name, sizeof l->name, "here");
+	return give_orders(&c->orders) || list_names(c) ? -1 : give_go(&c->orders);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------
@@ -536,6 +366,7 @@ static void gather(const struct conductor *c, struct report *r)
 	if (c->detour)
 		snprintf(r->how, sizeof r->how, "ssh");
 	snprintf(r->why, sizeof r->why, "%s", v->why);
+	r->counts = counts_join(&source->counts, &sink->counts);
 	r->ns = v->ns;
 	r->ns_fill = source->ns_fill;
 	r->ns_free = source->ns_free;
@@ -572,12 +403,15 @@ void conduct(const struct job *j, struct report *r)
 
 	memset(&c, 0, sizeof c);
 	c.job = j;
-	name_link(&c.links[LINK_SOURCE], j->source_host);
-	name_link(&c.links[LINK_SINK], j->sink_host);
+	link_init(&c.links[LINK_SOURCE]);
+	link_init(&c.links[LINK_SINK]);
+	link_name(&c.links[LINK_SOURCE], j->source_host);
+	link_name(&c.links[LINK_SINK], j->sink_host);
+	events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
 	/* The local end connects; with none or two of them, the source. */
 	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
 	if (start_both(&c) || instruct(&c)) {
-		fail_both(&c, "");
+		conductor_fail(&c, "");
 		goto out;
 	}
 	while (!timed_out(&c)) {
@@ -588,7 +422,7 @@ void conduct(const struct job *j, struct report *r)
 	}
 	if (!c.cause.code && !done(&c)) {
 		fail_as(OUT_PEER_LOST, "the ends did not say how it ended");
-		blame(&c, failed(), "");
+		conductor_blame(&c, failed(), "");
 	}
 out:
 	gather(&c, r);

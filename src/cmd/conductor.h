@@ -11,6 +11,7 @@
 #include "cmd/options.h"
 #include "cmd/progress.h"
 #include "cmd/report.h"
+#include "cmd/rule_list.h"
 
 struct job {
 	const struct options *o;
@@ -20,13 +21,10 @@ struct job {
 	const char *target;
 	bool source_stdio, sink_stdio; /* "-" */
 	bool many; /* several sources in all: DST is a directory */
+	const struct rule_list *rules;
 	struct progress *progress;
 };
 
-/* The signals that a conductor minds are its own from now on. */
-int conductor_signals(void);
-/* There is nothing left to be stopped: signals do again what they do by default. */
-void conductor_signals_end(void);
 /* Run it; r tells all, r->failure how it ended. */
 void conduct(const struct job *j, struct report *r);
 

@@ -11,14 +11,13 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/errand.h"
 #include "cmd/notes.h"
 #include "cmd/process.h"
 #include "cmd/watch.h"
 #include "copy/copy.h"
 #include "session/framer.h"
 
-/* What a conductor may ask for at most; its own command line is shorter. */
-enum { WANTS_MAX = 1 << 20, WANTS_BYTES_MAX = 64 << 20 };
 enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
 
 #ifndef SLUICE_VERSION
@@ -29,10 +28,7 @@ struct end {
 	struct channel *channel; /* until the session takes it */
 	int last_out; /* a copy of its descriptor, for when the session is gone */
 	struct framer framer;
-	struct msg_start start;
-	char **wants;
-	unsigned want_count;
-	size_t want_bytes;
+	struct errand errand;
 
 	struct copy *copy;
 	struct session *session; /* while it can be sent over */
@@ -67,53 +63,17 @@ static int await(struct end *e, struct frame *f)
 	return rc < 0 ? -1 : 0;
 }
 
-static int add_want(struct end *e, const struct frame *f)
-{
-	struct msg_want m;
-	char **wants;
-
-	if (msg_want_decode(f, &m))
-		return -1;
-	e->want_bytes += strlen(m.name) + sizeof(char *);
-	if (e->want_count >= WANTS_MAX || e->want_bytes > WANTS_BYTES_MAX)
-		return fail_as(OUT_PROTOCOL, "more names than a conductor may send");
-	/* One more than a power of two of them: double the room. */
-	if ((e->want_count & (e->want_count + 1)) == 0) {
-		wants = realloc(e->wants, 2 * (e->want_count + 1UL) * sizeof *wants);
-		if (!wants)
-			return fail_as(OUT_MEMORY, "keep the names: %m");
-		e->wants = wants;
-	}
-	e->wants[e->want_count] = strdup(m.name);
-	if (!e->wants[e->want_count])
-		return fail_as(OUT_MEMORY, "keep the names: %m");
-	e->want_count++;
-	return 0;
-}
-
 static int take_orders(struct end *e)
 {
 	struct frame f;
+	int rc;
 
-	if (await(e, &f))
+	if (await(e, &f) || errand_start(&e->errand, &f))
 		return -1;
-	if (f.type != MSG_START)
-		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f.type));
-	if (msg_start_decode(&f, &e->start))
-		return -1;
-	if (e->start.version != PROTOCOL_VERSION)
-		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this rdcp %d",
-			       e->start.version, PROTOCOL_VERSION);
-	for (;;) {
-		if (await(e, &f))
-			return -1;
-		if (f.type == MSG_GO)
-			return msg_empty_decode(&f);
-		if (f.type != MSG_WANT)
-			return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f.type));
-		if (add_want(e, &f))
-			return -1;
-	}
+	do {
+		rc = await(e, &f) ? -1 : errand_take(&e->errand, &f);
+	} while (rc == 0);
+	return rc < 0 ? -1 : 0;
 }
 
 /* ---- to the conductor ------------------------------------------------------------------------ */
@@ -192,7 +152,7 @@ static void tick(void *ctx, bool asked)
 	pthread_mutex_lock(&e->watch.lock);
 	if (e->session) {
 		tell_notes(e);
-		if (e->start.flags & START_PROGRESS)
+		if (errand_has(&e->errand, START_PROGRESS))
 			tell_progress(e);
 	}
 	pthread_mutex_unlock(&e->watch.lock);
@@ -213,6 +173,7 @@ static void gather(struct end *e)
 	v->ns_free = stats.ns_free;
 	v->ns_block = stats.ns_block;
 	v->ns_store = stats.ns_store;
+	v->counts = e->result.counts;
 	if (e->tally.first_ns)
 		v->ns = clock_ns() - e->tally.first_ns;
 }
@@ -232,7 +193,7 @@ static void tell_verdict(struct end *e, const struct failure *f, const char *hos
 	v->code = f ? (uint8_t)f->code : OUT_DONE;
 	if (f) {
 		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
-		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->start.host);
+		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->errand.start.host);
 	}
 	msg_verdict_encode(&w, v);
 	tell(e, MSG_VERDICT, &w);
@@ -273,18 +234,13 @@ static void on_file(void *ctx, const char *name, const struct failure *f)
 	log_at(LOG_ERROR, "%s", f->text);
 }
 
-static bool asked_for(const struct end *e, enum start_flags flag)
-{
-	return e->start.flags & flag;
-}
-
 static struct session_opts session_options(struct end *e)
 {
-	const struct msg_start *m = &e->start;
+	const struct msg_start *m = &e->errand.start;
 	struct session_opts so = {
 		.role = m->role,
 		.want = m->want,
-		.listens = asked_for(e, START_LISTENS),
+		.listens = errand_has(&e->errand, START_LISTENS),
 		.has_conductor = true,
 		.lanes = m->lanes,
 		.depth = m->depth,
@@ -295,9 +251,9 @@ static struct session_opts session_options(struct end *e)
 		.connect_timeout_ms = (int)m->connect_timeout_ms,
 		.port_lo = m->port_lo,
 		.port_hi = m->port_hi,
-		.family = asked_for(e, START_IPV4)   ? AF_INET
-			  : asked_for(e, START_IPV6) ? AF_INET6
-						     : 0,
+		.family = errand_has(&e->errand, START_IPV4)   ? AF_INET
+			  : errand_has(&e->errand, START_IPV6) ? AF_INET6
+							       : 0,
 		.on_frame = on_frame,
 		.on_fail = on_fail,
 		.ctx = e,
@@ -310,47 +266,29 @@ static struct session_opts session_options(struct end *e)
 	return so;
 }
 
-static struct stream stdio_stream(const struct end *e, int fd, const char *name)
+static int run(struct end *e)
 {
-	return (struct stream){
-		.fd = asked_for(e, START_STDIO) ? fd : -1,
-		.name = name,
-	};
+	if (e->errand.start.role == ROLE_SOURCE) {
+		const struct source_opts so = errand_source(&e->errand);
+
+		return source_run(e->copy, e->session, &so, &e->tally, &e->result);
+	} else {
+		const struct sink_opts so = errand_sink(&e->errand);
+
+		return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
+	}
 }
 
-static int run_source(struct end *e)
+/* A lane's thread tells: when the conductor is slow it waits here for room. */
+static void on_event(void *ctx, const struct msg_event *m)
 {
-	struct source_opts so = {
-		.names = e->wants,
-		.count = e->want_count,
-		.stream = stdio_stream(e, STDIN_FILENO, "stdin"),
-		.remove_source = asked_for(e, START_REMOVE_SOURCE),
-		.no_sparse = asked_for(e, START_NO_SPARSE),
-		.expand = asked_for(e, START_FAR),
-		.host = e->start.host,
-	};
+	struct end *e = ctx;
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
 
-	return source_run(e->copy, e->session, &so, &e->tally, &e->result);
-}
-
-static int run_sink(struct end *e)
-{
-	struct sink_opts so = {
-		.target = e->start.target,
-		.wants = e->wants,
-		.count = e->want_count,
-		.stream = stdio_stream(e, STDOUT_FILENO, "stdout"),
-		.many = asked_for(e, START_MANY),
-		.no_target_dir = asked_for(e, START_NO_TARGET_DIR),
-		.preserve = asked_for(e, START_PRESERVE),
-		.mkpath = asked_for(e, START_MKPATH),
-		.fsync = asked_for(e, START_FSYNC),
-		.inplace = asked_for(e, START_INPLACE),
-		.sparse = asked_for(e, START_SPARSE),
-		.expand = asked_for(e, START_FAR),
-	};
-
-	return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
+	msg_event_encode(&w, m);
+	if (!w.full)
+		session_send(e->session, MSG_EVENT, body, w.used);
 }
 
 static void publish(struct end *e, struct session *s)
@@ -373,7 +311,7 @@ static int open_session(struct end *e)
 	e->channel = NULL;
 	rc = session_open(ch, before, len, &so, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
-	explicit_bzero(e->start.secret, sizeof e->start.secret);
+	explicit_bzero(e->errand.start.secret, sizeof e->errand.start.secret);
 	if (!rc)
 		publish(e, s);
 	return rc;
@@ -387,12 +325,14 @@ static int work(void *ctx)
 	int rc;
 
 	e->result.on_file = on_file;
-	if (copy_new(e->start.role, &e->copy) || open_session(e)) {
+	e->result.on_event = on_event;
+	e->result.ctx = e;
+	if (copy_new(e->errand.start.role, &e->copy) || open_session(e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");
 		return fail_again(&f);
 	}
-	rc = e->start.role == ROLE_SOURCE ? run_source(e) : run_sink(e);
+	rc = run(e);
 	f = *failed();
 	pthread_mutex_lock(&e->watch.lock);
 	gather(e);
@@ -442,6 +382,7 @@ static int begin(struct end *e, int in, int out, bool far)
 	if (watch_signals(!far))
 		return -1;
 	keep_secrets();
+	raise_descriptors();
 	if (far && set_stdio_apart(&in, &out))
 		return -1;
 	e->last_out = fcntl(out, F_DUPFD_CLOEXEC, 3);
@@ -456,9 +397,7 @@ static void end_free(struct end *e)
 	copy_free(e->copy);
 	channel_free(e->channel);
 	close_fd(e->last_out);
-	for (unsigned i = 0; i < e->want_count; i++)
-		free(e->wants[i]);
-	free(e->wants);
+	errand_free(&e->errand);
 }
 
 int end_run(int in, int out, bool far)
@@ -477,7 +416,7 @@ int end_run(int in, int out, bool far)
 		end_free(&e);
 		return (int)f.code;
 	}
-	set_log(&e.start);
+	set_log(&e.errand.start);
 	e.watch.work = work;
 	e.watch.tick = tick;
 	e.watch.tick_ms = TELL_EVERY_MS;

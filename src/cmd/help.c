@@ -23,12 +23,12 @@ static const struct manual manuals[] = {
 	{RDCP,
 	 "rdcp",
 	 {"rdcp [options] SRC... DST", NULL},
-	 "Copy files within a host or between hosts, over RDMA where both ends have it\n"
-	 "and over TCP otherwise. SRC and DST are PATH, HOST:PATH or USER@HOST:PATH;\n"
-	 "- is stdin or stdout. The far end is started over ssh.",
+	 "Copy files and trees within a host or between hosts, over RDMA where both ends\n"
+	 "have it and over TCP otherwise. SRC and DST are PATH, HOST:PATH or\n"
+	 "USER@HOST:PATH; - is stdin or stdout. The far end is started over ssh.",
 	 {{"rdcp model.bin storage2:/scratch/", "push a file"},
-	  {"rdcp 'storage2:/scratch/run7/*.dat' .", "pull what matches there"},
-	  {"rdcp -p a1:/data/x.img a2:/data/", "between two remote hosts"}}},
+	  {"rdcp -a 'storage2:/scratch/run7' .", "pull a tree; run again: go on"},
+	  {"rdcp -a --delete a1:/data/ a2:/data", "make a2's the same as a1's"}}},
 	{RDSEND,
 	 "rdsend",
 	 {"rdsend [options] HOST PORT KEY [FILE]",
@@ -51,6 +51,9 @@ static const struct manual manuals[] = {
 
 static const char *const group_titles[] = {
 	[GROUP_COPY] = "What is copied, and how",
+	[GROUP_KEEP] = "What is kept of each file (-a takes the usual ones together)",
+	[GROUP_CHOOSE] = "Which files of a tree",
+	[GROUP_UPDATE] = "What is there already",
 	[GROUP_START] = "Starting the far end",
 	[GROUP_KEY] = "Keys",
 	[GROUP_LANES] =

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,18 @@ void link_init(struct link *l)
 	l->out = NULL;
 	l->out_start = l->out_end = l->out_size = 0;
 	framer_init(&l->in);
+}
+
+void link_name(struct link *l, const char *host)
+{
+	const char *at = strrchr(host, '@');
+
+	l->far = host[0] != '\0';
+	l->ssh_host = host;
+	if (l->far)
+		snprintf(l->name, sizeof l->name, "%s", at ? at + 1 : host);
+	else if (gethostname(l->name, sizeof l->name - 1) || !l->name[0])
+		snprintf(l->name, sizeof l->name, "here");
 }
 
 int link_open(struct link *l)

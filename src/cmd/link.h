@@ -38,6 +38,8 @@ struct link {
 };
 
 void link_init(struct link *l);
+/* The end is there: a host as ssh wants it, "" for this one. */
+void link_name(struct link *l, const char *host);
 /* The child has been started: take over its pipes. */
 int link_open(struct link *l);
 /* End the child and free all; for one that was never opened too. */

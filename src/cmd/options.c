@@ -9,7 +9,7 @@
 #include "cmd/amount.h"
 
 /* Values of getopt_long for long options: rows from here, refused ones from there. */
-enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 256, SHORT_MAX = 256 };
+enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
 
 enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000 };
 
@@ -25,6 +25,9 @@ static void set_defaults(struct options *o, enum program program)
 	o->wait_ms = -1;
 	o->ssh = "ssh";
 	o->rdcp_path = "rdcp";
+	o->max_size = UINT64_MAX;
+	o->max_delete = UINT64_MAX;
+	o->backup_dir = o->suffix = o->chmod = o->chown = "";
 }
 
 /* How the user knows an option: "--lanes", or "-l". */
@@ -126,6 +129,67 @@ static int set_action(struct options *o, enum action action)
 	return 0;
 }
 
+static int set_archive(struct options *o)
+{
+	o->archive = true;
+	o->perms = o->times = o->owner = o->group = o->devices = true;
+	return 0;
+}
+
+/* As scp has it: of files also when they were read last. */
+static int set_preserve(struct options *o)
+{
+	o->perms = o->times = o->atimes = true;
+	return 0;
+}
+
+static int set_xattrs(struct options *o, const char *arg)
+{
+	o->xattrs = true;
+	if (!arg)
+		return 0;
+	o->xattrs_all = true;
+	return strcmp(arg, "all") == 0 ? 0 : -1;
+}
+
+static int set_digest(struct options *o, const char *arg)
+{
+	static const char *const names[CONTENT_DIGESTS] = {
+		[CONTENT_NONE] = "none", [CONTENT_XXH128] = "xxh128",   [CONTENT_SHA256] = "sha256",
+		[CONTENT_MD5] = "md5",   [CONTENT_ADLER32] = "adler32",
+	};
+
+	o->digest = CONTENT_XXH128;
+	if (!arg)
+		return 0;
+	for (unsigned i = CONTENT_NONE + 1; i < CONTENT_DIGESTS; i++) {
+		if (strcmp(arg, names[i]) == 0) {
+			o->digest = i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+static int add_rule(struct options *o, unsigned how, const char *arg)
+{
+	struct option_rule *more;
+
+	/* One more than a power of two of them: double the room. */
+	if ((o->rule_count & (o->rule_count + 1)) == 0) {
+		more = realloc(o->rules, 2 * (o->rule_count + 1UL) * sizeof *more);
+		if (!more)
+			return -1;
+		o->rules = more;
+	}
+	o->rules[o->rule_count++] = (struct option_rule){
+		.include = how & RULE_INCLUDE,
+		.from_file = how & RULE_FROM_FILE,
+		.text = arg,
+	};
+	return *arg ? 0 : -1;
+}
+
 static int set_row(struct options *o, const struct option_row *row, const char *arg)
 {
 	void *at = (char *)o + row->at;
@@ -159,6 +223,24 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return parse_seconds(arg, at);
 	case KIND_PORTS:
 		return parse_ports(arg, &o->port_lo, &o->port_hi);
+	case KIND_NUMBER:
+		return parse_number(arg, 0, UINT64_MAX, at);
+	case KIND_CLEAR:
+		*(bool *)at = false;
+		return 0;
+	case KIND_FLAT:
+		o->recursive = o->archive = false;
+		return 0;
+	case KIND_ARCHIVE:
+		return set_archive(o);
+	case KIND_PRESERVE:
+		return set_preserve(o);
+	case KIND_XATTRS:
+		return set_xattrs(o, arg);
+	case KIND_DIGEST:
+		return set_digest(o, arg);
+	case KIND_RULE:
+		return add_rule(o, row->number, arg);
 	case KIND_TRANSPORT:
 		return set_transport(o, arg);
 	case KIND_PROGRESS:
@@ -330,6 +412,72 @@ static int take_rest(struct options *o, char **rest, bool dashes)
 	return 0;
 }
 
+static int check_deleting(const struct options *o)
+{
+	if (!o->delete)
+		return 0;
+	if (o->files_from)
+		return fail_as(
+			OUT_USAGE,
+			"--delete and --files-from contradict each other: what is not in the "
+			"list is not known");
+	if (!o->recursive)
+		return fail_as(OUT_USAGE, "--delete needs -r or -a: it deletes in a tree");
+	return 0;
+}
+
+/* Lists of names that come over stdin: it can be read once only. */
+static int check_stdin(const struct options *o)
+{
+	const char *first = NULL;
+
+	if (o->files_from && strcmp(o->files_from, "-") == 0)
+		first = "--files-from";
+	for (unsigned i = 0; i < o->rule_count; i++) {
+		const struct option_rule *r = &o->rules[i];
+		const char *name = r->include ? "--include-from" : "--exclude-from";
+
+		if (!r->from_file || strcmp(r->text, "-") != 0)
+			continue;
+		if (first)
+			return fail_as(OUT_USAGE, "%s and %s can't both be read from stdin", first,
+				       name);
+		first = name;
+	}
+	for (unsigned i = 0; first && i + 1 < o->operand_count; i++) {
+		if (strcmp(o->operands[i], "-") == 0)
+			return fail_as(OUT_USAGE, "%s and - can't both be read from stdin", first);
+	}
+	return 0;
+}
+
+static int check_tree(const struct options *o)
+{
+	if (o->files_from && o->operand_count > 2)
+		return fail_as(OUT_USAGE, "--files-from: its names are in one SRC, not in several");
+	if (o->backup && o->inplace)
+		return fail_as(OUT_USAGE, "--backup and --inplace contradict each other: there the "
+					  "old file is written over");
+	if (strchr(o->suffix, '/'))
+		return fail_as(OUT_USAGE, "--suffix %s: it has a slash; see --backup-dir",
+			       o->suffix);
+	return check_deleting(o) || check_stdin(o) ? -1 : 0;
+}
+
+/* What options imply that others may have taken back, or that depends on all of them. */
+static void settle(struct options *o)
+{
+	/* A list names what is wanted of directories, too. */
+	if (o->archive && !o->files_from)
+		o->recursive = true;
+	o->delete = o->delete || o->delete_excluded;
+	o->backup = o->backup || *o->backup_dir;
+	if (o->backup && !*o->backup_dir && !*o->suffix)
+		o->suffix = "~";
+	/* Otherwise it would say nothing. */
+	o->itemize = o->itemize || (o->dry_run && !o->json);
+}
+
 static int check_together(const struct options *o)
 {
 	if (o->key_file && o->key_fd >= 0)
@@ -342,7 +490,7 @@ static int check_together(const struct options *o)
 			       "written over what is there");
 	if (o->timeout_ms < 1000)
 		return fail_as(OUT_USAGE, "--timeout must be at least a second");
-	return 0;
+	return check_tree(o);
 }
 
 static int take_options(struct options *o, int argc, char **argv)
@@ -388,6 +536,7 @@ int options_parse(struct options *o, enum program program, int argc, char **argv
 		o->action = ACTION_MAKE_KEY;
 	if (o->action != ACTION_RUN)
 		return 0;
+	settle(o);
 	dashes = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
 	if (take_rest(o, argv + optind, dashes) || check_operands(o) || check_together(o))
 		goto bad;
@@ -401,4 +550,6 @@ void options_free(struct options *o)
 {
 	free(o->operands);
 	o->operands = NULL;
+	free(o->rules);
+	o->rules = NULL;
 }

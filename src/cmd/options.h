@@ -30,6 +30,12 @@ enum action {
 
 enum { SSH_ARGS_MAX = 128, LANES_MOST = 64 };
 
+/* One --include or --exclude, or a file of them ("-": stdin). */
+struct option_rule {
+	bool include, from_file;
+	const char *text;
+};
+
 struct options {
 	enum program program;
 	enum action action;
@@ -54,7 +60,25 @@ struct options {
 	int wait_ms; /* rdrecv: -1: for ever */
 	bool fsync, inplace;
 
-	bool preserve, no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
+	bool no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
+	bool archive; /* -a: recursive, unless names come with --files-from */
+	bool recursive, links;
+	bool perms, times, atimes, owner, group, devices;
+	bool hard_links, acls, xattrs, xattrs_all, numeric_ids;
+	bool copy_links, relative, one_file_system;
+	uint64_t min_size, max_size; /* UINT64_MAX: any */
+	bool update, ignore_existing, checksum;
+	bool delete, delete_excluded;
+	uint64_t max_delete; /* UINT64_MAX: any number */
+	bool backup;
+	const char *backup_dir, *suffix; /* "" */
+	const char *chmod, *chown; /* "" */
+	bool dry_run, verify, itemize, stats, from0;
+	unsigned digest; /* enum content_digest of --print-digest */
+	const char *files_from, *failed, *log_file; /* NULL */
+	struct option_rule *rules; /* owned: --include, --exclude and lists of them, in order */
+	unsigned rule_count;
+
 	const char *rsh; /* NULL: ssh */
 	const char *ssh, *rdcp_path;
 	const char *ssh_args[SSH_ARGS_MAX];
@@ -64,6 +88,12 @@ struct options {
 	unsigned operand_count;
 	char **command; /* what follows --, or NULL */
 };
+
+/* Is it known of each file what became of it, and told somewhere? */
+static inline bool options_want_events(const struct options *o)
+{
+	return o->itemize || o->json || o->failed || o->log_file || o->digest != CONTENT_NONE;
+}
 
 /* 0, or -1 with a failure (OUT_USAGE). */
 int options_parse(struct options *o, enum program program, int argc, char **argv);
@@ -91,13 +121,33 @@ enum option_kind {
 	KIND_KBITS, /* uint64_t at */
 	KIND_SECONDS, /* int at, in ms */
 	KIND_PORTS, /* port_lo, port_hi */
+	KIND_NUMBER, /* uint64_t at */
+	KIND_CLEAR, /* bool at = false */
+	KIND_FLAT, /* --no-recursive */
+	KIND_ARCHIVE,
+	KIND_PRESERVE,
+	KIND_XATTRS,
+	KIND_DIGEST,
+	KIND_RULE, /* number: RULE_INCLUDE, RULE_FROM_FILE */
 	KIND_TRANSPORT,
 	KIND_PROGRESS,
 	KIND_SSH, /* handed to ssh as -letter (number: as that letter instead) */
 	KIND_ACTION, /* enum action = number */
 };
 
-enum option_group { GROUP_COPY, GROUP_START, GROUP_KEY, GROUP_LANES, GROUP_OUTPUT, GROUP_END };
+enum { RULE_INCLUDE = 1, RULE_FROM_FILE = 2 };
+
+enum option_group {
+	GROUP_COPY,
+	GROUP_KEEP,
+	GROUP_CHOOSE,
+	GROUP_UPDATE,
+	GROUP_START,
+	GROUP_KEY,
+	GROUP_LANES,
+	GROUP_OUTPUT,
+	GROUP_END
+};
 
 struct option_row {
 	char letter; /* 0: none */

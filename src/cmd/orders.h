@@ -2,7 +2,10 @@
 #ifndef CMD_ORDERS_H
 #define CMD_ORDERS_H
 
-/* What a conductor tells its two ends to do: START with a fresh secret, the names, GO. */
+/*
+ * What a conductor tells its two ends to do: START with a fresh secret, names, patterns, the names
+ * of --files-from as they come, GO.
+ */
 
 #include "cmd/conductor.h"
 #include "cmd/link.h"
@@ -13,7 +16,11 @@ struct orders {
 	int listener; /* which of them listens at first */
 	bool over_ssh; /* lanes go over ssh */
 };
-/* 0, or -1 with a failure. */
+/* All up to the listed names. 0, or -1 with a failure. */
 int give_orders(const struct orders *d);
+/* One more name of --files-from. */
+int give_listed(const struct orders *d, const char *name);
+/* That is all. */
+int give_go(const struct orders *d);
 
 #endif

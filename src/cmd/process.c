@@ -30,6 +30,16 @@ void keep_secrets(void)
 	}
 }
 
+void raise_descriptors(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
 void start_log(const struct options *o)
 {
 	enum log_level most = LOG_WARN;

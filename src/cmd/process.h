@@ -11,6 +11,8 @@
 void keep_stdio(void);
 /* The program has secrets: no core file, no debugger of another user's. */
 void keep_secrets(void);
+/* As many descriptors at a time as the system lets us have: directories of a tree are held open. */
+void raise_descriptors(void);
 /* The log as -q and -v say. */
 void start_log(const struct options *o);
 

@@ -9,9 +9,13 @@
 #include "cmd/carrier.h"
 #include "cmd/conductor.h"
 #include "cmd/end.h"
+#include "cmd/events.h"
 #include "cmd/process.h"
+#include "cmd/signals.h"
+#include "cmd/stats.h"
 #include "cmd/target.h"
 #include "copy/digest.h"
+#include "copy/modes.h"
 #include "copy/place.h"
 
 struct plan {
@@ -20,6 +24,7 @@ struct plan {
 	unsigned count;
 	struct target target;
 	const char *target_text;
+	struct rule_list rules;
 	struct progress progress;
 };
 
@@ -117,10 +122,25 @@ static int check_transport(const struct plan *p)
 	return 0;
 }
 
+/* What can be known to be wrong before anything is started. */
+static int check_texts(const struct plan *p)
+{
+	struct modes *m = NULL;
+	int rc = modes_parse(p->o.chmod, &m);
+
+	modes_free(m);
+	if (!rc && p->target.stdio && p->o.recursive)
+		return fail_as(OUT_USAGE, "-r: stdout takes a file, no tree: use tar(1)");
+	return rc;
+}
+
 static void add_report(struct report *to, const struct report *r)
 {
 	to->total.files += r->total.files;
+	to->total.same += r->total.same;
+	to->total.others += r->total.others;
 	to->total.failed += r->total.failed;
+	counts_add(&to->counts, &r->counts);
 	to->total.bytes += r->total.bytes;
 	sum_add(to->total.digest, r->total.digest);
 	to->ns += r->ns;
@@ -139,13 +159,6 @@ static void add_report(struct report *to, const struct report *r)
 	memcpy(to->why, r->why, sizeof to->why);
 }
 
-/* Of several sessions, does this code say that some files failed and the others did not? */
-static bool is_of_files(enum outcome code)
-{
-	return code == OUT_NO_SOURCE || code == OUT_FILE || code == OUT_VANISHED ||
-	       code == OUT_INTEGRITY || code == OUT_CHANGED;
-}
-
 /* All sources that are on one host, in one session. */
 static void copy_group(struct plan *p, const char *host, struct report *all)
 {
@@ -160,6 +173,7 @@ static void copy_group(struct plan *p, const char *host, struct report *all)
 		.source_stdio = p->sources[0].stdio,
 		.sink_stdio = p->target.stdio,
 		.many = p->count > 1,
+		.rules = &p->rules,
 		.progress = &p->progress,
 	};
 
@@ -194,7 +208,7 @@ static void copy_all(struct plan *p, struct report *all)
 		copy_group(p, host, all);
 		groups++;
 	}
-	if (groups > 1 && all->total.files && is_of_files(all->failure.code))
+	if (groups > 1 && all->total.files && outcome_is_of_files(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;
 }
 
@@ -203,27 +217,39 @@ static bool goes_to_stdout(const struct target *t)
 	return t->stdio || (!t->host[0] && names_stdout(t->path));
 }
 
+static void tell(const struct plan *p, const struct report *all)
+{
+	if (p->o.stats && !p->o.json)
+		stats_print(all, stderr);
+	if (p->o.verbose && !p->o.quiet && all->failure.code == OUT_DONE)
+		report_verbose(all, stderr);
+}
+
 static int run(struct plan *p)
 {
 	static struct report all;
 
-	if (parse_targets(p) || check_transport(p))
-		refuse(RDCP);
-	if (check_same(p) || conductor_signals())
-		refuse(RDCP);
 	all.program = program_name(RDCP);
+	if (parse_targets(p) || check_transport(p) || check_same(p) || check_texts(p) ||
+	    rule_list_read(&p->o, &p->rules))
+		refuse(RDCP);
+	screen_begin(all.program, NULL);
+	if (events_begin(&p->o, goes_to_stdout(&p->target)) || conductor_signals())
+		refuse(RDCP);
 	progress_init(&p->progress, all.program, !p->o.quiet && !p->o.progress_s,
 		      p->o.quiet ? 0 : p->o.progress_s);
-	screen_begin(all.program, NULL);
 	copy_all(p, &all);
 	conductor_signals_end();
 	screen_end();
 	progress_end(&p->progress, all.total.bytes, all.failure.code == OUT_DONE ? all.ns : 0);
-	if (p->o.json)
-		report_json(&all, goes_to_stdout(&p->target) ? stderr : stdout);
-	if (p->o.verbose && !p->o.quiet && all.failure.code == OUT_DONE)
-		report_verbose(&all, stderr);
+	if (events_end(&all)) {
+		log_at(LOG_ERROR, "%s", failed()->text);
+		if (all.failure.code == OUT_DONE)
+			all.failure = *failed();
+	}
+	tell(p, &all);
 	free(p->sources);
+	rule_list_free(&p->rules);
 	options_free(&p->o);
 	return (int)all.failure.code;
 }

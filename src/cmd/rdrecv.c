@@ -57,6 +57,7 @@ static int copy_over(struct bare *b, struct session *s)
 {
 	struct sink_opts so = {
 		.target = b->file,
+		.peer = "",
 		.stream = bare_stream(b),
 		.mkpath = b->options.mkpath,
 		.fsync = b->options.fsync,

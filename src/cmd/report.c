@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/escape.h"
 #include "base/log.h"
+#include "cmd/json.h"
 
 static double seconds(const struct report *r)
 {
@@ -57,6 +58,12 @@ const char *report_bound(const struct report *r)
 	return storing >= 50 ? "writing the target" : "the network or the sender";
 }
 
+bool outcome_is_of_files(enum outcome code)
+{
+	return code == OUT_NO_SOURCE || code == OUT_FILE || code == OUT_VANISHED ||
+	       code == OUT_INTEGRITY || code == OUT_CHANGED;
+}
+
 void report_failure(const struct report *r)
 {
 	if (r->host[0])
@@ -94,20 +101,6 @@ void report_verbose(const struct report *r, FILE *to)
 	fflush(to);
 }
 
-static void json_text(FILE *to, const char *s)
-{
-	char escaped[4 * TEXT_MAX];
-
-	escape(escaped, sizeof escaped, s, strlen(s));
-	fputc('"', to);
-	for (const char *p = escaped; *p; p++) {
-		if (*p == '"' || *p == '\\')
-			fputc('\\', to);
-		fputc(*p, to);
-	}
-	fputc('"', to);
-}
-
 static void json_failure(const struct report *r, FILE *to)
 {
 	fputs(", \"error\": ", to);
@@ -116,11 +109,29 @@ static void json_failure(const struct report *r, FILE *to)
 	json_text(to, r->host);
 }
 
+static void json_counts(const struct msg_counts *c, FILE *to)
+{
+	const struct {
+		const char *name;
+		uint64_t n;
+	} counts[] = {
+		{"regular", c->regular},       {"dirs", c->dirs},   {"symlinks", c->symlinks},
+		{"hard_links", c->hard_links}, {"nodes", c->nodes}, {"created", c->created},
+		{"deleted", c->deleted},       {"sent", c->sent},   {"had", c->had},
+		{"holes", c->holes},
+	};
+
+	for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++)
+		fprintf(to, ", \"%s\": %llu", counts[i].name, (unsigned long long)counts[i].n);
+}
+
 void report_json(const struct report *r, FILE *to)
 {
-	fprintf(to, "{\"program\": \"%s\", \"exit\": %d, \"files\": %llu, \"failed\": %llu, ",
-		r->program, (int)r->failure.code, (unsigned long long)r->total.files,
-		(unsigned long long)r->total.failed);
+	fprintf(to, "{\"v\": 1, \"type\": \"summary\", \"program\": \"%s\", \"exit\": %d, ",
+		r->program, (int)r->failure.code);
+	fprintf(to, "\"files\": %llu, \"same\": %llu, \"others\": %llu, \"failed\": %llu, ",
+		(unsigned long long)r->total.files, (unsigned long long)r->total.same,
+		(unsigned long long)r->total.others, (unsigned long long)r->total.failed);
 	fprintf(to, "\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, ",
 		(unsigned long long)r->total.bytes, seconds(r), rate(r));
 	fprintf(to,
@@ -131,6 +142,7 @@ void report_json(const struct report *r, FILE *to)
 	json_text(to, r->why);
 	fprintf(to, ", \"bound_by\": \"%s\", \"digest\": \"%016llx%016llx\"", report_bound(r),
 		(unsigned long long)r->total.digest[1], (unsigned long long)r->total.digest[0]);
+	json_counts(&r->counts, to);
 	if (r->failure.code != OUT_DONE)
 		json_failure(r, to);
 	fputs("}\n", to);

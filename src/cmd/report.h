@@ -13,6 +13,7 @@
 struct report {
 	const char *program;
 	struct msg_total total;
+	struct msg_counts counts;
 	enum transport transport;
 	unsigned lanes;
 	char how[HOST_MAX]; /* name of a wire, "" when there was none */
@@ -31,6 +32,8 @@ void report_failure(const struct report *r);
 /* Gb/s and lanes; bound by; Bandwidth. */
 void report_verbose(const struct report *r, FILE *to);
 void report_json(const struct report *r, FILE *to);
+/* Does it say of some files that they failed, and nothing of the others? */
+bool outcome_is_of_files(enum outcome code);
 /* What bounded the transfer, in words. */
 const char *report_bound(const struct report *r);
 const char *transport_name(enum transport t);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/log_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/escape.h"
+#include "base/fail.h"
+
+enum { TEXT_MOST = 64 << 10 };
+
+struct log_file {
+	const char *path;
+	FILE *file; /* with a lock of its own */
+	time_t second; /* of stamp */
+	char stamp[40];
+};
+
+int log_file_open(const char *path, struct log_file **out)
+{
+	struct log_file *l = calloc(1, sizeof *l);
+
+	if (!l)
+		return fail_as(OUT_MEMORY, "write %s: %m", path);
+	l->path = path;
+	l->file = fopen(path, "ae");
+	if (!l->file) {
+		fail("open %s: %m", path);
+		free(l);
+		return -1;
+	}
+	*out = l;
+	return 0;
+}
+
+static const char *stamp(struct log_file *l)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (now != l->second) {
+		l->second = now;
+		localtime_r(&now, &tm);
+		strftime(l->stamp, sizeof l->stamp, "%Y-%m-%dT%H:%M:%S%z", &tm);
+	}
+	return l->stamp;
+}
+
+void log_file_add(struct log_file *l, const char *word, const void *text, size_t len)
+{
+	static char escaped[4 * TEXT_MOST + 1];
+
+	flockfile(l->file);
+	escape(escaped, sizeof escaped, text, len);
+	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), word, escaped);
+	funlockfile(l->file);
+}
+
+void log_file_flush(struct log_file *l)
+{
+	fflush(l->file);
+}
+
+int log_file_close(struct log_file *l)
+{
+	int rc = 0;
+
+	if (!l)
+		return 0;
+	if (ferror(l->file) | fclose(l->file))
+		rc = fail("write %s: %m", l->path);
+	free(l);
+	return rc;
+}

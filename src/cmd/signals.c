@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/signals.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include "base/fail.h"
+
+static int signals = -1;
+
+int conductor_signals(void)
+{
+	struct sigaction hup, ign = {.sa_handler = SIG_IGN};
+	sigset_t set;
+
+	sigaction(SIGPIPE, &ign, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGCHLD);
+	/* Under nohup(1) it stays ignored. */
+	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+		sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return signals < 0 ? fail_as(OUT_MEMORY, "make a signal descriptor: %m") : 0;
+}
+
+int signals_fd(void)
+{
+	return signals;
+}
+
+int signals_next(void)
+{
+	struct signalfd_siginfo si;
+
+	return read(signals, &si, sizeof si) == (ssize_t)sizeof si ? (int)si.ssi_signo : 0;
+}
+
+void conductor_signals_end(void)
+{
+	sigset_t none;
+
+	while (signals_next())
+		continue;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}

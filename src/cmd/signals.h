@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_SIGNALS_H
+#define CMD_SIGNALS_H
+
+/* The signals that a conductor minds come out of a descriptor, one by one. */
+
+/* They are its own from now on. */
+int conductor_signals(void);
+/* There is nothing left to be stopped: they do again what they do by default. */
+void conductor_signals_end(void);
+
+/* To be polled for reading. */
+int signals_fd(void);
+/* The next one that came; 0: none. */
+int signals_next(void);
+
+#endif
