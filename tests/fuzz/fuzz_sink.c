@@ -4,18 +4,20 @@
  * A source's blocks against a sink, over real lanes: whatever records and extents they hold, in
  * whatever order on two lanes, the sink may not crash, hang, or leave anything behind.
  *
- * An input is a byte that says where the sink stores, one that says what END counts, and blocks:
- * a byte (lane, kind, and for extents the file), u16 length, for extents u32 position, and the
- * bytes.
+ * An input is a byte that says where and how the sink stores, two that say what END counts, and
+ * blocks: a byte (lane, kind, and for extents the file), u16 length, for extents u32 position, and
+ * the bytes.
  */
 
-#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/cursor.h"
 #include "base/log.h"
@@ -28,6 +30,9 @@ enum {
 	IN_PLACE = 1 << 2,
 	SPARSE = 1 << 3,
 	PRESERVE = 1 << 4,
+	TREE = 1 << 5, /* with all that is kept of one, and deletions */
+	ASKS = 1 << 6,
+	INCOMPLETE = 1 << 7,
 	DEPTH = 16,
 	STAY_MS = 2, /* that the peer does after its last word */
 	INPUT_MAX = 64 << 10,
@@ -60,19 +65,33 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
+/* In place of the C library's: whatever opened a device of any number might do things to the
+ * machine. */
+int mknodat(int at, const char *name, mode_t mode, dev_t dev)
+{
+	(void)dev;
+	if (S_ISFIFO(mode))
+		return mkfifoat(at, name, mode & 07777);
+	errno = EPERM;
+	return -1;
+}
+
+static int clear(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	if (type == FTW_DNR &&
+	    (chmod(path, 0700) < 0 || nftw(path, clear, 8, FTW_DEPTH | FTW_PHYS)))
+		abort();
+	if (at->level > 0 && remove(path) < 0)
+		abort();
+	return 0;
+}
+
 /* Remove what the sink stored; a temporary of a session that was lost is kept by it. */
 static void clear_target(void)
 {
-	DIR *d = opendir(dir);
-	struct dirent *e;
-
-	if (!d)
+	if (nftw(dir, clear, 8, FTW_DEPTH | FTW_PHYS) != 0 || chmod(dir, 0700) < 0)
 		abort();
-	while ((e = readdir(d)) != NULL)
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-		    unlinkat(dirfd(d), e->d_name, 0) < 0)
-			abort();
-	closedir(d);
 }
 
 /* The first lane finds the way for all: a block of no records opens each. */
@@ -113,9 +132,15 @@ static bool play_block(struct rig_end *e, struct reader *in, unsigned played[sta
 	return lane_send(session_lane(e->session, lane), b) == 0;
 }
 
+struct tale {
+	struct reader in;
+	bool incomplete;
+};
+
 static int play(struct rig_end *e, void *ctx)
 {
-	struct reader in = *(struct reader *)ctx;
+	const struct tale *t = ctx;
+	struct reader in = t->in;
 	unsigned played[2] = {1, 1};
 	struct msg_total total = {.files = take_u8(&in)};
 	uint8_t body[64];
@@ -123,6 +148,10 @@ static int play(struct rig_end *e, void *ctx)
 
 	total.failed = total.files >> 4;
 	total.files &= 15;
+	total.others = take_u8(&in);
+	total.same = total.others >> 4;
+	total.others &= 15;
+	total.incomplete = t->incomplete;
 	if (open_lanes(e) < 0)
 		return -1;
 	while (in.left > 0 && play_block(e, &in, played))
@@ -134,24 +163,38 @@ static int play(struct rig_end *e, void *ctx)
 	return 0;
 }
 
+static struct rules rules_of(uint8_t where)
+{
+	struct rules rules = RULES_PLAIN;
+	bool tree = where & TREE, keep = where & PRESERVE;
+
+	rules.recursive = rules.devices = rules.hard_links = tree;
+	rules.acls = rules.xattrs = rules.delete = tree;
+	rules.perms = rules.times = rules.atimes = rules.owner = rules.group = keep;
+	rules.checksum = where & ASKS;
+	return rules;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static char want[] = "dir/*";
 	char *wants[] = {want};
 	uint8_t where = size ? data[0] : 0;
-	struct reader in = reader_of(data + 1, size - 1);
+	struct rules rules = rules_of(where);
+	struct tale tale = {.incomplete = where & INCOMPLETE};
 	struct rig r;
 
-	if (size < 2 || size > INPUT_MAX)
+	if (size < 3 || size > INPUT_MAX)
 		return -1;
+	tale.in = reader_of(data + 1, size - 1);
 	rig_init(&r);
 	rig_names(&r, wants, 1, where & TO_FILE ? file : dir);
 	r.depth = DEPTH;
 	r.source.play = play;
-	r.source.ctx = &in;
+	r.source.ctx = &tale;
 	r.to.inplace = where & IN_PLACE;
 	r.to.sparse = where & SPARSE;
-	r.to.preserve = where & PRESERVE;
+	r.to.rules = &rules;
 	if (where & TO_STREAM)
 		r.to.stream = (struct stream){.fd = null_fd, .name = "null"};
 	rig_run(&r);
