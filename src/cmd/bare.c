@@ -119,6 +119,9 @@ struct stream bare_stream(struct bare *b)
 	} else if (!b->file) {
 		s.fd = source ? STDIN_FILENO : STDOUT_FILENO;
 		s.name = source ? "stdin" : "stdout";
+	} else {
+		s.fd = b->file_fd;
+		s.name = b->file;
 	}
 	return s;
 }
@@ -295,6 +298,13 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	bool stdout_is_data, ended;
 
 	b->command = (struct child){.in = -1, .out = -1, .go = -1};
+	if (file_at < o->operand_count)
+		b->file = o->operands[file_at];
+	if (b->file && strcmp(b->file, "-") == 0)
+		b->file = NULL;
+	b->file_fd = -1;
+	if (b->file && b->role == ROLE_SINK && target_descriptor(b->file, &b->file_fd))
+		refuse(b);
 	/* Stretching a key takes a while, in which a signal may come. */
 	if (watch_signals(false))
 		refuse(b);
@@ -307,11 +317,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 					       : "a number from 0 to 65535");
 		refuse(b);
 	}
-	if (file_at < o->operand_count)
-		b->file = o->operands[file_at];
-	if (b->file && strcmp(b->file, "-") == 0)
-		b->file = NULL;
-	stdout_is_data = b->role == ROLE_SINK && (!b->file || names_stdout(b->file));
+	stdout_is_data = b->role == ROLE_SINK && (!b->file || b->file_fd == STDOUT_FILENO);
 	keep_secrets();
 	if (start_command(b))
 		refuse(b);

@@ -22,6 +22,7 @@ struct bare {
 	const char *host; /* rdsend */
 	unsigned port;
 	const char *file; /* NULL: stdin or stdout, or the command */
+	int file_fd; /* the descriptor that a sink's file names, -1 */
 
 	/* Come by an authenticated peer: its channel, and what the session must know of how it
 	 * came (porter, dialed, peer). */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "cmd/target.h"
 #include "copy/filter.h"
 #include "copy/listed.h"
 
@@ -172,13 +173,22 @@ struct source_opts errand_source(const struct errand *e)
 	};
 }
 
+/* stdout, or what the target names. */
+static struct stream sink_stream(const struct errand *e)
+{
+	int fd = descriptor_named(e->start.target);
+
+	return fd < 0 ? stdio_stream(e, STDOUT_FILENO, "stdout")
+		      : stdio_stream(e, fd, e->start.target);
+}
+
 struct sink_opts errand_sink(const struct errand *e)
 {
 	return (struct sink_opts){
 		.target = e->start.target,
 		.wants = e->wants,
 		.count = e->want_count,
-		.stream = stdio_stream(e, STDOUT_FILENO, "stdout"),
+		.stream = sink_stream(e),
 		.many = errand_has(e, START_MANY),
 		.no_target_dir = errand_has(e, START_NO_TARGET_DIR),
 		.rules = &e->rules,

@@ -61,15 +61,15 @@ static void count(struct progress *p, const struct progress_count *c, uint64_t n
 char *progress_line(const struct progress *p, const struct progress_count *c, uint64_t now_ms,
 		    char *to, size_t size)
 {
-	char done[32], total[32] = "", percent[32] = "", speed[48], eta[48] = "";
+	char done[32], total[32] = "", percent[32] = "", speed[48], eta[48] = "", files[48] = "";
 
 	size_text(c->bytes, done, sizeof done);
 	if (c->total) {
 		char t[32];
 		uint64_t bytes = c->bytes < c->total ? c->bytes : c->total;
 
-		snprintf(total, sizeof total, " of %s%s", size_text(c->total, t, sizeof t),
-			 c->total_known ? "" : "+");
+		snprintf(total, sizeof total, " of %s%s", c->total_known ? "" : "\u2265",
+			 size_text(c->total, t, sizeof t));
 		snprintf(percent, sizeof percent, " %3u%%",
 			 (unsigned)((double)bytes * 100 / (double)c->total));
 	}
@@ -91,7 +91,9 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 					       : time_text((uint64_t)(left + 0.5), r, sizeof r));
 		}
 	}
-	snprintf(to, size, "%s%s%s  %s%s", done, total, percent, speed, eta);
+	if (c->files > 1)
+		snprintf(files, sizeof files, "  %llu files", (unsigned long long)c->files);
+	snprintf(to, size, "%s%s%s  %s%s%s", done, total, percent, speed, eta, files);
 	return to;
 }
 

@@ -2,7 +2,6 @@
 /* rdcp: copy files within a host or between hosts. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/log.h"
@@ -10,13 +9,13 @@
 #include "cmd/conductor.h"
 #include "cmd/end.h"
 #include "cmd/events.h"
+#include "cmd/overlap.h"
 #include "cmd/process.h"
 #include "cmd/signals.h"
 #include "cmd/stats.h"
 #include "cmd/target.h"
 #include "copy/digest.h"
 #include "copy/modes.h"
-#include "copy/place.h"
 
 struct plan {
 	struct options o;
@@ -24,6 +23,7 @@ struct plan {
 	unsigned count;
 	struct target target;
 	const char *target_text;
+	int target_fd; /* the descriptor that it names, -1 */
 	struct rule_list rules;
 	struct progress progress;
 };
@@ -56,58 +56,15 @@ static int parse_targets(struct plan *p)
 		return -1;
 	if (!*p->target.path)
 		p->target.path = ".";
+	p->target_fd = p->target.stdio ? STDOUT_FILENO : -1;
+	if (!p->target.stdio && !p->target.host[0] &&
+	    target_descriptor(p->target.path, &p->target_fd))
+		return -1;
 	if (p->o.remove_source && p->target.stdio)
 		return fail_as(OUT_USAGE, "--remove-source-files: stdout is no place to keep them");
 	if (p->o.no_target_dir && p->count > 1)
 		return fail_as(OUT_USAGE, "-T: several sources can't all become %s",
 			       p->target_text);
-	return 0;
-}
-
-/* Would this source be copied onto itself? */
-static bool is_same(const struct plan *p, const struct target *source)
-{
-	struct stat a, b;
-	char name[NAME_MAX_WIRE], path[2 * NAME_MAX_WIRE];
-
-	if (source->stdio || p->target.stdio || strcmp(source->host, p->target.host) != 0)
-		return false;
-	if (source->host[0])
-		return strcmp(source->path, p->target.path) == 0;
-	if (stat(source->path, &a) || !S_ISREG(a.st_mode) || stat(p->target.path, &b))
-		return false;
-	if (S_ISDIR(b.st_mode) && !p->o.no_target_dir) {
-		name_last(source->path, name, sizeof name);
-		snprintf(path, sizeof path, "%s/%s", p->target.path, name);
-		if (stat(path, &b))
-			return false;
-	}
-	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-/* Within one session the sink sees to that; here are those of several hosts. */
-static bool would_collide(const struct plan *p, unsigned i, unsigned k)
-{
-	const struct target *a = &p->sources[i], *b = &p->sources[k];
-	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
-
-	name_last(a->path, one, sizeof one);
-	name_last(b->path, two, sizeof two);
-	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
-}
-
-static int check_same(const struct plan *p)
-{
-	for (unsigned i = 0; i < p->count; i++) {
-		if (is_same(p, &p->sources[i]))
-			return fail("%s and %s are the same file", p->o.operands[i],
-				    p->target_text);
-		for (unsigned k = 0; k < i; k++) {
-			if (would_collide(p, i, k))
-				return fail("%s and %s would be the same file in %s",
-					    p->o.operands[k], p->o.operands[i], p->target_text);
-		}
-	}
 	return 0;
 }
 
@@ -129,8 +86,9 @@ static int check_texts(const struct plan *p)
 	int rc = modes_parse(p->o.chmod, &m);
 
 	modes_free(m);
-	if (!rc && p->target.stdio && p->o.recursive)
-		return fail_as(OUT_USAGE, "-r: stdout takes a file, no tree: use tar(1)");
+	if (!rc && p->target_fd >= 0 && p->o.recursive)
+		return fail_as(OUT_USAGE, "-r: %s takes a file, no tree: use tar(1)",
+			       p->target.stdio ? "stdout" : p->target_text);
 	return rc;
 }
 
@@ -152,15 +110,26 @@ static void add_report(struct report *to, const struct report *r)
 		to->failure = r->failure;
 		memcpy(to->host, r->host, sizeof to->host);
 	}
+	to->bwlimit = r->bwlimit;
+	/* Of a host that could not be reached there is nothing to tell. */
+	if (!r->lanes && to->lanes)
+		return;
 	to->transport = r->transport;
 	to->lanes = r->lanes;
-	to->bwlimit = r->bwlimit;
 	memcpy(to->how, r->how, sizeof to->how);
 	memcpy(to->why, r->why, sizeof to->why);
 }
 
-/* All sources that are on one host, in one session. */
-static void copy_group(struct plan *p, const char *host, struct report *all)
+/* Does it say that one of several source hosts failed, or files of it? */
+static bool is_of_host(enum outcome code)
+{
+	return outcome_is_of_files(code) || code == OUT_START || code == OUT_VERSION ||
+	       code == OUT_CONNECT || code == OUT_TRANSPORT || code == OUT_TIMEOUT ||
+	       code == OUT_PEER_LOST;
+}
+
+/* All sources that are on one host, in one session; true: some of them are at the target. */
+static bool copy_group(struct plan *p, const char *host, struct report *all)
 {
 	const char **names = calloc(p->count, sizeof *names);
 	struct report r = {.program = all->program};
@@ -171,7 +140,7 @@ static void copy_group(struct plan *p, const char *host, struct report *all)
 		.names = names,
 		.target = p->target.path,
 		.source_stdio = p->sources[0].stdio,
-		.sink_stdio = p->target.stdio,
+		.sink_stdio = p->target_fd >= 0,
 		.many = p->count > 1,
 		.rules = &p->rules,
 		.progress = &p->progress,
@@ -191,11 +160,13 @@ static void copy_group(struct plan *p, const char *host, struct report *all)
 		report_failure(&r);
 	add_report(all, &r);
 	free(names);
+	return r.failure.code == OUT_DONE || r.total.files || r.total.same;
 }
 
 static void copy_all(struct plan *p, struct report *all)
 {
 	unsigned groups = 0;
+	bool any = false; /* something was copied, or there already */
 
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
 		const char *host = p->sources[i].host;
@@ -205,16 +176,11 @@ static void copy_all(struct plan *p, struct report *all)
 			seen = seen || strcmp(p->sources[k].host, host) == 0;
 		if (seen)
 			continue;
-		copy_group(p, host, all);
+		any = copy_group(p, host, all) || any;
 		groups++;
 	}
-	if (groups > 1 && all->total.files && outcome_is_of_files(all->failure.code))
+	if (groups > 1 && any && is_of_host(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;
-}
-
-static bool goes_to_stdout(const struct target *t)
-{
-	return t->stdio || (!t->host[0] && names_stdout(t->path));
 }
 
 static void tell(const struct plan *p, const struct report *all)
@@ -230,12 +196,15 @@ static int run(struct plan *p)
 	static struct report all;
 
 	all.program = program_name(RDCP);
-	if (parse_targets(p) || check_transport(p) || check_same(p) || check_texts(p) ||
+	if (parse_targets(p) || check_transport(p) || check_texts(p) ||
+	    overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules))
 		refuse(RDCP);
 	screen_begin(all.program, NULL);
-	if (events_begin(&p->o, goes_to_stdout(&p->target)) || conductor_signals())
+	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || conductor_signals()) {
+		screen_end();
 		refuse(RDCP);
+	}
 	progress_init(&p->progress, all.program, !p->o.quiet && !p->o.progress_s,
 		      p->o.quiet ? 0 : p->o.progress_s);
 	copy_all(p, &all);

@@ -13,30 +13,12 @@ struct adding {
 	bool include;
 };
 
-static void forget(struct rule_list *l)
-{
-	for (unsigned i = 0; i < l->count; i++)
-		free(l->of[i].pattern);
-	l->count = 0;
-}
-
 static int add(void *ctx, const char *text)
 {
 	const struct adding *a = ctx;
 	struct rule_list *l = a->to;
-	bool include = a->include;
 	struct rule *more;
 
-	if (strcmp(text, "!") == 0) {
-		forget(l);
-		return 0;
-	}
-	if ((*text == '+' || *text == '-') && text[1] == ' ') {
-		include = *text == '+';
-		text += 2;
-	}
-	if (!*text)
-		return fail_as(OUT_USAGE, "a pattern is empty");
 	if (strlen(text) >= RULE_TEXT_MAX)
 		return fail_as(OUT_USAGE, "the pattern %.60s... is too long", text);
 	if (l->count >= RULES_MOST)
@@ -48,7 +30,7 @@ static int add(void *ctx, const char *text)
 			return fail_as(OUT_MEMORY, "keep the patterns: %m");
 		l->of = more;
 	}
-	l->of[l->count] = (struct rule){.include = include, .pattern = strdup(text)};
+	l->of[l->count] = (struct rule){.include = a->include, .pattern = strdup(text)};
 	if (!l->of[l->count].pattern)
 		return fail_as(OUT_MEMORY, "keep the patterns: %m");
 	l->count++;
@@ -82,7 +64,9 @@ int rule_list_read(const struct options *o, struct rule_list *l)
 
 void rule_list_free(struct rule_list *l)
 {
-	forget(l);
+	for (unsigned i = 0; i < l->count; i++)
+		free(l->of[i].pattern);
+	l->count = 0;
 	free(l->of);
 	l->of = NULL;
 }

@@ -4,8 +4,7 @@
 
 /*
  * The patterns of --include and --exclude in the order in which they count, those of files among
- * them.  "+ " or "- " before a pattern say that it is taken or left out whatever the option says,
- * and "!" alone forgets all before it, as rsync has it.
+ * them, as the user wrote them (filter.h knows what a "+ " before one means).
  */
 
 #include "cmd/options.h"

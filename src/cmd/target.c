@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/target.h"
 
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/fail.h"
+#include "cmd/amount.h"
 
 /* The colon that ends the host, NULL when the name is local. */
 static const char *find_colon(const char *text)
@@ -42,10 +45,38 @@ static int check_host(const char *text, const char *host)
 	return 0;
 }
 
-bool names_stdout(const char *path)
+int descriptor_named(const char *path)
 {
-	return strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/fd/1") == 0 ||
-	       strcmp(path, "/proc/self/fd/1") == 0;
+	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+	uint64_t n;
+
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(path, names[i]) == 0)
+			return i;
+	}
+	for (int i = 0; i < 2; i++) {
+		size_t len = strlen(folders[i]);
+
+		if (strncmp(path, folders[i], len) == 0 &&
+		    parse_number(path + len, 0, INT_MAX, &n) == 0)
+			return (int)n;
+	}
+	return -1;
+}
+
+int target_descriptor(const char *path, int *fd)
+{
+	struct stat st;
+
+	*fd = descriptor_named(path);
+	if (*fd < 0)
+		return 0;
+	if (fstat(*fd, &st))
+		return fail("open %s: %m", path);
+	if (S_ISDIR(st.st_mode))
+		*fd = -1;
+	return 0;
 }
 
 int target_parse(const char *text, struct target *t)

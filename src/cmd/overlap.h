@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_OVERLAP_H
+#define CMD_OVERLAP_H
+
+/* Sources that are, hold or collide with what they would be copied to, as far as can be seen from
+ * here: within this host, and by their names on another. */
+
+#include "cmd/options.h"
+#include "cmd/target.h"
+
+/* The last of o's operands is the target. 0, or -1 with a failure that names two of them. */
+int overlap_check(const struct options *o, const struct target *sources, unsigned count,
+		  const struct target *target);
+
+#endif
