@@ -135,6 +135,7 @@ static void each_lane_is_told_once(void **state)
 		assert_string_equal(name, "cats");
 		assert_false(owners_tell(o, true, 1001, lane, &name));
 	}
+	assert_false(owners_tell(o, false, 1001, 0, &name));
 	assert_int_equal(lookups, 2);
 	owners_free(o);
 }
