@@ -2,12 +2,16 @@
 #include "copy/digest.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 #include "base/fail.h"
 
 struct digest {
 	uint64_t sum[2];
+	bool watch;
+	uint64_t solid[2]; /* watch: of cells that are not all zero */
 	bool open; /* in the middle of a cell */
+	bool zero; /* which is all zero until now; watch */
 	uint64_t cell; /* where it starts */
 	XXH3_state_t *state;
 };
@@ -38,7 +42,21 @@ void digest_reset(struct digest *d)
 {
 	d->sum[0] = 0;
 	d->sum[1] = 0;
+	d->solid[0] = 0;
+	d->solid[1] = 0;
 	d->open = false;
+}
+
+void digest_watch(struct digest *d)
+{
+	d->watch = true;
+}
+
+bool all_zero(const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+
+	return len == 0 || (at[0] == 0 && memcmp(at, at + 1, len - 1) == 0);
 }
 
 void sum_add(uint64_t to[2], const uint64_t from[2])
@@ -47,18 +65,29 @@ void sum_add(uint64_t to[2], const uint64_t from[2])
 	to[1] += from[1] + (to[0] < from[0]);
 }
 
-static void add_hash(struct digest *d, XXH128_hash_t h)
+static void add_cell(struct digest *d, const uint64_t hash[2], bool zero)
 {
-	uint64_t hash[2] = {h.low64, h.high64};
-
 	sum_add(d->sum, hash);
+	if (d->watch && !zero)
+		sum_add(d->solid, hash);
 }
 
 static void end_cell(struct digest *d)
 {
-	if (d->open)
-		add_hash(d, XXH3_128bits_digest(d->state));
+	if (d->open) {
+		XXH128_hash_t h = XXH3_128bits_digest(d->state);
+
+		add_cell(d, (const uint64_t[2]){h.low64, h.high64}, d->zero);
+	}
 	d->open = false;
+}
+
+void digest_cell(uint64_t pos, const void *bytes, size_t len, uint64_t out[2])
+{
+	XXH128_hash_t h = XXH3_128bits_withSeed(bytes, len, pos);
+
+	out[0] = h.low64;
+	out[1] = h.high64;
 }
 
 void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
@@ -73,10 +102,14 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 		if (d->open && d->cell != cell)
 			end_cell(d);
 		if (!d->open && n == CELL) {
-			add_hash(d, XXH3_128bits_withSeed(at, n, cell));
+			uint64_t hash[2];
+
+			digest_cell(cell, at, n, hash);
+			add_cell(d, hash, d->watch && all_zero(at, n));
 		} else {
 			if (!d->open)
 				XXH3_128bits_reset_withSeed(d->state, cell);
+			d->zero = (!d->open || d->zero) && d->watch && all_zero(at, n);
 			d->open = true;
 			d->cell = cell;
 			XXH3_128bits_update(d->state, at, n);
@@ -95,7 +128,7 @@ void digest_add_block(struct digest *d, const struct block *b, bool last)
 
 	if (b->pos % CELL == 0 && whole) {
 		end_cell(d);
-		sum_add(d->sum, b->hash);
+		add_cell(d, b->hash, d->watch && all_zero(b->data, b->len));
 	} else {
 		digest_add(d, b->pos, b->data, b->len);
 	}
@@ -106,4 +139,10 @@ void digest_sum(struct digest *d, uint64_t out[2])
 	end_cell(d);
 	out[0] = d->sum[0];
 	out[1] = d->sum[1];
+}
+
+void digest_solid(const struct digest *d, uint64_t out[2])
+{
+	out[0] = d->solid[0];
+	out[1] = d->solid[1];
 }

@@ -30,6 +30,15 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len);
 void digest_add_block(struct digest *d, const struct block *b, bool last);
 /* The sum, with the last cell ended. */
 void digest_sum(struct digest *d, uint64_t out[2]);
+/*
+ * From now on sum up cells that are not all zero as well.  Of a file that was stored that is all
+ * that can be known: a cell of zeros may be a hole.  digest_solid(): after digest_sum().
+ */
+void digest_watch(struct digest *d);
+void digest_solid(const struct digest *d, uint64_t out[2]);
+/* The digest of the cell (or the last one's part) at pos. */
+void digest_cell(uint64_t pos, const void *bytes, size_t len, uint64_t out[2]);
+bool all_zero(const void *bytes, size_t len);
 void sum_add(uint64_t to[2], const uint64_t from[2]);
 
 #endif

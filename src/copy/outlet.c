@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "copy/digest.h"
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
@@ -77,11 +78,6 @@ static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, 
 		len -= (size_t)n;
 	}
 	return 0;
-}
-
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-	return len == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
 }
 
 /* Whole pages of zeros are left out; what lies between is written in one piece. */
