@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/walk_impl.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/worker.h"
+
+/* As the kernel gives it; glibc has no struct for it that all versions know. */
+struct dent {
+	uint64_t ino;
+	int64_t off; /* where the next one begins */
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+/* ---- what is handed out -------------------------------------------------------------- */
+
+int walk_fail(struct walk *w, struct walk_dir *d, const char *name)
+{
+	return w->out->failed(w->out->ctx, d, name);
+}
+
+bool walk_excludes(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+{
+	const struct filter *f = w->o.rules->filter;
+
+	return f && filter_excludes(f, walk_path(d, name, w->path, sizeof w->path), dir);
+}
+
+/* Room for len more bytes of what is made larger bit by bit. */
+static int grow(char **bytes, size_t used, size_t *size, size_t len)
+{
+	size_t more = *size ? 2 * *size : 4096;
+	char *p;
+
+	if (used + len <= *size)
+		return 0;
+	while (more < used + len)
+		more *= 2;
+	p = realloc(*bytes, more);
+	if (!p)
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	*bytes = p;
+	*size = more;
+	return 0;
+}
+
+int walk_add(struct walk *w, enum walk_type type, const char *name)
+{
+	size_t len = strlen(name) + 1;
+
+	if (grow(&w->bytes, w->used, &w->size, len + 1))
+		return -1;
+	w->bytes[w->used] = (char)type;
+	memcpy(w->bytes + w->used + 1, name, len);
+	w->used += len + 1;
+	w->count++;
+	return 0;
+}
+
+int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p)
+{
+	struct walk_piece *piece;
+
+	if (w->count == 0)
+		return 0;
+	piece = malloc(sizeof *piece + w->used);
+	if (!piece)
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	*piece = (struct walk_piece){
+		.dir = walk_dir_get(dir),
+		.want = p ? p->want : dir->want,
+		.missing = p && p->missing,
+		.count = w->count,
+		.at = piece->bytes,
+	};
+	atomic_init(&piece->left, w->count);
+	memcpy(piece->bytes, w->bytes, w->used);
+	w->used = 0;
+	w->count = 0;
+	w->emitted = true;
+	return w->out->piece(w->out->ctx, piece);
+}
+
+bool walk_piece_next(struct walk_piece *p, enum walk_type *type, const char **name)
+{
+	if (p->count == 0)
+		return false;
+	p->count--;
+	*type = (enum walk_type)p->at[0];
+	*name = p->at + 1;
+	p->at += strlen(*name) + 2;
+	return true;
+}
+
+void walk_piece_done(struct walk_piece *p, uint32_t entries)
+{
+	if (atomic_fetch_sub_explicit(&p->left, entries, memory_order_acq_rel) > entries)
+		return;
+	walk_dir_put(p->dir);
+	free(p);
+}
+
+/* ---- entries ------------------------------------------------------------------------- */
+
+static bool has_digits(const char *s, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (!isxdigit((unsigned char)s[i]))
+			return false;
+	}
+	return true;
+}
+
+/* A temporary, or a marker, that a run to this directory makes: ".sluice." and 16 digits, perhaps
+ * with a suffix of 8, or ".sluice.marker." and 16 digits. */
+static bool is_ours(const char *name)
+{
+	static const char prefix[] = ".sluice.", marker[] = "marker.";
+	bool marks;
+
+	if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+		return false;
+	name += sizeof prefix - 1;
+	marks = strncmp(name, marker, sizeof marker - 1) == 0;
+	if (marks)
+		name += sizeof marker - 1;
+	if (!has_digits(name, 16))
+		return false;
+	return !name[16] || (!marks && name[16] == '.' && has_digits(name + 17, 8) && !name[25]);
+}
+
+static int skip(struct walk *w, struct walk_dir *d, const char *name, const char *what)
+{
+	log_warn("%s is %s: skipped", walk_shown(d, name, w->path, sizeof w->path), what);
+	return 0;
+}
+
+int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
+{
+	bool devices = w->o.rules->devices;
+
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return walk_add(w, WALK_REGULAR, name);
+	case S_IFLNK:
+		return walk_add(w, WALK_SYMLINK, name);
+	case S_IFIFO:
+		return devices ? walk_add(w, WALK_FIFO, name)
+			       : skip(w, d, name, "a FIFO (--devices makes it anew)");
+	case S_IFCHR:
+		return devices ? walk_add(w, WALK_CHAR, name)
+			       : skip(w, d, name, "a device (--devices makes it anew)");
+	case S_IFBLK:
+		return devices ? walk_add(w, WALK_BLOCK, name)
+			       : skip(w, d, name, "a device (--devices makes it anew)");
+	case S_IFSOCK:
+		return skip(w, d, name, "a socket");
+	default:
+		return skip(w, d, name, "of no kind that can be copied");
+	}
+}
+
+static int add_sub(struct walk_frame *f, const char *name)
+{
+	size_t len = strlen(name) + 1;
+
+	if (grow(&f->subs, f->subs_used, &f->subs_size, len))
+		return -1;
+	memcpy(f->subs + f->subs_used, name, len);
+	f->subs_used += len;
+	return 0;
+}
+
+static int keep(struct walk *w, struct walk_frame *f, const char *name)
+{
+	return w->o.rules->delete ? w->out->keep(w->out->ctx, f->dir, name) : 0;
+}
+
+/* What is it?  Where the directory does not say, or links are followed, it is asked itself. */
+static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct dent *e, mode_t *mode)
+{
+	bool follow = w->o.rules->copy_links;
+	struct stat st;
+
+	*mode = DTTOIF(e->type);
+	if (e->type != DT_UNKNOWN && !(e->type == DT_LNK && follow))
+		return 0;
+	if (walk_stat(fd, e->name, follow, &st))
+		return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
+			       walk_shown(f->dir, e->name, w->path, sizeof w->path));
+	*mode = st.st_mode;
+	return 0;
+}
+
+static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
+{
+	mode_t mode;
+
+	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
+		return 0;
+	if (e->name[0] == '.' && is_ours(e->name)) {
+		log_debug("%s is of an unfinished copy: skipped",
+			  walk_shown(f->dir, e->name, w->path, sizeof w->path));
+		return 0;
+	}
+	if (mode_of(w, f, fd, e, &mode))
+		return walk_fail(w, f->dir, e->name) ? -1 : keep(w, f, e->name);
+	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
+		return 0;
+	if (keep(w, f, e->name))
+		return -1;
+	if (S_ISDIR(mode))
+		return add_sub(f, e->name);
+	return walk_add_mode(w, f->dir, mode, e->name);
+}
+
+/* ---- directories --------------------------------------------------------------------- */
+
+static long get_dents(struct walk *w, int fd)
+{
+	long n;
+
+	do
+		n = syscall(SYS_getdents64, fd, w->dents, sizeof w->dents);
+	while (n < 0 && errno == EINTR && !cancelled());
+	return n;
+}
+
+/* The directory is no good (this thread's failure): what is there of it is. */
+static int spoil(struct walk *w, struct walk_frame *f)
+{
+	f->over = true;
+	w->incomplete = true;
+	return walk_fail(w, f->dir, "");
+}
+
+static int read_dents(struct walk *w, struct walk_frame *f, int fd)
+{
+	while (w->count + f->subs_used / 16 < WALK_ENTRIES) {
+		long n = get_dents(w, fd);
+		const struct dent *e;
+
+		if (n < 0)
+			fail("read %s: %m", walk_shown(f->dir, "", w->path, sizeof w->path));
+		if (n < 0)
+			return spoil(w, f);
+		f->over = n == 0;
+		if (n == 0)
+			return keep(w, f, NULL);
+		for (long at = 0; at < n; at += e->len) {
+			e = (const struct dent *)(const void *)(w->dents + at);
+			f->pos = e->off;
+			if (take(w, f, fd, e))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int read_piece(struct walk *w, struct walk_frame *f)
+{
+	int fd, ret;
+
+	if (walk_dir_use(f->dir, &fd))
+		return spoil(w, f);
+	/* Somebody may have opened it again meanwhile. */
+	if (f->pos)
+		lseek(fd, f->pos, SEEK_SET);
+	ret = f->listed && f->pos == 0 ? walk_listed_missing(w, f) : 0;
+	if (ret == 0)
+		ret = read_dents(w, f, fd);
+	walk_dir_let_go(f->dir);
+	return ret;
+}
+
+static int push(struct walk *w, struct walk_dir *d, bool whole, const struct listed_node *listed)
+{
+	struct walk_frame *f = calloc(1, sizeof *f);
+
+	if (!f) {
+		walk_dir_put(d);
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	}
+	f->below = w->top;
+	f->dir = d;
+	f->whole = whole;
+	f->listed = listed;
+	w->top = f;
+	return w->out->dir(w->out->ctx, d);
+}
+
+static void pop(struct walk *w)
+{
+	struct walk_frame *f = w->top;
+
+	w->top = f->below;
+	walk_dir_put(f->dir);
+	free(f->subs);
+	free(f);
+}
+
+int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
+	       const struct listed_node *listed)
+{
+	char room[FAIL_TEXT_MAX / 2];
+
+	if (ret == 0 && walk_dir_loops(d)) {
+		fail("%s leads back to a directory that it is in",
+		     walk_shown(d, "", room, sizeof room));
+		ret = walk_fail(w, d->parent, d->name);
+		walk_dir_put(d);
+		return ret;
+	}
+	if (push(w, d, whole, listed))
+		return -1;
+	if (ret)
+		return spoil(w, w->top);
+	if (w->o.rules->one_file_system && d->dev != w->dev)
+		w->top->over = true;
+	return 0;
+}
+
+static int descend(struct walk *w, struct walk_frame *f)
+{
+	const char *name = f->subs + f->subs_at;
+	struct walk_dir_opts o = {
+		.parent = f->dir,
+		.name = name,
+		.want = f->dir->want,
+		.follow = w->o.rules->copy_links,
+		.listable = true,
+	};
+	struct walk_dir *d;
+	int ret = walk_dir_open(&w->dirs, &o, &d);
+
+	f->subs_at += strlen(name) + 1;
+	if (!d) {
+		w->incomplete = true;
+		return walk_fail(w, f->dir, name);
+	}
+	return walk_enter(w, d, ret, true, f->listed ? listed_in(f->listed, name) : NULL);
+}
+
+/* ---- the walk ------------------------------------------------------------------------ */
+
+static int step_in(struct walk *w, struct walk_frame *f)
+{
+	int ret;
+
+	if (f->subs_at < f->subs_used)
+		return descend(w, f);
+	f->subs_at = 0;
+	f->subs_used = 0;
+	if (f->told && f->over) {
+		pop(w);
+		return 0;
+	}
+	if (!f->told && walk_add(w, WALK_DIR, ""))
+		return -1;
+	f->told = true;
+	ret = 0;
+	if (!f->over)
+		ret = f->whole ? read_piece(w, f) : walk_listed_piece(w, f);
+	return ret ? -1 : walk_emit(w, f->dir, NULL);
+}
+
+int walk_step(struct walk *w, const struct walk_out *o)
+{
+	int ret = 1;
+
+	w->out = o;
+	w->emitted = false;
+	while (ret > 0 && !w->emitted) {
+		if (w->top)
+			ret = step_in(w, w->top) ? -1 : 1;
+		else
+			ret = walk_next_root(w);
+	}
+	return ret;
+}
+
+bool walk_incomplete(const struct walk *w)
+{
+	return w->incomplete;
+}
+
+int walk_new(const struct walk_opts *o, struct walk **out)
+{
+	struct walk *w = calloc(1, sizeof *w);
+
+	if (!w)
+		return fail_as(OUT_MEMORY, "read directories: %m");
+	w->o = *o;
+	walk_dirs_init(&w->dirs);
+	*out = w;
+	return 0;
+}
+
+void walk_free(struct walk *w)
+{
+	if (!w)
+		return;
+	while (w->top)
+		pop(w);
+	for (unsigned i = 0; i < w->implied_count; i++)
+		walk_dir_put(w->implied[i]);
+	free(w->implied);
+	free(w->bytes);
+	walk_dirs_destroy(&w->dirs);
+	free(w);
+}
