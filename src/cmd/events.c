@@ -142,23 +142,33 @@ static void name_in_source(const struct msg_event *m, const char **name, size_t 
 	}
 }
 
+static bool has_any(const char *name, size_t len, const char *of)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (name[i] && strchr(of, name[i]))
+			return true;
+	}
+	return false;
+}
+
 /* As sha256sum(1) prints it: with a backslash in front where one of these is in the name. */
 static void tell_digest(const struct msg_event *m)
 {
+	static const char specials[] = "\n\\\r";
 	const char *name;
 	size_t len;
 
 	if (m->what != EVENT_FILE || m->code != OUT_DONE || m->deleted || !m->digest[0])
 		return;
 	name_in_source(m, &name, &len);
-	if (memchr(name, '\n', len) || memchr(name, '\\', len))
+	if (has_any(name, len, specials))
 		fputc('\\', events.out);
 	fprintf(events.out, "%.*s  ", (int)strspn(m->digest, "0123456789abcdef"), m->digest);
 	for (size_t i = 0; i < len; i++) {
-		if (name[i] == '\n')
-			fputs("\\n", events.out);
-		else if (name[i] == '\\')
-			fputs("\\\\", events.out);
+		const char *special = name[i] ? strchr(specials, name[i]) : NULL;
+
+		if (special)
+			fprintf(events.out, "\\%c", "n\\r"[special - specials]);
 		else
 			fputc(name[i], events.out);
 	}

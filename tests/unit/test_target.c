@@ -6,8 +6,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include "cmd/target.h"
 
 static void check(const char *text, const char *host, const char *path)
@@ -93,13 +96,43 @@ static void stdio(void **state)
 	assert_false(t.stdio);
 }
 
+/* Names of descriptors: only of those that are open, and no directories. */
+static void descriptors(void **state)
+{
+	char name[64];
+	int pipe_fds[2], dir, fd;
+
+	(void)state;
+	assert_int_equal(descriptor_named("/dev/stdout"), 1);
+	assert_int_equal(descriptor_named("/dev/fd/17"), 17);
+	assert_int_equal(descriptor_named("/proc/self/fd/3"), 3);
+	assert_int_equal(descriptor_named("/dev/fd/x"), -1);
+	assert_int_equal(descriptor_named("/dev/fd/3/x"), -1);
+	assert_int_equal(descriptor_named("dev/fd/3"), -1);
+	assert_int_equal(target_descriptor("out", &fd), 0);
+	assert_int_equal(fd, -1);
+	assert_int_equal(pipe(pipe_fds), 0);
+	snprintf(name, sizeof name, "/dev/fd/%d", pipe_fds[1]);
+	assert_int_equal(target_descriptor(name, &fd), 0);
+	assert_int_equal(fd, pipe_fds[1]);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	assert_int_equal(target_descriptor(name, &fd), -1);
+	assert_int_equal(failed()->code, OUT_FILE);
+	dir = open("/", O_RDONLY | O_DIRECTORY);
+	assert_true(dir >= 0);
+	snprintf(name, sizeof name, "/dev/fd/%d", dir);
+	assert_int_equal(target_descriptor(name, &fd), 0);
+	assert_int_equal(fd, -1);
+	close(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(local_names),
-		cmocka_unit_test(remote_names),
-		cmocka_unit_test(names_that_are_none),
-		cmocka_unit_test(stdio),
+		cmocka_unit_test(local_names),         cmocka_unit_test(remote_names),
+		cmocka_unit_test(names_that_are_none), cmocka_unit_test(stdio),
+		cmocka_unit_test(descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
