@@ -81,6 +81,9 @@ static void report(struct session *s, enum transport t, const char *why)
 	if (t == TRANSPORT_TCP && why[0] && s->mine.lockable > 0 &&
 	    (tells || s->peer.lockable == 0))
 		level = LOG_WARN;
+	/* Of a way over ssh the conductor, which made it, has told. */
+	if (t == TRANSPORT_SSH)
+		level = LOG_DEBUG;
 	log_at(level, "data goes over %s%s%s", name[t],
 	       !why[0]              ? ""
 	       : t == TRANSPORT_TCP ? ", not RDMA: "
