@@ -236,7 +236,8 @@ def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
 def test_set_id_bits_do_not_pass(arena, preserve):
     (arena.target / "f").unlink()
     e = arena.sink(flags=PRESERVE if preserve else []).orders()
-    e.open()[0].records(file_record(mode=0o7777), end_record())
+    # 4242 is nobody here: the owner is not the source's.
+    e.open()[0].records(file_record(mode=0o7777, uid=4242, gid=4242), end_record())
     assert e.result()["code"] == 0
     e.frames.send("END", **total_of(b""))
     ends(e, 0)

@@ -73,7 +73,7 @@ def link_records(target, **over):
     target = target.encode() if isinstance(target, str) else target
     values = dict(dict(id=1, type=SYMLINK, size=len(target)), **over)
     return file_record(**values) + data_record(target, id=values["id"]) + \
-        end_record(target, id=values["id"], digest_low=0, digest_high=0)
+        end_record(target, id=values["id"])
 
 
 def small_records(data=b"", **over):

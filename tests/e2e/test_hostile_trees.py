@@ -1,0 +1,1314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile trees, and hostile answers to honest ones: names that go elsewhere, links that lead out,
+ids that are not what they seem, questions, cells and counts that lie.
+
+The oracle is arena.py's: the end leaves by itself with the right code, no sanitizer says a word,
+memory stays small, and nothing outside the target has changed.
+"""
+
+import itertools
+import os
+import random
+import stat
+import struct
+import threading
+import time
+
+import pytest
+
+from arena import SOON, all_credited, ends, fails, manifest, untouched
+from hosts import COUNT, SLOW, leftovers, pattern
+
+import peer
+import wire
+from peer import (ASK, BLOCK, CELL, CHAR, CONTENTS, FIFO, HARD_LINK, I64, LINKED, NAMES,
+                  PRESERVE, REGULAR, SPARSE, STREAM, SYMLINK, U32, U64, data_record, digest_of,
+                  dir_record, end_record, file_record, keep_record, link_records, small_records,
+                  total_of, xattr_record)
+
+DIR = dir_record(name="dir")
+
+
+def tree_sink(arena, flags=(), wants=("dir",), **how):
+    e = arena.sink(wants=wants, flags=["RECURSIVE", *flags], **how).orders()
+    return e, e.open()
+
+
+def play(e, lane, records):
+    """No record goes on in another block, and no block is sent before there is a credit for it."""
+    block, stored = b"", 0
+    for record in records:
+        if len(block) + len(record) > e.block_size:
+            while lane.number - stored >= e.depth:
+                stored = lane.credit()["stored"]
+            if not lane.records(block):
+                return
+            block = b""
+        block += record
+    lane.records(block)
+
+
+def results_of(e, *ids):
+    """The results of these files, whatever the order."""
+    got = {}
+    while set(got) < set(ids):
+        result = e.result()
+        got[result["file"]] = result["code"]
+    return got
+
+
+def end(e, *contents, **over):
+    e.frames.send("END", **total_of(*contents, **over))
+
+
+def in_the_target(arena):
+    """Paths of all that is there, from the target, but for temporaries and the marker."""
+    return sorted(str(p.relative_to(arena.target)) for p in arena.target.rglob("*")
+                  if not p.name.startswith(".sluice."))
+
+
+# ---- that an honest tree gets through ---------------------------------------------------------
+
+def test_an_honest_tree_is_stored(arena):
+    e, (lane,) = tree_sink(arena, flags=PRESERVE + ["HARD_LINKS", "DEVICES", "XATTRS", "DELETE"])
+    play(e, lane, [DIR, small_records(b"one", id=2, dir=1, name="a", flags=LINKED),
+                   dir_record(id=3, parent=1, name="sub", mode=0o700),
+                   file_record(id=4, dir=3, size=3), xattr_record(b"value", id=4),
+                   data_record(b"two", id=4), end_record(b"two", id=4),
+                   keep_record(1, 0, ["a", "sub"]), keep_record(1, 1, ["b"]),
+                   keep_record(3, 1, ["f", "way", "pipe"])])
+    assert results_of(e, 2, 4) == {2: 0, 4: 0}
+    play(e, lane, [link_records("../../outside", id=5, dir=3, name="way"),
+                   small_records(id=6, dir=3, type=FIFO, name="pipe")])
+    assert results_of(e, 5, 6) == {5: 0, 6: 0}
+    play(e, lane, [small_records(id=7, dir=1, type=HARD_LINK, link_to=2, name="b")])
+    assert results_of(e, 7) == {7: 0}
+    all_credited(lane)
+    end(e, b"one", b"two", others=5)
+    assert e.frames.expect("DONE") == total_of(b"one", b"two", others=5)
+    ends(e, 0)
+    top = arena.target / "dir"
+    assert in_the_target(arena) == ["dir", "dir/a", "dir/b", "dir/sub", "dir/sub/f",
+                                    "dir/sub/pipe", "dir/sub/way", "f"]
+    assert (top / "a").read_bytes() == b"one" and (top / "sub" / "f").read_bytes() == b"two"
+    assert (top / "a").stat().st_ino == (top / "b").stat().st_ino
+    assert os.readlink(top / "sub" / "way") == "../../outside"
+    assert stat.S_IMODE((top / "sub").stat().st_mode) == 0o700
+    assert not leftovers(arena.target) and not leftovers(top) and not leftovers(top / "sub")
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("what", ["top-directory", "directory", "file", "symlink", "kept"])
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_trees(arena, name, what):
+    """What is no plain name is refused everywhere; what is one stays in its directory."""
+    e, (lane,) = tree_sink(arena, flags=["DELETE"])
+    bad = NAMES[name]
+    if what == "top-directory":
+        play(e, lane, [dir_record(name=bad), small_records(b"bad", id=2, dir=1)])
+        fails(e, 12)
+        untouched(arena)
+        return
+    if what == "kept" and len(bad) > 255:
+        pytest.skip("a u8 has no such length")
+    play(e, lane, [DIR, {
+        "directory": dir_record(id=2, parent=1, name=bad),
+        "file": small_records(b"bad", id=2, dir=1, name=bad),
+        "symlink": link_records("../../outside/f", id=2, dir=1, name=bad),
+        "kept": keep_record(1, 1, [bad])}[what]])
+    plain = b"/" not in bad and b"\0" not in bad and 0 < len(bad) < 256 and \
+        bad not in (b".", b"..")
+    if not plain:
+        fails(e, 12)
+        assert in_the_target(arena) in (["f"], ["dir", "f"])
+        return
+    if what in ("file", "symlink"):
+        results_of(e, 2)
+    all_credited(lane)
+    end(e, *[b"bad"] * (what == "file"), others=1 if what in ("file", "kept") else 2)
+    ends(e, 0)
+    found = sorted(os.fsencode(p.name) for p in (arena.target / "dir").iterdir())
+    assert found == ([] if what == "kept" else [bad])
+
+
+@pytest.mark.parametrize("want", ["dir", "up/dir", "./dir", "/dir", "dir/../dir"])
+def test_only_what_was_asked_for(arena, want):
+    """A source that has been asked for dir may send dir and what is in it, and nothing else."""
+    for records in ([small_records(b"x", name="other")],
+                    [dir_record(name="other")],
+                    [dir_record(name="", flags=CONTENTS)],
+                    [link_records("outside", name="dir")],
+                    [dir_record(name="dir", want=1)],
+                    [small_records(b"x", name="authorized_keys"), DIR],
+                    [DIR, small_records(b"x", id=2, name="f")]):
+        e, (lane,) = tree_sink(arena, wants=[want])
+        play(e, lane, records)
+        fails(e, 12)
+        assert in_the_target(arena) in (["f"], ["dir", "f"])
+        assert (arena.target / "f").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("flags", [[], ["QUIET"]])
+def test_a_directory_where_a_file_was_asked_for(arena, flags):
+    e = arena.sink(wants=["dir"], flags=flags).orders()
+    play(e, e.open()[0], [DIR])
+    fails(e, 12)
+    untouched(arena)
+
+
+def test_a_list_is_all_that_is_taken(arena):
+    """--files-from: neither what is beside what is listed, nor what is below it."""
+    listed = ["a/b", "c"]
+    for records in ([dir_record(name="", flags=CONTENTS),
+                     dir_record(id=2, parent=1, name="x")],
+                    [dir_record(name="", flags=CONTENTS), small_records(b"x", id=2, dir=1, name="a")],
+                    [dir_record(name="", flags=CONTENTS), dir_record(id=2, parent=1, name="a"),
+                     small_records(b"x", id=3, dir=2, name="c")],
+                    [dir_record(name="", flags=CONTENTS), dir_record(id=2, parent=1, name="a"),
+                     dir_record(id=3, parent=2, name="b"), small_records(b"x", id=4, dir=3)],
+                    [dir_record(name="", flags=CONTENTS), dir_record(id=2, parent=1, name="c"),
+                     small_records(b"x", id=3, dir=2, name="below")]):
+        e = arena.sink(wants=["."], flags=["FILES_FROM"], listed=listed).orders()
+        play(e, e.open()[0], records)
+        fails(e, 12)
+        assert not [p for p in arena.target.rglob("*") if p.is_file() and p.name == "below"]
+
+
+# ---- directories ----------------------------------------------------------------------------------
+
+SUB = dir_record(id=2, parent=1, name="sub")
+DIRECTORIES = {
+    "in-nothing": [dir_record(parent=9)],
+    "in-itself": [dir_record(parent=1)],
+    "in-each-other": [dir_record(id=1, parent=2), dir_record(id=2, parent=1)],
+    "in-a-file": [DIR, small_records(b"x", id=2, dir=1), dir_record(id=3, parent=2)],
+    "of-id-0": [dir_record(id=0, name="dir")],
+    "of-a-files-id": [DIR, small_records(b"x", id=2, dir=1), dir_record(id=2, parent=1)],
+    "of-an-open-files-id": [DIR, file_record(id=2, dir=1, size=9), dir_record(id=2, parent=1)],
+    "twice": [DIR, DIR],
+    "twice-otherwise": [DIR, dir_record(name="dir", mode=0o700)],
+    "twice-elsewhere": [DIR, SUB, dir_record(id=3, parent=1, name="other"),
+                        dir_record(id=2, parent=3, name="sub")],
+    "unknown-flags": [dir_record(name="dir", flags=4)],
+    "contents-with-a-name": [dir_record(name="dir", flags=CONTENTS)],
+    "contents-in-a-directory": [DIR, dir_record(id=2, parent=1, name="", flags=CONTENTS)],
+    "contents-that-were-not-asked-for": [dir_record(name="", flags=CONTENTS)],
+    "no-name": [dir_record(name="")],
+    "mode-beyond": [dir_record(name="dir", mode=0o10000)],
+    "nanoseconds": [dir_record(name="dir", mtime_ns=10**9)],
+    "the-last-want": [dir_record(name="dir", want=U32)],
+    "a-file-in-an-unknown-one": [small_records(b"x", id=2, dir=1)],
+    "a-file-in-itself": [DIR, file_record(id=2, dir=2)],
+    "a-file-in-a-file": [DIR, small_records(b"x", id=2, dir=1), small_records(b"x", id=3, dir=2)],
+    "a-file-of-its-id": [DIR, small_records(b"x", id=1, dir=1)],
+    "data-of-one": [DIR, data_record(b"x", id=1)],
+    "an-end-of-one": [DIR, end_record(id=1)],
+    "a-hole-in-one": [DIR, peer.hole_record(0, 1, id=1)],
+}
+
+
+@pytest.mark.parametrize("what", DIRECTORIES)
+def test_directories(arena, what):
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, DIRECTORIES[what])
+    fails(e, 12)
+    assert (arena.target / "f").read_bytes() == b"old"
+
+
+def test_directories_are_announced_on_each_lane(arena):
+    """A lane that did not say DIR has no directory, though another one has."""
+    e, lanes = tree_sink(arena, lanes=2)
+    play(e, lanes[0], [DIR])
+    all_credited(lanes[0])
+    play(e, lanes[1], [small_records(b"x", id=2, dir=1)])
+    fails(e, 12)
+
+
+def test_a_directory_on_two_lanes_is_the_same(arena):
+    for over in (dict(mode=0o700), dict(mtime_s=5), dict(name="other"), dict(uid=7), dict(want=1)):
+        e, lanes = tree_sink(arena, wants=["dir", "other"], lanes=2, flags=["MANY"])
+        play(e, lanes[0], [DIR])
+        all_credited(lanes[0])
+        play(e, lanes[1], [dir_record(**{"name": "dir", **over})])
+        fails(e, 12)
+
+
+@pytest.mark.parametrize("name", ["d", "n" * 255])
+def test_a_deep_tree(arena, name):
+    """Far deeper than PATH_MAX: it is made, or fails file by file; nothing is taken for another."""
+    depth = 1000 * COUNT
+    e, (lane,) = tree_sink(arena, timeout_ms=60000)
+    arena.memory_max += 60 << 20
+    play(e, lane, [DIR] + [dir_record(id=i, parent=i - 1, name=name)
+                           for i in range(2, depth + 1)] +
+         [small_records(b"deep", id=depth + 1, dir=depth)])
+    code = results_of(e, depth + 1)[depth + 1]
+    all_credited(lane)
+    end(e, b"deep", others=depth)
+    ends(e, 23 if code else 0, within=60)
+    # pathlib would walk by paths, which are too long.
+    assert os.system("rm -rf '%s'" % (arena.target / "dir")) == 0
+
+
+def test_many_directories(arena):
+    """So many that not all can be held open; the first is still itself in the end."""
+    count = 3000 * COUNT
+    arena.memory_max += 20 << 20
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR] + [dir_record(id=i + 2, parent=1, name="d%d" % i) for i in range(count)] +
+         [small_records(b"x", id=count + 2 + i, dir=i + 2) for i in range(count)])
+    assert set(results_of(e, *range(count + 2, 2 * count + 2)).values()) == {0}
+    all_credited(lane)
+    end(e, *[b"x"] * count, others=count + 1)
+    ends(e, 0, within=60)
+    assert all((arena.target / "dir" / ("d%d" % i) / "f").read_bytes() == b"x"
+               for i in range(count))
+
+
+# ---- links and devices --------------------------------------------------------------------------
+
+def test_nothing_goes_through_a_link_that_was_sent(arena):
+    """A symlink, and then a directory, a file and an attribute by the same name."""
+    e, (lane,) = tree_sink(arena, flags=PRESERVE + ["XATTRS", "DELETE"])
+    play(e, lane, [DIR, link_records("../../outside", id=2, dir=1, name="way")])
+    assert results_of(e, 2) == {2: 0}
+    play(e, lane, [dir_record(id=3, parent=1, name="way", mode=0o777, mtime_s=9),
+                   xattr_record(id=3), small_records(b"evil", id=4, dir=3, mode=0o777),
+                   keep_record(3, 1, ["f"])])
+    assert results_of(e, 4) == {4: 0}
+    all_credited(lane)
+    end(e, b"evil", others=3)
+    ends(e, 0)
+    way = arena.target / "dir" / "way"
+    assert stat.S_ISDIR(way.lstat().st_mode) and (way / "f").read_bytes() == b"evil"
+
+
+def test_nothing_goes_through_a_link_that_was_there(arena):
+    (arena.target / "dir").mkdir()
+    (arena.target / "dir" / "way").symlink_to("../../outside")
+    (arena.target / "dir" / "f").symlink_to("../../outside/f")
+    (arena.target / "dir" / "g").symlink_to("../../outside/new")
+    e, (lane,) = tree_sink(arena, flags=PRESERVE + ["DELETE", "INPLACE"])
+    play(e, lane, [DIR, dir_record(id=2, parent=1, name="way", mode=0o777),
+                   small_records(b"evil", id=3, dir=2), small_records(b"evil", id=4, dir=1),
+                   small_records(b"evil", id=5, dir=1, name="g"),
+                   keep_record(2, 1, ["f"]), keep_record(1, 1, ["way", "f", "g"])])
+    results_of(e, 3, 4, 5)
+    all_credited(lane)
+    end(e, *[b"evil"] * 3, others=2)
+    ends(e, 0)
+    assert (arena.target / "dir" / "way" / "f").read_bytes() == b"evil"
+    assert not (arena.target / "dir" / "way").is_symlink()
+
+
+def test_a_target_directory_that_is_a_link(arena):
+    """The user's own path is followed; what is called dir in it is not."""
+    (arena.target / "dir").symlink_to("../outside")
+    e, (lane,) = tree_sink(arena, flags=PRESERVE)
+    play(e, lane, [dir_record(name="dir", mode=0o777), small_records(b"evil", id=2, dir=1)])
+    results_of(e, 2)
+    all_credited(lane)
+    end(e, b"evil", others=1)
+    ends(e, 0)
+    assert not (arena.target / "dir").is_symlink()
+
+
+def test_a_directory_that_becomes_a_link(arena):
+    """In the same transfer: what is in it goes where it went, or fails."""
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, dir_record(id=2, parent=1, name="way"), small_records(b"x", id=3, dir=2)])
+    results_of(e, 3)
+    play(e, lane, [link_records("../../outside", id=4, dir=1, name="way")])
+    code = results_of(e, 4)[4]
+    play(e, lane, [small_records(b"evil", id=5, dir=2)])
+    results_of(e, 5)
+    all_credited(lane)
+    end(e, b"x", b"evil", others=3)
+    ends(e, *([0, 23] if code == 0 else [23]))
+
+
+LINKS = {
+    "to-nothing": dict(link_to=9),
+    "to-a-directory": dict(link_to=1),
+    "to-what-was-not-announced-as-linked": dict(link_to=2),
+    "to-an-open-one": dict(link_to=3),
+    "to-one-that-failed": dict(link_to=4),
+    "to-the-last-id": dict(link_to=U32),
+}
+
+
+@pytest.mark.parametrize("what", LINKS)
+def test_hard_links(arena, what):
+    """The name of a link is never another file's than the one that was sent."""
+    e, (lane,) = tree_sink(arena, flags=["HARD_LINKS"])
+    wrong = file_record(id=4, dir=1, name="wrong", size=1, flags=LINKED) + \
+        data_record(b"x", id=4) + end_record(b"y", id=4)
+    play(e, lane, [DIR, small_records(b"x", id=2, dir=1),
+                   file_record(id=3, dir=1, name="open", size=9, flags=LINKED), wrong,
+                   small_records(id=5, dir=1, type=HARD_LINK, name="link", **LINKS[what])])
+    try:
+        code = results_of(e, 5)[5]
+    except peer.Silence:
+        code = 12
+    e.hang_up()
+    ends(e, 12, 44, verdict=False)
+    assert code in (0, 11, 12, 23)
+    assert not (arena.target / "dir" / "link").exists()
+
+
+TYPES = {
+    "fifo": dict(type=FIFO), "char": dict(type=CHAR, major=1, minor=3),
+    "block": dict(type=BLOCK, major=8), "hard-link": dict(type=HARD_LINK, link_to=2),
+    "type-0": dict(type=0), "type-7": dict(type=7), "type-255": dict(type=255),
+    "fifo-with-a-size": dict(type=FIFO, size=1), "fifo-with-a-number": dict(type=FIFO, minor=1),
+    "regular-with-a-number": dict(type=REGULAR, major=1),
+    "regular-that-links": dict(type=REGULAR, link_to=2),
+    "symlink-of-nothing": dict(type=SYMLINK, size=0),
+    "symlink-of-4096": dict(type=SYMLINK, size=4096),
+    "symlink-that-is-asked-about": dict(type=SYMLINK, size=1, flags=ASK),
+    "symlink-that-is-a-stream": dict(type=SYMLINK, size=0, flags=STREAM),
+    "stream-that-is-asked-about": dict(flags=STREAM | ASK),
+    "linked-unasked": dict(flags=LINKED),
+}
+
+
+@pytest.mark.parametrize("what", TYPES)
+def test_types_that_were_not_asked_for(arena, what):
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, small_records(b"x", id=2, dir=1),
+                   file_record(**{"id": 3, "dir": 1, "name": "new", **TYPES[what]}),
+                   end_record(id=3)])
+    fails(e, 12)
+    assert not os.path.lexists(arena.target / "dir" / "new")
+
+
+@pytest.mark.parametrize("target", [b"a\0b", b"\0", b"x" * 4095, b"/etc/passwd", b"..", b"\x1b[31m"],
+                         ids=["nul", "only-nul", "4095", "absolute", "up", "escapes"])
+def test_targets_of_symlinks(arena, target):
+    """They are bytes, and go nowhere; but a NUL they can't have."""
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, link_records(target, id=2, dir=1, name="l")])
+    if b"\0" in target:
+        fails(e, 12)
+        return
+    code = results_of(e, 2)[2]
+    all_credited(lane)
+    end(e, others=2)
+    ends(e, 23 if code else 0)
+    if code == 0:
+        assert os.fsencode(os.readlink(arena.target / "dir" / "l")) == target
+
+
+SYMLINK_BYTES = {
+    "cut-short": [data_record(b"ab", id=2), end_record(b"ab", id=2, size=3)],
+    "too-long": [data_record(b"abcd", id=2), end_record(b"abcd", id=2)],
+    "twice": [data_record(b"abc", id=2), data_record(b"abc", id=2), end_record(b"abc", id=2)],
+    "from-its-middle": [data_record(b"bc", pos=1, id=2), data_record(b"a", id=2),
+                        end_record(b"abc", id=2)],
+    "with-a-hole": [data_record(b"ab", id=2), peer.hole_record(2, 1, id=2),
+                    end_record(b"ab", id=2, size=3, holes=1)],
+    "without": [end_record(b"abc", id=2)],
+}
+
+
+@pytest.mark.parametrize("what", SYMLINK_BYTES)
+def test_bytes_of_symlinks(arena, what):
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, file_record(id=2, dir=1, name="l", type=SYMLINK, size=3),
+                   *SYMLINK_BYTES[what]])
+    e.frames.send("PING", cookie=1)
+    try:
+        code = e.result(timeout=2)["code"]
+        assert code != 0 or what == "from-its-middle"
+    except peer.Silence:
+        pass
+    e.hang_up()
+    ends(e, 12, 44, verdict=False)
+    link = arena.target / "dir" / "l"
+    assert not os.path.lexists(link) or os.readlink(link) == "abc"
+
+
+# ---- what is kept of files ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("flags", [[], ["PERMS"], ["PERMS", "OWNER", "GROUP"],
+                                   ["PERMS", "OWNER", "GROUP", "NUMERIC_IDS"]],
+                         ids=["plain", "perms", "owner", "numeric"])
+def test_set_id_bits_come_with_their_owner_only(arena, flags):
+    """4242 is nobody here; where it is kept as a number, the file is his."""
+    e, (lane,) = tree_sink(arena, flags=flags)
+    play(e, lane, [dir_record(name="dir", mode=0o6777, uid=4242, gid=4242),
+                   small_records(b"x", id=2, dir=1, mode=0o6777, uid=4242, gid=4242)])
+    assert results_of(e, 2) == {2: 0}
+    all_credited(lane)
+    end(e, b"x", others=1)
+    ends(e, 0)
+    for path in (arena.target / "dir", arena.target / "dir" / "f"):
+        st = path.stat()
+        if st.st_mode & stat.S_ISUID:
+            assert st.st_uid == 4242
+        if st.st_mode & stat.S_ISGID:
+            assert st.st_gid == 4242
+
+
+XATTRS = {
+    "of-nothing": [xattr_record(id=9)],
+    "of-id-0": [xattr_record(id=0)],
+    "larger-than-64-KiB": [xattr_record(b"v", size=65537, id=2)],
+    "of-4-GiB": [xattr_record(b"v", size=U32, id=2)],
+    "longer-than-it-says": [xattr_record(b"value", size=2, id=2)],
+    "of-nothing-yet": [xattr_record(b"", size=2, id=2)],
+    "beyond-its-end": [xattr_record(b"v", size=2, pos=2, id=2)],
+    "from-the-middle": [xattr_record(b"lue", size=5, pos=2, id=2)],
+    "with-a-gap": [xattr_record(b"a", size=5, id=2), xattr_record(b"b", size=5, pos=2, id=2)],
+    "twice": [xattr_record(id=2), xattr_record(id=2)],
+    "two-at-once": [xattr_record(b"a", size=2, id=2), xattr_record(b"a", size=2, id=2, name="user.y"),
+                    xattr_record(b"b", size=2, pos=1, id=2)],
+    "cut-short": [xattr_record(b"a", size=2, id=2), end_record(id=2)],
+    "of-no-name": [xattr_record(name="", id=2)],
+    "of-256-bytes": [xattr_record(name="user." + "n" * 251, id=2)],
+    "with-a-nul": [xattr_record(name=b"user.\0", id=2)],
+    "more-than-a-MiB": list(itertools.chain.from_iterable(
+        [xattr_record(b"v" * 8000, size=64000, pos=p, name="user.%d" % i, id=2)
+         for p in range(0, 64000, 8000)] for i in range(20))),
+    "a-hundred-thousand": [xattr_record(b"", name="user.%d" % i, id=2) for i in range(100000)],
+    "behind-the-end": [end_record(id=2), xattr_record(id=2)],
+}
+
+
+@pytest.mark.parametrize("what", XATTRS)
+def test_attributes(arena, what):
+    e, (lane,) = tree_sink(arena, flags=["XATTRS"])
+    play(e, lane, [DIR, file_record(id=2, dir=1)] + XATTRS[what])
+    fails(e, 12)
+
+
+@pytest.mark.parametrize("name", ["security.selinux", "security.capability", "security.evil",
+                                  "system.posix_acl_access", "system.evil", "lustre.lov",
+                                  "trusted.evil", "evil", "user", "user."])
+@pytest.mark.parametrize("flags", [[], ["XATTRS"]], ids=["unasked", "asked"])
+def test_attributes_that_were_not_asked_for(arena, name, flags):
+    """Refused, or left out; never set."""
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in (
+        (1, 7, U32), (2, 7, 4242), (4, 7, U32), (16, 7, U32), (32, 7, U32)))
+    e, (lane,) = tree_sink(arena, flags=flags)
+    play(e, lane, [DIR, xattr_record(acl, id=1, name=name), file_record(id=2, dir=1, size=1),
+                   xattr_record(acl, id=2, name=name), data_record(b"x", id=2),
+                   end_record(b"x", id=2)])
+    try:
+        results_of(e, 2)
+        all_credited(lane)
+        end(e, b"x", others=1)
+    except (peer.Silence, EOFError, OSError):
+        pass
+    ends(e, 0, 12, 23)
+    for path in (arena.target / "dir", arena.target / "dir" / "f"):
+        if path.exists():
+            # Root may keep trusted ones.
+            assert set(os.listxattr(path)) <= ({"trusted.evil"} if "XATTRS" in flags else set())
+
+
+def entries(*each):
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in each)
+
+
+ACLS = {
+    "empty": b"", "one-byte": b"\2", "version-only": struct.pack("<I", 2),
+    "version-3": struct.pack("<I", 3) + entries((1, 7, U32))[4:],
+    "cut-short": entries((1, 7, U32))[:-1], "unknown-tag": entries((3, 7, U32)),
+    "all-permissions": entries((1, 0xffff, U32)), "many": entries(*[(2, 7, i) for i in range(8000)]),
+    "the-same-user-twice": entries((1, 7, U32), (2, 7, 4242), (2, 7, 4242), (4, 7, U32),
+                                   (16, 7, U32), (32, 7, U32)),
+}
+
+
+@pytest.mark.parametrize("what", ACLS)
+def test_acls(arena, what):
+    e, (lane,) = tree_sink(arena, flags=["ACLS", "PERMS"])
+    value = ACLS[what]
+    pieces = [xattr_record(value[p:p + 8000], size=len(value), pos=p, id=2,
+                           name="system.posix_acl_access")
+              for p in range(0, len(value), 8000)] or \
+        [xattr_record(b"", id=2, name="system.posix_acl_access")]
+    play(e, lane, [DIR, file_record(id=2, dir=1, size=1)] + pieces +
+         [data_record(b"x", id=2), end_record(b"x", id=2)])
+    try:
+        results_of(e, 2)
+        all_credited(lane)
+        end(e, b"x", others=1)
+    except (peer.Silence, EOFError, OSError):
+        pass
+    ends(e, 0, 12, 23)
+
+
+def test_owners_without_end(arena):
+    """Names of users and groups: they are refused, or cost little."""
+    e, (lane,) = tree_sink(arena, flags=["OWNER", "GROUP"])
+    play(e, lane, [DIR] + [wire.record("OWNER", group=i & 1, id=i, name="user%d" % i)
+                           for i in range(200000 * COUNT)])
+    e.hang_up()
+    ends(e, 12, 44, verdict=False, within=60)
+
+
+# ---- KEEP and deletions ------------------------------------------------------------------------------
+
+KEEPS = {
+    "of-nothing": [keep_record(9)],
+    "of-id-0": [keep_record(0)],
+    "of-a-file": [small_records(b"x", id=2, dir=1), keep_record(2)],
+    "after-the-last": [keep_record(1), keep_record(1)],
+    "of-no-names-and-no-end": [keep_record(1, 0)],
+    "last-2": [keep_record(1, 2)],
+    "of-no-name": [keep_record(1, 1, b"\0")],
+    "of-a-name-cut-short": [keep_record(1, 1, b"\5abc")],
+}
+
+
+@pytest.mark.parametrize("what", KEEPS)
+def test_keeps(arena, what):
+    (arena.target / "dir").mkdir()
+    (arena.target / "dir" / "mine").write_bytes(b"mine")
+    e, (lane,) = tree_sink(arena, flags=["DELETE"])
+    play(e, lane, [DIR] + KEEPS[what])
+    fails(e, 12)
+    assert (arena.target / "dir" / "mine").read_bytes() == b"mine"
+
+
+def test_keep_where_nothing_is_deleted(arena):
+    (arena.target / "dir").mkdir()
+    (arena.target / "dir" / "mine").write_bytes(b"mine")
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, keep_record(1)])
+    try:
+        all_credited(lane)
+        end(e, others=1)
+    except (EOFError, OSError):
+        pass
+    ends(e, 0, 12)
+    assert (arena.target / "dir" / "mine").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("how", ["incomplete", "never-last", "no-keep", "hang-up", "error", "wrong-end"])
+def test_what_is_deleted(arena, how):
+    """Nothing, unless the source's list is whole and the transfer good."""
+    (arena.target / "dir" / "sub").mkdir(parents=True)
+    (arena.target / "dir" / "mine").write_bytes(b"mine")
+    (arena.target / "dir" / "sub" / "mine").write_bytes(b"mine")
+    e, (lane,) = tree_sink(arena, flags=["DELETE"])
+    keeps = {"never-last": [keep_record(1, 0, ["f"])], "no-keep": []}.get(how, [keep_record(1)])
+    play(e, lane, [DIR] + keeps)
+    all_credited(lane)
+    if how == "hang-up":
+        e.hang_up()
+    elif how == "error":
+        e.frames.send("ERROR", code=11, host="", text="no")
+    else:
+        end(e, others=1 + (how == "wrong-end"), incomplete=int(how == "incomplete"))
+    ends(e, *{"hang-up": [44], "error": [11], "wrong-end": [12]}.get(how, [0, 12, 23]),
+         verdict=how != "hang-up")
+    assert (arena.target / "dir" / "mine").read_bytes() == b"mine"
+    assert (arena.target / "dir" / "sub" / "mine").read_bytes() == b"mine"
+
+
+def test_deletions_stay_in_the_tree(arena):
+    """Links in it lead out; they are removed, and not what they lead to."""
+    top = arena.target / "dir"
+    top.mkdir()
+    (top / "way").symlink_to("../../outside")
+    (top / "file").symlink_to("../../outside/f")
+    (top / "deep" / "down").mkdir(parents=True)
+    (top / "deep" / "down" / "way").symlink_to("../../../../outside")
+    e, (lane,) = tree_sink(arena, flags=["DELETE"])
+    play(e, lane, [DIR, keep_record(1)])
+    all_credited(lane)
+    end(e, others=1)
+    ends(e, 0)
+    assert in_the_target(arena) == ["dir", "f"]
+
+
+def test_max_delete_is_the_sinks(arena):
+    top = arena.target / "dir"
+    top.mkdir()
+    for i in range(10):
+        (top / ("n%d" % i)).write_bytes(b"x")
+    e, (lane,) = tree_sink(arena, flags=["DELETE"], max_delete=3)
+    play(e, lane, [DIR, keep_record(1)])
+    all_credited(lane)
+    end(e, others=1)
+    ends(e, 25)
+    assert len(list(top.iterdir())) == 7
+
+
+def test_keeps_without_end(arena):
+    """Names that the source has, for ever: refused some time, or hardly remembered."""
+    arena.memory_max += 64 << 20
+    e, (lane,) = tree_sink(arena, flags=["DELETE"])
+    names = (["%d-%s" % (i, "n" * 200) for i in range(start, start + 60)]
+             for start in range(0, 60 * 4000 * COUNT, 60))
+    play(e, lane, itertools.chain([DIR], (keep_record(1, 0, some) for some in names)))
+    e.hang_up()
+    ends(e, 12, 44, verdict=False, within=60)
+
+
+# ---- questions ------------------------------------------------------------------------------------------
+
+def ask(**over):
+    return file_record(**{"id": 2, "dir": 1, "flags": ASK, **over})
+
+
+HAVE = {
+    "without-a-question": [file_record(id=2, dir=1, size=CELL), ("HAVE", 0, CELL)],
+    "of-no-file": [("HAVE", 0, CELL)],
+    "before-the-answer": [ask(size=CELL), ("HAVE", 0, CELL)],
+    "after-send": [ask(size=CELL), "answer", file_record(id=2, dir=1, size=CELL), ("HAVE", 0, CELL)],
+    "of-nothing": [file_record(id=2, dir=1, size=CELL), ("HAVE", 0, 0)],
+    "off-a-cell": [file_record(id=2, dir=1, size=CELL), ("HAVE", 1, CELL - 1)],
+    "that-wraps": [file_record(id=2, dir=1, size=I64), ("HAVE", CELL, U64 - CELL + 1)],
+    "beyond": [file_record(id=2, dir=1, size=CELL), ("HAVE", CELL, CELL)],
+}
+
+
+def said(record):
+    return record if isinstance(record, bytes) else \
+        wire.record("HAVE", id=2, pos=record[1], len=record[2])
+
+
+@pytest.mark.parametrize("what", HAVE)
+def test_haves(arena, what):
+    e, (lane,) = tree_sink(arena, flags=["CHECKSUM"])
+    play(e, lane, [DIR])
+    for record in HAVE[what]:
+        if record == "answer":
+            e.frames.expect("ANSWERS")
+        else:
+            play(e, lane, [said(record)])
+    fails(e, 12)
+    assert not (arena.target / "dir" / "f").exists()
+
+
+QUESTIONS = {
+    "twice": [ask(), ask()],
+    "twice-in-two-blocks": [ask(), None, ask()],
+    "and-pieces": [ask(size=1), data_record(b"x", id=2)],
+    "and-an-extent": [ask(size=1), "extent"],
+    "and-a-hole": [ask(size=1, flags=ASK | SPARSE), peer.hole_record(0, 1, id=2)],
+    "in-no-directory": [ask(dir=9)],
+    "of-a-directorys-id": [ask(id=1)],
+    "while-it-is-sent": [file_record(id=2, dir=1, size=9), ask(size=9)],
+    "same-without-a-question": [wire.record("SAME", id=2)],
+    "same-of-a-directory": [wire.record("SAME", id=1)],
+    "same-of-what-is-sent": [file_record(id=2, dir=1, size=9), wire.record("SAME", id=2)],
+    "same-before-the-answer": [ask(size=9), wire.record("SAME", id=2)],
+    "same-after-send": [ask(size=9), None, wire.record("SAME", id=2)],
+    "of-id-0": [ask(id=0)],
+    "attributes-of-another": [ask(), xattr_record(id=3)],
+}
+
+
+@pytest.mark.parametrize("what", QUESTIONS)
+def test_questions(arena, what):
+    """None: in another block, once all before is stored."""
+    e, (lane,) = tree_sink(arena, flags=["CHECKSUM", "XATTRS"])
+    block = DIR
+    for record in QUESTIONS[what] + [None]:
+        if record is None:
+            lane.records(block)
+            block = b""
+            try:
+                all_credited(lane)
+            except (EOFError, OSError):
+                pass
+        elif record == "extent":
+            lane.records(block)
+            block = b""
+            lane.extent(b"x", id=2)
+        else:
+            block += record
+    fails(e, 12)
+    assert not (arena.target / "dir" / "f").exists()
+
+
+def with_old(arena, data, **times):
+    (arena.target / "dir").mkdir()
+    (arena.target / "dir" / "f").write_bytes(data)
+
+
+@pytest.mark.parametrize("lie", ["other-size", "sent-anyway", "wrong-bytes", "same-twice",
+                                 "attributes", "never"])
+def test_lies_after_compare(arena, lie):
+    """What the source makes of an honest answer: the target is the old one, or what was sent whole."""
+    old = pattern(2 * CELL + 9)
+    with_old(arena, old)
+    arena.memory_max += 16 << 20
+    e, (lane,) = tree_sink(arena, flags=["CHECKSUM"])
+    play(e, lane, [DIR, ask(size=len(old))])
+    cells = e.frames.expect("CELLS")
+    assert cells["file"] == 2 and cells["pos"] == 0 and len(cells["digests"]) == 3
+    total = sum(d["low"] + (d["high"] << 64) for d in cells["digests"]) % (1 << 128)
+    assert (total & U64, total >> 64) == digest_of(old)
+    assert e.frames.expect("ANSWERS")["answers"] == [dict(file=2, answer=peer.COMPARE)]
+    if lie == "other-size":
+        play(e, lane, [small_records(b"new", id=2, dir=1)])
+        assert results_of(e, 2) == {2: 0}
+        all_credited(lane)
+        end(e, b"new", others=1)
+        ends(e, 0)
+        assert (arena.target / "dir" / "f").read_bytes() == b"new"
+        return
+    if lie == "same-twice":
+        play(e, lane, [wire.record("SAME", id=2), wire.record("SAME", id=2)])
+        fails(e, 12)
+    elif lie == "attributes":
+        play(e, lane, [xattr_record(id=2), wire.record("SAME", id=2)])
+        fails(e, 12)
+    elif lie == "sent-anyway":
+        play(e, lane, [wire.record("SAME", id=2), small_records(b"new", id=2, dir=1)])
+        fails(e, 12)
+    elif lie == "wrong-bytes":
+        play(e, lane, [file_record(id=2, dir=1, size=3), data_record(b"bad", id=2),
+                       end_record(b"new", id=2)])
+        assert results_of(e, 2) == {2: 41}
+        all_credited(lane)
+        end(e, b"new", others=1)
+        ends(e, 23)
+    else:
+        all_credited(lane)
+        end(e, others=1)
+        fails(e, 12)
+    assert (arena.target / "dir" / "f").read_bytes() == old or lie == "sent-anyway"
+
+
+def interrupted(arena, data):
+    """What a run leaves that was lost after all bytes but the last."""
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, file_record(id=2, dir=1, size=len(data))])
+    for pos in range(0, len(data) - CELL, e.block_size):
+        while lane.number >= e.depth and lane.credit()["stored"] < lane.number - e.depth + 1:
+            pass
+        lane.extent(data[pos:pos + e.block_size], pos=pos, id=2)
+    all_credited(lane)
+    e.hang_up()
+    ends(e, 44, verdict=False)
+    assert leftovers(arena.target / "dir")
+
+
+@pytest.mark.parametrize("lie", ["honest", "never-told", "twice", "also-sent", "another-file",
+                                 "half-a-cell", "wrong-digest", "one-more"])
+def test_lies_after_resume(arena, lie):
+    """HAVE is believed of cells that were told, once each, of the file that was asked about."""
+    data = pattern(20 * CELL)
+    arena.memory_max += 32 << 20
+    interrupted(arena, data)
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, ask(size=len(data))])
+    told = {}
+    while True:
+        name, values = e.frames.next("CELLS", "ANSWERS")
+        if name == "ANSWERS":
+            break
+        for i, cell in enumerate(values["digests"]):
+            told[values["pos"] + i * CELL] = cell
+    assert values["answers"] == [dict(file=2, answer=peer.RESUME)]
+    assert told and all(wire.hash128(data[pos:pos + CELL], pos) == (cell["low"], cell["high"])
+                        for pos, cell in told.items())
+    size = len(data) + (lie == "another-file")
+    play(e, lane, [file_record(id=2, dir=1, size=size)])
+    have = [pos for pos in range(0, len(data), CELL) if pos in told]
+    sent = [pos for pos in range(0, len(data), CELL) if pos not in told]
+    if lie == "never-told":
+        have.append(sent.pop())
+    elif lie == "twice":
+        have.append(have[0])
+    elif lie == "also-sent":
+        sent.append(have[0])
+    play(e, lane, [wire.record("HAVE", id=2, pos=pos, len=CELL if lie != "half-a-cell" else CELL // 2)
+                   for pos in have])
+    if lie == "one-more":
+        play(e, lane, [wire.record("HAVE", id=2, pos=len(data), len=CELL)])
+    stored = 0
+    for pos in itertools.chain.from_iterable(range(p, p + CELL, e.block_size) for p in sent):
+        try:
+            while lane.number - stored >= e.depth:
+                stored = lane.credit()["stored"]
+        except (EOFError, OSError):
+            break
+        lane.extent(data[pos:pos + e.block_size], pos=pos, id=2)
+    holes = len(have) * CELL
+    low, high = digest_of(data)
+    play(e, lane, [end_record(data, id=2, size=len(data), holes=holes, data=len(data) - holes,
+                              digest_low=low ^ (lie == "wrong-digest"), digest_high=high)])
+    if lie in ("honest", "wrong-digest"):
+        code = results_of(e, 2)[2]
+        assert code == (41 if lie == "wrong-digest" else 0)
+        all_credited(lane)
+        end(e, data, others=1, digest_low=low ^ (lie == "wrong-digest"))
+        ends(e, 23 if code else 0)
+    else:
+        fails(e, 12)
+    path = arena.target / "dir" / "f"
+    assert path.read_bytes() == data if lie == "honest" else not path.exists()
+
+
+def test_questions_without_end(arena):
+    """A sink answers each; what it remembers of them is bounded, and so is what it holds open."""
+    count = 5000 * COUNT
+    arena.memory_max += 20 << 20
+    e, (lane,) = tree_sink(arena, flags=["QUICK"])
+    play(e, lane, [DIR] + [ask(id=i + 2, name="n%d" % i, size=1) for i in range(count)])
+    answers = []
+    while len(answers) < count:
+        answers += e.frames.expect("ANSWERS")["answers"]
+    assert {a["answer"] for a in answers} == {peer.SEND}
+    assert sorted(a["file"] for a in answers) == list(range(2, count + 2))
+    e.hang_up()
+    ends(e, 44, verdict=False)
+
+
+@pytest.mark.parametrize("flags", [["CHECKSUM"], []], ids=["compare", "resume"])
+def test_many_questions_with_cells(arena, flags):
+    """More than it can hold: it refuses, waits, or says SEND, and opens no more than it may."""
+    count = 300
+    arena.memory_max += 64 << 20
+    top = arena.target / "dir"
+    top.mkdir()
+    for i in range(count):
+        (top / ("n%d" % i)).write_bytes(b"x")
+        os.truncate(top / ("n%d" % i), 5 << 20)
+    e, (lane,) = tree_sink(arena, flags=flags)
+    play(e, lane, [DIR] + [ask(id=i + 2, name="n%d" % i, size=5 << 20) for i in range(count)])
+    time.sleep(1)
+    e.hang_up()
+    ends(e, 44, 12, verdict=False)
+
+
+# ---- END ------------------------------------------------------------------------------------------------
+
+ENDS = {
+    "fewer-others": dict(others=1), "more-others": dict(others=3), "no-others": dict(others=0),
+    "others-2^64-1": dict(others=U64), "same": dict(same=1), "same-2^64-1": dict(same=U64),
+    "another-file": dict(files=2), "files-as-others": dict(files=0, bytes=0, digest_low=0,
+                                                         digest_high=0, others=3),
+    "incomplete-2": dict(incomplete=2),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_ends_of_trees_that_do_not_agree(arena, what):
+    e, (lane,) = tree_sink(arena)
+    play(e, lane, [DIR, SUB, small_records(b"x", id=3, dir=2)])
+    results_of(e, 3)
+    all_credited(lane)
+    end(e, b"x", **{"others": 2, **ENDS[what]})
+    fails(e, 12)
+
+
+@pytest.mark.parametrize("late", [[dir_record(id=9, parent=1, name="late")],
+                                  [small_records(b"late", id=9, dir=1, name="late")],
+                                  [keep_record(1)], [xattr_record(id=1)],
+                                  [ask(id=9, name="late")]],
+                         ids=["directory", "file", "keep", "attribute", "question"])
+def test_after_the_end_of_a_tree(arena, late):
+    for i in range(4 * COUNT):
+        e, (lane,) = tree_sink(arena, flags=["DELETE", "XATTRS", "QUICK"])
+        play(e, lane, [DIR, small_records(b"x", id=2, dir=1)])
+        results_of(e, 2)
+        all_credited(lane)
+        message = wire.message("END", **total_of(b"x", others=1))
+        if i % 2:
+            e.frames.raw(message)
+            play(e, lane, late)
+        else:
+            play(e, lane, late)
+            e.frames.raw(message)
+        ends(e, 0, 12)
+        assert not (arena.target / "dir" / "late").exists()
+
+
+def test_a_dry_run_changes_nothing(arena):
+    """Whatever is sent; and content that comes without a question is dropped or refused."""
+    top = arena.target / "dir"
+    top.mkdir()
+    (top / "f").write_bytes(b"old")
+    before = manifest(arena.target, None)
+    e, (lane,) = tree_sink(arena, flags=PRESERVE + ["DRY_RUN", "DELETE"])
+    play(e, lane, [dir_record(name="dir", mode=0o700, mtime_s=5), ask(size=3),
+                   dir_record(id=3, parent=1, name="new"), keep_record(1),
+                   small_records(b"evil", id=4, dir=1, name="unasked"),
+                   link_records("x", id=5, dir=1, name="link")])
+    time.sleep(0.5 * SLOW)
+    e.hang_up()
+    ends(e, 12, 44, verdict=False)
+    assert manifest(arena.target, None) == before
+
+
+# ---- a hostile sink to an honest tree -------------------------------------------------------------------
+
+class Store(threading.Thread):
+    """An honest sink, but for what a test tells it: takes blocks, answers and stores."""
+
+    def __init__(self, e, lane, answer=None, store=True):
+        super().__init__(daemon=True)
+        self.e, self.lane, self.answer, self.store = e, lane, answer, store
+        self.records, self.blocks = [], 0
+        self.changed = threading.Condition()
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                head, data = self.lane.take_block()
+                self.take(head, data)
+                self.lane.grant(head["number"] + 1)
+        except (EOFError, OSError):
+            pass
+
+    def take(self, head, data):
+        found = wire.records(data) if head["kind"] == peer.RECORDS else []
+        with self.changed:
+            self.records += found
+            self.blocks += 1
+            self.changed.notify_all()
+        for name, values in found:
+            if name == "FILE" and values["flags"] & ASK and self.answer:
+                self.answer(self.e, values)
+            if name == "FILE_END" and values["code"] == 0 and self.store:
+                self.e.say_stored(values["id"])
+
+    def until(self, name, **wanted):
+        """The first record of this kind and these values."""
+        def found():
+            return [v for n, v in self.records
+                    if n == name and all(v[k] == x for k, x in wanted.items())]
+        with self.changed:
+            assert self.changed.wait_for(found, SOON), (name, wanted, self.records[-5:])
+            return found()[0]
+
+
+def tree_source(arena, flags=(), wants=("outside",), answer=None, store=True, **how):
+    e = arena.source(wants=wants, flags=["RECURSIVE", *flags], **how).orders()
+    (lane,) = e.open()
+    return e, Store(e, lane, answer, store)
+
+
+def big_tree(arena, size=5 << 20, count=1):
+    """With a file that is large enough to be asked about."""
+    for i in range(count):
+        (arena.top / "outside" / ("big%d" % i if i else "big")).write_bytes(pattern(size))
+    arena.before = manifest(arena.top, arena.target)
+
+
+def test_an_honest_sink_takes_a_tree(arena):
+    e, store = tree_source(arena, flags=["DELETE"])
+    done = e.frames.expect("END")
+    names = {v["name"]: (n, v) for n, v in store.records if n in ("FILE", "DIR") and v["name"]}
+    assert set(names) == {b"outside", b"sub", b"f", b"way"}
+    assert names[b"way"][1]["type"] == SYMLINK
+    assert {n for n, v in store.records} >= {"DIR", "FILE", "DATA", "FILE_END", "KEEP"}
+    assert (done["files"], done["others"], done["failed"]) == (2, 3, 0)
+    e.frames.send("DONE", **done)
+    ends(e, 0)
+
+
+ASKED = {
+    "an-answer-about-nothing": lambda e, f: e.answer_with(SEND=[99]),
+    "an-answer-of-id-0": lambda e, f: e.answer_with(SEND=[0]),
+    "an-answer-about-a-directory": lambda e, f: e.answer_with(SAME=[1]),
+    "an-answer-twice": lambda e, f: e.answer_with(SAME=[f, f]),
+    "two-answers": lambda e, f: e.answer_with(SAME=[f], SEND=[f]),
+    "answer-0": lambda e, f: e.frames.send("ANSWERS", answers=[dict(file=f, answer=0)]),
+    "answer-5": lambda e, f: e.frames.send("ANSWERS", answers=[dict(file=f, answer=5)]),
+    "no-answers": lambda e, f: e.frames.send("ANSWERS", answers=[]),
+    "4097-answers": lambda e, f: e.answer_with(SEND=[f] * 4097),
+    "stored": lambda e, f: e.say_stored(f),
+    "stored-a-directory": lambda e, f: e.say_stored(1),
+    "stored-4097": lambda e, f: e.say_stored(*[f] * 4097),
+    "cells-off-a-cell": lambda e, f: cells(e, f, pos=1),
+    "cells-off-a-cell-by-much": lambda e, f: cells(e, f, pos=CELL // 2),
+    "cells-at-2^63": lambda e, f: cells(e, f, pos=1 << 63),
+    "cells-beyond-2^63": lambda e, f: cells(e, f, pos=(1 << 63) - CELL, count=2),
+    "cells-of-nothing": lambda e, f: cells(e, f, count=0),
+    "2049-cells": lambda e, f: cells(e, f, count=2049),
+    "cells-beyond-the-file": lambda e, f: cells(e, f, count=22),
+    "cells-far-beyond": lambda e, f: cells(e, f, pos=1 << 40),
+    "cells-twice": lambda e, f: (cells(e, f, count=3), cells(e, f, count=3)),
+    "cells-backwards": lambda e, f: (cells(e, f, pos=4 * CELL), cells(e, f)),
+    "cells-of-a-directory": lambda e, f: cells(e, 1),
+    "cells-of-nobody": lambda e, f: cells(e, 99),
+    "cells-and-send": lambda e, f: (cells(e, f), e.answer_with(SEND=[f])),
+    "cells-and-same": lambda e, f: (cells(e, f), e.answer_with(SAME=[f])),
+    "cells-after-the-answer": lambda e, f: (e.answer_with(SAME=[f]), cells(e, f)),
+    "a-failure-twice": lambda e, f: [e.frames.send("FILE_RESULT", file=f, code=11, text="no")
+                                     for _ in range(2)],
+    "a-failure-and-an-answer": lambda e, f: (
+        e.frames.send("FILE_RESULT", file=f, code=11, text="no"), e.answer_with(SEND=[f])),
+    "a-failure-of-nothing": lambda e, f: e.frames.send("FILE_RESULT", file=0, code=11, text="no"),
+    "a-failure-of-no-file": lambda e, f: e.frames.send("FILE_RESULT", file=99, code=11, text="no"),
+    "done": lambda e, f: e.frames.send("DONE", **total_of(others=3)),
+}
+# What a source may as well ignore: then it goes on, and is told that this is enough.
+IGNORED = {"cells-and-send", "cells-and-same", "cells-of-nobody"}
+
+
+def cells(e, file, pos=0, count=1):
+    return e.frames.send("CELLS", file=file, pos=pos,
+                         digests=[dict(low=i + 1, high=7) for i in range(count)])
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_answers_that_can_not_be(arena, what):
+    big_tree(arena)
+    said = []
+
+    def answer(e, values):
+        if not said:
+            said.append(values)
+            ASKED[what](e, values["id"])
+    e, _ = tree_source(arena, answer=answer, flags=["REMOVE_SOURCE"])
+    if what in IGNORED:
+        time.sleep(0.5 * SLOW)
+        e.frames.send("CANCEL", signo=2)
+        ends(e, 12, 20)
+    else:
+        fails(e, 12)
+    assert (arena.top / "outside" / "big").exists()
+
+
+@pytest.mark.parametrize("answer", ["COMPARE", "RESUME"])
+@pytest.mark.parametrize("told", ["nothing", "wrong", "half", "zeros"])
+def test_cells_that_lie(arena, answer, told):
+    """They can make a source leave out what it must send only where they are what it has."""
+    big_tree(arena)
+    data = (arena.top / "outside" / "big").read_bytes()
+
+    def say(e, values):
+        count = {"nothing": 0, "wrong": 20, "half": 10, "zeros": 20}[told]
+        digests = [dict(zip(("low", "high"), wire.hash128(
+            {"half": data[i * CELL:(i + 1) * CELL], "zeros": bytes(CELL),
+             "wrong": b"x"}.get(told, b""), i * CELL))) for i in range(count)]
+        if digests:
+            e.frames.send("CELLS", file=values["id"], pos=0, digests=digests)
+        e.answer_with(**{answer: [values["id"]]})
+    e, store = tree_source(arena, answer=say,
+                           flags=["CHECKSUM"] if answer == "COMPARE" else [])
+    if answer == "COMPARE" and told == "nothing":
+        # Whoever asks with CHECKSUM asks about all; each is answered so.
+        pass
+    done = e.frames.expect("END")
+    big = [v for n, v in store.records if n == "FILE" and v["name"] == b"big"]
+    assert len(big) == 2, big
+    had = sum(v["len"] for n, v in store.records if n == "HAVE" and v["id"] == big[0]["id"])
+    assert had == (10 * CELL if told == "half" and answer == "RESUME" else 0)
+    assert done["same"] == 0 and done["failed"] == 0
+    e.frames.send("DONE", **done)
+    ends(e, 0)
+
+
+def test_all_the_same(arena):
+    """The sink's word is all there is; nothing is sent, and nothing removed that was not sent."""
+    e, store = tree_source(arena, flags=["QUICK"],
+                           answer=lambda e, v: e.answer_with(SAME=[v["id"]]))
+    done = e.frames.expect("END")
+    assert (done["files"], done["same"]) == (0, 2)
+    assert not [1 for n, v in store.records if n == "DATA" and v["bytes"] not in (b"sub",)]
+    e.frames.send("DONE", **done)
+    ends(e, 0)
+
+
+def test_a_sink_that_never_answers(arena):
+    """So many questions, and no more; no descriptor and little memory for each."""
+    top = arena.target / "many"
+    top.mkdir()
+    count = 20000
+    for i in range(count):
+        (top / ("n%d" % i)).touch()
+    arena.memory_max += 30 << 20
+    e, store = tree_source(arena, wants=["target/many"], flags=["QUICK"])
+    time.sleep(2 * SLOW)
+    asked = sum(1 for n, v in store.records if n == "FILE")
+    assert 100 <= asked < count
+    assert len(os.listdir("/proc/%d/fd" % e.proc.proc.pid)) < 200
+    e.frames.send("CANCEL", signo=2)
+    ends(e, 20)
+
+
+def test_a_sink_that_stores_nothing(arena):
+    """Without results the links never come, nor END."""
+    e, store = tree_source(arena, store=False)
+    store.until("FILE_END")
+    time.sleep(0.5 * SLOW)
+    assert not [1 for n, v in store.records if n == "FILE" and v["type"] == SYMLINK]
+    e.frames.send("DONE", **total_of())
+    fails(e, 12)
+
+
+DONES = {
+    "fewer-others": dict(others=2), "more-others": dict(others=4), "same": dict(same=1),
+    "failed": dict(failed=1), "files": dict(files=3), "all-the-same": dict(files=0, same=2, bytes=0,
+                                                                        digest_low=0, digest_high=0),
+    "others-as-files": dict(files=5, others=0),
+}
+
+
+@pytest.mark.parametrize("what", DONES)
+def test_a_wrong_done_of_a_tree_is_41(arena, what):
+    e, _ = tree_source(arena)
+    done = e.frames.expect("END")
+    e.frames.send("DONE", **{**done, **DONES[what]})
+    fails(e, 41)
+
+
+def test_a_done_that_is_incomplete(arena):
+    e, _ = tree_source(arena)
+    e.frames.send("DONE", **{**e.frames.expect("END"), "incomplete": 1})
+    fails(e, 12)
+
+
+def test_directories_fail_at_the_end(arena):
+    """As a sink may say it; the source believes that, and only that."""
+    e, store = tree_source(arena)
+    done = e.frames.expect("END")
+    sub = store.until("DIR", name=b"sub")["id"]
+    e.frames.send("FILE_RESULT", file=sub, code=11, text="\x1b[31mno")
+    e.frames.send("DONE", **{**done, "others": done["others"] - 1, "failed": 1})
+    ends(e, 23)
+
+
+def test_a_directory_fails_twice(arena):
+    e, store = tree_source(arena)
+    e.frames.expect("END")
+    sub = store.until("DIR", name=b"sub")["id"]
+    for _ in range(2):
+        e.frames.send("FILE_RESULT", file=sub, code=11, text="no")
+    fails(e, 12)
+
+
+def test_deletions_that_failed(arena):
+    """Results of nothing of the source's come after END, and are not counted."""
+    e, _ = tree_source(arena, flags=["DELETE"])
+    done = e.frames.expect("END")
+    e.frames.send("FILE_RESULT", file=0, code=11, text="\x1b[31mmine")
+    e.frames.send("FILE_RESULT", file=0, code=25, text="the rest")
+    e.frames.send("DONE", **done)
+    said = ends(e, 23, 25)
+    assert b"\x1b" not in bytes(e.proc.err), said
+
+
+def test_results_without_end(arena):
+    """Failures by the hundred thousand, of nothing: they cost no memory."""
+    e, _ = tree_source(arena, flags=["DELETE"])
+    e.frames.expect("END")
+    result = wire.message("FILE_RESULT", file=0, code=11, text="\x1b[31m" * 100)
+    for _ in range(200 * COUNT):
+        if not e.frames.raw(result * 100):
+            break
+    e.frames.send("CANCEL", signo=2)
+    ends(e, 20, 12, within=30)
+
+
+# ---- what a conductor says of trees ----------------------------------------------------------------------
+
+@pytest.mark.parametrize("name, values", [
+    ("RULE", dict(include=0, pattern="p" * 4000)), ("LISTED", dict(name="n" * 4000)),
+    ("LISTED", dict(name="d/" * 2000))], ids=["rules", "names", "paths"])
+def test_orders_without_end(arena, name, values):
+    """So many, or so long, that they are not kept."""
+    arena.memory_max += 220 << 20
+    e = arena.sink(flags=["FILES_FROM"])
+    e.greeting()
+    e.frames.send("START", **e.start_values)
+    e.frames.send("WANT", name="dir")
+    frame = wire.message(name, **values) * 100
+    for i in range(1000):
+        if not e.frames.raw(frame):
+            break
+    else:
+        raise AssertionError("it takes everything")
+    fails(e, 12, 1, 22)
+
+
+@pytest.mark.parametrize("pattern", ["*" * 4000, "**/" * 1300, "[" * 4000, "[a-" + "z" * 3000,
+                                     "?*" * 2000, "\\" * 4001, "a" + "*a" * 1900 + "b", "/", "", "***/"],
+                         ids=["stars", "doubles", "brackets", "open", "pairs", "backslashes", "steps",
+                              "slash", "empty", "three"])
+def test_patterns(arena, pattern):
+    """They match or not, at once."""
+    e, (lane,) = tree_sink(arena, rules=["-" + pattern], flags=["DELETE"])
+    (arena.target / "dir").mkdir(exist_ok=True)
+    (arena.target / "dir" / ("a" * 250)).write_bytes(b"mine")
+    try:
+        play(e, lane, [DIR, small_records(b"x", id=2, dir=1, name="a" * 255), keep_record(1)])
+        results_of(e, 2)
+        all_credited(lane)
+        end(e, b"x", others=1)
+    except (peer.Silence, EOFError, OSError):
+        pass
+    ends(e, 0, 1, 12)
+
+
+@pytest.mark.parametrize("name", ["..", "../f", "/etc/passwd", "a/../../f", "", ".", "a//b", "a/",
+                                  b"\x1b[31m", "n" * 300])
+def test_lists(arena, name):
+    """What a list says is a path below SRC, or an error; nothing outside is read or written."""
+    e = arena.source(wants=["target"], flags=["FILES_FROM", "RECURSIVE"], listed=[name]).orders()
+    try:
+        (lane,) = e.open()
+        store = Store(e, lane)
+        e.frames.expect("END", timeout=SOON)
+        assert not [1 for n, v in store.records if n == "DATA" and
+                    v["bytes"] not in (b"old",)]
+    except (peer.Silence, EOFError, OSError):
+        pass
+    e.hang_up()
+    ends(e, 1, 3, 11, 12, 23, 44, verdict=False)
+
+
+# ---- chance -------------------------------------------------------------------------------------------------
+
+def honest_blocks(content):
+    """A tree in four blocks, with everything that there is in one."""
+    acl = entries((1, 6, U32), (2, 6, 7), (4, 4, U32), (16, 6, U32), (32, 4, U32))
+    return [
+        DIR + wire.record("OWNER", group=0, id=7, name="root") +
+        small_records(content[:100], id=2, dir=1, name="a", flags=LINKED, uid=7) +
+        dir_record(id=3, parent=1, name="sub") + xattr_record(id=3) +
+        file_record(id=4, dir=3, size=9, flags=SPARSE) + xattr_record(id=4) +
+        xattr_record(acl, id=4, name="system.posix_acl_access") +
+        peer.hole_record(0, 9, id=4) + end_record(id=4, size=9, data=0, holes=9),
+        ask(id=5, name="asked", size=3) + xattr_record(id=5),
+        keep_record(1, 0, ["a", "sub"]) + keep_record(1) + keep_record(3) +
+        file_record(id=5, dir=1, name="asked", size=3) + data_record(b"new", id=5) +
+        end_record(b"new", id=5),
+        link_records("../../outside", id=6, dir=3, name="way") +
+        small_records(id=7, dir=3, type=FIFO, name="pipe") +
+        small_records(id=8, dir=1, type=HARD_LINK, link_to=2, name="b"),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_trees_damaged_by_chance(arena, seed):
+    """Some bytes are wrong; what is written stays below the target, and it ends."""
+    chance = random.Random("trees %d" % seed)
+    arena.memory_max += 16 << 20
+    content = chance.randbytes(5000)
+    flags = PRESERVE + ["DELETE", "HARD_LINKS", "XATTRS", "ACLS", "CHECKSUM", "DEVICES"]
+    for _ in range(8 * COUNT):
+        e = arena.sink(wants=["dir"], flags=["RECURSIVE"] + flags, timeout_ms=1500,
+                       connect_timeout_ms=1500)
+        try:
+            e.orders()
+            (lane,) = e.open()
+            for records in honest_blocks(content):
+                records = bytearray(records)
+                for _ in range(chance.randint(0, 2)):
+                    records[chance.randrange(len(records))] = chance.choice(
+                        [0, 1, 2, 3, 5, 0x2e, 0x2f, 0x7f, 0x80, 0xff])
+                lane.records(bytes(records))
+                time.sleep(chance.random() * 0.01)
+            end(e, content[:100], b"", b"new", others=5)
+            e.frames.expect("DONE", "ERROR", "VERDICT", timeout=1)
+        except (OSError, EOFError, peer.Silence):
+            pass
+        e.hang_up()
+        assert e.proc.wait(SOON) >= 0, e.proc.errors()
+        os.system("rm -rf '%s'/* '%s'/.sluice*" % (arena.target, arena.target))
+        (arena.target / "f").write_bytes(b"old")
