@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # Completion of rdcp, rdsend and rdrecv for bash.
 
-_sluice_values() { # PREVIOUS CURRENT
+_sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	case $1 in
 	--transport) mapfile -t COMPREPLY < <(compgen -W "auto rdma tcp ${3-}" -- "$2") ;;
-	--key-file | --make-key | --rdcp-path | -i | -F | -S)
+	--print-digest)
+		[ -n "$4" ] || return 1
+		mapfile -t COMPREPLY < <(compgen -W "xxh128 sha256 md5 adler32" -- "$2")
+		;;
+	--xattrs)
+		[ -n "$4" ] || return 1
+		mapfile -t COMPREPLY < <(compgen -W "all" -- "$2")
+		;;
+	--backup-dir)
+		mapfile -t COMPREPLY < <(compgen -d -- "$2")
+		compopt -o filenames
+		;;
+	--key-file | --make-key | --rdcp-path | --files-from | --exclude-from | --include-from | \
+		--failed | --log-file | -i | -F | -S)
 		mapfile -t COMPREPLY < <(compgen -f -- "$2")
 		compopt -o filenames
 		;;
 	-J) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
 	--lanes | --depth | --block-size | --memory | --address | --port-range | --timeout | \
-		--connect-timeout | --bwlimit | --size | --wait | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
+		--connect-timeout | --bwlimit | --exclude | --include | --max-size | --min-size | --max-delete | \
+		--suffix | --chmod | --chown | --size | --wait | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
 	*) return 1 ;;
 	esac
 }
@@ -20,12 +34,19 @@ _sluice_common="--transport= --lanes= --depth= --block-size= --memory= --address
 	--help --version"
 _sluice_keys="--key-file= --key-fd= --make-key="
 
+_sluice_trees="--recursive --archive --relative --copy-links --links --verify --perms --times --owner
+	--group --numeric-ids --devices --hard-links --acls --xattrs --chmod= --chown= --exclude=
+	--include= --exclude-from= --include-from= --files-from= --from0 --max-size= --min-size=
+	--one-file-system --update --ignore-existing --checksum --dry-run --delete --delete-excluded
+	--max-delete= --backup --backup-dir= --suffix= --itemize-changes --print-digest --failed=
+	--stats --log-file= --no-perms --no-times --no-owner --no-group --no-devices --no-recursive"
+
 _sluice() {
-	local options cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} more=
+	local options cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} more='' equals=''
 	case ${COMP_WORDS[0]##*/} in
 	rdcp)
 		more=ssh
-		options="$_sluice_common --preserve --no-target-directory --mkpath
+		options="$_sluice_common $_sluice_trees --preserve --no-target-directory --mkpath
 			--remove-source-files --fsync --inplace --sparse --no-sparse --rsh= --rdcp-path="
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;
@@ -33,11 +54,11 @@ _sluice() {
 	esac
 	# --name=value comes as three words.
 	if [ "$cur" = = ]; then
-		cur=
+		cur='' equals=1
 	elif [ "$prev" = = ]; then
-		prev=${COMP_WORDS[COMP_CWORD - 2]}
+		prev=${COMP_WORDS[COMP_CWORD - 2]} equals=1
 	fi
-	_sluice_values "$prev" "$cur" "$more" && return
+	_sluice_values "$prev" "$cur" "$more" "$equals" && return
 	if [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "lane/connect.h"
 
-enum { COLUMNS = 80, HELP_AT = 24 };
+enum { COLUMNS = 80, HELP_AT = 27 };
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"

@@ -11,7 +11,7 @@ const struct option_row option_rows[] = {
 	 "the same and keep --perms --times --owner --group --devices (take one back with "
 	 "--no-perms and so on); finished files are not sent again"},
 	{'T', "no-target-directory", NULL, RDCP, GROUP_COPY, KIND_FLAG, AT(no_target_dir), 0,
-	 "DST is the file itself, never a directory to copy into"},
+	 "DST is the file or tree itself, never a directory to copy into"},
 	{0, "relative", NULL, RDCP, GROUP_COPY, KIND_FLAG, AT(relative), 0,
 	 "the whole path of SRC goes under DST (a/./b/c: from b on)"},
 	{0, "copy-links", NULL, RDCP, GROUP_COPY, KIND_FLAG, AT(copy_links), 0,
