@@ -21,15 +21,21 @@ ACL = acl([(1, 6, 0xffffffff), (2, 5, 8), (4, 4, 0xffffffff), (16, 5, 0xffffffff
 
 
 @pytest.fixture
-def two(tmp_path):
-    """Two equal trees."""
+def pair(tmp_path):
+    """Places for two trees."""
     a, b = os.fsencode(tmp_path / "a"), os.fsencode(tmp_path / "b")
-    for top in (a, b):
+    yield a, b
+    fell(a)
+    fell(b)
+
+
+@pytest.fixture
+def two(pair):
+    """Two equal trees."""
+    for top in pair:
         generate(3, top, files=10)
         plain(top)
-    yield a, b
-    for top in (a, b):
-        fell(top)
+    return pair
 
 
 def plain(top):
@@ -202,23 +208,21 @@ def test_sockets_are_expected_to_be_left_out(two):
 
 @root_only
 @pytest.mark.parametrize("seed", range(10, 13))
-def test_a_copy_that_rsync_made_is_the_same(tmp_path, seed):
+def test_a_copy_that_rsync_made_is_the_same(pair, seed):
     """Somebody else's notion of the same tree, but for what it can't name."""
-    a, b = os.fsencode(tmp_path / "a"), os.fsencode(tmp_path / "b")
+    a, b = pair
     generate(seed, a)
     fell(a + b"/deep names")
     subprocess.run(["rsync", "-aHAX", "--sparse", a + b"/", b + b"/"], check=True)
     # It leaves the top's own time behind now and then.
     assert not [x for x in compare(a, b, sockets=True) if not x.startswith("'.': mtime")], "seed %d" % seed
-    fell(a)
-    fell(b)
 
 
 @root_only
-def test_everything_is_in_it(tmp_path):
+def test_everything_is_in_it(pair):
     """Of each kind something, so that a tree that lost half of it is noticed."""
-    t = generate(1, tmp_path / "a", files=500, many=True, huge=True)
-    found = walk(os.fsencode(tmp_path / "a"))
+    t = generate(1, pair[0], files=500, many=True, huge=True)
+    found = walk(pair[0])
     things = found.values()
     assert {x.kind for x in things} == {"file", "directory", "symlink", "fifo", "socket", "char", "block"}
     assert {stat.S_IMODE(x.stat.st_mode) for x in things if x.kind == "file"} == set(range(0o10000))
@@ -237,4 +241,3 @@ def test_everything_is_in_it(tmp_path):
         assert any(x.xattrs for x in things if x.kind == kind) or t.left_out, kind
     assert len({(x.stat.st_uid, x.stat.st_gid) for x in things}) > 10
     assert sum(bool(x.holes) for x in things) >= 8
-    fell(tmp_path / "a")
