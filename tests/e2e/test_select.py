@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a tree is copied, and as what: patterns, lists, sizes, file systems, links, modes, owners.
+
+Where rsync means the same, it is rsync that says what should come of it.
+"""
+
+import os
+import stat
+import subprocess
+
+import pytest
+
+from hosts import as_nobody, open_up, pattern
+from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
+
+TREE = {
+    "a.c": b"1", "a.o": b"2", "core": b"3", ".hidden": b"4", "[x]": b"5", "b~": b"6", "to a.c": "a.c",
+    "src": {"main.c": b"7", "main.o": b"8", "core": {"c.c": b"9"}, "deep": {"er": {"x.c": b"a", "x.o": b"b"}},
+            "lib.d": {"l.o": b"c", "l.c": b"d"}},
+    "doc": {"a.c": b"e", "man": {"x.1": b"f"}, "empty": {}},
+    "\u00e4 \n": {"a.o": b"g"},
+}
+# Options, in order; FILE stands for a file with the lines behind it.
+RULES = [
+    ["--exclude=*.o"],
+    ["--exclude=/a.c", "--exclude=core/"],
+    ["--include=*/", "--include=*.c", "--exclude=*"],
+    ["--include=/src/", "--include=/src/deep/***", "--exclude=/src/*", "--exclude=doc/"],
+    ["--exclude=deep/*/x.?", "--exclude=/src/lib.d/"],
+    ["--exclude=src/**.c"],
+    ["--exclude=**/er", "--exclude=\\[x\\]"],
+    ["--exclude=[[]x]", "--exclude=[!a-z]*"],
+    ["--exclude-from=FILE", "# c", "; c", "", "- *.o", "+ core/", "core", "*~"],
+    ["--include-from=FILE", "- *.c", "+ main.o", "--exclude=*.o"],
+    ["--exclude=*.c", "--exclude=!", "--exclude=*.1"],
+    ["--exclude=doc", "--include=doc/a.c"],
+    ["--exclude=/src/deep/er/x.c", "--exclude=er/x.o"],
+]
+
+
+@pytest.fixture(params=["push", "pull", "local"])
+def way(request):
+    return WAYS[request.param]
+
+
+def rsync(*args, ok=(0,), cwd=None, given=None):
+    done = subprocess.run(["rsync", *map(os.fspath, args)], cwd=cwd, input=given, capture_output=True,
+                          env={**os.environ, "LC_ALL": "C"})
+    assert done.returncode in ok, done.stderr
+    return done.stdout
+
+
+def shape(top):
+    """{path: what is kept of it by -p}"""
+    return {p: (t.kind, stat.S_IMODE(t.stat.st_mode), t.stat.st_uid, t.stat.st_gid, t.digest)
+            for p, t in walk(os.fsencode(top)).items() if p}
+
+
+def untouched(top):
+    return {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(top)).items()}
+
+
+def rule_options(rules, tmp_path):
+    lines = [line for line in rules if not line.startswith("--")]
+    (tmp_path / "rules").write_text("".join(line + "\n" for line in lines))
+    return [o.replace("=FILE", "=%s" % (tmp_path / "rules")) for o in rules if o.startswith("--")]
+
+
+# ---- patterns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", range(len(RULES)), ids=[" ".join(r[:2]) for r in RULES])
+def test_patterns_as_rsync(bench, tmp_path, n):
+    make(tmp_path, {"tree": TREE, "ours": {}, "theirs": {}})
+    near, far = list(WAYS.values())[n % 4]
+    options = rule_options(RULES[n], tmp_path)
+    for source in ("tree/", "tree"):  # the contents; the tree as it is at DST
+        rsync("-rl", *options, source, "theirs/", cwd=tmp_path)
+        r = bench.copy("-r", *options, near + str(tmp_path) + "/" + source, far + str(tmp_path / "ours"))
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_a_pattern_may_take_the_source_itself(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"tree": b"", "x": b""}, "other": b"", "to": {}})
+    r = bench.copy("-r", "--exclude=/tree/tree", "--exclude=other", way[0] + str(tmp_path / "tree"),
+                   way[0] + str(tmp_path / "other"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"tree": {"x": b""}}
+
+
+def test_patterns_from_stdin_with_from0(bench, tmp_path):
+    make(tmp_path, {"tree": {"a\nb": b"", "#c": b"", "d": b"", "e": b""}})
+    with open(tmp_path / "rules", "wb") as f:
+        f.write(b"a\nb\0#c\0\0- d\0")
+    with open(tmp_path / "rules", "rb") as rules:
+        r = bench.copy("-r", "--exclude-from=-", "--from0", "tree", "far:%s" % (tmp_path / "to"), stdin=rules)
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"e": b""}
+
+
+def test_a_hostile_pattern_takes_no_time(bench, tmp_path):
+    make(tmp_path, {"tree": {"a" * 255: {"a" * 255: b"x"}}})
+    r = bench.copy("-r", "--exclude=" + "*a" * 200 + "b", "--exclude=" + "**a" * 200 + "/b", "tree",
+                   "far:%s" % (tmp_path / "to"), timeout=20)
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == read(tmp_path / "tree")
+
+
+def test_a_pattern_that_is_too_long_is_refused(bench, tmp_path):
+    make(tmp_path, {"tree": {}})
+    r = bench.copy("-r", "--exclude=" + "x" * 5000, "tree", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "xxx" in r.errors(), (r.code, r.errors())
+    r = bench.copy("-r", "--exclude-from=none", "tree", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "none" in r.errors(), (r.code, r.errors())
+
+
+# ---- lists ---------------------------------------------------------------------------------
+
+LISTS = [
+    b"a.c\nsrc/main.c\n",
+    b"src/deep\ndoc/man/x.1\n",
+    b"# a comment\n; another\n\n./src//deep/er/x.c\n/doc/empty\nto a.c\n",
+    b"src\nsrc/main.c\n",
+    b".hidden\r\n[x]\n",
+    b"a.c",
+]
+
+
+@pytest.mark.parametrize("n", range(len(LISTS)))
+@pytest.mark.parametrize("recursive", [False, True], ids=["plain", "r"])
+def test_lists_as_rsync(bench, tmp_path, n, recursive):
+    make(tmp_path, {"tree": TREE})
+    near, far = list(WAYS.values())[n % 4]
+    (tmp_path / "list").write_bytes(LISTS[n])
+    options = ["-r"] * recursive + ["--files-from=%s" % (tmp_path / "list")]
+    rsync("-l", *options, "tree/", "theirs/", cwd=tmp_path)
+    for source in ("tree", "tree/"):
+        r = bench.copy(*options, near + str(tmp_path) + "/" + source, far + str(tmp_path / "ours"))
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+    assert not stale(tmp_path / "ours")
+
+
+def test_a_list_from_stdin(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a\nb": b"1", "#c": b"2", " d ": {"e": b"3"}, "f": b"4"}})
+    (tmp_path / "list").write_bytes(b"a\nb\0#c\0 d /e")
+    with open(tmp_path / "list", "rb") as names:
+        r = bench.copy("--files-from=-", "--from0", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"),
+                       stdin=names)
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"a\nb": b"1", "#c": b"2", " d ": {"e": b"3"}}
+
+
+def test_a_list_of_many_names_out_of_a_pipe(bench, tmp_path, way):
+    files = {"%04d" % i: {"f%d" % i: b"%d" % i} for i in range(1500)}
+    make(tmp_path, {"tree": {"some": files}})
+    with subprocess.Popen(["sh", "-c", "sleep 0.3; find some -name 'f*[02468]'"], cwd=tmp_path / "tree",
+                          stdout=subprocess.PIPE) as find:
+        r = bench.copy("--files-from=-", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"),
+                       stdin=find.stdout)
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"some": {k: v for k, v in files.items() if int(k) % 2 == 0}}
+
+
+def test_what_is_listed_and_not_there_fails_alone(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a": b"a", "d": {"b": b"b"}}})
+    (tmp_path / "list").write_text("none\na\nd/none\nd/b\na/none\n")
+    r = bench.copy("--files-from=list", "--failed=failed", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+    assert r.code == 23, (r.code, r.errors())
+    assert read(tmp_path / "to") == {"a": b"a", "d": {"b": b"b"}}
+    assert sorted((tmp_path / "failed").read_bytes().split(b"\0")) == [b"", b"a/none", b"d/none", b"none"]
+
+
+def test_names_that_lead_out_are_refused(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a": b"a"}, "secret": b"s"})
+    for name in ("../secret", "a/../../secret", ".."):
+        (tmp_path / "list").write_text(name + "\n")
+        r = bench.copy("-r", "--files-from=list", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+        assert r.code == 1 and ".." in r.errors(), (r.code, r.errors())
+        assert not (tmp_path / "to" / "secret").exists()
+
+
+def test_patterns_hold_for_what_is_listed(bench, tmp_path):
+    make(tmp_path, {"tree": TREE, "list": b"src\ndoc/a.c\na.o\n"})
+    options = ["-r", "--files-from=list", "--exclude=*.o", "--exclude=/src/deep"]
+    rsync("-l", *options, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy(*options, "tree", "far:%s" % (tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_delete_and_a_list_contradict_each_other(bench, tmp_path):
+    make(tmp_path, {"tree": {}, "list": b"a\n"})
+    r = bench.copy("-r", "--delete", "--files-from=list", "tree", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "--files-from" in r.errors(), (r.code, r.errors())
+
+
+# ---- sizes, file systems -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [["--max-size=1k"], ["--min-size=1k"], ["--min-size=1", "--max-size=1023"],
+                                     ["--max-size=0"], ["--min-size=5k"]], ids=" ".join)
+def test_sizes_as_rsync(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {"%d" % n: bytes(n) for n in (0, 1, 1023, 1024, 1025, 5 << 10, 300 << 10)},
+                    "ours": {}, "theirs": {}})
+    make(tmp_path / "tree", {"d": {"1": b"1"}, "l": "1024"})
+    rsync("-rl", *options, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A file system inside tree/d/inside."""
+    make(tmp_path, {"tree": {"a": b"a", "d": {"b": b"b", "inside": {}}}})
+    inside = tmp_path / "tree" / "d" / "inside"
+    if USER or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inside], capture_output=True).returncode:
+        pytest.skip("may not mount")
+    make(inside, {"c": b"c", "more": {"e": b"e"}})
+    yield
+    subprocess.run(["umount", "-l", inside], check=True)
+
+
+@pytest.mark.parametrize("which", ["push", "pull"])
+def test_one_file_system(bench, tmp_path, mounted, which):
+    near, far = WAYS[which]
+    r = bench.copy("-rx", near + str(tmp_path / "tree"), far + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"a": b"a", "d": {"b": b"b", "inside": {}}}
+    # Of each source its own.
+    r = bench.copy("-rx", near + str(tmp_path / "tree" / "d" / "inside"), far + str(tmp_path / "inside"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "inside") == {"c": b"c", "more": {"e": b"e"}}
+    r = bench.copy("-r", near + str(tmp_path / "tree"), far + str(tmp_path / "all"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "all") == read(tmp_path / "tree")
+
+
+# ---- what would be done --------------------------------------------------------------------
+
+
+def pair(top):
+    """Two trees with everything that --itemize-changes has a letter for."""
+    now = 1_500_000_000 * 10**9
+    for name, x in (("a", b"a"), ("b", b"b")):
+        make(top / name, {"same": b"s", "time": b"t", "mode": b"m", "size": x * (1 + (x == b"b")), "content": x,
+                          "touched": b"t", "l same": "same", "l other": name,
+                          "d": {"in": b"i"}, "d mode": {}, "only " + name: x, "tree " + name: {"x": {"y": x}},
+                          "kind 1": {} if x == b"a" else b"", "kind 2": b"" if x == b"a" else "same"})
+        for path in list(walk(os.fsencode(top / name))):
+            os.utime(os.path.join(os.fsencode(top / name), path), ns=(now, now), follow_symlinks=False)
+    os.utime(top / "b" / "time", ns=(now, now + 10**9))
+    os.utime(top / "a" / "touched", ns=(now, now + 5 * 10**9))
+    (top / "b" / "mode").chmod(0o600)
+    (top / "b" / "d mode").chmod(0o700)
+    if not USER:
+        os.chown(top / "b" / "same", 1, 2)
+
+
+def told_by_rsync(*args, cwd):
+    lines = rsync("-ni", *args, cwd=cwd).decode("utf-8", "surrogateescape").splitlines()
+    return {line[12:].split(" -> ")[0]: line[:11].strip() for line in lines}
+
+
+@pytest.mark.parametrize("options", [["-a"], ["-a", "--delete"], ["-a", "--checksum"], ["-a", "-u"],
+                                     ["-a", "--ignore-existing"], ["-r", "--links", "--times"],
+                                     ["-r", "--links", "--perms", "--times", "--delete"]], ids=" ".join)
+def test_dry_run_tells_what_rsync_tells(bench, tmp_path, options):
+    pair(tmp_path)
+    before = untouched(tmp_path / "b")
+    want = told_by_rsync(*options, "a/", "b/", cwd=tmp_path)
+    r = bench.copy("-n", "--itemize-changes", *options, "a/", "b")
+    assert r.code == 0, r.errors()
+    assert {k: v for k, v in changes(r).items() if v} == want
+    assert untouched(tmp_path / "b") == before
+    # And then it is done.
+    again = bench.copy("--itemize-changes", *options, "a/", "b")
+    assert again.code == 0, again.errors()
+    assert changes(again) == changes(r)
+
+
+def test_dry_run_changes_nothing(bench, tmp_path, way):
+    make(tmp_path, {"tree": TREE})
+    (tmp_path / "tree" / "big").write_bytes(pattern(10 << 20))
+    r = bench.copy("-an", "--remove-source-files", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert not (tmp_path / "to").exists()
+    assert "big" in changes(r) or "to/big" in changes(r) or "tree/big" in changes(r), changes(r)
+    assert {n.split("/")[-1] for n in changes(r)} >= {"main.c", "x.1", "a.c"}
+    assert (tmp_path / "tree" / "big").exists()
+    r = bench.copy("-n", way[0] + str(tmp_path / "tree" / "big"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert not (tmp_path / "to").exists()
+    r = bench.copy("-an", "--json", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0 and summary(r)["bytes"] == 0 and told(r, "file"), (r.code, r.errors())
+
+
+# ---- as what -------------------------------------------------------------------------------
+
+
+def test_copy_links_as_rsync(bench, tmp_path, way):
+    make(tmp_path, {"out": {"f": b"f", "d": {"g": b"g"}}, "ours": {}, "theirs": {},
+                    "tree": {"f": "../out/f", "d": "../out", "in": {"again": "../f"}, "x": b"x"}})
+    rsync("-rL", "tree", "theirs/", cwd=tmp_path)
+    r = bench.copy("-r", "--copy-links", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("sources", [["tree/d/e"], ["tree/d/e/f"], ["tree/./d/e"], ["tree/d/./e"], ["tree/d/e/."],
+                                     ["tree/d/e/f", "tree/d/g", "other/x"], ["./tree/d/"], ["tree/./d/e/f", "other/./x"]],
+                         ids=" ".join)
+def test_relative_as_rsync(bench, tmp_path, sources):
+    make(tmp_path, {"tree": {"a": b"a", "d": {"e": {"f": b"f", "h": b"h"}, "g": b"g"}}, "other": {"x": {"y": b"y"}},
+                    "ours": {}, "theirs": {}})
+    rsync("-rlR", *sources, "theirs/", cwd=tmp_path)
+    r = bench.copy("-r", "--relative", *sources, "far:%s" % (tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_relative_pulls(bench, tmp_path):
+    make(tmp_path, {"tree": {"d": {"e": {"f": b"f"}, "g": b"g"}}, "ours": {}})
+    r = bench.copy("-a", "--relative", "far:%s/./tree/d/e" % tmp_path, "far:%s/./tree/d/g" % tmp_path, "ours")
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == {"tree": {"d": {"e": {"f": b"f"}, "g": b"g"}}}
+    # Implied directories have the source's metadata as well.
+    assert (tmp_path / "ours" / "tree").stat().st_mtime_ns == (tmp_path / "tree").stat().st_mtime_ns
+
+
+@pytest.mark.parametrize("chmod", ["D755,F644", "u=rwX,go=rX", "a-w", "go=,Dg+s", "g=u,+X"])
+@pytest.mark.parametrize("options", [["-a"], ["-r"], ["-r", "--perms"]], ids=" ".join)
+def test_chmod_as_rsync(bench, tmp_path, options, chmod):
+    make(tmp_path, {"tree": {"f": b"1", "x": b"2", "d": {"g": b"3"}, "old": b"new"}, "ours": {"old": b""},
+                    "theirs": {"old": b""}})
+    for name, mode in (("f", 0o640), ("x", 0o751), ("d", 0o700), ("d/g", 0o404), ("old", 0o666)):
+        (tmp_path / "tree" / name).chmod(mode)
+    for to in ("ours", "theirs"):
+        (tmp_path / to / "old").chmod(0o604)
+    # rsync looks at the mode of what is there only to compare it: here it has to send.
+    rsync(*options, "-I", "-l", "--chmod=" + chmod, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy(*options, "--chmod=" + chmod, "tree/", "far:%s" % (tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert shape(tmp_path / "ours") == shape(tmp_path / "theirs")
+
+
+def test_chmod_that_is_none(bench, tmp_path):
+    make(tmp_path, {"tree": {}})
+    r = bench.copy("-r", "--chmod=u=z", "tree", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "u=z" in r.errors(), (r.code, r.errors())
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.skipif(USER, reason="only root can give files away")
+@pytest.mark.parametrize("chown", ["1:2", "daemon:sys", "daemon", ":sys", "1", "daemon:3"])
+def test_chown_as_rsync(bench, tmp_path, way, chown):
+    make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"3"}, "l": "f"}, "ours": {}, "theirs": {}})
+    rsync("-a", "--chown=" + chown, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy("-a", "--chown=" + chown, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert shape(tmp_path / "ours") == shape(tmp_path / "theirs")
+
+
+def test_chown_that_is_nobody(bench, tmp_path):
+    make(tmp_path, {"tree": {}})
+    r = bench.copy("-r", "--chown=nobody-of-this-name", "tree", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "nobody-of-this-name" in r.errors(), (r.code, r.errors())
+
+
+@pytest.mark.skipif(USER, reason="it takes root to be two users")
+def test_chown_by_whom_may_not(bench, tmp_path):
+    """As with rsync, owners are left out without a word, where nobody can have them."""
+    make(tmp_path, {"tree": {"f": b"1"}})
+    open_up(tmp_path)
+    r = bench.copy("-a", "--chown=daemon", "tree", "far:%s" % (tmp_path / "to"), become=as_nobody())
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "to" / "f").stat().st_uid == 65534

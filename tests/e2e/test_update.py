@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is there already: what is sent again, replaced, kept, deleted, set aside; what is told of it.
+
+Where rsync means the same, it is rsync that says what should come of it.
+"""
+
+import itertools
+import os
+import stat
+import subprocess
+
+import pytest
+
+from hosts import as_nobody, open_up, pattern
+from test_select import rsync, shape, untouched
+from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
+
+NOW = 1_500_000_000 * 10**9
+SECOND = 10**9
+
+
+@pytest.fixture(params=["push", "pull", "local"])
+def way(request):
+    return WAYS[request.param]
+
+
+def dated(path, ns):
+    os.utime(path, ns=(ns, ns), follow_symlinks=False)
+
+
+# ---- what is sent --------------------------------------------------------------------------
+
+AGES = {"older": NOW - 5 * SECOND, "equal": NOW, "newer": NOW + 5 * SECOND}
+CONTENTS = {"same": b"abc", "differs": b"xyz", "longer": b"abcd"}
+
+
+def ages(top):
+    """In b what is older and newer than in a, with each kind of content."""
+    for name in ("a", "b", "ours", "theirs"):
+        make(top / name, {})
+    for age, content in itertools.product(AGES, CONTENTS):
+        name = "%s %s" % (age, content)
+        for to in ("ours", "theirs"):
+            make(top / to, {name: CONTENTS[content]})
+            dated(top / to / name, AGES[age])
+        make(top / "a", {name: b"abc"})
+        dated(top / "a" / name, NOW)
+    for to in ("ours", "theirs"):
+        make(top / to, {"is a dir": {}, "is a link": "nowhere", "of b": b"b"})
+        dated(top / to / "is a link", NOW + SECOND)
+    make(top / "a", {"is a dir": b"1", "is a link": b"2", "of a": b"3"})
+
+
+# -I is what plain -r means here: sent again, whatever there is.
+UPDATES = [
+    (["-a"], ["-a"]),
+    (["-r"], ["-rl", "-I"]),
+    (["-r", "-u"], ["-rl", "-I", "-u"]),
+    (["-a", "-u"], ["-a", "-u"]),
+    (["-r", "--times"], ["-rl", "--times"]),
+    (["-r", "--ignore-existing"], ["-rl", "--ignore-existing"]),
+    (["-a", "--ignore-existing"], ["-a", "--ignore-existing"]),
+    (["-a", "--ignore-existing", "-u"], ["-a", "--ignore-existing", "-u"]),
+    (["-a", "--checksum"], ["-a", "--checksum"]),
+    (["-r", "--checksum"], ["-rl", "--checksum"]),
+    (["-a", "--checksum", "-u"], ["-a", "--checksum", "-u"]),
+]
+
+
+@pytest.mark.parametrize("n", range(len(UPDATES)), ids=[" ".join(u[0]) for u in UPDATES])
+def test_what_is_replaced_as_rsync(bench, tmp_path, n):
+    ours, theirs = UPDATES[n]
+    near, far = list(WAYS.values())[n % 4]
+    ages(tmp_path)
+    rsync(*theirs, "a/", "theirs/", cwd=tmp_path)
+    r = bench.copy(*ours, near + str(tmp_path / "a") + "/", far + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+    if "-a" in ours:
+        times = [{p: t.stat.st_mtime_ns for p, t in walk(os.fsencode(tmp_path / to)).items()}
+                 for to in ("ours", "theirs")]
+        assert times[0] == times[1]
+
+
+def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
+    """Nor does it take the time for the content."""
+    size = 5 << 20
+    make(tmp_path, {"a": {"same": pattern(size), "d": {"differs": pattern(size)}, "small": b"s"}})
+    make(tmp_path, {"b": {"same": pattern(size), "d": {"differs": pattern(size, 3)}, "small": b"s"}})
+    for name in ("same", "d/differs", "small"):
+        dated(tmp_path / "a" / name, NOW)
+        dated(tmp_path / "b" / name, NOW + (name != "d/differs"))
+    inode = (tmp_path / "b" / "same").stat().st_ino
+    r = bench.copy("-a", "--checksum", "--json", way[0] + str(tmp_path / "a") + "/", way[1] + str(tmp_path / "b"))
+    assert r.code == 0, r.errors()
+    assert (summary(r)["files"], summary(r)["bytes"]) == (1, size), summary(r)
+    assert read(tmp_path / "b") == read(tmp_path / "a")
+    assert (tmp_path / "b" / "same").stat().st_ino == inode
+    assert (tmp_path / "b" / "same").stat().st_mtime_ns == NOW
+
+
+def test_one_file_is_looked_at_likewise(bench, tmp_path, way):
+    make(tmp_path, {"in": b"abc", "out": b"xyz"})
+    dated(tmp_path / "in", NOW)
+    dated(tmp_path / "out", NOW)
+    source, target = way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out")
+    for options in (["-p"], ["--times"], ["-a"], ["--ignore-existing"], ["-u", "-p"]):
+        r = bench.copy(*options, source, target)
+        assert r.code == 0 and (tmp_path / "out").read_bytes() == b"xyz", (options, r.errors())
+    dated(tmp_path / "out", NOW + SECOND)
+    r = bench.copy("-u", source, target)
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == b"xyz", r.errors()
+    r = bench.copy("--checksum", "-p", source, target)
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == b"abc", r.errors()
+
+
+# ---- deleting ------------------------------------------------------------------------------
+
+OLD = {"a.c": b"old", "gone": b"", "gone.o": b"", "x.o": b"old", "gone d": {"in it": {"deep": b""}, "y.o": b""},
+       "kept": {"gone": b"", "z.o": b""}, "to gone": "gone", "is dir": b"", "is file": {"in it": b""}}
+NEW = {"a.c": b"new", "x.o": b"new", "kept": {"here": b""}, "is dir": {"f": b""}, "is file": b""}
+
+
+@pytest.mark.parametrize("options", [["--delete"], ["--delete", "--exclude=*.o"],
+                                     ["--delete", "--delete-excluded", "--exclude=*.o"],
+                                     ["--delete", "--exclude=/gone d/"], ["--delete", "--include=gone.o", "--exclude=*.o"],
+                                     ["--delete-excluded", "--exclude=kept"]], ids=" ".join)
+def test_delete_as_rsync(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": NEW, "ours": OLD, "theirs": OLD})
+    rsync("-rl", *options, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_delete_only_in_the_trees_asked_for(bench, tmp_path, way):
+    make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"",
+                    "to": {"one": {"gone": b""}, "two": {"gone": {}}, "three": {"stays": b""}, "stays": b""}})
+    r = bench.copy("-r", "--delete", *[way[0] + str(tmp_path / n) for n in ("one", "two", "file")],
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"one": {"f": b""}, "two": {"g": b""}, "file": b"", "three": {"stays": b""},
+                                     "stays": b""}
+
+
+def test_delete_goes_through_no_symlink(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b""}, "outside": {"g": b""}, "to": {"gone": "../outside", "gone too": "../outside/g"}})
+    r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"f": b""} and read(tmp_path / "outside") == {"g": b""}
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 100])
+def test_max_delete(bench, tmp_path, way, most):
+    make(tmp_path, {"tree": {"f": b"1"}, "to": {"gone %d" % i: b"" for i in range(4)}})
+    r = bench.copy("-r", "--delete", "--max-delete=%d" % most, way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"))
+    left = read(tmp_path / "to")
+    assert left.pop("f") == b"1"
+    assert len(left) == max(0, 4 - most)
+    assert r.code == (25 if most < 4 else 0), (r.code, r.errors())
+    assert most >= 4 or "--max-delete" in r.errors(), r.errors()
+
+
+def test_delete_tells_of_each(bench, tmp_path):
+    make(tmp_path, {"tree": NEW, "to": OLD})
+    want = {line[12:] for line in rsync("-rlni", "--delete", "tree/", "to/", cwd=tmp_path).decode().splitlines()
+            if line.startswith("*deleting")}
+    for options in (["-n"], []):
+        r = bench.copy("-r", "--delete", "--itemize-changes", *options, "tree/", "far:%s" % (tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        assert {p for p, c in changes(r).items() if c == "*deleting"} == want
+
+
+@pytest.mark.skipif(USER, reason="root can read everything")
+def test_nothing_is_deleted_when_not_all_was_read(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"f", "closed": {"g": b"g"}}, "to": {"old": b"", "closed": {"g": b"g", "old": b""}}})
+    (tmp_path / "tree" / "closed").chmod(0)
+    open_up(tmp_path)
+    for name in ("to", "to/closed", "to/old", "to/closed/old", "to/closed/g"):
+        os.chown(tmp_path / name, 65534, 65534)
+    r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"),
+                   become=as_nobody())
+    assert r.code == 23 and "delete" in r.errors() and "closed" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"f", "old": b"", "closed": {"g": b"g", "old": b""}}
+
+
+def test_delete_wants_a_tree(bench, tmp_path):
+    make(tmp_path, {"f": b"", "to": {"old": b""}})
+    r = bench.copy("--delete", "f", "far:%s" % (tmp_path / "to"))
+    assert r.code == 1 and "-r" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"old": b""}
+
+
+# ---- setting aside -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [["--backup"], ["--backup", "--suffix=.old"], ["--backup-dir=aside"],
+                                     ["--backup-dir=as/ide", "--suffix=.old"], ["--backup", "--delete"],
+                                     ["--backup-dir=../aside", "--delete"],
+                                     ["--backup", "--delete", "--exclude=*.o"]], ids=" ".join)
+def test_backup_as_rsync(bench, tmp_path, way, options):
+    for to in ("ours", "theirs"):
+        make(tmp_path, {to: {"to": OLD}})
+    make(tmp_path, {"tree": NEW})
+    rsync("-rl", *options, tmp_path / "tree/", "to/", cwd=tmp_path / "theirs")
+    r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours" / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_backups_stay_when_it_is_done_again(bench, tmp_path):
+    make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": b"0", "gone": b"g"}})
+    for content in (b"1", b"2", b"3"):
+        make(tmp_path / "tree", {"f": content})
+        r = bench.copy("-r", "--backup", "--delete", "tree/", "far:%s" % (tmp_path / "to"))
+        assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"f": b"3", "f~": b"2", "gone~": b"g"}
+
+
+def test_a_backup_is_the_file_that_was_there(bench, tmp_path, way):
+    make(tmp_path, {"in": b"new", "out": b"old"})
+    (tmp_path / "out").chmod(0o640)
+    dated(tmp_path / "out", NOW)
+    was = (tmp_path / "out").stat()
+    r = bench.copy("--backup", "--suffix=.bak", way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    now = (tmp_path / "out.bak").stat()
+    assert (now.st_ino, now.st_mode, now.st_mtime_ns) == (was.st_ino, was.st_mode, was.st_mtime_ns)
+    assert (tmp_path / "out").read_bytes() == b"new" and stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o640
+
+
+def test_nothing_is_set_aside_for_what_is_the_same(bench, tmp_path):
+    make(tmp_path, {"tree": {"f": b"1", "l": "f", "d": {}}})
+    for _ in range(2):
+        r = bench.copy("-a", "--backup", "tree/", "far:%s" % (tmp_path / "to"))
+        assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == read(tmp_path / "tree")
+
+
+# ---- taking away ---------------------------------------------------------------------------
+
+
+def test_remove_source_files_as_rsync(bench, tmp_path, way):
+    tree = {"f": b"1", "d": {"g": b"2", "e": {}}, "l": "f", "x.o": b"3"}
+    make(tmp_path, {"a": tree, "b": tree, "ours": {"f": b"1"}, "theirs": {"f": b"1"}})
+    for path in ("a/f", "b/f", "ours/f", "theirs/f"):
+        dated(tmp_path / path, NOW)
+    rsync("-a", "--remove-source-files", "--exclude=*.o", "a/", "theirs/", cwd=tmp_path)
+    r = bench.copy("-a", "--remove-source-files", "--exclude=*.o", way[0] + str(tmp_path / "b") + "/",
+                   way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "b") == read(tmp_path / "a") == {"d": {"e": {}}, "x.o": b"3"}
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_sources_that_failed_are_not_removed(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1", "d": b"2"}, "to": {"d": {"in it": b""}}})
+    r = bench.copy("-r", "--remove-source-files", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 23, (r.code, r.errors())
+    assert read(tmp_path / "tree") == {"d": b"2"}
+    assert read(tmp_path / "to") == {"f": b"1", "d": {"in it": b""}}
+
+
+def test_mkpath_of_a_tree(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}})
+    for source, to in (("tree", "x/y/z"), ("tree/", "v/w/")):
+        r = bench.copy("-r", "--mkpath", way[0] + str(tmp_path) + "/" + source, way[1] + str(tmp_path) + "/" + to)
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / to) == read(tmp_path / "tree")
+
+
+# ---- lists of what failed ------------------------------------------------------------------
+
+
+def test_what_failed_is_a_list_for_the_next_run(bench, tmp_path, way):
+    names = ["a", "b\nc", "#d", " e ", "d/f", "-g", "\u00e4"]
+    make(tmp_path, {"tree": {"a": b"1", "d": {}}, "to": {"a": {"in the way": b""}}})
+    (tmp_path / "list").write_bytes(b"".join(os.fsencode(n) + b"\0" for n in names))
+    source, target = way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to")
+    words = ["--files-from=list", "--from0", "--failed=list", source, target]
+    r = bench.copy(*words)
+    assert r.code == 23, (r.code, r.errors())
+    assert sorted((tmp_path / "list").read_bytes().split(b"\0")) == sorted([b"", *map(os.fsencode, names)])
+    for name in names[1:-1]:
+        make(tmp_path / "tree" / os.path.dirname(name), {os.path.basename(name): b"x"})
+    subprocess.run(["rm", "-r", tmp_path / "to" / "a"], check=True)
+    r = bench.copy(*words)
+    assert r.code == 23, (r.code, r.errors())
+    assert (tmp_path / "list").read_bytes() == os.fsencode(names[-1]) + b"\0"
+    make(tmp_path / "tree", {names[-1]: b"y"})
+    r = bench.copy(*words)
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "list").read_bytes() == b""
+    assert read(tmp_path / "to") == read(tmp_path / "tree")
+
+
+def test_names_that_failed_are_those_below_the_source(bench, tmp_path, way):
+    """However the source is written."""
+    for source in ("tree", "tree/", "tree/."):
+        subprocess.run(["rm", "-rf", tmp_path / "tree", tmp_path / "to"], check=True)
+        make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}, "to": {"d": {"g": {"in the way": b""}}}})
+        target = tmp_path / "to"
+        if source == "tree":
+            make(tmp_path, {"up": {}})
+            (tmp_path / "to").rename(tmp_path / "up" / "tree")
+            (tmp_path / "up").rename(tmp_path / "to")
+            target = tmp_path / "to" / "tree"
+        r = bench.copy("-r", "--failed=failed", way[0] + str(tmp_path) + "/" + source, way[1] + str(tmp_path / "to"))
+        assert r.code == 23 and "d/g" in r.errors(), (r.code, r.errors())
+        assert (tmp_path / "failed").read_bytes() == b"d/g\0"
+        (target / "d" / "g" / "in the way").unlink()
+        r = bench.copy("--files-from=failed", "--from0", way[0] + str(tmp_path / "tree"), way[1] + str(target))
+        assert r.code == 0, r.errors()
+        assert read(target) == read(tmp_path / "tree")
+
+
+# ---- what is told --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digest,check", [("", ["xxh128sum", "-c"]), ("=sha256", ["sha256sum", "-c", "--strict"]),
+                                          ("=md5", ["md5sum", "-c", "--strict"])])
+def test_print_digest_is_checked_by_the_real_one(bench, tmp_path, way, digest, check):
+    make(tmp_path, {"tree": {"a": b"a", "empty": b"", "b b": pattern(300000), " c ": b"c", "d": {"*e": pattern(5 << 20)}}})
+    if not digest:
+        assert subprocess.run(["which", "xxh128sum"], capture_output=True).returncode == 0
+    elif digest:
+        make(tmp_path / "tree", {"n\nl": b"1", "b\\s": b"2", "\r": b"3"})
+    for options, count in ((["-r"], "all"), (["-a"], "all"), (["-a"], "again")):
+        r = bench.copy(*options, "--print-digest" + digest, way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        lines = bytes(r.out).splitlines()
+        if count == "again" and not lines:
+            continue  # nothing was sent
+        assert len(lines) == (5 if not digest else 8), lines
+        for top in ("tree", "to"):
+            done = subprocess.run(check, cwd=tmp_path / top, input=bytes(r.out), capture_output=True,
+                                  env={**os.environ, "LC_ALL": "C"})
+            assert done.returncode == 0, (done.stdout, done.stderr)
+    # And it does check.
+    (tmp_path / "to" / "a").write_bytes(b"b")
+    done = subprocess.run(check, cwd=tmp_path / "to", input=bytes(r.out) or b"x", capture_output=True)
+    assert done.returncode != 0
+
+
+def test_print_digest_of_one_file(bench, tmp_path, way):
+    make(tmp_path, {"dir": {"in": pattern(700000)}})
+    r = bench.copy("--print-digest=sha256", way[0] + str(tmp_path / "dir" / "in"), way[1] + str(tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    done = subprocess.run(["sha256sum", "-c"], cwd=tmp_path / "dir", input=bytes(r.out), capture_output=True)
+    assert done.returncode == 0 and done.stdout == b"in: OK\n", (bytes(r.out), done.stderr)
+
+
+def numbers(text):
+    """{what: number} of --stats."""
+    return {line.split(":")[0]: int(line.split(":")[1].split()[0]) for line in text.splitlines()
+            if ":" in line and line.split(":")[1].split()[0].isdigit()}
+
+
+def test_stats(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": bytes(1000), "g": b"2" * 500, "d": {"e": {}}, "l": "f"}, "to": {"gone": b"", "g": b"2" * 500}})
+    for name in ("tree/g", "to/g"):
+        dated(tmp_path / name, NOW)
+    r = bench.copy("-a", "--delete", "--stats", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert not r.out
+    got = numbers(r.errors())
+    assert (got["files sent"], got["files there already"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
+        (1, 1, 1000, 1, 0), got
+    # f, d, d/e and l; the top was there.
+    assert got["created"] == 4, got
+    assert "asked for:" in r.errors() and "2 regular" in r.errors() and "1 symlinks" in r.errors(), r.errors()
+
+
+def test_json(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"12345", "bad \x01\n": b"6", "d": {"in the way": b"7"}, "l": "f"},
+                    "to": {"gone": b"", "d": {"in the way": {"x": b""}}}})
+    r = bench.copy("-r", "--delete", "--json", "--exclude=x", way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 23, (r.code, r.errors())
+    assert [x["type"] for x in told(r)][::len(told(r)) - 1] == ["start", "summary"]
+    assert all(x["v"] == 1 for x in told(r))
+    files = {(x["path"], x["deleted"]): x for x in told(r, "file")}
+    assert files["f", False]["size"] == 5 and files["f", False]["exit"] == 0
+    assert files["d/in the way", False]["exit"] != 0
+    assert files["gone", True]["exit"] == 0
+    assert files["l", False]["what"] == "symlink"
+    assert any("bad" in path for path, _ in files)
+    assert told(r, "error"), "the failure is told as an object, too"
+    s = summary(r)
+    assert (s["exit"], s["files"], s["bytes"], s["failed"]) == (23, 2, 6, 1), s
+
+
+def test_json_tells_of_progress(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f%d" % i: pattern(2 << 20) for i in range(4)}})
+    r = bench.copy("-r", "--json", "--bwlimit=3M", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    seen = told(r, "progress")
+    assert seen and all(x["bytes"] <= 8 << 20 for x in seen)
+    assert [x["bytes"] for x in seen] == sorted(x["bytes"] for x in seen)
+    assert seen[-1]["total_known"] and seen[-1]["total"] == 8 << 20
+
+
+def test_log_file(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1", "d": {"g\n": b"2"}, "x": b"3"}, "to": {"x": {"in the way": b""}, "gone": b""}})
+    words = ["-r", "--delete", "--log-file=log", "--exclude=in the way"]
+    for runs in (1, 2):
+        r = bench.copy(*words, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        assert r.code == 23, (r.code, r.errors())
+        log = (tmp_path / "log").read_text()
+        assert log.count("exit 23") == runs, log
+    lines = log.splitlines()
+    # The time first, so that it can be sorted and read; each file once a run.
+    assert all(line[:2] == "20" and line[4] == "-" for line in lines), lines
+    assert sum(line.endswith(" f") for line in lines) == 2
+    assert sum("failed" in line and line.endswith(" x") for line in lines) == 2
+    assert sum("deleting" in line and line.endswith(" gone") for line in lines) == 1
+    assert any("d/g\\" in line for line in lines), lines
+
+
+def test_quiet_is_quiet(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1"}})
+    r = bench.copy("-aq", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
+    assert r.code == 0 and not r.out and not r.err, r.errors()
+
+
+def test_verify_and_update_together(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": pattern(5 << 20), "g": b"", "d": {"h": b"h"}}})
+    for _ in range(2):
+        r = bench.copy("-a", "--verify", "--print-digest=md5", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        before = untouched(tmp_path / "to")
+    assert shape(tmp_path / "to") == shape(tmp_path / "tree") and before and not stale(tmp_path / "to")
