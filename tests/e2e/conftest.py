@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import fnmatch
+import os
+import subprocess
 
 import pytest
 
 from hosts import COUNT, LAB, Bench
+from trees import USER, fell
 
 # In the guest every program starts on an emulated CPU, so the short run there takes the cases that
 # verbs can make a difference to; with a larger SLUICE_COUNT (./check long) it takes all. What is
@@ -51,6 +54,13 @@ test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
 test_ssh.py::test_push_and_pull
 test_ssh.py::test_where_no_port*
+test_tree.py::test_a_tree_of_every_kind*
+test_tree.py::test_what_a_run_again_sends
+test_resume.py::test_a_killed_run*[[]SIGINT*
+test_resume.py::test_a_killed_run*[[]2]
+test_resume.py::test_a_huge_file_goes_on*9]
+test_resume.py::test_a_huge_file_goes_on*SIGKILL]
+test_resume.py::test_two_runs_at_once*
 test_verbs.py::*
 test_verbs_lanes.py::*
 """.split()
@@ -80,6 +90,32 @@ def arena(bench, tmp_path):
     a = Arena(bench, tmp_path)
     yield a
     a.settle()
+
+
+@pytest.fixture
+def ground(tmp_path):
+    """A directory on a file system that takes attributes, cleared away however deep it gets."""
+    top = tmp_path / "ground"
+    top.mkdir()
+    mounted = False
+    try:
+        os.setxattr(top, "user.try", b"")
+        os.removexattr(top, "user.try")
+    except OSError:
+        # In the guest /tmp is a tmpfs of a kernel that has none there.
+        mounted = not USER
+    if mounted:
+        image = tmp_path / "ext4"
+        with open(image, "wb") as f:
+            f.truncate(1 << 30)
+        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, top], check=True)
+        (top / "lost+found").rmdir()
+    yield top
+    if mounted:
+        subprocess.run(["umount", "-l", top], check=True)
+        image.unlink()
+    fell(top)
 
 
 def pytest_runtest_logreport(report):

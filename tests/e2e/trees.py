@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of whole trees share: making them, comparing them, what a run told."""
+
+import json
+import os
+import sys
+
+from hosts import COUNT, LAB, ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "trees"))
+
+from compare import compare, rsync_differs, walk  # noqa: E402,F401
+from generate import acl, fell, generate  # noqa: E402,F401
+
+# What stands before the names of source and target.
+WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"), "local": ("", "")}
+USER = os.geteuid() != 0
+
+
+def seeds(few, many, lab=1, lab_many=3):
+    """As many as this run is to try: fixed ones, so that a failure comes again."""
+    return range(1, 1 + ((lab if COUNT == 1 else lab_many) if LAB else few if COUNT == 1 else many))
+
+
+def make(top, tree):
+    """{name: bytes for a file, str for a symlink, dict for a directory}"""
+    os.makedirs(top, exist_ok=True)
+    for name, what in tree.items():
+        path = os.path.join(top, name)
+        if isinstance(what, dict):
+            make(path, what)
+        elif isinstance(what, str):
+            os.symlink(what, path)
+        else:
+            with open(path, "wb") as f:
+                f.write(what)
+
+
+def read(top):
+    """The reverse."""
+    tree = {}
+    for name in os.listdir(top):
+        path = os.path.join(top, name)
+        if os.path.islink(path):
+            tree[name] = os.readlink(path)
+        elif os.path.isdir(path):
+            tree[name] = read(path)
+        elif os.path.isfile(path):
+            with open(path, "rb") as f:
+                tree[name] = f.read()
+        else:
+            tree[name] = None
+    return tree
+
+
+def equal(a, b, seed=None, **how):
+    """Fail unless b is as a, names of temporaries and markers included."""
+    lines = compare(os.fsencode(a), os.fsencode(b), **how)
+    assert not lines, "seed %s: %d differences\n%s" % (seed, len(lines), "\n".join(lines[:40]))
+
+
+def stale(top):
+    """What runs left in a tree."""
+    return [p for p in walk(os.fsencode(top)) if p.rsplit(b"/", 1)[-1].startswith(b".sluice.")]
+
+
+def told(run, type_=None):
+    """The objects of --json."""
+    found = [json.loads(line) for line in bytes(run.out).decode().splitlines()]
+    return [x for x in found if type_ in (None, x["type"])]
+
+
+def summary(run):
+    return told(run)[-1]
+
+
+def changes(run):
+    """{path: change} of --itemize-changes."""
+    found = {}
+    for line in bytes(run.out).decode("utf-8", "surrogateescape").splitlines():
+        change, _, path = line.partition(" ")
+        found[path.strip()] = change
+    return found
