@@ -77,7 +77,7 @@ def shell(bench, tmp_path):
 
 
 PORT = 20000 + os.getpid() % 20000
-COPIES = [g[0] for g in groups() if g[0].startswith("rdcp")]
+COPIES = [g[0] for g in groups() if g[0].startswith("rdcp") or "| rdcp" in g[0]]
 STREAMS = [g for g in groups() if len(g) == 2]
 
 
@@ -92,6 +92,10 @@ def test_copies(shell, line):
     for name, data in sources.items():
         (near / name).write_bytes(data)
         (far / name).write_bytes(data)
+    for home in (near, far):
+        (home / "tree" / "sub").mkdir(parents=True)
+        (home / "tree" / "sub" / "x.o").write_bytes(DATA)
+        (home / "bad").write_bytes(b"tree/sub/x.o\0")
     if "host:path" in line:
         (far / "path" / "file").write_bytes(DATA)
     r = shell(NEAR, line)
