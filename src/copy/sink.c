@@ -3,42 +3,80 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "base/fail.h"
+
+/* ---- what comes ---------------------------------------------------------------------- */
+
+static int take_data(struct sink_lane *l, const struct record_data *r)
+{
+	return sink_take_piece(
+		l, &(struct piece){.id = r->id, .pos = r->pos, .len = r->len, .bytes = r->bytes});
+}
+
+static int take_hole(struct sink_lane *l, const struct record_hole *r)
+{
+	return sink_take_piece(l, &(struct piece){.id = r->id, .pos = r->pos, .len = r->len});
+}
+
+static int take_have(struct sink_lane *l, const struct record_have *r)
+{
+	return sink_take_piece(
+		l, &(struct piece){.id = r->id, .pos = r->pos, .len = r->len, .have = true});
+}
+
+static int take_file(struct sink_lane *l, struct reader *reader, const struct record_file *r)
+{
+	int small;
+
+	if (r->flags & FILE_ASK)
+		return sink_take_question(l, r);
+	small = sink_take_small(l, reader, r);
+	return small < 0 ? -1 : small > 0 ? 0 : sink_take_file(l, r);
+}
+
+static int take_record(struct sink_lane *l, struct reader *reader, const struct record *r)
+{
+	switch (r->type) {
+	case RECORD_FILE:
+		return take_file(l, reader, &r->file);
+	case RECORD_DATA:
+		return take_data(l, &r->data);
+	case RECORD_FILE_END:
+		return sink_take_end(l, &r->end);
+	case RECORD_HOLE:
+		return take_hole(l, &r->hole);
+	case RECORD_DIR:
+		return sink_take_dir(l, &r->dir);
+	case RECORD_OWNER:
+		return sink_take_owner(l, &r->owner);
+	case RECORD_XATTR:
+		return sink_take_xattr(l, &r->xattr);
+	case RECORD_HAVE:
+		return take_have(l, &r->have);
+	case RECORD_SAME:
+		return sink_take_same(l, &r->same);
+	case RECORD_KEEP:
+		return sink_take_keep(l, &r->keep);
+	}
+	return fail_as(OUT_PROTOCOL, "unknown record %u from the peer", r->type);
+}
 
 static int take_records(struct sink_lane *l, const struct block *b)
 {
 	struct reader reader = reader_of(b->data, b->len);
-	struct record r;
+	struct record *r = &l->record;
 	int ret;
 
-	while ((ret = record_next(&reader, &r)) > 0) {
-		switch (r.type) {
-		case RECORD_FILE:
-			ret = sink_take_file(l, &r.file);
-			break;
-		case RECORD_DATA:
-			ret = sink_take_piece(l, &(struct piece){
-							 .id = r.data.id,
-							 .pos = r.data.pos,
-							 .len = r.data.len,
-							 .bytes = r.data.bytes,
-						 });
-			break;
-		case RECORD_HOLE:
-			ret = sink_take_piece(l, &(struct piece){
-							 .id = r.hole.id,
-							 .pos = r.hole.pos,
-							 .len = r.hole.len,
-						 });
-			break;
-		case RECORD_FILE_END:
-			ret = sink_take_end(l, &r.end);
-			break;
-		}
-		if (ret)
+	while ((ret = record_next(&reader, r)) > 0) {
+		/* A question ends where its attributes do. */
+		if (l->question.open &&
+		    (r->type != RECORD_XATTR || r->xattr.id != l->question.r.id) && sink_answer(l))
+			return -1;
+		if (take_record(l, &reader, r))
 			return -1;
 	}
+	if (ret == 0 && l->question.open)
+		ret = sink_answer(l);
 	return ret;
 }
 
@@ -55,6 +93,39 @@ static int take_block(struct sink_lane *l, const struct block *b)
 	return b->kind == BLOCK_EXTENT ? sink_take_piece(l, &p) : take_records(l, b);
 }
 
+/* Whoever has said END has all his blocks back: what comes after it would be written while
+ * main deletes. */
+static int enter_block(struct sink *s)
+{
+	bool late;
+
+	pthread_mutex_lock(&s->copy->lock);
+	late = s->copy->end_came;
+	s->taking += !late;
+	pthread_mutex_unlock(&s->copy->lock);
+	return late ? fail_as(OUT_PROTOCOL, "the peer sends blocks after END") : 0;
+}
+
+static void leave_block(struct sink *s)
+{
+	pthread_mutex_lock(&s->copy->lock);
+	s->taking--;
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+static int use_block(struct sink_lane *l, const struct block *b)
+{
+	int ret = enter_block(l->sink);
+
+	if (ret == 0)
+		ret = take_block(l, b);
+	if (ret == 0)
+		ret = sink_flush(l);
+	if (ret == 0)
+		leave_block(l->sink);
+	return ret;
+}
+
 static void *sink_lane_run(void *arg)
 {
 	struct sink_lane *l = arg;
@@ -65,7 +136,7 @@ static void *sink_lane_run(void *arg)
 	do {
 		ret = lane_recv(l->lane, &b);
 		if (ret == 0)
-			ret = take_block(l, b);
+			ret = use_block(l, b);
 		if (ret == 0)
 			ret = lane_put(l->lane, b);
 	} while (ret == 0);
@@ -73,6 +144,8 @@ static void *sink_lane_run(void *arg)
 		session_fail(l->sink->session);
 	return NULL;
 }
+
+/* ---- waiting for each other ----------------------------------------------------------- */
 
 void sink_wake_all(struct sink *s)
 {
@@ -82,6 +155,21 @@ void sink_wake_all(struct sink *s)
 	}
 }
 
+void sink_wake(struct sink *s, const void *what)
+{
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+		if (s->lanes[i].waits == what)
+			pthread_cond_signal(&s->lanes[i].turn);
+	}
+}
+
+void sink_wait(struct sink_lane *l, const void *what)
+{
+	l->waits = what;
+	pthread_cond_wait(&l->turn, &l->sink->copy->lock);
+	l->waits = NULL;
+}
+
 /* ---- the run ------------------------------------------------------------------------- */
 
 static int open_place(struct sink *s)
@@ -89,14 +177,17 @@ static int open_place(struct sink *s)
 	const struct sink_opts *o = s->o;
 	struct place_opts po = {
 		.target = o->target,
+		.wants = (const char *const *)o->wants,
+		.peer = o->peer,
+		.rules = s->rules,
 		.many = o->many,
 		.no_target_dir = o->no_target_dir || o->quiet_names,
 		.mkpath = o->mkpath,
 		.expand = o->expand,
 		.fsync = o->fsync,
 		.inplace = o->inplace,
-		.preserve = o->preserve,
 		.sparse = o->sparse,
+		.owners = s->owners,
 		.stop = copy_stopped,
 		.ctx = s->copy,
 	};
@@ -104,22 +195,33 @@ static int open_place(struct sink *s)
 	return o->stream.fd >= 0 ? 0 : place_open(&po, &s->place);
 }
 
+static int lane_start(struct sink *s, unsigned i)
+{
+	struct sink_lane *l = &s->lanes[i];
+	char name[24];
+
+	l->sink = s;
+	l->lane = session_lane(s->session, i);
+	l->index = i;
+	l->digest = digest_new();
+	if (!l->digest)
+		return -1;
+	if (s->rules->verify)
+		digest_watch(l->digest);
+	l->mail = malloc(sizeof *l->mail);
+	if (!l->mail)
+		return fail_as(OUT_MEMORY, "start a lane: %m");
+	l->mail->stored.count = 0;
+	l->mail->answers.count = 0;
+	l->mail->cells.count = 0;
+	snprintf(name, sizeof name, "sink %u", i);
+	return worker_start(&s->workers[i], name, sink_lane_run, l);
+}
+
 static int lanes_start(struct sink *s)
 {
-	unsigned lanes = session_lanes(s->session);
-
-	for (unsigned i = 0; i < lanes; i++) {
-		struct sink_lane *l = &s->lanes[i];
-		char name[24];
-
-		l->sink = s;
-		l->lane = session_lane(s->session, i);
-		l->index = i;
-		l->digest = digest_new();
-		if (!l->digest)
-			return -1;
-		snprintf(name, sizeof name, "sink %u", i);
-		if (worker_start(&s->workers[i], name, sink_lane_run, l))
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
+		if (lane_start(s, i))
 			return -1;
 	}
 	return 0;
@@ -135,58 +237,6 @@ static int await_end(struct copy *c)
 	ret = atomic_load(&c->failed) ? -1 : 0;
 	pthread_mutex_unlock(&c->lock);
 	return ret;
-}
-
-/* Of each name that was asked for there must be a file, or the word that it failed. */
-static bool answers_all(const struct sink *s, const struct msg_total *m)
-{
-	uint64_t asked = s->o->count ? s->o->count : 1;
-
-	return m->files >= asked || m->failed >= asked - m->files;
-}
-
-/* The source has sent all, and we have stored all that it sent. */
-static int check_total(struct sink *s)
-{
-	const struct msg_total *theirs = &s->copy->total, *ours = &s->ended;
-	bool same = theirs->files == ours->files && theirs->failed >= ours->failed &&
-		    theirs->bytes == ours->bytes && theirs->digest[0] == ours->digest[0] &&
-		    theirs->digest[1] == ours->digest[1];
-	int ret = 0;
-
-	if (s->count > 0)
-		ret = fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished", s->count);
-	else if (!same)
-		ret = fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
-	else if (!answers_all(s, theirs))
-		ret = fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
-	/* Those that the source could not even open. */
-	s->stored.failed += theirs->failed - ours->failed;
-	return ret;
-}
-
-static int say_done(struct sink *s)
-{
-	uint8_t body[sizeof s->stored + 16];
-	struct writer w = writer_of(body, sizeof body);
-	bool only;
-	int ret;
-
-	pthread_mutex_lock(&s->copy->lock);
-	ret = check_total(s);
-	s->copy->result->total = s->stored;
-	only = s->copy->total.files + s->copy->total.failed == 1;
-	msg_total_encode(&w, &s->stored);
-	pthread_mutex_unlock(&s->copy->lock);
-	if (ret)
-		return -1;
-	/* Before it is said: the source goes as soon as it has heard this. */
-	session_ended(s->session);
-	atomic_store(&s->copy->over, true);
-	if (session_send(s->session, MSG_DONE, body, w.used))
-		return -1;
-	session_flush(s->session);
-	return only ? 1 : 0;
 }
 
 static void lanes_end(struct sink *s)
@@ -207,18 +257,29 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->copy = c;
 	s->session = session;
 	s->o = o;
+	s->plain = RULES_PLAIN;
+	s->rules = o->rules ? o->rules : &s->plain;
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		pthread_cond_init(&s->lanes[i].turn, NULL);
 	return s;
 }
 
+static void lane_free(struct sink_lane *l)
+{
+	pthread_cond_destroy(&l->turn);
+	digest_free(l->digest);
+	xattrs_free(l->question.xattrs);
+	free(l->scratch);
+	free(l->mail);
+}
+
 static void sink_free(struct sink *s)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		pthread_cond_destroy(&s->lanes[i].turn);
-		digest_free(s->lanes[i].digest);
-	}
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		lane_free(&s->lanes[i]);
+	sink_dirs_free(s);
 	place_close(s->place);
+	owners_free(s->owners);
 	free(s);
 }
 
@@ -235,6 +296,13 @@ static bool worth_keeping(const struct failure *f)
 	return f->code == OUT_SIGNAL || f->code == OUT_PEER_LOST || f->code == OUT_TIMEOUT;
 }
 
+static int run(struct sink *s)
+{
+	if (owners_new(&s->owners) || open_place(s) || lanes_start(s) || await_end(s->copy))
+		return -1;
+	return sink_say_done(s);
+}
+
 int sink_run(struct copy *c, struct session *session, const struct sink_opts *o, struct tally *t,
 	     struct copy_result *r)
 {
@@ -243,6 +311,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	int ret;
 
 	r->total = (struct msg_total){0};
+	r->counts = (struct msg_counts){0};
 	r->at_peer = false;
 	c->session = session;
 	c->tally = t;
@@ -250,7 +319,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	if (!s)
 		return session_fail(session);
 	attach(c, s);
-	ret = open_place(s) || lanes_start(s) || await_end(c) ? -1 : say_done(s);
+	ret = run(s);
 	if (ret < 0) {
 		session_fail(session);
 		copy_join(s->workers, LANE_COUNT_MAX);
@@ -265,6 +334,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 		ret = copy_verdict(c, ret == 1);
 	}
 	f = *failed();
+	r->counts = s->sums.counts;
 	sink_free(s);
 	return ret ? fail_again(&f) : 0;
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/sink.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/fail.h"
-#include "base/io.h"
 
-static struct sink_file **slot(struct sink *s, uint32_t id)
+struct sink_file **sink_file_slot(struct sink *s, uint32_t id)
 {
 	struct sink_file **at = &s->files[id % SINK_BUCKETS];
 
@@ -18,415 +14,315 @@ static struct sink_file **slot(struct sink *s, uint32_t id)
 	return at;
 }
 
-static const char *shown(const struct sink_file *f)
+const char *sink_shown(const struct sink_file *f)
 {
 	return f->placement ? placement_name(f->placement) : f->out.name ? f->out.name : f->r.name;
 }
 
-/* Lock held. */
-static void wake(struct sink *s, const struct sink_file *f)
+void sink_file_free(struct sink_file *f)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		if (s->lanes[i].waits == f)
-			pthread_cond_signal(&s->lanes[i].turn);
-	}
-}
-
-/* Lock held: wait for something about f to change. */
-static void wait_for(struct sink_lane *l, const struct sink_file *f)
-{
-	l->waits = f;
-	pthread_cond_wait(&l->turn, &l->sink->copy->lock);
-	l->waits = NULL;
-}
-
-static void file_free(struct sink_file *f)
-{
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		digest_free(f->partial[i]);
 	digest_free(f->digest);
+	xattrs_free(f->xattrs);
+	cells_free(f->cells);
+	free(f->link);
 	free(f);
 }
 
-/* ---- results ------------------------------------------------------------------------- */
-
-static int send_result(struct sink *s, uint32_t id, const struct failure *f)
+int sink_give_up(struct sink_lane *l, struct sink_file *f)
 {
-	struct msg_file_result m = {.file = id, .code = (uint8_t)(f ? f->code : OUT_DONE)};
-	uint8_t body[sizeof m + 16];
-	struct writer w = writer_of(body, sizeof body);
+	struct sink *s = l->sink;
+	bool first;
 
-	if (f)
-		snprintf(m.text, sizeof m.text, "%s", f->text);
-	msg_file_result_encode(&w, &m);
-	return session_send(s->session, MSG_FILE_RESULT, body, w.used);
-}
-
-/*
- * The file failed here, with this thread's failure: from now on its bytes are dropped, and the
- * source hears of it at once.  -1: it was no fault of the file.
- */
-static int give_up(struct sink *s, struct sink_file *f)
-{
-	struct failure why;
-	bool first, tell;
-	char name[NAME_MAX_WIRE];
-
-	if (copy_interrupted(s->copy))
-		return -1;
-	why = *failed();
-	if (why.code == OUT_PROTOCOL)
+	if (copy_interrupted(s->copy) || failed()->code == OUT_PROTOCOL)
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
 	first = !f->told;
 	f->told = true;
 	f->state = SINK_FAILED;
-	if (first) {
-		f->failure = why;
-		copy_count_failure(s->copy, &why, false);
-	}
-	tell = first && (f->r.flags & FILE_MANY);
-	snprintf(name, sizeof name, "%s", shown(f));
-	wake(s, f);
+	sink_wake(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
-	if (tell)
-		copy_tell(s->copy, name, &why);
-	return first ? send_result(s, f->r.id, &why) : 0;
+	if (!first)
+		return 0;
+	return sink_tell_failed(l, f->r.id, sink_what(f->r.type), f->dir, f->r.name,
+				f->r.flags & FILE_MANY);
 }
 
 /* ---- beginning ----------------------------------------------------------------------- */
 
-static int begin_stream(struct sink *s, struct sink_file *f)
+/* Where the bytes go that are for no descriptor: a symlink's target is gathered. */
+static int begin_made(struct sink_file *f)
 {
-	const struct stream *stream = &s->o->stream;
-
-	outlet_of(stream->fd, stream->name, &f->out);
-	return 0;
+	f->out = (struct outlet){.fd = -1, .seekable = true};
+	if (f->r.type != TYPE_SYMLINK)
+		return 0;
+	f->link = calloc(1, (size_t)f->r.size + 1);
+	return f->link ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
 }
 
 static int begin_named(struct sink *s, struct sink_file *f)
 {
-	if (!s->o->quiet_names) {
-		if (f->r.want >= s->o->count)
-			return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
-		if (!name_answers(f->r.name, s->o->wants[f->r.want]))
-			return fail_as(OUT_PROTOCOL, "the peer sends %.300s, which is not %.300s",
-				       f->r.name, s->o->wants[f->r.want]);
-	}
-	if (place_begin(s->place, &f->r, &f->placement))
+	if (sink_dir_usable(f->dir, f->r.name))
+		return -1;
+	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
+	if (f->r.type != TYPE_REGULAR || s->rules->dry_run)
+		return begin_made(f);
+	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;
 	outlet_of(placement_fd(f->placement), placement_name(f->placement), &f->out);
 	f->out.fresh = placement_fresh(f->placement);
 	f->out.sized = placement_sized(f->placement);
+	/* Whoever looked into it before has left its offset anywhere. */
+	if (f->out.sized)
+		f->out.base = 0;
 	return 0;
 }
 
 static int begin(struct sink *s, struct sink_file *f)
 {
-	if (s->place ? begin_named(s, f) : begin_stream(s, f))
+	if (!s->place)
+		outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
+	else if (begin_named(s, f))
 		return -1;
 	f->out.sparse = s->o->sparse;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
-	if (f->ordered) {
-		f->digest = digest_new();
-		return f->digest ? 0 : -1;
-	}
+	if (!f->ordered)
+		return 0;
+	f->digest = digest_new();
+	if (!f->digest)
+		return -1;
+	if (s->rules->verify)
+		digest_watch(f->digest);
 	return 0;
 }
 
+/* Its atime may be another on each lane, since reading changes it. */
 static bool same_file(const struct record_file *a, const struct record_file *b)
 {
-	return a->want == b->want && a->flags == b->flags && a->mode == b->mode &&
-	       a->size == b->size && a->mtime_s == b->mtime_s && a->mtime_ns == b->mtime_ns &&
-	       strcmp(a->name, b->name) == 0;
+	return a->want == b->want && a->dir == b->dir && a->flags == b->flags &&
+	       a->type == b->type && a->size == b->size && a->a.mode == b->a.mode &&
+	       a->a.uid == b->a.uid && a->a.gid == b->a.gid && a->a.mtime_s == b->a.mtime_s &&
+	       a->a.mtime_ns == b->a.mtime_ns && a->major == b->major && a->minor == b->minor &&
+	       a->link_to == b->link_to && strcmp(a->name, b->name) == 0;
 }
 
 /* Lock held. */
 static int announce_again(struct sink_lane *l, struct sink_file *f, const struct record_file *r)
 {
-	uint64_t bit = UINT64_C(1) << l->index;
-
-	if ((f->announced & bit) || !same_file(&f->r, r))
+	if ((f->announced & lane_bit(l)) || !same_file(&f->r, r))
 		return fail_as(OUT_PROTOCOL, "the peer announces file %u twice", r->id);
-	f->announced |= bit;
+	f->announced |= lane_bit(l);
 	/* Nobody finishes it while somebody waits for it. */
 	f->busy++;
 	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
-		wait_for(l, f);
+		sink_wait(l, f);
 	return 0;
 }
 
 /* Lock held. */
-static int announce_first(struct sink_lane *l, const struct record_file *r, struct sink_file **out)
+static int announce_first(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
-	struct sink_file *f;
 
-	if (s->copy->end_came)
-		return fail_as(OUT_PROTOCOL, "the peer sends a file after END");
 	if (s->count >= SINK_OPEN_MAX)
 		return fail_as(OUT_PROTOCOL, "the peer has more than %d files open", SINK_OPEN_MAX);
 	if (!s->place && s->stream_taken)
 		return fail_as(OUT_PROTOCOL, "the peer sends a second file into a stream");
-	f = calloc(1, sizeof *f);
-	if (!f)
-		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	if (sink_dir_find(s, f->r.id))
+		return fail_as(OUT_PROTOCOL, "the peer sends a file with the id of a directory");
 	s->stream_taken = true;
-	f->r = *r;
-	f->announced = UINT64_C(1) << l->index;
+	f->announced = lane_bit(l);
 	f->busy = 1;
-	*slot(s, r->id) = f;
+	f->state = SINK_OPENING;
+	*sink_file_slot(s, f->r.id) = f;
 	s->count++;
-	*out = f;
 	return 0;
 }
 
-static int finish_if_complete(struct sink *s, struct sink_file *f);
-
-static int open_new(struct sink *s, struct sink_file *f)
+static bool was_asked(const struct sink_file *f)
 {
+	return f && (f->state == SINK_RESUMED || f->state == SINK_COMPARED);
+}
+
+static int open_new(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
 	int ret = begin(s, f);
 
 	pthread_mutex_lock(&s->copy->lock);
 	f->state = ret ? SINK_FAILED : SINK_OPEN;
-	wake(s, f);
+	sink_wake(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
-	return ret ? give_up(s, f) : 0;
+	return ret ? sink_give_up(l, f) : 0;
+}
+
+/* What was asked about comes: what is there of it is good for the same file only. */
+static void resume(struct sink_file *f, struct sink_file *asked)
+{
+	enum { MAY_CHANGE = FILE_ASK | FILE_SPARSE };
+	struct record_file r = asked->r;
+
+	r.flags = (r.flags & ~(uint32_t)MAY_CHANGE) | (f->r.flags & MAY_CHANGE);
+	if (asked->placement && same_file(&r, &f->r)) {
+		f->placement = asked->placement;
+		f->cells = asked->cells;
+		asked->cells = NULL;
+	} else if (asked->placement) {
+		place_drop(asked->placement, false);
+	}
+	sink_file_free(asked);
+}
+
+/* 1: another lane was faster. */
+static int enter_new(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+	struct sink_file *asked;
+	int ret = 1;
+
+	pthread_mutex_lock(&s->copy->lock);
+	asked = *sink_file_slot(s, f->r.id);
+	if (!asked || was_asked(asked)) {
+		if (asked)
+			sink_asked_take(s, asked);
+		ret = announce_first(l, f);
+	} else {
+		asked = NULL;
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	if (asked)
+		resume(f, asked);
+	return ret;
+}
+
+static int take_new(struct sink_lane *l, const struct record_file *r)
+{
+	struct sink_file *f;
+	struct sink_dir *dir;
+	int ret;
+
+	if (sink_dir_of(l, r->dir, &dir) || sink_accept_file(l->sink, r, dir))
+		return -1;
+	f = calloc(1, sizeof *f);
+	if (!f)
+		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	f->r = *r;
+	f->dir = dir;
+	ret = enter_new(l, f);
+	if (ret) {
+		if (f->placement)
+			place_drop(f->placement, false);
+		sink_file_free(f);
+		return ret;
+	}
+	return open_new(l, f) ? -1 : sink_leave(l, f);
 }
 
 int sink_take_file(struct sink_lane *l, const struct record_file *r)
 {
 	struct sink *s = l->sink;
-	struct sink_file *f, *new = NULL;
-	int ret;
+	struct sink_file *f;
+	int ret = 1;
 
-	pthread_mutex_lock(&s->copy->lock);
-	f = *slot(s, r->id);
-	ret = f ? announce_again(l, f, r) : announce_first(l, r, &new);
-	pthread_mutex_unlock(&s->copy->lock);
-	if (ret)
-		return -1;
-	if (new &&open_new(s, new))
-		return -1;
-	return finish_if_complete(s, new ? new : f);
-}
-
-/* ---- storing ------------------------------------------------------------------------- */
-
-/* Lock held: may this piece come here and now? */
-static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p)
-{
-	uint64_t all;
-
-	if (!f || !(f->announced & (UINT64_C(1) << l->index)))
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes of a file it did not announce");
-	if (p->pos > (uint64_t)INT64_MAX - p->len)
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond what a file can hold");
-	if (!(f->r.flags & FILE_STREAM) && p->pos + p->len > f->r.size)
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond the end of %s", shown(f));
-	all = f->data + f->holes + p->len;
-	if (all > INT64_MAX || (!(f->r.flags & FILE_STREAM) && all > f->r.size))
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", shown(f));
-	if (!p->bytes && !(f->r.flags & FILE_SPARSE))
-		return fail_as(OUT_PROTOCOL, "the peer sends a hole of %s, which has none",
-			       shown(f));
-	*(p->bytes ? &f->data : &f->holes) += p->len;
-	if (f->ended && (f->data > f->end.data || f->holes > f->end.holes))
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s after its end", shown(f));
-	return 0;
-}
-
-/* Lock held: wait until it is this piece's turn, or it doesn't matter any more.  Of two at one
- * position only the first has its turn. */
-static int await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
-{
-	while (f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
-	       !atomic_load(&l->sink->copy->failed))
-		wait_for(l, f);
-	if (atomic_load(&l->sink->copy->failed))
-		return -1;
-	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", shown(f));
-	f->taken = f->ordered;
-	return 0;
-}
-
-/* The digest of a file stored in any order: a cell's bytes come one after the other on one
- * lane.  What is complete is added to sum. */
-static void hash_cell(struct sink_lane *l, const struct sink_file *f, const struct piece *p,
-		      uint64_t sum[2])
-{
-	uint64_t end = p->pos + p->len;
-	bool last = end == f->r.size;
-
-	if (l->digest_of != f->r.id)
-		digest_reset(l->digest);
-	l->digest_of = f->r.id;
-	if (p->block)
-		digest_add_block(l->digest, p->block, last);
-	else
-		digest_add(l->digest, p->pos, p->bytes, p->len);
-	if (last || end % CELL == 0) {
-		digest_sum(l->digest, sum);
-		digest_reset(l->digest);
+	while (ret > 0) {
+		pthread_mutex_lock(&s->copy->lock);
+		f = *sink_file_slot(s, r->id);
+		if (f && !was_asked(f))
+			ret = announce_again(l, f, r);
+		pthread_mutex_unlock(&s->copy->lock);
+		if (ret == 0)
+			return sink_leave(l, f);
+		if (ret > 0)
+			ret = take_new(l, r);
 	}
+	return ret;
 }
+/* ---- what belongs to it --------------------------------------------------------------- */
 
-static int store(struct sink_lane *l, struct sink_file *f, const struct piece *p, uint64_t sum[2])
-{
-	if (!p->bytes)
-		return outlet_zeros(&f->out, p->pos, p->len);
-	if (!f->ordered)
-		hash_cell(l, f, p, sum);
-	else if (p->block)
-		digest_add_block(f->digest, p->block, false);
-	else
-		digest_add(f->digest, p->pos, p->bytes, p->len);
-	return outlet_store(&f->out, p->pos, p->bytes, p->len);
-}
-
-int sink_take_piece(struct sink_lane *l, const struct piece *p)
+int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
 {
 	struct sink *s = l->sink;
 	struct sink_file *f;
-	uint64_t sum[2] = {0, 0};
-	bool dropped;
-	int ret;
+	int ret = 1;
 
+	if (l->question.open)
+		return sink_add_xattr(l, r);
 	pthread_mutex_lock(&s->copy->lock);
-	f = *slot(s, p->id);
-	ret = admit(l, f, p);
-	if (ret == 0) {
-		/* Nobody finishes it while somebody waits for his turn. */
-		f->busy++;
-		ret = await_turn(l, f, p);
-	}
-	dropped = ret == 0 && f->state == SINK_FAILED;
+	f = *sink_file_slot(s, r->id);
+	if (f && (f->announced & lane_bit(l)) && !f->ended)
+		ret = xattrs_add(&f->xattrs, r);
 	pthread_mutex_unlock(&s->copy->lock);
-	if (ret)
-		return -1;
-	if (!dropped && store(l, f, p, sum) && give_up(s, f))
-		return -1;
-	if (!dropped)
-		tally_bytes(s->copy->tally, p->len);
-	pthread_mutex_lock(&s->copy->lock);
-	sum_add(f->sum, sum);
-	if (f->ordered) {
-		f->taken = false;
-		f->turn = p->pos + p->len;
-		wake(s, f);
-	}
-	pthread_mutex_unlock(&s->copy->lock);
-	return finish_if_complete(s, f);
+	if (ret > 0)
+		ret = sink_take_dir_xattr(l, r);
+	return ret > 0 ? fail_as(OUT_PROTOCOL,
+				 "the peer sends attributes of a file it did not announce")
+		       : ret;
 }
 
 /* ---- the end of a file --------------------------------------------------------------- */
 
-static int check_end(struct sink_file *f)
-{
-	const struct record_file_end *e = &f->end;
-	uint64_t sum[2];
-
-	if (e->data + e->holes != e->size || (!(f->r.flags & FILE_STREAM) && e->size != f->r.size))
-		return fail_as(OUT_PROTOCOL, "the peer ends %s with bytes missing", shown(f));
-	if (f->ordered) {
-		digest_sum(f->digest, sum);
-		sum_add(f->sum, sum);
-	}
-	if (f->sum[0] != e->digest[0] || f->sum[1] != e->digest[1])
-		return fail_as(OUT_INTEGRITY,
-			       "%s: the digest of what came differs from the source's", shown(f));
-	return 0;
-}
-
-static int finish_stream(struct sink *s, struct sink_file *f)
-{
-	const struct stream *stream = &s->o->stream;
-
-	outlet_leave(&f->out, f->end.size);
-	if (s->o->fsync && fsync(stream->fd) && errno != EINVAL && errno != EROFS)
-		return fail("fsync %s: %m", stream->name);
-	if (stream->close_at_end && close(stream->fd))
-		return fail("close %s: %m", stream->name);
-	return stream->finish ? stream->finish(stream->ctx) : 0;
-}
-
 /* Everything came, and nothing failed until now. */
-static int finish_good(struct sink *s, struct sink_file *f)
+static int finish_good(struct sink_lane *l, struct sink_file *f)
 {
-	struct placement *t = f->placement;
-
-	if (check_end(f))
+	struct sink_whole w = {
+		.r = &f->r,
+		.end = &f->end,
+		.dir = f->dir,
+		.placement = f->placement,
+		.out = &f->out,
+		.xattrs = f->xattrs,
+		.link = f->link,
+	};
+	if (f->ordered)
+		sink_hash_take(f->digest, f->sum, f->solid);
+	w.solid = f->solid;
+	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
 		return -1;
-	if (!t)
-		return finish_stream(s, f);
-	outlet_leave(&f->out, f->end.size);
-	/* It has a name of its own in failures; shown() must do without. */
+	/* They have names of their own in failures. */
 	f->placement = NULL;
 	f->out.name = NULL;
-	return place_finish(t, f->end.size);
+	f->xattrs = NULL;
+	return sink_store(l, &w);
 }
 
-static int finish_bad(struct sink *s, struct sink_file *f)
+/* The source could not read all of it, or it was failed here before. */
+static int finish_bad(struct sink_lane *l, struct sink_file *f)
 {
 	struct failure source = {.code = outcome_from(f->end.code)};
-	bool told = f->told;
 
 	if (f->placement)
 		place_drop(f->placement, false);
 	f->placement = NULL;
-	if (told)
+	if (f->told)
 		return 0;
-	snprintf(source.text, sizeof source.text, "%s", f->end.text);
-	pthread_mutex_lock(&s->copy->lock);
-	copy_count_failure(s->copy, &source, true);
-	pthread_mutex_unlock(&s->copy->lock);
-	return send_result(s, f->r.id, &source);
-}
-
-/* Lock held. */
-static void count_end(struct sink *s, const struct sink_file *f, bool good)
-{
-	const struct record_file_end *e = &f->end;
-
-	if (e->code != OUT_DONE) {
-		s->ended.failed++;
-	} else {
-		s->ended.files++;
-		s->ended.bytes += e->size;
-		sum_add(s->ended.digest, e->digest);
-	}
-	if (!good) {
-		s->stored.failed++;
-		return;
-	}
-	s->stored.files++;
-	s->stored.bytes += e->size;
-	sum_add(s->stored.digest, e->digest);
-	atomic_fetch_add(&s->copy->tally->files, 1);
+	memcpy(source.text, f->end.text, sizeof source.text);
+	pthread_mutex_lock(&l->sink->copy->lock);
+	copy_count_failure(l->sink->copy, &source, true);
+	pthread_mutex_unlock(&l->sink->copy->lock);
+	return sink_send_result(l->sink, f->r.id, &source);
 }
 
 /* Nobody else has f any more. */
-static int finish(struct sink *s, struct sink_file *f)
+static int finish(struct sink_lane *l, struct sink_file *f)
 {
 	bool good = f->state == SINK_OPEN && f->end.code == OUT_DONE;
 	int ret = 0;
 
-	if (good && finish_good(s, f)) {
+	if (good && finish_good(l, f)) {
 		good = false;
-		ret = give_up(s, f);
+		ret = sink_give_up(l, f);
 	}
 	if (ret == 0 && !good)
-		ret = finish_bad(s, f);
-	if (ret == 0) {
-		pthread_mutex_lock(&s->copy->lock);
-		count_end(s, f, good);
-		pthread_mutex_unlock(&s->copy->lock);
-	}
+		ret = finish_bad(l, f);
+	if (ret == 0)
+		sink_count_end(l, &f->r, &f->end, good);
 	if (ret == 0 && good)
-		ret = send_result(s, f->r.id, NULL);
+		ret = sink_tell_stored(l, f->r.id);
 	if (f->placement)
 		place_drop(f->placement, false);
-	file_free(f);
+	sink_file_free(f);
 	return ret;
 }
 
@@ -437,20 +333,20 @@ static bool complete(const struct sink_file *f)
 	       __builtin_popcountll(f->announced) == f->end.lanes;
 }
 
-/* This lane has done with f for now; whoever is the last one finishes it. */
-static int finish_if_complete(struct sink *s, struct sink_file *f)
+int sink_leave(struct sink_lane *l, struct sink_file *f)
 {
+	struct sink *s = l->sink;
 	bool mine;
 
 	pthread_mutex_lock(&s->copy->lock);
 	f->busy--;
 	mine = complete(f) && !atomic_load(&s->copy->failed);
 	if (mine) {
-		*slot(s, f->r.id) = f->next;
+		*sink_file_slot(s, f->r.id) = f->next;
 		s->count--;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
-	return mine ? finish(s, f) : 0;
+	return mine ? finish(l, f) : 0;
 }
 
 int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
@@ -460,19 +356,19 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 	int ret = 0;
 
 	pthread_mutex_lock(&s->copy->lock);
-	f = *slot(s, r->id);
-	if (!f || !(f->announced & (UINT64_C(1) << l->index)))
+	f = *sink_file_slot(s, r->id);
+	if (!f || !(f->announced & lane_bit(l)))
 		ret = fail_as(OUT_PROTOCOL, "the peer ends a file it did not announce");
 	else if (f->ended || f->data > r->data || f->holes > r->holes ||
 		 __builtin_popcountll(f->announced) > r->lanes)
-		ret = fail_as(OUT_PROTOCOL, "the peer ends %s wrongly", shown(f));
+		ret = fail_as(OUT_PROTOCOL, "the peer ends %s wrongly", sink_shown(f));
 	if (ret == 0) {
 		f->ended = true;
 		f->end = *r;
 		f->busy++;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
-	return ret ? -1 : finish_if_complete(s, f);
+	return ret ? -1 : sink_leave(l, f);
 }
 
 void sink_drop_all(struct sink *s, bool keep)
@@ -483,8 +379,8 @@ void sink_drop_all(struct sink *s, bool keep)
 		while ((f = s->files[i]) != NULL) {
 			s->files[i] = f->next;
 			if (f->placement)
-				place_drop(f->placement, keep && f->state == SINK_OPEN);
-			file_free(f);
+				place_drop(f->placement, keep && f->state != SINK_FAILED);
+			sink_file_free(f);
 		}
 	}
 }

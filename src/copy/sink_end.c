@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink.h"
+
+#include <string.h>
+#include "base/fail.h"
+#include "base/log.h"
+
+/* ---- END ------------------------------------------------------------------------------ */
+
+/* Of each name that was asked for there must be something, or the word that it failed; but where
+ * the source may leave some out. */
+static bool answers_all(const struct sink *s, const struct msg_total *m)
+{
+	const struct rules *r = s->rules;
+	uint64_t asked = s->o->count ? s->o->count : 1;
+
+	if (r->filter || r->listed || r->min_size > 0 || r->max_size != UINT64_MAX)
+		return true;
+	return m->failed >= asked || m->files + m->same + m->others >= asked - m->failed;
+}
+
+static bool agrees(const struct msg_total *theirs, const struct msg_total *ours)
+{
+	return theirs->files == ours->files && theirs->same == ours->same &&
+	       theirs->others == ours->others && theirs->failed >= ours->failed &&
+	       theirs->bytes == ours->bytes && theirs->digest[0] == ours->digest[0] &&
+	       theirs->digest[1] == ours->digest[1];
+}
+
+/* Lock held: the source has sent all, and we have stored all that it sent. */
+static int check_total(struct sink *s)
+{
+	const struct msg_total *theirs = &s->copy->total, *ours = &s->sums.ended;
+
+	if (s->taking > 0)
+		return fail_as(OUT_PROTOCOL, "the peer said END before its blocks were stored");
+	if (s->count > 0)
+		return fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished",
+			       s->count);
+	if (!agrees(theirs, ours))
+		return fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
+	if (!answers_all(s, theirs))
+		return fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
+	/* Those that the source could not even open. */
+	s->sums.stored.failed += theirs->failed - ours->failed;
+	return 0;
+}
+
+/* One file, whose failure is the run's. Lock held. */
+static bool is_only(const struct sink *s)
+{
+	const struct msg_total *t = &s->copy->total;
+
+	return t->files + t->same + t->failed == 1 && t->others == 0;
+}
+
+/* ---- deletions, and what directories keep --------------------------------------------- */
+
+struct finale {
+	struct sink *sink;
+	uint64_t deleted;
+	int ret; /* of telling */
+};
+
+static void tell_event(struct sink *s, struct msg_event *e, const char *path,
+		       const struct failure *why)
+{
+	size_t len = strlen(path);
+
+	if (!s->rules->events)
+		return;
+	e->code = (uint8_t)(why ? why->code : OUT_DONE);
+	e->path = len < EVENT_PATH_MAX ? path : path + (len - EVENT_PATH_MAX + 1);
+	e->path_len = (uint16_t)strlen(e->path);
+	copy_tell_event(s->copy, e);
+}
+
+/* Nothing of the source's, but it has to hear of it. */
+static void tell_undeleted(struct finale *n, const struct failure *why)
+{
+	struct copy *c = n->sink->copy;
+
+	pthread_mutex_lock(&c->lock);
+	copy_count_undeleted(c, why, false);
+	pthread_mutex_unlock(&c->lock);
+	if (n->ret == 0)
+		n->ret = sink_send_result(n->sink, 0, why);
+}
+
+static void on_deleted(void *ctx, enum event_what what, const char *path, const struct failure *why)
+{
+	struct finale *n = ctx;
+	struct msg_event e = {.what = (uint8_t)what, .deleted = true};
+	struct failure f;
+
+	if (!why) {
+		n->deleted++;
+		strcpy(e.change, "*deleting  ");
+		tell_event(n->sink, &e, path, NULL);
+		return;
+	}
+	f = *why;
+	copy_tell(n->sink->copy, path, &f);
+	tell_event(n->sink, &e, path, &f);
+	tell_undeleted(n, &f);
+}
+
+/* It was made, and its metadata could not be set. */
+static void on_dir(void *ctx, uint32_t id, const struct failure *why)
+{
+	struct finale *n = ctx;
+	struct sink *s = n->sink;
+	struct msg_event e = {.what = EVENT_DIR};
+	struct failure f = *why;
+	struct sink_dir *d;
+	char *path = s->lanes[0].mail->path;
+
+	pthread_mutex_lock(&s->copy->lock);
+	d = sink_dir_find(s, id);
+	if (d && d->state == SINK_OPEN) {
+		d->state = SINK_FAILED;
+		s->sums.stored.others--;
+		s->sums.stored.failed++;
+		copy_count_failure(s->copy, &f, false);
+	} else {
+		d = NULL;
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	if (!d)
+		return;
+	sink_path(d, "", path, sizeof s->lanes[0].mail->path);
+	copy_tell(s->copy, path, &f);
+	tell_event(s, &e, path, &f);
+	if (n->ret == 0)
+		n->ret = sink_send_result(s, id, &f);
+}
+
+static int complete(struct sink *s)
+{
+	struct finale n = {.sink = s};
+	struct place_end end = {
+		.deletions = s->rules->delete &&!s->copy->total.incomplete,
+		.on_deleted = on_deleted,
+		.on_dir = on_dir,
+		.ctx = &n,
+	};
+
+	if (sink_dirs_give_xattrs(s))
+		return -1;
+	if (s->rules->delete &&!end.deletions)
+		log_warn("the source could not be read completely: nothing is deleted");
+	if (place_complete(s->place, &end))
+		return -1;
+	s->sums.counts.deleted = end.deleted;
+	if (end.too_many) {
+		struct failure why;
+
+		fail_as(OUT_MAX_DELETE, "--max-delete=%llu was reached: more would be deleted",
+			(unsigned long long)s->rules->max_delete);
+		why = *failed();
+		tell_undeleted(&n, &why);
+	}
+	return n.ret;
+}
+
+/* ---- DONE ----------------------------------------------------------------------------- */
+
+static int send_done(struct sink *s)
+{
+	uint8_t body[sizeof(struct msg_total) + 16];
+	struct writer w = writer_of(body, sizeof body);
+
+	pthread_mutex_lock(&s->copy->lock);
+	s->copy->result->total = s->sums.stored;
+	msg_total_encode(&w, &s->sums.stored);
+	pthread_mutex_unlock(&s->copy->lock);
+	/* Before it is said: the source goes as soon as it has heard this. */
+	session_ended(s->session);
+	atomic_store(&s->copy->over, true);
+	if (sink_send(s, MSG_DONE, &w))
+		return -1;
+	session_flush(s->session);
+	return 0;
+}
+
+int sink_say_done(struct sink *s)
+{
+	bool only;
+	int ret;
+
+	pthread_mutex_lock(&s->copy->lock);
+	ret = check_total(s);
+	only = is_only(s);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret)
+		return -1;
+	sink_forget_asked(s);
+	if ((s->place && complete(s)) || send_done(s))
+		return -1;
+	return only ? 1 : 0;
+}
