@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of bench/run share: starting programs, timing them, and telling the figures."""
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "release"))
+RDCP = BIN / "src/rdcp"
+GIB = 1 << 30
+RESULTS = []
+# In the lab: an address of each end, and how a program is run there.
+HOSTS = {"rxe": (("10.77.1.1", []), ("10.77.1.2", [])),
+         "siw": (("10.77.2.1", ["ip", "netns", "exec", "siwa"]), ("10.77.2.2", ["ip", "netns", "exec", "siwb"]))}
+
+
+def machine():
+    model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo")
+                  if l.startswith("model name")), platform.machine())
+    memory = next(int(l.split()[1]) >> 20 for l in open("/proc/meminfo") if l.startswith("MemTotal"))
+    return "%s, %d CPUs, %d GiB, Linux %s%s" % (
+        model, os.cpu_count(), memory, platform.release(),
+        ", emulated by QEMU" if os.environ.get("SLUICE_LAB") else "")
+
+
+def report(what, figures, note="", unit="GB/s", digits=3):
+    """figures: {who: [how much in a second, …]}, ours first. Prints a line each, with the ratio to ours."""
+    print("\n%s%s" % (what, "  (%s)" % note if note else ""))
+    ours = statistics.median(next(iter(figures.values())) or [0])
+    for who, values in figures.items():
+        if not values:
+            print("  %-38s not run" % who)
+            continue
+        m = statistics.median(values)
+        print("  %-38s %8.*f %s  [%s]%s" % (
+            who, digits, m, unit, " ".join("%.*f" % (digits, v) for v in values),
+            "" if who == next(iter(figures)) else "   ours is %.2f times this" % (ours / m)))
+    RESULTS.append({"what": what, "note": note, "unit": unit, "figures": figures})
+    sys.stdout.flush()
+
+
+def not_run(what, why):
+    print("\n%s: not run (%s)" % (what, why), flush=True)
+    RESULTS.append({"what": what, "not run": why})
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def timed(argv, size, **how):
+    """GB/s of a program that moves size bytes from start to end; None if it failed."""
+    took = seconds(argv, **how)
+    return took and size / took / 1e9
+
+
+def seconds(argv, **how):
+    """How long a program takes from start to end; None if it failed."""
+    start = time.monotonic()
+    p = subprocess.run([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
+    took = time.monotonic() - start
+    if p.returncode:
+        print("  %s failed: %s" % (argv[0], p.stderr.decode(errors="replace")[-300:]), file=sys.stderr)
+        return None
+    return took
+
+
+@contextlib.contextmanager
+def started(argv, **how):
+    p = subprocess.Popen([str(a) for a in argv], **how)
+    try:
+        yield p
+    finally:
+        if p.poll() is None:
+            p.send_signal(signal.SIGTERM)
+            try:
+                p.wait(5)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+
+
+def wait_listening(port, prefix=(), until=10):
+    end = time.monotonic() + until
+    while time.monotonic() < end:
+        out = subprocess.run([*prefix, "ss", "-Hltn", "sport = :%d" % port], capture_output=True, text=True)
+        if out.stdout.strip():
+            return
+        time.sleep(0.02)
+
+
+def in_turn(runs, who):
+    """who: {name: function}. Each called `runs` times, in turn; Nones left out."""
+    got = {name: [] for name in who}
+    for _ in range(runs):
+        for name, fn in who.items():
+            v = fn()
+            if v:
+                got[name].append(v)
+    return got
+
+
+def stream_peer(listen, send, size):
+    """Two commands of a shell, with PORT in them; size a second until both have ended well."""
+    port = free_port()
+    sink = subprocess.Popen(listen.replace("PORT", str(port)), shell=True)
+    wait_listening(port)
+    start = time.monotonic()
+    subprocess.run(send.replace("PORT", str(port)), shell=True, check=False)
+    try:
+        code = sink.wait(60)
+    except subprocess.TimeoutExpired:
+        sink.kill()
+        code = sink.wait()
+    return size / (time.monotonic() - start) / 1e9 if code == 0 else None
+
+
+def made_file(folder, size, name="data"):
+    path = pathlib.Path(folder) / name
+    with open(path, "wb") as f:
+        piece = os.urandom(16 << 20)
+        for _ in range(size // len(piece)):
+            f.write(piece)
+        f.write(piece[:size % len(piece)])
+    return path
+
+
+def can_sshd():
+    return os.geteuid() == 0 and os.path.exists("/usr/sbin/sshd")
+
+
+@contextlib.contextmanager
+def sshd(folder):
+    """A configuration for ssh -F, by which 127.0.0.1 is a server of our own."""
+    d = pathlib.Path(folder)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / name], check=True)
+    shutil.copy(d / "user.pub", d / "authorized")
+    port = free_port()
+    (d / "sshd").write_text("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\n"
+                            "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
+                            "Subsystem sftp internal-sftp\n" % (port, d, d))
+    (d / "config").write_text("Host *\n Port %d\n IdentityFile %s/user\n StrictHostKeyChecking no\n"
+                              " UserKnownHostsFile /dev/null\n LogLevel ERROR\n" % (port, d))
+    os.makedirs("/run/sshd", exist_ok=True)
+    with started(["/usr/sbin/sshd", "-D", "-f", d / "sshd"], stderr=subprocess.DEVNULL):
+        wait_listening(port)
+        yield d / "config"
+
+
+def free_bytes(folder):
+    st = os.statvfs(folder)
+    return st.f_bavail * st.f_frsize
+
+
+def type_of(folder):
+    out = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True)
+    return {"ext2/ext3": "ext4"}.get(out.stdout.strip(), out.stdout.strip())
+
+
+def write_json(path):
+    pathlib.Path(path).write_text(json.dumps({"machine": machine(), "results": RESULTS}, indent=1) + "\n")
