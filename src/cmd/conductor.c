@@ -226,7 +226,6 @@ static void take_names(struct conductor *c)
 		return;
 	if (rc < 0)
 		conductor_fail(c, "");
-	name_list_close(c->list);
 	c->list = NULL;
 }
 
@@ -328,13 +327,9 @@ static int start_both(struct conductor *c)
 /* The names of --files-from may be many, or come slowly out of a pipe. */
 static int list_names(struct conductor *c)
 {
-	const struct options *o = c->job->o;
-
-	if (o->files_from && name_list_open(o->files_from, o->from0, &c->list))
-		return -1;
+	c->list = c->job->list;
 	while (c->list && !c->cause.code && !timed_out(c))
 		turn(c);
-	name_list_close(c->list);
 	c->list = NULL;
 	return c->cause.code ? fail_again(&c->cause) : 0;
 }

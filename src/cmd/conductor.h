@@ -8,6 +8,7 @@
  * touched here.
  */
 
+#include "cmd/name_list.h"
 #include "cmd/options.h"
 #include "cmd/progress.h"
 #include "cmd/report.h"
@@ -22,6 +23,7 @@ struct job {
 	bool source_stdio, sink_stdio; /* "-" */
 	bool many; /* several sources in all: DST is a directory */
 	const struct rule_list *rules;
+	struct name_list *list; /* --files-from, NULL */
 	struct progress *progress;
 };
 

@@ -9,7 +9,6 @@
 #include "cmd/conductor.h"
 #include "cmd/detour.h"
 #include "cmd/link.h"
-#include "cmd/name_list.h"
 #include "cmd/orders.h"
 
 enum {
@@ -30,7 +29,7 @@ struct conductor {
 	int signo;
 	uint64_t deadline_ms; /* when the ends are ended, 0: never */
 	struct orders orders;
-	struct name_list *list; /* of --files-from, while it is read; NULL */
+	struct name_list *list; /* while it is read; NULL */
 };
 
 struct link *conductor_other(struct conductor *c, const struct link *l);

@@ -25,6 +25,7 @@ struct plan {
 	const char *target_text;
 	int target_fd; /* the descriptor that it names, -1 */
 	struct rule_list rules;
+	struct name_list *list; /* --files-from, NULL */
 	struct progress progress;
 };
 
@@ -143,6 +144,7 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 		.sink_stdio = p->target_fd >= 0,
 		.many = p->count > 1,
 		.rules = &p->rules,
+		.list = p->list,
 		.progress = &p->progress,
 	};
 
@@ -198,7 +200,8 @@ static int run(struct plan *p)
 	all.program = program_name(RDCP);
 	if (parse_targets(p) || check_transport(p) || check_texts(p) ||
 	    overlap_check(&p->o, p->sources, p->count, &p->target) ||
-	    rule_list_read(&p->o, &p->rules))
+	    rule_list_read(&p->o, &p->rules) ||
+	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))
 		refuse(RDCP);
 	screen_begin(all.program, NULL);
 	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || conductor_signals()) {
@@ -218,6 +221,7 @@ static int run(struct plan *p)
 	}
 	tell(p, &all);
 	free(p->sources);
+	name_list_close(p->list);
 	rule_list_free(&p->rules);
 	options_free(&p->o);
 	return (int)all.failure.code;
