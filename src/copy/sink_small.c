@@ -98,14 +98,13 @@ static void outlet_for(struct sink *s, const struct placement *t, struct outlet 
 {
 	*out = (struct outlet){
 		.fd = placement_fd(t),
-		.name = placement_name(t),
+		.name = "",
 		.seekable = true,
 		.fresh = true,
 		.sized = true,
 	};
 	if (!placement_fresh(t)) {
-		outlet_of(out->fd, placement_name(t), out);
-		out->fresh = false;
+		outlet_of(out->fd, "", out);
 		out->sized = placement_sized(t);
 	}
 	out->sparse = s->o->sparse;
@@ -116,14 +115,18 @@ static int begin(struct sink_lane *l, const struct small *f, struct placement **
 		 struct outlet *out)
 {
 	struct sink *s = l->sink;
+	struct failure why;
 
 	if (place_begin(s->place, sink_dir_place(f->dir), f->r, t))
 		return -1;
 	outlet_for(s, *t, out);
 	if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
 		return 0;
+	/* Its name is made for those that fail only. */
+	fail("write %s: %m", placement_name(*t));
+	why = *failed();
 	place_drop(*t, false);
-	return -1;
+	return fail_again(&why);
 }
 
 /* A failure is the file's. */

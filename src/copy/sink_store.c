@@ -115,6 +115,11 @@ static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd
 	return 0;
 }
 
+static bool is_checked(const struct rules *r)
+{
+	return r->verify || r->digest;
+}
+
 /* What the user asked to be looked at once more before it gets its name. */
 static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown,
 			char digest[static EVENT_DIGEST])
@@ -122,9 +127,6 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 	const struct rules *rules = l->sink->rules;
 	bool again = w->placement && w->out->sized && is_readable(fd);
 
-	digest[0] = '\0';
-	if (!rules->verify && !rules->digest)
-		return 0;
 	/* A hole at its end is not there yet. */
 	if (again && ftruncate(fd, (off_t)w->end->size))
 		return fail("write %s: %m", shown);
@@ -142,11 +144,14 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 
 /* ---- each kind ------------------------------------------------------------------------ */
 
-static int store_stream(struct sink_lane *l, const struct sink_whole *w)
+static int store_stream(struct sink_lane *l, const struct sink_whole *w,
+			char digest[static EVENT_DIGEST])
 {
 	struct sink *s = l->sink;
 	const struct stream *stream = &s->o->stream;
 
+	if (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest))
+		return -1;
 	outlet_leave(w->out, w->end->size);
 	if (s->o->fsync && fsync(stream->fd) && errno != EINVAL && errno != EROFS)
 		return fail("fsync %s: %m", stream->name);
@@ -160,7 +165,8 @@ static int store_named(struct sink_lane *l, struct sink_whole *w, struct change 
 {
 	struct placement *t = w->placement;
 
-	if (check_stored(l, w, placement_fd(t), placement_name(t), digest))
+	if (is_checked(l->sink->rules) &&
+	    check_stored(l, w, placement_fd(t), placement_name(t), digest))
 		return -1;
 	/* Where others share the offset it is to be behind the last byte. */
 	if (!w->out->sized)
@@ -205,10 +211,7 @@ static int store(struct sink_lane *l, struct sink_whole *w, struct change *chang
 	if (w->placement)
 		return store_named(l, w, change, digest);
 	if (!s->place)
-		return check_stored(l, w, s->o->stream.fd, s->o->stream.name, digest) ||
-				       store_stream(l, w)
-			       ? -1
-			       : 0;
+		return store_stream(l, w, digest);
 	return w->r->type == TYPE_REGULAR ? store_nothing(l, w, change) : store_made(l, w, change);
 }
 
@@ -218,8 +221,12 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 	char digest[EVENT_DIGEST];
 	int ret = store(l, w, &change, digest);
 
-	if (w->placement)
+	if (w->placement) {
+		struct failure why = *failed();
+
 		place_drop(w->placement, false);
+		fail_again(&why);
+	}
 	w->placement = NULL;
 	xattrs_free(w->xattrs);
 	w->xattrs = NULL;
