@@ -233,6 +233,10 @@ static void each_field_has_its_range(void **state)
 		{MSG_EVENT, 44, 1, 0, "path"},
 		{MSG_NOTE, 0, 1, 5, "level"},
 		{MSG_PROGRESS, 24, 1, 2, "total_known"},
+		/* Behind host and text of the usual one. */
+		{MSG_VERDICT, 88, 1, 2, "incomplete"},
+		{MSG_VERDICT, 89, 1, TRANSPORT_SSH + 1, "transport"},
+		{MSG_VERDICT, 90, 2, LANE_COUNT_MAX + 1, "lanes"},
 		{MSG_CANCEL, 0, 1, 0, "signo"},
 		{MSG_CANCEL, 0, 1, 65, "signo"},
 		{MSG_DETOUR, 0, 2, 0, "DETOUR from the peer: port"},
@@ -576,6 +580,36 @@ static void a_content_has_its_length(void **state)
 	r = reader_of(sent, w.used);
 	assert_int_equal(record_next(&r, &record), -1);
 	assert_non_null(strstr(failed()->text, "content"));
+	/* One more than there is room for, and all of it there. */
+	end.content_len = CONTENT_MAX;
+	memset(end.text, 'x', 9);
+	w = writer_of(sent, sizeof sent);
+	record_file_end_encode(&w, &end);
+	sent[RECORD_HEAD + 47]++;
+	sent[RECORD_HEAD + 48 + CONTENT_MAX + 1] = 8;
+	sent[RECORD_HEAD + 48 + CONTENT_MAX + 2] = 0;
+	r = reader_of(sent, w.used);
+	assert_int_equal(record_next(&r, &record), -1);
+	assert_non_null(strstr(failed()->text, "content"));
+}
+
+static void pieces_and_ends_are_of_a_file(void **state)
+{
+	struct record data = {.type = RECORD_DATA};
+	struct record hole = {.type = RECORD_HOLE, .hole = {.len = 1}};
+	struct record end = {.type = RECORD_FILE_END, .end = {.lanes = 1}};
+
+	(void)state;
+	refuses(&data, "DATA record from the peer: id");
+	refuses(&hole, "HOLE record from the peer: id");
+	refuses(&end, "FILE_END record from the peer: id");
+	end.end.id = 1;
+	takes(&end);
+	end.end.lanes = LANE_COUNT_MAX + 1;
+	refuses(&end, "lanes");
+	end.end.lanes = 1;
+	end.end.size = 1ull << 63;
+	refuses(&end, "size");
 }
 
 static void data_ends_within_a_file(void **state)
@@ -642,6 +676,25 @@ static void an_offer_has_sixteen_of_each(void **state)
 	sent[2 + 20] = TRANSPORT_RDMA;
 	assert_int_equal(decode(s, sent, len, &back), -1);
 	assert_non_null(strstr(failed()->text, "count"));
+}
+
+/* With all its bytes there. */
+static void a_path_has_its_length(void **state)
+{
+	static char path[EVENT_PATH_MAX];
+	struct msg_event m = {.what = EVENT_FILE, .path = path, .path_len = EVENT_PATH_MAX};
+	struct writer w = writer_of(sent, sizeof sent);
+	size_t back;
+
+	(void)state;
+	memset(path, 'x', sizeof path);
+	msg_event_encode(&w, &m);
+	assert_int_equal(decode(sample_of(MSG_EVENT), sent, w.used, &back), -1);
+	assert_non_null(strstr(failed()->text, "path"));
+	m.path_len--;
+	w = writer_of(sent, sizeof sent);
+	msg_event_encode(&w, &m);
+	assert_int_equal(decode(sample_of(MSG_EVENT), sent, w.used, &back), 0);
 }
 
 static void a_text_has_no_nul(void **state)
@@ -803,10 +856,12 @@ int main(void)
 		cmocka_unit_test(kept_names_are_components),
 		cmocka_unit_test(names_are_kept_while_there_is_room),
 		cmocka_unit_test(a_content_has_its_length),
+		cmocka_unit_test(pieces_and_ends_are_of_a_file),
 		cmocka_unit_test(data_ends_within_a_file),
 		cmocka_unit_test(an_end_counts_no_more_than_its_file),
 		cmocka_unit_test(a_hole_ends_within_a_file),
 		cmocka_unit_test(an_offer_has_sixteen_of_each),
+		cmocka_unit_test(a_path_has_its_length),
 		cmocka_unit_test(a_text_has_no_nul),
 		cmocka_unit_test(an_unknown_outcome_is_one_of_protocol),
 		cmocka_unit_test(another_version_is_named),
