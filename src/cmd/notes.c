@@ -3,25 +3,46 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include "base/log.h"
 #include "cmd/watch.h"
 
-enum { NOTES_MAX = 128 };
+/* Of a tree many files may fail at a time, and each is told. */
+enum { BYTES_MAX = 4 << 20 };
+
+struct note {
+	struct note *next;
+	enum log_level level;
+	char text[];
+};
 
 static struct {
 	pthread_mutex_t lock;
-	unsigned first, count, dropped;
-	struct msg_note notes[NOTES_MAX];
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct note *first, **end;
+	size_t bytes;
+	unsigned dropped;
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER, .end = &kept.first};
+
+static size_t size_of(size_t len)
+{
+	return sizeof(struct note) + len + 1;
+}
 
 static void keep(enum log_level level, const char *line)
 {
-	pthread_mutex_lock(&kept.lock);
-	if (kept.count < NOTES_MAX) {
-		struct msg_note *m = &kept.notes[(kept.first + kept.count++) % NOTES_MAX];
+	size_t len = strlen(line);
+	struct note *n;
 
-		m->level = (uint8_t)level;
-		snprintf(m->text, sizeof m->text, "%s", line);
+	pthread_mutex_lock(&kept.lock);
+	n = kept.bytes + size_of(len) <= BYTES_MAX ? malloc(size_of(len)) : NULL;
+	if (n) {
+		n->next = NULL;
+		n->level = level;
+		memcpy(n->text, line, len + 1);
+		*kept.end = n;
+		kept.end = &n->next;
+		kept.bytes += size_of(len);
 	} else {
 		kept.dropped++;
 	}
@@ -34,16 +55,27 @@ void notes_begin(void)
 	log_to(keep);
 }
 
+static void take_first(struct msg_note *m)
+{
+	struct note *n = kept.first;
+
+	m->level = (uint8_t)n->level;
+	snprintf(m->text, sizeof m->text, "%s", n->text);
+	kept.first = n->next;
+	if (!kept.first)
+		kept.end = &kept.first;
+	kept.bytes -= size_of(strlen(n->text));
+	free(n);
+}
+
 bool notes_take(struct msg_note *m)
 {
 	bool any;
 
 	pthread_mutex_lock(&kept.lock);
-	any = kept.count || kept.dropped;
-	if (kept.count) {
-		*m = kept.notes[kept.first];
-		kept.first = (kept.first + 1) % NOTES_MAX;
-		kept.count--;
+	any = kept.first || kept.dropped;
+	if (kept.first) {
+		take_first(m);
 	} else if (kept.dropped) {
 		m->level = LOG_WARN;
 		snprintf(m->text, sizeof m->text, "%u lines more were too many to be shown",

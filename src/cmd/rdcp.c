@@ -185,6 +185,12 @@ static void copy_all(struct plan *p, struct report *all)
 		all->failure.code = OUT_SOME_FILES;
 }
 
+/* A line that is written over would be torn by them. */
+static bool has_lines_on_terminal(const struct options *o)
+{
+	return (o->json || o->itemize || o->digest != CONTENT_NONE) && isatty(STDOUT_FILENO);
+}
+
 static void tell(const struct plan *p, const struct report *all)
 {
 	if (p->o.stats && !p->o.json)
@@ -208,7 +214,8 @@ static int run(struct plan *p)
 		screen_end();
 		refuse(RDCP);
 	}
-	progress_init(&p->progress, all.program, !p->o.quiet && !p->o.progress_s,
+	progress_init(&p->progress, all.program,
+		      !p->o.quiet && !p->o.progress_s && !has_lines_on_terminal(&p->o),
 		      p->o.quiet ? 0 : p->o.progress_s);
 	copy_all(p, &all);
 	conductor_signals_end();

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include "base/log.h"
 #include "cmd/events.h"
+#include "cmd/notes.h"
 #include "cmd/screen.h"
 #include "cmd/spool.h"
 
@@ -336,6 +337,28 @@ static void a_reader_that_went_is_told(void **state)
 	close(pipe_fds[1]);
 }
 
+/* An end's lines wait for it to send them; of too many at least the number is known. */
+static void notes_wait_in_order(void **state)
+{
+	static struct msg_note m;
+	static char line[1000];
+	unsigned n = 0, dropped = 0;
+
+	(void)state;
+	notes_begin();
+	for (int i = 0; i < 10000; i++) {
+		snprintf(line, sizeof line, "%0*d", (int)sizeof line - 1, i);
+		log_at(LOG_ERROR, "%s", line);
+	}
+	while (notes_take(&m)) {
+		if (sscanf(m.text, "%u lines more", &dropped) == 1 && m.level == LOG_WARN)
+			continue;
+		assert_int_equal(atoi(m.text), n++);
+	}
+	log_to(NULL);
+	assert_true(n > 4000 && n + dropped == 10000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +369,7 @@ int main(void)
 		cmocka_unit_test(a_log_grows),
 		cmocka_unit_test(nobody_waits_for_a_reader),
 		cmocka_unit_test(a_reader_that_went_is_told),
+		cmocka_unit_test(notes_wait_in_order),
 	};
 
 	log_setup("test", LOG_WARN);
