@@ -130,7 +130,7 @@ LISTS = [
 @pytest.mark.parametrize("n", range(len(LISTS)))
 @pytest.mark.parametrize("recursive", [False, True], ids=["plain", "r"])
 def test_lists_as_rsync(bench, tmp_path, n, recursive):
-    make(tmp_path, {"tree": TREE})
+    make(tmp_path, {"tree": TREE, "ours": {}, "theirs": {}})
     near, far = list(WAYS.values())[n % 4]
     (tmp_path / "list").write_bytes(LISTS[n])
     options = ["-r"] * recursive + ["--files-from=%s" % (tmp_path / "list")]
