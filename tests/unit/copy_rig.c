@@ -18,7 +18,9 @@ static int on_frame(void *ctx, const struct frame *f)
 	struct rig_end *e = ctx;
 
 	/* Who plays an end need not listen. */
-	return e->play ? 0 : copy_on_frame(e->copy, f);
+	if (e->play)
+		return e->hear ? e->hear(e, f) : 0;
+	return copy_on_frame(e->copy, f);
 }
 
 static void on_fail(void *ctx)
@@ -35,6 +37,32 @@ static void on_file(void *ctx, const char *name, const struct failure *f)
 	(void)name;
 	e->told++;
 	e->told_last = *f;
+}
+
+static void on_event(void *ctx, const struct msg_event *m)
+{
+	struct rig_end *e = ctx;
+	struct rig_event *to = &e->events[e->event_count < RIG_EVENTS ? e->event_count : 0];
+
+	e->event_count++;
+	*to = (struct rig_event){
+		.what = m->what,
+		.code = m->code,
+		.deleted = m->deleted,
+		.size = m->size,
+	};
+	snprintf(to->change, sizeof to->change, "%s", m->change);
+	snprintf(to->digest, sizeof to->digest, "%s", m->digest);
+	snprintf(to->path, sizeof to->path, "%.*s", (int)m->path_len, m->path);
+}
+
+const struct rig_event *rig_event(const struct rig_end *e, const char *path)
+{
+	for (unsigned i = 0; i < e->event_count && i < RIG_EVENTS; i++) {
+		if (strcmp(e->events[i].path, path) == 0)
+			return &e->events[i];
+	}
+	return NULL;
 }
 
 static int open_session(struct rig_end *e)
@@ -92,6 +120,7 @@ static void end_init(struct rig *r, struct rig_end *e, enum role role)
 	e->rig = r;
 	e->role = role;
 	e->result.on_file = on_file;
+	e->result.on_event = on_event;
 	e->result.ctx = e;
 }
 

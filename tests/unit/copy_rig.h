@@ -16,6 +16,15 @@
 
 struct rig;
 
+enum { RIG_EVENTS = 64, RIG_PATH = 128 };
+
+struct rig_event {
+	uint8_t what, code;
+	bool deleted;
+	uint64_t size;
+	char change[EVENT_CHANGE], digest[EVENT_DIGEST], path[RIG_PATH];
+};
+
 struct rig_end {
 	struct rig *rig;
 	enum role role;
@@ -30,7 +39,10 @@ struct rig_end {
 	struct failure failure; /* when rc is not 0 */
 	/* Play this end instead of source_run() or sink_run(). */
 	int (*play)(struct rig_end *e, void *ctx);
+	int (*hear)(struct rig_end *e, const struct frame *f); /* who plays need not */
 	void *ctx;
+	struct rig_event events[RIG_EVENTS]; /* with rules->events: the first ones */
+	unsigned event_count;
 	pthread_t thread;
 };
 
@@ -49,6 +61,8 @@ int rig_start(struct rig *r);
 void rig_join(struct rig *r);
 /* Both; 0 when both ends succeeded. */
 int rig_run(struct rig *r);
+/* The event about what is at this path; NULL: none.  After the run. */
+const struct rig_event *rig_event(const struct rig_end *e, const char *path);
 /* Cut the control channel. */
 void rig_cut(struct rig *r);
 

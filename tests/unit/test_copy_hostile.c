@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy_rig.h"
+#include "copy_actor.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,33 +13,11 @@
 #include "copy/digest.h"
 
 /*
- * A source that says what it should not, to a real sink; and a sink to a real source.  A script
- * is a list of records and blocks; the sink must end with the failure that it deserves, and
- * the old file must stay.
+ * A source that says what it should not, to a real sink; and a sink to a real source.  The sink
+ * must end with the failure that the script deserves, and the old file must stay.
  */
 
 enum { STUCK_S = 100 };
-
-enum verb {
-	SAY_NOTHING, /* the list's end */
-	SAY_FILE,
-	SAY_DATA,
-	SAY_HOLE,
-	SAY_END_OF_FILE,
-	SAY_EXTENT, /* a block of its own */
-	SAY_END, /* when all of it is stored: END with the totals of what was said */
-};
-
-struct say {
-	enum verb verb;
-	uint32_t id, flags, want;
-	uint64_t pos, len, size;
-	const char *name;
-	uint64_t data, holes; /* of an end */
-	uint16_t lanes;
-	uint8_t code;
-	bool wrong_digest, other_lane, wrong_total;
-};
 
 struct script {
 	struct say say[10];
@@ -47,168 +25,17 @@ struct script {
 	const char *text;
 };
 
-struct actor {
-	struct rig_end *end;
-	struct lane *lane;
-	struct block *block;
-	struct writer w;
-	struct msg_total total;
-};
-
-static const uint8_t content[CELL];
-
-static int begin_block(struct actor *a)
-{
-	if (a->block)
-		return 0;
-	if (lane_get(a->lane, &a->block))
-		return -1;
-	a->w = writer_of(a->block->data, lane_block_size(a->lane));
-	return 0;
-}
-
-static int send_block(struct actor *a, enum block_kind kind, const struct say *s)
-{
-	struct block *b = a->block;
-
-	b->kind = (uint8_t)kind;
-	b->file = s ? s->id : 0;
-	b->pos = s ? s->pos : 0;
-	b->len = s ? (uint32_t)s->len : (uint32_t)a->w.used;
-	if (s)
-		memset(b->data, 0, b->len);
-	a->block = NULL;
-	return lane_send(a->lane, b);
-}
-
-/* All that is to be said goes out now. */
-static int send_all(struct actor *a)
-{
-	return a->block ? send_block(a, BLOCK_RECORDS, NULL) : 0;
-}
-
-static void say_file(struct actor *a, const struct say *s)
-{
-	struct record_file r = {
-		.id = s->id,
-		.want = s->want,
-		.flags = s->flags,
-		.mode = 0644,
-		.size = s->size,
-	};
-
-	snprintf(r.name, sizeof r.name, "%s", s->name ? s->name : "f");
-	record_file_encode(&a->w, &r);
-}
-
-static void say_end_of_file(struct actor *a, const struct say *s)
-{
-	struct record_file_end r = {
-		.id = s->id,
-		.size = s->size,
-		.data = s->data,
-		.holes = s->holes,
-		.lanes = s->lanes ? s->lanes : 1,
-		.code = s->code,
-	};
-	struct digest *d = digest_new();
-
-	digest_add(d, 0, content, s->data < CELL ? s->data : CELL);
-	digest_sum(d, r.digest);
-	digest_free(d);
-	r.digest[0] += s->wrong_digest;
-	record_file_end_encode(&a->w, &r);
-	if (s->code) {
-		a->total.failed++;
-		return;
-	}
-	a->total.files++;
-	a->total.bytes += s->size;
-	sum_add(a->total.digest, r.digest);
-}
-
-static int say_end(struct actor *a, const struct say *s)
-{
-	uint8_t body[256];
-	struct writer w = writer_of(body, sizeof body);
-
-	if (send_all(a) || lane_flush(a->lane))
-		return -1;
-	a->total.bytes += s->wrong_total;
-	msg_total_encode(&w, &a->total);
-	return session_send(a->end->session, MSG_END, body, w.used);
-}
-
-static int say(struct actor *a, const struct say *s)
-{
-	if (s->other_lane) {
-		if (send_all(a))
-			return -1;
-		a->lane = session_lane(a->end->session, 1);
-	}
-	if (s->verb == SAY_END)
-		return say_end(a, s);
-	if (s->verb == SAY_EXTENT && send_all(a))
-		return -1;
-	if (begin_block(a))
-		return -1;
-	switch (s->verb) {
-	case SAY_FILE:
-		say_file(a, s);
-		return 0;
-	case SAY_DATA:
-		record_data_encode(&a->w, &(struct record_data){.id = s->id,
-								.pos = s->pos,
-								.len = (uint32_t)s->len,
-								.bytes = content});
-		return 0;
-	case SAY_HOLE:
-		record_hole_encode(
-			&a->w, &(struct record_hole){.id = s->id, .pos = s->pos, .len = s->len});
-		return 0;
-	case SAY_END_OF_FILE:
-		say_end_of_file(a, s);
-		return 0;
-	default:
-		return send_block(a, BLOCK_EXTENT, s);
-	}
-}
-
-/* Wait until the session is over, one way or the other. */
-static int wait_over(struct rig_end *e)
-{
-	char host[HOST_MAX];
-	struct failure f;
-
-	for (int i = 0; i < 10000 && !session_failed(e->session, &f, host); i++)
-		usleep(1000);
-	return fail_again(&f);
-}
-
-static int play_source(struct rig_end *e, void *ctx)
-{
-	const struct script *script = ctx;
-	struct actor a = {.end = e, .lane = session_lane(e->session, 0)};
-	int ret = 0;
-
-	for (const struct say *s = script->say; ret == 0 && s->verb; s++)
-		ret = say(&a, s);
-	if (ret == 0)
-		ret = send_all(&a);
-	return wait_over(e);
-}
-
 static void play(const struct script *script)
 {
 	static char *wants[] = {NULL, NULL};
+	struct actor a;
 	struct rig r;
 
 	wants[0] = (char *)(uintptr_t) "d/f";
 	wants[1] = (char *)(uintptr_t) "g*";
 	rig_init(&r);
 	rig_names(&r, wants, 2, ".");
-	r.source.play = play_source;
-	r.source.ctx = (void *)(uintptr_t)script;
+	actor_init(&a, &r, script->say);
 	rig_run(&r);
 	if (!r.sink.rc || r.sink.failure.code != script->code ||
 	    !strstr(r.sink.failure.text, script->text))
@@ -238,14 +65,16 @@ static void names_not_asked_for(void **state)
 {
 	static const struct script scripts[] = {
 		{{{A_FILE, .name = "x"}}, OUT_PROTOCOL, "x, which is not d/f"},
-		{{{A_FILE, .name = "../f"}}, OUT_PROTOCOL, "which is not"},
-		{{{A_FILE, .name = "/f"}}, OUT_PROTOCOL, "which is not"},
-		{{{A_FILE, .name = "d/f"}}, OUT_PROTOCOL, "which is not"},
-		{{{A_FILE, .name = "."}}, OUT_PROTOCOL, "which is not"},
-		{{{A_FILE, .name = ".."}}, OUT_PROTOCOL, "which is not"},
+		{{{A_FILE, .name = "../f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
+		{{{A_FILE, .name = "/f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
+		{{{A_FILE, .name = "d/f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
+		{{{A_FILE, .name = "."}}, OUT_PROTOCOL, "FILE record from the peer: name"},
+		{{{A_FILE, .name = ".."}}, OUT_PROTOCOL, "FILE record from the peer: name"},
 		{{{A_FILE, .name = "", .want = 1}}, OUT_PROTOCOL, "which is not"},
 		{{{A_FILE, .name = "f", .want = 1}}, OUT_PROTOCOL, "f, which is not g*"},
-		{{{A_FILE, .name = "g/../../f", .want = 1}}, OUT_PROTOCOL, "which is not"},
+		{{{A_FILE, .name = "g/../../f", .want = 1}},
+		 OUT_PROTOCOL,
+		 "record from the peer: name"},
 		{{{A_FILE, .name = "f", .want = 2}}, OUT_PROTOCOL, "what was not asked for"},
 		{{{A_FILE, .name = "f", .want = UINT32_MAX}}, OUT_PROTOCOL, "not asked for"},
 	};
@@ -349,16 +178,16 @@ static void a_wrong_digest(void **state)
 		OUT_INTEGRITY,
 		"digest of what came differs",
 	};
-	struct rig r;
 	static char *want[] = {NULL};
+	struct actor a;
+	struct rig r;
 
 	(void)state;
 	want[0] = (char *)(uintptr_t) "f";
 	assert_int_equal(make_text("f", "old"), 0);
 	rig_init(&r);
 	rig_names(&r, want, 1, ".");
-	r.source.play = play_source;
-	r.source.ctx = (void *)(uintptr_t)&script;
+	actor_init(&a, &r, script.say);
 	rig_run(&r);
 	assert_int_equal(r.sink.rc, -1);
 	assert_int_equal(r.sink.failure.code, OUT_INTEGRITY);
@@ -368,33 +197,27 @@ static void a_wrong_digest(void **state)
 }
 
 /* Open files are bounded. */
-static int play_flood(struct rig_end *e, void *ctx)
-{
-	struct actor a = {.end = e, .lane = session_lane(e->session, 0)};
-	int ret = 0;
-
-	(void)ctx;
-	for (uint32_t id = 1; ret == 0 && id <= 300; id++) {
-		char name[16];
-		struct say s = {.verb = SAY_FILE, .id = id, .want = 1, .size = 5, .name = name};
-
-		snprintf(name, sizeof name, "g%u", id);
-		ret = say(&a, &s) || send_all(&a) ? -1 : 0;
-	}
-	return wait_over(e);
-}
-
 static void too_many_open_files(void **state)
 {
+	enum { MANY = 300 };
 	static char *wants[] = {NULL, NULL};
+	static char names[MANY][16];
+	static struct say say[2 * MANY + 1];
+	struct actor a;
 	struct rig r;
 
 	(void)state;
 	wants[0] = (char *)(uintptr_t) "f";
 	wants[1] = (char *)(uintptr_t) "g*";
+	for (uint32_t i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof names[i], "g%u", i);
+		say[2 * i] = (struct say){
+			.verb = SAY_FILE, .id = i + 1, .want = 1, .size = 5, .name = names[i]};
+		say[2 * i + 1] = (struct say){.verb = SAY_WAIT};
+	}
 	rig_init(&r);
 	rig_names(&r, wants, 2, ".");
-	r.source.play = play_flood;
+	actor_init(&a, &r, say);
 	rig_run(&r);
 	assert_int_equal(r.sink.failure.code, OUT_PROTOCOL);
 	assert_non_null(strstr(r.sink.failure.text, "more than 256 files open"));
@@ -435,7 +258,7 @@ static int play_sink(struct rig_end *e, void *ctx)
 		if (tell_lie(e, lies))
 			return -1;
 	}
-	return wait_over(e);
+	return actor_wait_over(e);
 }
 
 static void hear_lies(struct lie *lies, enum outcome code, const char *part)
@@ -462,7 +285,8 @@ static void hear_lies(struct lie *lies, enum outcome code, const char *part)
 
 static void results_that_can_not_be(void **state)
 {
-	struct lie unknown[] = {{.type = MSG_FILE_RESULT, .result = {.file = 7}}, {0}};
+	struct lie unknown[] = {{.type = MSG_FILE_RESULT, .result = {.file = 7, .code = OUT_FILE}},
+				{0}};
 	struct lie done[] = {{.type = MSG_DONE, .done = {.files = 1}}, {0}};
 	struct lie end[] = {{.type = MSG_END}, {0}};
 
@@ -483,7 +307,7 @@ static int play_liar(struct rig_end *e, void *ctx)
 	usleep(200000);
 	if (tell_lie(e, lie))
 		return -1;
-	return wait_over(e);
+	return actor_wait_over(e);
 }
 
 static void totals_that_differ(void **state)
@@ -514,7 +338,7 @@ static int play_gone(struct rig_end *e, void *ctx)
 		return -1;
 	usleep(200000);
 	rig_cut(e->rig);
-	return wait_over(e);
+	return actor_wait_over(e);
 }
 
 static void no_done_is_not_confirmed(void **state)
