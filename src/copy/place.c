@@ -1,72 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/place.h"
+#include "copy/place_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "base/log.h"
-#include "copy/place_metadata.h"
-#include "copy/place_resolve.h"
-#include "copy/place_temporary.h"
 
-enum { CREATED_BUCKETS = 1024, PREALLOCATE_MIN = 64 << 10 };
+enum { CREATED_BUCKETS = 1024 };
 
-/* A name that this run has made: the second file of that name is refused. */
+/* A name at the target itself that this run has made: the second file of that name is refused. In
+ * directories below there can't be two of a name, but by a peer's malice, which does no harm. */
 struct created {
 	struct created *next;
 	char name[];
 };
 
-struct place {
-	struct place_opts o;
-	struct spot spot;
-	mode_t umask;
+static const struct rules plain = RULES_PLAIN;
 
-	pthread_mutex_t lock; /* of all below */
-	struct created *created[CREATED_BUCKETS];
-	bool swept, told_lost, told_kept;
-};
+/* ---- the whole ------------------------------------------------------------------------- */
 
-enum how {
-	BY_RENAME, /* a temporary that takes the name in the end */
-	IN_PLACE, /* a regular file, written as it is */
-	AS_IT_IS, /* a device, a FIFO, somebody's descriptor: nothing but written */
-};
+static int read_groups(struct place *p)
+{
+	int n = getgroups(0, NULL);
 
-struct placement {
-	struct place *place;
-	enum how how;
-	int fd;
-	bool created; /* in place: was not there */
-	char name[NAME_MAX + 1]; /* in place->spot.dirfd */
-	struct temporary tmp;
-	struct record_file file; /* what the source said of it */
-	char shown[PATH_MAX + NAME_MAX + 2];
-};
+	p->groups = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *p->groups);
+	if (!p->groups)
+		return fail_as(OUT_MEMORY, "open %s: %m", p->o.target);
+	p->groups[0] = getegid();
+	n = n > 0 ? getgroups(n, p->groups + 1) : 0;
+	p->group_count = n > 0 ? n + 1 : 1;
+	return 0;
+}
 
-int place_open(const struct place_opts *o, struct place **out)
+static int open_top(struct place *p)
+{
+	struct stat st;
+
+	p->created = calloc(CREATED_BUCKETS, sizeof(struct created *));
+	p->top = dir_new(p, NULL, "");
+	if (!p->created || !p->top)
+		return fail_as(OUT_MEMORY, "open %s: %m", p->o.target);
+	p->is_dir = !p->spot.direct && !p->spot.name[0];
+	p->top->missing = p->spot.nowhere;
+	atomic_init(&p->top->unswept, true);
+	if (!p->is_dir || p->spot.nowhere)
+		return 0;
+	if (fstat(p->spot.dirfd, &st))
+		return fail("open %s: %m", p->spot.shown);
+	p->top->fd = p->spot.dirfd;
+	p->top->dev = st.st_dev;
+	p->top->ino = st.st_ino;
+	return 0;
+}
+
+static struct place *place_new(const struct place_opts *o)
 {
 	struct place *p = calloc(1, sizeof *p);
 
 	if (!p)
-		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
+		return NULL;
 	p->o = *o;
+	if (!p->o.rules)
+		p->o.rules = &plain;
+	p->rules = p->o.rules;
+	p->suffix = *p->rules->suffix ? p->rules->suffix : *p->rules->backup_dir ? "" : "~";
 	p->umask = umask(0);
 	umask(p->umask);
-	if (spot_resolve(o, &p->spot)) {
-		free(p);
+	p->uid = geteuid();
+	p->spot.dirfd = -1;
+	p->backups = -1;
+	p->proc = procfs_open();
+	pthread_mutex_init(&p->settling, NULL);
+	pthread_mutex_init(&p->sweeping, NULL);
+	pthread_mutex_init(&p->lock, NULL);
+	return p;
+}
+
+int place_open(const struct place_opts *o, struct place **out)
+{
+	struct place *p = place_new(o);
+
+	if (!p)
+		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
+	if (owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
+	    spot_resolve(&p->o, &p->spot) || open_top(p)) {
+		place_close(p);
 		return -1;
 	}
-	pthread_mutex_init(&p->lock, NULL);
 	*out = p;
 	return 0;
 }
@@ -77,24 +101,93 @@ void place_close(struct place *p)
 
 	if (!p)
 		return;
-	for (unsigned i = 0; i < CREATED_BUCKETS; i++) {
+	dirs_free(p);
+	for (unsigned i = 0; p->created && i < CREATED_BUCKETS; i++) {
 		while ((c = p->created[i]) != NULL) {
 			p->created[i] = c->next;
 			free(c);
 		}
 	}
+	free(p->created);
+	linked_free(p);
+	free(p->groups);
 	spot_close(&p->spot);
+	close_fd(p->backups);
+	close_fd(p->proc);
 	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->sweeping);
+	pthread_mutex_destroy(&p->settling);
 	free(p);
 }
 
-static void placement_free(struct placement *t)
+bool place_first_time(struct place *p, bool *flag)
 {
-	if (!t)
-		return;
-	close_fd(t->fd);
-	free(t);
+	bool first;
+
+	pthread_mutex_lock(&p->lock);
+	first = !*flag;
+	*flag = true;
+	pthread_mutex_unlock(&p->lock);
+	return first;
 }
+
+bool place_stopped(const struct place *p)
+{
+	return p->o.stop && p->o.stop(p->o.ctx);
+}
+
+/* ---- paths ----------------------------------------------------------------------------- */
+
+/* From its end to its front, as much as there is room for. */
+static size_t path_backwards(const struct place_dir *d, const char *name, char *to, size_t size)
+{
+	size_t at = size - 1, len;
+
+	to[at] = '\0';
+	for (;;) {
+		len = strlen(name);
+		if (len > 0 && at < size - 1 && at > 0)
+			to[--at] = '/';
+		if (len > at)
+			len = at;
+		at -= len;
+		memcpy(to + at, name + strlen(name) - len, len);
+		if (!d || at == 0)
+			return at;
+		name = d->name;
+		d = d->up;
+	}
+}
+
+size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size)
+{
+	size_t at = path_backwards(d, name, to, size);
+
+	memmove(to, to + at, size - at);
+	return size - at - 1;
+}
+
+char *place_whole_path(const struct place_dir *d)
+{
+	size_t size = 1;
+	char *path;
+
+	for (const struct place_dir *at = d; at; at = at->up)
+		size += strlen(at->name) + 1;
+	path = malloc(size);
+	if (!path)
+		fail_as(OUT_MEMORY, "allocate a path: %m");
+	else
+		place_path(d, "", path, size);
+	return path;
+}
+
+uint32_t place_dir_want(const struct place_dir *d)
+{
+	return d->want;
+}
+
+/* ---- names ----------------------------------------------------------------------------- */
 
 static unsigned bucket_of(const char *name)
 {
@@ -106,310 +199,103 @@ static unsigned bucket_of(const char *name)
 }
 
 /* Remember the name; -1 when it is known already. */
-static int create_once(struct place *p, const char *name, const char *shown)
+int place_create_once(const struct seat *s)
 {
-	struct created **head = &p->created[bucket_of(name)];
+	struct place *p = s->place;
+	struct created **head = &p->created[bucket_of(s->name)];
+	size_t size = strlen(s->name) + 1;
+	char shown[SHOWN_ROOM];
 	struct created *c;
-	size_t size = strlen(name) + 1;
 	int ret = 0;
 
 	pthread_mutex_lock(&p->lock);
-	for (c = *head; c && strcmp(c->name, name) != 0; c = c->next)
+	for (c = *head; c && strcmp(c->name, s->name) != 0; c = c->next)
 		;
 	if (c) {
-		ret = fail("will not overwrite just-created %s", shown);
+		ret = 1;
 	} else if ((c = malloc(sizeof *c + size)) == NULL) {
-		ret = fail_as(OUT_MEMORY, "create %s: %m", shown);
+		ret = -1;
 	} else {
-		memcpy(c->name, name, size);
+		memcpy(c->name, s->name, size);
 		c->next = *head;
 		*head = c;
 	}
 	pthread_mutex_unlock(&p->lock);
-	return ret;
+	if (ret > 0)
+		return fail("will not overwrite just-created %s", seat_shown(s, shown));
+	return ret ? fail_as(OUT_MEMORY, "create %s: %m", seat_shown(s, shown)) : 0;
 }
 
-/* Is it the first time? Every flag of a place turns once. */
-static bool first_time(struct place *p, bool *flag)
+static int check_name(const char *name)
 {
-	bool first;
+	if (name_is_plain(name))
+		return 0;
+	return fail_as(OUT_PROTOCOL, "the peer wants to create %s, which is no file's name", name);
+}
+
+static int take_at_top(struct place *p, const struct record_file *r, struct seat *s)
+{
+	const struct spot *spot = &p->spot;
+	bool is_dir;
 
 	pthread_mutex_lock(&p->lock);
-	first = !*flag;
-	*flag = true;
+	is_dir = p->is_dir;
+	s->dirfd = is_dir ? p->top->fd : spot->dirfd;
 	pthread_mutex_unlock(&p->lock);
-	return first;
+	s->name = is_dir ? r->name : spot->name;
+	if (!is_dir && (r->flags & FILE_MANY))
+		return fail("%s is not a directory", spot->shown);
+	if (!is_dir)
+		return spot->dir_only ? spot_needs_dir(spot) : 0;
+	if (p->o.no_target_dir)
+		return fail("%s is a directory, not a file", spot->shown);
+	if (!r->name[0])
+		return fail("%s is a directory: a stream needs the name of a file", spot->shown);
+	return check_name(r->name);
 }
 
-static int open_waiting(struct place *p, int dirfd, const char *path, int flags)
+int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
 {
-	int fd;
-
-	/* A FIFO waits for its reader. */
-	do
-		fd = openat(dirfd, path, flags | O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	while (fd < 0 && errno == EINTR && !(p->o.stop && p->o.stop(p->o.ctx)));
-	return fd;
+	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
+	if (!d)
+		return take_at_top(p, r, s);
+	if (check_name(r->name))
+		return -1;
+	if (d->missing)
+		return 0;
+	s->dirfd = dir_hold(d);
+	return s->dirfd < 0 ? -1 : 0;
 }
 
-static int open_as_it_is(struct placement *t)
+void seat_leave(struct seat *s)
 {
-	const struct spot *s = &t->place->spot;
-	struct stat st;
+	if (s->in && s->dirfd >= 0)
+		dir_release(s->in);
+	s->dirfd = -1;
+}
 
-	t->how = AS_IT_IS;
-	if (!s->direct)
-		t->fd = open_waiting(t->place, s->dirfd, t->name, O_NOFOLLOW);
-	else if (strcmp(s->shown, "/dev/stdout") == 0 && fstat(STDOUT_FILENO, &st) == 0 &&
-		 S_ISREG(st.st_mode))
-		t->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
+{
+	const struct spot *spot = &s->place->spot;
+	size_t len = strlen(spot->shown);
+
+	if (s->in)
+		place_path(s->in, s->name, to, SHOWN_ROOM);
+	else if (s->name == spot->name || spot->direct)
+		snprintf(to, SHOWN_ROOM, "%s", spot->shown);
 	else
-		t->fd = open_waiting(t->place, AT_FDCWD, s->shown, 0);
-	return t->fd < 0 ? fail("open %s: %m", t->shown) : 0;
+		snprintf(to, SHOWN_ROOM, "%s%s%s", spot->shown,
+			 len > 0 && spot->shown[len - 1] == '/' ? "" : "/", s->name);
+	return to;
 }
 
-static int open_in_place(struct placement *t, bool exists)
+int seat_look(const struct seat *s, struct stat *st)
 {
-	int flags = O_NOFOLLOW | O_WRONLY | O_CLOEXEC | O_NOCTTY;
-	int dirfd = t->place->spot.dirfd;
+	char shown[SHOWN_ROOM];
 
-	t->how = IN_PLACE;
-	t->created = !exists;
-	t->fd = exists ? openat(dirfd, t->name, flags)
-		       : openat(dirfd, t->name, flags | O_CREAT | O_EXCL, 0600);
-	/* Not truncated: it may be the source. */
-	return t->fd < 0 ? fail("open %s: %m", t->shown) : 0;
-}
-
-/* Full disks are found out at the start where the file system can tell. */
-static int preallocate(struct placement *t)
-{
-	off_t size = (off_t)t->file.size;
-	struct statfs fs;
-
-	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || size < PREALLOCATE_MIN ||
-	    t->place->o.sparse)
+	if (s->dirfd < 0)
 		return 0;
-	if (fstatfs(t->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC) {
-		/* There it would clear every page before it is written. */
-		if (fs.f_blocks == 0 || (uint64_t)size / (uint64_t)fs.f_bsize <= fs.f_bavail)
-			return 0;
-		errno = ENOSPC;
-		return fail("write %s: %m", t->shown);
-	}
-	while (fallocate(t->fd, 0, 0, size)) {
-		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return fail("write %s: %m", t->shown);
-		if (errno != EINTR || (t->place->o.stop && t->place->o.stop(t->place->o.ctx)))
-			break;
-	}
-	return 0;
-}
-
-static int open_temporary(struct placement *t)
-{
-	struct place *p = t->place;
-
-	t->how = BY_RENAME;
-	if (first_time(p, &p->swept))
-		temporaries_sweep(p->spot.dirfd);
-	if (temporary_open(p->spot.dirfd, t->name, &t->tmp))
-		return fail("create %s: %m", t->shown);
-	t->fd = t->tmp.fd;
-	return preallocate(t);
-}
-
-static int open_target(struct placement *t)
-{
-	struct place *p = t->place;
-	struct stat st;
-	bool exists;
-
-	if (p->spot.direct)
-		return open_as_it_is(t);
-	exists = fstatat(p->spot.dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-	if (!exists && errno != ENOENT)
-		return fail("open %s: %m", t->shown);
-	if (exists && S_ISDIR(st.st_mode))
-		return fail("%s is a directory", t->shown);
-	/* A symbolic link here was not named by the user: it is replaced, not followed. */
-	if (exists && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
-		return open_as_it_is(t);
-	if (exists && S_ISREG(st.st_mode) && faccessat(p->spot.dirfd, t->name, W_OK, AT_EACCESS))
-		return fail("open %s: %m", t->shown);
-	if (p->o.inplace)
-		return open_in_place(t, exists);
-	return open_temporary(t);
-}
-
-/* Where the file goes in this place. */
-static int choose_name(struct placement *t)
-{
-	struct place *p = t->place;
-	bool in_dir = !p->spot.direct && !p->spot.name[0];
-
-	if (!in_dir && (t->file.flags & FILE_MANY))
-		return fail("%s is not a directory", p->spot.shown);
-	if (!in_dir) {
-		snprintf(t->name, sizeof t->name, "%s", p->spot.name);
-		snprintf(t->shown, sizeof t->shown, "%s", p->spot.shown);
-	} else if (!t->file.name[0]) {
-		return fail("%s is a directory: a stream needs the name of a file", p->spot.shown);
-	} else {
-		if (!name_is_plain(t->file.name))
-			return fail_as(OUT_PROTOCOL,
-				       "the peer wants to create %s, which is no file's name",
-				       t->file.name);
-		memcpy(t->name, t->file.name, strlen(t->file.name) + 1);
-		snprintf(t->shown, sizeof t->shown, "%s%s%s", p->spot.shown,
-			 p->spot.shown[strlen(p->spot.shown) - 1] == '/' ? "" : "/", t->name);
-	}
-	return create_once(p, t->name, t->shown);
-}
-
-int place_begin(struct place *p, const struct record_file *r, struct placement **out)
-{
-	struct placement *t = calloc(1, sizeof *t);
-
-	if (!t)
-		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
-	t->place = p;
-	t->fd = -1;
-	t->file = *r;
-	if (choose_name(t)) {
-		free(t);
-		return -1;
-	}
-	if (open_target(t)) {
-		place_drop(t, false);
-		return -1;
-	}
-	*out = t;
-	return 0;
-}
-
-int placement_fd(const struct placement *t)
-{
-	return t->fd;
-}
-
-bool placement_fresh(const struct placement *t)
-{
-	return t->how == BY_RENAME || (t->how == IN_PLACE && t->created);
-}
-
-bool placement_sized(const struct placement *t)
-{
-	return t->how != AS_IT_IS;
-}
-
-const char *placement_name(const struct placement *t)
-{
-	return t->shown;
-}
-
-static int set_metadata(struct placement *t)
-{
-	struct place *p = t->place;
-	const char *lost = NULL;
-	struct stat st;
-	int old = -1, ret = 0;
-
-	if (t->how == BY_RENAME)
-		old = openat(p->spot.dirfd, t->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode))
-		ret = metadata_keep(t->fd, old, !p->o.preserve, &lost);
-	else if (t->how == BY_RENAME || t->created)
-		ret = fchmod(t->fd, t->file.mode & 0777 & ~p->umask);
-	if (ret == 0 && p->o.preserve && !(t->file.flags & FILE_STREAM))
-		ret = metadata_preserve(t->fd, &t->file);
-	if (ret)
-		ret = fail("set mode and times of %s: %m", t->shown);
-	else if (lost && first_time(p, &p->told_lost))
-		log_warn("%s: its %s could not be kept", t->shown, lost);
-	close_fd(old);
-	return ret;
-}
-
-static int sync_file(const struct placement *t)
-{
-	if (!t->place->o.fsync || fsync(t->fd) == 0)
-		return 0;
-	if (t->how == AS_IT_IS && (errno == EINVAL || errno == EROFS || errno == ENOTSUP))
-		return 0;
-	return fail("fsync %s: %m", t->shown);
-}
-
-/* Some file systems tell of a failed write at close only; the lock must outlive that. */
-static int close_errors(const struct placement *t)
-{
-	int fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
-
-	if (fd >= 0 && close(fd) == 0)
-		return 0;
-	return fail("close %s: %m", t->shown);
-}
-
-static int sync_dir(const struct placement *t)
-{
-	int fd, ret;
-
-	if (!t->place->o.fsync || (t->how == IN_PLACE && !t->created))
-		return 0;
-	fd = openat(t->place->spot.dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", t->shown) : 0;
-	close_fd(fd);
-	return ret;
-}
-
-static int finish(struct placement *t, uint64_t size)
-{
-	int dirfd = t->place->spot.dirfd;
-
-	if (t->how == AS_IT_IS)
-		return sync_file(t) || close_errors(t) ? -1 : 0;
-	if (ftruncate(t->fd, (off_t)size))
-		return fail("write %s: %m", t->shown);
-	if (set_metadata(t) || sync_file(t) || close_errors(t))
-		return -1;
-	if (t->how == BY_RENAME) {
-		if (renameat(dirfd, t->tmp.name, dirfd, t->name))
-			return fail("rename to %s: %m", t->shown);
-		t->how = IN_PLACE;
-		t->created = true;
-	}
-	return sync_dir(t);
-}
-
-int place_finish(struct placement *t, uint64_t size)
-{
-	bool renamed;
-
-	if (finish(t, size) == 0) {
-		placement_free(t);
-		return 0;
-	}
-	/* After the rename the file is whole; only that it is durable is not certain. */
-	renamed = t->how == IN_PLACE && t->tmp.name[0];
-	if (renamed)
-		placement_free(t);
-	else
-		place_drop(t, false);
-	return -1;
-}
-
-void place_drop(struct placement *t, bool keep)
-{
-	struct place *p = t->place;
-	const char *name = t->how == BY_RENAME ? t->tmp.name : t->name;
-	bool ours = t->fd >= 0 && (t->how == BY_RENAME || (t->how == IN_PLACE && t->created));
-
-	if (ours && keep && t->how == BY_RENAME && !t->tmp.random) {
-		if (first_time(p, &p->told_kept))
-			log_warn("%s: what came of it is kept as %s, which the next run takes over",
-				 t->shown, name);
-	} else if (ours) {
-		unlinkat(p->spot.dirfd, name, 0);
-	}
-	placement_free(t);
+	if (fstatat(s->dirfd, s->name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : fail("look at %s: %m", seat_shown(s, shown));
 }

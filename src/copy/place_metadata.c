@@ -1,14 +1,266 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/place_metadata.h"
+
+/*
+ * Owner, mode, attributes and times, in this order: a change of owner takes set-id bits and
+ * capabilities away, an ACL brings mode bits, and everything before them may move times.  All
+ * through descriptors; those of O_PATH by their names in /proc/self/fd.
+ */
+
+#include "copy/place_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
 
-enum { XATTR_MAX = 64 << 10 }; /* the kernel's bound for a list and for a value */
+enum {
+	XATTR_MAX = 64 << 10, /* the kernel's bound for a list and for a value */
+	SET_ID = S_ISUID | S_ISGID,
+	PERMISSIONS = 0777,
+	MODE = 07777,
+};
+static const uid_t nobody = (uid_t)-1; /* also as a group: none */
+
+/* ---- what it is to be ------------------------------------------------------------------ */
+
+static bool may_give_group(const struct place *p, gid_t gid)
+{
+	if (p->uid == 0)
+		return true;
+	for (int i = 0; i < p->group_count; i++) {
+		if (p->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t mapped(const struct place *p, bool group, uint32_t id)
+{
+	return p->o.owners ? owners_map(p->o.owners, group, id, p->rules->numeric_ids) : id;
+}
+
+static void want_owner(struct place *p, const struct record_attr *a, const struct stat *replaced,
+		       struct metadata *m)
+{
+	const struct rules *r = p->rules;
+
+	m->uid = m->set_uid = nobody;
+	m->gid = m->set_gid = nobody;
+	if (r->owner)
+		m->uid = m->set_uid = mapped(p, false, a->uid);
+	if (p->chown_uid != nobody)
+		m->uid = p->chown_uid;
+	if (r->group)
+		m->gid = m->set_gid = mapped(p, true, a->gid);
+	if (p->chown_gid != nobody)
+		m->gid = p->chown_gid;
+	/* Who is not root can't, and nobody expects it of him. */
+	if (p->uid != 0)
+		m->uid = nobody;
+	if (m->gid != nobody && !may_give_group(p, m->gid))
+		m->gid = nobody;
+	m->owner_asked = m->uid != nobody;
+	m->group_asked = m->gid != nobody;
+	if (replaced && !m->owner_asked)
+		m->uid = replaced->st_uid;
+	if (replaced && !m->group_asked)
+		m->gid = replaced->st_gid;
+}
+
+static void want_mode(struct place *p, const struct record_attr *a, const struct stat *replaced,
+		      bool made, struct metadata *m)
+{
+	m->has_mode = true;
+	if (p->rules->perms) {
+		m->mode = a->mode & MODE;
+	} else if (replaced) {
+		m->mode = replaced->st_mode & MODE;
+		m->set_uid = replaced->st_uid;
+		m->set_gid = replaced->st_gid;
+	} else {
+		m->mode = a->mode & PERMISSIONS & ~p->umask;
+		m->has_mode = made;
+	}
+	m->inherits = m->dir && !p->rules->perms;
+}
+
+void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
+		   const struct stat *replaced, bool made, struct metadata *m)
+{
+	*m = (struct metadata){.dir = type == S_IFDIR};
+	want_owner(p, a, replaced, m);
+	if (type != S_IFLNK)
+		want_mode(p, a, replaced, made, m);
+	m->has_times = p->rules->times || p->rules->atimes;
+	m->times[0].tv_sec = a->atime_s;
+	m->times[0].tv_nsec = p->rules->atimes ? (long)a->atime_ns : UTIME_OMIT;
+	m->times[1].tv_sec = a->mtime_s;
+	m->times[1].tv_nsec = p->rules->times ? (long)a->mtime_ns : UTIME_OMIT;
+}
+
+/* The mode of something that has this owner and group then. */
+static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t is)
+{
+	mode_t mode = m->mode;
+
+	if (uid != m->set_uid)
+		mode &= ~(mode_t)S_ISUID;
+	/* Of a directory it gives nobody any rights. */
+	if (gid != m->set_gid || (uid != m->set_uid && !m->dir))
+		mode &= ~(mode_t)S_ISGID;
+	if (m->inherits)
+		mode |= is & S_ISGID;
+	return mode;
+}
+
+/* ---- comparing ------------------------------------------------------------------------- */
+
+static bool same_time(int64_t sec, long nsec, const struct timespec *is)
+{
+	/* Some file systems know seconds only. */
+	return sec == is->tv_sec && (nsec == is->tv_nsec || is->tv_nsec == 0);
+}
+
+bool metadata_same_mtime(const struct record_attr *a, const struct stat *st)
+{
+	return same_time(a->mtime_s, (long)a->mtime_ns, &st->st_mtim);
+}
+
+bool metadata_atime_differs(const struct metadata *m, const struct stat *st)
+{
+	return m->times[0].tv_nsec != UTIME_OMIT &&
+	       !same_time(m->times[0].tv_sec, m->times[0].tv_nsec, &st->st_atim);
+}
+
+void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
+		      struct change *c)
+{
+	uid_t uid = m->uid == nobody ? st->st_uid : m->uid;
+	gid_t gid = m->gid == nobody ? st->st_gid : m->gid;
+	mode_t mode = final_mode(m, uid, gid, st->st_mode);
+
+	c->owner = m->owner_asked && uid != st->st_uid;
+	c->group = m->group_asked && gid != st->st_gid;
+	c->perms = m->has_mode && mode != (st->st_mode & MODE);
+	c->time = p->rules->times &&
+		  !same_time(m->times[1].tv_sec, m->times[1].tv_nsec, &st->st_mtim);
+	c->now = !p->rules->times;
+}
+
+void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
+			     struct change *c)
+{
+	bool acls, others;
+
+	if (metadata_has_xattrs(p) && xattrs_differ(fd, x, p->rules, &acls, &others) == 0) {
+		c->acl = acls;
+		c->xattr = others;
+	}
+}
+
+/* ---- setting --------------------------------------------------------------------------- */
+
+int metadata_chmod(const struct place *p, int fd, mode_t mode)
+{
+	char name[16];
+
+	if (fchmod(fd, mode) == 0)
+		return 0;
+	if (errno != EBADF || p->proc < 0)
+		return -1;
+	snprintf(name, sizeof name, "%d", fd);
+	return fchmodat(p->proc, name, mode, 0);
+}
+
+static int set_times(const struct place *p, int fd, const struct timespec times[2])
+{
+	char name[16];
+
+	if (futimens(fd, times) == 0)
+		return 0;
+	if (errno != EBADF || p->proc < 0)
+		return -1;
+	snprintf(name, sizeof name, "%d", fd);
+	return utimensat(p->proc, name, times, 0);
+}
+
+/* In *st what it has then. False: not all of it could be. */
+static bool set_owner(int fd, const struct metadata *m, struct stat *st)
+{
+	uid_t uid = m->uid == st->st_uid ? nobody : m->uid;
+	gid_t gid = m->gid == st->st_gid ? nobody : m->gid;
+
+	if (uid == nobody && gid == nobody)
+		return true;
+	if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH)) {
+		/* The group is often allowed where the owner is not. */
+		if (uid == nobody || gid == nobody || fchownat(fd, "", nobody, gid, AT_EMPTY_PATH))
+			return false;
+		st->st_gid = gid;
+		st->st_mode &= ~(mode_t)SET_ID;
+		return false;
+	}
+	if (uid != nobody)
+		st->st_uid = uid;
+	if (gid != nobody)
+		st->st_gid = gid;
+	if (!m->dir)
+		st->st_mode &= ~(mode_t)SET_ID;
+	return true;
+}
+
+static void warn_once(struct place *p, bool *flag, const struct seat *s, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	if (place_first_time(p, flag))
+		log_warn("%s: its %s could not be kept", seat_shown(s, shown), what);
+}
+
+static int first_of(struct failure *first, bool *any)
+{
+	if (!*any)
+		*first = *failed();
+	*any = true;
+	return -1;
+}
+
+int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
+		 const struct xattrs *x, const struct seat *s)
+{
+	struct stat now = *st;
+	struct failure first;
+	char shown[SHOWN_ROOM];
+	bool any = false;
+	mode_t mode;
+
+	if (!set_owner(fd, m, &now))
+		warn_once(p, &p->told_owner, s, "owner");
+	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
+	if (m->has_mode && mode != (now.st_mode & MODE) && metadata_chmod(p, fd, mode)) {
+		/* Some file systems have none. */
+		if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP)) {
+			fail("set mode of %s: %m", seat_shown(s, shown));
+			first_of(&first, &any);
+		}
+	}
+	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules))
+		first_of(&first, &any);
+	if (m->has_times && set_times(p, fd, m->times) &&
+	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
+		fail("set times of %s: %m", seat_shown(s, shown));
+		first_of(&first, &any);
+	}
+	return any ? fail_again(&first) : 0;
+}
+
+/* ---- what a file that is replaced had -------------------------------------------------- */
 
 /* Capabilities are set-id by another name, and integrity hashes are of other content. */
 static bool xattr_is_kept(const char *name)
@@ -18,78 +270,36 @@ static bool xattr_is_kept(const char *name)
 	       strcmp(name, "security.selinux") == 0;
 }
 
-static bool xattr_copy(int fd, const char *old, const char *name, char *value)
+static bool xattr_copy(int fd, int old, const char *name, char *value)
 {
-	ssize_t n = getxattr(old, name, value, XATTR_MAX);
+	ssize_t n = fgetxattr(old, name, value, XATTR_MAX);
 	bool told = strncmp(name, "user.", 5) == 0 || strncmp(name, "system.", 7) == 0;
 
 	return n < 0 || fsetxattr(fd, name, value, (size_t)n, 0) == 0 || !told;
 }
 
-/* Names by /proc, since a descriptor of O_PATH gives no attributes. */
-static bool xattrs_keep(int fd, int old)
+static bool xattrs_copy(int fd, int old)
 {
-	char *list, path[64];
+	ssize_t n = flistxattr(old, NULL, 0);
 	bool all = true;
-	ssize_t n;
+	char *list;
 
-	snprintf(path, sizeof path, "/proc/self/fd/%d", old);
-	if (listxattr(path, NULL, 0) <= 0)
-		return true;
+	if (n <= 0)
+		return n == 0 || errno != EBADF;
 	list = malloc(2 * XATTR_MAX);
 	if (!list)
 		return false;
-	n = listxattr(path, list, XATTR_MAX);
+	n = flistxattr(old, list, XATTR_MAX);
 	for (char *at = list; n > 0 && at < list + n; at += strlen(at) + 1) {
 		if (xattr_is_kept(at))
-			all = xattr_copy(fd, path, at, list + XATTR_MAX) && all;
+			all = xattr_copy(fd, old, at, list + XATTR_MAX) && all;
 	}
 	free(list);
 	return all;
 }
 
-static bool owner_keep(int fd, const struct stat *st)
+void metadata_keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
-	struct stat now;
-
-	if (fstat(fd, &now))
-		return false;
-	if (now.st_uid == st->st_uid && now.st_gid == st->st_gid)
-		return true;
-	if (fchown(fd, st->st_uid, st->st_gid) == 0)
-		return true;
-	/* The group is often allowed where the owner is not. */
-	if (now.st_gid != st->st_gid && fchown(fd, (uid_t)-1, st->st_gid))
-		return false;
-	return now.st_uid == st->st_uid;
-}
-
-int metadata_keep(int fd, int old, bool mode_too, const char **lost)
-{
-	struct stat st;
-	mode_t mode;
-	bool owner;
-
-	*lost = NULL;
-	if (fstat(old, &st))
-		return -1;
-	owner = owner_keep(fd, &st);
-	if (!owner)
-		*lost = "owner";
-	if (!mode_too)
-		return 0;
-	if (!xattrs_keep(fd, old))
-		*lost = "extended attributes";
-	mode = st.st_mode & (owner ? 07777 : 0777);
-	return fchmod(fd, mode);
-}
-
-int metadata_preserve(int fd, const struct record_file *r)
-{
-	struct timespec times[2] = {
-		{.tv_sec = r->atime_s, .tv_nsec = r->atime_ns},
-		{.tv_sec = r->mtime_s, .tv_nsec = r->mtime_ns},
-	};
-
-	return fchmod(fd, r->mode & 0777) || futimens(fd, times) ? -1 : 0;
+	if (!xattrs_copy(fd, old))
+		warn_once(p, &p->told_xattrs, s, "extended attributes");
 }

@@ -96,27 +96,45 @@ static int follow_dangling(char path[static PATH_MAX])
 	return fail("follow %s: %m", path);
 }
 
-static int resolve_missing(const struct place_opts *o, bool dir_wanted, struct spot *s)
+/* Does it name a directory that trees may make? */
+static bool holds_trees(const struct place_opts *o)
+{
+	return o->rules->recursive || o->rules->listed;
+}
+
+static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
+{
+	if (o->rules->dry_run) {
+		s->nowhere = true;
+		return 0;
+	}
+	return make_dirs(s->shown, o->fsync) ? -1 : hold_dir(s->shown, s);
+}
+
+static int resolve_missing(const struct place_opts *o, bool slash, struct spot *s)
 {
 	char path[PATH_MAX], dir[PATH_MAX];
 	struct stat st;
 
-	if (dir_wanted) {
-		if (!o->mkpath)
-			return fail("%s: no such directory (--mkpath makes it)", s->shown);
-		return make_dirs(s->shown, o->fsync) ? -1 : hold_dir(s->shown, s);
-	}
+	if ((slash || o->many) && o->mkpath)
+		return resolve_missing_dir(o, s);
+	s->dir_only = slash;
+	if (o->many || (slash && !holds_trees(o)))
+		return spot_needs_dir(s);
 	memcpy(path, s->shown, sizeof path);
+	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
+		path[len - 1] = '\0';
 	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
 		return -1;
 	if (stat(dir, &st) && errno == ENOENT) {
 		if (!o->mkpath)
 			return fail("create %s: directory %s does not exist (--mkpath makes it)",
 				    s->shown, dir);
-		if (make_dirs(dir, o->fsync))
+		s->nowhere = o->rules->dry_run;
+		if (!s->nowhere && make_dirs(dir, o->fsync))
 			return -1;
 	}
-	return hold_dir(dir, s);
+	return s->nowhere ? 0 : hold_dir(dir, s);
 }
 
 /* Names of descriptors lead to files that somebody holds open: not to be replaced. */
@@ -141,6 +159,11 @@ static int resolve_file(struct spot *s)
 	return ret;
 }
 
+int spot_needs_dir(const struct spot *s)
+{
+	return fail("%s: no such directory (--mkpath makes it)", s->shown);
+}
+
 int spot_resolve(const struct place_opts *o, struct spot *s)
 {
 	const char *target = *o->target ? o->target : ".";
@@ -160,7 +183,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 		return resolve_missing(o, slash || o->many, s);
 	}
 	if (S_ISDIR(st.st_mode)) {
-		if (o->no_target_dir)
+		if (o->no_target_dir && !holds_trees(o))
 			return fail("%s is a directory, not a file", s->shown);
 		return hold_dir(s->shown, s);
 	}
@@ -170,8 +193,47 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	return s->direct ? 0 : resolve_file(s);
 }
 
+int spot_open(const struct spot *s)
+{
+	struct stat st;
+
+	if (strcmp(s->shown, "/dev/stdout") == 0 && fstat(STDOUT_FILENO, &st) == 0 &&
+	    S_ISREG(st.st_mode))
+		return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+}
+
 void spot_close(struct spot *s)
 {
 	close_fd(s->dirfd);
 	s->dirfd = -1;
+}
+
+int backups_open(int top, const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = 0;
+	int fd;
+
+	if (strlen(path) >= sizeof part)
+		return fail("make directory %s: name too long", path);
+	while (path[len]) {
+		len += strspn(path + len, "/");
+		len += strcspn(path + len, "/");
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		if (mkdirat(top, part, 0777) && errno != EEXIST)
+			return fail("make directory %s: %m", part);
+	}
+	fd = backups_find(top, path);
+	return fd < 0 ? fail("open %s: %m", path) : fd;
+}
+
+int backups_find(int top, const char *path)
+{
+	return openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+int procfs_open(void)
+{
+	return open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }

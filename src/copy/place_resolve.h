@@ -4,7 +4,8 @@
 
 /*
  * From what the user wrote as DST to a held directory and a name in it.  Symbolic links that the
- * user named are followed here, once; after this nothing is looked up by a path again.
+ * user named are followed here, once; after this nothing is looked up by a path again, but
+ * --backup-dir, once.
  */
 
 #include <limits.h>
@@ -12,13 +13,25 @@
 #include "copy/place.h"
 
 struct spot {
-	int dirfd; /* O_PATH; -1 when direct */
+	int dirfd; /* O_PATH; -1 when direct or nowhere */
 	char name[NAME_MAX + 1]; /* in that directory; "": the directory is the target */
 	bool direct; /* shown is no file to be replaced: open it as it stands */
+	bool dir_only; /* there is nothing, and it was written with a slash: no file goes there */
+	bool nowhere; /* dry run: a directory that --mkpath would make is not there */
 	char shown[PATH_MAX]; /* the target as the user wrote it, ~ expanded */
 };
 
 int spot_resolve(const struct place_opts *o, struct spot *out);
 void spot_close(struct spot *s);
+/* A direct one, to be written; EINTR is the caller's. */
+int spot_open(const struct spot *s);
+/* That it is no directory, and --mkpath, as a failure. */
+int spot_needs_dir(const struct spot *s);
+/* --backup-dir, made if it is not there, O_PATH; relative to top. */
+int backups_open(int top, const char *path);
+/* The same as it is; -1 with errno. */
+int backups_find(int top, const char *path);
+/* /proc/self/fd, O_PATH: the way to the mode of what is open with O_PATH only. */
+int procfs_open(void);
 
 #endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --backup: what is replaced or deleted keeps existing, as NAME~ or below --backup-dir. */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TRIES = 4 };
+
+bool backup_is(const struct place *p, const char *name)
+{
+	size_t len = strlen(name), more = strlen(p->suffix);
+
+	return place_backs_up(p) && !*p->rules->backup_dir && len > more &&
+	       strcmp(name + len - more, p->suffix) == 0;
+}
+
+static int open_backups(struct place *p)
+{
+	int in = p->top->fd >= 0 ? p->top->fd : p->spot.dirfd;
+
+	pthread_mutex_lock(&p->settling);
+	if (p->backups < 0)
+		p->backups = backups_open(in, p->rules->backup_dir);
+	pthread_mutex_unlock(&p->settling);
+	return p->backups;
+}
+
+/* The directory dir below --backup-dir; private, since it may be of one that is. */
+static int open_backup_dir(struct place *p, const char *dir)
+{
+	int at = open_backups(p), next;
+	char name[NAME_MAX + 1];
+	size_t len;
+
+	if (at < 0)
+		return -1;
+	at = fcntl(at, F_DUPFD_CLOEXEC, 0);
+	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
+		len = strcspn(dir, "/");
+		snprintf(name, sizeof name, "%.*s", (int)len, dir);
+		next = -1;
+		if (mkdirat(at, name, 0700) == 0 || errno == EEXIST)
+			next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		close_fd(at);
+		at = next;
+	}
+	return at < 0 ? fail("make directory %s in %s: %m", dir, p->rules->backup_dir) : at;
+}
+
+/* Errors of file systems without hard links, and of files that may not have more. */
+static bool has_no_links(int err)
+{
+	return err == EPERM || err == EOPNOTSUPP || err == EMLINK || err == ENOSYS || err == EINVAL;
+}
+
+static bool is_same(int dirfd, const char *name, int other, const char *as)
+{
+	struct stat a, b;
+
+	return fstatat(dirfd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(other, as, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+/* 0 or -1 with errno. */
+static int put_aside(int from, const char *name, int to, const char *as, bool moved)
+{
+	for (int i = 0; !moved && i < TRIES; i++) {
+		if (linkat(from, name, to, as, 0) == 0)
+			return 0;
+		if (errno == EEXIST && unlinkat(to, as, 0) && errno != ENOENT)
+			return -1;
+		if (has_no_links(errno))
+			moved = true;
+		else if (errno != EEXIST && errno != ENOENT)
+			return -1;
+	}
+	if (renameat(from, name, to, as))
+		return -1;
+	/* Of two names of one file the kernel renames none over the other. */
+	return is_same(from, name, to, as) ? unlinkat(from, name, 0) : 0;
+}
+
+int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
+{
+	char as[NAME_MAX + 1];
+	int to = dirfd, ret;
+
+	if (snprintf(as, sizeof as, "%s%s", name, p->suffix) >= (int)sizeof as)
+		return fail("back up %s: the name with %s is too long", name, p->suffix);
+	if (*p->rules->backup_dir) {
+		to = open_backup_dir(p, dir);
+		if (to < 0)
+			return -1;
+	}
+	ret = put_aside(dirfd, name, to, as, moved);
+	if (ret && errno == ENOENT)
+		ret = 0;
+	if (ret)
+		fail("back up %s%s%s: %m", dir, *dir ? "/" : "", name);
+	if (to != dirfd)
+		close_fd(to);
+	return ret;
+}
+
+int backup_seat(const struct seat *s, bool moved)
+{
+	char *dir = place_whole_path(s->in);
+	int ret = dir ? backup_make(s->place, s->dirfd, s->name, dir, moved) : -1;
+
+	free(dir);
+	return ret;
+}
+
+/* From there up to the target, or to the root. */
+void backup_lineage(struct place *p)
+{
+	struct lineage *l = &p->lineage;
+	int at = -1, up;
+	struct stat st;
+
+	l->count = 0;
+	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->fd < 0)
+		return;
+	at = p->backups >= 0 ? fcntl(p->backups, F_DUPFD_CLOEXEC, 0)
+			     : backups_find(p->top->fd, p->rules->backup_dir);
+	while (at >= 0 && l->count < sizeof l->of / sizeof *l->of && fstat(at, &st) == 0) {
+		if (st.st_dev == p->top->dev && st.st_ino == p->top->ino)
+			break;
+		if (l->count > 0 && l->of[l->count - 1].ino == st.st_ino &&
+		    l->of[l->count - 1].dev == st.st_dev)
+			break;
+		l->of[l->count++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
+		up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close_fd(at);
+		at = up;
+	}
+	close_fd(at);
+}
+
+bool backup_is_in(const struct place *p, const struct stat *st)
+{
+	const struct lineage *l = &p->lineage;
+
+	for (size_t i = 0; i < l->count; i++) {
+		if (l->of[i].dev == st->st_dev && l->of[i].ino == st->st_ino)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The end: deletions, then metadata of directories, children before their parents, then the marker.
+ */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+/* ---- deleting ------------------------------------------------------------------------------ */
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct place_dir *x = *(struct place_dir *const *)a;
+	const struct place_dir *y = *(struct place_dir *const *)b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+static void tell_unlisted(const struct place_dir *d, int err, struct place_end *e)
+{
+	struct failure why;
+	char *path = place_whole_path(d);
+
+	if (!path)
+		return;
+	errno = err;
+	fail("list directory %s: %m", path);
+	why = *failed();
+	e->on_deleted(e->ctx, EVENT_DIR, path, &why);
+	free(path);
+}
+
+/* Several sources may go into one directory: what one of them has, and what one of them was not
+ * read for, stays. */
+static void delete_in(struct place_dir *const *same, size_t count, struct place_end *e)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < count; i++) {
+		int unlisted;
+
+		all = kept_some_left(same[i]->kept, &unlisted) && all;
+		if (unlisted)
+			tell_unlisted(same[i], unlisted, e);
+	}
+	if (all)
+		delete_left(same, count, e);
+}
+
+static int delete_all(struct place *p, struct place_end *e)
+{
+	struct place_dir **dirs, *d;
+	size_t count = 0, n = 0;
+
+	for (d = p->dirs; d; d = d->next)
+		count += !d->missing;
+	dirs = calloc(count + 1, sizeof(struct place_dir *));
+	if (!dirs)
+		return fail_as(OUT_MEMORY, "delete what the source has not: %m");
+	for (d = p->dirs; d; d = d->next) {
+		if (!d->missing)
+			dirs[n++] = d;
+	}
+	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
+	backup_lineage(p);
+	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
+		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
+			;
+		delete_in(dirs + i, n, e);
+	}
+	free(dirs);
+	return 0;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+/* What only led to what was asked for, and is the target itself, is nobody's to change. */
+static bool has_metadata(const struct place_dir *d)
+{
+	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
+
+	return !d->missing && ((d->flags & given) != given || d->made);
+}
+
+static int set_metadata(struct place_dir *d, int fd)
+{
+	struct place *p = d->place;
+	struct seat s = {.place = p, .in = d->up, .dirfd = -1, .name = d->name};
+	struct metadata m;
+	struct stat st;
+	char shown[SHOWN_ROOM];
+
+	if (fstat(fd, &st))
+		return fail("look at directory %s: %m", seat_shown(&s, shown));
+	metadata_want(p, &d->a, S_IFDIR, NULL, d->made, &m);
+	if (!m.has_mode && d->loosened) {
+		m.has_mode = true;
+		m.mode = d->was;
+		m.set_uid = st.st_uid;
+		m.set_gid = st.st_gid;
+	}
+	if (has_metadata(d))
+		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
+	if (d->loosened && metadata_chmod(p, fd, d->was))
+		return fail("set mode of %s: %m", seat_shown(&s, shown));
+	return 0;
+}
+
+static int sync_dir(const struct place_dir *d, int fd)
+{
+	char shown[SHOWN_ROOM];
+	int own, ret;
+
+	if (!d->place->o.fsync)
+		return 0;
+	own = dir_reopen(fd);
+	ret = own < 0 || fsync(own) ? 1 : 0;
+	if (ret) {
+		place_path(d, "", shown, sizeof shown);
+		fail("fsync directory %s: %m", shown);
+	}
+	close_fd(own);
+	return ret ? -1 : 0;
+}
+
+static void finish_dir(struct place_dir *d, struct place_end *e)
+{
+	struct failure why;
+	int fd = dir_hold(d), ret = -1;
+
+	if (fd >= 0) {
+		ret = set_metadata(d, fd);
+		if (ret == 0)
+			ret = sync_dir(d, fd);
+		dir_release(d);
+	}
+	if (ret) {
+		why = *failed();
+		e->on_dir(e->ctx, d->id, &why);
+	}
+}
+
+static int finish_dirs(struct place *p, struct place_end *e)
+{
+	struct place_dir *d;
+
+	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
+		if (!d->missing && !d->is_target)
+			finish_dir(d, e);
+	}
+	if (d)
+		return 1;
+	/* It would give the target another time. */
+	if (p->marker[0])
+		unlinkat(p->top->fd, p->marker, 0);
+	for (d = p->dirs; d; d = d->next) {
+		if (d->is_target)
+			finish_dir(d, e);
+	}
+	return 0;
+}
+
+int place_complete(struct place *p, struct place_end *e)
+{
+	int ret = 0;
+
+	e->deleted = 0;
+	e->too_many = false;
+	if (e->deletions && p->rules->delete)
+		ret = delete_all(p, e);
+	if (ret == 0 && !p->rules->dry_run)
+		ret = finish_dirs(p, e);
+	if (ret == 0 && place_stopped(p))
+		ret = 1;
+	if (ret > 0)
+		return fail_as(OUT_SIGNAL, "interrupted");
+	p->completed = ret == 0;
+	return ret;
+}

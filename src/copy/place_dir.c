@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Directories are made with the mode MAKING: what they should have comes in the end, when all is in
+ * them.  Nobody gives a directory that mode otherwise, so one that is met with it was left by
+ * a run that was interrupted, and gets the mode of a new one.
+ */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum {
+	TRIES = 8, /* with somebody who changes what is there meanwhile */
+	RIGHTS = S_IRWXU,
+};
+
+static const char *shown(const struct place_dir *d, char to[static SHOWN_ROOM])
+{
+	if (place_path(d, "", to, SHOWN_ROOM) == 0)
+		snprintf(to, SHOWN_ROOM, "%s", d->place->spot.shown);
+	return to;
+}
+
+static bool is_left_over(const struct place *p, const struct stat *st)
+{
+	return (st->st_mode & 07777 & ~(mode_t)S_ISGID) == MAKING && st->st_uid == p->uid;
+}
+
+/* Our own directory, in which we may not do what has to be done. */
+static int loosen(struct place_dir *d, int *fd, const struct stat *st)
+{
+	struct place *p = d->place;
+	int better;
+
+	if (p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
+	    (st->st_mode & RIGHTS) == RIGHTS)
+		return 0;
+	if (metadata_chmod(p, *fd, (st->st_mode & 07777) | RIGHTS))
+		return -1;
+	d->loosened = true;
+	better = dir_reopen(*fd);
+	if (better >= 0) {
+		close_fd(*fd);
+		*fd = better;
+	}
+	return 0;
+}
+
+static void compare(struct place_dir *d, const struct stat *st, struct change *c)
+{
+	struct metadata m;
+
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->made, &m);
+	if (!c->missing && !c->type)
+		metadata_compare(d->place, &m, st, c);
+}
+
+/* fd is what it is: made by us just now, or there. */
+static int meet(struct place_dir *d, int *fd, struct stat *st, bool fresh, struct change *c)
+{
+	char name[SHOWN_ROOM];
+
+	d->dev = st->st_dev;
+	d->ino = st->st_ino;
+	d->was = st->st_mode & 07777;
+	d->fresh = fresh;
+	d->made = fresh || is_left_over(d->place, st);
+	atomic_init(&d->unswept, !fresh);
+	compare(d, st, c);
+	if (!d->made && loosen(d, fd, st))
+		return fail("get access to directory %s: %m", shown(d, name));
+	return 0;
+}
+
+/* Something else has its name. */
+static int clear_name(struct place_dir *d, int in, const char *name)
+{
+	struct place *p = d->place;
+	char path[SHOWN_ROOM];
+	char *dir;
+	int ret;
+
+	if (!place_backs_up(p)) {
+		ret = unlinkat(in, name, 0);
+		return ret && errno != ENOENT && errno != EISDIR
+			       ? fail("replace %s: %m", shown(d, path))
+			       : 0;
+	}
+	dir = place_whole_path(d->up);
+	ret = dir ? backup_make(p, in, name, dir, true) : -1;
+	free(dir);
+	return ret;
+}
+
+static int sync_in(const struct place_dir *d, int in)
+{
+	char name[SHOWN_ROOM];
+	int fd, ret;
+
+	if (!d->place->o.fsync)
+		return 0;
+	fd = dir_reopen(in);
+	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", shown(d, name)) : 0;
+	close_fd(fd);
+	return ret;
+}
+
+/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. */
+static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
+{
+	bool dry = d->place->rules->dry_run, fresh = false;
+	char path[SHOWN_ROOM];
+	struct stat st;
+
+	for (int i = 0; i < TRIES; i++) {
+		*fd = dir_open(in, name, &st);
+		if (*fd >= 0) {
+			c->missing = fresh && !c->type;
+			if (meet(d, fd, &st, fresh, c) == 0)
+				return fresh ? sync_in(d, in) : 0;
+			close_fd(*fd);
+			return -1;
+		}
+		if (errno == ENOTDIR || errno == ELOOP)
+			c->type = true;
+		else if (errno == ENOENT)
+			c->missing = !c->type;
+		else
+			return fail("open directory %s: %m", shown(d, path));
+		if (dry) {
+			d->missing = true;
+			return 0;
+		}
+		if (errno != ENOENT && clear_name(d, in, name))
+			return -1;
+		fresh = mkdirat(in, name, MAKING) == 0;
+		if (!fresh && errno != EEXIST)
+			return fail("make directory %s: %m", shown(d, path));
+	}
+	return fail("make directory %s: somebody else changes it all the time", shown(d, path));
+}
+
+/* ---- the target itself ------------------------------------------------------------------- */
+
+/* From now on the target is the directory fd. */
+static int become_dir(struct place *p, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fail("open directory %s: %m", p->spot.shown);
+	pthread_mutex_lock(&p->lock);
+	p->top->fd = fd;
+	p->top->dev = st.st_dev;
+	p->top->ino = st.st_ino;
+	p->is_dir = true;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+/* DST, which was not there as a directory: made, unless somebody did that meanwhile.  *made: it
+ * is to become what d is. */
+static int make_target(struct place_dir *d, const char *marker, bool contents, bool *made)
+{
+	const struct spot *spot = &d->place->spot;
+	struct stat st;
+	int fd = -1, err = 0;
+
+	if (fstatat(spot->dirfd, spot->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		err = EEXIST;
+	else if (*marker)
+		fd = marker_make_dir(d->place, spot->dirfd, spot->name, marker);
+	else if (mkdirat(spot->dirfd, spot->name, contents ? (mode_t)MAKING : 0777) == 0)
+		fd = dir_open(spot->dirfd, spot->name, &st);
+	if (fd < 0 && err == 0)
+		err = errno;
+	*made = fd >= 0;
+	if (err == EEXIST)
+		fd = dir_open(spot->dirfd, spot->name, &st);
+	else
+		errno = err;
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return fail("%s is not a directory", spot->shown);
+	if (fd < 0)
+		return fail("make directory %s: %m", spot->shown);
+	if (become_dir(d->place, fd))
+		return -1;
+	return *made ? sync_in(d, spot->dirfd) : 0;
+}
+
+/* d is what the target is. */
+static int be_target(struct place_dir *d, bool fresh, struct change *c)
+{
+	int fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
+	struct stat st;
+	int ret;
+
+	d->is_target = true;
+	c->missing = fresh;
+	if (fd < 0 || fstat(fd, &st))
+		ret = fail("open directory %s: %m", d->place->spot.shown);
+	else
+		ret = meet(d, &fd, &st, fresh, c);
+	close_fd(fd);
+	return ret;
+}
+
+/* In a dry run, where there is no target. */
+static int be_missing(struct place_dir *d, struct change *c)
+{
+	c->missing = true;
+	d->missing = true;
+	return 0;
+}
+
+static bool is_absent(const struct spot *s)
+{
+	struct stat st;
+
+	return s->nowhere || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+/* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target. */
+static int settle(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+{
+	struct place *p = d->place;
+	bool contents = r->flags & DIR_CONTENTS, made = false;
+	bool into = contents || p->rules->relative || p->o.many;
+	char marker[MARKER_ROOM] = "";
+
+	if (p->spot.direct)
+		return fail("%s is not a directory", p->spot.shown);
+	if (!into)
+		marker_name(p, r->want, r->name, marker);
+	if (p->rules->dry_run && (p->top->missing || (!p->is_dir && is_absent(&p->spot))))
+		return be_missing(d, c);
+	if (!p->is_dir && make_target(d, marker, contents, &made))
+		return -1;
+	if (!into && (made || marker_is_in(p, p->top->fd, marker))) {
+		memcpy(p->marker, marker, sizeof marker);
+		return be_target(d, made, c);
+	}
+	return contents ? be_target(d, made, c) : enter(d, p->top->fd, d->name, fd, c);
+}
+
+/* ---- for all ------------------------------------------------------------------------------ */
+
+static int find(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+{
+	struct place *p = d->place;
+	int in, ret;
+
+	if (!d->up) {
+		pthread_mutex_lock(&p->settling);
+		ret = settle(d, r, fd, c);
+		pthread_mutex_unlock(&p->settling);
+		return ret;
+	}
+	if (d->up->missing)
+		return be_missing(d, c);
+	in = dir_hold(d->up);
+	if (in < 0)
+		return -1;
+	ret = enter(d, in, d->name, fd, c);
+	dir_release(d->up);
+	return ret;
+}
+
+int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+	      struct place_dir **out, struct change *change)
+{
+	bool contents = r->flags & DIR_CONTENTS;
+	struct place_dir *d;
+	int fd = -1;
+
+	*change = (struct change){.what = EVENT_DIR};
+	if (contents ? parent || r->name[0] : !name_is_plain(r->name))
+		return fail_as(OUT_PROTOCOL,
+			       "the peer wants to create %s, which is no directory's name",
+			       r->name);
+	d = dir_new(p, parent, r->name);
+	if (!d)
+		return fail_as(OUT_MEMORY, "make directory %s: %m", r->name);
+	d->id = r->id;
+	d->want = r->want;
+	d->flags = r->flags;
+	d->a = r->a;
+	if (find(d, r, &fd, change)) {
+		free(d);
+		return -1;
+	}
+	dir_add(d, fd);
+	*out = d;
+	return 0;
+}
+
+void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
+{
+	xattrs_free(d->xattrs);
+	d->xattrs = x;
+}
+
+/* ---- what earlier runs left in them ------------------------------------------------------- */
+
+static struct place_dir *dir_of(const struct seat *s)
+{
+	return s->in ? s->in : s->place->top;
+}
+
+void seat_sweep(const struct seat *s)
+{
+	struct place_dir *d = dir_of(s);
+
+	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&s->place->sweeping);
+	if (atomic_load(&d->unswept))
+		temporaries_sweep(s->dirfd, &d->has_temporaries);
+	atomic_store(&d->unswept, false);
+	pthread_mutex_unlock(&s->place->sweeping);
+}
+
+void seat_is_whole(const struct seat *s)
+{
+	if (s->place->rules->dry_run)
+		return;
+	seat_sweep(s);
+	if (dir_of(s)->has_temporaries)
+		temporary_forget(s->dirfd, s->name);
+}

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+enum { PREALLOCATE_MIN = 64 << 10 };
+
+enum how {
+	BY_RENAME, /* a temporary that takes the name in the end */
+	IN_PLACE, /* a regular file, written as it is */
+	AS_IT_IS, /* a device, a FIFO, somebody's descriptor: nothing but written */
+};
+
+struct placement {
+	struct seat seat; /* its name is file.name, or the target's */
+	enum how how;
+	int fd;
+	bool created; /* in place: was not there */
+	bool there; /* something has its name: */
+	struct stat old;
+	struct temporary tmp; /* fd: the same */
+	struct xattrs *xattrs;
+	char *shown; /* NULL: not asked for */
+	struct record_file file; /* what the source said of it */
+};
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static int failure(const struct placement *t, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s %s: %m", what, seat_shown(&t->seat, shown));
+}
+
+static int open_as_it_is(struct placement *t)
+{
+	const struct seat *s = &t->seat;
+	int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
+
+	t->how = AS_IT_IS;
+	/* A FIFO waits for its reader. */
+	do
+		t->fd = s->place->spot.direct ? spot_open(&s->place->spot)
+					      : openat(s->dirfd, s->name, flags);
+	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
+	return t->fd < 0 ? failure(t, "open") : 0;
+}
+
+static int open_in_place(struct placement *t)
+{
+	int flags = O_NOFOLLOW | O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	struct stat st;
+
+	t->how = IN_PLACE;
+	t->created = !t->there;
+	t->fd = t->there ? openat(t->seat.dirfd, t->seat.name, flags)
+			 : openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL, 0600);
+	/* Not truncated: it may be the source. */
+	if (t->fd < 0 || fstat(t->fd, &st))
+		return failure(t, "open");
+	if (!S_ISREG(st.st_mode)) {
+		errno = EEXIST;
+		return failure(t, "open");
+	}
+	return 0;
+}
+
+/* Full disks are found out at the start where the file system can tell. */
+static int preallocate(struct placement *t)
+{
+	struct place *p = t->seat.place;
+	off_t size = (off_t)t->file.size;
+	struct statfs fs;
+
+	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || size < PREALLOCATE_MIN ||
+	    p->o.sparse || t->tmp.resumed)
+		return 0;
+	if (fstatfs(t->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC) {
+		/* There it would clear every page before it is written. */
+		if (fs.f_blocks == 0 || (uint64_t)size / (uint64_t)fs.f_bsize <= fs.f_bavail)
+			return 0;
+		errno = ENOSPC;
+		return failure(t, "write");
+	}
+	while (fallocate(t->fd, 0, 0, size)) {
+		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+			return failure(t, "write");
+		if (errno != EINTR || place_stopped(p))
+			break;
+	}
+	return 0;
+}
+
+/* Whose the file will be, if that is not whoever we are. */
+static uid_t owner_then(const struct placement *t)
+{
+	struct metadata m;
+
+	if (t->seat.place->uid != 0)
+		return t->seat.place->uid;
+	metadata_want(t->seat.place, &t->file.a, S_IFREG,
+		      t->there && S_ISREG(t->old.st_mode) ? &t->old : NULL, true, &m);
+	return m.uid;
+}
+
+static int open_temporary(struct placement *t)
+{
+	t->how = BY_RENAME;
+	seat_sweep(&t->seat);
+	if (temporary_open(t->seat.dirfd, t->seat.name, owner_then(t), &t->tmp))
+		return failure(t, "create");
+	t->fd = t->tmp.fd;
+	return preallocate(t);
+}
+
+/* What is there: may it be replaced, or is it to be written as it is? */
+static int check_old(const struct placement *t, bool *as_it_is)
+{
+	/* A plain copy of files asks for more than one of a tree. */
+	bool named = !t->seat.in && !t->seat.place->rules->recursive;
+	char shown[SHOWN_ROOM];
+
+	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
+		    !S_ISDIR(t->old.st_mode);
+	if (S_ISDIR(t->old.st_mode))
+		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
+			     : delete_is_allowed(&t->seat);
+	if (named && S_ISREG(t->old.st_mode) &&
+	    faccessat(t->seat.dirfd, t->seat.name, W_OK, AT_EACCESS))
+		return failure(t, "open");
+	return 0;
+}
+
+/* In place, an old file would change before its backup is made. */
+static bool goes_in_place(const struct placement *t)
+{
+	const struct place *p = t->seat.place;
+
+	return p->o.inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
+}
+
+static int look(struct placement *t)
+{
+	int ret;
+
+	/* Nobody but us puts anything there, and we put nothing there twice. */
+	if (t->seat.in && t->seat.in->fresh)
+		return 0;
+	ret = seat_look(&t->seat, &t->old);
+	t->there = ret > 0;
+	return ret < 0 ? -1 : 0;
+}
+
+static int open_target(struct placement *t)
+{
+	char shown[SHOWN_ROOM];
+	bool as_it_is = false;
+
+	if (t->seat.place->spot.direct && !t->seat.in)
+		return open_as_it_is(t);
+	if (t->seat.dirfd < 0)
+		return fail("create %s: its directory is not there", seat_shown(&t->seat, shown));
+	if (look(t) || (t->there && check_old(t, &as_it_is)))
+		return -1;
+	if (as_it_is)
+		return open_as_it_is(t);
+	return goes_in_place(t) ? open_in_place(t) : open_temporary(t);
+}
+
+/* A symlink is replaced, and a file written anew unless it is asked for otherwise. */
+static int open_rest(struct placement *t, bool *had)
+{
+	*had = false;
+	if (t->seat.place->spot.direct || t->seat.dirfd < 0)
+		return 0;
+	if (look(t))
+		return -1;
+	if (goes_in_place(t)) {
+		if (!t->there || t->old.st_size == 0)
+			return 0;
+		*had = true;
+		return open_in_place(t);
+	}
+	t->how = BY_RENAME;
+	*had = temporary_resume(t->seat.dirfd, t->seat.name, &t->tmp) > 0;
+	t->fd = t->tmp.fd;
+	return 0;
+}
+
+static struct placement *placement_new(struct place *p, struct place_dir *d,
+				       const struct record_file *r)
+{
+	struct placement *t = malloc(sizeof *t);
+
+	if (!t) {
+		fail_as(OUT_MEMORY, "create %s: %m", r->name);
+		return NULL;
+	}
+	t->file = *r;
+	t->how = BY_RENAME;
+	t->fd = -1;
+	t->created = t->there = false;
+	t->xattrs = NULL;
+	t->shown = NULL;
+	t->tmp.name[0] = '\0';
+	t->tmp.resumed = false;
+	if (seat_take(p, d, &t->file, &t->seat)) {
+		free(t);
+		return NULL;
+	}
+	return t;
+}
+
+static void placement_free(struct placement *t)
+{
+	if (!t)
+		return;
+	close_fd(t->fd);
+	seat_leave(&t->seat);
+	xattrs_free(t->xattrs);
+	free(t->shown);
+	free(t);
+}
+
+int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
+		struct placement **out)
+{
+	struct placement *t = placement_new(p, d, r);
+
+	if (!t)
+		return -1;
+	if (!d && place_create_once(&t->seat)) {
+		placement_free(t);
+		return -1;
+	}
+	if (open_target(t)) {
+		place_drop(t, false);
+		return -1;
+	}
+	*out = t;
+	return 0;
+}
+
+int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
+		 struct placement **out, bool *had)
+{
+	struct placement *t = placement_new(p, d, r);
+	int ret;
+
+	*out = NULL;
+	*had = false;
+	if (!t)
+		return -1;
+	ret = open_rest(t, had);
+	if (ret == 0 && *had && (d || place_create_once(&t->seat) == 0)) {
+		*out = t;
+		return 0;
+	}
+	placement_free(t);
+	return ret || *had ? -1 : 0;
+}
+
+/* ---- what is asked of one ---------------------------------------------------------------- */
+
+int placement_fd(const struct placement *t)
+{
+	return t->fd;
+}
+
+bool placement_fresh(const struct placement *t)
+{
+	return (t->how == BY_RENAME && !t->tmp.resumed) || (t->how == IN_PLACE && t->created);
+}
+
+bool placement_sized(const struct placement *t)
+{
+	return t->how != AS_IT_IS;
+}
+
+const char *placement_name(const struct placement *t)
+{
+	/* It is ours, and only whoever works on it asks. */
+	struct placement *mine = (struct placement *)t;
+	char shown[SHOWN_ROOM];
+
+	if (!mine->shown)
+		mine->shown = strdup(seat_shown(&t->seat, shown));
+	return mine->shown ? mine->shown : t->file.name;
+}
+
+void placement_xattrs(struct placement *t, struct xattrs *x)
+{
+	xattrs_free(t->xattrs);
+	t->xattrs = x;
+}
+
+static bool replaces_file(const struct placement *t)
+{
+	return t->how == BY_RENAME && t->there && S_ISREG(t->old.st_mode);
+}
+
+void placement_change(const struct placement *t, struct change *c)
+{
+	struct place *p = t->seat.place;
+	struct metadata m;
+	int old;
+
+	*c = (struct change){.what = EVENT_FILE, .now = !p->rules->times};
+	if (t->how == AS_IT_IS)
+		return;
+	c->missing = !t->there;
+	c->type = t->there && !S_ISREG(t->old.st_mode);
+	if (c->missing || c->type)
+		return;
+	metadata_want(p, &t->file.a, S_IFREG, NULL, false, &m);
+	metadata_compare(p, &m, &t->old, c);
+	c->size = (uint64_t)t->old.st_size != t->file.size;
+	c->content = p->rules->checksum;
+	if (!metadata_has_xattrs(p))
+		return;
+	old = openat(t->seat.dirfd, t->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (old >= 0)
+		metadata_compare_xattrs(p, old, t->xattrs, c);
+	close_fd(old);
+}
+
+/* ---- finishing ----------------------------------------------------------------------------- */
+
+/* Keep what the file that is replaced has, unless it is to be as the source has it. */
+static void keep_xattrs(struct placement *t)
+{
+	int old = openat(t->seat.dirfd, t->seat.name,
+			 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode)) {
+		t->old = st;
+		metadata_keep_xattrs(t->seat.place, t->fd, old, &t->seat);
+	}
+	close_fd(old);
+}
+
+static int set_metadata(struct placement *t, struct stat *is)
+{
+	struct place *p = t->seat.place;
+	bool replaced = replaces_file(t);
+	struct metadata m;
+
+	if (replaced && !p->rules->perms) {
+		keep_xattrs(t);
+		if (fstat(t->fd, is))
+			return failure(t, "look at");
+	}
+	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
+		      t->how == BY_RENAME || t->created, &m);
+	if (t->file.flags & FILE_STREAM)
+		m.has_times = false;
+	return metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);
+}
+
+static int sync_file(const struct placement *t)
+{
+	if (!t->seat.place->o.fsync || fsync(t->fd) == 0)
+		return 0;
+	if (t->how == AS_IT_IS && (errno == EINVAL || errno == EROFS || errno == ENOTSUP))
+		return 0;
+	return failure(t, "fsync");
+}
+
+/* Does close never fail on the file system of fd? */
+static bool closes_silently(struct place *p, int fd, dev_t dev)
+{
+	struct statfs fs;
+
+	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
+		return true;
+	if (fstatfs(fd, &fs) || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS_SUPER_MAGIC &&
+				 fs.f_type != BTRFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC))
+		return false;
+	atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
+	return true;
+}
+
+/* Some file systems tell of a failed write at close only; the lock must outlive that. */
+static int close_errors(const struct placement *t, const struct stat *is)
+{
+	int fd;
+
+	if (is && closes_silently(t->seat.place, t->fd, is->st_dev))
+		return 0;
+	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd >= 0 && close(fd) == 0)
+		return 0;
+	return failure(t, "close");
+}
+
+static int sync_dir(const struct placement *t)
+{
+	int fd, ret;
+
+	if (!t->seat.place->o.fsync || (t->how == IN_PLACE && !t->created))
+		return 0;
+	fd = dir_reopen(t->seat.dirfd);
+	ret = fd < 0 || fsync(fd) ? failure(t, "fsync the directory of") : 0;
+	close_fd(fd);
+	return ret;
+}
+
+static int take_name(struct placement *t)
+{
+	struct seat *s = &t->seat;
+
+	if (place_backs_up(s->place) && t->there && !S_ISDIR(t->old.st_mode) &&
+	    backup_seat(s, false))
+		return -1;
+	if (renameat(s->dirfd, t->tmp.name, s->dirfd, s->name) == 0)
+		return 0;
+	if (errno == EISDIR && (s->in || s->place->rules->recursive)) {
+		if (delete_in_the_way(s))
+			return -1;
+		if (renameat(s->dirfd, t->tmp.name, s->dirfd, s->name) == 0)
+			return 0;
+	}
+	return failure(t, "rename to");
+}
+
+static int finish(struct placement *t, uint64_t size, bool *in_place)
+{
+	struct failure lost;
+	struct stat is;
+	bool some = false;
+
+	*in_place = false;
+	if (t->how == AS_IT_IS)
+		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
+	if (fstat(t->fd, &is) || ((uint64_t)is.st_size != size && ftruncate(t->fd, (off_t)size)))
+		return failure(t, "write");
+	/* Such a file is whole all the same. */
+	if (set_metadata(t, &is)) {
+		some = true;
+		lost = *failed();
+	}
+	if (sync_file(t) || close_errors(t, &is) || (t->how == BY_RENAME && take_name(t)))
+		return -1;
+	*in_place = true;
+	if (linked_remember(&t->seat, &t->file, &is) || sync_dir(t))
+		return -1;
+	return some ? fail_again(&lost) : 0;
+}
+
+int place_finish(struct placement *t, uint64_t size)
+{
+	bool in_place;
+	int ret = finish(t, size, &in_place);
+
+	if (ret == 0 || in_place)
+		placement_free(t);
+	else
+		place_drop(t, false);
+	return ret;
+}
+
+void place_drop(struct placement *t, bool keep)
+{
+	struct place *p = t->seat.place;
+	const char *name = t->how == BY_RENAME ? t->tmp.name : t->seat.name;
+	bool ours = t->fd >= 0 && (t->how == BY_RENAME || (t->how == IN_PLACE && t->created));
+
+	if (ours && keep && t->how == BY_RENAME && !t->tmp.random) {
+		if (place_first_time(p, &p->told_kept))
+			log_warn("%s: what came of it is kept as %s, which the next run takes over",
+				 placement_name(t), name);
+	} else if (ours) {
+		unlinkat(t->seat.dirfd, name, 0);
+	}
+	placement_free(t);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_PLACE_IMPL_H
+#define COPY_PLACE_IMPL_H
+
+/*
+ * A place's inside:
+ *
+ *	place.c            the target as a whole, and which name in it a thing gets
+ *	place_resolve.c    names that the user wrote: the only ones that are looked up by a path
+ *	place_hold.c       descriptors of directories: held, closed, opened again
+ *	place_dir.c        directories: found or made; place_marker.c: what DST becomes
+ *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name
+ *	place_look.c       what is there, and is it the same?
+ *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
+ *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
+ *	place_backup.c     what is replaced or deleted, out of the way
+ *	place_keep.c       what the source has in a directory; place_delete.c: what it has not
+ *	place_complete.c   the end
+ */
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include "copy/place.h"
+#include "copy/place_resolve.h"
+#include "copy/place_temporary.h"
+
+enum {
+	DIRS_OPEN_MAX = 192, /* that nobody uses just now are closed beyond that */
+	SHOWN_ROOM = 1024, /* of a name in a message */
+	MARKER_ROOM = 40,
+	MAKING = S_ISVTX | S_IRWXU, /* mode of a directory that is not complete; see place_dir.c */
+};
+
+struct kept;
+struct linked;
+struct created;
+
+struct place_dir {
+	struct place *place;
+	struct place_dir *up; /* what it is in; NULL: the target */
+	struct place_dir *next; /* all of them, the last one first: children before parents */
+	uint32_t id, want, flags; /* as DIR said, */
+	struct record_attr a; /* and this */
+	dev_t dev;
+	ino_t ino;
+	mode_t was; /* mode of one that was there */
+	bool is_target; /* p->top by its own name: what is below is not used */
+	bool made; /* by this run, or by one that was interrupted: it gets a new one's mode */
+	bool fresh; /* by this run: what is in it we made */
+	bool missing; /* a dry run's: it is not there */
+	bool loosened; /* its owner, us, had not all rights */
+	bool has_temporaries; /* that earlier runs left */
+	struct xattrs *xattrs;
+	struct kept *kept;
+	atomic_bool unswept; /* and has_temporaries is not known */
+
+	/* The place's lock: */
+	int fd; /* -1: closed */
+	unsigned users;
+	struct place_dir *newer, *older; /* of those that are open and not used */
+	struct place_dir *below; /* on the way to one that is opened again */
+
+	char name[];
+};
+
+/* Directories in which --backup-dir is, or it itself: none of them is deleted. */
+struct lineage {
+	size_t count;
+	struct inode {
+		dev_t dev;
+		ino_t ino;
+	} of[64];
+};
+
+struct place {
+	struct place_opts o;
+	const struct rules *rules;
+	struct spot spot;
+	const char *suffix;
+	mode_t umask;
+	uid_t uid; /* whom we are */
+	gid_t *groups;
+	int group_count;
+	uid_t chown_uid; /* --chown; (uid_t)-1: not said */
+	gid_t chown_gid;
+	int proc; /* /proc/self/fd */
+
+	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
+
+	pthread_mutex_t settling; /* of the target's becoming a directory, and of: */
+	char marker[MARKER_ROOM]; /* "": none to be removed */
+	int backups; /* --backup-dir, when it is open */
+	struct lineage lineage;
+	pthread_mutex_t sweeping;
+
+	pthread_mutex_t lock; /* of all below */
+	bool is_dir; /* the target is a directory, top */
+	struct place_dir *top; /* never closed */
+	struct place_dir *dirs;
+	struct place_dir *newest, *oldest; /* of those that are open and not used */
+	unsigned open; /* directories */
+	struct created **created;
+	struct linked **linked;
+	size_t linked_count, linked_mask;
+	bool told_owner, told_xattrs, told_kept;
+	bool completed;
+};
+
+/* ---- place.c --------------------------------------------------------------------------- */
+
+/* A name in a held directory: where one thing goes. */
+struct seat {
+	struct place *place;
+	struct place_dir *in; /* NULL: the target */
+	int dirfd; /* until seat_leave(); -1: there is no such directory (dry run) */
+	const char *name; /* r->name, or that of the target */
+};
+int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
+void seat_leave(struct seat *s);
+/* How people call it: returns to. Keeps errno. */
+const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
+/* What is there: 1, 0 when nothing is, -1 with a failure. */
+int seat_look(const struct seat *s, struct stat *st);
+/* -1: this run has put something of that name at the target already. */
+int place_create_once(const struct seat *s);
+/* Is it the first time? Every flag of a place turns once. */
+bool place_first_time(struct place *p, bool *flag);
+bool place_stopped(const struct place *p);
+/* place_path() as long as it is; NULL: no memory, with a failure. */
+char *place_whole_path(const struct place_dir *d);
+
+/* ---- place_hold.c ---------------------------------------------------------------------- */
+
+/* name "" allocates one without. */
+struct place_dir *dir_new(struct place *p, struct place_dir *up, const char *name);
+/* It is open now, by fd, and known; dev and ino are set. */
+void dir_add(struct place_dir *d, int fd);
+/* Its descriptor, until dir_release(); -1 with a failure. */
+int dir_hold(struct place_dir *d);
+void dir_release(struct place_dir *d);
+/* Open a directory to be read, or with O_PATH where that is not allowed; -1 with errno. */
+int dir_open(int in, const char *name, struct stat *st);
+/* For its entries: the caller's own descriptor; -1 with errno. */
+int dir_reopen(int fd);
+void dirs_free(struct place *p);
+
+/* ---- place_dir.c, place_marker.c ------------------------------------------------------- */
+
+/* Before anything is put under a temporary name: remove what runs left that are no more, once for
+ * each directory that was there. */
+void seat_sweep(const struct seat *s);
+/* What is there is as it should be: nothing that earlier runs left of it is needed. */
+void seat_is_whole(const struct seat *s);
+/* Fill in: the name of want's marker. */
+void marker_name(const struct place *p, uint32_t want, const char *name,
+		 char to[static MARKER_ROOM]);
+bool marker_is_in(const struct place *p, int fd, const char *marker);
+/* Make the directory name with the marker in it: its descriptor; -1 with errno: EEXIST when there
+ * is something now. */
+int marker_make_dir(const struct place *p, int in, const char *name, const char *marker);
+
+/* ---- place_metadata.c ------------------------------------------------------------------ */
+
+/* What a thing is to have. */
+struct metadata {
+	uid_t uid; /* (uid_t)-1: as it is */
+	gid_t gid;
+	bool owner_asked, group_asked; /* not only kept */
+	bool has_mode, inherits; /* a directory's set-group-id */
+	mode_t mode; /* set-id bits only if in the end these are its owner and group: */
+	uid_t set_uid;
+	gid_t set_gid;
+	bool has_times;
+	struct timespec times[2];
+	bool dir;
+};
+/* type: S_IFREG etc.  replaced: a regular file that it takes the place of, NULL: none.
+ * made: there is none yet. */
+void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
+		   const struct stat *replaced, bool made, struct metadata *out);
+/* What of that is different from st. */
+void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
+		      struct change *c);
+/* Also its attributes, if fd is what x should be of. Failures are not told. */
+void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
+			     struct change *c);
+/* Give fd (its stat is st) these, and attributes of the kinds that rules ask for: x's, NULL none.
+ * fd may be one of O_PATH; name is for messages.  -1 with the first failure; the rest is
+ * done all the same. */
+int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
+		 const struct xattrs *x, const struct seat *name);
+/* Give fd the attributes of the file old, where permitted. */
+void metadata_keep_xattrs(struct place *p, int fd, int old, const struct seat *name);
+bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
+/* Never told as a change. */
+bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
+int metadata_chmod(const struct place *p, int fd, mode_t mode);
+static inline bool metadata_has_xattrs(const struct place *p)
+{
+	return p->rules->acls || p->rules->xattrs || p->rules->xattrs_all;
+}
+
+/* ---- place_look.c ---------------------------------------------------------------------- */
+
+/* What is there (st, of which the type must stay) is right but for metadata: make that so too,
+ * unless this is a dry run. *c has what differs, as far as it has. */
+int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
+	       const struct xattrs *x, struct change *c);
+
+/* ---- place_backup.c -------------------------------------------------------------------- */
+
+/* Is a backup made of what is replaced? */
+static inline bool place_backs_up(const struct place *p)
+{
+	return p->rules->backup;
+}
+/* Put what is called name in dirfd (no directory) aside; dir: that directory's path from the top.
+ * moved: it must be gone then; else it stays for what is renamed over it, where the file system
+ * has hard links. Nothing there: nothing done. */
+int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
+/* The same, of a seat's. */
+int backup_seat(const struct seat *s, bool moved);
+/* Find the directories that lead to --backup-dir, before anything is deleted. */
+void backup_lineage(struct place *p);
+/* Is that directory one of them? */
+bool backup_is_in(const struct place *p, const struct stat *st);
+/* Is name one of a backup, next to what it is one of? */
+bool backup_is(const struct place *p, const char *name);
+
+/* ---- place_link.c ---------------------------------------------------------------------- */
+
+/* What was put there is of r, which gets more names (or does not: then nothing). */
+int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st);
+int place_make_link(const struct seat *s, const struct record_file *r, struct change *change);
+void linked_free(struct place *p);
+
+/* ---- place_keep.c, place_delete.c ------------------------------------------------------ */
+
+void kept_free(struct kept *k);
+/* Have all names that the source has come, and is there something that it has not? unlisted: an
+ * errno, what is there could not be read. */
+bool kept_some_left(const struct kept *k, int *unlisted);
+/* Is it one of those? */
+bool kept_is_left(const struct kept *k, const char *name);
+
+/* A directory in the way of something else: remove it, if it is empty or with rules->delete. */
+int delete_in_the_way(const struct seat *s);
+/* Would that work, as it looks? */
+int delete_is_allowed(const struct seat *s);
+/* Delete what is left in the directory that all of these (count of them) are. */
+void delete_left(struct place_dir *const *same, size_t count, struct place_end *e);
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Hard links: files that get more names are remembered by their ids, with where they are and what.
+ */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TRIES = 8, BUCKETS_FIRST = 256 };
+
+struct linked {
+	struct linked *next;
+	struct place_dir *in; /* NULL: the target */
+	uint32_t id;
+	dev_t dev;
+	ino_t ino;
+	char name[];
+};
+
+/* What a link is made of. */
+struct first {
+	struct place_dir *in;
+	int dirfd; /* held */
+	dev_t dev;
+	ino_t ino;
+	char name[NAME_MAX + 1];
+};
+
+/* ---- remembering: with the lock held ------------------------------------------------------- */
+
+static struct linked **find(const struct place *p, uint32_t id)
+{
+	struct linked **at = &p->linked[id & p->linked_mask];
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	return at;
+}
+
+/* A table that can't grow is slower, and right. */
+static bool make_room(struct place *p)
+{
+	size_t mask = p->linked ? 2 * p->linked_mask + 1 : BUCKETS_FIRST - 1;
+	struct linked **wider, *l;
+
+	if (p->linked && p->linked_count <= p->linked_mask)
+		return true;
+	wider = calloc(mask + 1, sizeof(struct linked *));
+	if (!wider)
+		return p->linked != NULL;
+	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
+		while ((l = p->linked[i]) != NULL) {
+			p->linked[i] = l->next;
+			l->next = wider[l->id & mask];
+			wider[l->id & mask] = l;
+		}
+	}
+	free(p->linked);
+	p->linked = wider;
+	p->linked_mask = mask;
+	return true;
+}
+
+static int add(struct place *p, struct linked *l)
+{
+	struct linked **at;
+
+	if (!make_room(p))
+		return -1;
+	at = find(p, l->id);
+	if (*at) {
+		l->next = (*at)->next;
+		free(*at);
+	}
+	*at = l;
+	p->linked_count++;
+	return 0;
+}
+
+/* ---- for all -------------------------------------------------------------------------------- */
+
+int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st)
+{
+	size_t size = strlen(s->name) + 1;
+	struct linked *l;
+	int ret;
+
+	if (!(r->flags & FILE_LINKED))
+		return 0;
+	l = calloc(1, sizeof *l + size);
+	if (!l)
+		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
+	l->in = s->in;
+	l->id = r->id;
+	l->dev = st->st_dev;
+	l->ino = st->st_ino;
+	memcpy(l->name, s->name, size);
+	pthread_mutex_lock(&s->place->lock);
+	ret = add(s->place, l);
+	pthread_mutex_unlock(&s->place->lock);
+	if (ret) {
+		free(l);
+		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
+	}
+	return 0;
+}
+
+void linked_free(struct place *p)
+{
+	struct linked *l;
+
+	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
+		while ((l = p->linked[i]) != NULL) {
+			p->linked[i] = l->next;
+			free(l);
+		}
+	}
+	free(p->linked);
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+/* 1: it is held. 0: there is none. */
+static int take_first(struct place *p, uint32_t id, struct first *f)
+{
+	const struct linked *l;
+
+	pthread_mutex_lock(&p->lock);
+	l = p->linked ? *find(p, id) : NULL;
+	if (l) {
+		f->in = l->in;
+		f->dev = l->dev;
+		f->ino = l->ino;
+		strcpy(f->name, l->name);
+	}
+	f->dirfd = l && !l->in ? (p->is_dir ? p->top->fd : p->spot.dirfd) : -1;
+	pthread_mutex_unlock(&p->lock);
+	if (!l)
+		return 0;
+	if (f->in && (f->dirfd = dir_hold(f->in)) < 0)
+		return -1;
+	return 1;
+}
+
+static int failure(const struct seat *s, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s %s: %m", what, seat_shown(s, shown));
+}
+
+static bool is_first(const struct first *f, int dirfd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == f->dev &&
+	       st.st_ino == f->ino;
+}
+
+/* Under that name, which must be free: 0, 1 when it is not, -1. */
+static int put_link(const struct seat *s, const struct first *f, const char *as)
+{
+	char shown[SHOWN_ROOM];
+
+	if (linkat(f->dirfd, f->name, s->dirfd, as, 0))
+		return errno == EEXIST ? 1 : failure(s, "link");
+	if (is_first(f, s->dirfd, as))
+		return 0;
+	unlinkat(s->dirfd, as, 0);
+	return fail("link %s: its first name has changed", seat_shown(s, shown));
+}
+
+static int take_name(const struct seat *s, const char *as, const struct stat *old)
+{
+	if (place_backs_up(s->place) && !S_ISDIR(old->st_mode) && backup_seat(s, false))
+		return -1;
+	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+		return 0;
+	if (errno == EISDIR) {
+		if (delete_in_the_way(s))
+			return -1;
+		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+			return 0;
+	}
+	return errno == ENOENT ? 1 : failure(s, "rename to");
+}
+
+static int replace(const struct seat *s, const struct first *f, const struct stat *old)
+{
+	char as[TEMPORARY_NAME];
+	int ret = 1;
+
+	for (int i = 0; ret > 0 && i < TRIES; i++) {
+		if (temporary_name(s->dirfd, s->name, as))
+			return failure(s, "link");
+		ret = put_link(s, f, as);
+		if (ret)
+			continue;
+		ret = take_name(s, as, old);
+		/* Of two names of one file the kernel renames none over the other. */
+		unlinkat(s->dirfd, as, 0);
+	}
+	errno = EEXIST;
+	return ret > 0 ? failure(s, "link") : ret;
+}
+
+static int make(const struct seat *s, const struct first *f, struct change *c)
+{
+	struct stat old;
+	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old), ret;
+
+	if (there < 0)
+		return -1;
+	if (there && old.st_dev == f->dev && old.st_ino == f->ino) {
+		seat_is_whole(s);
+		return 0;
+	}
+	c->missing = !there;
+	c->content = there && S_ISREG(old.st_mode);
+	c->type = there && !c->content;
+	if (there && S_ISDIR(old.st_mode) && delete_is_allowed(s))
+		return -1;
+	if (s->place->rules->dry_run)
+		return 0;
+	ret = there ? 1 : put_link(s, f, s->name);
+	if (ret > 0) {
+		there = seat_look(s, &old);
+		ret = there > 0 ? replace(s, f, &old) : there < 0 ? -1 : put_link(s, f, s->name);
+	}
+	return ret > 0 ? failure(s, "link") : ret;
+}
+
+int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
+{
+	struct place *p = s->place;
+	char shown[SHOWN_ROOM];
+	struct first f;
+	int fd, ret = take_first(p, r->link_to, &f);
+
+	if (ret < 0)
+		return -1;
+	if (ret == 0 && !p->rules->dry_run)
+		return fail("link %s: its first name is not there", seat_shown(s, shown));
+	if (ret == 0) {
+		/* It would be. */
+		f = (struct first){.dirfd = -1};
+	}
+	ret = make(s, &f, change);
+	if (f.in && f.dirfd >= 0)
+		dir_release(f.in);
+	if (ret || !p->o.fsync)
+		return ret;
+	fd = dir_reopen(s->dirfd);
+	ret = fd < 0 || fsync(fd) ? failure(s, "fsync the directory of") : 0;
+	close_fd(fd);
+	return ret;
+}

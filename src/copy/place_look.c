@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is there already: looked at, read, and, where it is the same, made so in all else too. */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+static int open_to_look(const struct seat *s)
+{
+	return openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static void compare(const struct seat *s, const struct record_file *r, const struct stat *st,
+		    const struct xattrs *x, struct change *c)
+{
+	struct metadata m;
+	int fd;
+
+	metadata_want(s->place, &r->a, S_IFREG, NULL, false, &m);
+	metadata_compare(s->place, &m, st, c);
+	if (!metadata_has_xattrs(s->place))
+		return;
+	fd = open_to_look(s);
+	if (fd >= 0)
+		metadata_compare_xattrs(s->place, fd, x, c);
+	close_fd(fd);
+}
+
+static void look_at(const struct seat *s, const struct record_file *r, const struct stat *st,
+		    const struct xattrs *x, struct looked *out)
+{
+	if (!S_ISREG(st->st_mode)) {
+		out->change.type = true;
+		return;
+	}
+	out->change.missing = false;
+	out->same_size = (uint64_t)st->st_size == r->size;
+	out->change.size = !out->same_size;
+	out->newer =
+		st->st_mtim.tv_sec > r->a.mtime_s ||
+		(st->st_mtim.tv_sec == r->a.mtime_s && st->st_mtim.tv_nsec > (long)r->a.mtime_ns);
+	out->look = out->same_size && metadata_same_mtime(&r->a, st) ? LOOK_QUICK : LOOK_OTHER;
+	compare(s, r, st, x, &out->change);
+}
+
+int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x, struct looked *out)
+{
+	struct seat s;
+	struct stat st;
+	int ret;
+
+	*out = (struct looked){
+		.look = LOOK_MISSING,
+		.change = {.what = EVENT_FILE, .now = !p->rules->times},
+	};
+	if (seat_take(p, d, r, &s))
+		return -1;
+	ret = d && d->fresh ? 0 : seat_look(&s, &st);
+	if (ret == 0)
+		out->change.missing = true;
+	else if (ret > 0)
+		look_at(&s, r, &st, x, out);
+	seat_leave(&s);
+	return ret < 0 ? -1 : 0;
+}
+
+int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd)
+{
+	struct seat s;
+	struct stat st;
+
+	*fd = -1;
+	if (seat_take(p, d, r, &s))
+		return -1;
+	if (s.dirfd >= 0)
+		*fd = openat(s.dirfd, s.name,
+			     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	else
+		errno = ENOENT;
+	seat_leave(&s);
+	if (*fd >= 0 && (fstat(*fd, &st) || !S_ISREG(st.st_mode))) {
+		close_fd(*fd);
+		*fd = -1;
+		errno = EINVAL;
+	}
+	return *fd < 0 ? -1 : 0;
+}
+
+/* Only what differs is touched: most files of most runs are not. */
+int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
+	       const struct xattrs *x, struct change *c)
+{
+	bool by_xattrs = metadata_has_xattrs(s->place), dry = s->place->rules->dry_run;
+	mode_t type = st->st_mode & S_IFMT;
+	char shown[SHOWN_ROOM];
+	struct metadata m;
+	int fd, ret = 0;
+
+	metadata_want(s->place, a, type, NULL, false, &m);
+	metadata_compare(s->place, &m, st, c);
+	if (!change_any(c) && !by_xattrs && !metadata_atime_differs(&m, st))
+		return 0;
+	fd = open_to_look(s);
+	if (fd < 0 || fstat(fd, st))
+		ret = fail("open %s: %m", seat_shown(s, shown));
+	else if ((st->st_mode & S_IFMT) != type)
+		ret = fail("%s has changed meanwhile", seat_shown(s, shown));
+	if (ret == 0 && by_xattrs)
+		metadata_compare_xattrs(s->place, fd, x, c);
+	if (ret == 0 && !dry && (change_any(c) || metadata_atime_differs(&m, st)))
+		ret = metadata_set(s->place, fd, st, &m, x, s);
+	close_fd(fd);
+	return ret;
+}
+
+static int be_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
+{
+	char shown[SHOWN_ROOM];
+	struct change c = {.what = EVENT_FILE};
+	struct stat st;
+	int ret = seat_look(s, &st);
+
+	if (ret < 0)
+		return -1;
+	/* A dry run has this answer for everything. */
+	if (s->place->rules->dry_run)
+		return ret ? linked_remember(s, r, &st) : 0;
+	if (ret == 0 || !S_ISREG(st.st_mode))
+		return fail("%s has changed meanwhile", seat_shown(s, shown));
+	seat_is_whole(s);
+	if (place_mend(s, &r->a, &st, x, &c))
+		return -1;
+	return linked_remember(s, r, &st);
+}
+
+int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x)
+{
+	struct seat s;
+	int ret;
+
+	if (seat_take(p, d, r, &s))
+		return -1;
+	ret = be_same(&s, r, x);
+	seat_leave(&s);
+	return ret;
+}

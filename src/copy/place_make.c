@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Symlinks, FIFOs and devices: made under a temporary name, given what they should have, renamed.
+ */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TRIES = 8 /* with somebody who clears up behind us */ };
+
+struct making {
+	struct seat seat;
+	const struct record_file *r;
+	const char *target; /* of a symlink */
+	const struct xattrs *xattrs;
+	mode_t type; /* S_IFLNK etc. */
+	bool there;
+	struct stat old;
+};
+
+static int failure(const struct making *m, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s %s: %m", what, seat_shown(&m->seat, shown));
+}
+
+/* ---- what is there ------------------------------------------------------------------------- */
+
+static bool leads_there(const struct making *m)
+{
+	char is[LINK_TARGET_MAX + 2];
+	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, is, sizeof is);
+
+	return n >= 0 && (size_t)n == strlen(m->target) && memcmp(is, m->target, (size_t)n) == 0;
+}
+
+static bool is_equal(const struct making *m)
+{
+	if ((m->old.st_mode & S_IFMT) != m->type)
+		return false;
+	if (m->type == S_IFLNK)
+		return leads_there(m);
+	return m->type == S_IFIFO || m->old.st_rdev == makedev(m->r->major, m->r->minor);
+}
+
+/* ---- making it ------------------------------------------------------------------------------- */
+
+static int put(const struct making *m, const char *as)
+{
+	if (m->type == S_IFLNK)
+		return symlinkat(m->target, m->seat.dirfd, as);
+	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
+}
+
+static int give_metadata(struct making *m, const char *as)
+{
+	struct place *p = m->seat.place;
+	int fd = openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct metadata want;
+	struct stat st;
+	int ret = -1;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		failure(m, "open");
+	} else if ((st.st_mode & S_IFMT) != m->type) {
+		errno = EEXIST;
+		failure(m, "make");
+	} else {
+		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
+		ret = metadata_set(p, fd, &st, &want, m->xattrs, &m->seat);
+	}
+	close_fd(fd);
+	return ret;
+}
+
+/* 0: done. 1: the temporary is gone. -1: failed. */
+static int take_name(struct making *m, const char *as)
+{
+	const struct seat *s = &m->seat;
+
+	if (place_backs_up(s->place) && m->there && !S_ISDIR(m->old.st_mode) &&
+	    backup_seat(s, false))
+		return -1;
+	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+		return 0;
+	if (errno == EISDIR) {
+		if (delete_in_the_way(s))
+			return -1;
+		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+			return 0;
+	}
+	return errno == ENOENT ? 1 : failure(m, "rename to");
+}
+
+static int make_once(struct making *m)
+{
+	char as[TEMPORARY_NAME];
+	struct failure lost;
+	bool some = false;
+	int ret;
+
+	if (temporary_name(m->seat.dirfd, m->seat.name, as))
+		return failure(m, "make");
+	if (put(m, as))
+		return errno == EEXIST ? 1 : failure(m, "make");
+	/* Such a thing is made all the same. */
+	if (give_metadata(m, as)) {
+		some = true;
+		lost = *failed();
+	}
+	ret = take_name(m, as);
+	if (ret)
+		unlinkat(m->seat.dirfd, as, 0);
+	return ret == 0 && some ? fail_again(&lost) : ret;
+}
+
+static int sync_in(const struct making *m)
+{
+	int fd, ret;
+
+	if (!m->seat.place->o.fsync)
+		return 0;
+	fd = dir_reopen(m->seat.dirfd);
+	ret = fd < 0 || fsync(fd) ? failure(m, "fsync the directory of") : 0;
+	close_fd(fd);
+	return ret;
+}
+
+static int make_new(struct making *m)
+{
+	int ret = 1;
+
+	if (m->there && S_ISDIR(m->old.st_mode) && delete_is_allowed(&m->seat))
+		return -1;
+	if (m->seat.place->rules->dry_run)
+		return 0;
+	seat_sweep(&m->seat);
+	for (int i = 0; ret > 0 && i < TRIES; i++)
+		ret = make_once(m);
+	if (ret > 0) {
+		errno = EEXIST;
+		return failure(m, "make");
+	}
+	return ret ? -1 : sync_in(m);
+}
+
+static int make(struct making *m, struct change *c)
+{
+	int ret = m->seat.in && m->seat.in->fresh ? 0 : seat_look(&m->seat, &m->old);
+
+	if (ret < 0)
+		return -1;
+	m->there = ret > 0;
+	c->missing = !m->there;
+	if (m->there && is_equal(m)) {
+		seat_is_whole(&m->seat);
+		return place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c);
+	}
+	if (m->there) {
+		c->type = (m->old.st_mode & S_IFMT) != m->type;
+		c->content = !c->type;
+	}
+	return make_new(m);
+}
+
+static int check_type(const struct record_file *r, const char *target, mode_t *type)
+{
+	static const mode_t types[] = {
+		[TYPE_SYMLINK] = S_IFLNK,
+		[TYPE_FIFO] = S_IFIFO,
+		[TYPE_CHAR] = S_IFCHR,
+		[TYPE_BLOCK] = S_IFBLK,
+	};
+
+	*type = r->type < sizeof types / sizeof *types ? types[r->type] : 0;
+	if (r->type == TYPE_HARD_LINK || (*type && (*type != S_IFLNK || (target && *target))))
+		return 0;
+	return fail_as(OUT_PROTOCOL, "the peer wants to make %s, which is nothing", r->name);
+}
+
+int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const char *target, const struct xattrs *x, struct change *change)
+{
+	struct making m = {.r = r, .target = target, .xattrs = x};
+	int ret;
+
+	*change = (struct change){
+		.what = r->type == TYPE_SYMLINK     ? EVENT_SYMLINK
+			: r->type == TYPE_HARD_LINK ? EVENT_HARD_LINK
+						    : EVENT_NODE,
+		.device = r->type == TYPE_CHAR || r->type == TYPE_BLOCK,
+		.now = !p->rules->times,
+	};
+	if (check_type(r, target, &m.type) || seat_take(p, d, r, &m.seat))
+		return -1;
+	if (r->type == TYPE_HARD_LINK)
+		ret = place_make_link(&m.seat, r, change);
+	else
+		ret = make(&m, change);
+	seat_leave(&m.seat);
+	return ret;
+}
