@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy_actor.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "copy/digest.h"
+
+/* What a sink answers to questions, what it takes after its answers, and what it looks at once
+ * more when all has come. */
+
+enum { STUCK_S = 100, THEN = 1000000000, BIG = 5 << 20 };
+
+static struct rig rig;
+static struct actor actor;
+
+static char *text(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static void run(const struct rules *with, const struct say *say)
+{
+	static char *wants[] = {NULL};
+	struct rules rules = *with;
+
+	wants[0] = text("d");
+	rules.recursive = true;
+	rules.events = true;
+	rules.max_size = UINT64_MAX;
+	rules.max_delete = rules.max_delete ? rules.max_delete : UINT64_MAX;
+	rules.backup_dir = rules.suffix = rules.chmod = rules.chown = "";
+	rig_init(&rig);
+	rig_names(&rig, wants, 1, "to");
+	rig.to.rules = &rules;
+	rig.to.peer = "sourcehost";
+	actor_init(&actor, &rig, say);
+	rig_run(&rig);
+}
+
+static void assert_done(void)
+{
+	if (rig.sink.rc || rig.source.rc)
+		fail_msg("source %d: %s; sink %d: %s", rig.source.rc, rig.source.failure.text,
+			 rig.sink.rc, rig.sink.failure.text);
+}
+
+static void assert_refused(const char *part)
+{
+	if (!rig.sink.rc || rig.sink.failure.code != OUT_PROTOCOL ||
+	    !strstr(rig.sink.failure.text, part))
+		fail_msg("sink %d: %d %s, not %s", rig.sink.rc, rig.sink.failure.code,
+			 rig.sink.failure.text, part);
+}
+
+static void assert_answer(uint32_t id, enum answer answer)
+{
+	const struct heard *h = actor_heard(&actor, MSG_ANSWERS, id);
+
+	if (!h || h->answer != answer)
+		fail_msg("file %u: %d, not %d", id, h ? h->answer : 0, answer);
+}
+
+static int make_at(const char *name, const char *content, int64_t when)
+{
+	struct timespec times[2] = {{.tv_sec = when}, {.tv_sec = when}};
+
+	return make_text(name, content) || utimensat(AT_FDCWD, name, times, 0);
+}
+
+static int clear(void)
+{
+	return system("rm -rf to && mkdir -p to/d");
+}
+
+#define DIR_D                                                                                      \
+	{                                                                                          \
+		.verb = SAY_DIR, .id = 1, .name = "d", .mode = 0755                                \
+	}
+#define ASK(n, what, bytes)                                                                        \
+	{                                                                                          \
+		.verb = SAY_FILE, .id = n, .dir = 1, .flags = FILE_ASK, .size = bytes,             \
+		.name = what, .mtime = THEN                                                        \
+	}
+#define WAIT(n)                                                                                    \
+	{                                                                                          \
+		.verb = SAY_WAIT, .len = n                                                         \
+	}
+#define SEND(n, what)                                                                              \
+	{.verb = SAY_FILE, .id = n, .dir = 1, .size = 3, .name = what, .mtime = THEN},             \
+		{.verb = SAY_DATA, .id = n, .len = 3, .text = "new"},                              \
+	{                                                                                          \
+		.verb = SAY_END_OF_FILE, .id = n, .size = 3, .data = 3, .text = "new"              \
+	}
+
+static void the_quick_check(void **state)
+{
+	static const struct rules rules = {.quick = true, .times = true};
+	static const struct say say[] = {DIR_D,
+					 ASK(2, "same", 3),
+					 ASK(3, "size", 3),
+					 ASK(4, "time", 3),
+					 ASK(5, "none", 3),
+					 ASK(6, "dir", 3),
+					 WAIT(5),
+					 SEND(3, "size"),
+					 SEND(5, "none"),
+					 {.verb = SAY_END, .same = 1, .failed = 2},
+					 {0}};
+
+	(void)state;
+	assert_int_equal(clear() | mkdir("to/d/dir", 0755), 0);
+	assert_int_equal(make_at("to/d/same", "old", THEN) | make_at("to/d/size", "older", THEN) |
+				 make_at("to/d/time", "old", THEN + 1),
+			 0);
+	run(&rules, say);
+	assert_answer(2, ANSWER_SAME);
+	assert_answer(3, ANSWER_SEND);
+	assert_answer(4, ANSWER_SEND);
+	assert_answer(5, ANSWER_SEND);
+	assert_true(has_text("to/d/same", "old") && has_text("to/d/size", "new"));
+	assert_int_equal(rig.sink.result.total.same, 1);
+	assert_int_equal(rig.sink.result.total.files, 2);
+	assert_string_equal(rig_event(&rig.sink, "d/same")->change, ".f         ");
+	assert_string_equal(rig_event(&rig.sink, "d/size")->change, ">f.s.......");
+	assert_string_equal(rig_event(&rig.sink, "d/none")->change, ">f+++++++++");
+}
+
+static void newer_and_existing_ones_are_left(void **state)
+{
+	static const struct rules update = {.update = true, .times = true, .perms = true};
+	static const struct rules existing = {.ignore_existing = true};
+	static const struct say two[] = {DIR_D,   ASK(2, "a", 3), ASK(3, "b", 3),
+					 WAIT(2), SEND(3, "b"),   {.verb = SAY_END, .same = 1},
+					 {0}};
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	assert_int_equal(make_at("to/d/a", "mine", THEN + 1) | make_at("to/d/b", "mine", THEN - 1),
+			 0);
+	assert_int_equal(chmod("to/d/a", 0600), 0);
+	run(&update, two);
+	assert_done();
+	assert_answer(2, ANSWER_SAME);
+	assert_true(has_text("to/d/a", "mine") && has_text("to/d/b", "new"));
+	/* It is left as it is. */
+	assert_string_equal(rig_event(&rig.sink, "d/a")->change, ".f         ");
+	assert_int_equal(clear() | symlink("x", "to/d/a"), 0);
+	run(&existing, two);
+	assert_done();
+	assert_answer(2, ANSWER_SAME);
+	assert_answer(3, ANSWER_SEND);
+	assert_int_equal(access("to/d/a", F_OK), -1);
+}
+
+/* ---- checksums ------------------------------------------------------------------------ */
+
+static void contents_are_compared(void **state)
+{
+	static const struct rules rules = {.checksum = true, .times = true};
+	static const struct say say[] = {DIR_D,
+					 ASK(2, "a", 3),
+					 ASK(3, "b", 3),
+					 ASK(4, "c", 3),
+					 ASK(5, "empty", 0),
+					 ASK(6, "hole", BIG),
+					 WAIT(7),
+					 {.verb = SAY_SAME, .id = 2},
+					 {.verb = SAY_SAME, .id = 6},
+					 SEND(3, "b"),
+					 SEND(4, "c"),
+					 {.verb = SAY_END, .same = 1},
+					 {0}};
+	uint64_t digest[2];
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	assert_int_equal(make_at("to/d/a", "old", THEN + 5) | make_at("to/d/b", "old", THEN) |
+				 make_at("to/d/c", "older", THEN) | make_at("to/d/empty", "", 5),
+			 0);
+	assert_int_equal(make_text("to/d/hole", "") | truncate("to/d/hole", BIG), 0);
+	run(&rules, say);
+	assert_done();
+	assert_answer(2, ANSWER_COMPARE);
+	assert_answer(3, ANSWER_COMPARE);
+	assert_answer(4, ANSWER_SEND);
+	assert_answer(5, ANSWER_SAME);
+	assert_answer(6, ANSWER_COMPARE);
+	digest_cell(0, "old", 3, digest);
+	assert_int_equal(actor_heard(&actor, MSG_CELLS, 2)->cells, 1);
+	assert_memory_equal(actor_heard(&actor, MSG_CELLS, 2)->first, digest, sizeof digest);
+	assert_null(actor_heard(&actor, MSG_CELLS, 6));
+	assert_null(actor_heard(&actor, MSG_STORED, 2));
+	assert_int_equal(rig.sink.result.total.same, 3);
+	assert_int_equal(stat("to/d/a", &st), 0);
+	assert_int_equal(st.st_mtim.tv_sec, THEN);
+	assert_string_equal(rig_event(&rig.sink, "d/a")->change, ".f..t......");
+	assert_true(has_text("to/d/b", "new"));
+}
+
+static void answers_that_nobody_asked_for(void **state)
+{
+	static const struct rules rules = {.checksum = true};
+	static const struct say same[] = {DIR_D, {.verb = SAY_SAME, .id = 2}, {0}};
+	static const struct say sent[] = {
+		DIR_D, ASK(2, "none", 3), WAIT(1), {.verb = SAY_SAME, .id = 2}, {0}};
+	static const struct say twice[] = {DIR_D,
+					   ASK(2, "a", 3),
+					   WAIT(2),
+					   {.verb = SAY_SAME, .id = 2},
+					   {.verb = SAY_SAME, .id = 2},
+					   {0}};
+	static const struct say asked[] = {DIR_D, ASK(2, "a", 3), ASK(2, "a", 3), {0}};
+
+	(void)state;
+	assert_int_equal(clear() | make_at("to/d/a", "old", THEN), 0);
+	run(&rules, same);
+	assert_refused("the same as what it was not told of");
+	run(&rules, sent);
+	assert_refused("the same as what it was not told of");
+	run(&rules, twice);
+	assert_refused("the same as what it was not told of");
+	run(&rules, asked);
+	assert_refused("asks about file 2 twice");
+}
+
+/* ---- resuming ------------------------------------------------------------------------- */
+
+#define BIG_FILE(more)                                                                             \
+	{                                                                                          \
+		.verb = SAY_FILE, .id = 2, .dir = 1, .flags = FILE_SPARSE | (more), .size = BIG,   \
+		.name = "big", .mtime = THEN                                                       \
+	}
+#define EXTENT(at)                                                                                 \
+	{                                                                                          \
+		.verb = SAY_EXTENT, .id = 2, .pos = at, .len = 64 << 10                            \
+	}
+#define CELL_AT(n)                                                                                 \
+	EXTENT(n *CELL), EXTENT(n *CELL + (64 << 10)), EXTENT(n *CELL + (128 << 10)),              \
+		EXTENT(n *CELL + (192 << 10))
+
+/* Two cells of it come, and half of the next. */
+static void interrupt_one(void)
+{
+	static const struct say say[] = {DIR_D,      BIG_FILE(0),      CELL_AT(0),
+					 CELL_AT(1), EXTENT(2 * CELL), WAIT(0),
+					 {0}};
+	static const struct rules rules = {0};
+	struct rules with = rules;
+	static char *wants[] = {NULL};
+
+	wants[0] = text("d");
+	with.recursive = true;
+	with.max_size = with.max_delete = UINT64_MAX;
+	with.backup_dir = with.suffix = with.chmod = with.chown = "";
+	rig_init(&rig);
+	rig_names(&rig, wants, 1, "to");
+	rig.to.rules = &with;
+	rig.to.peer = "sourcehost";
+	actor_init(&actor, &rig, say);
+	assert_int_equal(rig_start(&rig), 0);
+	while (atomic_load(&rig.sink.tally.bytes) < 2 * CELL + (64 << 10))
+		usleep(1000);
+	rig_cut(&rig);
+	rig_join(&rig);
+	assert_int_equal(rig.sink.failure.code, OUT_PEER_LOST);
+}
+
+static void what_is_there_is_not_sent_again(void **state)
+{
+	static const struct rules rules = {0};
+	static const struct say say[] = {
+		DIR_D,
+		BIG_FILE(FILE_ASK),
+		WAIT(2),
+		BIG_FILE(0),
+		{.verb = SAY_HAVE, .id = 2, .len = CELL},
+		{.verb = SAY_HOLE, .id = 2, .pos = CELL, .len = BIG - CELL},
+		{.verb = SAY_END_OF_FILE, .id = 2, .size = BIG, .holes = BIG, .have = 1},
+		{.verb = SAY_END},
+		{0}};
+	const struct heard *cells;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	interrupt_one();
+	run(&rules, say);
+	assert_done();
+	assert_answer(2, ANSWER_RESUME);
+	cells = actor_heard(&actor, MSG_CELLS, 2);
+	assert_int_equal(cells->cells, 2);
+	assert_int_equal(cells->pos, 0);
+	assert_int_equal(rig.sink.result.counts.had, CELL);
+	assert_int_equal(rig.sink.result.counts.holes, BIG - CELL);
+	assert_int_equal(stat("to/d/big", &st), 0);
+	assert_int_equal(st.st_size, BIG);
+	assert_true(st.st_blocks * 512 <= 2 * CELL);
+}
+
+static void what_was_not_told_is_not_there(void **state)
+{
+	static const struct rules rules = {0};
+#define REFUSED(...)                                                                               \
+	{                                                                                          \
+		DIR_D, BIG_FILE(FILE_ASK), WAIT(2), __VA_ARGS__,                                   \
+		{                                                                                  \
+			0                                                                          \
+		}                                                                                  \
+	}
+#define HAVE(at, n)                                                                                \
+	{                                                                                          \
+		.verb = SAY_HAVE, .id = 2, .pos = at, .len = n                                     \
+	}
+	static const struct say all[][12] = {
+		REFUSED(BIG_FILE(0), HAVE(2 * CELL, CELL)),
+		REFUSED(BIG_FILE(0), HAVE(CELL, 2 * CELL)),
+		REFUSED(BIG_FILE(0), HAVE(0, CELL), HAVE(0, CELL)),
+		REFUSED(BIG_FILE(0), HAVE(0, CELL + 1)),
+		REFUSED(BIG_FILE(0), HAVE(0, 1)),
+		REFUSED(BIG_FILE(0), HAVE(BIG - CELL, CELL)),
+		/* Another file than the one that was asked about. */
+		REFUSED({.verb = SAY_FILE,
+			 .id = 2,
+			 .dir = 1,
+			 .flags = FILE_SPARSE,
+			 .size = BIG,
+			 .name = "big",
+			 .mtime = THEN + 1},
+			HAVE(0, CELL)),
+		{DIR_D, BIG_FILE(0), HAVE(0, CELL), {0}},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+		assert_int_equal(clear(), 0);
+		interrupt_one();
+		run(&rules, all[i]);
+		assert_refused("that this end did not tell of");
+		assert_int_equal(access("to/d/big", F_OK), -1);
+	}
+}
+
+/* Its FILE may say that it has changed; then all of it comes. */
+static void a_file_that_changed_is_sent_anew(void **state)
+{
+	static const struct rules rules = {0};
+	static const struct say say[] = {DIR_D,          BIG_FILE(FILE_ASK), WAIT(2),
+					 SEND(2, "big"), {.verb = SAY_END},  {0}};
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	interrupt_one();
+	run(&rules, say);
+	assert_done();
+	assert_true(has_text("to/d/big", "new"));
+}
+
+/* ---- rehearsals ----------------------------------------------------------------------- */
+
+static void a_rehearsal_changes_nothing(void **state)
+{
+	static const struct rules rules = {.dry_run = true, .quick = true, .times = true};
+	static const struct say say[] = {DIR_D,
+					 ASK(2, "same", 3),
+					 ASK(3, "size", 3),
+					 ASK(4, "none", 3),
+					 WAIT(3),
+					 {.verb = SAY_DIR, .id = 5, .dir = 1, .name = "e"},
+					 SEND(6, "unasked"),
+					 {.verb = SAY_END, .same = 3},
+					 {0}};
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	assert_int_equal(make_at("to/d/same", "old", THEN) | make_at("to/d/size", "older", THEN),
+			 0);
+	run(&rules, say);
+	assert_done();
+	for (uint32_t id = 2; id <= 4; id++)
+		assert_answer(id, ANSWER_SAME);
+	assert_string_equal(rig_event(&rig.sink, "d/same")->change, ".f         ");
+	assert_string_equal(rig_event(&rig.sink, "d/size")->change, ">f.s.......");
+	assert_string_equal(rig_event(&rig.sink, "d/none")->change, ">f+++++++++");
+	assert_string_equal(rig_event(&rig.sink, "d/e")->change, "cd+++++++++");
+	assert_string_equal(rig_event(&rig.sink, "d/unasked")->change, ">f+++++++++");
+	assert_true(has_text("to/d/size", "older"));
+	assert_int_equal(system("test $(find to | wc -l) = 4"), 0);
+}
+
+/* ---- looking once more ---------------------------------------------------------------- */
+
+static const uint8_t md5_of_new[] = {0x22, 0xaf, 0x64, 0x5d, 0x18, 0x59, 0xcb, 0x5c,
+				     0xa6, 0xda, 0x0c, 0x48, 0x4f, 0x1f, 0x37, 0xea};
+
+static void digests_of_content(void **state)
+{
+	static const struct rules rules = {.digest = CONTENT_MD5, .verify = true};
+	struct say say[] = {DIR_D,
+			    SEND(2, "a"),
+			    SEND(3, "b"),
+			    {.verb = SAY_FILE, .id = 4, .dir = 1, .size = 3, .name = "c"},
+			    {.verb = SAY_EXTENT, .id = 4, .len = 3, .text = "new"},
+			    {.verb = SAY_END_OF_FILE, .id = 4, .size = 3, .data = 3, .text = "new"},
+			    {.verb = SAY_END},
+			    {0}};
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	for (unsigned i = 0; say[i].verb; i++) {
+		if (say[i].verb == SAY_END_OF_FILE) {
+			say[i].content_len = 16;
+			memcpy(say[i].content, md5_of_new, 16);
+			say[i].content[0] ^= say[i].id == 3;
+		}
+	}
+	run(&rules, say);
+	assert_int_equal(rig.sink.failure.code, OUT_SOME_FILES);
+	assert_string_equal(rig_event(&rig.sink, "d/a")->digest,
+			    "22af645d1859cb5ca6da0c484f1f37ea");
+	assert_string_equal(rig_event(&rig.sink, "d/c")->digest,
+			    "22af645d1859cb5ca6da0c484f1f37ea");
+	assert_int_equal(rig_event(&rig.sink, "d/b")->code, OUT_INTEGRITY);
+	assert_int_equal(actor_heard(&actor, MSG_FILE_RESULT, 3)->code, OUT_INTEGRITY);
+	assert_int_equal(access("to/d/b", F_OK), -1);
+	/* One that says none. */
+	say[3].content_len = 0;
+	run(&rules, say);
+	assert_refused("does not say the digest");
+}
+
+/* ---- the end -------------------------------------------------------------------------- */
+
+#define KEEP(what)                                                                                 \
+	{                                                                                          \
+		.verb = SAY_KEEP, .dir = 1, .text = what                                           \
+	}
+
+static void deletions(void **state)
+{
+	static const struct rules all = {.delete = true}, two = {.delete = true, .max_delete = 2};
+	static const struct say say[] = {DIR_D, SEND(2, "a"), KEEP("a"), {.verb = SAY_END}, {0}};
+	static const struct say cut[] = {
+		DIR_D, SEND(2, "a"), KEEP("a"), {.verb = SAY_END, .incomplete = true}, {0}};
+
+	(void)state;
+	assert_int_equal(clear() | make_text("to/d/x", "") | make_text("to/d/y", "") |
+				 make_text("to/d/z", "") | make_text("to/keep", ""),
+			 0);
+	run(&all, cut);
+	assert_done();
+	assert_int_equal(access("to/d/x", F_OK), 0);
+	run(&two, say);
+	assert_int_equal(rig.sink.failure.code, OUT_MAX_DELETE);
+	assert_int_equal(actor_heard(&actor, MSG_FILE_RESULT, 0)->code, OUT_MAX_DELETE);
+	assert_int_equal(rig.sink.result.counts.deleted, 2);
+	assert_non_null(actor_heard(&actor, MSG_DONE, 0));
+	run(&all, say);
+	assert_done();
+	assert_int_equal(rig.sink.result.counts.deleted, 1);
+	assert_int_equal(system("test $(find to | wc -l) = 4"), 0);
+	assert_true(has_text("to/d/a", "new"));
+}
+
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		copy_test(the_quick_check),
+		copy_test(newer_and_existing_ones_are_left),
+		copy_test(contents_are_compared),
+		copy_test(answers_that_nobody_asked_for),
+		copy_test(what_is_there_is_not_sent_again),
+		copy_test(what_was_not_told_is_not_there),
+		copy_test(a_file_that_changed_is_sent_anew),
+		copy_test(a_rehearsal_changes_nothing),
+		copy_test(digests_of_content),
+		copy_test(deletions),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	alarm(STUCK_S);
+	return cmocka_run_group_tests_name("copy_ask", tests, NULL, NULL);
+}
