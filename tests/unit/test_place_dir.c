@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "place_rig.h"
+
+static const char *const want_src[] = {"src"};
+
+static struct place_opts opts(const char *target, const struct rules *r)
+{
+	return (struct place_opts){.target = target, .wants = want_src, .peer = "h", .rules = r};
+}
+
+static struct place *at(const char *target, const struct rules *r)
+{
+	struct place_opts o = opts(target, r);
+
+	return open_place(&o);
+}
+
+static void assert_failed(int ret, enum outcome code, const char *part)
+{
+	assert_int_equal(ret, -1);
+	assert_int_equal(failed()->code, code);
+	if (!strstr(failed()->text, part))
+		fail_msg("\"%s\" does not say \"%s\"", failed()->text, part);
+}
+
+/* ---- where -------------------------------------------------------------------------- */
+
+static void an_absent_target_becomes_the_source(void **state)
+{
+	struct place *p = at("dst", &rules_r);
+	struct place_dir *d = put_dir(p, NULL, "src", 0755), *e;
+	char name[256], path[64];
+
+	(void)state;
+	put_file(p, d, "f", "new");
+	e = put_dir(p, d, "e", 0750);
+	put_file(p, e, "g", "new");
+	assert_int_equal(mode_of("dst") & 0777, 0700);
+	assert_int_equal(mode_of("dst/e") & 0777, 0700);
+	/* The marker, until the end. */
+	assert_int_equal(temporaries("dst", name), 1);
+	assert_int_equal(strncmp(name, ".sluice.marker.", 15), 0);
+	assert_int_equal(place_path(e, "g", path, sizeof path), 7);
+	assert_string_equal(path, "src/e/g");
+	assert_int_equal(place_path(e, "", path, sizeof path), 5);
+	assert_string_equal(path, "src/e");
+	assert_int_equal(place_path(e, "g", path, 5), 4);
+	assert_string_equal(path, "/e/g");
+	assert_int_equal(place_path(NULL, "g", path, 5), 1);
+	assert_string_equal(path, "g");
+	finish_place(p);
+	assert_text("dst/f", "new");
+	assert_text("dst/e/g", "new");
+	assert_int_equal(mode_of("dst"), 0755);
+	assert_int_equal(mode_of("dst/e"), 0750);
+	assert_int_equal(temporaries("dst", name), 0);
+	assert_no_temporaries();
+}
+
+static void in_an_existing_one_it_keeps_its_name(void **state)
+{
+	struct place *p;
+	struct place_dir *d;
+	char name[256];
+
+	(void)state;
+	make_dir("dst", 0710);
+	p = at("dst", &rules_r);
+	d = put_dir(p, NULL, "src", 0755);
+	put_file(p, d, "f", "new");
+	assert_int_equal(temporaries("dst", name), 0);
+	finish_place(p);
+	assert_text("dst/src/f", "new");
+	assert_int_equal(mode_of("dst"), 0710);
+	assert_int_equal(mode_of("dst/src"), 0755);
+}
+
+static void contents_go_into_the_target(void **state)
+{
+	struct place *p = at("dst/", &rules_r);
+	struct place_dir *d = put_contents(p, 0751);
+	char name[256], path[8];
+
+	(void)state;
+	put_file(p, d, "f", "new");
+	put_dir(p, d, "e", 0755);
+	assert_int_equal(place_path(d, "f", path, sizeof path), 1);
+	assert_string_equal(path, "f");
+	assert_int_equal(temporaries("dst", name), 0);
+	finish_place(p);
+	assert_int_equal(mode_of("dst"), 0751);
+	p = at("dst", &rules_r);
+	d = put_contents(p, 0700);
+	put_file(p, d, "f", "more");
+	finish_place(p);
+	assert_text("dst/f", "more");
+	assert_int_equal(mode_of("dst"), 0751);
+}
+
+static void several_go_into_one_that_is_there(void **state)
+{
+	struct place_opts o = opts("dst", &rules_r);
+	struct place *p;
+
+	(void)state;
+	o.many = true;
+	assert_failed(place_open(&o, &p), OUT_FILE, "dst: no such directory (--mkpath");
+	make_dir("dst", 0755);
+	p = open_place(&o);
+	put_file(p, put_dir(p, NULL, "a", 0755), "f", "1");
+	put_file(p, put_dir(p, NULL, "b", 0755), "f", "2");
+	finish_place(p);
+	assert_text("dst/a/f", "1");
+	assert_text("dst/b/f", "2");
+}
+
+static void no_directory_goes_where_a_file_is(void **state)
+{
+	struct place *p;
+	struct change c;
+
+	(void)state;
+	make("dst", "old", 0644);
+	p = at("dst", &rules_r);
+	assert_failed(try_dir(p, NULL, "src", &c), OUT_FILE, "dst is not a directory");
+	place_close(p);
+	assert_text("dst", "old");
+	p = at("/dev/null", &rules_r);
+	assert_failed(try_dir(p, NULL, "src", &c), OUT_FILE, "/dev/null is not a directory");
+	place_close(p);
+}
+
+static void no_file_goes_where_a_directory_is_named(void **state)
+{
+	struct place_opts o = opts("dst/", &rules_r);
+	struct place *p;
+
+	(void)state;
+	p = open_place(&o);
+	assert_failed(try_file(p, NULL, "f", "x"), OUT_FILE, "--mkpath");
+	place_close(p);
+	assert_absent("dst");
+	make_dir("dst", 0755);
+	o.target = "dst";
+	o.no_target_dir = true;
+	p = open_place(&o);
+	assert_failed(try_file(p, NULL, "f", "x"), OUT_FILE, "dst is a directory, not a file");
+	put_file(p, put_contents(p, 0755), "f", "x");
+	finish_place(p);
+	assert_text("dst/f", "x");
+}
+
+static void parents_are_made_where_asked(void **state)
+{
+	struct place_opts o = opts("a/b/dst", &rules_r);
+	struct place *p;
+
+	(void)state;
+	assert_failed(place_open(&o, &p), OUT_FILE, "directory a/b does not exist (--mkpath");
+	o.mkpath = true;
+	p = open_place(&o);
+	put_file(p, put_dir(p, NULL, "src", 0755), "f", "x");
+	finish_place(p);
+	assert_text("a/b/dst/f", "x");
+	o.target = "a/c/";
+	p = open_place(&o);
+	put_file(p, put_dir(p, NULL, "src", 0755), "f", "x");
+	finish_place(p);
+	assert_text("a/c/src/f", "x");
+}
+
+static void relative_paths_go_below_the_target(void **state)
+{
+	struct rules r = rules_r;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	r.relative = true;
+	p = at("dst", &r);
+	d = put_dir(p, NULL, "a", 0755);
+	put_file(p, put_dir(p, d, "b", 0755), "f", "x");
+	finish_place(p);
+	assert_text("dst/a/b/f", "x");
+	p = at("dst", &r);
+	put_file(p, put_dir(p, NULL, "a", 0755), "g", "x");
+	finish_place(p);
+	assert_text("dst/a/g", "x");
+}
+
+/* ---- running again --------------------------------------------------------------------- */
+
+static void an_interrupted_one_goes_on_and_never_nests(void **state)
+{
+	struct place *p = at("dst", &rules_r);
+	struct place_dir *d = put_dir(p, NULL, "src", 0755);
+
+	(void)state;
+	put_file(p, d, "f", "new");
+	put_dir(p, d, "e", 0755);
+	place_close(p);
+	p = at("dst/", &rules_r);
+	d = put_dir(p, NULL, "src", 0755);
+	put_file(p, d, "f", "newer");
+	put_dir(p, d, "e", 0755);
+	finish_place(p);
+	assert_text("dst/f", "newer");
+	assert_absent("dst/src");
+	/* As if it had not been interrupted. */
+	assert_int_equal(mode_of("dst"), 0755);
+	assert_int_equal(mode_of("dst/e"), 0755);
+	/* And now it is there. */
+	p = at("dst", &rules_r);
+	put_file(p, put_dir(p, NULL, "src", 0755), "f", "x");
+	finish_place(p);
+	assert_text("dst/src/f", "x");
+}
+
+static void markers_are_of_one_source(void **state)
+{
+	static const char *const other[] = {"other"}, *const spelt[] = {"././src//"};
+	struct place_opts o = opts("dst", &rules_r);
+	struct place *p = open_place(&o);
+
+	(void)state;
+	put_dir(p, NULL, "src", 0755);
+	place_close(p);
+	o.wants = other;
+	p = open_place(&o);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_int_equal(mode_of("dst/src"), 0755);
+	assert_int_equal(rmdir("dst/src"), 0);
+	o.wants = want_src;
+	o.peer = "elsewhere";
+	p = open_place(&o);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_int_equal(rmdir("dst/src"), 0);
+	o.peer = "h";
+	o.wants = spelt;
+	p = open_place(&o);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_absent("dst/src");
+	assert_int_equal(rmdir("dst"), 0);
+}
+
+/* Killed between any two steps of making the target. */
+static void a_half_made_target_is_taken_over(void **state)
+{
+	struct place *p = at("dst", &rules_r);
+	char marker[256], inner[300];
+
+	(void)state;
+	put_dir(p, NULL, "src", 0755);
+	assert_int_equal(temporaries("dst", marker), 1);
+	place_close(p);
+	assert_int_equal(rename("dst", marker), 0);
+	p = at("dst", &rules_r);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_no_temporaries();
+	assert_int_equal(rmdir("dst"), 0);
+
+	assert_int_equal(mkdir(marker, 0700), 0);
+	p = at("dst", &rules_r);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_no_temporaries();
+	assert_int_equal(rmdir("dst"), 0);
+
+	/* Something else of that name is left alone. */
+	make(marker, "mine", 0644);
+	p = at("dst", &rules_r);
+	put_dir(p, NULL, "src", 0755);
+	assert_int_equal(temporaries("dst", inner), 1);
+	finish_place(p);
+	assert_text(marker, "mine");
+	assert_int_equal(rmdir("dst"), 0);
+}
+
+static void modes_of_an_interrupted_run_are_not_kept(void **state)
+{
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	make_dir("dst", 0755);
+	make_dir("dst/src", 0755);
+	make_dir("dst/src/private", 0700);
+	p = at("dst", &rules_r);
+	d = put_dir(p, NULL, "src", 0755);
+	put_dir(p, d, "new", 0750);
+	place_close(p);
+	assert_int_equal(mode_of("dst/src/new") & 0777, 0700);
+	p = at("dst", &rules_r);
+	d = put_dir(p, NULL, "src", 0700);
+	put_dir(p, d, "new", 0750);
+	put_dir(p, d, "private", 0755);
+	finish_place(p);
+	assert_int_equal(mode_of("dst/src"), 0755);
+	assert_int_equal(mode_of("dst/src/new"), 0750);
+	assert_int_equal(mode_of("dst/src/private"), 0700);
+}
+
+/* ---- what is there ---------------------------------------------------------------------- */
+
+static void what_is_no_directory_is_replaced(void **state)
+{
+	struct place *p;
+	struct place_dir *d;
+	struct change c;
+
+	(void)state;
+	make_dir("outside", 0755);
+	make_dir("dst", 0755);
+	assert_int_equal(symlink("../outside", "dst/link"), 0);
+	make("dst/file", "old", 0644);
+	assert_int_equal(mkfifo("dst/fifo", 0600), 0);
+	p = at("dst", &rules_r);
+	d = put_contents(p, 0755);
+	assert_int_equal(try_dir(p, d, "link", &c), 0);
+	assert_true(c.type && !c.missing);
+	assert_int_equal(try_dir(p, d, "file", &c), 0);
+	assert_true(c.type && !c.missing);
+	assert_int_equal(try_dir(p, d, "fifo", &c), 0);
+	assert_int_equal(try_dir(p, d, "new", &c), 0);
+	assert_true(c.missing && !c.type);
+	assert_int_equal(try_dir(p, d, "new", &c), 0);
+	assert_false(c.missing || c.type);
+	put_file(p, put_dir(p, d, "link", 0755), "f", "x");
+	finish_place(p);
+	assert_text("dst/link/f", "x");
+	assert_absent("outside/f");
+	assert_int_equal(rmdir("outside"), 0);
+}
+
+static void hostile_directories_are_refused(void **state)
+{
+	static const char *const names[] = {"", ".", "..", "a/b", "/", "/tmp", "x/", "../x"};
+	struct place *p = at("dst", &rules_r);
+	struct place_dir *d = put_dir(p, NULL, "src", 0755), *out;
+	struct record_dir r = dir_record("", 0755);
+	struct change c;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		assert_failed(try_dir(p, d, names[i], &c), OUT_PROTOCOL, "no directory's name");
+		assert_failed(try_dir(p, NULL, names[i], &c), OUT_PROTOCOL, "no directory's name");
+		assert_failed(try_file(p, d, names[i], "x"), OUT_PROTOCOL, "no file's name");
+		assert_failed(try_symlink(p, d, names[i], "x", &c), OUT_PROTOCOL, "no file's name");
+	}
+	r.flags = DIR_CONTENTS;
+	assert_failed(place_dir(p, d, &r, &out, &c), OUT_PROTOCOL, "no directory's name");
+	finish_place(p);
+}
+
+static void ours_without_rights_get_them_for_a_while(void **state)
+{
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	assert_int_equal(chmod(".", 0777), 0);
+	if (geteuid() == 0 && (setegid(1) || seteuid(1)))
+		fail_msg("seteuid: %m");
+	make_dir("dst", 0755);
+	make_dir("dst/d", 0755);
+	make_dir("dst/d/e", 0000);
+	assert_int_equal(chmod("dst/d", 02500), 0);
+	for (int interrupted = 0; interrupted < 2; interrupted++) {
+		p = at("dst", &rules_r);
+		d = put_contents(p, 0755);
+		d = put_dir(p, d, "d", 0755);
+		put_file(p, d, "f", "x");
+		put_file(p, put_dir(p, d, "e", 0755), "g", "x");
+		if (interrupted)
+			place_close(p);
+		else
+			finish_place(p);
+		assert_int_equal(mode_of("dst/d"), 02500);
+		assert_int_equal(mode_of("dst/d/e"), 0000);
+	}
+	assert_text("dst/d/f", "x");
+	if (getuid() == 0 && (seteuid(0) || setegid(0)))
+		fail_msg("seteuid: %m");
+}
+
+/* ---- many, and deep ----------------------------------------------------------------------- */
+
+enum { MANY = 500, DEEP = 700 };
+
+static void more_than_can_be_open(void **state)
+{
+	struct place *p = at("dst", &rules_r);
+	struct place_dir *top = put_dir(p, NULL, "src", 0755), *dirs[MANY];
+	char name[32];
+	int fd;
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof name, "%d", i);
+		dirs[i] = put_dir(p, top, name, 0755);
+	}
+	fd = open(".", O_RDONLY | O_CLOEXEC);
+	assert_true(fd < 256);
+	close(fd);
+	for (int i = 0; i < MANY; i++)
+		put_file(p, dirs[i * 7 % MANY], "f", "x");
+	/* One that is not the same any more is not used. */
+	assert_int_equal(rename("dst/0", "dst/old"), 0);
+	assert_int_equal(mkdir("dst/0", 0755), 0);
+	for (int i = 1; i < MANY; i++)
+		put_file(p, dirs[i], "g", "x");
+	assert_failed(try_file(p, dirs[0], "g", "x"), OUT_FILE, "another one now");
+	assert_int_equal(rmdir("dst/0"), 0);
+	assert_int_equal(rename("dst/old", "dst/0"), 0);
+	finish_place(p);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof name, "dst/%d/f", i);
+		assert_text(name, "x");
+		snprintf(name, sizeof name, "dst/%d", i);
+		assert_int_equal(mode_of(name), 0755);
+	}
+}
+
+static void deeper_than_a_path_can_tell(void **state)
+{
+	struct place *p = at("dst", &rules_a);
+	struct place_dir *d = put_dir(p, NULL, "src", 0755), *first = NULL;
+	char path[PATH_MAX * 3];
+	struct stat st;
+	int fd = AT_FDCWD, next;
+
+	(void)state;
+	for (int i = 0; i < DEEP; i++) {
+		d = put_dir(p, d, "eight888", 0755);
+		if (i == 0)
+			first = d;
+	}
+	put_file(p, first, "f", "x");
+	put_file(p, d, "f", "x");
+	assert_int_equal(place_path(d, "f", path, sizeof path), 3 + DEEP * 9 + 2);
+	assert_int_equal(strncmp(path, "src/eight888/eight", 18), 0);
+	finish_place(p);
+	for (int i = 0; i <= DEEP; i++) {
+		next = openat(fd, i ? "eight888" : "dst", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(next >= 0);
+		if (i)
+			close(fd);
+		fd = next;
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0755);
+		assert_int_equal(st.st_mtim.tv_sec, 1000);
+		assert_int_equal(st.st_mtim.tv_nsec, 500000000);
+	}
+	assert_int_equal(fstatat(fd, "f", &st, 0), 0);
+	close(fd);
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+static void directories_get_theirs_in_the_end(void **state)
+{
+	struct place *p = at("dst", &rules_a);
+	struct place_dir *d = put_dir(p, NULL, "src", 0500), *e = put_dir(p, d, "e", 01777);
+	struct stat st;
+
+	(void)state;
+	put_file(p, e, "f", "x");
+	put_file(p, d, "f", "x");
+	finish_place(p);
+	assert_int_equal(lstat("dst", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0500);
+	assert_int_equal(st.st_mtim.tv_sec, 1000);
+	assert_int_equal(lstat("dst/e", &st), 0);
+	assert_int_equal(st.st_mode & 07777, 01777);
+	assert_int_equal(st.st_mtim.tv_nsec, 500000000);
+}
+
+static void changes_of_directories_are_told(void **state)
+{
+	struct record_dir r = dir_record("d", 0751);
+	struct place *p;
+	struct place_dir *d;
+	struct change c;
+
+	(void)state;
+	make_dir("dst", 0755);
+	make_dir("dst/d", 0755);
+	p = at("dst", &rules_r);
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_false(change_any(&c));
+	finish_place(p);
+	p = at("dst", &rules_a);
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_true(c.what == EVENT_DIR && c.perms && c.time && !c.owner && !c.group && !c.missing);
+	finish_place(p);
+	p = at("dst", &rules_a);
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_false(change_any(&c));
+	r.a.uid = 5;
+	r.a.gid = 6;
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(c.owner, geteuid() == 0);
+	place_close(p);
+}
+
+static void set_group_id_of_directories(void **state)
+{
+	struct place *p;
+	struct place_dir *d;
+	struct record_dir r = dir_record("s", 02775);
+	struct change c;
+
+	(void)state;
+	make_dir("dst", 02755);
+	p = at("dst", &rules_r);
+	put_dir(p, NULL, "inherits", 0755);
+	put_dir(p, NULL, "never", 06755);
+	finish_place(p);
+	assert_int_equal(mode_of("dst/inherits"), 02755);
+	assert_int_equal(mode_of("dst/never"), 02755);
+	p = at("dst", &rules_a);
+	put_dir(p, NULL, "not", 0755);
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	if (geteuid() != 0) {
+		r = dir_record("t", 02775);
+		r.a.gid = 54321;
+		assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	}
+	finish_place(p);
+	assert_int_equal(mode_of("dst/not"), 0755);
+	assert_int_equal(mode_of("dst/s"), 02775);
+	if (geteuid() != 0)
+		assert_int_equal(mode_of("dst/t"), 0775);
+}
+
+static void a_target_only_led_through_keeps_all(void **state)
+{
+	struct record_dir r = dir_record("", 0700);
+	struct place *p;
+	struct place_dir *d;
+	struct change c;
+	struct stat before, after;
+
+	(void)state;
+	make_dir("dst", 0755);
+	make_dir("dst/d", 0755);
+	assert_int_equal(stat("dst", &before), 0);
+	r.flags = DIR_CONTENTS | DIR_IMPLIED;
+	p = at("dst", &rules_a);
+	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	put_dir(p, d, "d", 0711);
+	finish_place(p);
+	assert_int_equal(stat("dst", &after), 0);
+	assert_int_equal(after.st_mode & 07777, 0755);
+	assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
+	assert_int_equal(mode_of("dst/d"), 0711);
+}
+
+/* ---- dry ----------------------------------------------------------------------------------- */
+
+static void a_dry_run_changes_nothing(void **state)
+{
+	struct rules dry = rules_a;
+	struct place_opts o = opts("a/b/dst", &dry);
+	struct place *p;
+	struct place_dir *d, *e;
+	struct record_file r = file_record("f", 0644, 3);
+	struct looked looked;
+	struct change c;
+	struct record_dir rd = dir_record("src", 0700);
+
+	(void)state;
+	dry.dry_run = true;
+	o.mkpath = true;
+	p = open_place(&o);
+	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_true(c.missing);
+	e = put_dir(p, d, "e", 0755);
+	assert_int_equal(place_look(p, e, &r, NULL, &looked), 0);
+	assert_int_equal(looked.look, LOOK_MISSING);
+	assert_true(looked.change.missing);
+	assert_int_equal(place_same(p, e, &r, NULL), 0);
+	assert_int_equal(try_symlink(p, e, "l", "to", &c), 0);
+	assert_true(c.missing);
+	finish_place(p);
+	assert_absent("a");
+
+	make_dir("dst", 0755);
+	make("dst/src", "old", 0644);
+	o.target = "dst";
+	p = open_place(&o);
+	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_true(c.type);
+	assert_int_equal(place_look(p, d, &r, NULL, &looked), 0);
+	assert_int_equal(looked.look, LOOK_MISSING);
+	finish_place(p);
+	assert_text("dst/src", "old");
+
+	assert_int_equal(unlink("dst/src"), 0);
+	make_dir("dst/src", 0711);
+	make("dst/src/f", "old", 0644);
+	p = open_place(&o);
+	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_true(!c.missing && c.perms && c.time);
+	assert_int_equal(place_look(p, d, &r, NULL, &looked), 0);
+	assert_int_equal(looked.look, LOOK_OTHER);
+	assert_int_equal(place_same(p, d, &r, NULL), 0);
+	finish_place(p);
+	assert_int_equal(mode_of("dst/src"), 0711);
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, rig_enter, rig_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(an_absent_target_becomes_the_source),
+		place_test(in_an_existing_one_it_keeps_its_name),
+		place_test(contents_go_into_the_target),
+		place_test(several_go_into_one_that_is_there),
+		place_test(no_directory_goes_where_a_file_is),
+		place_test(no_file_goes_where_a_directory_is_named),
+		place_test(parents_are_made_where_asked),
+		place_test(relative_paths_go_below_the_target),
+		place_test(an_interrupted_one_goes_on_and_never_nests),
+		place_test(markers_are_of_one_source),
+		place_test(a_half_made_target_is_taken_over),
+		place_test(modes_of_an_interrupted_run_are_not_kept),
+		place_test(what_is_no_directory_is_replaced),
+		place_test(hostile_directories_are_refused),
+		place_test(ours_without_rights_get_them_for_a_while),
+		place_test(more_than_can_be_open),
+		place_test(deeper_than_a_path_can_tell),
+		place_test(directories_get_theirs_in_the_end),
+		place_test(changes_of_directories_are_told),
+		place_test(set_group_id_of_directories),
+		place_test(a_target_only_led_through_keeps_all),
+		place_test(a_dry_run_changes_nothing),
+	};
+
+	return cmocka_run_group_tests_name("place_dir", tests, NULL, NULL);
+}
