@@ -16,6 +16,7 @@ enum { CREATED_BUCKETS = 1024 };
  * directories below there can't be two of a name, but by a peer's malice, which does no harm. */
 struct created {
 	struct created *next;
+	uint32_t id; /* of the file: it may be begun again */
 	char name[];
 };
 
@@ -159,6 +160,19 @@ static size_t path_backwards(const struct place_dir *d, const char *name, char *
 	}
 }
 
+/* What the user wrote, and a name in it. */
+static void spot_shown(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
+{
+	size_t at = path_backwards(NULL, name, to, SHOWN_ROOM), len = strlen(s->shown);
+
+	if (*name && len > 0 && s->shown[len - 1] != '/')
+		to[--at] = '/';
+	if (len > at)
+		len = at;
+	memcpy(to + at - len, s->shown + strlen(s->shown) - len, len);
+	memmove(to, to + at - len, SHOWN_ROOM - (at - len));
+}
+
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size)
 {
 	size_t at = path_backwards(d, name, to, size);
@@ -199,7 +213,7 @@ static unsigned bucket_of(const char *name)
 }
 
 /* Remember the name; -1 when it is known already. */
-int place_create_once(const struct seat *s)
+int place_create_once(const struct seat *s, uint32_t id)
 {
 	struct place *p = s->place;
 	struct created **head = &p->created[bucket_of(s->name)];
@@ -212,11 +226,12 @@ int place_create_once(const struct seat *s)
 	for (c = *head; c && strcmp(c->name, s->name) != 0; c = c->next)
 		;
 	if (c) {
-		ret = 1;
+		ret = c->id != id;
 	} else if ((c = malloc(sizeof *c + size)) == NULL) {
 		ret = -1;
 	} else {
 		memcpy(c->name, s->name, size);
+		c->id = id;
 		c->next = *head;
 		*head = c;
 	}
@@ -277,15 +292,12 @@ void seat_leave(struct seat *s)
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 {
 	const struct spot *spot = &s->place->spot;
-	size_t len = strlen(spot->shown);
+	bool is_target = s->name == spot->name || spot->direct;
 
 	if (s->in)
 		place_path(s->in, s->name, to, SHOWN_ROOM);
-	else if (s->name == spot->name || spot->direct)
-		snprintf(to, SHOWN_ROOM, "%s", spot->shown);
 	else
-		snprintf(to, SHOWN_ROOM, "%s%s%s", spot->shown,
-			 len > 0 && spot->shown[len - 1] == '/' ? "" : "/", s->name);
+		spot_shown(spot, is_target ? "" : s->name, to);
 	return to;
 }
 

@@ -240,7 +240,7 @@ int place_begin(struct place *p, struct place_dir *d, const struct record_file *
 
 	if (!t)
 		return -1;
-	if (!d && place_create_once(&t->seat)) {
+	if (!d && place_create_once(&t->seat, r->id)) {
 		placement_free(t);
 		return -1;
 	}
@@ -263,7 +263,7 @@ int place_resume(struct place *p, struct place_dir *d, const struct record_file 
 	if (!t)
 		return -1;
 	ret = open_rest(t, had);
-	if (ret == 0 && *had && (d || place_create_once(&t->seat) == 0)) {
+	if (ret == 0 && *had && (d || place_create_once(&t->seat, r->id) == 0)) {
 		*out = t;
 		return 0;
 	}

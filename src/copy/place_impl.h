@@ -123,8 +123,8 @@ void seat_leave(struct seat *s);
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
 /* What is there: 1, 0 when nothing is, -1 with a failure. */
 int seat_look(const struct seat *s, struct stat *st);
-/* -1: this run has put something of that name at the target already. */
-int place_create_once(const struct seat *s);
+/* -1: this run has put another file (id) of that name at the target already. */
+int place_create_once(const struct seat *s, uint32_t id);
 /* Is it the first time? Every flag of a place turns once. */
 bool place_first_time(struct place *p, bool *flag);
 bool place_stopped(const struct place *p);

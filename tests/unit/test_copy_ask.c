@@ -248,31 +248,35 @@ static void answers_that_nobody_asked_for(void **state)
 	EXTENT(n *CELL), EXTENT(n *CELL + (64 << 10)), EXTENT(n *CELL + (128 << 10)),              \
 		EXTENT(n *CELL + (192 << 10))
 
-/* Two cells of it come, and half of the next. */
+/* So many bytes of it come. */
+static void interrupt(const struct say *say, uint64_t bytes)
+{
+	struct rules rules = RULES_PLAIN;
+	static char *wants[] = {NULL};
+
+	wants[0] = text("d");
+	rules.recursive = true;
+	rig_init(&rig);
+	rig_names(&rig, wants, 1, "to");
+	rig.to.rules = &rules;
+	rig.to.peer = "sourcehost";
+	actor_init(&actor, &rig, say);
+	assert_int_equal(rig_start(&rig), 0);
+	while (atomic_load(&rig.sink.tally.bytes) < bytes)
+		usleep(1000);
+	rig_cut(&rig);
+	rig_join(&rig);
+	assert_int_equal(rig.sink.failure.code, OUT_PEER_LOST);
+}
+
+/* Two cells of it come, and a piece of the next. */
 static void interrupt_one(void)
 {
 	static const struct say say[] = {DIR_D,      BIG_FILE(0),      CELL_AT(0),
 					 CELL_AT(1), EXTENT(2 * CELL), WAIT(0),
 					 {0}};
-	static const struct rules rules = {0};
-	struct rules with = rules;
-	static char *wants[] = {NULL};
 
-	wants[0] = text("d");
-	with.recursive = true;
-	with.max_size = with.max_delete = UINT64_MAX;
-	with.backup_dir = with.suffix = with.chmod = with.chown = "";
-	rig_init(&rig);
-	rig_names(&rig, wants, 1, "to");
-	rig.to.rules = &with;
-	rig.to.peer = "sourcehost";
-	actor_init(&actor, &rig, say);
-	assert_int_equal(rig_start(&rig), 0);
-	while (atomic_load(&rig.sink.tally.bytes) < 2 * CELL + (64 << 10))
-		usleep(1000);
-	rig_cut(&rig);
-	rig_join(&rig);
-	assert_int_equal(rig.sink.failure.code, OUT_PEER_LOST);
+	interrupt(say, 2 * CELL + (64 << 10));
 }
 
 static void what_is_there_is_not_sent_again(void **state)
@@ -363,6 +367,37 @@ static void a_file_that_changed_is_sent_anew(void **state)
 	run(&rules, say);
 	assert_done();
 	assert_true(has_text("to/d/big", "new"));
+}
+
+/* What came is no whole cell, of a file that the user named. */
+static void a_scrap_is_thrown_away(void **state)
+{
+#define NAMED(more)                                                                                \
+	{                                                                                          \
+		.verb = SAY_FILE, .id = 2, .flags = FILE_SPARSE | (more), .size = BIG,             \
+		.name = "d", .mtime = THEN                                                         \
+	}
+	static const struct rules rules = {0};
+	static const struct say cut[] = {NAMED(0), EXTENT(0), WAIT(0), {0}};
+	static const struct say say[] = {
+		NAMED(FILE_ASK),
+		WAIT(1),
+		NAMED(0),
+		{.verb = SAY_HOLE, .id = 2, .len = BIG},
+		{.verb = SAY_END_OF_FILE, .id = 2, .size = BIG, .holes = BIG},
+		{.verb = SAY_END},
+		{0}};
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(clear() | rmdir("to/d"), 0);
+	interrupt(cut, 64 << 10);
+	run(&rules, say);
+	assert_done();
+	assert_answer(2, ANSWER_SEND);
+	assert_int_equal(stat("to/d", &st), 0);
+	assert_int_equal(st.st_size, BIG);
+	assert_int_equal(st.st_blocks, 0);
 }
 
 /* ---- rehearsals ----------------------------------------------------------------------- */
@@ -483,6 +518,7 @@ int main(void)
 		copy_test(what_is_there_is_not_sent_again),
 		copy_test(what_was_not_told_is_not_there),
 		copy_test(a_file_that_changed_is_sent_anew),
+		copy_test(a_scrap_is_thrown_away),
 		copy_test(a_rehearsal_changes_nothing),
 		copy_test(digests_of_content),
 		copy_test(deletions),
