@@ -3,24 +3,116 @@
 #define COPY_SOURCE_H
 
 /*
- * The source's inside: source.c hands out work and hears results, source_lane.c is what one
- * lane's thread does with it.
+ * The source's inside.  Each lane's thread takes one job after the other:
+ *
+ *	source.c          the run, and the threads
+ *	source_pick.c     which job is next; source_lane.c: doing it
+ *	source_walk.c     going on with the walk (walk.h); what --delete must not touch
+ *	source_tree.c     what the walk has found
+ *	source_ask.c      files about which the sink is asked first, kept aside meanwhile
+ *	source_small.c    files that are whole in one block: most of all files
+ *	source_file.c     all other files and streams; source_piece.c: sending pieces of them
+ *	source_other.c    symlinks, devices and hard links, when all files are done with
+ *	source_record.c   blocks and records
+ *	source_result.c   what the sink says of files; source_removal.c: removing stored ones
+ *	source_ids.c, source_links.c, source_told.c: what is known of ids, inodes, and cells that
+ *	                  the sink has
+ *
+ * Small files are claimed some at a time, read and packed into blocks without the copy's lock,
+ * and made known to whoever hears results right before their block is sent.  A lane takes by turns
+ * one piece of a large file and one block of small ones, so that neither has to wait for the
+ * other.
  *
  * Why an ordered sink never waits for ever: pieces are claimed in one order of all lanes, a lane
  * sends what it has claimed before it claims again, and a file's pieces are all claimed before
  * the next file's.  So the oldest piece that is not stored yet is at the head of its lane, and
- * its turn has come.
+ * its turn has come; what is whole in one block has its turn at once.
+ *
+ * Why questions never stop a run: no lane waits for an answer before it has sent all it has, and a
+ * sink answers what a block asks as soon as it is at that block, which waits for nothing but an
+ * ordered file's turn, and that for no answer.
  */
 
 #include "base/worker.h"
 #include "copy/find.h"
+#include "copy/modes.h"
+#include "copy/owners.h"
 #include "copy/run.h"
 #include "copy/source_file.h"
+#include "copy/source_ids.h"
+#include "copy/source_links.h"
+#include "copy/source_told.h"
+#include "copy/walk.h"
+#include "copy/xattrs.h"
 
 enum {
-	RESULT_BUCKETS = 1024,
 	UNFINISHED_MAX = 128, /* files of several blocks whose result is not in */
-	SMALL_MAX = 256 << 10, /* files up to this are whole in one block, if that has room */
+	SMALL_MAX = CELL, /* files up to this are whole in one block, if that has room */
+	RESUME_MIN = 4 << 20, /* files from this on may be there in part, so the sink is asked */
+	ASIDE_MAX = 4096, /* files kept aside, roughly */
+	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
+	TAKE_MAX = 32, /* entries that a lane takes at once */
+	DONE_MAX = 128, /* files that a lane has ended and not made known */
+};
+
+/* ---- what waits ----------------------------------------------------------------------- */
+
+/* A regular file that waits for its answer, or for somebody to take it up; not open. */
+struct aside {
+	struct aside *next;
+	uint32_t id; /* 0: none yet, it was not asked about */
+	uint32_t want, flags;
+	struct walk_dir *dir; /* a reference; NULL: the target */
+	uint8_t answer; /* 0: none yet */
+	uint64_t size; /* as it was seen */
+	uint64_t asked; /* a hash of the question; 0: not kept */
+	struct told *told; /* cells that the sink has; NULL: none */
+	const char *path; /* of one that the user named, behind name; NULL */
+	char name[];
+};
+
+/* Something else than a regular file or a directory, or one more name of a file. */
+struct other {
+	struct walk_dir *dir; /* a reference */
+	uint32_t want;
+	uint32_t link_to; /* 0: no hard link */
+	char name[NAME_ROOM];
+};
+struct other_chunk;
+struct others {
+	struct other_chunk *first, *last;
+	uint64_t count;
+};
+
+/* A stored source that is to be removed. */
+struct removal;
+
+/* ---- lanes ---------------------------------------------------------------------------- */
+
+enum job {
+	JOB_FAILED, /* the session did */
+	JOB_OVER, /* nothing is left to do */
+	JOB_WAIT, /* for something to change */
+	JOB_FLUSH, /* send the records first */
+	JOB_WALK, /* go on with it; source_walked() then */
+	JOB_ENTRIES, /* of l->taken */
+	JOB_ASIDES, /* of l->asides */
+	JOB_OTHERS, /* of l->others */
+	JOB_ANNOUNCE, /* send *file's FILE; source_leave() then */
+	JOB_READ, /* claim a piece of *file and send it; source_leave() then */
+};
+
+struct source_entry {
+	struct walk_piece *piece;
+	enum walk_type type;
+	const char *name;
+};
+
+/* A file that is whole in a block, or a question, not yet made known. */
+struct source_done {
+	uint32_t id;
+	enum live kind;
+	struct live_file file;
 };
 
 struct source_lane {
@@ -29,63 +121,210 @@ struct source_lane {
 	unsigned index;
 	struct block *block; /* lent; NULL */
 	struct writer records; /* into block: records not sent yet */
+	bool sent; /* a block of records was, since the last job was picked */
+	bool small_turn; /* small files come before pieces of large ones */
 	struct digest *digest;
-	uint8_t *scratch; /* for a small file */
+	uint8_t *scratch; /* a cell */
+
+	uint32_t next_id, end_id; /* that nobody else uses */
+	struct source_entry taken[TAKE_MAX];
+	unsigned taken_at, taken_count;
+	struct aside *asides; /* taken */
+	struct other others[TAKE_MAX];
+	unsigned other_count;
+	struct source_done done[DONE_MAX];
+	unsigned done_count;
+
+	struct walk_dir *dir; /* whose descriptor is in use; a reference */
+	int dirfd;
+	struct {
+		bool known;
+		uint32_t id;
+	} owner[2]; /* told last; groups are 1 */
+	struct walk_dir *kept; /* whose names are in keep */
+	struct writer keep;
+	uint8_t keep_room[2048];
+	struct msg_counts counts;
+
+	/* The copy's lock: */
+	bool busy; /* something may come of what it does */
+	bool taking; /* more files may */
 };
 
 struct source {
 	struct copy *copy;
 	struct session *session;
 	const struct source_opts *o;
+	const struct rules *rules;
+	struct rules plain;
 	struct found found;
+	struct walk *walk; /* used by who has walking */
+	struct owners *owners; /* NULL: they are not told */
+	struct modes *modes;
 	bool only; /* one file or stream was asked for */
+	bool asks; /* about large files; all: */
+	bool asks_all;
 
 	/* The copy's lock: */
-	unsigned next; /* of found, to be opened */
-	unsigned opening; /* lanes that open one now */
-	unsigned working; /* lanes' threads at work */
-	unsigned unfinished; /* files begun without a result */
+	bool walking, walk_over;
+	struct walk_piece *queue, **queue_end;
+	uint32_t queued; /* entries of these */
+	struct aside *ready[2], **ready_end[2]; /* with an answer; 1: large ones */
+	unsigned asides; /* these, and those without */
+	struct others others, hard_links;
+	unsigned phase; /* 0: files; 1: others; 2: hard links */
+	unsigned busy, taking; /* lanes that are */
+	unsigned working; /* lanes' threads */
+	uint64_t unfinished; /* files begun without a result */
 	unsigned large; /* of these, those not whole in one block */
 	bool unsized; /* the size of one of them is not known */
 	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
-	uint32_t last_id;
 	struct source_file *open, **open_end; /* with bytes to claim */
-	struct source_file *live[RESULT_BUCKETS];
-	struct source_file *stored, **stored_end; /* to be unlinked */
-	struct source_dir *dir; /* of the file opened last */
-	struct msg_total ended; /* what FILE_END records say */
+	atomic_bool large_open; /* there is one; for those without the lock */
+	struct ids ids;
+	struct links links;
+	struct removal *stored, **stored_end; /* to be removed */
+	struct walk_dir *named_dir; /* of the file named last */
+	struct msg_total ended; /* what FILE_END, DIR and SAME records say, and answers */
 	struct msg_total agreed; /* what results say */
 
 	struct source_lane lanes[LANE_COUNT_MAX];
 	struct worker workers[LANE_COUNT_MAX];
 };
 
+/* A regular file or stream on its way to the sink. */
+struct source_item {
+	struct walk_dir *dir; /* NULL: the target */
+	const char *name; /* there */
+	const char *path; /* as the user named it; NULL: it is found in dir by its name */
+	uint32_t want, id, flags;
+	bool missing;
+	bool linked; /* it was looked at whether another name of it went before */
+	struct aside *aside; /* its answer came; NULL: it was not asked about */
+	int fd;
+	struct stat st;
+};
+
 /* The thread of one lane. */
 void *source_lane_run(void *lane);
 
-enum job {
-	JOB_FAILED, /* the session did */
-	JOB_OVER, /* nothing is left to do */
-	JOB_FLUSH, /* send the records first */
-	JOB_OPEN, /* open found.paths[*index] */
-	JOB_ANNOUNCE, /* send *file's FILE; source_leave() then */
-	JOB_READ, /* claim a piece of *file and send it; source_leave() then */
-};
-enum job source_pick(struct source_lane *l, struct source_file **file, unsigned *index);
-/* What JOB_OPEN found: give it an id (small: to be sent whole, by this lane), or why not.
- * -1: the session fails with it. */
-void source_number(struct source_lane *l, struct source_file *f, bool small);
-/* Remember where it is to be unlinked, if it is. */
-int source_hold(struct source *s, struct source_file *f);
-/* Free one that has no id yet. */
-void source_drop(struct source *s, struct source_file *f);
-int source_open_failed(struct source *s, const char *path);
+/* ---- source_pick.c -------------------------------------------------------------------- */
+
+enum job source_pick(struct source_lane *l, struct source_file **file);
+/* A step of the walk was made; over: the last one. */
+void source_walked(struct source *s, bool over);
 /* Nothing of it is left to claim; why: it failed (this thread's failure). */
 void source_exhaust(struct source *s, struct source_file *f, bool why);
 /* A lane is done with its piece; true: it was the last one, and makes the FILE_END. */
 bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
 		  const uint64_t sum[2]);
+/* It was compared, and differs: send it. Nobody else has it. Lock held. */
+void source_again(struct source *s, struct source_file *f);
+/* Give it an id, unless it has one, and let all lanes take pieces of it. */
+int source_number(struct source_lane *l, struct source_file *f);
+
+/* ---- source_record.c ------------------------------------------------------------------ */
+
+/* An id for what this lane sends. */
+int source_id(struct source_lane *l, uint32_t *id);
+/* It was not needed: it was the last one that this lane took. */
+void source_id_back(struct source_lane *l, uint32_t id);
+int source_block(struct source_lane *l);
+int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
+		uint32_t len);
+int source_send_records(struct source_lane *l);
+/* Make sure that so many bytes of records fit. */
+int source_room(struct source_lane *l, size_t len);
+/* d (NULL: nothing), those above it, and their owners, unless this lane did. */
+int source_put_dir(struct source_lane *l, struct walk_dir *d);
+/* Owners of a, and of what x names. */
+int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x);
+int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);
+/* At most so many bytes, in one block. */
+size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
+/* Remember a file that is whole in a block, or a question, until its block is sent. */
+void source_done(struct source_lane *l, const struct source_done *d);
+/* Make them known. */
+void source_publish(struct source_lane *l);
+
+/* ---- source_tree.c -------------------------------------------------------------------- */
+
+int source_entries(struct source_lane *l);
+/* Its descriptor, in l->dirfd, until another one is used; NULL: none. */
+int source_use_dir(struct source_lane *l, struct walk_dir *d);
+/* This thread's failure is that of name in d, or of what the user named path.  -1: it is the
+ * session's. */
+int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *d, const char *name,
+		  const char *path);
+/* on_event(), if events are wanted: of a failure. Lock not held. */
+void source_tell_event(struct source *s, enum event_what what, struct walk_dir *d, const char *name,
+		       const struct failure *why);
+const char *item_shown(const struct source_item *it, char *to, size_t size);
+int item_open(struct source_lane *l, struct source_item *it);
+/* Send it, if it is to be sent; the same, when it is known to be and open. */
+int item_consider(struct source_lane *l, struct source_item *it);
+int item_send(struct source_lane *l, struct source_item *it);
+int item_failed(struct source_lane *l, struct source_item *it);
+void item_close(struct source_item *it);
+/* What the sink is told of it, but for the id. */
+void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r);
+/* Remember what to remove when it is stored. */
+int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out);
+
+/* ---- source_small.c ------------------------------------------------------------------- */
+
+bool item_is_small(const struct source_lane *l, const struct source_item *it);
+int item_send_small(struct source_lane *l, struct source_item *it);
+
+/* ---- source_ask.c --------------------------------------------------------------------- */
+
+/* Ask about it, and keep it aside. */
+int source_ask(struct source_lane *l, struct source_item *it);
+/* Keep it aside, unasked, until there is room for one more large file. */
+int source_park(struct source_lane *l, struct source_item *it);
+int source_asides(struct source_lane *l);
+void aside_free(struct aside *a);
+/* Was it asked about as it is now? */
+bool aside_fits(const struct source_lane *l, const struct source_item *it);
+
+/* ---- source_piece.c ------------------------------------------------------------------- */
+
+int source_read(struct source_lane *l, struct source_file *f);
+int source_announce(struct source_lane *l, struct source_file *f);
+
+/* ---- source_other.c ------------------------------------------------------------------- */
+
+/* Lock held. */
+int others_add(struct others *t, struct walk_dir *dir, uint32_t want, uint32_t link_to,
+	       const char *name);
+unsigned others_take(struct others *t, struct other *to, unsigned most);
+void others_free(struct others *t);
+int source_others(struct source_lane *l);
+
+/* ---- source_walk.c -------------------------------------------------------------------- */
+
+int source_walk(struct source_lane *l);
+
+/* ---- source_removal.c ----------------------------------------------------------------- */
+
+/* name in dir, or (dir NULL) what the user named path; st as it was copied. Lock not held. */
+int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct stat *st,
+		struct removal **out);
+void removal_free(struct removal *r); /* NULL: nothing */
+/* It is stored; NULL: nothing.  Lock held. */
+void removal_due(struct source *s, struct removal *r);
+/* Do the first one.  Lock held, and left for the time of it. */
+void removal_do(struct source *s);
+void removals_free(struct source *s);
+
+/* ---- source_result.c ------------------------------------------------------------------ */
+
 /* Fill in its FILE_END and let go of it, until its result comes. */
 void source_end(struct source *s, struct source_file *f, struct record_file_end *r);
+/* It was compared: true if it is the same, and done with.  Else it is to be sent, or failed. */
+bool source_compared(struct source *s, struct source_file *f);
+/* A file that was asked about is the same. Lock held. */
+void source_count_same(struct source *s, uint32_t id);
+int source_agree(struct source *s);
 
 #endif

@@ -12,27 +12,27 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "copy/place.h"
+#include "copy/source.h"
 
 enum {
 	BLOCK_UNIT = 512, /* of st_blocks */
 	READ_AHEAD_MIN = 1 << 20,
 };
 
-static struct source_file *file_new(const char *path, const struct stopper *s)
+static struct source_file *file_new(const char *shown, const struct stopper *s)
 {
 	struct source_file *f = calloc(1, sizeof *f);
 
 	if (f) {
 		f->fd = -1;
-		f->path = strdup(path);
+		f->shown = strdup(shown);
 		f->ordered = digest_new();
 		f->stopper = *s;
 		pthread_mutex_init(&f->turn, NULL);
 	}
-	if (!f || !f->path || !f->ordered) {
+	if (!f || !f->shown || !f->ordered) {
 		source_file_free(f);
-		fail_as(OUT_MEMORY, "open %s: %m", path);
+		fail_as(OUT_MEMORY, "open %s: %m", shown);
 		return NULL;
 	}
 	return f;
@@ -44,10 +44,12 @@ void source_file_free(struct source_file *f)
 		return;
 	if (!f->stream)
 		close_fd(f->fd);
-	source_dir_put(f->dir);
+	walk_dir_put(f->dir);
+	removal_free(f->removal);
+	told_free(f->told);
 	digest_free(f->ordered);
 	pthread_mutex_destroy(&f->turn);
-	free(f->path);
+	free(f->shown);
 	free(f);
 }
 
@@ -73,46 +75,49 @@ static bool size_is_made_up(int fd, const struct stat *st)
 	return st->st_size == 0 && pread(fd, &byte, 1, 0) > 0;
 }
 
-static void become_stream(struct source_file *f)
+bool source_file_is_stream(int fd, const struct stat *st)
 {
-	f->flags = FILE_STREAM | FILE_ORDERED;
-	f->size = 0;
-	stream_widen(f->fd);
+	return !S_ISREG(st->st_mode) || size_is_made_up(fd, st);
 }
 
-int source_file_open(const char *path, uint32_t want, bool missing, const struct stopper *s,
-		     struct source_file **out)
+int source_file_open(const char *path, bool missing, const struct stopper *s, int *fd,
+		     struct stat *st)
 {
-	struct source_file *f = file_new(path, s);
+	enum outcome code;
+
+	do
+		*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	while (*fd < 0 && errno == EINTR && !s->stop(s->ctx));
+	if (*fd >= 0 && fstat(*fd, st) == 0)
+		return 0;
+	code = missing ? OUT_NO_SOURCE : errno == ENOENT ? OUT_VANISHED : OUT_FILE;
+	fail_as(code, "open %s: %m", path);
+	close_fd(*fd);
+	*fd = -1;
+	return -1;
+}
+
+int source_file_new(const char *shown, int fd, const struct stat *st, const struct stopper *s,
+		    struct source_file **out)
+{
+	struct source_file *f = file_new(shown, s);
 
 	if (!f)
 		return -1;
-	f->want = want;
-	do
-		f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	while (f->fd < 0 && errno == EINTR && !s->stop(s->ctx));
-	if (f->fd < 0 || fstat(f->fd, &f->st)) {
-		enum outcome code = missing           ? OUT_NO_SOURCE
-				    : errno == ENOENT ? OUT_VANISHED
-						      : OUT_FILE;
-
-		fail_as(code, "open %s: %m", path);
-		source_file_free(f);
-		return -1;
-	}
-	if (S_ISDIR(f->st.st_mode)) {
-		fail("%s is a directory: directories are not copied yet", path);
-		source_file_free(f);
-		return -1;
-	}
-	if (!S_ISREG(f->st.st_mode) || size_is_made_up(f->fd, &f->st))
-		become_stream(f);
-	else
-		f->size = (uint64_t)f->st.st_size;
+	f->fd = fd;
+	f->st = *st;
+	f->size = (uint64_t)st->st_size;
 	if (f->size >= READ_AHEAD_MIN)
 		posix_fadvise(f->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	*out = f;
 	return 0;
+}
+
+void source_file_become_stream(struct source_file *f)
+{
+	f->flags |= FILE_STREAM | FILE_ORDERED;
+	f->size = 0;
+	stream_widen(f->fd);
 }
 
 int source_file_stream(const struct stream *stream, const struct stopper *s,
@@ -126,13 +131,13 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 	f->stream = stream;
 	f->fd = stream->fd;
 	if (fstat(f->fd, &f->st)) {
-		fail("read %s: %m", f->path);
+		fail("read %s: %m", f->shown);
 		source_file_free(f);
 		return -1;
 	}
 	at = lseek(f->fd, 0, SEEK_CUR);
 	if (!S_ISREG(f->st.st_mode) || at < 0 || size_is_made_up(f->fd, &f->st)) {
-		become_stream(f);
+		source_file_become_stream(f);
 	} else {
 		f->base = (uint64_t)at;
 		f->size = f->st.st_size > at ? (uint64_t)(f->st.st_size - at) : 0;
@@ -155,16 +160,14 @@ void source_file_record(const struct source_file *f, struct record_file *r)
 	*r = (struct record_file){
 		.id = f->id,
 		.want = f->want,
+		.dir = f->dir ? f->dir->id : 0,
 		.flags = f->flags,
-		.mode = (f->flags & FILE_STREAM) || f->stream ? 0666 : f->st.st_mode & 07777,
+		.type = TYPE_REGULAR,
 		.size = f->size,
-		.mtime_s = f->st.st_mtim.tv_sec,
-		.mtime_ns = (uint32_t)f->st.st_mtim.tv_nsec,
-		.atime_s = f->st.st_atim.tv_sec,
-		.atime_ns = (uint32_t)f->st.st_atim.tv_nsec,
 	};
-	if (!f->stream)
-		name_last(f->path, r->name, sizeof r->name);
+	attr_of(&f->st, &r->a);
+	r->a.mode = (f->flags & FILE_STREAM) || f->stream ? 0666 : f->mode;
+	memcpy(r->name, f->name, sizeof r->name);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -216,9 +219,26 @@ enum claim source_file_claim(struct source_file *f, uint64_t unit, uint64_t *pos
 	return CLAIM_DATA;
 }
 
-static int changed(const struct source_file *f, const char *how)
+void source_file_rewind(struct source_file *f)
 {
-	return fail_as(OUT_CHANGED, "read %s: source %s while it was read", f->path, how);
+	f->pos = 0;
+	f->data_end = 0;
+}
+
+bool source_file_is_hole(int fd, const struct stat *st)
+{
+	return st->st_blocks * BLOCK_UNIT < st->st_size && lseek(fd, 0, SEEK_DATA) < 0 &&
+	       errno == ENXIO;
+}
+
+int source_changed(const char *shown, const char *how)
+{
+	if (*how)
+		return fail_as(OUT_CHANGED, "read %s: source %s while it was read", shown, how);
+	log_warn("%s grew while it was read: copied to the size it had, and bytes before that may "
+		 "have changed",
+		 shown);
+	return 0;
 }
 
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos)
@@ -226,9 +246,9 @@ int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos)
 	ssize_t n = pread_full(f->fd, to, len, (off_t)(f->base + pos));
 
 	if (n < 0)
-		return fail("read %s: %m", f->path);
+		return fail("read %s: %m", f->shown);
 	if ((size_t)n < len)
-		return changed(f, "shrank");
+		return source_changed(f->shown, "shrank");
 	return 0;
 }
 
@@ -237,93 +257,25 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+const char *stat_change(const struct stat *before, const struct stat *now)
+{
+	if (now->st_size != before->st_size)
+		return now->st_size < before->st_size ? "shrank" : "";
+	if (same_time(&now->st_mtim, &before->st_mtim) &&
+	    same_time(&now->st_ctim, &before->st_ctim))
+		return NULL;
+	return "changed";
+}
+
 int source_file_check(const struct source_file *f)
 {
 	struct stat now;
+	const char *how;
 
 	if (f->flags & FILE_STREAM)
 		return 0;
 	if (fstat(f->fd, &now))
-		return fail("read %s: %m", f->path);
-	if (now.st_size < f->st.st_size)
-		return changed(f, "shrank");
-	if (now.st_size > f->st.st_size) {
-		log_warn("%s grew while it was read: copied to the size it had, and bytes before "
-			 "that may have changed",
-			 f->path);
-		return 0;
-	}
-	if (!same_time(&now.st_mtim, &f->st.st_mtim) || !same_time(&now.st_ctim, &f->st.st_ctim))
-		return changed(f, "changed");
-	return 0;
-}
-
-void source_dir_put(struct source_dir *d)
-{
-	if (!d || --d->refs > 0)
-		return;
-	close_fd(d->fd);
-	free(d);
-}
-
-static struct source_dir *source_dir_get(const char *path, size_t len)
-{
-	struct source_dir *d = malloc(sizeof *d + len + 1);
-
-	if (!d) {
-		fail_as(OUT_MEMORY, "open %s: %m", path);
-		return NULL;
-	}
-	d->refs = 1;
-	memcpy(d->path, path, len);
-	d->path[len] = '\0';
-	d->fd = open(len ? d->path : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (d->fd < 0) {
-		fail("open the directory of %s: %m", path);
-		free(d);
-		return NULL;
-	}
-	return d;
-}
-
-int source_file_hold(struct source_file *f, struct source_dir **last)
-{
-	const char *slash = strrchr(f->path, '/');
-	size_t len = slash ? (size_t)(slash - f->path) + 1 : 0;
-	struct source_dir *d = *last;
-
-	if (!d || strlen(d->path) != len || memcmp(d->path, f->path, len) != 0) {
-		d = source_dir_get(f->path, len);
-		if (!d)
-			return -1;
-		source_dir_put(*last);
-		*last = d;
-	}
-	d->refs++;
-	f->dir = d;
-	return 0;
-}
-
-int source_file_remove(const struct source_file *f)
-{
-	const char *slash = strrchr(f->path, '/');
-	const char *name = slash ? slash + 1 : f->path;
-	struct stat now;
-
-	/* Nothing would tell that more came meanwhile. */
-	if (f->flags & FILE_STREAM)
-		return fail("remove %s: it is not a regular file", f->path);
-	if (fstatat(f->dir->fd, name, &now, AT_SYMLINK_NOFOLLOW))
-		return fail("remove %s: %m", f->path);
-	if (S_ISLNK(now.st_mode))
-		return fail_as(OUT_CHANGED, "remove %s: it is a symbolic link to what was copied",
-			       f->path);
-	if (now.st_dev != f->st.st_dev || now.st_ino != f->st.st_ino ||
-	    now.st_size != f->st.st_size || !same_time(&now.st_mtim, &f->st.st_mtim) ||
-	    !same_time(&now.st_ctim, &f->st.st_ctim))
-		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
-			       f->path);
-	if (unlinkat(f->dir->fd, name, 0))
-		return fail("remove %s: %m", f->path);
-	return 0;
+		return fail("read %s: %m", f->shown);
+	how = stat_change(&f->st, &now);
+	return how ? source_changed(f->shown, how) : 0;
 }

@@ -2,7 +2,7 @@
 #ifndef COPY_SOURCE_FILE_H
 #define COPY_SOURCE_FILE_H
 
-/* One file or stream as the source sees it, from opening to the sink's result. */
+/* One file of several blocks, or a stream, from opening to the sink's result. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,24 +13,24 @@
 #include "copy/digest.h"
 #include "copy/outlet.h"
 
-/* A directory that sources are unlinked in, shared by the files from it. */
-struct source_dir {
-	int fd;
-	unsigned refs;
-	char path[];
-};
+struct removal;
+struct told;
+struct walk_dir;
 
 struct source_file {
-	struct source_file *next; /* of those without a result; later, of those to unlink */
 	struct source_file *next_open; /* of those with bytes to claim */
 	uint32_t id, want, flags;
-	char *path;
+	struct walk_dir *dir; /* that it is in at the sink, a reference; NULL: the target */
+	char name[NAME_ROOM]; /* there */
+	char *shown; /* as the user would write it */
 	int fd;
-	const struct stream *stream; /* NULL: a named file */
+	const struct stream *stream; /* NULL: a file */
 	struct stat st; /* as it was opened */
+	uint32_t mode; /* that the sink is told */
 	uint64_t base; /* where byte 0 is in the descriptor */
 	uint64_t size; /* 0 for a stream */
-	struct source_dir *dir; /* to unlink it from; NULL */
+	struct removal *removal; /* NULL: it stays */
+	struct told *told; /* cells that the sink has; NULL: none */
 
 	pthread_mutex_t turn; /* of what is to be claimed: */
 	uint64_t pos; /* up to here all is claimed */
@@ -39,12 +39,13 @@ struct source_file {
 	int after; /* what a stream has behind pos, see stream_gather() */
 	struct digest *ordered; /* of a stream's blocks that are no whole cells */
 
-	atomic_bool stop; /* it failed: read no more */
+	bool compared; /* it is only read for now, to compare it with what was told */
+	atomic_bool differs; /* and is not the same */
+	atomic_bool stop; /* it failed, or what it is read for is known: read no more */
 	struct stopper stopper;
 
 	/* The copy's lock: */
 	bool exhausted; /* nothing is left to claim */
-	bool small; /* whole in one block */
 	bool ending; /* somebody makes its FILE_END */
 	bool ended; /* which is made */
 	bool failed, failed_at_peer;
@@ -54,9 +55,17 @@ struct source_file {
 	struct failure failure;
 };
 
-/* Open a named file (missing: it was not there when names were expanded), or take the stream. */
-int source_file_open(const char *path, uint32_t want, bool missing, const struct stopper *s,
-		     struct source_file **out);
+/* Open what the user named (missing: it was not there when names were expanded). */
+int source_file_open(const char *path, bool missing, const struct stopper *s, int *fd,
+		     struct stat *st);
+/* Is what was opened so to be read to its end, whatever its size is said to be? */
+bool source_file_is_stream(int fd, const struct stat *st);
+
+/* Of what was opened, whose descriptor it then has. */
+int source_file_new(const char *shown, int fd, const struct stat *st, const struct stopper *s,
+		    struct source_file **out);
+/* Its size means nothing. */
+void source_file_become_stream(struct source_file *f);
 int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out);
 void source_file_free(struct source_file *f);
@@ -69,15 +78,18 @@ void source_file_record(const struct source_file *f, struct record_file *r);
 /* The next piece that nobody has claimed, at most unit bytes; turn is held. */
 enum claim { CLAIM_NONE, CLAIM_DATA, CLAIM_HOLE };
 enum claim source_file_claim(struct source_file *f, uint64_t unit, uint64_t *pos, uint64_t *len);
+/* Begin again.  Nobody else has it. */
+void source_file_rewind(struct source_file *f);
 /* len bytes at pos, all of them; fewer mean that it was changed. */
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos);
+/* Of a small one, before it has come so far: all of it is a hole. */
+bool source_file_is_hole(int fd, const struct stat *st);
+
 /* All was read: is it still what was opened?  Grown: a warning. */
 int source_file_check(const struct source_file *f);
-
-/* Remember where it can be unlinked; *last is the directory of the file before. */
-int source_file_hold(struct source_file *f, struct source_dir **last);
-void source_dir_put(struct source_dir *d);
-/* Unlink it if it is still the file that was read. */
-int source_file_remove(const struct source_file *f);
+/* How it changed; NULL: not at all, "": it only grew. */
+const char *stat_change(const struct stat *before, const struct stat *now);
+/* That it was changed, as a failure; that it grew, as a warning. */
+int source_changed(const char *shown, const char *how);
 
 #endif

@@ -388,6 +388,11 @@ int walk_step(struct walk *w, const struct walk_out *o)
 	return ret;
 }
 
+struct walk_dirs *walk_dirs_of(struct walk *w)
+{
+	return &w->dirs;
+}
+
 bool walk_incomplete(const struct walk *w)
 {
 	return w->incomplete;

@@ -71,6 +71,8 @@ int walk_new(const struct walk_opts *o, struct walk **out); /* o is copied, what
 void walk_free(struct walk *w); /* all directories have been let go of */
 /* 1: there is more. 0: that was all. -1: a callback said so, or memory is out. */
 int walk_step(struct walk *w, const struct walk_out *o);
+/* For directories of others that are to be opened in the same way. */
+struct walk_dirs *walk_dirs_of(struct walk *w);
 /* Could a directory not be read? */
 bool walk_incomplete(const struct walk *w);
 /* Is the only name that of a file, not of a tree? */

@@ -35,11 +35,8 @@ static bool next_component(const char *path, size_t *at, struct component *c)
 static size_t relative_from(const char *path)
 {
 	const char *cut = strstr(path, "/./");
-	size_t len = strlen(path);
 
-	if (cut)
-		return (size_t)(cut - path) + 2;
-	return len >= 2 && strcmp(path + len - 2, "/.") == 0 ? len : 0;
+	return cut ? (size_t)(cut - path) + 2 : 0;
 }
 
 static void drop_implied(struct walk *w, unsigned from)

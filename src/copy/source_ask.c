@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+/* ---- what is kept aside -------------------------------------------------------------- */
+
+static struct aside *aside_new(const struct source_item *it)
+{
+	size_t name = strlen(it->name) + 1, path = it->path ? strlen(it->path) + 1 : 0;
+	struct aside *a = calloc(1, sizeof *a + name + path);
+
+	if (!a) {
+		fail_as(OUT_MEMORY, "keep a file for later: %m");
+		return NULL;
+	}
+	a->id = it->id;
+	a->want = it->want;
+	a->flags = it->flags;
+	a->dir = walk_dir_get(it->dir);
+	a->size = (uint64_t)it->st.st_size;
+	memcpy(a->name, it->name, name);
+	if (it->path)
+		a->path = memcpy(a->name + name, it->path, path);
+	return a;
+}
+
+void aside_free(struct aside *a)
+{
+	if (!a)
+		return;
+	walk_dir_put(a->dir);
+	told_free(a->told);
+	free(a);
+}
+
+/* What a sink compares: two records of one hash are of a file that has not changed. */
+static uint64_t hash_of(const struct record_file *r)
+{
+	uint8_t bytes[RECORD_FILE_MAX];
+	struct writer w = writer_of(bytes, sizeof bytes);
+	struct record_file one = *r;
+
+	one.id = 0;
+	one.flags &= ~(uint32_t)(FILE_ASK | FILE_SPARSE);
+	one.a.atime_s = 0;
+	one.a.atime_ns = 0;
+	record_file_encode(&w, &one);
+	return XXH3_64bits(bytes, w.used) | 1;
+}
+
+bool aside_fits(const struct source_lane *l, const struct source_item *it)
+{
+	struct record_file r;
+
+	item_record(l, it, &r);
+	return it->aside->asked == hash_of(&r);
+}
+
+/* Lock held. */
+static void make_ready(struct source *s, struct aside *a)
+{
+	bool large = a->size > SMALL_MAX || a->answer == ANSWER_RESUME;
+
+	*s->ready_end[large] = a;
+	s->ready_end[large] = &a->next;
+}
+
+int source_park(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	struct aside *a = aside_new(it);
+
+	item_close(it);
+	if (!a)
+		return -1;
+	a->answer = ANSWER_SEND;
+	pthread_mutex_lock(&s->copy->lock);
+	s->asides++;
+	make_ready(s, a);
+	pthread_mutex_unlock(&s->copy->lock);
+	return 0;
+}
+
+/* ---- questions ----------------------------------------------------------------------- */
+
+static int read_attributes(struct source_lane *l, struct source_item *it, struct xattrs **x)
+{
+	const struct rules *rules = l->source->rules;
+	char room[FAIL_TEXT_MAX];
+
+	*x = NULL;
+	if (!rules->acls && !rules->xattrs)
+		return 0;
+	if (it->fd < 0 && item_open(l, it))
+		return -1;
+	return xattrs_read(it->fd, item_shown(it, room, sizeof room), rules, x);
+}
+
+/* All of a question is in one block.  1: it does not fit in any. */
+static int put_question(struct source_lane *l, struct source_item *it, struct aside *a,
+			const struct xattrs *x)
+{
+	size_t need = RECORD_FILE_MAX + source_xattrs_room(x, it->id);
+	struct record_file r;
+
+	if (need > lane_block_size(l->lane))
+		return 1;
+	item_record(l, it, &r);
+	if (source_put_dir(l, it->dir) || source_put_owners(l, &r.a, x) || source_room(l, need))
+		return -1;
+	r.id = it->id;
+	r.flags |= FILE_ASK;
+	/* Only of use where cells may be told. */
+	if (l->source->rules->checksum || r.size >= RESUME_MIN)
+		a->asked = hash_of(&r);
+	record_file_encode(&l->records, &r);
+	return source_put_xattrs(l, it->id, x);
+}
+
+int source_ask(struct source_lane *l, struct source_item *it)
+{
+	struct source_done d = {.kind = LIVE_ASKED};
+	struct xattrs *x;
+	struct aside *a;
+	int ret;
+
+	if (read_attributes(l, it, &x))
+		return item_failed(l, it);
+	if (it->id == 0 && source_id(l, &it->id)) {
+		xattrs_free(x);
+		return -1;
+	}
+	a = aside_new(it);
+	ret = a ? put_question(l, it, a, x) : -1;
+	xattrs_free(x);
+	if (ret == 0) {
+		item_close(it);
+		d.id = it->id;
+		d.file.of = a;
+		source_done(l, &d);
+		return 0;
+	}
+	aside_free(a);
+	return ret < 0 ? -1 : item_send(l, it);
+}
+
+/* ---- answers ------------------------------------------------------------------------- */
+
+static int take_aside(struct source_lane *l, struct aside *a)
+{
+	struct source_item it = {
+		.dir = a->dir,
+		.name = a->name,
+		.path = a->path,
+		.want = a->want,
+		.id = a->id,
+		.flags = a->flags,
+		.linked = true,
+		.aside = a->id ? a : NULL,
+		.fd = -1,
+	};
+
+	return item_send(l, &it);
+}
+
+int source_asides(struct source_lane *l)
+{
+	struct aside *a;
+	int ret = 0;
+
+	while (ret == 0 && (a = l->asides) != NULL) {
+		l->asides = a->next;
+		ret = take_aside(l, a);
+		aside_free(a);
+	}
+	return ret;
+}
+
+static struct aside *asked(struct source *s, uint32_t id)
+{
+	struct aside *a = NULL;
+
+	if (ids_kind(&s->ids, id) == LIVE_ASKED)
+		a = ids_file(&s->ids, id)->of;
+	if (a && a->answer == 0)
+		return a;
+	fail_as(OUT_PROTOCOL, "the peer answers what it was not asked");
+	return NULL;
+}
+
+static int answer(struct source *s, uint32_t id, uint8_t answer)
+{
+	struct aside *a = asked(s, id);
+
+	if (!a)
+		return -1;
+	a->answer = answer;
+	if (answer != ANSWER_SAME) {
+		make_ready(s, a);
+		return 0;
+	}
+	s->asides--;
+	source_count_same(s, id);
+	aside_free(a);
+	return 0;
+}
+
+int source_answers(struct source *s, const struct msg_answers *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		if (answer(s, m->of[i].file, m->of[i].answer))
+			return -1;
+	}
+	pthread_cond_broadcast(&s->copy->changed);
+	return 0;
+}
+
+int source_cells(struct source *s, const struct msg_cells *m)
+{
+	struct aside *a = asked(s, m->file);
+
+	return a ? told_add(&a->told, m, a->size) : -1;
+}

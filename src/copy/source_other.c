@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+/* ---- what is kept until files are done with ------------------------------------------- */
+
+enum { CHUNK = 64 << 10, ALIGN = 8 };
+
+struct kept {
+	struct walk_dir *dir;
+	uint32_t want, link_to;
+	uint32_t size; /* of this, with its name */
+	char name[];
+};
+
+struct other_chunk {
+	struct other_chunk *next;
+	size_t at, used;
+	_Alignas(ALIGN) char bytes[CHUNK];
+};
+
+int others_add(struct others *t, struct walk_dir *dir, uint32_t want, uint32_t link_to,
+	       const char *name)
+{
+	size_t len = strlen(name) + 1;
+	size_t size = (sizeof(struct kept) + len + ALIGN - 1) / ALIGN * ALIGN;
+	struct kept *k;
+
+	if (!t->last || CHUNK - t->last->used < size) {
+		struct other_chunk *c = malloc(sizeof *c);
+
+		if (!c)
+			return fail_as(OUT_MEMORY, "keep a link for later: %m");
+		c->next = NULL;
+		c->at = 0;
+		c->used = 0;
+		*(t->last ? &t->last->next : &t->first) = c;
+		t->last = c;
+	}
+	k = (struct kept *)(void *)(t->last->bytes + t->last->used);
+	t->last->used += size;
+	t->count++;
+	k->dir = walk_dir_get(dir);
+	k->want = want;
+	k->link_to = link_to;
+	k->size = (uint32_t)size;
+	memcpy(k->name, name, len);
+	return 0;
+}
+
+/* The next one; its reference is the caller's. */
+static void take_one(struct others *t, struct other *to)
+{
+	struct other_chunk *c = t->first;
+	const struct kept *k = (const struct kept *)(const void *)(c->bytes + c->at);
+
+	to->dir = k->dir;
+	to->want = k->want;
+	to->link_to = k->link_to;
+	memcpy(to->name, k->name, strlen(k->name) + 1);
+	c->at += k->size;
+	t->count--;
+	if (c->at < c->used)
+		return;
+	t->first = c->next;
+	if (!c->next)
+		t->last = NULL;
+	free(c);
+}
+
+unsigned others_take(struct others *t, struct other *to, unsigned most)
+{
+	unsigned n = 0;
+
+	while (n < most && t->count > 0)
+		take_one(t, &to[n++]);
+	return n;
+}
+
+void others_free(struct others *t)
+{
+	struct other one;
+
+	while (others_take(t, &one, 1))
+		walk_dir_put(one.dir);
+}
+
+/* ---- sending one ---------------------------------------------------------------------- */
+
+enum { END_ROOM = RECORD_HEAD + 50 + CONTENT_MAX + 2 };
+
+struct thing {
+	const struct other *o;
+	struct stat st;
+	struct record_file r;
+	struct xattrs *xattrs;
+	struct removal *removal;
+	char target[LINK_TARGET_MAX + 1];
+};
+
+static const char *shown(const struct thing *t, char *to, size_t size)
+{
+	return walk_shown(t->o->dir, t->o->name, to, size);
+}
+
+static int fill_type(struct thing *t)
+{
+	char room[FAIL_TEXT_MAX];
+
+	switch (t->st.st_mode & S_IFMT) {
+	case S_IFLNK:
+		t->r.type = TYPE_SYMLINK;
+		return 0;
+	case S_IFIFO:
+		t->r.type = TYPE_FIFO;
+		return 0;
+	case S_IFCHR:
+	case S_IFBLK:
+		t->r.type = S_ISCHR(t->st.st_mode) ? TYPE_CHAR : TYPE_BLOCK;
+		t->r.major = major(t->st.st_rdev);
+		t->r.minor = minor(t->st.st_rdev);
+		return 0;
+	default:
+		return fail_as(OUT_CHANGED, "read %s: it is not any more what it was",
+			       shown(t, room, sizeof room));
+	}
+}
+
+static int read_target(struct source_lane *l, struct thing *t)
+{
+	char room[FAIL_TEXT_MAX];
+	ssize_t n;
+
+	if (t->r.type != TYPE_SYMLINK)
+		return 0;
+	n = walk_read_link(l->dirfd, t->o->name, t->target, sizeof t->target);
+	if (n <= 0)
+		return fail("read %s: %m", shown(t, room, sizeof room));
+	t->r.size = (uint64_t)n;
+	return 0;
+}
+
+/* Symbolic links have no ACLs. */
+static int read_xattrs(struct source_lane *l, struct thing *t)
+{
+	const struct rules *rules = l->source->rules;
+	char room[FAIL_TEXT_MAX];
+	int fd, ret;
+
+	if (!rules->xattrs && (!rules->acls || t->r.type == TYPE_SYMLINK))
+		return 0;
+	fd = walk_open_path(l->dirfd, t->o->name);
+	if (fd < 0)
+		return fail("open %s: %m", shown(t, room, sizeof room));
+	ret = xattrs_read(fd, shown(t, room, sizeof room), rules, &t->xattrs);
+	close_fd(fd);
+	return ret;
+}
+
+static int look_at(struct source_lane *l, struct thing *t)
+{
+	char room[FAIL_TEXT_MAX];
+
+	if (source_use_dir(l, t->o->dir))
+		return -1;
+	if (walk_stat(l->dirfd, t->o->name, false, &t->st))
+		return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "read %s: %m",
+			       shown(t, room, sizeof room));
+	return 0;
+}
+
+/* The first name is there, or it is no use. */
+static int look_at_first(struct source_lane *l, struct thing *t)
+{
+	struct source *s = l->source;
+	char room[FAIL_TEXT_MAX];
+	bool lost;
+
+	pthread_mutex_lock(&s->copy->lock);
+	lost = links_failed(&s->links, t->o->link_to);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (lost)
+		return fail("link %s: its first name failed", shown(t, room, sizeof room));
+	t->r.type = TYPE_HARD_LINK;
+	t->r.link_to = t->o->link_to;
+	return 0;
+}
+
+/* 1: it is one more name of what has gone before, and waits once more. */
+static int meet_links(struct source_lane *l, struct thing *t)
+{
+	struct source *s = l->source;
+	uint32_t first;
+	int ret;
+
+	if (!s->rules->hard_links || t->st.st_nlink < 2)
+		return 0;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = links_meet(&s->links, t->st.st_dev, t->st.st_ino, t->r.id, &first);
+	if (ret == 1)
+		ret = others_add(&s->hard_links, t->o->dir, t->o->want, first, t->o->name) ? -1 : 1;
+	else if (ret == 0)
+		t->r.flags |= FILE_LINKED;
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret;
+}
+
+static int removal_of(struct source_lane *l, struct thing *t)
+{
+	struct source *s = l->source;
+
+	if (!s->o->remove_source)
+		return 0;
+	return removal_new(s, t->o->dir, t->o->name, &t->st, &t->removal);
+}
+
+static int put(struct source_lane *l, struct thing *t)
+{
+	struct record_file_end end = {
+		.id = t->r.id,
+		.size = t->r.size,
+		.data = t->r.size,
+		.lanes = 1,
+	};
+	struct record_data d = {
+		.id = t->r.id,
+		.bytes = (const uint8_t *)t->target,
+		.len = (uint32_t)t->r.size,
+	};
+	struct source_done done = {.id = t->r.id, .kind = LIVE_OTHER};
+	size_t need = RECORD_FILE_MAX + RECORD_DATA_HEAD + d.len + END_ROOM +
+		      source_xattrs_room(t->xattrs, t->r.id);
+
+	if (source_put_dir(l, t->o->dir) || source_put_owners(l, &t->r.a, t->xattrs) ||
+	    source_room(l, need))
+		return -1;
+	record_file_encode(&l->records, &t->r);
+	if (source_put_xattrs(l, t->r.id, t->xattrs))
+		return -1;
+	if (d.len > 0) {
+		record_data_encode(&l->records, &d);
+		digest_cell(0, d.bytes, d.len, end.digest);
+	}
+	record_file_end_encode(&l->records, &end);
+	done.file.of = t->removal;
+	t->removal = NULL;
+	source_done(l, &done);
+	return 0;
+}
+
+static enum event_what event_of(const struct thing *t)
+{
+	if (t->o->link_to)
+		return EVENT_HARD_LINK;
+	return t->r.type == TYPE_SYMLINK ? EVENT_SYMLINK : EVENT_NODE;
+}
+
+static int fits(struct source_lane *l, const struct thing *t)
+{
+	size_t need = RECORD_FILE_MAX + RECORD_DATA_HEAD + (size_t)t->r.size + END_ROOM +
+		      source_xattrs_room(t->xattrs, t->r.id);
+	char room[FAIL_TEXT_MAX];
+
+	if (need <= lane_block_size(l->lane))
+		return 0;
+	return fail("send %s: it and its attributes don't fit in a block of %u bytes",
+		    shown(t, room, sizeof room), lane_block_size(l->lane));
+}
+
+static int read_all(struct source_lane *l, struct thing *t)
+{
+	if (look_at(l, t))
+		return -1;
+	attr_of(&t->st, &t->r.a);
+	if (t->o->link_to)
+		return look_at_first(l, t) || removal_of(l, t) ? -1 : 0;
+	if (fill_type(t) || read_target(l, t) || read_xattrs(l, t) || fits(l, t))
+		return -1;
+	if (t->r.type != TYPE_SYMLINK)
+		t->r.a.mode = modes_apply(l->source->modes, t->r.a.mode, false);
+	return removal_of(l, t);
+}
+
+static int send_other(struct source_lane *l, const struct other *o)
+{
+	struct thing t = {.o = o};
+	int ret;
+
+	t.r.want = o->want;
+	t.r.dir = o->dir->id;
+	t.r.flags = FILE_MANY;
+	memcpy(t.r.name, o->name, strlen(o->name) + 1);
+	if (source_id(l, &t.r.id))
+		return -1;
+	if (read_all(l, &t)) {
+		ret = source_failed(l, event_of(&t), o->dir, o->name, NULL);
+		source_id_back(l, t.r.id);
+	} else {
+		ret = o->link_to ? 0 : meet_links(l, &t);
+		if (ret == 0)
+			ret = put(l, &t);
+		else
+			source_id_back(l, t.r.id);
+	}
+	xattrs_free(t.xattrs);
+	removal_free(t.removal);
+	return ret < 0 ? -1 : 0;
+}
+
+int source_others(struct source_lane *l)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < l->other_count; i++) {
+		if (ret == 0)
+			ret = send_other(l, &l->others[i]);
+		walk_dir_put(l->others[i].dir);
+	}
+	l->other_count = 0;
+	return ret;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+
+/* What is to be removed, and what it was when it was read. */
+struct removal {
+	struct removal *next;
+	struct walk_dir *dir; /* a reference */
+	dev_t dev;
+	ino_t ino;
+	mode_t mode;
+	off_t size;
+	struct timespec mtime, ctime;
+	bool linked; /* it has other names: removing one of them is no change of it */
+	bool named;
+	const char *name; /* in dir: the end of: */
+	char path[]; /* of one that the user named; else its name */
+};
+
+void removal_free(struct removal *r)
+{
+	if (!r)
+		return;
+	walk_dir_put(r->dir);
+	free(r);
+}
+
+/* The directory of what the user named path, shared by those from one directory.  Lock held: it is
+ * opened rarely. */
+static struct walk_dir *dir_of(struct source *s, const char *path, size_t len)
+{
+	struct walk_dir_opts o = {.name = ""};
+	char *dir = len ? strndup(path, len) : strdup(".");
+	struct walk_dir *d = NULL;
+
+	if (!dir) {
+		fail_as(OUT_MEMORY, "open the directory of %s: %m", path);
+		return NULL;
+	}
+	o.path = dir;
+	if (s->named_dir && strcmp(s->named_dir->path, dir) == 0) {
+		d = walk_dir_get(s->named_dir);
+	} else if (walk_dir_open(walk_dirs_of(s->walk), &o, &d) == 0) {
+		walk_dir_put(s->named_dir);
+		s->named_dir = walk_dir_get(d);
+	} else {
+		walk_dir_put(d);
+		d = NULL;
+	}
+	free(dir);
+	return d;
+}
+
+int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct stat *st,
+		struct removal **out)
+{
+	size_t len = strlen(name) + 1;
+	const char *slash = dir ? NULL : strrchr(name, '/');
+	size_t at = slash ? (size_t)(slash - name) + 1 : 0;
+	struct removal *r = calloc(1, sizeof *r + len);
+
+	if (!r)
+		return fail_as(OUT_MEMORY, "remember what to remove: %m");
+	memcpy(r->path, name, len);
+	r->name = r->path + at;
+	r->named = !dir;
+	r->dev = st->st_dev;
+	r->ino = st->st_ino;
+	r->mode = st->st_mode;
+	r->size = st->st_size;
+	r->mtime = st->st_mtim;
+	r->ctime = st->st_ctim;
+	r->linked = st->st_nlink > 1;
+	if (dir) {
+		r->dir = walk_dir_get(dir);
+	} else {
+		pthread_mutex_lock(&s->copy->lock);
+		r->dir = dir_of(s, name, at);
+		pthread_mutex_unlock(&s->copy->lock);
+	}
+	if (!r->dir) {
+		removal_free(r);
+		return -1;
+	}
+	*out = r;
+	return 0;
+}
+
+void removal_due(struct source *s, struct removal *r)
+{
+	if (!r)
+		return;
+	r->next = NULL;
+	*s->stored_end = r;
+	s->stored_end = &r->next;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static bool is_still(const struct removal *r, const struct stat *now)
+{
+	return now->st_dev == r->dev && now->st_ino == r->ino && now->st_size == r->size &&
+	       same_time(&now->st_mtim, &r->mtime) &&
+	       (r->linked || same_time(&now->st_ctim, &r->ctime));
+}
+
+/* Is it still what was copied? */
+static int check(const struct removal *r, int dirfd, const char *shown)
+{
+	struct stat now;
+
+	if (walk_stat(dirfd, r->name, false, &now))
+		return fail("remove %s: %m", shown);
+	if (S_ISLNK(now.st_mode) && !S_ISLNK(r->mode))
+		return fail_as(OUT_CHANGED, "remove %s: it is a symbolic link to what was copied",
+			       shown);
+	if (!is_still(r, &now))
+		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
+			       shown);
+	return 0;
+}
+
+static int do_remove(const struct removal *r, const char *shown)
+{
+	int dirfd, ret;
+
+	/* Nothing would tell that more came meanwhile. */
+	if (r->named && !S_ISREG(r->mode))
+		return fail("remove %s: it is not a regular file", shown);
+	if (walk_dir_use(r->dir, &dirfd))
+		return -1;
+	ret = check(r, dirfd, shown);
+	if (ret == 0 && walk_remove(dirfd, r->name))
+		ret = fail("remove %s: %m", shown);
+	walk_dir_let_go(r->dir);
+	return ret;
+}
+
+void removal_do(struct source *s)
+{
+	struct removal *r = s->stored;
+	char room[NAME_MAX_WIRE];
+	const char *shown;
+	struct failure why;
+	int ret;
+
+	s->stored = r->next;
+	if (!s->stored)
+		s->stored_end = &s->stored;
+	pthread_mutex_unlock(&s->copy->lock);
+	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
+	ret = do_remove(r, shown);
+	if (ret) {
+		why = *failed();
+		if (!s->only)
+			copy_tell(s->copy, shown, &why);
+	}
+	pthread_mutex_lock(&s->copy->lock);
+	if (ret)
+		copy_count_failure(s->copy, &why, false);
+	removal_free(r);
+}
+
+void removals_free(struct source *s)
+{
+	struct removal *r;
+
+	while ((r = s->stored) != NULL) {
+		s->stored = r->next;
+		removal_free(r);
+	}
+	walk_dir_put(s->named_dir);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source.h"
+
+#include <string.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "copy/content.h"
+
+/*
+ * Most files of most trees: opened, read and packed into a block by one lane, with as little
+ * besides as can be.
+ */
+
+enum {
+	END_ROOM = RECORD_HEAD + 50 + CONTENT_MAX + 2,
+	/* Of a small file, beside its bytes and its attributes. */
+	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + END_ROOM,
+};
+
+bool item_is_small(const struct source_lane *l, const struct source_item *it)
+{
+	uint64_t size = (uint64_t)it->st.st_size;
+
+	if ((it->flags & FILE_STREAM) || size > SMALL_MAX ||
+	    size + SMALL_ROOM > lane_block_size(l->lane))
+		return false;
+	/* Cells that are there already are for those of several blocks. */
+	return !(it->aside && it->aside->answer == ANSWER_RESUME);
+}
+
+struct small {
+	struct record_file r;
+	struct record_file_end end;
+	struct xattrs *xattrs;
+	struct removal *removal;
+	bool hole; /* nothing but */
+};
+
+/* Read all of it into l->scratch. */
+static int read_small(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	size_t size = (size_t)it->st.st_size;
+	char room[FAIL_TEXT_MAX];
+	ssize_t n;
+
+	m->hole = size > 0 && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);
+	if (size == 0 || m->hole)
+		return 0;
+	/* At 0, as it was opened for this. */
+	n = pread_full(it->fd, l->scratch, size, 0);
+	if (n < 0)
+		return fail("read %s: %m", item_shown(it, room, sizeof room));
+	if ((size_t)n < size)
+		return source_changed(item_shown(it, room, sizeof room), "shrank");
+	digest_cell(0, l->scratch, size, m->end.digest);
+	return 0;
+}
+
+/* What is not always asked for. */
+static int read_more(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	const struct rules *rules = l->source->rules;
+	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
+	char room[FAIL_TEXT_MAX];
+	const char *shown;
+
+	if (!rules->acls && !rules->xattrs && rules->digest == CONTENT_NONE)
+		return 0;
+	shown = item_shown(it, room, sizeof room);
+	if ((rules->acls || rules->xattrs) && xattrs_read(it->fd, shown, rules, &m->xattrs))
+		return -1;
+	if (rules->digest == CONTENT_NONE)
+		return 0;
+	m->end.content_len = (uint8_t)content_size(rules->digest);
+	return content_of(it->fd, shown, 0, (uint64_t)it->st.st_size, rules->digest, &stopper,
+			  m->end.content);
+}
+
+static int check_small(const struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+	struct stat now;
+	const char *how;
+
+	if (fstat(it->fd, &now))
+		return fail("read %s: %m", item_shown(it, room, sizeof room));
+	how = stat_change(&it->st, &now);
+	return how ? source_changed(item_shown(it, room, sizeof room), how) : 0;
+}
+
+static int put_bytes_of(struct source_lane *l, const struct small *m)
+{
+	struct record_data d = {.id = m->r.id, .bytes = l->scratch, .len = (uint32_t)m->r.size};
+	struct record_hole h = {.id = m->r.id, .len = m->r.size};
+
+	if (m->r.size == 0)
+		return 0;
+	if (source_room(l, RECORD_DATA_HEAD + (m->hole ? 0 : d.len)))
+		return -1;
+	if (m->hole) {
+		record_hole_encode(&l->records, &h);
+		l->counts.holes += h.len;
+	} else {
+		record_data_encode(&l->records, &d);
+		l->counts.sent += d.len;
+	}
+	tally_bytes(l->source->copy->tally, m->r.size);
+	return 0;
+}
+
+static int put_small(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	size_t bytes = m->hole ? 0 : (size_t)m->r.size;
+
+	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, m->xattrs) ||
+	    source_room(l, SMALL_ROOM + bytes))
+		return -1;
+	/* All of it in one block, if its attributes let it. */
+	if (m->xattrs &&
+	    source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes <=
+		    lane_block_size(l->lane) &&
+	    source_room(l, source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes))
+		return -1;
+	record_file_encode(&l->records, &m->r);
+	if (source_put_xattrs(l, m->r.id, m->xattrs) || put_bytes_of(l, m) ||
+	    source_room(l, END_ROOM))
+		return -1;
+	record_file_end_encode(&l->records, &m->end);
+	return 0;
+}
+
+static int send_small(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	struct source_done d = {.kind = LIVE_SMALL};
+
+	if (it->id == 0 && source_id(l, &it->id))
+		return -1;
+	item_record(l, it, &m->r);
+	m->r.id = it->id;
+	if (m->hole)
+		m->r.flags |= FILE_SPARSE;
+	m->end.id = it->id;
+	m->end.size = m->r.size;
+	*(m->hole ? &m->end.holes : &m->end.data) = m->r.size;
+	m->end.lanes = 1;
+	atomic_fetch_add_explicit(&l->source->copy->tally->total, m->r.size, memory_order_relaxed);
+	d.id = it->id;
+	d.file.size = m->r.size;
+	memcpy(d.file.sum, m->end.digest, sizeof d.file.sum);
+	d.file.of = m->removal;
+	m->removal = NULL;
+	/* Before: should it need several blocks, it is known when the first one goes. */
+	source_done(l, &d);
+	return put_small(l, it, m);
+}
+
+/* Is it what the sink has?  Then that is all that is said of it. */
+static bool is_same(const struct source_lane *l, const struct source_item *it, struct small *m)
+{
+	size_t size = (size_t)it->st.st_size;
+	const uint64_t *told;
+
+	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_fits(l, it))
+		return false;
+	told = told_at(it->aside->told, 0);
+	if (m->hole)
+		memset(l->scratch, 0, size);
+	if (m->hole && told) {
+		uint64_t zeros[2];
+
+		digest_cell(0, l->scratch, size, zeros);
+		return told[0] == zeros[0] && told[1] == zeros[1];
+	}
+	if (!told)
+		return all_zero(l->scratch, size);
+	return told[0] == m->end.digest[0] && told[1] == m->end.digest[1];
+}
+
+static int send_same(struct source_lane *l, const struct source_item *it)
+{
+	struct record_same r = {.id = it->id};
+
+	if (source_room(l, RECORD_HEAD + sizeof r.id))
+		return -1;
+	pthread_mutex_lock(&l->source->copy->lock);
+	source_count_same(l->source, it->id);
+	pthread_mutex_unlock(&l->source->copy->lock);
+	record_same_encode(&l->records, &r);
+	return 0;
+}
+
+int item_send_small(struct source_lane *l, struct source_item *it)
+{
+	struct small m;
+	int ret;
+
+	m.end = (struct record_file_end){0};
+	m.xattrs = NULL;
+	m.removal = NULL;
+	if (read_small(l, it, &m) || read_more(l, it, &m) || check_small(it) ||
+	    item_removal(l, it, &m.removal)) {
+		ret = item_failed(l, it);
+	} else {
+		item_close(it);
+		ret = is_same(l, it, &m) ? send_same(l, it) : send_small(l, it, &m);
+	}
+	xattrs_free(m.xattrs);
+	removal_free(m.removal);
+	return ret;
+}

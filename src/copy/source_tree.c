@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "copy/place.h"
+
+/* ---- failures ------------------------------------------------------------------------ */
+
+void source_tell_event(struct source *s, enum event_what what, struct walk_dir *d, const char *name,
+		       const struct failure *why)
+{
+	struct msg_event e = {.what = (uint8_t)what, .code = (uint8_t)why->code};
+	char *room;
+
+	if (!s->rules->events || !s->copy->result->on_event)
+		return;
+	room = malloc(EVENT_PATH_MAX);
+	if (!room)
+		return;
+	e.path = walk_path(d, name, room, EVENT_PATH_MAX);
+	e.path_len = (uint16_t)strlen(e.path);
+	copy_tell_event(s->copy, &e);
+	free(room);
+}
+
+int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *d, const char *name,
+		  const char *path)
+{
+	struct source *s = l->source;
+	char room[NAME_MAX_WIRE];
+	struct failure why;
+
+	if (copy_interrupted(s->copy))
+		return -1;
+	why = *failed();
+	pthread_mutex_lock(&s->copy->lock);
+	s->ended.failed++;
+	s->agreed.failed++;
+	copy_count_failure(s->copy, &why, false);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (s->only)
+		return fail_again(&why);
+	copy_tell(s->copy, path ? path : walk_shown(d, name, room, sizeof room), &why);
+	source_tell_event(s, what, d, name, &why);
+	return 0;
+}
+
+/* ---- one file ------------------------------------------------------------------------ */
+
+const char *item_shown(const struct source_item *it, char *to, size_t size)
+{
+	return it->path ? it->path : walk_shown(it->dir, it->name, to, size);
+}
+
+void item_close(struct source_item *it)
+{
+	close_fd(it->fd);
+	it->fd = -1;
+}
+
+/* It has no id any more. */
+static void forget_id(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+
+	if (it->id == 0)
+		return;
+	pthread_mutex_lock(&s->copy->lock);
+	if (it->aside && it->aside->id == it->id)
+		ids_settle(&s->ids, it->id);
+	else
+		source_id_back(l, it->id);
+	if (s->rules->hard_links)
+		links_fail(&s->links, it->id);
+	pthread_mutex_unlock(&s->copy->lock);
+	it->id = 0;
+}
+
+int item_failed(struct source_lane *l, struct source_item *it)
+{
+	item_close(it);
+	if (it->id) {
+		struct failure why = *failed();
+
+		forget_id(l, it);
+		fail_again(&why);
+	}
+	return source_failed(l, EVENT_FILE, it->dir, it->name, it->path);
+}
+
+int source_use_dir(struct source_lane *l, struct walk_dir *d)
+{
+	if (l->dir == d)
+		return 0;
+	if (l->dir) {
+		walk_dir_let_go(l->dir);
+		walk_dir_put(l->dir);
+	}
+	l->dir = NULL;
+	if (!d)
+		return 0;
+	if (walk_dir_use(d, &l->dirfd))
+		return -1;
+	l->dir = walk_dir_get(d);
+	return 0;
+}
+
+static int open_failed(const struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
+		       item_shown(it, room, sizeof room));
+}
+
+static int open_named(struct source_lane *l, struct source_item *it)
+{
+	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
+
+	if (source_file_open(it->path, it->missing, &stopper, &it->fd, &it->st))
+		return -1;
+	if (S_ISDIR(it->st.st_mode))
+		return fail("%s is a directory (-r copies it)", it->path);
+	if (source_file_is_stream(it->fd, &it->st))
+		it->flags |= FILE_STREAM;
+	return 0;
+}
+
+/* What was found a regular file may be none by now. */
+static int still_regular(const struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	if (S_ISREG(it->st.st_mode))
+		return 0;
+	return fail_as(OUT_CHANGED, "open %s: it is no regular file any more",
+		       item_shown(it, room, sizeof room));
+}
+
+int item_open(struct source_lane *l, struct source_item *it)
+{
+	if (it->path)
+		return open_named(l, it);
+	if (source_use_dir(l, it->dir))
+		return -1;
+	it->fd = walk_open_file(l->dirfd, it->name, l->source->rules->copy_links);
+	if (it->fd < 0 || fstat(it->fd, &it->st))
+		return open_failed(it);
+	return still_regular(it);
+}
+
+/* What is needed to ask about it. */
+static int look_at(struct source_lane *l, struct source_item *it)
+{
+	if (source_use_dir(l, it->dir))
+		return -1;
+	if (walk_stat(l->dirfd, it->name, l->source->rules->copy_links, &it->st))
+		return open_failed(it);
+	return still_regular(it);
+}
+
+void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r)
+{
+	*r = (struct record_file){
+		.want = it->want,
+		.dir = it->dir ? it->dir->id : 0,
+		.flags = it->flags,
+		.type = TYPE_REGULAR,
+		.size = (uint64_t)it->st.st_size,
+	};
+	attr_of(&it->st, &r->a);
+	r->a.mode = modes_apply(l->source->modes, r->a.mode, false);
+	memcpy(r->name, it->name, strlen(it->name) + 1);
+}
+
+int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out)
+{
+	struct source *s = l->source;
+
+	*out = NULL;
+	if (!s->o->remove_source)
+		return 0;
+	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &it->st,
+			   out);
+}
+
+static bool is_too_large(const struct source *s, const struct source_item *it)
+{
+	uint64_t size = (uint64_t)it->st.st_size;
+
+	return !(it->flags & FILE_STREAM) &&
+	       (size < s->rules->min_size || size > s->rules->max_size);
+}
+
+/* 1: an earlier name of the same file goes, and this one follows as a hard link to it. */
+static int meet_links(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	uint32_t first = 0;
+	int ret;
+
+	if (!s->rules->hard_links || it->st.st_nlink < 2 || it->linked ||
+	    (it->flags & FILE_STREAM) || (!it->dir && s->only))
+		return 0;
+	if (it->id == 0 && source_id(l, &it->id))
+		return -1;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = links_meet(&s->links, it->st.st_dev, it->st.st_ino, it->id, &first);
+	/* One that the user named is opened by its path: it is copied as itself. */
+	if (ret == 1 && it->path)
+		ret = 0;
+	else if (ret == 1)
+		ret = others_add(&s->hard_links, it->dir, it->want, first, it->name) ? -1 : 1;
+	else if (ret == 0)
+		it->flags |= FILE_LINKED;
+	pthread_mutex_unlock(&s->copy->lock);
+	it->linked = true;
+	if (ret == 1) {
+		source_id_back(l, it->id);
+		l->counts.hard_links++;
+	}
+	return ret;
+}
+
+static bool must_ask(const struct source *s, const struct source_item *it)
+{
+	if (it->aside || !s->asks || (it->flags & FILE_STREAM))
+		return false;
+	return s->asks_all || it->st.st_size >= RESUME_MIN;
+}
+
+int item_consider(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	int ret;
+
+	if (is_too_large(s, it)) {
+		item_close(it);
+		return 0;
+	}
+	ret = meet_links(l, it);
+	if (ret) {
+		item_close(it);
+		return ret < 0 ? -1 : 0;
+	}
+	l->counts.regular++;
+	return must_ask(s, it) ? source_ask(l, it) : item_send(l, it);
+}
+
+static int send_large(struct source_lane *l, struct source_item *it)
+{
+	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
+	char room[NAME_MAX_WIRE];
+	struct source_file *f;
+
+	if (source_file_new(item_shown(it, room, sizeof room), it->fd, &it->st, &stopper, &f))
+		return item_failed(l, it);
+	it->fd = -1;
+	if (item_removal(l, it, &f->removal)) {
+		source_file_free(f);
+		return item_failed(l, it);
+	}
+	f->id = it->id;
+	f->want = it->want;
+	f->flags = it->flags;
+	f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
+	f->dir = walk_dir_get(it->dir);
+	memcpy(f->name, it->name, strlen(it->name) + 1);
+	if (f->flags & FILE_STREAM)
+		source_file_become_stream(f);
+	else if (!l->source->o->no_sparse)
+		source_file_find_holes(f);
+	if (it->aside && it->aside->told && aside_fits(l, it)) {
+		f->told = it->aside->told;
+		it->aside->told = NULL;
+	}
+	f->compared = it->aside && it->aside->answer == ANSWER_COMPARE && aside_fits(l, it);
+	return source_number(l, f);
+}
+
+static bool is_crowded(struct source *s)
+{
+	bool crowded;
+
+	pthread_mutex_lock(&s->copy->lock);
+	crowded = s->large >= UNFINISHED_MAX;
+	pthread_mutex_unlock(&s->copy->lock);
+	return crowded;
+}
+
+int item_send(struct source_lane *l, struct source_item *it)
+{
+	if (it->fd < 0 && item_open(l, it))
+		return item_failed(l, it);
+	if (item_is_small(l, it))
+		return item_send_small(l, it);
+	if (!it->aside && !it->path && is_crowded(l->source))
+		return source_park(l, it);
+	return send_large(l, it);
+}
+
+/* ---- entries ------------------------------------------------------------------------- */
+
+/* A directory, with its attributes; one that can't be opened has failed already. */
+static int take_dir(struct source_lane *l, struct walk_dir *d)
+{
+	const struct rules *rules = l->source->rules;
+	char room[FAIL_TEXT_MAX];
+	struct xattrs *x = NULL;
+	int ret;
+
+	if (source_put_dir(l, d))
+		return -1;
+	l->counts.dirs++;
+	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
+		return 0;
+	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
+		return source_failed(l, EVENT_DIR, d, "", NULL);
+	ret = x && (source_put_owners(l, &d->a, x) || source_put_xattrs(l, d->id, x)) ? -1 : 0;
+	xattrs_free(x);
+	return ret;
+}
+
+static int take_regular(struct source_lane *l, const struct source_entry *e)
+{
+	struct source_item it = {
+		.dir = e->piece->dir,
+		.name = e->name,
+		.want = e->piece->want,
+		.flags = FILE_MANY,
+		.fd = -1,
+	};
+
+	if (l->source->asks_all ? look_at(l, &it) : item_open(l, &it))
+		return item_failed(l, &it);
+	return item_consider(l, &it);
+}
+
+static int take_named(struct source_lane *l, const struct source_entry *e)
+{
+	char name[NAME_ROOM];
+	struct source_item it = {
+		.dir = e->piece->dir,
+		.name = name_last(e->name, name, sizeof name),
+		.path = e->name,
+		.want = e->piece->want,
+		.flags = l->source->found.count > 1 ? FILE_MANY : 0,
+		.missing = e->piece->missing,
+		.fd = -1,
+	};
+
+	if (item_open(l, &it))
+		return item_failed(l, &it);
+	return item_consider(l, &it);
+}
+
+static int take_other(struct source_lane *l, const struct source_entry *e)
+{
+	struct source *s = l->source;
+	int ret;
+
+	if (e->type == WALK_SYMLINK)
+		l->counts.symlinks++;
+	else
+		l->counts.nodes++;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = others_add(&s->others, e->piece->dir, e->piece->want, 0, e->name);
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret;
+}
+
+static int take_entry(struct source_lane *l, const struct source_entry *e)
+{
+	switch (e->type) {
+	case WALK_DIR:
+		return take_dir(l, e->piece->dir);
+	case WALK_NAMED:
+		return take_named(l, e);
+	case WALK_REGULAR:
+		return take_regular(l, e);
+	case WALK_SYMLINK:
+	case WALK_FIFO:
+	case WALK_CHAR:
+	case WALK_BLOCK:
+		return take_other(l, e);
+	}
+	return 0;
+}
+
+/* Is the block full enough to go, so that a large file has its turn? */
+static bool is_turn_over(const struct source_lane *l)
+{
+	return atomic_load_explicit(&l->source->large_open, memory_order_relaxed) &&
+	       l->records.used > l->records.size / 4 * 3;
+}
+
+int source_entries(struct source_lane *l)
+{
+	int ret = 0;
+
+	while (ret == 0 && l->taken_at < l->taken_count && !l->sent) {
+		const struct source_entry *e = &l->taken[l->taken_at++];
+
+		ret = take_entry(l, e);
+		walk_piece_done(e->piece, 1);
+		if (ret == 0 && !l->sent && is_turn_over(l))
+			ret = source_send_records(l);
+	}
+	return ret;
+}
