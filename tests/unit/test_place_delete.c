@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "place_rig.h"
+
+static struct rules rules;
+
+/* dst with a, b, d/f, d/e/g, l -> outside, and outside with f. */
+static int enter(void **state)
+{
+	if (rig_enter(state))
+		return -1;
+	rules = rules_r;
+	rules.delete = true;
+	make_dir("outside", 0755);
+	make("outside/f", "mine", 0644);
+	make_dir("dst", 0755);
+	make("dst/a", "old", 0644);
+	make("dst/b", "old", 0644);
+	make_dir("dst/d", 0755);
+	make("dst/d/f", "old", 0644);
+	make_dir("dst/d/e", 0755);
+	make("dst/d/e/g", "old", 0644);
+	assert_int_equal(symlink("../outside", "dst/l"), 0);
+	return 0;
+}
+
+static struct place *at(const char *target)
+{
+	struct place_opts o = {.target = target, .peer = "h", .rules = &rules};
+
+	return open_place(&o);
+}
+
+/* Of what names there are in this order. */
+static void assert_names(const char *list, const char *should)
+{
+	char copy[256], *rest = copy, *name;
+	size_t len = 0;
+
+	snprintf(copy, sizeof copy, "%s", should);
+	while ((name = strsep(&rest, " ")) != NULL) {
+		const char *found = strstr(list, name);
+
+		if (!found)
+			fail_msg("%s is not in %s", name, list);
+		len += strlen(name) + 1;
+	}
+	if (strlen(list) + 1 != len && *list)
+		fail_msg("there is more than %s: %s", should, list);
+}
+
+static void what_the_source_has_not_goes(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755);
+
+	(void)state;
+	put_file(p, d, "new", "x");
+	keep(d, "a new");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "b:1 l:3 d/f:1 d/e/g:1 d/e:2 d:2");
+	assert_string_equal(seen.failed, "");
+	assert_int_equal(seen.count, 6);
+	assert_text("dst/a", "old");
+	assert_text("dst/new", "x");
+	assert_absent("dst/b");
+	assert_absent("dst/d");
+	assert_absent("dst/l");
+	assert_text("outside/f", "mine");
+}
+
+static void only_when_all_is_known(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755);
+	struct reader none = reader_of("", 0);
+
+	(void)state;
+	keep(d, "a");
+	complete(p, false, &seen);
+	place_close(p);
+	assert_string_equal(seen.deleted, "");
+	p = at("dst");
+	d = put_contents(p, 0755);
+	assert_int_equal(place_dir_keep(d, &none, false), 0);
+	complete(p, true, &seen);
+	place_close(p);
+	assert_string_equal(seen.deleted, "");
+	/* Nobody said anything of d. */
+	p = at("dst");
+	d = put_contents(p, 0755);
+	put_dir(p, d, "d", 0755);
+	keep(d, "a b d l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_string_equal(seen.deleted, "");
+	assert_text("dst/d/e/g", "old");
+}
+
+static void what_comes_meanwhile_stays(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755);
+
+	(void)state;
+	keep(d, "a b l d");
+	make("dst/later", "x", 0644);
+	complete(p, true, &seen);
+	place_close(p);
+	assert_string_equal(seen.deleted, "");
+	assert_text("dst/later", "x");
+}
+
+static void in_new_directories_nothing_is_looked_for(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_dir(p, put_contents(p, 0755), "new", 0755);
+
+	(void)state;
+	put_file(p, d, "f", "x");
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_text("dst/new/f", "x");
+}
+
+static void of_two_sources_both_count(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755), *e;
+
+	(void)state;
+	put_file(p, d, "mine", "x");
+	keep(d, "a mine");
+	e = put_contents(p, 0755);
+	put_file(p, e, "yours", "x");
+	keep(e, "b yours");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "l:3 d/f:1 d/e/g:1 d/e:2 d:2");
+	assert_text("dst/mine", "x");
+	assert_text("dst/yours", "x");
+}
+
+static void filtered_names_are_protected(void **state)
+{
+	struct end_seen seen;
+	struct filter *f;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	assert_int_equal(filter_new(&f), 0);
+	assert_int_equal(filter_add(f, false, "g"), 0);
+	assert_int_equal(filter_add(f, false, "/b"), 0);
+	rules.filter = f;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "a:1 l:3 d/f:1");
+	assert_string_equal(seen.failed, "");
+	assert_text("dst/d/e/g", "old");
+	assert_text("dst/b", "old");
+	rules.delete_excluded = true;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "b:1 d/e/g:1 d/e:2 d:2");
+	filter_free(f);
+}
+
+/* Patterns are of the tree as it is sent. */
+static void filters_see_paths_of_the_transfer(void **state)
+{
+	struct end_seen seen;
+	struct filter *f;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	assert_int_equal(filter_new(&f), 0);
+	assert_int_equal(filter_add(f, false, "/d/e/g"), 0);
+	rules.filter = f;
+	p = at("dst");
+	d = put_dir(p, NULL, "d", 0755);
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "d/f:1");
+	filter_free(f);
+}
+
+static void no_more_than_allowed(void **state)
+{
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	rules.max_delete = 2;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l d");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_false(seen.too_many);
+	assert_names(seen.deleted, "a:1 b:1");
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_true(seen.too_many);
+	assert_int_equal(seen.count, 2);
+	assert_int_equal(mode_of("dst/d"), 0755);
+	rules.max_delete = 0;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_true(seen.too_many);
+	assert_int_equal(seen.count, 0);
+}
+
+static void dry_runs_tell_and_leave_it(void **state)
+{
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	rules.dry_run = true;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "a");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "b:1 l:3 d/f:1 d/e/g:1 d/e:2 d:2");
+	assert_text("dst/b", "old");
+	assert_text("dst/d/e/g", "old");
+}
+
+static void temporaries_of_others_stay(void **state)
+{
+	static const char stale[] = "dst/.sluice.0123456789abcdef";
+	static const char locked[] = "dst/.sluice.0123456789abcdee";
+	static const char marker[] = "dst/.sluice.marker.0123456789abcdef";
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+	int fd;
+
+	(void)state;
+	make(stale, "of a name that is no more", 0600);
+	make(locked, "at work", 0600);
+	make(marker, "", 0600);
+	make("dst/.sluice.mine", "x", 0600);
+	fd = open(locked, O_RDWR | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "a b d l");
+	complete(p, true, &seen);
+	place_close(p);
+	close(fd);
+	assert_names(seen.deleted, ".sluice.mine:1");
+	assert_absent(stale);
+	assert_text(locked, "at work");
+	assert_text(marker, "");
+}
+
+static void deleted_files_are_backed_up(void **state)
+{
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	rules.backup = true;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l d");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "a:1 b:1");
+	assert_text("dst/a~", "old");
+	/* Nor are backups, but what was deleted in a directory keeps it. */
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_names(seen.deleted, "d/f:1 d/e/g:1");
+	assert_string_equal(seen.failed, "");
+	assert_text("dst/a~", "old");
+	assert_text("dst/d/e/g~", "old");
+
+	rules.backup_dir = ".old/today";
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_text("dst/.old/today/a~", "old");
+	assert_text("dst/.old/today/d/e/g~", "old");
+	assert_absent("dst/d");
+	make("dst/.old/yesterday", "x", 0644);
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_string_equal(seen.deleted, "");
+	assert_text("dst/.old/today/a~", "old");
+	assert_text("dst/.old/yesterday", "x");
+}
+
+static void what_can_not_be_deleted_is_told(void **state)
+{
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	assert_int_equal(chmod(".", 0777), 0);
+	if (geteuid() == 0) {
+		/* dst is nobody's, d root's. */
+		assert_int_equal(chown("dst", 1, 1), 0);
+		assert_int_equal(seteuid(1), 0);
+	} else {
+		skip();
+	}
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_int_equal(seteuid(0), 0);
+	assert_names(seen.failed, "d/f:1 d/e/g:1");
+	assert_names(seen.deleted, "a:1 b:1 l:3");
+}
+
+static void ours_without_rights_are_deleted(void **state)
+{
+	struct end_seen seen;
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	assert_int_equal(chmod("dst/d/e", 0000), 0);
+	assert_int_equal(chmod("dst/d", 0500), 0);
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "a b l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_string_equal(seen.failed, "");
+	assert_absent("dst/d");
+}
+
+/* In the way of a file or link. */
+static void directories_in_the_way(void **state)
+{
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755);
+	struct change c;
+
+	(void)state;
+	put_file(p, d, "d", "x");
+	finish_place(p);
+	assert_text("dst/d", "x");
+	assert_int_equal(unlink("dst/d"), 0);
+	make_dir("dst/d", 0755);
+	make("dst/d/f", "old", 0644);
+	rules.delete = false;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	assert_int_equal(try_file(p, d, "d", "x"), -1);
+	assert_non_null(strstr(failed()->text, "d is a directory that is not empty (--delete"));
+	assert_int_equal(try_symlink(p, d, "d", "x", &c), -1);
+	assert_int_equal(unlink("dst/d/f"), 0);
+	put_symlink(p, d, "d", "x");
+	finish_place(p);
+	assert_no_temporaries();
+	rules.delete = true;
+	assert_int_equal(unlink("dst/d"), 0);
+	make_dir("dst/d", 0755);
+	make("dst/d/f", "old", 0644);
+	p = at("dst");
+	d = put_contents(p, 0755);
+	put_symlink(p, d, "d", "x");
+	finish_place(p);
+	assert_int_equal(unlink("dst/d"), 0);
+	make_dir("dst/d", 0755);
+	make("dst/d/f", "old", 0644);
+	rules.backup = true;
+	p = at("dst");
+	d = put_contents(p, 0755);
+	put_file(p, d, "d", "x");
+	finish_place(p);
+	assert_text("dst/d", "x");
+	assert_text("dst/d~/f", "old");
+}
+
+enum { DEEP = 600 };
+
+static void however_deep_they_are(void **state)
+{
+	struct end_seen seen;
+	struct place *p = at("dst");
+	struct place_dir *d = put_contents(p, 0755), *e = d;
+
+	(void)state;
+	e = put_dir(p, d, "deep", 0755);
+	for (int i = 0; i < DEEP; i++)
+		e = put_dir(p, e, "eight888", 0755);
+	put_file(p, e, "f", "x");
+	finish_place(p);
+	p = at("dst");
+	d = put_contents(p, 0755);
+	keep(d, "a b d l");
+	complete(p, true, &seen);
+	place_close(p);
+	assert_int_equal(seen.count, DEEP + 2);
+	assert_absent("dst/deep");
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(what_the_source_has_not_goes),
+		place_test(only_when_all_is_known),
+		place_test(what_comes_meanwhile_stays),
+		place_test(in_new_directories_nothing_is_looked_for),
+		place_test(of_two_sources_both_count),
+		place_test(filtered_names_are_protected),
+		place_test(filters_see_paths_of_the_transfer),
+		place_test(no_more_than_allowed),
+		place_test(dry_runs_tell_and_leave_it),
+		place_test(temporaries_of_others_stay),
+		place_test(deleted_files_are_backed_up),
+		place_test(what_can_not_be_deleted_is_told),
+		place_test(ours_without_rights_are_deleted),
+		place_test(directories_in_the_way),
+		place_test(however_deep_they_are),
+	};
+
+	return cmocka_run_group_tests_name("place_delete", tests, NULL, NULL);
+}
