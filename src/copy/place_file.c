@@ -59,9 +59,12 @@ static int open_as_it_is(struct placement *t)
 
 static int open_in_place(struct placement *t)
 {
-	int flags = O_NOFOLLOW | O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	const struct rules *rules = t->seat.place->rules;
+	int flags = O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 	struct stat st;
 
+	/* Whoever wants it looked at once more reads it back. */
+	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->how = IN_PLACE;
 	t->created = !t->there;
 	t->fd = t->there ? openat(t->seat.dirfd, t->seat.name, flags)

@@ -151,3 +151,20 @@ int place_same(struct place *p, struct place_dir *d, const struct record_file *r
 	seat_leave(&s);
 	return ret;
 }
+
+int place_leave(struct place *p, struct place_dir *d, const struct record_file *r)
+{
+	struct seat s;
+	struct stat st;
+	int ret;
+
+	if (!(r->flags & FILE_LINKED))
+		return 0;
+	if (seat_take(p, d, r, &s))
+		return -1;
+	ret = seat_look(&s, &st);
+	if (ret > 0)
+		ret = linked_remember(&s, r, &st);
+	seat_leave(&s);
+	return ret;
+}

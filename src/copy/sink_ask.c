@@ -147,8 +147,9 @@ static int compare(struct sink_lane *l, struct sink_question *q)
 	struct sink_file *f;
 	int fd, ret;
 
+	/* What can't be read is replaced, if that can be. */
 	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
-		return resume(l, q);
+		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
 	f = asked_new(s, q, false);
 	if (!f) {
 		close_fd(fd);
@@ -205,7 +206,8 @@ static int make_same(struct sink_lane *l, const struct record_file *r, struct si
 	struct change none = {.what = EVENT_FILE};
 	char digest[EVENT_DIGEST];
 
-	if (touch && place_same(s->place, sink_dir_place(d), r, x))
+	if (touch ? place_same(s->place, sink_dir_place(d), r, x)
+		  : place_leave(s->place, sink_dir_place(d), r))
 		return -1;
 	if (digest_same(l, r, d, digest))
 		return -1;
@@ -237,9 +239,9 @@ static int rehearse(struct sink_lane *l, struct sink_question *q, const struct l
 	struct change none = {.what = EVENT_FILE};
 	bool send = decision == DECIDE_SEND;
 
-	/* The content is not looked at: times tell. */
-	if (decision == DECIDE_COMPARE)
-		send = k->look != LOOK_QUICK;
+	/* It may get more names, and those are told of as well. */
+	if (!send && place_leave(l->sink->place, sink_dir_place(q->dir), &q->r))
+		return answer_failed(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;
 	sink_tell_event(l, q->dir, q->r.name, decision == DECIDE_LEAVE ? &none : &k->change, send,
 			q->r.size, "");
@@ -263,7 +265,7 @@ static int answer(struct sink_lane *l, struct sink_question *q)
 		return answer_failed(l, &q->r, q->dir);
 	k.change.what = EVENT_FILE;
 	decision = decide(s->rules, &q->r, &k);
-	if (s->rules->dry_run)
+	if (s->rules->dry_run && decision != DECIDE_COMPARE)
 		return rehearse(l, q, &k, decision);
 	switch (decision) {
 	case DECIDE_SEND:

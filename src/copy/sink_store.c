@@ -179,7 +179,7 @@ static int store_named(struct sink_lane *l, struct sink_whole *w, struct change 
 	return place_finish(t, w->end->size);
 }
 
-/* What was sent without a question in a rehearsal. */
+/* A rehearsal: what was not asked about, or has another content than what is there. */
 static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
 	struct looked k;
@@ -187,13 +187,34 @@ static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct
 	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
 		return -1;
 	*change = k.change;
+	change->content = l->sink->rules->checksum && !change->missing && !change->type;
+	return 0;
+}
+
+/* --ignore-existing: is there something of that name?  Of files that was asked before. */
+static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
+{
+	struct looked k;
+
+	*left = false;
+	if (!l->sink->rules->ignore_existing)
+		return 0;
+	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
+		return -1;
+	*left = !k.change.missing;
 	return 0;
 }
 
 static int store_made(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
+	bool left;
+
 	if (w->link && memchr(w->link, '\0', (size_t)w->r->size))
 		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
+	if (is_left(l, w, &left))
+		return -1;
+	if (left)
+		return place_leave(l->sink->place, sink_dir_place(w->dir), w->r);
 	return place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs, change);
 }
 

@@ -137,7 +137,35 @@ static void the_quick_check(void **state)
 static void newer_and_existing_ones_are_left(void **state)
 {
 	static const struct rules update = {.update = true, .times = true, .perms = true};
-	static const struct rules existing = {.ignore_existing = true};
+	static const struct rules existing = {.ignore_existing = true, .hard_links = true};
+	/* A link is one, too; other names of what stays are made of it. */
+	static const struct say linked[] = {
+		DIR_D,
+		{.verb = SAY_FILE,
+		 .id = 2,
+		 .dir = 1,
+		 .flags = FILE_ASK | FILE_LINKED,
+		 .size = 3,
+		 .name = "a",
+		 .mtime = THEN},
+		WAIT(1),
+		{.verb = SAY_FILE, .id = 3, .dir = 1, .type = TYPE_SYMLINK, .size = 2, .name = "b"},
+		{.verb = SAY_DATA, .id = 3, .len = 2, .text = "hi"},
+		{.verb = SAY_END_OF_FILE,
+		 .id = 3,
+		 .type = TYPE_SYMLINK,
+		 .size = 2,
+		 .data = 2,
+		 .text = "hi"},
+		{.verb = SAY_FILE,
+		 .id = 4,
+		 .dir = 1,
+		 .type = TYPE_HARD_LINK,
+		 .link_to = 2,
+		 .name = "c"},
+		{.verb = SAY_END_OF_FILE, .id = 4, .type = TYPE_HARD_LINK},
+		{.verb = SAY_END, .same = 1},
+		{0}};
 	static const struct say two[] = {DIR_D,   ASK(2, "a", 3), ASK(3, "b", 3),
 					 WAIT(2), SEND(3, "b"),   {.verb = SAY_END, .same = 1},
 					 {0}};
@@ -159,6 +187,10 @@ static void newer_and_existing_ones_are_left(void **state)
 	assert_answer(2, ANSWER_SAME);
 	assert_answer(3, ANSWER_SEND);
 	assert_int_equal(access("to/d/a", F_OK), -1);
+	assert_int_equal(clear() | make_at("to/d/a", "mine", 5) | make_at("to/d/b", "mine", 5), 0);
+	run(&existing, linked);
+	assert_done();
+	assert_true(has_text("to/d/b", "mine") && has_text("to/d/c", "mine"));
 }
 
 /* ---- checksums ------------------------------------------------------------------------ */
@@ -432,6 +464,36 @@ static void a_rehearsal_changes_nothing(void **state)
 	assert_int_equal(system("test $(find to | wc -l) = 4"), 0);
 }
 
+/* Contents are compared as they would be; what differs is sent, and goes nowhere. */
+static void a_rehearsal_with_checksums(void **state)
+{
+	static const struct rules rules = {.dry_run = true, .checksum = true, .times = true};
+	static const struct say say[] = {DIR_D,
+					 ASK(2, "same", 3),
+					 ASK(3, "other", 3),
+					 ASK(4, "size", 3),
+					 WAIT(5),
+					 {.verb = SAY_SAME, .id = 2},
+					 SEND(3, "other"),
+					 {.verb = SAY_END, .same = 1},
+					 {0}};
+
+	(void)state;
+	assert_int_equal(clear(), 0);
+	assert_int_equal(make_at("to/d/same", "new", 5) | make_at("to/d/other", "old", THEN) |
+				 make_at("to/d/size", "older", THEN),
+			 0);
+	run(&rules, say);
+	assert_done();
+	assert_answer(2, ANSWER_COMPARE);
+	assert_answer(3, ANSWER_COMPARE);
+	assert_answer(4, ANSWER_SAME);
+	assert_string_equal(rig_event(&rig.sink, "d/same")->change, ".f..t......");
+	assert_string_equal(rig_event(&rig.sink, "d/other")->change, ">fc........");
+	assert_true(has_text("to/d/other", "old"));
+	assert_int_equal(system("test $(find to | wc -l) = 5"), 0);
+}
+
 /* ---- looking once more ---------------------------------------------------------------- */
 
 static const uint8_t md5_of_new[] = {0x22, 0xaf, 0x64, 0x5d, 0x18, 0x59, 0xcb, 0x5c,
@@ -520,6 +582,7 @@ int main(void)
 		copy_test(a_file_that_changed_is_sent_anew),
 		copy_test(a_scrap_is_thrown_away),
 		copy_test(a_rehearsal_changes_nothing),
+		copy_test(a_rehearsal_with_checksums),
 		copy_test(digests_of_content),
 		copy_test(deletions),
 	};
