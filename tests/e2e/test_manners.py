@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every program of the suite does the same way: offsets, progress, signals, keys, ports."""
 
+import json
 import os
 import pty
 import signal
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from hosts import FAR, NEAR, environment, pattern, program, wait_until
+from hosts import DEMAND, FAR, NEAR, environment, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
@@ -147,3 +148,213 @@ def test_a_second_signal_ends_it_at_once(bench, tmp_path):
     r.signal(signal.SIGINT)
     r.signal(signal.SIGTERM)
     assert r.wait(2) == 20, r.errors()
+
+
+# ---- trees: what is asked for and what is printed -------------------------------------------
+
+
+def tree(top, files=3):
+    (top / "sub").mkdir(parents=True)
+    for i in range(files):
+        (top / "sub" / ("f%d" % i)).write_bytes(b"%d" % i)
+    (top / "link").symlink_to("sub/f0")
+    return top
+
+
+def test_one_of_several_hosts_out_of_reach_is_23(bench, tmp_path):
+    """As one of several files is: the others are copied."""
+    (tmp_path / "to").mkdir()
+    for n in "ab":
+        (tmp_path / n).write_bytes(n.encode())
+    for sources in (["nowhere:%s/x" % tmp_path, "far:%s/a" % tmp_path, "b"],
+                    ["b", "far:%s/a" % tmp_path, "nowhere:%s/x" % tmp_path]):
+        r = bench.copy(*sources, "to")
+        assert r.code == 23 and "nowhere" in r.errors(), (r.code, r.errors())
+        assert sorted(os.listdir(tmp_path / "to")) == ["a", "b"]
+        for n in "ab":
+            (tmp_path / "to" / n).unlink()
+    assert bench.copy("nowhere:x", "to").code == 5
+    assert bench.copy("nowhere:x", "elsewhere:y", "to").code == 5
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/7", "/proc/self/fd/7"])
+def test_a_target_that_names_a_descriptor_is_written_from_where_it_is(bench, tmp_path, name):
+    data = pattern(3 * BLOCK + 5)
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "out").write_bytes(b"kept and over")
+    r = bench.run(["bash", "-c", "exec 7<>out; head -c 4 <&7 >/dev/null; dd bs=4 count=0 skip=1 <&7 2>/dev/null; "
+                   "%s --transport=tcp in %s; code=$?; echo -n end >&7; exit $code" % (
+                       program("rdcp"), name)], host=NEAR, cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    got = (tmp_path / "out").read_bytes()
+    at = got.index(data[:100])
+    assert 0 < at <= 13 and got[at:] == data + b"end"
+    sink = bench.start(["bash", "-c", "exec 7>>out2; echo -n kept >&7; %s -v 0 KEY %s" % (
+        program("rdrecv"), name)], host=FAR, cwd=tmp_path)
+    port = int(sink.expect("listening on").rsplit(":", 1)[1].split()[0])
+    source = bench.send(port, tmp_path / "in", key="KEY")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out2").read_bytes() == b"kept" + data
+
+
+def test_a_descriptor_that_is_not_open_is_none_of_ours(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    for n in range(3, 12):
+        r = bench.run([program("rdcp"), "--transport=tcp", tmp_path / "in", "/dev/fd/%d" % n], host=NEAR)
+        assert r.code == 11 and "Bad file descriptor" in r.errors(), (n, r.code, r.errors())
+
+
+def test_changes_are_lines_on_stdout(bench, tmp_path):
+    tree(tmp_path / "a")
+    (tmp_path / "a" / "n\nl").write_bytes(b"x")
+    r = bench.copy("-a", "--itemize-changes", "a", "far:%s/b" % tmp_path)
+    assert r.code == 0, r.errors()
+    assert sorted(bytes(r.out).decode().splitlines()) == [
+        "<f+++++++++ a/n\\nl", "<f+++++++++ a/sub/f0", "<f+++++++++ a/sub/f1", "<f+++++++++ a/sub/f2",
+        "cL+++++++++ a/link", "cd+++++++++ a/", "cd+++++++++ a/sub/"]
+    (tmp_path / "a" / "sub" / "f0").write_bytes(b"longer")
+    (tmp_path / "b" / "more").mkdir()
+    want = None
+    for options in (["-n"], ["--itemize-changes"]):
+        r = bench.copy("-a", "--delete", *options, "a/", "far:%s/b" % tmp_path)
+        assert r.code == 0, r.errors()
+        got = sorted(bytes(r.out).decode().splitlines())
+        assert "*deleting   more/" in got and "<f.st...... sub/f0" in got, got
+        assert want in (None, [x for x in got if x[1] == "f" or x[0] == "*"])
+        want = [x for x in got if x[1] == "f" or x[0] == "*"]
+    assert not (tmp_path / "b" / "more").exists()
+
+
+def test_stats_and_the_last_lines(bench, tmp_path):
+    tree(tmp_path / "a")
+    r = bench.copy("-a", "-v", "--stats", "a", "far:%s/b" % tmp_path)
+    lines = r.errors().splitlines()
+    assert r.code == 0 and not r.out
+    assert lines[-1].startswith("Bandwidth ") and lines[-2].startswith("bound by: ")
+    assert "asked for:             3 regular, 2 directories, 1 symlinks, 0 hard links, 0 devices and FIFOs" in lines
+    assert any(x.split() == ["files", "sent:", "3"] for x in lines), lines
+    r = bench.copy("-a", "--stats", "a/", "far:%s/b" % tmp_path)
+    assert any(x.split()[-2:] == ["already:", "3"] for x in r.errors().splitlines()), r.errors()
+
+
+def test_a_log_file_grows(bench, tmp_path):
+    tree(tmp_path / "a")
+    for _ in range(2):
+        r = bench.copy("-r", "--log-file=log", "a/", "far:%s/b" % tmp_path)
+        assert r.code == 0 and not r.out and not r.errors(), r.errors()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert sum(" start 1 source" in x for x in lines) == 2
+    assert sum(x.endswith(" sub/f1") for x in lines) == 2, lines
+    assert sum(" end exit 0, 3 sent" in x for x in lines) == 2, lines
+
+
+def test_nobody_waits_for_a_reader_of_stdout(bench, tmp_path):
+    """A pager that rests: the copy goes on, and all lines come when it reads on."""
+    tree(tmp_path / "a", 3000)
+    ours, theirs = os.pipe()
+    r = bench.copy("-a", "--itemize-changes", "a", "far:%s/b" % tmp_path, wait=False, stdout=theirs)
+    os.close(theirs)
+    wait_until(lambda: (tmp_path / "b" / "link").is_symlink() and
+               not any(p.name.startswith(".sluice.") for p in (tmp_path / "b").iterdir()), 30)
+    assert r.proc.poll() is None
+    with open(ours, "rb") as f:
+        got = f.read().splitlines()
+    assert r.wait() == 0, r.errors()
+    assert len(got) == 3003 and len(set(got)) == 3003
+
+
+def test_a_list_of_names_may_come_slowly(bench, tmp_path):
+    top = tree(tmp_path / "a", 20)
+    ours, theirs = os.pipe()
+    r = bench.copy("-a", "--files-from=-", "a", "far:%s/b" % tmp_path, wait=False, stdin=ours)
+    os.close(ours)
+    for i in range(0, 20, 2):
+        os.write(theirs, b"sub/f")
+        time.sleep(0.02)
+        os.write(theirs, b"%d\n" % i)
+    os.close(theirs)
+    assert r.wait() == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "b" / "sub")) == sorted("f%d" % i for i in range(0, 20, 2))
+    assert not (tmp_path / "b" / "link").exists() and top.exists()
+
+
+def test_a_long_list_of_names(bench, tmp_path):
+    """More than pipes and queues hold; most of the names are not there."""
+    tree(tmp_path / "a")
+    names = ["sub/none-%07d" % i for i in range(60000)] + ["sub/f1", "sub/f2"]
+    (tmp_path / "list").write_bytes(b"".join(n.encode() + b"\0" for n in names))
+    r = bench.copy("-a", "-q", "--files-from=list", "--from0", "--failed=bad", "a", "far:%s/b" % tmp_path)
+    assert r.code == 23, (r.code, r.errors()[:300])
+    assert sorted(os.listdir(tmp_path / "b" / "sub")) == ["f1", "f2"]
+    bad = (tmp_path / "bad").read_bytes().split(b"\0")
+    assert len(bad) == 60001 and bad[-1] == b"" and b"sub/none-0000007" in bad
+
+
+def test_a_list_that_never_ends_can_be_interrupted(bench, tmp_path):
+    tree(tmp_path / "a")
+    ours, theirs = os.pipe()
+    r = bench.copy("-a", "--files-from=-", "a", "far:%s/b" % tmp_path, wait=False, stdin=ours)
+    os.close(ours)
+    time.sleep(1)
+    r.signal(signal.SIGINT)
+    assert r.wait(3) == 20, r.errors()
+    os.close(theirs)
+
+
+def test_json_where_stdout_is_data(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    r = bench.copy("--json", "far:%s/in" % tmp_path, "-")
+    assert r.code == 0 and bytes(r.out) == b"data"
+    types = [json.loads(x)["type"] for x in r.errors().splitlines()]
+    assert types[0] == "start" and types[-1] == "summary" and "file" in types
+
+
+def test_mistakes_about_trees_are_told_before_anything_starts(bench, tmp_path):
+    tree(tmp_path / "a")
+    (tmp_path / "f").write_bytes(b"x")
+    for options, text in ((["-a", "--chmod=u+q"], "--chmod"), (["-r", "--files-from=none"], "none"),
+                          (["--delete"], "-r"), (["-r", "--exclude-from=none"], "none"),
+                          (["-a", "--failed=no/such/place"], "no/such/place"),
+                          (["-a", "--log-file=no/such/place"], "no/such/place")):
+        r = bench.copy(*options, "a", "b")
+        assert r.code in (1, 11) and text in r.errors(), (options, r.code, r.errors())
+        assert not (tmp_path / "b").exists()
+    r = bench.copy("-r", "a", "-")
+    assert r.code == 1 and "stdout" in r.errors(), (r.code, r.errors())
+    for to in ("a", "a/sub", "a/new", "."):
+        r = bench.copy("-r", "a", to)
+        assert r.code == 11 and ("itself" in r.errors() or "same" in r.errors()), (to, r.code, r.errors())
+    r = bench.copy("a", "b")
+    assert r.code == 11 and "-r" in r.errors(), (r.code, r.errors())
+    assert sorted(os.listdir(tmp_path)) == ["a", "f"] and sorted(os.listdir(tmp_path / "a")) == ["link", "sub"]
+
+
+def test_the_seeds_command(bench, tmp_path):
+    """rdcp -v -r node_modules host:/dev/shm/node_modules"""
+    tree(tmp_path / "node_modules")
+    to = tmp_path / "shm"
+    to.mkdir()
+    r = bench.copy("-v", "-r", "node_modules", "far:%s/node_modules" % to)
+    assert r.code == 0, r.errors()
+    assert r.errors().splitlines()[-1].startswith("Bandwidth ")
+    assert sorted(os.listdir(to / "node_modules")) == ["link", "sub"]
+
+
+@pytest.mark.parametrize("three", [False, True])
+def test_a_tree_between_two_far_hosts(bench, tmp_path, three):
+    tree(tmp_path / "a")
+    r = bench.copy(*(["-3"] if three else []), "-r", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path,
+                   transport="--transport=auto" if three else DEMAND)
+    assert r.code == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "b" / "sub")) == ["f0", "f1", "f2"]
+
+
+def test_trees_of_several_hosts(bench, tmp_path):
+    for n in "abc":
+        tree(tmp_path / n)
+    (tmp_path / "to").mkdir()
+    r = bench.copy("-r", "--json", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "far:%s/to" % tmp_path)
+    assert r.code == 0, r.errors()
+    assert sorted(os.listdir(tmp_path / "to")) == ["a", "b", "c"]
+    told = [json.loads(x) for x in bytes(r.out).decode().splitlines()]
+    assert [x["type"] for x in told].count("start") == 3 and told[-1]["files"] == 9, told[-1]
