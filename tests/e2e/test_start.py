@@ -66,7 +66,7 @@ def test_peer_of_another_version(bench, tmp_path):
 
 
 @pytest.mark.parametrize("argv", [
-    [], ["a"], ["--no-such"], ["-r", "a", "b"], ["-a", "a", "b"], ["--delete", "a", "b"],
+    [], ["a"], ["--no-such"], ["-b", "a", "b"], ["-avz", "a", "b"], ["--delete", "a", "b"],
     ["-C", "a", "b"], ["-z", "a", "b"], ["--lanes=0", "a", "b"], ["--block-size=3", "a", "b"],
     ["--transport=pigeon", "a", "b"]])
 def test_wrong_usage_is_one_sentence_and_the_synopsis(bench, tmp_path, argv):
