@@ -219,7 +219,9 @@ static int make(const struct seat *s, const struct first *f, struct change *c)
 
 	if (there < 0)
 		return -1;
-	if (there && old.st_dev == f->dev && old.st_ino == f->ino) {
+	/* A number alone may be another file's by now. */
+	if (there && old.st_dev == f->dev && old.st_ino == f->ino &&
+	    is_first(f, f->dirfd, f->name)) {
 		seat_is_whole(s);
 		return 0;
 	}

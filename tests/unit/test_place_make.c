@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "place_rig.h"
+
+static struct rules rules;
+static struct place *place;
+static struct place_dir *top;
+
+/* Into dst, which is there. */
+static int enter(void **state)
+{
+	if (rig_enter(state))
+		return -1;
+	rules = rules_a;
+	make_dir("dst", 0755);
+	return 0;
+}
+
+static void begin(void)
+{
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
+
+	place = open_place(&o);
+	top = put_contents(place, 0755);
+}
+
+static void end(void)
+{
+	char name[256];
+
+	finish_place(place);
+	assert_int_equal(temporaries("dst", name), 0);
+}
+
+static void assert_leads(const char *name, const char *should)
+{
+	char is[256];
+	ssize_t n = readlink(name, is, sizeof is - 1);
+
+	assert_true(n >= 0);
+	is[n] = '\0';
+	assert_string_equal(is, should);
+}
+
+static void assert_time(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	assert_int_equal(st.st_mtim.tv_sec, 1000);
+	assert_int_equal(st.st_mtim.tv_nsec, 500000000);
+}
+
+/* ---- symlinks ---------------------------------------------------------------------------- */
+
+static void symlinks_are_made_as_they_are(void **state)
+{
+	struct change c;
+	char target[4096];
+
+	(void)state;
+	memset(target, 't', sizeof target);
+	target[sizeof target - 1] = '\0';
+	begin();
+	assert_int_equal(try_symlink(place, top, "dangling", "../no where\n", &c), 0);
+	assert_true(c.what == EVENT_SYMLINK && c.missing);
+	assert_int_equal(try_symlink(place, top, "absolute", "/etc", &c), 0);
+	assert_int_equal(try_symlink(place, top, "loop", "loop", &c), 0);
+	assert_int_equal(try_symlink(place, top, "long", target, &c), 0);
+	end();
+	assert_leads("dst/dangling", "../no where\n");
+	assert_leads("dst/absolute", "/etc");
+	assert_leads("dst/loop", "loop");
+	assert_time("dst/dangling");
+}
+
+static void equal_symlinks_stay(void **state)
+{
+	struct stat before, after;
+	struct change c;
+
+	(void)state;
+	begin();
+	put_symlink(place, top, "l", "there");
+	end();
+	assert_int_equal(lstat("dst/l", &before), 0);
+	begin();
+	assert_int_equal(try_symlink(place, top, "l", "there", &c), 0);
+	assert_false(change_any(&c));
+	end();
+	assert_int_equal(lstat("dst/l", &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(utimensat(AT_FDCWD, "dst/l", (struct timespec[2]){{1, 0}, {1, 0}},
+				   AT_SYMLINK_NOFOLLOW),
+			 0);
+	begin();
+	assert_int_equal(try_symlink(place, top, "l", "there", &c), 0);
+	assert_true(c.time && !c.content && !c.missing);
+	end();
+	assert_time("dst/l");
+	assert_int_equal(lstat("dst/l", &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	begin();
+	assert_int_equal(try_symlink(place, top, "l", "ther", &c), 0);
+	assert_true(c.content && !c.missing && !c.type);
+	end();
+	assert_leads("dst/l", "ther");
+}
+
+static void symlinks_replace_what_is_there(void **state)
+{
+	struct change c;
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	make_dir("dst/d", 0755);
+	assert_int_equal(mkfifo("dst/p", 0644), 0);
+	begin();
+	assert_int_equal(try_symlink(place, top, "f", "to", &c), 0);
+	assert_true(c.type);
+	put_symlink(place, top, "d", "to");
+	put_symlink(place, top, "p", "to");
+	end();
+	assert_leads("dst/f", "to");
+	assert_leads("dst/d", "to");
+	assert_leads("dst/p", "to");
+}
+
+static void links_of_interrupted_runs_are_cleared(void **state)
+{
+	struct record_file r = file_record("l", 0644, 3);
+	struct placement *t;
+	struct change c;
+	char name[256], path[300];
+
+	(void)state;
+	/* What its temporary is called. */
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_int_equal(temporaries("dst", name), 1);
+	/* While a file is at it, it is left alone. */
+	put_symlink(place, top, "l", "first");
+	assert_int_equal(temporaries("dst", path), 1);
+	place_drop(t, false);
+	end();
+	snprintf(path, sizeof path, "dst/%s", name);
+	assert_int_equal(symlink("stale", path), 0);
+	begin();
+	put_symlink(place, top, "l", "second");
+	end();
+	make(path, "stale", 0600);
+	begin();
+	put_symlink(place, top, "l", "third");
+	end();
+	make("dst/f", "x", 0644);
+	assert_int_equal(link("dst/f", path), 0);
+	begin();
+	put_symlink(place, top, "l", "fourth");
+	end();
+	assert_leads("dst/l", "fourth");
+	/* Also where there is nothing to be made. */
+	assert_int_equal(symlink("stale", path), 0);
+	begin();
+	assert_int_equal(try_symlink(place, top, "l", "fourth", &c), 0);
+	end();
+	assert_int_equal(symlink("stale", "dst/.sluice.0123456789abcdef.01234567"), 0);
+	begin();
+	put_symlink(place, top, "l", "fifth");
+	end();
+}
+
+static void without_times_they_have_their_own(void **state)
+{
+	struct stat st;
+	struct change c;
+
+	(void)state;
+	rules = rules_r;
+	begin();
+	assert_int_equal(try_symlink(place, top, "l", "to", &c), 0);
+	assert_true(c.now);
+	end();
+	assert_int_equal(lstat("dst/l", &st), 0);
+	assert_true(st.st_mtim.tv_sec > 1000);
+}
+
+/* ---- FIFOs and devices -------------------------------------------------------------------- */
+
+static void nodes(void **state)
+{
+	struct record_file r = file_record("n", 0640, 0);
+	struct stat st;
+	struct change c;
+
+	(void)state;
+	begin();
+	r.type = TYPE_FIFO;
+	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_true(c.what == EVENT_NODE && c.missing && !c.device);
+	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_false(change_any(&c));
+	r.a.mode = 0600;
+	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_true(c.perms && !c.missing);
+	assert_int_equal(lstat("dst/n", &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_time("dst/n");
+	r.type = TYPE_CHAR;
+	r.major = 1;
+	r.minor = 3;
+	if (geteuid() == 0) {
+		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_true(c.type && c.device);
+		assert_int_equal(lstat("dst/n", &st), 0);
+		assert_true(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+		r.minor = 5;
+		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_true(c.content && !c.type);
+		r.type = TYPE_BLOCK;
+		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_int_equal(lstat("dst/n", &st), 0);
+		assert_true(S_ISBLK(st.st_mode) && st.st_rdev == makedev(1, 5));
+	} else {
+		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), -1);
+		assert_int_equal(failed()->code, OUT_FILE);
+		assert_int_equal(lstat("dst/n", &st), 0);
+		assert_true(S_ISFIFO(st.st_mode));
+	}
+	r.type = TYPE_REGULAR;
+	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	r.type = TYPE_SYMLINK;
+	assert_int_equal(place_make(place, top, &r, "", NULL, &c), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	end();
+}
+
+static void files_replace_nodes_of_a_tree(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkfifo("dst/p", 0600), 0);
+	begin();
+	put_file(place, top, "p", "x");
+	end();
+	assert_int_equal(lstat("dst/p", &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+}
+
+/* ---- hard links ----------------------------------------------------------------------------- */
+
+static uint32_t put_first(struct place_dir *d, const char *name)
+{
+	struct record_file r = file_record(name, 0644, 0);
+	struct placement *t;
+
+	r.flags = FILE_LINKED;
+	assert_int_equal(place_begin(place, d, &r, &t), 0);
+	assert_int_equal(place_finish(t, 0), 0);
+	return r.id;
+}
+
+static int try_link(struct place_dir *d, const char *name, uint32_t to, struct change *c)
+{
+	struct record_file r = file_record(name, 0644, 0);
+
+	r.type = TYPE_HARD_LINK;
+	r.link_to = to;
+	return place_make(place, d, &r, NULL, NULL, c);
+}
+
+static void assert_one(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	assert_int_equal(lstat(a, &x), 0);
+	assert_int_equal(lstat(b, &y), 0);
+	assert_int_equal(x.st_ino, y.st_ino);
+}
+
+static void hard_links(void **state)
+{
+	struct place_dir *d;
+	struct change c;
+	uint32_t first;
+
+	(void)state;
+	make("dst/there", "old", 0644);
+	assert_int_equal(symlink("there", "dst/sym"), 0);
+	begin();
+	d = put_dir(place, top, "d", 0755);
+	first = put_first(d, "first");
+	assert_int_equal(try_link(top, "new", first, &c), 0);
+	assert_true(c.what == EVENT_HARD_LINK && c.missing);
+	assert_int_equal(try_link(top, "there", first, &c), 0);
+	assert_true(c.content && !c.missing);
+	assert_int_equal(try_link(top, "sym", first, &c), 0);
+	assert_true(c.type);
+	assert_int_equal(try_link(top, "new", first, &c), 0);
+	assert_false(change_any(&c));
+	assert_int_equal(try_link(top, "lost", first + 1000, &c), -1);
+	assert_non_null(strstr(failed()->text, "link lost: its first name is not there"));
+	end();
+	assert_one("dst/d/first", "dst/new");
+	assert_one("dst/d/first", "dst/there");
+	assert_one("dst/d/first", "dst/sym");
+}
+
+static void first_names_that_were_the_same_count_too(void **state)
+{
+	struct record_file r = file_record("a", 0644, 3);
+	struct change c;
+
+	(void)state;
+	make("dst/a", "old", 0644);
+	make("dst/b", "old", 0644);
+	r.flags = FILE_LINKED;
+	begin();
+	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	assert_int_equal(try_link(top, "b", r.id, &c), 0);
+	end();
+	assert_one("dst/a", "dst/b");
+}
+
+static void a_first_name_that_changed_is_no_good(void **state)
+{
+	struct change c;
+	uint32_t first;
+
+	(void)state;
+	begin();
+	first = put_first(top, "a");
+	make("dst/other", "mine", 0600);
+	assert_int_equal(rename("dst/other", "dst/a"), 0);
+	assert_int_equal(try_link(top, "b", first, &c), -1);
+	assert_non_null(strstr(failed()->text, "first name has changed"));
+	assert_absent("dst/b");
+	make("dst/c", "old", 0644);
+	assert_int_equal(try_link(top, "c", first, &c), -1);
+	assert_text("dst/c", "old");
+	end();
+}
+
+enum { MANY = 3000 };
+
+static void many_first_names(void **state)
+{
+	uint32_t first[MANY];
+	char name[32], other[32];
+	struct change c;
+
+	(void)state;
+	begin();
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof name, "a%d", i);
+		first[i] = put_first(top, name);
+	}
+	for (int i = 0; i < MANY; i += 100) {
+		snprintf(name, sizeof name, "b%d", i);
+		assert_int_equal(try_link(top, name, first[i], &c), 0);
+	}
+	end();
+	for (int i = 0; i < MANY; i += 100) {
+		snprintf(name, sizeof name, "dst/a%d", i);
+		snprintf(other, sizeof other, "dst/b%d", i);
+		assert_one(name, other);
+	}
+}
+
+/* ---- backups ----------------------------------------------------------------------------------
+ */
+
+static void what_is_replaced_is_backed_up(void **state)
+{
+	struct stat before, after;
+	char name[256];
+
+	(void)state;
+	rules.backup = true;
+	make("dst/f", "old", 0644);
+	make("dst/f~", "older", 0644);
+	assert_int_equal(symlink("old", "dst/l"), 0);
+	make("dst/d", "old", 0644);
+	assert_int_equal(lstat("dst/f", &before), 0);
+	begin();
+	put_file(place, top, "f", "new");
+	put_file(place, top, "new", "new");
+	put_symlink(place, top, "l", "new");
+	put_dir(place, top, "d", 0755);
+	memset(name, 'n', 255);
+	name[255] = '\0';
+	put_file(place, top, name, "new");
+	end();
+	assert_text("dst/f", "new");
+	assert_text("dst/f~", "old");
+	assert_int_equal(lstat("dst/f~", &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_leads("dst/l~", "old");
+	assert_text("dst/d~", "old");
+	assert_absent("dst/new~");
+	begin();
+	assert_int_equal(try_file(place, top, name, "newer"), -1);
+	assert_non_null(strstr(failed()->text, "too long"));
+	end();
+}
+
+static void backups_go_where_asked(void **state)
+{
+	struct place_dir *d;
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	make_dir("dst/d", 0755);
+	make_dir("dst/d/e", 0755);
+	make("dst/d/e/f", "old", 0644);
+	rules.backup = true;
+	rules.backup_dir = "../kept/today";
+	rules.suffix = ".bak";
+	begin();
+	put_file(place, top, "f", "new");
+	d = put_dir(place, put_dir(place, top, "d", 0755), "e", 0755);
+	put_file(place, d, "f", "new");
+	end();
+	assert_text("dst/d/e/f", "new");
+	assert_text("kept/today/f.bak", "old");
+	assert_text("kept/today/d/e/f.bak", "old");
+	assert_int_equal(mode_of("kept/today/d"), 0700);
+	/* Nothing is lost to a symlink in there. */
+	make_dir("outside", 0755);
+	rules.suffix = "";
+	assert_int_equal(rename("kept/today/d", "kept/today/c"), 0);
+	assert_int_equal(symlink("../../outside", "kept/today/d"), 0);
+	begin();
+	put_file(place, top, "f", "newer");
+	d = put_dir(place, put_dir(place, top, "d", 0755), "e", 0755);
+	assert_int_equal(try_file(place, d, "f", "newer"), -1);
+	end();
+	assert_text("kept/today/f", "new");
+	assert_text("dst/d/e/f", "new");
+	assert_int_equal(rmdir("outside"), 0);
+}
+
+static void in_place_makes_way_for_backups(void **state)
+{
+	struct place_opts o = {.target = "dst", .rules = &rules, .inplace = true};
+
+	(void)state;
+	rules.backup = true;
+	make("dst/f", "old", 0644);
+	place = open_place(&o);
+	top = put_contents(place, 0755);
+	put_file(place, top, "f", "new");
+	end();
+	assert_text("dst/f", "new");
+	assert_text("dst/f~", "old");
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(symlinks_are_made_as_they_are),
+		place_test(equal_symlinks_stay),
+		place_test(symlinks_replace_what_is_there),
+		place_test(links_of_interrupted_runs_are_cleared),
+		place_test(without_times_they_have_their_own),
+		place_test(nodes),
+		place_test(files_replace_nodes_of_a_tree),
+		place_test(hard_links),
+		place_test(first_names_that_were_the_same_count_too),
+		place_test(a_first_name_that_changed_is_no_good),
+		place_test(many_first_names),
+		place_test(what_is_replaced_is_backed_up),
+		place_test(backups_go_where_asked),
+		place_test(in_place_makes_way_for_backups),
+	};
+
+	return cmocka_run_group_tests_name("place_make", tests, NULL, NULL);
+}
