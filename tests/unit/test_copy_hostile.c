@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,19 +231,44 @@ struct lie {
 	uint8_t type;
 	struct msg_file_result result;
 	struct msg_total done;
-	enum outcome code; /* the source's */
-	const char *text;
+	uint32_t file; /* of STORED, ANSWERS and CELLS */
+	uint8_t answer;
 };
+
+static void encode_lie(struct writer *w, const struct lie *lie)
+{
+	static struct msg_stored stored = {.count = 1};
+	static struct msg_answers answers = {.count = 1};
+	static struct msg_cells cells = {.count = 1};
+
+	switch (lie->type) {
+	case MSG_FILE_RESULT:
+		msg_file_result_encode(w, &lie->result);
+		break;
+	case MSG_STORED:
+		stored.files[0] = lie->file;
+		msg_stored_encode(w, &stored);
+		break;
+	case MSG_ANSWERS:
+		answers.of[0].file = lie->file;
+		answers.of[0].answer = lie->answer;
+		msg_answers_encode(w, &answers);
+		break;
+	case MSG_CELLS:
+		cells.file = lie->file;
+		msg_cells_encode(w, &cells);
+		break;
+	default:
+		msg_total_encode(w, &lie->done);
+	}
+}
 
 static int tell_lie(struct rig_end *e, const struct lie *lie)
 {
 	uint8_t body[2048];
 	struct writer w = writer_of(body, sizeof body);
 
-	if (lie->type == MSG_FILE_RESULT)
-		msg_file_result_encode(&w, &lie->result);
-	else
-		msg_total_encode(&w, &lie->done);
+	encode_lie(&w, lie);
 	return session_send(e->session, lie->type, body, w.used);
 }
 
@@ -289,25 +315,59 @@ static void results_that_can_not_be(void **state)
 				{0}};
 	struct lie done[] = {{.type = MSG_DONE, .done = {.files = 1}}, {0}};
 	struct lie end[] = {{.type = MSG_END}, {0}};
+	struct lie stored[] = {{.type = MSG_STORED, .file = 77}, {0}};
+	struct lie answer[] = {{.type = MSG_ANSWERS, .file = 1, .answer = ANSWER_SAME}, {0}};
+	struct lie cells[] = {{.type = MSG_CELLS, .file = 1}, {0}};
+	/* Of no file, before its time. */
+	struct lie none[] = {{.type = MSG_FILE_RESULT, .result = {.code = OUT_MAX_DELETE}}, {0}};
 
 	(void)state;
+	hear_lies(stored, OUT_PROTOCOL, "peer");
+	hear_lies(answer, OUT_PROTOCOL, "answers what it was not asked");
+	hear_lies(cells, OUT_PROTOCOL, "answers what it was not asked");
+	hear_lies(none, OUT_PROTOCOL, "peer");
 	hear_lies(unknown, OUT_PROTOCOL, "unknown file");
 	hear_lies(done, OUT_PROTOCOL, "unexpected DONE");
 	hear_lies(end, OUT_PROTOCOL, "unexpected");
 }
 
+static atomic_bool end_heard;
+
+static int hear_end(struct rig_end *e, const struct frame *f)
+{
+	(void)e;
+	if (f->type == MSG_END)
+		atomic_store(&end_heard, true);
+	return 0;
+}
+
+/* Store nothing, say that all is, and wait for END. */
+static int play_storing(struct rig_end *e)
+{
+	struct lane *l = session_lane(e->session, 0);
+	struct lie stored = {.type = MSG_STORED};
+	struct record record;
+	struct reader reader;
+	struct block *b;
+
+	if (lane_recv(l, &b))
+		return -1;
+	reader = reader_of(b->data, b->len);
+	if (record_next(&reader, &record) <= 0 || record.type != RECORD_FILE)
+		return -1;
+	stored.file = record.file.id;
+	if (lane_put(l, b) || tell_lie(e, &stored))
+		return -1;
+	for (int i = 0; i < 10000 && !atomic_load(&end_heard); i++)
+		usleep(1000);
+	return 0;
+}
+
 static int play_liar(struct rig_end *e, void *ctx)
 {
 	struct lie *lie = ctx;
-	struct block *b;
 
-	/* Store nothing, acknowledge all, and say DONE after END. */
-	if (lane_recv(session_lane(e->session, 0), &b) || lane_put(session_lane(e->session, 0), b))
-		return -1;
-	usleep(200000);
-	if (tell_lie(e, lie))
-		return -1;
-	return actor_wait_over(e);
+	return play_storing(e) || tell_lie(e, lie) ? -1 : actor_wait_over(e);
 }
 
 static void totals_that_differ(void **state)
@@ -322,7 +382,9 @@ static void totals_that_differ(void **state)
 	rig_init(&r);
 	rig_names(&r, name, 1, "to");
 	r.lanes = 1;
+	atomic_store(&end_heard, false);
 	r.sink.play = play_liar;
+	r.sink.hear = hear_end;
 	r.sink.ctx = &lie;
 	rig_run(&r);
 	assert_int_equal(r.source.rc, -1);
@@ -331,12 +393,9 @@ static void totals_that_differ(void **state)
 
 static int play_gone(struct rig_end *e, void *ctx)
 {
-	struct block *b;
-
 	(void)ctx;
-	if (lane_recv(session_lane(e->session, 0), &b) || lane_put(session_lane(e->session, 0), b))
+	if (play_storing(e))
 		return -1;
-	usleep(200000);
 	rig_cut(e->rig);
 	return actor_wait_over(e);
 }
@@ -352,7 +411,9 @@ static void no_done_is_not_confirmed(void **state)
 	rig_init(&r);
 	rig_names(&r, name, 1, "to");
 	r.lanes = 1;
+	atomic_store(&end_heard, false);
 	r.sink.play = play_gone;
+	r.sink.hear = hear_end;
 	rig_run(&r);
 	assert_int_equal(r.source.failure.code, OUT_PEER_LOST);
 	assert_non_null(strstr(r.source.failure.text, "not confirmed"));
