@@ -24,9 +24,12 @@ enum {
 
 static const char *shown(const struct place_dir *d, char to[static SHOWN_ROOM])
 {
-	if (place_path(d, "", to, SHOWN_ROOM) == 0)
-		snprintf(to, SHOWN_ROOM, "%s", d->place->spot.shown);
-	return to;
+	struct seat s = {.place = d->place, .in = d->up, .name = d->name};
+
+	/* Contents have no name of their own. */
+	if (!d->up && !*d->name)
+		s.name = d->place->spot.name;
+	return seat_shown(&s, to);
 }
 
 static bool is_left_over(const struct place *p, const struct stat *st)

@@ -35,9 +35,10 @@ static int remove_all(int in, const char *name)
 
 	if (fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
 		return unlinkat(in, name, 0);
-	fchmodat(in, name, 0700, 0);
 	if (unlinkat(in, name, AT_REMOVEDIR) == 0)
 		return 0;
+	if (fchmodat(in, name, 0700, 0))
+		return -1;
 	fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	d = fdopendir(fd);
 	while ((e = readdir(d)) != NULL) {
