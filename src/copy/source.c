@@ -58,7 +58,7 @@ static int await(struct source *s)
 			removal_do(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
-		else if (s->working == 0 && s->unfinished == 0 && !c->end_sent)
+		else if (s->working == 0 && !c->end_sent)
 			ret = say_end(s);
 		else
 			wait_for_news(s);

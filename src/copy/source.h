@@ -244,8 +244,8 @@ int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
 /* Remember a file that is whole in a block, or a question, until its block is sent. */
 void source_done(struct source_lane *l, const struct source_done *d);
-/* Make them known. */
-void source_publish(struct source_lane *l);
+/* Make them known, as is also done before the block goes. Lock held. */
+void source_publish_locked(struct source_lane *l);
 
 /* ---- source_tree.c -------------------------------------------------------------------- */
 

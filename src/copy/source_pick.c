@@ -116,10 +116,12 @@ static enum job pick_small(struct source_lane *l)
 	return may_take_asides(s) ? take_asides(l) : JOB_WAIT;
 }
 
-/* No lane does anything that could make more work. */
-static bool drained(const struct source *s)
+/* No other lane does anything that could make more work. */
+static bool drained(const struct source_lane *l)
 {
-	return s->walk_over && !s->queue && s->asides == 0 && !s->open && s->busy == 0;
+	const struct source *s = l->source;
+
+	return s->walk_over && !s->queue && s->asides == 0 && !s->open && s->busy == l->busy;
 }
 
 /* When all files have their result: what refers to them, or what they must not be replaced by. */
@@ -128,7 +130,7 @@ static enum job pick_last(struct source_lane *l)
 	struct source *s = l->source;
 	struct others *left;
 
-	if (drained(s) && s->unfinished == 0) {
+	if (drained(l) && s->unfinished == 0) {
 		s->phase += s->phase == 0;
 		s->phase += s->phase == 1 && s->others.count == 0;
 	}
@@ -137,7 +139,7 @@ static enum job pick_last(struct source_lane *l)
 		l->other_count = others_take(left, l->others, TAKE_MAX);
 		return JOB_OTHERS;
 	}
-	if (!drained(s) || s->others.count > 0 || s->hard_links.count > 0)
+	if (!drained(l) || s->others.count > 0 || s->hard_links.count > 0)
 		return JOB_WAIT;
 	return JOB_OVER;
 }
@@ -178,6 +180,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 	enum job job;
 
 	pthread_mutex_lock(&c->lock);
+	source_publish_locked(l);
 	for (;;) {
 		bool more = l->taken_at < l->taken_count;
 
@@ -188,11 +191,13 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 			break;
 		pthread_cond_wait(&c->changed, &c->lock);
 	}
+	if (job == JOB_OVER)
+		set_busy(l, false, false);
+	else
+		set_busy(l, true, job != JOB_ANNOUNCE && job != JOB_READ && job != JOB_FLUSH);
 	/* So it is for others. */
 	if (job == JOB_OVER || job == JOB_OTHERS)
 		pthread_cond_broadcast(&c->changed);
-	if (job != JOB_OVER && job != JOB_FAILED)
-		set_busy(l, true, job != JOB_ANNOUNCE && job != JOB_READ && job != JOB_FLUSH);
 	pthread_mutex_unlock(&c->lock);
 	l->sent = false;
 	return job;

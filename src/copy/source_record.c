@@ -49,23 +49,28 @@ static void make_known(struct source *s, const struct source_done *d)
 	}
 }
 
-void source_publish(struct source_lane *l)
+void source_publish_locked(struct source_lane *l)
+{
+	for (unsigned i = 0; i < l->done_count; i++)
+		make_known(l->source, &l->done[i]);
+	l->done_count = 0;
+}
+
+static void publish(struct source_lane *l)
 {
 	struct source *s = l->source;
 
 	if (l->done_count == 0)
 		return;
 	pthread_mutex_lock(&s->copy->lock);
-	for (unsigned i = 0; i < l->done_count; i++)
-		make_known(s, &l->done[i]);
+	source_publish_locked(l);
 	pthread_mutex_unlock(&s->copy->lock);
-	l->done_count = 0;
 }
 
 void source_done(struct source_lane *l, const struct source_done *d)
 {
 	if (l->done_count == DONE_MAX)
-		source_publish(l);
+		publish(l);
 	l->done[l->done_count++] = *d;
 }
 
@@ -99,7 +104,7 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 
 int source_send_records(struct source_lane *l)
 {
-	source_publish(l);
+	publish(l);
 	l->sent = true;
 	l->small_turn = false;
 	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);

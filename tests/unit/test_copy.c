@@ -387,7 +387,7 @@ static void a_directory_is_refused(void **state)
 	assert_int_equal(mkdir("d", 0755), 0);
 	set_one(&r, name, "to");
 	assert_int_equal(rig_run(&r), -1);
-	assert_both_failed(&r, OUT_FILE, "d is a directory: directories are not copied yet");
+	assert_both_failed(&r, OUT_FILE, "d is a directory (-r copies it)");
 }
 
 static void a_read_error_is_no_end(void **state)
