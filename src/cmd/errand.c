@@ -14,6 +14,7 @@ enum {
 	WANTS_MAX = 1 << 20,
 	WANTS_BYTES_MAX = 64 << 20,
 	RULES_MAX = 1 << 16,
+	RULES_BYTES_MAX = 16 << 20, /* of their text: compiled they are several times that */
 	LISTED_BYTES_MAX = 1 << 30,
 };
 
@@ -47,7 +48,8 @@ static int add_rule(struct errand *e, const struct frame *f)
 
 	if (msg_rule_decode(f, &m))
 		return -1;
-	if (e->rule_count++ >= RULES_MAX)
+	e->rule_bytes += strlen(m.pattern);
+	if (e->rule_count++ >= RULES_MAX || e->rule_bytes > RULES_BYTES_MAX)
 		return fail_as(OUT_PROTOCOL, "more patterns than a conductor may send");
 	if (!e->filter && filter_new(&e->filter))
 		return -1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/listed.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -27,7 +28,8 @@ struct listed_node {
 	char name[];
 };
 
-enum { CHUNK = 1 << 18, FIRST_ROOM = 4 };
+/* A name of 4 KiB may be two thousand nodes: what they take is what is bounded. */
+enum { CHUNK = 1 << 18, FIRST_ROOM = 4, BYTES_MAX = 1 << 30 };
 
 struct chunk {
 	struct chunk *next;
@@ -37,6 +39,7 @@ struct chunk {
 
 struct listed {
 	struct chunk *chunks; /* where nodes lie */
+	size_t bytes; /* of these */
 	struct listed_node *top;
 	uint64_t seed; /* names come from disks that anybody may have written */
 	pthread_mutex_t sealing;
@@ -54,9 +57,14 @@ static void *take(struct listed *l, size_t size)
 	if (!c || c->size - c->used < size) {
 		size_t room = size > CHUNK ? size : CHUNK;
 
+		if (room > BYTES_MAX - l->bytes) {
+			errno = ENOMEM;
+			return NULL;
+		}
 		c = malloc(sizeof *c + room);
 		if (!c)
 			return NULL;
+		l->bytes += room;
 		c->next = l->chunks;
 		c->used = 0;
 		c->size = room;
