@@ -2,8 +2,9 @@
 
 /*
  * Owner, mode, attributes and times, in this order: a change of owner takes set-id bits and
- * capabilities away, an ACL brings mode bits, and everything before them may move times.  All
- * through descriptors; those of O_PATH by their names in /proc/self/fd.
+ * capabilities away, an ACL brings mode bits (over which --perms has the last word, since --chmod
+ * may have changed them), and everything before them may move times.  All through descriptors;
+ * those of O_PATH by their names in /proc/self/fd.
  */
 
 #include "copy/place_impl.h"
@@ -231,6 +232,19 @@ static int first_of(struct failure *first, bool *any)
 	return -1;
 }
 
+/* is: what it has now. */
+static int set_mode(const struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	if (mode == (is & MODE) || metadata_chmod(p, fd, mode) == 0)
+		return 0;
+	/* Some file systems have none. */
+	if (!p->rules->perms && (errno == EPERM || errno == EOPNOTSUPP))
+		return 0;
+	return fail("set mode of %s: %m", seat_shown(s, shown));
+}
+
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct seat *s)
 {
@@ -243,14 +257,12 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	if (!set_owner(fd, m, &now))
 		warn_once(p, &p->told_owner, s, "owner");
 	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
-	if (m->has_mode && mode != (now.st_mode & MODE) && metadata_chmod(p, fd, mode)) {
-		/* Some file systems have none. */
-		if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP)) {
-			fail("set mode of %s: %m", seat_shown(s, shown));
-			first_of(&first, &any);
-		}
-	}
+	if (m->has_mode && set_mode(p, fd, mode, now.st_mode, s))
+		first_of(&first, &any);
 	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules))
+		first_of(&first, &any);
+	if (m->has_mode && p->rules->acls && p->rules->perms && fstat(fd, &now) == 0 &&
+	    set_mode(p, fd, mode, now.st_mode, s))
 		first_of(&first, &any);
 	if (m->has_times && set_times(p, fd, m->times) &&
 	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
