@@ -55,7 +55,8 @@ def read(top):
 
 def equal(a, b, seed=None, **how):
     """Fail unless b is as a, names of temporaries and markers included."""
-    lines = compare(os.fsencode(a), os.fsencode(b), **how)
+    a, b = [t if isinstance(t, dict) else os.fsencode(t) for t in (a, b)]
+    lines = compare(a, b, **how)
     assert not lines, "seed %s: %d differences\n%s" % (seed, len(lines), "\n".join(lines[:40]))
 
 

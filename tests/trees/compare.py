@@ -76,8 +76,9 @@ def digest(fd, size):
     ranges = data_ranges(fd, size)
     sum_ = hashlib.blake2b(digest_size=16)
     zeros = bytes(READ)
+    at = 0
     for begin, end in ranges:
-        at = begin - begin % CELL
+        at = max(at, begin - begin % CELL)  # some of a range may have been read with the one before
         while at < end:
             piece = os.pread(fd, min(READ - at % READ, size - at), at)
             if not piece:

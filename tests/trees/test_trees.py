@@ -197,6 +197,22 @@ def test_a_planted_difference_is_found(two, what):
         assert rsync_differs(*two), what
 
 
+def test_content_is_the_same_however_it_is_laid_out(two):
+    """Scattered data, with zeros between them once as holes and once not."""
+    pieces = [(8192 * i, 4096) for i in range(40)] + [(CELL - 100, 200), (5 * CELL + 1, 2 * CELL)]
+    for n, top in enumerate(two):
+        with open(top + b"/known/scattered", "wb") as f:
+            f.write(bytes(8 * CELL) if n else b"")
+            for at, length in pieces:
+                f.seek(at)
+                f.write(b"x" * length)
+            f.truncate(8 * CELL)
+        os.utime(top + b"/known/scattered", ns=(1, 1))
+        os.utime(top + b"/known", ns=(1, 1))
+    assert not compare(*two, without=["holes"], sockets=True)
+    assert [x for x in compare(*two, sockets=True) if "holes" in x]
+
+
 def test_sockets_are_expected_to_be_left_out(two):
     def others(path):
         return any(n.startswith(b"a socket") for n in path.split(b"/"))

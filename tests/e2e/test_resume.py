@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees and huge files that were interrupted go on where they were; nothing stale is left."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
+from trees import compare, equal, fell, generate, make, read, stale, summary, walk
+
+BLOCK = 256 << 10
+RESUME_MIN = 4 << 20
+FILES = 20 if LAB else 100
+
+
+def family(pid):
+    """The process and all that it started, with their command lines."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    fields = f.read().rsplit(")", 1)[1].split()
+                with open("/proc/%s/cmdline" % name, "rb") as f:
+                    parents.setdefault(int(fields[1]), []).append((int(name), f.read(), fields[0]))
+            except OSError:
+                pass
+    found, todo = [], [pid]
+    while todo:
+        for child in parents.get(todo.pop(), ()):
+            found.append(child)
+            todo.append(child[0])
+    return found
+
+
+def ends(run):
+    """(conductor, near end, far end) as far as they are there: pids or None."""
+    near = far = None
+    for pid, line, _ in family(run.proc.pid):
+        words = line.split(b"\0")
+        if words[0].endswith(b"/rdcp") and b"--end" in words:
+            far = pid
+        elif words[0].endswith(b"/rdcp"):
+            near = pid
+    return {"conductor": run.proc.pid, "near end": near, "far end": far}
+
+
+def gone(pids):
+    def alive(pid):
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except OSError:
+            return False
+    wait_until(lambda: not any(alive(p) for p in pids), 5)
+
+
+def interrupt(run, who, signo, after):
+    """Send it after so many seconds, to one of them or all; wait until nobody is left."""
+    end = time.monotonic() + after
+    seen = set()
+    while time.monotonic() < end and run.proc.poll() is None:
+        seen |= {p for p, _, _ in family(run.proc.pid)}
+        time.sleep(0.005)
+    seen |= {p for p, _, _ in family(run.proc.pid)}
+    if who == "all":
+        run.group(signo)
+    else:
+        pid = ends(run)[who]
+        if pid and (pid != run.proc.pid or run.proc.poll() is None):
+            try:
+                os.kill(pid, signo)
+            except ProcessLookupError:
+                pass
+    code = run.wait(20)
+    gone(seen)
+    return code
+
+
+KILLS = [(who, signo) for who in ("conductor", "near end", "far end", "all")
+         for signo in (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("which", ["push", "pull"])
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.timeout(120 + 60 * COUNT)
+def test_kills_at_any_moment(bench, ground, which, part):
+    """20 kills (100 in long): a rerun gives the tree, and leaves nothing of what was killed."""
+    a, b = ground / "a", ground / "b"
+    seed = 40 + 2 * part + (which == "pull")
+    generate(seed, a, files=FILES)
+    want = walk(os.fsencode(a))
+    near, far = ("", "far:") if which == "push" else ("far:", "")
+    words = ["-aHAX", near + str(a), far + str(b)]
+    start = time.monotonic()
+    assert bench.copy(*words).code == 0
+    took = time.monotonic() - start
+    rng = random.Random(seed)
+    kills = KILLS[part::2] if which == "push" else KILLS[1 - part::2]
+    count = 5 if COUNT == 1 else 25
+    for n in range(count):
+        who, signo = kills[(n * 3 + seed) % len(kills)]
+        what = "seed %d, kill %d: signal %d to %s" % (seed, n, signo, who)
+        if n % 3:  # now and then the target is whole already, or damaged by the last one
+            fell(b)
+        run = bench.copy(*words, wait=False)
+        after = rng.uniform(0, took * 1.1)
+        code = interrupt(run, who, signo, after)
+        if signo in (signal.SIGINT, signal.SIGTERM) and who == "conductor":
+            assert code in (0, 20), (what, code, run.errors())
+        r = bench.copy("-aHAX", near + str(a) + ("/" if b.exists() and not marker(b) else ""), far + str(b))
+        assert r.code == 0, (what, r.code, r.errors()[-2000:])
+        lines = compare(want, os.fsencode(b))
+        assert not lines, "%s after %.3f s of %.3f: %s" % (what, after, took, "\n".join(lines[:20]))
+
+
+def marker(top):
+    return [n for n in leftovers(top) if n.startswith(".sluice.marker.")]
+
+
+@pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_goes_on_and_never_nests(bench, ground, signo):
+    """rdcp -v -r node_modules host:/dev/shm/node_modules, killed and run again, twice."""
+    a, b = ground / "from" / "node_modules", ground / "to" / "node_modules"
+    b.parent.mkdir()
+    make(a, {"m%02d" % m: {"index.js": pattern(30000, m), "node_modules": {"x": {"package.json": b"{}"}}}
+             for m in range(60)})
+    for n in range(2):
+        run = bench.copy("-v", "-r", "--bwlimit=2M", "node_modules", "far:%s" % b, cwd=a.parent, wait=False)
+        wait_until(lambda: b.exists() and len(os.listdir(b)) > 8 + 10 * n)
+        seen = [p for p, _, _ in family(run.proc.pid)]
+        run.signal(signo)
+        assert run.wait() == (20 if signo == signal.SIGINT else -9), run.errors()
+        gone(seen)
+        assert marker(b) and not (b / "node_modules").exists()
+    # However it is spelled.
+    r = bench.copy("-v", "-r", "./node_modules//", "far:%s" % b, cwd=a.parent)
+    assert r.code == 0, r.errors()
+    assert read(b) == read(a) and not stale(b)
+    # Finished: cp's rule.
+    r = bench.copy("-r", "node_modules", "far:%s" % b, cwd=a.parent)
+    assert r.code == 0, r.errors()
+    assert read(b) == {**read(a), "node_modules": read(a)}
+
+
+def test_another_source_does_not_go_on_there(bench, ground):
+    make(ground, {"one": {"f%02d" % i: pattern(50000, i) for i in range(40)}, "two": {"x": b"x"}})
+    run = bench.copy("-r", "--bwlimit=1M", "one", "far:%s" % (ground / "to"), cwd=ground, wait=False)
+    wait_until(lambda: (ground / "to").exists() and len(os.listdir(ground / "to")) > 3)
+    seen = [p for p, _, _ in family(run.proc.pid)]
+    run.kill()
+    gone(seen)
+    r = bench.copy("-r", "two", "far:%s" % (ground / "to"), cwd=ground)
+    assert r.code == 0, r.errors()
+    assert read(ground / "to" / "two") == {"x": b"x"}
+    r = bench.copy("-r", "one", "far:%s" % (ground / "to"), cwd=ground)
+    assert r.code == 0, r.errors()
+    assert read(ground / "to") == {**read(ground / "one"), "two": {"x": b"x"}} and not stale(ground / "to")
+
+
+# ---- one huge file -------------------------------------------------------------------------
+
+BIG = 24 << 20
+
+
+def interrupted(bench, ground, signo=signal.SIGKILL, share=0.6, options=(), data=None):
+    """A file of which about so much is in a temporary; returns what the target is called."""
+    data = pattern(BIG) if data is None else data
+    make(ground, {"from": {"big": data}, "to": {}})
+    run = bench.copy(*options, "--bwlimit=12M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    wait_until(lambda: leftovers(ground / "to"))
+    time.sleep(len(data) / (12 << 20) * share)
+    seen = [p for p, _, _ in family(run.proc.pid)]
+    run.signal(signo)
+    run.wait()
+    gone(seen)
+    assert not (ground / "to" / "big").exists(), "too late"
+    names = leftovers(ground / "to")
+    assert len(names) == 1, names
+    return ground / "to" / names[0]
+
+
+def sent(run):
+    """Bytes that went over the lanes."""
+    return summary(run)["counts"]["sent"]
+
+
+def finish(bench, ground, *options):
+    r = bench.copy("--json", *options, "big", "far:%s" % (ground / "to"), cwd=ground / "from")
+    assert r.code == 0, r.errors()
+    assert (ground / "to" / "big").read_bytes() == (ground / "from" / "big").read_bytes()
+    assert not leftovers(ground / "to")
+    return r
+
+
+@pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
+def test_a_huge_file_goes_on(bench, ground, signo):
+    interrupted(bench, ground, signo)
+    r = finish(bench, ground)
+    assert 0 < sent(r) < BIG * 0.75, summary(r)
+
+
+def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
+    data = pattern(BIG)
+    make(ground, {"from": {"d": {"big": data}, "small": b"s"}})
+    run = bench.copy("-a", "--bwlimit=12M", "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
+    wait_until(lambda: (ground / "to" / "d").exists() and leftovers(ground / "to" / "d"))
+    time.sleep(1.2)
+    seen = [p for p, _, _ in family(run.proc.pid)]
+    run.kill()
+    gone(seen)
+    r = bench.copy("-a", "--json", "far:%s" % (ground / "from"), "to", cwd=ground)
+    assert r.code == 0, r.errors()
+    equal(ground / "from", ground / "to")
+    assert 0 < sent(r) < BIG * 0.75, summary(r)
+
+
+@pytest.mark.parametrize("damage", ["bytes", "shorter", "longer", "empty"])
+def test_a_damaged_temporary_is_mended(bench, ground, damage):
+    left = interrupted(bench, ground)
+    with open(left, "r+b") as f:
+        if damage == "bytes":
+            for at in (0, 3 * BLOCK + 5, 40 * BLOCK - 1):
+                f.seek(at)
+                f.write(b"damaged!")
+        else:
+            f.truncate({"shorter": 10 * BLOCK + 17, "longer": BIG + 3 * BLOCK + 1, "empty": 0}[damage])
+    r = finish(bench, ground)
+    if damage == "bytes":
+        assert 0 < sent(r) < BIG * 0.8, summary(r)
+
+
+def test_the_source_was_changed_meanwhile(bench, ground):
+    """What differs is sent, and only that; shorter and longer ones come out right."""
+    for change in ("bytes", "shorter", "longer"):
+        fell(ground / "to")
+        interrupted(bench, ground)
+        with open(ground / "from" / "big", "r+b") as f:
+            if change == "bytes":
+                f.seek(5 * BLOCK)
+                f.write(b"another")
+            else:
+                f.truncate(BIG + (3 * BLOCK + 7) * (1 if change == "longer" else -30))
+        r = finish(bench, ground)
+        if change == "bytes":
+            assert 0 < sent(r) < BIG * 0.8, summary(r)
+
+
+def test_a_temporary_that_is_somebody_elses_trick_is_not_used(bench, ground):
+    """A symlink, a hard link, a directory under its name: what they lead to stays."""
+    left = interrupted(bench, ground)
+    precious = ground / "precious"
+    for trick in ("symlink", "hard link", "directory"):
+        precious.write_bytes(b"precious" * 1000)
+        if os.path.lexists(left):
+            left.unlink()
+        (ground / "to" / "big").unlink(missing_ok=True)
+        if trick == "symlink":
+            left.symlink_to(precious)
+        elif trick == "hard link":
+            os.link(precious, left)
+        else:
+            left.mkdir()
+        r = bench.copy("big", "far:%s" % (ground / "to"), cwd=ground / "from")
+        assert r.code == 0, (trick, r.errors())
+        assert (ground / "to" / "big").read_bytes() == pattern(BIG), trick
+        assert precious.read_bytes() == b"precious" * 1000, trick
+        if trick == "directory":
+            left.rmdir()
+            assert not leftovers(ground / "to")
+
+
+def test_holes_are_kept_when_it_goes_on(bench, ground):
+    data = bytearray(BIG)
+    for at in range(0, BIG, 8 * BLOCK):
+        data[at:at + 5 * BLOCK] = pattern(5 * BLOCK, at)
+    make(ground, {"from": {}, "to": {}})
+    with open(ground / "from" / "big", "wb") as f:
+        for at in range(0, BIG, 8 * BLOCK):
+            f.seek(at)
+            f.write(data[at:at + 5 * BLOCK])
+        f.truncate(BIG)
+    run = bench.copy("--bwlimit=8M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    wait_until(lambda: leftovers(ground / "to"))
+    time.sleep(1)
+    seen = [p for p, _, _ in family(run.proc.pid)]
+    run.kill()
+    gone(seen)
+    left = leftovers(ground / "to")
+    assert left
+    with open(ground / "to" / left[0], "r+b") as f:  # garbage where a hole belongs
+        f.seek(6 * BLOCK)
+        f.write(b"garbage" * 100)
+    finish(bench, ground)
+    equal(ground / "from", ground / "to", without=("mtime", "mode"))
+
+
+# ---- two at once ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", range(COUNT))
+def test_two_runs_at_once_into_one_target(bench, ground, n):
+    """Both end; the result is the source; one more run leaves nothing stale."""
+    a, b = ground / "a", ground / "b"
+    generate(60 + n, a, files=FILES)
+    with open(a / "large", "wb") as f:
+        f.write(pattern(3 * RESUME_MIN))
+    b.mkdir()
+    words = ["-aHAX", str(a) + "/", "far:%s" % b]
+    one = bench.copy(*words, wait=False)
+    time.sleep(random.Random(n).choice([0, 0.05, 0.15]) * SLOW)
+    other = bench.copy(*words, wait=False)
+    codes = one.wait(60), other.wait(60)
+    assert set(codes) <= {0, 23}, (codes, one.errors(), other.errors())
+    assert 0 in codes, (codes, one.errors(), other.errors())
+    r = bench.copy(*words)
+    assert r.code == 0, r.errors()
+    equal(a, b, 60 + n)
+
+
+def test_two_runs_of_two_sources_never_mix_a_file(bench, ground):
+    make(ground, {"a": {"f%02d" % i: pattern(3 * BLOCK, i) for i in range(20)},
+                  "b": {"f%02d" % i: pattern(3 * BLOCK, 100 + i) for i in range(20)}, "to": {}})
+    runs = [bench.copy("-r", str(ground / d) + "/", "far:%s" % (ground / "to"), wait=False) for d in "ab"]
+    for r in runs:
+        assert r.wait() in (0, 23), r.errors()
+    for i in range(20):
+        name = "f%02d" % i
+        got = (ground / "to" / name).read_bytes()
+        assert got in [(ground / d / name).read_bytes() for d in "ab"], name
+    r = bench.copy("-r", str(ground / "a") + "/", "far:%s" % (ground / "to"))
+    assert r.code == 0, r.errors()
+    equal(ground / "a", ground / "to", without=("mtime",))

@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcp -r and -a: trees of every kind, by seed, compared name by name; where they go."""
+
+import os
+import stat
+import subprocess
+
+import pytest
+
+from hosts import COUNT, LAB, leftovers, pattern, wait_until
+from trees import (USER, WAYS, changes, compare, equal, fell, generate, make, read, rsync_differs, seeds, stale,
+                   summary, walk)
+
+BLOCK = 256 << 10
+FILES = 30 if LAB else 120
+# What -a alone does not keep.
+NOT_WITH_A = ("links", "acls", "xattrs")
+NOT_WITH_R = ("mode", "mtime", "owner", "acls", "xattrs", "links")
+ONE_WAY_A_SEED = list(zip([w for _ in range(50) for w in ("push", "pull", "remote", "local", "push")],
+                          seeds(5, 50)))
+
+
+@pytest.fixture(params=WAYS, ids=list(WAYS))
+def way(request):
+    return WAYS[request.param]
+
+
+def rsync_finds_nothing(a, b, seed, *options):
+    said = rsync_differs(a, b, *options)
+    assert not said, "seed %s: %s" % (seed, said[:4000])
+
+
+# ---- everything that there is ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which,seed", ONE_WAY_A_SEED, ids=["%s-%d" % x for x in ONE_WAY_A_SEED])
+def test_a_tree_of_every_kind(bench, ground, which, seed):
+    a, b = ground / "a", ground / "b"
+    generate(seed, a, files=FILES)
+    before = walk(os.fsencode(a))
+    near, far = WAYS[which]
+    r = bench.copy("-aHAX", near + str(a), far + str(b))
+    assert r.code == 0, "seed %d: %s" % (seed, r.errors()[-3000:])
+    assert not r.out
+    equal(before, b, seed)
+    rsync_finds_nothing(a, b, seed)
+    # Again: nothing goes over, and nothing is touched.
+    inodes = {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(b)).items()
+              if t.kind != "directory"}
+    r = bench.copy("-aHAX", "--itemize-changes", near + str(a) + "/", far + str(b))
+    assert r.code == 0, "seed %d: %s" % (seed, r.errors()[-3000:])
+    assert not r.out, "seed %d: %s" % (seed, bytes(r.out)[:3000])
+    after = walk(os.fsencode(b))
+    assert inodes == {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in after.items() if t.kind != "directory"}
+    equal(before, after, seed)
+
+
+@pytest.mark.timeout(300)
+def test_ten_thousand_files_and_one_of_4_gib_and_a_byte(bench, ground):
+    seed = 99
+    a, b = ground / "a", ground / "b"
+    generate(seed, a, files=10000, many=True, huge=True)
+    r = bench.copy("-aHAX", "--json", str(a), "far:%s" % b, timeout=120)
+    assert r.code == 0, "seed %d: %s" % (seed, r.errors()[-3000:])
+    equal(a, b, seed)
+    rsync_finds_nothing(a, b, seed, "--exclude=/sparse 4 GiB + 1")
+    r = bench.copy("-aHAX", "--itemize-changes", str(a) + "/", "far:%s" % b)
+    assert r.code == 0 and not r.out, "seed %d: %s" % (seed, bytes(r.out)[:3000] or r.errors()[-3000:])
+
+
+@pytest.mark.parametrize("seed", seeds(2, 10, lab=0, lab_many=1))
+def test_a_copy_that_went_astray_is_made_whole(bench, ground, seed):
+    """What differs in the target, in any way, is mended by --checksum and --delete."""
+    a, b = ground / "a", ground / "b"
+    generate(seed, a, files=FILES)
+    generate(seed, b, files=FILES)
+    subprocess.run(["find", b, "-type", "s", "-delete"], check=True)
+    for n, top in enumerate((a, b)):
+        make(top / "known", {"same": b"abc", "content": b"x%d" % n, "size": b"y" * (n + 1), "mode": b"", "owner": b"",
+                             "linked": b"abc", "apart": b"abc", "attribute": b"", "acl": b"", "time": b"",
+                             "link": "to %d" % n, "file or link": b"", "file or directory": b"",
+                             "emptied": {"d": {}}, "gone %d" % n: b"", "tree %d" % n: {"x": {"y": b"z"}}})
+    known, there = a / "known", b / "known"
+    (there / "mode").chmod(0o765)
+    os.setxattr(known / "attribute", "user.a", b"1")
+    os.setxattr(there / "attribute", "user.a", b"2")
+    os.setxattr(there / "attribute", "user.b", b"2")
+    (there / "file or link").unlink()
+    (there / "file or link").symlink_to("/etc/passwd")
+    (there / "file or directory").unlink()
+    make(there / "file or directory", {"in it": b""})
+    (there / "emptied" / "d").rmdir()
+    (there / "emptied").rmdir()
+    (there / "emptied").write_bytes(b"a file")
+    os.unlink(known / "linked")
+    os.link(known / "same", known / "linked")
+    os.unlink(there / "apart")
+    os.link(there / "same", there / "apart")
+    for name in os.listdir(known):
+        os.utime(known / name, ns=(5, 10**18), follow_symlinks=False)
+        if (there / name).exists():
+            os.utime(there / name, ns=(5, 10**18 + (name == "time")), follow_symlinks=False)
+    if not USER:
+        os.chown(there / "owner", 1, 1)
+        os.mknod(known / "device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        os.mknod(there / "device", stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    r = bench.copy("-aHAX", "--checksum", "--delete", str(a) + "/", "far:%s" % b)
+    assert r.code == 0, "seed %d: %s" % (seed, r.errors()[-3000:])
+    equal(a, b, seed)
+    rsync_finds_nothing(a, b, seed)
+
+
+def test_plain_r_keeps_what_cp_keeps(bench, ground, way):
+    """Content, links as links, holes; modes less the umask, no set-id, new times."""
+    a, b = ground / "a", ground / "b"
+    generate(7, a, files=20)
+    r = bench.copy("-r", way[0] + str(a), way[1] + str(b), preexec=lambda: os.umask(0o027))
+    assert r.code == 0, r.errors()[-3000:]
+    nodes = ("fifo", "char", "block")
+    there, here = walk(os.fsencode(a)), walk(os.fsencode(b))
+    assert any(t.kind in nodes for t in there.values())
+    equal({p: t for p, t in there.items() if t.kind not in nodes}, here, 7, without=NOT_WITH_R)
+    for path, t in here.items():
+        if t.kind in ("file", "directory"):
+            want = there[path].stat.st_mode & 0o777 & ~0o027
+            assert stat.S_IMODE(t.stat.st_mode) & 0o6777 == want, path
+        assert t.stat.st_uid == os.geteuid() and not t.xattrs, path
+    # Each kind that is left out is told of.
+    assert "fifo" in r.errors().lower() and "socket" in r.errors().lower(), r.errors()[-2000:]
+
+
+def test_what_a_run_again_sends(bench, ground):
+    a, b = ground / "a", ground / "b"
+    make(a, {"x": pattern(100000), "d": {"y": pattern(3 * BLOCK, 2), "z": b""}, "l": "x"})
+    size = 100000 + 3 * BLOCK
+    for options, again in ((["-a"], 0), (["-r"], size), (["-r", "--times"], 0), (["-r", "--perms"], size)):
+        fell(b)
+        assert bench.copy(*options, "a/", "far:%s" % b, cwd=ground).code == 0
+        r = bench.copy(*options, "--json", "a/", "far:%s" % b, cwd=ground)
+        assert r.code == 0, r.errors()
+        assert summary(r)["bytes"] == again, (options, summary(r))
+        assert read(b) == read(a)
+    # One that is changed in time alone, or in size alone.
+    fell(b)
+    assert bench.copy("-a", "a/", "far:%s" % b, cwd=ground).code == 0
+    os.utime(a / "x", ns=(1, 10**18 + 1))
+    with open(b / "d" / "y", "ab") as f:
+        f.write(b"more")
+    os.utime(b / "d" / "y", ns=(1, (a / "d" / "y").stat().st_mtime_ns))
+    r = bench.copy("-a", "--itemize-changes", "a/", "far:%s" % b, cwd=ground)
+    assert r.code == 0 and sorted(changes(r)) == ["d/y", "x"], bytes(r.out)
+    equal(a, b)
+
+
+def test_quick_updates_keep_what_did_not_change(bench, ground):
+    """Only metadata differs: it is put right without sending the file anew."""
+    a, b = ground / "a", ground / "b"
+    make(a, {"x": pattern(3 * BLOCK), "d": {"y": b"y"}})
+    assert bench.copy("-a", str(a), "far:%s" % b).code == 0
+    inode = (b / "x").stat().st_ino
+    (a / "x").chmod(0o611)
+    (a / "d").chmod(0o710)
+    r = bench.copy("-a", "--json", str(a) + "/", "far:%s" % b)
+    assert r.code == 0 and summary(r)["bytes"] == 0, r.errors()
+    assert (b / "x").stat().st_ino == inode
+    equal(a, b)
+
+
+# ---- where it goes ------------------------------------------------------------------------
+
+SRC = {"f": b"1", "d": {"g": b"2"}, "l": "f"}
+OLD = {"old": b""}
+# options and operands -> what is in the place afterwards (old: a directory that is there)
+WHERE = [
+    (["-r", "src", "new"], {"new": SRC}),
+    (["-r", "src/", "new"], {"new": SRC}),
+    (["-r", "src", "new/"], {"new": SRC}),
+    (["-rT", "src", "new"], {"new": SRC}),
+    (["-r", "src", "old"], {"old": {**OLD, "src": SRC}}),
+    (["-r", "src", "old/"], {"old": {**OLD, "src": SRC}}),
+    (["-r", "src/", "old"], {"old": {**OLD, **SRC}}),
+    (["-r", "src/.", "old"], {"old": {**OLD, **SRC}}),
+    (["-rT", "src", "old"], {"old": {**OLD, **SRC}}),
+    (["-a", "src", "old/x"], {"old": {**OLD, "x": SRC}}),
+    (["-r", "src", "file", "old"], {"old": {**OLD, "src": SRC, "file": b"file"}}),
+    (["-r", "src", "two", "old"], {"old": {**OLD, "src": SRC, "two": {"t": b"t"}}}),
+    (["-r", "src/", "two/", "old"], {"old": {**OLD, **SRC, "t": b"t"}}),
+    (["-r", "link", "new"], {"new": SRC}),
+    (["-r", "link", "old"], {"old": {**OLD, "link": SRC}}),
+    (["-r", "src/d", "old"], {"old": {**OLD, "d": SRC["d"]}}),
+    (["-r", "empty", "new"], {"new": {}}),
+    (["-r", "src", "to old"], {"old": {**OLD, "src": SRC}}),
+    (["-r", "--mkpath", "src", "no/such/new"], {"no": {"such": {"new": SRC}}}),
+    (["-r", "file", "new"], {"new": b"file"}),
+]
+
+
+@pytest.mark.parametrize("n", range(len(WHERE)), ids=[" ".join(w[0]) for w in WHERE])
+@pytest.mark.parametrize("which", ["push", "pull"])
+def test_where_it_goes(bench, tmp_path, which, n):
+    words, want = WHERE[n]
+    make(tmp_path, {"src": SRC, "two": {"t": b"t"}, "file": b"file", "empty": {}, "link": "src",
+                    "to": {"old": OLD, "to old": "old"}})
+    near, far = WAYS[which]
+    options = [w for w in words if w.startswith("-")]
+    *sources, target = [w for w in words if not w.startswith("-")]
+    r = bench.copy(*options, *[near + str(tmp_path) + "/" + s for s in sources],
+                   far + str(tmp_path / "to") + "/" + target)
+    assert r.code == 0, r.errors()
+    got = read(tmp_path / "to")
+    assert got.pop("to old") == "old"
+    assert got == {"old": OLD, **want}
+
+
+def test_the_directory_one_stands_in(bench, tmp_path):
+    make(tmp_path, {"src": SRC, "old": OLD})
+    for name in (".", "./"):
+        r = bench.copy("-r", name, "far:%s" % (tmp_path / "old"), cwd=tmp_path / "src")
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "old") == {**OLD, **SRC}
+
+
+def test_a_finished_tree_is_copied_into_the_next_time(bench, tmp_path, way):
+    """cp's rule; only an unfinished one goes on where it was."""
+    make(tmp_path, {"src": SRC})
+    for want in ({"new": SRC}, {"new": {**SRC, "src": SRC}}):
+        r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "to" / "new"), "--mkpath")
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "to") == want
+
+
+def test_several_sources_want_a_directory(bench, tmp_path, way):
+    make(tmp_path, {"a": SRC, "b": SRC})
+    r = bench.copy("-r", way[0] + str(tmp_path / "a"), way[0] + str(tmp_path / "b"), way[1] + str(tmp_path / "new"))
+    assert r.code == 11 and "--mkpath" in r.errors(), (r.code, r.errors())
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_missing_target_directory_names_mkpath(bench, tmp_path, way):
+    make(tmp_path, {"src": SRC})
+    r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "no" / "such" / "new"))
+    assert r.code == 11 and "--mkpath" in r.errors(), (r.code, r.errors())
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_directory_without_r_names_it(bench, tmp_path, way):
+    make(tmp_path, {"src": SRC, "f": b"f", "to": {}})
+    r = bench.copy(way[0] + str(tmp_path / "src"), way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and "-r" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"f"}
+
+
+def test_one_of_two_trees_missing(bench, tmp_path, way):
+    make(tmp_path, {"src": SRC, "to": {}})
+    r = bench.copy("-a", way[0] + str(tmp_path / "none"), way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and "none" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"src": SRC}
+    r = bench.copy("-a", way[0] + str(tmp_path / "none"), way[1] + str(tmp_path / "to"))
+    assert r.code == 3, (r.code, r.errors())
+
+
+def test_two_trees_of_one_name_are_not_laid_over_each_other(bench, tmp_path, way):
+    make(tmp_path, {"a": {"x": {"f": b"a"}}, "b": {"x": {"f": b"b", "g": b"b"}}, "to": {}})
+    r = bench.copy("-r", *[way[0] + str(tmp_path / d / "x") for d in "ab"], way[1] + str(tmp_path / "to"))
+    assert r.code == 23, (r.code, r.errors())
+    assert read(tmp_path / "to") == {"x": {"f": b"a"}}
+
+
+def test_a_tree_is_not_copied_into_itself(bench, tmp_path):
+    make(tmp_path, {"src": SRC})
+    for to in ("src/new", "src", "src/d"):
+        r = bench.copy("-r", "src", to, timeout=20)
+        assert r.code != 0, (to, r.errors())
+        assert {k: v for k, v in read(tmp_path / "src").items() if k in SRC} == SRC
+        depth = max(p.count(b"/") for p in walk(os.fsencode(tmp_path / "src")))
+        assert depth <= 3, (to, walk(os.fsencode(tmp_path / "src")).keys())
+
+
+# ---- symlinks, nodes, rights ---------------------------------------------------------------
+
+
+def test_symlinks_met_are_never_followed(bench, tmp_path, way):
+    """Neither where they are copied from, nor where they stand in the target's way."""
+    make(tmp_path, {"outside": {"f": b"outside", "g": b"outside"},
+                    "src": {"l": "../outside", "d": {"f": b"new"}, "f": b"new", "x": "nowhere"},
+                    "to": {"d": "../outside", "f": "../outside/g", "l": {}, "x": b"a file"}})
+    before = {p: t.stat.st_ctime_ns for p, t in walk(os.fsencode(tmp_path / "outside")).items()}
+    r = bench.copy("-r", way[0] + str(tmp_path / "src") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == read(tmp_path / "src")
+    assert before == {p: t.stat.st_ctime_ns for p, t in walk(os.fsencode(tmp_path / "outside")).items()}
+
+
+def test_fifos_and_devices(bench, ground, way):
+    a, b = ground / "a", ground / "b"
+    make(a, {"f": b"f"})
+    os.mkfifo(a / "fifo", 0o640)
+    os.mknod(a / "socket", stat.S_IFSOCK | 0o600)
+    if not USER:
+        os.mknod(a / "char", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        os.mknod(a / "block", stat.S_IFBLK | 0o600, os.makedev(7, 300))
+    r = bench.copy("-r", way[0] + str(a), way[1] + str(b), timeout=20)
+    assert r.code == 0, r.errors()
+    assert os.listdir(b) == ["f"]
+    assert all(n in r.errors() for n in os.listdir(a) if n != "f"), r.errors()
+    r = bench.copy("-a", way[0] + str(a) + "/", way[1] + str(b), timeout=20)
+    assert r.code == 0, r.errors()
+    assert "socket" in r.errors()
+    equal(a, b)
+    if not USER:
+        assert os.stat(b / "block").st_rdev == os.makedev(7, 300)
+
+
+def as_user(bench, ground):
+    """What makes a run another user's, who may come in there."""
+    from hosts import as_nobody, open_up
+    open_up(ground)
+    open_up(bench.tmp)
+    return {"become": as_nobody()}
+
+
+root_only = pytest.mark.skipif(USER, reason="it takes root to be two users")
+
+
+@root_only
+def test_set_id_bits_come_with_their_owner_only(bench, ground):
+    a = ground / "a"
+    make(a, {"mine": b"", "root's": b"", "daemon's": b"", "d": {}})
+    for name, owner, mode in (("mine", 65534, 0o6755), ("root's", 0, 0o6755), ("daemon's", 1, 0o6755), ("d", 1, 0o2755)):
+        os.chown(a / name, owner, owner)
+        os.chmod(a / name, mode)
+    # Root keeps owners, and so all bits.
+    r = bench.copy("-a", str(a), "far:%s" % (ground / "b"))
+    assert r.code == 0, r.errors()
+    equal(a, ground / "b")
+    # Without owners they mean somebody else.
+    r = bench.copy("-r", "--perms", str(a), "far:%s" % (ground / "c"))
+    assert r.code == 0, r.errors()
+    modes = {n: stat.S_IMODE((ground / "c" / n).stat().st_mode) for n in os.listdir(a)}
+    assert modes == dict.fromkeys(os.listdir(a), 0o755)
+    # Nobody can give files away.
+    nobody = as_user(bench, ground)
+    r = bench.copy("-a", str(a), "far:%s" % (ground / "d"), **nobody)
+    assert r.code == 0, r.errors()
+    modes = {n: stat.S_IMODE((ground / "d" / n).stat().st_mode) for n in os.listdir(a)}
+    assert modes == {"mine": 0o6755, "root's": 0o755, "daemon's": 0o755, "d": 0o755}
+    # Nor are they there without being asked for.
+    r = bench.copy("-r", str(a), "far:%s" % (ground / "e"))
+    assert r.code == 0, r.errors()
+    assert all(not (ground / "e" / n).stat().st_mode & 0o6000 for n in os.listdir(a))
+
+
+@root_only
+def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
+    a, b = ground / "a", ground / "b"
+    make(a, {"first": b"1", "secret": b"s", "d": {"secret too": b"s", "x": b"x"}, "closed": {"y": b"y"},
+             "last": b"9", "many": {"%03d" % i: b"%d" % i for i in range(300)}})
+    (a / "secret").chmod(0)
+    (a / "d" / "secret too").chmod(0o200)
+    (a / "closed").chmod(0o311)
+    nobody = as_user(bench, ground)
+    make(b, {"old": b"old"})
+    os.chown(b, 65534, 65534)
+    r = bench.copy("-a", "--failed", str(ground / "failed"), "--delete", str(a) + "/", "far:%s" % b, **nobody)
+    assert r.code == 23, (r.code, r.errors())
+    for name in ("secret", "d/secret too", "closed"):
+        assert name in r.errors(), r.errors()
+    assert sorted((ground / "failed").read_bytes().split(b"\0")) == [b"", b"closed", b"d/secret too", b"secret"]
+    got = read(b)
+    assert got.pop("old") == b"old", "deleted after an incomplete scan"
+    got.pop("closed", None)
+    want = read(a)
+    del want["secret"], want["d"]["secret too"], want["closed"]
+    assert got == want
+    assert not stale(b)
+    # The list of what failed is what is asked for next.
+    for path, mode in (("secret", 0o644), ("d/secret too", 0o644), ("closed", 0o755)):
+        (a / path).chmod(mode)
+    r = bench.copy("-a", "-r", "--files-from", str(ground / "failed"), "--from0", str(a) + "/", "far:%s" % b, **nobody)
+    assert r.code == 0, r.errors()
+    (b / "old").unlink()
+    assert read(b) == read(a)
+
+
+@root_only
+def test_directories_without_rights_are_filled_all_the_same(bench, ground):
+    """As their owner, who may not write there: not the first time, not later."""
+    a, b = ground / "a", ground / "b"
+    make(a, {"ro": {"f": b"f", "in": {"g": b"g"}}, "w": {}})
+    nobody = as_user(bench, ground)
+    for path in ("ro/in", "ro", "w", ""):
+        (a / path).chmod(0o555)
+    r = bench.copy("-a", str(a), "far:%s" % b, **nobody)
+    assert r.code == 0, r.errors()
+    equal(a, b, without=("owner",))
+    for path in ("ro/in/h", "ro/more"):
+        (a / path).write_bytes(b"new")
+    r = bench.copy("-a", str(a) + "/", "far:%s" % b, **nobody)
+    assert r.code == 0, r.errors()
+    equal(a, b, without=("owner",))
+
+
+def test_empty_directories(bench, ground, way):
+    a, b = ground / "a", ground / "b"
+    make(a, {"e": {"e": {"e": {}}}, "f": {}})
+    (a / "f").chmod(0o1711)
+    os.utime(a / "e" / "e", ns=(1, -5))
+    r = bench.copy("-a", way[0] + str(a), way[1] + str(b))
+    assert r.code == 0, r.errors()
+    equal(a, b)
+
+
+def test_files_and_directories_in_each_others_place(bench, tmp_path, way):
+    make(tmp_path, {"src": {"d": {"x": b"x"}, "f": b"new", "g": b"new", "l": "d", "z": b"z"},
+                    "to": {"d": b"a file", "f": {}, "g": {"full": b""}, "l": {"full": b""}}})
+    src, to = str(tmp_path / "src") + "/", str(tmp_path / "to")
+    r = bench.copy("-r", way[0] + src, way[1] + to)
+    assert r.code == 23 and "g" in r.errors(), (r.code, r.errors())
+    want = read(src)
+    assert read(to) == {**want, "g": {"full": b""}, "l": {"full": b""}}
+    assert not stale(to)
+    r = bench.copy("-r", "--delete", way[0] + src, way[1] + to)
+    assert r.code == 0, r.errors()
+    assert read(to) == want
+
+
+def test_a_hard_link_fails_with_its_first_name(bench, ground, way):
+    a, b = ground / "a", ground / "b"
+    make(a, {"one": b"1", "ok": b"ok", "d": {}})
+    names = ["one", "d/two", "d/three"]
+    for n in names[1:]:
+        os.link(a / "one", a / n)
+    os.link(a / "ok", a / "ok too")
+    # Whichever name comes first, its place is taken by a directory that is not empty.
+    make(b, {"one": {"full": b""}, "d": {"two": {"full": b""}, "three": {"full": b""}}})
+    r = bench.copy("-aH", way[0] + str(a) + "/", way[1] + str(b))
+    assert r.code == 23, (r.code, r.errors())
+    assert all(n in r.errors() for n in names), r.errors()
+    assert os.path.samefile(b / "ok", b / "ok too")
+    assert all((b / n).is_dir() for n in names) and not stale(b)
+    r = bench.copy("-aH", "--delete", way[0] + str(a) + "/", way[1] + str(b))
+    assert r.code == 0, r.errors()
+    equal(a, b)
+
+
+def test_a_hard_link_out_of_the_tree(bench, ground):
+    """The other name is not ours to copy; in the target a link to elsewhere is not written through."""
+    a, b = ground / "a", ground / "b"
+    make(ground, {"outside": b"old", "a": {"f": b"f", "g": b"g"}, "b": {}})
+    os.link(a / "f", ground / "other")
+    os.link(ground / "outside", b / "g")
+    r = bench.copy("-aH", str(a) + "/", "far:%s" % b)
+    assert r.code == 0, r.errors()
+    equal(a, b)
+    assert (ground / "outside").read_bytes() == b"old"
+
+
+# ---- while it runs -------------------------------------------------------------------------
+
+
+def test_files_that_vanish_while_it_runs(bench, ground):
+    a, b = ground / "a", ground / "b"
+    make(a, {"d%02d" % d: {"f%02d" % f: pattern(20000, d) for f in range(20)} for d in range(20)})
+    r = bench.copy("-a", "--bwlimit=4M", str(a), "far:%s" % b, wait=False)
+    wait_until(lambda: b.exists() and len(os.listdir(b)) >= 2)
+    gone = []
+    for d in range(19, -1, -2):
+        for f in range(0, 20, 2):
+            (a / ("d%02d" % d) / ("f%02d" % f)).unlink()
+            gone.append("d%02d/f%02d" % (d, f))
+    fell(a / "d18")
+    code = r.wait(30)
+    assert code in (0, 23, 24), (code, r.errors())
+    lines = [x for x in compare(os.fsencode(a), os.fsencode(b), without=("mtime", "mode")) if "too many" not in x]
+    assert not lines, lines[:20]
+    assert not stale(b)
+    assert code == 0 or "f00" in r.errors() or "d18" in r.errors(), r.errors()
+
+
+def test_a_file_that_changes_while_it_is_read(bench, ground):
+    """It fails and its target stays what it was; one that grows is copied to its size at first."""
+    a, b = ground / "a", ground / "b"
+    big = pattern(16 * BLOCK)
+    make(a, {"changes": big, "grows": big, "last": b"last", "zz": {"x": b"x"}})
+    make(b, {"changes": b"old"})
+    r = bench.copy("-r", "--bwlimit=4M", str(a) + "/", "far:%s" % b, wait=False)
+    wait_until(lambda: leftovers(b))
+
+    def change():
+        with open(a / "changes", "r+b") as f:
+            f.seek(15 * BLOCK)
+            f.write(b"changed")
+        with open(a / "grows", "ab") as f:
+            f.write(b"more")
+    change()
+    wait_until(lambda: change() or r.proc.poll() is not None, 30, step=0.05)
+    assert r.wait() == 23, (r.proc.returncode, r.errors())
+    assert "changes" in r.errors() and "grows" in r.errors(), r.errors()
+    got = read(b)
+    assert got.pop("changes") == b"old"
+    assert got.pop("grows")[:len(big)] == big
+    assert got == {"last": b"last", "zz": {"x": b"x"}}
+    assert not stale(b)
+
+
+@root_only
+def test_a_full_file_system(bench, ground):
+    """What found room is there and whole, the rest is told; with more room a rerun ends it."""
+    a, b = ground / "a", ground / "b"
+    make(a, {"f%02d" % i: pattern(200000, i) for i in range(40)})
+    make(a, {"l": "f00", "d": {"big": pattern(4 << 20, 99)}})
+    b.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", b], check=True)
+    try:
+        r = bench.copy("-a", str(a) + "/", "far:%s" % b)
+        assert r.code in (11, 23) and "No space left" in r.errors(), (r.code, r.errors())
+        want = {n: t for n, t in walk(os.fsencode(a)).items()}
+        got = walk(os.fsencode(b))
+        whole = {n: t for n, t in got.items() if t.kind == "file"}
+        assert len(whole) >= 10, got.keys()
+        for n, t in whole.items():
+            assert n in want and want[n].digest == t.digest, n
+        assert not stale(b)
+        subprocess.run(["mount", "-o", "remount,size=64m", b], check=True)
+        r = bench.copy("-a", str(a) + "/", "far:%s" % b)
+        assert r.code == 0, r.errors()
+        equal(a, b)
+    finally:
+        subprocess.run(["umount", "-l", b], check=True)
+
+
+# ---- and the rest ---------------------------------------------------------------------------
+
+
+def test_verify(bench, ground, way):
+    a, b = ground / "a", ground / "b"
+    generate(8, a, files=20)
+    r = bench.copy("-aHAX", "--verify", way[0] + str(a), way[1] + str(b))
+    assert r.code == 0, r.errors()[-3000:]
+    equal(a, b, 8)
+
+
+def test_names_of_temporaries_are_left_alone(bench, tmp_path):
+    """A source's own leftovers are not copied; what only resembles them is."""
+    make(tmp_path, {"src": {".sluice.0123456789abcdef": b"", ".sluice.marker.0123456789abcdef": b"",
+                            ".sluice.x": b"x", ".sluice": b"y", "f": b"f"}})
+    r = bench.copy("-r", str(tmp_path / "src"), "far:%s" % (tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {".sluice.x": b"x", ".sluice": b"y", "f": b"f"}
+
+
+def test_far_times_and_access_times(bench, ground):
+    """--atimes come with -p; far times are kept to the nanosecond."""
+    a, b = ground / "a", ground / "b"
+    make(a, {"f": b"f", "d": {}})
+    os.utime(a / "f", ns=(-(10**18) + 1, 12 * 10**18 + 999_999_999))
+    want = os.stat(a / "f")
+    r = bench.copy("-rp", str(a), "far:%s" % b)
+    assert r.code == 0, r.errors()
+    got = os.stat(b / "f")
+    assert (got.st_atime_ns, got.st_mtime_ns) == (want.st_atime_ns, want.st_mtime_ns)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcp -a: what is kept, and told, of what a file has beside its content."""
+
+import os
+import stat
+import subprocess
+
+import pytest
+
+from hosts import pattern
+from trees import USER, WAYS, acl, equal, make, summary, walk
+
+OLD, NOW = 10**18, 15 * 10**17
+
+
+@pytest.fixture(params=["push", "pull"])
+def way(request):
+    return WAYS[request.param]
+
+
+def touch(top, ns, *names):
+    for name in names or [os.fsdecode(p) for p in walk(os.fsencode(top))]:
+        os.utime(os.path.join(top, name), ns=(ns, ns), follow_symlinks=False)
+
+
+def copy(bench, *words, code=0, **how):
+    r = bench.copy(*words, **how)
+    assert r.code == code, (words, r.code, r.errors())
+    return r
+
+
+def test_checksum_looks_at_content(bench, ground, way):
+    a, b = ground / "a", ground / "b"
+    big = pattern(5 << 20)
+    make(a, {"time": big, "content": big, "small": b"abc", "size": b"1"})
+    make(b, {"time": big, "content": big[:-1] + b"!", "small": b"abd", "size": b"22"})
+    with open(a / "holes", "wb") as f:
+        f.truncate(6 << 20)
+    (b / "holes").write_bytes(bytes(6 << 20))
+    touch(a, OLD)
+    touch(b, OLD)
+    touch(b, NOW, "time")
+    # The quick check is taken in by equal sizes and times.
+    copy(bench, "-a", way[0] + str(a) + "/", way[1] + str(b))
+    assert (b / "small").read_bytes() == b"abd" and (b / "size").read_bytes() == b"1"
+    (b / "size").write_bytes(b"22")
+    touch(b, OLD, "size")
+    touch(b, NOW, "time")
+    inode = (b / "time").stat().st_ino
+    r = copy(bench, "-a", "--checksum", "--json", way[0] + str(a) + "/", way[1] + str(b))
+    assert summary(r)["bytes"] == len(big) + 3 + 1, summary(r)
+    assert (b / "time").stat().st_ino == inode
+    equal(a, b, without=("holes",))
+
+
+@pytest.mark.skipif(USER, reason="only root gives files away")
+def test_chown_and_numeric_ids(bench, tmp_path, way):
+    make(tmp_path, {"a": {"f": b"", "d": {"x": b""}}})
+    (tmp_path / "a" / "f").chmod(0o4755)
+    os.chown(tmp_path / "a" / "d" / "x", 123456, 234567)
+    copy(bench, "-a", "--chown=daemon:sys", way[0] + str(tmp_path / "a"), way[1] + str(tmp_path / "b"))
+    owners = {(t.stat.st_uid, t.stat.st_gid) for t in walk(os.fsencode(tmp_path / "b")).values()}
+    assert owners == {(1, 3)}
+    copy(bench, "-a", "--numeric-ids", way[0] + str(tmp_path / "a"), way[1] + str(tmp_path / "c"))
+    equal(tmp_path / "a", tmp_path / "c")
+
+
+@pytest.mark.skipif(USER, reason="these attributes are root's")
+def test_which_attributes_come_over(bench, ground, way):
+    a = ground / "a"
+    make(a, {"f": b"", "d": {}})
+    names = ["user.x", "trusted.x", "security.capability"]
+    capability = bytes.fromhex("0100000200200000000000000000000000000000")
+    for name in names:
+        os.setxattr(a / "f", name, capability if "cap" in name else b"1")
+    for n, (options, want) in enumerate(((["-a"], []), (["-aX"], names[:2]), (["-a", "--xattrs=all"], names),
+                                         (["-aA"], []), (["-rX"], names[:2]))):
+        copy(bench, *options, way[0] + str(a), way[1] + str(ground / ("b%d" % n)))
+        assert sorted(os.listxattr(ground / ("b%d" % n) / "f")) == sorted(want), options
+
+
+def test_itemized_changes_are_rsyncs(bench, ground):
+    """The same letters for the same differences, -aHAX."""
+    a, b = ground / "a", ground / "b"
+    tree = {n: b"same" for n in ("same", "mode", "time", "mode and time", "acl", "attribute", "owner", "group", "content")}
+    make(a, {**tree, "size": b"123", "new": b"", "d": {"new": b""}, "l": "same", "new l": "x", "od": {}})
+    make(b, {**tree, "size": b"12", "content": b"diff", "l": "other", "od": {}, "extra": b"", "ed": {"x": b""}})
+    touch(a, OLD)
+    touch(b, OLD)
+    for n in ("time", "mode and time", "content"):
+        touch(b, NOW, n)
+    for n in ("mode", "mode and time", "od"):
+        (b / n).chmod(0o711)
+    os.setxattr(a / "attribute", "user.a", b"1")
+    os.setxattr(b / "attribute", "user.a", b"2")
+    os.setxattr(a / "acl", "system.posix_acl_access", acl([(1, 6, 0xffffffff), (2, 5, 8), (4, 4, 0xffffffff),
+                                                           (16, 4, 0xffffffff), (32, 4, 0xffffffff)]))
+    if not USER:
+        os.chown(b / "owner", 1, -1)
+        os.chown(b / "group", -1, 1)
+        os.mknod(a / "device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    os.mkfifo(a / "fifo")
+    touch(a, OLD, ".")
+    rsync = subprocess.run(["rsync", "-naiHAX", "--delete", str(a) + "/", str(b) + "/"], capture_output=True, text=True)
+    r = copy(bench, "-aHAX", "--itemize-changes", "--delete", str(a) + "/", "far:%s" % b)
+    ours = sorted(line.lstrip("<>").rstrip() for line in bytes(r.out).decode().splitlines())
+    theirs = sorted(line.lstrip("<>").rstrip().split(" -> ")[0] for line in rsync.stdout.splitlines())
+    assert ours == theirs
+    equal(a, b)
