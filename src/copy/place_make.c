@@ -172,6 +172,15 @@ static int make(struct making *m, struct change *c)
 	return make_new(m);
 }
 
+/* It will get more names, if it is there: a rehearsal makes nothing. */
+static int remember(const struct seat *s, const struct record_file *r)
+{
+	struct stat is;
+	int ret = r->flags & FILE_LINKED ? seat_look(s, &is) : 0;
+
+	return ret > 0 ? linked_remember(s, r, &is) : ret;
+}
+
 static int check_type(const struct record_file *r, const char *target, mode_t *type)
 {
 	static const mode_t types[] = {
@@ -206,6 +215,8 @@ int place_make(struct place *p, struct place_dir *d, const struct record_file *r
 		ret = place_make_link(&m.seat, r, change);
 	else
 		ret = make(&m, change);
+	if (ret == 0)
+		ret = remember(&m.seat, r);
 	seat_leave(&m.seat);
 	return ret;
 }
