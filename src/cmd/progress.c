@@ -41,13 +41,14 @@ static uint64_t capped(double v)
 static void count(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	if (!p->start_ms) {
-		if (!c->bytes)
+		if (!c->bytes && !c->files)
 			return;
 		progress_began(p, now_ms, now_ms);
 	}
-	if (c->bytes != p->last)
+	if (c->bytes != p->last || c->files != p->last_files)
 		p->moved_ms = now_ms;
 	p->last = c->bytes;
+	p->last_files = c->files;
 	if (now_ms - p->seen_ms >= RATE_SAMPLE_MS) {
 		uint64_t more = c->bytes > p->seen ? c->bytes - p->seen : 0;
 		double rate = (double)more * 1000 / (double)(now_ms - p->seen_ms);

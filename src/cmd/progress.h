@@ -25,11 +25,12 @@ struct progress {
 	const char *program;
 	bool live;
 	unsigned every_s; /* a plain line every so often; 0: none */
-	uint64_t start_ms; /* when bytes began to move; 0: not yet */
+	uint64_t
+		start_ms; /* when bytes began to move, or files were done without any; 0: not yet */
 	uint64_t seen_ms; /* when `seen' was sampled, for the rate */
 	uint64_t seen;
-	uint64_t moved_ms; /* when bytes last grew */
-	uint64_t last;
+	uint64_t moved_ms; /* when bytes or files last grew */
+	uint64_t last, last_files;
 	uint64_t line_ms; /* of the last line */
 	double rate; /* bytes a second, smoothed */
 };

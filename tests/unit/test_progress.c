@@ -108,6 +108,22 @@ static void stalled_after_five_seconds(void **state)
 	assert_null(strstr(line(&p, &c, 6100), "stalled"));
 }
 
+/* A tree that is there already: nothing goes over, but it is no standstill. */
+static void files_without_bytes(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.total = 2 * MIB};
+
+	(void)state;
+	begin(&p);
+	for (uint64_t now = 1000; now < 20000; now += 250) {
+		c.files += 10;
+		progress_update(&p, &c, now);
+	}
+	assert_string_equal(line(&p, &c, 20000), "0 B of \u22652.00 MiB   0%  ...  760 files");
+	assert_non_null(strstr(line(&p, &c, 25000), "stalled"));
+}
+
 /* What a terminal would get, through a pipe in place of stderr. */
 static size_t captured(void (*write_it)(void), char *to, size_t size)
 {
@@ -307,6 +323,7 @@ int main(void)
 		cmocka_unit_test(no_total_no_percent),
 		cmocka_unit_test(counts_that_can_not_be),
 		cmocka_unit_test(stalled_after_five_seconds),
+		cmocka_unit_test(files_without_bytes),
 		cmocka_unit_test(plain_lines_where_there_is_no_terminal),
 		cmocka_unit_test(a_stopped_terminal_stops_nobody),
 		cmocka_unit_test(lines_too_many_are_counted),
