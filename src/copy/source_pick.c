@@ -288,6 +288,9 @@ bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64
 void source_again(struct source *s, struct source_file *f)
 {
 	f->compared = false;
+	/* It was told to compare with, and not to build on. */
+	told_free(f->told);
+	f->told = NULL;
 	f->exhausted = false;
 	f->ending = false;
 	source_file_rewind(f);
