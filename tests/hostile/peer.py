@@ -204,7 +204,7 @@ class Lane:
 
     def __init__(self, session, sock, index=0, epoch=0, **over):
         self.session, self.sock, self.index, self.epoch = session, sock, index, epoch
-        self.number = 0
+        self.number = self.stored = 0
         self.shape = dict(lane=index, epoch=epoch, depth=session.depth,
                           block_size=session.block_size)
         sock.settimeout(PATIENCE)
@@ -268,7 +268,14 @@ class Lane:
         return self.raw(self.block(data, kind=EXTENT, pos=pos, file=id, **over))
 
     def credit(self):
-        return wire.parse_credit(self.take(16))
+        credit = wire.parse_credit(self.take(16))
+        self.stored = credit["stored"]
+        return credit
+
+    def all_credited(self):
+        """An honest source says END only then."""
+        while self.stored < self.number:
+            self.credit()
 
     # -- as a sink
     def take_block(self):
@@ -357,6 +364,12 @@ class Session:
             self.results = [values] if name == "FILE_RESULT" else \
                 [dict(one, code=0, text="") for one in values["files"]]
         return self.results.pop(0)
+
+    def end(self, **total):
+        """END, when all is stored."""
+        for lane in self.lanes:
+            lane.all_credited()
+        return self.frames.send("END", **total)
 
     def say_stored(self, *ids):
         return self.frames.send("STORED", files=[dict(file=id) for id in ids])
