@@ -14,23 +14,18 @@ static bool leads_on(const struct listed_node *n)
 	return listed_next(n, &at, &name) != NULL;
 }
 
-/* What is listed from n on has failed with errno; path is n's in d, of len bytes. */
 static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-		    char path[static NAME_MAX_WIRE], size_t len, int error)
+		    char path[static NAME_MAX_WIRE], size_t len, int error);
+
+/* What is listed below n has failed with errno; path is n's in d, of len bytes. */
+static int fail_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		      char path[static NAME_MAX_WIRE], size_t len, int error)
 {
-	char room[FAIL_TEXT_MAX / 2];
 	const struct listed_node *child;
 	const char *name;
 	size_t at = 0;
 	int more;
 
-	if (listed_itself(n)) {
-		errno = error;
-		fail_as(error == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m",
-			walk_shown(d, path, room, sizeof room));
-		if (walk_fail(w, d, path))
-			return -1;
-	}
 	while ((child = listed_next(n, &at, &name)) != NULL) {
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
 		if (more < 0 || (size_t)more >= NAME_MAX_WIRE - len)
@@ -40,6 +35,22 @@ static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node
 	}
 	path[len] = '\0';
 	return 0;
+}
+
+/* The same, and n itself where it is listed. */
+static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		    char path[static NAME_MAX_WIRE], size_t len, int error)
+{
+	char room[FAIL_TEXT_MAX / 2];
+
+	if (listed_itself(n)) {
+		errno = error;
+		fail_as(error == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m",
+			walk_shown(d, path, room, sizeof room));
+		if (walk_fail(w, d, path))
+			return -1;
+	}
+	return fail_below(w, d, n, path, len, error);
 }
 
 static int missing(struct walk *w, struct walk_dir *d, const struct listed_node *n,
@@ -73,6 +84,22 @@ static int enter(struct walk *w, struct walk_frame *f, const struct listed_node 
 	return walk_enter(w, d, ret, whole, n);
 }
 
+/* It is no directory: nothing is below it, whatever is listed. */
+static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
+				const struct listed_node *n, const char *name)
+{
+	char path[NAME_MAX_WIRE];
+	int len = snprintf(path, sizeof path, "%s", name);
+	struct stat st;
+
+	if (fail_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
+		return -1;
+	/* A link is copied as one, though it was followed to see where it leads. */
+	if (!listed_itself(n) || walk_stat(fd, name, w->o.rules->copy_links, &st))
+		return 0;
+	return walk_add_mode(w, f->dir, st.st_mode, name);
+}
+
 /* A name that only leads to what is listed may be a symbolic link: the user wrote it. */
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct listed_node *n,
 		const char *name)
@@ -87,7 +114,7 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct liste
 	if (S_ISDIR(st.st_mode))
 		return enter(w, f, n, name, follow);
 	if (leads)
-		return missing(w, f->dir, n, name, ENOTDIR);
+		return take_file_that_leads(w, f, fd, n, name);
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
