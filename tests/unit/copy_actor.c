@@ -245,16 +245,19 @@ static void say_keep(struct actor *a, const struct say *s)
 }
 
 /* Of the bytes from 0 on, and of cells that the sink told. */
-static void digest_of(const struct actor *a, const struct say *s, uint64_t sum[2])
+static void digest_of(struct actor *a, const struct say *s, uint64_t sum[2])
 {
-	const struct heard *told = actor_heard(a, MSG_CELLS, s->id);
+	const struct heard *told;
 	struct digest *d = digest_new();
 
 	digest_add(d, 0, bytes_of(s), s->data < CELL ? s->data : CELL);
 	digest_sum(d, sum);
 	digest_free(d);
+	pthread_mutex_lock(&a->lock);
+	told = actor_heard(a, MSG_CELLS, s->id);
 	if (s->have && told)
 		sum_add(sum, told->first);
+	pthread_mutex_unlock(&a->lock);
 }
 
 static void say_end_of_file(struct actor *a, const struct say *s)
