@@ -236,15 +236,17 @@ static enum decision decide(const struct rules *rules, const struct record_file 
 static int rehearse(struct sink_lane *l, struct sink_question *q, const struct looked *k,
 		    enum decision decision)
 {
-	struct change none = {.what = EVENT_FILE};
+	struct change change = k->change;
 	bool send = decision == DECIDE_SEND;
 
+	change.content = send && l->sink->rules->checksum && !change.missing && !change.type;
+	if (decision == DECIDE_LEAVE)
+		change = (struct change){.what = EVENT_FILE};
 	/* It may get more names, and those are told of as well. */
 	if (!send && place_leave(l->sink->place, sink_dir_place(q->dir), &q->r))
 		return answer_failed(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;
-	sink_tell_event(l, q->dir, q->r.name, decision == DECIDE_LEAVE ? &none : &k->change, send,
-			q->r.size, "");
+	sink_tell_event(l, q->dir, q->r.name, &change, send, q->r.size, "");
 	count_same(l, true);
 	return sink_tell_answer(l, q->r.id, ANSWER_SAME);
 }
