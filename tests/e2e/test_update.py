@@ -48,6 +48,7 @@ def ages(top):
     for to in ("ours", "theirs"):
         make(top / to, {"is a dir": {}, "is a link": "nowhere", "of b": b"b"})
         dated(top / to / "is a link", NOW + SECOND)
+        dated(top / to / "is a dir", NOW)
     make(top / "a", {"is a dir": b"1", "is a link": b"2", "of a": b"3"})
 
 
@@ -127,7 +128,7 @@ NEW = {"a.c": b"new", "x.o": b"new", "kept": {"here": b""}, "is dir": {"f": b""}
                                      ["--delete-excluded", "--exclude=kept"]], ids=" ".join)
 def test_delete_as_rsync(bench, tmp_path, way, options):
     make(tmp_path, {"tree": NEW, "ours": OLD, "theirs": OLD})
-    rsync("-rl", *options, "tree/", "theirs/", cwd=tmp_path)
+    rsync("-rl", "-I", *options, "tree/", "theirs/", cwd=tmp_path)
     r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours"))
     assert r.code == 0, r.errors()
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
@@ -203,7 +204,7 @@ def test_backup_as_rsync(bench, tmp_path, way, options):
     # A directory that is not empty, and stays so by its backups, is in the way of a file.
     old = {k: v for k, v in OLD.items() if k != "is file" or options[-2:] == ["--backup-dir=../aside", "--delete"]}
     make(tmp_path, {"tree": NEW, "ours": {"to": old}, "theirs": {"to": old}})
-    rsync("-rl", *options, "../tree/", "to/", cwd=tmp_path / "theirs")
+    rsync("-rl", "-I", *options, "../tree/", "to/", cwd=tmp_path / "theirs")
     r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours" / "to"))
     assert r.code == 0, r.errors()
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
