@@ -3,6 +3,7 @@
 
 import os
 import re
+import socket
 import stat
 import subprocess
 
@@ -76,7 +77,12 @@ def shell(bench, tmp_path):
     return start
 
 
-PORT = 20000 + os.getpid() % 20000
+def free_port():
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
+
+
 COPIES = [g[0] for g in groups() if g[0].startswith("rdcp") or "| rdcp" in g[0]]
 STREAMS = [g for g in groups() if len(g) == 2]
 
@@ -103,9 +109,8 @@ def test_copies(shell, line):
 
 
 @pytest.mark.parametrize("pair", STREAMS, ids=lambda p: p[1])
-def test_streams(shell, pair, worker_id="0"):
-    global PORT
-    PORT += 1
+def test_streams(shell, pair):
+    port = free_port()
     near, far = shell.homes["near"], shell.homes["far"]
     if "pzstd" in pair[1] and subprocess.run(["which", "pzstd"], stdout=subprocess.DEVNULL).returncode:
         pytest.skip("no pzstd here")
@@ -116,7 +121,7 @@ def test_streams(shell, pair, worker_id="0"):
             assert made.wait() == 0, made.errors()
     (far / ".sluice-key").write_bytes((near / ".sluice-key").read_bytes())
     (far / ".sluice-key").chmod(0o600)
-    fill = lambda line: line.replace("12345", str(PORT)).replace("HOST", FAR.address)
+    fill = lambda line: line.replace("12345", str(port)).replace("HOST", FAR.address)
     sink = shell(FAR, fill(pair[0]).replace("rdrecv ", "rdrecv -v "))
     sink.expect("listening on")
     source = shell(NEAR, fill(pair[1]))
@@ -129,12 +134,13 @@ def test_through_a_host_in_the_middle(shell):
     line = next(g[0] for g in groups() if len(g) == 1 and "rdsend NEXT" in g[0])
     near, far = shell.homes["near"], shell.homes["far"]
     (near / "file").write_bytes(DATA)
-    last = shell(FAR, "rdrecv -v %d KEY file" % (PORT + 500))
+    there, here = free_port(), free_port()
+    last = shell(FAR, "rdrecv -v %d KEY file" % there)
     last.expect("listening on")
     middle = shell(FAR, line.replace("rdrecv ", "rdrecv -v ").replace("NEXT 12345", "%s %d" % (
-        FAR.address, PORT + 500)).replace("12345", str(PORT + 501)))
+        FAR.address, there)).replace("12345", str(here)))
     middle.expect("listening on")
-    first = shell(NEAR, "rdsend %s %d KEY < file" % (FAR.address, PORT + 501))
+    first = shell(NEAR, "rdsend %s %d KEY < file" % (FAR.address, here))
     assert [p.wait() for p in (first, middle, last)] == [0, 0, 0], \
         first.errors() + middle.errors() + last.errors()
     assert (far / "file").read_bytes() == DATA
