@@ -4,9 +4,9 @@
  * A source's blocks against a sink, over real lanes: whatever records and extents they hold, in
  * whatever order on two lanes, the sink may not crash, hang, or leave anything behind.
  *
- * An input is a byte that says where and how the sink stores, two that say what END counts, and
- * blocks: a byte (lane, kind, and for extents the file), u16 length, for extents u32 position, and
- * the bytes.
+ * An input is a byte that says where and how the sink stores, two that say what END counts more
+ * than was sent, and blocks: a byte (lane, kind, and for extents the file), u16 length, for extents
+ * u32 position, and the bytes.
  */
 
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include <unistd.h>
 #include "base/cursor.h"
 #include "base/log.h"
+#include "copy/digest.h"
 #include "session/message.h"
 #include "../unit/copy_rig.h"
 
@@ -94,6 +95,21 @@ static void clear_target(void)
 		abort();
 }
 
+/* Something that may be in the way, or deleted. */
+static void make_old(void)
+{
+	int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
+
+	if (at < 0 || mkdirat(at, "d", 0700) < 0 || mkdirat(at, "d/e", 0700) < 0 ||
+	    symlinkat("/", at, "d/l") < 0)
+		abort();
+	fd = openat(at, "d/a", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd < 0)
+		abort();
+	close(fd);
+	close(at);
+}
+
 /* The first lane finds the way for all: a block of no records opens each. */
 static int open_lanes(struct rig_end *e)
 {
@@ -106,8 +122,46 @@ static int open_lanes(struct rig_end *e)
 	return 0;
 }
 
+/* What an honest source would count. */
+struct counted {
+	struct msg_total total;
+	uint8_t types[256]; /* of files, by id */
+	bool dirs[256];
+};
+
+static void count_end(struct counted *c, const struct record_file_end *r)
+{
+	if (r->code != OUT_DONE) {
+		c->total.failed++;
+	} else if (c->types[r->id % 256] == TYPE_REGULAR) {
+		c->total.files++;
+		c->total.bytes += r->size;
+		sum_add(c->total.digest, r->digest);
+	} else {
+		c->total.others++;
+	}
+}
+
+static void count_records(struct counted *c, const uint8_t *bytes, size_t len)
+{
+	struct reader in = reader_of(bytes, len);
+	static struct record r;
+
+	while (record_next(&in, &r) > 0) {
+		if (r.type == RECORD_FILE)
+			c->types[r.file.id % 256] = r.file.type;
+		if (r.type == RECORD_FILE_END)
+			count_end(c, &r.end);
+		if (r.type == RECORD_DIR) {
+			c->total.others += !c->dirs[r.dir.id % 256];
+			c->dirs[r.dir.id % 256] = true;
+		}
+	}
+}
+
 /* The next block of the input, on its lane; false when there is none, or no room for it. */
-static bool play_block(struct rig_end *e, struct reader *in, unsigned played[static 2])
+static bool play_block(struct rig_end *e, struct reader *in, unsigned played[static 2],
+		       struct counted *counted)
 {
 	uint8_t what = take_u8(in);
 	uint16_t len = take_u16(in);
@@ -125,6 +179,8 @@ static bool play_block(struct rig_end *e, struct reader *in, unsigned played[sta
 	if (++played[lane] >= DEPTH || lane_get(session_lane(e->session, lane), &b) < 0)
 		return false;
 	memcpy(b->data, bytes, len);
+	if (!(what & EXTENT))
+		count_records(counted, bytes, len);
 	b->len = len;
 	b->kind = what & EXTENT ? BLOCK_EXTENT : BLOCK_RECORDS;
 	b->file = what & EXTENT ? what >> FILE_SHIFT : 0;
@@ -142,22 +198,22 @@ static int play(struct rig_end *e, void *ctx)
 	const struct tale *t = ctx;
 	struct reader in = t->in;
 	unsigned played[2] = {1, 1};
-	struct msg_total total = {.files = take_u8(&in)};
-	uint8_t body[64];
+	struct counted counted = {0};
+	uint8_t done = take_u8(&in), other = take_u8(&in);
+	uint8_t body[128];
 	struct writer w = writer_of(body, sizeof body);
 
-	total.failed = total.files >> 4;
-	total.files &= 15;
-	total.others = take_u8(&in);
-	total.same = total.others >> 4;
-	total.others &= 15;
-	total.incomplete = t->incomplete;
 	if (open_lanes(e) < 0)
 		return -1;
-	while (in.left > 0 && play_block(e, &in, played))
+	while (in.left > 0 && play_block(e, &in, played, &counted))
 		continue;
 	poll(NULL, 0, STAY_MS);
-	msg_total_encode(&w, &total);
+	counted.total.files += done & 15;
+	counted.total.failed += done >> 4;
+	counted.total.others += other & 15;
+	counted.total.same += other >> 4;
+	counted.total.incomplete = t->incomplete;
+	msg_total_encode(&w, &counted.total);
 	session_send(e->session, MSG_END, body, w.used);
 	poll(NULL, 0, STAY_MS);
 	return 0;
@@ -197,6 +253,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r.to.rules = &rules;
 	if (where & TO_STREAM)
 		r.to.stream = (struct stream){.fd = null_fd, .name = "null"};
+	if (where & TREE)
+		make_old();
 	rig_run(&r);
 	clear_target();
 	return 0;
