@@ -241,13 +241,14 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 
 	if (p->spot.direct)
 		return fail("%s is not a directory", p->spot.shown);
-	if (!into)
+	if (!p->rules->relative && !p->o.many)
 		marker_name(p, r->want, r->name, marker);
 	if (p->rules->dry_run && (p->top->missing || (!p->is_dir && is_absent(&p->spot))))
 		return be_missing(d, c);
-	if (!p->is_dir && make_target(d, marker, contents, &made))
+	if (!p->is_dir && make_target(d, into ? "" : marker, contents, &made))
 		return -1;
-	if (!into && (made || marker_is_in(p, p->top->fd, marker))) {
+	/* Contents go there anyway, but once all are there nothing is left to go on with. */
+	if (*marker && ((made && !into) || marker_is_in(p, p->top->fd, marker))) {
 		memcpy(p->marker, marker, sizeof marker);
 		return be_target(d, made, c);
 	}
