@@ -118,12 +118,24 @@ def nodes(stage, n):
 LEFT = ".sluice.%016x.%08x"
 
 
+def put(top, files):
+    """Into p and q below top, and nowhere else: they may be somebody's symlinks just now."""
+    fds = [os.open(top, os.O_PATH | os.O_DIRECTORY)]
+    try:
+        for name in ("p", "q"):
+            fds.append(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fds[-1]))
+        for name, data in files.items():
+            with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=fds[-1]), "wb") as f:
+                f.write(data)
+    except OSError:
+        pass
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
 def leftovers_in(top, n):
-    for i in range(4):
-        try:
-            write(top / "p" / "q" / (LEFT % (i, n)), b"left")
-        except OSError:
-            pass  # it is elsewhere just now
+    put(top, {LEFT % (i, n): b"left" for i in range(4)})
 
 
 def partials(stage, n):
@@ -132,19 +144,11 @@ def partials(stage, n):
 
 
 def extras(stage, n):
-    for i in range(8):
-        try:
-            write(stage.dst / "p" / "q" / ("extra%d" % i), b"delete me")
-        except OSError:
-            pass
+    put(stage.dst, {"extra%d" % i: b"delete me" for i in range(8)})
 
 
 def refill(stage, n):
-    for f in stage.each():
-        try:
-            write(f, b"0")
-        except OSError:
-            pass
+    put(stage.src, {n: b"0" for n in NAMES})
 
 
 PLACES = {

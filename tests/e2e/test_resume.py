@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 
@@ -104,21 +105,25 @@ def test_kills_at_any_moment(bench, ground, which, part):
     for n in range(count):
         who, signo = kills[(n * 3 + seed) % len(kills)]
         what = "seed %d, kill %d: signal %d to %s" % (seed, n, signo, who)
-        if n % 3:  # now and then the target is whole already, or damaged by the last one
+        again = n % 3 == 0  # now and then the target is whole already
+        if not again:
             fell(b)
+        words = ["-aHAX", near + str(a) + ("/" if again else ""), far + str(b)]
         run = bench.copy(*words, wait=False)
         after = rng.uniform(0, took * 1.1)
         code = interrupt(run, who, signo, after)
         if signo in (signal.SIGINT, signal.SIGTERM) and who == "conductor":
             assert code in (0, 20), (what, code, run.errors())
-        r = bench.copy("-aHAX", near + str(a) + ("/" if b.exists() and not marker(b) else ""), far + str(b))
+        if b.exists() and not marker(b):  # it was through already: once more it would go into b
+            words[1] = near + str(a) + "/"
+        r = bench.copy(*words)
         assert r.code == 0, (what, r.code, r.errors()[-2000:])
         lines = compare(want, os.fsencode(b))
         assert not lines, "%s after %.3f s of %.3f: %s" % (what, after, took, "\n".join(lines[:20]))
 
 
 def marker(top):
-    return [n for n in leftovers(top) if n.startswith(".sluice.marker.")]
+    return [n for n in leftovers(top) if re.fullmatch(r"\.sluice\.marker\.[0-9a-f]{16}", n)]
 
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
@@ -185,7 +190,7 @@ def interrupted(bench, ground, signo=signal.SIGKILL, share=0.6, options=(), data
 
 def sent(run):
     """Bytes that went over the lanes."""
-    return summary(run)["counts"]["sent"]
+    return summary(run)["sent"]
 
 
 def finish(bench, ground, *options):
@@ -302,23 +307,24 @@ def test_holes_are_kept_when_it_goes_on(bench, ground):
 
 
 @pytest.mark.parametrize("n", range(COUNT))
-def test_two_runs_at_once_into_one_target(bench, ground, n):
-    """Both end; the result is the source; one more run leaves nothing stale."""
+@pytest.mark.parametrize("options", ["-aAX", "-aHAX"])
+def test_two_runs_at_once_into_one_target(bench, ground, n, options):
+    """Both end; the result is the source; one more run leaves nothing stale.  A hard link whose
+    first name the other one has just replaced may fail, for that run to mend."""
     a, b = ground / "a", ground / "b"
     generate(60 + n, a, files=FILES)
     with open(a / "large", "wb") as f:
         f.write(pattern(3 * RESUME_MIN))
     b.mkdir()
-    words = ["-aHAX", str(a) + "/", "far:%s" % b]
+    words = [options, str(a) + "/", "far:%s" % b]
     one = bench.copy(*words, wait=False)
     time.sleep(random.Random(n).choice([0, 0.05, 0.15]) * SLOW)
     other = bench.copy(*words, wait=False)
     codes = one.wait(60), other.wait(60)
-    assert set(codes) <= {0, 23}, (codes, one.errors(), other.errors())
-    assert 0 in codes, (codes, one.errors(), other.errors())
+    assert set(codes) <= ({0, 23} if "H" in options else {0}), (codes, one.errors(), other.errors())
     r = bench.copy(*words)
     assert r.code == 0, r.errors()
-    equal(a, b, 60 + n)
+    equal(a, b, 60 + n, without=() if "H" in options else ["links"])
 
 
 def test_two_runs_of_two_sources_never_mix_a_file(bench, ground):
