@@ -42,7 +42,7 @@ static struct record_file record_of(const char *name)
 		.a = {.mode = 0664, .mtime_s = 1000, .atime_s = 2000},
 	};
 
-	snprintf(r.name, sizeof r.name, "%s", name);
+	memcpy(r.name, name, strlen(name) + 1);
 	return r;
 }
 
