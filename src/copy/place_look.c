@@ -119,6 +119,23 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 	return ret;
 }
 
+/* It may have been written a moment ago, by somebody who did not wait for the disk. */
+static int sync_same(const struct seat *s)
+{
+	enum { HOW = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+	char shown[SHOWN_ROOM];
+	int fd, ret;
+
+	if (!s->place->o.fsync)
+		return 0;
+	fd = openat(s->dirfd, s->name, O_RDONLY | HOW);
+	if (fd < 0)
+		fd = openat(s->dirfd, s->name, O_WRONLY | HOW);
+	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : 0;
+	close_fd(fd);
+	return ret;
+}
+
 static int be_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
 {
 	char shown[SHOWN_ROOM];
@@ -134,7 +151,7 @@ static int be_same(const struct seat *s, const struct record_file *r, const stru
 	if (ret == 0 || !S_ISREG(st.st_mode))
 		return fail("%s has changed meanwhile", seat_shown(s, shown));
 	seat_is_whole(s);
-	if (place_mend(s, &r->a, &st, x, &c))
+	if (place_mend(s, &r->a, &st, x, &c) || sync_same(s))
 		return -1;
 	return linked_remember(s, r, &st);
 }

@@ -47,15 +47,26 @@ static void wait_for_news(struct source *s)
 	workers_wake();
 }
 
+/* DONE came: what the sink had before is as good as stored now. */
+static int take_leave(struct source *s)
+{
+	if (source_agree(s))
+		return -1;
+	removals_same_due(s);
+	return 0;
+}
+
 static int await(struct source *s)
 {
 	struct copy *c = s->copy;
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	while (ret == 0 && (!c->done_came || s->stored)) {
+	while (ret == 0 && (!c->done_came || s->stored || s->same)) {
 		if (s->stored)
 			removal_do(s);
+		else if (c->done_came)
+			ret = take_leave(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
 		else if (s->working == 0 && !c->end_sent)
@@ -156,6 +167,7 @@ static int take_rules(struct source *s)
 
 	s->asks = s->o->rules != NULL;
 	s->asks_all = s->asks && rules_ask(r);
+	s->removes = s->o->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
 		return -1;
 	if (!r->numeric_ids && (r->owner || r->group || r->acls))

@@ -67,6 +67,7 @@ struct aside {
 	uint64_t size; /* as it was seen */
 	uint64_t asked; /* a hash of the question; 0: not kept */
 	struct told *told; /* cells that the sink has; NULL: none */
+	struct removal *removal; /* of an empty one; NULL: it is not to be removed */
 	const char *path; /* of one that the user named, behind name; NULL */
 	char name[];
 };
@@ -164,6 +165,7 @@ struct source {
 	bool only; /* one file or stream was asked for */
 	bool asks; /* about large files; all: */
 	bool asks_all;
+	bool removes; /* what the sink has in the end */
 
 	/* The copy's lock: */
 	bool walking, walk_over;
@@ -184,6 +186,7 @@ struct source {
 	struct ids ids;
 	struct links links;
 	struct removal *stored, **stored_end; /* to be removed */
+	struct removal *same; /* too, unless a failure of theirs comes before DONE */
 	struct walk_dir *named_dir; /* of the file named last */
 	struct msg_total ended; /* what FILE_END, DIR and SAME records say, and answers */
 	struct msg_total agreed; /* what results say */
@@ -313,6 +316,11 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 void removal_free(struct removal *r); /* NULL: nothing */
 /* It is stored; NULL: nothing.  Lock held. */
 void removal_due(struct source *s, struct removal *r);
+/* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
+ * Lock held. */
+void removal_same(struct source *s, uint32_t id, struct removal *r);
+/* No more results come: what is the same, and did not fail, is due. Lock held. */
+void removals_same_due(struct source *s);
 /* Do the first one.  Lock held, and left for the time of it. */
 void removal_do(struct source *s);
 void removals_free(struct source *s);
@@ -323,8 +331,8 @@ void removals_free(struct source *s);
 void source_end(struct source *s, struct source_file *f, struct record_file_end *r);
 /* It was compared: true if it is the same, and done with.  Else it is to be sent, or failed. */
 bool source_compared(struct source *s, struct source_file *f);
-/* A file that was asked about is the same. Lock held. */
-void source_count_same(struct source *s, uint32_t id);
+/* A file that was asked about is the same, and is removed (NULL: or not). Lock held. */
+void source_count_same(struct source *s, uint32_t id, struct removal *r);
 int source_agree(struct source *s);
 
 #endif

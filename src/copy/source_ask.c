@@ -9,15 +9,18 @@
 
 /* ---- what is kept aside -------------------------------------------------------------- */
 
-static struct aside *aside_new(const struct source_item *it)
+/* removal becomes its own, or is freed. */
+static struct aside *aside_new(const struct source_item *it, struct removal *removal)
 {
 	size_t name = strlen(it->name) + 1, path = it->path ? strlen(it->path) + 1 : 0;
 	struct aside *a = calloc(1, sizeof *a + name + path);
 
 	if (!a) {
 		fail_as(OUT_MEMORY, "keep a file for later: %m");
+		removal_free(removal);
 		return NULL;
 	}
+	a->removal = removal;
 	a->id = it->id;
 	a->want = it->want;
 	a->flags = it->flags;
@@ -35,6 +38,7 @@ void aside_free(struct aside *a)
 		return;
 	walk_dir_put(a->dir);
 	told_free(a->told);
+	removal_free(a->removal);
 	free(a);
 }
 
@@ -73,7 +77,7 @@ static void make_ready(struct source *s, struct aside *a)
 int source_park(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
-	struct aside *a = aside_new(it);
+	struct aside *a = aside_new(it, NULL);
 
 	item_close(it);
 	if (!a)
@@ -122,20 +126,35 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 	return source_put_xattrs(l, it->id, x);
 }
 
+/* If the answer is that it is the same, although nothing of it can be compared?  What only stays
+ * because it is there, or is newer, has that answer too. */
+static bool may_be_removed(const struct source *s, const struct source_item *it)
+{
+	const struct rules *r = s->rules;
+
+	return r->checksum && !r->ignore_existing && !r->update && it->st.st_size == 0;
+}
+
 int source_ask(struct source_lane *l, struct source_item *it)
 {
 	struct source_done d = {.kind = LIVE_ASKED};
+	struct removal *removal = NULL;
 	struct xattrs *x;
 	struct aside *a;
 	int ret;
 
-	if (read_attributes(l, it, &x))
+	if (may_be_removed(l->source, it) && item_removal(l, it, &removal))
 		return item_failed(l, it);
+	if (read_attributes(l, it, &x)) {
+		removal_free(removal);
+		return item_failed(l, it);
+	}
 	if (it->id == 0 && source_id(l, &it->id)) {
 		xattrs_free(x);
+		removal_free(removal);
 		return -1;
 	}
-	a = aside_new(it);
+	a = aside_new(it, removal);
 	ret = a ? put_question(l, it, a, x) : -1;
 	xattrs_free(x);
 	if (ret == 0) {
@@ -206,6 +225,8 @@ static int answer(struct source *s, uint32_t id, uint8_t answer)
 	}
 	s->asides--;
 	source_count_same(s, id);
+	removal_same(s, id, a->removal);
+	a->removal = NULL;
 	aside_free(a);
 	return 0;
 }

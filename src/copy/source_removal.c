@@ -8,6 +8,7 @@
 /* What is to be removed, and what it was when it was read. */
 struct removal {
 	struct removal *next;
+	uint32_t id; /* of what is the same */
 	struct walk_dir *dir; /* a reference */
 	dev_t dev;
 	ino_t ino;
@@ -98,6 +99,29 @@ void removal_due(struct source *s, struct removal *r)
 	s->stored_end = &r->next;
 }
 
+void removal_same(struct source *s, uint32_t id, struct removal *r)
+{
+	if (!r)
+		return;
+	r->id = id;
+	r->next = s->same;
+	s->same = r;
+}
+
+void removals_same_due(struct source *s)
+{
+	struct removal *r;
+
+	while ((r = s->same) != NULL) {
+		s->same = r->next;
+		/* A result would have settled it. */
+		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
+			removal_due(s, r);
+		else
+			removal_free(r);
+	}
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
@@ -167,13 +191,19 @@ void removal_do(struct source *s)
 	removal_free(r);
 }
 
+static void free_list(struct removal *r)
+{
+	while (r) {
+		struct removal *next = r->next;
+
+		removal_free(r);
+		r = next;
+	}
+}
+
 void removals_free(struct source *s)
 {
-	struct removal *r;
-
-	while ((r = s->stored) != NULL) {
-		s->stored = r->next;
-		removal_free(r);
-	}
+	free_list(s->stored);
+	free_list(s->same);
 	walk_dir_put(s->named_dir);
 }

@@ -176,15 +176,18 @@ static bool is_same(const struct source_lane *l, const struct source_item *it, s
 	return told[0] == m->end.digest[0] && told[1] == m->end.digest[1];
 }
 
-static int send_same(struct source_lane *l, const struct source_item *it)
+static int send_same(struct source_lane *l, const struct source_item *it, struct small *m)
 {
 	struct record_same r = {.id = it->id};
 
 	if (source_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
 	pthread_mutex_lock(&l->source->copy->lock);
-	source_count_same(l->source, it->id);
+	source_count_same(l->source, it->id, m->removal);
+	removal_same(l->source, it->id, m->removal);
+	m->removal = NULL;
 	pthread_mutex_unlock(&l->source->copy->lock);
+	m->removal = NULL;
 	record_same_encode(&l->records, &r);
 	return 0;
 }
@@ -202,7 +205,7 @@ int item_send_small(struct source_lane *l, struct source_item *it)
 		ret = item_failed(l, it);
 	} else {
 		item_close(it);
-		ret = is_same(l, it, &m) ? send_same(l, it) : send_small(l, it, &m);
+		ret = is_same(l, it, &m) ? send_same(l, it, &m) : send_small(l, it, &m);
 	}
 	xattrs_free(m.xattrs);
 	removal_free(m.removal);

@@ -255,6 +255,51 @@ def test_remove_source_files_as_rsync(bench, tmp_path, way):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+def test_sources_that_are_there_already_are_compared_and_removed(bench, tmp_path, way):
+    """So that a run that was interrupted can be finished; but nothing goes away on the word of a time."""
+    big, other = pattern(5 << 20), pattern(5 << 20, 7)
+    make(tmp_path, {"tree": {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"2", "big differs": big}},
+                    "to": {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"3", "big differs": other}}})
+    for name in ("same", "empty", "big", "d/differs", "d/big differs"):
+        for top in ("tree", "to"):
+            dated(tmp_path / top / name, NOW)
+    r = bench.copy("-a", "--remove-source-files", "--json", way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert summary(r)["same"] == 3 and summary(r)["files"] == 2, summary(r)
+    assert read(tmp_path / "tree") == {"d": {}}
+    assert read(tmp_path / "to") == {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"2", "big differs": big}}
+
+
+@pytest.mark.skipif(USER, reason="it takes root to be two users")
+def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1", "g": b"2", "h": b"3"}, "to": {"f": b"1", "g": b"2"}})
+    for name in ("f", "g"):
+        for top in ("tree", "to"):
+            dated(tmp_path / top / name, NOW)
+    (tmp_path / "tree" / "f").chmod(0o600)
+    open_up(tmp_path)
+    for name in ("tree", "tree/f", "tree/g", "tree/h", "to", "to/g"):
+        os.chown(tmp_path / name, 65534, 65534)
+    r = bench.copy("-r", "--perms", "--times", "--remove-source-files", way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"), become=as_nobody())
+    assert r.code == 23 and "f" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "tree") == {"f": b"1"}
+    assert read(tmp_path / "to") == {"f": b"1", "g": b"2", "h": b"3"}
+
+
+@pytest.mark.parametrize("options", [["-u"], ["--ignore-existing"]], ids=" ".join)
+def test_sources_that_were_left_out_are_not_removed(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {"f": b"1", "empty": b"", "g": b"2"}, "to": {"f": b"3", "empty": b"full"}})
+    dated(tmp_path / "tree" / "f", NOW)
+    dated(tmp_path / "tree" / "empty", NOW)
+    r = bench.copy("-a", "--remove-source-files", *options, way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "tree") == {"f": b"1", "empty": b""}
+    assert read(tmp_path / "to") == {"f": b"3", "empty": b"full", "g": b"2"}
+
+
 def test_sources_that_failed_are_not_removed(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "d": b"2"}, "to": {"d": {"in it": b""}}})
     r = bench.copy("-r", "--remove-source-files", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
