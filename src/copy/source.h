@@ -331,8 +331,8 @@ void removals_free(struct source *s);
 void source_end(struct source *s, struct source_file *f, struct record_file_end *r);
 /* It was compared: true if it is the same, and done with.  Else it is to be sent, or failed. */
 bool source_compared(struct source *s, struct source_file *f);
-/* A file that was asked about is the same, and is removed (NULL: or not). Lock held. */
-void source_count_same(struct source *s, uint32_t id, struct removal *r);
+/* A file that was asked about is the same. Lock held. */
+void source_count_same(struct source *s, uint32_t id);
 int source_agree(struct source *s);
 
 #endif

@@ -215,7 +215,7 @@ static int removal_of(struct source_lane *l, struct thing *t)
 {
 	struct source *s = l->source;
 
-	if (!s->o->remove_source)
+	if (!s->removes)
 		return 0;
 	return removal_new(s, t->o->dir, t->o->name, &t->st, &t->removal);
 }

@@ -147,10 +147,9 @@ void source_end(struct source *s, struct source_file *f, struct record_file_end 
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
-void source_count_same(struct source *s, uint32_t id, struct removal *r)
+void source_count_same(struct source *s, uint32_t id)
 {
 	ids_set(&s->ids, id, LIVE_SAME);
-	removal_due(s, r);
 	s->ended.same++;
 	s->agreed.same++;
 	atomic_fetch_add(&s->copy->tally->files, 1);
@@ -178,8 +177,7 @@ bool source_compared(struct source *s, struct source_file *f)
 	} else {
 		same = true;
 		atomic_fetch_sub(&s->copy->tally->total, f->size);
-		source_count_same(s, f->id, f->removal);
-		f->removal = NULL;
+		source_count_same(s, f->id);
 		removal_same(s, f->id, f->removal);
 		f->removal = NULL;
 		let_go(s, f, false);

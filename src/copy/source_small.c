@@ -183,11 +183,10 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 	if (source_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
 	pthread_mutex_lock(&l->source->copy->lock);
-	source_count_same(l->source, it->id, m->removal);
+	source_count_same(l->source, it->id);
 	removal_same(l->source, it->id, m->removal);
 	m->removal = NULL;
 	pthread_mutex_unlock(&l->source->copy->lock);
-	m->removal = NULL;
 	record_same_encode(&l->records, &r);
 	return 0;
 }

@@ -183,7 +183,7 @@ int item_removal(struct source_lane *l, const struct source_item *it, struct rem
 	struct source *s = l->source;
 
 	*out = NULL;
-	if (!s->o->remove_source)
+	if (!s->removes)
 		return 0;
 	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &it->st,
 			   out);
