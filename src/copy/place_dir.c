@@ -138,6 +138,9 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 			c->missing = !c->type;
 		else
 			return fail("open directory %s: %m", shown(d, path));
+		if (c->type && d->place->rules->ignore_existing)
+			return fail("make directory %s: what is there stays (--ignore-existing)",
+				    shown(d, path));
 		if (dry) {
 			d->missing = true;
 			return 0;
@@ -338,5 +341,5 @@ void seat_is_whole(const struct seat *s)
 		return;
 	seat_sweep(s);
 	if (dir_of(s)->has_temporaries)
-		temporary_forget(s->dirfd, s->name);
+		temporary_forget(s->dirfd, s->name, s->place->uid);
 }
