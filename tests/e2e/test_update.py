@@ -83,6 +83,17 @@ def test_what_is_replaced_as_rsync(bench, tmp_path, n):
         assert times[0] == times[1]
 
 
+def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": {"in it": b"1"}, "l": {"in it": b"2"}, "g": b"3"}, "out": {},
+                    "to": {"f": b"a file", "l": "../out"}})
+    for options in (["-n"], []):
+        r = bench.copy("-r", "--ignore-existing", *options, way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 23 and "--ignore-existing" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"a file", "l": "../out", "g": b"3"}
+    assert read(tmp_path / "out") == {}
+
+
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     """Nor does it take the time for the content."""
     size = 5 << 20
@@ -164,7 +175,8 @@ def test_max_delete(bench, tmp_path, way, most):
 
 
 def test_delete_tells_of_each(bench, tmp_path):
-    make(tmp_path, {"tree": NEW, "to": OLD})
+    old = {k: v for k, v in OLD.items() if k != "is file"}  # what makes way for something is not told of
+    make(tmp_path, {"tree": NEW, "to": old})
     want = {line[12:] for line in rsync("-rlni", "--delete", "tree/", "to/", cwd=tmp_path).decode().splitlines()
             if line.startswith("*deleting")}
     for options in (["-n"], []):
