@@ -199,7 +199,7 @@ static int replace(const struct seat *s, const struct first *f, const struct sta
 	int ret = 1;
 
 	for (int i = 0; ret > 0 && i < TRIES; i++) {
-		if (temporary_name(s->dirfd, s->name, as))
+		if (temporary_name(s->dirfd, s->name, s->place->uid, as))
 			return failure(s, "link");
 		ret = put_link(s, f, as);
 		if (ret)
@@ -232,6 +232,8 @@ static int make(const struct seat *s, const struct first *f, struct change *c)
 		return -1;
 	if (s->place->rules->dry_run)
 		return 0;
+	/* An earlier run may have met this name first, and begun a file for it. */
+	seat_is_whole(s);
 	ret = there ? 1 : put_link(s, f, s->name);
 	if (ret > 0) {
 		there = seat_look(s, &old);

@@ -108,7 +108,7 @@ static int make_once(struct making *m)
 	bool some = false;
 	int ret;
 
-	if (temporary_name(m->seat.dirfd, m->seat.name, as))
+	if (temporary_name(m->seat.dirfd, m->seat.name, m->seat.place->uid, as))
 		return failure(m, "make");
 	if (put(m, as))
 		return errno == EEXIST ? 1 : failure(m, "make");
@@ -143,7 +143,7 @@ static int make_new(struct making *m)
 		return -1;
 	if (m->seat.place->rules->dry_run)
 		return 0;
-	seat_sweep(&m->seat);
+	seat_is_whole(&m->seat); /* it may have been a file when an earlier run was here */
 	for (int i = 0; ret > 0 && i < TRIES; i++)
 		ret = make_once(m);
 	if (ret > 0) {
