@@ -220,6 +220,7 @@ def test_a_flipped_parent_leads_nowhere(bench, ground, place):
         codes.append(r.code)
         assert r.code in CODES, (place, r.code, r.errors())
         n += 1
+    assert flipper.wait() == 0, flipper.errors()
     flips = int(bytes(flipper.out).split()[1])
     assert flips > 100 and n >= 2, (flips, codes)
     outside_kept(stage, before)
