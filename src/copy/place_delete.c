@@ -434,6 +434,20 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 	free(d.path);
 }
 
+/* Room is made while files come, when deletions are not counted yet. */
+static bool makes_room(const struct place *p)
+{
+	return p->rules->max_delete == UINT64_MAX && p->rules->delete;
+}
+
+static int not_empty(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s is a directory that is not empty (--delete %s)", seat_shown(s, shown),
+		    s->place->rules->delete ? "without --max-delete removes it" : "removes it");
+}
+
 int delete_in_the_way(const struct seat *s)
 {
 	struct deletion d = {.place = s->place};
@@ -445,9 +459,8 @@ int delete_in_the_way(const struct seat *s)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return fail("delete directory %s: %m", seat_shown(s, shown));
-	if (!s->place->rules->delete)
-		return fail("%s is a directory that is not empty (--delete removes it)",
-			    seat_shown(s, shown));
+	if (!makes_room(s->place))
+		return not_empty(s);
 	if (place_backs_up(s->place))
 		return backup_seat(s, true);
 	path = place_whole_path(s->in);
@@ -467,15 +480,14 @@ int delete_is_allowed(const struct seat *s)
 	char shown[SHOWN_ROOM];
 	int fd, ret;
 
-	if (s->place->rules->delete)
+	if (makes_room(s->place))
 		return 0;
 	l = calloc(1, sizeof *l + 1);
 	fd = l ? dir_open(s->dirfd, s->name, &st) : -1;
 	if (fd < 0 || list(l, fd, NULL, 0))
 		ret = fail("list directory %s: %m", seat_shown(s, shown));
 	else if (l->count > 0)
-		ret = fail("%s is a directory that is not empty (--delete removes it)",
-			   seat_shown(s, shown));
+		ret = not_empty(s);
 	else
 		ret = 0;
 	close_fd(fd);

@@ -174,6 +174,17 @@ def test_max_delete(bench, tmp_path, way, most):
     assert most >= 4 or "--max-delete" in r.errors(), r.errors()
 
 
+def test_max_delete_counts_what_is_in_the_way(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"f": b"1", "g": b"2"}, "to": {"f": {"d": {"x": b""}}, "g": {}}})
+    for options in (["-n"], []):
+        r = bench.copy("-r", "--delete", "--max-delete=1", *options, way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        # A rehearsal does not look into it.
+        assert r.code == 23 or options, (r.code, r.errors())
+    assert "--max-delete" in r.errors(), r.errors()
+    assert read(tmp_path / "to") == {"f": {"d": {"x": b""}}, "g": b"2"}
+
+
 def test_delete_tells_of_each(bench, tmp_path):
     old = {k: v for k, v in OLD.items() if k != "is file"}  # what makes way for something is not told of
     make(tmp_path, {"tree": NEW, "to": old})
