@@ -61,6 +61,12 @@ test_resume.py::test_a_killed_run*[[]2]
 test_resume.py::test_a_huge_file_goes_on*9]
 test_resume.py::test_a_huge_file_goes_on*SIGKILL]
 test_resume.py::test_two_runs_at_once*
+test_select.py::test_one_file_system[[]push*
+test_select.py::test_a_list_from_stdin[[]pull*
+test_select.py::test_dry_run_changes_nothing[[]push*
+test_update.py::test_checksum_sends*[[]push*
+test_update.py::test_sources_that_are_there_already*[[]pull*
+test_update.py::test_delete_only_in*[[]push*
 test_verbs.py::*
 test_verbs_lanes.py::*
 """.split()
