@@ -215,7 +215,8 @@ static int removal_of(struct source_lane *l, struct thing *t)
 {
 	struct source *s = l->source;
 
-	if (!s->removes)
+	/* What --ignore-existing left as it was is told as stored. */
+	if (!s->removes || s->rules->ignore_existing)
 		return 0;
 	return removal_new(s, t->o->dir, t->o->name, &t->st, &t->removal);
 }

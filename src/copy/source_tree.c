@@ -183,7 +183,8 @@ int item_removal(struct source_lane *l, const struct source_item *it, struct rem
 	struct source *s = l->source;
 
 	*out = NULL;
-	if (!s->removes)
+	/* What --ignore-existing left as it was is told as stored, unless it was asked about. */
+	if (!s->removes || (s->rules->ignore_existing && !it->aside))
 		return 0;
 	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &it->st,
 			   out);

@@ -84,14 +84,16 @@ def test_what_is_replaced_as_rsync(bench, tmp_path, n):
 
 
 def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):
-    make(tmp_path, {"tree": {"f": {"in it": b"1"}, "l": {"in it": b"2"}, "g": b"3"}, "out": {},
-                    "to": {"f": b"a file", "l": "../out"}})
-    for options in (["-n"], []):
-        r = bench.copy("-r", "--ignore-existing", *options, way[0] + str(tmp_path / "tree") + "/",
+    tree = {"f": {"in it": b"1", "empty": b"", "link": "x", "d": {"e": b""}}, "l": {"in it": b"2"}, "s": "mine"}
+    make(tmp_path, {"tree": {"g": b"3", **tree}, "out": {}, "to": {"f": b"a file", "l": "../out", "s": "theirs"}})
+    for options in (["-n"], ["--remove-source-files"]):
+        r = bench.copy("-a", "--ignore-existing", *options, way[0] + str(tmp_path / "tree") + "/",
                        way[1] + str(tmp_path / "to"))
-        assert r.code == 23 and "--ignore-existing" in r.errors(), (r.code, r.errors())
-    assert read(tmp_path / "to") == {"f": b"a file", "l": "../out", "g": b"3"}
+        assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"a file", "l": "../out", "s": "theirs", "g": b"3"}
     assert read(tmp_path / "out") == {}
+    # Nor is it taken for stored.
+    assert read(tmp_path / "tree") == tree
 
 
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
