@@ -121,7 +121,7 @@ static int open_temporary(struct placement *t)
 {
 	t->how = BY_RENAME;
 	seat_sweep(&t->seat);
-	if (temporary_open(t->seat.dirfd, t->seat.name, owner_then(t), &t->tmp))
+	if (temporary_open(t->seat.dirfd, t->seat.name, t->seat.place->uid, owner_then(t), &t->tmp))
 		return failure(t, "create");
 	t->fd = t->tmp.fd;
 	return preallocate(t);
@@ -196,7 +196,7 @@ static int open_rest(struct placement *t, bool *had)
 		return open_in_place(t);
 	}
 	t->how = BY_RENAME;
-	*had = temporary_resume(t->seat.dirfd, t->seat.name, &t->tmp) > 0;
+	*had = temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
 	t->fd = t->tmp.fd;
 	return 0;
 }

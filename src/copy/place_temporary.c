@@ -33,10 +33,10 @@ static void put_hex(char *to, uint64_t v, unsigned digits)
 	to[digits] = '\0';
 }
 
-static void name_of(const char *name, char to[static TEMPORARY_NAME])
+static void name_of(const char *name, uid_t user, char to[static TEMPORARY_NAME])
 {
 	memcpy(to, prefix, sizeof prefix);
-	put_hex(to + sizeof prefix - 1, XXH3_64bits_withSeed(name, strlen(name), geteuid()),
+	put_hex(to + sizeof prefix - 1, XXH3_64bits_withSeed(name, strlen(name), user),
 		HASH_DIGITS);
 }
 
@@ -135,7 +135,7 @@ static int make_new(int dirfd, struct temporary *t)
 	return still_named(dirfd, t->name, &t->st) ? 0 : 1;
 }
 
-static int take_over(int dirfd, bool resume, uid_t owner, struct temporary *t)
+static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
 {
 	int ret;
 
@@ -145,8 +145,8 @@ static int take_over(int dirfd, bool resume, uid_t owner, struct temporary *t)
 	ret = lock_named(dirfd, t);
 	if (ret)
 		return ret;
-	if (!is_file_of(&t->st, geteuid())) {
-		if (geteuid() != 0 || !is_file_of(&t->st, owner))
+	if (!is_file_of(&t->st, user)) {
+		if (user != 0 || !is_file_of(&t->st, owner))
 			return -1;
 		/* Others had rights to it already. */
 		return unlinkat(dirfd, t->name, 0) == 0 ? 1 : -1;
@@ -183,20 +183,20 @@ static int make_random(int dirfd, struct temporary *t)
 	return -1;
 }
 
-int temporary_open(int dirfd, const char *name, uid_t owner, struct temporary *t)
+int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct temporary *t)
 {
 	int ret = 1;
 
 	t->fd = -1;
 	t->random = t->resumed = false;
-	name_of(name, t->name);
+	name_of(name, user, t->name);
 	for (int i = 0; ret == 1 && i < TRIES; i++) {
 		ret = make_new(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
 		if (ret) {
 			close_temporary(t);
-			ret = take_over(dirfd, false, owner, t);
+			ret = take_over(dirfd, false, user, owner, t);
 		}
 		if (ret == 0)
 			return 0;
@@ -205,17 +205,17 @@ int temporary_open(int dirfd, const char *name, uid_t owner, struct temporary *t
 	return make_random(dirfd, t);
 }
 
-int temporary_resume(int dirfd, const char *name, struct temporary *t)
+int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *t)
 {
 	struct stat st;
 
 	t->fd = -1;
 	t->random = t->resumed = false;
-	name_of(name, t->name);
+	name_of(name, user, t->name);
 	if (fstatat(dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) || st.st_size == 0 ||
-	    !is_file_of(&st, geteuid()))
+	    !is_file_of(&st, user))
 		return 0;
-	if (take_over(dirfd, true, geteuid(), t) == 0 && t->resumed)
+	if (take_over(dirfd, true, user, user, t) == 0 && t->resumed)
 		return 1;
 	close_temporary(t);
 	return 0;
@@ -245,17 +245,17 @@ static int remove_stale(int dirfd, const char *name)
 	return ret;
 }
 
-int temporary_name(int dirfd, const char *name, char to[static TEMPORARY_NAME])
+int temporary_name(int dirfd, const char *name, uid_t user, char to[static TEMPORARY_NAME])
 {
-	name_of(name, to);
+	name_of(name, user, to);
 	return remove_stale(dirfd, to) == 0 ? 0 : add_suffix(to);
 }
 
-void temporary_forget(int dirfd, const char *name)
+void temporary_forget(int dirfd, const char *name, uid_t user)
 {
 	char temporary[TEMPORARY_NAME];
 
-	name_of(name, temporary);
+	name_of(name, user, temporary);
 	temporary_sweep(dirfd, temporary);
 }
 

@@ -25,16 +25,17 @@ struct temporary {
 	struct stat st; /* of fd */
 };
 
-/* An empty one for a file of this name in that directory; 0600.  owner: whose it may have become
- * where an earlier run of root got that far; it is made anew then.  -1 with errno set. */
-int temporary_open(int dirfd, const char *name, uid_t owner, struct temporary *out);
+/* An empty one for a file of this name in that directory; 0600.  user: who we are; owner: whose
+ * it may have become where an earlier run of root got that far; it is made anew then.  -1 with
+ * errno set. */
+int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct temporary *out);
 /* The same, only if an earlier run left one with something in it; 1, 0: there is none. */
-int temporary_resume(int dirfd, const char *name, struct temporary *out);
+int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *out);
 /* A name for something that is not opened: what stands there is removed if that may be done, else
  * it is a random one. */
-int temporary_name(int dirfd, const char *name, char to[static TEMPORARY_NAME]);
+int temporary_name(int dirfd, const char *name, uid_t user, char to[static TEMPORARY_NAME]);
 /* That name is whole: what an earlier run left of it goes. */
-void temporary_forget(int dirfd, const char *name);
+void temporary_forget(int dirfd, const char *name, uid_t user);
 
 /* Has name the form of one? Of a marker (place_marker.c)? */
 bool temporary_is(const char *name);
