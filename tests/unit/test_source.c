@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the source keeps of ids, of inodes and of cells; the rest of it is in test_copy*.c. */
+
+#include "copy/source.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- ids ------------------------------------------------------------------------------ */
+
+static void ids_are_given_once(void **state)
+{
+	struct ids t = {0};
+	uint32_t first, end, last = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 5000; i++) {
+		assert_int_equal(ids_take(&t, &first, &end), 0);
+		assert_int_equal(first, last + 1);
+		assert_true(end > first && end - first <= IDS_AT_ONCE);
+		last = end - 1;
+		for (uint32_t id = first; id < end; id++)
+			assert_int_equal(ids_kind(&t, id), LIVE_NONE);
+	}
+	assert_int_equal(ids_kind(&t, UINT32_MAX), LIVE_NONE);
+	assert_null(ids_file(&t, UINT32_MAX));
+	ids_free(&t, NULL, NULL);
+}
+
+static unsigned freed;
+
+static void count_freed(void *ctx, enum live kind, struct live_file *f)
+{
+	(void)ctx;
+	assert_int_equal(kind, LIVE_FILE);
+	assert_ptr_equal(f->of, &freed);
+	freed++;
+}
+
+/* Files, directories and files that are the same, by turns; most of them are done with. */
+static void what_is_done_with_is_forgotten(void **state)
+{
+	enum { IDS = 10000 };
+	struct ids t = {0};
+	uint32_t first, end = 1;
+
+	(void)state;
+	for (uint32_t id = 1; id <= IDS; id++) {
+		static const enum live kinds[] = {LIVE_DIR, LIVE_SMALL, LIVE_SAME, LIVE_FILE};
+
+		if (id == end)
+			assert_int_equal(ids_take(&t, &first, &end), 0);
+		assert_non_null(ids_file(&t, id));
+		ids_file(&t, id)->size = id;
+		ids_file(&t, id)->of = &freed;
+		ids_set(&t, id, kinds[id % 4]);
+		assert_int_equal(ids_kind(&t, id), kinds[id % 4]);
+		if (id % 4 == 1) {
+			assert_int_equal(ids_file(&t, id)->size, id);
+			ids_settle(&t, id);
+		}
+		if (id % 4 == 3 && id != 7)
+			ids_settle(&t, id);
+	}
+	for (uint32_t id = 1; id <= IDS; id++) {
+		enum live kind = id == 7       ? LIVE_FILE
+				 : id % 4 == 0 ? LIVE_DIR
+				 : id % 4 == 2 ? LIVE_SAME
+					       : LIVE_NONE;
+
+		assert_int_equal(ids_kind(&t, id), kind);
+		/* Of a page in which all is done with there is nothing left. */
+		if (id >= 1024 && id < IDS / 1024 * 1024)
+			assert_null(ids_file(&t, id));
+		if (id % 4 == 0)
+			ids_settle(&t, id);
+		if (id % 4 == 0)
+			assert_int_equal(ids_kind(&t, id), LIVE_NONE);
+	}
+	freed = 0;
+	ids_free(&t, count_freed, NULL);
+	assert_int_equal(freed, 1);
+}
+
+/* ---- inodes --------------------------------------------------------------------------- */
+
+static void the_first_name_is_remembered(void **state)
+{
+	enum { INODES = 5000 };
+	struct links t = {0};
+	uint32_t first = 0;
+
+	(void)state;
+	for (uint32_t i = 1; i <= INODES; i++) {
+		assert_int_equal(links_meet(&t, i % 3, i / 3, i, &first), 0);
+		assert_int_equal(links_meet(&t, i % 3, i / 3, i + INODES, &first), 1);
+		assert_int_equal(first, i);
+	}
+	assert_false(links_failed(&t, 1));
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(links_fail(&t, 1 + i * 37 % 100), 0);
+	for (uint32_t i = 1; i <= INODES; i++) {
+		assert_int_equal(links_meet(&t, i % 3, i / 3, i + INODES, &first), 1);
+		assert_int_equal(first, i);
+		assert_int_equal(links_failed(&t, i), i <= 100);
+	}
+	/* More fail meanwhile. */
+	assert_int_equal(links_fail(&t, 101), 0);
+	assert_true(links_failed(&t, 101) && links_failed(&t, 3));
+	links_free(&t);
+}
+
+/* ---- cells ---------------------------------------------------------------------------- */
+
+static int tell(struct told **t, uint64_t cell, uint16_t count, uint64_t size)
+{
+	static struct msg_cells m;
+
+	m = (struct msg_cells){.file = 1, .pos = cell * CELL, .count = count};
+	for (unsigned i = 0; i < count; i++)
+		m.digest[i][0] = cell + i;
+	return told_add(t, &m, size);
+}
+
+static void cells_are_found_by_their_place(void **state)
+{
+	const uint64_t size = 100 * (uint64_t)CELL + 5;
+	struct told *t = NULL;
+
+	(void)state;
+	assert_null(told_at(NULL, 0));
+	assert_int_equal(told_next(NULL, 0), UINT64_MAX);
+	assert_int_equal(tell(&t, 2, 3, size), 0);
+	assert_int_equal(tell(&t, 5, 1, size), 0);
+	assert_int_equal(tell(&t, 90, 11, size), 0);
+	for (uint64_t cell = 0; cell <= 101; cell++) {
+		bool there = (cell >= 2 && cell <= 5) || (cell >= 90 && cell <= 100);
+		uint64_t next = there       ? cell
+				: cell < 2  ? 2
+				: cell < 90 ? 90
+					    : UINT64_MAX / CELL + 1;
+		const uint64_t *d = told_at(t, cell * CELL);
+
+		assert_int_equal(d != NULL, there);
+		if (d)
+			assert_int_equal(d[0], cell);
+		assert_int_equal(told_next(t, cell * CELL), next > 101 ? UINT64_MAX : next * CELL);
+	}
+	told_free(t);
+}
+
+static void cells_that_can_not_be(void **state)
+{
+	struct told *t = NULL;
+
+	(void)state;
+	assert_int_equal(tell(&t, 0, 1, 0), -1);
+	assert_int_equal(tell(&t, 1, 1, CELL), -1);
+	assert_int_equal(tell(&t, 0, 2, CELL), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	assert_int_equal(tell(&t, 0, 2, CELL + 1), 0);
+	assert_int_equal(tell(&t, 1, 1, 10 * CELL), -1);
+	assert_int_equal(tell(&t, 2, 8, 10 * CELL), 0);
+	assert_int_equal(tell(&t, 2, 1, 10 * CELL), -1);
+	assert_int_equal(tell(&t, 10, 1, 10 * CELL), -1);
+	told_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ids_are_given_once),
+		cmocka_unit_test(what_is_done_with_is_forgotten),
+		cmocka_unit_test(the_first_name_is_remembered),
+		cmocka_unit_test(cells_are_found_by_their_place),
+		cmocka_unit_test(cells_that_can_not_be),
+	};
+
+	return cmocka_run_group_tests_name("source", tests, NULL, NULL);
+}
