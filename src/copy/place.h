@@ -108,6 +108,7 @@ enum look {
 struct looked {
 	enum look look;
 	bool same_size, newer; /* newer: its mtime is later than r's */
+	bool dir; /* a directory is there */
 	struct change change; /* if r came now (x: its attributes; NULL: none) */
 };
 int place_look(struct place *p, struct place_dir *d, const struct record_file *r,

@@ -35,6 +35,7 @@ static void look_at(const struct seat *s, const struct record_file *r, const str
 		    const struct xattrs *x, struct looked *out)
 {
 	if (!S_ISREG(st->st_mode)) {
+		out->dir = S_ISDIR(st->st_mode);
 		out->change.type = true;
 		return;
 	}

@@ -53,9 +53,10 @@ enum sink_state {
 struct sink_dir {
 	uint32_t id, want;
 	struct sink_dir *parent; /* NULL: the target */
-	struct place_dir *place; /* NULL: it failed */
+	struct place_dir *place; /* NULL: it failed, or: */
+	bool left; /* --ignore-existing: there is something else, and so is all in it left out */
 	const struct listed_node *listed; /* what of it is listed; NULL: nothing */
-	char *name; /* of one that failed */
+	char *name; /* of one without a place */
 	uint64_t hash; /* of its record */
 	bool all; /* whatever is in it was asked for */
 
@@ -195,6 +196,10 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r);
 struct sink_dir *sink_dir_find(struct sink *s, uint32_t id);
 /* The directory that a file of this lane is in: *out is NULL for 0. */
 int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out);
+static inline bool sink_dir_left(const struct sink_dir *d)
+{
+	return d && d->left;
+}
 /* Has it failed? Then -1 with a failure, which is that of what is called name in it. */
 int sink_dir_usable(const struct sink_dir *d, const char *name);
 /* Path of name in d (NULL: the target), from the top of the transfer. */

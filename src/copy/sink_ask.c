@@ -258,6 +258,10 @@ static int answer(struct sink_lane *l, struct sink_question *q)
 	enum decision decision;
 	struct looked k;
 
+	if (sink_dir_left(q->dir)) {
+		count_same(l, true);
+		return sink_tell_answer(l, q->r.id, ANSWER_SAME);
+	}
 	if (q->xattrs && !xattrs_whole(q->xattrs))
 		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of %s short", q->r.name);
 	if (xattrs_check(q->xattrs, s->rules) ||

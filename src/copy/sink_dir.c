@@ -94,7 +94,7 @@ static bool prepend(const char *to, char **at, const char *part)
 	return true;
 }
 
-/* One that failed has no path in the place: it is put together from its end. */
+/* One without a place: its path is put together from its end. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size)
 {
 	char *at = to + size - 1;
@@ -173,7 +173,7 @@ static int announce_first(struct sink_lane *l, const struct record_dir *r, struc
 
 int sink_dir_usable(const struct sink_dir *d, const char *name)
 {
-	if (!d || d->place)
+	if (!d || d->place || d->left)
 		return 0;
 	return fail("create %s: the directory that it is in could not be made", name);
 }
@@ -199,19 +199,53 @@ static void set_state(struct sink *s, struct sink_dir *d, enum sink_state state)
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
+static int name_dir(struct sink_dir *d, const struct record_dir *r)
+{
+	d->name = strdup(r->name);
+	return d->name ? 0 : fail_as(OUT_MEMORY, "create %s: %m", r->name);
+}
+
 /* This thread's failure is d's. */
 static int make_failed(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct failure why = *failed();
 
-	d->name = strdup(r->name);
-	if (!d->name)
-		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	if (name_dir(d, r))
+		return -1;
 	fail_again(&why);
 	if (sink_tell_failed(l, r->id, EVENT_DIR, d->parent, r->name, true))
 		return -1;
 	count_dir(l, NULL);
 	set_state(l->sink, d, SINK_FAILED);
+	return 0;
+}
+
+/* --ignore-existing: is there something else where d would be? */
+static int find_left(struct sink *s, struct sink_dir *d, const struct record_dir *r)
+{
+	struct record_file as_file = {.id = r->id, .type = TYPE_SYMLINK, .a = r->a};
+	struct looked k;
+
+	if (!s->rules->ignore_existing || !d->parent)
+		return 0;
+	d->left = d->parent->left;
+	if (!d->parent->place)
+		return 0;
+	memcpy(as_file.name, r->name, sizeof as_file.name);
+	if (place_look(s->place, d->parent->place, &as_file, NULL, &k))
+		return -1;
+	d->left = !k.change.missing && !k.dir;
+	return 0;
+}
+
+static int make_left(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+{
+	struct change none = {.what = EVENT_DIR};
+
+	if (name_dir(d, r))
+		return -1;
+	count_dir(l, &none);
+	set_state(l->sink, d, SINK_OPEN);
 	return 0;
 }
 
@@ -223,8 +257,11 @@ static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir
 
 	if (sink_accept_dir(s, r, d))
 		return -1;
-	if (sink_dir_usable(d->parent, r->name) ||
-	    place_dir(s->place, sink_dir_place(d->parent), r, &place, &change))
+	if (sink_dir_usable(d->parent, r->name) || find_left(s, d, r))
+		return make_failed(l, d, r);
+	if (d->left)
+		return make_left(l, d, r);
+	if (place_dir(s->place, sink_dir_place(d->parent), r, &place, &change))
 		return make_failed(l, d, r);
 	d->place = place;
 	count_dir(l, &change);

@@ -66,7 +66,7 @@ static int begin_named(struct sink *s, struct sink_file *f)
 	if (sink_dir_usable(f->dir, f->r.name))
 		return -1;
 	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
-	if (f->r.type != TYPE_REGULAR || s->rules->dry_run)
+	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || sink_dir_left(f->dir))
 		return begin_made(f);
 	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;

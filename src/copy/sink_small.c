@@ -165,7 +165,7 @@ static int take(struct sink_lane *l, struct small *f)
 
 	if (sink_dir_of(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
 		return -1;
-	ret = store(l, f);
+	ret = sink_dir_left(f->dir) ? check_digest(l, f) : store(l, f);
 	if (ret &&
 	    sink_tell_failed(l, r->id, sink_what(r->type), f->dir, r->name, r->flags & FILE_MANY))
 		return -1;

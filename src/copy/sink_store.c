@@ -240,7 +240,8 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 {
 	struct change change = {.what = sink_what(w->r->type)};
 	char digest[EVENT_DIGEST];
-	int ret = store(l, w, &change, digest);
+	bool left = sink_dir_left(w->dir);
+	int ret = left ? 0 : store(l, w, &change, digest);
 
 	if (w->placement) {
 		struct failure why = *failed();
@@ -253,6 +254,8 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 	w->xattrs = NULL;
 	if (ret)
 		return -1;
+	if (left)
+		return 0;
 	change.what = sink_what(w->r->type);
 	l->sums.counts.created += change.missing;
 	sink_tell_event(l, w->dir, w->r->name, &change, w->r->type == TYPE_REGULAR, w->end->size,

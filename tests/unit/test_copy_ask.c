@@ -193,6 +193,36 @@ static void newer_and_existing_ones_are_left(void **state)
 	assert_true(has_text("to/d/b", "mine") && has_text("to/d/c", "mine"));
 }
 
+/* A file where a directory would be stays, and nothing of that directory is put anywhere. */
+static void what_is_in_the_way_is_left(void **state)
+{
+	static const struct rules rules = {.ignore_existing = true};
+	static const struct say say[] = {
+		DIR_D,
+		{.verb = SAY_DIR, .id = 2, .dir = 1, .name = "way"},
+		{.verb = SAY_DIR, .id = 3, .dir = 2, .name = "deep"},
+		{.verb = SAY_FILE, .id = 4, .dir = 2, .flags = FILE_ASK, .size = 3, .name = "x"},
+		WAIT(1),
+		{.verb = SAY_FILE, .id = 5, .dir = 3, .size = 3, .name = "small"},
+		{.verb = SAY_DATA, .id = 5, .len = 3, .text = "new"},
+		{.verb = SAY_END_OF_FILE, .id = 5, .size = 3, .data = 3, .text = "new"},
+		{.verb = SAY_FILE, .id = 6, .dir = 3, .size = 3, .name = "large"},
+		{.verb = SAY_EXTENT, .id = 6, .len = 3, .text = "new"},
+		{.verb = SAY_END_OF_FILE, .id = 6, .size = 3, .data = 3, .text = "new"},
+		{.verb = SAY_END, .same = 1},
+		{0}};
+
+	(void)state;
+	assert_int_equal(clear() | make_text("to/d/way", "mine"), 0);
+	run(&rules, say);
+	assert_done();
+	assert_answer(4, ANSWER_SAME);
+	assert_non_null(actor_heard(&actor, MSG_STORED, 5));
+	assert_non_null(actor_heard(&actor, MSG_STORED, 6));
+	assert_true(has_text("to/d/way", "mine"));
+	assert_int_equal(system("test $(find to | wc -l) = 3"), 0);
+}
+
 /* ---- checksums ------------------------------------------------------------------------ */
 
 static void contents_are_compared(void **state)
@@ -575,6 +605,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		copy_test(the_quick_check),
 		copy_test(newer_and_existing_ones_are_left),
+		copy_test(what_is_in_the_way_is_left),
 		copy_test(contents_are_compared),
 		copy_test(answers_that_nobody_asked_for),
 		copy_test(what_is_there_is_not_sent_again),
