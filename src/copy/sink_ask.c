@@ -162,7 +162,11 @@ static int compare(struct sink_lane *l, struct sink_question *q)
 	if (ret == 0)
 		return asked_answer(l, f);
 	asked_drop(s, f, false);
-	return ret < 0 ? -1 : sink_tell_answer(l, q->r.id, ANSWER_SEND);
+	if (ret < 0)
+		return -1;
+	/* Cells were told, and are not what it is to be built on. */
+	fail("compare %s: what is there can't be read, or changes", q->r.name);
+	return answer_failed(l, &q->r, q->dir);
 }
 
 /* ---- answers -------------------------------------------------------------------------- */
