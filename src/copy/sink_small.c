@@ -84,12 +84,16 @@ static bool is_new(struct sink *s, uint32_t id)
 
 static int check_digest(struct sink_lane *l, const struct small *f)
 {
-	uint64_t sum[2];
+	uint64_t sum[2] = {0, 0};
 
-	digest_reset(l->digest);
-	digest_add(l->digest, 0, f->bytes, (size_t)f->r->size);
-	digest_sum(l->digest, sum);
-	digest_reset(l->digest);
+	if (f->r->size > CELL) {
+		digest_reset(l->digest);
+		digest_add(l->digest, 0, f->bytes, (size_t)f->r->size);
+		digest_sum(l->digest, sum);
+		digest_reset(l->digest);
+	} else if (f->r->size > 0) {
+		digest_cell(0, f->bytes, (size_t)f->r->size, sum);
+	}
 	return sink_check_end(f->r, f->end, sum, f->r->name);
 }
 
