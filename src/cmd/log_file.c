@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/escape.h"
 #include "base/fail.h"
+#include "session/message.h"
 
 enum { TEXT_MOST = 64 << 10 };
 
@@ -51,10 +52,13 @@ static const char *stamp(struct log_file *l)
 void log_file_add(struct log_file *l, const char *word, const void *text, size_t len)
 {
 	static char escaped[4 * TEXT_MOST + 1];
+	char first[4 * EVENT_CHANGE];
 
 	flockfile(l->file);
 	escape(escaped, sizeof escaped, text, len);
-	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), word, escaped);
+	/* A change is a peer's word, too. */
+	escape(first, sizeof first, word, strlen(word));
+	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), first, escaped);
 	funlockfile(l->file);
 }
 
