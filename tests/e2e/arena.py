@@ -152,3 +152,17 @@ def untouched(arena):
 def all_credited(lane):
     """An honest source says END only then."""
     lane.all_credited()
+
+
+# ---- the far end of a rdcp -------------------------------------------------------------
+
+FAR_END = str(ROOT / "tests" / "hostile" / "far_end.py")
+
+
+def rdcp(arena, scenario, *args, timeout=15, env=None, sources=("far:dir/f",), target=None,
+         **how):
+    """A rdcp that gets its files from a hostile host, or brings them there."""
+    argv = [RDCP, "--transport=tcp", "--timeout=2", "--connect-timeout=2", "--lanes=1", "--rsh",
+            "%s %s %s" % (sys.executable, FAR_END, scenario), *args, *sources,
+            str(target or arena.target / "f")]
+    return arena.bench.run(argv, timeout=timeout, cwd=arena.top, env={**arena.env(), **(env or {})}, **how)

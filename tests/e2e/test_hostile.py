@@ -15,14 +15,13 @@ import shutil
 import socket
 import stat
 import struct
-import sys
 import threading
 import time
 
 import pytest
 
-from arena import RDCP, SOON, WATCHED, all_credited, ends, fails, manifest, untouched
-from hosts import COUNT, ROOT, SLOW, leftovers, pattern, wait_until
+from arena import RDCP, SOON, WATCHED, all_credited, ends, fails, manifest, rdcp, untouched
+from hosts import COUNT, SLOW, leftovers, pattern, wait_until
 
 import peer  # noqa: E402
 import tls  # noqa: E402
@@ -1589,17 +1588,6 @@ def test_a_thousand_at_a_lanes_port(arena):
 
 # ---- the far end of a rdcp ---------------------------------------------------------------------------
 
-FAR_END = str(ROOT / "tests" / "hostile" / "far_end.py")
-
-
-def rdcp(arena, scenario, *args, timeout=15, env=None, sources=("far:dir/f",), target=None):
-    """A rdcp that gets its files from a hostile host, or brings them there."""
-    argv = [RDCP, "--transport=tcp", "--timeout=2", "--connect-timeout=2", "--lanes=1", "--rsh",
-            "%s %s %s" % (sys.executable, FAR_END, scenario), *args, *sources,
-            str(target or arena.target / "f")]
-    return arena.bench.run(argv, timeout=timeout, cwd=arena.top, env={**arena.env(), **(env or {})})
-
-
 def test_an_honest_far_end_is_believed(arena):
     run = rdcp(arena, "honest")
     assert run.code == 0, run.errors()
@@ -1917,6 +1905,23 @@ def test_names_of_guests(arena, name):
     guest.end(**total_of(b"bad"))
     assert rdrecv.wait(SOON) == 0, rdrecv.errors()
     assert sorted(p.name for p in arena.target.iterdir()) == ["f", "new"]
+
+
+@pytest.mark.parametrize("what", ["directory", "contents", "question", "symlink", "attribute", "keep",
+                                  "in-a-directory", "same", "have"])
+def test_trees_of_guests(arena, what):
+    """A rdrecv takes a stream or a file, and nothing else."""
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    lane.records({
+        "directory": peer.dir_record(), "contents": peer.dir_record(name="", flags=peer.CONTENTS),
+        "question": file_record(flags=peer.ASK), "symlink": peer.link_records("../outside/f", name="f"),
+        "attribute": file_record(id=2) + peer.xattr_record(id=2) + end_record(id=2),
+        "keep": peer.keep_record(1), "in-a-directory": file_record(dir=7),
+        "same": wire.record("SAME", id=1), "have": wire.record("HAVE", id=1, pos=0, len=CELL)}[what])
+    assert rdrecv.wait(SOON) == 12, rdrecv.errors()
+    untouched(arena)
 
 
 def test_crowds_and_impostors_during_a_transfer(arena):

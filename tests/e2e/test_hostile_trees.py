@@ -17,9 +17,10 @@ import time
 
 import pytest
 
-from arena import SOON, all_credited, ends, fails, manifest, untouched
+from arena import SOON, all_credited, ends, fails, manifest, rdcp, untouched
 from hosts import COUNT, SLOW, leftovers, pattern
 
+import far_end
 import peer
 import wire
 from peer import (ASK, BLOCK, CELL, CHAR, CONTENTS, FIFO, HARD_LINK, I64, LINKED, NAMES,
@@ -1290,6 +1291,42 @@ def test_lists(arena, name):
         pass
     e.hang_up()
     ends(e, 1, 3, 11, 12, 23, 44, verdict=False)
+
+
+# ---- rdcp -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("what", far_end.TREES)
+def test_far_trees(arena, what):
+    """What a far host sends of a directory that was asked for, and what not."""
+    (arena.target / "dir").mkdir()
+    (arena.target / "dir" / "mine").write_bytes(b"mine")
+    run = rdcp(arena, "tree:" + what, "-r", sources=["far:dir"], target=arena.target)
+    # Attributes of directories are looked at in the end, which never comes.
+    assert run.code == (44 if what == "attribute" else 12), (run.code, run.errors())
+    assert in_the_target(arena) == ["dir", "dir/mine", "f"]
+
+
+@pytest.mark.parametrize("options", [["--itemize-changes"], ["--json"], ["-v", "--log-file=log"],
+                                     ["--failed=list"], ["--stats", "-vvv"]],
+                         ids=["itemized", "json", "logged", "failed", "stats"])
+def test_events_are_shown_escaped(arena, options):
+    options = [o.replace("=", "=%s/" % arena.target) for o in options]
+    run = rdcp(arena, "events_of_escapes", "-a", *options, sources=["far:dir"], target=arena.target)
+    assert run.code == 11, run.errors()
+    shown = bytes(run.out) + bytes(run.err)
+    if (arena.target / "log").exists():
+        shown += (arena.target / "log").read_bytes()
+    assert not set(shown) & set(b"\x1b\x9b\r\x07\x08"), shown
+    shown.decode()
+
+
+def test_events_without_end(arena):
+    """They are printed as they come."""
+    with open(os.devnull, "wb") as out:
+        run = rdcp(arena, "events_without_end", "-a", "--itemize-changes", "--connect-timeout=30",
+                   "--timeout=30", timeout=40, sources=["far:dir"],
+                   target=arena.target, stdout=out)
+    assert run.code == 11, run.errors()
 
 
 # ---- chance -------------------------------------------------------------------------------------------------

@@ -55,6 +55,13 @@ class Far(peer.Session):
                 not self.frames.over:
             time.sleep(0.1)
 
+    def until_refused(self, seconds=10):
+        """Alive until the other end has failed."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.frames.send("PING", cookie=0) and \
+                not self.frames.over and not any(n == "ERROR" for n, _ in list(self.frames.got)):
+            time.sleep(0.05)
+
 
 def send_file(far, name, data=b"evil", **over):
     lane = far.one_lane()
@@ -244,7 +251,7 @@ def error_of_escapes(far):
 
 def name_of(far, name):
     send_file(far, peer.NAMES[name])
-    far.linger(1)
+    far.until_refused(1)
 
 
 def extra_file(far):
@@ -252,7 +259,61 @@ def extra_file(far):
     for i, name in enumerate(["f", "authorized_keys"], 1):
         lane.records(peer.file_record(id=i, name=name, size=4), peer.data_record(b"evil", id=i),
                      peer.end_record(b"evil", id=i))
-    far.linger(5)
+    far.until_refused()
+
+
+# ---- trees
+
+TREES = {
+    "other-directory": [peer.dir_record(name="other")],
+    "contents": [peer.dir_record(name="", flags=peer.CONTENTS),
+                 peer.small_records(b"evil", id=2, dir=1, name=".bashrc")],
+    "file-beside": [peer.dir_record(name="dir"), peer.small_records(b"evil", id=2)],
+    "symlink-instead": [peer.link_records("../outside", name="dir")],
+    "up": [peer.dir_record(name=".."), peer.small_records(b"evil", id=2, dir=1)],
+    "absolute": [peer.dir_record(name="/etc"), peer.small_records(b"evil", id=2, dir=1)],
+    "file-up": [peer.dir_record(name="dir"), peer.small_records(b"evil", id=2, dir=1, name="..")],
+    "file-with-a-slash": [peer.dir_record(name="dir"),
+                          peer.small_records(b"evil", id=2, dir=1, name="../../outside/f")],
+    "device": [peer.dir_record(name="dir"),
+               peer.small_records(id=2, dir=1, type=peer.BLOCK, major=8, name="sda")],
+    "hard-link-out": [peer.dir_record(name="dir"),
+                      peer.small_records(id=2, dir=1, type=peer.HARD_LINK, link_to=1)],
+    "delete": [peer.dir_record(name="dir"), peer.keep_record(1)],
+    "attribute": [peer.dir_record(name="dir"), peer.xattr_record(name="security.evil")],
+}
+
+
+def tree(far, what):
+    """More than rdcp -r far:dir has asked for."""
+    lane = far.one_lane()
+    for records in TREES[what]:
+        lane.records(records)
+    far.until_refused(1 if what == "attribute" else 10)
+
+
+def events_of_escapes(far):
+    far.orders()
+    for what in range(1, 6):
+        for code in (0, 11):
+            for deleted in (0, 1):
+                far.frames.send("EVENT", what=what, code=code, deleted=deleted, size=peer.U64,
+                                change=ESCAPES[:15], digest=ESCAPES * 6,
+                                path=b"dir/" + ESCAPES * 1000)
+    far.frames.send("EVENT", what=1, code=0, deleted=0, size=0, change="", digest="", path="")
+    far.frames.send("ERROR", code=11, host="", text="enough")
+    far.linger(3)
+
+
+def events_without_end(far):
+    far.orders()
+    event = wire.message("EVENT", what=1, code=0, deleted=0, size=1, change=">f+++++++++", digest="",
+                         path="p" * 4000)
+    for _ in range(100):
+        if not far.frames.raw(event * 100):
+            return
+    far.frames.send("ERROR", code=11, host="", text="enough")
+    far.linger(3)
 
 
 def main():
