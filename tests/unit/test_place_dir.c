@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -439,6 +440,90 @@ static void more_than_can_be_open(void **state)
 	}
 }
 
+enum { THREADS = 4, SHARED = 260, OWN = 60 };
+
+struct actor {
+	struct place *p;
+	struct place_dir *const *shared;
+	struct place_dir *top;
+	int number;
+	int failures;
+};
+
+static int put_something(struct place *p, struct place_dir *d, const char *name)
+{
+	struct record_file r = {
+		.id = 1,
+		.type = TYPE_REGULAR,
+		.size = 1,
+		.flags = FILE_LINKED,
+		.a = {.mode = 0644},
+	};
+	struct placement *t;
+
+	snprintf(r.name, sizeof r.name, "%s", name);
+	if (place_begin(p, d, &r, &t))
+		return 1;
+	if (write(placement_fd(t), "x", 1) != 1) {
+		place_drop(t, false);
+		return 1;
+	}
+	return place_finish(t, 1) != 0;
+}
+
+/* A file in every shared directory, and directories of one's own meanwhile. */
+static void *act(void *arg)
+{
+	struct actor *a = arg;
+	struct record_dir r = {.a = {.mode = 0755}};
+	struct place_dir *own = a->top;
+	struct change c;
+	char name[32];
+
+	for (int i = 0; i < SHARED; i++) {
+		snprintf(name, sizeof name, "f%d", a->number);
+		a->failures += put_something(a->p, a->shared[(i * 7 + a->number) % SHARED], name);
+		if (i % (SHARED / OWN) != 0)
+			continue;
+		/* The same ones in all threads. */
+		snprintf(r.name, sizeof r.name, "own%d", i);
+		a->failures += place_dir(a->p, own, &r, &own, &c) != 0;
+		a->failures += put_something(a->p, own, name);
+	}
+	return NULL;
+}
+
+static void several_threads_at_a_time(void **state)
+{
+	struct place *p = at("dst", &rules_a);
+	struct place_dir *top = put_dir(p, NULL, "src", 0755), *shared[SHARED];
+	struct actor actors[THREADS];
+	pthread_t threads[THREADS];
+	char name[32];
+	int failures = 0;
+
+	(void)state;
+	for (int i = 0; i < SHARED; i++) {
+		snprintf(name, sizeof name, "%d", i);
+		shared[i] = put_dir(p, top, name, 0755);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		actors[i] = (struct actor){.p = p, .shared = shared, .top = top, .number = i};
+		assert_int_equal(pthread_create(&threads[i], NULL, act, &actors[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		failures += actors[i].failures;
+	}
+	assert_int_equal(failures, 0);
+	finish_place(p);
+	for (int i = 0; i < SHARED; i++) {
+		snprintf(name, sizeof name, "dst/%d/f%d", i, i % THREADS);
+		assert_text(name, "x");
+	}
+	assert_no_temporaries();
+}
+
 static void deeper_than_a_path_can_tell(void **state)
 {
 	struct place *p = at("dst", &rules_a);
@@ -648,6 +733,7 @@ int main(void)
 		place_test(hostile_directories_are_refused),
 		place_test(ours_without_rights_get_them_for_a_while),
 		place_test(more_than_can_be_open),
+		place_test(several_threads_at_a_time),
 		place_test(deeper_than_a_path_can_tell),
 		place_test(directories_get_theirs_in_the_end),
 		place_test(changes_of_directories_are_told),
