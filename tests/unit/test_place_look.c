@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is there already, and what a file has in the end. */
+
+#include "base/fail.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "place_rig.h"
+
+static struct rules rules;
+static struct place *place;
+static struct place_dir *top;
+static bool inplace;
+
+/* Into dst, which is there. */
+static int enter(void **state)
+{
+	if (rig_enter(state))
+		return -1;
+	rules = rules_a;
+	inplace = false;
+	make_dir("dst", 0755);
+	return 0;
+}
+
+static void begin(void)
+{
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules, .inplace = inplace};
+
+	place = open_place(&o);
+	top = put_contents(place, 0755);
+}
+
+static void end(void)
+{
+	char name[256];
+
+	finish_place(place);
+	assert_int_equal(temporaries("dst", name), 0);
+}
+
+static void set_time(const char *name, time_t s, long ns)
+{
+	assert_int_equal(utimensat(AT_FDCWD, name, (struct timespec[2]){{s, ns}, {s, ns}},
+				   AT_SYMLINK_NOFOLLOW),
+			 0);
+}
+
+static void put(const struct record_file *r, struct xattrs *x)
+{
+	char text[16] = "new";
+	struct placement *t;
+
+	if (place_begin(place, top, r, &t))
+		fail_msg("%s", failed()->text);
+	placement_xattrs(t, x);
+	assert_int_equal(write(placement_fd(t), text, r->size), r->size);
+	if (place_finish(t, r->size))
+		fail_msg("%s", failed()->text);
+}
+
+static struct stat stat_of(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	return st;
+}
+
+static struct xattrs *attributes(const char *name, const char *value)
+{
+	struct record_xattr v = {
+		.id = 1,
+		.size = (uint32_t)strlen(value),
+		.len = (uint32_t)strlen(value),
+		.bytes = (const uint8_t *)value,
+	};
+	struct xattrs *x = NULL;
+
+	snprintf(v.name, sizeof v.name, "%s", name);
+	assert_int_equal(xattrs_add(&x, &v), 0);
+	return x;
+}
+
+static void assert_xattr(const char *file, const char *should)
+{
+	char is[64];
+	ssize_t n = getxattr(file, "user.t", is, sizeof is);
+
+	assert_int_equal(n, should ? (ssize_t)strlen(should) : -1);
+	if (should)
+		assert_memory_equal(is, should, n);
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+static struct looked look(const char *name, uint64_t size)
+{
+	struct record_file r = file_record(name, 0644, size);
+	struct looked l;
+
+	assert_int_equal(place_look(place, top, &r, NULL, &l), 0);
+	return l;
+}
+
+static void looks(void **state)
+{
+	struct looked l;
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	assert_int_equal(symlink("f", "dst/l"), 0);
+	make_dir("dst/d", 0755);
+	begin();
+	l = look("f", 3);
+	assert_int_equal(l.look, LOOK_OTHER);
+	assert_true(l.same_size && l.newer && l.change.time && !l.change.size);
+	set_time("dst/f", 1000, 500000000);
+	l = look("f", 3);
+	assert_int_equal(l.look, LOOK_QUICK);
+	assert_false(change_any(&l.change));
+	l = look("f", 4);
+	assert_int_equal(l.look, LOOK_OTHER);
+	assert_true(!l.same_size && !l.newer && l.change.size && !l.change.time);
+	set_time("dst/f", 1000, 499999999);
+	assert_int_equal(look("f", 3).look, LOOK_OTHER);
+	assert_false(look("f", 3).newer);
+	set_time("dst/f", 1000, 500000001);
+	assert_int_equal(look("f", 3).look, LOOK_OTHER);
+	assert_true(look("f", 3).newer);
+	/* From a file system that knows whole seconds. */
+	set_time("dst/f", 1000, 0);
+	assert_int_equal(look("f", 3).look, LOOK_QUICK);
+	set_time("dst/f", 1001, 0);
+	assert_int_equal(look("f", 3).look, LOOK_OTHER);
+	assert_int_equal(chmod("dst/f", 0600), 0);
+	assert_true(look("f", 3).change.perms);
+	assert_int_equal(look("l", 3).look, LOOK_MISSING);
+	assert_true(look("l", 3).change.type);
+	assert_int_equal(look("d", 3).look, LOOK_MISSING);
+	assert_true(look("d", 3).change.type);
+	assert_int_equal(look("none", 3).look, LOOK_MISSING);
+	assert_true(look("none", 3).change.missing);
+	end();
+}
+
+static void reads_files_only(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	char got[4] = "";
+	int fd;
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	assert_int_equal(symlink("f", "dst/l"), 0);
+	assert_int_equal(mkfifo("dst/p", 0644), 0);
+	begin();
+	assert_int_equal(place_read(place, top, &r, &fd), 0);
+	assert_int_equal(read(fd, got, 3), 3);
+	assert_string_equal(got, "old");
+	close(fd);
+	r.name[0] = 'l';
+	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	r.name[0] = 'p';
+	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	assert_int_equal(fd, -1);
+	r.name[0] = 'n';
+	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	end();
+}
+
+static void the_same_is_made_so_in_all(void **state)
+{
+	struct record_file r = file_record("f", 0640, 3);
+	struct xattrs *x = attributes("user.t", "blue");
+	struct stat before, after;
+
+	(void)state;
+	make("dst/f", "old", 0400);
+	before = stat_of("dst/f");
+	rules.xattrs = true;
+	begin();
+	assert_int_equal(place_same(place, top, &r, x), 0);
+	end();
+	after = stat_of("dst/f");
+	assert_int_equal(after.st_ino, before.st_ino);
+	assert_int_equal(after.st_mode & 07777, 0640);
+	assert_int_equal(after.st_mtim.tv_sec, 1000);
+	assert_xattr("dst/f", "blue");
+	/* And then nothing is touched any more. */
+	before = after;
+	begin();
+	assert_int_equal(place_same(place, top, &r, x), 0);
+	after = stat_of("dst/f");
+	assert_int_equal(after.st_ctim.tv_sec, before.st_ctim.tv_sec);
+	assert_int_equal(after.st_ctim.tv_nsec, before.st_ctim.tv_nsec);
+	assert_int_equal(unlink("dst/f"), 0);
+	assert_int_equal(place_same(place, top, &r, x), -1);
+	assert_int_equal(failed()->code, OUT_FILE);
+	end();
+	xattrs_free(x);
+}
+
+static void rests_of_the_same_go(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct placement *t;
+	char name[256];
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	place_drop(t, true);
+	place_close(place);
+	assert_int_equal(temporaries("dst", name), 1);
+	begin();
+	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	end();
+}
+
+/* ---- going on ------------------------------------------------------------------------------- */
+
+static void what_an_earlier_run_left_is_gone_on_with(void **state)
+{
+	struct record_file r = file_record("f", 0644, 6);
+	struct placement *t;
+	struct change c;
+	char got[8] = "";
+	bool had;
+
+	(void)state;
+	begin();
+	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
+	assert_false(had);
+	assert_null(t);
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	place_drop(t, true);
+	/* An empty one is none. */
+	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
+	assert_false(had);
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_int_equal(write(placement_fd(t), "half", 4), 4);
+	place_drop(t, true);
+	place_close(place);
+	begin();
+	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
+	assert_true(had);
+	assert_false(placement_fresh(t));
+	assert_true(placement_sized(t));
+	placement_change(t, &c);
+	assert_true(c.missing);
+	assert_int_equal(pread(placement_fd(t), got, 7, 0), 4);
+	assert_string_equal(got, "half");
+	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
+	assert_int_equal(place_finish(t, 6), 0);
+	assert_text("dst/f", "half!!");
+	/* Whoever begins starts anew. */
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_int_equal(write(placement_fd(t), "longer than", 11), 11);
+	place_drop(t, true);
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_true(placement_fresh(t));
+	assert_int_equal(place_finish(t, 2), 0);
+	assert_int_equal(stat_of("dst/f").st_size, 2);
+	end();
+}
+
+static void in_place_the_target_is_gone_on_with(void **state)
+{
+	struct record_file r = file_record("f", 0644, 6);
+	struct placement *t;
+	bool had;
+
+	(void)state;
+	inplace = true;
+	make("dst/f", "half", 0644);
+	begin();
+	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
+	assert_true(had);
+	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
+	assert_int_equal(place_finish(t, 6), 0);
+	end();
+	assert_text("dst/f", "half!!");
+}
+
+/* ---- what it has then -------------------------------------------------------------------------
+ */
+
+static void changes_of_files_are_told(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct placement *t;
+	struct change c;
+
+	(void)state;
+	make("dst/f", "older", 0600);
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	placement_change(t, &c);
+	assert_true(c.size && c.time && c.perms && !c.missing && !c.type && !c.owner && !c.xattr);
+	place_drop(t, false);
+	end();
+	rules = rules_r;
+	rules.xattrs = true;
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	placement_xattrs(t, attributes("user.t", "blue"));
+	placement_change(t, &c);
+	assert_true(c.size && c.now && c.xattr && !c.acl && !c.time && !c.perms);
+	assert_int_equal(place_finish(t, 3), 0);
+	end();
+	assert_xattr("dst/f", "blue");
+}
+
+static void times_are_kept_as_asked(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	time_t now = time(NULL);
+	struct stat st;
+
+	(void)state;
+	rules = rules_r;
+	rules.atimes = true;
+	begin();
+	put(&r, NULL);
+	end();
+	st = stat_of("dst/f");
+	assert_int_equal(st.st_atim.tv_sec, 2000);
+	assert_true(st.st_mtim.tv_sec >= now);
+	rules.atimes = false;
+	rules.times = true;
+	r.a.mtime_s = -1;
+	r.a.mtime_ns = 999999999;
+	begin();
+	put(&r, NULL);
+	end();
+	st = stat_of("dst/f");
+	assert_true(st.st_atim.tv_sec >= now);
+	assert_int_equal(st.st_mtim.tv_sec, -1);
+	assert_int_equal(st.st_mtim.tv_nsec, 999999999);
+}
+
+/* mode asked, uid and gid of the source relative to ours, and what the file has then. */
+struct set_id {
+	bool owner, group;
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+	mode_t should;
+};
+
+static void set_id_only_with_its_owner(void **state)
+{
+	uid_t me = geteuid();
+	gid_t mine = getegid(), other = mine + 54321;
+	const struct set_id cases[] = {
+		{true, true, 06755, me, mine, 06755},
+		{false, false, 06755, me, mine, 0755},
+		{true, false, 06755, me, mine, 04755},
+		/* The group counts only if the owner does. */
+		{false, true, 06755, me, mine, 0755},
+		{true, true, 06755, me, other, me == 0 ? 06755 : 04755},
+		{true, true, 06755, me + 54321, mine, me == 0 ? 06755 : 0755},
+		{true, true, 01755, me, mine, 01755},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct record_file r = file_record("f", cases[i].mode, 3);
+		struct stat st;
+
+		rules.owner = cases[i].owner;
+		rules.group = cases[i].group;
+		r.a.uid = cases[i].uid;
+		r.a.gid = cases[i].gid;
+		for (int there = 0; there < 2; there++) {
+			begin();
+			put(&r, NULL);
+			end();
+			st = stat_of("dst/f");
+			assert_int_equal(st.st_mode & 07777, cases[i].should);
+			begin();
+			assert_int_equal(place_same(place, top, &r, NULL), 0);
+			end();
+			assert_int_equal(stat_of("dst/f").st_mode & 07777, cases[i].should);
+		}
+		assert_int_equal(unlink("dst/f"), 0);
+	}
+}
+
+static void owners_are_roots_to_give(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct stat st;
+
+	(void)state;
+	r.a.uid = 12;
+	r.a.gid = 34;
+	begin();
+	put(&r, NULL);
+	put_symlink(place, top, "l", "f");
+	end();
+	st = stat_of("dst/f");
+	assert_int_equal(st.st_uid, geteuid() == 0 ? 12 : geteuid());
+	assert_int_equal(st.st_gid, geteuid() == 0 ? 34 : getegid());
+	/* An existing one keeps its own where it is not asked for. */
+	r.a.uid = r.a.gid = 0;
+	rules = rules_r;
+	begin();
+	put(&r, NULL);
+	end();
+	assert_int_equal(stat_of("dst/f").st_uid, st.st_uid);
+	assert_int_equal(stat_of("dst/f").st_gid, st.st_gid);
+}
+
+static void chown_is_stronger(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct place_opts o = {.target = "dst", .rules = &rules};
+	struct place *p;
+
+	(void)state;
+	rules.chown = "12:34";
+	begin();
+	put(&r, NULL);
+	put_dir(place, top, "d", 0755);
+	put_symlink(place, top, "l", "x");
+	end();
+	if (geteuid() == 0) {
+		assert_int_equal(stat_of("dst/f").st_uid, 12);
+		assert_int_equal(stat_of("dst/f").st_gid, 34);
+		assert_int_equal(stat_of("dst/d").st_uid, 12);
+		assert_int_equal(stat_of("dst/l").st_gid, 34);
+	} else {
+		assert_int_equal(stat_of("dst/f").st_uid, geteuid());
+	}
+	rules.chown = "nobody-of-that-name";
+	assert_int_equal(place_open(&o, &p), -1);
+	assert_int_equal(failed()->code, OUT_USAGE);
+}
+
+/* What root's run left between giving a file away and renaming it. */
+static void a_rest_that_was_given_away_goes(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct placement *t;
+	char name[256], path[300];
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	place_drop(t, true);
+	place_close(place);
+	assert_int_equal(temporaries("dst", name), 1);
+	snprintf(path, sizeof path, "dst/%s", name);
+	assert_int_equal(chown(path, 12, 34), 0);
+	r.a.uid = 12;
+	begin();
+	put(&r, NULL);
+	end();
+}
+
+static void attributes_of_files_and_directories(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct place_dir *d;
+
+	(void)state;
+	make("dst/f", "old", 0644);
+	if (setxattr("dst/f", "user.t", "red", 3, 0) || setxattr("dst/f", "user.u", "red", 3, 0))
+		skip();
+	/* Not asked for: they stay with the file that is replaced, unless it is to be as the
+	 * source. */
+	rules = rules_r;
+	begin();
+	put(&r, NULL);
+	end();
+	assert_xattr("dst/f", "red");
+	rules.xattrs = true;
+	begin();
+	put(&r, attributes("user.t", "blue"));
+	d = put_dir(place, top, "d", 0555);
+	place_dir_xattrs(d, attributes("user.t", "green"));
+	put_file(place, d, "f", "x");
+	end();
+	assert_xattr("dst/f", "blue");
+	assert_int_equal(getxattr("dst/f", "user.u", NULL, 0), -1);
+	assert_xattr("dst/d", "green");
+	begin();
+	put_dir(place, top, "d", 0555);
+	put(&r, NULL);
+	end();
+	assert_xattr("dst/f", NULL);
+	assert_xattr("dst/d", NULL);
+}
+
+/* Attributes that can't be set are a failure, of a file that is there all the same. */
+static void files_without_their_attributes_are_there(void **state)
+{
+	struct record_file r = file_record("f", 0644, 3);
+	struct placement *t;
+
+	(void)state;
+	if (geteuid() == 0)
+		skip();
+	rules.xattrs_all = true;
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	placement_xattrs(t, attributes("security.sluice", "x"));
+	assert_int_equal(write(placement_fd(t), "new", 3), 3);
+	assert_int_equal(place_finish(t, 3), -1);
+	assert_non_null(strstr(failed()->text, "security.sluice"));
+	end();
+	assert_text("dst/f", "new");
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(looks),
+		place_test(reads_files_only),
+		place_test(the_same_is_made_so_in_all),
+		place_test(rests_of_the_same_go),
+		place_test(what_an_earlier_run_left_is_gone_on_with),
+		place_test(in_place_the_target_is_gone_on_with),
+		place_test(changes_of_files_are_told),
+		place_test(times_are_kept_as_asked),
+		place_test(set_id_only_with_its_owner),
+		place_test(owners_are_roots_to_give),
+		place_test(chown_is_stronger),
+		place_test(a_rest_that_was_given_away_goes),
+		place_test(attributes_of_files_and_directories),
+		place_test(files_without_their_attributes_are_there),
+	};
+
+	return cmocka_run_group_tests_name("place_look", tests, NULL, NULL);
+}
