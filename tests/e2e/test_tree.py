@@ -16,6 +16,7 @@ FILES = 30 if LAB else 120
 # What -a alone does not keep.
 NOT_WITH_A = ("links", "acls", "xattrs")
 NOT_WITH_R = ("mode", "mtime", "owner", "acls", "xattrs", "links")
+root_only = pytest.mark.skipif(USER, reason="it takes root to be two users")
 ONE_WAY_A_SEED = list(zip([w for _ in range(50) for w in ("push", "pull", "remote", "local", "push")],
                           seeds(5, 50)))
 
@@ -68,6 +69,7 @@ def test_ten_thousand_files_and_one_of_4_gib_and_a_byte(bench, ground):
     assert r.code == 0 and not r.out, "seed %d: %s" % (seed, bytes(r.out)[:3000] or r.errors()[-3000:])
 
 
+@root_only
 @pytest.mark.parametrize("seed", seeds(2, 10, lab=0, lab_many=1))
 def test_a_copy_that_went_astray_is_made_whole(bench, ground, seed):
     """What differs in the target, in any way, is mended by --checksum and --delete."""
@@ -317,9 +319,6 @@ def as_user(bench, ground):
     open_up(ground)
     open_up(bench.tmp)
     return {"become": as_nobody()}
-
-
-root_only = pytest.mark.skipif(USER, reason="it takes root to be two users")
 
 
 @root_only
