@@ -6,12 +6,13 @@ Where rsync means the same, it is rsync that says what should come of it.
 
 import itertools
 import os
+import random
 import stat
 import subprocess
 
 import pytest
 
-from hosts import as_nobody, open_up, pattern
+from hosts import COUNT, as_nobody, open_up, pattern
 from test_select import rsync, shape, untouched
 from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
 
@@ -94,6 +95,67 @@ def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):
     assert read(tmp_path / "out") == {}
     # Nor is it taken for stored.
     assert read(tmp_path / "tree") == tree
+
+
+NAMES = ["a", "b", "c.o", "d.c", "e", "f"]
+
+
+def plant(rng, top, depth=0):
+    os.makedirs(top, exist_ok=True)
+    for path in (os.path.join(top, name) for name in rng.sample(NAMES, rng.randrange(1, 6))):
+        kind = rng.random()
+        if kind < 0.35 and depth < 3:
+            plant(rng, path, depth + 1)
+            continue
+        if kind < 0.5:
+            os.symlink(rng.choice(NAMES), path)
+        else:
+            with open(path, "w") as f:
+                f.write(rng.choice(["", "1", "2", "33", "44"]))
+        dated(path, NOW + rng.randrange(3) * SECOND)
+    os.chmod(top, rng.choice([0o755, 0o755, 0o700, 0o750]))
+
+
+def some_options(rng):
+    options = ["-a"]
+    for chance, words in ((0.5, ["--delete"]), (0.3, ["--checksum"]), (0.25, ["-u"]), (0.15, ["--ignore-existing"]),
+                          (0.3, ["--exclude=*.o", "--exclude=/a", "--include=*.c", "--exclude=a/**"]),
+                          (0.3, ["--exclude=*.c", "--exclude=f", "--exclude=c.o/*"]), (0.1, ["--max-size=1"]),
+                          (0.2, ["--backup", "--backup-dir=../aside", "--backup-dir=aside"]), (0.1, ["--min-size=1"]),
+                          (0.1, ["--chmod=F600,D711"])):
+        if rng.random() < chance:
+            options.append(rng.choice(words))
+    if rng.random() < 0.2:
+        options.append("--delete-excluded" if "--delete" in options else "--remove-source-files")
+    # What stayed is not taken from the source; rsync knows which of the others stayed, we don't.
+    return [o for o in options if o != "--remove-source-files" or "--ignore-existing" not in options]
+
+
+def forms(top):
+    found = {}
+    for path, t in walk(os.fsencode(top)).items():
+        mode = stat.S_IMODE(t.stat.st_mode)
+        if t.kind == "directory":
+            found[path] = None if b"aside" in path else mode  # private, where rsync takes those of the tree
+        else:
+            found[path] = (t.kind, mode, t.stat.st_mtime_ns, t.digest or os.readlink(os.path.join(os.fsencode(top), path)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + 12 * COUNT))
+def test_any_options_on_any_trees_as_rsync(bench, tmp_path, seed):
+    near, far = list(WAYS.values())[seed % 4]
+    options = some_options(random.Random("%d options" % seed))
+    for top in ("ours", "theirs"):
+        for tree in ("src", "to"):
+            plant(random.Random("%d %s" % (seed, tree)), tmp_path / top / tree)
+    done = subprocess.run(["rsync", *options, "src/", "to/"], cwd=tmp_path / "theirs", capture_output=True)
+    r = bench.copy(*options, near + str(tmp_path / "ours" / "src") + "/", far + str(tmp_path / "ours" / "to"))
+    if done.returncode:
+        assert r.code in (0, done.returncode), (seed, options, r.errors(), done.stderr)
+        return  # what rsync leaves half done is its own
+    assert r.code == 0, (seed, options, r.errors())
+    assert forms(tmp_path / "ours") == forms(tmp_path / "theirs"), (seed, options)
 
 
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
