@@ -15,8 +15,9 @@ struct listed_node; /* a directory or file that is listed, or leads to one that 
 
 int listed_new(struct listed **out);
 void listed_free(struct listed *l); /* NULL: nothing */
-/* "a//b/./c/" is a/b/c; a leading / is dropped, as rsync does; ".." is refused, with a failure (OUT_USAGE). A
- * name that is there already is no mistake. "" and "." list the top itself. */
+/* "a//b/./c/" is a/b/c (to rsync /./ and the last slash mean more); a leading / is dropped, as
+ * rsync does; ".." is refused, with a failure (OUT_USAGE). A name that is there already is no
+ * mistake. "" and "." list the top itself. */
 int listed_add(struct listed *l, const char *name);
 
 /* The top: never NULL. */

@@ -54,8 +54,8 @@ void place_close(struct place *p);
 /*
  * The directory that r describes, in parent (NULL: r->parent is 0): made (0700 for now) where it
  * is missing; the target of several sources, or of contents, may be there.  Where DST did not
- * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of the same
- * source is there the same source goes there again.  What is there and is no directory is
+ * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of
+ * the same source is there the same source goes there again.  What is there and is no directory is
  * replaced by one (backed up with --backup); a symlink too: it is never gone through.
  * A failure is that directory's; OUT_PROTOCOL is the session's.
  */
@@ -65,21 +65,22 @@ int place_dir(struct place *p, struct place_dir *parent, const struct record_dir
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
 /* Names that the source has in it (KEEP): what else is there is deleted in the end. */
 int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
-/* Its path from the top of the transfer, as filters and events have it; cut in front if it is longer.
- * name: of something in it, or "". d NULL: the top.  Returns its length. */
+/* Its path from the top of the transfer, as filters and events have it; cut in front if it is
+ * longer. name: of something in it, or "". d NULL: the top.  Returns its length. */
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
 /* Which WANT it came with. */
 uint32_t place_dir_want(const struct place_dir *d);
 
 /* ---- files ---------------------------------------------------------------------------- */
 
-/* Begin the regular file (or stream) that r describes, in d (NULL: r->dir is 0): checks r->name, opens the target in place if the
- * user named it and it is no regular file, else a temporary beside it (locked, 0600, preallocated where size is
- * known and known to fit). A failure is this file's only, unless it is OUT_PROTOCOL. */
+/* Begin the regular file (or stream) that r describes, in d (NULL: r->dir is 0): checks r->name,
+ * opens the target in place if the user named it and it is no regular file, else a temporary beside
+ * it (locked, 0600, preallocated where size is known and known to fit). A failure is this file's
+ * only, unless it is OUT_PROTOCOL. */
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out);
-/* The same, with the temporary as an earlier run left it, if there is one with anything in it: then *had is true. Else
- * nothing is opened and *out is NULL. */
+/* The same, with the temporary as an earlier run left it, if there is one with anything in it: then
+ * *had is true. Else nothing is opened and *out is NULL. */
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
 		 struct placement **out, bool *had);
 int placement_fd(const struct placement *t);
@@ -92,9 +93,9 @@ const char *placement_name(const struct placement *t); /* for messages */
 void placement_xattrs(struct placement *t, struct xattrs *x);
 /* What finishing changes at the target. Before place_finish(). */
 void placement_change(const struct placement *t, struct change *out);
-/* All bytes are stored: set size, mode, times, owner, attributes as asked, fsync, back up what is there, rename, fsync the
- * directory. Frees t, also on failure (the temporary is removed then). linked: other names of it
- * will come (place_make with TYPE_HARD_LINK): remember it under r->id. */
+/* All bytes are stored: set size, mode, times, owner, attributes as asked, fsync, back up what is
+ * there, rename, fsync the directory. Frees t, also on failure (the temporary is removed then).
+ * linked: other names of it will come (place_make with TYPE_HARD_LINK): remember it under r->id. */
 int place_finish(struct placement *t, uint64_t size);
 /* Give up: keep the temporary for a later run, which one line tells, or remove it. Frees t. */
 void place_drop(struct placement *t, bool keep);
@@ -116,7 +117,8 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 /* For --checksum: the file that is there, to be read; *fd is the caller's. -1 with no failure
  * but errno. */
 int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd);
-/* It is the same: make its metadata so as well, and remember it when it is FILE_LINKED. x stays the caller's. */
+/* It is the same: make its metadata so as well, and remember it when it is FILE_LINKED. x stays the
+ * caller's. */
 int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x);
 /* It stays as it is, whatever it is: remember it when it is a FILE_LINKED one. */
@@ -140,8 +142,8 @@ struct place_end {
 	void (*on_dir)(void *ctx, uint32_t dir_id, const struct failure *why);
 	void *ctx;
 };
-/* Delete what --delete asks for, set directories' metadata, deepest first, remove the marker and what
- * earlier runs left of files that are whole now.  -1: OUT_SIGNAL and the like only. */
+/* Delete what --delete asks for, set directories' metadata, deepest first, remove the marker and
+ * what earlier runs left of files that are whole now.  -1: OUT_SIGNAL and the like only. */
 int place_complete(struct place *p, struct place_end *e);
 
 /* The last component of a path as the user wrote it ("a/b/" is "b", "/" and "." are ""). */
