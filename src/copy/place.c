@@ -76,6 +76,7 @@ static struct place *place_new(const struct place_opts *o)
 	p->backups = -1;
 	p->proc = procfs_open();
 	pthread_mutex_init(&p->settling, NULL);
+	pthread_mutex_init(&p->backing, NULL);
 	pthread_mutex_init(&p->sweeping, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	return p;
@@ -117,6 +118,7 @@ void place_close(struct place *p)
 	close_fd(p->proc);
 	pthread_mutex_destroy(&p->lock);
 	pthread_mutex_destroy(&p->sweeping);
+	pthread_mutex_destroy(&p->backing);
 	pthread_mutex_destroy(&p->settling);
 	free(p);
 }

@@ -25,13 +25,17 @@ bool backup_is(const struct place *p, const char *name)
 
 static int open_backups(struct place *p)
 {
-	int in = p->top->fd >= 0 ? p->top->fd : p->spot.dirfd;
+	int in;
 
-	pthread_mutex_lock(&p->settling);
+	pthread_mutex_lock(&p->lock);
+	in = p->is_dir ? p->top->fd : p->spot.dirfd;
+	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&p->backing);
 	if (p->backups < 0)
 		p->backups = backups_open(in, p->rules->backup_dir);
-	pthread_mutex_unlock(&p->settling);
-	return p->backups;
+	in = p->backups;
+	pthread_mutex_unlock(&p->backing);
+	return in;
 }
 
 /* The directory dir below --backup-dir; private, since it may be of one that is. */
@@ -90,6 +94,19 @@ static int put_aside(int from, const char *name, int to, const char *as, bool mo
 	return is_same(from, name, to, as) ? unlinkat(from, name, 0) : 0;
 }
 
+/* It must not be less durable than what takes its place. */
+static int sync_backup(const struct place *p, int dirfd, const char *name)
+{
+	int fd, ret;
+
+	if (!p->o.fsync)
+		return 0;
+	fd = dir_reopen(dirfd);
+	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of the backup of %s: %m", name) : 0;
+	close_fd(fd);
+	return ret;
+}
+
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
 {
 	char as[NAME_MAX + 1];
@@ -107,6 +124,8 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 		ret = 0;
 	if (ret)
 		fail("back up %s%s%s: %m", dir, *dir ? "/" : "", name);
+	if (to != dirfd && ret == 0)
+		ret = sync_backup(p, to, name);
 	if (to != dirfd)
 		close_fd(to);
 	return ret;

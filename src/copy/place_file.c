@@ -457,6 +457,9 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 	if (sync_file(t) || close_errors(t, &is) || (t->how == BY_RENAME && take_name(t)))
 		return -1;
 	*in_place = true;
+	/* A run without --inplace may have begun a temporary. */
+	if (t->how == IN_PLACE)
+		seat_is_whole(&t->seat);
 	if (linked_remember(&t->seat, &t->file, &is) || sync_dir(t))
 		return -1;
 	return some ? fail_again(&lost) : 0;

@@ -91,6 +91,7 @@ struct place {
 
 	pthread_mutex_t settling; /* of the target's becoming a directory, and of: */
 	char marker[MARKER_ROOM]; /* "": none to be removed */
+	pthread_mutex_t backing;
 	int backups; /* --backup-dir, when it is open */
 	struct lineage lineage;
 	pthread_mutex_t sweeping;

@@ -645,6 +645,49 @@ static void durable_where_asked(void **state)
 	assert_int_equal(put_as(&o, &r), 0);
 }
 
+static bool is_synced(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	for (unsigned i = 0; i < synced.count; i++) {
+		if (synced.of[i] == st.st_ino)
+			return true;
+	}
+	return false;
+}
+
+static void trees_are_durable_where_asked(void **state)
+{
+	struct rules r = rules_a;
+	struct place_opts o = {.target = "dst/", .rules = &r, .fsync = true};
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	r.backup = true;
+	r.backup_dir = "../kept";
+	synced.count = 0;
+	p = open_place(&o);
+	d = put_dir(p, put_contents(p, 0755), "d", 0755);
+	assert_true(is_synced(".") && is_synced("dst"));
+	synced.count = 0;
+	put_file(p, d, "f", "x");
+	assert_true(is_synced("dst/d") && is_synced("dst/d/f"));
+	synced.count = 0;
+	put_symlink(p, d, "l", "x");
+	assert_true(is_synced("dst/d"));
+	synced.count = 0;
+	finish_place(p);
+	assert_true(is_synced("dst/d") && is_synced("dst"));
+	p = open_place(&o);
+	d = put_dir(p, put_contents(p, 0755), "d", 0755);
+	synced.count = 0;
+	put_file(p, d, "f", "new");
+	assert_true(is_synced("kept/d"));
+	finish_place(p);
+}
+
 static void the_size_is_set(void **state)
 {
 	struct place_opts o = {.target = "f"};
@@ -699,6 +742,7 @@ int main(void)
 		place_test(unwritable_files_are_not_replaced),
 		place_test(devices_and_fifos_are_written_as_they_are),
 		place_test(durable_where_asked),
+		place_test(trees_are_durable_where_asked),
 		place_test(the_size_is_set),
 	};
 

@@ -286,8 +286,12 @@ static void in_place_the_target_is_gone_on_with(void **state)
 	bool had;
 
 	(void)state;
-	inplace = true;
 	make("dst/f", "half", 0644);
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	place_drop(t, true);
+	place_close(place);
+	inplace = true;
 	begin();
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);

@@ -456,6 +456,21 @@ static void backups_go_where_asked(void **state)
 	assert_int_equal(rmdir("outside"), 0);
 }
 
+static void backups_of_what_a_directory_replaces(void **state)
+{
+	struct place_opts o = {.target = "dst", .rules = &rules};
+
+	(void)state;
+	make("dst/src", "old", 0644);
+	rules.backup = true;
+	rules.backup_dir = "kept";
+	place = open_place(&o);
+	put_dir(place, put_dir(place, NULL, "src", 0755), "sub", 0755);
+	end();
+	assert_text("dst/kept/src", "old");
+	assert_int_equal(mode_of("dst/src/sub"), 0755);
+}
+
 static void in_place_makes_way_for_backups(void **state)
 {
 	struct place_opts o = {.target = "dst", .rules = &rules, .inplace = true};
@@ -489,6 +504,7 @@ int main(void)
 		place_test(many_first_names),
 		place_test(what_is_replaced_is_backed_up),
 		place_test(backups_go_where_asked),
+		place_test(backups_of_what_a_directory_replaces),
 		place_test(in_place_makes_way_for_backups),
 	};
 
