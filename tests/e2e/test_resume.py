@@ -10,7 +10,7 @@ import time
 import pytest
 
 from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
-from trees import USER, compare, equal, fell, generate, make, read, stale, summary, walk
+from trees import USER, compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
 BLOCK = 256 << 10
 RESUME_MIN = 4 << 20
@@ -132,15 +132,17 @@ def test_a_killed_run_goes_on_and_never_nests(bench, ground, signo):
     a, b = ground / "from" / "node_modules", ground / "to" / "node_modules"
     b.parent.mkdir()
     make(a, {"m%02d" % m: {"index.js": pattern(30000, m), "node_modules": {"x": {"package.json": b"{}"}}}
-             for m in range(60)})
-    for n in range(2):
-        run = bench.copy("-v", "-r", "--bwlimit=2M", "node_modules", "far:%s" % b, cwd=a.parent, wait=False)
-        wait_until(lambda: b.exists() and len(os.listdir(b)) > 8 + 10 * n)
+             for m in range(120)})
+    had = 0
+    for _ in range(2):
+        run = bench.copy("-v", "-r", "--bwlimit=1M", "node_modules", "far:%s" % b, cwd=a.parent, wait=False)
+        wait_until(lambda: b.exists() and len(os.listdir(b)) > had + 5)
         seen = [p for p, _, _ in family(run.proc.pid)]
         run.signal(signo)
         assert run.wait() == (20 if signo == signal.SIGINT else -9), run.errors()
         gone(seen)
         assert marker(b) and not (b / "node_modules").exists()
+        had = len(os.listdir(b))
     # However it is spelled.
     r = bench.copy("-v", "-r", "./node_modules//", "far:%s" % b, cwd=a.parent)
     assert r.code == 0, r.errors()
@@ -171,13 +173,23 @@ def test_another_source_does_not_go_on_there(bench, ground):
 BIG = 24 << 20
 
 
-def interrupted(bench, ground, signo=signal.SIGKILL, share=0.6, options=(), data=None):
-    """A file of which about so much is in a temporary; returns what the target is called."""
-    data = pattern(BIG) if data is None else data
-    make(ground, {"from": {"big": data}, "to": {}})
-    run = bench.copy(*options, "--bwlimit=12M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
-    wait_until(lambda: leftovers(ground / "to"))
-    time.sleep(len(data) / (12 << 20) * share)
+def await_bytes(directory, bytes_):
+    """Until so much has been written to the temporary there."""
+    def written():
+        for name in leftovers(directory):
+            fd = os.open(directory / name, os.O_RDONLY)
+            try:
+                return sum(y - x for x, y in data_ranges(fd, os.fstat(fd).st_size)) >= bytes_
+            finally:
+                os.close(fd)
+    wait_until(written, 30)
+
+
+def interrupted(bench, ground, signo=signal.SIGKILL):
+    """A file of which about half is in a temporary; returns what that is called."""
+    make(ground, {"from": {"big": pattern(BIG)}, "to": {}})
+    run = bench.copy("--bwlimit=12M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    await_bytes(ground / "to", BIG // 2)
     seen = [p for p, _, _ in family(run.proc.pid)]
     run.signal(signo)
     run.wait()
@@ -212,8 +224,8 @@ def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
     data = pattern(BIG)
     make(ground, {"from": {"d": {"big": data}, "small": b"s"}})
     run = bench.copy("-a", "--bwlimit=12M", "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
-    wait_until(lambda: (ground / "to" / "d").exists() and leftovers(ground / "to" / "d"))
-    time.sleep(1.2)
+    wait_until(lambda: (ground / "to" / "d").exists())
+    await_bytes(ground / "to" / "d", BIG // 2)
     seen = [p for p, _, _ in family(run.proc.pid)]
     run.kill()
     gone(seen)
@@ -289,8 +301,7 @@ def test_holes_are_kept_when_it_goes_on(bench, ground):
             f.write(data[at:at + 5 * BLOCK])
         f.truncate(BIG)
     run = bench.copy("--bwlimit=8M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
-    wait_until(lambda: leftovers(ground / "to"))
-    time.sleep(1)
+    await_bytes(ground / "to", 6 << 20)
     seen = [p for p, _, _ in family(run.proc.pid)]
     run.kill()
     gone(seen)

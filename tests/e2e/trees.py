@@ -9,7 +9,7 @@ from hosts import COUNT, LAB, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "trees"))
 
-from compare import compare, rsync_differs, walk  # noqa: E402,F401
+from compare import compare, data_ranges, rsync_differs, walk  # noqa: E402,F401
 from generate import acl, fell, generate  # noqa: E402,F401
 
 # What stands before the names of source and target.
