@@ -115,7 +115,18 @@ static int find_one(const char *name, unsigned want, bool expand, struct found *
 	return found_add(out, path, want, is_missing(path));
 }
 
-/* By last component, missing ones last, then in the order asked for. */
+/* What it will be called at the target; "" if it is what is in it that goes there. */
+static const char *name_at_target(const char *path, char *to, size_t size)
+{
+	size_t len = strlen(path);
+
+	name_last(path, to, size);
+	if ((len > 0 && path[len - 1] == '/') || strcmp(to, "..") == 0)
+		*to = '\0';
+	return to;
+}
+
+/* By that, missing ones last, then in the order asked for. */
 static int by_name(const void *a, const void *b, void *found)
 {
 	const struct found *f = found;
@@ -124,8 +135,8 @@ static int by_name(const void *a, const void *b, void *found)
 	int order = (int)f->paths[i].missing - (int)f->paths[j].missing;
 
 	if (order == 0)
-		order = strcmp(name_last(f->paths[i].path, x, sizeof x),
-			       name_last(f->paths[j].path, y, sizeof y));
+		order = strcmp(name_at_target(f->paths[i].path, x, sizeof x),
+			       name_at_target(f->paths[j].path, y, sizeof y));
 	return order ? order : (i > j) - (i < j);
 }
 
@@ -146,8 +157,8 @@ static int find_twins(struct found *f)
 	if (order)
 		qsort_r(order, f->count, sizeof *order, by_name, f);
 	for (unsigned i = 1; i < f->count && !f->paths[order[i]].missing; i++) {
-		name_last(f->paths[order[first]].path, x, sizeof x);
-		if (*x && strcmp(x, name_last(f->paths[order[i]].path, y, sizeof y)) == 0)
+		name_at_target(f->paths[order[first]].path, x, sizeof x);
+		if (*x && strcmp(x, name_at_target(f->paths[order[i]].path, y, sizeof y)) == 0)
 			f->paths[order[i]].twin = order[first] + 1;
 		else
 			first = i;

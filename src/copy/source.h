@@ -53,6 +53,7 @@ enum {
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
+	END_ROOM = RECORD_FILE_END_MAX - (TEXT_MAX - 1), /* of a FILE_END without text */
 };
 
 /* ---- what waits ----------------------------------------------------------------------- */

@@ -93,8 +93,6 @@ void others_free(struct others *t)
 
 /* ---- sending one ---------------------------------------------------------------------- */
 
-enum { END_ROOM = RECORD_HEAD + 50 + CONTENT_MAX + 2 };
-
 struct thing {
 	const struct other *o;
 	struct stat st;

@@ -5,8 +5,6 @@
 #include <string.h>
 #include "base/fail.h"
 
-enum { END_ROOM = RECORD_HEAD + 50 + CONTENT_MAX + 2 };
-
 /* What a lane made of its piece. */
 struct sent {
 	uint64_t data, holes;

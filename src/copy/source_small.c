@@ -12,7 +12,6 @@
  */
 
 enum {
-	END_ROOM = RECORD_HEAD + 50 + CONTENT_MAX + 2,
 	/* Of a small file, beside its bytes and its attributes. */
 	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + END_ROOM,
 };

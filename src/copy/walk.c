@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "base/worker.h"
 
+enum { AT_ONCE = 64 };
+
 /* As the kernel gives it; glibc has no struct for it that all versions know. */
 struct dent {
 	uint64_t ino;
@@ -379,7 +381,8 @@ int walk_step(struct walk *w, const struct walk_out *o)
 
 	w->out = o;
 	w->emitted = false;
-	while (ret > 0 && !w->emitted) {
+	/* Something at least, if there is not too much that is left out. */
+	for (unsigned i = 0; ret > 0 && !w->emitted && i < AT_ONCE; i++) {
 		if (w->top)
 			ret = step_in(w, w->top) ? -1 : 1;
 		else

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/worker.h"
 
 void walk_dirs_init(struct walk_dirs *all)
 {
@@ -95,13 +96,24 @@ const char *walk_path(const struct walk_dir *d, const char *name, char *to, size
 
 enum { OPEN_FLAGS = O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
+/* Some file systems wait when something is opened, and are interrupted in it. */
+static bool again(int fd)
+{
+	return fd < 0 && errno == EINTR && !cancelled();
+}
+
 static int open_dir(const struct walk_dir *d, int parent_fd)
 {
 	int flags = OPEN_FLAGS | (d->listable ? O_RDONLY : O_PATH);
+	int fd;
 
-	if (d->path)
-		return open(d->path, flags);
-	return openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW));
+	do {
+		if (d->path)
+			fd = open(d->path, flags);
+		else
+			fd = openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW));
+	} while (again(fd));
+	return fd;
 }
 
 /* Lock held. */
@@ -313,8 +325,18 @@ bool walk_dir_loops(const struct walk_dir *d)
 
 int walk_open_file(int dirfd, const char *name, bool follow)
 {
-	return openat(dirfd, name,
-		      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
+	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW);
+	struct stat st;
+	int fd;
+
+	do
+		fd = openat(dirfd, name, flags);
+	while (again(fd));
+	/* Somebody has a lease on it, and gives it up if he is waited for. */
+	if (fd < 0 && errno == EWOULDBLOCK && walk_stat(dirfd, name, follow, &st) == 0 &&
+	    S_ISREG(st.st_mode))
+		fd = openat(dirfd, name, flags & ~O_NONBLOCK);
+	return fd;
 }
 
 int walk_open_path(int dirfd, const char *name)

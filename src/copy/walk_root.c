@@ -227,6 +227,10 @@ int walk_next_root(struct walk *w)
 	is_dir = is_directory(p->path);
 	if (is_dir && r->listed)
 		return enter_listed(w, p);
+	if (r->listed && !p->missing) {
+		fail("%s is no directory: names of --files-from are in one", p->path);
+		return root_fail(w, p);
+	}
 	if (is_dir && !r->recursive) {
 		fail("%s is a directory (-r copies it)", p->path);
 		return root_fail(w, p);

@@ -501,6 +501,10 @@ static void roots_as_they_are_written(void **state)
 	assert_true(walk_is_of_one(w));
 	told_free(&t, w);
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
+	walk_is(&r, NAMES(text("a/b/"), text("b/../a/b/"), text("a/b")),
+		"dir  (contents)\nnamed b/../a/b/\ndir b\n");
+	walk_is(&r, NAMES(text("a/b/"), text("a/../a/b/"), text("a/b")),
+		"dir  (contents)\ndir  (contents)\ndir b\n");
 	walk_is(&r, NAMES(text("a/b"), text("a/f"), text("a/../a/b")),
 		"dir b\nnamed a/f\n"
 		"failed a/../a/b: 11 a/../a/b is not copied over a/b, which has the same name\n");
@@ -561,6 +565,9 @@ static void only_what_is_listed_is_found(void **state)
 		"failed gone/2: 3 open a/gone/2: No such file or directory\n"
 		"dir d\nfailed b/f/no: 11 open a/b/f/no: Not a directory\n"
 		"dir l (implied)\nfile l/g\n");
+	walk_is(&r, NAMES(text("a/b/f")),
+		"failed a/b/f: 11 a/b/f is no directory: names of --files-from are in one\n");
+	walk_is(&r, NAMES(text("gone")), "named gone\n");
 	listed_free(l);
 	r.recursive = true;
 	r.delete = true;
