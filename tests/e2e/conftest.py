@@ -55,8 +55,6 @@ test_seeds.py::test_sd19_*
 test_ssh.py::test_push_and_pull
 test_ssh.py::test_where_no_port*
 test_tree.py::test_a_tree_of_every_kind*
-test_resume.py::test_a_killed_run*[[]SIGINT*
-test_resume.py::test_a_killed_run*[[]2]
 test_resume.py::test_a_huge_file_goes_on*9]
 test_resume.py::test_a_huge_file_goes_on*SIGKILL]
 test_select.py::test_one_file_system[[]push*
