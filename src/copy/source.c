@@ -103,6 +103,9 @@ static int lane_prepare(struct source *s, unsigned i)
 		.digest = digest_new(),
 		.scratch = malloc(CELL),
 	};
+	s->small_max = lane_block_size(l->lane) - SMALL_ROOM;
+	if (s->small_max > SMALL_MAX)
+		s->small_max = SMALL_MAX;
 	l->keep = writer_of(l->keep_room, sizeof l->keep_room);
 	if (!l->scratch)
 		return fail_as(OUT_MEMORY, "start a lane: %m");

@@ -53,6 +53,8 @@ enum {
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
+	/* Of a small file, beside its bytes and its attributes. */
+	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + RECORD_FILE_END_MAX - (TEXT_MAX - 1),
 	END_ROOM = RECORD_FILE_END_MAX - (TEXT_MAX - 1), /* of a FILE_END without text */
 };
 
@@ -163,6 +165,7 @@ struct source {
 	struct walk *walk; /* used by who has walking */
 	struct owners *owners; /* NULL: they are not told */
 	struct modes *modes;
+	uint64_t small_max; /* bytes of a file that is whole in one block */
 	bool only; /* one file or stream was asked for */
 	bool asks; /* about large files; all: */
 	bool asks_all;

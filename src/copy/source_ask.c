@@ -68,7 +68,7 @@ bool aside_fits(const struct source_lane *l, const struct source_item *it)
 /* Lock held. */
 static void make_ready(struct source *s, struct aside *a)
 {
-	bool large = a->size > SMALL_MAX || a->answer == ANSWER_RESUME;
+	bool large = a->size > s->small_max || a->answer == ANSWER_RESUME;
 
 	*s->ready_end[large] = a;
 	s->ready_end[large] = &a->next;

@@ -11,17 +11,9 @@
  * besides as can be.
  */
 
-enum {
-	/* Of a small file, beside its bytes and its attributes. */
-	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + END_ROOM,
-};
-
 bool item_is_small(const struct source_lane *l, const struct source_item *it)
 {
-	uint64_t size = (uint64_t)it->st.st_size;
-
-	if ((it->flags & FILE_STREAM) || size > SMALL_MAX ||
-	    size + SMALL_ROOM > lane_block_size(l->lane))
+	if ((it->flags & FILE_STREAM) || (uint64_t)it->st.st_size > l->source->small_max)
 		return false;
 	/* Cells that are there already are for those of several blocks. */
 	return !(it->aside && it->aside->answer == ANSWER_RESUME);

@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "copy/digest.h"
+#include "session/message.h"
+
+/* A source of trees: to a sink as it is, and to one that the test plays. */
+
+enum { STUCK_S = 100 };
+
+static struct rig rig;
+
+static char *text(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static struct rules recursive(void)
+{
+	struct rules r = RULES_PLAIN;
+
+	r.recursive = true;
+	return r;
+}
+
+/* The tree "from" becomes "to". */
+static void set_tree(const struct rules *rules)
+{
+	static char *names[] = {NULL};
+
+	names[0] = text("from/");
+	rig_init(&rig);
+	rig_names(&rig, names, 1, "to");
+	rig.from.rules = rules;
+	rig.to.rules = rules;
+	rig.to.peer = "sourcehost";
+}
+
+static void assert_done(void)
+{
+	if (rig_run(&rig))
+		fail_msg("source %d: %s; sink %d: %s", rig.source.rc, rig.source.failure.text,
+			 rig.sink.rc, rig.sink.failure.text);
+}
+
+static void copy_tree(const struct rules *rules)
+{
+	set_tree(rules);
+	assert_done();
+}
+
+static void assert_same_trees(void)
+{
+	assert_int_equal(system("diff -r --no-dereference from to"), 0);
+}
+
+static void make_some(const char *prefix, unsigned count, uint64_t size)
+{
+	char name[128];
+
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(name, sizeof name, "%s%u", prefix, i);
+		assert_int_equal(make_file(name, size ? size + i : 0, i), 0);
+	}
+}
+
+/* ---- with a sink ---------------------------------------------------------------------- */
+
+static void many_directories(void **state)
+{
+	enum { DIRS = 40, FILES = 30 };
+	struct rules rules = recursive();
+	char name[64];
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	for (unsigned d = 0; d < DIRS; d++) {
+		if (d % 2)
+			snprintf(name, sizeof name, "from/d%u/d%u", d / 2 * 2, d);
+		else
+			snprintf(name, sizeof name, "from/d%u", d);
+		assert_int_equal(mkdir(name, 0755), 0);
+		strcat(name, "/");
+		make_some(name, FILES, d * 100);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(system("rm -rf to"), 0);
+		set_tree(&rules);
+		rig.lanes = (uint16_t)(1 + 2 * i);
+		rig.depth = (uint16_t)(1 + i);
+		rig.block_size = i == 2 ? 64 << 10 : 4 << 10;
+		assert_done();
+		assert_same_trees();
+		assert_int_equal(rig.source.result.total.files, DIRS * FILES);
+		assert_int_equal(rig.source.result.total.others, DIRS + 1);
+		assert_int_equal(rig.source.result.counts.regular, DIRS * FILES);
+		assert_int_equal(rig.source.result.counts.dirs, DIRS + 1);
+		assert_int_equal(rig.source.tally.bytes, rig.source.result.total.bytes);
+		assert_int_equal(rig.source.tally.total, rig.source.result.total.bytes);
+		assert_true(rig.source.tally.total_known);
+	}
+}
+
+/* More than may be open at once: the others wait. */
+static void many_large_files(void **state)
+{
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	make_some("from/", 300, 100000);
+	set_tree(&rules);
+	rig.lanes = 3;
+	rig.block_size = 4 << 10;
+	assert_done();
+	assert_same_trees();
+}
+
+/* More questions than the source keeps aside. */
+static void many_questions(void **state)
+{
+	enum { FILES = 5000 };
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	make_some("from/", FILES, 0);
+	rules.quick = true;
+	rules.times = true;
+	copy_tree(&rules);
+	assert_int_equal(rig.source.result.total.files, FILES);
+	copy_tree(&rules);
+	assert_int_equal(rig.source.result.total.files, 0);
+	assert_int_equal(rig.source.result.total.same, FILES);
+	assert_int_equal(rig.source.tally.bytes, 0);
+}
+
+static void poke(const char *name, off_t at)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(pwrite(fd, "!", 1, at), 1);
+	close(fd);
+}
+
+static void contents_are_compared(void **state)
+{
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	make_some("from/small", 10, 1000);
+	make_some("from/large", 4, 5 << 20);
+	assert_int_equal(make_text("from/empty", "") | make_text("from/hole", "") |
+				 make_text("from/sparse", ""),
+			 0);
+	assert_int_equal(truncate("from/hole", 100000) | truncate("from/sparse", 9 << 20), 0);
+	poke("from/sparse", 3 << 20);
+	rules.checksum = true;
+	copy_tree(&rules);
+	assert_int_equal(rig.source.result.total.files, 17);
+	copy_tree(&rules);
+	assert_int_equal(rig.source.result.total.same, 17);
+	assert_int_equal(rig.source.result.total.files, 0);
+	poke("to/small3", 999);
+	poke("to/large1", 2 << 20);
+	poke("to/hole", 50000);
+	poke("to/sparse", 6 << 20);
+	copy_tree(&rules);
+	assert_int_equal(rig.source.result.total.same, 13);
+	assert_int_equal(rig.source.result.total.files, 4);
+	assert_int_equal(rig.source.result.counts.had, 0);
+	assert_same_trees();
+}
+
+static struct stat stat_of(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	return st;
+}
+
+static void hard_links_follow_their_first_name(void **state)
+{
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755), 0);
+	assert_int_equal(make_file("from/a", 10, 1) | make_file("from/b", 500000, 2), 0);
+	assert_int_equal(link("from/a", "from/d/a") | link("from/b", "from/d/b") |
+				 link("from/b", "from/d/c") | symlink("a", "from/l") |
+				 link("from/l", "from/d/l"),
+			 0);
+	rules.hard_links = true;
+	copy_tree(&rules);
+	assert_same_trees();
+	assert_int_equal(stat_of("to/a").st_ino, stat_of("to/d/a").st_ino);
+	assert_int_equal(stat_of("to/b").st_ino, stat_of("to/d/b").st_ino);
+	assert_int_equal(stat_of("to/b").st_ino, stat_of("to/d/c").st_ino);
+	assert_int_equal(stat_of("to/l").st_ino, stat_of("to/d/l").st_ino);
+	assert_int_equal(rig.source.result.total.files, 2);
+	assert_int_equal(rig.source.result.total.others, 2 + 3 + 2);
+	assert_int_equal(rig.source.result.counts.hard_links, 3);
+}
+
+static void a_link_without_its_first_name_fails(void **state)
+{
+	struct rules rules = recursive();
+	const struct rig_event *x, *y;
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | make_text("from/x", "x"), 0);
+	assert_int_equal(link("from/x", "from/y"), 0);
+	/* Whichever is the first. */
+	assert_int_equal(mkdir("to", 0755) | mkdir("to/x", 0755) | mkdir("to/y", 0755) |
+				 make_text("to/x/f", "") | make_text("to/y/f", ""),
+			 0);
+	rules.hard_links = true;
+	rules.events = true;
+	set_tree(&rules);
+	assert_int_equal(rig_run(&rig), -1);
+	assert_int_equal(rig.source.failure.code, OUT_SOME_FILES);
+	assert_int_equal(rig.sink.failure.code, OUT_SOME_FILES);
+	assert_int_equal(rig.source.result.total.failed, 2);
+	assert_int_equal(rig.source.told, 1);
+	assert_int_equal(rig.sink.told, 1);
+	assert_non_null(strstr(rig.source.told_last.text, ": its first name failed"));
+	x = rig_event(&rig.source, "x");
+	y = rig_event(&rig.source, "y");
+	assert_true((x != NULL) != (y != NULL));
+	assert_int_equal((x ? x : y)->what, EVENT_HARD_LINK);
+	assert_int_equal((x ? x : y)->code, OUT_FILE);
+}
+
+static void all_names_are_kept(void **state)
+{
+	enum { FILES = 3000 };
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755), 0);
+	make_some("from/d/", FILES, 0);
+	rules.delete = true;
+	copy_tree(&rules);
+	assert_int_equal(make_text("to/extra", "") | make_text("to/d/extra", ""), 0);
+	set_tree(&rules);
+	rig.lanes = 4;
+	rig.block_size = 4 << 10;
+	assert_done();
+	assert_same_trees();
+	assert_int_equal(rig.sink.result.counts.deleted, 2);
+}
+
+static void sources_in_trees_are_removed(void **state)
+{
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755), 0);
+	assert_int_equal(make_text("from/a", "a") | make_file("from/d/b", 700000, 1) |
+				 symlink("nowhere", "from/d/l") | mkfifo("from/p", 0600) |
+				 link("from/a", "from/d/a"),
+			 0);
+	rules.hard_links = true;
+	rules.devices = true;
+	rules.dry_run = true;
+	set_tree(&rules);
+	rig.from.remove_source = true;
+	assert_done();
+	assert_int_equal(access("to", F_OK), -1);
+	assert_true(has_text("from/a", "a"));
+	rules.dry_run = false;
+	set_tree(&rules);
+	rig.from.remove_source = true;
+	assert_done();
+	assert_true(has_text("to/a", "a") && has_text("to/d/a", "a"));
+	assert_int_equal(stat_of("to/d/b").st_size, 700000);
+	assert_true(S_ISFIFO(stat_of("to/p").st_mode) && S_ISLNK(stat_of("to/d/l").st_mode));
+	assert_int_equal(system("test \"$(find from)\" = \"$(printf 'from\\nfrom/d')\""), 0);
+}
+
+static void what_is_missing_is_told(void **state)
+{
+	struct rules rules = RULES_PLAIN;
+	const struct rig_event *e;
+	struct listed *l;
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755) | make_text("from/d/f", "f"),
+			 0);
+	assert_int_equal(listed_new(&l), 0);
+	assert_int_equal(listed_add(l, "d/f") | listed_add(l, "d/gone"), 0);
+	rules.listed = l;
+	rules.events = true;
+	set_tree(&rules);
+	assert_int_equal(rig_run(&rig), -1);
+	assert_int_equal(rig.source.failure.code, OUT_SOME_FILES);
+	assert_int_equal(rig.sink.failure.code, OUT_SOME_FILES);
+	assert_int_equal(rig.source.told, 1);
+	assert_string_equal(rig.source.told_last.text,
+			    "open from/d/gone: No such file or directory");
+	e = rig_event(&rig.source, "d/gone");
+	assert_non_null(e);
+	assert_int_equal(e->code, OUT_NO_SOURCE);
+	assert_true(has_text("to/d/f", "f"));
+	listed_free(l);
+}
+
+static void modes_are_changed_on_the_way(void **state)
+{
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0750) | make_text("from/f", "f") |
+				 make_file("from/large", 500000, 1),
+			 0);
+	rules.perms = true;
+	rules.chmod = "D700,F604";
+	copy_tree(&rules);
+	assert_int_equal(stat_of("to/d").st_mode & 07777, 0700);
+	assert_int_equal(stat_of("to/f").st_mode & 07777, 0604);
+	assert_int_equal(stat_of("to/large").st_mode & 07777, 0604);
+}
+
+/* ---- with a sink that is played -------------------------------------------------------- */
+
+enum { IDS = 4096 };
+
+/* What came on the only lane, and what to say to it. */
+struct play {
+	void (*on_record)(struct play *p, struct rig_end *e, const struct record *r);
+	unsigned small, extents; /* that came so far */
+	unsigned small_at_last_extent, extents_at_last_small;
+	uint32_t file; /* of the first FILE, and DIR */
+	uint32_t dir;
+	int said;
+};
+
+static int say(struct rig_end *e, uint8_t type, const struct writer *w)
+{
+	return session_send(e->session, type, w->base, w->used);
+}
+
+static int say_stored(struct rig_end *e, uint32_t id)
+{
+	static struct msg_stored m;
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+
+	m.count = 1;
+	m.files[0] = id;
+	msg_stored_encode(&w, &m);
+	return say(e, MSG_STORED, &w);
+}
+
+static int say_answer(struct rig_end *e, uint32_t id, enum answer answer)
+{
+	static struct msg_answers m;
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+
+	m.count = 1;
+	m.of[0].file = id;
+	m.of[0].answer = (uint8_t)answer;
+	msg_answers_encode(&w, &m);
+	return say(e, MSG_ANSWERS, &w);
+}
+
+static int say_cells(struct rig_end *e, uint32_t id, uint64_t pos, uint16_t count)
+{
+	static struct msg_cells m;
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+
+	m = (struct msg_cells){.file = id, .pos = pos, .count = count};
+	msg_cells_encode(&w, &m);
+	return say(e, MSG_CELLS, &w);
+}
+
+static int say_failed(struct rig_end *e, uint32_t id)
+{
+	struct msg_file_result m = {.file = id, .code = OUT_FILE, .text = "no"};
+	uint8_t body[sizeof m + 16];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_file_result_encode(&w, &m);
+	return say(e, MSG_FILE_RESULT, &w);
+}
+
+static void take_records(struct play *p, struct rig_end *e, const struct block *b)
+{
+	struct reader reader = reader_of(b->data, b->len);
+	static struct record r;
+
+	while (record_next(&reader, &r) > 0) {
+		if (r.type == RECORD_FILE && p->file == 0)
+			p->file = r.file.id;
+		if (r.type == RECORD_DIR && p->dir == 0)
+			p->dir = r.dir.id;
+		p->small += r.type == RECORD_DATA;
+		if (p->on_record)
+			p->on_record(p, e, &r);
+	}
+	p->extents_at_last_small = p->extents;
+}
+
+static int play_sink(struct rig_end *e, void *ctx)
+{
+	struct lane *lane = session_lane(e->session, 0);
+	struct play *p = ctx;
+	struct block *b;
+
+	while (lane_recv(lane, &b) == 0) {
+		if (b->kind == BLOCK_EXTENT) {
+			p->extents++;
+			p->small_at_last_extent = p->small;
+		} else {
+			take_records(p, e, b);
+		}
+		if (lane_put(lane, b))
+			break;
+	}
+	return session_fail(e->session);
+}
+
+static void play(struct play *p, const struct rules *rules)
+{
+	set_tree(rules);
+	rig.lanes = 1;
+	rig.sink.play = play_sink;
+	rig.sink.ctx = p;
+	rig_run(&rig);
+}
+
+static void refused(void (*on_record)(struct play *p, struct rig_end *e, const struct record *r),
+		    const struct rules *rules, const char *part)
+{
+	struct play p = {.on_record = on_record};
+
+	play(&p, rules);
+	assert_int_equal(rig.source.rc, -1);
+	if (rig.source.failure.code != OUT_PROTOCOL || !strstr(rig.source.failure.text, part))
+		fail_msg("source: %d %s, not %s", rig.source.failure.code, rig.source.failure.text,
+			 part);
+}
+
+static bool once(struct play *p, bool now)
+{
+	return now && p->said++ == 0;
+}
+
+static void answer_unasked(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE_END))
+		say_answer(e, p->file, ANSWER_SAME);
+}
+
+static void answer_of_dir(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_DIR))
+		say_answer(e, p->dir, ANSWER_SEND);
+}
+
+static void answer_twice(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE)) {
+		say_answer(e, p->file, ANSWER_SEND);
+		say_answer(e, p->file, ANSWER_SAME);
+	}
+}
+
+static void cells_beyond(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE))
+		say_cells(e, p->file, 0, 100);
+}
+
+static void cells_twice(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE)) {
+		say_cells(e, p->file, 0, 1);
+		say_cells(e, p->file, 0, 1);
+	}
+}
+
+static void cells_unasked(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE))
+		say_cells(e, p->file + 1000, 0, 1);
+}
+
+static void stored_unsent(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE))
+		say_stored(e, p->file);
+}
+
+static void stored_dir(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_DIR))
+		say_stored(e, p->dir);
+}
+
+static void stored_twice(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE_END)) {
+		say_stored(e, r->end.id);
+		say_stored(e, r->end.id);
+	}
+}
+
+static void failed_then_stored(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE_END)) {
+		say_failed(e, r->end.id);
+		say_stored(e, r->end.id);
+	}
+}
+
+static void dir_failed_twice(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_DIR)) {
+		say_failed(e, p->dir);
+		say_failed(e, p->dir);
+	}
+}
+
+static void nothing_failed(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_DIR))
+		say_failed(e, 0);
+}
+
+static void words_that_can_not_be(void **state)
+{
+	struct rules plain = recursive(), asking = recursive();
+
+	(void)state;
+	asking.checksum = true;
+	assert_int_equal(mkdir("from", 0755) | make_file("from/f", 300, 1), 0);
+	refused(answer_unasked, &plain, "answers what it was not asked");
+	refused(answer_of_dir, &asking, "answers what it was not asked");
+	refused(answer_twice, &asking, "answers what it was not asked");
+	refused(cells_beyond, &asking, "cells that a file does not have");
+	refused(cells_twice, &asking, "cells that a file does not have");
+	refused(cells_unasked, &asking, "answers what it was not asked");
+	refused(stored_unsent, &asking, "unknown file");
+	refused(stored_dir, &plain, "unknown file");
+	refused(stored_twice, &plain, "unknown file");
+	refused(failed_then_stored, &plain, "unknown file");
+	refused(dir_failed_twice, &plain, "unknown file");
+	refused(nothing_failed, &plain, "unknown file");
+	assert_int_equal(make_file("from/f", 5 << 20, 1), 0);
+	refused(stored_unsent, &plain, "unknown file");
+}
+
+/* A lane takes a piece of the one and a block of the others by turns. */
+static void neither_large_nor_small_files_wait(void **state)
+{
+	enum { SMALL = 1500 };
+	struct rules rules = recursive();
+	struct play p = {0};
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	make_some("from/", SMALL, 3000);
+	/* Wherever it is found, most is yet to come. */
+	assert_int_equal(make_file("from/large", 3 << 20, 1), 0);
+	set_tree(&rules);
+	rig.lanes = 1;
+	rig.sink.play = play_sink;
+	rig.sink.ctx = &p;
+	assert_int_equal(rig_start(&rig), 0);
+	usleep(1500000);
+	rig_cut(&rig);
+	rig_join(&rig);
+	assert_int_equal(p.small, SMALL);
+	assert_true(p.extents >= 48);
+	/* Either one ends before the other, but not before it has had as many turns. */
+	if (p.small_at_last_extent < SMALL) {
+		unsigned blocks = p.small_at_last_extent / (65536 / 3800);
+
+		assert_true(blocks + 8 >= p.extents / 2);
+	} else {
+		assert_true(p.extents_at_last_small >= 20);
+	}
+}
+
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		copy_test(many_directories),
+		copy_test(many_large_files),
+		copy_test(many_questions),
+		copy_test(contents_are_compared),
+		copy_test(hard_links_follow_their_first_name),
+		copy_test(a_link_without_its_first_name_fails),
+		copy_test(all_names_are_kept),
+		copy_test(sources_in_trees_are_removed),
+		copy_test(what_is_missing_is_told),
+		copy_test(modes_are_changed_on_the_way),
+		copy_test(words_that_can_not_be),
+		copy_test(neither_large_nor_small_files_wait),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	alarm(STUCK_S);
+	return cmocka_run_group_tests_name("copy_source", tests, NULL, NULL);
+}
