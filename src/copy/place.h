@@ -133,6 +133,9 @@ int place_make(struct place *p, struct place_dir *d, const struct record_file *r
 
 struct place_end {
 	bool deletions; /* may be done: the source's list is complete */
+	/* Was name in the target itself asked for on its own, so that it stays, whatever sources
+	 * have whose contents go there? NULL: nothing was. */
+	bool (*is_asked)(void *ctx, const char *name);
 	uint64_t deleted; /* so many were */
 	bool too_many; /* --max-delete left some */
 	/* Something was deleted (why NULL), or could not be, or a directory's metadata could not

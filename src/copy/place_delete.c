@@ -400,6 +400,20 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 	}
 }
 
+/* Into the target go what is in some sources and what others are called: these are in no KEEP. */
+static void spare_asked(const struct place_end *e, struct level *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		if (e->is_asked(e->ctx, l->names[i]))
+			free(l->names[i]);
+		else
+			l->names[n++] = l->names[i];
+	}
+	l->count = n;
+}
+
 static void delete_left_in(struct deletion *d, struct place_dir *const *same, size_t count, int fd)
 {
 	struct level *l = calloc(1, sizeof *l + 1);
@@ -408,6 +422,8 @@ static void delete_left_in(struct deletion *d, struct place_dir *const *same, si
 		fail("list directory %s: %m", d->path);
 		tell_failure(d, EVENT_DIR);
 	} else {
+		if (same[0]->is_target && d->end->is_asked)
+			spare_asked(d->end, l);
 		delete_files(d, l, fd, false);
 		delete_dirs(d, l, fd);
 	}

@@ -213,6 +213,8 @@ void sink_dirs_free(struct sink *s);
 /* sink_accept.c: OUT_PROTOCOL, or 0; a directory: all and listed are set. */
 int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d);
 int sink_accept_file(const struct sink *s, const struct record_file *r, const struct sink_dir *d);
+/* Is name what a source of several becomes in the target? */
+bool sink_asks_for(const struct sink *s, const char *name);
 
 /* sink_ask.c */
 int sink_take_question(struct sink_lane *l, const struct record_file *r);

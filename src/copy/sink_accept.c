@@ -242,3 +242,18 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 		return name_is_plain(r->name) ? 0 : not_asked(r->name, "which is no file's name");
 	return is_wanted(s, r, d) ? 0 : refuse(s, r->name, r->want);
 }
+
+bool sink_asks_for(const struct sink *s, const char *name)
+{
+	for (size_t i = 0; s->o->count > 1 && i < s->o->count; i++) {
+		const char *want = s->o->wants[i], *at = kept_part(want), *part;
+		size_t len;
+
+		if (wants_contents(s, want))
+			continue;
+		part = s->rules->relative ? component(&at, &len) : NULL;
+		if (part ? matches(name, strlen(name), part, len) : name_answers(name, want))
+			return true;
+	}
+	return false;
+}

@@ -135,11 +135,17 @@ static void on_dir(void *ctx, uint32_t id, const struct failure *why)
 		n->ret = sink_send_result(s, id, &f);
 }
 
+static bool is_asked(void *ctx, const char *name)
+{
+	return sink_asks_for(((struct finale *)ctx)->sink, name);
+}
+
 static int complete(struct sink *s)
 {
 	struct finale n = {.sink = s};
 	struct place_end end = {
 		.deletions = s->rules->delete &&!s->copy->total.incomplete,
+		.is_asked = is_asked,
 		.on_deleted = on_deleted,
 		.on_dir = on_dir,
 		.ctx = &n,

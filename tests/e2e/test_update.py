@@ -219,6 +219,18 @@ def test_delete_only_in_the_trees_asked_for(bench, tmp_path, way):
                                      "stays": b""}
 
 
+@pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--relative"]], ids=" ".join)
+def test_delete_spares_what_other_sources_bring(bench, tmp_path, way, options):
+    make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"", "to": {"one": {"gone": b""}}})
+    words = ["one/./", "./two", "./file"] if "--relative" in options else ["one/", "two", "file"]
+    for again in range(2):
+        make(tmp_path, {"to": {"two": {"gone": b""}, "gone": b""}})
+        r = bench.copy(*options, "--delete", *[way[0] + str(tmp_path) + "/" + w for w in words],
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "to") == {"f": b"", "two": {"g": b""}, "file": b""}, again
+
+
 def test_delete_goes_through_no_symlink(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b""}, "outside": {"g": b""}, "to": {"gone": "../outside", "gone too": "../outside/g"}})
     r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
