@@ -37,6 +37,8 @@ struct level {
 	size_t count, room, next;
 	size_t len; /* of the path to the directory that it is in */
 	bool stays; /* something in it does */
+	bool loosened; /* we had not all rights to it, but these: */
+	mode_t was;
 	char name[];
 };
 
@@ -253,15 +255,16 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 	l->count = n;
 }
 
-static int open_to_list(struct place *p, int in, const char *name, struct stat *st)
+/* It goes anyway, as far as is known. */
+static int loosen(const struct place *p, struct level *l, int fd, const struct stat *st)
 {
-	int fd = dir_open(in, name, st), better;
+	int better;
 
-	if (fd < 0 || p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
+	if (p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
 	    (st->st_mode & S_IRWXU) == S_IRWXU)
 		return fd;
-	/* It goes anyway. */
-	metadata_chmod(p, fd, (st->st_mode & 07777) | S_IRWXU);
+	l->was = st->st_mode & 07777;
+	l->loosened = metadata_chmod(p, fd, l->was | S_IRWXU) == 0;
 	better = dir_reopen(fd);
 	if (better < 0)
 		return fd;
@@ -276,7 +279,7 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 {
 	struct level *l;
 	struct stat st, above;
-	int sub = open_to_list(d->place, *fd, name, &st);
+	int sub = dir_open(*fd, name, &st);
 
 	if (sub < 0 || fstat(*fd, &above)) {
 		fail("open directory %s: %m", d->path);
@@ -296,6 +299,7 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
 	l->len = len;
+	sub = loosen(d->place, l, sub, &st);
 	if (list(l, sub, NULL, 0)) {
 		fail("list directory %s: %m", d->path);
 		l->stays = tell_failure(d, EVENT_DIR);
@@ -320,6 +324,8 @@ static int ascend(struct deletion *d, const struct level *l, int *fd)
 		ret = fail("delete directory %s: it was moved meanwhile", d->path);
 	if (ret)
 		tell_failure(d, EVENT_DIR);
+	if (l->loosened && (l->stays || ret))
+		metadata_chmod(d->place, *fd, l->was);
 	close_fd(*fd);
 	*fd = in;
 	return ret;
