@@ -76,11 +76,12 @@ static void unused_remove(struct place *p, struct place_dir *d)
 	d->newer = d->older = NULL;
 }
 
-static void trim(struct place *p)
+/* keep: somebody is about to use it. */
+static void trim(struct place *p, const struct place_dir *keep)
 {
 	struct place_dir *d;
 
-	while (p->open > DIRS_OPEN_MAX && (d = p->oldest) != NULL) {
+	while (p->open > DIRS_OPEN_MAX && (d = p->oldest) != NULL && d != keep) {
 		unused_remove(p, d);
 		close_fd(d->fd);
 		d->fd = -1;
@@ -112,7 +113,7 @@ static int open_in(struct place_dir *up, struct place_dir *d)
 	}
 	p->open++;
 	unused_add(p, d);
-	trim(p);
+	trim(p, d);
 	return 0;
 }
 
@@ -150,7 +151,7 @@ void dir_add(struct place_dir *d, int fd)
 	if (fd >= 0) {
 		p->open++;
 		unused_add(p, d);
-		trim(p);
+		trim(p, NULL);
 	}
 	pthread_mutex_unlock(&p->lock);
 }
@@ -181,7 +182,7 @@ void dir_release(struct place_dir *d)
 	pthread_mutex_lock(&p->lock);
 	if (--d->users == 0) {
 		unused_add(p, d);
-		trim(p);
+		trim(p, NULL);
 	}
 	pthread_mutex_unlock(&p->lock);
 }

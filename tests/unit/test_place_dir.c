@@ -440,6 +440,30 @@ static void more_than_can_be_open(void **state)
 	}
 }
 
+/* Each with a file on its way in it. */
+static void more_in_use_than_are_kept_open(void **state)
+{
+	enum { IN_USE = 200 };
+	struct place *p = at("dst", &rules_r);
+	struct place_dir *top = put_dir(p, NULL, "src", 0755), *dirs[IN_USE];
+	struct record_file r = file_record("f", 0644, 0);
+	struct placement *t[IN_USE];
+	char name[32];
+
+	(void)state;
+	for (int i = 0; i < IN_USE; i++) {
+		snprintf(name, sizeof name, "%d", i);
+		dirs[i] = put_dir(p, put_dir(p, top, name, 0755), "d", 0755);
+	}
+	for (int i = 0; i < IN_USE; i++)
+		assert_int_equal(place_begin(p, dirs[i], &r, &t[i]), 0);
+	for (int i = 0; i < IN_USE; i++)
+		assert_int_equal(place_finish(t[i], 0), 0);
+	finish_place(p);
+	assert_text("dst/0/d/f", "");
+	assert_text("dst/199/d/f", "");
+}
+
 enum { THREADS = 4, SHARED = 260, OWN = 60 };
 
 struct actor {
@@ -733,6 +757,7 @@ int main(void)
 		place_test(hostile_directories_are_refused),
 		place_test(ours_without_rights_get_them_for_a_while),
 		place_test(more_than_can_be_open),
+		place_test(more_in_use_than_are_kept_open),
 		place_test(several_threads_at_a_time),
 		place_test(deeper_than_a_path_can_tell),
 		place_test(directories_get_theirs_in_the_end),
