@@ -230,7 +230,10 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 {
 	/* Where there is one name only, whatever comes gets it. */
 	if (!s->place || s->o->quiet_names) {
-		if (r->dir || r->type != TYPE_REGULAR || (r->flags & FILE_ASK))
+		/* A source does not know that it is for a stream, and asks. */
+		bool asks = (r->flags & FILE_ASK) && s->o->quiet_names;
+
+		if (r->dir || r->type != TYPE_REGULAR || asks)
 			return not_asked(r->name, "where one file was asked for");
 		return 0;
 	}

@@ -262,7 +262,10 @@ static int answer(struct sink_lane *l, struct sink_question *q)
 	enum decision decision;
 	struct looked k;
 
-	if (sink_dir_left(q->dir)) {
+	/* A stream has nothing yet, and in a rehearsal gets nothing. */
+	if (!s->place && !s->rules->dry_run)
+		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+	if (!s->place || sink_dir_left(q->dir)) {
 		count_same(l, true);
 		return sink_tell_answer(l, q->r.id, ANSWER_SAME);
 	}

@@ -160,6 +160,16 @@ def test_stdin_and_stdout(bench, tmp_path):
     assert bytes(r.out) == data
 
 
+def test_a_large_file_to_stdout(bench, tmp_path):
+    """One about which the target would be asked, if it could have anything of it."""
+    data = pattern((5 << 20) + 1)
+    (tmp_path / "in").write_bytes(data)
+    for source in ("in", "far:%s/in" % tmp_path):
+        r = bench.copy(source, "-")
+        assert r.code == 0, r.errors()
+        assert bytes(r.out) == data
+
+
 def test_a_symlink_the_user_named_is_followed(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "real").write_bytes(b"old")
