@@ -73,9 +73,10 @@ static void forget_id(struct source_lane *l, struct source_item *it)
 	pthread_mutex_lock(&s->copy->lock);
 	if (it->aside && it->aside->id == it->id)
 		ids_settle(&s->ids, it->id);
-	else
+	else if (!(it->flags & FILE_LINKED))
 		source_id_back(l, it->id);
-	if (s->rules->hard_links)
+	/* Nobody else gets that id: its other names would fail, too. */
+	if (it->flags & FILE_LINKED)
 		links_fail(&s->links, it->id);
 	pthread_mutex_unlock(&s->copy->lock);
 	it->id = 0;

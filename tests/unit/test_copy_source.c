@@ -244,6 +244,35 @@ static void a_link_without_its_first_name_fails(void **state)
 	assert_int_equal((x ? x : y)->code, OUT_FILE);
 }
 
+/* Nor does it take those of another file along. */
+static void a_first_name_that_can_not_be_read_fails_alone(void **state)
+{
+	enum { FILES = 20 };
+	bool root = geteuid() == 0;
+	struct rules rules = recursive();
+	char first[32], second[32];
+	int ret;
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755), 0);
+	for (int i = 0; i < FILES; i++) {
+		snprintf(first, sizeof first, "from/%d", i);
+		snprintf(second, sizeof second, "from/d/%d", i);
+		assert_int_equal(make_text(first, "x") | link(first, second), 0);
+		assert_int_equal(chmod(first, i < FILES / 2 ? 0 : 0644), 0);
+	}
+	assert_int_equal(chmod(".", 0777), 0);
+	rules.hard_links = rules.xattrs = rules.quick = true;
+	set_tree(&rules);
+	assert_int_equal(root ? seteuid(1) : 0, 0);
+	ret = rig_run(&rig);
+	assert_int_equal(root ? seteuid(0) : 0, 0);
+	assert_int_equal(ret, -1);
+	assert_int_equal(rig.source.failure.code, OUT_SOME_FILES);
+	assert_int_equal(rig.source.result.total.failed, FILES);
+	assert_int_equal(rig.source.result.total.files, FILES / 2);
+}
+
 static void all_names_are_kept(void **state)
 {
 	enum { FILES = 3000 };
@@ -609,6 +638,7 @@ int main(void)
 		copy_test(contents_are_compared),
 		copy_test(hard_links_follow_their_first_name),
 		copy_test(a_link_without_its_first_name_fails),
+		copy_test(a_first_name_that_can_not_be_read_fails_alone),
 		copy_test(all_names_are_kept),
 		copy_test(sources_in_trees_are_removed),
 		copy_test(what_is_missing_is_told),
