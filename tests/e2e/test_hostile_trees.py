@@ -181,6 +181,10 @@ def test_a_list_is_all_that_is_taken(arena):
         assert not [p for p in arena.target.rglob("*") if p.is_file() and p.name == "below"]
 
 
+def ask(**over):
+    return file_record(**{"id": 2, "dir": 1, "flags": ASK, **over})
+
+
 # ---- directories ----------------------------------------------------------------------------------
 
 SUB = dir_record(id=2, parent=1, name="sub")
@@ -221,12 +225,15 @@ def test_directories(arena, what):
     assert (arena.target / "f").read_bytes() == b"old"
 
 
-def test_directories_are_announced_on_each_lane(arena):
+@pytest.mark.parametrize("record", [small_records(b"x", id=2, dir=1), SUB, keep_record(1),
+                                    xattr_record(id=1), ask()],
+                         ids=["file", "directory", "keep", "attribute", "question"])
+def test_directories_are_announced_on_each_lane(arena, record):
     """A lane that did not say DIR has no directory, though another one has."""
-    e, lanes = tree_sink(arena, lanes=2)
+    e, lanes = tree_sink(arena, lanes=2, flags=["DELETE", "XATTRS"])
     play(e, lanes[0], [DIR])
     all_credited(lanes[0])
-    play(e, lanes[1], [small_records(b"x", id=2, dir=1)])
+    play(e, lanes[1], [record])
     fails(e, 12)
 
 
@@ -656,10 +663,6 @@ def test_keeps_without_end(arena):
 
 
 # ---- questions ------------------------------------------------------------------------------------------
-
-def ask(**over):
-    return file_record(**{"id": 2, "dir": 1, "flags": ASK, **over})
-
 
 HAVE = {
     "without-a-question": [file_record(id=2, dir=1, size=CELL), ("HAVE", 0, CELL)],
