@@ -135,6 +135,21 @@ static bool may_be_removed(const struct source *s, const struct source_item *it)
 	return r->checksum && !r->ignore_existing && !r->update && it->st.st_size == 0;
 }
 
+/* Is what may be there not to be replaced, whatever else is to be done? */
+static bool must_know(const struct source *s)
+{
+	return s->rules->update || s->rules->ignore_existing;
+}
+
+static int too_large_to_ask(struct source_lane *l, struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	fail("ask about %s: its attributes don't fit in a block of %u bytes",
+	     item_shown(it, room, sizeof room), lane_block_size(l->lane));
+	return item_failed(l, it);
+}
+
 int source_ask(struct source_lane *l, struct source_item *it)
 {
 	struct source_done d = {.kind = LIVE_ASKED};
@@ -165,7 +180,9 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		return 0;
 	}
 	aside_free(a);
-	return ret < 0 ? -1 : item_send(l, it);
+	if (ret < 0)
+		return -1;
+	return must_know(l->source) ? too_large_to_ask(l, it) : item_send(l, it);
 }
 
 /* ---- answers ------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "copy/digest.h"
@@ -242,6 +243,29 @@ static void a_link_without_its_first_name_fails(void **state)
 	assert_true((x != NULL) != (y != NULL));
 	assert_int_equal((x ? x : y)->what, EVENT_HARD_LINK);
 	assert_int_equal((x ? x : y)->code, OUT_FILE);
+}
+
+/* One that can't be asked about is not sent where something may have to stay. */
+static void too_many_attributes_to_ask(void **state)
+{
+	static const char value[3400];
+	struct rules rules = recursive();
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | make_text("from/f", "new"), 0);
+	if (setxattr("from/f", "user.large", value, sizeof value, 0))
+		return;
+	rules.xattrs = true;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(i ? make_text("to/f", "old") : 0, 0);
+		rules.ignore_existing = i == 1;
+		rules.update = i == 2;
+		set_tree(&rules);
+		rig.block_size = 4 << 10;
+		assert_int_equal(rig_run(&rig), i ? -1 : 0);
+		assert_true(has_text("to/f", i ? "old" : "new"));
+	}
+	assert_non_null(strstr(rig.source.told_last.text, "don't fit"));
 }
 
 /* Nor does it take those of another file along. */
@@ -638,6 +662,7 @@ int main(void)
 		copy_test(contents_are_compared),
 		copy_test(hard_links_follow_their_first_name),
 		copy_test(a_link_without_its_first_name_fails),
+		copy_test(too_many_attributes_to_ask),
 		copy_test(a_first_name_that_can_not_be_read_fails_alone),
 		copy_test(all_names_are_kept),
 		copy_test(sources_in_trees_are_removed),
