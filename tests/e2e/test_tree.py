@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hosts import COUNT, LAB, leftovers, pattern, wait_until
+from hosts import LAB, leftovers, pattern, wait_until
 from trees import (USER, WAYS, changes, compare, equal, fell, generate, make, read, rsync_differs, seeds, stale,
                    summary, walk)
 
@@ -325,7 +325,8 @@ def as_user(bench, ground):
 def test_set_id_bits_come_with_their_owner_only(bench, ground):
     a = ground / "a"
     make(a, {"mine": b"", "root's": b"", "daemon's": b"", "d": {}})
-    for name, owner, mode in (("mine", 65534, 0o6755), ("root's", 0, 0o6755), ("daemon's", 1, 0o6755), ("d", 1, 0o2755)):
+    for name, owner, mode in (("mine", 65534, 0o6755), ("root's", 0, 0o6755), ("daemon's", 1, 0o6755),
+                              ("d", 1, 0o2755)):
         os.chown(a / name, owner, owner)
         os.chmod(a / name, mode)
     # Root keeps owners, and so all bits.

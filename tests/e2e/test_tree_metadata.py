@@ -82,7 +82,8 @@ def test_which_attributes_come_over(bench, ground, way):
 def test_itemized_changes_are_rsyncs(bench, ground):
     """The same letters for the same differences, -aHAX."""
     a, b = ground / "a", ground / "b"
-    tree = {n: b"same" for n in ("same", "mode", "time", "mode and time", "acl", "attribute", "owner", "group", "content")}
+    tree = {n: b"same" for n in ("same", "mode", "time", "mode and time", "acl", "attribute", "owner", "group",
+                                 "content")}
     make(a, {**tree, "size": b"123", "new": b"", "d": {"new": b""}, "l": "same", "new l": "x", "od": {}})
     make(b, {**tree, "size": b"12", "content": b"diff", "l": "other", "od": {}, "extra": b"", "ed": {"x": b""}})
     touch(a, OLD)

@@ -227,9 +227,11 @@ def compare(a, b, without=(), sockets=False, also=()):
 def rsync_differs(a, b, *options):
     """What rsync would still do to make b like a, where a path can be said at all."""
     r = subprocess.run(["rsync", "-naiAXH", "--checksum", "--delete", "--modify-window=-1", "--exclude=/deep *",
-                        "--exclude=a socket *", *options, "--", os.path.join(os.fsencode(a), b""), os.path.join(os.fsencode(b), b"")],
+                        "--exclude=a socket *", *options, "--", os.path.join(os.fsencode(a), b""),
+                        os.path.join(os.fsencode(b), b"")],
                        capture_output=True, check=False)
-    return (r.stdout + r.stderr).decode("utf-8", "backslashreplace") + ("exit %d" % r.returncode if r.returncode else "")
+    said = (r.stdout + r.stderr).decode("utf-8", "backslashreplace")
+    return said + "exit %d" % r.returncode if r.returncode else said
 
 
 def main():
