@@ -915,6 +915,9 @@ def test_what_is_not_its_turn_for_a_source(arena, what):
         e.frames.send("LANE_STORED", lane=3, epoch=0, stored=0, damaged=0)
     elif what == "FILE_RESULT":
         e.frames.send("FILE_RESULT", file=99, code=11, text="")
+    elif what == "STORED":
+        # The file that is on its way may be said to be stored; who can tell?
+        e.frames.send("STORED", files=[dict(file=99)])
     else:
         say(e, what)
     fails(e, 12)
