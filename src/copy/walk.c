@@ -146,6 +146,14 @@ static int skip(struct walk *w, struct walk_dir *d, const char *name, const char
 	return 0;
 }
 
+/* With --relative it is the same, most likely, as another SRC led there. */
+static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
+{
+	static const char why[] = "what a source before it has there";
+
+	return w->o.rules->relative ? 0 : skip(w, d, name, why);
+}
+
 int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
 {
 	bool devices = w->o.rules->devices;
@@ -206,6 +214,7 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
 	mode_t mode;
+	int first;
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
@@ -220,6 +229,9 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 		return 0;
 	if (keep(w, f, e->name))
 		return -1;
+	first = walk_first(w, f->dir, e->name, S_ISDIR(mode));
+	if (first <= 0)
+		return first ? -1 : leave_out(w, f->dir, e->name);
 	if (S_ISDIR(mode))
 		return add_sub(f, e->name);
 	return walk_add_mode(w, f->dir, mode, e->name);
@@ -408,6 +420,7 @@ int walk_new(const struct walk_opts *o, struct walk **out)
 	if (!w)
 		return fail_as(OUT_MEMORY, "read directories: %m");
 	w->o = *o;
+	w->names.wanted = walk_merges(o);
 	walk_dirs_init(&w->dirs);
 	*out = w;
 	return 0;
@@ -423,6 +436,7 @@ void walk_free(struct walk *w)
 		walk_dir_put(w->implied[i]);
 	free(w->implied);
 	free(w->bytes);
+	free(w->names.slots);
 	walk_dirs_destroy(&w->dirs);
 	free(w);
 }

@@ -3,7 +3,7 @@
 #define COPY_WALK_IMPL_H
 
 /* The walk's inside: walk.c walks through directories, walk_root.c begins with what the user
- * named, walk_listed.c with --files-from. */
+ * named, walk_listed.c with --files-from; walk_names.c knows what sources before have. */
 
 #include "copy/walk.h"
 
@@ -26,8 +26,15 @@ struct walk_frame {
 	size_t subs_at, subs_used, subs_size;
 };
 
+struct walk_names {
+	bool wanted;
+	uint64_t *slots; /* 0: free */
+	size_t mask, count;
+};
+
 struct walk {
 	struct walk_opts o;
+	struct walk_names names;
 	struct walk_dirs dirs;
 	struct walk_frame *top;
 	unsigned next_root;
@@ -59,6 +66,12 @@ int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p);
 int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 	       const struct listed_node *listed);
 
+/* Is nothing of another source to be called name in d? 1, 0: it is; -1: no memory.  Directories
+ * become one. */
+int walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir);
+
+/* Does what is in several sources go into one directory? */
+bool walk_merges(const struct walk_opts *o);
 int walk_next_root(struct walk *w);
 /* Entries of f that --files-from names; those that are not there have failed. */
 int walk_listed_piece(struct walk *w, struct walk_frame *f);

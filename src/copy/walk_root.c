@@ -136,6 +136,34 @@ static bool means_contents(const struct walk *w, const char *path, const char *n
 	       path[strlen(path) - 1] == '/';
 }
 
+bool walk_merges(const struct walk_opts *o)
+{
+	char name[NAME_MAX + 1];
+
+	if (o->found->count < 2 || o->rules->listed)
+		return false;
+	for (unsigned i = 0; i < o->found->count; i++) {
+		const char *path = o->found->paths[i].path;
+
+		name_last(path, name, sizeof name);
+		if (o->rules->relative || !*name || strcmp(name, "..") == 0 ||
+		    path[strlen(path) - 1] == '/')
+			return o->rules->recursive || o->rules->relative;
+	}
+	return false;
+}
+
+/* Its name in the target: 0; else what walk_next_root() returns. */
+static int claim(struct walk *w, const struct found_path *p, const char *name, bool dir)
+{
+	int first = p->missing ? 1 : walk_first(w, NULL, name, dir);
+
+	if (first)
+		return first < 0 ? -1 : 0;
+	fail("%s is not copied over what a source before it has there", p->path);
+	return root_fail(w, p);
+}
+
 static int enter_tree(struct walk *w, const struct found_path *p)
 {
 	char name[NAME_MAX + 1];
@@ -145,12 +173,15 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 		.want = p->want,
 		.listable = true,
 	};
+	int ret;
 
 	if (means_contents(w, p->path, name)) {
 		name[0] = '\0';
 		o.flags = DIR_CONTENTS;
 	} else if (walk_excludes(w, NULL, name, true)) {
 		return 1;
+	} else if ((ret = claim(w, p, name, true)) != 0) {
+		return ret;
 	}
 	return enter_root(w, p, &o, true, NULL);
 }
@@ -173,8 +204,13 @@ static int enter_listed(struct walk *w, const struct found_path *p)
 static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *in,
 		   const char *name)
 {
+	int ret;
+
 	if (walk_excludes(w, in, name, false))
 		return 1;
+	ret = w->o.rules->relative ? 0 : claim(w, p, name, false);
+	if (ret)
+		return ret;
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
 }
 

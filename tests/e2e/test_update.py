@@ -231,6 +231,21 @@ def test_delete_spares_what_other_sources_bring(bench, tmp_path, way, options):
         assert read(tmp_path / "to") == {"f": b"", "two": {"g": b""}, "file": b""}, again
 
 
+@pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--remove-source-files"], ["-a", "--delete"]], ids=" ".join)
+def test_of_two_sources_with_one_name_the_first_counts(bench, tmp_path, way, options):
+    one = {"d": {"%d" % i: b"one" for i in range(20)}, "f": b"1", "x": b"file", "y": {"in it": b"y"}}
+    two = {"d": {"%d" % i: b"two" for i in range(30)}, "f": b"2", "x": {"in it": b"x"}, "y": b"file"}
+    want = dict(one, d=dict(two["d"], **one["d"]))
+    make(tmp_path, {"one": one, "two": two, "to": {}})
+    r = bench.copy(*options, *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == want
+    assert "f is what a source before it has there: skipped" in r.errors(), r.errors()
+    left = read(tmp_path / "two")
+    assert left["f"] == b"2" and left["x"] == {"in it": b"x"} and left["y"] == b"file"
+    assert set(left["d"]) == {"%d" % i for i in range(20 if "--remove-source-files" in options else 30)}
+
+
 def test_delete_goes_through_no_symlink(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b""}, "outside": {"g": b""}, "to": {"gone": "../outside", "gone too": "../outside/g"}})
     r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
