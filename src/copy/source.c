@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/source.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
@@ -164,12 +165,24 @@ static int find_files(struct source *s)
 	return 0;
 }
 
+/* That can be under way at a time. */
+static unsigned blocks_of(const struct source *s)
+{
+	return session_lanes(s->session) * lane_depth(session_lane(s->session, 0));
+}
+
 static int take_rules(struct source *s)
 {
 	const struct rules *r = s->rules;
 
 	s->asks = s->o->rules != NULL;
 	s->asks_all = s->asks && rules_ask(r);
+	s->aside_max = ASIDE_MAX;
+	s->sames_max = UINT_MAX;
+	if (r->checksum) {
+		s->aside_max = COMPARED_MAX;
+		s->sames_max = COMPARED_MAX / blocks_of(s) + 1;
+	}
 	s->removes = s->o->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
 		return -1;

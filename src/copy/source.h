@@ -50,6 +50,8 @@ enum {
 	SMALL_MAX = CELL, /* files up to this are whole in one block, if that has room */
 	RESUME_MIN = 4 << 20, /* files from this on may be there in part, so the sink is asked */
 	ASIDE_MAX = 4096, /* files kept aside, roughly */
+	COMPARED_MAX = 1500, /* those of them, and again of those under way, that a sink that
+			      * told their cells must remember: it does so of 4096 */
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
@@ -136,6 +138,7 @@ struct source_lane {
 	struct aside *asides; /* taken */
 	struct other others[TAKE_MAX];
 	unsigned other_count;
+	unsigned sames; /* in this block: files that were compared */
 	struct source_done done[DONE_MAX];
 	unsigned done_count;
 
@@ -165,6 +168,8 @@ struct source {
 	struct walk *walk; /* used by who has walking */
 	struct owners *owners; /* NULL: they are not told */
 	struct modes *modes;
+	unsigned aside_max; /* files kept aside */
+	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
 	bool only; /* one file or stream was asked for */
 	bool asks; /* about large files; all: */

@@ -28,7 +28,7 @@ static bool may_walk(const struct source_lane *l)
 
 static bool may_take_entries(const struct source *s)
 {
-	if (!s->queue || s->asides >= ASIDE_MAX)
+	if (!s->queue || s->asides + s->taking * TAKE_MAX >= s->aside_max)
 		return false;
 	/* What the user named may be a stream, which is opened once only. */
 	return s->large < UNFINISHED_MAX || *s->queue->at != WALK_NAMED;

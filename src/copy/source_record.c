@@ -106,6 +106,7 @@ int source_send_records(struct source_lane *l)
 {
 	publish(l);
 	l->sent = true;
+	l->sames = 0;
 	l->small_turn = false;
 	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);
 }
