@@ -383,6 +383,24 @@ static void many_first_names(void **state)
 	}
 }
 
+/* A rehearsal has no directory to be fsynced. */
+static void links_in_directories_that_would_be(void **state)
+{
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules, .fsync = true};
+	struct place_dir *d;
+	struct change c;
+
+	(void)state;
+	rules.dry_run = true;
+	place = open_place(&o);
+	top = put_contents(place, 0755);
+	d = put_dir(place, top, "d", 0755);
+	assert_int_equal(try_link(d, "l", 1000, &c), 0);
+	assert_true(c.missing);
+	place_close(place);
+	assert_absent("dst/d");
+}
+
 /* ---- backups ----------------------------------------------------------------------------------
  */
 
@@ -499,6 +517,7 @@ int main(void)
 		place_test(nodes),
 		place_test(files_replace_nodes_of_a_tree),
 		place_test(hard_links),
+		place_test(links_in_directories_that_would_be),
 		place_test(first_names_that_were_the_same_count_too),
 		place_test(a_first_name_that_changed_is_no_good),
 		place_test(many_first_names),
