@@ -7,6 +7,17 @@
 
 /* ---- END ------------------------------------------------------------------------------ */
 
+static uint64_t all_of(const struct msg_total *t)
+{
+	return t->files + t->same + t->others + t->failed;
+}
+
+/* Lock held: asked about, and failed here; END does not count these. */
+static uint64_t refused(const struct sink *s)
+{
+	return all_of(&s->sums.stored) - all_of(&s->sums.ended);
+}
+
 /* Of each name that was asked for there must be something, or the word that it failed; but where
  * the source may leave some out. */
 static bool answers_all(const struct sink *s, const struct msg_total *m)
@@ -16,7 +27,8 @@ static bool answers_all(const struct sink *s, const struct msg_total *m)
 
 	if (r->filter || r->listed || r->min_size > 0 || r->max_size != UINT64_MAX)
 		return true;
-	return m->failed >= asked || m->files + m->same + m->others >= asked - m->failed;
+	return m->failed >= asked ||
+	       m->files + m->same + m->others + refused(s) >= asked - m->failed;
 }
 
 static bool agrees(const struct msg_total *theirs, const struct msg_total *ours)
@@ -51,7 +63,7 @@ static bool is_only(const struct sink *s)
 {
 	const struct msg_total *t = &s->copy->total;
 
-	return t->files + t->same + t->failed == 1 && t->others == 0;
+	return t->files + t->same + t->failed + refused(s) == 1 && t->others == 0;
 }
 
 /* ---- deletions, and what directories keep --------------------------------------------- */
@@ -195,8 +207,8 @@ int sink_say_done(struct sink *s)
 	int ret;
 
 	pthread_mutex_lock(&s->copy->lock);
-	ret = check_total(s);
 	only = is_only(s);
+	ret = check_total(s);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)
 		return -1;

@@ -106,6 +106,16 @@ def test_missing_parent_names_mkpath(bench, tmp_path, way):
     assert (tmp_path / "no" / "such" / "out").read_bytes() == b"x"
 
 
+@pytest.mark.parametrize("option", ["-p", "-r", "-a", "-an"])
+def test_a_file_whose_target_can_not_be_says_why(bench, tmp_path, way, option):
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "dir").mkdir()
+    r = bench.copy(option, way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "no") + "/")
+    assert r.code == 11 and "--mkpath" in r.errors(), r.errors()
+    r = bench.copy(option, "-T", way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "dir"))
+    assert r.code == 11 and "is a directory" in r.errors(), r.errors()
+
+
 def test_a_directory_as_source_is_a_clear_error(bench, tmp_path, way):
     (tmp_path / "dir").mkdir()
     r = bench.copy(way[0] + str(tmp_path / "dir"), way[1] + str(tmp_path / "to"))
