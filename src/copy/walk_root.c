@@ -245,6 +245,13 @@ static bool is_directory(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+static bool is_there(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
 int walk_next_root(struct walk *w)
 {
 	const struct rules *r = w->o.rules;
@@ -261,6 +268,9 @@ int walk_next_root(struct walk *w)
 		return root_fail(w, p);
 	}
 	is_dir = is_directory(p->path);
+	/* Nobody knows what would be in it. */
+	if (!is_dir && !is_there(p->path))
+		w->incomplete = true;
 	if (is_dir && r->listed)
 		return enter_listed(w, p);
 	if (r->listed && !p->missing) {

@@ -300,6 +300,13 @@ def test_nothing_is_deleted_when_not_all_was_read(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"f", "old": b"", "closed": {"g": b"g", "old": b""}}
 
 
+def test_nothing_is_deleted_when_a_source_is_missing(bench, tmp_path, way):
+    make(tmp_path, {"one": {"f": b"f"}, "to": {"of two": b""}})
+    r = bench.copy("-r", "--delete", *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"f", "of two": b""}
+
+
 def test_delete_wants_a_tree(bench, tmp_path):
     make(tmp_path, {"f": b"", "to": {"old": b""}})
     r = bench.copy("--delete", "f", "far:%s" % (tmp_path / "to"))
