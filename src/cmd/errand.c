@@ -198,6 +198,7 @@ struct sink_opts errand_sink(const struct errand *e)
 		.far = errand_has(e, START_FAR),
 		.mkpath = errand_has(e, START_MKPATH),
 		.fsync = errand_has(e, START_FSYNC),
+		.sources_go = errand_has(e, START_REMOVE_SOURCE),
 		.inplace = errand_has(e, START_INPLACE),
 		.sparse = errand_has(e, START_SPARSE),
 		.expand = errand_has(e, START_FAR),

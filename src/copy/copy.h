@@ -72,6 +72,7 @@ struct sink_opts {
 	const char *peer; /* the source's host, "" */
 	bool far; /* this end is not on the conductor's host: '<' in changes */
 	bool mkpath, fsync, inplace, sparse;
+	bool sources_go; /* the source removes what is stored or the same */
 	bool expand; /* ~ in target */
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
 };

@@ -39,6 +39,7 @@ struct place_opts {
 	const struct rules *rules;
 	bool many, no_target_dir, mkpath, expand;
 	bool fsync, inplace;
+	bool sources_go; /* touch what is the same or written in place: it may be the source */
 	bool sparse; /* don't preallocate */
 	struct owners *owners;
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */

@@ -132,6 +132,9 @@ bool place_stopped(const struct place *p);
 /* place_path() as long as it is; NULL: no memory, with a failure. */
 char *place_whole_path(const struct place_dir *d);
 
+/* Turn its ctime and nothing else, so that a source that is this very file is known by that. */
+int file_touch(int fd);
+
 /* ---- place_hold.c ---------------------------------------------------------------------- */
 
 /* name "" allocates one without. */

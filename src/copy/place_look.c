@@ -120,6 +120,28 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 	return ret;
 }
 
+int file_touch(int fd)
+{
+	struct timespec times[2];
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -1;
+	times[0] = st.st_atim;
+	times[1] = (struct timespec){.tv_nsec = UTIME_OMIT};
+	return futimens(fd, times);
+}
+
+/* The source is going to remove what is the same here: where that is this file, it sees it now. */
+static int touch_same(const struct seat *s, int fd)
+{
+	char shown[SHOWN_ROOM];
+
+	if (!s->place->o.sources_go || file_touch(fd) == 0)
+		return 0;
+	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
+}
+
 /* It may have been written a moment ago, by somebody who did not wait for the disk. */
 static int sync_same(const struct seat *s)
 {
@@ -132,7 +154,7 @@ static int sync_same(const struct seat *s)
 	fd = openat(s->dirfd, s->name, O_RDONLY | HOW);
 	if (fd < 0)
 		fd = openat(s->dirfd, s->name, O_WRONLY | HOW);
-	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : 0;
+	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);
 	close_fd(fd);
 	return ret;
 }

@@ -185,6 +185,7 @@ static int open_place(struct sink *s)
 		.mkpath = o->mkpath,
 		.expand = o->expand,
 		.fsync = o->fsync,
+		.sources_go = o->sources_go,
 		.inplace = o->inplace,
 		.sparse = o->sparse,
 		.owners = s->owners,

@@ -328,6 +328,9 @@ void removal_due(struct source *s, struct removal *r);
 /* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
  * Lock held. */
 void removal_same(struct source *s, uint32_t id, struct removal *r);
+/* No regular file, or a name more of one: that goes after those that are the same, of which it may
+ * be.  NULL: nothing.  Lock held. */
+void removal_other(struct source *s, struct removal *r);
 /* No more results come: what is the same, and did not fail, is due. Lock held. */
 void removals_same_due(struct source *s);
 /* Do the first one.  Lock held, and left for the time of it. */

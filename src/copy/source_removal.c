@@ -16,6 +16,7 @@ struct removal {
 	off_t size;
 	struct timespec mtime, ctime;
 	bool linked; /* it has other names: removing one of them is no change of it */
+	bool same; /* it was compared, and is not yet known to be another file than the target */
 	bool named;
 	const char *name; /* in dir: the end of: */
 	char path[]; /* of one that the user named; else its name */
@@ -104,21 +105,41 @@ void removal_same(struct source *s, uint32_t id, struct removal *r)
 	if (!r)
 		return;
 	r->id = id;
+	r->same = true;
+	r->next = s->same;
+	s->same = r;
+}
+
+void removal_other(struct source *s, struct removal *r)
+{
+	if (!r || !r->linked) {
+		removal_due(s, r);
+		return;
+	}
 	r->next = s->same;
 	s->same = r;
 }
 
 void removals_same_due(struct source *s)
 {
-	struct removal *r;
+	struct removal *r, *links = NULL;
 
 	while ((r = s->same) != NULL) {
 		s->same = r->next;
+		if (!r->same) {
+			r->next = links;
+			links = r;
+			continue;
+		}
 		/* A result would have settled it. */
 		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
 			removal_due(s, r);
 		else
 			removal_free(r);
+	}
+	while ((r = links) != NULL) {
+		links = r->next;
+		removal_due(s, r);
 	}
 }
 
@@ -131,7 +152,7 @@ static bool is_still(const struct removal *r, const struct stat *now)
 {
 	return now->st_dev == r->dev && now->st_ino == r->ino && now->st_size == r->size &&
 	       same_time(&now->st_mtim, &r->mtime) &&
-	       (r->linked || same_time(&now->st_ctim, &r->ctime));
+	       ((r->linked && !r->same) || same_time(&now->st_ctim, &r->ctime));
 }
 
 /* Is it still what was copied? */
@@ -144,12 +165,18 @@ static int check(const struct removal *r, int dirfd, const char *shown)
 	if (S_ISLNK(now.st_mode) && !S_ISLNK(r->mode))
 		return fail_as(OUT_CHANGED, "remove %s: it is a symbolic link to what was copied",
 			       shown);
+	if (!is_still(r, &now) && r->same)
+		return fail_as(OUT_CHANGED,
+			       "remove %s: it has changed meanwhile, or is the target itself",
+			       shown);
 	if (!is_still(r, &now))
 		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
 			       shown);
 	return 0;
 }
 
+/* What is the same is only looked at the first time: the target may be the source itself (over ssh
+ * to its own host, on a file system that both have), and then the sink's touch of it shows. */
 static int do_remove(const struct removal *r, const char *shown)
 {
 	int dirfd, ret;
@@ -160,7 +187,7 @@ static int do_remove(const struct removal *r, const char *shown)
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
 	ret = check(r, dirfd, shown);
-	if (ret == 0 && walk_remove(dirfd, r->name))
+	if (ret == 0 && !r->same && walk_remove(dirfd, r->name))
 		ret = fail("remove %s: %m", shown);
 	walk_dir_let_go(r->dir);
 	return ret;
@@ -186,6 +213,13 @@ void removal_do(struct source *s)
 			copy_tell(s->copy, shown, &why);
 	}
 	pthread_mutex_lock(&s->copy->lock);
+	if (ret == 0 && r->same) {
+		/* Behind all that are still to be looked at: removing a name changes the others'.
+		 */
+		r->same = false;
+		removal_due(s, r);
+		return;
+	}
 	if (ret)
 		copy_count_failure(s->copy, &why, false);
 	removal_free(r);

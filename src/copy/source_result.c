@@ -303,7 +303,10 @@ static int one_stored(struct source *s, uint32_t id)
 		if (file_stored(s, file->of))
 			return -1;
 	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
-		removal_due(s, file->of);
+		if (kind == LIVE_OTHER)
+			removal_other(s, file->of);
+		else
+			removal_due(s, file->of);
 		s->unfinished--;
 		s->agreed.files += kind == LIVE_SMALL;
 		s->agreed.others += kind == LIVE_OTHER;

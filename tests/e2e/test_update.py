@@ -392,6 +392,34 @@ def test_sources_that_are_there_already_are_compared_and_removed(bench, tmp_path
     assert read(tmp_path / "to") == {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"2", "big differs": big}}
 
 
+@pytest.mark.parametrize("options", [["-a"], ["-aH"], ["-r", "--checksum"], ["-r"], ["-r", "--inplace"], ["-a", "--inplace"]],
+                         ids=" ".join)
+def test_a_source_that_is_the_target_itself_is_not_removed(bench, tmp_path, options):
+    """Only the ends can see it: the near host over ssh, a file system that both hosts have mounted."""
+    make(tmp_path, {"tree": {"f": b"1", "empty": b"", "big": pattern(5 << 20), "d": {"g": b"2"}}})
+    os.link(tmp_path / "tree" / "f", tmp_path / "tree" / "d" / "f")
+    was = read(tmp_path / "tree")
+    for _ in range(2):
+        r = bench.copy(*options, "--remove-source-files", "tree", "far:%s" % tmp_path)
+        assert r.code == 23, (r.code, r.errors())
+        now = read(tmp_path / "tree")
+        now["d"].setdefault("f", b"1")  # a name of what is there by another one
+        assert now == was, r.errors()
+
+
+@pytest.mark.parametrize("option", ["-a", "-aH"])
+def test_sources_with_several_names_that_are_there_are_removed(bench, tmp_path, way, option):
+    for top in ("tree", "to"):
+        make(tmp_path, {top: {"f": b"1", "empty": b""}})
+        for name in ("f", "empty"):
+            dated(tmp_path / top / name, NOW)
+            os.link(tmp_path / top / name, tmp_path / top / (name + "2"))
+    r = bench.copy(option, "--remove-source-files", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "tree") == {}
+    assert read(tmp_path / "to") == {"f": b"1", "f2": b"1", "empty": b"", "empty2": b""}
+
+
 @pytest.mark.skipif(USER, reason="it takes root to be two users")
 def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "g": b"2", "h": b"3"}, "to": {"f": b"1", "g": b"2"}})
