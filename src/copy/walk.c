@@ -218,11 +218,8 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
-	if (e->name[0] == '.' && is_ours(e->name)) {
-		log_debug("%s is of an unfinished copy: skipped",
-			  walk_shown(f->dir, e->name, w->path, sizeof w->path));
-		return 0;
-	}
+	if (e->name[0] == '.' && is_ours(e->name))
+		return skip(w, f->dir, e->name, "of an unfinished copy, by its name");
 	if (mode_of(w, f, fd, e, &mode))
 		return walk_fail(w, f->dir, e->name) ? -1 : keep(w, f, e->name);
 	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
