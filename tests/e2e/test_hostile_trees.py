@@ -812,7 +812,8 @@ def interrupted(arena, data):
     all_credited(lane)
     e.hang_up()
     ends(e, 44, verdict=False)
-    assert leftovers(arena.target / "dir")
+    (name,) = leftovers(arena.target / "dir")
+    return (arena.target / "dir" / name).read_bytes()
 
 
 @pytest.mark.parametrize("lie", ["honest", "never-told", "twice", "also-sent", "another-file",
@@ -821,7 +822,7 @@ def test_lies_after_resume(arena, lie):
     """HAVE is believed of cells that were told, once each, of the file that was asked about."""
     data = pattern(20 * CELL)
     arena.memory_max += 32 << 20
-    interrupted(arena, data)
+    stored = interrupted(arena, data)
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, ask(size=len(data))])
     told = {}
@@ -832,8 +833,11 @@ def test_lies_after_resume(arena, lie):
         for i, cell in enumerate(values["digests"]):
             told[values["pos"] + i * CELL] = cell
     assert values["answers"] == [dict(file=2, answer=peer.RESUME)]
-    assert told and all(wire.hash128(data[pos:pos + CELL], pos) == (cell["low"], cell["high"])
-                        for pos, cell in told.items())
+    # A file system may call room that it has set aside data, too: zeros, which are told as such.
+    assert all(wire.hash128(stored[pos:pos + CELL], pos) == (cell["low"], cell["high"])
+               for pos, cell in told.items())
+    told = [pos for pos in told if stored[pos:pos + CELL] == data[pos:pos + CELL]]
+    assert told
     size = len(data) + (lie == "another-file")
     play(e, lane, [file_record(id=2, dir=1, size=size)])
     have = [pos for pos in range(0, len(data), CELL) if pos in told]
