@@ -425,20 +425,11 @@ static int sync_dir(const struct placement *t)
 
 static int take_name(struct placement *t)
 {
-	struct seat *s = &t->seat;
+	const struct seat *s = &t->seat;
+	int ret = seat_rename(s, t->tmp.name, t->there ? &t->old : NULL,
+			      s->in || s->place->rules->recursive);
 
-	if (place_backs_up(s->place) && t->there && !S_ISDIR(t->old.st_mode) &&
-	    backup_seat(s, false))
-		return -1;
-	if (renameat(s->dirfd, t->tmp.name, s->dirfd, s->name) == 0)
-		return 0;
-	if (errno == EISDIR && (s->in || s->place->rules->recursive)) {
-		if (delete_in_the_way(s))
-			return -1;
-		if (renameat(s->dirfd, t->tmp.name, s->dirfd, s->name) == 0)
-			return 0;
-	}
-	return failure(t, "rename to");
+	return ret > 0 ? failure(t, "rename to") : ret;
 }
 
 static int finish(struct placement *t, uint64_t size, bool *in_place)

@@ -253,6 +253,12 @@ bool kept_is_left(const struct kept *k, const char *name);
 int delete_in_the_way(const struct seat *s);
 /* Would that work, as it looks? */
 int delete_is_allowed(const struct seat *s);
+/*
+ * What was made under the name `as' takes s's name: what is there (old; NULL: nothing) is backed up
+ * first where that is asked for, and a directory in the way removed if clears.  0; 1: `as' is
+ * gone, with errno; -1.
+ */
+int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
 /* Delete what is left in the directory that all of these (count of them) are. */
 void delete_left(struct place_dir *const *same, size_t count, struct place_end *e);
 

@@ -178,21 +178,6 @@ static int put_link(const struct seat *s, const struct first *f, const char *as)
 	return fail("link %s: its first name has changed", seat_shown(s, shown));
 }
 
-static int take_name(const struct seat *s, const char *as, const struct stat *old)
-{
-	if (place_backs_up(s->place) && !S_ISDIR(old->st_mode) && backup_seat(s, false))
-		return -1;
-	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-		return 0;
-	if (errno == EISDIR) {
-		if (delete_in_the_way(s))
-			return -1;
-		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-			return 0;
-	}
-	return errno == ENOENT ? 1 : failure(s, "rename to");
-}
-
 static int replace(const struct seat *s, const struct first *f, const struct stat *old)
 {
 	char as[TEMPORARY_NAME];
@@ -204,7 +189,7 @@ static int replace(const struct seat *s, const struct first *f, const struct sta
 		ret = put_link(s, f, as);
 		if (ret)
 			continue;
-		ret = take_name(s, as, old);
+		ret = seat_rename(s, as, old, true);
 		/* Of two names of one file the kernel renames none over the other. */
 		unlinkat(s->dirfd, as, 0);
 	}

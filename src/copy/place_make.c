@@ -82,23 +82,21 @@ static int give_metadata(struct making *m, const char *as)
 	return ret;
 }
 
-/* 0: done. 1: the temporary is gone. -1: failed. */
-static int take_name(struct making *m, const char *as)
+int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
 {
-	const struct seat *s = &m->seat;
+	char shown[SHOWN_ROOM];
 
-	if (place_backs_up(s->place) && m->there && !S_ISDIR(m->old.st_mode) &&
-	    backup_seat(s, false))
+	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) && backup_seat(s, false))
 		return -1;
 	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
 		return 0;
-	if (errno == EISDIR) {
+	if (errno == EISDIR && clears) {
 		if (delete_in_the_way(s))
 			return -1;
 		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
 			return 0;
 	}
-	return errno == ENOENT ? 1 : failure(m, "rename to");
+	return errno == ENOENT ? 1 : fail("rename to %s: %m", seat_shown(s, shown));
 }
 
 static int make_once(struct making *m)
@@ -117,7 +115,7 @@ static int make_once(struct making *m)
 		some = true;
 		lost = *failed();
 	}
-	ret = take_name(m, as);
+	ret = seat_rename(&m->seat, as, m->there ? &m->old : NULL, true);
 	if (ret)
 		unlinkat(m->seat.dirfd, as, 0);
 	return ret == 0 && some ? fail_again(&lost) : ret;
