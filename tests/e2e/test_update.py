@@ -316,6 +316,19 @@ def test_delete_wants_a_tree(bench, tmp_path):
 
 # ---- setting aside -------------------------------------------------------------------------
 
+def rsync_with_backups(tmp_path, old, options):
+    """What rsync makes of it. 3.5.0 now and then fails to make a directory of several components
+    for its backups (11), with all as it should be: what it says then is worth nothing."""
+    for n in range(6):
+        theirs = tmp_path / ("theirs-%d" % n)
+        make(tmp_path, {theirs.name: {"to": old}})
+        try:
+            rsync("-rl", "-I", *options, "../tree/", "to/", cwd=theirs)
+        except AssertionError:
+            continue
+        return read(theirs)
+    pytest.fail("rsync failed six times")
+
 
 @pytest.mark.parametrize("options", [["--backup"], ["--backup", "--suffix=.old"], ["--backup-dir=aside"],
                                      ["--backup-dir=as/ide", "--suffix=.old"], ["--backup", "--delete"],
@@ -324,11 +337,11 @@ def test_delete_wants_a_tree(bench, tmp_path):
 def test_backup_as_rsync(bench, tmp_path, way, options):
     # A directory that is not empty, and stays so by its backups, is in the way of a file.
     old = {k: v for k, v in OLD.items() if k != "is file" or options[-2:] == ["--backup-dir=../aside", "--delete"]}
-    make(tmp_path, {"tree": NEW, "ours": {"to": old}, "theirs": {"to": old}})
-    rsync("-rl", "-I", *options, "../tree/", "to/", cwd=tmp_path / "theirs")
+    make(tmp_path, {"tree": NEW, "ours": {"to": old}})
+    rsync_says = rsync_with_backups(tmp_path, old, options)
     r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours" / "to"))
     assert r.code == 0, r.errors()
-    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+    assert read(tmp_path / "ours") == rsync_says
 
 
 def test_backups_stay_when_it_is_done_again(bench, tmp_path):
