@@ -4,6 +4,8 @@
 _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	case $1 in
 	--transport) mapfile -t COMPREPLY < <(compgen -W "auto rdma tcp ${3-}" -- "$2") ;;
+	--rdma-op) mapfile -t COMPREPLY < <(compgen -W "auto send write-imm write-send" -- "$2") ;;
+	--direct) mapfile -t COMPREPLY < <(compgen -W "auto on off" -- "$2") ;;
 	--print-digest)
 		[ -n "$4" ] || return 1
 		mapfile -t COMPREPLY < <(compgen -W "xxh128 sha256 md5 adler32" -- "$2")
@@ -22,14 +24,15 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 		compopt -o filenames
 		;;
 	-J) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
-	--lanes | --depth | --block-size | --memory | --address | --port-range | --timeout | \
+	--lanes | --depth | --block-size | --rails | --memory | --address | --port-range | --timeout | \
 		--connect-timeout | --bwlimit | --exclude | --include | --max-size | --min-size | --max-delete | \
 		--suffix | --chmod | --chown | --size | --wait | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
 	*) return 1 ;;
 	esac
 }
 
-_sluice_common="--transport= --lanes= --depth= --block-size= --memory= --address= --port-range=
+_sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails= --direct= --memory=
+	--address= --port-range=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
 	--help --version"
 _sluice_keys="--key-file= --key-fd= --make-key="

@@ -174,6 +174,8 @@ static struct session_opts session_options(struct bare *b)
 		.depth = (uint16_t)o->depth,
 		.block_size = (uint32_t)o->block_size,
 		.memory = o->memory,
+		.rdma_op = (enum rdma_op)o->rdma_op,
+		.rails = o->rails,
 		.bwlimit = o->bwlimit,
 		.timeout_ms = o->timeout_ms,
 		.connect_timeout_ms = o->connect_timeout_ms,

@@ -171,6 +171,7 @@ static void gather(struct end *e)
 						  sizeof v->why);
 	v->ns_fill = stats.ns_fill;
 	v->ns_free = stats.ns_free;
+	v->ns_send = stats.ns_send;
 	v->ns_block = stats.ns_block;
 	v->ns_store = stats.ns_store;
 	v->counts = e->result.counts;
@@ -246,6 +247,8 @@ static struct session_opts session_options(struct end *e)
 		.depth = m->depth,
 		.block_size = m->block_size,
 		.memory = m->memory,
+		.rdma_op = m->rdma_op,
+		.rails = m->rails,
 		.bwlimit = m->bwlimit,
 		.timeout_ms = (int)m->timeout_ms,
 		.connect_timeout_ms = (int)m->connect_timeout_ms,

@@ -172,6 +172,8 @@ struct source_opts errand_source(const struct errand *e)
 		.no_target_dir = errand_has(e, START_NO_TARGET_DIR),
 		.rules = &e->rules,
 		.host = e->start.host,
+		.direct = e->start.direct,
+		.memory_bytes = errand_has(e, START_MEMORY) ? e->start.memory_bytes : 0,
 	};
 }
 
@@ -201,6 +203,8 @@ struct sink_opts errand_sink(const struct errand *e)
 		.sources_go = errand_has(e, START_REMOVE_SOURCE),
 		.inplace = errand_has(e, START_INPLACE),
 		.sparse = errand_has(e, START_SPARSE),
+		.direct = e->start.direct,
+		.discard = errand_has(e, START_MEMORY),
 		.expand = errand_has(e, START_FAR),
 	};
 }

@@ -62,6 +62,29 @@ static int set_transport(struct options *o, const char *arg)
 	return -1;
 }
 
+static int set_word(const char *const words[], unsigned count, const char *arg, unsigned *to)
+{
+	for (*to = 0; *to < count; ++*to) {
+		if (strcmp(arg, words[*to]) == 0)
+			return 0;
+	}
+	return -1;
+}
+
+static int set_rdma_op(struct options *o, const char *arg)
+{
+	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
+
+	return set_word(words, RDMA_OP_WRITE_SEND + 1, arg, &o->rdma_op);
+}
+
+static int set_direct(struct options *o, const char *arg)
+{
+	static const char *const words[] = {"auto", "on", "off"};
+
+	return set_word(words, DIRECTS, arg, &o->direct);
+}
+
 static int set_block(const char *arg, uint64_t *out)
 {
 	uint64_t v;
@@ -243,6 +266,10 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return add_rule(o, row->number, arg);
 	case KIND_TRANSPORT:
 		return set_transport(o, arg);
+	case KIND_RDMA_OP:
+		return set_rdma_op(o, arg);
+	case KIND_DIRECT:
+		return set_direct(o, arg);
 	case KIND_PROGRESS:
 		return set_progress(o, arg);
 	case KIND_SSH:

@@ -52,6 +52,9 @@ struct options {
 	uint64_t bwlimit; /* bytes a second, 0: none */
 	const char *address; /* "" */
 	unsigned port_lo, port_hi;
+	unsigned rdma_op; /* enum rdma_op */
+	unsigned rails; /* 0: no bound */
+	unsigned direct; /* enum direct */
 	int timeout_ms, connect_timeout_ms;
 
 	const char *key_file, *make_key;
@@ -130,6 +133,8 @@ enum option_kind {
 	KIND_DIGEST,
 	KIND_RULE, /* number: RULE_INCLUDE, RULE_FROM_FILE */
 	KIND_TRANSPORT,
+	KIND_RDMA_OP,
+	KIND_DIRECT,
 	KIND_PROGRESS,
 	KIND_SSH, /* handed to ssh as -letter (number: as that letter instead) */
 	KIND_ACTION, /* enum action = number */

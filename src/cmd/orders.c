@@ -130,6 +130,9 @@ static int send_start(const struct orders *d, int i, const uint8_t secret[static
 		.max_size = o->max_size,
 		.max_delete = o->max_delete,
 		.digest = (uint8_t)o->digest,
+		.rdma_op = (uint8_t)o->rdma_op,
+		.rails = (uint16_t)o->rails,
+		.direct = (uint8_t)o->direct,
 	};
 	int rc;
 

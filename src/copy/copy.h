@@ -59,6 +59,8 @@ struct source_opts {
 	bool no_target_dir; /* -T: a directory's contents are what is sent */
 	const struct rules *rules; /* NULL: plain */
 	const char *host; /* for messages */
+	enum direct direct;
+	uint64_t memory_bytes; /* instead of names, when not 0: so many bytes that are made here */
 };
 
 struct sink_opts {
@@ -75,6 +77,8 @@ struct sink_opts {
 	bool sources_go; /* the source removes what is stored or the same */
 	bool expand; /* ~ in target */
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
+	enum direct direct;
+	bool discard; /* what comes is checked and thrown away */
 };
 
 /*

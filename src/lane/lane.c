@@ -303,6 +303,7 @@ void lane_stats(const struct lane *l, struct lane_stats *out)
 		.bytes = atomic_load_explicit(&c->bytes, memory_order_relaxed),
 		.resent = atomic_load_explicit(&c->resent, memory_order_relaxed),
 		.ns_fill = atomic_load_explicit(&c->ns_fill, memory_order_relaxed),
+		.ns_send = atomic_load_explicit(&c->ns_send, memory_order_relaxed),
 		.ns_free = atomic_load_explicit(&c->ns_free, memory_order_relaxed),
 		.ns_block = atomic_load_explicit(&c->ns_block, memory_order_relaxed),
 		.ns_store = atomic_load_explicit(&c->ns_store, memory_order_relaxed),

@@ -50,6 +50,15 @@ enum {
 
 enum lane_side { LANE_SOURCE = 1, LANE_SINK = 2 };
 
+/* How blocks go over RDMA: --rdma-op.  Of two ends that ask for different ones the smaller counts,
+ * but anything for AUTO. */
+enum rdma_op {
+	RDMA_OP_AUTO, /* SEND */
+	RDMA_OP_SEND, /* into posted receives: no memory can be written from outside */
+	RDMA_OP_WRITE_IMM, /* RDMA WRITE WITH IMMEDIATE into the sink's pool; not on iWARP */
+	RDMA_OP_WRITE_SEND, /* RDMA WRITE, then a SEND that names the slot */
+};
+
 /* What the layer above puts into a block; goes with the block. */
 enum block_kind {
 	BLOCK_RECORDS = 1, /* records of session/message.h, packed */
@@ -104,6 +113,7 @@ struct lane_stats {
 	uint64_t bytes; /* of data */
 	uint64_t resent; /* blocks sent again */
 	uint64_t ns_fill; /* source: between get and send */
+	uint64_t ns_send; /* source: in send */
 	uint64_t ns_free; /* source: in get and flush */
 	uint64_t ns_block; /* sink: in recv */
 	uint64_t ns_store; /* sink: between recv and put */

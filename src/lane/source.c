@@ -109,11 +109,15 @@ static int check_block(struct lane *l, const struct block *b)
 
 int lane_send(struct lane *l, struct block *b)
 {
+	uint64_t start;
+	int ret;
+
 	if (lane_alive(l))
 		return -1;
 	if (check_block(l, b))
 		return lane_die(l);
-	count_up(&l->counts.ns_fill, clock_ns() - b->lent_ns);
+	start = clock_ns();
+	count_up(&l->counts.ns_fill, start - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->len);
 	if (l->setup.unchecked)
@@ -125,7 +129,9 @@ int lane_send(struct lane *l, struct block *b)
 	b->next = NULL;
 	*l->unstored_end = b;
 	l->unstored_end = &b->next;
-	if (send_block(l, b) == 0)
+	ret = send_block(l, b);
+	count_up(&l->counts.ns_send, clock_ns() - start);
+	if (ret == 0)
 		return 0;
 	return lane_broke(l) ? -1 : lane_join(l);
 }

@@ -23,7 +23,7 @@ enum {
 
 /* Written by the lane's thread alone, read by any. */
 struct lane_counts {
-	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_free, ns_block, ns_store;
+	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_send, ns_free, ns_block, ns_store;
 	_Atomic uint32_t epochs;
 };
 

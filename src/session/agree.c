@@ -50,6 +50,21 @@ static int agree_sizes(const struct msg_hello *mine, const struct msg_hello *pee
 	return 0;
 }
 
+/* 0 says nothing; of two that say something the smaller counts. */
+static unsigned least_said(unsigned a, unsigned b)
+{
+	return a && (a < b || !b) ? a : b;
+}
+
+static void agree_verbs(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
+{
+	unsigned op = least_said(mine->rdma_op, peer->rdma_op);
+	unsigned rails = least_said(mine->rails, peer->rails);
+
+	t->rdma_op = op ? (enum rdma_op)op : RDMA_OP_SEND;
+	t->rails = rails && rails < OFFER_MAX ? rails : OFFER_MAX;
+}
+
 /* Has this end no RDMA?  failed() says why then. */
 static bool lacks_rdma(const struct msg_hello *end)
 {
@@ -113,5 +128,6 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 			       mine->role == ROLE_SOURCE ? "source" : "sink");
 	if (agree_want(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
 		return -1;
+	agree_verbs(mine, peer, out);
 	return agree_rdma(mine, peer, out);
 }

@@ -107,6 +107,8 @@ void msg_hello_encode(struct writer *w, const struct msg_hello *m)
 	put_u64(w, m->lockable);
 	put_u32(w, m->timeout_ms);
 	put_u64(w, m->host_id);
+	put_u8(w, m->rdma_op);
+	put_u16(w, m->rails);
 	put_bytes(w, m->nonce, sizeof m->nonce);
 	put_str(w, m->host);
 	put_str(w, m->no_rdma);
@@ -136,6 +138,9 @@ int msg_hello_decode(const struct frame *f, struct msg_hello *m)
 	m->timeout_ms = take_u32(&d.r);
 	need(&d, m->timeout_ms <= INT32_MAX, "timeout_ms");
 	m->host_id = take_u64(&d.r);
+	m->rdma_op = take_u8(&d.r);
+	need(&d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
+	m->rails = take_u16(&d.r);
 	take_bytes(&d.r, m->nonce, sizeof m->nonce);
 	need(&d, true, "nonce");
 	take_text(&d, m->host, sizeof m->host, "host");
@@ -152,6 +157,7 @@ void msg_offer_encode(struct writer *w, const struct msg_offer *m)
 		put_u8(w, m->places[i].family);
 		put_u16(w, m->places[i].port);
 		put_bytes(w, m->places[i].addr, sizeof m->places[i].addr);
+		put_u32(w, m->places[i].rate);
 	}
 	put_str(w, m->no_rdma);
 }
@@ -168,6 +174,7 @@ static void place_take(struct decoder *d, struct offer_place *p)
 	need(d, p->port != 0, "port");
 	take_bytes(&d->r, p->addr, sizeof p->addr);
 	need(d, p->family != 4 || memcmp(p->addr + 4, zeros, sizeof zeros) == 0, "addr");
+	p->rate = take_u32(&d->r);
 }
 
 int msg_offer_decode(const struct frame *f, struct msg_offer *m)

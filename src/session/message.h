@@ -102,6 +102,8 @@ struct msg_hello {
 	uint64_t lockable; /* memlock_limit(), or 0: no RDMA here, and why is in no_rdma */
 	uint32_t timeout_ms;
 	uint64_t host_id; /* equal on two ends of one host and network namespace */
+	uint8_t rdma_op; /* enum rdma_op that this end's user asked for */
+	uint16_t rails; /* most adapters (RDMA places) that lanes are spread over; 0: no bound */
 	uint8_t nonce[NONCE_SIZE];
 	char host[HOST_MAX]; /* what to call this end in messages */
 	char no_rdma[TEXT_MAX];
@@ -114,6 +116,7 @@ struct offer_place {
 	uint8_t family; /* 4 or 6 */
 	uint16_t port;
 	uint8_t addr[16]; /* network order; IPv4 in the first four, the rest zero */
+	uint32_t rate; /* RDMA: of the port behind it, Mbit/s; 0: not known, or TCP */
 };
 struct msg_offer {
 	uint8_t round; /* 0, after a swap of roles 1 */
@@ -288,7 +291,14 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_VERIFY START_FLAG(38) /* sink: read back what was stored */
 #define START_EVENTS START_FLAG(39) /* send an EVENT for each file */
 #define START_FILES_FROM START_FLAG(40) /* LISTED names come */
-#define START_ALL (START_FLAG(41) - 1)
+/* rdbench's: */
+#define START_MEMORY START_FLAG(41) /* source: makes memory_bytes bytes; sink: throws them away */
+#define START_UNCHECKED START_FLAG(42) /* lanes without hashes */
+#define START_PROBE START_FLAG(43) /* this end works alone: it times its disk, there is no peer */
+#define START_ALL (START_FLAG(44) - 1)
+
+/* --direct: files past the page cache. */
+enum direct { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF, DIRECTS };
 
 /* --print-digest: the algorithm. */
 enum content_digest { CONTENT_NONE, CONTENT_XXH128, CONTENT_SHA256, CONTENT_MD5, CONTENT_ADLER32 };
@@ -318,6 +328,10 @@ struct msg_start {
 	char chown[HOST_MAX]; /* sink: "USER:GROUP", "" */
 	char suffix[SUFFIX_MAX]; /* sink: of backups, "" */
 	char backup_dir[NAME_MAX_WIRE]; /* sink: "" */
+	uint8_t rdma_op; /* enum rdma_op */
+	uint16_t rails; /* 0: no bound */
+	uint8_t direct; /* enum direct */
+	uint64_t memory_bytes; /* START_MEMORY, START_PROBE: how many */
 };
 void msg_start_encode(struct writer *w, const struct msg_start *m);
 int msg_start_decode(const struct frame *f, struct msg_start *m);
@@ -381,6 +395,7 @@ struct msg_counts {
 	uint64_t holes; /* bytes of holes */
 };
 
+enum stage_kind { KIND_NONE, KIND_DISK, KIND_PIPE, KIND_MEMORY, STAGE_KINDS };
 struct msg_verdict {
 	uint8_t code; /* enum outcome */
 	char host[HOST_MAX]; /* where the first cause was, "" if OUT_DONE */
@@ -391,7 +406,9 @@ struct msg_verdict {
 	char how[HOST_MAX]; /* "tcp 10.0.0.1:7000", "rdma mlx5_0 10.0.0.1:7000" */
 	char why[TEXT_MAX]; /* why not RDMA */
 	uint64_t ns; /* from the first block to the end */
-	uint64_t ns_fill, ns_free, ns_block, ns_store; /* of all lanes (lane.h) */
+	uint64_t ns_fill, ns_free, ns_send, ns_block, ns_store; /* of all lanes (lane.h) */
+	uint64_t ns_cpu; /* of this process meanwhile */
+	uint8_t kind; /* enum stage_kind: what this end read or wrote */
 	struct msg_counts counts;
 };
 void msg_verdict_encode(struct writer *w, const struct msg_verdict *m);

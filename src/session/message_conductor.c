@@ -55,6 +55,10 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 	put_str(w, m->chown);
 	put_str(w, m->suffix);
 	put_str(w, m->backup_dir);
+	put_u8(w, m->rdma_op);
+	put_u16(w, m->rails);
+	put_u8(w, m->direct);
+	put_u64(w, m->memory_bytes);
 }
 
 static void start_take_limits(struct decoder *d, struct msg_start *m)
@@ -87,6 +91,12 @@ static void start_take_tree(struct decoder *d, struct msg_start *m)
 	take_text(d, m->chown, sizeof m->chown, "chown");
 	take_text(d, m->suffix, sizeof m->suffix, "suffix");
 	take_text(d, m->backup_dir, sizeof m->backup_dir, "backup_dir");
+	m->rdma_op = take_u8(&d->r);
+	need(d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
+	m->rails = take_u16(&d->r);
+	m->direct = take_u8(&d->r);
+	need(d, m->direct < DIRECTS, "direct");
+	m->memory_bytes = take_u64(&d->r);
 }
 
 int msg_start_decode(const struct frame *f, struct msg_start *m)
@@ -250,8 +260,11 @@ void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)
 	put_u64(w, m->ns);
 	put_u64(w, m->ns_fill);
 	put_u64(w, m->ns_free);
+	put_u64(w, m->ns_send);
 	put_u64(w, m->ns_block);
 	put_u64(w, m->ns_store);
+	put_u64(w, m->ns_cpu);
+	put_u8(w, m->kind);
 	counts_put(w, &m->counts);
 }
 
@@ -272,8 +285,12 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	m->ns = take_u64(&d.r);
 	m->ns_fill = take_u64(&d.r);
 	m->ns_free = take_u64(&d.r);
+	m->ns_send = take_u64(&d.r);
 	m->ns_block = take_u64(&d.r);
 	m->ns_store = take_u64(&d.r);
+	m->ns_cpu = take_u64(&d.r);
+	m->kind = take_u8(&d.r);
+	need(&d, m->kind < STAGE_KINDS, "kind");
 	counts_take(&d.r, &m->counts);
 	return decoded(&d);
 }

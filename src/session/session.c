@@ -151,6 +151,8 @@ static int hello_make(struct session *s)
 		.memory = s->o.memory,
 		.timeout_ms = (uint32_t)s->o.timeout_ms,
 		.host_id = host_id(),
+		.rdma_op = (uint8_t)s->o.rdma_op,
+		.rails = (uint16_t)s->o.rails,
 	};
 	snprintf(m->host, sizeof m->host, "%s", s->o.host);
 	if (may_rdma && verbs_present(m->no_rdma, sizeof m->no_rdma)) {
@@ -398,6 +400,7 @@ void session_stats(struct session *s, struct lane_stats *out)
 		out->resent += l.resent;
 		out->ns_fill += l.ns_fill;
 		out->ns_free += l.ns_free;
+		out->ns_send += l.ns_send;
 		out->ns_block += l.ns_block;
 		out->ns_store += l.ns_store;
 		out->epochs += l.epochs;

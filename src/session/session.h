@@ -32,6 +32,8 @@ struct session_opts {
 	uint16_t lanes, depth; /* 0: default (2 lanes of 12 blocks of 256 KiB) */
 	uint32_t block_size;
 	uint64_t memory;
+	enum rdma_op rdma_op;
+	unsigned rails; /* 0: no bound */
 	uint64_t bwlimit;
 	int timeout_ms, connect_timeout_ms;
 	unsigned port_lo, port_hi;

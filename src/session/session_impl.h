@@ -43,6 +43,8 @@ struct terms {
 	int timeout_ms;
 	bool same_host;
 	bool rdma; /* may be tried */
+	enum rdma_op rdma_op; /* never AUTO */
+	unsigned rails; /* most RDMA places to spread lanes over, at least 1 */
 	char no_rdma[TEXT_MAX]; /* why not; "" when nobody wants to know */
 };
 /* From both HELLOs alone, so that both ends come to the same, and to the same failures. */

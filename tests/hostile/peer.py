@@ -342,7 +342,7 @@ class Session:
         listener = socket.create_server((self.host, 0))
         listener.settimeout(PATIENCE)
         place = dict(transport=TCP, family=4, port=listener.getsockname()[1],
-                     addr=socket.inet_aton(self.host))
+                     addr=socket.inet_aton(self.host), rate=0)
         self.frames.send("OFFER", **{"round": 0, "places": [place], "no_rdma": "", **offer})
         self.listener = listener
         return listener
@@ -393,7 +393,8 @@ class End(Session):
     START = dict(version=1, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
                  host="victim", peer="mallory", address="", min_size=0, max_size=U64,
-                 max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="")
+                 max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="", rdma_op=0, rails=0,
+                 direct=0, memory_bytes=0)
 
     def __init__(self, bench, program, role, target="", wants=("f",), flags=(), listens=True,
                  rules=(), listed=(), env=None, cwd=None, **start):

@@ -32,7 +32,8 @@ def places(count, port):
         length = 16 if i % 2 else 4
         made.append({"transport": 2 if i % 2 else 1, "family": 6 if i % 2 else 4,
                      "port": port or 7000 + i,
-                     "addr": bytes((16 * i + b + 1) % 256 for b in range(length))})
+                     "addr": bytes((16 * i + b + 1) % 256 for b in range(length)),
+                     "rate": U32 if port else 100000 * (i + 1)})
     return made
 
 
@@ -69,7 +70,7 @@ SAMPLES = {
     "HELLO": dict(
         version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
         lanes=(1, 2, LANES), memory=COUNTS[1], lockable=(0, 8 << 20, U64),
-        timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], nonce=run(32),
+        timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], rdma_op=(0, 2, 3), rails=(0, 2, U16), nonce=run(32),
         host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
     "OFFER": dict(round=(0, 1, 1), places=([], places(2, 0), places(32, U16)),
                   no_rdma=text("rdma off", TEXT)),
@@ -97,7 +98,7 @@ SAMPLES = {
                      release=text("0.1.0", 64)),
     "START": dict(
         version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
-        flags=(0, 0x10000008001, 2**41 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
+        flags=(0, 0x10000008001, 2**44 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
         block_size=(0, 256 << 10, BLOCK), memory=COUNTS[1], bwlimit=COUNTS[2],
         timeout_ms=(0, 15000, 2**31 - 1), connect_timeout_ms=(0, 10000, 2**31 - 1),
         port_lo=(0, 7000, U16), port_hi=(0, 7010, U16), host=text("storage1", HOST),
@@ -105,7 +106,8 @@ SAMPLES = {
         min_size=(0, 0x3132333435363738, U64), max_size=(0, 0x4142434445464748, U64),
         max_delete=(0, 0x5152535455565758, U64), digest=(0, 2, 4),
         chmod=text("u+rwX,go-w", 1024), chown=text("alice:users", HOST),
-        suffix=text(".old", 256), backup_dir=text("../before", NAME)),
+        suffix=text(".old", 256), backup_dir=text("../before", NAME),
+        rdma_op=(0, 2, 3), rails=(0, 2, U16), direct=(0, 1, 2), memory_bytes=(0, 0x6162636465666768, U64)),
     "WANT": dict(name=text("*.dat", NAME)),
     "GO": {},
     "NOTE": dict(level=(0, 2, 4), text=text("tcp taken", TEXT)),
@@ -115,6 +117,7 @@ SAMPLES = {
         transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
         why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
         ns_fill=(0, 0x6162636465666768, U64), ns_free=(0, 0x7172737475767778, U64),
+        ns_send=(0, 0x2122232425262728, U64), ns_cpu=(0, 0x3132333435363738, U64), kind=(0, 2, 3),
         ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64), **TOTAL,
         **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else 16), U64)
            for i, (name, _) in enumerate(wire.COUNTS)}),

@@ -43,7 +43,7 @@ def take_text(data):
     return value, data
 
 
-PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16)]
+PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16), ("rate", "u32")]
 
 
 def put_places(places):
@@ -150,7 +150,8 @@ MESSAGES = {
     "HELLO": (1, [
         ("version", "u16"), ("role", "u8"), ("want", "u8"), ("features", "u64"),
         ("lanes", "u16"), ("depth", "u16"), ("block_size", "u32"), ("memory", "u64"),
-        ("lockable", "u64"), ("timeout_ms", "u32"), ("host_id", "u64"), ("nonce", 32),
+        ("lockable", "u64"), ("timeout_ms", "u32"), ("host_id", "u64"), ("rdma_op", "u8"),
+        ("rails", "u16"), ("nonce", 32),
         ("host", "text"), ("no_rdma", "text")]),
     "OFFER": (2, [("round", "u8"), ("places", "places"), ("no_rdma", "text")]),
     "CHOICE": (3, [("transport", "u8"), ("why", "text")]),
@@ -175,7 +176,8 @@ MESSAGES = {
         ("connect_timeout_ms", "u32"), ("port_lo", "u16"), ("port_hi", "u16"),
         ("host", "text"), ("peer", "text"), ("address", "text"), ("target", "text"),
         ("min_size", "u64"), ("max_size", "u64"), ("max_delete", "u64"), ("digest", "u8"),
-        ("chmod", "text"), ("chown", "text"), ("suffix", "text"), ("backup_dir", "text")]),
+        ("chmod", "text"), ("chown", "text"), ("suffix", "text"), ("backup_dir", "text"),
+        ("rdma_op", "u8"), ("rails", "u16"), ("direct", "u8"), ("memory_bytes", "u64")]),
     "WANT": (66, [("name", "text")]),
     "GO": (67, []),
     "NOTE": (68, [("level", "u8"), ("text", "text")]),
@@ -183,8 +185,8 @@ MESSAGES = {
                       ("total_known", "u8")]),
     "VERDICT": (70, [("code", "u8"), ("host", "text"), ("text", "text")] + TOTAL + [
         ("transport", "u8"), ("lanes", "u16"), ("how", "text"), ("why", "text"),
-        ("ns", "u64"), ("ns_fill", "u64"), ("ns_free", "u64"), ("ns_block", "u64"),
-        ("ns_store", "u64")] + COUNTS),
+        ("ns", "u64"), ("ns_fill", "u64"), ("ns_free", "u64"), ("ns_send", "u64"),
+        ("ns_block", "u64"), ("ns_store", "u64"), ("ns_cpu", "u64"), ("kind", "u8")] + COUNTS),
     "CANCEL": (71, [("signo", "u8")]),
     "DETOUR": (72, DETOUR),
     "STUCK": (73, NOROUTE),

@@ -51,6 +51,8 @@ static inline void sample_hello(enum sample_size size, struct writer *w)
 		.lockable = OF(0, 8 << 20, UINT64_MAX),
 		.timeout_ms = OF(0, 15000, INT32_MAX),
 		.host_id = OF(0, 0x2122232425262728, UINT64_MAX),
+		.rdma_op = OF(RDMA_OP_AUTO, RDMA_OP_WRITE_IMM, RDMA_OP_WRITE_SEND),
+		.rails = OF(0, 2, UINT16_MAX),
 	};
 	sample_bytes(size, m.nonce, sizeof m.nonce);
 	TEXT("storage2", m.host);
@@ -70,6 +72,7 @@ static inline void sample_offer(enum sample_size size, struct writer *w)
 		p->port = (uint16_t)(size == SAMPLE_MOST ? UINT16_MAX : 7000 + i);
 		for (unsigned b = 0; b < (p->family == 4 ? 4 : 16); b++)
 			p->addr[b] = (uint8_t)(16 * i + b + 1);
+		p->rate = size == SAMPLE_MOST ? UINT32_MAX : 100000 * (i + 1);
 	}
 	TEXT("rdma off", m.no_rdma);
 	msg_offer_encode(w, &m);
@@ -235,6 +238,10 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 		.max_size = OF(0, 0x4142434445464748, UINT64_MAX),
 		.max_delete = OF(0, 0x5152535455565758, UINT64_MAX),
 		.digest = OF(CONTENT_NONE, CONTENT_SHA256, CONTENT_ADLER32),
+		.rdma_op = OF(RDMA_OP_AUTO, RDMA_OP_WRITE_IMM, RDMA_OP_WRITE_SEND),
+		.rails = OF(0, 2, UINT16_MAX),
+		.direct = OF(DIRECT_AUTO, DIRECT_ON, DIRECT_OFF),
+		.memory_bytes = OF(0, 0x6162636465666768, UINT64_MAX),
 	};
 
 	sample_bytes(size, m.secret, sizeof m.secret);
@@ -319,8 +326,11 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.ns = OF(0, 0x5152535455565758, UINT64_MAX),
 		.ns_fill = OF(0, 0x6162636465666768, UINT64_MAX),
 		.ns_free = OF(0, 0x7172737475767778, UINT64_MAX),
+		.ns_send = OF(0, 0x2122232425262728, UINT64_MAX),
 		.ns_block = OF(0, 0x0807060504030201, UINT64_MAX),
 		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
+		.ns_cpu = OF(0, 0x3132333435363738, UINT64_MAX),
+		.kind = OF(KIND_NONE, KIND_PIPE, KIND_MEMORY),
 		.counts.regular = OF(0, 0x0101010101010101, UINT64_MAX),
 		.counts.dirs = OF(0, 0x0202020202020202, UINT64_MAX),
 		.counts.symlinks = OF(0, 0x0303030303030303, UINT64_MAX),

@@ -168,7 +168,8 @@ static void each_field_has_its_range(void **state)
 		{MSG_HELLO, 16, 4, LANE_BLOCK_MIN + 1, "block_size"},
 		{MSG_HELLO, 16, 4, 2 * LANE_BLOCK_MAX, "block_size"},
 		{MSG_HELLO, 36, 4, 1u << 31, "timeout_ms"},
-		{MSG_HELLO, 80, 2, HOST_MAX, "host"},
+		{MSG_HELLO, 48, 1, RDMA_OP_WRITE_SEND + 1, "rdma_op"},
+		{MSG_HELLO, 83, 2, HOST_MAX, "host"},
 		{MSG_OFFER, 0, 1, 2, "round"},
 		{MSG_OFFER, 1, 1, 2 * OFFER_MAX + 1, "count"},
 		{MSG_OFFER, 1, 1, 255, "count"},
@@ -220,6 +221,8 @@ static void each_field_has_its_range(void **state)
 		/* host, peer, address and target of the usual one are 8, 8, 8 and 6 bytes. */
 		{MSG_START, 143, 1, CONTENT_DIGESTS, "digest"},
 		{MSG_START, 144, 2, CHMOD_MAX, "chmod"},
+		{MSG_START, 186, 1, RDMA_OP_WRITE_SEND + 1, "rdma_op"},
+		{MSG_START, 189, 1, DIRECTS, "direct"},
 		{MSG_WANT, 0, 2, NAME_MAX_WIRE, "name"},
 		{MSG_RULE, 0, 1, 2, "include"},
 		{MSG_RULE, 1, 2, RULE_TEXT_MAX, "pattern"},
@@ -673,7 +676,7 @@ static void an_offer_has_sixteen_of_each(void **state)
 
 	(void)state;
 	/* The second place is TCP over IPv6. */
-	sent[2 + 20] = TRANSPORT_RDMA;
+	sent[2 + 24] = TRANSPORT_RDMA;
 	assert_int_equal(decode(s, sent, len, &back), -1);
 	assert_non_null(strstr(failed()->text, "count"));
 }
