@@ -47,7 +47,8 @@ PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16), (
 
 
 def put_places(places):
-    return struct.pack("<B", len(places)) + b"".join(put(PLACE, p) for p in places)
+    return struct.pack("<B", len(places)) + b"".join(
+        put(PLACE, {"rate": 0, **p}) for p in places)
 
 
 def take_places(data):
