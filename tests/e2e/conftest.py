@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from hosts import COUNT, LAB, Bench
+from hosts import COUNT, LAB, TRANSPORT, Bench
 from trees import USER, fell
 
 # In the guest every program starts on an emulated CPU, so the short run there takes the cases that
@@ -15,26 +15,14 @@ SHORT_IN_THE_LAB = """
 test_stream.py::test_every_mix_and_size[file-file-*
 test_stream.py::test_every_mix_and_size[pipe-pipe-*
 test_stream.py::test_hello
-test_stream.py::test_verbose*
-test_stream.py::test_wrong_key*
 test_stream.py::test_producer_that_fails*
 test_stream.py::test_consumer*
 test_stream.py::test_commands_at_both_ends
-test_stream.py::test_relay*
-test_stream.py::test_many_streams*
 test_copy.py::test_a_file_of_every_size*-7864327]
 test_copy.py::test_a_file_of_every_size[[]pull-0]
 test_copy.py::test_a_file_of_every_size[[]push-262145]
-test_copy.py::test_several_files*[[]pull*
-test_copy.py::test_one_missing*[[]push*
 test_copy.py::test_holes*[[]push*
-test_copy.py::test_stdin_and_stdout
 test_copy.py::test_devices*[[]push*
-test_copy.py::test_remove_source*[[]push*
-test_copy.py::test_sources_on_several_hosts
-test_copy.py::test_the_transport_is_told
-test_copy.py::test_transport_over_ssh[[]push*
-test_copy.py::test_through_this_host
 test_faults.py::*
 test_death.py::test_a_signal*SIGINT*
 test_death.py::test_a_signal*15*
@@ -45,34 +33,49 @@ test_death.py::test_a_stopped*
 test_death.py::test_a_short_stop*
 test_death.py::test_a_silent*
 test_death.py::test_an_idle*
-test_seeds.py::test_sd[[]234579]_*
 test_seeds.py::test_sd2_*
 test_seeds.py::test_sd3_*
 test_seeds.py::test_sd4_*
 test_seeds.py::test_sd9_*
 test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
+test_tree.py::test_a_tree_of_every_kind*
+test_verbs.py::*
+test_verbs_lanes.py::*
+""".split()
+# What starts, names and chooses, whatever the adapter: once, on the faster of the two.
+SHORT_ON_SIW = """
+test_copy.py::test_sources_on_several_hosts
+test_copy.py::test_stdin_and_stdout
+test_copy.py::test_the_transport_is_told
+test_copy.py::test_transport_over_ssh[[]push*
+test_copy.py::test_through_this_host
+test_copy.py::test_remove_source*[[]push*
+test_copy.py::test_several_files*[[]pull*
+test_copy.py::test_one_missing*[[]push*
+test_stream.py::test_many_streams*
+test_stream.py::test_verbose*
+test_stream.py::test_wrong_key*
+test_stream.py::test_relay*
+test_seeds.py::test_sd[[]234579]_*
 test_ssh.py::test_push_and_pull
 test_ssh.py::test_where_no_port*
-test_tree.py::test_a_tree_of_every_kind*
-test_resume.py::test_a_huge_file_goes_on*9]
-test_resume.py::test_a_huge_file_goes_on*SIGKILL]
 test_select.py::test_one_file_system[[]push*
 test_select.py::test_a_list_from_stdin[[]pull*
 test_select.py::test_dry_run_changes_nothing[[]push*
 test_update.py::test_checksum_sends*[[]push*
 test_update.py::test_sources_that_are_there_already*[[]pull*
 test_update.py::test_delete_only_in*[[]push*
-test_verbs.py::*
-test_verbs_lanes.py::*
+test_resume.py::test_a_huge_file_goes_on*9]
+test_resume.py::test_a_huge_file_goes_on*SIGKILL]
 """.split()
 
 
 def pytest_collection_modifyitems(config, items):
     if not LAB or COUNT > 1:
         return
-    short = [i for i in items if any(fnmatch.fnmatch("%s::%s" % (i.path.name, i.name), p)
-                                     for p in SHORT_IN_THE_LAB)]
+    wanted = SHORT_IN_THE_LAB + (SHORT_ON_SIW if TRANSPORT == "siw" else [])
+    short = [i for i in items if any(fnmatch.fnmatch("%s::%s" % (i.path.name, i.name), p) for p in wanted)]
     left = [i for i in items if i not in short]
     config.hook.pytest_deselected(items=left)
     items[:] = short
