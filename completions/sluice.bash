@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of rdcp, rdsend and rdrecv for bash.
+# Completion of the programs for bash.
 
 _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	case $1 in
@@ -14,19 +14,19 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 		[ -n "$4" ] || return 1
 		mapfile -t COMPREPLY < <(compgen -W "all" -- "$2")
 		;;
-	--backup-dir)
+	--backup-dir | --target)
 		mapfile -t COMPREPLY < <(compgen -d -- "$2")
 		compopt -o filenames
 		;;
 	--key-file | --make-key | --rdcp-path | --files-from | --exclude-from | --include-from | \
-		--failed | --log-file | -i | -F | -S)
+		--failed | --log-file | --source | --plot | -i | -F | -S)
 		mapfile -t COMPREPLY < <(compgen -f -- "$2")
 		compopt -o filenames
 		;;
 	-J) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
 	--lanes | --depth | --block-size | --rails | --memory | --address | --port-range | --timeout | \
 		--connect-timeout | --bwlimit | --exclude | --include | --max-size | --min-size | --max-delete | \
-		--suffix | --chmod | --chown | --size | --wait | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
+		--suffix | --chmod | --chown | --size | --wait | --seconds | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
 	*) return 1 ;;
 	esac
 }
@@ -35,6 +35,8 @@ _sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails=
 	--address= --port-range=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
 	--help --version"
+_sluice_starts="--rsh= --rdcp-path= --transport= --address= --port-range= --timeout= --connect-timeout=
+	--ipv4 --ipv6 --verbose --quiet --json --help --version"
 _sluice_keys="--key-file= --key-fd= --make-key="
 
 _sluice_trees="--recursive --archive --relative --copy-links --links --verify --perms --times --owner
@@ -45,12 +47,21 @@ _sluice_trees="--recursive --archive --relative --copy-links --links --verify --
 	--stats --log-file= --no-perms --no-times --no-owner --no-group --no-devices --no-recursive"
 
 _sluice() {
-	local options cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} more='' equals=''
+	local files=1 hosts='' options cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} more='' equals=''
 	case ${COMP_WORDS[0]##*/} in
 	rdcp)
-		more=ssh
+		more=ssh hosts=:
 		options="$_sluice_common $_sluice_trees --preserve --no-target-directory --mkpath
 			--remove-source-files --fsync --inplace --sparse --no-sparse --rsh= --rdcp-path="
+		;;
+	rdbench)
+		files='' hosts=' '
+		options="$_sluice_starts --source= --target= --seconds= --plot= --lanes= --depth=
+			--block-size= --rdma-op= --rails= --direct= --memory="
+		;;
+	rdcheck)
+		files='' hosts=' '
+		options="$_sluice_starts"
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;
 	*) options="$_sluice_common $_sluice_keys --wait= --mkpath --fsync --inplace" ;;
@@ -67,9 +78,9 @@ _sluice() {
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		return
 	fi
-	mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-	[ -z "$more" ] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY \
-		< <(compgen -A hostname -S : -- "$cur")
-	compopt -o filenames
+	[ -z "$files" ] || mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	[ -z "$hosts" ] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY \
+		< <(compgen -A hostname -S "${hosts% }" -- "$cur")
+	[ -z "$files" ] || compopt -o filenames
 }
-complete -F _sluice rdcp rdsend rdrecv
+complete -F _sluice rdcp rdsend rdrecv rdbench rdcheck

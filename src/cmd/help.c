@@ -47,10 +47,28 @@ static const struct manual manuals[] = {
 	 {{"rdrecv 7000 - image.raw", "to a file, key in RD_KEY"},
 	  {"rdrecv --key-file k 7000 -- zfs recv b", "a command; its failure is ours"},
 	  {"rdrecv -v 0 - | tar x", "any free port, told on stderr"}}},
+	{RDBENCH,
+	 "rdbench",
+	 {"rdbench [options] [HOST]", NULL},
+	 "Measure how fast data goes from this host to HOST (within this host without\n"
+	 "one): memory to memory, each disk alone, the network alone, and from disk to\n"
+	 "disk, with different settings, and name the best one. HOST is as for ssh.",
+	 {{"rdbench storage2", "the network"},
+	  {"rdbench --source=/data --target=/scratch h2", "disks too"},
+	  {"rdbench --plot=link.svg storage2", "and a picture"}}},
+	{RDCHECK,
+	 "rdcheck",
+	 {"rdcheck [options] [HOST]", NULL},
+	 "Tell whether this host, and the path to HOST, are fit for RDMA, and what to do\n"
+	 "about each thing that is not. HOST is as for ssh; rdcp must be there.",
+	 {{"rdcheck", "this host"},
+	  {"rdcheck storage2", "the path to another host too"},
+	  {"rdcheck --json storage2 | jq .", "for scripts"}}},
 };
 
 static const char *const group_titles[] = {
 	[GROUP_COPY] = "What is copied, and how",
+	[GROUP_MEASURE] = "What is measured",
 	[GROUP_KEEP] = "What is kept of each file (-a takes the usual ones together)",
 	[GROUP_CHOOSE] = "Which files of a tree",
 	[GROUP_UPDATE] = "What is there already",

@@ -11,7 +11,7 @@
 /* Values of getopt_long for long options: rows from here, refused ones from there. */
 enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
 
-enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000 };
+enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000, MEASURE_MS = 1000 };
 
 static void set_defaults(struct options *o, enum program program)
 {
@@ -23,6 +23,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	o->key_fd = -1;
 	o->wait_ms = -1;
+	o->measure_ms = MEASURE_MS;
 	o->ssh = "ssh";
 	o->rdcp_path = "rdcp";
 	o->max_size = UINT64_MAX;
@@ -47,9 +48,9 @@ static int set_transport(struct options *o, const char *arg)
 		enum transport value;
 		unsigned programs;
 	} transports[] = {
-		{"auto", TRANSPORT_AUTO, PROGRAMS},
-		{"rdma", TRANSPORT_RDMA, PROGRAMS},
-		{"tcp", TRANSPORT_TCP, PROGRAMS},
+		{"auto", TRANSPORT_AUTO, EVERY},
+		{"rdma", TRANSPORT_RDMA, EVERY},
+		{"tcp", TRANSPORT_TCP, EVERY},
 		{"ssh", TRANSPORT_SSH, RDCP},
 	};
 
@@ -388,6 +389,11 @@ static void operand_counts(const struct options *o, unsigned *least, unsigned *m
 {
 	unsigned key = o->key_file || o->key_fd >= 0 ? 0 : 1;
 
+	if (!(o->program & PROGRAMS)) {
+		*least = 0;
+		*most = 1;
+		return;
+	}
 	*least = o->program == RDCP ? 2 : o->program == RDSEND ? 2 + key : 1 + key;
 	*most = o->program == RDCP ? (unsigned)-1 : *least + 1;
 }
@@ -419,14 +425,15 @@ static int check_operands(struct options *o)
 /* What follows "--" is operands until there are enough, then a command after (another) "--". */
 static int take_rest(struct options *o, char **rest, bool dashes)
 {
+	bool takes_command = o->program & (RDSEND | RDRECV);
 	unsigned least, most;
 
 	operand_counts(o, &least, &most);
-	if (o->program != RDCP && dashes && o->operand_count >= least) {
+	if (takes_command && dashes && o->operand_count >= least) {
 		o->command = rest;
 	} else {
 		for (; *rest; rest++) {
-			if (o->program != RDCP && o->operand_count >= least &&
+			if (takes_command && o->operand_count >= least &&
 			    strcmp(*rest, "--") == 0) {
 				o->command = rest + 1;
 				break;

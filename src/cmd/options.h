@@ -15,7 +15,17 @@
 #include <stdio.h>
 #include "session/message.h"
 
-enum program { RDCP = 1, RDSEND = 2, RDRECV = 4, PROGRAMS = 7 };
+/* PROGRAMS: those that move a user's data. */
+enum program {
+	RDCP = 1,
+	RDSEND = 2,
+	RDRECV = 4,
+	PROGRAMS = RDCP | RDSEND | RDRECV,
+	RDBENCH = 8,
+	RDCHECK = 16,
+	STARTERS = RDCP | RDBENCH | RDCHECK, /* they start a far end */
+	EVERY = PROGRAMS | RDBENCH | RDCHECK,
+};
 
 enum action {
 	ACTION_RUN,
@@ -61,6 +71,9 @@ struct options {
 	int key_fd; /* -1 */
 	uint64_t size; /* rdsend: of the stream, for the ETA; 0: unknown */
 	int wait_ms; /* rdrecv: -1: for ever */
+	/* rdbench: disks to measure, and the picture; NULL: none. */
+	const char *measure_source, *measure_target, *plot;
+	int measure_ms; /* of each point */
 	bool fsync, inplace;
 
 	bool no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
@@ -144,6 +157,7 @@ enum { RULE_INCLUDE = 1, RULE_FROM_FILE = 2 };
 
 enum option_group {
 	GROUP_COPY,
+	GROUP_MEASURE,
 	GROUP_KEEP,
 	GROUP_CHOOSE,
 	GROUP_UPDATE,
