@@ -47,7 +47,7 @@ def counted(build, path, folder):
             return None
     found = {}
     for end, file in files.items():
-        out = subprocess.run(["callgrind_annotate", "--threshold=100", "--show-percs=no", file], capture_output=True,
+        out = subprocess.run(["callgrind_annotate", "--threshold=100", "--show-percs=no", "--auto=no", file], capture_output=True,
                              text=True).stdout
         sums = found[end] = collections.Counter()
         for line in out.splitlines():
