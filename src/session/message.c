@@ -20,6 +20,7 @@ static const char *const names[] = {
 	[MSG_STORED] = "STORED",
 	[MSG_ANSWERS] = "ANSWERS",
 	[MSG_CELLS] = "CELLS",
+	[MSG_TIMES] = "TIMES",
 	[MSG_GREETING] = "GREETING",
 	[MSG_START] = "START",
 	[MSG_WANT] = "WANT",
@@ -34,6 +35,7 @@ static const char *const names[] = {
 	[MSG_RULE] = "RULE",
 	[MSG_LISTED] = "LISTED",
 	[MSG_EVENT] = "EVENT",
+	[MSG_FINDING] = "FINDING",
 };
 
 static bool type_known(uint8_t type)
@@ -405,6 +407,58 @@ int msg_total_decode(const struct frame *f, struct msg_total *m)
 
 	total_take(&d, m);
 	need(&d, f->type != MSG_DONE || !m->incomplete, "incomplete");
+	return decoded(&d);
+}
+
+void msg_times_encode(struct writer *w, const struct msg_times *m)
+{
+	put_u8(w, m->kind);
+	put_u8(w, m->same_host);
+	put_u16(w, m->used);
+	put_u16(w, m->cpus);
+	put_u32(w, m->rtt_us);
+	put_u64(w, m->window);
+	put_u64(w, m->moved);
+	put_u64(w, m->ns_fill);
+	put_u64(w, m->ns_free);
+	put_u64(w, m->ns_send);
+	put_u64(w, m->ns_idle);
+	put_u64(w, m->ns_paced);
+	put_u64(w, m->ns_block);
+	put_u64(w, m->ns_store);
+	put_u64(w, m->ns_finish);
+	put_u64(w, m->ns_cpu);
+	put_u64(w, m->ns_queued);
+}
+
+void times_take(struct decoder *d, struct msg_times *m)
+{
+	m->kind = take_u8(&d->r);
+	need(d, m->kind < STAGE_KINDS, "kind");
+	m->same_host = take_bool(d, "same_host");
+	m->used = take_u16(&d->r);
+	need(d, m->used <= LANE_COUNT_MAX, "used");
+	m->cpus = take_u16(&d->r);
+	m->rtt_us = take_u32(&d->r);
+	m->window = take_u64(&d->r);
+	m->moved = take_u64(&d->r);
+	m->ns_fill = take_u64(&d->r);
+	m->ns_free = take_u64(&d->r);
+	m->ns_send = take_u64(&d->r);
+	m->ns_idle = take_u64(&d->r);
+	m->ns_paced = take_u64(&d->r);
+	m->ns_block = take_u64(&d->r);
+	m->ns_store = take_u64(&d->r);
+	m->ns_finish = take_u64(&d->r);
+	m->ns_cpu = take_u64(&d->r);
+	m->ns_queued = take_u64(&d->r);
+}
+
+int msg_times_decode(const struct frame *f, struct msg_times *m)
+{
+	struct decoder d = decoder_of(f);
+
+	times_take(&d, m);
 	return decoded(&d);
 }
 

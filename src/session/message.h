@@ -49,6 +49,7 @@ enum message_type {
 	MSG_STORED = 13, /* sink -> source: these files are whole and in their place */
 	MSG_ANSWERS = 14, /* sink -> source: what to do with files that it was asked about */
 	MSG_CELLS = 15, /* sink -> source: digests of what it has of such a file */
+	MSG_TIMES = 16, /* either, before END or DONE: what its lanes did with their time */
 
 	/* between a conductor and one end, never passed on: from 64 */
 	MSG_GREETING = 64, /* end -> conductor, its first frame */
@@ -66,6 +67,7 @@ enum message_type {
 	MSG_RULE = 75, /* conductor -> both ends: a pattern of --exclude or --include, in order */
 	MSG_LISTED = 76, /* conductor -> both ends: a name of --files-from */
 	MSG_EVENT = 77, /* end -> conductor: what became of one file */
+	MSG_FINDING = 78, /* rdcp --survey -> rdcheck: one thing about its host */
 };
 static inline bool message_is_local(uint8_t type)
 {
@@ -230,6 +232,29 @@ struct msg_total { /* END and DONE */
 void msg_total_encode(struct writer *w, const struct msg_total *m);
 int msg_total_decode(const struct frame *f, struct msg_total *m);
 
+/* Something that is read or written: what the bottleneck is called by. */
+enum stage_kind { KIND_NONE, KIND_DISK, KIND_PIPE, KIND_MEMORY, STAGE_KINDS };
+
+/* What the lanes of one end did with their time (sums over all of them, lane.h), from which the
+ * bottleneck is named; for the user only, so that nothing depends on a peer's being true. */
+struct msg_times {
+	uint8_t kind; /* enum stage_kind: what this end reads or writes */
+	bool same_host; /* as the other end: their processors are the same ones */
+	uint16_t used; /* lanes that carried a block */
+	uint16_t cpus; /* that this end may run on; 0: not known */
+	uint32_t rtt_us; /* the shortest round trip to the other end; 0: not known */
+	uint64_t window; /* bytes that may be under way on all lanes */
+	uint64_t moved; /* bytes of blocks, each counted once */
+	/* source: at its source; waiting for credits; in sending; waiting for answers and results,
+	 * with nothing to send; held back by --bwlimit */
+	uint64_t ns_fill, ns_free, ns_send, ns_idle, ns_paced;
+	/* sink: waiting for blocks; at its target; there alone after END, not a sum */
+	uint64_t ns_block, ns_store, ns_finish;
+	uint64_t ns_cpu, ns_queued; /* on processors, and waiting for one */
+};
+void msg_times_encode(struct writer *w, const struct msg_times *m);
+int msg_times_decode(const struct frame *f, struct msg_times *m);
+
 struct msg_error {
 	uint8_t code; /* enum outcome, never OUT_DONE */
 	char host[HOST_MAX]; /* where it happened */
@@ -370,6 +395,22 @@ struct msg_event {
 void msg_event_encode(struct writer *w, const struct msg_event *m);
 int msg_event_decode(const struct frame *f, struct msg_event *m);
 
+/* What rdcheck looked at, and found. */
+enum finding_state { FINDING_OK = 1, FINDING_INFO, FINDING_WARNING, FINDING_FAILURE };
+enum { FINDING_NAME = 32, FINDING_SUBJECT = 128 };
+struct msg_finding {
+	uint8_t state; /* enum finding_state */
+	uint8_t family; /* 4 or 6: it is about this address of the host; 0: about no address */
+	bool rdma; /* an RDMA adapter stands behind that address */
+	uint8_t addr[16]; /* as in an OFFER */
+	char name[FINDING_NAME]; /* of what was looked at: "pcie" */
+	char subject[FINDING_SUBJECT]; /* which one: "mlx5_0 port 1", "" */
+	char what[TEXT_MAX];
+	char remedy[TEXT_MAX]; /* "" */
+};
+void msg_finding_encode(struct writer *w, const struct msg_finding *m);
+int msg_finding_decode(const struct frame *f, struct msg_finding *m);
+
 struct msg_note {
 	uint8_t level; /* enum log_level */
 	char text[TEXT_MAX];
@@ -395,7 +436,6 @@ struct msg_counts {
 	uint64_t holes; /* bytes of holes */
 };
 
-enum stage_kind { KIND_NONE, KIND_DISK, KIND_PIPE, KIND_MEMORY, STAGE_KINDS };
 struct msg_verdict {
 	uint8_t code; /* enum outcome */
 	char host[HOST_MAX]; /* where the first cause was, "" if OUT_DONE */
@@ -406,9 +446,7 @@ struct msg_verdict {
 	char how[HOST_MAX]; /* "tcp 10.0.0.1:7000", "rdma mlx5_0 10.0.0.1:7000" */
 	char why[TEXT_MAX]; /* why not RDMA */
 	uint64_t ns; /* from the first block to the end */
-	uint64_t ns_fill, ns_free, ns_send, ns_block, ns_store; /* of all lanes (lane.h) */
-	uint64_t ns_cpu; /* of this process meanwhile */
-	uint8_t kind; /* enum stage_kind: what this end read or wrote */
+	struct msg_times times;
 	struct msg_counts counts;
 };
 void msg_verdict_encode(struct writer *w, const struct msg_verdict *m);

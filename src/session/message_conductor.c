@@ -184,6 +184,39 @@ int msg_event_decode(const struct frame *f, struct msg_event *m)
 	return decoded(&d);
 }
 
+void msg_finding_encode(struct writer *w, const struct msg_finding *m)
+{
+	put_u8(w, m->state);
+	put_u8(w, m->family);
+	put_u8(w, m->rdma);
+	put_bytes(w, m->addr, sizeof m->addr);
+	put_str(w, m->name);
+	put_str(w, m->subject);
+	put_str(w, m->what);
+	put_str(w, m->remedy);
+}
+
+int msg_finding_decode(const struct frame *f, struct msg_finding *m)
+{
+	static const uint8_t zeros[sizeof m->addr];
+	struct decoder d = decoder_of(f);
+	unsigned len;
+
+	m->state = take_u8(&d.r);
+	need(&d, m->state >= FINDING_OK && m->state <= FINDING_FAILURE, "state");
+	m->family = take_u8(&d.r);
+	need(&d, m->family == 0 || m->family == 4 || m->family == 6, "family");
+	m->rdma = take_bool(&d, "rdma");
+	take_bytes(&d.r, m->addr, sizeof m->addr);
+	len = m->family == 6 ? 16 : m->family == 4 ? 4 : 0;
+	need(&d, memcmp(m->addr + len, zeros, sizeof zeros - len) == 0, "addr");
+	take_text(&d, m->name, sizeof m->name, "name");
+	take_text(&d, m->subject, sizeof m->subject, "subject");
+	take_text(&d, m->what, sizeof m->what, "what");
+	take_text(&d, m->remedy, sizeof m->remedy, "remedy");
+	return decoded(&d);
+}
+
 void msg_note_encode(struct writer *w, const struct msg_note *m)
 {
 	put_u8(w, m->level);
@@ -258,13 +291,7 @@ void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)
 	put_str(w, m->how);
 	put_str(w, m->why);
 	put_u64(w, m->ns);
-	put_u64(w, m->ns_fill);
-	put_u64(w, m->ns_free);
-	put_u64(w, m->ns_send);
-	put_u64(w, m->ns_block);
-	put_u64(w, m->ns_store);
-	put_u64(w, m->ns_cpu);
-	put_u8(w, m->kind);
+	msg_times_encode(w, &m->times);
 	counts_put(w, &m->counts);
 }
 
@@ -283,14 +310,7 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	take_text(&d, m->how, sizeof m->how, "how");
 	take_text(&d, m->why, sizeof m->why, "why");
 	m->ns = take_u64(&d.r);
-	m->ns_fill = take_u64(&d.r);
-	m->ns_free = take_u64(&d.r);
-	m->ns_send = take_u64(&d.r);
-	m->ns_block = take_u64(&d.r);
-	m->ns_store = take_u64(&d.r);
-	m->ns_cpu = take_u64(&d.r);
-	m->kind = take_u8(&d.r);
-	need(&d, m->kind < STAGE_KINDS, "kind");
+	times_take(&d, &m->times);
 	counts_take(&d.r, &m->counts);
 	return decoded(&d);
 }

@@ -1608,7 +1608,7 @@ def test_an_honest_far_end_is_believed(arena):
     ("error_of_escapes", [11]), ("extra_file", [12])] +
     [("local_frames:" + name, [12]) for name in
      ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
-      "STUCK", "RULE", "LISTED", "EVENT")],
+      "STUCK", "RULE", "LISTED", "EVENT", "FINDING")],
     ids=lambda x: x if isinstance(x, str) else "")
 def test_far_ends(arena, scenario, codes):
     """rdcp fails, in time and in words that its terminal survives; the target is as it was."""

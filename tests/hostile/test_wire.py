@@ -66,6 +66,16 @@ PING = dict(cookie=COUNTS[1])
 LANE = dict(lane=(0, 3, LANES - 1), epoch=(0, 0x01020304, U32))
 SHAPE = dict(depth=(1, 12, DEPTH), block_size=(4096, 256 << 10, BLOCK))
 
+TIMES = dict(
+    kind=(0, 2, 3), same_host=(0, 1, 1), used=(0, 2, LANES), cpus=(0, 0x0102, U16),
+    rtt_us=(0, 0x01020304, U32), window=(0, 0x4142434445464748, U64),
+    moved=(0, 0x5152535455565758, U64), ns_fill=(0, 0x6162636465666768, U64),
+    ns_free=(0, 0x7172737475767778, U64), ns_send=(0, 0x2122232425262728, U64),
+    ns_idle=(0, 0x1112131415161718, U64), ns_paced=(0, 0x0102030405060708, U64),
+    ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64),
+    ns_finish=(0, 0x2827262524232221, U64), ns_cpu=(0, 0x3132333435363738, U64),
+    ns_queued=(0, 0x3837363534333231, U64))
+
 SAMPLES = {
     "HELLO": dict(
         version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
@@ -92,6 +102,7 @@ SAMPLES = {
                  [{"low": U64 - i, "high": U64 - i} for i in range(2048)])),
     "END": {**TOTAL, "incomplete": (0, 1, 1)},
     "DONE": TOTAL,
+    "TIMES": TIMES,
     "ERROR": dict(code=(1, 44, 45), host=text("storage2", HOST),
                   text=text("write x: No space left on device", TEXT)),
     "GREETING": dict(magic=(wire.GREETING_MAGIC,) * 3, version=(0, 1, U16),
@@ -116,9 +127,7 @@ SAMPLES = {
         code=(0, 23, 45), host=text("storage2", HOST), text=text("1 of 2 files failed", TEXT),
         transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
         why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
-        ns_fill=(0, 0x6162636465666768, U64), ns_free=(0, 0x7172737475767778, U64),
-        ns_send=(0, 0x2122232425262728, U64), ns_cpu=(0, 0x3132333435363738, U64), kind=(0, 2, 3),
-        ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64), **TOTAL,
+        **TIMES, **TOTAL,
         **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else 16), U64)
            for i, (name, _) in enumerate(wire.COUNTS)}),
     "CANCEL": dict(signo=(1, 15, 64)),
@@ -130,6 +139,10 @@ SAMPLES = {
     "EVENT": dict(what=(1, 3, 5), code=(0, 42, 45), deleted=(0, 1, 1), size=COUNTS[0],
                   change=text("cL+++++++++", 16), digest=text("0123456789abcdef", 130),
                   path=text("a/b c/d", 48 << 10)),
+    "FINDING": dict(state=(1, 3, 4), family=(0, 4, 6), rdma=(0, 1, 1),
+                    addr=(bytes(16), bytes((1, 2, 3, 4)) + bytes(12), b"\xff" * 16),
+                    name=text("pcie", 32), subject=text("mlx5_0 port 1", 128),
+                    what=text("the slot is narrow", TEXT), remedy=text("use another one", TEXT)),
 }
 
 ID = (1, 0x01020304, U32)

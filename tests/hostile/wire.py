@@ -139,6 +139,10 @@ def take_all(fields, data):
 TOTAL = [("files", "u64"), ("same", "u64"), ("others", "u64"), ("failed", "u64"),
          ("bytes", "u64"), ("digest_low", "u64"), ("digest_high", "u64"),
          ("incomplete", "u8")]
+TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), ("rtt_us", "u32")] + [
+    (name, "u64") for name in (
+        "window", "moved", "ns_fill", "ns_free", "ns_send", "ns_idle", "ns_paced", "ns_block",
+        "ns_store", "ns_finish", "ns_cpu", "ns_queued")]
 NO_TOTAL = {name: 0 for name, _ in TOTAL}
 COUNTS = [(name, "u64") for name in (
     "regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had",
@@ -169,6 +173,7 @@ MESSAGES = {
     "STORED": (13, [("files", "files")]),
     "ANSWERS": (14, [("answers", "answers")]),
     "CELLS": (15, [("file", "u32"), ("pos", "u64"), ("digests", "digests")]),
+    "TIMES": (16, TIMES),
     "GREETING": (64, [("magic", 8), ("version", "u16"), ("release", "text")]),
     "START": (65, [
         ("version", "u16"), ("role", "u8"), ("want", "u8"), ("verbose", "u8"),
@@ -186,8 +191,7 @@ MESSAGES = {
                       ("total_known", "u8")]),
     "VERDICT": (70, [("code", "u8"), ("host", "text"), ("text", "text")] + TOTAL + [
         ("transport", "u8"), ("lanes", "u16"), ("how", "text"), ("why", "text"),
-        ("ns", "u64"), ("ns_fill", "u64"), ("ns_free", "u64"), ("ns_send", "u64"),
-        ("ns_block", "u64"), ("ns_store", "u64"), ("ns_cpu", "u64"), ("kind", "u8")] + COUNTS),
+        ("ns", "u64")] + TIMES + COUNTS),
     "CANCEL": (71, [("signo", "u8")]),
     "DETOUR": (72, DETOUR),
     "STUCK": (73, NOROUTE),
@@ -196,6 +200,8 @@ MESSAGES = {
     "LISTED": (76, [("name", "text")]),
     "EVENT": (77, [("what", "u8"), ("code", "u8"), ("deleted", "u8"), ("size", "u64"),
                    ("change", "text"), ("digest", "text"), ("path", "text")]),
+    "FINDING": (78, [("state", "u8"), ("family", "u8"), ("rdma", "u8"), ("addr", 16),
+                     ("name", "text"), ("subject", "text"), ("what", "text"), ("remedy", "text")]),
 }
 NAMES = {number: name for name, (number, _) in MESSAGES.items()}
 

@@ -19,12 +19,14 @@ union any_message {
 	struct msg_answers answers;
 	struct msg_cells cells;
 	struct msg_total total;
+	struct msg_times times;
 	struct msg_error error;
 	struct msg_greeting greeting;
 	struct msg_start start;
 	struct msg_want want;
 	struct msg_rule rule;
 	struct msg_event event;
+	struct msg_finding finding;
 	struct msg_note note;
 	struct msg_progress progress;
 	struct msg_verdict verdict;
@@ -70,6 +72,8 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 	case MSG_END:
 	case MSG_DONE:
 		RECODE(total);
+	case MSG_TIMES:
+		RECODE(times);
 	case MSG_ERROR:
 		RECODE(error);
 	case MSG_GREETING:
@@ -83,6 +87,8 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 		RECODE(rule);
 	case MSG_EVENT:
 		RECODE(event);
+	case MSG_FINDING:
+		RECODE(finding);
 	case MSG_GO:
 		return msg_empty_decode(f);
 	case MSG_NOTE:

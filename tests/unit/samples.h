@@ -200,6 +200,36 @@ static inline void sample_end(enum sample_size size, struct writer *w)
 	msg_total_encode(w, &m);
 }
 
+static inline struct msg_times sample_times_of(enum sample_size size)
+{
+	return (struct msg_times){
+		.kind = OF(KIND_NONE, KIND_PIPE, KIND_MEMORY),
+		.same_host = OF(false, true, true),
+		.used = OF(0, 2, LANE_COUNT_MAX),
+		.cpus = OF(0, 0x0102, UINT16_MAX),
+		.rtt_us = OF(0, 0x01020304, UINT32_MAX),
+		.window = OF(0, 0x4142434445464748, UINT64_MAX),
+		.moved = OF(0, 0x5152535455565758, UINT64_MAX),
+		.ns_fill = OF(0, 0x6162636465666768, UINT64_MAX),
+		.ns_free = OF(0, 0x7172737475767778, UINT64_MAX),
+		.ns_send = OF(0, 0x2122232425262728, UINT64_MAX),
+		.ns_idle = OF(0, 0x1112131415161718, UINT64_MAX),
+		.ns_paced = OF(0, 0x0102030405060708, UINT64_MAX),
+		.ns_block = OF(0, 0x0807060504030201, UINT64_MAX),
+		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
+		.ns_finish = OF(0, 0x2827262524232221, UINT64_MAX),
+		.ns_cpu = OF(0, 0x3132333435363738, UINT64_MAX),
+		.ns_queued = OF(0, 0x3837363534333231, UINT64_MAX),
+	};
+}
+
+static inline void sample_times(enum sample_size size, struct writer *w)
+{
+	struct msg_times m = sample_times_of(size);
+
+	msg_times_encode(w, &m);
+}
+
 static inline void sample_error(enum sample_size size, struct writer *w)
 {
 	struct msg_error m = {.code = OF(OUT_USAGE, OUT_PEER_LOST, OUT_MEMLOCK)};
@@ -296,6 +326,23 @@ static inline void sample_event(enum sample_size size, struct writer *w)
 	msg_event_encode(w, &m);
 }
 
+static inline void sample_finding(enum sample_size size, struct writer *w)
+{
+	struct msg_finding m = {
+		.state = OF(FINDING_OK, FINDING_WARNING, FINDING_FAILURE),
+		.family = OF(0, 4, 6),
+		.rdma = OF(false, true, true),
+	};
+
+	for (unsigned i = 0; i < OF(0u, 4u, 16u); i++)
+		m.addr[i] = (uint8_t)OF(0u, i + 1, 255u);
+	TEXT("pcie", m.name);
+	TEXT("mlx5_0 port 1", m.subject);
+	TEXT("the slot is narrow", m.what);
+	TEXT("use another one", m.remedy);
+	msg_finding_encode(w, &m);
+}
+
 static inline void sample_note(enum sample_size size, struct writer *w)
 {
 	struct msg_note m = {.level = OF(0, 2, 4)};
@@ -324,23 +371,7 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.transport = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
 		.lanes = OF(0, 2, LANE_COUNT_MAX),
 		.ns = OF(0, 0x5152535455565758, UINT64_MAX),
-		.ns_fill = OF(0, 0x6162636465666768, UINT64_MAX),
-		.ns_free = OF(0, 0x7172737475767778, UINT64_MAX),
-		.ns_send = OF(0, 0x2122232425262728, UINT64_MAX),
-		.ns_block = OF(0, 0x0807060504030201, UINT64_MAX),
-		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
-		.ns_cpu = OF(0, 0x3132333435363738, UINT64_MAX),
-		.kind = OF(KIND_NONE, KIND_PIPE, KIND_MEMORY),
-		.counts.regular = OF(0, 0x0101010101010101, UINT64_MAX),
-		.counts.dirs = OF(0, 0x0202020202020202, UINT64_MAX),
-		.counts.symlinks = OF(0, 0x0303030303030303, UINT64_MAX),
-		.counts.hard_links = OF(0, 0x0404040404040404, UINT64_MAX),
-		.counts.nodes = OF(0, 0x0505050505050505, UINT64_MAX),
-		.counts.created = OF(0, 0x0606060606060606, UINT64_MAX),
-		.counts.deleted = OF(0, 0x0707070707070707, UINT64_MAX),
-		.counts.sent = OF(0, 0x0808080808080808, UINT64_MAX),
-		.counts.had = OF(0, 0x0909090909090909, UINT64_MAX),
-		.counts.holes = OF(0, 0x1010101010101010, UINT64_MAX),
+		.times = sample_times_of(size),
 	};
 
 	TEXT("storage2", m.host);
@@ -531,6 +562,7 @@ static const struct sample samples[] = {
 	{MSG_STORED, sample_stored},
 	{MSG_ANSWERS, sample_answers},
 	{MSG_CELLS, sample_cells},
+	{MSG_TIMES, sample_times},
 	{MSG_GREETING, sample_greeting},
 	{MSG_START, sample_start},
 	{MSG_WANT, sample_want},
@@ -545,6 +577,7 @@ static const struct sample samples[] = {
 	{MSG_RULE, sample_rule},
 	{MSG_LISTED, sample_want},
 	{MSG_EVENT, sample_event},
+	{MSG_FINDING, sample_finding},
 	{0, sample_records},
 };
 enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };
