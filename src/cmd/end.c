@@ -249,6 +249,7 @@ static struct session_opts session_options(struct end *e)
 		.memory = m->memory,
 		.rdma_op = m->rdma_op,
 		.rails = m->rails,
+		.unchecked = errand_unchecked(&e->errand),
 		.bwlimit = m->bwlimit,
 		.timeout_ms = (int)m->timeout_ms,
 		.connect_timeout_ms = (int)m->connect_timeout_ms,

@@ -174,6 +174,7 @@ struct source_opts errand_source(const struct errand *e)
 		.host = e->start.host,
 		.direct = e->start.direct,
 		.memory_bytes = errand_has(e, START_MEMORY) ? e->start.memory_bytes : 0,
+		.unchecked = errand_unchecked(e),
 	};
 }
 
@@ -205,6 +206,7 @@ struct sink_opts errand_sink(const struct errand *e)
 		.sparse = errand_has(e, START_SPARSE),
 		.direct = e->start.direct,
 		.discard = errand_has(e, START_MEMORY),
+		.unchecked = errand_unchecked(e),
 		.expand = errand_has(e, START_FAR),
 	};
 }

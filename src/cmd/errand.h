@@ -33,6 +33,11 @@ static inline bool errand_has(const struct errand *e, uint64_t start_flag)
 {
 	return e->start.flags & start_flag;
 }
+/* Only what is made here, and thrown away there, may go unchecked. */
+static inline bool errand_unchecked(const struct errand *e)
+{
+	return errand_has(e, START_UNCHECKED) && errand_has(e, START_MEMORY);
+}
 /* Both borrow from e. */
 struct source_opts errand_source(const struct errand *e);
 struct sink_opts errand_sink(const struct errand *e);

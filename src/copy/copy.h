@@ -61,6 +61,7 @@ struct source_opts {
 	const char *host; /* for messages */
 	enum direct direct;
 	uint64_t memory_bytes; /* instead of names, when not 0: so many bytes that are made here */
+	bool unchecked; /* these without digests: the session's lanes have no hashes either */
 };
 
 struct sink_opts {
@@ -79,6 +80,7 @@ struct sink_opts {
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
 	enum direct direct;
 	bool discard; /* what comes is checked and thrown away */
+	bool unchecked; /* as the source's: only thrown away */
 };
 
 /*

@@ -193,7 +193,7 @@ static int open_place(struct sink *s)
 		.ctx = s->copy,
 	};
 
-	return o->stream.fd >= 0 ? 0 : place_open(&po, &s->place);
+	return o->discard || o->stream.fd >= 0 ? 0 : place_open(&po, &s->place);
 }
 
 static int lane_start(struct sink *s, unsigned i)

@@ -81,7 +81,9 @@ static int begin_named(struct sink *s, struct sink_file *f)
 
 static int begin(struct sink *s, struct sink_file *f)
 {
-	if (!s->place)
+	if (s->o->discard)
+		f->out = (struct outlet){.fd = -1, .seekable = true};
+	else if (!s->place)
 		outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
 	else if (begin_named(s, f))
 		return -1;

@@ -104,6 +104,8 @@ static int hash_piece(struct sink_lane *l, struct sink_file *f, const struct pie
 	bool last = end == f->r.size, ends = last || end % CELL == 0;
 	struct digest *d;
 
+	if (l->sink->o->unchecked)
+		return 0;
 	if (f->ordered) {
 		hash_into(f->digest, p, false);
 		return 0;

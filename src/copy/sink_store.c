@@ -231,6 +231,8 @@ static int store(struct sink_lane *l, struct sink_whole *w, struct change *chang
 		return -1;
 	if (w->placement)
 		return store_named(l, w, change, digest);
+	if (s->o->discard)
+		return 0;
 	if (!s->place)
 		return store_stream(l, w, digest);
 	return w->r->type == TYPE_REGULAR ? store_nothing(l, w, change) : store_made(l, w, change);

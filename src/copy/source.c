@@ -150,6 +150,18 @@ static int take_stream(struct source *s)
 	return source_number(&s->lanes[0], f);
 }
 
+static int take_made(struct source *s)
+{
+	struct stopper stopper = {.stop = source_stop, .ctx = s};
+	struct source_file *f;
+
+	if (source_file_made(s->o->memory_bytes, &stopper, &f))
+		return -1;
+	s->only = true;
+	s->walk_over = true;
+	return source_number(&s->lanes[0], f);
+}
+
 static int find_files(struct source *s)
 {
 	const struct source_opts *o = s->o;
@@ -201,7 +213,9 @@ static int begin(struct source *s)
 		if (lane_prepare(s, i))
 			return -1;
 	}
-	if (s->o->stream.fd >= 0 ? take_stream(s) : find_files(s))
+	if (s->o->memory_bytes     ? take_made(s)
+	    : s->o->stream.fd >= 0 ? take_stream(s)
+				   : find_files(s))
 		return -1;
 	for (unsigned i = 0; i < lanes; i++) {
 		if (lane_start(s, i))

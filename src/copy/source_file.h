@@ -25,6 +25,7 @@ struct source_file {
 	char *shown; /* as the user would write it */
 	int fd;
 	const struct stream *stream; /* NULL: a file */
+	bool made; /* there is no file: its bytes are made in memory */
 	struct stat st; /* as it was opened */
 	uint32_t mode; /* that the sink is told */
 	uint64_t base; /* where byte 0 is in the descriptor */
@@ -68,6 +69,8 @@ int source_file_new(const char *shown, int fd, const struct stat *st, const stru
 void source_file_become_stream(struct source_file *f);
 int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out);
+/* Bytes that are made here, for benchmarks. */
+int source_file_made(uint64_t size, const struct stopper *s, struct source_file **out);
 void source_file_free(struct source_file *f);
 
 /* Look for holes: told by HOLE records then. */

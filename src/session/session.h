@@ -34,6 +34,7 @@ struct session_opts {
 	uint64_t memory;
 	enum rdma_op rdma_op;
 	unsigned rails; /* 0: no bound */
+	bool unchecked; /* lanes without hashes, at both ends: benchmarks only */
 	uint64_t bwlimit;
 	int timeout_ms, connect_timeout_ms;
 	unsigned port_lo, port_hi;

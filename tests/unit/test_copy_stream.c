@@ -142,6 +142,38 @@ static void pipe_to_pipe(void **state)
 	}
 }
 
+/* Bytes that are made, and thrown away: with digests and without, whole blocks or not. */
+static void memory_to_memory(void **state)
+{
+	static const uint64_t sizes[] = {1, 4096, CELL, MANY};
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+		struct rig r;
+
+		stream_rig(&r, -1, -1);
+		r.from.memory_bytes = sizes[i / 2];
+		r.to.target = "no/such/place";
+		r.to.discard = true;
+		r.from.unchecked = r.to.unchecked = i & 1;
+		assert_copied(&r);
+		assert_int_equal(r.sink.result.total.bytes, sizes[i / 2]);
+		assert_int_equal(r.sink.result.total.digest[0] == 0, i & 1);
+	}
+}
+
+static void more_memory_than_there_can_be(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	stream_rig(&r, -1, -1);
+	r.from.memory_bytes = UINT64_MAX;
+	r.to.discard = true;
+	assert_int_equal(rig_run(&r), -1);
+	assert_both_failed(&r, OUT_PROTOCOL, "more bytes");
+}
+
 /* The least that can be lent: whoever waits for his turn holds all that his lane has. */
 static void order_with_one_block_a_lane(void **state)
 {
@@ -447,6 +479,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		copy_test(pipe_to_pipe),
+		copy_test(memory_to_memory),
+		copy_test(more_memory_than_there_can_be),
 		copy_test(order_with_one_block_a_lane),
 		copy_test(stream_and_file_have_one_digest),
 		copy_test(an_empty_stream),
