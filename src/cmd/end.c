@@ -169,11 +169,11 @@ static void gather(struct end *e)
 	v->lanes = (uint16_t)session_lanes(e->session);
 	v->transport = (uint8_t)session_transport(e->session, v->how, sizeof v->how, v->why,
 						  sizeof v->why);
-	v->ns_fill = stats.ns_fill;
-	v->ns_free = stats.ns_free;
-	v->ns_send = stats.ns_send;
-	v->ns_block = stats.ns_block;
-	v->ns_store = stats.ns_store;
+	v->times.ns_fill = stats.ns_fill;
+	v->times.ns_free = stats.ns_free;
+	v->times.ns_send = stats.ns_send;
+	v->times.ns_block = stats.ns_block;
+	v->times.ns_store = stats.ns_store;
 	v->counts = e->result.counts;
 	if (e->tally.first_ns)
 		v->ns = clock_ns() - e->tally.first_ns;

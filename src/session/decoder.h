@@ -54,6 +54,7 @@ static inline uint8_t take_outcome(struct decoder *d, bool done)
 }
 
 void total_take(struct decoder *d, struct msg_total *m);
+void times_take(struct decoder *d, struct msg_times *m);
 
 /* Nothing wrong and nothing left over: 0, else -1 with a failure. */
 int decoded(struct decoder *d);

@@ -122,6 +122,7 @@ static int dispatch(struct session *s, const struct frame *f)
 	case MSG_STORED:
 	case MSG_ANSWERS:
 	case MSG_CELLS:
+	case MSG_TIMES:
 	case MSG_END:
 	case MSG_DONE:
 		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);

@@ -874,8 +874,7 @@ ANYTHING = {
     "CANCEL-255": dict(signo=255),
 }
 VERDICT = dict(code=0, host="", text="", **TOTAL_NONE, transport=0, lanes=0, how="", why="", ns=0,
-               ns_fill=0, ns_free=0, ns_send=0, ns_block=0, ns_store=0, ns_cpu=0,
-               kind=0, **peer.COUNTS_NONE)
+               **peer.TIMES_NONE, **peer.COUNTS_NONE)
 
 
 def say(e, what):

@@ -30,6 +30,7 @@ RECORDS, EXTENT = 1, 2
 U16, U32, U64, I64 = 2**16 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
 TOTAL_NONE = wire.NO_TOTAL
 COUNTS_NONE = {name: 0 for name, _ in wire.COUNTS}
+TIMES_NONE = {name: 0 for name, _ in wire.TIMES}
 ATTR = dict(mode=0o644, uid=0, gid=0, mtime_s=1, atime_s=1, mtime_ns=0, atime_ns=0)
 PATIENCE = 20
 # What a hostile source may call a file that was asked for as f.

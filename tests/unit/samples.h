@@ -372,6 +372,16 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.lanes = OF(0, 2, LANE_COUNT_MAX),
 		.ns = OF(0, 0x5152535455565758, UINT64_MAX),
 		.times = sample_times_of(size),
+		.counts.regular = OF(0, 0x0101010101010101, UINT64_MAX),
+		.counts.dirs = OF(0, 0x0202020202020202, UINT64_MAX),
+		.counts.symlinks = OF(0, 0x0303030303030303, UINT64_MAX),
+		.counts.hard_links = OF(0, 0x0404040404040404, UINT64_MAX),
+		.counts.nodes = OF(0, 0x0505050505050505, UINT64_MAX),
+		.counts.created = OF(0, 0x0606060606060606, UINT64_MAX),
+		.counts.deleted = OF(0, 0x0707070707070707, UINT64_MAX),
+		.counts.sent = OF(0, 0x0808080808080808, UINT64_MAX),
+		.counts.had = OF(0, 0x0909090909090909, UINT64_MAX),
+		.counts.holes = OF(0, 0x1010101010101010, UINT64_MAX),
 	};
 
 	TEXT("storage2", m.host);

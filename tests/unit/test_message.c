@@ -774,7 +774,7 @@ static void frame_heads(void **state)
 
 	(void)state;
 	for (unsigned t = 0; t < 256; t++) {
-		bool known = (t >= 1 && t <= 15) || (t >= 64 && t <= 77);
+		bool known = (t >= 1 && t <= 16) || (t >= 64 && t <= 78);
 
 		frame_head_encode((uint8_t)t, FRAME_BODY_MAX, head);
 		assert_int_equal(frame_head_decode(head, &type, &len), known ? 0 : -1);
