@@ -19,6 +19,7 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "release")
 RDCP = BIN / "src/rdcp"
 GIB = 1 << 30
 RESULTS = []
+MACHINE = ""  # of results that another machine gave
 # In the lab: an address of each end, and how a program is run there.
 HOSTS = {"rxe": (("10.77.1.1", []), ("10.77.1.2", [])),
          "siw": (("10.77.2.1", ["ip", "netns", "exec", "siwa"]), ("10.77.2.2", ["ip", "netns", "exec", "siwb"]))}
@@ -171,4 +172,5 @@ def type_of(folder):
 
 
 def write_json(path):
-    pathlib.Path(path).write_text(json.dumps({"machine": machine(), "results": RESULTS}, indent=1) + "\n")
+    """The machine is that of the results, which may all come from the guest."""
+    pathlib.Path(path).write_text(json.dumps({"machine": MACHINE or machine(), "results": RESULTS}, indent=1) + "\n")
