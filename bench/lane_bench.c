@@ -227,7 +227,7 @@ static void report(const struct end *source)
 		last = source[i].end_ns > last ? source[i].end_ns : last;
 	}
 	s = (double)(last - first) / 1e9;
-	printf("lanes %u depth %u block %u KiB %s: %.3f GB/s, waiting for a free block %.0f%%, "
+	printf("lanes %u depth %u block %u KiB %s: %.4f GB/s, waiting for a free block %.0f%%, "
 	       "cpu %.2f s/GB\n",
 	       opts.lanes, opts.depth, opts.block_size >> 10, opts.unchecked ? "plain" : "hashed",
 	       (double)bytes / s / 1e9, (double)ns_free / 1e7 / s / opts.lanes,
