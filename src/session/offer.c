@@ -77,15 +77,20 @@ static int send_listening(struct session *s)
 	return control_send(s->control, MSG_LISTENING, body, w.used);
 }
 
-/* Listen wherever callers may come, and put it down in m. */
-static int listen_everywhere(struct session *s, struct msg_offer *m)
+struct offer_rules offer_rules(const struct session *s)
 {
-	struct offer_rules rules = {
+	return (struct offer_rules){
 		.only = s->o.address,
 		.control = s->local.sa.sa_family == AF_UNSPEC ? NULL : &s->local,
 		.same_host = s->terms.same_host,
 		.family = s->o.family,
 	};
+}
+
+/* Listen wherever callers may come, and put it down in m. */
+static int listen_everywhere(struct session *s, struct msg_offer *m)
+{
+	struct offer_rules rules = offer_rules(s);
 	union address at[OFFER_MAX];
 	unsigned count;
 

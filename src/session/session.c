@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/worker.h"
 #include "session/key.h"
+#include "session/links.h"
 
 enum {
 	LOOK_UP_MS = 200, /* a signal may come just before a wait */
@@ -107,16 +108,10 @@ void session_nudge(struct session *s)
 
 static int options_complete(struct session_opts *o)
 {
-	if (o->lanes == 0)
-		o->lanes = LANES_DEFAULT;
 	if (o->lanes > LANE_COUNT_MAX)
 		o->lanes = LANE_COUNT_MAX;
-	if (o->depth == 0)
-		o->depth = DEPTH_DEFAULT;
 	if (o->depth > LANE_DEPTH_MAX)
 		o->depth = LANE_DEPTH_MAX;
-	if (o->block_size == 0)
-		o->block_size = BLOCK_DEFAULT;
 	if (o->memory == 0)
 		o->memory = UINT64_MAX;
 	if (o->timeout_ms <= 0)
@@ -129,11 +124,31 @@ static int options_complete(struct session_opts *o)
 		o->connect_timeout_ms = PATIENCE_MOST_MS;
 	if (!o->peer[0])
 		snprintf(o->peer, sizeof o->peer, "the peer");
-	if (o->block_size < LANE_BLOCK_MIN || o->block_size > LANE_BLOCK_MAX ||
-	    (o->block_size & (o->block_size - 1)))
+	if (o->block_size && (o->block_size < LANE_BLOCK_MIN || o->block_size > LANE_BLOCK_MAX ||
+			      (o->block_size & (o->block_size - 1))))
 		return fail_as(OUT_USAGE, "a block size of %u is no power of two from %d to %d",
 			       o->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
 	return 0;
+}
+
+/* What the user left open, for the links, cores and memory that there are. */
+static void sizes_propose(struct session *s)
+{
+	struct msg_hello *m = &s->mine;
+	struct sizing z = {s->o.lanes, s->o.depth, s->o.block_size};
+	struct offer_rules rules = offer_rules(s);
+	struct sizing_for f;
+
+	links_survey(&rules, m->lockable > 0, s->o.rails, &f);
+	sizing_choose(&f, &z);
+	m->lanes = (uint16_t)z.lanes;
+	m->depth = (uint16_t)z.depth;
+	m->block_size = z.block_size;
+	log_debug("for %llu Mbit/s of %s (0: not known) on %u link%s, %u cores and %llu KiB of "
+		  "locked memory: %u lanes of %u blocks of %u KiB",
+		  (unsigned long long)f.rate, f.rdma ? "RDMA" : "TCP", f.links,
+		  f.links == 1 ? "" : "s", f.cores, (unsigned long long)f.lockable >> 10, z.lanes,
+		  z.depth, z.block_size >> 10);
 }
 
 static int hello_make(struct session *s)
@@ -145,9 +160,6 @@ static int hello_make(struct session *s)
 		.version = PROTOCOL_VERSION,
 		.role = (uint8_t)s->o.role,
 		.want = (uint8_t)s->o.want,
-		.lanes = s->o.lanes,
-		.depth = s->o.depth,
-		.block_size = s->o.block_size,
 		.memory = s->o.memory,
 		.timeout_ms = (uint32_t)s->o.timeout_ms,
 		.host_id = host_id(),
@@ -162,6 +174,7 @@ static int hello_make(struct session *s)
 			m->lockable = 1;
 		m->no_rdma[0] = '\0';
 	}
+	sizes_propose(s);
 	return random_bytes(m->nonce, sizeof m->nonce);
 }
 
@@ -298,12 +311,12 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 		channel_free(ch);
 		return fail_as(OUT_MEMORY, "open a session: %m");
 	}
+	if (!channel_addresses(ch, &s->local, &peer))
+		s->local.sa.sa_family = AF_UNSPEC;
 	if (options_complete(&s->o) < 0 || hello_make(s) < 0) {
 		channel_free(ch);
 		goto fail;
 	}
-	if (!channel_addresses(ch, &s->local, &peer))
-		s->local.sa.sa_family = AF_UNSPEC;
 	handler.ctx = s;
 	handler.peer = s->o.peer;
 	if (control_start(ch, &handler, before, len, &s->control) < 0)

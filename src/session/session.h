@@ -29,8 +29,8 @@ struct session_opts {
 	enum transport want;
 	bool listens; /* this end listens for lanes (round 0) */
 	bool has_conductor; /* frames >= 64 may be sent; roles may swap, a detour may come */
-	uint16_t lanes, depth; /* 0: default (2 lanes of 12 blocks of 256 KiB) */
-	uint32_t block_size;
+	uint16_t lanes, depth; /* 0: as sizing.h chooses */
+	uint32_t block_size; /* 0: likewise */
 	uint64_t memory;
 	enum rdma_op rdma_op;
 	unsigned rails; /* 0: no bound */

@@ -18,9 +18,6 @@
 #include "session/session.h"
 
 enum {
-	LANES_DEFAULT = 2,
-	DEPTH_DEFAULT = 12,
-	BLOCK_DEFAULT = 256 << 10,
 	TIMEOUT_DEFAULT_MS = 15000,
 	CONNECT_DEFAULT_MS = 10000,
 	/* A peer may shorten our patience, not take it away. */
@@ -136,6 +133,8 @@ int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
 bool route_dials(const struct session *s, enum stage stage);
 enum stage route_stage(struct session *s);
 void route_set_stage(struct session *s, enum stage stage);
+/* Which of this host's addresses to offer, or would be if this end listened. */
+struct offer_rules offer_rules(const struct session *s);
 /* Listen and send the OFFER of this round. */
 int route_listen(struct session *s, unsigned round);
 /* Frames of the control channel. Control thread. */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/links.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+
+/* ---- ports ------------------------------------------------------------------------------- */
+
+static int index_of(const struct port_list *l, const struct adapter *a)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		if (l->ports[i].port == a->port && strcmp(l->ports[i].device, a->device) == 0)
+			return (int)i;
+	return -1;
+}
+
+void ports_behind(const union address *at, unsigned count, struct port_list *out)
+{
+	out->count = 0;
+	for (unsigned i = 0; i < OFFER_MAX; i++)
+		out->behind[i] = -1;
+	for (unsigned i = 0; i < count && i < OFFER_MAX; i++) {
+		struct adapter a;
+
+		if (!adapter_behind(NULL, &at[i], &a) || a.state != PORT_ACTIVE)
+			continue;
+		out->behind[i] = index_of(out, &a);
+		if (out->behind[i] >= 0)
+			continue;
+		out->behind[i] = (int)out->count;
+		out->ports[out->count++] = a;
+	}
+}
+
+/* ---- the survey ---------------------------------------------------------------------------- */
+
+static void survey_ports(const union address *at, unsigned count, unsigned rails,
+			 struct sizing_for *out)
+{
+	unsigned best = 0, links = 0;
+	struct port_list l;
+
+	ports_behind(at, count, &l);
+	for (unsigned i = 0; i < l.count; i++) {
+		unsigned rate = l.ports[i].rate_mbits;
+
+		if (rate > best)
+			links = 0;
+		if (rate >= best)
+			links++;
+		if (rate > best)
+			best = rate;
+	}
+	if (rails && links > rails)
+		links = rails;
+	if (links == 0)
+		links = 1;
+	out->links = links;
+	out->rate = (uint64_t)best * links;
+}
+
+/* Mbit/s that a network device says it has; 0: it does not. */
+static unsigned netdev_rate(const char *name)
+{
+	char path[128];
+	FILE *f;
+	int rate;
+
+	if (strchr(name, '/'))
+		return 0;
+	snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	/* -1: not known. */
+	if (fscanf(f, "%d", &rate) != 1 || rate < 0)
+		rate = 0;
+	fclose(f);
+	return (unsigned)rate;
+}
+
+static void survey_netdevs(const union address *at, unsigned count, struct sizing_for *out)
+{
+	out->links = 1;
+	for (unsigned i = 0; i < count; i++) {
+		char name[ADAPTER_TEXT];
+		unsigned rate;
+
+		if (address_is_loopback(&at[i]) || !netdev_of_address(&at[i], name, sizeof name))
+			continue;
+		rate = netdev_rate(name);
+		if (rate > out->rate)
+			out->rate = rate;
+	}
+}
+
+static unsigned cores(void)
+{
+	cpu_set_t mine;
+	long all;
+
+	if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+		return (unsigned)CPU_COUNT(&mine);
+	all = sysconf(_SC_NPROCESSORS_ONLN);
+	return all > 0 ? (unsigned)all : 1;
+}
+
+static uint64_t memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
+		  struct sizing_for *out)
+{
+	union address at[OFFER_MAX];
+	unsigned count;
+
+	*out = (struct sizing_for){
+		.links = 1,
+		.rdma = rdma,
+		.cores = cores(),
+		.lockable = rdma ? memlock_limit() : UINT64_MAX,
+		.memory = memory(),
+	};
+	/* A wrong --address is told of by whoever listens there. */
+	if (addresses_to_offer(rules, at, OFFER_MAX, &count) < 0) {
+		fail_clear();
+		return;
+	}
+	if (rdma)
+		survey_ports(at, count, rails, out);
+	else
+		survey_netdevs(at, count, out);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SESSION_LINKS_H
+#define SESSION_LINKS_H
+
+/* The links of this host that lanes may take: RDMA ports and network devices behind its addresses.
+ */
+
+#include "lane/adapter.h"
+#include "session/address_local.h"
+#include "session/sizing.h"
+
+struct port_list {
+	unsigned count;
+	struct adapter ports[OFFER_MAX]; /* each once */
+	int behind[OFFER_MAX]; /* of address i: index of the port behind it, -1: none */
+};
+/* The active ports behind addresses (at most OFFER_MAX of them). */
+void ports_behind(const union address *at, unsigned count, struct port_list *out);
+
+/*
+ * What there is at this host to size lanes for.  rdma: RDMA may be used; then the links are all
+ * ports of the best rate behind the addresses of `rules', but at most `rails' (0: no bound), else
+ * the fastest network device.
+ */
+void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
+		  struct sizing_for *out);
+
+#endif
