@@ -102,7 +102,7 @@ static int lane_prepare(struct source *s, unsigned i)
 		.lane = session_lane(s->session, i),
 		.index = i,
 		.digest = digest_new(),
-		.scratch = malloc(CELL),
+		.scratch = aligned_alloc(DIRECT_ALIGN, CELL),
 	};
 	s->small_max = lane_block_size(l->lane) - SMALL_ROOM;
 	if (s->small_max > SMALL_MAX)
@@ -145,6 +145,7 @@ static int take_stream(struct source *s)
 	stream_widen(f->fd);
 	if (!s->o->no_sparse)
 		source_file_find_holes(f);
+	source_file_choose(f, s->o->direct, &s->direct_missed);
 	s->only = true;
 	s->walk_over = true;
 	return source_number(&s->lanes[0], f);

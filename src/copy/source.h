@@ -171,6 +171,7 @@ struct source {
 	unsigned aside_max; /* files kept aside */
 	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
+	atomic_bool direct_missed; /* that a file can't be read so was told */
 	bool only; /* one file or stream was asked for */
 	bool asks; /* about large files; all: */
 	bool asks_all;

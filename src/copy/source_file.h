@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include "copy/copy.h"
 #include "copy/digest.h"
+#include "copy/direct.h"
 #include "copy/outlet.h"
 
 struct removal;
@@ -24,6 +25,8 @@ struct source_file {
 	char name[NAME_ROOM]; /* there */
 	char *shown; /* as the user would write it */
 	int fd;
+	struct direct_file *direct; /* past the page cache; NULL: through it, and: */
+	bool cold; /* much of it is not there: tell the kernel ahead of what is read */
 	const struct stream *stream; /* NULL: a file */
 	bool made; /* there is no file: its bytes are made in memory */
 	struct stat st; /* as it was opened */
@@ -75,6 +78,8 @@ void source_file_free(struct source_file *f);
 
 /* Look for holes: told by HOLE records then. */
 void source_file_find_holes(struct source_file *f);
+/* Through the page cache or past it?  missed: it was told that --direct=on can't be. */
+void source_file_choose(struct source_file *f, enum direct how, atomic_bool *missed);
 /* What the sink needs to know of it. */
 void source_file_record(const struct source_file *f, struct record_file *r);
 
@@ -83,7 +88,8 @@ enum claim { CLAIM_NONE, CLAIM_DATA, CLAIM_HOLE };
 enum claim source_file_claim(struct source_file *f, uint64_t unit, uint64_t *pos, uint64_t *len);
 /* Begin again.  Nobody else has it. */
 void source_file_rewind(struct source_file *f);
-/* len bytes at pos, all of them; fewer mean that it was changed. */
+/* len bytes at pos, all of them; fewer mean that it was changed.  There is room behind them up to
+ * the next multiple of DIRECT_ALIGN. */
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos);
 /* Of a small one, before it has come so far: all of it is a hole. */
 bool source_file_is_hole(int fd, const struct stat *st);

@@ -277,6 +277,7 @@ static int send_large(struct source_lane *l, struct source_item *it)
 		source_file_become_stream(f);
 	else if (!l->source->o->no_sparse)
 		source_file_find_holes(f);
+	source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
 	if (it->aside && it->aside->told && aside_fits(l, it)) {
 		f->told = it->aside->told;
 		it->aside->told = NULL;
