@@ -43,6 +43,8 @@ struct place_opts {
 	bool sparse; /* don't preallocate */
 	struct owners *owners;
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
+	/* Something was deleted, or would be, to make room. NULL: not told. */
+	void (*on_cleared)(void *ctx, enum event_what what, const char *path);
 	void *ctx;
 };
 /* A missing parent is an error that names it and --mkpath. Nothing is changed on disk, but
@@ -80,8 +82,10 @@ uint32_t place_dir_want(const struct place_dir *d);
  * only, unless it is OUT_PROTOCOL. */
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out);
-/* The same, with the temporary as an earlier run left it, if there is one with anything in it: then
- * *had is true. Else nothing is opened and *out is NULL. */
+/* In a dry run: would that fail, as it looks? What would be deleted to make room is told. */
+int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r);
+/* As place_begin(), with the temporary as an earlier run left it, if there is one with anything in
+ * it: then *had is true. Else nothing is opened and *out is NULL. */
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
 		 struct placement **out, bool *had);
 int placement_fd(const struct placement *t);
@@ -137,7 +141,7 @@ struct place_end {
 	/* Was name in the target itself asked for on its own, so that it stays, whatever sources
 	 * have whose contents go there? NULL: nothing was. */
 	bool (*is_asked)(void *ctx, const char *name);
-	uint64_t deleted; /* so many were */
+	uint64_t deleted; /* so many were, with those that were in the way of something */
 	bool too_many; /* --max-delete left some */
 	/* Something was deleted (why NULL), or could not be, or a directory's metadata could not
 	 * be set. dir_id: of the directory, 0: of a deletion. */

@@ -38,6 +38,25 @@ static int open_backups(struct place *p)
 	return in;
 }
 
+/* -1 with errno.  What an earlier run set aside under that name was no directory then. */
+static int enter_backup_dir(struct place *p, int at, const char *name)
+{
+	int fd = -1;
+
+	for (int i = 0; fd < 0 && i < TRIES; i++) {
+		if (mkdirat(at, name, 0700) && errno != EEXIST)
+			return -1;
+		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
+			return -1;
+		if (fd < 0 && delete_old_backup(p, at, p->rules->backup_dir, name)) {
+			errno = ENOTDIR;
+			return -1;
+		}
+	}
+	return fd;
+}
+
 /* The directory dir below --backup-dir; private, since it may be of one that is. */
 static int open_backup_dir(struct place *p, const char *dir)
 {
@@ -51,9 +70,7 @@ static int open_backup_dir(struct place *p, const char *dir)
 	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
 		len = strcspn(dir, "/");
 		snprintf(name, sizeof name, "%.*s", (int)len, dir);
-		next = -1;
-		if (mkdirat(at, name, 0700) == 0 || errno == EEXIST)
-			next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		next = enter_backup_dir(p, at, name);
 		close_fd(at);
 		at = next;
 	}
@@ -75,23 +92,43 @@ static bool is_same(int dirfd, const char *name, int other, const char *as)
 	       a.st_ino == b.st_ino;
 }
 
-/* 0 or -1 with errno. */
-static int put_aside(int from, const char *name, int to, const char *as, bool moved)
+/* What an earlier run set aside is of another kind. */
+static bool is_taken(int err)
 {
-	for (int i = 0; !moved && i < TRIES; i++) {
-		if (linkat(from, name, to, as, 0) == 0)
+	return err == EEXIST || err == EISDIR || err == ENOTDIR || err == ENOTEMPTY;
+}
+
+/* What is to be set aside, and where. */
+struct aside {
+	struct place *place;
+	int from, to;
+	const char *name, *as;
+	const char *dir; /* the path of either, from the top */
+};
+
+static int put_aside(const struct aside *a, bool moved)
+{
+	char in[SHOWN_ROOM];
+	int ret;
+
+	snprintf(in, sizeof in, "%s%s%s", a->place->rules->backup_dir,
+		 *a->place->rules->backup_dir && *a->dir ? "/" : "", a->dir);
+	for (int i = 0; i < TRIES; i++) {
+		ret = moved ? renameat(a->from, a->name, a->to, a->as)
+			    : linkat(a->from, a->name, a->to, a->as, 0);
+		/* Of two names of one file the kernel renames none over the other. */
+		if (ret == 0 && moved && is_same(a->from, a->name, a->to, a->as))
+			ret = unlinkat(a->from, a->name, 0);
+		if (ret == 0 || errno == ENOENT)
 			return 0;
-		if (errno == EEXIST && unlinkat(to, as, 0) && errno != ENOENT)
-			return -1;
-		if (has_no_links(errno))
+		if (!moved && has_no_links(errno))
 			moved = true;
-		else if (errno != EEXIST && errno != ENOENT)
+		else if (!is_taken(errno))
+			break;
+		else if (delete_old_backup(a->place, a->to, in, a->as))
 			return -1;
 	}
-	if (renameat(from, name, to, as))
-		return -1;
-	/* Of two names of one file the kernel renames none over the other. */
-	return is_same(from, name, to, as) ? unlinkat(from, name, 0) : 0;
+	return fail("back up %s%s%s: %m", a->dir, *a->dir ? "/" : "", a->name);
 }
 
 /* It must not be less durable than what takes its place. */
@@ -119,11 +156,7 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 		if (to < 0)
 			return -1;
 	}
-	ret = put_aside(dirfd, name, to, as, moved);
-	if (ret && errno == ENOENT)
-		ret = 0;
-	if (ret)
-		fail("back up %s%s%s: %m", dir, *dir ? "/" : "", name);
+	ret = put_aside(&(struct aside){p, dirfd, to, name, as, dir}, moved);
 	if (to != dirfd && ret == 0)
 		ret = sync_backup(p, to, name);
 	if (to != dirfd)
@@ -141,17 +174,15 @@ int backup_seat(const struct seat *s, bool moved)
 }
 
 /* From there up to the target, or to the root. */
-void backup_lineage(struct place *p)
+void backup_lineage(struct place *p, struct lineage *l)
 {
-	struct lineage *l = &p->lineage;
 	int at = -1, up;
 	struct stat st;
 
 	l->count = 0;
 	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->fd < 0)
 		return;
-	at = p->backups >= 0 ? fcntl(p->backups, F_DUPFD_CLOEXEC, 0)
-			     : backups_find(p->top->fd, p->rules->backup_dir);
+	at = backups_find(p->top->fd, p->rules->backup_dir);
 	while (at >= 0 && l->count < sizeof l->of / sizeof *l->of && fstat(at, &st) == 0) {
 		if (st.st_dev == p->top->dev && st.st_ino == p->top->ino)
 			break;
@@ -166,10 +197,8 @@ void backup_lineage(struct place *p)
 	close_fd(at);
 }
 
-bool backup_is_in(const struct place *p, const struct stat *st)
+bool backup_is_in(const struct lineage *l, const struct stat *st)
 {
-	const struct lineage *l = &p->lineage;
-
 	for (size_t i = 0; i < l->count; i++) {
 		if (l->of[i].dev == st->st_dev && l->of[i].ino == st->st_ino)
 			return true;

@@ -71,7 +71,6 @@ static int delete_all(struct place *p, struct place_end *e)
 			dirs[n++] = d;
 	}
 	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
-	backup_lineage(p);
 	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
 		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
 			;
@@ -173,10 +172,10 @@ int place_complete(struct place *p, struct place_end *e)
 {
 	int ret = 0;
 
-	e->deleted = 0;
-	e->too_many = false;
 	if (e->deletions && p->rules->delete)
 		ret = delete_all(p, e);
+	e->deleted = atomic_load(&p->deleted);
+	e->too_many = atomic_load(&p->too_many);
 	if (ret == 0 && !p->rules->dry_run)
 		ret = finish_dirs(p, e);
 	if (ret == 0 && place_stopped(p))

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Deleting what the source has not: names in held directories, and whole directories below them.
- * Of those two descriptors are open at a time, however deep they are: a walk goes down name by name
- * without following symlinks, and up by "..", which must be the directory that it came from.
+ * Deleting what the source has not, or what is in its way (place_clear.c): names in held
+ * directories, and whole directories below them.  Of those two descriptors are open at a time,
+ * however deep they are: a walk goes down name by name without following symlinks, and up by "..",
+ * which must be the directory that it came from.
  */
 
 #include "copy/place_impl.h"
@@ -22,8 +23,11 @@ enum { NAMES_FIRST = 16 };
 
 struct deletion {
 	struct place *place;
-	struct place_end *end; /* NULL: room is made for something, which is not counted */
-	bool failed;
+	struct place_end *end; /* NULL: room is made for something, and: */
+	struct removal *removal;
+	bool dry, backs_up;
+	bool failed, too_many;
+	struct lineage lineage;
 	char *path; /* from the top of the transfer */
 	size_t len, room;
 };
@@ -100,19 +104,48 @@ static bool tell_failure(struct deletion *d, enum event_what what)
 
 static void tell(struct deletion *d, enum event_what what)
 {
-	if (!d->end)
-		return;
-	d->end->deleted++;
-	d->end->on_deleted(d->end->ctx, what, d->path, NULL);
+	const struct place_opts *o = &d->place->o;
+
+	if (d->end)
+		d->end->on_deleted(d->end->ctx, what, d->path, NULL);
+	else if (!d->removal->silent && o->on_cleared)
+		o->on_cleared(o->ctx, what, d->path);
 }
 
-static bool may_delete(const struct deletion *d)
+/* It counts from now on, unless it is taken back: lanes make room at the same time. */
+static bool may_delete(struct deletion *d)
 {
-	if (d->end && d->end->deleted >= d->place->rules->max_delete) {
-		d->end->too_many = true;
+	struct place *p = d->place;
+	uint64_t ahead = 0;
+
+	if (place_stopped(p))
 		return false;
-	}
-	return !place_stopped(d->place);
+	if (d->removal && d->removal->silent)
+		ahead = d->removal->count++;
+	else if (atomic_fetch_add(&p->deleted, 1) < p->rules->max_delete)
+		return true;
+	else
+		atomic_fetch_sub(&p->deleted, 1);
+	d->too_many = atomic_load(&p->deleted) + ahead >= p->rules->max_delete;
+	if (d->too_many)
+		atomic_store(&p->too_many, true);
+	return !d->too_many;
+}
+
+/* Would it? */
+static bool is_room_for_one(struct deletion *d)
+{
+	d->too_many = atomic_load(&d->place->deleted) >= d->place->rules->max_delete;
+	if (d->too_many)
+		atomic_store(&d->place->too_many, true);
+	return !d->too_many;
+}
+
+static bool take_back(struct deletion *d, enum event_what what)
+{
+	if (!d->removal || !d->removal->silent)
+		atomic_fetch_sub(&d->place->deleted, 1);
+	return tell_failure(d, what);
 }
 
 static bool is_protected(const struct deletion *d, const char *name, const struct stat *st)
@@ -120,9 +153,13 @@ static bool is_protected(const struct deletion *d, const char *name, const struc
 	const struct rules *r = d->place->rules;
 	bool dir = S_ISDIR(st->st_mode);
 
-	if (dir ? backup_is_in(d->place, st) : backup_is(d->place, name))
+	if (dir && backup_is_in(&d->lineage, st))
 		return true;
-	return !r->delete_excluded && filter_excludes(r->filter, d->path, dir);
+	if (r->delete_excluded)
+		return false;
+	/* What a directory in the way has of these goes with it, and is kept in its backup. */
+	return (!d->removal && backup_is(d->place, name)) ||
+	       filter_excludes(r->filter, d->path, dir);
 }
 
 /* ---- one name ------------------------------------------------------------------------------- */
@@ -141,42 +178,49 @@ static int back_up(struct deletion *d, int dirfd, const char *name)
 	return ret;
 }
 
+/* A backup has none of its own. */
+static bool gets_backup(const struct deletion *d, const char *name)
+{
+	return d->backs_up && !backup_is(d->place, name);
+}
+
 /* No directory; its name is in the path.  True: it stays. */
 static bool delete_plain(struct deletion *d, int dirfd, const char *name, const struct stat *st)
 {
-	struct place *p = d->place;
-	bool dry = p->rules->dry_run;
+	bool backup = gets_backup(d, name);
 
 	if (temporary_is(name)) {
 		struct stat now;
 
-		if (!dry)
+		if (!d->dry)
 			temporary_sweep(dirfd, name);
-		return fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && !dry;
+		return fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && !d->dry;
 	}
 	if (is_protected(d, name, st) || !may_delete(d))
 		return true;
-	if (!dry && place_backs_up(p) && back_up(d, dirfd, name))
-		return tell_failure(d, what_of(st));
-	if (!dry && !place_backs_up(p) && unlinkat(dirfd, name, 0) && errno != ENOENT) {
+	if (!d->dry && backup && back_up(d, dirfd, name))
+		return take_back(d, what_of(st));
+	if (!d->dry && !backup && unlinkat(dirfd, name, 0) && errno != ENOENT) {
 		fail("delete %s: %m", d->path);
-		return tell_failure(d, what_of(st));
+		return take_back(d, what_of(st));
 	}
 	tell(d, what_of(st));
 	/* Its backup may be right beside it. */
-	return place_backs_up(p) && !*p->rules->backup_dir;
+	return backup && !*d->place->rules->backup_dir;
 }
 
-/* The directory name, which is empty now. */
-static bool delete_empty(struct deletion *d, int dirfd, const char *name)
+/* The directory name, which is empty now.  replaced: something else takes its name, and that is
+ * what is told of it. */
+static bool delete_empty(struct deletion *d, int dirfd, const char *name, bool replaced)
 {
-	if (!may_delete(d))
+	if (!replaced && !may_delete(d))
 		return true;
-	if (!d->place->rules->dry_run && unlinkat(dirfd, name, AT_REMOVEDIR) && errno != ENOENT) {
+	if (!d->dry && unlinkat(dirfd, name, AT_REMOVEDIR) && errno != ENOENT) {
 		fail("delete directory %s: %m", d->path);
-		return tell_failure(d, EVENT_DIR);
+		return replaced ? tell_failure(d, EVENT_DIR) : take_back(d, EVENT_DIR);
 	}
-	tell(d, EVENT_DIR);
+	if (!replaced)
+		tell(d, EVENT_DIR);
 	return false;
 }
 
@@ -256,12 +300,12 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 }
 
 /* It goes anyway, as far as is known. */
-static int loosen(const struct place *p, struct level *l, int fd, const struct stat *st)
+static int loosen(const struct deletion *d, struct level *l, int fd, const struct stat *st)
 {
+	const struct place *p = d->place;
 	int better;
 
-	if (p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
-	    (st->st_mode & S_IRWXU) == S_IRWXU)
+	if (d->dry || p->uid == 0 || st->st_uid != p->uid || (st->st_mode & S_IRWXU) == S_IRWXU)
 		return fd;
 	l->was = st->st_mode & 07777;
 	l->loosened = metadata_chmod(p, fd, l->was | S_IRWXU) == 0;
@@ -270,6 +314,19 @@ static int loosen(const struct place *p, struct level *l, int fd, const struct s
 		return fd;
 	close_fd(fd);
 	return better;
+}
+
+/* Would it be listed then, if this were no rehearsal?  With errno. */
+static bool may_be_loosened(const struct deletion *d, const struct stat *st)
+{
+	return d->dry && errno == EACCES && st->st_uid == d->place->uid;
+}
+
+/* One in the way was asked for by its name. */
+static bool stays_whole(const struct deletion *d, const struct level *up, const char *name,
+			const struct stat *st)
+{
+	return d->removal && !up ? backup_is_in(&d->lineage, st) : is_protected(d, name, st);
 }
 
 /* Into the directory name of *fd, which is not to be closed if there is no up; its name is in the
@@ -289,7 +346,7 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 	}
 	l = calloc(1, sizeof *l + strlen(name) + 1);
 	/* What is mounted there is nobody's to delete. */
-	if (!l || is_protected(d, name, &st) || st.st_dev != above.st_dev) {
+	if (!l || stays_whole(d, up, name, &st) || st.st_dev != above.st_dev) {
 		close_fd(sub);
 		free(l);
 		return NULL;
@@ -299,8 +356,8 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
 	l->len = len;
-	sub = loosen(d->place, l, sub, &st);
-	if (list(l, sub, NULL, 0)) {
+	sub = loosen(d, l, sub, &st);
+	if (list(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
 		fail("list directory %s: %m", d->path);
 		l->stays = tell_failure(d, EVENT_DIR);
 	}
@@ -373,7 +430,7 @@ static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t l
 			stays = true;
 			break;
 		}
-		stays = l->stays || delete_empty(d, up ? fd : dirfd, l->name);
+		stays = l->stays || delete_empty(d, up ? fd : dirfd, l->name, d->removal && !up);
 		path_pop(d, l->len);
 		level_free(l);
 		if (up)
@@ -395,12 +452,12 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 		if (path_push(d, l->names[i], &len))
 			return;
 		if (fstatat(fd, l->names[i], &st, AT_SYMLINK_NOFOLLOW) ||
-		    is_protected(d, l->names[i], &st) || !may_delete(d)) {
+		    is_protected(d, l->names[i], &st) || !is_room_for_one(d)) {
 			path_pop(d, len);
 			continue;
 		}
 		d->failed = false;
-		if (delete_dir(d, fd, l->names[i], len) && !d->failed && !d->end->too_many)
+		if (delete_dir(d, fd, l->names[i], len) && !d->failed && !d->too_many)
 			log_warn("%s%s%s stays: something in it is protected", d->path,
 				 len > 0 ? "/" : "", l->names[i]);
 	}
@@ -439,13 +496,21 @@ static void delete_left_in(struct deletion *d, struct place_dir *const *same, si
 
 void delete_left(struct place_dir *const *same, size_t count, struct place_end *e)
 {
-	struct deletion d = {.place = same[0]->place, .end = e, .path = place_whole_path(same[0])};
+	struct place *p = same[0]->place;
+	struct deletion d = {
+		.place = p,
+		.end = e,
+		.dry = p->rules->dry_run,
+		.backs_up = place_backs_up(p),
+		.path = place_whole_path(same[0]),
+	};
 	int fd;
 
 	if (!d.path)
 		return;
 	d.len = strlen(d.path);
 	d.room = d.len + 1;
+	backup_lineage(p, &d.lineage);
 	fd = dir_hold(same[0]);
 	if (fd < 0) {
 		tell_failure(&d, EVENT_DIR);
@@ -456,64 +521,24 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 	free(d.path);
 }
 
-/* Room is made while files come, when deletions are not counted yet. */
-static bool makes_room(const struct place *p)
+int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r)
 {
-	return p->rules->max_delete == UINT64_MAX && p->rules->delete;
-}
-
-static int not_empty(const struct seat *s)
-{
-	char shown[SHOWN_ROOM];
-
-	return fail("%s is a directory that is not empty (--delete %s)", seat_shown(s, shown),
-		    s->place->rules->delete ? "without --max-delete removes it" : "removes it");
-}
-
-int delete_in_the_way(const struct seat *s)
-{
-	struct deletion d = {.place = s->place};
-	char shown[SHOWN_ROOM];
-	char *path;
+	struct deletion d = {
+		.place = p,
+		.removal = r,
+		.dry = p->rules->dry_run || r->rehearsed,
+		.backs_up = r->backs_up,
+	};
 	bool stays;
 
-	if (unlinkat(s->dirfd, s->name, AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTDIR)
-		return 0;
-	if (errno != ENOTEMPTY && errno != EEXIST)
-		return fail("delete directory %s: %m", seat_shown(s, shown));
-	if (!makes_room(s->place))
-		return not_empty(s);
-	if (place_backs_up(s->place))
-		return backup_seat(s, true);
-	path = place_whole_path(s->in);
-	stays = !path || path_push(&d, path, &(size_t){0}) ||
-		path_push(&d, s->name, &(size_t){0}) || delete_dir(&d, s->dirfd, s->name, 0);
-	free(path);
+	backup_lineage(p, &d.lineage);
+	r->count = 0;
+	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0}))
+		d.failed = true;
+	stays = d.failed || delete_dir(&d, dirfd, name, 0);
 	free(d.path);
-	if (stays && !d.failed)
-		fail("%s is a directory, and something in it stays", seat_shown(s, shown));
-	return stays ? -1 : 0;
-}
-
-int delete_is_allowed(const struct seat *s)
-{
-	struct level *l;
-	struct stat st;
-	char shown[SHOWN_ROOM];
-	int fd, ret;
-
-	if (makes_room(s->place))
-		return 0;
-	l = calloc(1, sizeof *l + 1);
-	fd = l ? dir_open(s->dirfd, s->name, &st) : -1;
-	if (fd < 0 || list(l, fd, NULL, 0))
-		ret = fail("list directory %s: %m", seat_shown(s, shown));
-	else if (l->count > 0)
-		ret = not_empty(s);
-	else
-		ret = 0;
-	close_fd(fd);
-	if (l)
-		level_free(l);
-	return ret;
+	r->too_many = d.too_many;
+	if (d.failed || place_stopped(p))
+		return -1;
+	return stays ? 1 : 0;
 }

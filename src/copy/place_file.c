@@ -255,6 +255,21 @@ int place_begin(struct place *p, struct place_dir *d, const struct record_file *
 	return 0;
 }
 
+int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r)
+{
+	struct placement *t = placement_new(p, d, r);
+	bool as_it_is;
+	int ret;
+
+	if (!t)
+		return -1;
+	ret = p->spot.direct && !d ? 0 : look(t);
+	if (ret == 0 && t->there)
+		ret = check_old(t, &as_it_is);
+	placement_free(t);
+	return ret;
+}
+
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
 		 struct placement **out, bool *had)
 {

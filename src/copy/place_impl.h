@@ -14,7 +14,8 @@
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
  *	place_backup.c     what is replaced or deleted, out of the way
- *	place_keep.c       what the source has in a directory; place_delete.c: what it has not
+ *	place_keep.c       what the source has in a directory; place_delete.c: what it has not;
+ *	                   place_clear.c: what is in the way
  *	place_complete.c   the end
  */
 
@@ -88,12 +89,13 @@ struct place {
 	int proc; /* /proc/self/fd */
 
 	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
+	_Atomic uint64_t deleted; /* at most rules->max_delete: */
+	atomic_bool too_many; /* there was more */
 
 	pthread_mutex_t settling; /* of the target's becoming a directory, and of: */
 	char marker[MARKER_ROOM]; /* "": none to be removed */
 	pthread_mutex_t backing;
 	int backups; /* --backup-dir, when it is open */
-	struct lineage lineage;
 	pthread_mutex_t sweeping;
 
 	pthread_mutex_t lock; /* of all below */
@@ -227,9 +229,9 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 /* The same, of a seat's. */
 int backup_seat(const struct seat *s, bool moved);
 /* Find the directories that lead to --backup-dir, before anything is deleted. */
-void backup_lineage(struct place *p);
+void backup_lineage(struct place *p, struct lineage *l);
 /* Is that directory one of them? */
-bool backup_is_in(const struct place *p, const struct stat *st);
+bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name one of a backup, next to what it is one of? */
 bool backup_is(const struct place *p, const char *name);
 
@@ -240,7 +242,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change);
 void linked_free(struct place *p);
 
-/* ---- place_keep.c, place_delete.c ------------------------------------------------------ */
+/* ---- place_keep.c, place_delete.c, place_clear.c --------------------------------------- */
 
 void kept_free(struct kept *k);
 /* Have all names that the source has come, and is there something that it has not? unlisted: an
@@ -251,8 +253,21 @@ bool kept_is_left(const struct kept *k, const char *name);
 
 /* A directory in the way of something else: remove it, if it is empty or with rules->delete. */
 int delete_in_the_way(const struct seat *s);
-/* Would that work, as it looks? */
+/* Would that work, as it looks?  A dry run tells what would be deleted. */
 int delete_is_allowed(const struct seat *s);
+/* Name in dirfd is to be a backup: what an earlier run set aside there goes, whatever it is.  dir:
+ * the path to it. */
+int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name);
+/* The directory name in dirfd with all that is in it; dir: the path of what it is in, from the
+ * top.  0; 1: something stays; -1. */
+struct removal {
+	bool rehearsed; /* nothing is done, */
+	bool silent; /* nor told, nor counted */
+	bool backs_up; /* files go below --backup-dir */
+	uint64_t count; /* out: of a silent one */
+	bool too_many; /* out: for rules->max_delete */
+};
+int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r);
 /*
  * What was made under the name `as' takes s's name: what is there (old; NULL: nothing) is backed up
  * first where that is asked for, and a directory in the way removed if clears.  0; 1: `as' is

@@ -172,6 +172,12 @@ void sink_wait(struct sink_lane *l, const void *what)
 
 /* ---- the run ------------------------------------------------------------------------- */
 
+/* For another thing, in whose lane's thread this is. */
+static void on_cleared(void *copy, enum event_what what, const char *path)
+{
+	sink_tell_deleted(((struct copy *)copy)->sink, what, path, NULL);
+}
+
 static int open_place(struct sink *s)
 {
 	const struct sink_opts *o = s->o;
@@ -190,6 +196,7 @@ static int open_place(struct sink *s)
 		.sparse = o->sparse,
 		.owners = s->owners,
 		.stop = copy_stopped,
+		.on_cleared = on_cleared,
 		.ctx = s->copy,
 	};
 

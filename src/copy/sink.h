@@ -317,6 +317,9 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 /* What became of name in d, or would. */
 void sink_tell_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
 		     const struct change *c, bool sent, uint64_t size, const char *digest);
+/* The same of what was deleted, path cut in front if it is too long; why NULL: it was. */
+void sink_tell_deleted(struct sink *s, enum event_what what, const char *path,
+		       const struct failure *why);
 void sink_sums_add(struct sink_sums *to, const struct sink_sums *from);
 
 /* sink_end.c: the source said END: 0, or 1 if it was one file only; -1: the session fails. */

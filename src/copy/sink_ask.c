@@ -247,7 +247,8 @@ static int rehearse(struct sink_lane *l, struct sink_question *q, const struct l
 	if (decision == DECIDE_LEAVE)
 		change = (struct change){.what = EVENT_FILE};
 	/* It may get more names, and those are told of as well. */
-	if (!send && place_leave(l->sink->place, sink_dir_place(q->dir), &q->r))
+	if (send ? place_rehearse(l->sink->place, sink_dir_place(q->dir), &q->r)
+		 : place_leave(l->sink->place, sink_dir_place(q->dir), &q->r))
 		return answer_failed(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;
 	sink_tell_event(l, q->dir, q->r.name, &change, send, q->r.size, "");

@@ -70,22 +70,8 @@ static bool is_only(const struct sink *s)
 
 struct finale {
 	struct sink *sink;
-	uint64_t deleted;
 	int ret; /* of telling */
 };
-
-static void tell_event(struct sink *s, struct msg_event *e, const char *path,
-		       const struct failure *why)
-{
-	size_t len = strlen(path);
-
-	if (!s->rules->events)
-		return;
-	e->code = (uint8_t)(why ? why->code : OUT_DONE);
-	e->path = len < EVENT_PATH_MAX ? path : path + (len - EVENT_PATH_MAX + 1);
-	e->path_len = (uint16_t)strlen(e->path);
-	copy_tell_event(s->copy, e);
-}
 
 /* Nothing of the source's, but it has to hear of it. */
 static void tell_undeleted(struct finale *n, const struct failure *why)
@@ -102,18 +88,15 @@ static void tell_undeleted(struct finale *n, const struct failure *why)
 static void on_deleted(void *ctx, enum event_what what, const char *path, const struct failure *why)
 {
 	struct finale *n = ctx;
-	struct msg_event e = {.what = (uint8_t)what, .deleted = true};
 	struct failure f;
 
 	if (!why) {
-		n->deleted++;
-		strcpy(e.change, "*deleting  ");
-		tell_event(n->sink, &e, path, NULL);
+		sink_tell_deleted(n->sink, what, path, NULL);
 		return;
 	}
 	f = *why;
 	copy_tell(n->sink->copy, path, &f);
-	tell_event(n->sink, &e, path, &f);
+	sink_tell_deleted(n->sink, what, path, &f);
 	tell_undeleted(n, &f);
 }
 
@@ -122,7 +105,7 @@ static void on_dir(void *ctx, uint32_t id, const struct failure *why)
 {
 	struct finale *n = ctx;
 	struct sink *s = n->sink;
-	struct msg_event e = {.what = EVENT_DIR};
+	struct msg_event e = {.what = EVENT_DIR, .code = (uint8_t)why->code};
 	struct failure f = *why;
 	struct sink_dir *d;
 	char *path = s->lanes[0].mail->path;
@@ -140,9 +123,11 @@ static void on_dir(void *ctx, uint32_t id, const struct failure *why)
 	pthread_mutex_unlock(&s->copy->lock);
 	if (!d)
 		return;
-	sink_path(d, "", path, sizeof s->lanes[0].mail->path);
+	e.path_len = (uint16_t)sink_path(d, "", path, sizeof s->lanes[0].mail->path);
+	e.path = path;
 	copy_tell(s->copy, path, &f);
-	tell_event(s, &e, path, &f);
+	if (s->rules->events)
+		copy_tell_event(s->copy, &e);
 	if (n->ret == 0)
 		n->ret = sink_send_result(s, id, &f);
 }

@@ -158,6 +158,22 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 	return sink_send_result(l->sink, id, &why);
 }
 
+void sink_tell_deleted(struct sink *s, enum event_what what, const char *path,
+		       const struct failure *why)
+{
+	struct msg_event e = {.what = (uint8_t)what, .deleted = true};
+	size_t len = strlen(path);
+
+	if (!s->rules->events)
+		return;
+	e.code = (uint8_t)(why ? why->code : OUT_DONE);
+	if (!why)
+		strcpy(e.change, "*deleting  ");
+	e.path = len < EVENT_PATH_MAX ? path : path + (len - EVENT_PATH_MAX + 1);
+	e.path_len = (uint16_t)strlen(e.path);
+	copy_tell_event(s->copy, &e);
+}
+
 void sink_tell_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
 		     const struct change *c, bool sent, uint64_t size, const char *digest)
 {

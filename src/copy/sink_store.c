@@ -184,7 +184,8 @@ static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct
 {
 	struct looked k;
 
-	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
+	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k) ||
+	    place_rehearse(l->sink->place, sink_dir_place(w->dir), w->r))
 		return -1;
 	*change = k.change;
 	change->content = l->sink->rules->checksum && !change->missing && !change->type;

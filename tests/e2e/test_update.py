@@ -270,15 +270,13 @@ def test_max_delete_counts_what_is_in_the_way(bench, tmp_path, way):
     for options in (["-n"], []):
         r = bench.copy("-r", "--delete", "--max-delete=1", *options, way[0] + str(tmp_path / "tree") + "/",
                        way[1] + str(tmp_path / "to"))
-        # A rehearsal does not look into it.
-        assert r.code == 23 or options, (r.code, r.errors())
+        assert r.code == 23, (r.code, r.errors())
     assert "--max-delete" in r.errors(), r.errors()
     assert read(tmp_path / "to") == {"f": {"d": {"x": b""}}, "g": b"2"}
 
 
 def test_delete_tells_of_each(bench, tmp_path):
-    old = {k: v for k, v in OLD.items() if k != "is file"}  # what makes way for something is not told of
-    make(tmp_path, {"tree": NEW, "to": old})
+    make(tmp_path, {"tree": NEW, "to": OLD})
     want = {line[12:] for line in rsync("-rlni", "--delete", "tree/", "to/", cwd=tmp_path).decode().splitlines()
             if line.startswith("*deleting")}
     for options in (["-n"], []):
@@ -312,6 +310,89 @@ def test_delete_wants_a_tree(bench, tmp_path):
     r = bench.copy("--delete", "f", "far:%s" % (tmp_path / "to"))
     assert r.code == 1 and "-r" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"old": b""}
+
+
+# ---- what is in the way --------------------------------------------------------------------
+
+IN_THE_WAY = {"f": {"d": {"x": b"x", "e": {}}, "y": b"y"}, "l": {"z": b"z"}, "g": {}, "h": {"w": b"w"}}
+
+
+def told_as_deleted(run):
+    return {p for p, c in changes(run).items() if c == "*deleting"}
+
+
+@pytest.mark.parametrize("options", [["--delete"], ["--backup-dir=../aside", "--delete"]], ids=" ".join)
+def test_what_makes_room_is_told_as_rsync_tells_it(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {"f": b"1", "g": b"", "l": "f", "h": b"2" * 300000},
+                    "ours": {"to": IN_THE_WAY}, "theirs": {"to": IN_THE_WAY}})
+    said = rsync("-rli", *options, "../tree/", "to/", cwd=tmp_path / "theirs").decode().splitlines()
+    want = {line[12:] for line in said if line.startswith("*deleting")}
+    assert "f/d/x" in want
+    words = ["-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours" / "to")]
+    r = bench.copy("-n", *words)
+    assert r.code == 0 and told_as_deleted(r) == want, (r.code, r.errors(), bytes(r.out))
+    assert read(tmp_path / "ours") == {"to": IN_THE_WAY}
+    r = bench.copy("--itemize-changes", "--stats", "--log-file=log", *words)
+    assert r.code == 0 and told_as_deleted(r) == want, (r.code, r.errors(), bytes(r.out))
+    assert numbers(r.errors())["deleted"] == len(want)
+    log = (tmp_path / "log").read_text().splitlines()
+    assert {line.split("*deleting", 1)[1].strip() for line in log if "*deleting" in line} == {w.rstrip("/") for w in want}
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_what_makes_room_is_told_as_objects(bench, tmp_path, way):
+    for options in (["-n"], []):
+        make(tmp_path, {"tree": {"f": b"1"}, "to": {} if options == [] else {"f": {"x": b"x"}, "g": b""}})
+        r = bench.copy("-r", "--delete", "--json", *options, way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        gone = {x["path"] for x in told(r, "file") if x["deleted"]}
+        assert gone == {"f/x", "g"}, told(r)
+        assert summary(r)["deleted"] == 2, summary(r)
+
+
+@pytest.mark.parametrize("most", range(6))
+def test_what_makes_room_counts_for_max_delete(bench, tmp_path, way, most):
+    old = {"f": {"d": {"x": b"x"}, "y": b"y"}, "gone": b""}
+    want = {"f": b"1"} if most >= 4 else {"f": b"1", "gone": b""} if most == 3 else dict(old)
+    if most in (1, 2):
+        del want["gone"]  # there is room for that
+    for options in (["-n"], []):
+        make(tmp_path, {"tree": {"f": b"1"}})
+        subprocess.run(["rm", "-rf", tmp_path / "to"], check=True)
+        make(tmp_path, {"to": old})
+        r = bench.copy("-r", "--delete", "--max-delete=%d" % most, "--itemize-changes", *options,
+                       way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        # Of a directory that can't go as a whole nothing goes.
+        assert r.code == (0 if most >= 4 else 25 if most == 3 else 23), (options, r.code, r.errors())
+        assert most >= 4 or "--max-delete" in r.errors(), r.errors()
+        assert len(told_as_deleted(r)) <= most
+        assert read(tmp_path / "to") == (old if options else want)
+
+
+@pytest.mark.parametrize("options", [["-r"], ["-r", "--delete", "--exclude=w"], ["-a"], ["-r", "--checksum"],
+                                     ["-aH"]], ids=" ".join)
+def test_a_rehearsal_fails_where_the_run_does(bench, tmp_path, way, options):
+    """A directory with something in it that has to stay is in the way of each kind of thing."""
+    old = {"h": {"w": b"w"}, "l": {"w": b"w"}, "p": {"w": b"w"}, "second": {"w": b"w"}, "e": {}}
+    make(tmp_path, {"tree": {"first": b"1", "h": b"2", "l": "h", "e": b""}, "to": old})
+    os.mkfifo(tmp_path / "tree" / "p")
+    os.link(tmp_path / "tree" / "first", tmp_path / "tree" / "second")
+    said = []
+    for rehearsal in (["-n"], []):
+        assert read(tmp_path / "to") == old
+        r = bench.copy(*options, *rehearsal, "--failed=failed", way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 23, (rehearsal, r.code, r.errors())
+        said.append(sorted((tmp_path / "failed").read_bytes().split(b"\0")))
+    assert said[0] == said[1] and len(said[0]) >= 4, said
+
+
+def test_a_rehearsal_of_one_file_fails_where_the_run_does(bench, tmp_path, way):
+    make(tmp_path, {"f": b"1", "to": {"f": {"x": b""}}})
+    for rehearsal in (["-n"], []):
+        r = bench.copy(*rehearsal, way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "to"))
+        assert r.code == 11 and "is a directory" in r.errors(), (rehearsal, r.code, r.errors())
 
 
 # ---- setting aside -------------------------------------------------------------------------
@@ -351,6 +432,72 @@ def test_backups_stay_when_it_is_done_again(bench, tmp_path):
         r = bench.copy("-r", "--backup", "--delete", "tree/", "far:%s" % (tmp_path / "to"))
         assert r.code == 0, r.errors()
     assert read(tmp_path / "to") == {"f": b"3", "f~": b"2", "gone~": b"g"}
+
+
+def as_rsync_does_again(bench, tmp_path, options, tree, old, rounds):
+    """The same runs on the same things, by both of them."""
+    make(tmp_path, {"tree": tree, "ours": {"to": old}, "theirs": {"to": old}})
+    for changed in rounds:
+        subprocess.run(["rm", "-rf", tmp_path / "tree"], check=True)
+        make(tmp_path, {"tree": changed})
+        rsync("-rl", "-I", *options, "../tree/", "to/", cwd=tmp_path / "theirs")
+        r = bench.copy("-r", *options, "tree/", "far:%s" % (tmp_path / "ours" / "to"))
+        assert r.code == 0, (changed, r.errors())
+        assert read(tmp_path / "ours") == read(tmp_path / "theirs"), changed
+
+
+@pytest.mark.parametrize("options", [["--backup"], ["--backup", "--delete"], ["--backup-dir=../aside", "--delete"],
+                                     ["--backup", "--delete", "--exclude=*.o"]], ids=" ".join)
+@pytest.mark.parametrize("kind", [{"k": {"q": b"q"}, "p": b"p"}, {}, "a link", b"a file"], ids=["dir", "empty", "link", "file"])
+def test_a_backup_takes_the_place_of_an_older_one_of_any_kind(bench, tmp_path, options, kind):
+    """Of a directory, too: z~ is what was set aside of z, whatever it was."""
+    as_rsync_does_again(bench, tmp_path, options, {"z": b"1"}, {"z": b"0", "z~": kind, "l": "old", "l~": kind},
+                        [{"z": b"1", "l": "new"}, {"z": b"22", "l": "newer"}, {"z": b"333"}, {"y": b""}])
+
+
+def test_what_is_a_backup_by_its_name_stays(bench, tmp_path):
+    """Directories too; unless what is left out is to be deleted."""
+    old = {"a": b"a", "b~": b"b", "o~": {"k": {"q": b"q"}}, "d": {"x~": {"y": b"y"}}}
+    for options in (["--backup", "--delete"], ["--backup", "--delete", "--suffix=.b", "--exclude=*~"]):
+        subprocess.run(["rm", "-rf", tmp_path / "ours", tmp_path / "theirs"], check=True)
+        as_rsync_does_again(bench, tmp_path, options, {}, old, [{"z": b"1", "d": {}}, {"z": b"2", "d": {}}])
+
+
+def test_kinds_of_backups_change_below_backup_dir(bench, tmp_path):
+    """What was a file is a directory now, and the reverse."""
+    as_rsync_does_again(bench, tmp_path, ["--backup-dir=../aside", "--delete"], {}, {"f": b"0", "d": {"e": {"g": b"g"}}},
+                        [{"f": {"x": b"1"}, "d": b"2"}, {"f": {"x": b"3"}, "d": {"e": {"g": b"4"}}}, {"f": b"5", "d": {"e": {}}}])
+
+
+def test_a_directory_in_the_way_is_set_aside_as_a_whole(bench, tmp_path):
+    """Where rsync gives up. The next one takes its place."""
+    make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": {"d": {"x": b"x"}, "y": b"y"}}})
+    r = bench.copy("-r", "--backup", "--delete", "--itemize-changes", "tree/", "far:%s" % (tmp_path / "to"))
+    assert r.code == 0 and told_as_deleted(r) == {"f/d/x", "f/d/", "f/y"}, (r.code, r.errors(), bytes(r.out))
+    assert read(tmp_path / "to") == {"f": b"1", "f~": {"d": {"x": b"x"}, "y": b"y"}}
+    (tmp_path / "to" / "f").unlink()
+    make(tmp_path, {"to": {"f": {"z": b"z"}}})
+    r = bench.copy("-r", "--backup", "--delete", "--itemize-changes", "tree/", "far:%s" % (tmp_path / "to"))
+    assert r.code == 0 and told_as_deleted(r) == {"f/z", "f~/d/x", "f~/d/", "f~/y"}, (r.code, r.errors(), bytes(r.out))
+    assert read(tmp_path / "to") == {"f": b"1", "f~": {"z": b"z"}}
+
+
+@pytest.mark.parametrize("aside", ["aside", "as/ide", "kept/aside"])
+def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
+    """While it is given; a later run without it knows nothing of it, nor does rsync."""
+    make(tmp_path, {"tree": {"f": b"0", "kept": {}}})
+    words = [way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to")]
+    for content in (b"1", b"2", b"3"):
+        make(tmp_path, {"tree": {"f": content}})
+        r = bench.copy("-a", "--backup", "--backup-dir=" + aside, "--delete", *words)
+        assert r.code == 0, r.errors()
+    kept = {"f": b"2"}
+    for part in reversed(aside.split("/")):
+        kept = {part: kept}
+    assert read(tmp_path / "to") == {"f": b"3", "kept": {}, **kept}
+    r = bench.copy("-a", "--delete", *words)
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == read(tmp_path / "tree")
 
 
 def test_a_backup_is_the_file_that_was_there(bench, tmp_path, way):
