@@ -294,7 +294,17 @@ static int start_link(struct conductor *c, int i)
 {
 	struct link *l = &c->links[i];
 
-	if (l->far) {
+	if (l->far && c->job->measure) {
+		struct link *kept = c->job->measure->kept;
+
+		if (kept->child.pid) {
+			*l = *kept;
+			link_init(kept);
+			return 0;
+		}
+		if (far_start(c->job->o, l->ssh_host, "--ends", &l->child))
+			return -1;
+	} else if (l->far) {
 		if (far_start(c->job->o, l->ssh_host, "--end", &l->child))
 			return -1;
 	} else if (child_fork(run_local_end, NULL, "the end on this host", &l->child)) {
@@ -370,22 +380,47 @@ static void gather(const struct conductor *c, struct report *r)
 	r->bwlimit = c->job->o->bwlimit;
 	r->failure = c->cause;
 	snprintf(r->host, sizeof r->host, "%s", c->cause_host);
+	if (c->job->measure) {
+		c->job->measure->verdicts[LINK_SOURCE] = *source;
+		c->job->measure->verdicts[LINK_SINK] = *sink;
+	}
+}
+
+/* The next session's end is to be started by the same connection. */
+static bool keep(struct conductor *c, struct link *l)
+{
+	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
+		return false;
+	l->greeted = l->has_verdict = false;
+	l->again = true;
+	l->lost_ms = 0;
+	l->loopback_port = 0;
+	memset(&l->verdict, 0, sizeof l->verdict);
+	memset(&l->progress, 0, sizeof l->progress);
+	*c->job->measure->kept = *l;
+	return true;
 }
 
 /* The ends have said their last word, or are not asked any more. */
 static void dismiss(struct conductor *c)
 {
 	uint64_t deadline_ms = clock_ms() + EXIT_MS;
+	bool kept[2];
 	int status;
 
 	detour_close(c->detour);
 	for (int i = 0; i < 2; i++) {
+		kept[i] = keep(c, &c->links[i]);
+		if (kept[i])
+			continue;
 		child_close_in(&c->links[i].child);
 		/* A local end has had its time to leave by itself. */
 		if (timed_out(c) && !c->links[i].far && c->links[i].child.pid)
 			kill(c->links[i].child.pid, SIGKILL);
 	}
 	for (int i = 0; i < 2; i++) {
+		if (kept[i])
+			continue;
 		if (c->links[i].has_verdict)
 			child_wait(&c->links[i].child, &status, deadline_ms);
 		link_close(&c->links[i]);

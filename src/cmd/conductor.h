@@ -8,11 +8,22 @@
  * touched here.
  */
 
+#include "cmd/link.h"
 #include "cmd/name_list.h"
 #include "cmd/options.h"
 #include "cmd/progress.h"
 #include "cmd/report.h"
 #include "cmd/rule_list.h"
+
+/* What rdbench asks of the ends, and what they say. */
+struct measure {
+	uint64_t flags; /* START_MEMORY, START_PROBE ... */
+	uint64_t bytes; /* START.memory_bytes */
+	/* The far end is `rdcp --ends', kept from one conduct() to the next; child.pid 0: it is to
+	 * be started.  NULL where both ends are here. */
+	struct link *kept;
+	struct msg_verdict verdicts[2]; /* LINK_SOURCE, LINK_SINK */
+};
 
 struct job {
 	const struct options *o;
@@ -25,6 +36,7 @@ struct job {
 	const struct rule_list *rules;
 	struct name_list *list; /* --files-from, NULL */
 	struct progress *progress;
+	struct measure *measure; /* NULL: a copy */
 };
 
 /* Run it; r tells all, r->failure how it ended. */

@@ -26,7 +26,9 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 	if (msg_verdict_decode(f, &l->verdict))
 		return -1;
 	l->has_verdict = true;
-	conductor_end_by(c, LAST_WORDS_MS);
+	/* While one disk is measured the other end is idle. */
+	if (!c->job->measure || l->verdict.code != OUT_DONE)
+		conductor_end_by(c, LAST_WORDS_MS);
 	if (l->verdict.code == OUT_DONE)
 		return 0;
 	failure.code = l->verdict.code;
@@ -119,7 +121,7 @@ static int take_event(const struct frame *f)
 static int take_frame(struct conductor *c, struct link *l, const struct frame *f)
 {
 	if (!l->greeted)
-		return take_greeting(l, f);
+		return l->again && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
 	if (!message_is_local(f->type)) {
 		struct link *to = conductor_other(c, l);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/worker.h"
+#include "cmd/disk.h"
 #include "cmd/errand.h"
 #include "cmd/notes.h"
 #include "cmd/process.h"
@@ -29,6 +32,7 @@ struct end {
 	int last_out; /* a copy of its descriptor, for when the session is gone */
 	struct framer framer;
 	struct errand errand;
+	struct scratch disk; /* rdbench's; fd -1 */
 
 	struct copy *copy;
 	struct session *session; /* while it can be sent over */
@@ -273,12 +277,16 @@ static struct session_opts session_options(struct end *e)
 static int run(struct end *e)
 {
 	if (e->errand.start.role == ROLE_SOURCE) {
-		const struct source_opts so = errand_source(&e->errand);
+		struct source_opts so = errand_source(&e->errand);
 
+		if (e->disk.fd >= 0)
+			so.stream = disk_stream(&e->disk);
 		return source_run(e->copy, e->session, &so, &e->tally, &e->result);
 	} else {
-		const struct sink_opts so = errand_sink(&e->errand);
+		struct sink_opts so = errand_sink(&e->errand);
 
+		if (e->disk.fd >= 0)
+			so.stream = disk_stream(&e->disk);
 		return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
 	}
 }
@@ -321,6 +329,42 @@ static int open_session(struct end *e)
 	return rc;
 }
 
+/* No session listens to the conductor meanwhile. */
+static void hear_cancel(void *ctx)
+{
+	struct end *e = ctx;
+	struct frame f;
+	int rc;
+
+	while (!cancelled()) {
+		rc = frame_read(e->channel, &e->framer, clock_ms(), &f);
+		if (rc < 0 && failed()->code == OUT_TIMEOUT)
+			return;
+		if (rc <= 0 || f.type == MSG_CANCEL)
+			cancel(SIGTERM);
+	}
+}
+
+/* START_PROBE. */
+static int work_alone(struct end *e)
+{
+	struct msg_verdict *v = &e->verdict;
+	struct failure f;
+
+	if (disk_open(&e->errand, &e->disk) ||
+	    disk_probe(&e->errand, &e->disk, &e->tally, hear_cancel, e)) {
+		f = *failed();
+		tell_verdict(e, &f, "");
+		return fail_again(&f);
+	}
+	v->total.bytes = e->tally.bytes;
+	v->times.kind = KIND_DISK;
+	if (e->tally.first_ns)
+		v->ns = clock_ns() - e->tally.first_ns;
+	tell_verdict(e, NULL, "");
+	return 0;
+}
+
 static int work(void *ctx)
 {
 	struct end *e = ctx;
@@ -331,7 +375,10 @@ static int work(void *ctx)
 	e->result.on_file = on_file;
 	e->result.on_event = on_event;
 	e->result.ctx = e;
-	if (copy_new(e->errand.start.role, &e->copy) || open_session(e)) {
+	if (errand_has(&e->errand, START_PROBE))
+		return work_alone(e);
+	if (disk_open(&e->errand, &e->disk) || copy_new(e->errand.start.role, &e->copy) ||
+	    open_session(e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");
 		return fail_again(&f);
@@ -399,6 +446,7 @@ static int begin(struct end *e, int in, int out, bool far)
 static void end_free(struct end *e)
 {
 	copy_free(e->copy);
+	scratch_close(&e->disk);
 	channel_free(e->channel);
 	close_fd(e->last_out);
 	errand_free(&e->errand);
@@ -406,7 +454,7 @@ static void end_free(struct end *e)
 
 int end_run(int in, int out, bool far)
 {
-	static struct end e;
+	static struct end e = {.disk.fd = -1};
 	int code;
 
 	/* Before there are orders nobody listens to a reason, but for a protocol's version. */

@@ -25,6 +25,7 @@ struct link {
 	char name[HOST_MAX]; /* of its host, for messages and for START */
 	const char *ssh_host; /* far: as ssh wants it */
 	bool greeted, gone; /* gone: it says nothing more */
+	bool again; /* `rdcp --ends': what comes before its greeting is an earlier end's */
 	uint64_t lost_ms; /* its process is gone: when it is given up, 0: never */
 	bool has_verdict;
 	struct msg_greeting greeting;

@@ -207,6 +207,7 @@ const struct option_row option_rows[] = {
 	{0, "no-devices", NULL, RDCP, GROUP_END, KIND_CLEAR, AT(devices), 0, NULL},
 	{0, "list-options", NULL, EVERY, GROUP_END, KIND_ACTION, AT(action), ACTION_LIST, NULL},
 	{0, "end", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_END, NULL},
+	{0, "ends", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_ENDS, NULL},
 	{0, "lane", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_LANE, NULL},
 	{0, "lane-listen", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_LANE_LISTEN,
 	 NULL},

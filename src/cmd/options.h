@@ -33,6 +33,7 @@ enum action {
 	ACTION_VERSION,
 	ACTION_LIST, /* --list-options: the table, for tests and completion */
 	ACTION_END, /* rdcp --end: what a conductor starts over ssh */
+	ACTION_ENDS, /* rdcp --ends: one after the other */
 	ACTION_LANE, /* rdcp --lane, --lane-listen: a lane over ssh */
 	ACTION_LANE_LISTEN,
 	ACTION_MAKE_KEY,

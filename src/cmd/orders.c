@@ -116,7 +116,9 @@ static int send_start(const struct orders *d, int i, const uint8_t secret[static
 		.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK,
 		.want = d->over_ssh ? TRANSPORT_SSH : (uint8_t)o->want,
 		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
-		.flags = end_flags(d, i) | tree_flags(o),
+		.flags = end_flags(d, i) | tree_flags(o) |
+			 (d->job->measure ? d->job->measure->flags : 0),
+		.memory_bytes = d->job->measure ? d->job->measure->bytes : 0,
 		.lanes = (uint16_t)o->lanes,
 		.depth = (uint16_t)o->depth,
 		.block_size = (uint32_t)o->block_size,
@@ -177,7 +179,7 @@ static int send_rules(const struct orders *d, int i)
 	static uint8_t body[FRAME_BODY_MAX];
 	static struct msg_rule m;
 
-	for (unsigned k = 0; k < d->job->rules->count; k++) {
+	for (unsigned k = 0; d->job->rules && k < d->job->rules->count; k++) {
 		const struct rule *r = &d->job->rules->of[k];
 		struct writer w = writer_of(body, sizeof body);
 

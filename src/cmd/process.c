@@ -94,6 +94,7 @@ void take_command_line(struct options *o, enum program program, int argc, char *
 		return;
 	case ACTION_RUN:
 	case ACTION_END:
+	case ACTION_ENDS:
 	case ACTION_LANE:
 	case ACTION_LANE_LISTEN:
 		return;

@@ -8,6 +8,7 @@
 #include "cmd/carrier.h"
 #include "cmd/conductor.h"
 #include "cmd/end.h"
+#include "cmd/ends.h"
 #include "cmd/events.h"
 #include "cmd/overlap.h"
 #include "cmd/process.h"
@@ -242,6 +243,8 @@ int main(int argc, char **argv)
 	switch (p.o.action) {
 	case ACTION_END:
 		_exit(end_run(STDIN_FILENO, STDOUT_FILENO, true));
+	case ACTION_ENDS:
+		exit_with(ends_run());
 	case ACTION_LANE:
 		exit_with(lane_run());
 	case ACTION_LANE_LISTEN:

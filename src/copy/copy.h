@@ -42,6 +42,7 @@ struct stream {
 	const char *name; /* "stdin", "command zfs" */
 	bool close_at_end; /* close fd after the last byte was written (a command's stdin) */
 	uint64_t size; /* --size: for progress only; 0: unknown */
+	uint64_t most; /* of a regular file: read no more; 0: all */
 	/* After the last byte was read, or written and closed, in a lane's thread: 0, or -1
 	 * with a failure, which is then the stream's (a command that failed).  NULL: none.
 	 * Not called when reading or writing failed. */

@@ -144,6 +144,8 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 	} else {
 		f->base = (uint64_t)at;
 		f->size = f->st.st_size > at ? (uint64_t)(f->st.st_size - at) : 0;
+		if (stream->most && f->size > stream->most)
+			f->size = stream->most;
 	}
 	*out = f;
 	return 0;

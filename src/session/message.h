@@ -319,8 +319,12 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 /* rdbench's: */
 #define START_MEMORY START_FLAG(41) /* source: makes memory_bytes bytes; sink: throws them away */
 #define START_UNCHECKED START_FLAG(42) /* lanes without hashes */
-#define START_PROBE START_FLAG(43) /* this end works alone: it times its disk, there is no peer */
-#define START_ALL (START_FLAG(44) - 1)
+#define START_PROBE START_FLAG(43) /* this end works alone: it times its disk, as SCRATCH has it, if
+				      a WANT or target says so; there is no peer */
+#define START_SCRATCH START_FLAG(44) /* disks of a directory, into which nothing is put: the source
+					reads memory_bytes of what WANT names, a file or one without
+					a name that it makes there; the sink writes into one in target */
+#define START_ALL (START_FLAG(45) - 1)
 
 /* --direct: files past the page cache. */
 enum direct { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF, DIRECTS };
@@ -356,7 +360,7 @@ struct msg_start {
 	uint8_t rdma_op; /* enum rdma_op */
 	uint16_t rails; /* 0: no bound */
 	uint8_t direct; /* enum direct */
-	uint64_t memory_bytes; /* START_MEMORY, START_PROBE: how many */
+	uint64_t memory_bytes; /* START_MEMORY, START_PROBE, START_SCRATCH: how many */
 };
 void msg_start_encode(struct writer *w, const struct msg_start *m);
 int msg_start_decode(const struct frame *f, struct msg_start *m);
