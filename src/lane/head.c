@@ -14,6 +14,7 @@
 /* The first four bytes say what it is, the version that it may change. */
 static const char magic_block[4] = {'S', 'L', 'B', '\x93'};
 static const char magic_credit[4] = {'S', 'L', 'C', '\x93'};
+static const char magic_notice[4] = {'S', 'L', 'N', '\x93'};
 static const char magic_hello[4] = {'S', 'L', 'H', '\x93'};
 static const char magic_private[4] = {'S', 'L', 'P', '\x93'};
 
@@ -119,6 +120,38 @@ int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c)
 	return 0;
 }
 
+/* ---- notices ----------------------------------------------------------------------- */
+
+void notice_encode(const struct notice *n, uint8_t to[static NOTICE_SIZE])
+{
+	struct writer w = writer_of(to, NOTICE_SIZE);
+
+	put_bytes(&w, magic_notice, 4);
+	put_u32(&w, n->epoch);
+	put_u32(&w, n->slot);
+	put_u32(&w, n->len);
+}
+
+int notice_decode(const uint8_t from[static NOTICE_SIZE], struct notice *n)
+{
+	struct reader r = reader_of(from, NOTICE_SIZE);
+	uint8_t magic[4];
+
+	take_bytes(&r, magic, sizeof magic);
+	n->epoch = take_u32(&r);
+	n->slot = take_u32(&r);
+	n->len = take_u32(&r);
+	if (!reader_done(&r) || memcmp(magic, magic_notice, sizeof magic) != 0)
+		return fail_as(OUT_PROTOCOL, "notice: not one of ours");
+	if (n->slot >= LANE_DEPTH_MAX)
+		return fail_as(OUT_PROTOCOL, "notice: slot %u is beyond %d", n->slot,
+			       LANE_DEPTH_MAX - 1);
+	if (n->len < LANE_HEAD || n->len > LANE_HEAD + LANE_BLOCK_MAX)
+		return fail_as(OUT_PROTOCOL, "notice: of %u bytes, not %d to %d", n->len, LANE_HEAD,
+			       LANE_HEAD + LANE_BLOCK_MAX);
+	return 0;
+}
+
 /* ---- hellos ------------------------------------------------------------------------ */
 
 void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE])
@@ -133,7 +166,8 @@ void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_
 	put_u16(&w, h->depth);
 	put_u32(&w, h->epoch);
 	put_u32(&w, h->block_size);
-	put_zeros(&w, 12);
+	put_u64(&w, h->ring.at);
+	put_u32(&w, h->ring.key);
 	put_bytes(&w, h->mac, sizeof h->mac);
 }
 
@@ -156,7 +190,7 @@ static int check_shape(const char *what, unsigned lane, uint32_t depth, uint32_t
 int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h)
 {
 	struct reader r = reader_of(from, LANE_HELLO_SIZE);
-	uint8_t pad, zeros[12], any = 0;
+	uint8_t pad;
 
 	if (take_magic(&r, magic_hello, "lane hello"))
 		return -1;
@@ -167,16 +201,17 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 	h->depth = take_u16(&r);
 	h->epoch = take_u32(&r);
 	h->block_size = take_u32(&r);
-	take_bytes(&r, zeros, sizeof zeros);
+	h->ring.at = take_u64(&r);
+	h->ring.key = take_u32(&r);
 	take_bytes(&r, h->mac, sizeof h->mac);
-	for (unsigned i = 0; i < sizeof zeros; i++)
-		any |= zeros[i];
-	if (!reader_done(&r) || pad != 0 || any != 0)
+	if (!reader_done(&r) || pad != 0 || (h->ring.at == 0 && h->ring.key != 0))
 		return fail_as(OUT_PROTOCOL, "lane hello: bytes that must be 0 are not");
 	if (h->from != LANE_SOURCE && h->from != LANE_SINK)
 		return fail_as(OUT_PROTOCOL, "lane hello: from neither a source nor a sink");
 	if (h->accepting > 1)
 		return fail_as(OUT_PROTOCOL, "lane hello: from neither end of a connection");
+	if (h->ring.at != 0 && (h->from != LANE_SINK || h->ring.at % LANE_PAGE != 0))
+		return fail_as(OUT_PROTOCOL, "lane hello: a ring that no sink has");
 	return check_shape("lane hello", h->lane, h->depth, h->block_size);
 }
 

@@ -33,6 +33,22 @@ struct credit {
 void credit_encode(const struct credit *c, uint8_t to[static CREDIT_SIZE]);
 int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c);
 
+/* What a source that wrote a block into the sink's memory sends behind it (RDMA_OP_WRITE_SEND). */
+enum { NOTICE_SIZE = 16 };
+struct notice {
+	uint32_t epoch;
+	uint32_t slot; /* that was written */
+	uint32_t len; /* bytes written, head included: LANE_HEAD to LANE_HEAD + LANE_BLOCK_MAX */
+};
+void notice_encode(const struct notice *n, uint8_t to[static NOTICE_SIZE]);
+int notice_decode(const uint8_t from[static NOTICE_SIZE], struct notice *n);
+
+/* Where a source may write: the sink's pool, slot after slot.  Page aligned; at 0: nowhere. */
+struct lane_ring {
+	uint64_t at;
+	uint32_t key; /* the adapter's, for this wire; 0 when at is */
+};
+
 /* The first thing on a wire, each way: the connecting end's, then the accepting end's. */
 enum { LANE_HELLO_SIZE = 64, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
 struct lane_hello {
@@ -42,6 +58,7 @@ struct lane_hello {
 	uint32_t epoch;
 	uint32_t block_size;
 	uint16_t depth;
+	struct lane_ring ring; /* a sink's */
 	uint8_t mac[LANE_MAC]; /* see lane_hello_sign() */
 };
 void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE]);

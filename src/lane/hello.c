@@ -3,8 +3,9 @@
 
 #include "base/fail.h"
 
-void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-	       uint8_t to[static LANE_HELLO_SIZE])
+void hello_say_ring(const struct lane *l, uint32_t epoch, bool accepting,
+		    const struct lane_key *key, const struct lane_ring *ring,
+		    uint8_t to[static LANE_HELLO_SIZE])
 {
 	struct lane_hello h = {
 		.from = (uint8_t)lane_side_of(l),
@@ -13,14 +14,22 @@ void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struc
 		.epoch = epoch,
 		.block_size = lane_block_size(l),
 		.depth = (uint16_t)lane_depth(l),
+		.ring = *ring,
 	};
 
 	lane_hello_sign(&h, key);
 	lane_hello_encode(&h, to);
 }
 
-int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-		const uint8_t from[static LANE_HELLO_SIZE])
+void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+	       uint8_t to[static LANE_HELLO_SIZE])
+{
+	hello_say_ring(l, epoch, accepting, key, &(struct lane_ring){0}, to);
+}
+
+int hello_heard_ring(const struct lane *l, uint32_t epoch, bool accepting,
+		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
+		     struct lane_ring *ring)
 {
 	struct lane_hello h;
 
@@ -39,5 +48,18 @@ int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const stru
 	if (h.block_size != lane_block_size(l) || h.depth != lane_depth(l))
 		return fail_as(OUT_PROTOCOL, "lane hello: %u blocks of %u bytes, not %u of %u",
 			       h.depth, h.block_size, lane_depth(l), lane_block_size(l));
+	*ring = h.ring;
+	return 0;
+}
+
+int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+		const uint8_t from[static LANE_HELLO_SIZE])
+{
+	struct lane_ring ring;
+
+	if (hello_heard_ring(l, epoch, accepting, key, from, &ring))
+		return -1;
+	if (ring.at != 0)
+		return fail_as(OUT_PROTOCOL, "lane hello: a ring where nothing is written");
 	return 0;
 }

@@ -9,7 +9,7 @@
 
 #include "lane/head.h"
 
-/* This lane's own. */
+/* This lane's own.  A ring (head.h) is told over verbs only; elsewhere none is taken. */
 void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 	       uint8_t to[static LANE_HELLO_SIZE]);
 
@@ -17,5 +17,12 @@ void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struc
  * the other side; else -1, OUT_AUTH or OUT_PROTOCOL. */
 int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		const uint8_t from[static LANE_HELLO_SIZE]);
+
+void hello_say_ring(const struct lane *l, uint32_t epoch, bool accepting,
+		    const struct lane_key *key, const struct lane_ring *ring,
+		    uint8_t to[static LANE_HELLO_SIZE]);
+int hello_heard_ring(const struct lane *l, uint32_t epoch, bool accepting,
+		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
+		     struct lane_ring *ring);
 
 #endif

@@ -36,6 +36,8 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 	l->setup = *setup;
 	if (l->setup.timeout_ms <= 0)
 		l->setup.timeout_ms = LANE_TIMEOUT_MS;
+	if (l->setup.rdma_op == RDMA_OP_AUTO)
+		l->setup.rdma_op = RDMA_OP_SEND;
 	l->unstored_end = &l->unstored;
 	l->abort_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->abort_fd < 0) {
@@ -73,6 +75,7 @@ void lane_close(struct lane *l)
 	pthread_mutex_destroy(&l->lock);
 	close_fd(l->abort_fd);
 	pool_free(&l->pool);
+	free(l->copy.data);
 	free(l);
 }
 
@@ -268,6 +271,11 @@ uint32_t lane_block_size(const struct lane *l)
 int lane_timeout_ms(const struct lane *l)
 {
 	return l->setup.timeout_ms;
+}
+
+enum rdma_op lane_rdma_op(const struct lane *l)
+{
+	return l->setup.rdma_op;
 }
 
 struct pool *lane_pool(struct lane *l)

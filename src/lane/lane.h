@@ -101,6 +101,7 @@ struct lane_setup {
 	uint32_t block_size; /* a power of two */
 	int timeout_ms; /* a wire this long without any sign of the peer's host is
 			 * broken; 0: 15 s */
+	enum rdma_op rdma_op; /* AUTO: SEND.  Without meaning over TCP */
 	bool unchecked; /* hashes are neither computed nor checked: benchmarks only,
 			 * both ends alike */
 	lane_mend_fn mend;
@@ -147,6 +148,7 @@ enum lane_side lane_side_of(const struct lane *l);
 uint32_t lane_depth(const struct lane *l);
 uint32_t lane_block_size(const struct lane *l);
 int lane_timeout_ms(const struct lane *l);
+enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
 /* Sink: blocks put.  Source: blocks known to be stored. */
 uint64_t lane_stored(const struct lane *l);
 void lane_stats(const struct lane *l, struct lane_stats *out);

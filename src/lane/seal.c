@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lane/seal.h"
 
+#include <stdatomic.h>
+#include <string.h>
 #ifdef HAVE_XXH_DISPATCH
 #include <xxh_x86dispatch.h>
 #else
@@ -39,13 +41,39 @@ void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
 	head_encode(&h, b->data - LANE_HEAD);
 }
 
-enum unsealed unseal(struct block *b, unsigned lane, uint32_t epoch, uint64_t number, uint32_t room,
-		     bool unchecked)
+/* Copy what somebody else may be writing, once: the fence keeps the compiler from looking again. */
+static void copy_once(void *to, const void *from, size_t len)
 {
-	struct head h;
+	memcpy(to, from, len);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Let *b be private, with the records of the block that came. */
+static void take_private(struct block **b, struct block *private)
+{
+	private->len = (*b)->len;
+	private->slot = (*b)->slot;
+	copy_once(private->data, (*b)->data, private->len);
+	*b = private;
+}
+
+static bool hash_is(const struct block *b, const struct head *h)
+{
 	uint64_t hash[2];
 
-	if (head_decode(b->data - LANE_HEAD, room, &h))
+	hash_of(b, h->pos, hash);
+	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
+}
+
+enum unsealed unseal(struct block **came, struct block *private, unsigned lane, uint32_t epoch,
+		     uint64_t number, uint32_t room, bool unchecked)
+{
+	struct block *b = *came;
+	uint8_t head[LANE_HEAD];
+	struct head h;
+
+	copy_once(head, b->data - LANE_HEAD, sizeof head);
+	if (head_decode(head, room, &h))
 		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
 	if (h.lane != lane || h.epoch != epoch || h.number != number) {
 		fail_as(OUT_PROTOCOL,
@@ -59,11 +87,12 @@ enum unsealed unseal(struct block *b, unsigned lane, uint32_t epoch, uint64_t nu
 			(unsigned long long)number, b->len, h.len);
 		return UNSEAL_WRONG;
 	}
-	if (!unchecked) {
-		hash_of(b, h.pos, hash);
-		if (hash[0] != h.hash[0] || hash[1] != h.hash[1])
-			return UNSEAL_DAMAGED;
+	if (private && h.kind == BLOCK_RECORDS) {
+		take_private(came, private);
+		b = *came;
 	}
+	if (!unchecked && !hash_is(b, &h))
+		return UNSEAL_DAMAGED;
 	b->kind = h.kind;
 	b->file = h.file;
 	b->pos = h.pos;

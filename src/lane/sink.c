@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lane/lane.h"
 
+#include <stdlib.h>
 #include "base/clock.h"
 #include "lane/seal.h"
 #include "lane/state.h"
@@ -46,15 +47,36 @@ static int damaged(struct lane *l)
 	return lane_broke(l);
 }
 
+/* Where unseal() puts what the peer must not change while it is parsed; *private NULL when the wire
+ * keeps it from that. */
+static int private_of(struct lane *l, struct block **private)
+{
+	*private = NULL;
+	if (!l->wire->exposed)
+		return 0;
+	if (!l->copy.data)
+		l->copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
+	if (!l->copy.data) {
+		fail_as(OUT_MEMORY, "out of memory for lane %u", l->setup.index);
+		return lane_die(l);
+	}
+	*private = &l->copy;
+	return 0;
+}
+
 /* One block, checked; *b NULL when the wire broke and may be mended. */
 static int try_block(struct lane *l, struct block **b)
 {
+	struct block *private;
+
+	if (private_of(l, &private))
+		return -1;
 	if (next_block(l, b)) {
 		*b = NULL;
 		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? damaged(l)
 									   : lane_broke(l);
 	}
-	switch (unseal(*b, l->setup.index, l->epoch, lane_stored(l), l->setup.block_size,
+	switch (unseal(b, private, l->setup.index, l->epoch, lane_stored(l), l->setup.block_size,
 		       l->setup.unchecked)) {
 	case UNSEAL_WHOLE:
 		return 0;
@@ -109,6 +131,7 @@ int lane_put(struct lane *l, struct block *b)
 	if (lane_alive(l))
 		return -1;
 	/* In this order: whoever has the credit may send into the block. */
+	b = &l->pool.blocks[b->slot]; /* if it was a copy */
 	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch_of(l) && grant(l))))
 		return lane_broke(l);
 	return 0;

@@ -62,6 +62,7 @@ struct lane {
 	uint64_t granted;
 	uint64_t damaged; /* 1 + number of the block that came damaged last */
 	bool damaged_now; /* and that is what broke the wire */
+	struct block copy; /* of the records that came last over an exposed wire */
 
 	struct lane_counts counts;
 };

@@ -52,7 +52,9 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	v->pool = lane_pool(l);
 	v->side = lane_side_of(l);
 	v->depth = lane_depth(l);
+	v->op = lane_rdma_op(l);
 	v->epoch = epoch;
+	v->wire.exposed = v->side == LANE_SINK && verbs_writes(v);
 	v->spin_ns = sysconf(_SC_NPROCESSORS_ONLN) >= SPIN_CPUS ? SPIN_NS : 0;
 	atomic_init(&v->broken, false);
 	v->posted = calloc(v->depth, sizeof *v->posted);
@@ -123,6 +125,8 @@ void verbs_free(struct verbs *v)
 static const char *work_text(uint64_t id)
 {
 	switch ((enum verbs_work)(id >> 32)) {
+	case WORK_WRITE_BLOCK:
+		return "write of a block";
 	case WORK_SEND_BLOCK:
 		return "send of a block";
 	case WORK_SEND_CREDIT:
@@ -173,15 +177,15 @@ static int credit_came(struct verbs *v, uint32_t slot, uint32_t len)
 	return 0;
 }
 
-static int block_came(struct verbs *v, uint32_t slot, uint32_t len)
+/* A peer chooses what ends a receive; a write with an immediate leaves its memory as it was. */
+static int check_opcode(struct verbs *v, const struct ibv_wc *wc, enum verbs_work work)
 {
-	struct arrival *a = &v->came[(v->came_at + v->came_left) % v->depth];
+	enum ibv_wc_opcode due = work == WORK_RECV_BLOCK ? verbs_block_opcode(v) : IBV_WC_RECV;
 
-	a->slot = slot;
-	a->len = len;
-	v->posted[slot] = false;
-	v->came_left++;
-	return 0;
+	if (wc->opcode == due)
+		return 0;
+	return verbs_fail(v, OUT_PROTOCOL, "%s: the peer's operation is not what was agreed on",
+			  v->wire.name);
 }
 
 static int work_done(struct verbs *v, const struct ibv_wc *wc)
@@ -193,19 +197,21 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 		v->sends--;
 	if (wc->status != IBV_WC_SUCCESS)
 		return work_failed(v, wc);
+	if (work >= WORK_RECV_BLOCK && check_opcode(v, wc, work))
+		return -1;
 	switch (work) {
 	case WORK_SEND_BLOCK:
 		v->let_go++; /* they end in the order in which they were posted */
 		return 0;
 	case WORK_RECV_BLOCK:
-		return block_came(v, slot, wc->byte_len);
+		return verbs_block_came(v, wc);
 	case WORK_RECV_CREDIT:
 		return credit_came(v, slot, wc->byte_len);
 	case WORK_RECV_HELLO:
 		if (wc->byte_len != LANE_HELLO_SIZE)
 			return verbs_fail(v, OUT_PROTOCOL, "%s: a hello of %u bytes came",
 					  v->wire.name, wc->byte_len);
-		v->hello_came = true;
+		v->hellos++;
 		return 0;
 	default:
 		return 0;
@@ -341,25 +347,26 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 
 /* The send queue's slots are free only once reaped, whatever a credit says of the data: an
  * adapter that is not asked for its completions (siw) fills up. */
-static int send_room(struct verbs *v)
+static int send_room(struct verbs *v, uint32_t room)
 {
-	while (v->sends >= v->sends_max) {
+	while (v->sends + room > v->sends_max) {
 		if (verbs_progress(v, 0))
 			return -1;
 	}
 	return 0;
 }
 
-static int post(struct verbs *v, struct ibv_send_wr *wr)
+int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first)
 {
 	struct ibv_send_wr *bad;
-	int rc = ibv_post_send(v->id->qp, wr, &bad);
+	int rc = ibv_post_send(v->id->qp, first, &bad);
 
 	if (rc) {
 		errno = abs(rc);
 		return verbs_fail(v, OUT_PEER_LOST, "%s: post a send: %m", v->wire.name);
 	}
-	v->sends++;
+	for (; first; first = first->next)
+		v->sends++;
 	return 0;
 }
 
@@ -371,7 +378,7 @@ static int post_send(struct verbs *v, enum verbs_work work, struct ibv_sge *sge,
 				 .opcode = IBV_WR_SEND,
 				 .send_flags = flags};
 
-	return post(v, &wr);
+	return verbs_post_sends(v, &wr);
 }
 
 int verbs_send_nothing(struct verbs *v)
@@ -379,26 +386,16 @@ int verbs_send_nothing(struct verbs *v)
 	struct ibv_send_wr wr = {.wr_id = work_id(WORK_SEND_NOTHING, 0),
 				 .opcode = IBV_WR_RDMA_WRITE};
 
-	return v->sends < v->sends_max ? post(v, &wr) : 0;
+	return v->sends < v->sends_max ? verbs_post_sends(v, &wr) : 0;
 }
 
-int verbs_send_hello(struct verbs *v)
+int verbs_send_hello(struct verbs *v, enum hello_place place)
 {
-	struct ibv_sge sge = {.addr = (uintptr_t)verbs_hello_out(v),
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_hello_at(v, place),
 			      .length = LANE_HELLO_SIZE,
 			      .lkey = v->ring_mr->lkey};
 
 	return post_send(v, WORK_SEND_HELLO, &sge, 0);
-}
-
-/* The data operation of a source; that of a sink is verbs_post_block(). */
-static int send_block(struct verbs *v, const struct block *b)
-{
-	struct ibv_sge sge = {.addr = (uintptr_t)(b->data - LANE_HEAD),
-			      .length = LANE_HEAD + b->len,
-			      .lkey = v->pool_mr->lkey};
-
-	return post_send(v, WORK_SEND_BLOCK, &sge, 0);
 }
 
 static int verbs_send(struct wire *w, struct block *b)
@@ -415,7 +412,7 @@ static int verbs_send(struct wire *w, struct block *b)
 		if (verbs_progress(v, 0))
 			return -1;
 	}
-	if (send_room(v) || send_block(v, b))
+	if (send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
 		return -1;
 	v->next = b->number + 1;
 	return 0;
@@ -455,7 +452,7 @@ static int verbs_grant(struct wire *w, uint64_t stored)
 		return 0;
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
-	if (send_room(v))
+	if (send_room(v, 1))
 		return -1;
 	credit_encode(&c, at);
 	v->credit_slot = (v->credit_slot + 1) % v->sends_max;
@@ -506,9 +503,6 @@ static int verbs_recv(struct wire *w, bool wait, struct block **out)
 	a = v->came[v->came_at];
 	v->came_at = (v->came_at + 1) % v->depth;
 	v->came_left--;
-	if (a.len < LANE_HEAD)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: a block of %u bytes came", v->wire.name,
-				  a.len);
 	*out = &v->pool->blocks[a.slot];
 	(*out)->len = a.len - LANE_HEAD;
 	return 0;

@@ -155,49 +155,89 @@ static int nudge(struct verbs *v, uint64_t *next_ms)
 	return verbs_send_nothing(v);
 }
 
-static int hear_hello(struct verbs *v, const struct lane_key *key, bool accepting,
+/* A ring is in the one hello that must have it. */
+static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_place place)
+{
+	bool due = v->side == LANE_SOURCE && verbs_writes(v) &&
+		   (!v->accepting || place == HELLO_AGAIN);
+
+	if (hello_heard_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
+			     &v->there))
+		return -1;
+	if ((v->there.at != 0) == due)
+		return 0;
+	return fail_as(OUT_PROTOCOL, "lane hello: %s a ring to write to", due ? "without" : "with");
+}
+
+static int hear_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
 		      uint64_t deadline_ms)
 {
-	/* accepting: whether the one whose hello it is, so we called. */
-	bool nudges = accepting && v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool nudges = iwarp && !v->accepting;
 	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
+	unsigned least = place == HELLO_AGAIN ? 2 : 1;
 
-	while (!v->hello_came) {
+	while (v->hellos < least) {
 		if (clock_ms() >= deadline_ms)
 			return fail_as(OUT_CONNECT, "connect to %s: no hello in time", v->peer);
 		if (nudges && nudge(v, &next_ms))
 			return -1;
 		/* It may be the last thing that came: then the wire is good, if broken. */
 		if (verbs_progress(v, next_ms < deadline_ms ? next_ms : deadline_ms) &&
-		    !v->hello_came)
+		    v->hellos < least)
 			return -1;
 	}
-	return hello_heard(v->lane, v->epoch, accepting, key, verbs_hello_in(v));
+	return check_hello(v, key, place);
 }
 
 /*
- * The accepting end's is the last of the two: were the wire closed before it is gone, the other
- * end would have been called without ever having had a wire.  If the other end has it and
- * closes at once, that is no matter of ours.
+ * last: of all hellos of this wire.  Were the wire closed before it is gone, the other end would
+ * have been called without ever having had a wire.  If the other end has it and closes at once,
+ * that is no matter of ours.
  */
-static int say_hello(struct verbs *v, const struct lane_key *key, bool accepting,
+static int say_hello(struct verbs *v, const struct lane_key *key, enum hello_place place, bool last,
 		     uint64_t deadline_ms)
 {
-	hello_say(v->lane, v->epoch, accepting, key, verbs_hello_out(v));
-	if (verbs_send_hello(v))
+	struct lane_ring ring = {0};
+
+	/* Only to one who has proven to be our peer. */
+	if (v->wire.exposed && (v->accepting || place == HELLO_AGAIN))
+		ring = (struct lane_ring){verbs_ring_at(v), v->pool_mr->rkey};
+	hello_say_ring(v->lane, v->epoch, v->accepting, key, &ring, verbs_hello_at(v, place));
+	if (verbs_send_hello(v, place))
 		return -1;
-	while (accepting && v->sends > 0 && clock_ms() < deadline_ms) {
+	while (last && v->sends > 0 && clock_ms() < deadline_ms) {
 		if (verbs_progress(v, deadline_ms) && v->sends > 0)
 			return -1;
 	}
 	return 0;
 }
 
+static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+{
+	bool again = v->wire.exposed && !v->accepting; /* we have to tell a ring yet */
+
+	if (v->accepting)
+		return hear_hello(v, key, HELLO_IN, deadline_ms) ||
+				       say_hello(v, key, HELLO_OUT, true, deadline_ms) ||
+				       (verbs_hears_twice(v) &&
+					hear_hello(v, key, HELLO_AGAIN, deadline_ms))
+			       ? -1
+			       : 0;
+	/* iWARP wants the connecting end to speak first. */
+	return say_hello(v, key, HELLO_OUT, false, deadline_ms) ||
+			       hear_hello(v, key, HELLO_IN, deadline_ms) ||
+			       (again && say_hello(v, key, HELLO_AGAIN, true, deadline_ms))
+		       ? -1
+		       : 0;
+}
+
 static void name_wire(struct verbs *v)
 {
 	const char *dev = ibv_get_device_name(v->id->verbs->device);
 
-	snprintf(v->wire.name, sizeof v->wire.name, "rdma %.15s %.74s", dev, v->peer);
+	snprintf(v->wire.name, sizeof v->wire.name, "rdma %.15s %.62s%s%s", dev, v->peer,
+		 verbs_writes(v) ? " " : "", verbs_writes(v) ? verbs_op_text(v->op) : "");
 }
 
 /* ---- calling ------------------------------------------------------------------------ */
@@ -354,10 +394,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const
 	if (open_id(v) || resolve_address(v, to, deadline_ms) || resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
-	if (verbs_equip(v) || call(v, key, deadline_ms))
-		goto failed;
-	/* iWARP wants the connecting end to speak first. */
-	if (say_hello(v, key, false, deadline_ms) || hear_hello(v, key, true, deadline_ms))
+	if (verbs_equip(v) || call(v, key, deadline_ms) || greet(v, key, deadline_ms))
 		goto failed;
 	*out = &v->wire;
 	return 0;
@@ -406,6 +443,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 		verbs_refuse(c);
 		return -1;
 	}
+	v->accepting = true;
 	v->id = c->id;
 	v->events = c->events;
 	c->id = NULL;
@@ -420,8 +458,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	}
 	/* A send of ours before the connection is established is held up for seconds (rxe), and
 	 * on iWARP the caller must be first anyway. */
-	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
-	    hear_hello(v, key, false, deadline_ms) || say_hello(v, key, true, deadline_ms))
+	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) || greet(v, key, deadline_ms))
 		goto failed;
 	verbs_caller_free(c);
 	*out = &v->wire;

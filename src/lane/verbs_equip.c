@@ -9,19 +9,24 @@
 #include <sys/mman.h>
 #include "lane/verbs.h"
 
-uint8_t *verbs_hello_out(const struct verbs *v)
+uint8_t *verbs_hello_at(const struct verbs *v, enum hello_place place)
 {
-	return v->ring;
-}
-
-uint8_t *verbs_hello_in(const struct verbs *v)
-{
-	return v->ring + LANE_HELLO_SIZE;
+	return v->ring + (size_t)place * LANE_HELLO_SIZE;
 }
 
 uint8_t *verbs_credit_at(const struct verbs *v, uint32_t slot)
 {
-	return v->ring + 2 * LANE_HELLO_SIZE + (size_t)slot * CREDIT_STRIDE;
+	return verbs_hello_at(v, HELLO_PLACES) + (size_t)slot * CREDIT_STRIDE;
+}
+
+static uint32_t credit_places(const struct verbs *v)
+{
+	return v->side == LANE_SOURCE ? v->depth + CREDITS_SPARE : v->sends_max;
+}
+
+uint8_t *verbs_notice_at(const struct verbs *v, uint32_t slot)
+{
+	return verbs_credit_at(v, credit_places(v)) + (size_t)slot * NOTICE_SIZE;
 }
 
 static const char *device(const struct verbs *v)
@@ -29,9 +34,9 @@ static const char *device(const struct verbs *v)
 	return ibv_get_device_name(v->id->verbs->device);
 }
 
-static int post_recv(struct verbs *v, enum verbs_work work, uint32_t slot, struct ibv_sge *sge)
+int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into)
 {
-	struct ibv_recv_wr wr = {.wr_id = work_id(work, slot), .sg_list = sge, .num_sge = 1}, *bad;
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = into, .num_sge = into != NULL}, *bad;
 	int rc = ibv_post_recv(v->id->qp, &wr, &bad);
 
 	if (!rc)
@@ -46,31 +51,27 @@ int verbs_post_credit(struct verbs *v, uint32_t slot)
 			      .length = CREDIT_SIZE,
 			      .lkey = v->ring_mr->lkey};
 
-	return post_recv(v, WORK_RECV_CREDIT, slot, &sge);
+	return verbs_post_recv(v, work_id(WORK_RECV_CREDIT, slot), &sge);
 }
 
-int verbs_post_block(struct verbs *v, uint32_t slot)
+static int post_hello(struct verbs *v, enum hello_place place)
 {
-	struct ibv_sge sge = {.addr = (uintptr_t)(v->pool->blocks[slot].data - LANE_HEAD),
-			      .length = LANE_HEAD + v->pool->size,
-			      .lkey = v->pool_mr->lkey};
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_hello_at(v, place),
+			      .length = LANE_HELLO_SIZE,
+			      .lkey = v->ring_mr->lkey};
 
-	if (post_recv(v, WORK_RECV_BLOCK, slot, &sge))
-		return -1;
-	v->posted[slot] = true;
-	return 0;
+	return verbs_post_recv(v, work_id(WORK_RECV_HELLO, 0), &sge);
 }
 
 static int post_all(struct verbs *v)
 {
-	struct ibv_sge hello = {.addr = (uintptr_t)verbs_hello_in(v),
-				.length = LANE_HELLO_SIZE,
-				.lkey = v->ring_mr->lkey};
+	/* The next block's slot first, if it has one: verbs_block_came() counts on it. */
+	uint64_t next = lane_stored(v->lane);
 
-	if (post_recv(v, WORK_RECV_HELLO, 0, &hello))
+	if (post_hello(v, HELLO_IN) || (verbs_hears_twice(v) && post_hello(v, HELLO_AGAIN)))
 		return -1;
-	for (uint32_t slot = 0; v->side == LANE_SINK && slot < v->depth; slot++) {
-		if (verbs_post_block(v, slot))
+	for (uint32_t i = 0; v->side == LANE_SINK && i < v->depth; i++) {
+		if (verbs_post_block(v, (uint32_t)((next + i) % v->depth)))
 			return -1;
 	}
 	for (uint32_t slot = 0; v->side == LANE_SOURCE && slot < v->depth + CREDITS_SPARE; slot++) {
@@ -82,7 +83,7 @@ static int post_all(struct verbs *v)
 
 static uint32_t receives(const struct verbs *v)
 {
-	return v->depth + 1 + (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
+	return v->depth + 1 + verbs_hears_twice(v) + (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
 }
 
 /* What the device is able to do, against what this lane asks for. */
@@ -106,10 +107,10 @@ static int check_device(struct verbs *v)
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "%s takes %d receives at a time, %u blocks a lane need %u",
 				  device(v), dev.max_qp_wr, v->depth, receives(v));
-	v->sends_max = v->depth + SENDS_SPARE;
+	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
 	if (v->sends_max > (uint32_t)dev.max_qp_wr)
 		v->sends_max = (uint32_t)dev.max_qp_wr;
-	return 0;
+	return verbs_op_check(v);
 }
 
 static int make_cq(struct verbs *v)
@@ -139,20 +140,27 @@ static int make_cq(struct verbs *v)
 	return 0;
 }
 
+/* Of the small messages that this end sends. */
+static uint32_t inline_bytes(const struct verbs *v)
+{
+	if (v->side == LANE_SINK)
+		return CREDIT_SIZE;
+	return v->op == RDMA_OP_WRITE_SEND ? NOTICE_SIZE : 0;
+}
+
 static int make_qp(struct verbs *v)
 {
-	struct ibv_qp_init_attr init,
-		ask = {
-			.send_cq = v->cq,
-			.recv_cq = v->cq,
-			.cap = {.max_send_wr = v->sends_max,
-				.max_recv_wr = receives(v),
-				.max_send_sge = 1,
-				.max_recv_sge = 1,
-				.max_inline_data = v->side == LANE_SINK ? CREDIT_SIZE : 0},
-			.qp_type = IBV_QPT_RC,
-			.sq_sig_all = 1,
-		};
+	struct ibv_qp_init_attr init, ask = {
+					      .send_cq = v->cq,
+					      .recv_cq = v->cq,
+					      .cap = {.max_send_wr = v->sends_max,
+						      .max_recv_wr = receives(v),
+						      .max_send_sge = 1,
+						      .max_recv_sge = 1,
+						      .max_inline_data = inline_bytes(v)},
+					      .qp_type = IBV_QPT_RC,
+					      .sq_sig_all = 1,
+				      };
 
 	init = ask;
 	if (rdma_create_qp(v->id, v->pd, &init)) {
@@ -165,15 +173,16 @@ static int make_qp(struct verbs *v)
 					  receives(v), device(v));
 	}
 	v->paired = true;
-	v->inlined = init.cap.max_inline_data >= CREDIT_SIZE;
+	v->inlined = inline_bytes(v) > 0 && init.cap.max_inline_data >= inline_bytes(v);
 	if (init.cap.max_recv_wr < receives(v))
 		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u receives, %u are needed",
 				  device(v), init.cap.max_recv_wr, receives(v));
 	/* More than was asked for is not used: the completion queue was made for this many. */
 	if (init.cap.max_send_wr < v->sends_max)
 		v->sends_max = init.cap.max_send_wr;
-	if (v->sends_max < 1)
-		return verbs_fail(v, OUT_TRANSPORT, "%s grants no sends at all", device(v));
+	if (v->sends_max < verbs_sends_a_block(v))
+		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u sends at a time, %u are needed",
+				  device(v), v->sends_max, verbs_sends_a_block(v));
 	return 0;
 }
 
@@ -183,11 +192,11 @@ static uint64_t need(const struct verbs *v)
 	return v->pool->bytes + v->ring_bytes;
 }
 
-static int reg(struct verbs *v, void *base, size_t bytes, struct ibv_mr **out)
+static int reg(struct verbs *v, void *base, size_t bytes, int access, struct ibv_mr **out)
 {
 	/* A source's memory is only read, but one registered for reading alone is, on some
 	 * kernels, still the page of zeros that the first write to it takes the place of. */
-	*out = ibv_reg_mr(v->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE);
+	*out = ibv_reg_mr(v->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | access);
 	if (*out)
 		return 0;
 	if (errno == ENOMEM) {
@@ -199,8 +208,10 @@ static int reg(struct verbs *v, void *base, size_t bytes, struct ibv_mr **out)
 
 static int make_memory(struct verbs *v)
 {
-	uint32_t credits = v->side == LANE_SOURCE ? v->depth + CREDITS_SPARE : v->sends_max;
-	size_t bytes = 2 * LANE_HELLO_SIZE + (size_t)credits * CREDIT_STRIDE;
+	size_t notices = v->op == RDMA_OP_WRITE_SEND ? (size_t)v->depth * NOTICE_SIZE : 0;
+	size_t bytes = (size_t)HELLO_PLACES * LANE_HELLO_SIZE +
+		       (size_t)credit_places(v) * CREDIT_STRIDE + notices;
+	int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;
 	void *ring;
 
 	bytes = (bytes + LANE_PAGE - 1) & ~(size_t)(LANE_PAGE - 1);
@@ -212,9 +223,9 @@ static int make_memory(struct verbs *v)
 	/* Hellos are no secret, but a forked child must not take our registered pages away. */
 	if (madvise(ring, bytes, MADV_DONTFORK))
 		return verbs_fail(v, OUT_MEMORY, "keep memory from children: %m");
-	if (reg(v, ring, bytes, &v->ring_mr))
+	if (reg(v, ring, bytes, 0, &v->ring_mr))
 		return -1;
-	return reg(v, v->pool->base, v->pool->bytes, &v->pool_mr);
+	return reg(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
 }
 
 int verbs_equip(struct verbs *v)

@@ -50,6 +50,7 @@ struct wire_ops {
 
 struct wire {
 	const struct wire_ops *ops;
+	bool exposed; /* sink: the source can change a block, its head too, at any time */
 	uint32_t window; /* blocks under way that are of use, at most; 0: no matter how many */
 	char name[96]; /* for people: "tcp 10.0.0.1:7000" */
 };

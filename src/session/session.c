@@ -221,6 +221,7 @@ static int lane_end_open(struct session *s, unsigned i)
 		.depth = s->terms.depth,
 		.block_size = s->terms.block_size,
 		.timeout_ms = s->terms.timeout_ms,
+		.rdma_op = s->terms.rdma_op,
 		.unchecked = s->o.unchecked,
 		.mend = session_mend,
 		.mend_ctx = e,

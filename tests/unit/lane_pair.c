@@ -190,6 +190,7 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 		abort();
 	m->wire.ops = &meddler_ops;
 	m->wire.window = inner->window;
+	m->wire.exposed = inner->exposed;
 	memcpy(m->wire.name, inner->name, sizeof m->wire.name);
 	m->inner = inner;
 	m->side = side;
@@ -256,6 +257,7 @@ int pair_open(struct pair *p, const struct backend *b, void *state, unsigned ind
 		.depth = depth,
 		.block_size = block_size,
 		.timeout_ms = plan ? plan->timeout_ms : 0,
+		.rdma_op = b->op,
 		.mend = pair_mend,
 	};
 	pthread_condattr_t attr;

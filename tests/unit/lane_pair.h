@@ -26,6 +26,7 @@ enum { PAIR_LANES = 4 }; /* indexes of lanes that a backend must be able to join
 
 struct backend {
 	const char *name;
+	enum rdma_op op; /* of the lanes; over verbs only */
 	/* Make what its pairs need (a listener); 0, or -1 with a failure. */
 	int (*setup)(void **state);
 	void (*teardown)(void *state);

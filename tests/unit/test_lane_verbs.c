@@ -79,13 +79,14 @@ static int join_by_turns(void *state, struct lane *l, uint32_t epoch, const stru
 	return join_as(epoch % 2 ? LANE_SOURCE : LANE_SINK, state, l, epoch, k, deadline_ms, out);
 }
 
-static const struct backend sink_listens = {"verbs, the source dials", setup, teardown,
-					    join_sink_listens};
-static const struct backend source_listens = {"verbs, the sink dials", setup, teardown,
-					      join_source_listens};
-static const struct backend by_turns = {"verbs, both dial by turns", setup, teardown,
-					join_by_turns};
-static const struct backend over_ipv6 = {"verbs over IPv6", setup6, teardown, join_sink_listens};
+static struct backend sink_listens = {"verbs, the source dials", RDMA_OP_SEND, setup, teardown,
+				      join_sink_listens};
+static struct backend source_listens = {"verbs, the sink dials", RDMA_OP_SEND, setup, teardown,
+					join_source_listens};
+static struct backend by_turns = {"verbs, both dial by turns", RDMA_OP_SEND, setup, teardown,
+				  join_by_turns};
+static struct backend over_ipv6 = {"verbs over IPv6", RDMA_OP_SEND, setup6, teardown,
+				   join_sink_listens};
 
 static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, uint32_t block_size)
 {
@@ -513,6 +514,7 @@ int main(void)
 		fputs("no RDMA adapter is named in SLUICE_TRANSPORT\n", stderr);
 		return SKIPPED;
 	}
+	sink_listens.op = source_listens.op = by_turns.op = over_ipv6.op = door_op;
 	not_ready_before = door_not_ready();
 	if (getenv("SLUICE_COUNT") && atoi(getenv("SLUICE_COUNT")) > 1) {
 		failures = conformance_run(&sink_listens);

@@ -14,6 +14,23 @@
 
 struct host near, far;
 unsigned slow = 1;
+enum rdma_op door_op = RDMA_OP_SEND;
+
+static void read_op(void)
+{
+	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
+	const char *word = getenv("SLUICE_RDMA_OP");
+
+	if (!word || !word[0])
+		return;
+	for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+		if (strcmp(word, words[i]) == 0) {
+			door_op = (enum rdma_op)i;
+			return;
+		}
+	}
+	abort();
+}
 
 bool hosts_find(void)
 {
@@ -34,6 +51,7 @@ bool hosts_find(void)
 	}
 	if (getenv("SLUICE_LAB"))
 		slow = 3;
+	read_op();
 	return near.address && far.address;
 }
 
@@ -244,6 +262,7 @@ struct lane *door_lane(enum lane_side side, uint32_t depth, uint32_t block_size,
 	struct lane_setup how = {.side = side,
 				 .depth = depth,
 				 .block_size = block_size,
+				 .rdma_op = door_op,
 				 .mend = mend,
 				 .mend_ctx = ctx};
 	struct lane *l;

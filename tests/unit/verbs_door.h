@@ -24,7 +24,10 @@ extern struct host near, far;
 /* What is promised in time may take so many times as long here. */
 extern unsigned slow;
 
-/* False when no hosts are named. */
+/* How blocks go: SLUICE_RDMA_OP as --rdma-op has it; SEND when it is not set. */
+extern enum rdma_op door_op;
+
+/* Sets all of these.  False when no hosts are named. */
 bool hosts_find(void);
 /* The calling thread, and those that it starts, are on that host from now on. */
 void host_enter(const struct host *h);
@@ -50,7 +53,8 @@ int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_
 int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
 	      uint64_t deadline_ms, struct wire **out);
 
-/* Lane 0 of one end, NULL when that fails; and a mend function for one that is only to be had. */
+/* Lane 0 of one end, with door_op, NULL when that fails; and a mend function for one that is only
+ * to be had. */
 struct lane *door_lane(enum lane_side side, uint32_t depth, uint32_t block_size, lane_mend_fn mend,
 		       void *ctx);
 int door_never(void *ctx, struct lane *l, uint32_t epoch, const char *why);
