@@ -160,6 +160,7 @@ void msg_offer_encode(struct writer *w, const struct msg_offer *m)
 		put_u16(w, m->places[i].port);
 		put_bytes(w, m->places[i].addr, sizeof m->places[i].addr);
 		put_u32(w, m->places[i].rate);
+		put_u8(w, m->places[i].adapter);
 	}
 	put_str(w, m->no_rdma);
 }
@@ -177,6 +178,7 @@ static void place_take(struct decoder *d, struct offer_place *p)
 	take_bytes(&d->r, p->addr, sizeof p->addr);
 	need(d, p->family != 4 || memcmp(p->addr + 4, zeros, sizeof zeros) == 0, "addr");
 	p->rate = take_u32(&d->r);
+	p->adapter = take_u8(&d->r);
 }
 
 int msg_offer_decode(const struct frame *f, struct msg_offer *m)

@@ -119,6 +119,7 @@ struct offer_place {
 	uint16_t port;
 	uint8_t addr[16]; /* network order; IPv4 in the first four, the rest zero */
 	uint32_t rate; /* RDMA: of the port behind it, Mbit/s; 0: not known, or TCP */
+	uint8_t adapter; /* RDMA: places at one port of an adapter have the same number here */
 };
 struct msg_offer {
 	uint8_t round; /* 0, after a swap of roles 1 */

@@ -1146,7 +1146,7 @@ RAW = {
     "zeros": bytes(70000), "ones": b"\xff" * 70000,
     "a-text-longer-than-its-frame": wire.frame("NOROUTE", b"\0\xff\xff"),
     "an-offer-of-255": wire.frame("OFFER", b"\0\xff" + bytes(5100) + b"\0\0"),
-    "an-offer-of-33": wire.frame("OFFER", b"\0\x21" + b"\2\4\1\1\x7f\0\0\1" .ljust(20, b"\0") * 33 +
+    "an-offer-of-33": wire.frame("OFFER", b"\0\x21" + b"\2\4\1\1\x7f\0\0\1" .ljust(25, b"\0") * 33 +
                                  b"\0\0"),
     "an-offer-cut-short": wire.frame("OFFER", b"\0\x20" + bytes(20)),
 }

@@ -343,7 +343,7 @@ class Session:
         listener = socket.create_server((self.host, 0))
         listener.settimeout(PATIENCE)
         place = dict(transport=TCP, family=4, port=listener.getsockname()[1],
-                     addr=socket.inet_aton(self.host), rate=0)
+                     addr=socket.inet_aton(self.host), rate=0, adapter=0)
         self.frames.send("OFFER", **{"round": 0, "places": [place], "no_rdma": "", **offer})
         self.listener = listener
         return listener

@@ -33,7 +33,7 @@ def places(count, port):
         made.append({"transport": 2 if i % 2 else 1, "family": 6 if i % 2 else 4,
                      "port": port or 7000 + i,
                      "addr": bytes((16 * i + b + 1) % 256 for b in range(length)),
-                     "rate": U32 if port else 100000 * (i + 1)})
+                     "rate": U32 if port else 100000 * (i + 1), "adapter": 255 if port else i})
     return made
 
 

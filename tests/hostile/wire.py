@@ -43,12 +43,13 @@ def take_text(data):
     return value, data
 
 
-PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16), ("rate", "u32")]
+PLACE = [("transport", "u8"), ("family", "u8"), ("port", "u16"), ("addr", 16), ("rate", "u32"),
+         ("adapter", "u8")]
 
 
 def put_places(places):
     return struct.pack("<B", len(places)) + b"".join(
-        put(PLACE, {"rate": 0, **p}) for p in places)
+        put(PLACE, {"rate": 0, "adapter": 0, **p}) for p in places)
 
 
 def take_places(data):

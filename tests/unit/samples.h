@@ -73,6 +73,7 @@ static inline void sample_offer(enum sample_size size, struct writer *w)
 		for (unsigned b = 0; b < (p->family == 4 ? 4 : 16); b++)
 			p->addr[b] = (uint8_t)(16 * i + b + 1);
 		p->rate = size == SAMPLE_MOST ? UINT32_MAX : 100000 * (i + 1);
+		p->adapter = (uint8_t)(size == SAMPLE_MOST ? UINT8_MAX : i);
 	}
 	TEXT("rdma off", m.no_rdma);
 	msg_offer_encode(w, &m);

@@ -686,7 +686,7 @@ static void an_offer_has_sixteen_of_each(void **state)
 
 	(void)state;
 	/* The second place is TCP over IPv6. */
-	sent[2 + 24] = TRANSPORT_RDMA;
+	sent[2 + 25] = TRANSPORT_RDMA;
 	assert_int_equal(decode(s, sent, len, &back), -1);
 	assert_non_null(strstr(failed()->text, "count"));
 }
