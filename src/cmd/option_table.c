@@ -131,7 +131,7 @@ const struct option_row option_rows[] = {
 	{0, "transport", "HOW", RDBENCH, GROUP_LANES, KIND_TRANSPORT, AT(want), 0,
 	 "rdma or tcp alone (default: auto: both, beside each other)"},
 	{0, "transport", "HOW", RDCHECK, GROUP_LANES, KIND_TRANSPORT, AT(want), 0,
-	 "what must be usable: auto, rdma, tcp (default: auto: either)"},
+	 "what must be usable to be fit: rdma, or tcp alone (default: auto: rdma)"},
 	{0, "lanes", "N", RDBENCH, GROUP_LANES, KIND_COUNT, AT(lanes), LANES_MOST,
 	 "so many connections (default: several numbers are tried)"},
 	{0, "depth", "N", RDBENCH, GROUP_LANES, KIND_COUNT, AT(depth), 1024,
@@ -209,6 +209,7 @@ const struct option_row option_rows[] = {
 	{0, "end", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_END, NULL},
 	{0, "ends", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_ENDS, NULL},
 	{0, "lane", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_LANE, NULL},
+	{0, "survey", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_SURVEY, NULL},
 	{0, "lane-listen", NULL, RDCP, GROUP_END, KIND_ACTION, AT(action), ACTION_LANE_LISTEN,
 	 NULL},
 };

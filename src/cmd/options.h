@@ -36,6 +36,7 @@ enum action {
 	ACTION_ENDS, /* rdcp --ends: one after the other */
 	ACTION_LANE, /* rdcp --lane, --lane-listen: a lane over ssh */
 	ACTION_LANE_LISTEN,
+	ACTION_SURVEY, /* rdcp --survey: what rdcheck starts over ssh */
 	ACTION_MAKE_KEY,
 };
 

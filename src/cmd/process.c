@@ -97,6 +97,7 @@ void take_command_line(struct options *o, enum program program, int argc, char *
 	case ACTION_ENDS:
 	case ACTION_LANE:
 	case ACTION_LANE_LISTEN:
+	case ACTION_SURVEY:
 		return;
 	}
 }

@@ -14,6 +14,7 @@
 #include "cmd/process.h"
 #include "cmd/signals.h"
 #include "cmd/stats.h"
+#include "cmd/survey_end.h"
 #include "cmd/target.h"
 #include "copy/digest.h"
 #include "copy/modes.h"
@@ -249,6 +250,8 @@ int main(int argc, char **argv)
 		exit_with(lane_run());
 	case ACTION_LANE_LISTEN:
 		exit_with(lane_listen_run());
+	case ACTION_SURVEY:
+		exit_with(survey_end_run());
 	default:
 		exit_with(run(&p));
 	}

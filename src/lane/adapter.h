@@ -89,5 +89,17 @@ struct adapter_gid {
 /* The GIDs of a port that are set, in order, at most max. Returns how many. */
 unsigned adapter_gids(const char *root, const struct adapter *a, struct adapter_gid *to,
 		      unsigned max);
+/* RoCE: the GID that librdmacm takes for a connection from a local address.  False: none. */
+bool adapter_gid_for(const char *root, const struct adapter *a, const union address *local,
+		     struct adapter_gid *out);
+/* RoCE: the type of GID that connections of this port take, as far as there is one. */
+enum gid_type adapter_gid_type(const char *root, const struct adapter *a);
+
+/* What only verbs tell; -1 with a failure where they can't be asked (verbs_port.c, or
+ * verbs_none.c in a build without them). */
+struct adapter_verbs {
+	unsigned mtu, mtu_most; /* bytes of data in a packet; 0: not told */
+};
+int adapter_ask(const struct adapter *a, struct adapter_verbs *out);
 
 #endif

@@ -58,6 +58,47 @@ unsigned adapter_gids(const char *root, const struct adapter *a, struct adapter_
 	return n;
 }
 
+/* The kernel prefers RoCE v2 unless its administrator says otherwise for the port. */
+enum gid_type adapter_gid_type(const char *root, const struct adapter *a)
+{
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(root, a, gids, ADAPTER_GIDS_MAX);
+	char mode[ADAPTER_TEXT];
+
+	if (a->kind != ADAPTER_ROCE)
+		return GID_IB;
+	if (sysfs_text(mode, sizeof mode, "%s/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
+		       sysfs_root(root), a->device, a->port))
+		return strstr(mode, "v2") ? GID_ROCE_2 : GID_ROCE_1;
+	for (unsigned i = 0; i < n; i++)
+		if (gids[i].type == GID_ROCE_2)
+			return GID_ROCE_2;
+	return GID_ROCE_1;
+}
+
+bool adapter_gid_for(const char *root, const struct adapter *a, const union address *local,
+		     struct adapter_gid *out)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(root, a, gids, ADAPTER_GIDS_MAX);
+	enum gid_type type = adapter_gid_type(root, a);
+	uint8_t raw[16];
+
+	if (local->sa.sa_family == AF_INET) {
+		memcpy(raw, mapped, sizeof mapped);
+		memcpy(raw + 12, &local->in4.sin_addr, 4);
+	} else {
+		memcpy(raw, &local->in6.sin6_addr, 16);
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (gids[i].type == type && memcmp(gids[i].raw, raw, sizeof raw) == 0) {
+			*out = gids[i];
+			return true;
+		}
+	return false;
+}
+
 /* ---- network devices ------------------------------------------------------------------------- */
 
 static bool has_gid_at(const char *root, const struct adapter *a, const char *netdev)

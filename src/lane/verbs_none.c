@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include "base/fail.h"
+#include "lane/adapter.h"
 #include "lane/connect.h"
 
 static const char none[] = "this build has no RDMA";
@@ -23,6 +24,12 @@ bool verbs_behind(const union address *addr)
 {
 	(void)addr;
 	return false;
+}
+
+int adapter_ask(const struct adapter *a, struct adapter_verbs *out)
+{
+	(void)a, (void)out;
+	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,

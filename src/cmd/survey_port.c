@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Ports of adapters: state, PCIe, MTU, GIDs, firmware, NUMA. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/fail.h"
+#include "cmd/survey.h"
+
+enum { MTU_LEAST = 256, MTU_BEST = 4096, NETDEV_MTU_BEST = 4200 };
+
+struct port {
+	const struct survey *s;
+	const struct adapter *a;
+	char name[ADAPTER_TEXT * 2];
+};
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static void state_remedy(const struct adapter *a, char *to, size_t size)
+{
+	const char *netdev = a->netdev[0] ? a->netdev : "its network device";
+
+	if (a->kind == ADAPTER_INFINIBAND && a->state >= PORT_INIT)
+		snprintf(to, size,
+			 "the link is up, but no subnet manager has set it up: start opensm on one "
+			 "host of the fabric, or the switch's own");
+	else if (strstr(a->physical, "Disabled"))
+		snprintf(to, size, "it is switched off: ip link set dev %s up%s", netdev,
+			 a->kind == ADAPTER_INFINIBAND ? ", or ibportstate ... enable" : "");
+	else
+		snprintf(to, size,
+			 "see that the cable is in at both ends and the peer is on, and that %s is "
+			 "up (ip link set dev %s up)",
+			 netdev, netdev);
+}
+
+static void look_at_state(const struct port *p)
+{
+	const struct adapter *a = p->a;
+	bool active = a->state == PORT_ACTIVE, known = a->kind != ADAPTER_OTHER;
+	char remedy[TEXT_MAX] = "";
+	enum finding_state state = FINDING_OK;
+
+	if (!known)
+		state = FINDING_INFO;
+	else if (!active)
+		state = survey_has_active(p->s) ? FINDING_WARNING : FINDING_FAILURE;
+	if (known && !active)
+		state_remedy(a, remedy, sizeof remedy);
+	survey_found(p->s, state, "port", p->name, remedy, "%s%s%s, %s%s%s%s%s%s%s%s",
+		     a->state_text, a->physical[0] ? ", " : "", a->physical,
+		     adapter_kind_text(a->kind), a->rate_text[0] ? ", " : "", a->rate_text,
+		     a->software ? " (in software: not faster than TCP)" : "",
+		     a->netdev[0] ? ", " : "", a->netdev, a->driver[0] ? ", " : "", a->driver);
+}
+
+/* ---- PCIe ------------------------------------------------------------------------------------ */
+
+static const char *link_text(const struct pcie_link *l, char *to, size_t size)
+{
+	snprintf(to, size, "%u.%u GT/s x%u", l->mtransfers / 1000, l->mtransfers % 1000 / 100,
+		 l->width);
+	return to;
+}
+
+static void look_at_pcie(const struct port *p)
+{
+	const struct adapter *a = p->a;
+	const struct pcie_link *now = &a->pcie_now, *most = &a->pcie_adapter, *slot = &a->pcie_slot;
+	unsigned mbits = pcie_mbits(now);
+	bool short_of_rate = a->rate_mbits && mbits < a->rate_mbits;
+	bool narrow = most->width && now->width < most->width;
+	bool slow = most->mtransfers && now->mtransfers < most->mtransfers;
+	bool by_slot = (narrow && slot->width && slot->width <= now->width) ||
+		       (!narrow && slow && slot->mtransfers && slot->mtransfers <= now->mtransfers);
+	char is[40], can[40], share[128] = "";
+	const char *remedy = NULL;
+
+	if (!mbits)
+		return;
+	link_text(now, is, sizeof is);
+	link_text(most, can, sizeof can);
+	if (short_of_rate)
+		snprintf(share, sizeof share, ": %.0f Gbit/s at most, the port has %.0f",
+			 mbits / 1e3, a->rate_mbits / 1e3);
+	if (!narrow && !slow && !short_of_rate) {
+		survey_found(p->s, FINDING_OK, "pcie", p->name, NULL, "%s (%.0f Gbit/s) at %s", is,
+			     mbits / 1e3, a->pci);
+		return;
+	}
+	if (by_slot)
+		remedy =
+			"the slot at this place has no more: put the adapter into a wider or newer "
+			"one";
+	else if (narrow || slow)
+		remedy =
+			"the slot can do more than was negotiated: seat the adapter again, look at "
+			"risers, and at the PCIe settings of the host's firmware";
+	else
+		remedy = "the port is faster than the adapter's own PCIe interface: nothing helps "
+			 "but another adapter";
+	survey_found(p->s, FINDING_WARNING, "pcie", p->name, remedy,
+		     "%s at %s is %s than the adapter can (%s)%s", is, a->pci,
+		     narrow ? "narrower"
+		     : slow ? "slower"
+			    : "no less",
+		     can, share);
+}
+
+/* ---- MTU ------------------------------------------------------------------------------------- */
+
+/* The largest MTU of RDMA that packets of so many bytes hold, beside heads. */
+static unsigned mtu_within(unsigned netdev_mtu)
+{
+	unsigned mtu = MTU_BEST;
+
+	while (mtu > MTU_LEAST && mtu + 80 > netdev_mtu)
+		mtu /= 2;
+	return mtu;
+}
+
+static void look_at_mtu(const struct port *p, const struct adapter_verbs *v)
+{
+	const struct adapter *a = p->a;
+	unsigned mtu = v->mtu;
+	char remedy[TEXT_MAX] = "";
+
+	if (!mtu && a->kind == ADAPTER_ROCE && a->netdev_mtu)
+		mtu = mtu_within(a->netdev_mtu);
+	if (!mtu && !a->netdev_mtu)
+		return;
+	if (a->kind == ADAPTER_ROCE && mtu < MTU_BEST) {
+		snprintf(remedy, sizeof remedy,
+			 "ip link set dev %s mtu 9000 (%d is enough for 4096), at both hosts and "
+			 "all switches between them",
+			 a->netdev, NETDEV_MTU_BEST);
+		survey_found(
+			p->s, FINDING_WARNING, "mtu", p->name, remedy,
+			"RDMA packets hold %u bytes, since %s has an MTU of %u: 4096 cost less",
+			mtu, a->netdev, a->netdev_mtu);
+	} else if (a->kind == ADAPTER_INFINIBAND && mtu && mtu < MTU_BEST &&
+		   v->mtu_most >= MTU_BEST) {
+		survey_found(
+			p->s, FINDING_INFO, "mtu", p->name,
+			"the subnet manager sets it: mtu=5 in opensm's partitions.conf is 4096",
+			"packets hold %u bytes, the port can %u", mtu, v->mtu_most);
+	} else if (a->kind == ADAPTER_IWARP) {
+		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%s has an MTU of %u",
+			     a->netdev, a->netdev_mtu);
+	} else {
+		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%u, %s %u", mtu,
+			     a->netdev[0] ? a->netdev : "no network device", a->netdev_mtu);
+	}
+}
+
+/* ---- GIDs ------------------------------------------------------------------------------------ */
+
+/* "::ffff:10.0.0.1" */
+static const char *gid_text(const struct adapter_gid *g, char *to, size_t size)
+{
+	union address a = {.in6 = {.sin6_family = AF_INET6}};
+
+	memcpy(&a.in6.sin6_addr, g->raw, sizeof g->raw);
+	return address_text(&a, to, size);
+}
+
+static void look_at_gids(const struct port *p)
+{
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(p->s->sys, p->a, gids, ADAPTER_GIDS_MAX), shown = 0, rest = 0;
+	enum gid_type type = adapter_gid_type(p->s->sys, p->a);
+	char list[TEXT_MAX / 2] = "", text[80];
+	size_t used = 0;
+
+	if (p->a->kind != ADAPTER_ROCE)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		if (gids[i].type != type)
+			continue;
+		if (shown == 6) {
+			rest++;
+			continue;
+		}
+		used += (size_t)snprintf(list + used, sizeof list - used, "%s%u %s",
+					 shown++ ? ", " : "", gids[i].index,
+					 gid_text(&gids[i], text, sizeof text));
+	}
+	if (!shown)
+		survey_found(
+			p->s, FINDING_WARNING, "gid", p->name,
+			"give its network device an IP address (ip addr add ADDRESS/LENGTH dev "
+			"NETDEV)",
+			"no GID of RoCE %s is set: it has no address to connect from",
+			type == GID_ROCE_2 ? "v2" : "v1");
+	else
+		survey_found(p->s, type == GID_ROCE_2 ? FINDING_OK : FINDING_WARNING, "gid",
+			     p->name,
+			     type == GID_ROCE_2
+				     ? NULL
+				     : "v2 goes through routers and is spread over links: "
+				       "cma_roce_mode -d DEVICE -m 2, where the adapter has it",
+			     "connections take RoCE %s (UDP port 4791); its GIDs: %s%s",
+			     type == GID_ROCE_2 ? "v2" : "v1, which has no IP", list,
+			     rest ? ", ..." : "");
+}
+
+/* ---- firmware, NUMA -------------------------------------------------------------------------- */
+
+static void look_at_firmware(const struct port *p)
+{
+	const struct adapter *a = p->a;
+
+	if (a->software)
+		return;
+	survey_found(p->s, FINDING_INFO, "firmware", p->name, NULL, "%s%s%s%s%s",
+		     a->firmware[0] ? a->firmware : "it does not tell its version",
+		     a->model[0] ? ", model " : "", a->model, a->board[0] ? ", board " : "",
+		     a->board);
+}
+
+static void look_at_node(const struct port *p)
+{
+	const struct adapter *a = p->a;
+	cpu_set_t of_node, ours, both;
+
+	if (a->software)
+		return;
+	if (a->numa_node < 0) {
+		if (numa_node_cpus(p->s->sys, 1, &of_node))
+			survey_found(p->s, FINDING_INFO, "numa", p->name, NULL,
+				     "the host's firmware does not tell its node");
+		return;
+	}
+	if (!numa_node_cpus(p->s->sys, a->numa_node, &of_node) ||
+	    sched_getaffinity(0, sizeof ours, &ours))
+		return;
+	CPU_AND(&both, &of_node, &ours);
+	if (CPU_COUNT(&both))
+		survey_found(p->s, FINDING_OK, "numa", p->name, NULL,
+			     "node %d, %d of its %d processors may be used", a->numa_node,
+			     CPU_COUNT(&both), CPU_COUNT(&of_node));
+	else
+		survey_found(
+			p->s, FINDING_WARNING, "numa", p->name,
+			"let this process run there too: taskset, cpuset or AllowedCPUs= keep it "
+			"away",
+			"none of the processors of its node %d may be used: all data crosses "
+			"between nodes",
+			a->numa_node);
+}
+
+/* ---- a port ---------------------------------------------------------------------------------- */
+
+static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
+{
+	*v = (struct adapter_verbs){0};
+	/* A recorded tree's adapters are nobody's to ask. */
+	if (p->s->top[0] || !verbs_built() || adapter_ask(p->a, v) == 0)
+		return;
+	survey_found(p->s, FINDING_FAILURE, "verbs", p->name,
+		     "install the providers of libibverbs (ibverbs-providers; in RPM's "
+		     "distributions: libibverbs), of the adapter's own vendor where it wants them",
+		     "%s", failed()->text);
+}
+
+void survey_ports(const struct survey *s)
+{
+	for (unsigned i = 0; i < s->port_count; i++) {
+		struct port p = {.s = s, .a = &s->ports[i]};
+		struct adapter_verbs v;
+
+		survey_port_text(p.a, p.name, sizeof p.name);
+		look_at_state(&p);
+		if (p.a->kind == ADAPTER_OTHER)
+			continue;
+		look_at_verbs(&p, &v);
+		look_at_pcie(&p);
+		if (p.a->state == PORT_ACTIVE) {
+			look_at_mtu(&p, &v);
+			look_at_gids(&p);
+		}
+		look_at_firmware(&p);
+		look_at_node(&p);
+	}
+}
