@@ -144,6 +144,5 @@ enum outcome path_look(struct path *p)
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
 		     "a round trip over ssh takes %.3f ms", (double)p->control_ns / 1e6);
 	look_at_routes(p);
-	path_run(p);
-	return OUT_DONE;
+	return path_run(p);
 }

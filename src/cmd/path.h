@@ -9,6 +9,7 @@
 
 #include "cmd/findings.h"
 #include "cmd/link.h"
+#include "lane/adapter.h"
 
 struct path_address {
 	union address at;
@@ -18,6 +19,8 @@ struct path_host {
 	struct path_address at[OFFER_MAX];
 	unsigned count;
 	bool has_ports; /* it told of a port of an adapter */
+	bool rdma; /* an address of it has an adapter that can be used */
+	bool has_kind[ADAPTER_IWARP + 1];
 };
 
 struct path {
@@ -28,7 +31,6 @@ struct path {
 	struct path_host near, has; /* this host, and the far one */
 	struct link link; /* to the survey there */
 	uint64_t control_ns; /* a round trip over ssh, 0: not known */
-	bool rdma_works;
 };
 
 void path_init(struct path *p, const struct options *o, const char *far, struct findings *f);
@@ -40,7 +42,9 @@ enum outcome path_look(struct path *p);
 
 /* ---- path_survey.c: its first part, the far host's own findings.  0 or -1 ---- */
 int path_survey(struct path *p);
-/* ---- path_run.c: its last, lanes between the ends ---- */
-void path_run(struct path *p);
+/* ---- path_run.c: lanes between the ends.  OUT_DONE, or OUT_SIGNAL ---- */
+enum outcome path_run(struct path *p);
+/* ---- path_firewall.c: what may have been in their way; rdma NULL: it was not tried ---- */
+void path_firewall(struct path *p, const struct failure *rdma, const struct failure *tcp);
 
 #endif

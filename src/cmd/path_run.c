@@ -1,10 +1,241 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lanes between the two ends, as rdcp would have them: what becomes of RDMA, and of TCP. */
+/*
+ * Lanes between the two ends, as rdcp would have them: what becomes of RDMA, and of TCP.  The
+ * blocks are made at this host and thrown away at the other one.
+ */
 
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "cmd/conductor.h"
+#include "cmd/events.h"
 #include "cmd/path.h"
+#include "cmd/screen.h"
+#include "cmd/signals.h"
+#include "lane/adapter.h"
 
-void path_run(struct path *p)
+enum {
+	PING_BLOCK = 4096,
+	PINGS_LEAST = 20,
+	PINGS_MOST = 2000,
+	PING_MS = 500, /* about so long all of them */
+	FIRST_BYTES = 16 << 20,
+	SHORT_MS = 200, /* a run that was shorter says little of the rate */
+	RATE_MS = 2000,
+};
+
+struct run {
+	struct path *p;
+	struct link kept; /* to `rdcp --ends' there */
+	struct measure measure;
+	struct report report;
+	struct failure rdma, tcp; /* what became of them */
+	uint64_t rdma_rate, tcp_rate; /* bytes a second; 0: not known */
+	bool signalled;
+};
+
+/* ---- one run -----------------------------------------------------------------------------------
+ */
+
+struct shape {
+	enum transport want;
+	uint64_t bytes;
+	unsigned lanes, depth, block; /* 0: as rdcp chooses */
+};
+
+static int begin_conducting(const struct options *o, struct progress *progress)
 {
-	(void)p;
+	screen_begin(program_name(RDCHECK), NULL);
+	if (events_begin(o, false) || conductor_signals()) {
+		screen_end();
+		return -1;
+	}
+	progress_init(progress, program_name(RDCHECK), false, 0);
+	return 0;
+}
+
+/* 0, or -1 with r->report.failure. */
+static int run_once(struct run *r, const struct shape *s)
+{
+	static const char *const names[] = {""};
+	struct options o = *r->p->o;
+	struct rule_list rules = {0};
+	struct progress progress;
+	struct job j = {
+		.o = &o,
+		.source_host = "",
+		.sink_host = r->p->far,
+		.names = names,
+		.target = "",
+		.rules = &rules,
+		.progress = &progress,
+		.measure = &r->measure,
+	};
+
+	o.want = s->want;
+	o.lanes = s->lanes;
+	o.depth = s->depth;
+	o.block_size = s->block;
+	o.json = false;
+	o.quiet = o.quiet || !o.verbose;
+	r->measure = (struct measure){
+		.flags = START_MEMORY,
+		.bytes = s->bytes,
+		.kept = &r->kept,
+	};
+	memset(&r->report, 0, sizeof r->report);
+	if (begin_conducting(&o, &progress)) {
+		r->report.failure = *failed();
+		return -1;
+	}
+	conduct(&j, &r->report);
+	conductor_signals_end();
+	screen_end();
+	events_end(&r->report);
+	r->signalled = r->report.failure.code == OUT_SIGNAL;
+	return r->report.failure.code == OUT_DONE ? 0 : -1;
+}
+
+/* ---- how fast ----------------------------------------------------------------------------------
+ */
+
+static const char *name_of(enum transport t)
+{
+	return t == TRANSPORT_RDMA ? "rdma" : "tcp";
+}
+
+/* One block of one page at a time: its way there, and its credit's way back. */
+static int ping(struct run *r, enum transport t)
+{
+	uint64_t n = r->p->control_ns ? PING_MS * UINT64_C(1000000) / r->p->control_ns : 0;
+	struct shape s = {.want = t, .lanes = 1, .depth = 1, .block = PING_BLOCK};
+
+	n = n < PINGS_LEAST ? PINGS_LEAST : n > PINGS_MOST ? PINGS_MOST : n;
+	s.bytes = n * PING_BLOCK;
+	if (run_once(r, &s))
+		return -1;
+	findings_add(r->p->findings, FINDING_OK, name_of(t), "", NULL, "lanes connect (%s)",
+		     r->measure.verdicts[LINK_SOURCE].how);
+	findings_add(r->p->findings, FINDING_OK, "ping", name_of(t), NULL,
+		     "a block of 4 KiB and its credit take %.1f us (mean of %llu)",
+		     (double)r->report.ns / 1e3 / (double)n, (unsigned long long)n);
+	return 0;
+}
+
+/* The rate of the port that this host's lanes took, Mbit/s; 0: not known, or made up. */
+static unsigned rate_of_port(const char *how)
+{
+	struct adapter *all;
+	unsigned count, rate = 0;
+	char device[ADAPTER_TEXT];
+
+	if (sscanf(how, "rdma %63s", device) != 1 || adapters_list(NULL, &all, &count))
+		return 0;
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(all[i].device, device) == 0 && all[i].state == PORT_ACTIVE &&
+		    !all[i].software)
+			rate = all[i].rate_mbits;
+	free(all);
+	return rate;
+}
+
+static void tell_rate(struct run *r, enum transport t, uint64_t rate)
+{
+	unsigned link = rate_of_port(r->measure.verdicts[LINK_SOURCE].how);
+	double gbits = (double)rate * 8 / 1e9, percent = link ? gbits * 1e5 / link : 0;
+	bool slow = link && percent < 50;
+	char share[80] = "";
+
+	if (link)
+		snprintf(share, sizeof share, ", %.0f %% of the port's %.0f Gbit/s", percent,
+			 link / 1e3);
+	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth", name_of(t),
+		     slow ? "rdbench HOST tells what bounds it, and the settings to use" : NULL,
+		     "%.3f GB/s (%.2f Gbit/s) from memory to memory, %u lane%s%s",
+		     (double)rate / 1e9, gbits, r->report.lanes, r->report.lanes == 1 ? "" : "s",
+		     share);
+}
+
+/* Bytes a second, 0: it failed. */
+static uint64_t bandwidth(struct run *r, enum transport t)
+{
+	struct shape s = {.want = t, .bytes = FIRST_BYTES};
+	uint64_t rate;
+
+	if (run_once(r, &s) || !r->report.ns)
+		return 0;
+	rate = (uint64_t)((double)s.bytes * 1e9 / (double)r->report.ns);
+	if (r->report.ns < SHORT_MS * UINT64_C(1000000)) {
+		s.bytes = rate / 1000 * RATE_MS;
+		if (run_once(r, &s) || !r->report.ns)
+			return 0;
+		rate = (uint64_t)((double)s.bytes * 1e9 / (double)r->report.ns);
+	}
+	tell_rate(r, t, rate);
+	return rate;
+}
+
+/* ---- why not -----------------------------------------------------------------------------------
+ */
+
+static void tell_no_rdma(struct run *r)
+{
+	const struct failure *f = &r->rdma;
+	const char *remedy = "see the failures above";
+
+	if (f->code == OUT_MEMLOCK)
+		remedy = "raise the limit of locked memory there: see memlock above";
+	else if (r->p->near.rdma && r->p->has.rdma)
+		remedy = "adapters are there at both ends: see routes above, and firewalls between "
+			 "them";
+	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
+		     "rdcp falls back to TCP here: %s%s%s", r->report.host,
+		     r->report.host[0] ? ": " : "", f->text);
+}
+
+static void tell_no_tcp(struct run *r)
+{
+	bool must = r->p->o->want == TRANSPORT_TCP;
+
+	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
+		     must ? "see firewall below"
+			  : "without RDMA, data would go over ssh: see firewall below",
+		     "no lanes over TCP: %s%s%s", r->report.host, r->report.host[0] ? ": " : "",
+		     r->tcp.text);
+}
+
+/* ---- both --------------------------------------------------------------------------------------
+ */
+
+static void try_transport(struct run *r, enum transport t, struct failure *f, uint64_t *rate)
+{
+	if (ping(r, t) == 0)
+		*rate = bandwidth(r, t);
+	*f = r->report.failure;
+	if (r->signalled)
+		return;
+	if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
+		tell_no_rdma(r);
+	else if (f->code != OUT_DONE)
+		tell_no_tcp(r);
+}
+
+enum outcome path_run(struct path *p)
+{
+	static struct run r;
+	bool wants_rdma = p->o->want != TRANSPORT_TCP;
+
+	memset(&r, 0, offsetof(struct run, kept));
+	r.p = p;
+	link_init(&r.kept);
+	if (wants_rdma)
+		try_transport(&r, TRANSPORT_RDMA, &r.rdma, &r.rdma_rate);
+	if (!r.signalled)
+		try_transport(&r, TRANSPORT_TCP, &r.tcp, &r.tcp_rate);
+	link_close(&r.kept);
+	if (r.signalled)
+		return OUT_SIGNAL;
+	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
+	return OUT_DONE;
 }

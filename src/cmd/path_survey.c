@@ -28,6 +28,10 @@ static void keep_address(struct path_host *h, const struct msg_finding *m)
 
 	if (strcmp(m->name, "port") == 0)
 		h->has_ports = true;
+	for (int kind = ADAPTER_INFINIBAND; kind <= ADAPTER_IWARP; kind++)
+		if (strcmp(m->name, "port") == 0 && strstr(m->what, adapter_kind_text(kind)))
+			h->has_kind[kind] = true;
+	h->rdma = h->rdma || m->rdma;
 	if (!m->family || h->count == OFFER_MAX)
 		return;
 	if (m->family == 4)
