@@ -61,7 +61,7 @@ static bool again(int fd, short events, const struct stopper *s)
 	return false;
 }
 
-static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
 {
 	while (len > 0) {
 		ssize_t n = o->seekable ? pwrite(o->fd, bytes, len, (off_t)(o->base + pos))
@@ -77,6 +77,22 @@ static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, 
 		pos += (uint64_t)n;
 		len -= (size_t)n;
 	}
+	return 0;
+}
+
+static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	ssize_t past = direct_write(o->direct, bytes, len, o->base + pos);
+
+	if (past < 0)
+		return fail("write %s: %m", o->name);
+	pos += (uint64_t)past;
+	bytes += past;
+	len -= (size_t)past;
+	if (write_rest(o, pos, bytes, len))
+		return -1;
+	if (len > 0 && o->writeback && writeback_wrote(o->writeback, o->fd, o->base + pos, len))
+		return fail("write %s: %m", o->name);
 	return 0;
 }
 

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "copy/direct.h"
+#include "copy/writeback.h"
 
 struct stopper {
 	bool (*stop)(void *ctx);
@@ -25,6 +27,8 @@ struct outlet {
 	bool sized; /* what lies behind the last write becomes zero in the end */
 	bool sparse; /* don't write pages of zeros, where fresh */
 	uint64_t base; /* where byte 0 of the file is */
+	struct direct_file *direct; /* past the page cache, what can be; NULL: through it */
+	struct writeback *writeback; /* what goes through it; NULL: when the kernel likes */
 	struct stopper stopper;
 };
 

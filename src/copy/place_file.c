@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
-enum { PREALLOCATE_MIN = 64 << 10 };
+enum { PREALLOCATE_MIN = 64 << 10, MIB = 1 << 20 };
 
 enum how {
 	BY_RENAME, /* a temporary that takes the name in the end */
@@ -79,7 +80,26 @@ static int open_in_place(struct placement *t)
 	return 0;
 }
 
-/* Full disks are found out at the start where the file system can tell. */
+static int no_room(const struct placement *t)
+{
+	char shown[SHOWN_ROOM];
+	int error = errno;
+	struct statfs fs;
+	bool known = error == ENOSPC && fstatfs(t->fd, &fs) == 0;
+	uint64_t left = known ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : 0;
+
+	errno = error;
+	if (!known)
+		return failure(t, "write");
+	return fail("write %s: %m: it takes %" PRIu64 " MiB, and %" PRIu64 " MiB are free there",
+		    seat_shown(&t->seat, shown), (t->file.size + MIB - 1) / MIB, left / MIB);
+}
+
+/*
+ * Full disks are found out at the start where the file system can tell, by its own fallocate: the C
+ * library's would write.  On tmpfs it would clear every page before it is written, and on btrfs
+ * what was allocated so is never compressed: these are asked only.
+ */
 static int preallocate(struct placement *t)
 {
 	struct place *p = t->seat.place;
@@ -89,16 +109,16 @@ static int preallocate(struct placement *t)
 	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || size < PREALLOCATE_MIN ||
 	    p->o.sparse || t->tmp.resumed)
 		return 0;
-	if (fstatfs(t->fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC) {
-		/* There it would clear every page before it is written. */
+	if (fstatfs(t->fd, &fs) == 0 &&
+	    (fs.f_type == TMPFS_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC)) {
 		if (fs.f_blocks == 0 || (uint64_t)size / (uint64_t)fs.f_bsize <= fs.f_bavail)
 			return 0;
 		errno = ENOSPC;
-		return failure(t, "write");
+		return no_room(t);
 	}
 	while (fallocate(t->fd, 0, 0, size)) {
 		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return failure(t, "write");
+			return no_room(t);
 		if (errno != EINTR || place_stopped(p))
 			break;
 	}

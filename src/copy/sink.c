@@ -267,6 +267,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->o = o;
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
+	writeback_begin(&s->writeback, o->fsync);
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		pthread_cond_init(&s->lanes[i].turn, NULL);
 	return s;

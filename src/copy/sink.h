@@ -162,6 +162,8 @@ struct sink {
 	struct rules plain;
 	struct place *place; /* NULL: the stream's descriptor */
 	struct owners *owners;
+	struct writeback writeback;
+	atomic_bool direct_missed; /* that a file can't be written so was told */
 
 	/* The copy's lock: */
 	bool stream_taken;

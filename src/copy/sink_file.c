@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/sink.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
+#include "base/log.h"
+
+enum { DIRECT_PART = 4 }; /* of memory, that a file is to have for --direct=auto */
 
 struct sink_file **sink_file_slot(struct sink *s, uint32_t id)
 {
@@ -24,6 +28,7 @@ void sink_file_free(struct sink_file *f)
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		digest_free(f->partial[i]);
 	digest_free(f->digest);
+	direct_close(f->out.direct);
 	xattrs_free(f->xattrs);
 	cells_free(f->cells);
 	free(f->link);
@@ -79,6 +84,27 @@ static int begin_named(struct sink *s, struct sink_file *f)
 	return 0;
 }
 
+/*
+ * Through the page cache or past it?  Through it a copy is done sooner if it fits there, also one
+ * that is fsynced, since more is under way to the disk than lanes that wait for theirs; past it
+ * goes what would push out everything else and then wait for the disk all the same.
+ */
+static void choose(struct sink *s, struct sink_file *f)
+{
+	enum direct how = s->o->direct;
+	bool large = f->r.size >= DIRECT_MIN && f->r.size >= memory_bytes() / DIRECT_PART;
+
+	if (f->out.fd < 0 || !f->out.seekable || !writeback_suits(f->out.fd))
+		return;
+	f->out.writeback = &s->writeback;
+	if (how == DIRECT_ON || (how == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
+		f->out.direct = direct_open(f->out.fd, O_WRONLY);
+		if (!f->out.direct && how == DIRECT_ON)
+			direct_missed(&s->direct_missed, f->out.name);
+	}
+	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");
+}
+
 static int begin(struct sink *s, struct sink_file *f)
 {
 	if (s->o->discard)
@@ -87,6 +113,7 @@ static int begin(struct sink *s, struct sink_file *f)
 		outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
 	else if (begin_named(s, f))
 		return -1;
+	choose(s, f);
 	f->out.sparse = s->o->sparse;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
@@ -282,6 +309,12 @@ static int finish_good(struct sink_lane *l, struct sink_file *f)
 	w.solid = f->solid;
 	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
 		return -1;
+	/* Else whoever runs it may find it busy. */
+	direct_close(f->out.direct);
+	f->out.direct = NULL;
+	if (f->out.writeback &&
+	    writeback_rest(f->out.writeback, f->out.fd, f->out.base + f->end.size))
+		return fail("write %s: %m", sink_shown(f));
 	/* They have names of their own in failures. */
 	f->placement = NULL;
 	f->out.name = NULL;
