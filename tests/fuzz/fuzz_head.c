@@ -15,7 +15,17 @@
 #include "lane/lane.h"
 #include "lane/tcp.h"
 
-enum target { T_HEAD, T_CREDIT, T_HELLO, T_PRIVATE, T_SINK, T_SINK_CHECKED, T_SOURCE, T_COUNT };
+enum target {
+	T_HEAD,
+	T_CREDIT,
+	T_HELLO,
+	T_PRIVATE,
+	T_SINK,
+	T_SINK_CHECKED,
+	T_SOURCE,
+	T_NOTICE,
+	T_COUNT
+};
 enum { SIZE = 4096, DEPTH = 4, FEED_MAX = 64 << 10 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,6 +81,21 @@ static void decode_credit(const uint8_t *data)
 	expect(memcmp(data, again, sizeof again) == 0);
 }
 
+static void decode_notice(const uint8_t *data)
+{
+	uint8_t again[NOTICE_SIZE];
+	struct notice n;
+
+	if (notice_decode(data, &n)) {
+		expect_refused();
+		return;
+	}
+	expect(n.slot < LANE_DEPTH_MAX && n.len >= LANE_HEAD &&
+	       n.len <= LANE_HEAD + LANE_BLOCK_MAX);
+	notice_encode(&n, again);
+	expect(memcmp(data, again, sizeof again) == 0);
+}
+
 static void decode_hello(const uint8_t *data)
 {
 	uint8_t again[LANE_HELLO_SIZE];
@@ -82,6 +107,7 @@ static void decode_hello(const uint8_t *data)
 		return;
 	}
 	expect(h.depth <= LANE_DEPTH_MAX && h.block_size <= LANE_BLOCK_MAX);
+	expect(h.ring.at % LANE_PAGE == 0 && (h.ring.at || !h.ring.key));
 	expect(lane_hello_verify(&h, &key) == -1 && failed()->code == OUT_AUTH);
 	lane_hello_encode(&h, again);
 	expect(memcmp(data, again, sizeof again) == 0);
@@ -213,6 +239,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		[T_HEAD] = LANE_HEAD,
 		[T_CREDIT] = CREDIT_SIZE,
 		[T_HELLO] = LANE_HELLO_SIZE,
+		[T_NOTICE] = NOTICE_SIZE,
 	};
 	enum target t;
 
@@ -232,6 +259,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case T_HELLO:
 		decode_hello(data);
+		break;
+	case T_NOTICE:
+		decode_notice(data);
 		break;
 	case T_PRIVATE:
 		decode_private(data, size);

@@ -185,7 +185,9 @@ HEAD = dict(kind=(1, 2, 2), number=COUNTS[1], len=(0, 0x00010203, BLOCK), file=(
             pos=(0, 0x3132333435363738, I64 - BLOCK), hash_low=(0, 0x4142434445464748, U64),
             hash_high=(0, 0x5152535455565758, U64), **LANE)
 CREDIT = dict(epoch=LANE["epoch"], stored=COUNTS[1])
-LANE_HELLO = {"from": (1, 2, 2), "accepting": (0, 1, 1), **LANE, **SHAPE}
+LANE_HELLO = {"from": (1, 2, 2), "accepting": (0, 1, 1), "ring": (0, 0x6162636465666000, U64 - 4095),
+              "ring_key": (0, 0x71727374, U32), **LANE, **SHAPE}
+NOTICE = dict(epoch=LANE["epoch"], slot=(0, 3, 1023), len=(64, 64 + 0x00010203, 64 + BLOCK))
 LANE_PRIVATE = {**LANE, **SHAPE}
 
 
@@ -206,7 +208,7 @@ def dumped():
 
 
 def test_every_sample_is_compared(dumped):
-    names = list(SAMPLES) + ["RECORDS", "block_head", "credit", "lane_hello", "lane_private"]
+    names = list(SAMPLES) + ["RECORDS", "block_head", "credit", "notice", "lane_hello", "lane_private"]
     assert set(dumped) == {(name, size) for name in names for size in SIZES}
     assert set(SAMPLES) == set(wire.MESSAGES)
     assert {name for name, _ in RECORDS} == set(wire.RECORDS)
@@ -241,6 +243,7 @@ def test_lanes(dumped, size):
     assert head.hex() == dumped["block_head", size].hex()
     assert wire.parse_block_head(head)["number"] == HEAD["number"][SIZES.index(size)]
     assert wire.credit(**of_size(CREDIT, size)).hex() == dumped["credit", size].hex()
+    assert wire.notice(**of_size(NOTICE, size)).hex() == dumped["notice", size].hex()
     hello = wire.lane_hello(key(size), **of_size(LANE_HELLO, size))
     assert hello.hex() == dumped["lane_hello", size].hex()
     assert wire.parse_lane_hello(key(size), hello)["lane"] == LANE["lane"][SIZES.index(size)]

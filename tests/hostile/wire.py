@@ -326,7 +326,8 @@ BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),
 CREDIT = [("magic", 4), ("epoch", "u32"), ("stored", "u64")]
 LANE_HELLO = [("magic", 4), ("version", "u8"), ("from", "u8"), ("accepting", "u8"),
               ("zero", "u8"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
-              ("block_size", "u32"), ("zeros", 12)]
+              ("block_size", "u32"), ("ring", "u64"), ("ring_key", "u32")]
+NOTICE = [("magic", 4), ("epoch", "u32"), ("slot", "u32"), ("len", "u32")]
 LANE_PRIVATE = [("magic", 4), ("version", "u8"), ("zeros", 3), ("lane", "u16"),
                 ("depth", "u16"), ("epoch", "u32"), ("block_size", "u32"), ("zero", "u32"),
                 ("token", 16)]
@@ -358,6 +359,10 @@ def parse_credit(data):
     return take_all(CREDIT, data)
 
 
+def notice(**values):
+    return put(NOTICE, {"magic": b"SLN\x93", **values})
+
+
 class Key:
     """What proves a lane: the session's secret and both ends' nonces."""
 
@@ -373,7 +378,7 @@ class Key:
 
 
 def lane_hello(key, /, **values):
-    hello = put(LANE_HELLO, {"magic": b"SLH\x93", **ZERO, **values})
+    hello = put(LANE_HELLO, {"magic": b"SLH\x93", "ring": 0, "ring_key": 0, **ZERO, **values})
     return hello + key.mac(b"sluice lane", hello)
 
 

@@ -274,6 +274,80 @@ static void test_hellos_that_can_not_be_are_refused(void **arg)
 	assert_hello_refused(h, "no power of two");
 	h.block_size = 0;
 	assert_hello_refused(h, "block size 0");
+	h = a_hello;
+	h.ring.key = 1;
+	assert_hello_refused(h, "must be 0");
+	h.ring.at = LANE_PAGE + LANE_HEAD;
+	assert_hello_refused(h, "a ring that no sink has");
+	h.ring.at = LANE_PAGE;
+	h.from = LANE_SOURCE;
+	assert_hello_refused(h, "a ring that no sink has");
+}
+
+static void test_a_ring_goes_with_a_hello(void **arg)
+{
+	struct lane_key key = a_key();
+	struct lane_hello h = a_hello, got;
+	uint8_t bytes[LANE_HELLO_SIZE];
+
+	(void)arg;
+	h.ring = (struct lane_ring){0x1122334455667000, 0x01020304};
+	lane_hello_sign(&h, &key);
+	lane_hello_encode(&h, bytes);
+	assert_memory_equal(bytes + 20, "\x00\x70\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01", 12);
+	for (unsigned i = 20 * 8; i < 32 * 8; i++) {
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_true(lane_hello_decode(bytes, &got) || lane_hello_verify(&got, &key));
+		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+	assert_int_equal(lane_hello_decode(bytes, &got), 0);
+	assert_int_equal(lane_hello_verify(&got, &key), 0);
+	assert_int_equal(got.ring.at, h.ring.at);
+	assert_int_equal(got.ring.key, h.ring.key);
+}
+
+/* ---- notices --------------------------------------------------------------------------- */
+
+static void assert_notice_refused(struct notice n, const char *why)
+{
+	uint8_t bytes[NOTICE_SIZE];
+
+	notice_encode(&n, bytes);
+	assert_int_equal(notice_decode(bytes, &n), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	assert_non_null(strstr(failed()->text, why));
+}
+
+static void test_notice(void **arg)
+{
+	const uint8_t want[NOTICE_SIZE] = {'S', 'L', 'N', 0x93, 4,  3, 2, 1,
+					   5,   0,   0,   0,    64, 0, 4, 0};
+	struct notice n = {.epoch = 0x01020304, .slot = 5, .len = 262144 + LANE_HEAD}, got;
+	uint8_t bytes[NOTICE_SIZE];
+
+	(void)arg;
+	notice_encode(&n, bytes);
+	assert_memory_equal(bytes, want, sizeof want);
+	assert_int_equal(notice_decode(bytes, &got), 0);
+	assert_int_equal(got.epoch, n.epoch);
+	assert_int_equal(got.slot, n.slot);
+	assert_int_equal(got.len, n.len);
+	for (unsigned i = 0; i < 4; i++) {
+		bytes[i] ^= 1;
+		assert_int_equal(notice_decode(bytes, &got), -1);
+		bytes[i] ^= 1;
+	}
+	n.slot = LANE_DEPTH_MAX;
+	assert_notice_refused(n, "slot 1024 is beyond");
+	n.slot = UINT32_MAX;
+	assert_notice_refused(n, "is beyond");
+	n.slot = LANE_DEPTH_MAX - 1;
+	n.len = LANE_HEAD - 1;
+	assert_notice_refused(n, "of 63 bytes");
+	n.len = LANE_HEAD + LANE_BLOCK_MAX + 1;
+	assert_notice_refused(n, "bytes, not");
+	n.len = UINT32_MAX;
+	assert_notice_refused(n, "bytes, not");
 }
 
 /* ---- connection requests --------------------------------------------------------------- */
@@ -346,6 +420,8 @@ int main(void)
 		cmocka_unit_test(test_each_flipped_bit_of_a_hello_is_refused),
 		cmocka_unit_test(test_a_hello_is_for_one_key),
 		cmocka_unit_test(test_hellos_that_can_not_be_are_refused),
+		cmocka_unit_test(test_a_ring_goes_with_a_hello),
+		cmocka_unit_test(test_notice),
 		cmocka_unit_test(test_private_data),
 		cmocka_unit_test(test_tokens_differ),
 	};

@@ -55,6 +55,19 @@ static void print_credit(enum sample_size size)
 	print("credit", size, bytes, sizeof bytes);
 }
 
+static void print_notice(enum sample_size size)
+{
+	uint8_t bytes[NOTICE_SIZE];
+	struct notice n = {
+		.epoch = OF(0, 0x01020304, UINT32_MAX),
+		.slot = OF(0, 3, LANE_DEPTH_MAX - 1),
+		.len = LANE_HEAD + OF(0, 0x00010203, LANE_BLOCK_MAX),
+	};
+
+	notice_encode(&n, bytes);
+	print("notice", size, bytes, sizeof bytes);
+}
+
 static struct lane_key sample_key(enum sample_size size)
 {
 	struct lane_key key;
@@ -77,6 +90,8 @@ static void print_lane_hello(enum sample_size size)
 		.epoch = OF(0, 0x01020304, UINT32_MAX),
 		.block_size = OF(LANE_BLOCK_MIN, 256 << 10, LANE_BLOCK_MAX),
 		.depth = OF(1, 12, LANE_DEPTH_MAX),
+		.ring = {OF(0, 0x6162636465666000, UINT64_MAX - LANE_PAGE + 1),
+			 OF(0, 0x71727374, UINT32_MAX)},
 	};
 
 	lane_hello_sign(&h, &key);
@@ -176,6 +191,7 @@ int main(int argc, char **argv)
 			print_sample(&samples[i], size);
 		print_head(size);
 		print_credit(size);
+		print_notice(size);
 		print_lane_hello(size);
 		print_lane_private(size);
 	}
