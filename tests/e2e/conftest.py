@@ -40,6 +40,7 @@ test_seeds.py::test_sd9_*
 test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
+test_rdma_op.py::*
 test_verbs.py::*
 test_verbs_lanes.py::*
 """.split()

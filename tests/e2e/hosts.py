@@ -53,6 +53,8 @@ NEAR, FAR = _hosts()
 DEMAND = "--transport=rdma" if RDMA else "--transport=tcp"
 # The deadline of connecting is 10 s; where CPUs are emulated it is given three times as long too.
 PATIENCE = ["--connect-timeout=30"] if LAB else []
+# How blocks go over RDMA, for a run of all tests with it.
+OP = ["--rdma-op=" + os.environ["SLUICE_RDMA_OP"]] if os.environ.get("SLUICE_RDMA_OP") else []
 
 
 def program(name):
@@ -185,7 +187,7 @@ class Bench:
             options = [a for a in args[:at] if str(a).startswith("-")]
             rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
         env = dict(how.pop("env", None) or {}, RD_KEY=key)
-        r = self.start([program("rdrecv"), transport, *PATIENCE, *options, str(port), "-", *rest],
+        r = self.start([program("rdrecv"), transport, *PATIENCE, *OP, *options, str(port), "-", *rest],
                        host=host, env=env, **how)
         r.port = int(r.expect("listening on").rsplit(":", 1)[1].split()[0])
         return r
@@ -198,14 +200,14 @@ class Bench:
             options = [a for a in args[:at] if str(a).startswith("-")]
             rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
         env = dict(how.pop("env", None) or {}, RD_KEY=key)
-        return self.start([program("rdsend"), transport, *PATIENCE, *options, to or FAR.address, str(port),
+        return self.start([program("rdsend"), transport, *PATIENCE, *OP, *options, to or FAR.address, str(port),
                            "-", *rest], host=host, env=env, **how)
 
     # -- copies ------------------------------------------------------------------------
 
     def copy(self, *args, transport=DEMAND, timeout=60, wait=True, rsh=None, **how):
         """rdcp on the near host, with the stand-in for ssh."""
-        argv = [program("rdcp"), transport, *PATIENCE, "--rsh", str(rsh or ROOT / "tests" / "e2e" / "rsh"),
+        argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or ROOT / "tests" / "e2e" / "rsh"),
                 "--rdcp-path", program("rdcp"), *args]
         how.setdefault("host", NEAR)
         how.setdefault("home", self.tmp)

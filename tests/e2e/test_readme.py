@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, DEMAND, FAR, NEAR, ROOT, environment, pattern, program, wait_until
+from hosts import BIN, DEMAND, FAR, NEAR, OP, ROOT, environment, pattern, program, wait_until
 
 DATA = pattern(600_000)
 
@@ -52,9 +52,9 @@ def shell(bench, tmp_path):
     tools.mkdir()
     for name in ("rdsend", "rdrecv"):
         script(tools / name, 'case "$1" in --make-key) exec %s "$@";; esac\nexec %s %s "$@"\n' % (
-            program(name), program(name), DEMAND))
+            program(name), program(name), " ".join([DEMAND, *OP])))
     script(tools / "rdcp", 'exec %s %s --rsh %s --rdcp-path %s "$@"\n' % (
-        program("rdcp"), DEMAND, ROOT / "tests/e2e/rsh", program("rdcp")))
+        program("rdcp"), " ".join([DEMAND, *OP]), ROOT / "tests/e2e/rsh", program("rdcp")))
     script(tools / "zfs", 'case $1 in send) cat file;; recv) cat > received;; esac\n')
     homes = {}
     for h in (NEAR, FAR):

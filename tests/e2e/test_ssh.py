@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hosts import DEMAND, FAR, NEAR, SLOW, leftovers, pattern, program, wait_until
+from hosts import DEMAND, FAR, NEAR, OP, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -47,7 +47,7 @@ class Ssh:
     def copy(self, *args, **how):
         how.setdefault("wait", True)
         argv = [program("rdcp"), "-F", self.config, "--rdcp-path", program("rdcp"),
-                how.pop("transport", DEMAND), *args]
+                how.pop("transport", DEMAND), *OP, *args]
         start = self.bench.run if how.pop("wait") else self.bench.start
         return start(argv, host=NEAR, cwd=self.tmp, **how)
 
