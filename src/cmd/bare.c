@@ -196,20 +196,14 @@ static struct session_opts session_options(struct bare *b)
 static void gather(struct bare *b, struct session *s, int rc)
 {
 	struct report *r = &b->report;
-	struct lane_stats stats;
+	bool source = b->role == ROLE_SOURCE;
 	struct failure f;
 
 	r->total = b->result.total;
 	r->lanes = session_lanes(s);
 	r->transport = session_transport(s, r->how, sizeof r->how, r->why, sizeof r->why);
-	session_stats(s, &stats);
-	if (b->role == ROLE_SOURCE) {
-		r->ns_fill = stats.ns_fill;
-		r->ns_free = stats.ns_free;
-	} else {
-		r->ns_block = stats.ns_block;
-		r->ns_store = stats.ns_store;
-	}
+	r->source = source ? b->result.times : b->result.peer_times;
+	r->sink = source ? b->result.peer_times : b->result.times;
 	if (b->tally.first_ns)
 		r->ns = clock_ns() - b->tally.first_ns;
 	r->bwlimit = b->options.bwlimit;

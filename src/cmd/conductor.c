@@ -373,10 +373,8 @@ static void gather(const struct conductor *c, struct report *r)
 	snprintf(r->why, sizeof r->why, "%s", v->why);
 	r->counts = counts_join(&source->counts, &sink->counts);
 	r->ns = v->ns;
-	r->ns_fill = source->times.ns_fill;
-	r->ns_free = source->times.ns_free;
-	r->ns_block = sink->times.ns_block;
-	r->ns_store = sink->times.ns_store;
+	r->source = source->times;
+	r->sink = sink->times;
 	r->bwlimit = c->job->o->bwlimit;
 	r->failure = c->cause;
 	snprintf(r->host, sizeof r->host, "%s", c->cause_host);

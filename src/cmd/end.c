@@ -166,18 +166,12 @@ static void tick(void *ctx, bool asked)
 static void gather(struct end *e)
 {
 	struct msg_verdict *v = &e->verdict;
-	struct lane_stats stats;
 
-	session_stats(e->session, &stats);
 	v->total = e->result.total;
 	v->lanes = (uint16_t)session_lanes(e->session);
 	v->transport = (uint8_t)session_transport(e->session, v->how, sizeof v->how, v->why,
 						  sizeof v->why);
-	v->times.ns_fill = stats.ns_fill;
-	v->times.ns_free = stats.ns_free;
-	v->times.ns_send = stats.ns_send;
-	v->times.ns_block = stats.ns_block;
-	v->times.ns_store = stats.ns_store;
+	v->times = e->result.times;
 	v->counts = e->result.counts;
 	if (e->tally.first_ns)
 		v->ns = clock_ns() - e->tally.first_ns;

@@ -105,10 +105,8 @@ static void add_report(struct report *to, const struct report *r)
 	to->total.bytes += r->total.bytes;
 	sum_add(to->total.digest, r->total.digest);
 	to->ns += r->ns;
-	to->ns_fill += r->ns_fill;
-	to->ns_free += r->ns_free;
-	to->ns_block += r->ns_block;
-	to->ns_store += r->ns_store;
+	times_join(&to->source, &r->source);
+	times_join(&to->sink, &r->sink);
 	if (to->failure.code == OUT_DONE) {
 		to->failure = r->failure;
 		memcpy(to->host, r->host, sizeof to->host);

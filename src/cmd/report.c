@@ -31,31 +31,17 @@ const char *transport_name(enum transport t)
 	return "none";
 }
 
-/* Percent that a is of a + b. */
-static unsigned share(uint64_t a, uint64_t b)
+void report_bound(const struct report *r, struct bound *b)
 {
-	return a + b ? (unsigned)((double)a * 100 / ((double)a + (double)b)) : 0;
-}
+	const struct bound_facts facts = {
+		.source = &r->source,
+		.sink = &r->sink,
+		.bytes = r->total.bytes,
+		.ns = r->ns,
+		.bwlimit = r->bwlimit,
+	};
 
-const char *report_bound(const struct report *r)
-{
-	unsigned reading = share(r->ns_fill, r->ns_free);
-	unsigned storing = share(r->ns_store, r->ns_block);
-	bool source = r->ns_fill + r->ns_free > 0;
-	bool sink = r->ns_block + r->ns_store > 0;
-
-	if (!r->total.bytes || !r->ns || (!source && !sink))
-		return "nothing that could be measured";
-	if (r->bwlimit && rate(r) > 0.9 * (double)r->bwlimit)
-		return "--bwlimit";
-	if (source && sink) {
-		if (reading >= 50 && reading >= storing)
-			return "reading the source";
-		return storing >= 50 ? "writing the target" : "the network";
-	}
-	if (source)
-		return reading >= 50 ? "reading the source" : "the network or the receiver";
-	return storing >= 50 ? "writing the target" : "the network or the sender";
+	bound_find(&facts, b);
 }
 
 bool outcome_is_of_files(enum outcome code)
@@ -72,23 +58,10 @@ void report_failure(const struct report *r)
 		log_at(LOG_ERROR, "%s", r->failure.text);
 }
 
-static void print_bound(const struct report *r, FILE *to)
-{
-	bool source = r->ns_fill + r->ns_free > 0;
-	bool sink = r->ns_block + r->ns_store > 0;
-
-	fprintf(to, "bound by: %s", report_bound(r));
-	if (source)
-		fprintf(to, " (reading %u %%", share(r->ns_fill, r->ns_free));
-	if (sink)
-		fprintf(to, "%s %u %%", source ? ", writing" : " (writing",
-			share(r->ns_store, r->ns_block));
-	fputs(source || sink ? " of the lanes' time)\n" : "\n", to);
-}
-
 void report_verbose(const struct report *r, FILE *to)
 {
 	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
+	struct bound b;
 
 	/* In an end's words, or its peer's. */
 	escape(how, sizeof how, r->how, strlen(r->how));
@@ -96,8 +69,10 @@ void report_verbose(const struct report *r, FILE *to)
 	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
 		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s",
 		why[0] ? "; not rdma: " : "", why);
-	print_bound(r, to);
-	fprintf(to, "Bandwidth %.3f GB/s\n", rate(r) / 1e9);
+	fputs("bound by: ", to);
+	report_bound(r, &b);
+	bound_print(&b, to);
+	fprintf(to, "\nBandwidth %.3f GB/s\n", rate(r) / 1e9);
 	fflush(to);
 }
 
@@ -127,6 +102,8 @@ static void json_counts(const struct msg_counts *c, FILE *to)
 
 void report_json(const struct report *r, FILE *to)
 {
+	struct bound b;
+
 	fprintf(to, "{\"v\": 1, \"type\": \"summary\", \"program\": \"%s\", \"exit\": %d, ",
 		r->program, (int)r->failure.code);
 	fprintf(to, "\"files\": %llu, \"same\": %llu, \"others\": %llu, \"failed\": %llu, ",
@@ -140,8 +117,10 @@ void report_json(const struct report *r, FILE *to)
 	json_text(to, r->how);
 	fputs(", \"why_not_rdma\": ", to);
 	json_text(to, r->why);
-	fprintf(to, ", \"bound_by\": \"%s\", \"digest\": \"%016llx%016llx\"", report_bound(r),
-		(unsigned long long)r->total.digest[1], (unsigned long long)r->total.digest[0]);
+	report_bound(r, &b);
+	bound_json(&b, to);
+	fprintf(to, ", \"digest\": \"%016llx%016llx\"", (unsigned long long)r->total.digest[1],
+		(unsigned long long)r->total.digest[0]);
 	json_counts(&r->counts, to);
 	if (r->failure.code != OUT_DONE)
 		json_failure(r, to);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/fail.h"
+#include "cmd/bound.h"
 #include "session/message.h"
 
 struct report {
@@ -19,9 +20,8 @@ struct report {
 	char how[HOST_MAX]; /* name of a wire, "" when there was none */
 	char why[TEXT_MAX]; /* why not RDMA */
 	uint64_t ns; /* from the first block to the end */
-	/* What the lanes of either end did with their time; both 0 where that end is not known. */
-	uint64_t ns_fill, ns_free; /* source */
-	uint64_t ns_block, ns_store; /* sink */
+	/* What the lanes of either end did with their time; all 0 where that end is not known. */
+	struct msg_times source, sink;
 	uint64_t bwlimit;
 	struct failure failure;
 	char host[HOST_MAX]; /* where it failed, "" for here */
@@ -34,8 +34,8 @@ void report_verbose(const struct report *r, FILE *to);
 void report_json(const struct report *r, FILE *to);
 /* Does it say of some files that they failed, and nothing of the others? */
 bool outcome_is_of_files(enum outcome code);
-/* What bounded the transfer, in words. */
-const char *report_bound(const struct report *r);
+/* What bounded the transfer. */
+void report_bound(const struct report *r, struct bound *b);
 const char *transport_name(enum transport t);
 
 #endif

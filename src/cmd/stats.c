@@ -62,6 +62,7 @@ void stats_print(const struct report *r, FILE *to)
 		{"symlinks", c->symlinks},       {"hard links", c->hard_links},
 		{"devices and FIFOs", c->nodes},
 	};
+	struct bound b;
 	const char *before = "asked for:             ";
 
 	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -78,5 +79,9 @@ void stats_print(const struct report *r, FILE *to)
 	print_bytes(to, "of these in holes:", c->holes);
 	print_bytes(to, "there from before:", c->had);
 	print_bytes(to, "went over:", c->sent);
+	report_bound(r, &b);
+	fprintf(to, "%-22s ", "bound by:");
+	bound_print(&b, to);
+	fputc('\n', to);
 	fflush(to);
 }

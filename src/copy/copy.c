@@ -139,12 +139,30 @@ static int on_done(struct copy *c, const struct frame *f)
 	return 0;
 }
 
+static int on_times(struct copy *c, const struct frame *f)
+{
+	struct msg_times times;
+	bool due;
+
+	if (msg_times_decode(f, &times))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	due = c->result && !c->times_came && !c->end_came && !c->done_came;
+	c->times_came = true;
+	if (due)
+		c->result->peer_times = times;
+	pthread_mutex_unlock(&c->lock);
+	return due ? 0 : fail_as(OUT_PROTOCOL, "unexpected TIMES from the peer");
+}
+
 int copy_on_frame(void *copy, const struct frame *f)
 {
 	struct copy *c = copy;
 
 	if (c->role == ROLE_SOURCE && is_of_files(f->type))
 		return on_files(c, f);
+	if (f->type == MSG_TIMES)
+		return on_times(c, f);
 	if (c->role == ROLE_SOURCE && f->type == MSG_DONE)
 		return on_done(c, f);
 	if (c->role == ROLE_SINK && f->type == MSG_END)
@@ -236,6 +254,15 @@ int copy_verdict(struct copy *c, bool only)
 		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
 	c->result->at_peer = c->first_at_peer;
 	return fail_again(&c->left);
+}
+
+int copy_send_times(struct copy *c, const struct msg_times *m)
+{
+	uint8_t body[sizeof *m + 16];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_times_encode(&w, m);
+	return session_send(c->session, MSG_TIMES, body, w.used);
 }
 
 int copy_session_failure(struct copy *c)

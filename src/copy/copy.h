@@ -101,6 +101,8 @@ struct copy_result {
 	void (*on_event)(void *ctx, const struct msg_event *e);
 	void *ctx;
 	struct msg_counts counts; /* what this end knows of them */
+	/* What this end's lanes did with their time, and the other's; all 0 if it did not say. */
+	struct msg_times times, peer_times;
 };
 
 int source_run(struct copy *c, struct session *s, const struct source_opts *o, struct tally *t,

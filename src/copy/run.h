@@ -29,7 +29,7 @@ struct copy {
 	struct session *session;
 	struct source *source; /* while source_run() runs */
 	struct sink *sink;
-	bool end_came, end_sent, done_came;
+	bool end_came, end_sent, done_came, times_came;
 	struct msg_total total; /* of END (sink) or DONE (source) */
 
 	struct tally *tally;
@@ -63,6 +63,8 @@ void copy_tell(struct copy *c, const char *name, const struct failure *f);
 void copy_tell_event(struct copy *c, const struct msg_event *e);
 /* What the run returns when it is through: with an only file its own failure. */
 int copy_verdict(struct copy *c, bool only);
+/* What this end's lanes did with their time. */
+int copy_send_times(struct copy *c, const struct msg_times *m);
 /* The session failed: its failure as this thread's, and -1. */
 int copy_session_failure(struct copy *c);
 /* Start n threads, join them; failed ones (or over ones) are woken until they are gone. */

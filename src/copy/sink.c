@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/fail.h"
 
 /* ---- what comes ---------------------------------------------------------------------- */
@@ -133,6 +134,7 @@ static void *sink_lane_run(void *arg)
 	struct block *b;
 	int ret;
 
+	atomic_store(&l->tid, gettid());
 	do {
 		ret = lane_recv(l->lane, &b);
 		if (ret == 0)
@@ -168,6 +170,22 @@ void sink_wait(struct sink_lane *l, const void *what)
 	l->waits = what;
 	pthread_cond_wait(&l->turn, &l->sink->copy->lock);
 	l->waits = NULL;
+}
+
+void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m)
+{
+	times_begin(m, s->session, (enum stage_kind)atomic_load(&s->kind));
+	m->ns_finish = ns_finish;
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
+		struct sink_lane *l = &s->lanes[i];
+		struct lane_use use;
+
+		pthread_mutex_lock(&s->copy->lock);
+		use = l->use;
+		pthread_mutex_unlock(&s->copy->lock);
+		cpu_time_of(atomic_load(&l->tid), &use.cpu);
+		times_add(m, session_lane(s->session, i), &use);
+	}
 }
 
 /* ---- the run ------------------------------------------------------------------------- */
@@ -267,6 +285,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->o = o;
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
+	atomic_store(&s->kind, o->discard ? KIND_MEMORY : KIND_DISK);
 	writeback_begin(&s->writeback, o->fsync);
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		pthread_cond_init(&s->lanes[i].turn, NULL);
@@ -322,6 +341,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	r->total = (struct msg_total){0};
 	r->counts = (struct msg_counts){0};
 	r->at_peer = false;
+	r->times = r->peer_times = (struct msg_times){0};
 	c->session = session;
 	c->tally = t;
 	c->result = r;
@@ -344,6 +364,8 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	}
 	f = *failed();
 	r->counts = s->sums.counts;
+	if (ret)
+		sink_times(s, 0, &r->times);
 	sink_free(s);
 	return ret ? fail_again(&f) : 0;
 }

@@ -26,6 +26,7 @@
 #include "copy/owners.h"
 #include "copy/place.h"
 #include "copy/run.h"
+#include "copy/times.h"
 #include "copy/xattrs.h"
 
 enum {
@@ -96,6 +97,7 @@ struct sink_file {
 	uint64_t announced; /* lanes that FILE came on, a bit for each */
 	uint64_t turn; /* ordered: up to here all is stored, */
 	bool taken; /* and somebody stores what comes next */
+	uint64_t taken_ns; /* since then */
 	uint64_t data, holes; /* that came; holes: what HAVE told too */
 	uint64_t had; /* of these */
 	uint64_t sum[2];
@@ -147,11 +149,13 @@ struct sink_lane {
 	struct sink_question question;
 	struct sink_sums sums;
 	struct sink_mail *mail;
+	_Atomic pid_t tid;
 	uint8_t *scratch; /* a cell, aligned for O_DIRECT: to read back */
 
 	/* The copy's lock: */
 	pthread_cond_t turn; /* signalled when what it waits for may have come */
 	const void *waits; /* a file or directory */
+	struct lane_use use;
 };
 
 struct sink {
@@ -162,6 +166,7 @@ struct sink {
 	struct rules plain;
 	struct place *place; /* NULL: the stream's descriptor */
 	struct owners *owners;
+	atomic_int kind; /* of what is written: enum stage_kind */
 	struct writeback writeback;
 	atomic_bool direct_missed; /* that a file can't be written so was told */
 
@@ -187,6 +192,8 @@ static inline uint64_t lane_bit(const struct sink_lane *l)
 /* sink.c.  Both with the lock held: wait for something about what to change; it did. */
 void sink_wait(struct sink_lane *l, const void *what);
 void sink_wake(struct sink *s, const void *what);
+/* What the lanes did; ns_finish: what came after END. */
+void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m);
 
 /* sink_dir.c.  What came on this lane; -1: the session fails with it, here and below. */
 int sink_take_dir(struct sink_lane *l, const struct record_dir *r);

@@ -2,6 +2,7 @@
 #include "copy/sink.h"
 
 #include <string.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 
@@ -168,15 +169,19 @@ static int complete(struct sink *s)
 
 /* ---- DONE ----------------------------------------------------------------------------- */
 
-static int send_done(struct sink *s)
+static int send_done(struct sink *s, uint64_t end_ns)
 {
 	uint8_t body[sizeof(struct msg_total) + 16];
+	struct msg_times *times = &s->copy->result->times;
 	struct writer w = writer_of(body, sizeof body);
 
 	pthread_mutex_lock(&s->copy->lock);
 	s->copy->result->total = s->sums.stored;
 	msg_total_encode(&w, &s->sums.stored);
 	pthread_mutex_unlock(&s->copy->lock);
+	sink_times(s, clock_ns() - end_ns, times);
+	if (copy_send_times(s->copy, times))
+		return -1;
 	/* Before it is said: the source goes as soon as it has heard this. */
 	session_ended(s->session);
 	atomic_store(&s->copy->over, true);
@@ -188,6 +193,7 @@ static int send_done(struct sink *s)
 
 int sink_say_done(struct sink *s)
 {
+	uint64_t end_ns = clock_ns();
 	bool only;
 	int ret;
 
@@ -198,7 +204,7 @@ int sink_say_done(struct sink *s)
 	if (ret)
 		return -1;
 	sink_forget_asked(s);
-	if ((s->place && complete(s)) || send_done(s))
+	if ((s->place && complete(s)) || send_done(s, end_ns))
 		return -1;
 	return only ? 1 : 0;
 }

@@ -113,6 +113,8 @@ static int begin(struct sink *s, struct sink_file *f)
 		outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
 	else if (begin_named(s, f))
 		return -1;
+	if (f->out.fd >= 0 && !f->out.sized)
+		atomic_store(&s->kind, (int)kind_of(f->out.fd));
 	choose(s, f);
 	f->out.sparse = s->o->sparse;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};

@@ -2,6 +2,7 @@
 #include "copy/sink.h"
 
 #include <string.h>
+#include "base/clock.h"
 #include "base/fail.h"
 
 /* Lock held: is it what this end told of itself?  Then its digests are known. */
@@ -45,18 +46,31 @@ static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p
 	return 0;
 }
 
+/* As long as nobody stores what comes before, it is on its way: that is no slowness of the target. */
+static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
+{
+	uint64_t start = clock_ns(), now;
+	bool taken = f->taken;
+
+	sink_wait(l, f);
+	now = clock_ns();
+	if (!taken)
+		l->use.ns_idle += (f->taken_ns > start ? f->taken_ns : now) - start;
+}
+
 /* Lock held: wait until it is this piece's turn, or it doesn't matter any more.  Of two at one
  * position only the first has its turn. */
 static int await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
 	while (f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
 	       !atomic_load(&l->sink->copy->failed))
-		sink_wait(l, f);
+		wait_for_turn(l, f);
 	if (atomic_load(&l->sink->copy->failed))
 		return -1;
 	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
 	f->taken = f->ordered;
+	f->taken_ns = f->taken ? clock_ns() : 0;
 	return 0;
 }
 

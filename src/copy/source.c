@@ -18,17 +18,27 @@ static int send_total(struct copy *c, uint8_t type, const struct msg_total *m)
 	return session_send(c->session, type, body, w.used);
 }
 
+/* When the lanes' threads are over. */
+static void gather_times(const struct source *s, struct msg_times *m)
+{
+	times_begin(m, s->session, s->kind);
+	for (unsigned i = 0; i < session_lanes(s->session); i++)
+		times_add(m, session_lane(s->session, i), &s->lanes[i].use);
+}
+
 /* Lock held, and left for the time of it. */
 static int say_end(struct source *s)
 {
 	struct copy *c = s->copy;
 	struct msg_total total = s->ended;
+	struct msg_times times;
 	int ret;
 
 	total.incomplete = s->walk && walk_incomplete(s->walk);
 	c->end_sent = true;
 	pthread_mutex_unlock(&c->lock);
-	ret = send_total(c, MSG_END, &total);
+	gather_times(s, &times);
+	ret = copy_send_times(c, &times) || send_total(c, MSG_END, &total) ? -1 : 0;
 	pthread_mutex_lock(&c->lock);
 	return ret;
 }
@@ -324,6 +334,7 @@ static struct source *source_new(struct copy *c, struct session *session,
 	}
 	s->copy = c;
 	s->session = session;
+	s->kind = KIND_DISK;
 	s->o = o;
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
@@ -344,6 +355,7 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	r->total = (struct msg_total){0};
 	r->counts = (struct msg_counts){0};
 	r->at_peer = false;
+	r->times = r->peer_times = (struct msg_times){0};
 	c->session = session;
 	c->tally = t;
 	c->result = r;
@@ -358,6 +370,7 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	copy_join(s->workers, LANE_COUNT_MAX);
 	attach(c, session, NULL);
 	add_counts(s, &r->counts);
+	gather_times(s, &r->times);
 	if (ret) {
 		ret = not_confirmed(s);
 	} else {

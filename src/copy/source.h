@@ -42,6 +42,7 @@
 #include "copy/source_ids.h"
 #include "copy/source_links.h"
 #include "copy/source_told.h"
+#include "copy/times.h"
 #include "copy/walk.h"
 #include "copy/xattrs.h"
 
@@ -129,6 +130,7 @@ struct source_lane {
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
 	bool small_turn; /* small files come before pieces of large ones */
+	struct lane_use use;
 	struct digest *digest;
 	uint8_t *scratch; /* a cell */
 
@@ -172,6 +174,7 @@ struct source {
 	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
 	atomic_bool direct_missed; /* that a file can't be read so was told */
+	enum stage_kind kind; /* of what is read */
 	bool only; /* one file or stream was asked for */
 	bool asks; /* about large files; all: */
 	bool asks_all;

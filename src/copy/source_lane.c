@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/source.h"
 
+#include <unistd.h>
 #include "base/fail.h"
 
 static int do_job(struct source_lane *l, bool *over)
@@ -63,6 +64,7 @@ void *source_lane_run(void *arg)
 	if (ret && !atomic_load(&c->failed))
 		session_fail(l->source->session);
 	drop_taken(l);
+	cpu_time_of(gettid(), &l->use.cpu);
 	pthread_mutex_lock(&c->lock);
 	l->source->working--;
 	pthread_cond_broadcast(&c->changed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/source.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 /* Lock held in all of them, but for those of source.h. */
@@ -174,6 +175,18 @@ static void note_total(struct source *s)
 		atomic_store(&s->copy->tally->total_known, true);
 }
 
+/* A walk that finds nothing new is the source's slowness; without one, and when no other lane has
+ * anything to do either, it is the sink that has to say something. */
+static void await_change(struct source_lane *l)
+{
+	struct source *s = l->source;
+	uint64_t none = 0, start = clock_ns();
+	uint64_t *count = s->walking ? &none : s->busy > l->busy ? &l->use.ns_spare : &l->use.ns_idle;
+
+	pthread_cond_wait(&s->copy->changed, &s->copy->lock);
+	*count += clock_ns() - start;
+}
+
 enum job source_pick(struct source_lane *l, struct source_file **file)
 {
 	struct copy *c = l->source->copy;
@@ -189,7 +202,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 		job = pick_now(l, file);
 		if (job != JOB_WAIT)
 			break;
-		pthread_cond_wait(&c->changed, &c->lock);
+		await_change(l);
 	}
 	if (job == JOB_OVER)
 		set_busy(l, false, false);
@@ -228,6 +241,7 @@ int source_number(struct source_lane *l, struct source_file *f)
 	s->unfinished++;
 	s->large++;
 	s->unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
+	s->kind = f->fd < 0 ? KIND_MEMORY : f->flags & FILE_STREAM ? kind_of(f->fd) : s->kind;
 	atomic_fetch_add(&t->total, size);
 	*s->open_end = f;
 	s->open_end = &f->next_open;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/fail.h"
 
 /* ---- ids ----------------------------------------------------------------------------- */
@@ -86,6 +87,15 @@ int source_block(struct source_lane *l)
 	return 0;
 }
 
+static int pace(struct source_lane *l, uint32_t len)
+{
+	uint64_t start = clock_ns();
+	int ret = session_pace(l->source->session, len);
+
+	l->use.ns_paced += clock_ns() - start;
+	return ret;
+}
+
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
 		uint32_t len)
 {
@@ -97,7 +107,7 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 	b->len = len;
 	l->block = NULL;
 	l->records = (struct writer){0};
-	if (session_pace(l->source->session, len))
+	if (pace(l, len))
 		return -1;
 	return lane_send(l->lane, b);
 }

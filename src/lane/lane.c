@@ -150,6 +150,8 @@ void lane_skip_to(struct lane *l, uint32_t epoch)
 
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 {
+	uint32_t window;
+
 	drop_wire(l);
 	if (l->setup.side == LANE_SOURCE && source_credit(l, stored)) {
 		w->ops->close(w);
@@ -166,7 +168,22 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 	if (lane_aborted(l) || (l->told && l->told_epoch == l->epoch))
 		w->ops->break_(w);
 	pthread_mutex_unlock(&l->lock);
+	window = w->window && w->window < l->setup.depth ? w->window : l->setup.depth;
+	atomic_store_explicit(&l->counts.window, (uint64_t)window * l->setup.block_size,
+			      memory_order_relaxed);
+	lane_look(l);
 	return 0;
+}
+
+void lane_look(struct lane *l)
+{
+	uint32_t known = atomic_load_explicit(&l->counts.rtt_us, memory_order_relaxed);
+	struct wire *w = l->wire;
+
+	if (w && w->ops->look)
+		w->ops->look(w);
+	if (w && w->rtt_us && (!known || w->rtt_us < known))
+		atomic_store_explicit(&l->counts.rtt_us, w->rtt_us, memory_order_relaxed);
 }
 
 int lane_broke(struct lane *l)
@@ -315,6 +332,8 @@ void lane_stats(const struct lane *l, struct lane_stats *out)
 		.ns_free = atomic_load_explicit(&c->ns_free, memory_order_relaxed),
 		.ns_block = atomic_load_explicit(&c->ns_block, memory_order_relaxed),
 		.ns_store = atomic_load_explicit(&c->ns_store, memory_order_relaxed),
+		.window = atomic_load_explicit(&c->window, memory_order_relaxed),
+		.rtt_us = atomic_load_explicit(&c->rtt_us, memory_order_relaxed),
 		.epochs = atomic_load_explicit(&c->epochs, memory_order_relaxed),
 	};
 }

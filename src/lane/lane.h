@@ -113,11 +113,14 @@ struct lane_stats {
 	uint64_t blocks; /* sent (source) or stored (sink), each counted once */
 	uint64_t bytes; /* of data */
 	uint64_t resent; /* blocks sent again */
+	/* Getting the first wire counts in none of these, getting another one does. */
 	uint64_t ns_fill; /* source: between get and send */
 	uint64_t ns_send; /* source: in send */
 	uint64_t ns_free; /* source: in get and flush */
 	uint64_t ns_block; /* sink: in recv */
 	uint64_t ns_store; /* sink: between recv and put */
+	uint64_t window; /* bytes that may be under way */
+	uint32_t rtt_us; /* the shortest round trip that was seen; 0: not known */
 	uint32_t epochs; /* wires used */
 };
 

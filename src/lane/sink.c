@@ -92,13 +92,20 @@ static int try_block(struct lane *l, struct block **b)
 int lane_recv(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
+	bool first = !l->begun;
 	struct block *b = NULL;
 
 	if (lane_alive(l))
 		return -1;
-	while (!b)
-		if (lane_join(l) || try_block(l, &b))
+	while (!b) {
+		if (lane_join(l))
 			return -1;
+		if (first)
+			start = clock_ns();
+		first = false;
+		if (try_block(l, &b))
+			return -1;
+	}
 	b->lent_ns = clock_ns();
 	count_up(&l->counts.ns_block, b->lent_ns - start);
 	l->lent = b;

@@ -71,11 +71,15 @@ int source_resend(struct lane *l)
 int lane_get(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
+	bool first = !l->begun;
 	struct block *b;
 
 	if (lane_alive(l))
 		return -1;
 	while (lane_join(l) == 0) {
+		if (first)
+			start = clock_ns();
+		first = false;
 		if (take_credits(l, must_wait(l)) == 0) {
 			b = pool_take(&l->pool);
 			b->len = 0;
@@ -130,10 +134,10 @@ int lane_send(struct lane *l, struct block *b)
 	*l->unstored_end = b;
 	l->unstored_end = &b->next;
 	ret = send_block(l, b);
+	if (ret)
+		ret = lane_broke(l) ? -1 : lane_join(l);
 	count_up(&l->counts.ns_send, clock_ns() - start);
-	if (ret == 0)
-		return 0;
-	return lane_broke(l) ? -1 : lane_join(l);
+	return ret;
 }
 
 int lane_flush(struct lane *l)
@@ -150,5 +154,6 @@ int lane_flush(struct lane *l)
 			return -1;
 	}
 	count_up(&l->counts.ns_free, clock_ns() - start);
+	lane_look(l);
 	return 0;
 }

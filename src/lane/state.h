@@ -24,7 +24,8 @@ enum {
 /* Written by the lane's thread alone, read by any. */
 struct lane_counts {
 	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_send, ns_free, ns_block, ns_store;
-	_Atomic uint32_t epochs;
+	_Atomic uint64_t window;
+	_Atomic uint32_t epochs, rtt_us;
 };
 
 struct lane {
@@ -83,6 +84,9 @@ int lane_die(struct lane *l);
 int lane_broke(struct lane *l);
 /* Have a wire, with everything sent again that must be: 0 or -1. */
 int lane_join(struct lane *l);
+
+/* How short is a round trip by now? */
+void lane_look(struct lane *l);
 
 /* source.c: stored blocks are free again; -1 when the peer can't mean that. */
 int source_credit(struct lane *l, uint64_t stored);

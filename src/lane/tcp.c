@@ -2,8 +2,8 @@
 #include "lane/tcp.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -320,6 +320,17 @@ static void tcp_break(struct wire *w)
 	}
 }
 
+static void tcp_look(struct wire *w)
+{
+	struct tcp *t = (struct tcp *)w;
+	struct tcp_info info = {0};
+	socklen_t len = sizeof info;
+
+	if (getsockopt(t->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	    info.tcpi_min_rtt != UINT32_MAX)
+		w->rtt_us = info.tcpi_min_rtt;
+}
+
 static void tcp_close(struct wire *w)
 {
 	struct tcp *t = (struct tcp *)w;
@@ -336,6 +347,7 @@ static const struct wire_ops tcp_ops = {
 	.recv = tcp_recv,
 	.grant = tcp_grant,
 	.break_ = tcp_break,
+	.look = tcp_look,
 	.close = tcp_close,
 };
 

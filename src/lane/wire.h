@@ -44,6 +44,8 @@ struct wire_ops {
 	/* Any thread, under the lane's lock: every call on this wire, now and later, returns -1
 	 * soon.  Must not wait, nor call the lane. */
 	void (*break_)(struct wire *w);
+	/* See how short rtt_us is by now; NULL: it does not change. */
+	void (*look)(struct wire *w);
 	/* Free everything, at once and without waiting for the peer; NULL is not passed. */
 	void (*close)(struct wire *w);
 };
@@ -52,6 +54,7 @@ struct wire {
 	const struct wire_ops *ops;
 	bool exposed; /* sink: the source can change a block, its head too, at any time */
 	uint32_t window; /* blocks under way that are of use, at most; 0: no matter how many */
+	uint32_t rtt_us; /* the shortest round trip that was seen; 0: not known */
 	char name[96]; /* for people: "tcp 10.0.0.1:7000" */
 };
 

@@ -419,6 +419,7 @@ void msg_times_encode(struct writer *w, const struct msg_times *m)
 	put_u16(w, m->used);
 	put_u16(w, m->cpus);
 	put_u32(w, m->rtt_us);
+	put_u32(w, m->block);
 	put_u64(w, m->window);
 	put_u64(w, m->moved);
 	put_u64(w, m->ns_fill);
@@ -442,6 +443,7 @@ void times_take(struct decoder *d, struct msg_times *m)
 	need(d, m->used <= LANE_COUNT_MAX, "used");
 	m->cpus = take_u16(&d->r);
 	m->rtt_us = take_u32(&d->r);
+	m->block = take_u32(&d->r);
 	m->window = take_u64(&d->r);
 	m->moved = take_u64(&d->r);
 	m->ns_fill = take_u64(&d->r);

@@ -244,7 +244,8 @@ struct msg_times {
 	uint16_t used; /* lanes that carried a block */
 	uint16_t cpus; /* that this end may run on; 0: not known */
 	uint32_t rtt_us; /* the shortest round trip to the other end; 0: not known */
-	uint64_t window; /* bytes that may be under way on all lanes */
+	uint32_t block; /* bytes of a block */
+	uint64_t window; /* bytes that may be under way on all lanes that are used */
 	uint64_t moved; /* bytes of blocks, each counted once */
 	/* source: at its source; waiting for credits; in sending; waiting for answers and results,
 	 * with nothing to send; held back by --bwlimit */

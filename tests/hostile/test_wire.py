@@ -68,7 +68,7 @@ SHAPE = dict(depth=(1, 12, DEPTH), block_size=(4096, 256 << 10, BLOCK))
 
 TIMES = dict(
     kind=(0, 2, 3), same_host=(0, 1, 1), used=(0, 2, LANES), cpus=(0, 0x0102, U16),
-    rtt_us=(0, 0x01020304, U32), window=(0, 0x4142434445464748, U64),
+    rtt_us=(0, 0x01020304, U32), block=(0, 0x11121314, U32), window=(0, 0x4142434445464748, U64),
     moved=(0, 0x5152535455565758, U64), ns_fill=(0, 0x6162636465666768, U64),
     ns_free=(0, 0x7172737475767778, U64), ns_send=(0, 0x2122232425262728, U64),
     ns_idle=(0, 0x1112131415161718, U64), ns_paced=(0, 0x0102030405060708, U64),

@@ -140,7 +140,8 @@ def take_all(fields, data):
 TOTAL = [("files", "u64"), ("same", "u64"), ("others", "u64"), ("failed", "u64"),
          ("bytes", "u64"), ("digest_low", "u64"), ("digest_high", "u64"),
          ("incomplete", "u8")]
-TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), ("rtt_us", "u32")] + [
+TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), ("rtt_us", "u32"),
+         ("block", "u32")] + [
     (name, "u64") for name in (
         "window", "moved", "ns_fill", "ns_free", "ns_send", "ns_idle", "ns_paced", "ns_block",
         "ns_store", "ns_finish", "ns_cpu", "ns_queued")]

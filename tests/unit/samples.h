@@ -209,6 +209,7 @@ static inline struct msg_times sample_times_of(enum sample_size size)
 		.used = OF(0, 2, LANE_COUNT_MAX),
 		.cpus = OF(0, 0x0102, UINT16_MAX),
 		.rtt_us = OF(0, 0x01020304, UINT32_MAX),
+		.block = OF(0, 0x11121314, UINT32_MAX),
 		.window = OF(0, 0x4142434445464748, UINT64_MAX),
 		.moved = OF(0, 0x5152535455565758, UINT64_MAX),
 		.ns_fill = OF(0, 0x6162636465666768, UINT64_MAX),

@@ -255,10 +255,8 @@ static struct report sample(void)
 		.lanes = 2,
 		.how = "tcp 10.0.0.1:7000",
 		.ns = 1500000000,
-		.ns_fill = 10,
-		.ns_free = 90,
-		.ns_block = 20,
-		.ns_store = 80,
+		.source = {.kind = KIND_PIPE, .used = 2, .ns_fill = 10, .ns_free = 90},
+		.sink = {.kind = KIND_DISK, .used = 2, .ns_block = 20, .ns_store = 80},
 	};
 }
 
@@ -273,27 +271,10 @@ static void the_last_lines_of_verbose(void **state)
 	report_verbose(&r, to);
 	fclose(to);
 	assert_string_equal(text, "rdcp: 16.000 Gb/s over tcp 10.0.0.1:7000, 2 lanes\n"
-				  "bound by: writing the target (reading 10 %, writing 80 % of "
-				  "the lanes' time)\n"
+				  "bound by: target disk (source busy 10 %, network 20 %, sink "
+				  "busy 80 %)\n"
 				  "Bandwidth 2.000 GB/s\n");
 	free(text);
-}
-
-static void what_bounds_is_named_from_both_ends(void **state)
-{
-	struct report r = sample();
-
-	(void)state;
-	r.ns_fill = 95;
-	assert_string_equal(report_bound(&r), "writing the target");
-	r.ns_fill = 900;
-	assert_string_equal(report_bound(&r), "reading the source");
-	r.ns_fill = r.ns_store = 1;
-	assert_string_equal(report_bound(&r), "the network");
-	r.bwlimit = 2000000000;
-	assert_string_equal(report_bound(&r), "--bwlimit");
-	r.total.bytes = 0;
-	assert_string_equal(report_bound(&r), "nothing that could be measured");
 }
 
 static void json_is_escaped(void **state)
@@ -310,6 +291,10 @@ static void json_is_escaped(void **state)
 	fclose(to);
 	assert_non_null(strstr(text, "\"exit\": 11"));
 	assert_non_null(strstr(text, "\"digest\": \"00000000000000020000000000000001\""));
+	assert_non_null(strstr(text,
+			       "\"bound_by\": \"target disk\", \"source_busy\": 0.100, "
+			       "\"network\": 0.200, \"sink_busy\": 0.800, \"held_back\": 0.000, "
+			       "\"processors\": null, "));
 	assert_non_null(strstr(text, "open \\\"a\\\\\\\\b\\\\n\\\\x1b\\\\xff\\\": no"));
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 	free(text);
@@ -328,7 +313,6 @@ int main(void)
 		cmocka_unit_test(a_stopped_terminal_stops_nobody),
 		cmocka_unit_test(lines_too_many_are_counted),
 		cmocka_unit_test(the_last_lines_of_verbose),
-		cmocka_unit_test(what_bounds_is_named_from_both_ends),
 		cmocka_unit_test(json_is_escaped),
 	};
 

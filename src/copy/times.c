@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/times.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "session/address_local.h"
+
+enum { MEMORY_MAJOR = 1 }; /* of /dev/zero, /dev/null and their like */
+
+enum stage_kind kind_of(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return KIND_NONE;
+	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode) || S_ISDIR(st.st_mode))
+		return KIND_DISK;
+	if (S_ISCHR(st.st_mode) && major(st.st_rdev) == MEMORY_MAJOR)
+		return KIND_MEMORY;
+	return KIND_PIPE;
+}
+
+void times_begin(struct msg_times *m, const struct session *s, enum stage_kind kind)
+{
+	unsigned cpus = cpu_count();
+
+	*m = (struct msg_times){
+		.kind = (uint8_t)kind,
+		.same_host = session_peer(s)->host_id == host_id(),
+		.cpus = cpus < UINT16_MAX ? (uint16_t)cpus : UINT16_MAX,
+	};
+}
+
+/* Parts are measured by other clocks than the whole. */
+static uint64_t without(uint64_t all, uint64_t part)
+{
+	return part < all ? all - part : 0;
+}
+
+void times_add(struct msg_times *m, const struct lane *l, const struct lane_use *use)
+{
+	bool source = lane_side_of(l) == LANE_SOURCE;
+	struct lane_stats s;
+
+	lane_stats(l, &s);
+	/* One that nothing was there for says nothing of anybody. */
+	if (s.blocks == 0)
+		return;
+	m->used++;
+	m->moved += s.bytes;
+	m->window += s.window;
+	m->block = lane_block_size(l);
+	if (s.rtt_us && (!m->rtt_us || s.rtt_us < m->rtt_us))
+		m->rtt_us = s.rtt_us;
+	m->ns_fill += without(s.ns_fill, use->ns_idle + use->ns_spare + use->ns_paced);
+	m->ns_free += s.ns_free;
+	m->ns_send += s.ns_send;
+	m->ns_paced += use->ns_paced;
+	m->ns_store += without(s.ns_store, use->ns_idle);
+	m->ns_idle += source ? use->ns_idle : 0;
+	m->ns_block += s.ns_block + (source ? 0 : use->ns_idle);
+	m->ns_cpu += use->cpu.ns_run;
+	m->ns_queued += use->cpu.ns_queued;
+}

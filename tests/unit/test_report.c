@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What bounded a transfer: times of both ends in, a name out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Before cmocka, whose macro fail is wanted here. */
+#include "cmd/bound.h"
+
+#include <cmocka.h>
+
+#define S UINT64_C(1000000000)
+#define MIB (UINT64_C(1) << 20)
+
+/* Two lanes that ran for ten seconds each: tenths of a second, of all lanes. */
+struct given {
+	const char *name; /* that is expected */
+	unsigned fill, free, send, idle, paced;
+	unsigned block, store;
+	unsigned finish; /* of the sink alone, not of each lane */
+	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* of all lanes too */
+	unsigned source_kind, sink_kind, cpus;
+	bool same_host;
+	uint32_t rtt_us;
+	uint64_t window, moved;
+	uint64_t bwlimit;
+};
+
+static uint64_t tenths(unsigned n)
+{
+	return n * (S / 10);
+}
+
+static void find(const struct given *g, struct bound *b)
+{
+	struct msg_times source = {
+		.kind = (uint8_t)g->source_kind,
+		.same_host = g->same_host,
+		.used = 2,
+		.cpus = (uint16_t)(g->cpus ? g->cpus : 64),
+		.rtt_us = g->rtt_us,
+		.block = 256 << 10,
+		.window = g->window ? g->window : 6 * MIB,
+		.moved = g->moved ? g->moved : 10000 * MIB,
+		.ns_fill = tenths(g->fill),
+		.ns_free = tenths(g->free),
+		.ns_send = tenths(g->send),
+		.ns_idle = tenths(g->idle),
+		.ns_paced = tenths(g->paced),
+		.ns_cpu = tenths(g->source_cpu),
+		.ns_queued = tenths(g->source_queued),
+	};
+	struct msg_times sink = {
+		.kind = (uint8_t)g->sink_kind,
+		.same_host = g->same_host,
+		.used = 2,
+		.cpus = (uint16_t)(g->cpus ? g->cpus : 64),
+		.block = 256 << 10,
+		.ns_block = tenths(g->block),
+		.ns_store = tenths(g->store),
+		.ns_finish = tenths(g->finish),
+		.ns_cpu = tenths(g->sink_cpu),
+		.ns_queued = tenths(g->sink_queued),
+	};
+	struct bound_facts facts = {
+		.source = &source,
+		.sink = &sink,
+		.bytes = source.moved,
+		.ns = 10 * S + tenths(g->finish),
+		.bwlimit = g->bwlimit,
+	};
+
+	bound_find(&facts, b);
+}
+
+static const struct given cases[] = {
+	/* An end that is busy, and waits for nothing else. */
+	{"source disk", .fill = 195, .free = 5, .block = 190, .store = 10,
+	 .source_kind = KIND_DISK},
+	{"source pipe", .fill = 195, .free = 5, .block = 190, .store = 10,
+	 .source_kind = KIND_PIPE},
+	{"source memory", .fill = 195, .free = 5, .block = 190, .store = 10,
+	 .source_kind = KIND_MEMORY},
+	{"source", .fill = 195, .free = 5, .block = 190, .store = 10},
+	{"target disk", .fill = 10, .free = 100, .send = 90, .block = 6, .store = 194,
+	 .sink_kind = KIND_DISK},
+	{"target pipe", .fill = 10, .free = 190, .block = 6, .store = 194, .sink_kind = KIND_PIPE},
+	/* Both overlap: whoever is busier. */
+	{"source disk", .fill = 150, .free = 50, .block = 60, .store = 140,
+	 .source_kind = KIND_DISK},
+	{"target disk", .fill = 140, .free = 60, .block = 50, .store = 150, .sink_kind = KIND_DISK},
+	/* Both wait. */
+	{"network", .fill = 10, .free = 20, .send = 170, .block = 190, .store = 10},
+	{"network", .fill = 10, .free = 190, .block = 190, .store = 10},
+	{"network", .fill = 90, .free = 110, .block = 120, .store = 80},
+	/* The same, with round trips: what can be under way is 6 MiB, and 100 MiB/s went. */
+	{"network", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 1000,
+	 .moved = 1000 * MIB},
+	{"network", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 40000,
+	 .moved = 1000 * MIB},
+	{"window", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 59000,
+	 .moved = 1000 * MIB},
+	/* One block a lane: nothing overlaps, and no stage is busy for long. */
+	{"window", .fill = 80, .free = 120, .block = 115, .store = 85, .window = MIB / 2},
+	{"network", .fill = 80, .free = 120, .block = 115, .store = 85, .window = 2 * MIB},
+	/* The sink asked is slow to answer, and so is busy; or its answers are long on their way.
+	 */
+	{"target disk", .fill = 20, .idle = 180, .block = 10, .store = 190, .sink_kind = KIND_DISK},
+	{"network", .fill = 20, .idle = 180, .block = 190, .store = 10},
+	/* After END it works alone: deletes, sets times, waits for the disk. */
+	{"target disk", .fill = 195, .free = 5, .block = 190, .store = 10, .finish = 200,
+	 .source_kind = KIND_DISK, .sink_kind = KIND_DISK},
+	{"source disk", .fill = 195, .free = 5, .block = 190, .store = 10, .finish = 20,
+	 .source_kind = KIND_DISK, .sink_kind = KIND_DISK},
+	/* Held back by the user: most of the time, or to just that rate. */
+	{"--bwlimit", .fill = 10, .paced = 190, .block = 195, .store = 5},
+	{"--bwlimit", .fill = 90, .free = 10, .paced = 100, .block = 110, .store = 90},
+	{"--bwlimit", .fill = 150, .paced = 50, .block = 110, .store = 90, .moved = 95 * MIB,
+	 .bwlimit = 10 * MIB},
+	{"source disk", .fill = 150, .paced = 50, .block = 110, .store = 90, .moved = 85 * MIB,
+	 .bwlimit = 10 * MIB, .source_kind = KIND_DISK},
+	{"source disk", .fill = 199, .block = 110, .store = 90, .moved = 95 * MIB,
+	 .bwlimit = 10 * MIB, .source_kind = KIND_DISK},
+	{"target disk", .fill = 10, .paced = 50, .free = 140, .block = 10, .store = 190,
+	 .sink_kind = KIND_DISK},
+	/* Threads that compute wait for nobody, wherever they do it. */
+	{"processors", .fill = 195, .free = 5, .block = 190, .store = 10, .source_cpu = 190},
+	{"processors", .fill = 10, .free = 190, .block = 100, .store = 100, .sink_cpu = 185},
+	{"target disk", .fill = 10, .free = 190, .block = 10, .store = 190, .sink_cpu = 100,
+	 .sink_kind = KIND_DISK},
+	/* Nor do those that wait for a processor. */
+	{"processors", .fill = 10, .free = 190, .block = 100, .store = 100, .sink_cpu = 90,
+	 .sink_queued = 100},
+	/* Two processors for two threads at each end, of one host or of two. */
+	{"processors", .fill = 60, .free = 60, .send = 80, .block = 100, .store = 100,
+	 .source_cpu = 90, .sink_cpu = 95, .cpus = 2, .same_host = true},
+	{"network", .fill = 60, .free = 60, .send = 80, .block = 105, .store = 95, .source_cpu = 90,
+	 .sink_cpu = 95, .cpus = 2},
+	{"processors", .fill = 60, .free = 60, .send = 80, .block = 105, .store = 95,
+	 .source_cpu = 20, .sink_cpu = 95, .cpus = 1},
+	/* Within a host there is no network that could be slow, but there may be somebody between.
+	 */
+	{"processors", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
+	 .source_cpu = 110, .sink_cpu = 100, .same_host = true},
+	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
+	 .source_cpu = 110, .sink_cpu = 100},
+	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
+	 .source_cpu = 30, .sink_cpu = 20, .same_host = true},
+	/* What was asked for counts before them. */
+	{"--bwlimit", .fill = 10, .paced = 190, .block = 100, .store = 100, .sink_cpu = 185},
+	/* One end is silent. */
+	{"source disk", .fill = 120, .free = 80, .source_kind = KIND_DISK},
+	{"network or target", .fill = 10, .free = 190},
+	{"target disk", .block = 80, .store = 120, .sink_kind = KIND_DISK},
+	{"network or source", .block = 190, .store = 10},
+	{"nothing that could be measured", .source_cpu = 1},
+};
+
+static void the_name_follows_from_the_times(void **state)
+{
+	struct bound b;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		find(&cases[i], &b);
+		if (strcmp(b.name, cases[i].name) != 0)
+			fail_msg("case %u: %s (source %.2f, network %.2f, sink %.2f, held back "
+				 "%.2f, processors %.2f), not %s",
+				 i, b.name, b.source, b.network, b.sink, b.held_back, b.processors,
+				 cases[i].name);
+	}
+}
+
+static void short_or_empty_is_not_measured(void **state)
+{
+	static const struct msg_times none;
+	struct msg_times source = {.used = 1, .ns_fill = S, .moved = MIB};
+	struct bound_facts facts = {.source = &source, .sink = &none, .bytes = MIB, .ns = S / 21};
+	struct bound b;
+
+	(void)state;
+	bound_find(&facts, &b);
+	assert_false(b.found);
+	assert_string_equal(b.name, "nothing that could be measured");
+	facts.ns = S / 19;
+	bound_find(&facts, &b);
+	assert_true(b.found);
+	facts.bytes = 0;
+	bound_find(&facts, &b);
+	assert_false(b.found);
+}
+
+static void a_peer_may_tell_any_times(void **state)
+{
+	struct msg_times most, zero = {0};
+	struct bound_facts facts = {.source = &most, .sink = &most, .bytes = 1, .ns = S};
+	struct bound b;
+
+	(void)state;
+	memset(&most, 0xff, sizeof most);
+	most.kind = KIND_MEMORY;
+	most.same_host = true;
+	bound_find(&facts, &b);
+	assert_true(b.source >= 0 && b.source <= 1 && b.sink >= 0 && b.sink <= 1);
+	assert_true(b.network >= 0 && b.network <= 1 && b.processors <= 1 && b.held_back <= 1);
+	facts.sink = &zero;
+	bound_find(&facts, &b);
+	assert_true(b.sink < 0 && b.network >= 0);
+}
+
+static const char *said(const struct bound *b, void (*say)(const struct bound *b, FILE *to))
+{
+	static char text[512];
+	FILE *to = fmemopen(text, sizeof text, "w");
+
+	say(b, to);
+	fclose(to);
+	return text;
+}
+
+static void it_is_said_in_words_and_numbers(void **state)
+{
+	const struct given windowed = {"window",           .fill = 1,  .free = 199,
+				       .block = 196,       .store = 4, .rtt_us = 59000,
+				       .moved = 1000 * MIB};
+	const struct given disk = {"target disk", .fill = 24,   .free = 176,
+				   .block = 6,    .store = 194, .sink_kind = KIND_DISK,
+				   .sink_cpu = 20};
+	const struct given held = {"--bwlimit", .fill = 10, .paced = 190, .block = 195, .store = 5};
+	const struct given alone = {"source disk", .fill = 120, .free = 80,
+				    .source_kind = KIND_DISK};
+	struct bound b;
+
+	(void)state;
+	find(&windowed, &b);
+	assert_string_equal(said(&b, bound_print),
+			    "window (source busy 0 %, network 98 %, sink busy 2 %; window 6.00 "
+			    "MiB, round trip 59 ms)");
+	find(&disk, &b);
+	assert_string_equal(said(&b, bound_print),
+			    "target disk (source busy 12 %, network 3 %, sink busy 97 %)");
+	assert_string_equal(said(&b, bound_json),
+			    ", \"bound_by\": \"target disk\", \"source_busy\": 0.120, \"network\": "
+			    "0.030, \"sink_busy\": 0.970, \"held_back\": 0.000, \"processors\": "
+			    "0.100, \"window\": 6291456, \"round_trip_us\": 0");
+	find(&held, &b);
+	assert_string_equal(said(&b, bound_print), "--bwlimit (source busy 5 %, network 0 %, sink "
+						   "busy 2 %, held back 95 %)");
+	find(&alone, &b);
+	assert_string_equal(said(&b, bound_print), "source disk (source busy 60 %, network 40 %)");
+	assert_non_null(strstr(said(&b, bound_json), "\"sink_busy\": null"));
+}
+
+static void sessions_are_added_up(void **state)
+{
+	struct msg_times all = {0}, none = {0};
+	struct msg_times first = {
+		.kind = KIND_DISK, .used = 2, .ns_fill = 1, .ns_store = 2, .moved = 3};
+	struct msg_times second = {.kind = KIND_PIPE,
+				   .used = 1,
+				   .ns_fill = 10,
+				   .ns_store = 20,
+				   .moved = 30,
+				   .ns_cpu = 40};
+
+	(void)state;
+	times_join(&all, &first);
+	times_join(&all, &second);
+	times_join(&all, &none);
+	assert_int_equal(all.kind, KIND_PIPE);
+	assert_int_equal(all.used, 2);
+	assert_int_equal(all.ns_fill, 11);
+	assert_int_equal(all.ns_store, 22);
+	assert_int_equal(all.moved, 33);
+	assert_int_equal(all.ns_cpu, 40);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_name_follows_from_the_times),
+		cmocka_unit_test(short_or_empty_is_not_measured),
+		cmocka_unit_test(a_peer_may_tell_any_times),
+		cmocka_unit_test(it_is_said_in_words_and_numbers),
+		cmocka_unit_test(sessions_are_added_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
