@@ -53,7 +53,9 @@ void conductor_end_by(struct conductor *c, uint64_t ms)
 
 void conductor_blame(struct conductor *c, const struct failure *f, const char *host)
 {
-	if (c->cause.code != OUT_DONE)
+	/* Of files that failed the source knows more than the sink: that they all have vanished. */
+	if (c->cause.code != OUT_DONE &&
+	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED))
 		return;
 	c->cause = *f;
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);

@@ -200,6 +200,7 @@ bool copy_interrupted(struct copy *c)
 
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
 {
+	c->vanished += f->code == OUT_VANISHED;
 	if (c->failures++ == 0) {
 		c->first = *f;
 		c->first_at_peer = at_peer;
@@ -244,6 +245,10 @@ int copy_verdict(struct copy *c, bool only)
 		c->result->at_peer = c->first_at_peer;
 		return fail_again(&c->first);
 	}
+	/* The sink does not hear why all that failed at the source did. */
+	if (c->role == ROLE_SOURCE && c->vanished == c->failures)
+		return fail_as(OUT_VANISHED, "%llu of %llu files vanished before they were read",
+			       (unsigned long long)t->failed, (unsigned long long)all);
 	if (t->failed > 0)
 		return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
 			       (unsigned long long)t->failed, (unsigned long long)all);

@@ -36,6 +36,7 @@ struct copy {
 	struct copy_result *result;
 	pthread_mutex_t telling; /* of result->on_file() and on_event() */
 	unsigned failures; /* files, here and there, and: */
+	unsigned vanished; /* sources that did */
 	unsigned undeleted; /* what could not be deleted at the target */
 	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
 	struct failure first; /* of these */
