@@ -216,6 +216,7 @@ static int say_hello(struct verbs *v, const struct lane_key *key, enum hello_pla
 static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
 	bool again = v->wire.exposed && !v->accepting; /* we have to tell a ring yet */
+	uint64_t start;
 
 	if (v->accepting)
 		return hear_hello(v, key, HELLO_IN, deadline_ms) ||
@@ -225,11 +226,12 @@ static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_
 			       ? -1
 			       : 0;
 	/* iWARP wants the connecting end to speak first. */
-	return say_hello(v, key, HELLO_OUT, false, deadline_ms) ||
-			       hear_hello(v, key, HELLO_IN, deadline_ms) ||
-			       (again && say_hello(v, key, HELLO_AGAIN, true, deadline_ms))
-		       ? -1
-		       : 0;
+	start = clock_ns();
+	if (say_hello(v, key, HELLO_OUT, false, deadline_ms) ||
+	    hear_hello(v, key, HELLO_IN, deadline_ms))
+		return -1;
+	v->wire.rtt_us = (uint32_t)((clock_ns() - start) / 1000 + 1);
+	return again ? say_hello(v, key, HELLO_AGAIN, true, deadline_ms) : 0;
 }
 
 static void name_wire(struct verbs *v)
