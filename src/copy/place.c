@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -137,6 +139,19 @@ bool place_first_time(struct place *p, bool *flag)
 bool place_stopped(const struct place *p)
 {
 	return p->o.stop && p->o.stop(p->o.ctx);
+}
+
+bool place_closes_silently(struct place *p, int fd, dev_t dev)
+{
+	struct statfs fs;
+
+	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
+		return true;
+	if (fstatfs(fd, &fs) || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS_SUPER_MAGIC &&
+				 fs.f_type != BTRFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC))
+		return false;
+	atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
+	return true;
 }
 
 /* ---- paths ----------------------------------------------------------------------------- */

@@ -82,6 +82,9 @@ uint32_t place_dir_want(const struct place_dir *d);
  * only, unless it is OUT_PROTOCOL. */
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out);
+/* The same for one whose bytes are all at hand: what is not finished leaves nothing. */
+int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
+		      struct placement **out);
 /* In a dry run: would that fail, as it looks? What would be deleted to make room is told. */
 int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r);
 /* As place_begin(), with the temporary as an earlier run left it, if there is one with anything in

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -342,4 +343,42 @@ void seat_is_whole(const struct seat *s)
 	seat_sweep(s);
 	if (dir_of(s)->has_temporaries)
 		temporary_forget(s->dirfd, s->name, s->place->uid);
+}
+
+/* ---- new files in them -------------------------------------------------------------------- */
+
+/* An ACL that files inherit has a word in their modes. */
+static bool may_have_acl(int dirfd)
+{
+	return fgetxattr(dirfd, "system.posix_acl_default", NULL, 0) >= 0 ||
+	       (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
+int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known)
+{
+	struct place_dir *d = s->in;
+
+	*known = d && atomic_load_explicit(&d->born_known, memory_order_acquire);
+	if (*known) {
+		*st = (struct stat){
+			.st_dev = d->dev,
+			.st_uid = d->born_uid,
+			.st_gid = d->born_gid,
+			.st_mode = S_IFREG | (mode & ~s->place->umask),
+			.st_nlink = 1,
+		};
+		return 0;
+	}
+	if (fstat(fd, st))
+		return -1;
+	if (!d || !d->fresh || may_have_acl(s->dirfd))
+		return 0;
+	pthread_mutex_lock(&s->place->lock);
+	if (!atomic_load(&d->born_known)) {
+		d->born_uid = st->st_uid;
+		d->born_gid = st->st_gid;
+		atomic_store_explicit(&d->born_known, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&s->place->lock);
+	return 0;
 }

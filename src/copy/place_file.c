@@ -27,6 +27,8 @@ struct placement {
 	enum how how;
 	int fd;
 	bool created; /* in place: was not there */
+	bool whole; /* all its bytes are at hand */
+	bool known; /* tmp.st is what it is, but for size and inode */
 	bool there; /* something has its name: */
 	struct stat old;
 	struct temporary tmp; /* fd: the same */
@@ -137,14 +139,51 @@ static uid_t owner_then(const struct placement *t)
 	return m.uid;
 }
 
+/* Where there is nothing yet, what is begun and finished in one go needs no name meanwhile. */
+static bool may_be_nameless(const struct placement *t)
+{
+	struct place *p = t->seat.place;
+
+	return t->whole && !t->there && t->seat.in && p->proc >= 0 &&
+	       !atomic_load_explicit(&p->all_named, memory_order_relaxed);
+}
+
+/* 1: it can't be done here. */
+static int open_nameless(struct placement *t)
+{
+	struct place *p = t->seat.place;
+	struct metadata m;
+	mode_t mode = 0600;
+
+	/* Nobody else can open it, so it has its mode from the start. */
+	metadata_want(p, &t->file.a, S_IFREG, NULL, true, &m);
+	if (!metadata_has_xattrs(p))
+		mode = m.mode & 0777;
+	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
+		if (errno != EOPNOTSUPP && errno != EISDIR)
+			return failure(t, "create");
+		atomic_store_explicit(&p->all_named, true, memory_order_relaxed);
+		return 1;
+	}
+	t->fd = t->tmp.fd;
+	return seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known) ? failure(t, "create") : 0;
+}
+
 static int open_temporary(struct placement *t)
 {
+	int ret = 1;
+
 	t->how = BY_RENAME;
 	seat_sweep(&t->seat);
+	if (may_be_nameless(t))
+		ret = open_nameless(t);
+	if (ret <= 0)
+		return ret;
 	if (temporary_open(t->seat.dirfd, t->seat.name, t->seat.place->uid, owner_then(t), &t->tmp))
 		return failure(t, "create");
 	t->fd = t->tmp.fd;
-	return preallocate(t);
+	/* Where all is at hand, writing it tells as soon. */
+	return t->whole ? 0 : preallocate(t);
 }
 
 /* What is there: may it be replaced, or is it to be written as it is? */
@@ -233,11 +272,11 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 	t->file = *r;
 	t->how = BY_RENAME;
 	t->fd = -1;
-	t->created = t->there = false;
+	t->created = t->there = t->whole = t->known = false;
 	t->xattrs = NULL;
 	t->shown = NULL;
 	t->tmp.name[0] = '\0';
-	t->tmp.resumed = false;
+	t->tmp.resumed = t->tmp.nameless = false;
 	if (seat_take(p, d, &t->file, &t->seat)) {
 		free(t);
 		return NULL;
@@ -256,13 +295,14 @@ static void placement_free(struct placement *t)
 	free(t);
 }
 
-int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
-		struct placement **out)
+static int begin(struct place *p, struct place_dir *d, const struct record_file *r, bool whole,
+		 struct placement **out)
 {
 	struct placement *t = placement_new(p, d, r);
 
 	if (!t)
 		return -1;
+	t->whole = whole;
 	if (!d && place_create_once(&t->seat, r->id)) {
 		placement_free(t);
 		return -1;
@@ -288,6 +328,18 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
 		ret = check_old(t, &as_it_is);
 	placement_free(t);
 	return ret;
+}
+
+int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
+		struct placement **out)
+{
+	return begin(p, d, r, false, out);
+}
+
+int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
+		      struct placement **out)
+{
+	return begin(p, d, r, true, out);
 }
 
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
@@ -419,26 +471,12 @@ static int sync_file(const struct placement *t)
 	return failure(t, "fsync");
 }
 
-/* Does close never fail on the file system of fd? */
-static bool closes_silently(struct place *p, int fd, dev_t dev)
-{
-	struct statfs fs;
-
-	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
-		return true;
-	if (fstatfs(fd, &fs) || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS_SUPER_MAGIC &&
-				 fs.f_type != BTRFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC))
-		return false;
-	atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
-	return true;
-}
-
 /* Some file systems tell of a failed write at close only; the lock must outlive that. */
 static int close_errors(const struct placement *t, const struct stat *is)
 {
 	int fd;
 
-	if (is && closes_silently(t->seat.place, t->fd, is->st_dev))
+	if (is && place_closes_silently(t->seat.place, t->fd, is->st_dev))
 		return 0;
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
@@ -458,13 +496,48 @@ static int sync_dir(const struct placement *t)
 	return ret;
 }
 
+/* 1: something has that name by now; then it has another one. */
+static int take_free_name(struct placement *t)
+{
+	const struct seat *s = &t->seat;
+	struct place *p = s->place;
+
+	if (temporary_link(&t->tmp, s->dirfd, s->name, p->proc) == 0) {
+		t->tmp.nameless = false;
+		/* Another run's, in a directory that was there. */
+		if (!s->in->fresh)
+			seat_is_whole(s);
+		return 0;
+	}
+	if (errno != EEXIST || temporary_give_name(&t->tmp, s->dirfd, s->name, p->uid, p->proc))
+		return failure(t, "create");
+	t->there = seat_look(s, &t->old) > 0;
+	return 1;
+}
+
 static int take_name(struct placement *t)
 {
 	const struct seat *s = &t->seat;
-	int ret = seat_rename(s, t->tmp.name, t->there ? &t->old : NULL,
-			      s->in || s->place->rules->recursive);
+	int ret = t->tmp.nameless ? take_free_name(t) : 1;
+
+	if (ret <= 0)
+		return ret;
+	ret = seat_rename(s, t->tmp.name, t->there ? &t->old : NULL,
+			  s->in || s->place->rules->recursive);
 
 	return ret > 0 ? failure(t, "rename to") : ret;
+}
+
+static int look_at_written(const struct placement *t, uint64_t size, struct stat *is)
+{
+	if (t->known && !(t->file.flags & FILE_LINKED) && !t->seat.place->o.sparse) {
+		*is = t->tmp.st;
+		is->st_size = (off_t)size;
+		return 0;
+	}
+	if (fstat(t->fd, is))
+		return -1;
+	return (uint64_t)is->st_size != size ? ftruncate(t->fd, (off_t)size) : 0;
 }
 
 static int finish(struct placement *t, uint64_t size, bool *in_place)
@@ -476,7 +549,7 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 	*in_place = false;
 	if (t->how == AS_IT_IS)
 		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
-	if (fstat(t->fd, &is) || ((uint64_t)is.st_size != size && ftruncate(t->fd, (off_t)size)))
+	if (look_at_written(t, size, &is))
 		return failure(t, "write");
 	/* Such a file is whole all the same. */
 	if (set_metadata(t, &is)) {
@@ -512,11 +585,11 @@ void place_drop(struct placement *t, bool keep)
 	const char *name = t->how == BY_RENAME ? t->tmp.name : t->seat.name;
 	bool ours = t->fd >= 0 && (t->how == BY_RENAME || (t->how == IN_PLACE && t->created));
 
-	if (ours && keep && t->how == BY_RENAME && !t->tmp.random) {
+	if (ours && keep && t->how == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
 		if (place_first_time(p, &p->told_kept))
 			log_warn("%s: what came of it is kept as %s, which the next run takes over",
 				 placement_name(t), name);
-	} else if (ours) {
+	} else if (ours && !t->tmp.nameless) {
 		unlinkat(t->seat.dirfd, name, 0);
 	}
 	placement_free(t);

@@ -56,6 +56,9 @@ struct place_dir {
 	struct xattrs *xattrs;
 	struct kept *kept;
 	atomic_bool unswept; /* and has_temporaries is not known */
+	atomic_bool born_known; /* whose a new file in it is: */
+	uid_t born_uid;
+	gid_t born_gid;
 
 	/* The place's lock: */
 	int fd; /* -1: closed */
@@ -89,6 +92,7 @@ struct place {
 	int proc; /* /proc/self/fd */
 
 	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
+	atomic_bool all_named; /* there are no files without a name here */
 	_Atomic uint64_t deleted; /* at most rules->max_delete: */
 	atomic_bool too_many; /* there was more */
 
@@ -131,6 +135,8 @@ int place_create_once(const struct seat *s, uint32_t id);
 /* Is it the first time? Every flag of a place turns once. */
 bool place_first_time(struct place *p, bool *flag);
 bool place_stopped(const struct place *p);
+/* Does close never fail on the file system of fd, which is dev? */
+bool place_closes_silently(struct place *p, int fd, dev_t dev);
 /* place_path() as long as it is; NULL: no memory, with a failure. */
 char *place_whole_path(const struct place_dir *d);
 
@@ -157,6 +163,10 @@ void dirs_free(struct place *p);
 /* Before anything is put under a temporary name: remove what runs left that are no more, once for
  * each directory that was there. */
 void seat_sweep(const struct seat *s);
+/* What the new file fd in it is, which was opened with this mode.  In a directory of our own, of
+ * which nobody else makes anything yet, new files are all alike: then its size and inode are not
+ * told, and *known is true. */
+int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known);
 /* What is there is as it should be: nothing that earlier runs left of it is needed. */
 void seat_is_whole(const struct seat *s);
 /* Fill in: the name of want's marker. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,7 +189,7 @@ int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct 
 	int ret = 1;
 
 	t->fd = -1;
-	t->random = t->resumed = false;
+	t->random = t->resumed = t->nameless = false;
 	name_of(name, user, t->name);
 	for (int i = 0; ret == 1 && i < TRIES; i++) {
 		ret = make_new(dirfd, t);
@@ -210,7 +211,7 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 	struct stat st;
 
 	t->fd = -1;
-	t->random = t->resumed = false;
+	t->random = t->resumed = t->nameless = false;
 	name_of(name, user, t->name);
 	if (fstatat(dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) || st.st_size == 0 ||
 	    !is_file_of(&st, user))
@@ -219,6 +220,54 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 		return 1;
 	close_temporary(t);
 	return 0;
+}
+
+/* ---- without a name -------------------------------------------------------------------- */
+
+int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
+{
+	t->random = t->resumed = false;
+	t->nameless = true;
+	t->name[0] = '\0';
+	t->fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	return t->fd < 0 ? -1 : 0;
+}
+
+int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc)
+{
+	/* Kernels before 6.10 let only those do it by the descriptor who may read anything. */
+	static atomic_bool by_proc;
+	char fd[16];
+
+	if (!atomic_load_explicit(&by_proc, memory_order_relaxed)) {
+		if (linkat(t->fd, "", dirfd, name, AT_EMPTY_PATH) == 0)
+			return 0;
+		if (errno != ENOENT)
+			return -1;
+	}
+	snprintf(fd, sizeof fd, "%d", t->fd);
+	if (linkat(proc, fd, dirfd, name, AT_SYMLINK_FOLLOW))
+		return -1;
+	atomic_store_explicit(&by_proc, true, memory_order_relaxed);
+	return 0;
+}
+
+int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc)
+{
+	lock_file(t->fd);
+	name_of(name, user, t->name);
+	for (int i = 0; i < TRIES; i++) {
+		if (add_suffix(t->name))
+			return -1;
+		if (temporary_link(t, dirfd, t->name, proc) == 0) {
+			t->nameless = false;
+			t->random = true;
+			return 0;
+		}
+		if (errno != EEXIST)
+			return -1;
+	}
+	return -1;
 }
 
 /* ---- removing them --------------------------------------------------------------------- */

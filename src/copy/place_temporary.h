@@ -8,6 +8,9 @@
  * else is at it, or it is none of ours, a random suffix is added, and such a one is removed by
  * any later run to that directory once its lock is free.
  *
+ * A file of which all is at hand may have no name at all until it gets its own: nothing is left of
+ * it then, whatever happens, and nobody else can get at it.
+ *
  * What can't be locked (symlinks and the like) has such a name for a moment only: who finds it
  * removes it, and whoever misses his makes it again.
  */
@@ -22,6 +25,7 @@ struct temporary {
 	char name[TEMPORARY_NAME];
 	bool random; /* has a suffix: no later run would take it over */
 	bool resumed; /* not empty */
+	bool nameless; /* name means nothing yet */
 	struct stat st; /* of fd */
 };
 
@@ -31,6 +35,13 @@ struct temporary {
 int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct temporary *out);
 /* The same, only if an earlier run left one with something in it; 1, 0: there is none. */
 int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *out);
+/* One that has no name and is gone with its descriptor; mode is less the umask.  -1 with errno: the
+ * file system has no such files, among others. */
+int temporary_nameless(int dirfd, mode_t mode, struct temporary *out);
+/* It gets this name, if there is nothing of it: -1 with errno, EEXIST. proc: /proc/self/fd. */
+int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc);
+/* It gets a random one, to be renamed from, and is locked. */
+int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc);
 /* A name for something that is not opened: what stands there is removed if that may be done, else
  * it is a random one. */
 int temporary_name(int dirfd, const char *name, uid_t user, char to[static TEMPORARY_NAME]);

@@ -121,7 +121,7 @@ static int begin(struct sink_lane *l, const struct small *f, struct placement **
 	struct sink *s = l->sink;
 	struct failure why;
 
-	if (place_begin(s->place, sink_dir_place(f->dir), f->r, t))
+	if (place_begin_whole(s->place, sink_dir_place(f->dir), f->r, t))
 		return -1;
 	outlet_for(s, *t, out);
 	if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)

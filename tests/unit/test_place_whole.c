@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Files that are begun and finished in one go: where nothing is of their name they have none of
+ * their own before they are whole. */
+
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "place_rig.h"
+
+static struct rules rules;
+static struct place *place;
+static struct place_dir *top;
+
+static int enter(void **state)
+{
+	rules = rules_a;
+	return rig_enter(state);
+}
+
+/* Into dst, made by this run, or there before. */
+static void begin(bool there)
+{
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
+
+	if (there)
+		make_dir("dst", 0755);
+	place = open_place(&o);
+	top = put_contents(place, 0755);
+}
+
+static struct placement *write_whole(const char *name, mode_t mode, const char *text)
+{
+	struct record_file r = file_record(name, mode, strlen(text));
+	struct placement *t;
+
+	if (place_begin_whole(place, top, &r, &t))
+		fail_msg("%s", failed()->text);
+	assert_int_equal(write(placement_fd(t), text, strlen(text)), strlen(text));
+	return t;
+}
+
+static void put_whole(const char *name, mode_t mode, const char *text)
+{
+	struct placement *t = write_whole(name, mode, text);
+
+	if (place_finish(t, strlen(text)))
+		fail_msg("%s", failed()->text);
+}
+
+static unsigned entries(const char *in)
+{
+	DIR *d = opendir(in);
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+static void assert_time(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(name, &st), 0);
+	assert_int_equal(st.st_mtim.tv_sec, 1000);
+	assert_int_equal(st.st_mtim.tv_nsec, 500000000);
+	assert_int_equal(st.st_nlink, 1);
+}
+
+static void all_get_what_they_should_have(void **state)
+{
+	static const mode_t modes[] = {0644, 0, 0444, 0777, 0622, 06755, 01666, 0600};
+	char name[] = "dst/f0";
+
+	for (int there = 0; there < 2; there++) {
+		begin(there);
+		for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+			name[5] = (char)('0' + i);
+			put_whole(name + 4, modes[i], "text");
+			assert_int_equal(mode_of(name), modes[i]);
+			assert_time(name);
+		}
+		assert_text("dst/f0", "text");
+		finish_place(place);
+		assert_int_equal(entries("dst"), sizeof modes / sizeof *modes);
+		rig_leave(state);
+		rig_enter(state);
+	}
+}
+
+static void without_perms_the_umask_counts(void **state)
+{
+	mode_t old = umask(027);
+
+	(void)state;
+	rules = rules_r;
+	begin(false);
+	put_whole("f", 04777, "a");
+	put_whole("g", 0666, "b");
+	umask(old);
+	assert_int_equal(mode_of("dst/f"), 0750);
+	assert_int_equal(mode_of("dst/g"), 0640);
+	finish_place(place);
+}
+
+/* All is alike in a directory of our own, also what it gives to its files. */
+static void the_group_is_the_directorys_where_that_is_inherited(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	rules = rules_r;
+	assert_int_equal(chown(".", 0, 4242), 0);
+	assert_int_equal(chmod(".", 02755), 0);
+	begin(false);
+	put_whole("f", 0644, "a");
+	put_whole("g", 02755, "b");
+	assert_int_equal(stat("dst/g", &st), 0);
+	assert_int_equal(st.st_gid, 4242);
+	finish_place(place);
+	rules = rules_a;
+	begin(false);
+	put_whole("h", 0644, "a");
+	put_whole("i", 02755, "b");
+	assert_int_equal(stat("dst/i", &st), 0);
+	assert_int_equal(st.st_gid, 0);
+	assert_int_equal(st.st_mode & 07777, 02755);
+	finish_place(place);
+}
+
+static void nothing_is_seen_before_it_is_whole(void **state)
+{
+	struct placement *t;
+
+	(void)state;
+	begin(true);
+	t = write_whole("f", 0644, "text");
+	if (entries("dst") != 0)
+		skip(); /* the file system has no files without a name */
+	place_drop(t, true);
+	assert_int_equal(entries("dst"), 0);
+	t = write_whole("f", 0644, "text");
+	place_drop(t, false);
+	assert_int_equal(entries("dst"), 0);
+	finish_place(place);
+}
+
+/* Who comes first is replaced, as if he had been there before. */
+static void what_comes_meanwhile_is_replaced(void **state)
+{
+	struct placement *t;
+
+	for (int there = 0; there < 2; there++) {
+		begin(there);
+		t = write_whole("f", 0644, "ours");
+		make("dst/f", "theirs", 0600);
+		assert_int_equal(place_finish(t, 4), 0);
+		assert_text("dst/f", "ours");
+		assert_int_equal(mode_of("dst/f"), 0644);
+		assert_time("dst/f");
+		finish_place(place);
+		assert_int_equal(entries("dst"), 1);
+		rig_leave(state);
+		rig_enter(state);
+	}
+}
+
+static void what_comes_meanwhile_is_backed_up(void **state)
+{
+	struct placement *t;
+
+	(void)state;
+	rules.backup = true;
+	begin(true);
+	t = write_whole("f", 0644, "ours");
+	make("dst/f", "theirs", 0600);
+	assert_int_equal(place_finish(t, 4), 0);
+	assert_text("dst/f", "ours");
+	assert_text("dst/f~", "theirs");
+	finish_place(place);
+	assert_int_equal(entries("dst"), 2);
+}
+
+/* A directory can't be: that is the file's failure, and nothing is left of it. */
+static void a_directory_that_comes_meanwhile_stays(void **state)
+{
+	struct placement *t;
+
+	(void)state;
+	begin(true);
+	t = write_whole("f", 0644, "ours");
+	make_dir("dst/f", 0755);
+	make("dst/f/in", "theirs", 0600);
+	assert_int_equal(place_finish(t, 4), -1);
+	assert_text("dst/f/in", "theirs");
+	finish_place(place);
+	assert_int_equal(entries("dst"), 1);
+}
+
+/* An earlier run that was killed had begun it, with more than one block of it. */
+static void what_an_earlier_run_left_of_it_goes(void **state)
+{
+	struct record_file r = file_record("f", 0644, 1 << 20);
+	struct placement *t;
+
+	(void)state;
+	begin(true);
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_int_equal(write(placement_fd(t), "text", 4), 4);
+	place_drop(t, true);
+	place_close(place);
+	assert_int_equal(entries("dst"), 1);
+	place = open_place(&(struct place_opts){.target = "dst", .peer = "h", .rules = &rules});
+	top = put_contents(place, 0755);
+	put_whole("f", 0644, "small now");
+	assert_text("dst/f", "small now");
+	finish_place(place);
+	assert_int_equal(entries("dst"), 1);
+}
+
+static void what_is_there_is_replaced_by_rename(void **state)
+{
+	(void)state;
+	begin(true);
+	make("dst/f", "old", 0600);
+	put_whole("f", 0644, "new");
+	assert_text("dst/f", "new");
+	finish_place(place);
+	assert_int_equal(entries("dst"), 1);
+}
+
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		place_test(all_get_what_they_should_have),
+		place_test(without_perms_the_umask_counts),
+		place_test(the_group_is_the_directorys_where_that_is_inherited),
+		place_test(nothing_is_seen_before_it_is_whole),
+		place_test(what_comes_meanwhile_is_replaced),
+		place_test(what_comes_meanwhile_is_backed_up),
+		place_test(a_directory_that_comes_meanwhile_stays),
+		place_test(what_an_earlier_run_left_of_it_goes),
+		place_test(what_is_there_is_replaced_by_rename),
+	};
+
+	return cmocka_run_group_tests_name("place_whole", tests, NULL, NULL);
+}
