@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/io.h"
+#include "cmd/survey_call.h"
 #include "lane/adapter.h"
 #include "session/address_local.h"
 
@@ -16,12 +16,73 @@
 
 void path_init(struct path *p, const struct options *o, const char *far, struct findings *f)
 {
-	memset(p, 0, offsetof(struct path, link));
+	memset(p, 0, sizeof *p);
 	p->o = o;
 	p->far = far;
 	p->findings = f;
-	if (gethostname(p->near_name, sizeof p->near_name - 1) || !p->near_name[0])
-		snprintf(p->near_name, sizeof p->near_name, "this host");
+}
+
+/* ---- the hosts ---------------------------------------------------------------------------------
+ */
+
+static void keep_port(struct path_host *h, const struct msg_finding *m)
+{
+	struct path_port *p = &h->ports[h->port_count];
+
+	if (h->port_count == ADAPTERS_MAX)
+		return;
+	memcpy(p->name, m->subject, sizeof p->name);
+	for (int kind = ADAPTER_INFINIBAND; kind <= ADAPTER_IWARP; kind++)
+		if (strstr(m->what, adapter_kind_text((enum adapter_kind)kind)))
+			p->kind = (enum adapter_kind)kind;
+	h->port_count++;
+}
+
+static void keep_address(struct path_host *h, const struct msg_finding *m)
+{
+	union address a = {.sa = {.sa_family = m->family == 4 ? AF_INET : AF_INET6}};
+
+	if (h->count == OFFER_MAX)
+		return;
+	if (m->family == 4)
+		memcpy(&a.in4.sin_addr, m->addr, 4);
+	else
+		memcpy(&a.in6.sin6_addr, m->addr, 16);
+	h->at[h->count++] = (struct path_address){.at = a, .rdma = m->rdma};
+	h->rdma = h->rdma || m->rdma;
+	for (unsigned i = 0; i < h->port_count; i++)
+		if (m->rdma && strstr(m->what, h->ports[i].name))
+			h->has_kind[h->ports[i].kind] = true;
+}
+
+static void on_found(void *ctx, const struct msg_finding *m)
+{
+	struct path *p = ctx;
+
+	if (m->family)
+		keep_address(p->now, m);
+	else if (strcmp(m->name, "port") == 0)
+		keep_port(p->now, m);
+	findings_take(p->findings, m);
+}
+
+static int survey(struct path *p, struct path_host *h, const char *host)
+{
+	struct survey_call call = {.o = p->o, .host = host, .found = on_found, .ctx = p};
+
+	p->now = h;
+	link_name(&h->link, host);
+	findings_of(p->findings, h->link.name);
+	return survey_call(&call, &h->link, &h->control_ns);
+}
+
+/* Is an adapter behind this address of this host? */
+static bool near_has_rdma(const struct path *p, const union address *a)
+{
+	for (unsigned i = 0; i < p->near.count; i++)
+		if (address_same(&p->near.at[i].at, a))
+			return p->near.at[i].rdma;
+	return false;
 }
 
 /* ---- routes ------------------------------------------------------------------------------------
@@ -61,7 +122,7 @@ static bool look_at_route(struct path *p, const struct path_address *to)
 	from = address_with_port(&from, 0);
 	address_text(&from, here, sizeof here);
 	netdev_of_address(&from, netdev, sizeof netdev);
-	rdma = verbs_behind(&from);
+	rdma = near_has_rdma(p, &from);
 	if (rdma && to->rdma)
 		findings_add(p->findings, FINDING_OK, "route", there, NULL,
 			     "reached from %s (%s), with adapters behind both", here, netdev);
@@ -82,7 +143,7 @@ static bool look_at_route(struct path *p, const struct path_address *to)
 
 static void look_at_routes(struct path *p)
 {
-	bool any = false, wanted = p->near.has_ports && p->has.has_ports;
+	bool any = false, wanted = p->near.port_count && p->has.port_count;
 
 	for (unsigned i = 0; i < p->has.count; i++) {
 		const union address *a = &p->has.at[i].at;
@@ -98,7 +159,7 @@ static void look_at_routes(struct path *p)
 			     "network",
 			     "both hosts have adapters, but no address of %s is reached through "
 			     "adapters at both ends",
-			     p->link.name);
+			     p->has.link.name);
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------
@@ -106,7 +167,7 @@ static void look_at_routes(struct path *p)
 
 static void look_at_versions(struct path *p)
 {
-	const struct msg_greeting *g = &p->link.greeting;
+	const struct msg_greeting *g = &p->has.link.greeting;
 	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
 
 	findings_add(p->findings, same ? FINDING_OK : FINDING_WARNING, "versions", "",
@@ -123,26 +184,32 @@ static const char *remedy_of_start(enum outcome code)
 	       "it is";
 }
 
+/* Why a survey came to nothing. */
+static enum outcome not_surveyed(struct path *p)
+{
+	struct failure f = *failed();
+
+	findings_add(p->findings, FINDING_FAILURE, f.code == OUT_VERSION ? "versions" : "start", "",
+		     p->now == &p->has ? remedy_of_start(f.code) : NULL, "%s", f.text);
+	return f.code;
+}
+
 enum outcome path_look(struct path *p)
 {
-	const char *at = strrchr(p->far, '@');
 	char title[2 * HOST_MAX + 16];
-	struct failure f;
 
 	signal(SIGPIPE, SIG_IGN);
-	findings_of(p->findings, at ? at + 1 : p->far);
-	if (path_survey(p)) {
-		f = *failed();
-		findings_add(p->findings, FINDING_FAILURE,
-			     f.code == OUT_VERSION ? "versions" : "start", "",
-			     remedy_of_start(f.code), "%s", f.text);
-		return f.code;
-	}
-	snprintf(title, sizeof title, "%s to %s", p->near_name, p->link.name);
+	if (survey(p, &p->near, ""))
+		return not_surveyed(p);
+	if (!p->far[0])
+		return OUT_DONE;
+	if (survey(p, &p->has, p->far))
+		return not_surveyed(p);
+	snprintf(title, sizeof title, "%s to %s", p->near.link.name, p->has.link.name);
 	findings_of(p->findings, title);
 	look_at_versions(p);
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
-		     "a round trip over ssh takes %.3f ms", (double)p->control_ns / 1e6);
+		     "a round trip over ssh takes %.3f ms", (double)p->has.control_ns / 1e6);
 	look_at_routes(p);
 	return path_run(p);
 }

@@ -249,7 +249,7 @@ int main(int argc, char **argv)
 	case ACTION_LANE_LISTEN:
 		exit_with(lane_listen_run());
 	case ACTION_SURVEY:
-		exit_with(survey_end_run());
+		exit_with(survey_end_run(STDIN_FILENO, STDOUT_FILENO));
 	default:
 		exit_with(run(&p));
 	}

@@ -34,10 +34,15 @@ const char *survey_port_text(const struct adapter *a, char *to, size_t size)
 	return to;
 }
 
+bool survey_is_here(const struct adapter *a)
+{
+	return a->kind == ADAPTER_INFINIBAND || (a->netdev[0] && a->netdev_mtu);
+}
+
 bool survey_has_active(const struct survey *s)
 {
 	for (unsigned i = 0; i < s->port_count; i++)
-		if (s->ports[i].state == PORT_ACTIVE)
+		if (s->ports[i].state == PORT_ACTIVE && survey_is_here(&s->ports[i]))
 			return true;
 	return false;
 }

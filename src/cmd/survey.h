@@ -31,6 +31,8 @@ void survey_found(const struct survey *s, enum finding_state state, const char *
 /* "mlx5_0 port 1" */
 const char *survey_port_text(const struct adapter *a, char *to, size_t size);
 bool survey_has_active(const struct survey *s);
+/* Is its network device in this network namespace?  Adapters are seen in all of them. */
+bool survey_is_here(const struct adapter *a);
 
 /* ---- its parts -------------------------------------------------------------------------- */
 

@@ -118,7 +118,8 @@ void survey_addresses(const struct survey *s)
 	for (unsigned i = 0; i < s->port_count; i++) {
 		const struct adapter *a = &s->ports[i];
 
-		if (a->state == PORT_ACTIVE && a->kind != ADAPTER_OTHER && !l.port_has[i])
+		if (a->state == PORT_ACTIVE && survey_is_here(a) && a->kind != ADAPTER_OTHER &&
+		    !l.port_has[i])
 			look_for_address(s, a);
 	}
 	if (survey_has_active(s) && !l.with)

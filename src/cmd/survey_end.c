@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/survey_end.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
-#include "cmd/process.h"
+#include "base/io.h"
 #include "cmd/survey.h"
 #include "session/framer.h"
 
@@ -72,17 +74,21 @@ static int answer(struct survey_end *e)
 	return rc;
 }
 
-int survey_end_run(void)
+int survey_end_run(int in, int out)
 {
 	static struct survey_end e;
 	struct survey s = {.top = "", .found = on_found, .ctx = &e};
-	int in = dup(STDIN_FILENO), out = dup(STDOUT_FILENO), rc;
+	int fd[2] = {fcntl(in, F_DUPFD_CLOEXEC, 3), fcntl(out, F_DUPFD_CLOEXEC, 3)}, rc;
 
 	framer_init(&e.framer);
+	signal(SIGPIPE, SIG_IGN);
 	/* Whatever a library prints must not get between frames. */
-	if (in < 0 || out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+	if (fd[0] < 0 || fd[1] < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return OUT_START;
-	rc = channel_over_fds(in, out, &e.channel) || greet(&e) || survey_host(&s) || e.lost ||
+	close_fd(in);
+	if (out != STDOUT_FILENO)
+		close_fd(out);
+	rc = channel_over_fds(fd[0], fd[1], &e.channel) || greet(&e) || survey_host(&s) || e.lost ||
 	     tell_end(&e) || answer(&e);
 	channel_free(e.channel);
 	return rc ? (int)failed()->code : OUT_DONE;

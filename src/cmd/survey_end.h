@@ -2,8 +2,8 @@
 #ifndef CMD_SURVEY_END_H
 #define CMD_SURVEY_END_H
 
-/* rdcp --survey: what rdcheck starts on a far host.  It says what it finds there, then answers
- * PINGs until its stdin ends.  Returns the exit code. */
-int survey_end_run(void);
+/* rdcp --survey, or forked by rdcheck: says what it finds on its host, then answers PINGs until
+ * `in' ends.  Returns the exit code. */
+int survey_end_run(int in, int out);
 
 #endif

@@ -43,6 +43,12 @@ static void look_at_state(const struct port *p)
 	char remedy[TEXT_MAX] = "";
 	enum finding_state state = FINDING_OK;
 
+	if (known && !survey_is_here(a)) {
+		survey_found(p->s, FINDING_INFO, "port", p->name, NULL,
+			     "%s, %s; its network device is in another network namespace",
+			     a->state_text, adapter_kind_text(a->kind));
+		return;
+	}
 	if (!known)
 		state = FINDING_INFO;
 	else if (!active)
@@ -273,7 +279,7 @@ void survey_ports(const struct survey *s)
 
 		survey_port_text(p.a, p.name, sizeof p.name);
 		look_at_state(&p);
-		if (p.a->kind == ADAPTER_OTHER)
+		if (p.a->kind == ADAPTER_OTHER || !survey_is_here(p.a))
 			continue;
 		look_at_verbs(&p, &v);
 		look_at_pcie(&p);

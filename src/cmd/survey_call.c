@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* A survey on the far host: started as rdcp's end is, over ssh with a fixed command. */
+#include "cmd/survey_call.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "base/clock.h"
 #include "cmd/explain.h"
 #include "cmd/far.h"
-#include "cmd/path.h"
+#include "cmd/survey_end.h"
 
 enum {
 	FINDINGS_MOST = 512,
@@ -17,46 +16,24 @@ enum {
 };
 
 struct caller {
-	struct path *p;
+	const struct survey_call *call;
+	struct link *link;
 	struct channel *channel;
+	uint64_t control_ns;
 	unsigned taken;
 };
-
-static void keep_address(struct path_host *h, const struct msg_finding *m)
-{
-	union address a = {.sa = {.sa_family = m->family == 4 ? AF_INET : AF_INET6}};
-
-	if (strcmp(m->name, "port") == 0)
-		h->has_ports = true;
-	for (int kind = ADAPTER_INFINIBAND; kind <= ADAPTER_IWARP; kind++)
-		if (strcmp(m->name, "port") == 0 && strstr(m->what, adapter_kind_text(kind)))
-			h->has_kind[kind] = true;
-	h->rdma = h->rdma || m->rdma;
-	if (!m->family || h->count == OFFER_MAX)
-		return;
-	if (m->family == 4)
-		memcpy(&a.in4.sin_addr, m->addr, 4);
-	else
-		memcpy(&a.in6.sin6_addr, m->addr, 16);
-	h->at[h->count++] = (struct path_address){.at = a, .rdma = m->rdma};
-}
-
-void path_near_has(struct path *p, const struct msg_finding *m)
-{
-	keep_address(&p->near, m);
-}
 
 /* ---- what it says ---------------------------------------------------------------------------- */
 
 static uint64_t deadline(const struct caller *c)
 {
-	return clock_ms() + (uint64_t)c->p->o->timeout_ms;
+	return clock_ms() + (uint64_t)c->call->o->timeout_ms;
 }
 
 /* The next frame.  0, or -1 when it is gone, silent or talks nonsense. */
 static int hear(struct caller *c, struct frame *f)
 {
-	struct link *l = &c->p->link;
+	struct link *l = c->link;
 	/* Before it greets, ssh may ask for a password. */
 	int rc = frame_read(c->channel, &l->in, l->greeted ? deadline(c) : 0, f), status = 0;
 	size_t rest = 0;
@@ -70,7 +47,7 @@ static int hear(struct caller *c, struct frame *f)
 		if (!l->greeted && (rest || !reaped))
 			return explain_text(l);
 		return l->greeted ? explain_death(l, status, reaped)
-				  : explain_exit(l, c->p->o, status);
+				  : explain_exit(l, c->call->o, status);
 	}
 	return -1;
 }
@@ -82,9 +59,8 @@ static int take_finding(struct caller *c, const struct frame *f)
 	if (msg_finding_decode(f, &m))
 		return -1;
 	if (++c->taken > FINDINGS_MOST)
-		return fail_as(OUT_PROTOCOL, "%s finds more than there can be", c->p->link.name);
-	keep_address(&c->p->has, &m);
-	findings_take(c->p->findings, &m);
+		return fail_as(OUT_PROTOCOL, "%s finds more than there can be", c->link->name);
+	c->call->found(c->call->ctx, &m);
 	return 0;
 }
 
@@ -99,7 +75,7 @@ static int take_findings(struct caller *c)
 			return 0;
 		if (f.type != MSG_FINDING)
 			return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its to send",
-				       c->p->link.name, message_name(f.type));
+				       c->link->name, message_name(f.type));
 		if (take_finding(c, &f))
 			return -1;
 	}
@@ -121,9 +97,9 @@ static int measure(struct caller *c)
 			return -1;
 		ns = clock_ns() - from;
 		if (f.type != MSG_PONG || msg_ping_decode(&f, &m) || m.cookie != i)
-			return fail_as(OUT_PROTOCOL, "%s did not answer a PING", c->p->link.name);
-		if (!c->p->control_ns || ns < c->p->control_ns)
-			c->p->control_ns = ns;
+			return fail_as(OUT_PROTOCOL, "%s did not answer a PING", c->link->name);
+		if (!c->control_ns || ns < c->control_ns)
+			c->control_ns = ns;
 	}
 	return 0;
 }
@@ -133,7 +109,7 @@ static int measure(struct caller *c)
 
 static int talk(struct caller *c)
 {
-	struct link *l = &c->p->link;
+	struct link *l = c->link;
 	struct frame f;
 
 	if (hear(c, &f))
@@ -146,15 +122,27 @@ static int talk(struct caller *c)
 	return take_findings(c) || measure(c) ? -1 : 0;
 }
 
-int path_survey(struct path *p)
+static int run_here(void *ctx, int in, int out)
 {
-	struct caller c = {.p = p};
-	struct link *l = &p->link;
+	(void)ctx;
+	return survey_end_run(in, out);
+}
+
+static int start(const struct survey_call *call, struct link *l)
+{
+	if (l->far)
+		return far_start(call->o, call->host, "--survey", &l->child);
+	return child_fork(run_here, NULL, "the survey of this host", &l->child);
+}
+
+int survey_call(const struct survey_call *call, struct link *l, uint64_t *control_ns)
+{
+	struct caller c = {.call = call, .link = l};
 	int in, out, rc, status;
 
 	link_init(l);
-	link_name(l, p->far);
-	if (far_start(p->o, p->far, "--survey", &l->child))
+	link_name(l, call->host);
+	if (start(call, l))
 		return -1;
 	in = fcntl(l->child.out, F_DUPFD_CLOEXEC, 3);
 	out = fcntl(l->child.in, F_DUPFD_CLOEXEC, 3);
@@ -164,6 +152,7 @@ int path_survey(struct path *p)
 	}
 	channel_set_peer(c.channel, l->name);
 	rc = talk(&c);
+	*control_ns = c.control_ns;
 out:
 	channel_free(c.channel);
 	child_close_in(&l->child);
