@@ -200,7 +200,7 @@ void source_file_choose(struct source_file *f, enum direct how, atomic_bool *mis
 {
 	unsigned resident;
 
-	if ((f->flags & FILE_STREAM) || f->size < READ_AHEAD_MIN)
+	if ((f->flags & FILE_STREAM) || (f->size < READ_AHEAD_MIN && how != DIRECT_ON))
 		return;
 	resident = resident_percent(f->fd, f->base, f->size);
 	f->cold = resident < WARM;

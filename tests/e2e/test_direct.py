@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files past the page cache or through it: --direct, readahead, full disks."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+
+from hosts import leftovers, pattern, wait_until
+from trees import USER, data_ranges
+
+BLOCK = 256 << 10
+MIB = 1 << 20
+SIZES = [1, 511, 512, 513, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 4096, BLOCK + 4097,
+         9 * MIB - 1, 9 * MIB, 9 * MIB + 513]
+
+
+def goes_past(directory):
+    """Does what is in it know O_DIRECT, and do we take it for a disk?"""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", directory], capture_output=True, text=True).stdout
+    if kind.strip() not in ("ext2/ext3", "xfs", "btrfs", "f2fs"):
+        return False
+    try:
+        os.close(os.open(directory / "try", os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+    except OSError:
+        return False
+    (directory / "try").unlink()
+    return True
+
+
+def mount(image, size, at, make=("mkfs.ext4", "-q", "-F")):
+    with open(image, "wb") as f:
+        f.truncate(size)
+    subprocess.run([*make, image], check=True, capture_output=True)
+    at.mkdir(exist_ok=True)
+    return not USER and subprocess.run(["mount", "-o", "loop", image, at], capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A directory on a disk, where the page cache is something to go past."""
+    if goes_past(tmp_path):
+        yield tmp_path
+        return
+    at = pathlib.Path(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"))
+    mounted = False
+    if not goes_past(at):
+        mounted = mount(tmp_path / "image", 1 << 30, at)
+    try:
+        if not goes_past(at):
+            pytest.skip("no disk with O_DIRECT, and may not mount")
+        yield at
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", at], check=True)
+        shutil.rmtree(at)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """One of 48 MiB."""
+    at = tmp_path / "small"
+    if not mount(tmp_path / "image", 48 * MIB, at):
+        pytest.skip("may not mount")
+    (at / "lost+found").rmdir()
+    yield at
+    subprocess.run(["umount", "-l", at], check=True)
+
+
+def resident(path):
+    r = subprocess.run(["fincore", "-n", "-b", "-o", "RES", path], capture_output=True, text=True, check=True)
+    return int(r.stdout.split()[0])
+
+
+def evict(path):
+    fd = os.open(path, os.O_RDWR)
+    try:
+        def gone():
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            return resident(path) == 0
+        wait_until(gone, step=0.05)
+    finally:
+        os.close(fd)
+
+
+def said(r, what, path):
+    """How was it read or written?"""
+    lines = [x for x in r.errors().splitlines() if "%s %s " % (what, path) in x and "page cache" in x]
+    assert len(lines) == 1, r.errors()
+    return "past" if " past the" in lines[0] else "through"
+
+
+@pytest.mark.parametrize("how", ["on", "off", "auto"])
+def test_files_of_every_size(bench, disk, how):
+    (disk / "from").mkdir()
+    (disk / "to").mkdir()
+    for n in SIZES:
+        (disk / "from" / str(n)).write_bytes(pattern(n, seed=n))
+        evict(disk / "from" / str(n))
+    r = bench.copy("--direct=" + how, *[disk / "from" / str(n) for n in SIZES], "far:%s" % (disk / "to"))
+    assert r.code == 0, r.errors()
+    large = [n for n in SIZES if n > BLOCK]
+    # What was read, and what was written, but for an odd end of it.
+    past = [n for n in large if resident(disk / "from" / str(n)) == 0]
+    wrote = [n for n in large if resident(disk / "to" / str(n)) <= 4096]
+    assert past == {"on": large, "off": [], "auto": [n for n in large if n > 8 * MIB]}[how]
+    assert wrote == (large if how == "on" else [])
+    for n in SIZES:
+        assert (disk / "to" / str(n)).read_bytes() == pattern(n, seed=n), n
+    assert "page cache" not in r.errors()
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("block", ["4k", "64k", "1M", "4M"])
+def test_blocks_of_every_size(bench, disk, lanes, block):
+    data = pattern(13 * MIB + 777)
+    (disk / "in").write_bytes(data)
+    evict(disk / "in")
+    r = bench.copy("--direct=on", "--lanes=%d" % lanes, "--block-size=" + block, "--memory=64M",
+                   "--verify", disk / "in", "far:%s" % (disk / "out"))
+    assert r.code == 0, r.errors()
+    assert (disk / "out").read_bytes() == data
+
+
+def test_auto_goes_by_what_is_resident(bench, disk):
+    data = pattern(24 * MIB + 5)
+    (disk / "in").write_bytes(data)
+    for part, way in ((0, "past"), (2 * MIB, "past"), (12 * MIB, "through"), (24 * MIB + 5, "through")):
+        evict(disk / "in")
+        with open(disk / "in", "rb", buffering=0) as f:
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            assert len(f.read(part)) == part
+        before = resident(disk / "in")
+        r = bench.copy("-vv", disk / "in", "far:%s" % (disk / "out"))
+        assert r.code == 0, r.errors()
+        assert said(r, "reading", disk / "in") == way, (part, before)
+        assert said(r, "writing", disk / "out") == "through"
+        # What was there stays there, and nothing else comes.
+        after = resident(disk / "in")
+        assert after == before if way == "past" else after > 0.99 * len(data)
+        assert (disk / "out").read_bytes() == data
+
+
+def test_a_stream_of_a_file_from_its_offset(bench, disk):
+    """What is read from an odd place can't go past the cache, and a source that is stdin is shared."""
+    data = pattern(10 * MIB + 3)
+    (disk / "in").write_bytes(data)
+    for at in (0, 4096, 5000):
+        evict(disk / "in")
+        with open(disk / "in", "rb", buffering=0) as f:
+            f.seek(at)
+            sink = bench.receive("--direct=on", disk / "out")
+            source = bench.send(sink.port, "--direct=on", stdin=f)
+            assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+        assert (disk / "out").read_bytes() == data[at:]
+        assert (resident(disk / "in") == 0) == (at != 5000)
+
+
+@pytest.mark.parametrize("how", ["on", "auto"])
+def test_holes_stay(bench, disk, how):
+    with open(disk / "in", "wb") as f:
+        for at in (0, 4 * MIB, 9 * MIB + 4096):
+            f.seek(at)
+            f.write(pattern(MIB + 123, seed=at))
+        f.truncate(40 * MIB + 77)
+    evict(disk / "in")
+    r = bench.copy("--direct=" + how, disk / "in", "far:%s" % (disk / "out"))
+    assert r.code == 0, r.errors()
+    assert (disk / "out").read_bytes() == (disk / "in").read_bytes()
+    assert os.stat(disk / "out").st_blocks * 512 < 8 * MIB
+    with open(disk / "out", "rb") as f:
+        assert data_ranges(f.fileno(), 40 * MIB + 77)[-1][1] <= 11 * MIB
+
+
+def test_an_interrupted_copy_goes_on(bench, disk):
+    data = pattern(24 * MIB + 99)
+    (disk / "in").write_bytes(data)
+    first = bench.copy("--direct=on", "--bwlimit=16M", "-r", disk / "in", "far:%s" % (disk / "out"), wait=False)
+    wait_until(lambda: any((disk / n).stat().st_blocks * 512 > 8 * MIB for n in leftovers(disk)))
+    first.group(signal.SIGINT)
+    assert first.wait() == 20, first.errors()
+    assert leftovers(disk) and not (disk / "out").exists()
+    again = bench.copy("--direct=on", "-r", disk / "in", "far:%s" % (disk / "out"))
+    assert again.code == 0, again.errors()
+    assert (disk / "out").read_bytes() == data and not leftovers(disk)
+
+
+def test_what_can_not_is_told_once(bench, tmp_path):
+    at = tmp_path / "ramfs"
+    at.mkdir()
+    if USER or subprocess.run(["mount", "-t", "ramfs", "ramfs", at], capture_output=True).returncode:
+        pytest.skip("may not mount")
+    try:
+        (at / "to").mkdir()
+        for n in "ab":
+            (at / n).write_bytes(pattern(2 * MIB))
+        r = bench.copy("--direct=on", at / "a", at / "b", "far:%s" % (at / "to"))
+        assert r.code == 0, r.errors()
+        told = [x for x in r.errors().splitlines() if "does not go past the page cache" in x]
+        assert len(told) == 1 and "--direct=on" in told[0], r.errors()      # ramfs: the source's
+        assert (at / "to" / "b").read_bytes() == pattern(2 * MIB)
+        r = bench.copy(at / "a", "far:%s" % (at / "c"))
+        assert r.code == 0 and "page cache" not in r.errors(), r.errors()
+    finally:
+        subprocess.run(["umount", "-l", at], check=True)
+
+
+@pytest.mark.parametrize("how", ["on", "auto"])
+def test_a_disk_that_is_too_small_is_found_out_first(bench, tmp_path, small_disk, how):
+    (tmp_path / "in").write_bytes(pattern(64 * MIB))
+    (small_disk / "out").write_bytes(b"old")
+    r = bench.copy("--direct=" + how, tmp_path / "in", "far:%s" % (small_disk / "out"))
+    assert r.code == 11, r.errors()
+    assert "No space left on device: it takes 64 MiB, and " in r.errors(), r.errors()
+    assert " MiB are free there" in r.errors()
+    assert os.listdir(small_disk) == ["out"] and (small_disk / "out").read_bytes() == b"old"
+
+
+def test_a_disk_that_is_full_in_the_middle(bench, tmp_path, small_disk):
+    """A stream's size is not known, so that is found out late."""
+    with open("/dev/zero", "rb") as zero:
+        sink = bench.receive("--direct=on", small_disk / "out")
+        source = bench.send(sink.port, stdin=zero)
+        assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "No space left on device" in source.errors() and not os.listdir(small_disk)

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "copy/direct.h"
+#include "copy/writeback.h"
+
+/* On a disk, which /tmp need not be. */
+enum { SIZE = (8 << 20) + 12345, NOBODY = 65534, BEHIND = 64 << 20, PIECE = 256 << 10 };
+
+static uint8_t *bytes, *room;
+
+static int make_bytes(void **state)
+{
+	size_t whole = (SIZE + DIRECT_ALIGN) / DIRECT_ALIGN * DIRECT_ALIGN;
+	uint32_t x = 1;
+
+	(void)state;
+	bytes = aligned_alloc(DIRECT_ALIGN, whole);
+	room = aligned_alloc(DIRECT_ALIGN, whole);
+	if (!bytes || !room)
+		return -1;
+	for (size_t i = 0; i < SIZE; i++) {
+		x = x * 1664525 + 1013904223;
+		bytes[i] = (uint8_t)(x >> 24);
+	}
+	return 0;
+}
+
+static int free_bytes(void **state)
+{
+	(void)state;
+	free(bytes);
+	free(room);
+	return 0;
+}
+
+/* A file that nobody sees any more. */
+static int make_file(size_t len)
+{
+	char name[] = "/var/tmp/sluice-direct-XXXXXX";
+	int fd = mkstemp(name);
+
+	assert_true(fd >= 0);
+	assert_int_equal(unlink(name), 0);
+	assert_int_equal(pwrite(fd, bytes, len, 0), (ssize_t)len);
+	return fd;
+}
+
+/* Pages may be busy for a moment. */
+static unsigned evict(int fd)
+{
+	unsigned left = 100;
+
+	for (int i = 0; left > 0 && i < 20; i++) {
+		assert_int_equal(fsync(fd), 0);
+		assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+		left = resident_percent(fd, 0, SIZE);
+		if (left > 0)
+			usleep(50000);
+	}
+	return left;
+}
+
+/* ---- what is resident ------------------------------------------------------------------ */
+
+static void test_what_is_resident_is_asked_of_the_kernel(void **state)
+{
+	int fd = make_file(SIZE);
+
+	(void)state;
+	if (!direct_suits(fd))
+		skip();
+	assert_int_equal(resident_percent(fd, 0, SIZE), 100);
+	assert_int_equal(evict(fd), 0);
+	/* Reading at random makes no readahead. */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	assert_int_equal(pread(fd, room, SIZE / 2, 0), SIZE / 2);
+	assert_in_range(resident_percent(fd, 0, SIZE), 40, 60);
+	assert_in_range(resident_percent(fd, 0, SIZE / 2), 98, 100);
+	assert_int_equal(resident_percent(fd, SIZE / 2 + (1 << 20), 1 << 20), 0);
+	close(fd);
+}
+
+static int look_as_nobody(int fd)
+{
+	if (setuid(NOBODY))
+		return 1;
+	if (resident_percent(fd, 0, SIZE) < 95)
+		return 2;
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return resident_percent(fd, 0, SIZE) > 30 ? 3 : 0;
+}
+
+/* The kernel does not tell them all: what is there is tried. */
+static void test_others_than_root_find_out_as_well(void **state)
+{
+	char path[40];
+	int fd = make_file(SIZE), reader, status;
+	pid_t child;
+
+	(void)state;
+	if (getuid() != 0 || !direct_suits(fd))
+		skip();
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY);
+	assert_true(reader >= 0);
+	assert_int_equal(fsync(fd), 0);
+	close(fd);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(look_as_nobody(reader));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	close(reader);
+}
+
+/* ---- reading and writing --------------------------------------------------------------- */
+
+static const size_t lengths[] = {1,    511,    512,    513,          4095,     4096,
+				 4097, 262143, 262144, 262144 + 513, SIZE - 1, SIZE};
+
+static void test_files_of_every_length_are_read(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		int fd = make_file(lengths[i]);
+		struct direct_file *d = direct_open(fd, O_RDONLY);
+
+		if (!d)
+			skip();
+		memset(room, 0, lengths[i]);
+		assert_int_equal(direct_read(d, fd, room, lengths[i], 0), lengths[i]);
+		assert_memory_equal(room, bytes, lengths[i]);
+		/* One byte more is not there. */
+		assert_int_equal(direct_read(d, fd, room, lengths[i] + 1, 0), lengths[i]);
+		assert_false(d->refused);
+		direct_close(d);
+		close(fd);
+	}
+}
+
+static void test_odd_positions_and_memory_go_the_ordinary_way(void **state)
+{
+	int fd = make_file(SIZE);
+	struct direct_file *d = direct_open(fd, O_RDWR);
+
+	(void)state;
+	if (!d)
+		skip();
+	assert_int_equal(direct_read(d, fd, room, 10000, 1), 10000);
+	assert_memory_equal(room, bytes + 1, 10000);
+	assert_int_equal(direct_read(d, fd, room + 1, 10000, 4096), 10000);
+	assert_memory_equal(room + 1, bytes + 4096, 10000);
+	assert_int_equal(direct_write(d, bytes, 8192, 512), 0);
+	assert_int_equal(direct_write(d, bytes + 1, 8192, 4096), 0);
+	assert_int_equal(direct_write(d, bytes, 4095, 4096), 0);
+	assert_int_equal(direct_write(NULL, bytes, 8192, 4096), 0);
+	direct_close(d);
+	close(fd);
+}
+
+static void test_whole_pages_are_written_and_the_rest_is_left(void **state)
+{
+	int fd = make_file(1);
+	struct direct_file *d = direct_open(fd, O_WRONLY);
+
+	(void)state;
+	if (!d)
+		skip();
+	assert_int_equal(direct_write(d, bytes, SIZE, 0), SIZE - SIZE % DIRECT_ALIGN);
+	assert_int_equal(pread(fd, room, SIZE, 0), SIZE - SIZE % DIRECT_ALIGN);
+	assert_memory_equal(room, bytes, SIZE - SIZE % DIRECT_ALIGN);
+	direct_close(d);
+	close(fd);
+}
+
+static void test_a_disk_that_fails_is_no_refusal(void **state)
+{
+	struct direct_file d = {.fd = -1};
+
+	(void)state;
+	assert_int_equal(direct_write(&d, bytes, 4096, 0), -1);
+	assert_int_equal(errno, EBADF);
+	assert_false(d.refused);
+}
+
+/* ---- writing back ---------------------------------------------------------------------- */
+
+struct range {
+	uint64_t pos, len;
+};
+struct cached {
+	uint64_t pages, dirty, writeback, evicted, recently_evicted;
+};
+
+static bool is_dirty(int fd, uint64_t pos, uint64_t len)
+{
+	enum { CACHESTAT = 451 };
+	struct range r = {pos, len};
+	struct cached c = {.dirty = 0};
+
+	return syscall(CACHESTAT, fd, &r, &c, 0) == 0 && c.dirty + c.writeback > 0;
+}
+
+static void write_stretches(struct writeback *w, int fd, uint64_t size)
+{
+	for (uint64_t pos = 0; pos < size; pos += PIECE) {
+		assert_int_equal(pwrite(fd, bytes, PIECE, (off_t)pos), PIECE);
+		assert_int_equal(writeback_wrote(w, fd, pos, PIECE), 0);
+	}
+}
+
+static void test_dirty_pages_do_not_pile_up(void **state)
+{
+	int fd = make_file(1);
+	struct writeback w;
+
+	(void)state;
+	if (!writeback_suits(fd))
+		skip();
+	writeback_begin(&w, true);
+	write_stretches(&w, fd, BEHIND + (24 << 20));
+	assert_false(is_dirty(fd, 0, 8 << 20));
+	assert_int_equal(writeback_rest(&w, fd, BEHIND + (24 << 20)), 0);
+	close(fd);
+}
+
+static void test_a_little_is_left_to_the_kernel(void **state)
+{
+	struct writeback w;
+	int fd = make_file(1);
+
+	(void)state;
+	writeback_begin(&w, false);
+	assert_in_range(w.slack, 1 << 20, UINT64_C(2) << 30);
+	write_stretches(&w, fd, 16 << 20);
+	assert_int_equal(w.written, 16 << 20);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_resident_is_asked_of_the_kernel),
+		cmocka_unit_test(test_others_than_root_find_out_as_well),
+		cmocka_unit_test(test_files_of_every_length_are_read),
+		cmocka_unit_test(test_odd_positions_and_memory_go_the_ordinary_way),
+		cmocka_unit_test(test_whole_pages_are_written_and_the_rest_is_left),
+		cmocka_unit_test(test_a_disk_that_fails_is_no_refusal),
+		cmocka_unit_test(test_dirty_pages_do_not_pile_up),
+		cmocka_unit_test(test_a_little_is_left_to_the_kernel),
+	};
+
+	return cmocka_run_group_tests(tests, make_bytes, free_bytes);
+}
