@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "copy/content.h"
@@ -144,13 +145,15 @@ static int resume(struct sink_lane *l, struct sink_question *q)
 static int compare(struct sink_lane *l, struct sink_question *q)
 {
 	struct sink *s = l->sink;
-	struct sink_file *f;
+	struct sink_file *f = NULL;
+	struct stat st;
 	int fd, ret;
 
 	/* What can't be read is replaced, if that can be. */
 	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
-	f = asked_new(s, q, false);
+	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == q->r.size)
+		f = asked_new(s, q, false);
 	if (!f) {
 		close_fd(fd);
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
@@ -316,6 +319,8 @@ static int change_of(struct sink *s, const struct sink_file *f, struct change *o
 
 	if (place_look(s->place, sink_dir_place(f->dir), &f->r, f->xattrs, &k))
 		return -1;
+	if (k.look == LOOK_MISSING || !k.same_size)
+		return fail("%s has changed since it was compared", f->r.name);
 	*out = k.change;
 	out->content = false;
 	return 0;

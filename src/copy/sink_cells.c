@@ -178,6 +178,17 @@ static int tell_all(struct teller *t)
 	return ret;
 }
 
+/* What is not told of a target is zero, and there is nothing behind it: that holds for one only
+ * that nobody changes meanwhile. */
+static bool has_changed(int fd, const struct stat *was, uint64_t size)
+{
+	struct stat st;
+
+	return fstat(fd, &st) || (uint64_t)st.st_size != size ||
+	       st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+	       st.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
+}
+
 int sink_scratch(struct sink_lane *l)
 {
 	void *scratch;
@@ -207,6 +218,8 @@ int cells_tell(struct sink_lane *l, uint32_t id, int fd, uint64_t size, struct c
 	t.there = (uint64_t)st.st_size < size ? (uint64_t)st.st_size : size;
 	l->mail->cells.file = id;
 	ret = tell_all(&t);
+	if (ret == 0 && !out && has_changed(fd, &st, size))
+		ret = 1;
 	/* What was told of a file to be resumed is true, however it goes on. */
 	if (ret == 0 || (ret > 0 && out))
 		ret = send_cells(l);

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores that lie. --verify: one bit of one write is another one on disk.
+
+Without it nothing is claimed about the disk: what came is right, and that is all that is said.
+"""
+
+import os
+
+import pytest
+
+from hosts import BIN, leftovers, pattern
+from trees import make, read, stale
+
+LIAR = BIN.parent / "tests" / "lying_store.so"
+BLOCK = 256 << 10
+BIG = (6 << 20) + 4711  # 25 writes of a block, the last one short
+
+def lying(under, nth, at=0):
+    """An environment in which the nth write below that directory stores another byte."""
+    return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_NTH": str(nth), "LIE_AT": str(at),
+            "LIE_TOLD": str(under.parent / "told")}
+
+
+def lied(top):
+    return (top / "told").exists()
+
+
+SMALL = {"f%02d" % i: pattern(1 + 997 * i, i) for i in range(40)}
+
+
+@pytest.mark.parametrize("nth,at", [(1, 0), (40, -1)])
+@pytest.mark.parametrize("options", [[], ["--inplace"], ["--fsync"]], ids=str)
+def test_small_files(bench, ground, nth, at, options):
+    make(ground, {"from": SMALL, "to": {n: b"old" for n in SMALL} if options else {}})
+    for verify, code in ((["--verify"], 23), ([], 0)):
+        (ground / "told").unlink(missing_ok=True)
+        r = bench.copy("-r", *options, *verify, "--failed=failed", "from/", "far:%s" % (ground / "to"), cwd=ground,
+                       env=lying(ground / "to", nth, at))
+        assert lied(ground) and r.code == code, (r.code, r.errors())
+        now = read(ground / "to")
+        wrong = [n for n in SMALL if now.get(n) != SMALL[n]]
+        assert len(wrong) == 1 and not stale(ground / "to"), wrong
+        if verify:
+            assert "what was stored differs from what came" in r.errors() and wrong[0] in r.errors(), r.errors()
+            assert (ground / "failed").read_bytes() == wrong[0].encode() + b"\0"
+            # Nothing wrong gets a name, but in place.
+            assert "--inplace" in options or now.get(wrong[0]) == (b"old" if options else None)
+    r = bench.copy("-r", "--verify", *options, "from/", "far:%s" % (ground / "to"), cwd=ground)
+    assert r.code == 0 and read(ground / "to") == SMALL, r.errors()
+
+
+@pytest.mark.parametrize("nth,at", [(1, 0), (2, 100000), (25, -1)])
+@pytest.mark.parametrize("options", [[], ["--inplace"], ["--direct=on"]], ids=str)
+def test_a_big_file_over_two_lanes(bench, ground, nth, at, options):
+    data = pattern(BIG)
+    make(ground, {"big": data, "to": {"big": b"old" * 100}})
+    for verify in (["--verify"], []):
+        (ground / "told").unlink(missing_ok=True)
+        r = bench.copy(*options, *verify, "--lanes=2", "big", "far:%s" % (ground / "to"), cwd=ground,
+                       env=lying(ground / "to", nth, at))
+        assert lied(ground) and r.code == (41 if verify else 0), (r.code, r.errors())
+        now = (ground / "to" / "big").read_bytes()
+        assert now != data
+        if verify:
+            assert "what was stored differs from what came" in r.errors() and "big" in r.errors(), r.errors()
+            assert "--inplace" in options or now == b"old" * 100
+            assert not leftovers(ground / "to"), "what is wrong is no good for a later run"
+        else:
+            differ = [at for at in range(0, BIG, BLOCK) if now[at:at + BLOCK] != data[at:at + BLOCK]]
+            assert len(now) == BIG and len(differ) == 1
+    r = bench.copy("--verify", *options, "big", "far:%s" % (ground / "to"), cwd=ground)
+    assert r.code == 0 and (ground / "to" / "big").read_bytes() == data, r.errors()
+
+
+def test_a_stream_and_a_local_copy(bench, ground):
+    data = pattern(3 << 20)
+    make(ground, {"in": data, "to": {}})
+    with open(ground / "in", "rb") as f:
+        r = bench.copy("--verify", "-", "far:%s" % (ground / "to" / "out"), stdin=f, cwd=ground,
+                       env=lying(ground / "to", 3))
+    assert lied(ground) and r.code == 41 and not read(ground / "to"), (r.code, r.errors())
+    (ground / "told").unlink()
+    r = bench.copy("--verify", "in", "to/out", cwd=ground, env=lying(ground / "to", 2))
+    assert lied(ground) and r.code == 41 and not read(ground / "to"), (r.code, r.errors())
+
+
+def test_a_digest_finds_it_too(bench, ground):
+    """--print-digest reads back as well."""
+    make(ground, {"from": {"f": b"x" * 1000, "big": pattern(5 << 20)}, "to": {}})
+    for nth in (1, 9):
+        (ground / "told").unlink(missing_ok=True)
+        r = bench.copy("-r", "--print-digest=sha256", "from/", "far:%s" % (ground / "to"), cwd=ground,
+                       env=lying(ground / "to", nth))
+        assert lied(ground) and r.code == 23 and "another digest" in r.errors(), (r.code, r.errors())
+        assert len(read(ground / "to")) == 1
+        for name in read(ground / "to"):
+            (ground / "to" / name).unlink()
+
+
+@pytest.mark.parametrize("nth,to", [(1, 0), (1, 5 * BLOCK), (2, 0), (1, 40 * BLOCK)])
+def test_a_target_that_is_cut_while_it_is_compared_is_not_the_same(bench, ground, nth, to):
+    """What is not there is not zero, nor is there nothing behind what is."""
+    data = bytearray(BIG)
+    data[2 * BLOCK] = 1
+    make(ground, {"from": {"f": bytes(data)}, "to": {"f": b""}})
+    with open(ground / "to" / "f", "wb") as f:  # a hole behind its only data, to be looked for twice
+        f.truncate(BIG)
+        f.seek(2 * BLOCK)
+        f.write(b"\1")
+    env = dict(lying(ground / "to", nth), LIE_CUT=str(to))
+    r = bench.copy("-r", "--checksum", "--itemize-changes", "from/", "far:%s" % (ground / "to"), cwd=ground, env=env)
+    assert lied(ground), "it was not cut"
+    # It may be sent, or it failed: but it is not said to be there.
+    assert r.code == 23 or (ground / "to" / "f").read_bytes() == bytes(data), (r.code, r.errors())
+    assert r.code != 23 or "changes" in r.errors(), r.errors()
+    r = bench.copy("-r", "--checksum", "from/", "far:%s" % (ground / "to"), cwd=ground)
+    assert r.code == 0 and (ground / "to" / "f").read_bytes() == bytes(data), r.errors()

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A disk that lies: preloaded into a program, it flips one bit of the n-th write to a regular
+ * file below a directory, and says that all is well.
+ *
+ *	LIE_UNDER  the directory, as /proc/self/fd names it
+ *	LIE_NTH    which write, from 1
+ *	LIE_AT     the byte of it, counted from its end when negative (default: 0)
+ *	LIE_TOLD   a file that is made when it was done
+ *
+ * With LIE_CUT it does that to no write, but cuts the file to so many bytes when somebody looks for
+ * its data (SEEK_DATA) the n-th time, as another process might.
+ */
+
+/* Each by its own name: not the ones that this would make of them. */
+#undef _FILE_OFFSET_BITS
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+typedef ssize_t write_call(int, const void *, size_t);
+typedef ssize_t pwrite_call(int, const void *, size_t, off_t);
+typedef ssize_t pwrite64_call(int, const void *, size_t, off64_t);
+
+static atomic_long writes;
+
+static int is_below(int fd)
+{
+	const char *under = getenv("LIE_UNDER");
+	char link[64], path[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	if (!under || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof path - 1);
+	if (n < 0)
+		return 0;
+	path[n] = '\0';
+	return strncmp(path, under, strlen(under)) == 0;
+}
+
+static void tell(void)
+{
+	const char *told = getenv("LIE_TOLD");
+	int fd = told ? open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+	if (fd >= 0)
+		close(fd);
+}
+
+/* A copy with one bit wrong; NULL: not this time. Aligned, since the file may be open for direct
+ * I/O. */
+static void *lie(int fd, const void *buf, size_t len)
+{
+	const char *nth = getenv("LIE_NTH"), *at = getenv("LIE_AT");
+	long byte = at ? atol(at) : 0;
+	void *copy;
+
+	if (len == 0 || getenv("LIE_CUT") || !is_below(fd) ||
+	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+		return NULL;
+	if (posix_memalign(&copy, 4096, len))
+		return NULL;
+	memcpy(copy, buf, len);
+	((char *)copy)[byte < 0 ? (len - 1) - (size_t)(-byte - 1) % len : (size_t)byte % len] ^= 1;
+	tell();
+	return copy;
+}
+
+static void cut(int fd, int whence)
+{
+	const char *nth = getenv("LIE_NTH"), *to = getenv("LIE_CUT");
+	char link[64];
+
+	if (whence != SEEK_DATA || !to || !is_below(fd) ||
+	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+		return;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	if (truncate(link, atol(to)) == 0)
+		tell();
+}
+
+off_t lseek(int fd, off_t pos, int whence)
+{
+	off_t (*real)(int, off_t, int) = (off_t(*)(int, off_t, int))dlsym(RTLD_NEXT, "lseek");
+
+	cut(fd, whence);
+	return real(fd, pos, whence);
+}
+
+off64_t lseek64(int fd, off64_t pos, int whence)
+{
+	off64_t (*real)(int, off64_t, int) =
+		(off64_t(*)(int, off64_t, int))dlsym(RTLD_NEXT, "lseek64");
+
+	cut(fd, whence);
+	return real(fd, pos, whence);
+}
+
+ssize_t write(int fd, const void *buf, size_t len)
+{
+	write_call *real = (write_call *)dlsym(RTLD_NEXT, "write");
+	void *wrong = lie(fd, buf, len);
+	ssize_t n = real(fd, wrong ? wrong : buf, len);
+
+	free(wrong);
+	return n;
+}
+
+ssize_t pwrite(int fd, const void *buf, size_t len, off_t pos)
+{
+	pwrite_call *real = (pwrite_call *)dlsym(RTLD_NEXT, "pwrite");
+	void *wrong = lie(fd, buf, len);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos);
+
+	free(wrong);
+	return n;
+}
+
+ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t pos)
+{
+	pwrite64_call *real = (pwrite64_call *)dlsym(RTLD_NEXT, "pwrite64");
+	void *wrong = lie(fd, buf, len);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos);
+
+	free(wrong);
+	return n;
+}
