@@ -4,7 +4,7 @@
 #include "cmd/amount.h"
 
 /* Less says nothing: there is always something that is slow to begin. */
-static const uint64_t ns_least = 50000000;
+static const double ns_least = 5e7;
 /* Of all processors' time, or of the threads': the rest is what changing between threads costs. */
 static const double processors_full = 0.9;
 /* Within a host there is no network: ends that wait wait for each other's threads. */
@@ -44,6 +44,12 @@ static unsigned lanes_of(const struct bound_facts *f)
 	return used ? used : 1;
 }
 
+/* Both ends' lanes live as long, but one end may be silent. */
+static double lanes_ns(const struct bound_facts *f)
+{
+	return larger(source_ns(f->source), sink_ns(f->sink));
+}
+
 /* ---- shares -------------------------------------------------------------------------- */
 
 /* The source's lanes have nothing to do either while the sink finishes alone. */
@@ -78,7 +84,7 @@ static void find_load(const struct bound_facts *f, struct bound *b)
 	const struct msg_times *source = f->source, *sink = f->sink;
 	bool same_host = source->same_host || sink->same_host;
 	double finish = (double)sink->ns_finish * lanes_of(f);
-	double ns = larger(source_ns(source), sink_ns(sink)) + finish;
+	double ns = lanes_ns(f) + finish;
 
 	if (!source->ns_cpu && !sink->ns_cpu)
 		return;
@@ -91,7 +97,7 @@ static void find_load(const struct bound_facts *f, struct bound *b)
 
 static bool is_limited(const struct bound_facts *f, const struct bound *b)
 {
-	double rate = (double)f->source->moved / ((double)f->ns / 1e9);
+	double rate = (double)f->source->moved / (lanes_ns(f) / lanes_of(f) / 1e9);
 
 	if (b->held_back < limit_felt)
 		return false;
@@ -106,7 +112,7 @@ static bool is_limited(const struct bound_facts *f, const struct bound *b)
  */
 static bool is_windowed(const struct bound_facts *f, const struct bound *b)
 {
-	double ns = larger(source_ns(f->source), sink_ns(f->sink)) / lanes_of(f);
+	double ns = lanes_ns(f) / lanes_of(f);
 	double at_ends =
 		(larger(b->source, 0) + larger(b->sink, 0)) * f->source->block * lanes_of(f);
 	double under_way = (double)f->source->moved * b->rtt_us * 1000 / ns;
@@ -154,7 +160,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 		.window = f->source->window,
 		.rtt_us = there && (there < back || !back) ? there : back,
 	};
-	if (!f->bytes || f->ns < ns_least || source_ns(f->source) + sink_ns(f->sink) <= 0)
+	if (lanes_ns(f) / lanes_of(f) + (double)f->sink->ns_finish < ns_least)
 		return;
 	b->found = true;
 	find_shares(f, b);

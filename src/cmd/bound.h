@@ -19,7 +19,6 @@
 
 struct bound_facts {
 	const struct msg_times *source, *sink; /* all 0: that end did not say */
-	uint64_t bytes, ns; /* of the whole transfer */
 	uint64_t bwlimit; /* bytes a second that were asked for; 0: none, or not known */
 };
 

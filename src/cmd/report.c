@@ -36,8 +36,6 @@ void report_bound(const struct report *r, struct bound *b)
 	const struct bound_facts facts = {
 		.source = &r->source,
 		.sink = &r->sink,
-		.bytes = r->total.bytes,
-		.ns = r->ns,
 		.bwlimit = r->bwlimit,
 	};
 

@@ -255,8 +255,14 @@ static struct report sample(void)
 		.lanes = 2,
 		.how = "tcp 10.0.0.1:7000",
 		.ns = 1500000000,
-		.source = {.kind = KIND_PIPE, .used = 2, .ns_fill = 10, .ns_free = 90},
-		.sink = {.kind = KIND_DISK, .used = 2, .ns_block = 20, .ns_store = 80},
+		.source = {.kind = KIND_PIPE,
+			   .used = 2,
+			   .ns_fill = 100000000,
+			   .ns_free = 900000000},
+		.sink = {.kind = KIND_DISK,
+			 .used = 2,
+			 .ns_block = 200000000,
+			 .ns_store = 800000000},
 	};
 }
 

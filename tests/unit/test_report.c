@@ -68,8 +68,6 @@ static void find(const struct given *g, struct bound *b)
 	struct bound_facts facts = {
 		.source = &source,
 		.sink = &sink,
-		.bytes = source.moved,
-		.ns = 10 * S + tenths(g->finish),
 		.bwlimit = g->bwlimit,
 	};
 
@@ -174,29 +172,34 @@ static void the_name_follows_from_the_times(void **state)
 	}
 }
 
-static void short_or_empty_is_not_measured(void **state)
+static void what_is_short_is_not_measured(void **state)
 {
-	static const struct msg_times none;
-	struct msg_times source = {.used = 1, .ns_fill = S, .moved = MIB};
-	struct bound_facts facts = {.source = &source, .sink = &none, .bytes = MIB, .ns = S / 21};
+	struct msg_times source = {.used = 2, .ns_fill = S / 21 * 2}, sink = {.used = 2};
+	struct bound_facts facts = {.source = &source, .sink = &sink};
 	struct bound b;
 
 	(void)state;
 	bound_find(&facts, &b);
 	assert_false(b.found);
 	assert_string_equal(b.name, "nothing that could be measured");
-	facts.ns = S / 19;
+	source.ns_fill = S / 19 * 2;
 	bound_find(&facts, &b);
 	assert_true(b.found);
-	facts.bytes = 0;
+	source.ns_fill = 0;
 	bound_find(&facts, &b);
 	assert_false(b.found);
+	sink.ns_finish = S / 19;
+	bound_find(&facts, &b);
+	assert_true(b.found);
 }
 
 static void a_peer_may_tell_any_times(void **state)
 {
 	struct msg_times most, zero = {0};
-	struct bound_facts facts = {.source = &most, .sink = &most, .bytes = 1, .ns = S};
+	struct bound_facts facts = {
+		.source = &most,
+		.sink = &most,
+	};
 	struct bound b;
 
 	(void)state;
@@ -282,7 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_name_follows_from_the_times),
-		cmocka_unit_test(short_or_empty_is_not_measured),
+		cmocka_unit_test(what_is_short_is_not_measured),
 		cmocka_unit_test(a_peer_may_tell_any_times),
 		cmocka_unit_test(it_is_said_in_words_and_numbers),
 		cmocka_unit_test(sessions_are_added_up),
