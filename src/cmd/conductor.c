@@ -437,7 +437,8 @@ void conduct(const struct job *j, struct report *r)
 	link_init(&c.links[LINK_SINK]);
 	link_name(&c.links[LINK_SOURCE], j->source_host);
 	link_name(&c.links[LINK_SINK], j->sink_host);
-	events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
+	if (!j->measure)
+		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
 	/* The local end connects; with none or two of them, the source. */
 	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
 	if (start_both(&c) || instruct(&c)) {

@@ -175,6 +175,19 @@ static void gather(struct end *e)
 	v->counts = e->result.counts;
 	if (e->tally.first_ns)
 		v->ns = clock_ns() - e->tally.first_ns;
+	if (errand_has(&e->errand, START_MEMORY))
+		v->total.bytes = e->tally.bytes - e->tally.first_bytes;
+}
+
+/* What is measured from memory to memory begins when all blocks have been used once: until then
+ * it is the system that makes their pages. */
+static uint64_t warm_bytes(struct end *e)
+{
+	const struct lane *l = session_lane(e->session, 0);
+	uint64_t all = (uint64_t)session_lanes(e->session) * lane_depth(l) * lane_block_size(l);
+	uint64_t half = e->errand.start.memory_bytes / 2;
+
+	return all < half ? all : half;
 }
 
 /* The last frame: how it ended, f NULL for well. */
@@ -270,6 +283,8 @@ static struct session_opts session_options(struct end *e)
 
 static int run(struct end *e)
 {
+	if (errand_has(&e->errand, START_MEMORY))
+		e->tally.warm = warm_bytes(e);
 	if (e->errand.start.role == ROLE_SOURCE) {
 		struct source_opts so = errand_source(&e->errand);
 

@@ -230,7 +230,7 @@ void events_take(const struct msg_event *m)
 
 void events_progress(const struct progress_count *c, uint64_t now_ms)
 {
-	if (!events.o->json || now_ms - events.progress_ms < PROGRESS_EVERY_MS)
+	if (!events.o || !events.o->json || now_ms - events.progress_ms < PROGRESS_EVERY_MS)
 		return;
 	if (events.progress_ms && (c->bytes || c->files))
 		fprintf(events.out,

@@ -291,8 +291,9 @@ void copy_join(struct worker *w, unsigned n)
 void tally_bytes(struct tally *t, uint64_t len)
 {
 	uint64_t now = clock_ns(), none = 0;
+	uint64_t before = atomic_fetch_add_explicit(&t->bytes, len, memory_order_relaxed);
 
-	atomic_fetch_add_explicit(&t->bytes, len, memory_order_relaxed);
-	atomic_compare_exchange_strong(&t->first_ns, &none, now);
+	if (before >= t->warm && atomic_compare_exchange_strong(&t->first_ns, &none, now))
+		atomic_store(&t->first_bytes, before + len);
 	atomic_store_explicit(&t->last_ns, now, memory_order_relaxed);
 }

@@ -34,6 +34,9 @@ struct tally {
 	_Atomic uint64_t files; /* done */
 	_Atomic bool total_known;
 	_Atomic uint64_t first_ns, last_ns; /* clock_ns() of the first and last block */
+	/* Benchmarks: the first block is the one after so many bytes; what went up to its end. */
+	uint64_t warm;
+	_Atomic uint64_t first_bytes;
 };
 
 /* A descriptor instead of a named file. */

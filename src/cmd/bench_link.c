@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/bench.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "lane/adapter.h"
+
+static double of_mbits(double mbits)
+{
+	return mbits * 1e6 / 8;
+}
+
+/* "rdma mlx5_0 10.0.0.1:7000" */
+static void of_adapter(const char *how, struct link_limit *out)
+{
+	size_t len = strcspn(how, " ");
+	struct adapter *all;
+	unsigned count;
+
+	if (adapters_list(NULL, &all, &count))
+		return;
+	for (unsigned i = 0; i < count; i++) {
+		const struct adapter *a = &all[i];
+
+		if (strlen(a->device) != len || memcmp(a->device, how, len) != 0 || a->software ||
+		    a->state != PORT_ACTIVE || of_mbits(a->rate_mbits) <= out->rate)
+			continue;
+		out->rate = of_mbits(a->rate_mbits);
+		snprintf(out->name, sizeof out->name, "%s", a->device);
+	}
+	free(all);
+}
+
+/* The address in "10.0.0.1:7000" or "[fe80::1%eth0]:7000". */
+static bool parse(const char *text, union address *a)
+{
+	char host[INET6_ADDRSTRLEN + IF_NAMESIZE + 2], *zone;
+	bool six = text[0] == '[';
+	size_t len = strcspn(text + six, six ? "]" : ":");
+
+	*a = (union address){0};
+	if (len >= sizeof host)
+		return false;
+	memcpy(host, text + six, len);
+	host[len] = '\0';
+	if (!six) {
+		a->in4.sin_family = AF_INET;
+		a->in4.sin_port = htons(9);
+		return inet_pton(AF_INET, host, &a->in4.sin_addr) == 1;
+	}
+	zone = strchr(host, '%');
+	if (zone)
+		*zone++ = '\0';
+	a->in6.sin6_family = AF_INET6;
+	a->in6.sin6_port = htons(9);
+	a->in6.sin6_scope_id = zone ? if_nametoindex(zone) : 0;
+	return inet_pton(AF_INET6, host, &a->in6.sin6_addr) == 1;
+}
+
+/* Our own address on the way there: nothing is sent. */
+static bool way_to(const union address *to, union address *local)
+{
+	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof *local;
+	bool ok = fd >= 0 && connect(fd, &to->sa, address_len(to)) == 0 &&
+		  getsockname(fd, &local->sa, &len) == 0;
+
+	close_fd(fd);
+	return ok;
+}
+
+static void of_netdev(const char *how, struct link_limit *out)
+{
+	char dev[ADAPTER_TEXT], path[sizeof dev + 32], text[32] = "";
+	union address to, local;
+	ssize_t n;
+	int fd;
+
+	if (!parse(how, &to) || !way_to(&to, &local) || !netdev_of_address(&local, dev, sizeof dev))
+		return;
+	/* An address of this host's own is reached without its device. */
+	if (memcmp(&to.in4.sin_addr, &local.in4.sin_addr, sizeof to.in4.sin_addr) == 0 &&
+	    to.sa.sa_family == AF_INET)
+		return;
+	if (memcmp(&to.in6.sin6_addr, &local.in6.sin6_addr, sizeof to.in6.sin6_addr) == 0 &&
+	    to.sa.sa_family == AF_INET6)
+		return;
+	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	close_fd(fd);
+	if (n <= 0 || atof(text) <= 0)
+		return;
+	out->rate = of_mbits(atof(text));
+	snprintf(out->name, sizeof out->name, "%s", dev);
+}
+
+void link_limit_of(const char *how, struct link_limit *out)
+{
+	*out = (struct link_limit){0};
+	if (strncmp(how, "rdma ", 5) == 0)
+		of_adapter(how + 5, out);
+	else if (strncmp(how, "tcp ", 4) == 0)
+		of_netdev(how + 4, out);
+}
