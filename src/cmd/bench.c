@@ -31,8 +31,9 @@ static void take(struct point *p, const struct report *r, const struct measure *
 	p->ns = v->ns ? v->ns : 1;
 	p->transport = r->transport;
 	p->lanes = v->lanes;
-	if (v->lanes && p->set.block_size)
-		p->depth = (unsigned)(t->window / v->lanes / p->set.block_size);
+	/* Over TCP the window may be less than the depth without any need of memory. */
+	if (p->transport == TRANSPORT_RDMA && t->used && p->set.block_size)
+		p->depth = (unsigned)(t->window / t->used / p->set.block_size);
 	p->shrunk = (v->lanes && v->lanes < p->set.lanes) || (p->depth && p->depth < p->set.depth);
 	/* The source's way leads to the sink. */
 	snprintf(p->how, sizeof p->how, "%s", m->verdicts[LINK_SOURCE].how);
