@@ -52,24 +52,20 @@ long sysfs_number(long otherwise, const char *fmt, ...)
 	return end == text ? otherwise : n;
 }
 
-/* The last name of what a link points to. */
 bool sysfs_link(char *to, size_t size, const char *fmt, ...)
 {
 	char path[PATH_MAX], target[PATH_MAX];
 	const char *last;
 	va_list ap;
-	ssize_t got;
 
 	to[0] = '\0';
 	va_start(ap, fmt);
 	vsnprintf(path, sizeof path, fmt, ap);
 	va_end(ap);
-	got = readlink(path, target, sizeof target - 1);
-	if (got <= 0)
+	if (!realpath(path, target))
 		return false;
-	target[got] = '\0';
 	last = strrchr(target, '/');
-	snprintf(to, size, "%s", last ? last + 1 : target);
+	snprintf(to, size, "%s", last + 1);
 	return to[0] != '\0';
 }
 

@@ -18,7 +18,7 @@ static inline const char *sysfs_root(const char *root)
 /* The first line's text, spaces at its end taken off; false when there is none. */
 bool sysfs_text(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 long sysfs_number(long otherwise, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The last name of what a link points to. */
+/* The last name of where a path leads in the end. */
 bool sysfs_link(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The names in a directory, sorted (numbers by value); how many. */
 int sysfs_names(struct dirent ***names, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
