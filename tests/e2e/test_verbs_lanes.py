@@ -16,8 +16,9 @@ OPS = [OP[0].split("=")[1]] if OP else ["send", "write-send"] if TRANSPORT == "s
 
 @pytest.mark.skipif(not RDMA, reason="it is about verbs")
 @pytest.mark.timeout(LIMIT + 20)
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("program", ["test_lane_verbs", "test_verbs_peers"])
+@pytest.mark.parametrize("program, op", [
+    *((program, op) for op in OPS for program in ("test_lane_verbs", "test_verbs_peers")),
+    ("test_verbs_writes", "")])  # with each that writes
 def test_verbs(program, op):
     done = subprocess.run([BIN.parent / "tests" / program], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT,

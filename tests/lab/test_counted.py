@@ -36,6 +36,17 @@ def test_bytes_went_through_queue_pairs():
     assert counted("siw_sq_bytes") >= LEAST_BYTES
 
 
+# Blocks of 256 KiB: far fewer than the tests of each operation write. siw's come in pieces.
+@pytest.mark.parametrize("op, name", [
+    ("write-send", ADAPTER + {"rxe": "_write_done", "siw": "_writes"}[ADAPTER]),
+    pytest.param("write-imm", "rxe_write_imm_done",
+                 marks=pytest.mark.skipif(ADAPTER != "rxe", reason="iWARP has none")),
+])
+def test_blocks_were_written(op, name):
+    least = LEAST_BYTES >> 18 if os.environ.get("SLUICE_RDMA_OP") in ("", None, op) else 20
+    assert counted(name) >= least
+
+
 @pytest.mark.skipif(ADAPTER != "rxe", reason="an iWARP receiver that is not ready ends the connection")
 @pytest.mark.parametrize("name", ["rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err"])
 def test_no_receiver_was_not_ready(name):
