@@ -67,6 +67,7 @@ struct sink_dir {
 	struct xattrs *xattrs;
 	uint8_t xattr_lane, keep_lane; /* that these come on, from 1; 0: none yet */
 	bool kept; /* the last KEEP came */
+	uint64_t lost; /* of a failed one in a good one: what was in it */
 };
 
 struct sink_dirs { /* by id; the copy's lock */
@@ -211,6 +212,11 @@ static inline bool sink_dir_left(const struct sink_dir *d)
 }
 /* Has it failed? Then -1 with a failure, which is that of what is called name in it. */
 int sink_dir_usable(const struct sink_dir *d, const char *name);
+/* Something failed because d (NULL: the target) did: then it is counted there, and true; lock held.
+ */
+bool sink_dir_lost(struct sink *s, const struct sink_dir *d);
+/* In the end: tell how much that was. */
+void sink_dirs_tell_lost(struct sink *s);
 /* Path of name in d (NULL: the target), from the top of the transfer. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size);
 /* The place's own, NULL for NULL. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 #include "base/fail.h"
+#include "base/log.h"
 
 enum { DIRS_FIRST = 256 };
 
@@ -171,11 +172,41 @@ static int announce_first(struct sink_lane *l, const struct record_dir *r, struc
 	return 0;
 }
 
+static bool has_failed(const struct sink_dir *d)
+{
+	return d && !d->place && !d->left;
+}
+
 int sink_dir_usable(const struct sink_dir *d, const char *name)
 {
-	if (!d || d->place || d->left)
+	if (!has_failed(d))
 		return 0;
 	return fail("create %s: the directory that it is in could not be made", name);
+}
+
+bool sink_dir_lost(struct sink *s, const struct sink_dir *d)
+{
+	if (!has_failed(d))
+		return false;
+	while (has_failed(d->parent))
+		d = d->parent;
+	sink_dir_find(s, d->id)->lost++;
+	return true;
+}
+
+void sink_dirs_tell_lost(struct sink *s)
+{
+	char path[NAME_MAX_WIRE];
+
+	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
+		const struct sink_dir *d = s->dirs.slots[i];
+
+		if (!d || d->lost == 0)
+			continue;
+		sink_path(d, "", path, sizeof path);
+		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it", path,
+		       (unsigned long long)d->lost);
+	}
 }
 
 static void count_dir(struct sink_lane *l, const struct change *c)

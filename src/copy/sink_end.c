@@ -204,6 +204,7 @@ int sink_say_done(struct sink *s)
 	if (ret)
 		return -1;
 	sink_forget_asked(s);
+	sink_dirs_tell_lost(s);
 	if ((s->place && complete(s)) || send_done(s, end_ns))
 		return -1;
 	return only ? 1 : 0;

@@ -139,6 +139,7 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 	struct copy *c = l->sink->copy;
 	struct msg_event e = {.what = (uint8_t)what};
 	struct failure why;
+	bool lost;
 
 	if (copy_interrupted(c))
 		return -1;
@@ -147,8 +148,10 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	copy_count_failure(c, &why, false);
+	lost = sink_dir_lost(l->sink, d);
 	pthread_mutex_unlock(&c->lock);
-	if (many || d) {
+	/* One sentence says it for all that a directory would have had. */
+	if ((many || d) && !lost) {
 		sink_path(d, name, l->mail->path, sizeof l->mail->path);
 		copy_tell(c, l->mail->path, &why);
 	}

@@ -670,6 +670,27 @@ def test_names_that_failed_are_those_below_the_source(bench, tmp_path, way):
         assert read(target) == read(tmp_path / "tree")
 
 
+@pytest.mark.skipif(USER, reason="root can make everything")
+def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
+    """And a number, however much is in it; all of it is on the list for the next run."""
+    inside = {"f%d" % i: b"f" for i in range(30)}
+    make(tmp_path, {"tree": {"ok": b"1", "d": {"closed": {**inside, "sub": {"g": b"g", "l": "g", "big": bytes(5 << 20)}}}},
+                    "to": {"d": {}}})
+    open_up(tmp_path)
+    for name in ("tree", "to"):
+        (tmp_path / name).chmod(0o777)
+    r = bench.copy("-r", "--failed=failed", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"),
+                   become=as_nobody())
+    assert r.code == 23, (r.code, r.errors())
+    lines = r.errors().splitlines()
+    assert len(lines) == 3 and "make directory" in lines[0] and "closed" in lines[0], lines
+    assert "closed" in lines[1] and "34" in lines[1], lines
+    assert "35 of" in lines[2], lines
+    want = {"d/closed", "d/closed/sub", *["d/closed/" + n for n in inside], *["d/closed/sub/" + n for n in ("g", "l", "big")]}
+    assert {os.fsdecode(n) for n in (tmp_path / "failed").read_bytes().split(b"\0")[:-1]} == want
+    assert read(tmp_path / "to") == {"ok": b"1", "d": {}}
+
+
 # ---- what is told --------------------------------------------------------------------------
 
 

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each stage is slowed in its turn, and is what the report names."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from hosts import DEMAND, LAB, NEAR, ROOT, TRANSPORT, Host, pattern, program, wait_until
+
+BLOCK = 256 << 10
+# Slow enough for everything else to be fast, also on a machine with much else to do.
+RATE = 5 << 20
+# So much in pieces of a block at that rate.
+SIZE = 24 * BLOCK
+PRODUCER = """
+import os, time
+for i in range(%d):
+    os.write(1, bytes(%d))
+    time.sleep(%f)
+""" % (SIZE // BLOCK, BLOCK, BLOCK / RATE)
+CONSUMER = """
+import sys, time
+while sys.stdin.buffer.read(%d):
+    time.sleep(%f)
+""" % (BLOCK, BLOCK / RATE)
+LINE = re.compile(r"bound by: (.*?) \((.*)\)")
+
+
+def bound(r):
+    """The name, and the shares in percent, of the line before the last."""
+    lines = r.errors().splitlines()
+    assert lines[-1].startswith("Bandwidth "), r.errors()
+    match = LINE.fullmatch(lines[-2])
+    assert match, r.errors()
+    return match[1], {what: int(n) for what, n in re.findall(r"([a-z][a-z ]*) (\d+) %", match[2])}
+
+
+def summary(r):
+    (line,) = [x for x in bytes(r.out).splitlines() if b'"summary"' in x]
+    return json.loads(line)
+
+
+def both(sink, source):
+    """Ends of a session without a conductor: each names what bounded it, from the other's times too."""
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    name, shares = bound(source)
+    assert bound(sink)[0] == name, source.errors() + sink.errors()
+    return name, shares
+
+
+# ---- the ends -------------------------------------------------------------------------------
+
+
+def test_a_slow_producer(bench):
+    sink = bench.receive("-v", "/dev/null")
+    source = bench.send(sink.port, "-v", "--", sys.executable, "-c", PRODUCER)
+    name, shares = both(sink, source)
+    assert name == "source pipe" and shares["source busy"] > 70, (name, shares)
+
+
+def test_a_slow_consumer(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(SIZE + (2 << 20)))
+    sink = bench.receive("-v", "--", sys.executable, "-c", CONSUMER)
+    source = bench.send(sink.port, "-v", tmp_path / "in")
+    name, shares = both(sink, source)
+    assert name == "target pipe" and shares["sink busy"] > 60, (name, shares)
+
+
+def test_a_slow_pipe_into_rdcp(bench, tmp_path):
+    read, write = os.pipe()
+    producer = subprocess.Popen([sys.executable, "-c", PRODUCER], stdout=write)
+    os.close(write)
+    r = bench.copy("-v", "-", "far:%s/out" % tmp_path, stdin=read)
+    os.close(read)
+    assert r.code == 0 and producer.wait() == 0, r.errors()
+    assert bound(r)[0] == "source pipe", r.errors()
+
+
+@pytest.fixture
+def slow_fs(tmp_path):
+    """A directory on a file system as slow as RATE, when it is read or when it is written."""
+    started = []
+
+    def mount(read=0, write=0):
+        below, top = tmp_path / "below", tmp_path / "slow"
+        below.mkdir()
+        top.mkdir()
+        # Not in the test's own environment: fusepy is the system's.
+        p = subprocess.Popen(["/usr/bin/python3", ROOT / "tests/e2e/slow_fs.py", below, top,
+                              str(read), str(write)], stderr=subprocess.PIPE)
+        started.append((p, top))
+        try:
+            wait_until(lambda: p.poll() is not None or os.path.ismount(top))
+            assert p.poll() is None, p.stderr.read()
+        except AssertionError as e:
+            if any(why in str(e) for why in ("permitted", "denied", "device not found", "No such device")):
+                pytest.skip("may not mount with FUSE: %s" % e)
+            raise
+        return below, top
+    yield mount
+    for p, top in started:
+        subprocess.run(["umount", "-l", top], capture_output=True)
+        p.kill()
+        p.wait()
+
+
+def test_a_slow_source_disk(bench, tmp_path, slow_fs):
+    below, top = slow_fs(read=RATE)
+    (below / "in").write_bytes(pattern(SIZE))
+    r = bench.copy("-v", "--json", top / "in", "far:%s/out" % tmp_path)
+    assert r.code == 0, r.errors()
+    name, shares = bound(r)
+    assert name == "source disk" and shares["source busy"] > 50, r.errors()
+    told = summary(r)
+    assert told["bound_by"] == name
+    assert abs(told["source_busy"] * 100 - shares["source busy"]) <= 1
+    assert all(0 <= told[k] <= 1 for k in ("network", "sink_busy", "held_back")), told
+
+
+def test_a_slow_target_disk(bench, tmp_path, slow_fs):
+    below, top = slow_fs(write=RATE)
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    r = bench.copy("-v", "--stats", "in", "far:%s/out" % top)
+    assert r.code == 0, r.errors()
+    name, shares = bound(r)
+    assert name == "target disk" and shares["sink busy"] > 70, r.errors()
+    (line,) = [x for x in r.errors().splitlines() if x.startswith("bound by:  ")]
+    assert line.split(None, 2)[2] == LINE.sub(r"\1 (\2)", r.errors().splitlines()[-2])
+    assert (below / "out").read_bytes() == pattern(SIZE)
+
+
+def test_a_slow_target_disk_of_a_stream(bench, slow_fs):
+    top = slow_fs(write=RATE)[1]
+    sink = bench.receive("-v", top / "out")
+    source = bench.send(sink.port, "-v", "--", "head", "-c", str(SIZE), "/dev/zero")
+    assert both(sink, source)[0] == "target disk"
+
+
+@pytest.mark.parametrize("slow", ["source", "target"])
+def test_small_files(bench, tmp_path, slow_fs, slow):
+    below, top = slow_fs(read=RATE) if slow == "source" else slow_fs(write=RATE)
+    tree = below / "tree" if slow == "source" else tmp_path / "tree"
+    tree.mkdir()
+    for i in range(150):
+        (tree / ("f%d" % i)).write_bytes(pattern(40000, i))
+    source, target = (top / "tree", tmp_path) if slow == "source" else (tree, top)
+    r = bench.copy("-rv", source, "far:%s/to" % target)
+    assert r.code == 0, r.errors()
+    assert bound(r)[0] == slow + " disk", r.errors()
+
+
+def test_a_target_that_is_compared_slowly(bench, tmp_path, slow_fs):
+    """Nothing is written, and hardly anything goes over: it is the sink that reads."""
+    below, top = slow_fs(read=RATE)
+    data = bytearray(pattern(SIZE))
+    (below / "out").write_bytes(data)
+    data[-1] ^= 1
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy("-v", "--checksum", "in", "far:%s/out" % top)
+    assert r.code == 0, r.errors()
+    assert bound(r)[0] == "target disk", r.errors()
+    assert (below / "out").read_bytes() == data
+
+
+# ---- between them ----------------------------------------------------------------------------
+
+
+def test_bwlimit(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    r = bench.copy("-v", "--bwlimit=%d" % RATE, "in", "far:%s/out" % tmp_path)
+    assert r.code == 0, r.errors()
+    name, shares = bound(r)
+    assert name == "--bwlimit" and shares["held back"] > 50, r.errors()
+    # The receiver has not been told of it, but what it hears of the sender's time says as much.
+    sink = bench.receive("-v", "/dev/null")
+    source = bench.send(sink.port, "-v", "--bwlimit=%d" % RATE, tmp_path / "in")
+    assert both(sink, source)[0] == "--bwlimit"
+
+
+class Wire:
+    """Two hosts of a test's own, and a wire that can be made slow."""
+
+    def __init__(self, adapters=False):
+        self.names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
+        self.hosts = [Host(name, "10.79.0.%d" % (i + 1), None, ["ip", "netns", "exec", name])
+                      for i, name in enumerate(self.names)]
+        self.adapters = [name + "r" for name in self.names] if adapters else []
+
+    def make(self):
+        for name in self.names:
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
+                return False
+        # siw's listeners want indices that differ.
+        subprocess.run(["ip", "-n", self.names[0], "link", "add", "w0", "index", "301", "mtu", "9000",
+                        "type", "veth", "peer", "name", "w1", "index", "302", "mtu", "9000", "netns",
+                        self.names[1]], check=True)
+        for i, name in enumerate(self.names):
+            for words in (["addr", "add", "10.79.0.%d/24" % (i + 1), "dev", "w%d" % i],
+                          ["link", "set", "w%d" % i, "up"], ["link", "set", "lo", "up"]):
+                subprocess.run(["ip", "-n", name, *words], check=True)
+        for i, adapter in enumerate(self.adapters):
+            subprocess.run([*self.hosts[i].prefix, "rdma", "link", "add", adapter, "type", "siw",
+                            "netdev", "w%d" % i], check=True)
+        return True
+
+    def shape(self, *words):
+        """Both ways; does this kernel know how?"""
+        return all(subprocess.run([*h.prefix, "tc", "qdisc", "replace", "dev", "w%d" % i, "root", *words],
+                                  capture_output=True).returncode == 0
+                   for i, h in enumerate(self.hosts))
+
+    def remove(self):
+        for adapter in self.adapters:
+            subprocess.run(["rdma", "link", "del", adapter], capture_output=True)
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def through(self, bench, *options, transport=DEMAND):
+        near, far = self.hosts
+        sink = bench.receive("-v", *options, "/dev/null", transport=transport, host=far)
+        source = bench.send(sink.port, "-v", *options, "--", "head", "-c", str(SIZE), "/dev/zero",
+                            transport=transport, host=near, to=far.address)
+        return both(sink, source)
+
+
+@pytest.mark.skipif(TRANSPORT != "tcp", reason="the wire is made for TCP")
+def test_a_slow_wire(bench):
+    wire = Wire()
+    try:
+        if not wire.make() or not wire.shape("tbf", "rate", "40mbit", "burst", "64kb", "latency", "50ms"):
+            pytest.skip("may not make network namespaces, or this kernel can't limit a wire")
+        name, shares = wire.through(bench)
+        assert name == "network" and shares["network"] > 70, (name, shares)
+    finally:
+        wire.remove()
+
+
+@pytest.mark.skipif(TRANSPORT != "siw", reason="the guest has netem, and rxe has one host")
+@pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
+def test_the_window_and_the_wire(bench, transport):
+    wire = Wire(adapters=True)
+    try:
+        assert wire.make() and wire.shape("netem", "limit", "10000", "delay", "50ms")
+        name, shares = wire.through(bench, "--depth=4", transport=transport)
+        assert name == "window" and shares["network"] > 80, (name, shares)
+        # The same way, with a wire that is slower than the window.
+        assert wire.shape("netem", "limit", "10000", "delay", "1ms", "rate", "20mbit")
+        name, shares = wire.through(bench, transport=transport)
+        assert name == "network" and shares["network"] > 60, (name, shares)
+    finally:
+        wire.remove()
+
+
+# ---- neither ---------------------------------------------------------------------------------
+
+
+def test_processors(bench, tmp_path):
+    """Both ends on one processor, with nothing to wait for but each other."""
+    with open(tmp_path / "in", "wb") as f:
+        f.truncate(2 << 30 if not LAB else 64 << 20)
+    one = sorted(os.sched_getaffinity(0))[0]
+    r = bench.run(["taskset", "-c", str(one), program("rdcp"), "--transport=tcp", "-v", "--no-sparse",
+                   tmp_path / "in", "/dev/null"], host=NEAR)
+    assert r.code == 0, r.errors()
+    name, shares = bound(r)
+    assert name == "processors" and shares["processors"] > 50, r.errors()
