@@ -199,6 +199,25 @@ static void test_flush_waits_for_the_last_put_and_no_longer(void **arg)
 	}
 }
 
+/* Also when the wire breaks and when a block comes damaged. */
+static void test_records_are_copied_where_the_peer_can_write(void **arg)
+{
+	enum deed deeds[] = {DEED_NONE, DEED_CUT_BEFORE, DEED_DAMAGE_DATA, DEED_DAMAGE_HEAD};
+
+	(void)arg;
+	for (unsigned i = 0; i < sizeof deeds / sizeof deeds[0]; i++) {
+		struct plan plan = {.exposed = true, .deed = deeds[i], .step = STEP_RECV, .at = 10};
+		struct run r;
+
+		run_open(&r, 0, 3, MIDDLE, &plan);
+		r.source.size = r.sink.size = NULL;
+		r.source.blocks = 40;
+		run_start(&r);
+		run_finish(&r);
+		assert_whole(&r);
+	}
+}
+
 static void test_two_lanes_at_once(void **arg)
 {
 	struct plan plan = {.deed = DEED_CUT_AFTER, .step = STEP_SEND, .at = 50};
@@ -649,6 +668,7 @@ int conformance_run(const struct backend *b)
 		cmocka_unit_test(test_every_size),
 		cmocka_unit_test(test_a_stopped_sink_stops_its_source),
 		cmocka_unit_test(test_flush_waits_for_the_last_put_and_no_longer),
+		cmocka_unit_test(test_records_are_copied_where_the_peer_can_write),
 		cmocka_unit_test(test_two_lanes_at_once),
 		cmocka_unit_test(test_gone_before_a_send),
 		cmocka_unit_test(test_gone_after_a_send),

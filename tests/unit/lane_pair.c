@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/clock.h"
+#include "lane/pool.h"
 
 enum { JOIN_MS = 30000 };
 
@@ -190,7 +191,7 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 		abort();
 	m->wire.ops = &meddler_ops;
 	m->wire.window = inner->window;
-	m->wire.exposed = inner->exposed;
+	m->wire.exposed = inner->exposed || side->pair->plan.exposed;
 	memcpy(m->wire.name, inner->name, sizeof m->wire.name);
 	m->inner = inner;
 	m->side = side;
@@ -368,6 +369,15 @@ void *source_job(void *arg)
 	return job_done(j, 0, "");
 }
 
+/* Records of an exposed wire are out of its reach, all else is where it came. */
+static bool is_in_place(const struct job *j, const struct block *b)
+{
+	const struct pool *p = lane_pool(j->pair->sink.lane);
+	bool in_pool = b->data >= p->base && b->data < p->base + p->bytes;
+
+	return in_pool != (j->pair->plan.exposed && b->kind == BLOCK_RECORDS);
+}
+
 static void check(struct job *j, const struct block *b, unsigned i)
 {
 	struct lane *l = j->pair->sink.lane;
@@ -381,6 +391,10 @@ static void check(struct job *j, const struct block *b, unsigned i)
 	    b->kind != (i % 5 == 0 ? BLOCK_RECORDS : BLOCK_EXTENT)) {
 		snprintf(j->wrong, sizeof j->wrong, "block %u: file %u pos %llu len %u kind %u", i,
 			 b->file ^ 0x5a5a, (unsigned long long)b->pos, b->len, b->kind);
+		return;
+	}
+	if (j->pair->plan.exposed && !is_in_place(j, b)) {
+		snprintf(j->wrong, sizeof j->wrong, "block %u: is in the wrong memory", i);
 		return;
 	}
 	while (k < len && b->data[k] == byte_of(i, k))

@@ -67,6 +67,7 @@ struct plan {
 	int timeout_ms; /* the lanes'; 0: the default */
 	bool alone; /* the other end is not told, it must notice by itself */
 	bool abort_attach; /* the lane is aborted right before it gets its wire */
+	bool exposed; /* the sink's wires count as such: it must copy what it parses */
 	bool lie_stored; /* the sink claims to have stored one more than was sent */
 };
 
