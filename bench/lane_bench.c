@@ -33,6 +33,7 @@ static const char usage[] =
 	"  --no-check  no hashes\n"
 	"  --touch     write each block at the source, as one that reads would\n"
 	"  --threads   one process, not two\n"
+	"  --rdma-op HOW  send, write-imm or write-send, at both ends\n"
 	"Lane n uses PORT + n of the sink's ADDRESS.\n";
 
 static struct {
@@ -40,6 +41,7 @@ static struct {
 	uint32_t depth, block_size;
 	double seconds;
 	bool unchecked, threads, touch, rdma;
+	enum rdma_op op;
 	enum lane_side side; /* 0: both */
 	union address at;
 	unsigned port;
@@ -168,6 +170,7 @@ static void *run_lane(void *arg)
 		.depth = opts.depth,
 		.block_size = opts.block_size,
 		.unchecked = opts.unchecked,
+		.rdma_op = opts.op,
 		.mend = connect_lane,
 		.mend_ctx = e,
 	};
@@ -299,23 +302,43 @@ static int run(void)
 	return 0;
 }
 
+static bool read_op(const char *word)
+{
+	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
+
+	for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+		opts.op = (enum rdma_op)i;
+		if (strcmp(word, words[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int read_options(int argc, char **argv)
 {
-	enum { LANES, DEPTH, BLOCK, SECONDS, PLAIN, TOUCH, THREADS, SOURCE, SINK, TCP, RDMA, PORT };
+	enum {
+		LANES,
+		DEPTH,
+		BLOCK,
+		SECONDS,
+		PLAIN,
+		TOUCH,
+		THREADS,
+		SOURCE,
+		SINK,
+		TCP,
+		RDMA,
+		PORT,
+		OP
+	};
 	static const struct option known[] = {
-		{"lanes", 1, NULL, LANES},
-		{"depth", 1, NULL, DEPTH},
-		{"block-kib", 1, NULL, BLOCK},
-		{"seconds", 1, NULL, SECONDS},
-		{"no-check", 0, NULL, PLAIN},
-		{"touch", 0, NULL, TOUCH},
-		{"threads", 0, NULL, THREADS},
-		{"source", 0, NULL, SOURCE},
-		{"sink", 0, NULL, SINK},
-		{"tcp", 1, NULL, TCP},
-		{"rdma", 1, NULL, RDMA},
-		{"port", 1, NULL, PORT},
-		{NULL, 0, NULL, 0},
+		{"lanes", 1, NULL, LANES},     {"depth", 1, NULL, DEPTH},
+		{"block-kib", 1, NULL, BLOCK}, {"seconds", 1, NULL, SECONDS},
+		{"no-check", 0, NULL, PLAIN},  {"touch", 0, NULL, TOUCH},
+		{"threads", 0, NULL, THREADS}, {"source", 0, NULL, SOURCE},
+		{"sink", 0, NULL, SINK},       {"tcp", 1, NULL, TCP},
+		{"rdma", 1, NULL, RDMA},       {"port", 1, NULL, PORT},
+		{"rdma-op", 1, NULL, OP},      {NULL, 0, NULL, 0},
 	};
 	const char *address = "127.0.0.1";
 	int c;
@@ -358,6 +381,10 @@ static int read_options(int argc, char **argv)
 			break;
 		case PORT:
 			opts.port = (unsigned)atoi(optarg);
+			break;
+		case OP:
+			if (!read_op(optarg))
+				return -1;
 			break;
 		default:
 			return -1;
