@@ -19,6 +19,7 @@
 #include "lane/connect.h"
 #include "lane/head.h"
 #include "lane/pool.h"
+#include "lane/tcp_zerocopy.h"
 
 enum {
 	CREDITS_AT_ONCE = 64,
@@ -37,6 +38,7 @@ struct tcp {
 	int timeout_ms;
 
 	/* source */
+	struct zerocopy zerocopy;
 	uint64_t stored; /* the last credit that came */
 	uint8_t in[CREDITS_AT_ONCE * CREDIT_SIZE];
 	size_t in_len;
@@ -96,6 +98,9 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 		errno = n < 0 ? errno : 0;
 		if (atomic_load(&t->broken) || (n < 0 && errno != EINTR))
 			return lost(t, "wait");
+		/* Notifications alone are no event; an error stays when they are taken. */
+		if (n > 0 && (p[0].revents & POLLERR) && zerocopy_reap(&t->zerocopy, t->fd) > 0)
+			continue;
 		if (n > 0 && p[0].revents) {
 			*got = p[0].revents;
 			return 0;
@@ -123,7 +128,7 @@ static int tcp_send(struct wire *w, struct block *b)
 		errno = 0;
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
 			return lost(t, "send");
-		n = send(t->fd, at, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = zerocopy_send(&t->zerocopy, t->fd, at, left);
 		if (n > 0) {
 			at += n;
 			left -= (size_t)n;
@@ -415,6 +420,8 @@ int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out)
 		snprintf(t->wire.name, sizeof t->wire.name, "tcp");
 	if (is_within_host(fd))
 		t->wire.window = host_window(lane_block_size(l));
+	else if (lane_side_of(l) == LANE_SOURCE)
+		zerocopy_begin(&t->zerocopy, fd, lane_block_size(l));
 	set_options(fd, t->timeout_ms);
 	*out = &t->wire;
 	return 0;

@@ -16,34 +16,39 @@ struct listeners {
 	union address at[PAIR_LANES];
 };
 
-static union address loopback(void)
-{
-	return (union address){
-		.in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
-}
-
-static int listen_anywhere(union address *at)
+static int listen_anywhere(in_addr_t host, union address *at)
 {
 	unsigned port;
 	int fd;
 
-	*at = loopback();
+	*at = (union address){.in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(host)}};
 	fd = tcp_listen(at, 0, 0, &port);
 	at->in4.sin_port = htons((uint16_t)port);
 	return fd;
 }
 
-static int tcp_setup(void **state)
+static int listen_all(in_addr_t host, void **state)
 {
 	struct listeners *s = calloc(1, sizeof *s);
 
 	for (unsigned i = 0; i < PAIR_LANES; i++) {
-		s->fds[i] = listen_anywhere(&s->at[i]);
+		s->fds[i] = listen_anywhere(host, &s->at[i]);
 		if (s->fds[i] < 0)
 			return -1;
 	}
 	*state = s;
 	return 0;
+}
+
+static int tcp_setup(void **state)
+{
+	return listen_all(INADDR_LOOPBACK, state);
+}
+
+/* Who calls it has the first loopback address, so the ends look as if they were two hosts. */
+static int far_setup(void **state)
+{
+	return listen_all(INADDR_LOOPBACK + 1, state);
 }
 
 static void tcp_teardown(void *state)
@@ -110,6 +115,13 @@ static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct la
 const struct backend loopback_backend = {
 	.name = "tcp",
 	.setup = tcp_setup,
+	.teardown = tcp_teardown,
+	.join = tcp_join,
+};
+
+const struct backend two_hosts_backend = {
+	.name = "tcp between two addresses",
+	.setup = far_setup,
 	.teardown = tcp_teardown,
 	.join = tcp_join,
 };

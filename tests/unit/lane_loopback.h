@@ -7,5 +7,7 @@
 #include "lane_pair.h"
 
 extern const struct backend loopback_backend;
+/* The same between two addresses, which lanes take for two hosts. */
+extern const struct backend two_hosts_backend;
 
 #endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Lanes over TCP between two hosts, which send without copying, do what every lane does. */
+
+#include "lane_conformance.h"
+#include "lane_loopback.h"
+
+int main(void)
+{
+	return conformance_run(&two_hosts_backend);
+}
