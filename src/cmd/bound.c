@@ -12,7 +12,7 @@ static const double processors_within_host = 0.5;
 /* So near to --bwlimit, having been held back at all, it is that. */
 static const double limit_reached = 0.9, limit_felt = 0.02;
 /* Of what may be under way. */
-static const double window_full = 0.8;
+static const double window_full = 0.7;
 
 static double larger(double a, double b)
 {

@@ -41,6 +41,7 @@ test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
 test_rdma_op.py::*
+test_bound.py::test_the_window_and_the_wire*rdma]
 test_verbs.py::*
 test_verbs_lanes.py::*
 """.split()
