@@ -55,6 +55,7 @@ enum {
 			      * told their cells must remember: it does so of 4096 */
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
+	SPARE_MAX = 31, /* blocks beside the one that is filled */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
 	/* Of a small file, beside its bytes and its attributes. */
 	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + RECORD_FILE_END_MAX - (TEXT_MAX - 1),
@@ -127,6 +128,8 @@ struct source_lane {
 	struct lane *lane;
 	unsigned index;
 	struct block *block; /* lent; NULL */
+	struct block *spare[SPARE_MAX]; /* lent too, for what is read at once, or later */
+	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
 	bool small_turn; /* small files come before pieces of large ones */
@@ -246,6 +249,8 @@ int source_id(struct source_lane *l, uint32_t *id);
 /* It was not needed: it was the last one that this lane took. */
 void source_id_back(struct source_lane *l, uint32_t id);
 int source_block(struct source_lane *l);
+/* The same, and as many more as are free, up to so many bytes in all: how many there are. */
+int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count);
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
 		uint32_t len);
 int source_send_records(struct source_lane *l);

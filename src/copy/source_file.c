@@ -324,6 +324,11 @@ int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos)
 	return 0;
 }
 
+size_t source_file_read_many(struct source_file *f, const struct iovec *to, int count, uint64_t pos)
+{
+	return direct_read_many(f->direct, to, count, f->base + pos);
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;

@@ -91,6 +91,9 @@ void source_file_rewind(struct source_file *f);
 /* len bytes at pos, all of them; fewer mean that it was changed.  There is room behind them up to
  * the next multiple of DIRECT_ALIGN. */
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos);
+/* Read ahead into several buffers: how many bytes came. */
+size_t source_file_read_many(struct source_file *f, const struct iovec *to, int count,
+			     uint64_t pos);
 /* Of a small one, before it has come so far: all of it is a hole. */
 bool source_file_is_hole(int fd, const struct stat *st);
 

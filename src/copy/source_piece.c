@@ -79,12 +79,30 @@ static int send_block(struct source_lane *l, struct source_file *f, uint64_t pos
 	return source_send(l, BLOCK_EXTENT, f->id, pos, len);
 }
 
+/* Of what was claimed read as much as there are blocks for, with one call. */
+static uint64_t read_ahead(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len)
+{
+	uint32_t size = lane_block_size(l->lane);
+	struct iovec to[SPARE_MAX + 1];
+	int count = 0;
+
+	if (!f->direct || !l->block || l->spares == 0 || len <= size)
+		return 0;
+	for (uint64_t at = 0; at < len && (unsigned)count <= l->spares; at += size) {
+		struct block *b = count == 0 ? l->block : l->spare[count - 1];
+
+		to[count++] = (struct iovec){.iov_base = b->data, .iov_len = size};
+	}
+	return source_file_read_many(f, to, count, pos);
+}
+
 /* Read and send what was claimed; what went out is counted, also on failure.  1: the file
  * failed, -1: the session. */
 static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
 		     struct sent *sent)
 {
 	uint32_t size = lane_block_size(l->lane);
+	uint64_t ahead = read_ahead(l, f, pos, len);
 
 	while (len > 0) {
 		uint32_t n = len < size ? (uint32_t)len : size;
@@ -93,8 +111,9 @@ static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos,
 		if (source_block(l))
 			return -1;
 		b = l->block;
-		if (source_file_read(f, b->data, n, pos))
+		if (ahead < n && source_file_read(f, b->data, n, pos))
 			return 1;
+		ahead = ahead < n ? 0 : ahead - n;
 		b->pos = pos;
 		b->len = n;
 		if (!l->source->o->unchecked) {
@@ -203,10 +222,12 @@ static int compare(struct source_lane *l, struct source_file *f, enum claim clai
 	return 0;
 }
 
-/* How much to claim at once: a cell, where the sink told one, else a block, up to such a one. */
-static uint64_t unit_of(const struct source_lane *l, const struct source_file *f)
+/* How much to claim at once: a cell, where the sink told one, else as many whole ones as there are
+ * blocks for, up to such a one. */
+static uint64_t unit_of(const struct source_lane *l, const struct source_file *f, unsigned blocks)
 {
-	uint64_t size = lane_block_size(l->lane), unit = size > CELL ? size : CELL;
+	uint64_t size = (uint64_t)blocks * lane_block_size(l->lane);
+	uint64_t unit = size > CELL ? size - size % CELL : CELL;
 	uint64_t told = f->told ? told_next(f->told, f->pos) : UINT64_MAX;
 
 	if (f->compared || told == f->pos)
@@ -232,12 +253,15 @@ static int read_piece(struct source_lane *l, struct source_file *f, struct sent 
 {
 	enum claim claim = CLAIM_NONE;
 	uint64_t pos = 0, len = 0;
+	unsigned blocks = 1;
 	bool left;
 	int ret;
 
+	if (f->direct && !f->compared && source_blocks(l, DIRECT_AT_ONCE, &blocks))
+		return -1;
 	pthread_mutex_lock(&f->turn);
 	if (!atomic_load(&f->stop))
-		claim = source_file_claim(f, unit_of(l, f), &pos, &len);
+		claim = source_file_claim(f, unit_of(l, f, blocks), &pos, &len);
 	left = f->pos < f->size && !atomic_load(&f->stop);
 	pthread_mutex_unlock(&f->turn);
 	if (!left)

@@ -81,9 +81,32 @@ int source_block(struct source_lane *l)
 {
 	if (l->block)
 		return 0;
-	if (lane_get(l->lane, &l->block))
+	if (l->spares > 0) {
+		l->block = l->spare[0];
+		l->spares--;
+		memmove(l->spare, l->spare + 1, l->spares * sizeof *l->spare);
+		lane_begin(l->block);
+	} else if (lane_get(l->lane, &l->block)) {
 		return -1;
+	}
 	l->records = writer_of(l->block->data, lane_block_size(l->lane));
+	return 0;
+}
+
+int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
+{
+	uint64_t most = bytes / lane_block_size(l->lane), half = lane_depth(l->lane) / 2;
+	struct block *b;
+
+	/* While these are read others are on their way. */
+	if (most > half)
+		most = half;
+
+	if (source_block(l))
+		return -1;
+	while (l->spares < SPARE_MAX && l->spares + 1 < most && (b = lane_more(l->lane)))
+		l->spare[l->spares++] = b;
+	*count = l->spares + 1;
 	return 0;
 }
 

@@ -78,6 +78,7 @@ struct block {
 	/* the lane's own */
 	uint64_t number;
 	uint32_t slot;
+	bool lent; /* by a source's lane */
 	uint64_t lent_ns;
 	struct block *next;
 };
@@ -129,6 +130,10 @@ int lane_open(const struct lane_setup *setup, struct lane **out);
 void lane_close(struct lane *l);
 
 int lane_get(struct lane *l, struct block **out);
+/* One more beside those that are lent, if it is free now; NULL.  They may be sent in any order;
+ * when one that was kept is begun to be filled, lane_begin() says so. */
+struct block *lane_more(struct lane *l);
+void lane_begin(struct block *b);
 int lane_send(struct lane *l, struct block *b);
 int lane_flush(struct lane *l);
 

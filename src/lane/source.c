@@ -68,6 +68,30 @@ int source_resend(struct lane *l)
 	return 0;
 }
 
+static struct block *lend(struct lane *l)
+{
+	struct block *b = pool_take(&l->pool);
+
+	b->len = 0;
+	b->kind = BLOCK_RECORDS;
+	b->file = 0;
+	b->pos = 0;
+	b->sealed = false;
+	b->lent = true;
+	lane_begin(b);
+	return b;
+}
+
+void lane_begin(struct block *b)
+{
+	b->lent_ns = clock_ns();
+}
+
+struct block *lane_more(struct lane *l)
+{
+	return l->pool.free ? lend(l) : NULL;
+}
+
 int lane_get(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
@@ -81,15 +105,8 @@ int lane_get(struct lane *l, struct block **out)
 			start = clock_ns();
 		first = false;
 		if (take_credits(l, must_wait(l)) == 0) {
-			b = pool_take(&l->pool);
-			b->len = 0;
-			b->kind = BLOCK_RECORDS;
-			b->file = 0;
-			b->pos = 0;
-			b->sealed = false;
-			b->lent_ns = clock_ns();
+			b = lend(l);
 			count_up(&l->counts.ns_free, b->lent_ns - start);
-			l->lent = b;
 			*out = b;
 			return 0;
 		}
@@ -102,7 +119,7 @@ int lane_get(struct lane *l, struct block **out)
 /* A mistake above must not become a mystery at the peer. */
 static int check_block(struct lane *l, const struct block *b)
 {
-	if (b != l->lent)
+	if (!b->lent)
 		return fail_as(OUT_PROTOCOL, "lane %u: block %u was not lent", l->setup.index,
 			       b->slot);
 	if (b->len > l->setup.block_size || (b->kind != BLOCK_RECORDS && b->kind != BLOCK_EXTENT))
@@ -128,7 +145,7 @@ int lane_send(struct lane *l, struct block *b)
 		b->hash[0] = b->hash[1] = 0;
 	else if (!b->sealed)
 		block_seal(b);
-	l->lent = NULL;
+	b->lent = false;
 	b->number = l->sent++;
 	b->next = NULL;
 	*l->unstored_end = b;

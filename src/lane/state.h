@@ -51,7 +51,7 @@ struct lane {
 	uint64_t attached_ms;
 	struct failure fatal; /* the lane's end; code OUT_DONE: it lives */
 
-	struct block *lent; /* to the caller */
+	struct block *lent; /* sink: to the caller */
 	_Atomic uint64_t stored; /* source: credited; sink: put */
 
 	/* source */

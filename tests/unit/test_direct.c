@@ -185,6 +185,28 @@ static void test_whole_pages_are_written_and_the_rest_is_left(void **state)
 	close(fd);
 }
 
+static void test_several_buffers_are_read_at_once(void **state)
+{
+	enum { EACH = 1 << 20, COUNT = 4 };
+	int fd = make_file(3 * EACH + 100);
+	struct direct_file *d = direct_open(fd, O_RDONLY);
+	struct iovec to[COUNT];
+
+	(void)state;
+	if (!d)
+		skip();
+	/* Wherever they are. */
+	for (int i = 0; i < COUNT; i++)
+		to[i] = (struct iovec){room + (size_t)(COUNT - 1 - i) * EACH, EACH};
+	assert_int_equal(direct_read_many(d, to, COUNT, 0), 3 * EACH + 100);
+	for (int i = 0; i < COUNT; i++)
+		assert_memory_equal(to[i].iov_base, bytes + (size_t)i * EACH, i < 3 ? EACH : 100);
+	assert_int_equal(direct_read_many(d, to, COUNT, 512), 0);
+	assert_int_equal(direct_read_many(NULL, to, COUNT, 0), 0);
+	direct_close(d);
+	close(fd);
+}
+
 static void test_a_disk_that_fails_is_no_refusal(void **state)
 {
 	struct direct_file d = {.fd = -1};
@@ -257,6 +279,7 @@ int main(void)
 		cmocka_unit_test(test_files_of_every_length_are_read),
 		cmocka_unit_test(test_odd_positions_and_memory_go_the_ordinary_way),
 		cmocka_unit_test(test_whole_pages_are_written_and_the_rest_is_left),
+		cmocka_unit_test(test_several_buffers_are_read_at_once),
 		cmocka_unit_test(test_a_disk_that_fails_is_no_refusal),
 		cmocka_unit_test(test_dirty_pages_do_not_pile_up),
 		cmocka_unit_test(test_a_little_is_left_to_the_kernel),
