@@ -411,6 +411,25 @@ def test_end_twice(arena):
     ends(e, 0, 12)
 
 
+def test_times_twice(arena):
+    e, _ = peaceful_sink(arena)
+    e.frames.send("TIMES", **peer.TIMES_NONE)
+    e.frames.send("TIMES", **peer.TIMES_NONE)
+    fails(e, 12)
+    e, _ = open_source(arena)
+    e.frames.send("TIMES", **peer.TIMES_NONE)
+    e.frames.send("TIMES", **peer.TIMES_NONE)
+    fails(e, 12)
+
+
+def test_times_after_end(arena):
+    """Before the verdict, or after it, where they mean nothing."""
+    e, _ = peaceful_sink(arena)
+    e.result()
+    e.frames.raw(wire.message("END", **total_of(b"good")) + wire.message("TIMES", **peer.TIMES_NONE))
+    ends(e, 0, 12)
+
+
 def test_data_after_end(arena):
     e, lane = peaceful_sink(arena)
     e.result()
@@ -851,6 +870,7 @@ ANYTHING = {
     "NOROUTE-2": dict(round=2, why="x"),
     "PONG": dict(cookie=U64),
     "DONE": TOTAL_NONE,
+    "TIMES-kind": {**peer.TIMES_NONE, "kind": 4},
     "FILE_RESULT": dict(file=1, code=11, text=""),
     "STORED": dict(files=[dict(file=1)]),
     "ANSWERS": dict(answers=[dict(file=1, answer=1)]),
@@ -1838,6 +1858,19 @@ def test_an_honest_guest_is_served(arena):
     guest.finish(guest.open(lanes=1)[0])
     assert rdrecv.wait(SOON) == 0, rdrecv.errors()
     assert (arena.target / "f").read_bytes() == b"good"
+
+
+def test_what_a_guest_says_of_its_times(arena):
+    """Only what is printed comes of it."""
+    rdrecv = receiver(arena, "-v", arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    guest.frames.send("TIMES", **{**dict.fromkeys(peer.TIMES_NONE, U64), "kind": 3, "same_host": 1, "used": 64,
+                                  "cpus": U16, "rtt_us": U32, "block": U32})
+    guest.finish(lane)
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()
+    assert "bound by: " in rdrecv.errors().splitlines()[-2]
+    assert "nan" not in rdrecv.errors() and "inf" not in rdrecv.errors()
 
 
 GUESTS = {
