@@ -91,7 +91,7 @@ struct sink_opts {
  * total: what was copied, by the sink's word.
  * on_file(ctx, name, failure): a file failed at this end; NULL: not told.  From any thread, one
  * at a time.  Not called for an only file: its failure is what source_run() or sink_run() fail
- * with, at both ends.
+ * with, at both ends; nor for what is in a directory that failed: that is one sentence in the end.
  * on_event(ctx, event): with rules->events; of files that are done, by the sink, and failed ones,
  * by the end at which they failed. As on_file().
  * at_peer: that failure happened at the other end (only where the session itself did not fail:

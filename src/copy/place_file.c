@@ -462,7 +462,8 @@ static int set_metadata(struct placement *t, struct stat *is)
 static int sync_file(const struct placement *t)
 {
 	/* An empty one is not written, so nothing else would tell that it is the source. */
-	if (t->how == IN_PLACE && t->seat.place->o.sources_go && file_touch(t->fd))
+	if (t->how == IN_PLACE && t->seat.place->o.sources_go &&
+	    metadata_touch(t->seat.place, t->fd))
 		return failure(t, "touch");
 	if (!t->seat.place->o.fsync || fsync(t->fd) == 0)
 		return 0;

@@ -140,9 +140,6 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev);
 /* place_path() as long as it is; NULL: no memory, with a failure. */
 char *place_whole_path(const struct place_dir *d);
 
-/* Turn its ctime and nothing else, so that a source that is this very file is known by that. */
-int file_touch(int fd);
-
 /* ---- place_hold.c ---------------------------------------------------------------------- */
 
 /* name "" allocates one without. */
@@ -213,6 +210,9 @@ bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
 /* Never told as a change. */
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
 int metadata_chmod(const struct place *p, int fd, mode_t mode);
+/* Turn its ctime and nothing else, so that a source that is this very thing is known by that: fd
+ * may be one of O_PATH.  -1 with errno. */
+int metadata_touch(const struct place *p, int fd);
 static inline bool metadata_has_xattrs(const struct place *p)
 {
 	return p->rules->acls || p->rules->xattrs || p->rules->xattrs_all;

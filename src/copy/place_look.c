@@ -120,24 +120,12 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 	return ret;
 }
 
-int file_touch(int fd)
-{
-	struct timespec times[2];
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return -1;
-	times[0] = st.st_atim;
-	times[1] = (struct timespec){.tv_nsec = UTIME_OMIT};
-	return futimens(fd, times);
-}
-
 /* The source is going to remove what is the same here: where that is this file, it sees it now. */
 static int touch_same(const struct seat *s, int fd)
 {
 	char shown[SHOWN_ROOM];
 
-	if (!s->place->o.sources_go || file_touch(fd) == 0)
+	if (!s->place->o.sources_go || metadata_touch(s->place, fd) == 0)
 		return 0;
 	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
 }

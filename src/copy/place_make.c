@@ -151,6 +151,20 @@ static int make_new(struct making *m)
 	return ret ? -1 : sync_in(m);
 }
 
+/* It may be the source, which is going to remove what is here: then it sees that. */
+static int touch(const struct making *m)
+{
+	const struct place *p = m->seat.place;
+	int fd, ret;
+
+	if (!p->o.sources_go || p->rules->dry_run)
+		return 0;
+	fd = openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	ret = fd < 0 || metadata_touch(p, fd) ? failure(m, "touch") : 0;
+	close_fd(fd);
+	return ret;
+}
+
 static int make(struct making *m, struct change *c)
 {
 	int ret = m->seat.in && m->seat.in->fresh ? 0 : seat_look(&m->seat, &m->old);
@@ -161,7 +175,9 @@ static int make(struct making *m, struct change *c)
 	c->missing = !m->there;
 	if (m->there && is_equal(m)) {
 		seat_is_whole(&m->seat);
-		return place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c);
+		if (place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c))
+			return -1;
+		return touch(m);
 	}
 	if (m->there) {
 		c->type = (m->old.st_mode & S_IFMT) != m->type;

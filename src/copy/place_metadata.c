@@ -191,6 +191,18 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 	return utimensat(p->proc, name, times, 0);
 }
 
+int metadata_touch(const struct place *p, int fd)
+{
+	struct timespec times[2];
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -1;
+	times[0] = st.st_atim;
+	times[1] = (struct timespec){.tv_nsec = UTIME_OMIT};
+	return set_times(p, fd, times);
+}
+
 /* In *st what it has then. False: not all of it could be. */
 static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 {

@@ -163,6 +163,14 @@ struct source_lane {
 	bool taking; /* more files may */
 };
 
+/* Files with several names that are the target itself, for who removes.  Main's. */
+struct staying {
+	struct inode *of;
+	size_t count, room;
+	bool sorted;
+	bool all; /* these could not be remembered */
+};
+
 struct source {
 	struct copy *copy;
 	struct session *session;
@@ -203,6 +211,7 @@ struct source {
 	struct links links;
 	struct removal *stored, **stored_end; /* to be removed */
 	struct removal *same; /* too, unless a failure of theirs comes before DONE */
+	struct staying staying;
 	struct walk_dir *named_dir; /* of the file named last */
 	struct msg_total ended; /* what FILE_END, DIR and SAME records say, and answers */
 	struct msg_total agreed; /* what results say */

@@ -8,7 +8,7 @@
 /* What is to be removed, and what it was when it was read. */
 struct removal {
 	struct removal *next;
-	uint32_t id; /* of what is the same */
+	uint32_t id; /* of what is the same; 0: a link or node */
 	struct walk_dir *dir; /* a reference */
 	dev_t dev;
 	ino_t ino;
@@ -116,6 +116,8 @@ void removal_other(struct source *s, struct removal *r)
 		removal_due(s, r);
 		return;
 	}
+	/* All names of one that is no file wait: none has changed the others yet. */
+	r->same = !S_ISREG(r->mode);
 	r->next = s->same;
 	s->same = r;
 }
@@ -132,7 +134,7 @@ void removals_same_due(struct source *s)
 			continue;
 		}
 		/* A result would have settled it. */
-		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
+		if (r->id == 0 || ids_kind(&s->ids, r->id) == LIVE_SAME)
 			removal_due(s, r);
 		else
 			removal_free(r);
@@ -155,11 +157,65 @@ static bool is_still(const struct removal *r, const struct stat *now)
 	       ((r->linked && !r->same) || same_time(&now->st_ctim, &r->ctime));
 }
 
+/* ---- files that are the target, and have more names -------------------------------------- */
+
+struct inode {
+	dev_t dev;
+	ino_t ino;
+};
+
+static void must_stay(struct staying *t, const struct removal *r)
+{
+	size_t room = t->room ? 2 * t->room : 16;
+	struct inode *more;
+
+	if (!r->linked)
+		return;
+	if (t->count == t->room) {
+		more = reallocarray(t->of, room, sizeof *more);
+		if (!more) {
+			t->all = true;
+			return;
+		}
+		t->of = more;
+		t->room = room;
+	}
+	t->of[t->count++] = (struct inode){.dev = r->dev, .ino = r->ino};
+	t->sorted = false;
+}
+
+static int order(const void *a, const void *b)
+{
+	const struct inode *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* Is it a further name of one of them? Its ctime does not tell, since it may have lost names. */
+static bool stays(struct staying *t, const struct removal *r)
+{
+	struct inode is = {.dev = r->dev, .ino = r->ino};
+
+	if (!r->linked || r->same || t->count == 0)
+		return t->all && r->linked && !r->same;
+	if (!t->sorted)
+		qsort(t->of, t->count, sizeof *t->of, order);
+	t->sorted = true;
+	return t->all || bsearch(&is, t->of, t->count, sizeof *t->of, order);
+}
+
+/* ---- removing ----------------------------------------------------------------------------- */
+
 /* Is it still what was copied? */
-static int check(const struct removal *r, int dirfd, const char *shown)
+static int check(struct source *s, const struct removal *r, int dirfd, const char *shown)
 {
 	struct stat now;
 
+	if (stays(&s->staying, r))
+		return fail_as(OUT_CHANGED, "remove %s: it is the target itself, by another name",
+			       shown);
 	if (walk_stat(dirfd, r->name, false, &now))
 		return fail("remove %s: %m", shown);
 	if (S_ISLNK(now.st_mode) && !S_ISLNK(r->mode))
@@ -177,7 +233,7 @@ static int check(const struct removal *r, int dirfd, const char *shown)
 
 /* What is the same is only looked at the first time: the target may be the source itself (over ssh
  * to its own host, on a file system that both have), and then the sink's touch of it shows. */
-static int do_remove(const struct removal *r, const char *shown)
+static int do_remove(struct source *s, const struct removal *r, const char *shown)
 {
 	int dirfd, ret;
 
@@ -186,7 +242,7 @@ static int do_remove(const struct removal *r, const char *shown)
 		return fail("remove %s: it is not a regular file", shown);
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
-	ret = check(r, dirfd, shown);
+	ret = check(s, r, dirfd, shown);
 	if (ret == 0 && !r->same && walk_remove(dirfd, r->name))
 		ret = fail("remove %s: %m", shown);
 	walk_dir_let_go(r->dir);
@@ -206,9 +262,10 @@ void removal_do(struct source *s)
 		s->stored_end = &s->stored;
 	pthread_mutex_unlock(&s->copy->lock);
 	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
-	ret = do_remove(r, shown);
+	ret = do_remove(s, r, shown);
 	if (ret) {
 		why = *failed();
+		must_stay(&s->staying, r);
 		if (!s->only)
 			copy_tell(s->copy, shown, &why);
 	}
@@ -239,5 +296,6 @@ void removals_free(struct source *s)
 {
 	free_list(s->stored);
 	free_list(s->same);
+	free(s->staying.of);
 	walk_dir_put(s->named_dir);
 }
