@@ -44,6 +44,8 @@ test_rdma_op.py::*
 test_bound.py::test_the_window_and_the_wire*rdma]
 test_verbs.py::*
 test_verbs_lanes.py::*
+test_rdcheck.py::test_a_missing_module
+test_rdcheck.py::test_little_locked_memory
 """.split()
 # What starts, names and chooses, whatever the adapter: once, on the faster of the two.
 SHORT_ON_SIW = """
@@ -70,6 +72,9 @@ test_update.py::test_sources_that_are_there_already*[[]pull*
 test_update.py::test_delete_only_in*[[]push*
 test_resume.py::test_a_huge_file_goes_on*9]
 test_resume.py::test_a_huge_file_goes_on*SIGKILL]
+test_rdcheck.py::test_a_path_that_is_fit
+test_rdcheck.py::test_a_blocked_port
+test_rdcheck.py::test_an_address_without_an_adapter
 """.split()
 
 

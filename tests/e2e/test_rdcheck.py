@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcheck: who got "falls back to TCP" finds out why."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program
+
+RSH = ROOT / "tests" / "e2e" / "rsh"
+HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
+
+
+class Checked:
+    def __init__(self, run):
+        self.code, self.errors = run.code, run.errors()
+        self.text = run.out.decode()
+        self.lines = [json.loads(line) for line in self.text.splitlines()] if "{" in self.text else []
+
+    def all(self, name, **fields):
+        return [c for c in self.lines if c["type"] == "check" and c["name"] == name and
+                all(c[k] == v for k, v in fields.items())]
+
+    def one(self, name, **fields):
+        found = self.all(name, **fields)
+        assert len(found) == 1, (name, fields, self.text, self.errors)
+        return found[0]
+
+
+def check(bench, *args, far="far", rdcp=None, rsh=None, **how):
+    how.setdefault("host", NEAR)
+    how.setdefault("home", bench.tmp)
+    argv = [program("rdcheck"), "--json", "--connect-timeout=%d" % (20 if LAB else 6), "--rsh", rsh or RSH,
+            "--rdcp-path", rdcp or program("rdcp"), *args, *([far] if far else [])]
+    return Checked(bench.run(argv, timeout=60, **how))
+
+
+# ---- what is printed ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(HAS_ADAPTER, reason="about hosts without an adapter")
+def test_a_host_without_an_adapter(bench):
+    run = bench.run([program("rdcheck")])
+    out = run.out.decode()
+    assert run.code == 43, run.errors()
+    assert "FAILURE adapter: no RDMA adapter" in out and "remedy: " in out
+    assert "locked memory" in out and out.splitlines()[-1].startswith("not fit for RDMA: 1 failure")
+    assert not run.errors()
+    quiet = bench.run([program("rdcheck"), "-q"]).out.decode()
+    assert "FAILURE adapter" in quiet and "  ok  " not in quiet and "  info  " not in quiet
+
+
+def test_json_has_what_the_lines_have(bench):
+    r = check(bench, far=None)
+    assert [c["type"] for c in r.lines[:1]] == ["start"] and r.lines[-1]["type"] == "summary"
+    assert r.lines[-1]["exit"] == r.code and r.lines[-1]["fit"] == (r.code == 0)
+    checks = [c for c in r.lines if c["type"] == "check"]
+    assert {"build", "modules", "memlock"} <= {c["name"] for c in checks}
+    assert all(c["state"] in ("ok", "info", "warning", "failure") and c["what"] for c in checks)
+    assert r.lines[-1]["failures"] == len([c for c in checks if c["state"] == "failure"])
+    assert r.lines[-1]["warnings"] == len([c for c in checks if c["state"] == "warning"])
+    # Whatever is wrong has its remedy.
+    assert all(c["remedy"] for c in checks if c["state"] == "failure"), r.text
+
+
+# ---- the path ----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(RDMA, reason="the lab's own are below")
+def test_a_path_that_has_tcp(bench):
+    r = check(bench, "--transport=tcp")
+    assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
+    assert r.one("tcp")["state"] == "ok"
+    assert "GB/s" in r.one("bandwidth", subject="tcp")["what"]
+    assert " us " in r.one("ping", subject="tcp")["what"]
+    assert r.one("versions")["state"] == "ok" and "ms" in r.one("control")["what"]
+    assert {c["host"] for c in r.all("build")} == {r.lines[1]["host"], "far"}
+
+
+@pytest.mark.skipif(HAS_ADAPTER, reason="about hosts without an adapter")
+def test_why_it_falls_back_to_tcp(bench):
+    r = check(bench)
+    assert r.code == 43
+    assert "falls back to TCP" in r.one("rdma")["what"] and "no RDMA device" in r.one("rdma")["what"]
+    assert r.one("tcp")["state"] == "ok"
+
+
+def test_a_far_end_that_does_not_start(bench):
+    r = check(bench, far="nobody")
+    assert r.code == 5 and r.one("start")["remedy"], r.text
+    r = check(bench, rdcp="/nowhere/rdcp")
+    assert r.code == 5 and "PATH" in r.one("start")["what"], r.text
+
+
+FAKE = """#!%s
+import sys
+sys.path.insert(0, %r)
+import wire
+out = sys.stdout.buffer
+def finding(**more):
+    out.write(wire.message("FINDING", **{**dict(state=1, family=0, rdma=0, addr=bytes(16), name="port",
+                                                subject="", what="fine", remedy=""), **more}))
+out.write(wire.message("GREETING", magic=wire.GREETING_MAGIC, version=%s, release="0.0.9"))
+%s
+out.flush()
+sys.stdin.buffer.read()
+"""
+LIES = {
+    "escapes": (1, "finding(name='\\x1b[2J', what='\\x1b]0;x\\x07' * 100, remedy='\\x9b1m')", [44, 30]),
+    "too many": (1, "for _ in range(600): finding()", [12]),
+    "a state that there is not": (1, "finding(state=9)", [12]),
+    "another frame": (1, "out.write(wire.message('GO'))", [12]),
+    "another version": (999, "", [2]),
+    "half a frame": (1, "out.write(b'\\x40\\x00'); out.flush(); sys.exit(0)", [44, 12]),
+}
+
+
+@pytest.mark.skipif(LAB, reason="about bytes: the host runs it")
+@pytest.mark.parametrize("lie", LIES)
+def test_a_far_end_that_lies(bench, tmp_path, lie):
+    version, body, codes = LIES[lie]
+    fake = tmp_path / "fake"
+    fake.write_text(FAKE % (sys.executable, str(ROOT / "tests" / "hostile"), version, body))
+    fake.chmod(0o755)
+    r = check(bench, "--timeout=2", rdcp=fake)
+    assert r.code in codes, (r.code, r.text, r.errors)
+    assert r.all("start") or r.all("versions"), r.text
+    assert "\x1b" not in r.text + r.errors and "\x9b" not in r.text
+
+
+def test_text_from_a_shell_is_shown(bench, tmp_path):
+    fake = tmp_path / "fake"
+    fake.write_text("#!/bin/sh\necho welcome to this host\n")
+    fake.chmod(0o755)
+    r = check(bench, rdcp=fake)
+    assert r.code == 5 and "welcome to this host" in r.one("start")["what"], r.text
+
+
+class Wire:
+    """Two network namespaces and a wire between them, without an adapter."""
+
+    def __init__(self):
+        self.names = ["sl" + uuid.uuid4().hex[:8] for _ in range(2)]
+
+    def ip(self, i, *words):
+        return subprocess.run(["ip", "-n", self.names[i], *words], capture_output=True).returncode == 0
+
+    def make(self):
+        near, far = self.names
+        for name in self.names:
+            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
+                return False
+        ok = self.ip(0, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", far)
+        for i in range(2):
+            ok = ok and self.ip(i, "link", "set", "lo", "up") and self.ip(i, "link", "set", "v0", "up") and \
+                self.ip(i, "addr", "add", "10.77.8.%d/24" % (i + 1), "dev", "v0")
+        return ok
+
+    def remove(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def check(self, bench, *args):
+        near, far = (["ip", "netns", "exec", n] for n in self.names)
+        argv = [*near, program("rdcheck"), "--json", "-4", "--connect-timeout=4", "--rsh", RSH, "--rdcp-path",
+                program("rdcp"), *args, "far"]
+        return Checked(bench.run(argv, home=bench.tmp, env={"SLUICE_TEST_HOSTS": "far " + " ".join(far)}))
+
+
+@pytest.fixture
+def wire():
+    w = Wire()
+    try:
+        if not w.make():
+            pytest.skip("may not make network namespaces")
+        yield w
+    finally:
+        w.remove()
+
+
+@pytest.mark.skipif(LAB, reason="about TCP alone: the host runs it")
+def test_a_firewall_that_drops(bench, wire):
+    # What comes from the far host, and what goes there, is not answered.
+    assert wire.ip(1, "route", "add", "blackhole", "10.77.8.1/32")
+    assert wire.ip(0, "route", "add", "table", "9", "10.77.8.2/32", "dev", "v0")
+    r = wire.check(bench, "--transport=tcp", "--port-range=7310-7319")
+    assert r.code == 43, r.text
+    assert r.one("tcp")["state"] == "failure"
+    wall = r.one("firewall", subject="10.77.8.2")
+    assert "silent" in wall["what"] and "7310-7319" in wall["remedy"], r.text
+
+
+def test_an_address_without_an_adapter(bench, wire):
+    """In the lab there are adapters, but not behind these."""
+    r = wire.check(bench)
+    assert r.code == 43, r.text
+    assert "no RDMA adapter" in r.one("address", subject="10.77.8.2")["what"]
+    assert "no adapter" in r.one("route", subject="10.77.8.2")["what"]
+    assert "falls back to TCP" in r.one("rdma")["what"]
+    if LAB:
+        assert "behind its addresses" in r.one("rdma")["what"], r.text
+
+
+# ---- in the lab --------------------------------------------------------------------------
+
+adapters = pytest.mark.skipif(not RDMA, reason="about verbs")
+
+
+@adapters
+def test_a_path_that_is_fit(bench):
+    r = check(bench, "-4")
+    assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
+    assert r.one("rdma")["state"] == "ok" and "rdma " in r.one("rdma")["what"]
+    assert r.one("route", subject=FAR.address)["state"] == "ok"
+    assert " us " in r.one("ping", subject="rdma")["what"]
+    assert "GB/s" in r.one("bandwidth", subject="rdma")["what"]
+    assert any(c["state"] == "ok" for c in r.all("port"))
+
+
+# The module's device is not there, nor is the module: for this process alone.
+WITHOUT_UCM = """
+mkdir -p {0}/dev && cp -a /dev/infiniband/uverbs* {0}/dev/ &&
+mount --bind {0}/dev /dev/infiniband && mount -t tmpfs none /sys/class/misc && mount -t tmpfs none /sys/module &&
+exec "$@"
+"""
+
+
+@adapters
+@pytest.mark.skipif(not LAB, reason="hides devices of the host")
+def test_a_missing_module(bench, tmp_path):
+    hide = ["unshare", "-m", "--propagation", "private", "sh", "-c", WITHOUT_UCM.format(tmp_path), "sh"]
+    r = check(bench, far=None, become=hide)
+    assert r.code == 43, r.text + r.errors
+    missing = r.one("modules", subject="rdma_ucm")
+    assert missing["state"] == "failure" and "modprobe rdma_ucm" in missing["remedy"]
+
+
+@adapters
+def test_little_locked_memory(bench, tmp_path):
+    open_up(tmp_path)
+    r = check(bench, far=None, become=as_nobody(64 << 10))
+    assert r.code == 43, r.text + r.errors
+    memory = r.one("memlock")
+    assert memory["state"] == "failure" and "64 KiB" in memory["what"] and "TCP" in memory["what"]
+    assert "unlimited" in memory["remedy"] or "infinity" in memory["remedy"] or "ulimit" in memory["remedy"]
+
+
+@adapters
+@pytest.mark.skipif(TRANSPORT != "siw", reason="iWARP alone has ports to be blocked one by one")
+def test_a_blocked_port(bench):
+    rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
+             for h in (NEAR, FAR)]
+
+    def each(what):
+        for rule in rules:
+            subprocess.run([w.replace("%s", what) for w in rule], check=True)
+    each("add")
+    try:
+        r = check(bench, "-4", "--port-range=7961-7969")
+    finally:
+        each("del")
+    assert r.code == 43, r.text + r.errors
+    assert r.one("tcp")["state"] == "warning"
+    assert r.one("rdma")["state"] == "failure"
+    wall = r.one("firewall")
+    assert "firewall" in wall["what"] and "7961-7969" in wall["remedy"], r.text
