@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """rdsend and rdrecv: streams and files in any mix at the two ends."""
 
+import fcntl
 import os
 import socket
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -188,3 +191,53 @@ def test_many_streams_at_once(bench, tmp_path):
     assert [p.wait() for p in sources + sinks] == [0] * 8
     for i in range(4):
         assert (tmp_path / ("out%d" % i)).read_bytes() == data
+
+
+ROOM = 1 << 20
+# Waits until the pipe at a descriptor of its own has that room; what it says goes where it is told.
+HAS_ROOM = ("import fcntl, sys, time\n"
+            "end = time.monotonic() + 20\n"
+            "while fcntl.fcntl(%d, 1032) < 1 << 20 and time.monotonic() < end: time.sleep(0.01)\n"
+            "open(%r, 'w').write(str(fcntl.fcntl(%d, 1032)))\n")
+
+
+def test_all_pipes_are_roomy(bench, tmp_path):
+    """Those that were given, and those of commands; a pipe has 64 KiB otherwise."""
+    def room(fd):
+        return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+    (in_reader, in_writer), (out_reader, out_writer) = os.pipe(), os.pipe()
+    sink = bench.receive(stdout=out_writer)
+    source = bench.send(sink.port, stdin=in_reader)
+    os.write(in_writer, b"x")
+    assert os.read(out_reader, 1) == b"x"
+    assert room(in_writer) == room(out_reader) == ROOM
+    for fd in (in_reader, in_writer, out_writer):
+        os.close(fd)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    os.close(out_reader)
+    said = [tmp_path / "producer", tmp_path / "consumer"]
+    sink = bench.receive("--", sys.executable, "-c", HAS_ROOM % (0, str(said[1]), 0) + "sys.stdin.read()")
+    source = bench.send(sink.port, "--", sys.executable, "-c",
+                        "import os; os.write(1, b'x')\n" + HAS_ROOM % (1, str(said[0]), 1))
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert [p.read_text() for p in said] == [str(ROOM)] * 2
+
+
+def test_a_slow_producer_is_not_held_back(bench):
+    """Each byte is written only when the one before has arrived."""
+    (in_reader, in_writer), (out_reader, out_writer) = os.pipe(), os.pipe()
+    sink = bench.receive(stdout=out_writer)
+    source = bench.send(sink.port, stdin=in_reader)
+    os.close(in_reader)
+    os.close(out_writer)
+    waits = []
+    for i in range(50):
+        start = time.monotonic()
+        os.write(in_writer, bytes([i]))
+        assert os.read(out_reader, 10) == bytes([i])
+        waits.append(time.monotonic() - start)
+    # Not the first, which waits for the connection; and others are at work on this machine, too.
+    assert sorted(waits)[len(waits) // 2] < 0.1 * SLOW, waits
+    os.close(in_writer)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    os.close(out_reader)
