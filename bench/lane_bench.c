@@ -106,7 +106,7 @@ static int dial(struct end *e, struct lane *l, uint32_t epoch, struct wire **out
 	uint64_t deadline = clock_ms() + CONNECT_MS;
 
 	if (opts.rdma)
-		return verbs_dial(l, epoch, &key, &e->at, deadline, out);
+		return verbs_dial(l, epoch, &key, NULL, &e->at, deadline, out);
 	return tcp_dial(l, epoch, &key, &e->at, 1, deadline, out);
 }
 

@@ -51,10 +51,12 @@ bool verbs_present(char *why, size_t size);
  * needs)?  Only after authentication. */
 bool verbs_behind(const union address *addr);
 
-/* Resolve and connect to one listener.  OUT_TRANSPORT: RDMA can't be used for that address at
+/* Resolve and connect to one listener, from one of this host's addresses (NULL: as the routes say).
+ * OUT_TRANSPORT: RDMA can't be used for that address at
  * all, OUT_MEMLOCK: nor anywhere; OUT_CONNECT: nobody there, refused, or no answer. */
-int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
-	       uint64_t deadline_ms, struct wire **out);
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+	       const union address *from, const union address *to, uint64_t deadline_ms,
+	       struct wire **out);
 
 /* A listener on one address. Its descriptor polls readable when a caller may be there. */
 struct verbs_listener;

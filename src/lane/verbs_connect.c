@@ -265,16 +265,19 @@ static int open_id(struct verbs *v)
  * is over.  An answer that comes at once, as on a host's own wires, can be missed: so the time
  * is short at first, and longer the next time.
  */
-static int resolve_address(struct verbs *v, const union address *to, uint64_t deadline_ms)
+static int resolve_address(struct verbs *v, const union address *from, const union address *to,
+			   uint64_t deadline_ms)
 {
 	uint64_t end = step_end(deadline_ms);
-	union address a = *to;
+	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
 	struct event e;
 
+	if (from)
+		own = *from;
 	for (int ms = RESOLVE_FIRST_MS;; ms *= 2) {
 		if (ms > clock_left(end))
 			ms = clock_left(end) + 1;
-		if (rdma_resolve_addr(v->id, NULL, &a.sa, ms))
+		if (rdma_resolve_addr(v->id, from ? &own.sa : NULL, &a.sa, ms))
 			return connect_failed(v, errno);
 		if (next_event(v, clock_ms() + (unsigned)ms + STEP_MS, &e))
 			return -1;
@@ -381,8 +384,9 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
 }
 
-int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
-	       uint64_t deadline_ms, struct wire **out)
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+	       const union address *from, const union address *to, uint64_t deadline_ms,
+	       struct wire **out)
 {
 	struct verbs *v;
 
@@ -393,7 +397,8 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const
 		fail_as(OUT_CONNECT, "connect to %s: failed to order", v->peer);
 		goto failed;
 	}
-	if (open_id(v) || resolve_address(v, to, deadline_ms) || resolve_route(v, deadline_ms))
+	if (open_id(v) || resolve_address(v, from, to, deadline_ms) ||
+	    resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
 	if (verbs_equip(v) || call(v, key, deadline_ms) || greet(v, key, deadline_ms))

@@ -32,10 +32,11 @@ int adapter_ask(const struct adapter *a, struct adapter_verbs *out)
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 
-int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
-	       uint64_t deadline_ms, struct wire **out)
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+	       const union address *from, const union address *to, uint64_t deadline_ms,
+	       struct wire **out)
 {
-	(void)l, (void)epoch, (void)key, (void)to, (void)deadline_ms, (void)out;
+	(void)l, (void)epoch, (void)key, (void)from, (void)to, (void)deadline_ms, (void)out;
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 

@@ -141,14 +141,14 @@ static bool in_network(const union address *a, const union address *own, const u
 	return true;
 }
 
-bool address_near(const union address *a)
+unsigned addresses_near(const union address *a, union address *to, unsigned max)
 {
 	struct ifaddrs *all;
-	bool near = false;
+	unsigned n = 0;
 
 	if (getifaddrs(&all) < 0)
-		return false;
-	for (struct ifaddrs *i = all; i && !near; i = i->ifa_next) {
+		return 0;
+	for (struct ifaddrs *i = all; i && n < max; i = i->ifa_next) {
 		union address own, mask;
 
 		if (!is_address(i->ifa_addr) || !i->ifa_netmask ||
@@ -158,10 +158,34 @@ bool address_near(const union address *a)
 		/* Some netmasks come without their family. */
 		i->ifa_netmask->sa_family = i->ifa_addr->sa_family;
 		mask = address_of(i->ifa_netmask);
-		near = in_network(a, &own, &mask);
+		if (in_network(a, &own, &mask))
+			to[n++] = own;
 	}
 	freeifaddrs(all);
-	return near;
+	return n;
+}
+
+bool address_near(const union address *a)
+{
+	union address own;
+
+	return addresses_near(a, &own, 1) > 0;
+}
+
+int address_toward(const union address *to, union address *from)
+{
+	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
+	socklen_t len = sizeof own;
+	int fd = socket(a.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc = -1;
+
+	/* A datagram socket only looks for a route. */
+	if (fd >= 0 && connect(fd, &a.sa, address_len(&a)) == 0)
+		rc = getsockname(fd, &own.sa, &len);
+	close_fd(fd);
+	if (rc == 0)
+		*from = own;
+	return rc;
 }
 
 /* ---- what to offer ------------------------------------------------------------------------------
@@ -299,8 +323,9 @@ static bool is_worthwhile(union address *a, const struct dial_rules *rules)
 	return true;
 }
 
-unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
-			const struct dial_rules *rules, union address *to, unsigned max)
+unsigned places_worth(const struct msg_offer *offer, enum transport t,
+		      const struct dial_rules *rules, union address *to, unsigned which[],
+		      unsigned max)
 {
 	unsigned n = 0;
 
@@ -308,11 +333,21 @@ unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 		for (unsigned i = 0; i < offer->count && n < max; i++) {
 			union address a = address_of_place(&offer->places[i]);
 
-			if (offer->places[i].transport == t && is_worthwhile(&a, rules) &&
-			    address_near(&a) == near)
-				to[n++] = a;
+			if (offer->places[i].transport != t || !is_worthwhile(&a, rules) ||
+			    address_near(&a) != near)
+				continue;
+			which[n] = i;
+			to[n++] = a;
 		}
 	return n;
+}
+
+unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
+			const struct dial_rules *rules, union address *to, unsigned max)
+{
+	unsigned which[2 * OFFER_MAX];
+
+	return places_worth(offer, t, rules, to, which, max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
 }
 
 char *addresses_text(const union address *a, unsigned count, char *to, size_t size)

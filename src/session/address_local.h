@@ -23,6 +23,10 @@ union address address_with_port(const union address *a, unsigned port);
 union address address_loopback(int family, unsigned port);
 /* Does one of this host's interfaces have a in its network? */
 bool address_near(const union address *a);
+/* This host's addresses in whose networks a is, at most max. */
+unsigned addresses_near(const union address *a, union address *own, unsigned max);
+/* The address of this host that the routes take to come to a place: 0, or -1.  Sends nothing. */
+int address_toward(const union address *to, union address *from);
 
 struct offer_rules {
 	const char *only; /* --address: this one and no other; "" */
@@ -44,6 +48,10 @@ struct dial_rules {
 /* The places of an offer for this transport that may be dialed, nearest first. */
 unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 			const struct dial_rules *rules, union address *to, unsigned max);
+/* The same, and their indices in the offer. */
+unsigned places_worth(const struct msg_offer *offer, enum transport t,
+		      const struct dial_rules *rules, union address *to, unsigned which[],
+		      unsigned max);
 /* "10.0.0.1:7000, [fd00::1]:7000" */
 char *addresses_text(const union address *a, unsigned count, char *to, size_t size);
 

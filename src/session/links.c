@@ -9,30 +9,19 @@
 
 /* ---- ports ------------------------------------------------------------------------------- */
 
-static int index_of(const struct port_list *l, const struct adapter *a)
+int port_behind(struct port_list *l, const union address *local)
 {
+	struct adapter a;
+
+	if (!adapter_behind(NULL, local, &a) || a.state != PORT_ACTIVE)
+		return -1;
 	for (unsigned i = 0; i < l->count; i++)
-		if (l->ports[i].port == a->port && strcmp(l->ports[i].device, a->device) == 0)
+		if (l->ports[i].port == a.port && strcmp(l->ports[i].device, a.device) == 0)
 			return (int)i;
-	return -1;
-}
-
-void ports_behind(const union address *at, unsigned count, struct port_list *out)
-{
-	out->count = 0;
-	for (unsigned i = 0; i < OFFER_MAX; i++)
-		out->behind[i] = -1;
-	for (unsigned i = 0; i < count && i < OFFER_MAX; i++) {
-		struct adapter a;
-
-		if (!adapter_behind(NULL, &at[i], &a) || a.state != PORT_ACTIVE)
-			continue;
-		out->behind[i] = index_of(out, &a);
-		if (out->behind[i] >= 0)
-			continue;
-		out->behind[i] = (int)out->count;
-		out->ports[out->count++] = a;
-	}
+	if (l->count == OFFER_MAX)
+		return -1;
+	l->ports[l->count] = a;
+	return (int)l->count++;
 }
 
 /* ---- the survey ---------------------------------------------------------------------------- */
@@ -41,9 +30,10 @@ static void survey_ports(const union address *at, unsigned count, unsigned rails
 			 struct sizing_for *out)
 {
 	unsigned best = 0, links = 0;
-	struct port_list l;
+	struct port_list l = {.count = 0};
 
-	ports_behind(at, count, &l);
+	for (unsigned i = 0; i < count; i++)
+		port_behind(&l, &at[i]);
 	for (unsigned i = 0; i < l.count; i++) {
 		unsigned rate = l.ports[i].rate_mbits;
 

@@ -9,13 +9,13 @@
 #include "session/address_local.h"
 #include "session/sizing.h"
 
+/* Active ports of adapters, each once. */
 struct port_list {
 	unsigned count;
-	struct adapter ports[OFFER_MAX]; /* each once */
-	int behind[OFFER_MAX]; /* of address i: index of the port behind it, -1: none */
+	struct adapter ports[OFFER_MAX];
 };
-/* The active ports behind addresses (at most OFFER_MAX of them). */
-void ports_behind(const union address *at, unsigned count, struct port_list *out);
+/* The index of the port behind a local address, which is added if it is new; -1: none. */
+int port_behind(struct port_list *l, const union address *local);
 
 /*
  * What there is at this host to size lanes for.  rdma: RDMA may be used; then the links are all

@@ -187,30 +187,53 @@ static enum attempt out_of_epochs(struct lane_end *e)
 	return ATTEMPT_FATAL;
 }
 
-enum attempt mend_attempt(struct lane_end *e, enum transport t, const union address *to, unsigned n,
-			  uint64_t deadline_ms)
+/* An epoch for one attempt to connect; UINT32_MAX: there is none left. */
+static uint32_t begin_attempt(struct lane_end *e)
 {
 	uint32_t epoch = lowest_epoch(e);
-	struct failure f;
-	struct wire *w;
-	int rc;
 
 	if (epoch == UINT32_MAX)
-		return out_of_epochs(e);
+		return epoch;
 	e->next_epoch = epoch + 1;
 	lane_skip_to(e->lane, epoch);
-	if (t == TRANSPORT_RDMA)
-		rc = verbs_dial(e->lane, epoch, &e->s->key, to, deadline_ms, &w);
-	else
-		rc = tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w);
-	if (rc == 0)
-		return attach(e, epoch, w, t);
-	f = *failed();
+	return epoch;
+}
+
+static enum attempt attempt_failed(struct lane_end *e, uint32_t epoch)
+{
+	struct failure f = *failed();
+
 	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
 	if (lane_aborted(e->lane) || say_over(e, epoch, f.text) < 0)
 		return ATTEMPT_FATAL;
 	fail_again(&f);
 	return ATTEMPT_FAILED;
+}
+
+enum attempt mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
+{
+	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
+	uint32_t epoch = begin_attempt(e);
+	struct wire *w;
+
+	if (epoch == UINT32_MAX)
+		return out_of_epochs(e);
+	if (verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w) < 0)
+		return attempt_failed(e, epoch);
+	return attach(e, epoch, w, TRANSPORT_RDMA);
+}
+
+enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
+			   uint64_t deadline_ms)
+{
+	uint32_t epoch = begin_attempt(e);
+	struct wire *w;
+
+	if (epoch == UINT32_MAX)
+		return out_of_epochs(e);
+	if (tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w) < 0)
+		return attempt_failed(e, epoch);
+	return attach(e, epoch, w, TRANSPORT_TCP);
 }
 
 /* Make the caller's connection the lane's. */
@@ -257,30 +280,79 @@ static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	return rc < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 }
 
-static bool rdma_first(struct lane_end *e, bool first, union address *place)
+/* The rail that this lane tries next, -1: none.  When all are dead its own may live again. */
+static int next_rail(struct lane_end *e, bool first, unsigned tries, struct rail *out)
 {
 	struct session *s = e->s;
-	bool rdma;
+	struct route *r = &s->route;
+	int at = -1;
 
 	pthread_mutex_lock(&s->lock);
-	*place = s->route.place;
-	rdma = s->route.transport == TRANSPORT_RDMA && (first || e->was_rdma);
+	if (r->transport == TRANSPORT_RDMA && (first || e->was_rdma) && tries < r->rail_count) {
+		at = rail_of_lane(r->rails, r->rail_count, e->index);
+		if (at < 0 && tries == 0)
+			at = (int)(e->index % r->rail_count);
+		if (at >= 0)
+			*out = r->rails[at];
+	}
 	pthread_mutex_unlock(&s->lock);
-	return rdma;
+	return at;
+}
+
+static void mark_rail(struct session *s, int at, bool dead)
+{
+	char text[160];
+	struct rail r;
+	bool others;
+
+	pthread_mutex_lock(&s->lock);
+	r = s->route.rails[at];
+	s->route.rails[at].dead = dead;
+	others = rail_of_lane(s->route.rails, s->route.rail_count, 0) >= 0;
+	pthread_mutex_unlock(&s->lock);
+	if (dead && !r.dead && others)
+		log_at(route_tells(s) ? LOG_INFO : LOG_DEBUG, "%s is done without: %s",
+		       rail_text(&r, text, sizeof text), failed()->text);
+}
+
+/* All rails that live, its own first.  Half of the time is for TCP, where that may be taken. */
+static enum attempt redial_rails(struct lane_end *e, bool first, uint64_t deadline)
+{
+	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
+	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
+	enum attempt rc = ATTEMPT_FAILED;
+	struct rail r;
+	int at;
+
+	for (unsigned tries = 0; (at = next_rail(e, first, tries, &r)) >= 0; tries++) {
+		uint64_t soon = clock_ms() + RDMA_TRY_MS;
+
+		if (tries > 0 && !clock_left(until))
+			break;
+		rc = mend_over_rail(e, &r, soon < deadline ? soon : deadline);
+		if (rc == ATTEMPT_DONE)
+			mark_rail(e->s, at, false);
+		/* Too little locked memory is too little everywhere. */
+		if (rc != ATTEMPT_FAILED || failed()->code == OUT_MEMLOCK)
+			break;
+		mark_rail(e->s, at, true);
+	}
+	return rc;
 }
 
 /* One round of all that may be tried: what the lane had before, then TCP. */
 static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadline)
 {
 	struct session *s = e->s;
-	union address to[OFFER_MAX + 1], place;
-	uint64_t soon = clock_ms() + RDMA_TRY_MS;
+	union address to[OFFER_MAX + 1];
 	char why[FAIL_TEXT_MAX] = "";
+	struct rail r;
+	uint64_t soon;
 	enum attempt rc;
 	unsigned n;
 
-	if (rdma_first(e, first, &place)) {
-		rc = mend_attempt(e, TRANSPORT_RDMA, &place, 1, soon < deadline ? soon : deadline);
+	if (next_rail(e, first, 0, &r) >= 0) {
+		rc = redial_rails(e, first, deadline);
 		if (rc != ATTEMPT_FAILED || s->terms.want == TRANSPORT_RDMA)
 			return rc;
 		snprintf(why, sizeof why, "%s", failed()->text);
@@ -294,7 +366,7 @@ static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadlin
 	soon = clock_ms() + TAKE_MS;
 	if (soon > deadline || route_stage(s) == STAGE_DETOUR)
 		soon = deadline;
-	rc = mend_attempt(e, TRANSPORT_TCP, to, n, soon);
+	rc = mend_over_tcp(e, to, n, soon);
 	if (rc == ATTEMPT_DONE && why[0])
 		log_warn("lane %u goes on over TCP, not RDMA: %s", e->index, why);
 	return rc;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
+#include "session/links.h"
 #include "session/session_impl.h"
 
 static int listen_tcp(struct session *s)
@@ -41,10 +42,14 @@ static int listen_tcp(struct session *s)
 static void listen_rdma(struct session *s, const union address *at, unsigned count,
 			struct msg_offer *m)
 {
+	struct port_list ports = {.count = 0};
+
 	snprintf(m->no_rdma, sizeof m->no_rdma, "%s has no RDMA device behind its addresses",
 		 s->o.host);
 	for (unsigned i = 0; i < count; i++) {
+		struct offer_place *p = &m->places[m->count];
 		unsigned port;
+		int behind;
 
 		if (!verbs_behind(&at[i]))
 			continue;
@@ -52,7 +57,12 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 			snprintf(m->no_rdma, sizeof m->no_rdma, "%s", failed()->text);
 			continue;
 		}
-		m->places[m->count++] = place_of(&at[i], TRANSPORT_RDMA, port);
+		*p = place_of(&at[i], TRANSPORT_RDMA, port);
+		behind = port_behind(&ports, &at[i]);
+		/* What sysfs does not know may be anything, and so is a port of its own. */
+		p->adapter = (uint8_t)(behind < 0 ? OFFER_MAX + i : (unsigned)behind);
+		p->rate = behind < 0 ? 0 : ports.ports[behind].rate_mbits;
+		m->count++;
 	}
 	if (m->count > 0)
 		m->no_rdma[0] = '\0';

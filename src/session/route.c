@@ -202,8 +202,7 @@ unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
 }
 
 /* Lane 0 has a wire: this is what all lanes take. */
-static enum attempt choose(struct session *s, enum transport t, const union address *place,
-			   const char *why)
+static enum attempt choose(struct session *s, enum transport t, const char *why)
 {
 	struct msg_choice m = {.transport = (uint8_t)t};
 	uint8_t body[sizeof m + 8];
@@ -214,7 +213,6 @@ static enum attempt choose(struct session *s, enum transport t, const union addr
 	pthread_mutex_lock(&s->lock);
 	s->route.chosen = true;
 	s->route.transport = t;
-	s->route.place = *place;
 	snprintf(s->route.why, sizeof s->route.why, "%s", m.why);
 	session_nudge(s);
 	pthread_mutex_unlock(&s->lock);
@@ -240,25 +238,46 @@ static int await_word(struct lane_end *e, const bool *is, const char *what, uint
 	}
 }
 
-/* All RDMA places of an offer, one after the other; why says what became of them. */
+/* One of the ways has worked: over which of them the lanes are spread. */
+static void lay_rails(struct session *s, const struct rail *ways, unsigned count, unsigned worked)
+{
+	enum log_level level = route_tells(s) ? LOG_INFO : LOG_DEBUG;
+	unsigned chosen[OFFER_MAX];
+	unsigned n = rails_choose(ways, count, worked, s->terms.rails, chosen);
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < n; i++)
+		s->route.rails[i] = ways[chosen[i]];
+	s->route.rail_count = n;
+	pthread_mutex_unlock(&s->lock);
+	for (unsigned i = 0; n > 1 && i < n; i++) {
+		char text[160];
+
+		log_at(level, "rail %u of %u: %s, %u Mbit/s", i + 1, n,
+		       rail_text(&ways[chosen[i]], text, sizeof text), ways[chosen[i]].rate);
+	}
+}
+
+/* All ways to RDMA places of an offer, one after the other; why says what became of them. */
 static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint64_t deadline,
-			     union address *place, char *why, size_t size)
+			     char *why, size_t size)
 {
 	struct session *s = e->s;
 	struct dial_rules rules = dial_rules(s);
-	union address to[OFFER_MAX];
-	unsigned n = places_to_dial(o, TRANSPORT_RDMA, &rules, to, OFFER_MAX);
+	struct rail ways[WAYS_MAX];
+	unsigned n = rails_find(o, &rules, ways, WAYS_MAX);
 
 	snprintf(why, size, "%s",
 		 o->no_rdma[0] ? o->no_rdma : "no RDMA address of the other end can be dialed");
 	for (unsigned i = 0; i < n && clock_left(deadline) > 0; i++) {
 		uint64_t until = clock_ms() + RDMA_TRY_MS;
-		enum attempt rc = mend_attempt(e, TRANSPORT_RDMA, &to[i], 1,
-					       until < deadline ? until : deadline);
+		enum attempt rc = mend_over_rail(e, &ways[i], until < deadline ? until : deadline);
 
-		*place = to[i];
+		if (rc == ATTEMPT_DONE)
+			lay_rails(s, ways, n, i);
 		if (rc != ATTEMPT_FAILED)
 			return rc;
+		ways[i].dead = true;
 		snprintf(why, size, "%s", failed()->text);
 		/* Then it is the same everywhere. */
 		if (failed()->code == OUT_MEMLOCK)
@@ -281,7 +300,7 @@ static enum attempt try_tcp(struct lane_end *e, uint64_t deadline)
 		    lane_aborted(e->lane))
 			return ATTEMPT_FATAL;
 		if (i == 0 || clock_left(deadline) > 0)
-			rc = mend_attempt(e, TRANSPORT_TCP, to, n, deadline);
+			rc = mend_over_tcp(e, to, n, deadline);
 	}
 	return rc;
 }
@@ -296,7 +315,6 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 	char why[TEXT_MAX], says[HOST_MAX + 32];
 	enum outcome code = OUT_CONNECT;
 	enum attempt rc = ATTEMPT_FAILED;
-	union address place = {.sa = {.sa_family = AF_UNSPEC}};
 
 	snprintf(says, sizeof says, "%s did not say where to connect", s->o.peer);
 	if (await_word(e, &s->route.offered[stage], says, deadline) < 0)
@@ -304,10 +322,9 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
 	if (s->terms.rdma) {
 		rc = try_rdma(e, &s->route.offers[stage],
-			      demanded ? deadline : deadline - (uint64_t)ms / 2, &place, why,
-			      sizeof why);
+			      demanded ? deadline : deadline - (uint64_t)ms / 2, why, sizeof why);
 		if (rc == ATTEMPT_DONE)
-			return choose(s, TRANSPORT_RDMA, &place, "");
+			return choose(s, TRANSPORT_RDMA, "");
 		code = failed()->code == OUT_MEMLOCK ? OUT_MEMLOCK : OUT_TRANSPORT;
 	}
 	if (rc == ATTEMPT_FATAL)
@@ -317,7 +334,7 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 		return ATTEMPT_FAILED;
 	}
 	rc = try_tcp(e, deadline);
-	return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_TCP, &place, why) : rc;
+	return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_TCP, why) : rc;
 }
 
 static int send_noroute(struct session *s, uint8_t type, unsigned round, const char *why)
@@ -352,7 +369,6 @@ static enum attempt find_detour(struct lane_end *e)
 {
 	struct session *s = e->s;
 	uint64_t deadline = clock_ms() + DETOUR_MS;
-	union address nowhere = {.sa = {.sa_family = AF_UNSPEC}};
 	enum attempt rc = ATTEMPT_FAILED;
 	char why[TEXT_MAX];
 
@@ -372,7 +388,7 @@ static enum attempt find_detour(struct lane_end *e)
 			return ATTEMPT_FATAL;
 	}
 	if (rc == ATTEMPT_DONE)
-		return choose(s, TRANSPORT_SSH, &nowhere, why);
+		return choose(s, TRANSPORT_SSH, why);
 	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, failed()->text);
 	return ATTEMPT_FATAL;
 }

@@ -144,11 +144,12 @@ static void sizes_propose(struct session *s)
 	m->lanes = (uint16_t)z.lanes;
 	m->depth = (uint16_t)z.depth;
 	m->block_size = z.block_size;
-	log_debug("for %llu Mbit/s of %s (0: not known) on %u link%s, %u cores and %llu KiB of "
-		  "locked memory: %u lanes of %u blocks of %u KiB",
-		  (unsigned long long)f.rate, f.rdma ? "RDMA" : "TCP", f.links,
-		  f.links == 1 ? "" : "s", f.cores, (unsigned long long)f.lockable >> 10, z.lanes,
-		  z.depth, z.block_size >> 10);
+	log_debug(
+		"this end asks for %u lanes of %u blocks of %u KiB, for %u %s link%s of %.3g Gb/s "
+		"together%s, %u cores, %.3g MiB that may be locked",
+		z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
+		f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (it is not known)",
+		f.cores, (double)f.lockable / (1 << 20));
 }
 
 static int hello_make(struct session *s)
@@ -391,12 +392,44 @@ const struct msg_hello *session_peer(const struct session *s)
 	return &s->peer;
 }
 
+/* The second word of "rdma rxe0 10.0.0.1:7000"; false when it is no such name. */
+static bool device_of(const char *name, char device[static 64])
+{
+	return sscanf(name, "rdma %63s", device) == 1;
+}
+
+/* Lanes over several adapters: "rdma rxe0, rxe1"; else what lane 0 says. */
+static void wires_text(struct session *s, char *to, size_t size)
+{
+	char name[96], device[64], all[HOST_MAX] = "", *list = all;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < s->terms.lanes; i++) {
+		char word[68];
+
+		lane_name(s->ends[i].lane, name, sizeof name);
+		if (!device_of(name, device))
+			continue;
+		snprintf(word, sizeof word, ", %s,", device);
+		if (count > 0 && strstr(all, word))
+			continue;
+		if (sizeof all - (size_t)(list - all) < sizeof word)
+			break;
+		/* The last comma is the next one's first. */
+		list = stpcpy(count ? list - 1 : list, word);
+		count++;
+	}
+	lane_name(s->ends[0].lane, to, size);
+	if (count > 1 && device_of(to, device))
+		snprintf(to, size, "rdma %.*s", (int)(strlen(all) - 3), all + 2);
+}
+
 enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
 				 size_t why_size)
 {
 	enum transport t = (enum transport)atomic_load(&s->ends[0].transport);
 
-	lane_name(s->ends[0].lane, how, how_size);
+	wires_text(s, how, how_size);
 	pthread_mutex_lock(&s->lock);
 	snprintf(why, why_size, "%s", s->route.why);
 	pthread_mutex_unlock(&s->lock);

@@ -79,7 +79,8 @@ bool session_failed(struct session *s, struct failure *f, char host[static HOST_
 void session_ended(struct session *s);
 
 const struct msg_hello *session_peer(const struct session *s);
-/* How data goes: transport, name of lane 0's wire, why not RDMA.  Known after the first block. */
+/* How data goes: transport, name of lane 0's wire or of all adapters if there are several, why
+ * not RDMA.  Known after the first block. */
 enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
 				 size_t why_size);
 /* The sum over all lanes. */

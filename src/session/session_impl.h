@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "session/address_local.h"
+#include "session/rail.h"
 #include "session/session.h"
 
 enum {
@@ -66,7 +67,8 @@ struct route {
 	bool chosen; /* lane 0 has a wire; the stage is final */
 	enum transport transport;
 	char why[TEXT_MAX]; /* why not RDMA */
-	union address place; /* RDMA: where lane 0 went */
+	struct rail rails[OFFER_MAX]; /* RDMA: lane 0 went over the first */
+	unsigned rail_count;
 };
 
 /* ---- one end of a lane ------------------------------------------------------------------------
@@ -152,8 +154,10 @@ unsigned route_tcp_places(struct session *s, union address *to, unsigned max);
 /* Should this end tell the user about the lanes' way (the other end may as well)? */
 bool route_tells(struct session *s);
 
-enum attempt mend_attempt(struct lane_end *e, enum transport t, const union address *to, unsigned n,
-			  uint64_t deadline_ms);
+/* One attempt to connect a lane: over RDMA, by TCP to the first of n places that answers. */
+enum attempt mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms);
+enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
+			   uint64_t deadline_ms);
 int mend_on_down(struct session *s, const struct frame *f);
 int mend_on_stored(struct session *s, const struct frame *f);
 /* The lanes' mend function; ctx is the lane_end. */

@@ -42,6 +42,7 @@ test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
 test_rdma_op.py::*
 test_bound.py::test_the_window_and_the_wire*rdma]
+test_rails.py::*
 test_verbs.py::*
 test_verbs_lanes.py::*
 test_rdcheck.py::test_a_missing_module

@@ -324,7 +324,7 @@ static void *silent_call(void *arg)
 	struct wire *w;
 
 	host_enter(&near);
-	c->result = verbs_dial(c->lane, 0, c->key, &a, c->deadline_ms, &w);
+	c->result = verbs_dial(c->lane, 0, c->key, NULL, &a, c->deadline_ms, &w);
 	c->why = *failed();
 	return NULL;
 }

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several adapters at once: two hosts with two wires between them, a siw adapter at each end of each."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from hosts import TRANSPORT, Host, pattern, wait_until
+
+BLOCK = 256 << 10
+WIRES = 2
+
+
+class Wires:
+    """Two namespaces and the wires between them; wire i is 10.78.i.0/24, near .1, far .2."""
+
+    def __init__(self, number):
+        self.ends = ["rail%d%s" % (number, c) for c in "ab"]
+        self.devices, self.number = [], number
+        self.near, self.far = (Host(name, "10.78.0.%d" % (1 + i), None, ["ip", "netns", "exec", end])
+                               for i, (name, end) in enumerate(zip(("near", "far"), self.ends)))
+
+    def interface(self, end, wire):
+        return "r%d%s%d" % (self.number, "ab"[end], wire)
+
+    def at(self, end, *argv):
+        return subprocess.run(["ip", "netns", "exec", self.ends[end], *argv], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+
+    def make(self):
+        for end in self.ends:
+            subprocess.run(["ip", "netns", "add", end], check=True)
+        for wire in range(WIRES):
+            # A listener takes its port on every siw device of that interface index: no two alike.
+            index = 1000 + 10 * self.number + 2 * wire
+            subprocess.run(["ip", "link", "add", self.interface(0, wire), "index", str(index), "mtu",
+                            "9000", "netns", self.ends[0], "type", "veth", "peer", "name",
+                            self.interface(1, wire), "index", str(index + 1), "mtu", "9000", "netns",
+                            self.ends[1]], check=True)
+            for end in (0, 1):
+                name = self.interface(end, wire)
+                self.at(end, "ip", "addr", "add", "10.78.%d.%d/24" % (wire, end + 1), "dev", name)
+                self.at(end, "ip", "link", "set", name, "up")
+                self.at(end, "ip", "link", "set", "lo", "up")
+        for wire in range(WIRES):
+            for end in (0, 1):
+                device = "siw" + self.interface(end, wire)
+                self.at(end, "rdma", "link", "add", device, "type", "siw", "netdev",
+                        self.interface(end, wire))
+                self.devices.append(device)
+        return self
+
+    def device(self, end, wire):
+        return "siw" + self.interface(end, wire)
+
+    def sent(self, wire):
+        """Bytes that the near end has sent on a wire."""
+        return int(self.at(0, "cat", "/sys/class/net/%s/statistics/tx_bytes" % self.interface(0, wire)))
+
+    def cut(self, wire, how="silently"):
+        if how == "link":
+            self.at(1, "ip", "link", "set", self.interface(1, wire), "down")
+            return
+        for end in (0, 1):
+            self.at(end, "tc", "qdisc", "add", "dev", self.interface(end, wire), "root", "netem", "loss",
+                    "100%")
+
+    def clear(self):
+        for device in self.devices:
+            subprocess.run(["rdma", "link", "del", device], check=False)
+        for end in self.ends:
+            subprocess.run(["ip", "netns", "del", end], check=False)
+
+
+two_hosts = pytest.mark.skipif(TRANSPORT != "siw", reason="only siw has two hosts in one guest")
+
+
+@pytest.fixture
+def wires(bench):
+    made = Wires(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+    try:
+        yield made.make()
+    finally:
+        bench.close()
+        made.clear()
+
+
+def transfer(bench, wires, tmp_path, size, *options, source=(), **how):
+    (tmp_path / "in").write_bytes(pattern(size))
+    sink = bench.receive("-v", *options, tmp_path / "out", host=wires.far)
+    return sink, bench.send(sink.port, "-v", *options, *source, tmp_path / "in", host=wires.near,
+                            to=wires.far.address, **how)
+
+
+def ended(sink, source, tmp_path):
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+
+
+@two_hosts
+def test_lanes_are_spread_over_both_wires(bench, wires, tmp_path):
+    size = 64 * BLOCK
+    before = [wires.sent(w) for w in range(WIRES)]
+    sink, source = transfer(bench, wires, tmp_path, size)
+    ended(sink, source, tmp_path)
+    moved = [wires.sent(w) - b for w, b in enumerate(before)]
+    assert sum(moved) > size and min(moved) > size // 8, moved
+    said = source.errors()
+    for wire in range(WIRES):
+        assert wires.device(0, wire) in said.split("Gb/s over ")[1].splitlines()[0], said
+    assert "rail 2 of 2" in said
+
+
+@two_hosts
+def test_one_rail_when_one_is_asked_for(bench, wires, tmp_path):
+    size = 64 * BLOCK
+    before = [wires.sent(w) for w in range(WIRES)]
+    sink, source = transfer(bench, wires, tmp_path, size, source=["--rails=1"])
+    ended(sink, source, tmp_path)
+    moved = sorted(wires.sent(w) - b for w, b in enumerate(before))
+    assert moved[1] > size and moved[0] < size // 8, moved
+    assert "rail 2" not in source.errors()
+
+
+@two_hosts
+def test_a_rail_that_can_not_be_connected(bench, wires, tmp_path):
+    """Its lane goes over the other one, not over TCP, and that is said."""
+    wires.cut(1)
+    sink, source = transfer(bench, wires, tmp_path, 64 * BLOCK)
+    ended(sink, source, tmp_path)
+    said = source.errors()
+    assert "%s to 10.78.1.2" % wires.device(0, 1) in said and "is done without" in said, said
+    assert "over rdma %s" % wires.device(0, 0) in said, said
+
+
+@two_hosts
+@pytest.mark.parametrize("how", ["link"])
+def test_a_rail_that_dies(bench, wires, tmp_path, how):
+    """In mid-transfer: what it carried goes on over the other one."""
+    size = 160 * BLOCK
+    sink, source = transfer(bench, wires, tmp_path, size, source=["--bwlimit=4M"])
+    start = wires.sent(1)
+    wait_until(lambda: wires.sent(1) - start > 16 * BLOCK, timeout=60)
+    wires.cut(1, how)
+    ended(sink, source, tmp_path)
+    said = source.errors()
+    assert "was mended and goes on over rdma %s" % wires.device(0, 0) in said, said
+    assert "is done without" in said, said
+
+
+@pytest.mark.skipif(TRANSPORT != "rxe", reason="rxe has both ends of the wire in one host")
+def test_two_adapters_of_one_host(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(64 * BLOCK))
+    done = bench.copy("--json", "in", "far:%s/out" % tmp_path)
+    assert done.code == 0, done.errors()
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+    result = [json.loads(line) for line in done.out.decode().splitlines()][-1]
+    assert "rxe0" in json.dumps(result) and "rxe1" in json.dumps(result), result
