@@ -11,13 +11,9 @@
 #include <unistd.h>
 #include "cmd/survey.h"
 #include "lane/pool.h"
+#include "session/links.h"
 
-enum {
-	LANES = 2, /* as small links have them; fast ones take more where the limit lets them */
-	DEPTH = 12,
-	BLOCK = 256 << 10,
-	RINGS = 64 << 10, /* of a lane, beside its pool */
-};
+enum { RINGS = 64 << 10 }; /* of a lane, beside its pool */
 
 static const char *bytes_text(uint64_t bytes, char *to, size_t size)
 {
@@ -159,38 +155,72 @@ static void say_remedy(const struct survey *s, char *to, size_t size)
 
 /* ---- how much -------------------------------------------------------------------------------- */
 
+/* The ports that lanes would be spread over: all of the best rate. */
+static void links_of(const struct survey *s, struct sizing_for *f)
+{
+	struct offer_rules rules = {.only = ""};
+	unsigned best = 0, links = 0;
+
+	links_survey(&rules, true, 0, f);
+	for (unsigned i = 0; i < s->port_count; i++) {
+		const struct adapter *a = &s->ports[i];
+
+		if (a->state != PORT_ACTIVE || !survey_is_here(a) || a->rate_mbits < best)
+			continue;
+		links = a->rate_mbits > best ? 1 : links + 1;
+		best = a->rate_mbits;
+	}
+	f->links = links ? links : 1;
+	f->rate = (uint64_t)best * f->links;
+}
+
+static uint64_t need_of(const struct sizing *z)
+{
+	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
+}
+
+static const char *shape_text(const struct sizing *z, char *to, size_t size)
+{
+	snprintf(to, size, "%u lane%s of %u blocks of %u KiB", z->lanes, z->lanes == 1 ? "" : "s",
+		 z->depth, z->block_size >> 10);
+	return to;
+}
+
 void survey_memory(const struct survey *s)
 {
 	struct rlimit rl = {0};
-	unsigned lanes = LANES;
-	uint32_t depth = DEPTH, block = BLOCK;
-	uint64_t need = LANES * (pool_bytes(DEPTH, BLOCK) + RINGS), hard;
-	char is[32], most[32], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
-	bool fits;
+	struct sizing want = {0}, got = {0};
+	struct sizing_for f = {.links = 1};
+	char limit[80], wanted[80], room[80], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
+	char soft[32], hard[32];
 
+	/* Before anybody raises the soft one. */
 	getrlimit(RLIMIT_MEMLOCK, &rl);
-	hard = limit_of(rl.rlim_max);
-	bytes_text(limit_of(rl.rlim_cur), is, sizeof is);
-	bytes_text(hard, most, sizeof most);
-	bytes_text(need, needed, sizeof needed);
+	links_of(s, &f);
+	f.lockable = UINT64_MAX;
+	sizing_choose(&f, &want);
+	f.lockable = limit_of(rl.rlim_max);
+	sizing_choose(&f, &got);
+	snprintf(limit, sizeof limit, "limit %s (hard %s)",
+		 bytes_text(limit_of(rl.rlim_cur), soft, sizeof soft),
+		 bytes_text(limit_of(rl.rlim_max), hard, sizeof hard));
+	bytes_text(need_of(&want), needed, sizeof needed);
+	shape_text(&want, wanted, sizeof wanted);
 	say_origin(s, origin, sizeof origin);
 	say_remedy(s, remedy, sizeof remedy);
-	fits = lanes_fit(hard, &lanes, &depth, &block);
 	/* Programs raise their soft limit to the hard one. */
-	if (fits && lanes == LANES)
+	if (need_of(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,
-			     "locked memory: limit %s (hard %s), the default lanes need %s; %s", is,
-			     most, needed, origin);
-	else if (fits)
-		survey_found(
-			s, FINDING_WARNING, "memlock", "", remedy,
-			"locked memory: limit %s (hard %s), the default lanes need %s, so there "
-			"is room for %u lane%s of %u blocks of %u KiB only, which is slower; %s",
-			is, most, needed, lanes, lanes == 1 ? "" : "s", depth, block >> 10, origin);
+			     "locked memory: %s, %s take %s; %s", limit, wanted, needed, origin);
+	else if (lanes_fit(f.lockable, &got.lanes, &got.depth, &got.block_size))
+		survey_found(s, FINDING_WARNING, "memlock", "", remedy,
+			     "locked memory: %s, which is room for %s; %s would suit this link and "
+			     "take %s; %s",
+			     limit, shape_text(&got, room, sizeof room), wanted, needed, origin);
 	else
 		survey_found(s, s->port_count ? FINDING_FAILURE : FINDING_WARNING, "memlock", "",
 			     remedy,
-			     "locked memory: limit %s (hard %s) is too small for even one lane, so "
-			     "transfers fall back to TCP; the default lanes need %s; %s",
-			     is, most, needed, origin);
+			     "locked memory: %s is too small for even one lane, so that transfers "
+			     "fall back to TCP; %s would take %s; %s",
+			     limit, wanted, needed, origin);
 }
