@@ -83,6 +83,8 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	o.lanes = s->lanes;
 	o.depth = s->depth;
 	o.block_size = s->block_size;
+	/* The ends tell of no files. */
+	o.json = false;
 	show(b, out);
 	conduct(&j, &r);
 	if (r.failure.code != OUT_DONE) {

@@ -202,7 +202,7 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
 		struct link *l = &c->links[i];
-		bool reading = !l->gone && !link_is_full(conductor_other(c, l));
+		bool reading = !conductor_is_through(c, l) && !link_is_full(conductor_other(c, l));
 		bool writing = l->out_end > l->out_start;
 
 		p[AT_OUT + i] =
@@ -327,6 +327,8 @@ static int start_both(struct conductor *c)
 				continue;
 			if (start_link(c, i))
 				return -1;
+			/* A kept one may have greeted long ago. */
+			conductor_hear(c, l);
 			while (!l->greeted && !c->cause.code && !timed_out(c))
 				turn(c);
 			if (c->cause.code)

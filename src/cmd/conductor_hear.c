@@ -151,7 +151,7 @@ void conductor_hear(struct conductor *c, struct link *l)
 	struct frame f;
 	int rc = 0;
 
-	while (!l->gone && !link_is_full(conductor_other(c, l)) &&
+	while (!conductor_is_through(c, l) && !link_is_full(conductor_other(c, l)) &&
 	       (rc = framer_next(&l->in, &f)) > 0) {
 		rc = take_frame(c, l, &f);
 		if (rc)

@@ -32,6 +32,11 @@ struct conductor {
 	struct name_list *list; /* while it is read; NULL */
 };
 
+/* After its last word comes what the next end of the same connection says first. */
+static inline bool conductor_is_through(const struct conductor *c, const struct link *l)
+{
+	return l->gone || (c->job->measure && l->has_verdict);
+}
 struct link *conductor_other(struct conductor *c, const struct link *l);
 /* Did the user ask for lanes over ssh? */
 bool conductor_wants_ssh(const struct conductor *c);

@@ -2,18 +2,10 @@
 #include "cmd/disk.h"
 
 #include "base/fail.h"
-#include "base/worker.h"
 #include "copy/probe.h"
 
-static bool is_cancelled(void *ctx)
+int disk_open(const struct errand *e, const struct stopper *stopper, struct scratch *s)
 {
-	(void)ctx;
-	return cancelled() != 0;
-}
-
-int disk_open(const struct errand *e, struct scratch *s)
-{
-	const struct stopper stopper = {.stop = is_cancelled};
 	const struct msg_start *m = &e->start;
 	bool expand = errand_has(e, START_FAR);
 
@@ -28,7 +20,7 @@ int disk_open(const struct errand *e, struct scratch *s)
 		return scratch_target(m->target, expand, m->memory_bytes, s);
 	if (e->want_count != 1)
 		return fail_as(OUT_PROTOCOL, "one file is to be measured, not %u", e->want_count);
-	return scratch_source(e->wants[0], expand, m->memory_bytes, &stopper, s);
+	return scratch_source(e->wants[0], expand, m->memory_bytes, stopper, s);
 }
 
 struct stream disk_stream(const struct scratch *s)

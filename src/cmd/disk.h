@@ -7,8 +7,9 @@
 #include "cmd/errand.h"
 #include "copy/scratch.h"
 
-/* What is to be read or written, if START says that something is: else s->fd is -1. */
-int disk_open(const struct errand *e, struct scratch *s);
+/* What is to be read or written, if START says that something is: else s->fd is -1.  A file may
+ * have to be made, which takes its time. */
+int disk_open(const struct errand *e, const struct stopper *stopper, struct scratch *s);
 /* It takes the place of the user's stdin or stdout. */
 struct stream disk_stream(const struct scratch *s);
 /* START_PROBE: read or write it, alone; turn is called several times a second. */

@@ -354,13 +354,27 @@ static void hear_cancel(void *ctx)
 	}
 }
 
+static bool is_cancelled_alone(void *ctx)
+{
+	hear_cancel(ctx);
+	return cancelled() != 0;
+}
+
+/* What comes is for the session to read; who waits for this end can end it. */
+static bool is_cancelled(void *ctx)
+{
+	(void)ctx;
+	return cancelled() != 0;
+}
+
 /* START_PROBE. */
 static int work_alone(struct end *e)
 {
+	const struct stopper stopper = {.stop = is_cancelled_alone, .ctx = e};
 	struct msg_verdict *v = &e->verdict;
 	struct failure f;
 
-	if (disk_open(&e->errand, &e->disk) ||
+	if (disk_open(&e->errand, &stopper, &e->disk) ||
 	    disk_probe(&e->errand, &e->disk, &e->tally, hear_cancel, e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");
@@ -376,6 +390,7 @@ static int work_alone(struct end *e)
 
 static int work(void *ctx)
 {
+	const struct stopper stopper = {.stop = is_cancelled};
 	struct end *e = ctx;
 	struct failure f;
 	struct session *s;
@@ -386,7 +401,7 @@ static int work(void *ctx)
 	e->result.ctx = e;
 	if (errand_has(&e->errand, START_PROBE))
 		return work_alone(e);
-	if (disk_open(&e->errand, &e->disk) || copy_new(e->errand.start.role, &e->copy) ||
+	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(e->errand.start.role, &e->copy) ||
 	    open_session(e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");

@@ -17,7 +17,7 @@ enum {
 	LANES = 2,
 	DEPTH = 12,
 	BLOCK = 256 << 10,
-	POOL_MAX = 64 << 20, /* bytes of a thread's blocks */
+	POOL_MAX = 256 << 20, /* bytes of all blocks */
 	TURN_MS = 50,
 };
 
@@ -173,8 +173,8 @@ static int take_sizes(struct probe *p)
 	    (p->block_size & (p->block_size - 1)))
 		return fail_as(OUT_USAGE, "a block size of %u is no power of two from %d to %d",
 			       p->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
-	if ((size_t)p->depth * p->block_size > POOL_MAX)
-		p->depth = POOL_MAX / p->block_size;
+	if ((size_t)p->depth * p->block_size > POOL_MAX / p->lanes)
+		p->depth = POOL_MAX / p->lanes / p->block_size;
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/worker.h"
 #include "copy/find.h"
 #include "copy/source_file.h"
 
@@ -86,8 +87,9 @@ static int fill(struct scratch *s, const struct stopper *stopper)
 		size_t n = s->size - at < STEP ? (size_t)(s->size - at) : STEP;
 
 		ret = source_file_read(made, buf, n, at);
-		if (ret == 0 &&
-		    (stopper->stop(stopper->ctx) || pwrite_full(s->fd, buf, n, (off_t)at)))
+		if (ret == 0 && stopper->stop(stopper->ctx))
+			ret = fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+		if (ret == 0 && pwrite_full(s->fd, buf, n, (off_t)at))
 			ret = fail("write into %s: %m", s->name);
 	}
 	source_file_free(made);

@@ -40,6 +40,7 @@ test_seeds.py::test_sd9_*
 test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
+test_rdbench.py::test_rdma_beside_tcp
 test_rdma_op.py::*
 test_bound.py::test_the_window_and_the_wire*rdma]
 test_rails.py::*

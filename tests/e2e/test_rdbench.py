@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdbench: what it tells is whole, what it advises is taken by rdcp, and it leaves nothing."""
+
+import json
+import os
+import signal
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from hosts import DEMAND, NEAR, PATIENCE, RDMA, ROOT, SLOW, pattern, program, wait_until
+
+RSH = ROOT / "tests" / "e2e" / "rsh"
+BLOCKS = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
+LADDER = [(1, 1), (1, 2), (1, 16), (4, 16)]
+SVG = "{http://www.w3.org/2000/svg}"
+ONE = ["--lanes=2", "--depth=4", "--block-size=64k"]
+
+
+@pytest.fixture
+def disks(tmp_path):
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def argv(*args, demand=DEMAND):
+    return [program("rdbench"), *([demand] if demand else []), *PATIENCE, "--rsh", RSH, "--rdcp-path",
+            program("rdcp"), "--seconds=0.02", *args]
+
+
+def bench_on(bench, *args, demand=DEMAND, timeout=60, **how):
+    return bench.run(argv(*args, demand=demand), host=NEAR, timeout=timeout, **how)
+
+
+def objects(r):
+    return [json.loads(line) for line in r.out.decode().splitlines()]
+
+
+def of(all, kind):
+    return [o for o in all if o["type"] == kind]
+
+
+def setting(p):
+    return p["lanes"], p["depth"], p["block_size"]
+
+
+def is_empty(*directories):
+    return not any(list(d.iterdir()) for d in directories)
+
+
+def test_a_whole_sweep(bench, disks):
+    """Every point of the ladder, every stage, the picture; the advice is taken by rdcp."""
+    r = bench_on(bench, "--json", "--plot=p.svg", "--source=from", "--target=%s" % (disks / "to"), "far",
+                 cwd=disks, timeout=120)
+    assert r.code == 0, r.errors()
+    all = objects(r)
+    assert all[0] == {"v": 1, "type": "start", "program": "rdbench", "host": "far", "seconds": 0.02}
+    points = of(all, "point")
+    ladder = points[:24]
+    assert [setting(p) for p in ladder] == [(l, d, b) for l, d in LADDER for b in BLOCKS]
+    assert all_same(ladder, "transport") and ladder[0]["transport"] == ("rdma" if RDMA else "tcp")
+    for p in points:
+        assert p["bytes"] > 0 and p["seconds"] > 0
+        assert p["bytes_per_second"] == pytest.approx(p["bytes"] / p["seconds"], rel=0.01)
+    assert [s["stage"] for s in of(all, "stage")] == [
+        "source disk alone", "network alone", "memory to memory", "target disk alone", "end to end"]
+    best = max(p["bytes_per_second"] for p in points if not p["shrunk"])
+    summary = all[-1]
+    assert summary["type"] == "summary" and summary["exit"] == 0
+    assert best * 0.95 <= summary["bytes_per_second"] <= best * 1.001
+    assert summary["latency_seconds"][ladder[0]["transport"]] > 0
+    picture(disks / "p.svg", len({(p["transport"], p["rdma_op"], p["lanes"], p["depth"]) for p in points
+                                  if not p["shrunk"]}))
+    assert is_empty(disks / "from", disks / "to")
+    data = pattern(3 << 20)
+    (disks / "in").write_bytes(data)
+    copy = bench.copy(*summary["options"].split(), "in", "far:%s/out" % disks)
+    assert copy.code == 0, copy.errors()
+    assert (disks / "out").read_bytes() == data
+
+
+def all_same(points, key):
+    return len({p[key] for p in points}) == 1
+
+
+def picture(path, lines):
+    """Well formed, with axes that have labels, and a line for each setting."""
+    top = ET.parse(path).getroot()
+    assert top.tag == SVG + "svg" and top.get("viewBox")
+    drawn = top.findall(SVG + "polyline")
+    assert len(drawn) == lines
+    for axis in ("axis-x", "axis-y"):
+        group = top.find("%sg[@class='%s']" % (SVG, axis))
+        assert len(group.findall(SVG + "text")) >= 3
+    words = [t.text for t in top.iter(SVG + "text")]
+    assert "block size" in words and any("a second" in w for w in words)
+    assert "4 KiB" in words and "4 MiB" in words
+    x = [float(p.split(",")[0]) for p in drawn[0].get("points").split()]
+    steps = [b - a for a, b in zip(x, x[1:])]
+    assert max(steps) - min(steps) < 0.3, "a log2 axis"
+    assert len(top.find("%sg[@class='legend']" % SVG).findall(SVG + "text")) >= lines
+
+
+def test_the_table(bench, disks):
+    """Within this host; a file of the user's is read, and stays."""
+    (disks / "from" / "file").write_bytes(pattern(1 << 20))
+    r = bench_on(bench, *ONE, "--source=from/file", "--target=to", cwd=disks)
+    assert r.code == 0 and not r.errors(), r.errors()
+    lines = r.out.decode().splitlines()
+    assert lines[0] == "within this host, 0.02 s a point"
+    assert lines[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
+    text = r.out.decode()
+    for stage in ("source disk alone", "network alone", "memory to memory", "target disk alone", "end to end"):
+        assert "  %s, GB/s" % stage in text
+    assert " us\n" in text and "the first time that 1.00 MiB is read" in text
+    assert [p.name for p in (disks / "from").iterdir()] == ["file"]
+    assert is_empty(disks / "to")
+
+
+def test_without_disks_it_says_so(bench, tmp_path):
+    r = bench_on(bench, *ONE, "far", cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    assert r.out.decode().splitlines()[:2] == [
+        "from this host to far, 0.02 s a point", "no disk is measured: see --source and --target"]
+    assert "disk alone" not in r.out.decode()
+
+
+def test_one_login_is_enough(bench, tmp_path):
+    """However many points: who has to type a password does it once."""
+    rsh = tmp_path / "rsh"
+    rsh.write_text("#!/bin/sh\necho \"$@\" >>%s/said\nexec %s \"$@\"\n" % (tmp_path, RSH))
+    rsh.chmod(0o755)
+    r = bench_on(bench, "--lanes=1", "--depth=2", "--json", "--rsh", rsh, "far", cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    assert len(of(objects(r), "point")) >= len(BLOCKS)
+    said = (tmp_path / "said").read_text().splitlines()
+    assert len(said) == 1 and said[0].endswith(" --ends")
+
+
+# ---- what goes wrong -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("args, code, text", [
+    (["--target=missing", "far"], 11, "create a file in missing"),
+    (["--target=missing"], 11, "create a file in missing"),
+    (["--target=file"], 11, "create a file in file"),
+    (["--source=missing"], 3, "open missing"),
+    (["--source=/dev/zero"], 11, "/dev/zero"),
+    (["--plot=missing/p.svg"], 11, "write missing/p.svg"),
+    (["--plot=."], 11, "write ."),
+    (["nowhere"], 5, "unknown host nowhere"),
+    (["--seconds=0"], 1, "--seconds"),
+    (["-x"], 1, "-x"),
+    (["a", "b"], 1, "one operand too many"),
+    (["--", "-x"], 1, "no host"),
+], ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_what_can_not_be(bench, disks, args, code, text):
+    (disks / "file").write_bytes(b"x")
+    home = {"home": disks}
+    r = bench_on(bench, *ONE, *args, cwd=disks, **home)
+    assert r.code == code, r.errors()
+    assert text in r.errors()
+    assert r.errors().splitlines()[0].startswith(("rdbench: ", "rsh: "))
+
+
+def test_a_far_end_missing(bench, tmp_path):
+    r = bench_on(bench, "--rdcp-path=/nowhere/rdcp", "far", cwd=tmp_path)
+    assert r.code == 5
+    assert "rdcp is not on the PATH of far" in r.errors()
+
+
+def test_a_full_stdout(bench, tmp_path):
+    with open("/dev/full", "w") as full:
+        r = bench_on(bench, *ONE, stdout=full, cwd=tmp_path)
+    assert r.code == 11
+    assert "stdout" in r.errors()
+
+
+# ---- ended in the middle -----------------------------------------------------------------------
+
+def children(pid):
+    """All processes below pid."""
+    found, more = [], [pid]
+    while more:
+        try:
+            with open("/proc/%d/task/%d/children" % (more[0], more[0])) as f:
+                below = [int(p) for p in f.read().split()]
+        except FileNotFoundError:
+            below = []
+        found += below
+        more = more[1:] + below
+    return found
+
+
+# Which stage: long enough to be met.
+STAGES = {"memory": "memory to memory", "source": "source disk alone", "target": "target disk alone"}
+
+
+def begin(bench, disks, stage, *host):
+    args = [*ONE, "--json", "--seconds=3"]
+    if stage != "memory":
+        args.append("--%s=%s" % (stage, disks / ("from" if stage == "source" else "to")))
+    run = bench.start(argv(*args, *host), host=NEAR, cwd=disks)
+    if stage == "memory":
+        wait_until(lambda: b'"start"' in run.out)
+        time.sleep(0.5 * SLOW)
+    else:
+        before = "point" if stage == "source" else "memory to memory\", \"transport"
+        wait_until(lambda: before.encode() in run.out, 30)
+        time.sleep(0.2 * SLOW)
+    assert run.proc.poll() is None, run.errors()
+    return run, wait_until(lambda: children(run.proc.pid))
+
+
+@pytest.mark.parametrize("host", [(), ("far",)], ids=["here", "far"])
+@pytest.mark.parametrize("stage", list(STAGES))
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
+def test_ended_in_the_middle(bench, disks, stage, host, signo):
+    run, below = begin(bench, disks, stage, *host)
+    start = time.monotonic()
+    run.signal(signo)
+    assert run.wait(10) == (20 if signo == signal.SIGINT else -signo), run.errors()
+    assert time.monotonic() - start < 2 * SLOW + 0.5
+    wait_until(lambda: not any(os.path.exists("/proc/%d" % p) for p in below), 3)
+    assert is_empty(disks / "from", disks / "to")
+    if signo == signal.SIGINT:
+        assert run.errors() == "rdbench: interrupted by SIGINT\n"
+
+
+def test_a_killed_far_end_is_reported(bench, disks):
+    run, below = begin(bench, disks, "memory", "far")
+    for pid in below:
+        with open("/proc/%d/cmdline" % pid, "rb") as f:
+            if b"--ends" in f.read():
+                os.kill(pid, signal.SIGKILL)
+    assert run.wait(10) in (5, 44), run.errors()
+
+
+# ---- both ways ---------------------------------------------------------------------------------
+
+@pytest.mark.skipif(not RDMA, reason="no RDMA here")
+def test_rdma_beside_tcp(bench, disks):
+    r = bench_on(bench, "--json", "--block-size=64k", "--plot=p.svg", "far", demand=None, cwd=disks, timeout=120)
+    assert r.code == 0, r.errors()
+    all = objects(r)
+    points = of(all, "point")
+    assert {p["transport"] for p in points} == {"rdma", "tcp"}
+    assert {p["rdma_op"] for p in points if p["transport"] == "rdma"} > {"send"}
+    assert set(all[-1]["latency_seconds"]) == {"rdma", "tcp"}
+    for p in points:
+        assert p["wire"].startswith(p["transport"])
+
+
+def test_a_way_that_is_demanded(bench, tmp_path):
+    r = bench_on(bench, *ONE, "--json", "far", demand="--transport=tcp", cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    assert {p["transport"] for p in of(objects(r), "point")} == {"tcp"}
+    assert "--transport tcp" in objects(r)[-1]["options"]
