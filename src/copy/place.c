@@ -213,6 +213,11 @@ char *place_whole_path(const struct place_dir *d)
 	return path;
 }
 
+bool place_dir_fresh(const struct place_dir *d)
+{
+	return d->fresh;
+}
+
 uint32_t place_dir_want(const struct place_dir *d)
 {
 	return d->want;

@@ -71,6 +71,8 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
 /* Its path from the top of the transfer, as filters and events have it; cut in front if it is
  * longer. name: of something in it, or "". d NULL: the top.  Returns its length. */
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
+/* Was it made by this run, and all that is in it? */
+bool place_dir_fresh(const struct place_dir *d);
 /* Which WANT it came with. */
 uint32_t place_dir_want(const struct place_dir *d);
 

@@ -298,7 +298,10 @@ static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir
 	count_dir(l, &change);
 	set_state(s, d, SINK_OPEN);
 	sink_tell_event(l, d, "", &change, false, 0, "");
-	return 0;
+	/* At once: the source asks about files meanwhile. */
+	if (d->parent || !place_dir_fresh(place))
+		return 0;
+	return sink_tell_answer(l, r->id, ANSWER_NEW) || sink_flush(l) ? -1 : 0;
 }
 
 int sink_take_dir(struct sink_lane *l, const struct record_dir *r)

@@ -291,6 +291,8 @@ static void source_free(struct source *s)
 	others_free(&s->hard_links);
 	removals_free(s);
 	free_queue(s);
+	for (unsigned i = 0; i < s->top_count; i++)
+		walk_dir_put(s->tops[i]);
 	walk_free(s->walk);
 	owners_free(s->owners);
 	modes_free(s->modes);

@@ -55,6 +55,7 @@ enum {
 			      * told their cells must remember: it does so of 4096 */
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
+	TOPS_MAX = 64, /* directories in none of which it is remembered that they may be new */
 	SPARE_MAX = 31, /* blocks beside the one that is filled */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
 	/* Of a small file, beside its bytes and its attributes. */
@@ -144,6 +145,7 @@ struct source_lane {
 	struct other others[TAKE_MAX];
 	unsigned other_count;
 	unsigned sames; /* in this block: files that were compared */
+	uint64_t small_bytes; /* in this block, of small files; not in the tally yet */
 	struct source_done done[DONE_MAX];
 	unsigned done_count;
 
@@ -213,6 +215,8 @@ struct source {
 	struct removal *same; /* too, unless a failure of theirs comes before DONE */
 	struct staying staying;
 	struct walk_dir *named_dir; /* of the file named last */
+	struct walk_dir *tops[TOPS_MAX]; /* references to the first ones that are in no other */
+	unsigned top_count;
 	struct msg_total ended; /* what FILE_END, DIR and SAME records say, and answers */
 	struct msg_total agreed; /* what results say */
 
@@ -310,6 +314,8 @@ int item_send_small(struct source_lane *l, struct source_item *it);
 
 /* Ask about it, and keep it aside. */
 int source_ask(struct source_lane *l, struct source_item *it);
+/* Is it the rules' word that files in d are asked about? NULL: the target. */
+bool source_asks_all(const struct source *s, struct walk_dir *d);
 /* Keep it aside, unasked, until there is room for one more large file. */
 int source_park(struct source_lane *l, struct source_item *it);
 int source_asides(struct source_lane *l);

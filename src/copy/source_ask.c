@@ -141,6 +141,11 @@ static bool must_know(const struct source *s)
 	return s->rules->update || s->rules->ignore_existing;
 }
 
+bool source_asks_all(const struct source *s, struct walk_dir *d)
+{
+	return s->asks_all && (must_know(s) || !walk_dir_made(d));
+}
+
 static int too_large_to_ask(struct source_lane *l, struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
@@ -252,10 +257,26 @@ static int answer(struct source *s, uint32_t id, uint8_t answer)
 	return 0;
 }
 
+/* A directory that the sink has made. */
+static int dir_made(struct source *s, uint32_t id)
+{
+	if (ids_kind(&s->ids, id) != LIVE_DIR)
+		return fail_as(OUT_PROTOCOL,
+			       "the peer has made a directory that it was not told of");
+	for (unsigned i = 0; i < s->top_count; i++) {
+		if (s->tops[i]->id == id)
+			atomic_store_explicit(&s->tops[i]->made, true, memory_order_relaxed);
+	}
+	return 0;
+}
+
 int source_answers(struct source *s, const struct msg_answers *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
-		if (answer(s, m->of[i].file, m->of[i].answer))
+		uint32_t id = m->of[i].file;
+		uint8_t what = m->of[i].answer;
+
+		if (what == ANSWER_NEW ? dir_made(s, id) : answer(s, id, what))
 			return -1;
 	}
 	pthread_cond_broadcast(&s->copy->changed);

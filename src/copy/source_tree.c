@@ -233,7 +233,9 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 {
 	if (it->aside || !s->asks || (it->flags & FILE_STREAM))
 		return false;
-	return s->asks_all || it->st.st_size >= RESUME_MIN;
+	if (source_asks_all(s, it->dir))
+		return true;
+	return it->st.st_size >= RESUME_MIN && !walk_dir_made(it->dir);
 }
 
 int item_consider(struct source_lane *l, struct source_item *it)
@@ -309,17 +311,13 @@ int item_send(struct source_lane *l, struct source_item *it)
 
 /* ---- entries ------------------------------------------------------------------------- */
 
-/* A directory, with its attributes; one that can't be opened has failed already. */
-static int take_dir(struct source_lane *l, struct walk_dir *d)
+static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
 {
 	const struct rules *rules = l->source->rules;
 	char room[FAIL_TEXT_MAX];
 	struct xattrs *x = NULL;
 	int ret;
 
-	if (source_put_dir(l, d))
-		return -1;
-	l->counts.dirs++;
 	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
 		return 0;
 	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
@@ -327,6 +325,16 @@ static int take_dir(struct source_lane *l, struct walk_dir *d)
 	ret = x && (source_put_owners(l, &d->a, x) || source_put_xattrs(l, d->id, x)) ? -1 : 0;
 	xattrs_free(x);
 	return ret;
+}
+
+/* A directory, with its attributes; one that can't be opened has failed already. */
+static int take_dir(struct source_lane *l, struct walk_dir *d)
+{
+	if (source_put_dir(l, d) || take_dir_xattrs(l, d))
+		return -1;
+	l->counts.dirs++;
+	/* The sooner it is heard that it is new, the less is asked. */
+	return !d->parent && l->source->asks_all && !l->sent ? source_send_records(l) : 0;
 }
 
 static int take_regular(struct source_lane *l, const struct source_entry *e)
@@ -339,7 +347,7 @@ static int take_regular(struct source_lane *l, const struct source_entry *e)
 		.fd = -1,
 	};
 
-	if (l->source->asks_all ? look_at(l, &it) : item_open(l, &it))
+	if (source_asks_all(l->source, it.dir) ? look_at(l, &it) : item_open(l, &it))
 		return item_failed(l, &it);
 	return item_consider(l, &it);
 }

@@ -17,6 +17,8 @@ static int on_dir(void *ctx, struct walk_dir *d)
 	ids_set(&s->ids, d->id, LIVE_DIR);
 	s->ended.others++;
 	s->agreed.others++;
+	if (!d->parent && s->top_count < TOPS_MAX)
+		s->tops[s->top_count++] = walk_dir_get(d);
 	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
 }

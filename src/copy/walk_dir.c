@@ -321,6 +321,18 @@ bool walk_dir_loops(const struct walk_dir *d)
 	return false;
 }
 
+bool walk_dir_made(struct walk_dir *d)
+{
+	struct walk_dir *up = d;
+
+	while (up && !atomic_load_explicit(&up->made, memory_order_relaxed))
+		up = up->parent;
+	/* So that it is known sooner next time. */
+	if (up && up != d)
+		atomic_store_explicit(&d->made, true, memory_order_relaxed);
+	return up;
+}
+
 /* ---- what is in a directory ---------------------------------------------------------- */
 
 int walk_open_file(int dirfd, const char *name, bool follow)

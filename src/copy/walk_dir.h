@@ -48,6 +48,7 @@ struct walk_dir {
 	uint32_t id, want, flags;
 	struct record_attr a;
 	_Atomic uint64_t announced; /* lanes that have sent its DIR, a bit for each */
+	atomic_bool made; /* the sink had none of it, or of one that it is in, before this run */
 
 	_Atomic unsigned refs;
 	/* The lock: */
@@ -72,6 +73,9 @@ struct walk_dir *walk_dir_get(struct walk_dir *d); /* NULL: nothing */
 void walk_dir_put(struct walk_dir *d); /* NULL: nothing */
 /* Is it one of those above itself? */
 bool walk_dir_loops(const struct walk_dir *d);
+
+/* Is it made, as far as is known? NULL: no. */
+bool walk_dir_made(struct walk_dir *d);
 
 /* Its descriptor, until it is let go of again. */
 int walk_dir_use(struct walk_dir *d, int *fd);

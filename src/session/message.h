@@ -187,7 +187,8 @@ struct msg_stored {
 void msg_stored_encode(struct writer *w, const struct msg_stored *m);
 int msg_stored_decode(const struct frame *f, struct msg_stored *m);
 
-/* What became of FILE records with FILE_ASK; each is answered once, or has a FILE_RESULT. */
+/* What became of FILE records with FILE_ASK; each is answered once, or has a FILE_RESULT.  And which
+ * directories are new. */
 enum answer {
 	ANSWER_SEND = 1, /* send it */
 	ANSWER_SAME = 2, /* the sink has it, and will do the rest: it is done */
@@ -195,6 +196,8 @@ enum answer {
 	 * from what was asked about (but in ASK, SPARSE and atime) CELLS are void: no HAVE. */
 	ANSWER_RESUME = 3,
 	ANSWER_COMPARE = 4, /* the target's cells are in CELLS: all equal: SAME, else send it */
+	ANSWER_NEW = 5, /* a directory that was announced was made by this run, and is empty but for
+			 * what the source sends: about files below it nothing need be asked */
 };
 struct msg_answers {
 	uint16_t count; /* 1 to ANSWERS_MAX */

@@ -881,7 +881,7 @@ def test_questions_without_end(arena):
     play(e, lane, [DIR] + [ask(id=i + 2, name="n%d" % i, size=1) for i in range(count)])
     answers = []
     while len(answers) < count:
-        answers += e.frames.expect("ANSWERS")["answers"]
+        answers += (a for a in e.frames.expect("ANSWERS")["answers"] if a["file"] > 1)
     assert {a["answer"] for a in answers} == {peer.SEND}
     assert sorted(a["file"] for a in answers) == list(range(2, count + 2))
     e.hang_up()

@@ -150,10 +150,10 @@ static inline void sample_answers(enum sample_size size, struct writer *w)
 {
 	static struct msg_answers m;
 
-	m.count = OF(1, 4, ANSWERS_MAX);
+	m.count = OF(1, 5, ANSWERS_MAX);
 	for (unsigned i = 0; i < m.count; i++) {
 		m.of[i].file = size == SAMPLE_MOST ? UINT32_MAX - i : 1 + i * 0x01020304;
-		m.of[i].answer = (uint8_t)(ANSWER_SEND + i % 4);
+		m.of[i].answer = (uint8_t)(ANSWER_SEND + i % 5);
 	}
 	msg_answers_encode(w, &m);
 }

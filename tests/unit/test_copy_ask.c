@@ -101,6 +101,27 @@ static int clear(void)
 		.verb = SAY_END_OF_FILE, .id = n, .size = 3, .data = 3, .text = "new"              \
 	}
 
+static void new_directories_are_told(void **state)
+{
+	static const struct rules rules = {.quick = true, .times = true};
+	static const struct say say[] = {DIR_D, WAIT(1), SEND(3, "f"), {.verb = SAY_END}, {0}};
+	static const struct say asking[] = {DIR_D,        ASK(2, "f", 3),    WAIT(1),
+					    SEND(2, "f"), {.verb = SAY_END}, {0}};
+
+	(void)state;
+	assert_int_equal(system("rm -rf to"), 0);
+	run(&rules, say);
+	assert_done();
+	assert_answer(1, ANSWER_NEW);
+	assert_true(has_text("to/f", "new"));
+	/* One that is there, with something or nothing in it, is not. */
+	assert_int_equal(clear(), 0);
+	run(&rules, asking);
+	assert_done();
+	assert_null(actor_heard(&actor, MSG_ANSWERS, 1));
+	assert_answer(2, ANSWER_SEND);
+}
+
 static void the_quick_check(void **state)
 {
 	static const struct rules rules = {.quick = true, .times = true};
@@ -604,6 +625,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		copy_test(the_quick_check),
+		copy_test(new_directories_are_told),
 		copy_test(newer_and_existing_ones_are_left),
 		copy_test(what_is_in_the_way_is_left),
 		copy_test(contents_are_compared),

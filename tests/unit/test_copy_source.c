@@ -526,6 +526,12 @@ static void answer_of_dir(struct play *p, struct rig_end *e, const struct record
 		say_answer(e, p->dir, ANSWER_SEND);
 }
 
+static void file_is_new(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_FILE))
+		say_answer(e, p->file, ANSWER_NEW);
+}
+
 static void answer_twice(struct play *p, struct rig_end *e, const struct record *r)
 {
 	if (once(p, r->type == RECORD_FILE)) {
@@ -612,6 +618,7 @@ static void words_that_can_not_be(void **state)
 	assert_int_equal(mkdir("from", 0755) | make_file("from/f", 300, 1), 0);
 	refused(answer_unasked, &plain, "answers what it was not asked");
 	refused(answer_of_dir, &asking, "answers what it was not asked");
+	refused(file_is_new, &asking, "made a directory that it was not told of");
 	refused(answer_twice, &asking, "answers what it was not asked");
 	refused(cells_beyond, &asking, "cells that a file does not have");
 	refused(cells_twice, &asking, "cells that a file does not have");
