@@ -95,7 +95,7 @@ struct writer writer_of(void *room, size_t size)
 	return (struct writer){.base = room, .size = size};
 }
 
-static uint8_t *claim(struct writer *w, size_t len)
+uint8_t *put_room(struct writer *w, size_t len)
 {
 	uint8_t *at;
 
@@ -112,7 +112,7 @@ static uint8_t *claim(struct writer *w, size_t len)
 
 static void put_number(struct writer *w, uint64_t v, unsigned size)
 {
-	uint8_t *at = claim(w, size);
+	uint8_t *at = put_room(w, size);
 
 	if (!at)
 		return;
@@ -142,7 +142,7 @@ void put_u64(struct writer *w, uint64_t v)
 
 void put_bytes(struct writer *w, const void *from, size_t len)
 {
-	uint8_t *at = claim(w, len);
+	uint8_t *at = put_room(w, len);
 
 	if (at)
 		memcpy(at, from, len);
@@ -162,7 +162,7 @@ void put_str(struct writer *w, const char *s)
 
 void put_zeros(struct writer *w, size_t len)
 {
-	uint8_t *at = claim(w, len);
+	uint8_t *at = put_room(w, len);
 
 	if (at)
 		memset(at, 0, len);

@@ -49,5 +49,7 @@ void put_u64(struct writer *w, uint64_t v);
 void put_bytes(struct writer *w, const void *from, size_t len);
 void put_str(struct writer *w, const char *s);
 void put_zeros(struct writer *w, size_t len);
+/* Room for len bytes that the caller fills in; NULL: there is none, or len is 0. */
+uint8_t *put_room(struct writer *w, size_t len);
 
 #endif

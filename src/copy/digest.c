@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef HAVE_XXH_DISPATCH
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 #include "base/fail.h"
 
 struct digest {

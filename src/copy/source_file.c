@@ -283,9 +283,14 @@ void source_file_rewind(struct source_file *f)
 	f->data_end = 0;
 }
 
+bool source_file_may_have_holes(const struct stat *st)
+{
+	return st->st_blocks * BLOCK_UNIT < st->st_size;
+}
+
 bool source_file_is_hole(int fd, const struct stat *st)
 {
-	return st->st_blocks * BLOCK_UNIT < st->st_size && lseek(fd, 0, SEEK_DATA) < 0 &&
+	return source_file_may_have_holes(st) && lseek(fd, 0, SEEK_DATA) < 0 &&
 	       errno == ENXIO;
 }
 

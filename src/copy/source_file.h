@@ -91,6 +91,8 @@ void source_file_rewind(struct source_file *f);
 /* len bytes at pos, all of them; fewer mean that it was changed.  There is room behind them up to
  * the next multiple of DIRECT_ALIGN. */
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos);
+/* Are fewer blocks of it allocated than it is long? */
+bool source_file_may_have_holes(const struct stat *st);
 /* Read ahead into several buffers: how many bytes came. */
 size_t source_file_read_many(struct source_file *f, const struct iovec *to, int count,
 			     uint64_t pos);

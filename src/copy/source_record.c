@@ -137,7 +137,14 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 
 int source_send_records(struct source_lane *l)
 {
+	struct tally *t = l->source->copy->tally;
+
 	publish(l);
+	if (l->small_bytes > 0) {
+		atomic_fetch_add(&t->total, l->small_bytes);
+		tally_bytes(t, l->small_bytes);
+		l->small_bytes = 0;
+	}
 	l->sent = true;
 	l->sames = 0;
 	l->small_turn = false;

@@ -27,24 +27,28 @@ struct small {
 	bool hole; /* nothing but */
 };
 
-/* Read all of it into l->scratch. */
-static int read_small(struct source_lane *l, struct source_item *it, struct small *m)
+static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest[2])
 {
 	size_t size = (size_t)it->st.st_size;
 	char room[FAIL_TEXT_MAX];
-	ssize_t n;
-
-	m->hole = size > 0 && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);
-	if (size == 0 || m->hole)
-		return 0;
 	/* At 0, as it was opened for this. */
-	n = pread_full(it->fd, l->scratch, size, 0);
+	ssize_t n = pread_full(it->fd, to, size, 0);
+
 	if (n < 0)
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	if ((size_t)n < size)
 		return source_changed(item_shown(it, room, sizeof room), "shrank");
-	digest_cell(0, l->scratch, size, m->end.digest);
+	digest_cell(0, to, size, digest);
 	return 0;
+}
+
+/* Read all of it into l->scratch. */
+static int read_small(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	bool some = it->st.st_size > 0;
+
+	m->hole = some && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);
+	return some && !m->hole ? read_bytes(it, l->scratch, m->end.digest) : 0;
 }
 
 /* What is not always asked for. */
@@ -95,7 +99,6 @@ static int put_bytes_of(struct source_lane *l, const struct small *m)
 		record_data_encode(&l->records, &d);
 		l->counts.sent += d.len;
 	}
-	tally_bytes(l->source->copy->tally, m->r.size);
 	return 0;
 }
 
@@ -120,28 +123,39 @@ static int put_small(struct source_lane *l, struct source_item *it, struct small
 	return 0;
 }
 
-static int send_small(struct source_lane *l, struct source_item *it, struct small *m)
+static int describe(struct source_lane *l, struct source_item *it, struct small *m)
 {
-	struct source_done d = {.kind = LIVE_SMALL};
-
 	if (it->id == 0 && source_id(l, &it->id))
 		return -1;
 	item_record(l, it, &m->r);
 	m->r.id = it->id;
-	if (m->hole)
-		m->r.flags |= FILE_SPARSE;
 	m->end.id = it->id;
 	m->end.size = m->r.size;
 	*(m->hole ? &m->end.holes : &m->end.data) = m->r.size;
 	m->end.lanes = 1;
-	atomic_fetch_add_explicit(&l->source->copy->tally->total, m->r.size, memory_order_relaxed);
-	d.id = it->id;
+	return 0;
+}
+
+static void note_done(struct source_lane *l, struct small *m)
+{
+	struct source_done d = {.id = m->r.id, .kind = LIVE_SMALL};
+
+	l->small_bytes += m->r.size;
 	d.file.size = m->r.size;
 	memcpy(d.file.sum, m->end.digest, sizeof d.file.sum);
 	d.file.of = m->removal;
 	m->removal = NULL;
-	/* Before: should it need several blocks, it is known when the first one goes. */
 	source_done(l, &d);
+}
+
+static int send_small(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	if (describe(l, it, m))
+		return -1;
+	if (m->hole)
+		m->r.flags |= FILE_SPARSE;
+	/* Before: should it need several blocks, it is known when the first one goes. */
+	note_done(l, m);
 	return put_small(l, it, m);
 }
 
@@ -182,6 +196,47 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 	return 0;
 }
 
+/* Can its bytes be read to where they are sent from? Nothing else of it must be known first. */
+static bool goes_straight(const struct source_lane *l, const struct source_item *it)
+{
+	const struct rules *r = l->source->rules;
+
+	if (r->acls || r->xattrs || r->digest != CONTENT_NONE || it->st.st_size == 0)
+		return false;
+	if (it->aside && it->aside->answer == ANSWER_COMPARE)
+		return false;
+	return l->source->o->no_sparse || !source_file_may_have_holes(&it->st);
+}
+
+/* 1: a block had to go first, which may have taken its time: what was seen of it is old. */
+static int send_straight(struct source_lane *l, struct source_item *it, struct small *m)
+{
+	const struct block *b = l->block;
+	struct record_data d;
+	struct writer before;
+
+	if (describe(l, it, m))
+		return -1;
+	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, NULL) ||
+	    source_room(l, SMALL_ROOM + (size_t)m->r.size))
+		return -1;
+	if (l->block != b)
+		return 1;
+	before = l->records;
+	record_file_encode(&l->records, &m->r);
+	d = (struct record_data){.id = m->r.id, .len = (uint32_t)m->r.size};
+	if (read_bytes(it, record_data_open(&l->records, &d), m->end.digest) || check_small(it) ||
+	    item_removal(l, it, &m->removal)) {
+		l->records = before;
+		return item_failed(l, it);
+	}
+	item_close(it);
+	record_file_end_encode(&l->records, &m->end);
+	l->counts.sent += m->r.size;
+	note_done(l, m);
+	return 0;
+}
+
 int item_send_small(struct source_lane *l, struct source_item *it)
 {
 	struct small m;
@@ -190,6 +245,14 @@ int item_send_small(struct source_lane *l, struct source_item *it)
 	m.end = (struct record_file_end){0};
 	m.xattrs = NULL;
 	m.removal = NULL;
+	m.hole = false;
+	ret = goes_straight(l, it) ? send_straight(l, it, &m) : 2;
+	if (ret == 1) {
+		item_close(it);
+		return item_send(l, it);
+	}
+	if (ret <= 0)
+		return ret;
 	if (read_small(l, it, &m) || read_more(l, it, &m) || check_small(it) ||
 	    item_removal(l, it, &m.removal)) {
 		ret = item_failed(l, it);

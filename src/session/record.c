@@ -137,6 +137,18 @@ void record_data_encode(struct writer *w, const struct record_data *r)
 	record_finish(w, o);
 }
 
+uint8_t *record_data_open(struct writer *w, const struct record_data *r)
+{
+	struct opened o = record_begin(w, RECORD_DATA);
+	uint8_t *at;
+
+	put_u32(w, r->id);
+	put_u64(w, r->pos);
+	at = put_room(w, r->len);
+	record_finish(w, o);
+	return at;
+}
+
 static int record_data_decode(struct decoder *d, struct record_data *r)
 {
 	r->id = take_u32(&d->r);

@@ -156,6 +156,8 @@ struct record_data {
 	const uint8_t *bytes; /* into the block */
 };
 void record_data_encode(struct writer *w, const struct record_data *r);
+/* The same without r->bytes: where the caller puts them. */
+uint8_t *record_data_open(struct writer *w, const struct record_data *r);
 
 /* So many bytes at pos are zero, are not sent, and count nothing in the digest; len > 0. */
 struct record_hole {
