@@ -41,7 +41,10 @@ test_seeds.py::test_sd10_*
 test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
 test_rdbench.py::test_rdma_beside_tcp
-test_rdma_op.py::*
+test_rdma_op.py::test_a_tree*
+test_rdma_op.py::test_goes_on*file*
+test_rdma_op.py::test_what_both*[[]auto*
+test_rdma_op.py::test_write_imm*push*
 test_bound.py::test_the_window_and_the_wire*rdma]
 test_rails.py::*
 test_verbs.py::*

@@ -43,7 +43,7 @@ def test_bytes_went_through_queue_pairs():
                  marks=pytest.mark.skipif(ADAPTER != "rxe", reason="iWARP has none")),
 ])
 def test_blocks_were_written(op, name):
-    least = LEAST_BYTES >> 18 if os.environ.get("SLUICE_RDMA_OP") in ("", None, op) else 20
+    least = LEAST_BYTES >> 19 if os.environ.get("SLUICE_RDMA_OP") in ("", None, op) else 20
     assert counted(name) >= least
 
 
