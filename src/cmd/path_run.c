@@ -167,7 +167,7 @@ static void tell_rate(struct run *r, enum transport t, uint64_t rate)
 	char share[80] = "";
 
 	if (link)
-		snprintf(share, sizeof share, ", %.0f %% of the port's %.0f Gbit/s", percent,
+		snprintf(share, sizeof share, ", %.0f %% of one port's %.0f Gbit/s", percent,
 			 link / 1e3);
 	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth", name_of(t),
 		     slow ? "rdbench HOST tells what bounds it, and the settings to use" : NULL,
