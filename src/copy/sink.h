@@ -33,10 +33,14 @@ enum {
 	SINK_OPEN_MAX = 256, /* files that were announced and are not finished */
 	SINK_RESUMED_MAX = 64, /* files with ANSWER_RESUME that have not come: a descriptor each */
 	SINK_COMPARED_MAX = 4096, /* files with ANSWER_COMPARE, whose SAME may come */
-	SINK_DIRS_MAX = 1 << 24,
+	/* All directories of a tree are kept, so these are what a peer can make this end hold: room
+	 * for a million with some of their attributes. */
+	SINK_DIRS_BYTES_MAX = 384 << 20,
+	SINK_DIR_XATTRS_MAX = 128 << 20,
+	SINK_DIR_COST = 320, /* measured, of one directory beside its name */
+	SINK_XATTR_COST = 128, /* of one attribute beside its name and value */
 	SINK_BUCKETS = 1024,
 	SINK_ASKED_XATTRS_MAX = 64 << 20, /* bytes of attributes, of all of these */
-	SINK_DIR_XATTRS_MAX = 1 << 30, /* and of all directories */
 	SINK_RESUME_MIN = 4 << 20, /* smaller files are not resumed, but sent */
 };
 
@@ -73,6 +77,7 @@ struct sink_dir {
 struct sink_dirs { /* by id; the copy's lock */
 	struct sink_dir **slots;
 	size_t mask, count;
+	size_t bytes; /* about, of all that is kept of them here and in the place */
 };
 
 /* ---- files ---------------------------------------------------------------------------- */

@@ -48,11 +48,13 @@ static int dirs_grow(struct sink_dirs *t)
 	return 0;
 }
 
-static int dirs_put(struct sink_dirs *t, struct sink_dir *d)
+static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
 {
-	if (t->count >= SINK_DIRS_MAX)
-		return fail_as(OUT_PROTOCOL, "the peer has more than %d directories",
-			       SINK_DIRS_MAX);
+	t->bytes += SINK_DIR_COST + strlen(name);
+	if (t->bytes > SINK_DIRS_BYTES_MAX)
+		return fail_as(OUT_MEMORY,
+			       "the peer has more directories than this end keeps: %zu, in %d MiB",
+			       t->count, SINK_DIRS_BYTES_MAX >> 20);
 	if ((!t->slots || t->count >= t->mask / 2) && dirs_grow(t))
 		return -1;
 	*dir_slot(t->slots, t->mask, d->id) = d;
@@ -164,7 +166,7 @@ static int announce_first(struct sink_lane *l, const struct record_dir *r, struc
 	d->hash = hash_of(r);
 	d->state = SINK_OPENING;
 	d->announced = lane_bit(l);
-	if (dirs_put(&s->dirs, d)) {
+	if (dirs_put(&s->dirs, d, r->name)) {
 		dir_free(d);
 		return -1;
 	}
@@ -395,10 +397,12 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 	else if (on_one_lane(l, &d->xattr_lane) || xattrs_add(&d->xattrs, r))
 		ret = -1;
 	if (ret == 0) {
-		s->dir_xattr_bytes += r->pos > 0 ? 0 : strlen(r->name) + r->size;
+		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
 		if (s->dir_xattr_bytes > SINK_DIR_XATTRS_MAX)
-			ret = fail_as(OUT_PROTOCOL, "the peer sends more attributes of directories "
-						    "than this end can hold");
+			ret = fail_as(OUT_MEMORY,
+				      "the peer has more attributes of directories than "
+				      "this end keeps: %d MiB",
+				      SINK_DIR_XATTRS_MAX >> 20);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	return ret;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/fail.h"
 
-enum { OF_FIRST = 8 };
+enum { OF_FIRST = 2 };
 
 /* ---- the list ------------------------------------------------------------------------- */
 

@@ -562,6 +562,22 @@ def test_owners_without_end(arena):
     ends(e, 12, 44, verdict=False, within=60)
 
 
+def test_attributes_of_directories_without_end(arena):
+    """They are kept until all is there, in bounds: a directory costs next to nothing on disk."""
+    arena.memory_max += 200 << 20
+    e, (lane,) = tree_sink(arena, flags=["XATTRS"])
+
+    def records():
+        yield DIR
+        for i in range(2, 300):
+            yield dir_record(id=i, parent=1, name="d%d" % i)
+            for n in range(64):
+                yield xattr_record(bytes(15000), id=i, name="user.%02d" % n)
+    play(e, lane, records())
+    said = fails(e, 22, within=60)
+    assert "attributes of directories" in said["text"], said
+
+
 # ---- KEEP and deletions ------------------------------------------------------------------------------
 
 KEEPS = {
