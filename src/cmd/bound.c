@@ -5,7 +5,7 @@
 
 /* Less says nothing: there is always something that is slow to begin. */
 static const double ns_least = 5e7;
-/* Of all processors' time, or of the threads': the rest is what changing between threads costs. */
+/* Of all processors' time, or of a thread's: the rest is what changing between threads costs. */
 static const double processors_full = 0.9;
 /* Within a host there is no network: ends that wait wait for each other's threads. */
 static const double processors_within_host = 0.5;
@@ -24,18 +24,7 @@ static double share(double part, double all)
 	return all > 0 ? (part < all ? part / all : 1) : 0;
 }
 
-/* ---- how long ------------------------------------------------------------------------ */
-
-static double source_ns(const struct msg_times *t)
-{
-	return (double)t->ns_fill + (double)t->ns_free + (double)t->ns_send + (double)t->ns_idle +
-	       (double)t->ns_paced;
-}
-
-static double sink_ns(const struct msg_times *t)
-{
-	return (double)t->ns_block + (double)t->ns_store;
-}
+/* ---- shares -------------------------------------------------------------------------- */
 
 static unsigned lanes_of(const struct bound_facts *f)
 {
@@ -47,57 +36,59 @@ static unsigned lanes_of(const struct bound_facts *f)
 /* Both ends' lanes live as long, but one end may be silent. */
 static double lanes_ns(const struct bound_facts *f)
 {
-	return larger(source_ns(f->source), sink_ns(f->sink));
+	return larger((double)f->source->ns_longest, (double)f->sink->ns_longest);
 }
-
-/* ---- shares -------------------------------------------------------------------------- */
 
 /* The source's lanes have nothing to do either while the sink finishes alone. */
 static void find_shares(const struct bound_facts *f, struct bound *b)
 {
-	double finish = (double)f->sink->ns_finish * lanes_of(f);
-	double source = source_ns(f->source), sink = sink_ns(f->sink), busy = 0;
+	const struct msg_times *source = f->source, *sink = f->sink;
+	double finish = (double)sink->ns_finish, busy = 0, held_back;
 
-	if (source > 0) {
-		b->source = share((double)f->source->ns_fill, source + finish);
-		b->held_back = share((double)f->source->ns_paced, source + finish);
+	if (source->used) {
+		double ns = (double)source->ns_longest + finish;
+
+		b->source = share((double)source->ns_busiest, ns);
+		b->held_back = share((double)source->ns_paced / source->used, ns);
 		busy = b->source + b->held_back;
 	}
-	if (sink > 0) {
-		b->sink = share((double)f->sink->ns_store + finish, sink + finish);
-		busy = larger(busy, b->sink);
+	if (sink->used) {
+		double ns = (double)sink->ns_longest + finish;
+
+		b->sink = share((double)sink->ns_busiest + finish, ns);
+		held_back = share((double)sink->ns_paced / sink->used, ns);
+		busy = larger(busy, b->sink + held_back);
+		b->held_back = larger(b->held_back, held_back);
 	}
 	b->network = busy < 1 ? 1 - busy : 0;
 }
 
-/* Of an end's threads, or of its host's processors; more: what another end on it took. */
-static double load_of(const struct msg_times *t, double ns, unsigned lanes, double more)
+/* Of an end's hottest thread, or of its host's processors; more: what another end on it took. */
+static double load_of(const struct msg_times *t, double ns, double more)
 {
-	double threads = share((double)t->ns_cpu + (double)t->ns_queued, ns);
-	double host = share((double)t->ns_cpu + more, (double)t->cpus * ns / lanes);
+	double thread = share((double)t->ns_hottest, ns);
+	double host = share((double)t->ns_cpu + more, (double)t->cpus * ns);
 
-	return t->ns_cpu ? larger(threads, host) : 0;
+	return t->ns_cpu ? larger(thread, host) : 0;
 }
 
 static void find_load(const struct bound_facts *f, struct bound *b)
 {
 	const struct msg_times *source = f->source, *sink = f->sink;
 	bool same_host = source->same_host || sink->same_host;
-	double finish = (double)sink->ns_finish * lanes_of(f);
-	double ns = lanes_ns(f) + finish;
+	double ns = lanes_ns(f) + (double)sink->ns_finish;
 
 	if (!source->ns_cpu && !sink->ns_cpu)
 		return;
-	b->processors =
-		larger(load_of(source, ns, lanes_of(f), same_host ? (double)sink->ns_cpu : 0),
-		       load_of(sink, ns, lanes_of(f), same_host ? (double)source->ns_cpu : 0));
+	b->processors = larger(load_of(source, ns, same_host ? (double)sink->ns_cpu : 0),
+			       load_of(sink, ns, same_host ? (double)source->ns_cpu : 0));
 }
 
 /* ---- which --------------------------------------------------------------------------- */
 
 static bool is_limited(const struct bound_facts *f, const struct bound *b)
 {
-	double rate = (double)f->source->moved / (lanes_ns(f) / lanes_of(f) / 1e9);
+	double rate = (double)f->source->moved / (lanes_ns(f) / 1e9);
 
 	if (b->held_back < limit_felt)
 		return false;
@@ -112,10 +103,9 @@ static bool is_limited(const struct bound_facts *f, const struct bound *b)
  */
 static bool is_windowed(const struct bound_facts *f, const struct bound *b)
 {
-	double ns = lanes_ns(f) / lanes_of(f);
 	double at_ends =
 		(larger(b->source, 0) + larger(b->sink, 0)) * f->source->block * lanes_of(f);
-	double under_way = (double)f->source->moved * b->rtt_us * 1000 / ns;
+	double under_way = (double)f->source->moved * b->rtt_us * 1000 / lanes_ns(f);
 
 	return b->window && at_ends + under_way >= window_full * (double)b->window;
 }
@@ -160,7 +150,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 		.window = f->source->window,
 		.rtt_us = there && (there < back || !back) ? there : back,
 	};
-	if (lanes_ns(f) / lanes_of(f) + (double)f->sink->ns_finish < ns_least)
+	if (lanes_ns(f) + (double)f->sink->ns_finish < ns_least)
 		return;
 	b->found = true;
 	find_shares(f, b);
@@ -240,6 +230,8 @@ void times_join(struct msg_times *to, const struct msg_times *more)
 	sum.ns_store += to->ns_store;
 	sum.ns_finish += to->ns_finish;
 	sum.ns_cpu += to->ns_cpu;
-	sum.ns_queued += to->ns_queued;
+	sum.ns_hottest += to->ns_hottest;
+	sum.ns_busiest += to->ns_busiest;
+	sum.ns_longest += to->ns_longest;
 	*to = sum;
 }

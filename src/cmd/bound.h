@@ -22,7 +22,7 @@ struct bound_facts {
 	uint64_t bwlimit; /* bytes a second that were asked for; 0: none, or not known */
 };
 
-/* Shares of the lanes' time, 0 to 1; less than 0: not known. */
+/* Shares of the busiest lane's time, 0 to 1; less than 0: not known. */
 struct bound {
 	const char *name; /* "target disk" */
 	bool found; /* else there was nothing to measure */

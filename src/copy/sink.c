@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 
 /* ---- what comes ---------------------------------------------------------------------- */
@@ -107,23 +108,31 @@ static int enter_block(struct sink *s)
 	return late ? fail_as(OUT_PROTOCOL, "the peer sends blocks after END") : 0;
 }
 
-static void leave_block(struct sink *s)
+static void leave_block(struct sink_lane *l, uint64_t ns_paced)
 {
+	struct sink *s = l->sink;
+
 	pthread_mutex_lock(&s->copy->lock);
 	s->taking--;
+	l->use.ns_paced += ns_paced;
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
 static int use_block(struct sink_lane *l, const struct block *b)
 {
 	int ret = enter_block(l->sink);
+	uint64_t stored_ns;
 
 	if (ret == 0)
 		ret = take_block(l, b);
 	if (ret == 0)
 		ret = sink_flush(l);
+	stored_ns = clock_ns();
+	/* Before its credit: that is what holds a source back. */
 	if (ret == 0)
-		leave_block(l->sink);
+		ret = session_pace(l->sink->session, b->len);
+	if (ret == 0)
+		leave_block(l, clock_ns() - stored_ns);
 	return ret;
 }
 

@@ -16,7 +16,7 @@ struct lane_use {
 	uint64_t ns_idle; /* source: had nothing to send before the peer answers; sink: its turn
 			   * was not to come before another block */
 	uint64_t ns_spare; /* source: had nothing to do while other lanes had */
-	uint64_t ns_paced; /* source: held back by --bwlimit */
+	uint64_t ns_paced; /* held back by --bwlimit */
 	struct cpu_time cpu;
 };
 

@@ -431,7 +431,9 @@ void msg_times_encode(struct writer *w, const struct msg_times *m)
 	put_u64(w, m->ns_store);
 	put_u64(w, m->ns_finish);
 	put_u64(w, m->ns_cpu);
-	put_u64(w, m->ns_queued);
+	put_u64(w, m->ns_hottest);
+	put_u64(w, m->ns_busiest);
+	put_u64(w, m->ns_longest);
 }
 
 void times_take(struct decoder *d, struct msg_times *m)
@@ -455,7 +457,9 @@ void times_take(struct decoder *d, struct msg_times *m)
 	m->ns_store = take_u64(&d->r);
 	m->ns_finish = take_u64(&d->r);
 	m->ns_cpu = take_u64(&d->r);
-	m->ns_queued = take_u64(&d->r);
+	m->ns_hottest = take_u64(&d->r);
+	m->ns_busiest = take_u64(&d->r);
+	m->ns_longest = take_u64(&d->r);
 }
 
 int msg_times_decode(const struct frame *f, struct msg_times *m)

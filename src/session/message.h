@@ -251,11 +251,14 @@ struct msg_times {
 	uint64_t window; /* bytes that may be under way on all lanes that are used */
 	uint64_t moved; /* bytes of blocks, each counted once */
 	/* source: at its source; waiting for credits; in sending; waiting for answers and results,
-	 * with nothing to send; held back by --bwlimit */
+	 * with nothing to send; held back by --bwlimit (a sink, too) */
 	uint64_t ns_fill, ns_free, ns_send, ns_idle, ns_paced;
 	/* sink: waiting for blocks; at its target; there alone after END, not a sum */
 	uint64_t ns_block, ns_store, ns_finish;
-	uint64_t ns_cpu, ns_queued; /* on processors, and waiting for one */
+	uint64_t ns_cpu; /* on processors */
+	/* The most of any one lane: on a processor or waiting for one; at its source or target; all
+	 * that it counted */
+	uint64_t ns_hottest, ns_busiest, ns_longest;
 };
 void msg_times_encode(struct writer *w, const struct msg_times *m);
 int msg_times_decode(const struct frame *f, struct msg_times *m);

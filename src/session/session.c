@@ -222,8 +222,8 @@ static int lane_end_open(struct session *s, unsigned i)
 		.depth = s->terms.depth,
 		.block_size = s->terms.block_size,
 		.timeout_ms = s->terms.timeout_ms,
-		.rdma_op = s->terms.rdma_op,
 		.unchecked = s->o.unchecked,
+		.rdma_op = s->terms.rdma_op,
 		.mend = session_mend,
 		.mend_ctx = e,
 	};
@@ -461,7 +461,7 @@ int session_pace(struct session *s, uint32_t len)
 	uint64_t now = clock_ns(), due;
 	bool is_failed;
 
-	if (s->o.bwlimit == 0)
+	if (s->o.bwlimit == 0 || (s->side == LANE_SINK && s->o.has_conductor))
 		return 0;
 	pthread_mutex_lock(&s->lock);
 	if (s->pace_ns + PACE_BURST_NS < now)

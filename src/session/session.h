@@ -85,7 +85,8 @@ enum transport session_transport(struct session *s, char *how, size_t how_size, 
 				 size_t why_size);
 /* The sum over all lanes. */
 void session_stats(struct session *s, struct lane_stats *out);
-/* Source's lanes call it before sending len bytes: waits as --bwlimit says. */
+/* Lanes call it before sending len bytes, or putting them: waits as --bwlimit says.  A sink's only
+ * without a conductor, who has told the source as well. */
 int session_pace(struct session *s, uint32_t len);
 
 #endif

@@ -182,6 +182,14 @@ def test_bwlimit(bench, tmp_path):
     assert both(sink, source)[0] == "--bwlimit"
 
 
+def test_bwlimit_of_a_receiver(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    sink = bench.receive("-v", "--bwlimit=%d" % RATE, "/dev/null")
+    source = bench.send(sink.port, "-v", tmp_path / "in")
+    name, shares = both(sink, source)
+    assert name == "--bwlimit" and shares["held back"] > 50, (name, shares)
+
+
 class Wire:
     """Two hosts of a test's own, and a wire that can be made slow."""
 

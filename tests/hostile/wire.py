@@ -144,7 +144,7 @@ TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), 
          ("block", "u32")] + [
     (name, "u64") for name in (
         "window", "moved", "ns_fill", "ns_free", "ns_send", "ns_idle", "ns_paced", "ns_block",
-        "ns_store", "ns_finish", "ns_cpu", "ns_queued")]
+        "ns_store", "ns_finish", "ns_cpu", "ns_hottest", "ns_busiest", "ns_longest")]
 NO_TOTAL = {name: 0 for name, _ in TOTAL}
 COUNTS = [(name, "u64") for name in (
     "regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had",

@@ -221,7 +221,9 @@ static inline struct msg_times sample_times_of(enum sample_size size)
 		.ns_store = OF(0, 0x1817161514131211, UINT64_MAX),
 		.ns_finish = OF(0, 0x2827262524232221, UINT64_MAX),
 		.ns_cpu = OF(0, 0x3132333435363738, UINT64_MAX),
-		.ns_queued = OF(0, 0x3837363534333231, UINT64_MAX),
+		.ns_hottest = OF(0, 0x3837363534333231, UINT64_MAX),
+		.ns_busiest = OF(0, 0x4847464544434241, UINT64_MAX),
+		.ns_longest = OF(0, 0x5857565554535251, UINT64_MAX),
 	};
 }
 

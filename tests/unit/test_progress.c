@@ -257,12 +257,12 @@ static struct report sample(void)
 		.ns = 1500000000,
 		.source = {.kind = KIND_PIPE,
 			   .used = 2,
-			   .ns_fill = 100000000,
-			   .ns_free = 900000000},
+			   .ns_busiest = 100000000,
+			   .ns_longest = 1000000000},
 		.sink = {.kind = KIND_DISK,
 			 .used = 2,
-			 .ns_block = 200000000,
-			 .ns_store = 800000000},
+			 .ns_busiest = 800000000,
+			 .ns_longest = 1000000000},
 	};
 }
 

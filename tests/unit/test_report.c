@@ -19,7 +19,7 @@
 struct given {
 	const char *name; /* that is expected */
 	unsigned fill, free, send, idle, paced;
-	unsigned block, store;
+	unsigned block, store, sink_paced;
 	unsigned finish; /* of the sink alone, not of each lane */
 	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* of all lanes too */
 	unsigned source_kind, sink_kind, cpus;
@@ -39,7 +39,7 @@ static void find(const struct given *g, struct bound *b)
 	struct msg_times source = {
 		.kind = (uint8_t)g->source_kind,
 		.same_host = g->same_host,
-		.used = 2,
+		.used = g->fill + g->free + g->idle + g->paced ? 2 : 0,
 		.cpus = (uint16_t)(g->cpus ? g->cpus : 64),
 		.rtt_us = g->rtt_us,
 		.block = 256 << 10,
@@ -51,19 +51,24 @@ static void find(const struct given *g, struct bound *b)
 		.ns_idle = tenths(g->idle),
 		.ns_paced = tenths(g->paced),
 		.ns_cpu = tenths(g->source_cpu),
-		.ns_queued = tenths(g->source_queued),
+		.ns_hottest = tenths(g->source_cpu + g->source_queued) / 2,
+		.ns_busiest = tenths(g->fill) / 2,
+		.ns_longest = tenths(g->fill + g->free + g->send + g->idle + g->paced) / 2,
 	};
 	struct msg_times sink = {
 		.kind = (uint8_t)g->sink_kind,
 		.same_host = g->same_host,
-		.used = 2,
+		.used = g->block + g->store ? 2 : 0,
 		.cpus = (uint16_t)(g->cpus ? g->cpus : 64),
 		.block = 256 << 10,
+		.ns_paced = tenths(g->sink_paced),
 		.ns_block = tenths(g->block),
 		.ns_store = tenths(g->store),
 		.ns_finish = tenths(g->finish),
 		.ns_cpu = tenths(g->sink_cpu),
-		.ns_queued = tenths(g->sink_queued),
+		.ns_hottest = tenths(g->sink_cpu + g->sink_queued) / 2,
+		.ns_busiest = tenths(g->store) / 2,
+		.ns_longest = tenths(g->block + g->store + g->sink_paced) / 2,
 	};
 	struct bound_facts facts = {
 		.source = &source,
@@ -124,6 +129,7 @@ static const struct given cases[] = {
 	 .bwlimit = 10 * MIB, .source_kind = KIND_DISK},
 	{"target disk", .fill = 10, .paced = 50, .free = 140, .block = 10, .store = 190,
 	 .sink_kind = KIND_DISK},
+	{"--bwlimit", .fill = 10, .free = 190, .block = 4, .store = 6, .sink_paced = 190},
 	/* Threads that compute wait for nobody, wherever they do it. */
 	{"processors", .fill = 195, .free = 5, .block = 190, .store = 10, .source_cpu = 190},
 	{"processors", .fill = 10, .free = 190, .block = 100, .store = 100, .sink_cpu = 185},
@@ -174,7 +180,7 @@ static void the_name_follows_from_the_times(void **state)
 
 static void what_is_short_is_not_measured(void **state)
 {
-	struct msg_times source = {.used = 2, .ns_fill = S / 21 * 2}, sink = {.used = 2};
+	struct msg_times source = {.used = 1, .ns_longest = S / 21}, sink = {0};
 	struct bound_facts facts = {.source = &source, .sink = &sink};
 	struct bound b;
 
@@ -182,15 +188,44 @@ static void what_is_short_is_not_measured(void **state)
 	bound_find(&facts, &b);
 	assert_false(b.found);
 	assert_string_equal(b.name, "nothing that could be measured");
-	source.ns_fill = S / 19 * 2;
+	source.ns_longest = S / 19;
 	bound_find(&facts, &b);
 	assert_true(b.found);
-	source.ns_fill = 0;
+	source.ns_longest = 0;
 	bound_find(&facts, &b);
 	assert_false(b.found);
 	sink.ns_finish = S / 19;
 	bound_find(&facts, &b);
 	assert_true(b.found);
+}
+
+/* One lane does all there is, as in comparing one file: the others' waiting is not the stage's. */
+static void the_busiest_lane_counts(void **state)
+{
+	struct msg_times source = {.kind = KIND_DISK,
+				   .used = 4,
+				   .ns_free = 40 * S,
+				   .ns_busiest = 0,
+				   .ns_longest = 10 * S};
+	struct msg_times sink = {.kind = KIND_DISK,
+				 .used = 4,
+				 .cpus = 64,
+				 .ns_block = 31 * S,
+				 .ns_store = 9 * S,
+				 .ns_busiest = 9 * S,
+				 .ns_longest = 10 * S,
+				 .ns_cpu = 5 * S,
+				 .ns_hottest = 5 * S};
+	struct bound_facts facts = {.source = &source, .sink = &sink};
+	struct bound b;
+
+	(void)state;
+	bound_find(&facts, &b);
+	assert_string_equal(b.name, "target disk");
+	assert_true(b.sink > 0.89 && b.sink < 0.91);
+	sink.ns_hottest = sink.ns_cpu = 95 * S / 10;
+	bound_find(&facts, &b);
+	assert_string_equal(b.name, "processors");
 }
 
 static void a_peer_may_tell_any_times(void **state)
@@ -286,6 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_name_follows_from_the_times),
 		cmocka_unit_test(what_is_short_is_not_measured),
+		cmocka_unit_test(the_busiest_lane_counts),
 		cmocka_unit_test(a_peer_may_tell_any_times),
 		cmocka_unit_test(it_is_said_in_words_and_numbers),
 		cmocka_unit_test(sessions_are_added_up),
