@@ -575,7 +575,7 @@ def test_attributes_of_directories_without_end(arena):
                 yield xattr_record(bytes(15000), id=i, name="user.%02d" % n)
     play(e, lane, records())
     said = fails(e, 22, within=60)
-    assert "attributes of directories" in said["text"], said
+    assert b"attributes of directories" in said["text"], said
 
 
 # ---- KEEP and deletions ------------------------------------------------------------------------------
