@@ -189,6 +189,8 @@ static enum outcome not_surveyed(struct path *p)
 {
 	struct failure f = *failed();
 
+	if (f.code == OUT_SIGNAL)
+		return f.code;
 	findings_add(p->findings, FINDING_FAILURE, f.code == OUT_VERSION ? "versions" : "start", "",
 		     p->now == &p->has ? remedy_of_start(f.code) : NULL, "%s", f.text);
 	return f.code;

@@ -253,8 +253,10 @@ enum outcome path_run(struct path *p)
 	if (!r.signalled)
 		try_transport(&r, TRANSPORT_TCP, &r.tcp, &r.tcp_rate);
 	link_close(&r.kept);
-	if (r.signalled)
+	if (r.signalled) {
+		fail_again(&r.report.failure);
 		return OUT_SIGNAL;
+	}
 	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
 	return OUT_DONE;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rdcheck: tell whether hosts, and the path between them, are fit for RDMA. */
+#include <signal.h>
+#include "base/log.h"
+#include "base/worker.h"
 #include "cmd/findings.h"
 #include "cmd/path.h"
 #include "cmd/process.h"
@@ -10,14 +13,28 @@ struct check {
 	struct path path;
 };
 
+/* While lanes are tried, the conductor minds signals by itself. */
+static void catch_signals(void)
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction sa = {.sa_handler = cancel}, now;
+
+	for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
+		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+}
+
 static int check(struct check *c)
 {
 	const char *far = c->o.operand_count ? c->o.operands[0] : "";
 	enum outcome code;
 
+	catch_signals();
 	findings_begin(&c->findings, &c->o, far);
 	path_init(&c->path, &c->o, far, &c->findings);
 	code = path_look(&c->path);
+	if (code == OUT_SIGNAL)
+		log_at(LOG_ERROR, "%s", failed()->text);
 	if (code == OUT_DONE && c->findings.count[FINDING_FAILURE])
 		code = OUT_TRANSPORT;
 	findings_end(&c->findings, code);

@@ -40,6 +40,8 @@ static int hear(struct caller *c, struct frame *f)
 
 	if (rc > 0)
 		return 0;
+	if (rc < 0 && failed()->code == OUT_SIGNAL)
+		return -1;
 	if (rc == 0 || failed()->code == OUT_PEER_LOST || !l->greeted) {
 		bool reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS);
 

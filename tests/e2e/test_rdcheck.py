@@ -3,13 +3,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
 
 import pytest
 
-from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program
+from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program, wait_until
 
 RSH = ROOT / "tests" / "e2e" / "rsh"
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
@@ -138,6 +139,22 @@ def test_text_from_a_shell_is_shown(bench, tmp_path):
     fake.chmod(0o755)
     r = check(bench, rdcp=fake)
     assert r.code == 5 and "welcome to this host" in r.one("start")["what"], r.text
+
+
+@pytest.mark.skipif(LAB, reason="about signals: the host runs it")
+@pytest.mark.parametrize("when", ["survey", "lanes"])
+def test_it_can_be_interrupted(bench, tmp_path, when):
+    """While a far survey is silent, and while lanes are."""
+    fake = tmp_path / "fake"
+    fake.write_text("#!/bin/sh\n[ \"$1\" = %s ] || exec sleep 60\nexec %s \"$@\"\n" % (
+        "--none" if when == "survey" else "--survey", program("rdcp")))
+    fake.chmod(0o755)
+    run = bench.start([program("rdcheck"), "--rsh", RSH, "--rdcp-path", fake, "far"], host=NEAR, home=tmp_path)
+    wanted = "memlock" if when == "survey" else "control"
+    wait_until(lambda: wanted in run.out.decode(), 20)
+    run.signal(signal.SIGINT)
+    assert run.wait(5) == 20, run.errors()
+    assert "not known whether fit" in run.out.decode() and run.errors().count("\n") == 1, run.errors()
 
 
 class Wire:
