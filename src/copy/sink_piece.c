@@ -46,7 +46,7 @@ static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p
 	return 0;
 }
 
-/* As long as nobody stores what comes before, it is on its way: that is no slowness of the target. */
+/* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
 static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
 {
 	uint64_t start = clock_ns(), now;

@@ -180,11 +180,12 @@ static void note_total(struct source *s)
 static void await_change(struct source_lane *l)
 {
 	struct source *s = l->source;
-	uint64_t none = 0, start = clock_ns();
-	uint64_t *count = s->walking ? &none : s->busy > l->busy ? &l->use.ns_spare : &l->use.ns_idle;
+	bool walking = s->walking, others = s->busy > l->busy;
+	uint64_t start = clock_ns();
 
 	pthread_cond_wait(&s->copy->changed, &s->copy->lock);
-	*count += clock_ns() - start;
+	if (!walking)
+		*(others ? &l->use.ns_spare : &l->use.ns_idle) += clock_ns() - start;
 }
 
 enum job source_pick(struct source_lane *l, struct source_file **file)
