@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from hosts import DEMAND, LAB, NEAR, ROOT, TRANSPORT, Host, pattern, program, wait_until
+from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, TRANSPORT, Host, pattern, program, wait_until
 
 BLOCK = 256 << 10
 # Slow enough for everything else to be fast, also on a machine with much else to do.
@@ -119,7 +119,8 @@ def test_a_slow_source_disk(bench, tmp_path, slow_fs):
     told = summary(r)
     assert told["bound_by"] == name
     assert abs(told["source_busy"] * 100 - shares["source busy"]) <= 1
-    assert all(0 <= told[k] <= 1 for k in ("network", "sink_busy", "held_back")), told
+    assert all(0 <= told[k] <= 1 for k in ("network", "sink_busy", "held_back", "processors")), told
+    assert told["window"] > 0 and (RDMA or told["round_trip_us"] > 0), told
 
 
 def test_a_slow_target_disk(bench, tmp_path, slow_fs):

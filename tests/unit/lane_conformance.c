@@ -110,6 +110,7 @@ static void test_blocks_come_in_order_and_whole(void **arg)
 		assert_whole(&r);
 		assert_int_equal(r.from.epochs, 1);
 		assert_int_equal(r.from.resent, 0);
+		assert_in_range(r.from.window, MIDDLE, depths[i] * MIDDLE);
 	}
 }
 
