@@ -2,7 +2,6 @@
 #include "lane/pool.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include "base/fail.h"
 
 size_t pool_bytes(uint32_t count, uint32_t size)
@@ -17,15 +16,12 @@ int pool_init(struct pool *p, uint32_t count, uint32_t size)
 	uint8_t *base;
 
 	*p = (struct pool){0};
-	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (base == MAP_FAILED)
-		return fail_as(OUT_MEMORY, "map %zu bytes for a lane's blocks: %m", bytes);
-	/* A child's copy-on-write would part the adapter's pages from ours. */
-	madvise(base, bytes, MADV_DONTFORK);
-	madvise(base, bytes, MADV_DONTDUMP);
+	if (pages_map(&p->pages, bytes))
+		return -1;
+	base = p->pages.base;
 	p->blocks = calloc(count, sizeof *p->blocks);
 	if (!p->blocks) {
-		munmap(base, bytes);
+		pages_unmap(&p->pages);
 		return fail_as(OUT_MEMORY, "out of memory for a lane of %u blocks", count);
 	}
 	p->base = base;
@@ -42,8 +38,7 @@ int pool_init(struct pool *p, uint32_t count, uint32_t size)
 
 void pool_free(struct pool *p)
 {
-	if (p->base)
-		munmap(p->base, p->bytes);
+	pages_unmap(&p->pages);
 	free(p->blocks);
 	*p = (struct pool){0};
 }

@@ -4,22 +4,24 @@
 
 /*
  * The memory of one lane: count blocks of size bytes, each preceded by a page whose last
- * LANE_HEAD bytes are its head, in one page-aligned, zeroed mapping that is never dumped
- * nor forked (it may be registered with an adapter).  Free blocks are lent last in, first
+ * LANE_HEAD bytes are its head, in one page-aligned, zeroed mapping (pages.h) that is never
+ * dumped nor forked (it may be registered with an adapter).  Free blocks are lent last in, first
  * out, so that they stay in cache.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 #include "lane/lane.h"
+#include "lane/pages.h"
 
 struct pool {
 	uint8_t *base;
-	size_t bytes; /* of the mapping: count * (size + LANE_PAGE) */
+	size_t bytes; /* count * (size + LANE_PAGE) */
 	uint32_t count;
 	uint32_t size;
 	struct block *blocks; /* count of them, blocks[i].slot == i */
 	struct block *free;
+	struct pages pages;
 };
 
 int pool_init(struct pool *p, uint32_t count, uint32_t size);

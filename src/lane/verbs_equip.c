@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "lane/node.h"
 #include "lane/verbs.h"
 
 uint8_t *verbs_hello_at(const struct verbs *v, enum hello_place place)
@@ -230,6 +231,8 @@ static int make_memory(struct verbs *v)
 
 int verbs_equip(struct verbs *v)
 {
+	/* Before the memory is registered: it does not move later. */
+	node_settle(NULL, device(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (check_device(v) || make_cq(v) || make_qp(v) || make_memory(v))
 		return -1;
 	return post_all(v);

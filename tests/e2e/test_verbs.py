@@ -2,6 +2,7 @@
 """What can only be seen on verbs: packets counted, queue pairs there, limits on locked memory."""
 
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -103,6 +104,30 @@ def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
     assert "lane 0 goes on over TCP, not RDMA" in source.errors(), source.errors()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets pages aside")
+def test_blocks_on_huge_pages(bench, tmp_path):
+    """They can be registered with the adapter, and go as others do."""
+    setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
+    before = int(setting.read_text())
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    setting.write_text(str(before + 64))
+    try:
+        sink = bench.receive("--", "sh", "-c", "cat >%s/out" % tmp_path)
+        source = bench.send(sink.port, "--", "sh", "-c",
+                            "cat in; until [ -e go ]; do sleep 0.1; done", cwd=tmp_path)
+        wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size == len(data),
+                   timeout=60)
+        for end in (source, sink):
+            maps = pathlib.Path("/proc/%d/smaps" % end.proc.pid).read_text()
+            assert maps.count("KernelPageSize:     2048 kB") == 2, end.argv  # a pool for each lane
+        (tmp_path / "go").touch()
+        assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    finally:
+        setting.write_text(str(before))
+    assert (tmp_path / "out").read_bytes() == data
 
 
 def test_ipv6(bench, tmp_path):
