@@ -189,7 +189,7 @@ static void text_stage(const struct bench *b, const struct point *p)
 	snprintf(name, sizeof name, "%s, GB/s", stage_name(p->stage));
 	printf("  %-*s%*.*f  ", LABEL - 2, name, CELL_WIDTH, (int)decimals(g), g);
 	if (p->stage == STAGE_SOURCE)
-		printf("the first time that %s is read", size_text(p->bytes, size, sizeof size));
+		printf("reading %s of it", size_text(p->bytes, size, sizeof size));
 	else
 		printf("%s", notes[p->stage]);
 	putchar('\n');

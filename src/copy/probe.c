@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/probe.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,10 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/worker.h"
+#include "copy/direct.h"
 #include "copy/run.h"
 #include "copy/source_file.h"
+#include "copy/writeback.h"
 
 enum {
 	LANES = 2,
@@ -27,6 +30,8 @@ struct probe {
 	struct source_file *file; /* what is read; the sink's is made */
 	struct stream stream; /* the source's, */
 	struct outlet out; /* the sink's */
+	struct writeback writeback;
+	atomic_bool direct_missed;
 	unsigned lanes, depth;
 	uint32_t block_size;
 
@@ -178,17 +183,37 @@ static int take_sizes(struct probe *p)
 	return 0;
 }
 
+/* As a sink's file that is not so large that it goes past the page cache by itself. */
+static void take_outlet(struct probe *p)
+{
+	const struct scratch *s = p->o->file;
+
+	outlet_of(s->fd, s->name, &p->out);
+	p->out.stopper = stopper;
+	if (!writeback_suits(s->fd))
+		return;
+	writeback_begin(&p->writeback, p->o->fsync);
+	p->out.writeback = &p->writeback;
+	if (p->o->direct != DIRECT_ON)
+		return;
+	p->out.direct = direct_open(s->fd, O_WRONLY);
+	if (!p->out.direct)
+		direct_missed(&p->direct_missed, s->name);
+}
+
 static int take_file(struct probe *p)
 {
 	const struct scratch *s = p->o->file;
 
 	p->stream = (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
 	if (p->o->role == ROLE_SINK) {
-		outlet_of(s->fd, s->name, &p->out);
-		p->out.stopper = stopper;
+		take_outlet(p);
 		return source_file_made(s->size, &stopper, &p->file);
 	}
-	return source_file_stream(&p->stream, &stopper, &p->file);
+	if (source_file_stream(&p->stream, &stopper, &p->file))
+		return -1;
+	source_file_choose(p->file, p->o->direct, &p->direct_missed);
+	return 0;
 }
 
 int probe_run(const struct probe_opts *o, struct tally *t)
@@ -204,6 +229,7 @@ int probe_run(const struct probe_opts *o, struct tally *t)
 	ret = take_sizes(p) || take_file(p) ? -1 : run_workers(p, p->lanes, probe_lane);
 	if (ret == 0 && o->role == ROLE_SINK && o->fsync)
 		ret = run_workers(p, 1, probe_sync);
+	direct_close(p->out.direct);
 	source_file_free(p->file);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
