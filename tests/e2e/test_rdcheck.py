@@ -13,6 +13,8 @@ import pytest
 from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program, wait_until
 
 RSH = ROOT / "tests" / "e2e" / "rsh"
+# Half of it is for each direction.
+PATIENCE = "--connect-timeout=%d" % (20 if LAB else 4)
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 
 
@@ -35,7 +37,7 @@ class Checked:
 def check(bench, *args, far="far", rdcp=None, rsh=None, **how):
     how.setdefault("host", NEAR)
     how.setdefault("home", bench.tmp)
-    argv = [program("rdcheck"), "--json", "--connect-timeout=%d" % (20 if LAB else 6), "--rsh", rsh or RSH,
+    argv = [program("rdcheck"), "--json", PATIENCE, "--rsh", rsh or RSH,
             "--rdcp-path", rdcp or program("rdcp"), *args, *([far] if far else [])]
     return Checked(bench.run(argv, timeout=60, **how))
 
@@ -183,7 +185,7 @@ class Wire:
 
     def check(self, bench, *args):
         near, far = (["ip", "netns", "exec", n] for n in self.names)
-        argv = [*near, program("rdcheck"), "--json", "-4", "--connect-timeout=4", "--rsh", RSH, "--rdcp-path",
+        argv = [*near, program("rdcheck"), "--json", "-4", PATIENCE, "--rsh", RSH, "--rdcp-path",
                 program("rdcp"), *args, "far"]
         return Checked(bench.run(argv, home=bench.tmp, env={"SLUICE_TEST_HOSTS": "far " + " ".join(far)}))
 
