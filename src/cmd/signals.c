@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "base/io.h"
 
 static int signals = -1;
 
@@ -45,6 +46,8 @@ void conductor_signals_end(void)
 
 	while (signals_next())
 		continue;
+	close_fd(signals);
+	signals = -1;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -14,7 +14,7 @@ from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, pro
 
 RSH = ROOT / "tests" / "e2e" / "rsh"
 # Half of it is for each direction.
-PATIENCE = "--connect-timeout=%d" % (20 if LAB else 4)
+PATIENCE = "--connect-timeout=%d" % (20 if LAB else 6)
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 
 
