@@ -100,7 +100,7 @@ static int set_metadata(struct place_dir *d, int fd)
 
 	if (fstat(fd, &st))
 		return fail("look at directory %s: %m", seat_shown(&s, shown));
-	metadata_want(p, &d->a, S_IFDIR, NULL, d->made, &m);
+	metadata_want_dir(d, &m);
 	if (!m.has_mode && d->loosened) {
 		m.has_mode = true;
 		m.mode = d->was;

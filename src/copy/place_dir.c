@@ -62,7 +62,7 @@ static void compare(struct place_dir *d, const struct stat *st, struct change *c
 {
 	struct metadata m;
 
-	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->made, &m);
+	metadata_want_dir(d, &m);
 	if (!c->missing && !c->type)
 		metadata_compare(d->place, &m, st, c);
 }
@@ -128,6 +128,8 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 		*fd = dir_open(in, name, &st);
 		if (*fd >= 0) {
 			c->missing = fresh && !c->type;
+			if (!d->place->rules->perms)
+				d->umask = metadata_umask(d->place, d->up, in);
 			if (meet(d, fd, &st, fresh, c) == 0)
 				return fresh ? sync_in(d, in) : 0;
 			close_fd(*fd);
@@ -168,6 +170,7 @@ static int become_dir(struct place *p, int fd)
 	p->top->fd = fd;
 	p->top->dev = st.st_dev;
 	p->top->ino = st.st_ino;
+	atomic_store(&p->top->inner_umask, 0);
 	p->is_dir = true;
 	pthread_mutex_unlock(&p->lock);
 	return 0;
@@ -211,6 +214,7 @@ static int be_target(struct place_dir *d, bool fresh, struct change *c)
 	int ret;
 
 	d->is_target = true;
+	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
 	c->missing = fresh;
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail("open directory %s: %m", d->place->spot.shown);

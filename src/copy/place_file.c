@@ -157,6 +157,7 @@ static int open_nameless(struct placement *t)
 
 	/* Nobody else can open it, so it has its mode from the start. */
 	metadata_want(p, &t->file.a, S_IFREG, NULL, true, &m);
+	metadata_inherit(&t->seat, &t->file.a, &m);
 	if (!metadata_has_xattrs(p))
 		mode = m.mode & 0777;
 	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
@@ -454,6 +455,8 @@ static int set_metadata(struct placement *t, struct stat *is)
 	}
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->how == BY_RENAME || t->created, &m);
+	if (!replaced && (t->how == BY_RENAME || t->created))
+		metadata_inherit(&t->seat, &t->file.a, &m);
 	if (t->file.flags & FILE_STREAM)
 		m.has_times = false;
 	return metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);

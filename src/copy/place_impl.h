@@ -47,6 +47,8 @@ struct place_dir {
 	dev_t dev;
 	ino_t ino;
 	mode_t was; /* mode of one that was there */
+	mode_t umask; /* of one that is made: its own mode's, */
+	_Atomic unsigned inner_umask; /* and that of what is in it, and one; 0: not known */
 	bool is_target; /* p->top by its own name: what is below is not used */
 	bool made; /* by this run, or by one that was interrupted: it gets a new one's mode */
 	bool fresh; /* by this run: what is in it we made */
@@ -193,6 +195,12 @@ struct metadata {
  * made: there is none yet. */
 void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
 		   const struct stat *replaced, bool made, struct metadata *out);
+/* The same of d. */
+void metadata_want_dir(const struct place_dir *d, struct metadata *out);
+/* There is none yet: its mode is what the default ACL or the umask leaves. */
+void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m);
+/* What they take away of modes of what is made in d (NULL: the target), which is fd. */
+mode_t metadata_umask(struct place *p, struct place_dir *d, int fd);
 /* What of that is different from st. */
 void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
 		      struct change *c);

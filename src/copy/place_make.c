@@ -76,6 +76,7 @@ static int give_metadata(struct making *m, const char *as)
 		failure(m, "make");
 	} else {
 		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
+		metadata_inherit(&m->seat, &m->r->a, &want);
 		ret = metadata_set(p, fd, &st, &want, m->xattrs, &m->seat);
 	}
 	close_fd(fd);

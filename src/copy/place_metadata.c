@@ -105,6 +105,31 @@ void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
 	m->times[1].tv_nsec = p->rules->times ? (long)a->mtime_ns : UTIME_OMIT;
 }
 
+mode_t metadata_umask(struct place *p, struct place_dir *d, int fd)
+{
+	struct place_dir *in = d ? d : p->top;
+	unsigned known = atomic_load_explicit(&in->inner_umask, memory_order_relaxed);
+
+	if (known == 0) {
+		known = xattrs_umask(fd, p->umask) + 1;
+		atomic_store_explicit(&in->inner_umask, known, memory_order_relaxed);
+	}
+	return known - 1;
+}
+
+void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m)
+{
+	if (m->has_mode && !s->place->rules->perms)
+		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->in, s->dirfd);
+}
+
+void metadata_want_dir(const struct place_dir *d, struct metadata *m)
+{
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->made, m);
+	if (d->made && !d->place->rules->perms)
+		m->mode = d->a.mode & PERMISSIONS & ~d->umask;
+}
+
 /* The mode of something that has this owner and group then. */
 static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t is)
 {

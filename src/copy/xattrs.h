@@ -12,6 +12,7 @@
  */
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include <stddef.h>
 #include "copy/owners.h"
 #include "copy/rules.h"
@@ -50,5 +51,8 @@ int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct r
 /* Does fd differ in ACLs, in other attributes? */
 int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *acls, bool *others);
 void xattrs_free(struct xattrs *x); /* NULL: nothing */
+/* What is made in the directory fd does not get these bits of a mode: by its default ACL, which
+ * counts instead of the umask, where it has one. */
+mode_t xattrs_umask(int fd, mode_t umask);
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include "session/acl.h"
 
 enum { LINK_ROOM = 32 };
 
@@ -35,6 +36,29 @@ ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
 	char link[LINK_ROOM];
 
 	return n < 0 && errno == EBADF ? getxattr(link_of(fd, link), name, to, size) : n;
+}
+
+mode_t xattrs_umask(int fd, mode_t umask)
+{
+	enum { ENTRIES = 256 };
+	static const char name[] = "system.posix_acl_default";
+	uint8_t bytes[ACL_HEAD + ENTRIES * ACL_ENTRY];
+	struct acl_entry of[ENTRIES];
+	ssize_t size = xattr_get(fd, name, bytes, sizeof bytes);
+	int count = size > 0 ? acl_decode(bytes, (size_t)size, of) : -1;
+	unsigned user = 7, group = 7, other = 7;
+
+	if (count < 0)
+		return umask;
+	for (int i = 0; i < count; i++) {
+		if (of[i].tag == ACL_USER_OBJ)
+			user = of[i].perm;
+		else if (of[i].tag == ACL_GROUP_OBJ || of[i].tag == ACL_MASK)
+			group = of[i].perm; /* a mask, which comes later, is that of a mode */
+		else if (of[i].tag == ACL_OTHER)
+			other = of[i].perm;
+	}
+	return 0777 & ~(user << 6 | group << 3 | other);
 }
 
 int xattr_put(int fd, const char *name, const void *value, size_t size)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from hosts import pattern
-from trees import USER, WAYS, acl, equal, make, summary, walk
+from trees import acl, equal, make, summary, USER, walk, WAYS
 
 OLD, NOW = 10**18, 15 * 10**17
 
@@ -108,3 +108,39 @@ def test_itemized_changes_are_rsyncs(bench, ground):
     theirs = sorted(line.lstrip("<>").rstrip().split(" -> ")[0] for line in rsync.stdout.splitlines())
     assert ours == theirs
     equal(a, b)
+
+
+NONE = 0xFFFFFFFF
+DEFAULTS = {
+    "a user more": [(1, 7, NONE), (2, 7, 2), (4, 7, NONE), (16, 7, NONE), (32, 4, NONE)],
+    "wider than the umask": [(1, 7, NONE), (4, 7, NONE), (32, 7, NONE)],
+    "narrower": [(1, 6, NONE), (4, 0, NONE), (32, 0, NONE)],
+}
+
+
+def modes_and_acls(top):
+    found = {}
+    for path in sorted(top.rglob("*")):
+        acls = {n: os.getxattr(path, n) for n in os.listxattr(path) if n.startswith("system.posix_acl")}
+        found[str(path.relative_to(top))] = oct(path.stat().st_mode), acls
+    return found
+
+
+@pytest.mark.parametrize("what", DEFAULTS)
+def test_default_acls_count_instead_of_the_umask(bench, ground, what):
+    """As they do for cp."""
+    make(ground, {"src": {"f": b"1", "x": b"2", "big": bytes(1 << 20), "d": {"e": {"g": b"3"}}}, "cp": {}, "ours": {}})
+    (ground / "src" / "x").chmod(0o755)
+    (ground / "src" / "d" / "e" / "g").chmod(0o666)
+    for name in ("cp", "ours"):
+        os.setxattr(ground / name, "system.posix_acl_default", acl(DEFAULTS[what]))
+    subprocess.run(["cp", "-r", "src", "src/x", "cp"], cwd=ground, check=True)
+    for sources, target in ((["src", "src/x"], "ours"), (["src/"], "ours/src")):
+        r = bench.copy("-r", *sources, "far:%s" % (ground / target), cwd=ground)
+        assert r.code == 0, r.errors()
+        assert modes_and_acls(ground / "ours") == modes_and_acls(ground / "cp")
+        (ground / "ours" / "src" / "f").unlink()
+        subprocess.run(["rm", "-r", ground / "ours" / "src" / "d"], check=True)
+    r = bench.copy("src/f", "far:%s" % (ground / "ours" / "new"), cwd=ground)
+    assert r.code == 0, r.errors()
+    assert (ground / "ours" / "new").stat().st_mode == (ground / "cp" / "src" / "f").stat().st_mode
