@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "cmd/screen.h"
 
 enum {
@@ -115,6 +116,21 @@ static uint64_t bytes_for(const struct bench *b, const struct setting *s, uint64
 	return bytes > (double)least ? (uint64_t)bytes : least;
 }
 
+/* After points that went well, one that does not is no reason to throw these away. */
+static bool may_try_again(struct bench *b)
+{
+	enum outcome code = b->failure.code;
+
+	if (b->done == 0 || b->repeated ||
+	    (code != OUT_CONNECT && code != OUT_TRANSPORT && code != OUT_TIMEOUT &&
+	     code != OUT_PEER_LOST))
+		return false;
+	log_warn("once more: %s", b->failure.text);
+	b->failure = (struct failure){0};
+	b->repeated = true;
+	return true;
+}
+
 int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint64_t most,
 		struct point *out)
 {
@@ -126,8 +142,10 @@ int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint
 		if (bytes && next <= bytes)
 			break;
 		bytes = next;
-		if (bench_bytes(b, stage, s, bytes, out))
-			return -1;
+		while (bench_bytes(b, stage, s, bytes, out)) {
+			if (!may_try_again(b))
+				return -1;
+		}
 		b->guess = point_rate(out);
 		if (out->ns >= wanted_ns / 2)
 			break;
@@ -136,6 +154,7 @@ int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint
 			break;
 	}
 	b->done++;
+	b->repeated = false;
 	return 0;
 }
 

@@ -57,6 +57,7 @@ struct bench {
 	struct link far;
 	struct progress progress;
 	unsigned done, planned; /* points */
+	bool repeated; /* this one */
 	double guess; /* bytes a second */
 
 	struct series series[SERIES_MAX];
