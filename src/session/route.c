@@ -311,14 +311,17 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
 	/* With a conductor there are other ways to try. */
 	int ms = s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
-	uint64_t deadline = clock_ms() + (uint64_t)ms;
+	/* But whoever goes on before the offer came finds it out of turn then, and fails. */
+	uint64_t patience = clock_ms() + (uint64_t)s->o.connect_timeout_ms, deadline = patience;
 	char why[TEXT_MAX], says[HOST_MAX + 32];
 	enum outcome code = OUT_CONNECT;
 	enum attempt rc = ATTEMPT_FAILED;
 
 	snprintf(says, sizeof says, "%s did not say where to connect", s->o.peer);
-	if (await_word(e, &s->route.offered[stage], says, deadline) < 0)
+	if (await_word(e, &s->route.offered[stage], says, patience) < 0)
 		return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+	if (s->o.has_conductor)
+		deadline = clock_ms() + (uint64_t)ms;
 	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
 	if (s->terms.rdma) {
 		rc = try_rdma(e, &s->route.offers[stage],
