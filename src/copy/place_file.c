@@ -244,11 +244,16 @@ static int open_target(struct placement *t)
 /* A symlink is replaced, and a file written anew unless it is asked for otherwise. */
 static int open_rest(struct placement *t, bool *had)
 {
+	bool as_it_is = false;
+
 	*had = false;
 	if (t->seat.place->spot.direct || t->seat.dirfd < 0)
 		return 0;
-	if (look(t))
+	/* What can't be begun is not gone on with. */
+	if (look(t) || (t->there && check_old(t, &as_it_is)))
 		return -1;
+	if (as_it_is)
+		return 0;
 	if (goes_in_place(t)) {
 		if (!t->there || t->old.st_size == 0)
 			return 0;

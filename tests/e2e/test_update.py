@@ -9,6 +9,7 @@ import os
 import random
 import stat
 import subprocess
+import tempfile
 
 import pytest
 
@@ -432,6 +433,23 @@ def test_backups_stay_when_it_is_done_again(bench, tmp_path):
         r = bench.copy("-r", "--backup", "--delete", "tree/", "far:%s" % (tmp_path / "to"))
         assert r.code == 0, r.errors()
     assert read(tmp_path / "to") == {"f": b"3", "f~": b"2", "gone~": b"g"}
+
+
+def test_backup_dir_on_another_file_system_keeps_the_old_file(bench, tmp_path, way):
+    """A backup is the file itself: what can't be renamed there is neither replaced nor deleted."""
+    other = next((d for d in ("/dev/shm", "/run", "/var/tmp") if os.access(d, os.W_OK) and
+                  os.stat(d).st_dev != os.stat(tmp_path).st_dev), None)
+    assert other, "there is one file system only"
+    aside = tempfile.mkdtemp(dir=other)
+    old = {"f": b"old", "gone": b"g", "d": {"x": b"x"}}
+    make(tmp_path, {"tree": {"f": b"new", "d": b"d", "h": b"h"}, "to": old})
+    try:
+        r = bench.copy("-r", "--delete", "--backup", "--backup-dir=" + aside, way[0] + str(tmp_path / "tree") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 23 and "another file system" in r.errors(), (r.code, r.errors())
+        assert read(tmp_path / "to") == dict(old, h=b"h") and not os.path.exists(os.path.join(aside, "f"))
+    finally:
+        subprocess.run(["rm", "-r", aside], check=True)
 
 
 def as_rsync_does_again(bench, tmp_path, options, tree, old, rounds):

@@ -279,6 +279,32 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 	end();
 }
 
+/* What begin() would refuse is not gone on with either: nobody sends it for nothing. */
+static void nothing_is_gone_on_with_in_the_way(void **state)
+{
+	struct record_file r = file_record("f", 0644, 6);
+	struct placement *t;
+	bool had;
+
+	(void)state;
+	begin();
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	assert_int_equal(write(placement_fd(t), "half", 4), 4);
+	place_drop(t, true);
+	make_dir("dst/f", 0755);
+	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
+	assert_true(had);
+	place_drop(t, true);
+	make("dst/f/g", "stays", 0644);
+	assert_int_equal(place_resume(place, top, &r, &t, &had), -1);
+	assert_non_null(strstr(failed()->text, "not empty"));
+	assert_int_equal(place_begin(place, top, &r, &t), -1);
+	assert_int_equal(unlink("dst/f/g") | rmdir("dst/f"), 0);
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	place_drop(t, false);
+	end();
+}
+
 static void in_place_the_target_is_gone_on_with(void **state)
 {
 	struct record_file r = file_record("f", 0644, 6);
@@ -551,6 +577,7 @@ int main(void)
 		place_test(the_same_is_made_so_in_all),
 		place_test(rests_of_the_same_go),
 		place_test(what_an_earlier_run_left_is_gone_on_with),
+		place_test(nothing_is_gone_on_with_in_the_way),
 		place_test(in_place_the_target_is_gone_on_with),
 		place_test(changes_of_files_are_told),
 		place_test(times_are_kept_as_asked),
