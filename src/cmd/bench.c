@@ -86,6 +86,9 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	o.block_size = s->block_size;
 	/* The ends tell of no files. */
 	o.json = false;
+	/* What a session tells of itself is told of the first one. */
+	o.quiet = o.quiet || (b->began && o.verbose < 2);
+	b->began = true;
 	show(b, out);
 	conduct(&j, &r);
 	if (r.failure.code != OUT_DONE) {

@@ -57,6 +57,7 @@ struct bench {
 	struct link far;
 	struct progress progress;
 	unsigned done, planned; /* points */
+	bool began; /* the first one */
 	bool repeated; /* this one */
 	double guess; /* bytes a second */
 
