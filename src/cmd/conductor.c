@@ -5,8 +5,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/io.h"
 #include "cmd/end.h"
 #include "cmd/events.h"
 #include "cmd/explain.h"
@@ -286,10 +288,35 @@ static bool timed_out(const struct conductor *c)
 
 /* ---- the beginning --------------------------------------------------------------------------- */
 
-static int run_local_end(void *ctx, int in, int out)
+static int run_local_end(void *link, int in, int out)
 {
-	(void)ctx;
+	const struct link *l = link;
+
+	if (l->share > 0)
+		end_share(l->share);
 	return end_run(in, out, false);
+}
+
+/* Two ends on this host can pass each other descriptors.  Without that they can't share on the disk,
+ * and copy. */
+static void share_begin(struct conductor *c)
+{
+	int fds[2];
+
+	if (c->links[0].far || c->links[1].far || c->job->measure ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return;
+	c->links[0].share = fds[0];
+	c->links[1].share = fds[1];
+}
+
+static void share_end(struct conductor *c)
+{
+	for (int i = 0; i < 2; i++) {
+		if (c->links[i].share > 0)
+			close_fd(c->links[i].share);
+		c->links[i].share = 0;
+	}
 }
 
 static int start_link(struct conductor *c, int i)
@@ -309,7 +336,7 @@ static int start_link(struct conductor *c, int i)
 	} else if (l->far) {
 		if (far_start(c->job->o, l->ssh_host, "--end", &l->child))
 			return -1;
-	} else if (child_fork(run_local_end, NULL, "the end on this host", &l->child)) {
+	} else if (child_fork(run_local_end, l, "the end on this host", &l->child)) {
 		return -1;
 	}
 	return link_open(l);
@@ -432,6 +459,7 @@ static void dismiss(struct conductor *c)
 void conduct(const struct job *j, struct report *r)
 {
 	static struct conductor c;
+	int rc;
 
 	memset(&c, 0, sizeof c);
 	c.job = j;
@@ -443,7 +471,10 @@ void conduct(const struct job *j, struct report *r)
 		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
 	/* The local end connects; with none or two of them, the source. */
 	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
-	if (start_both(&c) || instruct(&c)) {
+	share_begin(&c);
+	rc = start_both(&c);
+	share_end(&c);
+	if (rc || instruct(&c)) {
 		conductor_fail(&c, "");
 		goto out;
 	}

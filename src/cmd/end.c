@@ -33,6 +33,7 @@ struct end {
 	struct framer framer;
 	struct errand errand;
 	struct scratch disk; /* rdbench's; fd -1 */
+	int clones; /* a socket to the other end; 0: none */
 
 	struct copy *copy;
 	struct session *session; /* while it can be sent over */
@@ -288,12 +289,14 @@ static int run(struct end *e)
 	if (e->errand.start.role == ROLE_SOURCE) {
 		struct source_opts so = errand_source(&e->errand);
 
+		so.clones = e->clones;
 		if (e->disk.fd >= 0)
 			so.stream = disk_stream(&e->disk);
 		return source_run(e->copy, e->session, &so, &e->tally, &e->result);
 	} else {
 		struct sink_opts so = errand_sink(&e->errand);
 
+		so.clones = e->clones;
 		if (e->disk.fd >= 0)
 			so.stream = disk_stream(&e->disk);
 		return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
@@ -476,11 +479,19 @@ static void end_free(struct end *e)
 	errand_free(&e->errand);
 }
 
+static int shared;
+
+void end_share(int socket)
+{
+	shared = socket;
+}
+
 int end_run(int in, int out, bool far)
 {
 	static struct end e = {.disk.fd = -1};
 	int code;
 
+	e.clones = shared;
 	/* Before there are orders nobody listens to a reason, but for a protocol's version. */
 	if (begin(&e, in, out, far))
 		return (int)failed()->code;

@@ -10,5 +10,7 @@
  * exit code.  Takes both descriptors.
  */
 int end_run(int in, int out, bool far);
+/* Before that: a socket to the other end, which is on this host, too; see copy/clone.h. */
+void end_share(int socket);
 
 #endif

@@ -26,6 +26,7 @@ struct link {
 	const char *ssh_host; /* far: as ssh wants it */
 	bool greeted, gone; /* gone: it says nothing more */
 	bool again; /* `rdcp --ends': what comes before its greeting is an earlier end's */
+	int share; /* what its end gets of a socket between the two; 0: nothing */
 	uint64_t lost_ms; /* its process is gone: when it is given up, 0: never */
 	bool has_verdict;
 	struct msg_greeting greeting;

@@ -64,6 +64,7 @@ struct source_opts {
 	const struct rules *rules; /* NULL: plain */
 	const char *host; /* for messages */
 	enum direct direct;
+	int clones; /* a socket to the other end, if that is on this host (clone.h); 0: none */
 	uint64_t memory_bytes; /* instead of names, when not 0: so many bytes that are made here */
 	bool unchecked; /* these without digests: the session's lanes have no hashes either */
 };
@@ -83,6 +84,7 @@ struct sink_opts {
 	bool expand; /* ~ in target */
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
 	enum direct direct;
+	int clones; /* as above */
 	bool discard; /* what comes is checked and thrown away */
 	bool unchecked; /* as the source's: only thrown away */
 };

@@ -93,6 +93,11 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
  * it: then *had is true. Else nothing is opened and *out is NULL. */
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
 		 struct placement **out, bool *had);
+/* The same, with a temporary that shares on the disk what `from' has, if that can be, and without
+ * a failure of the file if not: -1. */
+struct clones;
+int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
+		struct clones *clones, struct placement **out);
 int placement_fd(const struct placement *t);
 /* Is it empty, so that what is not written is zero? */
 bool placement_fresh(const struct placement *t);

@@ -3,18 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
-
-enum { PREALLOCATE_MIN = 64 << 10, MIB = 1 << 20 };
+#include "copy/clone.h"
 
 enum how {
 	BY_RENAME, /* a temporary that takes the name in the end */
@@ -82,49 +78,12 @@ static int open_in_place(struct placement *t)
 	return 0;
 }
 
-static int no_room(const struct placement *t)
+static int preallocate(const struct placement *t)
 {
-	char shown[SHOWN_ROOM];
-	int error = errno;
-	struct statfs fs;
-	bool known = error == ENOSPC && fstatfs(t->fd, &fs) == 0;
-	uint64_t left = known ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : 0;
-
-	errno = error;
-	if (!known)
-		return failure(t, "write");
-	return fail("write %s: %m: it takes %" PRIu64 " MiB, and %" PRIu64 " MiB are free there",
-		    seat_shown(&t->seat, shown), (t->file.size + MIB - 1) / MIB, left / MIB);
-}
-
-/*
- * Full disks are found out at the start where the file system can tell, by its own fallocate: the C
- * library's would write.  On tmpfs it would clear every page before it is written, and on btrfs
- * what was allocated so is never compressed: these are asked only.
- */
-static int preallocate(struct placement *t)
-{
-	struct place *p = t->seat.place;
-	off_t size = (off_t)t->file.size;
-	struct statfs fs;
-
-	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || size < PREALLOCATE_MIN ||
-	    p->o.sparse || t->tmp.resumed)
+	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->o.sparse ||
+	    t->tmp.resumed)
 		return 0;
-	if (fstatfs(t->fd, &fs) == 0 &&
-	    (fs.f_type == TMPFS_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC)) {
-		if (fs.f_blocks == 0 || (uint64_t)size / (uint64_t)fs.f_bsize <= fs.f_bavail)
-			return 0;
-		errno = ENOSPC;
-		return no_room(t);
-	}
-	while (fallocate(t->fd, 0, 0, size)) {
-		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return no_room(t);
-		if (errno != EINTR || place_stopped(p))
-			break;
-	}
-	return 0;
+	return room_take(&t->seat, t->fd, t->file.size);
 }
 
 /* Whose the file will be, if that is not whoever we are. */
@@ -346,6 +305,49 @@ int place_begin_whole(struct place *p, struct place_dir *d, const struct record_
 		      struct placement **out)
 {
 	return begin(p, d, r, true, out);
+}
+
+/* Found out by a file without a name, so that nothing that an earlier run left is lost. */
+static bool can_share(const struct placement *t, int from, struct clones *clones)
+{
+	struct stat there, source;
+	bool can;
+	int fd;
+
+	if (t->seat.dirfd < 0 || fstat(t->seat.dirfd, &there) || fstat(from, &source) ||
+	    clones_refused(clones, source.st_dev, there.st_dev))
+		return false;
+	fd = openat(t->seat.dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	can = fd >= 0 && clone_try(from, fd) == 0;
+	close_fd(fd);
+	if (!can)
+		clones_refuse(clones, source.st_dev, there.st_dev);
+	return can;
+}
+
+int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
+		struct clones *clones, struct placement **out)
+{
+	struct record_file as = *r;
+	struct placement *t;
+	bool can;
+
+	if ((p->spot.direct && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
+		return -1;
+	can = can_share(t, from, clones);
+	placement_free(t);
+	/* What is shared takes no room. */
+	as.flags |= FILE_SPARSE;
+	if (!can || begin(p, d, &as, false, &t))
+		return -1;
+	t->file.flags = r->flags;
+	if (t->how != BY_RENAME || clone_file(from, t->fd)) {
+		place_drop(t, false);
+		return -1;
+	}
+	t->tmp.resumed = true;
+	*out = t;
+	return 0;
 }
 
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,

@@ -10,6 +10,7 @@
  *	place_hold.c       descriptors of directories: held, closed, opened again
  *	place_dir.c        directories: found or made; place_marker.c: what DST becomes
  *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name
+ *	place_room.c       full disks are found out first
  *	place_look.c       what is there, and is it the same?
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
@@ -225,6 +226,16 @@ static inline bool metadata_has_xattrs(const struct place *p)
 {
 	return p->rules->acls || p->rules->xattrs || p->rules->xattrs_all;
 }
+
+/* ---- place_room.c ---------------------------------------------------------------------- */
+
+/*
+ * Take room for so many bytes, so that a full disk is found out at the start where the file system
+ * can tell, by its own fallocate: the C library's would write.  On tmpfs it would clear every page
+ * before it is written, and on btrfs what was allocated so is never compressed: these are asked
+ * only.
+ */
+int room_take(const struct seat *s, int fd, uint64_t size);
 
 /* ---- place_look.c ---------------------------------------------------------------------- */
 

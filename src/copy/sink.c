@@ -296,6 +296,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->rules = o->rules ? o->rules : &s->plain;
 	atomic_store(&s->kind, o->discard ? KIND_MEMORY : KIND_DISK);
 	writeback_begin(&s->writeback, o->fsync);
+	clones_begin(&s->clones, o->clones > 0 ? o->clones : -1);
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		pthread_cond_init(&s->lanes[i].turn, NULL);
 	return s;
@@ -317,6 +318,7 @@ static void sink_free(struct sink *s)
 	sink_dirs_free(s);
 	place_close(s->place);
 	owners_free(s->owners);
+	clones_end(&s->clones);
 	free(s);
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/worker.h"
 #include "copy/change.h"
+#include "copy/clone.h"
 #include "copy/digest.h"
 #include "copy/outlet.h"
 #include "copy/owners.h"
@@ -31,6 +32,7 @@
 
 enum {
 	SINK_OPEN_MAX = 256, /* files that were announced and are not finished */
+	SINK_CLONED_MAX = 512, /* with ANSWER_CLONED, the same */
 	SINK_RESUMED_MAX = 64, /* files with ANSWER_RESUME that have not come: a descriptor each */
 	SINK_COMPARED_MAX = 4096, /* files with ANSWER_COMPARE, whose SAME may come */
 	/* All directories of a tree are kept, so these are what a peer can make this end hold: room
@@ -92,7 +94,8 @@ struct sink_file {
 	struct placement *placement; /* NULL: the stream's descriptor, or none */
 	struct outlet out; /* fd -1: bytes go to link, or nowhere */
 	char *link; /* a symlink's target */
-	bool resumed; /* asked about, for ANSWER_RESUME, else ANSWER_COMPARE */
+	bool resumed; /* asked about, for ANSWER_RESUME or CLONED, else ANSWER_COMPARE */
+	bool cloned; /* all of it is there */
 	struct cells *cells; /* ANSWER_RESUME: what HAVE may tell */
 	bool ordered; /* stored in order of pos */
 	struct digest *digest; /* of an ordered one; whose turn it is uses it */
@@ -174,6 +177,7 @@ struct sink {
 	struct owners *owners;
 	atomic_int kind; /* of what is written: enum stage_kind */
 	struct writeback writeback;
+	struct clones clones;
 	atomic_bool direct_missed; /* that a file can't be written so was told */
 
 	/* The copy's lock: */

@@ -53,16 +53,17 @@ static int answer_failed(struct sink_lane *l, const struct record_file *r, struc
 /* ---- what waits for its FILE, or for SAME ---------------------------------------------- */
 
 /* Lock held. */
-static bool room_for(const struct sink *s, const struct sink_question *q, bool resumed)
+static bool room_for(const struct sink *s, const struct sink_question *q, bool resumed, bool cloned)
 {
 	if (resumed)
-		return s->resumed < SINK_RESUMED_MAX;
+		return s->resumed < (unsigned)(cloned ? SINK_CLONED_MAX : SINK_RESUMED_MAX);
 	return s->compared < SINK_COMPARED_MAX &&
 	       s->asked_xattr_bytes + q->xattr_bytes <= SINK_ASKED_XATTRS_MAX;
 }
 
 /* Remember what was asked; NULL: there are too many, or no memory, and it is simply to be sent. */
-static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool resumed)
+static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool resumed,
+				   bool cloned)
 {
 	struct sink_file *f = calloc(1, sizeof *f);
 	struct sink_file **slot;
@@ -73,10 +74,11 @@ static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool
 	f->dir = q->dir;
 	f->state = SINK_ASKED;
 	f->resumed = resumed;
+	f->cloned = cloned;
 	f->xattr_bytes = resumed ? 0 : q->xattr_bytes;
 	pthread_mutex_lock(&s->copy->lock);
 	slot = sink_file_slot(s, f->r.id);
-	if (*slot || !room_for(s, q, f->resumed)) {
+	if (*slot || !room_for(s, q, f->resumed, cloned)) {
 		pthread_mutex_unlock(&s->copy->lock);
 		free(f);
 		return NULL;
@@ -113,12 +115,30 @@ static int asked_answer(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 	uint32_t id = f->r.id;
-	bool resumed = f->resumed;
+	enum answer answer = f->cloned    ? ANSWER_CLONED
+			     : f->resumed ? ANSWER_RESUME
+					  : ANSWER_COMPARE;
 
 	pthread_mutex_lock(&s->copy->lock);
-	f->state = resumed ? SINK_RESUMED : SINK_COMPARED;
+	f->state = f->resumed ? SINK_RESUMED : SINK_COMPARED;
 	pthread_mutex_unlock(&s->copy->lock);
-	return sink_tell_answer(l, id, resumed ? ANSWER_RESUME : ANSWER_COMPARE);
+	return sink_tell_answer(l, id, answer);
+}
+
+/* Share what is on the disk with the source's file; 1: that can't be. */
+static int share(struct sink_lane *l, struct sink_question *q, int from)
+{
+	struct sink *s = l->sink;
+	struct sink_file *f;
+
+	if (from < 0 || s->o->inplace || s->o->sparse || s->rules->verify ||
+	    !(f = asked_new(s, q, true, true)))
+		return 1;
+	if (place_clone(s->place, sink_dir_place(q->dir), &q->r, from, &s->clones, &f->placement)) {
+		asked_drop(s, f, false);
+		return 1;
+	}
+	return asked_answer(l, f);
 }
 
 static int resume(struct sink_lane *l, struct sink_question *q)
@@ -128,7 +148,7 @@ static int resume(struct sink_lane *l, struct sink_question *q)
 	bool had = false;
 	int ret = 0;
 
-	if (q->r.size < SINK_RESUME_MIN || s->o->inplace || !(f = asked_new(s, q, true)))
+	if (q->r.size < SINK_RESUME_MIN || s->o->inplace || !(f = asked_new(s, q, true, false)))
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
 	if (place_resume(s->place, sink_dir_place(q->dir), &q->r, &f->placement, &had)) {
 		asked_drop(s, f, false);
@@ -153,7 +173,7 @@ static int compare(struct sink_lane *l, struct sink_question *q)
 	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == q->r.size)
-		f = asked_new(s, q, false);
+		f = asked_new(s, q, false, false);
 	if (!f) {
 		close_fd(fd);
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
@@ -260,11 +280,12 @@ static int rehearse(struct sink_lane *l, struct sink_question *q, const struct l
 }
 
 /* A failure is of the file that was asked about. */
-static int answer(struct sink_lane *l, struct sink_question *q)
+static int answer(struct sink_lane *l, struct sink_question *q, int offered)
 {
 	struct sink *s = l->sink;
 	enum decision decision;
 	struct looked k;
+	int ret;
 
 	/* A stream has nothing yet, and in a rehearsal gets nothing. */
 	if (!s->place && !s->rules->dry_run)
@@ -286,7 +307,8 @@ static int answer(struct sink_lane *l, struct sink_question *q)
 		return rehearse(l, q, &k, decision);
 	switch (decision) {
 	case DECIDE_SEND:
-		return resume(l, q);
+		ret = share(l, q, offered);
+		return ret > 0 ? resume(l, q) : ret;
 	case DECIDE_COMPARE:
 		return compare(l, q);
 	case DECIDE_SAME:
@@ -302,8 +324,10 @@ static int answer(struct sink_lane *l, struct sink_question *q)
 int sink_answer(struct sink_lane *l)
 {
 	struct sink_question *q = &l->question;
-	int ret = answer(l, q);
+	int offered = clones_take(&l->sink->clones, q->r.id);
+	int ret = answer(l, q, offered);
 
+	close_fd(offered);
 	xattrs_free(q->xattrs);
 	q->xattrs = NULL;
 	q->open = false;

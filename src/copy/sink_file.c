@@ -94,7 +94,7 @@ static void choose(struct sink *s, struct sink_file *f)
 	enum direct how = s->o->direct;
 	bool large = f->r.size >= DIRECT_MIN && f->r.size >= memory_bytes() / DIRECT_PART;
 
-	if (f->out.fd < 0 || !f->out.seekable || !writeback_suits(f->out.fd))
+	if (f->cloned || f->out.fd < 0 || !f->out.seekable || !writeback_suits(f->out.fd))
 		return;
 	f->out.writeback = &s->writeback;
 	if (how == DIRECT_ON || (how == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
@@ -199,6 +199,7 @@ static void resume(struct sink_file *f, struct sink_file *asked)
 	if (asked->placement && same_file(&r, &f->r)) {
 		f->placement = asked->placement;
 		f->cells = asked->cells;
+		f->cloned = asked->cloned;
 		asked->cells = NULL;
 	} else if (asked->placement) {
 		place_drop(asked->placement, false);

@@ -37,6 +37,7 @@
 #include "copy/find.h"
 #include "copy/modes.h"
 #include "copy/owners.h"
+#include "copy/clone.h"
 #include "copy/run.h"
 #include "copy/source_file.h"
 #include "copy/source_ids.h"
@@ -56,6 +57,8 @@ enum {
 	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
 	TAKE_MAX = 32, /* entries that a lane takes at once */
 	TOPS_MAX = 64, /* directories in none of which it is remembered that they may be new */
+	OFFERED_MAX = 256, /* files offered to be cloned without an answer */
+	CLONE_TRIES = 4, /* of which none was, and no more are offered */
 	SPARE_MAX = 31, /* blocks beside the one that is filled */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
 	/* Of a small file, beside its bytes and its attributes. */
@@ -74,6 +77,8 @@ struct aside {
 	uint8_t answer; /* 0: none yet */
 	uint64_t size; /* as it was seen */
 	uint64_t asked; /* a hash of the question; 0: not kept */
+	bool offered; /* to be cloned, as it was: */
+	struct stat seen;
 	struct told *told; /* cells that the sink has; NULL: none */
 	struct removal *removal; /* of an empty one; NULL: it is not to be removed */
 	const char *path; /* of one that the user named, behind name; NULL */
@@ -186,6 +191,8 @@ struct source {
 	unsigned aside_max; /* files kept aside */
 	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
+	atomic_uint offered, uncloned; /* files: without an answer, and answered otherwise */
+	atomic_bool cloned; /* one was */
 	atomic_bool direct_missed; /* that a file can't be read so was told */
 	enum stage_kind kind; /* of what is read */
 	bool only; /* one file or stream was asked for */
@@ -314,6 +321,10 @@ int item_send_small(struct source_lane *l, struct source_item *it);
 
 /* Ask about it, and keep it aside. */
 int source_ask(struct source_lane *l, struct source_item *it);
+/* May the sink share with it what is on the disk? */
+bool source_may_clone(const struct source *s, const struct source_item *it);
+/* What was offered is answered, or has failed. */
+void source_offer_over(struct source *s, struct aside *a);
 /* Is it the rules' word that files in d are asked about? NULL: the target. */
 bool source_asks_all(const struct source *s, struct walk_dir *d);
 /* Keep it aside, unasked, until there is room for one more large file. */

@@ -90,6 +90,46 @@ int source_park(struct source_lane *l, struct source_item *it)
 	return 0;
 }
 
+/* ---- clones -------------------------------------------------------------------------- */
+
+bool source_may_clone(const struct source *s, const struct source_item *it)
+{
+	const struct rules *r = s->rules;
+
+	return s->o->clones > 0 && !s->o->no_sparse && !r->verify && !r->dry_run &&
+	       !(it->flags & FILE_STREAM) && (uint64_t)it->st.st_size > s->small_max &&
+	       it->st.st_size >= CLONE_MIN && atomic_load(&s->offered) < OFFERED_MAX &&
+	       (atomic_load(&s->cloned) || atomic_load(&s->uncloned) < CLONE_TRIES);
+}
+
+/* The sink gets its descriptor.  What can't be opened is found when it is sent. */
+static bool offer(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+
+	if (!source_may_clone(s, it))
+		return false;
+	if (it->fd < 0 && item_open(l, it)) {
+		item_close(it);
+		return false;
+	}
+	if (!clone_suits(it->fd) || !clone_offer(s->o->clones, it->id, it->fd))
+		return false;
+	atomic_fetch_add(&s->offered, 1);
+	return true;
+}
+
+void source_offer_over(struct source *s, struct aside *a)
+{
+	if (!a->offered)
+		return;
+	atomic_fetch_sub(&s->offered, 1);
+	if (a->answer == ANSWER_CLONED)
+		atomic_store(&s->cloned, true);
+	else if (a->answer == ANSWER_SEND || a->answer == ANSWER_RESUME)
+		atomic_fetch_add(&s->uncloned, 1);
+}
+
 /* ---- questions ----------------------------------------------------------------------- */
 
 static int read_attributes(struct source_lane *l, struct source_item *it, struct xattrs **x)
@@ -120,7 +160,7 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 	r.id = it->id;
 	r.flags |= FILE_ASK;
 	/* Only of use where cells may be told. */
-	if (l->source->rules->checksum || r.size >= RESUME_MIN)
+	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
 		a->asked = hash_of(&r);
 	record_file_encode(&l->records, &r);
 	return source_put_xattrs(l, it->id, x);
@@ -161,6 +201,7 @@ int source_ask(struct source_lane *l, struct source_item *it)
 	struct removal *removal = NULL;
 	struct xattrs *x;
 	struct aside *a;
+	bool offered;
 	int ret;
 
 	if (may_be_removed(l->source, it) && item_removal(l, it, &removal))
@@ -174,7 +215,12 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		removal_free(removal);
 		return -1;
 	}
+	offered = offer(l, it);
 	a = aside_new(it, removal);
+	if (a) {
+		a->offered = offered;
+		a->seen = it->st;
+	}
 	ret = a ? put_question(l, it, a, x) : -1;
 	xattrs_free(x);
 	if (ret == 0) {
@@ -184,6 +230,8 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		source_done(l, &d);
 		return 0;
 	}
+	if (a)
+		source_offer_over(l->source, a);
 	aside_free(a);
 	if (ret < 0)
 		return -1;
@@ -244,7 +292,10 @@ static int answer(struct source *s, uint32_t id, uint8_t answer)
 
 	if (!a)
 		return -1;
+	if (answer == ANSWER_CLONED && !a->offered)
+		return fail_as(OUT_PROTOCOL, "the peer has cloned what it was not offered");
 	a->answer = answer;
+	source_offer_over(s, a);
 	if (answer != ANSWER_SAME) {
 		make_ready(s, a);
 		return 0;

@@ -43,6 +43,7 @@ struct source_file {
 	int after; /* what a stream has behind pos, see stream_gather() */
 	struct digest *ordered; /* of a stream's blocks that are no whole cells */
 
+	bool cloned; /* the sink has it all, as it was opened */
 	bool compared; /* it is only read for now, to compare it with what was told */
 	atomic_bool differs; /* and is not the same */
 	atomic_bool stop; /* it failed, or what it is read for is known: read no more */

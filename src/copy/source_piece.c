@@ -230,6 +230,8 @@ static uint64_t unit_of(const struct source_lane *l, const struct source_file *f
 	uint64_t unit = size > CELL ? size - size % CELL : CELL;
 	uint64_t told = f->told ? told_next(f->told, f->pos) : UINT64_MAX;
 
+	if (f->cloned)
+		return f->size;
 	if (f->compared || told == f->pos)
 		return CELL;
 	return told - f->pos < unit ? told - f->pos : unit;
@@ -242,6 +244,8 @@ static int do_piece(struct source_lane *l, struct source_file *f, enum claim cla
 		return 0;
 	if (f->compared)
 		return compare(l, f, claim, pos, len);
+	if (f->cloned)
+		return put_have(l, f, pos, len, sent);
 	if (claim == CLAIM_HOLE)
 		return put_hole(l, f, pos, len, sent);
 	if (told_at(f->told, pos))

@@ -242,6 +242,7 @@ static int asked_failed(struct source *s, struct aside *a, const struct failure 
 		return not_sent();
 	count_at_peer(s, a->id, why);
 	ids_settle(&s->ids, a->id);
+	source_offer_over(s, a);
 	s->asides--;
 	aside_free(a);
 	pthread_cond_broadcast(&s->copy->changed);

@@ -235,7 +235,7 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 		return false;
 	if (source_asks_all(s, it->dir))
 		return true;
-	return it->st.st_size >= RESUME_MIN && !walk_dir_made(it->dir);
+	return (it->st.st_size >= RESUME_MIN && !walk_dir_made(it->dir)) || source_may_clone(s, it);
 }
 
 int item_consider(struct source_lane *l, struct source_item *it)
@@ -254,6 +254,18 @@ int item_consider(struct source_lane *l, struct source_item *it)
 	}
 	l->counts.regular++;
 	return must_ask(s, it) ? source_ask(l, it) : item_send(l, it);
+}
+
+/* Is what the sink has cloned what it is now? */
+static bool was_cloned(const struct source_lane *l, const struct source_item *it)
+{
+	const struct stat *seen;
+
+	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_fits(l, it))
+		return false;
+	seen = &it->aside->seen;
+	return seen->st_dev == it->st.st_dev && seen->st_ino == it->st.st_ino &&
+	       !stat_change(seen, &it->st);
 }
 
 static int send_large(struct source_lane *l, struct source_item *it)
@@ -275,11 +287,13 @@ static int send_large(struct source_lane *l, struct source_item *it)
 	f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
 	f->dir = walk_dir_get(it->dir);
 	memcpy(f->name, it->name, strlen(it->name) + 1);
+	f->cloned = was_cloned(l, it);
 	if (f->flags & FILE_STREAM)
 		source_file_become_stream(f);
-	else if (!l->source->o->no_sparse)
+	else if (!l->source->o->no_sparse && !f->cloned)
 		source_file_find_holes(f);
-	source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
+	if (!f->cloned)
+		source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
 	if (it->aside && it->aside->told && aside_fits(l, it)) {
 		f->told = it->aside->told;
 		it->aside->told = NULL;

@@ -344,7 +344,7 @@ int msg_answers_decode(const struct frame *f, struct msg_answers *m)
 		m->of[i].file = take_u32(&d.r);
 		need(&d, m->of[i].file != 0, "file");
 		m->of[i].answer = take_u8(&d.r);
-		need(&d, m->of[i].answer >= ANSWER_SEND && m->of[i].answer <= ANSWER_NEW,
+		need(&d, m->of[i].answer >= ANSWER_SEND && m->of[i].answer <= ANSWER_CLONED,
 		     "answer");
 	}
 	return decoded(&d);

@@ -196,6 +196,8 @@ enum answer {
 	 * from what was asked about (but in ASK, SPARSE and atime) CELLS are void: no HAVE. */
 	ANSWER_RESUME = 3,
 	ANSWER_COMPARE = 4, /* the target's cells are in CELLS: all equal: SAME, else send it */
+	ANSWER_CLONED = 6, /* it was offered by a descriptor, and shares what is on the disk now: HAVE
+			    * all of it, which counts as no digest; or send it */
 	ANSWER_NEW = 5, /* a directory that was announced was made by this run, and is empty but for
 			 * what the source sends: about files below it nothing need be asked */
 };

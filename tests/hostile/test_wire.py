@@ -94,7 +94,7 @@ SAMPLES = {
     "FILE_RESULT": dict(file=(0, 0x01020304, U32), code=(1, 11, 45), text=text("disk full", TEXT)),
     "STORED": dict(files=several((1, 3, 4096), lambda i, most: {"file": numbered(i, most)})),
     "ANSWERS": dict(answers=several((1, 5, 4096), lambda i, most: {
-        "file": numbered(i, most), "answer": 1 + i % 5})),
+        "file": numbered(i, most), "answer": 1 + i % 6})),
     "CELLS": dict(
         file=(1, 0x01020304, U32), pos=(0, 0x0102030405080000, 2**63 - 2048 * CELL),
         digests=([{"low": 0, "high": 0}],

@@ -153,7 +153,7 @@ static inline void sample_answers(enum sample_size size, struct writer *w)
 	m.count = OF(1, 5, ANSWERS_MAX);
 	for (unsigned i = 0; i < m.count; i++) {
 		m.of[i].file = size == SAMPLE_MOST ? UINT32_MAX - i : 1 + i * 0x01020304;
-		m.of[i].answer = (uint8_t)(ANSWER_SEND + i % 5);
+		m.of[i].answer = (uint8_t)(ANSWER_SEND + i % 6);
 	}
 	msg_answers_encode(w, &m);
 }

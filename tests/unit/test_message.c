@@ -194,7 +194,7 @@ static void each_field_has_its_range(void **state)
 		{MSG_ANSWERS, 0, 2, ANSWERS_MAX + 1, "count"},
 		{MSG_ANSWERS, 7, 4, 0, "file"},
 		{MSG_ANSWERS, 11, 1, 0, "answer"},
-		{MSG_ANSWERS, 11, 1, 6, "answer"},
+		{MSG_ANSWERS, 11, 1, 7, "answer"},
 		{MSG_CELLS, 0, 4, 0, "file"},
 		{MSG_CELLS, 4, 4, 1, "pos"},
 		{MSG_CELLS, 4, 4, CELL_WIRE / 2, "pos"},

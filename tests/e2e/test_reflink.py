@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies on one host share what is on the disk, where the file system can; else they are copies."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from hosts import leftovers, pattern
+from trees import USER
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["btrfs", "xfs"])
+def disk(request, tmp_path):
+    make = {"btrfs": ["mkfs.btrfs", "-q"], "xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"]}[request.param]
+    if USER or not shutil.which(make[0]):
+        pytest.skip("may not mount, or no " + make[0])
+    image, at = tmp_path / "image", tmp_path / "disk"
+    at.mkdir()
+    with open(image, "wb") as f:
+        f.truncate(512 * MIB)
+    subprocess.run([*make, image], check=True, capture_output=True)
+    if subprocess.run(["mount", "-o", "loop", image, at], capture_output=True).returncode:
+        pytest.skip("may not mount " + request.param)
+    yield at
+    subprocess.run(["umount", "-l", at], check=True)
+
+
+def is_shared(path):
+    """All of its extents, or none?  The last block may have been written again."""
+    subprocess.run(["sync", path], check=True)
+    out = subprocess.run(["filefrag", "-v", path], check=True, capture_output=True, text=True).stdout
+    extents = [x for x in out.splitlines() if x.split(":")[0].strip().isdigit()]
+    shared = ["shared" in x for x in extents]
+    assert extents and len(set(shared[:-1] or shared)) == 1, out
+    return shared[0]
+
+
+def local(bench, *args):
+    return bench.copy(*args, transport="--transport=auto")
+
+
+def test_a_file(bench, disk):
+    data = pattern(9 * MIB + 77)
+    (disk / "in").write_bytes(data)
+    os.chmod(disk / "in", 0o640)
+    os.utime(disk / "in", ns=(10**18, 10**18 + 123))
+    (disk / "out").write_bytes(b"old")
+    r = local(bench, "-p", "--print-digest=sha256", disk / "in", disk / "out")
+    assert r.code == 0, r.errors()
+    assert (disk / "out").read_bytes() == data and is_shared(disk / "out")
+    st = os.stat(disk / "out")
+    assert st.st_mtime_ns == 10**18 + 123 and st.st_mode & 0o777 == 0o640
+    assert not leftovers(disk)
+    digest = subprocess.run(["sha256sum", disk / "in"], capture_output=True, text=True).stdout.split()[0]
+    assert digest in bytes(r.out).decode() + r.errors()
+
+
+def test_a_tree_with_all_that_it_has(bench, disk):
+    top = disk / "from"
+    (top / "d").mkdir(parents=True)
+    for i in range(20):
+        (top / "d" / str(i)).write_bytes(pattern(300000 + i * 100001, seed=i))
+    (top / "small").write_bytes(b"small")
+    os.link(top / "d" / "3", top / "linked")
+    with open(top / "holes", "wb") as f:
+        f.truncate(50 * MIB)
+        f.seek(20 * MIB)
+        f.write(pattern(MIB))
+    r = local(bench, "-aH", "--fsync", top, disk / "to")
+    assert r.code == 0, r.errors()
+    assert subprocess.run(["diff", "-r", top, disk / "to"]).returncode == 0
+    assert all(is_shared(disk / "to" / "d" / str(i)) for i in range(20))
+    assert os.stat(disk / "to" / "holes").st_blocks <= os.stat(top / "holes").st_blocks
+    assert os.stat(disk / "to" / "linked").st_ino == os.stat(disk / "to" / "d" / "3").st_ino
+    # And again: only what changed.
+    (top / "d" / "5").write_bytes(pattern(2 * MIB, seed=99))
+    r = local(bench, "-aH", "--delete", "%s/" % top, disk / "to")
+    assert r.code == 0, r.errors()
+    assert subprocess.run(["diff", "-r", top, disk / "to"]).returncode == 0
+    assert is_shared(disk / "to" / "d" / "5")
+
+
+@pytest.mark.parametrize("how", ["--verify", "--no-sparse", "--sparse", "--inplace"])
+def test_what_is_asked_for_comes_first(bench, disk, how):
+    """What can't be had of a share is copied."""
+    data = pattern(3 * MIB + 5)
+    (disk / "in").write_bytes(data)
+    r = local(bench, how, disk / "in", disk / "out")
+    assert r.code == 0, r.errors()
+    assert (disk / "out").read_bytes() == data and not is_shared(disk / "out")
+
+
+def test_from_one_file_system_to_another(bench, disk, tmp_path):
+    (disk / "from").mkdir()
+    for i in range(12):
+        (disk / "from" / str(i)).write_bytes(pattern(5 * MIB + i, seed=i))
+    r = local(bench, "-r", disk / "from", tmp_path / "to")
+    assert r.code == 0, r.errors()
+    assert subprocess.run(["diff", "-r", disk / "from", tmp_path / "to"]).returncode == 0
+    r = local(bench, "-r", tmp_path / "to", disk / "back")
+    assert r.code == 0, r.errors()
+    assert subprocess.run(["diff", "-r", disk / "from", disk / "back"]).returncode == 0
+
+
+def test_not_between_hosts(bench, disk):
+    data = pattern(3 * MIB)
+    (disk / "in").write_bytes(data)
+    r = bench.copy(disk / "in", "far:%s" % (disk / "out"))
+    assert r.code == 0, r.errors()
+    assert (disk / "out").read_bytes() == data and not is_shared(disk / "out")
+
+
+def test_a_source_that_changes(bench, disk):
+    """First and last bytes are a count, the last one always written after the first: what is copied is
+    never of two times."""
+    path, size, stop = disk / "in", 2 * MIB, threading.Event()
+    path.write_bytes(bytes(size))
+
+    def write():
+        n = 0
+        fd = os.open(path, os.O_WRONLY)
+        while not stop.wait(0.002):
+            n += 1
+            os.pwrite(fd, n.to_bytes(8, "big"), 0)
+            stop.wait(0.002)
+            os.pwrite(fd, n.to_bytes(8, "big"), size - 8)
+        os.close(fd)
+    t = threading.Thread(target=write)
+    t.start()
+    try:
+        for _ in range(10):
+            r = local(bench, path, disk / "out")
+            assert r.code in (0, 42), r.errors()
+            if r.code == 0:
+                got = pathlib.Path(disk / "out").read_bytes()
+                first, last = (int.from_bytes(got[at:][:8], "big") for at in (0, size - 8))
+                assert first - last in (0, 1), (first, last)
+    finally:
+        stop.set()
+        t.join()
