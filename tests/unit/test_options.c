@@ -98,6 +98,34 @@ static void progress_may_have_seconds(void **state)
 	refused("--progress", RDCP, "--progress=x", "a", "b");
 }
 
+static void what_measures_has_one_operand_at_most(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDBENCH, NULL), 0);
+	assert_int_equal(o.operand_count, 0);
+	assert_int_equal(o.measure_ms, 1000);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDBENCH, "--source", "/data", "--target=t", "--seconds=0.25",
+			       "--plot=p.svg", "--lanes=2", "-P", "22", "--", "host", NULL),
+			 0);
+	assert_string_equal(o.measure_source, "/data");
+	assert_string_equal(o.measure_target, "t");
+	assert_string_equal(o.plot, "p.svg");
+	assert_int_equal(o.measure_ms, 250);
+	assert_null(o.command);
+	assert_string_equal(o.operands[0], "host");
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCHECK, "host", NULL), 0);
+	options_free(&o);
+	refused("one operand too many", RDBENCH, "a", "b");
+	refused("one operand too many", RDCHECK, "a", "b");
+	refused("--transport", RDBENCH, "--transport=ssh");
+	refused("unknown option", RDCHECK, "--lanes=2");
+	refused("unknown option", RDCP, "--plot=x", "a", "b");
+}
+
 static void options_of_ssh_are_handed_on(void **state)
 {
 	static const char *const want[] = {"-p", "2222", "-i", "id", "-o", "A=b", "-J", "hop"};
@@ -618,6 +646,7 @@ int main(void)
 		cmocka_unit_test(defaults_are_those_of_the_manual),
 		cmocka_unit_test(options_are_taken_anywhere),
 		cmocka_unit_test(progress_may_have_seconds),
+		cmocka_unit_test(what_measures_has_one_operand_at_most),
 		cmocka_unit_test(options_of_ssh_are_handed_on),
 		cmocka_unit_test(a_command_follows_the_dashes),
 		cmocka_unit_test(operands_are_counted),
