@@ -290,8 +290,7 @@ bool source_file_may_have_holes(const struct stat *st)
 
 bool source_file_is_hole(int fd, const struct stat *st)
 {
-	return source_file_may_have_holes(st) && lseek(fd, 0, SEEK_DATA) < 0 &&
-	       errno == ENXIO;
+	return source_file_may_have_holes(st) && lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
 }
 
 int source_changed(const char *shown, const char *how)

@@ -187,8 +187,8 @@ struct msg_stored {
 void msg_stored_encode(struct writer *w, const struct msg_stored *m);
 int msg_stored_decode(const struct frame *f, struct msg_stored *m);
 
-/* What became of FILE records with FILE_ASK; each is answered once, or has a FILE_RESULT.  And which
- * directories are new. */
+/* What became of FILE records with FILE_ASK; each is answered once, or has a FILE_RESULT.  And
+ * which directories are new. */
 enum answer {
 	ANSWER_SEND = 1, /* send it */
 	ANSWER_SAME = 2, /* the sink has it, and will do the rest: it is done */
