@@ -398,9 +398,38 @@ int verbs_send_hello(struct verbs *v, enum hello_place place)
 	return post_send(v, WORK_SEND_HELLO, &sge, 0);
 }
 
+/* How long a source has been waiting for any credit. */
+struct patience {
+	uint64_t stored; /* the last credit that it saw */
+	uint64_t until_ms; /* 0: it has just begun, or has no end */
+};
+
+/*
+ * An iWARP adapter that hears nothing says so after minutes (siw: a quarter of an hour), and the
+ * control channel need not go over the path that is cut.  So a source gives up a wire on which no
+ * credit came for the lane's timeout.  A sink that rests looks the same from here; its lane is
+ * fenced when it goes on, and has lost a wire that was good, and nothing else.
+ */
+static int await_sink(struct verbs *v, struct patience *p)
+{
+	int ms = lane_timeout_ms(v->lane);
+
+	if (v->id->verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+		return verbs_progress(v, 0);
+	if (!p->until_ms || p->stored != v->stored)
+		*p = (struct patience){v->stored, clock_ms() + (uint64_t)ms};
+	if (verbs_progress(v, p->until_ms))
+		return -1;
+	if (clock_left(p->until_ms) || p->stored != v->stored)
+		return 0;
+	return verbs_fail(v, OUT_PEER_LOST, "%s: nothing came back for %g s", v->wire.name,
+			  ms / 1000.0);
+}
+
 static int verbs_send(struct wire *w, struct block *b)
 {
 	struct verbs *v = verbs_of(w);
+	struct patience p = {.until_ms = 0};
 
 	if (!v->begun) {
 		v->begun = true;
@@ -409,7 +438,7 @@ static int verbs_send(struct wire *w, struct block *b)
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
 	while (b->number - v->stored >= v->depth) {
-		if (verbs_progress(v, 0))
+		if (await_sink(v, &p))
 			return -1;
 	}
 	if (send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
@@ -427,11 +456,12 @@ static uint64_t credited(const struct verbs *v)
 static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 {
 	struct verbs *v = verbs_of(w);
+	struct patience p = {.until_ms = 0};
 
 	if (least == 0 && credited(v) < v->next && reap(v) < 0)
 		return -1;
 	while (credited(v) < least) {
-		if (verbs_progress(v, 0))
+		if (await_sink(v, &p))
 			return -1;
 	}
 	*stored = credited(v);

@@ -136,7 +136,7 @@ def test_a_rail_that_can_not_be_connected(bench, wires, tmp_path):
 
 
 @two_hosts
-@pytest.mark.parametrize("how", ["link"])
+@pytest.mark.parametrize("how", ["link", "silently"])
 def test_a_rail_that_dies(bench, wires, tmp_path, how):
     """In mid-transfer: what it carried goes on over the other one."""
     size = 160 * BLOCK

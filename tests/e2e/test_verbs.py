@@ -106,6 +106,16 @@ def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
     assert "lane 0 goes on over TCP, not RDMA" in source.errors(), source.errors()
 
 
+def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
+    """From the source it looks like a path that is cut: iWARP wires may be made anew, and nothing is lost."""
+    data = pattern(80 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive("--timeout=4", "--", "sh", "-c", "sleep 15; cat >%s/out" % tmp_path)
+    source = bench.send(sink.port, "--timeout=4", tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets pages aside")
 def test_blocks_on_huge_pages(bench, tmp_path):
     """They can be registered with the adapter, and go as others do."""
