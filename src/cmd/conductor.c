@@ -297,8 +297,8 @@ static int run_local_end(void *link, int in, int out)
 	return end_run(in, out, false);
 }
 
-/* Two ends on this host can pass each other descriptors.  Without that they can't share on the disk,
- * and copy. */
+/* Two ends on this host can pass each other descriptors.  Without that they can't share on the
+ * disk, and copy. */
 static void share_begin(struct conductor *c)
 {
 	int fds[2];
