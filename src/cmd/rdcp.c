@@ -82,6 +82,21 @@ static int check_transport(const struct plan *p)
 	return 0;
 }
 
+/* The sink takes only the path that was asked for, and what ~ is the far end alone knows. */
+static int check_relative(const struct plan *p)
+{
+	for (unsigned i = 0; p->o.relative && !p->o.files_from && i < p->count; i++) {
+		const struct target *t = &p->sources[i];
+
+		if (t->host[0] && t->path[0] == '~' && !strstr(t->path, "/./"))
+			return fail_as(OUT_USAGE,
+				       "--relative: what %s leads to only its host knows: write it "
+				       "in full, or like ~/./a/b, of which a/b is made",
+				       t->path);
+	}
+	return 0;
+}
+
 /* What can be known to be wrong before anything is started. */
 static int check_texts(const struct plan *p)
 {
@@ -204,7 +219,7 @@ static int run(struct plan *p)
 	static struct report all;
 
 	all.program = program_name(RDCP);
-	if (parse_targets(p) || check_transport(p) || check_texts(p) ||
+	if (parse_targets(p) || check_transport(p) || check_relative(p) || check_texts(p) ||
 	    overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))

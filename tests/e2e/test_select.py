@@ -324,6 +324,17 @@ def test_relative_as_rsync(bench, tmp_path, sources):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+def test_relative_to_a_home_directory(bench, tmp_path):
+    """What ~ is the near end can't know, so it could not tell what it was asked to make."""
+    make(tmp_path, {"a": {"b": {"f": b"1"}}, "to": {}})
+    r = bench.copy("-r", "--relative", "far:~/a/b", "to", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert r.code == 1 and "~/./a/b" in r.errors(), (r.code, r.errors())
+    r = bench.copy("-r", "--relative", "far:~/./a/b", "to", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert r.code == 0 and read(tmp_path / "to") == {"a": {"b": {"f": b"1"}}}, (r.code, r.errors())
+    r = bench.copy("-r", "far:~/a/b", "to", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert r.code == 0 and read(tmp_path / "to")["b"] == {"f": b"1"}, (r.code, r.errors())
+
+
 def test_relative_pulls(bench, tmp_path):
     make(tmp_path, {"tree": {"d": {"e": {"f": b"f"}, "g": b"g"}}, "ours": {}})
     r = bench.copy("-a", "--relative", "far:%s/./tree/d/e" % tmp_path, "far:%s/./tree/d/g" % tmp_path, "ours")
