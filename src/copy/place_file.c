@@ -307,24 +307,6 @@ int place_begin_whole(struct place *p, struct place_dir *d, const struct record_
 	return begin(p, d, r, true, out);
 }
 
-/* Found out by a file without a name, so that nothing that an earlier run left is lost. */
-static bool can_share(const struct placement *t, int from, struct clones *clones)
-{
-	struct stat there, source;
-	bool can;
-	int fd;
-
-	if (t->seat.dirfd < 0 || fstat(t->seat.dirfd, &there) || fstat(from, &source) ||
-	    clones_refused(clones, source.st_dev, there.st_dev))
-		return false;
-	fd = openat(t->seat.dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	can = fd >= 0 && clone_try(from, fd) == 0;
-	close_fd(fd);
-	if (!can)
-		clones_refuse(clones, source.st_dev, there.st_dev);
-	return can;
-}
-
 int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
 		struct clones *clones, struct placement **out)
 {
@@ -334,7 +316,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 
 	if ((p->spot.direct && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
 		return -1;
-	can = can_share(t, from, clones);
+	can = seat_can_share(&t->seat, from, clones);
 	placement_free(t);
 	/* What is shared takes no room. */
 	as.flags |= FILE_SPARSE;

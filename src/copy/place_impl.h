@@ -227,6 +227,12 @@ static inline bool metadata_has_xattrs(const struct place *p)
 	return p->rules->acls || p->rules->xattrs || p->rules->xattrs_all;
 }
 
+/* ---- place_clone.c --------------------------------------------------------------------- */
+
+/* Could files there share on the disk what `from' has?  Found out by one without a name, so that
+ * nothing that an earlier run left is lost. */
+bool seat_can_share(const struct seat *s, int from, struct clones *clones);
+
 /* ---- place_room.c ---------------------------------------------------------------------- */
 
 /*

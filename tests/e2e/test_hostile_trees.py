@@ -1053,6 +1053,7 @@ def test_an_honest_sink_takes_a_tree(arena):
 
 ASKED = {
     "an-answer-about-nothing": lambda e, f: e.answer_with(SEND=[99]),
+    "a-clone-of-what-was-not-offered": lambda e, f: e.answer_with(CLONED=[f]),
     "an-answer-of-id-0": lambda e, f: e.answer_with(SEND=[0]),
     "an-answer-about-a-directory": lambda e, f: e.answer_with(SAME=[1]),
     "an-answer-twice": lambda e, f: e.answer_with(SAME=[f, f]),

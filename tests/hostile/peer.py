@@ -378,7 +378,7 @@ class Session:
     def answer_with(self, **answers):
         """As a sink: SEND=[ids], SAME=[ids] ..."""
         return self.frames.send("ANSWERS", answers=[
-            dict(file=id, answer=[None, "SEND", "SAME", "RESUME", "COMPARE"].index(answer))
+            dict(file=id, answer=[None, "SEND", "SAME", "RESUME", "COMPARE", "NEW", "CLONED"].index(answer))
             for answer, ids in answers.items() for id in ids])
 
     def close(self):
