@@ -196,8 +196,8 @@ enum answer {
 	 * from what was asked about (but in ASK, SPARSE and atime) CELLS are void: no HAVE. */
 	ANSWER_RESUME = 3,
 	ANSWER_COMPARE = 4, /* the target's cells are in CELLS: all equal: SAME, else send it */
-	ANSWER_CLONED = 6, /* it was offered by a descriptor, and shares what is on the disk now: HAVE
-			    * all of it, which counts as no digest; or send it */
+	ANSWER_CLONED = 6, /* it was offered by a descriptor, and shares what is on the disk now:
+			    * HAVE all of it, which counts as no digest; or send it */
 	ANSWER_NEW = 5, /* a directory that was announced was made by this run, and is empty but for
 			 * what the source sends: about files below it nothing need be asked */
 };
@@ -329,11 +329,13 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 /* rdbench's: */
 #define START_MEMORY START_FLAG(41) /* source: makes memory_bytes bytes; sink: throws them away */
 #define START_UNCHECKED START_FLAG(42) /* lanes without hashes */
-#define START_PROBE START_FLAG(43) /* this end works alone: it times its disk, as SCRATCH has it, if
-				      a WANT or target says so; there is no peer */
-#define START_SCRATCH START_FLAG(44) /* disks of a directory, into which nothing is put: the source
-					reads memory_bytes of what WANT names, a file or one without
-					a name that it makes there; the sink writes into one in target */
+#define START_PROBE                                                                                \
+	START_FLAG(43) /* this end works alone: it times its disk, as SCRATCH has it, if           \
+			  a WANT or target says so; there is no peer */
+#define START_SCRATCH                                                                              \
+	START_FLAG(44) /* disks of a directory, into which nothing is put: the source              \
+			  reads memory_bytes of what WANT names, a file or one without             \
+			  a name that it makes there; the sink writes into one in target */
 #define START_ALL (START_FLAG(45) - 1)
 
 /* --direct: files past the page cache. */
