@@ -323,6 +323,13 @@ const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 	return to;
 }
 
+int seat_failure(const struct seat *s, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s %s: %m", what, seat_shown(s, shown));
+}
+
 int seat_look(const struct seat *s, struct stat *st)
 {
 	char shown[SHOWN_ROOM];

@@ -35,13 +35,6 @@ struct placement {
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-static int failure(const struct placement *t, const char *what)
-{
-	char shown[SHOWN_ROOM];
-
-	return fail("%s %s: %m", what, seat_shown(&t->seat, shown));
-}
-
 static int open_as_it_is(struct placement *t)
 {
 	const struct seat *s = &t->seat;
@@ -53,7 +46,7 @@ static int open_as_it_is(struct placement *t)
 		t->fd = s->place->spot.direct ? spot_open(&s->place->spot)
 					      : openat(s->dirfd, s->name, flags);
 	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
-	return t->fd < 0 ? failure(t, "open") : 0;
+	return t->fd < 0 ? seat_failure(&t->seat, "open") : 0;
 }
 
 static int open_in_place(struct placement *t)
@@ -70,10 +63,10 @@ static int open_in_place(struct placement *t)
 			 : openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL, 0600);
 	/* Not truncated: it may be the source. */
 	if (t->fd < 0 || fstat(t->fd, &st))
-		return failure(t, "open");
+		return seat_failure(&t->seat, "open");
 	if (!S_ISREG(st.st_mode)) {
 		errno = EEXIST;
-		return failure(t, "open");
+		return seat_failure(&t->seat, "open");
 	}
 	return 0;
 }
@@ -121,12 +114,14 @@ static int open_nameless(struct placement *t)
 		mode = m.mode & 0777;
 	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
 		if (errno != EOPNOTSUPP && errno != EISDIR)
-			return failure(t, "create");
+			return seat_failure(&t->seat, "create");
 		atomic_store_explicit(&p->all_named, true, memory_order_relaxed);
 		return 1;
 	}
 	t->fd = t->tmp.fd;
-	return seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known) ? failure(t, "create") : 0;
+	return seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known)
+		       ? seat_failure(&t->seat, "create")
+		       : 0;
 }
 
 static int open_temporary(struct placement *t)
@@ -140,7 +135,7 @@ static int open_temporary(struct placement *t)
 	if (ret <= 0)
 		return ret;
 	if (temporary_open(t->seat.dirfd, t->seat.name, t->seat.place->uid, owner_then(t), &t->tmp))
-		return failure(t, "create");
+		return seat_failure(&t->seat, "create");
 	t->fd = t->tmp.fd;
 	/* Where all is at hand, writing it tells as soon. */
 	return t->whole ? 0 : preallocate(t);
@@ -160,7 +155,7 @@ static int check_old(const struct placement *t, bool *as_it_is)
 			     : delete_is_allowed(&t->seat);
 	if (named && S_ISREG(t->old.st_mode) &&
 	    faccessat(t->seat.dirfd, t->seat.name, W_OK, AT_EACCESS))
-		return failure(t, "open");
+		return seat_failure(&t->seat, "open");
 	return 0;
 }
 
@@ -440,7 +435,7 @@ static int set_metadata(struct placement *t, struct stat *is)
 	if (replaced && !p->rules->perms) {
 		keep_xattrs(t);
 		if (fstat(t->fd, is))
-			return failure(t, "look at");
+			return seat_failure(&t->seat, "look at");
 	}
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->how == BY_RENAME || t->created, &m);
@@ -456,12 +451,12 @@ static int sync_file(const struct placement *t)
 	/* An empty one is not written, so nothing else would tell that it is the source. */
 	if (t->how == IN_PLACE && t->seat.place->o.sources_go &&
 	    metadata_touch(t->seat.place, t->fd))
-		return failure(t, "touch");
+		return seat_failure(&t->seat, "touch");
 	if (!t->seat.place->o.fsync || fsync(t->fd) == 0)
 		return 0;
 	if (t->how == AS_IT_IS && (errno == EINVAL || errno == EROFS || errno == ENOTSUP))
 		return 0;
-	return failure(t, "fsync");
+	return seat_failure(&t->seat, "fsync");
 }
 
 /* Some file systems tell of a failed write at close only; the lock must outlive that. */
@@ -474,7 +469,7 @@ static int close_errors(const struct placement *t, const struct stat *is)
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
 		return 0;
-	return failure(t, "close");
+	return seat_failure(&t->seat, "close");
 }
 
 static int sync_dir(const struct placement *t)
@@ -484,7 +479,7 @@ static int sync_dir(const struct placement *t)
 	if (!t->seat.place->o.fsync || (t->how == IN_PLACE && !t->created))
 		return 0;
 	fd = dir_reopen(t->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? failure(t, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_failure(&t->seat, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }
@@ -503,7 +498,7 @@ static int take_free_name(struct placement *t)
 		return 0;
 	}
 	if (errno != EEXIST || temporary_give_name(&t->tmp, s->dirfd, s->name, p->uid, p->proc))
-		return failure(t, "create");
+		return seat_failure(&t->seat, "create");
 	t->there = seat_look(s, &t->old) > 0;
 	return 1;
 }
@@ -518,7 +513,7 @@ static int take_name(struct placement *t)
 	ret = seat_rename(s, t->tmp.name, t->there ? &t->old : NULL,
 			  s->in || s->place->rules->recursive);
 
-	return ret > 0 ? failure(t, "rename to") : ret;
+	return ret > 0 ? seat_failure(&t->seat, "rename to") : ret;
 }
 
 static int look_at_written(const struct placement *t, uint64_t size, struct stat *is)
@@ -543,7 +538,7 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 	if (t->how == AS_IT_IS)
 		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
 	if (look_at_written(t, size, &is))
-		return failure(t, "write");
+		return seat_failure(&t->seat, "write");
 	/* Such a file is whole all the same. */
 	if (set_metadata(t, &is)) {
 		some = true;

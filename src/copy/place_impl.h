@@ -131,6 +131,8 @@ int seat_take(struct place *p, struct place_dir *d, const struct record_file *r,
 void seat_leave(struct seat *s);
 /* How people call it: returns to. Keeps errno. */
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
+/* "WHAT NAME: ERRNO", as a failure. */
+int seat_failure(const struct seat *s, const char *what);
 /* What is there: 1, 0 when nothing is, -1 with a failure. */
 int seat_look(const struct seat *s, struct stat *st);
 /* -1: this run has put another file (id) of that name at the target already. */

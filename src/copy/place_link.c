@@ -150,13 +150,6 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 	return 1;
 }
 
-static int failure(const struct seat *s, const char *what)
-{
-	char shown[SHOWN_ROOM];
-
-	return fail("%s %s: %m", what, seat_shown(s, shown));
-}
-
 static bool is_first(const struct first *f, int dirfd, const char *name)
 {
 	struct stat st;
@@ -171,7 +164,7 @@ static int put_link(const struct seat *s, const struct first *f, const char *as)
 	char shown[SHOWN_ROOM];
 
 	if (linkat(f->dirfd, f->name, s->dirfd, as, 0))
-		return errno == EEXIST ? 1 : failure(s, "link");
+		return errno == EEXIST ? 1 : seat_failure(s, "link");
 	if (is_first(f, s->dirfd, as))
 		return 0;
 	unlinkat(s->dirfd, as, 0);
@@ -185,7 +178,7 @@ static int replace(const struct seat *s, const struct first *f, const struct sta
 
 	for (int i = 0; ret > 0 && i < TRIES; i++) {
 		if (temporary_name(s->dirfd, s->name, s->place->uid, as))
-			return failure(s, "link");
+			return seat_failure(s, "link");
 		ret = put_link(s, f, as);
 		if (ret)
 			continue;
@@ -194,7 +187,7 @@ static int replace(const struct seat *s, const struct first *f, const struct sta
 		unlinkat(s->dirfd, as, 0);
 	}
 	errno = EEXIST;
-	return ret > 0 ? failure(s, "link") : ret;
+	return ret > 0 ? seat_failure(s, "link") : ret;
 }
 
 static int make(const struct seat *s, const struct first *f, struct change *c)
@@ -224,7 +217,7 @@ static int make(const struct seat *s, const struct first *f, struct change *c)
 		there = seat_look(s, &old);
 		ret = there > 0 ? replace(s, f, &old) : there < 0 ? -1 : put_link(s, f, s->name);
 	}
-	return ret > 0 ? failure(s, "link") : ret;
+	return ret > 0 ? seat_failure(s, "link") : ret;
 }
 
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
@@ -248,7 +241,7 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	if (ret || !p->o.fsync || p->rules->dry_run)
 		return ret;
 	fd = dir_reopen(s->dirfd);
-	ret = fd < 0 || fsync(fd) ? failure(s, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_failure(s, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }

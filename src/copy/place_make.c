@@ -26,13 +26,6 @@ struct making {
 	struct stat old;
 };
 
-static int failure(const struct making *m, const char *what)
-{
-	char shown[SHOWN_ROOM];
-
-	return fail("%s %s: %m", what, seat_shown(&m->seat, shown));
-}
-
 /* ---- what is there ------------------------------------------------------------------------- */
 
 static bool leads_there(const struct making *m)
@@ -70,10 +63,10 @@ static int give_metadata(struct making *m, const char *as)
 	int ret = -1;
 
 	if (fd < 0 || fstat(fd, &st)) {
-		failure(m, "open");
+		seat_failure(&m->seat, "open");
 	} else if ((st.st_mode & S_IFMT) != m->type) {
 		errno = EEXIST;
-		failure(m, "make");
+		seat_failure(&m->seat, "make");
 	} else {
 		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
 		metadata_inherit(&m->seat, &m->r->a, &want);
@@ -108,9 +101,9 @@ static int make_once(struct making *m)
 	int ret;
 
 	if (temporary_name(m->seat.dirfd, m->seat.name, m->seat.place->uid, as))
-		return failure(m, "make");
+		return seat_failure(&m->seat, "make");
 	if (put(m, as))
-		return errno == EEXIST ? 1 : failure(m, "make");
+		return errno == EEXIST ? 1 : seat_failure(&m->seat, "make");
 	/* Such a thing is made all the same. */
 	if (give_metadata(m, as)) {
 		some = true;
@@ -129,7 +122,7 @@ static int sync_in(const struct making *m)
 	if (!m->seat.place->o.fsync)
 		return 0;
 	fd = dir_reopen(m->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? failure(m, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_failure(&m->seat, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }
@@ -147,7 +140,7 @@ static int make_new(struct making *m)
 		ret = make_once(m);
 	if (ret > 0) {
 		errno = EEXIST;
-		return failure(m, "make");
+		return seat_failure(&m->seat, "make");
 	}
 	return ret ? -1 : sync_in(m);
 }
@@ -161,7 +154,7 @@ static int touch(const struct making *m)
 	if (!p->o.sources_go || p->rules->dry_run)
 		return 0;
 	fd = openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	ret = fd < 0 || metadata_touch(p, fd) ? failure(m, "touch") : 0;
+	ret = fd < 0 || metadata_touch(p, fd) ? seat_failure(&m->seat, "touch") : 0;
 	close_fd(fd);
 	return ret;
 }
