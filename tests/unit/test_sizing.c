@@ -11,8 +11,6 @@
 #include "lane/pool.h"
 #include "session/sizing.h"
 
-#undef fail
-
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
 #define NO_LIMIT UINT64_MAX
