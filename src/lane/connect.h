@@ -88,5 +88,7 @@ uint64_t memlock_limit(void);
 bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block_size);
 /* Record that a lane's `need' bytes could not be locked, with the limit and the remedy. */
 int fail_memlock(uint64_t need);
+/* The same of another host. */
+int fail_memlock_on(const char *host, uint64_t limit, uint64_t need);
 
 #endif

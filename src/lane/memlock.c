@@ -81,16 +81,21 @@ static const char *size_text(uint64_t bytes, char *to, size_t size)
 	return to;
 }
 
-int fail_memlock(uint64_t need)
+int fail_memlock_on(const char *host, uint64_t limit, uint64_t need)
 {
-	char limit[32], needed[32];
+	char limited[32], needed[32];
 
 	return fail_as(
 		OUT_MEMLOCK,
-		"lock memory for RDMA: the limit is %s, a lane needs %s; remedy: put the four "
+		"lock memory for RDMA%s%s: the limit is %s, a lane needs %s; remedy: put the four "
 		"lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard "
-		"memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf and log "
+		"memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf%s and log "
 		"in again (a service: LimitMEMLOCK=infinity)",
-		size_text(memlock_limit(), limit, sizeof limit),
-		size_text(need, needed, sizeof needed));
+		host[0] ? " on " : "", host, size_text(limit, limited, sizeof limited),
+		size_text(need, needed, sizeof needed), host[0] ? " there" : "");
+}
+
+int fail_memlock(uint64_t need)
+{
+	return fail_memlock_on("", memlock_limit(), need);
 }

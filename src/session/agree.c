@@ -91,12 +91,9 @@ static uint64_t lane_need(const struct msg_hello *mine, const struct msg_hello *
 static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *peer)
 {
 	if (mine->lockable > peer->lockable)
-		return fail_as(
-			OUT_MEMLOCK,
-			"%s has too little locked memory for RDMA: its limit is %llu KiB; raise "
-			"it there (memlock in /etc/security/limits.d/rdma.conf) and log in again",
-			peer->host, (unsigned long long)(peer->lockable >> 10));
-	fail_memlock(lane_need(mine, peer));
+		fail_memlock_on(peer->host, peer->lockable, lane_need(mine, peer));
+	else
+		fail_memlock(lane_need(mine, peer));
 	return fail_as(OUT_MEMLOCK, "too little locked memory: %s", failed()->text);
 }
 

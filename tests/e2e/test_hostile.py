@@ -1022,7 +1022,7 @@ def test_our_own_hello_back(arena):
 STARTS = {
     "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
     "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "want-4": (dict(want=4), 12),
-    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 41), 12),
+    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 45), 12),
     "flags-all": (dict(flags=U64), 12), "lanes-65": (dict(lanes=65), 12),
     "lanes-65535": (dict(lanes=U16), 12), "depth-1025": (dict(depth=1025), 12),
     "block-3": (dict(block_size=3), 12), "block-2^31": (dict(block_size=1 << 31), 12),
@@ -1534,7 +1534,8 @@ STRANGERS = {
     "last-epoch": lambda lane: lane.hello(epoch=U32), "depth-0": lambda lane: lane.hello(depth=0),
     "another-depth": lambda lane: lane.hello(depth=9), "block-3": lambda lane: lane.hello(block_size=3),
     "another-block": lambda lane: lane.hello(block_size=4096), "version-2": lambda lane: lane.hello(version=2),
-    "not-zero": lambda lane: lane.hello(zero=1), "zeros-not-zero": lambda lane: lane.hello(zeros=b"\0\1"),
+    "not-zero": lambda lane: lane.hello(zero=1), "a-key-without-a-ring": lambda lane: lane.hello(ring_key=1),
+    "a-ring-of-a-source": lambda lane: lane.hello(ring=4096, ring_key=1),
     "magic": lambda lane: lane.hello(magic=b"SLX\x93"), "a-bit-of-the-mac": lambda lane: spoiled(lane.hello(), 63),
     "half": lambda lane: lane.hello()[:63],
 }

@@ -163,8 +163,7 @@ static void test_rdma_only_where_both_can(void **state)
 	b.lockable = 64 << 10;
 	assert_int_equal(terms_agree(&a, &b, &t), 0);
 	assert_false(t.rdma);
-	assert_non_null(strstr(t.no_rdma,
-			       "far has too little locked memory for RDMA: its limit is 64 KiB"));
+	assert_non_null(strstr(t.no_rdma, "lock memory for RDMA on far: the limit is 64 KiB"));
 	assert_int_equal(terms_agree(&b, &a, &t), 0);
 	assert_non_null(strstr(t.no_rdma, "locked memory"));
 	assert_non_null(strstr(t.no_rdma, "rdma.conf"));
