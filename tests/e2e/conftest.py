@@ -15,32 +15,15 @@ SHORT_IN_THE_LAB = """
 test_stream.py::test_every_mix_and_size[file-file-*
 test_stream.py::test_every_mix_and_size[pipe-pipe-*
 test_stream.py::test_hello
-test_stream.py::test_producer_that_fails*
-test_stream.py::test_consumer*
-test_stream.py::test_commands_at_both_ends
-test_copy.py::test_a_file_of_every_size*-7864327]
 test_copy.py::test_a_file_of_every_size[[]pull-0]
-test_copy.py::test_a_file_of_every_size[[]push-262145]
-test_copy.py::test_holes*[[]push*
-test_copy.py::test_devices*[[]push*
-test_faults.py::*
-test_death.py::test_a_signal*SIGINT*
-test_death.py::test_a_signal*15*
-test_death.py::test_a_killed*
-test_death.py::test_nothing_is_torn*
-test_death.py::test_interrupted*2]
-test_death.py::test_a_stopped*
-test_death.py::test_a_short_stop*
+test_faults.py::test_a_damaged*
+test_faults.py::test_a_block_damaged*
+test_faults.py::test_a_broken*
+test_death.py::test_a_killed_end*
+test_death.py::test_a_killed_idle*
 test_death.py::test_a_silent*
 test_death.py::test_an_idle*
-test_seeds.py::test_sd2_*
-test_seeds.py::test_sd3_*
-test_seeds.py::test_sd4_*
-test_seeds.py::test_sd9_*
-test_seeds.py::test_sd10_*
-test_seeds.py::test_sd19_*
 test_tree.py::test_a_tree_of_every_kind*
-test_rdbench.py::test_rdma_beside_tcp
 test_rdma_op.py::test_a_tree*
 test_rdma_op.py::test_goes_on*file*
 test_rdma_op.py::test_what_both*[[]auto*
@@ -49,11 +32,47 @@ test_bound.py::test_the_window_and_the_wire*rdma]
 test_rails.py::*
 test_verbs.py::*
 test_verbs_lanes.py::*
-test_rdcheck.py::test_a_missing_module
-test_rdcheck.py::test_little_locked_memory
 """.split()
-# What starts, names and chooses, whatever the adapter: once, on the faster of the two.
-SHORT_ON_SIW = """
+# What is the same whatever the adapter: once, on one of them.
+SHORT_ON = {"rxe": """
+test_copy.py::test_a_file_of_every_size[[]push-7864327]
+test_copy.py::test_a_file_of_every_size[[]remote-7864327]
+test_copy.py::test_holes*[[]push*
+test_death.py::test_nothing_is_torn*
+test_death.py::test_a_short_stop*source]
+test_death.py::test_a_signal*15*
+test_faults.py::test_a_source_that_changes[[]shrink*
+test_faults.py::test_read_error*
+test_faults.py::test_memory*
+test_rdcheck.py::test_a_missing_module
+test_seeds.py::test_sd2_*
+test_seeds.py::test_sd3_*
+test_stream.py::test_producer_that_fails*
+""".split(), "siw": """
+test_copy.py::test_a_file_of_every_size[[]pull-7864327]
+test_copy.py::test_a_file_of_every_size[[]local-7864327]
+test_copy.py::test_a_file_of_every_size[[]push-262145]
+test_copy.py::test_devices*[[]push*
+test_death.py::test_a_signal*SIGINT*
+test_death.py::test_a_killed_ssh*
+test_death.py::test_interrupted*2]
+test_death.py::test_a_stopped*
+test_death.py::test_a_short_stop*sink]
+test_faults.py::test_a_source_that_changes[[]rewrite*
+test_faults.py::test_a_source_that_changes[[]grow*
+test_faults.py::test_a_changed_source*
+test_faults.py::test_full_disk*
+test_faults.py::test_unreadable*
+test_faults.py::test_targets*rdsend-file*
+test_faults.py::test_targets*rdcp-dir*
+test_rdbench.py::test_rdma_beside_tcp
+test_rdcheck.py::test_little_locked_memory
+test_seeds.py::test_sd4_*
+test_seeds.py::test_sd9_*
+test_seeds.py::test_sd10_*
+test_seeds.py::test_sd19_*
+test_stream.py::test_consumer*
+test_stream.py::test_commands_at_both_ends
 test_copy.py::test_sources_on_several_hosts
 test_copy.py::test_stdin_and_stdout
 test_copy.py::test_the_transport_is_told
@@ -80,13 +99,13 @@ test_resume.py::test_a_huge_file_goes_on*SIGKILL]
 test_rdcheck.py::test_a_path_that_is_fit
 test_rdcheck.py::test_a_blocked_port
 test_rdcheck.py::test_an_address_without_an_adapter
-""".split()
+""".split()}
 
 
 def pytest_collection_modifyitems(config, items):
     if not LAB or COUNT > 1:
         return
-    wanted = SHORT_IN_THE_LAB + (SHORT_ON_SIW if TRANSPORT == "siw" else [])
+    wanted = SHORT_IN_THE_LAB + SHORT_ON.get(TRANSPORT, [])
     short = [i for i in items if any(fnmatch.fnmatch("%s::%s" % (i.path.name, i.name), p) for p in wanted)]
     left = [i for i in items if i not in short]
     config.hook.pytest_deselected(items=left)
