@@ -222,7 +222,8 @@ def test_a_flipped_parent_leads_nowhere(bench, ground, place):
         n += 1
     assert flipper.wait() == 0, flipper.errors()
     flips = int(bytes(flipper.out).split()[1])
-    assert flips > 100 and n >= 2, (flips, codes)
+    # On a busy machine one run takes all of a short test's second: it was flipped all the while.
+    assert flips > 100 and n >= 1, (flips, codes)
     outside_kept(stage, before)
     if side == "src":
         for path, t in walk(os.fsencode(stage.dst)).items():
