@@ -111,6 +111,7 @@ static int lane_prepare(struct source *s, unsigned i)
 		.source = s,
 		.lane = session_lane(s->session, i),
 		.index = i,
+		.large_due = 1,
 		.digest = digest_new(),
 		.scratch = aligned_alloc(DIRECT_ALIGN, CELL),
 	};

@@ -49,6 +49,9 @@
 
 enum {
 	UNFINISHED_MAX = 128, /* files of several blocks whose result is not in */
+	/* Bytes of a large file that take about as long as a small file: what a target makes of
+	 * them counts, which is 0.01 ms for a file in memory and 0.4 on ext4, 0.1 for this much. */
+	SMALL_WEIGHT = 128 << 10,
 	SMALL_MAX = CELL, /* files up to this are whole in one block, if that has room */
 	RESUME_MIN = 4 << 20, /* files from this on may be there in part, so the sink is asked */
 	ASIDE_MAX = 4096, /* files kept aside, roughly */
@@ -138,7 +141,7 @@ struct source_lane {
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
-	bool small_turn; /* small files come before pieces of large ones */
+	uint64_t large_due; /* bytes of large files that come before the next small ones */
 	struct lane_use use;
 	struct digest *digest;
 	uint8_t *scratch; /* a cell */
@@ -151,6 +154,7 @@ struct source_lane {
 	unsigned other_count;
 	unsigned sames; /* in this block: files that were compared */
 	uint64_t small_bytes; /* in this block, of small files; not in the tally yet */
+	unsigned small_count; /* of them */
 	struct source_done done[DONE_MAX];
 	unsigned done_count;
 

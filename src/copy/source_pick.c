@@ -157,7 +157,7 @@ static enum job pick_now(struct source_lane *l, struct source_file **file)
 		s->walking = true;
 		return JOB_WALK;
 	}
-	if (!big || l->small_turn)
+	if (!big || l->large_due == 0)
 		job = more ? JOB_ENTRIES : pick_small(l);
 	if (job == JOB_WAIT && big)
 		job = pick_open(l, file);

@@ -353,14 +353,16 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 int source_read(struct source_lane *l, struct source_file *f)
 {
 	struct sent sent = {0};
-	uint64_t sum[2];
+	uint64_t sum[2], done;
 	int ret;
 
-	l->small_turn = true;
 	digest_reset(l->digest);
 	ret = f->flags & FILE_STREAM ? read_stream(l, f, &sent) : read_piece(l, f, &sent);
 	digest_sum(l->digest, sum);
 	sum_add(sent.sum, sum);
+	/* What had no bytes has had its turn. */
+	done = sent.data + sent.holes;
+	l->large_due = done > 0 && l->large_due > done ? l->large_due - done : 0;
 	if (ret)
 		return -1;
 	if (source_leave(l->source, f, sent.data, sent.holes, sent.sum))

@@ -147,7 +147,9 @@ int source_send_records(struct source_lane *l)
 	}
 	l->sent = true;
 	l->sames = 0;
-	l->small_turn = false;
+	/* A block that is full of questions only is one turn, too. */
+	l->large_due = l->small_count > 0 ? (uint64_t)l->small_count * SMALL_WEIGHT : 1;
+	l->small_count = 0;
 	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);
 }
 

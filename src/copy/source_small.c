@@ -141,6 +141,7 @@ static void note_done(struct source_lane *l, struct small *m)
 	struct source_done d = {.id = m->r.id, .kind = LIVE_SMALL};
 
 	l->small_bytes += m->r.size;
+	l->small_count++;
 	d.file.size = m->r.size;
 	memcpy(d.file.sum, m->end.digest, sizeof d.file.sum);
 	d.file.of = m->removal;
