@@ -491,7 +491,7 @@ def test_the_exit_code_of_what_vanished(bench, ground, too, which):
     elif too == "a failure here":
         os.symlink("loop", a / "loop")
     options = ["--delete"] if too == "--delete" else ["--copy-links"] if too == "a failure here" else []
-    r = bench.copy("-a", *options, "--bwlimit=2M", near + str(a) + "/", far + str(b), wait=False)
+    r = bench.copy("-a", *options, "--bwlimit=500k", near + str(a) + "/", far + str(b), wait=False)
     wait_until(lambda: len(os.listdir(b)) > 5)
     here = set(os.listdir(b))
     gone = [n for n in os.listdir(a) if n.startswith("f") and n not in here]
