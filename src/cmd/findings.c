@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/escape.h"
 #include "cmd/json.h"
+#include "cmd/survey.h"
 
 enum { WIDTH = 96, INDENT = 10 };
 
@@ -110,14 +111,11 @@ void findings_take(struct findings *f, const struct msg_finding *m)
 void findings_add(struct findings *f, enum finding_state state, const char *name,
 		  const char *subject, const char *remedy, const char *fmt, ...)
 {
-	struct msg_finding m = {.state = (uint8_t)state};
+	struct msg_finding m;
 	va_list ap;
 
-	snprintf(m.name, sizeof m.name, "%s", name);
-	snprintf(m.subject, sizeof m.subject, "%s", subject);
-	snprintf(m.remedy, sizeof m.remedy, "%s", remedy ? remedy : "");
 	va_start(ap, fmt);
-	vsnprintf(m.what, sizeof m.what, fmt, ap);
+	finding_compose(&m, state, name, subject, remedy, fmt, ap);
 	va_end(ap);
 	findings_take(f, &m);
 }

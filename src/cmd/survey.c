@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/survey.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void write_text(char *to, size_t size, const char *fmt, va_list ap)
-	__attribute__((format(printf, 3, 0)));
-static void write_text(char *to, size_t size, const char *fmt, va_list ap)
+void finding_compose(struct msg_finding *m, enum finding_state state, const char *name,
+		     const char *subject, const char *remedy, const char *fmt, va_list ap)
 {
-	vsnprintf(to, size, fmt, ap);
+	*m = (struct msg_finding){.state = (uint8_t)state};
+	snprintf(m->name, sizeof m->name, "%s", name);
+	snprintf(m->subject, sizeof m->subject, "%s", subject);
+	snprintf(m->remedy, sizeof m->remedy, "%s", remedy ? remedy : "");
+	vsnprintf(m->what, sizeof m->what, fmt, ap);
 }
 
 void survey_found(const struct survey *s, enum finding_state state, const char *name,
 		  const char *subject, const char *remedy, const char *fmt, ...)
 {
-	struct msg_finding m = {.state = (uint8_t)state};
+	struct msg_finding m;
 	va_list ap;
 
-	snprintf(m.name, sizeof m.name, "%s", name);
-	snprintf(m.subject, sizeof m.subject, "%s", subject);
-	snprintf(m.remedy, sizeof m.remedy, "%s", remedy ? remedy : "");
 	va_start(ap, fmt);
-	write_text(m.what, sizeof m.what, fmt, ap);
+	finding_compose(&m, state, name, subject, remedy, fmt, ap);
 	va_end(ap);
 	s->found(s->ctx, &m);
 }

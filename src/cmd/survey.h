@@ -8,6 +8,7 @@
  * host.
  */
 
+#include <stdarg.h>
 #include "lane/adapter.h"
 #include "session/message.h"
 
@@ -24,7 +25,11 @@ struct survey {
 /* Everything.  0, or -1 when memory ran out. */
 int survey_host(struct survey *s);
 
-/* A finding.  remedy may be NULL. */
+/* Put together what was found.  remedy may be NULL. */
+void finding_compose(struct msg_finding *m, enum finding_state state, const char *name,
+		     const char *subject, const char *remedy, const char *fmt, va_list ap)
+	__attribute__((format(printf, 6, 0)));
+/* A finding of the survey.  remedy may be NULL. */
 void survey_found(const struct survey *s, enum finding_state state, const char *name,
 		  const char *subject, const char *remedy, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

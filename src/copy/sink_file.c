@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 enum { DIRECT_PART = 4 }; /* of memory, that a file is to have for --direct=auto */
 

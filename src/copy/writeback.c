@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "base/memory.h"
 
 enum {
 	STRETCH = 8 << 20,
@@ -14,11 +15,6 @@ enum {
 	SLACK_PART = 32, /* of memory; the kernel begins at a tenth of what is free */
 };
 #define SLACK_MAX (UINT64_C(2) << 30)
-
-uint64_t memory_bytes(void)
-{
-	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 void writeback_begin(struct writeback *w, bool fsync)
 {

@@ -31,7 +31,4 @@ int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len);
 /* Nothing more comes: the file ends at size.  -1 as above. */
 int writeback_rest(struct writeback *w, int fd, uint64_t size);
 
-/* Bytes of this host's memory. */
-uint64_t memory_bytes(void);
-
 #endif

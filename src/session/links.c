@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/links.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/cpu.h"
 #include "base/fail.h"
+#include "base/memory.h"
 
 /* ---- ports ------------------------------------------------------------------------------- */
 
@@ -89,20 +90,13 @@ static void survey_netdevs(const union address *at, unsigned count, struct sizin
 
 static unsigned cores(void)
 {
-	cpu_set_t mine;
+	unsigned mine = cpu_count();
 	long all;
 
-	if (sched_getaffinity(0, sizeof mine, &mine) == 0)
-		return (unsigned)CPU_COUNT(&mine);
+	if (mine)
+		return mine;
 	all = sysconf(_SC_NPROCESSORS_ONLN);
 	return all > 0 ? (unsigned)all : 1;
-}
-
-static uint64_t memory(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-
-	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
 void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
@@ -116,7 +110,7 @@ void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
 		.rdma = rdma,
 		.cores = cores(),
 		.lockable = rdma ? memlock_limit() : UINT64_MAX,
-		.memory = memory(),
+		.memory = memory_bytes(),
 	};
 	/* A wrong --address is told of by whoever listens there. */
 	if (addresses_to_offer(rules, at, OFFER_MAX, &count) < 0) {
