@@ -219,6 +219,33 @@ static int removal_of(struct source_lane *l, struct thing *t)
 	return removal_new(s, t->o->dir, t->o->name, &t->st, &t->removal);
 }
 
+/* What it takes, if it is to be in one block. */
+static size_t room_of(const struct thing *t)
+{
+	return RECORD_FILE_MAX + RECORD_DATA_HEAD + (size_t)t->r.size + END_ROOM +
+	       source_xattrs_room(t->xattrs, t->r.id);
+}
+
+static int put_target(struct source_lane *l, const struct thing *t)
+{
+	struct record_data d = {.id = t->r.id};
+	size_t left = (size_t)t->r.size;
+
+	while (left > 0) {
+		size_t room;
+
+		if (source_room(l, RECORD_DATA_HEAD + 1))
+			return -1;
+		room = l->records.size - l->records.used - RECORD_DATA_HEAD;
+		d.bytes = (const uint8_t *)t->target + d.pos;
+		d.len = (uint32_t)(left < room ? left : room);
+		record_data_encode(&l->records, &d);
+		d.pos += d.len;
+		left -= d.len;
+	}
+	return 0;
+}
+
 static int put(struct source_lane *l, struct thing *t)
 {
 	struct record_file_end end = {
@@ -227,29 +254,25 @@ static int put(struct source_lane *l, struct thing *t)
 		.data = t->r.size,
 		.lanes = 1,
 	};
-	struct record_data d = {
-		.id = t->r.id,
-		.bytes = (const uint8_t *)t->target,
-		.len = (uint32_t)t->r.size,
-	};
-	struct source_done done = {.id = t->r.id, .kind = LIVE_OTHER};
-	size_t need = RECORD_FILE_MAX + RECORD_DATA_HEAD + d.len + END_ROOM +
-		      source_xattrs_room(t->xattrs, t->r.id);
+	struct source_done done = {.id = t->r.id, .kind = LIVE_OTHER, .file.of = t->removal};
+	size_t need = room_of(t);
 
+	/* What fits a block is in one: that is cheaper at the sink. */
+	if (need > lane_block_size(l->lane))
+		need = RECORD_FILE_MAX;
 	if (source_put_dir(l, t->o->dir) || source_put_owners(l, &t->r.a, t->xattrs) ||
 	    source_room(l, need))
 		return -1;
 	record_file_encode(&l->records, &t->r);
-	if (source_put_xattrs(l, t->r.id, t->xattrs))
-		return -1;
-	if (d.len > 0) {
-		record_data_encode(&l->records, &d);
-		digest_cell(0, d.bytes, d.len, end.digest);
-	}
-	record_file_end_encode(&l->records, &end);
-	done.file.of = t->removal;
+	/* Known before its first block is sent: it may fail at once. */
 	t->removal = NULL;
 	source_done(l, &done);
+	if (source_put_xattrs(l, t->r.id, t->xattrs) || put_target(l, t) ||
+	    source_room(l, END_ROOM))
+		return -1;
+	if (t->r.size > 0)
+		digest_cell(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
+	record_file_end_encode(&l->records, &end);
 	return 0;
 }
 
@@ -260,18 +283,6 @@ static enum event_what event_of(const struct thing *t)
 	return t->r.type == TYPE_SYMLINK ? EVENT_SYMLINK : EVENT_NODE;
 }
 
-static int fits(struct source_lane *l, const struct thing *t)
-{
-	size_t need = RECORD_FILE_MAX + RECORD_DATA_HEAD + (size_t)t->r.size + END_ROOM +
-		      source_xattrs_room(t->xattrs, t->r.id);
-	char room[FAIL_TEXT_MAX];
-
-	if (need <= lane_block_size(l->lane))
-		return 0;
-	return fail("send %s: it and its attributes don't fit in a block of %u bytes",
-		    shown(t, room, sizeof room), lane_block_size(l->lane));
-}
-
 static int read_all(struct source_lane *l, struct thing *t)
 {
 	if (look_at(l, t))
@@ -279,7 +290,7 @@ static int read_all(struct source_lane *l, struct thing *t)
 	attr_of(&t->st, &t->r.a);
 	if (t->o->link_to)
 		return look_at_first(l, t) || removal_of(l, t) ? -1 : 0;
-	if (fill_type(t) || read_target(l, t) || read_xattrs(l, t) || fits(l, t))
+	if (fill_type(t) || read_target(l, t) || read_xattrs(l, t))
 		return -1;
 	if (t->r.type != TYPE_SYMLINK)
 		t->r.a.mode = modes_apply(l->source->modes, t->r.a.mode, false);

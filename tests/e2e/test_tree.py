@@ -293,6 +293,17 @@ def test_symlinks_met_are_never_followed(bench, tmp_path, way):
     assert before == {p: t.stat.st_ctime_ns for p, t in walk(os.fsencode(tmp_path / "outside")).items()}
 
 
+def test_the_longest_symlinks_in_the_smallest_blocks(bench, ground):
+    """A record with its target is larger than a block, and so are some links' attributes."""
+    make(ground, {"a": {"l%d" % n: "x" * n for n in (4095, 4094, 3700, 3600, 1)}})
+    xattrs = not USER
+    for n in range(3 if xattrs else 0):
+        os.setxattr(ground / "a" / "l1", "trusted.%d" % n, b"v" * 1200, follow_symlinks=False)
+    r = bench.copy("-aX", "--block-size=4k", str(ground / "a"), "far:%s" % (ground / "b"))
+    assert r.code == 0, r.errors()
+    equal(ground / "a", ground / "b")
+
+
 def test_fifos_and_devices(bench, ground, way):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"f"})
