@@ -30,6 +30,7 @@ static const char usage[] =
 	"usage: lane_bench [options]\n"
 	"       lane_bench --source|--sink --tcp|--rdma ADDRESS --port PORT [options]\n"
 	"  --lanes N --depth N --block-kib N --seconds S   (2, 12, 256, 3)\n"
+	"  --settle S  seconds before those, in which nothing is counted   (0)\n"
 	"  --no-check  no hashes\n"
 	"  --touch     write each block at the source, as one that reads would\n"
 	"  --threads   one process, not two\n"
@@ -39,7 +40,7 @@ static const char usage[] =
 static struct {
 	unsigned lanes;
 	uint32_t depth, block_size;
-	double seconds;
+	double seconds, settle;
 	bool unchecked, threads, touch, rdma;
 	enum rdma_op op;
 	enum lane_side side; /* 0: both */
@@ -64,7 +65,8 @@ struct end {
 	union address at; /* source: to dial */
 	struct lane_stats stats;
 	uint64_t end_ns; /* source: after the flush */
-	uint64_t start_ns; /* source: after the first block was lent */
+	uint64_t start_ns; /* source: after the first block was lent, and what is not counted */
+	uint64_t start_pos, counted; /* source: bytes until then, and from then on */
 	struct failure failure;
 	pthread_t thread;
 };
@@ -127,15 +129,17 @@ static int connect_lane(void *ctx, struct lane *l, uint32_t epoch, const char *w
 
 static int pump_out(struct end *e, struct lane *l)
 {
-	uint64_t pos = 0, stop = 0;
+	uint64_t pos = 0, count_from = 0;
 	struct block *b;
 
 	do {
 		if (lane_get(l, &b))
 			return -1;
-		if (pos == 0) {
+		if (pos == 0)
+			count_from = clock_ns() + (uint64_t)(opts.settle * 1e9);
+		if (e->start_ns == 0 && clock_ns() >= count_from) {
 			e->start_ns = clock_ns();
-			stop = e->start_ns + (uint64_t)(opts.seconds * 1e9);
+			e->start_pos = pos;
 		}
 		b->kind = BLOCK_EXTENT;
 		b->len = opts.block_size;
@@ -145,10 +149,11 @@ static int pump_out(struct end *e, struct lane *l)
 		pos += b->len;
 		if (lane_send(l, b))
 			return -1;
-	} while (clock_ns() < stop);
+	} while (clock_ns() < count_from + (uint64_t)(opts.seconds * 1e9));
 	if (lane_flush(l))
 		return -1;
 	e->end_ns = clock_ns();
+	e->counted = pos - e->start_pos;
 	return 0;
 }
 
@@ -220,11 +225,12 @@ static bool any_failed(const struct end *ends)
 
 static void report(const struct end *source)
 {
-	uint64_t bytes = 0, first = UINT64_MAX, last = 0, ns_free = 0;
+	uint64_t bytes = 0, counted = 0, first = UINT64_MAX, last = 0, ns_free = 0;
 	double s;
 
 	for (unsigned i = 0; i < opts.lanes; i++) {
 		bytes += source[i].stats.bytes;
+		counted += source[i].counted;
 		ns_free += source[i].stats.ns_free;
 		first = source[i].start_ns < first ? source[i].start_ns : first;
 		last = source[i].end_ns > last ? source[i].end_ns : last;
@@ -233,7 +239,7 @@ static void report(const struct end *source)
 	printf("lanes %u depth %u block %u KiB %s: %.4f GB/s, waiting for a free block %.0f%%, "
 	       "cpu %.2f s/GB\n",
 	       opts.lanes, opts.depth, opts.block_size >> 10, opts.unchecked ? "plain" : "hashed",
-	       (double)bytes / s / 1e9, (double)ns_free / 1e7 / s / opts.lanes,
+	       (double)counted / s / 1e9, (double)ns_free / 1e7 / s / opts.lanes,
 	       (cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN)) / ((double)bytes / 1e9));
 }
 
@@ -329,7 +335,8 @@ static int read_options(int argc, char **argv)
 		TCP,
 		RDMA,
 		PORT,
-		OP
+		OP,
+		SETTLE
 	};
 	static const struct option known[] = {
 		{"lanes", 1, NULL, LANES},     {"depth", 1, NULL, DEPTH},
@@ -338,7 +345,8 @@ static int read_options(int argc, char **argv)
 		{"threads", 0, NULL, THREADS}, {"source", 0, NULL, SOURCE},
 		{"sink", 0, NULL, SINK},       {"tcp", 1, NULL, TCP},
 		{"rdma", 1, NULL, RDMA},       {"port", 1, NULL, PORT},
-		{"rdma-op", 1, NULL, OP},      {NULL, 0, NULL, 0},
+		{"rdma-op", 1, NULL, OP},      {"settle", 1, NULL, SETTLE},
+		{NULL, 0, NULL, 0},
 	};
 	const char *address = "127.0.0.1";
 	int c;
@@ -359,6 +367,9 @@ static int read_options(int argc, char **argv)
 			break;
 		case PLAIN:
 			opts.unchecked = true;
+			break;
+		case SETTLE:
+			opts.settle = atof(optarg);
 			break;
 		case TOUCH:
 			opts.touch = true;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The window law, for bench/run: with netem delays the rate is R = min(B, N C / (RTT + C / B))."""
 
+import contextlib
+import pathlib
 import statistics
 import subprocess
 
@@ -11,6 +13,9 @@ KIB = 1 << 10
 # Blocks under way and their size.
 WINDOWS = ((1, 256 * KIB), (4, 256 * KIB), (16, 256 * KIB), (8, 1024 * KIB), (32, 1024 * KIB))
 ENDS = (("siwa", "sw0"), ("siwb", "sw1"))
+# siw rides on TCP, whose own windows are to be no limit: as large as the largest of ours, and there at once.
+MOST = 32 << 20
+HYSTART = pathlib.Path("/sys/module/tcp_cubic/parameters/hystart")
 
 
 def law(most, blocks, size, rtt):
@@ -30,6 +35,28 @@ def undelay():
                        check=False, stderr=subprocess.DEVNULL)
 
 
+@contextlib.contextmanager
+def wide():
+    """TCP's windows beneath siw, and a slow start that goes on until they are full."""
+    was = {}
+    for netns, _ in ENDS:
+        for name, value in (("tcp_rmem", "4096 %d %d" % (2 * MOST, 4 * MOST)),
+                            ("tcp_wmem", "4096 %d %d" % (MOST, 4 * MOST)), ("tcp_no_metrics_save", "1")):
+            run, key = ["ip", "netns", "exec", netns, "sysctl", "-q"], "net.ipv4." + name
+            was[netns, key] = subprocess.run([*run, "-n", key], capture_output=True, text=True, check=True).stdout.strip()
+            subprocess.run([*run, "-w", "%s=%s" % (key, value)], check=True)
+    hystart = HYSTART.read_text() if HYSTART.exists() else None
+    if hystart:
+        HYSTART.write_text("0")
+    try:
+        yield
+    finally:
+        for (netns, key), value in was.items():
+            subprocess.run(["ip", "netns", "exec", netns, "sysctl", "-q", "-w", "%s=%s" % (key, value)], check=True)
+        if hystart:
+            HYSTART.write_text(hystart)
+
+
 def rtt_of(adapter):
     """Seconds, the least of ten."""
     (_, near), (address, _) = HOSTS[adapter]
@@ -44,9 +71,14 @@ def window_law(runs, bench):
         return not_run(what, "no netem in this kernel")
 
     def rate(blocks, size, seconds):
-        got = [bench("siw", "--lanes", 1, "--depth", blocks, "--block-kib", size // KIB, "--no-check", "--seconds",
-                     seconds) for _ in range(runs)]
+        got = [bench("siw", "--lanes", 1, "--depth", blocks, "--block-kib", size // KIB, "--no-check", "--settle", 3,
+                     "--seconds", seconds) for _ in range(runs)]
         return statistics.median([g for g in got if g] or [0])
+    with wide():
+        measured(what, rate)
+
+
+def measured(what, rate):
     # B is what the path gives with blocks of this size and no delay to be hidden.
     most = {size: rate(32, size, 5) for size in {s for _, s in WINDOWS}}
     print("\n%s  (B %s)" % (what, ", ".join("%.3f GB/s at %d KiB" % (b, s // KIB) for s, b in sorted(most.items()))))
