@@ -362,13 +362,13 @@ int source_walk(struct source_lane *l);
 int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct stat *st,
 		struct removal **out);
 void removal_free(struct removal *r); /* NULL: nothing */
-/* It is stored; NULL: nothing.  Lock held. */
+/* It may go now; NULL: nothing.  Lock held. */
 void removal_due(struct source *s, struct removal *r);
 /* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
  * Lock held. */
 void removal_same(struct source *s, uint32_t id, struct removal *r);
-/* No regular file, or a name more of one: that goes after those that are the same, of which it may
- * be.  NULL: nothing.  Lock held. */
+/* It is stored.  One of several names goes after all that are the same, of which others of its file
+ * may be: they are known by a ctime that it would turn.  NULL: nothing.  Lock held. */
 void removal_other(struct source *s, struct removal *r);
 /* No more results come: what is the same, and did not fail, is due. Lock held. */
 void removals_same_due(struct source *s);

@@ -18,7 +18,7 @@ static void let_go(struct source *s, struct source_file *f, bool stored)
 	s->large--;
 	pthread_cond_broadcast(&s->copy->changed);
 	if (stored) {
-		removal_due(s, f->removal);
+		removal_other(s, f->removal);
 		f->removal = NULL;
 	}
 	source_file_free(f);
@@ -304,10 +304,7 @@ static int one_stored(struct source *s, uint32_t id)
 		if (file_stored(s, file->of))
 			return -1;
 	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
-		if (kind == LIVE_OTHER)
-			removal_other(s, file->of);
-		else
-			removal_due(s, file->of);
+		removal_other(s, file->of);
 		s->unfinished--;
 		s->agreed.files += kind == LIVE_SMALL;
 		s->agreed.others += kind == LIVE_OTHER;

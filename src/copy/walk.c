@@ -195,6 +195,20 @@ static int keep(struct walk *w, struct walk_frame *f, const char *name)
 	return w->o.rules->delete ? w->out->keep(w->out->ctx, f->dir, name) : 0;
 }
 
+/* With errno: this thread's failure. */
+static int unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char *name)
+{
+	enum outcome code = errno == ENOENT ? OUT_VANISHED : OUT_FILE;
+	struct stat st;
+	int err = errno;
+
+	/* A link that leads nowhere has not vanished. */
+	if (code == OUT_VANISHED && walk_stat(fd, name, false, &st) == 0 && S_ISLNK(st.st_mode))
+		code = OUT_FILE;
+	errno = err;
+	return fail_as(code, "open %s: %m", walk_shown(f->dir, name, w->path, sizeof w->path));
+}
+
 /* What is it?  Where the directory does not say, or links are followed, it is asked itself. */
 static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct dent *e, mode_t *mode)
 {
@@ -205,8 +219,7 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 	if (e->type != DT_UNKNOWN && !(e->type == DT_LNK && follow))
 		return 0;
 	if (walk_stat(fd, e->name, follow, &st))
-		return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
-			       walk_shown(f->dir, e->name, w->path, sizeof w->path));
+		return unknown_mode(w, f, fd, e->name);
 	*mode = st.st_mode;
 	return 0;
 }
@@ -220,8 +233,11 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 		return 0;
 	if (e->name[0] == '.' && is_ours(e->name))
 		return skip(w, f->dir, e->name, "of an unfinished copy, by its name");
-	if (mode_of(w, f, fd, e, &mode))
+	if (mode_of(w, f, fd, e, &mode)) {
+		if (walk_excludes(w, f->dir, e->name, false))
+			return 0;
 		return walk_fail(w, f->dir, e->name) ? -1 : keep(w, f, e->name);
+	}
 	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
 		return 0;
 	if (keep(w, f, e->name))

@@ -63,9 +63,9 @@ static int missing(struct walk *w, struct walk_dir *d, const struct listed_node 
 }
 
 static int enter(struct walk *w, struct walk_frame *f, const struct listed_node *n,
-		 const char *name, bool follow)
+		 const char *name, bool itself, bool follow)
 {
-	bool itself = listed_itself(n), whole = itself && w->o.rules->recursive;
+	bool whole = itself && w->o.rules->recursive;
 	struct walk_dir_opts o = {
 		.parent = f->dir,
 		.name = name,
@@ -86,7 +86,7 @@ static int enter(struct walk *w, struct walk_frame *f, const struct listed_node 
 
 /* It is no directory: nothing is below it, whatever is listed. */
 static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
-				const struct listed_node *n, const char *name)
+				const struct listed_node *n, const char *name, bool itself)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name);
@@ -95,26 +95,28 @@ static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
 	if (fail_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
 		return -1;
 	/* A link is copied as one, though it was followed to see where it leads. */
-	if (!listed_itself(n) || walk_stat(fd, name, w->o.rules->copy_links, &st))
+	if (!itself || walk_stat(fd, name, w->o.rules->copy_links, &st))
 		return 0;
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
-/* A name that only leads to what is listed may be a symbolic link: the user wrote it. */
+/* A name that only leads to what is listed may be a symbolic link: the user wrote it.  Patterns do
+ * not hold for it either, as with rsync. */
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct listed_node *n,
 		const char *name)
 {
-	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links;
+	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, itself;
 	struct stat st;
 
 	if (walk_stat(fd, name, follow, &st))
 		return missing(w, f->dir, n, name, errno);
-	if (walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode)))
+	itself = listed_itself(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
+	if (!itself && !leads)
 		return 0;
 	if (S_ISDIR(st.st_mode))
-		return enter(w, f, n, name, follow);
+		return enter(w, f, n, name, itself, follow);
 	if (leads)
-		return take_file_that_leads(w, f, fd, n, name);
+		return take_file_that_leads(w, f, fd, n, name, itself);
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 

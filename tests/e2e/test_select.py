@@ -181,9 +181,11 @@ def test_names_that_lead_out_are_refused(bench, tmp_path, way):
         assert not (tmp_path / "to" / "secret").exists()
 
 
-def test_patterns_hold_for_what_is_listed(bench, tmp_path):
-    make(tmp_path, {"tree": TREE, "list": b"src\ndoc/a.c\na.o\n"})
-    options = ["-r", "--files-from=list", "--exclude=*.o", "--exclude=/src/deep"]
+@pytest.mark.parametrize("excluded", [["*.o", "/src/deep"], ["doc", "*/"], ["/src", "/src/deep"]], ids=" ".join)
+def test_patterns_hold_for_what_is_listed(bench, tmp_path, excluded):
+    """And not for directories that only lead there."""
+    make(tmp_path, {"tree": TREE, "list": b"src\ndoc/a.c\na.o\nsrc/core/c.c\n"})
+    options = ["-r", "--files-from=list", *("--exclude=" + e for e in excluded)]
     rsync("-l", *options, "tree/", "theirs/", cwd=tmp_path)
     r = bench.copy(*options, "tree", "far:%s" % (tmp_path / "ours"))
     assert r.code == 0, r.errors()
@@ -310,6 +312,17 @@ def test_copy_links_as_rsync(bench, tmp_path, way):
     r = bench.copy("-r", "--copy-links", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "ours"))
     assert r.code == 0, r.errors()
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+def test_links_to_nothing_fail_unless_they_are_left_out(bench, tmp_path, way):
+    """They are no files that vanished."""
+    make(tmp_path, {"tree": {"l.o": "nowhere", "f": b"1"}, "list": b"l.o\nf\n"})
+    for options in ([], ["--files-from=list"]):
+        r = bench.copy("-r", "--copy-links", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        assert r.code == 23 and "l.o" in r.errors() and "vanished" not in r.errors(), (r.code, r.errors())
+    r = bench.copy("-r", "--copy-links", "--exclude=*.o", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0 and "l.o" not in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"1"}
 
 
 @pytest.mark.parametrize("sources", [["tree/d/e"], ["tree/d/e/f"], ["tree/./d/e"], ["tree/d/./e"], ["tree/d/e/."],

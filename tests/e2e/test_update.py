@@ -599,6 +599,22 @@ def test_sources_with_several_names_that_are_there_are_removed(bench, tmp_path, 
     assert read(tmp_path / "to") == {"f": b"1", "f2": b"1", "empty": b"", "empty2": b""}
 
 
+def test_sources_of_which_some_names_are_there_are_removed(bench, tmp_path, way):
+    """That one name goes is no change of the file that the others have to be compared with."""
+    tree = {name: data for data in (b"1", pattern(1 << 20)) for name in ["%s%d" % (len(data), i) for i in range(4)]}
+    make(tmp_path, {"tree": {}, "to": {}})
+    for name in tree:
+        if name.endswith("0"):
+            make(tmp_path / "tree", {name: tree[name]})
+        else:
+            os.link(tmp_path / "tree" / (name[:-1] + "0"), tmp_path / "tree" / name)
+        if name.endswith("2"):
+            make(tmp_path / "to", {name: tree[name]})
+    r = bench.copy("-a", "--remove-source-files", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "tree") == {} and read(tmp_path / "to") == tree
+
+
 @pytest.mark.skipif(USER, reason="it takes root to be two users")
 def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "g": b"2", "h": b"3"}, "to": {"f": b"1", "g": b"2"}})
