@@ -16,12 +16,22 @@
 
 enum { TRIES = 8, BUCKETS_FIRST = 256 };
 
+/* By what it is known, and what is the same as it. */
+struct likeness {
+	dev_t dev;
+	ino_t ino;
+	mode_t type; /* S_IFREG etc. */
+	dev_t rdev;
+	uint64_t size;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+};
+
 struct linked {
 	struct linked *next;
 	struct place_dir *in; /* NULL: the target */
 	uint32_t id;
-	dev_t dev;
-	ino_t ino;
+	struct likeness is;
 	char name[];
 };
 
@@ -29,8 +39,7 @@ struct linked {
 struct first {
 	struct place_dir *in;
 	int dirfd; /* held */
-	dev_t dev;
-	ino_t ino;
+	struct likeness is;
 	char name[NAME_MAX + 1];
 };
 
@@ -100,8 +109,15 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
 	l->in = s->in;
 	l->id = r->id;
-	l->dev = st->st_dev;
-	l->ino = st->st_ino;
+	l->is = (struct likeness){
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.type = st->st_mode & S_IFMT,
+		.rdev = st->st_rdev,
+		.size = r->size,
+		.mtime_s = r->a.mtime_s,
+		.mtime_ns = r->a.mtime_ns,
+	};
 	memcpy(l->name, s->name, size);
 	pthread_mutex_lock(&s->place->lock);
 	ret = add(s->place, l);
@@ -137,8 +153,7 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 	l = p->linked ? *find(p, id) : NULL;
 	if (l) {
 		f->in = l->in;
-		f->dev = l->dev;
-		f->ino = l->ino;
+		f->is = l->is;
 		strcpy(f->name, l->name);
 	}
 	f->dirfd = l && !l->in ? (p->is_dir ? p->top->fd : p->spot.dirfd) : -1;
@@ -150,56 +165,121 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 	return 1;
 }
 
-static bool is_first(const struct first *f, int dirfd, const char *name)
+static bool is_it(const struct likeness *is, const struct stat *st)
+{
+	return st->st_dev == is->dev && st->st_ino == is->ino;
+}
+
+static bool is_first(const struct first *f)
 {
 	struct stat st;
 
-	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == f->dev &&
-	       st.st_ino == f->ino;
+	return fstatat(f->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_it(&f->is, &st);
 }
 
-/* Under that name, which must be free: 0, 1 when it is not, -1. */
-static int put_link(const struct seat *s, const struct first *f, const char *as)
+/* What another run put there, is it the same? Only the times can tell that of bytes. */
+static bool is_equal(const struct place *p, const struct likeness *is, const struct stat *st)
 {
-	char shown[SHOWN_ROOM];
+	struct record_attr a = {.mtime_s = is->mtime_s, .mtime_ns = is->mtime_ns};
+	bool has_bytes = S_ISREG(is->type) ? is->size > 0 : S_ISLNK(is->type);
 
-	if (linkat(f->dirfd, f->name, s->dirfd, as, 0))
-		return errno == EEXIST ? 1 : seat_failure(s, "link");
-	if (is_first(f, s->dirfd, as))
-		return 0;
-	unlinkat(s->dirfd, as, 0);
-	return fail("link %s: its first name has changed", seat_shown(s, shown));
+	if ((st->st_mode & S_IFMT) != is->type)
+		return false;
+	if (!S_ISREG(is->type) && !S_ISLNK(is->type))
+		return st->st_rdev == is->rdev;
+	return (uint64_t)st->st_size == is->size &&
+	       (!has_bytes || (p->rules->times && metadata_same_mtime(&a, st)));
 }
 
-static int replace(const struct seat *s, const struct first *f, const struct stat *old)
+/* Its descriptor, whatever becomes of the name: what this run put there, or another one that
+ * copies the same tree at the same time, and then f is that. */
+static int open_first(const struct seat *s, struct first *f)
+{
+	int fd = openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	char shown[SHOWN_ROOM];
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		seat_failure(s, "link");
+	} else if (is_it(&f->is, &st) || is_equal(s->place, &f->is, &st)) {
+		f->is.dev = st.st_dev;
+		f->is.ino = st.st_ino;
+		return fd;
+	} else {
+		fail("link %s: its first name has changed", seat_shown(s, shown));
+	}
+	close_fd(fd);
+	return -1;
+}
+
+/* Under that name, which must be free: 0, 1 when it is not, or the first one was replaced
+ * meanwhile, -1. */
+static int put_link(const struct seat *s, struct first *f, const char *as)
+{
+	int fd = open_first(s, f), ret;
+
+	if (fd < 0)
+		return -1;
+	ret = s->place->proc >= 0 ? temporary_link_fd(fd, s->dirfd, as, s->place->proc)
+				  : linkat(f->dirfd, f->name, s->dirfd, as, 0);
+	if (ret)
+		ret = errno == EEXIST || errno == ENOENT ? 1 : seat_failure(s, "link");
+	close_fd(fd);
+	return ret;
+}
+
+static int replace(const struct seat *s, struct first *f, const struct stat *old)
 {
 	char as[TEMPORARY_NAME];
-	int ret = 1;
+	int ret;
 
-	for (int i = 0; ret > 0 && i < TRIES; i++) {
-		if (temporary_name(s->dirfd, s->name, s->place->uid, as))
-			return seat_failure(s, "link");
-		ret = put_link(s, f, as);
-		if (ret)
-			continue;
-		ret = seat_rename(s, as, old, true);
-		/* Of two names of one file the kernel renames none over the other. */
-		unlinkat(s->dirfd, as, 0);
-	}
-	errno = EEXIST;
-	return ret > 0 ? seat_failure(s, "link") : ret;
+	if (temporary_name(s->dirfd, s->name, s->place->uid, as))
+		return seat_failure(s, "link");
+	ret = put_link(s, f, as);
+	if (ret)
+		return ret;
+	ret = seat_rename(s, as, old, true);
+	/* Of two names of one file the kernel renames none over the other. */
+	unlinkat(s->dirfd, as, 0);
+	return ret;
 }
 
-static int make(const struct seat *s, const struct first *f, struct change *c)
+/*
+ * Others may be at the same names at the same time.  A run that replaces a first name makes this
+ * link after that, so all is as it should be in the end if the first name is still there once the
+ * link is made.
+ */
+static int put(const struct seat *s, struct first *f, bool free)
 {
 	struct stat old;
-	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old), ret;
+	bool made = false;
+	int ret, there;
+
+	for (int i = 0; i < TRIES; i++) {
+		there = free && i == 0 ? 0 : seat_look(s, &old);
+		if (there < 0)
+			return -1;
+		if (there && is_it(&f->is, &old) && is_first(f))
+			return 0;
+		/* What was there before is set aside, and not a link of ours. */
+		ret = there ? replace(s, f, made ? NULL : &old) : put_link(s, f, s->name);
+		if (ret < 0 || (ret == 0 && is_first(f)))
+			return ret;
+		made |= ret == 0;
+	}
+	errno = EEXIST;
+	return made ? 0 : seat_failure(s, "link");
+}
+
+static int make(const struct seat *s, struct first *f, struct change *c)
+{
+	struct stat old;
+	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old);
 
 	if (there < 0)
 		return -1;
 	/* A number alone may be another file's by now. */
-	if (there && old.st_dev == f->dev && old.st_ino == f->ino &&
-	    is_first(f, f->dirfd, f->name)) {
+	if (there && is_it(&f->is, &old) && is_first(f)) {
 		seat_is_whole(s);
 		return 0;
 	}
@@ -212,12 +292,7 @@ static int make(const struct seat *s, const struct first *f, struct change *c)
 		return 0;
 	/* An earlier run may have met this name first, and begun a file for it. */
 	seat_is_whole(s);
-	ret = there ? 1 : put_link(s, f, s->name);
-	if (ret > 0) {
-		there = seat_look(s, &old);
-		ret = there > 0 ? replace(s, f, &old) : there < 0 ? -1 : put_link(s, f, s->name);
-	}
-	return ret > 0 ? seat_failure(s, "link") : ret;
+	return put(s, f, !there);
 }
 
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)

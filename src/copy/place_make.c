@@ -54,6 +54,7 @@ static int put(const struct making *m, const char *as)
 	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
 }
 
+/* 1: it is gone, or another run's. */
 static int give_metadata(struct making *m, const char *as)
 {
 	struct place *p = m->seat.place;
@@ -62,11 +63,12 @@ static int give_metadata(struct making *m, const char *as)
 	struct stat st;
 	int ret = -1;
 
-	if (fd < 0 || fstat(fd, &st)) {
+	if (fd < 0 && errno == ENOENT) {
+		ret = 1;
+	} else if (fd < 0 || fstat(fd, &st)) {
 		seat_failure(&m->seat, "open");
 	} else if ((st.st_mode & S_IFMT) != m->type) {
-		errno = EEXIST;
-		seat_failure(&m->seat, "make");
+		ret = 1;
 	} else {
 		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
 		metadata_inherit(&m->seat, &m->r->a, &want);
@@ -104,8 +106,11 @@ static int make_once(struct making *m)
 		return seat_failure(&m->seat, "make");
 	if (put(m, as))
 		return errno == EEXIST ? 1 : seat_failure(&m->seat, "make");
+	ret = give_metadata(m, as);
+	if (ret > 0)
+		return 1;
 	/* Such a thing is made all the same. */
-	if (give_metadata(m, as)) {
+	if (ret < 0) {
 		some = true;
 		lost = *failed();
 	}

@@ -233,23 +233,28 @@ int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
 	return t->fd < 0 ? -1 : 0;
 }
 
-int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc)
+int temporary_link_fd(int fd, int dirfd, const char *name, int proc)
 {
 	/* Kernels before 6.10 let only those do it by the descriptor who may read anything. */
 	static atomic_bool by_proc;
-	char fd[16];
+	char number[16];
 
 	if (!atomic_load_explicit(&by_proc, memory_order_relaxed)) {
-		if (linkat(t->fd, "", dirfd, name, AT_EMPTY_PATH) == 0)
+		if (linkat(fd, "", dirfd, name, AT_EMPTY_PATH) == 0)
 			return 0;
 		if (errno != ENOENT)
 			return -1;
 	}
-	snprintf(fd, sizeof fd, "%d", t->fd);
-	if (linkat(proc, fd, dirfd, name, AT_SYMLINK_FOLLOW))
+	snprintf(number, sizeof number, "%d", fd);
+	if (linkat(proc, number, dirfd, name, AT_SYMLINK_FOLLOW))
 		return -1;
 	atomic_store_explicit(&by_proc, true, memory_order_relaxed);
 	return 0;
+}
+
+int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc)
+{
+	return temporary_link_fd(t->fd, dirfd, name, proc);
 }
 
 int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc)

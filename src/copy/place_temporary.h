@@ -40,6 +40,8 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 int temporary_nameless(int dirfd, mode_t mode, struct temporary *out);
 /* It gets this name, if there is nothing of it: -1 with errno, EEXIST. proc: /proc/self/fd. */
 int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc);
+/* The same of any file, also one of O_PATH; ENOENT: it has no name left. */
+int temporary_link_fd(int fd, int dirfd, const char *name, int proc);
 /* It gets a random one, to be renamed from, and is locked. */
 int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc);
 /* A name for something that is not opened: what stands there is removed if that may be done, else

@@ -357,6 +357,40 @@ static void a_first_name_that_changed_is_no_good(void **state)
 	end();
 }
 
+/* Of a run that copies the same tree at the same time. */
+static void a_first_name_that_is_the_same_again_is_as_good(void **state)
+{
+	struct timespec times[2] = {{.tv_sec = 1}};
+	struct record_file r = file_record("a", 0644, 4);
+	struct change c;
+
+	(void)state;
+	make("dst/a", "text", 0644);
+	make("dst/c", "old", 0644);
+	begin();
+	r.flags = FILE_LINKED;
+	times[1].tv_sec = r.a.mtime_s;
+	times[1].tv_nsec = r.a.mtime_ns;
+	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	/* So that nothing gets its number. */
+	assert_int_equal(link("dst/a", "dst/kept"), 0);
+	make("dst/other", "text", 0644);
+	assert_int_equal(utimensat(AT_FDCWD, "dst/other", times, 0), 0);
+	assert_int_equal(rename("dst/other", "dst/a"), 0);
+	assert_int_equal(try_link(top, "b", r.id, &c), 0);
+	assert_int_equal(try_link(top, "c", r.id, &c), 0);
+	assert_one("dst/a", "dst/b");
+	assert_one("dst/a", "dst/c");
+	/* Not so one of another time. */
+	times[1].tv_sec++;
+	make("dst/other", "xext", 0644);
+	assert_int_equal(utimensat(AT_FDCWD, "dst/other", times, 0), 0);
+	assert_int_equal(rename("dst/other", "dst/a"), 0);
+	assert_int_equal(try_link(top, "d", r.id, &c), -1);
+	assert_absent("dst/d");
+	end();
+}
+
 enum { MANY = 3000 };
 
 static void many_first_names(void **state)
@@ -521,6 +555,7 @@ int main(void)
 		place_test(links_in_directories_that_would_be),
 		place_test(first_names_that_were_the_same_count_too),
 		place_test(a_first_name_that_changed_is_no_good),
+		place_test(a_first_name_that_is_the_same_again_is_as_good),
 		place_test(many_first_names),
 		place_test(what_is_replaced_is_backed_up),
 		place_test(backups_go_where_asked),
