@@ -206,7 +206,8 @@ static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *
 {
 	int ret;
 
-	if (walk_excludes(w, in, name, false))
+	/* What is not there is told, whatever its name. */
+	if (!p->missing && walk_excludes(w, in, name, false))
 		return 1;
 	ret = w->o.rules->relative ? 0 : claim(w, p, name, false);
 	if (ret)

@@ -323,6 +323,10 @@ def test_links_to_nothing_fail_unless_they_are_left_out(bench, tmp_path, way):
     r = bench.copy("-r", "--copy-links", "--exclude=*.o", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
     assert r.code == 0 and "l.o" not in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": b"1"}
+    # Nor is a source that is not there left out.
+    for options in ([], ["--relative"]):
+        r = bench.copy("-r", "--exclude=none", *options, way[0] + str(tmp_path / "none"), way[1] + str(tmp_path / "to"))
+        assert r.code == 3 and "none" in r.errors(), (r.code, r.errors())
 
 
 @pytest.mark.parametrize("sources", [["tree/d/e"], ["tree/d/e/f"], ["tree/./d/e"], ["tree/d/./e"], ["tree/d/e/."],
