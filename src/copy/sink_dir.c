@@ -206,8 +206,8 @@ void sink_dirs_tell_lost(struct sink *s)
 		if (!d || d->lost == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
-		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it", path,
-		       (unsigned long long)d->lost);
+		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it",
+		       *path ? path : "DST", (unsigned long long)d->lost);
 	}
 }
 

@@ -724,6 +724,9 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
     want = {"d/closed", "d/closed/sub", *["d/closed/" + n for n in inside], *["d/closed/sub/" + n for n in ("g", "l", "big")]}
     assert {os.fsdecode(n) for n in (tmp_path / "failed").read_bytes().split(b"\0")[:-1]} == want
     assert read(tmp_path / "to") == {"ok": b"1", "d": {}}
+    # What has no name in the tree has one all the same.
+    r = bench.copy("-r", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to" / "d" / "new"), become=as_nobody())
+    assert r.code == 23 and "DST could not be made, nor could 37 things" in r.errors(), (r.code, r.errors())
 
 
 # ---- what is told --------------------------------------------------------------------------
