@@ -351,7 +351,7 @@ void *source_job(void *arg)
 	struct lane *l = j->pair->source.lane;
 	uint32_t size = lane_block_size(l);
 
-	for (unsigned i = 0; i < j->blocks; i++) {
+	for (unsigned i = 0; i < j->blocks || (j->more && atomic_load(j->more)); i++) {
 		struct block *b;
 
 		if (lane_get(l, &b))
@@ -363,6 +363,7 @@ void *source_job(void *arg)
 			return job_done(j, -1, "send");
 		atomic_fetch_add(&j->done, 1);
 	}
+	j->blocks = atomic_load(&j->done);
 	if (lane_flush(l))
 		return job_done(j, -1, "flush");
 	j->stored_at_flush = lane_stored(j->pair->sink.lane);
@@ -413,6 +414,7 @@ void *sink_job(void *arg)
 
 		if (lane_recv(l, &b))
 			return job_done(j, -1, "recv");
+		atomic_fetch_add(&j->held, 1);
 		check(j, b, i);
 		if (j->hold_ms > 0 && i == j->hold_at)
 			sleep_ms(j->hold_ms);

@@ -103,11 +103,13 @@ void pair_end(struct pair *p);
 /* What a thread at one end has to do, and what came of it. */
 struct job {
 	struct pair *pair;
-	unsigned blocks; /* source: how many to send */
+	unsigned blocks; /* source: how many to send, and then how many it did */
+	atomic_bool *more; /* source: send on while it is true; NULL: no more than these */
 	uint32_t (*size)(unsigned i, uint32_t block_size);
 	unsigned hold_at, hold_ms; /* sink: keep block hold_at for so long */
 	atomic_bool *gate; /* sink: put nothing before it is true; NULL: no gate */
 
+	_Atomic unsigned held; /* sink: blocks received; one more than done: it has one */
 	_Atomic unsigned done; /* blocks sent, put */
 	uint64_t stored_at_flush; /* source: what the sink had stored when flush returned */
 	int rc; /* -1: a call failed, and why: */
