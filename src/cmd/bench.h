@@ -112,6 +112,9 @@ void print_latency(const struct bench *b);
 void print_stage(const struct bench *b, const struct point *p);
 void print_summary(const struct bench *b);
 const char *stage_name(enum stage stage);
+/* GB/s of bytes a second, with as many digits as say something; returns to. */
+enum { RATE_TEXT = 24 };
+char *rate_text(double rate, char *to, size_t size);
 /* "rdma write-imm, 4 lanes, depth 16"; returns to. */
 char *setting_text(const struct setting *s, char *to, size_t size);
 /* "--lanes 4 --depth 16 --block-size 1M"; returns to. */

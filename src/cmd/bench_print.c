@@ -9,7 +9,8 @@
 #include "cmd/amount.h"
 #include "cmd/json.h"
 
-enum { LABEL = 34, CELL_WIDTH = 8 };
+/* The longest is "rdma write-send, 4 lanes, depth 16", and two spaces before it. */
+enum { LABEL = 36, CELL_WIDTH = 8 };
 
 const char *stage_name(enum stage stage)
 {
@@ -113,14 +114,19 @@ static void json_summary(const struct bench *b)
 
 /* ---- the table -------------------------------------------------------------------------- */
 
-static double gigabytes(double rate)
+/* Some ways are slow: there, too, the figure has to say something. */
+char *rate_text(double rate, char *to, size_t size)
 {
-	return rate / 1e9;
-}
+	double g = rate / 1e9;
 
-static unsigned decimals(double g)
-{
-	return g < 10 ? 3 : g < 100 ? 2 : 1;
+	snprintf(to, size, "%.*f",
+		 g >= 100     ? 1
+		 : g >= 10    ? 2
+		 : g >= 0.01  ? 3
+		 : g >= 0.001 ? 4
+			      : 5,
+		 g);
+	return to;
 }
 
 static void text_start(const struct bench *b)
@@ -149,17 +155,15 @@ static void text_head(const struct series *s)
 
 static void text_series(const struct bench *b, const struct series *s)
 {
-	char set[64];
+	char set[64], rate[RATE_TEXT];
 
 	if (s == &b->series[0])
 		text_head(s);
 	printf("  %-*s", LABEL - 2, setting_text(&s->set, set, sizeof set));
-	for (unsigned i = 0; i < s->count; i++) {
-		double g = gigabytes(point_rate(&s->points[i]));
-
-		printf("%*.*f%s", CELL_WIDTH - s->points[i].shrunk, (int)decimals(g), g,
+	for (unsigned i = 0; i < s->count; i++)
+		printf("%*s%s", CELL_WIDTH - s->points[i].shrunk,
+		       rate_text(point_rate(&s->points[i]), rate, sizeof rate),
 		       s->points[i].shrunk ? "*" : "");
-	}
 	putchar('\n');
 }
 
@@ -181,13 +185,13 @@ static void text_stage(const struct bench *b, const struct point *p)
 		[STAGE_END_TO_END] = "from disk to disk",
 	};
 	bool first = p->stage == (b->o->measure_source ? STAGE_SOURCE : STAGE_NETWORK);
-	double g = gigabytes(point_rate(p));
-	char set[64], name[40], size[32];
+	char set[64], name[40], size[32], rate[RATE_TEXT];
 
 	if (first)
 		printf("\n%s\n", setting_text(&b->best->set, set, sizeof set));
 	snprintf(name, sizeof name, "%s, GB/s", stage_name(p->stage));
-	printf("  %-*s%*.*f  ", LABEL - 2, name, CELL_WIDTH, (int)decimals(g), g);
+	printf("  %-*s%*s  ", LABEL - 2, name, CELL_WIDTH,
+	       rate_text(point_rate(p), rate, sizeof rate));
 	if (p->stage == STAGE_SOURCE)
 		printf("reading %s of it", size_text(p->bytes, size, sizeof size));
 	else
@@ -220,22 +224,23 @@ static bool any_shrunk(const struct bench *b)
 static void text_summary(const struct bench *b)
 {
 	double best = point_rate(b->best), itself = point_rate(&b->by_itself);
-	char options[128];
+	char options[128], rate[RATE_TEXT];
 
 	putchar('\n');
 	if (any_shrunk(b))
 		printf("* with fewer or shallower lanes: there is not more memory for them (ulimit -l, "
 		       "--memory)\n");
 	if (b->limit.rate > 0)
-		printf("the link, %s, could do %.3f GB/s: the best was %.0f %% of it\n",
-		       b->limit.name, gigabytes(b->limit.rate), 100 * best / b->limit.rate);
+		printf("the link, %s, could do %s GB/s: the best was %.0f %% of it\n",
+		       b->limit.name, rate_text(b->limit.rate, rate, sizeof rate),
+		       100 * best / b->limit.rate);
 	if (b->stages[STAGE_END_TO_END].ns)
 		printf("from disk to disk the slowest stage is: %s\n",
 		       slowest(b) == STAGE_MEMORY ? "the way from memory to memory"
 						  : stage_name(slowest(b)));
 	if (itself > 0)
-		printf("without any options rdcp gets %.3f GB/s, %.0f %% of the best\n",
-		       gigabytes(itself), 100 * itself / best);
+		printf("without any options rdcp gets %s GB/s, %.0f %% of the best\n",
+		       rate_text(itself, rate, sizeof rate), 100 * itself / best);
 	printf("best: %s\n", setting_options(b, &b->best->set, options, sizeof options));
 }
 

@@ -138,18 +138,21 @@ static void sizes_propose(struct session *s)
 	struct sizing z = {s->o.lanes, s->o.depth, s->o.block_size};
 	struct offer_rules rules = offer_rules(s);
 	struct sizing_for f;
+	char most[32] = "any number of";
 
 	links_survey(&rules, m->lockable > 0, s->o.rails, &f);
 	sizing_choose(&f, &z);
 	m->lanes = (uint16_t)z.lanes;
 	m->depth = (uint16_t)z.depth;
 	m->block_size = z.block_size;
+	if (f.lockable != UINT64_MAX)
+		snprintf(most, sizeof most, "%.3g", (double)f.lockable / (1 << 20));
 	log_debug(
 		"this end asks for %u lanes of %u blocks of %u KiB, for %u %s link%s of %.3g Gb/s "
-		"together%s, %u cores, %.3g MiB that may be locked",
+		"together%s, %u cores, %s MiB that may be locked",
 		z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
 		f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (it is not known)",
-		f.cores, (double)f.lockable / (1 << 20));
+		f.cores, most);
 }
 
 static int hello_make(struct session *s)

@@ -81,6 +81,10 @@ def test_a_whole_sweep(bench, disks):
     assert (disks / "out").read_bytes() == data
 
 
+def all_long(rows):
+    return len({len(row) for row in rows}) == 1
+
+
 def all_same(points, key):
     return len({p[key] for p in points}) == 1
 
@@ -112,6 +116,9 @@ def test_the_table(bench, disks):
     assert lines[0] == "within this host, 0.02 s a point"
     assert lines[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
     text = r.out.decode()
+    at = next(i for i, line in enumerate(lines) if line.startswith("memory to memory"))
+    rows = lines[at:lines.index("", at)]
+    assert len(rows) > 1 and all_long(rows), "columns stand below each other"
     for stage in ("source disk alone", "network alone", "memory to memory", "target disk alone", "end to end"):
         assert "  %s, GB/s" % stage in text
     assert " us\n" in text and "reading 1.00 MiB of it" in text

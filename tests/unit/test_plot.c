@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cmd/bench.h"
 #include <cmocka.h>
 #include "cmd/plot.h"
 
@@ -120,6 +121,22 @@ static void without_a_limit_there_is_no_line_for_it(void **state)
 	free(svg);
 }
 
+static void slow_ways_have_figures_too(void **state)
+{
+	static const struct {
+		double rate;
+		const char *text;
+	} table[] = {
+		{123.44e9, "123.4"}, {23.456e9, "23.46"}, {3.4564e9, "3.456"}, {12e6, "0.012"},
+		{6.44e6, "0.0064"},  {41e3, "0.00004"},   {0, "0.00000"},
+	};
+	char text[RATE_TEXT];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+		assert_string_equal(rate_text(table[i].rate, text, sizeof text), table[i].text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -127,6 +144,7 @@ int main(void)
 		cmocka_unit_test(axes_have_few_ticks_and_room_for_all),
 		cmocka_unit_test(doublings_are_equally_long),
 		cmocka_unit_test(each_setting_has_a_line),
+		cmocka_unit_test(slow_ways_have_figures_too),
 		cmocka_unit_test(without_a_limit_there_is_no_line_for_it),
 	};
 
