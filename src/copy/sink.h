@@ -43,6 +43,7 @@ enum {
 	SINK_XATTR_COST = 128, /* of one attribute beside its name and value */
 	SINK_BUCKETS = 1024,
 	SINK_ASKED_XATTRS_MAX = 64 << 20, /* bytes of attributes, of all of these */
+	SINK_CELLS_BYTES_MAX = 256 << 20, /* of digests that were told, of all resumed ones */
 	SINK_RESUME_MIN = 4 << 20, /* smaller files are not resumed, but sent */
 };
 
@@ -186,6 +187,7 @@ struct sink {
 	unsigned count; /* of these, announced and not finished */
 	unsigned resumed, compared; /* and asked about */
 	size_t asked_xattr_bytes, dir_xattr_bytes;
+	atomic_size_t cells_bytes; /* no lock */
 	struct sink_dirs dirs;
 	unsigned taking; /* lanes that are in a block */
 	struct sink_sums sums;
@@ -319,8 +321,9 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 /* Make l->scratch. */
 int sink_scratch(struct sink_lane *l);
 /* Digest what fd has of a file of this size, and send it as CELLS of id; cells that are not all
- * there, or lie in holes, are left out.  *out is what was told (NULL: nothing); out NULL: it
- * is not wanted.  1: it can't be read. -1: the session fails. */
+ * there, or lie in holes, or for which there is no room to remember them, are left out.  *out is
+ * what was told (NULL: nothing); out NULL: it is not wanted.  1: it can't be read. -1: the session
+ * fails. */
 int cells_tell(struct sink_lane *l, uint32_t id, int fd, uint64_t size, struct cells **out);
 void cells_free(struct cells *c);
 /* Were all cells from pos to pos + len told, and not taken yet?  They are now; their digests are

@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "lane/fault.h"
 
 /* Cells are whole, so their positions have room for what is known of them. */
 enum { TAKEN = 1, ZERO = 2, MARKS = CELL - 1 };
+enum { CELLS_FIRST = 8, ENOUGH = 2 /* no more of it can be told */ };
 
 struct cell {
 	uint64_t pos; /* and marks */
@@ -19,27 +22,44 @@ struct cell {
 struct cells { /* by pos */
 	size_t count, room;
 	struct cell *of;
+	atomic_size_t *all; /* bytes of all files */
 };
 
 void cells_free(struct cells *c)
 {
 	if (!c)
 		return;
+	atomic_fetch_sub(c->all, c->room * sizeof *c->of);
 	free(c->of);
 	free(c);
 }
 
+static int cells_grow(struct cells *c)
+{
+	size_t room = c->room ? 2 * c->room : CELLS_FIRST;
+	size_t more = (room - c->room) * sizeof *c->of;
+	struct cell *of;
+
+	if (atomic_fetch_add(c->all, more) + more > fault_bound(SINK_CELLS_BYTES_MAX)) {
+		atomic_fetch_sub(c->all, more);
+		return ENOUGH;
+	}
+	of = realloc(c->of, room * sizeof *of);
+	if (!of) {
+		atomic_fetch_sub(c->all, more);
+		return fail_as(OUT_MEMORY, "remember %zu cells: %m", room);
+	}
+	c->of = of;
+	c->room = room;
+	return 0;
+}
+
 static int cells_add(struct cells *c, uint64_t pos, const uint64_t digest[2], bool zero)
 {
-	if (c->count == c->room) {
-		size_t room = c->room ? 2 * c->room : 64;
-		struct cell *of = realloc(c->of, room * sizeof *of);
+	int ret = c->count == c->room ? cells_grow(c) : 0;
 
-		if (!of)
-			return fail_as(OUT_MEMORY, "remember %zu cells: %m", room);
-		c->of = of;
-		c->room = room;
-	}
+	if (ret)
+		return ret;
 	c->of[c->count++] = (struct cell){
 		.pos = pos | (zero ? ZERO : 0),
 		.digest = {digest[0], digest[1]},
@@ -111,17 +131,19 @@ static int tell_cell(struct teller *t, uint64_t pos, size_t len)
 {
 	struct msg_cells *m = &t->lane->mail->cells;
 	bool follows = m->count > 0 && m->pos + (uint64_t)m->count * CELL == pos;
-	uint64_t *digest;
+	uint64_t digest[2];
+	int ret;
 
+	digest_cell(pos, t->lane->scratch, len, digest);
+	ret = t->keep ? cells_add(t->keep, pos, digest, all_zero(t->lane->scratch, len)) : 0;
+	if (ret)
+		return ret;
 	if ((!follows || m->count == CELLS_MAX) && send_cells(t->lane))
 		return -1;
 	if (m->count == 0)
 		m->pos = pos;
-	digest = m->digest[m->count++];
-	digest_cell(pos, t->lane->scratch, len, digest);
-	if (!t->keep)
-		return 0;
-	return cells_add(t->keep, pos, digest, all_zero(t->lane->scratch, len));
+	memcpy(m->digest[m->count++], digest, sizeof digest);
+	return 0;
 }
 
 /* All cells that touch what lies from data to hole. *pos: up to here all was told. */
@@ -134,6 +156,7 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 	for (; at < hole; at += CELL) {
 		size_t len = t->size - at < CELL ? (size_t)(t->size - at) : CELL;
 		ssize_t n;
+		int ret;
 
 		/* What is cut short is no whole cell. */
 		if (len > t->there - at)
@@ -143,8 +166,9 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 		n = pread_full(t->fd, t->lane->scratch, len, (off_t)at);
 		if (n != (ssize_t)len)
 			return 1;
-		if (tell_cell(t, at, len))
-			return -1;
+		ret = tell_cell(t, at, len);
+		if (ret)
+			return ret;
 	}
 	*pos = at;
 	return 0;
@@ -215,9 +239,14 @@ int cells_tell(struct sink_lane *l, uint32_t id, int fd, uint64_t size, struct c
 		return -1;
 	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
 		return fail_as(OUT_MEMORY, "remember cells: %m");
+	if (t.keep)
+		t.keep->all = &l->sink->cells_bytes;
 	t.there = (uint64_t)st.st_size < size ? (uint64_t)st.st_size : size;
 	l->mail->cells.file = id;
 	ret = tell_all(&t);
+	/* What is not told is simply sent. */
+	if (ret == ENOUGH)
+		ret = 0;
 	if (ret == 0 && !out && has_changed(fd, &st, size))
 		ret = 1;
 	/* What was told of a file to be resumed is true, however it goes on. */

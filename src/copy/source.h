@@ -195,6 +195,7 @@ struct source {
 	unsigned aside_max; /* files kept aside */
 	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
+	atomic_size_t told_bytes; /* kept of what the sink told */
 	atomic_uint offered, uncloned; /* files: without an answer, and answered otherwise */
 	atomic_bool cloned; /* one was */
 	atomic_bool direct_missed; /* that a file can't be read so was told */

@@ -296,6 +296,12 @@ static int answer(struct source *s, uint32_t id, uint8_t answer)
 		return fail_as(OUT_PROTOCOL, "the peer has cloned what it was not offered");
 	a->answer = answer;
 	source_offer_over(s, a);
+	/* What is not known all of is sent. */
+	if (answer == ANSWER_COMPARE && told_is_cut(a->told)) {
+		a->answer = ANSWER_SEND;
+		told_free(a->told);
+		a->told = NULL;
+	}
 	if (answer != ANSWER_SAME) {
 		make_ready(s, a);
 		return 0;
@@ -338,5 +344,5 @@ int source_cells(struct source *s, const struct msg_cells *m)
 {
 	struct aside *a = asked(s, m->file);
 
-	return a ? told_add(&a->told, m, a->size) : -1;
+	return a ? told_add(&a->told, m, a->size, &s->told_bytes) : -1;
 }

@@ -5,6 +5,9 @@
 #include <string.h>
 #include "base/fail.h"
 #include "copy/digest.h"
+#include "lane/fault.h"
+
+enum { RUN_COST = 96 /* of some cells, beside their digests */ };
 
 /* Cells one after the other. */
 struct run {
@@ -16,6 +19,9 @@ struct run {
 struct told {
 	size_t count, room;
 	struct run *runs; /* ascending */
+	atomic_size_t *all; /* bytes of all files; */
+	size_t bytes; /* of these */
+	bool cut;
 };
 
 static uint64_t end_of(const struct run *r)
@@ -38,7 +44,25 @@ static int make_room(struct told *c)
 	return 0;
 }
 
-int told_add(struct told **c, const struct msg_cells *m, uint64_t size)
+/* Nothing after what is left out: a file is kept up to somewhere. */
+static bool may_keep(struct told *c, size_t bytes)
+{
+	if (!c->cut) {
+		c->cut = atomic_fetch_add(c->all, bytes) + bytes > fault_bound(TOLD_BYTES_MAX);
+		if (c->cut)
+			atomic_fetch_sub(c->all, bytes);
+		else
+			c->bytes += bytes;
+	}
+	return !c->cut;
+}
+
+bool told_is_cut(const struct told *c)
+{
+	return c && c->cut;
+}
+
+int told_add(struct told **c, const struct msg_cells *m, uint64_t size, atomic_size_t *all)
 {
 	struct run r = {.pos = m->pos, .count = m->count};
 	size_t bytes = m->count * sizeof *r.digest;
@@ -48,10 +72,13 @@ int told_add(struct told **c, const struct msg_cells *m, uint64_t size)
 		least = end_of(&(*c)->runs[(*c)->count - 1]);
 	if (m->pos < least || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
 		return fail_as(OUT_PROTOCOL, "the peer tells cells that a file does not have");
-	if (!*c)
-		*c = calloc(1, sizeof **c);
+	if (!*c && !(*c = calloc(1, sizeof **c)))
+		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
+	(*c)->all = all;
+	if (!may_keep(*c, RUN_COST + bytes))
+		return 0;
 	r.digest = malloc(bytes);
-	if (!*c || !r.digest || make_room(*c)) {
+	if (!r.digest || make_room(*c)) {
 		free(r.digest);
 		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
 	}
@@ -66,6 +93,8 @@ void told_free(struct told *c)
 		return;
 	for (size_t i = 0; i < c->count; i++)
 		free(c->runs[i].digest);
+	if (c->bytes > 0)
+		atomic_fetch_sub(c->all, c->bytes);
 	free(c->runs);
 	free(c);
 }

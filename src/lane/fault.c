@@ -8,11 +8,11 @@
 #include <time.h>
 
 enum { FAULTS_MAX = 16 };
-enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL, FAULT_NOREJOIN };
+enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL, FAULT_NOREJOIN, FAULT_BOUND };
 
 struct fault {
 	enum fault_kind kind;
-	unsigned long long lane, block, times, ms;
+	unsigned long long lane, block, times, ms, by;
 	unsigned long long done;
 	struct block *flipped; /* its data is damaged now */
 };
@@ -45,6 +45,8 @@ static void read_field(struct fault *f, const char *field, const char *spec)
 		f->times = value;
 	else if (strcmp(name, "ms") == 0)
 		f->ms = value;
+	else if (strcmp(name, "by") == 0 && value > 0)
+		f->by = value;
 	else
 		refuse(spec);
 }
@@ -56,7 +58,7 @@ static void read_fault(char *text, const char *spec)
 
 	if (count == FAULTS_MAX || !kind)
 		refuse(spec);
-	*f = (struct fault){.times = 1};
+	*f = (struct fault){.times = 1, .by = 1};
 	if (strcmp(kind, "damage") == 0)
 		f->kind = FAULT_DAMAGE;
 	else if (strcmp(kind, "break") == 0)
@@ -65,6 +67,8 @@ static void read_fault(char *text, const char *spec)
 		f->kind = FAULT_STALL;
 	else if (strcmp(kind, "norejoin") == 0)
 		f->kind = FAULT_NOREJOIN;
+	else if (strcmp(kind, "bound") == 0)
+		f->kind = FAULT_BOUND;
 	else
 		refuse(spec);
 	for (char *field; (field = strtok_r(NULL, ",", &rest));)
@@ -164,4 +168,14 @@ bool fault_call(unsigned lane)
 	}
 	pthread_mutex_unlock(&lock);
 	return ordered && broke;
+}
+
+size_t fault_bound(size_t bytes)
+{
+	pthread_once(&once, read_faults);
+	for (unsigned i = 0; i < count; i++) {
+		if (faults[i].kind == FAULT_BOUND)
+			bytes /= faults[i].by;
+	}
+	return bytes;
 }

@@ -833,14 +833,16 @@ def interrupted(arena, data):
     return (arena.target / "dir" / name).read_bytes()
 
 
-@pytest.mark.parametrize("lie", ["honest", "never-told", "twice", "also-sent", "another-file",
+@pytest.mark.parametrize("lie", ["honest", "honest-bounded", "never-told", "twice", "also-sent", "another-file",
                                  "half-a-cell", "wrong-digest", "one-more"])
 def test_lies_after_resume(arena, lie):
     """HAVE is believed of cells that were told, once each, of the file that was asked about."""
+    # Room for 16 cells.
+    env = {"SLUICE_FAULT": "bound:by=%d" % ((256 << 20) // 400)} if lie == "honest-bounded" else {}
     data = pattern(20 * CELL)
     arena.memory_max += 32 << 20
     stored = interrupted(arena, data)
-    e, (lane,) = tree_sink(arena)
+    e, (lane,) = tree_sink(arena, env=env)
     play(e, lane, [DIR, ask(size=len(data))])
     told = {}
     while True:
@@ -877,7 +879,8 @@ def test_lies_after_resume(arena, lie):
     low, high = digest_of(data)
     play(e, lane, [end_record(data, id=2, size=len(data), holes=holes, data=len(data) - holes,
                               digest_low=low ^ (lie == "wrong-digest"), digest_high=high)])
-    if lie in ("honest", "wrong-digest"):
+    assert len(told) == (16 if lie == "honest-bounded" else 19)
+    if lie in ("honest", "honest-bounded", "wrong-digest"):
         code = results_of(e, 2)[2]
         assert code == (41 if lie == "wrong-digest" else 0)
         all_credited(lane)
@@ -886,7 +889,7 @@ def test_lies_after_resume(arena, lie):
     else:
         fails(e, 12)
     path = arena.target / "dir" / "f"
-    assert path.read_bytes() == data if lie == "honest" else not path.exists()
+    assert path.read_bytes() == data if lie.startswith("honest") else not path.exists()
 
 
 def test_questions_without_end(arena):
@@ -1147,6 +1150,31 @@ def test_cells_that_lie(arena, answer, told):
     had = sum(v["len"] for n, v in store.records if n == "HAVE" and v["id"] == big[0]["id"])
     assert had == (10 * CELL if told == "half" and answer == "RESUME" else 0)
     assert done["same"] == 0 and done["failed"] == 0
+    e.frames.send("DONE", **done)
+    ends(e, 0)
+
+
+@pytest.mark.parametrize("answer", ["COMPARE", "RESUME"])
+def test_cells_beyond_what_a_source_keeps(arena, answer):
+    """What it can't keep it does not count on: the file is sent as if nothing had been told."""
+    big_tree(arena)
+    data = (arena.top / "outside" / "big").read_bytes()
+
+    def say(e, values):
+        if values["name"] != b"big":
+            e.answer_with(SEND=[values["id"]])
+            return
+        for i in range(20):
+            e.frames.send("CELLS", file=values["id"], pos=i * CELL, digests=[
+                dict(zip(("low", "high"), wire.hash128(data[i * CELL:(i + 1) * CELL], i * CELL)))])
+        e.answer_with(**{answer: [values["id"]]})
+    # Two cells, each told alone.
+    e, store = tree_source(arena, answer=say, flags=["CHECKSUM"] if answer == "COMPARE" else [],
+                           env={"SLUICE_FAULT": "bound:by=%d" % ((256 << 20) // 224)})
+    done = e.frames.expect("END")
+    assert (done["same"], done["failed"]) == (0, 0)
+    had = sum(v["len"] for n, v in store.records if n == "HAVE")
+    assert had == (2 * CELL if answer == "RESUME" else 0)
     e.frames.send("DONE", **done)
     ends(e, 0)
 

@@ -117,6 +117,8 @@ static void the_first_name_is_remembered(void **state)
 
 /* ---- cells ---------------------------------------------------------------------------- */
 
+static atomic_size_t told_bytes;
+
 static int tell(struct told **t, uint64_t cell, uint16_t count, uint64_t size)
 {
 	static struct msg_cells m;
@@ -124,7 +126,7 @@ static int tell(struct told **t, uint64_t cell, uint16_t count, uint64_t size)
 	m = (struct msg_cells){.file = 1, .pos = cell * CELL, .count = count};
 	for (unsigned i = 0; i < count; i++)
 		m.digest[i][0] = cell + i;
-	return told_add(t, &m, size);
+	return told_add(t, &m, size, &told_bytes);
 }
 
 static void cells_are_found_by_their_place(void **state)
@@ -152,6 +154,7 @@ static void cells_are_found_by_their_place(void **state)
 		assert_int_equal(told_next(t, cell * CELL), next > 101 ? UINT64_MAX : next * CELL);
 	}
 	told_free(t);
+	assert_int_equal(told_bytes, 0);
 }
 
 static void cells_that_can_not_be(void **state)
