@@ -410,6 +410,13 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 	return ret ? -1 : sink_leave(l, f);
 }
 
+/* Will a later run ask about it, and go on with what is there?  No stream can. */
+static bool can_go_on(const struct sink *s, const struct sink_file *f)
+{
+	return f->state != SINK_FAILED && !(f->r.flags & FILE_STREAM) &&
+	       f->r.size >= SINK_RESUME_MIN && !s->o->quiet_names;
+}
+
 void sink_drop_all(struct sink *s, bool keep)
 {
 	struct sink_file *f;
@@ -418,7 +425,7 @@ void sink_drop_all(struct sink *s, bool keep)
 		while ((f = s->files[i]) != NULL) {
 			s->files[i] = f->next;
 			if (f->placement)
-				place_drop(f->placement, keep && f->state != SINK_FAILED);
+				place_drop(f->placement, keep && can_go_on(s, f));
 			sink_file_free(f);
 		}
 	}

@@ -3,6 +3,7 @@
 
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from hosts import BIN, FAR, NEAR, RDMA, SLOW, leftovers, pattern, program
+from hosts import BIN, FAR, NEAR, RDMA, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
@@ -181,6 +182,25 @@ def test_relay_through_a_third_host(bench, tmp_path):
     first = bench.send(middle_in.port, tmp_path / "in")
     assert [p.wait() for p in (first, middle_in, middle_out, last)] == [0, 0, 0, 0]
     assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("how", ["stream", "file", "copied stream"])
+def test_an_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
+    """No later run could go on with it."""
+    (tmp_path / "in").write_bytes(bytes(24 * BLOCK))
+    (tmp_path / "to").mkdir()
+    target = tmp_path / "to" / "out"
+    slow = "--bwlimit=2M"
+    if how == "copied stream":
+        both = [bench.copy(slow, "/dev/zero", "far:%s" % target, wait=False)]
+    else:
+        sink = bench.receive(target)
+        both = [bench.send(sink.port, slow, *([tmp_path / "in"] if how == "file" else ["--", "cat", "/dev/zero"])), sink]
+    wait_until(lambda: [n for n in leftovers(target.parent) if (target.parent / n).stat().st_size])
+    both[0].signal(signal.SIGINT)
+    assert [p.wait() for p in both] == [20] * len(both), both[0].errors()
+    assert os.listdir(target.parent) == []
+    assert not any("kept" in p.errors() for p in both)
 
 
 def test_many_streams_at_once(bench, tmp_path):
