@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "copy/content.h"
+#include "lane/fault.h"
 
 /* ---- the question --------------------------------------------------------------------- */
 
@@ -58,7 +59,7 @@ static bool room_for(const struct sink *s, const struct sink_question *q, bool r
 	if (resumed)
 		return s->resumed < (unsigned)(cloned ? SINK_CLONED_MAX : SINK_RESUMED_MAX);
 	return s->compared < SINK_COMPARED_MAX &&
-	       s->asked_xattr_bytes + q->xattr_bytes <= SINK_ASKED_XATTRS_MAX;
+	       s->asked_xattr_bytes + q->xattr_bytes <= fault_bound(SINK_ASKED_XATTRS_MAX);
 }
 
 /* Remember what was asked; NULL: there are too many, or no memory, and it is simply to be sent. */

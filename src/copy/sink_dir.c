@@ -6,6 +6,7 @@
 #include <xxhash.h>
 #include "base/fail.h"
 #include "base/log.h"
+#include "lane/fault.h"
 
 enum { DIRS_FIRST = 256 };
 
@@ -51,7 +52,7 @@ static int dirs_grow(struct sink_dirs *t)
 static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
 {
 	t->bytes += SINK_DIR_COST + strlen(name);
-	if (t->bytes > SINK_DIRS_BYTES_MAX)
+	if (t->bytes > fault_bound(SINK_DIRS_BYTES_MAX))
 		return fail_as(OUT_MEMORY,
 			       "the peer has more directories than this end keeps: %zu, in %d MiB",
 			       t->count, SINK_DIRS_BYTES_MAX >> 20);
@@ -398,7 +399,7 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 		ret = -1;
 	if (ret == 0) {
 		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
-		if (s->dir_xattr_bytes > SINK_DIR_XATTRS_MAX)
+		if (s->dir_xattr_bytes > fault_bound(SINK_DIR_XATTRS_MAX))
 			ret = fail_as(OUT_MEMORY,
 				      "the peer has more attributes of directories than "
 				      "this end keeps: %d MiB",

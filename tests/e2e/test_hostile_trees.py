@@ -562,14 +562,44 @@ def test_owners_without_end(arena):
     ends(e, 12, 44, verdict=False, within=60)
 
 
+def bound(by):
+    """All that a peer can make an end keep is bounded by so much less, so that little is enough."""
+    return {"SLUICE_FAULT": "bound:by=%d" % by}
+
+
+def test_directories_without_end(arena):
+    """They cost little on disk, and what is kept of them is bounded."""
+    e, (lane,) = tree_sink(arena, env=bound(1024))  # 384 KiB
+    play(e, lane, [DIR] + [dir_record(id=i, parent=1, name="%d-%s" % (i, "n" * 200)) for i in range(2, 1000)])
+    said = fails(e, 22)
+    assert b"more directories" in said["text"], said
+    assert 100 < len(os.listdir(arena.target / "dir")) < 900
+
+
+def test_attributes_of_questions_without_end(arena):
+    """Those of files that are compared are kept until it is done; what does not fit is sent."""
+    (arena.target / "dir").mkdir()
+    for i in range(2, 22):
+        (arena.target / "dir" / ("n%d" % i)).write_bytes(b"x")
+    e, (lane,) = tree_sink(arena, flags=["CHECKSUM", "XATTRS"], env=bound(8192))  # 8 KiB
+    play(e, lane, itertools.chain([DIR], *(
+        [ask(id=i, name="n%d" % i, size=1) + xattr_record(bytes(2000), id=i)] for i in range(2, 22))))
+    answers = {}
+    while len(answers) < 20:
+        answers.update((a["file"], a["answer"]) for a in e.frames.expect("ANSWERS")["answers"])
+    assert list(answers.values()).count(peer.COMPARE) == 4, answers
+    assert list(answers.values()).count(peer.SEND) == 16, answers
+    e.hang_up()
+    ends(e, 44, verdict=False)
+
+
 def test_attributes_of_directories_without_end(arena):
     """They are kept until all is there, in bounds: a directory costs next to nothing on disk."""
-    arena.memory_max += 200 << 20
-    e, (lane,) = tree_sink(arena, flags=["XATTRS"])
+    e, (lane,) = tree_sink(arena, flags=["XATTRS"], env=bound(64))  # 2 MiB
 
     def records():
         yield DIR
-        for i in range(2, 300):
+        for i in range(2, 12):
             yield dir_record(id=i, parent=1, name="d%d" % i)
             for n in range(64):
                 yield xattr_record(bytes(15000), id=i, name="user.%02d" % n)
