@@ -10,18 +10,16 @@
 
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
-static int no_room(const struct seat *s, int fd, uint64_t size)
+/* fs: how it was before anything was taken; NULL: not known. */
+static int no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
 {
 	char shown[SHOWN_ROOM];
-	int error = errno;
-	struct statfs fs;
-	bool known = error == ENOSPC && fstatfs(fd, &fs) == 0;
-	uint64_t left = known ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : 0;
+	uint64_t left;
 
-	errno = error;
 	seat_shown(s, shown);
-	if (!known)
+	if (!fs || errno != ENOSPC)
 		return fail("write %s: %m", shown);
+	left = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
 	return fail("write %s: %m: it takes %" PRIu64 " MiB, and %" PRIu64 " MiB are free there",
 		    shown, (size + MIB - 1) / MIB, left / MIB);
 }
@@ -29,18 +27,21 @@ static int no_room(const struct seat *s, int fd, uint64_t size)
 int room_take(const struct seat *s, int fd, uint64_t size)
 {
 	struct statfs fs;
+	bool known;
 
 	if (size < ROOM_MIN)
 		return 0;
-	if (fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC)) {
+	known = fstatfs(fd, &fs) == 0;
+	if (known && (fs.f_type == TMPFS_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC)) {
 		if (fs.f_blocks == 0 || size / (uint64_t)fs.f_bsize <= fs.f_bavail)
 			return 0;
 		errno = ENOSPC;
-		return no_room(s, fd, size);
+		return no_room(s, &fs, size);
 	}
 	while (fallocate(fd, 0, 0, (off_t)size)) {
+		/* Some take as much as there is before they say so: what is free now is no news. */
 		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return no_room(s, fd, size);
+			return no_room(s, known ? &fs : NULL, size);
 		if (errno != EINTR || place_stopped(s->place))
 			break;
 	}
