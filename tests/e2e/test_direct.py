@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -231,3 +232,37 @@ def test_a_disk_that_is_full_in_the_middle(bench, tmp_path, small_disk):
         source = bench.send(sink.port, stdin=zero)
         assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
     assert "No space left on device" in source.errors() and not os.listdir(small_disk)
+
+
+@pytest.fixture
+def rationed(tmp_path):
+    """A directory that may have 8 MiB on a disk that has more; btrfs needs nobody's quota tools for that."""
+    at = tmp_path / "disk"
+    if not shutil.which("mkfs.btrfs") or not shutil.which("btrfs"):
+        pytest.skip("no btrfs programs")
+    if not mount(tmp_path / "image", 128 * MIB, at, make=("mkfs.btrfs", "-q")):
+        pytest.skip("may not mount btrfs")
+    try:
+        for words in (["quota", "enable", at], ["subvolume", "create", at / "own"], ["qgroup", "limit", "8M", at / "own"]):
+            subprocess.run(["btrfs", *words], check=True, capture_output=True)
+        yield at / "own"
+    finally:
+        subprocess.run(["umount", "-l", at], check=True)
+
+
+def test_a_quota_is_used_up(bench, tmp_path, rationed):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "big").write_bytes(random.Random(1).randbytes(24 * MIB))
+    (tmp_path / "tree" / "small").write_bytes(b"small")
+    (rationed / "out").write_bytes(b"old")
+    r = bench.copy("--direct=on", tmp_path / "tree" / "big", "far:%s" % (rationed / "out"))
+    assert r.code == 11 and "/out: Disk quota exceeded" in r.errors(), r.errors()
+    sink = bench.receive(rationed / "out")
+    source = bench.send(sink.port, "--", "cat", tmp_path / "tree" / "big")
+    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
+    assert "/out: Disk quota exceeded" in source.errors(), source.errors()
+    assert (rationed / "out").read_bytes() == b"old"
+    r = bench.copy("-r", tmp_path / "tree", "far:%s" % (rationed / "tree"))
+    assert r.code == 23 and "big: Disk quota exceeded" in r.errors(), r.errors()
+    assert sorted(os.listdir(rationed)) == ["out", "tree"]
+    assert [p.name for p in (rationed / "tree").iterdir()] == ["small"]
