@@ -9,6 +9,7 @@
 
 enum {
 	TRIES = 4,
+	REPEATS = 3, /* of a point whose way failed */
 	BYTES_LEAST = 256 << 10,
 	GONE_MS = 1000,
 };
@@ -124,13 +125,13 @@ static bool may_try_again(struct bench *b)
 {
 	enum outcome code = b->failure.code;
 
-	if (b->done == 0 || b->repeated ||
+	if (b->done == 0 || b->repeats >= REPEATS ||
 	    (code != OUT_CONNECT && code != OUT_TRANSPORT && code != OUT_TIMEOUT &&
 	     code != OUT_PEER_LOST))
 		return false;
 	log_warn("once more: %s", b->failure.text);
 	b->failure = (struct failure){0};
-	b->repeated = true;
+	b->repeats++;
 	return true;
 }
 
@@ -157,7 +158,7 @@ int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint
 			break;
 	}
 	b->done++;
-	b->repeated = false;
+	b->repeats = 0;
 	return 0;
 }
 

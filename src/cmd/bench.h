@@ -58,7 +58,7 @@ struct bench {
 	struct progress progress;
 	unsigned done, planned; /* points */
 	bool began; /* the first one */
-	bool repeated; /* this one */
+	unsigned repeats; /* of this one */
 	double guess; /* bytes a second */
 
 	struct series series[SERIES_MAX];

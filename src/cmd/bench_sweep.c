@@ -125,7 +125,7 @@ static bool may_go_on(struct bench *b, const struct series *s)
 		return false;
 	log_warn("%s is not measured: %s", setting_text(&s->set, set, sizeof set), b->failure.text);
 	b->failure = (struct failure){0};
-	b->repeated = false;
+	b->repeats = 0;
 	return true;
 }
 

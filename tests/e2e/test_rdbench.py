@@ -4,7 +4,9 @@
 import json
 import os
 import signal
+import subprocess
 import time
+import uuid
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -242,6 +244,34 @@ def test_a_killed_far_end_is_reported(bench, disks):
             if b"--ends" in f.read():
                 os.kill(pid, signal.SIGKILL)
     assert run.wait(10) in (5, 44), run.errors()
+
+
+@pytest.mark.skipif(RDMA, reason="about a wire of the test's own")
+def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
+    """Longer than one try: what was measured before is not thrown away."""
+    names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
+
+    def ip(i, *words):
+        return subprocess.run(["ip", "-n", names[i], *words], capture_output=True).returncode == 0
+    try:
+        if any(subprocess.run(["ip", "netns", "add", n], capture_output=True).returncode for n in names):
+            pytest.skip("may not make network namespaces")
+        assert ip(0, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", names[1])
+        assert all(ip(i, *w) for i in (0, 1) for w in (["addr", "add", "10.77.8.%d/24" % (i + 1), "dev", "v0"],
+                                                       ["link", "set", "v0", "up"]))
+        here, there = (["ip", "netns", "exec", n] for n in names)
+        run = bench.start([*here, *argv(*ONE, "--timeout=1", "--connect-timeout=1", "-4", "--seconds=0.1", "far",
+                                        demand="--transport=tcp")],
+                          cwd=tmp_path, env={"SLUICE_TEST_HOSTS": "far " + " ".join(there)})
+        wait_until(lambda: b" us\n" in run.out, 20)
+        assert ip(0, "link", "set", "v0", "down")
+        wait_until(lambda: run.errors().count("once more") == 2 or run.proc.poll() is not None, 20)
+        assert ip(0, "link", "set", "v0", "up")
+        assert run.wait(30) == 0, run.errors()
+        assert run.out.decode().splitlines()[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
+    finally:
+        for n in names:
+            subprocess.run(["ip", "netns", "del", n], capture_output=True)
 
 
 # ---- both ways ---------------------------------------------------------------------------------
