@@ -34,12 +34,17 @@ bool writeback_suits(int fd)
 	return fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC;
 }
 
-/* Only what it says of the disk counts: some file systems can't, and fsync will do. */
+/* Some file systems can't, or it is not allowed, and fsync will do.  Whatever else it says is of
+ * the disk, and is said once: fsync would not hear of it. */
+static bool cannot(int error)
+{
+	return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP || error == ESPIPE ||
+	       error == EPERM || error == EINTR;
+}
+
 static int range(int fd, uint64_t pos, uint64_t len, unsigned how)
 {
-	if (sync_file_range(fd, (off_t)pos, (off_t)len, how) == 0)
-		return 0;
-	return errno == EIO || errno == ENOSPC || errno == EDQUOT ? -1 : 0;
+	return sync_file_range(fd, (off_t)pos, (off_t)len, how) && !cannot(errno) ? -1 : 0;
 }
 
 static int wait_for(int fd, uint64_t stretch)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "copy/direct.h"
@@ -271,6 +272,42 @@ static void test_a_little_is_left_to_the_kernel(void **state)
 	close(fd);
 }
 
+static int said_of_the_disk;
+
+/* In the place of the C library's. */
+int sync_file_range(int fd, off_t pos, off_t len, unsigned how)
+{
+	if (!said_of_the_disk)
+		return (int)syscall(SYS_sync_file_range, fd, pos, len, how);
+	errno = said_of_the_disk;
+	return -1;
+}
+
+/* Once told an error is not told again, not to fsync(2) either. */
+static void test_what_is_said_of_the_disk_is_not_lost(void **state)
+{
+	static const int of_the_disk[] = {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT, EROFS, EREMOTEIO};
+	static const int of_the_call[] = {ENOSYS, EINVAL, EOPNOTSUPP, ESPIPE, EPERM};
+	int fd = make_file(1);
+	struct writeback w;
+
+	(void)state;
+	writeback_begin(&w, true);
+	for (size_t i = 0; i < sizeof of_the_disk / sizeof *of_the_disk; i++) {
+		said_of_the_disk = of_the_disk[i];
+		assert_int_equal(writeback_wrote(&w, fd, BEHIND, 8 << 20), -1);
+		assert_int_equal(errno, of_the_disk[i]);
+		assert_int_equal(writeback_rest(&w, fd, BEHIND), -1);
+	}
+	for (size_t i = 0; i < sizeof of_the_call / sizeof *of_the_call; i++) {
+		said_of_the_disk = of_the_call[i];
+		assert_int_equal(writeback_wrote(&w, fd, BEHIND, 8 << 20), 0);
+		assert_int_equal(writeback_rest(&w, fd, BEHIND), 0);
+	}
+	said_of_the_disk = 0;
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_a_disk_that_fails_is_no_refusal),
 		cmocka_unit_test(test_dirty_pages_do_not_pile_up),
 		cmocka_unit_test(test_a_little_is_left_to_the_kernel),
+		cmocka_unit_test(test_what_is_said_of_the_disk_is_not_lost),
 	};
 
 	return cmocka_run_group_tests(tests, make_bytes, free_bytes);
