@@ -3,7 +3,8 @@
 /*
  * A directory that is in the way of something else.  With --delete it goes with all that is in it,
  * but only if all of it may: first that is looked at, then it is done.  What is in it is told
- * of and counted as other deletions are; the directory itself is not: what takes its name is.
+ * of and counted as other deletions are, all of it before the first: lanes make room at the same
+ * time.  The directory itself is not: what takes its name is.
  */
 
 #include "copy/place_impl.h"
@@ -33,21 +34,47 @@ static int stays(const struct way *w, const struct removal *r)
 	return fail("%s is a directory, and something in it stays", w->shown);
 }
 
-static int remove_it(const struct way *w, struct removal r)
+/* *count: of what would go. */
+static int look_at_it(const struct way *w, uint64_t *count)
 {
+	struct removal r = {.rehearsed = true, .silent = true};
 	int ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
 
+	*count = r.count;
 	return ret > 0 ? stays(w, &r) : ret;
 }
 
-static int look_at_it(const struct way *w)
+/* Count them all, if that many are left. */
+static bool allow(struct place *p, uint64_t count)
 {
-	return remove_it(w, (struct removal){.rehearsed = true, .silent = true});
+	uint64_t most = p->rules->max_delete, was = atomic_load(&p->deleted);
+
+	do {
+		if (count > most || was > most - count) {
+			atomic_store(&p->too_many, true);
+			return false;
+		}
+	} while (!atomic_compare_exchange_weak(&p->deleted, &was, was + count));
+	return true;
 }
 
-static int tell_of_it(const struct way *w)
+/* What was looked at. */
+static int remove_it(const struct way *w, struct removal r, uint64_t count)
 {
-	return remove_it(w, (struct removal){.rehearsed = true});
+	int ret;
+
+	r.too_many = !allow(w->place, count);
+	if (r.too_many)
+		return stays(w, &r);
+	r.allowed = count;
+	ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
+	atomic_fetch_sub(&w->place->deleted, r.allowed);
+	return ret > 0 ? stays(w, &r) : ret;
+}
+
+static int tell_of_it(const struct way *w, uint64_t count)
+{
+	return remove_it(w, (struct removal){.rehearsed = true}, count);
 }
 
 /* ---- of a seat's name ---------------------------------------------------------------------- */
@@ -96,11 +123,11 @@ static int has_to_be_empty(const struct seat *s)
 }
 
 /* keeps: as a whole, under the name of a backup. */
-static int clear(const struct seat *s, const struct way *w, bool keeps)
+static int clear(const struct seat *s, const struct way *w, uint64_t count, bool keeps)
 {
 	if (keeps)
-		return tell_of_it(w) ? -1 : backup_seat(s, true);
-	return remove_it(w, (struct removal){.backs_up = place_backs_up(s->place)});
+		return tell_of_it(w, count) ? -1 : backup_seat(s, true);
+	return remove_it(w, (struct removal){.backs_up = place_backs_up(s->place)}, count);
 }
 
 /* only_look: before something is made that it is in the way of. */
@@ -116,12 +143,13 @@ static int clear_seat(const struct seat *s, bool only_look)
 		.name = s->name,
 		.shown = seat_shown(s, shown),
 	};
-	int ret = w.dir ? look_at_it(&w) : -1;
+	uint64_t count = 0;
+	int ret = w.dir ? look_at_it(&w, &count) : -1;
 
 	if (ret == 0 && only_look && rules->dry_run)
-		ret = tell_of_it(&w);
+		ret = tell_of_it(&w, count);
 	if (ret == 0 && !only_look)
-		ret = clear(s, &w, keeps);
+		ret = clear(s, &w, count, keeps);
 	free((char *)w.dir);
 	return ret;
 }
@@ -148,6 +176,7 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 {
 	struct way w = {.place = p, .dirfd = dirfd, .dir = dir, .name = name, .shown = name};
 	struct stat st;
+	uint64_t count;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? 0 : fail("look at the backup %s: %m", name);
@@ -155,5 +184,5 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 		return 0;
 	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
 		return fail("replace the backup %s: %m", name);
-	return look_at_it(&w) ? -1 : remove_it(&w, (struct removal){0});
+	return look_at_it(&w, &count) ? -1 : remove_it(&w, (struct removal){0}, count);
 }

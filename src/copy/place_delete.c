@@ -120,6 +120,10 @@ static bool may_delete(struct deletion *d)
 
 	if (place_stopped(p))
 		return false;
+	if (d->removal && d->removal->allowed > 0) {
+		d->removal->allowed--;
+		return true;
+	}
 	if (d->removal && d->removal->silent)
 		ahead = d->removal->count++;
 	else if (atomic_fetch_add(&p->deleted, 1) < p->rules->max_delete)

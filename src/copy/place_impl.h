@@ -302,6 +302,7 @@ struct removal {
 	bool silent; /* nor told, nor counted */
 	bool backs_up; /* files go below --backup-dir */
 	uint64_t count; /* out: of a silent one */
+	uint64_t allowed; /* counted beforehand; out: what of these was not used */
 	bool too_many; /* out: for rules->max_delete */
 };
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r);

@@ -458,6 +458,65 @@ static void directories_in_the_way(void **state)
 	assert_text("dst/d~/f", "old");
 }
 
+struct other_lane {
+	struct place *place;
+	struct place_dir *in;
+	unsigned cleared;
+	int ret;
+};
+
+/* The other lane comes when the first name is gone. */
+static void make_room_too(void *ctx, enum event_what what, const char *path)
+{
+	struct other_lane *o = ctx;
+
+	(void)what;
+	(void)path;
+	if (o->cleared++ == 0)
+		o->ret = try_file(o->place, o->in, "e", "x");
+}
+
+static void make_full(const char *dir)
+{
+	static const char *const names[] = {"1", "2", "3"};
+	char path[64];
+
+	make_dir(dir, 0755);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+		make(path, "old", 0644);
+	}
+}
+
+static void no_directory_in_the_way_goes_in_part(void **state)
+{
+	struct other_lane other = {0};
+	struct place_opts o = {.target = "to",
+			       .peer = "h",
+			       .rules = &rules,
+			       .on_cleared = make_room_too,
+			       .ctx = &other};
+	struct end_seen seen;
+
+	(void)state;
+	make_dir("to", 0755);
+	make_full("to/d");
+	make_full("to/e");
+	rules.max_delete = 5;
+	other.place = open_place(&o);
+	other.in = put_contents(other.place, 0755);
+	assert_int_equal(try_file(other.place, other.in, "d", "x"), 0);
+	assert_int_equal(other.ret, -1);
+	assert_int_equal(other.cleared, 3);
+	complete(other.place, true, &seen);
+	place_close(other.place);
+	assert_true(seen.too_many);
+	assert_int_equal(seen.count, 3);
+	assert_text("to/d", "x");
+	assert_text("to/e/1", "old");
+	assert_text("to/e/3", "old");
+}
+
 enum { DEEP = 600 };
 
 static void however_deep_they_are(void **state)
@@ -501,6 +560,7 @@ int main(void)
 		place_test(ours_without_rights_are_deleted),
 		place_test(rights_are_taken_of_what_goes_only),
 		place_test(directories_in_the_way),
+		place_test(no_directory_in_the_way_goes_in_part),
 		place_test(however_deep_they_are),
 	};
 
