@@ -153,7 +153,7 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	if (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest))
 		return -1;
 	outlet_leave(w->out, w->end->size);
-	if (s->o->fsync && fsync(stream->fd) && errno != EINVAL && errno != EROFS)
+	if (s->o->fsync && fsync(stream->fd) && errno != EINVAL)
 		return fail("fsync %s: %m", stream->name);
 	if (stream->close_at_end && close(stream->fd))
 		return fail("close %s: %m", stream->name);

@@ -24,7 +24,7 @@ static int back_open(struct back *b)
 {
 	if (sink_scratch(b->lane))
 		return -1;
-	if (fdatasync(b->fd) && errno != EINVAL && errno != EROFS)
+	if (fdatasync(b->fd) && errno != EINVAL)
 		return fail("fsync %s: %m", b->shown);
 	posix_fadvise(b->fd, 0, 0, POSIX_FADV_DONTNEED);
 	b->flags = fcntl(b->fd, F_GETFL);

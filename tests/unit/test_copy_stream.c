@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy_rig.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
@@ -473,6 +475,60 @@ static void a_stream_into_a_directory(void **state)
 	close(fd);
 }
 
+static int sync_error;
+
+/* In the place of the C library's. */
+int fsync(int fd)
+{
+	errno = sync_error;
+	return sync_error ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+	errno = sync_error;
+	return sync_error ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+
+static void expect_synced(bool named, bool verify, bool good)
+{
+	int from = open("from", O_RDONLY | O_CLOEXEC), to = -1;
+	struct rules rules = RULES_PLAIN;
+	struct rig r;
+
+	if (!named)
+		to = open("to", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	stream_rig(&r, from, to);
+	r.to.fsync = !verify;
+	rules.verify = verify;
+	r.to.rules = &rules;
+	if (good) {
+		assert_copied(&r);
+	} else {
+		assert_int_equal(rig_run(&r), -1);
+		assert_both_failed(&r, OUT_FILE, "Read-only file system");
+	}
+	close_fd(to);
+	close(from);
+}
+
+/* Which is what fsync says of a file system that gave up writing. */
+static void a_disk_that_turns_read_only(void **state)
+{
+	(void)state;
+	assert_int_equal(make_file("from", MANY, 1), 0);
+	sync_error = EROFS;
+	expect_synced(false, false, false);
+	expect_synced(true, false, false);
+	expect_synced(true, true, false);
+	/* Not so of one that can't. */
+	sync_error = EINVAL;
+	expect_synced(false, false, true);
+	sync_error = 0;
+	expect_synced(false, false, true);
+	expect_synced(true, true, true);
+}
+
 #define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
 
 int main(void)
@@ -495,6 +551,7 @@ int main(void)
 		copy_test(a_consumer_that_dies),
 		copy_test(a_lost_peer_ends_blocked_calls),
 		copy_test(a_stream_into_a_directory),
+		copy_test(a_disk_that_turns_read_only),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
