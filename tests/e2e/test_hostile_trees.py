@@ -1220,6 +1220,41 @@ def test_all_the_same(arena):
     ends(e, 0)
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_below_a_new_directory_nothing_is_asked(arena, new):
+    """Once the source has heard that it is, but for what was under way by then."""
+    top = arena.target / "many"
+    (top / "sub").mkdir(parents=True)
+    count = 400
+    for i in range(count):
+        (top / ("sub/%d" % i if i % 2 else str(i))).touch()
+    ready, heard = threading.Event(), threading.Event()
+
+    def answer(e, values):
+        ready.wait(SOON)
+        if not heard.is_set():
+            # It has heard of the one before it answers the other; until then it has no credit.
+            if new:
+                (tree,) = [v["id"] for n, v in store.records if n == "DIR" and v["parent"] == 0]
+                e.answer_with(NEW=[tree])
+            e.frames.send("PING", cookie=5)
+            e.frames.expect("PONG")
+            heard.set()
+        e.answer_with(SEND=[values["id"]])
+    e = arena.source(wants=["target/many"], flags=["RECURSIVE", "QUICK"], depth=2, block_size=4096).orders()
+    (lane,) = e.open()
+    store = Store(e, lane, answer)
+    ready.set()
+    assert heard.wait(SOON)
+    done = e.frames.expect("END")
+    assert done["files"] == count and done["failed"] == 0
+    asked = sum(1 for n, v in store.records if n == "FILE" and v["flags"] & ASK)
+    # Two blocks of them, and the third that waits for a credit.
+    assert asked <= 3 * 4096 // 80 if new else asked == count
+    e.frames.send("DONE", **done)
+    ends(e, 0)
+
+
 def test_a_sink_that_never_answers(arena):
     """So many questions, and no more; no descriptor and little memory for each."""
     top = arena.target / "many"
