@@ -153,7 +153,7 @@ static int read_xattrs(struct source_lane *l, struct thing *t)
 
 	if (!rules->xattrs && (!rules->acls || t->r.type == TYPE_SYMLINK))
 		return 0;
-	fd = walk_open_path(l->dirfd, t->o->name);
+	fd = walk_open_path(l->dirfd, t->o->name, rules->copy_links);
 	if (fd < 0)
 		return fail("open %s: %m", shown(t, room, sizeof room));
 	ret = xattrs_read(fd, shown(t, room, sizeof room), rules, &t->xattrs);
@@ -161,13 +161,16 @@ static int read_xattrs(struct source_lane *l, struct thing *t)
 	return ret;
 }
 
+/* With --copy-links a link that is met here leads to a FIFO or a device.  One more name of a file
+ * may be one, too, but nothing of that is sent. */
 static int look_at(struct source_lane *l, struct thing *t)
 {
+	bool follow = l->source->rules->copy_links && !t->o->link_to;
 	char room[FAIL_TEXT_MAX];
 
 	if (source_use_dir(l, t->o->dir))
 		return -1;
-	if (walk_stat(l->dirfd, t->o->name, false, &t->st))
+	if (walk_stat(l->dirfd, t->o->name, follow, &t->st))
 		return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "read %s: %m",
 			       shown(t, room, sizeof room));
 	return 0;

@@ -351,9 +351,9 @@ int walk_open_file(int dirfd, const char *name, bool follow)
 	return fd;
 }
 
-int walk_open_path(int dirfd, const char *name)
+int walk_open_path(int dirfd, const char *name, bool follow)
 {
-	return openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC);
 }
 
 int walk_stat(int dirfd, const char *name, bool follow, struct stat *st)

@@ -314,6 +314,15 @@ def test_copy_links_as_rsync(bench, tmp_path, way):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+def test_links_to_fifos_are_copied_as_fifos(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"l": "../out/p", "f": b"1"}, "out": {}})
+    os.mkfifo(tmp_path / "out" / "p", 0o640)
+    for _ in range(2):
+        r = bench.copy("-aHAX", "--copy-links", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        assert stat.S_ISFIFO(os.lstat(tmp_path / "to" / "l").st_mode) and (tmp_path / "to" / "f").read_bytes() == b"1"
+
+
 def test_links_to_nothing_fail_unless_they_are_left_out(bench, tmp_path, way):
     """They are no files that vanished."""
     make(tmp_path, {"tree": {"l.o": "nowhere", "f": b"1"}, "list": b"l.o\nf\n"})
