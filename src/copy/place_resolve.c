@@ -224,13 +224,27 @@ int backups_open(int top, const char *path)
 		if (mkdirat(top, part, 0777) && errno != EEXIST)
 			return fail("make directory %s: %m", part);
 	}
-	fd = backups_find(top, path);
+	fd = openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? fail("open %s: %m", path) : fd;
 }
 
 int backups_find(int top, const char *path)
 {
-	return openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char part[PATH_MAX];
+	size_t len = strlen(path);
+	int fd = -1;
+
+	if (len >= sizeof part)
+		return -1;
+	while (fd < 0 && len > 0) {
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		fd = openat(top, part, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		while (len > 0 && path[len - 1] == '/')
+			len--;
+		while (len > 0 && path[len - 1] != '/')
+			len--;
+	}
+	return fd;
 }
 
 int procfs_open(void)

@@ -29,7 +29,7 @@ int spot_open(const struct spot *s);
 int spot_needs_dir(const struct spot *s);
 /* --backup-dir, made if it is not there, O_PATH; relative to top. */
 int backups_open(int top, const char *path);
-/* The same as it is; -1 with errno. */
+/* The same as it is, or the last directory on the way to it that is there; -1: none. */
 int backups_find(int top, const char *path);
 /* /proc/self/fd, O_PATH: the way to the mode of what is open with O_PATH only. */
 int procfs_open(void);

@@ -518,6 +518,22 @@ def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
     assert read(tmp_path / "to") == read(tmp_path / "tree")
 
 
+def test_backup_dir_that_will_be_in_the_target_keeps_what_it_will_be_in(bench, tmp_path, way):
+    """From the first run on: what could not be a whole is not begun."""
+    tree, old = {"f": b"0"}, {"f": b"1", "gone": {"x": b"x"}, "old": {"g": b"g", "d": {"h": b"h"}}}
+    make(tmp_path, {"tree": tree, "to": old})
+    words = ["--backup", "--backup-dir=old/d/as/ide", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to")]
+    for _ in range(2):
+        r = bench.copy("-a", *words)
+        assert r.code == 0, r.errors()
+        aside = {"f": b"1", "gone": {"x": b"x"}}
+        assert read(tmp_path / "to") == {"f": b"0", "old": {"g": b"g", "d": {"h": b"h", "as": {"ide": aside}}}}
+    make(tmp_path, {"tree": {"old": b"a file"}, "to": {"old": {"d": {"as": {}}}}})
+    was = read(tmp_path / "to" / "old")
+    r = bench.copy("-a", *words)
+    assert r.code == 23 and read(tmp_path / "to" / "old") == was, (r.code, r.errors())
+
+
 def test_a_backup_is_the_file_that_was_there(bench, tmp_path, way):
     make(tmp_path, {"in": b"new", "out": b"old"})
     (tmp_path / "out").chmod(0o640)
