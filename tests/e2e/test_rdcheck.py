@@ -269,6 +269,32 @@ def test_little_locked_memory(bench, tmp_path):
 
 
 @adapters
+@pytest.mark.skipif(TRANSPORT != "rxe", reason="about RoCE's packets")
+def test_a_blocked_port_of_roce(bench):
+    """Nothing else is wrong: addresses, adapters, TCP and even the resolving of RDMA addresses are well."""
+    # Where sockets ask with UDP alone, rxe asks for the way of each packet with its device, too: that
+    # of its packets leads to a neighbour that there is not.
+    ways = [["ip", what, "%s", *words] for dev in ("rx0", "rx1") for what, words in (
+        ("route", ["default", "via", "10.77.1.250", "dev", dev, "onlink", "metric", "1%s" % dev[-1], "table", "78"]),
+        ("rule", ["pref", "1", "oif", dev, "ipproto", "udp", "lookup", "78"]))]
+
+    def each(what):
+        for way in ways:
+            subprocess.run([w.replace("%s", what) for w in way], check=True)
+    each("add")
+    try:
+        r = check(bench, "-4")
+    finally:
+        each("del")
+    assert r.code == 43, r.text + r.errors
+    assert r.one("rdma")["state"] == "failure" and r.one("tcp")["state"] == "ok"
+    assert r.one("route", subject=FAR.address)["state"] == "ok"
+    wall = r.one("firewall")
+    assert "UDP" in wall["what"] and "4791" in wall["what"], r.text
+    assert "udp dport 4791 accept" in wall["remedy"] and "4791/udp" in wall["remedy"], r.text
+
+
+@adapters
 @pytest.mark.skipif(TRANSPORT != "siw", reason="iWARP alone has ports to be blocked one by one")
 def test_a_blocked_port(bench):
     rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
