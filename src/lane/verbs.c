@@ -95,8 +95,9 @@ static void *free_later(void *arg)
 
 /*
  * The kernel's iWARP lets go of nothing while a call is out that nobody answers (5 s on siw),
- * and has no way to take it back.  A lane that is given up meanwhile must not wait for that.
- * It may unmap its pool: the adapter's pages stay until they are deregistered.
+ * and has no way to take it back.  A lane that is given up meanwhile, or calls again, must not wait
+ * for that.  But its pages are let go at once: with all its memory locked twice, the next call
+ * would find too little.
  */
 static bool leave_to_thread(struct verbs *v)
 {
@@ -104,6 +105,7 @@ static bool leave_to_thread(struct verbs *v)
 	pthread_t t;
 	int rc;
 
+	verbs_release_memory(v);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&t, NULL, free_later, v);

@@ -133,6 +133,8 @@ int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 int verbs_equip(struct verbs *v);
 /* The opposite of that; nothing where there is nothing. */
 void verbs_strip(struct verbs *v);
+/* The part of it that waits for nobody: no memory is the adapter's any more. */
+void verbs_release_memory(struct verbs *v);
 /* Post a receive; into NULL: of a message without bytes. */
 int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into);
 /* Post the receive of one credit. */

@@ -238,6 +238,15 @@ int verbs_equip(struct verbs *v)
 	return post_all(v);
 }
 
+void verbs_release_memory(struct verbs *v)
+{
+	if (v->pool_mr)
+		ibv_dereg_mr(v->pool_mr);
+	if (v->ring_mr)
+		ibv_dereg_mr(v->ring_mr);
+	v->pool_mr = v->ring_mr = NULL;
+}
+
 void verbs_strip(struct verbs *v)
 {
 	if (v->paired)
@@ -246,10 +255,7 @@ void verbs_strip(struct verbs *v)
 		ibv_destroy_cq(v->cq);
 	if (v->channel)
 		ibv_destroy_comp_channel(v->channel);
-	if (v->pool_mr)
-		ibv_dereg_mr(v->pool_mr);
-	if (v->ring_mr)
-		ibv_dereg_mr(v->ring_mr);
+	verbs_release_memory(v);
 	if (v->pd)
 		ibv_dealloc_pd(v->pd);
 	if (v->ring)
@@ -257,7 +263,6 @@ void verbs_strip(struct verbs *v)
 	v->paired = false;
 	v->cq = NULL;
 	v->channel = NULL;
-	v->pool_mr = v->ring_mr = NULL;
 	v->pd = NULL;
 	v->ring = NULL;
 }

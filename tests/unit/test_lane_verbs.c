@@ -13,12 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <rdma/rdma_cma.h>
 #include <cmocka.h>
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
 #include "base/worker.h"
+#include "lane/pool.h"
 #include "lane_conformance.h"
 #include "verbs_door.h"
 
@@ -286,14 +288,20 @@ static void test_nobody_there(void **state)
 	scene_close(&s);
 }
 
-/* The listener is there, but nobody takes the call. */
+/* The listener is there, but nobody takes the call.  Nor is there memory for two calls at a time.
+ */
 static void test_waits_end(void **state)
 {
+	struct rlimit before, once;
 	struct scene s;
 	uint64_t begun;
 
 	(void)state;
-	scene_open(&s, 4, 4096);
+	scene_open(&s, 4, 256 << 10);
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	once = before;
+	once.rlim_cur = pool_bytes(4, 256 << 10) * 3 / 2;
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &once), 0);
 	begun = clock_ms();
 	s.call.deadline_ms = begun + 700;
 	call_start(&s.call);
@@ -307,7 +315,9 @@ static void test_waits_end(void **state)
 	begun = clock_ms();
 	lane_abort(s.call.lane);
 	pthread_join(s.call.thread, NULL);
+	setrlimit(RLIMIT_MEMLOCK, &before);
 	assert_int_equal(s.call.result, -1);
+	assert_int_equal(s.call.why.code, OUT_CONNECT);
 	assert_true(clock_ms() - begun < 2000 * slow);
 	scene_close(&s);
 }
