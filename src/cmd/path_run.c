@@ -198,6 +198,15 @@ static uint64_t bandwidth(struct run *r, enum transport t)
 /* ---- why not -----------------------------------------------------------------------------------
  */
 
+/* The demand is ours: that it is one says nothing to the user. */
+static const char *without_demand(const char *text)
+{
+	static const char demand[] = "RDMA was demanded, but ";
+	size_t len = sizeof demand - 1;
+
+	return strncmp(text, demand, len) == 0 ? text + len : text;
+}
+
 static void tell_no_rdma(struct run *r)
 {
 	const struct failure *f = &r->rdma;
@@ -210,7 +219,7 @@ static void tell_no_rdma(struct run *r)
 			 "them";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
 		     "rdcp falls back to TCP here: %s%s%s", r->report.host,
-		     r->report.host[0] ? ": " : "", f->text);
+		     r->report.host[0] ? ": " : "", without_demand(f->text));
 }
 
 static void tell_no_tcp(struct run *r)

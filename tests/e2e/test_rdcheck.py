@@ -89,6 +89,7 @@ def test_why_it_falls_back_to_tcp(bench):
     r = check(bench)
     assert r.code == 43
     assert "falls back to TCP" in r.one("rdma")["what"] and "no RDMA device" in r.one("rdma")["what"]
+    assert "demanded" not in r.text, "nobody did"
     assert r.one("tcp")["state"] == "ok"
 
 
