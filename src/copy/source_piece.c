@@ -237,6 +237,15 @@ static uint64_t unit_of(const struct source_lane *l, const struct source_file *f
 	return told - f->pos < unit ? told - f->pos : unit;
 }
 
+/* What begins here and is sent has a position that a block can tell. */
+static int check_reach(const struct source_file *f, uint64_t pos, uint64_t len)
+{
+	if (pos + len <= (uint64_t)INT64_MAX - LANE_BLOCK_MAX)
+		return 0;
+	fail("read %s: it has data further out than can be sent", f->shown);
+	return 1;
+}
+
 static int do_piece(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
 		    uint64_t len, struct sent *sent)
 {
@@ -248,6 +257,8 @@ static int do_piece(struct source_lane *l, struct source_file *f, enum claim cla
 		return put_have(l, f, pos, len, sent);
 	if (claim == CLAIM_HOLE)
 		return put_hole(l, f, pos, len, sent);
+	if (check_reach(f, pos, len))
+		return 1;
 	if (told_at(f->told, pos))
 		return send_told(l, f, pos, len, sent);
 	return send_data(l, f, pos, len, sent);

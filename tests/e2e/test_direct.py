@@ -179,6 +179,26 @@ def test_holes_stay(bench, disk, how):
         assert data_ranges(f.fileno(), 40 * MIB + 77)[-1][1] <= 11 * MIB
 
 
+def test_data_further_out_than_can_be_sent_fails_its_file_only(bench, tmp_path):
+    """A tmpfs, XFS or btrfs has files that long, so that anybody can make one."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir="/dev/shm") as at:
+        tree = pathlib.Path(at) / "tree"
+        tree.mkdir()
+        (tree / "plain").write_bytes(pattern(5 * MIB))
+        for name, end in (("far", (1 << 63) - 4097), ("holes", (1 << 63) - 1), ("less far", 7 << 60)):
+            with open(tree / name, "wb") as f:
+                f.truncate(end)
+                if name != "holes":
+                    os.pwrite(f.fileno(), b"end", end - 3)
+        r = bench.copy("-r", tree, "far:%s" % (pathlib.Path(at) / "to"))
+        assert r.code == 23 and "/far: " in r.errors() and len(r.errors().splitlines()) == 2, r.errors()
+        to = pathlib.Path(at) / "to"
+        assert sorted(os.listdir(to)) == ["holes", "less far", "plain"]
+        assert (to / "plain").read_bytes() == pattern(5 * MIB)
+        with open(to / "less far", "rb") as f:
+            assert os.pread(f.fileno(), 4, (7 << 60) - 3) == b"end"
+
+
 def test_an_interrupted_copy_goes_on(bench, disk):
     data = pattern(24 * MIB + 99)
     (disk / "in").write_bytes(data)
