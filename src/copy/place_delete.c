@@ -159,11 +159,11 @@ static bool is_protected(const struct deletion *d, const char *name, const struc
 
 	if (dir && backup_is_in(&d->lineage, st))
 		return true;
-	if (r->delete_excluded)
-		return false;
-	/* What a directory in the way has of these goes with it, and is kept in its backup. */
-	return (!d->removal && backup_is(d->place, name)) ||
-	       filter_excludes(r->filter, d->path, dir);
+	/* It may have been made just now.  What a directory in the way has of these goes with it,
+	 * and is kept in its backup. */
+	if (!d->removal && backup_is(d->place, name))
+		return true;
+	return !r->delete_excluded && filter_excludes(r->filter, d->path, dir);
 }
 
 /* ---- one name ------------------------------------------------------------------------------- */

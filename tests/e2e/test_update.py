@@ -500,6 +500,15 @@ def test_a_directory_in_the_way_is_set_aside_as_a_whole(bench, tmp_path):
     assert read(tmp_path / "to") == {"f": b"1", "f~": {"z": b"z"}}
 
 
+@pytest.mark.parametrize("options", [["--delete"], ["--delete-excluded"]], ids=" ".join)
+def test_a_backup_that_takes_the_name_of_an_older_one_is_not_deleted(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}, "to": {"f": b"old", "f~": b"older", "d": {"g": b"old", "g~": b"older"}}})
+    for _ in range(2):
+        r = bench.copy("-a", "--backup", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "to") == {"f": b"1", "f~": b"old", "d": {"g": b"2", "g~": b"old"}}
+
+
 @pytest.mark.parametrize("aside", ["aside", "as/ide", "kept/aside"])
 def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
     """While it is given; a later run without it knows nothing of it, nor does rsync."""
