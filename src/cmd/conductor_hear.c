@@ -69,24 +69,27 @@ static int take_detour(struct conductor *c, const char *why)
 		.ctx = from,
 	};
 
+	enum log_level level = c->job->o->quiet ? LOG_DEBUG : LOG_WARN;
+
 	if (c->detoured)
 		return 0;
 	c->detoured = true;
 	if (c->job->o->want == TRANSPORT_TCP || c->job->o->want == TRANSPORT_RDMA)
-		return fail_as(OUT_TRANSPORT,
-			       "no direct connection between %s and %s: %s (without --transport "
-			       "data would go over ssh)",
-			       from->name, to->name, why);
+		return fail_as(OUT_TRANSPORT, "no direct connection between %s and %s: %s%s",
+			       from->name, to->name, why,
+			       c->job->measure ? ""
+					       : " (without --transport data would go over ssh)");
 	if (!from->far && !to->far)
 		return fail_as(OUT_CONNECT, "the two ends on this host can't connect: %s", why);
 	if (!way.port)
 		return fail_as(OUT_CONNECT, "no connection between %s and %s: %s", from->name,
 			       to->name, why);
+	/* Of many measurements the first one tells. */
 	if (why[0])
-		log_warn("no direct connection between %s and %s (%s): data goes over ssh%s",
-			 from->name, to->name, why, through);
+		log_at(level, "no direct connection between %s and %s (%s): data goes over ssh%s",
+		       from->name, to->name, why, through);
 	else
-		log_warn("data goes over ssh%s", through);
+		log_at(level, "data goes over ssh%s", through);
 	return detour_open(&way, &c->detour);
 }
 

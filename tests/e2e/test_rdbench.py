@@ -274,6 +274,26 @@ def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
             subprocess.run(["ip", "netns", "del", n], capture_output=True)
 
 
+@pytest.mark.skipif(RDMA, reason="about hosts of the test's own")
+def test_no_way_but_ssh(bench, tmp_path):
+    """It is measured, and told once."""
+    names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
+    try:
+        if any(subprocess.run(["ip", "netns", "add", n], capture_output=True).returncode for n in names):
+            pytest.skip("may not make network namespaces")
+        for n in names:
+            subprocess.run(["ip", "-n", n, "link", "set", "lo", "up"], check=True)
+        here, there = (["ip", "netns", "exec", n] for n in names)
+        r = bench.run([*here, *argv(*ONE, "--json", "far", demand=None)], cwd=tmp_path,
+                      env={"SLUICE_TEST_HOSTS": "far " + " ".join(there)})
+    finally:
+        for n in names:
+            subprocess.run(["ip", "netns", "del", n], capture_output=True)
+    assert r.code == 0, r.errors()
+    assert {p["transport"] for p in of(objects(r), "point")} == {"ssh"}
+    assert r.errors().count("data goes over ssh") == 1, r.errors()
+
+
 # ---- both ways ---------------------------------------------------------------------------------
 
 @pytest.mark.skipif(not RDMA, reason="no RDMA here")

@@ -210,6 +210,7 @@ def test_a_firewall_that_drops(bench, wire):
     r = wire.check(bench, "--transport=tcp", "--port-range=7310-7319")
     assert r.code == 43, r.text
     assert r.one("tcp")["state"] == "failure"
+    assert "would go" not in r.one("tcp")["what"], "rdcheck is not asked to move data"
     wall = r.one("firewall", subject="10.77.8.2")
     assert "silent" in wall["what"] and "7310-7319" in wall["remedy"], r.text
 
