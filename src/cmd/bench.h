@@ -100,8 +100,9 @@ int bench_run(struct bench *b);
 
 /* ---- bench_link.c -------------------------------------------------------------------- */
 
-/* Of the adapter or network device that a wire of this name goes over. */
-void link_limit_of(const char *how, struct link_limit *out);
+/* Of the adapters or the network device that a wire of this name goes over.  root takes the place of
+ * /sys for adapters, NULL: /sys. */
+void link_limit_of(const char *root, const char *how, struct link_limit *out);
 
 /* ---- bench_print.c ------------------------------------------------------------------- */
 

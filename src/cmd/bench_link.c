@@ -15,24 +15,48 @@ static double of_mbits(double mbits)
 	return mbits * 1e6 / 8;
 }
 
-/* "rdma mlx5_0 10.0.0.1:7000" */
-static void of_adapter(const char *how, struct link_limit *out)
+/* Of this device's fastest port that is up, 0: not known, or made up. */
+static double of_device(const struct adapter *all, unsigned count, const char *name, size_t len)
 {
-	size_t len = strcspn(how, " ");
-	struct adapter *all;
-	unsigned count;
+	double most = 0;
 
-	if (adapters_list(NULL, &all, &count))
-		return;
 	for (unsigned i = 0; i < count; i++) {
 		const struct adapter *a = &all[i];
 
-		if (strlen(a->device) != len || memcmp(a->device, how, len) != 0 || a->software ||
-		    a->state != PORT_ACTIVE || of_mbits(a->rate_mbits) <= out->rate)
-			continue;
-		out->rate = of_mbits(a->rate_mbits);
-		snprintf(out->name, sizeof out->name, "%s", a->device);
+		if (strlen(a->device) == len && memcmp(a->device, name, len) == 0 && !a->software &&
+		    a->state == PORT_ACTIVE && of_mbits(a->rate_mbits) > most)
+			most = of_mbits(a->rate_mbits);
 	}
+	return most;
+}
+
+/* "mlx5_0 10.0.0.1:7000", or of several rails "mlx5_0, mlx5_1": together. */
+static void of_adapters(const char *root, const char *how, struct link_limit *out)
+{
+	const char *at = how;
+	struct adapter *all;
+	unsigned count;
+	size_t len;
+	bool more;
+
+	if (adapters_list(root, &all, &count))
+		return;
+	do {
+		double rate;
+
+		len = strcspn(at, " ,");
+		rate = of_device(all, count, at, len);
+		/* Of some alone is no limit of all. */
+		if (rate <= 0) {
+			out->rate = 0;
+			break;
+		}
+		out->rate += rate;
+		more = at[len] == ',';
+		at += len;
+		snprintf(out->name, sizeof out->name, "%.*s", (int)(at - how), how);
+		at += strspn(at, ", ");
+	} while (more && *at);
 	free(all);
 }
 
@@ -100,11 +124,11 @@ static void of_netdev(const char *how, struct link_limit *out)
 	snprintf(out->name, sizeof out->name, "%s", dev);
 }
 
-void link_limit_of(const char *how, struct link_limit *out)
+void link_limit_of(const char *root, const char *how, struct link_limit *out)
 {
 	*out = (struct link_limit){0};
 	if (strncmp(how, "rdma ", 5) == 0)
-		of_adapter(how + 5, out);
+		of_adapters(root, how + 5, out);
 	else if (strncmp(how, "tcp ", 4) == 0)
 		of_netdev(how + 4, out);
 }

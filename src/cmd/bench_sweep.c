@@ -53,7 +53,7 @@ static void add_step(struct bench *b, unsigned transport, unsigned op, unsigned 
 
 static bool is_iwarp(const char *how)
 {
-	size_t len = strcspn(how, " ");
+	size_t len = strcspn(how, " ,");
 	struct adapter *all;
 	unsigned count;
 	bool iwarp = false;
@@ -261,7 +261,7 @@ int bench_run(struct bench *b)
 	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])
 		log_info("RDMA is not measured: %s", first.why);
 	plan(b, &first);
-	link_limit_of(first.how, &b->limit);
+	link_limit_of(NULL, first.how, &b->limit);
 	if (latencies(b) || sweep(b) || stages(b))
 		return -1;
 	print_summary(b);

@@ -149,7 +149,7 @@ static unsigned rate_of_port(const char *how)
 	unsigned count, rate = 0;
 	char device[ADAPTER_TEXT];
 
-	if (sscanf(how, "rdma %63s", device) != 1 || adapters_list(NULL, &all, &count))
+	if (sscanf(how, "rdma %63[^ ,]", device) != 1 || adapters_list(NULL, &all, &count))
 		return 0;
 	for (unsigned i = 0; i < count; i++)
 		if (strcmp(all[i].device, device) == 0 && all[i].state == PORT_ACTIVE &&

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/bench.h"
+#include "recorded.h"
 #include <cmocka.h>
 #include "cmd/plot.h"
 
@@ -137,6 +138,33 @@ static void slow_ways_have_figures_too(void **state)
 		assert_string_equal(rate_text(table[i].rate, text, sizeof text), table[i].text);
 }
 
+/* Adapters and their states as in tests/sysfs. */
+static void limits_of_rails_add_up(void **state)
+{
+	static const struct {
+		const char *wire, *name;
+		double rate;
+	} table[] = {
+		{"rdma mlx5_0 10.0.0.1:7000", "mlx5_0", 25e9},
+		{"rdma mlx5_0 10.0.0.1:7000 write-imm", "mlx5_0", 25e9},
+		{"rdma mlx5_0, mlx5_0", "mlx5_0, mlx5_0", 50e9},
+		{"rdma mlx5_0, mlx5_1", "", 0} /* which is not up */,
+		{"rdma mlx5 10.0.0.1:7000", "", 0},
+	};
+	struct link_limit limit;
+	char sys[4200];
+
+	(void)state;
+	snprintf(sys, sizeof sys, "%s/sys", recorded("infiniband"));
+	for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
+		link_limit_of(sys, table[i].wire, &limit);
+		if (limit.rate != table[i].rate)
+			fail_msg("%s: %g", table[i].wire, limit.rate);
+		if (limit.rate > 0)
+			assert_string_equal(limit.name, table[i].name);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +172,7 @@ int main(void)
 		cmocka_unit_test(axes_have_few_ticks_and_room_for_all),
 		cmocka_unit_test(doublings_are_equally_long),
 		cmocka_unit_test(each_setting_has_a_line),
+		cmocka_unit_test(limits_of_rails_add_up),
 		cmocka_unit_test(slow_ways_have_figures_too),
 		cmocka_unit_test(without_a_limit_there_is_no_line_for_it),
 	};
