@@ -2,6 +2,7 @@
 #include "cmd/bench.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -98,6 +99,23 @@ static bool way_to(const union address *to, union address *local)
 	return ok;
 }
 
+/* Is there hardware, at or below it?  What others say of their speed is made up. */
+static bool is_real(const char *dev)
+{
+	char path[ADAPTER_TEXT + 32];
+	struct dirent *e;
+	bool real = false;
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/sys/class/net/%s", dev);
+	dir = opendir(path);
+	while (dir && !real && (e = readdir(dir)))
+		real = strcmp(e->d_name, "device") == 0 || strncmp(e->d_name, "lower_", 6) == 0;
+	if (dir)
+		closedir(dir);
+	return real;
+}
+
 static void of_netdev(const char *how, struct link_limit *out)
 {
 	char dev[ADAPTER_TEXT], path[sizeof dev + 32], text[32] = "";
@@ -113,6 +131,8 @@ static void of_netdev(const char *how, struct link_limit *out)
 		return;
 	if (memcmp(&to.in6.sin6_addr, &local.in6.sin6_addr, sizeof to.in6.sin6_addr) == 0 &&
 	    to.sa.sa_family == AF_INET6)
+		return;
+	if (!is_real(dev))
 		return;
 	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
 	fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -269,6 +269,7 @@ def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
         assert ip(0, "link", "set", "v0", "up")
         assert run.wait(30) == 0, run.errors()
         assert run.out.decode().splitlines()[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
+        assert b"the link, " not in run.out, "what a veth says of its speed is made up"
     finally:
         for n in names:
             subprocess.run(["ip", "netns", "del", n], capture_output=True)
