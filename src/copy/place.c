@@ -113,6 +113,7 @@ void place_close(struct place *p)
 		}
 	}
 	free(p->created);
+	free(p->taken.slots);
 	linked_free(p);
 	free(p->groups);
 	spot_close(&p->spot);
@@ -291,17 +292,25 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	return check_name(r->name);
 }
 
-int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
+static int take_below(struct place_dir *d, const struct record_file *r, struct seat *s)
 {
-	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
-	if (!d)
-		return take_at_top(p, r, s);
 	if (check_name(r->name))
 		return -1;
 	if (d->missing)
 		return 0;
 	s->dirfd = dir_hold(d);
 	return s->dirfd < 0 ? -1 : 0;
+}
+
+int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
+{
+	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
+	if (d ? take_below(d, r, s) : take_at_top(p, r, s))
+		return -1;
+	if (s->dirfd < 0 || backup_spare(p, s->dirfd, s->name) == 0)
+		return 0;
+	seat_leave(s);
+	return -1;
 }
 
 void seat_leave(struct seat *s)

@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TRIES = 4 };
+enum { TRIES = 4, SLOTS_FIRST = 256 };
 
 bool backup_is(const struct place *p, const char *name)
 {
@@ -149,13 +150,90 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 	return ret;
 }
 
+/* ---- names that the source has, too ---------------------------------------------------- */
+
+/* Never 0. */
+static uint64_t hash_in(int dirfd, const char *name)
+{
+	struct stat st;
+	uint64_t seed = fstat(dirfd, &st) == 0 ? st.st_ino ^ (uint64_t)st.st_dev << 40 : 0;
+
+	return XXH3_64bits_withSeed(name, strlen(name), seed) | 1;
+}
+
+static uint64_t *slot_of(uint64_t *slots, size_t mask, uint64_t hash)
+{
+	size_t at = (size_t)(hash >> 1) & mask;
+
+	while (slots[at] && slots[at] != hash)
+		at = (at + 1) & mask;
+	return &slots[at];
+}
+
+static int widen(struct taken *t)
+{
+	size_t mask = t->slots ? 2 * t->mask + 1 : SLOTS_FIRST - 1;
+	uint64_t *wider = calloc(mask + 1, sizeof *wider);
+
+	if (!wider)
+		return -1;
+	for (size_t i = 0; t->slots && i <= t->mask; i++) {
+		if (t->slots[i])
+			*slot_of(wider, mask, t->slots[i]) = t->slots[i];
+	}
+	free(t->slots);
+	t->slots = wider;
+	t->mask = mask;
+	return 0;
+}
+
+int backup_spare(struct place *p, int dirfd, const char *name)
+{
+	struct taken *t = &p->taken;
+	uint64_t hash = hash_in(dirfd, name), *slot;
+	int ret = 0;
+
+	if (p->rules->dry_run || !backup_is(p, name))
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	if (!t->slots || t->count > t->mask / 2)
+		ret = widen(t);
+	if (ret == 0) {
+		slot = slot_of(t->slots, t->mask, hash);
+		t->count += *slot == 0;
+		*slot = hash;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret ? fail_as(OUT_MEMORY, "remember %s: %m", name) : 0;
+}
+
+static bool is_spared(struct place *p, int dirfd, const char *name)
+{
+	struct taken *t = &p->taken;
+	uint64_t hash = hash_in(dirfd, name);
+	bool is;
+
+	pthread_mutex_lock(&p->lock);
+	is = t->slots && *slot_of(t->slots, t->mask, hash) == hash;
+	pthread_mutex_unlock(&p->lock);
+	return is;
+}
+
+/* ---- making one ------------------------------------------------------------------------ */
+
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
 {
 	char as[NAME_MAX + 1];
+	size_t len = strlen(name), more = strlen(p->suffix);
 	int to = dirfd, ret;
 
-	if (snprintf(as, sizeof as, "%s%s", name, p->suffix) >= (int)sizeof as)
-		return fail("back up %s: the name with %s is too long", name, p->suffix);
+	memcpy(as, name, len + 1);
+	do {
+		if (len + more >= sizeof as)
+			return fail("back up %s: the name with %s is too long", name, p->suffix);
+		memcpy(as + len, p->suffix, more + 1);
+		len += more;
+	} while (!*p->rules->backup_dir && is_spared(p, dirfd, as));
 	if (*p->rules->backup_dir) {
 		to = open_backup_dir(p, dir);
 		if (to < 0)

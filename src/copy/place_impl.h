@@ -81,6 +81,12 @@ struct lineage {
 	} of[64];
 };
 
+/* Hashes of names. */
+struct taken {
+	uint64_t *slots;
+	size_t count, mask;
+};
+
 struct place {
 	struct place_opts o;
 	const struct rules *rules;
@@ -114,6 +120,7 @@ struct place {
 	struct created **created;
 	struct linked **linked;
 	size_t linked_count, linked_mask;
+	struct taken taken; /* what the source has under names of backups */
 	bool told_owner, told_xattrs, told_kept;
 	bool completed;
 };
@@ -265,6 +272,8 @@ static inline bool place_backs_up(const struct place *p)
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
 /* The same, of a seat's. */
 int backup_seat(const struct seat *s, bool moved);
+/* The source has that name, if it is one of a backup: none takes it, but one more suffix. */
+int backup_spare(struct place *p, int dirfd, const char *name);
 /* Find the directories that lead to --backup-dir, before anything is deleted. */
 void backup_lineage(struct place *p, struct lineage *l);
 /* Is that directory one of them? */

@@ -502,11 +502,23 @@ def test_a_directory_in_the_way_is_set_aside_as_a_whole(bench, tmp_path):
 
 @pytest.mark.parametrize("options", [["--delete"], ["--delete-excluded"]], ids=" ".join)
 def test_a_backup_that_takes_the_name_of_an_older_one_is_not_deleted(bench, tmp_path, way, options):
-    make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}, "to": {"f": b"old", "f~": b"older", "d": {"g": b"old", "g~": b"older"}}})
+    make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}},
+                    "to": {"f": b"old", "f~": b"older", "d": {"g": b"old", "g~": b"older"}}})
     for _ in range(2):
         r = bench.copy("-a", "--backup", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
         assert r.code == 0, r.errors()
         assert read(tmp_path / "to") == {"f": b"1", "f~": b"old", "d": {"g": b"2", "g~": b"old"}}
+
+
+def test_what_the_source_has_is_no_older_backup(bench, tmp_path, way):
+    """Whichever of both is stored first."""
+    big = pattern(8 << 20)
+    make(tmp_path, {"tree": {"f": big, "f~": b"tilde", "g~": b"g", "h": b"1", "h~": {"x": b"x"}},
+                    "to": {"f": b"old", "g": b"gone", "h": b"old"}})
+    r = bench.copy("-a", "--backup", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"f": big, "f~": b"tilde", "f~~": b"old", "g~": b"g", "g~~": b"gone", "h": b"1", "h~": {"x": b"x"},
+                                     "h~~": b"old"}
 
 
 @pytest.mark.parametrize("aside", ["aside", "as/ide", "kept/aside"])
@@ -531,7 +543,8 @@ def test_backup_dir_that_will_be_in_the_target_keeps_what_it_will_be_in(bench, t
     """From the first run on: what could not be a whole is not begun."""
     tree, old = {"f": b"0"}, {"f": b"1", "gone": {"x": b"x"}, "old": {"g": b"g", "d": {"h": b"h"}}}
     make(tmp_path, {"tree": tree, "to": old})
-    words = ["--backup", "--backup-dir=old/d/as/ide", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to")]
+    words = ["--backup", "--backup-dir=old/d/as/ide", "--delete", way[0] + str(tmp_path / "tree") + "/",
+             way[1] + str(tmp_path / "to")]
     for _ in range(2):
         r = bench.copy("-a", *words)
         assert r.code == 0, r.errors()
