@@ -100,8 +100,8 @@ int bench_run(struct bench *b);
 
 /* ---- bench_link.c -------------------------------------------------------------------- */
 
-/* Of the adapters or the network device that a wire of this name goes over.  root takes the place of
- * /sys for adapters, NULL: /sys. */
+/* Of the adapters or the network device that a wire of this name goes over.  root takes the place
+ * of /sys for adapters, NULL: /sys. */
 void link_limit_of(const char *root, const char *how, struct link_limit *out);
 
 /* ---- bench_print.c ------------------------------------------------------------------- */
