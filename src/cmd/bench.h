@@ -35,6 +35,7 @@ struct point {
 	/* What the ends made of it. */
 	unsigned transport, lanes, depth; /* depth 0: not known */
 	bool shrunk; /* to less than what was asked for */
+	bool again; /* it was among the fastest, and bytes and ns are of two measurements */
 	char how[HOST_MAX], why[TEXT_MAX];
 };
 
@@ -109,6 +110,8 @@ void link_limit_of(const char *root, const char *how, struct link_limit *out);
 void print_start(const struct bench *b);
 void print_point(const struct bench *b, const struct point *p);
 void print_series(const struct bench *b, const struct series *s);
+/* One that was measured again. */
+void print_again(const struct bench *b, const struct point *p, bool first);
 void print_latency(const struct bench *b);
 void print_stage(const struct bench *b, const struct point *p);
 void print_summary(const struct bench *b);

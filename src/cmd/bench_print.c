@@ -167,6 +167,16 @@ static void text_series(const struct bench *b, const struct series *s)
 	putchar('\n');
 }
 
+static void text_again(const struct point *p, bool first)
+{
+	char set[64], rate[RATE_TEXT];
+
+	if (first)
+		printf("\n%-*s\n", LABEL, "the fastest again, GB/s of both times");
+	printf("  %-*s%*s\n", LABEL - 2, setting_text(&p->set, set, sizeof set), CELL_WIDTH,
+	       rate_text(point_rate(p), rate, sizeof rate));
+}
+
 static void text_latency(const struct bench *b)
 {
 	printf("\n%-*s\n", LABEL, "a 4k block, until it is known to be stored");
@@ -275,6 +285,15 @@ void print_series(const struct bench *b, const struct series *s)
 {
 	if (!b->o->json)
 		text_series(b, s);
+	told();
+}
+
+void print_again(const struct bench *b, const struct point *p, bool first)
+{
+	if (b->o->json)
+		json_point("again", p);
+	else
+		text_again(p, first);
 	told();
 }
 
