@@ -142,9 +142,9 @@ def test_auto_goes_by_what_is_resident(bench, disk):
         assert r.code == 0, r.errors()
         assert said(r, "reading", disk / "in") == way, (part, before)
         assert said(r, "writing", disk / "out") == "through"
-        # What was there stays there, and nothing else comes.
+        # Nothing else comes. What was there stays there, unless the kernel is short of memory.
         after = resident(disk / "in")
-        assert after == before if way == "past" else after > 0.99 * len(data)
+        assert after <= before if way == "past" else after >= before / 2, (part, before, after)
         assert (disk / "out").read_bytes() == data
 
 

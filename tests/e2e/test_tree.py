@@ -509,7 +509,9 @@ def test_the_exit_code_of_what_vanished(bench, ground, too, which):
     for name in gone:
         (a / name).unlink()
     code = r.wait(30)
-    assert code == (23 if "failure" in too else 24), (code, r.errors())
+    # One that is open just then is not gone, but not what it was either.
+    other = "failure" in too or "while it was read" in r.errors()
+    assert code == (23 if other else 24), (code, r.errors())
     assert not stale(b)
     assert {p.name for p in a.iterdir() if p.name.startswith("f")} <= set(os.listdir(b))
     assert (b / "old").exists() == (too != "--delete"), r.errors()
