@@ -162,6 +162,8 @@ def host_copy(runs, size=4 * GIB):
                "socat -b 1048576": lambda: peer("socat -u -b 1048576 TCP-LISTEN:PORT,bind=127.0.0.1 CREATE:%s",
                                                 "socat -u -b 1048576 OPEN:%s TCP:127.0.0.1:PORT"),
                "nc -N": lambda: peer("nc -l 127.0.0.1 PORT >%s", "nc -N 127.0.0.1 PORT <%s")}
+        # Whoever is the first to touch so much memory pays for it, in a guest at least: not counted.
+        who["rdcp"]()
         report(what, in_turn(runs, {n: f for n, f in who.items() if n == "rdcp" or shutil.which(n.split()[0])}),
                "rdcp, scp and rsync with the start of the far end over ssh")
 
