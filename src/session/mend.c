@@ -280,7 +280,7 @@ static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	return rc < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 }
 
-/* The rail that this lane tries next, -1: none.  When all are dead its own may live again. */
+/* The rail that this lane tries next, -1: none. */
 static int next_rail(struct lane_end *e, bool first, unsigned tries, struct rail *out)
 {
 	struct session *s = e->s;
@@ -288,10 +288,8 @@ static int next_rail(struct lane_end *e, bool first, unsigned tries, struct rail
 	int at = -1;
 
 	pthread_mutex_lock(&s->lock);
-	if (r->transport == TRANSPORT_RDMA && (first || e->was_rdma) && tries < r->rail_count) {
-		at = rail_of_lane(r->rails, r->rail_count, e->index);
-		if (at < 0 && tries == 0)
-			at = (int)(e->index % r->rail_count);
+	if (r->transport == TRANSPORT_RDMA && (first || e->was_rdma)) {
+		at = rail_to_try(r->rails, r->rail_count, e->index, tries);
 		if (at >= 0)
 			*out = r->rails[at];
 	}

@@ -60,6 +60,16 @@ int rail_of_lane(const struct rail *rails, unsigned count, unsigned lane)
 	return -1;
 }
 
+int rail_to_try(const struct rail *rails, unsigned count, unsigned lane, unsigned tries)
+{
+	int at;
+
+	if (tries >= count)
+		return -1;
+	at = rail_of_lane(rails, count, lane);
+	return at >= 0 ? at : (int)((lane + tries) % count);
+}
+
 char *rail_text(const struct rail *r, char *to, size_t size)
 {
 	char at[80];

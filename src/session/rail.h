@@ -40,6 +40,10 @@ unsigned rails_choose(const struct rail *ways, unsigned count, unsigned worked, 
 void rails_sort(struct rail *ways, unsigned count);
 /* Where a lane goes: its own rail, else the next that lives; -1: none does. */
 int rail_of_lane(const struct rail *rails, unsigned count, unsigned lane);
+/* Which one is dialed for a lane in a round, so many tries after the first: one that lives, or if
+ * none does each of them, its own first, since those that were only late would else stay dead for
+ * ever. -1: the round is over. */
+int rail_to_try(const struct rail *rails, unsigned count, unsigned lane, unsigned tries);
 /* "rxe0 to 10.0.0.1:7000" */
 char *rail_text(const struct rail *r, char *to, size_t size);
 

@@ -130,6 +130,22 @@ static void test_which_rail_a_lane_takes(void **state)
 	assert_int_equal(rail_of_lane(rails, 0, 5), -1);
 }
 
+static void test_which_rails_are_tried(void **state)
+{
+	struct rail rails[] = {W(0, 0, 0), W(1, 1, 0)};
+
+	(void)state;
+	assert_int_equal(rail_to_try(rails, 2, 1, 0), 1);
+	rails[1].dead = true;
+	assert_int_equal(rail_to_try(rails, 2, 1, 0), 0);
+	/* None is left: neither is forgotten. */
+	rails[0].dead = true;
+	assert_int_equal(rail_to_try(rails, 2, 1, 0), 1);
+	assert_int_equal(rail_to_try(rails, 2, 1, 1), 0);
+	assert_int_equal(rail_to_try(rails, 2, 1, 2), -1);
+	assert_int_equal(rail_to_try(rails, 0, 1, 0), -1);
+}
+
 static union address in4(const char *text)
 {
 	union address a = {.in4 = {.sin_family = AF_INET, .sin_port = htons(7000)}};
@@ -170,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_which_ways_are_rails),
 		cmocka_unit_test(test_the_fastest_first),
 		cmocka_unit_test(test_which_rail_a_lane_takes),
+		cmocka_unit_test(test_which_rails_are_tried),
 		cmocka_unit_test(test_ways_without_adapters),
 	};
 
