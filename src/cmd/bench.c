@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/bench.h"
 
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/screen.h"
+#include "cmd/signals.h"
 
 enum {
 	TRIES = 4,
-	REPEATS = 3, /* of a point whose way failed */
+	REPEATS = 3, /* of a point whose way failed, each time after one pause more: */
+	PAUSE_MS = 500,
 	BYTES_LEAST = 256 << 10,
 	GONE_MS = 1000,
 };
@@ -132,6 +135,9 @@ static bool may_try_again(struct bench *b)
 	log_warn("once more: %s", b->failure.text);
 	b->failure = (struct failure){0};
 	b->repeats++;
+	/* What is not there at this moment may be in the next.  A signal is for whoever measures.
+	 */
+	poll(&(struct pollfd){.fd = signals_fd(), .events = POLLIN}, 1, PAUSE_MS * (int)b->repeats);
 	return true;
 }
 
