@@ -135,8 +135,7 @@ static bool may_try_again(struct bench *b)
 	log_warn("once more: %s", b->failure.text);
 	b->failure = (struct failure){0};
 	b->repeats++;
-	/* What is not there at this moment may be in the next.  A signal is for whoever measures.
-	 */
+	/* What is not there now may be in a moment.  A signal is for whoever measures. */
 	poll(&(struct pollfd){.fd = signals_fd(), .events = POLLIN}, 1, PAUSE_MS * (int)b->repeats);
 	return true;
 }
