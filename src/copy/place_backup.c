@@ -13,8 +13,9 @@
 #include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "lane/fault.h"
 
-enum { TRIES = 4, SLOTS_FIRST = 256 };
+enum { TRIES = 4, SLOTS_FIRST = 256, SLOTS_BYTES_MAX = 256 << 20 /* some 16 million names */ };
 
 bool backup_is(const struct place *p, const char *name)
 {
@@ -173,10 +174,14 @@ static uint64_t *slot_of(uint64_t *slots, size_t mask, uint64_t hash)
 static int widen(struct taken *t)
 {
 	size_t mask = t->slots ? 2 * t->mask + 1 : SLOTS_FIRST - 1;
-	uint64_t *wider = calloc(mask + 1, sizeof *wider);
+	uint64_t *wider;
 
+	if ((mask + 1) * sizeof *wider > fault_bound(SLOTS_BYTES_MAX))
+		return fail_as(OUT_MEMORY, "there are more names of backups than are kept: %zu",
+			       t->count);
+	wider = calloc(mask + 1, sizeof *wider);
 	if (!wider)
-		return -1;
+		return fail_as(OUT_MEMORY, "remember names of backups: %m");
 	for (size_t i = 0; t->slots && i <= t->mask; i++) {
 		if (t->slots[i])
 			*slot_of(wider, mask, t->slots[i]) = t->slots[i];
@@ -204,7 +209,7 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 		*slot = hash;
 	}
 	pthread_mutex_unlock(&p->lock);
-	return ret ? fail_as(OUT_MEMORY, "remember %s: %m", name) : 0;
+	return ret;
 }
 
 static bool is_spared(struct place *p, int dirfd, const char *name)

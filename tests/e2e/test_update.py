@@ -521,6 +521,14 @@ def test_what_the_source_has_is_no_older_backup(bench, tmp_path, way):
                                      "h~~": b"old"}
 
 
+def test_names_of_backups_that_are_kept_are_bounded(bench, tmp_path):
+    """Beyond that files fail: without being told of its name, somebody's backup could take it."""
+    make(tmp_path, {"tree": {"%03d~" % n: b"x" for n in range(300)}, "to": {}})
+    r = bench.copy("-a", "--backup", str(tmp_path / "tree") + "/", str(tmp_path / "to"),
+                   env={"SLUICE_FAULT": "bound:by=%d" % (1 << 16)})
+    assert r.code in (22, 23) and "more names of backups than are kept" in r.errors(), (r.code, r.errors())
+
+
 @pytest.mark.parametrize("aside", ["aside", "as/ide", "kept/aside"])
 def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
     """While it is given; a later run without it knows nothing of it, nor does rsync."""
