@@ -597,6 +597,9 @@ def test_a_wire_that_breaks_again_and_again(arena):
 def test_no_new_wire_comes(arena):
     e = arena.sink(timeout_ms=1000).orders()
     lane = e.open()[0]
+    # Until it has heard the choice, it waits as long as for a first connection.
+    e.frames.send("PING", cookie=1)
+    e.frames.expect("PONG")
     lane.close()
     epoch = e.frames.expect("LANE_STORED")["epoch"]
     e.frames.send("LANE_DOWN", lane=0, epoch=epoch, why="")
