@@ -195,11 +195,12 @@ static int widen(struct taken *t)
 int backup_spare(struct place *p, int dirfd, const char *name)
 {
 	struct taken *t = &p->taken;
-	uint64_t hash = hash_in(dirfd, name), *slot;
+	uint64_t hash, *slot;
 	int ret = 0;
 
 	if (p->rules->dry_run || !backup_is(p, name))
 		return 0;
+	hash = hash_in(dirfd, name);
 	pthread_mutex_lock(&p->lock);
 	if (!t->slots || t->count > t->mask / 2)
 		ret = widen(t);
