@@ -15,7 +15,7 @@
 #include "base/io.h"
 #include "lane/fault.h"
 
-enum { TRIES = 4, SLOTS_FIRST = 256, SLOTS_BYTES_MAX = 256 << 20 /* some 16 million names */ };
+enum { TRIES = 4, NAMES_BYTES_MAX = 256 << 20 /* some 16 million names */ };
 
 bool backup_is(const struct place *p, const char *name)
 {
@@ -162,50 +162,19 @@ static uint64_t hash_in(int dirfd, const char *name)
 	return XXH3_64bits_withSeed(name, strlen(name), seed) | 1;
 }
 
-static uint64_t *slot_of(uint64_t *slots, size_t mask, uint64_t hash)
-{
-	size_t at = (size_t)(hash >> 1) & mask;
-
-	while (slots[at] && slots[at] != hash)
-		at = (at + 1) & mask;
-	return &slots[at];
-}
-
-static int widen(struct taken *t)
-{
-	size_t mask = t->slots ? 2 * t->mask + 1 : SLOTS_FIRST - 1;
-	uint64_t *wider;
-
-	if ((mask + 1) * sizeof *wider > fault_bound(SLOTS_BYTES_MAX))
-		return fail_as(OUT_MEMORY, "there are more names of backups than are kept: %zu",
-			       t->count);
-	wider = calloc(mask + 1, sizeof *wider);
-	if (!wider)
-		return fail_as(OUT_MEMORY, "remember names of backups: %m");
-	for (size_t i = 0; t->slots && i <= t->mask; i++) {
-		if (t->slots[i])
-			*slot_of(wider, mask, t->slots[i]) = t->slots[i];
-	}
-	free(t->slots);
-	t->slots = wider;
-	t->mask = mask;
-	return 0;
-}
-
 int backup_spare(struct place *p, int dirfd, const char *name)
 {
-	struct taken *t = &p->taken;
+	struct hashes *t = &p->taken;
 	uint64_t hash, *slot;
-	int ret = 0;
+	int ret;
 
 	if (p->rules->dry_run || !backup_is(p, name))
 		return 0;
 	hash = hash_in(dirfd, name);
 	pthread_mutex_lock(&p->lock);
-	if (!t->slots || t->count > t->mask / 2)
-		ret = widen(t);
+	ret = hashes_room(t, fault_bound(NAMES_BYTES_MAX), "names of backups");
 	if (ret == 0) {
-		slot = slot_of(t->slots, t->mask, hash);
+		slot = hashes_slot(t, hash);
 		t->count += *slot == 0;
 		*slot = hash;
 	}
@@ -215,12 +184,12 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 
 static bool is_spared(struct place *p, int dirfd, const char *name)
 {
-	struct taken *t = &p->taken;
-	uint64_t hash = hash_in(dirfd, name);
+	uint64_t hash = hash_in(dirfd, name), *slot;
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	is = t->slots && *slot_of(t->slots, t->mask, hash) == hash;
+	slot = hashes_slot(&p->taken, hash);
+	is = slot && *slot;
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }

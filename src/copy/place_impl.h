@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include "copy/hashes.h"
 #include "copy/place.h"
 #include "copy/place_resolve.h"
 #include "copy/place_temporary.h"
@@ -81,12 +82,6 @@ struct lineage {
 	} of[64];
 };
 
-/* Hashes of names. */
-struct taken {
-	uint64_t *slots;
-	size_t count, mask;
-};
-
 struct place {
 	struct place_opts o;
 	const struct rules *rules;
@@ -120,7 +115,7 @@ struct place {
 	struct created **created;
 	struct linked **linked;
 	size_t linked_count, linked_mask;
-	struct taken taken; /* what the source has under names of backups */
+	struct hashes taken; /* what the source has under names of backups */
 	bool told_owner, told_xattrs, told_kept;
 	bool completed;
 };

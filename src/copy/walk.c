@@ -449,7 +449,7 @@ void walk_free(struct walk *w)
 		walk_dir_put(w->implied[i]);
 	free(w->implied);
 	free(w->bytes);
-	free(w->names.slots);
+	free(w->names.known.slots);
 	walk_dirs_destroy(&w->dirs);
 	free(w);
 }

@@ -5,6 +5,7 @@
 /* The walk's inside: walk.c walks through directories, walk_root.c begins with what the user
  * named, walk_listed.c with --files-from; walk_names.c knows what sources before have. */
 
+#include "copy/hashes.h"
 #include "copy/walk.h"
 
 enum {
@@ -28,8 +29,7 @@ struct walk_frame {
 
 struct walk_names {
 	bool wanted;
-	uint64_t *slots; /* 0: free */
-	size_t mask, count;
+	struct hashes known;
 };
 
 struct walk {

@@ -8,57 +8,29 @@
 
 #include "copy/walk_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-#include "base/fail.h"
 
-enum { FIRST = 1024, DIRECTORY = 1 /* a bit of a hash */ };
-
-static uint64_t *slot_of(uint64_t *slots, size_t mask, uint64_t hash)
-{
-	size_t at = (size_t)(hash >> 1) & mask;
-
-	while (slots[at] && (slots[at] | DIRECTORY) != (hash | DIRECTORY))
-		at = (at + 1) & mask;
-	return &slots[at];
-}
-
-static int grow(struct walk_names *n)
-{
-	size_t mask = n->slots ? 2 * n->mask + 1 : FIRST - 1;
-	uint64_t *wider = calloc(mask + 1, sizeof *wider);
-
-	if (!wider)
-		return fail_as(OUT_MEMORY, "remember names: %m");
-	for (size_t i = 0; n->slots && i <= n->mask; i++) {
-		if (n->slots[i])
-			*slot_of(wider, mask, n->slots[i]) = n->slots[i];
-	}
-	free(n->slots);
-	n->slots = wider;
-	n->mask = mask;
-	return 0;
-}
+enum { DIRECTORY = 1 /* a bit of a hash */ };
 
 int walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
-	struct walk_names *n = &w->names;
+	struct hashes *n = &w->names.known;
 	const char *path;
 	uint64_t hash, *slot;
 
-	if (!n->wanted)
+	if (!w->names.wanted)
 		return 1;
 	path = walk_path(d, name, w->path, sizeof w->path);
 	/* Only its end is known. */
 	if (strlen(path) >= sizeof w->path - 1)
 		return 1;
-	if ((!n->slots || n->count > n->mask / 4 * 3) && grow(n))
+	if (hashes_room(n, SIZE_MAX, "names"))
 		return -1;
 	hash = XXH3_64bits(path, strlen(path)) & ~(uint64_t)DIRECTORY;
 	/* None that is used is 0. */
 	hash = (hash ? hash : 2 * DIRECTORY) | (dir ? DIRECTORY : 0);
-	slot = slot_of(n->slots, n->mask, hash);
+	slot = hashes_slot(n, hash);
 	if (*slot)
 		return dir && *slot == hash;
 	*slot = hash;
