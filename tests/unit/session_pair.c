@@ -360,6 +360,15 @@ static void on_fail(void *ctx)
 	atomic_fetch_add(&e->fails, 1);
 }
 
+unsigned pair_fails(struct pair *p, unsigned end)
+{
+	uint64_t deadline = clock_ms() + PATIENCE_MS;
+
+	while (atomic_load(&p->ends[end].fails) == 0 && clock_left(deadline) > 0)
+		pause_ms(2);
+	return atomic_load(&p->ends[end].fails);
+}
+
 static int on_frame(void *ctx, const struct frame *f)
 {
 	(void)ctx;

@@ -116,6 +116,9 @@ void pair_start(struct pair *p, uint64_t count);
 /* Until all are stored: 0, or -1 when a lane failed. */
 int pair_finish(struct pair *p);
 void pair_close(struct pair *p);
+/* How often on_fail was called at an end, once it was at all: it comes last of all that a failure
+ * does, after lanes have ended of it.  0 after 20 s. */
+unsigned pair_fails(struct pair *p, unsigned end);
 
 /* Cut the control channel. */
 void pair_cut(struct pair *p);

@@ -545,7 +545,7 @@ static void test_loss_of_the_control_channel_ends_the_session(void **state)
 		assert_int_equal(f.code, OUT_PEER_LOST);
 		assert_string_equal(host, "");
 		assert_int_equal(strncmp(f.text, i == SOURCE ? "lost far: " : "lost near: ", 9), 0);
-		assert_int_equal(p.ends[i].fails, 1);
+		assert_int_equal(pair_fails(&p, i), 1);
 	}
 }
 
