@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import stat
 import statistics
 import subprocess
 import sys
@@ -137,8 +138,9 @@ def kernel_source(folder, given):
 
 
 def last_change(folder):
-    return max((os.lstat(os.path.join(at, name)).st_ctime
-                for at, _, files in os.walk(folder) for name in files), default=0)
+    """When its last file was there; symlinks follow all files of a run."""
+    found = (os.lstat(os.path.join(at, name)) for at, _, files in os.walk(folder) for name in files)
+    return max((st.st_ctime for st in found if stat.S_ISREG(st.st_mode)), default=0)
 
 
 def tell_seconds(what, figures, note=""):
@@ -152,7 +154,7 @@ def tell_seconds(what, figures, note=""):
 
 def big_and_small(folder, runs, size, given):
     what = "The kernel's source beside one file of %.1f GiB, %s, TCP loopback" % (size / GIB, type_of(folder))
-    if free_bytes(folder) < 2 * size + 6 * GIB:
+    if free_bytes(folder) < 2 * size + 6 * (1 + runs) * GIB:
         return not_run(what, "no room in %s" % folder)
     with tempfile.TemporaryDirectory(dir=folder) as d, contextlib.ExitStack() as stack:
         source, out = pathlib.Path(d) / "source", pathlib.Path(d) / "out"
@@ -166,9 +168,10 @@ def big_and_small(folder, runs, size, given):
         arrived = {"the last file of the tree": [], "the big file": []}
 
         def timed(argv, both=False):
-            shutil.rmtree(out, ignore_errors=True)
-            with contextlib.suppress(FileNotFoundError):
-                out.unlink()
+            for big in (out, out / "big"):
+                with contextlib.suppress(OSError):
+                    big.unlink()
+            cleared(out)
             os.sync()
             began = time.time()
             took = seconds(argv)
@@ -304,13 +307,14 @@ def options(ap):
 
 
 def host_trees(a):
+    # Before the others have many files to delete: see cleared().
+    if a.big:
+        big_and_small(a.disk, min(a.runs, 3), int(a.big * GIB), a.kernel)
     for folder in dict.fromkeys(["/dev/shm", a.disk]):
         copies_kept = 3 if type_of(folder) == "tmpfs" else 1 + 7 * a.runs
         if free_bytes(folder) < copies_kept * a.files * 5 * KIB:
             not_run("%d files of 4 KiB in %s" % (a.files, folder), "no room")
         else:
             small_files(folder, a.runs, a.files)
-    if a.big:
-        big_and_small(a.disk, min(a.runs, 3), int(a.big * GIB), a.kernel)
     if a.million:
         memory(a.disk, a.million)

@@ -92,9 +92,23 @@ static enum job take_asides(struct source_lane *l)
 	return JOB_ASIDES;
 }
 
+/* The oldest and the shortest of the large files by turns: neither does a huge one hold up all
+ * that are found after it, nor do they, however many come, hold up that one. */
+static struct source_file *next_large(const struct source *s)
+{
+	struct source_file *best = s->open;
+
+	if (atomic_load(&s->large_claimed) / LARGE_TURN % 2 == 0)
+		return best;
+	for (struct source_file *f = best->next_open; f; f = f->next_open)
+		if (atomic_load(&f->left) < atomic_load(&best->left))
+			best = f;
+	return best;
+}
+
 static enum job pick_open(struct source_lane *l, struct source_file **file)
 {
-	struct source_file *f = l->source->open;
+	struct source_file *f = next_large(l->source);
 	uint64_t bit = UINT64_C(1) << l->index;
 	bool new = !f->compared && !(f->announced & bit);
 
@@ -239,6 +253,7 @@ int source_number(struct source_lane *l, struct source_file *f)
 	pthread_mutex_lock(&s->copy->lock);
 	ids_file(&s->ids, f->id)->of = f;
 	ids_set(&s->ids, f->id, LIVE_FILE);
+	atomic_store(&f->left, f->flags & FILE_STREAM ? UINT64_MAX : f->size);
 	s->unfinished++;
 	s->large++;
 	s->unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
@@ -309,6 +324,7 @@ void source_again(struct source *s, struct source_file *f)
 	f->exhausted = false;
 	f->ending = false;
 	source_file_rewind(f);
+	atomic_store(&f->left, f->size);
 	atomic_store(&f->stop, false);
 	*s->open_end = f;
 	s->open_end = &f->next_open;

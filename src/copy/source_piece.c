@@ -278,9 +278,12 @@ static int read_piece(struct source_lane *l, struct source_file *f, struct sent 
 	if (!atomic_load(&f->stop))
 		claim = source_file_claim(f, unit_of(l, f, blocks), &pos, &len);
 	left = f->pos < f->size && !atomic_load(&f->stop);
+	atomic_store(&f->left, f->size - f->pos);
 	pthread_mutex_unlock(&f->turn);
 	if (!left)
 		source_exhaust(l->source, f, false);
+	if (claim == CLAIM_DATA)
+		atomic_fetch_add(&l->source->large_claimed, len);
 	ret = do_piece(l, f, claim, pos, len, sent);
 	if (ret > 0 && copy_interrupted(l->source->copy))
 		ret = -1;

@@ -128,6 +128,32 @@ static void many_large_files(void **state)
 	assert_same_trees();
 }
 
+static bool time_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* Those found after it, and more than may be open at once, have their turns beside it. */
+static void a_huge_file_holds_up_no_large_ones(void **state)
+{
+	enum { LARGE = 300, SIZE = 300 << 10 };
+	struct rules rules = recursive();
+	struct stat huge, st;
+	char name[32];
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755) | mkdir("from/sub", 0755), 0);
+	make_some("from/sub/", LARGE, SIZE);
+	assert_int_equal(make_file("from/huge", (uint64_t)(LARGE + 100) * SIZE, 1), 0);
+	copy_tree(&rules);
+	assert_int_equal(stat("to/huge", &huge), 0);
+	for (unsigned i = 0; i < LARGE; i++) {
+		snprintf(name, sizeof name, "to/sub/%u", i);
+		assert_int_equal(stat(name, &st), 0);
+		assert_true(time_before(&st.st_ctim, &huge.st_ctim));
+	}
+}
+
 /* More questions than the source keeps aside. */
 static void many_questions(void **state)
 {
@@ -672,6 +698,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		copy_test(many_directories),
 		copy_test(many_large_files),
+		copy_test(a_huge_file_holds_up_no_large_ones),
 		copy_test(many_questions),
 		copy_test(contents_are_compared),
 		copy_test(hard_links_follow_their_first_name),
