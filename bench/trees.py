@@ -48,8 +48,13 @@ def far_end(folder):
         with sshd(folder) as config:
             yield ["-F", config], "127.0.0.1", config
     else:
-        os.environ["SLUICE_TEST_HOSTS"] = "far "
-        yield ["--rsh", ROOT / "tests/e2e/rsh"], "far", None
+        yield by_shell(), "far", None
+
+
+def by_shell():
+    """The same, to a host "far" that is this one: its far end is started without ssh."""
+    os.environ["SLUICE_TEST_HOSTS"] = "far "
+    return ["--rsh", ROOT / "tests/e2e/rsh"]
 
 
 def cleared(out):
@@ -95,8 +100,11 @@ def small_files(folder, runs, files):
         source, out = made_tree(os.path.join(d, "source"), files, size), pathlib.Path(d) / "out"
         how, host, config = stack.enter_context(far_end(d))
         run = copies(source, out, files)
-        ours = [RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP]
-        who = {"rdcp -a": lambda: run([*ours, source, "%s:%s" % (host, out)]),
+        def ours(how, host):
+            return run([RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP, source, "%s:%s" % (host, out)])
+        who = {"rdcp -a": lambda: ours(how, host),
+               # What it is when the start of ssh, as long as tens of thousands of files, is not in it.
+               "rdcp -a, started without ssh": lambda: ours(by_shell(), "far"),
                "tree_copy (local, two threads)": lambda: run([TREE_COPY, source, out])}
         if shutil.which("nc"):
             who["tar | nc | tar"] = lambda: run(lambda: tar_nc(source, out))
@@ -311,7 +319,7 @@ def host_trees(a):
     if a.big:
         big_and_small(a.disk, min(a.runs, 3), int(a.big * GIB), a.kernel)
     for folder in dict.fromkeys(["/dev/shm", a.disk]):
-        copies_kept = 3 if type_of(folder) == "tmpfs" else 1 + 7 * a.runs
+        copies_kept = 3 if type_of(folder) == "tmpfs" else 1 + 8 * a.runs
         if free_bytes(folder) < copies_kept * a.files * 5 * KIB:
             not_run("%d files of 4 KiB in %s" % (a.files, folder), "no room")
         else:

@@ -63,12 +63,6 @@ bool all_zero(const void *bytes, size_t len)
 	return len == 0 || (at[0] == 0 && memcmp(at, at + 1, len - 1) == 0);
 }
 
-void sum_add(uint64_t to[2], const uint64_t from[2])
-{
-	to[0] += from[0];
-	to[1] += from[1] + (to[0] < from[0]);
-}
-
 static void add_cell(struct digest *d, const uint64_t hash[2], bool zero)
 {
 	sum_add(d->sum, hash);
@@ -86,14 +80,6 @@ static void end_cell(struct digest *d)
 	d->open = false;
 }
 
-void digest_cell(uint64_t pos, const void *bytes, size_t len, uint64_t out[2])
-{
-	XXH128_hash_t h = XXH3_128bits_withSeed(bytes, len, pos);
-
-	out[0] = h.low64;
-	out[1] = h.high64;
-}
-
 void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 {
 	const uint8_t *at = bytes;
@@ -108,7 +94,7 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 		if (!d->open && n == CELL) {
 			uint64_t hash[2];
 
-			digest_cell(cell, at, n, hash);
+			cells_hash(cell, at, n, hash);
 			add_cell(d, hash, d->watch && all_zero(at, n));
 		} else {
 			if (!d->open)
@@ -126,13 +112,30 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 	}
 }
 
+/* Its cells, and how many of them are all zero. */
+static unsigned count_cells(const struct block *b, unsigned *zeros)
+{
+	unsigned count = 0;
+
+	*zeros = 0;
+	for (uint32_t at = 0; at < b->len; at += CELL) {
+		*zeros += all_zero(b->data + at, b->len - at < CELL ? b->len - at : CELL);
+		count++;
+	}
+	return count;
+}
+
 void digest_add_block(struct digest *d, const struct block *b, bool last)
 {
-	bool whole = b->len == CELL || (last && b->len > 0 && b->len < CELL);
+	bool whole = b->len > 0 && b->pos % CELL == 0 && (last || b->len % CELL == 0);
+	unsigned cells = 0, zeros = 0;
 
-	if (b->pos % CELL == 0 && whole) {
+	if (whole && d->watch)
+		cells = count_cells(b, &zeros);
+	/* Of some zeros and some others only the sum is known. */
+	if (whole && (zeros == 0 || zeros == cells)) {
 		end_cell(d);
-		add_cell(d, b->hash, d->watch && all_zero(b->data, b->len));
+		add_cell(d, b->hash, zeros > 0);
 	} else {
 		digest_add(d, b->pos, b->data, b->len);
 	}

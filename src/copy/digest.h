@@ -14,9 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "lane/cells.h"
 #include "lane/lane.h"
-
-enum { CELL = 256 << 10 };
 
 struct digest; /* running: sum, and the cell in the middle of which it is */
 struct digest *digest_new(void);
@@ -25,8 +24,8 @@ void digest_reset(struct digest *d);
 /* Bytes at pos.  Within a cell in order, from its start to its end (or the end of the file);
  * cells in any order. A new cell ends the one before. */
 void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len);
-/* The same for a block that was sealed, or has come; last: the file ends with it.  One that is
- * a whole cell, or the last one's all, has been hashed already and is not hashed again. */
+/* The same for a block that was sealed, or has come; last: the file ends with it.  One of whole
+ * cells, the file's last one too, has been hashed already and is not hashed again. */
 void digest_add_block(struct digest *d, const struct block *b, bool last);
 /* The sum, with the last cell ended. */
 void digest_sum(struct digest *d, uint64_t out[2]);
@@ -36,9 +35,6 @@ void digest_sum(struct digest *d, uint64_t out[2]);
  */
 void digest_watch(struct digest *d);
 void digest_solid(const struct digest *d, uint64_t out[2]);
-/* The digest of the cell (or the last one's part) at pos. */
-void digest_cell(uint64_t pos, const void *bytes, size_t len, uint64_t out[2]);
 bool all_zero(const void *bytes, size_t len);
-void sum_add(uint64_t to[2], const uint64_t from[2]);
 
 #endif

@@ -134,7 +134,7 @@ static int tell_cell(struct teller *t, uint64_t pos, size_t len)
 	uint64_t digest[2];
 	int ret;
 
-	digest_cell(pos, t->lane->scratch, len, digest);
+	cells_hash(pos, t->lane->scratch, len, digest);
 	ret = t->keep ? cells_add(t->keep, pos, digest, all_zero(t->lane->scratch, len)) : 0;
 	if (ret)
 		return ret;

@@ -92,7 +92,7 @@ static int check_digest(struct sink_lane *l, const struct small *f)
 		digest_sum(l->digest, sum);
 		digest_reset(l->digest);
 	} else if (f->r->size > 0) {
-		digest_cell(0, f->bytes, (size_t)f->r->size, sum);
+		cells_hash(0, f->bytes, (size_t)f->r->size, sum);
 	}
 	return sink_check_end(f->r, f->end, sum, f->r->name);
 }

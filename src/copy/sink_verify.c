@@ -96,7 +96,7 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 		ret = back_read(&b, base + pos, n);
 		if (ret || all_zero(l->scratch, n))
 			continue;
-		digest_cell(pos, l->scratch, n, cell);
+		cells_hash(pos, l->scratch, n, cell);
 		sum_add(sum, cell);
 	}
 	back_close(&b);

@@ -274,7 +274,7 @@ static int put(struct source_lane *l, struct thing *t)
 	    source_room(l, END_ROOM))
 		return -1;
 	if (t->r.size > 0)
-		digest_cell(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
+		cells_hash(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
 	record_file_end_encode(&l->records, &end);
 	return 0;
 }

@@ -170,7 +170,7 @@ static int send_told(struct source_lane *l, struct source_file *f, uint64_t pos,
 
 	if (source_file_read(f, l->scratch, len, pos))
 		return 1;
-	digest_cell(pos, l->scratch, len, sum);
+	cells_hash(pos, l->scratch, len, sum);
 	sum_add(sent->sum, sum);
 	if (told[0] == sum[0] && told[1] == sum[1])
 		return put_have(l, f, pos, len, sent);
@@ -197,7 +197,7 @@ static bool same_cell(const struct source_file *f, uint64_t pos, const uint8_t *
 
 	if (!told)
 		return all_zero(bytes, len);
-	digest_cell(pos, bytes, len, sum);
+	cells_hash(pos, bytes, len, sum);
 	return told[0] == sum[0] && told[1] == sum[1];
 }
 

@@ -38,7 +38,7 @@ static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	if ((size_t)n < size)
 		return source_changed(item_shown(it, room, sizeof room), "shrank");
-	digest_cell(0, to, size, digest);
+	cells_hash(0, to, size, digest);
 	return 0;
 }
 
@@ -174,7 +174,7 @@ static bool is_same(const struct source_lane *l, const struct source_item *it, s
 	if (m->hole && told) {
 		uint64_t zeros[2];
 
-		digest_cell(0, l->scratch, size, zeros);
+		cells_hash(0, l->scratch, size, zeros);
 		return told[0] == zeros[0] && told[1] == zeros[1];
 	}
 	if (!told)

@@ -71,8 +71,8 @@ struct block {
 	uint8_t kind; /* enum block_kind; checked on arrival */
 	uint32_t file; /* file id of an extent */
 	uint64_t pos; /* offset of data[0] in that file */
-	uint64_t hash[2]; /* XXH3-128 of data, seeded with pos (low, high): set by block_seal(),
-			   * and on arrival, where it has been checked */
+	uint64_t hash[2]; /* of data at pos, as lane/cells.h has it: set by block_seal(), and on
+			   * arrival, where it has been checked */
 	bool sealed;
 
 	/* the lane's own */

@@ -3,25 +3,13 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#ifdef HAVE_XXH_DISPATCH
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
 #include "base/fail.h"
+#include "lane/cells.h"
 #include "lane/head.h"
-
-static void hash_of(const struct block *b, uint64_t pos, uint64_t hash[static 2])
-{
-	XXH128_hash_t h = XXH3_128bits_withSeed(b->data, b->len, pos);
-
-	hash[0] = h.low64;
-	hash[1] = h.high64;
-}
 
 void block_seal(struct block *b)
 {
-	hash_of(b, b->pos, b->hash);
+	cells_hash(b->pos, b->data, b->len, b->hash);
 	b->sealed = true;
 }
 
@@ -61,7 +49,7 @@ static bool hash_is(const struct block *b, const struct head *h)
 {
 	uint64_t hash[2];
 
-	hash_of(b, h->pos, hash);
+	cells_hash(h->pos, b->data, b->len, hash);
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 

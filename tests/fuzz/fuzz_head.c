@@ -11,6 +11,7 @@
 #include "base/cursor.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "lane/cells.h"
 #include "lane/head.h"
 #include "lane/lane.h"
 #include "lane/tcp.h"
@@ -201,11 +202,12 @@ static void feed_sink_checked(const uint8_t *data, size_t size)
 		if (len > size - at - LANE_HEAD)
 			len = (uint32_t)(size - at - LANE_HEAD);
 		else {
-			XXH128_hash_t h = XXH3_128bits_withSeed(bytes + at + LANE_HEAD, len, pos);
 			struct writer w = writer_of(bytes + at + 40, 16);
+			uint64_t hash[2];
 
-			put_u64(&w, h.low64);
-			put_u64(&w, h.high64);
+			cells_hash(pos, bytes + at + LANE_HEAD, len, hash);
+			put_u64(&w, hash[0]);
+			put_u64(&w, hash[1]);
 		}
 		check_heads(bytes + at);
 		at += LANE_HEAD + len;

@@ -10,8 +10,8 @@ import threading
 import time
 
 import wire
+from wire import CELL
 
-CELL = 256 << 10
 SOURCE, SINK = 1, 2
 AUTO, RDMA, TCP, SSH = 0, 1, 2, 3
 FLAGS = {name: 1 << bit for bit, name in enumerate(
@@ -50,12 +50,7 @@ class Silence(AssertionError):
 
 def digest_of(data):
     """A whole file's, as (low, high)."""
-    total = 0
-    for pos in range(0, len(data), CELL):
-        low, high = wire.hash128(data[pos:pos + CELL], pos)
-        total += low + (high << 64)
-    total %= 1 << 128
-    return total & U64, total >> 64
+    return wire.hash128(data, 0) if data else (0, 0)
 
 
 def file_record(**over):

@@ -315,10 +315,18 @@ def hash64(data):
     return xxhash.XXH3_64bits(data, len(data))
 
 
-def hash128(data, seed):
-    """(low, high)"""
-    h = xxhash.XXH3_128bits_withSeed(data, len(data), seed)
-    return h.low, h.high
+CELL = 256 << 10
+
+
+def hash128(data, pos):
+    """(low, high) of data at that position: the sum over its parts in one cell each"""
+    total, at = 0, 0
+    while at == 0 or at < len(data):
+        part = data[at:at + CELL - (pos + at) % CELL]
+        h = xxhash.XXH3_128bits_withSeed(part, len(part), pos + at)
+        total += h.low + (h.high << 64)
+        at += max(1, len(part))
+    return total & (1 << 64) - 1, total >> 64 & (1 << 64) - 1
 
 
 BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),

@@ -278,7 +278,7 @@ static void contents_are_compared(void **state)
 	assert_answer(4, ANSWER_SEND);
 	assert_answer(5, ANSWER_SAME);
 	assert_answer(6, ANSWER_COMPARE);
-	digest_cell(0, "old", 3, digest);
+	cells_hash(0, "old", 3, digest);
 	assert_int_equal(actor_heard(&actor, MSG_CELLS, 2)->cells, 1);
 	assert_memory_equal(actor_heard(&actor, MSG_CELLS, 2)->first, digest, sizeof digest);
 	assert_null(actor_heard(&actor, MSG_CELLS, 6));

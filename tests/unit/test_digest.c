@@ -160,6 +160,45 @@ static void a_whole_cell_is_not_hashed_again(void **state)
 	digest_sum(d, sum);
 	assert_int_equal(sum[0], 5);
 	assert_int_equal(sum[1], 7);
+	/* Nor are several. */
+	b.len = 4 * CELL;
+	digest_reset(d);
+	digest_add_block(d, &b, false);
+	digest_sum(d, sum);
+	assert_int_equal(sum[0], 5);
+	digest_free(d);
+}
+
+/* What is solid is the same, whether a block has no, some or only cells of zeros. */
+static void zeros_among_the_cells_of_a_block(void **state)
+{
+	struct digest *d = digest_new();
+	uint8_t *data = calloc(4, CELL);
+	uint64_t cell[2], solid[2], sum[2];
+
+	(void)state;
+	assert_non_null(d);
+	assert_non_null(data);
+	digest_watch(d);
+	for (unsigned zeros = 0; zeros <= 4; zeros++) {
+		struct block b = {.data = data, .len = 4 * CELL - 5, .pos = 8 * CELL};
+		uint64_t want[2] = {0};
+
+		memset(data, 0, 4 * CELL);
+		for (unsigned i = zeros; i < 4; i++) {
+			data[i * CELL + 7] = (uint8_t)(i + 1);
+			cells_hash((8 + i) * CELL, data + i * CELL, i < 3 ? CELL : CELL - 5, cell);
+			sum_add(want, cell);
+		}
+		block_seal(&b);
+		digest_reset(d);
+		digest_add_block(d, &b, true);
+		digest_sum(d, sum);
+		digest_solid(d, solid);
+		assert_memory_equal(solid, want, sizeof want);
+		assert_memory_equal(sum, b.hash, sizeof sum);
+	}
+	free(data);
 	digest_free(d);
 }
 
@@ -200,6 +239,7 @@ int main(void)
 		cmocka_unit_test(order_of_cells_makes_no_difference),
 		cmocka_unit_test(lanes_and_block_sizes_make_no_difference),
 		cmocka_unit_test(a_whole_cell_is_not_hashed_again),
+		cmocka_unit_test(zeros_among_the_cells_of_a_block),
 		cmocka_unit_test(cells_at_other_places_differ),
 		cmocka_unit_test(sums_carry),
 	};

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 #include "base/cursor.h"
 #include "base/fail.h"
+#include "lane/cells.h"
 #include "lane/head.h"
 
 enum { ROOM = 65536 };
@@ -131,6 +132,36 @@ static void test_seal_is_xxh3_seeded_with_the_position(void **arg)
 		assert_true(b.sealed);
 		assert_true(b.hash[0] == want.low64 && b.hash[1] == want.high64);
 	}
+}
+
+static void test_seal_of_several_cells(void **arg)
+{
+	enum { MOST = 3 * CELL + 100 };
+	static const uint64_t at[] = {0, 5 * CELL, 1, CELL - 1, 7 * CELL - 300};
+	static const uint32_t lens[] = {CELL - 1, CELL, CELL + 1, 2 * CELL, MOST};
+	uint8_t *data = malloc(MOST);
+
+	(void)arg;
+	assert_non_null(data);
+	for (unsigned i = 0; i < MOST; i++)
+		data[i] = (uint8_t)(i * 31 + i / 257);
+	for (unsigned k = 0; k < sizeof at / sizeof *at * sizeof lens / sizeof *lens; k++) {
+		struct block b = {.data = data, .pos = at[k % 5], .len = lens[k / 5]};
+		unsigned __int128 sum = 0;
+
+		for (uint64_t pos = b.pos, end; pos < b.pos + b.len; pos = end) {
+			end = (pos / CELL + 1) * CELL;
+			if (end > b.pos + b.len)
+				end = b.pos + b.len;
+			size_t from = (size_t)(pos - b.pos), n = (size_t)(end - pos);
+			XXH128_hash_t h = XXH3_128bits_withSeed(data + from, n, pos);
+
+			sum += ((unsigned __int128)h.high64 << 64) + h.low64;
+		}
+		block_seal(&b);
+		assert_true(b.hash[0] == (uint64_t)sum && b.hash[1] == (uint64_t)(sum >> 64));
+	}
+	free(data);
 }
 
 static void test_credit(void **arg)
@@ -415,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_heads_that_can_not_be_are_refused),
 		cmocka_unit_test(test_a_block_that_fills_its_room_is_fine),
 		cmocka_unit_test(test_seal_is_xxh3_seeded_with_the_position),
+		cmocka_unit_test(test_seal_of_several_cells),
 		cmocka_unit_test(test_credit),
 		cmocka_unit_test(test_hello_is_where_the_protocol_says),
 		cmocka_unit_test(test_each_flipped_bit_of_a_hello_is_refused),
