@@ -57,8 +57,23 @@ def by_shell():
     return ["--rsh", ROOT / "tests/e2e/rsh"]
 
 
+# For minutes after a deletion ext4 looks long for inodes to use anew: what is on a disk goes when all is measured.
+LEFT = []
+
+
+@contextlib.contextmanager
+def work_in(folder):
+    d = tempfile.mkdtemp(dir=folder)
+    LEFT.append(d)
+    try:
+        yield d
+    finally:
+        if type_of(folder) == "tmpfs":
+            shutil.rmtree(d, ignore_errors=True)
+
+
 def cleared(out):
-    """Take an earlier copy away: for a while after a deletion ext4 looks long for inodes to use anew."""
+    """Take an earlier copy away."""
     if os.path.exists(out) and type_of(out.parent) != "tmpfs":
         out.rename(tempfile.mkdtemp(dir=out.parent) + "/out")
     shutil.rmtree(out, ignore_errors=True)
@@ -96,7 +111,7 @@ def rsync_daemon(folder, out):
 
 def small_files(folder, runs, files):
     size = 4 * KIB
-    with tempfile.TemporaryDirectory(dir=folder) as d, contextlib.ExitStack() as stack:
+    with work_in(folder) as d, contextlib.ExitStack() as stack:
         source, out = made_tree(os.path.join(d, "source"), files, size), pathlib.Path(d) / "out"
         how, host, config = stack.enter_context(far_end(d))
         run = copies(source, out, files)
@@ -164,7 +179,7 @@ def big_and_small(folder, runs, size, given):
     what = "The kernel's source beside one file of %.1f GiB, %s, TCP loopback" % (size / GIB, type_of(folder))
     if free_bytes(folder) < 2 * size + 6 * (1 + runs) * GIB:
         return not_run(what, "no room in %s" % folder)
-    with tempfile.TemporaryDirectory(dir=folder) as d, contextlib.ExitStack() as stack:
+    with work_in(folder) as d, contextlib.ExitStack() as stack:
         source, out = pathlib.Path(d) / "source", pathlib.Path(d) / "out"
         source.mkdir()
         tree, why = kernel_source(d, given)
@@ -315,7 +330,14 @@ def options(ap):
 
 
 def host_trees(a):
-    # Before the others have many files to delete: see cleared().
+    try:
+        measured_trees(a)
+    finally:
+        for d in LEFT:
+            shutil.rmtree(d, ignore_errors=True)
+
+
+def measured_trees(a):
     if a.big:
         big_and_small(a.disk, min(a.runs, 3), int(a.big * GIB), a.kernel)
     for folder in dict.fromkeys(["/dev/shm", a.disk]):
