@@ -224,6 +224,8 @@ struct source {
 	bool unsized; /* the size of one of them is not known */
 	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
 	struct source_file *open, **open_end; /* with bytes to claim, the oldest first */
+	struct source_file *shortest; /* of them, when that turn began; NULL: not looked for */
+	uint64_t shortest_turn;
 	atomic_bool large_open; /* there is one; for those without the lock */
 	_Atomic uint64_t large_claimed; /* bytes of them so far */
 	struct ids ids;

@@ -94,16 +94,20 @@ static enum job take_asides(struct source_lane *l)
 
 /* The oldest and the shortest of the large files by turns: neither does a huge one hold up all
  * that are found after it, nor do they, however many come, hold up that one. */
-static struct source_file *next_large(const struct source *s)
+static struct source_file *next_large(struct source *s)
 {
-	struct source_file *best = s->open;
+	uint64_t turn = atomic_load(&s->large_claimed) / LARGE_TURN;
 
-	if (atomic_load(&s->large_claimed) / LARGE_TURN % 2 == 0)
-		return best;
-	for (struct source_file *f = best->next_open; f; f = f->next_open)
-		if (atomic_load(&f->left) < atomic_load(&best->left))
-			best = f;
-	return best;
+	if (turn % 2 == 0)
+		return s->open;
+	if (s->shortest && s->shortest_turn == turn)
+		return s->shortest;
+	s->shortest = s->open;
+	s->shortest_turn = turn;
+	for (struct source_file *f = s->open->next_open; f; f = f->next_open)
+		if (atomic_load(&f->left) < atomic_load(&s->shortest->left))
+			s->shortest = f;
+	return s->shortest;
 }
 
 static enum job pick_open(struct source_lane *l, struct source_file **file)
@@ -274,6 +278,8 @@ static void exhaust(struct source *s, struct source_file *f)
 	if (f->exhausted)
 		return;
 	f->exhausted = true;
+	if (s->shortest == f)
+		s->shortest = NULL;
 	while (*at && *at != f)
 		at = &(*at)->next_open;
 	if (*at) {

@@ -14,7 +14,7 @@ from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, TRANSPORT, Host, pattern, progr
 
 BLOCK = 256 << 10
 # Slow enough for everything else to be fast, also on a machine with much else to do.
-RATE = 5 << 20
+RATE = (5 if not LAB else 2) << 20
 # So much in pieces of a block at that rate.
 SIZE = 24 * BLOCK
 PRODUCER = """
