@@ -138,6 +138,12 @@ def made_file(folder, size, name="data"):
     return path
 
 
+def by_shell():
+    """Arguments of rdcp to come to a host "far", which is this one: its far end is started without ssh."""
+    os.environ["SLUICE_TEST_HOSTS"] = "far "
+    return ["--rsh", ROOT / "tests/e2e/rsh"]
+
+
 def can_sshd():
     return os.geteuid() == 0 and os.path.exists("/usr/sbin/sshd")
 

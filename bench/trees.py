@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from measure import (BIN, GIB, HOSTS, RDCP, RESULTS, ROOT, can_sshd, free_bytes, free_port, in_turn, made_file,
+from measure import (BIN, GIB, HOSTS, RDCP, RESULTS, by_shell, can_sshd, free_bytes, free_port, in_turn, made_file,
                      not_run, report, seconds, sshd, started, stream_peer, type_of, wait_listening)
 
 TREE_COPY = BIN / "bench/tree_copy"
@@ -49,12 +49,6 @@ def far_end(folder):
             yield ["-F", config], "127.0.0.1", config
     else:
         yield by_shell(), "far", None
-
-
-def by_shell():
-    """The same, to a host "far" that is this one: its far end is started without ssh."""
-    os.environ["SLUICE_TEST_HOSTS"] = "far "
-    return ["--rsh", ROOT / "tests/e2e/rsh"]
 
 
 # For minutes after a deletion ext4 looks long for inodes to use anew: what is on a disk goes when all is measured.
