@@ -13,7 +13,7 @@ from measure import RESULTS, ROOT, free_port, made_file, not_run, wait_listening
 from streams import key_file
 
 SIZES = (64 << 20, 192 << 20)  # what they differ by is what the bytes cost, without start and end
-STAGES = (("digest", r"XXH|xxh|digest|seal"), ("cipher", r"libcrypto|libssl|aes|EVP"), ("lanes", r"src/lane/"),
+STAGES = (("digest", r"XXH|xxh|digest|seal|cells"), ("cipher", r"libcrypto|libssl|aes|EVP"), ("lanes", r"src/lane/"),
           ("files and streams", r"src/copy/"), ("session", r"src/session/"), ("base", r"src/base/"))
 
 

@@ -82,18 +82,12 @@ static bool is_new(struct sink *s, uint32_t id)
 	return new;
 }
 
-static int check_digest(struct sink_lane *l, const struct small *f)
+static int check_digest(const struct small *f)
 {
 	uint64_t sum[2] = {0, 0};
 
-	if (f->r->size > CELL) {
-		digest_reset(l->digest);
-		digest_add(l->digest, 0, f->bytes, (size_t)f->r->size);
-		digest_sum(l->digest, sum);
-		digest_reset(l->digest);
-	} else if (f->r->size > 0) {
+	if (f->r->size > 0)
 		cells_hash(0, f->bytes, (size_t)f->r->size, sum);
-	}
 	return sink_check_end(f->r, f->end, sum, f->r->name);
 }
 
@@ -148,7 +142,7 @@ static int store(struct sink_lane *l, struct small *f)
 		.bytes = f->bytes,
 	};
 
-	if (check_digest(l, f) || sink_dir_usable(f->dir, f->r->name))
+	if (check_digest(f) || sink_dir_usable(f->dir, f->r->name))
 		return -1;
 	if (f->r->type == TYPE_SYMLINK) {
 		memcpy(link, f->bytes, (size_t)f->r->size);
@@ -169,7 +163,7 @@ static int take(struct sink_lane *l, struct small *f)
 
 	if (sink_dir_of(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
 		return -1;
-	ret = sink_dir_left(f->dir) ? check_digest(l, f) : store(l, f);
+	ret = sink_dir_left(f->dir) ? check_digest(f) : store(l, f);
 	if (ret &&
 	    sink_tell_failed(l, r->id, sink_what(r->type), f->dir, r->name, r->flags & FILE_MANY))
 		return -1;

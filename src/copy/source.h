@@ -23,10 +23,10 @@
  * one piece of a large file and one block of small ones, so that neither has to wait for the
  * other.
  *
- * Why an ordered sink never waits for ever: pieces are claimed in one order of all lanes, a lane
- * sends what it has claimed before it claims again, and a file's pieces are all claimed before
- * the next file's.  So the oldest piece that is not stored yet is at the head of its lane, and
- * its turn has come; what is whole in one block has its turn at once.
+ * Why an ordered sink never waits for ever: pieces are claimed one after the other, those of one
+ * file in order of position, and a lane sends what it has claimed before it claims again.  So of
+ * all pieces that are not stored yet the one that was claimed first is at the head of its lane,
+ * and its turn has come; what is whole in one block has its turn at once.
  *
  * Why questions never stop a run: no lane waits for an answer before it has sent all it has, and a
  * sink answers what a block asks as soon as it is at that block, which waits for nothing but an

@@ -98,6 +98,10 @@ static struct source_file *next_large(struct source *s)
 {
 	uint64_t turn = atomic_load(&s->large_claimed) / LARGE_TURN;
 
+	/* One that failed at the peer has its end at once: its reader may be waited for. */
+	for (struct source_file *f = s->deaf > 0 ? s->open : NULL; f; f = f->next_open)
+		if (atomic_load(&f->stop))
+			return f;
 	if (turn % 2 == 0)
 		return s->open;
 	if (s->shortest && s->shortest_turn == turn)

@@ -355,6 +355,7 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 		source_exhaust(l->source, f, n < 0);
 		return 0;
 	}
+	atomic_fetch_add(&l->source->large_claimed, b->len);
 	block_seal(b);
 	if (b->pos % CELL == 0 && b->len % CELL == 0)
 		digest_add_block(l->digest, b, false);

@@ -17,7 +17,7 @@
  * TCP, where a core copies about 40 Gb/s at most.  They are 2 to 8, and at most half the cores; for
  * several links at once (rails) at least one each, and a multiple of them.
  *
- * Blocks are 256 KiB, which is a cell, so that one hash serves both, and stays in cache.  From
+ * Blocks are 256 KiB, a cell, which stays in cache between reading, hashing and sending.  From
  * 100 Gb/s on files go past the page cache, and what an SSD is asked for at a time matters: 1 MiB,
  * if eight of them are left for each lane.
  *

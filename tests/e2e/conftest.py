@@ -105,6 +105,14 @@ def pytest_collection_modifyitems(config, items):
     items[:] = short
 
 
+@pytest.fixture(autouse=True)
+def leave_no_files(tmp_path):
+    """pytest keeps what tests wrote; the guest's /tmp is memory, and a long run filled it."""
+    yield
+    if LAB:
+        subprocess.run(["rm", "-rf", "--one-file-system", tmp_path], stderr=subprocess.DEVNULL, check=False)
+
+
 @pytest.fixture
 def bench(tmp_path):
     b = Bench(tmp_path)
