@@ -87,7 +87,7 @@ KILLS = [(who, signo) for who in ("conductor", "near end", "far end", "all")
 
 @pytest.mark.parametrize("which", ["push", "pull"])
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.timeout(120 + 60 * COUNT)
+@pytest.mark.timeout((120 + 60 * COUNT) * SLOW)
 def test_kills_at_any_moment(bench, ground, which, part):
     """20 kills (100 in long): a rerun gives the tree, and leaves nothing of what was killed."""
     a, b = ground / "a", ground / "b"
