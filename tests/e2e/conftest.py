@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import fnmatch
 import os
+import signal
 import subprocess
 
 import pytest
 
 from hosts import LAB, TRANSPORT, Bench
 from trees import USER, fell
+
+# What a shell starts in the background ignores SIGINT, and so would every program that a test
+# interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # In the guest every program starts on an emulated CPU, so a run there takes the cases that verbs
 # can make a difference to; with SLUICE_LAB_ALL it takes all, which is most of an hour for each
