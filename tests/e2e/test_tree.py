@@ -482,8 +482,9 @@ def test_files_that_vanish_while_it_runs(bench, ground):
             gone.append("d%02d/f%02d" % (d, f))
     fell(a / "d18")
     code = r.wait(30)
-    # What was gone before it was found is nothing to speak of.
-    assert code == (24 if "No such file" in r.errors() else 0), (code, r.errors())
+    # What was gone before it was found is nothing to speak of; what was open just then is changed.
+    wanted = 23 if "while it was read" in r.errors() else 24 if "No such file" in r.errors() else 0
+    assert code == wanted, (code, r.errors())
     lines = [x for x in compare(os.fsencode(a), os.fsencode(b), without=("mtime", "mode")) if "too many" not in x]
     assert not lines, lines[:20]
     assert not stale(b)
