@@ -51,6 +51,10 @@ def far_end(folder):
         yield by_shell(), "far", None
 
 
+def rdcp_a(how, host, source, out):
+    return [RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP, source, "%s:%s" % (host, out)]
+
+
 # For minutes after a deletion ext4 looks long for inodes to use anew: what is on a disk goes when all is measured.
 LEFT = []
 
@@ -109,11 +113,9 @@ def small_files(folder, runs, files):
         source, out = made_tree(os.path.join(d, "source"), files, size), pathlib.Path(d) / "out"
         how, host, config = stack.enter_context(far_end(d))
         run = copies(source, out, files)
-        def ours(how, host):
-            return run([RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP, source, "%s:%s" % (host, out)])
-        who = {"rdcp -a": lambda: ours(how, host),
+        who = {"rdcp -a": lambda: run(rdcp_a(how, host, source, out)),
                # What it is when the start of ssh, as long as tens of thousands of files, is not in it.
-               "rdcp -a, started without ssh": lambda: ours(by_shell(), "far"),
+               "rdcp -a, started without ssh": lambda: run(rdcp_a(by_shell(), "far", source, out)),
                "tree_copy (local, two threads)": lambda: run([TREE_COPY, source, out])}
         if shutil.which("nc"):
             who["tar | nc | tar"] = lambda: run(lambda: tar_nc(source, out))
@@ -198,8 +200,7 @@ def big_and_small(folder, runs, size, given):
             return took
 
         def ours(what, both=False):
-            return timed([RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP, what,
-                          "%s:%s" % (host, out)], both)
+            return timed(rdcp_a(how, host, what, out), both)
         got = in_turn(runs, {
             "rdcp -a, tree alone": lambda: ours(tree),
             "rdcp -a, big file alone": lambda: ours(source / "big"),

@@ -112,26 +112,23 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 	}
 }
 
-/* Its cells, and how many of them are all zero. */
-static unsigned count_cells(const struct block *b, unsigned *zeros)
+/* How many of its cells are all zero. */
+static unsigned count_zeros(const struct block *b)
 {
-	unsigned count = 0;
+	unsigned zeros = 0;
 
-	*zeros = 0;
-	for (uint32_t at = 0; at < b->len; at += CELL) {
-		*zeros += all_zero(b->data + at, b->len - at < CELL ? b->len - at : CELL);
-		count++;
-	}
-	return count;
+	for (uint32_t at = 0; at < b->len; at += CELL)
+		zeros += all_zero(b->data + at, b->len - at < CELL ? b->len - at : CELL);
+	return zeros;
 }
 
 void digest_add_block(struct digest *d, const struct block *b, bool last)
 {
 	bool whole = b->len > 0 && b->pos % CELL == 0 && (last || b->len % CELL == 0);
-	unsigned cells = 0, zeros = 0;
+	unsigned cells = (b->len + CELL - 1) / CELL, zeros = 0;
 
 	if (whole && d->watch)
-		cells = count_cells(b, &zeros);
+		zeros = count_zeros(b);
 	/* Of some zeros and some others only the sum is known. */
 	if (whole && (zeros == 0 || zeros == cells)) {
 		end_cell(d);

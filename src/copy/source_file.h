@@ -45,8 +45,7 @@ struct source_file {
 
 	bool cloned; /* the sink has it all, as it was opened */
 	bool compared; /* it is only read for now, to compare it with what was told */
-	_Atomic uint64_t
-		left; /* bytes to claim, for who does not have turn; a stream: UINT64_MAX */
+	_Atomic uint64_t left; /* to claim, for who has not turn; of a stream UINT64_MAX */
 	atomic_bool differs; /* and is not the same */
 	atomic_bool stop; /* it failed, or what it is read for is known: read no more */
 	struct stopper stopper;

@@ -320,12 +320,11 @@ CELL = 256 << 10
 
 def hash128(data, pos):
     """(low, high) of data at that position: the sum over its parts in one cell each"""
-    total, at = 0, 0
-    while at == 0 or at < len(data):
-        part = data[at:at + CELL - (pos + at) % CELL]
-        h = xxhash.XXH3_128bits_withSeed(part, len(part), pos + at)
+    starts = [0, *range(CELL - pos % CELL, len(data), CELL)]
+    total = 0
+    for at, end in zip(starts, [*starts[1:], len(data)]):
+        h = xxhash.XXH3_128bits_withSeed(data[at:end], end - at, pos + at)
         total += h.low + (h.high << 64)
-        at += max(1, len(part))
     return total & (1 << 64) - 1, total >> 64 & (1 << 64) - 1
 
 

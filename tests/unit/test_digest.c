@@ -166,6 +166,7 @@ static void a_whole_cell_is_not_hashed_again(void **state)
 	digest_add_block(d, &b, false);
 	digest_sum(d, sum);
 	assert_int_equal(sum[0], 5);
+	assert_int_equal(sum[1], 7);
 	digest_free(d);
 }
 
