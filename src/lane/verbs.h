@@ -52,7 +52,8 @@ enum {
 	SENDS_SPARE = 2, /* beyond depth: the hello, and one more */
 	CREDIT_STRIDE = 16, /* a credit's place in the ring */
 	REAP_MOST = 16, /* completions taken at a time */
-	STEP_MS = 2000, /* most that one step of connecting may take */
+	EVENT_LATE_MS = 2000, /* of the kernel, saying that a step's time is over */
+	SIW_CALL_MS = 2000, /* most that siw's rdma_connect() may take */
 };
 
 struct arrival {

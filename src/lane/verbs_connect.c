@@ -132,13 +132,6 @@ static int expect(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_
 	return e.what == want ? 0 : event_failed(v, &e);
 }
 
-static uint64_t step_end(uint64_t deadline_ms)
-{
-	uint64_t end = clock_ms() + STEP_MS;
-
-	return end < deadline_ms ? end : deadline_ms;
-}
-
 /* ---- hellos ------------------------------------------------------------------------- */
 
 /*
@@ -268,24 +261,23 @@ static int open_id(struct verbs *v)
 static int resolve_address(struct verbs *v, const union address *from, const union address *to,
 			   uint64_t deadline_ms)
 {
-	uint64_t end = step_end(deadline_ms);
 	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
 	struct event e;
 
 	if (from)
 		own = *from;
 	for (int ms = RESOLVE_FIRST_MS;; ms *= 2) {
-		if (ms > clock_left(end))
-			ms = clock_left(end) + 1;
+		if (ms > clock_left(deadline_ms))
+			ms = clock_left(deadline_ms) + 1;
 		if (rdma_resolve_addr(v->id, from ? &own.sa : NULL, &a.sa, ms))
 			return connect_failed(v, errno);
-		if (next_event(v, clock_ms() + (unsigned)ms + STEP_MS, &e))
+		if (next_event(v, clock_ms() + (unsigned)ms + EVENT_LATE_MS, &e))
 			return -1;
 		if (e.what == RDMA_CM_EVENT_ADDR_RESOLVED)
 			return 0;
 		if (e.status != -ETIMEDOUT)
 			return event_failed(v, &e);
-		if (!clock_left(end))
+		if (!clock_left(deadline_ms))
 			return fail_as(OUT_CONNECT,
 				       "connect to %s: no answer from that address on its network",
 				       v->peer);
@@ -294,18 +286,16 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 
 static int resolve_route(struct verbs *v, uint64_t deadline_ms)
 {
-	uint64_t end = step_end(deadline_ms);
-
-	if (rdma_resolve_route(v->id, clock_left(end) + 1))
+	if (rdma_resolve_route(v->id, clock_left(deadline_ms) + 1))
 		return connect_failed(v, errno);
-	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, end + STEP_MS);
+	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
 }
 
 /*
  * siw connects its socket inside rdma_connect(), however long a host that says nothing
- * makes that.  A signal ends the call, so one comes to this thread when the step is over,
- * and again, as the first may be too early.  Only where somebody has made SIGUSR2 harmless
- * (base/worker.c): without that it would end the program.
+ * makes that, and whether the lane is aborted or not.  A signal ends the call, so one comes to
+ * this thread after SIW_CALL_MS, and again, as the first may be too early.  Only where somebody has
+ * made SIGUSR2 harmless (base/worker.c): without that it would end the program.
  */
 struct alarm_clock {
 	timer_t timer;
@@ -371,7 +361,8 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 	lane_token(key, p.lane, p.epoch, p.token);
 	lane_private_encode(&p, private);
 	if (iwarp)
-		alarm_set(&a, clock_left(step_end(deadline_ms)));
+		alarm_set(&a, clock_left(deadline_ms) < SIW_CALL_MS ? clock_left(deadline_ms)
+								    : SIW_CALL_MS);
 	rc = rdma_connect(v->id, &param);
 	err = errno;
 	alarm_stop(&a);

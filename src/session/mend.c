@@ -313,17 +313,21 @@ static void mark_rail(struct session *s, int at, bool dead)
 		       rail_text(&r, text, sizeof text), failed()->text);
 }
 
-/* All rails that live, its own first.  Half of the time is for TCP, where that may be taken. */
-static enum attempt redial_rails(struct lane_end *e, bool first, uint64_t deadline)
+/*
+ * All rails that live, its own first.  Half of the time is for TCP, where that may be taken; where
+ * it may not, a way that is too slow for one round has more time in the next.
+ */
+static enum attempt redial_rails(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
+	unsigned patience_ms = RDMA_TRY_MS << (demanded && round < 8 ? round : 0);
 	enum attempt rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;
 
 	for (unsigned tries = 0; (at = next_rail(e, first, tries, &r)) >= 0; tries++) {
-		uint64_t soon = clock_ms() + RDMA_TRY_MS;
+		uint64_t soon = clock_ms() + patience_ms;
 
 		if (tries > 0 && !clock_left(until))
 			break;
@@ -339,7 +343,7 @@ static enum attempt redial_rails(struct lane_end *e, bool first, uint64_t deadli
 }
 
 /* One round of all that may be tried: what the lane had before, then TCP. */
-static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadline)
+static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
 {
 	struct session *s = e->s;
 	union address to[OFFER_MAX + 1];
@@ -350,7 +354,7 @@ static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadlin
 	unsigned n;
 
 	if (next_rail(e, first, 0, &r) >= 0) {
-		rc = redial_rails(e, first, deadline);
+		rc = redial_rails(e, first, round, deadline);
 		if (rc != ATTEMPT_FAILED || s->terms.want == TRANSPORT_RDMA)
 			return rc;
 		snprintf(why, sizeof why, "%s", failed()->text);
@@ -373,9 +377,10 @@ static enum attempt redial_once(struct lane_end *e, bool first, uint64_t deadlin
 static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 {
 	uint64_t deadline = clock_ms() + (uint64_t)patience_ms;
+	unsigned round = 0;
 	enum attempt rc;
 
-	while ((rc = redial_once(e, first, deadline)) == ATTEMPT_FAILED) {
+	while ((rc = redial_once(e, first, round++, deadline)) == ATTEMPT_FAILED) {
 		if (clock_left(deadline) <= DIAL_PAUSE_MS)
 			break;
 		if (lane_end_pause(e, DIAL_PAUSE_MS) < 0)

@@ -264,13 +264,16 @@ static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint
 {
 	struct session *s = e->s;
 	struct dial_rules rules = dial_rules(s);
+	bool demanded = s->terms.want == TRANSPORT_RDMA;
 	struct rail ways[WAYS_MAX];
 	unsigned n = rails_find(o, &rules, ways, WAYS_MAX);
 
 	snprintf(why, size, "%s",
 		 o->no_rdma[0] ? o->no_rdma : "no RDMA address of the other end can be dialed");
 	for (unsigned i = 0; i < n && clock_left(deadline) > 0; i++) {
-		uint64_t until = clock_ms() + RDMA_TRY_MS;
+		/* With nothing to fall back to, a slow way has all the time that there is. */
+		int share = demanded ? clock_left(deadline) / (int)(n - i) : 0;
+		uint64_t until = clock_ms() + (unsigned)(share > RDMA_TRY_MS ? share : RDMA_TRY_MS);
 		enum attempt rc = mend_over_rail(e, &ways[i], until < deadline ? until : deadline);
 
 		if (rc == ATTEMPT_DONE)

@@ -67,6 +67,12 @@ class Wires:
             self.at(end, "tc", "qdisc", "add", "dev", self.interface(end, wire), "root", "netem", "loss",
                     "100%")
 
+    def slow(self, delay):
+        for end in (0, 1):
+            for wire in range(WIRES):
+                self.at(end, "tc", "qdisc", "add", "dev", self.interface(end, wire), "root", "netem",
+                        "delay", delay)
+
     def clear(self):
         for device in self.devices:
             subprocess.run(["rdma", "link", "del", device], check=False)
@@ -148,6 +154,13 @@ def test_a_rail_that_dies(bench, wires, tmp_path, how):
     said = source.errors()
     assert "was mended and goes on over rdma %s" % wires.device(0, 0) in said, said
     assert "is done without" in said, said
+
+
+@two_hosts
+def test_a_slow_way_has_the_time_there_is(bench, wires, tmp_path):
+    """Three round trips to connect are more than the two seconds after which TCP is tried, where it may be."""
+    wires.slow("400ms")
+    ended(*transfer(bench, wires, tmp_path, 1000, "--lanes=1"), tmp_path)
 
 
 @pytest.mark.skipif(TRANSPORT != "rxe", reason="rxe has both ends of the wire in one host")
