@@ -62,6 +62,7 @@ static int copy_over(struct bare *b, struct session *s)
 		.mkpath = b->options.mkpath,
 		.fsync = b->options.fsync,
 		.inplace = b->options.inplace,
+		.direct = (enum direct)b->options.direct,
 		.quiet_names = true,
 		.no_target_dir = true,
 	};

@@ -18,6 +18,7 @@ static int copy_over(struct bare *b, struct session *s)
 		.names = names,
 		.count = b->file ? 1 : 0,
 		.stream = bare_stream(b),
+		.direct = (enum direct)b->options.direct,
 	};
 
 	return source_run(b->copy, s, &so, &b->tally, &b->result);

@@ -163,6 +163,18 @@ def test_a_stream_of_a_file_from_its_offset(bench, disk):
         assert (resident(disk / "in") == 0) == (at != 5000)
 
 
+@pytest.mark.parametrize("how, size, way", [("on", 3 * MIB, "past"), ("off", 9 * MIB, "through")])
+def test_rdsend_and_rdrecv_take_it_too(bench, disk, how, size, way):
+    """What auto would do otherwise."""
+    (disk / "in").write_bytes(pattern(size))
+    evict(disk / "in")
+    sink = bench.receive("-vv", "--direct=" + how, disk / "out")
+    source = bench.send(sink.port, "-vv", "--direct=" + how, disk / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (said(source, "reading", disk / "in"), said(sink, "writing", disk / "out")) == (way, way)
+    assert (disk / "out").read_bytes() == pattern(size)
+
+
 @pytest.mark.parametrize("how", ["on", "auto"])
 def test_holes_stay(bench, disk, how):
     with open(disk / "in", "wb") as f:
