@@ -108,6 +108,21 @@ def test_from_one_file_system_to_another(bench, disk, tmp_path):
     assert subprocess.run(["diff", "-r", disk / "from", disk / "back"]).returncode == 0
 
 
+@pytest.mark.parametrize("disk", ["btrfs"], indirect=True)
+def test_one_that_can_not_be_shared_keeps_no_other_from_it(bench, disk):
+    """A file that is written in place always (chattr +C) shares nothing with one that is not."""
+    (disk / "images").mkdir()
+    subprocess.run(["chattr", "+C", disk / "images"], check=True)
+    names = [disk / "images" / "first", disk / "second", disk / "third"]
+    for i, path in enumerate(names):
+        path.write_bytes(pattern(2 * MIB, seed=i))
+    (disk / "to").mkdir()
+    r = local(bench, "--lanes=1", *names, disk / "to")
+    assert r.code == 0, r.errors()
+    assert [is_shared(disk / "to" / path.name) for path in names] == [False, True, True]
+    assert all((disk / "to" / path.name).read_bytes() == path.read_bytes() for path in names)
+
+
 def test_not_between_hosts(bench, disk):
     data = pattern(3 * MIB)
     (disk / "in").write_bytes(data)
