@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/bench.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/fail.h"
 #include "base/log.h"
 #include "cmd/screen.h"
 #include "cmd/signals.h"
@@ -47,14 +49,28 @@ static void take(struct point *p, const struct report *r, const struct measure *
 
 static void show(const struct bench *b, const struct point *p)
 {
-	char line[SCREEN_LINE_MAX], set[64];
+	char line[SCREEN_LINE_MAX], set[64], count[32] = "";
 
 	if (b->o->quiet || !isatty(STDERR_FILENO))
 		return;
-	snprintf(line, sizeof line, "%u/%u  %s, %s", b->done + 1, b->planned, stage_name(p->stage),
+	/* The first ones are tries. */
+	if (b->planned)
+		snprintf(count, sizeof count, "%u/%u  ", b->done + 1, b->planned);
+	snprintf(line, sizeof line, "%s%s, %s", count, stage_name(p->stage),
 		 setting_text(&p->set, set, sizeof set));
 	screen_live(line);
 	screen_flush();
+}
+
+/* Nothing is measured for nobody. */
+static bool is_heard(struct bench *b)
+{
+	errno = stdout_error();
+	if (!errno)
+		return true;
+	fail("write to stdout: %m");
+	b->failure = *failed();
+	return false;
 }
 
 int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint64_t bytes,
@@ -93,6 +109,8 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	/* What a session tells of itself is told of the first one. */
 	o.quiet = o.quiet || (b->began && o.verbose < 2);
 	b->began = true;
+	if (!is_heard(b))
+		return -1;
 	show(b, out);
 	conduct(&j, &r);
 	if (r.failure.code != OUT_DONE) {

@@ -107,6 +107,8 @@ void link_limit_of(const char *root, const char *how, struct link_limit *out);
 
 /* ---- bench_print.c ------------------------------------------------------------------- */
 
+/* Why what is printed can't be written; 0 if it can. */
+int stdout_error(void);
 void print_start(const struct bench *b);
 void print_point(const struct bench *b, const struct point *p);
 void print_series(const struct bench *b, const struct series *s);
@@ -114,6 +116,7 @@ void print_series(const struct bench *b, const struct series *s);
 void print_again(const struct bench *b, const struct point *p, bool first);
 void print_latency(const struct bench *b);
 void print_stage(const struct bench *b, const struct point *p);
+/* Of all of it, or of what there was until b->failure. */
 void print_summary(const struct bench *b);
 const char *stage_name(enum stage stage);
 /* GB/s of bytes a second, with as many digits as say something; returns to. */
@@ -121,7 +124,10 @@ enum { RATE_TEXT = 24 };
 char *rate_text(double rate, char *to, size_t size);
 /* "rdma write-imm, 4 lanes, depth 16"; returns to. */
 char *setting_text(const struct setting *s, char *to, size_t size);
+/* Were there settings that did not get what they ask for? */
+bool any_shrunk(const struct bench *b);
 /* "--lanes 4 --depth 16 --block-size 1M"; returns to. */
+enum { OPTIONS_TEXT = 160 };
 char *setting_options(const struct bench *b, const struct setting *s, char *to, size_t size);
 
 /* ---- bench_plot.c -------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "cmd/bench.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,29 +13,34 @@
 #include <unistd.h>
 #include "base/escape.h"
 #include "base/fail.h"
+#include "base/io.h"
 #include "cmd/plot.h"
 
-/* The directory that a file is in. */
-static void directory_of(const char *file, char *to, size_t size)
+/* What is there stays as it is, and what was not is not left behind: there may be no picture. */
+static int try_to_open(const char *file)
 {
-	const char *slash = strrchr(file, '/');
-	int len = slash == file ? 1 : slash ? (int)(slash - file) : 1;
+	struct stat st;
+	int fd;
 
-	snprintf(to, size, "%.*s", len, slash ? file : ".");
+	/* Whoever reads a FIFO would take our closing it for the end. */
+	if (stat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return access(file, W_OK);
+	fd = open(file, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
+		fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		/* A symlink to nothing: seen when it is written. */
+		if (fd < 0 && errno == EEXIST)
+			return 0;
+		if (fd >= 0)
+			unlink(file);
+	}
+	close_fd(fd);
+	return fd < 0 ? -1 : 0;
 }
 
 int plot_check(const char *file)
 {
-	char dir[4096];
-	struct stat st;
-	bool there = stat(file, &st) == 0;
-
-	directory_of(file, dir, sizeof dir);
-	if (there && S_ISDIR(st.st_mode))
-		errno = EISDIR;
-	else if (access(there ? file : dir, W_OK) == 0)
-		return 0;
-	return fail("write %s: %m", file);
+	return try_to_open(file) ? fail("write %s: %m", file) : 0;
 }
 
 static void add_line(struct plot *p, const struct bench *b, const struct series *s, unsigned step)
@@ -65,7 +71,12 @@ static void fill(struct plot *p, const struct bench *b)
 	snprintf(p->title, sizeof p->title, "From memory to memory, %s%s",
 		 host[0] ? "to " : "within one host", host);
 	localtime_r(&now, &tm);
-	strftime(p->subtitle, sizeof p->subtitle, "measured by rdbench, %Y-%m-%d", &tm);
+	strftime(p->subtitle, sizeof p->subtitle,
+		 any_shrunk(b)
+			 ? "measured by rdbench, %Y-%m-%d; left out: points for which there was "
+			   "too little memory (ulimit -l, --memory)"
+			 : "measured by rdbench, %Y-%m-%d",
+		 &tm);
 	for (unsigned i = 0; i < b->series_count && i < PLOT_LINES; i++) {
 		const struct setting *s = &b->series[i].set;
 		bool same = s->transport == first->transport && s->op == first->op;

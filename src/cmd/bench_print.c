@@ -4,6 +4,7 @@
 
 #include "cmd/bench.h"
 
+#include <errno.h>
 #include <string.h>
 #include "base/escape.h"
 #include "cmd/amount.h"
@@ -66,8 +67,12 @@ char *setting_options(const struct bench *b, const struct setting *s, char *to, 
 	if (s->transport != usual->transport || b->o->want)
 		used += snprintf(to + used, size - (size_t)used, " --transport %s",
 				 transport_name((enum transport)s->transport));
-	if (s->op > RDMA_OP_SEND || b->o->rdma_op)
-		snprintf(to + used, size - (size_t)used, " --rdma-op %s", op_names[s->op]);
+	if (s->op > RDMA_OP_SEND || (s->op && b->o->rdma_op))
+		used += snprintf(to + used, size - (size_t)used, " --rdma-op %s", op_names[s->op]);
+	/* It went well because it did not get what it asks for. */
+	if (b->best->shrunk && b->o->memory != UINT64_MAX)
+		snprintf(to + used, size - (size_t)used, " --memory %llu",
+			 (unsigned long long)b->o->memory);
 	return to;
 }
 
@@ -93,11 +98,11 @@ static void json_point(const char *type, const struct point *p)
 	puts("}");
 }
 
-static void json_summary(const struct bench *b)
+static void json_best(const struct bench *b)
 {
-	char options[128];
+	char options[OPTIONS_TEXT];
 
-	printf("{\"v\": 1, \"type\": \"summary\", \"program\": \"rdbench\", \"exit\": 0, \"best\": {");
+	printf(", \"best\": {");
 	json_setting(&b->best->set);
 	printf("}, \"options\": \"%s\", \"bytes_per_second\": %.0f, \"by_itself\": %.0f, ",
 	       setting_options(b, &b->best->set, options, sizeof options), point_rate(b->best),
@@ -109,7 +114,23 @@ static void json_summary(const struct bench *b)
 		printf("%s\"%s\": %.9f", i ? ", " : "",
 		       transport_name((enum transport)b->latency[i].set.transport),
 		       point_latency(&b->latency[i]));
-	puts("}}");
+	putchar('}');
+}
+
+/* What was found, what went wrong, or both, if only the picture did. */
+static void json_summary(const struct bench *b)
+{
+	printf("{\"v\": 1, \"type\": \"summary\", \"program\": \"rdbench\", \"exit\": %d",
+	       (int)b->failure.code);
+	if (b->by_itself.ns)
+		json_best(b);
+	if (b->failure.code != OUT_DONE) {
+		printf(", \"error\": ");
+		json_text(stdout, b->failure.text);
+		printf(", \"host\": ");
+		json_text(stdout, b->failed_host);
+	}
+	puts("}");
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -220,7 +241,7 @@ static enum stage slowest(const struct bench *b)
 	return least;
 }
 
-static bool any_shrunk(const struct bench *b)
+bool any_shrunk(const struct bench *b)
 {
 	for (unsigned i = 0; i < b->series_count; i++) {
 		for (unsigned k = 0; k < b->series[i].count; k++) {
@@ -234,7 +255,7 @@ static bool any_shrunk(const struct bench *b)
 static void text_summary(const struct bench *b)
 {
 	double best = point_rate(b->best), itself = point_rate(&b->by_itself);
-	char options[128], rate[RATE_TEXT];
+	char options[OPTIONS_TEXT], rate[RATE_TEXT];
 
 	putchar('\n');
 	if (any_shrunk(b))
@@ -256,10 +277,18 @@ static void text_summary(const struct bench *b)
 
 /* ---- either ------------------------------------------------------------------------------ */
 
+static int error;
+
 /* Lines of the log and the live line must not come between. */
 static void told(void)
 {
-	fflush(stdout);
+	if (fflush(stdout) && !error)
+		error = errno;
+}
+
+int stdout_error(void)
+{
+	return error;
 }
 
 void print_start(const struct bench *b)
@@ -317,7 +346,7 @@ void print_summary(const struct bench *b)
 {
 	if (b->o->json)
 		json_summary(b);
-	else
+	else if (b->by_itself.ns)
 		text_summary(b);
 	told();
 }

@@ -298,6 +298,16 @@ static int stages(struct bench *b)
 	return bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself);
 }
 
+/* What can not be read or written is to be known before a minute has gone. */
+static int try_disks(struct bench *b, const struct setting *s)
+{
+	struct point p;
+
+	if (b->o->measure_source && bench_bytes(b, STAGE_SOURCE, s, FIRST_BYTES, &p))
+		return -1;
+	return b->o->measure_target ? bench_bytes(b, STAGE_TARGET, s, FIRST_BYTES, &p) : 0;
+}
+
 int bench_run(struct bench *b)
 {
 	struct setting set = {.transport = b->o->want, .op = b->o->rdma_op};
@@ -305,14 +315,11 @@ int bench_run(struct bench *b)
 
 	print_start(b);
 	/* Which way it goes is known when something went; and all is warm. */
-	if (bench_bytes(b, STAGE_MEMORY, &set, FIRST_BYTES, &first))
+	if (bench_bytes(b, STAGE_MEMORY, &set, FIRST_BYTES, &first) || try_disks(b, &set))
 		return -1;
 	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])
 		log_info("RDMA is not measured: %s", first.why);
 	plan(b, &first);
 	link_limit_of(NULL, first.how, &b->limit);
-	if (latencies(b) || sweep(b) || stages(b))
-		return -1;
-	print_summary(b);
-	return 0;
+	return latencies(b) || sweep(b) || stages(b) ? -1 : 0;
 }

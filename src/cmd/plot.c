@@ -296,9 +296,12 @@ void plot_svg(const struct plot *p, FILE *to)
 
 	measure(p, &f);
 	head(p, to);
-	y_axis(&f, to);
-	x_axis(&f, to);
-	limit(p, &f, to);
+	/* Axes of nothing would be of no size. */
+	if (p->count) {
+		y_axis(&f, to);
+		x_axis(&f, to);
+		limit(p, &f, to);
+	}
 	for (unsigned i = 0; i < p->count; i++)
 		line(p, i, &f, to);
 	best(p, &f, to);

@@ -48,14 +48,16 @@ int main(int argc, char **argv)
 	bench_end(&b);
 	conductor_signals_end();
 	screen_end();
+	if (code == OUT_DONE && o.plot && plot_write(&b, o.plot)) {
+		b.failure = *failed();
+		code = (int)b.failure.code;
+	}
+	print_summary(&b);
 	if (code) {
 		struct report r = {.program = program_name(RDBENCH), .failure = b.failure};
 
 		memcpy(r.host, b.failed_host, sizeof r.host);
 		report_failure(&r);
-	} else if (o.plot && plot_write(&b, o.plot)) {
-		log_at(LOG_ERROR, "%s", failed()->text);
-		code = (int)failed()->code;
 	}
 	options_free(&o);
 	exit_with(code);

@@ -169,6 +169,8 @@ def test_one_login_is_enough(bench, tmp_path):
     (["--source=/dev/zero"], 11, "/dev/zero"),
     (["--plot=missing/p.svg"], 11, "write missing/p.svg"),
     (["--plot=."], 11, "write ."),
+    (["--plot=" + "p" * 256], 11, "File name too long"),
+    (["--plot=/proc/p.svg"], 11, "write /proc/p.svg"),
     (["nowhere"], 5, "unknown host nowhere"),
     (["--seconds=0"], 1, "--seconds"),
     (["-x"], 1, "-x"),
@@ -182,6 +184,35 @@ def test_what_can_not_be(bench, disks, args, code, text):
     assert r.code == code, r.errors()
     assert text in r.errors()
     assert r.errors().splitlines()[0].startswith(("rdbench: ", "rsh: "))
+    assert "GB/s" not in r.out.decode(), "known before anything is measured"
+
+
+def test_a_failure_is_an_object_too(bench, disks):
+    r = bench_on(bench, *ONE, "--json", "--plot=p.svg", "--target=missing", cwd=disks)
+    assert r.code == 11, r.errors()
+    assert [o["type"] for o in objects(r)] == ["start", "summary"]
+    end = objects(r)[-1]
+    assert end["exit"] == 11 and end["error"].startswith("create a file in missing") and end["host"] == ""
+    assert sorted(p.name for p in disks.iterdir()) == ["from", "to"], "no picture of nothing"
+
+
+def test_a_picture_for_which_there_is_no_room(bench, disks):
+    """What was measured is told all the same."""
+    r = bench_on(bench, *ONE, "--json", "--plot=/dev/full", cwd=disks)
+    assert r.code == 11 and "write /dev/full" in r.errors()
+    end = objects(r)[-1]
+    assert end["exit"] == 11 and end["error"].startswith("write /dev/full")
+    assert end["options"].startswith("--lanes 2 --depth 4 --block-size 64k")
+
+
+def test_less_memory_than_any_setting_needs(bench, disks):
+    """The picture says why it is empty, and the options do not take what was not to be taken."""
+    r = bench_on(bench, "--lanes=2", "--depth=16", "--block-size=256k", "--memory=1M", "--plot=p.svg", cwd=disks)
+    assert r.code == 0, r.errors()
+    best = r.out.decode().splitlines()[-1]
+    assert best.startswith("best: --lanes 2 --depth 16 --block-size 256k") and best.endswith(" --memory 1048576")
+    words = " ".join(t.text for t in ET.parse(disks / "p.svg").getroot().iter(SVG + "text"))
+    assert "too little memory" in words and "0.000" not in words
 
 
 def test_a_far_end_missing(bench, tmp_path):
@@ -192,9 +223,9 @@ def test_a_far_end_missing(bench, tmp_path):
 
 def test_a_full_stdout(bench, tmp_path):
     with open("/dev/full", "w") as full:
-        r = bench_on(bench, *ONE, stdout=full, cwd=tmp_path)
+        r = bench_on(bench, "--seconds=100", stdout=full, cwd=tmp_path)
     assert r.code == 11
-    assert "stdout" in r.errors()
+    assert r.errors() == "rdbench: write to stdout: No space left on device\n", "and at once"
 
 
 # ---- ended in the middle -----------------------------------------------------------------------
