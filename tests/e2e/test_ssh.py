@@ -89,6 +89,23 @@ def test_where_no_port_can_be_reached(ssh, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+def test_rdbench_logs_in_once_and_its_advice_is_taken(ssh, tmp_path):
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    r = ssh.bench.run([program("rdbench"), "-F", ssh.config, "--rdcp-path", program("rdcp"), DEMAND, "--seconds=0.01",
+                       "--lanes=2", "--depth=4", "--block-size=64k", "--source=from",
+                       "--target=%s/to" % tmp_path, FAR.address], host=NEAR, cwd=tmp_path)
+    assert r.code == 0 and "end to end" in r.out.decode(), r.errors()
+    assert ssh.sshd.errors().count("Accepted publickey") == 1
+    assert not any([*(tmp_path / "from").iterdir(), *(tmp_path / "to").iterdir()])
+    data = pattern(5 * BLOCK + 3)
+    (tmp_path / "in").write_bytes(data)
+    best = r.out.decode().splitlines()[-1].removeprefix("best: ").split()
+    r = ssh.copy(*best, "in", "%s:%s/out" % (FAR.address, tmp_path))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
 def test_login_refused_is_5_and_ssh_says_why(ssh, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "ssh" / "authorized_keys").write_text("")
