@@ -19,7 +19,6 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "release")
 RDCP = BIN / "src/rdcp"
 GIB = 1 << 30
 RESULTS = []
-MACHINE = ""  # of results that another machine gave
 # In the lab: an address of each end, and how a program is run there.
 HOSTS = {"rxe": (("10.77.1.1", []), ("10.77.1.2", [])),
          "siw": (("10.77.2.1", ["ip", "netns", "exec", "siwa"]), ("10.77.2.2", ["ip", "netns", "exec", "siwb"]))}
@@ -178,5 +177,9 @@ def type_of(folder):
 
 
 def write_json(path):
-    """The machine is that of the results, which may all come from the guest."""
-    pathlib.Path(path).write_text(json.dumps({"machine": MACHINE or machine(), "results": RESULTS}, indent=1) + "\n")
+    """The machine is that of all results; else of those that do not name theirs, the guest."""
+    here = machine()
+    machines = {r.get("machine", here) for r in RESULTS}
+    top = machines.pop() if len(machines) == 1 else here
+    results = [{k: v for k, v in r.items() if k != "machine" or v != top} for r in RESULTS]
+    pathlib.Path(path).write_text(json.dumps({"machine": top, "results": results}, indent=1) + "\n")
