@@ -10,7 +10,7 @@
 #include "cmd/survey_end.h"
 
 enum {
-	FINDINGS_MOST = 512,
+	FINDINGS_MOST = 1024, /* more than all ports and addresses that are looked at make */
 	PINGS = 5,
 	EXIT_MS = 2000,
 };

@@ -13,6 +13,10 @@
 #include <unistd.h>
 #include "cmd/survey.h"
 
+enum {
+	ALIKE_SHOWN = 8
+}; /* of an adapter's functions; it may have hundreds, all wrong in one way */
+
 /* Is there a file of this name below top? */
 static bool there(const struct survey *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -85,6 +89,9 @@ static bool is_installed(const struct survey *s, const char *module)
 	f = fopen(path, "re");
 	while (f && !found && fgets(line, sizeof line, f)) {
 		line[strcspn(line, ":")] = '\0';
+		/* hns-roce-hw-v2.ko is hns_roce_hw_v2. */
+		for (char *c = line; *c; c++)
+			*c = (char)(*c == '-' ? '_' : *c);
 		found = strstr(line, file) != NULL;
 	}
 	if (f)
@@ -180,7 +187,7 @@ static void look_at_devices(const struct survey *s)
 	snprintf(path, sizeof path, "%s/sys/class/infiniband_verbs", s->top);
 	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
-		if (strncmp(names[i]->d_name, "uverbs", 6) == 0) {
+		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < ALIKE_SHOWN) {
 			bool may = may_open(s, names[i]->d_name);
 
 			right += may;
@@ -242,15 +249,22 @@ static void tell_function(const struct survey *s, const char *pci, const struct 
 		     there(s, "/sys/module/%s", d->rdma) ? "" : d->rdma);
 }
 
+/* Two functions of an adapter that are bonded make one device, at the first of them. */
 static bool has_port(const struct survey *s, const char *pci)
 {
-	for (unsigned i = 0; i < s->port_count; i++)
-		if (strcmp(s->ports[i].pci, pci) == 0)
+	size_t slot = strcspn(pci, ".");
+
+	for (unsigned i = 0; i < s->port_count; i++) {
+		const struct adapter *a = &s->ports[i];
+
+		if (strcmp(a->pci, pci) == 0 ||
+		    (strstr(a->device, "_bond_") && strncmp(a->pci, pci, slot + 1) == 0))
 			return true;
+	}
 	return false;
 }
 
-static void look_at_function(const struct survey *s, const char *pci)
+static void look_at_function(const struct survey *s, const char *pci, unsigned *told)
 {
 	char text[64], path[PATH_MAX], link[PATH_MAX] = "";
 	const char *driver = "";
@@ -273,7 +287,8 @@ static void look_at_function(const struct survey *s, const char *pci)
 	for (unsigned i = 0; i < sizeof rdma_drivers / sizeof *rdma_drivers; i++) {
 		if (rdma_drivers[i].vendor != vendor || strcmp(rdma_drivers[i].net, driver) != 0)
 			continue;
-		tell_function(s, pci, &rdma_drivers[i]);
+		if ((*told)++ < ALIKE_SHOWN)
+			tell_function(s, pci, &rdma_drivers[i]);
 		return;
 	}
 }
@@ -282,17 +297,21 @@ static void look_at_functions(const struct survey *s)
 {
 	char path[PATH_MAX];
 	struct dirent **names;
+	unsigned told = 0;
 	int count;
 
 	snprintf(path, sizeof path, "%s/sys/bus/pci/devices", s->top);
 	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
 		if (names[i]->d_name[0] != '.')
-			look_at_function(s, names[i]->d_name);
+			look_at_function(s, names[i]->d_name, &told);
 		free(names[i]);
 	}
 	if (count >= 0)
 		free(names);
+	if (told > ALIKE_SHOWN)
+		survey_found(s, FINDING_INFO, "hardware", "", NULL,
+			     "%u more functions of PCI are like these", told - ALIKE_SHOWN);
 }
 
 void survey_kernel(const struct survey *s)

@@ -3,7 +3,9 @@
 /* Locked memory: the limit, what lanes need, and who set it. */
 
 #include <dirent.h>
+#include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,16 +35,49 @@ static uint64_t limit_of(rlim_t limit)
 
 /* ---- who set it ------------------------------------------------------------------------------ */
 
-/* The line of a limits.conf that says memlock, if there is one: the last. */
-static void look_for_line(const char *path, const char *shown, char *to, size_t size)
+/* A line of /etc/security that says memlock for this user. */
+struct limits_line {
+	char text[NAME_MAX + 200]; /* "" when there is none */
+	bool soft; /* it is about the soft limit alone */
+	uint64_t bytes;
+};
+
+static bool is_of_us(const char *who)
+{
+	struct passwd *user;
+	struct group *group;
+
+	if (strcmp(who, "*") == 0)
+		return true;
+	if (who[0] != '@') {
+		user = getpwnam(who);
+		return user && user->pw_uid == getuid();
+	}
+	group = getgrnam(who + 1);
+	return group && (group->gr_gid == getgid() || group_member(group->gr_gid));
+}
+
+static uint64_t value_of(const char *text)
+{
+	if (strcmp(text, "unlimited") == 0 || strcmp(text, "infinity") == 0 || text[0] == '-')
+		return UINT64_MAX;
+	return strtoull(text, NULL, 10) << 10;
+}
+
+/* The last such line of a limits.conf. */
+static void look_for_line(const char *path, const char *shown, struct limits_line *l)
 {
 	char line[512], who[80], kind[16], item[32], value[32];
 	FILE *f = fopen(path, "re");
 
 	while (f && fgets(line, sizeof line, f)) {
-		if (sscanf(line, " %79s %15s %31s %31s", who, kind, item, value) == 4 &&
-		    who[0] != '#' && strcmp(item, "memlock") == 0)
-			snprintf(to, size, "\"%s %s memlock %s\" in %s", who, kind, value, shown);
+		if (sscanf(line, " %79s %15s %31s %31s", who, kind, item, value) != 4 ||
+		    who[0] == '#' || strcmp(item, "memlock") != 0 || !is_of_us(who))
+			continue;
+		snprintf(l->text, sizeof l->text, "\"%s %s memlock %s\" in %s", who, kind, value,
+			 shown);
+		l->soft = strcmp(kind, "soft") == 0;
+		l->bytes = value_of(value);
 	}
 	if (f)
 		fclose(f);
@@ -56,15 +91,15 @@ static bool ends_with(const char *s, const char *with)
 }
 
 /* The last file that pam_limits reads has the last word. */
-static void line_of_limits(const struct survey *s, char *to, size_t size)
+static void line_of_limits(const struct survey *s, struct limits_line *l)
 {
 	char path[PATH_MAX];
 	struct dirent **names;
 	int count;
 
-	to[0] = '\0';
+	*l = (struct limits_line){0};
 	snprintf(path, sizeof path, "%s/etc/security/limits.conf", s->top);
-	look_for_line(path, "/etc/security/limits.conf", to, size);
+	look_for_line(path, "/etc/security/limits.conf", l);
 	snprintf(path, sizeof path, "%s/etc/security/limits.d", s->top);
 	count = scandir(path, &names, NULL, alphasort);
 	for (int i = 0; i < count; i++) {
@@ -74,7 +109,7 @@ static void line_of_limits(const struct survey *s, char *to, size_t size)
 		snprintf(path, sizeof path, "%s/etc/security/limits.d/%s", s->top, name);
 		snprintf(shown, sizeof shown, "/etc/security/limits.d/%s", name);
 		if (ends_with(name, ".conf"))
-			look_for_line(path, shown, to, size);
+			look_for_line(path, shown, l);
 		free(names[i]);
 	}
 	if (count >= 0)
@@ -116,28 +151,38 @@ static bool in_container(const struct survey *s)
 	return is;
 }
 
-static void say_origin(const struct survey *s, char *to, size_t size)
+/* Is the limit that this process has the one that the line says? */
+static bool holds(const struct limits_line *l, const struct rlimit *rl)
 {
-	char line[NAME_MAX + 256], service[NAME_MAX];
+	return l->bytes == limit_of(l->soft ? rl->rlim_cur : rl->rlim_max);
+}
 
-	line_of_limits(s, line, sizeof line);
+static void say_origin(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+{
+	char service[NAME_MAX];
+	struct limits_line line;
+
+	line_of_limits(s, &line);
 	service_of(s, service, sizeof service);
 	if (in_container(s))
 		snprintf(to, size, "set by what started this container");
 	else if (service[0])
 		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", service);
-	else if (line[0])
-		snprintf(to, size, "of a login, set by %s", line);
+	else if (line.text[0])
+		snprintf(to, size, "of a login, %s %s", holds(&line, rl) ? "set by" : "but not by",
+			 line.text);
 	else
 		snprintf(to, size,
-			 "of a login, and no line in /etc/security says memlock: the kernel's "
-			 "or systemd's default (DefaultLimitMEMLOCK=)");
+			 "of a login, and no line in /etc/security says memlock for this user: the "
+			 "kernel's or systemd's default (DefaultLimitMEMLOCK=)");
 }
 
-static void say_remedy(const struct survey *s, char *to, size_t size)
+static void say_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
 {
 	char service[NAME_MAX];
+	struct limits_line line;
 
+	line_of_limits(s, &line);
 	service_of(s, service, sizeof service);
 	if (in_container(s))
 		snprintf(to, size, "start the container with --ulimit memlock=-1");
@@ -145,6 +190,11 @@ static void say_remedy(const struct survey *s, char *to, size_t size)
 		snprintf(to, size,
 			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
 			 service);
+	else if (line.bytes == UINT64_MAX && !holds(&line, rl))
+		snprintf(to, size,
+			 "%s is for new logins: log in again, in a way that asks PAM (sshd: UsePAM "
+			 "yes); for root \"*\" does not count, \"root\" does",
+			 line.text);
 	else
 		snprintf(to, size,
 			 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock "
@@ -206,8 +256,8 @@ void survey_memory(const struct survey *s)
 		 bytes_text(limit_of(rl.rlim_max), hard, sizeof hard));
 	bytes_text(need_of(&want), needed, sizeof needed);
 	shape_text(&want, wanted, sizeof wanted);
-	say_origin(s, origin, sizeof origin);
-	say_remedy(s, remedy, sizeof remedy);
+	say_origin(s, &rl, origin, sizeof origin);
+	say_remedy(s, &rl, remedy, sizeof remedy);
 	/* Programs raise their soft limit to the hard one. */
 	if (need_of(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,

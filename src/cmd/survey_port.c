@@ -9,6 +9,7 @@
 #include "cmd/survey.h"
 
 enum { MTU_LEAST = 256, MTU_BEST = 4096, NETDEV_MTU_BEST = 4200 };
+enum { GIDS_SHOWN = 6 };
 
 struct port {
 	const struct survey *s;
@@ -20,33 +21,38 @@ struct port {
 
 static void state_remedy(const struct adapter *a, char *to, size_t size)
 {
-	const char *netdev = a->netdev[0] ? a->netdev : "its network device";
+	bool infiniband = a->kind == ADAPTER_INFINIBAND, off = strstr(a->physical, "Disabled");
 
-	if (a->kind == ADAPTER_INFINIBAND && a->state >= PORT_INIT)
+	if (infiniband && a->state >= PORT_INIT)
 		snprintf(to, size,
 			 "the link is up, but no subnet manager has set it up: start opensm on one "
 			 "host of the fabric, or the switch's own");
-	else if (strstr(a->physical, "Disabled"))
-		snprintf(to, size, "it is switched off: ip link set dev %s up%s", netdev,
-			 a->kind == ADAPTER_INFINIBAND ? ", or ibportstate ... enable" : "");
+	else if (infiniband && off)
+		snprintf(to, size, "it is switched off: ibportstate -C %s -D 0 %u enable",
+			 a->device, a->port);
+	else if (infiniband)
+		snprintf(to, size, "see that the cable is in at both ends and the peer is on");
+	else if (off)
+		snprintf(to, size, "it is switched off: ip link set dev %s up", a->netdev);
 	else
 		snprintf(to, size,
 			 "see that the cable is in at both ends and the peer is on, and that %s is "
 			 "up (ip link set dev %s up)",
-			 netdev, netdev);
+			 a->netdev, a->netdev);
 }
 
 static void look_at_state(const struct port *p)
 {
 	const struct adapter *a = p->a;
 	bool active = a->state == PORT_ACTIVE, known = a->kind != ADAPTER_OTHER;
+	const char *is = a->state_text[0] ? a->state_text : "state not told";
 	char remedy[TEXT_MAX] = "";
 	enum finding_state state = FINDING_OK;
 
 	if (known && !survey_is_here(a)) {
 		survey_found(p->s, FINDING_INFO, "port", p->name, NULL,
-			     "%s, %s; its network device is in another network namespace",
-			     a->state_text, adapter_kind_text(a->kind));
+			     "%s, %s; its network device is in another network namespace", is,
+			     adapter_kind_text(a->kind));
 		return;
 	}
 	if (!known)
@@ -55,9 +61,9 @@ static void look_at_state(const struct port *p)
 		state = survey_has_active(p->s) ? FINDING_WARNING : FINDING_FAILURE;
 	if (known && !active)
 		state_remedy(a, remedy, sizeof remedy);
-	survey_found(p->s, state, "port", p->name, remedy, "%s%s%s, %s%s%s%s%s%s%s%s",
-		     a->state_text, a->physical[0] ? ", " : "", a->physical,
-		     adapter_kind_text(a->kind), a->rate_text[0] ? ", " : "", a->rate_text,
+	survey_found(p->s, state, "port", p->name, remedy, "%s%s%s, %s%s%s%s%s%s%s%s", is,
+		     a->physical[0] ? ", " : "", a->physical, adapter_kind_text(a->kind),
+		     a->rate_text[0] ? ", " : "", a->rate_text,
 		     a->software ? " (in software: not faster than TCP)" : "",
 		     a->netdev[0] ? ", " : "", a->netdev, a->driver[0] ? ", " : "", a->driver);
 }
@@ -84,8 +90,13 @@ static void look_at_pcie(const struct port *p)
 	char is[40], can[40], share[128] = "";
 	const char *remedy = NULL;
 
-	if (!mbits)
+	if (a->software)
 		return;
+	if (!mbits) {
+		survey_found(p->s, FINDING_INFO, "pcie", p->name, NULL,
+			     "the kernel does not tell speed and width of the link at %s", a->pci);
+		return;
+	}
 	link_text(now, is, sizeof is);
 	link_text(most, can, sizeof can);
 	if (short_of_rate)
@@ -137,7 +148,7 @@ static void look_at_mtu(const struct port *p, const struct adapter_verbs *v)
 		mtu = mtu_within(a->netdev_mtu);
 	if (!mtu && !a->netdev_mtu)
 		return;
-	if (a->kind == ADAPTER_ROCE && mtu < MTU_BEST) {
+	if (a->kind == ADAPTER_ROCE && mtu < MTU_BEST && mtu_within(a->netdev_mtu) < MTU_BEST) {
 		snprintf(remedy, sizeof remedy,
 			 "ip link set dev %s mtu 9000 (%d is enough for 4096), at both hosts and "
 			 "all switches between them",
@@ -152,12 +163,14 @@ static void look_at_mtu(const struct port *p, const struct adapter_verbs *v)
 			p->s, FINDING_INFO, "mtu", p->name,
 			"the subnet manager sets it: mtu=5 in opensm's partitions.conf is 4096",
 			"packets hold %u bytes, the port can %u", mtu, v->mtu_most);
-	} else if (a->kind == ADAPTER_IWARP) {
+	} else if (a->kind == ADAPTER_IWARP || !mtu) {
 		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%s has an MTU of %u",
 			     a->netdev, a->netdev_mtu);
+	} else if (!a->netdev_mtu) {
+		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%u, no network device", mtu);
 	} else {
-		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%u, %s %u", mtu,
-			     a->netdev[0] ? a->netdev : "no network device", a->netdev_mtu);
+		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%u, %s %u", mtu, a->netdev,
+			     a->netdev_mtu);
 	}
 }
 
@@ -172,44 +185,60 @@ static const char *gid_text(const struct adapter_gid *g, char *to, size_t size)
 	return address_text(&a, to, size);
 }
 
-static void look_at_gids(const struct port *p)
+/* Those of a type, the first ones by index. Returns how many there are. */
+static unsigned list_gids(const struct port *p, enum gid_type type, char *to, size_t size)
 {
 	struct adapter_gid gids[ADAPTER_GIDS_MAX];
-	unsigned n = adapter_gids(p->s->sys, p->a, gids, ADAPTER_GIDS_MAX), shown = 0, rest = 0;
-	enum gid_type type = adapter_gid_type(p->s->sys, p->a);
-	char list[TEXT_MAX / 2] = "", text[80];
+	unsigned n = adapter_gids(p->s->sys, p->a, gids, ADAPTER_GIDS_MAX), count = 0;
 	size_t used = 0;
+	char text[80];
 
-	if (p->a->kind != ADAPTER_ROCE)
-		return;
+	to[0] = '\0';
 	for (unsigned i = 0; i < n; i++) {
-		if (gids[i].type != type)
+		if (gids[i].type != type || count++ >= GIDS_SHOWN)
 			continue;
-		if (shown == 6) {
-			rest++;
-			continue;
-		}
-		used += (size_t)snprintf(list + used, sizeof list - used, "%s%u %s",
-					 shown++ ? ", " : "", gids[i].index,
-					 gid_text(&gids[i], text, sizeof text));
+		used += (size_t)snprintf(to + used, size - used, "%s%u %s", used ? ", " : "",
+					 gids[i].index, gid_text(&gids[i], text, sizeof text));
 	}
-	if (!shown)
-		survey_found(
-			p->s, FINDING_WARNING, "gid", p->name,
-			"give its network device an IP address (ip addr add ADDRESS/LENGTH dev "
-			"NETDEV)",
-			"no GID of RoCE %s is set: it has no address to connect from",
-			type == GID_ROCE_2 ? "v2" : "v1");
-	else
-		survey_found(p->s, type == GID_ROCE_2 ? FINDING_OK : FINDING_WARNING, "gid",
-			     p->name,
-			     type == GID_ROCE_2
-				     ? NULL
-				     : "v2 goes through routers and is spread over links: "
-				       "cma_roce_mode -d DEVICE -m 2, where the adapter has it",
-			     "connections take RoCE %s (UDP port 4791); its GIDs: %s%s",
-			     type == GID_ROCE_2 ? "v2" : "v1, which has no IP", list,
-			     rest ? ", ..." : "");
+	if (count > GIDS_SHOWN)
+		snprintf(to + used, size - used, ", ...");
+	return count;
+}
+
+static void look_at_gids_of_roce(const struct port *p)
+{
+	enum gid_type type = adapter_gid_type(p->s->sys, p->a);
+	char list[TEXT_MAX / 2], remedy[TEXT_MAX];
+
+	if (!list_gids(p, type, list, sizeof list)) {
+		snprintf(remedy, sizeof remedy,
+			 "give its network device an IP address: ip addr add ADDRESS/LENGTH dev %s",
+			 p->a->netdev);
+		survey_found(p->s, FINDING_WARNING, "gid", p->name, remedy,
+			     "no GID of RoCE %s is set: it has no address to connect from",
+			     type == GID_ROCE_2 ? "v2" : "v1");
+	} else if (type == GID_ROCE_2) {
+		survey_found(p->s, FINDING_OK, "gid", p->name, NULL,
+			     "connections take RoCE v2 (UDP port 4791); its GIDs: %s", list);
+	} else {
+		snprintf(remedy, sizeof remedy,
+			 "v2 goes through routers and is spread over links; where the adapter has "
+			 "it: cma_roce_mode -d %s -p %u -m 2",
+			 p->a->device, p->a->port);
+		survey_found(p->s, FINDING_WARNING, "gid", p->name, remedy,
+			     "connections take RoCE v1, which is Ethernet without IP; its GIDs: %s",
+			     list);
+	}
+}
+
+static void look_at_gids(const struct port *p)
+{
+	char list[TEXT_MAX / 2];
+
+	if (p->a->kind == ADAPTER_ROCE)
+		look_at_gids_of_roce(p);
+	else if (p->a->kind == ADAPTER_INFINIBAND && list_gids(p, GID_IB, list, sizeof list))
+		survey_found(p->s, FINDING_OK, "gid", p->name, NULL, "its GIDs: %s", list);
 }
 
 /* ---- firmware, NUMA -------------------------------------------------------------------------- */
@@ -230,6 +259,7 @@ static void look_at_node(const struct port *p)
 {
 	const struct adapter *a = p->a;
 	cpu_set_t of_node, ours, both;
+	char remedy[TEXT_MAX];
 
 	if (a->software)
 		return;
@@ -243,18 +273,20 @@ static void look_at_node(const struct port *p)
 	    sched_getaffinity(0, sizeof ours, &ours))
 		return;
 	CPU_AND(&both, &of_node, &ours);
-	if (CPU_COUNT(&both))
+	if (CPU_COUNT(&both)) {
 		survey_found(p->s, FINDING_OK, "numa", p->name, NULL,
 			     "node %d, %d of its %d processors may be used", a->numa_node,
 			     CPU_COUNT(&both), CPU_COUNT(&of_node));
-	else
-		survey_found(
-			p->s, FINDING_WARNING, "numa", p->name,
-			"let this process run there too: taskset, cpuset or AllowedCPUs= keep it "
-			"away",
-			"none of the processors of its node %d may be used: all data crosses "
-			"between nodes",
-			a->numa_node);
+		return;
+	}
+	snprintf(remedy, sizeof remedy,
+		 "what keeps it away is taskset, a cpuset or AllowedCPUs=; there: taskset -c "
+		 "$(cat /sys/devices/system/node/node%d/cpulist) rdcp ...",
+		 a->numa_node);
+	survey_found(p->s, FINDING_WARNING, "numa", p->name, remedy,
+		     "none of the processors of its node %d may be used: all data crosses between "
+		     "nodes",
+		     a->numa_node);
 }
 
 /* ---- a port ---------------------------------------------------------------------------------- */
@@ -271,8 +303,37 @@ static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
 		     "%s", failed()->text);
 }
 
+/* Devices there may be, but none that connections could be made with. */
+static void look_for_usable(const struct survey *s)
+{
+	bool away = false;
+
+	for (unsigned i = 0; i < s->port_count; i++) {
+		const struct adapter *a = &s->ports[i];
+
+		if (a->kind == ADAPTER_OTHER)
+			continue;
+		if (survey_is_here(a))
+			return;
+		away = true;
+	}
+	if (away)
+		survey_found(
+			s, FINDING_FAILURE, "adapter", "",
+			"a container: start it with --network=host; a namespace: ip link set dev "
+			"NETDEV netns NAME",
+			"the network devices of all RDMA adapters are in another network namespace");
+	else
+		survey_found(s, FINDING_FAILURE, "adapter", "",
+			     "transfers take TCP; for RDMA an adapter that does InfiniBand, RoCE "
+			     "or iWARP; where this one should, see what dmesg says of it",
+			     "no RDMA device here does InfiniBand, RoCE or iWARP");
+}
+
 void survey_ports(const struct survey *s)
 {
+	if (s->port_count)
+		look_for_usable(s);
 	for (unsigned i = 0; i < s->port_count; i++) {
 		struct port p = {.s = s, .a = &s->ports[i]};
 		struct adapter_verbs v;

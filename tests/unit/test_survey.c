@@ -6,11 +6,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "cmd/survey.h"
 #include "recorded.h"
 
-enum { MOST = 64 };
+enum { MOST = 128 };
 
 struct found {
 	struct msg_finding of[MOST];
@@ -25,15 +30,19 @@ static void keep(void *ctx, const struct msg_finding *m)
 		f->of[f->count++] = *m;
 }
 
-static struct found survey(const char *tree)
+static struct found survey_at(const char *top)
 {
 	static struct found f;
-	struct survey s = {.found = keep, .ctx = &f};
+	struct survey s = {.top = top, .found = keep, .ctx = &f};
 
 	f.count = 0;
-	s.top = recorded(tree);
 	assert_int_equal(survey_host(&s), 0);
 	return f;
+}
+
+static struct found survey(const char *tree)
+{
+	return survey_at(recorded(tree));
 }
 
 static const struct msg_finding *find(const struct found *f, const char *name, const char *subject)
@@ -124,6 +133,85 @@ static void an_adapter_without_its_driver(void **state)
 	says(&f, "modules", "", FINDING_INFO, "ib_core, ib_uverbs, rdma_ucm", "");
 }
 
+static void adapters_of_another_namespace(void **state)
+{
+	struct found f = survey("elsewhere");
+
+	(void)state;
+	says(&f, "port", "mlx5_0 port 1", FINDING_INFO, "in another network namespace", "");
+	says(&f, "port", "efa_0 port 1", FINDING_INFO, "ACTIVE, LinkUp, other", "");
+	/* Without it nothing fails here, and the host would be told to be fit. */
+	says(&f, "adapter", "", FINDING_FAILURE, "in another network namespace", "--network=host");
+}
+
+static void adapters_of_odd_kinds(void **state)
+{
+	struct found f = survey("odd");
+
+	(void)state;
+	says(&f, "pcie", "mlx5_0 port 1", FINDING_INFO, "does not tell", "");
+	says(&f, "mtu", "mlx5_0 port 1", FINDING_OK, "ib0 has an MTU of 2044", "");
+	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "0 fe80::ba59:9f03:12:3456", "");
+	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "DOWN, Disabled, InfiniBand",
+	     "ibportstate -C mlx5_1 -D 0 1 enable");
+	says(&f, "mtu", "mlx4_0 port 1", FINDING_OK, "4096, eth4 9000", "");
+	says(&f, "gid", "mlx4_0 port 1", FINDING_WARNING, "RoCE v1, which is Ethernet without IP",
+	     "cma_roce_mode -d mlx4_0 -p 1 -m 2");
+	assert_null(strstr(find(&f, "gid", "mlx4_0 port 1")->what, "UDP"));
+	says(&f, "port", "mlx5_9 port 1", FINDING_INFO, "state not told, other", "");
+	/* The other half of a bond makes no device of its own. */
+	assert_null(find(&f, "hardware", "0000:af:00.1"));
+	assert_null(find(&f, "adapter", ""));
+}
+
+static void make_file(const char *dir, const char *name, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* A virtual function that nobody drives. */
+static void make_function(const char *devices, unsigned n)
+{
+	char dir[96], driver[128];
+
+	snprintf(dir, sizeof dir, "%s/0001:%02x:%02x.%u", devices, n / 256, n % 256 / 8, n % 8);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	make_file(dir, "class", "0x020000\n");
+	make_file(dir, "vendor", "0x15b3\n");
+	snprintf(driver, sizeof driver, "%s/driver", dir);
+	assert_int_equal(symlink("../../drivers/mlx5_core", driver), 0);
+}
+
+static void adapters_of_many_functions(void **state)
+{
+	enum { FUNCTIONS = 600 };
+	char top[] = "/tmp/sluice-survey-XXXXXX", devices[64], command[128];
+	unsigned told = 0;
+	struct found f;
+
+	(void)state;
+	assert_non_null(mkdtemp(top));
+	snprintf(devices, sizeof devices, "%s/sys/bus/pci/devices", top);
+	snprintf(command, sizeof command, "mkdir -p %s", devices);
+	assert_int_equal(system(command), 0);
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		make_function(devices, i);
+	f = survey_at(top);
+	snprintf(command, sizeof command, "rm -r %s", top);
+	assert_int_equal(system(command), 0);
+	for (unsigned i = 0; i < f.count; i++)
+		told += f.of[i].state == FINDING_FAILURE && !strcmp(f.of[i].name, "hardware");
+	assert_in_range(told, 1, 20);
+	says(&f, "hardware", "", FINDING_INFO, "more functions of PCI", "");
+}
+
 /* ---- locked memory: limits can only be lowered, so these are in this order ------------------- */
 
 static void limit(rlim_t most)
@@ -145,12 +233,15 @@ static void locked_memory_that_is_enough(void **state)
 	limit(8 << 20);
 	f = survey("no-driver");
 	says(&f, "memlock", "", FINDING_OK, "limit 8.0 MiB (hard 8.0 MiB), 2 lanes of 12", "");
-	/* 200 Gbit/s want more. */
+	/* 200 Gbit/s want more, and who put the lines there has not logged in since. */
 	f = survey("infiniband");
-	says(&f, "memlock", "", FINDING_WARNING, "which is room for",
-	     "/etc/security/limits.d/rdma.conf");
+	says(&f, "memlock", "", FINDING_WARNING, "which is room for", "log in again");
 	says(&f, "memlock", "", FINDING_WARNING,
-	     "\"* hard memlock unlimited\" in /etc/security/limits.d/rdma.conf", "");
+	     "but not by \"* hard memlock unlimited\" in /etc/security/limits.d/rdma.conf", "");
+	/* A line for a group that this user is not in. */
+	f = survey("odd");
+	says(&f, "memlock", "", FINDING_WARNING, "no line in /etc/security says memlock for this",
+	     "/etc/security/limits.d/rdma.conf");
 }
 
 static void locked_memory_for_less(void **state)
@@ -190,6 +281,9 @@ int main(void)
 		cmocka_unit_test(infiniband_that_lacks_nothing),
 		cmocka_unit_test(iwarp_that_lacks_a_module),
 		cmocka_unit_test(an_adapter_without_its_driver),
+		cmocka_unit_test(adapters_of_another_namespace),
+		cmocka_unit_test(adapters_of_odd_kinds),
+		cmocka_unit_test(adapters_of_many_functions),
 		cmocka_unit_test(locked_memory_that_is_enough),
 		cmocka_unit_test(locked_memory_for_less),
 		cmocka_unit_test(locked_memory_for_nothing),
