@@ -176,23 +176,29 @@ static void look_at_versions(struct path *p)
 		     PROTOCOL_VERSION);
 }
 
-static const char *remedy_of_start(enum outcome code)
+static const char *remedy_of_start(const struct path *p, enum outcome code, char *to, size_t size)
 {
+	if (p->now != &p->has)
+		return NULL;
 	if (code == OUT_VERSION)
 		return "install the same release on both";
-	return "see that `ssh HOST rdcp --version' works without a password; --rdcp-path says where "
-	       "it is";
+	snprintf(to, size,
+		 "see that this works without a password: ssh %.512s rdcp --version; --rdcp-path "
+		 "says where it is",
+		 p->far);
+	return to;
 }
 
 /* Why a survey came to nothing. */
 static enum outcome not_surveyed(struct path *p)
 {
 	struct failure f = *failed();
+	char remedy[TEXT_MAX];
 
 	if (f.code == OUT_SIGNAL)
 		return f.code;
 	findings_add(p->findings, FINDING_FAILURE, f.code == OUT_VERSION ? "versions" : "start", "",
-		     p->now == &p->has ? remedy_of_start(f.code) : NULL, "%s", f.text);
+		     remedy_of_start(p, f.code, remedy, sizeof remedy), "%s", f.text);
 	return f.code;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/worker.h"
 #include "cmd/path.h"
 #include "session/address_local.h"
 
@@ -87,6 +88,8 @@ static void look_at_tcp(struct path *p)
 		if (p->o->family && (p->o->family == 4) != (a->sa.sa_family == AF_INET))
 			continue;
 		err = knock(a, lo);
+		if (cancelled())
+			return;
 		snprintf(what, sizeof what, "TCP port %u there %s", lo, meaning(err));
 		tell_ports(p, address_text(a, text, sizeof text), what, "tcp", lo, hi);
 	}

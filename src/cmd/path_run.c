@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "base/worker.h"
 #include "cmd/conductor.h"
 #include "cmd/events.h"
 #include "cmd/path.h"
@@ -207,9 +208,18 @@ static const char *without_demand(const char *text)
 	return strncmp(text, demand, len) == 0 ? text + len : text;
 }
 
+/* Whose words they are, unless they say so themselves. */
+static const char *teller(const struct run *r, const char *text, char *to, size_t size)
+{
+	snprintf(to, size, "%s: ", r->report.host);
+	return r->report.host[0] && strncmp(text, to, strlen(to)) != 0 ? to : "";
+}
+
 static void tell_no_rdma(struct run *r)
 {
 	const struct failure *f = &r->rdma;
+	const char *text = without_demand(f->text);
+	char whose[HOST_MAX + 4];
 	const char *remedy = "see the failures above";
 
 	if (f->code == OUT_MEMLOCK)
@@ -218,18 +228,19 @@ static void tell_no_rdma(struct run *r)
 		remedy = "adapters are there at both ends: see routes above, and firewalls between "
 			 "them";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
-		     "rdcp falls back to TCP here: %s%s%s", r->report.host,
-		     r->report.host[0] ? ": " : "", without_demand(f->text));
+		     "rdcp falls back to TCP here: %s%s", teller(r, text, whose, sizeof whose),
+		     text);
 }
 
 static void tell_no_tcp(struct run *r)
 {
 	bool must = r->p->o->want == TRANSPORT_TCP;
+	char whose[HOST_MAX + 4];
 
 	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
 		     must ? "see firewall below"
 			  : "without RDMA, data would go over ssh: see firewall below",
-		     "no lanes over TCP: %s%s%s", r->report.host, r->report.host[0] ? ": " : "",
+		     "no lanes over TCP: %s%s", teller(r, r->tcp.text, whose, sizeof whose),
 		     r->tcp.text);
 }
 
@@ -267,5 +278,9 @@ enum outcome path_run(struct path *p)
 		return OUT_SIGNAL;
 	}
 	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
+	if (cancelled()) {
+		fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(cancelled()));
+		return OUT_SIGNAL;
+	}
 	return OUT_DONE;
 }

@@ -90,6 +90,7 @@ def test_why_it_falls_back_to_tcp(bench):
     assert r.code == 43
     assert "falls back to TCP" in r.one("rdma")["what"] and "no RDMA device" in r.one("rdma")["what"]
     assert "demanded" not in r.text, "nobody did"
+    assert "far: far:" not in r.text, "whose words they are is said once"
     assert r.one("tcp")["state"] == "ok"
 
 
@@ -115,7 +116,7 @@ sys.stdin.buffer.read()
 """
 LIES = {
     "escapes": (1, "finding(name='\\x1b[2J', what='\\x1b]0;x\\x07' * 100, remedy='\\x9b1m')", [44, 30]),
-    "too many": (1, "for _ in range(600): finding()", [12]),
+    "too many": (1, "for _ in range(1100): finding()", [12]),
     "a state that there is not": (1, "finding(state=9)", [12]),
     "another frame": (1, "out.write(wire.message('GO'))", [12]),
     "another version": (999, "", [2]),
@@ -184,11 +185,21 @@ class Wire:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
-    def check(self, bench, *args):
+    def start(self, bench, *args):
         near, far = (["ip", "netns", "exec", n] for n in self.names)
         argv = [*near, program("rdcheck"), "--json", "-4", PATIENCE, "--rsh", RSH, "--rdcp-path",
                 program("rdcp"), *args, "far"]
-        return Checked(bench.run(argv, home=bench.tmp, env={"SLUICE_TEST_HOSTS": "far " + " ".join(far)}))
+        return bench.start(argv, home=bench.tmp, env={"SLUICE_TEST_HOSTS": "far " + " ".join(far)})
+
+    def check(self, bench, *args):
+        run = self.start(bench, *args)
+        run.code = run.wait()
+        return Checked(run)
+
+    def drop(self):
+        """What comes from the far host, and what goes there, is not answered."""
+        return self.ip(1, "route", "add", "blackhole", "10.77.8.1/32") and \
+            self.ip(0, "route", "add", "table", "9", "10.77.8.2/32", "dev", "v0")
 
 
 @pytest.fixture
@@ -204,15 +215,24 @@ def wire():
 
 @pytest.mark.skipif(LAB, reason="about TCP alone: the host runs it")
 def test_a_firewall_that_drops(bench, wire):
-    # What comes from the far host, and what goes there, is not answered.
-    assert wire.ip(1, "route", "add", "blackhole", "10.77.8.1/32")
-    assert wire.ip(0, "route", "add", "table", "9", "10.77.8.2/32", "dev", "v0")
+    assert wire.drop()
     r = wire.check(bench, "--transport=tcp", "--port-range=7310-7319")
     assert r.code == 43, r.text
     assert r.one("tcp")["state"] == "failure"
     assert "would go" not in r.one("tcp")["what"], "rdcheck is not asked to move data"
     wall = r.one("firewall", subject="10.77.8.2")
     assert "silent" in wall["what"] and "7310-7319" in wall["remedy"], r.text
+
+
+@pytest.mark.skipif(LAB, reason="about signals: the host runs it")
+def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
+    # Each is given a second.
+    assert wire.drop() and all(wire.ip(1, "addr", "add", "10.77.8.%d/24" % i, "dev", "v0") for i in range(3, 13))
+    run = wire.start(bench, "--transport=tcp", "--connect-timeout=1")
+    wait_until(lambda: "no lanes over TCP" in run.out.decode(), 20)
+    run.signal(signal.SIGINT)
+    assert run.wait(5) == 20, run.errors()
+    assert "SIGINT" in run.errors() and '"exit": 20' in run.out.decode(), run.out.decode()
 
 
 def test_an_address_without_an_adapter(bench, wire):
