@@ -145,6 +145,7 @@ struct source_lane {
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
+	bool owed; /* any block was, since the lane was flushed */
 	uint64_t large_due; /* bytes of large files that come before the next small ones */
 	struct lane_use use;
 	struct digest *digest;

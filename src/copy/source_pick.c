@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
+enum { FLUSH_MS = 200 }; /* without a job: then what was sent is waited for */
+
 /* Lock held in all of them, but for those of source.h. */
 
 static void set_busy(struct source_lane *l, bool busy, bool taking)
@@ -197,22 +199,52 @@ static void note_total(struct source *s)
 		atomic_store(&s->copy->tally->total_known, true);
 }
 
-/* A walk that finds nothing new is the source's slowness; without one, and when no other lane has
- * anything to do either, it is the sink that has to say something. */
-static void await_change(struct source_lane *l)
+/* The lock is left for the time of it, which the lane itself counts. */
+static int flush(struct source_lane *l)
+{
+	uint64_t start = clock_ns();
+	int ret;
+
+	pthread_mutex_unlock(&l->source->copy->lock);
+	ret = lane_flush(l->lane);
+	pthread_mutex_lock(&l->source->copy->lock);
+	l->owed = false;
+	l->use.ns_spare += clock_ns() - start;
+	return ret;
+}
+
+/*
+ * What is waited for may be the answer to what this lane has sent, and that is lost if the wire
+ * breaks: nobody but this thread can have another one.  So it does not stay here until all of it is
+ * stored.
+ *
+ * A walk that finds nothing new is the source's slowness; without one, and when no other lane has
+ * anything to do either, it is the sink that has to say something.
+ */
+static int await_change(struct source_lane *l, uint64_t flush_ms)
 {
 	struct source *s = l->source;
 	bool walking = s->walking, others = s->busy > l->busy;
 	uint64_t start = clock_ns();
+	struct timespec until;
 
-	pthread_cond_wait(&s->copy->changed, &s->copy->lock);
+	if (l->owed && clock_ms() >= flush_ms)
+		return flush(l);
+	if (l->owed) {
+		until = clock_after((uint64_t)clock_left(flush_ms));
+		pthread_cond_timedwait(&s->copy->changed, &s->copy->lock, &until);
+	} else {
+		pthread_cond_wait(&s->copy->changed, &s->copy->lock);
+	}
 	if (!walking)
 		*(others ? &l->use.ns_spare : &l->use.ns_idle) += clock_ns() - start;
+	return 0;
 }
 
 enum job source_pick(struct source_lane *l, struct source_file **file)
 {
 	struct copy *c = l->source->copy;
+	uint64_t flush_ms = clock_ms() + FLUSH_MS;
 	enum job job;
 
 	pthread_mutex_lock(&c->lock);
@@ -225,7 +257,10 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 		job = pick_now(l, file);
 		if (job != JOB_WAIT)
 			break;
-		await_change(l);
+		if (await_change(l, flush_ms)) {
+			job = JOB_FAILED;
+			break;
+		}
 	}
 	if (job == JOB_OVER)
 		set_busy(l, false, false);

@@ -129,6 +129,7 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 	b->pos = pos;
 	b->len = len;
 	l->block = NULL;
+	l->owed = true;
 	l->records = (struct writer){0};
 	if (pace(l, len))
 		return -1;

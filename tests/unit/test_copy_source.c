@@ -694,6 +694,52 @@ static void neither_large_nor_small_files_wait(void **state)
 	}
 }
 
+enum { BROKEN_FILES = 50 };
+
+/* The source has sent all when the wire breaks, and waits for what comes of it. */
+static void break_once(struct play *p, struct rig_end *e, const struct record *r)
+{
+	if (once(p, r->type == RECORD_DIR)) {
+		usleep(300000);
+		lane_break(session_lane(e->session, 0), 0, "a test wants it");
+	}
+	if (r->type == RECORD_DATA && p->small == BROKEN_FILES)
+		rig_cut(&rig);
+}
+
+static void *cut_at_last(void *arg)
+{
+	(void)arg;
+	sleep(20);
+	rig_cut(&rig);
+	return NULL;
+}
+
+static void a_wire_breaks_while_the_source_waits(void **state)
+{
+	struct play p = {.on_record = break_once};
+	struct rules rules = recursive();
+	pthread_t late;
+
+	(void)state;
+	assert_int_equal(mkdir("from", 0755), 0);
+	make_some("from/", BROKEN_FILES, 300);
+	/* Goes when all files have their results. */
+	assert_int_equal(symlink("0", "from/link"), 0);
+	set_tree(&rules);
+	rig.lanes = 1;
+	rig.depth = 16;
+	rig.block_size = 4 << 10;
+	rig.sink.play = play_sink;
+	rig.sink.ctx = &p;
+	assert_int_equal(rig_start(&rig), 0);
+	assert_int_equal(pthread_create(&late, NULL, cut_at_last, NULL), 0);
+	rig_join(&rig);
+	pthread_cancel(late);
+	pthread_join(late, NULL);
+	assert_int_equal(p.small, BROKEN_FILES);
+}
+
 #define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
 
 int main(void)
@@ -714,6 +760,7 @@ int main(void)
 		copy_test(modes_are_changed_on_the_way),
 		copy_test(words_that_can_not_be),
 		copy_test(neither_large_nor_small_files_wait),
+		copy_test(a_wire_breaks_while_the_source_waits),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
