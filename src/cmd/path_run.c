@@ -23,7 +23,7 @@ enum {
 	PING_MS = 500, /* about so long all of them */
 	FIRST_BYTES = 16 << 20,
 	SHORT_MS = 200, /* a run that was shorter says little of the rate */
-	RATE_MS = 2000,
+	RATE_MS = 1000,
 };
 
 struct run {

@@ -216,7 +216,7 @@ def wire():
 @pytest.mark.skipif(LAB, reason="about TCP alone: the host runs it")
 def test_a_firewall_that_drops(bench, wire):
     assert wire.drop()
-    r = wire.check(bench, "--transport=tcp", "--port-range=7310-7319")
+    r = wire.check(bench, "--transport=tcp", "--connect-timeout=1", "--port-range=7310-7319")
     assert r.code == 43, r.text
     assert r.one("tcp")["state"] == "failure"
     assert "would go" not in r.one("tcp")["what"], "rdcheck is not asked to move data"

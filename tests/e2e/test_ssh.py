@@ -2,6 +2,7 @@
 """rdcp over a real ssh to a real sshd."""
 
 import getpass
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from hosts import DEMAND, FAR, NEAR, OP, SLOW, leftovers, pattern, program, wait_until
+from hosts import DEMAND, FAR, NEAR, OP, PATIENCE, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -104,6 +105,18 @@ def test_rdbench_logs_in_once_and_its_advice_is_taken(ssh, tmp_path):
     r = ssh.copy(*best, "in", "%s:%s/out" % (FAR.address, tmp_path))
     assert r.code == 0, r.errors()
     assert (tmp_path / "out").read_bytes() == data
+
+
+def test_rdcheck_looks_at_the_far_host(ssh):
+    r = ssh.bench.run([program("rdcheck"), "--json", "-F", ssh.config, "--rdcp-path", program("rdcp"), DEMAND,
+                       *PATIENCE, FAR.address], host=NEAR)
+    lines = [json.loads(line) for line in r.out.decode().splitlines()]
+    assert r.code == 0 and lines[-1]["fit"], r.out.decode() + r.errors()
+    checks = [c for c in lines if c["type"] == "check"]
+    near, far = [c["host"] for c in checks if c["name"] == "memlock"]
+    assert far == FAR.address != near
+    across = {c["name"] for c in checks if c["host"] == "%s to %s" % (near, far)}
+    assert {"versions", "control", "route", "ping", "bandwidth", "tcp"} <= across, across
 
 
 def test_login_refused_is_5_and_ssh_says_why(ssh, tmp_path):
