@@ -400,9 +400,13 @@ static void operand_counts(const struct options *o, unsigned *least, unsigned *m
 
 static int check_operands(struct options *o)
 {
+	const char *first = o->operand_count ? o->operands[0] : "host";
 	unsigned least, most;
 
 	operand_counts(o, &least, &most);
+	/* A script's empty variable must not mean this host. */
+	if (!(o->program & PROGRAMS) && (!*first || *first == '-' || strlen(first) >= HOST_MAX))
+		return fail_as(OUT_USAGE, "\"%.60s\" is no host", first);
 	if (o->operand_count < least && o->program == RDCP)
 		return fail_as(OUT_USAGE,
 			       o->operand_count ? "DST is missing after %s"

@@ -18,9 +18,6 @@ static _Noreturn void refuse(void)
 
 static int check(const struct options *o)
 {
-	if (o->operand_count &&
-	    (!o->operands[0][0] || o->operands[0][0] == '-' || strlen(o->operands[0]) >= HOST_MAX))
-		return fail_as(OUT_USAGE, "%.60s: that is no host", o->operands[0]);
 	if (o->measure_ms < 1)
 		return fail_as(OUT_USAGE, "--seconds 0: nothing can be measured in no time");
 	return o->plot ? plot_check(o->plot) : 0;

@@ -121,6 +121,9 @@ static void what_measures_has_one_operand_at_most(void **state)
 	options_free(&o);
 	refused("one operand too many", RDBENCH, "a", "b");
 	refused("one operand too many", RDCHECK, "a", "b");
+	refused("is no host", RDBENCH, "");
+	refused("is no host", RDCHECK, "");
+	refused("is no host", RDCHECK, "--", "-x");
 	refused("--transport", RDBENCH, "--transport=ssh");
 	refused("unknown option", RDCHECK, "--lanes=2");
 	refused("unknown option", RDCP, "--plot=x", "a", "b");
