@@ -21,9 +21,11 @@ enum {
 	PINGS_LEAST = 20,
 	PINGS_MOST = 2000,
 	PING_MS = 500, /* about so long all of them */
-	FIRST_BYTES = 16 << 20,
+	FIRST_BYTES = 1 << 20, /* so few take seconds on the slowest links */
 	SHORT_MS = 200, /* a run that was shorter says little of the rate */
 	RATE_MS = 1000,
+	RUNS_MOST = 4,
+	GROWTH_MOST = 64, /* from one run to the next */
 };
 
 struct run {
@@ -118,7 +120,10 @@ static uint64_t ping_some(struct run *r, enum transport t, uint64_t n)
 		.block = PING_BLOCK,
 	};
 
-	return run_once(r, &s) ? 0 : r->report.ns / n;
+	if (run_once(r, &s) || r->report.total.bytes < PING_BLOCK)
+		return 0;
+	/* The first ones are left out by the sink. */
+	return r->report.ns / (r->report.total.bytes / PING_BLOCK);
 }
 
 static int ping(struct run *r, enum transport t)
@@ -181,19 +186,24 @@ static void tell_rate(struct run *r, enum transport t, uint64_t rate)
 static uint64_t bandwidth(struct run *r, enum transport t)
 {
 	struct shape s = {.want = t, .bytes = FIRST_BYTES};
-	uint64_t rate;
+	double rate = 0;
 
-	if (run_once(r, &s) || !r->report.ns)
-		return 0;
-	rate = (uint64_t)((double)s.bytes * 1e9 / (double)r->report.ns);
-	if (r->report.ns < SHORT_MS * UINT64_C(1000000)) {
-		s.bytes = rate / 1000 * RATE_MS;
-		if (run_once(r, &s) || !r->report.ns)
+	for (unsigned i = 0; i < RUNS_MOST; i++) {
+		double most = (double)s.bytes * GROWTH_MOST, next;
+
+		if (run_once(r, &s))
 			return 0;
-		rate = (uint64_t)((double)s.bytes * 1e9 / (double)r->report.ns);
+		/* What fills the lanes first is left out by the sink, of both. */
+		rate = r->report.ns ? (double)r->report.total.bytes * 1e9 / (double)r->report.ns
+				    : 0;
+		if (r->report.ns >= SHORT_MS * UINT64_C(1000000))
+			break;
+		next = rate * RATE_MS / 1000;
+		s.bytes = (uint64_t)(next > (double)s.bytes && next < most ? next : most);
 	}
-	tell_rate(r, t, rate);
-	return rate;
+	if (rate > 0)
+		tell_rate(r, t, (uint64_t)rate);
+	return (uint64_t)rate;
 }
 
 /* ---- why not -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -181,6 +182,11 @@ class Wire:
                 self.ip(i, "addr", "add", "10.77.8.%d/24" % (i + 1), "dev", "v0")
         return ok
 
+    def shape(self, *words):
+        """Does this kernel know how?"""
+        return all(subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", "v0", "root", *words],
+                                  capture_output=True).returncode == 0 for name in self.names)
+
     def remove(self):
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
@@ -237,11 +243,15 @@ def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
 
 def test_an_address_without_an_adapter(bench, wire):
     """In the lab there are adapters, but not behind these."""
+    slow = wire.shape("tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
     r = wire.check(bench)
     assert r.code == 43, r.text
     assert "no RDMA adapter" in r.one("address", subject="10.77.8.2")["what"]
     assert "no adapter" in r.one("route", subject="10.77.8.2")["what"]
     assert "falls back to TCP" in r.one("rdma")["what"]
+    # However slow the machine is, a wire is not faster than it is.
+    rate = float(re.search(r"\(([0-9.]+) Gbit/s\)", r.one("bandwidth", subject="tcp")["what"])[1])
+    assert not slow or rate <= 0.12, r.text
     if LAB:
         assert "behind its addresses" in r.one("rdma")["what"], r.text
 
