@@ -66,6 +66,8 @@ enum {
 	TOPS_MAX = 64, /* directories in none of which it is remembered that they may be new */
 	OFFERED_MAX = 256, /* files offered to be cloned without an answer */
 	CLONE_TRIES = 4, /* of which none was, and no more are offered */
+	OWED_MS = 200, /* so long a lane waits for something else than its wire while not all that
+			* it sent is known to be stored */
 	SPARE_MAX = 31, /* blocks beside the one that is filled */
 	DONE_MAX = 128, /* files that a lane has ended and not made known */
 	/* Of a small file, beside its bytes and its attributes. */
@@ -145,7 +147,7 @@ struct source_lane {
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
-	bool owed; /* any block was, since the lane was flushed */
+	bool owed; /* any block was, since all was known to be stored */
 	uint64_t large_due; /* bytes of large files that come before the next small ones */
 	struct lane_use use;
 	struct digest *digest;

@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-enum { FLUSH_MS = 200 }; /* without a job: then what was sent is waited for */
-
 /* Lock held in all of them, but for those of source.h. */
 
 static void set_busy(struct source_lane *l, bool busy, bool taking)
@@ -244,7 +242,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 enum job source_pick(struct source_lane *l, struct source_file **file)
 {
 	struct copy *c = l->source->copy;
-	uint64_t flush_ms = clock_ms() + FLUSH_MS;
+	uint64_t flush_ms = clock_ms() + OWED_MS;
 	enum job job;
 
 	pthread_mutex_lock(&c->lock);

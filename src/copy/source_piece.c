@@ -2,7 +2,9 @@
 #include "copy/source.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <time.h>
 #include "base/fail.h"
 
 /* What a lane made of its piece. */
@@ -333,13 +335,50 @@ static ssize_t gather(struct source_lane *l, struct source_file *f, struct block
 	return n;
 }
 
+/* Is it this lane's turn within some time, and is there something to read? */
+static bool take_turn_soon(struct source_file *f)
+{
+	struct pollfd p = {.fd = f->fd, .events = POLLIN};
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until); /* the one that timedlock goes by */
+	until.tv_nsec += OWED_MS * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	if (pthread_mutex_timedlock(&f->turn, &until))
+		return false;
+	if (f->after != 0 || atomic_load(&f->stop) || poll(&p, 1, OWED_MS) != 0)
+		return true;
+	pthread_mutex_unlock(&f->turn);
+	return false;
+}
+
+/* Who has the turn may wait for input for ever, and so may all others for him.  What they have sent
+ * may be lost with a wire meanwhile, and its reader be whom the input waits for. */
+static int take_turn(struct source_lane *l, struct source_file *f)
+{
+	while (l->owed) {
+		int owed;
+
+		if (take_turn_soon(f))
+			return 0;
+		owed = lane_tend(l->lane);
+		if (owed < 0)
+			return -1;
+		l->owed = owed;
+	}
+	pthread_mutex_lock(&f->turn);
+	return 0;
+}
+
 static int read_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
 {
 	struct block *b = l->block;
 	ssize_t n;
 	int after;
 
-	pthread_mutex_lock(&f->turn);
+	if (take_turn(l, f))
+		return -1;
 	n = gather(l, f, b);
 	/* Nobody tries again what failed or ended. */
 	if (n <= 0 && f->after == 0)

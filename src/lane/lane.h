@@ -136,6 +136,9 @@ struct block *lane_more(struct lane *l);
 void lane_begin(struct block *b);
 int lane_send(struct lane *l, struct block *b);
 int lane_flush(struct lane *l);
+/* Source: take in what is there of credits, and have the wire mended if it broke, for who waits for
+ * something else: 1 when not all that was sent is known to be stored, 0 when it is. */
+int lane_tend(struct lane *l);
 
 int lane_recv(struct lane *l, struct block **out);
 int lane_put(struct lane *l, struct block *b);

@@ -174,3 +174,18 @@ int lane_flush(struct lane *l)
 	lane_look(l);
 	return 0;
 }
+
+int lane_tend(struct lane *l)
+{
+	if (lane_alive(l))
+		return -1;
+	while (l->unstored) {
+		if (lane_join(l))
+			return -1;
+		if (take_credits(l, false) == 0)
+			break;
+		if (lane_broke(l))
+			return -1;
+	}
+	return l->unstored != NULL;
+}

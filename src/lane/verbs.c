@@ -460,7 +460,9 @@ static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 	struct verbs *v = verbs_of(w);
 	struct patience p = {.until_ms = 0};
 
-	if (least == 0 && credited(v) < v->next && reap(v) < 0)
+	/* Who looks again and again and never waits is to hear that it broke, too. */
+	if (least == 0 && credited(v) < v->next &&
+	    (atomic_load(&v->broken) ? verbs_progress(v, 0) : reap(v)) < 0)
 		return -1;
 	while (credited(v) < least) {
 		if (await_sink(v, &p))

@@ -95,6 +95,23 @@ def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+def test_what_a_broken_lane_carried_needs_no_more_input(bench):
+    """Whoever writes may wait for what comes out at the other end."""
+    out, into = os.pipe()
+    sink = bench.receive()
+    source = bench.send(sink.port, "-v", "--lanes=2", stdin=out, env={
+        "SLUICE_FAULT": "damage:lane=0,block=1;damage:lane=1,block=1"})
+    os.close(out)
+    said = b""
+    for i in range(8):
+        said += b"%d\n" % i
+        os.write(into, b"%d\n" % i)
+        wait_until(lambda: sink.out == said)
+    os.close(into)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert "came damaged" in source.errors()
+
+
 def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
     (tmp_path / "in").write_bytes(pattern(12 << 20))
     (full / "out").write_bytes(b"old")
