@@ -130,8 +130,9 @@ static void service_of(const struct survey *s, char *to, size_t size)
 
 		line[strcspn(line, "\n")] = '\0';
 		last = strrchr(line, '/');
-		/* user@1000.service is a login's, too: its limits are PAM's. */
-		if (last && ends_with(last, ".service") && strncmp(last, "/user@", 6) != 0)
+		/* user@1000.service is a login's, too, and what is below it: its limits are PAM's.
+		 */
+		if (last && ends_with(last, ".service") && !strstr(line, "/user@"))
 			snprintf(to, size, "%s", last + 1);
 	}
 	if (f)
