@@ -120,6 +120,8 @@ def test_a_slow_source_disk(bench, tmp_path, slow_fs):
     assert told["bound_by"] == name
     assert abs(told["source_busy"] * 100 - shares["source busy"]) <= 1
     assert all(0 <= told[k] <= 1 for k in ("network", "sink_busy", "held_back", "processors")), told
+    page = (ROOT / "man" / "rdcp.1").read_text()
+    assert not [k for k in told if k not in page], "the manual has all fields"
     assert told["window"] > 0 and (RDMA or told["round_trip_us"] > 0), told
 
 
