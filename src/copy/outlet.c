@@ -18,7 +18,7 @@ void stream_widen(int fd)
 {
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+	if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fcntl(fd, F_GETPIPE_SZ) < PIPE_SIZE)
 		fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 }
 

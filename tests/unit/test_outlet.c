@@ -49,6 +49,22 @@ static void test_a_pipe_is_made_roomy(void **state)
 	close(fds[1]);
 }
 
+/* Whoever made it so has his reasons; who may not has one of that size. */
+static void test_a_larger_pipe_stays(void **state)
+{
+	int fds[2], size;
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	if (fcntl(fds[0], F_SETPIPE_SZ, 2 * PIPE_SIZE) < 0)
+		assert_int_equal(errno, EPERM);
+	size = fcntl(fds[0], F_GETPIPE_SZ);
+	stream_widen(fds[0]);
+	assert_true(fcntl(fds[0], F_GETPIPE_SZ) >= size);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* However small its writes are. */
 static void test_what_a_fast_producer_wrote_fills_blocks(void **state)
 {
@@ -150,6 +166,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_pipe_is_made_roomy),
+		cmocka_unit_test(test_a_larger_pipe_stays),
 		cmocka_unit_test(test_what_a_fast_producer_wrote_fills_blocks),
 		cmocka_unit_test(test_a_slow_producer_is_not_held_back),
 		cmocka_unit_test(test_what_comes_within_a_millisecond_comes_together),
