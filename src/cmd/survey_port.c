@@ -77,18 +77,41 @@ static const char *link_text(const struct pcie_link *l, char *to, size_t size)
 	return to;
 }
 
+/* narrow and slow: than the adapter can. */
+static void pcie_remedy(const struct adapter *a, bool narrow, bool slow, char *to, size_t size)
+{
+	const struct pcie_link *now = &a->pcie_now, *slot = &a->pcie_slot;
+	unsigned is = narrow ? now->width : now->mtransfers;
+	unsigned most = narrow ? slot->width : slot->mtransfers;
+
+	if (!narrow && !slow)
+		snprintf(to, size,
+			 "the port is faster than the adapter's own PCIe interface: nothing helps "
+			 "but another adapter");
+	else if (!most)
+		snprintf(to, size,
+			 "lspci -vv -s %s (LnkCap, LnkSta) and the host's manual tell what the "
+			 "slot has; if that is more, seat the adapter again",
+			 a->pci);
+	else if (most <= is)
+		snprintf(to, size,
+			 "the slot at this place has no more: put the adapter into a wider or "
+			 "newer one");
+	else
+		snprintf(to, size,
+			 "the slot can do more than was negotiated: seat the adapter again, look "
+			 "at risers, and at the PCIe settings of the host's firmware");
+}
+
 static void look_at_pcie(const struct port *p)
 {
 	const struct adapter *a = p->a;
-	const struct pcie_link *now = &a->pcie_now, *most = &a->pcie_adapter, *slot = &a->pcie_slot;
+	const struct pcie_link *now = &a->pcie_now, *most = &a->pcie_adapter;
 	unsigned mbits = pcie_mbits(now);
 	bool short_of_rate = a->rate_mbits && mbits < a->rate_mbits;
 	bool narrow = most->width && now->width < most->width;
 	bool slow = most->mtransfers && now->mtransfers < most->mtransfers;
-	bool by_slot = (narrow && slot->width && slot->width <= now->width) ||
-		       (!narrow && slow && slot->mtransfers && slot->mtransfers <= now->mtransfers);
-	char is[40], can[40], share[128] = "";
-	const char *remedy = NULL;
+	char is[40], can[40], share[128] = "", remedy[TEXT_MAX];
 
 	if (a->software)
 		return;
@@ -107,17 +130,7 @@ static void look_at_pcie(const struct port *p)
 			     mbits / 1e3, a->pci);
 		return;
 	}
-	if (by_slot)
-		remedy =
-			"the slot at this place has no more: put the adapter into a wider or newer "
-			"one";
-	else if (narrow || slow)
-		remedy =
-			"the slot can do more than was negotiated: seat the adapter again, look at "
-			"risers, and at the PCIe settings of the host's firmware";
-	else
-		remedy = "the port is faster than the adapter's own PCIe interface: nothing helps "
-			 "but another adapter";
+	pcie_remedy(a, narrow, slow, remedy, sizeof remedy);
 	survey_found(p->s, FINDING_WARNING, "pcie", p->name, remedy,
 		     "%s at %s is %s than the adapter can (%s)%s", is, a->pci,
 		     narrow ? "narrower"
