@@ -369,6 +369,29 @@ static void test_a_block_put_after_the_break_is_stored(void **arg)
 	assert_int_equal(r.from.epochs, 2);
 }
 
+/* Who only looks after his lane now and then has it mended as well. */
+static void test_looked_after_it_is_mended(void **arg)
+{
+	atomic_bool gate = false;
+	struct run r;
+	bool filled;
+
+	(void)arg;
+	run_open(&r, 0, 4, SMALL, NULL);
+	r.source.blocks = 4;
+	r.source.tends = true;
+	r.sink.gate = &gate;
+	run_start(&r);
+	filled = wait_count(&r.source.done, 4, LONG_MS) && wait_count(&r.sink.held, 1, LONG_MS);
+	lane_break(r.pair.sink.lane, 0, "told so");
+	atomic_store(&gate, true);
+	run_finish(&r);
+	assert_true(filled);
+	assert_whole(&r);
+	assert_int_equal(r.from.resent, 3);
+	assert_int_equal(r.from.epochs, 2);
+}
+
 /* Of another epoch: nothing.  Of this one before the wire was even there: kept. */
 static void test_a_break_is_for_its_epoch(void **arg)
 {
@@ -686,6 +709,7 @@ int conformance_run(const struct backend *b)
 		cmocka_unit_test(test_gone_at_a_grant),
 		cmocka_unit_test(test_broken_many_times),
 		cmocka_unit_test(test_a_block_put_after_the_break_is_stored),
+		cmocka_unit_test(test_looked_after_it_is_mended),
 		cmocka_unit_test(test_a_break_is_for_its_epoch),
 		cmocka_unit_test(test_connections_that_never_serve),
 		cmocka_unit_test(test_damaged_once),

@@ -350,6 +350,7 @@ void *source_job(void *arg)
 	struct job *j = arg;
 	struct lane *l = j->pair->source.lane;
 	uint32_t size = lane_block_size(l);
+	int owed = 0;
 
 	for (unsigned i = 0; i < j->blocks || (j->more && atomic_load(j->more)); i++) {
 		struct block *b;
@@ -364,6 +365,10 @@ void *source_job(void *arg)
 		atomic_fetch_add(&j->done, 1);
 	}
 	j->blocks = atomic_load(&j->done);
+	while (j->tends && (owed = lane_tend(l)) > 0)
+		sleep_ms(1);
+	if (owed < 0)
+		return job_done(j, -1, "tend");
 	if (lane_flush(l))
 		return job_done(j, -1, "flush");
 	j->stored_at_flush = lane_stored(j->pair->sink.lane);

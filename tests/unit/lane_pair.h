@@ -104,6 +104,7 @@ void pair_end(struct pair *p);
 struct job {
 	struct pair *pair;
 	unsigned blocks; /* source: how many to send, and then how many it did */
+	bool tends; /* source: look after the lane until all is stored, and flush it then */
 	atomic_bool *more; /* source: send on while it is true; NULL: no more than these */
 	uint32_t (*size)(unsigned i, uint32_t block_size);
 	unsigned hold_at, hold_ms; /* sink: keep block hold_at for so long */
