@@ -5,6 +5,7 @@
  * blocks are made at this host and thrown away at the other one.
  */
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
@@ -58,6 +59,23 @@ static int begin_conducting(const struct options *o, struct progress *progress)
 	return 0;
 }
 
+/* One that came when nobody minded it any more is for what follows. */
+static void end_conducting(void)
+{
+	int signo;
+
+	while ((signo = signals_next()) != 0)
+		if (signo == SIGINT || signo == SIGTERM || signo == SIGHUP)
+			cancel(signo);
+	conductor_signals_end();
+	screen_end();
+}
+
+static int fail_cancelled(void)
+{
+	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(cancelled()));
+}
+
 /* 0, or -1 with r->report.failure. */
 static int run_once(struct run *r, const struct shape *s)
 {
@@ -92,10 +110,13 @@ static int run_once(struct run *r, const struct shape *s)
 		r->report.failure = *failed();
 		return -1;
 	}
-	conduct(&j, &r->report);
-	conductor_signals_end();
-	screen_end();
+	/* Ends that are forked now would be cancelled, too, and take their time to say so. */
+	if (!cancelled())
+		conduct(&j, &r->report);
+	end_conducting();
 	events_end(&r->report);
+	if (cancelled() && fail_cancelled())
+		r->report.failure = *failed();
 	r->signalled = r->report.failure.code == OUT_SIGNAL;
 	return r->report.failure.code == OUT_DONE ? 0 : -1;
 }
@@ -288,9 +309,7 @@ enum outcome path_run(struct path *p)
 		return OUT_SIGNAL;
 	}
 	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
-	if (cancelled()) {
-		fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(cancelled()));
+	if (cancelled() && fail_cancelled())
 		return OUT_SIGNAL;
-	}
 	return OUT_DONE;
 }
