@@ -251,7 +251,7 @@ def test_an_address_without_an_adapter(bench, wire):
     assert "falls back to TCP" in r.one("rdma")["what"]
     # However slow the machine is, a wire is not faster than it is.
     rate = float(re.search(r"\(([0-9.]+) Gbit/s\)", r.one("bandwidth", subject="tcp")["what"])[1])
-    assert not slow or rate <= 0.12, r.text
+    assert not slow or rate <= 0.15, r.text
     if LAB:
         assert "behind its addresses" in r.one("rdma")["what"], r.text
 
