@@ -57,7 +57,7 @@ _sluice() {
 	rdbench)
 		files='' hosts=' '
 		options="$_sluice_starts --source= --target= --seconds= --plot= --lanes= --depth=
-			--block-size= --rdma-op= --rails= --direct= --memory="
+			--block-size= --rdma-op= --rails= --direct= --memory= --bwlimit= --progress"
 		;;
 	rdcheck)
 		files='' hosts=' '

@@ -47,18 +47,23 @@ static void take(struct point *p, const struct report *r, const struct measure *
 	snprintf(p->why, sizeof p->why, "%s", r->why);
 }
 
-static void show(const struct bench *b, const struct point *p)
+static void show(struct bench *b, const struct point *p)
 {
 	char line[SCREEN_LINE_MAX], set[64], count[32] = "";
+	uint64_t every_ms = b->o->progress_s * UINT64_C(1000), now = clock_ms();
 
-	if (b->o->quiet || !isatty(STDERR_FILENO))
+	if (b->o->quiet || (every_ms ? now - b->line_ms < every_ms : !isatty(STDERR_FILENO)))
 		return;
 	/* The first ones are tries. */
 	if (b->planned)
 		snprintf(count, sizeof count, "%u/%u  ", b->done + 1, b->planned);
 	snprintf(line, sizeof line, "%s%s, %s", count, stage_name(p->stage),
 		 setting_text(&p->set, set, sizeof set));
-	screen_live(line);
+	b->line_ms = now;
+	if (every_ms)
+		screen_line(line);
+	else
+		screen_live(line);
 	screen_flush();
 }
 

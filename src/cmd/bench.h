@@ -58,6 +58,7 @@ struct bench {
 	struct link far;
 	struct progress progress;
 	unsigned done, planned; /* points */
+	uint64_t line_ms; /* when a line last told of them */
 	bool began; /* the first one */
 	unsigned repeats; /* of this one */
 	double guess; /* bytes a second */

@@ -90,6 +90,15 @@ def test_a_whole_sweep(bench, disks):
     assert (disks / "out").read_bytes() == data
 
 
+def test_a_part_of_the_link_and_a_line_now_and_then(bench):
+    limit = 8 << 20
+    r = bench_on(bench, "--json", "--bwlimit=8M", "--progress=1", *ONE)
+    assert r.code == 0, r.errors()
+    measured = of(objects(r), "point")
+    assert measured and max(p["bytes_per_second"] for p in measured) < 1.5 * limit
+    assert r.errors().startswith("rdbench: memory to memory, "), r.errors()
+
+
 def setting_and_way(p):
     return p["transport"], p["rdma_op"], *setting(p)
 
