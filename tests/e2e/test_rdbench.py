@@ -95,7 +95,9 @@ def test_a_part_of_the_link_and_a_line_now_and_then(bench):
     r = bench_on(bench, "--json", "--bwlimit=8M", "--progress=1", *ONE)
     assert r.code == 0, r.errors()
     measured = of(objects(r), "point")
-    assert measured and max(p["bytes_per_second"] for p in measured) < 1.5 * limit
+    # What the lanes take at once may come on top.
+    full = 2 * 4 * 64 << 10
+    assert measured and all(p["bytes"] < 1.1 * limit * p["seconds"] + full for p in measured), measured
     assert r.errors().startswith("rdbench: memory to memory, "), r.errors()
 
 
