@@ -171,6 +171,8 @@ def test_another_source_does_not_go_on_there(bench, ground):
 # ---- one huge file -------------------------------------------------------------------------
 
 BIG = 24 << 20
+# Slow enough to be interrupted half way, by whoever is slow himself.
+HALF_WAY = "--bwlimit=%dM" % (8 / SLOW)
 
 
 def await_bytes(directory, bytes_):
@@ -188,7 +190,7 @@ def await_bytes(directory, bytes_):
 def interrupted(bench, ground, signo=signal.SIGKILL):
     """A file of which about half is in a temporary; returns what that is called."""
     make(ground, {"from": {"big": pattern(BIG)}, "to": {}})
-    run = bench.copy("--bwlimit=12M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", BIG // 2)
     seen = [p for p, _, _ in family(run.proc.pid)]
     run.signal(signo)
@@ -223,7 +225,7 @@ def test_a_huge_file_goes_on(bench, ground, signo):
 def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
     data = pattern(BIG)
     make(ground, {"from": {"d": {"big": data}, "small": b"s"}})
-    run = bench.copy("-a", "--bwlimit=12M", "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
+    run = bench.copy("-a", HALF_WAY, "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
     wait_until(lambda: (ground / "to" / "d").exists())
     await_bytes(ground / "to" / "d", BIG // 2)
     seen = [p for p, _, _ in family(run.proc.pid)]
@@ -300,7 +302,7 @@ def test_holes_are_kept_when_it_goes_on(bench, ground):
             f.seek(at)
             f.write(data[at:at + 5 * BLOCK])
         f.truncate(BIG)
-    run = bench.copy("--bwlimit=8M", "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", 6 << 20)
     seen = [p for p, _, _ in family(run.proc.pid)]
     run.kill()
