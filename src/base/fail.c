@@ -41,6 +41,11 @@ int fail_as(enum outcome code, const char *fmt, ...)
 	return -1;
 }
 
+int fail_signal(int signo)
+{
+	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
+}
+
 const struct failure *failed(void)
 {
 	return &mine;

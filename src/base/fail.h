@@ -50,6 +50,9 @@ struct failure {
 int fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold));
 int fail_as(enum outcome code, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
+/* The failure of whoever was asked by this signal to end. */
+int fail_signal(int signo);
+
 /* This thread's failure; valid until the thread's next one. Never NULL. */
 const struct failure *failed(void);
 

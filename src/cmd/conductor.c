@@ -114,7 +114,7 @@ static void send_cancel(struct conductor *c, int signo)
 	struct msg_cancel m = {.signo = (uint8_t)signo};
 
 	msg_cancel_encode(&w, &m);
-	fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
+	fail_signal(signo);
 	conductor_blame(c, failed(), "");
 	for (int i = 0; i < 2; i++) {
 		/* One that has not greeted may be ssh that asks for a password. */

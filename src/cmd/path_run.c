@@ -71,11 +71,6 @@ static void end_conducting(void)
 	screen_end();
 }
 
-static int fail_cancelled(void)
-{
-	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(cancelled()));
-}
-
 /* 0, or -1 with r->report.failure. */
 static int run_once(struct run *r, const struct shape *s)
 {
@@ -115,7 +110,7 @@ static int run_once(struct run *r, const struct shape *s)
 		conduct(&j, &r->report);
 	end_conducting();
 	events_end(&r->report);
-	if (cancelled() && fail_cancelled())
+	if (cancelled() && fail_signal(cancelled()))
 		r->report.failure = *failed();
 	r->signalled = r->report.failure.code == OUT_SIGNAL;
 	return r->report.failure.code == OUT_DONE ? 0 : -1;
@@ -309,7 +304,7 @@ enum outcome path_run(struct path *p)
 		return OUT_SIGNAL;
 	}
 	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
-	if (cancelled() && fail_cancelled())
+	if (cancelled() && fail_signal(cancelled()))
 		return OUT_SIGNAL;
 	return OUT_DONE;
 }

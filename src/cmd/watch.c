@@ -96,16 +96,11 @@ void watch_nudge(void)
 		ring();
 }
 
-static int say_signal(int signo)
-{
-	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
-}
-
 /* Have the session fail with the signal, unless it has failed before. */
 static void tell_session(struct watch *w, int signo)
 {
 	pthread_mutex_lock(&w->lock);
-	say_signal(signo);
+	fail_signal(signo);
 	if (w->session)
 		session_fail(w->session);
 	pthread_mutex_unlock(&w->lock);
@@ -137,7 +132,7 @@ static void *run(void *arg)
 	w->failure = *failed();
 	/* Whoever noticed the signal first knew only its number. */
 	if (w->result && w->failure.code == OUT_SIGNAL && atomic_load(&caught)) {
-		say_signal(atomic_load(&caught));
+		fail_signal(atomic_load(&caught));
 		w->failure = *failed();
 	}
 	return NULL;
@@ -170,7 +165,7 @@ static void say_why(struct watch *w)
 		known = session_failed(w->session, &w->failure, host);
 	pthread_mutex_unlock(&w->lock);
 	if (!known) {
-		say_signal(atomic_load(&caught) ? atomic_load(&caught) : SIGTERM);
+		fail_signal(atomic_load(&caught) ? atomic_load(&caught) : SIGTERM);
 		w->failure = *failed();
 	}
 }

@@ -62,7 +62,7 @@ static int wait_for(struct channel *ch, bool to_write, uint64_t deadline_ms)
 	int rc = poll(p, (nfds_t)n, left < LOOK_MS ? left : LOOK_MS);
 
 	if (cancelled())
-		return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(cancelled()));
+		return fail_signal(cancelled());
 	if (rc < 0 && errno != EINTR)
 		return fail_as(OUT_SOCKET, "wait for the peer: %m");
 	if (deadline_ms && clock_ms() >= deadline_ms)

@@ -14,7 +14,7 @@ from trees import USER, fell
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # In the guest every program starts on an emulated CPU, so a run there takes the cases that verbs
-# can make a difference to; with SLUICE_LAB_ALL it takes all, which is most of an hour for each
+# can make a difference to; with SLUICE_LAB_ALL it takes all, which is a third of an hour for each
 # adapter and operation. What is left out here is not skipped: it runs over TCP, where it says as
 # much.
 SHORT_IN_THE_LAB = """
