@@ -26,7 +26,8 @@ def files(top, *suffixes):
             d.startswith(".") or d == "__pycache__" or (here == top and d.startswith("build"))))
         for name in sorted(names):
             path = here / name
-            if path.is_symlink() or not path.is_file() or name.endswith(".pyc"):
+            # .git is a file in a work tree of git's.
+            if name == ".git" or path.is_symlink() or not path.is_file() or name.endswith(".pyc"):
                 continue
             if not suffixes or path.suffix in suffixes:
                 found.append(path.relative_to(top))
