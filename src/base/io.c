@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include "base/worker.h"
 
@@ -94,6 +96,28 @@ int pwrite_full(int fd, const void *buf, size_t len, off_t pos)
 			return -1;
 	}
 	return 0;
+}
+
+static void say_and_abort(void)
+{
+	static const char text[] = "sluice: a wake-up of a thread could not be written: abort\n";
+
+	(void)!write(STDERR_FILENO, text, sizeof text - 1);
+	abort();
+}
+
+void raise_event(int fd)
+{
+	const uint64_t one = 1;
+	int err = errno;
+	ssize_t n;
+
+	do
+		n = write(fd, &one, sizeof one);
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof one && !(n < 0 && errno == EAGAIN))
+		say_and_abort();
+	errno = err;
 }
 
 void close_fd(int fd)

@@ -19,6 +19,10 @@ ssize_t pread_full(int fd, void *buf, size_t len, off_t pos);
 int write_full(int fd, const void *buf, size_t len);
 int pwrite_full(int fd, const void *buf, size_t len, off_t pos);
 
+/* Make an eventfd readable; a full one already is.  Any other failure would leave a thread asleep
+ * for ever: it aborts the process, with a sentence.  Safe in a signal handler. */
+void raise_event(int fd);
+
 /* Close and ignore; negative descriptors are fine.  errno is kept. */
 void close_fd(int fd);
 

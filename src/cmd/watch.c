@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/worker.h"
 #include "cmd/screen.h"
 
@@ -23,10 +24,8 @@ static atomic_bool ended; /* the worker has nothing left to do but return */
 
 static void ring(void)
 {
-	int err = errno;
-
-	(void)!write(bell, &(uint64_t){1}, sizeof(uint64_t));
-	errno = err;
+	if (bell >= 0)
+		raise_event(bell);
 }
 
 static void on_stop(int signo)

@@ -8,7 +8,14 @@
 #include <time.h>
 
 enum { FAULTS_MAX = 16 };
-enum fault_kind { FAULT_DAMAGE = 1, FAULT_BREAK, FAULT_STALL, FAULT_NOREJOIN, FAULT_BOUND };
+enum fault_kind {
+	FAULT_DAMAGE = 1,
+	FAULT_BREAK,
+	FAULT_STALL,
+	FAULT_NOREJOIN,
+	FAULT_BOUND,
+	FAULT_TAKE
+};
 
 struct fault {
 	enum fault_kind kind;
@@ -69,6 +76,8 @@ static void read_fault(char *text, const char *spec)
 		f->kind = FAULT_NOREJOIN;
 	else if (strcmp(kind, "bound") == 0)
 		f->kind = FAULT_BOUND;
+	else if (strcmp(kind, "take") == 0)
+		f->kind = FAULT_TAKE;
 	else
 		refuse(spec);
 	for (char *field; (field = strtok_r(NULL, ",", &rest));)
@@ -168,6 +177,27 @@ bool fault_call(unsigned lane)
 	}
 	pthread_mutex_unlock(&lock);
 	return ordered && broke;
+}
+
+bool fault_take(unsigned lane)
+{
+	bool due = false;
+
+	pthread_once(&once, read_faults);
+	if (count == 0)
+		return false;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < count; i++) {
+		struct fault *f = &faults[i];
+
+		if (f->kind == FAULT_TAKE && f->lane == lane &&
+		    (f->times == 0 || f->done < f->times)) {
+			f->done++;
+			due = true;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return due;
 }
 
 size_t fault_bound(size_t bytes)

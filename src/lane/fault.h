@@ -12,9 +12,11 @@
  *	stall:lane=L,block=N,ms=M       wait M ms before sending block N for the first time
  *	norejoin:lane=L                 once the lane was broken to order, each call for another
  *	                                RDMA connection of it fails
+ *	take:lane=L,times=T             the accepting end drops a connection of the lane right
+ *	                                after it has sent its hello, the first T times
  *	bound:by=N                      what a peer can make this end keep is bounded by an N-th
- * Several are joined by ';'.  Numbers are of lane_send(), from 0, in the source.  times is 1
- * when it is left out, and 0 there means always.  What can't be understood ends the program:
+ * Several are joined by ';'.  Numbers of blocks are of lane_send(), from 0, in the source.  times
+ * is 1 when it is left out, and 0 there means always.  What can't be understood ends the program:
  * a test that orders no fault must not pass.
  */
 
@@ -27,6 +29,8 @@ void fault_before(unsigned lane, struct block *b);
 bool fault_after(unsigned lane, const struct block *b);
 /* True: an RDMA connection for this lane must not come about. */
 bool fault_call(unsigned lane);
+/* True: the connection that this end has just accepted for this lane must fail. */
+bool fault_take(unsigned lane);
 /* Bytes that a peer can make this end keep, or fewer. */
 size_t fault_bound(size_t bytes);
 

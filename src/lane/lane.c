@@ -101,12 +101,8 @@ int lane_alive(struct lane *l)
 
 void lane_abort(struct lane *l)
 {
-	uint64_t one = 1;
-
 	atomic_store(&l->aborted, true);
-	if (write(l->abort_fd, &one, sizeof one) < 0) {
-		/* Full: then it is readable, which is all that is wanted. */
-	}
+	raise_event(l->abort_fd);
 	pthread_mutex_lock(&l->lock);
 	if (l->wire)
 		l->wire->ops->break_(l->wire);

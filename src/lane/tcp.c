@@ -318,12 +318,9 @@ static int tcp_recv(struct wire *w, bool wait, struct block **out)
 static void tcp_break(struct wire *w)
 {
 	struct tcp *t = (struct tcp *)w;
-	uint64_t one = 1;
 
 	atomic_store(&t->broken, true);
-	if (write(t->wake, &one, sizeof one) < 0) {
-		/* Full: then it is readable, which is all that is wanted. */
-	}
+	raise_event(t->wake);
 }
 
 static void tcp_look(struct wire *w)

@@ -9,7 +9,7 @@
 #include "lane/lane.h"
 #include "lane/wire.h"
 
-/* The wire over a connected stream socket, of any family, on which both hellos were said.
+/* The wire over a connected stream socket, of any family; no block may be sent before both hellos.
  * Owns fd, also on failure. */
 int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out);
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "lane/fault.h"
 #include "lane/hello.h"
 #include "lane/tcp.h"
 
@@ -194,6 +195,7 @@ int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const u
 int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd, struct wire **out)
 {
 	uint8_t hello[LANE_HELLO_SIZE];
+	struct wire *w;
 	ssize_t n;
 
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
@@ -201,15 +203,24 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 		close_fd(fd);
 		return -1;
 	}
+	/* With its hello this end has accepted, so whatever can fail comes before. */
+	if (tcp_wire(l, epoch, fd, &w))
+		return -1;
 	hello_say(l, epoch, true, key, hello);
 	n = send(fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n != LANE_HELLO_SIZE) {
 		errno = n < 0 ? errno : EIO;
 		fail_as(OUT_CONNECT, "lane %u: answer a connection: %m", lane_index(l));
-		close_fd(fd);
+		w->ops->close(w);
 		return -1;
 	}
-	return tcp_wire(l, epoch, fd, out);
+	if (fault_take(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+		w->ops->close(w);
+		return -1;
+	}
+	*out = w;
+	return 0;
 }
 
 /* ---- listening --------------------------------------------------------------------------- */

@@ -547,7 +547,7 @@ static void verbs_break(struct wire *w)
 	struct verbs *v = verbs_of(w);
 
 	atomic_store(&v->broken, true);
-	(void)eventfd_write(v->wake, 1);
+	raise_event(v->wake);
 }
 
 static void verbs_close(struct wire *w)

@@ -458,6 +458,10 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	 * on iWARP the caller must be first anyway. */
 	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) || greet(v, key, deadline_ms))
 		goto failed;
+	if (fault_take(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+		goto failed;
+	}
 	verbs_caller_free(c);
 	*out = &v->wire;
 	return 0;

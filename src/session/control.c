@@ -71,11 +71,7 @@ static void outbox_put(struct control *c, const void *from, size_t len)
 
 static void wake(struct control *c)
 {
-	uint64_t one = 1;
-
-	/* Only fails when it is at its largest, and then it wakes as well. */
-	if (write(c->wake, &one, sizeof one) < 0)
-		return;
+	raise_event(c->wake);
 }
 
 /* With the lock held. */

@@ -8,8 +8,10 @@
  * long it takes, as the sink waits for the source's LANE_DOWN: a thread may be blocked in its
  * file or pipe, and that is no fault.  Time counts only when both are here.
  *
- * Each attempt to connect has an epoch of its own, and one that failed is LANE_DOWN too, since
- * the other end may have taken it for a success.
+ * Each attempt to connect has an epoch of its own.  One that failed, at whichever end, is LANE_DOWN
+ * too, since the other end may have taken it for a success.  And a lane's thread that accepts
+ * answers each LANE_DOWN: the connecting end waits in fence() for nothing that this end might
+ * have forgotten.  tests/model/attempts.py searches that for deadlocks.
  */
 
 #include <errno.h>
@@ -18,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "session/session_impl.h"
 
@@ -56,6 +59,8 @@ static int say_down(struct lane_end *e, uint32_t epoch, const char *why)
 
 	snprintf(m.why, sizeof m.why, "%s", why);
 	msg_lane_down_encode(&w, &m);
+	e->said = true;
+	e->said_epoch = epoch;
 	return control_send(e->s->control, MSG_LANE_DOWN, body, w.used);
 }
 
@@ -82,6 +87,21 @@ static int say_over(struct lane_end *e, uint32_t epoch, const char *why)
 	return e->s->side == LANE_SINK ? say_stored(e, epoch) : 0;
 }
 
+/* The lane has no wire here: what the peer gave up that this end has not heard of is over. */
+static int answer_down(struct lane_end *e)
+{
+	uint32_t epoch;
+	bool down;
+
+	pthread_mutex_lock(&e->s->lock);
+	down = e->down;
+	epoch = e->down_epoch;
+	pthread_mutex_unlock(&e->s->lock);
+	if (!down || (e->said && e->said_epoch >= epoch))
+		return 0;
+	return say_over(e, epoch, "it has no connection");
+}
+
 /* ---- what the peer says: the control thread
  * ------------------------------------------------------ */
 
@@ -96,13 +116,10 @@ static int check_lane(struct session *s, const struct frame *f, unsigned lane, u
 /* With the lock held: the wire of that epoch is no good, and the lane's thread looks again. */
 static void give_up_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
 {
-	uint64_t one = 1;
-
 	if (lane >= s->lanes)
 		return;
 	lane_break(s->ends[lane].lane, epoch, why);
-	if (write(s->ends[lane].nudge, &one, sizeof one) < 0)
-		return; /* it is at its largest: nudged enough */
+	raise_event(s->ends[lane].nudge);
 }
 
 int mend_on_down(struct session *s, const struct frame *f)
@@ -257,18 +274,19 @@ static enum attempt take_caller(struct lane_end *e, struct caller *c)
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
 	if (rc == 0)
 		return attach(e, c->epoch, w, t);
-	log_debug("lane %u epoch %u: %s", e->index, c->epoch, failed()->text);
-	/* The other end sees it fail as well, and tries again. */
-	return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+	return attempt_failed(e, c->epoch);
 }
 
 /* Wait for the other end to connect; ATTEMPT_FAILED: look at the session's state again. */
 static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 {
 	struct caller c;
-	uint32_t epoch = lowest_epoch(e);
+	uint32_t epoch;
 	int rc;
 
+	if (answer_down(e) < 0)
+		return ATTEMPT_FATAL;
+	epoch = lowest_epoch(e);
 	if (epoch == UINT32_MAX)
 		return out_of_epochs(e);
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);

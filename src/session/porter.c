@@ -51,12 +51,12 @@ static void unlisten_tcp(struct porter *p)
 
 void porter_free(struct porter *p)
 {
-	uint64_t one = 1;
-
 	if (!p)
 		return;
-	if (p->worker.running && write(p->stop, &one, sizeof one) == sizeof one)
+	if (p->worker.running) {
+		raise_event(p->stop);
 		worker_join(&p->worker);
+	}
 	strangers_leave(p);
 	unlisten_tcp(p);
 	while (p->rdma_count > 0)

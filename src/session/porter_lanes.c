@@ -31,7 +31,6 @@ static void keep(struct porter *p, unsigned lane, struct caller *c)
 {
 	struct berth *b = &p->berths[lane];
 	struct caller out = *c;
-	uint64_t one = 1;
 
 	pthread_mutex_lock(&p->lock);
 	if (c->epoch >= b->next) {
@@ -39,8 +38,7 @@ static void keep(struct porter *p, unsigned lane, struct caller *c)
 		b->caller = *c;
 		b->kept = true;
 		b->next = c->epoch + 1;
-		if (write(b->ready, &one, sizeof one) < 0)
-			log_debug("wake lane %u: it is awake", lane);
+		raise_event(b->ready);
 	} else {
 		log_debug("a caller for lane %u has epoch %u, which is no longer good", lane,
 			  c->epoch);

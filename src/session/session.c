@@ -95,12 +95,9 @@ void session_ended(struct session *s)
 
 void session_nudge(struct session *s)
 {
-	uint64_t one = 1;
-
 	pthread_cond_broadcast(&s->changed);
 	for (unsigned i = 0; i < s->lanes; i++)
-		if (write(s->ends[i].nudge, &one, sizeof one) < 0)
-			continue; /* it is at its largest: nudged enough */
+		raise_event(s->ends[i].nudge);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------

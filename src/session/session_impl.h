@@ -91,6 +91,8 @@ struct lane_end {
 
 	/* the lane's thread's own */
 	uint32_t next_epoch; /* for the next attempt; 0: none is left */
+	bool said; /* LANE_DOWN was sent, last of this epoch */
+	uint32_t said_epoch;
 	bool was_rdma;
 };
 

@@ -82,6 +82,16 @@ def test_a_broken_lane_is_mended(bench, tmp_path, by, lane):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.parametrize("lane", [0, 1])
+def test_a_lane_whose_accepting_end_fails_after_its_hello(bench, tmp_path, lane):
+    """The connecting end has a wire then, and the accepting end has none."""
+    data = files(tmp_path)
+    sink = bench.receive(tmp_path / "out", env={"SLUICE_FAULT": "take:lane=%d,times=2" % lane})
+    source = bench.send(sink.port, "--lanes=2", tmp_path / "in")
+    assert (source.wait(60), sink.wait(60)) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
 def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)

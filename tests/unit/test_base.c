@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -655,6 +657,49 @@ static void cancel_wakes_who_is_blocked(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void a_full_eventfd_stays_readable(void **state)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	uint64_t most = UINT64_MAX - 1, got;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, &most, sizeof most), sizeof most);
+	raise_event(fd);
+	assert_int_equal(read(fd, &got, sizeof got), sizeof got);
+	assert_true(got == most);
+	close_fd(fd);
+}
+
+/* Its thread would sleep for ever, and all that wait for it. */
+static void a_lost_wake_up_ends_the_process_with_a_sentence(void **state)
+{
+	char text[200] = "";
+	int err[2], status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe(err), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct rlimit none = {0};
+
+		setrlimit(RLIMIT_CORE, &none);
+		signal(SIGABRT, SIG_DFL);
+		dup2(err[1], STDERR_FILENO);
+		raise_event(-1);
+		_exit(0);
+	}
+	close_fd(err[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(read_full(err[0], text, sizeof text - 1) > 0);
+	close_fd(err[0]);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+	assert_non_null(strstr(text, "wake-up"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -680,6 +725,8 @@ int main(void)
 		cmocka_unit_test(workers_take_no_signals_but_theirs),
 		cmocka_unit_test(waking_and_ending_may_race),
 		cmocka_unit_test(cancel_wakes_who_is_blocked),
+		cmocka_unit_test(a_full_eventfd_stays_readable),
+		cmocka_unit_test(a_lost_wake_up_ends_the_process_with_a_sentence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small model of two ends that make a wire for one lane, searched exhaustively.
+
+The connecting end says hello, the accepting one answers with its own: then the connecting end has
+a wire. Either may fail at any moment, before its hello and after it, and a wire may break. Both ends
+then say LANE_DOWN of the epoch and wait for the other's (fence) before the next attempt.
+
+explore() visits every state that can be reached and reports those in which nothing can move though
+the two are not joined by a wire of one epoch.
+"""
+
+from collections import namedtuple
+
+# at: "connect" (the connecting end dials, the accepting one waits), "called" (the connecting end
+# waits for a hello), "wire", "fence"; epoch: of that; down: the last LANE_DOWN that was heard, said: that
+# was sent, -1: none
+End = namedtuple("End", "at epoch down said")
+# call: epoch of a caller that the accepting end has not answered, None; answer: (epoch, is a hello);
+# dead: epochs whose connection is closed
+State = namedtuple("State", "dialler taker call answer dead to_dialler to_taker next faults")
+
+REPORTS = "reports a failed attempt"     # what a failed take is: LANE_DOWN
+ANSWERS = "answers LANE_DOWN"            # of an epoch of which this end knows nothing
+SILENT = "lets the caller try again"     # neither
+
+
+def say(state, who, epoch):
+    end = getattr(state, who)
+    to = "to_taker" if who == "dialler" else "to_dialler"
+    return state._replace(**{who: end._replace(said=max(end.said, epoch)),
+                             to: getattr(state, to) + (epoch,)})
+
+
+def move(state, who, at, epoch):
+    return state._replace(**{who: getattr(state, who)._replace(at=at, epoch=epoch)})
+
+
+def close(state, epoch):
+    return state._replace(dead=state.dead | {epoch})
+
+
+def dialler_steps(state):
+    d = state.dialler
+    if d.at == "connect":
+        epoch = max(state.next, d.down + 1)
+        yield "dial", move(state, "dialler", "called", epoch)._replace(
+            call=epoch, answer=None, next=epoch + 1)
+    if d.at == "called" and state.answer and state.answer[0] == d.epoch:
+        joined = state._replace(answer=None)
+        if state.answer[1]:
+            yield "joined", move(joined, "dialler", "wire", d.epoch)
+            if state.faults > 0:
+                yield "fault", say(close(move(joined, "dialler", "connect", 0), d.epoch),
+                                   "dialler", d.epoch)._replace(faults=state.faults - 1)
+        else:
+            yield "refused", say(move(joined, "dialler", "connect", 0), "dialler", d.epoch)
+
+
+def take(state, variant):
+    """What comes of a caller that the accepting end looks at."""
+    epoch = state.call
+    taken = state._replace(call=None)
+    refused = close(taken._replace(answer=(epoch, False)), epoch)
+    if epoch <= max(state.taker.down, state.taker.said):
+        yield "too late", refused
+        return
+    hello = taken._replace(answer=(epoch, True))
+    yield "take", move(hello, "taker", "wire", epoch)
+    if state.faults == 0:
+        return
+    for failed in (refused, close(hello, epoch)):
+        failed = failed._replace(faults=state.faults - 1)
+        yield "fault", say(failed, "taker", epoch) if variant == REPORTS else failed
+
+
+def taker_steps(state, variant):
+    t = state.taker
+    if t.at != "connect":
+        return
+    if variant == ANSWERS and t.down > t.said:
+        yield "answer", say(state, "taker", t.down)
+    elif state.call is not None:
+        yield from take(state, variant)
+
+
+def wire_steps(state, who):
+    end = getattr(state, who)
+    if end.at == "wire":
+        if end.epoch in state.dead or end.down >= end.epoch:
+            yield "notice", say(close(move(state, who, "fence", end.epoch), end.epoch),
+                                who, end.epoch)
+        elif state.faults > 0:
+            yield "fault", close(state, end.epoch)._replace(faults=state.faults - 1)
+    if end.at == "fence" and end.down >= end.epoch:
+        yield "fenced", move(state, who, "connect", 0)
+
+
+def hear_steps(state, who):
+    queue = getattr(state, "to_" + who)
+    if queue:
+        end = getattr(state, who)
+        yield "hear", state._replace(**{who: end._replace(down=max(end.down, queue[0])),
+                                        "to_" + who: queue[1:]})
+
+
+def steps(state, variant):
+    yield from dialler_steps(state)
+    yield from taker_steps(state, variant)
+    for who in ("dialler", "taker"):
+        yield from wire_steps(state, who)
+        yield from hear_steps(state, who)
+
+
+def joined(state):
+    d, t = state.dialler, state.taker
+    return d.at == t.at == "wire" and d.epoch == t.epoch and d.epoch not in state.dead
+
+
+def explore(faults, variant, most=1_000_000):
+    """Visit every reachable state; returns (states, list of what is wrong)."""
+    idle = End("connect", 0, -1, -1)
+    start = State(idle, idle, None, None, frozenset(), (), (), 0, faults)
+    seen, todo, wrong = {start}, [start], []
+    while todo:
+        state = todo.pop()
+        moves = list(steps(state, variant))
+        if not [s for name, s in moves if name != "fault"] and not joined(state):
+            wrong.append("deadlock at %r" % (state,))
+        for _, s in moves:
+            if s not in seen:
+                if len(seen) >= most:
+                    raise MemoryError("model too large: %d states" % most)
+                seen.add(s)
+                todo.append(s)
+    return len(seen), wrong
