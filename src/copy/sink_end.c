@@ -138,11 +138,25 @@ static bool is_asked(void *ctx, const char *name)
 	return sink_asks_for(((struct finale *)ctx)->sink, name);
 }
 
+/* Only what is surely superfluous goes: nothing while something of the source is missing. */
+static bool may_delete(const struct sink *s)
+{
+	uint64_t failed = s->sums.stored.failed;
+
+	if (!s->rules->delete)
+		return false;
+	if (s->copy->total.incomplete)
+		log_warn("the source could not be read completely: nothing is deleted");
+	else if (failed > 0)
+		log_warn("%llu file%s failed: nothing is deleted", (unsigned long long)failed,
+			 failed == 1 ? "" : "s");
+	return failed == 0 && !s->copy->total.incomplete;
+}
+
 static int complete(struct sink *s)
 {
 	struct finale n = {.sink = s};
 	struct place_end end = {
-		.deletions = s->rules->delete &&!s->copy->total.incomplete,
 		.is_asked = is_asked,
 		.on_deleted = on_deleted,
 		.on_dir = on_dir,
@@ -151,8 +165,7 @@ static int complete(struct sink *s)
 
 	if (sink_dirs_give_xattrs(s))
 		return -1;
-	if (s->rules->delete &&!end.deletions)
-		log_warn("the source could not be read completely: nothing is deleted");
+	end.deletions = may_delete(s);
 	if (place_complete(s->place, &end))
 		return -1;
 	s->sums.counts.deleted = end.deleted;
