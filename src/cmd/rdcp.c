@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rdcp: copy files within a host or between hosts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ struct plan {
 	struct target target;
 	const char *target_text;
 	int target_fd; /* the descriptor that it names, -1 */
+	char target_name[24]; /* and a name of that */
 	struct rule_list rules;
 	struct name_list *list; /* --files-from, NULL */
 	struct progress progress;
@@ -63,8 +65,14 @@ static int parse_targets(struct plan *p)
 	if (!p->target.stdio && !p->target.host[0] &&
 	    target_descriptor(p->target.path, &p->target_fd))
 		return -1;
-	if (p->o.remove_source && p->target.stdio)
-		return fail_as(OUT_USAGE, "--remove-source-files: stdout is no place to keep them");
+	if (p->o.remove_source && p->target_fd >= 0)
+		return fail_as(OUT_USAGE, "--remove-source-files: %s is no place to keep them",
+			       p->target.stdio ? "stdout" : p->target_text);
+	if (!p->target.stdio && p->target_fd >= 0) {
+		/* The end knows it by its number. */
+		snprintf(p->target_name, sizeof p->target_name, "/dev/fd/%d", p->target_fd);
+		p->target.path = p->target_name;
+	}
 	if (p->o.no_target_dir && p->count > 1)
 		return fail_as(OUT_USAGE, "-T: several sources can't all become %s",
 			       p->target_text);

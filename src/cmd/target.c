@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/fail.h"
 #include "cmd/amount.h"
+#include "copy/place_resolve.h"
 
 /* The colon that ends the host, NULL when the name is local. */
 static const char *find_colon(const char *text)
@@ -70,6 +71,8 @@ int target_descriptor(const char *path, int *fd)
 	struct stat st;
 
 	*fd = descriptor_named(path);
+	if (*fd < 0)
+		*fd = spot_descriptor(path);
 	if (*fd < 0)
 		return 0;
 	if (fstat(*fd, &st))

@@ -21,10 +21,10 @@ struct target {
 
 /* 0, or -1 with a failure (OUT_USAGE). text must outlive t. */
 int target_parse(const char *text, struct target *t);
-/* The descriptor of this process that a target's path is another name for (/dev/stdout, /dev/fd/N),
- * if it has one that is no directory: it is written to from where it is, not opened anew.
- * *fd -1: it is none.  A name of one that is not open: -1 with a failure.  To be asked before
- * this process opens anything of its own. */
+/* The descriptor of this process that a target's path is another name for (/dev/stdout, /dev/fd/N,
+ * or a link to one of them), if it has one that is no directory: it is written to from where it is,
+ * not opened anew. *fd -1: it is none.  A name of one that is not open: -1 with a failure.  To be
+ * asked before this process opens anything of its own. */
 int target_descriptor(const char *path, int *fd);
 /* The number in such a name; -1: none. */
 int descriptor_named(const char *path);

@@ -27,7 +27,12 @@ static bool is_null(const struct stat *st)
 	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
 }
 
-void outlet_of(int fd, const char *name, struct outlet *o)
+void outlet_of_file(int fd, const char *name, struct outlet *o)
+{
+	*o = (struct outlet){.fd = fd, .name = name, .seekable = true};
+}
+
+int outlet_of(int fd, const char *name, struct outlet *o)
 {
 	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
@@ -35,15 +40,16 @@ void outlet_of(int fd, const char *name, struct outlet *o)
 
 	*o = (struct outlet){.fd = fd, .name = name};
 	stream_widen(fd);
-	if (fstat(fd, &st) || (flags >= 0 && (flags & O_APPEND)))
-		return;
-	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_null(&st))
-		return;
+	if (flags < 0 || fstat(fd, &st))
+		return fail("look at %s: %m", name);
+	if ((flags & O_APPEND) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_null(&st)))
+		return 0;
 	at = lseek(fd, 0, SEEK_CUR);
 	if (at < 0)
-		return;
+		return fail("seek in %s: %m", name);
 	o->seekable = true;
 	o->base = (uint64_t)at;
+	return 0;
 }
 
 /* A call that failed: may it be made again? */
@@ -148,10 +154,25 @@ int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 	return 0;
 }
 
-void outlet_leave(const struct outlet *o, uint64_t size)
+int outlet_sync(int fd)
 {
-	if (o->seekable)
-		lseek(o->fd, (off_t)(o->base + size), SEEK_SET);
+	struct stat st;
+
+	if (fsync(fd) == 0)
+		return 0;
+	if ((errno != EINVAL && errno != ENOTSUP) || fstat(fd, &st))
+		return -1;
+	if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || S_ISCHR(st.st_mode))
+		return 0;
+	errno = EINVAL;
+	return -1;
+}
+
+int outlet_leave(const struct outlet *o, uint64_t size)
+{
+	if (!o->seekable || lseek(o->fd, (off_t)(o->base + size), SEEK_SET) >= 0)
+		return 0;
+	return fail("seek in %s: %m", o->name);
 }
 
 ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, int *after)

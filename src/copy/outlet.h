@@ -32,13 +32,19 @@ struct outlet {
 	struct stopper stopper;
 };
 
-/* Look at fd: can it be written at positions, and from where on? */
-void outlet_of(int fd, const char *name, struct outlet *out);
+/* A regular file that is written from its beginning: nothing about it is looked up, so that no call
+ * that fails makes anything else of it. */
+void outlet_of_file(int fd, const char *name, struct outlet *out);
+/* Anything else.  Look at fd: can it be written at positions, and from where on?  -1 with a
+ * failure: what can't be looked at is not guessed. */
+int outlet_of(int fd, const char *name, struct outlet *out);
 /* Write at pos; where it can't be sought, pos must be where the last write ended. */
 int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len);
 int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
+/* fsync, of what can be synced: a pipe, a socket or a character device need not. */
+int outlet_sync(int fd);
 /* Leave the descriptor's offset behind the last byte, for whoever shares it. */
-void outlet_leave(const struct outlet *o, uint64_t size);
+int outlet_leave(const struct outlet *o, uint64_t size);
 
 /*
  * Read what is there, up to room: as much as comes until room is full or GATHER_MS have passed

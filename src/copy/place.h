@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "copy/change.h"
+#include "copy/outlet.h"
 #include "copy/owners.h"
 #include "copy/rules.h"
 #include "copy/xattrs.h"
@@ -39,7 +40,9 @@ struct place_opts {
 	const struct rules *rules;
 	bool many, no_target_dir, mkpath, expand;
 	bool fsync, inplace;
-	bool sources_go; /* touch what is the same or written in place: it may be the source */
+	/* Touch what is the same or written in place: it may be the source.  And refuse what is no
+	 * regular file: nothing keeps what is written there. */
+	bool sources_go;
 	bool sparse; /* don't preallocate */
 	struct owners *owners;
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
@@ -99,6 +102,9 @@ struct clones;
 int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
 		struct clones *clones, struct placement **out);
 int placement_fd(const struct placement *t);
+/* What its bytes are written through.  A file of our own, and one that is written in place, is
+ * known to be regular; anything else is looked at, and -1 is a failure of that. */
+int placement_outlet(const struct placement *t, const char *name, struct outlet *out);
 /* Is it empty, so that what is not written is zero? */
 bool placement_fresh(const struct placement *t);
 /* Is its size set in the end, so that what is behind the last write is zero? */

@@ -150,6 +150,8 @@ static int check_old(const struct placement *t, bool *as_it_is)
 
 	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		    !S_ISDIR(t->old.st_mode);
+	if (*as_it_is && t->seat.place->o.sources_go)
+		return spot_keeps_nothing(seat_shown(&t->seat, shown));
 	if (S_ISDIR(t->old.st_mode))
 		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
 			     : delete_is_allowed(&t->seat);
@@ -353,6 +355,16 @@ int placement_fd(const struct placement *t)
 	return t->fd;
 }
 
+int placement_outlet(const struct placement *t, const char *name, struct outlet *out)
+{
+	if (t->how == AS_IT_IS)
+		return outlet_of(t->fd, name, out);
+	outlet_of_file(t->fd, name, out);
+	out->fresh = placement_fresh(t);
+	out->sized = true;
+	return 0;
+}
+
 bool placement_fresh(const struct placement *t)
 {
 	return (t->how == BY_RENAME && !t->tmp.resumed) || (t->how == IN_PLACE && t->created);
@@ -452,9 +464,7 @@ static int sync_file(const struct placement *t)
 	if (t->how == IN_PLACE && t->seat.place->o.sources_go &&
 	    metadata_touch(t->seat.place, t->fd))
 		return seat_failure(&t->seat, "touch");
-	if (!t->seat.place->o.fsync || fsync(t->fd) == 0)
-		return 0;
-	if (t->how == AS_IT_IS && (errno == EINVAL || errno == ENOTSUP))
+	if (!t->seat.place->o.fsync || outlet_sync(t->fd) == 0)
 		return 0;
 	return seat_failure(&t->seat, "fsync");
 }
@@ -535,8 +545,11 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 	bool some = false;
 
 	*in_place = false;
-	if (t->how == AS_IT_IS)
+	if (t->how == AS_IT_IS) {
+		if (t->seat.place->spot.direct && spot_cut(&t->seat.place->spot, t->fd, size))
+			return seat_failure(&t->seat, "write");
 		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
+	}
 	if (look_at_written(t, size, &is))
 		return seat_failure(&t->seat, "write");
 	/* Such a file is whole all the same. */

@@ -3,16 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "copy/find.h"
 
-enum { LINKS_MAX = 40 };
+enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
 
 static int hold_dir(const char *path, struct spot *s)
 {
@@ -137,26 +139,147 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	return s->nowhere ? 0 : hold_dir(dir, s);
 }
 
-/* Names of descriptors lead to files that somebody holds open: not to be replaced. */
-static bool names_descriptor(const char *path)
+/* ---- what is there ------------------------------------------------------------------------- */
+
+/* A name in a held directory, followed link by link. */
+struct trail {
+	int dirfd;
+	char name[NAME_MAX + 1];
+	bool proc; /* the directory is below /proc, */
+	bool link; /* and the name a link there: to what is open, whatever the link's text says */
+};
+
+static int look_around(struct trail *t, bool *is_root)
 {
-	return strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0 ||
-	       strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/", 6) == 0;
+	struct statfs fs;
+	struct stat st;
+
+	if (fstatfs(t->dirfd, &fs) || fstat(t->dirfd, &st))
+		return -1;
+	t->proc = fs.f_type == PROC_SUPER_MAGIC;
+	*is_root = st.st_ino == PROC_ROOT_INODE;
+	return 0;
 }
 
-static int resolve_file(struct spot *s)
+/* One step: 1, 0 at the end of it, -1 with errno. */
+static int follow_once(struct trail *t)
+{
+	char to[PATH_MAX], dir[PATH_MAX];
+	ssize_t n = readlinkat(t->dirfd, t->name, to, sizeof to - 1);
+	bool is_root;
+	int fd;
+
+	if ((n < 0 && errno != EINVAL) || look_around(t, &is_root))
+		return -1;
+	/* What is directly below /proc is an ordinary link (mounts, net). */
+	t->link = n >= 0 && t->proc && !is_root;
+	if (n < 0 || t->link)
+		return 0;
+	to[n] = '\0';
+	if (split(to, dir, sizeof dir, t->name)) {
+		errno = EINVAL;
+		return -1;
+	}
+	fd = openat(t->dirfd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	close_fd(t->dirfd);
+	t->dirfd = fd;
+	return 1;
+}
+
+/* As the kernel does it: a path through /proc/PID/root or cwd is one in another name space, so the
+ * text of it leads elsewhere. */
+static int follow(const char *path, struct trail *t)
 {
 	char dir[PATH_MAX];
-	char *real = realpath(s->shown, NULL);
-	int ret;
+	int ret = 1;
 
-	if (!real)
-		return fail("open %s: %m", s->shown);
-	ret = split(real, dir, sizeof dir, s->name);
+	*t = (struct trail){.dirfd = -1};
+	if (split(path, dir, sizeof dir, t->name))
+		return -1;
+	t->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (t->dirfd < 0)
+		return fail("open %s: %m", dir);
+	for (int i = 0; ret > 0 && i < LINKS_MAX; i++)
+		ret = follow_once(t);
+	if (ret > 0)
+		errno = ELOOP;
 	if (ret == 0)
-		ret = hold_dir(dir, s);
-	free(real);
-	return ret;
+		return 0;
+	fail("follow %s: %m", path);
+	close_fd(t->dirfd);
+	return -1;
+}
+
+/* Which descriptor of this process is that link in /proc/PID/fd, or in a thread's? */
+static int own_descriptor(const struct trail *t)
+{
+	char link[40], dir[64];
+	ssize_t n;
+	int pid, at = 0;
+
+	if (!t->link || !t->name[0] || t->name[strspn(t->name, "0123456789")])
+		return -1;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", t->dirfd);
+	n = readlink(link, dir, sizeof dir - 1);
+	dir[n < 0 ? 0 : n] = '\0';
+	if (sscanf(dir, "/proc/%d/%n", &pid, &at) != 1 || at == 0 || pid != getpid())
+		return -1;
+	return atoi(t->name);
+}
+
+int spot_descriptor(const char *path)
+{
+	struct failure before = *failed();
+	struct trail t;
+	int own;
+
+	if (follow(path, &t)) {
+		fail_again(&before);
+		return -1;
+	}
+	own = own_descriptor(&t);
+	close_fd(t.dirfd);
+	return own;
+}
+
+int spot_keeps_nothing(const char *shown)
+{
+	return fail_as(OUT_USAGE, "--remove-source-files: %s is no regular file that keeps them",
+		       shown);
+}
+
+/* Nothing there is replaced by a file that is made beside it. */
+static int take_direct(const struct place_opts *o, const struct trail *t, struct spot *s)
+{
+	s->direct = true;
+	s->link = t->link;
+	s->own = own_descriptor(t);
+	if (o->sources_go)
+		return spot_keeps_nothing(s->shown);
+	/* The user's are known by their numbers before this (cmd/target.h). */
+	if (s->own >= 0 && s->own != STDERR_FILENO)
+		return fail("open %s: that is a descriptor of the program that copies, not yours",
+			    s->shown);
+	return 0;
+}
+
+static int resolve_there(const struct place_opts *o, bool regular, struct spot *s)
+{
+	struct trail t;
+
+	if (follow(s->shown, &t))
+		return -1;
+	if (!regular || t.proc) {
+		int ret = take_direct(o, &t, s);
+
+		close_fd(t.dirfd);
+		return ret;
+	}
+	s->dirfd = t.dirfd;
+	memcpy(s->name, t.name, sizeof s->name);
+	return 0;
 }
 
 int spot_needs_dir(const struct spot *s)
@@ -170,7 +293,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	bool slash = target[strlen(target) - 1] == '/';
 	struct stat st;
 
-	*s = (struct spot){.dirfd = -1};
+	*s = (struct spot){.dirfd = -1, .own = -1};
 	if (o->expand) {
 		if (expand_tilde(target, s->shown, sizeof s->shown))
 			return -1;
@@ -189,18 +312,27 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	}
 	if (o->many)
 		return fail("%s is not a directory", s->shown);
-	s->direct = !S_ISREG(st.st_mode) || names_descriptor(s->shown);
-	return s->direct ? 0 : resolve_file(s);
+	return resolve_there(o, S_ISREG(st.st_mode), s);
 }
 
 int spot_open(const struct spot *s)
 {
+	if (s->own >= 0)
+		return fcntl(s->own, F_DUPFD_CLOEXEC, 0);
+	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+int spot_cut(const struct spot *s, int fd, uint64_t size)
+{
 	struct stat st;
 
-	if (strcmp(s->shown, "/dev/stdout") == 0 && fstat(STDOUT_FILENO, &st) == 0 &&
-	    S_ISREG(st.st_mode))
-		return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	if (!s->link || s->own >= 0)
+		return 0;
+	if (fstat(fd, &st))
+		return -1;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size <= size)
+		return 0;
+	return ftruncate(fd, (off_t)size);
 }
 
 void spot_close(struct spot *s)

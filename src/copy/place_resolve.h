@@ -16,6 +16,8 @@ struct spot {
 	int dirfd; /* O_PATH; -1 when direct or nowhere */
 	char name[NAME_MAX + 1]; /* in that directory; "": the directory is the target */
 	bool direct; /* shown is no file to be replaced: open it as it stands */
+	bool link; /* and a link of /proc to what some process has open */
+	int own; /* and this process is that: the descriptor; -1 */
 	bool dir_only; /* there is nothing, and it was written with a slash: no file goes there */
 	bool nowhere; /* dry run: a directory that --mkpath would make is not there */
 	char shown[PATH_MAX]; /* the target as the user wrote it, ~ expanded */
@@ -25,6 +27,15 @@ int spot_resolve(const struct place_opts *o, struct spot *out);
 void spot_close(struct spot *s);
 /* A direct one, to be written; EINTR is the caller's. */
 int spot_open(const struct spot *s);
+/* Of a direct one all is written: where another process has a regular file open, what was behind
+ * that goes.  -1 with errno. */
+int spot_cut(const struct spot *s, int fd, uint64_t size);
+/* The descriptor of this process that path leads to by links (/dev/stdout, /dev/fd/3, a link to one
+ * of them); -1: it does not, or there is nothing. */
+int spot_descriptor(const char *path);
+/* That what is written there can't be read again, so that its source may not be removed, as a
+ * failure. */
+int spot_keeps_nothing(const char *shown);
 /* That it is no directory, and --mkpath, as a failure. */
 int spot_needs_dir(const struct spot *s);
 /* --backup-dir, made if it is not there, O_PATH; relative to top. */

@@ -188,7 +188,7 @@ static void take_outlet(struct probe *p)
 {
 	const struct scratch *s = p->o->file;
 
-	outlet_of(s->fd, s->name, &p->out);
+	outlet_of_file(s->fd, s->name, &p->out);
 	p->out.stopper = stopper;
 	if (!writeback_suits(s->fd))
 		return;

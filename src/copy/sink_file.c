@@ -76,13 +76,7 @@ static int begin_named(struct sink *s, struct sink_file *f)
 		return begin_made(f);
 	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;
-	outlet_of(placement_fd(f->placement), placement_name(f->placement), &f->out);
-	f->out.fresh = placement_fresh(f->placement);
-	f->out.sized = placement_sized(f->placement);
-	/* Whoever looked into it before has left its offset anywhere. */
-	if (f->out.sized)
-		f->out.base = 0;
-	return 0;
+	return placement_outlet(f->placement, placement_name(f->placement), &f->out);
 }
 
 /*
@@ -106,13 +100,19 @@ static void choose(struct sink *s, struct sink_file *f)
 	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");
 }
 
+static int open_outlet(struct sink *s, struct sink_file *f)
+{
+	if (s->place)
+		return begin_named(s, f);
+	if (!s->o->discard)
+		return outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
+	f->out = (struct outlet){.fd = -1, .seekable = true};
+	return 0;
+}
+
 static int begin(struct sink *s, struct sink_file *f)
 {
-	if (s->o->discard)
-		f->out = (struct outlet){.fd = -1, .seekable = true};
-	else if (!s->place)
-		outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
-	else if (begin_named(s, f))
+	if (open_outlet(s, f))
 		return -1;
 	if (f->out.fd >= 0 && !f->out.sized)
 		atomic_store(&s->kind, (int)kind_of(f->out.fd));

@@ -91,24 +91,6 @@ static int check_digest(const struct small *f)
 	return sink_check_end(f->r, f->end, sum, f->r->name);
 }
 
-/* A temporary of our own is what it is; of all else the outlet has to find out. */
-static void outlet_for(struct sink *s, const struct placement *t, struct outlet *out)
-{
-	*out = (struct outlet){
-		.fd = placement_fd(t),
-		.name = "",
-		.seekable = true,
-		.fresh = true,
-		.sized = true,
-	};
-	if (!placement_fresh(t)) {
-		outlet_of(out->fd, "", out);
-		out->sized = placement_sized(t);
-	}
-	out->sparse = s->o->sparse;
-	out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
-}
-
 static int begin(struct sink_lane *l, const struct small *f, struct placement **t,
 		 struct outlet *out)
 {
@@ -117,11 +99,14 @@ static int begin(struct sink_lane *l, const struct small *f, struct placement **
 
 	if (place_begin_whole(s->place, sink_dir_place(f->dir), f->r, t))
 		return -1;
-	outlet_for(s, *t, out);
-	if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
-		return 0;
-	/* Its name is made for those that fail only. */
-	fail("write %s: %m", placement_name(*t));
+	if (placement_outlet(*t, f->r->name, out) == 0) {
+		out->sparse = s->o->sparse;
+		out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
+		if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
+			return 0;
+		/* Its name is made for those that fail only. */
+		fail("write %s: %m", placement_name(*t));
+	}
 	why = *failed();
 	place_drop(*t, false);
 	return fail_again(&why);

@@ -83,13 +83,6 @@ void sink_count_end(struct sink_lane *l, const struct record_file *r,
 
 /* ---- what came, and what is there ----------------------------------------------------- */
 
-static bool is_readable(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
-}
-
 static int verify(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
 {
 	if (w->bytes || w->end->size == 0)
@@ -125,7 +118,8 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 			char digest[static EVENT_DIGEST])
 {
 	const struct rules *rules = l->sink->rules;
-	bool again = w->placement && w->out->sized && is_readable(fd);
+	/* Such a file was opened to be read back as well. */
+	bool again = w->placement && w->out->sized;
 
 	/* A hole at its end is not there yet. */
 	if (again && ftruncate(fd, (off_t)w->end->size))
@@ -152,8 +146,9 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 
 	if (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest))
 		return -1;
-	outlet_leave(w->out, w->end->size);
-	if (s->o->fsync && fsync(stream->fd) && errno != EINVAL)
+	if (outlet_leave(w->out, w->end->size))
+		return fail("seek in %s: %m", stream->name);
+	if (s->o->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
 	if (stream->close_at_end && close(stream->fd))
 		return fail("close %s: %m", stream->name);
@@ -169,8 +164,8 @@ static int store_named(struct sink_lane *l, struct sink_whole *w, struct change 
 	    check_stored(l, w, placement_fd(t), placement_name(t), digest))
 		return -1;
 	/* Where others share the offset it is to be behind the last byte. */
-	if (!w->out->sized)
-		outlet_leave(w->out, w->end->size);
+	if (!w->out->sized && outlet_leave(w->out, w->end->size))
+		return fail("seek in %s: %m", placement_name(t));
 	if (w->xattrs)
 		placement_xattrs(t, w->xattrs);
 	w->xattrs = NULL;

@@ -229,6 +229,71 @@ def test_no_source_is_removed_for_a_pipe(bench, tmp_path):
     assert (tmp_path / "in").read_bytes() == b"precious"
 
 
+def test_no_source_is_removed_for_what_keeps_nothing(bench, tmp_path, way):
+    """A device or a FIFO takes a byte and forgets it: refused before anything is opened."""
+    (tmp_path / "in").write_bytes(b"precious")
+    (tmp_path / "dir").mkdir()
+    os.mkfifo(tmp_path / "dir" / "in")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for to in ("/dev/null", tmp_path / "null", tmp_path / "dir" / "in", tmp_path / "dir"):
+        r = bench.copy("--remove-source-files", way[0] + str(tmp_path / "in"), way[1] + str(to))
+        assert r.code == 1 and "--remove-source-files" in r.errors() and "no regular file" in r.errors(), (
+            to, r.code, r.errors())
+        assert (tmp_path / "in").read_bytes() == b"precious"
+    for to in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        r = bench.copy("--remove-source-files", "in", to)
+        assert r.code == 1 and not r.out, (to, r.code, r.errors())
+    assert (tmp_path / "in").read_bytes() == b"precious"
+
+
+def test_a_path_through_proc_is_a_file_as_any_other(bench, tmp_path, way):
+    """/proc/PID/root is the way into a container: what lies there is replaced, not written over."""
+    (tmp_path / "in").write_bytes(b"ab")
+    (tmp_path / "out").write_bytes(b"twenty-four bytes of old")
+    (tmp_path / "link").symlink_to("out")
+    os.link(tmp_path / "out", tmp_path / "other")
+    at = "/proc/%d/root%s" % (os.getpid(), tmp_path)
+    for name in ("out", "link", "new"):
+        r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + at + "/" + name)
+        assert r.code == 0, r.errors()
+        assert (tmp_path / name).read_bytes() == b"ab" and not leftovers(tmp_path)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "other").read_bytes() == b"twenty-four bytes of old"
+
+
+def test_what_a_process_has_open_is_written_whole(bench, tmp_path, way):
+    """It has no name to be renamed over, and may not keep the end of what it was."""
+    (tmp_path / "in").write_bytes(b"ab")
+    with open(tmp_path / "out", "w+b") as f:
+        f.write(b"twenty-four bytes of old")
+        f.flush()
+        (tmp_path / "out").unlink()
+        r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + "/proc/%d/fd/%d" % (os.getpid(), f.fileno()))
+        assert r.code == 0, r.errors()
+        assert os.pread(f.fileno(), 100, 0) == b"ab"
+
+
+def test_a_link_to_stdout_is_stdout(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"ab")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for to in ("link", "/proc/thread-self/fd/1", "/dev/../dev/fd/1"):
+        r = bench.copy("in", to)
+        assert r.code == 0 and bytes(r.out) == b"ab", (to, r.code, r.errors())
+    with open(tmp_path / "out", "w+b") as out:
+        out.write(b"before ")
+        out.flush()
+        r = bench.copy("in", "link", stdout=out)
+        assert r.code == 0 and (tmp_path / "out").read_bytes() == b"before ab", r.errors()
+
+
+def test_a_descriptor_of_the_far_end_is_no_target(bench, tmp_path):
+    """There it is what the session goes over."""
+    (tmp_path / "in").write_bytes(b"ab")
+    for to in ("/dev/stdout", "/dev/fd/0", "/proc/self/fd/1"):
+        r = bench.copy("in", "far:" + to)
+        assert r.code == 11 and "not yours" in r.errors(), (to, r.code, r.errors())
+
+
 def test_only_regular_sources_are_removed(bench, tmp_path):
     """Nothing tells whether the bytes of a FIFO or a device are still those that were read."""
     os.mkfifo(tmp_path / "fifo")

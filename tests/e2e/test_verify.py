@@ -9,7 +9,7 @@ import os
 import pytest
 
 from hosts import BIN, leftovers, pattern
-from trees import make, read, stale
+from trees import fell, make, read, stale
 
 LIAR = BIN.parent / "tests" / "lying_store.so"
 BLOCK = 256 << 10
@@ -115,3 +115,46 @@ def test_a_target_that_is_cut_while_it_is_compared_is_not_the_same(bench, ground
     assert r.code != 23 or "changes" in r.errors(), r.errors()
     r = bench.copy("-r", "--checksum", "from/", "far:%s" % (ground / "to"), cwd=ground)
     assert r.code == 0 and (ground / "to" / "f").read_bytes() == bytes(data), r.errors()
+
+
+def failing(under, call, nth):
+    """An environment in which the nth such call on a file below that directory fails."""
+    return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_FAIL": call, "LIE_NTH": str(nth),
+            "LIE_TOLD": str(under.parent / "told")}
+
+
+def holes(path, size):
+    """A file with a hole in front, one in the middle and one at its end."""
+    data = bytearray(size)
+    data[size // 4:size // 4 + 70000] = pattern(70000, 3)
+    data[size // 2:size // 2 + 300] = pattern(300, 4)
+    with open(path, "wb") as f:
+        f.truncate(size)
+        for at, end in ((size // 4, size // 4 + 70000), (size // 2, size // 2 + 300)):
+            f.seek(at)
+            f.write(data[at:end])
+    return bytes(data)
+
+
+@pytest.mark.parametrize("call", ["fstat", "lseek", "fcntl", "fsync"])
+@pytest.mark.parametrize("options", [[], ["--inplace", "--verify"]], ids=str)
+def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, options):
+    """Wherever it fails: the target is right, or the run says that it is not, and the source stays."""
+    for nth in range(1, 30):
+        make(ground, {"from": {}, "to": {"holes": b"old" * 500000} if options else {}})
+        want = {"holes": holes(ground / "from" / "holes", 1 << 20), "small": pattern(500), "empty": b""}
+        for name in ("small", "empty"):
+            (ground / "from" / name).write_bytes(want[name])
+        r = bench.copy("-r", "--remove-source-files", *options, "from/", "far:%s" % (ground / "to"), cwd=ground,
+                       env=failing(ground / "to", call, nth))
+        left, there = read(ground / "from"), read(ground / "to")
+        for name in want:
+            assert left.get(name, there.get(name)) == want[name], (nth, name, r.code, r.errors())
+        assert (r.code == 0) <= (not left and there == want), (nth, r.code, r.errors())
+        for d in ("from", "to"):
+            fell(ground / d)
+        if not lied(ground):
+            assert nth > 1 or call in ("lseek", "fcntl"), "nothing was tried"
+            return
+        (ground / "told").unlink()
+    raise AssertionError("there is no end of these calls")

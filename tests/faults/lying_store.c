@@ -11,14 +11,19 @@
  *
  * With LIE_CUT it does that to no write, but cuts the file to so many bytes when somebody looks for
  * its data (SEEK_DATA) the n-th time, as another process might.
+ *
+ * With LIE_FAIL (fstat, lseek, fcntl or fsync) it lets the n-th such call on one of these files
+ *fail with EIO. With LIE_SHIFT the n-th write is stored so many bytes further on.
  */
 
 /* Each by its own name: not the ones that this would make of them. */
 #undef _FILE_OFFSET_BITS
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +45,7 @@ static int is_below(int fd)
 	struct stat st;
 	ssize_t n;
 
-	if (!under || fstat(fd, &st) || !S_ISREG(st.st_mode))
+	if (!under || fstatat(fd, "", &st, AT_EMPTY_PATH) || !S_ISREG(st.st_mode))
 		return 0;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof path - 1);
@@ -67,8 +72,8 @@ static void *lie(int fd, const void *buf, size_t len)
 	long byte = at ? atol(at) : 0;
 	void *copy;
 
-	if (len == 0 || getenv("LIE_CUT") || !is_below(fd) ||
-	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+	if (len == 0 || getenv("LIE_CUT") || getenv("LIE_FAIL") || getenv("LIE_SHIFT") ||
+	    !is_below(fd) || atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
 		return NULL;
 	if (posix_memalign(&copy, 4096, len))
 		return NULL;
@@ -91,10 +96,81 @@ static void cut(int fd, int whence)
 		tell();
 }
 
+static int fails(const char *call, int fd)
+{
+	const char *nth = getenv("LIE_NTH"), *which = getenv("LIE_FAIL");
+
+	if (!which || strcmp(which, call) != 0 || !is_below(fd) ||
+	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+		return 0;
+	tell();
+	errno = EIO;
+	return 1;
+}
+
+/* How much further on a write goes. */
+static off64_t shift(int fd)
+{
+	const char *nth = getenv("LIE_NTH"), *by = getenv("LIE_SHIFT");
+
+	if (!by || !is_below(fd) || atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+		return 0;
+	tell();
+	return atol(by);
+}
+
+int fstat(int fd, struct stat *st)
+{
+	return fails("fstat", fd) ? -1 : fstatat(fd, "", st, AT_EMPTY_PATH);
+}
+
+int fstat64(int fd, struct stat64 *st)
+{
+	return fails("fstat", fd) ? -1 : fstatat64(fd, "", st, AT_EMPTY_PATH);
+}
+
+int fsync(int fd)
+{
+	int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+
+	return fails("fsync", fd) ? -1 : real(fd);
+}
+
+static int control(const char *name, int fd, int op, void *arg)
+{
+	int (*real)(int, int, ...) = (int (*)(int, int, ...))dlsym(RTLD_NEXT, name);
+
+	return fails("fcntl", fd) ? -1 : real(fd, op, arg);
+}
+
+int fcntl(int fd, int op, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, op);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return control("fcntl", fd, op, arg);
+}
+
+int fcntl64(int fd, int op, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, op);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return control("fcntl64", fd, op, arg);
+}
+
 off_t lseek(int fd, off_t pos, int whence)
 {
 	off_t (*real)(int, off_t, int) = (off_t(*)(int, off_t, int))dlsym(RTLD_NEXT, "lseek");
 
+	if (fails("lseek", fd))
+		return -1;
 	cut(fd, whence);
 	return real(fd, pos, whence);
 }
@@ -104,6 +180,8 @@ off64_t lseek64(int fd, off64_t pos, int whence)
 	off64_t (*real)(int, off64_t, int) =
 		(off64_t(*)(int, off64_t, int))dlsym(RTLD_NEXT, "lseek64");
 
+	if (fails("lseek", fd))
+		return -1;
 	cut(fd, whence);
 	return real(fd, pos, whence);
 }
@@ -122,7 +200,7 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t pos)
 {
 	pwrite_call *real = (pwrite_call *)dlsym(RTLD_NEXT, "pwrite");
 	void *wrong = lie(fd, buf, len);
-	ssize_t n = real(fd, wrong ? wrong : buf, len, pos);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
 
 	free(wrong);
 	return n;
@@ -132,7 +210,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t pos)
 {
 	pwrite64_call *real = (pwrite64_call *)dlsym(RTLD_NEXT, "pwrite64");
 	void *wrong = lie(fd, buf, len);
-	ssize_t n = real(fd, wrong ? wrong : buf, len, pos);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
 
 	free(wrong);
 	return n;
