@@ -247,7 +247,7 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 	struct place *p = d->place;
 	bool contents = r->flags & DIR_CONTENTS, made = false;
 	bool into = contents || p->rules->relative || p->o.many;
-	char marker[MARKER_ROOM] = "";
+	char marker[OWN_NAME_ROOM] = "";
 
 	if (p->spot.direct)
 		return fail("%s is not a directory", p->spot.shown);
@@ -337,7 +337,8 @@ void seat_sweep(const struct seat *s)
 		return;
 	pthread_mutex_lock(&s->place->sweeping);
 	if (atomic_load(&d->unswept))
-		temporaries_sweep(s->dirfd, &d->has_temporaries);
+		temporaries_sweep(s->dirfd, place_is_private(s->place, s->dirfd),
+				  &d->has_temporaries);
 	atomic_store(&d->unswept, false);
 	pthread_mutex_unlock(&s->place->sweeping);
 }

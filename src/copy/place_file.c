@@ -91,13 +91,15 @@ static uid_t owner_then(const struct placement *t)
 	return m.uid;
 }
 
-/* Where there is nothing yet, what is begun and finished in one go needs no name meanwhile. */
-static bool may_be_nameless(const struct placement *t)
+/* Where there is nothing yet, what is begun and finished in one go needs no name meanwhile; where
+ * no later run would go on with it, nothing does. */
+static bool may_be_nameless(const struct placement *t, bool adopts)
 {
 	struct place *p = t->seat.place;
 
-	return t->whole && !t->there && t->seat.in && p->proc >= 0 &&
-	       !atomic_load_explicit(&p->all_named, memory_order_relaxed);
+	if (p->proc < 0 || atomic_load_explicit(&p->all_named, memory_order_relaxed))
+		return false;
+	return !adopts || (t->whole && !t->there && t->seat.in);
 }
 
 /* 1: it can't be done here. */
@@ -119,22 +121,26 @@ static int open_nameless(struct placement *t)
 		return 1;
 	}
 	t->fd = t->tmp.fd;
-	return seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known)
-		       ? seat_failure(&t->seat, "create")
-		       : 0;
+	if (seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known))
+		return seat_failure(&t->seat, "create");
+	t->known &= t->whole;
+	return 0;
 }
 
 static int open_temporary(struct placement *t)
 {
+	struct place *p = t->seat.place;
+	bool adopts = place_is_private(p, t->seat.dirfd);
 	int ret = 1;
 
 	t->how = BY_RENAME;
 	seat_sweep(&t->seat);
-	if (may_be_nameless(t))
+	if (may_be_nameless(t, adopts))
 		ret = open_nameless(t);
-	if (ret <= 0)
+	if (ret < 0)
 		return ret;
-	if (temporary_open(t->seat.dirfd, t->seat.name, t->seat.place->uid, owner_then(t), &t->tmp))
+	if (ret > 0 &&
+	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, owner_then(t), &t->tmp))
 		return seat_failure(&t->seat, "create");
 	t->fd = t->tmp.fd;
 	/* Where all is at hand, writing it tells as soon. */
@@ -217,7 +223,8 @@ static int open_rest(struct placement *t, bool *had)
 		return open_in_place(t);
 	}
 	t->how = BY_RENAME;
-	*had = temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
+	*had = place_is_private(t->seat.place, t->seat.dirfd) &&
+	       temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
 	t->fd = t->tmp.fd;
 	return 0;
 }
@@ -238,7 +245,8 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 	t->xattrs = NULL;
 	t->shown = NULL;
 	t->tmp.name[0] = '\0';
-	t->tmp.resumed = t->tmp.nameless = false;
+	t->tmp.fd = -1;
+	t->tmp.random = t->tmp.resumed = t->tmp.nameless = false;
 	if (seat_take(p, d, &t->file, &t->seat)) {
 		free(t);
 		return NULL;
@@ -494,36 +502,9 @@ static int sync_dir(const struct placement *t)
 	return ret;
 }
 
-/* 1: something has that name by now; then it has another one. */
-static int take_free_name(struct placement *t)
-{
-	const struct seat *s = &t->seat;
-	struct place *p = s->place;
-
-	if (temporary_link(&t->tmp, s->dirfd, s->name, p->proc) == 0) {
-		t->tmp.nameless = false;
-		/* Another run's, in a directory that was there. */
-		if (!s->in->fresh)
-			seat_is_whole(s);
-		return 0;
-	}
-	if (errno != EEXIST || temporary_give_name(&t->tmp, s->dirfd, s->name, p->uid, p->proc))
-		return seat_failure(&t->seat, "create");
-	t->there = seat_look(s, &t->old) > 0;
-	return 1;
-}
-
 static int take_name(struct placement *t)
 {
-	const struct seat *s = &t->seat;
-	int ret = t->tmp.nameless ? take_free_name(t) : 1;
-
-	if (ret <= 0)
-		return ret;
-	ret = seat_rename(s, t->tmp.name, t->there ? &t->old : NULL,
-			  s->in || s->place->rules->recursive);
-
-	return ret > 0 ? seat_failure(&t->seat, "rename to") : ret;
+	return seat_take_name(&t->seat, &t->tmp, t->there ? &t->old : NULL);
 }
 
 static int look_at_written(const struct placement *t, uint64_t size, struct stat *is)

@@ -9,9 +9,11 @@
  *	place_resolve.c    names that the user wrote: the only ones that are looked up by a path
  *	place_hold.c       descriptors of directories: held, closed, opened again
  *	place_dir.c        directories: found or made; place_marker.c: what DST becomes
- *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name
+ *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name;
+ *	                   place_private.c: may a later run go on with it?
  *	place_room.c       full disks are found out first
  *	place_look.c       what is there, and is it the same?
+ *	place_name.c       what is whole gets its name
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
  *	place_backup.c     what is replaced or deleted, out of the way
@@ -25,6 +27,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include "copy/hashes.h"
+#include "copy/own_name.h"
 #include "copy/place.h"
 #include "copy/place_resolve.h"
 #include "copy/place_temporary.h"
@@ -32,7 +35,6 @@
 enum {
 	DIRS_OPEN_MAX = 192, /* that nobody uses just now are closed beyond that */
 	SHOWN_ROOM = 1024, /* of a name in a message */
-	MARKER_ROOM = 40,
 	MAKING = S_ISVTX | S_IRWXU, /* mode of a directory that is not complete; see place_dir.c */
 };
 
@@ -96,12 +98,13 @@ struct place {
 	int proc; /* /proc/self/fd */
 
 	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
+	_Atomic int own_group; /* place_private.c */
 	atomic_bool all_named; /* there are no files without a name here */
 	_Atomic uint64_t deleted; /* at most rules->max_delete: */
 	atomic_bool too_many; /* there was more */
 
 	pthread_mutex_t settling; /* of the target's becoming a directory, and of: */
-	char marker[MARKER_ROOM]; /* "": none to be removed */
+	char marker[OWN_NAME_ROOM]; /* "": none to be removed */
 	pthread_mutex_t backing;
 	int backups; /* --backup-dir, when it is open */
 	pthread_mutex_t sweeping;
@@ -175,11 +178,16 @@ int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *
 void seat_is_whole(const struct seat *s);
 /* Fill in: the name of want's marker. */
 void marker_name(const struct place *p, uint32_t want, const char *name,
-		 char to[static MARKER_ROOM]);
+		 char to[static OWN_NAME_ROOM]);
 bool marker_is_in(const struct place *p, int fd, const char *marker);
 /* Make the directory name with the marker in it: its descriptor; -1 with errno: EEXIST when there
  * is something now. */
 int marker_make_dir(const struct place *p, int in, const char *name, const char *marker);
+
+/* ---- place_private.c ------------------------------------------------------------------- */
+
+/* Is that directory ours, and can nobody else put, rename or remove anything in it? */
+bool place_is_private(struct place *p, int dirfd);
 
 /* ---- place_metadata.c ------------------------------------------------------------------ */
 
@@ -276,6 +284,17 @@ bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name one of a backup, next to what it is one of? */
 bool backup_is(const struct place *p, const char *name);
 
+/* ---- place_name.c ---------------------------------------------------------------------- */
+
+/*
+ * What was made under the name `as' takes s's name: what is there (old; NULL: nothing) is backed up
+ * first where that is asked for, and a directory in the way removed if clears.  0; 1: `as' is
+ * gone, with errno; -1.
+ */
+int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
+/* The same of a file, which may have no name yet: 0, -1. */
+int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old);
+
 /* ---- place_link.c ---------------------------------------------------------------------- */
 
 /* What was put there is of r, which gets more names (or does not: then nothing). */
@@ -310,12 +329,6 @@ struct removal {
 	bool too_many; /* out: for rules->max_delete */
 };
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r);
-/*
- * What was made under the name `as' takes s's name: what is there (old; NULL: nothing) is backed up
- * first where that is asked for, and a directory in the way removed if clears.  0; 1: `as' is
- * gone, with errno; -1.
- */
-int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
 /* Delete what is left in the directory that all of these (count of them) are. */
 void delete_left(struct place_dir *const *same, size_t count, struct place_end *e);
 

@@ -230,10 +230,10 @@ static int put_link(const struct seat *s, struct first *f, const char *as)
 
 static int replace(const struct seat *s, struct first *f, const struct stat *old)
 {
-	char as[TEMPORARY_NAME];
+	char as[OWN_NAME_ROOM];
 	int ret;
 
-	if (temporary_name(s->dirfd, s->name, s->place->uid, as))
+	if (temporary_name(s->name, s->place->uid, as))
 		return seat_failure(s, "link");
 	ret = put_link(s, f, as);
 	if (ret)

@@ -78,31 +78,14 @@ static int give_metadata(struct making *m, const char *as)
 	return ret;
 }
 
-int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
-{
-	char shown[SHOWN_ROOM];
-
-	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) && backup_seat(s, false))
-		return -1;
-	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-		return 0;
-	if (errno == EISDIR && clears) {
-		if (delete_in_the_way(s))
-			return -1;
-		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-			return 0;
-	}
-	return errno == ENOENT ? 1 : fail("rename to %s: %m", seat_shown(s, shown));
-}
-
 static int make_once(struct making *m)
 {
-	char as[TEMPORARY_NAME];
+	char as[OWN_NAME_ROOM];
 	struct failure lost;
 	bool some = false;
 	int ret;
 
-	if (temporary_name(m->seat.dirfd, m->seat.name, m->seat.place->uid, as))
+	if (temporary_name(m->seat.name, m->seat.place->uid, as))
 		return seat_failure(&m->seat, "make");
 	if (put(m, as))
 		return errno == EEXIST ? 1 : seat_failure(&m->seat, "make");

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +37,7 @@ static size_t plain_source(const char **name)
 }
 
 void marker_name(const struct place *p, uint32_t want, const char *name,
-		 char to[static MARKER_ROOM])
+		 char to[static OWN_NAME_ROOM])
 {
 	const char *source = p->o.wants ? p->o.wants[want] : name;
 	const char *peer = p->o.peer ? p->o.peer : "";
@@ -51,7 +50,7 @@ void marker_name(const struct place *p, uint32_t want, const char *name,
 	memcpy(both, peer, len);
 	both[len++] = '\0';
 	memcpy(both + len, source, more);
-	snprintf(to, MARKER_ROOM, ".sluice.marker.%016" PRIx64, XXH3_64bits(both, len + more));
+	own_name_marker(XXH3_64bits(both, len + more), to);
 }
 
 bool marker_is_in(const struct place *p, int fd, const char *marker)

@@ -4,90 +4,46 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 #include "base/io.h"
+#include "copy/own_name.h"
 
 enum {
-	OPEN_FLAGS = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+	NO_WAIT = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+	OPEN_FLAGS = O_RDWR | NO_WAIT,
 	TRIES = 8,
-	HASH_DIGITS = 16,
-	SUFFIX_DIGITS = 8,
+	RENAMED_WITHIN_S = 60, /* of being given its final mode */
 };
-static const char prefix[] = ".sluice.";
-static const char marker[] = ".sluice.marker.";
-static const char hex[] = "0123456789abcdef";
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-static void put_hex(char *to, uint64_t v, unsigned digits)
+static uint64_t hash_of(const char *name, uid_t user)
 {
-	for (unsigned i = 0; i < digits; i++)
-		to[i] = hex[(v >> (4 * (digits - 1 - i))) & 15];
-	to[digits] = '\0';
-}
-
-static void name_of(const char *name, uid_t user, char to[static TEMPORARY_NAME])
-{
-	memcpy(to, prefix, sizeof prefix);
-	put_hex(to + sizeof prefix - 1, XXH3_64bits_withSeed(name, strlen(name), user),
-		HASH_DIGITS);
-}
-
-static int add_suffix(char name[static TEMPORARY_NAME])
-{
-	char *at = name + sizeof prefix - 1 + HASH_DIGITS;
-	uint32_t suffix;
-
-	if (getrandom(&suffix, sizeof suffix, 0) != sizeof suffix)
-		return -1;
-	*at = '.';
-	put_hex(at + 1, suffix, SUFFIX_DIGITS);
-	return 0;
-}
-
-static const char *hash_end(const char *name)
-{
-	size_t at = sizeof prefix - 1;
-
-	if (strncmp(name, prefix, at) != 0 || strspn(name + at, hex) != HASH_DIGITS)
-		return NULL;
-	return name + at + HASH_DIGITS;
-}
-
-static bool has_suffix(const char *name)
-{
-	const char *end = hash_end(name);
-
-	return end && *end == '.' && strspn(end + 1, hex) == SUFFIX_DIGITS &&
-	       end[1 + SUFFIX_DIGITS] == '\0';
-}
-
-static bool has_none(const char *name)
-{
-	const char *end = hash_end(name);
-
-	return end && *end == '\0';
+	return XXH3_64bits_withSeed(name, strlen(name), user);
 }
 
 bool temporary_is(const char *name)
 {
-	return has_none(name) || has_suffix(name);
+	enum own_name is = own_name_of(name);
+
+	return is == NAME_HASHED || is == NAME_RANDOM;
 }
 
 bool temporary_is_marker(const char *name)
 {
-	size_t at = sizeof marker - 1;
+	return own_name_of(name) == NAME_MARKER;
+}
 
-	return strncmp(name, marker, at) == 0 && strspn(name + at, hex) == HASH_DIGITS &&
-	       name[at + HASH_DIGITS] == '\0';
+int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM])
+{
+	return own_name_random(hash_of(name, user), to);
 }
 
 /* ---- files ----------------------------------------------------------------------------- */
@@ -102,63 +58,22 @@ static int lock_file(int fd)
 	return 0;
 }
 
-/* Is fd (locked by us) still what that name says? */
-static bool still_named(int dirfd, const char *name, const struct stat *st)
+/* Is fd (locked by us) still what that name says?  1, 0, -1 with errno. */
+static int still_named(int dirfd, const char *name, const struct stat *st)
 {
 	struct stat named;
 
-	return fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       named.st_dev == st->st_dev && named.st_ino == st->st_ino;
+	if (fstatat(dirfd, name, &named, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -1;
+	return named.st_dev == st->st_dev && named.st_ino == st->st_ino;
 }
 
-static bool is_file_of(const struct stat *st, uid_t owner)
+/* As an interrupted run leaves a file that is not whole, and as nothing else is: its mode was never
+ * another one, so nobody else can have it open. */
+static bool is_left(const struct stat *st, uid_t user)
 {
-	return S_ISREG(st->st_mode) && st->st_uid == owner && st->st_nlink == 1;
-}
-
-/* 0: it is ours, and locked. 1: gone meanwhile, try again. -1: not for us. */
-static int lock_named(int dirfd, struct temporary *t)
-{
-	if (lock_file(t->fd) != 0 || fstat(t->fd, &t->st))
-		return -1;
-	return still_named(dirfd, t->name, &t->st) ? 0 : 1;
-}
-
-/* The same of a new one. */
-static int make_new(int dirfd, struct temporary *t)
-{
-	t->fd = openat(dirfd, t->name, OPEN_FLAGS | O_CREAT | O_EXCL, 0600);
-	if (t->fd < 0)
-		return -1;
-	/* Where nothing can be locked nobody takes it over either. */
-	if (fstat(t->fd, &t->st) || lock_file(t->fd) == 1)
-		return 1;
-	return still_named(dirfd, t->name, &t->st) ? 0 : 1;
-}
-
-static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
-{
-	int ret;
-
-	t->fd = openat(dirfd, t->name, OPEN_FLAGS);
-	if (t->fd < 0)
-		return errno == ENOENT ? 1 : -1;
-	ret = lock_named(dirfd, t);
-	if (ret)
-		return ret;
-	if (!is_file_of(&t->st, user)) {
-		if (user != 0 || !is_file_of(&t->st, owner))
-			return -1;
-		/* Others had rights to it already. */
-		return unlinkat(dirfd, t->name, 0) == 0 ? 1 : -1;
-	}
-	t->resumed = resume && t->st.st_size > 0;
-	if (!t->resumed && t->st.st_size > 0 && ftruncate(t->fd, 0))
-		return -1;
-	if ((t->st.st_mode & 07777) != 0600 && fchmod(t->fd, 0600))
-		return -1;
-	t->st.st_mode = S_IFREG | 0600;
-	return 0;
+	return S_ISREG(st->st_mode) && (st->st_mode & 07777) == 0600 && st->st_uid == user &&
+	       st->st_nlink == 1;
 }
 
 static void close_temporary(struct temporary *t)
@@ -167,31 +82,89 @@ static void close_temporary(struct temporary *t)
 	t->fd = -1;
 }
 
-static int make_random(int dirfd, struct temporary *t)
+/* -1 with errno: what was made a moment ago is gone again. */
+static int unmake(int dirfd, struct temporary *t)
 {
-	t->random = true;
-	for (int i = 0; i < TRIES; i++) {
-		if (add_suffix(t->name))
-			return -1;
-		/* Somebody who sweeps may come before the lock. */
-		if (make_new(dirfd, t) == 0)
-			return 0;
-		if (t->fd < 0 && errno != EEXIST)
-			return -1;
-		close_temporary(t);
-	}
-	errno = EEXIST;
+	int err = errno;
+
+	unlinkat(dirfd, t->name, 0);
+	close_temporary(t);
+	errno = err;
 	return -1;
 }
 
-int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct temporary *t)
+/* 0: it is there and locked.  1: somebody else took it at once.  -1 with errno. */
+static int make_new(int dirfd, struct temporary *t)
+{
+	int named;
+
+	t->fd = openat(dirfd, t->name, OPEN_FLAGS | O_CREAT | O_EXCL, 0600);
+	if (t->fd < 0)
+		return -1;
+	if (fstat(t->fd, &t->st))
+		return unmake(dirfd, t);
+	/* Where nothing can be locked nobody takes it over either. */
+	if (lock_file(t->fd) == 1)
+		return 1;
+	named = still_named(dirfd, t->name, &t->st);
+	if (named < 0)
+		return unmake(dirfd, t);
+	return named ? 0 : 1;
+}
+
+/* 0: it is ours, and locked. 1: gone meanwhile, try again. -1: not for us. */
+static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
+{
+	int named;
+
+	t->fd = openat(dirfd, t->name, OPEN_FLAGS);
+	if (t->fd < 0)
+		return errno == ENOENT ? 1 : -1;
+	if (lock_file(t->fd) != 0 || fstat(t->fd, &t->st))
+		return -1;
+	named = still_named(dirfd, t->name, &t->st);
+	if (named <= 0)
+		return named < 0 ? -1 : 1;
+	if (!is_left(&t->st, user)) {
+		/* A moment from its name, or a link: others may have had rights to it already. */
+		if (!S_ISREG(t->st.st_mode) ||
+		    (t->st.st_uid != user && (user != 0 || t->st.st_uid != owner)))
+			return -1;
+		return unlinkat(dirfd, t->name, 0) == 0 ? 1 : -1;
+	}
+	t->resumed = resume && t->st.st_size > 0;
+	return !t->resumed && t->st.st_size > 0 && ftruncate(t->fd, 0) ? -1 : 0;
+}
+
+static int make_random(int dirfd, const char *name, uid_t user, struct temporary *t)
+{
+	int ret = 1;
+
+	t->random = true;
+	for (int i = 0; ret && i < TRIES; i++) {
+		if (temporary_name(name, user, t->name))
+			return -1;
+		/* Somebody who sweeps may come before the lock. */
+		ret = make_new(dirfd, t);
+		if (ret < 0 && errno != EEXIST)
+			return -1;
+		if (ret)
+			close_temporary(t);
+	}
+	if (ret)
+		errno = EEXIST;
+	return ret ? -1 : 0;
+}
+
+int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t owner,
+		   struct temporary *t)
 {
 	int ret = 1;
 
 	t->fd = -1;
 	t->random = t->resumed = t->nameless = false;
-	name_of(name, user, t->name);
-	for (int i = 0; ret == 1 && i < TRIES; i++) {
+	own_name_hashed(hash_of(name, user), t->name);
+	for (int i = 0; adopts && ret == 1 && i < TRIES; i++) {
 		ret = make_new(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
@@ -203,7 +176,7 @@ int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct 
 			return 0;
 		close_temporary(t);
 	}
-	return make_random(dirfd, t);
+	return make_random(dirfd, name, user, t);
 }
 
 int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *t)
@@ -212,9 +185,9 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 
 	t->fd = -1;
 	t->random = t->resumed = t->nameless = false;
-	name_of(name, user, t->name);
+	own_name_hashed(hash_of(name, user), t->name);
 	if (fstatat(dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) || st.st_size == 0 ||
-	    !is_file_of(&st, user))
+	    !is_left(&st, user))
 		return 0;
 	if (take_over(dirfd, true, user, user, t) == 0 && t->resumed)
 		return 1;
@@ -260,9 +233,8 @@ int temporary_link(const struct temporary *t, int dirfd, const char *name, int p
 int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc)
 {
 	lock_file(t->fd);
-	name_of(name, user, t->name);
 	for (int i = 0; i < TRIES; i++) {
-		if (add_suffix(t->name))
+		if (temporary_name(name, user, t->name))
 			return -1;
 		if (temporary_link(t, dirfd, t->name, proc) == 0) {
 			t->nameless = false;
@@ -275,59 +247,122 @@ int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t 
 	return -1;
 }
 
-/* ---- removing them --------------------------------------------------------------------- */
+/* ---- directories ----------------------------------------------------------------------- */
 
-/* Is it of a run that is no more?  0: it is gone, or was not there. */
-static int remove_stale(int dirfd, const char *name)
+int temporary_dir_lock(int dirfd, const char *name, int fd)
 {
 	struct stat st;
-	int fd, ret = -1;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : -1;
-	if (S_ISDIR(st.st_mode) || (geteuid() != 0 && st.st_uid != geteuid()))
+	if (lock_file(fd) == 1 || fstat(fd, &st))
 		return -1;
-	if (!S_ISREG(st.st_mode))
-		return unlinkat(dirfd, name, 0);
-	fd = openat(dirfd, name, OPEN_FLAGS);
+	return still_named(dirfd, name, &st) == 1 ? 0 : -1;
+}
+
+/* Nothing but a marker is in it, which is removed: it never became what it was made for. */
+static bool empty_dir(int fd)
+{
+	int in = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = in < 0 ? NULL : fdopendir(in);
+	char marker[OWN_NAME_ROOM] = "";
+	bool more = dir == NULL;
+	struct dirent *e;
+
+	if (!dir)
+		close_fd(in);
+	while (!more && (e = readdir(dir)) != NULL) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		more = *marker || own_name_of(e->d_name) != NAME_MARKER;
+		if (!more)
+			strcpy(marker, e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return !more && (!*marker || unlinkat(fd, marker, 0) == 0);
+}
+
+static int remove_stale_dir(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | NO_WAIT), ret = -1;
+	struct stat st;
+
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && lock_file(fd) == 0 &&
-	    still_named(dirfd, name, &st))
+	if (fstat(fd, &st) == 0 && lock_file(fd) == 0 && still_named(dirfd, name, &st) == 1 &&
+	    empty_dir(fd))
+		ret = unlinkat(dirfd, name, AT_REMOVEDIR);
+	close_fd(fd);
+	return ret;
+}
+
+/* ---- removing them --------------------------------------------------------------------- */
+
+/* To be locked only, in whatever way its mode allows. */
+static int open_to_lock(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, OPEN_FLAGS);
+
+	return fd < 0 && errno == EACCES ? openat(dirfd, name, O_RDONLY | NO_WAIT) : fd;
+}
+
+/* With a mode that lets nobody open it: it was about to be renamed then. */
+static bool is_old(const struct stat *st)
+{
+	return time(NULL) - st->st_ctim.tv_sec > RENAMED_WITHIN_S;
+}
+
+static int remove_stale_file(int dirfd, const char *name, struct stat *st)
+{
+	int fd = open_to_lock(dirfd, name), ret = -1;
+
+	if (fd < 0)
+		return errno == EACCES && is_old(st) ? unlinkat(dirfd, name, 0) : -1;
+	if (fstat(fd, st) == 0 && S_ISREG(st->st_mode) && lock_file(fd) == 0 &&
+	    still_named(dirfd, name, st) == 1)
 		ret = unlinkat(dirfd, name, 0);
 	close_fd(fd);
 	return ret;
 }
 
-int temporary_name(int dirfd, const char *name, uid_t user, char to[static TEMPORARY_NAME])
-{
-	name_of(name, user, to);
-	return remove_stale(dirfd, to) == 0 ? 0 : add_suffix(to);
-}
-
-void temporary_forget(int dirfd, const char *name, uid_t user)
-{
-	char temporary[TEMPORARY_NAME];
-
-	name_of(name, user, temporary);
-	temporary_sweep(dirfd, temporary);
-}
-
-/* A file with more links than one is somebody's other file. */
+/* If it is of a run that is no more.  Of a file with further names only this one goes. */
 void temporary_sweep(int dirfd, const char *name)
 {
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (!S_ISREG(st.st_mode) || st.st_nlink == 1))
-		remove_stale(dirfd, name);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    (geteuid() != 0 && st.st_uid != geteuid()))
+		return;
+	if (S_ISREG(st.st_mode))
+		remove_stale_file(dirfd, name, &st);
+	else if (!S_ISDIR(st.st_mode))
+		unlinkat(dirfd, name, 0);
+	else if (own_name_of(name) == NAME_RANDOM)
+		remove_stale_dir(dirfd, name);
 }
 
-void temporaries_sweep(int dirfd, bool *others)
+void temporary_forget(int dirfd, const char *name, uid_t user)
+{
+	char temporary[OWN_NAME_ROOM];
+
+	own_name_hashed(hash_of(name, user), temporary);
+	temporary_sweep(dirfd, temporary);
+}
+
+/* Does a run that takes over what is there go on with it? */
+static bool may_adopt(int dirfd, const char *name, bool *ours)
+{
+	struct stat st;
+
+	*ours = fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid();
+	return *ours && is_left(&st, geteuid());
+}
+
+void temporaries_sweep(int dirfd, bool adopts, bool *others)
 {
 	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
+	bool ours;
 
 	*others = false;
 	if (!dir) {
@@ -335,10 +370,16 @@ void temporaries_sweep(int dirfd, bool *others)
 		return;
 	}
 	while ((e = readdir(dir)) != NULL) {
-		if (has_suffix(e->d_name))
+		enum own_name is = own_name_of(e->d_name);
+
+		if (is == NAME_RANDOM) {
 			temporary_sweep(dirfd, e->d_name);
-		else if (has_none(e->d_name))
-			*others = true;
+		} else if (is == NAME_HASHED) {
+			if (may_adopt(dirfd, e->d_name, &ours) && adopts)
+				*others = true;
+			else if (ours)
+				temporary_sweep(dirfd, e->d_name);
+		}
 	}
 	closedir(dir);
 }

@@ -3,37 +3,44 @@
 #define COPY_PLACE_TEMPORARY_H
 
 /*
- * Temporaries: ".sluice." and 16 hex digits of a hash of the final name and the user, locked
- * (flock) while in use.  What a run that was interrupted left is taken over; where somebody
- * else is at it, or it is none of ours, a random suffix is added, and such a one is removed by
- * any later run to that directory once its lock is free.
+ * Temporaries (copy/own_name.h), locked (flock) while in use.
  *
- * A file of which all is at hand may have no name at all until it gets its own: nothing is left of
- * it then, whatever happens, and nobody else can get at it.
+ * In a directory in which nobody else can put, rename or remove anything (place_private.c) a file
+ * is written under a hash of its final name and the user.  The next run takes that over if it is
+ * as an interrupted run leaves it: a regular file of ours, of exactly 0600, with one link.  What
+ * stands there and is locked, or not ours, makes way for a random name.
  *
- * What can't be locked (symlinks and the like) has such a name for a moment only: who finds it
- * removes it, and whoever misses his makes it again.
+ * Elsewhere another user could rename a file of ours to a name that he computes, with a descriptor
+ * of it still open.  There a file has no name until it is whole, where the file system can do
+ * that, else a random one, and nothing is taken over.
+ *
+ * Symlinks, devices, further hard links and the directory that is to become DST have a random
+ * name for a moment.
+ *
+ * Any later run to that directory removes what has a random name, is ours and not locked, and
+ * what has a hashed one and can't be taken over.
  */
 
 #include <stdbool.h>
 #include <sys/stat.h>
-
-enum { TEMPORARY_NAME = 40 };
+#include "copy/own_name.h"
 
 struct temporary {
 	int fd;
-	char name[TEMPORARY_NAME];
-	bool random; /* has a suffix: no later run would take it over */
+	char name[OWN_NAME_ROOM];
+	bool random; /* no later run would take it over */
 	bool resumed; /* not empty */
 	bool nameless; /* name means nothing yet */
 	struct stat st; /* of fd */
 };
 
-/* An empty one for a file of this name in that directory; 0600.  user: who we are; owner: whose
- * it may have become where an earlier run of root got that far; it is made anew then.  -1 with
- * errno set. */
-int temporary_open(int dirfd, const char *name, uid_t user, uid_t owner, struct temporary *out);
-/* The same, only if an earlier run left one with something in it; 1, 0: there is none. */
+/* An empty one for a file of this name in that directory; 0600.  adopts: the directory is private,
+ * so one that is there is taken over.  user: who we are; owner: whose it may have become where an
+ * earlier run of root got that far; it is made anew then.  -1 with errno set. */
+int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t owner,
+		   struct temporary *out);
+/* The same in a private directory, only if an earlier run left one with something in it; 1, 0:
+ * there is none. */
 int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *out);
 /* One that has no name and is gone with its descriptor; mode is less the umask.  -1 with errno: the
  * file system has no such files, among others. */
@@ -44,9 +51,11 @@ int temporary_link(const struct temporary *t, int dirfd, const char *name, int p
 int temporary_link_fd(int fd, int dirfd, const char *name, int proc);
 /* It gets a random one, to be renamed from, and is locked. */
 int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc);
-/* A name for something that is not opened: what stands there is removed if that may be done, else
- * it is a random one. */
-int temporary_name(int dirfd, const char *name, uid_t user, char to[static TEMPORARY_NAME]);
+/* A random name for something that is not opened.  -1 with errno. */
+int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM]);
+/* The directory fd was made under that name: nobody sweeps it while fd is open.  -1: somebody was
+ * faster. */
+int temporary_dir_lock(int dirfd, const char *name, int fd);
 /* That name is whole: what an earlier run left of it goes. */
 void temporary_forget(int dirfd, const char *name, uid_t user);
 
@@ -54,8 +63,8 @@ void temporary_forget(int dirfd, const char *name, uid_t user);
 bool temporary_is(const char *name);
 bool temporary_is_marker(const char *name);
 /* Remove those that runs left that are no more; *others: there are some that a run may go on
- * with. */
-void temporaries_sweep(int dirfd, bool *others);
+ * with, since the directory is private (adopts). */
+void temporaries_sweep(int dirfd, bool adopts, bool *others);
 /* Remove one, whatever its form, if it is of a run that is no more. */
 void temporary_sweep(int dirfd, const char *name);
 

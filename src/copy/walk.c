@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/walk_impl.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/worker.h"
+#include "copy/own_name.h"
 
 enum { AT_ONCE = 64 };
 
@@ -113,33 +113,6 @@ void walk_piece_done(struct walk_piece *p, uint32_t entries)
 
 /* ---- entries ------------------------------------------------------------------------- */
 
-static bool has_digits(const char *s, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++) {
-		if (!isxdigit((unsigned char)s[i]))
-			return false;
-	}
-	return true;
-}
-
-/* A temporary, or a marker, that a run to this directory makes: ".sluice." and 16 digits, perhaps
- * with a suffix of 8, or ".sluice.marker." and 16 digits. */
-static bool is_ours(const char *name)
-{
-	static const char prefix[] = ".sluice.", marker[] = "marker.";
-	bool marks;
-
-	if (strncmp(name, prefix, sizeof prefix - 1) != 0)
-		return false;
-	name += sizeof prefix - 1;
-	marks = strncmp(name, marker, sizeof marker - 1) == 0;
-	if (marks)
-		name += sizeof marker - 1;
-	if (!has_digits(name, 16))
-		return false;
-	return !name[16] || (!marks && name[16] == '.' && has_digits(name + 17, 8) && !name[25]);
-}
-
 static int skip(struct walk *w, struct walk_dir *d, const char *name, const char *what)
 {
 	log_warn("%s is %s: skipped", walk_shown(d, name, w->path, sizeof w->path), what);
@@ -231,7 +204,7 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
-	if (e->name[0] == '.' && is_ours(e->name))
+	if (e->name[0] == '.' && own_name_of(e->name) != NAME_OF_USER)
 		return skip(w, f->dir, e->name, "of an unfinished copy, by its name");
 	if (mode_of(w, f, fd, e, &mode)) {
 		if (walk_excludes(w, f->dir, e->name, false))

@@ -384,6 +384,14 @@ static void assert_avoids(const char *name)
 	assert_string_equal(other, name);
 }
 
+/* It is ours, and no run goes on with it: it goes. */
+static void assert_replaces(void)
+{
+	assert_int_equal(put("f", "x"), 0);
+	assert_text("f", "new");
+	assert_no_temporaries();
+}
+
 static void planted_temporaries_are_not_used(void **state)
 {
 	struct placement *t;
@@ -398,18 +406,15 @@ static void planted_temporaries_are_not_used(void **state)
 
 	make("victim", "mine", 0644);
 	assert_int_equal(link("victim", name), 0);
-	assert_avoids(name);
+	assert_replaces();
 	assert_text("victim", "mine");
-	unlink(name);
 
 	assert_int_equal(symlink("victim", name), 0);
-	assert_avoids(name);
+	assert_replaces();
 	assert_text("victim", "mine");
-	unlink(name);
 
 	assert_int_equal(mkfifo(name, 0600), 0);
-	assert_avoids(name);
-	unlink(name);
+	assert_replaces();
 
 	assert_int_equal(mkdir(name, 0700), 0);
 	assert_avoids(name);
@@ -425,6 +430,119 @@ static void planted_temporaries_are_not_used(void **state)
 	}
 }
 
+/* The name of f's, as an interrupted run leaves it: with this in it, and that mode. */
+static ino_t leave(const char *text, mode_t mode, char name[static 256])
+{
+	struct placement *t;
+	struct place *p;
+	struct stat st;
+
+	t = begin(&p, name);
+	place_drop(t, false);
+	place_close(p);
+	make(name, text, mode);
+	assert_int_equal(stat(name, &st), 0);
+	return st.st_ino;
+}
+
+/* A reader who opened it when he could must not see what is written later. */
+static void one_that_others_had_rights_to_is_made_anew(void **state)
+{
+	static const mode_t modes[] = {0644, 0666, 0640, 0700, 04600};
+	char name[256], left[16] = "";
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+		ino_t ino = leave("planted", modes[i], name);
+		int fd = open(name, O_RDONLY | O_CLOEXEC);
+		struct stat st;
+
+		assert_int_equal(put("f", "x"), 0);
+		assert_text("f", "new");
+		assert_int_equal(stat("f", &st), 0);
+		assert_int_not_equal(st.st_ino, ino);
+		assert_int_equal(pread(fd, left, sizeof left, 0), 7);
+		assert_string_equal(left, "planted");
+		assert_no_temporaries();
+		close(fd);
+	}
+}
+
+/* Nor one in a directory where another user may have put it. */
+static void none_is_taken_over_in_a_shared_directory(void **state)
+{
+	static const mode_t modes[] = {0777, 01777, 0773};
+	char name[256];
+	struct stat st;
+	ino_t ino;
+	int fd;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+		ino = leave("planted", 0600, name);
+		fd = open(name, O_RDONLY | O_CLOEXEC); /* so that its number is not used again */
+		assert_int_equal(chmod(".", modes[i]), 0);
+		assert_int_equal(put("f", "x"), 0);
+		assert_int_equal(chmod(".", 0700), 0);
+		assert_int_equal(stat("f", &st), 0);
+		assert_int_not_equal(st.st_ino, ino);
+		assert_no_temporaries();
+		close(fd);
+	}
+	if (geteuid() != 0)
+		return;
+	leave("planted", 0600, name);
+	assert_int_equal(chown(".", 1, 1), 0);
+	assert_int_equal(put("f", "x"), 0);
+	assert_int_equal(chown(".", 0, 0), 0);
+	assert_no_temporaries();
+}
+
+/* A name that can be computed is not used there at all. */
+static void nothing_has_a_known_name_in_a_shared_directory(void **state)
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+	char known[256], name[256] = "";
+	struct placement *t;
+	struct place *p;
+
+	(void)state;
+	leave("", 0600, known);
+	assert_int_equal(unlink(known), 0);
+	assert_int_equal(chmod(".", 0777), 0);
+	assert_int_equal(place_open(&o, &p), 0);
+	assert_int_equal(place_begin(p, NULL, &r, &t), 0);
+	if (temporaries(".", name) > 0)
+		assert_string_not_equal(name, known);
+	assert_int_equal(write(placement_fd(t), "new", 3), 3);
+	/* Also over what appears meanwhile. */
+	make("f", "another", 0600);
+	assert_int_equal(place_finish(t, 3), 0);
+	place_close(p);
+	assert_text("f", "new");
+	assert_no_temporaries();
+	assert_int_equal(chmod(".", 0700), 0);
+}
+
+static void links_that_a_killed_run_left_are_removed(void **state)
+{
+	(void)state;
+	make("of", "linked", 0400);
+	assert_int_equal(link("of", ".sluice.0123456789abcdef"), 0);
+	assert_int_equal(link("of", ".sluice.0123456789abcdef.00112233"), 0);
+	assert_int_equal(symlink("of", ".sluice.0123456789abcdee.00112233"), 0);
+	assert_int_equal(mkdir(".sluice.0123456789abcdee.00112234", 0700), 0);
+	make(".sluice.0123456789abcdee.00112234/.sluice.marker.0123456789abcdef", "", 0600);
+	assert_int_equal(mkdir(".sluice.0123456789abcdee.00112235", 0700), 0);
+	make(".sluice.0123456789abcdee.00112235/mine", "", 0600);
+	assert_int_equal(put("f", "x"), 0);
+	assert_text("of", "linked");
+	assert_int_equal(unlink(".sluice.0123456789abcdee.00112235/mine"), 0);
+	assert_int_equal(rmdir(".sluice.0123456789abcdee.00112235"), 0);
+	assert_no_temporaries();
+}
+
 static void stale_ones_with_a_suffix_are_removed(void **state)
 {
 	int fd;
@@ -435,11 +553,12 @@ static void stale_ones_with_a_suffix_are_removed(void **state)
 	make(".sluice.0123456789abcdef.44556677", "at work", 0600);
 	make(".sluice.0123456789abcdef", "of another name", 0600);
 	make(".sluice.0123456789abcdef.short", "none of ours", 0600);
+	make(".sluice.0123456789ABCDEF.00112233", "none of ours", 0600);
 	fd = open(".sluice.0123456789abcdef.44556677", O_RDWR | O_CLOEXEC);
 	assert_int_equal(flock(fd, LOCK_EX), 0);
 	assert_int_equal(put("f", "x"), 0);
 	assert_int_equal(access(".sluice.0123456789abcdef.00112233", F_OK), -1);
-	assert_int_equal(temporaries(".", name), 3);
+	assert_int_equal(temporaries(".", name), 4);
 	close(fd);
 }
 
@@ -731,6 +850,10 @@ int main(void)
 		place_test(a_kept_temporary_is_taken_over),
 		place_test(a_locked_one_is_left_alone),
 		place_test(planted_temporaries_are_not_used),
+		place_test(one_that_others_had_rights_to_is_made_anew),
+		place_test(none_is_taken_over_in_a_shared_directory),
+		place_test(nothing_has_a_known_name_in_a_shared_directory),
+		place_test(links_that_a_killed_run_left_are_removed),
 		place_test(stale_ones_with_a_suffix_are_removed),
 		place_test(a_full_disk_is_known_at_the_start),
 		place_test(existing_files_keep_their_mode),

@@ -416,6 +416,9 @@ static void our_own_files_are_passed_over(void **state)
 		".sluice.marker.0123456789abcdef.01234567",
 		".sluice.0123456789abcdef.012345678",
 		"sluice.0123456789abcdef",
+		".sluice.0123456789ABCDEF",
+		".sluice.0123456789abcdef.0123456A",
+		".sluice.marker.0123456789abcdeF",
 	};
 	struct rules r = recursive();
 	char name[64], want[1024] = "dir a\n";
@@ -426,7 +429,7 @@ static void our_own_files_are_passed_over(void **state)
 		snprintf(name, sizeof name, "a/%s", ours[i]);
 		assert_int_equal(make_text(name, ""), 0);
 	}
-	for (unsigned i = 0; i < 6; i++) {
+	for (unsigned i = 0; i < sizeof others / sizeof *others; i++) {
 		snprintf(name, sizeof name, "a/%s", others[i]);
 		assert_int_equal(make_text(name, ""), 0);
 		snprintf(want + strlen(want), sizeof want - strlen(want), "file %s\n", name);
