@@ -81,12 +81,22 @@ static int start_command(struct bare *b)
 		.pipe_out = b->role == ROLE_SOURCE,
 		.held = true,
 	};
+	int rc;
 
 	if (!argv)
 		return 0;
+	if (b->role == ROLE_SINK) {
+		if (relay_open(&b->relay))
+			return -1;
+		lo.keep_fd = b->relay.inherit;
+		lo.keep_env = b->relay.env;
+	}
 	name = strrchr(argv[0], '/');
 	snprintf(what, sizeof what, "command %.200s", name && name[1] ? name + 1 : argv[0]);
-	return child_exec(argv, &lo, &b->command);
+	rc = child_exec(argv, &lo, &b->command);
+	if (b->role == ROLE_SINK)
+		relay_started(&b->relay);
+	return rc;
 }
 
 /* The command has no more to read or write: how did it end? */
@@ -96,26 +106,38 @@ static int finish_command(void *ctx)
 	char how[128];
 	int status;
 
-	if (b->role == ROLE_SINK)
+	if (b->role == ROLE_SINK) {
 		b->command.in = -1; /* closed by the copy */
+		if (relay_confirm(&b->relay))
+			return -1;
+	}
 	if (!child_wait(&b->command, &status, 0))
 		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", b->command.what);
 	if (status)
 		return fail("%s %s", b->command.what, child_end_text(status, how, sizeof how));
-	return 0;
+	return b->role == ROLE_SOURCE ? relay_await(b->input) : 0;
+}
+
+static int finish_input(void *ctx)
+{
+	struct bare *b = ctx;
+
+	return relay_await(b->input);
 }
 
 struct stream bare_stream(struct bare *b)
 {
 	bool source = b->role == ROLE_SOURCE;
-	struct stream s = {.fd = -1, .size = b->options.size};
+	struct stream s = {.fd = -1, .size = b->options.size, .ctx = b};
+
+	if (source)
+		s.finish = finish_input;
 
 	if (b->options.command) {
 		s.fd = source ? b->command.out : b->command.in;
 		s.name = b->command.what;
 		s.close_at_end = !source;
 		s.finish = finish_command;
-		s.ctx = b;
 	} else if (!b->file) {
 		s.fd = source ? STDIN_FILENO : STDOUT_FILENO;
 		s.name = source ? "stdin" : "stdout";
@@ -200,6 +222,7 @@ static void gather(struct bare *b, struct session *s, int rc)
 	struct failure f;
 
 	r->total = b->result.total;
+	r->counts = b->result.counts;
 	r->lanes = session_lanes(s);
 	r->transport = session_transport(s, r->how, sizeof r->how, r->why, sizeof r->why);
 	r->source = source ? b->result.times : b->result.peer_times;
@@ -294,6 +317,8 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	bool stdout_is_data, ended;
 
 	b->command = (struct child){.in = -1, .out = -1, .go = -1};
+	b->relay = (struct relay){.confirm = -1, .inherit = -1};
+	b->input = relay_take();
 	if (file_at < o->operand_count)
 		b->file = o->operands[file_at];
 	if (b->file && strcmp(b->file, "-") == 0)
@@ -313,6 +338,8 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 					       : "a number from 0 to 65535");
 		refuse(b);
 	}
+	if (b->file && b->file_fd < 0 && b->check_file(b))
+		refuse(b);
 	stdout_is_data = b->role == ROLE_SINK && (!b->file || b->file_fd == STDOUT_FILENO);
 	keep_secrets();
 	if (start_command(b))

@@ -9,6 +9,7 @@
 
 #include "cmd/options.h"
 #include "cmd/progress.h"
+#include "cmd/relay.h"
 #include "cmd/report.h"
 #include "cmd/watch.h"
 #include "copy/copy.h"
@@ -27,12 +28,17 @@ struct bare {
 	/* Come by an authenticated peer: its channel, and what the session must know of how it
 	 * came (porter, dialed, peer). */
 	int (*meet)(struct bare *b, struct channel **ch, struct session_opts *so);
+	/* b->file: can it be read or written, as far as is known without opening it? */
+	int (*check_file)(struct bare *b);
 	/* Do the work over the session. */
 	int (*copy_over)(struct bare *b, struct session *s);
 
 	/* its own */
 	struct psk key;
 	struct child command; /* pid 0: none */
+	struct relay relay; /* a sink's: its command may be a rdsend */
+	int input; /* a source's: descriptor for relay_await(), -1 */
+	bool reads_file; /* a source's file is a regular one */
 	struct porter *porter;
 	struct copy *copy;
 	struct tally tally;

@@ -2,20 +2,18 @@
 #include "cmd/explain.h"
 
 #include <sys/wait.h>
-#include "base/escape.h"
 #include "base/fail.h"
 
 /* What came instead of a greeting: a shell's startup files print something. */
 int explain_text(const struct link *l)
 {
 	size_t len;
-	const void *bytes = framer_rest(&l->in, &len);
-	char text[256];
+	const char *bytes = framer_rest(&l->in, &len);
 
-	escape(text, sizeof text, bytes, len < 60 ? len : 60);
+	/* Escaped when it is printed, like all that failures quote. */
 	return fail_as(OUT_START,
-		       "text from %s's shell startup came instead of rdcp's greeting: \"%s%s\"",
-		       l->name, text, len > 60 ? "..." : "");
+		       "text from %s's shell startup came instead of rdcp's greeting: \"%.*s%s\"",
+		       l->name, (int)(len < 60 ? len : 60), bytes, len > 60 ? "..." : "");
 }
 
 int explain_exit(const struct link *l, const struct options *o, int status)

@@ -7,6 +7,7 @@
 #include "cmd/bare.h"
 #include "cmd/dial.h"
 #include "cmd/process.h"
+#include "copy/place.h"
 
 /* The addresses to listen at: --address, or everywhere. */
 static int listen_there(struct bare *b, int family)
@@ -53,6 +54,11 @@ static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
 	return 0;
 }
 
+static int check_file(struct bare *b)
+{
+	return place_check(b->file, b->options.mkpath, b->options.inplace);
+}
+
 static int copy_over(struct bare *b, struct session *s)
 {
 	struct sink_opts so = {
@@ -72,7 +78,8 @@ static int copy_over(struct bare *b, struct session *s)
 
 int main(int argc, char **argv)
 {
-	static struct bare b = {.role = ROLE_SINK, .meet = meet, .copy_over = copy_over};
+	static struct bare b = {
+		.role = ROLE_SINK, .meet = meet, .check_file = check_file, .copy_over = copy_over};
 
 	take_command_line(&b.options, RDRECV, argc, argv);
 	bare_run(&b, 0);

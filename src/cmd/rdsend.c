@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rdsend: send a stream or file to a rdrecv. */
+#include <sys/stat.h>
 #include "cmd/bare.h"
 #include "cmd/dial.h"
 #include "cmd/process.h"
+#include "copy/find.h"
 
 static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
 {
 	snprintf(so->peer, sizeof so->peer, "%s", b->host);
 	return dial(b->host, b->port, so->family, b->options.connect_timeout_ms, &b->key, ch,
 		    &so->dialed);
+}
+
+static int check_file(struct bare *b)
+{
+	mode_t mode;
+
+	if (find_readable(b->file, &mode))
+		return -1;
+	b->reads_file = S_ISREG(mode);
+	return 0;
 }
 
 static int copy_over(struct bare *b, struct session *s)
@@ -21,12 +33,18 @@ static int copy_over(struct bare *b, struct session *s)
 		.direct = (enum direct)b->options.direct,
 	};
 
+	/* What a command above has stored may be what a rdrecv received. */
+	if (b->reads_file && relay_await(b->input))
+		return session_fail(s);
 	return source_run(b->copy, s, &so, &b->tally, &b->result);
 }
 
 int main(int argc, char **argv)
 {
-	static struct bare b = {.role = ROLE_SOURCE, .meet = meet, .copy_over = copy_over};
+	static struct bare b = {.role = ROLE_SOURCE,
+				.meet = meet,
+				.check_file = check_file,
+				.copy_over = copy_over};
 
 	take_command_line(&b.options, RDSEND, argc, argv);
 	b.host = b.options.operands[0];

@@ -183,6 +183,21 @@ int find_sources(char *const *names, unsigned count, bool expand, struct found *
 	return 0;
 }
 
+int find_readable(const char *name, mode_t *mode)
+{
+	struct stat st;
+
+	if (stat(name, &st))
+		return fail_as(errno == ENOENT || errno == ENOTDIR ? OUT_NO_SOURCE : OUT_FILE,
+			       "open %s: %m", name);
+	if (S_ISDIR(st.st_mode))
+		return fail("%s is a directory, not a file", name);
+	if (eaccess(name, R_OK))
+		return fail("open %s: %m", name);
+	*mode = st.st_mode;
+	return 0;
+}
+
 void found_free(struct found *f)
 {
 	for (unsigned i = 0; i < f->count; i++)

@@ -99,6 +99,20 @@ int place_open(const struct place_opts *o, struct place **out)
 	return 0;
 }
 
+int place_check(const char *target, bool mkpath, bool inplace)
+{
+	struct rules rules = plain;
+	struct place_opts o = {
+		.target = target, .rules = &rules, .no_target_dir = true, .mkpath = mkpath};
+	struct spot spot;
+	int ret;
+
+	rules.dry_run = true;
+	ret = spot_resolve(&o, &spot) || spot_writable(&spot, inplace) ? -1 : 0;
+	spot_close(&spot);
+	return ret;
+}
+
 void place_close(struct place *p)
 {
 	struct created *c;

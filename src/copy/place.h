@@ -54,6 +54,9 @@ struct place_opts {
  * for --mkpath's directories. */
 int place_open(const struct place_opts *o, struct place **out);
 void place_close(struct place *p);
+/* Would place_open() and the first file succeed, as far as is known without opening or changing
+ * anything?  For one file or stream. */
+int place_check(const char *target, bool mkpath, bool inplace);
 
 /* ---- directories ---------------------------------------------------------------------- */
 

@@ -335,6 +335,20 @@ int spot_cut(const struct spot *s, int fd, uint64_t size)
 	return ftruncate(fd, (off_t)size);
 }
 
+int spot_writable(const struct spot *s, bool inplace)
+{
+	if (s->nowhere)
+		return 0;
+	if (s->direct)
+		return eaccess(s->shown, W_OK) ? fail("open %s: %m", s->shown) : 0;
+	if (inplace && faccessat(s->dirfd, s->name, F_OK, AT_EACCESS) == 0)
+		return faccessat(s->dirfd, s->name, W_OK, AT_EACCESS)
+			       ? fail("open %s: %m", s->shown)
+			       : 0;
+	return faccessat(s->dirfd, ".", W_OK | X_OK, AT_EACCESS) ? fail("create %s: %m", s->shown)
+								 : 0;
+}
+
 void spot_close(struct spot *s)
 {
 	close_fd(s->dirfd);

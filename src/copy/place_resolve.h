@@ -24,6 +24,8 @@ struct spot {
 };
 
 int spot_resolve(const struct place_opts *o, struct spot *out);
+/* May it be written, as far as is known without opening or changing anything? 0 or -1. */
+int spot_writable(const struct spot *s, bool inplace);
 void spot_close(struct spot *s);
 /* A direct one, to be written; EINTR is the caller's. */
 int spot_open(const struct spot *s);

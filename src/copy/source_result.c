@@ -41,6 +41,7 @@ static int digest_content(const struct source *s, const struct source_file *f,
 /* The whole of it was read, and this thread's failure is none of it: 0. */
 static int judge(const struct source *s, struct source_file *f, struct record_file_end *r)
 {
+	const struct stream *stream;
 	uint64_t sum[2];
 
 	digest_sum(f->ordered, sum);
@@ -51,7 +52,9 @@ static int judge(const struct source *s, struct source_file *f, struct record_fi
 		return -1;
 	if (f->stream && !(f->flags & FILE_STREAM))
 		lseek(f->fd, (off_t)(f->base + f->size), SEEK_SET);
-	return f->stream && f->stream->finish ? f->stream->finish(f->stream->ctx) : 0;
+	/* Also of a stream that was named. */
+	stream = &s->o->stream;
+	return stream->finish ? stream->finish(stream->ctx) : 0;
 }
 
 /* Lock held. */

@@ -171,6 +171,9 @@ static void child_run(char *const argv[], const struct launch_opts *o, const str
 	if ((t->in_theirs >= 0 && dup2(t->in_theirs, 0) < 0) ||
 	    (t->out_theirs >= 0 && dup2(t->out_theirs, 1) < 0))
 		goto out;
+	if ((o->keep_fd && fcntl(o->keep_fd, F_SETFD, 0) < 0) ||
+	    (o->keep_env && putenv(o->keep_env)))
+		goto out;
 	execvp(argv[0], argv);
 out:
 	err = errno;

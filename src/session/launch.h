@@ -7,7 +7,8 @@
  * Only in a process that has no threads yet.
  *
  * No child gets RD_KEY in its environment, our handlers, our signal mask, or a descriptor of
- * ours but its stdio; forked ones lose the descriptors of the children started before them.
+ * ours but its stdio and keep_fd; forked ones lose the descriptors of the children started before
+ * them.
  */
 
 #include <stdbool.h>
@@ -27,6 +28,8 @@ struct launch_opts {
 	const char *what;
 	bool pipe_in, pipe_out; /* else inherited */
 	bool held; /* forked now, executed after child_go(); dies if we do before */
+	int keep_fd; /* the program inherits it; 0: none */
+	char *keep_env; /* NAME=VALUE, added to its environment; NULL */
 	bool ignore_sigint; /* ssh: Ctrl-C is the conductor's to handle */
 };
 /* Searched on PATH.  -1 (OUT_START) also when it can't be executed, but for held ones. */

@@ -30,6 +30,8 @@ def test_a_shell_that_prints_text(bench, tmp_path):
         tmp_path, "printf 'Welcome \\033[31mto far\\n'; exec %s \"$@\"" % (ROOT / "tests/e2e/rsh")))
     assert r.code in (5, 12)
     assert "Welcome" in r.errors() and "\x1b" not in r.errors()
+    # Escaped once.
+    assert "to far\\n" in r.errors() and "\\\\" not in r.errors(), r.errors()
 
 
 def test_ssh_that_fails_keeps_its_message(bench, tmp_path):

@@ -2,6 +2,7 @@
 """rdsend and rdrecv: streams and files in any mix at the two ends."""
 
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,8 @@ import time
 
 import pytest
 
-from hosts import BIN, FAR, NEAR, RDMA, SLOW, leftovers, pattern, program, wait_until
+from hosts import (BIN, DEMAND, FAR, KEY, NEAR, RDMA, SLOW, as_nobody, leftovers, open_up, pattern, program,
+                   wait_until)
 
 BLOCK = 256 << 10
 
@@ -93,11 +95,73 @@ def test_a_receiver_that_may_not_wait(bench):
     assert sink.wait(5) == 35
 
 
+def receive_soon_ends(bench, *args, **how):
+    """A rdrecv that does not wait for anybody."""
+    return bench.run([program("rdrecv"), DEMAND, "0", "-", *args], timeout=8, env={"RD_KEY": KEY}, **how)
+
+
+def test_a_source_that_is_missing_is_named_before_waiting(bench, tmp_path):
+    (tmp_path / "link").symlink_to("nowhere")
+    for name, code in [("nofile", 3), ("link", 3), ("nodir/f", 3), (".", 11)]:
+        source = bench.send(9, "--connect-timeout=60", tmp_path / name)
+        assert source.wait(8) == code, source.errors()
+        assert str(tmp_path / name) in source.errors()
+
+
+def test_a_target_that_can_not_be_is_named_before_waiting(bench, tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("no/f")
+    for name in ("no/f", "file/f", ".", "link"):
+        sink = receive_soon_ends(bench, tmp_path / name)
+        assert sink.code == 11 and str(tmp_path / name) in sink.errors(), sink.errors()
+        assert "listening" not in sink.errors()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "link"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_permission_is_asked_for_before_waiting(bench, tmp_path):
+    user = as_nobody() if os.geteuid() == 0 else ()
+    open_up(tmp_path)
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "file").chmod(0)
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "shut" / "file").touch(0o666)
+    (tmp_path / "shut").chmod(0o555)
+    source = bench.send(9, "--connect-timeout=60", tmp_path / "file", become=user)
+    assert source.wait(8) == 11 and "Permission denied" in source.errors(), source.errors()
+    for name in ("shut/new", "shut/file"):
+        sink = receive_soon_ends(bench, tmp_path / name, become=user)
+        assert sink.code == 11 and "Permission denied" in sink.errors(), sink.errors()
+
+
+def test_looking_early_opens_and_changes_nothing(bench, tmp_path):
+    """A FIFO would wait for its other side; a file would be torn; a directory must not be made."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_text("old")
+    for args in (["fifo"], ["file"], ["--inplace", "file"], ["--mkpath", "new/dir/f"]):
+        sink = bench.receive(*args[:-1], tmp_path / args[-1])
+        # Nobody opened it: there is no reader, and the file is as it was.
+        with pytest.raises(OSError):
+            os.open(tmp_path / "fifo", os.O_WRONLY | os.O_NONBLOCK)
+        assert (tmp_path / "file").read_text() == "old"
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "file"]
+        sink.signal(signal.SIGTERM)
+        assert sink.wait() == 20
+    source = bench.send(9, "--connect-timeout=1", tmp_path / "fifo")
+    assert source.wait(20) == 35, source.errors()
+
+
+def test_what_both_report_in_json(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(3 * BLOCK + 1))
+    source, sink = both(bench, ["--json", tmp_path / "in"], ["--json", tmp_path / "out"])
+    for end in (source, sink):
+        said = json.loads(bytes(end.out))
+        assert (said["bytes"], said["sent"], said["files"]) == (3 * BLOCK + 1,) * 2 + (1,)
+
+
 def test_a_missing_directory_is_made_where_asked(bench, tmp_path):
-    sink = bench.receive(tmp_path / "new" / "dir" / "out")
-    source = bench.send(sink.port, "--", "echo", "x")
-    assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
-    assert "--mkpath" in sink.errors()
+    sink = receive_soon_ends(bench, tmp_path / "new" / "dir" / "out")
+    assert sink.code == 11 and "--mkpath" in sink.errors(), sink.errors()
     sink = bench.receive("--mkpath", tmp_path / "new" / "dir" / "out")
     source = bench.send(sink.port, "--", "echo", "x")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream through a host in the middle: nobody takes a death for the end."""
+
+import os
+import random
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+
+from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, SLOW, leftovers, pattern, program, wait_until
+
+BLOCK = 256 << 10
+KILLED = -signal.SIGKILL
+VICTIMS = ["source", "relay", "relay's rdsend", "sink"]
+# What the relay's rdrecv starts: the rdsend itself, or a shell around it that is the reader.
+COMMANDS = {"rdsend": "{send}", "filter": "sh -c 'cat | {send}'", "saved": "sh -c 'cat >{dir}/saved; {send} {dir}/saved'",
+            "named": "sh -c '{send} /dev/stdin'", "nested": "sh -c '{send} -- cat'"}
+
+
+class Relay:
+    """source -> relay -> sink, which writes tmp_path/out/f."""
+
+    def __init__(self, bench, tmp_path, command, *produce):
+        self.bench, self.dir = bench, tmp_path
+        (tmp_path / "out").mkdir()
+        self.target = tmp_path / "out" / "f"
+        key = tmp_path / "key"
+        key.touch(0o600)
+        key.write_text(KEY + "\n")
+        self.sink = bench.receive(self.target)
+        send = shlex.join([program("rdsend"), DEMAND, *PATIENCE, "--key-file", str(key), FAR.address, str(self.sink.port)])
+        self.relay = bench.receive("--", *shlex.split(COMMANDS[command].format(send=send, dir=tmp_path)), host=NEAR)
+        self.source = bench.send(self.relay.port, *produce, to=NEAR.address, host=FAR)
+
+    def senders(self):
+        """The relay's rdsend, wherever it is below its rdrecv."""
+        found, look = [], [self.relay.proc.pid]
+        while look:
+            pid = look.pop()
+            try:
+                with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+                    look += [int(p) for p in f.read().split()]
+                if os.readlink("/proc/%d/exe" % pid) == os.path.realpath(program("rdsend")):
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def kill(self, victim):
+        if victim == "relay's rdsend":
+            for pid in self.senders():
+                os.kill(pid, signal.SIGKILL)
+        else:
+            {"source": self.source, "relay": self.relay, "sink": self.sink}[victim].signal(signal.SIGKILL)
+
+    def codes(self):
+        """Of the three.  One whose peer was killed before it came would wait for another."""
+        for p in (self.source, self.relay, self.sink):
+            try:
+                p.proc.wait(5 * SLOW)
+            except subprocess.TimeoutExpired:
+                p.signal(signal.SIGTERM)
+        return [p.wait(20) for p in (self.source, self.relay, self.sink)]
+
+    def errors(self):
+        return self.source.errors() + self.relay.errors() + self.sink.errors()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_relay_passes_everything_on(bench, tmp_path, command):
+    data = pattern(6 * BLOCK + 1)
+    (tmp_path / "in").write_bytes(data)
+    r = Relay(bench, tmp_path, command, tmp_path / "in")
+    assert r.codes() == [0, 0, 0], r.errors()
+    assert r.target.read_bytes() == data
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
+    """Its command reads a clean end of input, and must not take it for one."""
+    r = Relay(bench, tmp_path, command, "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
+    place = tmp_path if command == "saved" else tmp_path / "out"
+    wait_until(lambda: any(p.name != "key" and p.is_file() and p.stat().st_size for p in place.iterdir()), 30)
+    r.kill("relay")
+    source, _, sink = r.codes()
+    assert source == 44 and sink == 44, r.errors()
+    assert not r.target.exists()
+
+
+def test_the_source_hears_that_the_relay_failed(bench, tmp_path):
+    r = Relay(bench, tmp_path, "rdsend", "--", "cat", "/dev/zero")
+    wait_until(lambda: leftovers(tmp_path / "out"), 30)
+    r.kill("relay's rdsend")
+    assert r.codes()[:2] == [11, 11], r.errors()
+    assert "command rdsend" in r.source.errors()
+
+
+@pytest.mark.parametrize("seed", range(8 * COUNT))
+def test_nobody_succeeds_with_less_than_everything(bench, tmp_path, seed):
+    """Whoever is killed, and whenever."""
+    rng = random.Random(seed)
+    data = pattern(8 * BLOCK + 5)
+    (tmp_path / "in").write_bytes(data)
+    victim = VICTIMS[seed % len(VICTIMS)]
+    r = Relay(bench, tmp_path, rng.choice(sorted(COMMANDS)), "--bwlimit=8M", tmp_path / "in")
+    time.sleep(rng.uniform(0, 0.5))
+    r.kill(victim)
+    codes = r.codes()
+    whole = r.target.exists() and r.target.read_bytes() == data
+    assert whole or 0 not in codes, (victim, codes, r.errors())
+    assert whole or not r.target.exists(), (victim, codes, r.errors())
+
+
+def test_the_confirmation_goes_no_further(bench, tmp_path):
+    """A command of rdsend's own gets neither the variable nor the descriptor."""
+    script = "env >%s/env; ls -l /proc/self/fd >%s/fds; cat" % (tmp_path, tmp_path)
+    (tmp_path / "in").write_bytes(b"data")
+    (tmp_path / "show").write_text(script)
+    COMMANDS["shown"] = "{send} -- sh {dir}/show"
+    try:
+        r = Relay(bench, tmp_path, "shown", tmp_path / "in")
+    finally:
+        del COMMANDS["shown"]
+    assert r.codes() == [0, 0, 0], r.errors()
+    assert r.target.read_bytes() == b"data"
+    assert "SLUICE_INPUT" not in (tmp_path / "env").read_text()
+    open_fds = [line.split()[-3] for line in (tmp_path / "fds").read_text().splitlines() if "->" in line]
+    assert sorted(open_fds) == ["0", "1", "2", "3"]
+
+
+def test_a_descriptor_that_was_replaced_confirms_nothing(bench, tmp_path):
+    """A program between the two may close what it does not know: the input's end counts then."""
+    (tmp_path / "in").write_bytes(b"data")
+    COMMANDS["closed"] = ("bash -c 'n=${{SLUICE_INPUT_CONFIRM%%:*}}; eval \"exec $n<&-\"; mkfifo {dir}/q; eval \"exec $n<>{dir}/q\"; "
+                          "exec {send}'")
+    try:
+        r = Relay(bench, tmp_path, "closed", tmp_path / "in")
+    finally:
+        del COMMANDS["closed"]
+    assert r.codes() == [0, 0, 0], r.errors()
+    assert r.target.read_bytes() == b"data"
