@@ -88,10 +88,10 @@ static void json_counts(const struct msg_counts *c, FILE *to)
 		const char *name;
 		uint64_t n;
 	} counts[] = {
-		{"regular", c->regular},       {"dirs", c->dirs},   {"symlinks", c->symlinks},
-		{"hard_links", c->hard_links}, {"nodes", c->nodes}, {"created", c->created},
-		{"deleted", c->deleted},       {"sent", c->sent},   {"had", c->had},
-		{"holes", c->holes},
+		{"regular", c->regular},       {"dirs", c->dirs},     {"symlinks", c->symlinks},
+		{"hard_links", c->hard_links}, {"nodes", c->nodes},   {"created", c->created},
+		{"deleted", c->deleted},       {"sent", c->sent},     {"had", c->had},
+		{"holes", c->holes},           {"unkept", c->unkept},
 	};
 
 	for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++)

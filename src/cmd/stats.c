@@ -21,6 +21,7 @@ struct msg_counts counts_join(const struct msg_counts *a, const struct msg_count
 		.sent = larger(a->sent, b->sent),
 		.had = larger(a->had, b->had),
 		.holes = larger(a->holes, b->holes),
+		.unkept = larger(a->unkept, b->unkept),
 	};
 }
 
@@ -36,6 +37,7 @@ void counts_add(struct msg_counts *to, const struct msg_counts *more)
 	to->sent += more->sent;
 	to->had += more->had;
 	to->holes += more->holes;
+	to->unkept += more->unkept;
 }
 
 static void print_count(FILE *to, const char *what, uint64_t n)
@@ -75,6 +77,8 @@ void stats_print(const struct report *r, FILE *to)
 	print_count(to, "created:", c->created);
 	print_count(to, "deleted:", c->deleted);
 	print_count(to, "failed:", r->total.failed);
+	if (c->unkept > 0)
+		print_count(to, "metadata not kept:", c->unkept);
 	print_bytes(to, "bytes of files sent:", r->total.bytes);
 	print_bytes(to, "of these in holes:", c->holes);
 	print_bytes(to, "there from before:", c->had);

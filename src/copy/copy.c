@@ -215,6 +215,12 @@ void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer)
 	copy_count_failure(c, f, at_peer);
 }
 
+void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer)
+{
+	c->unkept = *f;
+	copy_count_failure(c, f, at_peer);
+}
+
 void copy_tell(struct copy *c, const char *name, const struct failure *f)
 {
 	if (!c->result->on_file)
@@ -238,6 +244,7 @@ int copy_verdict(struct copy *c, bool only)
 	const struct msg_total *t = &c->result->total;
 	uint64_t all = t->files + t->same + t->others + t->failed;
 	unsigned kept = c->undeleted - (c->left.code != OUT_DONE);
+	unsigned others = c->undeleted + (c->unkept.code != OUT_DONE);
 
 	if (c->failures == 0 && t->failed == 0)
 		return 0;
@@ -252,13 +259,13 @@ int copy_verdict(struct copy *c, bool only)
 	if (t->failed > 0)
 		return fail_as(OUT_SOME_FILES, "%llu of %llu files could not be copied",
 			       (unsigned long long)t->failed, (unsigned long long)all);
-	if (c->failures > c->undeleted)
+	if (c->failures > others)
 		return fail_as(OUT_SOME_FILES, "%u of %llu sources could not be removed",
-			       c->failures - c->undeleted, (unsigned long long)all);
+			       c->failures - others, (unsigned long long)all);
 	if (kept > 0)
 		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
-	c->result->at_peer = c->first_at_peer;
-	return fail_again(&c->left);
+	c->result->at_peer = c->role == ROLE_SOURCE;
+	return fail_again(c->unkept.code != OUT_DONE ? &c->unkept : &c->left);
 }
 
 int copy_send_times(struct copy *c, const struct msg_times *m)

@@ -48,6 +48,10 @@ struct place_opts {
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
 	/* Something was deleted, or would be, to make room. NULL: not told. */
 	void (*on_cleared)(void *ctx, enum event_what what, const char *path);
+	/* Something is as it should be but for metadata that was asked for: path from the top.
+	 * NULL, or with sources_go: that is a failure of the thing. */
+	void (*on_unkept)(void *ctx, enum event_what what, const char *path,
+			  const struct failure *why);
 	void *ctx;
 };
 /* A missing parent is an error that names it and --mkpath. Nothing is changed on disk, but

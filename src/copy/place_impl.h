@@ -221,8 +221,8 @@ void metadata_compare(const struct place *p, const struct metadata *m, const str
 void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
 			     struct change *c);
 /* Give fd (its stat is st) these, and attributes of the kinds that rules ask for: x's, NULL none.
- * fd may be one of O_PATH; name is for messages.  -1 with the first failure; the rest is
- * done all the same. */
+ * fd may be one of O_PATH; name is for messages.  The rest is done although something fails; the
+ * first failure goes to on_unkept(), or, without that, is returned with -1. */
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct seat *name);
 /* Give fd the attributes of the file old, where permitted. */

@@ -228,7 +228,7 @@ int metadata_touch(const struct place *p, int fd)
 	return set_times(p, fd, times);
 }
 
-/* In *st what it has then. False: not all of it could be. */
+/* In *st what it has then. False: not all of it could be, with the errno of the first try. */
 static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 {
 	uid_t uid = m->uid == st->st_uid ? nobody : m->uid;
@@ -237,11 +237,15 @@ static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 	if (uid == nobody && gid == nobody)
 		return true;
 	if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH)) {
+		int error = errno;
+
 		/* The group is often allowed where the owner is not. */
-		if (uid == nobody || gid == nobody || fchownat(fd, "", nobody, gid, AT_EMPTY_PATH))
-			return false;
-		st->st_gid = gid;
-		st->st_mode &= ~(mode_t)SET_ID;
+		if (uid != nobody && gid != nobody &&
+		    fchownat(fd, "", nobody, gid, AT_EMPTY_PATH) == 0) {
+			st->st_gid = gid;
+			st->st_mode &= ~(mode_t)SET_ID;
+		}
+		errno = error;
 		return false;
 	}
 	if (uid != nobody)
@@ -282,6 +286,47 @@ static int set_mode(const struct place *p, int fd, mode_t mode, mode_t is, const
 	return fail("set mode of %s: %m", seat_shown(s, shown));
 }
 
+/* Who asked for it hears that it failed; what was only to stay as it was is one warning. */
+static int owner_failed(struct place *p, const struct metadata *m, const struct stat *is,
+			const struct seat *s)
+{
+	bool owner = m->owner_asked && is->st_uid != m->uid;
+	bool group = m->group_asked && is->st_gid != m->gid;
+	char shown[SHOWN_ROOM];
+
+	if (owner || group)
+		return fail("set %s of %s: %m", owner ? "owner" : "group", seat_shown(s, shown));
+	warn_once(p, &p->told_owner, s, "owner");
+	return 0;
+}
+
+static enum event_what what_is(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return EVENT_FILE;
+	case S_IFDIR:
+		return EVENT_DIR;
+	case S_IFLNK:
+		return EVENT_SYMLINK;
+	default:
+		return EVENT_NODE;
+	}
+}
+
+/* It is there all the same; but a source is removed for nothing less than all of it. */
+static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
+			const struct failure *why)
+{
+	char path[EVENT_PATH_MAX];
+
+	if (!p->o.on_unkept || p->o.sources_go || why->code != OUT_FILE)
+		return fail_again(why);
+	place_path(s->in, s->name, path, sizeof path);
+	p->o.on_unkept(p->o.ctx, what_is(mode), path, why);
+	return 0;
+}
+
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct seat *s)
 {
@@ -291,8 +336,8 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	bool any = false;
 	mode_t mode;
 
-	if (!set_owner(fd, m, &now))
-		warn_once(p, &p->told_owner, s, "owner");
+	if (!set_owner(fd, m, &now) && owner_failed(p, m, &now, s))
+		first_of(&first, &any);
 	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
 	if (m->has_mode && set_mode(p, fd, mode, now.st_mode, s))
 		first_of(&first, &any);
@@ -306,7 +351,7 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 		fail("set times of %s: %m", seat_shown(s, shown));
 		first_of(&first, &any);
 	}
-	return any ? fail_again(&first) : 0;
+	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
 }
 
 /* ---- what a file that is replaced had -------------------------------------------------- */
@@ -322,7 +367,8 @@ static bool xattr_is_kept(const char *name)
 static bool xattr_copy(int fd, int old, const char *name, char *value)
 {
 	ssize_t n = fgetxattr(old, name, value, XATTR_MAX);
-	bool told = strncmp(name, "user.", 5) == 0 || strncmp(name, "system.", 7) == 0;
+	bool told = strncmp(name, "user.", 5) == 0 || strncmp(name, "system.", 7) == 0 ||
+		    strncmp(name, "trusted.", 8) == 0;
 
 	return n < 0 || fsetxattr(fd, name, value, (size_t)n, 0) == 0 || !told;
 }

@@ -39,6 +39,7 @@ struct copy {
 	unsigned vanished; /* sources that did */
 	unsigned undeleted; /* what could not be deleted at the target */
 	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
+	struct failure unkept; /* metadata of what is stored could not be kept; OUT_DONE: all was */
 	struct failure first; /* of these */
 	bool first_at_peer;
 };
@@ -58,6 +59,9 @@ bool copy_interrupted(struct copy *c);
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
 /* Something was not deleted at the target, or not all (OUT_MAX_DELETE).  Lock held. */
 void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer);
+/* Things are stored, but metadata that was asked for could not be kept (OUT_SOME_FILES).  Lock
+ * held. */
+void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer);
 /* Tell on_file(). Lock not held. */
 void copy_tell(struct copy *c, const char *name, const struct failure *f);
 /* Tell on_event(), if events are wanted (o's rules). Lock not held. */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -205,6 +206,23 @@ static void on_cleared(void *copy, enum event_what what, const char *path)
 	sink_tell_deleted(((struct copy *)copy)->sink, what, path, NULL);
 }
 
+/* The first ones are told in full; all are counted, and the verdict says how many (sink_end.c). */
+static void on_unkept(void *copy, enum event_what what, const char *path, const struct failure *why)
+{
+	struct copy *c = copy;
+	struct msg_event e = {
+		.what = (uint8_t)what,
+		.code = (uint8_t)why->code,
+		.path = path,
+		.path_len = (uint16_t)strlen(path),
+	};
+
+	if (atomic_fetch_add(&c->sink->unkept, 1) < SINK_UNKEPT_TOLD)
+		copy_tell(c, path, why);
+	if (c->sink->rules->events)
+		copy_tell_event(c, &e);
+}
+
 static int open_place(struct sink *s)
 {
 	const struct sink_opts *o = s->o;
@@ -224,6 +242,7 @@ static int open_place(struct sink *s)
 		.owners = s->owners,
 		.stop = copy_stopped,
 		.on_cleared = on_cleared,
+		.on_unkept = on_unkept,
 		.ctx = s->copy,
 	};
 

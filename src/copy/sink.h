@@ -44,6 +44,7 @@ enum {
 	SINK_BUCKETS = 1024,
 	SINK_ASKED_XATTRS_MAX = 64 << 20, /* bytes of attributes, of all of these */
 	SINK_CELLS_BYTES_MAX = 256 << 20, /* of digests that were told, of all resumed ones */
+	SINK_UNKEPT_TOLD = 10, /* messages about metadata that could not be kept */
 	SINK_RESUME_MIN = 4 << 20, /* smaller files are not resumed, but sent */
 };
 
@@ -179,6 +180,7 @@ struct sink {
 	atomic_int kind; /* of what is written: enum stage_kind */
 	struct writeback writeback;
 	struct clones clones;
+	atomic_uint unkept; /* things without some metadata that was asked for */
 	atomic_bool direct_missed; /* that a file can't be written so was told */
 
 	/* The copy's lock: */

@@ -153,6 +153,25 @@ static bool may_delete(const struct sink *s)
 	return failed == 0 && !s->copy->total.incomplete;
 }
 
+/* All is stored, and not all of it is as it was asked for. */
+static void tell_unkept(struct finale *n)
+{
+	struct sink *s = n->sink;
+	struct failure why;
+
+	s->sums.counts.unkept = atomic_load(&s->unkept);
+	if (s->sums.counts.unkept == 0)
+		return;
+	fail_as(OUT_SOME_FILES, "metadata of %llu of the files could not be kept",
+		(unsigned long long)s->sums.counts.unkept);
+	why = *failed();
+	pthread_mutex_lock(&s->copy->lock);
+	copy_count_unkept(s->copy, &why, false);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (n->ret == 0)
+		n->ret = sink_send_result(s, 0, &why);
+}
+
 static int complete(struct sink *s)
 {
 	struct finale n = {.sink = s};
@@ -177,6 +196,7 @@ static int complete(struct sink *s)
 		why = *failed();
 		tell_undeleted(&n, &why);
 	}
+	tell_unkept(&n);
 	return n.ret;
 }
 

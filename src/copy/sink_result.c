@@ -36,6 +36,7 @@ static void counts_add(struct msg_counts *to, const struct msg_counts *from)
 	to->sent += from->sent;
 	to->had += from->had;
 	to->holes += from->holes;
+	to->unkept += from->unkept;
 }
 
 void sink_sums_add(struct sink_sums *to, const struct sink_sums *from)

@@ -230,12 +230,15 @@ static int file_failed(struct source *s, struct source_file *f, const struct fai
 	return 0;
 }
 
-/* Deletions and the like, which are of no file. */
+/* Deletions, metadata and the like, which are of no file that failed. */
 static int nothing_failed(struct source *s, const struct failure *why)
 {
 	if (!s->copy->end_sent)
 		return unknown_file();
-	copy_count_undeleted(s->copy, why, true);
+	if (why->code == OUT_SOME_FILES)
+		copy_count_unkept(s->copy, why, true);
+	else
+		copy_count_undeleted(s->copy, why, true);
 	return 0;
 }
 

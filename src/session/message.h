@@ -21,7 +21,7 @@
 #include "lane/head.h"
 
 enum {
-	PROTOCOL_VERSION = 1,
+	PROTOCOL_VERSION = 2,
 	FRAME_HEAD = 8, /* u32 length of body, u8 type, three zeros */
 	FRAME_BODY_MAX = 64 << 10,
 	NAME_MAX_WIRE = 4096, /* of a path, with its NUL */
@@ -170,7 +170,8 @@ int msg_ping_decode(const struct frame *f, struct msg_ping *m);
 struct msg_file_result {
 	/* Or directory: ids are of one space.  0: nothing of the source's, but something at the
 	 * target that could not be done in the end, after END and before DONE, which does not
-	 * count it: a deletion, or (code OUT_MAX_DELETE) those that --max-delete left. */
+	 * count it: a deletion, (code OUT_MAX_DELETE) those that --max-delete left, or (code
+	 * OUT_SOME_FILES) metadata of files that are stored. */
 	uint32_t file;
 	uint8_t code; /* enum outcome, never OUT_DONE; decoded with outcome_from() */
 	char text[TEXT_MAX];
@@ -450,6 +451,7 @@ struct msg_counts {
 	uint64_t sent; /* bytes of files in lanes */
 	uint64_t had; /* bytes that a resumed file had already */
 	uint64_t holes; /* bytes of holes */
+	uint64_t unkept; /* stored, and not all metadata that was asked for could be kept */
 };
 
 struct msg_verdict {

@@ -264,6 +264,7 @@ static void counts_put(struct writer *w, const struct msg_counts *c)
 	put_u64(w, c->sent);
 	put_u64(w, c->had);
 	put_u64(w, c->holes);
+	put_u64(w, c->unkept);
 }
 
 static void counts_take(struct reader *r, struct msg_counts *c)
@@ -278,6 +279,7 @@ static void counts_take(struct reader *r, struct msg_counts *c)
 	c->sent = take_u64(r);
 	c->had = take_u64(r);
 	c->holes = take_u64(r);
+	c->unkept = take_u64(r);
 }
 
 void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)

@@ -879,7 +879,7 @@ ANYTHING = {
     "ANSWERS": dict(answers=[dict(file=1, answer=1)]),
     "CELLS": dict(file=1, pos=0, digests=[dict(low=0, high=0)]),
     "LANE_STORED": dict(lane=0, epoch=0, stored=0, damaged=0),
-    "GREETING": dict(magic=wire.GREETING_MAGIC, version=1, release="1"),
+    "GREETING": dict(magic=wire.GREETING_MAGIC, version=wire.VERSION, release="1"),
     "START": None,
     "WANT": dict(name="more"),
     "GO": {},
@@ -1008,7 +1008,7 @@ def test_hellos_that_are_taken(arena, over):
 def test_hello_twice(arena):
     e = arena.sink().orders()
     e.hello()
-    e.frames.send("HELLO", **e.our_hello(dict(version=1, lanes=1, depth=1, block_size=4096,
+    e.frames.send("HELLO", **e.our_hello(dict(version=wire.VERSION, lanes=1, depth=1, block_size=4096,
                                               features=0, memory=U64, timeout_ms=1, host_id=1)))
     fails(e, 12)
 
@@ -1106,8 +1106,8 @@ def test_no_start(arena, what):
     e = arena.sink()
     e.greeting()
     values = {"GO": {}, "WANT": dict(name="f"), "CANCEL": dict(signo=2), "END": TOTAL_NONE,
-              "GREETING": dict(magic=wire.GREETING_MAGIC, version=1, release="1"),
-              "HELLO": e.our_hello(dict(version=1, lanes=1, depth=1, block_size=4096, features=0,
+              "GREETING": dict(magic=wire.GREETING_MAGIC, version=wire.VERSION, release="1"),
+              "HELLO": e.our_hello(dict(version=wire.VERSION, lanes=1, depth=1, block_size=4096, features=0,
                                         memory=U64, timeout_ms=1, host_id=1))}[what]
     e.frames.send(what, **values)
     fails(e, 12)
@@ -1880,7 +1880,7 @@ def test_what_a_guest_says_of_its_times(arena):
 GUESTS = {
     "garbage": (os.urandom(3000), 12), "zeros": (bytes(100), 12),
     "ping-first": (wire.message("PING", cookie=1) + wire.message("END", **TOTAL_NONE), 12),
-    "greeting": (wire.message("GREETING", magic=wire.GREETING_MAGIC, version=1, release="1"), 12),
+    "greeting": (wire.message("GREETING", magic=wire.GREETING_MAGIC, version=wire.VERSION, release="1"), 12),
     "go": (wire.message("GO"), 12), "cancel": (wire.message("CANCEL", signo=9), 12),
     "detour": (wire.message("DETOUR", port=22, why=""), 12),
     "error": (wire.message("ERROR", code=22, host=b"\x1b[1m", text=b"\x1b]0;x\x07\x9b"), 22),

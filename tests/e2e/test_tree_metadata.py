@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from hosts import pattern
-from trees import acl, equal, make, summary, USER, walk, WAYS
+from hosts import pattern, program
+from trees import acl, equal, make, read, summary, USER, walk, WAYS
 
 OLD, NOW = 10**18, 15 * 10**17
 
@@ -144,3 +144,67 @@ def test_default_acls_count_instead_of_the_umask(bench, ground, what):
     r = bench.copy("src/f", "far:%s" % (ground / "ours" / "new"), cwd=ground)
     assert r.code == 0, r.errors()
     assert (ground / "ours" / "new").stat().st_mode == (ground / "cp" / "src" / "f").stat().st_mode
+
+
+def without(tmp_path, capability):
+    """A far end of root's that may not do everything: root_squash, or a container."""
+    (tmp_path / "less").write_text("#!/bin/sh\nexec setpriv --bounding-set=-%s %s \"$@\"\n" % (
+        capability, program("rdcp")))
+    (tmp_path / "less").chmod(0o755)
+    return "--rdcp-path=%s" % (tmp_path / "less")
+
+
+@pytest.mark.skipif(USER, reason="only root gives files away")
+@pytest.mark.parametrize("options", [["-aH"], ["-r", "--chown=daemon"]], ids=str)
+def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
+    """As with rsync: all is stored, links are made, and the exit code is 23, also with -q."""
+    a, b, things = ground / "a", ground / "b", 23 if "-aH" in options else 24
+    make(a, {"f%02d" % i: b"x" * i for i in range(20)})
+    (a / "d").mkdir()
+    (a / "s").symlink_to("nowhere")
+    os.link(a / "f03", a / "linked")
+    for p in [a, *a.iterdir()]:
+        os.chown(p, 3, 4, follow_symlinks=False)
+    make(ground, {"b": {"more": b""}})
+    r = copy(bench, *options, "-q", "--json", "--delete", str(a) + "/", "far:%s" % b, without(ground, "chown"), code=23)
+    assert 1 <= r.errors().count("Operation not permitted") <= 11 and "metadata of %d of" % things in r.errors(), r.errors()
+    got = summary(r)
+    assert got["unkept"] == things and got["failed"] == 0 and got["exit"] == 23, got
+    assert read(b) == read(a)
+    assert "-aH" not in options or (b / "f03").stat().st_ino == (b / "linked").stat().st_ino
+    # What was there is no different.
+    r = copy(bench, *options, "-q", str(a) + "/", "far:%s" % b, without(ground, "chown"), code=23)
+    copy(bench, *options, str(a) + "/", "far:%s" % b)
+    assert options == ["-r", "--chown=daemon"] or (b / "d").stat().st_uid == 3
+
+
+@pytest.mark.skipif(USER, reason="only root gives files away")
+def test_a_source_whose_owner_is_not_kept_stays(bench, ground):
+    a, b = ground / "a", ground / "b"
+    make(a, {"f": b"precious"})
+    os.chown(a / "f", 3, 4)
+    r = copy(bench, "-a", "--remove-source-files", str(a) + "/", "far:%s" % b, without(ground, "chown"), code=23)
+    assert "set owner of" in r.errors(), r.errors()
+    assert (a / "f").read_bytes() == (b / "f").read_bytes() == b"precious"
+    copy(bench, "-a", str(a / "f"), "far:%s" % (ground / "one"), without(ground, "chown"), code=23)
+    assert (ground / "one").read_bytes() == b"precious"
+
+
+@pytest.mark.skipif(USER, reason="only root gives files away")
+def test_an_owner_that_was_only_to_stay_is_a_warning(bench, ground):
+    """Without -a nobody asked for it."""
+    make(ground, {"a": b"new", "b": b"old"})
+    os.chown(ground / "b", 3, 4)
+    r = copy(bench, str(ground / "a"), "far:%s" % (ground / "b"), without(ground, "chown"))
+    assert "could not be kept" in r.errors() and (ground / "b").read_bytes() == b"new", r.errors()
+
+
+@pytest.mark.skipif(USER, reason="only root has such attributes")
+def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
+    a, b = ground / "a", ground / "b"
+    make(a, {"f": b"x"})
+    os.setxattr(a / "f", "trusted.try", b"1")
+    r = copy(bench, "-aX", "-q", str(a) + "/", "far:%s" % b, without(ground, "sys_admin"), code=23)
+    assert "trusted.try" in r.errors() and read(b) == read(a), r.errors()
+    # An ordinary user does not see them.
+    copy(bench, "-a", str(a) + "/", "far:%s" % b)

@@ -386,7 +386,7 @@ class Session:
 class End(Session):
     """An end in our hands.  role: the end's; ours is the other one."""
 
-    START = dict(version=1, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
+    START = dict(version=wire.VERSION, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
                  host="victim", peer="mallory", address="", min_size=0, max_size=U64,
                  max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="", rdma_op=0, rails=0,

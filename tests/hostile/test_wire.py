@@ -79,7 +79,7 @@ TIMES = dict(
 
 SAMPLES = {
     "HELLO": dict(
-        version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
+        version=(wire.VERSION,) * 3, role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
         lanes=(1, 2, LANES), memory=COUNTS[1], lockable=(0, 8 << 20, U64),
         timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], rdma_op=(0, 2, 3), rails=(0, 2, U16), nonce=run(32),
         host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
@@ -106,10 +106,10 @@ SAMPLES = {
     "TIMES": TIMES,
     "ERROR": dict(code=(1, 44, 45), host=text("storage2", HOST),
                   text=text("write x: No space left on device", TEXT)),
-    "GREETING": dict(magic=(wire.GREETING_MAGIC,) * 3, version=(0, 1, U16),
+    "GREETING": dict(magic=(wire.GREETING_MAGIC,) * 3, version=(0, wire.VERSION, U16),
                      release=text("0.1.0", 64)),
     "START": dict(
-        version=(1, 1, 1), role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
+        version=(wire.VERSION,) * 3, role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
         flags=(0, 0x10000008001, 2**45 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
         block_size=(0, 256 << 10, BLOCK), memory=COUNTS[1], bwlimit=COUNTS[2],
         timeout_ms=(0, 15000, 2**31 - 1), connect_timeout_ms=(0, 10000, 2**31 - 1),
@@ -129,7 +129,7 @@ SAMPLES = {
         transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
         why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
         **TIMES, **TOTAL,
-        **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else 16), U64)
+        **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else i + 7), U64)
            for i, (name, _) in enumerate(wire.COUNTS)}),
     "CANCEL": dict(signo=(1, 15, 64)),
     "DETOUR": DETOUR,

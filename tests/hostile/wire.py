@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import struct
 
-VERSION = 1
+VERSION = 2
 FRAME_BODY_MAX = 64 << 10
 GREETING_MAGIC = b"\x93SLUICE\n"
 
@@ -148,7 +148,7 @@ TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), 
 NO_TOTAL = {name: 0 for name, _ in TOTAL}
 COUNTS = [(name, "u64") for name in (
     "regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had",
-    "holes")]
+    "holes", "unkept")]
 NOROUTE = [("round", "u8"), ("why", "text")]
 DETOUR = [("port", "u16"), ("why", "text")]
 PING = [("cookie", "u64")]

@@ -386,6 +386,7 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.counts.sent = OF(0, 0x0808080808080808, UINT64_MAX),
 		.counts.had = OF(0, 0x0909090909090909, UINT64_MAX),
 		.counts.holes = OF(0, 0x1010101010101010, UINT64_MAX),
+		.counts.unkept = OF(0, 0x1111111111111111, UINT64_MAX),
 	};
 
 	TEXT("storage2", m.host);

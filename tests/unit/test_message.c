@@ -744,13 +744,13 @@ static void another_version_is_named(void **state)
 		const struct sample *s = sample_of(types[i]);
 		size_t len = make(s, SAMPLE_USUAL);
 
-		sent[0] = 2;
+		sent[0] = PROTOCOL_VERSION + 1;
 		for (size_t cut = 2; cut <= len; cut++) {
 			fail_clear();
 			assert_int_equal(decode(s, sent, cut, &back), -1);
 			assert_int_equal(failed()->code, OUT_VERSION);
 			assert_non_null(
-				strstr(failed()->text, "speaks protocol 2, this is protocol 1"));
+				strstr(failed()->text, "speaks protocol 3, this is protocol 2"));
 		}
 	}
 }

@@ -636,7 +636,7 @@ static void test_a_peer_of_another_version(void **state)
 	puppet_end();
 	assert_int_equal(puppet.end.why.code, OUT_VERSION);
 	assert_string_equal(puppet.end.why.text,
-			    "far speaks protocol version 2, near version 1: install the same "
+			    "far speaks protocol version 3, near version 2: install the same "
 			    "release at both ends");
 	assert_string_equal(puppet.error.text, puppet.end.why.text);
 }
