@@ -68,7 +68,8 @@ struct bench {
 	struct point stages[STAGES], by_itself;
 	struct point latency[2];
 	unsigned latency_count;
-	const struct point *best;
+	const struct point *best; /* of the sweep */
+	const struct point *advice; /* that, or by_itself where it is as fast */
 	struct link_limit limit;
 	struct failure failure;
 	char failed_host[HOST_MAX];

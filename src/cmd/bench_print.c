@@ -59,18 +59,22 @@ char *setting_text(const struct setting *s, char *to, size_t size)
 char *setting_options(const struct bench *b, const struct setting *s, char *to, size_t size)
 {
 	const struct setting *usual = &b->series[0].set;
+	bool is_default = s == &b->by_itself.set;
 	char block[16];
-	int used = snprintf(to, size, "--lanes %u --depth %u --block-size %s", s->lanes, s->depth,
-			    block_text(s->block_size, block, sizeof block));
+	int used = 0;
 
-	/* What is not taken by itself, or was asked for. */
-	if (s->transport != usual->transport || b->o->want)
+	*to = '\0';
+	if (!is_default)
+		used = snprintf(to, size, "--lanes %u --depth %u --block-size %s", s->lanes,
+				s->depth, block_text(s->block_size, block, sizeof block));
+	/* What rdcp does not choose without options, or what was asked for. */
+	if ((!is_default && s->transport != usual->transport) || b->o->want)
 		used += snprintf(to + used, size - (size_t)used, " --transport %s",
 				 transport_name((enum transport)s->transport));
 	if (s->op > RDMA_OP_SEND || (s->op && b->o->rdma_op))
 		used += snprintf(to + used, size - (size_t)used, " --rdma-op %s", op_names[s->op]);
 	/* It went well because it did not get what it asks for. */
-	if (b->best->shrunk && b->o->memory != UINT64_MAX)
+	if (!is_default && b->best->shrunk && b->o->memory != UINT64_MAX)
 		snprintf(to + used, size - (size_t)used, " --memory %llu",
 			 (unsigned long long)b->o->memory);
 	return to;
@@ -105,7 +109,7 @@ static void json_best(const struct bench *b)
 	printf(", \"best\": {");
 	json_setting(&b->best->set);
 	printf("}, \"options\": \"%s\", \"bytes_per_second\": %.0f, \"by_itself\": %.0f, ",
-	       setting_options(b, &b->best->set, options, sizeof options), point_rate(b->best),
+	       setting_options(b, &b->advice->set, options, sizeof options), point_rate(b->best),
 	       point_rate(&b->by_itself));
 	printf("\"link\": ");
 	json_text(stdout, b->limit.name);
@@ -272,7 +276,8 @@ static void text_summary(const struct bench *b)
 	if (itself > 0)
 		printf("without any options rdcp gets %s GB/s, %.0f %% of the best\n",
 		       rate_text(itself, rate, sizeof rate), 100 * itself / best);
-	printf("best: %s\n", setting_options(b, &b->best->set, options, sizeof options));
+	setting_options(b, &b->advice->set, options, sizeof options);
+	printf("best: %s\n", *options ? options + strspn(options, " ") : "no options");
 }
 
 /* ---- either ------------------------------------------------------------------------------ */

@@ -207,6 +207,16 @@ static void find_best(struct bench *b)
 		b->best = &b->series[0].points[0];
 }
 
+/* The defaults are a candidate too, unless the user named a setting. */
+static void choose_advice(struct bench *b)
+{
+	bool pinned = b->o->lanes || b->o->depth || b->o->block_size;
+
+	b->advice = b->best;
+	if (!pinned && point_rate(&b->by_itself) * 100 >= point_rate(b->best) * NEAR_BEST)
+		b->advice = &b->by_itself;
+}
+
 static int sweep(struct bench *b)
 {
 	for (unsigned i = 0; i < b->series_count; i++) {
@@ -295,7 +305,10 @@ static int stages(struct bench *b)
 	if (b->o->measure_source && b->o->measure_target && measure_all_of_it(b))
 		return -1;
 	b->guess = point_rate(b->best);
-	return bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself);
+	if (bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself))
+		return -1;
+	choose_advice(b);
+	return 0;
 }
 
 /* What can not be read or written is to be known before a minute has gone. */
