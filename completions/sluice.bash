@@ -34,15 +34,15 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 _sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails= --direct= --memory=
 	--address= --port-range=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
-	--help --version"
+	--human-readable --help --version"
 _sluice_starts="--rsh= --rdcp-path= --transport= --address= --port-range= --timeout= --connect-timeout=
-	--ipv4 --ipv6 --verbose --quiet --json --help --version"
+	--ipv4 --ipv6 --verbose --quiet --json --human-readable --help --version"
 _sluice_keys="--key-file= --key-fd= --make-key="
 
-_sluice_trees="--recursive --archive --relative --copy-links --links --verify --perms --times --owner
+_sluice_trees="--recursive --archive --relative --copy-links --links --whole-file --verify --perms --times --owner
 	--group --numeric-ids --devices --hard-links --acls --xattrs --chmod= --chown= --exclude=
 	--include= --exclude-from= --include-from= --files-from= --from0 --max-size= --min-size=
-	--one-file-system --update --ignore-existing --checksum --dry-run --delete --delete-excluded
+	--one-file-system --update --ignore-existing --ignore-times --checksum --dry-run --delete --delete-excluded
 	--max-delete= --backup --backup-dir= --suffix= --itemize-changes --print-digest --failed=
 	--stats --log-file= --no-perms --no-times --no-owner --no-group --no-devices --no-recursive"
 

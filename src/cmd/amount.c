@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
@@ -39,17 +40,22 @@ int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 int parse_size(const char *text, uint64_t *out)
 {
 	static const char letters[] = "kmgt";
-	uint64_t v;
+	uint64_t v, base = 1024;
+	const char *at;
 
 	if (take_number(&text, &v))
 		return -1;
 	if (*text) {
-		const char *at = strchr(letters, tolower((unsigned char)*text));
-
-		if (!at || text[1])
+		at = strchr(letters, tolower((unsigned char)*text));
+		if (!at)
 			return -1;
-		if (__builtin_mul_overflow(v, UINT64_C(1) << (10 * (at - letters + 1)), &v))
+		if (strcasecmp(text + 1, "b") == 0)
+			base = 1000;
+		else if (text[1] && strcasecmp(text + 1, "ib") != 0)
 			return -1;
+		for (ptrdiff_t power = at - letters; power >= 0; power--)
+			if (__builtin_mul_overflow(v, base, &v))
+				return -1;
 	}
 	*out = v;
 	return 0;

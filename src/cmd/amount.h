@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "4096", "64k", "2G": k, M, G, T are binary.  0, or -1: not a size, or too big. */
+/* "4096", "64k", "2G", "2GiB": binary; "2GB": decimal, as rsync(1) has it.  0, or -1: not a size,
+ * or too big. */
 int parse_size(const char *text, uint64_t *out);
 /* Bytes a second: a size, or "10gbit", "500mbit", "64kbit" (decimal, as links are sold). */
 int parse_rate(const char *text, uint64_t *out);

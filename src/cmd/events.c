@@ -9,6 +9,7 @@
 #include "cmd/failed_list.h"
 #include "cmd/json.h"
 #include "cmd/log_file.h"
+#include "cmd/repeats.h"
 #include "cmd/screen.h"
 #include "cmd/spool.h"
 #include "copy/place.h"
@@ -20,7 +21,9 @@ static struct {
 	FILE *out; /* for lines; NULL: none are asked for */
 	struct failed_list *failed;
 	struct log_file *log;
+	bool terminal; /* a person sees them: names are escaped */
 	bool below_source; /* paths begin with the name of the only SRC, a directory */
+	struct repeats repeats; /* of errors and warnings, unless -v shows them all */
 	uint64_t progress_ms; /* of the last progress object */
 	char text[4 * EVENT_PATH_MAX + 8]; /* a path, escaped */
 } events;
@@ -32,8 +35,10 @@ static void on_log(enum log_level level, const char *line)
 {
 	char text[LINE_ROOM];
 
-	escape(text, sizeof text, line, strlen(line));
-	screen_line(text);
+	if (events.o->verbose || repeats_show(&events.repeats, line)) {
+		escape(text, sizeof text, line, strlen(line));
+		screen_line(text);
+	}
 	if (events.log && level <= LOG_WARN)
 		log_file_add(events.log, level == LOG_ERROR ? "error" : "warning", line,
 			     strlen(line));
@@ -56,6 +61,7 @@ int events_begin(const struct options *o, bool stdout_is_data)
 		events.out = spool_begin(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
 		if (!events.out)
 			return -1;
+		events.terminal = isatty(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
 	}
 	log_to(on_log);
 	return 0;
@@ -151,7 +157,8 @@ static bool has_any(const char *name, size_t len, const char *of)
 	return false;
 }
 
-/* As sha256sum(1) prints it: with a backslash in front where one of these is in the name. */
+/* As sha256sum(1) prints it: with a backslash in front where one of these is in the name.  A
+ * terminal gets no control characters of the peer's. */
 static void tell_digest(const struct msg_event *m)
 {
 	static const char specials[] = "\n\\\r";
@@ -164,6 +171,11 @@ static void tell_digest(const struct msg_event *m)
 	if (has_any(name, len, specials))
 		fputc('\\', events.out);
 	fprintf(events.out, "%.*s  ", (int)strspn(m->digest, "0123456789abcdef"), m->digest);
+	if (events.terminal) {
+		escape(events.text, sizeof events.text, name, len);
+		fprintf(events.out, "%s\n", events.text);
+		return;
+	}
 	for (size_t i = 0; i < len; i++) {
 		const char *special = name[i] ? strchr(specials, name[i]) : NULL;
 
@@ -275,10 +287,25 @@ static void log_end(const struct report *all)
 	log_file_add(events.log, "end", text, (size_t)n);
 }
 
+static void tell_hidden(void)
+{
+	char line[REPEATS_TEXT + 64], text[LINE_ROOM];
+
+	for (unsigned i = 0; i < REPEATS_REASONS; i++) {
+		if (!repeats_hidden(&events.repeats, i))
+			continue;
+		snprintf(line, sizeof line, "%lu more failures or warnings: %s",
+			 repeats_hidden(&events.repeats, i), events.repeats.of[i].reason);
+		escape(text, sizeof text, line, strlen(line));
+		screen_line(text);
+	}
+}
+
 int events_end(const struct report *all)
 {
 	int rc = 0;
 
+	tell_hidden();
 	log_to(NULL);
 	if (events.log)
 		log_end(all);

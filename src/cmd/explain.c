@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/explain.h"
 
+#include <string.h>
 #include <sys/wait.h>
 #include "base/fail.h"
 
@@ -20,10 +21,14 @@ int explain_exit(const struct link *l, const struct options *o, int status)
 {
 	char how[128];
 
+	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127 && strchr(o->rdcp_path, '/'))
+		return fail_as(OUT_START,
+			       "%s is not on %s: install rdcp there or correct --rdcp-path",
+			       o->rdcp_path, l->name);
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return fail_as(OUT_START,
-			       "rdcp is not on the PATH of %s: install it there or use --rdcp-path",
-			       l->name);
+			       "%s is not on the PATH of %s: install it there or use --rdcp-path",
+			       o->rdcp_path, l->name);
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 255)
 		return fail_as(OUT_START, "%s to %s failed", o->rsh ? "--rsh" : "ssh", l->name);
 	child_end_text(status, how, sizeof how);

@@ -128,6 +128,7 @@ int far_start(const struct options *o, const char *host, const char *verb, struc
 
 	if (far_command(o, host, verb, &c))
 		return -1;
-	snprintf(what, sizeof what, "ssh to %.200s", host);
+	/* The program that is run, which --rsh or -S may have named. */
+	snprintf(what, sizeof what, "%.60s to %.180s", c.argv[0], host);
 	return child_exec(c.argv, &lo, out);
 }

@@ -217,6 +217,7 @@ static int add_rule(struct options *o, unsigned how, const char *arg)
 static int set_row(struct options *o, const struct option_row *row, const char *arg)
 {
 	void *at = (char *)o + row->at;
+	uint64_t port;
 
 	switch (row->kind) {
 	case KIND_FLAG:
@@ -252,6 +253,8 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_CLEAR:
 		*(bool *)at = false;
 		return 0;
+	case KIND_ALWAYS:
+		return 0;
 	case KIND_FLAT:
 		o->recursive = o->archive = false;
 		return 0;
@@ -274,7 +277,9 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_PROGRESS:
 		return set_progress(o, arg);
 	case KIND_SSH:
-		return add_ssh(o, row->number ? (char)row->number : row->letter, arg);
+		return add_ssh(o, row->letter, arg);
+	case KIND_SSH_PORT:
+		return parse_number(arg, 1, 65535, &port) || add_ssh(o, 'p', arg) ? -1 : 0;
 	case KIND_ACTION:
 		return set_action(o, (enum action)row->number);
 	}
@@ -450,87 +455,6 @@ static int take_rest(struct options *o, char **rest, bool dashes)
 	return 0;
 }
 
-static int check_deleting(const struct options *o)
-{
-	if (!o->delete)
-		return 0;
-	if (o->files_from)
-		return fail_as(
-			OUT_USAGE,
-			"--delete and --files-from contradict each other: what is not in the "
-			"list is not known");
-	if (!o->recursive)
-		return fail_as(OUT_USAGE, "--delete needs -r or -a: it deletes in a tree");
-	return 0;
-}
-
-/* Lists of names that come over stdin: it can be read once only. */
-static int check_stdin(const struct options *o)
-{
-	const char *first = NULL;
-
-	if (o->files_from && strcmp(o->files_from, "-") == 0)
-		first = "--files-from";
-	for (unsigned i = 0; i < o->rule_count; i++) {
-		const struct option_rule *r = &o->rules[i];
-		const char *name = r->include ? "--include-from" : "--exclude-from";
-
-		if (!r->from_file || strcmp(r->text, "-") != 0)
-			continue;
-		if (first)
-			return fail_as(OUT_USAGE, "%s and %s can't both be read from stdin", first,
-				       name);
-		first = name;
-	}
-	for (unsigned i = 0; first && i + 1 < o->operand_count; i++) {
-		if (strcmp(o->operands[i], "-") == 0)
-			return fail_as(OUT_USAGE, "%s and - can't both be read from stdin", first);
-	}
-	return 0;
-}
-
-static int check_tree(const struct options *o)
-{
-	if (o->files_from && o->operand_count > 2)
-		return fail_as(OUT_USAGE, "--files-from: its names are in one SRC, not in several");
-	if (o->backup && o->inplace)
-		return fail_as(OUT_USAGE, "--backup and --inplace contradict each other: there the "
-					  "old file is written over");
-	if (strchr(o->suffix, '/'))
-		return fail_as(OUT_USAGE, "--suffix %s: it has a slash; see --backup-dir",
-			       o->suffix);
-	return check_deleting(o) || check_stdin(o) ? -1 : 0;
-}
-
-/* What options imply that others may have taken back, or that depends on all of them. */
-static void settle(struct options *o)
-{
-	/* A list names what is wanted of directories, too. */
-	if (o->archive && !o->files_from)
-		o->recursive = true;
-	o->delete = o->delete || o->delete_excluded;
-	o->backup = o->backup || *o->backup_dir;
-	if (o->backup && !*o->backup_dir && !*o->suffix)
-		o->suffix = "~";
-	/* Otherwise it would say nothing. */
-	o->itemize = o->itemize || (o->dry_run && !o->json);
-}
-
-static int check_together(const struct options *o)
-{
-	if (o->key_file && o->key_fd >= 0)
-		return fail_as(OUT_USAGE, "--key-file and --key-fd: only one key is needed");
-	if (o->sparse && o->no_sparse)
-		return fail_as(OUT_USAGE, "--sparse and --no-sparse contradict each other");
-	if (o->sparse && o->inplace)
-		return fail_as(OUT_USAGE,
-			       "--sparse and --inplace contradict each other: zeros must be "
-			       "written over what is there");
-	if (o->timeout_ms < 1000)
-		return fail_as(OUT_USAGE, "--timeout must be at least a second");
-	return check_tree(o);
-}
-
 static int take_options(struct options *o, int argc, char **argv)
 {
 	struct arrays a;
@@ -568,15 +492,18 @@ int options_parse(struct options *o, enum program program, int argc, char **argv
 	o->operands = calloc((size_t)argc + 1, sizeof *o->operands);
 	if (!o->operands)
 		return fail_as(OUT_MEMORY, "read the command line: %m");
-	if (take_options(o, argc, argv))
+	/* Alone it asks for help, as for most programs; among others it is --human-readable. */
+	if (argc == 2 && strcmp(argv[1], "-h") == 0)
+		o->action = ACTION_HELP;
+	else if (take_options(o, argc, argv))
 		goto bad;
 	if (o->make_key && o->action == ACTION_RUN)
 		o->action = ACTION_MAKE_KEY;
 	if (o->action != ACTION_RUN)
 		return 0;
-	settle(o);
+	options_settle(o);
 	dashes = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
-	if (take_rest(o, argv + optind, dashes) || check_operands(o) || check_together(o))
+	if (take_rest(o, argv + optind, dashes) || check_operands(o) || options_check_conflicts(o))
 		goto bad;
 	return 0;
 bad:

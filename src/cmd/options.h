@@ -80,12 +80,12 @@ struct options {
 
 	bool no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
 	bool archive; /* -a: recursive, unless names come with --files-from */
-	bool recursive, links;
+	bool recursive;
 	bool perms, times, atimes, owner, group, devices;
 	bool hard_links, acls, xattrs, xattrs_all, numeric_ids;
 	bool copy_links, relative, one_file_system;
 	uint64_t min_size, max_size; /* UINT64_MAX: any */
-	bool update, ignore_existing, checksum;
+	bool update, ignore_existing, ignore_times, checksum;
 	bool delete, delete_excluded;
 	uint64_t max_delete; /* UINT64_MAX: any number */
 	bool backup;
@@ -116,6 +116,10 @@ static inline bool options_want_events(const struct options *o)
 /* 0, or -1 with a failure (OUT_USAGE). */
 int options_parse(struct options *o, enum program program, int argc, char **argv);
 void options_free(struct options *o);
+/* Parts of options_parse(): set what the options given imply; refuse those that contradict each
+ * other (OUT_USAGE). */
+void options_settle(struct options *o);
+int options_check_conflicts(const struct options *o);
 
 /* The answers to --help, --version and --list-options, and what follows a mistake. */
 void print_help(FILE *to, enum program program);
@@ -141,6 +145,7 @@ enum option_kind {
 	KIND_PORTS, /* port_lo, port_hi */
 	KIND_NUMBER, /* uint64_t at */
 	KIND_CLEAR, /* bool at = false */
+	KIND_ALWAYS, /* sets nothing: it always holds */
 	KIND_FLAT, /* --no-recursive */
 	KIND_ARCHIVE,
 	KIND_PRESERVE,
@@ -151,7 +156,8 @@ enum option_kind {
 	KIND_RDMA_OP,
 	KIND_DIRECT,
 	KIND_PROGRESS,
-	KIND_SSH, /* handed to ssh as -letter (number: as that letter instead) */
+	KIND_SSH, /* handed to ssh as -letter */
+	KIND_SSH_PORT, /* handed to ssh as -p */
 	KIND_ACTION, /* enum action = number */
 };
 

@@ -68,11 +68,11 @@ static uint64_t tree_flags(const struct options *o)
 		{o->one_file_system, START_ONE_FILE_SYSTEM},
 		{o->dry_run, START_DRY_RUN},
 		/* Where times are kept, one that is the same says that the file is. */
-		{o->times && !o->checksum && !o->remove_source, START_QUICK},
+		{o->times && !o->ignore_times && !o->checksum && !o->remove_source, START_QUICK},
 		{o->update, START_UPDATE},
 		{o->ignore_existing, START_IGNORE_EXISTING},
 		/* But nothing is removed on the word of a time. */
-		{o->checksum || (o->times && o->remove_source), START_CHECKSUM},
+		{o->checksum || (o->times && !o->ignore_times && o->remove_source), START_CHECKSUM},
 		{o->delete, START_DELETE},
 		{o->delete_excluded, START_DELETE_EXCLUDED},
 		{o->backup, START_BACKUP},

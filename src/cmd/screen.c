@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/escape.h"
 #include "base/log.h"
@@ -50,12 +51,22 @@ static bool write_once(const char *text, size_t len, size_t *written)
 	return n >= 0 || errno == EINTR || errno == EAGAIN;
 }
 
+/* A shell that has put the program into the background shows its prompt there. */
+static bool is_in_background(void)
+{
+	pid_t front = tcgetpgrp(STDERR_FILENO);
+
+	return front > 0 && front != getpgrp();
+}
+
 static bool take_live_away(void)
 {
 	static const char erase[] = "\r\033[K";
 	size_t written;
 
 	screen.shown[0] = '\0';
+	if (is_in_background())
+		return true;
 	return write_once(erase, sizeof erase - 1, &written);
 }
 
@@ -80,13 +91,32 @@ static bool write_kept(void)
 	return ok;
 }
 
+/* How many bytes of UTF-8 fill the line but its last column: a full line would be wrapped by the
+ * terminal, and the carriage return reach its last part only. */
+static int fitting_bytes(const char *text)
+{
+	struct winsize size;
+	int left, at = 0;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		return (int)strlen(text);
+	for (left = size.ws_col - 1; text[at] && left > 0; left--) {
+		at++;
+		while ((text[at] & 0xc0) == 0x80)
+			at++;
+	}
+	return at;
+}
+
 static bool write_live(void)
 {
 	char text[SCREEN_LINE_MAX + 8];
 	size_t written;
 
-	snprintf(text, sizeof text, "\r%s\033[K", screen.live);
 	memcpy(screen.shown, screen.live, sizeof screen.shown);
+	if (is_in_background())
+		return true;
+	snprintf(text, sizeof text, "\r%.*s\033[K", fitting_bytes(screen.live), screen.live);
 	return write_once(text, strlen(text), &written);
 }
 

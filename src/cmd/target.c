@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include "base/fail.h"
 #include "cmd/amount.h"
@@ -82,6 +83,44 @@ int target_descriptor(const char *path, int *fd)
 	return 0;
 }
 
+/* Forms of other programs that would otherwise be taken for a host of that name. */
+static int refuse_url(const char *text)
+{
+	static const struct {
+		const char *scheme, *why;
+	} urls[] = {
+		{"rdma://", "rdma:// is not supported yet: use HOST:PATH, over ssh"},
+		{"scp://", "use HOST:PATH, and -P for ssh's port"},
+		{"sftp://", "use HOST:PATH, and -P for ssh's port"},
+		{"ssh://", "use HOST:PATH, and -P for ssh's port"},
+		{"rsync://", "there is no rsync daemon's protocol in it: use HOST:PATH, over ssh"},
+	};
+
+	for (unsigned i = 0; i < sizeof urls / sizeof *urls; i++) {
+		if (strncasecmp(text, urls[i].scheme, strlen(urls[i].scheme)) == 0)
+			return fail_as(OUT_USAGE, "%s: %s", text, urls[i].why);
+	}
+	return 0;
+}
+
+/* host::module is rsync's; host:port:path is hdrdmacp's. */
+static int refuse_foreign_path(const char *text, int host_len, const char *path)
+{
+	size_t digits = strspn(path, "0123456789");
+
+	if (*path == ':')
+		return fail_as(OUT_USAGE,
+			       "%s: there is no rsync daemon's protocol in it: use HOST:PATH, over "
+			       "ssh (a path that begins with a colon: %.*s:./%s)",
+			       text, host_len, text, path);
+	if (digits > 0 && digits <= 5 && path[digits] == ':' && path[digits + 1] == '/')
+		return fail_as(OUT_USAGE,
+			       "%s: no port is needed before the path: use %.*s:%s (ssh's port: "
+			       "-P; a path that begins so: %.*s:./%s)",
+			       text, host_len, text, path + digits + 1, host_len, text, path);
+	return 0;
+}
+
 int target_parse(const char *text, struct target *t)
 {
 	const char *colon;
@@ -95,13 +134,14 @@ int target_parse(const char *text, struct target *t)
 		t->stdio = true;
 		return 0;
 	}
-	if (strncmp(text, "rdma://", 7) == 0)
-		return fail_as(OUT_USAGE,
-			       "%s: rdma:// is not supported yet: use HOST:PATH, over ssh", text);
+	if (refuse_url(text))
+		return -1;
 	colon = find_colon(text);
 	if (!colon)
 		return 0;
 	t->path = colon + 1;
+	if (refuse_foreign_path(text, (int)(colon - text), t->path))
+		return -1;
 	if ((size_t)(colon - text) >= sizeof t->host)
 		return fail_as(OUT_USAGE, "%s: the host's name is too long", text);
 	for (const char *p = text; p < colon; p++) {

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every program of the suite does the same way: offsets, progress, signals, keys, ports."""
 
+import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import socket
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -16,21 +20,120 @@ from hosts import DEMAND, FAR, NEAR, environment, pattern, program, wait_until
 BLOCK = 256 << 10
 
 
-def on_terminal(argv, host, env=None, cwd=None):
+def read_all(fd):
+    shown = b""
+    try:
+        while chunk := os.read(fd, 4096):
+            shown += chunk
+    except OSError:
+        pass
+    os.close(fd)
+    return shown
+
+
+def on_terminal(argv, host, env=None, cwd=None, columns=80):
     """Run it with a terminal for stderr; what it showed there, and its exit code."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     p = subprocess.Popen(host.prefix + [str(a) for a in argv], stdin=subprocess.DEVNULL,
                          stdout=subprocess.DEVNULL, stderr=theirs, env=environment(env),
                          cwd=cwd)
     os.close(theirs)
-    shown = b""
-    try:
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-    except OSError:
-        pass
-    os.close(ours)
+    shown = read_all(ours)
     return shown, p.wait(30)
+
+
+def options_of(manual, pattern):
+    """The options that another program's help lists."""
+    return sorted(set(re.findall(pattern, manual, re.M)))
+
+
+def test_every_option_of_rsync_and_scp_is_answered(bench, tmp_path):
+    text = subprocess.run(["rsync", "--help"], capture_output=True, text=True).stdout
+    words = options_of(text, r"(?<![\w-])(--[a-z0-9][a-z0-9-]*[a-z0-9])(?![\w-])")
+    letters = options_of(text, r"(?<![\w-])(-[A-Za-z0-9@])(?![\w-])") + ["-%s" % c for c in "346ABCOpqRrsTvcDFiJloPSX"]
+    assert len(words) > 100 and len(letters) > 50
+    for option in words + letters:
+        # A missing source ends what was accepted.
+        r = bench.run([program("rdcp"), option, "%s/none" % tmp_path, "%s/to/none" % tmp_path])
+        assert r.code in (0, 1, 3, 11), (option, r.errors())
+        assert "unknown option" not in r.errors(), (option, r.errors())
+
+
+def test_h_among_others_is_not_help(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.run([program("rdcp"), "-avh", "in", "out"], cwd=tmp_path)
+    assert r.code == 0 and b"usage" not in r.out, r.errors()
+    assert (tmp_path / "out").read_bytes() == b"x"
+    r = bench.run([program("rdcp"), "-h"])
+    assert r.code == 0 and r.out.startswith(b"usage: rdcp")
+    r = bench.run([program("rdrecv"), "-h", "-w0.1", "0", "k"])
+    assert r.code == 35 and b"usage" not in r.out, r.errors()
+
+
+def test_ignored_times_send_again(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"new")
+    (tmp_path / "out").write_bytes(b"old")
+    for name in ("in", "out"):
+        os.utime(tmp_path / name, (10 ** 9, 10 ** 9))
+    r = bench.run([program("rdcp"), "-t", "in", "out"], cwd=tmp_path)
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == b"old"
+    r = bench.run([program("rdcp"), "-tWI", "in", "out"], cwd=tmp_path)
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == b"new"
+
+
+def test_the_same_failure_of_many_files_is_counted(bench, tmp_path):
+    for i in range(25):
+        (tmp_path / "s").mkdir(exist_ok=True)
+        (tmp_path / "s" / ("f%d" % i)).write_bytes(b"x")
+        (tmp_path / "t" / ("f%d" % i) / "in the way").mkdir(parents=True)
+    r = bench.run([program("rdcp"), "-r", "s/", "t"], cwd=tmp_path)
+    lines = r.errors().splitlines()
+    assert r.code == 23 and len(lines) < 15, lines
+    assert sum("is a directory" in line for line in lines[:10]) == 10
+    assert any(line.startswith("rdcp: 15 more failures or warnings: is a directory") for line in lines), lines
+    r = bench.run([program("rdcp"), "-rv", "s/", "t"], cwd=tmp_path)
+    assert sum("is a directory" in line for line in r.errors().splitlines()) == 25
+
+
+def test_no_control_characters_of_a_name_reach_a_terminal(bench, tmp_path):
+    name = "a\x1b[31mb\x07"
+    (tmp_path / name).write_bytes(b"x")
+    argv = [program("rdcp"), "--print-digest", name, "out"]
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen(NEAR.prefix + [str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=theirs,
+                         stderr=subprocess.DEVNULL, env=environment(None), cwd=tmp_path)
+    os.close(theirs)
+    shown = read_all(ours)
+    assert p.wait(30) == 0
+    assert b"\x1b" not in shown and b"\x07" not in shown and b"a\\x1b[31mb\\x07" in shown, shown
+    r = bench.run(argv, cwd=tmp_path)
+    assert name.encode() in r.out, "a file gets the name as it is"
+
+
+def test_progress_keeps_to_a_narrow_terminal(tmp_path):
+    (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
+    copy = ["--transport=tcp", "--bwlimit=400k", tmp_path / "in", tmp_path / "out"]
+    shown, code = on_terminal([program("rdcp"), *copy], NEAR, columns=20)
+    assert code == 0
+    live = re.findall(rb"\r([^\r\n\x1b]+)\x1b\[K", shown)
+    assert live and all(len(line.decode()) < 20 for line in live), live
+
+
+def test_no_progress_from_the_background(tmp_path):
+    """As after `&': another group of processes has the terminal."""
+    (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
+    copy = [program("rdcp"), "--transport=tcp", "--bwlimit=400k", tmp_path / "in", tmp_path / "out"]
+    pid, fd = pty.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = subprocess.run([str(a) for a in copy], env=environment(None), preexec_fn=os.setpgrp).returncode
+        finally:
+            os._exit(code)
+    shown = read_all(fd)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert b"%" not in shown, shown
 
 
 def test_stdin_and_stdout_from_their_offset(bench, tmp_path):

@@ -131,7 +131,7 @@ def test_far_end_missing(ssh, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = ssh.copy("--rdcp-path=no-such-rdcp", "in", "%s:%s/out" % (FAR.address, tmp_path))
     assert r.code == 5
-    assert "rdcp is not on the PATH of" in r.errors()
+    assert "no-such-rdcp is not on the PATH of" in r.errors()
 
 
 def test_ctrl_c_leaves_nobody_on_the_far_side(ssh, tmp_path):

@@ -21,7 +21,14 @@ def test_far_end_missing(bench, tmp_path):
     r = bench.run([program("rdcp"), "--rsh", ROOT / "tests/e2e/rsh", "--rdcp-path",
                    "/nowhere/rdcp", "in", "far:out"], host=NEAR, cwd=tmp_path, home=tmp_path)
     assert r.code == 5
-    assert "rdcp is not on the PATH of far: install it there or use --rdcp-path" in r.errors()
+    assert "/nowhere/rdcp is not on far: install rdcp there or correct --rdcp-path" in r.errors()
+
+
+def test_the_program_that_can_not_be_run_is_named(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("in", "far:out", rsh="no-such-shell")
+    assert r.code == 5
+    assert "run no-such-shell to far: No such file or directory" in r.errors()
 
 
 def test_a_shell_that_prints_text(bench, tmp_path):
@@ -68,7 +75,7 @@ def test_peer_of_another_version(bench, tmp_path):
 
 
 @pytest.mark.parametrize("argv", [
-    [], ["a"], ["--no-such"], ["-b", "a", "b"], ["-avz", "a", "b"], ["--delete", "a", "b"],
+    [], ["a"], ["--no-such"], ["-R", "a", "b"], ["-avz", "a", "b"], ["--delete", "a", "b"],
     ["-C", "a", "b"], ["-z", "a", "b"], ["--lanes=0", "a", "b"], ["--block-size=3", "a", "b"],
     ["--transport=pigeon", "a", "b"]])
 def test_wrong_usage_is_one_sentence_and_the_synopsis(bench, tmp_path, argv):

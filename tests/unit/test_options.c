@@ -235,6 +235,25 @@ static void an_archive_keeps_the_usual_things(void **state)
 }
 
 /* The last word counts. */
+/* Letters of rsync's that scp has not. */
+static void letters_of_rsync(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCP, "-rtgbLWIh", "a", "b", NULL), 0);
+	assert_true(o.times && o.group && o.backup && o.copy_links && o.ignore_times);
+	assert_false(o.perms || o.owner);
+	assert_int_equal(o.action, ACTION_RUN);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDSEND, "-h", NULL), 0);
+	assert_int_equal(o.action, ACTION_HELP);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDSEND, "-vh", "h", "7", "k", NULL), 0);
+	assert_int_equal(o.action, ACTION_RUN);
+	options_free(&o);
+}
+
 static void what_an_archive_implies_can_be_taken_back(void **state)
 {
 	struct options o;
@@ -363,8 +382,10 @@ static void what_others_have_and_we_lack_is_said(void **state)
 	refused("-C is not supported", RDCP, "-C", "a", "b");
 	refused("use --delete", RDCP, "--delete-after", "a", "b");
 	refused("use --include", RDCP, "-f", "- *.o", "a", "b");
-	refused("use --backup", RDCP, "-b", "a", "b");
-	refused("use --relative", RDCP, "-R", "a", "b");
+	refused("rsync's -P: --progress", RDCP, "-avP", "d", "a", "h:b");
+	refused("--daemon is not supported", RDCP, "--daemon", "a", "b");
+	refused("-@ is not supported", RDCP, "-@", "a", "b");
+	refused("--relative", RDCP, "-R", "a", "b");
 	refused("use --from0", RDCP, "-0", "a", "b");
 	refused("-l is not supported", RDRECV, "-l", "7", "k");
 	refused("-r is not supported", RDSEND, "-r", "h", "7", "k");
@@ -386,6 +407,15 @@ static bool is_had(const char *name)
 static void every_option_of_rsync_is_known(void **state)
 {
 	static const char *const names[] = {
+		"daemon",
+		"inc-recursive",
+		"no-inc-recursive",
+		"no-whole-file",
+		"compress-threads",
+		"zc",
+		"zl",
+		"ignore-non-existing",
+		"insecure-links",
 		"debug",
 		"stderr",
 		"no-motd",
@@ -574,6 +604,12 @@ static void sizes_rates_and_times(void **state)
 	assert_int_equal(parse_size(" 1", &v), -1);
 	assert_true(parse_rate("10gbit", &v) == 0 && v == 1250000000);
 	assert_true(parse_rate("1M", &v) == 0 && v == 1 << 20);
+	assert_true(parse_rate("10MB", &v) == 0 && v == 10000000);
+	assert_true(parse_rate("10MiB", &v) == 0 && v == 10 << 20);
+	assert_true(parse_rate("500mbit", &v) == 0 && v == 62500000);
+	assert_true(parse_size("3kB", &v) == 0 && v == 3000);
+	assert_int_equal(parse_size("3kBx", &v), -1);
+	assert_int_equal(parse_size("3b", &v), -1);
 	assert_int_equal(parse_rate("1furlong", &v), -1);
 	assert_true(parse_seconds("1.5", &ms) == 0 && ms == 1500);
 	assert_true(parse_seconds("0.05", &ms) == 0 && ms == 50);
@@ -655,6 +691,7 @@ int main(void)
 		cmocka_unit_test(operands_are_counted),
 		cmocka_unit_test(values_out_of_range_are_refused),
 		cmocka_unit_test(an_archive_keeps_the_usual_things),
+		cmocka_unit_test(letters_of_rsync),
 		cmocka_unit_test(what_an_archive_implies_can_be_taken_back),
 		cmocka_unit_test(a_list_of_names_is_not_recursive_by_itself),
 		cmocka_unit_test(patterns_stay_in_their_order),

@@ -49,6 +49,9 @@ static void remote_names(void **state)
 	check("u@[fe80::1%eth0]:/x", "u@fe80::1%eth0", "/x");
 	check("h:-x", "h", "-x");
 	check("h:a b'c", "h", "a b'c");
+	check("h:12:30.log", "h", "12:30.log");
+	check("h:./:x", "h", "./:x");
+	check("h:./10470:/p", "h", "./10470:/p");
 	check("10.0.0.1:x", "10.0.0.1", "x");
 }
 
@@ -71,6 +74,10 @@ static void names_that_are_none(void **state)
 	(void)state;
 	refused("", "empty");
 	refused("rdma://h/m/p", "not supported yet");
+	refused("rsync://h/m/p", "HOST:PATH");
+	refused("scp://u@h:22/p", "HOST:PATH");
+	refused("h::module/p", "h:./:module/p");
+	refused("u@h:10470:/p/q", "use u@h:/p/q");
 	refused("-oProxyCommand=x:y", "may not begin with '-'");
 	refused("u@-h:y", "may not begin with '-'");
 	refused("-u@h:y", "may not begin with '-'");
