@@ -62,7 +62,7 @@ const struct option_row option_rows[] = {
 	 "make devices (root there only) and FIFOs of a tree anew"},
 	{'H', "hard-links", NULL, RDCP, GROUP_KEEP, KIND_FLAG, AT(hard_links), 0,
 	 "keep hard links between files of the tree"},
-	{'A', "acls", NULL, RDCP, GROUP_KEEP, KIND_FLAG, AT(acls), 0, "keep ACLs"},
+	{'A', "acls", NULL, RDCP, GROUP_KEEP, KIND_FLAG, AT(acls), 0, "keep ACLs, and modes"},
 	{'X', "xattrs", "[all]", RDCP, GROUP_KEEP, KIND_XATTRS, 0, 0,
 	 "keep extended attributes; =all: lustre.* and security.* too"},
 	{0, "chmod", "CHANGES", RDCP, GROUP_KEEP, KIND_TEXT, AT(chmod), 0,

@@ -52,7 +52,7 @@ static uint64_t tree_flags(const struct options *o)
 {
 	const struct flag flags[] = {
 		{o->recursive, START_RECURSIVE},
-		{o->perms, START_PERMS},
+		{o->perms || o->acls, START_PERMS}, /* an ACL is a mode, too */
 		{o->times, START_TIMES},
 		{o->atimes, START_ATIMES},
 		{o->owner, START_OWNER},

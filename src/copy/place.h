@@ -65,7 +65,7 @@ int place_check(const char *target, bool mkpath, bool inplace);
 /* ---- directories ---------------------------------------------------------------------- */
 
 /*
- * The directory that r describes, in parent (NULL: r->parent is 0): made (0700 for now) where it
+ * The directory that r describes, in parent (NULL: r->parent is 0): made where it
  * is missing; the target of several sources, or of contents, may be there.  Where DST did not
  * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of
  * the same source is there the same source goes there again.  What is there and is no directory is

@@ -87,7 +87,7 @@ static bool has_metadata(const struct place_dir *d)
 {
 	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
 
-	return !d->missing && ((d->flags & given) != given || d->made);
+	return !d->missing && ((d->flags & given) != given || d->fresh);
 }
 
 static int set_metadata(struct place_dir *d, int fd)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Directories are made with the mode MAKING: what they should have comes in the end, when all is in
- * them.  Nobody gives a directory that mode otherwise, so one that is met with it was left by
- * a run that was interrupted, and gets the mode of a new one.
+ * A new directory has its mode as soon as it is made, so a killed run leaves directories as they
+ * stay where nothing more is asked for; where --perms and the like are, the next run sets what they
+ * ask for, as it does of any directory that is there.  No mode has another meaning.
  */
 
 #include "copy/place_impl.h"
@@ -33,9 +33,14 @@ static const char *shown(const struct place_dir *d, char to[static SHOWN_ROOM])
 	return seat_shown(&s, to);
 }
 
-static bool is_left_over(const struct place *p, const struct stat *st)
+/* Is st what mkdirat() has just made for d?  Whoever may write to the directory that it is in may
+ * have put another one there; and a file system that makes directories another user's, or gives
+ * others rights that were not asked for, gets no trust either: it is one that was there. */
+static bool is_as_made(const struct place_dir *d, const struct stat *st)
 {
-	return (st->st_mode & 07777 & ~(mode_t)S_ISGID) == MAKING && st->st_uid == p->uid;
+	mode_t more = st->st_mode & 07777 & ~(metadata_first_mode(d) | S_ISGID);
+
+	return st->st_uid == d->place->uid && !more && st->st_nlink <= 2;
 }
 
 /* Our own directory, in which we may not do what has to be done. */
@@ -67,19 +72,20 @@ static void compare(struct place_dir *d, const struct stat *st, struct change *c
 		metadata_compare(d->place, &m, st, c);
 }
 
-/* fd is what it is: made by us just now, or there. */
-static int meet(struct place_dir *d, int *fd, struct stat *st, bool fresh, struct change *c)
+/* fd is what it is: made just now, or there. */
+static int meet(struct place_dir *d, int *fd, struct stat *st, bool made, struct change *c)
 {
 	char name[SHOWN_ROOM];
 
 	d->dev = st->st_dev;
 	d->ino = st->st_ino;
 	d->was = st->st_mode & 07777;
-	d->fresh = fresh;
-	d->made = fresh || is_left_over(d->place, st);
-	atomic_init(&d->unswept, !fresh);
+	d->fresh = made && is_as_made(d, st);
+	atomic_init(&d->unswept, !d->fresh);
 	compare(d, st, c);
-	if (!d->made && loosen(d, fd, st))
+	if (d->fresh)
+		metadata_begin_dir(d, *fd, st);
+	else if (loosen(d, fd, st))
 		return fail("get access to directory %s: %m", shown(d, name));
 	return 0;
 }
@@ -120,7 +126,7 @@ static int sync_in(const struct place_dir *d, int in)
 /* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. */
 static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
 {
-	bool dry = d->place->rules->dry_run, fresh = false;
+	bool dry = d->place->rules->dry_run, made = false;
 	char path[SHOWN_ROOM];
 	struct stat st;
 
@@ -129,11 +135,11 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 	for (int i = 0; i < TRIES; i++) {
 		*fd = dir_open(in, name, &st);
 		if (*fd >= 0) {
-			c->missing = fresh && !c->type;
+			c->missing = made && !c->type;
 			if (!d->place->rules->perms)
 				d->umask = metadata_umask(d->place, d->up, in);
-			if (meet(d, fd, &st, fresh, c) == 0)
-				return fresh ? sync_in(d, in) : 0;
+			if (meet(d, fd, &st, made, c) == 0)
+				return made ? sync_in(d, in) : 0;
 			close_fd(*fd);
 			return -1;
 		}
@@ -152,8 +158,8 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 		}
 		if (errno != ENOENT && clear_name(d, in, name))
 			return -1;
-		fresh = mkdirat(in, name, MAKING) == 0;
-		if (!fresh && errno != EEXIST)
+		made = mkdirat(in, name, metadata_first_mode(d)) == 0;
+		if (!made && errno != EEXIST)
 			return fail("make directory %s: %m", shown(d, path));
 	}
 	return fail("make directory %s: somebody else changes it all the time", shown(d, path));
@@ -189,8 +195,9 @@ static int make_target(struct place_dir *d, const char *marker, bool contents, b
 	if (fstatat(spot->dirfd, spot->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		err = EEXIST;
 	else if (*marker)
-		fd = marker_make_dir(d->place, spot->dirfd, spot->name, marker);
-	else if (mkdirat(spot->dirfd, spot->name, contents ? (mode_t)MAKING : 0777) == 0)
+		fd = marker_make_dir(d->place, spot->dirfd, spot->name, marker,
+				     metadata_first_mode(d));
+	else if (mkdirat(spot->dirfd, spot->name, contents ? metadata_first_mode(d) : 0777) == 0)
 		fd = dir_open(spot->dirfd, spot->name, &st);
 	if (fd < 0 && err == 0)
 		err = errno;
@@ -209,7 +216,7 @@ static int make_target(struct place_dir *d, const char *marker, bool contents, b
 }
 
 /* d is what the target is. */
-static int be_target(struct place_dir *d, bool fresh, struct change *c)
+static int be_target(struct place_dir *d, bool made, struct change *c)
 {
 	int fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
 	struct stat st;
@@ -217,11 +224,11 @@ static int be_target(struct place_dir *d, bool fresh, struct change *c)
 
 	d->is_target = true;
 	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
-	c->missing = fresh;
+	c->missing = made;
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail("open directory %s: %m", d->place->spot.shown);
 	else
-		ret = meet(d, &fd, &st, fresh, c);
+		ret = meet(d, &fd, &st, made, c);
 	close_fd(fd);
 	return ret;
 }

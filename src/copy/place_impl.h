@@ -35,7 +35,6 @@
 enum {
 	DIRS_OPEN_MAX = 192, /* that nobody uses just now are closed beyond that */
 	SHOWN_ROOM = 1024, /* of a name in a message */
-	MAKING = S_ISVTX | S_IRWXU, /* mode of a directory that is not complete; see place_dir.c */
 };
 
 struct kept;
@@ -50,14 +49,13 @@ struct place_dir {
 	struct record_attr a; /* and this */
 	dev_t dev;
 	ino_t ino;
-	mode_t was; /* mode of one that was there */
+	mode_t was; /* its mode, if loosened */
 	mode_t umask; /* of one that is made: its own mode's, */
 	_Atomic unsigned inner_umask; /* and that of what is in it, and one; 0: not known */
 	bool is_target; /* p->top by its own name: what is below is not used */
-	bool made; /* by this run, or by one that was interrupted: it gets a new one's mode */
-	bool fresh; /* by this run: what is in it we made */
+	bool fresh; /* made by this run, and seen to be that: what is in it we made */
 	bool missing; /* a dry run's: it is not there */
-	bool loosened; /* its owner, us, had not all rights */
+	bool loosened; /* its owner, us, should not have all rights */
 	bool has_temporaries; /* that earlier runs left */
 	struct xattrs *xattrs;
 	struct kept *kept;
@@ -182,7 +180,7 @@ void marker_name(const struct place *p, uint32_t want, const char *name,
 bool marker_is_in(const struct place *p, int fd, const char *marker);
 /* Make the directory name with the marker in it: its descriptor; -1 with errno: EEXIST when there
  * is something now. */
-int marker_make_dir(const struct place *p, int in, const char *name, const char *marker);
+int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode);
 
 /* ---- place_private.c ------------------------------------------------------------------- */
 
@@ -210,6 +208,15 @@ void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
 		   const struct stat *replaced, bool made, struct metadata *out);
 /* The same of d. */
 void metadata_want_dir(const struct place_dir *d, struct metadata *out);
+/* With what mode d is made, so that nobody has more rights to it than he will have. */
+mode_t metadata_first_mode(const struct place_dir *d);
+/*
+ * Then, as fd, when it is empty and ours: group and mode, as they stay if the run is killed.  Set
+ * in the end only (metadata_set): its times; another owner, who could change what is in it
+ * meanwhile; a mode without all rights for us (d->loosened, d->was); what an ACL gives to others
+ * than its owner.  Failures are told then, too.
+ */
+void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st);
 /* There is none yet: its mode is what the default ACL or the umask leaves. */
 void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m);
 /* What they take away of modes of what is made in d (NULL: the target), which is fd. */

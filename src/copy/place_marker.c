@@ -4,7 +4,8 @@
  * Where DST did not exist, a directory SRC becomes DST; where it did, it becomes DST/SRC.  So that
  * the second run after one that was interrupted does not take what the first one made for
  * something that was there, the first one leaves a marker in it, until the end.  The
- * directory gets its name only when the marker is in it.
+ * directory gets its name only when the marker is in it; what a run that is killed before leaves
+ * is swept like any temporary.
  */
 
 #include "copy/place_impl.h"
@@ -71,37 +72,41 @@ static int put_marker(int fd, const char *marker)
 	return 0;
 }
 
-/* 0: it is ours, empty but for the marker, perhaps from an earlier run.  -1: not for us. */
-static int prepare(const struct place *p, int in, const char *marker, int *fd)
+/* It is not needed, or was not made for us: with errno. */
+static void undo(int in, const char *as, const char *marker, int fd)
 {
-	struct stat st;
+	int err = errno;
 
-	if (mkdirat(in, marker, MAKING) && errno != EEXIST)
-		return -1;
-	*fd = dir_open(in, marker, &st);
-	if (*fd < 0)
-		return -1;
-	if (st.st_uid == p->uid && put_marker(*fd, marker) == 0)
-		return 0;
-	close_fd(*fd);
-	return -1;
-}
-
-/* Somebody else made the directory: what was prepared is not needed. */
-static void undo(int in, const char *marker, int fd)
-{
-	if (unlinkat(fd, marker, 0) == 0)
-		unlinkat(in, marker, AT_REMOVEDIR);
+	if (fd >= 0)
+		unlinkat(fd, marker, 0);
+	unlinkat(in, as, AT_REMOVEDIR);
 	close_fd(fd);
-	errno = EEXIST;
+	errno = err;
 }
 
-static int make_plainly(int in, const char *name, const char *marker)
+/* Under a random name, with the marker in it: its descriptor. -1 with errno. */
+static int prepare(const struct place *p, int in, const char *marker, mode_t mode,
+		   char as[static OWN_NAME_ROOM])
 {
 	struct stat st;
 	int fd;
 
-	if (mkdirat(in, name, MAKING))
+	if (temporary_name(marker, p->uid, as) || mkdirat(in, as, mode))
+		return -1;
+	fd = dir_open(in, as, &st);
+	if (fd >= 0 && st.st_uid == p->uid && temporary_dir_lock(in, as, fd) == 0 &&
+	    put_marker(fd, marker) == 0)
+		return fd;
+	undo(in, as, marker, fd);
+	return -1;
+}
+
+static int make_plainly(int in, const char *name, const char *marker, mode_t mode)
+{
+	struct stat st;
+	int fd;
+
+	if (mkdirat(in, name, mode))
 		return -1;
 	fd = dir_open(in, name, &st);
 	if (fd >= 0 && put_marker(fd, marker) == 0)
@@ -110,19 +115,30 @@ static int make_plainly(int in, const char *name, const char *marker)
 	return -1;
 }
 
-int marker_make_dir(const struct place *p, int in, const char *name, const char *marker)
+static bool is_there(int err)
 {
+	return err == EEXIST || err == ENOTEMPTY || err == ENOTDIR || err == EISDIR;
+}
+
+int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode)
+{
+	char as[OWN_NAME_ROOM];
+	bool others;
 	int fd;
 
-	for (int i = 0; i < TRIES && prepare(p, in, marker, &fd) == 0; i++) {
-		if (renameat(in, marker, in, name) == 0)
+	/* A run that was killed between any two of these steps. */
+	temporaries_sweep(in, place_is_private(p, in), &others);
+	for (int i = 0; i < TRIES; i++) {
+		fd = prepare(p, in, marker, mode, as);
+		if (fd < 0)
+			continue;
+		if (renameat(in, as, in, name) == 0)
 			return fd;
-		if (errno != ENOENT) {
-			undo(in, marker, fd);
+		undo(in, as, marker, fd);
+		if (is_there(errno)) {
+			errno = EEXIST;
 			return -1;
 		}
-		/* Another run with the same source took it. */
-		close_fd(fd);
 	}
-	return make_plainly(in, name, marker);
+	return make_plainly(in, name, marker, mode);
 }

@@ -125,8 +125,8 @@ void metadata_inherit(const struct seat *s, const struct record_attr *a, struct 
 
 void metadata_want_dir(const struct place_dir *d, struct metadata *m)
 {
-	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->made, m);
-	if (d->made && !d->place->rules->perms)
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->fresh, m);
+	if (d->fresh && !d->place->rules->perms)
 		m->mode = d->a.mode & PERMISSIONS & ~d->umask;
 }
 
@@ -352,6 +352,37 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 		first_of(&first, &any);
 	}
 	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
+}
+
+/* ---- of a directory that is new --------------------------------------------------------- */
+
+mode_t metadata_first_mode(const struct place_dir *d)
+{
+	const struct rules *r = d->place->rules;
+	struct metadata m;
+
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, true, &m);
+	if (r->perms || r->acls || m.group_asked)
+		return S_IRWXU;
+	return (d->a.mode & PERMISSIONS) | S_IRWXU;
+}
+
+void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)
+{
+	struct metadata m;
+	mode_t mode;
+
+	metadata_want_dir(d, &m);
+	m.uid = nobody;
+	set_owner(fd, &m, st);
+	mode = final_mode(&m, st->st_uid, st->st_gid, st->st_mode);
+	if (d->place->rules->acls)
+		mode &= S_IRWXU;
+	d->was = mode;
+	d->loosened = (mode & S_IRWXU) != S_IRWXU;
+	mode |= S_IRWXU;
+	if (mode != (st->st_mode & MODE) && metadata_chmod(d->place, fd, mode) == 0)
+		st->st_mode = (st->st_mode & S_IFMT) | mode;
 }
 
 /* ---- what a file that is replaced had -------------------------------------------------- */

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import stat
 import time
 
 import pytest
@@ -166,6 +167,32 @@ def test_another_source_does_not_go_on_there(bench, ground):
     r = bench.copy("-r", "one", "far:%s" % (ground / "to"), cwd=ground)
     assert r.code == 0, r.errors()
     assert read(ground / "to") == {**read(ground / "one"), "two": {"x": b"x"}} and not stale(ground / "to")
+
+
+@pytest.mark.parametrize("options", ["-r", "-rA", "-a"])
+def test_a_killed_run_leaves_directories_as_a_whole_one_does(bench, ground, options):
+    a, b = ground / "a", ground / "b"
+    make(a, {"d%d" % m: {"f%d" % i: pattern(20000, i) for i in range(20)} for m in range(8)})
+    modes = [0o755, 0o700, 0o1700, 0o750, 0o775, 0o2755, 0o777, 0o1777]
+    for m, mode in enumerate(modes):
+        (a / ("d%d" % m)).chmod(mode)
+    umask = {"preexec": lambda: os.umask(0o022)}
+    run = bench.copy(options, "--bwlimit=1M", "a", "far:%s" % b, cwd=ground, wait=False, **umask)
+    wait_until(lambda: b.exists() and any(len(os.listdir(d)) > 3 for d in b.iterdir() if d.is_dir()))
+    seen = [p for p, _, _ in family(run.proc.pid)]
+    run.kill()
+    gone(seen)
+    # Nobody has more rights to them meanwhile, and none of them is marked.
+    for d in b.iterdir():
+        if d.is_dir():
+            mode = stat.S_IMODE(d.stat().st_mode)
+            assert mode & ~modes[int(d.name[1:])] == 0, (d.name, oct(mode))
+    r = bench.copy(options, "a", "far:%s" % b, cwd=ground, **umask)
+    assert r.code == 0, r.errors()
+    assert read(b) == read(a) and not stale(b)
+    for m, mode in enumerate(modes):
+        want = mode & {"-r": 0o755, "-rA": 0o1777, "-a": 0o7777}[options]
+        assert stat.S_IMODE((b / ("d%d" % m)).stat().st_mode) == want, (m, oct(want))
 
 
 # ---- one huge file -------------------------------------------------------------------------

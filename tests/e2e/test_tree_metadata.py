@@ -65,6 +65,33 @@ def test_chown_and_numeric_ids(bench, tmp_path, way):
     equal(tmp_path / "a", tmp_path / "c")
 
 
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o1700, 0o3700])
+def test_a_private_directory_stays_private(bench, ground, way, mode):
+    """No mode bits of a directory that is there mean anything else, those of DST neither."""
+    a, b = ground / "a", ground / "b"
+    make(a, {"d": {"f": b"f"}})
+    make(b, {"d": {}})
+    (b / "d").chmod(mode)
+    b.chmod(mode)
+    copy(bench, "-r", way[0] + str(a) + "/", way[1] + str(b))
+    assert (mode_of(b), mode_of(b / "d"), (b / "d" / "f").read_bytes()) == (mode, mode, b"f")
+    copy(bench, "-r", way[0] + str(a), way[1] + str(b))
+    assert (mode_of(b), mode_of(b / "a") & 0o1777) == (mode, mode_of(a))
+
+
+def test_acls_imply_modes(bench, ground, way):
+    make(ground / "a", {"d": {"f": b"f"}})
+    for name, mode in (("d/f", 0o664), ("d", 0o770), ("", 0o711)):
+        (ground / "a" / name).chmod(mode)
+    for _ in range(2):
+        copy(bench, "-rA", way[0] + str(ground / "a"), way[1] + str(ground / "b"), "-T")
+        assert [mode_of(ground / "b" / n) for n in ("d/f", "d", "")] == [0o664, 0o770, 0o711]
+
+
 @pytest.mark.skipif(USER, reason="these attributes are root's")
 def test_which_attributes_come_over(bench, ground, way):
     a = ground / "a"

@@ -12,11 +12,26 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "place_rig.h"
 
 static const char *const want_src[] = {"src"};
+/* Somebody puts this in the place of the next directory that is made. */
+static const char *swap_with;
+
+/* In the place of the C library's. */
+int mkdirat(int in, const char *name, mode_t mode)
+{
+	long ret = syscall(SYS_mkdirat, in, name, mode);
+
+	if (ret == 0 && swap_with) {
+		ret = unlinkat(in, name, AT_REMOVEDIR) || renameat(AT_FDCWD, swap_with, in, name);
+		swap_with = NULL;
+	}
+	return (int)ret;
+}
 
 static struct place_opts opts(const char *target, const struct rules *r)
 {
@@ -50,8 +65,8 @@ static void an_absent_target_becomes_the_source(void **state)
 	put_file(p, d, "f", "new");
 	e = put_dir(p, d, "e", 0750);
 	put_file(p, e, "g", "new");
-	assert_int_equal(mode_of("dst") & 0777, 0700);
-	assert_int_equal(mode_of("dst/e") & 0777, 0700);
+	assert_int_equal(mode_of("dst"), 0755);
+	assert_int_equal(mode_of("dst/e"), 0750);
 	/* The marker, until the end. */
 	assert_int_equal(temporaries("dst", name), 1);
 	assert_int_equal(strncmp(name, ".sluice.marker.", 15), 0);
@@ -261,9 +276,10 @@ static void markers_are_of_one_source(void **state)
 	assert_int_equal(rmdir("dst"), 0);
 }
 
-/* Killed between any two steps of making the target. */
-static void a_half_made_target_is_taken_over(void **state)
+/* Killed between any two steps of making the target: nothing of that is used. */
+static void a_half_made_target_is_removed(void **state)
 {
+	static const char left[] = ".sluice.0123456789abcdef.01234567";
 	struct place *p = at("dst", &rules_r);
 	char marker[256], inner[300];
 
@@ -271,31 +287,32 @@ static void a_half_made_target_is_taken_over(void **state)
 	put_dir(p, NULL, "src", 0755);
 	assert_int_equal(temporaries("dst", marker), 1);
 	place_close(p);
-	assert_int_equal(rename("dst", marker), 0);
+	assert_int_equal(rename("dst", left), 0);
 	p = at("dst", &rules_r);
 	put_dir(p, NULL, "src", 0755);
 	finish_place(p);
 	assert_no_temporaries();
 	assert_int_equal(rmdir("dst"), 0);
 
+	assert_int_equal(mkdir(left, 0700), 0);
+	p = at("dst", &rules_r);
+	put_dir(p, NULL, "src", 0755);
+	finish_place(p);
+	assert_no_temporaries();
+	assert_int_equal(rmdir("dst"), 0);
+
+	/* What somebody put at a name that can be computed is left alone. */
 	assert_int_equal(mkdir(marker, 0700), 0);
+	snprintf(inner, sizeof inner, "%s/mine", marker);
+	make(inner, "mine", 0644);
 	p = at("dst", &rules_r);
 	put_dir(p, NULL, "src", 0755);
 	finish_place(p);
-	assert_no_temporaries();
-	assert_int_equal(rmdir("dst"), 0);
-
-	/* Something else of that name is left alone. */
-	make(marker, "mine", 0644);
-	p = at("dst", &rules_r);
-	put_dir(p, NULL, "src", 0755);
-	assert_int_equal(temporaries("dst", inner), 1);
-	finish_place(p);
-	assert_text(marker, "mine");
+	assert_text(inner, "mine");
 	assert_int_equal(rmdir("dst"), 0);
 }
 
-static void modes_of_an_interrupted_run_are_not_kept(void **state)
+static void modes_of_an_interrupted_run_are_those_of_a_whole_one(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -303,20 +320,84 @@ static void modes_of_an_interrupted_run_are_not_kept(void **state)
 	(void)state;
 	make_dir("dst", 0755);
 	make_dir("dst/src", 0755);
-	make_dir("dst/src/private", 0700);
 	p = at("dst", &rules_r);
 	d = put_dir(p, NULL, "src", 0755);
-	put_dir(p, d, "new", 0750);
+	put_dir(p, d, "new", 0751);
+	put_dir(p, d, "shared", 0777);
+	put_dir(p, d, "locked", 0500);
+	assert_int_equal(mode_of("dst/src/locked"), 0700);
 	place_close(p);
-	assert_int_equal(mode_of("dst/src/new") & 0777, 0700);
+	assert_int_equal(mode_of("dst/src/new"), 0751);
+	assert_int_equal(mode_of("dst/src/shared"), 0755);
+	assert_int_equal(mode_of("dst/src/locked"), 0500);
+	p = at("dst", &rules_a);
+	d = put_dir(p, NULL, "src", 0755);
+	put_dir(p, d, "a", 01777);
+	put_dir(p, d, "b", 02500);
+	assert_int_equal(mode_of("dst/src/a"), 01777);
+	assert_int_equal(mode_of("dst/src/b"), 02700);
+	place_close(p);
+	assert_int_equal(mode_of("dst/src/b"), 02500);
+}
+
+/* Whatever its mode is: none means that a run was interrupted. */
+static void private_directories_stay_private(void **state)
+{
+	static const mode_t modes[] = {0700, 01700, 03700};
+	struct place *p;
+	struct place_dir *d;
+
+	(void)state;
+	make_dir("dst", 0755);
+	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+		make_dir("dst/private", modes[i]);
+		assert_int_equal(chmod("dst", modes[i]), 0);
+		p = at("dst", &rules_r);
+		d = put_contents(p, 0755);
+		put_file(p, put_dir(p, d, "private", 0755), "f", "x");
+		finish_place(p);
+		assert_int_equal(mode_of("dst"), modes[i]);
+		assert_int_equal(mode_of("dst/private"), modes[i]);
+		assert_int_equal(unlink("dst/private/f"), 0);
+		assert_int_equal(rmdir("dst/private"), 0);
+	}
+}
+
+/* In a directory that others may write to, it may be another one a moment later. */
+static void one_that_was_swapped_is_not_trusted(void **state)
+{
+	static const mode_t planted[] = {0777, 0755, 01700};
+	struct place *p;
+	struct place_dir *d, *e;
+	char name[] = "dst/0";
+
+	(void)state;
+	make_dir("dst", 0777);
 	p = at("dst", &rules_r);
-	d = put_dir(p, NULL, "src", 0700);
-	put_dir(p, d, "new", 0750);
-	put_dir(p, d, "private", 0755);
+	d = put_contents(p, 0777);
+	e = put_dir(p, d, "honest", 0700);
+	assert_true(place_dir_fresh(e));
+	for (unsigned i = 0; i < sizeof planted / sizeof *planted; i++) {
+		make_dir("planted", planted[i]);
+		make("planted/f", "old", 0644);
+		swap_with = "planted";
+		name[4] = (char)('0' + i);
+		e = put_dir(p, d, name + 4, 0700);
+		assert_null(swap_with);
+		assert_false(place_dir_fresh(e));
+		put_file(p, e, "f", "new");
+		assert_int_equal(mode_of(name), planted[i]);
+	}
+	if (geteuid() == 0) {
+		make_dir("planted", 0700);
+		assert_int_equal(chown("planted", 1, 1), 0);
+		swap_with = "planted";
+		e = put_dir(p, d, "theirs", 0700);
+		assert_false(place_dir_fresh(e));
+	}
 	finish_place(p);
-	assert_int_equal(mode_of("dst/src"), 0755);
-	assert_int_equal(mode_of("dst/src/new"), 0750);
-	assert_int_equal(mode_of("dst/src/private"), 0700);
+	assert_int_equal(mode_of("dst/0"), 0777);
+	assert_int_equal(mode_of("dst/2"), 01700);
 }
 
 /* ---- what is there ---------------------------------------------------------------------- */
@@ -751,8 +832,10 @@ int main(void)
 		place_test(relative_paths_go_below_the_target),
 		place_test(an_interrupted_one_goes_on_and_never_nests),
 		place_test(markers_are_of_one_source),
-		place_test(a_half_made_target_is_taken_over),
-		place_test(modes_of_an_interrupted_run_are_not_kept),
+		place_test(a_half_made_target_is_removed),
+		place_test(modes_of_an_interrupted_run_are_those_of_a_whole_one),
+		place_test(private_directories_stay_private),
+		place_test(one_that_was_swapped_is_not_trusted),
 		place_test(what_is_no_directory_is_replaced),
 		place_test(hostile_directories_are_refused),
 		place_test(ours_without_rights_get_them_for_a_while),
