@@ -14,6 +14,7 @@
 #include "cmd/progress.h"
 #include "cmd/report.h"
 #include "cmd/rule_list.h"
+#include "copy/taken.h"
 
 /* What rdbench asks of the ends, and what they say. */
 struct measure {
@@ -35,6 +36,10 @@ struct job {
 	bool many; /* several sources in all: DST is a directory */
 	const struct rule_list *rules;
 	struct name_list *list; /* --files-from, NULL */
+	/* Of several sessions that put names into target: what those before this one put there,
+	 * sorted, and what this one does. NULL: it is the only one. */
+	const struct taken *taken;
+	struct taken *brought;
 	struct progress *progress;
 	struct measure *measure; /* NULL: a copy */
 };

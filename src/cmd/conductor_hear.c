@@ -121,6 +121,17 @@ static int take_event(const struct frame *f)
 	return 0;
 }
 
+static int take_taken(struct conductor *c, const struct link *l, const struct frame *f)
+{
+	struct msg_want m;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	if (!c->job->brought || l != &c->links[LINK_SINK])
+		return fail_as(OUT_PROTOCOL, "%s sent TAKEN, which nobody asked for", l->name);
+	return taken_add(c->job->brought, m.name);
+}
+
 static int take_frame(struct conductor *c, struct link *l, const struct frame *f)
 {
 	if (!l->greeted)
@@ -137,6 +148,8 @@ static int take_frame(struct conductor *c, struct link *l, const struct frame *f
 		return msg_progress_decode(f, &l->progress);
 	case MSG_EVENT:
 		return take_event(f);
+	case MSG_TAKEN:
+		return take_taken(c, l, f);
 	case MSG_VERDICT:
 		return take_verdict(c, l, f);
 	case MSG_LISTENING:

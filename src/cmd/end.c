@@ -315,6 +315,21 @@ static void on_event(void *ctx, const struct msg_event *m)
 		session_send(e->session, MSG_EVENT, body, w.used);
 }
 
+/* As on_event(). */
+static void on_taken(void *ctx, const char *name)
+{
+	struct end *e = ctx;
+	static uint8_t body[NAME_MAX_WIRE + 16];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_want m;
+
+	if (!errand_has(&e->errand, START_SHARED))
+		return;
+	snprintf(m.name, sizeof m.name, "%s", name);
+	msg_want_encode(&w, &m);
+	session_send(e->session, MSG_TAKEN, body, w.used);
+}
+
 static void publish(struct end *e, struct session *s)
 {
 	pthread_mutex_lock(&e->watch.lock);
@@ -401,6 +416,7 @@ static int work(void *ctx)
 
 	e->result.on_file = on_file;
 	e->result.on_event = on_event;
+	e->result.on_taken = on_taken;
 	e->result.ctx = e;
 	if (errand_has(&e->errand, START_PROBE))
 		return work_alone(e);

@@ -68,6 +68,17 @@ static int add_listed(struct errand *e, const struct frame *f)
 	return listed_add(e->listed, m.name);
 }
 
+static int add_taken(struct errand *e, const struct frame *f)
+{
+	struct msg_want m;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	if (!errand_has(e, START_SHARED))
+		return fail_as(OUT_PROTOCOL, "TAKEN came where one session has the target");
+	return taken_add(&e->taken, m.name);
+}
+
 static void make_rules(struct errand *e)
 {
 	const struct msg_start *m = &e->start;
@@ -132,10 +143,13 @@ int errand_take(struct errand *e, const struct frame *f)
 		return add_rule(e, f);
 	case MSG_LISTED:
 		return add_listed(e, f);
+	case MSG_TAKEN:
+		return add_taken(e, f);
 	case MSG_GO:
 		if (msg_empty_decode(f))
 			return -1;
 		make_rules(e);
+		taken_sort(&e->taken);
 		return 1;
 	default:
 		return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f->type));
@@ -149,6 +163,7 @@ void errand_free(struct errand *e)
 	free(e->wants);
 	filter_free(e->filter);
 	listed_free(e->listed);
+	taken_free(&e->taken);
 }
 
 /* Only an end on the conductor's own host has descriptors of the user's. */
@@ -208,5 +223,6 @@ struct sink_opts errand_sink(const struct errand *e)
 		.discard = errand_has(e, START_MEMORY),
 		.unchecked = errand_unchecked(e),
 		.expand = errand_has(e, START_FAR),
+		.taken = &e->taken,
 	};
 }

@@ -8,6 +8,7 @@
  */
 
 #include "copy/copy.h"
+#include "copy/taken.h"
 #include "session/message.h"
 
 struct errand {
@@ -20,6 +21,7 @@ struct errand {
 	unsigned rule_count;
 	struct filter *filter;
 	struct listed *listed;
+	struct taken taken;
 	struct rules rules;
 };
 

@@ -34,6 +34,7 @@ static uint64_t end_flags(const struct orders *d, int i)
 		{o->sparse, START_SPARSE},
 		{o->no_target_dir, START_NO_TARGET_DIR},
 		{d->job->many, START_MANY},
+		{d->job->taken != NULL, START_SHARED},
 		{stdio, START_STDIO},
 		{o->quiet, START_QUIET},
 		{o->family == 4, START_IPV4},
@@ -192,6 +193,24 @@ static int send_rules(const struct orders *d, int i)
 	return 0;
 }
 
+/* What sessions before this one put into the target. */
+static int send_taken(const struct orders *d)
+{
+	static uint8_t body[NAME_MAX_WIRE + 16];
+	const struct taken *t = d->job->taken;
+
+	for (size_t k = 0; t && k < t->count; k++) {
+		struct writer w = writer_of(body, sizeof body);
+		struct msg_want m;
+
+		snprintf(m.name, sizeof m.name, "%s", t->names[k]);
+		msg_want_encode(&w, &m);
+		if (link_send(&d->links[LINK_SINK], MSG_TAKEN, body, w.used))
+			return -1;
+	}
+	return 0;
+}
+
 int give_orders(const struct orders *d)
 {
 	uint8_t secret[LANE_SECRET];
@@ -205,7 +224,7 @@ int give_orders(const struct orders *d)
 			rc = send_rules(d, i);
 	}
 	explicit_bzero(secret, sizeof secret);
-	return rc;
+	return rc || send_taken(d) ? -1 : 0;
 }
 
 int give_listed(const struct orders *d, const char *name)

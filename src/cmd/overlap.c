@@ -112,11 +112,55 @@ static bool would_collide(const struct options *o, const struct target *a, const
 	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
 }
 
+unsigned hosts_of(const struct target *sources, unsigned count)
+{
+	unsigned hosts = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		bool seen = false;
+
+		for (unsigned k = 0; k < i && !seen; k++)
+			seen = strcmp(sources[k].host, sources[i].host) == 0;
+		hosts += !seen;
+	}
+	return hosts;
+}
+
+static int spans_hosts(const char *what)
+{
+	return fail_as(
+		OUT_USAGE,
+		"%s: the sources are on several hosts, which are copied one after the other: "
+		"run rdcp once for each host",
+		what);
+}
+
+/* What one session does is decided by its own sources: a later one would delete or overwrite what
+ * an earlier one stored. */
+static int check_hosts(const struct options *o, const struct target *sources, unsigned count)
+{
+	if (hosts_of(sources, count) < 2)
+		return 0;
+	if (o->delete)
+		return spans_hosts("--delete");
+	if (o->remove_source)
+		return spans_hosts("--remove-source-files");
+	if (o->relative)
+		return spans_hosts("--relative");
+	for (unsigned i = 0; i < count; i++) {
+		if (means_contents(o, sources[i].path))
+			return spans_hosts(o->operands[i]);
+	}
+	return 0;
+}
+
 int overlap_check(const struct options *o, const struct target *sources, unsigned count,
 		  const struct target *target)
 {
 	const char *to = o->operands[count];
 
+	if (check_hosts(o, sources, count))
+		return -1;
 	for (unsigned i = 0; i < count; i++) {
 		const struct target *s = &sources[i];
 		bool near = !s->stdio && !target->stdio && strcmp(s->host, target->host) == 0;

@@ -30,6 +30,8 @@ struct plan {
 	char target_name[24]; /* and a name of that */
 	struct rule_list rules;
 	struct name_list *list; /* --files-from, NULL */
+	bool several; /* hosts that sources are on: a session each */
+	struct taken taken; /* names in the target that those before have brought */
 	struct progress progress;
 };
 
@@ -152,11 +154,39 @@ static bool is_of_host(enum outcome code)
 	       code == OUT_PEER_LOST;
 }
 
+/* With --backup also what these would be the backups of, and what would be theirs. */
+static int take_names(struct plan *p, const struct taken *brought)
+{
+	const char *suffix = *p->o.suffix ? p->o.suffix : "~";
+	size_t more = strlen(suffix);
+	int ret = 0;
+
+	for (size_t i = 0; i < brought->count && ret == 0; i++) {
+		const char *name = brought->names[i];
+		size_t len = strlen(name);
+		char other[NAME_MAX_WIRE + 1];
+
+		ret = taken_add(&p->taken, name);
+		if (!p->o.backup || len + more >= sizeof other)
+			continue;
+		snprintf(other, sizeof other, "%s%s", name, suffix);
+		ret = ret || taken_add(&p->taken, other) ? -1 : 0;
+		memcpy(other, name, len + 1);
+		if (len <= more || strcmp(name + len - more, suffix) != 0)
+			continue;
+		other[len - more] = '\0';
+		ret = ret || taken_add(&p->taken, other) ? -1 : 0;
+	}
+	taken_sort(&p->taken);
+	return ret;
+}
+
 /* All sources that are on one host, in one session; true: some of them are at the target. */
 static bool copy_group(struct plan *p, const char *host, struct report *all)
 {
 	const char **names = calloc(p->count, sizeof *names);
 	struct report r = {.program = all->program};
+	struct taken brought = TAKEN_NONE;
 	struct job j = {
 		.o = &p->o,
 		.source_host = host,
@@ -169,30 +199,33 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 		.rules = &p->rules,
 		.list = p->list,
 		.progress = &p->progress,
+		.taken = p->several ? &p->taken : NULL,
+		.brought = p->several ? &brought : NULL,
 	};
 
 	for (unsigned i = 0; names && i < p->count; i++) {
 		if (strcmp(p->sources[i].host, host) == 0)
 			names[j.count++] = p->sources[i].path;
 	}
-	if (names) {
-		conduct(&j, &r);
-	} else {
+	if (!names)
 		fail_as(OUT_MEMORY, "read the command line: %m");
+	else
+		conduct(&j, &r);
+	if (!names || take_names(p, &brought))
 		r.failure = *failed();
-	}
 	if (r.failure.code != OUT_DONE)
 		report_failure(&r);
 	add_report(all, &r);
+	taken_free(&brought);
 	free(names);
 	return r.failure.code == OUT_DONE || r.total.files || r.total.same;
 }
 
 static void copy_all(struct plan *p, struct report *all)
 {
-	unsigned groups = 0;
 	bool any = false; /* something was copied, or there already */
 
+	p->several = hosts_of(p->sources, p->count) > 1;
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
 		const char *host = p->sources[i].host;
 		bool seen = false;
@@ -202,9 +235,8 @@ static void copy_all(struct plan *p, struct report *all)
 		if (seen)
 			continue;
 		any = copy_group(p, host, all) || any;
-		groups++;
 	}
-	if (groups > 1 && any && is_of_host(all->failure.code))
+	if (p->several && any && is_of_host(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;
 }
 
@@ -250,6 +282,7 @@ static int run(struct plan *p)
 			all.failure = *failed();
 	}
 	tell(p, &all);
+	taken_free(&p->taken);
 	free(p->sources);
 	name_list_close(p->list);
 	rule_list_free(&p->rules);

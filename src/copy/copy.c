@@ -239,6 +239,17 @@ void copy_tell_event(struct copy *c, const struct msg_event *e)
 	pthread_mutex_unlock(&c->telling);
 }
 
+void copy_tell_taken(void *copy, const char *name)
+{
+	struct copy *c = copy;
+
+	if (!c->result->on_taken)
+		return;
+	pthread_mutex_lock(&c->telling);
+	c->result->on_taken(c->result->ctx, name);
+	pthread_mutex_unlock(&c->telling);
+}
+
 int copy_verdict(struct copy *c, bool only)
 {
 	const struct msg_total *t = &c->result->total;

@@ -69,6 +69,7 @@ struct source_opts {
 	bool unchecked; /* these without digests: the session's lanes have no hashes either */
 };
 
+struct taken;
 struct sink_opts {
 	const char *target; /* DST */
 	char *const *wants; /* SRCs as the user wrote them: a name that matches none is refused */
@@ -87,6 +88,7 @@ struct sink_opts {
 	int clones; /* as above */
 	bool discard; /* what comes is checked and thrown away */
 	bool unchecked; /* as the source's: only thrown away */
+	const struct taken *taken; /* names in target that are not to be replaced; NULL: none */
 };
 
 /*
@@ -96,6 +98,8 @@ struct sink_opts {
  * with, at both ends; nor for what is in a directory that failed: that is one sentence in the end.
  * on_event(ctx, event): with rules->events; of files that are done, by the sink, and failed ones,
  * by the end at which they failed. As on_file().
+ * on_taken(ctx, name): the sink puts this into the target itself, or leaves what is there under
+ * this name; before it does, perhaps more than once. NULL: not told.  As on_file().
  * at_peer: that failure happened at the other end (only where the session itself did not fail:
  * then session_failed() knows the host).
  */
@@ -104,6 +108,7 @@ struct copy_result {
 	bool at_peer;
 	void (*on_file)(void *ctx, const char *name, const struct failure *f);
 	void (*on_event)(void *ctx, const struct msg_event *e);
+	void (*on_taken)(void *ctx, const char *name);
 	void *ctx;
 	struct msg_counts counts; /* what this end knows of them */
 	/* What this end's lanes did with their time, and the other's; all 0 if it did not say. */

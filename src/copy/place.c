@@ -285,6 +285,16 @@ static int check_name(const char *name)
 	return fail_as(OUT_PROTOCOL, "the peer wants to create %s, which is no file's name", name);
 }
 
+int place_claim(struct place *p, const char *name)
+{
+	if (p->o.taken && taken_has(p->o.taken, name))
+		return fail("will not overwrite %s: another host's source has just brought it",
+			    name);
+	if (p->o.on_taken)
+		p->o.on_taken(p->o.ctx, name);
+	return 0;
+}
+
 static int take_at_top(struct place *p, const struct record_file *r, struct seat *s)
 {
 	const struct spot *spot = &p->spot;
@@ -303,7 +313,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 		return fail("%s is a directory, not a file", spot->shown);
 	if (!r->name[0])
 		return fail("%s is a directory: a stream needs the name of a file", spot->shown);
-	return check_name(r->name);
+	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
 }
 
 static int take_below(struct place_dir *d, const struct record_file *r, struct seat *s)

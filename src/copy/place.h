@@ -26,6 +26,7 @@
 #include "copy/outlet.h"
 #include "copy/owners.h"
 #include "copy/rules.h"
+#include "copy/taken.h"
 #include "copy/xattrs.h"
 #include "session/message.h"
 
@@ -52,6 +53,9 @@ struct place_opts {
 	 * NULL, or with sources_go: that is a failure of the thing. */
 	void (*on_unkept)(void *ctx, enum event_what what, const char *path,
 			  const struct failure *why);
+	const struct taken *taken; /* names in the target that are not to be replaced; NULL: none */
+	/* This name in the target is looked at or made. NULL: not told. */
+	void (*on_taken)(void *ctx, const char *name);
 	void *ctx;
 };
 /* A missing parent is an error that names it and --mkpath. Nothing is changed on disk, but

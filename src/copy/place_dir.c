@@ -269,7 +269,9 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 		memcpy(p->marker, marker, sizeof marker);
 		return be_target(d, made, c);
 	}
-	return contents ? be_target(d, made, c) : enter(d, p->top->fd, d->name, fd, c);
+	if (contents)
+		return be_target(d, made, c);
+	return place_claim(p, d->name) ? -1 : enter(d, p->top->fd, d->name, fd, c);
 }
 
 /* ---- for all ------------------------------------------------------------------------------ */

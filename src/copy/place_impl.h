@@ -130,6 +130,8 @@ struct seat {
 	int dirfd; /* until seat_leave(); -1: there is no such directory (dry run) */
 	const char *name; /* r->name, or that of the target */
 };
+/* name is about to be used in the target itself: -1 if a session with another host brought it. */
+int place_claim(struct place *p, const char *name);
 int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
 void seat_leave(struct seat *s);
 /* How people call it: returns to. Keeps errno. */

@@ -66,6 +66,8 @@ void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer);
 void copy_tell(struct copy *c, const char *name, const struct failure *f);
 /* Tell on_event(), if events are wanted (o's rules). Lock not held. */
 void copy_tell_event(struct copy *c, const struct msg_event *e);
+/* Tell on_taken(), if it is wanted. Lock not held. */
+void copy_tell_taken(void *copy, const char *name);
 /* What the run returns when it is through: with an only file its own failure. */
 int copy_verdict(struct copy *c, bool only);
 /* What this end's lanes did with their time. */

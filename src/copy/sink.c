@@ -243,6 +243,8 @@ static int open_place(struct sink *s)
 		.stop = copy_stopped,
 		.on_cleared = on_cleared,
 		.on_unkept = on_unkept,
+		.taken = o->taken,
+		.on_taken = copy_tell_taken,
 		.ctx = s->copy,
 	};
 

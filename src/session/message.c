@@ -36,6 +36,7 @@ static const char *const names[] = {
 	[MSG_LISTED] = "LISTED",
 	[MSG_EVENT] = "EVENT",
 	[MSG_FINDING] = "FINDING",
+	[MSG_TAKEN] = "TAKEN",
 };
 
 static bool type_known(uint8_t type)

@@ -68,6 +68,8 @@ enum message_type {
 	MSG_LISTED = 76, /* conductor -> both ends: a name of --files-from */
 	MSG_EVENT = 77, /* end -> conductor: what became of one file */
 	MSG_FINDING = 78, /* rdcp --survey -> rdcheck: one thing about its host */
+	MSG_TAKEN = 79, /* sink -> conductor: a name that it puts into the target; conductor ->
+			 * sink: one that a session before it has put there */
 };
 static inline bool message_is_local(uint8_t type)
 {
@@ -337,7 +339,10 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 	START_FLAG(44) /* disks of a directory, into which nothing is put: the source              \
 			  reads memory_bytes of what WANT names, a file or one without             \
 			  a name that it makes there; the sink writes into one in target */
-#define START_ALL (START_FLAG(45) - 1)
+#define START_SHARED                                                                               \
+	START_FLAG(45) /* sessions with other hosts put names into the target, too: TAKEN comes,   \
+			  and is wanted */
+#define START_ALL (START_FLAG(46) - 1)
 
 /* --direct: files past the page cache. */
 enum direct { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF, DIRECTS };

@@ -76,3 +76,50 @@ def test_nothing_is_deleted_when_the_target_is_full(bench, tmp_path, way):
         assert read(at) == {"f": b"f", "old": b""}
     finally:
         subprocess.run(["umount", "-l", at], check=False)
+
+
+# ---- sources on several hosts: each is a session of its own --------------------------------
+
+
+@pytest.mark.parametrize("options", [["-r", "--delete"], ["-a", "--delete-excluded", "--exclude=x"],
+                                     ["-a", "--remove-source-files"], ["-r", "--relative"], ["-r"]], ids=" ".join)
+@pytest.mark.parametrize("hosts", [("", "far:"), ("far:", "near:"), ("one@far:", "two@far:")], ids="+".join)
+def test_what_spans_sources_is_refused_with_several_hosts(bench, tmp_path, hosts, options):
+    """One host's session knows nothing of what another one's brought."""
+    trees = {"a": {"f": b"a"}, "b": {"g": b"b"}, "to": {"old": b""}}
+    make(tmp_path, trees)
+    slash = "/" if options == ["-r"] else ""
+    for to in (str(tmp_path / "to"), "far:%s" % (tmp_path / "to")):
+        r = bench.copy(*options, *[h + str(tmp_path / n) + slash for h, n in zip(hosts, "ab")], to)
+        assert r.code == 1 and "once for each host" in r.errors(), (r.code, r.errors())
+        assert slash or options[1] in r.errors() or options[1].startswith("--delete"), r.errors()
+        assert read(tmp_path) == trees
+
+
+@pytest.mark.parametrize("target", ["", "far:"])
+def test_a_host_does_not_overwrite_what_another_one_brought(bench, tmp_path, target):
+    """Which names a pattern stands for only its own host knows."""
+    make(tmp_path, {"a": {"1.log": b"a1", "2.log": b"a2", "d.log": {"f": b"ad"}},
+                    "b": {"2.log": b"b2", "3.log": b"b3", "d.log": {"f": b"bd", "g": b""}}, "to": {"2.log": b"old"}})
+    for again in range(2):
+        r = bench.copy("-a", "near:%s/*.log" % (tmp_path / "a"), "far:%s/*.log" % (tmp_path / "b"),
+                       target + str(tmp_path / "to"))
+        assert r.code == 23, (again, r.code, r.errors())
+        for name in ("2.log", "d.log"):
+            assert "%s: another host's" % name in r.errors(), r.errors()
+        assert read(tmp_path / "to") == {"1.log": b"a1", "2.log": b"a2", "3.log": b"b3", "d.log": {"f": b"ad"}}
+
+
+@pytest.mark.parametrize("names", [("x", "x~"), ("x~", "x")], ids="+".join)
+def test_a_backup_does_not_replace_what_another_host_brought(bench, tmp_path, names):
+    make(tmp_path, {"a": {"x": b"ax", "x~": b"ax~"}, "to": {"x": b"old", "x~": b"older"}})
+    r = bench.copy("--backup", "near:%s/a/%s" % (tmp_path, names[0]), "far:%s/a/%s" % (tmp_path, names[1]), "to")
+    assert r.code == 23 and "another host's" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to")[names[0]] == read(tmp_path / "a")[names[0]]
+
+
+def test_sources_of_several_hosts_are_copied_with_other_options(bench, tmp_path):
+    make(tmp_path, {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "to": {"old": b""}})
+    r = bench.copy("-aHuv", "--ignore-existing", "--backup", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "to")
+    assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "to") == {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "old": b""}

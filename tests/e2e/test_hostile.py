@@ -892,6 +892,7 @@ ANYTHING = {
     "LISTENING": dict(port=1, why=""),
     "RULE": dict(include=1, pattern="*"),
     "LISTED": dict(name="more"),
+    "TAKEN": dict(name="more"),
     "EVENT": dict(what=1, code=0, deleted=0, size=0, change="", digest="", path="f"),
     "CANCEL-0": dict(signo=0),
     "CANCEL-255": dict(signo=255),
@@ -928,7 +929,7 @@ def test_what_is_not_its_turn(arena, state, what):
 
 @pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
                                   "STORED", "ANSWERS", "CELLS", "END", "DONE", "START", "RULE",
-                                  "LISTED", "EVENT"])
+                                  "LISTED", "EVENT", "TAKEN"])
 def test_what_is_not_its_turn_for_a_source(arena, what):
     e = arena.source().orders()
     e.open()
@@ -960,7 +961,7 @@ def test_anything_before_hello(arena):
 
 
 HELLOS = {
-    "version-0": (dict(version=0), 2), "version-2": (dict(version=2), 2),
+    "version-0": (dict(version=0), 2), "version-1": (dict(version=1), 2),
     "version-99": (dict(version=99), 2), "version-65535": (dict(version=U16), 2),
     "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "same-role": (dict(role=SINK), 12),
     "want-4": (dict(want=4), 12), "want-rdma": (dict(want=RDMA), 43), "want-ssh": (dict(want=SSH), 43),
@@ -1025,7 +1026,7 @@ def test_our_own_hello_back(arena):
 STARTS = {
     "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
     "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "want-4": (dict(want=4), 12),
-    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 45), 12),
+    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << 46), 12),
     "flags-all": (dict(flags=U64), 12), "lanes-65": (dict(lanes=65), 12),
     "lanes-65535": (dict(lanes=U16), 12), "depth-1025": (dict(depth=1025), 12),
     "block-3": (dict(block_size=3), 12), "block-2^31": (dict(block_size=1 << 31), 12),
@@ -1631,7 +1632,7 @@ def test_an_honest_far_end_is_believed(arena):
     ("error_of_escapes", [11]), ("extra_file", [12])] +
     [("local_frames:" + name, [12]) for name in
      ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
-      "STUCK", "RULE", "LISTED", "EVENT", "FINDING")],
+      "STUCK", "RULE", "LISTED", "EVENT", "FINDING", "TAKEN")],
     ids=lambda x: x if isinstance(x, str) else "")
 def test_far_ends(arena, scenario, codes):
     """rdcp fails, in time and in words that its terminal survives; the target is as it was."""

@@ -171,7 +171,7 @@ def local_frames(far, name):
               "NOTE": dict(level=9, text=""), "VERDICT": {**VERDICT, "transport": 9},
               "PROGRESS": dict(bytes=0, total=0, files=0, total_known=2),
               "STUCK": dict(round=9, why=""), "RULE": dict(include=1, pattern="*"),
-              "LISTED": dict(name="g"),
+              "LISTED": dict(name="g"), "TAKEN": dict(name="g"),
               "EVENT": dict(what=6, code=0, deleted=0, size=0, change="", digest="", path="f"),
               "FINDING": dict(state=1, family=0, rdma=0, addr=bytes(16), name="pcie", subject="",
                               what="", remedy="")}[name]

@@ -202,6 +202,7 @@ MESSAGES = {
     "LISTED": (76, [("name", "text")]),
     "EVENT": (77, [("what", "u8"), ("code", "u8"), ("deleted", "u8"), ("size", "u64"),
                    ("change", "text"), ("digest", "text"), ("path", "text")]),
+    "TAKEN": (79, [("name", "text")]),
     "FINDING": (78, [("state", "u8"), ("family", "u8"), ("rdma", "u8"), ("addr", 16),
                      ("name", "text"), ("subject", "text"), ("what", "text"), ("remedy", "text")]),
 }

@@ -82,6 +82,7 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 		RECODE(start);
 	case MSG_WANT:
 	case MSG_LISTED:
+	case MSG_TAKEN:
 		RECODE(want);
 	case MSG_RULE:
 		RECODE(rule);

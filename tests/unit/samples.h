@@ -593,6 +593,7 @@ static const struct sample samples[] = {
 	{MSG_LISTED, sample_want},
 	{MSG_EVENT, sample_event},
 	{MSG_FINDING, sample_finding},
+	{MSG_TAKEN, sample_want},
 	{0, sample_records},
 };
 enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };

@@ -774,7 +774,7 @@ static void a_bad_frame_ends_it(void **state)
 	static const uint8_t bad[][FRAME_HEAD] = {
 		{0, 0, 0, 0, 0, 0, 0, 0},
 		{0, 0, 0, 0, 17, 0, 0, 0},
-		{0, 0, 0, 0, 79, 0, 0, 0},
+		{0, 0, 0, 0, 80, 0, 0, 0},
 		{1, 0, 1, 0, MSG_WANT, 0, 0, 0},
 		{255, 255, 255, 255, MSG_WANT, 0, 0, 0},
 		{0, 0, 0, 0, MSG_GO, 0, 0, 1},
