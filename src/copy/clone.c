@@ -14,8 +14,16 @@ bool clone_suits(int fd)
 {
 	struct statfs fs;
 
-	return fstatfs(fd, &fs) == 0 && fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC &&
-	       fs.f_type != RAMFS_MAGIC;
+	if (fstatfs(fd, &fs))
+		return false;
+	switch ((unsigned long)fs.f_type) {
+	case EXT4_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+	case RAMFS_MAGIC:
+		return false;
+	default:
+		return true;
+	}
 }
 
 /* ---- passing descriptors --------------------------------------------------------------- */

@@ -162,11 +162,18 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev)
 
 	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
 		return true;
-	if (fstatfs(fd, &fs) || (fs.f_type != EXT4_SUPER_MAGIC && fs.f_type != XFS_SUPER_MAGIC &&
-				 fs.f_type != BTRFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC))
+	if (fstatfs(fd, &fs))
 		return false;
-	atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
-	return true;
+	switch ((unsigned long)fs.f_type) {
+	case EXT4_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+		atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* ---- paths ----------------------------------------------------------------------------- */

@@ -26,6 +26,9 @@ enum {
 	PERMISSIONS = 0777,
 	MODE = 07777,
 };
+/* What comes from a peer has 64 bits: a build that keeps fewer would store another time. */
+_Static_assert(sizeof(time_t) == sizeof(int64_t) && sizeof(off_t) == sizeof(int64_t),
+	       "times and sizes have 64 bits");
 static const uid_t nobody = (uid_t)-1; /* also as a group: none */
 
 /* ---- what it is to be ------------------------------------------------------------------ */

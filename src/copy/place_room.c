@@ -26,13 +26,15 @@ static int no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
 
 int room_take(const struct seat *s, int fd, uint64_t size)
 {
+	unsigned long type;
 	struct statfs fs;
 	bool known;
 
 	if (size < ROOM_MIN)
 		return 0;
 	known = fstatfs(fd, &fs) == 0;
-	if (known && (fs.f_type == TMPFS_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC)) {
+	type = known ? (unsigned long)fs.f_type : 0;
+	if (type == TMPFS_MAGIC || type == BTRFS_SUPER_MAGIC) {
 		if (fs.f_blocks == 0 || size / (uint64_t)fs.f_bsize <= fs.f_bavail)
 			return 0;
 		errno = ENOSPC;

@@ -31,7 +31,14 @@ bool writeback_suits(int fd)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || fstatfs(fd, &fs))
 		return false;
-	return fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC;
+	switch ((unsigned long)fs.f_type) {
+	case TMPFS_MAGIC:
+	case RAMFS_MAGIC:
+	case HUGETLBFS_MAGIC:
+		return false;
+	default:
+		return true;
+	}
 }
 
 /* Some file systems can't, or it is not allowed, and fsync will do.  Whatever else it says is of

@@ -18,6 +18,7 @@
 
 /* Each by its own name: not the ones that this would make of them. */
 #undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
 
 #include <dlfcn.h>
 #include <errno.h>

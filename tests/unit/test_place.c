@@ -659,6 +659,26 @@ static void minus_p_brings_mode_and_times(void **state)
 	assert_int_equal(st.st_atim.tv_sec, 2000);
 }
 
+/* In 32 bits 2040 is 1903. */
+static void times_have_more_than_32_bits(void **state)
+{
+	static const int64_t times[] = {INT64_C(2208988800), INT64_C(0x7fffffff) + 1,
+					INT64_C(-2208988800) / 2};
+	struct place_opts o = {.target = "f", .rules = &minus_p};
+	struct record_file r = record_of("f");
+	struct stat st;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+		r.a.mtime_s = times[i];
+		r.a.atime_s = times[i] + 1;
+		assert_int_equal(put_as(&o, &r), 0);
+		assert_int_equal(stat("f", &st), 0);
+		assert_true(st.st_mtim.tv_sec == times[i]);
+		assert_true(st.st_atim.tv_sec == times[i] + 1);
+	}
+}
+
 static void in_place_keeps_the_inode(void **state)
 {
 	struct place_opts o = {.target = "f", .inplace = true};
@@ -861,6 +881,7 @@ int main(void)
 		place_test(other_links_keep_the_old_content),
 		place_test(modes_never_bring_set_id),
 		place_test(minus_p_brings_mode_and_times),
+		place_test(times_have_more_than_32_bits),
 		place_test(in_place_keeps_the_inode),
 		place_test(unwritable_files_are_not_replaced),
 		place_test(devices_and_fifos_are_written_as_they_are),
