@@ -5,23 +5,23 @@ DESTDIR ?=
 BUILD ?= build/make
 
 all: $(BUILD)/build.ninja
-	ninja -C $(BUILD)
+	ninja -C "$(BUILD)"
 
 $(BUILD)/build.ninja:
-	meson setup --buildtype=release --prefix=$(PREFIX) -Dtests=false $(BUILD)
+	meson setup --buildtype=release "--prefix=$(PREFIX)" -Dtests=false "$(BUILD)"
 
 # What is built already is installed as it is, so that root builds nothing.
 install: $(BUILD)/build.ninja
-	meson configure -Dprefix=$(PREFIX) $(BUILD)
-	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
+	meson configure "-Dprefix=$(PREFIX)" "$(BUILD)"
+	DESTDIR="$(DESTDIR)" meson install -C "$(BUILD)" --quiet
 
 uninstall:
-	ninja -C $(BUILD) uninstall
+	ninja -C "$(BUILD)" uninstall
 
 check:
 	./check
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf "$(BUILD)"
 
 .PHONY: all install uninstall check clean

@@ -2,6 +2,7 @@
 #include "base/fail.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,14 @@ int fail_as(enum outcome code, const char *fmt, ...)
 
 int fail_signal(int signo)
 {
-	return fail_as(OUT_SIGNAL, "interrupted by SIG%s", sigabbrev_np(signo));
+	static const char *const names[] = {
+		[SIGHUP] = "SIGHUP",   [SIGINT] = "SIGINT",   [SIGQUIT] = "SIGQUIT",
+		[SIGPIPE] = "SIGPIPE", [SIGALRM] = "SIGALRM", [SIGTERM] = "SIGTERM",
+	};
+
+	if (signo > 0 && (size_t)signo < sizeof names / sizeof *names && names[signo])
+		return fail_as(OUT_SIGNAL, "interrupted by %s", names[signo]);
+	return fail_as(OUT_SIGNAL, "interrupted by signal %d", signo);
 }
 
 const struct failure *failed(void)

@@ -42,6 +42,20 @@ struct limits_line {
 	uint64_t bytes;
 };
 
+static bool is_member(gid_t group)
+{
+	int count = getgroups(0, NULL);
+	gid_t *groups = count > 0 ? calloc((size_t)count, sizeof *groups) : NULL;
+	bool is = group == getgid();
+
+	if (groups)
+		count = getgroups(count, groups);
+	for (int i = 0; groups && i < count; i++)
+		is |= groups[i] == group;
+	free(groups);
+	return is;
+}
+
 static bool is_of_us(const char *who)
 {
 	struct passwd *user;
@@ -54,7 +68,7 @@ static bool is_of_us(const char *who)
 		return user && user->pw_uid == getuid();
 	}
 	group = getgrnam(who + 1);
-	return group && (group->gr_gid == getgid() || group_member(group->gr_gid));
+	return group && is_member(group->gr_gid);
 }
 
 static uint64_t value_of(const char *text)

@@ -16,6 +16,11 @@
 #include "lane/hello.h"
 #include "lane/verbs.h"
 
+/* timer_create(2) has it; glibc before 2.41 only under the kernel's name. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
@@ -321,7 +326,7 @@ static void alarm_set(struct alarm_clock *a, int ms)
 	};
 
 	a->set = false;
-	how._sigev_un._tid = gettid();
+	how.sigev_notify_thread_id = gettid();
 	if (!signal_is_harmless(SIGUSR2) || timer_create(CLOCK_MONOTONIC, &how, &a->timer))
 		return;
 	a->set = true;

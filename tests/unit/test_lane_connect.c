@@ -124,7 +124,7 @@ static void start(struct answerer *a)
 	assert_int_equal(pthread_create(&a->thread, NULL, answer, a), 0);
 }
 
-static void stop(struct answerer *a)
+static void stop_answerer(struct answerer *a)
 {
 	pthread_join(a->thread, NULL);
 	close_fd(a->fd);
@@ -186,7 +186,7 @@ static void test_nobody_else_wins(void **arg)
 	assert_int_equal(dial(l, to, 6, LONG_MS), -1);
 	assert_int_equal(failed()->code, OUT_AUTH);
 	for (unsigned i = 0; i < 5; i++)
-		stop(&a[i]);
+		stop_answerer(&a[i]);
 	assert_non_null(strstr(failed()->text, "not from our peer"));
 	assert_non_null(strstr(failed()->text, "from the wrong end"));
 	assert_non_null(strstr(failed()->text, "for lane 2 epoch 4"));
@@ -213,7 +213,7 @@ static void test_the_right_one_wins_among_wrong_ones(void **arg)
 		start(&a[i]);
 	assert_int_equal(dial(l, to, 4, LONG_MS), 0);
 	for (unsigned i = 0; i < 3; i++)
-		stop(&a[i]);
+		stop_answerer(&a[i]);
 	lane_close(l);
 }
 
@@ -231,7 +231,7 @@ static void test_a_silent_one_is_given_up_in_time(void **arg)
 	assert_non_null(strstr(failed()->text, "connected, but nobody answers"));
 	assert_true(clock_ms() - before >= 200);
 	assert_true(clock_ms() - before < LONG_MS);
-	stop(&a);
+	stop_answerer(&a);
 	lane_close(l);
 }
 
@@ -257,7 +257,7 @@ static void test_abort_ends_dialling(void **arg)
 	assert_int_equal(dial(l, &to, 1, LONG_MS), -1);
 	assert_true(clock_ms() - before < 100 + SOON_MS);
 	pthread_join(t, NULL);
-	stop(&a);
+	stop_answerer(&a);
 	lane_close(l);
 }
 

@@ -65,7 +65,7 @@ static int make_places(void **state)
 
 static int remove_places(void **state)
 {
-	char command[128];
+	char command[sizeof places[0] + sizeof "rm -rf "];
 	int rc = chdir("/");
 
 	(void)state;
