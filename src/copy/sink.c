@@ -175,10 +175,15 @@ void sink_wake(struct sink *s, const void *what)
 	}
 }
 
-void sink_wait(struct sink_lane *l, const void *what)
+void sink_wait(struct sink_lane *l, const void *what, uint64_t ms)
 {
+	struct timespec until = clock_after(ms);
+
 	l->waits = what;
-	pthread_cond_wait(&l->turn, &l->sink->copy->lock);
+	if (ms > 0)
+		pthread_cond_timedwait(&l->turn, &l->sink->copy->lock, &until);
+	else
+		pthread_cond_wait(&l->turn, &l->sink->copy->lock);
 	l->waits = NULL;
 }
 
@@ -305,6 +310,7 @@ static void lanes_end(struct sink *s)
 static struct sink *sink_new(struct copy *c, struct session *session, const struct sink_opts *o)
 {
 	struct sink *s = calloc(1, sizeof *s);
+	pthread_condattr_t attr;
 
 	if (!s) {
 		fail_as(OUT_MEMORY, "start a copy: %m");
@@ -318,8 +324,11 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	atomic_store(&s->kind, o->discard ? KIND_MEMORY : KIND_DISK);
 	writeback_begin(&s->writeback, o->fsync);
 	clones_begin(&s->clones, o->clones > 0 ? o->clones : -1);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
-		pthread_cond_init(&s->lanes[i].turn, NULL);
+		pthread_cond_init(&s->lanes[i].turn, &attr);
+	pthread_condattr_destroy(&attr);
 	return s;
 }
 

@@ -166,6 +166,8 @@ struct sink_lane {
 	/* The copy's lock: */
 	pthread_cond_t turn; /* signalled when what it waits for may have come */
 	const void *waits; /* a file or directory */
+	const struct sink_file *ordered; /* whose turn it waits for; NULL: none */
+	uint64_t ordered_pos; /* where its piece is */
 	struct lane_use use;
 };
 
@@ -203,8 +205,9 @@ static inline uint64_t lane_bit(const struct sink_lane *l)
 	return UINT64_C(1) << l->index;
 }
 
-/* sink.c.  Both with the lock held: wait for something about what to change; it did. */
-void sink_wait(struct sink_lane *l, const void *what);
+/* sink.c.  With the lock held: wait for something about what to change, and at most ms (0: no
+ * limit); it did. */
+void sink_wait(struct sink_lane *l, const void *what, uint64_t ms);
 void sink_wake(struct sink *s, const void *what);
 /* What the lanes did; ns_finish: what came after END. */
 void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m);
@@ -287,6 +290,8 @@ void sink_drop_all(struct sink *s, bool keep);
 
 /* sink_piece.c */
 int sink_take_piece(struct sink_lane *l, const struct piece *p);
+/* sink_turn.c: lock held: wait until it is this piece's turn, or it doesn't matter any more. */
+int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p);
 /* Add what d has, and begin it anew. */
 void sink_hash_take(struct digest *d, uint64_t sum[2], uint64_t solid[2]);
 

@@ -142,7 +142,7 @@ static int announce_again(struct sink_lane *l, struct sink_dir *d, const struct 
 		return fail_as(OUT_PROTOCOL, "the peer announces directory %u twice", r->id);
 	d->announced |= lane_bit(l);
 	while (d->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
-		sink_wait(l, d);
+		sink_wait(l, d, 0);
 	return 0;
 }
 

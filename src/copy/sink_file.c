@@ -149,7 +149,7 @@ static int announce_again(struct sink_lane *l, struct sink_file *f, const struct
 	/* Nobody finishes it while somebody waits for it. */
 	f->busy++;
 	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
-		sink_wait(l, f);
+		sink_wait(l, f, 0);
 	return 0;
 }
 
@@ -405,6 +405,9 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 		f->ended = true;
 		f->end = *r;
 		f->busy++;
+		/* Whoever waits for a turn may know by it that there will be none. */
+		if (f->ordered)
+			sink_wake(s, f);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	return ret ? -1 : sink_leave(l, f);

@@ -51,34 +51,6 @@ static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p
 	return 0;
 }
 
-/* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
-static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
-{
-	uint64_t start = clock_ns(), now;
-	bool taken = f->taken;
-
-	sink_wait(l, f);
-	now = clock_ns();
-	if (!taken)
-		l->use.ns_idle += (f->taken_ns > start ? f->taken_ns : now) - start;
-}
-
-/* Lock held: wait until it is this piece's turn, or it doesn't matter any more.  Of two at one
- * position only the first has its turn. */
-static int await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
-{
-	while (f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
-	       !atomic_load(&l->sink->copy->failed))
-		wait_for_turn(l, f);
-	if (atomic_load(&l->sink->copy->failed))
-		return -1;
-	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
-	f->taken = f->ordered;
-	f->taken_ns = f->taken ? clock_ns() : 0;
-	return 0;
-}
-
 /* What a piece adds to the sums of its file. */
 struct hashed {
 	uint64_t sum[2], solid[2];
@@ -190,7 +162,7 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p)
 	if (ret == 0) {
 		/* Nobody finishes it while somebody waits for his turn. */
 		f->busy++;
-		ret = await_turn(l, f, p);
+		ret = sink_await_turn(l, f, p);
 	}
 	dropped = ret == 0 && f->state == SINK_FAILED;
 	pthread_mutex_unlock(&s->copy->lock);

@@ -148,6 +148,7 @@ struct source_lane {
 	struct writer records; /* into block: records not sent yet */
 	bool sent; /* a block of records was, since the last job was picked */
 	bool owed; /* any block was, since all was known to be stored */
+	bool paced; /* what is sent next was held back for --bwlimit already */
 	uint64_t large_due; /* bytes of large files that come before the next small ones */
 	struct lane_use use;
 	struct digest *digest;
@@ -286,6 +287,8 @@ void source_id_back(struct source_lane *l, uint32_t id);
 int source_block(struct source_lane *l);
 /* The same, and as many more as are free, up to so many bytes in all: how many there are. */
 int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count);
+/* Hold back what is sent next, of so many bytes, for --bwlimit; else source_send() does. */
+int source_pace(struct source_lane *l, uint32_t len);
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
 		uint32_t len);
 int source_send_records(struct source_lane *l);

@@ -374,8 +374,8 @@ static int take_turn(struct source_lane *l, struct source_file *f)
 static int read_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
 {
 	struct block *b = l->block;
+	int after, ret = 0;
 	ssize_t n;
-	int after;
 
 	if (take_turn(l, f))
 		return -1;
@@ -384,7 +384,12 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 	if (n <= 0 && f->after == 0)
 		f->after = n < 0 ? errno : GATHER_END;
 	after = f->after;
+	/* While it is its turn: no later piece is sent before this one is. */
+	if (n > 0)
+		ret = source_pace(l, b->len);
 	pthread_mutex_unlock(&f->turn);
+	if (ret)
+		return -1;
 	errno = after;
 	if (n < 0)
 		fail("read %s: %m", f->shown);

@@ -110,12 +110,17 @@ int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
 	return 0;
 }
 
-static int pace(struct source_lane *l, uint32_t len)
+int source_pace(struct source_lane *l, uint32_t len)
 {
-	uint64_t start = clock_ns();
-	int ret = session_pace(l->source->session, len);
+	uint64_t start;
+	int ret;
 
+	if (l->paced)
+		return 0;
+	start = clock_ns();
+	ret = session_pace(l->source->session, len);
 	l->use.ns_paced += clock_ns() - start;
+	l->paced = true;
 	return ret;
 }
 
@@ -131,8 +136,9 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 	l->block = NULL;
 	l->owed = true;
 	l->records = (struct writer){0};
-	if (pace(l, len))
+	if (source_pace(l, len))
 		return -1;
+	l->paced = false;
 	return lane_send(l->lane, b);
 }
 

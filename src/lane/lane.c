@@ -301,6 +301,18 @@ uint64_t lane_stored(const struct lane *l)
 	return atomic_load(&l->stored);
 }
 
+uint64_t lane_heard(struct lane *l)
+{
+	uint64_t heard = lane_stored(l);
+
+	pthread_mutex_lock(&l->lock);
+	heard += (uint64_t)l->epoch << 48;
+	if (l->wire)
+		heard += atomic_load_explicit(&l->wire->heard, memory_order_relaxed);
+	pthread_mutex_unlock(&l->lock);
+	return heard;
+}
+
 uint64_t lane_damaged(const struct lane *l)
 {
 	return l->damaged_now ? l->damaged : 0;

@@ -257,6 +257,7 @@ static int fill(struct tcp *t)
 		return 0;
 	if (n <= 0)
 		return lost(t, "receive");
+	atomic_fetch_add_explicit(&t->wire.heard, (uint64_t)n, memory_order_relaxed);
 	if ((size_t)n < data)
 		data = (size_t)n;
 	t->came += data;

@@ -161,5 +161,6 @@ int verbs_block_came(struct verbs *v, const struct ibv_wc *wc)
 	v->came[(v->came_at + v->came_left) % v->depth] = a;
 	v->posted[due] = false;
 	v->came_left++;
+	atomic_fetch_add_explicit(&v->wire.heard, 1, memory_order_relaxed);
 	return 0;
 }

@@ -19,6 +19,7 @@
  * (The lane holds none then: it makes all of them free before it asks for a wire.)
  */
 
+#include <stdatomic.h>
 #include "lane/lane.h"
 
 struct wire;
@@ -54,6 +55,7 @@ struct wire {
 	const struct wire_ops *ops;
 	bool exposed; /* sink: the source can change a block, its head too, at any time */
 	uint32_t window; /* blocks under way that are of use, at most; 0: no matter how many */
+	_Atomic uint64_t heard; /* sink: grows with all that comes, parts of blocks too */
 	uint32_t rtt_us; /* the shortest round trip that was seen; 0: not known */
 	char name[96]; /* for people: "tcp 10.0.0.1:7000" */
 };

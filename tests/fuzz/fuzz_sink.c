@@ -35,6 +35,7 @@ enum {
 	ASKS = 1 << 6,
 	INCOMPLETE = 1 << 7,
 	DEPTH = 16,
+	WINDOW = 8, /* that a source has within a host: more would wait for a credit */
 	STAY_MS = 2, /* that the peer does after its last word */
 	INPUT_MAX = 64 << 10,
 };
@@ -176,7 +177,7 @@ static bool play_block(struct rig_end *e, struct reader *in, unsigned played[sta
 		len = (uint16_t)in->left;
 	bytes = take_view(in, len);
 	/* Nobody waits for a credit, which may need what comes next. */
-	if (++played[lane] >= DEPTH || lane_get(session_lane(e->session, lane), &b) < 0)
+	if (++played[lane] > WINDOW || lane_get(session_lane(e->session, lane), &b) < 0)
 		return false;
 	memcpy(b->data, bytes, len);
 	if (!(what & EXTENT))

@@ -76,6 +76,7 @@ static int open_session(struct rig_end *e)
 		.depth = e->rig->depth,
 		.block_size = e->rig->block_size,
 		.memory = UINT64_MAX,
+		.timeout_ms = e->rig->timeout_ms,
 		.on_frame = on_frame,
 		.on_fail = on_fail,
 		.ctx = e,

@@ -49,6 +49,7 @@ struct rig_end {
 struct rig {
 	uint16_t lanes, depth; /* 0: 2 lanes of 4 blocks of 64 KiB */
 	uint32_t block_size;
+	int timeout_ms; /* 0: the usual one */
 	struct source_opts from;
 	struct sink_opts to;
 	struct rig_end source, sink;

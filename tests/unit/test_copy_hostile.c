@@ -18,7 +18,7 @@
  * must end with the failure that the script deserves, and the old file must stay.
  */
 
-enum { STUCK_S = 100 };
+enum { STUCK_S = 100, TIMEOUT_MS = 1500 };
 
 struct script {
 	struct say say[10];
@@ -36,6 +36,7 @@ static void play(const struct script *script)
 	wants[1] = (char *)(uintptr_t) "g*";
 	rig_init(&r);
 	rig_names(&r, wants, 2, ".");
+	r.timeout_ms = script->code == OUT_TIMEOUT ? TIMEOUT_MS : 0;
 	actor_init(&a, &r, script->say);
 	rig_run(&r);
 	if (!r.sink.rc || r.sink.failure.code != script->code ||
@@ -118,6 +119,36 @@ static void bytes_where_none_belong(void **state)
 		  {.verb = SAY_DATA, .id = 1, .len = 10}},
 		 OUT_PROTOCOL,
 		 "twice"},
+	};
+
+	(void)state;
+	PLAY(scripts);
+}
+
+/* Pieces wait for what comes before them, but not where it can't come any more. */
+static void gaps_in_a_stream(void **state)
+{
+#define A_STREAM .verb = SAY_FILE, .id = 1, .flags = FILE_STREAM | FILE_ORDERED
+	static const struct script scripts[] = {
+		/* All that the end counts has come. */
+		{{{A_STREAM},
+		  {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10},
+		  {A_STREAM, .other_lane = true},
+		  {.verb = SAY_END_OF_FILE, .id = 1, .size = 10, .data = 10, .lanes = 2}},
+		 OUT_PROTOCOL,
+		 "at 10 and leaves out those at 0"},
+		/* Each lane waits for another. */
+		{{{A_STREAM},
+		  {.verb = SAY_DATA, .id = 1, .len = 5},
+		  {.verb = SAY_DATA, .id = 1, .pos = 20, .len = 10},
+		  {A_STREAM, .other_lane = true},
+		  {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
+		 OUT_PROTOCOL,
+		 "leaves out those at 5"},
+		/* It says nothing more, and lives: the heartbeats are answered. */
+		{{{A_STREAM}, {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
+		 OUT_TIMEOUT,
+		 "f are missing at 0 before others"},
 	};
 
 	(void)state;
@@ -428,7 +459,7 @@ int main(void)
 		copy_test(files_announced_twice),    copy_test(wrong_ends),
 		copy_test(a_wrong_digest),           copy_test(too_many_open_files),
 		copy_test(results_that_can_not_be),  copy_test(totals_that_differ),
-		copy_test(no_done_is_not_confirmed),
+		copy_test(no_done_is_not_confirmed), copy_test(gaps_in_a_stream),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
