@@ -11,9 +11,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/worker.h"
-#include "session/porter.h"
 
-enum { RETRY_MS = 100, ATTEMPT_LEAST_MS = 1000 };
+enum { RETRY_FIRST_MS = 10, RETRY_MS = 100, ATTEMPT_LEAST_MS = 1000 };
 
 int resolve(const char *host, unsigned port, int family, union address to[static ADDRESSES_MAX])
 {
@@ -104,71 +103,102 @@ static int attempt_all(const union address *to, unsigned n, uint64_t deadline_ms
 	return fd;
 }
 
-static int handshake(struct channel *ch, int timeout_ms)
+/* 0, or -1 with a failure. */
+static int handshake(struct channel *ch, const struct dial_opts *o, uint64_t deadline_ms)
 {
-	int patience_ms = timeout_ms < HANDSHAKE_MS ? timeout_ms : HANDSHAKE_MS;
-	uint64_t deadline_ms = clock_ms() + (unsigned)patience_ms;
+	uint64_t from_ms = clock_ms(), until_ms = from_ms + (unsigned)o->silence_ms;
 	struct pollfd p[2];
 	int rc;
 
+	if (until_ms > deadline_ms)
+		until_ms = deadline_ms;
 	while ((rc = channel_handshake(ch)) == 0) {
 		int n = channel_polls(ch, false, p);
 
-		if (clock_left(deadline_ms) == 0)
-			return fail_as(OUT_TIMEOUT, "the peer does not answer the handshake");
-		if (wait_on(p, (unsigned)n, deadline_ms) < 0)
+		if (clock_left(until_ms) == 0)
+			return fail_as(
+				OUT_TIMEOUT,
+				"connect to %s port %u: no answer to the TLS handshake in %g s",
+				o->host, o->port, (double)(clock_ms() - from_ms) / 1000);
+		if (wait_on(p, (unsigned)n, until_ms) < 0)
 			return -1;
 	}
 	return rc > 0 ? 0 : -1;
 }
 
-static int give_up(const char *host, unsigned port, int timeout_ms)
+static int unreachable(const struct dial_opts *o)
 {
-	if (errno == ECONNREFUSED)
-		return fail_as(
-			OUT_CONNECT,
-			"connect to %s port %u: %m: no rdrecv listens there (tried for %g s)", host,
-			port, timeout_ms / 1000.0);
-	return fail_as(OUT_CONNECT,
-		       "connect to %s port %u: %m: no rdrecv can be reached there (tried for %g s; "
-		       "is a firewall in between?)",
-		       host, port, timeout_ms / 1000.0);
+	const char *why = errno == ECONNREFUSED ? "no rdrecv listens there"
+						: "no rdrecv can be reached there";
+	const char *more = errno == ECONNREFUSED ? "" : "; is a firewall in between?";
+
+	return fail_as(OUT_CONNECT, "connect to %s port %u: %m: %s (tried for %g s%s)", o->host,
+		       o->port, why, o->timeout_ms / 1000.0, more);
 }
 
-int dial(const char *host, unsigned port, int family, int timeout_ms, const struct psk *key,
-	 struct channel **out, union address *dialed)
+/* One try.  0; -1 with a failure, *again: after which another one may succeed. */
+static int dial_once(const struct dial_opts *o, const union address *to, unsigned n,
+		     uint64_t deadline_ms, struct channel **out, union address *dialed, bool *again)
 {
-	union address to[ADDRESSES_MAX];
-	uint64_t deadline_ms;
-	int n, fd;
+	int fd = attempt_all(to, n, deadline_ms, dialed);
 
-	n = resolve(host, port, family, to);
-	if (n < 0)
+	*again = true;
+	if (fd < 0)
+		return cancelled() ? interrupted() : unreachable(o);
+	*again = false;
+	if (channel_tls_client(fd, o->key, out))
 		return -1;
-	deadline_ms = clock_ms() + (unsigned)timeout_ms;
-	while ((fd = attempt_all(to, (unsigned)n, deadline_ms, dialed)) < 0) {
-		int err = errno;
-
-		if (cancelled())
-			return interrupted();
-		if (clock_left(deadline_ms) == 0) {
-			errno = err;
-			return give_up(host, port, timeout_ms);
-		}
-		if (wait_on(NULL, 0, clock_ms() + RETRY_MS) < 0)
-			return -1;
-	}
-	if (channel_tls_client(fd, key, out))
-		return -1;
-	channel_set_peer(*out, host);
-	if (handshake(*out, timeout_ms) == 0)
+	channel_set_peer(*out, o->host);
+	if (handshake(*out, o, deadline_ms) == 0)
 		return 0;
-	if (failed()->code == OUT_PEER_LOST) {
-		struct failure f = *failed();
-
-		fail_as(f.code, "%s: does that rdrecv serve another sender?", f.text);
-	}
 	channel_free(*out);
 	*out = NULL;
+	/* A listener closes early to make room, or because it is busy: with neither it proved
+	 * anything. */
+	*again = failed()->code == OUT_PEER_LOST;
 	return -1;
+}
+
+/* Tried until the end: why the last listener closed the connection, unless there was none. */
+static int give_up(const struct dial_opts *o, const struct failure *closed, unsigned times)
+{
+	if (times == 0 || failed()->code == OUT_CONNECT)
+		return -1;
+	return fail_as(
+		OUT_CONNECT,
+		"connect to %s port %u: %s, before both had proved their key (%u %s in %g s)",
+		o->host, o->port, closed->text, times, times == 1 ? "try" : "tries",
+		o->timeout_ms / 1000.0);
+}
+
+int dial(const struct dial_opts *o, struct channel **out, union address *dialed)
+{
+	unsigned times = 0, pause_ms = RETRY_FIRST_MS;
+	union address to[ADDRESSES_MAX];
+	struct failure closed = {0};
+	uint64_t deadline_ms;
+	bool again;
+	int n = resolve(o->host, o->port, o->family, to);
+
+	if (n < 0)
+		return -1;
+	deadline_ms = clock_ms() + (unsigned)o->timeout_ms;
+	while (dial_once(o, to, (unsigned)n, deadline_ms, out, dialed, &again)) {
+		if (cancelled())
+			return interrupted();
+		if (failed()->code == OUT_PEER_LOST) {
+			closed = *failed();
+			times++;
+		}
+		if (again && clock_left(deadline_ms) > (int)pause_ms) {
+			if (wait_on(NULL, 0, clock_ms() + pause_ms) < 0)
+				return -1;
+		} else if (again || clock_left(deadline_ms) == 0) {
+			return give_up(o, &closed, times);
+		} else {
+			return -1;
+		}
+		pause_ms = pause_ms * 2 < RETRY_MS ? pause_ms * 2 : RETRY_MS;
+	}
+	return 0;
 }

@@ -8,9 +8,17 @@
 
 static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
 {
+	const struct dial_opts o = {
+		.host = b->host,
+		.port = b->port,
+		.family = so->family,
+		.timeout_ms = b->options.connect_timeout_ms,
+		.silence_ms = b->options.timeout_ms,
+		.key = &b->key,
+	};
+
 	snprintf(so->peer, sizeof so->peer, "%s", b->host);
-	return dial(b->host, b->port, so->family, b->options.connect_timeout_ms, &b->key, ch,
-		    &so->dialed);
+	return dial(&o, ch, &so->dialed);
 }
 
 static int check_file(struct bare *b)

@@ -6,9 +6,8 @@
  * The porter stands at this end's listeners and sorts out who comes.
  *
  * First (rdrecv): porter_admit() waits for a peer that finishes a TLS handshake with the key.
- * Several may be in the middle of it, so that a silent or wrong one holds up nobody: at most
- * STRANGERS_MAX are kept, the oldest silent one goes; only those who open with a TLS
- * ClientHello get a TLS object, HANDSHAKES_MAX at a time; nobody has more than HANDSHAKE_MS.
+ * Others may be in the middle of it, so that a silent or wrong one holds up nobody; strangers.h
+ * has the limits on them.
  *
  * Then, as a thread: callers for lanes, on TCP (LANE_HELLO in the first bytes) and RDMA
  * (private data), are verified and kept for the lane's thread, which takes them with
@@ -21,8 +20,6 @@
 #include "lane/connect.h"
 #include "session/channel.h"
 #include "session/message.h"
-
-enum { HANDSHAKE_MS = 10000, STRANGERS_MAX = 256, HANDSHAKES_MAX = 32 };
 
 struct porter;
 

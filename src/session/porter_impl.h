@@ -2,30 +2,16 @@
 #ifndef SESSION_PORTER_IMPL_H
 #define SESSION_PORTER_IMPL_H
 
-/* A porter's inside: listeners and strangers (porter.c), letting lanes in (porter_lanes.c). */
+/* A porter's inside: listeners and admitting a peer (porter.c), letting lanes in
+ * (porter_lanes.c). */
 
 #include <poll.h>
 #include <pthread.h>
 #include "base/worker.h"
 #include "session/porter.h"
+#include "session/strangers.h"
 
-enum {
-	LISTENERS_MAX = OFFER_MAX + 2,
-	/* After the system had no descriptor left for another connection. */
-	ACCEPT_PAUSE_MS = 100,
-};
-
-/* A connection of whom nothing is known yet. */
-struct stranger {
-	int fd;
-	uint64_t since; /* clock_ms */
-	unsigned polled; /* where it is in the set that was polled, 0: it was not */
-	bool spoke; /* at least its first byte came */
-	struct channel *tls; /* owns fd, when it is there */
-	uint64_t sat; /* clock_ms, since when it has had that */
-	uint8_t said[LANE_HELLO_SIZE];
-	size_t said_len;
-};
+enum { LISTENERS_MAX = OFFER_MAX + 2 };
 
 /* Where the caller of one lane waits for the lane's thread. */
 struct berth {
@@ -42,9 +28,8 @@ struct porter {
 	struct verbs_listener *rdma[OFFER_MAX];
 	unsigned rdma_count, rdma_port;
 
-	struct stranger strangers[STRANGERS_MAX]; /* oldest first */
-	unsigned count;
-	uint64_t accept_after; /* clock_ms */
+	struct strangers strangers;
+	bool busy; /* a peer was admitted: others are told so */
 
 	struct porter_terms terms;
 	struct worker worker;
@@ -55,13 +40,7 @@ struct porter {
 
 /* Poll the listeners: fills in set from n on, returns the new n. */
 unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n);
-/* Let newcomers in, the oldest silent ones go for them. */
+/* Let newcomers in. */
 void porter_accept(struct porter *p);
-void stranger_leave(struct porter *p, unsigned i);
-void strangers_leave(struct porter *p);
-/* When the first one's time is over (clock_ms), 0: there is none. */
-uint64_t strangers_due(const struct porter *p, uint64_t patience_ms);
-/* Those whose time is over leave. */
-void strangers_expire(struct porter *p);
 
 #endif

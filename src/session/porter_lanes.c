@@ -128,8 +128,11 @@ static bool hear(struct porter *p, struct stranger *s)
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
-	s->spoke = true;
 	s->said_len += (size_t)n;
+	if (p->busy && n > 0 && s->said[0] == TLS_HANDSHAKE) {
+		stranger_refuse(s);
+		return false;
+	}
 	if (s->said_len == sizeof s->said)
 		judge(p, s);
 	return n > 0 && s->said_len < sizeof s->said;
@@ -137,11 +140,11 @@ static bool hear(struct porter *p, struct stranger *s)
 
 static void hear_all(struct porter *p, const struct pollfd *set)
 {
-	for (unsigned i = 0; i < p->count;) {
-		struct stranger *s = &p->strangers[i];
+	for (unsigned i = 0; i < p->strangers.count;) {
+		struct stranger *s = &p->strangers.list[i];
 
 		if (s->polled && set[s->polled].revents && !hear(p, s))
-			stranger_leave(p, i);
+			stranger_leave(&p->strangers, i);
 		else
 			i++;
 	}
@@ -202,10 +205,10 @@ static void answer_all_knocks(struct porter *p, const struct pollfd *set)
 
 static int patience(const struct porter *p)
 {
-	uint64_t due = strangers_due(p, HANDSHAKE_MS);
+	uint64_t due = strangers_due(&p->strangers), after = p->strangers.accept_after;
 
-	if (clock_ms() < p->accept_after && (!due || p->accept_after < due))
-		due = p->accept_after;
+	if (!strangers_accepting(&p->strangers) && (!due || after < due))
+		due = after;
 	return due ? clock_left(due) : -1;
 }
 
@@ -217,9 +220,9 @@ static unsigned poll_lanes(struct porter *p, struct pollfd *set)
 		set[n] = (struct pollfd){.fd = verbs_listener_fd(p->rdma[n]), .events = POLLIN};
 	set[n++] = (struct pollfd){.fd = p->stop, .events = POLLIN};
 	n = porter_poll_listeners(p, set, n);
-	for (unsigned i = 0; i < p->count; i++) {
-		p->strangers[i].polled = n;
-		set[n++] = (struct pollfd){.fd = p->strangers[i].fd, .events = POLLIN};
+	for (unsigned i = 0; i < p->strangers.count; i++) {
+		p->strangers.list[i].polled = n;
+		set[n++] = (struct pollfd){.fd = p->strangers.list[i].fd, .events = POLLIN};
 	}
 	return n;
 }
@@ -242,7 +245,7 @@ static void *porter_run(void *arg)
 			return NULL;
 		hear_all(p, set);
 		answer_all_knocks(p, set);
-		strangers_expire(p);
+		strangers_expire(&p->strangers);
 		porter_accept(p);
 	}
 }
@@ -255,6 +258,6 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 		if (p->berths[i].ready < 0)
 			return fail_as(OUT_MEMORY, "let lanes in: %m");
 	}
-	strangers_leave(p);
+	strangers_leave(&p->strangers);
 	return worker_start(&p->worker, "porter", porter_run, p);
 }

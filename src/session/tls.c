@@ -161,6 +161,9 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 	if (ssl_error != SSL_ERROR_SSL || why == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it closed the connection",
 			       peer);
+	if (why == ALERT_REASON + SSL_AD_ACCESS_DENIED)
+		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it serves another peer",
+			       peer);
 	if (wrong_key(why))
 		return fail_as(OUT_AUTH, "TLS handshake with %s: wrong key", peer);
 	return fail_as(OUT_PROTOCOL, "TLS handshake with %s: %s", peer, reason(e));

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rdrecv whose port others crowd lets its own sender in, and a rdsend that is turned away tries again."""
+
+import os
+import random
+import re
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from hosts import COUNT, DEMAND, FAR, KEY, RDMA, SLOW, environment, program, wait_until
+
+RATE = 100
+SECONDS = 10 if COUNT == 1 else 60
+ADDRESSES = {"one": ["127.0.0.1"], "fifty": ["127.0.0.%d" % i for i in range(2, 52)]}
+pytestmark = pytest.mark.skipif(RDMA, reason="the addresses are of loopback")
+
+
+def recorded_hello():
+    """The ClientHello of a rdsend with the right key, as one who listened in between has it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rdsend = subprocess.Popen([program("rdsend"), "127.0.0.1", str(server.getsockname()[1]), "-"],
+                                  env=environment({"RD_KEY": KEY}), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        sock, _ = server.accept()
+        sock.settimeout(20)
+        hello = sock.recv(4096)
+        sock.close()
+        rdsend.kill()
+        rdsend.wait()
+    assert hello[0] == 0x16 and len(hello) == 5 + int.from_bytes(hello[3:5], "big")
+    return hello
+
+
+class Flood(threading.Thread):
+    """So many connections a second, each with these bytes and silent after that."""
+
+    def __init__(self, addresses, data):
+        super().__init__(daemon=True)
+        self.addresses, self.data, self.port = addresses, data, 0
+        self.stop, self.made, self.open = threading.Event(), 0, []
+
+    def run(self):
+        begin, n = time.monotonic(), 0
+        while not self.stop.is_set():
+            self.stop.wait(max(0, begin + n / RATE - time.monotonic()))
+            n += 1
+            self.knock(self.addresses[n % len(self.addresses)])
+            while len(self.open) > 4 * RATE:
+                self.open.pop(0).close()
+        for sock in self.open:
+            sock.close()
+
+    def knock(self, address):
+        sock = socket.socket()
+        try:
+            sock.bind((address, 0))
+            sock.settimeout(1)
+            sock.connect(("127.0.0.1", self.port))
+            sock.sendall(self.data)
+            self.open.append(sock)
+            self.made += 1
+        except OSError:
+            # Between two receivers.
+            sock.close()
+
+    def end(self):
+        self.stop.set()
+        self.join()
+
+
+@pytest.mark.parametrize("addresses", ADDRESSES)
+@pytest.mark.parametrize("what", ["half", "whole"])
+def test_a_crowd_keeps_nobody_out(bench, tmp_path, what, addresses):
+    hello, rng = recorded_hello(), random.Random(what + addresses)
+    flood = Flood(ADDRESSES[addresses], hello if what == "whole" else hello[:len(hello) // 2])
+    (tmp_path / "in").write_bytes(b"data")
+    end = time.monotonic() + SECONDS * SLOW
+    served = 0
+    flood.port = bench.receive("-w0.1").port
+    flood.start()
+    try:
+        while time.monotonic() < end:
+            sink = bench.receive(tmp_path / "out")
+            flood.port, crowd = sink.port, flood.made + rng.randrange(10, 3 * RATE)
+            wait_until(lambda: flood.made >= crowd, 60)
+            # How long it may take to get in, whatever it takes before.
+            source = bench.send(sink.port, "--connect-timeout=%d" % (2 * SLOW), tmp_path / "in")
+            assert (source.wait(), sink.wait()) == (0, 0), (served, source.errors() + sink.errors())
+            served += 1
+    finally:
+        flood.end()
+    assert served > 0
+
+
+def test_idle_connections_up_to_the_limit(bench, tmp_path):
+    """accept(2) finds no descriptor free before it looks whether anybody waits."""
+    limit = 64
+    (tmp_path / "in").write_bytes(b"data")
+    sink = bench.receive(tmp_path / "out", preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    idle = [socket.create_connection(("127.0.0.1", sink.port)) for _ in range(57)]
+    for sock in idle:
+        sock.sendall(b"\x16")
+    source = bench.send(sink.port, "--connect-timeout=%d" % (2 * SLOW), tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == b"data"
+
+
+def test_a_handshake_has_two_seconds(bench):
+    sink = bench.receive()
+    begin = time.monotonic()
+    sock = socket.create_connection(("127.0.0.1", sink.port))
+    sock.sendall(recorded_hello())
+    sock.settimeout(30)
+    try:
+        while sock.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    assert 1.5 < time.monotonic() - begin < 4 * SLOW
+    assert sink.proc.poll() is None
+
+
+def doors(server, opening):
+    """Closes what comes until opening says that it is time; how many there were."""
+    turned_away = 0
+    server.settimeout(0.1)
+    while not opening(turned_away):
+        try:
+            sock, _ = server.accept()
+        except socket.timeout:
+            continue
+        sock.recv(64)
+        sock.close()
+        turned_away += 1
+    return turned_away
+
+
+def test_a_sender_that_is_turned_away_tries_again(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    source = bench.send(port, "--connect-timeout=%d" % (20 * SLOW), tmp_path / "in")
+    assert doors(server, lambda n: n >= 3 or source.proc.poll() is not None) == 3, source.errors()
+    server.close()
+    sink = bench.receive("-v", tmp_path / "out", port=port)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+
+
+def test_a_sender_that_was_always_turned_away_says_so(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    source = bench.send(port, "--connect-timeout=1", tmp_path / "in")
+    doors(server, lambda n: source.proc.poll() is not None)
+    assert source.wait() == 35, source.errors()
+    assert re.search(r"connect to %s port %d: .*before both had proved their key \(\d+ tries in 1 s\)" % (FAR.address, port),
+                     source.errors()), source.errors()
+
+
+def test_a_busy_receiver_says_so(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"data")
+    sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
+    first = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 1000")
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size)
+    second = bench.send(sink.port, "--connect-timeout=1", tmp_path / "in")
+    assert second.wait(20) == 35 and "it serves another peer" in second.errors(), second.errors()
+    assert first.proc.poll() is None and sink.proc.poll() is None
+
+
+@pytest.mark.parametrize("option,limit", [("--timeout=1", 1), ("--connect-timeout=1", 1)])
+def test_a_mute_peer_is_named_in_time(bench, tmp_path, option, limit):
+    (tmp_path / "in").write_bytes(b"data")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    begin = time.monotonic()
+    source = bench.send(port, option, tmp_path / "in")
+    assert source.wait(20) == 30, source.errors()
+    assert time.monotonic() - begin < (limit + 3) * SLOW
+    assert "connect to %s port %d: no answer" % (FAR.address, port) in source.errors()
+
+
+def test_the_first_retries_come_soon(bench, tmp_path):
+    """A receiver that comes a moment later is found a moment later."""
+    (tmp_path / "in").write_bytes(b"data")
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    came = []
+    server.settimeout(20 * SLOW)
+    source = bench.send(port, "--connect-timeout=%d" % (20 * SLOW), tmp_path / "in")
+    for _ in range(5):
+        sock, _ = server.accept()
+        came.append(time.monotonic())
+        sock.recv(64)
+        sock.close()
+    # 10, 20, 40 and 80 ms, and what else the machine does.
+    gaps = [b - a for a, b in zip(came, came[1:])]
+    assert min(gaps[:2]) < 0.1, gaps
+    assert all(gap >= least for gap, least in zip(gaps, (0.005, 0.015, 0.03, 0.06))), gaps
+    source.signal(signal.SIGTERM)
+    source.wait()
