@@ -432,8 +432,8 @@ void placement_change(const struct placement *t, struct change *c)
 
 /* ---- finishing ----------------------------------------------------------------------------- */
 
-/* Keep what the file that is replaced has, unless it is to be as the source has it. */
-static void keep_xattrs(struct placement *t)
+/* What is replaced, if it is still there. */
+static int open_old(struct placement *t)
 {
 	int old = openat(t->seat.dirfd, t->seat.name,
 			 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -441,29 +441,30 @@ static void keep_xattrs(struct placement *t)
 
 	if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode)) {
 		t->old = st;
-		metadata_keep_xattrs(t->seat.place, t->fd, old, &t->seat);
+		return old;
 	}
 	close_fd(old);
+	return -1;
 }
 
 static int set_metadata(struct placement *t, struct stat *is)
 {
 	struct place *p = t->seat.place;
 	bool replaced = replaces_file(t);
+	/* Its attributes stay, unless they are to be as the source has them. */
+	int old = replaced && !p->rules->perms ? open_old(t) : -1, ret;
 	struct metadata m;
 
-	if (replaced && !p->rules->perms) {
-		keep_xattrs(t);
-		if (fstat(t->fd, is))
-			return seat_failure(&t->seat, "look at");
-	}
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->how == BY_RENAME || t->created, &m);
 	if (!replaced && (t->how == BY_RENAME || t->created))
 		metadata_inherit(&t->seat, &t->file.a, &m);
 	if (t->file.flags & FILE_STREAM)
 		m.has_times = false;
-	return metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);
+	m.keep = old;
+	ret = metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);
+	close_fd(old);
+	return ret;
 }
 
 static int sync_file(const struct placement *t)

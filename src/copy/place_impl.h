@@ -203,6 +203,7 @@ struct metadata {
 	bool has_times;
 	struct timespec times[2];
 	bool dir;
+	int keep; /* a file of which it keeps the attributes, where permitted; -1: of none */
 };
 /* type: S_IFREG etc.  replaced: a regular file that it takes the place of, NULL: none.
  * made: there is none yet. */
@@ -234,8 +235,6 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
  * first failure goes to on_unkept(), or, without that, is returned with -1. */
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct seat *name);
-/* Give fd the attributes of the file old, where permitted. */
-void metadata_keep_xattrs(struct place *p, int fd, int old, const struct seat *name);
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
 /* Never told as a change. */
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st);

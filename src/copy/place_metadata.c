@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Owner, mode, attributes and times, in this order: a change of owner takes set-id bits and
- * capabilities away, an ACL brings mode bits (over which --perms has the last word, since --chmod
- * may have changed them), and everything before them may move times.  All through descriptors;
- * those of O_PATH by their names in /proc/self/fd.
+ * Owner, attributes, mode and times, in this order: a change of owner takes set-id bits and
+ * capabilities away; the group bits of a mode are the mask of an ACL, and would be the group's own
+ * rights as long as there is none; and everything before them may move times.  Rights that are
+ * not to stay are taken away before the owner changes, so nobody has more than is asked for at any
+ * moment.  All through descriptors; those of O_PATH by their names in /proc/self/fd.
  */
 
 #include "copy/place_impl.h"
@@ -97,7 +98,7 @@ static void want_mode(struct place *p, const struct record_attr *a, const struct
 void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
 		   const struct stat *replaced, bool made, struct metadata *m)
 {
-	*m = (struct metadata){.dir = type == S_IFDIR};
+	*m = (struct metadata){.dir = type == S_IFDIR, .keep = -1};
 	want_owner(p, a, replaced, m);
 	if (type != S_IFLNK)
 		want_mode(p, a, replaced, made, m);
@@ -330,64 +331,6 @@ static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
 	return 0;
 }
 
-int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
-		 const struct xattrs *x, const struct seat *s)
-{
-	struct stat now = *st;
-	struct failure first;
-	char shown[SHOWN_ROOM];
-	bool any = false;
-	mode_t mode;
-
-	if (!set_owner(fd, m, &now) && owner_failed(p, m, &now, s))
-		first_of(&first, &any);
-	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
-	if (m->has_mode && set_mode(p, fd, mode, now.st_mode, s))
-		first_of(&first, &any);
-	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules))
-		first_of(&first, &any);
-	if (m->has_mode && p->rules->acls && p->rules->perms && fstat(fd, &now) == 0 &&
-	    set_mode(p, fd, mode, now.st_mode, s))
-		first_of(&first, &any);
-	if (m->has_times && set_times(p, fd, m->times) &&
-	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
-		fail("set times of %s: %m", seat_shown(s, shown));
-		first_of(&first, &any);
-	}
-	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
-}
-
-/* ---- of a directory that is new --------------------------------------------------------- */
-
-mode_t metadata_first_mode(const struct place_dir *d)
-{
-	const struct rules *r = d->place->rules;
-	struct metadata m;
-
-	metadata_want(d->place, &d->a, S_IFDIR, NULL, true, &m);
-	if (r->perms || r->acls || m.group_asked)
-		return S_IRWXU;
-	return (d->a.mode & PERMISSIONS) | S_IRWXU;
-}
-
-void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)
-{
-	struct metadata m;
-	mode_t mode;
-
-	metadata_want_dir(d, &m);
-	m.uid = nobody;
-	set_owner(fd, &m, st);
-	mode = final_mode(&m, st->st_uid, st->st_gid, st->st_mode);
-	if (d->place->rules->acls)
-		mode &= S_IRWXU;
-	d->was = mode;
-	d->loosened = (mode & S_IRWXU) != S_IRWXU;
-	mode |= S_IRWXU;
-	if (mode != (st->st_mode & MODE) && metadata_chmod(d->place, fd, mode) == 0)
-		st->st_mode = (st->st_mode & S_IFMT) | mode;
-}
-
 /* ---- what a file that is replaced had -------------------------------------------------- */
 
 /* Capabilities are set-id by another name, and integrity hashes are of other content. */
@@ -427,8 +370,108 @@ static bool xattrs_copy(int fd, int old)
 	return all;
 }
 
-void metadata_keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
+static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
-	if (!xattrs_copy(fd, old))
-		warn_once(p, &p->told_xattrs, s, "extended attributes");
+	if (xattrs_copy(fd, old))
+		return true;
+	warn_once(p, &p->told_xattrs, s, "extended attributes");
+	return false;
+}
+
+/* ---- all of it ------------------------------------------------------------------------- */
+
+/* Who will be its owner or group gets no rights that are only the last one's. */
+static void narrow(const struct place *p, int fd, const struct metadata *m, struct stat *st)
+{
+	mode_t more = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
+	bool same = (m->uid == nobody || m->uid == st->st_uid) &&
+		    (m->gid == nobody || m->gid == st->st_gid);
+
+	if (!same && m->has_mode && more && metadata_chmod(p, fd, st->st_mode & MODE & ~more) == 0)
+		st->st_mode &= ~more;
+}
+
+/* Also what it keeps of a file that it replaces.  *mode loses what an ACL that could not be set
+ * would have kept from the group; *now becomes what it is then. */
+static int set_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
+		      const struct seat *s, mode_t *mode, struct stat *now)
+{
+	struct failure why;
+	char shown[SHOWN_ROOM];
+	unsigned group = S_IRWXO;
+	int ret = 0;
+
+	if (m->keep >= 0 && !keep_xattrs(p, fd, m->keep, s))
+		group = xattrs_group_without_acl(fd, m->keep);
+	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules)) {
+		why = *failed();
+		if (p->rules->acls)
+			group &= xattrs_group_without(fd, x);
+		ret = -1;
+	}
+	*mode &= ~(mode_t)S_IRWXG | group << 3;
+	if ((m->keep >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
+		return fail("look at %s: %m", seat_shown(s, shown));
+	return ret ? fail_again(&why) : 0;
+}
+
+int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
+		 const struct xattrs *x, const struct seat *s)
+{
+	struct stat now = *st;
+	struct failure first;
+	char shown[SHOWN_ROOM];
+	bool any = false;
+	mode_t mode;
+
+	narrow(p, fd, m, &now);
+	if (!set_owner(fd, m, &now) && owner_failed(p, m, &now, s))
+		first_of(&first, &any);
+	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
+	/* An ACL has the last word there. */
+	if (m->has_mode && p->rules->acls && !p->rules->perms &&
+	    set_mode(p, fd, mode, now.st_mode, s))
+		first_of(&first, &any);
+	if (set_xattrs(p, fd, m, x, s, &mode, &now))
+		first_of(&first, &any);
+	if (m->has_mode && (!p->rules->acls || p->rules->perms) &&
+	    set_mode(p, fd, mode, now.st_mode, s))
+		first_of(&first, &any);
+	if (m->has_times && set_times(p, fd, m->times) &&
+	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
+		fail("set times of %s: %m", seat_shown(s, shown));
+		first_of(&first, &any);
+	}
+	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
+}
+
+/* ---- of a directory that is new --------------------------------------------------------- */
+
+mode_t metadata_first_mode(const struct place_dir *d)
+{
+	const struct rules *r = d->place->rules;
+	struct metadata m;
+
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, true, &m);
+	if (r->perms || r->acls || m.group_asked)
+		return S_IRWXU;
+	return (d->a.mode & PERMISSIONS) | S_IRWXU;
+}
+
+void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)
+{
+	struct metadata m;
+	mode_t mode;
+
+	metadata_want_dir(d, &m);
+	m.uid = nobody;
+	set_owner(fd, &m, st);
+	mode = final_mode(&m, st->st_uid, st->st_gid, st->st_mode);
+	if (d->place->rules->acls)
+		mode &= S_IRWXU;
+	d->was = mode;
+	d->loosened = (mode & S_IRWXU) != S_IRWXU;
+	mode |= S_IRWXU;
+	if (mode != (st->st_mode & MODE) && metadata_chmod(d->place, fd, mode) == 0)
+		st->st_mode = (st->st_mode & S_IFMT) | mode;
 }

@@ -45,9 +45,15 @@ int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric);
  * is not root.  -1 with the first failure; the rest is done all the same.
  *
  * After chown(), which drops capabilities, and before chmod(), which takes the right to set
- * attributes and has to have the last word over an ACL's.
+ * attributes and has to have the last word over an ACL's.  Where an ACL is removed the group keeps
+ * its own rights by it.
  */
 int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct rules *r);
+/* Of an access ACL that x, or the file old, has and fd could not be given: what the group itself
+ * may do by it, in 3 bits; the group bits of a mode would give it the rights of all that the ACL
+ * names.  7: there is none, or fd has it. */
+unsigned xattrs_group_without(int fd, const struct xattrs *x);
+unsigned xattrs_group_without_acl(int fd, int old);
 /* Does fd differ in ACLs, in other attributes? */
 int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *acls, bool *others);
 void xattrs_free(struct xattrs *x); /* NULL: nothing */

@@ -105,3 +105,11 @@ void xattr_narrow(int fd, mode_t old)
 	if (old != (mode_t)-1)
 		set_mode(fd, old);
 }
+
+void xattr_narrow_group(int fd, unsigned rights)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && (st.st_mode >> 3 & 7 & ~rights))
+		set_mode(fd, st.st_mode & 07777 & (~(mode_t)S_IRWXG | rights << 3));
+}

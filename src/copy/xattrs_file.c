@@ -233,9 +233,61 @@ int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *a
 	return 0;
 }
 
+static const char access_acl[] = "system.posix_acl_access";
+
+/* What the group itself may do; one that can't be understood gives it nothing. */
+static unsigned acl_group(const void *bytes, size_t size)
+{
+	struct acl_entry *of = calloc(acl_room(size) + 1, sizeof *of);
+	int n = of ? acl_decode(bytes, size, of) : -1;
+	unsigned group = 0, mask = 7;
+
+	for (int i = 0; i < n; i++) {
+		if (of[i].tag == ACL_GROUP_OBJ)
+			group = of[i].perm;
+		else if (of[i].tag == ACL_MASK)
+			mask = of[i].perm;
+	}
+	free(of);
+	return group & mask;
+}
+
+static unsigned group_without(int fd, const struct xattr *acl)
+{
+	void *is = malloc(acl->size + 1);
+	ssize_t n = is ? xattr_get(fd, access_acl, is, acl->size + 1) : -1;
+	bool same = n == (ssize_t)acl->size && memcmp(is, acl->value, acl->size) == 0;
+
+	free(is);
+	return same ? 7 : acl_group(acl->value, acl->size);
+}
+
+unsigned xattrs_group_without(int fd, const struct xattrs *x)
+{
+	for (size_t i = 0; x && i < x->count; i++) {
+		if (strcmp(x->of[i].name, access_acl) == 0)
+			return group_without(fd, &x->of[i]);
+	}
+	return 7;
+}
+
+unsigned xattrs_group_without_acl(int fd, int old)
+{
+	const struct rules acls = {.acls = true};
+	struct xattrs *x = NULL;
+	unsigned group =
+		xattrs_look(old, "the target", &acls, false, &x) ? 0 : xattrs_group_without(fd, x);
+
+	xattrs_free(x);
+	return group;
+}
+
 static int pair_set(int fd, const char *shown, const struct pair *p)
 {
 	if (!p->should) {
+		/* Without it the group has what was the mask of all that it names. */
+		if (strcmp(p->name, access_acl) == 0)
+			xattr_narrow_group(fd, acl_group(p->is->value, p->is->size));
 		if (xattr_remove(fd, p->name) && errno != ENODATA)
 			return fail("remove %s from %s: %m", p->name, shown);
 		return 0;

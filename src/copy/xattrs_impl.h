@@ -50,6 +50,8 @@ int xattr_remove(int fd, const char *name);
  * while.  *old: what to give back, (mode_t)-1: nothing. */
 void xattr_widen(int fd, mode_t *old);
 void xattr_narrow(int fd, mode_t old);
+/* Take all rights but these from the group class. */
+void xattr_narrow_group(int fd, unsigned rights);
 
 /* What fd has of what r asks for; bounded: what can't be sent is a failure. */
 int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded,

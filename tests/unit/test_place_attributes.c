@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <errno.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -25,6 +27,76 @@ static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
 
+static unsigned group_had; /* all that a group had after any of the calls below */
+static bool acls_fail; /* as on a file system that has none */
+
+static void look_at_group(int fd)
+{
+	struct acl_entry is[SAMPLE_ACL];
+	uint8_t bytes[SAMPLE_BYTES];
+	unsigned group = 7, mask = 7;
+	struct stat st;
+	char link[32];
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st))
+		return;
+	if (getxattr(link, ACCESS, bytes, SAMPLE_BYTES) != SAMPLE_BYTES ||
+	    acl_decode(bytes, SAMPLE_BYTES, is) != SAMPLE_ACL) {
+		group_had |= st.st_mode >> 3 & 7;
+		return;
+	}
+	for (unsigned i = 0; i < SAMPLE_ACL; i++) {
+		if (is[i].tag == ACL_GROUP_OBJ)
+			group = is[i].perm;
+		else if (is[i].tag == ACL_MASK)
+			mask = is[i].perm;
+	}
+	group_had |= group & mask;
+}
+
+/* In the place of the C library's. */
+int fchmod(int fd, mode_t mode)
+{
+	long ret = syscall(SYS_fchmod, fd, mode);
+
+	if (ret == 0)
+		look_at_group(fd);
+	return (int)ret;
+}
+
+int fchownat(int fd, const char *name, uid_t uid, gid_t gid, int flags)
+{
+	long ret = syscall(SYS_fchownat, fd, name, uid, gid, flags);
+
+	if (ret == 0)
+		look_at_group(fd);
+	return (int)ret;
+}
+
+int fsetxattr(int fd, const char *name, const void *value, size_t size, int flags)
+{
+	long ret;
+
+	if (acls_fail && strcmp(name, ACCESS) == 0) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	ret = syscall(SYS_fsetxattr, fd, name, value, size, flags);
+	if (ret == 0)
+		look_at_group(fd);
+	return (int)ret;
+}
+
+int fremovexattr(int fd, const char *name)
+{
+	long ret = syscall(SYS_fremovexattr, fd, name);
+
+	if (ret == 0)
+		look_at_group(fd);
+	return (int)ret;
+}
+
 static int enter(void **state)
 {
 	if (rig_enter(state))
@@ -32,6 +104,7 @@ static int enter(void **state)
 	rules = rules_a;
 	rules.acls = true;
 	rules.xattrs = true;
+	acls_fail = false;
 	acl_encode(sample_acl, SAMPLE_ACL, sample_bytes);
 	make_dir("dst", 0755);
 	return 0;
@@ -185,6 +258,95 @@ static void what_is_there_is_compared_and_mended(void **state)
 	assert_sample("dst/f", ACCESS, 7);
 }
 
+/* The mask of the sample, and so the group bits of the mode, is rwx; the group has r. */
+static void the_group_never_has_the_rights_of_the_mask(void **state)
+{
+	struct place_dir *d;
+
+	(void)state;
+	begin();
+	d = put_dir(place, top, "d", 0670);
+	place_dir_xattrs(d, attributes(ACCESS, NULL, NULL, NULL));
+	group_had = 0;
+	place_file("f", 0670, attributes(ACCESS, NULL, "user.a", "1"));
+	assert_int_equal(group_had, 4);
+	group_had = 0;
+	finish_place(place);
+	assert_int_equal(group_had & ~5U, 0); /* dst itself: 0755 */
+	assert_sample("dst/f", ACCESS, 7);
+	assert_sample("dst/d", ACCESS, 7);
+	assert_int_equal(mode_of("dst/d"), 0670);
+}
+
+static void nor_where_it_can_not_have_the_acl(void **state)
+{
+	struct record_file r = file_record("f", 0670, 0);
+	struct placement *t;
+
+	(void)state;
+	begin();
+	group_had = 0;
+	acls_fail = true;
+	assert_int_equal(place_begin(place, top, &r, &t), 0);
+	placement_xattrs(t, attributes(ACCESS, NULL, NULL, NULL));
+	assert_int_equal(place_finish(t, 0), -1);
+	assert_non_null(strstr(failed()->text, ACCESS));
+	assert_int_equal(group_had, 4);
+	assert_int_equal(mode_of("dst/f"), 0640);
+	finish_place(place);
+}
+
+static void nor_where_an_acl_goes(void **state)
+{
+	struct record_file r = file_record("f", 0600, 1);
+
+	(void)state;
+	begin();
+	place_file("f", 0670, attributes(ACCESS, NULL, NULL, NULL));
+	group_had = 0;
+	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	assert_int_equal(group_had & ~4U, 0);
+	assert_value("dst/f", ACCESS, NULL);
+	assert_int_equal(mode_of("dst/f"), 0600);
+	finish_place(place);
+}
+
+static void nor_where_the_acl_of_what_is_replaced_is_kept(void **state)
+{
+	(void)state;
+	rules = rules_r;
+	for (int fails = 0; fails < 2; fails++) {
+		make("dst/f", "old", 0600);
+		assert_int_equal(setxattr("dst/f", ACCESS, sample_bytes, SAMPLE_BYTES, 0), 0);
+		begin();
+		group_had = 0;
+		acls_fail = fails;
+		place_file("f", 0644, NULL);
+		acls_fail = false;
+		finish_place(place);
+		assert_int_equal(group_had, 4);
+		assert_int_equal(mode_of("dst/f"), fails ? 0640 : 0670);
+		assert_int_equal(unlink("dst/f"), 0);
+	}
+}
+
+static void nor_another_group_those_of_the_last_one(void **state)
+{
+	struct record_file r = file_record("f", 0604, 0);
+
+	(void)state;
+	if (geteuid() != 0)
+		return;
+	begin();
+	make("dst/f", "", 0660);
+	assert_int_equal(chown("dst/f", 0, 1), 0);
+	group_had = 0;
+	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	assert_int_equal(group_had, 0);
+	assert_int_equal(mode_of("dst/f"), 0604);
+	finish_place(place);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +357,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_mode_has_the_last_word, enter, rig_leave),
 		cmocka_unit_test_setup_teardown(but_not_where_modes_are_not_kept, enter, rig_leave),
 		cmocka_unit_test_setup_teardown(what_is_there_is_compared_and_mended, enter,
+						rig_leave),
+		cmocka_unit_test_setup_teardown(the_group_never_has_the_rights_of_the_mask, enter,
+						rig_leave),
+		cmocka_unit_test_setup_teardown(nor_where_it_can_not_have_the_acl, enter,
+						rig_leave),
+		cmocka_unit_test_setup_teardown(nor_where_an_acl_goes, enter, rig_leave),
+		cmocka_unit_test_setup_teardown(nor_where_the_acl_of_what_is_replaced_is_kept,
+						enter, rig_leave),
+		cmocka_unit_test_setup_teardown(nor_another_group_those_of_the_last_one, enter,
 						rig_leave),
 	};
 
