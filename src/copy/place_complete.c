@@ -29,13 +29,12 @@ static void tell_unlisted(const struct place_dir *d, int err, struct place_end *
 {
 	struct failure why;
 	char *path = place_whole_path(d);
+	const char *shown = path ? path : d->name;
 
-	if (!path)
-		return;
 	errno = err;
-	fail("list directory %s: %m", path);
+	fail("list directory %s: %m", shown);
 	why = *failed();
-	e->on_deleted(e->ctx, EVENT_DIR, path, &why);
+	e->on_deleted(e->ctx, EVENT_DIR, shown, &why);
 	free(path);
 }
 
@@ -148,6 +147,18 @@ static void finish_dir(struct place_dir *d, struct place_end *e)
 	}
 }
 
+/* A rerun would take what it leaves for interrupted. */
+static void remove_marker(struct place *p, struct place_end *e)
+{
+	struct failure why;
+
+	if (unlinkat(p->top->fd, p->marker, 0) == 0 || errno == ENOENT)
+		return;
+	fail("remove %s: %m", p->marker);
+	why = *failed();
+	e->on_deleted(e->ctx, EVENT_FILE, p->marker, &why);
+}
+
 static int finish_dirs(struct place *p, struct place_end *e)
 {
 	struct place_dir *d;
@@ -160,7 +171,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 		return 1;
 	/* It would give the target another time. */
 	if (p->marker[0])
-		unlinkat(p->top->fd, p->marker, 0);
+		remove_marker(p, e);
 	for (d = p->dirs; d; d = d->next) {
 		if (d->is_target)
 			finish_dir(d, e);

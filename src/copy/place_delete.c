@@ -48,7 +48,20 @@ struct level {
 
 /* ---- paths and words ----------------------------------------------------------------------- */
 
-/* One more name at the end of the path; *len: what path_pop() wants. */
+/* With this thread's failure. Returns true: it stays. */
+static bool tell_failure(struct deletion *d, enum event_what what)
+{
+	struct failure why;
+
+	d->failed = true;
+	if (d->end) {
+		why = *failed();
+		d->end->on_deleted(d->end->ctx, what, d->path ? d->path : "", &why);
+	}
+	return true;
+}
+
+/* One more name at the end of the path; *len: what path_pop() wants.  -1: told. */
 static int path_push(struct deletion *d, const char *name, size_t *len)
 {
 	size_t need = d->len + strlen(name) + 2;
@@ -57,8 +70,11 @@ static int path_push(struct deletion *d, const char *name, size_t *len)
 	*len = d->len;
 	if (need > d->room) {
 		more = realloc(d->path, 2 * need);
-		if (!more)
-			return fail_as(OUT_MEMORY, "delete %s: %m", name);
+		if (!more) {
+			fail_as(OUT_MEMORY, "delete %s: %m", name);
+			tell_failure(d, EVENT_FILE);
+			return -1;
+		}
 		d->path = more;
 		d->room = 2 * need;
 	}
@@ -87,19 +103,6 @@ static enum event_what what_of(const struct stat *st)
 		return EVENT_FILE;
 	}
 	return EVENT_NODE;
-}
-
-/* With this thread's failure. Returns true: it stays. */
-static bool tell_failure(struct deletion *d, enum event_what what)
-{
-	struct failure why;
-
-	d->failed = true;
-	if (d->end) {
-		why = *failed();
-		d->end->on_deleted(d->end->ctx, what, d->path, &why);
-	}
-	return true;
 }
 
 static void tell(struct deletion *d, enum event_what what)
@@ -188,18 +191,36 @@ static bool gets_backup(const struct deletion *d, const char *name)
 	return d->backs_up && !backup_is(d->place, name);
 }
 
+/* Look at name in dirfd, which is in the path: 1, 0 if it is gone, -1: told. */
+static int look(struct deletion *d, int dirfd, const char *name, struct stat *st)
+{
+	if (fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	if (errno == ENOENT)
+		return 0;
+	fail("look at %s: %m", d->path);
+	tell_failure(d, EVENT_FILE);
+	return -1;
+}
+
+/* Of a run that is gone, or somebody else's.  True: it stays. */
+static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
+{
+	struct stat now;
+
+	if (d->dry)
+		return false;
+	temporary_sweep(dirfd, name);
+	return look(d, dirfd, name, &now) != 0;
+}
+
 /* No directory; its name is in the path.  True: it stays. */
 static bool delete_plain(struct deletion *d, int dirfd, const char *name, const struct stat *st)
 {
 	bool backup = gets_backup(d, name);
 
-	if (temporary_is(name)) {
-		struct stat now;
-
-		if (!d->dry)
-			temporary_sweep(dirfd, name);
-		return fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && !d->dry;
-	}
+	if (temporary_is(name))
+		return delete_temporary(d, dirfd, name);
 	if (is_protected(d, name, st) || !may_delete(d))
 		return true;
 	if (!d->dry && backup && back_up(d, dirfd, name))
@@ -261,9 +282,12 @@ static int list(struct level *l, int fd, struct place_dir *const *left, size_t c
 	int in = dir_reopen(fd), ret = -1;
 	DIR *dir = in < 0 ? NULL : fdopendir(in);
 	struct dirent *e;
+	int err;
 
 	if (!dir) {
+		err = errno;
 		close_fd(in);
+		errno = err;
 		return -1;
 	}
 	while ((errno = 0, e = readdir(dir)) != NULL) {
@@ -274,9 +298,11 @@ static int list(struct level *l, int fd, struct place_dir *const *left, size_t c
 		if (all && add_name(l, e->d_name))
 			break;
 	}
-	if (!e && errno == 0)
+	err = errno;
+	if (!e && err == 0)
 		ret = 0;
 	closedir(dir);
+	errno = err;
 	return ret;
 }
 
@@ -288,17 +314,17 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 
 	for (size_t i = 0; i < l->count; i++) {
 		char *name = l->names[i];
-		bool gone = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0;
+		int there = path_push(d, name, &len) ? -1 : look(d, fd, name, &st);
 
-		if (!gone && S_ISDIR(st.st_mode)) {
+		if (there < 0)
+			l->stays = true;
+		else if (there > 0 && S_ISDIR(st.st_mode))
 			l->names[n++] = name;
-			continue;
-		}
-		if (!gone && (markers || !temporary_is_marker(name))) {
-			l->stays |= path_push(d, name, &len) || delete_plain(d, fd, name, &st);
-			path_pop(d, len);
-		}
-		free(name);
+		else if (there > 0 && (markers || !temporary_is_marker(name)))
+			l->stays |= delete_plain(d, fd, name, &st);
+		path_pop(d, len);
+		if (n == 0 || l->names[n - 1] != name)
+			free(name);
 	}
 	l->count = n;
 }
@@ -349,8 +375,14 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 		return NULL;
 	}
 	l = calloc(1, sizeof *l + strlen(name) + 1);
+	if (!l) {
+		fail_as(OUT_MEMORY, "delete directory %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+		close_fd(sub);
+		return NULL;
+	}
 	/* What is mounted there is nobody's to delete. */
-	if (!l || stays_whole(d, up, name, &st) || st.st_dev != above.st_dev) {
+	if (stays_whole(d, up, name, &st) || st.st_dev != above.st_dev) {
 		close_fd(sub);
 		free(l);
 		return NULL;
@@ -385,8 +417,10 @@ static int ascend(struct deletion *d, const struct level *l, int *fd)
 		ret = fail("delete directory %s: it was moved meanwhile", d->path);
 	if (ret)
 		tell_failure(d, EVENT_DIR);
-	if (l->loosened && (l->stays || ret))
-		metadata_chmod(d->place, *fd, l->was);
+	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->was)) {
+		fail("set mode of %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+	}
 	close_fd(*fd);
 	*fd = in;
 	return ret;
@@ -453,9 +487,7 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 		struct stat st;
 		size_t len;
 
-		if (path_push(d, l->names[i], &len))
-			return;
-		if (fstatat(fd, l->names[i], &st, AT_SYMLINK_NOFOLLOW) ||
+		if (path_push(d, l->names[i], &len) || look(d, fd, l->names[i], &st) <= 0 ||
 		    is_protected(d, l->names[i], &st) || !is_room_for_one(d)) {
 			path_pop(d, len);
 			continue;
@@ -501,6 +533,7 @@ static void delete_left_in(struct deletion *d, struct place_dir *const *same, si
 void delete_left(struct place_dir *const *same, size_t count, struct place_end *e)
 {
 	struct place *p = same[0]->place;
+	struct failure why;
 	struct deletion d = {
 		.place = p,
 		.end = e,
@@ -510,8 +543,11 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 	};
 	int fd;
 
-	if (!d.path)
+	if (!d.path) {
+		why = *failed();
+		e->on_deleted(e->ctx, EVENT_DIR, same[0]->name, &why);
 		return;
+	}
 	d.len = strlen(d.path);
 	d.room = d.len + 1;
 	backup_lineage(p, &d.lineage);

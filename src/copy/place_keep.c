@@ -79,11 +79,12 @@ static void sort(struct kept *k)
 
 static int list(struct kept *k, int dirfd)
 {
-	int fd = dir_reopen(dirfd), err = errno;
+	int fd = dir_reopen(dirfd), err;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 
 	if (!dir) {
+		err = errno ? errno : EIO;
 		close_fd(fd);
 		return err;
 	}

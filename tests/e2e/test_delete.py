@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """--delete when something goes wrong: what could not be copied, looked at or deleted."""
 
+import errno
 import os
 import subprocess
 
 import pytest
 
-from hosts import SLOW, as_nobody, leftovers, open_up, pattern, wait_until
+from hosts import BIN, SLOW, as_nobody, leftovers, open_up, pattern, wait_until
 from trees import USER, WAYS, make, read
 
 BLOCK = 256 << 10
@@ -123,3 +124,71 @@ def test_sources_of_several_hosts_are_copied_with_other_options(bench, tmp_path)
     r = bench.copy("-aHuv", "--ignore-existing", "--backup", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "to")
     assert r.code == 0, (r.code, r.errors())
     assert read(tmp_path / "to") == {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "old": b""}
+
+
+# ---- what can't be looked at is not gone ---------------------------------------------------
+
+FAILING = BIN.parent / "tests" / "failing_call.so"
+GONE = "gone" + "." * 197  # so long that nothing else takes as much memory
+DEEP = "kept" + "." * 207
+
+
+def failing(tmp_path, call, code=errno.EIO, **what):
+    """An environment in which a call fails."""
+    return {"LD_PRELOAD": str(FAILING), "FAIL_CALL": call, "FAIL_ERRNO": str(int(code)),
+            "FAIL_TOLD": str(tmp_path / "failed"), **{"FAIL_" + k.upper(): str(v) for k, v in what.items()}}
+
+
+def delete_failing(bench, tmp_path, way, env, *options):
+    r = delete(bench, tmp_path, way, *options, env=env)
+    assert (tmp_path / "failed").exists(), "the call was never made"
+    assert r.code == 23, (r.code, r.errors())
+    return r
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "deep"])
+@pytest.mark.parametrize("call", ["fstatat", "unlinkat"])
+def test_a_name_that_cannot_be_deleted_is_a_failure(bench, tmp_path, way, call, kind):
+    old = {"file": {"bad": b""}, "directory": {"bad": {"f": b""}}, "deep": {"d": {"bad": b"", "f": b""}}}[kind]
+    make(tmp_path, {"tree": {"f": b"f"}, "to": {"gone": b"", **old}})
+    r = delete_failing(bench, tmp_path, way, failing(tmp_path, call, name="bad"))
+    assert "bad" in r.errors() and "Input/output error" in r.errors(), r.errors()
+    left = read(tmp_path / "to")
+    assert "gone" not in left and "bad" in (left["d"] if kind == "deep" else left), left
+
+
+@pytest.mark.parametrize("call", ["fstatat", "unlinkat"])
+def test_a_name_that_is_gone_meanwhile_is_no_failure(bench, tmp_path, call):
+    make(tmp_path, {"tree": {"f": b"f"}, "to": {"gone": b"", "bad": b""}})
+    r = bench.copy("-r", "--delete", "tree/", "to", env=failing(tmp_path, call, errno.ENOENT, name="bad"))
+    assert r.code == 0 and not r.errors(), (r.code, r.errors())
+    assert (tmp_path / "failed").exists() and read(tmp_path / "to") == {"f": b"f", "bad": b""}
+
+
+@pytest.mark.parametrize("code", [errno.ENOMEM, 0], ids=["ENOMEM", "unset"])
+@pytest.mark.parametrize("where", ["kept", "gone"])
+def test_a_directory_that_cannot_be_listed_is_a_failure(bench, tmp_path, way, where, code):
+    make(tmp_path, {"tree": {"kept": {"f": b"f"}}, "to": {"kept": {"old": b""}, "gone": {"old": b""}}})
+    r = delete_failing(bench, tmp_path, way, failing(tmp_path, "fdopendir", code, name=where))
+    assert "list directory %s: %s" % (where, "Cannot allocate memory" if code else "") in r.errors(), r.errors()
+    left = read(tmp_path / "to")
+    assert left[where]["old"] == b"" and len(left) == (1 if where == "kept" else 2), left
+
+
+@pytest.mark.parametrize("what", [{GONE: b""}, {GONE: {"f": b""}}], ids=["file", "directory"])
+@pytest.mark.parametrize("at", ["top", "below"])
+def test_no_memory_for_the_path_of_what_is_to_be_deleted(bench, tmp_path, way, what, at):
+    make(tmp_path, {"tree": {"f": b"f"}, "to": what if at == "top" else {"d": what}})
+    size = 2 * (len(GONE) + 2 + (at == "below"))
+    r = delete_failing(bench, tmp_path, way, failing(tmp_path, "realloc", errno.ENOMEM, size=size))
+    assert "Cannot allocate memory" in r.errors(), r.errors()
+    left = read(tmp_path / "to")
+    assert GONE in (left if at == "top" else left["d"]), left
+
+
+def test_no_memory_for_the_path_of_a_directory(bench, tmp_path, way):
+    make(tmp_path, {"tree": {DEEP: {"f": b"f"}}, "to": {DEEP: {"old": b""}}})
+    # With its NUL, and a slash for the target's own empty name.
+    r = delete_failing(bench, tmp_path, way, failing(tmp_path, "malloc", errno.ENOMEM, size=len(DEEP) + 3))
+    assert "Cannot allocate memory" in r.errors(), r.errors()
+    assert read(tmp_path / "to") == {DEEP: {"f": b"f", "old": b""}}

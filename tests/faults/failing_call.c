@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Calls that fail, preloaded into a program:
+ *
+ *	FAIL_CALL   fstatat, unlinkat, fdopendir, malloc or realloc
+ *	FAIL_NAME   of the first two the name, of fdopendir the directory's last component
+ *	FAIL_SIZE   of the others how many bytes
+ *	FAIL_ERRNO  with which it fails; 0: fdopendir fails without setting errno
+ *	FAIL_TOLD   a file that is made when it did
+ */
+
+/* Each by its own name: not the ones that this would make of them. */
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_realloc(void *old, size_t size);
+
+static int is_call(const char *call)
+{
+	const char *wanted = getenv("FAIL_CALL");
+
+	return wanted && strcmp(wanted, call) == 0;
+}
+
+static int fail_now(void)
+{
+	const char *told = getenv("FAIL_TOLD"), *code = getenv("FAIL_ERRNO");
+	int fd = told ? open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	errno = code ? atoi(code) : EIO;
+	return -1;
+}
+
+static int fails_at(const char *call, const char *name)
+{
+	const char *wanted = getenv("FAIL_NAME");
+
+	return is_call(call) && wanted && strcmp(wanted, name) == 0;
+}
+
+static int fails_of(const char *call, size_t size)
+{
+	const char *wanted = getenv("FAIL_SIZE");
+
+	return is_call(call) && wanted && (size_t)atol(wanted) == size;
+}
+
+int fstatat(int dirfd, const char *name, struct stat *st, int flags)
+{
+	int (*real)(int, const char *, struct stat *, int) =
+		(int (*)(int, const char *, struct stat *, int))dlsym(RTLD_NEXT, "fstatat");
+
+	return fails_at("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
+}
+
+int fstatat64(int dirfd, const char *name, struct stat64 *st, int flags)
+{
+	int (*real)(int, const char *, struct stat64 *, int) =
+		(int (*)(int, const char *, struct stat64 *, int))dlsym(RTLD_NEXT, "fstatat64");
+
+	return fails_at("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
+}
+
+int unlinkat(int dirfd, const char *name, int flags)
+{
+	int (*real)(int, const char *, int) =
+		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
+
+	return fails_at("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+}
+
+DIR *fdopendir(int fd)
+{
+	DIR *(*real)(int) = (DIR * (*)(int)) dlsym(RTLD_NEXT, "fdopendir");
+	char link[64], path[PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof path - 1);
+	path[n > 0 ? n : 0] = '\0';
+	if (!fails_at("fdopendir", strrchr(path, '/') ? strrchr(path, '/') + 1 : path))
+		return real(fd);
+	fail_now();
+	return NULL;
+}
+
+void *malloc(size_t size)
+{
+	if (!fails_of("malloc", size))
+		return __libc_malloc(size);
+	fail_now();
+	return NULL;
+}
+
+void *realloc(void *old, size_t size)
+{
+	if (!fails_of("realloc", size))
+		return __libc_realloc(old, size);
+	fail_now();
+	return NULL;
+}
