@@ -5,13 +5,15 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 #include <zlib.h>
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { PIECE = 1 << 20 };
+enum { PIECE = 1 << 20, ZEROS = 64 << 10, ADLER_BASE = 65521 };
 
 /* One of the three is used. */
 struct content {
@@ -70,6 +72,11 @@ static int content_open(struct content *c, enum content_digest d)
 	return 0;
 }
 
+static bool is_stopped(const struct stopper *s)
+{
+	return s && s->stop && s->stop(s->ctx);
+}
+
 static void content_add(struct content *c, const void *bytes, size_t len)
 {
 	if (c->evp)
@@ -95,9 +102,42 @@ static void content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX]
 	}
 }
 
+/* A hole, of any length: Adler-32 knows at once what zeros add, of all others each byte counts. */
+static int content_zeros(struct content *c, uint64_t len, const struct stopper *s)
+{
+	static const uint8_t zeros[ZEROS];
+
+	if (!c->evp && !c->xxh) {
+		uLong a = c->adler & 0xffff, b = c->adler >> 16;
+
+		c->adler = (b + len % ADLER_BASE * a) % ADLER_BASE << 16 | a;
+		return 0;
+	}
+	while (len > 0) {
+		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
+
+		if (is_stopped(s))
+			return -1;
+		content_add(c, zeros, n);
+		len -= n;
+	}
+	return 0;
+}
+
+/* Is all of it there, so that what is no data is a hole? */
+static bool reaches(int fd, uint64_t size)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size >= size;
+}
+
 static int content_read(struct content *c, int fd, const char *shown, uint64_t base, uint64_t size,
 			const struct stopper *s)
 {
+	/* To look for holes moves the offset, which others may share. */
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	bool has_holes = at >= 0 && reaches(fd, base + size);
 	uint8_t *piece = malloc(PIECE);
 	int rc = -1;
 
@@ -105,10 +145,15 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 		return fail_as(OUT_MEMORY, "allocate %d bytes: %m", PIECE);
 	posix_fadvise(fd, (off_t)base, (off_t)size, POSIX_FADV_SEQUENTIAL);
 	for (uint64_t pos = 0; pos < size;) {
-		size_t want = size - pos < PIECE ? (size_t)(size - pos) : PIECE;
+		uint64_t data = has_holes ? skip_hole(fd, base + pos, base + size) - base : pos;
+		size_t want;
 		ssize_t n;
 
-		if (s && s->stop && s->stop(s->ctx))
+		if (data > pos && content_zeros(c, data - pos, s))
+			goto out;
+		pos = data;
+		want = size - pos < PIECE ? (size_t)(size - pos) : PIECE;
+		if (is_stopped(s))
 			goto out;
 		n = pread_full(fd, piece, want, (off_t)(base + pos));
 		if (n < 0) {
@@ -125,6 +170,8 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 	}
 	rc = 0;
 out:
+	if (has_holes && lseek(fd, at, SEEK_SET) < 0)
+		rc = fail("seek in %s: %m", shown);
 	free(piece);
 	return rc;
 }

@@ -154,6 +154,15 @@ int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 	return 0;
 }
 
+uint64_t skip_hole(int fd, uint64_t from, uint64_t to)
+{
+	off_t data = lseek(fd, (off_t)from, SEEK_DATA);
+
+	if (data < 0)
+		return errno == ENXIO ? to : from;
+	return (uint64_t)data < to ? (uint64_t)data : to;
+}
+
 int outlet_sync(int fd)
 {
 	struct stat st;

@@ -41,6 +41,9 @@ int outlet_of(int fd, const char *name, struct outlet *out);
 /* Write at pos; where it can't be sought, pos must be where the last write ended. */
 int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len);
 int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
+/* The first position from `from' on that does not lie in a hole, as far as the file system reports
+ * holes; `to': all before that does.  The file must reach to there.  Moves the offset. */
+uint64_t skip_hole(int fd, uint64_t from, uint64_t to);
 /* fsync, of what can be synced: a pipe, a socket or a character device need not. */
 int outlet_sync(int fd);
 /* Leave the descriptor's offset behind the last byte, for whoever shares it. */

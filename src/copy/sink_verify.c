@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -61,6 +62,17 @@ static int back_read(struct back *b, uint64_t pos, size_t len)
 	return 0;
 }
 
+static int check_length(const struct back *b, uint64_t size)
+{
+	struct stat st;
+
+	if (fstat(b->fd, &st))
+		return fail("look at %s: %m", b->shown);
+	if ((uint64_t)st.st_size >= size)
+		return 0;
+	return fail_as(OUT_INTEGRITY, "%s: what was stored is shorter than what came", b->shown);
+}
+
 static int differs(const struct back *b)
 {
 	return fail_as(OUT_INTEGRITY, "%s: what was stored differs from what came", b->shown);
@@ -90,9 +102,14 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 	uint64_t sum[2] = {0, 0}, cell[2];
 	int ret = back_open(&b);
 
+	if (ret == 0)
+		ret = check_length(&b, base + size);
 	for (uint64_t pos = 0; ret == 0 && pos < size; pos += CELL) {
-		size_t n = size - pos < CELL ? (size_t)(size - pos) : CELL;
+		size_t n;
 
+		/* What lies in a hole reads as zeros, and cells of zeros count for nothing. */
+		pos = (skip_hole(fd, base + pos, base + size) - base) / CELL * CELL;
+		n = size - pos < CELL ? (size_t)(size - pos) : CELL;
 		ret = back_read(&b, base + pos, n);
 		if (ret || all_zero(l->scratch, n))
 			continue;

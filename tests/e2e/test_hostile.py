@@ -230,6 +230,59 @@ def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
     os.truncate(arena.target / "f", 0)
 
 
+def huge(arena):
+    """So much that nobody reads it while a test waits; as large as a file may be here."""
+    for size in (15 << 40, 1 << 40):
+        try:
+            with open(arena.top / "probe", "wb") as f:
+                f.truncate(size)
+            return size
+        except OSError:
+            pass
+        finally:
+            (arena.top / "probe").unlink()
+    raise AssertionError("no file system for files of a TiB")
+
+
+@pytest.mark.parametrize("how", [dict(flags=["VERIFY"]), dict(digest=4)], ids=str)
+def test_reading_a_hole_back_costs_nothing(arena, how):
+    """What is no data need not be read, and Adler-32 of zeros is known at once."""
+    size = huge(arena)
+    e = arena.sink(**how).orders()
+    lane = e.open()[0]
+    content = ((size % 65521 << 16) + 1).to_bytes(4, "big") if "digest" in how else b""
+    lane.records(file_record(size=size, flags=SPARSE), hole_record(0, size),
+                 end_record(size=size, data=0, holes=size, content=content))
+    result = e.result(timeout=SOON)
+    assert result["code"] == 0, result
+    e.end(**dict(TOTAL_NONE, files=1, bytes=size))
+    ends(e, 0)
+    os.truncate(arena.target / "f", 0)
+
+
+@pytest.mark.parametrize("digest", [1, 2, 3])
+@pytest.mark.parametrize("how", ["cancel", "leave"])
+def test_a_digest_of_a_huge_hole_ends_with_the_session(arena, digest, how):
+    """The user asked for a digest that each byte counts for; whoever stops waiting ends it."""
+    size = huge(arena)
+    e = arena.sink(digest=digest).orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=size, flags=SPARSE), hole_record(0, size),
+                 end_record(size=size, data=0, holes=size, content=b"x" * (32 if digest == 2 else 16)))
+    deadline = time.monotonic() + 2 * SOON
+    while not any(p.name.startswith(".sluice.") and p.stat().st_size == size for p in arena.target.iterdir()):
+        assert time.monotonic() < deadline and e.proc.proc.poll() is None, e.proc.errors()
+        time.sleep(0.01)
+    if how == "cancel":
+        e.frames.send("CANCEL", signo=15)
+        ends(e, 20, within=3 if not WATCHED else SOON)
+    else:
+        lane.close()
+        e.hang_up()
+        fails(e, 44, verdict=False)
+    assert (arena.target / "f").read_bytes() == b"old"
+
+
 @pytest.mark.parametrize("preserve", [False, True])
 def test_set_id_bits_do_not_pass(arena, preserve):
     (arena.target / "f").unlink()
