@@ -12,7 +12,7 @@
 #include "cmd/process.h"
 #include "cmd/target.h"
 
-enum { COMMAND_ENDS_MS = 200 };
+enum { COMMAND_ENDS_MS = 200, STACK_WIPED = 64 << 10 };
 
 int bare_family(const struct options *o)
 {
@@ -55,7 +55,7 @@ static int key_from_operand(char *operand, struct psk *key)
 	return rc;
 }
 
-static int take_key(struct bare *b, char *operand)
+static int get_key(struct bare *b, char *operand)
 {
 	const struct options *o = &b->options;
 
@@ -66,6 +66,33 @@ static int take_key(struct bare *b, char *operand)
 	if (strcmp(operand, "-") == 0)
 		return key_from_environment(&b->key);
 	return key_from_operand(operand, &b->key);
+}
+
+/* What calls that have returned leave on the stack, and what the linker saves there of registers.
+ */
+__attribute__((noinline)) static void wipe_stack(void)
+{
+	uint8_t below[STACK_WIPED];
+
+	explicit_bzero(below, sizeof below);
+}
+
+static int take_key(struct bare *b, char *operand)
+{
+	int rc = get_key(b, operand);
+
+	wipe_stack();
+	return rc;
+}
+
+/* --transport=rdma, and it can't be: that is known before anybody has to be waited for. */
+static int check_transport(const struct options *o)
+{
+	char why[TEXT_MAX];
+
+	if (o->want != TRANSPORT_RDMA || verbs_present(why, sizeof why))
+		return 0;
+	return fail_as(OUT_TRANSPORT, "RDMA was demanded, but here it can't be had: %s", why);
 }
 
 /* ---- the command ----------------------------------------------------------------------- */
@@ -338,6 +365,8 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 					       : "a number from 0 to 65535");
 		refuse(b);
 	}
+	if (check_transport(o))
+		refuse(b);
 	if (b->file && b->file_fd < 0 && b->check_file(b))
 		refuse(b);
 	stdout_is_data = b->role == ROLE_SINK && (!b->file || b->file_fd == STDOUT_FILENO);
