@@ -70,7 +70,8 @@ static int remove_places(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < place_count; i++) {
-		snprintf(command, sizeof command, "rm -rf %s", places[i]);
+		snprintf(command, sizeof command, "rm -rf %.*s", (int)sizeof places[0] - 1,
+			 places[i]);
 		rc |= system(command);
 	}
 	return rc;
