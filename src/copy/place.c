@@ -325,7 +325,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 
 static int take_below(struct place_dir *d, const struct record_file *r, struct seat *s)
 {
-	if (check_name(r->name))
+	if (check_name(r->name) || dir_leads_to(d, r->name))
 		return -1;
 	if (d->missing)
 		return 0;

@@ -38,15 +38,19 @@ static void tell_unlisted(const struct place_dir *d, int err, struct place_end *
 	free(path);
 }
 
-/* Several sources may go into one directory: what one of them has, and what one of them was not
- * read for, stays. */
+/* Several sources may go into one directory: what one of them has or leads to, and what one of them
+ * was not read for, stays. */
 static void delete_in(struct place_dir *const *same, size_t count, struct place_end *e)
 {
-	bool all = true;
+	bool all = false;
 
+	for (size_t i = 0; i < count; i++)
+		all = all || !dir_only_leads(same[i]);
 	for (size_t i = 0; i < count; i++) {
 		int unlisted;
 
+		if (dir_only_leads(same[i]))
+			continue;
 		all = kept_some_left(same[i]->kept, &unlisted) && all;
 		if (unlisted)
 			tell_unlisted(same[i], unlisted, e);

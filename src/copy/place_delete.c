@@ -275,6 +275,13 @@ static int add_name(struct level *l, const char *name)
 	return l->names[l->count] ? (l->count++, 0) : -1;
 }
 
+/* Has the source of d neither this name, nor another source below it? */
+static bool is_left(const struct place_dir *d, const char *name)
+{
+	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name)
+				 : kept_is_left(d->kept, name);
+}
+
 /* All that is in fd, before anything of it is deleted. left: of these only what all have not;
  * NULL: everything. */
 static int list(struct level *l, int fd, struct place_dir *const *left, size_t count)
@@ -294,7 +301,7 @@ static int list(struct level *l, int fd, struct place_dir *const *left, size_t c
 		bool all = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 
 		for (size_t i = 0; left && all && i < count; i++)
-			all = kept_is_left(left[i]->kept, e->d_name);
+			all = is_left(left[i], e->d_name);
 		if (all && add_name(l, e->d_name))
 			break;
 	}
@@ -547,6 +554,10 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 		why = *failed();
 		e->on_deleted(e->ctx, EVENT_DIR, same[0]->name, &why);
 		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (same[i]->led)
+			taken_sort(same[i]->led);
 	}
 	d.len = strlen(d.path);
 	d.room = d.len + 1;

@@ -289,6 +289,8 @@ static int find(struct place_dir *d, const struct record_dir *r, int *fd, struct
 	}
 	if (d->up->missing)
 		return be_missing(d, c);
+	if (dir_leads_to(d->up, d->name))
+		return -1;
 	in = dir_hold(d->up);
 	if (in < 0)
 		return -1;

@@ -202,6 +202,7 @@ static void dir_free(struct place_dir *d)
 {
 	xattrs_free(d->xattrs);
 	kept_free(d->kept);
+	led_free(d->led);
 	close_fd(d->fd);
 	free(d);
 }

@@ -59,6 +59,7 @@ struct place_dir {
 	bool has_temporaries; /* that earlier runs left */
 	struct xattrs *xattrs;
 	struct kept *kept;
+	struct taken *led; /* --delete: names that an implied one leads to, the lock; or NULL */
 	atomic_bool unswept; /* and has_temporaries is not known */
 	atomic_bool born_known; /* whose a new file in it is: */
 	uid_t born_uid;
@@ -315,6 +316,10 @@ void linked_free(struct place *p);
 void kept_free(struct kept *k);
 /* Have all names that the source has come, and is there something that it has not? unlisted: an
  * errno, what is there could not be read. */
+/* --delete: d leads to this name, which another source may not have in the same directory. */
+int dir_leads_to(struct place_dir *d, const char *name);
+bool dir_only_leads(const struct place_dir *d);
+void led_free(struct taken *led);
 bool kept_some_left(const struct kept *k, int *unlisted);
 /* Is it one of those? */
 bool kept_is_left(const struct kept *k, const char *name);

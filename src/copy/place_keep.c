@@ -176,6 +176,36 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 	return more;
 }
 
+/* ---- directories that only lead to what was asked for --------------------------------------- */
+
+void led_free(struct taken *led)
+{
+	if (led)
+		taken_free(led);
+	free(led);
+}
+
+int dir_leads_to(struct place_dir *d, const char *name)
+{
+	int ret = 0;
+
+	if (!(d->flags & DIR_IMPLIED) || !d->place->rules->delete)
+		return 0;
+	pthread_mutex_lock(&d->place->lock);
+	if (!d->led)
+		d->led = calloc(1, sizeof *d->led);
+	ret = d->led ? taken_add(d->led, name) : fail_as(OUT_MEMORY, "keep %s: %m", name);
+	pthread_mutex_unlock(&d->place->lock);
+	return ret;
+}
+
+bool dir_only_leads(const struct place_dir *d)
+{
+	return (d->flags & DIR_IMPLIED) && !d->kept;
+}
+
+/* ---- what is left ------------------------------------------------------------------------- */
+
 bool kept_some_left(const struct kept *k, int *unlisted)
 {
 	*unlisted = k ? k->unlisted : 0;

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from hosts import BIN, SLOW, as_nobody, leftovers, open_up, pattern, wait_until
+from test_select import rsync
 from trees import USER, WAYS, make, read
 
 BLOCK = 256 << 10
@@ -192,3 +193,23 @@ def test_no_memory_for_the_path_of_a_directory(bench, tmp_path, way):
     r = delete_failing(bench, tmp_path, way, failing(tmp_path, "malloc", errno.ENOMEM, size=len(DEEP) + 3))
     assert "Cannot allocate memory" in r.errors(), r.errors()
     assert read(tmp_path / "to") == {DEEP: {"f": b"f", "old": b""}}
+
+
+# ---- directories that lead to other sources ------------------------------------------------
+
+
+@pytest.mark.parametrize("sources", [["s/d", "s/d/e"], ["s/d/e", "s/d"], ["s/d", "s/d/e/f"], ["s/d", "s/d/g"],
+                                     ["s/d", "s/d/e", "s/d/e/h/"], ["s/d/e/f", "s/d/e/h"],
+                                     ["s/./d", "two/./d/other", "two/./d/sub/deep"]], ids=" ".join)
+def test_delete_with_a_source_inside_another_one_as_rsync(bench, tmp_path, way, sources):
+    old = {"gone": b"", "e": {"gone": b"", "h": {"gone": b""}, "f": b""}, "other": b"old", "sub": {"gone": b""}}
+    make(tmp_path, {"s": {"d": {"g": b"g", "e": {"f": b"f", "h": {"i": b"i"}}}},
+                    "two": {"d": {"other": b"o", "sub": {"deep": {"x": b"x"}}}}})
+    for to in ("ours", "theirs"):
+        make(tmp_path / to, {"s": {"d": old, "stays": b""}, "d": old, "stays": b""})
+    rsync("-a", "--relative", "--delete", *sources, "theirs/", cwd=tmp_path)
+    # What a far host's SRC leads to begins behind the dot.
+    words = [way[0] + (str(tmp_path) + "/" + ("" if "/./" in s else "./") if way[0] else "") + s for s in sources]
+    r = bench.copy("-a", "--relative", "--delete", *words, way[1] + str(tmp_path / "ours"))
+    assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
