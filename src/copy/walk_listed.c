@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/fail.h"
 
 static bool leads_on(const struct listed_node *n)
@@ -100,6 +101,68 @@ static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
+static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int fd);
+
+/* The same of its entry n, called name in fd: is it, or is anything below it, not excluded? */
+static bool is_to_be_sent(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			  char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
+{
+	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, is;
+	struct stat st;
+	int in;
+
+	/* What can't be had is told by whoever comes there. */
+	if (walk_stat(fd, name, follow, &st))
+		return true;
+	if (listed_itself(n) && !walk_excludes(w, d, path, S_ISDIR(st.st_mode)))
+		return true;
+	if (!leads || !S_ISDIR(st.st_mode))
+		return leads;
+	in = walk_open_path(fd, name, true);
+	if (in < 0)
+		return true;
+	is = leads_somewhere(w, d, n, path, len, in);
+	close(in);
+	return is;
+}
+
+/* Is anything that is listed below n not excluded?  path is n's in d, of len bytes, fd its
+ * descriptor. */
+static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int fd)
+{
+	const struct listed_node *child;
+	const char *name;
+	size_t at = 0;
+	bool is = false;
+	int more;
+
+	while (!is && (child = listed_next(n, &at, &name)) != NULL) {
+		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
+		is = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
+		     is_to_be_sent(w, d, child, path, len + (size_t)more, fd, name);
+	}
+	path[len] = '\0';
+	return is;
+}
+
+/* A directory that only leads to what is excluded is not made. */
+static bool leads_nowhere(struct walk *w, struct walk_dir *d, const struct listed_node *n, int fd,
+			  const char *name)
+{
+	char path[NAME_MAX_WIRE];
+	int len = snprintf(path, sizeof path, "%s", name), in;
+	bool is;
+
+	in = w->o.rules->filter ? walk_open_path(fd, name, true) : -1;
+	if (in < 0)
+		return false;
+	is = leads_somewhere(w, d, n, path, (size_t)len, in);
+	close(in);
+	return !is;
+}
+
 /* A name that only leads to what is listed may be a symbolic link: the user wrote it.  Patterns do
  * not hold for it either, as with rsync. */
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct listed_node *n,
@@ -112,6 +175,8 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct liste
 		return missing(w, f->dir, n, name, errno);
 	itself = listed_itself(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
 	if (!itself && !leads)
+		return 0;
+	if (S_ISDIR(st.st_mode) && !itself && leads_nowhere(w, f->dir, n, fd, name))
 		return 0;
 	if (S_ISDIR(st.st_mode))
 		return enter(w, f, n, name, itself, follow);

@@ -215,20 +215,41 @@ static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
 }
 
+/* Is what path leads to excluded? Then the way to it is not made either. */
+static bool excludes_relative(struct walk *w, const char *path, bool is_dir)
+{
+	char whole[NAME_MAX_WIRE] = "";
+	size_t at = relative_from(path), len = 0;
+	struct component c;
+
+	while (next_component(path, &at, &c)) {
+		size_t more = strlen(c.name) + (len > 0);
+
+		if (len + more >= sizeof whole)
+			return false;
+		sprintf(whole + len, "%s%s", len > 0 ? "/" : "", c.name);
+		len += more;
+	}
+	return len > 0 && walk_excludes(w, NULL, whole, is_dir);
+}
+
 static int enter_relative(struct walk *w, const struct found_path *p, bool is_dir)
 {
 	struct component last;
 	unsigned depth;
-	int ret = lead_to(w, p, &last, &depth);
+	int ret;
 	struct walk_dir_opts o = {
 		.path = p->path,
-		.name = last.name,
 		.want = p->want,
 		.listable = true,
 	};
 
+	if (excludes_relative(w, p->path, is_dir))
+		return 1;
+	ret = lead_to(w, p, &last, &depth);
 	if (ret)
 		return ret == -1 ? root_fail(w, p) : -1;
+	o.name = last.name;
 	o.parent = depth ? w->implied[depth - 1] : NULL;
 	if (!is_dir)
 		return name_it(w, p, o.parent, last.name);

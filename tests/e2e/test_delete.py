@@ -213,3 +213,25 @@ def test_delete_with_a_source_inside_another_one_as_rsync(bench, tmp_path, way, 
     r = bench.copy("-a", "--relative", "--delete", *words, way[1] + str(tmp_path / "ours"))
     assert r.code == 0, (r.code, r.errors())
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("exclude", ["f", "d/", "d/e", "/d/e/f", "[ef]"])
+@pytest.mark.parametrize("listed", [["d/e/f", "g"], ["d/e"], ["d/e/f", "d/e/h/i", "l/f"]], ids=" ".join)
+def test_the_way_to_what_is_excluded_is_not_made_as_rsync(bench, tmp_path, way, listed, exclude):
+    """Neither with --files-from nor with --relative, where it would replace a file of the target."""
+    make(tmp_path, {"s": {"d": {"e": {"f": b"f", "h": {"i": b"i"}}}, "g": b"g", "l": "d/e"},
+                    "list": "\n".join(listed + [""]).encode()})
+    for old in ({}, {"d": b"a file"}):
+        for top in ("ours", "theirs", "relative", "their relative"):
+            subprocess.run(["rm", "-rf", tmp_path / top], check=True)
+            make(tmp_path, {top: old})
+        rsync("-a", "--files-from=list", "--exclude=" + exclude, "s/", "theirs/", cwd=tmp_path)
+        r = bench.copy("-a", "--files-from=list", "--exclude=" + exclude, way[0] + str(tmp_path / "s"),
+                       way[1] + str(tmp_path / "ours"))
+        assert r.code == 0 and read(tmp_path / "ours") == read(tmp_path / "theirs"), r.errors()
+        if "l/f" in listed:
+            continue  # a link that leads: rsync makes it as a link, --relative as a directory
+        rsync("-a", "--relative", "--exclude=" + exclude, *["s/./" + n for n in listed], "their relative/", cwd=tmp_path)
+        r = bench.copy("-a", "--relative", "--exclude=" + exclude,
+                       *[way[0] + "%s/s/./%s" % (tmp_path, n) for n in listed], way[1] + str(tmp_path / "relative"))
+        assert r.code == 0 and read(tmp_path / "relative") == read(tmp_path / "their relative"), r.errors()
