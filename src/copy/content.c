@@ -194,6 +194,22 @@ int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum con
 	return rc;
 }
 
+int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
+		     uint8_t out[static CONTENT_BYTES_MAX])
+{
+	struct content c;
+	int rc;
+
+	memset(out, 0, CONTENT_BYTES_MAX);
+	rc = content_open(&c, d);
+	if (rc == 0) {
+		content_add(&c, bytes, len);
+		content_end(&c, out);
+	}
+	content_close(&c);
+	return rc;
+}
+
 void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST])
 {
 	static const char digits[] = "0123456789abcdef";

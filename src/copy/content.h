@@ -19,6 +19,9 @@ unsigned content_size(enum content_digest d);
  * OUT_CHANGED.  Gives up when s says so (-1, with whatever failure there is). */
 int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum content_digest d,
 	       const struct stopper *s, uint8_t out[static CONTENT_BYTES_MAX]);
+/* The same of what is in memory. */
+int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
+		     uint8_t out[static CONTENT_BYTES_MAX]);
 /* As hexadecimal digits. */
 void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST]);
 

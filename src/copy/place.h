@@ -153,8 +153,6 @@ int place_read(struct place *p, struct place_dir *d, const struct record_file *r
  * caller's. */
 int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x);
-/* It stays as it is, whatever it is: remember it when it is a FILE_LINKED one. */
-int place_leave(struct place *p, struct place_dir *d, const struct record_file *r);
 
 /* A symlink (to target), hard link, FIFO or device, made and then renamed to its name, unless it
  * is there as it should be: then *change tells of nothing. x stays the caller's. */

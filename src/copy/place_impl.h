@@ -237,6 +237,8 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct seat *name);
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
+/* Is what is there newer than what comes? */
+bool metadata_is_newer(const struct record_attr *a, const struct stat *st);
 /* Never told as a change. */
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
 int metadata_chmod(const struct place *p, int fd, mode_t mode);

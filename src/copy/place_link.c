@@ -271,7 +271,21 @@ static int put(const struct seat *s, struct first *f, bool free)
 	return made ? 0 : seat_failure(s, "link");
 }
 
-static int make(const struct seat *s, struct first *f, struct change *c)
+/* It was asked about long before: has a file that is to stay come there meanwhile? */
+static int check_permitted(const struct seat *s, const struct record_file *r,
+			   const struct stat *old)
+{
+	const struct rules *rules = s->place->rules;
+	char shown[SHOWN_ROOM];
+
+	if (!rules->ignore_existing &&
+	    !(rules->update && S_ISREG(old->st_mode) && metadata_is_newer(&r->a, old)))
+		return 0;
+	return fail("link %s: a file that is to stay has come there", seat_shown(s, shown));
+}
+
+static int make(const struct seat *s, struct first *f, const struct record_file *r,
+		struct change *c)
 {
 	struct stat old;
 	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old);
@@ -283,6 +297,8 @@ static int make(const struct seat *s, struct first *f, struct change *c)
 		seat_is_whole(s);
 		return 0;
 	}
+	if (there && check_permitted(s, r, &old))
+		return -1;
 	c->missing = !there;
 	c->content = there && S_ISREG(old.st_mode);
 	c->type = there && !c->content;
@@ -310,7 +326,7 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 		/* It would be. */
 		f = (struct first){.dirfd = -1};
 	}
-	ret = make(s, &f, change);
+	ret = make(s, &f, r, change);
 	if (f.in && f.dirfd >= 0)
 		dir_release(f.in);
 	if (ret || !p->o.fsync || p->rules->dry_run)

@@ -42,9 +42,7 @@ static void look_at(const struct seat *s, const struct record_file *r, const str
 	out->change.missing = false;
 	out->same_size = (uint64_t)st->st_size == r->size;
 	out->change.size = !out->same_size;
-	out->newer =
-		st->st_mtim.tv_sec > r->a.mtime_s ||
-		(st->st_mtim.tv_sec == r->a.mtime_s && st->st_mtim.tv_nsec > (long)r->a.mtime_ns);
+	out->newer = metadata_is_newer(&r->a, st);
 	out->look = out->same_size && metadata_same_mtime(&r->a, st) ? LOOK_QUICK : LOOK_OTHER;
 	compare(s, r, st, x, &out->change);
 }
@@ -176,23 +174,6 @@ int place_same(struct place *p, struct place_dir *d, const struct record_file *r
 	if (seat_take(p, d, r, &s))
 		return -1;
 	ret = be_same(&s, r, x);
-	seat_leave(&s);
-	return ret;
-}
-
-int place_leave(struct place *p, struct place_dir *d, const struct record_file *r)
-{
-	struct seat s;
-	struct stat st;
-	int ret;
-
-	if (!(r->flags & FILE_LINKED))
-		return 0;
-	if (seat_take(p, d, r, &s))
-		return -1;
-	ret = seat_look(&s, &st);
-	if (ret > 0)
-		ret = linked_remember(&s, r, &st);
 	seat_leave(&s);
 	return ret;
 }

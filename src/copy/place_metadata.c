@@ -157,6 +157,12 @@ static bool same_time(int64_t sec, long nsec, const struct timespec *is)
 	return sec == is->tv_sec && (nsec == is->tv_nsec || is->tv_nsec == 0);
 }
 
+bool metadata_is_newer(const struct record_attr *a, const struct stat *st)
+{
+	return st->st_mtim.tv_sec > a->mtime_s ||
+	       (st->st_mtim.tv_sec == a->mtime_s && st->st_mtim.tv_nsec > (long)a->mtime_ns);
+}
+
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st)
 {
 	return same_time(a->mtime_s, (long)a->mtime_ns, &st->st_mtim);

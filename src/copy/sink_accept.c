@@ -239,7 +239,9 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 	}
 	if (r->want >= s->o->count)
 		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
-	if (accept_type(s, r, d || s->rules->listed))
+	if (accept_type(s, r,
+			d || s->rules->listed ||
+				(r->type == TYPE_HARD_LINK && (r->flags & FILE_MANY))))
 		return -1;
 	if (all_in(s, d))
 		return name_is_plain(r->name) ? 0 : not_asked(r->name, "which is no file's name");

@@ -234,8 +234,7 @@ static int make_same(struct sink_lane *l, const struct record_file *r, struct si
 	struct change none = {.what = EVENT_FILE};
 	char digest[EVENT_DIGEST];
 
-	if (touch ? place_same(s->place, sink_dir_place(d), r, x)
-		  : place_leave(s->place, sink_dir_place(d), r))
+	if (touch && place_same(s->place, sink_dir_place(d), r, x))
 		return -1;
 	if (digest_same(l, r, d, digest))
 		return -1;
@@ -272,7 +271,9 @@ static int rehearse(struct sink_lane *l, struct sink_question *q, const struct l
 		change = (struct change){.what = EVENT_FILE};
 	/* It may get more names, and those are told of as well. */
 	if (send ? place_rehearse(l->sink->place, sink_dir_place(q->dir), &q->r)
-		 : place_leave(l->sink->place, sink_dir_place(q->dir), &q->r))
+	    : decision == DECIDE_SAME && (q->r.flags & FILE_LINKED)
+		    ? place_same(l->sink->place, sink_dir_place(q->dir), &q->r, NULL)
+		    : 0)
 		return answer_failed(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;
 	sink_tell_event(l, q->dir, q->r.name, &change, send, q->r.size, "");
@@ -304,6 +305,8 @@ static int answer(struct sink_lane *l, struct sink_question *q, int offered)
 		return answer_failed(l, &q->r, q->dir);
 	k.change.what = EVENT_FILE;
 	decision = decide(s->rules, &q->r, &k);
+	if ((q->r.flags & FILE_MAY) && decision != DECIDE_LEAVE)
+		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
 	if (s->rules->dry_run && decision != DECIDE_COMPARE)
 		return rehearse(l, q, &k, decision);
 	switch (decision) {

@@ -187,13 +187,14 @@ static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct
 	return 0;
 }
 
-/* --ignore-existing: is there something of that name?  Of files that was asked before. */
+/* --ignore-existing: is there something of that name?  Of files, and their further names, that was
+ * asked before. */
 static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
 {
 	struct looked k;
 
 	*left = false;
-	if (!l->sink->rules->ignore_existing)
+	if (!l->sink->rules->ignore_existing || w->r->type == TYPE_HARD_LINK)
 		return 0;
 	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
 		return -1;
@@ -209,9 +210,9 @@ static int store_made(struct sink_lane *l, const struct sink_whole *w, struct ch
 		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
 	if (is_left(l, w, &left))
 		return -1;
-	if (left)
-		return place_leave(l->sink->place, sink_dir_place(w->dir), w->r);
-	return place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs, change);
+	return left ? 0
+		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs,
+				 change);
 }
 
 static int store(struct sink_lane *l, struct sink_whole *w, struct change *change,

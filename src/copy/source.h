@@ -15,8 +15,9 @@
  *	source_other.c    symlinks, devices and hard links, when all files are done with
  *	source_record.c   blocks and records
  *	source_result.c   what the sink says of files; source_removal.c: removing stored ones
- *	source_ids.c, source_links.c, source_told.c: what is known of ids, inodes, and cells that
- *	                  the sink has
+ *	source_seen.c     what was read, which all that comes later goes by
+ *	source_ids.c, source_links.c, source_inodes.c, source_told.c: what is known of ids, hard
+ *	                  links, inodes, and cells that the sink has
  *
  * Small files are claimed some at a time, read and packed into blocks without the copy's lock,
  * and made known to whoever hears results right before their block is sent.  A lane takes by turns
@@ -41,7 +42,9 @@
 #include "copy/run.h"
 #include "copy/source_file.h"
 #include "copy/source_ids.h"
+#include "copy/source_inodes.h"
 #include "copy/source_links.h"
+#include "copy/source_seen.h"
 #include "copy/source_told.h"
 #include "copy/times.h"
 #include "copy/walk.h"
@@ -86,8 +89,10 @@ struct aside {
 	uint8_t answer; /* 0: none yet */
 	uint64_t size; /* as it was seen */
 	uint64_t asked; /* a hash of the question; 0: not kept */
+	bool may; /* it was only asked whether it may be replaced */
+	struct link_group *group; /* which it leads; NULL: none */
 	bool offered; /* to be cloned, as it was: */
-	struct stat seen;
+	struct seen seen;
 	struct told *told; /* cells that the sink has; NULL: none */
 	struct removal *removal; /* of an empty one; NULL: it is not to be removed */
 	const char *path; /* of one that the user named, behind name; NULL */
@@ -96,10 +101,18 @@ struct aside {
 
 /* Something else than a regular file or a directory, or one more name of a file. */
 struct other {
-	struct walk_dir *dir; /* a reference */
+	struct walk_dir *dir; /* a reference; NULL: the target */
+	char *path; /* as the user named it; NULL: it is found in dir by its name */
+	struct link_group *group; /* of the file that it is one more name of; NULL: none */
 	uint32_t want;
-	uint32_t link_to; /* 0: no hard link */
 	char name[NAME_ROOM];
+};
+/* The same, borrowed. */
+struct new_other {
+	struct walk_dir *dir;
+	const char *path, *name;
+	struct link_group *group;
+	uint32_t want;
 };
 struct other_chunk;
 struct others {
@@ -153,6 +166,7 @@ struct source_lane {
 	struct lane_use use;
 	struct digest *digest;
 	uint8_t *scratch; /* a cell */
+	struct sizes_of sizes;
 
 	uint32_t next_id, end_id; /* that nobody else uses */
 	struct source_entry taken[TAKE_MAX];
@@ -180,14 +194,7 @@ struct source_lane {
 	/* The copy's lock: */
 	bool busy; /* something may come of what it does */
 	bool taking; /* more files may */
-};
-
-/* Files with several names that are the target itself, for who removes.  Main's. */
-struct staying {
-	struct inode *of;
-	size_t count, room;
-	bool sorted;
-	bool all; /* these could not be remembered */
+	bool same_owed; /* a SAME was put, since all was known to be stored */
 };
 
 struct source {
@@ -223,6 +230,7 @@ struct source {
 	unsigned phase; /* 0: files; 1: others; 2: hard links */
 	unsigned busy, taking; /* lanes that are */
 	unsigned working; /* lanes' threads */
+	unsigned sames_owed; /* lanes of which a SAME may not be with the sink yet */
 	uint64_t unfinished; /* files begun without a result */
 	unsigned large; /* of these, those not whole in one block */
 	bool unsized; /* the size of one of them is not known */
@@ -236,7 +244,7 @@ struct source {
 	struct links links;
 	struct removal *stored, **stored_end; /* to be removed */
 	struct removal *same; /* too, unless a failure of theirs comes before DONE */
-	struct staying staying;
+	struct inode_table unlinked; /* what has lost names to us: main's, without the lock */
 	struct walk_dir *named_dir; /* of the file named last */
 	struct walk_dir *tops[TOPS_MAX]; /* references to the first ones that are in no other */
 	unsigned top_count;
@@ -255,9 +263,16 @@ struct source_item {
 	uint32_t want, id, flags;
 	bool missing;
 	bool linked; /* it was looked at whether another name of it went before */
+	bool permitted; /* the sink said that it may be replaced */
+	bool counted; /* as a regular file */
+	bool measured; /* its size is known from reading it, and its bytes are the lane's */
+	struct link_group *group; /* which it leads; NULL: none */
 	struct aside *aside; /* its answer came; NULL: it was not asked about */
 	int fd;
+	/* What is sent, checked, removed and linked goes by this: of the name while it is only
+	 * asked about, of the descriptor as soon as that is open. */
 	struct stat st;
+	uint64_t size; /* st's, unless that means nothing */
 };
 
 /* The thread of one lane. */
@@ -320,6 +335,8 @@ void source_tell_event(struct source *s, enum event_what what, struct walk_dir *
 		       const struct failure *why);
 const char *item_shown(const struct source_item *it, char *to, size_t size);
 int item_open(struct source_lane *l, struct source_item *it);
+/* What has just been found, by its name and path: look at it, and consider it. */
+int item_take(struct source_lane *l, struct source_item *it);
 /* Send it, if it is to be sent; the same, when it is known to be and open. */
 int item_consider(struct source_lane *l, struct source_item *it);
 int item_send(struct source_lane *l, struct source_item *it);
@@ -343,6 +360,10 @@ int source_ask(struct source_lane *l, struct source_item *it);
 bool source_may_clone(const struct source *s, const struct source_item *it);
 /* What was offered is answered, or has failed. */
 void source_offer_over(struct source *s, struct aside *a);
+/* Ask only whether it may be replaced, and keep it aside. */
+int source_ask_leave(struct source_lane *l, struct source_item *it);
+/* Is what may be there not to be replaced, whatever else is to be done? */
+bool source_must_know(const struct source *s);
 /* Is it the rules' word that files in d are asked about? NULL: the target. */
 bool source_asks_all(const struct source *s, struct walk_dir *d);
 /* Keep it aside, unasked, until there is room for one more large file. */
@@ -360,9 +381,9 @@ int source_announce(struct source_lane *l, struct source_file *f);
 /* ---- source_other.c ------------------------------------------------------------------- */
 
 /* Lock held. */
-int others_add(struct others *t, struct walk_dir *dir, uint32_t want, uint32_t link_to,
-	       const char *name);
+int others_add(struct others *t, const struct new_other *o);
 unsigned others_take(struct others *t, struct other *to, unsigned most);
+void other_drop(struct other *o);
 void others_free(struct others *t);
 int source_others(struct source_lane *l);
 
@@ -372,8 +393,8 @@ int source_walk(struct source_lane *l);
 
 /* ---- source_removal.c ----------------------------------------------------------------- */
 
-/* name in dir, or (dir NULL) what the user named path; st as it was copied. Lock not held. */
-int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct stat *st,
+/* name in dir, or (dir NULL) what the user named path; seen: what was read. Lock not held. */
+int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct seen *seen,
 		struct removal **out);
 void removal_free(struct removal *r); /* NULL: nothing */
 /* It may go now; NULL: nothing.  Lock held. */
@@ -381,9 +402,6 @@ void removal_due(struct source *s, struct removal *r);
 /* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
  * Lock held. */
 void removal_same(struct source *s, uint32_t id, struct removal *r);
-/* It is stored.  One of several names goes after all that are the same, of which others of its file
- * may be: they are known by a ctime that it would turn.  NULL: nothing.  Lock held. */
-void removal_other(struct source *s, struct removal *r);
 /* No more results come: what is the same, and did not fail, is due. Lock held. */
 void removals_same_due(struct source *s);
 /* Do the first one.  Lock held, and left for the time of it. */
@@ -398,6 +416,8 @@ void source_end(struct source *s, struct source_file *f, struct record_file_end 
 bool source_compared(struct source *s, struct source_file *f);
 /* A file that was asked about is the same. Lock held. */
 void source_count_same(struct source *s, uint32_t id);
+/* This lane says SAME of it: no link to it goes before the sink has heard that. Lock held. */
+void source_owe_same(struct source_lane *l);
 int source_agree(struct source *s);
 
 #endif

@@ -25,7 +25,8 @@ static struct aside *aside_new(const struct source_item *it, struct removal *rem
 	a->want = it->want;
 	a->flags = it->flags;
 	a->dir = walk_dir_get(it->dir);
-	a->size = (uint64_t)it->st.st_size;
+	a->size = it->size;
+	a->group = it->group;
 	memcpy(a->name, it->name, name);
 	if (it->path)
 		a->path = memcpy(a->name + name, it->path, path);
@@ -97,8 +98,8 @@ bool source_may_clone(const struct source *s, const struct source_item *it)
 	const struct rules *r = s->rules;
 
 	return s->o->clones > 0 && !s->o->no_sparse && !r->verify && !r->dry_run &&
-	       !(it->flags & FILE_STREAM) && (uint64_t)it->st.st_size > s->small_max &&
-	       it->st.st_size >= CLONE_MIN && atomic_load(&s->offered) < OFFERED_MAX &&
+	       !(it->flags & FILE_STREAM) && it->size > s->small_max && it->size >= CLONE_MIN &&
+	       atomic_load(&s->offered) < OFFERED_MAX &&
 	       (atomic_load(&s->cloned) || atomic_load(&s->uncloned) < CLONE_TRIES);
 }
 
@@ -158,7 +159,8 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 	if (source_put_dir(l, it->dir) || source_put_owners(l, &r.a, x) || source_room(l, need))
 		return -1;
 	r.id = it->id;
-	r.flags |= FILE_ASK;
+	/* Where nothing was measured the size says nothing, and is not compared with. */
+	r.flags = (r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->may ? FILE_MAY : 0);
 	/* Only of use where cells may be told. */
 	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
 		a->asked = hash_of(&r);
@@ -172,18 +174,19 @@ static bool may_be_removed(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
 
-	return r->checksum && !r->ignore_existing && !r->update && it->st.st_size == 0;
+	return r->checksum && !r->ignore_existing && !r->update && it->size == 0 &&
+	       !(it->flags & FILE_STREAM);
 }
 
 /* Is what may be there not to be replaced, whatever else is to be done? */
-static bool must_know(const struct source *s)
+bool source_must_know(const struct source *s)
 {
 	return s->rules->update || s->rules->ignore_existing;
 }
 
 bool source_asks_all(const struct source *s, struct walk_dir *d)
 {
-	return s->asks_all && (must_know(s) || !walk_dir_made(d));
+	return s->asks_all && (source_must_know(s) || !walk_dir_made(d));
 }
 
 static int too_large_to_ask(struct source_lane *l, struct source_item *it)
@@ -219,7 +222,7 @@ int source_ask(struct source_lane *l, struct source_item *it)
 	a = aside_new(it, removal);
 	if (a) {
 		a->offered = offered;
-		a->seen = it->st;
+		a->seen = seen_of(&it->st);
 	}
 	ret = a ? put_question(l, it, a, x) : -1;
 	xattrs_free(x);
@@ -235,7 +238,29 @@ int source_ask(struct source_lane *l, struct source_item *it)
 	aside_free(a);
 	if (ret < 0)
 		return -1;
-	return must_know(l->source) ? too_large_to_ask(l, it) : item_send(l, it);
+	return source_must_know(l->source) ? too_large_to_ask(l, it) : item_send(l, it);
+}
+
+int source_ask_leave(struct source_lane *l, struct source_item *it)
+{
+	struct source_done d = {.kind = LIVE_ASKED};
+	struct aside *a;
+
+	if (source_id(l, &it->id))
+		return -1;
+	a = aside_new(it, NULL);
+	if (!a)
+		return -1;
+	a->may = true;
+	if (put_question(l, it, a, NULL)) {
+		aside_free(a);
+		return -1;
+	}
+	item_close(it);
+	d.id = it->id;
+	d.file.of = a;
+	source_done(l, &d);
+	return 0;
 }
 
 /* ---- answers ------------------------------------------------------------------------- */
@@ -250,11 +275,34 @@ static int take_aside(struct source_lane *l, struct aside *a)
 		.id = a->id,
 		.flags = a->flags,
 		.linked = true,
+		.permitted = true,
+		.counted = true,
+		.group = a->group,
 		.aside = a->id ? a : NULL,
 		.fd = -1,
 	};
 
 	return item_send(l, &it);
+}
+
+/* It may be replaced: now it is considered as if nothing had been asked. */
+static int take_permitted(struct source_lane *l, struct aside *a)
+{
+	struct source_item it = {
+		.dir = a->dir,
+		.name = a->name,
+		.path = a->path,
+		.want = a->want,
+		.flags = a->flags & FILE_MANY,
+		.permitted = true,
+		.counted = true,
+		.fd = -1,
+	};
+
+	pthread_mutex_lock(&l->source->copy->lock);
+	ids_settle(&l->source->ids, a->id);
+	pthread_mutex_unlock(&l->source->copy->lock);
+	return item_take(l, &it);
 }
 
 int source_asides(struct source_lane *l)
@@ -264,7 +312,7 @@ int source_asides(struct source_lane *l)
 
 	while (ret == 0 && (a = l->asides) != NULL) {
 		l->asides = a->next;
-		ret = take_aside(l, a);
+		ret = a->may ? take_permitted(l, a) : take_aside(l, a);
 		l->sames += a->answer == ANSWER_COMPARE;
 		aside_free(a);
 		/* The sink may forget them as soon as this is there. */

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/worker.h"
 #include "copy/source.h"
 
 enum {
@@ -56,31 +57,94 @@ void source_file_free(struct source_file *f)
 	free(f);
 }
 
-/* Files whose size says nothing of what can be read from them. */
-static bool size_is_made_up(int fd, const struct stat *st)
-{
-	struct statfs fs;
-	char byte;
+/* ---- what sizes mean ------------------------------------------------------------------ */
 
-	if (fstatfs(fd, &fs) == 0) {
-		switch ((unsigned long)fs.f_type) {
-		case PROC_SUPER_MAGIC:
-		case SYSFS_MAGIC:
-		case CGROUP_SUPER_MAGIC:
-		case CGROUP2_SUPER_MAGIC:
-		case DEBUGFS_MAGIC:
-		case TRACEFS_MAGIC:
-			return true;
-		default:
-			break;
-		}
+enum {
+	CONFIGFS_SUPER = 0x62656570,
+	RESCTRL_SUPER = 0x7655821,
+	ZFS_SUPER = 0x2fc12fc1,
+};
+
+static enum sizes sizes_by_type(unsigned long type)
+{
+	switch (type) {
+	case PROC_SUPER_MAGIC:
+	case SYSFS_MAGIC:
+	case CGROUP_SUPER_MAGIC:
+	case CGROUP2_SUPER_MAGIC:
+	case DEBUGFS_MAGIC:
+	case TRACEFS_MAGIC:
+	case SECURITYFS_MAGIC:
+	case SELINUX_MAGIC:
+	case SMACK_MAGIC:
+	case BPF_FS_MAGIC:
+	case BINFMTFS_MAGIC:
+	case CONFIGFS_SUPER:
+	case RESCTRL_SUPER:
+		return SIZES_MADE_UP;
+	case EXT4_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+	case F2FS_SUPER_MAGIC:
+	case ZFS_SUPER:
+	case NFS_SUPER_MAGIC:
+		return SIZES_TRUE;
+	default:
+		return SIZES_BUT_ZERO;
 	}
-	return st->st_size == 0 && pread(fd, &byte, 1, 0) > 0;
 }
 
-bool source_file_is_stream(int fd, const struct stat *st)
+enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st)
 {
-	return !S_ISREG(st->st_mode) || size_is_made_up(fd, st);
+	struct statfs fs;
+
+	if (last->known && last->dev == st->st_dev)
+		return last->sizes;
+	last->known = fstatfs(fd, &fs) == 0;
+	last->dev = st->st_dev;
+	last->sizes = last->known ? sizes_by_type((unsigned long)fs.f_type) : SIZES_BUT_ZERO;
+	return last->sizes;
+}
+
+bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes)
+{
+	struct stat now;
+	char byte;
+
+	if (!S_ISREG(st->st_mode) || sizes == SIZES_MADE_UP)
+		return true;
+	if (st->st_size > 0 || sizes == SIZES_TRUE || pread(fd, &byte, 1, 0) <= 0)
+		return false;
+	/* Or did it grow just now? */
+	return fstat(fd, &now) == 0 && now.st_size == 0;
+}
+
+ssize_t source_file_measure(int fd, void *to, size_t room)
+{
+	size_t used = 0;
+	ssize_t n = 1;
+	char more;
+
+	while (n > 0 && used < room) {
+		n = read(fd, (char *)to + used, room - used);
+		if (n < 0 && errno == EINTR && !cancelled())
+			n = 1;
+		else if (n > 0)
+			used += (size_t)n;
+	}
+	if (n > 0)
+		n = read(fd, &more, 1);
+	if (n < 0)
+		return -1;
+	return (ssize_t)(n > 0 ? room + 1 : used);
+}
+
+/* ---- opening -------------------------------------------------------------------------- */
+
+int source_file_look(const char *path, struct stat *st)
+{
+	return stat(path, st);
 }
 
 int source_file_open(const char *path, bool missing, const struct stopper *s, int *fd,
@@ -127,6 +191,7 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out)
 {
 	struct source_file *f = file_new(stream->name, s);
+	struct sizes_of last = {0};
 	off_t at;
 
 	if (!f)
@@ -139,7 +204,8 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 		return -1;
 	}
 	at = lseek(f->fd, 0, SEEK_CUR);
-	if (!S_ISREG(f->st.st_mode) || at < 0 || size_is_made_up(f->fd, &f->st)) {
+	if (!S_ISREG(f->st.st_mode) || at < 0 ||
+	    source_file_is_endless(f->fd, &f->st, sizes_of(&last, f->fd, &f->st))) {
 		source_file_become_stream(f);
 	} else {
 		f->base = (uint64_t)at;
@@ -224,7 +290,7 @@ void source_file_record(const struct source_file *f, struct record_file *r)
 		.size = f->size,
 	};
 	attr_of(&f->st, &r->a);
-	r->a.mode = (f->flags & FILE_STREAM) || f->stream ? 0666 : f->mode;
+	r->a.mode = f->stream ? 0666 : f->mode;
 	memcpy(r->name, f->name, sizeof r->name);
 }
 
@@ -333,23 +399,9 @@ size_t source_file_read_many(struct source_file *f, const struct iovec *to, int 
 	return direct_read_many(f->direct, to, count, f->base + pos);
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-const char *stat_change(const struct stat *before, const struct stat *now)
-{
-	if (now->st_size != before->st_size)
-		return now->st_size < before->st_size ? "shrank" : "";
-	if (same_time(&now->st_mtim, &before->st_mtim) &&
-	    same_time(&now->st_ctim, &before->st_ctim))
-		return NULL;
-	return "changed";
-}
-
 int source_file_check(const struct source_file *f)
 {
+	struct seen seen = seen_of(&f->st);
 	struct stat now;
 	const char *how;
 
@@ -357,6 +409,6 @@ int source_file_check(const struct source_file *f)
 		return 0;
 	if (fstat(f->fd, &now))
 		return fail("read %s: %m", f->shown);
-	how = stat_change(&f->st, &now);
+	how = seen_change(&seen, &now);
 	return how ? source_changed(f->shown, how) : 0;
 }

@@ -29,7 +29,7 @@ struct source_file {
 	bool cold; /* much of it is not there: tell the kernel ahead of what is read */
 	const struct stream *stream; /* NULL: a file */
 	bool made; /* there is no file: its bytes are made in memory */
-	struct stat st; /* as it was opened */
+	struct stat st; /* what is read, as it was opened */
 	uint32_t mode; /* that the sink is told */
 	uint64_t base; /* where byte 0 is in the descriptor */
 	uint64_t size; /* 0 for a stream */
@@ -64,8 +64,26 @@ struct source_file {
 /* Open what the user named (missing: it was not there when names were expanded). */
 int source_file_open(const char *path, bool missing, const struct stopper *s, int *fd,
 		     struct stat *st);
+/* Look at what the user named, which is followed; -1 with errno. */
+int source_file_look(const char *path, struct stat *st);
+
+/*
+ * What sizes of regular files mean on a file system: on some (/proc, /sys) they are made up, and on
+ * those that are not known here, of which each FUSE is one, 0 may be.
+ */
+enum sizes { SIZES_TRUE, SIZES_BUT_ZERO, SIZES_MADE_UP };
+struct sizes_of { /* the file system that was asked last; zeroed: none */
+	bool known;
+	dev_t dev;
+	enum sizes sizes;
+};
+/* fd: anything on st's file system. */
+enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st);
 /* Is what was opened so to be read to its end, whatever its size is said to be? */
-bool source_file_is_stream(int fd, const struct stat *st);
+bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes);
+/* Read it to its end, if that is not behind room: the bytes; -1 with errno; room + 1: there is
+ * more.  Never waits. */
+ssize_t source_file_measure(int fd, void *to, size_t room);
 
 /* Of what was opened, whose descriptor it then has. */
 int source_file_new(const char *shown, int fd, const struct stat *st, const struct stopper *s,
@@ -103,8 +121,6 @@ bool source_file_is_hole(int fd, const struct stat *st);
 
 /* All was read: is it still what was opened?  Grown: a warning. */
 int source_file_check(const struct source_file *f);
-/* How it changed; NULL: not at all, "": it only grew. */
-const char *stat_change(const struct stat *before, const struct stat *now);
 /* That it was changed, as a failure; that it grew, as a warning. */
 int source_changed(const char *shown, const char *how);
 

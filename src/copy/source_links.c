@@ -4,94 +4,66 @@
 #include <stdlib.h>
 #include "base/fail.h"
 
-enum { FIRST = 256 };
-
-struct link_first {
-	dev_t dev;
-	ino_t ino;
-	uint32_t id; /* 0: the slot is free */
-};
-
-static struct link_first *slot_of(struct link_first *slots, size_t mask, dev_t dev, ino_t ino)
+/* Bit 0 of a hash is its owner's. */
+static uint64_t hash_id(uint32_t id)
 {
-	size_t at = (size_t)((ino ^ (dev << 32)) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & mask;
-
-	while (slots[at].id && (slots[at].ino != ino || slots[at].dev != dev))
-		at = (at + 1) & mask;
-	return &slots[at];
+	return (uint64_t)id << 1;
 }
 
-static int grow(struct links *t)
+static struct link_group *add_group(struct links *t, const struct seen *seen)
 {
-	size_t mask = t->slots ? 2 * t->mask + 1 : FIRST - 1;
-	struct link_first *wider = calloc(mask + 1, sizeof *wider);
+	struct link_group *g = calloc(1, sizeof *g);
 
-	if (!wider)
-		return fail_as(OUT_MEMORY, "remember hard links: %m");
-	for (size_t i = 0; t->slots && i <= t->mask; i++) {
-		const struct link_first *f = &t->slots[i];
-
-		if (f->id)
-			*slot_of(wider, mask, f->dev, f->ino) = *f;
+	if (!g) {
+		fail_as(OUT_MEMORY, "remember hard links: %m");
+		return NULL;
 	}
-	free(t->slots);
-	t->slots = wider;
-	t->mask = mask;
-	return 0;
+	if (inode_add(&t->groups, seen->dev, seen->ino, g)) {
+		free(g);
+		return NULL;
+	}
+	return g;
 }
 
-int links_meet(struct links *t, dev_t dev, ino_t ino, uint32_t id, uint32_t *first)
+int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out)
 {
-	struct link_first *f;
+	struct link_group *g = inode_find(&t->groups, seen->dev, seen->ino);
 
-	if ((!t->slots || t->count > t->mask / 4 * 3) && grow(t))
+	if (!g && !(g = add_group(t, seen)))
 		return -1;
-	f = slot_of(t->slots, t->mask, dev, ino);
-	if (f->id) {
-		*first = f->id;
+	*out = g;
+	if (g->id && (!links_lost(t, g) || g->leads >= LEADS_MAX))
 		return 1;
-	}
-	*f = (struct link_first){.dev = dev, .ino = ino, .id = id};
-	t->count++;
+	g->seen = *seen;
+	g->id = id;
+	g->round = t->round;
+	g->leads++;
 	return 0;
 }
 
-int links_fail(struct links *t, uint32_t id)
+void links_fail(struct links *t, uint32_t id)
 {
-	uint32_t *more;
+	uint64_t *slot;
 
-	if ((t->failed_count & (t->failed_count - 1)) == 0) {
-		more = reallocarray(t->failed, t->failed_count ? 2 * t->failed_count : 1,
-				    sizeof *more);
-		if (!more)
-			return fail_as(OUT_MEMORY, "remember hard links: %m");
-		t->failed = more;
+	if (hashes_room(&t->failed, SIZE_MAX, "failed files")) {
+		t->all_failed = true;
+		return;
 	}
-	t->failed[t->failed_count++] = id;
-	t->sorted = false;
-	return 0;
+	slot = hashes_slot(&t->failed, hash_id(id));
+	t->failed.count += *slot == 0;
+	*slot = hash_id(id);
 }
 
-static int by_number(const void *a, const void *b)
+bool links_lost(const struct links *t, const struct link_group *g)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const uint64_t *slot = hashes_slot(&t->failed, hash_id(g->id));
 
-	return (x > y) - (x < y);
-}
-
-bool links_failed(struct links *t, uint32_t id)
-{
-	if (t->failed_count == 0)
-		return false;
-	if (!t->sorted)
-		qsort(t->failed, t->failed_count, sizeof *t->failed, by_number);
-	t->sorted = true;
-	return bsearch(&id, t->failed, t->failed_count, sizeof id, by_number);
+	return t->all_failed || (slot && *slot);
 }
 
 void links_free(struct links *t)
 {
-	free(t->slots);
-	free(t->failed);
+	inodes_free(&t->groups, free);
+	free(t->failed.slots);
 	*t = (struct links){0};
 }

@@ -2,29 +2,42 @@
 #ifndef COPY_SOURCE_LINKS_H
 #define COPY_SOURCE_LINKS_H
 
-/* --hard-links: which file was the first name of an inode.  The copy's lock is held in all calls.
+/*
+ * --hard-links: the names of an inode form a group.  The first name that may be replaced at the
+ * target leads it: it is sent, and the others follow as hard links to it when its result is in.
+ * If it fails the next name takes the lead, so that no name is lost by another one's trouble.  The
+ * copy's lock is held in all calls.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
+#include "copy/hashes.h"
+#include "copy/source_inodes.h"
+#include "copy/source_seen.h"
 
-struct link_first;
-struct links {
-	struct link_first *slots;
-	size_t mask, count;
-	uint32_t *failed;
-	size_t failed_count;
-	bool sorted;
+/* So many names try to lead: a full disk is not filled by each of a million. */
+enum { LEADS_MAX = 32 };
+
+struct link_group {
+	struct seen seen; /* of the name that leads; the others are further names of that */
+	uint32_t id; /* that it is sent as */
+	unsigned round; /* in which it took the lead */
+	unsigned leads; /* names that did */
 };
-/* Here is a name of an inode that has several; id is what it would be sent as.  1: *first is the
- * id of an earlier one.  0: it is the first itself. */
-int links_meet(struct links *t, dev_t dev, ino_t ino, uint32_t id, uint32_t *first);
+struct links {
+	struct inode_table groups;
+	struct hashes failed; /* ids */
+	unsigned round; /* of sending hard links: one more when all before has its result */
+	bool all_failed; /* these could not be remembered */
+};
+/* Here is a name of an inode that has several; id is what it would be sent as.  1: another name
+ * leads.  0: this one does.  -1: OUT_MEMORY. */
+int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out);
 /* A file failed. */
-int links_fail(struct links *t, uint32_t id);
-/* Did it? Once this was asked, no more fail. */
-bool links_failed(struct links *t, uint32_t id);
+void links_fail(struct links *t, uint32_t id);
+/* Did the name that leads fail? */
+bool links_lost(const struct links *t, const struct link_group *g);
 void links_free(struct links *t);
 
 #endif

@@ -153,9 +153,12 @@ static enum job pick_last(struct source_lane *l)
 	struct source *s = l->source;
 	struct others *left;
 
-	if (drained(l) && s->unfinished == 0) {
+	if (drained(l) && s->unfinished == 0 && s->sames_owed == 0) {
 		s->phase += s->phase == 0;
-		s->phase += s->phase == 1 && s->others.count == 0;
+		if (s->phase == 1 && s->others.count == 0) {
+			s->phase++;
+			s->links.round++;
+		}
 	}
 	left = s->phase == 1 ? &s->others : &s->hard_links;
 	if (s->phase > 0 && left->count > 0) {
@@ -200,13 +203,17 @@ static void note_total(struct source *s)
 /* The lock is left for the time of it, which the lane itself counts. */
 static int flush(struct source_lane *l)
 {
+	struct source *s = l->source;
 	uint64_t start = clock_ns();
 	int ret;
 
-	pthread_mutex_unlock(&l->source->copy->lock);
+	pthread_mutex_unlock(&s->copy->lock);
 	ret = lane_flush(l->lane);
-	pthread_mutex_lock(&l->source->copy->lock);
+	pthread_mutex_lock(&s->copy->lock);
 	l->owed = false;
+	s->sames_owed -= l->same_owed;
+	l->same_owed = false;
+	pthread_cond_broadcast(&s->copy->changed);
 	l->use.ns_spare += clock_ns() - start;
 	return ret;
 }
@@ -226,7 +233,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 	uint64_t start = clock_ns();
 	struct timespec until;
 
-	if (l->owed && clock_ms() >= flush_ms)
+	if (l->same_owed || (l->owed && clock_ms() >= flush_ms))
 		return flush(l);
 	if (l->owed) {
 		until = clock_after((uint64_t)clock_left(flush_ms));

@@ -49,6 +49,9 @@ static int end_compared(struct source_lane *l, struct source_file *f)
 
 	if (!source_compared(l->source, f))
 		return 0;
+	pthread_mutex_lock(&l->source->copy->lock);
+	source_owe_same(l);
+	pthread_mutex_unlock(&l->source->copy->lock);
 	if (source_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
 	record_same_encode(&l->records, &r);

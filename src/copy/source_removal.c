@@ -4,19 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
+#include "base/io.h"
 
-/* What is to be removed, and what it was when it was read. */
+/* What is to be removed once it is stored. */
 struct removal {
 	struct removal *next;
 	uint32_t id; /* of what is the same; 0: a link or node */
 	struct walk_dir *dir; /* a reference */
-	dev_t dev;
-	ino_t ino;
-	mode_t mode;
-	off_t size;
-	struct timespec mtime, ctime;
-	bool linked; /* it has other names: removing one of them is no change of it */
-	bool same; /* it was compared, and is not yet known to be another file than the target */
+	struct seen seen; /* what was read, which the name must still be */
+	bool same; /* it was compared, so the target may be the source itself */
 	bool named;
 	const char *name; /* in dir: the end of: */
 	char path[]; /* of one that the user named; else its name */
@@ -56,7 +52,7 @@ static struct walk_dir *dir_of(struct source *s, const char *path, size_t len)
 	return d;
 }
 
-int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct stat *st,
+int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct seen *seen,
 		struct removal **out)
 {
 	size_t len = strlen(name) + 1;
@@ -69,13 +65,7 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 	memcpy(r->path, name, len);
 	r->name = r->path + at;
 	r->named = !dir;
-	r->dev = st->st_dev;
-	r->ino = st->st_ino;
-	r->mode = st->st_mode;
-	r->size = st->st_size;
-	r->mtime = st->st_mtim;
-	r->ctime = st->st_ctim;
-	r->linked = st->st_nlink > 1;
+	r->seen = *seen;
 	if (dir) {
 		r->dir = walk_dir_get(dir);
 	} else {
@@ -110,141 +100,120 @@ void removal_same(struct source *s, uint32_t id, struct removal *r)
 	s->same = r;
 }
 
-void removal_other(struct source *s, struct removal *r)
-{
-	if (!r || !r->linked) {
-		removal_due(s, r);
-		return;
-	}
-	/* All names of one that is no file wait: none has changed the others yet. */
-	r->same = !S_ISREG(r->mode);
-	r->next = s->same;
-	s->same = r;
-}
-
 void removals_same_due(struct source *s)
 {
-	struct removal *r, *links = NULL;
+	struct removal *r;
 
 	while ((r = s->same) != NULL) {
 		s->same = r->next;
-		if (!r->same) {
-			r->next = links;
-			links = r;
-			continue;
-		}
 		/* A result would have settled it. */
-		if (r->id == 0 || ids_kind(&s->ids, r->id) == LIVE_SAME)
+		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
 			removal_due(s, r);
 		else
 			removal_free(r);
 	}
-	while ((r = links) != NULL) {
-		links = r->next;
-		removal_due(s, r);
-	}
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
+/* ---- further names of what has lost one ------------------------------------------------- */
 
-static bool is_still(const struct removal *r, const struct stat *now)
-{
-	return now->st_dev == r->dev && now->st_ino == r->ino && now->st_size == r->size &&
-	       same_time(&now->st_mtim, &r->mtime) &&
-	       ((r->linked && !r->same) || same_time(&now->st_ctim, &r->ctime));
-}
-
-/* ---- files that are the target, and have more names -------------------------------------- */
-
-struct inode {
-	dev_t dev;
-	ino_t ino;
+/*
+ * To remove a name changes the ctime of the inode.  So of one with several names it is kept from
+ * which ctime to which nothing but that happened.
+ */
+struct unlinked {
+	struct timespec since, until;
 };
 
-static void must_stay(struct staying *t, const struct removal *r)
+static bool is_before(const struct timespec *a, const struct timespec *b)
 {
-	size_t room = t->room ? 2 * t->room : 16;
-	struct inode *more;
+	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
 
-	if (!r->linked)
+/* Is it as it was read, or did it only lose names to us since? */
+static bool is_still(const struct source *s, const struct removal *r, const struct stat *now)
+{
+	const struct unlinked *u;
+
+	if (seen_is_untouched(&r->seen, now))
+		return true;
+	if (!seen_has_content(&r->seen, now))
+		return false;
+	u = inode_find(&s->unlinked, r->seen.dev, r->seen.ino);
+	return u && time_is(&now->st_ctim, &u->until) && !is_before(&r->seen.ctime, &u->since) &&
+	       !is_before(&u->until, &r->seen.ctime);
+}
+
+/* It lost a name to us; what can't be remembered is removed no further. */
+static void note_unlinked(struct source *s, const struct stat *before, const struct stat *after)
+{
+	struct unlinked *u;
+
+	if (after->st_nlink == 0)
 		return;
-	if (t->count == t->room) {
-		more = reallocarray(t->of, room, sizeof *more);
-		if (!more) {
-			t->all = true;
+	u = inode_find(&s->unlinked, before->st_dev, before->st_ino);
+	if (!u) {
+		u = calloc(1, sizeof *u);
+		if (!u || inode_add(&s->unlinked, before->st_dev, before->st_ino, u)) {
+			free(u);
 			return;
 		}
-		t->of = more;
-		t->room = room;
+		u->since = before->st_ctim;
+	} else if (!time_is(&u->until, &before->st_ctim)) {
+		u->since = before->st_ctim;
 	}
-	t->of[t->count++] = (struct inode){.dev = r->dev, .ino = r->ino};
-	t->sorted = false;
-}
-
-static int order(const void *a, const void *b)
-{
-	const struct inode *x = a, *y = b;
-
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return (x->ino > y->ino) - (x->ino < y->ino);
-}
-
-/* Is it a further name of one of them? Its ctime does not tell, since it may have lost names. */
-static bool stays(struct staying *t, const struct removal *r)
-{
-	struct inode is = {.dev = r->dev, .ino = r->ino};
-
-	if (!r->linked || r->same || t->count == 0)
-		return t->all && r->linked && !r->same;
-	if (!t->sorted)
-		qsort(t->of, t->count, sizeof *t->of, order);
-	t->sorted = true;
-	return t->all || bsearch(&is, t->of, t->count, sizeof *t->of, order);
+	u->until = after->st_ctim;
 }
 
 /* ---- removing ----------------------------------------------------------------------------- */
 
 /* Is it still what was copied? */
-static int check(struct source *s, const struct removal *r, int dirfd, const char *shown)
+static int check_still(const struct source *s, const struct removal *r, const struct stat *now,
+		       const char *shown)
 {
-	struct stat now;
-
-	if (stays(&s->staying, r))
-		return fail_as(OUT_CHANGED, "remove %s: it is the target itself, by another name",
-			       shown);
-	if (walk_stat(dirfd, r->name, false, &now))
-		return fail("remove %s: %m", shown);
-	if (S_ISLNK(now.st_mode) && !S_ISLNK(r->mode))
+	if (S_ISLNK(now->st_mode) && !S_ISLNK(r->seen.mode))
 		return fail_as(OUT_CHANGED, "remove %s: it is a symbolic link to what was copied",
 			       shown);
-	if (!is_still(r, &now) && r->same)
-		return fail_as(OUT_CHANGED,
-			       "remove %s: it has changed meanwhile, or is the target itself",
-			       shown);
-	if (!is_still(r, &now))
+	if (is_still(s, r, now))
+		return 0;
+	if (!r->same && !seen_has_content(&r->seen, now))
 		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
 			       shown);
-	return 0;
+	return fail_as(OUT_CHANGED,
+		       r->same ? "remove %s: it has changed meanwhile, or is the target itself"
+			       : "remove %s: it has changed since it was read",
+		       shown);
 }
 
-/* What is the same is only looked at the first time: the target may be the source itself (over ssh
- * to its own host, on a file system that both have), and then the sink's touch of it shows. */
+/* No call removes a name only if it is a certain inode's: nothing is between looking and that. */
+static int remove_name(struct source *s, const struct removal *r, int dirfd, const char *shown)
+{
+	struct stat now, after;
+	int fd = walk_open_path(dirfd, r->name, false), ret;
+
+	if (fd < 0 || fstat(fd, &now) || walk_stat(dirfd, r->name, false, &after))
+		ret = fail("remove %s: %m", shown);
+	else if (check_still(s, r, &after, shown) || check_still(s, r, &now, shown))
+		ret = -1;
+	else if (walk_remove(dirfd, r->name))
+		ret = fail("remove %s: %m", shown);
+	else
+		ret = 0;
+	if (ret == 0 && now.st_nlink > 1 && fstat(fd, &after) == 0)
+		note_unlinked(s, &now, &after);
+	close_fd(fd);
+	return ret;
+}
+
 static int do_remove(struct source *s, const struct removal *r, const char *shown)
 {
 	int dirfd, ret;
 
 	/* Nothing would tell that more came meanwhile. */
-	if (r->named && !S_ISREG(r->mode))
+	if (r->named && !S_ISREG(r->seen.mode))
 		return fail("remove %s: it is not a regular file", shown);
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
-	ret = check(s, r, dirfd, shown);
-	if (ret == 0 && !r->same && walk_remove(dirfd, r->name))
-		ret = fail("remove %s: %m", shown);
+	ret = remove_name(s, r, dirfd, shown);
 	walk_dir_let_go(r->dir);
 	return ret;
 }
@@ -265,18 +234,10 @@ void removal_do(struct source *s)
 	ret = do_remove(s, r, shown);
 	if (ret) {
 		why = *failed();
-		must_stay(&s->staying, r);
 		if (!s->only)
 			copy_tell(s->copy, shown, &why);
 	}
 	pthread_mutex_lock(&s->copy->lock);
-	if (ret == 0 && r->same) {
-		/* Behind all that are still to be looked at: removing a name changes the others'.
-		 */
-		r->same = false;
-		removal_due(s, r);
-		return;
-	}
 	if (ret)
 		copy_count_failure(s->copy, &why, false);
 	removal_free(r);
@@ -296,6 +257,6 @@ void removals_free(struct source *s)
 {
 	free_list(s->stored);
 	free_list(s->same);
-	free(s->staying.of);
+	inodes_free(&s->unlinked, free);
 	walk_dir_put(s->named_dir);
 }

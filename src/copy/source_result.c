@@ -18,7 +18,7 @@ static void let_go(struct source *s, struct source_file *f, bool stored)
 	s->large--;
 	pthread_cond_broadcast(&s->copy->changed);
 	if (stored) {
-		removal_other(s, f->removal);
+		removal_due(s, f->removal);
 		f->removal = NULL;
 	}
 	source_file_free(f);
@@ -156,6 +156,16 @@ void source_count_same(struct source *s, uint32_t id)
 	s->ended.same++;
 	s->agreed.same++;
 	atomic_fetch_add(&s->copy->tally->files, 1);
+}
+
+void source_owe_same(struct source_lane *l)
+{
+	struct source *s = l->source;
+
+	if (l->same_owed || !s->rules->hard_links)
+		return;
+	l->same_owed = true;
+	s->sames_owed++;
 }
 
 bool source_compared(struct source *s, struct source_file *f)
@@ -310,7 +320,7 @@ static int one_stored(struct source *s, uint32_t id)
 		if (file_stored(s, file->of))
 			return -1;
 	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
-		removal_other(s, file->of);
+		removal_due(s, file->of);
 		s->unfinished--;
 		s->agreed.files += kind == LIVE_SMALL;
 		s->agreed.others += kind == LIVE_OTHER;

@@ -13,7 +13,7 @@
 
 bool item_is_small(const struct source_lane *l, const struct source_item *it)
 {
-	if ((it->flags & FILE_STREAM) || (uint64_t)it->st.st_size > l->source->small_max)
+	if ((it->flags & FILE_STREAM) || it->size > l->source->small_max)
 		return false;
 	/* Cells that are there already are for those of several blocks. */
 	return !(it->aside && it->aside->answer == ANSWER_RESUME);
@@ -29,7 +29,7 @@ struct small {
 
 static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest[2])
 {
-	size_t size = (size_t)it->st.st_size;
+	size_t size = (size_t)it->size;
 	char room[FAIL_TEXT_MAX];
 	/* At 0, as it was opened for this. */
 	ssize_t n = pread_full(it->fd, to, size, 0);
@@ -45,8 +45,12 @@ static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest
 /* Read all of it into l->scratch. */
 static int read_small(struct source_lane *l, struct source_item *it, struct small *m)
 {
-	bool some = it->st.st_size > 0;
+	bool some = it->size > 0;
 
+	if (it->measured) {
+		cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
+		return 0;
+	}
 	m->hole = some && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);
 	return some && !m->hole ? read_bytes(it, l->scratch, m->end.digest) : 0;
 }
@@ -67,19 +71,24 @@ static int read_more(struct source_lane *l, struct source_item *it, struct small
 	if (rules->digest == CONTENT_NONE)
 		return 0;
 	m->end.content_len = (uint8_t)content_size(rules->digest);
-	return content_of(it->fd, shown, 0, (uint64_t)it->st.st_size, rules->digest, &stopper,
-			  m->end.content);
+	if (it->measured)
+		return content_of_bytes(l->scratch, (size_t)it->size, rules->digest,
+					m->end.content);
+	return content_of(it->fd, shown, 0, it->size, rules->digest, &stopper, m->end.content);
 }
 
 static int check_small(const struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
+	struct seen seen = seen_of(&it->st);
 	struct stat now;
 	const char *how;
 
+	if (it->measured)
+		return 0;
 	if (fstat(it->fd, &now))
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
-	how = stat_change(&it->st, &now);
+	how = seen_change(&seen, &now);
 	return how ? source_changed(item_shown(it, room, sizeof room), how) : 0;
 }
 
@@ -163,7 +172,7 @@ static int send_small(struct source_lane *l, struct source_item *it, struct smal
 /* Is it what the sink has?  Then that is all that is said of it. */
 static bool is_same(const struct source_lane *l, const struct source_item *it, struct small *m)
 {
-	size_t size = (size_t)it->st.st_size;
+	size_t size = (size_t)it->size;
 	const uint64_t *told;
 
 	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_fits(l, it))
@@ -192,6 +201,7 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 	source_count_same(l->source, it->id);
 	removal_same(l->source, it->id, m->removal);
 	m->removal = NULL;
+	source_owe_same(l);
 	pthread_mutex_unlock(&l->source->copy->lock);
 	record_same_encode(&l->records, &r);
 	return 0;
@@ -202,7 +212,7 @@ static bool goes_straight(const struct source_lane *l, const struct source_item 
 {
 	const struct rules *r = l->source->rules;
 
-	if (r->acls || r->xattrs || r->digest != CONTENT_NONE || it->st.st_size == 0)
+	if (r->acls || r->xattrs || r->digest != CONTENT_NONE || it->size == 0 || it->measured)
 		return false;
 	if (it->aside && it->aside->answer == ANSWER_COMPARE)
 		return false;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -75,11 +76,13 @@ static void forget_id(struct source_lane *l, struct source_item *it)
 		ids_settle(&s->ids, it->id);
 	else if (!(it->flags & FILE_LINKED))
 		source_id_back(l, it->id);
-	/* Nobody else gets that id: its other names would fail, too. */
+	/* Nobody else gets that id: another name of it takes the lead. */
 	if (it->flags & FILE_LINKED)
 		links_fail(&s->links, it->id);
 	pthread_mutex_unlock(&s->copy->lock);
 	it->id = 0;
+	it->flags &= ~(uint32_t)FILE_LINKED;
+	it->group = NULL;
 }
 
 int item_failed(struct source_lane *l, struct source_item *it)
@@ -127,8 +130,6 @@ static int open_named(struct source_lane *l, struct source_item *it)
 		return -1;
 	if (S_ISDIR(it->st.st_mode))
 		return fail("%s is a directory (-r copies it)", it->path);
-	if (source_file_is_stream(it->fd, &it->st))
-		it->flags |= FILE_STREAM;
 	return 0;
 }
 
@@ -143,10 +144,8 @@ static int still_regular(const struct source_item *it)
 		       item_shown(it, room, sizeof room));
 }
 
-int item_open(struct source_lane *l, struct source_item *it)
+static int open_found(struct source_lane *l, struct source_item *it)
 {
-	if (it->path)
-		return open_named(l, it);
 	if (source_use_dir(l, it->dir))
 		return -1;
 	it->fd = walk_open_file(l->dirfd, it->name, l->source->rules->copy_links);
@@ -155,14 +154,42 @@ int item_open(struct source_lane *l, struct source_item *it)
 	return still_regular(it);
 }
 
+/* A size that means nothing is none. */
+static void take_size(struct source_item *it, bool endless)
+{
+	it->flags &= ~(uint32_t)FILE_STREAM;
+	it->flags |= endless ? FILE_STREAM : 0;
+	it->size = endless ? 0 : (uint64_t)it->st.st_size;
+}
+
+int item_open(struct source_lane *l, struct source_item *it)
+{
+	if (it->path ? open_named(l, it) : open_found(l, it))
+		return -1;
+	take_size(it,
+		  source_file_is_endless(it->fd, &it->st, sizes_of(&l->sizes, it->fd, &it->st)));
+	return 0;
+}
+
 /* What is needed to ask about it. */
 static int look_at(struct source_lane *l, struct source_item *it)
 {
+	enum sizes sizes;
+
 	if (source_use_dir(l, it->dir))
 		return -1;
 	if (walk_stat(l->dirfd, it->name, l->source->rules->copy_links, &it->st))
 		return open_failed(it);
-	return still_regular(it);
+	if (still_regular(it))
+		return -1;
+	/* What is mounted on a name, or may have another size than 0, is opened. */
+	if (it->st.st_dev != it->dir->dev)
+		return item_open(l, it);
+	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
+	if (sizes == SIZES_BUT_ZERO && it->st.st_size == 0)
+		return item_open(l, it);
+	take_size(it, sizes == SIZES_MADE_UP);
+	return 0;
 }
 
 void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r)
@@ -172,7 +199,7 @@ void item_record(const struct source_lane *l, const struct source_item *it, stru
 		.dir = it->dir ? it->dir->id : 0,
 		.flags = it->flags,
 		.type = TYPE_REGULAR,
-		.size = (uint64_t)it->st.st_size,
+		.size = it->size,
 	};
 	attr_of(&it->st, &r->a);
 	r->a.mode = modes_apply(l->source->modes, r->a.mode, false);
@@ -182,18 +209,19 @@ void item_record(const struct source_lane *l, const struct source_item *it, stru
 int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out)
 {
 	struct source *s = l->source;
+	struct seen seen = seen_of(&it->st);
 
 	*out = NULL;
 	/* What --ignore-existing left as it was is told as stored, unless it was asked about. */
 	if (!s->removes || (s->rules->ignore_existing && !it->aside))
 		return 0;
-	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &it->st,
+	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &seen,
 			   out);
 }
 
 static bool is_too_large(const struct source *s, const struct source_item *it)
 {
-	uint64_t size = (uint64_t)it->st.st_size;
+	uint64_t size = it->size;
 
 	return !(it->flags & FILE_STREAM) &&
 	       (size < s->rules->min_size || size > s->rules->max_size);
@@ -203,7 +231,13 @@ static bool is_too_large(const struct source *s, const struct source_item *it)
 static int meet_links(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
-	uint32_t first = 0;
+	const struct seen seen = seen_of(&it->st);
+	struct new_other other = {
+		.dir = it->dir,
+		.path = it->path,
+		.name = it->name,
+		.want = it->want,
+	};
 	int ret;
 
 	if (!s->rules->hard_links || it->st.st_nlink < 2 || it->linked ||
@@ -212,30 +246,42 @@ static int meet_links(struct source_lane *l, struct source_item *it)
 	if (it->id == 0 && source_id(l, &it->id))
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
-	ret = links_meet(&s->links, it->st.st_dev, it->st.st_ino, it->id, &first);
-	/* One that the user named is opened by its path: it is copied as itself. */
-	if (ret == 1 && it->path)
-		ret = 0;
-	else if (ret == 1)
-		ret = others_add(&s->hard_links, it->dir, it->want, first, it->name) ? -1 : 1;
+	ret = links_meet(&s->links, &seen, it->id, &other.group);
+	if (ret == 1)
+		ret = others_add(&s->hard_links, &other) ? -1 : 1;
 	else if (ret == 0)
 		it->flags |= FILE_LINKED;
 	pthread_mutex_unlock(&s->copy->lock);
 	it->linked = true;
+	it->group = other.group;
 	if (ret == 1) {
 		source_id_back(l, it->id);
 		l->counts.hard_links++;
+		l->counts.regular--;
 	}
 	return ret;
 }
 
 static bool must_ask(const struct source *s, const struct source_item *it)
 {
-	if (it->aside || !s->asks || (it->flags & FILE_STREAM))
+	if (it->aside || !s->asks)
 		return false;
+	/* Its size is not known, so nothing can be compared; a rehearsal sends nothing unasked. */
+	if (it->flags & FILE_STREAM)
+		return s->rules->dry_run && S_ISREG(it->st.st_mode);
 	if (source_asks_all(s, it->dir))
 		return true;
-	return (it->st.st_size >= RESUME_MIN && !walk_dir_made(it->dir)) || source_may_clone(s, it);
+	return (it->size >= RESUME_MIN && !walk_dir_made(it->dir)) || source_may_clone(s, it);
+}
+
+/* Must it be known whether it may be replaced, before anything else is? Where one of several names
+ * may not be, the others are no links to it; what is of no known size is asked nothing else. */
+static bool must_ask_leave(const struct source *s, const struct source_item *it)
+{
+	if (it->permitted || it->aside || !s->asks || !source_must_know(s) ||
+	    !S_ISREG(it->st.st_mode))
+		return false;
+	return (it->flags & FILE_STREAM) || (s->rules->hard_links && it->st.st_nlink > 1);
 }
 
 int item_consider(struct source_lane *l, struct source_item *it)
@@ -247,25 +293,24 @@ int item_consider(struct source_lane *l, struct source_item *it)
 		item_close(it);
 		return 0;
 	}
+	l->counts.regular += !it->counted;
+	it->counted = true;
+	if (must_ask_leave(s, it))
+		return source_ask_leave(l, it);
 	ret = meet_links(l, it);
 	if (ret) {
 		item_close(it);
 		return ret < 0 ? -1 : 0;
 	}
-	l->counts.regular++;
 	return must_ask(s, it) ? source_ask(l, it) : item_send(l, it);
 }
 
 /* Is what the sink has cloned what it is now? */
 static bool was_cloned(const struct source_lane *l, const struct source_item *it)
 {
-	const struct stat *seen;
-
 	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_fits(l, it))
 		return false;
-	seen = &it->aside->seen;
-	return seen->st_dev == it->st.st_dev && seen->st_ino == it->st.st_ino &&
-	       !stat_change(seen, &it->st);
+	return seen_is_untouched(&it->aside->seen, &it->st);
 }
 
 static int send_large(struct source_lane *l, struct source_item *it)
@@ -284,7 +329,9 @@ static int send_large(struct source_lane *l, struct source_item *it)
 	f->id = it->id;
 	f->want = it->want;
 	f->flags = it->flags;
-	f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
+	f->mode = 0666;
+	if (!it->path || !(f->flags & FILE_STREAM))
+		f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
 	f->dir = walk_dir_get(it->dir);
 	memcpy(f->name, it->name, strlen(it->name) + 1);
 	f->cloned = was_cloned(l, it);
@@ -312,9 +359,62 @@ static bool is_crowded(struct source *s)
 	return crowded;
 }
 
+/* Of what was met and is of no known size as much is read as goes into a block: mostly that is all.
+ * What the user named is a stream, and waited for. */
+static int measure(struct source_lane *l, struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+	ssize_t n;
+
+	if (!(it->flags & FILE_STREAM) || it->path)
+		return 0;
+	n = source_file_measure(it->fd, l->scratch, (size_t)l->source->small_max);
+	if (n < 0)
+		return fail("read %s: %m", item_shown(it, room, sizeof room));
+	if ((uint64_t)n > l->source->small_max) {
+		if (lseek(it->fd, 0, SEEK_SET) < 0)
+			return fail("read %s again: %m", item_shown(it, room, sizeof room));
+		return 0;
+	}
+	it->flags &= ~(uint32_t)FILE_STREAM;
+	it->measured = true;
+	it->size = (uint64_t)n;
+	return 0;
+}
+
+/* What was only looked at is read now, and is that from here on.  false: another file was renamed
+ * over it meanwhile, which leads nothing. */
+static bool note_read(struct source_lane *l, const struct source_item *it)
+{
+	struct source *s = l->source;
+	bool is;
+
+	if (!it->group)
+		return true;
+	pthread_mutex_lock(&s->copy->lock);
+	is = seen_is(&it->group->seen, &it->st);
+	if (is && it->group->id == it->id)
+		it->group->seen = seen_of(&it->st);
+	pthread_mutex_unlock(&s->copy->lock);
+	return is;
+}
+
+static int send_anew(struct source_lane *l, struct source_item *it)
+{
+	forget_id(l, it);
+	it->aside = NULL;
+	it->linked = false;
+	it->permitted = false;
+	return item_consider(l, it);
+}
+
 int item_send(struct source_lane *l, struct source_item *it)
 {
 	if (it->fd < 0 && item_open(l, it))
+		return item_failed(l, it);
+	if (!note_read(l, it))
+		return send_anew(l, it);
+	if (measure(l, it))
 		return item_failed(l, it);
 	if (item_is_small(l, it))
 		return item_send_small(l, it);
@@ -351,6 +451,15 @@ static int take_dir(struct source_lane *l, struct walk_dir *d)
 	return !d->parent && l->source->asks_all && !l->sent ? source_send_records(l) : 0;
 }
 
+int item_take(struct source_lane *l, struct source_item *it)
+{
+	bool asks = !it->path && source_asks_all(l->source, it->dir);
+
+	if (asks ? look_at(l, it) : item_open(l, it))
+		return item_failed(l, it);
+	return item_consider(l, it);
+}
+
 static int take_regular(struct source_lane *l, const struct source_entry *e)
 {
 	struct source_item it = {
@@ -361,9 +470,7 @@ static int take_regular(struct source_lane *l, const struct source_entry *e)
 		.fd = -1,
 	};
 
-	if (source_asks_all(l->source, it.dir) ? look_at(l, &it) : item_open(l, &it))
-		return item_failed(l, &it);
-	return item_consider(l, &it);
+	return item_take(l, &it);
 }
 
 static int take_named(struct source_lane *l, const struct source_entry *e)
@@ -379,14 +486,17 @@ static int take_named(struct source_lane *l, const struct source_entry *e)
 		.fd = -1,
 	};
 
-	if (item_open(l, &it))
-		return item_failed(l, &it);
-	return item_consider(l, &it);
+	return item_take(l, &it);
 }
 
 static int take_other(struct source_lane *l, const struct source_entry *e)
 {
 	struct source *s = l->source;
+	const struct new_other other = {
+		.dir = e->piece->dir,
+		.name = e->name,
+		.want = e->piece->want,
+	};
 	int ret;
 
 	if (e->type == WALK_SYMLINK)
@@ -394,7 +504,7 @@ static int take_other(struct source_lane *l, const struct source_entry *e)
 	else
 		l->counts.nodes++;
 	pthread_mutex_lock(&s->copy->lock);
-	ret = others_add(&s->others, e->piece->dir, e->piece->want, 0, e->name);
+	ret = others_add(&s->others, &other);
 	pthread_mutex_unlock(&s->copy->lock);
 	return ret;
 }

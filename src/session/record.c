@@ -81,13 +81,15 @@ void record_file_encode(struct writer *w, const struct record_file *r)
 }
 
 /* What only regular files may have. */
-enum { FILE_REGULAR = FILE_STREAM | FILE_ORDERED | FILE_SPARSE | FILE_ASK };
+enum { FILE_REGULAR = FILE_STREAM | FILE_ORDERED | FILE_SPARSE | FILE_ASK | FILE_MAY };
 
 static bool file_flags_fit(const struct record_file *r)
 {
 	if (r->flags & ~(uint32_t)FILE_FLAGS_ALL)
 		return false;
 	if ((r->flags & FILE_ASK) && (r->flags & FILE_STREAM))
+		return false;
+	if ((r->flags & FILE_MAY) && !(r->flags & FILE_ASK))
 		return false;
 	if ((r->flags & FILE_LINKED) && r->type == TYPE_HARD_LINK)
 		return false;

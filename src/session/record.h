@@ -51,7 +51,8 @@ enum record_file_flags {
 	FILE_MANY = 1 << 3, /* one of several files: the target must be a directory */
 	FILE_ASK = 1 << 4, /* a question, nothing else of it comes before its answer */
 	FILE_LINKED = 1 << 5, /* other FILEs may be TYPE_HARD_LINK to it */
-	FILE_FLAGS_ALL = (1 << 6) - 1,
+	FILE_MAY = 1 << 6, /* with ASK: only, may it be replaced? */
+	FILE_FLAGS_ALL = (1 << 7) - 1,
 };
 enum file_type {
 	TYPE_REGULAR = 1,

@@ -199,6 +199,33 @@ def test_a_source_that_changes(bench, tmp_path, how, code):
     assert not leftovers(tmp_path)
 
 
+ELSEWISE = {
+    "ln": lambda top: os.link(top / "in", top / "more"),
+    "chmod": lambda top: (top / "in").chmod(0o751),
+    "unlink": lambda top: (top / "in").unlink(),
+    "mv away": lambda top: os.rename(top / "in", top / "more"),
+    "mv over": lambda top: (top / "more").write_bytes(b"another") and os.rename(top / "more", top / "in"),
+}
+
+
+@pytest.mark.parametrize("removes", (False, True), ids=("kept", "removed"))
+@pytest.mark.parametrize("how", ELSEWISE)
+def test_a_source_that_changes_but_not_in_content(bench, tmp_path, how, removes):
+    """It is copied as it was opened; only the name of what was copied, and nothing else since, is removed."""
+    data = files(tmp_path, 40 * BLOCK)
+    words = ["--remove-source-files"] if removes else []
+    run = bench.copy(*words, "in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
+    wait_until(lambda: leftovers(tmp_path))
+    ELSEWISE[how](tmp_path)
+    code = run.wait()
+    assert (code != 0) == removes, (code, run.errors())
+    assert (tmp_path / "out").read_bytes() == data
+    assert not leftovers(tmp_path)
+    left = {"unlink": [], "ln": ["in", "more"], "mv away": ["more"]}.get(how, ["in"])
+    assert [n for n in ("in", "more") if (tmp_path / n).exists()] == left
+    assert how != "mv over" or (tmp_path / "in").read_bytes() == b"another"
+
+
 def test_a_changed_source_is_not_removed(bench, tmp_path):
     files(tmp_path, 40 * BLOCK)
     run = bench.copy("--remove-source-files", "in", "far:%s/out" % tmp_path, wait=False,

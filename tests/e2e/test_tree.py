@@ -467,6 +467,55 @@ def test_a_hard_link_out_of_the_tree(bench, ground):
     assert (ground / "outside").read_bytes() == b"old"
 
 
+# ---- files whose size is not their length --------------------------------------------------
+
+
+MADE_UP = ("/proc/sys/net/ipv4/neigh/lo", "/sys/devices/system/cpu/cpu0/topology")
+
+
+@pytest.mark.parametrize("options", (["-r"], ["-a"], ["-aH", "--checksum"], ["-r", "--verify"], ["-au"], ["-rn"]), ids=" ".join)
+@pytest.mark.parametrize("tree", MADE_UP)
+def test_files_of_the_kernel_are_read_to_their_end(bench, ground, tree, options):
+    """Also where an empty file of the same time is there, which a size of 0 would be the same as."""
+    subprocess.run(["cp", "-r", "--preserve=timestamps", tree, ground / "wanted"], check=True)
+    wanted = read(ground / "wanted")
+    for again in range(2):
+        r = bench.copy(*options, tree + "/", "far:%s" % (ground / "b"))
+        assert r.code == 0, r.errors()
+        if "-rn" in options:
+            assert not (ground / "b").exists()
+            continue
+        assert read(ground / "b") == wanted
+        for path in (ground / "b").rglob("*"):
+            if again == 0 and path.is_file():
+                was = os.stat(os.path.join(tree, path.relative_to(ground / "b")))
+                os.truncate(path, 0)
+                os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns - ("-au" in options)))
+
+
+def test_files_of_the_kernel_that_are_there_are_left(bench, ground):
+    make(ground / "b", {"lo": {"app_solicit": b"mine"}})
+    for option in ("-u", "--ignore-existing"):
+        os.utime(ground / "b" / "lo" / "app_solicit", (2**32, 2**32))
+        r = bench.copy("-r", option, MADE_UP[0], "far:%s" % (ground / "b"))
+        assert r.code == 0, r.errors()
+        assert (ground / "b" / "lo" / "app_solicit").read_bytes() == b"mine"
+
+
+def test_files_of_the_kernel_that_are_listed_are_read_to_their_end(bench, ground):
+    (ground / "list").write_bytes(b"neigh/lo/app_solicit\nneigh/lo/gc_stale_time\n")
+    r = bench.copy("--files-from=%s" % (ground / "list"), "/proc/sys/net/ipv4", "far:%s" % (ground / "b"))
+    assert r.code == 0, r.errors()
+    assert read(ground / "b") == {"neigh": {"lo": {
+        n: open("/proc/sys/net/ipv4/neigh/lo/" + n, "rb").read() for n in ("app_solicit", "gc_stale_time")}}}
+
+
+def test_files_of_the_kernel_can_not_be_removed(bench, ground):
+    r = bench.copy("-r", "--remove-source-files", MADE_UP[1], "far:%s" % (ground / "b"))
+    assert r.code == 23 and "remove" in r.errors(), (r.code, r.errors())
+    assert read(ground / "b") == read(MADE_UP[1])
+
+
 # ---- while it runs -------------------------------------------------------------------------
 
 

@@ -89,29 +89,57 @@ static void what_is_done_with_is_forgotten(void **state)
 
 /* ---- inodes --------------------------------------------------------------------------- */
 
+static int meet(struct links *t, uint32_t inode, uint32_t id, struct link_group **g)
+{
+	struct seen seen = {.dev = inode % 3, .ino = inode / 3};
+
+	return links_meet(t, &seen, id, g);
+}
+
 static void the_first_name_is_remembered(void **state)
 {
 	enum { INODES = 5000 };
+	struct link_group *g = NULL, *h;
 	struct links t = {0};
-	uint32_t first = 0;
 
 	(void)state;
 	for (uint32_t i = 1; i <= INODES; i++) {
-		assert_int_equal(links_meet(&t, i % 3, i / 3, i, &first), 0);
-		assert_int_equal(links_meet(&t, i % 3, i / 3, i + INODES, &first), 1);
-		assert_int_equal(first, i);
+		assert_int_equal(meet(&t, i, i, &g), 0);
+		assert_int_equal(meet(&t, i, i + INODES, &h), 1);
+		assert_ptr_equal(g, h);
+		assert_int_equal(g->id, i);
+		assert_false(links_lost(&t, g));
 	}
-	assert_false(links_failed(&t, 1));
 	for (uint32_t i = 0; i < 100; i++)
-		assert_int_equal(links_fail(&t, 1 + i * 37 % 100), 0);
+		links_fail(&t, 1 + i * 37 % 100);
 	for (uint32_t i = 1; i <= INODES; i++) {
-		assert_int_equal(links_meet(&t, i % 3, i / 3, i + INODES, &first), 1);
-		assert_int_equal(first, i);
-		assert_int_equal(links_failed(&t, i), i <= 100);
+		g = inode_find(&t.groups, i % 3, i / 3);
+		assert_int_equal(links_lost(&t, g), i <= 100);
 	}
-	/* More fail meanwhile. */
-	assert_int_equal(links_fail(&t, 101), 0);
-	assert_true(links_failed(&t, 101) && links_failed(&t, 3));
+	links_free(&t);
+}
+
+static void the_next_name_leads_when_the_first_failed(void **state)
+{
+	struct link_group *g = NULL;
+	struct links t = {0};
+	uint32_t id = 1;
+
+	(void)state;
+	assert_int_equal(meet(&t, 1, id, &g), 0);
+	for (; id < LEADS_MAX; id++) {
+		t.round++;
+		links_fail(&t, id);
+		assert_true(links_lost(&t, g));
+		assert_int_equal(meet(&t, 1, id + 1, &g), 0);
+		assert_false(links_lost(&t, g));
+		assert_int_equal(g->round, t.round);
+		assert_int_equal(meet(&t, 1, 2000, &g), 1);
+	}
+	/* Not for ever. */
+	links_fail(&t, id);
+	assert_int_equal(meet(&t, 1, 3000, &g), 1);
+	assert_true(links_lost(&t, g));
 	links_free(&t);
 }
 
@@ -180,6 +208,7 @@ int main(void)
 		cmocka_unit_test(ids_are_given_once),
 		cmocka_unit_test(what_is_done_with_is_forgotten),
 		cmocka_unit_test(the_first_name_is_remembered),
+		cmocka_unit_test(the_next_name_leads_when_the_first_failed),
 		cmocka_unit_test(cells_are_found_by_their_place),
 		cmocka_unit_test(cells_that_can_not_be),
 	};
