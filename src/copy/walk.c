@@ -127,6 +127,14 @@ static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
 	return w->o.rules->relative ? 0 : skip(w, d, name, why);
 }
 
+/* One of the two can't be there: it is not only said. */
+static int clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+{
+	fail("%s is not copied: a source before it has a %s there",
+	     walk_shown(d, name, w->path, sizeof w->path), dir ? "file" : "directory");
+	return walk_fail(w, d, name);
+}
+
 int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
 {
 	bool devices = w->o.rules->devices;
@@ -200,7 +208,6 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
 	mode_t mode;
-	int first;
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
@@ -215,9 +222,16 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 		return 0;
 	if (keep(w, f, e->name))
 		return -1;
-	first = walk_first(w, f->dir, e->name, S_ISDIR(mode));
-	if (first <= 0)
-		return first ? -1 : leave_out(w, f->dir, e->name);
+	switch (walk_first(w, f->dir, e->name, S_ISDIR(mode))) {
+	case WALK_NAME_FAILED:
+		return -1;
+	case WALK_NAME_TAKEN:
+		return leave_out(w, f->dir, e->name);
+	case WALK_NAME_CLASHES:
+		return clash(w, f->dir, e->name, S_ISDIR(mode));
+	case WALK_NAME_NEW:
+		break;
+	}
 	if (S_ISDIR(mode))
 		return add_sub(f, e->name);
 	return walk_add_mode(w, f->dir, mode, e->name);
@@ -407,6 +421,10 @@ int walk_new(const struct walk_opts *o, struct walk **out)
 		return fail_as(OUT_MEMORY, "read directories: %m");
 	w->o = *o;
 	w->names.wanted = walk_merges(o);
+	if (w->names.wanted && siphash_key_make(&w->names.key)) {
+		free(w);
+		return -1;
+	}
 	walk_dirs_init(&w->dirs);
 	*out = w;
 	return 0;

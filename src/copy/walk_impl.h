@@ -5,6 +5,7 @@
 /* The walk's inside: walk.c walks through directories, walk_root.c begins with what the user
  * named, walk_listed.c with --files-from; walk_names.c knows what sources before have. */
 
+#include "base/siphash.h"
 #include "copy/hashes.h"
 #include "copy/walk.h"
 
@@ -29,6 +30,7 @@ struct walk_frame {
 
 struct walk_names {
 	bool wanted;
+	struct siphash_key key;
 	struct hashes known;
 };
 
@@ -66,9 +68,14 @@ int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p);
 int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 	       const struct listed_node *listed);
 
-/* Is nothing of another source to be called name in d? 1, 0: it is; -1: no memory.  Directories
- * become one. */
-int walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir);
+/* Is something of a source before to be called name in d? */
+enum walk_name {
+	WALK_NAME_NEW, /* no; or a directory, as this: they become one */
+	WALK_NAME_TAKEN, /* a file, as this */
+	WALK_NAME_CLASHES, /* a directory, and this is none, or the other way round */
+	WALK_NAME_FAILED, /* memory is out */
+};
+enum walk_name walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir);
 
 /* Does what is in several sources go into one directory? */
 bool walk_merges(const struct walk_opts *o);

@@ -156,10 +156,10 @@ bool walk_merges(const struct walk_opts *o)
 /* Its name in the target: 0; else what walk_next_root() returns. */
 static int claim(struct walk *w, const struct found_path *p, const char *name, bool dir)
 {
-	int first = p->missing ? 1 : walk_first(w, NULL, name, dir);
+	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, NULL, name, dir);
 
-	if (first)
-		return first < 0 ? -1 : 0;
+	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
+		return first == WALK_NAME_NEW ? 0 : -1;
 	fail("%s is not copied over what a source before it has there", p->path);
 	return root_fail(w, p);
 }

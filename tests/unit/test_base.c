@@ -25,6 +25,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/siphash.h"
 #include "base/worker.h"
 
 /* ---- cursor ------------------------------------------------------------------------- */
@@ -700,6 +701,25 @@ static void a_lost_wake_up_ends_the_process_with_a_sentence(void **state)
 	assert_non_null(strstr(text, "wake-up"));
 }
 
+/* ---- siphash -------------------------------------------------------------------------- */
+
+/* The paper's own: key 00 … 0f, input 00 … 0e; and of nothing, from the reference code. */
+static void siphash_is_what_its_authors_say(void **state)
+{
+	const struct siphash_key key = {
+		.half = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)}};
+	struct siphash_key made[2];
+	uint8_t bytes[15];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof bytes; i++)
+		bytes[i] = (uint8_t)i;
+	assert_true(siphash(&key, bytes, sizeof bytes) == UINT64_C(0xa129ca6149be45e5));
+	assert_true(siphash(&key, bytes, 0) == UINT64_C(0x726fdb47dd0e0e31));
+	assert_int_equal(siphash_key_make(&made[0]) | siphash_key_make(&made[1]), 0);
+	assert_true(siphash(&made[0], bytes, 15) != siphash(&made[1], bytes, 15));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -724,6 +744,7 @@ int main(void)
 		cmocka_unit_test(no_more_workers_than_seats),
 		cmocka_unit_test(workers_take_no_signals_but_theirs),
 		cmocka_unit_test(waking_and_ending_may_race),
+		cmocka_unit_test(siphash_is_what_its_authors_say),
 		cmocka_unit_test(cancel_wakes_who_is_blocked),
 		cmocka_unit_test(a_full_eventfd_stays_readable),
 		cmocka_unit_test(a_lost_wake_up_ends_the_process_with_a_sentence),
