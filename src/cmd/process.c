@@ -2,6 +2,7 @@
 #include "cmd/process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -72,6 +73,8 @@ static void make_key(const struct options *o)
 void take_command_line(struct options *o, enum program program, int argc, char **argv)
 {
 	keep_stdio();
+	/* A write beyond `ulimit -f' is to fail, with a message, like one to a full disk. */
+	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);
 	if (options_parse(o, program, argc, argv)) {
 		log_at(LOG_ERROR, "%s", failed()->text);

@@ -65,6 +65,8 @@ int watch_signals(bool deaf)
 	if (bell < 0)
 		return fail_as(OUT_MEMORY, "make an event descriptor: %m");
 	handle(SIGPIPE, SIG_IGN);
+	/* An end that was forked has what launch.c gives to a command. */
+	handle(SIGXFSZ, SIG_IGN);
 	handle(SIGUSR1, on_ask);
 	handle(SIGTERM, on_stop);
 	handle(SIGINT, deaf ? SIG_IGN : on_stop);

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from hosts import DEMAND, FAR, NEAR, environment, pattern, program, wait_until
+from hosts import DEMAND, FAR, KEY, NEAR, environment, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
@@ -530,3 +530,48 @@ def test_trees_of_several_hosts(bench, tmp_path):
     assert sorted(os.listdir(tmp_path / "to")) == ["a", "b", "c"]
     told = [json.loads(x) for x in bytes(r.out).decode().splitlines()]
     assert [x["type"] for x in told].count("start") == 3 and told[-1]["files"] == 9, told[-1]
+
+
+@pytest.mark.parametrize("limit", [0, 100000])
+@pytest.mark.parametrize("options", [[], ["--inplace"], ["-r"]], ids=str)
+def test_a_limit_on_file_sizes_is_an_error_as_any_other(bench, tmp_path, limit, options):
+    """Its signal would end a program without a word."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f").write_bytes(pattern(3 * BLOCK))
+    (tmp_path / "in" / "g").write_bytes(b"x" * 10)
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "f").write_bytes(b"old")
+    limited = ["prlimit", "--fsize=%d" % limit]
+    for to in ("to/", "far:%s/" % (tmp_path / "to")):
+        r = bench.copy(*options, "in/f", "in/g", to, become=limited)
+        assert r.code == 23 and "f: File too large" in r.errors(), (to, r.code, r.errors())
+        assert "--inplace" in options or (tmp_path / "to" / "f").read_bytes() == b"old"
+        assert (tmp_path / "to" / "g").exists() == (limit > 0)
+        (tmp_path / "to" / "g").unlink(missing_ok=True)
+        r = bench.copy(*options, "in/f", to, become=limited)
+        assert r.code == 11 and "File too large" in r.errors(), (to, r.code, r.errors())
+
+
+@pytest.mark.parametrize("limit", [0, 100000])
+def test_a_limit_on_file_sizes_of_a_stream(bench, tmp_path, limit):
+    (tmp_path / "in").write_bytes(pattern(3 * BLOCK))
+    limited = ["prlimit", "--fsize=%d" % limit]
+    for target in ([tmp_path / "out"], []):
+        with open(tmp_path / "stdout", "wb") as out:
+            sink = bench.start([*limited, program("rdrecv"), DEMAND, "-v", "0", "KEY", *target], host=FAR, stdout=out)
+            port = int(sink.expect("listening on").rsplit(":", 1)[1].split()[0])
+            source = bench.send(port, tmp_path / "in", key="KEY")
+            assert (sink.wait(), source.wait()) == (11, 11), (source.errors(), sink.errors())
+        assert "File too large" in sink.errors() and "File too large" in source.errors()
+    # It does not concern a program that writes no file, and a command has the signal as ever.
+    sink = bench.receive("--", "sh", "-c", "cat >/dev/null; grep SigIgn: /proc/self/status >&2")
+    source = bench.start([*limited, program("rdsend"), DEMAND, FAR.address, str(sink.port), "-", tmp_path / "in"],
+                         host=NEAR, env={"RD_KEY": KEY})
+    assert (sink.wait(), source.wait()) == (0, 0), (source.errors(), sink.errors())
+    ignored = int(sink.errors().split("SigIgn:")[1].split()[0], 16)
+    assert not ignored & 1 << (signal.SIGXFSZ - 1)
+    with open(tmp_path / "json", "wb") as out:
+        sink = bench.receive(tmp_path / "out2")
+        source = bench.start([*limited[:1], "--fsize=0", program("rdsend"), DEMAND, "--json", FAR.address,
+                              str(sink.port), "-", tmp_path / "in"], host=NEAR, env={"RD_KEY": KEY}, stdout=out)
+        assert source.wait() == 11 and "File too large" in source.errors(), source.errors()
