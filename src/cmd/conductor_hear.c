@@ -2,6 +2,7 @@
 #include "cmd/conductor_impl.h"
 
 #include <string.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "cmd/events.h"
 #include "cmd/explain.h"
@@ -19,6 +20,18 @@ static int take_note(struct link *l, const struct frame *f)
 	return 0;
 }
 
+/* An end that has been silent for half of the time after which that counts says nothing soon. */
+static unsigned last_words_ms(struct conductor *c, const struct link *l)
+{
+	const struct link *other = conductor_other(c, l);
+	uint64_t silence = clock_ms() - other->heard_ms;
+
+	if (l->verdict.code == OUT_TIMEOUT ||
+	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->timeout_ms / 2))
+		return SILENT_WORDS_MS;
+	return LAST_WORDS_MS;
+}
+
 static int take_verdict(struct conductor *c, struct link *l, const struct frame *f)
 {
 	struct failure failure = {0};
@@ -28,7 +41,7 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 	l->has_verdict = true;
 	/* While one disk is measured the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
-		conductor_end_by(c, LAST_WORDS_MS);
+		conductor_end_by(c, last_words_ms(c, l));
 	if (l->verdict.code == OUT_DONE)
 		return 0;
 	failure.code = l->verdict.code;

@@ -14,6 +14,7 @@
 enum {
 	CANCEL_MS = 1500, /* for the ends to go after a signal */
 	LAST_WORDS_MS = 5000, /* between the first end's last word and the second's */
+	SILENT_WORDS_MS = 500, /* where the second one has been silent, or the first found it so */
 	DEATH_MS = 300, /* between a child's death and the end of its pipe */
 	EXIT_MS = 2000, /* for the children to exit after that */
 };

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 
 enum { OUT_FIRST = 64 << 10 };
@@ -129,6 +130,7 @@ int link_read(struct link *l)
 		return 1;
 	if (n <= 0)
 		return 0;
+	l->heard_ms = clock_ms();
 	framer_filled(&l->in, (size_t)n);
 	return 1;
 }

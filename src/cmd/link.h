@@ -27,6 +27,7 @@ struct link {
 	bool greeted, gone; /* gone: it says nothing more */
 	bool again; /* `rdcp --ends': what comes before its greeting is an earlier end's */
 	int share; /* what its end gets of a socket between the two; 0: nothing */
+	uint64_t heard_ms; /* its last byte came then (clock_ms) */
 	uint64_t lost_ms; /* its process is gone: when it is given up, 0: never */
 	bool has_verdict;
 	struct msg_greeting greeting;

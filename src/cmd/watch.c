@@ -121,6 +121,9 @@ static bool session_is_lost(struct watch *w)
 		return false;
 	pthread_mutex_lock(&w->lock);
 	lost = w->session && session_failed(w->session, &f, host);
+	/* The worker may close the session before main leaves. */
+	if (lost)
+		w->lost = f;
 	pthread_mutex_unlock(&w->lock);
 	return lost;
 }
@@ -132,6 +135,12 @@ static void *run(void *arg)
 	w->result = w->work(w->ctx);
 	w->failure = *failed();
 	/* Whoever noticed the signal first knew only its number. */
+	if (w->result && w->failure.code == OUT_SIGNAL) {
+		pthread_mutex_lock(&w->lock);
+		if (w->lost.code != OUT_DONE)
+			w->failure = w->lost;
+		pthread_mutex_unlock(&w->lock);
+	}
 	if (w->result && w->failure.code == OUT_SIGNAL && atomic_load(&caught)) {
 		fail_signal(atomic_load(&caught));
 		w->failure = *failed();
@@ -154,7 +163,7 @@ static void listen_bell(int ms)
 		screen_flush();
 }
 
-/* Why main leaves alone: what the session says, else the signal. */
+/* Why main leaves alone: what the session says or has said, else the signal. */
 static void say_why(struct watch *w)
 {
 	char host[HOST_MAX];
@@ -165,10 +174,14 @@ static void say_why(struct watch *w)
 	if (w->session)
 		known = session_failed(w->session, &w->failure, host);
 	pthread_mutex_unlock(&w->lock);
-	if (!known) {
-		fail_signal(atomic_load(&caught) ? atomic_load(&caught) : SIGTERM);
-		w->failure = *failed();
+	if (known)
+		return;
+	if (w->lost.code != OUT_DONE) {
+		w->failure = w->lost;
+		return;
 	}
+	fail_signal(atomic_load(&caught));
+	w->failure = *failed();
 }
 
 static void *ring_at_end(void *arg)

@@ -31,6 +31,7 @@ struct watch {
 	/* its own */
 	pthread_mutex_t lock;
 	struct session *session;
+	struct failure lost; /* the session's, once main has seen that it failed */
 	int result;
 	struct failure failure;
 };

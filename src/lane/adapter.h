@@ -74,6 +74,8 @@ bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out
 bool adapter_behind(const char *root, const union address *local, struct adapter *out);
 /* The network device that has a local address. */
 bool netdev_of_address(const union address *local, char *to, size_t size);
+/* Its MTU; 0: not known. */
+unsigned netdev_mtu(const union address *local);
 
 /* The processors of a NUMA node; false when there is no such node. */
 bool numa_node_cpus(const char *root, int node, cpu_set_t *out);

@@ -213,6 +213,15 @@ bool adapter_behind(const char *root, const union address *local, struct adapter
 	return adapter_at_netdev(root, netdev, out);
 }
 
+unsigned netdev_mtu(const union address *local)
+{
+	char name[ADAPTER_TEXT];
+
+	if (!netdev_of_address(local, name, sizeof name))
+		return 0;
+	return (unsigned)sysfs_number(0, "%s/class/net/%s/mtu", sysfs_root(NULL), name);
+}
+
 /* ---- NUMA ------------------------------------------------------------------------------------ */
 
 /* "0-15,32-47" */

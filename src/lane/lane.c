@@ -156,6 +156,11 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 	l->granted = lane_stored(l);
 	l->damaged_now = false;
 	l->attached_ms = clock_ms();
+	l->attached_stored = lane_stored(l);
+	l->attached_idle = atomic_load(&l->answers_idle);
+	if (!atomic_load(&l->sign_ms))
+		atomic_store(&l->sign_ms, l->attached_ms);
+	atomic_store(&l->mtu, w->mtu);
 	atomic_fetch_add_explicit(&l->counts.epochs, 1, memory_order_relaxed);
 	pthread_mutex_lock(&l->lock);
 	l->wire = w;
@@ -201,6 +206,14 @@ int lane_broke(struct lane *l)
 	return 0;
 }
 
+/* The sink was asked more than once, since an answer may cross the block that it speaks of. */
+static void judge_wire(struct lane *l)
+{
+	l->barren = l->begun && lane_stored(l) == l->attached_stored &&
+		    atomic_load(&l->answers_idle) - l->attached_idle > 1;
+	l->barren_row = l->barren ? l->barren_row + 1 : 0;
+}
+
 /* A peer whose wires come and break again and again without use would keep us for ever. */
 static int check_futile(struct lane *l)
 {
@@ -227,6 +240,7 @@ static int mend(struct lane *l)
 		return -1;
 	if (check_futile(l))
 		return lane_die(l);
+	judge_wire(l);
 	pthread_mutex_lock(&l->lock);
 	l->epoch += l->begun;
 	pthread_mutex_unlock(&l->lock);
@@ -257,6 +271,58 @@ int lane_join(struct lane *l)
 			return -1;
 	}
 	return 0;
+}
+
+/* ---- a source asks what its sink does ------------------------------------------------------ */
+
+/* The epoch of a wire that is attached: of no other one may be asked. */
+static bool is_at(struct lane *l, uint32_t epoch)
+{
+	bool is;
+
+	pthread_mutex_lock(&l->lock);
+	is = l->wire && l->epoch == epoch;
+	pthread_mutex_unlock(&l->lock);
+	return is;
+}
+
+void lane_held(struct lane *l, uint32_t epoch, bool busy)
+{
+	if (is_at(l, epoch))
+		atomic_fetch_add(busy ? &l->answers_busy : &l->answers_idle, 1);
+}
+
+bool lane_check(struct lane *l, uint32_t epoch)
+{
+	bool busy = !atomic_load(&l->at_wire);
+
+	lane_held(l, epoch, busy);
+	return busy;
+}
+
+unsigned lane_barren(const struct lane *l)
+{
+	return l->barren_row;
+}
+
+uint64_t lane_sign_ms(const struct lane *l)
+{
+	return atomic_load(&l->sign_ms);
+}
+
+void lane_heard_wire(struct lane *l)
+{
+	atomic_store_explicit(&l->heard_ms, clock_ms(), memory_order_relaxed);
+}
+
+uint64_t lane_heard_ms(const struct lane *l)
+{
+	return atomic_load_explicit(&l->heard_ms, memory_order_relaxed);
+}
+
+uint32_t lane_mtu(const struct lane *l)
+{
+	return atomic_load(&l->mtu);
 }
 
 /* ---- what a lane says of itself ------------------------------------------------------- */

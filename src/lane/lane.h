@@ -106,7 +106,10 @@ struct lane_setup {
 	bool unchecked; /* hashes are neither computed nor checked: benchmarks only,
 			 * both ends alike */
 	lane_mend_fn mend;
-	void *mend_ctx;
+	/* Source: ask the sink by LANE_CHECK whether it is busy (patience.h); must not wait.
+	 * NULL: it can't be asked. */
+	void (*ask)(void *ctx, struct lane *lane, uint32_t epoch);
+	void *mend_ctx; /* of both */
 };
 
 /* What a lane did with its time, in nanoseconds; the bottleneck is named from these. */
@@ -150,6 +153,15 @@ void lane_abort(struct lane *l);
  * Nothing when the lane is at another epoch. Any thread. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why);
 
+/* Source: the sink's answer to `ask'.  Any thread. */
+void lane_held(struct lane *l, uint32_t epoch, bool busy);
+/* Sink: the source asks.  Is the lane's thread busy elsewhere than on the wire?  Any thread. */
+bool lane_check(struct lane *l, uint32_t epoch);
+/* When something of the peer's last came over a wire of this lane (clock_ms); 0: never. */
+uint64_t lane_heard_ms(const struct lane *l);
+/* Of the network device under the wire; 0: not known.  Any thread. */
+uint32_t lane_mtu(const struct lane *l);
+
 /* Compute b->hash of what is in b now and remember that it is done, so that lane_send()
  * need not; the caller may use the hash for its own digest. */
 void block_seal(struct block *b);
@@ -172,6 +184,12 @@ void lane_name(const struct lane *l, char *to, size_t size);
 
 /* What a sink says of the block that came damaged, when why was that: its number + 1, else 0. */
 uint64_t lane_damaged(const struct lane *l);
+
+/* Did the last wire not get one block through, while the source asked and the sink waited?  How
+ * many such wires in a row it was. */
+unsigned lane_barren(const struct lane *l);
+/* When there last was a sign that blocks get through, or the sink rests (clock_ms). */
+uint64_t lane_sign_ms(const struct lane *l);
 
 /*
  * Put a connected wire under the lane, which owns it from here on, also on failure.

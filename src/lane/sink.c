@@ -97,6 +97,7 @@ int lane_recv(struct lane *l, struct block **out)
 
 	if (lane_alive(l))
 		return -1;
+	atomic_store(&l->at_wire, true);
 	while (!b) {
 		if (lane_join(l))
 			return -1;
@@ -106,6 +107,7 @@ int lane_recv(struct lane *l, struct block **out)
 		if (try_block(l, &b))
 			return -1;
 	}
+	atomic_store(&l->at_wire, false);
 	b->lent_ns = clock_ns();
 	count_up(&l->counts.ns_block, b->lent_ns - start);
 	l->lent = b;
@@ -125,6 +127,7 @@ int lane_put(struct lane *l, struct block *b)
 {
 	struct wire *w = l->wire;
 	uint64_t stored;
+	int rc = 0;
 
 	if (b != l->lent) {
 		fail_as(OUT_PROTOCOL, "lane %u: block %u was not lent", l->setup.index, b->slot);
@@ -132,6 +135,7 @@ int lane_put(struct lane *l, struct block *b)
 	}
 	l->lent = NULL;
 	stored = atomic_fetch_add(&l->stored, 1) + 1;
+	atomic_store(&l->sign_ms, clock_ms());
 	count_up(&l->counts.ns_store, clock_ns() - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->len);
@@ -139,7 +143,9 @@ int lane_put(struct lane *l, struct block *b)
 		return -1;
 	/* In this order: whoever has the credit may send into the block. */
 	b = &l->pool.blocks[b->slot]; /* if it was a copy */
+	atomic_store(&l->at_wire, true);
 	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch_of(l) && grant(l))))
-		return lane_broke(l);
-	return 0;
+		rc = lane_broke(l);
+	atomic_store(&l->at_wire, false);
+	return rc;
 }

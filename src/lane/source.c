@@ -25,6 +25,8 @@ int source_credit(struct lane *l, uint64_t stored)
 			l->unstored_end = &l->unstored;
 		pool_give(&l->pool, b);
 	}
+	if (stored > before)
+		atomic_store(&l->sign_ms, clock_ms());
 	atomic_store(&l->stored, stored);
 	return 0;
 }

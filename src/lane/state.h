@@ -49,6 +49,16 @@ struct lane {
 	unsigned futile; /* wires since a block more was stored */
 	uint64_t futile_stored;
 	uint64_t attached_ms;
+	uint64_t attached_stored; /* `stored' then */
+	uint32_t attached_idle; /* `answers_idle' then */
+	bool barren; /* the last wire: see lane_barren() */
+	unsigned barren_row; /* so many in a row */
+	_Atomic uint64_t sign_ms; /* the last sign that blocks get through */
+	_Atomic uint64_t heard_ms; /* something of the peer's last came over a wire */
+	_Atomic uint32_t mtu; /* of the network device under the wire; 0: not known */
+	/* to LANE_CHECK: the sink's thread was busy with a block, or waited for one; at both ends
+	 */
+	_Atomic uint32_t answers_busy, answers_idle;
 	struct failure fatal; /* the lane's end; code OUT_DONE: it lives */
 
 	struct block *lent; /* sink: to the caller */
@@ -60,6 +70,7 @@ struct lane {
 	struct block **unstored_end;
 
 	/* sink */
+	atomic_bool at_wire; /* its thread is in a call that waits for the wire */
 	uint64_t granted;
 	uint64_t damaged; /* 1 + number of the block that came damaged last */
 	bool damaged_now; /* and that is what broke the wire */

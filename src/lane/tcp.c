@@ -34,6 +34,7 @@ struct tcp {
 	int fd;
 	int wake; /* eventfd: readable once broken */
 	atomic_bool broken;
+	struct lane *lane;
 	struct pool *pool;
 	uint32_t epoch;
 	int timeout_ms;
@@ -183,6 +184,7 @@ static int tcp_credit(struct wire *w, uint64_t least, uint64_t *stored)
 		n = recv(t->fd, t->in + t->in_len, sizeof t->in - t->in_len, MSG_DONTWAIT);
 		if (n > 0) {
 			t->in_len += (size_t)n;
+			lane_heard_wire(t->lane);
 			if (take_in(t))
 				return -1;
 		} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -258,6 +260,7 @@ static int fill(struct tcp *t)
 	if (n <= 0)
 		return lost(t, "receive");
 	atomic_fetch_add_explicit(&t->wire.heard, (uint64_t)n, memory_order_relaxed);
+	lane_heard_wire(t->lane);
 	if ((size_t)n < data)
 		data = (size_t)n;
 	t->came += data;
@@ -402,6 +405,7 @@ int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out)
 	}
 	t->wire.ops = &tcp_ops;
 	t->fd = fd;
+	t->lane = l;
 	t->pool = lane_pool(l);
 	t->epoch = epoch;
 	t->timeout_ms = lane_timeout_ms(l);

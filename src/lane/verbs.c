@@ -20,6 +20,8 @@
  * looking for that long first is never much worse and often saves it. */
 enum { SPIN_NS = 30000, SPIN_CPUS = 3 };
 
+enum { PACKET_MOST = 4096 }; /* the largest path MTU there is */
+
 static const struct wire_ops verbs_ops;
 
 static struct verbs *verbs_of(struct wire *w)
@@ -176,6 +178,7 @@ static int credit_came(struct verbs *v, uint32_t slot, uint32_t len)
 	if (verbs_post_credit(v, slot))
 		return -1;
 	v->stored = c.stored;
+	v->credited = true;
 	return 0;
 }
 
@@ -201,6 +204,8 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 		return work_failed(v, wc);
 	if (work >= WORK_RECV_BLOCK && check_opcode(v, wc, work))
 		return -1;
+	if (work >= WORK_RECV_BLOCK)
+		lane_heard_wire(v->lane);
 	switch (work) {
 	case WORK_SEND_BLOCK:
 		v->let_go++; /* they end in the order in which they were posted */
@@ -347,17 +352,6 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 
 /* ---- sending ------------------------------------------------------------------------ */
 
-/* The send queue's slots are free only once reaped, whatever a credit says of the data: an
- * adapter that is not asked for its completions (siw) fills up. */
-static int send_room(struct verbs *v, uint32_t room)
-{
-	while (v->sends + room > v->sends_max) {
-		if (verbs_progress(v, 0))
-			return -1;
-	}
-	return 0;
-}
-
 int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first)
 {
 	struct ibv_send_wr *bad;
@@ -400,38 +394,44 @@ int verbs_send_hello(struct verbs *v, enum hello_place place)
 	return post_send(v, WORK_SEND_HELLO, &sge, 0);
 }
 
-/* How long a source has been waiting for any credit. */
-struct patience {
-	uint64_t stored; /* the last credit that it saw */
-	uint64_t until_ms; /* 0: it has just begun, or has no end */
-};
-
-/*
- * An iWARP adapter that hears nothing says so after minutes (siw: a quarter of an hour), and the
- * control channel need not go over the path that is cut.  So a source gives up a wire on which no
- * credit came for the lane's timeout.  A sink that rests looks the same from here; its lane is
- * fenced when it goes on, and has lost a wire that was good, and nothing else.
- */
-static int await_sink(struct verbs *v, struct patience *p)
+/* It is not known yet whether blocks get through: large packets may be lost where small ones come
+ * through. */
+static bool is_fresh(const struct verbs *v)
 {
-	int ms = lane_timeout_ms(v->lane);
+	return v->large ? v->stored < v->large : !v->credited;
+}
 
-	if (v->id->verbs->device->transport_type != IBV_TRANSPORT_IWARP)
-		return verbs_progress(v, 0);
-	if (!p->until_ms || p->stored != v->stored)
-		*p = (struct patience){v->stored, clock_ms() + (uint64_t)ms};
-	if (verbs_progress(v, p->until_ms))
+/* Blocks wait for a credit: -1 when too long. */
+static int look_at_sink(struct verbs *v)
+{
+	/* A hardware's acknowledgement is a sign too. */
+	if (patience_look(&v->patience, v->lane, v->stored + v->let_go, is_fresh(v)))
+		return verbs_fail(v, OUT_PEER_LOST, "%s", failed()->text);
+	return 0;
+}
+
+static int await_sink(struct verbs *v)
+{
+	if (verbs_progress(v, patience_next(&v->patience, v->lane, is_fresh(v))))
 		return -1;
-	if (clock_left(p->until_ms) || p->stored != v->stored)
-		return 0;
-	return verbs_fail(v, OUT_PEER_LOST, "%s: nothing came back for %g s", v->wire.name,
-			  ms / 1000.0);
+	return look_at_sink(v);
+}
+
+/* The send queue's slots are free only once reaped, whatever a credit says of the data: an
+ * adapter that is not asked for its completions (siw) fills up. */
+static int send_room(struct verbs *v, uint32_t room)
+{
+	while (v->sends + room > v->sends_max) {
+		/* Of a sink's credits that don't leave the source sees that none comes. */
+		if (v->side == LANE_SOURCE ? await_sink(v) : verbs_progress(v, 0))
+			return -1;
+	}
+	return 0;
 }
 
 static int verbs_send(struct wire *w, struct block *b)
 {
 	struct verbs *v = verbs_of(w);
-	struct patience p = {.until_ms = 0};
 
 	if (!v->begun) {
 		v->begun = true;
@@ -440,12 +440,14 @@ static int verbs_send(struct wire *w, struct block *b)
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
 	while (b->number - v->stored >= v->depth) {
-		if (await_sink(v, &p))
+		if (await_sink(v))
 			return -1;
 	}
 	if (send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
 		return -1;
 	v->next = b->number + 1;
+	if (!v->large && b->len > PACKET_MOST)
+		v->large = v->next;
 	return 0;
 }
 
@@ -458,14 +460,13 @@ static uint64_t credited(const struct verbs *v)
 static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 {
 	struct verbs *v = verbs_of(w);
-	struct patience p = {.until_ms = 0};
 
 	/* Who looks again and again and never waits is to hear that it broke, too. */
 	if (least == 0 && credited(v) < v->next &&
-	    (atomic_load(&v->broken) ? verbs_progress(v, 0) : reap(v)) < 0)
+	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap(v)) < 0 || look_at_sink(v)))
 		return -1;
 	while (credited(v) < least) {
-		if (await_sink(v, &p))
+		if (await_sink(v))
 			return -1;
 	}
 	*stored = credited(v);

@@ -24,6 +24,7 @@
 #include <stdatomic.h>
 #include "base/fail.h"
 #include "lane/connect.h"
+#include "lane/patience.h"
 #include "lane/pool.h"
 #include "lane/wire.h"
 
@@ -95,6 +96,9 @@ struct verbs {
 	uint64_t next; /* number of the next block */
 	uint64_t let_go; /* of the first block that the adapter still reads */
 	uint64_t stored; /* the highest credit */
+	uint64_t large; /* number + 1 of the first block of many packets; 0: none was sent */
+	bool credited; /* a credit has come */
+	struct patience patience;
 
 	/* sink */
 	bool *posted; /* by slot: the adapter has it */

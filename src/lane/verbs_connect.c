@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "lane/adapter.h"
 #include "lane/fault.h"
 #include "lane/hello.h"
 #include "lane/verbs.h"
@@ -235,7 +236,13 @@ static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_
 static void name_wire(struct verbs *v)
 {
 	const char *dev = ibv_get_device_name(v->id->verbs->device);
+	const struct sockaddr *local = rdma_get_local_addr(v->id);
+	union address here = {.sa = {.sa_family = AF_UNSPEC}};
 
+	if (local->sa_family == AF_INET || local->sa_family == AF_INET6) {
+		memcpy(&here, local, local->sa_family == AF_INET ? sizeof here.in4 : sizeof here);
+		v->wire.mtu = netdev_mtu(&here);
+	}
 	snprintf(v->wire.name, sizeof v->wire.name, "rdma %.15s %.62s%s%s", dev, v->peer,
 		 verbs_writes(v) ? " " : "", verbs_writes(v) ? verbs_op_text(v->op) : "");
 }

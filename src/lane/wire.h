@@ -51,12 +51,16 @@ struct wire_ops {
 	void (*close)(struct wire *w);
 };
 
+/* For wires: a message of the peer's came.  In the lane's thread. */
+void lane_heard_wire(struct lane *l);
+
 struct wire {
 	const struct wire_ops *ops;
 	bool exposed; /* sink: the source can change a block, its head too, at any time */
 	uint32_t window; /* blocks under way that are of use, at most; 0: no matter how many */
 	_Atomic uint64_t heard; /* sink: grows with all that comes, parts of blocks too */
 	uint32_t rtt_us; /* the shortest round trip that was seen; 0: not known */
+	uint32_t mtu; /* of the network device under it; 0: not known */
 	char name[96]; /* for people: "tcp 10.0.0.1:7000" */
 };
 

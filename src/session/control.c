@@ -23,7 +23,8 @@ enum {
 	READS_AT_ONCE = 16, /* then look after the outbox again */
 	LATE_MS = 1000, /* a poll that comes back so much late: we were stopped */
 	LAST_WORDS_MS = 1000, /* how long to listen to a peer that takes nothing any more */
-	PINGS = 4, /* in the time after which silence counts */
+	PINGS = 8, /* in the time after which silence counts */
+	CHANNEL_TIMEOUTS = 3, /* of silence here while lanes live */
 };
 
 struct control {
@@ -48,6 +49,7 @@ struct control {
 	bool mute; /* writing failed: only listening */
 	uint64_t mute_until; /* clock_ms */
 	uint64_t silence_ms; /* that this process ran through */
+	uint64_t quiet_ms; /* the same, with nothing heard on any other way either */
 	unsigned unanswered; /* PINGs sent in this silence */
 	uint64_t cookie; /* of the last PING */
 	struct framer fr;
@@ -275,6 +277,12 @@ static int ended(struct control *c, bool *clean)
 		       c->peer);
 }
 
+static void hear(struct control *c)
+{
+	c->silence_ms = c->quiet_ms = 0;
+	c->unanswered = 0;
+}
+
 /* Take in what has come; *more when there may be more at hand. */
 static int listen_now(struct control *c, bool *more, bool *clean)
 {
@@ -293,8 +301,7 @@ static int listen_now(struct control *c, bool *more, bool *clean)
 			*more = false;
 			return 0;
 		}
-		c->silence_ms = 0;
-		c->unanswered = 0;
+		hear(c);
 		framer_filled(&c->fr, (size_t)n);
 		if (take_frames(c) != 0)
 			return -1;
@@ -318,10 +325,19 @@ static void send_ping(struct control *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* In silence_ms, when the next PING is due: at 1/4, 2/4, 3/4 of the limit. */
+/* In silence_ms, when the next PING is due: at 1/8, 2/8 ... of the limit. */
 static uint64_t ping_due(const struct control *c, uint64_t limit)
 {
 	return limit * (c->unanswered + 1) / PINGS;
+}
+
+static void listen_elsewhere(struct control *c)
+{
+	uint64_t at = c->h.heard_ms ? c->h.heard_ms(c->h.ctx) : 0;
+	uint64_t since = at ? clock_ms() - at : UINT64_MAX;
+
+	if (since < c->quiet_ms)
+		c->quiet_ms = since;
 }
 
 /* -1 when the peer has been silent for too long, or has had its time for last words. */
@@ -333,8 +349,16 @@ static int look_at_clock(struct control *c)
 		return fail_again(&c->why);
 	if (limit == 0 || c->deaf)
 		return 0;
-	if (c->silence_ms >= limit) {
-		fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer, (double)limit / 1000);
+	listen_elsewhere(c);
+	if (c->quiet_ms >= limit || c->silence_ms >= CHANNEL_TIMEOUTS * limit) {
+		if (c->quiet_ms >= limit)
+			fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer,
+				(double)limit / 1000);
+		else
+			fail_as(OUT_TIMEOUT,
+				"the connection to %s has been silent for %g s, though data "
+				"moves",
+				c->peer, (double)c->silence_ms / 1000);
 		/* A host that is gone can't be told. */
 		return channel_unsent(c->ch) > 0 ? -1 : refuse(c);
 	}
@@ -347,15 +371,16 @@ static int look_at_clock(struct control *c)
 static int due_in(const struct control *c)
 {
 	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
-	uint64_t at = limit;
+	uint64_t left, ping;
 
 	if (c->mute)
 		return clock_left(c->mute_until);
 	if (limit == 0 || c->deaf)
 		return -1;
-	if (c->h.pings && ping_due(c, limit) < limit)
-		at = ping_due(c, limit);
-	return at > c->silence_ms ? (int)(at - c->silence_ms) : 0;
+	left = limit > c->quiet_ms ? limit - c->quiet_ms : 0;
+	ping = ping_due(c, limit);
+	ping = ping > c->silence_ms ? ping - c->silence_ms : 0;
+	return (int)(c->h.pings && ping < left ? ping : left);
 }
 
 /* Silence is what was waited for, and no more than was asked for: coming back much later than
@@ -363,13 +388,13 @@ static int due_in(const struct control *c)
 static void count_silence(struct control *c, uint64_t slept, int asked)
 {
 	if (asked >= 0 && slept > (uint64_t)asked + LATE_MS) {
-		c->silence_ms = 0;
-		c->unanswered = 0;
-	} else if (asked >= 0 && slept > (uint64_t)asked) {
-		c->silence_ms += (uint64_t)asked;
-	} else {
-		c->silence_ms += slept;
+		hear(c);
+		return;
 	}
+	if (asked >= 0 && slept > (uint64_t)asked)
+		slept = (uint64_t)asked;
+	c->silence_ms += slept;
+	c->quiet_ms += slept;
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */

@@ -21,6 +21,10 @@
  * be answered: a frame that can't be, or silence of a peer whose host takes what it is sent.
  * From then on nothing is heard but the stream's end; sending goes on.  NULL: that is on_lost().
  *
+ * Silence is counted from the peer's last byte on any way (heard_ms), so that a cut that lanes
+ * have survived ends nothing while TCP still waits to send this channel's bytes again.  But after
+ * CHANNEL_TIMEOUTS times as long the channel is given up also while lanes live.
+ *
  * Silence is counted in time that this process ran: a thread that finds it was stopped (its
  * poll came back seconds late) starts counting afresh.  Without pings (a conductor) PING and
  * PONG go to on_frame() like any other frame.
@@ -39,6 +43,9 @@ struct control_handler {
 	int (*on_frame)(void *ctx, const struct frame *f);
 	void (*on_lost)(void *ctx, bool clean);
 	void (*on_refused)(void *ctx);
+	/* When the peer was last heard on another way than this channel (clock_ms), 0: never; NULL:
+	 * there is none.  Must not wait. */
+	uint64_t (*heard_ms)(void *ctx);
 	void *ctx;
 	int timeout_ms; /* of silence; 0: none */
 	bool pings; /* send PING (an end); a conductor only passes them on */

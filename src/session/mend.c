@@ -105,7 +105,7 @@ static int answer_down(struct lane_end *e)
 /* ---- what the peer says: the control thread
  * ------------------------------------------------------ */
 
-static int check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch)
+int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch)
 {
 	if (lane < s->terms.lanes && epoch < UINT32_MAX)
 		return 0;
@@ -127,13 +127,14 @@ int mend_on_down(struct session *s, const struct frame *f)
 	struct msg_lane_down m;
 	struct lane_end *e;
 
-	if (msg_lane_down_decode(f, &m) < 0 || check_lane(s, f, m.lane, m.epoch) < 0)
+	if (msg_lane_down_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
 		return -1;
 	e = &s->ends[m.lane];
 	pthread_mutex_lock(&s->lock);
 	if (!e->down || m.epoch > e->down_epoch) {
 		e->down = true;
 		e->down_epoch = m.epoch;
+		snprintf(e->down_why, sizeof e->down_why, "%s", m.why);
 		give_up_wire(s, m.lane, m.epoch, m.why);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -145,7 +146,7 @@ int mend_on_stored(struct session *s, const struct frame *f)
 	struct msg_lane_stored m;
 	struct lane_end *e;
 
-	if (msg_lane_stored_decode(f, &m) < 0 || check_lane(s, f, m.lane, m.epoch) < 0)
+	if (msg_lane_stored_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
 		return -1;
 	e = &s->ends[m.lane];
 	pthread_mutex_lock(&s->lock);
@@ -323,7 +324,7 @@ static void mark_rail(struct session *s, int at, bool dead)
 
 	pthread_mutex_lock(&s->lock);
 	r = s->route.rails[at];
-	s->route.rails[at].dead = dead;
+	s->route.rails[at].dead = dead || r.mute;
 	others = rail_of_lane(s->route.rails, s->route.rail_count, 0) >= 0;
 	pthread_mutex_unlock(&s->lock);
 	if (dead && !r.dead && others)
@@ -350,8 +351,10 @@ static enum attempt redial_rails(struct lane_end *e, bool first, unsigned round,
 		if (tries > 0 && !clock_left(until))
 			break;
 		rc = mend_over_rail(e, &r, soon < deadline ? soon : deadline);
-		if (rc == ATTEMPT_DONE)
+		if (rc == ATTEMPT_DONE) {
+			e->rail = (unsigned)at;
 			mark_rail(e->s, at, false);
+		}
 		/* Too little locked memory is too little everywhere. */
 		if (rc != ATTEMPT_FAILED || failed()->code == OUT_MEMLOCK)
 			break;
@@ -365,12 +368,13 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 {
 	struct session *s = e->s;
 	union address to[OFFER_MAX + 1];
-	char why[FAIL_TEXT_MAX] = "";
+	char why[FAIL_TEXT_MAX];
 	struct rail r;
 	uint64_t soon;
 	enum attempt rc;
 	unsigned n;
 
+	snprintf(why, sizeof why, "%s", e->no_rdma);
 	if (next_rail(e, first, 0, &r) >= 0) {
 		rc = redial_rails(e, first, round, deadline);
 		if (rc != ATTEMPT_FAILED || s->terms.want == TRANSPORT_RDMA)
@@ -387,8 +391,14 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 	if (soon > deadline || route_stage(s) == STAGE_DETOUR)
 		soon = deadline;
 	rc = mend_over_tcp(e, to, n, soon);
-	if (rc == ATTEMPT_DONE && why[0])
-		log_warn("lane %u goes on over TCP, not RDMA: %s", e->index, why);
+	if (rc == ATTEMPT_DONE && why[0]) {
+		/* Of several lanes that have the same reason the first one tells. */
+		bool told = e->no_rdma[0] && atomic_exchange(&s->told_no_rdma, true);
+
+		log_at(told ? LOG_DEBUG : LOG_WARN, "lane %u goes on over TCP, not RDMA: %s",
+		       e->index, why);
+		e->no_rdma[0] = '\0';
+	}
 	return rc;
 }
 
@@ -538,7 +548,7 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;
-	if (epoch > 0 && fence(e, epoch - 1, why) < 0)
+	if (epoch > 0 && (fence(e, epoch - 1, why) < 0 || mend_judge(e, why) < 0))
 		return give_up(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return give_up(e);

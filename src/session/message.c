@@ -21,6 +21,8 @@ static const char *const names[] = {
 	[MSG_ANSWERS] = "ANSWERS",
 	[MSG_CELLS] = "CELLS",
 	[MSG_TIMES] = "TIMES",
+	[MSG_LANE_CHECK] = "LANE_CHECK",
+	[MSG_LANE_HELD] = "LANE_HELD",
 	[MSG_GREETING] = "GREETING",
 	[MSG_START] = "START",
 	[MSG_WANT] = "WANT",
@@ -267,6 +269,44 @@ int msg_lane_stored_decode(const struct frame *f, struct msg_lane_stored *m)
 	m->epoch = take_u32(&d.r);
 	m->stored = take_u64(&d.r);
 	m->damaged = take_bool(&d, "damaged");
+	return decoded(&d);
+}
+
+void msg_lane_check_encode(struct writer *w, const struct msg_lane_check *m)
+{
+	put_u16(w, m->lane);
+	put_u32(w, m->epoch);
+	put_u32(w, m->mtu);
+}
+
+int msg_lane_check_decode(const struct frame *f, struct msg_lane_check *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->lane = take_u16(&d.r);
+	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	m->epoch = take_u32(&d.r);
+	m->mtu = take_u32(&d.r);
+	return decoded(&d);
+}
+
+void msg_lane_held_encode(struct writer *w, const struct msg_lane_held *m)
+{
+	put_u16(w, m->lane);
+	put_u32(w, m->epoch);
+	put_u32(w, m->mtu);
+	put_u8(w, m->busy);
+}
+
+int msg_lane_held_decode(const struct frame *f, struct msg_lane_held *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->lane = take_u16(&d.r);
+	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	m->epoch = take_u32(&d.r);
+	m->mtu = take_u32(&d.r);
+	m->busy = take_bool(&d, "busy");
 	return decoded(&d);
 }
 

@@ -26,6 +26,7 @@ struct rail {
 	unsigned rate; /* Mbit/s of the slower end's; 0: not known */
 	char device[64]; /* at this end; "" */
 	bool dead;
+	bool mute; /* it connects, but no block comes through: it stays dead */
 };
 
 /* All ways to RDMA places of an offer that may be dialed, best first: at most max. */

@@ -225,6 +225,7 @@ static int lane_end_open(struct session *s, unsigned i)
 		.unchecked = s->o.unchecked,
 		.rdma_op = s->terms.rdma_op,
 		.mend = session_mend,
+		.ask = session_ask,
 		.mend_ctx = e,
 	};
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -304,6 +305,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 		.on_frame = session_on_frame,
 		.on_lost = session_on_lost,
 		.on_refused = session_on_refused,
+		.heard_ms = session_heard_ms,
 		.pings = true,
 	};
 	struct session *s = session_new(o);

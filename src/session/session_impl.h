@@ -30,6 +30,8 @@ enum {
 	GRACE_MS = 2000,
 	/* Further ssh connections may ask for a password. */
 	DETOUR_MS = 120000,
+	/* RDMA wires of a lane that break in a short time, until it stays with TCP. */
+	OFTEN_BREAKS = 3,
 };
 
 /* ---- what both ends agree on ------------------------------------------------------------- */
@@ -85,6 +87,7 @@ struct lane_end {
 	/* under the session's lock */
 	bool down; /* the peer is done with all epochs up to down_epoch, and its */
 	uint32_t down_epoch; /* lane's thread is where it can make a new wire */
+	char down_why[FAIL_TEXT_MAX];
 	bool fenced; /* source: the sink has stored `stored' and is done with all */
 	uint32_t fenced_epoch; /* epochs up to this */
 	uint64_t stored;
@@ -93,7 +96,13 @@ struct lane_end {
 	uint32_t next_epoch; /* for the next attempt; 0: none is left */
 	bool said; /* LANE_DOWN was sent, last of this epoch */
 	uint32_t said_epoch;
-	bool was_rdma;
+	bool was_rdma; /* and so may its next wire be */
+	unsigned rail; /* that its last RDMA wire took */
+	char no_rdma[FAIL_TEXT_MAX]; /* why it does without RDMA from now on, until that was told */
+	unsigned breaks; /* of RDMA wires, and when the last ones were */
+	uint64_t broke_ms[OFTEN_BREAKS];
+
+	_Atomic uint32_t peer_mtu; /* as LANE_CHECK or LANE_HELD said */
 };
 
 struct session {
@@ -118,6 +127,7 @@ struct session {
 	struct failure failure;
 	char failed_host[HOST_MAX];
 	uint64_t pace_ns; /* when the next block may go */
+	atomic_bool told_no_rdma; /* the user knows why a lane does without it */
 };
 
 /* The session's first failure, and everybody wakes.  host: where the peer says it was, NULL: it
@@ -127,6 +137,7 @@ void session_latch(struct session *s, const struct failure *f, const char *host)
 int session_on_frame(void *ctx, const struct frame *f);
 void session_on_refused(void *ctx);
 void session_on_lost(void *ctx, bool clean);
+uint64_t session_heard_ms(void *ctx);
 
 /* Everything that a lane's thread may wait for has changed: look again. With the lock held. */
 void session_nudge(struct session *s);
@@ -162,6 +173,14 @@ enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned
 			   uint64_t deadline_ms);
 int mend_on_down(struct session *s, const struct frame *f);
 int mend_on_stored(struct session *s, const struct frame *f);
+/* mend_check.c: a source asks its sink why no credit comes. */
+int mend_on_check(struct session *s, const struct frame *f);
+int mend_on_held(struct session *s, const struct frame *f);
+int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch);
+/* A wire broke: does the lane do without RDMA from now on?  -1: it can't, and it is hopeless. */
+int mend_judge(struct lane_end *e, const char *why);
+/* The lanes' ask function. */
+void session_ask(void *ctx, struct lane *l, uint32_t epoch);
 /* The lanes' mend function; ctx is the lane_end. */
 int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why);
 

@@ -3,13 +3,15 @@
 
 Two network namespaces joined by a wire, so that nothing tells an end what became of its peer."""
 
+import os
+import signal
 import subprocess
 import time
 import uuid
 
 import pytest
 
-from hosts import KEY, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
+from hosts import KEY, ROOT, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 TIMEOUT = 6
@@ -90,3 +92,99 @@ def test_a_link_that_comes_back_in_time_is_survived(bench, tmp_path, wire):
     wire.turn("up")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
+
+
+# A stand-in for ssh whose bytes pass through one more process, so that stopping it cuts the control
+# channel and nothing else.
+CUTTABLE = """#!/usr/bin/python3
+import os, subprocess, sys, threading
+open(sys.argv[0] + ".pid", "w").write(str(os.getpid()))
+child = subprocess.Popen([%r] + sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def pump(a, b):
+    try:
+        while (data := os.read(a, 1 << 16)):
+            while data:
+                data = data[os.write(b, data):]
+    except OSError:
+        pass
+    os.close(b)
+threading.Thread(target=pump, args=(0, child.stdin.fileno()), daemon=True).start()
+pump(child.stdout.fileno(), 1)
+os._exit(child.wait())
+"""
+
+
+class Channel:
+    def __init__(self, tmp_path):
+        self.rsh = tmp_path / "cuttable"
+        self.rsh.write_text(CUTTABLE % str(ROOT / "tests/e2e/rsh"))
+        self.rsh.chmod(0o755)
+
+    def signal(self, signo):
+        os.kill(int((self.rsh.parent / "cuttable.pid").read_text()), signo)
+
+
+def start_slowly(bench, tmp_path, *options):
+    (tmp_path / "in").write_bytes(pattern(40 << 20))
+    channel = Channel(tmp_path)
+    # Lanes must move while the channel is cut, and for longer.
+    run = bench.copy("--bwlimit=4M", *options, "in", "far:out", wait=False, rsh=channel.rsh)
+    wait_until(lambda: any(n.startswith(".sluice.") and (tmp_path / n).stat().st_blocks > 2048
+                           for n in os.listdir(tmp_path)), 20)
+    return run, channel
+
+
+def test_a_cut_control_channel_is_survived_while_data_moves(bench, tmp_path):
+    run, channel = start_slowly(bench, tmp_path, "--timeout=2")
+    channel.signal(signal.SIGSTOP)
+    time.sleep(4)
+    channel.signal(signal.SIGCONT)
+    assert run.wait(60) == 0, run.errors()
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+
+
+def test_a_control_channel_that_stays_cut_ends_it(bench, tmp_path):
+    """Not as long as the data lasts: three times the timeout."""
+    run, channel = start_slowly(bench, tmp_path, "--timeout=1")
+    channel.signal(signal.SIGSTOP)
+    start = time.monotonic()
+    assert run.wait(30) == 30, run.errors()
+    assert 2 <= time.monotonic() - start < 7 * SLOW
+
+
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_rdcp_ends_soon_after_silence(bench, tmp_path, way):
+    """It waits for a last word of an end only where that can still come."""
+    (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
+    stall = "stall:lane=0,block=1,ms=60000;stall:lane=1,block=1,ms=60000"
+    run = bench.copy("--timeout=4", *(["in", "far:out"] if way == "push" else ["far:in", "out"]), wait=False,
+                     env={"SLUICE_FAULT": stall})
+    wait_until(lambda: leftovers(tmp_path))
+    far = wait_until(lambda: far_end(tmp_path))
+    start = time.monotonic()
+    os.kill(far, signal.SIGSTOP)
+    try:
+        # Not its pipes, which the stopped end holds.
+        assert run.proc.wait(40) == 30
+        # With five seconds for last words it was nine.
+        assert time.monotonic() - start < 4 + 2.5 * SLOW
+    finally:
+        os.kill(far, signal.SIGCONT)
+    assert "SIGTERM" not in run.errors()
+
+
+def far_end(tmp_path):
+    """The process of this test's that is `rdcp --end'."""
+    mark = b"SLUICE_TEST_HOME=" + str(tmp_path).encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+            if len(words) < 2 or words[1] != b"--end":
+                continue
+            with open("/proc/%s/environ" % pid, "rb") as f:
+                if mark in f.read():
+                    return int(pid)
+        except OSError:
+            pass
+    return None

@@ -89,6 +89,8 @@ SAMPLES = {
     "NOROUTE": NOROUTE,
     "LANE_DOWN": dict(why=text("reset", TEXT), **LANE),
     "LANE_STORED": dict(stored=COUNTS[1], damaged=(0, 1, 1), **LANE),
+    "LANE_CHECK": dict(mtu=(0, 0x11121314, U32), **LANE),
+    "LANE_HELD": dict(mtu=(0, 0x11121314, U32), busy=(0, 1, 1), **LANE),
     "PING": PING,
     "PONG": PING,
     "FILE_RESULT": dict(file=(0, 0x01020304, U32), code=(1, 11, 45), text=text("disk full", TEXT)),

@@ -176,6 +176,8 @@ MESSAGES = {
     "ANSWERS": (14, [("answers", "answers")]),
     "CELLS": (15, [("file", "u32"), ("pos", "u64"), ("digests", "digests")]),
     "TIMES": (16, TIMES),
+    "LANE_CHECK": (17, [("lane", "u16"), ("epoch", "u32"), ("mtu", "u32")]),
+    "LANE_HELD": (18, [("lane", "u16"), ("epoch", "u32"), ("mtu", "u32"), ("busy", "u8")]),
     "GREETING": (64, [("magic", 8), ("version", "u16"), ("release", "text")]),
     "START": (65, [
         ("version", "u16"), ("role", "u8"), ("want", "u8"), ("verbose", "u8"),

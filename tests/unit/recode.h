@@ -13,6 +13,8 @@ union any_message {
 	struct msg_noroute noroute;
 	struct msg_lane_down lane_down;
 	struct msg_lane_stored lane_stored;
+	struct msg_lane_check lane_check;
+	struct msg_lane_held lane_held;
 	struct msg_ping ping;
 	struct msg_file_result file_result;
 	struct msg_stored stored;
@@ -58,6 +60,10 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 		RECODE(lane_down);
 	case MSG_LANE_STORED:
 		RECODE(lane_stored);
+	case MSG_LANE_CHECK:
+		RECODE(lane_check);
+	case MSG_LANE_HELD:
+		RECODE(lane_held);
 	case MSG_PING:
 	case MSG_PONG:
 		RECODE(ping);

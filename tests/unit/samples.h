@@ -118,6 +118,29 @@ static inline void sample_lane_stored(enum sample_size size, struct writer *w)
 	msg_lane_stored_encode(w, &m);
 }
 
+static inline void sample_lane_check(enum sample_size size, struct writer *w)
+{
+	struct msg_lane_check m = {
+		.lane = OF(0, 3, LANE_COUNT_MAX - 1),
+		.epoch = OF(0, 0x01020304, UINT32_MAX),
+		.mtu = OF(0, 0x11121314, UINT32_MAX),
+	};
+
+	msg_lane_check_encode(w, &m);
+}
+
+static inline void sample_lane_held(enum sample_size size, struct writer *w)
+{
+	struct msg_lane_held m = {
+		.lane = OF(0, 3, LANE_COUNT_MAX - 1),
+		.epoch = OF(0, 0x01020304, UINT32_MAX),
+		.mtu = OF(0, 0x11121314, UINT32_MAX),
+		.busy = OF(false, true, true),
+	};
+
+	msg_lane_held_encode(w, &m);
+}
+
 static inline void sample_ping(enum sample_size size, struct writer *w)
 {
 	struct msg_ping m = {.cookie = OF(0, 0x1112131415161718, UINT64_MAX)};
@@ -568,6 +591,8 @@ static const struct sample samples[] = {
 	{MSG_NOROUTE, sample_noroute},
 	{MSG_LANE_DOWN, sample_lane_down},
 	{MSG_LANE_STORED, sample_lane_stored},
+	{MSG_LANE_CHECK, sample_lane_check},
+	{MSG_LANE_HELD, sample_lane_held},
 	{MSG_PING, sample_ping},
 	{MSG_PONG, sample_ping},
 	{MSG_FILE_RESULT, sample_file_result},

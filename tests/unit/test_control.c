@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@ struct side {
 	bool disorder, clean, lost_in_frame;
 	struct failure why;
 	int (*also)(struct side *s, const struct frame *f);
+	atomic_bool lanes; /* there are lanes, and the peer is heard on them right now */
 	struct control *control;
 };
 
@@ -108,11 +110,19 @@ static void side_free(struct side *s)
 	free(s);
 }
 
+static uint64_t heard_elsewhere_ms(void *ctx)
+{
+	struct side *s = ctx;
+
+	return atomic_load(&s->lanes) ? clock_ms() : 0;
+}
+
 static void start(struct side *s, struct channel *ch, int timeout_ms, bool pings)
 {
 	struct control_handler h = {
 		.on_frame = remember,
 		.on_lost = remember_loss,
+		.heard_ms = heard_elsewhere_ms,
 		.ctx = s,
 		.timeout_ms = timeout_ms,
 		.pings = pings,
@@ -460,6 +470,25 @@ static void a_silent_peer_is_noticed(void **state)
 	close(raw);
 }
 
+/* A cut that lanes have survived: TCP may wait long before it sends the channel's bytes again. */
+static void lanes_are_signs_of_life_for_a_while(void **state)
+{
+	uint64_t from = clock_ms();
+	struct side *s;
+	int raw;
+
+	(void)state;
+	s = side_over(&raw, 0, true);
+	atomic_store(&s->lanes, true);
+	control_set_timeout(s->control, 800);
+	WAIT_UNTIL(s, s->lost == 1);
+	assert_true(clock_ms() - from >= 3 * 800);
+	assert_int_equal(s->why.code, OUT_TIMEOUT);
+	assert_non_null(strstr(s->why.text, "though data moves"));
+	side_free(s);
+	close(raw);
+}
+
 static void the_limit_can_be_changed(void **state)
 {
 	struct side *s;
@@ -773,7 +802,7 @@ static void a_bad_frame_ends_it(void **state)
 {
 	static const uint8_t bad[][FRAME_HEAD] = {
 		{0, 0, 0, 0, 0, 0, 0, 0},
-		{0, 0, 0, 0, 17, 0, 0, 0},
+		{0, 0, 0, 0, 19, 0, 0, 0},
 		{0, 0, 0, 0, 80, 0, 0, 0},
 		{1, 0, 1, 0, MSG_WANT, 0, 0, 0},
 		{255, 255, 255, 255, MSG_WANT, 0, 0, 0},
@@ -966,6 +995,7 @@ int main(void)
 		cmocka_unit_test(loss_ends_the_wait),
 		cmocka_unit_test(a_handler_never_waits),
 		cmocka_unit_test(a_silent_peer_is_noticed),
+		cmocka_unit_test(lanes_are_signs_of_life_for_a_while),
 		cmocka_unit_test(the_limit_can_be_changed),
 		cmocka_unit_test(an_idle_pair_lives_on_heartbeats),
 		cmocka_unit_test(a_ping_is_answered),

@@ -186,6 +186,9 @@ static void each_field_has_its_range(void **state)
 		{MSG_LANE_DOWN, 0, 2, LANE_COUNT_MAX, "lane"},
 		{MSG_LANE_STORED, 0, 2, LANE_COUNT_MAX, "lane"},
 		{MSG_LANE_STORED, 14, 1, 2, "damaged"},
+		{MSG_LANE_CHECK, 0, 2, LANE_COUNT_MAX, "lane"},
+		{MSG_LANE_HELD, 0, 2, LANE_COUNT_MAX, "lane"},
+		{MSG_LANE_HELD, 10, 1, 2, "busy"},
 		{MSG_FILE_RESULT, 4, 1, OUT_DONE, "code"},
 		{MSG_STORED, 0, 2, 0, "count"},
 		{MSG_STORED, 0, 2, STORED_MAX + 1, "count"},
@@ -775,7 +778,7 @@ static void frame_heads(void **state)
 
 	(void)state;
 	for (unsigned t = 0; t < 256; t++) {
-		bool known = (t >= 1 && t <= 16) || (t >= 64 && t <= 79);
+		bool known = (t >= 1 && t <= 18) || (t >= 64 && t <= 79);
 
 		frame_head_encode((uint8_t)t, FRAME_BODY_MAX, head);
 		assert_int_equal(frame_head_decode(head, &type, &len), known ? 0 : -1);

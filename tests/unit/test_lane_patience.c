@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How long a source waits for a credit, by the answers of its sink: without any wire. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#undef fail /* cmocka's; base/fail.h has the name */
+#include <time.h>
+#include "base/clock.h"
+#include "lane/patience.h"
+#include "lane/state.h"
+
+enum { LONG_MS = 60000 };
+
+enum answer { SILENT, IDLE, BUSY };
+
+static struct {
+	enum answer answer;
+	unsigned asked;
+} sink;
+
+/* As if a wire were there: the answers of one that is not attached count for nothing. */
+static struct wire wire;
+
+static void ask(void *ctx, struct lane *l, uint32_t epoch)
+{
+	(void)ctx;
+	sink.asked++;
+	if (sink.answer != SILENT)
+		lane_held(l, epoch, sink.answer == BUSY);
+}
+
+static int no_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
+{
+	(void)ctx;
+	(void)l;
+	(void)epoch;
+	(void)why;
+	return -1;
+}
+
+static struct lane *lane_of(int timeout_ms, enum answer answer)
+{
+	struct lane_setup setup = {
+		.side = LANE_SOURCE,
+		.depth = 4,
+		.block_size = LANE_BLOCK_MIN,
+		.timeout_ms = timeout_ms,
+		.mend = no_mend,
+		.ask = ask,
+	};
+	struct lane *l;
+
+	sink.answer = answer;
+	sink.asked = 0;
+	assert_int_equal(lane_open(&setup, &l), 0);
+	l->wire = &wire;
+	return l;
+}
+
+static void lane_free(struct lane *l)
+{
+	l->wire = NULL;
+	lane_close(l);
+}
+
+/* Look as a wire does, until it is given up or so long; returns how long that took, 0: it was not
+ * given up. */
+static uint64_t wait_ms(struct lane *l, bool fresh, uint64_t most_ms)
+{
+	struct patience p = {0};
+	uint64_t from = clock_ms();
+
+	while (clock_ms() - from < most_ms) {
+		uint64_t next = patience_next(&p, l, fresh), now = clock_ms();
+		struct timespec ts = {.tv_nsec = 1000000 * (long)(next > now ? next - now : 0)};
+
+		ts.tv_sec = ts.tv_nsec / 1000000000;
+		ts.tv_nsec %= 1000000000;
+		nanosleep(&ts, NULL);
+		if (patience_look(&p, l, 7, fresh))
+			return clock_ms() - from;
+	}
+	return 0;
+}
+
+static void a_sink_that_does_not_answer_is_given_the_timeout(void **state)
+{
+	struct lane *l = lane_of(800, SILENT);
+	uint64_t took = wait_ms(l, false, LONG_MS);
+
+	(void)state;
+	assert_true(took >= 800);
+	assert_true(sink.asked >= CHECKS - 1);
+	assert_int_equal(failed()->code, OUT_PEER_LOST);
+	lane_free(l);
+}
+
+static void a_sink_that_waits_for_blocks_is_given_the_timeout(void **state)
+{
+	struct lane *l = lane_of(800, IDLE);
+
+	(void)state;
+	assert_true(wait_ms(l, false, LONG_MS) >= 800);
+	lane_free(l);
+}
+
+/* A slow consumer, a stopped reader of a pipe: for as long as it takes. */
+static void a_sink_that_rests_is_waited_for(void **state)
+{
+	struct lane *l = lane_of(200, BUSY);
+
+	(void)state;
+	assert_int_equal(wait_ms(l, false, 2000), 0);
+	assert_int_equal(wait_ms(l, true, 1000), 0);
+	assert_true(sink.asked > 3);
+	lane_free(l);
+}
+
+static void a_fresh_wire_is_given_less(void **state)
+{
+	struct lane *l = lane_of(LONG_MS, IDLE);
+	uint64_t took = wait_ms(l, true, LONG_MS / 2);
+
+	(void)state;
+	assert_true(took >= FIRST_CREDIT_MS);
+	lane_free(l);
+}
+
+/* What comes late over the control channel comes late over the wire as well. */
+static void without_an_answer_a_fresh_wire_has_the_timeout(void **state)
+{
+	struct lane *l = lane_of(FIRST_CREDIT_MS + 1500, SILENT);
+
+	(void)state;
+	assert_true(wait_ms(l, true, LONG_MS) >= FIRST_CREDIT_MS + 1500);
+	lane_free(l);
+}
+
+static void an_answer_of_another_epoch_counts_for_nothing(void **state)
+{
+	struct lane *l = lane_of(1000, SILENT);
+
+	(void)state;
+	lane_held(l, 1, true);
+	assert_int_equal(atomic_load(&l->answers_busy), 0);
+	lane_held(l, 0, true);
+	assert_int_equal(atomic_load(&l->answers_busy), 1);
+	lane_free(l);
+}
+
+/* A stopped process: nobody looked meanwhile. */
+static void an_own_pause_is_not_the_sinks_silence(void **state)
+{
+	struct lane *l = lane_of(1000, IDLE);
+	struct timespec pause = {.tv_sec = 3};
+	struct patience p = {0};
+
+	(void)state;
+	assert_int_equal(patience_look(&p, l, 7, false), 0);
+	nanosleep(&pause, NULL);
+	assert_int_equal(patience_look(&p, l, 7, false), 0);
+	assert_true(p.quiet_ms <= 1000 / CHECKS + 1);
+	lane_free(l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sink_that_does_not_answer_is_given_the_timeout),
+		cmocka_unit_test(a_sink_that_waits_for_blocks_is_given_the_timeout),
+		cmocka_unit_test(a_sink_that_rests_is_waited_for),
+		cmocka_unit_test(a_fresh_wire_is_given_less),
+		cmocka_unit_test(without_an_answer_a_fresh_wire_has_the_timeout),
+		cmocka_unit_test(an_answer_of_another_epoch_counts_for_nothing),
+		cmocka_unit_test(an_own_pause_is_not_the_sinks_silence),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
