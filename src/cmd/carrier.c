@@ -2,52 +2,16 @@
 #include "cmd/carrier.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "cmd/far.h"
+#include "cmd/login_turn.h"
+#include "cmd/loopback.h"
 #include "cmd/pump.h"
-
-int connect_loopback(unsigned port)
-{
-	struct sockaddr_in in4 = {.sin_family = AF_INET,
-				  .sin_port = htons((uint16_t)port),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6,
-				   .sin6_port = htons((uint16_t)port),
-				   .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&in4, sizeof in4) == 0)
-		return fd;
-	close_fd(fd);
-	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&in6, sizeof in6) == 0)
-		return fd;
-	close_fd(fd);
-	return -1;
-}
-
-int listen_loopback(unsigned *port)
-{
-	struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof in4;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0 || bind(fd, (struct sockaddr *)&in4, len) < 0 || listen(fd, SOMAXCONN) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&in4, &len) < 0) {
-		close_fd(fd);
-		return -1;
-	}
-	*port = ntohs(in4.sin_port);
-	return fd;
-}
 
 /* Wait until fd has something to read: 0; -1 when the conductor is gone. */
 static int wait_readable(int fd, int in)
@@ -64,14 +28,21 @@ static int wait_readable(int fd, int in)
 /* The connecting end's side of the lane. */
 static int take_from(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
 {
+	unsigned char said;
+	uint64_t began;
+
 	if (!c->way->from) {
 		*side = (struct pump_side){.in = c->fd, .out = c->fd};
 		return 0;
 	}
+	began = login_turn_begin(c->logins);
 	if (far_start(c->way->o, c->way->from, "--lane-listen", ssh))
 		return -1;
 	if (write_full(ssh->in, c->token, sizeof c->token))
 		return fail_as(OUT_START, "%s: %m", ssh->what);
+	if (wait_readable(ssh->out, in) || read_full(ssh->out, &said, 1) != 1)
+		return fail_as(OUT_START, "%s took no lane", ssh->what);
+	login_turn_end(c->logins, began);
 	/* The connecting end speaks first. */
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
@@ -85,6 +56,7 @@ static int reach_to(struct carrier *c, int in, struct pump_side *side, struct ch
 	const unsigned char port[2] = {(unsigned char)(c->way->port >> 8),
 				       (unsigned char)c->way->port};
 	unsigned char said;
+	uint64_t began;
 
 	if (!c->way->to) {
 		int fd = connect_loopback(c->way->port);
@@ -95,11 +67,13 @@ static int reach_to(struct carrier *c, int in, struct pump_side *side, struct ch
 		*side = (struct pump_side){.in = fd, .out = fd};
 		return 0;
 	}
+	began = login_turn_begin(c->logins);
 	if (far_start(c->way->o, c->way->to, "--lane", ssh))
 		return -1;
 	if (write_full(ssh->in, port, sizeof port) || wait_readable(ssh->out, in) ||
 	    read_full(ssh->out, &said, 1) != 1)
 		return fail_as(OUT_START, "%s carried no lane", ssh->what);
+	login_turn_end(c->logins, began);
 	if (said)
 		return fail_as(OUT_CONNECT, "%s: no connection to port %u there", ssh->what,
 			       c->way->port);

@@ -11,8 +11,10 @@
  *
  * `rdcp --lane-listen' reads a token.  Zeros make it the keeper of a loopback port: it says the
  * port and a token, and shows its listening socket to every other --lane-listen of the same
- * user on that host that knows the token.  Such a one takes one connection and passes on what
- * comes.  So all lanes come to one port, and each has an ssh of its own.
+ * user on that host that knows the token.  Such a one says one byte, takes one connection and
+ * passes on what comes.  So all lanes come to one port, and each has an ssh of its own.
+ *
+ * Connections of other users to either loopback port are closed: each would cost an ssh.
  */
 
 #include "cmd/detour.h"
@@ -27,13 +29,9 @@ struct carrier {
 	const struct detour_way *way;
 	int fd; /* a connection that was taken here, or -1: */
 	unsigned char token[TOKEN_SIZE]; /* of the keeper at way->from */
+	int logins; /* login_turn.h */
 };
 /* In a process of its own; says one byte to `out' when its lane is in use, ends with `in'. */
 int carrier_run(void *carrier, int in, int out);
-
-/* Connect to a port on this host's loopback: a descriptor, or -1 with errno. */
-int connect_loopback(unsigned port);
-/* Listen there. */
-int listen_loopback(unsigned *port);
 
 #endif

@@ -10,14 +10,18 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "cmd/carrier.h"
 #include "cmd/far.h"
+#include "cmd/login_turn.h"
+#include "cmd/loopback.h"
 
 enum { CARRIERS_MAX = DETOUR_POLLS - 2, SPARES = 2 };
 
 struct detour {
 	struct detour_way way;
 	int listener; /* here, or -1 */
+	int logins; /* login_turn.h */
 	struct child keeper; /* of the port at way.from */
 	unsigned char says[KEEPER_SAYS];
 	size_t said;
@@ -48,7 +52,7 @@ static void free_ended(struct detour *d)
 /* Takes fd. */
 static int add_carrier(struct detour *d, int fd)
 {
-	struct carrier c = {.way = &d->way, .fd = fd};
+	struct carrier c = {.way = &d->way, .fd = fd, .logins = d->logins};
 	int rc;
 
 	free_ended(d);
@@ -87,6 +91,7 @@ int detour_open(const struct detour_way *w, struct detour **out)
 		return fail_as(OUT_MEMORY, "make a detour: %m");
 	d->way = *w;
 	d->listener = -1;
+	d->logins = login_turns_open();
 	d->keeper = no_child;
 	*out = d;
 	if (w->from)
@@ -109,8 +114,10 @@ unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLL
 
 static int on_listener(struct detour *d)
 {
-	int fd = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
+	int fd = accept_loopback(d->listener);
 
+	if (fd < 0 && errno == EPERM)
+		log_info("a process of another user connected to the port of lanes over ssh");
 	return fd < 0 ? 0 : add_carrier(d, fd);
 }
 
@@ -165,6 +172,7 @@ void detour_close(struct detour *d)
 	if (!d)
 		return;
 	close_fd(d->listener);
+	close_fd(d->logins);
 	for (unsigned i = 0; i < d->count; i++)
 		child_close_in(&d->carriers[i]);
 	for (unsigned i = 0; i < d->count; i++)

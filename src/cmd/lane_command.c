@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "cmd/carrier.h"
+#include "cmd/loopback.h"
 #include "cmd/pump.h"
 #include "session/key.h"
 
@@ -165,6 +166,10 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 	close_fd(unix_fd);
 	if (listener < 0)
 		return fail_as(OUT_SOCKET, "there is no keeper of the port");
+	if (write_full(STDOUT_FILENO, "r", 1)) {
+		close_fd(listener);
+		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
+	}
 	while (fd < 0) {
 		struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
 				      {.fd = listener, .events = POLLIN}};
@@ -174,8 +179,9 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		if (p[0].revents)
 			break;
 		/* Several wait on it: the keeper made it non-blocking for all. */
-		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+		fd = accept_loopback(listener);
+		if (fd < 0 && errno != EPERM && errno != EAGAIN && errno != EINTR &&
+		    errno != ECONNABORTED)
 			break;
 	}
 	close_fd(listener);

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes over ssh: who may start one, and how often a password is asked for."""
+
+import fcntl
+import os
+import pathlib
+import subprocess
+import termios
+
+import pytest
+
+from hosts import RDMA, ROOT, SLOW, as_nobody, wait_until
+
+RSH = ROOT / "tests" / "e2e" / "rsh"
+pytestmark = pytest.mark.skipif(RDMA, reason="both hosts share one loopback")
+WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
+        "between": ("near:{top}/in", "far:{top}/out")}
+# Connects and waits until the other end has gone.
+KNOCK = "exec 3<>/dev/tcp/127.0.0.1/%d && echo hello >&3 && { read -t %d -N 1 <&3; [ $? -eq 1 ]; }"
+
+
+def rsh(tmp_path, text):
+    path = tmp_path / "rsh"
+    path.write_text("#!/bin/sh\necho x >>%s/started\n%s\nexec %s \"$@\"\n" % (tmp_path, text, RSH))
+    path.chmod(0o755)
+    return path
+
+
+def started(tmp_path):
+    """How often ssh was."""
+    return len((tmp_path / "started").read_text().split())
+
+
+def copied(way, tmp_path):
+    return [t.format(top=tmp_path) for t in WAYS[way]]
+
+
+def lane_ports(session):
+    """The loopback ports of the conductor and of keepers on far hosts."""
+    inodes = {}
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (directory / "cmdline").read_bytes().split(b"\0")
+            if os.getsid(int(directory.name)) != session or \
+                    not (int(directory.name) == session or b"--lane-listen" in words):
+                continue
+            for fd in (directory / "fd").iterdir():
+                inodes[os.readlink(fd)] = 1
+        except OSError:
+            continue
+    ports = []
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and "socket:[%s]" % words[9] in inodes:
+            ports.append(int(words[1].split(":")[1], 16))
+    return ports
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to become")
+@pytest.mark.parametrize("way", WAYS)
+def test_another_user_starts_no_ssh(bench, tmp_path, way):
+    (tmp_path / "in").write_bytes(bytes(24 << 20))
+    # The conductor sleeps in between, and so do the ends; the copy goes on until it is stopped.
+    r = bench.copy("--bwlimit=1M", *copied(way, tmp_path), transport="--transport=ssh", wait=False, rsh=rsh(tmp_path, ""))
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
+    port, = lane_ports(r.proc.pid)
+    before = wait_until(lambda: started(tmp_path))
+    for _ in range(3):
+        # Its lane's bytes go nowhere: closed, not timed out.
+        shell = [*as_nobody(), "bash", "-c", KNOCK % (port, 10 * SLOW)]
+        assert subprocess.run(shell, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    assert started(tmp_path) == before, r.errors()
+    # This user may.
+    with subprocess.Popen(["bash", "-c", KNOCK % (port, 20 * SLOW)], stderr=subprocess.DEVNULL) as ours:
+        wait_until(lambda: started(tmp_path) > before, 20)
+        ours.kill()
+    r.signal(2)
+    assert r.wait() == 20, r.errors()
+
+
+def terminal(slave):
+    def take():
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    return take
+
+
+@pytest.mark.parametrize("way", ["push", "between"])
+def test_one_password_at_a_time(bench, tmp_path, way):
+    """Where there is a terminal on which ssh may ask; a lane's login takes as long as typing does."""
+    (tmp_path / "in").write_bytes(bytes(1 << 20))
+    slow = ("case \"$*\" in *--lane*)\n"
+            "\tmkdir {0}/asking || echo x >>{0}/overlap\n\tsleep 2\n\trmdir {0}/asking ;;\nesac").format(tmp_path)
+    master, slave = os.openpty()
+    r = bench.copy("--lanes=2", "--connect-timeout=40", *copied(way, tmp_path), transport="--transport=ssh",
+                   rsh=rsh(tmp_path, slow), preexec=terminal(slave))
+    os.close(master)
+    os.close(slave)
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").stat().st_size == 1 << 20
+    assert not (tmp_path / "overlap").exists()
+    assert started(tmp_path) >= (3 if way == "push" else 6)
