@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -74,6 +75,7 @@ static struct place *place_new(const struct place_opts *o)
 	p->umask = umask(0);
 	umask(p->umask);
 	p->uid = geteuid();
+	clock_gettime(CLOCK_REALTIME_COARSE, &p->started);
 	p->spot.dirfd = -1;
 	p->backups = -1;
 	p->proc = procfs_open();

@@ -123,6 +123,36 @@ static int sync_in(const struct place_dir *d, int in)
 	return ret;
 }
 
+static bool has_dir(struct place *p, const struct stat *st)
+{
+	const struct place_dir *d;
+
+	pthread_mutex_lock(&p->lock);
+	for (d = p->dirs; d && (d->missing || d->dev != st->st_dev || d->ino != st->st_ino);)
+		d = d->next;
+	pthread_mutex_unlock(&p->lock);
+	return d != NULL;
+}
+
+/* Something has its name (st: a directory).  Is that another directory or file of the source, of
+ * which the file system takes its name for? Keeps errno. */
+static int check_folding(const struct place_dir *d, int in, const char *name, const struct stat *st)
+{
+	struct place *p = d->place;
+	char other[NAME_MAX + 1], path[SHOWN_ROOM];
+	bool new = (d->up ? d->up : p->top)->fresh;
+	int err = errno;
+	bool folded = !p->rules->dry_run && (new || st) && name_is_folded(in, name, other) &&
+		      (new || has_dir(p, st));
+
+	errno = err;
+	if (!folded)
+		return 0;
+	return fail("make directory %s: the file system takes this name for %s, which this run has "
+		    "put there",
+		    shown(d, path), *other ? other : "another one");
+}
+
 /* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. */
 static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
 {
@@ -134,6 +164,11 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 		return -1;
 	for (int i = 0; i < TRIES; i++) {
 		*fd = dir_open(in, name, &st);
+		if (!made && (*fd >= 0 || errno == ENOTDIR || errno == ELOOP) &&
+		    check_folding(d, in, name, *fd < 0 ? NULL : &st)) {
+			close_fd(*fd);
+			return -1;
+		}
 		if (*fd >= 0) {
 			c->missing = made && !c->type;
 			if (!d->place->rules->perms)
@@ -212,6 +247,7 @@ static int make_target(struct place_dir *d, const char *marker, bool contents, b
 		return fail("make directory %s: %m", spot->shown);
 	if (become_dir(d->place, fd))
 		return -1;
+	d->place->top->fresh = *made;
 	return *made ? sync_in(d, spot->dirfd) : 0;
 }
 

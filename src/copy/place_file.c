@@ -61,6 +61,8 @@ static int open_in_place(struct placement *t)
 	t->created = !t->there;
 	t->fd = t->there ? openat(t->seat.dirfd, t->seat.name, flags)
 			 : openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL, 0600);
+	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
+		return -1;
 	/* Not truncated: it may be the source. */
 	if (t->fd < 0 || fstat(t->fd, &st))
 		return seat_failure(&t->seat, "open");
@@ -184,7 +186,7 @@ static int look(struct placement *t)
 		return 0;
 	ret = seat_look(&t->seat, &t->old);
 	t->there = ret > 0;
-	return ret < 0 ? -1 : 0;
+	return ret < 0 || (t->there && seat_check_replacing(&t->seat, &t->old)) ? -1 : 0;
 }
 
 static int open_target(struct placement *t)

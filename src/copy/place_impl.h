@@ -13,7 +13,7 @@
  *	                   place_private.c: may a later run go on with it?
  *	place_room.c       full disks are found out first
  *	place_look.c       what is there, and is it the same?
- *	place_name.c       what is whole gets its name
+ *	place_name.c       what is whole gets its name; place_fold.c: is that free?
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
  *	place_backup.c     what is replaced or deleted, out of the way
@@ -90,6 +90,7 @@ struct place {
 	const char *suffix;
 	mode_t umask;
 	uid_t uid; /* whom we are */
+	struct timespec started;
 	gid_t *groups;
 	int group_count;
 	uid_t chown_uid; /* --chown; (uid_t)-1: not said */
@@ -305,6 +306,17 @@ bool backup_is(const struct place *p, const char *name);
 int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
 /* The same of a file, which may have no name yet: 0, -1. */
 int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old);
+
+/* ---- place_fold.c ---------------------------------------------------------------------- */
+
+/* What is there has another name, of which the file system takes this one for. */
+bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1]);
+/* Something has s's name, in a directory that is new, or since nothing had it: -1, with a failure,
+ * if it is another name's. */
+int seat_check_folding(const struct seat *s);
+/* The same of what is there (old) and will be replaced: only what this run may have put there.
+ * Both keep errno where they return 0. */
+int seat_check_replacing(const struct seat *s, const struct stat *old);
 
 /* ---- place_link.c ---------------------------------------------------------------------- */
 

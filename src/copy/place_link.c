@@ -263,6 +263,8 @@ static int put(const struct seat *s, struct first *f, bool free)
 			return 0;
 		/* What was there before is set aside, and not a link of ours. */
 		ret = there ? replace(s, f, made ? NULL : &old) : put_link(s, f, s->name);
+		if (ret > 0 && !there && seat_check_folding(s))
+			return -1;
 		if (ret < 0 || (ret == 0 && is_first(f)))
 			return ret;
 		made |= ret == 0;

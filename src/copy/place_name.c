@@ -5,24 +5,68 @@
 #include "copy/place_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/fail.h"
+
+/* Of a file system that can't do it at once. */
+static int link_new(const struct seat *s, const char *as)
+{
+	struct stat st;
+
+	if (linkat(s->dirfd, as, s->dirfd, s->name, 0) == 0)
+		return unlinkat(s->dirfd, as, 0);
+	if (errno == EEXIST || errno == ENOENT)
+		return -1;
+	if (fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return renameat(s->dirfd, as, s->dirfd, s->name);
+}
+
+/* To a name that is free: -1 with errno, EEXIST if it is not. */
+static int rename_new(const struct seat *s, const char *as)
+{
+	if (syscall(SYS_renameat2, s->dirfd, as, s->dirfd, s->name, RENAME_NOREPLACE) == 0)
+		return 0;
+	return errno == EINVAL || errno == ENOSYS ? link_new(s, as) : -1;
+}
+
+/* -1 with errno; -2 with a failure. */
+static int rename_over(const struct seat *s, const char *as, bool clears)
+{
+	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+		return 0;
+	if (errno != EISDIR || !clears)
+		return -1;
+	return delete_in_the_way(s) ? -2 : renameat(s->dirfd, as, s->dirfd, s->name);
+}
 
 int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
 {
 	char shown[SHOWN_ROOM];
+	int ret;
 
+	if (old && seat_check_replacing(s, old))
+		return -1;
 	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) && backup_seat(s, false))
 		return -1;
-	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-		return 0;
-	if (errno == EISDIR && clears) {
-		if (delete_in_the_way(s))
+	ret = old ? 1 : rename_new(s, as);
+	if (ret < 0 && errno == EEXIST) {
+		if (seat_check_folding(s))
 			return -1;
-		if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-			return 0;
+		ret = 1; /* another run's */
 	}
+	if (ret > 0)
+		ret = rename_over(s, as, clears);
+	if (ret == -2)
+		return -1;
+	if (ret == 0)
+		return 0;
 	return errno == ENOENT ? 1 : fail("rename to %s: %m", seat_shown(s, shown));
 }
 
@@ -38,6 +82,8 @@ static int link_nameless(const struct seat *s, struct temporary *t)
 			seat_is_whole(s);
 		return 0;
 	}
+	if (errno == EEXIST && seat_check_folding(s))
+		return -1;
 	if (errno != EEXIST || temporary_give_name(t, s->dirfd, s->name, p->uid, p->proc))
 		return seat_failure(s, "create");
 	return 1;

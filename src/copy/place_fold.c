@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * File systems that take several names for one: without case, or in one normal form.  What a source
+ * has under two such names must not overwrite each other.  A directory has the name under which a
+ * thing was made, so one that is found by a name that is not listed is another thing of the source,
+ * if this run put it there.
+ */
+
+#include "copy/place_impl.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+static bool is_same(int dirfd, const char *name, const struct stat *as)
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == as->st_dev &&
+	       st.st_ino == as->st_ino;
+}
+
+/* False: it is not, which one look tells of most names: what is no letter has no case, and the
+ * other case of the letters does not lead there. */
+static bool may_fold(int dirfd, const char *name, const struct stat *st)
+{
+	size_t len = strlen(name);
+	char swapped[NAME_MAX + 1];
+	bool letters = false;
+
+	if (len >= sizeof swapped || strchr(". ", name[len - 1]))
+		return true;
+	for (size_t i = 0; i <= len; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		if (c >= 0x80)
+			return true;
+		letters |= isalpha(c) != 0;
+		swapped[i] = (char)(islower(c) ? toupper(c) : tolower(c));
+	}
+	return letters && is_same(dirfd, swapped, st);
+}
+
+/* Not by this name: other becomes the one that it was made under, or "". */
+static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *st,
+				char other[static NAME_MAX + 1])
+{
+	int fd = dir_reopen(dirfd);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	bool listed = dir == NULL;
+	struct dirent *e;
+
+	other[0] = '\0';
+	if (!dir)
+		close_fd(fd);
+	while (!listed && (errno = 0, e = readdir(dir)) != NULL) {
+		listed = strcmp(e->d_name, name) == 0;
+		if (e->d_ino == st->st_ino || (!*other && strcasecmp(e->d_name, name) == 0))
+			snprintf(other, NAME_MAX + 1, "%s", e->d_name);
+	}
+	listed |= errno != 0;
+	if (dir)
+		closedir(dir);
+	/* Unless it has gone meanwhile. */
+	return !listed && is_same(dirfd, name, st);
+}
+
+bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1])
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && may_fold(dirfd, name, &st) &&
+	       is_listed_otherwise(dirfd, name, &st, other);
+}
+
+int seat_check_folding(const struct seat *s)
+{
+	char other[NAME_MAX + 1], shown[SHOWN_ROOM];
+	int err = errno;
+
+	if (s->place->rules->dry_run || !name_is_folded(s->dirfd, s->name, other)) {
+		errno = err;
+		return 0;
+	}
+	return fail(
+		"create %s: the file system takes this name for %s, which this run has put there",
+		seat_shown(s, shown), *other ? other : "another one");
+}
+
+int seat_check_replacing(const struct seat *s, const struct stat *old)
+{
+	const struct timespec *since = &s->place->started, *is = &old->st_ctim;
+	/* Some file systems know seconds only. */
+	bool since_then =
+		is->tv_sec > since->tv_sec || (is->tv_sec == since->tv_sec &&
+					       (is->tv_nsec >= since->tv_nsec || is->tv_nsec == 0));
+
+	return since_then ? seat_check_folding(s) : 0;
+}

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets that take two names of the source for one: none overwrites the other, and both are named."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from hosts import pattern, wait_until
+from trees import make, read
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def mount_fuse(tmp_path):
+    below, top = tmp_path / "below", tmp_path / "folding"
+    below.mkdir()
+    top.mkdir()
+    # Not in the test's own environment: fusepy is the system's.
+    p = subprocess.Popen(["/usr/bin/python3", ROOT + "/tests/e2e/folding_fs.py", below, top], stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: p.poll() is not None or os.path.ismount(top))
+        assert p.poll() is None, p.stderr.read()
+    except AssertionError as e:
+        p.kill()
+        if any(why in str(e) for why in ("permitted", "denied", "not found", "No such device", "fusermount")):
+            pytest.skip("may not mount with FUSE: %s" % e)
+        raise
+    return top, p
+
+
+def mount_ext4(tmp_path):
+    image, top = tmp_path / "image", tmp_path / "folding"
+    top.mkdir()
+    with open(image, "wb") as f:
+        f.truncate(64 << 20)
+    words = [["mkfs.ext4", "-q", "-O", "casefold", image], ["mount", "-o", "loop", image, top],
+             ["mkdir", top / "in"], ["chattr", "+F", top / "in"]]
+    for w in words:
+        r = subprocess.run(w, capture_output=True, text=True) if shutil.which(w[0]) else None
+        if not r or r.returncode:
+            subprocess.run(["umount", "-l", top], capture_output=True)
+            pytest.skip("no ext4 with casefold here: %s" % (r.stderr.strip() if r else w[0]))
+    return top / "in", None
+
+
+@pytest.fixture(params=[mount_fuse, mount_ext4], ids=["fuse", "ext4"])
+def folding(request, tmp_path):
+    where, p = request.param(tmp_path)
+    yield where
+    subprocess.run(["umount", "-l", tmp_path / "folding"], capture_output=True)
+    if p:
+        p.kill()
+        p.wait()
+
+
+def pairs(source, target):
+    """What of the source is there, by names as they were given; everything there is whole."""
+    for name, what in target.items():
+        assert name in source, name
+        if isinstance(what, dict):
+            pairs(source[name], what)
+        else:
+            assert what == source[name], name
+
+
+TREE = {
+    "files": {"Foo": b"one", "foo": b"another", "b": b"b"},
+    "large": {"Big": pattern(5 << 20, 1), "big": pattern(5 << 20, 2)},
+    "links": {"L": "one", "l": "another"},
+    "dirs": {"Sub": {"f": b"one"}, "sub": {"f": b"another"}},
+    "mixed": {"x": {"f": b"one"}, "X": b"another"},
+}
+
+
+@pytest.mark.parametrize("what", [*TREE, "all"])
+@pytest.mark.parametrize("options", [[], ["--inplace"]], ids=["", "inplace"])
+def test_names_that_fold_to_one_are_an_error(bench, tmp_path, folding, what, options):
+    tree = TREE if what == "all" else TREE[what]
+    make(tmp_path / "src", tree)
+    r = bench.copy("-r", *options, "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
+    assert r.code == 23, (r.code, r.errors())
+    pairs(tree, read(folding / "new"))
+    for a, b in {"files": [("Foo", "foo")], "large": [("Big", "big")], "links": [("L", "l")],
+                 "dirs": [("Sub", "sub")], "mixed": [("x", "X")]}.get(what, [("Foo", "foo"), ("Big", "big")]):
+        told = [line for line in r.errors().splitlines() if "the file system takes this name for" in line]
+        assert any("%s:" % x in line and "for %s," % y in line for line in told for x, y in ((a, b), (b, a))), told
+
+
+def test_no_source_is_removed_for_a_name_that_folds(bench, tmp_path, folding):
+    make(tmp_path / "src", TREE["files"])
+    r = bench.copy("-r", "--remove-source-files", "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
+    assert r.code == 23, (r.code, r.errors())
+    left, there = read(tmp_path / "src"), read(folding / "new")
+    assert sorted({**left, **there}) == ["Foo", "b", "foo"] and len(left) == 1
+    pairs(TREE["files"], {**left, **there})
+
+
+def test_what_does_not_fold_is_replaced(bench, tmp_path, folding):
+    tree = {"Foo": b"one", "d": {"f": b"two"}, "l": "three"}
+    for n in (1, 2):
+        make(tmp_path / ("src%d" % n), {**tree, "Foo": b"one%d" % n})
+        r = bench.copy("-r", "src%d/" % n, "far:%s" % (folding / "new"), cwd=tmp_path)
+        assert r.code == 0, (r.code, r.errors())
+        assert read(folding / "new") == {**tree, "Foo": b"one%d" % n}
