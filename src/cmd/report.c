@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/report.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include "base/escape.h"
 #include "base/log.h"
@@ -56,9 +57,26 @@ void report_failure(const struct report *r)
 		log_at(LOG_ERROR, "%s", r->failure.text);
 }
 
-void report_verbose(const struct report *r, FILE *to)
+FILE *whole_begin(struct whole *w, FILE *to)
+{
+	*w = (struct whole){.to = to};
+	w->text = open_memstream(&w->bytes, &w->size);
+	return w->text ? w->text : to;
+}
+
+void whole_end(struct whole *w)
+{
+	if (w->text && fclose(w->text) == 0)
+		fwrite(w->bytes, 1, w->size, w->to);
+	free(w->bytes);
+	fflush(w->to);
+}
+
+void report_verbose(const struct report *r, FILE *at)
 {
 	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
 	struct bound b;
 
 	/* In an end's words, or its peer's. */
@@ -71,7 +89,7 @@ void report_verbose(const struct report *r, FILE *to)
 	report_bound(r, &b);
 	bound_print(&b, to);
 	fprintf(to, "\nBandwidth %.3f GB/s\n", rate(r) / 1e9);
-	fflush(to);
+	whole_end(&w);
 }
 
 static void json_failure(const struct report *r, FILE *to)
@@ -98,8 +116,10 @@ static void json_counts(const struct msg_counts *c, FILE *to)
 		fprintf(to, ", \"%s\": %llu", counts[i].name, (unsigned long long)counts[i].n);
 }
 
-void report_json(const struct report *r, FILE *to)
+void report_json(const struct report *r, FILE *at)
 {
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
 	struct bound b;
 
 	fprintf(to, "{\"v\": 1, \"type\": \"summary\", \"program\": \"%s\", \"exit\": %d, ",
@@ -123,5 +143,5 @@ void report_json(const struct report *r, FILE *to)
 	if (r->failure.code != OUT_DONE)
 		json_failure(r, to);
 	fputs("}\n", to);
-	fflush(to);
+	whole_end(&w);
 }

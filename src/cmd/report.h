@@ -27,6 +27,16 @@ struct report {
 	char host[HOST_MAX]; /* where it failed, "" for here */
 };
 
+/* Lines that are written in one piece, so that other processes' don't get between them: print to
+ * what whole_begin() returns, until whole_end(). */
+struct whole {
+	FILE *to, *text;
+	char *bytes;
+	size_t size;
+};
+FILE *whole_begin(struct whole *w, FILE *to);
+void whole_end(struct whole *w);
+
 /* Sentence, exit code: printed once, by the program that the user started. */
 void report_failure(const struct report *r);
 /* Gb/s and lanes; bound by; Bandwidth. */

@@ -53,9 +53,11 @@ static void print_bytes(FILE *to, const char *what, uint64_t n)
 		size_text(n, text, sizeof text));
 }
 
-void stats_print(const struct report *r, FILE *to)
+void stats_print(const struct report *r, FILE *at)
 {
 	const struct msg_counts *c = &r->counts;
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
 	const struct {
 		const char *what;
 		uint64_t n;
@@ -87,5 +89,5 @@ void stats_print(const struct report *r, FILE *to)
 	fprintf(to, "%-22s ", "bound by:");
 	bound_print(&b, to);
 	fputc('\n', to);
-	fflush(to);
+	whole_end(&w);
 }

@@ -305,6 +305,11 @@ unsigned lane_barren(const struct lane *l)
 	return l->barren_row;
 }
 
+bool lane_had_wire(const struct lane *l)
+{
+	return atomic_load_explicit(&l->counts.epochs, memory_order_relaxed) > 0;
+}
+
 uint64_t lane_sign_ms(const struct lane *l)
 {
 	return atomic_load(&l->sign_ms);

@@ -188,6 +188,8 @@ uint64_t lane_damaged(const struct lane *l);
 /* Did the last wire not get one block through, while the source asked and the sink waited?  How
  * many such wires in a row it was. */
 unsigned lane_barren(const struct lane *l);
+/* Was there a wire before? */
+bool lane_had_wire(const struct lane *l);
 /* When there last was a sign that blocks get through, or the sink rests (clock_ms). */
 uint64_t lane_sign_ms(const struct lane *l);
 

@@ -92,9 +92,11 @@ static int connect_failed(struct verbs *v, int err)
 		return fail_as(OUT_CONNECT, "connect to %s: refused by the peer", peer);
 	case ETIMEDOUT:
 	case EINTR:
-		return fail_as(OUT_CONNECT,
-			       "connect to %s: no answer; does a firewall block RDMA to that port?",
-			       peer);
+		/* No firewall: it was let through before. */
+		return fail_as(OUT_CONNECT, "connect to %s: no answer%s", peer,
+			       lane_had_wire(v->lane)
+				       ? " any more"
+				       : "; does a firewall block RDMA to that port?");
 	default:
 		return fail_as(OUT_CONNECT, "connect to %s: %m", peer);
 	}

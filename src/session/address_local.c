@@ -323,6 +323,15 @@ static bool is_worthwhile(union address *a, const struct dial_rules *rules)
 	return true;
 }
 
+/* A wire there would have no other address of this host's than it may. */
+static bool leaves_from(const union address *to, const struct dial_rules *rules)
+{
+	union address from;
+
+	return rules->from.sa.sa_family == AF_UNSPEC ||
+	       (address_toward(to, &from) == 0 && address_same(&from, &rules->from));
+}
+
 unsigned places_worth(const struct msg_offer *offer, enum transport t,
 		      const struct dial_rules *rules, union address *to, unsigned which[],
 		      unsigned max)
@@ -334,7 +343,7 @@ unsigned places_worth(const struct msg_offer *offer, enum transport t,
 			union address a = address_of_place(&offer->places[i]);
 
 			if (offer->places[i].transport != t || !is_worthwhile(&a, rules) ||
-			    address_near(&a) != near)
+			    address_near(&a) != near || !leaves_from(&a, rules))
 				continue;
 			which[n] = i;
 			to[n++] = a;

@@ -44,6 +44,7 @@ struct dial_rules {
 	const union address *dialed; /* where the control connection went, or NULL */
 	bool same_host;
 	int family;
+	union address from; /* the only address of this host to leave from; family 0: any */
 };
 /* The places of an offer for this transport that may be dialed, nearest first. */
 unsigned places_to_dial(const struct msg_offer *offer, enum transport t,

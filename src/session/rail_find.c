@@ -70,7 +70,7 @@ unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rule
 			complete(&to[i], &from[i], &ports);
 	}
 	for (unsigned i = 0; i < routed; i++)
-		if (to[i].near >= 0)
+		if (to[i].near >= 0 && rules->from.sa.sa_family == AF_UNSPEC)
 			found += find_beside(&to[i], &from[i], &ports, to + found, max - found);
 	rails_sort(to, found);
 	return found;

@@ -162,11 +162,18 @@ int route_on_detour(struct session *s, const struct frame *f)
 
 static struct dial_rules dial_rules(struct session *s)
 {
-	return (struct dial_rules){
+	struct offer_rules only = {.only = s->o.address, .family = s->o.family};
+	struct dial_rules rules = {
 		.dialed = s->o.dialed.sa.sa_family == AF_UNSPEC ? NULL : &s->o.dialed,
 		.same_host = s->terms.same_host,
 		.family = s->o.family,
 	};
+	unsigned count;
+
+	/* With the roles swapped the one who was to listen there leaves from there. */
+	if (s->o.address[0] && addresses_to_offer(&only, &rules.from, 1, &count) < 0)
+		fail_clear();
+	return rules;
 }
 
 /* TCP lanes take the port of the control connection, so its address is good for them, also where
@@ -296,8 +303,8 @@ static enum attempt try_tcp(struct lane_end *e, uint64_t deadline)
 	enum attempt rc = ATTEMPT_FAILED;
 
 	if (n == 0)
-		fail_as(OUT_CONNECT, "%s offers no address that can be dialed from here",
-			e->s->o.peer);
+		fail_as(OUT_CONNECT, "%s offers no address that can be dialed from %s",
+			e->s->o.peer, e->s->o.address[0] ? e->s->o.address : "here");
 	for (unsigned i = 0; n > 0 && i < TCP_TRIES && rc == ATTEMPT_FAILED; i++) {
 		if (i > 0 && lane_end_wait(e, clock_ms() + DIAL_PAUSE_MS) < 0 &&
 		    lane_aborted(e->lane))

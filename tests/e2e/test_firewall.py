@@ -167,3 +167,21 @@ def test_lanes_take_a_port_of_the_range(islands, tmp_path):
     assert run.code == 0, run.errors()
     assert "over tcp 10.77.9.2:7301" in run.errors(), run.errors()
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+
+
+@pytest.mark.parametrize("transport, code", [("tcp", 43), ("auto", 0)])
+def test_the_named_address_holds_with_the_roles_swapped(islands, tmp_path, transport, code):
+    """No lane takes a network that was not named, though the other end could listen there."""
+    (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
+    join(islands)
+    for n, host in enumerate(("near", "far"), 1):
+        subprocess.run(["ip", "-n", islands.names[host], "addr", "add", "10.77.9.%d/24" % n, "dev", "v0"],
+                       check=True)
+    # Only far has it, and nothing leads there.
+    subprocess.run(["ip", "-n", islands.names["far"], "addr", "add", "10.77.8.2/32", "dev", "lo"], check=True)
+    run = islands.copy("-v", "--transport=%s" % transport, "--address=10.77.8.2", "--connect-timeout=4",
+                       "in", "far:out")
+    assert run.code == code, run.errors()
+    assert "over tcp 10.77.9" not in run.errors(), run.errors()
+    assert "over ssh" in run.errors()
+    assert (tmp_path / "out").exists() == (code == 0)

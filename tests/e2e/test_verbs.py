@@ -106,13 +106,27 @@ def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
     assert "lane 0 goes on over TCP, not RDMA" in source.errors(), source.errors()
 
 
+def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_path):
+    """Three times in a short time."""
+    data = pattern(80 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive("--lanes=1", tmp_path / "out", transport="--transport=auto")
+    source = bench.send(sink.port, "--lanes=1", tmp_path / "in", transport="--transport=auto", env={
+        "SLUICE_FAULT": ";".join("break:lane=0,block=%d,times=1" % n for n in (9, 19, 29))})
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    assert source.errors().count("lane 0 goes on over TCP, not RDMA: its connection broke 3 times") == 1, \
+        source.errors()
+
+
 def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
-    """From the source it looks like a path that is cut: iWARP wires may be made anew, and nothing is lost."""
+    """It answers that it is busy: no wire is made anew, and nothing is lost."""
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--timeout=4", "--", "sh", "-c", "sleep 15; cat >%s/out" % tmp_path)
-    source = bench.send(sink.port, "--timeout=4", tmp_path / "in")
+    source = bench.send(sink.port, "--timeout=4", "-v", tmp_path / "in")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert "mended" not in source.errors(), source.errors()
     assert (tmp_path / "out").read_bytes() == data
 
 

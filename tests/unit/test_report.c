@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* Before cmocka, whose macro fail is wanted here. */
-#include "cmd/bound.h"
+#include "cmd/report.h"
+#include "cmd/stats.h"
 
 #include <cmocka.h>
 
@@ -316,6 +317,38 @@ static void sessions_are_added_up(void **state)
 	assert_int_equal(all.ns_cpu, 40);
 }
 
+static unsigned writes;
+
+static ssize_t count_write(void *cookie, const char *from, size_t len)
+{
+	(void)cookie;
+	(void)from;
+	writes++;
+	return (ssize_t)len;
+}
+
+/* Other processes write to the same terminal or file. */
+static void it_is_written_in_one_piece(void **state)
+{
+	static void (*const prints[])(const struct report *r,
+				      FILE *to) = {report_verbose, report_json, stats_print};
+	const cookie_io_functions_t io = {.write = count_write};
+	const struct report r = {
+		.program = "rdcp", .lanes = 2, .ns = S, .how = "tcp 10.0.0.1:7000"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof prints / sizeof *prints; i++) {
+		FILE *to = fopencookie(NULL, "w", io);
+
+		assert_non_null(to);
+		setvbuf(to, NULL, _IONBF, 0); /* as stderr is */
+		writes = 0;
+		prints[i](&r, to);
+		fclose(to);
+		assert_int_equal(writes, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +358,7 @@ int main(void)
 		cmocka_unit_test(a_peer_may_tell_any_times),
 		cmocka_unit_test(it_is_said_in_words_and_numbers),
 		cmocka_unit_test(sessions_are_added_up),
+		cmocka_unit_test(it_is_written_in_one_piece),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
