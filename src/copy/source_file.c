@@ -89,6 +89,10 @@ static enum sizes sizes_by_type(unsigned long type)
 	case F2FS_SUPER_MAGIC:
 	case ZFS_SUPER:
 	case NFS_SUPER_MAGIC:
+	case OVERLAYFS_SUPER_MAGIC:
+	case RAMFS_MAGIC:
+	case SQUASHFS_MAGIC:
+	case MSDOS_SUPER_MAGIC:
 		return SIZES_TRUE;
 	default:
 		return SIZES_BUT_ZERO;
@@ -99,7 +103,7 @@ enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st)
 {
 	struct statfs fs;
 
-	if (last->known && last->dev == st->st_dev)
+	if (sizes_known(last, st))
 		return last->sizes;
 	last->known = fstatfs(fd, &fs) == 0;
 	last->dev = st->st_dev;

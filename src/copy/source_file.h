@@ -79,6 +79,10 @@ struct sizes_of { /* the file system that was asked last; zeroed: none */
 };
 /* fd: anything on st's file system. */
 enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st);
+static inline bool sizes_known(const struct sizes_of *last, const struct stat *st)
+{
+	return last->known && last->dev == st->st_dev;
+}
 /* Is what was opened so to be read to its end, whatever its size is said to be? */
 bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes);
 /* Read it to its end, if that is not behind room: the bytes; -1 with errno; room + 1: there is

@@ -266,6 +266,7 @@ static void each_field_has_its_range(void **state)
 		{0, 16, 4, 0x01020304, "dir"},
 		{0, 20, 4, FILE_FLAGS_ALL + 1, "flags"},
 		{0, 20, 4, FILE_ASK | FILE_STREAM, "flags"},
+		{0, 20, 4, FILE_MAY, "flags"},
 		{0, 24, 1, 0, "type"},
 		{0, 24, 1, TYPE_BLOCK + 1, "type"},
 		{0, 25, 8, 1ull << 63, "size"},
