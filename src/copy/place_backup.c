@@ -40,15 +40,38 @@ static int open_backups(struct place *p)
 	return in;
 }
 
-/* -1 with errno.  What an earlier run set aside under that name was no directory then. */
-static int enter_backup_dir(struct place *p, int at, const char *name)
+enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+
+/* A new one, fd, of what is in the directory like: who may see that may see its backups, and nobody
+ * else.  We have to put some there. */
+static void make_alike(const struct place *p, int fd, int like)
 {
+	struct stat is, st;
+	mode_t mode;
+
+	if (like < 0 || fstat(like, &st) || fstat(fd, &is) || is.st_uid != p->uid)
+		return;
+	mode = (st.st_mode & 07777) | S_IWUSR | S_IXUSR;
+	if (st.st_gid != is.st_gid && fchownat(fd, "", (uid_t)-1, st.st_gid, AT_EMPTY_PATH))
+		mode &= ~(mode_t)(S_ISGID | S_IRWXG);
+	if (st.st_uid != is.st_uid && fchownat(fd, "", st.st_uid, (gid_t)-1, AT_EMPTY_PATH))
+		mode &= ~(mode_t)S_ISUID;
+	metadata_chmod(p, fd, mode);
+}
+
+/* -1 with errno.  What an earlier run set aside under that name was no directory then. */
+static int enter_backup_dir(struct place *p, int at, const char *name, int like)
+{
+	bool made;
 	int fd = -1;
 
 	for (int i = 0; fd < 0 && i < TRIES; i++) {
-		if (mkdirat(at, name, 0700) && errno != EEXIST)
+		made = mkdirat(at, name, 0700) == 0;
+		if (!made && errno != EEXIST)
 			return -1;
-		fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		fd = openat(at, name, OPEN_DIR);
+		if (fd >= 0 && made)
+			make_alike(p, fd, like);
 		if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
 			return -1;
 		if (fd < 0 && delete_old_backup(p, at, p->rules->backup_dir, name)) {
@@ -59,23 +82,51 @@ static int enter_backup_dir(struct place *p, int at, const char *name)
 	return fd;
 }
 
-/* The directory dir below --backup-dir; private, since it may be of one that is. */
+/* Is that the first part of paths from the top, and the target itself? */
+static bool is_target(struct place *p, const char *name)
+{
+	const struct place_dir *d;
+
+	pthread_mutex_lock(&p->lock);
+	for (d = p->dirs; d && !(d->is_target && strcmp(d->name, name) == 0);)
+		d = d->next;
+	pthread_mutex_unlock(&p->lock);
+	return d != NULL;
+}
+
+/* What is called name in the directory *like, of which we are at `dir': it is closed. */
+static void follow(struct place *p, int *like, const char *name, bool first)
+{
+	int in = *like;
+
+	if (in < 0 || (first && is_target(p, name)))
+		return;
+	*like = openat(in, name, OPEN_DIR);
+	close_fd(in);
+}
+
+/* The directory dir below --backup-dir. */
 static int open_backup_dir(struct place *p, const char *dir)
 {
-	int at = open_backups(p), next;
+	int at = open_backups(p), next, like = -1;
 	char name[NAME_MAX + 1];
+	const char *from = dir;
 	size_t len;
 
 	if (at < 0)
 		return -1;
 	at = fcntl(at, F_DUPFD_CLOEXEC, 0);
+	if (*dir && p->top->fd >= 0)
+		like = fcntl(p->top->fd, F_DUPFD_CLOEXEC, 0);
 	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
 		len = strcspn(dir, "/");
 		snprintf(name, sizeof name, "%.*s", (int)len, dir);
-		next = enter_backup_dir(p, at, name);
+		follow(p, &like, name, dir == from);
+		next = enter_backup_dir(p, at, name, like);
 		close_fd(at);
 		at = next;
 	}
+	close_fd(like);
 	return at < 0 ? fail("make directory %s in %s: %m", dir, p->rules->backup_dir) : at;
 }
 

@@ -428,6 +428,29 @@ def test_backup_as_rsync(bench, tmp_path, way, options):
     assert read(tmp_path / "ours") == rsync_says
 
 
+@pytest.mark.parametrize("contents", [True, False])
+def test_directories_of_backups_are_as_open_as_what_they_are_of(bench, tmp_path, way, contents):
+    modes = {"d": 0o755, "d/e": 0o750, "d/private": 0o700, "d/gone": 0o775}
+    top = "" if contents else "src/"
+    make(tmp_path / "to" / "there", {})
+    for n in (1, 2):
+        make(tmp_path / "src", {"f": b"%d" % n * n, "d": {"f": b"%d" % n * n, "e": {"f": b"%d" % n * n},
+                                                          "private": {"f": b"%d" % n * n}}})
+        if n == 1:
+            make(tmp_path / "src" / "d" / "gone", {"f": b"1"})
+            for name, mode in modes.items():
+                (tmp_path / "src" / name).chmod(mode)
+        else:
+            (tmp_path / "src" / "d" / "gone" / "f").unlink()
+            (tmp_path / "src" / "d" / "gone").rmdir()
+        r = bench.copy("-a", "--delete", "--backup-dir=../aside", way[0] + str(tmp_path / "src") + "/" * contents,
+                       way[1] + str(tmp_path / "to" / "there"))
+        assert r.code == 0, r.errors()
+    aside = tmp_path / "to" / "aside" / top
+    assert (aside / "d" / "gone" / "f").read_bytes() == b"1"
+    assert {n: stat.S_IMODE((aside / n).stat().st_mode) for n in modes} == modes
+
+
 def test_backups_stay_when_it_is_done_again(bench, tmp_path):
     make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": b"0", "gone": b"g"}})
     for content in (b"1", b"2", b"3"):
