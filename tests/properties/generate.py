@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case by its seed: trees, a command, what is at the target already, and one fault."""
+
+import os
+import random
+
+from model import CHMODS, Model
+from world import Node, below, size_of
+
+NOW = 1_500_000_000 * 10**9
+SECOND = 10**9
+NAMES = ["a", "b", "c", "d", "e.o", "f.c"]
+PATTERNS = ["*.o", "a", "/a", "b/", "d/*", "*.c", "/b/**", "?", "s1", "/s1/c", "**/e.o"]
+NOBODY = 65534
+
+# Options that are flags, and how often a case has them. What else there is: some_options().
+FLAGS = {"hard-links": .3, "update": .15, "ignore-existing": .12, "checksum": .15, "delete": .25,
+         "delete-excluded": .06, "remove-source-files": .2, "inplace": .08, "sparse": .1, "no-sparse": .04,
+         "verify": .1, "fsync": .08, "mkpath": .12, "copy-links": .08, "links": .03, "numeric-ids": .08,
+         "relative": .08, "no-target-directory": .05, "one-file-system": .04, "backup": .08, "dry-run": .05,
+         "preserve": .06, "perms": .06, "times": .08, "owner": .05, "group": .04, "devices": .06,
+         "no-perms": .04, "no-times": .05, "no-owner": .03, "no-group": .03, "no-devices": .03, "no-recursive": .02,
+         "acls": .03, "xattrs": .03, "itemize-changes": .06, "json": .05, "stats": .04, "verbose": .05,
+         "quiet": .05, "print-digest": .05, "exclude-from": .05, "include-from": .05,
+         "ignore-times": .05, "whole-file": .03}
+VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, ["aside", "as/ide", "../aside"]),
+          "suffix": (.04, [".old", "~~"]), "chmod": (.08, sorted(CHMODS)), "chown": (.04, ["1234:1234"]),
+          "max-size": (.07, ["0", "40", "1000"]), "min-size": (.05, ["1", "40", "1000"]),
+          "lanes": (.3, ["1", "1", "2", "4"]), "depth": (.08, ["1", "3"]), "block-size": (.1, ["4k", "64k"]),
+          "direct": (.05, ["on", "off", "auto"]), "memory": (.03, ["1M", "8M"]), "rails": (.02, ["1"]),
+          "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
+          "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
+# Made by the rest of the generator.
+MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path"}
+# What no case has, and why.
+ELSEWHERE = {
+    "progress": "prints only; tests/e2e/test_manners.py",
+    "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
+    "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
+    "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
+    "help": "copies nothing", "version": "copies nothing", "human-readable": "prints only",
+    "-3": "through this host over ssh; tests/e2e/test_copy.py", "-P": "ssh's", "-i": "ssh's", "-F": "ssh's",
+    "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit"}
+
+
+class Case:
+    """options: by name, True or a value; "rules" in their order. sources, target: (host, path)."""
+
+    def __init__(self, seed):
+        self.seed, self.options, self.sources, self.target = seed, {}, [], ("", "t")
+        self.world, self.umask, self.uid = {}, 0o022, 0
+        self.unreachable, self.listed, self.fault = set(), [], None
+
+    def words(self, sources=None):
+        """The command line. sources: instead of the case's, as a shell expands them."""
+        words = []
+        for name, value in self.options.items():
+            if name in ("rules", "exclude-from", "include-from"):
+                continue    # the last two: of each rule, see trial.py
+            words.append("--" + name if value is True else "--%s=%s" % (name, value))
+        words += ["--%s=%s" % rule for rule in self.options.get("rules", [])]
+        if "files-from" in self.options and "--from0" in words:
+            words.sort(key=lambda w: w == "--files-from=list")
+        words.sort(key=lambda w: w.startswith("--no-"))    # they take back what stands before
+        for host, path in (sources or self.sources) + [self.target]:
+            words.append(host + ":" + path if host else path)
+        return words
+
+    def has(self, *names):
+        return all(self.options.get(n) for n in names)
+
+
+# ---- trees ----------------------------------------------------------------------------------------
+
+def some_size(rng, big):
+    r = rng.random()
+    if r < .1:
+        return 0
+    if r < .8 or not big:
+        return rng.choice([8, 12, 12, 33, 60, 700])
+    return rng.choice([5000, 270000, 300001, 1200000]) if r < .985 else 4500000
+
+
+def some_file(rng, label, big=True):
+    content = "%s:%d" % (label, some_size(rng, big))
+    if size_of(content) > 200000 and rng.random() < .3:
+        content += "/hole"
+    return Node("file", content, rng.choice([0o644, 0o644, 0o600, 0o755, 0o640, 0o444]), some_time(rng))
+
+
+def some_time(rng):
+    return NOW + rng.randrange(5) * SECOND + rng.choice([0, 0, 0, 123456789])
+
+
+def plant(rng, world, top, names=NAMES, depth=0, copy_links=False):
+    world[top] = Node("dir", None, rng.choice([0o755, 0o755, 0o700, 0o750]), some_time(rng))
+    for name in rng.sample(names, rng.randrange(1 if depth else 2, 5)):
+        path, r = top + "/" + name, rng.random()
+        if r < .28 and depth < 2:
+            plant(rng, world, path, names, depth + 1, copy_links)
+        elif r < .38:
+            to = ["nowhere", "../" + name, "a"] if not copy_links else ["nowhere"]
+            world[path] = Node("link", text=rng.choice(to + ["@/out/f", "@/out/d"]), mtime=some_time(rng))
+        elif r < .41:
+            world[path] = Node("fifo", None, 0o644, some_time(rng))
+        else:
+            world[path] = some_file(rng, path)
+
+
+def tie(rng, world, tops, most):
+    """More names for some files below tops; also from one of tops to another."""
+    files = [p for p in world if world[p].kind == "file" and below_one(p, tops)]
+    dirs = [p for p in world if world[p].kind == "dir" and below_one(p, tops)]
+    rng.shuffle(files)
+    for n, path in enumerate(files[:most]):
+        for _ in range(rng.randrange(1, 3)):
+            new = rng.choice(dirs) + "/" + rng.choice(NAMES + ["x%d" % n])
+            if new not in world:
+                node = world[path]
+                node.ino = node.ino or "h:" + path
+                world[new] = node.copy()
+
+
+def below_one(path, tops):
+    return any(below(path, t) for t in tops)
+
+
+# ---- options --------------------------------------------------------------------------------------
+
+def some_options(rng):
+    o = {}
+    r = rng.random()
+    if r < .55:
+        o["archive"] = True
+    elif r < .95:
+        o["recursive"] = True
+    few = rng.choice([.3, 1, 1, 2])
+    # Each by its own numbers, so that one more option changes only the cases that have it.
+    base = rng.random()
+    for name, chance in FLAGS.items():
+        if random.Random("%r %s" % (base, name)).random() < chance * few:
+            o[name] = True
+    for name, (chance, values) in VALUES.items():
+        own = random.Random("%r %s" % (base, name))
+        if own.random() < chance * few:
+            o[name] = own.choice(values)
+    if rng.random() < .2 * few:
+        o["rules"] = [(rng.choice(["exclude", "exclude", "include"]), rng.choice(PATTERNS))
+                      for _ in range(rng.randrange(1, 4))]
+    if o.get("suffix") and not (o.get("backup") or o.get("backup-dir")):
+        o["backup"] = True
+    # One of two that contradict each other, most of the time: a refusal is soon tested.
+    for a, b in (("inplace", "backup"), ("inplace", "sparse"), ("inplace", "backup-dir"), ("sparse", "no-sparse")):
+        if a in o and b in o and rng.random() < .95:
+            del o[b]
+            if b.startswith("backup"):
+                o.pop("suffix", None)
+    return o
+
+
+# ---- what is at the target ---------------------------------------------------------------------------
+
+def fill_target(rng, case):
+    """From what the target would be come the same, older, newer, other things under the same names."""
+    world, top = case.world, case.target[1].rstrip("/")
+    if os.path.dirname(top) and rng.random() < .7:
+        world[os.path.dirname(top)] = Node("dir", None, 0o755, some_time(rng))
+    r = rng.random()
+    if r < .25:
+        return
+    if r < .29 and (not os.path.dirname(top) or os.path.dirname(top) in world):
+        world[top] = some_file(rng, "old " + top)
+        return
+    trial = Case(case.seed)
+    trial.__dict__.update(case.__dict__)
+    trial.options = {n: v for n, v in case.options.items() if n not in (
+        "delete", "delete-excluded", "backup", "backup-dir", "suffix", "dry-run", "remove-source-files", "inplace")}
+    base = dict(world)
+    base[top] = Node("dir", None, 0o755, some_time(rng))
+    up = os.path.dirname(top)
+    while up and up not in base:
+        base[up] = Node("dir", None, 0o755, some_time(rng))
+        up = os.path.dirname(up)
+    world.update({p: n for p, n in base.items() if p not in world})
+    if r < .33:
+        return
+    ideal = Model(trial, base)
+    for path in sorted(ideal.after):
+        if below(path, top) and path != top and os.path.dirname(path) in world and \
+                world[os.path.dirname(path)].kind == "dir":
+            for_name(rng, case, path, ideal.after[path])
+    dirs = [p for p in world if below(p, top) and world[p].kind == "dir"]
+    for n in range(rng.choice([0, 1, 2, 3])):
+        path = rng.choice(dirs) + "/" + rng.choice(NAMES + ["old%d" % n, "keep.o"])
+        if path not in world and os.path.dirname(path) in world:
+            if rng.random() < .3:
+                plant(rng, world, path, depth=1)
+            else:
+                world[path] = some_file(rng, "old " + path, False)
+    if rng.random() < .25:
+        tie(rng, world, [top], 2)
+
+
+def for_name(rng, case, path, ideal):
+    world, r = case.world, rng.random()
+    if ideal.kind == "dir":
+        if r < .75:
+            world[path] = Node("dir", None, rng.choice([0o755, 0o711]), some_time(rng))
+        elif r < .8:
+            world[path] = some_file(rng, "old " + path, False)
+        elif r < .84:
+            world[path] = Node("link", text="@/out/d", mtime=some_time(rng))
+        return
+    mtime = ideal.mtime if ideal.mtime is not None else NOW + SECOND
+    if r < .3:
+        return
+    if ideal.kind == "file" and isinstance(ideal.content, str):
+        if r < .5:
+            world[path] = Node("file", ideal.content, 0o644, mtime)     # the same
+        elif r < .6:
+            world[path] = Node("file", ideal.content, 0o600, some_time(rng))
+        elif r < .65 and size_of(ideal.content) and not case.has("hard-links"):
+            tail = ideal.content.rsplit(":", 1)[1]
+            world[path] = Node("file", "false " + path + ":" + tail, 0o644, mtime)  # looks the same
+        elif r < .9:
+            world[path] = some_file(rng, "old " + path)
+    elif ideal.kind == "link" and r < .6:
+        world[path] = Node("link", text=rng.choice([ideal.text, "other"]), mtime=some_time(rng))
+    if path not in world:
+        kind = rng.random()
+        if kind < .4:
+            plant(rng, world, path, depth=2)
+        elif kind < .6:
+            world[path] = Node("dir", None, 0o755, some_time(rng))
+        elif kind < .8:
+            world[path] = Node("link", text=rng.choice(["@/out/f", "nowhere"]), mtime=some_time(rng))
+        else:
+            world[path] = some_file(rng, "old " + path, False)
+
+
+# ---- sources ------------------------------------------------------------------------------------------
+
+def some_sources(rng, case):
+    """[path as written], all on one host."""
+    world = case.world
+    dirs = [p for p in world if world[p].kind == "dir" and below(p, "s1")]
+    files = [p for p in world if world[p].kind == "file" and below(p, "s1")]
+    r = rng.random()
+    if case.options.get("files-from"):
+        return [rng.choice(["s1", "s1/"])]
+    if case.options.get("relative"):
+        picked = rng.sample(dirs + files, min(len(dirs + files), rng.randrange(1, 3)))
+        return [p.replace("s1/", "s1/./", 1) if rng.random() < .4 else p for p in picked]
+    if r < .38:
+        return ["s1/"]
+    if r < .5:
+        return ["s1"]
+    if r < .56 and files:
+        return [rng.choice(files)]
+    if r < .64:
+        # A FIFO that is named is read as a stream, of which nobody writes the end.
+        for path in [p for p in world if os.path.dirname(p) == "s1" and world[p].kind == "fifo"]:
+            world[path] = some_file(rng, path)
+        return ["s1/*"]
+    if r < .70 and "sl" in world:
+        return [rng.choice(["sl", "sl/"])]
+    if r < .82 and files:
+        return rng.sample(dirs + files, min(len(dirs + files), rng.randrange(2, 5)))
+    return [rng.choice(["s1", "s1/"]), rng.choice(["s2", "s2/"])]
+
+
+WAYS = {"local": ("", ""), "push": ("", "h1"), "pull": ("h1", ""), "far": ("h1", "h2"), "itself": ("h1", "h1")}
+
+
+def settle_way(rng, case, paths):
+    way = rng.choices(list(WAYS), [5, 2, 2, 1, .5])[0]
+    near, far = WAYS[way]
+    case.sources = [(near, p) for p in paths]
+    case.target = (far, case.target[1])
+    # Several hosts: names differ, so that who comes first is no matter.
+    if len(paths) == 2 and paths[1].startswith("s2") and rng.random() < .6:
+        for path in [p for p in case.world if below(p, "s2")]:
+            del case.world[path]
+        plant(rng, case.world, "s2", [n.upper() for n in NAMES], copy_links=case.has("copy-links"))
+        # What spans all sources is refused then: not always.
+        if rng.random() < .6:
+            paths = [p.rstrip("/") for p in paths]
+            for name in ("delete", "delete-excluded", "remove-source-files", "relative"):
+                case.options.pop(name, None)
+        case.sources = [(rng.choice(["", "h1"]), paths[0]), ("h2", paths[1])]
+        if rng.random() < .1:
+            case.unreachable = {"h9"}
+            n = rng.randrange(2)
+            case.sources[n] = ("h9", case.sources[n][1])
+
+
+# ---- faults ---------------------------------------------------------------------------------------------
+
+def some_fault(rng, case):
+    r = rng.random()
+    sources = [p for p in case.world if below_one(p, ["s1", "s2"])]
+    files = [p for p in sources if case.world[p].kind == "file"]
+    if r < .5 or case.unreachable:
+        return
+    if r < .6:
+        case.fault = {"kind": "kill", "who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
+    elif r < .72 and files:
+        case.uid = NOBODY
+        for node in case.world.values():
+            node.uid = node.gid = NOBODY
+        # Of a file with several names all are unreadable.
+        path = rng.choice(files + [p for p in sources if case.world[p].kind == "dir" and "/" in p])
+        for p, node in case.world.items():
+            if p == path or (node.ino is not None and node.ino == case.world[path].ino):
+                node.mode = 0
+        case.fault = {"kind": "unreadable", "path": path}
+    elif r < .76:
+        case.sources.insert(rng.randrange(len(case.sources) + 1), (case.sources[0][0], "absent"))
+        case.fault = {"kind": "missing"}
+        for bad in ("files-from", "no-target-directory"):
+            case.options.pop(bad, None)
+    elif r < .82:
+        case.fault = {"kind": "full", "bytes": rng.choice([16384, 65536, 400000])}
+    elif files:
+        how = rng.choice(["append", "shrink", "touch", "rewrite", "replace", "replace", "unlink", "chmod", "link"])
+        linked = [p for p in files if case.world[p].ino is not None]
+        path = rng.choice(linked if linked and rng.random() < .7 else files)
+        if how == "replace" and case.world[path].ino is not None and rng.random() < .5:
+            case.options.update({"hard-links": True, "remove-source-files": True})
+        case.fault = {"kind": "change", "how": how, "path": path, "ms": rng.choice([60, 120]), "after": rng.random() * .05}
+
+
+# Onto something that is no regular file: what it was given is gone, or somebody else's.
+def onto_stream(rng, case):
+    file = some_file(rng, "f", rng.random() < .5)
+    case.world = {"f": file, "out": Node("dir", None, 0o755, NOW)}
+    case.options = {n: v for n, v in case.options.items()
+                    if n not in ("archive", "recursive", "delete", "delete-excluded", "files-from", "relative", "rules",
+                                 "max-delete", "max-size", "min-size", "no-target-directory", "backup", "backup-dir",
+                                 "suffix", "dry-run")}
+    if rng.random() < .7:
+        case.options["remove-source-files"] = True
+    case.sources = [("", "f")]
+    if rng.random() < .5:
+        case.target = (rng.choice(["", "h1"]), "/dev/null")
+    else:
+        case.target = (rng.choice(["", "h1"]), "pipe")
+        case.world["pipe"] = Node("fifo", None, 0o644, NOW)
+    case.fault = {"kind": "stream", "takes": rng.choice([1, 5, 10**9])}
+
+
+def generate(seed):
+    rng = random.Random("case %d" % seed)
+    case = Case(seed)
+    case.umask = rng.choice([0o022, 0o022, 0o077, 0o002])
+    case.options = some_options(rng)
+    world = case.world
+    world["out"] = Node("dir", None, 0o755, NOW)
+    world["out/f"] = Node("file", "outside:33", 0o644, NOW)
+    world["out/d"] = Node("dir", None, 0o755, NOW)
+    world["out/d/g"] = Node("file", "outside too:12", 0o644, NOW)
+    if rng.random() < .04:
+        onto_stream(rng, case)
+        return case
+    plant(rng, world, "s1", copy_links=case.has("copy-links"))
+    plant(rng, world, "s2", copy_links=case.has("copy-links"))
+    if rng.random() < .5:
+        tie(rng, world, ["s1"], 3)
+    if rng.random() < .1:
+        world["sl"] = Node("link", text="s1")
+    if rng.random() < .1 and not case.has("delete"):
+        case.options["files-from"] = "list"
+        case.options.pop("relative", None)
+        case.options.pop("no-target-directory", None)
+        if rng.random() < .3:
+            case.options["from0"] = True
+    case.target = ("", rng.choices(["t", "t/", "t/new", "t/new/"], [6, 3, 2, 1])[0])
+    paths = some_sources(rng, case)
+    if rng.random() < .2:
+        for node in world.values():
+            if rng.random() < .4 and node.ino is None:
+                node.uid = node.gid = rng.choice([1234, NOBODY])
+    if case.options.get("files-from"):
+        things = [p[3:] for p in sorted(world) if below(p, "s1") and p != "s1"]
+        case.listed = rng.sample(things, min(len(things), rng.randrange(1, 5)))
+    settle_way(rng, case, paths)
+    fill_target(rng, case)
+    some_fault(rng, case)
+    if case.listed:
+        text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
+        world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
+        case.list_text = text
+    return case

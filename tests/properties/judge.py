@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run broke: [(kind, text)].
+
+exact() compares with the model; bounds() is for runs that were cut short or whose source changed,
+of which only this is known: nothing is torn, nothing else is touched, nothing is lost."""
+
+import os
+
+from world import below, is_ours
+
+ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid")
+KINDS = {"mtime": "time", "uid": "owner", "gid": "owner", "text": "content", "kind": "type"}
+
+
+def differ(path, want, got, found):
+    for field in ALWAYS:
+        w, g = getattr(want, field), getattr(got, field)
+        if w is None and not (field in ("text", "content") and want.kind == "link"):
+            continue
+        if w != g and not (isinstance(w, frozenset) and g in w):
+            found.append((KINDS.get(field, field), "%s: %s is %s, expected %s" % (
+                path, field, shown(field, g), shown(field, w))))
+            if field == "kind":
+                return
+
+
+def shown(field, value):
+    if field == "mode":
+        return "%04o" % value
+    if field == "mtime":
+        return "%.9f" % (value / 1e9 - 1_500_000_000)
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def is_loose(path, model):
+    return any(below(path, p) for p in model.loose)
+
+
+def exact(model, after, code):
+    found = []
+    if code not in model.codes and not model.vague:
+        found.append(("exit", "exit status %s, expected %s (%s)" % (
+            code, sorted(model.codes), model.refused or "; ".join("%s: %s" % f for f in model.failed) or "nothing fails")))
+    leftovers(model, after, code, found)
+    if model.vague:
+        return found
+    want, got = dict(model.after), {p: n for p, n in after.items() if not is_ours(p)}
+    drop_either(model, want, got)
+    if model.too_many and not model.backup:
+        some_gone(model, want, got, found)
+    for path in sorted(set(want) | set(got)):
+        if is_loose(path, model):
+            continue
+        if path not in got:
+            found.append((why_missing(model, path), "%s: is gone, expected %s" % (path, want[path])))
+        elif path not in want:
+            found.append((why_extra(model, path), "%s: is there, a %s" % (path, got[path])))
+        else:
+            differ(path, want[path], got[path], found)
+    same_links(model, want, got, found)
+    return found
+
+
+def leftovers(model, after, code, found):
+    if code != 0 or model.o.get("dry-run"):
+        return
+    for path in after:
+        if is_ours(path):
+            found.append(("leftover", path))
+
+
+def drop_either(model, want, got):
+    for path, fate in model.fates.items():
+        if fate == "either" and path in want and path not in got:
+            del want[path]
+    if model.o.get("remove-source-files"):
+        for path, node in want.items():
+            if node.kind == "dir" and any(os.path.dirname(p) == path for p in model.fates):
+                node.mtime = None
+
+
+def some_gone(model, want, got, found):
+    candidates, most = model.too_many
+    gone = [p for p in candidates if p not in got]
+    if len(gone) != most:
+        found.append(("deleted", "%d of %d are deleted, where --max-delete says %d" % (len(gone), len(candidates), most)))
+    for path in candidates:
+        want.pop(path, None)
+        got.pop(path, None)
+    for path in {os.path.dirname(p) for p in candidates}:
+        if path in want:
+            want[path].mtime = want[path].mtime if path in model.copied else None
+
+
+def why_missing(model, path):
+    if path in model.fates or not below(path, model.top):
+        return "source-gone" if model.fates.get(path) != "gone" else "source-stays"
+    return "missing" if path not in model.before else "deleted"
+
+
+def why_extra(model, path):
+    if model.fates.get(path) == "gone":
+        return "source-stays"
+    if path in model.deleted:
+        return "not-deleted"
+    return "extra"
+
+
+def same_links(model, want, got, found):
+    """Names are one file where they are to be, and only there."""
+    forth, back = {}, {}
+    for path in sorted(want):
+        w, g = want[path], got.get(path)
+        if g is None or w.kind != "file" or g.kind != "file" or w.ino is None or is_loose(path, model):
+            continue
+        first = forth.setdefault(w.ino, (g.ino, path))
+        other = back.setdefault(g.ino, (w.ino, path))
+        if first[0] != g.ino:
+            found.append(("links", "%s and %s: are two files, expected one" % (first[1], path)))
+        elif other[0] != w.ino:
+            found.append(("links", "%s and %s: are one file, expected two" % (other[1], path)))
+
+
+# ---- invariants -----------------------------------------------------------------------------------
+
+def lost(need, after):
+    """need: sets of contents, one of each of which must be somewhere."""
+    there = {n.content for n in after.values() if n.kind == "file"}
+    return [("lost", "the content %s is neither in a source nor at the target" % " or ".join(sorted(some)))
+            for some in need if not some & there]
+
+
+def contents_of(case, state):
+    tops = [p.split("/", 1)[0] for _, p in case.sources]
+    tops = {"s1" if t in ("sl",) else t for t in tops}
+    return [frozenset([n.content]) for p, n in sorted(state.items())
+            if n.kind == "file" and p.split("/", 1)[0] in tops and not is_ours(p)]
+
+
+def bounds(model, before, after, code, versions, changed):
+    """versions: {source path: other contents it had while the run was on}; changed: paths that
+    somebody else changed, and may be anything."""
+    found = []
+    possible = {}
+    inodes = {}
+    for item in model.items:
+        some = possible.setdefault(item.dest, set())
+        some.add(item.node.content or item.node.kind)
+        some |= versions.get(item.path, set())
+        if item.node.ino is not None:
+            inodes.setdefault(item.node.ino, set()).update(some)
+    for item in model.items:
+        if item.node.ino is not None:
+            possible[item.dest] |= inodes[item.node.ino]
+    for path in sorted(set(before) | set(after)):
+        if path in changed or is_ours(path):
+            continue
+        if not below(path, model.top) and path not in model.backups:
+            outside(model, path, before.get(path), after.get(path), found)
+        else:
+            at_target(model, path, before.get(path), after.get(path), code, possible, found)
+    return found
+
+
+def outside(model, path, old, new, found):
+    if below(model.top, path):
+        return      # on the way to the target: --mkpath
+    if new is None:
+        if not (model.o.get("remove-source-files") and path in model.fates and model.fates[path] != "stays"):
+            found.append(("source-gone", "%s: is gone" % path))
+    elif old is None:
+        if not model.backup:
+            found.append(("outside", "%s: is there" % path))
+    elif (old.kind, old.content, old.text) != (new.kind, new.content, new.text):
+        found.append(("outside", "%s: is %s, was %s" % (path, new, old)))
+
+
+def at_target(model, path, old, new, code, possible, found):
+    over = path in possible
+    if new is None:
+        may_go = path in model.deleted or (model.too_many and path in model.too_many[0]) or any(
+            below(path, p) for p in possible if model.after.get(p) is None or model.after[p].kind != "dir")
+        if old is not None and not may_go and not (over and model.vague) and not is_loose(path, model):
+            found.append(("deleted", "%s: is gone, which nothing asked for; it was %s" % (path, old)))
+        return
+    if old is not None and (old.kind, old.content, old.text) == (new.kind, new.content, new.text):
+        return
+    if new.kind == "dir" and path in model.after or path.endswith("+"):
+        return      # --mkpath; what somebody else made at the source
+    if not over and not model.backup and old is None:
+        found.append(("extra", "%s: is there, a %s" % (path, new)))
+    elif new.kind == "file" and over and new.content not in possible[path] and not model.o.get("inplace") and not model.backup:
+        found.append(("torn", "%s: is %s, which is neither old nor new (%s)" % (path, new, sorted(possible[path]))))
+    elif not over and not model.backup and not (model.o.get("inplace")):
+        found.append(("content", "%s: is %s, was %s, and nothing goes there" % (path, new, old)))
+
+
+def deletions_after_failure(model, before, after, code):
+    """"When all else is stored, delete": nothing goes if anything has failed."""
+    # Sources are removed last: that one of them stays is told after all is done.
+    if code == 0 or not model.delete or model.o.get("remove-source-files"):
+        return []
+    dests = {i.dest for i in model.items}
+    found = []
+    for path in sorted(model.deleted):
+        if path in before and path not in after and not any(below(path, d) for d in dests if d not in model.copied) \
+                and path not in model.backups:
+            found.append(("deleted-early", "%s: is deleted, although exit status %s says that not all is stored" % (
+                path, code)))
+    return found

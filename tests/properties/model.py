@@ -1,0 +1,957 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be at the target after a run, written from the manual (man/rdcp.1).
+
+A rule of the manual is a function, with the manual's sentence above it. Nothing is looked up on a
+disk: from the state before (world.py's dictionary) and the options comes the state after, the
+exit status, and what becomes of each source. Where the manual leaves something open a field is
+None (anything), a content is a set (any of them), or a path is in `loose' (not looked at)."""
+
+import fnmatch
+import os
+import re
+import stat
+
+from world import Node, below, is_ours
+
+CHMODS = {"F600,D711": lambda dir, mode: 0o711 if dir else 0o600,
+          "go-rwx": lambda dir, mode: mode & ~0o077,
+          "u+w": lambda dir, mode: mode | 0o200}
+
+
+class Item:
+    """Something of the source, and where it goes."""
+
+    __slots__ = ("dest", "path", "node", "session", "implied", "contents", "root", "group", "fate")
+
+    def __init__(self, dest, path, node, session, implied=False, contents=False, root=False):
+        self.dest, self.path, self.node, self.session = dest, path, node, session
+        self.implied, self.contents, self.root = implied, contents, root
+        self.group = self.fate = None
+
+
+class Refused(Exception):
+    """Nothing is done; codes: the exit status."""
+
+    def __init__(self, why, *codes):
+        super().__init__(why)
+        self.codes = set(codes)
+
+
+class Model:
+    def __init__(self, case, state, made=()):
+        """made: directories that an earlier run of the same command made and did not finish."""
+        self.case, self.o, self.made = case, case.options, set(made)
+        self.leftovers = {p: n for p, n in state.items() if is_ours(p)}
+        self.before = {p: n for p, n in state.items() if not is_ours(p)}
+        self.after = {p: n.copy() for p, n in self.before.items()}
+        self.left_out = {}
+        self.unsure, self.on_the_way = [], set()
+        self.items, self.had, self.root_names = [], {}, {}
+        self.copied, self.new, self.left = set(), set(), set()
+        self.failed, self.deleted, self.replaced, self.loose = [], set(), set(), set()
+        self.backups = set()
+        self.fates = {}     # of each source: gone, stays, either
+        self.codes = {0}
+        self.too_many = None   # (candidates, how many of them go)
+        self.refused = None
+        self.named_twice, self.vague = False, None   # why nothing exact is said
+        self.top = case.target[1].rstrip("/")
+        self.settle_options()
+        try:
+            self.run()
+        except Refused as why:
+            self.refused, self.codes = str(why), why.codes | ({5} if case.unreachable else set())
+            self.after = {p: n.copy() for p, n in self.before.items()}
+            self.fates = {}
+        if self.o.get("dry-run"):
+            self.after = {p: n.copy() for p, n in self.before.items()}
+            self.fates, self.deleted, self.replaced, self.loose, self.too_many = {}, set(), set(), set(), None
+            if any("read" in why for _, why in self.failed):
+                self.codes = self.codes | {0}   # a rehearsal opens no file
+
+    # ---- options -------------------------------------------------------------------------------
+
+    # "-a: the same, with --perms --times --owner --group --devices. Take one back with --no-perms …
+    # Together with --files-from it is not recursive by itself." "-p: keep modes, times"
+    def settle_options(self):
+        o = self.o
+        archive = bool(o.get("archive"))
+        self.recursive = bool((o.get("recursive") or (archive and not o.get("files-from"))) and not o.get("no-recursive"))
+        for kept in ("perms", "times", "owner", "group", "devices"):
+            on = o.get(kept) or archive or (kept in ("perms", "times") and o.get("preserve"))
+            setattr(self, kept, bool(on and not o.get("no-" + kept)))
+        # "-A: Keep ACLs, and modes as with --perms."
+        self.perms = self.perms or bool(o.get("acls"))
+        self.delete = bool(o.get("delete") or o.get("delete-excluded"))
+        self.backup = bool(o.get("backup") or o.get("backup-dir"))
+        self.suffix = o.get("suffix") or ("" if o.get("backup-dir") else "~")
+
+    def run(self):
+        roots = self.find_sources()
+        self.check_usage(roots)
+        self.resolve_target(roots)
+        for root in roots:
+            self.enter_root(root)
+        if not self.items and self.top in self.new and not self.o.get("mkpath"):
+            del self.after[self.top]
+        self.doubt_ways()
+        self.share_links()
+        for item in self.items:
+            self.store(item)
+        self.link_groups()
+        self.set_directories()
+        if self.delete:
+            self.delete_rest()
+        self.remove_sources()
+        self.settle_code(roots)
+
+    # "--delete needs -r or -a", "-T: several sources can't all become DST", "--files-from: its names
+    # are in one SRC", "--backup and --inplace contradict each other"
+    def check_usage(self, roots):
+        o = self.o
+        # A local pattern is the shell's.
+        sources = [r for r in roots if not r[0]] + [s for s in self.case.sources if s[0]]
+        if self.delete and not self.recursive:
+            raise Refused("--delete without -r", 1)
+        if o.get("no-target-directory") and len(sources) > 1:
+            raise Refused("-T with several sources", 1)
+        if o.get("files-from") and len(sources) > 1:
+            raise Refused("--files-from with several sources", 1)
+        if self.delete and o.get("files-from"):
+            raise Refused("--delete with --files-from", 1)
+        if self.backup and o.get("inplace"):
+            raise Refused("--backup with --inplace", 1)
+        if o.get("sparse") and (o.get("no-sparse") or o.get("inplace")):
+            raise Refused("--sparse with --no-sparse or --inplace", 1)
+        # "Options whose meaning spans all sources (--delete, --remove-source-files, --relative) and SRC/
+        # are refused then"
+        hosts = {h for h, _ in self.case.sources}
+        if len(hosts) > 1 and (self.delete or o.get("remove-source-files") or o.get("relative") or
+                               any(p.endswith("/") for _, p in self.case.sources)):
+            raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
+        # Several hosts: what would be one name is known beforehand.
+        names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith("/") and "*" not in p]
+        if any(a[1] == b[1] and a[0] != b[0] for a in names for b in names):
+            raise Refused("two hosts' sources have one name", 1, 11)
+
+    # ---- sources -------------------------------------------------------------------------------
+
+    # "The far end expands … of a source, patterns"; a local one is the shell's.
+    def find_sources(self):
+        """[(host, path as written, node or None)]"""
+        found = []
+        for host, path in self.case.sources:
+            hits = [path]
+            if "*" in path:
+                hits = sorted(p for p in self.before if fnmatch.fnmatch(p, path) and p.count("/") == path.count("/")
+                              and not os.path.basename(p).startswith(".")) or [path]
+            found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"))) for p in hits]
+        return found
+
+    # "A symbolic link that you name, as SRC or on the way to DST, is followed."
+    def follow(self, path):
+        """The node that path names in the end, None."""
+        for _ in range(40):
+            node = self.before.get(path)
+            if node is None or node.kind != "link":
+                return node
+            path = self.link_leads(path, node)
+        return None
+
+    @staticmethod
+    def link_leads(path, node):
+        if node.text.startswith("@/"):
+            return node.text[2:]
+        return os.path.normpath(os.path.join(os.path.dirname(path), node.text))
+
+    def real(self, path):
+        for _ in range(40):
+            node = self.before.get(path)
+            if node is None or node.kind != "link":
+                break
+            path = self.link_leads(path, node)
+        return path
+
+    def session_of(self, host):
+        hosts = [h for h, _ in self.case.sources]
+        return hosts.index(host)
+
+    def can_read(self, node):
+        if self.case.uid == 0:
+            return True
+        bits = node.mode >> 6 if node.uid == self.case.uid else node.mode
+        return bool(bits & 4) and (node.kind != "dir" or bits & 1)
+
+    def can_reach(self, path):
+        above = os.path.dirname(path)
+        return not above or (self.before.get(above) is None or self.can_read(self.before[above])) and self.can_reach(above)
+
+    # "If DST does not exist, SRC becomes DST … If DST is a directory, each SRC goes into it under its
+    # last name. SRC/ … or -T, means what is in the directory … Several sources need a directory. A
+    # missing directory on the way to DST is an error, unless --mkpath is given."
+    def resolve_target(self, roots):
+        # Of a/./b only b is made: there is nothing of a path to it.
+        rest = roots[0][1].rpartition("/./")[2]
+        self.relative = bool(self.o.get("relative")) and not (
+            len(roots) == 1 and "/" not in rest and roots[0][2] is not None and roots[0][2].kind != "dir")
+        if self.top.startswith("/"):
+            raise Refused("a device", 0, 1)
+        text = self.case.target[1]
+        top = text.rstrip("/")
+        self.top = self.real(top)
+        many, node = len(roots) > 1 or len(self.case.sources) > 1, self.before.get(self.top)
+        trees = self.recursive or self.o.get("files-from")
+        dirs = [r for r in roots if r[2] is not None and r[2].kind == "dir" and trees]
+        self.into = True
+        if all(r[2] is None for r in roots):
+            raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}))
+        # "while the marker is there the same source goes on in that directory"
+        marked = any(os.path.dirname(p) == self.top and ".marker." in p for p in self.leftovers)
+        if node is None:
+            above = os.path.dirname(self.top)
+            if above and self.follow(above) is None and not self.o.get("mkpath"):
+                raise Refused("a directory on the way is missing", 11, 23)
+            slash_or_many = text.endswith("/") or many
+            trees = dirs or self.relative and self.recursive
+            if slash_or_many and not self.o.get("mkpath") and (many or not trees):
+                raise Refused("DST is no directory", 11, 23)
+            self.make_way(above)
+            if slash_or_many and self.o.get("mkpath"):
+                self.make_dir(self.top)
+                self.on_the_way.add(self.top)
+            elif not (self.relative and not self.o.get("files-from")):
+                self.into = False
+            else:
+                self.make_dir(self.top)
+        elif node.kind != "dir":
+            if many or dirs or self.relative or text.endswith("/"):
+                raise Refused("DST is no directory", 11, 23)
+            self.into = False
+        else:
+            self.into = not (marked and not many and not self.relative)
+            if self.o.get("no-target-directory"):
+                if not dirs:
+                    raise Refused("DST is a directory", 11, 23)
+
+    def make_way(self, path):
+        if path and path not in self.after:
+            self.make_way(os.path.dirname(path))
+            self.make_dir(path)
+
+    def make_dir(self, path):
+        self.after[path] = Node("dir", None, 0o777 & ~self.case.umask)
+        self.new.add(path)
+
+    def enter_root(self, root):
+        host, path, node = root
+        session = self.session_of(host)
+        name = os.path.basename(path.rstrip("/"))
+        if host in self.case.unreachable:
+            self.fail(path, "its host is not there")
+            return
+        if node is None:
+            self.fail(path, "missing")
+            return
+        if not self.can_reach(path.rstrip("/").replace("/./", "/")):
+            self.fail(path, "can't be read")
+            if self.relative:      # what leads to it may be made or not
+                self.unsure.append(os.path.dirname(os.path.join(self.top, path.rpartition("/./")[2].rstrip("/"))))
+            return
+        if self.o.get("files-from"):
+            self.enter_listed(path, node, session)
+            return
+        if node.kind == "dir" and not self.recursive:
+            self.fail(path, "a directory without -r")
+            return
+        if self.relative:
+            self.enter_relative(path, node, session)
+            return
+        contents = node.kind == "dir" and (path.endswith("/") or bool(self.o.get("no-target-directory")))
+        # "Several sources": two that were named with one last name can't both be there.
+        if not contents and name in self.root_names.setdefault(session, set()):
+            self.second(None, name, path, node.kind == "dir")
+            return
+        self.root_names[session].add(name) if not contents else None
+        dest = self.top if contents or not self.into else os.path.join(self.top, name)
+        shown = "" if contents else name
+        if shown and self.excluded(shown, node.kind == "dir"):
+            return
+        if node.kind == "dir":
+            self.enter_dir(dest, self.real(path.rstrip("/")), node, session, shown, contents=contents,
+                           root=not contents)
+        else:
+            self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
+
+    # "--relative: The whole path of SRC as it is written is made below DST; of a/./b/c the part from b
+    # on."
+    def enter_relative(self, path, node, session):
+        start, _, rest = path.rpartition("/./") if "/./" in path else ("", "", path)
+        contents = path.endswith("/")
+        parts = rest.rstrip("/").split("/")
+        at, shown = start, ""
+        for part in parts[:-1]:
+            at, shown = os.path.join(at, part), os.path.join(shown, part)
+            dest = os.path.join(self.top, shown)
+            self.keep(os.path.dirname(dest), part, implied=True)
+            if not any(i.dest == dest for i in self.items):
+                self.items.append(Item(dest, at, self.before[self.real(at)], session, implied=True))
+        shown = os.path.join(shown, parts[-1])
+        dest = os.path.join(self.top, shown)
+        self.keep(os.path.dirname(dest), parts[-1], implied=True)
+        if not contents and self.excluded(shown, node.kind == "dir"):
+            return
+        if node.kind == "dir":
+            self.enter_dir(dest, self.real(path.rstrip("/").replace("/./", "/")), node, session, shown)
+        else:
+            self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
+
+    # "--files-from: Copy only what FILE names … the names are below the one SRC, and are the same below
+    # DST. A directory in the list is made, and with -r copied with all that is in it. Patterns hold for
+    # what is listed, and not for directories that only lead there."
+    def enter_listed(self, path, node, session):
+        top = self.real(path.rstrip("/"))
+        if node.kind != "dir":
+            self.fail(path, "no directory")
+            return
+        if self.top not in self.after:
+            self.items.append(Item(self.top, top, node, session, implied=True))
+            self.new.add(self.top)
+        for name in self.case.listed:
+            thing = self.before.get(os.path.join(top, name))
+            if thing is not None and thing.kind == "link" and self.o.get("copy-links"):
+                thing = self.follow(os.path.join(top, name))
+            if thing is None:
+                self.fail(os.path.join(top, name), "missing")
+                # What leads to it may be made or not.
+                self.unsure.append(os.path.dirname(os.path.join(self.top, name)))
+                continue
+            if self.excluded(name, thing.kind == "dir"):
+                continue
+            if not self.can_reach(os.path.join(top, name)):
+                self.fail(os.path.join(top, name), "can't be read")
+                self.unsure.append(os.path.dirname(os.path.join(self.top, name)))
+                continue
+            at = ""
+            for part in name.split("/")[:-1]:
+                at = os.path.join(at, part)
+                dest = os.path.join(self.top, at)
+                if not any(i.dest == dest for i in self.items):
+                    self.items.append(Item(dest, os.path.join(top, at), self.before[os.path.join(top, at)], session,
+                                           implied=True))
+            dest = os.path.join(self.top, name)
+            if thing.kind == "dir":
+                have = [i for i in self.items if i.dest == dest]
+                for item in have:
+                    item.implied = False
+                if self.recursive:
+                    self.enter_dir(dest, self.real(os.path.join(top, name)), thing, session, name)
+                elif not have:
+                    self.items.append(Item(dest, os.path.join(top, name), thing, session))
+            elif not any(i.dest == dest for i in self.items):
+                self.take(dest, os.path.join(top, name), thing, session)
+
+    def doubt_ways(self):
+        for path in self.unsure:
+            while below(path, self.top) and path != self.top and not any(i.dest == path for i in self.items):
+                self.loosen(path)
+                path = os.path.dirname(path)
+
+    def keep(self, dir, name, implied=False):
+        self.had.setdefault(dir, set()).add(name)
+        if not implied:
+            self.copied.add(dir)
+
+    def claim(self, dest, path, dir, root=False):
+        """Whether it may have that name: the first counts; two that were named are a failure."""
+        if self.left_out.get(dest, path) != path:
+            self.fates[path] = "stays"
+            if dir:
+                self.fail(path, "what a source before it has there is not replaced")
+            return False
+        for other in self.items:
+            if other.dest == dest:
+                if root and other.root and not self.relative:
+                    self.second(other, dest, path, dir)
+                    return False
+                if dir and other.node.kind == "dir":
+                    return True
+                if other.path != path:
+                    self.second(other, dest, path, dir)
+                return False
+        return True
+
+    # Of several sources with one name the first counts (as with rsync); what can't be is a failure.
+    def second(self, other, dest, path, dir):
+        if other is None or dir != (other.node.kind == "dir") or other.root:
+            self.fail(path, "what a source before it has there is not replaced")
+        self.fates[path] = "stays"
+        for p in self.before:
+            if below(p, path):
+                self.fates[p] = "stays"
+
+    def enter_dir(self, dest, path, node, session, shown, contents=False, root=False):
+        if not self.claim(dest, path, True, root):
+            return
+        if not any(i.dest == dest and i.session == session for i in self.items):
+            self.items.append(Item(dest, path, node, session, contents=contents, root=root))
+        if dest != self.top:
+            self.had.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
+        self.copied.add(dest)
+        self.had.setdefault(dest, set())
+        if not self.can_read(node):
+            self.fail(path, "can't be read")
+            return
+        for child in sorted(p for p in self.before if os.path.dirname(p) == path):
+            name = os.path.basename(child)
+            thing = self.before[child]
+            if thing.kind == "link" and self.o.get("copy-links"):
+                thing = self.follow(child)
+                if thing is None and self.excluded(os.path.join(shown, name), False):
+                    continue
+                if thing is None:
+                    self.keep(dest, name)
+                    self.fail(child, "leads nowhere")
+                    continue
+            if self.excluded(os.path.join(shown, name), thing.kind == "dir"):
+                continue
+            self.keep(dest, name)
+            if thing.kind == "dir":
+                self.enter_dir(os.path.join(dest, name), self.real(child), thing, session, os.path.join(shown, name))
+            else:
+                self.take(os.path.join(dest, name), child, thing, session)
+
+    def take(self, dest, path, node, session):
+        if node.kind == "link" and self.o.get("copy-links"):
+            node = self.follow(path)
+            if node is None:
+                self.keep(os.path.dirname(dest), os.path.basename(dest), implied=True)
+                self.fail(path, "leads nowhere")
+                return
+        if node.kind in ("fifo", "other") and not self.devices:
+            return      # "devices and FIFOs too [are skipped] without --devices"
+        self.add_file(dest, path, node, session)
+
+    def add_file(self, dest, path, node, session, root=False):
+        self.had.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
+        if node.kind == "file" and root and not self.can_read(node):
+            self.fail(path, "can't be read")
+            return
+        if node.kind == "file" and self.left_out_by_size(node):
+            if not self.can_read(node):
+                self.vague = "a file that can't be read, and is left out"
+            if dest not in {i.dest for i in self.items}:
+                self.left_out.setdefault(dest, path)    # it has that name all the same
+            return
+        if not self.claim(dest, path, False, root):
+            return
+        self.items.append(Item(dest, path, node, session, root=root))
+
+    # "--max-size: Leave out larger files. --min-size: Leave out smaller files."
+    def left_out_by_size(self, node):
+        from world import size_of
+        size = size_of(node.content)
+        most, least = self.o.get("max-size"), self.o.get("min-size")
+        return (most is not None and size > int(most)) or (least is not None and size < int(least))
+
+    # "of all of them in their order the first that matches decides, and what none matches is taken. A
+    # pattern that begins with a slash is matched from the top of what is copied …; one with another
+    # slash, or with **, against the end of the path, any other one against the last name. A slash at
+    # its end: directories only. * and ? match no slash, ** does."
+    def excluded(self, path, dir):
+        for verb, pattern in self.o.get("rules", []):
+            if matches(pattern, path, dir):
+                return verb == "exclude"
+        return False
+
+    def fail(self, path, why):
+        self.failed.append((path, why))
+
+    # ---- storing -------------------------------------------------------------------------------
+
+    # "-H: Keep hard links between files of the tree."
+    def share_links(self):
+        if not self.o.get("hard-links"):
+            return
+        groups = {}
+        for item in self.items:
+            if item.node.kind == "file" and self.has_names(item):
+                groups.setdefault((item.session, item.node.ino), []).append(item)
+        for key, items in groups.items():
+            if len(items) > 1:
+                for item in items:
+                    item.group = key
+
+    def names_of(self, ino):
+        return [p for p, n in self.before.items() if n.ino == ino and ino is not None and n.kind == "file"
+                and below(p, self.top)]
+
+    def store(self, item):
+        parent = os.path.dirname(item.dest)
+        if parent in self.left or any(below(item.dest, p) for p in self.left):
+            self.left.add(item.dest)
+            item.fate = "stays"
+            return
+        if any(below(item.dest, p) and item.dest != p for p in self.loose):
+            item.fate = "either"
+            return
+        if item.node.kind == "dir":
+            self.store_dir(item)
+        elif item.node.kind == "file":
+            self.store_file(item)
+        else:
+            self.store_other(item)
+
+    def store_dir(self, item):
+        old = self.after.get(item.dest)
+        if old is not None and old.kind == "dir":
+            return
+        if old is not None:
+            # "--ignore-existing: Do not send files that are at DST at all."
+            if self.o.get("ignore-existing"):
+                self.left.add(item.dest)
+                return
+            self.set_aside(item.dest)
+        self.after[item.dest] = self.kept(item.node, Node("dir", None, None), None)
+        self.new.add(item.dest)
+
+    # "New: the source's mode less the umask; an existing one keeps its mode, and its owner" -- "-a:
+    # modes, times, owner, group" -- "--chmod: Change modes on the way … What is kept of modes is then
+    # the changed ones." -- "--chown: for everything that is copied"
+    def kept(self, source, node, old):
+        """node, with what it keeps of the source, and of what was there."""
+        mode = source.mode
+        if mode is not None and self.o.get("chmod"):
+            mode = CHMODS[self.o["chmod"]](source.kind == "dir", mode)
+        if self.perms:
+            node.mode = mode
+        elif old is not None:
+            node.mode = old.mode
+        elif mode is not None:
+            node.mode = mode & ~self.case.umask
+        node.mtime = source.mtime if self.times else None
+        if self.times and old is not None and old.mtime is not None and old.mtime != node.mtime and \
+                same_time(old.mtime, node.mtime):
+            node.mtime = None
+        ours = self.case.uid
+        node.uid = source.uid if self.owner and ours == 0 else old.uid if old is not None else ours
+        node.gid = source.gid if self.group and ours == 0 else old.gid if old is not None else ours
+        if self.o.get("chown") and ours == 0:
+            node.uid = node.gid = int(self.o["chown"].split(":")[0])
+        if node.kind == "link":
+            node.mode = None
+        return node
+
+    # "-u: Do not send files that are newer at DST." "--ignore-existing: Do not send files that are at
+    # DST at all." "--checksum: Do not send files whose content is there already, whatever their times"
+    # "files that are whole are not sent if times are kept and size and time are the same"
+    def decide(self, item, old):
+        if old is None:
+            return "send"
+        if self.o.get("ignore-existing"):
+            return "leave"
+        if old.kind != "file":
+            return "send"
+        if self.o.get("update") and old.mtime > item.node.mtime:
+            return "leave"
+        from world import size_of
+        if self.o.get("checksum"):
+            return "same" if old.content == item.node.content else "send"
+        # To be removed, its content is compared.
+        if self.times and self.o.get("remove-source-files") and old.content == item.node.content:
+            return "same"
+        # "--ignore-times: Send files also where size and time are the same."
+        if self.times and not self.o.get("ignore-times") and same_time(old.mtime, item.node.mtime) and size_of(old.content) == size_of(item.node.content):
+            return "same"
+        return "send"
+
+    def store_file(self, item):
+        old, was = self.after.get(item.dest), self.before.get(item.dest)
+        both = old is not None and was is not None and old.kind == was.kind
+        what = self.decide(item, was if both else old)
+        if what == "leave":
+            equal = old is not None and old.kind == "file" and old.content == item.node.content
+            item.fate = "either" if equal else "stays"
+            return
+        # What is not sent is not read.
+        compared = what == "send" or self.o.get("checksum") or self.o.get("remove-source-files")
+        if compared and not self.can_read(item.node):
+            self.fail(item.path, "can't be read")
+            item.fate = "stays"
+            return
+        # "One that is there already is removed, too, if its content is the same; a time is not enough."
+        if what == "same" and old.content != item.node.content:
+            item.fate = "stays"
+            if self.o.get("remove-source-files"):
+                self.loosen(item.dest)
+                item.fate = "either"
+                return
+        if item.root and not self.recursive and not self.may_replace(item, old):
+            return
+        if old is not None and old.kind == "dir" and not self.clear(item):
+            return
+        if old is not None and old.kind == "fifo":
+            self.vague = "a FIFO in a tree of the target"
+        item.fate = item.fate or "gone"
+        if what == "same":
+            self.make_same(item, old)
+            return
+        if old is not None and old.kind == "file" and self.o.get("inplace"):
+            self.write_inplace(item, old)
+            return
+        if old is not None and old.kind != "dir":
+            self.set_aside(item.dest)
+        existing = old if old is not None and old.kind == "file" else None
+        self.after[item.dest] = self.kept(item.node, Node("file", item.node.content, None, ino=("new", item.dest)),
+                                          existing)
+        self.replaced.add(item.dest)
+
+    # "A regular target … (11: unwritable)": a plain copy of files, as of a tree it does not matter.
+    def may_replace(self, item, old):
+        if os.path.dirname(item.dest) != self.top and item.dest != self.top:
+            return True
+        readonly = old is not None and old.kind == "file" and self.case.uid and not old.mode & 0o200
+        if readonly or (old is not None and old.kind == "dir"):
+            self.fail(item.path, "its target may not be written")
+            item.fate = "stays"
+            return False
+        return True
+
+    # "Names that the target has linked and the source has not stay linked while they are the same":
+    # what one of them is given the others have too.
+    def make_same(self, item, old):
+        new = self.kept(item.node, old.copy(), old)
+        if self.case.uid and self.o.get("fsync") and new.mode is not None and not new.mode & 0o600:
+            self.vague = "--fsync of a file that nobody may open"
+        if not self.times:
+            new.mtime = old.mtime
+        self.after[item.dest] = new
+        others = [p for p in self.names_of(self.before[item.dest].ino) if p != item.dest] if item.dest in self.before else []
+        for path in others:
+            node = self.after.get(path)
+            if node is not None and node.ino == old.ino:
+                node.mode = node.mtime = node.uid = node.gid = None
+        if others:
+            new.mode = new.mtime = new.uid = new.gid = None
+
+    # "--inplace: Write into the existing target … and the target's other hard links change with it."
+    def write_inplace(self, item, old):
+        names = self.names_of(self.before[item.dest].ino) if item.dest in self.before else [item.dest]
+        new = self.kept(item.node, Node("file", item.node.content, None, ino=old.ino), old)
+        if isinstance(old.content, frozenset):
+            new.content = old.content | {item.node.content}
+        self.after[item.dest] = new
+        if len(names) > 1 or item.group:
+            for path in names:
+                node = self.after.get(path)
+                if node is None or node.kind != "file":
+                    continue
+                contents = node.content if isinstance(node.content, frozenset) else frozenset([node.content])
+                node.content = contents | {item.node.content}
+                node.mode = node.mtime = node.uid = node.gid = None
+                node.ino = None
+        self.replaced.add(item.dest)
+
+    # "Symbolic links [are copied] as links"; "Make devices and FIFOs that are met in a tree anew."
+    def store_other(self, item):
+        old = self.after.get(item.dest)
+        if old is not None and self.o.get("ignore-existing"):
+            item.fate = "stays"
+            return
+        if old is not None and old.kind == "dir" and not self.clear(item):
+            return
+        item.fate = "gone"
+        same = old is not None and old.kind == item.node.kind and old.text == item.node.text
+        if old is not None and old.kind != "dir" and not same:
+            self.set_aside(item.dest)
+        existing = old if same else None
+        self.after[item.dest] = self.kept(item.node, Node(item.node.kind, None, None, text=item.node.text), existing)
+        self.replaced.add(item.dest)
+
+    def inside(self, dir):
+        return [p for p in self.after if below(p, dir) and p != dir]
+
+    # A directory that is empty makes room. "A directory that is in the way of a file is then [with
+    # --delete] deleted, too." "what is excluded stays" "such a directory goes as a whole or not at all
+    # (23)"
+    def clear(self, item):
+        inside = self.inside(item.dest)
+        if inside and not self.delete:
+            self.fail(item.path, "a directory is in the way")
+            item.fate = "stays"
+            return False
+        if inside and not self.o.get("delete-excluded") and any(
+                self.excluded(self.shown(p), self.after[p].kind == "dir") for p in inside):
+            self.fail(item.path, "a directory with something protected is in the way")
+            item.fate = "stays"
+            return False
+        if inside and self.o.get("max-delete") is not None:
+            self.vague = "--max-delete, and a directory in the way"
+        if inside and self.backup:
+            self.vague = "a backup of a directory in the way"
+        for path in inside + [item.dest]:
+            self.deleted.add(path)
+            del self.after[path]
+        return True
+
+    # ---- hard links ----------------------------------------------------------------------------
+
+    # Of the names of one file all that are copied are one file at the target; those that stay as they
+    # are (-u, --ignore-existing) have no part in it.
+    def link_groups(self):
+        groups = {}
+        for item in self.items:
+            if item.group and item.fate in ("gone", "either") and item.dest in self.after \
+                    and not below_any(item.dest, self.loose):
+                if item.fate == "either" and self.decide(item, self.before.get(item.dest)) == "leave":
+                    continue
+                groups.setdefault(item.group, []).append(item)
+        for key, items in groups.items():
+            if len(items) < 2:
+                continue
+            old = any(i.dest in self.before and self.before[i.dest].kind == "file" for i in items)
+            keepers = {self.after[i.dest].ino for i in items}
+            for item in items:
+                node = self.after[item.dest]
+                if self.o.get("inplace") and node.ino is None:
+                    continue
+                node.ino = ("group", key)
+                if self.backup and item.dest in self.before:
+                    self.loosen(self.backup_name(item.dest))    # one that is the same is perhaps replaced, too
+                if old and not self.perms:
+                    node.mode = None
+                if not self.times:
+                    node.mtime = None
+                if old and not self.owner:
+                    node.uid = None
+                if old and not self.group:
+                    node.gid = None
+                if isinstance(node.content, str) and node.content != item.node.content:
+                    node.content = frozenset([node.content, item.node.content])
+            for path, node in self.after.items():
+                if node.ino in keepers and path not in {i.dest for i in items}:
+                    node.ino = node.mode = node.mtime = node.uid = node.gid = None
+
+    # ---- directories ---------------------------------------------------------------------------
+
+    # "Times are kept … of directories and symbolic links too."
+    def set_directories(self):
+        for item in self.items:
+            if item.node.kind != "dir" or item.dest in self.left or self.after.get(item.dest) is None:
+                continue
+            node = self.after[item.dest]
+            if node.kind != "dir":
+                continue
+            old = None if item.dest in self.new or item.dest in self.made else self.before.get(item.dest)
+            if item.implied:
+                node.mode = node.mtime = node.uid = node.gid = None
+                continue
+            if item.dest in self.on_the_way and not self.perms:
+                node.mode = node.mtime = node.uid = node.gid = None
+                continue
+            firsts = [i for i in self.items if i.dest == item.dest]
+            new = self.after[item.dest] = self.kept(firsts[0].node, Node("dir", None, None), old)
+            # Of directories that become one, which one's counts is nowhere said; and the copies of
+            # several hosts change the times of what others made.
+            if len(firsts) > 1 or (item.dest == self.top and len({h for h, _ in self.case.sources}) > 1):
+                new.mode = new.mtime = new.uid = new.gid = None
+        for path, node in self.after.items():
+            if node.kind == "dir" and below(path, self.top) and not any(i.dest == path for i in self.items):
+                node.mtime = None
+        above = os.path.dirname(self.top)
+        while above:
+            self.after[above].mtime = None
+            above = os.path.dirname(above)
+
+    # ---- deleting ------------------------------------------------------------------------------
+
+    def shown(self, path):
+        """From the top of what is copied."""
+        return path[len(self.top) + 1:]
+
+    # "When all else is stored, delete in the directories of DST that were copied what SRC does not
+    # have … what is excluded stays, and nothing is deleted if not all of SRC could be read."
+    def delete_rest(self):
+        if self.failed:
+            return
+        gone = []
+        for dir in sorted(self.copied):
+            if dir in self.new or dir in self.left or self.before.get(dir) is None or self.before[dir].kind != "dir":
+                continue
+            for path in sorted(p for p in self.after if os.path.dirname(p) == dir):
+                if os.path.basename(path) not in self.had[dir] and path in self.before:
+                    self.doom(path, gone)
+        most = self.o.get("max-delete")
+        # "Delete at most N files and directories; the exit status is 25 if there were more."
+        if most is not None and len(gone) > int(most):
+            self.too_many = (set(gone), int(most))
+            if self.backup:
+                self.vague = "--max-delete, and backups"
+            self.codes = {25}
+            return
+        for path in gone:
+            node = self.after.pop(path)
+            self.deleted.add(path)
+            if self.backup and node.kind != "dir":
+                self.put_backup(path, node)
+
+    def doom(self, path, gone):
+        """Adds it and all that is in it, as far as it may go; True: it stays."""
+        node = self.after[path]
+        if self.is_protected(path, node):
+            return True
+        stays = False
+        if node.kind == "dir":
+            for child in sorted(p for p in self.after if os.path.dirname(p) == path):
+                stays = self.doom(child, gone) or stays
+            stays = stays or (self.backup and not self.o.get("backup-dir") and
+                              any(below(p, path) and self.after[p].kind != "dir" for p in self.after))
+        if not stays:
+            gone.append(path)
+        return stays
+
+    # "--delete spares what has the name of a backup, with --delete-excluded too." "--delete spares it
+    # [--backup-dir] while it is given."
+    def is_protected(self, path, node):
+        if self.backup and not self.o.get("backup-dir") and path.endswith(self.suffix):
+            return True
+        if self.o.get("backup-dir") and (below(path, self.backup_top()) or below(self.backup_top(), path)):
+            return True
+        return not self.o.get("delete-excluded") and self.excluded(self.shown(path), node.kind == "dir")
+
+    # ---- backups -------------------------------------------------------------------------------
+
+    def backup_top(self):
+        return os.path.normpath(os.path.join(self.top, self.o["backup-dir"]))
+
+    # "Keep what is replaced or deleted, under its name and ~."
+    def set_aside(self, path):
+        if not self.backup or path not in self.before:
+            return
+        self.put_backup(path, self.after[path])
+
+    # "An older backup of that name is replaced, whatever it is; what the source has under it is not,
+    # and one more ~ is put behind it then." "Keep it under its path below DIR"
+    def put_backup(self, path, node):
+        to = self.backup_name(path)
+        self.make_backup_dirs(os.path.dirname(to))
+        for old in self.inside(to):
+            del self.after[old]
+            self.deleted.add(old)
+        self.deleted.add(to)
+        self.after[to] = node.copy()
+        self.backups.add(to)
+
+    def backup_name(self, path):
+        if self.o.get("backup-dir"):
+            return os.path.join(self.backup_top(), self.shown(path) + self.suffix)
+        to, taken = path + self.suffix, {i.dest for i in self.items}
+        while to in taken:
+            to += self.suffix
+        return to
+
+    def make_backup_dirs(self, path):
+        while path and path not in self.after:
+            self.after[path] = Node("dir", None, None)
+            path = os.path.dirname(path)
+        if path in self.after and self.after[path].kind != "dir":
+            self.vague = "something is in the way of --backup-dir"
+
+    def loosen(self, path):
+        self.loose.add(path)
+
+    # ---- the source ----------------------------------------------------------------------------
+
+    # "Remove each source after it was stored … Directories stay, and with --ignore-existing all but
+    # files do, and with -H those of several names."
+    def remove_sources(self):
+        if not self.o.get("remove-source-files"):
+            return
+        for item in self.items:
+            if item.node.kind == "dir":
+                continue
+            fate = item.fate or "stays"
+            if fate == "gone" and self.o.get("ignore-existing") and (
+                    item.node.kind != "file" or (self.o.get("hard-links") and self.has_names(item))):
+                fate = "either"
+            if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
+                fate = "either"     # a link that was followed, which may be no reason to fail or one
+                self.named_twice = True
+            self.fates[item.path] = fate
+        # Of one that was named twice the second removal finds nothing.
+        paths = [i.path for i in self.items if i.node.kind != "dir"]
+        twice = {p for p in paths if paths.count(p) > 1}
+        self.named_twice = self.named_twice or bool(twice)
+        for item in self.items:
+            if item.path in twice:
+                self.loosen(item.dest)
+                self.fates[item.path] = "either"
+        for path, fate in self.fates.items():
+            if fate == "gone":
+                self.after.pop(path, None)
+
+    def has_names(self, item):
+        return sum(n.ino == item.node.ino and n.ino is not None for n in self.before.values()) > 1
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    # "A file that fails does not stop the others … and the exit status is 23"; 3 source missing, 11
+    # reading or writing a file
+    def settle_code(self, roots):
+        if not self.failed:
+            if self.named_twice and self.codes == {0}:
+                self.codes = {0, 23, 24}
+            return
+        single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
+                                          (self.recursive or self.o.get("files-from")))
+        if single:
+            self.codes = {3} if self.failed[0][1] == "missing" else {11, 23}
+            if "its host" in self.failed[0][1]:
+                self.codes = {5}
+        else:
+            self.codes = {23}
+            if all("its host" in why for _, why in self.failed):
+                self.codes = {5, 23}
+            # Of each host's session the one source there was failed.
+            elif not self.items:
+                self.codes |= {11} | ({3} if any(why == "missing" for _, why in self.failed) else set())
+
+
+# A time of whole seconds is that of a file system that knows no others: it is the same.
+def same_time(at_target, of_source):
+    return at_target == of_source or (at_target % 10**9 == 0 and at_target == of_source - of_source % 10**9)
+
+
+def below_any(path, tops):
+    return any(below(path, t) for t in tops)
+
+
+def matches(pattern, path, dir):
+    if pattern.endswith("/"):
+        if not dir:
+            return False
+        pattern = pattern[:-1]
+    if pattern.startswith("/"):
+        return re.fullmatch(translated(pattern[1:]), path) is not None
+    if pattern.startswith("**"):
+        return re.fullmatch(translated(pattern), "/" + path) is not None    # as rsync has it
+    if "/" in pattern or "**" in pattern:
+        return re.fullmatch("(.*/)?" + translated(pattern), path) is not None
+    return re.fullmatch(translated(pattern), path.rsplit("/", 1)[-1]) is not None
+
+
+def translated(pattern):
+    out, i = "", 0
+    while i < len(pattern):
+        if pattern.startswith("**", i):
+            out, i = out + ".*", i + 1
+        elif pattern[i] == "*":
+            out += "[^/]*"
+        elif pattern[i] == "?":
+            out += "[^/]"
+        else:
+            out += re.escape(pattern[i])
+        i += 1
+    return out
+
+
+__all__ = ["Model", "stat"]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case that fails made smaller, as long as it fails in the same way; and how a case is printed."""
+
+import copy
+
+from trial import attempt
+from world import below
+
+
+def tell(case, trial):
+    lines = ["seed %d: rdcp %s" % (case.seed, " ".join(case.words()))]
+    about = []
+    if case.umask != 0o022:
+        about.append("umask %03o" % case.umask)
+    if case.uid:
+        about.append("as user %d" % case.uid)
+    if case.fault:
+        about.append("fault " + " ".join("%s=%s" % i for i in case.fault.items()))
+    if about:
+        lines.append("  " + ", ".join(about))
+    if case.listed:
+        lines.append("  list: " + " ".join(case.listed))
+    lines += ["  %-16s %r" % (p, n) for p, n in sorted(case.world.items())]
+    lines.append("exit status %s%s" % (" then ".join(map(str, trial.codes)),
+                                       ", no exact model: " + trial.model.vague if trial.model.vague else ""))
+    lines += ["  | " + line for line in trial.errors.splitlines()[:12]]
+    lines += ["%s: %s" % f for f in trial.found] or ["as it should be"]
+    return "\n".join(lines)
+
+
+def smaller(case):
+    """Cases with one option, or one thing of the trees, less."""
+    for name in list(case.options):
+        less = copy.deepcopy(case)
+        del less.options[name]
+        yield less
+    if len(case.sources) > 1:
+        for n in range(len(case.sources)):
+            less = copy.deepcopy(case)
+            del less.sources[n]
+            yield less
+    for path in sorted(case.world, key=lambda p: p.count("/")):
+        if path in ("out", "list", (case.fault or {}).get("path")):
+            continue
+        less = copy.deepcopy(case)
+        for p in [p for p in less.world if below(p, path)]:
+            del less.world[p]
+        yield less
+
+
+def shrink(case, trial, most=400):
+    want = {k for k, _ in trial.found}
+    again = True
+    while again and most > 0:
+        again = False
+        for less in smaller(case):
+            most -= 1
+            if most <= 0:
+                break
+            try:
+                got = attempt(less)
+            except Exception:   # no such case can be made
+                continue
+            if want & {k for k, _ in got.found}:
+                case, trial, again = less, got, True
+                break
+    return case, trial

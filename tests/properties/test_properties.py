@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any options on any trees with any fault: what the manual promises holds.
+
+A seed is a case; tests/properties/run SEED prints it, shrinks it and tells what it broke. How many
+run: SLUICE_PROPERTIES, else SHARE times SLUICE_COUNT. The seeds are always the same ones."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import generate     # noqa: E402
+from known import KNOWN     # noqa: E402
+from model import matches   # noqa: E402
+from trial import attempt, programs     # noqa: E402
+
+SHARE = 400
+AT_ONCE = 20
+COUNT = int(os.environ.get("SLUICE_PROPERTIES") or SHARE * int(os.environ.get("SLUICE_COUNT", "1")))
+
+
+@pytest.mark.parametrize("first", range(1, COUNT + 1, AT_ONCE))
+def test_what_the_manual_promises_holds(first, record_property):
+    broken, known = [], []
+    for seed in range(first, min(first + AT_ONCE, COUNT + 1)):
+        case = generate.generate(seed)
+        found = attempt(case).found
+        if found and seed in KNOWN:
+            known.append("seed %d: %s" % (seed, KNOWN[seed]))
+        elif found:
+            broken.append("seed %d: rdcp %s\n  %s" % (seed, " ".join(case.words()), "\n  ".join("%s: %s" % f for f in found[:6])))
+    for line in known:
+        print("known: " + line)
+    record_property("known", len(known))
+    assert not broken, "tests/properties/run SEED shows more\n" + "\n".join(broken)
+
+
+def test_every_option_is_in_some_case():
+    """Or is declared not to be, with a reason."""
+    listed = subprocess.run([programs() / "rdcp", "--list-options"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    names = set()
+    for line in listed.splitlines():
+        long = [w[2:] for w in line.split() if w.startswith("--")]
+        names.add(long[0] if long else line.split()[0])
+    had = set(generate.FLAGS) | set(generate.VALUES) | generate.MADE
+    new = sorted(names - had - set(generate.ELSEWHERE))
+    assert not new, "tests/properties/generate.py knows nothing of these"
+    gone = {n for n in had | set(generate.ELSEWHERE) if not n.startswith("no-")} - names
+    assert not gone, "there are no such options"
+    assert not had & set(generate.ELSEWHERE)
+
+
+def test_cases_are_made_by_their_seed():
+    for seed in range(1, 40):
+        one, two = generate.generate(seed), generate.generate(seed)
+        assert one.words() == two.words() and repr(sorted(one.world.items())) == repr(sorted(two.world.items()))
+
+
+@pytest.mark.parametrize("pattern, path, dir, want", [
+    ("*.o", "a/b.o", False, True), ("/a", "a", False, True), ("/a", "b/a", False, False), ("b/", "b", False, False),
+    ("b/", "a/b", True, True), ("d/*", "x/d/e", False, True), ("d/*", "d/e/f", False, False), ("a/**", "a/b/c", False, True),
+    ("**/e.o", "e.o", False, True), ("?", "a/b", False, True), ("?", "ab", False, False)])
+def test_patterns_of_the_model(pattern, path, dir, want):
+    assert matches(pattern, path, dir) is want

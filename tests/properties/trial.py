@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One case on a disk: made, run with its fault, judged; after a fault run again."""
+
+import ctypes
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import judge
+import world
+from generate import NOBODY, Case
+from model import Model
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RSH = ROOT / "tests" / "e2e" / "rsh"
+LIMIT = 60      # seconds that a run may take on a busy machine
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 16384, 2
+AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--inh-caps=-all",
+             "--bounding-set=-all"]
+SUPER = os.geteuid() == 0
+_own_mounts = []
+
+
+def programs():
+    return pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")) / "src"
+
+
+def mount(what, at, kind, flags, data):
+    return LIBC.mount(what.encode(), str(at).encode(), kind.encode() if kind else None, flags,
+                      data.encode() if data else None) == 0
+
+
+def may_mount():
+    """In a mount namespace of our own."""
+    if not _own_mounts:
+        _own_mounts.append(SUPER and LIBC.unshare(CLONE_NEWNS) == 0 and
+                           mount("none", "/", None, MS_REC | MS_PRIVATE, None))
+    return _own_mounts[0]
+
+
+class Trial:
+    def __init__(self, case):
+        self.case, self.fault = case, dict(case.fault or {})
+        self.found, self.errors, self.log = [], "", []
+        self.codes = []
+        base = os.environ.get("SLUICE_PROPERTIES_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.root = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
+        self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # what is said, and what comes in
+        self.mounted = False
+        self.versions, self.changed, self.need, self.taken = {}, set(), [], b""
+
+    def close(self):
+        if self.mounted:
+            LIBC.umount2(self.root.encode(), MNT_DETACH)
+        for top in (self.root, self.aside):
+            shutil.rmtree(top, ignore_errors=True)
+
+    # ---- the run ---------------------------------------------------------------------------
+
+    def argv(self):
+        program = str(programs() / "rdcp")
+        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program]
+        if not any(w.startswith("--transport") for w in self.case.words()):
+            argv.append("--transport=tcp")
+        if self.fault.get("kind") == "change":
+            argv.append("--lanes=1")
+        for n, word in enumerate(self.case.words(self.expanded())):
+            if self.fault.get("kind") == "change" and word.startswith("--lanes="):
+                continue
+            argv.append(self.from_file(n, word).replace("ASIDE", self.aside))
+        return (AS_NOBODY if self.case.uid and SUPER else []) + argv
+
+    def from_file(self, n, word):
+        """A rule as a file with it."""
+        name, _, pattern = word.partition("=")
+        if name not in ("--exclude", "--include") or not self.case.has(name[2:] + "-from"):
+            return word
+        with open("%s/rule-%d" % (self.aside, n), "w") as f:
+            f.write(pattern + ("\0" if self.case.has("from0") else "\n"))
+        return "%s-from=%s/rule-%d" % (name, self.aside, n)
+
+    def expanded(self):
+        """As a shell expands what is local."""
+        out = []
+        for host, path in self.case.sources:
+            hits = sorted(str(p.relative_to(self.root)) for p in pathlib.Path(self.root).glob(path)) if "*" in path else []
+            out += [(host, h) for h in hits] if hits and not host else [(host, path)]
+        return out
+
+    def environment(self, fault):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_FAULT"))}
+        env.update(SLUICE_TEST_HOSTS="h1 \nh2 ", SLUICE_TEST_HOME=self.root, LC_ALL="C.UTF-8")
+        if fault:
+            env["SLUICE_FAULT"] = fault
+        return env
+
+    def start(self, fault=""):
+        stderr = open(self.aside + "/stderr", "ab")
+        with stderr:
+            return subprocess.Popen(self.argv(), cwd=self.root, env=self.environment(fault), stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True,
+                                    umask=self.case.umask)
+
+    def end(self, proc):
+        """Its exit status; what it started is gone too, then."""
+        try:
+            code = proc.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self.found.append(("hang", "it does not end within %d s" % LIMIT))
+            os.killpg(proc.pid, signal.SIGKILL)
+            code = proc.wait()
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until:
+            try:
+                os.killpg(proc.pid, 0)
+            except ProcessLookupError:
+                break
+            time.sleep(.002)
+        else:
+            self.found.append(("hang", "an end does not end within %d s" % LIMIT))
+            os.killpg(proc.pid, signal.SIGKILL)
+        self.codes.append(code)
+        with open(self.aside + "/stderr", "rb") as f:
+            self.errors = f.read().decode("utf-8", "replace")
+        return code
+
+    # ---- faults ----------------------------------------------------------------------------
+
+    def kill(self, proc):
+        time.sleep(self.fault["after"])
+        who = [proc.pid]
+        if self.fault["who"] == "end":
+            try:
+                with open("/proc/%d/task/%d/children" % (proc.pid, proc.pid)) as f:
+                    who = [int(w) for w in f.read().split()][:1]
+            except OSError:
+                who = []
+        for pid in who:
+            try:
+                (os.killpg if self.fault["who"] == "all" else os.kill)(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def change(self):
+        """Somebody else is at a source. What it changes is noted before, and what came of it."""
+        time.sleep(self.fault["after"])
+        path, how = self.fault["path"], self.fault["how"]
+        at = os.path.join(self.root, path)
+        try:
+            st = os.lstat(at)
+            new = self.new_content(how)
+            if how == "append":
+                fd = os.open(at, os.O_WRONLY | os.O_APPEND)
+                os.write(fd, b"more")
+                os.close(fd)
+            elif how == "shrink":
+                os.truncate(at, st.st_size // 2)
+            elif how == "touch":
+                os.utime(at)
+            elif how == "rewrite":
+                fd = os.open(at, os.O_WRONLY)
+                os.write(fd, world.in_full(new))
+                os.close(fd)
+            elif how == "replace":
+                os.rename(self.aside + "/incoming", at)
+                self.need.append(frozenset([new]))
+            elif how == "unlink":
+                os.unlink(at)
+            elif how == "chmod":
+                os.chmod(at, 0o604)
+            elif how == "link":
+                os.link(at, at + "+")
+        except FileNotFoundError:
+            self.log.append("nothing to change")
+
+    def new_content(self, how):
+        old = self.old_content
+        size = world.size_of(old)
+        if how == "append":
+            return world.name_of(world.in_full(old) + b"more")
+        if how == "shrink":
+            return world.name_of(world.in_full(old)[:size // 2])
+        if how in ("rewrite", "replace"):
+            return world.know("new:%d" % size)
+        return old
+
+    def prepare_change(self, before):
+        """What may come of it is known to the judge."""
+        path, how = self.fault["path"], self.fault["how"]
+        node = before[path]
+        self.old_content = node.content
+        full = world.in_full(node.content)
+        for data in (full + b"more", full[:len(full) // 2]):
+            world.KNOWN.setdefault(world.fingerprint(data), "changed %s:%d" % (path, len(data)))
+        new = self.new_content(how)
+        names = [p for p, n in before.items() if n.ino == node.ino and n.kind == "file"]
+        self.changed.update(names + [path + "+"])
+        for name in names:
+            self.versions[name] = {new, node.content}
+        if how == "replace":
+            world.write(self.aside + "/incoming", new)
+            os.chmod(self.aside + "/incoming", 0o644)
+        gone = frozenset([node.content])
+        if how in ("append", "shrink", "rewrite"):
+            self.need = [gone | {new} if some == gone else some for some in self.need]
+        elif how in ("replace", "unlink") and len(names) == 1:
+            self.need = [some for some in self.need if some != gone]
+
+    def fill(self, more):
+        st = os.statvfs(self.root)
+        used = (st.f_blocks - st.f_bfree) * st.f_frsize
+        mount("none", self.root, "tmpfs", MS_REMOUNT, "size=%d" % (used + more))
+
+    def take(self):
+        """Reads what comes through the pipe, some of it."""
+        fd = os.open(os.path.join(self.root, "pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        self.pipe_end = fd
+        fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+
+        def pump():
+            left = self.fault["takes"]
+            while left > 0:
+                try:
+                    got = os.read(fd, min(left, 65536))
+                except OSError:
+                    break
+                if not got:
+                    if self.stop.wait(.002):
+                        break
+                    continue
+                left -= len(got)
+            os.close(fd)
+        self.stop = threading.Event()
+        thread = threading.Thread(target=pump)
+        thread.start()
+        return thread
+
+    # ---- all of it ---------------------------------------------------------------------------
+
+    def make(self):
+        case = self.case
+        if self.fault.get("kind") == "full":
+            if not may_mount():
+                self.fault = {}
+                self.log.append("no disk can be filled here")
+            else:
+                self.mounted = mount("none", self.root, "tmpfs", 0, "mode=755")
+        world.make(self.root, case.world, SUPER)
+        if case.listed:
+            with open(self.root + "/list", "w") as f:
+                f.write(case.list_text)
+        os.chmod(self.root, 0o755)
+        if case.uid and SUPER:
+            os.chown(self.root, case.uid, case.uid)
+            os.chown(self.aside, case.uid, case.uid)
+        before = world.read(self.root)
+        self.need = judge.contents_of(case, before)
+        if self.fault.get("kind") == "change":
+            self.prepare_change(before)
+        return before
+
+    def run(self):
+        case, kind = self.case, self.fault.get("kind")
+        before = self.make()
+        kind = self.fault.get("kind")
+        uid, case.uid = case.uid, case.uid if SUPER else os.getuid()
+        self.model = model = Model(case, before)
+        case.uid = uid
+        thread = None
+        if kind == "full":
+            self.fill(self.fault["bytes"])
+        if kind == "stream" and case.target[1] == "pipe":
+            thread = self.take()
+        proc = self.start("stall:lane=0,block=0,ms=%d" % self.fault["ms"] if kind == "change" else "")
+        if kind == "change":
+            thread = threading.Thread(target=self.change)
+            thread.start()
+        if kind == "kill":
+            self.kill(proc)
+        code = self.end(proc)
+        if thread:
+            if kind == "stream":
+                self.stop.set()
+            thread.join()
+        after = world.read(self.root)
+        self.found += judge.lost(self.need, after)
+        if kind == "stream":
+            if "f" not in after:
+                self.found.append(("source-gone", "f: is removed, and is not at a regular target"))
+            return
+        if kind in ("kill", "change", "full"):
+            self.found += judge.bounds(model, before, after, code, self.versions, self.changed)
+            self.found += judge.deletions_after_failure(model, before, after, code) if kind != "kill" else []
+            if kind == "full":
+                mount("none", self.root, "tmpfs", MS_REMOUNT, "size=1g")
+                if code == 0:
+                    self.found += judge.exact(model, after, code)
+            if kind == "kill" and code == 0:
+                self.found += judge.exact(model, after, code)
+            if not self.found:
+                self.again(before, after)
+        else:
+            self.found += judge.exact(model, after, code)
+
+    def again(self, before, state):
+        """After a fault the same command does the rest."""
+        made = {p for p in state if p not in before and state[p].kind == "dir"}
+        model = Model(self.case, state, made)
+        self.need = judge.contents_of(self.case, state)
+        code = self.end(self.start())
+        after = world.read(self.root)
+        found = judge.lost(self.need, after)
+        found += judge.exact(model, after, code)
+        self.found += [("again-" + k if k not in ("lost",) else k, "rerun: " + text) for k, text in found]
+
+
+def attempt(case):
+    """(violations, trial) of a case."""
+    trial = Trial(case)
+    try:
+        trial.run()
+    finally:
+        trial.close()
+    return trial
+
+
+__all__ = ["Case", "attempt", "Trial"]
