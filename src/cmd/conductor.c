@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
@@ -183,6 +184,7 @@ static int turn_timeout(const struct conductor *c)
 	return ms;
 }
 
+enum { NAP_MS = 10 };
 enum {
 	AT_SIGNALS,
 	AT_SCREEN,
@@ -233,18 +235,36 @@ static void take_names(struct conductor *c)
 	c->list = NULL;
 }
 
+/*
+ * The ends are told, and end by themselves: to kill them would leave their temporaries.  Until then
+ * the conductor looks at what it can't wait for.
+ */
+static void poll_failed(struct conductor *c, struct pollfd *p)
+{
+	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+
+	fail_as(OUT_SOCKET, "wait for the ends: %m");
+	if (c->cause.code == OUT_DONE)
+		conductor_fail(c, "");
+	conductor_end_by(c, CANCEL_MS);
+	nanosleep(&nap, NULL);
+	for (int i = 0; i < AT_DETOUR; i++)
+		p[i].revents = 0;
+	p[AT_SIGNALS].revents = POLLIN;
+	for (int i = 0; i < 2; i++)
+		p[AT_OUT + i].revents = p[AT_OUT + i].fd >= 0 ? POLLIN : 0;
+}
+
 static void turn(struct conductor *c)
 {
 	struct pollfd p[AT_DETOUR + DETOUR_POLLS];
 	struct progress_count count;
 	unsigned n = fill_polls(c, p);
 
-	if (poll(p, n, turn_timeout(c)) < 0 && errno != EINTR) {
-		fail_as(OUT_SOCKET, "wait for the ends: %m");
-		conductor_fail(c, "");
-		conductor_end_by(c, 0);
-		return;
-	}
+	bool blind = poll(p, n, turn_timeout(c)) < 0 && errno != EINTR;
+
+	if (blind)
+		poll_failed(c, p);
 	if (p[AT_SIGNALS].revents)
 		take_signals(c);
 	if (p[AT_SCREEN].revents)
@@ -272,7 +292,7 @@ static void turn(struct conductor *c)
 				lost(c, l);
 		}
 	}
-	if (c->detour && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
+	if (c->detour && !blind && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
 		conductor_fail(c, "");
 	count = counted(c);
 	/* Also where nothing is shown: SIGUSR1 asks for the rate. */

@@ -158,3 +158,15 @@ def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, o
             return
         (ground / "told").unlink()
     raise AssertionError("there is no end of these calls")
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("far", ["", "far:"])
+def test_a_conductor_that_can_not_wait_leaves_nothing(bench, ground, far, lasting):
+    """It ends its ends as any failure does: they have time to remove what they began."""
+    make(ground, {"from": {"f%d" % i: pattern(3 << 20, i) for i in range(4)}, "to": {}})
+    env = dict(failing(ground / "to", "poll", 1), **({"LIE_LASTING": "1"} if lasting else {}))
+    # So that there are polls while data moves.
+    r = bench.copy("-r", "--bwlimit=2M", "--progress=1", "from/", far + str(ground / "to"), cwd=ground, env=env)
+    assert lied(ground) and r.code == 10 and "wait for the ends" in r.errors(), (r.code, r.errors())
+    assert not stale(ground / "to"), r.errors()

@@ -13,17 +13,22 @@
  * its data (SEEK_DATA) the n-th time, as another process might.
  *
  * With LIE_FAIL (fstat, lseek, fcntl or fsync) it lets the n-th such call on one of these files
- *fail with EIO. With LIE_SHIFT the n-th write is stored so many bytes further on.
+ * fail with EIO. With LIE_SHIFT the n-th write is stored so many bytes further on.
+ *
+ * LIE_FAIL=poll is the n-th of a conductor, which waits for more than others do, while a temporary
+ *is in that directory; with LIE_LASTING all that follow, too.
  */
 
 /* Each by its own name: not the ones that this would make of them. */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -135,6 +140,52 @@ int fsync(int fd)
 	int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
 
 	return fails("fsync", fd) ? -1 : real(fd);
+}
+
+static int has_temporary(const char *directory)
+{
+	DIR *dir = directory ? opendir(directory) : NULL;
+	const struct dirent *e;
+	int found = 0;
+
+	while (dir && !found && (e = readdir(dir)) != NULL)
+		found = strncmp(e->d_name, ".sluice.", 8) == 0;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static int poll_fails(nfds_t count)
+{
+	enum { OF_CONDUCTOR = 8 };
+	const char *which = getenv("LIE_FAIL");
+	long nth = getenv("LIE_NTH") ? atol(getenv("LIE_NTH")) : 1, now;
+
+	if (count < OF_CONDUCTOR || !which || strcmp(which, "poll") != 0 ||
+	    (atomic_load(&writes) < nth && !has_temporary(getenv("LIE_UNDER"))))
+		return 0;
+	now = atomic_fetch_add(&writes, 1) + 1;
+	if (now < nth || (now > nth && !getenv("LIE_LASTING")))
+		return 0;
+	tell();
+	errno = ENOMEM;
+	return 1;
+}
+
+int poll(struct pollfd *fds, nfds_t count, int ms)
+{
+	int (*real)(struct pollfd *, nfds_t, int) =
+		(int (*)(struct pollfd *, nfds_t, int))dlsym(RTLD_NEXT, "poll");
+
+	return poll_fails(count) ? -1 : real(fds, count, ms);
+}
+
+/* What poll() is in a build with _FORTIFY_SOURCE. */
+int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room);
+int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room)
+{
+	(void)room;
+	return poll(fds, count, ms);
 }
 
 static int control(const char *name, int fd, int op, void *arg)
