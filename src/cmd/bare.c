@@ -142,14 +142,7 @@ static int finish_command(void *ctx)
 		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", b->command.what);
 	if (status)
 		return fail("%s %s", b->command.what, child_end_text(status, how, sizeof how));
-	return b->role == ROLE_SOURCE ? relay_await(b->input) : 0;
-}
-
-static int finish_input(void *ctx)
-{
-	struct bare *b = ctx;
-
-	return relay_await(b->input);
+	return b->role == ROLE_SOURCE ? relay_await(NULL) : 0;
 }
 
 struct stream bare_stream(struct bare *b)
@@ -158,7 +151,7 @@ struct stream bare_stream(struct bare *b)
 	struct stream s = {.fd = -1, .size = b->options.size, .ctx = b};
 
 	if (source)
-		s.finish = finish_input;
+		s.finish = relay_await;
 
 	if (b->options.command) {
 		s.fd = source ? b->command.out : b->command.in;
@@ -345,7 +338,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 
 	b->command = (struct child){.in = -1, .out = -1, .go = -1};
 	b->relay = (struct relay){.confirm = -1, .inherit = -1};
-	b->input = relay_take();
+	relay_take();
 	if (file_at < o->operand_count)
 		b->file = o->operands[file_at];
 	if (b->file && strcmp(b->file, "-") == 0)

@@ -37,7 +37,6 @@ struct bare {
 	struct psk key;
 	struct child command; /* pid 0: none */
 	struct relay relay; /* a sink's: its command may be a rdsend */
-	int input; /* a source's: descriptor for relay_await(), -1 */
 	bool reads_file; /* a source's file is a regular one */
 	struct porter *porter;
 	struct copy *copy;

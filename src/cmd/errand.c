@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "cmd/relay.h"
 #include "cmd/target.h"
 #include "copy/filter.h"
 #include "copy/listed.h"
@@ -177,7 +178,7 @@ static struct stream stdio_stream(const struct errand *e, int fd, const char *na
 
 struct source_opts errand_source(const struct errand *e)
 {
-	return (struct source_opts){
+	struct source_opts so = {
 		.names = e->wants,
 		.count = e->want_count,
 		.stream = stdio_stream(e, STDIN_FILENO, "stdin"),
@@ -191,6 +192,9 @@ struct source_opts errand_source(const struct errand *e)
 		.memory_bytes = errand_has(e, START_MEMORY) ? e->start.memory_bytes : 0,
 		.unchecked = errand_unchecked(e),
 	};
+
+	so.stream.finish = relay_await;
+	return so;
 }
 
 /* stdout, or what the target names. */

@@ -13,6 +13,7 @@
 #include "cmd/events.h"
 #include "cmd/overlap.h"
 #include "cmd/process.h"
+#include "cmd/relay.h"
 #include "cmd/signals.h"
 #include "cmd/stats.h"
 #include "cmd/survey_end.h"
@@ -295,6 +296,7 @@ int main(int argc, char **argv)
 	static struct plan p;
 
 	take_command_line(&p.o, RDCP, argc, argv);
+	relay_take();
 	switch (p.o.action) {
 	case ACTION_END:
 		_exit(end_run(STDIN_FILENO, STDOUT_FILENO, true));

@@ -42,7 +42,7 @@ static int copy_over(struct bare *b, struct session *s)
 	};
 
 	/* What a command above has stored may be what a rdrecv received. */
-	if (b->reads_file && relay_await(b->input))
+	if (b->reads_file && relay_await(NULL))
 		return session_fail(s);
 	return source_run(b->copy, s, &so, &b->tally, &b->result);
 }

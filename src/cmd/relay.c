@@ -68,7 +68,9 @@ int relay_confirm(struct relay *r)
 
 /* ---- rdsend -------------------------------------------------------------------------------- */
 
-int relay_take(void)
+static int taken = -1;
+
+void relay_take(void)
 {
 	const char *text = getenv(RELAY_VARIABLE);
 	struct stat st;
@@ -79,17 +81,18 @@ int relay_take(void)
 	unsetenv(RELAY_VARIABLE);
 	if (!named || fd <= STDERR_FILENO || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
 	    st.st_ino != inode)
-		return -1;
+		return;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	return fd;
+	taken = fd;
 }
 
-int relay_await(int fd)
+int relay_await(void *ctx)
 {
 	uint64_t warn_ms = clock_ms() + WARN_MS;
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct pollfd p = {.fd = taken, .events = POLLIN};
 
-	if (fd < 0)
+	(void)ctx;
+	if (taken < 0)
 		return 0;
 	while (poll(&p, 1, LOOK_UP_MS) <= 0) {
 		if (cancelled())
@@ -102,6 +105,6 @@ int relay_await(int fd)
 	}
 	if (p.revents & POLLIN)
 		return 0;
-	return fail_as(OUT_PEER_LOST, "the rdrecv that fed this rdsend died or failed before the "
+	return fail_as(OUT_PEER_LOST, "the rdrecv that fed this program died or failed before the "
 				      "end of its stream: the input is cut short");
 }

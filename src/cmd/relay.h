@@ -31,11 +31,12 @@ void relay_started(struct relay *r);
 /* The whole stream is with the command. 0, or -1 with a failure. */
 int relay_confirm(struct relay *r);
 
-/* rdsend's side: the descriptor that RELAY_VARIABLE names, or -1.  Neither is passed on to other
- * programs.  Before any thread or child. */
-int relay_take(void);
-/* Wait for the confirmation: 0; -1 with OUT_PEER_LOST when it can no longer come, OUT_SIGNAL when
- * cancelled(). A negative descriptor: 0. */
-int relay_await(int fd);
+/* The side of rdsend, and of a rdcp that reads stdin: take the descriptor that RELAY_VARIABLE
+ * names.  Neither is passed on to other programs, but to forked processes.  Before any thread or
+ * child. */
+void relay_take(void);
+/* Wait for the confirmation, if there is such a descriptor: 0; -1 with OUT_PEER_LOST when it can
+ * no longer come, OUT_SIGNAL when cancelled(). For copy.h's stream.finish; ctx is not used. */
+int relay_await(void *ctx);
 
 #endif

@@ -54,7 +54,9 @@ static int judge(const struct source *s, struct source_file *f, struct record_fi
 		lseek(f->fd, (off_t)(f->base + f->size), SEEK_SET);
 	/* Also of a stream that was named. */
 	stream = &s->o->stream;
-	return stream->finish ? stream->finish(stream->ctx) : 0;
+	return stream->finish && (f->stream || (f->flags & FILE_STREAM))
+		       ? stream->finish(stream->ctx)
+		       : 0;
 }
 
 /* Lock held. */

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, SLOW, leftovers, pattern, program, wait_until
+from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, ROOT, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
@@ -142,3 +142,25 @@ def test_a_descriptor_that_was_replaced_confirms_nothing(bench, tmp_path):
         del COMMANDS["closed"]
     assert r.codes() == [0, 0, 0], r.errors()
     assert r.target.read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("dies", [False, True], ids=["whole", "killed"])
+def test_a_copy_of_what_is_received(bench, tmp_path, source, dies):
+    """A rdcp in rdsend's place takes a death for the end no more than it does."""
+    target = tmp_path / "out"
+    rsh = ROOT / "tests" / "e2e" / "rsh"
+    relay = bench.receive("--", program("rdcp"), DEMAND, *PATIENCE, "--rsh", rsh, "--rdcp-path", program("rdcp"), source,
+                          "far:%s" % target, host=NEAR)
+    produce = "head -c 1000000 /dev/zero" + ("; exec sleep 1000" if dies else "")
+    sender = bench.send(relay.port, "--", "sh", "-c", produce, to=NEAR.address, host=FAR)
+    if dies:
+        wait_until(lambda: any(p.is_file() and p.stat().st_blocks for p in tmp_path.iterdir()), 30)
+        relay.signal(signal.SIGKILL)
+        assert sender.wait() == 44 and not target.exists()
+        # rdcp outlives its rdrecv for a moment; nobody else has its exit status.
+        wait_until(lambda: not leftovers(tmp_path), 20)
+        assert not target.exists()
+    else:
+        assert (sender.wait(), relay.wait()) == (0, 0), sender.errors() + relay.errors()
+        assert target.stat().st_size == 1000000
