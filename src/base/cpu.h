@@ -18,4 +18,12 @@ void cpu_time_of(pid_t tid, struct cpu_time *out);
 /* Processors that this process may run on; 0: not known. */
 unsigned cpu_count(void);
 
+/* The same, and no more than the time that its cgroups grant is worth; at least 1.  Whoever spins
+ * takes a processor from others if there is but one. */
+unsigned cpu_share(void);
+
+/* Processors whose time the cgroup at this path below root (of version 2) and those above it
+ * grant, rounded up; UINT_MAX: no limit. */
+unsigned cpu_quota(const char *root, const char *path);
+
 #endif

@@ -492,6 +492,7 @@ static void end_free(struct end *e)
 	scratch_close(&e->disk);
 	channel_free(e->channel);
 	close_fd(e->last_out);
+	framer_wipe(&e->framer);
 	errand_free(&e->errand);
 }
 

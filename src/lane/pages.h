@@ -3,9 +3,10 @@
 #define LANE_PAGES_H
 
 /*
- * Zeroed memory for a pool, on huge pages where they are to be had: an adapter's tables are then
- * a 512th, and processors miss fewer translations.  Pages of hugetlbfs that are set aside and
- * free come first, then transparent ones, then plain ones; which it is is no matter of success.
+ * Zeroed memory for a pool, on transparent huge pages where they are to be had: an adapter's tables
+ * are then a 512th, and processors miss fewer translations.  Whether they are is no matter of
+ * success.  Pages of hugetlbfs are not taken: an administrator has reserved them for a database or
+ * a virtual machine, which may start later and then fail for want of them.
  * Never dumped nor forked: a child's copy-on-write would part the adapter's pages from ours.
  */
 

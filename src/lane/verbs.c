@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/io.h"
 
 /* A wake-up costs about as much as this; where another processor is free to go on meanwhile,
@@ -57,7 +58,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	v->op = lane_rdma_op(l);
 	v->epoch = epoch;
 	v->wire.exposed = v->side == LANE_SINK && verbs_writes(v);
-	v->spin_ns = sysconf(_SC_NPROCESSORS_ONLN) >= SPIN_CPUS ? SPIN_NS : 0;
+	v->spin_ns = cpu_share() >= SPIN_CPUS ? SPIN_NS : 0;
 	atomic_init(&v->broken, false);
 	v->posted = calloc(v->depth, sizeof *v->posted);
 	v->came = calloc(v->depth, sizeof *v->came);

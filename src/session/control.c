@@ -481,8 +481,13 @@ static void control_free(struct control *c)
 {
 	channel_free(c->ch);
 	close_fd(c->wake);
+	if (c->before)
+		explicit_bzero(c->before, c->before_len);
 	free(c->before);
+	if (c->outbox)
+		explicit_bzero(c->outbox, OUTBOX_MAX);
 	free(c->outbox);
+	framer_wipe(&c->fr);
 	pthread_mutex_destroy(&c->lock);
 	pthread_cond_destroy(&c->drained);
 	free(c);

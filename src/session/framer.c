@@ -14,6 +14,11 @@ void framer_init(struct framer *fr)
 	fr->end = 0;
 }
 
+void framer_wipe(struct framer *fr)
+{
+	explicit_bzero(fr, sizeof *fr);
+}
+
 void *framer_room(struct framer *fr, size_t *size)
 {
 	if (fr->start > 0) {

@@ -27,6 +27,8 @@ struct framer {
 	uint8_t bytes[FRAMER_SIZE];
 };
 void framer_init(struct framer *fr);
+/* Nothing of what came stays in memory: START's secret may be among it. */
+void framer_wipe(struct framer *fr);
 /* Where to put further bytes, and how many fit: at least one once framer_next() said 0.
  * Frames returned before are no longer valid. */
 void *framer_room(struct framer *fr, size_t *size);

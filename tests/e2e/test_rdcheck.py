@@ -116,12 +116,12 @@ out.flush()
 sys.stdin.buffer.read()
 """
 LIES = {
-    "escapes": (1, "finding(name='\\x1b[2J', what='\\x1b]0;x\\x07' * 100, remedy='\\x9b1m')", [44, 30]),
-    "too many": (1, "for _ in range(1100): finding()", [12]),
-    "a state that there is not": (1, "finding(state=9)", [12]),
-    "another frame": (1, "out.write(wire.message('GO'))", [12]),
+    "escapes": ("wire.VERSION", "finding(name='\\x1b[2J', what='\\x1b]0;x\\x07' * 100, remedy='\\x9b1m')", [44, 30]),
+    "too many": ("wire.VERSION", "for _ in range(1100): finding()", [12]),
+    "a state that there is not": ("wire.VERSION", "finding(state=9)", [12]),
+    "another frame": ("wire.VERSION", "out.write(wire.message('GO'))", [12]),
     "another version": (999, "", [2]),
-    "half a frame": (1, "out.write(b'\\x40\\x00'); out.flush(); sys.exit(0)", [44, 12]),
+    "half a frame": ("wire.VERSION", "out.write(b'\\x40\\x00'); out.flush(); sys.exit(0)", [44, 12]),
 }
 
 

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/cursor.h"
 #include "base/escape.h"
 #include "base/fail.h"
@@ -720,6 +721,44 @@ static void siphash_is_what_its_authors_say(void **state)
 	assert_true(siphash(&made[0], bytes, 15) != siphash(&made[1], bytes, 15));
 }
 
+static void put_text(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write_full(fd, text, strlen(text)), 0);
+	close_fd(fd);
+}
+
+/* A container of one processor on a host of many. */
+static void processors_are_those_that_a_cgroup_grants(void **state)
+{
+	char dir[] = "/tmp/sluice-cpu-XXXXXX", inner[64], outer[64], deep[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(deep, sizeof deep, "%s/a", dir);
+	assert_int_equal(mkdir(deep, 0700), 0);
+	snprintf(inner, sizeof inner, "%s/a/cpu.max", dir);
+	snprintf(outer, sizeof outer, "%s/cpu.max", dir);
+	assert_true(cpu_quota(dir, "/a") == UINT_MAX);
+	put_text(inner, "max 100000\n");
+	assert_true(cpu_quota(dir, "/a") == UINT_MAX);
+	put_text(outer, "250000 100000\n");
+	assert_int_equal(cpu_quota(dir, "/a"), 3);
+	assert_int_equal(cpu_quota(dir, "/"), 3);
+	put_text(inner, "5000 100000\n");
+	assert_int_equal(cpu_quota(dir, "/a"), 1);
+	assert_int_equal(cpu_quota(dir, "/a/gone"), 1);
+	unlink(inner);
+	unlink(outer);
+	rmdir(deep);
+	rmdir(dir);
+	assert_true(cpu_share() >= 1);
+	if (cpu_count() > 0)
+		assert_true(cpu_share() <= cpu_count());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -747,6 +786,7 @@ int main(void)
 		cmocka_unit_test(siphash_is_what_its_authors_say),
 		cmocka_unit_test(cancel_wakes_who_is_blocked),
 		cmocka_unit_test(a_full_eventfd_stays_readable),
+		cmocka_unit_test(processors_are_those_that_a_cgroup_grants),
 		cmocka_unit_test(a_lost_wake_up_ends_the_process_with_a_sentence),
 	};
 
