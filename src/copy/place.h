@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "copy/change.h"
+#include "copy/origin.h"
 #include "copy/outlet.h"
 #include "copy/owners.h"
 #include "copy/rules.h"
@@ -65,6 +66,16 @@ void place_close(struct place *p);
 /* Would place_open() and the first file succeed, as far as is known without opening or changing
  * anything?  For one file or stream. */
 int place_check(const char *target, bool mkpath, bool inplace);
+
+/* What a source is, before anything of it comes. */
+struct place_origin {
+	struct origin origin;
+	bool dir;
+	const char *name; /* in d (NULL: the target); "" of a directory: its contents go there */
+	const char *source; /* as the user wrote it */
+};
+/* -1 with a failure: it is what is at the target, or a directory that the target is in. */
+int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o);
 
 /* ---- directories ---------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  *	place.c            the target as a whole, and which name in it a thing gets
  *	place_resolve.c    names that the user wrote: the only ones that are looked up by a path
  *	place_hold.c       descriptors of directories: held, closed, opened again
+ *	place_origin.c     a source that is its own target
  *	place_dir.c        directories: found or made; place_marker.c: what DST becomes
  *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name;
  *	                   place_private.c: may a later run go on with it?

@@ -60,6 +60,8 @@ static int take_record(struct sink_lane *l, struct reader *reader, const struct 
 		return sink_take_same(l, &r->same);
 	case RECORD_KEEP:
 		return sink_take_keep(l, &r->keep);
+	case RECORD_ORIGIN:
+		return sink_take_origin(l, &r->origin);
 	}
 	return fail_as(OUT_PROTOCOL, "unknown record %u from the peer", r->type);
 }

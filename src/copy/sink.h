@@ -215,6 +215,7 @@ void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m);
 /* sink_dir.c.  What came on this lane; -1: the session fails with it, here and below. */
 int sink_take_dir(struct sink_lane *l, const struct record_dir *r);
 int sink_take_keep(struct sink_lane *l, const struct record_keep *r);
+int sink_take_origin(struct sink_lane *l, const struct record_origin *r);
 int sink_take_owner(struct sink_lane *l, const struct record_owner *r);
 /* 1: there is no directory of that id. */
 int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r);

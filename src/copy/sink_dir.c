@@ -380,6 +380,26 @@ int sink_take_keep(struct sink_lane *l, const struct record_keep *r)
 			      r->last);
 }
 
+int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
+{
+	struct sink *s = l->sink;
+	struct place_origin o = {
+		.origin = {.hash = {r->hash[0], r->hash[1]}},
+		.dir = r->dir,
+		.name = r->name,
+	};
+	struct sink_dir *d;
+
+	if (sink_dir_of(l, r->parent, &d))
+		return -1;
+	if (!s->place || s->o->quiet_names || (d && !d->place))
+		return 0;
+	if (r->want >= s->o->count)
+		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
+	o.source = s->o->wants[r->want];
+	return place_check_origin(s->place, sink_dir_place(d), &o);
+}
+
 int sink_take_owner(struct sink_lane *l, const struct record_owner *r)
 {
 	return owners_learn(l->sink->owners, r->group, r->id, r->name);

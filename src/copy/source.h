@@ -311,6 +311,10 @@ int source_send_records(struct source_lane *l);
 int source_room(struct source_lane *l, size_t len);
 /* d (NULL: nothing), those above it, and their owners, unless this lane did. */
 int source_put_dir(struct source_lane *l, struct walk_dir *d);
+/* What a source that the user named is; in: the directory that it will be in at the sink, NULL: the
+ * target; name: there.  Before its first record on each lane. */
+int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
+		      const struct stat *st);
 /* Owners of a, and of what x names. */
 int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x);
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);

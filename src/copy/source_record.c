@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "copy/origin.h"
 
 /* ---- ids ----------------------------------------------------------------------------- */
 
@@ -206,6 +207,45 @@ int source_put_owners(struct source_lane *l, const struct record_attr *a, const 
 	return 0;
 }
 
+static int put_origin(struct source_lane *l, uint32_t want, uint32_t parent, const char *name,
+		      const struct stat *st)
+{
+	struct origin origin = origin_of(st);
+	struct record_origin r = {
+		.want = want,
+		.parent = parent,
+		.dir = S_ISDIR(st->st_mode),
+		.hash = {origin.hash[0], origin.hash[1]},
+	};
+
+	if (!origin_is_known(origin))
+		return 0;
+	memcpy(r.name, name, strlen(name) + 1);
+	if (source_room(l, RECORD_ORIGIN_MAX))
+		return -1;
+	record_origin_encode(&l->records, &r);
+	return 0;
+}
+
+int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
+		      const struct stat *st)
+{
+	if (!S_ISREG(st->st_mode) || (in && !(in->flags & DIR_IMPLIED)))
+		return 0;
+	return source_put_dir(l, in) || put_origin(l, want, in ? in->id : 0, name, st) ? -1 : 0;
+}
+
+/* A directory that the user named, and did not only lead through. */
+static int put_dir_origin(struct source_lane *l, const struct walk_dir *d)
+{
+	const struct stat st = {.st_mode = S_IFDIR, .st_dev = d->dev, .st_ino = d->ino};
+	bool leads = (d->flags & DIR_IMPLIED) && !(d->flags & DIR_CONTENTS);
+
+	if (!d->path || leads)
+		return 0;
+	return put_origin(l, d->want, d->parent ? d->parent->id : 0, d->name, &st);
+}
+
 static int put_one_dir(struct source_lane *l, struct walk_dir *d)
 {
 	struct record_dir r = {
@@ -217,7 +257,8 @@ static int put_one_dir(struct source_lane *l, struct walk_dir *d)
 	};
 
 	memcpy(r.name, d->name, strlen(d->name) + 1);
-	if (source_put_owners(l, &d->a, NULL) || source_room(l, RECORD_DIR_MAX))
+	if (put_dir_origin(l, d) || source_put_owners(l, &d->a, NULL) ||
+	    source_room(l, RECORD_DIR_MAX))
 		return -1;
 	record_dir_encode(&l->records, &r);
 	return 0;

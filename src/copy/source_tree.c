@@ -458,6 +458,10 @@ int item_take(struct source_lane *l, struct source_item *it)
 
 	if (asks ? look_at(l, it) : item_open(l, it))
 		return item_failed(l, it);
+	if (it->path && source_put_origin(l, it->want, it->dir, it->name, &it->st)) {
+		close_fd(it->fd);
+		return -1;
+	}
 	return item_consider(l, it);
 }
 

@@ -18,6 +18,15 @@
 
 /* ---- this host ---------------------------------------------------------------------------- */
 
+int boot_id(char *to, size_t size)
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	bool known = fd >= 0 && read_full(fd, to, size) == (ssize_t)size;
+
+	close_fd(fd);
+	return known ? 0 : -1;
+}
+
 uint64_t host_id(void)
 {
 	struct {

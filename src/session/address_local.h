@@ -14,6 +14,8 @@
 
 /* Equal on two processes of one host and network namespace, and says nothing else of it. */
 uint64_t host_id(void);
+/* Of the running kernel: size bytes of it. 0, or -1: it is not known. */
+int boot_id(char *to, size_t size);
 
 bool address_is_loopback(const union address *a);
 bool address_is_link_local(const union address *a);

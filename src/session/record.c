@@ -258,6 +258,8 @@ static int record_body(struct reader body, uint8_t type, struct record *out)
 		BODY(SAME, same);
 	case RECORD_KEEP:
 		BODY(KEEP, keep);
+	case RECORD_ORIGIN:
+		BODY(ORIGIN, origin);
 	default:
 		return fail_as(OUT_PROTOCOL, "malformed block from the peer: unknown record %u",
 			       type);

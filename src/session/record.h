@@ -20,6 +20,7 @@ enum record_type {
 	RECORD_HAVE = 8,
 	RECORD_SAME = 9,
 	RECORD_KEEP = 10,
+	RECORD_ORIGIN = 11,
 };
 enum {
 	NAME_ROOM = 256, /* of a component's name, with its NUL */
@@ -32,6 +33,7 @@ enum {
 	RECORD_DIR_MAX = RECORD_HEAD + 54 + NAME_ROOM - 1,
 	RECORD_OWNER_MAX = RECORD_HEAD + 7 + NAME_ROOM - 1,
 	RECORD_XATTR_HEAD_MAX = RECORD_HEAD + 14 + NAME_ROOM - 1, /* before its bytes */
+	RECORD_ORIGIN_MAX = RECORD_HEAD + 27 + NAME_ROOM - 1,
 	RECORD_KEEP_HEAD = RECORD_HEAD + 5, /* before its names */
 };
 
@@ -150,6 +152,17 @@ bool keep_add(struct writer *names, const char *name);
 /* 1, 0 when there is none left, -1 with a failure. */
 int keep_next(struct reader *names, char name[static NAME_ROOM]);
 
+/* What a source that the user named is, on each lane before its FILE or DIR: a sink on the same
+ * machine finds out that it is its own target. */
+struct record_origin {
+	uint32_t want;
+	uint32_t parent; /* id of the directory that it will be in, 0: the target */
+	bool dir; /* else a regular file */
+	uint64_t hash[2]; /* see copy/origin.h */
+	char name[NAME_ROOM]; /* in it; "" of a directory with DIR_CONTENTS */
+};
+void record_origin_encode(struct writer *w, const struct record_origin *r);
+
 struct record_data {
 	uint32_t id;
 	uint64_t pos;
@@ -196,6 +209,7 @@ struct record {
 		struct record_have have;
 		struct record_same same;
 		struct record_keep keep;
+		struct record_origin origin;
 	};
 };
 int record_next(struct reader *r, struct record *out);

@@ -23,6 +23,7 @@ int record_dir_decode(struct decoder *d, struct record_dir *r);
 int record_owner_decode(struct decoder *d, struct record_owner *r);
 int record_xattr_decode(struct decoder *d, struct record_xattr *r);
 int record_have_decode(struct decoder *d, struct record_have *r);
+int record_origin_decode(struct decoder *d, struct record_origin *r);
 int record_same_decode(struct decoder *d, struct record_same *r);
 int record_keep_decode(struct decoder *d, struct record_keep *r);
 

@@ -141,6 +141,31 @@ void record_keep_encode(struct writer *w, const struct record_keep *r)
 }
 
 /* All names are looked at, so that keep_next() finds nothing wrong with them later. */
+void record_origin_encode(struct writer *w, const struct record_origin *r)
+{
+	struct opened o = record_begin(w, RECORD_ORIGIN);
+
+	put_u32(w, r->want);
+	put_u32(w, r->parent);
+	put_u8(w, r->dir);
+	put_u64(w, r->hash[0]);
+	put_u64(w, r->hash[1]);
+	put_str(w, r->name);
+	record_finish(w, o);
+}
+
+int record_origin_decode(struct decoder *d, struct record_origin *r)
+{
+	r->want = take_u32(&d->r);
+	r->parent = take_u32(&d->r);
+	r->dir = take_bool(d, "dir");
+	r->hash[0] = take_u64(&d->r);
+	r->hash[1] = take_u64(&d->r);
+	component_take(d, r->name);
+	need(d, r->dir || r->name[0] != '\0', "name");
+	return decoded(d);
+}
+
 int record_keep_decode(struct decoder *d, struct record_keep *r)
 {
 	char name[NAME_ROOM];

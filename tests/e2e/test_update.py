@@ -4,6 +4,7 @@
 Where rsync means the same, it is rsync that says what should come of it.
 """
 
+import errno
 import itertools
 import os
 import random
@@ -14,6 +15,7 @@ import tempfile
 import pytest
 
 from hosts import COUNT, as_nobody, open_up, pattern
+from test_delete import failing
 from test_select import rsync, shape, untouched
 from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
 
@@ -644,15 +646,18 @@ def test_sources_that_are_there_already_are_compared_and_removed(bench, tmp_path
 @pytest.mark.parametrize("options", [["-a"], ["-aH"], ["-r", "--checksum"], ["-rH", "--checksum"], ["-r"], ["-rH"], ["-r", "--inplace"],
                                      ["-a", "--inplace"], ["-aH", "--inplace"], ["-rH", "--inplace"]], ids=" ".join)
 def test_a_source_that_is_the_target_itself_is_not_removed(bench, tmp_path, options):
-    """Only the ends can see it: the near host over ssh, a file system that both hosts have mounted."""
+    """Only the ends can see it: a file system that both hosts have mounted."""
     make(tmp_path, {"tree": {"f": b"1", "empty": b"", "big": pattern(5 << 20), "d": {"g": b"2"}}})
     os.link(tmp_path / "tree" / "f", tmp_path / "tree" / "d" / "f")
     os.link(tmp_path / "tree" / "big", tmp_path / "tree" / "d" / "big")
     os.symlink("f", tmp_path / "tree" / "l")
     os.link(tmp_path / "tree" / "l", tmp_path / "tree" / "d" / "l")
     was = read(tmp_path / "tree")
+    # So that the ends don't know that they are on one machine.
+    env = failing(tmp_path, "open", errno.ENOENT, name="/proc/sys/kernel/random/boot_id")
     for _ in range(2):
-        r = bench.copy(*options, "--remove-source-files", "tree", "far:%s" % tmp_path)
+        r = bench.copy(*options, "--remove-source-files", "tree", "far:%s" % tmp_path, env=env)
+        assert (tmp_path / "failed").exists()
         assert r.code == 23, (r.code, r.errors())
         assert read(tmp_path / "tree") == was, r.errors()
 

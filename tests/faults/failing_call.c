@@ -3,8 +3,8 @@
 /*
  * Calls that fail, preloaded into a program:
  *
- *	FAIL_CALL   fstatat, unlinkat, fdopendir, malloc or realloc
- *	FAIL_NAME   of the first two the name, of fdopendir the directory's last component
+ *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, malloc or realloc
+ *	FAIL_NAME   of the first three the name, of fdopendir the directory's last component
  *	FAIL_SIZE   of the others how many bytes
  *	FAIL_ERRNO  with which it fails; 0: fdopendir fails without setting errno
  *	FAIL_TOLD   a file that is made when it did
@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,41 @@ int unlinkat(int dirfd, const char *name, int flags)
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
 
 	return fails_at("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+}
+
+static int open_by(const char *call, const char *path, int flags, mode_t mode)
+{
+	int (*real)(const char *, int, ...) =
+		(int (*)(const char *, int, ...))dlsym(RTLD_NEXT, call);
+
+	return fails_at("open", path) ? fail_now() : real(path, flags, mode);
+}
+
+static mode_t mode_of(int flags, va_list more)
+{
+	return flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list more;
+	mode_t mode;
+
+	va_start(more, flags);
+	mode = mode_of(flags, more);
+	va_end(more);
+	return open_by("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	va_list more;
+	mode_t mode;
+
+	va_start(more, flags);
+	mode = mode_of(flags, more);
+	va_end(more);
+	return open_by("open64", path, flags, mode);
 }
 
 DIR *fdopendir(int fd)

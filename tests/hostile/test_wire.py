@@ -183,6 +183,8 @@ RECORDS = [
                    bytes=(b"",) + (b"a piece of a value",) * 2)),
     ("KEEP", dict(dir=ID, last=(1, 0, 1),
                   names=(b"", wire.names("one"), wire.names(*[component("")[2]] * 3)))),
+    ("ORIGIN", dict(want=WANT, parent=DIR, dir=(1, 0, 1), low=(0, 0x3132333435363738, U64),
+                    high=(0, 0x4142434445464748, U64), name=(b"", b"x", component("")[2]))),
 ]
 
 HEAD = dict(kind=(1, 2, 2), number=COUNTS[1], len=(0, 0x00010203, BLOCK), file=(0, 0x21222324, U32),

@@ -275,6 +275,8 @@ RECORDS = {
     "HAVE": (8, [("id", "u32"), ("pos", "u64"), ("len", "u64")]),
     "SAME": (9, [("id", "u32")]),
     "KEEP": (10, [("dir", "u32"), ("last", "u8"), ("names", "rest")]),
+    "ORIGIN": (11, [("want", "u32"), ("parent", "u32"), ("dir", "u8"), ("low", "u64"), ("high", "u64"),
+                    ("name", "text")]),
 }
 RECORD_NAMES = {number: name for name, (number, _) in RECORDS.items()}
 

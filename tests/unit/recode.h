@@ -146,6 +146,9 @@ static inline void record_encode(struct writer *w, const struct record *r)
 	case RECORD_KEEP:
 		record_keep_encode(w, &r->keep);
 		break;
+	case RECORD_ORIGIN:
+		record_origin_encode(w, &r->origin);
+		break;
 	}
 }
 

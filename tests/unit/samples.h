@@ -551,18 +551,26 @@ static inline void sample_tree(enum sample_size size, struct writer *w)
 		.bytes = bytes,
 	};
 	struct record_keep keep = {.dir = sample_id(size), .last = OF(true, false, true)};
+	struct record_origin origin = {
+		.want = OF(0, 0x11121314, UINT32_MAX),
+		.parent = OF(0, 0x31323334, UINT32_MAX - 1),
+		.dir = OF(true, false, true),
+		.hash = {OF(0, 0x3132333435363738, UINT64_MAX),
+			 OF(0, 0x4142434445464748, UINT64_MAX)},
+	};
 	char name[NAME_ROOM];
 
 	TEXT("a dir", dir.name);
 	TEXT("users", owner.name);
 	TEXT("user.sluice", xattr.name);
 	TEXT("one", name);
+	TEXT("x", origin.name);
 	if (size == SAMPLE_LEAST) {
 		owner.name[0] = 'o';
 		xattr.name[0] = 'x';
 	}
 	if (size == SAMPLE_MOST)
-		dir.name['/' - 1] = name['/' - 1] = '_';
+		dir.name['/' - 1] = name['/' - 1] = origin.name['/' - 1] = '_';
 	while (keep_add(&kept, name) && size == SAMPLE_MOST)
 		continue;
 	keep.names = reader_of(names, kept.used);
@@ -570,6 +578,7 @@ static inline void sample_tree(enum sample_size size, struct writer *w)
 	record_owner_encode(w, &owner);
 	record_xattr_encode(w, &xattr);
 	record_keep_encode(w, &keep);
+	record_origin_encode(w, &origin);
 }
 
 static inline void sample_records(enum sample_size size, struct writer *w)

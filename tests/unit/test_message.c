@@ -260,7 +260,7 @@ static void each_field_has_its_range(void **state)
 		{MSG_LISTENING, 0, 2, 0, "LISTENING from the peer: port"},
 		{0, 1, 1, 1, "padding"},
 		{0, 0, 1, 0, "unknown record 0"},
-		{0, 0, 1, 11, "unknown record 11"},
+		{0, 0, 1, 12, "unknown record 12"},
 		{0, 4, 4, UINT32_MAX, "cut short"},
 		{0, 8, 4, 0, "FILE record from the peer: id"},
 		{0, 16, 4, 0x01020304, "dir"},

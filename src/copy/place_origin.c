@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A source that is its own target, or is a directory that the target is in. */
+
+#include "copy/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+static bool is_origin(const struct stat *st, const struct place_origin *o)
+{
+	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_is_one(origin_of(st), o->origin);
+}
+
+/* What is where it would go; a link is followed, since the user may have written it. */
+static bool is_target(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	const char *name = d || p->is_dir ? o->name : p->spot.name;
+	int in = d ? dir_hold(d) : p->is_dir ? p->top->fd : p->spot.dirfd;
+	struct stat st;
+	bool is;
+
+	if (in < 0)
+		return false;
+	if (!o->name[0] && o->dir && p->is_dir)
+		is = fstat(in, &st) == 0;
+	else
+		is = *name && fstatat(in, name, &st, 0) == 0;
+	if (d)
+		dir_release(d);
+	return is && is_origin(&st, o);
+}
+
+/* Up from the target, or from the directory that it will be in. */
+static bool is_above(const struct place *p, const struct place_origin *o)
+{
+	int fd = dir_reopen(p->is_dir ? p->top->fd : p->spot.dirfd), up;
+	struct stat st, below = {0};
+	bool is = false;
+
+	while (fd >= 0 && !is && fstat(fd, &st) == 0 &&
+	       (st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
+		is = is_origin(&st, o);
+		below = st;
+		up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		close_fd(fd);
+		fd = up;
+	}
+	close_fd(fd);
+	return is;
+}
+
+int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	bool tree = p->rules->recursive || p->rules->listed;
+
+	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
+		return 0;
+	if (is_target(p, d, o))
+		return fail("%s and %s are the same %s", o->source, p->o.target,
+			    tree ? "directory or file" : "file");
+	if (o->dir && !p->rules->listed && is_above(p, o))
+		return fail("%s is in %s, which can't be copied into itself", p->o.target,
+			    o->source);
+	return 0;
+}
