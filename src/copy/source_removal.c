@@ -190,7 +190,8 @@ static int remove_name(struct source *s, const struct removal *r, int dirfd, con
 	struct stat now, after;
 	int fd = walk_open_path(dirfd, r->name, false), ret;
 
-	if (fd < 0 || fstat(fd, &now) || walk_stat(dirfd, r->name, false, &after))
+	if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
+	    walk_stat(dirfd, r->name, false, &after))
 		ret = fail("remove %s: %m", shown);
 	else if (check_still(s, r, &after, shown) || check_still(s, r, &now, shown))
 		ret = -1;

@@ -356,6 +356,18 @@ int walk_open_path(int dirfd, const char *name, bool follow)
 	return openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC);
 }
 
+int walk_refresh(int dirfd, const char *name)
+{
+	const int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
+	struct statx st;
+
+	/* Kernels and file systems without it have nothing to refresh either. */
+	if (statx(dirfd, name, flags, STATX_BASIC_STATS, &st) == 0 || errno == ENOSYS ||
+	    errno == EINVAL)
+		return 0;
+	return -1;
+}
+
 int walk_stat(int dirfd, const char *name, bool follow, struct stat *st)
 {
 	return fstatat(dirfd, name, st, follow ? 0 : AT_SYMLINK_NOFOLLOW);

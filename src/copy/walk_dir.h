@@ -95,6 +95,8 @@ const char *walk_path(const struct walk_dir *d, const char *name, char *to, size
 int walk_open_file(int dirfd, const char *name, bool follow);
 /* For its metadata only. */
 int walk_open_path(int dirfd, const char *name, bool follow);
+/* Have a network file system ask its server what name is now: what its cache says may be older. */
+int walk_refresh(int dirfd, const char *name);
 int walk_stat(int dirfd, const char *name, bool follow, struct stat *st);
 /* Bytes of a symbolic link's target, which fit in size; -1 with errno. */
 ssize_t walk_read_link(int dirfd, const char *name, char *to, size_t size);

@@ -170,3 +170,13 @@ def test_a_conductor_that_can_not_wait_leaves_nothing(bench, ground, far, lastin
     r = bench.copy("-r", "--bwlimit=2M", "--progress=1", "from/", far + str(ground / "to"), cwd=ground, env=env)
     assert lied(ground) and r.code == 10 and "wait for the ends" in r.errors(), (r.code, r.errors())
     assert not stale(ground / "to"), r.errors()
+
+
+def test_a_cached_ctime_does_not_hide_that_a_source_is_its_target(bench, ground):
+    """Over NFS the ctime that the sink has just changed may be an old one here, unless the server is asked."""
+    make(ground, {"from": {"f": b"precious"}, "to": {}})
+    os.link(ground / "from" / "f", ground / "to" / "f")
+    r = bench.copy("-r", "--times", "--remove-source-files", "from/", "far:%s" % (ground / "to"), cwd=ground,
+                   env={"LD_PRELOAD": str(LIAR), "LIE_STALE": "1"})
+    assert r.code == 23 and "is the target itself" in r.errors(), (r.code, r.errors())
+    assert read(ground / "from") == {"f": b"precious"}
