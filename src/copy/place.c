@@ -130,6 +130,8 @@ void place_close(struct place *p)
 	}
 	free(p->created);
 	free(p->taken.slots);
+	free(p->folded.slots);
+	free(p->unfolded.slots);
 	linked_free(p);
 	free(p->groups);
 	spot_close(&p->spot);
@@ -340,7 +342,9 @@ int seat_take(struct place *p, struct place_dir *d, const struct record_file *r,
 	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
 	if (d ? take_below(d, r, s) : take_at_top(p, r, s))
 		return -1;
-	if (s->dirfd < 0 || backup_spare(p, s->dirfd, s->name) == 0)
+	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
+			     (s->name == p->spot.name ||
+			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
 		return 0;
 	seat_leave(s);
 	return -1;

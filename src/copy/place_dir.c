@@ -160,7 +160,8 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 	char path[SHOWN_ROOM];
 	struct stat st;
 
-	if (backup_spare(d->place, in, name))
+	if (backup_spare(d->place, in, name) ||
+	    place_check_name(d->place, d->up ? d->up : d->place->top, in, name))
 		return -1;
 	for (int i = 0; i < TRIES; i++) {
 		*fd = dir_open(in, name, &st);

@@ -16,8 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
+
+enum { NOT_KNOWN, FOLDS_NOT, FOLDS };
+enum { NAMES_BYTES_MAX = 256 << 20 };
 
 static bool is_same(int dirfd, const char *name, const struct stat *as)
 {
@@ -92,6 +96,80 @@ int seat_check_folding(const struct seat *s)
 	return fail(
 		"create %s: the file system takes this name for %s, which this run has put there",
 		seat_shown(s, shown), *other ? other : "another one");
+}
+
+/* ---- directories that were there --------------------------------------------------------- */
+
+/* The first name in it that is there and has letters tells. */
+static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
+{
+	int folds = atomic_load_explicit(&d->folds, memory_order_relaxed);
+	bool letters = false;
+	struct stat st;
+
+	if (folds != NOT_KNOWN)
+		return folds == FOLDS;
+	for (const char *at = name; *at; at++) {
+		if ((unsigned char)*at >= 0x80)
+			return false;
+		letters |= isalpha((unsigned char)*at) != 0;
+	}
+	if (!letters || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	folds = may_fold(dirfd, name, &st) ? FOLDS : FOLDS_NOT;
+	atomic_store_explicit(&d->folds, folds, memory_order_relaxed);
+	return folds == FOLDS;
+}
+
+/* Lock held.  True: it is new. */
+static bool add_hash(struct hashes *t, uint64_t hash)
+{
+	uint64_t *slot = hashes_slot(t, hash | 1);
+	bool new = *slot == 0;
+
+	t->count += new;
+	*slot = hash | 1;
+	return new;
+}
+
+/* 1: the source has another name that folds to the same. */
+static int add_name(struct place *p, const struct place_dir *d, const char *name)
+{
+	char folded[NAME_MAX + 1];
+	size_t len = strnlen(name, NAME_MAX);
+	uint64_t seed = d->ino ^ (uint64_t)d->dev << 40;
+	int ret;
+
+	for (size_t i = 0; i < len; i++)
+		folded[i] = (char)tolower((unsigned char)name[i]);
+	pthread_mutex_lock(&p->lock);
+	ret = hashes_room(&p->folded, NAMES_BYTES_MAX, "names in directories without case");
+	if (ret == 0)
+		ret = hashes_room(&p->unfolded, NAMES_BYTES_MAX,
+				  "names in directories without case");
+	if (ret == 0) {
+		bool new = add_hash(&p->unfolded, XXH3_64bits_withSeed(name, len, seed));
+
+		ret = !add_hash(&p->folded, XXH3_64bits_withSeed(folded, len, seed)) && new;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)
+{
+	char other[NAME_MAX + 1] = "", shown[SHOWN_ROOM];
+	struct seat s = {.place = p, .in = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
+	int ret;
+
+	if (d->fresh || !dir_folds(d, dirfd, name))
+		return 0;
+	ret = add_name(p, d, name);
+	if (ret <= 0)
+		return ret;
+	name_is_folded(dirfd, name, other);
+	return fail("create %s: the file system takes this name for %s, which the source has too",
+		    seat_shown(&s, shown), *other ? other : "another one");
 }
 
 int seat_check_replacing(const struct seat *s, const struct stat *old)

@@ -58,6 +58,7 @@ struct place_dir {
 	bool missing; /* a dry run's: it is not there */
 	bool loosened; /* its owner, us, should not have all rights */
 	bool has_temporaries; /* that earlier runs left */
+	_Atomic int folds; /* place_fold.c */
 	struct xattrs *xattrs;
 	struct kept *kept;
 	struct taken *led; /* --delete: names that an implied one leads to, the lock; or NULL */
@@ -120,6 +121,7 @@ struct place {
 	struct linked **linked;
 	size_t linked_count, linked_mask;
 	struct hashes taken; /* what the source has under names of backups */
+	struct hashes folded, unfolded; /* names in directories that were there and fold them */
 	bool told_owner, told_xattrs, told_kept;
 	bool completed;
 };
@@ -310,6 +312,9 @@ int seat_take_name(const struct seat *s, struct temporary *t, const struct stat 
 
 /* ---- place_fold.c ---------------------------------------------------------------------- */
 
+/* The source has that name in d (p->top: the target), which may have been there: -1, with a
+ * failure, if it has another one that the file system takes for the same. */
+int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name);
 /* What is there has another name, of which the file system takes this one for. */
 bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1]);
 /* Something has s's name, in a directory that is new, or since nothing had it: -1, with a failure,

@@ -97,6 +97,16 @@ def test_no_source_is_removed_for_a_name_that_folds(bench, tmp_path, folding):
     pairs(TREE["files"], {**left, **there})
 
 
+@pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--checksum"]], ids=" ".join)
+def test_it_stays_an_error_in_a_tree_that_is_there(bench, tmp_path, folding, options):
+    tree = {**TREE["files"], "d": {"G": b"one", "g": b"another"}, "Sub": {"f": b"one"}, "sub": {"f": b"another"}}
+    make(tmp_path / "src", tree)
+    for _ in range(3):
+        r = bench.copy(*options, "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
+        assert r.code == 23, (r.code, r.errors())
+        assert r.errors().count("the file system takes this name for") == 3, r.errors()
+
+
 def test_what_does_not_fold_is_replaced(bench, tmp_path, folding):
     tree = {"Foo": b"one", "d": {"f": b"two"}, "l": "three"}
     for n in (1, 2):
