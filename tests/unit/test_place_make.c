@@ -478,7 +478,7 @@ static void backups_go_where_asked(void **state)
 
 	(void)state;
 	make("dst/f", "old", 0644);
-	make_dir("dst/d", 0755);
+	make_dir("dst/d", 0750);
 	make_dir("dst/d/e", 0755);
 	make("dst/d/e/f", "old", 0644);
 	rules.backup = true;
@@ -492,7 +492,7 @@ static void backups_go_where_asked(void **state)
 	assert_text("dst/d/e/f", "new");
 	assert_text("kept/today/f.bak", "old");
 	assert_text("kept/today/d/e/f.bak", "old");
-	assert_int_equal(mode_of("kept/today/d"), 0700);
+	assert_int_equal(mode_of("kept/today/d"), 0750);
 	/* A symlink in there is an older backup, that is replaced: nothing goes through it. */
 	make_dir("outside", 0755);
 	rules.suffix = "";
