@@ -201,6 +201,7 @@ bool copy_interrupted(struct copy *c)
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
 {
 	c->vanished += f->code == OUT_VANISHED;
+	c->failed_here += !at_peer && f->code != OUT_VANISHED;
 	if (c->failures++ == 0) {
 		c->first = *f;
 		c->first_at_peer = at_peer;

@@ -37,6 +37,7 @@ struct copy {
 	pthread_mutex_t telling; /* of result->on_file() and on_event() */
 	unsigned failures; /* files, here and there, and: */
 	unsigned vanished; /* sources that did */
+	unsigned failed_here; /* failures of this end but those */
 	unsigned undeleted; /* what could not be deleted at the target */
 	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
 	struct failure unkept; /* metadata of what is stored could not be kept; OUT_DONE: all was */

@@ -141,16 +141,21 @@ static bool is_asked(void *ctx, const char *name)
 /* Only what is surely superfluous goes: nothing while something of the source is missing. */
 static bool may_delete(const struct sink *s)
 {
+	const struct msg_total *theirs = &s->copy->total;
 	uint64_t failed = s->sums.stored.failed;
 
 	if (!s->rules->delete)
 		return false;
-	if (s->copy->total.incomplete)
-		log_warn("the source could not be read completely: nothing is deleted");
-	else if (failed > 0)
+	/* The source says whether any of its failures counts.  Of a file that failed here while it
+	 * was sent it says so as well. */
+	if (!theirs->incomplete && s->copy->failed_here == 0 && failed == theirs->failed)
+		return true;
+	if (failed > 0)
 		log_warn("%llu file%s failed: nothing is deleted", (unsigned long long)failed,
 			 failed == 1 ? "" : "s");
-	return failed == 0 && !s->copy->total.incomplete;
+	else
+		log_warn("the source could not be read completely: nothing is deleted");
+	return false;
 }
 
 /* All is stored, and not all of it is as it was asked for. */

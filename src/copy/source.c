@@ -34,7 +34,9 @@ static int say_end(struct source *s)
 	struct msg_times times;
 	int ret;
 
-	total.incomplete = s->walk && walk_incomplete(s->walk);
+	/* What vanished is no more to be had: as rsync has it, that is no reason to keep the rest.
+	 */
+	total.incomplete = c->failed_here > 0 || (s->walk && walk_incomplete(s->walk));
 	c->end_sent = true;
 	pthread_mutex_unlock(&c->lock);
 	gather_times(s, &times);

@@ -254,7 +254,7 @@ struct msg_total { /* END and DONE */
 	uint64_t failed;
 	uint64_t bytes; /* sizes of `files', holes included */
 	uint64_t digest[2]; /* sum of their digests, modulo 2^128 (low, high) */
-	bool incomplete; /* END: not all of the source's directories could be read: delete
+	bool incomplete; /* END: not all that there is of the source could be read: delete
 			    nothing.  DONE: false */
 };
 void msg_total_encode(struct writer *w, const struct msg_total *m);

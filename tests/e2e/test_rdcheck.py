@@ -99,7 +99,7 @@ def test_a_far_end_that_does_not_start(bench):
     r = check(bench, far="nobody")
     assert r.code == 5 and r.one("start")["remedy"], r.text
     r = check(bench, rdcp="/nowhere/rdcp")
-    assert r.code == 5 and "PATH" in r.one("start")["what"], r.text
+    assert r.code == 5 and "/nowhere/rdcp is not on" in r.one("start")["what"], r.text
 
 
 FAKE = """#!%s
