@@ -61,10 +61,12 @@ def lane_ports(session):
 def test_another_user_starts_no_ssh(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(bytes(24 << 20))
     # The conductor sleeps in between, and so do the ends; the copy goes on until it is stopped.
-    r = bench.copy("--bwlimit=1M", *copied(way, tmp_path), transport="--transport=ssh", wait=False, rsh=rsh(tmp_path, ""))
+    r = bench.copy("--lanes=1", "--bwlimit=1M", *copied(way, tmp_path), transport="--transport=ssh", wait=False, rsh=rsh(tmp_path, ""))
     wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
     port, = lane_ports(r.proc.pid)
-    before = wait_until(lambda: started(tmp_path))
+    # The ends, the keeper of a far port, two spares, the lane in use and a spare in place of it.
+    before = 7 if way == "between" else 2
+    wait_until(lambda: started(tmp_path) == before, 20)
     for _ in range(3):
         # Its lane's bytes go nowhere: closed, not timed out.
         shell = [*as_nobody(), "bash", "-c", KNOCK % (port, 10 * SLOW)]
