@@ -72,6 +72,19 @@ def test_push_and_pull(ssh, tmp_path):
     assert not leftovers(tmp_path)
 
 
+def test_a_host_that_is_this_one(ssh, tmp_path):
+    """Nothing is copied onto or into itself."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_bytes(b"f")
+    os.link(tmp_path / "d" / "f", tmp_path / "link")
+    for options, source, target in (([], "d/f", "d/f"), (["--inplace"], "d/f", "link"),
+                                    (["--remove-source-files"], "link", "d/f"), (["-r"], "d", "d/sub")):
+        r = ssh.copy(*options, source, "%s:%s/%s" % (FAR.address, tmp_path, target))
+        assert r.code == 11 and ("the same file" in r.errors() or "into itself" in r.errors()), (r.code, r.errors())
+        assert os.listdir(tmp_path / "d") == ["f"] and (tmp_path / "d" / "f").read_bytes() == b"f"
+        assert (tmp_path / "link").stat().st_nlink == 2
+
+
 def test_a_name_with_everything_in_it(ssh, tmp_path):
     name = "a b'c\"d$(touch oops)`touch oops`;e*f\\g"
     (tmp_path / name).write_bytes(b"x")
