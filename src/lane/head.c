@@ -17,6 +17,7 @@ static const char magic_credit[4] = {'S', 'L', 'C', '\x93'};
 static const char magic_notice[4] = {'S', 'L', 'N', '\x93'};
 static const char magic_hello[4] = {'S', 'L', 'H', '\x93'};
 static const char magic_private[4] = {'S', 'L', 'P', '\x93'};
+static const char magic_refusal[4] = {'S', 'L', 'R', '\x93'};
 
 enum { HEAD_VERSION = 1, HEAD_CHECKED = LANE_HEAD - 8 };
 
@@ -288,6 +289,34 @@ int lane_private_decode(const void *from, size_t len, struct lane_private *p)
 		return fail_as(OUT_PROTOCOL, "connection request: too short, or bytes that must "
 					     "be 0 are not");
 	return check_shape("connection request", p->lane, p->depth, p->block_size);
+}
+
+void lane_refusal_encode(const struct lane_refusal *f, uint8_t to[static LANE_REFUSAL_SIZE])
+{
+	struct writer w = writer_of(to, LANE_REFUSAL_SIZE);
+
+	put_magic(&w, magic_refusal);
+	put_u8(&w, f->code);
+	put_zeros(&w, 2);
+	put_u64(&w, f->limit);
+	put_u64(&w, f->need);
+}
+
+int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f)
+{
+	struct reader r = reader_of(from, len < LANE_REFUSAL_SIZE ? len : LANE_REFUSAL_SIZE);
+	unsigned zeros;
+
+	if (take_magic(&r, magic_refusal, "refusal"))
+		return -1;
+	f->code = take_u8(&r);
+	zeros = take_u16(&r);
+	f->limit = take_u64(&r);
+	f->need = take_u64(&r);
+	if (r.bad || zeros != 0 ||
+	    (f->code != OUT_MEMLOCK && f->code != OUT_MEMORY && f->code != OUT_TRANSPORT))
+		return fail_as(OUT_PROTOCOL, "refusal: too short, or of no known reason");
+	return 0;
 }
 
 void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,

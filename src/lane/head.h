@@ -86,6 +86,18 @@ struct lane_private {
 void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE]);
 /* len may be more than was sent (the CM pads with zeros). */
 int lane_private_decode(const void *from, size_t len, struct lane_private *p);
+
+/* Private data of a refused request, at most 148 bytes (InfiniBand's REJ): why, to a caller that
+ * has proven itself. */
+enum { LANE_REFUSAL_SIZE = 24 };
+struct lane_refusal {
+	uint8_t code; /* OUT_MEMLOCK, OUT_MEMORY or OUT_TRANSPORT */
+	uint64_t limit, need; /* OUT_MEMLOCK: bytes that may be locked there, and that must */
+};
+void lane_refusal_encode(const struct lane_refusal *f, uint8_t to[static LANE_REFUSAL_SIZE]);
+/* len may be more than was sent. -1: it says nothing that is known. */
+int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f);
+
 void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 		uint8_t to[static LANE_TOKEN]);
 

@@ -39,7 +39,19 @@ bool verbs_built(void)
 struct event {
 	enum rdma_cm_event_type what;
 	int status;
+	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
 };
+
+/* Before the event is acknowledged, which frees its private data. */
+static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
+{
+	const struct rdma_conn_param *p = &e->param.conn;
+
+	*to = (struct lane_refusal){.code = 0};
+	if (e->event == RDMA_CM_EVENT_REJECTED && p->private_data &&
+	    lane_refusal_decode(p->private_data, p->private_data_len, to))
+		*to = (struct lane_refusal){.code = 0};
+}
 
 /* The next event of the id: 0, or -1 when it is too late or the lane was aborted. */
 static int next_event(struct verbs *v, uint64_t until_ms, struct event *out)
@@ -68,6 +80,7 @@ static int next_event(struct verbs *v, uint64_t until_ms, struct event *out)
 	}
 	out->what = e->event;
 	out->status = e->status;
+	take_refusal(e, &out->why);
 	rdma_ack_cm_event(e);
 	return 0;
 }
@@ -102,10 +115,23 @@ static int connect_failed(struct verbs *v, int err)
 	}
 }
 
+/* It has a reason, and that is its host's. */
+static int refused(struct verbs *v, const struct lane_refusal *why)
+{
+	if (why->code == OUT_MEMLOCK)
+		return fail_memlock_on(v->peer, why->limit, why->need);
+	if (why->code == OUT_MEMORY)
+		return fail_as(OUT_CONNECT, "connect to %s: out of memory there", v->peer);
+	return fail_as(OUT_CONNECT, "connect to %s: the adapter there can't carry this lane",
+		       v->peer);
+}
+
 static int event_failed(struct verbs *v, const struct event *e)
 {
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
+		if (e->why.code)
+			return refused(v, &e->why);
 		if (e->status < 0)
 			return connect_failed(v, -e->status);
 		if (e->status == REJECT_NO_SERVICE)
@@ -444,6 +470,23 @@ static int accept_caller(struct verbs *v)
 	return 0;
 }
 
+/* The caller has proven itself, so it may know why.  This thread's failure stays as it is. */
+static void refuse_with_reason(struct verbs *v)
+{
+	struct failure f = *failed();
+	struct lane_refusal why = {.code = (uint8_t)f.code};
+	uint8_t private[LANE_REFUSAL_SIZE];
+	bool known = f.code == OUT_MEMLOCK || f.code == OUT_MEMORY || f.code == OUT_TRANSPORT;
+
+	if (f.code == OUT_MEMLOCK) {
+		why.limit = memlock_limit();
+		why.need = v->pool->bytes + v->ring_bytes;
+	}
+	lane_refusal_encode(&why, private);
+	rdma_reject(v->id, known ? private : NULL, known ? sizeof private : 0);
+	fail_again(&f);
+}
+
 int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
 	       uint64_t deadline_ms, struct wire **out)
 {
@@ -465,7 +508,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
 	if (check_request(v, &c->says) || verbs_equip(v) || accept_caller(v)) {
-		rdma_reject(v->id, NULL, 0);
+		refuse_with_reason(v);
 		goto failed;
 	}
 	/* A send of ours before the connection is established is held up for seconds (rxe), and

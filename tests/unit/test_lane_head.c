@@ -438,6 +438,29 @@ static void test_tokens_differ(void **arg)
 	assert_memory_not_equal(first, other, sizeof first);
 }
 
+/* Why a request was refused: whole, padded, cut, and of reasons that there are not. */
+static void test_refusal(void **arg)
+{
+	struct lane_refusal f = {.code = OUT_MEMLOCK, .limit = 65536, .need = UINT64_C(3) << 33};
+	uint8_t bytes[148] = {0};
+
+	(void)arg;
+	lane_refusal_encode(&f, bytes);
+	f = (struct lane_refusal){.code = 0};
+	assert_int_equal(lane_refusal_decode(bytes, sizeof bytes, &f), 0);
+	assert_int_equal(f.code, OUT_MEMLOCK);
+	assert_true(f.limit == 65536 && f.need == UINT64_C(3) << 33);
+	for (size_t len = 0; len < LANE_REFUSAL_SIZE; len++)
+		assert_int_equal(lane_refusal_decode(bytes, len, &f), -1);
+	for (unsigned i = 0; i < 8; i++) {
+		bytes[i] ^= 1;
+		assert_int_equal(lane_refusal_decode(bytes, sizeof bytes, &f), -1);
+		bytes[i] ^= 1;
+	}
+	memset(bytes, 0, sizeof bytes);
+	assert_int_equal(lane_refusal_decode(bytes, sizeof bytes, &f), -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -455,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_a_ring_goes_with_a_hello),
 		cmocka_unit_test(test_notice),
 		cmocka_unit_test(test_private_data),
+		cmocka_unit_test(test_refusal),
 		cmocka_unit_test(test_tokens_differ),
 	};
 
