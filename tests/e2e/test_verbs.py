@@ -131,8 +131,8 @@ def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets pages aside")
-def test_blocks_on_huge_pages(bench, tmp_path):
-    """They can be registered with the adapter, and go as others do."""
+def test_huge_pages_set_aside_are_left_to_others(bench, tmp_path):
+    """An administrator has them for a database, say, that starts later."""
     setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
     before = int(setting.read_text())
     data = pattern(40 * BLOCK)
@@ -146,7 +146,7 @@ def test_blocks_on_huge_pages(bench, tmp_path):
                    timeout=60)
         for end in (source, sink):
             maps = pathlib.Path("/proc/%d/smaps" % end.proc.pid).read_text()
-            assert maps.count("KernelPageSize:     2048 kB") == 2, end.argv  # a pool for each lane
+            assert "KernelPageSize:     2048 kB" not in maps, end.argv
         (tmp_path / "go").touch()
         assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     finally:
