@@ -295,6 +295,9 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 
 	if (p->spot.direct)
 		return fail("%s is not a directory", p->spot.shown);
+	/* A pattern of the far end matched several: this end knows that only now. */
+	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY))
+		return fail("%s is not a directory", p->spot.shown);
 	if (!p->rules->relative && !p->o.many)
 		marker_name(p, r->want, r->name, marker);
 	if (p->rules->dry_run && (p->top->missing || (!p->is_dir && is_absent(&p->spot))))

@@ -182,6 +182,8 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 		return 1;
 	} else if ((ret = claim(w, p, name, true)) != 0) {
 		return ret;
+	} else if (w->o.found->count > 1) {
+		o.flags = DIR_MANY;
 	}
 	return enter_root(w, p, &o, true, NULL);
 }

@@ -161,6 +161,24 @@ def test_any_options_on_any_trees_as_rsync(bench, tmp_path, seed):
     assert forms(tmp_path / "ours") == forms(tmp_path / "theirs"), (seed, options)
 
 
+def test_a_digest_is_only_of_what_is_as_in_the_source(bench, tmp_path, way):
+    for options in (["-u"], ["--ignore-existing"]):
+        make(tmp_path, {"a": {"f": b"source"}, "b": {"f": b"mine"}})
+        dated(tmp_path / "a" / "f", NOW)
+        r = bench.copy("-r", *options, "--print-digest=md5", way[0] + str(tmp_path / "a") + "/", way[1] + str(tmp_path / "b"))
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "b") == {"f": b"mine"} and not bytes(r.out).strip(), (options, bytes(r.out))
+
+
+def test_several_matches_of_a_pattern_need_a_directory(bench, tmp_path):
+    tree = {"c": {"f": b"inner"}, "d": {"f": b"other"}, "f": b"outer"}
+    make(tmp_path, {"a": tree})
+    for options in ([], ["--remove-source-files"], ["-n"]):
+        r = bench.copy("-r", *options, "far:%s/a/*" % tmp_path, str(tmp_path / "absent"))
+        assert r.code == 23 and "is not a directory" in r.errors(), (r.code, r.errors())
+        assert read(tmp_path / "a") == tree and not (tmp_path / "absent").exists(), options
+
+
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     """Nor does it take the time for the content."""
     size = 5 << 20
