@@ -53,12 +53,11 @@ static bool is_above(const struct place *p, const struct place_origin *o)
 	return is;
 }
 
-int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
+/* The target as it is now: what the other lanes brought may make it a directory. */
+static int look(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	bool tree = p->rules->recursive || p->rules->listed;
 
-	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
-		return 0;
 	if (is_target(p, d, o))
 		return fail("%s and %s are the same %s", o->source, p->o.target,
 			    tree ? "directory or file" : "file");
@@ -66,4 +65,16 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
 		return fail("%s is in %s, which can't be copied into itself", p->o.target,
 			    o->source);
 	return 0;
+}
+
+int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	int ret;
+
+	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
+		return 0;
+	pthread_mutex_lock(&p->settling);
+	ret = look(p, d, o);
+	pthread_mutex_unlock(&p->settling);
+	return ret;
 }

@@ -64,14 +64,15 @@ static int fail_gap(const struct sink_file *f, const struct piece *p)
 		       sink_shown(f), (unsigned long long)p->pos, (unsigned long long)f->turn);
 }
 
-/* Lock held: how often something came.  A lane that is at work counts as if. */
+/* Lock held: how often something came.  A lane that is at work counts as if.  The threads of some
+ * lanes may not have been started yet. */
 static uint64_t heard_of(const struct sink *s)
 {
 	unsigned stuck = 0;
 	uint64_t heard = 0;
 
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
-		heard += lane_heard(s->lanes[i].lane);
+		heard += lane_heard(session_lane(s->session, i));
 		stuck += is_stuck(&s->lanes[i]);
 	}
 	return s->taking > stuck ? clock_ns() : heard;

@@ -39,7 +39,9 @@ int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh
 	}
 	if (p->asked < CHECKS - 1 || p->quiet_ms < limit)
 		return 0;
-	if (p->quiet_ms < (uint64_t)l->setup.timeout_ms && p->idle == idle)
+	if (p->idle == idle) /* it has not answered */
+		limit = (uint64_t)l->setup.timeout_ms;
+	if (p->quiet_ms < limit)
 		return 0;
 	return fail_as(OUT_PEER_LOST, "%s: no block came through for %g s", l->name,
 		       (double)limit / 1000);

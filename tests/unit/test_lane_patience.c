@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #undef fail /* cmocka's; base/fail.h has the name */
+#include <string.h>
 #include <time.h>
 #include "base/clock.h"
 #include "lane/patience.h"
@@ -126,6 +127,7 @@ static void a_fresh_wire_is_given_less(void **state)
 
 	(void)state;
 	assert_true(took >= FIRST_CREDIT_MS);
+	assert_non_null(strstr(failed()->text, "no block came through for 5 s"));
 	lane_free(l);
 }
 
@@ -136,6 +138,7 @@ static void without_an_answer_a_fresh_wire_has_the_timeout(void **state)
 
 	(void)state;
 	assert_true(wait_ms(l, true, LONG_MS) >= FIRST_CREDIT_MS + 1500);
+	assert_non_null(strstr(failed()->text, "no block came through for 6.5 s"));
 	lane_free(l);
 }
 
