@@ -130,6 +130,7 @@ void place_close(struct place *p)
 	}
 	free(p->created);
 	free(p->taken.slots);
+	taken_free(&p->claimed);
 	free(p->folded.slots);
 	free(p->unfolded.slots);
 	linked_free(p);
@@ -298,12 +299,19 @@ static int check_name(const char *name)
 
 int place_claim(struct place *p, const char *name)
 {
+	int ret = 0;
+
 	if (p->o.taken && taken_has(p->o.taken, name))
 		return fail("will not overwrite %s: another host's source has just brought it",
 			    name);
-	if (p->o.on_taken)
+	if (p->rules->delete) {
+		pthread_mutex_lock(&p->lock);
+		ret = taken_add(&p->claimed, name);
+		pthread_mutex_unlock(&p->lock);
+	}
+	if (ret == 0 && p->o.on_taken)
 		p->o.on_taken(p->o.ctx, name);
-	return 0;
+	return ret;
 }
 
 static int take_at_top(struct place *p, const struct record_file *r, struct seat *s)

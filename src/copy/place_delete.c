@@ -275,13 +275,6 @@ static int add_name(struct level *l, const char *name)
 	return l->names[l->count] ? (l->count++, 0) : -1;
 }
 
-/* Has the source of d neither this name, nor another source below it? */
-static bool is_left(const struct place_dir *d, const char *name)
-{
-	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name)
-				 : kept_is_left(d->kept, name);
-}
-
 /* All that is in fd, before anything of it is deleted. left: of these only what all have not;
  * NULL: everything. */
 static int list(struct level *l, int fd, struct place_dir *const *left, size_t count)
@@ -301,7 +294,7 @@ static int list(struct level *l, int fd, struct place_dir *const *left, size_t c
 		bool all = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 
 		for (size_t i = 0; left && all && i < count; i++)
-			all = is_left(left[i], e->d_name);
+			all = dir_has_left(left[i], e->d_name);
 		if (all && add_name(l, e->d_name))
 			break;
 	}
@@ -507,12 +500,13 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 }
 
 /* Into the target go what is in some sources and what others are called: these are in no KEEP. */
-static void spare_asked(const struct place_end *e, struct level *l)
+static void spare_asked(const struct place *p, const struct place_end *e, struct level *l)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
-		if (e->is_asked(e->ctx, l->names[i]))
+		if (taken_has(&p->claimed, l->names[i]) ||
+		    (e->is_asked && e->is_asked(e->ctx, l->names[i])))
 			free(l->names[i]);
 		else
 			l->names[n++] = l->names[i];
@@ -523,13 +517,15 @@ static void spare_asked(const struct place_end *e, struct level *l)
 static void delete_left_in(struct deletion *d, struct place_dir *const *same, size_t count, int fd)
 {
 	struct level *l = calloc(1, sizeof *l + 1);
+	int err = l ? dirs_know_aliases(same, count, fd) : ENOMEM;
 
-	if (!l || list(l, fd, same, count)) {
+	errno = err;
+	if (err || list(l, fd, same, count)) {
 		fail("list directory %s: %m", d->path);
 		tell_failure(d, EVENT_DIR);
 	} else {
-		if (same[0]->is_target && d->end->is_asked)
-			spare_asked(d->end, l);
+		if (same[0]->is_target)
+			spare_asked(d->place, d->end, l);
 		delete_files(d, l, fd, false);
 		delete_dirs(d, l, fd);
 	}
@@ -554,10 +550,6 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 		why = *failed();
 		e->on_deleted(e->ctx, EVENT_DIR, same[0]->name, &why);
 		return;
-	}
-	for (size_t i = 0; i < count; i++) {
-		if (same[i]->led)
-			taken_sort(same[i]->led);
 	}
 	d.len = strlen(d.path);
 	d.room = d.len + 1;

@@ -52,6 +52,20 @@ static bool may_fold(int dirfd, const char *name, const struct stat *st)
 	return letters && is_same(dirfd, swapped, st);
 }
 
+bool name_may_fold(int dirfd, const char *name)
+{
+	struct stat st;
+	bool folds = false;
+
+	/* It may be replaced in between. */
+	for (int i = 0; i < 3 && !folds; i++) {
+		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+			return false;
+		folds = may_fold(dirfd, name, &st);
+	}
+	return folds;
+}
+
 /* Not by this name: other becomes the one that it was made under, or "". */
 static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *st,
 				char other[static NAME_MAX + 1])

@@ -18,8 +18,9 @@
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and through descriptors
  *	place_backup.c     what is replaced or deleted, out of the way
- *	place_keep.c       what the source has in a directory; place_delete.c: what it has not;
- *	                   place_clear.c: what is in the way
+ *	place_keep.c       what the source has in a directory; place_alias.c: as the directory
+ *	                   lists it; place_delete.c: what it has not; place_clear.c: what is in
+ *	                   the way
  *	place_complete.c   the end
  */
 
@@ -120,6 +121,7 @@ struct place {
 	struct created **created;
 	struct linked **linked;
 	size_t linked_count, linked_mask;
+	struct taken claimed; /* --delete: names that sources get in the target itself */
 	struct hashes taken; /* what the source has under names of backups */
 	struct hashes folded, unfolded; /* names in directories that were there and fold them */
 	bool told_owner, told_xattrs, told_kept;
@@ -324,6 +326,16 @@ int seat_check_folding(const struct seat *s);
  * Both keep errno where they return 0. */
 int seat_check_replacing(const struct seat *s, const struct stat *old);
 
+/* A name other than "" leads to something in it, and may be one that it is not listed under. */
+bool name_may_fold(int dirfd, const char *name);
+
+/* ---- place_alias.c --------------------------------------------------------------------- */
+
+/* Call alias for each name under which the directory lists what is found by one of these names, and
+ * that is not listed under it; names get sorted.  Returns an errno; ENOMEM: alias returned -1. */
+int aliases_find(int dirfd, struct taken *names, int (*alias)(void *ctx, const char *name),
+		 void *ctx);
+
 /* ---- place_link.c ---------------------------------------------------------------------- */
 
 /* What was put there is of r, which gets more names (or does not: then nothing). */
@@ -341,8 +353,11 @@ int dir_leads_to(struct place_dir *d, const char *name);
 bool dir_only_leads(const struct place_dir *d);
 void led_free(struct taken *led);
 bool kept_some_left(const struct kept *k, int *unlisted);
-/* Is it one of those? */
-bool kept_is_left(const struct kept *k, const char *name);
+/* Has the source of d neither this name, nor another source below it? */
+bool dir_has_left(const struct place_dir *d, const char *name);
+/* Before that is asked of the directory that all of these are: as what it lists what they lead to.
+ * Returns an errno. */
+int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd);
 
 /* A directory in the way of something else: remove it, if it is empty or with rules->delete. */
 int delete_in_the_way(const struct seat *s);

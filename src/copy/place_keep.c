@@ -25,6 +25,7 @@ struct kept {
 	size_t count, room;
 	bool complete;
 	int unlisted; /* errno: what is there is not known, and stays */
+	struct taken others; /* names that are there, and were not listed */
 };
 
 static uint64_t hash_of(const char *name)
@@ -34,8 +35,10 @@ static uint64_t hash_of(const char *name)
 
 void kept_free(struct kept *k)
 {
-	if (k)
+	if (k) {
 		free(k->hashes);
+		taken_free(&k->others);
+	}
 	free(k);
 }
 
@@ -155,22 +158,40 @@ static void complete(struct kept *k)
 	k->room = n;
 }
 
-int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
+/* What they lead to can be told in the end only: files are put there meanwhile. */
+static int keep_all(struct kept *k, struct reader *names, int dirfd)
 {
 	char name[NAME_ROOM];
 	uint64_t *h;
 	int more;
+
+	while ((more = keep_next(names, name)) > 0) {
+		h = find(k, hash_of(name));
+		if (h)
+			*h |= KEPT;
+		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->others, name))
+			k->unlisted = ENOMEM;
+	}
+	return more;
+}
+
+int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
+{
+	int more, fd;
 
 	/* Whatever is in it, this run made. */
 	if (d->fresh || d->missing || !d->place->rules->delete)
 		return 0;
 	if (!d->kept && begin(d))
 		return -1;
-	while ((more = keep_next(names, name)) > 0) {
-		h = find(d->kept, hash_of(name));
-		if (h)
-			*h |= KEPT;
-	}
+	fd = dir_hold(d);
+	more = keep_all(d->kept, names, fd);
+	if (fd >= 0)
+		dir_release(d);
+	else
+		d->kept->unlisted = EIO;
+	if (d->kept->unlisted)
+		d->kept->count = 0;
 	if (more == 0 && last)
 		complete(d->kept);
 	return more;
@@ -212,7 +233,50 @@ bool kept_some_left(const struct kept *k, int *unlisted)
 	return k && k->complete && k->count > 0;
 }
 
-bool kept_is_left(const struct kept *k, const char *name)
+bool dir_has_left(const struct place_dir *d, const char *name)
 {
-	return find(k, hash_of(name)) != NULL;
+	const uint64_t *h = dir_only_leads(d) ? NULL : find(d->kept, hash_of(name));
+
+	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name) : h && !(*h & KEPT);
+}
+
+static int keep_alias(void *ctx, const char *name)
+{
+	uint64_t *h = find(ctx, hash_of(name));
+
+	if (h)
+		*h |= KEPT;
+	return 0;
+}
+
+static int add_alias(void *ctx, const char *name)
+{
+	return taken_add(ctx, name);
+}
+
+static int add_aliases(int dirfd, struct taken *names)
+{
+	struct taken more = TAKEN_NONE;
+	int err = aliases_find(dirfd, names, add_alias, &more);
+
+	for (size_t i = 0; i < more.count && err == 0; i++)
+		err = taken_add(names, more.names[i]) ? ENOMEM : 0;
+	taken_free(&more);
+	taken_sort(names);
+	return err;
+}
+
+int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd)
+{
+	struct place *p = same[0]->place;
+	int err = same[0]->is_target ? add_aliases(dirfd, &p->claimed) : 0;
+
+	for (size_t i = 0; i < count && err == 0; i++) {
+		struct kept *k = same[i]->kept;
+
+		err = same[i]->led ? add_aliases(dirfd, same[i]->led) : 0;
+		if (err == 0 && k)
+			err = aliases_find(dirfd, &k->others, keep_alias, k);
+	}
+	return err;
 }

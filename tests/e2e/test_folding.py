@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from hosts import pattern, wait_until
-from trees import make, read
+from trees import WAYS, make, read
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -114,3 +114,44 @@ def test_what_does_not_fold_is_replaced(bench, tmp_path, folding):
         r = bench.copy("-r", "src%d/" % n, "far:%s" % (folding / "new"), cwd=tmp_path)
         assert r.code == 0, (r.code, r.errors())
         assert read(folding / "new") == {**tree, "Foo": b"one%d" % n}
+
+
+@pytest.mark.parametrize("way", ["push", "pull", "local"])
+def test_nothing_that_was_written_into_is_deleted(bench, tmp_path, folding, way):
+    """--delete: what the source calls foo went into Foo, which is no other thing."""
+    make(tmp_path / "src", {"foo": b"new", "same": b"same", "sub": {"g": b"new", "h": b"h"}, "l": "new", "é": b"new"})
+    make(folding / "to", {"Foo": b"old", "SAME": b"same", "Sub": {"G": b"old", "extra": b""}, "L": "old", "É": b"old",
+                          "Extra": b""})
+    before, after = WAYS[way]
+    for _ in range(2):
+        r = bench.copy("-r", "--delete", before + "%s/" % (tmp_path / "src"), after + str(folding / "to"))
+        assert r.code == 0, (r.code, r.errors())
+        assert read(folding / "to") == {"Foo": b"new", "SAME": b"same", "Sub": {"G": b"new", "h": b"h"}, "L": "new",
+                                        "É": b"new"}
+
+
+@pytest.mark.parametrize("options", [["--remove-source-files"], ["--backup"], ["--inplace"], ["--checksum"],
+                                     ["--ignore-existing"], ["-aH"]], ids=" ".join)
+def test_nothing_is_lost_with_other_options(bench, tmp_path, folding, options):
+    make(tmp_path / "src", {"foo": b"new", "sub": {"g": b"new"}})
+    make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
+    r = bench.copy("-r", "--delete", *options, "src/", "far:%s" % (folding / "to"), cwd=tmp_path)
+    assert r.code == 0, (r.code, r.errors())
+    there = read(folding / "to")
+    assert "extra" not in there or "--backup" in options
+    what = b"old" if "--ignore-existing" in options else b"new"
+    assert [there[n] for n in there if n.lower() == "foo"] == [what], there
+    assert [d[n] for d in (there.get("Sub") or there["sub"],) for n in d if n.lower() == "g"] == [what], there
+
+
+def test_nothing_that_another_source_is_called_is_deleted(bench, tmp_path, folding):
+    make(tmp_path, {"src": {"a": b"a"}, "foo": b"new", "sub": {"g": b"new"}})
+    make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
+    r = bench.copy("-r", "--delete", "src/", "foo", "sub", "far:%s" % (folding / "to"), cwd=tmp_path)
+    assert r.code == 0, (r.code, r.errors())
+    assert read(folding / "to") == {"a": b"a", "Foo": b"new", "Sub": {"G": b"new"}}
+    make(tmp_path, {"m": {"s": {"b": b"b"}}, "n": {"s": {"foo": b"new"}}})
+    make(folding / "to" / "s", {"Foo": b"old", "more": b""})
+    r = bench.copy("-r", "--delete", "--relative", "m/./s", "n/./s/foo", "far:%s" % (folding / "to"), cwd=tmp_path)
+    assert r.code == 0, (r.code, r.errors())
+    assert read(folding / "to")["s"] == {"b": b"b", "Foo": b"new"}
