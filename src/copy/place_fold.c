@@ -114,23 +114,50 @@ int seat_check_folding(const struct seat *s)
 
 /* ---- directories that were there --------------------------------------------------------- */
 
-/* The first name in it that is there and has letters tells. */
-static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
+static void swap_case(const char *name, char to[static NAME_MAX + 1])
 {
-	int folds = atomic_load_explicit(&d->folds, memory_order_relaxed);
-	bool letters = false;
-	struct stat st;
+	size_t i = 0;
 
-	if (folds != NOT_KNOWN)
-		return folds == FOLDS;
+	for (; name[i] && i < NAME_MAX; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		to[i] = (char)(islower(c) ? toupper(c) : tolower(c));
+	}
+	to[i] = '\0';
+}
+
+/* The first name in it that is there and has letters shows it.  A dot or blank at the end may be
+ * another reason why a name is found, and shows nothing. */
+static bool shows_folding(const char *name)
+{
+	size_t len = strlen(name);
+	bool letters = false;
+
+	if (len == 0 || len > NAME_MAX || name[len - 1] == '.' || name[len - 1] == ' ')
+		return false;
 	for (const char *at = name; *at; at++) {
 		if ((unsigned char)*at >= 0x80)
 			return false;
 		letters |= isalpha((unsigned char)*at) != 0;
 	}
-	if (!letters || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+	return letters;
+}
+
+static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
+{
+	int folds = atomic_load_explicit(&d->folds, memory_order_relaxed);
+	char swapped[NAME_MAX + 1], other[NAME_MAX + 1];
+	struct stat st;
+
+	if (folds != NOT_KNOWN)
+		return folds == FOLDS;
+	if (!shows_folding(name) || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return false;
-	folds = may_fold(dirfd, name, &st) ? FOLDS : FOLDS_NOT;
+	swap_case(name, swapped);
+	/* Two hard links are listed both. */
+	folds = is_same(dirfd, swapped, &st) && is_listed_otherwise(dirfd, swapped, &st, other)
+			? FOLDS
+			: FOLDS_NOT;
 	atomic_store_explicit(&d->folds, folds, memory_order_relaxed);
 	return folds == FOLDS;
 }

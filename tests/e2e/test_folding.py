@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hosts import pattern, wait_until
+from hosts import pattern, program, wait_until
 from trees import WAYS, make, read
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -155,3 +155,14 @@ def test_nothing_that_another_source_is_called_is_deleted(bench, tmp_path, foldi
     r = bench.copy("-r", "--delete", "--relative", "m/./s", "n/./s/foo", "far:%s" % (folding / "to"), cwd=tmp_path)
     assert r.code == 0, (r.code, r.errors())
     assert read(folding / "to")["s"] == {"b": b"b", "Foo": b"new"}
+
+
+def test_names_that_only_look_alike_are_no_clash(bench, tmp_path):
+    """Where case counts: names with a dot or blank at the end, and hard links that differ by case."""
+    make(tmp_path, {"s": {n: n.encode() for n in ("dot.", "blank ", "aa", "AA", "aA", "b.", "B.")}, "t": {}})
+    os.link(tmp_path / "s" / "aa", tmp_path / "s" / "hh")
+    os.link(tmp_path / "s" / "aa", tmp_path / "s" / "HH")
+    for _ in range(3):
+        r = bench.run([program("rdcp"), "-rH", "s/", "t"], cwd=tmp_path)
+        assert r.code == 0, r.errors()
+    assert read(tmp_path / "t") == read(tmp_path / "s")

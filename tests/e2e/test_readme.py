@@ -64,7 +64,8 @@ def shell(bench, tmp_path):
         (homes[h.name] / "path").mkdir()
         (homes[h.name] / "directory").mkdir()
     env = {"PATH": "%s:%s" % (tools, os.environ["PATH"])}
-    hosts = "\n".join("%s %s" % (n, " ".join(h.prefix)) for n, h in
+    # Each in the folder of its own: a file is no copy of itself.
+    hosts = "\n".join("%s %s" % (n, " ".join([*h.prefix, "env", "-C", str(homes[h.name])])) for n, h in
                       (("host", FAR), ("host1", NEAR), ("host2", FAR)))
     env["SLUICE_TEST_HOSTS"] = hosts
     home = {"far": homes["far"]}
