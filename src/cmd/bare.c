@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/bare.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 #include "cmd/process.h"
 #include "cmd/target.h"
 
-enum { COMMAND_ENDS_MS = 200, STACK_WIPED = 64 << 10 };
+enum { COMMAND_ENDS_MS = 200, STACK_WIPED = 64 << 10, AGAIN_MS = 100 };
 
 int bare_family(const struct options *o)
 {
@@ -201,6 +202,9 @@ static void on_fail(void *ctx)
 {
 	struct bare *b = ctx;
 
+	/* What fails before is asked for, or tried again. */
+	if (!atomic_load(&b->opened))
+		return;
 	copy_on_fail(b->copy);
 	watch_failed();
 }
@@ -256,23 +260,65 @@ static void gather(struct bare *b, struct session *s, int rc)
 		snprintf(r->host, sizeof r->host, "%s", session_peer(s)->host);
 }
 
+/* One try, that ends by the deadline if it has one.  *again: is there a point in another one? */
+static int open_once(struct bare *b, uint64_t deadline_ms, struct session_opts *so,
+		     struct session **s, bool *again)
+{
+	struct channel *ch = NULL;
+
+	*again = false;
+	if (b->meet(b, clock_left(deadline_ms), &ch, so))
+		return -1;
+	if (channel_secret(ch, so->secret)) {
+		channel_free(ch);
+		return -1;
+	}
+	if (session_open(ch, NULL, 0, so, s) == 0)
+		return 0;
+	*again = b->role == ROLE_SOURCE && failed()->code == OUT_PEER_LOST && !cancelled() &&
+		 clock_left(deadline_ms) > AGAIN_MS;
+	return -1;
+}
+
+/*
+ * A listener may close a connection (session/strangers.h) of which this end takes the handshake for
+ * done: a source is let in when the listener has said HELLO.  Of several failures the first is
+ * told.
+ */
+static int open_session(struct bare *b, struct session_opts *so, struct session **s)
+{
+	uint64_t deadline_ms = clock_ms() + (unsigned)b->options.connect_timeout_ms;
+	struct failure first = {0}, last;
+	char host[HOST_MAX];
+	bool again;
+
+	if (copy_new(b->role, &b->copy))
+		return -1;
+	while (open_once(b, deadline_ms, so, s, &again)) {
+		if (first.code == OUT_DONE)
+			first = *failed();
+		if (!again)
+			return failed()->code == OUT_SIGNAL ? -1 : fail_again(&first);
+		log_debug("%s", failed()->text);
+		poll(NULL, 0, AGAIN_MS);
+	}
+	atomic_store(&b->opened, true);
+	if (session_failed(*s, &last, host))
+		on_fail(b);
+	return 0;
+}
+
 static int work(void *ctx)
 {
 	struct bare *b = ctx;
 	struct session_opts so = session_options(b);
 	struct session *s = NULL;
-	struct channel *ch = NULL;
-	int rc = -1;
+	int rc = open_session(b, &so, &s);
 
-	if (b->meet(b, &ch, &so))
-		goto out;
 	psk_wipe(&b->key);
-	if (channel_secret(ch, so.secret) || copy_new(b->role, &b->copy)) {
-		channel_free(ch);
+	if (rc)
 		goto out;
-	}
-	if (session_open(ch, NULL, 0, &so, &s))
-		goto out;
+	rc = -1;
 	watch_session(&b->watch, s);
 	if (b->options.command && child_go(&b->command))
 		rc = session_fail(s);

@@ -7,6 +7,7 @@
  * comes by its peer in rdsend.c and rdrecv.c.
  */
 
+#include <stdatomic.h>
 #include "cmd/options.h"
 #include "cmd/progress.h"
 #include "cmd/relay.h"
@@ -26,8 +27,8 @@ struct bare {
 	int file_fd; /* the descriptor that a sink's file names, -1 */
 
 	/* Come by an authenticated peer: its channel, and what the session must know of how it
-	 * came (porter, dialed, peer). */
-	int (*meet)(struct bare *b, struct channel **ch, struct session_opts *so);
+	 * came (porter, dialed, peer).  left_ms: of --connect-timeout. */
+	int (*meet)(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so);
 	/* b->file: can it be read or written, as far as is known without opening it? */
 	int (*check_file)(struct bare *b);
 	/* Do the work over the session. */
@@ -40,6 +41,7 @@ struct bare {
 	bool reads_file; /* a source's file is a regular one */
 	struct porter *porter;
 	struct copy *copy;
+	atomic_bool opened; /* the session */
 	struct tally tally;
 	struct copy_result result;
 	struct report report;

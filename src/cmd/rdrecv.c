@@ -28,12 +28,13 @@ static int listen_there(struct bare *b, int family)
 	return porter_listen_tcp(b->porter, &at[0], lo, hi);
 }
 
-static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
+static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
 {
 	const struct options *o = &b->options;
 	uint64_t deadline_ms = o->wait_ms >= 0 ? clock_ms() + (unsigned)o->wait_ms : 0;
 	union address local, peer;
 
+	(void)left_ms;
 	if (porter_new(&b->porter) || listen_there(b, so->family))
 		return -1;
 	if (o->verbose || !b->port)

@@ -6,13 +6,13 @@
 #include "cmd/process.h"
 #include "copy/find.h"
 
-static int meet(struct bare *b, struct channel **ch, struct session_opts *so)
+static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
 {
 	const struct dial_opts o = {
 		.host = b->host,
 		.port = b->port,
 		.family = so->family,
-		.timeout_ms = b->options.connect_timeout_ms,
+		.timeout_ms = left_ms,
 		.silence_ms = b->options.timeout_ms,
 		.key = &b->key,
 	};

@@ -151,6 +151,40 @@ def test_a_sender_that_is_turned_away_tries_again(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
 
 
+def pass_on(one, other):
+    def pump(a, b):
+        try:
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+    for pair in ((one, other), (other, one)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+
+
+def test_a_sender_whose_last_word_comes_too_late_tries_again(bench, tmp_path):
+    """Its handshake is done for itself, but the receiver has closed."""
+    (tmp_path / "in").write_bytes(b"data")
+    sink = bench.receive("-v", tmp_path / "out")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20 * SLOW)
+        source = bench.send(server.getsockname()[1], "--connect-timeout=%d" % (20 * SLOW), tmp_path / "in")
+        for good in (False, False, True):
+            near, _ = server.accept()
+            far = socket.create_connection(("127.0.0.1", sink.port))
+            if not good:
+                far.sendall(near.recv(4096))
+                near.sendall(far.recv(4096))
+                # Its Finished, and perhaps more.
+                near.recv(4096)
+                near.close()
+                far.close()
+        pass_on(near, far)
+        assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == b"data"
+
+
 def test_a_sender_that_was_always_turned_away_says_so(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     server = socket.create_server(("127.0.0.1", 0))
