@@ -39,6 +39,7 @@ test_verbs_lanes.py::*
 """.split()
 # What is the same whatever the adapter: once, on one of them.
 SHORT_ON = {"rxe": """
+test_nfs.py::*
 test_copy.py::test_a_file_of_every_size[[]push-7864327]
 test_death.py::test_nothing_is_torn*
 test_death.py::test_a_short_stop*source]

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file that is seen twice, as its server has it and over NFS: neither name may cost the other its content.
+
+Only in the lab: the kernel's server is one for the whole machine, and its tables take a few lines instead of daemons.
+"""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from hosts import LAB, TRANSPORT, pattern
+from trees import make, read
+
+pytestmark = pytest.mark.skipif(not LAB or TRANSPORT != "rxe", reason="only the lab's machine may serve, and once")
+NFSD = pathlib.Path("/proc/fs/nfsd")
+FOR_EVER = 2147483647
+# insecure, no_subtree_check, fsid=0; root stays root
+FLAGS = 0x2 | 0x400 | 0x2000
+
+
+def tell(path, line):
+    """One write each, as the kernel wants it."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, line.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def serve(top):
+    """What exportfs, mountd, nfsdcld and rpc.nfsd would say."""
+    subprocess.run(["modprobe", "-a", "nfsd", "nfsv4"], check=True)
+    if not NFSD.joinpath("threads").exists():
+        subprocess.run(["mount", "-t", "nfsd", "nfsd", NFSD], check=True)
+    # With it the server knows that no client was there before, for whose locks it would wait.
+    os.makedirs("/var/lib/nfs/v4recovery", exist_ok=True)
+    tables = "/proc/net/rpc/%s/channel"
+    tell(tables % "auth.unix.ip", "nfsd 127.0.0.1 %d lab" % FOR_EVER)
+    tell(tables % "nfsd.export", "lab %s %d %d 65534 65534 0" % (top, FOR_EVER, FLAGS))
+    tell(tables % "nfsd.fh", "lab 1 \\x00000000 %d %s" % (FOR_EVER, top))
+    # The older ones want rpcbind.
+    tell(NFSD / "versions", "-2 -3")
+    tell(NFSD / "nfsv4gracetime", "10")
+    tell(NFSD / "portlist", "tcp 2049")
+    tell(NFSD / "threads", "4")
+    tell(NFSD / "v4_end_grace", "Y")
+
+
+@pytest.fixture
+def twice(ground, tmp_path):
+    """(as the server has it, over NFS with attributes that are kept for ten minutes)"""
+    export = ground / "export"
+    seen = tmp_path / "nfs"
+    export.mkdir()
+    seen.mkdir()
+    serve(ground)
+    options = "addr=127.0.0.1,clientaddr=127.0.0.1,vers=4.2,sec=sys,actimeo=600"
+    subprocess.run(["mount", "-i", "-t", "nfs4", "-o", options, "127.0.0.1:/", seen], check=True, timeout=120)
+    yield export, seen / "export"
+    subprocess.run(["umount", "-l", seen], check=True)
+    tell(NFSD / "threads", "0")
+    for table in ("nfsd.fh", "nfsd.export", "auth.unix.ip"):
+        tell("/proc/net/rpc/%s/flush" % table, str(FOR_EVER))
+
+
+def reads(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def test_a_source_that_is_its_target(bench, twice):
+    """Nothing says so but what the copy did to it, which the other view has to notice."""
+    data = pattern(300000)
+    tree = {"d": {"f": data, "sub": {"g": b"g"}}}
+    make(twice[0], tree)
+    for options, source, target in (
+            [[], "d/f", "d/"], [["--checksum"], "d/f", "d/"], [["-I"], "d/f", "d/"], [["-I", "--inplace"], "d/f", "d/"],
+            [["-a"], "d/", "d"]):
+        for here, there in (twice, twice[::-1]):
+            # What it is now is known to both views, and kept.
+            assert reads(here / "d" / "f") == reads(there / "d" / "f") == data
+            r = bench.copy("--times", "--remove-source-files", *options, "%s/%s" % (here, source),
+                           "%s/%s" % (there, target))
+            assert r.code != 0 and read(twice[0]) == tree, (r.code, r.argv, r.errors())
