@@ -140,7 +140,6 @@ void record_keep_encode(struct writer *w, const struct record_keep *r)
 	record_finish(w, o);
 }
 
-/* All names are looked at, so that keep_next() finds nothing wrong with them later. */
 void record_origin_encode(struct writer *w, const struct record_origin *r)
 {
 	struct opened o = record_begin(w, RECORD_ORIGIN);
@@ -166,6 +165,7 @@ int record_origin_decode(struct decoder *d, struct record_origin *r)
 	return decoded(d);
 }
 
+/* All names are looked at, so that keep_next() finds nothing wrong with them later. */
 int record_keep_decode(struct decoder *d, struct record_keep *r)
 {
 	char name[NAME_ROOM];
