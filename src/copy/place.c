@@ -130,6 +130,7 @@ void place_close(struct place *p)
 	}
 	free(p->created);
 	free(p->taken.slots);
+	free(p->origins.slots);
 	taken_free(&p->claimed);
 	free(p->folded.slots);
 	free(p->unfolded.slots);

@@ -27,6 +27,7 @@ bool backup_is(const struct place *p, const char *name)
 
 static int open_backups(struct place *p)
 {
+	struct stat st;
 	int in;
 
 	pthread_mutex_lock(&p->lock);
@@ -37,6 +38,9 @@ static int open_backups(struct place *p)
 		p->backups = backups_open(in, p->rules->backup_dir);
 	in = p->backups;
 	pthread_mutex_unlock(&p->backing);
+	/* It would take the place of what is still to be read. */
+	if (in >= 0 && fstat(in, &st) == 0 && place_is_source(p, &st))
+		return fail("back up to %s: it is a source", p->rules->backup_dir);
 	return in;
 }
 

@@ -155,7 +155,16 @@ static bool take_back(struct deletion *d, enum event_what what)
 	return tell_failure(d, what);
 }
 
-static bool is_protected(const struct deletion *d, const char *name, const struct stat *st)
+/* What has not been copied of it (--max-size, -u) would be gone. */
+static bool is_source(struct deletion *d, const struct stat *st)
+{
+	if (!place_is_source(d->place, st))
+		return false;
+	fail("delete %s: it is a source", d->path);
+	return tell_failure(d, what_of(st));
+}
+
+static bool is_protected(struct deletion *d, const char *name, const struct stat *st)
 {
 	const struct rules *r = d->place->rules;
 	bool dir = S_ISDIR(st->st_mode);
@@ -166,7 +175,8 @@ static bool is_protected(const struct deletion *d, const char *name, const struc
 	 * and is kept in its backup. */
 	if (!d->removal && backup_is(d->place, name))
 		return true;
-	return !r->delete_excluded && filter_excludes(r->filter, d->path, dir);
+	return (!r->delete_excluded && filter_excludes(r->filter, d->path, dir)) ||
+	       is_source(d, st);
 }
 
 /* ---- one name ------------------------------------------------------------------------------- */
@@ -353,10 +363,11 @@ static bool may_be_loosened(const struct deletion *d, const struct stat *st)
 }
 
 /* One in the way was asked for by its name. */
-static bool stays_whole(const struct deletion *d, const struct level *up, const char *name,
+static bool stays_whole(struct deletion *d, const struct level *up, const char *name,
 			const struct stat *st)
 {
-	return d->removal && !up ? backup_is_in(&d->lineage, st) : is_protected(d, name, st);
+	return d->removal && !up ? backup_is_in(&d->lineage, st) || is_source(d, st)
+				 : is_protected(d, name, st);
 }
 
 /* Into the directory name of *fd, which is not to be closed if there is no up; its name is in the

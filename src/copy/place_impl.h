@@ -122,6 +122,7 @@ struct place {
 	struct linked **linked;
 	size_t linked_count, linked_mask;
 	struct taken claimed; /* --delete: names that sources get in the target itself */
+	struct hashes origins; /* --delete, --backup: of sources that were named */
 	struct hashes taken; /* what the source has under names of backups */
 	struct hashes folded, unfolded; /* names in directories that were there and fold them */
 	bool told_owner, told_xattrs, told_kept;
@@ -342,6 +343,11 @@ int aliases_find(int dirfd, struct taken *names, int (*alias)(void *ctx, const c
 int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st);
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change);
 void linked_free(struct place *p);
+
+/* ---- place_origin.c -------------------------------------------------------------------- */
+
+/* Is that one of the sources themselves, which are on this host then? */
+bool place_is_source(struct place *p, const struct stat *st);
 
 /* ---- place_keep.c, place_delete.c, place_clear.c --------------------------------------- */
 

@@ -10,6 +10,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 
+enum { ORIGINS_BYTES_MAX = 16 << 20 };
+
 static bool is_origin(const struct stat *st, const struct place_origin *o)
 {
 	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_is_one(origin_of(st), o->origin);
@@ -67,10 +69,40 @@ static int look(struct place *p, struct place_dir *d, const struct place_origin 
 	return 0;
 }
 
+static int remember(struct place *p, struct origin o)
+{
+	uint64_t *slot;
+	int ret;
+
+	pthread_mutex_lock(&p->lock);
+	ret = hashes_room(&p->origins, ORIGINS_BYTES_MAX, "sources");
+	if (ret == 0) {
+		slot = hashes_slot(&p->origins, o.hash[0] | 1);
+		p->origins.count += *slot == 0;
+		*slot = o.hash[0] | 1;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+bool place_is_source(struct place *p, const struct stat *st)
+{
+	const uint64_t *slot;
+	bool is;
+
+	pthread_mutex_lock(&p->lock);
+	slot = hashes_slot(&p->origins, origin_of(st).hash[0] | 1);
+	is = slot && *slot != 0;
+	pthread_mutex_unlock(&p->lock);
+	return is;
+}
+
 int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	int ret;
 
+	if ((p->rules->delete || p->rules->backup) && remember(p, o->origin))
+		return -1;
 	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
 		return 0;
 	pthread_mutex_lock(&p->settling);

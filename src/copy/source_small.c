@@ -48,7 +48,8 @@ static int read_small(struct source_lane *l, struct source_item *it, struct smal
 	bool some = it->size > 0;
 
 	if (it->measured) {
-		cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
+		if (some)
+			cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
 		return 0;
 	}
 	m->hole = some && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);

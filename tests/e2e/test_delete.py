@@ -3,6 +3,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -235,3 +236,43 @@ def test_the_way_to_what_is_excluded_is_not_made_as_rsync(bench, tmp_path, way, 
         r = bench.copy("-a", "--relative", "--exclude=" + exclude,
                        *[way[0] + "%s/s/./%s" % (tmp_path, n) for n in listed], way[1] + str(tmp_path / "relative"))
         assert r.code == 0 and read(tmp_path / "relative") == read(tmp_path / "their relative"), r.errors()
+
+
+# ---- sources in the target ------------------------------------------------------------------
+
+
+def test_a_source_is_not_deleted(bench, tmp_path, way):
+    """What is not copied of it would exist nowhere."""
+    for options in (["--max-size=2"], ["-u"], ["--ignore-existing"], ["-n"], ["--backup"]):
+        tree = {"x": {"in": {"f": b"f", "big": b"large"}, "other": b""}, "f": b"is newer", "extra": b""}
+        make(tmp_path, {"to": tree})
+        os.utime(tmp_path / "to" / "f", (2**32, 2**32))
+        r = bench.copy("-r", "--delete", *options, way[0] + str(tmp_path / "to" / "x" / "in") + "/",
+                       way[1] + str(tmp_path / "to"))
+        assert r.code == 23 and "delete x/in: it is a source" in r.errors(), (options, r.code, r.errors())
+        assert read(tmp_path / "to")["x"]["in"] == tree["x"]["in"]
+        shutil.rmtree(tmp_path / "to")
+
+
+def test_a_source_that_is_excluded_is_left_alone(bench, tmp_path, way):
+    make(tmp_path, {"to": {"in": {"f": b"f"}, "extra": b""}})
+    r = bench.copy("-r", "--delete", "--exclude=/in", way[0] + str(tmp_path / "to" / "in") + "/",
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 0 and read(tmp_path / "to") == {"in": {"f": b"f"}, "f": b"f"}, r.errors()
+
+
+def test_a_source_in_the_way_stays(bench, tmp_path, way):
+    make(tmp_path, {"to": {"in": {"in": b"f", "g": b"g"}}})
+    r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "to" / "in") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and read(tmp_path / "to")["in"] == {"in": b"f", "g": b"g"}, (r.code, r.errors())
+
+
+def test_no_backup_goes_into_a_source(bench, tmp_path, way):
+    """There it would replace what is still to be read."""
+    tree = {"a": {"1": b"one"}, "b": b"b"}
+    make(tmp_path, {"tree": tree, "to": {"a": b"old", "b": b"old"}})
+    r = bench.copy("-r", "--delete", "--backup-dir=%s" % (tmp_path / "tree"), way[0] + str(tmp_path / "tree") + "/",
+                   way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "tree") == tree
+    assert set(read(tmp_path / "to").values()) == {b"old"}

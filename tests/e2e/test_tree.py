@@ -510,6 +510,12 @@ def test_files_of_the_kernel_that_are_listed_are_read_to_their_end(bench, ground
         n: open("/proc/sys/net/ipv4/neigh/lo/" + n, "rb").read() for n in ("app_solicit", "gc_stale_time")}}}
 
 
+def test_an_empty_file_of_the_kernel_is_an_empty_file(bench, ground):
+    """Its size is said to be a page."""
+    r = bench.copy("-r", "--include=ifalias", "--exclude=*", "/sys/class/net/lo/", "far:%s" % (ground / "b"))
+    assert r.code == 0 and read(ground / "b") == {"ifalias": b""}, r.errors()
+
+
 def test_files_of_the_kernel_can_not_be_removed(bench, ground):
     r = bench.copy("-r", "--remove-source-files", MADE_UP[1], "far:%s" % (ground / "b"))
     assert r.code == 23 and "remove" in r.errors(), (r.code, r.errors())
