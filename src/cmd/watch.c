@@ -131,20 +131,23 @@ static bool session_is_lost(struct watch *w)
 static void *run(void *arg)
 {
 	struct watch *w = arg;
+	int result = w->work(w->ctx);
+	struct failure f = *failed();
 
-	w->result = w->work(w->ctx);
-	w->failure = *failed();
+	pthread_mutex_lock(&w->lock);
 	/* Whoever noticed the signal first knew only its number. */
-	if (w->result && w->failure.code == OUT_SIGNAL) {
-		pthread_mutex_lock(&w->lock);
-		if (w->lost.code != OUT_DONE)
-			w->failure = w->lost;
-		pthread_mutex_unlock(&w->lock);
-	}
-	if (w->result && w->failure.code == OUT_SIGNAL && atomic_load(&caught)) {
+	if (result && f.code == OUT_SIGNAL && w->lost.code != OUT_DONE)
+		f = w->lost;
+	if (result && f.code == OUT_SIGNAL && atomic_load(&caught)) {
 		fail_signal(atomic_load(&caught));
-		w->failure = *failed();
+		f = *failed();
 	}
+	/* Else main prints its own reason right now. */
+	if (!w->left) {
+		w->result = result;
+		w->failure = f;
+	}
+	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
@@ -169,8 +172,9 @@ static void say_why(struct watch *w)
 	char host[HOST_MAX];
 	bool known = false;
 
-	w->result = -1;
 	pthread_mutex_lock(&w->lock);
+	w->left = true;
+	w->result = -1;
 	if (w->session)
 		known = session_failed(w->session, &w->failure, host);
 	pthread_mutex_unlock(&w->lock);

@@ -32,6 +32,7 @@ struct watch {
 	pthread_mutex_t lock;
 	struct session *session;
 	struct failure lost; /* the session's, once main has seen that it failed */
+	bool left; /* main goes without the worker, and result and failure are main's */
 	int result;
 	struct failure failure;
 };
