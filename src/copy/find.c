@@ -74,6 +74,14 @@ static int found_add(struct found *f, const char *path, unsigned want, bool miss
 	return 0;
 }
 
+/* Links are followed: one that leads nowhere is no source. */
+static bool is_missing(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int find_pattern(const char *path, unsigned want, struct found *out)
 {
 	glob_t g = {0};
@@ -85,18 +93,10 @@ static int find_pattern(const char *path, unsigned want, struct found *out)
 		ret = found_add(out, path, want, true);
 	} else {
 		for (size_t i = 0; ret == 0 && i < g.gl_pathc; i++)
-			ret = found_add(out, g.gl_pathv[i], want, false);
+			ret = found_add(out, g.gl_pathv[i], want, is_missing(g.gl_pathv[i]));
 	}
 	globfree(&g);
 	return ret;
-}
-
-/* Links are followed: one that leads nowhere is no source. */
-static bool is_missing(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
 }
 
 static int find_one(const char *name, unsigned want, bool expand, struct found *out)

@@ -153,7 +153,8 @@ static int check_folding(const struct place_dir *d, int in, const char *name, co
 		    shown(d, path), *other ? other : "another one");
 }
 
-/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. */
+/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: something
+ * else is there, and stays. */
 static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
 {
 	bool dry = d->place->rules->dry_run, made = false;
@@ -186,8 +187,7 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 		else
 			return fail("open directory %s: %m", shown(d, path));
 		if (c->type && d->place->rules->ignore_existing)
-			return fail("make directory %s: what is there stays (--ignore-existing)",
-				    shown(d, path));
+			return 1;
 		if (dry) {
 			d->missing = true;
 			return 0;
@@ -344,7 +344,7 @@ int place_dir(struct place *p, struct place_dir *parent, const struct record_dir
 {
 	bool contents = r->flags & DIR_CONTENTS;
 	struct place_dir *d;
-	int fd = -1;
+	int fd = -1, ret;
 
 	*change = (struct change){.what = EVENT_DIR};
 	if (contents ? parent || r->name[0] : !name_is_plain(r->name))
@@ -358,9 +358,10 @@ int place_dir(struct place *p, struct place_dir *parent, const struct record_dir
 	d->want = r->want;
 	d->flags = r->flags;
 	d->a = r->a;
-	if (find(d, r, &fd, change)) {
+	ret = find(d, r, &fd, change);
+	if (ret) {
 		free(d);
-		return -1;
+		return ret;
 	}
 	dir_add(d, fd);
 	*out = d;

@@ -35,7 +35,6 @@ static void look_at(const struct seat *s, const struct record_file *r, const str
 		    const struct xattrs *x, struct looked *out)
 {
 	if (!S_ISREG(st->st_mode)) {
-		out->dir = S_ISDIR(st->st_mode);
 		out->change.type = true;
 		return;
 	}
@@ -128,6 +127,19 @@ static int touch_same(const struct seat *s, int fd)
 	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
 }
 
+/* One that nobody may open: all of its file system is synced. */
+static int sync_closed(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+	int fd = open_to_look(s), dir = dir_reopen(s->dirfd);
+	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", seat_shown(s, shown))
+						   : touch_same(s, fd);
+
+	close_fd(dir);
+	close_fd(fd);
+	return ret;
+}
+
 /* It may have been written a moment ago, by somebody who did not wait for the disk. */
 static int sync_same(const struct seat *s)
 {
@@ -140,6 +152,8 @@ static int sync_same(const struct seat *s)
 	fd = openat(s->dirfd, s->name, O_RDONLY | HOW);
 	if (fd < 0)
 		fd = openat(s->dirfd, s->name, O_WRONLY | HOW);
+	if (fd < 0 && errno == EACCES)
+		return sync_closed(s);
 	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);
 	close_fd(fd);
 	return ret;

@@ -254,28 +254,12 @@ static int make_failed(struct sink_lane *l, struct sink_dir *d, const struct rec
 	return 0;
 }
 
-/* --ignore-existing: is there something else where d would be? */
-static int find_left(struct sink *s, struct sink_dir *d, const struct record_dir *r)
-{
-	struct record_file as_file = {.id = r->id, .type = TYPE_SYMLINK, .a = r->a};
-	struct looked k;
-
-	if (!s->rules->ignore_existing || !d->parent)
-		return 0;
-	d->left = d->parent->left;
-	if (!d->parent->place)
-		return 0;
-	memcpy(as_file.name, r->name, sizeof as_file.name);
-	if (place_look(s->place, d->parent->place, &as_file, NULL, &k))
-		return -1;
-	d->left = !k.change.missing && !k.dir;
-	return 0;
-}
-
+/* --ignore-existing: something else is there, or its parent is not. */
 static int make_left(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct change none = {.what = EVENT_DIR};
 
+	d->left = true;
 	if (name_dir(d, r))
 		return -1;
 	count_dir(l, &none);
@@ -288,14 +272,18 @@ static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir
 	struct sink *s = l->sink;
 	struct change change = {.what = EVENT_DIR};
 	struct place_dir *place = NULL;
+	bool left;
+	int ret = 0;
 
 	if (sink_accept_dir(s, r, d))
 		return -1;
-	if (sink_dir_usable(d->parent, r->name) || find_left(s, d, r))
+	if (sink_dir_usable(d->parent, r->name))
 		return make_failed(l, d, r);
-	if (d->left)
+	left = sink_dir_left(d->parent) ||
+	       (ret = place_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
+	if (left)
 		return make_left(l, d, r);
-	if (place_dir(s->place, sink_dir_place(d->parent), r, &place, &change))
+	if (ret)
 		return make_failed(l, d, r);
 	d->place = place;
 	count_dir(l, &change);

@@ -24,7 +24,8 @@ static uint64_t refused(const struct sink *s)
 static bool answers_all(const struct sink *s, const struct msg_total *m)
 {
 	const struct rules *r = s->rules;
-	uint64_t asked = s->o->count ? s->o->count : 1;
+	/* Several paths may lead to one file, which is sent once. */
+	uint64_t asked = s->o->count && !r->relative ? s->o->count : 1;
 
 	if (r->filter || r->listed || r->min_size > 0 || r->max_size != UINT64_MAX)
 		return true;

@@ -174,8 +174,8 @@ static bool may_be_removed(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
 
-	return r->checksum && !r->ignore_existing && !r->update && it->size == 0 &&
-	       !(it->flags & FILE_STREAM);
+	return r->checksum && !r->ignore_existing && (!r->update || it->permitted) &&
+	       it->size == 0 && !(it->flags & FILE_STREAM);
 }
 
 /* Is what may be there not to be replaced, whatever else is to be done? */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/source.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
@@ -190,16 +191,19 @@ static int remove_name(struct source *s, const struct removal *r, int dirfd, con
 	struct stat now, after;
 	int fd = walk_open_path(dirfd, r->name, false), ret;
 
-	if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
-	    walk_stat(dirfd, r->name, false, &after))
+	/* It is named twice, or somebody else has removed it: it is not there any more. */
+	if (fd < 0 && errno == ENOENT)
+		ret = 0;
+	else if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
+		 walk_stat(dirfd, r->name, false, &after))
 		ret = fail("remove %s: %m", shown);
 	else if (check_still(s, r, &after, shown) || check_still(s, r, &now, shown))
 		ret = -1;
-	else if (walk_remove(dirfd, r->name))
+	else if (walk_remove(dirfd, r->name) && errno != ENOENT)
 		ret = fail("remove %s: %m", shown);
 	else
 		ret = 0;
-	if (ret == 0 && now.st_nlink > 1 && fstat(fd, &after) == 0)
+	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && fstat(fd, &after) == 0)
 		note_unlinked(s, &now, &after);
 	close_fd(fd);
 	return ret;

@@ -276,13 +276,15 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 }
 
 /* Must it be known whether it may be replaced, before anything else is? Where one of several names
- * may not be, the others are no links to it; what is of no known size is asked nothing else. */
+ * may not be, the others are no links to it; what is of no known size is asked nothing else; and an
+ * empty one that is the same is removed, but not one that only stays as it is. */
 static bool must_ask_leave(const struct source *s, const struct source_item *it)
 {
 	if (it->permitted || it->aside || !s->asks || !source_must_know(s) ||
 	    !S_ISREG(it->st.st_mode))
 		return false;
-	return (it->flags & FILE_STREAM) || (s->rules->hard_links && it->st.st_nlink > 1);
+	return (it->flags & FILE_STREAM) || (s->rules->hard_links && it->st.st_nlink > 1) ||
+	       (s->removes && s->rules->checksum && it->size == 0);
 }
 
 int item_consider(struct source_lane *l, struct source_item *it)
@@ -454,9 +456,12 @@ static int take_dir(struct source_lane *l, struct walk_dir *d)
 
 int item_take(struct source_lane *l, struct source_item *it)
 {
-	bool asks = !it->path && source_asks_all(l->source, it->dir);
+	struct source *s = l->source;
+	/* What is left out by its size is not opened. */
+	bool looks = source_asks_all(s, it->dir) || s->rules->min_size > 0 ||
+		     s->rules->max_size < UINT64_MAX;
 
-	if (asks ? look_at(l, it) : item_open(l, it))
+	if (!it->path && looks ? look_at(l, it) : item_open(l, it))
 		return item_failed(l, it);
 	if (it->path && source_put_origin(l, it->want, it->dir, it->name, &it->st)) {
 		close_fd(it->fd);

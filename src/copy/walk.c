@@ -120,11 +120,22 @@ static int skip(struct walk *w, struct walk_dir *d, const char *name, const char
 }
 
 /* With --relative it is the same, most likely, as another SRC led there. */
+bool walk_names_one_file(const struct walk *w)
+{
+	if (!w->o.rules->relative)
+		return false;
+	for (unsigned i = 0; i < w->o.found->count; i++) {
+		if (strstr(w->o.found->paths[i].path, "/./"))
+			return false;
+	}
+	return true;
+}
+
 static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
 {
 	static const char why[] = "what a source before it has there";
 
-	return w->o.rules->relative ? 0 : skip(w, d, name, why);
+	return walk_names_one_file(w) ? 0 : skip(w, d, name, why);
 }
 
 /* One of the two can't be there: it is not only said. */

@@ -154,10 +154,14 @@ bool walk_merges(const struct walk_opts *o)
 }
 
 /* Its name in the target: 0; else what walk_next_root() returns. */
-static int claim(struct walk *w, const struct found_path *p, const char *name, bool dir)
+static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in, const char *name,
+		 bool dir)
 {
-	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, NULL, name, dir);
+	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, in, name, dir);
 
+	/* Or the backup of what it replaced would be the copy. */
+	if (first == WALK_NAME_TAKEN && walk_names_one_file(w))
+		return 1;
 	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
 		return first == WALK_NAME_NEW ? 0 : -1;
 	fail("%s is not copied over what a source before it has there", p->path);
@@ -180,7 +184,7 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 		o.flags = DIR_CONTENTS;
 	} else if (walk_excludes(w, NULL, name, true)) {
 		return 1;
-	} else if ((ret = claim(w, p, name, true)) != 0) {
+	} else if ((ret = claim(w, p, NULL, name, true)) != 0) {
 		return ret;
 	} else if (w->o.found->count > 1) {
 		o.flags = DIR_MANY;
@@ -211,7 +215,7 @@ static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *
 	/* What is not there is told, whatever its name. */
 	if (!p->missing && walk_excludes(w, in, name, false))
 		return 1;
-	ret = w->o.rules->relative ? 0 : claim(w, p, name, false);
+	ret = claim(w, p, in, name, false);
 	if (ret)
 		return ret;
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
@@ -259,6 +263,8 @@ static int enter_relative(struct walk *w, const struct found_path *p, bool is_di
 		o.flags = DIR_CONTENTS;
 	else if (walk_excludes(w, o.parent, last.name, true))
 		return 1;
+	else if ((ret = claim(w, p, o.parent, last.name, true)) != 0)
+		return ret;
 	return enter_root(w, p, &o, true, NULL);
 }
 

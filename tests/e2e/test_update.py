@@ -100,6 +100,18 @@ def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):
     assert read(tmp_path / "tree") == tree
 
 
+def test_ignore_existing_replaces_nothing_by_a_directory_that_was_named(bench, tmp_path, way):
+    for words in (["tree"], ["tree", "other"]):
+        top = tmp_path / str(len(words))
+        make(top, {"tree": {"f": b"1", "d": {"g": b"2"}}, "other": {"h": b"3"}, "to": {"tree": b"a file", "gone": b""}})
+        r = bench.copy("-a", "--ignore-existing", "--delete", "--remove-source-files",
+                       *[way[0] + str(top / w) for w in words], way[1] + str(top / "to"))
+        assert r.code == 0, (r.code, r.errors())
+        want = {"tree": b"a file", "gone": b"", **({"other": {"h": b"3"}} if words[1:] else {})}
+        assert read(top / "to") == want
+        assert read(top / "tree") == {"f": b"1", "d": {"g": b"2"}}
+
+
 NAMES = ["a", "b", "c.o", "d.c", "e", "f"]
 
 
@@ -947,3 +959,82 @@ def test_verify_and_update_together(bench, tmp_path, way):
         assert r.code == 0, r.errors()
         before = untouched(tmp_path / "to")
     assert shape(tmp_path / "to") == shape(tmp_path / "tree") and before and not stale(tmp_path / "to")
+
+
+@pytest.mark.parametrize("sources", [["s/f", "s"], ["s", "s/f"], ["s/f", "s/f"], ["./s/f", "s/f", "s/", "s/f", "s"],
+                                     ["s/d/g", "s/d", "s"], ["./s/./f", "./s/."]], ids=" ".join)
+def test_what_is_named_twice_has_its_old_backup(bench, tmp_path, sources):
+    make(tmp_path, {"s": {"f": b"new", "d": {"g": b"new"}},
+                    "t": {"s": {"f": b"older", "d": {"g": b"older"}}, "f": b"older", "d": {"g": b"older"}}})
+    r = bench.copy("-r", "--relative", "--backup", *sources, "t", cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    kept = [p for p in (tmp_path / "t").rglob("*~")]
+    assert kept and {p.read_bytes() for p in kept} == {b"older"}, kept
+    for p in kept:
+        assert p.with_name(p.name[:-1]).read_bytes() == b"new"
+
+
+def test_two_files_of_one_relative_path(bench, tmp_path):
+    # The first counts.
+    make(tmp_path, {"a": {"f": b"1"}, "b": {"f": b"2"}, "t": {"f": b"older"}})
+    r = bench.copy("-r", "--relative", "--backup", "--remove-source-files", "a/./f", "b/./f", "t", cwd=tmp_path)
+    assert r.code == 23 and "b/./f is not copied" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "t") == {"f": b"1", "f~": b"older"}
+    assert read(tmp_path / "a") == {} and read(tmp_path / "b") == {"f": b"2"}
+
+
+def test_a_source_that_is_named_twice_is_removed_once(bench, tmp_path, way):
+    make(tmp_path, {"s": {"f": b"1"}, "t": {"f": b"1", "s": {"f": b"1"}}})
+    for p in ("s/f", "t/f", "t/s/f"):
+        dated(tmp_path / p, NOW)
+    r = bench.copy("-a", "--remove-source-files", way[0] + str(tmp_path / "s" / "f"), way[0] + str(tmp_path / "s"),
+                   way[1] + str(tmp_path / "t"))
+    # The second finds it, or the first has removed it before.
+    assert r.code in (0, 24) and "remove" not in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "t") == {"f": b"1", "s": {"f": b"1"}} and read(tmp_path / "s") == {}
+
+
+def test_empty_sources_that_are_there_are_removed(bench, tmp_path, way):
+    make(tmp_path, {"s": {"same": b"", "newer there": b"", "longer there": b"", "new": b""},
+                    "t": {"same": b"", "newer there": b"", "longer there": b"x"}})
+    for p in ("s/same", "s/longer there", "t/newer there"):
+        dated(tmp_path / p, NOW + SECOND)
+    for p in ("t/same", "t/longer there", "s/newer there"):
+        dated(tmp_path / p, NOW)
+    r = bench.copy("-a", "-u", "--checksum", "--remove-source-files", way[0] + str(tmp_path / "s") + "/",
+                   way[1] + str(tmp_path / "t"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "s") == {"newer there": b""}
+    assert read(tmp_path / "t") == {"same": b"", "newer there": b"", "longer there": b"", "new": b""}
+
+
+@pytest.mark.parametrize("names,code", [("fl", 23), ("l", 3)])
+def test_a_link_to_nowhere_that_a_pattern_matches_is_missing(bench, tmp_path, names, code):
+    make(tmp_path, {"s": {n: b"1" if n == "f" else "nowhere" for n in names}, "t": {}})
+    r = bench.copy("-r", "far:%s/s/*" % tmp_path, str(tmp_path / "t") + "/")
+    assert r.code == code, (r.code, r.errors())
+    assert "vanished" not in r.errors()
+
+
+@pytest.mark.skipif(USER, reason="it takes root to be another user")
+def test_a_file_that_nobody_may_open_is_synced(bench, tmp_path):
+    open_up(tmp_path)
+    make(tmp_path, {"s": {"f": b"1"}, "t": {"f": b"1"}})
+    for top in ("s", "t"):
+        dated(tmp_path / top / "f", NOW)
+        for p in (tmp_path / top, tmp_path / top / "f"):
+            os.chown(p, 65534, 65534)
+        (tmp_path / top / "f").chmod(0)
+    r = bench.copy("-a", "--fsync", str(tmp_path / "s") + "/", str(tmp_path / "t"), become=as_nobody())
+    assert r.code == 0, r.errors()
+
+
+@pytest.mark.skipif(USER, reason="it takes root to be another user")
+@pytest.mark.parametrize("option", ["--max-size=3", "--min-size=5"])
+def test_what_is_left_out_by_its_size_is_not_opened(bench, tmp_path, way, option):
+    open_up(tmp_path)
+    make(tmp_path, {"s": {"left out": b"1234", "d": {"f": b"1" * (2 if "max" in option else 6)}}})
+    (tmp_path / "s" / "left out").chmod(0)
+    r = bench.copy("-r", option, way[0] + str(tmp_path / "s") + "/", way[1] + str(tmp_path / "t"), become=as_nobody())
+    assert r.code == 0, r.errors()
+    assert list(read(tmp_path / "t")) == ["d"]
