@@ -49,6 +49,19 @@ static int open_as_it_is(struct placement *t)
 	return t->fd < 0 ? seat_failure(&t->seat, "open") : 0;
 }
 
+/* Waits for nobody but who has a lease on it, as an NFS server's client may: the kernel asks him to
+ * give it up. */
+static int open_there(const struct seat *s, int flags)
+{
+	struct stat st;
+	int fd = openat(s->dirfd, s->name, flags);
+
+	if (fd < 0 && errno == EWOULDBLOCK &&
+	    fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		fd = openat(s->dirfd, s->name, flags & ~O_NONBLOCK);
+	return fd;
+}
+
 static int open_in_place(struct placement *t)
 {
 	const struct rules *rules = t->seat.place->rules;
@@ -59,7 +72,7 @@ static int open_in_place(struct placement *t)
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->how = IN_PLACE;
 	t->created = !t->there;
-	t->fd = t->there ? openat(t->seat.dirfd, t->seat.name, flags)
+	t->fd = t->there ? open_there(&t->seat, flags)
 			 : openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL, 0600);
 	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
 		return -1;

@@ -197,6 +197,28 @@ def test_other_hard_links_keep_the_old_content(bench, tmp_path, way):
     assert (tmp_path / "old").read_bytes() == b"new" and (tmp_path / "link").read_bytes() == b"old"
 
 
+LEASE = """
+import fcntl, os, signal, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+print("held", file=sys.stderr, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_lease_is_given_up_for_a_copy_in_place(bench, tmp_path):
+    """Such as an NFS server gives its clients; who opens without waiting is refused."""
+    data = pattern(300000)
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "out").write_bytes(b"old")
+    bench.start(["/usr/bin/python3", "-c", LEASE, tmp_path / "out"]).expect("held")
+    r = bench.copy("--inplace", tmp_path / "in", "far:%s" % (tmp_path / "out"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == data
+
+
 def test_devices_and_fifos_are_written_in_place(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"through")
     assert bench.copy(way[0] + str(tmp_path / "in"), way[1] + "/dev/null").code == 0
