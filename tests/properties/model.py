@@ -21,12 +21,13 @@ CHMODS = {"F600,D711": lambda dir, mode: 0o711 if dir else 0o600,
 class Item:
     """Something of the source, and where it goes."""
 
-    __slots__ = ("dest", "path", "node", "session", "implied", "contents", "root", "group", "fate")
+    __slots__ = ("dest", "path", "node", "session", "implied", "contents", "root", "group", "fate", "by_time")
 
     def __init__(self, dest, path, node, session, implied=False, contents=False, root=False):
         self.dest, self.path, self.node, self.session = dest, path, node, session
         self.implied, self.contents, self.root = implied, contents, root
         self.group = self.fate = None
+        self.by_time = False    # it counts as the same, and is not
 
 
 class Refused(Exception):
@@ -214,7 +215,10 @@ class Model:
             slash_or_many = text.endswith("/") or many
             trees = dirs or self.relative and self.recursive
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
-                raise Refused("DST is no directory", 11, 23)
+                # The near end counts one pattern of the far end as one, until something comes of it.
+                none = len(self.case.sources) == 1 and all(
+                    self.excluded(os.path.basename(p), n is not None and n.kind == "dir") for _, p, n in roots)
+                raise Refused("DST is no directory", 11, 23, *([0] if none else []))
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath"):
                 self.make_dir(self.top)
@@ -437,8 +441,6 @@ class Model:
             self.fail(path, "can't be read")
             return
         if node.kind == "file" and self.left_out_by_size(node):
-            if not self.can_read(node):
-                self.vague = "a file that can't be read, and is left out"
             if dest not in {i.dest for i in self.items}:
                 self.left_out.setdefault(dest, path)    # it has that name all the same
             return
@@ -581,6 +583,7 @@ class Model:
         # "One that is there already is removed, too, if its content is the same; a time is not enough."
         if what == "same" and old.content != item.node.content:
             item.fate = "stays"
+            item.by_time = True
             if self.o.get("remove-source-files"):
                 self.loosen(item.dest)
                 item.fate = "either"
@@ -620,8 +623,6 @@ class Model:
     # what one of them is given the others have too.
     def make_same(self, item, old):
         new = self.kept(item.node, old.copy(), old)
-        if self.case.uid and self.o.get("fsync") and new.mode is not None and not new.mode & 0o600:
-            self.vague = "--fsync of a file that nobody may open"
         if not self.times:
             new.mtime = old.mtime
         self.after[item.dest] = new
@@ -700,7 +701,7 @@ class Model:
     def link_groups(self):
         groups = {}
         for item in self.items:
-            if item.group and item.fate in ("gone", "either") and item.dest in self.after \
+            if item.group and (item.fate in ("gone", "either") or item.by_time) and item.dest in self.after \
                     and not below_any(item.dest, self.loose):
                 if item.fate == "either" and self.decide(item, self.before.get(item.dest)) == "leave":
                     continue
@@ -710,6 +711,8 @@ class Model:
                 continue
             old = any(i.dest in self.before and self.before[i.dest].kind == "file" for i in items)
             keepers = {self.after[i.dest].ino for i in items}
+            # What counts as the same is what the others are linked to.
+            taken = {c for i in items if i.by_time for c in [self.before[i.dest].content]}
             for item in items:
                 node = self.after[item.dest]
                 if self.o.get("inplace") and node.ino is None:
@@ -725,8 +728,8 @@ class Model:
                     node.uid = None
                 if old and not self.group:
                     node.gid = None
-                if isinstance(node.content, str) and node.content != item.node.content:
-                    node.content = frozenset([node.content, item.node.content])
+                if isinstance(node.content, str) and (taken or node.content != item.node.content):
+                    node.content = frozenset([node.content, item.node.content]) | taken
             for path, node in self.after.items():
                 if node.ino in keepers and path not in {i.dest for i in items}:
                     node.ino = node.mode = node.mtime = node.uid = node.gid = None
@@ -884,7 +887,12 @@ class Model:
         for item in self.items:
             if item.path in twice:
                 self.loosen(item.dest)
+                if self.backup:
+                    self.loosen(self.backup_name(item.dest))
                 self.fates[item.path] = "either"
+        # The second is perhaps gone before it is read: then nothing is deleted.
+        if twice and self.delete:
+            self.vague = "--delete, and a source that is named twice and removed"
         for path, fate in self.fates.items():
             if fate == "gone":
                 self.after.pop(path, None)
