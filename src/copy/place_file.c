@@ -182,11 +182,14 @@ static int check_old(const struct placement *t, bool *as_it_is)
 	return 0;
 }
 
-/* In place, an old file would change before its backup is made. */
+/* In place, an old file would change before its backup is made; and with its other names that of a
+ * source that is removed, and perhaps has only those. */
 static bool goes_in_place(const struct placement *t)
 {
 	const struct place *p = t->seat.place;
 
+	if (p->o.sources_go && t->there && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
+		return false;
 	return p->o.inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
 }
 

@@ -1038,3 +1038,13 @@ def test_what_is_left_out_by_its_size_is_not_opened(bench, tmp_path, way, option
     r = bench.copy("-r", option, way[0] + str(tmp_path / "s") + "/", way[1] + str(tmp_path / "t"), become=as_nobody())
     assert r.code == 0, r.errors()
     assert list(read(tmp_path / "t")) == ["d"]
+
+
+def test_in_place_no_removed_source_is_written_over(bench, tmp_path, way):
+    make(tmp_path, {"s": {"a": b"a", "b": b"bb", "c": b"ccc"}, "t": {"a": b"old"}})
+    for name in "bc":
+        os.link(tmp_path / "t" / "a", tmp_path / "t" / name)
+    r = bench.copy("-r", "--inplace", "--remove-source-files", way[0] + str(tmp_path / "s") + "/",
+                   way[1] + str(tmp_path / "t"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "t") == {"a": b"a", "b": b"bb", "c": b"ccc"} and read(tmp_path / "s") == {}

@@ -598,7 +598,10 @@ class Model:
         if what == "same":
             self.make_same(item, old)
             return
-        if old is not None and old.kind == "file" and self.o.get("inplace"):
+        # "(With --remove-source-files a target that has any [other hard links] is replaced.)"
+        alone = not self.o.get("remove-source-files") or item.dest not in self.before or \
+            len(self.names_of(self.before[item.dest].ino)) < 2
+        if old is not None and old.kind == "file" and self.o.get("inplace") and alone:
             self.write_inplace(item, old)
             return
         if old is not None and old.kind != "dir":
