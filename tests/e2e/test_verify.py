@@ -72,6 +72,21 @@ def test_a_big_file_over_two_lanes(bench, ground, nth, at, options):
     assert r.code == 0 and (ground / "to" / "big").read_bytes() == data, r.errors()
 
 
+@pytest.mark.parametrize("nth", [1, 7])
+@pytest.mark.parametrize("options", [[], ["--inplace"]], ids=str)
+def test_bytes_at_another_place(bench, ground, nth, options):
+    """Each of them was stored, and where one says: the digest of what came knows nothing of it."""
+    data = pattern(BIG)
+    make(ground, {"big": data, "to": {}})
+    env = dict(lying(ground / "to", nth), LIE_SHIFT="4096")
+    for verify, code in ((["--verify"], 41), ([], 0)):
+        (ground / "told").unlink(missing_ok=True)
+        r = bench.copy(*options, *verify, "--lanes=2", "big", "far:%s" % (ground / "to"), cwd=ground, env=env)
+        assert lied(ground) and r.code == code, (r.code, r.errors())
+        assert "what was stored differs from what came" in r.errors() or not verify, r.errors()
+    assert (ground / "to" / "big").read_bytes() != data
+
+
 def test_a_stream_and_a_local_copy(bench, ground):
     data = pattern(3 << 20)
     make(ground, {"in": data, "to": {}})
