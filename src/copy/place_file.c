@@ -528,12 +528,14 @@ static int take_name(struct placement *t)
 
 static int look_at_written(const struct placement *t, uint64_t size, struct stat *is)
 {
-	if (t->known && !(t->file.flags & FILE_LINKED) && !t->seat.place->o.sparse) {
+	if (t->known && t->how != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
+	    !t->seat.place->o.sparse) {
 		*is = t->tmp.st;
 		is->st_size = (off_t)size;
 		return 0;
 	}
-	if (fstat(t->fd, is))
+	/* What somebody has removed meanwhile is nowhere. */
+	if (fstat(t->fd, is) || (t->how == IN_PLACE && is->st_nlink == 0 && (errno = ENOENT)))
 		return -1;
 	return (uint64_t)is->st_size != size ? ftruncate(t->fd, (off_t)size) : 0;
 }

@@ -14,7 +14,7 @@ import tempfile
 
 import pytest
 
-from hosts import COUNT, as_nobody, open_up, pattern
+from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
 from test_delete import failing
 from test_select import rsync, shape, untouched
 from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
@@ -1048,3 +1048,17 @@ def test_in_place_no_removed_source_is_written_over(bench, tmp_path, way):
                    way[1] + str(tmp_path / "t"))
     assert r.code == 0, r.errors()
     assert read(tmp_path / "t") == {"a": b"a", "b": b"bb", "c": b"ccc"} and read(tmp_path / "s") == {}
+
+
+@pytest.mark.parametrize("old", [b"old", None], ids=["replaced", "new"])
+def test_a_target_that_is_removed_while_it_is_written_in_place_is_a_failure(bench, tmp_path, old):
+    """With --remove-source-files the content would be nowhere."""
+    data = pattern(40 * (256 << 10))
+    make(tmp_path, {"tree": {"f": data}, "to": {"f": old} if old else {}})
+    stall = ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, 600 * SLOW) for lane in (0, 1) for b in (1, 2, 3))
+    run = bench.copy("-r", "--inplace", "--remove-source-files", "tree/", "far:%s" % (tmp_path / "to"), cwd=tmp_path,
+                     wait=False, env={"SLUICE_FAULT": stall})
+    wait_until(lambda: (tmp_path / "to" / "f").exists() and (tmp_path / "to" / "f").stat().st_size > 3)
+    (tmp_path / "to" / "f").unlink()
+    assert run.wait() == 23 and "No such file" in run.errors(), run.errors()
+    assert read(tmp_path / "tree") == {"f": data} and read(tmp_path / "to") == {}
