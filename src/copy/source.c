@@ -75,7 +75,9 @@ static int await(struct source *s)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	while (ret == 0 && (!c->done_came || s->stored || s->same)) {
+	while (ret == 0 && (!c->done_came || s->stored || s->linked || s->same)) {
+		if (s->linked && s->phase > 0)
+			removals_linked_due(s);
 		if (s->stored)
 			removal_do(s);
 		else if (c->done_came)

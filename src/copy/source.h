@@ -243,6 +243,7 @@ struct source {
 	struct ids ids;
 	struct links links;
 	struct removal *stored, **stored_end; /* to be removed */
+	struct removal *linked; /* too, when all names are met */
 	struct removal *same; /* too, unless a failure of theirs comes before DONE */
 	struct inode_table unlinked; /* what has lost names to us: main's, without the lock */
 	struct walk_dir *named_dir; /* of the file named last */
@@ -408,6 +409,8 @@ void removal_due(struct source *s, struct removal *r);
 void removal_same(struct source *s, uint32_t id, struct removal *r);
 /* No more results come: what is the same, and did not fail, is due. Lock held. */
 void removals_same_due(struct source *s);
+/* The phase is not 0 any more. */
+void removals_linked_due(struct source *s);
 /* Do the first one.  Lock held, and left for the time of it. */
 void removal_do(struct source *s);
 void removals_free(struct source *s);

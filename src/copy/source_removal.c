@@ -86,9 +86,25 @@ void removal_due(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
+	/* What has lost its other names is not known to be a link, where it is met after that. */
+	if (s->rules->hard_links && r->seen.links > 1 && s->phase == 0) {
+		r->next = s->linked;
+		s->linked = r;
+		return;
+	}
 	r->next = NULL;
 	*s->stored_end = r;
 	s->stored_end = &r->next;
+}
+
+void removals_linked_due(struct source *s)
+{
+	struct removal *r;
+
+	while ((r = s->linked) != NULL) {
+		s->linked = r->next;
+		removal_due(s, r);
+	}
 }
 
 void removal_same(struct source *s, uint32_t id, struct removal *r)
@@ -262,6 +278,7 @@ void removals_free(struct source *s)
 {
 	free_list(s->stored);
 	free_list(s->same);
+	free_list(s->linked);
 	inodes_free(&s->unlinked, free);
 	walk_dir_put(s->named_dir);
 }

@@ -1062,3 +1062,18 @@ def test_a_target_that_is_removed_while_it_is_written_in_place_is_a_failure(benc
     (tmp_path / "to" / "f").unlink()
     assert run.wait() == 23 and "No such file" in run.errors(), run.errors()
     assert read(tmp_path / "tree") == {"f": data} and read(tmp_path / "to") == {}
+
+
+def test_links_of_sources_that_are_removed_stay_links(bench, tmp_path, way):
+    """A name is removed as soon as it is stored, while others of the file are still to be met."""
+    make(tmp_path, {"s": {"d%d" % n: {} for n in range(200)}})
+    for n in range(100):
+        make(tmp_path / "s" / ("d%d" % n), {"f": b"%d" % n})
+        os.link(tmp_path / "s" / ("d%d" % n) / "f", tmp_path / "s" / ("d%d" % (n + 100)) / "f")
+    r = bench.copy("-rH", "--remove-source-files", "--lanes=4", way[0] + str(tmp_path / "s") + "/",
+                   way[1] + str(tmp_path / "t"))
+    assert r.code == 0, r.errors()
+    assert not [p for p in (tmp_path / "s").rglob("f")]
+    for n in range(100):
+        one, other = [tmp_path / "t" / ("d%d" % i) / "f" for i in (n, n + 100)]
+        assert one.read_bytes() == b"%d" % n and one.samefile(other), n
