@@ -76,6 +76,9 @@ static int await(struct source *s)
 
 	pthread_mutex_lock(&c->lock);
 	while (ret == 0 && (!c->done_came || s->stored || s->linked || s->same)) {
+		/* Lanes that are over have met all names, too. */
+		if (s->linked && s->working == 0 && s->phase == 0)
+			s->phase = 1;
 		if (s->linked && s->phase > 0)
 			removals_linked_due(s);
 		if (s->stored)
