@@ -119,13 +119,25 @@ static int skip(struct walk *w, struct walk_dir *d, const char *name, const char
 	return 0;
 }
 
-/* With --relative it is the same, most likely, as another SRC led there. */
+/* How much of path is not made at the target. */
+static size_t cut_length(const char *path)
+{
+	const char *cut = strstr(path, "/./");
+
+	return cut ? (size_t)(cut - path) : 0;
+}
+
 bool walk_names_one_file(const struct walk *w)
 {
+	const struct found *f = w->o.found;
+
 	if (!w->o.rules->relative)
 		return false;
-	for (unsigned i = 0; i < w->o.found->count; i++) {
-		if (strstr(w->o.found->paths[i].path, "/./"))
+	for (unsigned i = 1; i < f->count; i++) {
+		size_t cut = cut_length(f->paths[i].path);
+
+		if (cut != cut_length(f->paths[0].path) ||
+		    memcmp(f->paths[i].path, f->paths[0].path, cut) != 0)
 			return false;
 	}
 	return true;
