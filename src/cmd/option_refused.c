@@ -5,6 +5,8 @@
 #define NO_COMPRESSION "nothing is compressed yet: rdsend HOST PORT KEY -- zstd -c FILE"
 #define ONE_DELETE "use --delete: it deletes in the end, when all else is stored"
 #define NO_DAEMON "there is no daemon: the far end is started over ssh"
+#define WALK_AND_COPY "a tree is always copied while it is read"
+#define WHOLE_FILES "files that changed are always sent whole"
 #define LINKS_ARE_LINKS "symlinks in a tree are copied as they are; see --copy-links"
 #define ONE_DST "only DST is looked at; hard links of the source: -H"
 #define NO_CIPHER "ssh carries no data here: use -o for ssh's own options"
@@ -50,7 +52,7 @@ const struct refused_row refused_rows[] = {
 	{0, "contimeout", RDCP, "use --connect-timeout"},
 	{0, "port", RDCP, "use -P for ssh's port, --port-range for the data"},
 	{0, "temp-dir", RDCP, "the temporary is always beside the target"},
-	{'y', "fuzzy", RDCP, "files that changed are always sent whole"},
+	{'y', "fuzzy", RDCP, WHOLE_FILES},
 	{0, "safe-links", RDCP, LINKS_ARE_LINKS},
 	{0, "insecure-links", RDCP, LINKS_ARE_LINKS},
 	{0, "confine-root", RDCP, "names never lead out of SRC or DST, whatever links are there"},
@@ -129,13 +131,13 @@ const struct refused_row refused_rows[] = {
 	{'m', NULL, RDSEND | RDRECV, "use --memory"},
 	{'V', NULL, RDSEND | RDRECV, "use --version"},
 	{0, "daemon", RDCP, NO_DAEMON},
-	{0, "inc-recursive", RDCP, "a tree is always copied while it is read"},
-	{0, "no-inc-recursive", RDCP, "a tree is always copied while it is read"},
-	{0, "i-r", RDCP, "a tree is always copied while it is read"},
-	{0, "no-W", RDCP, "files that changed are always sent whole"},
+	{0, "inc-recursive", RDCP, WALK_AND_COPY},
+	{0, "no-inc-recursive", RDCP, WALK_AND_COPY},
+	{0, "i-r", RDCP, WALK_AND_COPY},
+	{0, "no-W", RDCP, WHOLE_FILES},
 	{0, "zt", RDCP, NO_COMPRESSION},
-	{0, "no-i-r", RDCP, "a tree is always copied while it is read"},
-	{0, "no-whole-file", RDCP, "files that changed are always sent whole"},
+	{0, "no-i-r", RDCP, WALK_AND_COPY},
+	{0, "no-whole-file", RDCP, WHOLE_FILES},
 	{0, "drop-cache", RDCP, "use --direct=on"},
 	{0, "old-d", RDCP, "use -r"},
 	{0, "no-links", RDCP, "links in a tree are always copied; see --copy-links"},
