@@ -300,14 +300,14 @@ static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 }
 
 /* The rail that this lane tries next, -1: none. */
-static int next_rail(struct lane_end *e, bool first, unsigned tries, struct rail *out)
+static int next_rail(struct lane_end *e, unsigned tries, struct rail *out)
 {
 	struct session *s = e->s;
 	struct route *r = &s->route;
 	int at = -1;
 
 	pthread_mutex_lock(&s->lock);
-	if (r->transport == TRANSPORT_RDMA && (first || e->was_rdma)) {
+	if (r->transport == TRANSPORT_RDMA) {
 		at = rail_to_try(r->rails, r->rail_count, e->index, tries);
 		if (at >= 0)
 			*out = r->rails[at];
@@ -336,7 +336,7 @@ static void mark_rail(struct session *s, int at, bool dead)
  * All rails that live, its own first.  Half of the time is for TCP, where that may be taken; where
  * it may not, a way that is too slow for one round has more time in the next.
  */
-static enum attempt redial_rails(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
+static enum attempt redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
@@ -345,7 +345,7 @@ static enum attempt redial_rails(struct lane_end *e, bool first, unsigned round,
 	struct rail r;
 	int at;
 
-	for (unsigned tries = 0; (at = next_rail(e, first, tries, &r)) >= 0; tries++) {
+	for (unsigned tries = 0; (at = next_rail(e, tries, &r)) >= 0; tries++) {
 		uint64_t soon = clock_ms() + patience_ms;
 
 		if (tries > 0 && !clock_left(until))
@@ -363,31 +363,22 @@ static enum attempt redial_rails(struct lane_end *e, bool first, unsigned round,
 	return rc;
 }
 
-/* One round of all that may be tried: what the lane had before, then TCP. */
-static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
+/* why: why not RDMA.  spare: half of the time is for another attempt after this one. */
+static enum attempt redial_tcp(struct lane_end *e, const char *why, bool spare, uint64_t deadline)
 {
 	struct session *s = e->s;
+	/* The way may come back before a lost packet is sent again. */
+	uint64_t soon = clock_ms() + TAKE_MS;
 	union address to[OFFER_MAX + 1];
-	char why[FAIL_TEXT_MAX];
-	struct rail r;
-	uint64_t soon;
+	unsigned n = route_tcp_places(s, to, OFFER_MAX + 1);
 	enum attempt rc;
-	unsigned n;
 
-	snprintf(why, sizeof why, "%s", e->no_rdma);
-	if (next_rail(e, first, 0, &r) >= 0) {
-		rc = redial_rails(e, first, round, deadline);
-		if (rc != ATTEMPT_FAILED || s->terms.want == TRANSPORT_RDMA)
-			return rc;
-		snprintf(why, sizeof why, "%s", failed()->text);
-	}
-	n = route_tcp_places(s, to, OFFER_MAX + 1);
 	if (n == 0) {
 		fail_as(OUT_CONNECT, "%s", why[0] ? why : "there is no address to dial");
 		return ATTEMPT_FAILED;
 	}
-	/* The way may come back before a lost packet is sent again. */
-	soon = clock_ms() + TAKE_MS;
+	if (spare)
+		deadline -= (uint64_t)clock_left(deadline) / 2;
 	if (soon > deadline || route_stage(s) == STAGE_DETOUR)
 		soon = deadline;
 	rc = mend_over_tcp(e, to, n, soon);
@@ -400,6 +391,43 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 		e->no_rdma[0] = '\0';
 	}
 	return rc;
+}
+
+/* The lane was to go over TCP, which failed for the reason in failed().  RDMA that breaks often is
+ * better than nothing; TCP's next chance comes when it has broken as often again. */
+static enum attempt redial_rails_after_all(struct lane_end *e, unsigned round, uint64_t deadline)
+{
+	struct failure f = *failed();
+	enum attempt rc = redial_rails(e, round, deadline);
+
+	if (rc == ATTEMPT_DONE) {
+		e->no_rdma[0] = '\0';
+		e->breaks = 0;
+	} else if (rc == ATTEMPT_FAILED) {
+		fail_again(&f);
+	}
+	return rc;
+}
+
+/* One round of all that may be tried: what the lane had before, then the other. */
+static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
+{
+	char why[FAIL_TEXT_MAX];
+	struct rail r;
+	bool rails = next_rail(e, 0, &r) >= 0, rdma = rails && (first || e->was_rdma);
+	enum attempt rc;
+
+	snprintf(why, sizeof why, "%s", e->no_rdma);
+	if (rdma) {
+		rc = redial_rails(e, round, deadline);
+		if (rc != ATTEMPT_FAILED || e->s->terms.want == TRANSPORT_RDMA)
+			return rc;
+		snprintf(why, sizeof why, "%s", failed()->text);
+	}
+	/* Over a rail that is mute a connection proves nothing. */
+	rails = rails && !rdma && !r.mute;
+	rc = redial_tcp(e, why, rails, deadline);
+	return rc == ATTEMPT_FAILED && rails ? redial_rails_after_all(e, round, deadline) : rc;
 }
 
 static enum attempt redial(struct lane_end *e, bool first, int patience_ms)

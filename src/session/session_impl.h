@@ -30,7 +30,7 @@ enum {
 	GRACE_MS = 2000,
 	/* Further ssh connections may ask for a password. */
 	DETOUR_MS = 120000,
-	/* RDMA wires of a lane that break in a short time, until it stays with TCP. */
+	/* RDMA wires of a lane that break in a short time, until it stays with TCP if it can. */
 	OFTEN_BREAKS = 3,
 };
 

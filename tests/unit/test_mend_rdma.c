@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Lanes whose RDMA connections break too often, and TCP that can't be reached then: no adapter is
+ * needed, since what counts as RDMA here is TCP to the same port. */
+
+#include "session_pair.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "session/porter.h"
+#include <cmocka.h>
+
+enum { TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };
+
+static struct pair p;
+static enum tcp { TCP_OPEN, TCP_REFUSED, TCP_SILENT } tcp;
+static _Atomic bool closes; /* TCP is refused from now on */
+static _Atomic unsigned rdma_dials, tcp_dials;
+
+/* ---- in place of verbs, and before TCP (--wrap) ------------------------------------------- */
+
+int __real_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out);
+int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out);
+int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+		      const union address *from, const union address *to, uint64_t deadline_ms,
+		      struct wire **out);
+bool __wrap_verbs_present(char *why, size_t size);
+bool __wrap_verbs_behind(const union address *addr);
+int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, unsigned lo,
+			      unsigned hi, unsigned *port);
+
+int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out)
+{
+	atomic_fetch_add(&tcp_dials, 1);
+	if (tcp == TCP_OPEN && !atomic_load(&closes))
+		return __real_tcp_dial(l, epoch, key, to, n, deadline_ms, out);
+	while (tcp == TCP_SILENT && clock_left(deadline_ms) > 0 && !lane_aborted(l))
+		pause_ms(2);
+	return fail_as(OUT_CONNECT, "no way over TCP");
+}
+
+int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+		      const union address *from, const union address *to, uint64_t deadline_ms,
+		      struct wire **out)
+{
+	(void)from;
+	atomic_fetch_add(&rdma_dials, 1);
+	return __real_tcp_dial(l, epoch, key, to, 1, deadline_ms, out);
+}
+
+bool __wrap_verbs_present(char *why, size_t size)
+{
+	(void)why;
+	(void)size;
+	return true;
+}
+
+bool __wrap_verbs_behind(const union address *addr)
+{
+	(void)addr;
+	return true;
+}
+
+int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, unsigned lo,
+			      unsigned hi, unsigned *port)
+{
+	(void)addr;
+	(void)lo;
+	(void)hi;
+	*port = porter_tcp_port(porter);
+	return 0;
+}
+
+/* ---- the tests ------------------------------------------------------------------------------ */
+
+static int setup(void **state)
+{
+	(void)state;
+	alarm(60);
+	pair_init(&p);
+	tcp = TCP_OPEN;
+	atomic_store(&closes, false);
+	atomic_store(&rdma_dials, 0);
+	atomic_store(&tcp_dials, 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	pair_close(&p);
+	return 0;
+}
+
+/* Block 20, 40 and 60 of the last lane each break its connection, once in this process. */
+static void carry(unsigned lanes)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		p.ends[i].o.want = TRANSPORT_AUTO;
+		p.ends[i].o.lanes = lanes;
+		p.ends[i].o.timeout_ms = TIMEOUT_MS;
+	}
+	if (pair_open(&p) < 0)
+		print_error("%s / %s\n", p.ends[0].why.text, p.ends[1].why.text);
+	assert_non_null(p.ends[SOURCE].s);
+	assert_non_null(p.ends[SINK].s);
+	pair_start(&p, BLOCKS);
+	if (pair_finish(&p) < 0) {
+		print_error("%s\n", p.ends[SOURCE].jobs[lanes - 1].why.text);
+		fail();
+	}
+	assert_int_equal(lane_stored(session_lane(p.ends[SOURCE].s, lanes - 1)), BLOCKS);
+	/* TCP was asked first. */
+	assert_true(atomic_load(&tcp_dials) > 0);
+}
+
+static void test_rdma_goes_on_where_tcp_is_refused(void **state)
+{
+	(void)state;
+	tcp = TCP_REFUSED;
+	carry(1);
+	assert_int_equal(atomic_load(&rdma_dials), 4);
+}
+
+/* Of the time to reconnect some is left when nothing answers over TCP. */
+static void test_rdma_goes_on_where_tcp_is_silent(void **state)
+{
+	(void)state;
+	tcp = TCP_SILENT;
+	carry(2);
+	assert_int_equal(atomic_load(&rdma_dials), 5);
+}
+
+static void close_tcp(struct lane_job *j, struct block *b, uint64_t number)
+{
+	(void)b;
+	if (j->end == SOURCE && j->index == 2 && number == CLOSE_AT)
+		atomic_store(&closes, true);
+}
+
+/* A lane that went to TCP, which breaks at block 80 and can't be reached by then. */
+static void test_rdma_goes_on_where_tcp_closes_later(void **state)
+{
+	(void)state;
+	p.work = close_tcp;
+	carry(3);
+	assert_true(atomic_load(&tcp_dials) > 1);
+	assert_int_equal(atomic_load(&rdma_dials), 6);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_rdma_goes_on_where_tcp_is_refused),
+		T(test_rdma_goes_on_where_tcp_is_silent),
+		T(test_rdma_goes_on_where_tcp_closes_later),
+#undef T
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	/* A process counts each fault once, so each test has a lane of its own. */
+	setenv("SLUICE_FAULT",
+	       "break:lane=0,block=20;break:lane=0,block=40;break:lane=0,block=60;"
+	       "break:lane=1,block=20;break:lane=1,block=40;break:lane=1,block=60;"
+	       "break:lane=2,block=20;break:lane=2,block=40;break:lane=2,block=60;"
+	       "break:lane=2,block=80",
+	       1);
+	return cmocka_run_group_tests_name("mend_rdma", tests, NULL, NULL);
+}
