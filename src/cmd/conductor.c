@@ -56,9 +56,11 @@ void conductor_end_by(struct conductor *c, uint64_t ms)
 
 void conductor_blame(struct conductor *c, const struct failure *f, const char *host)
 {
-	/* Of files that failed the source knows more than the sink: that they all have vanished. */
+	/* Of files that failed the source knows more than the sink: that they all have vanished, or
+	 * that some could not be removed, when the sink only knows of deletions. */
 	if (c->cause.code != OUT_DONE &&
-	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED))
+	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED) &&
+	    (c->cause.code != OUT_MAX_DELETE || f->code != OUT_SOME_FILES))
 		return;
 	c->cause = *f;
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);

@@ -208,6 +208,14 @@ void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer)
 	}
 }
 
+void copy_count_unremoved(struct copy *c, const struct failure *f)
+{
+	unsigned failed_here = c->failed_here;
+
+	copy_count_failure(c, f, false);
+	c->failed_here = failed_here;
+}
+
 void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer)
 {
 	c->undeleted++;

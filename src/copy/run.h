@@ -37,7 +37,7 @@ struct copy {
 	pthread_mutex_t telling; /* of result->on_file() and on_event() */
 	unsigned failures; /* files, here and there, and: */
 	unsigned vanished; /* sources that did */
-	unsigned failed_here; /* failures of this end but those */
+	unsigned failed_here; /* failures of this end but those, and but removals */
 	unsigned undeleted; /* what could not be deleted at the target */
 	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
 	struct failure unkept; /* metadata of what is stored could not be kept; OUT_DONE: all was */
@@ -58,6 +58,8 @@ bool copy_stopped(void *copy);
 bool copy_interrupted(struct copy *c);
 /* A file failed: count it, remember the first one's cause.  Lock held. */
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
+/* It is stored, and its source could not be removed.  Lock held. */
+void copy_count_unremoved(struct copy *c, const struct failure *f);
 /* Something was not deleted at the target, or not all (OUT_MAX_DELETE).  Lock held. */
 void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer);
 /* Things are stored, but metadata that was asked for could not be kept (OUT_SOME_FILES).  Lock

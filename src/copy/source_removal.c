@@ -188,8 +188,7 @@ static int check_still(const struct source *s, const struct removal *r, const st
 		       const char *shown)
 {
 	if (S_ISLNK(now->st_mode) && !S_ISLNK(r->seen.mode))
-		return fail_as(OUT_CHANGED, "remove %s: it is a symbolic link to what was copied",
-			       shown);
+		return fail("remove %s: it is a symbolic link to what was copied", shown);
 	if (is_still(s, r, now))
 		return 0;
 	if (!r->same && !seen_has_content(&r->seen, now))
@@ -260,7 +259,7 @@ void removal_do(struct source *s)
 	}
 	pthread_mutex_lock(&s->copy->lock);
 	if (ret)
-		copy_count_failure(s->copy, &why, false);
+		copy_count_unremoved(s->copy, &why);
 	removal_free(r);
 }
 

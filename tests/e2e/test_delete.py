@@ -67,6 +67,28 @@ def test_nothing_is_deleted_when_a_file_changes(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"old": b""}
 
 
+def test_a_source_that_cannot_be_removed_does_not_stop_deletions(bench, tmp_path, way):
+    """All of it is stored, also where that is known before the end of the copy."""
+    make(tmp_path, {"tree": {"l": "../out", "large": pattern(40 * BLOCK)}, "out": b"out", "to": {"old": b""}})
+    r = delete(bench, tmp_path, way, "--copy-links", "--remove-source-files", "--lanes=1",
+               env={"SLUICE_FAULT": "stall:lane=0,block=20,ms=%d" % (300 * SLOW)})
+    assert r.code == 23 and "1 of 3 sources could not be removed" in r.errors(), (r.code, r.errors())
+    assert "nothing is deleted" not in r.errors(), r.errors()
+    assert read(tmp_path / "to") == {"l": b"out", "large": pattern(40 * BLOCK)}
+    assert read(tmp_path / "tree") == {"l": "../out"} and (tmp_path / "out").read_bytes() == b"out"
+
+
+def test_the_exit_status_if_a_source_stays_and_max_delete_is_reached(bench, tmp_path, way):
+    """23, whichever end reports first; what is there already is removed after the target is complete."""
+    links = ["l%d" % i for i in range(500)]
+    make(tmp_path, {"tree": {n: "../out" for n in links}, "out": b"out", "to": {"old": b"", "older": b""}})
+    for name in links:
+        shutil.copy2(tmp_path / "out", tmp_path / "to" / name)
+    r = delete(bench, tmp_path, way, "--times", "--copy-links", "--remove-source-files", "--max-delete=1")
+    assert r.code == 23 and "500 of 501 sources could not be removed" in r.errors(), (r.code, r.errors())
+    assert len(read(tmp_path / "to")) == 501
+
+
 def test_nothing_is_deleted_when_the_target_is_full(bench, tmp_path, way):
     at = tmp_path / "to"
     at.mkdir()

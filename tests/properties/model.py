@@ -52,6 +52,7 @@ class Model:
         self.failed, self.deleted, self.replaced, self.loose = [], set(), set(), set()
         self.backups = set()
         self.fates = {}     # of each source: gone, stays, either
+        self.kept_links = set()     # the fates that followed links would have if they were files
         self.codes = {0}
         self.too_many = None   # (candidates, how many of them go)
         self.refused = None
@@ -558,9 +559,9 @@ class Model:
         from world import size_of
         if self.o.get("checksum"):
             return "same" if old.content == item.node.content else "send"
-        # To be removed, its content is compared.
-        if self.times and self.o.get("remove-source-files") and old.content == item.node.content:
-            return "same"
+        # "One that is there already is removed, too, if its content is the same; a time is not enough."
+        if self.times and self.o.get("remove-source-files"):
+            return "same" if old.content == item.node.content else "send"
         # "--ignore-times: Send files also where size and time are the same."
         if self.times and not self.o.get("ignore-times") and same_time(old.mtime, item.node.mtime) and size_of(old.content) == size_of(item.node.content):
             return "same"
@@ -580,14 +581,9 @@ class Model:
             self.fail(item.path, "can't be read")
             item.fate = "stays"
             return
-        # "One that is there already is removed, too, if its content is the same; a time is not enough."
         if what == "same" and old.content != item.node.content:
             item.fate = "stays"
             item.by_time = True
-            if self.o.get("remove-source-files"):
-                self.loosen(item.dest)
-                item.fate = "either"
-                return
         if item.root and not self.recursive and not self.may_replace(item, old):
             return
         if old is not None and old.kind == "dir" and not self.clear(item):
@@ -879,9 +875,10 @@ class Model:
             if fate == "gone" and self.o.get("ignore-existing") and (
                     item.node.kind != "file" or (self.o.get("hard-links") and self.has_names(item))):
                 fate = "either"
+            # "So does [stay] a symbolic link that was followed, which is an error (23, of a single file 11)."
             if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
-                fate = "either"     # a link that was followed, which may be no reason to fail or one
-                self.named_twice = True
+                self.kept_links.add(fate)
+                fate = "stays"
             self.fates[item.path] = fate
         # Of one that was named twice the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]
@@ -908,12 +905,18 @@ class Model:
     # "A file that fails does not stop the others … and the exit status is 23"; 3 source missing, 11
     # reading or writing a file
     def settle_code(self, roots):
-        if not self.failed:
-            if self.named_twice and self.codes == {0}:
-                self.codes = {0, 23, 24}
-            return
         single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
                                           (self.recursive or self.o.get("files-from")))
+        if not self.failed:
+            unremoved = {11} if single else {23}
+            # "the exit status is 25 if there were more and nothing failed"
+            if "gone" in self.kept_links and not self.o.get("dry-run"):
+                self.codes = unremoved
+            elif "either" in self.kept_links and not self.o.get("dry-run"):
+                self.codes = self.codes | unremoved
+            if self.named_twice:
+                self.codes = self.codes | {23, 24}
+            return
         if single:
             self.codes = {3} if self.failed[0][1] == "missing" else {11, 23}
             if "its host" in self.failed[0][1]:
