@@ -91,6 +91,29 @@ def test_64_kib_with_rdma_demanded_is_45_with_the_remedy(bench, tmp_path, who):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("asked", ["auto", "rdma"])
+def test_a_sink_that_may_lock_less_in_mid_transfer_is_named_with_its_limit(bench, tmp_path, asked):
+    """It refuses the lane's next connection, and the source learns why."""
+    open_up(tmp_path)
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    how = {"transport": "--transport=" + asked}
+    sink = bench.receive("--lanes=1", "--timeout=4", "--", "sh", "-c", "cat >%s/out" % tmp_path,
+                         become=as_nobody(8 << 20), **how)
+    source = bench.send(sink.port, "--lanes=1", "--timeout=4", "--", "sh", "-c",
+                        "cat in; until [ -e go ]; do sleep 0.1; done; cat in", cwd=tmp_path,
+                        env={"SLUICE_FAULT": "break:lane=0,block=60,times=1"}, **how)
+    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size == len(data),
+               timeout=60)
+    subprocess.run(["prlimit", "--pid=%d" % sink.proc.pid, "--memlock=65536:65536"], check=True)
+    (tmp_path / "go").touch()
+    code = 0 if asked == "auto" else 44
+    assert (source.wait(), sink.wait()) == (code, code), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data * 2 or code
+    said = " ".join(line for line in source.errors().splitlines() if "lane 0" in line)
+    assert "lock memory for RDMA on %s:" % FAR.address in said and "the limit is 64 KiB" in said, said
+
+
 @pytest.mark.parametrize("way", ["file", "stream"])
 def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
     """A lane whose RDMA connection breaks and can't come back goes on over TCP."""
