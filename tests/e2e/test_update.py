@@ -483,6 +483,16 @@ def test_directories_of_backups_are_as_open_as_what_they_are_of(bench, tmp_path,
     assert {n: stat.S_IMODE((aside / n).stat().st_mode) for n in modes} == modes
 
 
+@pytest.mark.parametrize("aside", ["../aside", "aside"])
+def test_backup_dir_of_a_target_that_is_a_file(bench, tmp_path, way, aside):
+    """A relative one is below the directory that the target is in, as with rsync."""
+    make(tmp_path, {"f": b"new", "ours": {"in": {"f": b"old"}}})
+    r = bench.copy("--backup-dir=" + aside, way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "ours" / "in" / "f"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == ({"in": {"f": b"new", "aside": {"f": b"old"}}} if aside == "aside" else
+                                       {"in": {"f": b"new"}, "aside": {"f": b"old"}})
+
+
 def test_backups_stay_when_it_is_done_again(bench, tmp_path):
     make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": b"0", "gone": b"g"}})
     for content in (b"1", b"2", b"3"):

@@ -187,6 +187,8 @@ def at_target(model, path, old, new, code, possible, found):
         return
     if new.kind == "dir" and path in model.after or path.endswith("+"):
         return      # --mkpath; what somebody else made at the source
+    if old is None and is_loose(path, model):
+        return      # may be made or not
     if not over and not model.backup and old is None:
         found.append(("extra", "%s: is there, a %s" % (path, new)))
     elif new.kind == "file" and over and new.content not in possible[path] and not model.o.get("inplace") and not model.backup:

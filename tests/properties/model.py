@@ -293,6 +293,13 @@ class Model:
         start, _, rest = path.rpartition("/./") if "/./" in path else ("", "", path)
         contents = path.endswith("/")
         parts = rest.rstrip("/").split("/")
+        # "nothing of the path is made to a SRC that a pattern leaves out"
+        if not contents and self.excluded("/".join(parts), node.kind == "dir"):
+            return
+        if node.kind == "file" and not self.can_read(node):
+            self.fail(path, "can't be read")
+            self.unsure.append(os.path.dirname(os.path.join(self.top, *parts)))     # may be made or not
+            return
         at, shown = start, ""
         for part in parts[:-1]:
             at, shown = os.path.join(at, part), os.path.join(shown, part)
@@ -303,8 +310,6 @@ class Model:
         shown = os.path.join(shown, parts[-1])
         dest = os.path.join(self.top, shown)
         self.keep(os.path.dirname(dest), parts[-1], implied=True)
-        if not contents and self.excluded(shown, node.kind == "dir"):
-            return
         if node.kind == "dir":
             self.enter_dir(dest, self.real(path.rstrip("/").replace("/./", "/")), node, session, shown)
         else:
@@ -822,8 +827,14 @@ class Model:
 
     # ---- backups -------------------------------------------------------------------------------
 
+    # "below DST if it is relative, or below the directory that DST is in if DST is a file"
     def backup_top(self):
-        return os.path.normpath(os.path.join(self.top, self.o["backup-dir"]))
+        return os.path.normpath(os.path.join(self.holder(), self.o["backup-dir"]))
+
+    def holder(self):
+        """DST, or the directory that it is in if it is no directory."""
+        node = self.before.get(self.top)
+        return self.top if node is None or node.kind == "dir" else os.path.dirname(self.top)
 
     # "Keep what is replaced or deleted, under its name and ~."
     def set_aside(self, path):
@@ -845,18 +856,20 @@ class Model:
 
     def backup_name(self, path):
         if self.o.get("backup-dir"):
-            return os.path.join(self.backup_top(), self.shown(path) + self.suffix)
+            return os.path.join(self.backup_top(), os.path.relpath(path, self.holder() or ".") + self.suffix)
         to, taken = path + self.suffix, {i.dest for i in self.items}
         while to in taken:
             to += self.suffix
         return to
 
     def make_backup_dirs(self, path):
-        while path and path not in self.after:
+        while path not in ("", "..") and path not in self.after:
             self.after[path] = Node("dir", None, None)
             path = os.path.dirname(path)
         if path in self.after and self.after[path].kind != "dir":
             self.vague = "something is in the way of --backup-dir"
+        elif path in self.after:
+            self.after[path].mtime = None   # something new is in it
 
     def loosen(self, path):
         self.loose.add(path)

@@ -26,6 +26,7 @@ CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--inh-caps=-all",
              "--bounding-set=-all"]
 SUPER = os.geteuid() == 0
+BESIDE = ["../aside"]   # what --backup-dir makes where DST is a file in the root
 _own_mounts = []
 
 
@@ -52,15 +53,16 @@ class Trial:
         self.found, self.errors, self.log = [], "", []
         self.codes = []
         base = os.environ.get("SLUICE_PROPERTIES_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        self.root = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
+        self.home = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
+        self.root = self.home + "/root"
         self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # what is said, and what comes in
         self.mounted = False
         self.versions, self.changed, self.need, self.taken = {}, set(), [], b""
 
     def close(self):
         if self.mounted:
-            LIBC.umount2(self.root.encode(), MNT_DETACH)
-        for top in (self.root, self.aside):
+            LIBC.umount2(self.home.encode(), MNT_DETACH)
+        for top in (self.home, self.aside):
             shutil.rmtree(top, ignore_errors=True)
 
     # ---- the run ---------------------------------------------------------------------------
@@ -217,7 +219,7 @@ class Trial:
     def fill(self, more):
         st = os.statvfs(self.root)
         used = (st.f_blocks - st.f_bfree) * st.f_frsize
-        mount("none", self.root, "tmpfs", MS_REMOUNT, "size=%d" % (used + more))
+        mount("none", self.home, "tmpfs", MS_REMOUNT, "size=%d" % (used + more))
 
     def take(self):
         """Reads what comes through the pipe, some of it."""
@@ -252,16 +254,19 @@ class Trial:
                 self.fault = {}
                 self.log.append("no disk can be filled here")
             else:
-                self.mounted = mount("none", self.root, "tmpfs", 0, "mode=755")
+                self.mounted = mount("none", self.home, "tmpfs", 0, "mode=755")
+        os.mkdir(self.root)
+        os.chmod(self.home, 0o755)
         world.make(self.root, case.world, SUPER)
         if case.listed:
             with open(self.root + "/list", "w") as f:
                 f.write(case.list_text)
         os.chmod(self.root, 0o755)
         if case.uid and SUPER:
+            os.chown(self.home, case.uid, case.uid)
             os.chown(self.root, case.uid, case.uid)
             os.chown(self.aside, case.uid, case.uid)
-        before = world.read(self.root)
+        before = world.read(self.root, BESIDE)
         self.need = judge.contents_of(case, before)
         if self.fault.get("kind") == "change":
             self.prepare_change(before)
@@ -290,7 +295,7 @@ class Trial:
             if kind == "stream":
                 self.stop.set()
             thread.join()
-        after = world.read(self.root)
+        after = world.read(self.root, BESIDE)
         self.found += judge.lost(self.need, after)
         if kind == "stream":
             if "f" not in after:
@@ -300,7 +305,7 @@ class Trial:
             self.found += judge.bounds(model, before, after, code, self.versions, self.changed)
             self.found += judge.deletions_after_failure(model, before, after, code) if kind != "kill" else []
             if kind == "full":
-                mount("none", self.root, "tmpfs", MS_REMOUNT, "size=1g")
+                mount("none", self.home, "tmpfs", MS_REMOUNT, "size=1g")
                 if code == 0:
                     self.found += judge.exact(model, after, code)
             if kind == "kill" and code == 0:
@@ -316,7 +321,7 @@ class Trial:
         model = Model(self.case, state, made)
         self.need = judge.contents_of(self.case, state)
         code = self.end(self.start())
-        after = world.read(self.root)
+        after = world.read(self.root, BESIDE)
         found = judge.lost(self.need, after)
         found += judge.exact(model, after, code)
         self.found += [("again-" + k if k not in ("lost",) else k, "rerun: " + text) for k, text in found]

@@ -120,10 +120,10 @@ def make(root, world, owners):
             os.utime(at, ns=(node.mtime, node.mtime), follow_symlinks=False)
 
 
-def read(root):
-    """Everything below root, by path; owners as they are."""
-    found = {}
-    todo = [""]
+def read(root, beside=()):
+    """Everything below root, and below what of `beside' is there, by path; owners as they are."""
+    found = {p: look(os.path.join(root, p), root) for p in beside if os.path.isdir(os.path.join(root, p))}
+    todo = ["", *found]
     while todo:
         top = todo.pop()
         with os.scandir(os.path.join(root, top)) as entries:
