@@ -42,7 +42,8 @@ static bool is_same(const struct options *o, const struct target *source,
 	if (S_ISDIR(b.st_mode) && !o->no_target_dir && !means_contents(o, source->path)) {
 		name_last(source->path, name, sizeof name);
 		snprintf(path, sizeof path, "%s/%s", target->path, name);
-		if (stat(path, &b))
+		/* A link there is replaced, wherever it leads. */
+		if (lstat(path, &b))
 			return false;
 	}
 	return is_one(&a, &b);

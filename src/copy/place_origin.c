@@ -17,7 +17,7 @@ static bool is_origin(const struct stat *st, const struct place_origin *o)
 	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_is_one(origin_of(st), o->origin);
 }
 
-/* What is where it would go; a link is followed, since the user may have written it. */
+/* What is where it would go.  A link that the user named is resolved already (spot_resolve()). */
 static bool is_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	const char *name = d || p->is_dir ? o->name : p->spot.name;
@@ -30,7 +30,7 @@ static bool is_target(struct place *p, struct place_dir *d, const struct place_o
 	if (!o->name[0] && o->dir && p->is_dir)
 		is = fstat(in, &st) == 0;
 	else
-		is = *name && fstatat(in, name, &st, 0) == 0;
+		is = *name && fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	if (d)
 		dir_release(d);
 	return is && is_origin(&st, o);

@@ -59,6 +59,33 @@ def test_a_relative_path_onto_itself(bench, tmp_path, way):
     refused(bench, tmp_path, way, ["-r", "--relative"], "./d", "d/sub")
 
 
+LINKS = [["-r"], ["-r", "--backup"], ["-r", "--inplace"], ["-a", "--checksum"], ["-a", "--delete"], ["-a", "-u"],
+         ["-a", "--remove-source-files"]]
+
+
+@pytest.mark.parametrize("options", LINKS, ids=" ".join)
+def test_a_link_in_the_target_that_leads_to_the_source_is_replaced(bench, tmp_path, way, options):
+    """Like any other link that is met in DST, and as rsync does it."""
+    here = {"f": b"f", "d": {"g": pattern(BIG)}}
+    make(tmp_path, {**here, "to": {"f": "../f", "d": "../d"}})
+    before = state(tmp_path / "d")
+    r = bench.copy(*options, *(way[0] + "%s/%s" % (tmp_path, n) for n in "fd"), way[1] + "%s/to" % tmp_path)
+    assert r.code == 0, (r.code, r.errors())
+    links = {"f~": "../f", "d~": "../d"} if "--backup" in options else {}
+    assert read(tmp_path / "to") == {**here, **links}
+    if "--remove-source-files" in options:
+        here = {"d": {}}
+    else:
+        assert state(tmp_path / "d") == before
+    assert {n: what for n, what in read(tmp_path).items() if n != "to"} == here
+
+
+def test_a_link_that_dst_names_is_followed_to_the_source(bench, tmp_path, way):
+    make(tmp_path, {"f": b"f", "d": {"g": b"g"}, "to": {"f": "../f", "d": "../d"}})
+    for source, target in (("f", "to/f"), ("d/", "to/d"), ("d", "to/d")):
+        refused(bench, tmp_path, way, ["-r"], source, target)
+
+
 def test_what_is_beside_itself_is_copied(bench, tmp_path, way):
     make(tmp_path, {"d": {"f": b"f", "sub": {"g": b"g"}}, "to": {}})
     names = itertools.product(("d/f", "d/f", "d", "d/", "d/sub"), ("to/1", "d/new", "to/2", "to/3", "d/new2"))
