@@ -158,29 +158,47 @@ static int clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 	return walk_fail(w, d, name);
 }
 
-int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
+/* Why what has that mode is not copied; NULL: it is. */
+static const char *why_skipped(const struct walk *w, mode_t mode)
 {
-	bool devices = w->o.rules->devices;
-
 	switch (mode & S_IFMT) {
 	case S_IFREG:
-		return walk_add(w, WALK_REGULAR, name);
 	case S_IFLNK:
-		return walk_add(w, WALK_SYMLINK, name);
+	case S_IFDIR:
+		return NULL;
 	case S_IFIFO:
-		return devices ? walk_add(w, WALK_FIFO, name)
-			       : skip(w, d, name, "a FIFO (--devices makes it anew)");
+		return w->o.rules->devices ? NULL : "a FIFO (--devices makes it anew)";
 	case S_IFCHR:
-		return devices ? walk_add(w, WALK_CHAR, name)
-			       : skip(w, d, name, "a device (--devices makes it anew)");
 	case S_IFBLK:
-		return devices ? walk_add(w, WALK_BLOCK, name)
-			       : skip(w, d, name, "a device (--devices makes it anew)");
+		return w->o.rules->devices ? NULL : "a device (--devices makes it anew)";
 	case S_IFSOCK:
-		return skip(w, d, name, "a socket");
+		return "a socket";
 	default:
-		return skip(w, d, name, "of no kind that can be copied");
+		return "of no kind that can be copied";
 	}
+}
+
+static enum walk_type type_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFLNK:
+		return WALK_SYMLINK;
+	case S_IFIFO:
+		return WALK_FIFO;
+	case S_IFCHR:
+		return WALK_CHAR;
+	case S_IFBLK:
+		return WALK_BLOCK;
+	default:
+		return WALK_REGULAR;
+	}
+}
+
+int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
+{
+	const char *why = why_skipped(w, mode);
+
+	return why ? skip(w, d, name, why) : walk_add(w, type_of(mode), name);
 }
 
 static int add_sub(struct walk_frame *f, const char *name)
@@ -230,6 +248,7 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
+	const char *why;
 	mode_t mode;
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
@@ -245,6 +264,10 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 		return 0;
 	if (keep(w, f, e->name))
 		return -1;
+	/* It takes no name from what another source has. */
+	why = why_skipped(w, mode);
+	if (why)
+		return skip(w, f->dir, e->name, why);
 	switch (walk_first(w, f->dir, e->name, S_ISDIR(mode))) {
 	case WALK_NAME_FAILED:
 		return -1;

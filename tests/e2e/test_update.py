@@ -282,6 +282,18 @@ def test_of_two_sources_with_one_name_the_first_counts(bench, tmp_path, way, opt
     assert set(left["d"]) == {"%d" % i for i in range(20 if "--remove-source-files" in options else 30)}
 
 
+@pytest.mark.parametrize("options", [["-r"], ["-r", "--delete"], ["-a", "--no-devices", "--remove-source-files"]],
+                         ids=" ".join)
+def test_what_is_skipped_takes_no_name_from_another_source(bench, tmp_path, way, options):
+    make(tmp_path, {"one": {"dir": {"f": b""}, "file": b"1"}, "two": {"late file": b"2", "late dir": {"g": b""}}, "to": {}})
+    for name in ("one/late file", "one/late dir", "two/dir", "two/file"):
+        os.mkfifo(tmp_path / name)
+    r = bench.copy(*options, *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"dir": {"f": b""}, "file": b"1", "late file": b"2", "late dir": {"g": b""}}
+    assert r.errors().count("is a FIFO (--devices makes it anew): skipped") == 4, r.errors()
+
+
 def test_delete_goes_through_no_symlink(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b""}, "outside": {"g": b""}, "to": {"gone": "../outside", "gone too": "../outside/g"}})
     r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
