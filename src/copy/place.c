@@ -320,13 +320,13 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	const struct spot *spot = &p->spot;
 	bool is_dir;
 
+	if ((r->flags & FILE_MANY) && place_need_dir(p))
+		return -1;
 	pthread_mutex_lock(&p->lock);
 	is_dir = p->is_dir;
 	s->dirfd = is_dir ? p->top->fd : spot->dirfd;
 	pthread_mutex_unlock(&p->lock);
 	s->name = is_dir ? r->name : spot->name;
-	if (!is_dir && (r->flags & FILE_MANY))
-		return fail("%s is not a directory", spot->shown);
 	if (!is_dir)
 		return spot->dir_only ? spot_needs_dir(spot) : 0;
 	if (p->o.no_target_dir)

@@ -222,18 +222,17 @@ static int become_dir(struct place *p, int fd)
 
 /* DST, which was not there as a directory: made, unless somebody did that meanwhile.  *made: it
  * is to become what d is. */
-static int make_target(struct place_dir *d, const char *marker, bool contents, bool *made)
+static int make_target(struct place *p, const char *marker, mode_t mode, bool *made)
 {
-	const struct spot *spot = &d->place->spot;
+	const struct spot *spot = &p->spot;
 	struct stat st;
 	int fd = -1, err = 0;
 
 	if (fstatat(spot->dirfd, spot->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		err = EEXIST;
 	else if (*marker)
-		fd = marker_make_dir(d->place, spot->dirfd, spot->name, marker,
-				     metadata_first_mode(d));
-	else if (mkdirat(spot->dirfd, spot->name, contents ? metadata_first_mode(d) : 0777) == 0)
+		fd = marker_make_dir(p, spot->dirfd, spot->name, marker, mode);
+	else if (mkdirat(spot->dirfd, spot->name, mode) == 0)
 		fd = dir_open(spot->dirfd, spot->name, &st);
 	if (fd < 0 && err == 0)
 		err = errno;
@@ -246,10 +245,45 @@ static int make_target(struct place_dir *d, const char *marker, bool contents, b
 		return fail("%s is not a directory", spot->shown);
 	if (fd < 0)
 		return fail("make directory %s: %m", spot->shown);
-	if (become_dir(d->place, fd))
+	if (become_dir(p, fd))
 		return -1;
-	d->place->top->fresh = *made;
-	return *made ? sync_in(d, spot->dirfd) : 0;
+	p->top->fresh = *made;
+	return *made ? sync_in(p->top, spot->dirfd) : 0;
+}
+
+static bool is_absent(const struct spot *s)
+{
+	struct stat st;
+
+	return s->nowhere || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+/* A pattern of the far end matched several: this end knows that only now. */
+static int make_for_many(struct place *p)
+{
+	bool absent = is_absent(&p->spot), made;
+
+	if (p->spot.direct || p->o.no_target_dir || (!absent && p->rules->dry_run))
+		return fail("%s is not a directory", p->spot.shown);
+	if (absent && !p->o.mkpath)
+		return spot_needs_dir(&p->spot);
+	if (!p->rules->dry_run)
+		return make_target(p, "", 0777, &made);
+	pthread_mutex_lock(&p->lock);
+	p->top->missing = true;
+	p->is_dir = true;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+int place_need_dir(struct place *p)
+{
+	int ret;
+
+	pthread_mutex_lock(&p->settling);
+	ret = p->is_dir ? 0 : make_for_many(p);
+	pthread_mutex_unlock(&p->settling);
+	return ret;
 }
 
 /* d is what the target is. */
@@ -278,13 +312,6 @@ static int be_missing(struct place_dir *d, struct change *c)
 	return 0;
 }
 
-static bool is_absent(const struct spot *s)
-{
-	struct stat st;
-
-	return s->nowhere || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
-}
-
 /* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target. */
 static int settle(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
 {
@@ -295,14 +322,14 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 
 	if (p->spot.direct)
 		return fail("%s is not a directory", p->spot.shown);
-	/* A pattern of the far end matched several: this end knows that only now. */
-	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY))
-		return fail("%s is not a directory", p->spot.shown);
+	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY) && make_for_many(p))
+		return -1;
 	if (!p->rules->relative && !p->o.many)
 		marker_name(p, r->want, r->name, marker);
 	if (p->rules->dry_run && (p->top->missing || (!p->is_dir && is_absent(&p->spot))))
 		return be_missing(d, c);
-	if (!p->is_dir && make_target(d, into ? "" : marker, contents, &made))
+	if (!p->is_dir && make_target(p, into ? "" : marker,
+				      into && !contents ? 0777 : metadata_first_mode(d), &made))
 		return -1;
 	/* Contents go there anyway, but once all are there nothing is left to go on with. */
 	if (*marker && ((made && !into) || marker_is_in(p, p->top->fd, marker))) {

@@ -140,6 +140,8 @@ struct seat {
 };
 /* name is about to be used in the target itself: -1 if a session with another host brought it. */
 int place_claim(struct place *p, const char *name);
+/* One of several comes, so that DST has to be a directory; --mkpath makes it. */
+int place_need_dir(struct place *p);
 int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
 void seat_leave(struct seat *s);
 /* How people call it: returns to. Keeps errno. */

@@ -239,6 +239,44 @@ def test_several_sources_want_a_directory(bench, tmp_path, way):
     assert not (tmp_path / "new").exists()
 
 
+MATCHED = [["-r"], ["-aH"], ["-r", "--delete"], ["-r", "--checksum"], ["-r", "--lanes=4", "-u"], ["-r", "--fsync", "--inplace"]]
+
+
+@pytest.mark.parametrize("to", ["new", "no/such/new/"])
+@pytest.mark.parametrize("options", MATCHED, ids=" ".join)
+def test_mkpath_makes_dst_for_the_matches_of_a_pattern(bench, tmp_path, options, to):
+    """That there are several is known at the far end only."""
+    tree = {"a": b"a", "b": b"", "c": {"d": b"d", "e": {}}, "d": {"f": b"f"}, "l": b"large" * 300000}
+    make(tmp_path, {"src": tree})
+    os.link(tmp_path / "src" / "a", tmp_path / "src" / "z")
+    target = "%s/%s" % (tmp_path, to)
+    r = bench.copy("-n", "--mkpath", *options, "far:%s/src/*" % tmp_path, target)
+    assert r.code == 0 and not r.errors(), (r.code, r.errors())
+    assert os.listdir(tmp_path) == ["src"]
+    r = bench.copy("--mkpath", *options, "far:%s/src/*" % tmp_path, target)
+    assert r.code == 0, (r.code, r.errors())
+    assert read(target) == {**tree, "z": b"a"}
+    assert os.stat(tmp_path / to / "a").st_nlink == (2 if "-aH" in options else 1)
+
+
+def test_mkpath_makes_dst_for_the_files_of_a_pattern(bench, tmp_path):
+    make(tmp_path, {"src": {"a": b"a", "b": b"b"}, "file": b"file"})
+    for to in ("new", "no/such/new/"):
+        r = bench.copy("--mkpath", "far:%s/src/*" % tmp_path, "%s/%s" % (tmp_path, to))
+        assert r.code == 0, (r.code, r.errors())
+        assert read(tmp_path / to) == {"a": b"a", "b": b"b"}
+    r = bench.copy("--mkpath", "far:%s/src/*" % tmp_path, tmp_path / "file")
+    assert r.code == 23 and "is not a directory" in r.errors() and "--mkpath" not in r.errors(), (r.code, r.errors())
+    assert (tmp_path / "file").read_bytes() == b"file"
+
+
+def test_the_matches_of_a_pattern_want_a_directory(bench, tmp_path):
+    make(tmp_path, {"src": {"a": b"a", "b": {"f": b"b"}}})
+    r = bench.copy("-r", "far:%s/src/*" % tmp_path, tmp_path / "new")
+    assert r.code == 23 and "--mkpath" in r.errors(), (r.code, r.errors())
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_missing_target_directory_names_mkpath(bench, tmp_path, way):
     make(tmp_path, {"src": SRC})
     r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "no" / "such" / "new"))
