@@ -94,7 +94,9 @@ class Model:
         self.resolve_target(roots)
         for root in roots:
             self.enter_root(root)
-        if not self.items and self.top in self.new and not self.o.get("mkpath"):
+        # "--mkpath: Make missing directories on the way to DST. DST is one of them if it ends with a
+        # slash or there are several sources; of a pattern of the far end, when something comes of it."
+        if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
             del self.after[self.top]
         self.doubt_ways()
         self.share_links()
@@ -237,6 +239,11 @@ class Model:
             if self.o.get("no-target-directory"):
                 if not dirs:
                     raise Refused("DST is a directory", 11, 23)
+
+    def known_as_dir(self):
+        """Is it known beforehand that DST has to be a directory?"""
+        host, path = self.case.sources[0]
+        return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
 
     def make_way(self, path):
         if path and path not in self.after:
