@@ -13,8 +13,6 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* ---- deleting ------------------------------------------------------------------------------ */
-
 static int by_inode(const void *a, const void *b)
 {
 	const struct place_dir *x = *(struct place_dir *const *)a;
@@ -24,6 +22,34 @@ static int by_inode(const void *a, const void *b)
 		return x->dev < y->dev ? -1 : 1;
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
+
+/* Those that are one directory: of several sources, or under a name that leads to another. */
+static int for_same(struct place *p, void (*each)(void *ctx, struct place_dir *const *, size_t),
+		    void *ctx)
+{
+	struct place_dir **dirs, *d;
+	size_t count = 0, n = 0;
+
+	for (d = p->dirs; d; d = d->next)
+		count += !d->missing;
+	dirs = calloc(count + 1, sizeof(struct place_dir *));
+	if (!dirs)
+		return fail_as(OUT_MEMORY, "sort directories: %m");
+	for (d = p->dirs; d; d = d->next) {
+		if (!d->missing)
+			dirs[n++] = d;
+	}
+	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
+	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
+		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
+			;
+		each(ctx, dirs + i, n);
+	}
+	free(dirs);
+	return 0;
+}
+
+/* ---- deleting ------------------------------------------------------------------------------ */
 
 static void tell_unlisted(const struct place_dir *d, int err, struct place_end *e)
 {
@@ -40,8 +66,9 @@ static void tell_unlisted(const struct place_dir *d, int err, struct place_end *
 
 /* Several sources may go into one directory: what one of them has or leads to, and what one of them
  * was not read for, stays. */
-static void delete_in(struct place_dir *const *same, size_t count, struct place_end *e)
+static void delete_in(void *ctx, struct place_dir *const *same, size_t count)
 {
+	struct place_end *e = ctx;
 	bool all = false;
 
 	for (size_t i = 0; i < count; i++)
@@ -59,31 +86,43 @@ static void delete_in(struct place_dir *const *same, size_t count, struct place_
 		delete_left(same, count, e);
 }
 
-static int delete_all(struct place *p, struct place_end *e)
-{
-	struct place_dir **dirs, *d;
-	size_t count = 0, n = 0;
+/* ---- metadata ------------------------------------------------------------------------------ */
 
-	for (d = p->dirs; d; d = d->next)
-		count += !d->missing;
-	dirs = calloc(count + 1, sizeof(struct place_dir *));
-	if (!dirs)
-		return fail_as(OUT_MEMORY, "delete what the source has not: %m");
-	for (d = p->dirs; d; d = d->next) {
-		if (!d->missing)
-			dirs[n++] = d;
+/* Of the directories of several sources that are one here the first one's attributes count, as with
+ * files, whichever came first and made it. */
+static void yield_to(struct place_dir *first, struct place_dir *again)
+{
+	first->fresh |= again->fresh;
+	if (again->loosened && !first->loosened) {
+		first->loosened = true;
+		first->was = again->was;
 	}
-	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
-	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
-		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
-			;
-		delete_in(dirs + i, n, e);
-	}
-	free(dirs);
-	return 0;
+	again->yields = true;
 }
 
-/* ---- metadata ------------------------------------------------------------------------------ */
+static void settle_same(void *ctx, struct place_dir *const *same, size_t count)
+{
+	struct place_dir *first = NULL;
+
+	(void)ctx;
+	for (size_t i = 0; i < count; i++) {
+		if (!(same[i]->flags & DIR_AGAIN) && (!first || (first->flags & DIR_IMPLIED)))
+			first = same[i];
+	}
+	for (size_t i = 0; first && i < count; i++) {
+		if (same[i]->flags & DIR_AGAIN)
+			yield_to(first, same[i]);
+	}
+}
+
+static bool some_are_met_again(const struct place *p)
+{
+	for (const struct place_dir *d = p->dirs; d; d = d->next) {
+		if (d->flags & DIR_AGAIN)
+			return true;
+	}
+	return false;
+}
 
 /* What only led to what was asked for, and is the target itself, is nobody's to change. */
 static bool has_metadata(const struct place_dir *d)
@@ -167,8 +206,10 @@ static int finish_dirs(struct place *p, struct place_end *e)
 {
 	struct place_dir *d;
 
+	if (some_are_met_again(p) && for_same(p, settle_same, NULL))
+		return -1;
 	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
-		if (!d->missing && !d->is_target)
+		if (!d->missing && !d->is_target && !d->yields)
 			finish_dir(d, e);
 	}
 	if (d)
@@ -177,7 +218,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 	if (p->marker[0])
 		remove_marker(p, e);
 	for (d = p->dirs; d; d = d->next) {
-		if (d->is_target)
+		if (d->is_target && !d->yields)
 			finish_dir(d, e);
 	}
 	return 0;
@@ -188,7 +229,7 @@ int place_complete(struct place *p, struct place_end *e)
 	int ret = 0;
 
 	if (e->deletions && p->rules->delete)
-		ret = delete_all(p, e);
+		ret = for_same(p, delete_in, e);
 	e->deleted = atomic_load(&p->deleted);
 	e->too_many = atomic_load(&p->too_many);
 	if (ret == 0 && !p->rules->dry_run)

@@ -58,6 +58,7 @@ struct place_dir {
 	bool fresh; /* made by this run, and seen to be that: what is in it we made */
 	bool missing; /* a dry run's: it is not there */
 	bool loosened; /* its owner, us, should not have all rights */
+	bool yields; /* its attributes don't count: another one is the same directory */
 	bool has_temporaries; /* that earlier runs left */
 	_Atomic int folds; /* place_fold.c */
 	struct xattrs *xattrs;

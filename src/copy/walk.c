@@ -201,14 +201,15 @@ int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *n
 	return why ? skip(w, d, name, why) : walk_add(w, type_of(mode), name);
 }
 
-static int add_sub(struct walk_frame *f, const char *name)
+static int add_sub(struct walk_frame *f, const char *name, bool again)
 {
 	size_t len = strlen(name) + 1;
 
-	if (grow(&f->subs, f->subs_used, &f->subs_size, len))
+	if (grow(&f->subs, f->subs_used, &f->subs_size, 1 + len))
 		return -1;
-	memcpy(f->subs + f->subs_used, name, len);
-	f->subs_used += len;
+	f->subs[f->subs_used] = again;
+	memcpy(f->subs + f->subs_used + 1, name, len);
+	f->subs_used += 1 + len;
 	return 0;
 }
 
@@ -248,6 +249,7 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 
 static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
+	enum walk_name first;
 	const char *why;
 	mode_t mode;
 
@@ -268,7 +270,8 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 	why = why_skipped(w, mode);
 	if (why)
 		return skip(w, f->dir, e->name, why);
-	switch (walk_first(w, f->dir, e->name, S_ISDIR(mode))) {
+	first = walk_first(w, f->dir, e->name, S_ISDIR(mode));
+	switch (first) {
 	case WALK_NAME_FAILED:
 		return -1;
 	case WALK_NAME_TAKEN:
@@ -276,10 +279,11 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 	case WALK_NAME_CLASHES:
 		return clash(w, f->dir, e->name, S_ISDIR(mode));
 	case WALK_NAME_NEW:
+	case WALK_NAME_AGAIN:
 		break;
 	}
 	if (S_ISDIR(mode))
-		return add_sub(f, e->name);
+		return add_sub(f, e->name, first == WALK_NAME_AGAIN);
 	return walk_add_mode(w, f->dir, mode, e->name);
 }
 
@@ -391,18 +395,19 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 
 static int descend(struct walk *w, struct walk_frame *f)
 {
-	const char *name = f->subs + f->subs_at;
+	const char *sub = f->subs + f->subs_at, *name = sub + 1;
 	struct walk_dir_opts o = {
 		.parent = f->dir,
 		.name = name,
 		.want = f->dir->want,
+		.flags = *sub ? DIR_AGAIN : 0,
 		.follow = w->o.rules->copy_links,
 		.listable = true,
 	};
 	struct walk_dir *d;
 	int ret = walk_dir_open(&w->dirs, &o, &d);
 
-	f->subs_at += strlen(name) + 1;
+	f->subs_at += 1 + strlen(name) + 1;
 	if (!d) {
 		w->incomplete = true;
 		return walk_fail(w, f->dir, name);

@@ -24,7 +24,7 @@ struct walk_frame {
 	const struct listed_node *listed; /* what --files-from names in it; NULL: nothing */
 	size_t listed_at;
 	off_t pos; /* where the next piece begins */
-	char *subs; /* names of directories in it that come next */
+	char *subs; /* directories in it that come next: 1 if it is WALK_NAME_AGAIN, and the name */
 	size_t subs_at, subs_used, subs_size;
 };
 
@@ -40,6 +40,7 @@ struct walk {
 	struct walk_dirs dirs;
 	struct walk_frame *top;
 	unsigned next_root;
+	bool has_contents; /* of a root before, which go to the target itself */
 	dev_t dev; /* of the root, for --one-file-system */
 	bool incomplete;
 	struct walk_dir **implied; /* that led to the root before, outermost first; references */
@@ -73,7 +74,8 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 
 /* Is something of a source before to be called name in d? */
 enum walk_name {
-	WALK_NAME_NEW, /* no; or a directory, as this: they become one */
+	WALK_NAME_NEW, /* no */
+	WALK_NAME_AGAIN, /* a directory, as this: they become one */
 	WALK_NAME_TAKEN, /* a file, as this */
 	WALK_NAME_CLASHES, /* a directory, and this is none, or the other way round */
 	WALK_NAME_FAILED, /* memory is out */

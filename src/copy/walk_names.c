@@ -34,7 +34,7 @@ enum walk_name walk_first(struct walk *w, struct walk_dir *d, const char *name, 
 	if (*slot && *slot != hash)
 		return WALK_NAME_CLASHES;
 	if (*slot)
-		return dir ? WALK_NAME_NEW : WALK_NAME_TAKEN;
+		return dir ? WALK_NAME_AGAIN : WALK_NAME_TAKEN;
 	*slot = hash;
 	n->count++;
 	return WALK_NAME_NEW;

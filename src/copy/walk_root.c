@@ -153,19 +153,31 @@ bool walk_merges(const struct walk_opts *o)
 	return false;
 }
 
-/* Its name in the target: 0; else what walk_next_root() returns. */
+/* Its name in the target: 0; else what walk_next_root() returns.  flags: a directory's. */
 static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in, const char *name,
-		 bool dir)
+		 uint32_t *flags)
 {
-	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, in, name, dir);
+	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, in, name, flags);
 
 	/* Or the backup of what it replaced would be the copy. */
 	if (first == WALK_NAME_TAKEN && walk_names_one_file(w))
 		return 1;
+	if (first == WALK_NAME_AGAIN && flags)
+		*flags |= DIR_AGAIN;
+	if (first == WALK_NAME_AGAIN)
+		return 0;
 	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
 		return first == WALK_NAME_NEW ? 0 : -1;
 	fail("%s is not copied over what a source before it has there", p->path);
 	return root_fail(w, p);
+}
+
+static uint32_t contents_flags(struct walk *w)
+{
+	uint32_t flags = DIR_CONTENTS | (w->has_contents ? DIR_AGAIN : 0);
+
+	w->has_contents = true;
+	return flags;
 }
 
 static int enter_tree(struct walk *w, const struct found_path *p)
@@ -181,13 +193,13 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 
 	if (means_contents(w, p->path, name)) {
 		name[0] = '\0';
-		o.flags = DIR_CONTENTS;
+		o.flags = contents_flags(w);
 	} else if (walk_excludes(w, NULL, name, true)) {
 		return 1;
-	} else if ((ret = claim(w, p, NULL, name, true)) != 0) {
+	} else if ((ret = claim(w, p, NULL, name, &o.flags)) != 0) {
 		return ret;
 	} else if (w->o.found->count > 1) {
-		o.flags = DIR_MANY;
+		o.flags |= DIR_MANY;
 	}
 	return enter_root(w, p, &o, true, NULL);
 }
@@ -215,7 +227,7 @@ static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *
 	/* What is not there is told, whatever its name. */
 	if (!p->missing && walk_excludes(w, in, name, false))
 		return 1;
-	ret = claim(w, p, in, name, false);
+	ret = claim(w, p, in, name, NULL);
 	if (ret)
 		return ret;
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
@@ -260,10 +272,10 @@ static int enter_relative(struct walk *w, const struct found_path *p, bool is_di
 	if (!is_dir)
 		return name_it(w, p, o.parent, last.name);
 	if (!last.name[0])
-		o.flags = DIR_CONTENTS;
+		o.flags = contents_flags(w);
 	else if (walk_excludes(w, o.parent, last.name, true))
 		return 1;
-	else if ((ret = claim(w, p, o.parent, last.name, true)) != 0)
+	else if ((ret = claim(w, p, o.parent, last.name, &o.flags)) != 0)
 		return ret;
 	return enter_root(w, p, &o, true, NULL);
 }

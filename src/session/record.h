@@ -87,7 +87,8 @@ enum record_dir_flags {
 	DIR_CONTENTS = 1 << 0, /* name is "": what is in it goes into the target (SRC/, -T) */
 	DIR_IMPLIED = 1 << 1, /* only led through to what was asked for (--relative) */
 	DIR_MANY = 1 << 2, /* one of several sources: the target must be a directory */
-	DIR_FLAGS_ALL = (1 << 3) - 1,
+	DIR_AGAIN = 1 << 3, /* a source before has it, too: that one's attributes count */
+	DIR_FLAGS_ALL = (1 << 4) - 1,
 };
 struct record_dir {
 	uint32_t id; /* of the same space as files' */

@@ -695,3 +695,25 @@ def test_far_times_and_access_times(bench, ground):
     assert r.code == 0, r.errors()
     got = os.stat(b / "f")
     assert (got.st_atime_ns, got.st_mtime_ns) == (want.st_atime_ns, want.st_mtime_ns)
+
+
+@pytest.mark.parametrize("stalled", [0, 1])
+def test_what_several_sources_have_is_as_the_first_ones_directory(bench, tmp_path, stalled):
+    """Whichever lane is first to tell of it."""
+    for n, (name, mode) in enumerate((("a", 0o711), ("b", 0o755), ("c", 0o700))):
+        make(tmp_path, {name: {"d": {"e": {}, name: b"x"}, "of " + name: {}}})
+        for dir in ("d/e", "d", "of " + name, "."):
+            (tmp_path / name / dir).chmod(mode)
+            os.utime(tmp_path / name / dir, (1_500_000_000 + n, 1_500_000_000 + n))
+    for to, option, sources in (("new", "-a", ("a/", "b/")), ("modes", "-r", ("a/", "c/")), ("other", "-a", ("far:b/", "far:a/")),
+                                ("matches", "-a", ("far:?/",)), ("paths", "-aR", ("a/./d", "b/./d", "c/./d"))):
+        option, more = (option, ["--relative"]) if option == "-aR" else (option, [])
+        r = bench.copy(option.replace("R", ""), *more, "--mkpath", "--lanes=2", *sources, str(tmp_path / to), cwd=tmp_path,
+                       env={"SLUICE_FAULT": "stall:lane=%d,block=0,ms=%d" % (stalled, 200 * SLOW)})
+        assert r.code == 0, r.errors()
+        first = tmp_path / sources[0].replace("far:", "").replace("?", "a")[0]
+        # With -r alone the mode of a directory that --mkpath has made stays.
+        for dir in ["d", "d/e"] + ([] if more else ["of " + first.name]) + (["."] if option == "-a" and not more else []):
+            is_, was = (tmp_path / to / dir).stat(), (first / dir).stat()
+            assert stat.S_IMODE(is_.st_mode) == stat.S_IMODE(was.st_mode), (to, dir)
+            assert option == "-r" or is_.st_mtime_ns == was.st_mtime_ns, (to, dir)

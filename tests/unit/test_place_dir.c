@@ -764,6 +764,46 @@ static void a_target_only_led_through_keeps_all(void **state)
 	assert_int_equal(mode_of("dst/d"), 0711);
 }
 
+/* Of two that become one, in either order: `mode' is what comes of theirs, 0711 and 0750. */
+static void meet_twice(const struct rules *rules, bool again_first, mode_t was, mode_t mode)
+{
+	struct record_dir first = dir_record("d", 0711), again = dir_record("d", 0750);
+	struct place *p;
+	struct place_dir *d;
+	struct change c;
+	struct stat st;
+
+	make_dir("dst", 0755);
+	if (was)
+		make_dir("dst/d", was);
+	first.a.mtime_s = 1000;
+	again.a.mtime_s = 2000;
+	again.flags = DIR_AGAIN;
+	p = at("dst", rules);
+	assert_int_equal(place_dir(p, NULL, again_first ? &again : &first, &d, &c), 0);
+	assert_int_equal(place_dir(p, NULL, again_first ? &first : &again, &d, &c), 0);
+	put_file(p, d, "f", "new");
+	finish_place(p);
+	assert_int_equal(stat("dst/d", &st), 0);
+	assert_int_equal(st.st_mode & 07777, mode);
+	if (rules->times)
+		assert_int_equal(st.st_mtim.tv_sec, 1000);
+	assert_int_equal(unlink("dst/d/f"), 0);
+	assert_int_equal(rmdir("dst/d"), 0);
+	assert_int_equal(rmdir("dst"), 0);
+}
+
+static void of_directories_that_become_one_the_first_counts(void **state)
+{
+	(void)state;
+	for (int again_first = 0; again_first < 2; again_first++) {
+		meet_twice(&rules_a, again_first, 0, 0711);
+		meet_twice(&rules_a, again_first, 0555, 0711);
+		meet_twice(&rules_r, again_first, 0, 0711);
+		meet_twice(&rules_r, again_first, 0555, 0555);
+	}
+}
+
 /* ---- dry ----------------------------------------------------------------------------------- */
 
 static void a_dry_run_changes_nothing(void **state)
@@ -847,6 +887,7 @@ int main(void)
 		place_test(changes_of_directories_are_told),
 		place_test(set_group_id_of_directories),
 		place_test(a_target_only_led_through_keeps_all),
+		place_test(of_directories_that_become_one_the_first_counts),
 		place_test(a_dry_run_changes_nothing),
 	};
 

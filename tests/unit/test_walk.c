@@ -70,9 +70,10 @@ static int on_piece(void *ctx, struct walk_piece *p)
 
 	t->pieces++;
 	while (walk_piece_next(p, &type, &name)) {
-		snprintf(more, sizeof more, "%s%s",
+		snprintf(more, sizeof more, "%s%s%s",
 			 type == WALK_DIR && (p->dir->flags & DIR_CONTENTS) ? " (contents)" : "",
-			 type == WALK_DIR && (p->dir->flags & DIR_IMPLIED) ? " (implied)" : "");
+			 type == WALK_DIR && (p->dir->flags & DIR_IMPLIED) ? " (implied)" : "",
+			 type == WALK_DIR && (p->dir->flags & DIR_AGAIN) ? " (again)" : "");
 		tell(t, what_of(type), p->dir, name, more);
 	}
 	walk_piece_done(p, count);
@@ -508,7 +509,7 @@ static void roots_as_they_are_written(void **state)
 	walk_is(&r, NAMES(text("a/b/"), text("b/../a/b/"), text("a/b")),
 		"dir  (contents)\nnamed b/../a/b/\ndir b\n");
 	walk_is(&r, NAMES(text("a/b/"), text("a/../a/b/"), text("a/b")),
-		"dir  (contents)\ndir  (contents)\ndir b\n");
+		"dir  (contents)\ndir  (contents) (again)\ndir b\n");
 	walk_is(&r, NAMES(text("a/b"), text("a/f"), text("a/../a/b")),
 		"dir b\nnamed a/f\n"
 		"failed a/../a/b: 11 a/../a/b is not copied over a/b, which has the same name\n");
@@ -546,6 +547,23 @@ static struct listed *list(const char *first, ...)
 		assert_int_equal(listed_add(l, n), 0);
 	va_end(ap);
 	return l;
+}
+
+static void directories_of_several_sources_are_marked_but_the_first(void **state)
+{
+	struct rules r = recursive();
+
+	(void)state;
+	make_dirs("a", "a/d", "a/d/e", "b", "b/d", "b/d/e", "b/d/n", "c", "c/d", NULL);
+	walk_is(&r, NAMES(text("a/"), text("b/"), text("c/d")),
+		"dir  (contents)\ndir d\ndir d/e\n"
+		"dir  (contents) (again)\ndir d (again)\ndir d/e (again)\ndir d/n\n"
+		"dir d (again)\n");
+	walk_is(&r, NAMES(text("a"), text("b")),
+		"dir a\ndir a/d\ndir a/d/e\ndir b\ndir b/d\ndir b/d/e\ndir b/d/n\n");
+	r.relative = true;
+	walk_is(&r, NAMES(text("a/./d"), text("b/./d")),
+		"dir d\ndir d/e\ndir d (again)\ndir d/e (again)\ndir d/n\n");
 }
 
 static void only_what_is_listed_is_found(void **state)
@@ -603,6 +621,7 @@ int main(void)
 		walk_test(filters_leave_out),
 		walk_test(roots_as_they_are_written),
 		walk_test(relative_names_are_led_to),
+		walk_test(directories_of_several_sources_are_marked_but_the_first),
 		walk_test(only_what_is_listed_is_found),
 	};
 
