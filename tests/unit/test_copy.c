@@ -171,13 +171,20 @@ static void patterns_are_the_sources(void **state)
 	assert_copied(&r);
 	assert_true(has_text("to/a.c", "a") && has_text("to/b.c", "b"));
 	assert_int_equal(access("to/c.h", F_OK), -1);
-	/* Several into one file: refused, all of them. */
-	set_one(&r, name, "file");
-	r.from.expand = true;
-	assert_int_equal(rig_run(&r), -1);
-	assert_both_failed(&r, OUT_SOME_FILES, "2 of 2");
-	assert_int_equal(r.sink.told, 2);
-	assert_string_equal(r.sink.told_last.text, "file is not a directory");
+	/* Several into what is missing or a file: refused, all of them. */
+	assert_int_equal(make_text("file", "old"), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		set_one(&r, name, i ? "file" : "new");
+		r.from.expand = true;
+		assert_int_equal(rig_run(&r), -1);
+		assert_both_failed(&r, OUT_SOME_FILES, "2 of 2");
+		assert_int_equal(r.sink.told, 2);
+		assert_string_equal(r.sink.told_last.text,
+				    i ? "file is not a directory"
+				      : "new: no such directory (--mkpath makes it)");
+	}
+	assert_true(has_text("file", "old"));
+	assert_int_equal(access("new", F_OK), -1);
 }
 
 static void two_of_one_name_do_not_overwrite(void **state)
