@@ -42,8 +42,8 @@ _sluice_keys="--key-file= --key-fd= --make-key="
 _sluice_trees="--recursive --archive --relative --copy-links --links --whole-file --verify --perms --times --owner
 	--group --numeric-ids --devices --hard-links --acls --xattrs --chmod= --chown= --exclude=
 	--include= --exclude-from= --include-from= --files-from= --from0 --max-size= --min-size=
-	--one-file-system --update --ignore-existing --ignore-times --checksum --dry-run --delete --delete-excluded
-	--max-delete= --backup --backup-dir= --suffix= --itemize-changes --print-digest --failed=
+	--one-file-system --update --ignore-existing --existing --ignore-non-existing --ignore-times --checksum
+	--dry-run --delete --delete-excluded --max-delete= --backup --backup-dir= --suffix= --itemize-changes --print-digest --failed=
 	--stats --log-file= --no-perms --no-times --no-owner --no-group --no-devices --no-recursive"
 
 _sluice() {

@@ -107,6 +107,7 @@ static void make_rules(struct errand *e)
 		.quick = errand_has(e, START_QUICK),
 		.update = errand_has(e, START_UPDATE),
 		.ignore_existing = errand_has(e, START_IGNORE_EXISTING),
+		.existing = errand_has(e, START_EXISTING),
 		.checksum = errand_has(e, START_CHECKSUM),
 		.delete = errand_has(e, START_DELETE),
 		.delete_excluded = errand_has(e, START_DELETE_EXCLUDED),

@@ -35,8 +35,6 @@ const struct refused_row refused_rows[] = {
 	{'m', "prune-empty-dirs", RDCP, "name the files: find -type f | rdcp --files-from=-"},
 	{'f', "filter", RDCP, "use --include and --exclude"},
 	{'0', NULL, RDCP, "use --from0"},
-	{0, "existing", RDCP, "there is only the opposite, --ignore-existing"},
-	{0, "ignore-non-existing", RDCP, "there is only the opposite, --ignore-existing"},
 	{0, "delete-after", RDCP, ONE_DELETE},
 	{0, "delete-before", RDCP, ONE_DELETE},
 	{0, "delete-during", RDCP, ONE_DELETE},

@@ -85,7 +85,7 @@ struct options {
 	bool hard_links, acls, xattrs, xattrs_all, numeric_ids;
 	bool copy_links, relative, one_file_system;
 	uint64_t min_size, max_size; /* UINT64_MAX: any */
-	bool update, ignore_existing, ignore_times, checksum;
+	bool update, ignore_existing, existing, ignore_times, checksum;
 	bool delete, delete_excluded;
 	uint64_t max_delete; /* UINT64_MAX: any number */
 	bool backup;

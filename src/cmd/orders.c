@@ -72,6 +72,7 @@ static uint64_t tree_flags(const struct options *o)
 		{o->times && !o->ignore_times && !o->checksum && !o->remove_source, START_QUICK},
 		{o->update, START_UPDATE},
 		{o->ignore_existing, START_IGNORE_EXISTING},
+		{o->existing, START_EXISTING},
 		/* But nothing is removed on the word of a time. */
 		{o->checksum || (o->times && !o->ignore_times && o->remove_source), START_CHECKSUM},
 		{o->delete, START_DELETE},

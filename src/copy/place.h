@@ -85,8 +85,9 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
  * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of
  * the same source is there the same source goes there again.  What is there and is no directory is
  * replaced by one (backed up with --backup); a symlink too: it is never gone through.
- * A failure is that directory's; OUT_PROTOCOL is the session's.  1: --ignore-existing, and
- * something else is there, which stays.
+ * A failure is that directory's; OUT_PROTOCOL is the session's.  1: it is left out, with all that
+ * is in it: --ignore-existing, and something else is there, which stays; or --existing, and nothing
+ * is.
  */
 int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
 	      struct place_dir **out, struct change *change);
@@ -153,6 +154,7 @@ enum look {
 struct looked {
 	enum look look;
 	bool same_size, newer; /* newer: its mtime is later than r's */
+	bool absent; /* nothing of any kind is there: --existing leaves it out */
 	struct change change; /* if r came now (x: its attributes; NULL: none) */
 };
 int place_look(struct place *p, struct place_dir *d, const struct record_file *r,

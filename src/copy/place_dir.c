@@ -153,8 +153,8 @@ static int check_folding(const struct place_dir *d, int in, const char *name, co
 		    shown(d, path), *other ? other : "another one");
 }
 
-/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: something
- * else is there, and stays. */
+/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: it is
+ * left out. */
 static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
 {
 	bool dry = d->place->rules->dry_run, made = false;
@@ -186,7 +186,7 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 			c->missing = !c->type;
 		else
 			return fail("open directory %s: %m", shown(d, path));
-		if (c->type && d->place->rules->ignore_existing)
+		if (c->type ? d->place->rules->ignore_existing : d->place->rules->existing)
 			return 1;
 		if (dry) {
 			d->missing = true;
@@ -312,12 +312,13 @@ static int be_missing(struct place_dir *d, struct change *c)
 	return 0;
 }
 
-/* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target. */
+/* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target.  1: it
+ * is left out. */
 static int settle(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
 {
 	struct place *p = d->place;
 	bool contents = r->flags & DIR_CONTENTS, made = false;
-	bool into = contents || p->rules->relative || p->o.many;
+	bool into = contents || p->rules->relative || p->o.many, absent;
 	char marker[OWN_NAME_ROOM] = "";
 
 	if (p->spot.direct)
@@ -326,7 +327,11 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 		return -1;
 	if (!p->rules->relative && !p->o.many)
 		marker_name(p, r->want, r->name, marker);
-	if (p->rules->dry_run && (p->top->missing || (!p->is_dir && is_absent(&p->spot))))
+	absent = !p->is_dir && is_absent(&p->spot);
+	/* What --mkpath would have made is there. */
+	if (p->rules->existing && (absent || (p->top->missing && !contents)))
+		return 1;
+	if (p->rules->dry_run && (absent || p->top->missing))
 		return be_missing(d, c);
 	if (!p->is_dir && make_target(p, into ? "" : marker,
 				      into && !contents ? 0777 : metadata_first_mode(d), &made))
@@ -355,7 +360,7 @@ static int find(struct place_dir *d, const struct record_dir *r, int *fd, struct
 		return ret;
 	}
 	if (d->up->missing)
-		return be_missing(d, c);
+		return d->place->rules->existing ? 1 : be_missing(d, c);
 	if (dir_leads_to(d->up, d->name))
 		return -1;
 	in = dir_hold(d->up);

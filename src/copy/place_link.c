@@ -286,6 +286,16 @@ static int check_permitted(const struct seat *s, const struct record_file *r,
 	return fail("link %s: a file that is to stay has come there", seat_shown(s, shown));
 }
 
+/* With --existing something was. */
+static int check_there(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	if (!s->place->rules->existing)
+		return 0;
+	return fail("link %s: what was to be replaced is not there any more", seat_shown(s, shown));
+}
+
 static int make(const struct seat *s, struct first *f, const struct record_file *r,
 		struct change *c)
 {
@@ -299,7 +309,7 @@ static int make(const struct seat *s, struct first *f, const struct record_file 
 		seat_is_whole(s);
 		return 0;
 	}
-	if (there && check_permitted(s, r, &old))
+	if (there ? check_permitted(s, r, &old) : check_there(s))
 		return -1;
 	c->missing = !there;
 	c->content = there && S_ISREG(old.st_mode);

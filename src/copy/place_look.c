@@ -60,10 +60,12 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 	if (seat_take(p, d, r, &s))
 		return -1;
 	ret = d && d->fresh ? 0 : seat_look(&s, &st);
-	if (ret == 0)
+	if (ret == 0) {
 		out->change.missing = true;
-	else if (ret > 0)
+		out->absent = d || !p->spot.direct;
+	} else if (ret > 0) {
 		look_at(&s, r, &st, x, out);
+	}
 	seat_leave(&s);
 	return ret < 0 ? -1 : 0;
 }

@@ -26,6 +26,7 @@ struct rules {
 	const struct listed *listed; /* --files-from; NULL: none */
 	/* what is replaced */
 	bool quick, update, ignore_existing, checksum;
+	bool existing; /* what is not there is not made */
 	bool delete, delete_excluded;
 	uint64_t max_delete; /* UINT64_MAX: any number */
 	bool backup;
@@ -49,7 +50,8 @@ struct rules {
 /* Must the source ask the sink about every regular file before it sends it? */
 static inline bool rules_ask(const struct rules *r)
 {
-	return r->quick || r->update || r->ignore_existing || r->checksum || r->dry_run;
+	return r->quick || r->update || r->ignore_existing || r->existing || r->checksum ||
+	       r->dry_run;
 }
 
 #endif

@@ -63,7 +63,8 @@ struct sink_dir {
 	uint32_t id, want;
 	struct sink_dir *parent; /* NULL: the target */
 	struct place_dir *place; /* NULL: it failed, or: */
-	bool left; /* --ignore-existing: there is something else, and so is all in it left out */
+	bool left; /* left out with all that is in it: --ignore-existing, and something else is
+		    * there; or --existing, and nothing is */
 	const struct listed_node *listed; /* what of it is listed; NULL: nothing */
 	char *name; /* of one without a place */
 	uint64_t hash; /* of its record */
@@ -98,6 +99,7 @@ struct sink_file {
 	char *link; /* a symlink's target */
 	bool resumed; /* asked about, for ANSWER_RESUME or CLONED, else ANSWER_COMPARE */
 	bool cloned; /* all of it is there */
+	bool left; /* of no known size: --existing leaves it out */
 	struct cells *cells; /* ANSWER_RESUME: what HAVE may tell */
 	bool ordered; /* stored in order of pos */
 	struct digest *digest; /* of an ordered one; whose turn it is uses it */
@@ -301,6 +303,7 @@ struct sink_whole {
 	const struct record_file *r;
 	const struct record_file_end *end;
 	struct sink_dir *dir;
+	bool left; /* it is left out: its bytes go nowhere */
 	struct placement *placement; /* taken.  NULL: one without bytes, or the stream */
 	const struct outlet *out;
 	struct xattrs *xattrs;

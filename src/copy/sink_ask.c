@@ -250,7 +250,7 @@ enum decision { DECIDE_SEND, DECIDE_SAME, DECIDE_LEAVE, DECIDE_COMPARE };
 static enum decision decide(const struct rules *rules, const struct record_file *r,
 			    const struct looked *k)
 {
-	if (rules->ignore_existing && !k->change.missing)
+	if ((rules->ignore_existing && !k->change.missing) || (rules->existing && k->absent))
 		return DECIDE_LEAVE;
 	if (rules->update && k->look != LOOK_MISSING && k->newer)
 		return DECIDE_LEAVE;

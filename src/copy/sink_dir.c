@@ -254,7 +254,7 @@ static int make_failed(struct sink_lane *l, struct sink_dir *d, const struct rec
 	return 0;
 }
 
-/* --ignore-existing: something else is there, or its parent is not. */
+/* --ignore-existing: something else is there; --existing: nothing is; or its parent is left out. */
 static int make_left(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct change none = {.what = EVENT_DIR};

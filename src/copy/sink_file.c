@@ -67,12 +67,26 @@ static int begin_made(struct sink_file *f)
 	return f->link ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
 }
 
+/* --existing, and nothing is there?  Other files were asked about. */
+static int is_left(const struct sink *s, const struct sink_file *f, bool *left)
+{
+	struct looked k;
+
+	*left = false;
+	if (!s->rules->existing || !(f->r.flags & FILE_STREAM) || sink_dir_left(f->dir))
+		return 0;
+	if (place_look(s->place, sink_dir_place(f->dir), &f->r, NULL, &k))
+		return -1;
+	*left = k.absent;
+	return 0;
+}
+
 static int begin_named(struct sink *s, struct sink_file *f)
 {
-	if (sink_dir_usable(f->dir, f->r.name))
+	if (sink_dir_usable(f->dir, f->r.name) || is_left(s, f, &f->left))
 		return -1;
 	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
-	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || sink_dir_left(f->dir))
+	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left || sink_dir_left(f->dir))
 		return begin_made(f);
 	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;
@@ -307,6 +321,7 @@ static int finish_good(struct sink_lane *l, struct sink_file *f)
 		.out = &f->out,
 		.xattrs = f->xattrs,
 		.link = f->link,
+		.left = f->left,
 	};
 	if (f->ordered)
 		sink_hash_take(f->digest, f->sum, f->solid);

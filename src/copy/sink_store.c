@@ -187,18 +187,19 @@ static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct
 	return 0;
 }
 
-/* --ignore-existing: is there something of that name?  Of files, and their further names, that was
- * asked before. */
+/* --ignore-existing: is there something of that name?  --existing: is there nothing?  Of files, and
+ * their further names, that was asked before. */
 static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
 {
+	const struct rules *rules = l->sink->rules;
 	struct looked k;
 
 	*left = false;
-	if (!l->sink->rules->ignore_existing || w->r->type == TYPE_HARD_LINK)
+	if (!(rules->ignore_existing || rules->existing) || w->r->type == TYPE_HARD_LINK)
 		return 0;
 	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
 		return -1;
-	*left = !k.change.missing;
+	*left = (rules->ignore_existing && !k.change.missing) || (rules->existing && k.absent);
 	return 0;
 }
 
@@ -239,7 +240,7 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 {
 	struct change change = {.what = sink_what(w->r->type)};
 	char digest[EVENT_DIGEST];
-	bool left = sink_dir_left(w->dir);
+	bool left = w->left || sink_dir_left(w->dir);
 	int ret = left ? 0 : store(l, w, &change, digest);
 
 	if (w->placement) {

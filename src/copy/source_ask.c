@@ -169,19 +169,20 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 }
 
 /* If the answer is that it is the same, although nothing of it can be compared?  What only stays
- * because it is there, or is newer, has that answer too. */
+ * because it is there, or is newer, or is not there (--existing), has that answer too. */
 static bool may_be_removed(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
 
-	return r->checksum && !r->ignore_existing && (!r->update || it->permitted) &&
-	       it->size == 0 && !(it->flags & FILE_STREAM);
+	return r->checksum && !r->ignore_existing &&
+	       (!(r->update || r->existing) || it->permitted) && it->size == 0 &&
+	       !(it->flags & FILE_STREAM);
 }
 
-/* Is what may be there not to be replaced, whatever else is to be done? */
+/* May it be that a file is not to be stored, whatever else is to be done? */
 bool source_must_know(const struct source *s)
 {
-	return s->rules->update || s->rules->ignore_existing;
+	return s->rules->update || s->rules->ignore_existing || s->rules->existing;
 }
 
 bool source_asks_all(const struct source *s, struct walk_dir *d)

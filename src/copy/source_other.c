@@ -227,8 +227,9 @@ static int meet_links(struct source_lane *l, struct thing *t)
 	struct link_group *g;
 	int ret;
 
-	/* With --ignore-existing each is made for itself: the sink does not say which it left. */
-	if (!s->rules->hard_links || t->st.st_nlink < 2 || s->rules->ignore_existing)
+	/* With these each is made for itself: the sink does not say which it left. */
+	if (!s->rules->hard_links || t->st.st_nlink < 2 || s->rules->ignore_existing ||
+	    s->rules->existing)
 		return 0;
 	pthread_mutex_lock(&s->copy->lock);
 	ret = links_meet(&s->links, &t->seen, t->r.id, &g);
@@ -309,8 +310,8 @@ static int removal_of(struct source_lane *l, struct thing *t)
 {
 	struct source *s = l->source;
 
-	/* What --ignore-existing left as it was is told as stored. */
-	if (!s->removes || (s->rules->ignore_existing && !t->o->group))
+	/* What --ignore-existing or --existing left out is told as stored. */
+	if (!s->removes || ((s->rules->ignore_existing || s->rules->existing) && !t->o->group))
 		return 0;
 	return removal_new(s, t->o->path ? NULL : t->o->dir, t->o->path ? t->o->path : t->o->name,
 			   &t->seen, &t->removal);

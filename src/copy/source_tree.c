@@ -213,8 +213,10 @@ int item_removal(struct source_lane *l, const struct source_item *it, struct rem
 	struct seen seen = seen_of(&it->st);
 
 	*out = NULL;
-	/* What --ignore-existing left as it was is told as stored, unless it was asked about. */
-	if (!s->removes || (s->rules->ignore_existing && !it->aside))
+	/* What --ignore-existing or --existing left out is told as stored, unless it was asked
+	 * about. */
+	if (!s->removes || (s->rules->ignore_existing && !it->aside) ||
+	    (s->rules->existing && !it->aside && !it->permitted))
 		return 0;
 	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &seen,
 			   out);

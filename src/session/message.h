@@ -361,7 +361,8 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_SHARED                                                                               \
 	START_FLAG(45) /* sessions with other hosts put names into the target, too: TAKEN comes,   \
 			  and is wanted */
-#define START_ALL (START_FLAG(46) - 1)
+#define START_EXISTING START_FLAG(46) /* what is not at the target is not made */
+#define START_ALL (START_FLAG(47) - 1)
 
 /* --direct: files past the page cache. */
 enum direct { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF, DIRECTS };

@@ -28,7 +28,8 @@ def dated(path, seconds):
 
 NEW, OLD = b"new", b"old"
 STATES = ("absent", "same", "older", "newer", "different", "directory", "linked")
-OPTIONS = ((), ("-u",), ("--ignore-existing",), ("--checksum",), ("--delete",), ("--backup",), ("-u", "--delete"))
+OPTIONS = ((), ("-u",), ("--ignore-existing",), ("--checksum",), ("--delete",), ("--backup",), ("-u", "--delete"),
+           ("--existing",), ("--existing", "-u"), ("--existing", "--delete"))
 
 
 def put(path, state, linked):
@@ -66,7 +67,9 @@ def lay_out(top, groups):
 
 
 def stays(options, state):
-    return state != "absent" and "--ignore-existing" in options or state == "newer" and "-u" in options
+    if state == "absent":
+        return "--existing" in options
+    return "--ignore-existing" in options or state == "newer" and "-u" in options
 
 
 def is_blocked(options, state):
@@ -85,6 +88,8 @@ def check(options, states, there):
         path = there / n
         if n in taken:
             assert path.read_bytes() in wanted and path.samefile(there / taken[0]), n
+        elif state == "absent":
+            assert not path.exists(), n
         elif state == "directory":
             assert read(path) == {"in": b"the way"}, n
         else:
@@ -99,6 +104,9 @@ def is_declared(options, states):
     """What is done otherwise than by rsync, and why."""
     # rsync replaces a newer name by a link, if another name of the file is sent or is the same.
     if "-u" in options and "newer" in states:
+        return True
+    # With a name that is missing as well rsync deletes a directory in the way, and puts nothing there.
+    if "--existing" in options and {"absent", "directory"} <= set(states):
         return True
     # With a directory in the way of a name rsync 3.5.0 waits for ever, or ends with 13.
     if any(is_blocked(options, s) for s in states) or "--backup" in options:

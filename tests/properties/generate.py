@@ -31,9 +31,10 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
           "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
 # Made by the rest of the generator.
-MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path"}
+MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}
 # What no case has, and why.
 ELSEWHERE = {
+    "ignore-non-existing": "another name of --existing",
     "progress": "prints only; tests/e2e/test_manners.py",
     "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
     "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
@@ -390,4 +391,7 @@ def generate(seed):
         text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
         world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
         case.list_text = text
+    # Last, and by its own numbers: all other cases, and all else of these, are as they were before it.
+    if random.Random("%d existing" % seed).random() < .06:
+        case.options["existing"] = True
     return case

@@ -228,7 +228,7 @@ class Model:
                 self.on_the_way.add(self.top)
             elif not (self.relative and not self.o.get("files-from")):
                 self.into = False
-            else:
+            elif not self.o.get("existing"):
                 self.make_dir(self.top)
         elif node.kind != "dir":
             if many or dirs or self.relative or text.endswith("/"):
@@ -332,7 +332,8 @@ class Model:
             return
         if self.top not in self.after:
             self.items.append(Item(self.top, top, node, session, implied=True))
-            self.new.add(self.top)
+            if not self.o.get("existing"):
+                self.new.add(self.top)
         for name in self.case.listed:
             thing = self.before.get(os.path.join(top, name))
             if thing is not None and thing.kind == "link" and self.o.get("copy-links"):
@@ -526,6 +527,10 @@ class Model:
                 self.left.add(item.dest)
                 return
             self.set_aside(item.dest)
+        # "--existing: What is not there is left out … nothing is copied into a directory that is missing."
+        elif self.o.get("existing"):
+            self.left.add(item.dest)
+            return
         self.after[item.dest] = self.kept(item.node, Node("dir", None, None), None)
         self.new.add(item.dest)
 
@@ -560,8 +565,9 @@ class Model:
     # DST at all." "--checksum: Do not send files whose content is there already, whatever their times"
     # "files that are whole are not sent if times are kept and size and time are the same"
     def decide(self, item, old):
+        # "--existing: Update only what is at DST already, of whatever type"
         if old is None:
-            return "send"
+            return "leave" if self.o.get("existing") else "send"
         if self.o.get("ignore-existing"):
             return "leave"
         if old.kind != "file":
@@ -666,7 +672,7 @@ class Model:
     # "Symbolic links [are copied] as links"; "Make devices and FIFOs that are met in a tree anew."
     def store_other(self, item):
         old = self.after.get(item.dest)
-        if old is not None and self.o.get("ignore-existing"):
+        if self.o.get("existing" if old is None else "ignore-existing"):
             item.fate = "stays"
             return
         if old is not None and old.kind == "dir" and not self.clear(item):
@@ -883,8 +889,8 @@ class Model:
 
     # ---- the source ----------------------------------------------------------------------------
 
-    # "Remove each source after it was stored … Directories stay, and with --ignore-existing all but
-    # files do, and with -H those of several names."
+    # "Remove each source after it was stored … Directories stay, and with --ignore-existing or
+    # --existing all but files do, and with -H those of several names."
     def remove_sources(self):
         if not self.o.get("remove-source-files"):
             return
@@ -892,7 +898,7 @@ class Model:
             if item.node.kind == "dir":
                 continue
             fate = item.fate or "stays"
-            if fate == "gone" and self.o.get("ignore-existing") and (
+            if fate == "gone" and (self.o.get("ignore-existing") or self.o.get("existing")) and (
                     item.node.kind != "file" or (self.o.get("hard-links") and self.has_names(item))):
                 fate = "either"
             # "So does [stay] a symbolic link that was followed, which is an error (23, of a single file 11)."

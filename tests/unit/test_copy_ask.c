@@ -247,6 +247,58 @@ static void what_is_in_the_way_is_left(void **state)
 	assert_int_equal(system("test $(find to | wc -l) = 3"), 0);
 }
 
+/* --existing: nothing is made that is not there, and what is named again may be gone. */
+static void what_is_not_there_is_left_out(void **state)
+{
+	static const struct rules rules = {.existing = true, .hard_links = true};
+	static const struct say say[] = {
+		DIR_D,
+		{.verb = SAY_DIR, .id = 2, .dir = 1, .name = "missing"},
+		{.verb = SAY_FILE, .id = 3, .dir = 2, .flags = FILE_ASK, .size = 3, .name = "x"},
+		ASK(4, "a", 3),
+		ASK(5, "b", 3),
+		{.verb = SAY_FILE,
+		 .id = 6,
+		 .dir = 1,
+		 .flags = FILE_ASK | FILE_MAY,
+		 .size = 3,
+		 .name = "c",
+		 .mtime = THEN},
+		{.verb = SAY_FILE,
+		 .id = 7,
+		 .dir = 1,
+		 .flags = FILE_ASK | FILE_MAY,
+		 .size = 3,
+		 .name = "a",
+		 .mtime = THEN},
+		WAIT(5),
+		SEND(4, "a"),
+		{.verb = SAY_FILE, .id = 8, .dir = 1, .type = TYPE_SYMLINK, .size = 2, .name = "l"},
+		{.verb = SAY_DATA, .id = 8, .len = 2, .text = "hi"},
+		{.verb = SAY_END_OF_FILE,
+		 .id = 8,
+		 .type = TYPE_SYMLINK,
+		 .size = 2,
+		 .data = 2,
+		 .text = "hi"},
+		{.verb = SAY_END, .same = 3},
+		{0}};
+
+	(void)state;
+	assert_int_equal(clear() | make_at("to/d/a", "mine", THEN), 0);
+	run(&rules, say);
+	assert_done();
+	assert_answer(3, ANSWER_SAME);
+	assert_answer(4, ANSWER_SEND);
+	assert_answer(5, ANSWER_SAME);
+	assert_answer(6, ANSWER_SAME);
+	assert_answer(7, ANSWER_SEND);
+	assert_non_null(actor_heard(&actor, MSG_STORED, 8));
+	assert_true(has_text("to/d/a", "new"));
+	assert_int_equal(system("test $(find to | wc -l) = 3"), 0);
+	assert_int_equal(rig.sink.result.counts.created, 0);
+}
+
 /* ---- checksums ------------------------------------------------------------------------ */
 
 static void contents_are_compared(void **state)
@@ -631,6 +683,7 @@ int main(void)
 		copy_test(new_directories_are_told),
 		copy_test(newer_and_existing_ones_are_left),
 		copy_test(what_is_in_the_way_is_left),
+		copy_test(what_is_not_there_is_left_out),
 		copy_test(contents_are_compared),
 		copy_test(answers_that_nobody_asked_for),
 		copy_test(what_is_there_is_not_sent_again),
