@@ -351,6 +351,7 @@ static int open_session(struct end *e)
 	rc = session_open(ch, before, len, &so, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
 	explicit_bzero(e->errand.start.secret, sizeof e->errand.start.secret);
+	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
 	if (!rc)
 		publish(e, s);
 	return rc;

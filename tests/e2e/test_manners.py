@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import secrets
 import signal
 import socket
 import struct
@@ -242,60 +241,6 @@ def test_a_key_that_was_typed_is_warned_of_and_overwritten(tmp_path):
     finally:
         p.kill()
         p.communicate()
-
-
-def secret_in_memory(pid, digits):
-    """Where a process has the digits of its key, in whole or in part."""
-    found = []
-    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as memory:
-        for line in maps:
-            place, rights = line.split()[:2]
-            first, last = (int(x, 16) for x in place.split("-"))
-            if "r" not in rights or "[v" in line:
-                continue
-            try:
-                memory.seek(first)
-                held = memory.read(last - first)
-            except OSError:
-                continue
-            found += [line.strip() for part in (digits, digits[8:24], digits[40:56]) if part in held]
-    return found
-
-
-def waits_without(pid, digits):
-    """It is past the command line, and asleep until it tries again."""
-    with open("/proc/%d/cmdline" % pid, "rb") as line, open("/proc/%d/syscall" % pid) as call:
-        return digits not in line.read() and call.read().split()[0] in ("7", "35", "230", "271")
-
-
-@pytest.mark.parametrize("how", ["operand", "environment", "file"])
-@pytest.mark.parametrize("name", ["rdrecv", "rdsend"])
-def test_no_copy_of_a_key_stays_in_memory(tmp_path, name, how):
-    """The key itself is needed until the other end has come; its text is not."""
-    digits = secrets.token_hex(32).encode()
-    key = "sluice-key-1:" + digits.decode()
-    (tmp_path / "key").write_text(key + "\n")
-    (tmp_path / "key").chmod(0o600)
-    (tmp_path / "in").write_bytes(b"x")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        operand = {"operand": [key], "environment": ["-"], "file": []}[how]
-        option = ["--key-file", tmp_path / "key"] if how == "file" else []
-        if name == "rdrecv":
-            words = [*option, "0", *operand, tmp_path / "out"]
-        else:
-            words = [*option, "127.0.0.1", closed.getsockname()[1], *operand, tmp_path / "in"]
-        p = subprocess.Popen([program(name), *map(str, words)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL, env=environment({"RD_KEY": key} if how == "environment" else {}))
-        try:
-            if name == "rdrecv":
-                assert b"listening" in p.stderr.readline()
-            else:
-                wait_until(lambda: waits_without(p.pid, digits))
-            assert not secret_in_memory(p.pid, digits)
-        finally:
-            p.kill()
-            p.communicate()
 
 
 @pytest.mark.parametrize("name", ["rdrecv", "rdsend"])
