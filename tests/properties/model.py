@@ -94,8 +94,8 @@ class Model:
         self.resolve_target(roots)
         for root in roots:
             self.enter_root(root)
-        # "--mkpath: Make missing directories on the way to DST. DST is one of them if it ends with a
-        # slash or there are several sources; of a pattern of the far end, when something comes of it."
+        # "--mkpath: Make missing directories on the way to DST, and DST itself where it has to be a
+        # directory": of a pattern of the far end this is known when something comes of it.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
             del self.after[self.top]
         self.doubt_ways()
@@ -593,8 +593,10 @@ class Model:
             equal = old is not None and old.kind == "file" and old.content == item.node.content
             item.fate = "either" if equal else "stays"
             return
-        # What is not sent is not read.
-        compared = what == "send" or self.o.get("checksum") or self.o.get("remove-source-files")
+        # What is not sent is not read, and of an empty file that is there nothing is to be compared.
+        from world import size_of
+        compared = what == "send" or (size_of(item.node.content) > 0 and (
+            self.o.get("checksum") or self.o.get("remove-source-files")))
         if compared and not self.can_read(item.node):
             self.fail(item.path, "can't be read")
             item.fate = "stays"
