@@ -134,6 +134,9 @@ bool placement_fresh(const struct placement *t);
 /* Is its size set in the end, so that what is behind the last write is zero? */
 bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
+/* Bytes of it came up to reach, and, if it is full, all of these: finishing looks whether the file
+ * has them (stored.h).  Until this is called nothing is known to have come. */
+void placement_came(struct placement *t, uint64_t reach, bool full);
 /* Attributes for it; x becomes t's. */
 void placement_xattrs(struct placement *t, struct xattrs *x);
 /* What finishing changes at the target. Before place_finish(). */

@@ -10,7 +10,8 @@
  *	place_hold.c       descriptors of directories: held, closed, opened again
  *	place_origin.c     a source that is its own target
  *	place_dir.c        directories: found or made; place_marker.c: what DST becomes
- *	place_file.c       files: begun, finished or dropped; place_temporary.c: under which name;
+ *	place_file.c       files: begun; place_finish.c: finished or dropped;
+ *	place_temporary.c  under which name;
  *	                   place_private.c: may a later run go on with it?
  *	place_room.c       full disks are found out first
  *	place_look.c       what is there, and is it the same?
@@ -259,6 +260,32 @@ static inline bool metadata_has_xattrs(const struct place *p)
 {
 	return p->rules->acls || p->rules->xattrs || p->rules->xattrs_all;
 }
+
+/* ---- place_file.c --------------------------------------------------------------------- */
+
+enum how {
+	BY_RENAME, /* a temporary that takes the name in the end */
+	IN_PLACE, /* a regular file, written as it is */
+	AS_IT_IS, /* a device, a FIFO, somebody's descriptor: nothing but written */
+};
+
+struct placement {
+	struct seat seat; /* its name is file.name, or the target's */
+	enum how how;
+	int fd;
+	bool created; /* in place: was not there */
+	bool whole; /* all its bytes are at hand */
+	bool known; /* tmp.st is what it is, but for size and inode */
+	bool there; /* something has its name: */
+	struct stat old;
+	struct temporary tmp; /* fd: the same */
+	struct xattrs *xattrs;
+	char *shown; /* NULL: not asked for */
+	uint64_t reach; /* placement_came() */
+	bool full;
+	struct record_file file; /* what the source said of it */
+};
+void placement_free(struct placement *t);
 
 /* ---- place_clone.c --------------------------------------------------------------------- */
 

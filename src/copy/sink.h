@@ -113,6 +113,7 @@ struct sink_file {
 	uint64_t taken_ns; /* since then */
 	uint64_t data, holes; /* that came; holes: what HAVE told too */
 	uint64_t had; /* of these */
+	uint64_t reach; /* of what is no hole, from 0 */
 	uint64_t sum[2];
 	uint64_t solid[2]; /* --verify: the same without cells that are all zero */
 	struct xattrs *xattrs;
@@ -310,6 +311,7 @@ struct sink_whole {
 	const char *link; /* a symlink's target */
 	const uint8_t *bytes; /* of a small one; else NULL, and: */
 	const uint64_t *solid;
+	uint64_t reach; /* of what came, or was there */
 };
 /* Finish it, and tell the user of it.  A failure is the file's, but for OUT_PROTOCOL. */
 int sink_store(struct sink_lane *l, struct sink_whole *w);

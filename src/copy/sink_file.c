@@ -326,6 +326,7 @@ static int finish_good(struct sink_lane *l, struct sink_file *f)
 	if (f->ordered)
 		sink_hash_take(f->digest, f->sum, f->solid);
 	w.solid = f->solid;
+	w.reach = f->reach;
 	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
 		return -1;
 	/* Else whoever runs it may find it busy. */

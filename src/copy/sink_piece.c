@@ -45,6 +45,8 @@ static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p
 	if (p->have && admit_have(f, p))
 		return -1;
 	*(p->bytes ? &f->data : &f->holes) += p->len;
+	if ((p->bytes || p->have) && p->pos + p->len > f->reach)
+		f->reach = p->pos + p->len;
 	if (f->ended && (f->data > f->end.data || f->holes > f->end.holes))
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s after its end",
 			       sink_shown(f));

@@ -125,6 +125,7 @@ static int store(struct sink_lane *l, struct small *f)
 		.out = &out,
 		.xattrs = f->xattrs,
 		.bytes = f->bytes,
+		.reach = f->r->size,
 	};
 
 	if (check_digest(f) || sink_dir_usable(f->dir, f->r->name))

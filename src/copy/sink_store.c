@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "copy/content.h"
+#include "copy/stored.h"
 
 enum event_what sink_what(uint8_t type)
 {
@@ -136,6 +137,12 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 	return 0;
 }
 
+/* What can't be given a size has one, if it is a regular file. */
+static int check_reach(const struct sink_whole *w, int fd, const char *shown)
+{
+	return w->out->seekable ? stored_check_stream(fd, w->out->base + w->reach, shown) : 0;
+}
+
 /* ---- each kind ------------------------------------------------------------------------ */
 
 static int store_stream(struct sink_lane *l, const struct sink_whole *w,
@@ -144,7 +151,8 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	struct sink *s = l->sink;
 	const struct stream *stream = &s->o->stream;
 
-	if (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest))
+	if (check_reach(w, stream->fd, stream->name) ||
+	    (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest)))
 		return -1;
 	if (outlet_leave(w->out, w->end->size))
 		return fail("seek in %s: %m", stream->name);
@@ -160,8 +168,9 @@ static int store_named(struct sink_lane *l, struct sink_whole *w, struct change 
 {
 	struct placement *t = w->placement;
 
-	if (is_checked(l->sink->rules) &&
-	    check_stored(l, w, placement_fd(t), placement_name(t), digest))
+	if ((!w->out->sized && check_reach(w, placement_fd(t), placement_name(t))) ||
+	    (is_checked(l->sink->rules) &&
+	     check_stored(l, w, placement_fd(t), placement_name(t), digest)))
 		return -1;
 	/* Where others share the offset it is to be behind the last byte. */
 	if (!w->out->sized && outlet_leave(w->out, w->end->size))
@@ -170,6 +179,7 @@ static int store_named(struct sink_lane *l, struct sink_whole *w, struct change 
 		placement_xattrs(t, w->xattrs);
 	w->xattrs = NULL;
 	placement_change(t, change);
+	placement_came(t, w->reach, w->end->holes == 0);
 	w->placement = NULL;
 	return place_finish(t, w->end->size);
 }

@@ -13,6 +13,7 @@
 #include "copy/digest.h"
 #include "copy/direct.h"
 #include "copy/outlet.h"
+#include "copy/sizes.h"
 
 struct removal;
 struct told;
@@ -67,22 +68,6 @@ int source_file_open(const char *path, bool missing, const struct stopper *s, in
 /* Look at what the user named, which is followed; -1 with errno. */
 int source_file_look(const char *path, struct stat *st);
 
-/*
- * What sizes of regular files mean on a file system: on some (/proc, /sys) they are made up, and on
- * those that are not known here, of which each FUSE is one, 0 may be.
- */
-enum sizes { SIZES_TRUE, SIZES_BUT_ZERO, SIZES_MADE_UP };
-struct sizes_of { /* the file system that was asked last; zeroed: none */
-	bool known;
-	dev_t dev;
-	enum sizes sizes;
-};
-/* fd: anything on st's file system. */
-enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st);
-static inline bool sizes_known(const struct sizes_of *last, const struct stat *st)
-{
-	return last->known && last->dev == st->st_dev;
-}
 /* Is what was opened so to be read to its end, whatever its size is said to be? */
 bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes);
 /* Read it to its end, if that is not behind room: the bytes; -1 with errno; room + 1: there is

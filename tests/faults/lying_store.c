@@ -10,7 +10,8 @@
  *	LIE_TOLD   a file that is made when it was done
  *
  * With LIE_CUT it does that to no write, but cuts the file to so many bytes when somebody looks for
- * its data (SEEK_DATA) the n-th time, as another process might.
+ * its data (SEEK_DATA) the n-th time, as another process might; with LIE_CUT_WRITTEN too, right
+ * after the n-th write.
  *
  * With LIE_FAIL (fstat, lseek, fcntl or fsync) it lets the n-th such call on one of these files
  * fail with EIO. With LIE_SHIFT the n-th write is stored so many bytes further on.
@@ -90,12 +91,12 @@ static void *lie(int fd, const void *buf, size_t len)
 	return copy;
 }
 
-static void cut(int fd, int whence)
+static void cut(int fd, bool written)
 {
 	const char *nth = getenv("LIE_NTH"), *to = getenv("LIE_CUT");
 	char link[64];
 
-	if (whence != SEEK_DATA || !to || !is_below(fd) ||
+	if (!to || written != (getenv("LIE_CUT_WRITTEN") != NULL) || !is_below(fd) ||
 	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
 		return;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -281,7 +282,8 @@ off_t lseek(int fd, off_t pos, int whence)
 
 	if (fails("lseek", fd))
 		return -1;
-	cut(fd, whence);
+	if (whence == SEEK_DATA)
+		cut(fd, false);
 	return real(fd, pos, whence);
 }
 
@@ -292,7 +294,8 @@ off64_t lseek64(int fd, off64_t pos, int whence)
 
 	if (fails("lseek", fd))
 		return -1;
-	cut(fd, whence);
+	if (whence == SEEK_DATA)
+		cut(fd, false);
 	return real(fd, pos, whence);
 }
 
@@ -312,6 +315,7 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t pos)
 	void *wrong = lie(fd, buf, len);
 	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
 
+	cut(fd, true);
 	free(wrong);
 	return n;
 }
@@ -322,6 +326,7 @@ ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t pos)
 	void *wrong = lie(fd, buf, len);
 	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
 
+	cut(fd, true);
 	free(wrong);
 	return n;
 }
