@@ -294,6 +294,9 @@ def test_one_of_several_hosts_out_of_reach_is_23(bench, tmp_path):
             (tmp_path / "to" / n).unlink()
     assert bench.copy("nowhere:x", "to").code == 5
     assert bench.copy("nowhere:x", "elsewhere:y", "to").code == 5
+    # Nothing comes of any: the first one's status.
+    assert bench.copy("nowhere:x", "far:absent", "to").code == 5
+    assert bench.copy("far:absent", "nowhere:x", "to").code == 3
 
 
 @pytest.mark.parametrize("name", ["/dev/fd/7", "/proc/self/fd/7"])

@@ -1106,3 +1106,18 @@ def test_links_of_sources_that_are_removed_stay_links(bench, tmp_path, way):
     for n in range(100):
         one, other = [tmp_path / "t" / ("d%d" % i) / "f" for i in (n, n + 100)]
         assert one.read_bytes() == b"%d" % n and one.samefile(other), n
+
+
+@pytest.mark.skipif(USER, reason="it takes root to be another user")
+def test_in_place_goes_only_what_may_be_written(bench, tmp_path, way):
+    """Which without --inplace is replaced."""
+    open_up(tmp_path)
+    make(tmp_path, {"tree": {"f": b"new", "g": b"new"}, "to": {"f": b"old", "g": b"old"}})
+    for top in ("tree", "to"):
+        for p in (tmp_path / top, tmp_path / top / "f", tmp_path / top / "g"):
+            os.chown(p, 65534, 65534)
+    (tmp_path / "to" / "f").chmod(0o444)
+    for options, code, is_ in (["--inplace"], 23, b"old"), ([], 0, b"new"):
+        r = bench.copy("-rI", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"), become=as_nobody())
+        assert r.code == code and (not code or "Permission denied" in r.errors()), (r.code, r.errors())
+        assert read(tmp_path / "to") == {"f": is_, "g": b"new"}, options

@@ -70,6 +70,9 @@ def leftovers(model, after, code, found):
 
 
 def drop_either(model, want, got):
+    for path in model.maybe:
+        if path not in got:
+            want.pop(path, None)
     for path, fate in model.fates.items():
         if fate == "either" and path in want and path not in got:
             del want[path]

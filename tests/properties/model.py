@@ -51,6 +51,7 @@ class Model:
         self.copied, self.new, self.left = set(), set(), set()
         self.failed, self.deleted, self.replaced, self.loose = [], set(), set(), set()
         self.backups = set()
+        self.maybe = set()      # directories of backups that are perhaps made
         self.fates = {}     # of each source: gone, stays, either
         self.kept_links = set()     # the fates that followed links would have if they were files
         self.codes = {0}
@@ -618,6 +619,11 @@ class Model:
         alone = not self.o.get("remove-source-files") or item.dest not in self.before or \
             len(self.names_of(self.before[item.dest].ino)) < 2
         if old is not None and old.kind == "file" and self.o.get("inplace") and alone:
+            # "Write into the existing target, which must be one that you may write to."
+            if self.case.uid and old.mode is not None and not old.mode & 0o200:
+                self.fail(item.path, "its target may not be written")
+                item.fate = "stays"
+                return
             self.write_inplace(item, old)
             return
         if old is not None and old.kind != "dir":
@@ -738,7 +744,7 @@ class Model:
                     continue
                 node.ino = ("group", key)
                 if self.backup and item.dest in self.before:
-                    self.loosen(self.backup_name(item.dest))    # one that is the same is perhaps replaced, too
+                    self.doubt_backup(item.dest)    # one that is the same is perhaps replaced, too
                 if old and not self.perms:
                     node.mode = None
                 if not self.times:
@@ -877,13 +883,24 @@ class Model:
             to += self.suffix
         return to
 
+    def doubt_backup(self, path):
+        """It is perhaps made, and so are the directories that lead to it."""
+        to, there = self.backup_name(path), set(self.after) - self.maybe
+        self.loosen(to)
+        self.make_backup_dirs(os.path.dirname(to))
+        self.maybe |= set(self.after) - there
+
     def make_backup_dirs(self, path):
+        above = path
+        while above in self.maybe:
+            self.maybe.discard(above)
+            above = os.path.dirname(above)
         while path not in ("", "..") and path not in self.after:
             self.after[path] = Node("dir", None, None)
             path = os.path.dirname(path)
         if path in self.after and self.after[path].kind != "dir":
             self.vague = "something is in the way of --backup-dir"
-        elif path in self.after:
+        elif path in self.after and not any(i.dest == path for i in self.items):
             self.after[path].mtime = None   # something new is in it
 
     def loosen(self, path):
@@ -953,9 +970,23 @@ class Model:
             self.codes = {23}
             if all("its host" in why for _, why in self.failed):
                 self.codes = {5, 23}
-            # Of each host's session the one source there was failed.
             elif not self.items:
-                self.codes |= {11} | ({3} if any(why == "missing" for _, why in self.failed) else set())
+                self.codes = self.code_of_hosts(roots)
+
+    # "one of several hosts failed. If nothing came of any of the hosts, the status is that of the first that
+    # failed."
+    def code_of_hosts(self, roots):
+        whys = {}
+        for host, path, _ in sorted(roots, key=lambda r: self.session_of(r[0])):
+            whys.setdefault(host, []).extend(why for p, why in self.failed if p == path)
+        if len(whys) == 1 or not all(whys.values()):
+            return {23}
+        first, why = next(iter(whys.items()))
+        if "its host" in why[0]:
+            return {5}
+        if sum(host == first for host, _, _ in roots) > 1:
+            return {23}
+        return {3} if why[0] == "missing" else {11, 23}
 
 
 # A time of whole seconds is that of a file system that knows no others: it is the same.
