@@ -220,3 +220,16 @@ def test_what_is_told_of_it(bench, tmp_path, way):
     assert not seen.get("new", {"change": ""})["change"].strip(".f "), seen
     r = bench.copy("--ignore-non-existing", "-v", *[w for w in words if w != "--json"])
     assert r.code == 0 and read(tmp_path / "to") == {"have": b"new", "gone": b""}, r.errors()
+
+
+def test_of_what_a_pattern_matches(bench, tmp_path):
+    """That there are several the far end knows only."""
+    make(tmp_path, {"src": {"a": b"new", "b": b"new", "c": {"d": b"new", "e": b"new"}, "f": {"g": b""}},
+                    "to": {"b": b"old", "c": {"e": b"old"}}})
+    for options in (["-n"], []):
+        r = bench.copy("-r", "--existing", "--mkpath", *options, "far:%s/src/*" % tmp_path, tmp_path / "new")
+        assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "new") == {}
+    for again in range(2):
+        r = bench.copy("-aH", "--existing", "far:%s/src/*" % tmp_path, tmp_path / "to")
+        assert r.code == 0 and read(tmp_path / "to") == {"b": b"new", "c": {"e": b"new"}}, (r.code, r.errors())
