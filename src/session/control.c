@@ -34,6 +34,7 @@ struct control {
 	struct worker worker;
 	int wake; /* eventfd: the outbox is no longer empty, or closing */
 	_Atomic int timeout_ms;
+	_Atomic uint64_t cookie, ponged; /* of the last PING, and of the last one answered */
 
 	pthread_mutex_t lock;
 	pthread_cond_t drained; /* on CLOCK_MONOTONIC: the outbox got shorter, or is no more */
@@ -51,7 +52,6 @@ struct control {
 	uint64_t silence_ms; /* that this process ran through */
 	uint64_t quiet_ms; /* the same, with nothing heard on any other way either */
 	unsigned unanswered; /* PINGs sent in this silence */
-	uint64_t cookie; /* of the last PING */
 	struct framer fr;
 };
 
@@ -192,39 +192,38 @@ static bool speak(struct control *c)
 
 /* ---- listening ------------------------------------------------------------------------ */
 
-static int answer_ping(struct control *c, const struct frame *f)
+/* PING or PONG. */
+static void push_ping(struct control *c, uint8_t type, const struct msg_ping *m)
 {
-	struct msg_ping m;
 	uint8_t body[8];
 	struct writer w = writer_of(body, sizeof body);
 
-	if (msg_ping_decode(f, &m) != 0)
-		return -1;
-	msg_ping_encode(&w, &m);
+	msg_ping_encode(&w, m);
 	pthread_mutex_lock(&c->lock);
 	if (!c->lost && c->used < PONG_ROOM)
-		push(c, MSG_PONG, body, w.used);
+		push(c, type, body, w.used);
 	pthread_mutex_unlock(&c->lock);
-	return 0;
 }
 
-static int take_pong(struct control *c, const struct frame *f)
+static int take_ping(struct control *c, const struct frame *f)
 {
 	struct msg_ping m;
 
 	if (msg_ping_decode(f, &m) != 0)
 		return -1;
-	if (m.cookie > c->cookie)
+	if (f->type == MSG_PING)
+		push_ping(c, MSG_PONG, &m);
+	else if (m.cookie > atomic_load(&c->cookie))
 		return fail_as(OUT_PROTOCOL, "%s answered a PING that was never sent", c->peer);
+	else
+		atomic_store(&c->ponged, m.cookie);
 	return 0;
 }
 
 static int handle(struct control *c, const struct frame *f)
 {
-	if (c->h.pings && f->type == MSG_PING)
-		return answer_ping(c, f);
-	if (c->h.pings && f->type == MSG_PONG)
-		return take_pong(c, f);
+	if (c->h.pings && (f->type == MSG_PING || f->type == MSG_PONG))
+		return take_ping(c, f);
 	return c->h.on_frame(c->h.ctx, f);
 }
 
@@ -313,16 +312,10 @@ static int listen_now(struct control *c, bool *more, bool *clean)
 
 static void send_ping(struct control *c)
 {
-	struct msg_ping m = {.cookie = ++c->cookie};
-	uint8_t body[8];
-	struct writer w = writer_of(body, sizeof body);
+	struct msg_ping m = {.cookie = atomic_fetch_add(&c->cookie, 1) + 1};
 
-	msg_ping_encode(&w, &m);
 	c->unanswered++;
-	pthread_mutex_lock(&c->lock);
-	if (!c->lost && c->used < PONG_ROOM)
-		push(c, MSG_PING, body, w.used);
-	pthread_mutex_unlock(&c->lock);
+	push_ping(c, MSG_PING, &m);
 }
 
 /* In silence_ms, when the next PING is due: at 1/8, 2/8 ... of the limit. */
@@ -538,6 +531,12 @@ int control_start(struct channel *ch, const struct control_handler *h, const voi
 		return -1;
 	}
 	return 0;
+}
+
+uint64_t control_pings(const struct control *c, uint64_t *answered)
+{
+	*answered = atomic_load(&c->ponged);
+	return atomic_load(&c->cookie);
 }
 
 void control_set_timeout(struct control *c, int timeout_ms)

@@ -68,6 +68,10 @@ int control_post(struct control *c, uint8_t type, const void *body, size_t len);
  * has failed and waits for its threads. */
 void control_hurry(struct control *c);
 
+/* How many PINGs were sent, or are about to be; and the number of the last one that was answered.
+ * With that the peer has seen what was queued before that PING, and what it said to it has come. */
+uint64_t control_pings(const struct control *c, uint64_t *answered);
+
 /* Change the silence limit (both ends agree on the smaller after HELLO). */
 void control_set_timeout(struct control *c, int timeout_ms);
 

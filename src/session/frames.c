@@ -119,9 +119,9 @@ static int dispatch(struct session *s, const struct frame *f)
 	case MSG_LANE_STORED:
 		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : unexpected(s, f);
 	case MSG_LANE_CHECK:
-		return s->side == LANE_SINK ? mend_on_check(s, f) : unexpected(s, f);
+		return mend_on_check(s, f);
 	case MSG_LANE_HELD:
-		return s->side == LANE_SOURCE ? mend_on_held(s, f) : unexpected(s, f);
+		return mend_on_held(s, f);
 	case MSG_FILE_RESULT:
 	case MSG_STORED:
 	case MSG_ANSWERS:

@@ -3,15 +3,10 @@
 /*
  * Wires for lanes: the first one, and another one each time that one breaks.
  *
- * Recovery is fenced.  Whoever finds the wire of an epoch broken says LANE_DOWN; the sink's
- * thread, here and so out of file calls, says LANE_STORED; the source waits for that however
- * long it takes, as the sink waits for the source's LANE_DOWN: a thread may be blocked in its
- * file or pipe, and that is no fault.  Time counts only when both are here.
- *
  * Each attempt to connect has an epoch of its own.  One that failed, at whichever end, is LANE_DOWN
  * too, since the other end may have taken it for a success.  And a lane's thread that accepts
- * answers each LANE_DOWN: the connecting end waits in fence() for nothing that this end might
- * have forgotten.  tests/model/attempts.py searches that for deadlocks.
+ * answers each LANE_DOWN: the connecting end waits in mend_fence() for nothing that this end
+ * might have forgotten.  tests/model/attempts.py searches that for deadlocks.
  */
 
 #include <errno.h>
@@ -46,121 +41,6 @@ static int lane_end_pause(struct lane_end *e, int ms)
 
 	poll(&p, 1, ms);
 	return lane_aborted(e->lane) ? fail_as(OUT_PEER_LOST, "lane %u was given up", e->index) : 0;
-}
-
-/* ---- what is said about epochs -----------------------------------------------------------------
- */
-
-static int say_down(struct lane_end *e, uint32_t epoch, const char *why)
-{
-	struct msg_lane_down m = {.lane = (uint16_t)e->index, .epoch = epoch};
-	uint8_t body[sizeof m + 8];
-	struct writer w = writer_of(body, sizeof body);
-
-	snprintf(m.why, sizeof m.why, "%s", why);
-	msg_lane_down_encode(&w, &m);
-	e->said = true;
-	e->said_epoch = epoch;
-	return control_send(e->s->control, MSG_LANE_DOWN, body, w.used);
-}
-
-static int say_stored(struct lane_end *e, uint32_t epoch)
-{
-	struct msg_lane_stored m = {
-		.lane = (uint16_t)e->index,
-		.epoch = epoch,
-		.stored = lane_stored(e->lane),
-		.damaged = lane_damaged(e->lane) != 0,
-	};
-	uint8_t body[sizeof m + 8];
-	struct writer w = writer_of(body, sizeof body);
-
-	msg_lane_stored_encode(&w, &m);
-	return control_send(e->s->control, MSG_LANE_STORED, body, w.used);
-}
-
-/* This end is done with the epoch and all before. */
-static int say_over(struct lane_end *e, uint32_t epoch, const char *why)
-{
-	if (say_down(e, epoch, why) < 0)
-		return -1;
-	return e->s->side == LANE_SINK ? say_stored(e, epoch) : 0;
-}
-
-/* The lane has no wire here: what the peer gave up that this end has not heard of is over. */
-static int answer_down(struct lane_end *e)
-{
-	uint32_t epoch;
-	bool down;
-
-	pthread_mutex_lock(&e->s->lock);
-	down = e->down;
-	epoch = e->down_epoch;
-	pthread_mutex_unlock(&e->s->lock);
-	if (!down || (e->said && e->said_epoch >= epoch))
-		return 0;
-	return say_over(e, epoch, "it has no connection");
-}
-
-/* ---- what the peer says: the control thread
- * ------------------------------------------------------ */
-
-int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch)
-{
-	if (lane < s->terms.lanes && epoch < UINT32_MAX)
-		return 0;
-	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, which there is not",
-		       s->o.peer, message_name(f->type), lane, epoch);
-}
-
-/* With the lock held: the wire of that epoch is no good, and the lane's thread looks again. */
-static void give_up_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
-{
-	if (lane >= s->lanes)
-		return;
-	lane_break(s->ends[lane].lane, epoch, why);
-	raise_event(s->ends[lane].nudge);
-}
-
-int mend_on_down(struct session *s, const struct frame *f)
-{
-	struct msg_lane_down m;
-	struct lane_end *e;
-
-	if (msg_lane_down_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
-		return -1;
-	e = &s->ends[m.lane];
-	pthread_mutex_lock(&s->lock);
-	if (!e->down || m.epoch > e->down_epoch) {
-		e->down = true;
-		e->down_epoch = m.epoch;
-		snprintf(e->down_why, sizeof e->down_why, "%s", m.why);
-		give_up_wire(s, m.lane, m.epoch, m.why);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return 0;
-}
-
-int mend_on_stored(struct session *s, const struct frame *f)
-{
-	struct msg_lane_stored m;
-	struct lane_end *e;
-
-	if (msg_lane_stored_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
-		return -1;
-	e = &s->ends[m.lane];
-	pthread_mutex_lock(&s->lock);
-	if (!e->fenced || m.epoch > e->fenced_epoch) {
-		e->fenced = true;
-		e->fenced_epoch = m.epoch;
-		e->stored = m.stored;
-		give_up_wire(s, m.lane, m.epoch, "");
-	}
-	pthread_mutex_unlock(&s->lock);
-	if (m.damaged)
-		log_info("lane %u: block %llu came damaged to %s and is sent again", m.lane,
-			 (unsigned long long)m.stored, s->o.peer);
-	return 0;
 }
 
 /* ---- connecting
@@ -222,7 +102,7 @@ static enum attempt attempt_failed(struct lane_end *e, uint32_t epoch)
 	struct failure f = *failed();
 
 	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
-	if (lane_aborted(e->lane) || say_over(e, epoch, f.text) < 0)
+	if (lane_aborted(e->lane) || mend_say_over(e, epoch, f.text) < 0)
 		return ATTEMPT_FATAL;
 	fail_again(&f);
 	return ATTEMPT_FAILED;
@@ -285,12 +165,14 @@ static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	uint32_t epoch;
 	int rc;
 
-	if (answer_down(e) < 0)
+	if (mend_answer_down(e) < 0)
 		return ATTEMPT_FATAL;
 	epoch = lowest_epoch(e);
 	if (epoch == UINT32_MAX)
 		return out_of_epochs(e);
+	atomic_store(&e->waits, true);
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
+	atomic_store(&e->waits, false);
 	if (rc == 0)
 		return take_caller(e, &c);
 	/* What woke it, so that it doesn't again. */
@@ -526,26 +408,6 @@ static enum attempt connect_lane(struct lane_end *e, bool first)
 /* ---- mending
  * ----------------------------------------------------------------------------------------- */
 
-/* Both ends' threads are done with the epoch: 0, or -1 when the lane is aborted. */
-static int fence(struct lane_end *e, uint32_t epoch, const char *why)
-{
-	struct session *s = e->s;
-	bool done;
-
-	if (say_over(e, epoch, why) < 0)
-		return -1;
-	for (;;) {
-		pthread_mutex_lock(&s->lock);
-		done = s->side == LANE_SOURCE ? e->fenced && e->fenced_epoch >= epoch
-					      : e->down && e->down_epoch >= epoch;
-		pthread_mutex_unlock(&s->lock);
-		if (done)
-			return 0;
-		if (lane_end_wait(e, 0) < 0)
-			return -1;
-	}
-}
-
 /* The lane's end is the session's, unless the session's was first. */
 static int give_up(struct lane_end *e)
 {
@@ -576,7 +438,7 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;
-	if (epoch > 0 && (fence(e, epoch - 1, why) < 0 || mend_judge(e, why) < 0))
+	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_judge(e, why) < 0))
 		return give_up(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return give_up(e);

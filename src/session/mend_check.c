@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Is the peer there?  Wires that bring no credit: what a source asks its sink (LANE_CHECK,
+ * Is the peer there?  Wires that bring no credit: what ends ask each other (LANE_CHECK,
  * LANE_HELD), and when a lane does without RDMA.  Lanes as signs of life.
  */
 
@@ -14,17 +14,28 @@ enum { OFTEN_MS = 60000, OFTEN_TIMEOUTS = 4 };
 
 /* ---- asking ------------------------------------------------------------------------------ */
 
-void session_ask(void *ctx, struct lane *l, uint32_t epoch)
+int mend_ask(struct lane_end *e, uint32_t epoch)
 {
-	struct lane_end *e = ctx;
-	struct msg_lane_check m = {.lane = (uint16_t)e->index, .epoch = epoch, .mtu = lane_mtu(l)};
+	struct msg_lane_check m = {
+		.lane = (uint16_t)e->index,
+		.epoch = epoch,
+		.mtu = lane_mtu(e->lane),
+	};
 	uint8_t body[16];
 	struct writer w = writer_of(body, sizeof body);
 
 	msg_lane_check_encode(&w, &m);
+	if (control_post(e->s->control, MSG_LANE_CHECK, body, w.used) == 0)
+		return 0;
+	fail_clear();
+	return -1;
+}
+
+void session_ask(void *ctx, struct lane *l, uint32_t epoch)
+{
+	(void)l;
 	/* Without room now: it asks again. */
-	if (control_post(e->s->control, MSG_LANE_CHECK, body, w.used) < 0)
-		fail_clear();
+	mend_ask(ctx, epoch);
 }
 
 /* The lane, if it is open by now. */
@@ -38,6 +49,23 @@ static struct lane_end *open_lane(struct session *s, unsigned lane)
 	return open ? &s->ends[lane] : NULL;
 }
 
+/* Is what the peer waits for held up by something else than the peer?  -1: it can't ask that. */
+static int is_busy(struct lane_end *e, const struct frame *f, uint32_t epoch)
+{
+	struct session *s = e->s;
+	bool over;
+
+	pthread_mutex_lock(&s->lock);
+	over = e->down && e->down_epoch >= epoch;
+	pthread_mutex_unlock(&s->lock);
+	if (over)
+		return !atomic_load(&e->waits);
+	if (s->side == LANE_SINK)
+		return lane_check(e->lane, epoch);
+	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, which it has not given up",
+		       s->o.peer, message_name(f->type), e->index, epoch);
+}
+
 int mend_on_check(struct session *s, const struct frame *f)
 {
 	struct msg_lane_held held = {0};
@@ -45,16 +73,20 @@ int mend_on_check(struct session *s, const struct frame *f)
 	struct lane_end *e;
 	uint8_t body[16];
 	struct writer w = writer_of(body, sizeof body);
+	int busy;
 
 	if (msg_lane_check_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
 		return -1;
 	e = open_lane(s, m.lane);
 	if (!e)
 		return 0;
+	busy = is_busy(e, f, m.epoch);
+	if (busy < 0)
+		return -1;
 	atomic_store(&e->peer_mtu, m.mtu);
 	held.lane = m.lane;
 	held.epoch = m.epoch;
-	held.busy = lane_check(e->lane, m.epoch);
+	held.busy = busy;
 	held.mtu = lane_mtu(e->lane);
 	msg_lane_held_encode(&w, &held);
 	if (control_post(s->control, MSG_LANE_HELD, body, w.used) < 0)
@@ -74,6 +106,10 @@ int mend_on_held(struct session *s, const struct frame *f)
 		return 0;
 	atomic_store(&e->peer_mtu, m.mtu);
 	lane_held(e->lane, m.epoch, m.busy);
+	pthread_mutex_lock(&s->lock);
+	if (m.busy || e->held == HELD_NOTHING)
+		e->held = m.busy ? HELD_BUSY : HELD_IDLE;
+	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
 

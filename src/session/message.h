@@ -50,8 +50,9 @@ enum message_type {
 	MSG_ANSWERS = 14, /* sink -> source: what to do with files that it was asked about */
 	MSG_CELLS = 15, /* sink -> source: digests of what it has of such a file */
 	MSG_TIMES = 16, /* either, before END or DONE: what its lanes did with their time */
-	MSG_LANE_CHECK = 17, /* source -> sink: no credit comes; is the lane's thread busy? */
-	MSG_LANE_HELD = 18, /* sink -> source: the answer */
+	MSG_LANE_CHECK = 17, /* no credit comes (source -> sink), or no word of an epoch that is
+			      * over (either): is the lane's thread busy? */
+	MSG_LANE_HELD = 18, /* the answer */
 
 	/* between a conductor and one end, never passed on: from 64 */
 	MSG_GREETING = 64, /* end -> conductor, its first frame */
@@ -167,7 +168,7 @@ int msg_lane_stored_decode(const struct frame *f, struct msg_lane_stored *m);
 
 struct msg_lane_check {
 	uint16_t lane;
-	uint32_t epoch; /* of the wire on which no credit comes */
+	uint32_t epoch; /* of the wire */
 	uint32_t mtu; /* of the network device under it at the sender's; 0: not known */
 };
 void msg_lane_check_encode(struct writer *w, const struct msg_lane_check *m);
@@ -177,7 +178,7 @@ struct msg_lane_held {
 	uint16_t lane;
 	uint32_t epoch;
 	uint32_t mtu;
-	bool busy; /* the lane's thread stores a block, or waits to: the wire is not to blame */
+	bool busy; /* the lane's thread is elsewhere: the wire, or the peer, is not to blame */
 };
 void msg_lane_held_encode(struct writer *w, const struct msg_lane_held *m);
 int msg_lane_held_decode(const struct frame *f, struct msg_lane_held *m);

@@ -5,7 +5,7 @@
 /*
  * A session's inside: its life (session.c), its frames (frames.c), what both ends agree on
  * (agree.c), the way between them (offer.c, route.c), and wires for lanes, the first and every
- * other (mend.c).
+ * other (mend*.c).
  *
  * Three kinds of threads meet here: the control thread in on_frame (never waits), the lanes'
  * threads in mend functions (wait in lane_end_wait()), and whoever opened the session.  What
@@ -76,6 +76,9 @@ struct route {
 /* ---- one end of a lane ------------------------------------------------------------------------
  */
 
+/* The peer's answers to LANE_CHECK since the last look. */
+enum held_seen { HELD_NOTHING, HELD_IDLE, HELD_BUSY };
+
 struct lane_end {
 	struct session *s;
 	struct lane *lane;
@@ -91,6 +94,7 @@ struct lane_end {
 	bool fenced; /* source: the sink has stored `stored' and is done with all */
 	uint32_t fenced_epoch; /* epochs up to this */
 	uint64_t stored;
+	enum held_seen held; /* BUSY, if one of them was */
 
 	/* the lane's thread's own */
 	uint32_t next_epoch; /* for the next attempt; 0: none is left */
@@ -102,6 +106,7 @@ struct lane_end {
 	unsigned breaks; /* of RDMA wires, and when the last ones were */
 	uint64_t broke_ms[OFTEN_BREAKS];
 
+	atomic_bool waits; /* its thread waits for nothing but the peer, and LANE_DOWN wakes it */
 	_Atomic uint32_t peer_mtu; /* as LANE_CHECK or LANE_HELD said */
 };
 
@@ -173,10 +178,19 @@ enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned
 			   uint64_t deadline_ms);
 int mend_on_down(struct session *s, const struct frame *f);
 int mend_on_stored(struct session *s, const struct frame *f);
-/* mend_check.c: a source asks its sink why no credit comes. */
+int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch);
+/* This end is done with the epoch and all before. */
+int mend_say_over(struct lane_end *e, uint32_t epoch, const char *why);
+/* The lane has no wire here: what the peer gave up that this end has not heard of is over. */
+int mend_answer_down(struct lane_end *e);
+/* Both ends' threads are done with the epoch: 0; -1 when the lane is aborted, or the peer's thread
+ * never will be. */
+int mend_fence(struct lane_end *e, uint32_t epoch, const char *why);
+/* mend_check.c: a source asks its sink why no credit comes, either end the other one why it does
+ * not give up a wire.  mend_ask: -1 when there is no room for it now. */
+int mend_ask(struct lane_end *e, uint32_t epoch);
 int mend_on_check(struct session *s, const struct frame *f);
 int mend_on_held(struct session *s, const struct frame *f);
-int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch);
 /* A wire broke: does the lane do without RDMA from now on?  -1: it can't, and it is hopeless. */
 int mend_judge(struct lane_end *e, const char *why);
 /* The lanes' ask function. */

@@ -663,6 +663,50 @@ def test_no_new_wire_comes(arena):
     fails(e, 44)
 
 
+HOLDS = ["silent", "idle", "busy"]
+
+
+def hold_up(e, how, epoch):
+    """Never say that the wire of this epoch is over; answer whether the thread is busy, or not."""
+    for _ in range(6 if how == "busy" else 1):
+        check = e.frames.expect("LANE_CHECK", timeout=SOON)
+        assert (check["lane"], check["epoch"]) == (0, epoch)
+        if how == "busy":
+            e.frames.send("LANE_HELD", lane=0, epoch=epoch, mtu=0, busy=1)
+    if how == "busy":
+        # Four that were not busy had been enough.
+        assert e.proc.proc.poll() is None
+        e.frames.send("CANCEL", signo=15)
+        return ends(e, 20)
+    if how == "idle":
+        for _ in range(4):
+            e.frames.send("LANE_HELD", lane=0, epoch=epoch, mtu=0, busy=0)
+            try:
+                e.frames.expect("LANE_CHECK", timeout=SOON)
+            except peer.Silence:
+                break
+    return fails(e, 30)
+
+
+@pytest.mark.parametrize("how", HOLDS)
+def test_a_source_that_never_gives_a_broken_wire_up(arena, how):
+    """It may be away in a file call for ever, if it says so; if it does not, the session ends."""
+    e = arena.sink(timeout_ms=1000).orders()
+    e.open()[0].close()
+    epoch = e.frames.expect("LANE_STORED")["epoch"]
+    hold_up(e, how, epoch)
+    untouched(arena)
+
+
+@pytest.mark.parametrize("how", HOLDS)
+def test_a_sink_that_never_gives_a_broken_wire_up(arena, how):
+    e, (lane,) = open_source(arena, timeout_ms=1000)
+    lane.take_block()
+    lane.close()
+    epoch = e.frames.expect("LANE_DOWN")["epoch"]
+    hold_up(e, how, epoch)
+
+
 # ---- lies about lanes ---------------------------------------------------------------------------
 
 LANE_LIES = {
@@ -671,6 +715,8 @@ LANE_LIES = {
     "down-lane-65535": ("LANE_DOWN", dict(lane=U16, epoch=0, why=""), 12),
     "down-last-epoch": ("LANE_DOWN", dict(lane=0, epoch=U32, why=""), 12),
     "stored-from-a-source": ("LANE_STORED", dict(lane=0, epoch=0, stored=0, damaged=0), 12),
+    "check-unknown-lane": ("LANE_CHECK", dict(lane=1, epoch=0, mtu=0), 12),
+    "held-last-epoch": ("LANE_HELD", dict(lane=0, epoch=U32, mtu=0, busy=0), 12),
 }
 
 
@@ -681,6 +727,12 @@ def test_lies_about_lanes_to_a_sink(arena, what):
     e.open()
     e.frames.send(name, **values)
     fails(e, code)
+
+
+def test_a_sink_asks_of_a_wire_that_it_has_not_given_up(arena):
+    e, _ = open_source(arena)
+    e.frames.send("LANE_CHECK", lane=0, epoch=0, mtu=0)
+    fails(e, 12)
 
 
 STORED_LIES = {
