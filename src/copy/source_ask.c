@@ -212,6 +212,9 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		return item_failed(l, it);
 	if (read_attributes(l, it, &x)) {
 		removal_free(removal);
+		/* Nothing of it is needed where the target keeps what it has. */
+		if (it->fd < 0 && it->id == 0 && !it->permitted && source_must_know(l->source))
+			return source_ask_leave(l, it);
 		return item_failed(l, it);
 	}
 	if (it->id == 0 && source_id(l, &it->id)) {

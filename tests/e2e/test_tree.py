@@ -270,13 +270,6 @@ def test_mkpath_makes_dst_for_the_files_of_a_pattern(bench, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"file"
 
 
-def test_the_matches_of_a_pattern_want_a_directory(bench, tmp_path):
-    make(tmp_path, {"src": {"a": b"a", "b": {"f": b"b"}}})
-    r = bench.copy("-r", "far:%s/src/*" % tmp_path, tmp_path / "new")
-    assert r.code == 23 and "--mkpath" in r.errors(), (r.code, r.errors())
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_missing_target_directory_names_mkpath(bench, tmp_path, way):
     make(tmp_path, {"src": SRC})
     r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "no" / "such" / "new"))

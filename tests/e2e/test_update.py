@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import random
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -194,7 +195,7 @@ def test_several_matches_of_a_pattern_need_a_directory(bench, tmp_path):
     make(tmp_path, {"a": tree})
     for options in ([], ["--remove-source-files"], ["-n"]):
         r = bench.copy("-r", *options, "far:%s/a/*" % tmp_path, str(tmp_path / "absent"))
-        assert r.code == 23 and "is not a directory" in r.errors(), (r.code, r.errors())
+        assert r.code == 23 and "absent: no such directory (--mkpath makes it)" in r.errors(), (r.code, r.errors())
         assert read(tmp_path / "a") == tree and not (tmp_path / "absent").exists(), options
 
 
@@ -793,6 +794,28 @@ def test_mkpath_of_a_tree(bench, tmp_path, way):
         r = bench.copy("-r", "--mkpath", way[0] + str(tmp_path) + "/" + source, way[1] + str(tmp_path) + "/" + to)
         assert r.code == 0, r.errors()
         assert read(tmp_path / to) == read(tmp_path / "tree")
+
+
+@pytest.mark.skipif(USER, reason="root can read everything")
+@pytest.mark.parametrize("options", [["-a", "-u"], ["-aX", "-u"], ["-aA", "-u"], ["-rX", "--ignore-existing"],
+                                     ["-aHX", "-u"], ["-aX", "-u", "--checksum"]], ids=" ".join)
+def test_what_may_not_be_replaced_need_not_be_readable(bench, tmp_path, way, options):
+    """Also where its attributes could not be read either."""
+    make(tmp_path, {"tree": {"f": b"source", "g": b"g", "h": b"h", "new": b"new"}, "to": {"f": b"newer", "g": b"g"}})
+    os.link(tmp_path / "tree" / "h", tmp_path / "tree" / "i")
+    shutil.copy2(tmp_path / "tree" / "h", tmp_path / "to" / "h")
+    shutil.copy2(tmp_path / "tree" / "h", tmp_path / "to" / "i")
+    for name in "fghi":
+        os.utime(tmp_path / "to" / name, (2000000000, 2000000000))
+        (tmp_path / "tree" / name).chmod(0)
+    open_up(tmp_path)
+    subprocess.run(["chown", "-R", "65534:65534", tmp_path / "to", tmp_path / "tree"], check=True)
+    r = bench.copy(*options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"), become=as_nobody())
+    assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"newer", "g": b"g", "h": b"h", "i": b"h", "new": b"new"}
+    os.unlink(tmp_path / "to" / "f")
+    r = bench.copy(*options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"), become=as_nobody())
+    assert r.code == 23 and "f: Permission denied" in r.errors() and "1 of 6" in r.errors(), (r.code, r.errors())
 
 
 # ---- lists of what failed ------------------------------------------------------------------

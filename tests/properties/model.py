@@ -299,10 +299,9 @@ class Model:
     # on."
     def enter_relative(self, path, node, session):
         start, _, rest = path.rpartition("/./") if "/./" in path else ("", "", path)
-        contents = path.endswith("/")
         parts = rest.rstrip("/").split("/")
         # "nothing of the path is made to a SRC that a pattern leaves out"
-        if not contents and self.excluded("/".join(parts), node.kind == "dir"):
+        if self.excluded("/".join(parts), node.kind == "dir"):
             return
         if node.kind == "file" and not self.can_read(node):
             self.fail(path, "can't be read")
@@ -594,10 +593,11 @@ class Model:
             equal = old is not None and old.kind == "file" and old.content == item.node.content
             item.fate = "either" if equal else "stays"
             return
-        # What is not sent is not read, and of an empty file that is there nothing is to be compared.
+        # What is not sent is not read, but for its attributes where they are kept; and of an empty file
+        # that is there nothing is to be compared.
         from world import size_of
-        compared = what == "send" or (size_of(item.node.content) > 0 and (
-            self.o.get("checksum") or self.o.get("remove-source-files")))
+        compared = what == "send" or self.o.get("acls") or self.o.get("xattrs") or (
+            size_of(item.node.content) > 0 and (self.o.get("checksum") or self.o.get("remove-source-files")))
         if compared and not self.can_read(item.node):
             self.fail(item.path, "can't be read")
             item.fate = "stays"
