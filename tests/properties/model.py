@@ -223,6 +223,13 @@ class Model:
                 none = len(self.case.sources) == 1 and all(
                     self.excluded(os.path.basename(p), n is not None and n.kind == "dir") for _, p, n in roots)
                 raise Refused("DST is no directory", 11, 23, *([0] if none else []))
+            # "-T: DST is the file … itself", which is none with a slash; the directory may be made before.
+            if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
+                missing = self.top
+                while os.path.dirname(missing) and os.path.dirname(missing) not in self.before:
+                    missing = os.path.dirname(missing)
+                self.loosen(missing)
+                raise Refused("DST is a directory", 11, 23)
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath"):
                 self.make_dir(self.top)
@@ -578,9 +585,9 @@ class Model:
         if self.o.get("checksum"):
             return "same" if old.content == item.node.content else "send"
         # "One that is there already is removed, too, if its content is the same; a time is not enough."
-        if self.times and self.o.get("remove-source-files"):
+        # "--ignore-times: Send files too whose size and time are the same."
+        if self.times and self.o.get("remove-source-files") and not self.o.get("ignore-times"):
             return "same" if old.content == item.node.content else "send"
-        # "--ignore-times: Send files also where size and time are the same."
         if self.times and not self.o.get("ignore-times") and same_time(old.mtime, item.node.mtime) and size_of(old.content) == size_of(item.node.content):
             return "same"
         return "send"
