@@ -294,19 +294,37 @@ static bool is_there(const char *path)
 	return stat(path, &st) == 0;
 }
 
+/* The source before it that takes its name: a directory without -r, which fails, does not. */
+static const struct found_path *find_twin(const struct walk *w, const struct found_path *p)
+{
+	const struct rules *r = w->o.rules;
+	const struct found_path *first;
+
+	if (!p->twin || r->relative || r->listed)
+		return NULL;
+	first = &w->o.found->paths[p->twin - 1];
+	if (r->recursive)
+		return first;
+	for (const struct found_path *q = first; q < p; q++) {
+		if ((q == first || q->twin == p->twin) && !is_directory(q->path))
+			return q;
+	}
+	return NULL;
+}
+
 int walk_next_root(struct walk *w)
 {
 	const struct rules *r = w->o.rules;
-	const struct found_path *p = &w->o.found->paths[w->next_root];
+	const struct found_path *p = &w->o.found->paths[w->next_root], *twin;
 	bool is_dir;
 	char name[NAME_MAX + 1];
 
 	if (w->next_root >= w->o.found->count)
 		return 0;
 	w->next_root++;
-	if (p->twin && !r->relative && !r->listed) {
-		fail("%s is not copied over %s, which has the same name", p->path,
-		     w->o.found->paths[p->twin - 1].path);
+	twin = find_twin(w, p);
+	if (twin) {
+		fail("%s is not copied over %s, which has the same name", p->path, twin->path);
 		return root_fail(w, p);
 	}
 	is_dir = is_directory(p->path);

@@ -284,6 +284,15 @@ def test_a_directory_without_r_names_it(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"f"}
 
 
+def test_a_directory_without_r_takes_no_name(bench, tmp_path, way):
+    """As with rsync: the first file of that name is copied, and only one."""
+    make(tmp_path, {"x": {"f": SRC}, "y": {"f": b"y"}, "z": {"f": b"z"}, "to": {}})
+    r = bench.copy(*(way[0] + str(tmp_path / name / "f") for name in "xyz"), way[1] + str(tmp_path / "to"))
+    assert r.code == 23 and "x/f is a directory" in r.errors(), (r.code, r.errors())
+    assert "z/f is not copied over %s/y/f" % tmp_path in r.errors(), r.errors()
+    assert read(tmp_path / "to") == {"f": b"y"}
+
+
 def test_one_of_two_trees_missing(bench, tmp_path, way):
     make(tmp_path, {"src": SRC, "to": {}})
     r = bench.copy("-a", way[0] + str(tmp_path / "none"), way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "to"))
