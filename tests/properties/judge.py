@@ -6,6 +6,7 @@ of which only this is known: nothing is torn, nothing else is touched, nothing i
 
 import os
 
+from model import below_any
 from world import below, is_ours
 
 ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid")
@@ -131,6 +132,17 @@ def lost(need, after):
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s is neither in a source nor at the target" % " or ".join(sorted(some)))
             for some in need if not some & there]
+
+
+def lost_backups(model, before, after):
+    """"Keep what is replaced or deleted": all but older backups is somewhere, whatever becomes of a run."""
+    if not model.backup or model.refused:
+        return []
+    over = {model.backup_name(p) for p in model.deleted | {i.dest for i in model.items}}
+    there = {n.content for n in after.values() if n.kind == "file"}
+    return [("lost", "the content %s of %s has no backup" % (n.content, p)) for p, n in sorted(before.items())
+            if n.kind == "file" and below(p, model.top) and not is_ours(p) and n.content not in there
+            and not below_any(p, over)]
 
 
 def contents_of(case, state):

@@ -296,7 +296,7 @@ class Trial:
                 self.stop.set()
             thread.join()
         after = world.read(self.root, BESIDE)
-        self.found += judge.lost(self.need, after)
+        self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after)
         if kind == "stream":
             if "f" not in after:
                 self.found.append(("source-gone", "f: is removed, and is not at a regular target"))
@@ -322,7 +322,7 @@ class Trial:
         self.need = judge.contents_of(self.case, state)
         code = self.end(self.start())
         after = world.read(self.root, BESIDE)
-        found = judge.lost(self.need, after)
+        found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
         found += judge.exact(model, after, code)
         self.found += [("again-" + k if k not in ("lost",) else k, "rerun: " + text) for k, text in found]
 
