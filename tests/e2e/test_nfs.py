@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from hosts import LAB, TRANSPORT, pattern
+from hosts import LAB, SLOW, TRANSPORT, pattern
 from trees import make, read
 
 pytestmark = pytest.mark.skipif(not LAB or TRANSPORT != "rxe", reason="only the lab's machine may serve, and once")
@@ -70,6 +70,8 @@ def reads(path):
         return f.read()
 
 
+# Ten copies, each of which starts three programs in a guest that has to share its processors.
+@pytest.mark.timeout(180 * SLOW)
 def test_a_source_that_is_its_target(bench, twice):
     """Nothing says so but what the copy did to it, which the other view has to notice."""
     data = pattern(300000)
