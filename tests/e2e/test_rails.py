@@ -67,6 +67,18 @@ class Wires:
             self.at(end, "tc", "qdisc", "add", "dev", self.interface(end, wire), "root", "netem", "loss",
                     "100%")
 
+    def cut_all_but(self, port):
+        """Of the first wire, for TCP, iWARP's included."""
+        for end in (0, 1):
+            at = ["dev", self.interface(end, 0)]
+            self.at(end, "tc", "qdisc", "add", *at, "root", "handle", "1:", "prio", "bands", "4",
+                    "priomap", *["3"] * 16)
+            self.at(end, "tc", "qdisc", "add", *at, "parent", "1:4", "netem", "loss", "100%")
+            for what in (["ip", "u32", "match", "ip", "dport", str(port), "0xffff"],
+                         ["ip", "u32", "match", "ip", "sport", str(port), "0xffff"],
+                         ["arp", "u32", "match", "u32", "0", "0"]):
+                self.at(end, "tc", "filter", "add", *at, "parent", "1:", "protocol", *what, "flowid", "1:1")
+
     def slow(self, delay):
         for end in (0, 1):
             for wire in range(WIRES):
@@ -154,6 +166,26 @@ def test_a_rail_that_dies(bench, wires, tmp_path, how):
     said = source.errors()
     assert "was mended and goes on over rdma %s" % wires.device(0, 0) in said, said
     assert "is done without" in said, said
+
+
+@two_hosts
+def test_no_firewall_is_asked_about_once_rdma_went_through(bench, wires, tmp_path):
+    """The path of RDMA falls silent; the control channel goes on."""
+    (tmp_path / "in").write_bytes(pattern(40 * BLOCK))
+    options = ["--lanes=1", "--rails=1", "--timeout=4", "--"]
+    sink = bench.receive(*options, "sh", "-c", "cat >%s/out" % tmp_path, host=wires.far)
+    source = bench.send(sink.port, *options, "sh", "-c",
+                        "cat in; until [ -e go ]; do sleep 0.1; done; cat in", host=wires.near,
+                        to=wires.far.address, cwd=tmp_path,
+                        env={"SLUICE_FAULT": "break:lane=0,block=60,times=1"})
+    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size == 40 * BLOCK,
+               timeout=60)
+    wires.cut_all_but(sink.port)
+    (tmp_path / "go").touch()
+    codes = source.wait(), sink.wait()
+    said = source.errors() + sink.errors()
+    assert codes == (44, 44), said
+    assert "lane 0 could not be reconnected" in said and "no answer any more" in said, said
 
 
 @two_hosts
