@@ -65,6 +65,9 @@ class Model:
         except Refused as why:
             self.refused, self.codes = str(why), why.codes | ({5} if case.unreachable else set())
             self.after = {p: n.copy() for p, n in self.before.items()}
+            for path in self.loose:
+                if os.path.dirname(path) in self.after:
+                    self.after[os.path.dirname(path)].mtime = None      # something may be made in it
             self.fates = {}
         if self.o.get("dry-run"):
             self.after = {p: n.copy() for p, n in self.before.items()}
