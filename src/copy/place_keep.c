@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/siphash.h"
 
 enum { ROOM_FIRST = 64, KEPT = 1 /* a bit of a hash */ };
 
 struct kept {
+	struct siphash_key key;
 	uint64_t *hashes; /* ascending, none twice */
 	size_t count, room;
 	bool complete;
@@ -28,9 +29,10 @@ struct kept {
 	struct taken others; /* names that are there, and were not listed */
 };
 
-static uint64_t hash_of(const char *name)
+/* The peer chooses names, and two of one hash both stay. */
+static uint64_t hash_of(const struct kept *k, const char *name)
 {
-	return XXH3_64bits(name, strlen(name)) & ~(uint64_t)KEPT;
+	return siphash(&k->key, name, strlen(name)) & ~(uint64_t)KEPT;
 }
 
 void kept_free(struct kept *k)
@@ -96,7 +98,7 @@ static int list(struct kept *k, int dirfd)
 		e = readdir(dir);
 		err = errno;
 		if (e && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-		    add(k, hash_of(e->d_name)))
+		    add(k, hash_of(k, e->d_name)))
 			err = ENOMEM;
 	} while (e && err == 0);
 	closedir(dir);
@@ -110,6 +112,11 @@ static int begin(struct place_dir *d)
 	d->kept = calloc(1, sizeof *d->kept);
 	if (!d->kept)
 		return fail_as(OUT_MEMORY, "list a directory: %m");
+	if (siphash_key_make(&d->kept->key)) {
+		free(d->kept);
+		d->kept = NULL;
+		return -1;
+	}
 	fd = dir_hold(d);
 	d->kept->unlisted = fd < 0 ? EIO : list(d->kept, fd);
 	if (fd >= 0)
@@ -166,7 +173,7 @@ static int keep_all(struct kept *k, struct reader *names, int dirfd)
 	int more;
 
 	while ((more = keep_next(names, name)) > 0) {
-		h = find(k, hash_of(name));
+		h = find(k, hash_of(k, name));
 		if (h)
 			*h |= KEPT;
 		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->others, name))
@@ -235,14 +242,15 @@ bool kept_some_left(const struct kept *k, int *unlisted)
 
 bool dir_has_left(const struct place_dir *d, const char *name)
 {
-	const uint64_t *h = dir_only_leads(d) ? NULL : find(d->kept, hash_of(name));
+	const uint64_t *h = dir_only_leads(d) ? NULL : find(d->kept, hash_of(d->kept, name));
 
 	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name) : h && !(*h & KEPT);
 }
 
 static int keep_alias(void *ctx, const char *name)
 {
-	uint64_t *h = find(ctx, hash_of(name));
+	struct kept *k = ctx;
+	uint64_t *h = find(k, hash_of(k, name));
 
 	if (h)
 		*h |= KEPT;

@@ -25,6 +25,16 @@ def delete(bench, tmp_path, way, *options, **how):
                       way[1] + str(tmp_path / "to"), **how)
 
 
+def test_a_peer_cannot_choose_a_name_that_keeps_another(bench, tmp_path, way):
+    """What the source has is known by hashes. These two names have one XXH3-64 without a seed."""
+    flip, flop, other = 0x6782737bea4239b9, 0xaf56bc3b0996523a, 0x0101010101010101
+    ours, old = [os.fsdecode(a.to_bytes(8, "little") + b.to_bytes(8, "little"))
+                 for a, b in ((flip ^ other, flop), (flip, flop ^ other))]
+    make(tmp_path, {"tree": {ours: b"new"}, "to": {old: b"old"}})
+    r = delete(bench, tmp_path, way)
+    assert r.code == 0 and read(tmp_path / "to") == {ours: b"new"}, (r.code, r.errors())
+
+
 # ---- nothing is deleted if anything failed -------------------------------------------------
 
 
