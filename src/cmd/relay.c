@@ -96,7 +96,7 @@ int relay_await(void *ctx)
 		return 0;
 	while (poll(&p, 1, LOOK_UP_MS) <= 0) {
 		if (cancelled())
-			return fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+			return fail_signal(cancelled());
 		if (!warn_ms || clock_left(warn_ms) > 0)
 			continue;
 		log_warn("the input has ended; waiting until the rdrecv above has received its "

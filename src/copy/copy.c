@@ -194,7 +194,7 @@ bool copy_interrupted(struct copy *c)
 	if (!copy_stopped(c))
 		return false;
 	if (cancelled())
-		fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+		fail_signal(cancelled());
 	return true;
 }
 

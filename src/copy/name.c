@@ -25,6 +25,14 @@ const char *name_last(const char *path, char *to, size_t size)
 	return to;
 }
 
+const char *name_relative(const char *path)
+{
+	static const char mark[] = "/./";
+	const char *cut = strstr(path, mark);
+
+	return cut ? cut + sizeof mark - 1 : path;
+}
+
 bool name_is_plain(const char *name)
 {
 	size_t len = strlen(name);

@@ -161,7 +161,7 @@ static int run_workers(struct probe *p, unsigned n, void *(*run)(void *))
 		}
 	}
 	if (cancelled())
-		return fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+		return fail_signal(cancelled());
 	return p->failed ? fail_again(&p->failure) : 0;
 }
 

@@ -88,7 +88,7 @@ static int fill(struct scratch *s, const struct stopper *stopper)
 
 		ret = source_file_read(made, buf, n, at);
 		if (ret == 0 && stopper->stop(stopper->ctx))
-			ret = fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+			ret = fail_signal(cancelled());
 		if (ret == 0 && pwrite_full(s->fd, buf, n, (off_t)at))
 			ret = fail("write into %s: %m", s->name);
 	}

@@ -21,15 +21,6 @@ static int not_asked(const char *name, const char *why)
 
 /* ---- --relative ----------------------------------------------------------------------- */
 
-/* Where the part of a SRC begins that is made anew at the target: behind the first "/./", if
- * there is one. */
-static const char *kept_part(const char *want)
-{
-	const char *cut = strstr(want, "/./");
-
-	return cut ? cut + 3 : want;
-}
-
 /* The next component: where it begins, and *len; NULL: there is none. */
 static const char *component(const char **at, size_t *len)
 {
@@ -62,7 +53,7 @@ enum answers { ANSWERS_NOT, ANSWERS_LEADS, ANSWERS_WHOLLY };
 /* Is path what want asks for, or does it lead there? */
 static enum answers answers_path(const char *path, const char *want)
 {
-	const char *wants = kept_part(want), *name, *part;
+	const char *wants = name_relative(want), *name, *part;
 	size_t name_len, part_len;
 
 	while ((name = component(&path, &name_len)) != NULL) {
@@ -93,7 +84,7 @@ static enum answers answers_relative(const struct sink *s, const struct sink_dir
 /* Does its content go into the target, and not what it is called? */
 static bool wants_contents(const struct sink *s, const char *want)
 {
-	const char *last = strrchr(want, '/'), *kept = kept_part(want);
+	const char *last = strrchr(want, '/'), *kept = name_relative(want);
 	size_t len;
 
 	if (s->rules->listed)
@@ -251,7 +242,7 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 bool sink_asks_for(const struct sink *s, const char *name)
 {
 	for (size_t i = 0; s->o->count > 1 && i < s->o->count; i++) {
-		const char *want = s->o->wants[i], *at = kept_part(want), *part;
+		const char *want = s->o->wants[i], *at = name_relative(want), *part;
 		size_t len;
 
 		if (wants_contents(s, want))

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/worker.h"
 #include "copy/own_name.h"
+#include "copy/place.h"
 
 enum { AT_ONCE = 64 };
 
@@ -119,35 +120,11 @@ static int skip(struct walk *w, struct walk_dir *d, const char *name, const char
 	return 0;
 }
 
-/* How much of path is not made at the target. */
-static size_t cut_length(const char *path)
-{
-	const char *cut = strstr(path, "/./");
-
-	return cut ? (size_t)(cut - path) : 0;
-}
-
-bool walk_names_one_file(const struct walk *w)
-{
-	const struct found *f = w->o.found;
-
-	if (!w->o.rules->relative)
-		return false;
-	for (unsigned i = 1; i < f->count; i++) {
-		size_t cut = cut_length(f->paths[i].path);
-
-		if (cut != cut_length(f->paths[0].path) ||
-		    memcmp(f->paths[i].path, f->paths[0].path, cut) != 0)
-			return false;
-	}
-	return true;
-}
-
 static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
 {
 	static const char why[] = "what a source before it has there";
 
-	return walk_names_one_file(w) ? 0 : skip(w, d, name, why);
+	return w->names_one_file ? 0 : skip(w, d, name, why);
 }
 
 /* One of the two can't be there: it is not only said. */
@@ -464,6 +441,27 @@ bool walk_incomplete(const struct walk *w)
 	return w->incomplete;
 }
 
+static size_t cut_length(const char *path)
+{
+	return (size_t)(name_relative(path) - path);
+}
+
+static bool names_one_file(const struct walk_opts *o)
+{
+	const struct found *f = o->found;
+
+	if (!o->rules->relative)
+		return false;
+	for (unsigned i = 1; i < f->count; i++) {
+		size_t cut = cut_length(f->paths[i].path);
+
+		if (cut != cut_length(f->paths[0].path) ||
+		    memcmp(f->paths[i].path, f->paths[0].path, cut) != 0)
+			return false;
+	}
+	return true;
+}
+
 int walk_new(const struct walk_opts *o, struct walk **out)
 {
 	struct walk *w = calloc(1, sizeof *w);
@@ -471,6 +469,7 @@ int walk_new(const struct walk_opts *o, struct walk **out)
 	if (!w)
 		return fail_as(OUT_MEMORY, "read directories: %m");
 	w->o = *o;
+	w->names_one_file = names_one_file(o);
 	w->names.wanted = walk_merges(o);
 	if (w->names.wanted && siphash_key_make(&w->names.key)) {
 		free(w);

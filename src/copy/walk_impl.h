@@ -37,6 +37,9 @@ struct walk_names {
 struct walk {
 	struct walk_opts o;
 	struct walk_names names;
+	/* With --relative, and the same directory cut off from all paths, one name at the target is
+	 * one file. */
+	bool names_one_file;
 	struct walk_dirs dirs;
 	struct walk_frame *top;
 	unsigned next_root;
@@ -58,9 +61,6 @@ struct walk {
 /* This thread's failure, of name in d; 0, or -1 if the walk is over with it. */
 int walk_fail(struct walk *w, struct walk_dir *d, const char *name);
 bool walk_excludes(struct walk *w, struct walk_dir *d, const char *name, bool dir);
-/* With --relative, and the same directory cut off from all paths, one name at the target is one
- * file. */
-bool walk_names_one_file(const struct walk *w);
 /* One more entry for the next piece. */
 int walk_add(struct walk *w, enum walk_type type, const char *name);
 /* The same, if what has this mode is to be copied; else a word. */

@@ -31,14 +31,6 @@ static bool next_component(const char *path, size_t *at, struct component *c)
 	return len > 0;
 }
 
-/* "a/./b": only what is behind the dot is. */
-static size_t relative_from(const char *path)
-{
-	const char *cut = strstr(path, "/./");
-
-	return cut ? (size_t)(cut - path) + 2 : 0;
-}
-
 static void drop_implied(struct walk *w, unsigned from)
 {
 	while (w->implied_count > from)
@@ -92,7 +84,7 @@ static int imply(struct walk *w, const struct found_path *p, const struct compon
 static int lead_to(struct walk *w, const struct found_path *p, struct component *last,
 		   unsigned *depth)
 {
-	size_t at = relative_from(p->path);
+	size_t at = (size_t)(name_relative(p->path) - p->path);
 	struct component c;
 	int ret = 0;
 
@@ -160,7 +152,7 @@ static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in
 	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, in, name, flags);
 
 	/* Or the backup of what it replaced would be the copy. */
-	if (first == WALK_NAME_TAKEN && walk_names_one_file(w))
+	if (first == WALK_NAME_TAKEN && w->names_one_file)
 		return 1;
 	if (first == WALK_NAME_AGAIN && flags)
 		*flags |= DIR_AGAIN;
@@ -237,7 +229,7 @@ static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *
 static bool excludes_relative(struct walk *w, const char *path, bool is_dir)
 {
 	char whole[NAME_MAX_WIRE] = "";
-	size_t at = relative_from(path), len = 0;
+	size_t at = (size_t)(name_relative(path) - path), len = 0;
 	struct component c;
 
 	while (next_component(path, &at, &c)) {

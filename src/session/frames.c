@@ -68,7 +68,7 @@ static int on_cancel(const struct frame *f)
 
 	if (msg_cancel_decode(f, &m) < 0)
 		return -1;
-	return fail_as(OUT_SIGNAL, "interrupted by signal %u", m.signo);
+	return fail_signal((int)m.signo);
 }
 
 static int unexpected(struct session *s, const struct frame *f)

@@ -274,7 +274,7 @@ int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		unsigned n;
 
 		if (cancelled())
-			return fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+			return fail_signal(cancelled());
 		if (deadline_ms && clock_left(deadline_ms) == 0)
 			return fail_as(OUT_CONNECT, "nobody with the key came to TCP port %u",
 				       p->tcp_port);

@@ -206,7 +206,7 @@ static int hello_wait(struct session *s)
 	if (is_failed)
 		return session_fail(s);
 	if (cancelled())
-		return fail_as(OUT_SIGNAL, "interrupted by signal %d", cancelled());
+		return fail_signal(cancelled());
 	if (!greeted)
 		return fail_as(OUT_CONNECT, "%s did not say HELLO within %g s", s->o.peer,
 			       s->o.connect_timeout_ms / 1000.0);

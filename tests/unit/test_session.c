@@ -972,7 +972,7 @@ static void test_a_cancel_from_the_conductor(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_true(session_failed(p.ends[i].s, &f, host));
 		assert_int_equal(f.code, OUT_SIGNAL);
-		assert_string_equal(f.text, "interrupted by signal 15");
+		assert_string_equal(f.text, "interrupted by SIGTERM");
 	}
 }
 
