@@ -138,7 +138,7 @@ bool walk_merges(const struct walk_opts *o)
 		const char *path = o->found->paths[i].path;
 
 		name_last(path, name, sizeof name);
-		if (o->rules->relative || !*name || strcmp(name, "..") == 0 ||
+		if (o->rules->relative || o->no_target_dir || !*name || strcmp(name, "..") == 0 ||
 		    path[strlen(path) - 1] == '/')
 			return o->rules->recursive || o->rules->relative;
 	}

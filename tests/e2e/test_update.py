@@ -199,6 +199,19 @@ def test_several_matches_of_a_pattern_need_a_directory(bench, tmp_path):
         assert read(tmp_path / "a") == tree and not (tmp_path / "absent").exists(), options
 
 
+@pytest.mark.parametrize("options", [["-r"], ["-r", "--remove-source-files"], ["-aH", "--remove-source-files"]], ids=" ".join)
+def test_the_contents_of_several_matches_do_not_replace_each_other(bench, tmp_path, options):
+    """With -T, where all of them go to DST itself."""
+    tree = {n: {"f": n.encode(), "d": {"g": b"in " + n.encode()}} for n in "abcd"}
+    make(tmp_path, {"s": tree, "t": {}})
+    r = bench.copy("-T", *options, "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
+    assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "t") == tree["a"]
+    if "--remove-source-files" in options:
+        tree["a"] = {"d": {}}
+    assert read(tmp_path / "s") == tree
+
+
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     """Nor does it take the time for the content."""
     size = 5 << 20
