@@ -223,16 +223,14 @@ class Model:
             trees = dirs or self.relative and self.recursive
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
                 # The near end counts one pattern of the far end as one, until something comes of it.
-                none = len(self.case.sources) == 1 and all(
-                    self.excluded(os.path.basename(p), n is not None and n.kind == "dir") for _, p, n in roots)
-                raise Refused("DST is no directory", 11, 23, *([0] if none else []))
+                raise Refused("DST is no directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
             # "-T: DST is the file … itself", which is none with a slash; the directory may be made before.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
                 missing = self.top
                 while os.path.dirname(missing) and os.path.dirname(missing) not in self.before:
                     missing = os.path.dirname(missing)
                 self.loosen(missing)
-                raise Refused("DST is a directory", 11, 23)
+                raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath"):
                 self.make_dir(self.top)
@@ -249,12 +247,18 @@ class Model:
             self.into = not (marked and not many and not self.relative)
             if self.o.get("no-target-directory"):
                 if not dirs:
-                    raise Refused("DST is a directory", 11, 23)
+                    raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
 
     def known_as_dir(self):
         """Is it known beforehand that DST has to be a directory?"""
         host, path = self.case.sources[0]
         return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
+
+    # "DST is not looked at where the only SRC is a file that a pattern or its size leaves out."
+    def leaves_out_all(self, roots):
+        return len(self.case.sources) == 1 and all(
+            n is not None and (self.excluded(os.path.basename(p), n.kind == "dir") or
+                               n.kind == "file" and self.left_out_by_size(n)) for _, p, n in roots)
 
     def make_way(self, path):
         if path and path not in self.after:
