@@ -14,7 +14,7 @@
 enum {
 	TRIES = 4,
 	REPEATS = 3, /* of a point whose way failed, each time after one pause more: */
-	PAUSE_MS = 500,
+	PAUSE_MS = 1000,
 	BYTES_LEAST = 256 << 10,
 	GONE_MS = 1000,
 };

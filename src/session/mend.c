@@ -315,10 +315,14 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 {
 	uint64_t deadline = clock_ms() + (uint64_t)patience_ms;
+	struct failure why = {.code = OUT_DONE};
 	unsigned round = 0;
 	enum attempt rc;
 
 	while ((rc = redial_once(e, first, round++, deadline)) == ATTEMPT_FAILED) {
+		/* An attempt that the deadline cut short knows less than one before it. */
+		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
+			why = *failed();
 		if (clock_left(deadline) <= DIAL_PAUSE_MS)
 			break;
 		if (lane_end_pause(e, DIAL_PAUSE_MS) < 0)
@@ -328,10 +332,10 @@ static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 		return rc;
 	if (first)
 		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
-			patience_ms / 1000.0, failed()->text);
+			patience_ms / 1000.0, why.text);
 	else
 		fail_as(OUT_PEER_LOST, "lane %u could not be reconnected within %g s: %s", e->index,
-			patience_ms / 1000.0, failed()->text);
+			patience_ms / 1000.0, why.text);
 	return ATTEMPT_FATAL;
 }
 

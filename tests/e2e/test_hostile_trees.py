@@ -199,7 +199,7 @@ DIRECTORIES = {
     "twice-otherwise": [DIR, dir_record(name="dir", mode=0o700)],
     "twice-elsewhere": [DIR, SUB, dir_record(id=3, parent=1, name="other"),
                         dir_record(id=2, parent=3, name="sub")],
-    "unknown-flags": [dir_record(name="dir", flags=8)],
+    "unknown-flags": [dir_record(name="dir", flags=16)],
     "contents-with-a-name": [dir_record(name="dir", flags=CONTENTS)],
     "contents-in-a-directory": [DIR, dir_record(id=2, parent=1, name="", flags=CONTENTS)],
     "contents-that-were-not-asked-for": [dir_record(name="", flags=CONTENTS)],

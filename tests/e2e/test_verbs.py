@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -98,9 +99,9 @@ def test_a_sink_that_may_lock_less_in_mid_transfer_is_named_with_its_limit(bench
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     how = {"transport": "--transport=" + asked}
-    sink = bench.receive("--lanes=1", "--timeout=4", "--", "sh", "-c", "cat >%s/out" % tmp_path,
+    sink = bench.receive("--lanes=1", "--timeout=8", "--", "sh", "-c", "cat >%s/out" % tmp_path,
                          become=as_nobody(8 << 20), **how)
-    source = bench.send(sink.port, "--lanes=1", "--timeout=4", "--", "sh", "-c",
+    source = bench.send(sink.port, "--lanes=1", "--timeout=8", "--", "sh", "-c",
                         "cat in; until [ -e go ]; do sleep 0.1; done; cat in", cwd=tmp_path,
                         env={"SLUICE_FAULT": "break:lane=0,block=60,times=1"}, **how)
     wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").stat().st_size == len(data),
@@ -111,7 +112,7 @@ def test_a_sink_that_may_lock_less_in_mid_transfer_is_named_with_its_limit(bench
     assert (source.wait(), sink.wait()) == (code, code), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data * 2 or code
     said = " ".join(line for line in source.errors().splitlines() if "lane 0" in line)
-    assert "lock memory for RDMA on %s:" % FAR.address in said and "the limit is 64 KiB" in said, said
+    assert re.search(r"lock memory for RDMA on \S+: the limit is 64 KiB", said), said
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])

@@ -15,10 +15,11 @@
 #include "session/porter.h"
 #include <cmocka.h>
 
-enum { TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };
+enum { LANES = 4, TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };
 
 static struct pair p;
-static enum tcp { TCP_OPEN, TCP_REFUSED, TCP_SILENT } tcp;
+/* MUTE: it refuses the first attempt after those of LANES, and answers no other. */
+static enum tcp { TCP_OPEN, TCP_REFUSED, TCP_SILENT, TCP_MUTE } tcp;
 static _Atomic bool closes; /* TCP is refused from now on */
 static _Atomic unsigned rdma_dials, tcp_dials;
 
@@ -39,10 +40,13 @@ int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, 
 int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out)
 {
-	atomic_fetch_add(&tcp_dials, 1);
-	if (tcp == TCP_OPEN && !atomic_load(&closes))
+	unsigned before = atomic_fetch_add(&tcp_dials, 1);
+
+	if ((tcp == TCP_OPEN && !atomic_load(&closes)) || (tcp == TCP_MUTE && before < LANES))
 		return __real_tcp_dial(l, epoch, key, to, n, deadline_ms, out);
-	while (tcp == TCP_SILENT && clock_left(deadline_ms) > 0 && !lane_aborted(l))
+	if (tcp == TCP_MUTE && before == LANES)
+		return fail_as(OUT_CONNECT, "no memory there");
+	while (tcp >= TCP_SILENT && clock_left(deadline_ms) > 0 && !lane_aborted(l))
 		pause_ms(2);
 	return fail_as(OUT_CONNECT, "no way over TCP");
 }
@@ -156,6 +160,29 @@ static void test_rdma_goes_on_where_tcp_closes_later(void **state)
 	assert_int_equal(atomic_load(&rdma_dials), 6);
 }
 
+/* The deadline cuts the last attempt short: what an attempt before it was told is the reason. */
+static void test_the_reason_is_not_that_time_is_over(void **state)
+{
+	char host[HOST_MAX];
+	struct failure why;
+
+	(void)state;
+	tcp = TCP_MUTE;
+	for (unsigned i = 0; i < 2; i++) {
+		p.ends[i].o.want = TRANSPORT_TCP;
+		p.ends[i].o.lanes = LANES;
+		p.ends[i].o.timeout_ms = TIMEOUT_MS;
+	}
+	assert_int_equal(pair_open(&p), 0);
+	pair_start(&p, BLOCKS);
+	assert_int_equal(pair_finish(&p), -1);
+	assert_true(session_failed(p.ends[SOURCE].s, &why, host));
+	if (!strstr(why.text, "could not be reconnected within 2 s: no memory there")) {
+		print_error("%s\n", why.text);
+		fail();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +190,7 @@ int main(void)
 		T(test_rdma_goes_on_where_tcp_is_refused),
 		T(test_rdma_goes_on_where_tcp_is_silent),
 		T(test_rdma_goes_on_where_tcp_closes_later),
+		T(test_the_reason_is_not_that_time_is_over),
 #undef T
 	};
 
@@ -172,7 +200,7 @@ int main(void)
 	       "break:lane=0,block=20;break:lane=0,block=40;break:lane=0,block=60;"
 	       "break:lane=1,block=20;break:lane=1,block=40;break:lane=1,block=60;"
 	       "break:lane=2,block=20;break:lane=2,block=40;break:lane=2,block=60;"
-	       "break:lane=2,block=80",
+	       "break:lane=2,block=80;break:lane=3,block=20",
 	       1);
 	return cmocka_run_group_tests_name("mend_rdma", tests, NULL, NULL);
 }
