@@ -302,8 +302,7 @@ class Trial:
                 self.found.append(("source-gone", "f: is removed, and is not at a regular target"))
             return
         if kind in ("kill", "change", "full"):
-            self.found += judge.bounds(model, before, after, code, self.versions, self.changed)
-            self.found += judge.deletions_after_failure(model, before, after, code) if kind != "kill" else []
+            self.found += min((self.within_bounds(m, before, after, code) for m in self.views(before)), key=len)
             if kind == "full":
                 mount("none", self.home, "tmpfs", MS_REMOUNT, "size=1g")
                 if code == 0:
@@ -314,6 +313,16 @@ class Trial:
                 self.again(before, after)
         else:
             self.found += judge.exact(model, after, code)
+
+    def views(self, before):
+        """What a run may have seen: a source that vanished may never have been there."""
+        yield self.model
+        if self.fault.get("how") == "unlink":
+            yield Model(self.case, {p: n for p, n in before.items() if p != self.fault["path"]})
+
+    def within_bounds(self, model, before, after, code):
+        found = judge.bounds(model, before, after, code, self.versions, self.changed)
+        return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
 
     def again(self, before, state):
         """After a fault the same command does the rest."""
