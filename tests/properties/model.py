@@ -638,6 +638,7 @@ class Model:
                 self.fail(item.path, "its target may not be written")
                 item.fate = "stays"
                 return
+            self.doubt_linked_mode(item)
             self.write_inplace(item, old)
             return
         if old is not None and old.kind != "dir":
@@ -646,6 +647,13 @@ class Model:
         self.after[item.dest] = self.kept(item.node, Node("file", item.node.content, None, ino=("new", item.dest)),
                                           existing)
         self.replaced.add(item.dest)
+
+    def doubt_linked_mode(self, item):
+        """Another name of the same file at the target may take its owner's leave to write, before or after."""
+        linked = self.names_of(self.before[item.dest].ino) if item.dest in self.before else ()
+        if self.case.uid and any(i.dest in linked and i is not item and not i.node.mode & 0o200 for i in self.items
+                                 if i.node.kind == "file"):
+            self.vague = "--inplace into a file that another name makes read-only"
 
     # "A regular target … (11: unwritable)": a plain copy of files, as of a tree it does not matter.
     def may_replace(self, item, old):
