@@ -48,6 +48,10 @@ static int check_tree(const struct options *o)
 {
 	if (o->files_from && o->operand_count > 2)
 		return fail_as(OUT_USAGE, "--files-from: its names are in one SRC, not in several");
+	if (o->no_target_dir && o->relative)
+		return fail_as(OUT_USAGE,
+			       "--no-target-directory and --relative contradict each other: the "
+			       "paths of the sources are made below DST");
 	if (o->backup && o->inplace)
 		return fail_as(OUT_USAGE, "--backup and --inplace contradict each other: there the "
 					  "old file is written over");

@@ -355,6 +355,16 @@ def test_relative_as_rsync(bench, tmp_path, sources):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+@pytest.mark.parametrize("sources", [["tree/d"], ["tree/./f"], ["absent"], ["tree/d", "tree/f"]], ids=" ".join)
+def test_relative_has_names_and_no_target_directory_has_none(bench, tmp_path, sources):
+    """What is made is named by the sources' paths, so DST can't be the file or tree itself."""
+    make(tmp_path, {"tree": {"d": {"g": b"g"}, "f": b"f"}, "to": {}})
+    for to in ("to", "absent", "to/"):
+        r = bench.copy("-r", "--relative", "--no-target-directory", *sources, "far:%s" % (tmp_path / to), cwd=tmp_path)
+        assert r.code == 1 and "--no-target-directory and --relative" in r.errors(), (r.code, r.errors())
+        assert read(tmp_path) == {"tree": {"d": {"g": b"g"}, "f": b"f"}, "to": {}}
+
+
 def test_relative_to_a_home_directory(bench, tmp_path):
     """What ~ is the near end can't know, so it could not tell what it was asked to make."""
     make(tmp_path, {"a": {"b": {"f": b"1"}}, "to": {}})

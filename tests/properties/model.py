@@ -113,14 +113,16 @@ class Model:
         self.remove_sources()
         self.settle_code(roots)
 
-    # "--delete needs -r or -a", "-T: several sources can't all become DST", "--files-from: its names
-    # are in one SRC", "--backup and --inplace contradict each other"
+    # "--delete needs -r or -a", "-T: several sources can't all become DST … With --relative it is
+    # refused", "--files-from: its names are in one SRC", "--backup and --inplace contradict each other"
     def check_usage(self, roots):
         o = self.o
         # A local pattern is the shell's.
         sources = [r for r in roots if not r[0]] + [s for s in self.case.sources if s[0]]
         if self.delete and not self.recursive:
             raise Refused("--delete without -r", 1)
+        if o.get("no-target-directory") and o.get("relative"):
+            raise Refused("-T with --relative", 1)
         if o.get("no-target-directory") and len(sources) > 1:
             raise Refused("-T with several sources", 1)
         if o.get("files-from") and len(sources) > 1:

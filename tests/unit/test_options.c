@@ -330,6 +330,17 @@ static void deleting_is_asked_for_plainly(void **state)
 	refused("contradict", RDCP, "-r", "--delete", "--files-from=l", "a", "b");
 }
 
+static void relative_names_are_below_the_target(void **state)
+{
+	struct options o;
+
+	(void)state;
+	refused("--no-target-directory and --relative", RDCP, "-T", "--relative", "a", "b");
+	refused("--no-target-directory and --relative", RDCP, "--relative", "-T", "a", "b");
+	assert_int_equal(parse(&o, RDCP, "-T", "a", "b", NULL), 0);
+	options_free(&o);
+}
+
 static void backups_have_a_name(void **state)
 {
 	struct options o;
@@ -697,6 +708,7 @@ int main(void)
 		cmocka_unit_test(patterns_stay_in_their_order),
 		cmocka_unit_test(stdin_is_read_once),
 		cmocka_unit_test(deleting_is_asked_for_plainly),
+		cmocka_unit_test(relative_names_are_below_the_target),
 		cmocka_unit_test(backups_have_a_name),
 		cmocka_unit_test(digests_have_names),
 		cmocka_unit_test(a_dry_run_is_told),
