@@ -328,7 +328,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	pthread_mutex_unlock(&p->lock);
 	s->name = is_dir ? r->name : spot->name;
 	if (!is_dir)
-		return spot->dir_only ? spot_needs_dir(spot) : 0;
+		return spot->dir_only ? spot_needs_dir(&p->o, spot) : 0;
 	if (p->o.no_target_dir)
 		return fail("%s is a directory, not a file", spot->shown);
 	if (!r->name[0])

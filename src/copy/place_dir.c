@@ -266,7 +266,7 @@ static int make_for_many(struct place *p)
 	if (p->spot.direct || p->o.no_target_dir || (!absent && p->rules->dry_run))
 		return fail("%s is not a directory", p->spot.shown);
 	if (absent && !p->o.mkpath)
-		return spot_needs_dir(&p->spot);
+		return spot_needs_dir(&p->o, &p->spot);
 	if (!p->rules->dry_run)
 		return make_target(p, "", 0777, &made);
 	pthread_mutex_lock(&p->lock);

@@ -118,11 +118,12 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	char path[PATH_MAX], dir[PATH_MAX];
 	struct stat st;
 
-	if ((slash || o->many) && o->mkpath)
+	/* With -T only a tree makes it, by becoming it. */
+	if ((slash || o->many) && o->mkpath && !o->no_target_dir)
 		return resolve_missing_dir(o, s);
 	s->dir_only = slash;
 	if (o->many || (slash && !holds_trees(o)))
-		return spot_needs_dir(s);
+		return spot_needs_dir(o, s);
 	memcpy(path, s->shown, sizeof path);
 	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
 		path[len - 1] = '\0';
@@ -282,8 +283,10 @@ static int resolve_there(const struct place_opts *o, bool regular, struct spot *
 	return 0;
 }
 
-int spot_needs_dir(const struct spot *s)
+int spot_needs_dir(const struct place_opts *o, const struct spot *s)
 {
+	if (o->no_target_dir)
+		return fail("create %s: not the name of a file", s->shown);
 	return fail("%s: no such directory (--mkpath makes it)", s->shown);
 }
 

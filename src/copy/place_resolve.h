@@ -39,7 +39,7 @@ int spot_descriptor(const char *path);
  * failure. */
 int spot_keeps_nothing(const char *shown);
 /* That it is no directory, and --mkpath, as a failure. */
-int spot_needs_dir(const struct spot *s);
+int spot_needs_dir(const struct place_opts *o, const struct spot *s);
 /* --backup-dir, made if it is not there, O_PATH; relative to top. */
 int backups_open(int top, const char *path);
 /* The same as it is, or the last directory on the way to it that is there; -1: none. */

@@ -116,6 +116,26 @@ def test_a_file_whose_target_can_not_be_says_why(bench, tmp_path, way, option):
     assert r.code == 11 and "is a directory" in r.errors(), r.errors()
 
 
+@pytest.mark.parametrize("options", [["-T"], ["-T", "-r"], ["-T", "-n"], ["-T", "-r", "-n"], ["-T", "-r", "--fsync"]], ids=" ".join)
+def test_mkpath_makes_no_directory_where_a_file_is_to_be(bench, tmp_path, way, options):
+    """-T: DST is the file itself, and a file's name has no slash at its end."""
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("--mkpath", *options, way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "new") + "/")
+    assert r.code == 11 and "new/: not the name of a file" in r.errors(), (r.code, r.errors())
+    assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+def test_mkpath_makes_the_directory_that_a_tree_becomes(bench, tmp_path, way):
+    (tmp_path / "d").mkdir(0o750)
+    (tmp_path / "d" / "f").write_bytes(b"x")
+    for options in (["-n"], []):
+        r = bench.copy("--mkpath", "-r", "-T", *options, way[0] + str(tmp_path / "d"), way[1] + str(tmp_path / "a" / "new") + "/")
+        assert r.code == 0, (r.code, r.errors())
+        assert (tmp_path / "a").exists() == (not options), options
+    assert (tmp_path / "a" / "new" / "f").read_bytes() == b"x"
+    assert os.listdir(tmp_path / "a" / "new") == ["f"]
+
+
 def test_a_directory_as_source_is_a_clear_error(bench, tmp_path, way):
     (tmp_path / "dir").mkdir()
     r = bench.copy(way[0] + str(tmp_path / "dir"), way[1] + str(tmp_path / "to"))

@@ -162,6 +162,9 @@ def test_what_both_report_in_json(bench, tmp_path):
 def test_a_missing_directory_is_made_where_asked(bench, tmp_path):
     sink = receive_soon_ends(bench, tmp_path / "new" / "dir" / "out")
     assert sink.code == 11 and "--mkpath" in sink.errors(), sink.errors()
+    sink = receive_soon_ends(bench, "--mkpath", str(tmp_path / "new") + "/")
+    assert sink.code == 11 and "not the name of a file" in sink.errors(), sink.errors()
+    assert not (tmp_path / "new").exists()
     sink = bench.receive("--mkpath", tmp_path / "new" / "dir" / "out")
     source = bench.send(sink.port, "--", "echo", "x")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()

@@ -226,15 +226,16 @@ class Model:
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
                 # The near end counts one pattern of the far end as one, until something comes of it.
                 raise Refused("DST is no directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
-            # "-T: DST is the file … itself", which is none with a slash; the directory may be made before.
+            # "With -T and a slash only a tree makes it; a file is refused": with -r the far end says that,
+            # when what leads to it is made.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
-                missing = self.top
-                while os.path.dirname(missing) and os.path.dirname(missing) not in self.before:
+                missing = above
+                while self.recursive and missing and missing not in self.before:
+                    self.loosen(missing)
                     missing = os.path.dirname(missing)
-                self.loosen(missing)
                 raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
             self.make_way(above)
-            if slash_or_many and self.o.get("mkpath"):
+            if slash_or_many and self.o.get("mkpath") and not self.o.get("no-target-directory"):
                 self.make_dir(self.top)
                 self.on_the_way.add(self.top)
             elif not (self.relative and not self.o.get("files-from")):
@@ -254,6 +255,8 @@ class Model:
     def known_as_dir(self):
         """Is it known beforehand that DST has to be a directory?"""
         host, path = self.case.sources[0]
+        if self.o.get("no-target-directory"):
+            return False
         return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
 
     # "DST is not looked at where the only SRC is a file that a pattern or its size leaves out."
