@@ -149,8 +149,12 @@ bool walk_merges(const struct walk_opts *o)
 static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in, const char *name,
 		 uint32_t *flags)
 {
-	enum walk_name first = p->missing ? WALK_NAME_NEW : walk_first(w, in, name, flags);
+	enum walk_name first;
 
+	/* With -T a file would be the target itself, which is a directory then: it fails. */
+	if (p->missing || w->o.no_target_dir)
+		return 0;
+	first = walk_first(w, in, name, flags);
 	/* Or the backup of what it replaced would be the copy. */
 	if (first == WALK_NAME_TAKEN && w->names_one_file)
 		return 1;

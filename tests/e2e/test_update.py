@@ -212,6 +212,14 @@ def test_the_contents_of_several_matches_do_not_replace_each_other(bench, tmp_pa
     assert read(tmp_path / "s") == tree
 
 
+def test_a_file_that_would_become_the_target_takes_no_name_in_it(bench, tmp_path):
+    """With -T, where it fails."""
+    make(tmp_path, {"s": {"a": b"file", "d": {"a": b"in d"}, "e": {"a": b"in e", "d": b"d in e"}}, "t": {}})
+    r = bench.copy("-rT", "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
+    assert r.code == 23 and "1 of" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "t") == {"a": b"in d", "d": b"d in e"}
+
+
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     """Nor does it take the time for the content."""
     size = 5 << 20
