@@ -219,7 +219,7 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 	add_report(all, &r);
 	taken_free(&brought);
 	free(names);
-	return r.failure.code == OUT_DONE || r.total.files || r.total.same;
+	return r.failure.code == OUT_DONE || r.total.files || r.total.same || r.total.others;
 }
 
 static void copy_all(struct plan *p, struct report *all)

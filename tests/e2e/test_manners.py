@@ -299,6 +299,17 @@ def test_one_of_several_hosts_out_of_reach_is_23(bench, tmp_path):
     assert bench.copy("far:absent", "nowhere:x", "to").code == 3
 
 
+def test_what_is_no_file_comes_of_a_host_as_well(bench, tmp_path):
+    """Nor does it matter that a file of that host fails."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "link").symlink_to("x")
+    (tmp_path / "from" / "x").write_bytes(b"x")
+    (tmp_path / "to" / "from" / "x" / "y").mkdir(parents=True)
+    r = bench.copy("-r", "nowhere:x", "far:%s/from" % tmp_path, "to")
+    assert r.code == 23, (r.code, r.errors())
+    assert os.readlink(tmp_path / "to" / "from" / "link") == "x"
+
+
 @pytest.mark.parametrize("name", ["/dev/fd/7", "/proc/self/fd/7"])
 def test_a_target_that_names_a_descriptor_is_written_from_where_it_is(bench, tmp_path, name):
     data = pattern(3 * BLOCK + 5)
