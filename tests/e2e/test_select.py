@@ -411,6 +411,17 @@ def test_chmod_that_is_none(bench, tmp_path):
     assert not (tmp_path / "to").exists()
 
 
+@pytest.mark.parametrize("name", ["d", "f"])
+def test_a_source_that_is_left_out_does_not_look_at_the_target(bench, tmp_path, way, name):
+    tree = {"d": {"x": b"1"}, "f": b"2"}
+    make(tmp_path, dict(tree, to=b"kept"))
+    r = bench.copy("-a", "--exclude=" + name, way[0] + str(tmp_path / name), way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path) == dict(tree, to=b"kept")
+    rsync("-a", "--exclude=" + name, name, "to", cwd=tmp_path)
+    assert read(tmp_path) == dict(tree, to=b"kept")
+
+
 @pytest.mark.skipif(USER, reason="only root can give files away")
 @pytest.mark.parametrize("chown", ["1:2", "daemon:sys", "daemon", ":sys", "1", "daemon:3"])
 def test_chown_as_rsync(bench, tmp_path, way, chown):
