@@ -138,7 +138,8 @@ def lost_backups(model, before, after):
     """"Keep what is replaced or deleted": all but older backups is somewhere, whatever becomes of a run."""
     if not model.backup or model.refused:
         return []
-    over = {model.backup_name(p) for p in model.deleted | {i.dest for i in model.items}}
+    doomed = model.too_many[0] if model.too_many else set()     # any of them
+    over = {model.backup_name(p) for p in model.deleted | doomed | {i.dest for i in model.items}}
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s of %s has no backup" % (n.content, p)) for p, n in sorted(before.items())
             if n.kind == "file" and below(p, model.top) and not is_ours(p) and n.content not in there

@@ -244,7 +244,8 @@ class Model:
                 self.make_dir(self.top)
         elif node.kind != "dir":
             if many or dirs or self.relative or text.endswith("/"):
-                raise Refused("DST is no directory", 11, 23)
+                raise Refused("DST is no directory", 11, 23, *(
+                    [0] if self.leaves_out_all(roots) and not text.endswith("/") else []))
             self.into = False
         else:
             self.into = not (marked and not many and not self.relative)
@@ -259,11 +260,18 @@ class Model:
             return False
         return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
 
-    # "DST is not looked at where the only SRC is a file that a pattern or its size leaves out."
+    # "DST is not looked at where the only SRC is left out by a pattern or, a file, by its size."
     def leaves_out_all(self, roots):
         return len(self.case.sources) == 1 and all(
-            n is not None and (self.excluded(os.path.basename(p), n.kind == "dir") or
-                               n.kind == "file" and self.left_out_by_size(n)) for _, p, n in roots)
+            n is not None and (self.excludes_root(p, n) or n.kind == "file" and self.left_out_by_size(n))
+            for _, p, n in roots)
+
+    def excludes_root(self, path, node):
+        if self.relative:
+            return self.excluded(path.rpartition("/./")[2].rstrip("/"), node.kind == "dir")
+        if node.kind == "dir" and (path.endswith("/") or self.o.get("no-target-directory")):
+            return False
+        return self.excluded(os.path.basename(path), node.kind == "dir")
 
     def make_way(self, path):
         if path and path not in self.after:
@@ -288,6 +296,9 @@ class Model:
             self.fail(path, "can't be read")
             if self.relative:      # what leads to it may be made or not
                 self.unsure.append(os.path.dirname(os.path.join(self.top, path.rpartition("/./")[2].rstrip("/"))))
+            # Nobody knows that it is not there: its name is its own, as that of a file that can't be read.
+            elif not path.endswith("/"):
+                self.root_names.setdefault(session, set()).add(name)
             return
         if self.o.get("files-from"):
             self.enter_listed(path, node, session)
@@ -311,6 +322,12 @@ class Model:
         if node.kind == "dir":
             self.enter_dir(dest, self.real(path.rstrip("/")), node, session, shown, contents=contents,
                            root=not contents)
+        # "-T: DST is the file or tree itself, also when a directory of that name exists (which is an error
+        # then for a file)"; of several matches of a pattern each file fails.
+        elif self.o.get("no-target-directory") and self.into:
+            if not (node.kind == "file" and self.left_out_by_size(node)):
+                self.fail(path, "DST is a directory")
+            self.fates[path] = "stays"
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
@@ -679,7 +696,8 @@ class Model:
             new.mtime = old.mtime
         self.after[item.dest] = new
         others = [p for p in self.names_of(self.before[item.dest].ino) if p != item.dest] if item.dest in self.before else []
-        for path in others:
+        # The backup of what was another name of it still is one.
+        for path in others + sorted(self.backups):
             node = self.after.get(path)
             if node is not None and node.ino == old.ino:
                 node.mode = node.mtime = node.uid = node.gid = None
@@ -782,6 +800,11 @@ class Model:
                     node.gid = None
                 if isinstance(node.content, str) and (taken or node.content != item.node.content):
                     node.content = frozenset([node.content, item.node.content]) | taken
+            # One file has one time: where that of one name is open, so it is.
+            for field in ("mode", "mtime", "uid", "gid"):
+                if any(getattr(self.after[i.dest], field) is None for i in items):
+                    for item in items:
+                        setattr(self.after[item.dest], field, None)
             for path, node in self.after.items():
                 if node.ino in keepers and path not in {i.dest for i in items}:
                     node.ino = node.mode = node.mtime = node.uid = node.gid = None
@@ -997,8 +1020,12 @@ class Model:
             self.codes = {23}
             if all("its host" in why for _, why in self.failed):
                 self.codes = {5, 23}
-            elif not self.items:
+            elif not self.some_came():
                 self.codes = self.code_of_hosts(roots)
+
+    def some_came(self):
+        failed = {p for p, _ in self.failed}
+        return any(i.path not in failed for i in self.items)
 
     # "one of several hosts failed. If nothing came of any of the hosts, the status is that of the first that
     # failed."

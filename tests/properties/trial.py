@@ -326,7 +326,8 @@ class Trial:
 
     def again(self, before, state):
         """After a fault the same command does the rest."""
-        made = {p for p in state if p not in before and state[p].kind == "dir"}
+        # What --mkpath made is as whole as it will be.
+        made = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.on_the_way
         model = Model(self.case, state, made)
         self.need = judge.contents_of(self.case, state)
         code = self.end(self.start())
