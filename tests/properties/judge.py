@@ -163,6 +163,9 @@ def bounds(model, before, after, code, versions, changed):
         some = possible.setdefault(item.dest, set())
         some.add(item.node.content or item.node.kind)
         some |= versions.get(item.path, set())
+        # What counts as the same is what the other names are linked to.
+        if item.by_time and item.group:
+            some.add(before[item.dest].content)
         if item.node.ino is not None:
             inodes.setdefault(item.node.ino, set()).update(some)
     for item in model.items:
