@@ -2,7 +2,6 @@
 #include "cmd/bench.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -158,8 +157,8 @@ static bool may_try_again(struct bench *b)
 	log_warn("once more: %s", b->failure.text);
 	b->failure = (struct failure){0};
 	b->repeats++;
-	/* What is not there now may be in a moment.  A signal is for whoever measures. */
-	poll(&(struct pollfd){.fd = signals_fd(), .events = POLLIN}, 1, PAUSE_MS * (int)b->repeats);
+	/* What is not there now may be in a moment. */
+	signals_pause(PAUSE_MS * (int)b->repeats);
 	return true;
 }
 

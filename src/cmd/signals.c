@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+
+enum { LOOK_MS = 50 };
 
 static int signals = -1;
 
@@ -31,6 +35,21 @@ int conductor_signals(void)
 int signals_fd(void)
 {
 	return signals;
+}
+
+/* The descriptor wakes for a child that ended, too, and can't be looked at without taking. */
+void signals_pause(int ms)
+{
+	uint64_t until = clock_ms() + (uint64_t)ms;
+	sigset_t set;
+
+	while (clock_left(until) > 0) {
+		sigpending(&set);
+		if (sigismember(&set, SIGINT) || sigismember(&set, SIGTERM) ||
+		    sigismember(&set, SIGHUP))
+			return;
+		poll(NULL, 0, clock_left(until) < LOOK_MS ? clock_left(until) : LOOK_MS);
+	}
 }
 
 int signals_next(void)

@@ -11,6 +11,8 @@ void conductor_signals_end(void);
 
 /* To be polled for reading. */
 int signals_fd(void);
+/* So long, or until a signal is there that ends the program; it stays there to be taken. */
+void signals_pause(int ms);
 /* The next one that came; 0: none. */
 int signals_next(void);
 
