@@ -217,9 +217,9 @@ def at_target(model, path, old, new, code, possible, found):
 
 
 def deletions_after_failure(model, before, after, code):
-    """"When all else is stored, delete": nothing goes if anything has failed."""
+    """"Nothing is deleted if … anything failed to be copied, except files that vanished" (24)."""
     # Sources are removed last: that one of them stays is told after all is done.
-    if code == 0 or not model.delete or model.o.get("remove-source-files"):
+    if code in (0, 24) or not model.delete or model.o.get("remove-source-files"):
         return []
     dests = {i.dest for i in model.items}
     found = []
