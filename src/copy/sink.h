@@ -190,6 +190,7 @@ struct sink {
 
 	/* The copy's lock: */
 	bool stream_taken;
+	bool one_failed; /* the file that the user named, and nothing else */
 	struct sink_file *files[SINK_BUCKETS];
 	unsigned count; /* of these, announced and not finished */
 	unsigned resumed, compared; /* and asked about */
@@ -350,6 +351,8 @@ int sink_tell_stored(struct sink_lane *l, uint32_t id);
 int sink_tell_answer(struct sink_lane *l, uint32_t id, enum answer answer);
 int sink_send(struct sink *s, uint8_t type, const struct writer *w);
 int sink_send_result(struct sink *s, uint32_t id, const struct failure *f);
+/* Something in d (NULL: the target) failed; many: it was one of several. Lock held. */
+void sink_note_one(struct sink *s, const struct sink_dir *d, bool many);
 /* This thread's failure is that of id, called name in d: everybody hears of it, and 0; -1: it
  * is no fault of its own, but the session's. */
 int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,

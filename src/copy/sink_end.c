@@ -60,14 +60,6 @@ static int check_total(struct sink *s)
 	return 0;
 }
 
-/* One file, whose failure is the run's. Lock held. */
-static bool is_only(const struct sink *s)
-{
-	const struct msg_total *t = &s->copy->total;
-
-	return t->files + t->same + t->failed + refused(s) == 1 && t->others == 0;
-}
-
 /* ---- deletions, and what directories keep --------------------------------------------- */
 
 struct finale {
@@ -237,7 +229,7 @@ int sink_say_done(struct sink *s)
 	int ret;
 
 	pthread_mutex_lock(&s->copy->lock);
-	only = is_only(s);
+	only = s->one_failed; /* as the source has it: walk_is_of_one() */
 	ret = check_total(s);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)

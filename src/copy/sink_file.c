@@ -355,6 +355,7 @@ static int finish_bad(struct sink_lane *l, struct sink_file *f)
 	memcpy(source.text, f->end.text, sizeof source.text);
 	pthread_mutex_lock(&l->sink->copy->lock);
 	copy_count_failure(l->sink->copy, &source, true);
+	sink_note_one(l->sink, f->dir, f->r.flags & FILE_MANY);
 	pthread_mutex_unlock(&l->sink->copy->lock);
 	return sink_send_result(l->sink, f->r.id, &source);
 }

@@ -134,6 +134,12 @@ static void event_of(struct sink_lane *l, const struct sink_dir *d, const char *
 	copy_tell_event(l->sink->copy, e);
 }
 
+void sink_note_one(struct sink *s, const struct sink_dir *d, bool many)
+{
+	if (!many && (!d || s->rules->relative))
+		s->one_failed = true;
+}
+
 int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 		     const struct sink_dir *d, const char *name, bool many)
 {
@@ -149,6 +155,7 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	copy_count_failure(c, &why, false);
+	sink_note_one(l->sink, d, many);
 	lost = sink_dir_lost(l->sink, d);
 	pthread_mutex_unlock(&c->lock);
 	/* One sentence says it for all that a directory would have had. */

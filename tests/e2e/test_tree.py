@@ -476,6 +476,22 @@ def test_files_and_directories_in_each_others_place(bench, tmp_path, way):
     assert read(to) == want
 
 
+@pytest.mark.parametrize("options, sources, code", [
+    (["-r", "--exclude=d"], ["f", "d"], 23),            # the other one is left out
+    (["--max-size=3"], ["f", "large"], 23),
+    (["-r"], ["d/"], 23),
+    (["-r"], ["f"], 11),
+    (["-r", "--relative"], ["d/./e/f"], 11),            # what leads to it is nothing that was asked for
+], ids=str)
+def test_both_ends_know_whether_it_was_one_file(bench, tmp_path, options, sources, code):
+    """What the sink says and what the source says race: many runs, all alike."""
+    make(tmp_path, {"f": b"f", "large": b"large", "d": {"e": {"f": b"f"}},
+                    "to": {"f": {"full": b""}, "e": {"f": {"full": b""}}}})
+    codes = [bench.copy(*options, *sources, "to", cwd=tmp_path).code for _ in range(15)]
+    assert codes == 15 * [code]
+    assert read(tmp_path / "to") == {"f": {"full": b""}, "e": {"f": {"full": b""}}}
+
+
 def test_a_hard_link_fails_with_its_first_name(bench, ground, way):
     a, b = ground / "a", ground / "b"
     make(a, {"one": b"1", "ok": b"ok", "d": {}})
