@@ -776,18 +776,25 @@ class Model:
                 if item.fate == "either" and self.decide(item, self.before.get(item.dest)) == "leave":
                     continue
                 groups.setdefault(item.group, []).append(item)
+        shared = set()      # what has stayed one file with names of a group
         for key, items in groups.items():
             if len(items) < 2:
                 continue
             old = any(i.dest in self.before and self.before[i.dest].kind == "file" for i in items)
-            keepers = {self.after[i.dest].ino for i in items}
+            keepers = {self.after[i.dest].ino for i in items} - {None}
+            # "Names that the target has linked and the source has not stay linked while they are the same":
+            # with names of a group before this one.
+            joined = bool(shared & {i.dest for i in items})
             # What counts as the same is what the others are linked to.
             taken = {c for i in items if i.by_time for c in [self.before[i.dest].content]}
             for item in items:
                 node = self.after[item.dest]
                 if self.o.get("inplace") and node.ino is None:
+                    if taken:
+                        contents = node.content if isinstance(node.content, frozenset) else frozenset([node.content])
+                        node.content = contents | taken
                     continue
-                node.ino = ("group", key)
+                node.ino = ("group", key) if not joined else None
                 if self.backup and item.dest in self.before:
                     self.doubt_backup(item.dest)    # one that is the same is perhaps replaced, too
                 if old and not self.perms:
@@ -808,6 +815,7 @@ class Model:
             for path, node in self.after.items():
                 if node.ino in keepers and path not in {i.dest for i in items}:
                     node.ino = node.mode = node.mtime = node.uid = node.gid = None
+                    shared.add(path)
 
     # ---- directories ---------------------------------------------------------------------------
 
