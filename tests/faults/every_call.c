@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Preloaded into programs by tests/faults/sweep: every function of calls.h comes by here. Who called
+ * what how often is counted in a file that all processes of a run share, and one call fails to order.
+ *
+ *	SWEEP_FILE  the file, sizeof (struct shared) of zeros
+ *	SWEEP_PLAN  ROLE CALL LIBRARY KIND N LASTING SITE...
+ *
+ * ROLE: which process. A program has the name of its file, with the option that makes it an end (as
+ * "rdcp--end"); its k-th fork has the name of its parent and ".k".
+ * CALL: the number of the function in calls.h. LIBRARY: 1 if it is a library that calls it, for a
+ * call that the site makes.
+ * KIND: the error number, or 0: half of it is done.
+ * N: which of the calls at these sites, from 1; LASTING 1: all that follow, too.
+ * SITE: return address less the address that the program is loaded at, in hexadecimal.
+ *
+ * Only calls of the program itself count, and of allocations those of libraries. Everything here
+ * must work in any thread, after any fork and inside malloc, so it calls next to nothing.
+ */
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum result { MINUS, NIL, CODE, NUMBER };
+enum way {
+	PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, MEM
+};
+enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
+
+/* The sweep reads it: see record.py. */
+struct entry {
+	_Atomic uint64_t key; /* site << 16 | call << 1 | library */
+	_Atomic uint32_t count;
+	_Atomic uint32_t by; /* of a library's: the call that the program made, and 1 more */
+};
+struct process {
+	char role[48];
+	_Atomic uint32_t full;
+	uint32_t spare[3];
+	struct entry entries[ENTRIES];
+};
+struct shared {
+	_Atomic uint32_t processes;
+	_Atomic uint32_t hits; /* calls at the planned sites */
+	_Atomic uint32_t injected;
+	uint32_t spare;
+	struct process process[PROCESSES];
+};
+
+struct plan {
+	char role[48];
+	unsigned call, library, kind, lasting, n, sites;
+	uintptr_t site[SITES];
+};
+
+typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+/* In two registers. */
+struct verdict {
+	uintptr_t result;
+	uintptr_t done;
+};
+
+static const struct {
+	const char *name;
+	enum result result;
+	enum way way;
+} calls[] = {
+#define CALL(name, result, errnos, way) {#name, result, way},
+#include "calls.h"
+#undef CALL
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+
+static _Atomic uintptr_t real[CALLS];
+static struct shared *shared;
+static struct process *mine;
+static struct plan plan;
+static bool planned;
+static char role[48];
+static unsigned forks;
+static uintptr_t program, program_size;
+static _Thread_local uintptr_t here __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned here_by __attribute__((tls_model("initial-exec")));
+static _Thread_local struct iovec part[VECTOR] __attribute__((tls_model("initial-exec")));
+static _Thread_local struct msghdr message __attribute__((tls_model("initial-exec")));
+
+struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from);
+
+/* dlsym() may allocate, so that what allocates is known without it. */
+static uintptr_t real_of(unsigned call)
+{
+	uintptr_t at = atomic_load_explicit(&real[call], memory_order_relaxed);
+	const char *name = calls[call].name;
+
+	if (at)
+		return at;
+	if (calls[call].way != MEM)
+		at = (uintptr_t)dlsym(RTLD_NEXT, name);
+	else if (strcmp(name, "malloc") == 0)
+		at = (uintptr_t)__libc_malloc;
+	else
+		at = strcmp(name, "calloc") == 0 ? (uintptr_t)__libc_calloc :
+						   (uintptr_t)__libc_realloc;
+	if (!at)
+		abort();
+	atomic_store_explicit(&real[call], at, memory_order_relaxed);
+	return at;
+}
+
+/* ---- which process this is ---------------------------------------------------------------- */
+
+static void claim(void)
+{
+	uint32_t n = atomic_fetch_add(&shared->processes, 1);
+
+	mine = n < PROCESSES ? &shared->process[n] : NULL;
+	if (mine)
+		memcpy(mine->role, role, sizeof role);
+	planned = plan.n > 0 && strcmp(role, plan.role) == 0;
+}
+
+static void before_fork(void)
+{
+	forks++;
+}
+
+static void in_child(void)
+{
+	size_t used = strlen(role);
+
+	if (used + 4 < sizeof role) {
+		role[used++] = '.';
+		if (forks > 9)
+			role[used++] = (char)('0' + forks / 10 % 10);
+		role[used++] = (char)('0' + forks % 10);
+		role[used] = '\0';
+	}
+	forks = 0;
+	claim();
+}
+
+static bool name_role(int argc, char **argv)
+{
+	static const char *const programs[] = {"rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck"};
+	static const char *const ends[] = {"--end", "--ends", "--lane", "--lane-listen", "--survey"};
+	const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+	bool ours = false;
+
+	for (unsigned i = 0; i < sizeof programs / sizeof *programs; i++)
+		ours = ours || strcmp(name, programs[i]) == 0;
+	strncat(role, name, 16);
+	for (unsigned i = 0; argc > 1 && i < sizeof ends / sizeof *ends; i++)
+		if (strcmp(argv[1], ends[i]) == 0)
+			strcat(role, ends[i]);
+	return ours;
+}
+
+static void look_at_program(void)
+{
+	const ElfW(Phdr) *at = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+	unsigned long count = getauxval(AT_PHNUM);
+
+	for (unsigned long i = 0; i < count; i++)
+		if (at[i].p_type == PT_PHDR)
+			program = (uintptr_t)at - at[i].p_vaddr;
+	for (unsigned long i = 0; i < count; i++)
+		if (at[i].p_type == PT_LOAD && at[i].p_vaddr + at[i].p_memsz > program_size)
+			program_size = at[i].p_vaddr + at[i].p_memsz;
+}
+
+static bool read_plan(const char *text)
+{
+	int used = 0;
+
+	if (!text || sscanf(text, "%47s %u %u %u %u %u%n", plan.role, &plan.call, &plan.library,
+			    &plan.kind, &plan.n, &plan.lasting, &used) != 6)
+		return false;
+	for (char *end; plan.sites < SITES; plan.sites++, used = (int)(end - text)) {
+		plan.site[plan.sites] = strtoul(text + used, &end, 16);
+		if (end == text + used)
+			break;
+	}
+	return true;
+}
+
+__attribute__((constructor)) static void begin(int argc, char **argv)
+{
+	const char *path = getenv("SWEEP_FILE");
+	struct shared *map;
+	int fd;
+
+	if (!path || !name_role(argc, argv))
+		return;
+	for (unsigned i = 0; i < CALLS; i++)
+		real_of(i);
+	if (!read_plan(getenv("SWEEP_PLAN")))
+		plan.n = 0;
+	look_at_program();
+	pthread_atfork(before_fork, NULL, in_child);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	map = mmap(NULL, sizeof *map, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return;
+	shared = map;
+	claim();
+}
+
+/* ---- counting ------------------------------------------------------------------------------ */
+
+static void count(uintptr_t site, unsigned call, unsigned library)
+{
+	uint64_t key = (uint64_t)site << 16 | call << 1 | library;
+	size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40);
+
+	if (!mine)
+		return;
+	for (unsigned tries = 0; tries < ENTRIES; tries++, at++) {
+		struct entry *e = &mine->entries[at % ENTRIES];
+		uint64_t old = 0;
+
+		if (atomic_load_explicit(&e->key, memory_order_relaxed) == key ||
+		    atomic_compare_exchange_strong(&e->key, &old, key) || old == key) {
+			atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
+			if (library)
+				e->by = here_by + 1;
+			return;
+		}
+	}
+	mine->full = 1;
+}
+
+static bool is_planned(uintptr_t site, unsigned call, unsigned library)
+{
+	bool at = false;
+	uint32_t n;
+
+	if (!planned || plan.call != call || plan.library != library)
+		return false;
+	for (unsigned i = 0; i < plan.sites && !at; i++)
+		at = plan.site[i] == site;
+	if (!at)
+		return false;
+	n = atomic_fetch_add(&shared->hits, 1) + 1;
+	return n == plan.n || (n > plan.n && plan.lasting);
+}
+
+/* ---- failing ------------------------------------------------------------------------------- */
+
+static void mark_stream(FILE *f)
+{
+	f->_flags |= ERROR_SEEN;
+}
+
+static uintptr_t fail_call(unsigned call, uintptr_t *args)
+{
+	switch (calls[call].way) {
+	case DONE:
+		((function *)real_of(call))(args[0], args[1], args[2], args[3], args[4], args[5]);
+		break;
+	case FILE0:
+		mark_stream((FILE *)args[0]);
+		break;
+	case FILE1:
+		mark_stream((FILE *)args[1]);
+		break;
+	case FILE3:
+		mark_stream((FILE *)args[3]);
+		break;
+	case STDOUT:
+		mark_stream(stdout);
+		break;
+	case NONE4:
+		*(void **)args[4] = NULL;
+		break;
+	default:
+		break;
+	}
+	if (calls[call].result == NUMBER)
+		return (uintptr_t)(intptr_t)(int)plan.kind;
+	if (calls[call].result == CODE)
+		return plan.kind;
+	errno = (int)plan.kind;
+	return calls[call].result == MINUS ? (uintptr_t)-1 : 0;
+}
+
+/* At most half of a vector, and a byte at the least: how many entries. */
+static size_t halve(const struct iovec *from, size_t count)
+{
+	size_t all = 0, used = 0;
+
+	for (size_t i = 0; i < count; i++)
+		all += from[i].iov_len;
+	all = (all + 1) / 2;
+	for (; used < count && used < VECTOR && all > 0; used++) {
+		part[used] = from[used];
+		if (part[used].iov_len > all)
+			part[used].iov_len = all;
+		all -= part[used].iov_len;
+	}
+	return used;
+}
+
+/* Changes what is asked for. */
+static bool shorten(unsigned call, uintptr_t *args)
+{
+	unsigned at = calls[call].way == LEN1 ? 1 : 2;
+	struct msghdr *m;
+
+	switch (calls[call].way) {
+	case LEN1:
+	case LEN2:
+		if (args[at] < 2)
+			return false;
+		args[at] /= 2;
+		return true;
+	case IOV:
+		args[2] = halve((struct iovec *)args[1], args[2]);
+		args[1] = (uintptr_t)part;
+		return true;
+	case MSG:
+		m = (struct msghdr *)args[1];
+		message = *m;
+		message.msg_iovlen = halve(m->msg_iov, m->msg_iovlen);
+		message.msg_iov = part;
+		/* A receiver looks into its own afterwards: only what is sent can be short. */
+		if (strcmp(calls[call].name, "sendmsg") != 0)
+			return false;
+		args[1] = (uintptr_t)&message;
+		return true;
+	default:
+		return false;
+	}
+}
+
+struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from)
+{
+	struct verdict v = {real_of(call), 0};
+	unsigned library = 0;
+
+	if (!shared)
+		return v;
+	if (from - program < program_size) {
+		here = from - program;
+		here_by = call;
+	} else if (calls[call].way == MEM && here) {
+		library = 1;
+	} else {
+		return v;
+	}
+	count(here, call, library);
+	if (!is_planned(here, call, library))
+		return v;
+	if (plan.kind == 0) {
+		if (shorten(call, args))
+			atomic_fetch_add(&shared->injected, 1);
+		return v;
+	}
+	atomic_fetch_add(&shared->injected, 1);
+	v.result = fail_call(call, args);
+	v.done = 1;
+	return v;
+}

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sweep runs: what there is before, the commands, and what they promise.
+
+Each works in a directory of its own: s is the source, t the target."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+
+RSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rsh")
+KEY = "sluice-key-1:" + "5a" * 32
+TIMES = ["--timeout=4", "--connect-timeout=6"]
+OLD, NEW = 1_500_000_000, 1_600_000_000
+CELL = 256 << 10
+SCENARIOS = {}
+
+
+def noise(size, seed):
+    return random.Random(seed).randbytes(size)
+
+
+def put(path, data, at=NEW, mode=0o644):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    os.chmod(path, mode)
+    os.utime(path, (at, at))
+
+
+class Scenario:
+    """loose: paths that a failed run may leave in any state, such as what a command wrote."""
+
+    name, streams, loose = "", False, ()
+    removes = deletes = backs_up = False
+
+    def make(self, top):
+        raise NotImplementedError
+
+    def commands(self, bin_):
+        """One rdcp, or rdrecv and the rdsend that goes there, with PORT for the port."""
+        raise NotImplementedError
+
+    def rdcp(self, bin_, *words):
+        program = str(bin_ / "rdcp")
+        return [program, "--transport=tcp", *TIMES, "--rsh", RSH, "--rdcp-path", program, *words]
+
+
+def add(cls):
+    SCENARIOS[cls.name] = cls()
+    return cls
+
+
+class Copy(Scenario):
+    """rdcp WORDS SRC... DST"""
+
+    def __init__(self, name, words, make, **facts):
+        self.name, self.words, self.make = name, words, make
+        for k, v in facts.items():
+            setattr(self, k, v)
+        SCENARIOS[name] = self
+
+    def commands(self, bin_):
+        return [self.rdcp(bin_, *self.words)]
+
+
+def one_file(top):
+    put(top + "/s/f", noise(700_000, 1))
+    put(top + "/t/f", noise(300_000, 2), OLD)
+
+
+def sparse_file(top):
+    path = top + "/s/f"
+    put(path, noise(100_000, 3))
+    with open(path, "r+b") as f:
+        f.seek(12 * CELL + 4096)
+        f.write(noise(CELL, 4))
+        f.truncate(20 * CELL)
+    os.utime(path, (NEW, NEW))
+    put(top + "/t/f", noise(50_000, 5), OLD)
+
+
+def tree(top):
+    """Of every kind of entry."""
+    s = top + "/s"
+    put(s + "/empty", b"")
+    put(s + "/small", noise(1000, 6), mode=0o751)
+    put(s + "/middle", noise(300_000, 7))
+    put(s + "/d/deep/er/file", noise(70_000, 8))
+    put(s + "/d/one", noise(3000, 9))
+    os.link(s + "/d/one", s + "/d/other")
+    os.link(s + "/middle", s + "/d/middle")
+    os.symlink("../small", s + "/d/link")
+    os.mkfifo(s + "/d/fifo", 0o640)
+    os.mkdir(s + "/void", 0o700)
+    put(s + "/named", noise(2000, 10))
+    os.setxattr(s + "/named", "user.colour", b"green")
+    os.setxattr(s + "/d", "user.colour", b"blue")
+    # u::rw- u:7:r-- g::r-- m::r-- o::---
+    acl = b"\x02\0\0\0" + b"".join(t.to_bytes(2, "little") + p.to_bytes(2, "little") + i.to_bytes(4, "little")
+                                  for t, p, i in ((1, 6, 2**32 - 1), (2, 4, 7), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1),
+                                                  (32, 0, 2**32 - 1)))
+    os.setxattr(s + "/small", "system.posix_acl_access", acl)
+    os.setxattr(s + "/void", "system.posix_acl_default", acl)
+    if os.geteuid() == 0:
+        os.mknod(s + "/d/device", 0o20600, os.makedev(1, 3))
+        os.chown(s + "/named", 7, 8)
+    with open(s + "/holes", "wb") as f:
+        f.truncate(6 * CELL)
+        f.seek(4 * CELL)
+        f.write(noise(5000, 11))
+    for path, _, names in os.walk(s, topdown=False):
+        for n in names:
+            os.utime(path + "/" + n, (NEW, NEW), follow_symlinks=False)
+        os.utime(path, (NEW, NEW))
+
+
+def tree_over(top):
+    """The same onto some of it, older, and with what is not in the source."""
+    tree(top)
+    t = top + "/t"
+    put(t + "/small", noise(1200, 12), OLD)
+    put(t + "/d/one", noise(100, 13), OLD)
+    put(t + "/middle", noise(300_000, 14), OLD)
+    put(t + "/extra", noise(500, 15), OLD)
+    put(t + "/gone/below/file", noise(600, 16), OLD)
+    os.symlink("file", t + "/gone/below/link")
+    os.symlink("elsewhere", t + "/named")
+
+
+def few(top):
+    s = top + "/s"
+    put(s + "/a", noise(2000, 17))
+    put(s + "/b", noise(400_000, 18))
+    put(s + "/d/c", noise(90_000, 19))
+    os.symlink("a", s + "/d/link")
+
+
+def few_over(top):
+    few(top)
+    put(top + "/t/a", noise(2100, 20), OLD)
+    put(top + "/t/b", noise(400_000, 21), OLD)
+    put(top + "/t/d/c", noise(90_000, 22), OLD)
+
+
+def listed(top):
+    few_over(top)
+    put(top + "/list", b"a\nd/c\nb\n")
+    put(top + "/rules", b"*.o\n/tmp/\n")
+
+
+BIG = noise(6_000_000, 23)
+_left = {}
+
+
+def interrupted(top):
+    """What an interrupted run left of a file of 6 MB."""
+    put(top + "/s/big", BIG)
+    os.mkdir(top + "/t")
+    if not _left:
+        argv = Scenario().rdcp(interrupted.bin, "--bwlimit=3M", "s/big", "t/big")
+        run = subprocess.Popen(argv, cwd=top, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while run.poll() is None and time.monotonic() < until:
+            if any(os.stat(e).st_blocks * 512 > 1 << 20 for e in os.scandir(top + "/t")):
+                break
+            time.sleep(.02)
+        time.sleep(.6)
+        run.send_signal(signal.SIGINT)
+        run.wait()
+        for e in os.scandir(top + "/t"):
+            with open(e, "rb") as f:
+                _left[e.name] = f.read()
+        if len(_left) != 1 or "big" in _left:
+            raise RuntimeError("the run that was to be interrupted left %s" % sorted(_left))
+    for name, data in _left.items():
+        put(top + "/t/" + name, data, mode=0o600)
+
+
+for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
+    Copy("file-" + _way, [_from + "s/f", _to + "t/f"], one_file)
+    Copy("tree-" + _way, ["-aHAX", _from + "s/", _to + "t"], tree)
+Copy("sparse-push", ["s/f", "far:t/f"], sparse_file)
+Copy("sparse-pull", ["--sparse", "far:s/f", "t/f"], sparse_file)
+Copy("resume-push", ["-p", "s/big", "far:t/big"], interrupted)
+Copy("resume-pull", ["-p", "--fsync", "far:s/big", "t/big"], interrupted)
+Copy("delete-push", ["-aHAX", "--delete", "s/", "far:t"], tree_over, deletes=True)
+Copy("delete-pull", ["-a", "--delete", "--json", "--stats", "far:s/", "t"], tree_over, deletes=True)
+Copy("remove-push", ["-a", "--remove-source-files", "s/", "far:t"], few_over, removes=True)
+Copy("remove-pull", ["-a", "--remove-source-files", "far:s/", "t"], few_over, removes=True)
+Copy("backup-push", ["-a", "--backup", "--verify", "s/", "far:t"], few_over, backs_up=True)
+Copy("backup-pull", ["-a", "--backup-dir=aside", "--verify", "--delete", "far:s/", "t"], few_over, backs_up=True, deletes=True)
+Copy("checksum-push", ["-a", "--checksum", "--itemize-changes", "-v", "s/", "far:t"], few_over)
+Copy("inplace-pull", ["-r", "--inplace", "--print-digest=md5", "far:s/f", "t/f"], one_file, loose=("t/f",))
+Copy("listed-push", ["-a", "--files-from=list", "--exclude-from=rules", "--log-file=log", "--failed=failed", "s",
+                     "far:t"], listed, loose=("log", "failed"))
+Copy("update-local", ["-aH", "--update", "--fsync", "--progress=1", "s/", "t"], few_over)
+Copy("pattern-pull", ["-r", "far:s/*", "t"], few_over)
+Copy("ssh-push", ["--transport=ssh", "-a", "s/", "far:t"], few_over)
+
+
+class Stream(Scenario):
+    streams = True
+
+    def rdrecv(self, bin_, options, *words):
+        return [str(bin_ / "rdrecv"), "--transport=tcp", "--address=127.0.0.1", *TIMES, *options, "0", "-", *words]
+
+    def rdsend(self, bin_, options, *words):
+        return [str(bin_ / "rdsend"), "--transport=tcp", *TIMES, *options, "127.0.0.1", "PORT", "-", *words]
+
+
+@add
+class Commands(Stream):
+    name, loose = "stream-commands", ("t/out",)
+
+    def make(self, top):
+        put(top + "/s/in", noise(900_000, 24))
+        os.mkdir(top + "/t")
+
+    def commands(self, bin_):
+        return [self.rdrecv(bin_, ["-w8"], "--", "sh", "-c", "cat >t/out"),
+                self.rdsend(bin_, [], "--", "cat", "s/in")]
+
+
+@add
+class Files(Stream):
+    name = "stream-files"
+
+    def make(self, top):
+        put(top + "/s/in", noise(900_000, 25))
+        put(top + "/t/out", noise(5000, 26), OLD)
+        put(top + "/key", KEY.encode() + b"\n", mode=0o600)
+
+    def commands(self, bin_):
+        return [[w for w in self.rdrecv(bin_, ["-v", "-w8", "--key-file=key"], "t/out") if w != "-"],
+                [w for w in self.rdsend(bin_, ["-v", "--key-file=key"], "s/in") if w != "-"]]

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which library functions can fail, and where the programs call them."""
+
+import collections
+import errno
+import os
+import pathlib
+import re
+import struct
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck")
+SWEPT = PROGRAMS[:3]
+PROCESSES, ENTRIES = 32, 4096       # as every_call.c has them
+HEAD, PROCESS, ENTRY = struct.Struct("=IIII"), struct.Struct("=48sI12x"), struct.Struct("=QII")
+SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size)
+
+Call = collections.namedtuple("Call", "number name result errnos way")
+
+
+def calls():
+    """{name: Call} of calls.h."""
+    found = {}
+    for name, result, errnos, way in re.findall(
+            r'^CALL\((\w+), (\w+), "([^"]*)", (\w+)\)$', (HERE / "calls.h").read_text(), re.M):
+        found[name] = Call(len(found), name, result, errnos.split(), way)
+    return found
+
+
+CALLS = calls()
+BY_NUMBER = list(CALLS.values())
+
+
+def exempt():
+    """{name: reason}"""
+    found, reason = {}, None
+    for line in (HERE / "exempt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        if line.endswith(":"):
+            reason = line[:-1]
+        else:
+            found.update((n, reason) for n in line.split())
+    return found
+
+
+def undefined(program):
+    out = subprocess.run(["nm", "-D", "--undefined-only", program], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1].split("@")[0] for line in out.splitlines()}
+
+
+def forgotten(bin_):
+    """What src/ calls and neither list has, and what stands in both."""
+    wanted = set().union(*(undefined(bin_ / p) for p in PROGRAMS))
+    free = exempt()
+    return sorted(wanted - set(CALLS) - set(free)), sorted(set(CALLS) & set(free)), wanted, free
+
+
+def number_of(kind):
+    """What SWEEP_PLAN has for the name of an errno, a number, or "short"."""
+    if kind == "short":
+        return 0
+    return getattr(errno, kind, None) or int(kind)
+
+
+class Sites:
+    """The call sites of one program: by return address, and by a name that outlives a build.
+
+    A name is FILE:FUNCTION:CALL#K: the K-th line of that function that has such a call."""
+
+    def __init__(self, program):
+        self.program = str(program)
+        self.by_address, self.by_name = {}, collections.defaultdict(list)
+        self.places = {}        # name: FILE:LINE
+        self._add(self._found())
+
+    def _found(self):
+        """[(return address, call)]"""
+        out = subprocess.run(["objdump", "-d", "--no-show-raw-insn", self.program], capture_output=True, text=True,
+                             check=True).stdout
+        found, last = [], None
+        for line in out.splitlines():
+            m = re.match(r"\s+([0-9a-f]+):\t(.*)", line)
+            if not m:
+                continue
+            if last:
+                found.append((int(m[1], 16), last))
+            m = re.match(r"(?:call|bl)\s.*<(\w+)@", m[2])
+            last = m[1] if m and m[1] in CALLS else None
+        return found
+
+    def _symbolized(self, addresses):
+        """(file, line, function) of the call before each address; the innermost inlined one."""
+        tool = ["llvm-symbolizer", "-e", self.program, "--output-style=LLVM", "--inlines"]
+        out = subprocess.run(tool, input="".join("0x%x\n" % (a - 1) for a in addresses), capture_output=True, text=True,
+                             check=True).stdout
+        for block in out.split("\n\n"):
+            lines = block.strip().splitlines()
+            # What <bits/...> defines inline (_FORTIFY_SOURCE) is no place of ours.
+            frames = [(f, *at.rsplit(":", 2)[:2]) for f, at in zip(lines[::2], lines[1::2])]
+            own = [f for f in frames if "/usr/" not in f[1]] or frames
+            if own:
+                yield own[0][1], int(own[0][2]), own[0][0]
+
+    def _add(self, found):
+        lines = collections.defaultdict(set)
+        rows = []
+        for (address, call), (file, line, function) in zip(found, self._symbolized([a for a, _ in found])):
+            file = re.sub(r"^.*/src/", "", file)
+            rows.append((address, call, file, line, function))
+            lines[file, function, call].add(line)
+        for address, call, file, line, function in rows:
+            nth = sorted(lines[file, function, call]).index(line) + 1
+            name = "%s:%s:%s#%d" % (file, function, call, nth)
+            self.by_address[address, call] = name
+            self.by_name[name].append(address)
+            self.places[name] = "%s:%d" % (file, line)
+
+    def name(self, address, call):
+        """Calls by a pointer are not known beforehand. None: a call that jumps on (reallocarray to realloc)."""
+        if (address, call) not in self.by_address:
+            if any((address, other) in self.by_address for other in ("reallocarray", "strdup", "strndup")):
+                return None
+            (file, line, function), = self._symbolized([address])
+            name = "%s:%s:%s@%d" % (re.sub(r"^.*/src/", "", file), function, call, line)
+            self.by_address[address, call] = name
+            self.by_name[name].append(address)
+            self.places[name] = "%s:%d" % (name.split(":")[0], line)
+        return self.by_address[address, call]
+
+
+class Book:
+    """The sites of all programs of a build."""
+
+    def __init__(self, bin_):
+        self.programs = {p: Sites(bin_ / p) for p in SWEPT}
+
+    def of(self, role):
+        return self.programs[re.match(r"rd[a-z]+", role)[0]]
+
+    def all(self):
+        """{name: FILE:LINE}"""
+        found = {}
+        for s in self.programs.values():
+            found.update(s.places)
+        return found
+
+
+def read_record(path, book):
+    """(injected, {(role, name): count}): name has ">CALL" where a library made it."""
+    with open(path, "rb") as f:
+        data = f.read(HEAD.size)
+        processes, _, injected, _ = HEAD.unpack(data)
+        found = collections.Counter()
+        for _ in range(min(processes, PROCESSES)):
+            role, full = PROCESS.unpack(f.read(PROCESS.size))
+            entries = f.read(ENTRIES * ENTRY.size)
+            role = role.rstrip(b"\0").decode()
+            if full:
+                raise RuntimeError("%s has more call sites than there is room for" % role)
+            if not role:
+                continue
+            sites = book.of(role)
+            for key, count, by in ENTRY.iter_unpack(entries):
+                if not key:
+                    continue
+                call = BY_NUMBER[(key & 0xffff) >> 1].name
+                if key & 1:
+                    name = sites.name(key >> 16, BY_NUMBER[by - 1].name) + ">" + call
+                else:
+                    name = sites.name(key >> 16, call)
+                if name:
+                    found[role, name] += count
+    return injected, found
+
+
+class Point:
+    """One call that fails: SCENARIO ROLE SITE N KIND; KIND with a + at its end: and all that follow."""
+
+    def __init__(self, scenario, role, site, n, kind):
+        self.scenario, self.role, self.site, self.n = scenario, role, site, int(n)
+        self.kind, self.lasting = kind.rstrip("+"), kind.endswith("+")
+
+    @classmethod
+    def parse(cls, line):
+        return cls(*line.split())
+
+    def __str__(self):
+        return "%s %s %s %d %s%s" % (self.scenario, self.role, self.site, self.n, self.kind, "+" * self.lasting)
+
+    @property
+    def call(self):
+        """The function that fails."""
+        name = self.site.rsplit(":", 1)[1]
+        return name.split(">")[1] if ">" in name else re.split("[#@]", name)[0]
+
+    @property
+    def library(self):
+        return ">" in self.site
+
+    def plan(self, book):
+        addresses = book.of(self.role).by_name.get(self.site.split(">")[0])
+        if not addresses:
+            return None
+        return " ".join([self.role, str(CALLS[self.call].number), str(int(self.library)), str(number_of(self.kind)),
+                         str(self.n), str(int(self.lasting)), *("%x" % a for a in addresses)])
+
+
+def scratch():
+    return os.environ.get("SLUICE_SWEEP_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)

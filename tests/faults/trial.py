@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a scenario, and what it broke."""
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+import scenarios
+from sites import ROOT, SHARED, number_of, read_record, scratch
+
+sys.path.insert(0, str(ROOT / "tests" / "trees"))
+
+from compare import walk  # noqa: E402
+
+LIMIT = 40          # seconds that a run may take on a busy machine: three timeouts of 4 s, and what else is promised
+LINGER = 10         # that what it started may take when it has ended itself (2 s is promised)
+PR_SET_CHILD_SUBREAPER = 36
+KNOWN_CODES = {1, 2, 3, 5, 10, 11, 12, 20, 22, 23, 24, 25, 30, 35, 40, 41, 42, 43, 44, 45}
+# Codes that no call of the own system that fails can be the cause of.
+WRONG_CODES = {1, 2, 20, 25, 40}
+ABORTS = "base/io.c:raise_event:write#1"     # documented there
+# What removes temporaries: where it fails they stay.
+REMOVING = {"unlink", "unlinkat"}
+MILD = {"EINTR", "EAGAIN", "short"}
+FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
+
+
+def adopt_orphans():
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children():
+    with open("/proc/self/task/%d/children" % os.getpid()) as f:
+        found = [int(w) for w in f.read().split()]
+    for pid in list(found):
+        try:
+            with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+                found += [int(w) for w in f.read().split()]
+        except OSError:
+            pass
+    return found
+
+
+def whereabouts():
+    lines = []
+    for pid in children():
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/comm" % (pid, task)) as f, open("/proc/%d/task/%s/wchan" % (pid, task)) as g:
+                    lines.append("%s %s %s: %s" % (os.path.basename(words[0]).decode(), words[1][:6].decode(),
+                                                   f.read().strip(), g.read()))
+        except (OSError, IndexError):
+            pass
+    return "; ".join(lines)
+
+
+def view(thing):
+    """What two runs can be compared by."""
+    st = thing.stat
+    return {"kind": thing.kind, "content": thing.digest and (st.st_size, thing.digest), "mode": stat.S_IMODE(st.st_mode),
+            "mtime": st.st_mtime_ns, "owner": (st.st_uid, st.st_gid), "target": thing.target,
+            "rdev": st.st_rdev if thing.kind in ("char", "block") else 0, "acls": thing.acls, "xattrs": thing.xattrs,
+            "set": thing.set, "holes": thing.holes}
+
+
+def snapshot(top):
+    return {os.fsdecode(p): view(t) for p, t in walk(os.fsencode(top)).items()}
+
+
+class Run:
+    """codes and texts: of each command."""
+
+    def __init__(self, scenario, bin_, library, plan=None):
+        self.scenario = scenario
+        self.base = tempfile.mkdtemp(prefix="sluice-sweep-", dir=scratch())
+        self.top = self.base + "/w"
+        self.codes, self.texts, self.late = [], [], []
+        os.mkdir(self.top)
+        scenarios.interrupted.bin = bin_
+        scenario.make(self.top)
+        self.before = snapshot(self.top)
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
+        env.update(HOME=self.top, LC_ALL="C.UTF-8", LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared",
+                   LLVM_PROFILE_FILE="/dev/null")
+        if scenario.streams:
+            env["RD_KEY"] = scenarios.KEY
+        if plan:
+            env["SWEEP_PLAN"] = plan
+        with open(self.base + "/shared", "wb") as f:
+            f.truncate(SHARED)
+        self.env = env
+        began = time.monotonic()
+        try:
+            self._go(scenario.commands(bin_), began + LIMIT)
+        finally:
+            self._end_all()
+        self.seconds = time.monotonic() - began
+        self.after = snapshot(self.top)
+
+    def close(self):
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def record(self, book):
+        return read_record(self.base + "/shared", book)
+
+    def _start(self, argv, n):
+        with open("%s/stderr-%d" % (self.base, n), "wb") as err, open("%s/stdout-%d" % (self.base, n), "wb") as out:
+            return subprocess.Popen(argv, cwd=self.top, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                    start_new_session=True, umask=0o022)
+
+    def _text(self, n):
+        with open("%s/stderr-%d" % (self.base, n), "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def _go(self, commands, until):
+        started = [self._start(commands[0], 0)]
+        if len(commands) > 1:
+            port = self._port(started[0], until)
+            if port:
+                started.append(self._start([port if w == "PORT" else w for w in commands[1]], 1))
+        for n, proc in enumerate(started):
+            try:
+                self.codes.append(proc.wait(max(.1, until - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                self.late.append("%s: %s" % (os.path.basename(commands[n][0]), whereabouts()))
+                self.codes.append(None)
+        self.texts = [self._text(n) for n in range(len(started))]
+        if not self.late:
+            self._linger()
+
+    def _port(self, proc, until):
+        while time.monotonic() < until and proc.poll() is None:
+            m = re.search(r"listening on \S+:(\d+)", self._text(0))
+            if m:
+                return m[1]
+            time.sleep(.005)
+        return None
+
+    def _linger(self):
+        until = time.monotonic() + LINGER
+        while time.monotonic() < until:
+            try:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    time.sleep(.002)
+            except ChildProcessError:
+                return
+        self.late.append("what it started is still there: " + whereabouts())
+
+    def _end_all(self):
+        """Only what this run started can be below us."""
+        while True:
+            found = children()
+            for pid in found:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            try:
+                while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(.002)
+
+
+class Reference:
+    """What a scenario comes to when nothing fails: fields in which two runs differ don't count."""
+
+    def __init__(self, scenario, bin_, library, book):
+        runs = [Run(scenario, bin_, library) for _ in range(2)]
+        for r in runs:
+            if any(r.codes) or r.late:
+                raise RuntimeError("%s fails without a fault: %s %s %s" % (scenario.name, r.codes, r.late, r.texts))
+        self.want = runs[1].after
+        if runs[0].after.keys() != runs[1].after.keys():
+            raise RuntimeError("%s: two runs differ" % scenario.name)
+        self.loose = {(p, f) for p in self.want for f in FIELDS if runs[0].after[p][f] != runs[1].after[p][f]}
+        self.sites = {}
+        for r in runs:
+            for key, count in r.record(book)[1].items():
+                self.sites[key] = min(count, self.sites.get(key, count))
+            r.close()
+        self.seconds = runs[1].seconds
+
+
+def temporary(path):
+    return os.path.basename(path).startswith(".sluice.")
+
+
+class Judge:
+    """found: [(class, text)] of what a run broke."""
+
+    def __init__(self, scenario, reference, run, point):
+        self.s, self.ref, self.run, self.point = scenario, reference, run, point
+        self.found = []
+        self.code = next((c for c in run.codes if c), 0 if len(run.codes) == len(scenario.commands(ROOT)) else None)
+        for late in run.late:
+            self.add("hang", late)
+        if not run.late:
+            self.codes()
+            self.words()
+        self.contents()
+        if not run.late and self.code == 0:
+            self.exact()
+        else:
+            self.bounds()
+        self.sources()
+
+    def add(self, kind, text):
+        self.found.append((kind, text))
+
+    # ---- codes and sentences
+
+    def aborted(self):
+        return self.point.site == ABORTS
+
+    def codes(self):
+        for code in self.run.codes:
+            if code is not None and (code < 0 or code not in KNOWN_CODES | {0}):
+                if not self.aborted():
+                    self.add("signal" if code < 0 else "code", "exit status %s" % code)
+            elif code in WRONG_CODES:
+                self.add("code", "exit status %s" % code)
+        if len(self.run.codes) == 2 and bool(self.run.codes[0]) != bool(self.run.codes[1]):
+            self.add("one-sided", "exit statuses %s" % self.run.codes)
+        if self.code and self.point.kind in MILD and self.point.call not in ("close", "fsync", "fdatasync"):
+            if not (self.point.kind == "EAGAIN" and self.point.lasting):
+                self.add("interrupted", "%s ends it: exit status %s" % (self.point.kind, self.code))
+
+    def words(self):
+        """A failure is told, and by what it was."""
+        if self.code == 0 or self.aborted():
+            return
+        text = "\n".join(self.run.texts)
+        told = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
+        if not told:
+            if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fflush", "write")):
+                self.add("silent", "exit status %s without a word" % self.code)
+            return
+        number = number_of(self.point.kind)
+        if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
+            return
+        wanted = [os.strerror(number)] + (["memory"] if number == errno.ENOMEM else [])
+        if not any(w in text for w in wanted):
+            self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
+
+    # ---- files
+
+    def contents(self):
+        known = {v["content"] for side in (self.run.before, self.ref.want) for v in side.values()}
+        for path, v in self.run.after.items():
+            if v["kind"] != "file" or path in self.s.loose or temporary(path):
+                continue
+            if v["content"] not in known:
+                self.add("torn", "%s is neither old nor new" % path)
+
+    def exact(self):
+        want, got = self.ref.want, self.run.after
+        for path in sorted(want.keys() | got.keys()):
+            if path in self.s.loose:
+                continue
+            if path not in got:
+                self.add("missing", "%s, at exit 0" % path)
+            elif path not in want:
+                self.add("leftover" if temporary(path) else "extra", "%s, at exit 0" % path)
+            else:
+                for f in FIELDS:
+                    if (path, f) not in self.ref.loose and want[path][f] != got[path][f]:
+                        if f == "holes" and self.point.call in ("lseek64", "fallocate64"):
+                            continue
+                        self.add(f, "%s: %s is %s, expected %s, at exit 0" % (
+                            path, f, str(got[path][f])[:80], str(want[path][f])[:80]))
+
+    def bounds(self):
+        before, want, got = self.run.before, self.ref.want, self.run.after
+        killed = any(c is None or c < 0 for c in self.run.codes) or bool(self.run.late) or self.aborted()
+        for path in sorted(before.keys() | want.keys() | got.keys()):
+            if path in self.s.loose:
+                continue
+            old, new, now = before.get(path), want.get(path), got.get(path)
+            if now is None:
+                if old and new:
+                    self.add("gone", path)
+            elif temporary(path):
+                if old or killed or self.point.call in REMOVING or ".marker." in path or \
+                        now["content"] and now["content"][0] >= 4 << 20:
+                    continue
+                self.add("leftover", "%s of %s bytes" % (path, now["content"] and now["content"][0]))
+            elif not old and not new:
+                self.add("extra", path)
+            elif now["kind"] not in {x["kind"] for x in (old, new) if x}:
+                self.add("kind", "%s is a %s" % (path, now["kind"]))
+            elif now["kind"] in ("file", "symlink"):
+                if not any(x and (x["content"], x["target"]) == (now["content"], now["target"]) for x in (old, new)):
+                    if now["kind"] == "symlink" or not self.s.backs_up:
+                        self.add("content", "%s is what was elsewhere" % path)
+        if self.s.deletes and self.incomplete():
+            gone = [p for p in before if p.startswith("t/") and p not in want and p not in got]
+            if gone and not self.point.call.startswith("SSL"):
+                self.add("deleted-early", "%s: deleted, though not all is stored" % gone[0])
+
+    def incomplete(self):
+        want, got = self.ref.want, self.run.after
+        return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and not temporary(p) and (
+            p not in got or got[p]["content"] != v["content"])]
+
+    def sources(self):
+        """All that was in a source is still in one, or whole at the target."""
+        now = {v["content"] for v in self.run.after.values() if v["kind"] == "file"}
+        for path, v in self.run.before.items():
+            if v["kind"] != "file" or not path.startswith("s/"):
+                continue
+            if v["content"] not in now:
+                self.add("lost", "the content of %s is nowhere" % path)
+            elif path not in self.run.after and not self.s.removes:
+                self.add("source-gone", path)
+            elif path not in self.run.after:
+                to = "t/" + path[2:]
+                if self.run.after.get(to, {}).get("content") != v["content"]:
+                    self.add("lost", "%s is removed, and %s is not it" % (path, to))
