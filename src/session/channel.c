@@ -101,8 +101,11 @@ size_t channel_unsent(const struct channel *c)
 
 void channel_free(struct channel *c)
 {
+	int err = errno;
+
 	if (c)
 		c->ops->free(c);
+	errno = err;
 }
 
 /* ---- a pair of descriptors ---------------------------------------------------------- */

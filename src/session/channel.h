@@ -47,7 +47,7 @@ bool channel_addresses(const struct channel *c, union address *local, union addr
 /* Bytes written to a TCP peer whose kernel has not acknowledged them; 0 for other channels.
  * Any thread, while the channel is there. */
 size_t channel_unsent(const struct channel *c);
-/* Says goodbye if that can be done at once, and closes. NULL is fine. */
+/* Says goodbye if that can be done at once, and closes; errno stays. NULL is fine. */
 void channel_free(struct channel *c);
 
 #endif
