@@ -47,20 +47,34 @@ static int open_backups(struct place *p)
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 /* A new one, fd, of what is in the directory like: who may see that may see its backups, and nobody
- * else.  We have to put some there. */
-static void make_alike(const struct place *p, int fd, int like)
+ * else.  We have to put some there.  -1 with errno. */
+static int make_alike(const struct place *p, int fd, int like)
 {
 	struct stat is, st;
 	mode_t mode;
 
-	if (like < 0 || fstat(like, &st) || fstat(fd, &is) || is.st_uid != p->uid)
-		return;
+	if (like < 0)
+		return 0;
+	if (fstat(like, &st) || fstat(fd, &is))
+		return -1;
+	if (is.st_uid != p->uid)
+		return 0;
 	mode = (st.st_mode & 07777) | S_IWUSR | S_IXUSR;
 	if (st.st_gid != is.st_gid && fchownat(fd, "", (uid_t)-1, st.st_gid, AT_EMPTY_PATH))
 		mode &= ~(mode_t)(S_ISGID | S_IRWXG);
 	if (st.st_uid != is.st_uid && fchownat(fd, "", st.st_uid, (gid_t)-1, AT_EMPTY_PATH))
 		mode &= ~(mode_t)S_ISUID;
-	metadata_chmod(p, fd, mode);
+	/* Some file systems have none. */
+	return metadata_chmod(p, fd, mode) && errno != EPERM && errno != EOPNOTSUPP ? -1 : 0;
+}
+
+/* One that stayed would keep its mode, since it is no longer new.  errno stays. */
+static void remove_new_dir(int at, const char *name)
+{
+	int err = errno;
+
+	unlinkat(at, name, AT_REMOVEDIR);
+	errno = err;
 }
 
 /* -1 with errno.  What an earlier run set aside under that name was no directory then. */
@@ -74,8 +88,11 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 		if (!made && errno != EEXIST)
 			return -1;
 		fd = openat(at, name, OPEN_DIR);
-		if (fd >= 0 && made)
-			make_alike(p, fd, like);
+		if (fd >= 0 && made && make_alike(p, fd, like)) {
+			close_fd(fd);
+			remove_new_dir(at, name);
+			return -1;
+		}
 		if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
 			return -1;
 		if (fd < 0 && delete_old_backup(p, at, p->rules->backup_dir, name)) {
