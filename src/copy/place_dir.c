@@ -289,13 +289,13 @@ int place_need_dir(struct place *p)
 /* d is what the target is. */
 static int be_target(struct place_dir *d, bool made, struct change *c)
 {
-	int fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
 	struct stat st;
-	int ret;
+	int fd, ret;
 
 	d->is_target = true;
 	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
 	c->missing = made;
+	fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail("open directory %s: %m", d->place->spot.shown);
 	else
