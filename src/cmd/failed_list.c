@@ -14,6 +14,7 @@ struct failed_list {
 	char *temporary; /* NULL: path is no regular file, and is written in place */
 	FILE *file;
 	bool any;
+	int error; /* of the first write that failed */
 };
 
 static int open_temporary(struct failed_list *l)
@@ -66,6 +67,8 @@ void failed_list_add(struct failed_list *l, const char *name, size_t len)
 	l->any = true;
 	fwrite(name, 1, len, l->file);
 	fputc('\0', l->file);
+	if (ferror(l->file) && !l->error)
+		l->error = errno;
 }
 
 bool failed_list_empty(const struct failed_list *l)
@@ -79,7 +82,10 @@ int failed_list_close(struct failed_list *l, bool keep)
 
 	if (!l)
 		return 0;
-	if (l->file && (ferror(l->file) | fclose(l->file)) && keep)
+	if (l->file && fclose(l->file) && !l->error)
+		l->error = errno;
+	errno = l->error;
+	if (l->error && keep)
 		rc = fail("write %s: %m", l->path);
 	if (l->temporary && keep && !rc && rename(l->temporary, l->path))
 		rc = fail("rename %s to %s: %m", l->temporary, l->path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/log_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ enum { TEXT_MOST = 64 << 10 };
 struct log_file {
 	const char *path;
 	FILE *file; /* with a lock of its own */
+	int error; /* of the first write that failed */
 	time_t second; /* of stamp */
 	char stamp[40];
 };
@@ -49,6 +51,12 @@ static const char *stamp(struct log_file *l)
 	return l->stamp;
 }
 
+static void note_error(struct log_file *l)
+{
+	if (ferror(l->file) && !l->error)
+		l->error = errno;
+}
+
 void log_file_add(struct log_file *l, const char *word, const void *text, size_t len)
 {
 	static char escaped[4 * TEXT_MOST + 1];
@@ -59,12 +67,16 @@ void log_file_add(struct log_file *l, const char *word, const void *text, size_t
 	/* A change is a peer's word, too. */
 	escape(first, sizeof first, word, strlen(word));
 	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), first, escaped);
+	note_error(l);
 	funlockfile(l->file);
 }
 
 void log_file_flush(struct log_file *l)
 {
+	flockfile(l->file);
 	fflush(l->file);
+	note_error(l);
+	funlockfile(l->file);
 }
 
 int log_file_close(struct log_file *l)
@@ -73,7 +85,10 @@ int log_file_close(struct log_file *l)
 
 	if (!l)
 		return 0;
-	if (ferror(l->file) | fclose(l->file))
+	if (fclose(l->file) && !l->error)
+		l->error = errno;
+	errno = l->error;
+	if (l->error)
 		rc = fail("write %s: %m", l->path);
 	free(l);
 	return rc;
