@@ -510,9 +510,12 @@ int end_run(int in, int out, bool far)
 	int code;
 
 	e.clones = shared;
-	/* Before there are orders nobody listens to a reason, but for a protocol's version. */
-	if (begin(&e, in, out, far))
+	/* The conductor knows only that this end is gone, unless it is the conductor that is. */
+	if (begin(&e, in, out, far)) {
+		if (failed()->code != OUT_PEER_LOST)
+			log_at(LOG_ERROR, "%s", failed()->text);
 		return (int)failed()->code;
+	}
 	if (take_orders(&e)) {
 		struct failure f = *failed();
 
@@ -532,6 +535,9 @@ int end_run(int in, int out, bool far)
 			session_flush(e.session);
 		_exit((int)e.watch.failure.code);
 	}
+	/* Also where no thread could be started for the work. */
+	if (e.watch.result)
+		tell_failure(&e, &e.watch.failure);
 	code = e.watch.result ? (int)e.watch.failure.code : OUT_DONE;
 	end_free(&e);
 	return code;
