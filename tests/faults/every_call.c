@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Preloaded into programs by tests/faults/sweep: every function of calls.h comes by here. Who called
- * what how often is counted in a file that all processes of a run share, and one call fails to order.
+ * Preloaded into programs by tests/faults/sweep: every function of calls.h comes by here. Who
+ *called what how often is counted in a file that all processes of a run share, and one call fails
+ *to order.
  *
  *	SWEEP_FILE  the file, sizeof (struct shared) of zeros
  *	SWEEP_PLAN  ROLE CALL LIBRARY KIND N LASTING SITE...
@@ -40,9 +41,7 @@
 #include <unistd.h>
 
 enum result { MINUS, NIL, CODE, NUMBER };
-enum way {
-	PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, MEM
-};
+enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, MEM };
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
 
 /* The sweep reads it: see record.py. */
@@ -121,8 +120,8 @@ static uintptr_t real_of(unsigned call)
 	else if (strcmp(name, "malloc") == 0)
 		at = (uintptr_t)__libc_malloc;
 	else
-		at = strcmp(name, "calloc") == 0 ? (uintptr_t)__libc_calloc :
-						   (uintptr_t)__libc_realloc;
+		at = strcmp(name, "calloc") == 0 ? (uintptr_t)__libc_calloc
+						 : (uintptr_t)__libc_realloc;
 	if (!at)
 		abort();
 	atomic_store_explicit(&real[call], at, memory_order_relaxed);
@@ -164,7 +163,8 @@ static void in_child(void)
 static bool name_role(int argc, char **argv)
 {
 	static const char *const programs[] = {"rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck"};
-	static const char *const ends[] = {"--end", "--ends", "--lane", "--lane-listen", "--survey"};
+	static const char *const ends[] = {"--end", "--ends", "--lane", "--lane-listen",
+					   "--survey"};
 	const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
 	bool ours = false;
 

@@ -102,7 +102,7 @@ class Sites:
             frames = [(f, *at.rsplit(":", 2)[:2]) for f, at in zip(lines[::2], lines[1::2])]
             own = [f for f in frames if "/usr/" not in f[1]] or frames
             if own:
-                yield own[0][1], int(own[0][2]), own[0][0]
+                yield own[0][1], int(own[0][2]), own[0][0].split(".")[0]
 
     def _add(self, found):
         lines = collections.defaultdict(set)
