@@ -103,8 +103,10 @@ static int look_at_one(int fd, const char *shown, const char *name, bool bounded
 		return 0;
 	/* What a target has and can't be understood differs from anything; that is enough. */
 	if (!acl_look(x, a) && bounded)
-		return fail("the ACL of %s names someone unknown in this name space, or is damaged",
-			    shown);
+		return a->acl ? fail("the ACL of %s names someone unknown in this name space, or is "
+				     "damaged",
+				     shown)
+			      : fail_as(OUT_MEMORY, "read %s of %s: %m", name, shown);
 	/* Some file systems tell the mode as an ACL. */
 	if (a->entries * ACL_ENTRY + ACL_HEAD == ACL_MINIMAL &&
 	    strcmp(name, "system.posix_acl_access") == 0)
