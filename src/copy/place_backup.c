@@ -115,15 +115,17 @@ static bool is_target(struct place *p, const char *name)
 	return d != NULL;
 }
 
-/* What is called name in the directory *like, of which we are at `dir': it is closed. */
-static void follow(struct place *p, int *like, const char *name, bool first)
+/* What is called name in the directory *like, of which we are at `dir': it is closed.  -1 with
+ * errno; where the target has no such directory *like is -1 from there on. */
+static int follow(struct place *p, int *like, const char *name, bool first)
 {
 	int in = *like;
 
 	if (in < 0 || (first && is_target(p, name)))
-		return;
+		return 0;
 	*like = openat(in, name, OPEN_DIR);
 	close_fd(in);
+	return *like >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
 }
 
 /* The directory dir below --backup-dir. */
@@ -137,18 +139,23 @@ static int open_backup_dir(struct place *p, const char *dir)
 	if (at < 0)
 		return -1;
 	at = fcntl(at, F_DUPFD_CLOEXEC, 0);
-	if (*dir && p->top->fd >= 0)
+	if (at >= 0 && *dir && p->top->fd >= 0) {
 		like = fcntl(p->top->fd, F_DUPFD_CLOEXEC, 0);
+		if (like < 0) {
+			close_fd(at);
+			at = -1;
+		}
+	}
 	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
 		len = strcspn(dir, "/");
 		snprintf(name, sizeof name, "%.*s", (int)len, dir);
-		follow(p, &like, name, dir == from);
-		next = enter_backup_dir(p, at, name, like);
+		next = follow(p, &like, name, dir == from) ? -1
+							   : enter_backup_dir(p, at, name, like);
 		close_fd(at);
 		at = next;
 	}
 	close_fd(like);
-	return at < 0 ? fail("make directory %s in %s: %m", dir, p->rules->backup_dir) : at;
+	return at < 0 ? fail("make directory %s in %s: %m", from, p->rules->backup_dir) : at;
 }
 
 /* Errors of file systems without hard links, and of files that may not have more. */
