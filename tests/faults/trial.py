@@ -254,7 +254,7 @@ class Judge:
         number = number_of(self.point.kind)
         if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
             return
-        wanted = [os.strerror(number)] + (["memory"] if number == errno.ENOMEM else [])
+        wanted = [os.strerror(number)] + (["memory", "allocate"] if number == errno.ENOMEM else [])
         if not any(w in text for w in wanted):
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
 
