@@ -12,6 +12,7 @@
 enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
 
 enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000, MEASURE_MS = 1000 };
+enum { NO_MEMORY = -2 };
 
 static void set_defaults(struct options *o, enum program program)
 {
@@ -195,6 +196,7 @@ static int set_digest(struct options *o, const char *arg)
 	return -1;
 }
 
+/* 0, -1: it is none, or NO_MEMORY. */
 static int add_rule(struct options *o, unsigned how, const char *arg)
 {
 	struct option_rule *more;
@@ -203,7 +205,7 @@ static int add_rule(struct options *o, unsigned how, const char *arg)
 	if ((o->rule_count & (o->rule_count + 1)) == 0) {
 		more = realloc(o->rules, 2 * (o->rule_count + 1UL) * sizeof *more);
 		if (!more)
-			return -1;
+			return NO_MEMORY;
 		o->rules = more;
 	}
 	o->rules[o->rule_count++] = (struct option_rule){
@@ -289,9 +291,12 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 static int use_row(struct options *o, const struct option_row *row, const char *arg)
 {
 	char name[64];
+	int rc = set_row(o, row, arg);
 
-	if (set_row(o, row, arg) == 0)
+	if (rc == 0)
 		return 0;
+	if (rc == NO_MEMORY)
+		return fail_as(OUT_MEMORY, "keep %s: %m", row_name(row->letter, row->name, name));
 	return fail_as(OUT_USAGE, "%s %s: expected %s: %s", row_name(row->letter, row->name, name),
 		       arg ? arg : "", row->arg ? row->arg : "nothing", row->help);
 }

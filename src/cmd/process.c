@@ -78,7 +78,8 @@ void take_command_line(struct options *o, enum program program, int argc, char *
 	log_setup(program_name(program), LOG_WARN);
 	if (options_parse(o, program, argc, argv)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
-		print_synopsis(stderr, program);
+		if (failed()->code == OUT_USAGE)
+			print_synopsis(stderr, program);
 		exit_with((int)failed()->code);
 	}
 	start_log(o);
