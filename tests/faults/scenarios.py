@@ -32,7 +32,8 @@ def put(path, data, at=NEW, mode=0o644):
 class Scenario:
     """loose: paths that a failed run may leave in any state, such as what a command wrote."""
 
-    name, streams, loose = "", False, ()
+    name, streams, loose, key = "", False, (), KEY
+    codes = (0,)    # what it ends with if no call fails
     removes = deletes = backs_up = False
 
     def make(self, top):
@@ -129,6 +130,43 @@ def tree_over(top):
     os.symlink("elsewhere", t + "/named")
 
 
+def tree_again(top):
+    """Onto the same, with other attributes and modes: little is to be sent."""
+    tree(top)
+    run = ["cp", "-a", top + "/s", top + "/t"]
+    subprocess.run(run, check=True, stdin=subprocess.DEVNULL)
+    os.setxattr(top + "/t/named", "user.shape", b"round")
+    os.setxattr(top + "/t/named", "user.colour", b"red")
+    os.removexattr(top + "/t/small", "system.posix_acl_access")
+    os.chmod(top + "/t/middle", 0o600)
+    os.chmod(top + "/t/d/deep", 0o700)
+    os.utime(top + "/t/empty", (OLD, OLD))
+
+
+def in_the_way(top):
+    """What is there is of another kind."""
+    tree(top)
+    t = top + "/t"
+    put(t + "/small/below/file", noise(700, 27), OLD)
+    put(t + "/d", noise(800, 28), OLD)
+    os.makedirs(t + "/empty")
+    os.symlink("nowhere", t + "/middle")
+    os.makedirs(t + "/named/void")
+    # A killed run left these.
+    put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o600)
+
+
+def through_link(top):
+    put(top + "/s/f", noise(200_000, 29))
+    put(top + "/t/real", noise(100_000, 30), OLD)
+    os.symlink("real", top + "/t/link")
+
+
+def large(top):
+    put(top + "/s/f", BIG)
+    put(top + "/t/f", BIG[:3_000_000], OLD)
+
+
 def few(top):
     s = top + "/s"
     put(s + "/a", noise(2000, 17))
@@ -198,6 +236,19 @@ Copy("listed-push", ["-a", "--files-from=list", "--exclude-from=rules", "--log-f
 Copy("update-local", ["-aH", "--update", "--fsync", "--progress=1", "s/", "t"], few_over)
 Copy("pattern-pull", ["-r", "far:s/*", "t"], few_over)
 Copy("ssh-push", ["--transport=ssh", "-a", "s/", "far:t"], few_over)
+Copy("again-push", ["-aHAX", "--fsync", "s/", "far:t"], tree_again)
+Copy("again-local", ["-aHX", "--checksum", "--backup", "s/", "t"], tree_again, backs_up=True)
+Copy("ways-push", ["-aH", "--delete", "s/", "far:t"], in_the_way, deletes=True)
+Copy("ways-pull", ["-aH", "--backup", "--delete", "far:s/", "t"], in_the_way, backs_up=True, deletes=True)
+Copy("direct-local", ["--direct=on", "--fsync", "s/f", "t/f"], large)
+Copy("mkpath-push", ["-a", "--mkpath", "--relative", "--fsync", "s/d", "s/small", "far:t/new/deep"], tree)
+Copy("link-push", ["--inplace", "--fsync", "s/f", "far:t/link"], through_link, loose=("t/real",))
+Copy("choose-local", ["-r", "--copy-links", "--chmod=u=rwX,g-w", "--chown=7:8", "--stats", "--min-size=1k",
+                      "--exclude=link", "s/", "t"],
+     few_over)
+Copy("dry-push", ["-a", "-n", "--delete", "--stats", "--itemize-changes", "s/", "far:t"], tree_over)
+Copy("name-local", ["-r", "--print-digest", "--failed=failed", "s/", "missing", "t"], few_over, loose=("failed",),
+     codes=(23,))
 
 
 class Stream(Scenario):
@@ -235,3 +286,25 @@ class Files(Stream):
     def commands(self, bin_):
         return [[w for w in self.rdrecv(bin_, ["-v", "-w8", "--key-file=key"], "t/out") if w != "-"],
                 [w for w in self.rdsend(bin_, ["-v", "--key-file=key"], "s/in") if w != "-"]]
+
+
+@add
+class Typed(Files):
+    """A key that is stretched."""
+
+    name, key = "stream-typed", "a typed key"
+
+    def commands(self, bin_):
+        return [self.rdrecv(bin_, ["-w8", "--progress=1"], "t/out"), self.rdsend(bin_, ["--json"], "s/in")]
+
+
+@add
+class MakeKey(Scenario):
+    name, loose = "make-key", ("new-key",)
+
+    def make(self, top):
+        os.mkdir(top + "/s")
+        os.mkdir(top + "/t")
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdsend"), "--make-key=new-key"]]
