@@ -14,6 +14,7 @@ KEY = "sluice-key-1:" + "5a" * 32
 TIMES = ["--timeout=4", "--connect-timeout=6"]
 OLD, NEW = 1_500_000_000, 1_600_000_000
 CELL = 256 << 10
+OWNER = [] if os.geteuid() else ["--chown=7:8"]
 SCENARIOS = {}
 
 
@@ -243,7 +244,7 @@ Copy("ways-pull", ["-aH", "--backup", "--delete", "far:s/", "t"], in_the_way, ba
 Copy("direct-local", ["--direct=on", "--fsync", "s/f", "t/f"], large)
 Copy("mkpath-push", ["-a", "--mkpath", "--relative", "--fsync", "s/d", "s/small", "far:t/new/deep"], tree)
 Copy("link-push", ["--inplace", "--fsync", "s/f", "far:t/link"], through_link, loose=("t/real",))
-Copy("choose-local", ["-r", "--copy-links", "--chmod=u=rwX,g-w", "--chown=7:8", "--stats", "--min-size=1k",
+Copy("choose-local", ["-r", "--copy-links", "--chmod=u=rwX,g-w", *OWNER, "--stats", "--min-size=1k",
                       "--exclude=link", "s/", "t"],
      few_over)
 Copy("dry-push", ["-a", "-n", "--delete", "--stats", "--itemize-changes", "s/", "far:t"], tree_over)

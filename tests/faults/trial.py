@@ -314,9 +314,17 @@ class Judge:
                     if now["kind"] == "symlink" or not self.s.backs_up:
                         self.add("content", "%s is what was elsewhere" % path)
         if self.s.deletes and self.incomplete():
-            gone = [p for p in before if p.startswith("t/") and p not in want and p not in got and not temporary(p)]
+            gone = [p for p in before if p.startswith("t/") and p not in want and p not in got and not temporary(p) and
+                    not self.replaced(p)]
             if gone and not self.point.call.startswith("SSL"):
                 self.add("deleted-early", "%s: deleted, though not all is stored" % gone[0])
+
+    def replaced(self, path):
+        """It was in a directory that was in the way of something else, which is there now."""
+        got = self.run.after
+        above = [path[:n] for n, c in enumerate(path) if c == "/"]
+        return any(p in self.ref.want and self.ref.want[p]["kind"] != "directory" and p in got and got[p]["kind"] != "directory"
+                   for p in above)
 
     def incomplete(self):
         want, got = self.ref.want, self.run.after
