@@ -55,12 +55,12 @@ static void tell_unlisted(const struct place_dir *d, int err, struct place_end *
 {
 	struct failure why;
 	char *path = place_whole_path(d);
-	const char *shown = path ? path : d->name;
+	const char *from_top = path ? path : d->name;
 
 	errno = err;
-	fail("list directory %s: %m", shown);
+	fail("list directory %s: %m", *from_top ? from_top : d->place->spot.shown);
 	why = *failed();
-	e->on_deleted(e->ctx, EVENT_DIR, shown, &why);
+	e->on_deleted(e->ctx, EVENT_DIR, from_top, &why);
 	free(path);
 }
 
