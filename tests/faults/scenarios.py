@@ -271,7 +271,7 @@ class Commands(Stream):
         os.mkdir(top + "/t")
 
     def commands(self, bin_):
-        return [self.rdrecv(bin_, ["-w8"], "--", "sh", "-c", "cat >t/out"),
+        return [self.rdrecv(bin_, ["-w4"], "--", "sh", "-c", "cat >t/out"),
                 self.rdsend(bin_, [], "--", "cat", "s/in")]
 
 
@@ -285,7 +285,7 @@ class Files(Stream):
         put(top + "/key", KEY.encode() + b"\n", mode=0o600)
 
     def commands(self, bin_):
-        return [[w for w in self.rdrecv(bin_, ["-v", "-w8", "--key-file=key"], "t/out") if w != "-"],
+        return [[w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"], "t/out") if w != "-"],
                 [w for w in self.rdsend(bin_, ["-v", "--key-file=key"], "s/in") if w != "-"]]
 
 
@@ -296,7 +296,7 @@ class Typed(Files):
     name, key = "stream-typed", "a typed key"
 
     def commands(self, bin_):
-        return [self.rdrecv(bin_, ["-w8", "--progress=1"], "t/out"), self.rdsend(bin_, ["--json"], "s/in")]
+        return [self.rdrecv(bin_, ["-w4", "--progress=1"], "t/out"), self.rdsend(bin_, ["--json"], "s/in")]
 
 
 @add
