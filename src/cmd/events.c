@@ -67,6 +67,12 @@ int events_begin(const struct options *o, bool stdout_is_data)
 	return 0;
 }
 
+void events_abandon(void)
+{
+	failed_list_close(events.failed, false);
+	events.failed = NULL;
+}
+
 static void tell_start(const char *source_host, const char *const *names, unsigned count,
 		       const char *sink_host, const char *target)
 {

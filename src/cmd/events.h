@@ -18,6 +18,9 @@
 /* The run's, there is one.  stdout_is_data: then lines go to stderr.  After screen_begin(): the
  * log's lines come here, too.  -1 with a failure. */
 int events_begin(const struct options *o, bool stdout_is_data);
+
+/* Nothing is run after all, also where events_begin() failed: leaves no temporary of --failed. */
+void events_abandon(void);
 /* A session begins, from sources on one host: names as the user wrote them, without the host. */
 void events_session(const char *source_host, const char *const *names, unsigned count,
 		    const char *sink_host, const char *target);

@@ -267,6 +267,7 @@ static int run(struct plan *p)
 		refuse(RDCP);
 	screen_begin(all.program, NULL);
 	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || conductor_signals()) {
+		events_abandon();
 		screen_end();
 		refuse(RDCP);
 	}
