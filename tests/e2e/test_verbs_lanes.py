@@ -8,7 +8,7 @@ import pytest
 
 from hosts import BIN, COUNT, OP, RDMA, TRANSPORT
 
-LIMIT = 400
+LIMIT = 600
 # With one for all tests, the others were run without. iWARP has no write with immediate; a short run
 # has each operation on one adapter.
 OPS = [OP[0].split("=")[1]] if OP else ["send", "write-send"] if TRANSPORT == "siw" else \

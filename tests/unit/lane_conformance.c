@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 enum {
-	LONG_MS = 60000, /* for what must happen, if nothing is broken; no rate */
+	LONG_MS = 60000, /* for what must happen, if nothing is broken; no rate; times slow */
 	SOON_MS = 2000, /* for what lane_abort() promises */
 	QUIET_MS = 150, /* long enough for a wrong step to be seen */
 	SMALL = 4096,
@@ -58,7 +58,7 @@ static void run_start(struct run *r)
 /* The rest after run_start(), without asserting, so that two can run at a time. */
 static void run_finish(struct run *r)
 {
-	r->hung = !job_join(&r->source, LONG_MS);
+	r->hung = !job_join(&r->source, LONG_MS * slow);
 	pair_end(&r->pair);
 	if (r->hung)
 		r->hung = !job_join(&r->source, SOON_MS * slow);
@@ -162,7 +162,7 @@ static void stop_sink(uint32_t depth, uint32_t block_size, unsigned least)
 	r.source.size = r.sink.size = NULL;
 	r.sink.gate = &gate;
 	run_start(&r);
-	filled = wait_count(&r.source.done, least, LONG_MS);
+	filled = wait_count(&r.source.done, least, LONG_MS * slow);
 	sleep_ms(QUIET_MS);
 	sent = atomic_load(&r.source.done);
 	atomic_store(&gate, true);
@@ -315,7 +315,7 @@ static void test_gone_at_a_grant(void **arg)
 static void test_broken_many_times(void **arg)
 {
 	unsigned breaks = 0, seed = 1;
-	uint64_t last = 0, end = clock_ms() + LONG_MS;
+	uint64_t last = 0, end = clock_ms() + LONG_MS * slow;
 	atomic_bool more = true;
 	struct run r;
 
@@ -359,7 +359,8 @@ static void break_with_one_held(bool tends)
 	r.source.tends = tends;
 	r.sink.gate = &gate;
 	run_start(&r);
-	filled = wait_count(&r.source.done, 4, LONG_MS) && wait_count(&r.sink.held, 1, LONG_MS);
+	filled = wait_count(&r.source.done, 4, LONG_MS * slow) &&
+		 wait_count(&r.sink.held, 1, LONG_MS * slow);
 	if (!tends)
 		lane_break(r.pair.source.lane, 0, "told so");
 	lane_break(r.pair.sink.lane, 0, "told so");
@@ -406,7 +407,7 @@ static void test_a_break_is_for_its_epoch(void **arg)
 	r.source.blocks = 4;
 	r.sink.gate = &gate;
 	run_start(&r);
-	filled = wait_count(&r.source.done, 4, LONG_MS);
+	filled = wait_count(&r.source.done, 4, LONG_MS * slow);
 	for (uint32_t epoch = 1; epoch < 4; epoch++) {
 		lane_break(r.pair.source.lane, epoch, "told so");
 		lane_break(r.pair.sink.lane, epoch, "told so");
@@ -554,7 +555,7 @@ static void abort_waiting(bool with_source, bool with_sink, unsigned blocks, uin
 		job_start(&r.source, source_job);
 	sleep_ms(QUIET_MS);
 	if (ends)
-		source_left = job_join(&r.source, LONG_MS);
+		source_left = job_join(&r.source, LONG_MS * slow);
 	pair_end(&r.pair);
 	if (with_source && !ends)
 		source_left = job_join(&r.source, SOON_MS * slow);
@@ -614,7 +615,7 @@ static void test_abort_before_attach(void **arg)
 	r.source.blocks = 10;
 	r.pair.over = true;
 	run_start(&r);
-	if (!job_join(&r.source, LONG_MS) || !job_join(&r.sink, LONG_MS)) {
+	if (!job_join(&r.source, LONG_MS * slow) || !job_join(&r.sink, LONG_MS * slow)) {
 		fprintf(stderr, "abort was forgotten\n");
 		abort();
 	}
