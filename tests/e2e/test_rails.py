@@ -172,7 +172,7 @@ def test_a_rail_that_dies(bench, wires, tmp_path, how):
 def test_no_firewall_is_asked_about_once_rdma_went_through(bench, wires, tmp_path):
     """The path of RDMA falls silent; the control channel goes on."""
     (tmp_path / "in").write_bytes(pattern(40 * BLOCK))
-    options = ["--lanes=1", "--rails=1", "--timeout=4", "--"]
+    options = ["--lanes=1", "--rails=1", "--timeout=12", "--"]
     sink = bench.receive(*options, "sh", "-c", "cat >%s/out" % tmp_path, host=wires.far)
     source = bench.send(sink.port, *options, "sh", "-c",
                         "cat in; until [ -e go ]; do sleep 0.1; done; cat in", host=wires.near,
