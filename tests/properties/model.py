@@ -948,6 +948,16 @@ class Model:
         self.make_backup_dirs(os.path.dirname(to))
         self.maybe |= set(self.after) - there
 
+    def doubt_backups(self, paths):
+        """They are perhaps not made after all, nor the directories that lead to nothing else."""
+        names = {self.backup_name(p) for p in paths}
+        for name in names:
+            self.loosen(name)
+            above = os.path.dirname(name)
+            while above and above not in self.before and not any(below(b, above) for b in self.backups - names):
+                self.maybe.add(above)
+                above = os.path.dirname(above)
+
     def make_backup_dirs(self, path):
         above = path
         while above in self.maybe:
@@ -990,9 +1000,9 @@ class Model:
         for item in self.items:
             if item.path in twice:
                 self.loosen(item.dest)
-                if self.backup:
-                    self.loosen(self.backup_name(item.dest))
                 self.fates[item.path] = "either"
+        if self.backup:
+            self.doubt_backups({i.dest for i in self.items if i.path in twice})
         # The second is perhaps gone before it is read: then nothing is deleted.
         if twice and self.delete:
             self.vague = "--delete, and a source that is named twice and removed"
