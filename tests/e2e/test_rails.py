@@ -73,11 +73,12 @@ class Wires:
             at = ["dev", self.interface(end, 0)]
             self.at(end, "tc", "qdisc", "add", *at, "root", "handle", "1:", "prio", "bands", "4",
                     "priomap", *["3"] * 16)
-            self.at(end, "tc", "qdisc", "add", *at, "parent", "1:4", "netem", "loss", "100%")
             for what in (["ip", "u32", "match", "ip", "dport", str(port), "0xffff"],
                          ["ip", "u32", "match", "ip", "sport", str(port), "0xffff"],
                          ["arp", "u32", "match", "u32", "0", "0"]):
                 self.at(end, "tc", "filter", "add", *at, "parent", "1:", "protocol", *what, "flowid", "1:1")
+            # Last, so that what may pass is never lost meanwhile.
+            self.at(end, "tc", "qdisc", "add", *at, "parent", "1:4", "netem", "loss", "100%")
 
     def slow(self, delay):
         for end in (0, 1):
