@@ -445,6 +445,8 @@ static void test_connections_that_never_serve(void **arg)
 
 	(void)arg;
 	transfer(&r, 20, 4, SMALL, &plan);
+	if (!strstr(r.pair.first.text, "in a row"))
+		print_error("%s: %s\n", r.pair.first_by, r.pair.first.text);
 	assert_int_equal(r.pair.first.code, OUT_PEER_LOST);
 	assert_non_null(strstr(r.pair.first.text, "in a row"));
 	assert_int_equal(r.sink.done, 3);

@@ -25,6 +25,11 @@ bool wait_count(_Atomic unsigned *count, unsigned least, unsigned ms)
 	return atomic_load(count) >= least;
 }
 
+static struct pair_side *other_of(struct pair_side *s)
+{
+	return s == &s->pair->source ? &s->pair->sink : &s->pair->source;
+}
+
 /* ---- the meddler ------------------------------------------------------------------------- */
 
 struct meddler {
@@ -43,8 +48,28 @@ static bool is_time(struct meddler *m, enum step step)
 	       n < plan->at + (plan->times ? plan->times : 1);
 }
 
+/*
+ * A wire that goes before the other end has its own is a try that failed, which a session makes
+ * again: what is to be seen here is a wire that breaks.
+ */
+static void wait_other_end(struct pair_side *s)
+{
+	const struct pair_side *other = other_of(s);
+	struct pair *p = s->pair;
+	uint64_t end = clock_ms() + JOIN_MS;
+
+	pthread_mutex_lock(&p->lock);
+	while (other->has < s->has && !lane_aborted(s->lane) && clock_ms() < end) {
+		struct timespec until = clock_after(5);
+
+		pthread_cond_timedwait(&p->changed, &p->lock, &until);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
 static int cut(struct meddler *m)
 {
+	wait_other_end(m->side);
 	return fail_as(OUT_PEER_LOST, "%s: cut by the test", m->wire.name);
 }
 
@@ -200,11 +225,6 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 
 /* ---- what a session does ------------------------------------------------------------------ */
 
-static struct pair_side *other_of(struct pair_side *s)
-{
-	return s == &s->pair->source ? &s->pair->sink : &s->pair->source;
-}
-
 /* Say that this side wants a wire of this epoch, and wait until the other one does, too. */
 static int meet(struct pair_side *s, uint32_t epoch, uint64_t *stored)
 {
@@ -245,6 +265,10 @@ static int pair_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		return -1;
 	if (p->backend->join(p->state, l, epoch, &p->key, clock_ms() + JOIN_MS, &w))
 		return -1;
+	pthread_mutex_lock(&p->lock);
+	s->has = (uint64_t)epoch + 1;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
 	if (p->plan.abort_attach)
 		lane_abort(l);
 	return lane_attach(l, meddle(s, w), stored);

@@ -77,6 +77,7 @@ struct pair_side {
 	struct lane *lane;
 	unsigned steps[STEP_COUNT];
 	uint64_t wants; /* epoch + 1 of the wire it waits for */
+	uint64_t has; /* epoch + 1 of the last wire it got */
 };
 
 struct pair {
@@ -85,7 +86,7 @@ struct pair {
 	struct lane_key key;
 	struct plan plan;
 	struct pair_side source, sink;
-	pthread_mutex_t lock; /* of the rest, and of wants */
+	pthread_mutex_t lock; /* of the rest, of wants and of has */
 	pthread_cond_t changed;
 	uint64_t stored;
 	struct failure first; /* of either lane's calls */
