@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 
 RSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rsh")
@@ -197,8 +198,17 @@ def interrupted(top):
     """What an interrupted run left of a file of 6 MB."""
     put(top + "/s/big", BIG)
     os.mkdir(top + "/t")
-    if not _left:
-        argv = Scenario().rdcp(interrupted.bin, "--bwlimit=3M", "s/big", "t/big")
+    for name, data in _left.items():
+        put(top + "/t/" + name, data, mode=0o600)
+
+
+def leave_partial(bin_):
+    """Make what interrupted() finds: once, since where a run is interrupted is left to chance."""
+    if _left:
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-sweep-") as top:
+        interrupted(top)
+        argv = Scenario().rdcp(bin_, "--bwlimit=3M", "s/big", "t/big")
         run = subprocess.Popen(argv, cwd=top, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
         while run.poll() is None and time.monotonic() < until:
@@ -213,8 +223,6 @@ def interrupted(top):
                 _left[e.name] = f.read()
         if len(_left) != 1 or "big" in _left:
             raise RuntimeError("the run that was to be interrupted left %s" % sorted(_left))
-    for name, data in _left.items():
-        put(top + "/t/" + name, data, mode=0o600)
 
 
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):

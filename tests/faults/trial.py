@@ -90,7 +90,6 @@ class Run:
         self.top = self.base + "/w"
         self.codes, self.texts, self.late = [], [], []
         os.mkdir(self.top)
-        scenarios.interrupted.bin = bin_
         scenario.make(self.top)
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What judges the sweep's runs finds each way to break a promise: scripts stand in for rdcp."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+import trial  # noqa: E402
+from scenarios import NEW, OLD, Scenario, put  # noqa: E402
+from sites import Point  # noqa: E402
+
+FULL = "echo 'rdcp: write t/f: No space left on device' >&2; exit 11"
+COPY = "cp -a s/. t; rm -f t/extra"
+MOVE = COPY + "; rm s/f s/g"
+
+
+class Script(Scenario):
+    name = "script"
+
+    def __init__(self, script, **facts):
+        self.script = script
+        for k, v in facts.items():
+            setattr(self, k, v)
+
+    def make(self, top):
+        put(top + "/s/f", b"new" * 1000, NEW)
+        put(top + "/s/g", b"other", NEW)
+        put(top + "/t/f", b"old", OLD)
+        put(top + "/t/extra", b"extra", OLD)
+
+    def commands(self, bin_):
+        return [["sh", "-c", self.script]]
+
+
+def run(scenario):
+    made = trial.Run(scenario, trial.ROOT, "")
+    made.close()
+    return made
+
+
+class Expected:
+    """What a run without a fault comes to; cp changes t itself when it likes."""
+
+    loose = {(p, "mtime") for p in ("", ".", "s", "t")}
+
+    def __init__(self, want):
+        self.want = want
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return Expected(run(Script(COPY)).after)
+
+
+@pytest.fixture(autouse=True)
+def orphans(monkeypatch):
+    trial.adopt_orphans()
+    monkeypatch.setattr(trial, "LIMIT", 30)
+    yield
+    assert not trial.children()
+
+
+def found(expected, script, kind="ENOSPC", call="pwrite64", **facts):
+    scenario = Script(script, **facts)
+    point = Point("script", "rdcp", "base/io.c:pwrite_full:%s#1" % call, 1, kind)
+    return {k for k, _ in trial.Judge(scenario, expected, run(scenario), point).found}
+
+
+@pytest.mark.parametrize("script", [COPY, FULL, "cp -p s/f t/f; " + FULL, COPY + "; " + FULL])
+def test_what_is_allowed(expected, script):
+    assert found(expected, script) == set()
+
+
+@pytest.mark.parametrize("script", [FULL, "cp -p s/f t/f; rm s/f; " + FULL, MOVE])
+def test_what_is_allowed_of_sources(script):
+    assert found(Expected(run(Script(MOVE)).after), script, removes=True) == set()
+
+
+@pytest.mark.parametrize("kind, script", [
+    ("torn", "head -c 100 s/f >t/f; exit 0"),
+    ("torn", "head -c 100 s/f >t/f; " + FULL),
+    ("content", COPY + "; printf old >t/f"),
+    ("content", "cp s/g t/f; " + FULL),
+    ("missing", COPY + "; rm t/g"),
+    ("mode", COPY + "; chmod 600 t/f"),
+    ("mtime", COPY + "; touch t/f"),
+    ("leftover", COPY + "; echo >t/.sluice.x"),
+    ("leftover", "echo >t/.sluice.x; " + FULL),
+    ("extra", COPY + "; echo >t/extra"),
+    ("extra", "cp s/g t/more; " + FULL),
+    ("gone", "rm t/f; " + FULL),
+    ("kind", "rm t/f; mkdir t/f; " + FULL),
+    ("deleted-early", "rm t/extra; " + FULL),
+    ("source-gone", COPY + "; rm s/g"),
+    ("lost", "rm s/f; " + FULL),
+    ("code", FULL.replace("11", "40")),
+    ("code", FULL.replace("11", "99")),
+    ("silent", "exit 11"),
+    ("unnamed", "echo 'rdcp: it failed' >&2; exit 11"),
+    ("signal", "kill -SEGV $$"),
+    ("signal", "echo 'rdcp: the far end was killed by signal 11 (Segmentation fault): No space left on device' >&2; exit 35")])
+def test_what_is_not(expected, kind, script):
+    assert kind in found(expected, script, deletes=True)
+
+
+def test_an_interrupted_call_is_no_failure(expected):
+    assert "interrupted" in found(expected, FULL, kind="EINTR")
+
+
+def test_a_source_that_went_has_to_be_at_the_target(expected):
+    assert "lost" in found(expected, "rm s/f; mv s/g t/h; " + FULL, removes=True)
+
+
+@pytest.mark.parametrize("script", ["sleep 60", "(sleep 60 >/dev/null 2>&1 &); " + COPY])
+def test_a_run_that_goes_on(expected, monkeypatch, script):
+    monkeypatch.setattr(trial, "LIMIT", 2)
+    monkeypatch.setattr(trial, "LINGER", 1)
+    assert "hang" in found(expected, script)
+
+
+def test_two_ends_that_say_different_things(expected):
+    made = run(Script(COPY))
+    made.codes, made.texts = [0, 30], ["", "rdsend: lost"]
+    point = Point("script", "rdcp", "base/io.c:pwrite_full:pwrite64#1", 1, "EIO")
+    assert "one-sided" in {k for k, _ in trial.Judge(Script(COPY), expected, made, point).found}
