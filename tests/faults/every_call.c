@@ -91,6 +91,10 @@ enum { CALLS = sizeof calls / sizeof *calls };
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
+/* AddressSanitizer's, in a build with it. */
+extern void *__interceptor_malloc(size_t) __attribute__((weak));
+extern void *__interceptor_calloc(size_t, size_t) __attribute__((weak));
+extern void *__interceptor_realloc(void *, size_t) __attribute__((weak));
 
 static _Atomic uintptr_t real[CALLS];
 static struct shared *shared;
@@ -108,6 +112,17 @@ static _Thread_local struct msghdr message __attribute__((tls_model("initial-exe
 struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from);
 
 /* dlsym() may allocate, so that what allocates is known without it. */
+static uintptr_t allocator(const char *name)
+{
+	bool watched = __interceptor_malloc != NULL;
+
+	if (strcmp(name, "malloc") == 0)
+		return (uintptr_t)(watched ? __interceptor_malloc : __libc_malloc);
+	if (strcmp(name, "calloc") == 0)
+		return (uintptr_t)(watched ? __interceptor_calloc : __libc_calloc);
+	return (uintptr_t)(watched ? __interceptor_realloc : __libc_realloc);
+}
+
 static uintptr_t real_of(unsigned call)
 {
 	uintptr_t at = atomic_load_explicit(&real[call], memory_order_relaxed);
@@ -115,13 +130,7 @@ static uintptr_t real_of(unsigned call)
 
 	if (at)
 		return at;
-	if (calls[call].way != MEM)
-		at = (uintptr_t)dlsym(RTLD_NEXT, name);
-	else if (strcmp(name, "malloc") == 0)
-		at = (uintptr_t)__libc_malloc;
-	else
-		at = strcmp(name, "calloc") == 0 ? (uintptr_t)__libc_calloc
-						 : (uintptr_t)__libc_realloc;
+	at = calls[call].way == MEM ? allocator(name) : (uintptr_t)dlsym(RTLD_NEXT, name);
 	if (!at)
 		abort();
 	atomic_store_explicit(&real[call], at, memory_order_relaxed);

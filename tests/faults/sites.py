@@ -48,7 +48,8 @@ def exempt():
 
 def undefined(program):
     out = subprocess.run(["nm", "-D", "--undefined-only", program], capture_output=True, text=True, check=True).stdout
-    return {line.split()[-1].split("@")[0] for line in out.splitlines()}
+    names = {line.split()[-1].split("@")[0] for line in out.splitlines()}
+    return {n for n in names if not n.startswith("__asan_")}
 
 
 def forgotten(bin_):

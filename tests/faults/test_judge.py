@@ -101,6 +101,8 @@ def test_what_is_allowed_of_sources(script):
     ("silent", "exit 11"),
     ("unnamed", "echo 'rdcp: it failed' >&2; exit 11"),
     ("signal", "kill -SEGV $$"),
+    ("memory", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
+    ("memory", COPY + "; echo 'SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s).' >&2"),
     ("signal", "echo 'rdcp: the far end was killed by signal 11 (Segmentation fault): No space left on device' >&2; exit 35")])
 def test_what_is_not(expected, kind, script):
     assert kind in found(expected, script, deletes=True)

@@ -24,6 +24,7 @@ LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))     # seconds that a run
 LINGER = 10         # that what it started may take when it has ended itself (2 s is promised)
 PR_SET_CHILD_SUBREAPER = 36
 KNOWN_CODES = {1, 2, 3, 5, 10, 11, 12, 20, 22, 23, 24, 25, 30, 35, 40, 41, 42, 43, 44, 45}
+SANITIZER = 86      # exit status of a program that leaks or touches what is not its own
 # Codes that no call of the own system that fails can be the cause of.
 WRONG_CODES = {1, 2, 20, 25, 40}
 ABORTS = "base/io.c:raise_event:write#1"     # documented there
@@ -94,7 +95,9 @@ class Run:
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
         env.update(HOME=self.top, LC_ALL="C.UTF-8", LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared",
-                   LLVM_PROFILE_FILE="/dev/null")
+                   LLVM_PROFILE_FILE="/dev/null",
+                   # In a build with it; its own exit status would be one of ours.
+                   ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
         if scenario.streams:
             env["RD_KEY"] = scenario.key
         if plan:
@@ -209,7 +212,7 @@ class Judge:
         self.code = next((c for c in run.codes if c), 0 if len(run.codes) == len(scenario.commands(ROOT)) else None)
         for late in run.late:
             self.add("hang", late)
-        if not run.late:
+        if not self.memory() and not run.late:
             self.codes()
             self.words()
         self.contents()
@@ -223,6 +226,12 @@ class Judge:
         self.found.append((kind, text))
 
     # ---- codes and sentences
+
+    def memory(self):
+        found = re.search(r"(ERROR|SUMMARY): (\w+Sanitizer: [^\n]*)", "\n".join(self.run.texts))
+        if found:
+            self.add("memory", found[2])
+        return bool(found)
 
     def aborted(self):
         return self.point.site == ABORTS
@@ -250,7 +259,7 @@ class Judge:
         text = "\n".join(self.run.texts)
         told = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
         if not told:
-            if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fflush", "write")):
+            if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fprintf", "fflush", "write")):
                 self.add("silent", "exit status %s without a word" % self.code)
             return
         number = number_of(self.point.kind)
