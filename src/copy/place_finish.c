@@ -49,15 +49,20 @@ static int set_metadata(struct placement *t, struct stat *is)
 	return ret;
 }
 
+static int sync_content(const struct placement *t)
+{
+	if (!t->seat.place->o.fsync || outlet_sync(t->fd) == 0)
+		return 0;
+	return seat_failure(&t->seat, "fsync");
+}
+
 static int sync_file(const struct placement *t)
 {
 	/* An empty one is not written, so nothing else would tell that it is the source. */
 	if (t->how == IN_PLACE && t->seat.place->o.sources_go &&
 	    metadata_touch(t->seat.place, t->fd))
 		return seat_failure(&t->seat, "touch");
-	if (!t->seat.place->o.fsync || outlet_sync(t->fd) == 0)
-		return 0;
-	return seat_failure(&t->seat, "fsync");
+	return sync_content(t);
 }
 
 /* Some file systems tell of a failed write at close only; the lock must outlive that. */
@@ -136,6 +141,10 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
 	}
 	if (look_at_written(t, size, &is))
+		return -1;
+	/* The source's size and time make a file a whole one for the next run, and a disk may get
+	 * them before the content. */
+	if (t->how == IN_PLACE && sync_content(t))
 		return -1;
 	/* Such a file is whole all the same. */
 	if (set_metadata(t, &is)) {

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "copy/outlet.h"
 
 /* Of a file system that can't do it at once. */
 static int link_new(const struct seat *s, const char *as)
@@ -89,6 +90,12 @@ static int link_nameless(const struct seat *s, struct temporary *t)
 	return 1;
 }
 
+/* btrfs logs nothing of a file without a name, so to sync it then was not enough. */
+static int sync_named(const struct seat *s, const struct temporary *t)
+{
+	return s->place->o.fsync && outlet_sync(t->fd) ? seat_failure(s, "fsync") : 0;
+}
+
 int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old)
 {
 	bool clears = s->in || s->place->rules->recursive;
@@ -97,8 +104,10 @@ int seat_take_name(const struct seat *s, struct temporary *t, const struct stat 
 
 	if (t->nameless) {
 		ret = link_nameless(s, t);
-		if (ret <= 0)
-			return ret;
+		if (ret < 0 || sync_named(s, t))
+			return -1;
+		if (ret == 0)
+			return 0;
 		old = seat_look(s, &now) > 0 ? &now : NULL;
 	}
 	ret = seat_rename(s, t->name, old, clears);
