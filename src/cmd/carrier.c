@@ -4,14 +4,17 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "base/log.h"
 #include "cmd/far.h"
 #include "cmd/login_turn.h"
 #include "cmd/loopback.h"
 #include "cmd/pump.h"
+
+enum { SSH_END_MS = 500 };
 
 /* Wait until fd has something to read: 0; -1 when the conductor is gone. */
 static int wait_readable(int fd, int in)
@@ -23,6 +26,17 @@ static int wait_readable(int fd, int in)
 			return -1;
 	}
 	return p[1].revents ? -1 : 0;
+}
+
+/* An ssh whose output has ended before it was of use. */
+static int ssh_failed(struct child *ssh)
+{
+	char how[64] = "closed its output";
+	int status;
+
+	if (child_wait(ssh, &status, clock_ms() + SSH_END_MS))
+		child_end_text(status, how, sizeof how);
+	return fail_as(OUT_START, "%s %s before it could carry a lane", ssh->what, how);
 }
 
 /* The connecting end's side of the lane. */
@@ -41,7 +55,7 @@ static int take_from(struct carrier *c, int in, struct pump_side *side, struct c
 	if (write_full(ssh->in, c->token, sizeof c->token))
 		return fail_as(OUT_START, "%s: %m", ssh->what);
 	if (wait_readable(ssh->out, in) || read_full(ssh->out, &said, 1) != 1)
-		return fail_as(OUT_START, "%s took no lane", ssh->what);
+		return ssh_failed(ssh);
 	login_turn_end(c->logins, began);
 	/* The connecting end speaks first. */
 	if (wait_readable(ssh->out, in))
@@ -72,17 +86,28 @@ static int reach_to(struct carrier *c, int in, struct pump_side *side, struct ch
 		return -1;
 	if (write_full(ssh->in, port, sizeof port) || wait_readable(ssh->out, in) ||
 	    read_full(ssh->out, &said, 1) != 1)
-		return fail_as(OUT_START, "%s carried no lane", ssh->what);
+		return ssh_failed(ssh);
 	login_turn_end(c->logins, began);
+	errno = said;
 	if (said)
-		return fail_as(OUT_CONNECT, "%s: no connection to port %u there", ssh->what,
+		return fail_as(OUT_CONNECT, "%s: connect to port %u there: %m", ssh->what,
 			       c->way->port);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;
 }
 
+static void report_failure(int out)
+{
+	char text[1 + FAIL_TEXT_MAX] = {CARRIER_FAILED};
+
+	memcpy(text + 1, failed()->text, FAIL_TEXT_MAX);
+	(void)!write(out, text, strlen(text));
+}
+
 int carrier_run(void *carrier, int in, int out)
 {
+	static const char used = CARRIER_USED;
+
 	struct carrier *c = carrier;
 	struct child ssh[2] = {{.in = -1, .out = -1, .go = -1}, {.in = -1, .out = -1, .go = -1}};
 	struct pump_side from, to;
@@ -91,15 +116,21 @@ int carrier_run(void *carrier, int in, int out)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	if (take_from(c, in, &from, &ssh[0]))
+	if (take_from(c, in, &from, &ssh[0])) {
+		report_failure(out);
 		goto out;
-	if (write(out, "u", 1) != 1)
+	}
+	if (write(out, &used, 1) != 1)
 		goto out;
 	if (reach_to(c, in, &to, &ssh[1])) {
-		log_warn("a lane over ssh: %s", failed()->text);
+		report_failure(out);
 		goto out;
 	}
 	rc = pump(&from, &to, in) ? 1 : 0;
+	if (rc && errno != ECONNRESET && errno != EPIPE) {
+		fail_as(OUT_SOCKET, "pass on a lane's bytes: %m");
+		report_failure(out);
+	}
 	/* pump() closed them. */
 	ssh[0].in = ssh[0].out = ssh[1].in = ssh[1].out = -1;
 out:

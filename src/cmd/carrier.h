@@ -6,8 +6,8 @@
  * Carrying one lane over ssh: the two commands that run on far hosts, and the process beside a
  * conductor that joins their stdio (detour.h).
  *
- * `rdcp --lane' reads a port (two bytes, high first), connects to it on its loopback, says one
- * byte (0: connected) and passes on what comes.
+ * `rdcp --lane' reads a port (two bytes, high first), connects to it on its loopback, sends one
+ * byte (0: connected, else the errno) and passes on what comes.
  *
  * `rdcp --lane-listen' reads a token.  Zeros make it the keeper of a loopback port: it says the
  * port and a token, and shows its listening socket to every other --lane-listen of the same
@@ -31,7 +31,8 @@ struct carrier {
 	unsigned char token[TOKEN_SIZE]; /* of the keeper at way->from */
 	int logins; /* login_turn.h */
 };
-/* In a process of its own; says one byte to `out' when its lane is in use, ends with `in'. */
+/* In a process of its own that ends with `in'.  It writes to `out', each in one write: */
+enum { CARRIER_USED = 'u', CARRIER_FAILED = 'f' /* and why, as text */ };
 int carrier_run(void *carrier, int in, int out);
 
 #endif

@@ -55,14 +55,14 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 	return 0;
 }
 
-static int announce(void *ctx, unsigned port)
+static int announce(void *ctx, unsigned port, const char *why)
 {
 	struct link *l = ctx;
 	uint8_t body[TEXT_MAX + 16];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_detour m = {.port = (uint16_t)port};
 
-	snprintf(m.why, sizeof m.why, "over ssh");
+	snprintf(m.why, sizeof m.why, "%s", why);
 	msg_detour_encode(&w, &m);
 	return link_send(l, MSG_DETOUR, body, w.used);
 }

@@ -25,8 +25,12 @@ struct detour {
 	struct child keeper; /* of the port at way.from */
 	unsigned char says[KEEPER_SAYS];
 	size_t said;
-	struct child carriers[CARRIERS_MAX];
-	bool used[CARRIERS_MAX]; /* it has said so, or needn't */
+	unsigned port; /* that was announced, 0: none yet */
+	struct carried {
+		struct child child;
+		bool used; /* it has a connection of the connecting end */
+		bool ended; /* it writes no more */
+	} carriers[CARRIERS_MAX];
 	unsigned count;
 };
 
@@ -37,14 +41,12 @@ static void free_ended(struct detour *d)
 	int status;
 
 	for (unsigned i = 0; i < d->count; i++) {
-		struct child *c = &d->carriers[i];
+		struct child *c = &d->carriers[i].child;
 
 		if (!c->pid || !child_wait(c, &status, clock_ms()))
 			continue;
 		child_stop(c);
-		d->carriers[i] = d->carriers[d->count - 1];
-		d->used[i] = d->used[d->count - 1];
-		d->count--;
+		d->carriers[i] = d->carriers[--d->count];
 		i--;
 	}
 }
@@ -61,11 +63,12 @@ static int add_carrier(struct detour *d, int fd)
 		return 0;
 	}
 	memcpy(c.token, d->says + 2, sizeof c.token);
-	rc = child_fork(carrier_run, &c, "a lane over ssh", &d->carriers[d->count]);
+	d->carriers[d->count] = (struct carried){.used = fd >= 0};
+	rc = child_fork(carrier_run, &c, "a lane over ssh", &d->carriers[d->count].child);
 	close_fd(fd);
 	if (rc)
 		return -1;
-	d->used[d->count++] = fd >= 0;
+	d->count++;
 	return 0;
 }
 
@@ -85,7 +88,6 @@ static int keeper_start(struct detour *d)
 int detour_open(const struct detour_way *w, struct detour **out)
 {
 	struct detour *d = calloc(1, sizeof *d);
-	unsigned port;
 
 	if (!d)
 		return fail_as(OUT_MEMORY, "make a detour: %m");
@@ -96,10 +98,10 @@ int detour_open(const struct detour_way *w, struct detour **out)
 	*out = d;
 	if (w->from)
 		return keeper_start(d);
-	d->listener = listen_loopback(&port);
+	d->listener = listen_loopback(&d->port);
 	if (d->listener < 0)
 		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
-	return w->announce(w->ctx, port);
+	return w->announce(w->ctx, d->port, "");
 }
 
 unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS])
@@ -107,18 +109,30 @@ unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLL
 	p[0] = (struct pollfd){.fd = d->listener, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = d->keeper.out, .events = POLLIN};
 	for (unsigned i = 0; i < d->count; i++)
-		p[2 + i] = (struct pollfd){.fd = d->used[i] ? -1 : d->carriers[i].out,
-					   .events = POLLIN};
+		p[2 + i] =
+			(struct pollfd){.fd = d->carriers[i].ended ? -1 : d->carriers[i].child.out,
+					.events = POLLIN};
 	return 2 + d->count;
 }
 
 static int on_listener(struct detour *d)
 {
 	int fd = accept_loopback(d->listener);
+	int ours = fd < 0 ? 0 : loopback_is_ours(fd);
 
-	if (fd < 0 && errno == EPERM)
+	if (ours > 0)
+		return add_carrier(d, fd);
+	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && errno != EPERM)
+		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+	if (fd >= 0 && ours == 0)
 		log_info("a process of another user connected to the port of lanes over ssh");
-	return fd < 0 ? 0 : add_carrier(d, fd);
+	if (ours < 0) {
+		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+		close_fd(fd);
+		return d->way.announce(d->way.ctx, d->port, failed()->text);
+	}
+	close_fd(fd);
+	return 0;
 }
 
 static int on_keeper(struct detour *d)
@@ -141,24 +155,54 @@ static int on_keeper(struct detour *d)
 		if (add_carrier(d, -1))
 			return -1;
 	}
-	return d->way.announce(d->way.ctx, (unsigned)(d->says[0] << 8 | d->says[1]));
+	d->port = (unsigned)(d->says[0] << 8 | d->says[1]);
+	return d->way.announce(d->way.ctx, d->port, "");
+}
+
+/* Without a carrier the connecting end's connections wait in vain. */
+static bool has_carrier(const struct detour *d)
+{
+	for (unsigned i = 0; i < d->count; i++) {
+		if (!d->carriers[i].ended)
+			return true;
+	}
+	return d->listener >= 0;
+}
+
+/* What a carrier writes, or its end: 0 or -1.  began: another one waits in its place. */
+static int hear_carrier(struct detour *d, struct carried *c, unsigned *began)
+{
+	char text[2 + FAIL_TEXT_MAX];
+	const char *at = text;
+	ssize_t n = read(c->child.out, text, sizeof text - 1);
+
+	if (n < 0 && errno == EINTR)
+		return 0;
+	text[n > 0 ? n : 0] = '\0';
+	c->ended = n <= 0;
+	if (*at == CARRIER_USED) {
+		*began += !c->used;
+		c->used = true;
+		at++;
+	}
+	if (*at != CARRIER_FAILED)
+		return 0;
+	c->ended = true;
+	log_debug("a lane over ssh: %s", at + 1);
+	if (!has_carrier(d) && *began == 0)
+		return fail_as(OUT_START, "carry a lane over ssh: %s", at + 1);
+	return d->way.announce(d->way.ctx, d->port, at + 1);
 }
 
 int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
 {
-	unsigned begin = 0;
+	unsigned began = 0;
 
 	for (unsigned i = 2; i < n; i++) {
-		char byte;
-
-		if (!p[i].revents || p[i].fd < 0)
-			continue;
-		/* In use, or ended: another one waits in its place. */
-		d->used[i - 2] = true;
-		if (read(p[i].fd, &byte, 1) == 1)
-			begin++;
+		if (p[i].revents && p[i].fd >= 0 && hear_carrier(d, &d->carriers[i - 2], &began))
+			return -1;
 	}
-	while (begin-- > 0) {
+	while (began-- > 0) {
 		if (add_carrier(d, -1))
 			return -1;
 	}
@@ -174,9 +218,9 @@ void detour_close(struct detour *d)
 	close_fd(d->listener);
 	close_fd(d->logins);
 	for (unsigned i = 0; i < d->count; i++)
-		child_close_in(&d->carriers[i]);
+		child_close_in(&d->carriers[i].child);
 	for (unsigned i = 0; i < d->count; i++)
-		child_stop(&d->carriers[i]);
+		child_stop(&d->carriers[i].child);
 	child_stop(&d->keeper);
 	free(d);
 }

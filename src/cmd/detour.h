@@ -22,8 +22,9 @@ struct detour_way {
 	const char *from; /* the connecting end's host as ssh wants it, NULL: here */
 	const char *to; /* the listening end's, NULL: here */
 	unsigned port; /* on its loopback */
-	/* The connecting end is to be told of this port on its loopback. 0 or -1. */
-	int (*announce)(void *ctx, unsigned port);
+	/* Tell the connecting end of this port on its loopback, and why the last connection to it
+	 * could not be carried, "" at first. 0 or -1. */
+	int (*announce)(void *ctx, unsigned port, const char *why);
 	void *ctx;
 };
 

@@ -28,7 +28,13 @@ static int carry(int fd)
 {
 	const struct pump_side side = {.in = fd, .out = fd};
 
-	return pump(&stdio, &side, -1) ? OUT_SOCKET : OUT_DONE;
+	if (pump(&stdio, &side, -1) == 0)
+		return OUT_DONE;
+	/* The end of a connection is nobody's fault here. */
+	if (errno == ECONNRESET || errno == EPIPE)
+		return OUT_SOCKET;
+	fail_as(OUT_SOCKET, "pass on its bytes: %m");
+	return complain();
 }
 
 int lane_run(void)
@@ -41,7 +47,7 @@ int lane_run(void)
 		return OUT_PEER_LOST;
 	fd = connect_loopback((unsigned)(port[0] << 8 | port[1]));
 	if (fd < 0)
-		said = 1;
+		said = (unsigned char)errno;
 	if (write_full(STDOUT_FILENO, &said, 1) || said) {
 		close_fd(fd);
 		return OUT_CONNECT;
@@ -159,7 +165,7 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 	struct sockaddr_un un;
 	socklen_t len = keeper_name(token, &un);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int listener = -1, fd = -1;
+	int listener = -1, fd = -1, ours;
 
 	if (unix_fd >= 0 && connect(unix_fd, (struct sockaddr *)&un, len) == 0 && is_ours(unix_fd))
 		listener = take_fd(unix_fd);
@@ -176,16 +182,25 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
-		if (p[0].revents)
+		if (p[0].revents) {
+			errno = EPIPE;
 			break;
+		}
 		/* Several wait on it: the keeper made it non-blocking for all. */
 		fd = accept_loopback(listener);
 		if (fd < 0 && errno != EPERM && errno != EAGAIN && errno != EINTR &&
 		    errno != ECONNABORTED)
 			break;
+		ours = fd < 0 ? 0 : loopback_is_ours(fd);
+		if (ours > 0)
+			continue;
+		close_fd(fd);
+		fd = -1;
+		if (ours < 0)
+			break;
 	}
 	close_fd(listener);
-	return fd >= 0 ? fd : fail_as(OUT_SOCKET, "no lane came");
+	return fd >= 0 ? fd : fail_as(OUT_SOCKET, "take a lane's connection here: %m");
 }
 
 int lane_listen_run(void)

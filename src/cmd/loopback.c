@@ -20,13 +20,17 @@ int connect_loopback(unsigned port)
 				   .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	int why;
+
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&in4, sizeof in4) == 0)
 		return fd;
+	why = errno;
 	close_fd(fd);
 	fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&in6, sizeof in6) == 0)
 		return fd;
 	close_fd(fd);
+	errno = why;
 	return -1;
 }
 
@@ -49,14 +53,14 @@ int listen_loopback(unsigned *port)
 
 static const char *const lists[] = {"/proc/net/tcp", "/proc/net/tcp6"};
 
-/* The user of the socket whose ends are listed so; false when it is nobody's any more. */
-static bool find_user(const char *file, const char *ends, uid_t *uid)
+/* The user of the socket whose ends are listed so: 1; 0 when it is nobody's any more; -1. */
+static int find_user(const char *file, const char *ends, uid_t *uid)
 {
 	FILE *f = fopen(file, "re");
 	char line[512];
-	bool found = false;
+	int found = f ? 0 : -1;
 
-	while (f && !found && fgets(line, sizeof line, f)) {
+	while (found == 0 && fgets(line, sizeof line, f)) {
 		const char *at = strstr(line, ends);
 		unsigned user;
 		unsigned long inode;
@@ -66,44 +70,52 @@ static bool find_user(const char *file, const char *ends, uid_t *uid)
 		    sscanf(at + strlen(ends), " %*x %*s %*s %*x %u %*d %lu", &user, &inode) == 2 &&
 		    inode != 0) {
 			*uid = user;
-			found = true;
+			found = 1;
 		}
 	}
-	if (f)
+	if (found == 0 && ferror(f))
+		found = -1;
+	if (f) {
+		int why = errno;
+
 		fclose(f);
+		errno = why;
+	}
 	return found;
 }
 
-static bool is_ours(const struct sockaddr_in *theirs, const struct sockaddr_in *here)
+int loopback_is_ours(int fd)
 {
+	struct sockaddr_in theirs, here;
+	socklen_t their_len = sizeof theirs, here_len = sizeof here;
 	char ends[128];
 	uid_t uid;
 
+	if (getpeername(fd, (struct sockaddr *)&theirs, &their_len) < 0)
+		return errno == ENOTCONN ? 0 : -1;
+	if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0)
+		return -1;
 	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++) {
+		int found;
+
 		snprintf(ends, sizeof ends,
 			 /* IPv4 addresses, or the same as IPv6 ones. */
 			 i == 0 ? "%08X:%04X %08X:%04X"
 				: "0000000000000000FFFF0000%08X:%04X "
 				  "0000000000000000FFFF0000%08X:%04X",
-			 theirs->sin_addr.s_addr, ntohs(theirs->sin_port), here->sin_addr.s_addr,
-			 ntohs(here->sin_port));
-		if (find_user(lists[i], ends, &uid))
+			 theirs.sin_addr.s_addr, ntohs(theirs.sin_port), here.sin_addr.s_addr,
+			 ntohs(here.sin_port));
+		found = find_user(lists[i], ends, &uid);
+		/* A kernel without IPv6 has no list of it. */
+		if (found < 0 && (i == 0 || errno != ENOENT))
+			return -1;
+		if (found > 0)
 			return uid == geteuid();
 	}
-	return false;
+	return 0;
 }
 
 int accept_loopback(int listener)
 {
-	struct sockaddr_in theirs, here;
-	socklen_t their_len = sizeof theirs, here_len = sizeof here;
-	int fd = accept4(listener, (struct sockaddr *)&theirs, &their_len, SOCK_CLOEXEC);
-
-	if (fd < 0)
-		return -1;
-	if (getsockname(fd, (struct sockaddr *)&here, &here_len) == 0 && is_ours(&theirs, &here))
-		return fd;
-	close_fd(fd);
-	errno = EPERM;
-	return -1;
+	return accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 }

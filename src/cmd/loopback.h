@@ -10,11 +10,13 @@
 int connect_loopback(unsigned port);
 /* Listen at any; non-blocking. A descriptor, or -1 with errno. */
 int listen_loopback(unsigned *port);
-/*
- * Take one connection, if its other end is a socket of this user: a descriptor; -1 with errno,
- * EPERM when it is not, and the connection is closed.  Loopback has no credentials like those of
- * a unix socket; the kernel's list of sockets has their owners.
- */
+/* Take one connection: a descriptor, or -1 with errno. */
 int accept_loopback(int listener);
+/*
+ * Is a connection's other end a socket of this user?  1, 0, or -1 with errno when that can't be
+ * found out.  Loopback has no credentials like those of a unix socket; the kernel's list of
+ * sockets has their owners.
+ */
+int loopback_is_ours(int fd);
 
 #endif

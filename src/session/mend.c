@@ -43,6 +43,27 @@ static int lane_end_pause(struct lane_end *e, int ms)
 	return lane_aborted(e->lane) ? fail_as(OUT_PEER_LOST, "lane %u was given up", e->index) : 0;
 }
 
+int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms)
+{
+	int ms = DIAL_PAUSE_MS;
+
+	if (route_stage(e->s) == STAGE_DETOUR) {
+		while (attempt-- > 0 && ms < DETOUR_PAUSE_MS)
+			ms *= 2;
+		ms = ms < DETOUR_PAUSE_MS ? ms : DETOUR_PAUSE_MS;
+	}
+	if (clock_left(deadline_ms) <= ms)
+		return 0;
+	return lane_end_pause(e, ms) < 0 ? -1 : 1;
+}
+
+uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms)
+{
+	uint64_t soon = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
+
+	return soon < deadline_ms ? soon : deadline_ms;
+}
+
 /* ---- connecting
  * ----------------------------------------------------------------------------------- */
 
@@ -314,28 +335,31 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 
 static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 {
-	uint64_t deadline = clock_ms() + (uint64_t)patience_ms;
+	uint64_t began = clock_ms(), deadline = began + (uint64_t)patience_ms;
 	struct failure why = {.code = OUT_DONE};
+	char text[FAIL_TEXT_MAX];
 	unsigned round = 0;
-	enum attempt rc;
+	int more = 1;
+	enum attempt rc = ATTEMPT_FAILED;
 
-	while ((rc = redial_once(e, first, round++, deadline)) == ATTEMPT_FAILED) {
+	while (more > 0 && (rc = redial_once(e, first, round, deadline)) == ATTEMPT_FAILED) {
 		/* An attempt that the deadline cut short knows less than one before it. */
 		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
 			why = *failed();
-		if (clock_left(deadline) <= DIAL_PAUSE_MS)
-			break;
-		if (lane_end_pause(e, DIAL_PAUSE_MS) < 0)
-			return ATTEMPT_FATAL;
+		if (first && round == 0 && route_stage(e->s) == STAGE_DETOUR)
+			deadline = mend_detour_deadline(e->s, deadline);
+		patience_ms = (int)(deadline - began);
+		more = mend_pause(e, round++, deadline);
 	}
-	if (rc != ATTEMPT_FAILED)
-		return rc;
+	if (more < 0 || rc != ATTEMPT_FAILED)
+		return more < 0 ? ATTEMPT_FATAL : rc;
+	route_failure_text(e->s, &why, text);
 	if (first)
 		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
-			patience_ms / 1000.0, why.text);
+			patience_ms / 1000.0, text);
 	else
 		fail_as(OUT_PEER_LOST, "lane %u could not be reconnected within %g s: %s", e->index,
-			patience_ms / 1000.0, why.text);
+			patience_ms / 1000.0, text);
 	return ATTEMPT_FATAL;
 }
 

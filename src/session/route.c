@@ -152,6 +152,7 @@ int route_on_detour(struct session *s, const struct frame *f)
 	pthread_mutex_lock(&s->lock);
 	r->have_detour = true;
 	r->detour_port = m.port;
+	snprintf(r->detour_why, sizeof r->detour_why, "%s", m.why);
 	session_nudge(s);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
@@ -378,6 +379,40 @@ static void stuck_text(struct session *s, char to[static TEXT_MAX])
 	fail_again(&before);
 }
 
+const char *route_failure_text(struct session *s, const struct failure *f,
+			       char to[static FAIL_TEXT_MAX])
+{
+	snprintf(to, FAIL_TEXT_MAX, "%s", f->text);
+	pthread_mutex_lock(&s->lock);
+	if (s->route.stage == STAGE_DETOUR && s->route.detour_why[0])
+		snprintf(to, FAIL_TEXT_MAX, "%s", s->route.detour_why);
+	pthread_mutex_unlock(&s->lock);
+	return to;
+}
+
+static enum attempt try_detour(struct lane_end *e, uint64_t deadline)
+{
+	struct failure why = {.code = OUT_DONE};
+	int more = 1;
+
+	for (unsigned attempt = 0; more > 0; attempt++) {
+		union address to[OFFER_MAX + 1];
+		unsigned n = route_tcp_places(e->s, to, OFFER_MAX + 1);
+		enum attempt rc = mend_over_tcp(e, to, n, deadline);
+
+		if (rc != ATTEMPT_FAILED)
+			return rc;
+		/* An attempt that the deadline cut short knows less than one before it. */
+		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
+			why = *failed();
+		if (attempt == 0)
+			deadline = mend_detour_deadline(e->s, deadline);
+		more = mend_pause(e, attempt, deadline);
+	}
+	fail_again(&why);
+	return more < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
+}
+
 static enum attempt find_detour(struct lane_end *e)
 {
 	struct session *s = e->s;
@@ -394,15 +429,11 @@ static enum attempt find_detour(struct lane_end *e)
 		return ATTEMPT_FATAL;
 	if (await_word(e, &s->route.have_detour, "no way over ssh came", deadline) < 0)
 		return ATTEMPT_FATAL;
-	while (rc == ATTEMPT_FAILED && clock_left(deadline) > 0) {
-		rc = try_tcp(e, deadline);
-		if (rc == ATTEMPT_FAILED && lane_end_wait(e, clock_ms() + DIAL_PAUSE_MS) < 0 &&
-		    lane_aborted(e->lane))
-			return ATTEMPT_FATAL;
-	}
-	if (rc == ATTEMPT_DONE)
-		return choose(s, TRANSPORT_SSH, why);
-	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, failed()->text);
+	rc = try_detour(e, deadline);
+	if (rc != ATTEMPT_FAILED)
+		return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_SSH, why) : rc;
+	route_failure_text(s, failed(), why);
+	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, why);
 	return ATTEMPT_FATAL;
 }
 

@@ -30,6 +30,8 @@ enum {
 	GRACE_MS = 2000,
 	/* Further ssh connections may ask for a password. */
 	DETOUR_MS = 120000,
+	/* Each attempt there may cost an ssh: pauses grow to this. */
+	DETOUR_PAUSE_MS = 2000,
 	/* RDMA wires of a lane that break in a short time, until it stays with TCP if it can. */
 	OFTEN_BREAKS = 3,
 };
@@ -65,7 +67,7 @@ struct route {
 	char stuck[2][TEXT_MAX]; /* why nothing of that round's could be reached */
 	bool have_detour;
 	uint16_t detour_port;
-	char detour_why[TEXT_MAX];
+	char detour_why[TEXT_MAX]; /* why the last connection there was not carried, "" */
 	bool chosen; /* lane 0 has a wire; the stage is final */
 	enum transport transport;
 	char why[TEXT_MAX]; /* why not RDMA */
@@ -146,6 +148,15 @@ uint64_t session_heard_ms(void *ctx);
 
 /* Everything that a lane's thread may wait for has changed: look again. With the lock held. */
 void session_nudge(struct session *s);
+/* The pause after a failed attempt of the given number (from 0) to connect: 1; 0 when the deadline
+ * is too near for another one; -1 when the lane is aborted. */
+int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms);
+/* A first connection over ssh failed: when to give up, as --connect-timeout has it.  What went
+ * before may have been a password that somebody typed. */
+uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms);
+/* f, or what the conductor knows better: why a lane over ssh was not carried. */
+const char *route_failure_text(struct session *s, const struct failure *f,
+			       char to[static FAIL_TEXT_MAX]);
 /* Wait until nudged: 0; -1 when the lane is aborted or the deadline (0: none) is over. */
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lanes over ssh: who may start one, and how often a password is asked for."""
 
+import errno
 import fcntl
 import os
 import pathlib
 import subprocess
 import termios
+import time
 
 import pytest
 
-from hosts import RDMA, ROOT, SLOW, as_nobody, wait_until
+from hosts import BIN, RDMA, ROOT, SLOW, as_nobody, wait_until
 
 RSH = ROOT / "tests" / "e2e" / "rsh"
 pytestmark = pytest.mark.skipif(RDMA, reason="both hosts share one loopback")
@@ -101,3 +103,25 @@ def test_one_password_at_a_time(bench, tmp_path, way):
     assert (tmp_path / "out").stat().st_size == 1 << 20
     assert not (tmp_path / "overlap").exists()
     assert started(tmp_path) >= (3 if way == "push" else 6)
+
+
+FAILING = BIN.parent / "tests" / "failing_call.so"
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+@pytest.mark.parametrize("way", ["push", "pull", "between"])
+def test_a_port_that_no_lane_reaches(bench, tmp_path, way):
+    """It ends in time, after few logins, and the message has the reason that the carrying host knows."""
+    (tmp_path / "in").write_bytes(bytes(1 << 20))
+    lanes = "case \"$*\" in *--lane) export FAIL_CALL=connect FAIL_ERRNO=%d LD_PRELOAD=%s ;; esac" % (
+        errno.EADDRNOTAVAIL, FAILING)
+    began = time.monotonic()
+    r = bench.copy("--lanes=2", "--connect-timeout=3", *copied(way, tmp_path), transport="--transport=ssh",
+                   rsh=rsh(tmp_path, lanes), timeout=60 * SLOW)
+    took = time.monotonic() - began
+    assert r.code == 35, r.errors()
+    assert took < 20 * SLOW, r.errors()
+    assert r.errors().count(os.strerror(errno.EADDRNOTAVAIL)) == 1, r.errors()
+    assert len(r.errors().splitlines()) <= 3, r.errors()
+    assert started(tmp_path) < 20
+    assert not (tmp_path / "out").exists()

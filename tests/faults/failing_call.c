@@ -3,8 +3,9 @@
 /*
  * Calls that fail, preloaded into a program:
  *
- *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, malloc or realloc
- *	FAIL_NAME   of the first three the name, of fdopendir the directory's last component
+ *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, connect, fchmod, malloc or realloc
+ *	FAIL_NAME   of the first three the name, of fdopendir the directory's last component;
+ *	            connect and fchmod fail whatever the address or mode
  *	FAIL_SIZE   of the others how many bytes
  *	FAIL_ERRNO  with which it fails; 0: fdopendir fails without setting errno
  *	FAIL_TOLD   a file that is made when it did
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +85,21 @@ int unlinkat(int dirfd, const char *name, int flags)
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
 
 	return fails_at("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+}
+
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	int (*real)(int, const struct sockaddr *, socklen_t) =
+		(int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
+
+	return is_call("connect") ? fail_now() : real(fd, to, len);
+}
+
+int fchmod(int fd, mode_t mode)
+{
+	int (*real)(int, mode_t) = (int (*)(int, mode_t))dlsym(RTLD_NEXT, "fchmod");
+
+	return is_call("fchmod") ? fail_now() : real(fd, mode);
 }
 
 static int open_by(const char *call, const char *path, int flags, mode_t mode)
