@@ -15,7 +15,7 @@
 /* The beginning of a small file; false when there is none. */
 static bool read_text(const char *name, char *to, size_t size)
 {
-	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	int fd = RETRIED(open(name, O_RDONLY | O_CLOEXEC));
 	ssize_t n;
 
 	to[0] = '\0';

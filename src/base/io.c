@@ -8,6 +8,16 @@
 #include <unistd.h>
 #include "base/worker.h"
 
+bool io_interrupted(void)
+{
+	if (errno != EINTR)
+		return false;
+	if (!cancelled())
+		return true;
+	errno = ECANCELED;
+	return false;
+}
+
 /*
  * May a call that failed be made again?  A descriptor that came from outside can be
  * non-blocking (ssh leaves terminals and pipes so): then this waits in poll(2) instead.
@@ -18,12 +28,7 @@ static int again(int fd, short events)
 
 	if (errno == EAGAIN && poll(&p, 1, -1) >= 0)
 		return 1;
-	if (errno != EINTR)
-		return 0;
-	if (!cancelled())
-		return 1;
-	errno = ECANCELED;
-	return 0;
+	return io_interrupted();
 }
 
 ssize_t read_full(int fd, void *buf, size_t len)

@@ -8,8 +8,26 @@
  * errno is set; no failure text is written, since only the caller knows the name.
  */
 
-#include <sys/types.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+/*
+ * A call that opens a name, and may wait for a server meanwhile (FUSE, NFS), made again for as
+ * long as a signal interrupts it.  A FIFO waits for its other end: whoever opens one looks after
+ * the end of the session himself.  All other opens of src/ stand in this (tests/lint/layers).
+ */
+#define RETRIED(call)                                                                              \
+	__extension__({                                                                            \
+		int fd_;                                                                           \
+                                                                                                   \
+		do                                                                                 \
+			fd_ = (call);                                                              \
+		while (fd_ < 0 && io_interrupted());                                               \
+		fd_;                                                                               \
+	})
+/* Did a signal interrupt the call that failed, so that it is to be made again? */
+bool io_interrupted(void);
 
 /* Bytes read: fewer than len only at the end of the file; -1 on error. */
 ssize_t read_full(int fd, void *buf, size_t len);

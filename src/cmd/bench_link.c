@@ -135,7 +135,7 @@ static void of_netdev(const char *how, struct link_limit *out)
 	if (!is_real(dev))
 		return;
 	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
 	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 	close_fd(fd);
 	if (n <= 0 || atof(text) <= 0)

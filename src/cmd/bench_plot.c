@@ -25,9 +25,9 @@ static int try_to_open(const char *file)
 	/* Whoever reads a FIFO would take our closing it for the end. */
 	if (stat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return access(file, W_OK);
-	fd = open(file, O_WRONLY | O_CLOEXEC);
+	fd = RETRIED(open(file, O_WRONLY | O_CLOEXEC));
 	if (fd < 0 && errno == ENOENT) {
-		fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		fd = RETRIED(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 		/* A symlink to nothing: seen when it is written. */
 		if (fd < 0 && errno == EEXIST)
 			return 0;

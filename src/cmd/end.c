@@ -449,7 +449,7 @@ static int work(void *ctx)
 /* ssh's stdio is the control channel: nothing else may be written there by mistake. */
 static int set_stdio_apart(int *in, int *out)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
 	int fd[2] = {fcntl(*in, F_DUPFD_CLOEXEC, 3), fcntl(*out, F_DUPFD_CLOEXEC, 3)};
 
 	if (null < 0 || fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)

@@ -23,7 +23,7 @@ struct ends {
 
 static int run_end(void *ctx, int in, int out)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
 
 	(void)ctx;
 	/* The conductor's are not the end's. */

@@ -12,7 +12,7 @@ enum { TYPED_MS = 1500 }; /* a login that took less asked for nothing */
 
 int login_turns_open(void)
 {
-	int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+	int terminal = RETRIED(open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
 
 	if (terminal < 0)
 		return -1;

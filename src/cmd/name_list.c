@@ -28,7 +28,7 @@ int name_list_open(const char *path, bool nul, struct name_list **out)
 		return fail_as(OUT_MEMORY, "read %s: %m", path);
 	l->nul = nul;
 	l->path = strcmp(path, "-") == 0 ? "stdin" : path;
-	l->fd = l->path == path ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+	l->fd = l->path == path ? RETRIED(open(path, O_RDONLY | O_CLOEXEC)) : STDIN_FILENO;
 	if (l->fd < 0) {
 		fail_as(OUT_USAGE, "open %s: %m", path);
 		free(l);

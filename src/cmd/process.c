@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/io.h"
 #include "base/log.h"
 #include "session/key.h"
 
@@ -15,7 +16,7 @@ void keep_stdio(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 &&
-		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+		    RETRIED(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY)) != fd)
 			_exit(OUT_FILE);
 	}
 }

@@ -115,7 +115,7 @@ struct direct_file *direct_open(int fd, int flags)
 		return NULL;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	d->fd = open(path, flags | O_DIRECT | O_CLOEXEC);
+	d->fd = RETRIED(open(path, flags | O_DIRECT | O_CLOEXEC));
 	if (d->fd >= 0)
 		return d;
 	free(d);

@@ -87,7 +87,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 		made = mkdirat(at, name, 0700) == 0;
 		if (!made && errno != EEXIST)
 			return -1;
-		fd = openat(at, name, OPEN_DIR);
+		fd = RETRIED(openat(at, name, OPEN_DIR));
 		if (fd >= 0 && made && make_alike(p, fd, like)) {
 			close_fd(fd);
 			remove_new_dir(at, name);
@@ -123,7 +123,7 @@ static int follow(struct place *p, int *like, const char *name, bool first)
 
 	if (in < 0 || (first && is_target(p, name)))
 		return 0;
-	*like = openat(in, name, OPEN_DIR);
+	*like = RETRIED(openat(in, name, OPEN_DIR));
 	close_fd(in);
 	return *like >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
 }
@@ -327,7 +327,7 @@ void backup_lineage(struct place *p, struct lineage *l)
 		    l->of[l->count - 1].dev == st.st_dev)
 			break;
 		l->of[l->count++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
-		up = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		up = RETRIED(openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
 		close_fd(at);
 		at = up;
 	}

@@ -22,7 +22,7 @@ bool seat_can_share(const struct seat *s, int from, struct clones *clones)
 	if (s->dirfd < 0 || fstat(s->dirfd, &there) || fstat(from, &source) ||
 	    clones_refused(clones, source.st_dev, there.st_dev))
 		return false;
-	fd = openat(s->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	fd = RETRIED(openat(s->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	can = fd >= 0 && clone_try(from, fd) == 0;
 	if (!can && is_never(errno))
 		clones_refuse(clones, source.st_dev, there.st_dev);

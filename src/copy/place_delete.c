@@ -418,7 +418,8 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 /* *fd is that of l, and becomes that of l->up, if there is one. */
 static int ascend(struct deletion *d, const struct level *l, int *fd)
 {
-	int in = l->up ? openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	int in = l->up ? RETRIED(openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
+		       : -1;
 	struct stat st;
 	int ret = 0;
 

@@ -33,11 +33,11 @@ static int open_as_it_is(struct placement *t)
 static int open_there(const struct seat *s, int flags)
 {
 	struct stat st;
-	int fd = openat(s->dirfd, s->name, flags);
+	int fd = RETRIED(openat(s->dirfd, s->name, flags));
 
 	if (fd < 0 && errno == EWOULDBLOCK &&
 	    fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-		fd = openat(s->dirfd, s->name, flags & ~O_NONBLOCK);
+		fd = RETRIED(openat(s->dirfd, s->name, flags & ~O_NONBLOCK));
 	return fd;
 }
 
@@ -52,7 +52,8 @@ static int open_in_place(struct placement *t)
 	t->how = IN_PLACE;
 	t->created = !t->there;
 	t->fd = t->there ? open_there(&t->seat, flags)
-			 : openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL, 0600);
+			 : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
+					  0600));
 	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
 		return -1;
 	/* Not truncated: it may be the source. */
@@ -423,7 +424,7 @@ void placement_change(const struct placement *t, struct change *c)
 	c->content = p->rules->checksum;
 	if (!metadata_has_xattrs(p))
 		return;
-	old = openat(t->seat.dirfd, t->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	old = RETRIED(openat(t->seat.dirfd, t->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (old >= 0)
 		metadata_compare_xattrs(p, old, t->xattrs, c);
 	close_fd(old);

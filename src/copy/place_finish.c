@@ -17,8 +17,8 @@ static bool replaces_file(const struct placement *t)
 /* What is replaced, if it is still there. */
 static int open_old(struct placement *t)
 {
-	int old = openat(t->seat.dirfd, t->seat.name,
-			 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	int old = RETRIED(openat(t->seat.dirfd, t->seat.name,
+				 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	struct stat st;
 
 	if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode)) {

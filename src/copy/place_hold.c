@@ -34,10 +34,10 @@ struct place_dir *dir_new(struct place *p, struct place_dir *up, const char *nam
 
 int dir_open(int in, const char *name, struct stat *st)
 {
-	int fd = openat(in, name, O_RDONLY | OPEN_FLAGS);
+	int fd = RETRIED(openat(in, name, O_RDONLY | OPEN_FLAGS));
 
 	if (fd < 0 && errno == EACCES)
-		fd = openat(in, name, O_PATH | OPEN_FLAGS);
+		fd = RETRIED(openat(in, name, O_PATH | OPEN_FLAGS));
 	if (fd >= 0 && fstat(fd, st)) {
 		close_fd(fd);
 		return -1;
@@ -47,7 +47,7 @@ int dir_open(int in, const char *name, struct stat *st)
 
 int dir_reopen(int fd)
 {
-	return openat(fd, ".", O_RDONLY | OPEN_FLAGS);
+	return RETRIED(openat(fd, ".", O_RDONLY | OPEN_FLAGS));
 }
 
 /* ---- the cache: with the lock held ------------------------------------------------------ */

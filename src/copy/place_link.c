@@ -195,7 +195,7 @@ static bool is_equal(const struct place *p, const struct likeness *is, const str
  * copies the same tree at the same time, and then f is that. */
 static int open_first(const struct seat *s, struct first *f)
 {
-	int fd = openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int fd = RETRIED(openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	char shown[SHOWN_ROOM];
 	struct stat st;
 

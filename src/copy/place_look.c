@@ -12,7 +12,7 @@
 
 static int open_to_look(const struct seat *s)
 {
-	return openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
 
 static void compare(const struct seat *s, const struct record_file *r, const struct stat *st,
@@ -79,8 +79,8 @@ int place_read(struct place *p, struct place_dir *d, const struct record_file *r
 	if (seat_take(p, d, r, &s))
 		return -1;
 	if (s.dirfd >= 0)
-		*fd = openat(s.dirfd, s.name,
-			     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		*fd = RETRIED(openat(s.dirfd, s.name,
+				     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	else
 		errno = ENOENT;
 	seat_leave(&s);
@@ -151,9 +151,9 @@ static int sync_same(const struct seat *s)
 
 	if (!s->place->o.fsync)
 		return 0;
-	fd = openat(s->dirfd, s->name, O_RDONLY | HOW);
+	fd = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
 	if (fd < 0)
-		fd = openat(s->dirfd, s->name, O_WRONLY | HOW);
+		fd = RETRIED(openat(s->dirfd, s->name, O_WRONLY | HOW));
 	if (fd < 0 && errno == EACCES)
 		return sync_closed(s);
 	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);

@@ -58,7 +58,7 @@ static int put(const struct making *m, const char *as)
 static int give_metadata(struct making *m, const char *as)
 {
 	struct place *p = m->seat.place;
-	int fd = openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int fd = RETRIED(openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	struct metadata want;
 	struct stat st;
 	int ret = -1;
@@ -141,7 +141,7 @@ static int touch(const struct making *m)
 
 	if (!p->o.sources_go || p->rules->dry_run)
 		return 0;
-	fd = openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	fd = RETRIED(openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	ret = fd < 0 || metadata_touch(p, fd) ? seat_failure(&m->seat, "touch") : 0;
 	close_fd(fd);
 	return ret;

@@ -64,7 +64,8 @@ bool marker_is_in(const struct place *p, int fd, const char *marker)
 
 static int put_marker(int fd, const char *marker)
 {
-	int m = openat(fd, marker, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+	int m = RETRIED(openat(fd, marker, how, 0600));
 
 	if (m < 0)
 		return -1;

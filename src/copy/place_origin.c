@@ -47,7 +47,7 @@ static bool is_above(const struct place *p, const struct place_origin *o)
 	       (st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
 		is = is_origin(&st, o);
 		below = st;
-		up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		up = RETRIED(openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 		close_fd(fd);
 		fd = up;
 	}

@@ -18,7 +18,7 @@ enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
 
 static int hold_dir(const char *path, struct spot *s)
 {
-	s->dirfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	s->dirfd = RETRIED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (s->dirfd < 0)
 		return fail("open %s: %m", path);
 	return 0;
@@ -26,7 +26,7 @@ static int hold_dir(const char *path, struct spot *s)
 
 static int sync_dir(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = RETRIED(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	int ret = fd < 0 || fsync(fd) ? fail("fsync the directory %s: %m", path) : 0;
 
 	close_fd(fd);
@@ -181,7 +181,7 @@ static int follow_once(struct trail *t)
 		errno = EINVAL;
 		return -1;
 	}
-	fd = openat(t->dirfd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	fd = RETRIED(openat(t->dirfd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (fd < 0)
 		return -1;
 	close_fd(t->dirfd);
@@ -199,7 +199,7 @@ static int follow(const char *path, struct trail *t)
 	*t = (struct trail){.dirfd = -1};
 	if (split(path, dir, sizeof dir, t->name))
 		return -1;
-	t->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	t->dirfd = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (t->dirfd < 0)
 		return fail("open %s: %m", dir);
 	for (int i = 0; ret > 0 && i < LINKS_MAX; i++)
@@ -373,7 +373,7 @@ int backups_open(int top, const char *path)
 		if (mkdirat(top, part, 0777) && errno != EEXIST)
 			return fail("make directory %s: %m", part);
 	}
-	fd = openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	fd = RETRIED(openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	return fd < 0 ? fail("open %s: %m", path) : fd;
 }
 
@@ -387,7 +387,7 @@ int backups_find(int top, const char *path)
 		return -1;
 	while (fd < 0 && len > 0) {
 		snprintf(part, sizeof part, "%.*s", (int)len, path);
-		fd = openat(top, part, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		fd = RETRIED(openat(top, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
 		while (len > 0 && path[len - 1] == '/')
 			len--;
 		while (len > 0 && path[len - 1] != '/')
@@ -398,5 +398,5 @@ int backups_find(int top, const char *path)
 
 int procfs_open(void)
 {
-	return open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return RETRIED(open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC));
 }

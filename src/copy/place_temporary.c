@@ -98,7 +98,7 @@ static int make_new(int dirfd, struct temporary *t)
 {
 	int named;
 
-	t->fd = openat(dirfd, t->name, OPEN_FLAGS | O_CREAT | O_EXCL, 0600);
+	t->fd = RETRIED(openat(dirfd, t->name, OPEN_FLAGS | O_CREAT | O_EXCL, 0600));
 	if (t->fd < 0)
 		return -1;
 	if (fstat(t->fd, &t->st))
@@ -117,7 +117,7 @@ static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct tem
 {
 	int named;
 
-	t->fd = openat(dirfd, t->name, OPEN_FLAGS);
+	t->fd = RETRIED(openat(dirfd, t->name, OPEN_FLAGS));
 	if (t->fd < 0)
 		return errno == ENOENT ? 1 : -1;
 	if (lock_file(t->fd) != 0 || fstat(t->fd, &t->st))
@@ -202,7 +202,7 @@ int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
 	t->random = t->resumed = false;
 	t->nameless = true;
 	t->name[0] = '\0';
-	t->fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	t->fd = RETRIED(openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
 	return t->fd < 0 ? -1 : 0;
 }
 
@@ -261,7 +261,7 @@ int temporary_dir_lock(int dirfd, const char *name, int fd)
 /* Nothing but a marker is in it, which is removed: it never became what it was made for. */
 static bool empty_dir(int fd)
 {
-	int in = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int in = RETRIED(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = in < 0 ? NULL : fdopendir(in);
 	char marker[OWN_NAME_ROOM] = "";
 	bool more = dir == NULL;
@@ -283,7 +283,7 @@ static bool empty_dir(int fd)
 
 static int remove_stale_dir(int dirfd, const char *name)
 {
-	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | NO_WAIT), ret = -1;
+	int fd = RETRIED(openat(dirfd, name, O_RDONLY | O_DIRECTORY | NO_WAIT)), ret = -1;
 	struct stat st;
 
 	if (fd < 0)
@@ -300,9 +300,9 @@ static int remove_stale_dir(int dirfd, const char *name)
 /* To be locked only, in whatever way its mode allows. */
 static int open_to_lock(int dirfd, const char *name)
 {
-	int fd = openat(dirfd, name, OPEN_FLAGS);
+	int fd = RETRIED(openat(dirfd, name, OPEN_FLAGS));
 
-	return fd < 0 && errno == EACCES ? openat(dirfd, name, O_RDONLY | NO_WAIT) : fd;
+	return fd < 0 && errno == EACCES ? RETRIED(openat(dirfd, name, O_RDONLY | NO_WAIT)) : fd;
 }
 
 /* With a mode that lets nobody open it: it was about to be renamed then. */
@@ -359,7 +359,7 @@ static bool may_adopt(int dirfd, const char *name, bool *ours)
 
 void temporaries_sweep(int dirfd, bool adopts, bool *others)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = RETRIED(openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 	bool ours;

@@ -48,7 +48,7 @@ static int open_named(const char *dir)
 
 static int open_nameless(struct scratch *s)
 {
-	s->fd = open(s->name, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	s->fd = RETRIED(open(s->name, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	if (s->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
 		s->fd = open_named(s->name);
 	return s->fd < 0 ? fail("create a file in %s: %m", s->name) : 0;
@@ -104,7 +104,7 @@ static int fill(struct scratch *s, const struct stopper *stopper)
 /* Nothing to do with a FIFO or a device here, and nothing to wait for in one. */
 static int open_file(struct scratch *s, uint64_t bytes, struct stat *st)
 {
-	s->fd = open(s->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	s->fd = RETRIED(open(s->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	if (s->fd < 0)
 		return fail_as(errno == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m", s->name);
 	if (fstat(s->fd, st))

@@ -8,7 +8,6 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "base/worker.h"
 
 void walk_dirs_init(struct walk_dirs *all)
 {
@@ -96,24 +95,13 @@ const char *walk_path(const struct walk_dir *d, const char *name, char *to, size
 
 enum { OPEN_FLAGS = O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
-/* Some file systems wait when something is opened, and are interrupted in it. */
-static bool again(int fd)
-{
-	return fd < 0 && errno == EINTR && !cancelled();
-}
-
 static int open_dir(const struct walk_dir *d, int parent_fd)
 {
 	int flags = OPEN_FLAGS | (d->listable ? O_RDONLY : O_PATH);
-	int fd;
 
-	do {
-		if (d->path)
-			fd = open(d->path, flags);
-		else
-			fd = openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW));
-	} while (again(fd));
-	return fd;
+	if (d->path)
+		return RETRIED(open(d->path, flags));
+	return RETRIED(openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW)));
 }
 
 /* Lock held. */
@@ -341,19 +329,17 @@ int walk_open_file(int dirfd, const char *name, bool follow)
 	struct stat st;
 	int fd;
 
-	do
-		fd = openat(dirfd, name, flags);
-	while (again(fd));
+	fd = RETRIED(openat(dirfd, name, flags));
 	/* Somebody has a lease on it, and gives it up if he is waited for. */
 	if (fd < 0 && errno == EWOULDBLOCK && walk_stat(dirfd, name, follow, &st) == 0 &&
 	    S_ISREG(st.st_mode))
-		fd = openat(dirfd, name, flags & ~O_NONBLOCK);
+		fd = RETRIED(openat(dirfd, name, flags & ~O_NONBLOCK));
 	return fd;
 }
 
 int walk_open_path(int dirfd, const char *name, bool follow)
 {
-	return openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC);
+	return RETRIED(openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC));
 }
 
 int walk_refresh(int dirfd, const char *name)

@@ -24,7 +24,7 @@ bool sysfs_text(char *to, size_t size, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(path, sizeof path, fmt, ap);
 	va_end(ap);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return false;
 	got = read(fd, to, size - 1);

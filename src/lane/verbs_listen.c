@@ -47,7 +47,7 @@ static bool device_active(const char *device)
 			continue;
 		snprintf(path, sizeof path, "%s/%s/ports/%s/state", sysfs_devices, device,
 			 e->d_name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
 		n = fd < 0 ? -1 : read_full(fd, state, sizeof state - 1);
 		close_fd(fd);
 		if (n < 0)
@@ -87,7 +87,7 @@ bool verbs_present(char *why, size_t size)
 		return false;
 	}
 	/* Asking librdmacm would have it complain on stderr. */
-	fd = open(cm_device, O_RDWR | O_CLOEXEC);
+	fd = RETRIED(open(cm_device, O_RDWR | O_CLOEXEC));
 	if (fd < 0) {
 		if (errno == ENOENT || errno == ENODEV || errno == ENXIO)
 			snprintf(why, size, "kernel module rdma_ucm is not loaded");

@@ -20,7 +20,7 @@
 
 int boot_id(char *to, size_t size)
 {
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	int fd = RETRIED(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	bool known = fd >= 0 && read_full(fd, to, size) == (ssize_t)size;
 
 	close_fd(fd);
@@ -36,7 +36,7 @@ uint64_t host_id(void)
 	uint8_t hash[EVP_MAX_MD_SIZE];
 	struct stat st;
 	uint64_t id;
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	int fd = RETRIED(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
 	bool known = fd >= 0 && read_full(fd, is.boot, sizeof is.boot) > 0 &&
 		     stat("/proc/self/ns/net", &st) == 0;
 

@@ -162,7 +162,7 @@ static int key_file_check(int fd, const char *path)
 int psk_from_file(const char *path, struct psk *out)
 {
 	/* Not to be held up by a FIFO of that name. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 	int rc;
 
 	if (fd < 0)
@@ -199,7 +199,7 @@ int psk_make_file(const char *path)
 
 	if (made_key_text(text) != 0)
 		return -1;
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+	fd = RETRIED(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
 	if (fd < 0) {
 		fail("make key file %s: %m", path);
 		goto out;
