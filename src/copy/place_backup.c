@@ -48,7 +48,7 @@ enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 /* A new one, fd, of what is in the directory like: who may see that may see its backups, and nobody
  * else.  We have to put some there.  -1 with errno. */
-static int make_alike(const struct place *p, int fd, int like)
+static int make_alike(struct place *p, int fd, int like)
 {
 	struct stat is, st;
 	mode_t mode;
@@ -64,8 +64,14 @@ static int make_alike(const struct place *p, int fd, int like)
 		mode &= ~(mode_t)(S_ISGID | S_IRWXG);
 	if (st.st_uid != is.st_uid && fchownat(fd, "", st.st_uid, (gid_t)-1, AT_EMPTY_PATH))
 		mode &= ~(mode_t)S_ISUID;
+	if (metadata_chmod(p, fd, mode) == 0)
+		return 0;
+	if (errno != EPERM && errno != EOPNOTSUPP)
+		return -1;
 	/* Some file systems have none. */
-	return metadata_chmod(p, fd, mode) && errno != EPERM && errno != EOPNOTSUPP ? -1 : 0;
+	if ((is.st_mode & 07777) != mode)
+		metadata_mode_unset(p, "a directory of backups");
+	return 0;
 }
 
 /* One that stayed would keep its mode, since it is no longer new.  errno stays. */

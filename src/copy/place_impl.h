@@ -127,7 +127,7 @@ struct place {
 	struct hashes origins; /* --delete, --backup: of sources that were named */
 	struct hashes taken; /* what the source has under names of backups */
 	struct hashes folded, unfolded; /* names in directories that were there and fold them */
-	bool told_owner, told_xattrs, told_kept;
+	bool told_owner, told_mode, told_xattrs, told_kept;
 	bool completed;
 };
 
@@ -253,6 +253,8 @@ bool metadata_is_newer(const struct record_attr *a, const struct stat *st);
 /* Never told as a change. */
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
 int metadata_chmod(const struct place *p, int fd, mode_t mode);
+/* A mode that nobody asked for could not be set, with errno: one warning. */
+void metadata_mode_unset(struct place *p, const char *shown);
 /* Turn its ctime and nothing else, so that a source that is this very thing is known by that: fd
  * may be one of O_PATH.  -1 with errno. */
 int metadata_touch(const struct place *p, int fd);

@@ -283,17 +283,29 @@ static int first_of(struct failure *first, bool *any)
 	return -1;
 }
 
+void metadata_mode_unset(struct place *p, const char *shown)
+{
+	int why = errno;
+
+	if (place_first_time(p, &p->told_mode)) {
+		errno = why;
+		log_warn("%s: its mode could not be set: %m", shown);
+	}
+}
+
 /* is: what it has now. */
-static int set_mode(const struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
+static int set_mode(struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
 	if (mode == (is & MODE) || metadata_chmod(p, fd, mode) == 0)
 		return 0;
-	/* Some file systems have none. */
-	if (!p->rules->perms && (errno == EPERM || errno == EOPNOTSUPP))
-		return 0;
-	return fail("set mode of %s: %m", seat_shown(s, shown));
+	seat_shown(s, shown);
+	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
+		return fail("set mode of %s: %m", shown);
+	/* Some file systems have none, and nobody asked for one. */
+	metadata_mode_unset(p, shown);
+	return 0;
 }
 
 /* Who asked for it hears that it failed; what was only to stay as it was is one warning. */

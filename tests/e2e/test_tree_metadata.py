@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """rdcp -a: what is kept, and told, of what a file has beside its content."""
 
+import errno
 import os
 import stat
 import subprocess
 
 import pytest
 
-from hosts import pattern, program
+from hosts import BIN, pattern, program
 from trees import acl, equal, make, read, summary, USER, walk, WAYS
 
 OLD, NOW = 10**18, 15 * 10**17
@@ -235,3 +236,22 @@ def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
     assert "trusted.try" in r.errors() and read(b) == read(a), r.errors()
     # An ordinary user does not see them.
     copy(bench, "-a", str(a) + "/", "far:%s" % b)
+
+
+FAILING = BIN.parent / "tests" / "failing_call.so"
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+@pytest.mark.parametrize("asked", [False, True], ids=["plain", "perms"])
+def test_a_mode_that_cannot_be_set(bench, tmp_path, way, asked):
+    """Where nobody asked for it that is one warning, else a failure; the content is there."""
+    # A file over an existing one has another mode for as long as it has another name.
+    make(tmp_path, {"a": {"f": b"f", "g": b"g"}, "b": {"f": b"old", "g": b"old"}})
+    env = {"LD_PRELOAD": str(FAILING), "FAIL_CALL": "fchmod", "FAIL_ERRNO": str(int(errno.EPERM))}
+    r = bench.copy("-r", *["--perms"] * asked, way[0] + str(tmp_path / "a") + "/", way[1] + str(tmp_path / "b"), env=env)
+    assert r.code == (23 if asked else 0), (r.code, r.errors())
+    assert read(tmp_path / "b") == {"f": b"f", "g": b"g"}
+    if asked:
+        assert "set mode of f: Operation not permitted" in r.errors(), r.errors()
+    else:
+        assert r.errors().count("its mode could not be set: Operation not permitted") == 1, r.errors()
