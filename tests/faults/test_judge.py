@@ -100,6 +100,7 @@ def test_what_is_allowed_of_sources(script):
     ("code", FULL.replace("11", "99")),
     ("silent", "exit 11"),
     ("unnamed", "echo 'rdcp: it failed' >&2; exit 11"),
+    ("repeated", FULL.replace("exit", "echo 'rdcp: write t/f: No space left on device' >&2; exit")),
     ("signal", "kill -SEGV $$"),
     ("memory", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
     ("memory", COPY + "; echo 'SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s).' >&2"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of a scenario, and what it broke."""
 
+import collections
 import ctypes
 import errno
 import os
@@ -246,7 +247,8 @@ class Judge:
         crashed = re.search(r"was killed by signal \d+ \([^)]*\)", "\n".join(self.run.texts))
         if crashed and not self.aborted():
             self.add("signal", crashed[0])
-        if len(self.run.codes) == 2 and bool(self.run.codes[0]) != bool(self.run.codes[1]):
+        if len(self.run.codes) == 2 and bool(self.run.codes[0]) != bool(self.run.codes[1]) and \
+                not self.aborted():
             self.add("one-sided", "exit statuses %s" % self.run.codes)
         if self.code not in (None, 0, *self.s.codes) and self.point.kind in MILD and self.point.call not in ("close", "fsync", "fdatasync"):
             if self.point.kind != "EAGAIN" or self.point.call in WAITING:
@@ -262,12 +264,19 @@ class Judge:
             if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fprintf", "fflush", "write")):
                 self.add("silent", "exit status %s without a word" % self.code)
             return
+        self.said_once(told)
         number = number_of(self.point.kind)
         if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
             return
         wanted = [os.strerror(number)] + (["memory", "allocate"] if number == errno.ENOMEM else [])
         if not any(w in text for w in wanted):
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
+
+    def said_once(self, told):
+        """By each program; of several files that fail alike the names differ."""
+        for line, times in collections.Counter(line for line in told if re.match(r"rd\w+: ", line)).items():
+            if times > 1:
+                self.add("repeated", "%d times: %s" % (times, line))
 
     # ---- files
 
