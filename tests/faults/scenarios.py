@@ -5,6 +5,7 @@ Each works in a directory of its own: s is the source, t the target."""
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -260,6 +261,16 @@ Copy("name-local", ["-r", "--print-digest", "--failed=failed", "s/", "missing", 
      codes=(23,))
 
 
+Copy("hosts-pull", ["-a", "-v", "far:s/a", "other:s/d", "other:s/b", "t"], few_over)
+Copy("links-pull", ["-aH", "--remove-source-files", "far:s/d", "far:s/middle", "t"], tree_over, removes=True)
+Copy("aside-push", ["-aH", "--backup", "--delete", "--fsync", "--json", "--progress=1", "s/", "far:t"], tree_over, backs_up=True,
+     deletes=True)
+Copy("digest-pull", ["-r", "-v", "--json", "--print-digest=sha256", "far:s/", "t"], few_over)
+Copy("proc-push", ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled", "far:t/"], few_over)
+Copy("address-push", ["-v", "--address=127.0.0.1", "-aX", "--inplace", "s/", "far:t"], few_over, loose=("t/a", "t/b", "t/d/c"))
+Copy("skip-push", ["-a", "--ignore-existing", "--backup", "--suffix=.old", "s/", "far:t"], few_over)
+
+
 class Stream(Scenario):
     streams = True
 
@@ -295,6 +306,18 @@ class Files(Stream):
     def commands(self, bin_):
         return [[w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"], "t/out") if w != "-"],
                 [w for w in self.rdsend(bin_, ["-v", "--key-file=key"], "s/in") if w != "-"]]
+
+
+@add
+class Redirected(Files):
+    """Files that a shell opened."""
+
+    name, loose = "stream-shell", ("t/out",)
+
+    def commands(self, bin_):
+        sink, source = super().commands(bin_)
+        quoted = [" ".join(shlex.quote(w) for w in words[:-1]) for words in (sink, source)]
+        return [["sh", "-c", "exec %s - >t/out" % quoted[0]], ["sh", "-c", "exec %s - <s/in" % quoted[1].replace("PORT", "$1"), "sh", "PORT"]]
 
 
 @add

@@ -268,14 +268,15 @@ class Judge:
         number = number_of(self.point.kind)
         if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
             return
-        wanted = [os.strerror(number)] + (["memory", "allocate"] if number == errno.ENOMEM else [])
+        wanted = [os.strerror(number)] + (["memory", "Memory", "allocate"] if number == errno.ENOMEM else [])
         if not any(w in text for w in wanted):
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
 
     def said_once(self, told):
         """By each program; of several files that fail alike the names differ."""
         for line, times in collections.Counter(line for line in told if re.match(r"rd\w+: ", line)).items():
-            if times > 1:
+            # Of each host.
+            if times > 1 and "data goes over" not in line:
                 self.add("repeated", "%d times: %s" % (times, line))
 
     # ---- files
@@ -347,9 +348,11 @@ class Judge:
                    for p in above)
 
     def incomplete(self):
+        """Backups are made while deleting, too."""
         want, got = self.ref.want, self.run.after
-        return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and not temporary(p) and (
-            p not in got or got[p]["content"] != v["content"])]
+        return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and
+                not temporary(p) and not (self.s.backs_up and p.endswith("~")) and
+                (p not in got or got[p]["content"] != v["content"])]
 
     def sources(self):
         """All that was in a source is still in one, or whole at the target."""
