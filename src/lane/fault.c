@@ -19,9 +19,10 @@ enum fault_kind {
 
 struct fault {
 	enum fault_kind kind;
-	unsigned long long lane, block, times, ms, by;
+	unsigned long long lane, block, times, every, ms, by;
 	unsigned long long done;
-	struct block *flipped; /* its data is damaged now */
+	struct block *flipped; /* its data is damaged now: */
+	uint64_t number;
 };
 
 static struct fault faults[FAULTS_MAX];
@@ -50,6 +51,8 @@ static void read_field(struct fault *f, const char *field, const char *spec)
 		f->block = value;
 	else if (strcmp(name, "times") == 0)
 		f->times = value;
+	else if (strcmp(name, "every") == 0 && value > 0)
+		f->every = value;
 	else if (strcmp(name, "ms") == 0)
 		f->ms = value;
 	else if (strcmp(name, "by") == 0 && value > 0)
@@ -108,18 +111,30 @@ static bool matches(const struct fault *f, enum fault_kind kind, unsigned lane,
 	       (f->times == 0 || f->done < f->times);
 }
 
+/* It is done once more; to go on with the block that is `every' further on. */
+static void note_done(struct fault *f)
+{
+	f->done++;
+	if (f->every == 0)
+		return;
+	f->block += f->every;
+	if (f->times > 0)
+		f->times++;
+}
+
 static void damage(struct fault *f, unsigned lane, struct block *b)
 {
 	if (b->len == 0)
 		return;
-	if (f->flipped == b && f->block == b->number && f->lane == lane) {
+	if (f->flipped == b && f->number == b->number && f->lane == lane) {
 		b->data[b->len / 2] ^= 1;
 		f->flipped = NULL;
 	}
 	if (matches(f, FAULT_DAMAGE, lane, b)) {
 		b->data[b->len / 2] ^= 1;
 		f->flipped = b;
-		f->done++;
+		f->number = b->number;
+		note_done(f);
 	}
 }
 
@@ -136,7 +151,7 @@ void fault_before(unsigned lane, struct block *b)
 			damage(&faults[i], lane, b);
 		if (matches(&faults[i], FAULT_STALL, lane, b)) {
 			ms += faults[i].ms;
-			faults[i].done++;
+			note_done(&faults[i]);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -155,7 +170,7 @@ bool fault_after(unsigned lane, const struct block *b)
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < count; i++)
 		if (matches(&faults[i], FAULT_BREAK, lane, b)) {
-			faults[i].done++;
+			note_done(&faults[i]);
 			broke = true;
 		}
 	pthread_mutex_unlock(&lock);

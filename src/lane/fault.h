@@ -15,6 +15,7 @@
  *	take:lane=L,times=T             the accepting end drops a connection of the lane right
  *	                                after it has sent its hello, the first T times
  *	bound:by=N                      what a peer can make this end keep is bounded by an N-th
+ * With every=E (of the first three) the same happens to the blocks N + E, N + 2E and so on.
  * Several are joined by ';'.  Numbers of blocks are of lane_send(), from 0, in the source.  times
  * is 1 when it is left out, and 0 there means always.  What can't be understood ends the program:
  * a test that orders no fault must not pass.

@@ -22,7 +22,7 @@
 #include "lane/lane.h"
 #include "lane/wire.h"
 
-enum { PAIR_LANES = 4 }; /* indexes of lanes that a backend must be able to join */
+enum { PAIR_LANES = 5 }; /* indexes of lanes that a backend must be able to join */
 
 struct backend {
 	const char *name;

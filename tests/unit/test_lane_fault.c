@@ -73,6 +73,15 @@ static void test_break_is_mended(void **arg)
 	assert_int_equal(stats.epochs, 2);
 }
 
+static void test_every_so_many_blocks(void **arg)
+{
+	(void)arg;
+	transfer(4); /* blocks 2, 8 and 14 break it, 5 and 16 come damaged */
+	assert_int_equal(from.rc, 0);
+	assert_int_equal(to.done, 20);
+	assert_int_equal(stats.epochs, 6);
+}
+
 static void test_stall_takes_its_time(void **arg)
 {
 	uint64_t before = clock_ms();
@@ -91,11 +100,13 @@ int main(void)
 		cmocka_unit_test(test_damage_twice_ends_it),
 		cmocka_unit_test(test_break_is_mended),
 		cmocka_unit_test(test_stall_takes_its_time),
+		cmocka_unit_test(test_every_so_many_blocks),
 	};
 
 	setenv("SLUICE_FAULT",
 	       "damage:lane=0,block=7;damage:lane=1,block=4,times=2;"
-	       "break:lane=2,block=3,times=1;stall:lane=3,block=2,ms=120;norejoin:lane=2;norejoin:lane=3",
+	       "break:lane=2,block=3,times=1;stall:lane=3,block=2,ms=120;norejoin:lane=2;norejoin:lane=3;"
+	       "break:lane=4,block=2,every=6;damage:lane=4,block=5,every=11",
 	       1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
