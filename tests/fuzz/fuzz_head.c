@@ -11,6 +11,7 @@
 #include "base/cursor.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "expect.h"
 #include "lane/cells.h"
 #include "lane/head.h"
 #include "lane/lane.h"
@@ -25,6 +26,7 @@ enum target {
 	T_SINK_CHECKED,
 	T_SOURCE,
 	T_NOTICE,
+	T_REFUSAL,
 	T_COUNT
 };
 enum { SIZE = 4096, DEPTH = 4, FEED_MAX = 64 << 10 };
@@ -38,12 +40,6 @@ static void check_heads(uint8_t *bytes)
 	struct writer w = writer_of(bytes + 56, 8);
 
 	put_u64(&w, XXH3_64bits(bytes, 56));
-}
-
-static void expect(bool ok)
-{
-	if (!ok)
-		abort();
 }
 
 static void expect_refused(void)
@@ -125,6 +121,19 @@ static void decode_private(const uint8_t *data, size_t size)
 	}
 	expect(p.depth <= LANE_DEPTH_MAX && p.block_size <= LANE_BLOCK_MAX);
 	lane_private_encode(&p, again);
+	expect(size >= sizeof again && memcmp(data, again, sizeof again) == 0);
+}
+
+static void decode_refusal(const uint8_t *data, size_t size)
+{
+	uint8_t again[LANE_REFUSAL_SIZE];
+	struct lane_refusal f;
+
+	if (lane_refusal_decode(data, size, &f)) {
+		expect_refused();
+		return;
+	}
+	lane_refusal_encode(&f, again);
 	expect(size >= sizeof again && memcmp(data, again, sizeof again) == 0);
 }
 
@@ -267,6 +276,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case T_PRIVATE:
 		decode_private(data, size);
+		break;
+	case T_REFUSAL:
+		decode_refusal(data, size);
 		break;
 	case T_SINK:
 		feed_sink(data, size);

@@ -10,11 +10,13 @@
  */
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -30,8 +32,10 @@ enum {
 	HAS_CONDUCTOR = 1 << 2,
 	WANT_SHIFT = 3, /* two bits of enum transport */
 	SAY_HELLO = 1 << 5,
+	IS_OVER = 1 << 6, /* the rest comes after the verdict */
 	STREAM_MAX = 128 << 10,
 	STAY_MS = 3, /* that the peer does before it hangs up */
+	READ_MS = 1000, /* at most until all is read */
 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -54,6 +58,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	signal(SIGPIPE, SIG_IGN);
 	log_setup("fuzz", LOG_ERROR);
 	return 0;
+}
+
+static void on_fail(void *ctx)
+{
+	(void)ctx;
 }
 
 static int on_frame(void *ctx, const struct frame *f)
@@ -111,6 +120,25 @@ static void use_session(struct session *s, int peer)
 		worker_join(&workers[i]);
 }
 
+/* All that fits: a session that reads nothing is not one. */
+static void say(int fd, const uint8_t *bytes, size_t len)
+{
+	(void)!send(fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* All of it is read, also on a busy machine. */
+static void await_reader(int fd)
+{
+	int unread = 1;
+
+	for (unsigned i = 0; i < READ_MS && unread > 0; i++) {
+		poll(NULL, 0, 1);
+		if (ioctl(fd, SIOCOUTQ, &unread) < 0)
+			abort();
+	}
+	poll(NULL, 0, STAY_MS);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t kind = size ? data[0] : 0, first[1024];
@@ -128,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.peer = "far",
 		.address = "127.0.0.1",
 		.on_frame = on_frame,
+		.on_fail = on_fail,
 	};
 	struct channel *ch;
 	struct session *s;
@@ -140,13 +169,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (kind & SAY_HELLO && write_full(fds[1], first, hello(kind, first, sizeof first)) < 0)
 		abort();
-	/* All that fits: a session that reads nothing is not one. */
-	if (send(fds[1], data + 1, size - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		size = 0;
+	if (!(kind & IS_OVER))
+		say(fds[1], data + 1, size - 1);
 	if (!(kind & SAY_HELLO))
 		shutdown(fds[1], SHUT_WR);
 	if (session_open(ch, NULL, 0, &o, &s) == 0) {
-		use_session(s, fds[1]);
+		if (kind & IS_OVER) {
+			session_ended(s);
+			say(fds[1], data + 1, size - 1);
+			shutdown(fds[1], SHUT_WR);
+			await_reader(fds[1]);
+		} else {
+			use_session(s, fds[1]);
+		}
 		session_close(s);
 	}
 	close(fds[1]);

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What two ends say to their conductor.  An input: a byte of what kind of session it is, a byte of
+ * where the ends are, then pieces: a byte (which end, and how much of the bytes behind it is said
+ * at once), u16 length, and the bytes.  What is not for the conductor must reach the other end as
+ * it came.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/cursor.h"
+#include "base/log.h"
+#include "cmd/conductor_impl.h"
+#include "cmd/events.h"
+#include "cmd/screen.h"
+#include "expect.h"
+
+enum { MEASURES = 1 << 0, BRINGS = 1 << 1, WANTS_SSH = 1 << 2, WANTS_TCP = 1 << 3, AGAIN = 1 << 4 };
+enum {
+	SOURCE_FAR = 1 << 0,
+	SINK_FAR = 1 << 1,
+	SOURCE_LISTENS = 1 << 2,
+	GREETED = 1 << 3,
+	QUIET = 1 << 4
+};
+enum { INPUT_MAX = 128 << 10 };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* In place of cmd/detour.c's, which start ssh (-Wl,--wrap). */
+int __wrap_detour_open(const struct detour_way *w, struct detour **out);
+
+static int nowhere;
+static struct options options;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	signal(SIGPIPE, SIG_IGN);
+	nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+	expect(nowhere >= 0);
+	/* Where lines go to: the conductor prints what ends say. */
+	expect(dup2(nowhere, STDOUT_FILENO) >= 0);
+	log_setup("fuzz", LOG_ERROR);
+	options.program = RDCP;
+	options.itemize = options.json = true;
+	options.digest = CONTENT_SHA256;
+	expect(events_begin(&options, false) == 0);
+	return 0;
+}
+
+int __wrap_detour_open(const struct detour_way *w, struct detour **out)
+{
+	expect(w->port > 0 && (w->from || w->to));
+	*out = NULL;
+	return w->announce(w->ctx, w->port, "over ssh");
+}
+
+static void link_begin(struct conductor *c, int i, const char *host, uint8_t where)
+{
+	struct link *l = &c->links[i];
+
+	link_init(l);
+	link_name(l, host);
+	l->child.in = fcntl(nowhere, F_DUPFD_CLOEXEC, 0);
+	l->greeted = where & GREETED;
+	l->again = c->job->measure;
+	strcpy(l->child.what, "ssh far");
+}
+
+/* Bytes of one end, as far as they are taken. */
+static void say(struct conductor *c, struct link *l, const uint8_t *bytes, size_t len)
+{
+	while (len > 0 && !conductor_is_through(c, l)) {
+		size_t room;
+		void *to = framer_room(&l->in, &room);
+		size_t now = len < room ? len : room;
+
+		if (now == 0)
+			break;
+		memcpy(to, bytes, now);
+		framer_filled(&l->in, now);
+		conductor_hear(c, l);
+		bytes += now;
+		len -= now;
+	}
+	expect(l->verdict.transport <= TRANSPORT_SSH);
+}
+
+static void conduct_one(struct conductor *c, struct reader *in)
+{
+	while (in->left > 0 && !in->bad) {
+		uint8_t which = take_u8(in);
+		size_t len = take_u16(in);
+
+		len = len < in->left ? len : in->left;
+		say(c, &c->links[which & 1], take_view(in, len), len);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct conductor c;
+	struct reader in = reader_of(data, size);
+	struct taken brought = {0};
+	struct measure measure = {0};
+	struct job job = {.o = &options, .source_host = "", .sink_host = "", .target = "t"};
+	uint8_t kind = take_u8(&in), where = take_u8(&in);
+
+	if (in.bad || size > INPUT_MAX)
+		return -1;
+	memset(&c, 0, sizeof c);
+	c.job = &job;
+	options.want = kind & WANTS_SSH   ? TRANSPORT_SSH
+		       : kind & WANTS_TCP ? TRANSPORT_TCP
+					  : TRANSPORT_AUTO;
+	options.quiet = where & QUIET;
+	options.timeout_ms = 1000;
+	job.measure = kind & MEASURES ? &measure : NULL;
+	job.brought = kind & BRINGS ? &brought : NULL;
+	link_begin(&c, LINK_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);
+	link_begin(&c, LINK_SINK, where & SINK_FAR ? "sink" : "", where);
+	c.listener = where & SOURCE_LISTENS ? LINK_SOURCE : LINK_SINK;
+	conduct_one(&c, &in);
+	events_flush();
+	for (int i = 0; i < 2; i++)
+		link_close(&c.links[i]);
+	taken_free(&brought);
+	return 0;
+}

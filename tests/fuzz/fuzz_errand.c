@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an end is told to do: a stream of frames from its conductor, START to GO, over a channel in
+ * packets of a size that the first byte says.  What comes of it must lie within the bounds that
+ * the copy relies on.
+ */
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "cmd/errand.h"
+#include "copy/modes.h"
+#include "expect.h"
+#include "session/framer.h"
+
+enum { INPUT_MAX = 128 << 10, PACKETS_MAX = 200, SILENCE = 1 << 7 };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct framer framer;
+static struct errand errand;
+
+/* A channel that says these bytes; the other end in *peer. */
+static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t piece, int *peer)
+{
+	struct channel *ch;
+	int fds[2];
+
+	if (piece * PACKETS_MAX < len)
+		piece = len / PACKETS_MAX + 1;
+	expect(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0);
+	while (len > 0) {
+		size_t now = len < piece ? len : piece;
+
+		if (send(fds[1], bytes, now, MSG_DONTWAIT) < 0)
+			break;
+		bytes += now;
+		len -= now;
+	}
+	expect(channel_over_fds(fds[0], fds[0], &ch) == 0);
+	*peer = fds[1];
+	return ch;
+}
+
+static void expect_bounds(const struct source_opts *from, const struct sink_opts *to)
+{
+	struct modes *m;
+
+	expect(from->count == to->count && from->rules == to->rules);
+	for (unsigned i = 0; i < from->count; i++)
+		expect(from->names[i] && strlen(from->names[i]) < NAME_MAX_WIRE);
+	expect(errand.start.lanes <= LANE_COUNT_MAX && errand.start.depth <= LANE_DEPTH_MAX);
+	expect(errand.start.block_size == 0 || (errand.start.block_size >= LANE_BLOCK_MIN &&
+						errand.start.block_size <= LANE_BLOCK_MAX));
+	expect(from->rules->digest < CONTENT_DIGESTS);
+	if (modes_parse(from->rules->chmod, &m) == 0)
+		modes_free(m);
+	else
+		expect(failed()->code == OUT_USAGE);
+}
+
+/* What is read is taken: 1 with an errand, or why not. */
+static int take_errand(struct channel *ch)
+{
+	struct frame f;
+	int rc = frame_read(ch, &framer, clock_ms() + 1, &f);
+
+	if (rc <= 0 || errand_start(&errand, &f))
+		return -1;
+	do {
+		rc = frame_read(ch, &framer, clock_ms() + 1, &f);
+		rc = rc <= 0 ? -1 : errand_take(&errand, &f);
+	} while (rc == 0);
+	return rc;
+}
+
+/* What is said to a peer that reads nothing, or is gone. */
+static void answer(struct channel *ch, int peer)
+{
+	static const uint8_t body[FRAME_BODY_MAX + 1];
+	int rc = 0;
+
+	expect(frame_write(ch, MSG_RULE, body, sizeof body, clock_ms() + 1) == -1);
+	while (rc == 0)
+		rc = frame_write(ch, MSG_RULE, body, FRAME_BODY_MAX, clock_ms() + 1);
+	expect_failure(OUT_TIMEOUT, OUT_PEER_LOST);
+	close(peer);
+	expect(frame_write(ch, MSG_GO, NULL, 0, clock_ms() + 1) == -1);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	signal(SIGPIPE, SIG_IGN);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct channel *ch;
+	int peer;
+
+	if (size < 1 || size > INPUT_MAX)
+		return -1;
+	framer_init(&framer);
+	memset(&errand, 0, sizeof errand);
+	ch = channel_saying(data + 1, size - 1, 1 + (data[0] & (SILENCE - 1)) * 8, &peer);
+	if (!(data[0] & SILENCE))
+		shutdown(peer, SHUT_WR);
+	if (take_errand(ch) > 0) {
+		struct source_opts from = errand_source(&errand);
+		struct sink_opts to = errand_sink(&errand);
+
+		expect_bounds(&from, &to);
+	}
+	answer(ch, peer);
+	errand_free(&errand);
+	framer_wipe(&framer);
+	channel_free(ch);
+	return 0;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Callers of whom nothing is known yet: what comes to a listener before a session has a peer, and
+ * for a lane.  An input: a byte of what is listened for, then callers: a byte of what each is, a
+ * u16 length, and what it says.  As no fuzzer finds a signature, hellos may be signed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/cursor.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "expect.h"
+#include "lane/hello.h"
+#include "session/porter_impl.h"
+
+enum { LANES, PEER, HEARD, WHAT };
+enum {
+	SIGNED = 1 << 0,
+	STAYS = 1 << 1,
+	BY_RDMA = 1 << 2,
+	LISTENER_BREAKS = 1 << 3,
+	NO_DESCRIPTOR = 1 << 4
+};
+enum { CALLERS_MAX = 12, SIZE = 4096, DEPTH = 4, INPUT_MAX = 16 << 10, PEER_MS = 2, LANE_MS = 1 };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct lane_key key = {.secret = {1}};
+static int waiting[CALLERS_MAX], waiting_count, knock;
+static bool no_descriptor; /* for the next one */
+static rlim_t descriptors;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	signal(SIGPIPE, SIG_IGN);
+	log_setup("fuzz", LOG_ERROR);
+	return 0;
+}
+
+/* In place of the C library's: those who wait are the input's. */
+int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+	struct sockaddr_in is = {.sin_family = AF_INET};
+	uint64_t told;
+
+	(void)flags;
+	expect(fd == knock);
+	if (waiting_count == 0) {
+		(void)!read(knock, &told, sizeof told);
+		errno = EAGAIN;
+		return -1;
+	}
+	if (no_descriptor) {
+		no_descriptor = false;
+		errno = EMFILE;
+		return -1;
+	}
+	is.sin_addr.s_addr = htonl(0x0a000000 | (unsigned)waiting_count % 3);
+	memcpy(from, &is, sizeof is);
+	*len = sizeof is;
+	return waiting[--waiting_count];
+}
+
+/* In place of the verbs' (-Wl,--wrap): what a caller over RDMA says is decoded by then. */
+struct verbs_caller {
+	struct lane_private says;
+	bool breaks; /* the listener, in its place */
+};
+static struct verbs_caller knocking[CALLERS_MAX];
+static unsigned knocking_count, knocked;
+
+int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
+int __wrap_verbs_listener_fd(const struct verbs_listener *v);
+int __wrap_verbs_knock(struct verbs_listener *v, struct verbs_caller **out);
+const struct lane_private *__wrap_verbs_caller_says(const struct verbs_caller *c);
+void __wrap_verbs_refuse(struct verbs_caller *c);
+void __wrap_verbs_unlisten(struct verbs_listener *v);
+
+int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
+/* Strangers may have half of them. */
+int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to)
+{
+	(void)what;
+	*to = (struct rlimit){.rlim_cur = descriptors, .rlim_max = descriptors};
+	return 0;
+}
+
+int __wrap_verbs_listener_fd(const struct verbs_listener *v)
+{
+	(void)v;
+	return knocked < knocking_count ? knock : -1;
+}
+
+int __wrap_verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
+{
+	(void)v;
+	*out = NULL;
+	if (knocked == knocking_count)
+		return 0;
+	if (knocking[knocked++].breaks)
+		return fail_as(OUT_SOCKET, "broken");
+	*out = &knocking[knocked - 1];
+	return 0;
+}
+
+const struct lane_private *__wrap_verbs_caller_says(const struct verbs_caller *c)
+{
+	return &c->says;
+}
+
+void __wrap_verbs_refuse(struct verbs_caller *c)
+{
+	expect(c >= knocking && c < knocking + knocked);
+}
+
+void __wrap_verbs_unlisten(struct verbs_listener *v)
+{
+	(void)v;
+}
+
+/* What a caller says; a signed hello is one of these bytes with its right signature. */
+static size_t compose(struct reader *in, uint8_t what, uint8_t *to, size_t room)
+{
+	size_t len = take_u16(in);
+	struct lane_hello h;
+
+	len = len < in->left ? len : in->left;
+	len = len < room ? len : room;
+	if (in->bad)
+		return 0;
+	take_bytes(in, to, len);
+	if (what & SIGNED && len >= LANE_HELLO_SIZE && lane_hello_decode(to, &h) == 0) {
+		lane_hello_sign(&h, &key);
+		lane_hello_encode(&h, to);
+	}
+	return len;
+}
+
+static void call_by_rdma(uint8_t what, const uint8_t *bytes, size_t len)
+{
+	struct verbs_caller *c = &knocking[knocking_count];
+
+	if (lane_private_decode(bytes, len, &c->says))
+		return;
+	c->breaks = what & LISTENER_BREAKS;
+	if (what & SIGNED)
+		lane_token(&key, c->says.lane, c->says.epoch, c->says.token);
+	knocking_count++;
+}
+
+/* The caller's end; -1 for one that has none. */
+static int call(struct reader *in)
+{
+	uint8_t what = take_u8(in), bytes[SIZE];
+	size_t len = compose(in, what, bytes, sizeof bytes);
+	int fds[2];
+
+	if (what & BY_RDMA) {
+		call_by_rdma(what, bytes, len);
+		return -1;
+	}
+	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
+	expect(len == 0 || send(fds[1], bytes, len, 0) == (ssize_t)len);
+	if (!(what & STAYS))
+		shutdown(fds[1], SHUT_WR);
+	waiting[waiting_count++] = fds[0];
+	no_descriptor = what & NO_DESCRIPTOR;
+	return fds[1];
+}
+
+/* A porter with a listener that only raises its hand. */
+static struct porter *porter_at(int listener)
+{
+	struct porter *p;
+
+	expect(porter_new(&p) == 0);
+	p->tcp[p->tcp_count++] = listener;
+	p->tcp_port = 1;
+	p->rdma[0] = (struct verbs_listener *)(uintptr_t)p;
+	p->rdma_count = 1;
+	return p;
+}
+
+static void let_lanes_in(struct porter *p)
+{
+	const struct porter_terms terms = {
+		.key = key, .peer = LANE_SOURCE, .lanes = 2, .depth = DEPTH, .block_size = SIZE};
+	struct caller c;
+
+	expect(porter_open_lanes(p, &terms) == 0);
+	for (unsigned lane = 0; lane < 2; lane++) {
+		uint64_t until = clock_ms() + LANE_MS;
+
+		if (porter_wait(p, lane, 0, -1, until, &c) == 0) {
+			expect((c.fd >= 0 || c.verbs) && c.epoch < UINT32_MAX);
+			caller_drop(&c);
+		}
+	}
+}
+
+static void let_peer_in(struct porter *p)
+{
+	const struct psk psk = {{2}};
+	struct channel *ch;
+
+	expect(porter_admit(p, &psk, clock_ms() + PEER_MS, &ch) == -1);
+	expect_failure(OUT_CONNECT, OUT_CONNECT);
+}
+
+static void listen_for(uint8_t what, struct reader *in)
+{
+	int mine[CALLERS_MAX], count = 0;
+	struct porter *p;
+
+	knock = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	expect(knock >= 0);
+	knocking_count = knocked = 0;
+	while (in->left > 0 && count < CALLERS_MAX)
+		mine[count++] = call(in);
+	p = porter_at(knock);
+	p->busy = what == LANES;
+	if (what == LANES)
+		let_lanes_in(p);
+	else
+		let_peer_in(p);
+	porter_free(p);
+	while (count > 0)
+		close_fd(mine[--count]);
+	while (waiting_count > 0)
+		close(waiting[--waiting_count]);
+}
+
+/* A hello that is verified is not yet for this lane. */
+static void hear(struct reader *in)
+{
+	static const struct lane_setup setup = {
+		.side = LANE_SINK, .index = 1, .depth = DEPTH, .block_size = SIZE};
+	uint8_t bytes[LANE_HELLO_SIZE] = {0};
+	struct lane_ring ring;
+	struct lane *l;
+
+	expect(lane_open(&setup, &l) == 0);
+	compose(in, SIGNED, bytes, sizeof bytes);
+	if (hello_heard(l, 7, false, &key, bytes)) {
+		expect(failed()->code == OUT_PROTOCOL || failed()->code == OUT_AUTH ||
+		       failed()->code == OUT_INTEGRITY);
+	} else {
+		expect(hello_heard_ring(l, 7, false, &key, bytes, &ring) == 0 && ring.at == 0);
+	}
+	hello_heard_ring(l, 7, true, &key, bytes, &ring);
+	lane_close(l);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct reader in = reader_of(data, size);
+	uint8_t first = take_u8(&in), what = first % WHAT;
+
+	if (size > INPUT_MAX)
+		return -1;
+	descriptors = first < 128 ? 1024 : (first - 128U) / WHAT;
+	if (what == HEARD)
+		hear(&in);
+	else
+		listen_for(what, &in);
+	return 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Command lines: a byte for the program, then words, each with a NUL at its end.  What an option
+ * or operand holds is parsed as the programs do it: targets, modes, owners, ports.
+ */
+#include <stdint.h>
+#include <string.h>
+#include "cmd/amount.h"
+#include "cmd/far.h"
+#include "cmd/options.h"
+#include "cmd/target.h"
+#include "copy/modes.h"
+#include "copy/owners.h"
+#include "expect.h"
+
+enum { WORDS_MAX = 200, INPUT_MAX = 8 << 10 };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static FILE *nowhere;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	nowhere = fopen("/dev/null", "we");
+	expect(nowhere);
+	return 0;
+}
+
+/* ssh's command line, of which no word may be an option that a host's name is taken for. */
+static void use_host(const struct options *o, const char *host)
+{
+	struct far_command far;
+
+	if (far_command(o, host, "--end", &far)) {
+		expect(failed()->code == OUT_USAGE);
+		return;
+	}
+	expect(far.argc >= 2 && far.argc < FAR_ARGV_MAX && !far.argv[far.argc]);
+}
+
+static void use_operand(const struct options *o, const char *text)
+{
+	struct target t;
+	unsigned port;
+	int fd;
+
+	if (target_parse(text, &t) == 0) {
+		expect(strlen(t.host) < sizeof t.host && t.path);
+		expect(!strpbrk(t.host, " \t\n") && t.host[0] != '-');
+		if (t.host[0])
+			use_host(o, t.host);
+	} else {
+		expect(failed()->code == OUT_USAGE);
+	}
+	if (target_descriptor(text, &fd) == 0)
+		expect(fd >= -1);
+	if (parse_port(text, &port) == 0)
+		expect(port <= 65535);
+}
+
+static void use_modes(const char *text)
+{
+	struct modes *m;
+
+	if (modes_parse(text, &m)) {
+		expect(failed()->code == OUT_USAGE);
+		return;
+	}
+	for (unsigned mode = 0; mode <= 07777; mode += 0111)
+		expect(modes_apply(m, mode, mode & 1) <= 07777);
+	modes_free(m);
+}
+
+static void use_texts(const struct options *o)
+{
+	char text[64];
+	uid_t uid;
+	gid_t gid;
+
+	use_modes(o->chmod);
+	if (owners_parse(o->chown, &uid, &gid))
+		expect(failed()->code == OUT_USAGE);
+	expect(strlen(size_text(o->memory, text, sizeof text)) < 12);
+	expect(strlen(time_text(o->size, text, sizeof text)) < 32);
+}
+
+static void expect_ranges(const struct options *o)
+{
+	expect(o->timeout_ms >= 1000 && o->connect_timeout_ms >= 0 && o->lanes <= LANES_MOST);
+	expect(o->port_lo <= o->port_hi && o->port_hi <= 65535);
+	expect(o->block_size == 0 ||
+	       (o->block_size >= LANE_BLOCK_MIN && o->block_size <= LANE_BLOCK_MAX));
+	expect(o->ssh_count <= SSH_ARGS_MAX && o->digest < CONTENT_DIGESTS);
+	expect(!o->command || *o->command);
+}
+
+static void parse(enum program program, int argc, char **argv)
+{
+	struct options o;
+
+	if (options_parse(&o, program, argc, argv)) {
+		expect_failure(OUT_USAGE, OUT_USAGE);
+		print_synopsis(nowhere, program);
+		return;
+	}
+	if (o.action == ACTION_RUN) {
+		expect_ranges(&o);
+		for (unsigned i = 0; i < o.operand_count; i++)
+			use_operand(&o, o.operands[i]);
+		use_texts(&o);
+	}
+	options_free(&o);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const enum program programs[] = {RDCP, RDSEND, RDRECV, RDBENCH, RDCHECK};
+	static char words[INPUT_MAX + 1];
+	char *argv[WORDS_MAX + 2] = {(char[]){"program"}};
+	int argc = 1;
+
+	if (size < 1 || size > INPUT_MAX)
+		return -1;
+	memcpy(words, data + 1, size - 1);
+	words[size - 1] = '\0';
+	for (char *at = words; at < words + size - 1 && argc <= WORDS_MAX; at += strlen(at) + 1)
+		argv[argc++] = at;
+	parse(programs[data[0] % 5], argc, argv);
+	return 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rules, and the names that they are asked about.  An input is lines, of which the first letter
+ * says what they are: + and - a pattern, > a path that is matched, = one that is listed, and
+ * changes of modes behind an m.
+ */
+#include <stdint.h>
+#include <string.h>
+#include "copy/filter.h"
+#include "copy/listed.h"
+#include "copy/modes.h"
+#include "expect.h"
+#include "session/message.h"
+
+enum { INPUT_MAX = 16 << 10 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct rules_under_test {
+	struct filter *filter;
+	struct listed *listed;
+};
+
+static void add_pattern(struct rules_under_test *r, bool include, const char *text)
+{
+	if (filter_add(r->filter, include, text))
+		expect(failed()->code == OUT_USAGE);
+}
+
+/* The same is said twice, and of a path and what is above it. */
+static void match(struct rules_under_test *r, char *path)
+{
+	bool dir = filter_excludes(r->filter, path, true);
+
+	expect(filter_excludes(r->filter, path, true) == dir);
+	filter_excludes(r->filter, path, false);
+	listed_in(listed_top(r->listed), path);
+	expect(!filter_excludes(NULL, path, dir));
+}
+
+/* A name that was listed is found by its components. */
+static void find_listed(const struct listed *l, char *name)
+{
+	const struct listed_node *n = listed_top(l);
+	char *rest = name, *part;
+
+	while ((part = strsep(&rest, "/"))) {
+		if (!*part || strcmp(part, ".") == 0)
+			continue;
+		n = listed_in(n, part);
+		expect(n);
+	}
+	expect(listed_itself(n));
+}
+
+static void add_listed(struct rules_under_test *r, char *name)
+{
+	if (listed_add(r->listed, name))
+		expect(failed()->code == OUT_USAGE);
+	else if (strlen(name) & 1) /* which seals it in between */
+		find_listed(r->listed, name);
+}
+
+/* Children ascend, and each is found. */
+static void walk_listed(const struct listed_node *dir)
+{
+	const struct listed_node *n;
+	const char *name, *before = NULL;
+	size_t at = 0;
+
+	while ((n = listed_next(dir, &at, &name))) {
+		expect(*name && !strchr(name, '/') && (!before || strcmp(before, name) < 0));
+		expect(listed_in(dir, name) == n);
+		before = name;
+		walk_listed(n);
+	}
+}
+
+static void change_modes(const char *text)
+{
+	struct modes *m;
+
+	if (modes_parse(text, &m)) {
+		expect(failed()->code == OUT_USAGE);
+		return;
+	}
+	for (unsigned mode = 0; mode <= 07777; mode += 0111) {
+		expect(modes_apply(m, mode, true) <= 07777);
+		expect(modes_apply(m, mode, false) <= 07777);
+	}
+	modes_free(m);
+}
+
+static void use_line(struct rules_under_test *r, char *line)
+{
+	switch (*line) {
+	case '+':
+	case '-':
+		add_pattern(r, *line == '+', line + 1);
+		break;
+	case '>':
+		match(r, line + 1);
+		break;
+	case '=':
+		add_listed(r, line + 1);
+		break;
+	case 'm':
+		change_modes(line + 1);
+		break;
+	default:
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static char text[INPUT_MAX + 1];
+	struct rules_under_test r = {.filter = NULL};
+	char *rest = text, *line;
+
+	if (size > INPUT_MAX)
+		return -1;
+	memcpy(text, data, size);
+	text[size] = '\0';
+	expect(filter_new(&r.filter) == 0 && listed_new(&r.listed) == 0);
+	while ((line = strsep(&rest, "\n")))
+		use_line(&r, line);
+	walk_listed(listed_top(r.listed));
+	filter_free(r.filter);
+	listed_free(r.listed);
+	return 0;
+}
