@@ -35,9 +35,11 @@ static unsigned last_words_ms(struct conductor *c, const struct link *l)
 static int take_verdict(struct conductor *c, struct link *l, const struct frame *f)
 {
 	struct failure failure = {0};
+	struct msg_verdict m;
 
-	if (msg_verdict_decode(f, &l->verdict))
+	if (msg_verdict_decode(f, &m))
 		return -1;
+	l->verdict = m;
 	l->has_verdict = true;
 	/* While one disk is measured the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
@@ -106,6 +108,16 @@ static int take_detour(struct conductor *c, const char *why)
 	return detour_open(&way, &c->detour);
 }
 
+static int take_progress(struct link *l, const struct frame *f)
+{
+	struct msg_progress m;
+
+	if (msg_progress_decode(f, &m))
+		return -1;
+	l->progress = m;
+	return 0;
+}
+
 static int take_stuck(struct conductor *c, const struct frame *f)
 {
 	struct msg_noroute m;
@@ -158,7 +170,7 @@ static int take_frame(struct conductor *c, struct link *l, const struct frame *f
 	case MSG_NOTE:
 		return take_note(l, f);
 	case MSG_PROGRESS:
-		return msg_progress_decode(f, &l->progress);
+		return take_progress(l, f);
 	case MSG_EVENT:
 		return take_event(f);
 	case MSG_TAKEN:
