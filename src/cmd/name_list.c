@@ -100,6 +100,9 @@ int name_list_read(struct name_list *l, int (*take)(void *ctx, const char *name)
 		l->used = 0;
 		return 0;
 	}
+	/* A comment may be of any length, in whatever pieces it comes. */
+	if (l->used > NAME_MAX_WIRE && is_comment(l, l->bytes))
+		l->used = 1;
 	if (l->used > NAME_MAX_WIRE)
 		return fail_as(OUT_USAGE, "%s: a name of more than %d bytes is too long", l->path,
 			       NAME_MAX_WIRE - 1);
