@@ -204,6 +204,14 @@ static struct listed_node *child_of(struct listed *l, struct listed_node *dir, c
 	return *place;
 }
 
+static bool climbs(const char *name)
+{
+	for (const char *p = name; (p = strstr(p, "..")); p++)
+		if ((p == name || p[-1] == '/') && (p[2] == '/' || !p[2]))
+			return true;
+	return false;
+}
+
 int listed_add(struct listed *l, const char *name)
 {
 	struct listed_node *n = l->top;
@@ -211,10 +219,12 @@ int listed_add(struct listed *l, const char *name)
 	if (strlen(name) >= NAME_MAX_WIRE)
 		return fail_as(OUT_USAGE, "%.60s…: a name of more than %d bytes in the list", name,
 			       NAME_MAX_WIRE - 1);
+	if (climbs(name))
+		return fail_as(OUT_USAGE, "%s: a name in the list may not hold ..", name);
+	/* Also where there is no memory for all of it. */
+	l->sealed = false;
 	for (const char *p = name, *end; n && *p; p = end + (*end != '\0')) {
 		end = strchrnul(p, '/');
-		if (end - p == 2 && memcmp(p, "..", 2) == 0)
-			return fail_as(OUT_USAGE, "%s: a name in the list may not hold ..", name);
 		if (end == p || (end - p == 1 && *p == '.'))
 			continue;
 		n = child_of(l, n, p, (size_t)(end - p));
@@ -222,7 +232,6 @@ int listed_add(struct listed *l, const char *name)
 	if (!n)
 		return -1;
 	n->itself = true;
-	l->sealed = false;
 	return 0;
 }
 
