@@ -130,9 +130,6 @@ int errand_start(struct errand *e, const struct frame *f)
 		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f->type));
 	if (msg_start_decode(f, &e->start))
 		return -1;
-	if (e->start.version != PROTOCOL_VERSION)
-		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this rdcp %d",
-			       e->start.version, PROTOCOL_VERSION);
 	return errand_has(e, START_FILES_FROM) ? listed_new(&e->listed) : 0;
 }
 
