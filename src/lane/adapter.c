@@ -184,10 +184,12 @@ static void read_rate(struct adapter *a)
  * itself, siw takes its GUID from that device's address. */
 static void read_software(const char *root, const char *dir, struct adapter *a)
 {
+	char parent[ADAPTER_TEXT];
 	struct dirent **names;
 	int count;
 
-	if (sysfs_text(a->netdev, sizeof a->netdev, "%s/parent", dir)) {
+	if (sysfs_text(parent, sizeof parent, "%s/parent", dir)) {
+		snprintf(a->netdev, sizeof a->netdev, "%s", parent);
 		snprintf(a->driver, sizeof a->driver, "rdma_rxe");
 		return;
 	}

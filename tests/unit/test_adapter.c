@@ -72,6 +72,19 @@ static void roce_in_a_narrow_slot(void **state)
 	assert_in_range(pcie_mbits(&a.pcie_adapter), 100000, 126000);
 }
 
+/* Neither rxe's nor siw's: its network device is known by its GIDs alone. */
+static void software_of_another_kind(void **state)
+{
+	struct adapter a = one("software", "soft0");
+
+	(void)state;
+	assert_true(a.software);
+	assert_int_equal(a.kind, ADAPTER_ROCE);
+	assert_string_equal(a.netdev, "eth9");
+	assert_int_equal(a.netdev_mtu, 4200);
+	assert_string_equal(a.driver, "");
+}
+
 static void a_port_that_is_down(void **state)
 {
 	struct adapter a = one("roce-x8", "mlx5_1");
@@ -214,6 +227,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(roce_in_a_narrow_slot),
+		cmocka_unit_test(software_of_another_kind),
 		cmocka_unit_test(a_port_that_is_down),
 		cmocka_unit_test(infiniband_with_and_without_firmware),
 		cmocka_unit_test(iwarp_at_half_its_width),
