@@ -393,7 +393,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	if (b->file && b->role == ROLE_SINK && target_descriptor(b->file, &b->file_fd))
 		refuse(b);
 	/* Stretching a key takes a while, in which a signal may come. */
-	if (watch_signals(false))
+	if (watch_signals(false) || crypto_start())
 		refuse(b);
 	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
 		refuse(b);

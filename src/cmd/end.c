@@ -20,6 +20,7 @@
 #include "cmd/watch.h"
 #include "copy/copy.h"
 #include "session/framer.h"
+#include "session/key.h"
 
 enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
 
@@ -478,6 +479,8 @@ static int begin(struct end *e, int in, int out, bool far)
 		return -1;
 	keep_secrets();
 	raise_descriptors();
+	if (crypto_start())
+		return -1;
 	if (far && set_stdio_apart(&in, &out))
 		return -1;
 	e->last_out = fcntl(out, F_DUPFD_CLOEXEC, 3);

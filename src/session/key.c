@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <string.h>
@@ -106,6 +107,19 @@ static int psk_stretch(const char *text, size_t len, struct psk *out)
 	EVP_KDF_CTX_free(ctx);
 	EVP_KDF_free(kdf);
 	return rc;
+}
+
+int crypto_start(void)
+{
+	EVP_MD *md;
+
+	errno = 0;
+	md = EVP_MD_fetch(NULL, "SHA256", NULL);
+	if (!md)
+		return fail_as(OUT_MEMORY, "start OpenSSL: %s",
+			       errno ? strerror(errno) : "it has no memory, or lacks SHA-256");
+	EVP_MD_free(md);
+	return 0;
 }
 
 int psk_from_text(const char *text, size_t len, struct psk *out)

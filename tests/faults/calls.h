@@ -188,6 +188,7 @@ CALL(if_nametoindex, NIL, "ENODEV EMFILE", PLAIN)
 CALL(if_indextoname, NIL, "ENXIO EMFILE", PLAIN)
 
 /* OpenSSL */
+CALL(EVP_MD_fetch, NIL, "ENOMEM", PLAIN)
 CALL(EVP_MD_CTX_new, NIL, "ENOMEM", PLAIN)
 CALL(EVP_DigestInit_ex, NIL, "ENOMEM", PLAIN)
 CALL(EVP_DigestUpdate, NIL, "ENOMEM", PLAIN)
