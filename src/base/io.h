@@ -13,9 +13,10 @@
 #include <sys/types.h>
 
 /*
- * A call that opens a name, and may wait for a server meanwhile (FUSE, NFS), made again for as
- * long as a signal interrupts it.  A FIFO waits for its other end: whoever opens one looks after
- * the end of the session himself.  All other opens of src/ stand in this (tests/lint/layers).
+ * A call that opens a name or asks about a file system, and may wait for a server meanwhile
+ * (FUSE, NFS), made again for as long as a signal interrupts it.  A FIFO waits for its other end:
+ * whoever opens one looks after the end of the session himself.  All other opens of src/ stand in
+ * this (tests/lint/layers).
  */
 #define RETRIED(call)                                                                              \
 	__extension__({                                                                            \

@@ -14,7 +14,7 @@ bool clone_suits(int fd)
 {
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs))
+	if (RETRIED(fstatfs(fd, &fs)))
 		return false;
 	switch ((unsigned long)fs.f_type) {
 	case EXT4_SUPER_MAGIC:

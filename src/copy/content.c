@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/content.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 #include <zlib.h>
@@ -45,15 +47,30 @@ static void content_close(struct content *c)
 	XXH3_freeState(c->xxh);
 }
 
+/* Of a call that OpenSSL failed in; errno was 0 before it. */
+static int evp_failed(void)
+{
+	unsigned long e = ERR_peek_error();
+	const char *text = ERR_reason_error_string(e);
+
+	if (errno == ENOMEM || ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE)
+		return fail_as(OUT_MEMORY, "compute a digest: %s", strerror(ENOMEM));
+	return fail("compute a digest: OpenSSL: %s", text ? text : "no reason given");
+}
+
 static int evp_open(struct content *c, const EVP_MD *md)
 {
+	ERR_clear_error();
 	c->evp = EVP_MD_CTX_new();
 	if (!c->evp)
-		return fail_as(OUT_MEMORY, "allocate a digest: %m");
+		return fail_as(OUT_MEMORY, "allocate a digest: %s", strerror(ENOMEM));
+	errno = 0;
+	if (EVP_DigestInit_ex(c->evp, md, NULL) == 1)
+		return 0;
 	/* OpenSSL may be told to have no MD5. */
-	if (EVP_DigestInit_ex(c->evp, md, NULL) != 1)
+	if (errno != ENOMEM && ERR_GET_REASON(ERR_peek_error()) != ERR_R_MALLOC_FAILURE)
 		return fail("OpenSSL does not offer %s here", EVP_MD_get0_name(md));
-	return 0;
+	return evp_failed();
 }
 
 static int content_open(struct content *c, enum content_digest d)
@@ -77,29 +94,35 @@ static bool is_stopped(const struct stopper *s)
 	return s && s->stop && s->stop(s->ctx);
 }
 
-static void content_add(struct content *c, const void *bytes, size_t len)
+static int content_add(struct content *c, const void *bytes, size_t len)
 {
+	errno = 0;
+	if (c->evp && EVP_DigestUpdate(c->evp, bytes, len) != 1)
+		return evp_failed();
 	if (c->evp)
-		EVP_DigestUpdate(c->evp, bytes, len);
-	else if (c->xxh)
+		return 0;
+	if (c->xxh)
 		XXH3_128bits_update(c->xxh, bytes, len);
 	else
 		c->adler = adler32_z(c->adler, bytes, len);
+	return 0;
 }
 
-static void content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
+static int content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
 {
 	XXH128_canonical_t canonical;
 
-	if (c->evp) {
-		EVP_DigestFinal_ex(c->evp, out, NULL);
-	} else if (c->xxh) {
+	errno = 0;
+	if (c->evp)
+		return EVP_DigestFinal_ex(c->evp, out, NULL) == 1 ? 0 : evp_failed();
+	if (c->xxh) {
 		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(c->xxh));
 		memcpy(out, canonical.digest, sizeof canonical.digest);
 	} else {
 		for (unsigned i = 0; i < 4; i++)
 			out[i] = (uint8_t)(c->adler >> (24 - 8 * i));
 	}
+	return 0;
 }
 
 /* A hole, of any length: Adler-32 knows at once what zeros add, of all others each byte counts. */
@@ -116,9 +139,8 @@ static int content_zeros(struct content *c, uint64_t len, const struct stopper *
 	while (len > 0) {
 		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
 
-		if (is_stopped(s))
+		if (is_stopped(s) || content_add(c, zeros, n))
 			return -1;
-		content_add(c, zeros, n);
 		len -= n;
 	}
 	return 0;
@@ -160,7 +182,8 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 			fail("read %s: %m", shown);
 			goto out;
 		}
-		content_add(c, piece, (size_t)n);
+		if (content_add(c, piece, (size_t)n))
+			goto out;
 		pos += (uint64_t)n;
 		if ((size_t)n < want) {
 			fail_as(OUT_CHANGED, "%s shrank to %llu bytes while it was read", shown,
@@ -189,7 +212,7 @@ int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum con
 	if (rc == 0)
 		rc = content_read(&c, fd, shown, base, size, s);
 	if (rc == 0)
-		content_end(&c, out);
+		rc = content_end(&c, out);
 	content_close(&c);
 	return rc;
 }
@@ -202,10 +225,10 @@ int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
 
 	memset(out, 0, CONTENT_BYTES_MAX);
 	rc = content_open(&c, d);
-	if (rc == 0) {
-		content_add(&c, bytes, len);
-		content_end(&c, out);
-	}
+	if (rc == 0)
+		rc = content_add(&c, bytes, len);
+	if (rc == 0)
+		rc = content_end(&c, out);
 	content_close(&c);
 	return rc;
 }

@@ -69,7 +69,7 @@ bool direct_suits(int fd)
 {
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs))
+	if (RETRIED(fstatfs(fd, &fs)))
 		return false;
 	switch ((unsigned long)fs.f_type) {
 	case EXT4_SUPER_MAGIC:

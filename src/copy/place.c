@@ -79,6 +79,7 @@ static struct place *place_new(const struct place_opts *o)
 	p->spot.dirfd = -1;
 	p->backups = -1;
 	p->proc = procfs_open();
+	p->proc_error = p->proc < 0 ? errno : 0;
 	pthread_mutex_init(&p->settling, NULL);
 	pthread_mutex_init(&p->backing, NULL);
 	pthread_mutex_init(&p->sweeping, NULL);
@@ -168,7 +169,7 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev)
 
 	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
 		return true;
-	if (fstatfs(fd, &fs))
+	if (RETRIED(fstatfs(fd, &fs)))
 		return false;
 	switch ((unsigned long)fs.f_type) {
 	case EXT4_SUPER_MAGIC:

@@ -202,13 +202,23 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
 
 /* ---- setting --------------------------------------------------------------------------- */
 
+/* fd is one that only /proc/self/fd opens to a call: 0; -1 with errno, why not. */
+static int need_procfs(const struct place *p)
+{
+	if (errno == EBADF && p->proc < 0)
+		errno = p->proc_error;
+	else if (errno == EBADF)
+		return 0;
+	return -1;
+}
+
 int metadata_chmod(const struct place *p, int fd, mode_t mode)
 {
 	char name[16];
 
 	if (fchmod(fd, mode) == 0)
 		return 0;
-	if (errno != EBADF || p->proc < 0)
+	if (need_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return fchmodat(p->proc, name, mode, 0);
@@ -220,7 +230,7 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 
 	if (futimens(fd, times) == 0)
 		return 0;
-	if (errno != EBADF || p->proc < 0)
+	if (need_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return utimensat(p->proc, name, times, 0);

@@ -155,7 +155,7 @@ static int look_around(struct trail *t, bool *is_root)
 	struct statfs fs;
 	struct stat st;
 
-	if (fstatfs(t->dirfd, &fs) || fstat(t->dirfd, &st))
+	if (RETRIED(fstatfs(t->dirfd, &fs)) || fstat(t->dirfd, &st))
 		return -1;
 	t->proc = fs.f_type == PROC_SUPER_MAGIC;
 	*is_root = st.st_ino == PROC_ROOT_INODE;

@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <sys/statfs.h>
 #include "base/fail.h"
+#include "base/io.h"
 
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
@@ -32,7 +33,7 @@ int room_take(const struct seat *s, int fd, uint64_t size)
 
 	if (size < ROOM_MIN)
 		return 0;
-	known = fstatfs(fd, &fs) == 0;
+	known = RETRIED(fstatfs(fd, &fs)) == 0;
 	type = known ? (unsigned long)fs.f_type : 0;
 	if (type == TMPFS_MAGIC || type == BTRFS_SUPER_MAGIC) {
 		if (fs.f_blocks == 0 || size / (uint64_t)fs.f_bsize <= fs.f_bavail)

@@ -59,7 +59,7 @@ static int take_room(struct scratch *s, uint64_t bytes)
 {
 	struct statfs fs;
 
-	if (fstatfs(s->fd, &fs))
+	if (RETRIED(fstatfs(s->fd, &fs)))
 		return fail("create a file in %s: %m", s->name);
 	s->size = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / 2;
 	/* tmpfs that has no limit. */

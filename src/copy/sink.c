@@ -224,7 +224,11 @@ static void on_unkept(void *copy, enum event_what what, const char *path, const 
 		.path_len = (uint16_t)strlen(path),
 	};
 
-	if (atomic_fetch_add(&c->sink->unkept, 1) < SINK_UNKEPT_TOLD)
+	unsigned before = atomic_fetch_add(&c->sink->unkept, 1);
+
+	if (before == 0)
+		c->sink->first_unkept = *why;
+	if (before < SINK_UNKEPT_TOLD)
 		copy_tell(c, path, why);
 	if (c->sink->rules->events)
 		copy_tell_event(c, &e);

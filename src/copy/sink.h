@@ -186,6 +186,7 @@ struct sink {
 	struct writeback writeback;
 	struct clones clones;
 	atomic_uint unkept; /* things without some metadata that was asked for */
+	struct failure first_unkept; /* of them; read when the lanes are done */
 	atomic_bool direct_missed; /* that a file can't be written so was told */
 
 	/* The copy's lock: */

@@ -48,7 +48,12 @@ static bool matches(const char *name, size_t name_len, const char *want, size_t 
 	return name_answers(one, other);
 }
 
-enum answers { ANSWERS_NOT, ANSWERS_LEADS, ANSWERS_WHOLLY };
+enum answers {
+	ANSWERS_UNKNOWN /* a failure says why */,
+	ANSWERS_NOT,
+	ANSWERS_LEADS,
+	ANSWERS_WHOLLY
+};
 
 /* Is path what want asks for, or does it lead there? */
 static enum answers answers_path(const char *path, const char *want)
@@ -71,8 +76,10 @@ static enum answers answers_relative(const struct sink *s, const struct sink_dir
 	enum answers answer = ANSWERS_NOT;
 	char *path = malloc(EVENT_PATH_MAX);
 
-	if (!path)
-		return ANSWERS_NOT;
+	if (!path) {
+		fail_as(OUT_MEMORY, "allocate the path of %s: %m", name);
+		return ANSWERS_UNKNOWN;
+	}
 	sink_path(parent, name, path, EVENT_PATH_MAX);
 	answer = answers_path(path, s->o->wants[want]);
 	free(path);
@@ -144,6 +151,8 @@ static int accept_top_dir(const struct sink *s, const struct record_dir *r, stru
 static int accept_relative_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
 	switch (answers_relative(s, d->parent, r->name, r->want)) {
+	case ANSWERS_UNKNOWN:
+		return -1;
 	case ANSWERS_NOT:
 		return refuse(s, r->name, r->want);
 	case ANSWERS_LEADS:
@@ -208,17 +217,24 @@ static bool is_listed(const struct sink *s, const struct record_file *r, const s
 	return n && listed_itself(n);
 }
 
-static bool is_wanted(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
+/* 1, 0, or -1 with a failure. */
+static int is_wanted(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
+	enum answers answer;
+
 	if (s->rules->listed)
 		return is_listed(s, r, d);
-	if (s->rules->relative && name_is_plain(r->name))
-		return answers_relative(s, d, r->name, r->want) == ANSWERS_WHOLLY;
+	if (s->rules->relative && name_is_plain(r->name)) {
+		answer = answers_relative(s, d, r->name, r->want);
+		return answer == ANSWERS_UNKNOWN ? -1 : answer == ANSWERS_WHOLLY;
+	}
 	return !d && name_answers(r->name, s->o->wants[r->want]);
 }
 
 int sink_accept_file(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
+	int wanted;
+
 	/* Where there is one name only, whatever comes gets it. */
 	if (!s->place || s->o->quiet_names) {
 		/* A source does not know that it is for a stream, and asks. */
@@ -236,7 +252,8 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 		return -1;
 	if (all_in(s, d))
 		return name_is_plain(r->name) ? 0 : not_asked(r->name, "which is no file's name");
-	return is_wanted(s, r, d) ? 0 : refuse(s, r->name, r->want);
+	wanted = is_wanted(s, r, d);
+	return wanted == 0 ? refuse(s, r->name, r->want) : wanted < 0 ? -1 : 0;
 }
 
 bool sink_asks_for(const struct sink *s, const char *name)

@@ -160,8 +160,13 @@ static void tell_unkept(struct finale *n)
 	s->sums.counts.unkept = atomic_load(&s->unkept);
 	if (s->sums.counts.unkept == 0)
 		return;
-	fail_as(OUT_SOME_FILES, "metadata of %llu of the files could not be kept",
-		(unsigned long long)s->sums.counts.unkept);
+	/* Of the one file of rdrecv nothing else is printed. */
+	if (s->o->quiet_names)
+		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
+			s->first_unkept.text);
+	else
+		fail_as(OUT_SOME_FILES, "metadata of %llu of the files could not be kept",
+			(unsigned long long)s->sums.counts.unkept);
 	why = *failed();
 	pthread_mutex_lock(&s->copy->lock);
 	copy_count_unkept(s->copy, &why, false);

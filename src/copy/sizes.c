@@ -3,6 +3,7 @@
 
 #include <linux/magic.h>
 #include <sys/vfs.h>
+#include "base/io.h"
 
 enum {
 	CONFIGFS_SUPER = 0x62656570,
@@ -50,7 +51,7 @@ enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st)
 
 	if (sizes_known(last, st))
 		return last->sizes;
-	last->known = fstatfs(fd, &fs) == 0;
+	last->known = RETRIED(fstatfs(fd, &fs)) == 0;
 	last->dev = st->st_dev;
 	last->sizes = last->known ? sizes_by_type((unsigned long)fs.f_type) : SIZES_BUT_ZERO;
 	return last->sizes;

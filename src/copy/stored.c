@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "base/io.h"
 #include "copy/sizes.h"
 
 enum {
@@ -60,7 +61,7 @@ static bool has_hole(int fd, const struct stat *st, uint64_t reach)
 {
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs))
+	if (RETRIED(fstatfs(fd, &fs)))
 		return false;
 	switch ((unsigned long)fs.f_type) {
 	case EXT4_SUPER_MAGIC:

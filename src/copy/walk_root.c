@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/walk_impl.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,11 +284,24 @@ static bool is_directory(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool is_there(const char *path)
+/* 1: it is there, or a link leads to it; 0: it is not, and may be a link that leads nowhere; -1. */
+static int look_at_root(const char *path, bool *is_dir)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0;
+	*is_dir = false;
+	if (stat(path, &st)) {
+		int why = errno;
+		bool broken = why == EIO || why == ENOMEM || why == ESTALE;
+
+		/* A link may lead to where this user may not go, and is one all the same. */
+		if (why == EACCES)
+			broken = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
+		errno = why;
+		return broken ? fail("look at %s: %m", path) : 0;
+	}
+	*is_dir = S_ISDIR(st.st_mode);
+	return 1;
 }
 
 /* The source before it that takes its name: a directory without -r, which fails, does not. */
@@ -314,6 +328,7 @@ int walk_next_root(struct walk *w)
 	const struct found_path *p = &w->o.found->paths[w->next_root], *twin;
 	bool is_dir;
 	char name[NAME_MAX + 1];
+	int there;
 
 	if (w->next_root >= w->o.found->count)
 		return 0;
@@ -323,10 +338,12 @@ int walk_next_root(struct walk *w)
 		fail("%s is not copied over %s, which has the same name", p->path, twin->path);
 		return root_fail(w, p);
 	}
-	is_dir = is_directory(p->path);
+	there = look_at_root(p->path, &is_dir);
 	/* Nobody knows what would be in it. */
-	if (!is_dir && !is_there(p->path))
+	if (there <= 0)
 		w->incomplete = true;
+	if (there < 0)
+		return root_fail(w, p);
 	if (is_dir && r->listed)
 		return enter_listed(w, p);
 	if (r->listed && !p->missing) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "base/io.h"
 #include "base/memory.h"
 
 enum {
@@ -29,7 +30,7 @@ bool writeback_suits(int fd)
 	struct statfs fs;
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || fstatfs(fd, &fs))
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || RETRIED(fstatfs(fd, &fs)))
 		return false;
 	switch ((unsigned long)fs.f_type) {
 	case TMPFS_MAGIC:

@@ -249,7 +249,10 @@ int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key)
 {
 	uint8_t mac[LANE_MAC];
 
-	if (!hello_mac(h, key, mac) || CRYPTO_memcmp(mac, h->mac, sizeof mac) != 0)
+	if (!hello_mac(h, key, mac))
+		return fail_as(OUT_MEMORY,
+			       "lane hello: no memory to check it, or OpenSSL lacks SHA-256");
+	if (CRYPTO_memcmp(mac, h->mac, sizeof mac) != 0)
 		return fail_as(OUT_AUTH, "lane hello: not from our peer");
 	return 0;
 }

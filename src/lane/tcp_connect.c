@@ -227,17 +227,17 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 
 static int listen_at(const union address *addr)
 {
+	bool v6 = addr->sa.sa_family == AF_INET6;
 	int on = 1, fd, err;
 
 	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
 	/* An IPv6 listener is for IPv6: IPv4 has its own, at the same port. */
-	if (addr->sa.sa_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	/* The port may be lost to another between bind and listen, which is the same to us. */
-	if (bind(fd, &addr->sa, address_len(addr)) == 0 && listen(fd, SOMAXCONN) == 0)
+	if ((!v6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    bind(fd, &addr->sa, address_len(addr)) == 0 && listen(fd, SOMAXCONN) == 0)
 		return fd;
 	err = errno;
 	close_fd(fd);

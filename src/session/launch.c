@@ -20,6 +20,8 @@
 #include "base/worker.h"
 
 enum { CHILDREN_MAX = 256, STOP_MS = 500 };
+/* No status that waitpid() gives: it has no way to say that a child has gone on. */
+enum { STATUS_LOST = 0xffff };
 
 /* Our ends of the children's pipes: a forked process that kept one would hide our death, or the
  * end of a stream, from the child at the other side. */
@@ -282,7 +284,7 @@ static bool child_reap(struct child *c)
 	if (pid == 0)
 		return false;
 	/* Somebody else took it: how it ended is not known, so it did not end well. */
-	c->status = pid < 0 ? 255 << 8 : status;
+	c->status = pid < 0 ? STATUS_LOST : status;
 	c->pid = 0;
 	return true;
 }
@@ -322,6 +324,8 @@ char *child_end_text(int status, char *to, size_t size)
 	if (WIFSIGNALED(status))
 		snprintf(to, size, "was killed by signal %d (%s)", WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
+	else if (status == STATUS_LOST)
+		snprintf(to, size, "ended unseen: %s", strerror(ECHILD));
 	else
 		snprintf(to, size, "exited with %d", WEXITSTATUS(status));
 	return to;

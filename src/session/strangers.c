@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/log.h"
 
 enum {
 	ACCEPTS_AT_ONCE = 64, /* of one listener, then look after those who are in */
@@ -130,6 +131,15 @@ bool strangers_accepting(const struct strangers *s)
 	return clock_ms() >= s->accept_after;
 }
 
+/* With errno, which the user hears once. */
+static void cannot_accept(struct strangers *s)
+{
+	if (!s->told)
+		log_warn("accept a connection: %m");
+	s->told = true;
+	s->accept_after = clock_ms() + ACCEPT_PAUSE_MS;
+}
+
 void strangers_accept(struct strangers *s, int listener)
 {
 	for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
@@ -145,9 +155,12 @@ void strangers_accept(struct strangers *s, int listener)
 			if (!somebody_waits(listener))
 				return;
 			if (!make_room(s)) {
-				s->accept_after = clock_ms() + ACCEPT_PAUSE_MS;
+				cannot_accept(s);
 				return;
 			}
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			cannot_accept(s);
+			return;
 		}
 	}
 }

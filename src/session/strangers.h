@@ -40,7 +40,8 @@ struct stranger {
 struct strangers {
 	struct stranger list[STRANGERS_MAX + 1]; /* oldest first */
 	unsigned count, most;
-	uint64_t accept_after; /* clock_ms: after the system had no descriptor left */
+	uint64_t accept_after; /* clock_ms: after nobody could be accepted, */
+	bool told; /* and the user knows why */
 };
 
 void strangers_init(struct strangers *s);

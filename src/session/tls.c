@@ -164,6 +164,8 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 	if (why == ALERT_REASON + SSL_AD_ACCESS_DENIED)
 		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it serves another peer",
 			       peer);
+	if (why == ERR_R_MALLOC_FAILURE)
+		return fail_as(OUT_MEMORY, "TLS handshake with %s: %s", peer, strerror(ENOMEM));
 	if (wrong_key(why))
 		return fail_as(OUT_AUTH, "TLS handshake with %s: wrong key", peer);
 	return fail_as(OUT_PROTOCOL, "TLS handshake with %s: %s", peer, reason(e));
@@ -180,6 +182,9 @@ static int stream_failed(struct tls *t, const char *what, int ssl_error, int err
 	if (ssl_error != SSL_ERROR_SSL || ERR_GET_REASON(e) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 		return fail_as(OUT_PEER_LOST, "%s %s: the connection broke off", what,
 			       t->channel.peer);
+	if (ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE)
+		return fail_as(OUT_MEMORY, "%s %s: TLS: %s", what, t->channel.peer,
+			       strerror(ENOMEM));
 	return fail_as(OUT_PROTOCOL, "%s %s: TLS: %s", what, t->channel.peer, reason(e));
 }
 
