@@ -6,10 +6,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,13 +32,22 @@ enum {
 	LISTENER_BREAKS = 1 << 3,
 	NO_DESCRIPTOR = 1 << 4
 };
-enum { CALLERS_MAX = 12, SIZE = 4096, DEPTH = 4, INPUT_MAX = 16 << 10, PEER_MS = 2, LANE_MS = 1 };
+enum {
+	CALLERS_MAX = 12,
+	SIZE = 4096,
+	DEPTH = 4,
+	INPUT_MAX = 16 << 10,
+	PEER_MS = 2,
+	LANE_MS = 1,
+	HEARD_MS = 100
+};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct lane_key key = {.secret = {1}};
-static int waiting[CALLERS_MAX], waiting_count, knock;
+static int waiting[CALLERS_MAX], mine[CALLERS_MAX], knock;
+static atomic_int waiting_count; /* the porter's thread takes them, too */
 static bool no_descriptor; /* for the next one */
 static rlim_t descriptors;
 
@@ -78,7 +90,8 @@ struct verbs_caller {
 	bool breaks; /* the listener, in its place */
 };
 static struct verbs_caller knocking[CALLERS_MAX];
-static unsigned knocking_count, knocked;
+static unsigned knocking_count;
+static atomic_uint knocked;
 
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
 int __wrap_verbs_listener_fd(const struct verbs_listener *v);
@@ -192,17 +205,32 @@ static struct porter *porter_at(int listener)
 	return p;
 }
 
-static void let_lanes_in(struct porter *p)
+/* Is there anything that the porter has not taken up yet? */
+static bool is_unheard(int count)
+{
+	int unread = 0, all = waiting_count + (knocked < knocking_count);
+
+	for (int i = 0; i < count; i++) {
+		if (mine[i] >= 0 && ioctl(mine[i], SIOCOUTQ, &unread) == 0)
+			all += unread;
+	}
+	return all > 0;
+}
+
+static void let_lanes_in(struct porter *p, int count)
 {
 	const struct porter_terms terms = {
 		.key = key, .peer = LANE_SOURCE, .lanes = 2, .depth = DEPTH, .block_size = SIZE};
 	struct caller c;
 
 	expect(porter_open_lanes(p, &terms) == 0);
+	/* Also on a busy machine. */
+	for (unsigned i = 0; i < HEARD_MS && is_unheard(count); i++)
+		poll(NULL, 0, 1);
 	for (unsigned lane = 0; lane < 2; lane++) {
 		uint64_t until = clock_ms() + LANE_MS;
 
-		if (porter_wait(p, lane, 0, -1, until, &c) == 0) {
+		if (porter_wait(p, lane, 3 * lane, -1, until, &c) == 0) {
 			expect((c.fd >= 0 || c.verbs) && c.epoch < UINT32_MAX);
 			caller_drop(&c);
 		}
@@ -220,18 +248,19 @@ static void let_peer_in(struct porter *p)
 
 static void listen_for(uint8_t what, struct reader *in)
 {
-	int mine[CALLERS_MAX], count = 0;
+	int count = 0;
 	struct porter *p;
 
 	knock = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	expect(knock >= 0);
-	knocking_count = knocked = 0;
+	knocking_count = 0;
+	knocked = 0;
 	while (in->left > 0 && count < CALLERS_MAX)
 		mine[count++] = call(in);
 	p = porter_at(knock);
 	p->busy = what == LANES;
 	if (what == LANES)
-		let_lanes_in(p);
+		let_lanes_in(p, count);
 	else
 		let_peer_in(p);
 	porter_free(p);
