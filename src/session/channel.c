@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
 
@@ -97,6 +99,20 @@ size_t channel_unsent(const struct channel *c)
 	if (!address_of(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
 		return 0;
 	return left > 0 ? (size_t)left : 0;
+}
+
+bool channel_flush(const struct channel *c, uint64_t deadline_ms)
+{
+	struct timespec pause = {.tv_nsec = 500000};
+
+	while (channel_unsent(c) > 0) {
+		if (clock_left(deadline_ms) == 0)
+			return false;
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 16000000)
+			pause.tv_nsec *= 2;
+	}
+	return true;
 }
 
 void channel_free(struct channel *c)

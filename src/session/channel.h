@@ -47,6 +47,9 @@ bool channel_addresses(const struct channel *c, union address *local, union addr
 /* Bytes written to a TCP peer whose kernel has not acknowledged them; 0 for other channels.
  * Any thread, while the channel is there. */
 size_t channel_unsent(const struct channel *c);
+/* Until a TCP peer's kernel has all that was written: closing a socket that has not been read empty
+ * throws away what has not arrived.  False: not by deadline_ms. */
+bool channel_flush(const struct channel *c, uint64_t deadline_ms);
 /* Says goodbye if that can be done at once, and closes; errno stays. NULL is fine. */
 void channel_free(struct channel *c);
 

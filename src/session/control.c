@@ -517,16 +517,15 @@ int control_start(struct channel *ch, const struct control_handler *h, const voi
 {
 	struct control *c = control_new(h, before, before_len);
 
-	if (!c) {
-		channel_free(ch);
+	if (!c)
 		return fail_as(OUT_MEMORY, "start the control channel: %m");
-	}
 	c->ch = ch;
 	channel_set_peer(ch, c->peer);
 	/* Before the thread is there: its first handler may look for it. */
 	*out = c;
 	if (worker_start(&c->worker, "control", control_run, c) != 0) {
 		*out = NULL;
+		c->ch = NULL;
 		control_free(c);
 		return -1;
 	}
@@ -543,22 +542,6 @@ void control_set_timeout(struct control *c, int timeout_ms)
 {
 	atomic_store(&c->timeout_ms, timeout_ms);
 	wake(c);
-}
-
-/* What was written is not yet there: closing a socket that has not been read empty throws
- * it away. */
-static int flush_socket(struct control *c, uint64_t deadline_ms)
-{
-	struct timespec pause = {.tv_nsec = 500000};
-
-	while (channel_unsent(c->ch) > 0) {
-		if (clock_left(deadline_ms) == 0)
-			return fail_as(OUT_TIMEOUT, "%s does not take what it is told", c->peer);
-		nanosleep(&pause, NULL);
-		if (pause.tv_nsec < 16000000)
-			pause.tv_nsec *= 2;
-	}
-	return 0;
 }
 
 int control_flush(struct control *c, uint64_t deadline_ms)
@@ -582,7 +565,9 @@ int control_flush(struct control *c, uint64_t deadline_ms)
 		return -1;
 	if (left)
 		return fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
-	return flush_socket(c, deadline_ms);
+	if (!channel_flush(c->ch, deadline_ms))
+		return fail_as(OUT_TIMEOUT, "%s does not take what it is told", c->peer);
+	return 0;
 }
 
 void control_close(struct control *c)

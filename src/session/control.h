@@ -54,7 +54,7 @@ struct control_handler {
 
 enum { OUTBOX_MAX = 1 << 20 };
 
-/* Owns ch from here on, also on failure.  before: bytes of the stream that were read already. */
+/* Owns ch from here on, unless it fails.  before: bytes of the stream that were read already. */
 int control_start(struct channel *ch, const struct control_handler *h, const void *before,
 		  size_t before_len, struct control **out);
 

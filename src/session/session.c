@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/worker.h"
+#include "session/framer.h"
 #include "session/key.h"
 #include "session/links.h"
 
@@ -26,12 +27,23 @@ enum {
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-void session_latch(struct session *s, const struct failure *f, const char *host)
+/* The text of f as a frame's body, from the host of this name: its length, 0 if it does not fit. */
+static size_t encode_failure(const struct failure *f, const char *host, uint8_t *body, size_t room)
 {
 	struct msg_error m = {.code = (uint8_t)f->code};
-	uint8_t body[sizeof m + 8];
-	struct writer w = writer_of(body, sizeof body);
+	struct writer w = writer_of(body, room);
+
+	snprintf(m.host, sizeof m.host, "%s", host);
+	snprintf(m.text, sizeof m.text, "%s", f->text);
+	msg_error_encode(&w, &m);
+	return w.full ? 0 : w.used;
+}
+
+void session_latch(struct session *s, const struct failure *f, const char *host)
+{
+	uint8_t body[sizeof(struct msg_error) + 8];
 	bool first;
+	size_t len;
 
 	pthread_mutex_lock(&s->lock);
 	first = !s->failed;
@@ -44,11 +56,9 @@ void session_latch(struct session *s, const struct failure *f, const char *host)
 	if (!first)
 		return;
 	/* The text goes first: what breaks when the lanes are given up is only its consequence. */
-	snprintf(m.host, sizeof m.host, "%s", s->o.host);
-	snprintf(m.text, sizeof m.text, "%s", f->text);
-	msg_error_encode(&w, &m);
-	if (!host && !w.full)
-		control_post(s->control, MSG_ERROR, body, w.used);
+	len = encode_failure(f, s->o.host, body, sizeof body);
+	if (!host && len)
+		control_post(s->control, MSG_ERROR, body, len);
 	control_hurry(s->control);
 	pthread_mutex_lock(&s->lock);
 	s->telling = false;
@@ -298,6 +308,20 @@ static struct session *session_new(const struct session_opts *o)
 	return s;
 }
 
+/* Without a session: the peer is told why there is none, and waits for nothing. */
+static int refuse(struct channel *ch, const struct session_opts *o)
+{
+	uint64_t deadline_ms = clock_ms() + LAST_WORDS_MS;
+	uint8_t body[sizeof(struct msg_error) + 8];
+	struct failure f = *failed();
+	size_t len = encode_failure(&f, o->host, body, sizeof body);
+
+	if (len && frame_write(ch, MSG_ERROR, body, len, deadline_ms) == 0)
+		channel_flush(ch, deadline_ms);
+	channel_free(ch);
+	return fail_again(&f);
+}
+
 int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
 		 struct session **out)
 {
@@ -312,19 +336,18 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 	union address peer;
 
 	if (!s) {
-		channel_free(ch);
-		return fail_as(OUT_MEMORY, "open a session: %m");
+		fail_as(OUT_MEMORY, "open a session: %m");
+		return refuse(ch, o);
 	}
 	if (!channel_addresses(ch, &s->local, &peer))
 		s->local.sa.sa_family = AF_UNSPEC;
-	if (options_complete(&s->o) < 0 || hello_make(s) < 0) {
-		channel_free(ch);
-		goto fail;
-	}
 	handler.ctx = s;
 	handler.peer = s->o.peer;
-	if (control_start(ch, &handler, before, len, &s->control) < 0)
+	if (options_complete(&s->o) < 0 || hello_make(s) < 0 ||
+	    control_start(ch, &handler, before, len, &s->control) < 0) {
+		refuse(ch, &s->o);
 		goto fail;
+	}
 	if (session_begin(s) == 0) {
 		*out = s;
 		return 0;

@@ -516,7 +516,8 @@ static void test_a_block_size_that_is_none(void **state)
 	p.ends[SINK].o.connect_timeout_ms = 1000;
 	assert_int_equal(pair_open(&p), -1);
 	assert_int_equal(p.ends[SOURCE].why.code, OUT_USAGE);
-	assert_int_equal(p.ends[SINK].why.code, OUT_PEER_LOST);
+	assert_int_equal(p.ends[SINK].why.code, OUT_USAGE);
+	assert_string_equal(p.ends[SINK].why.text, p.ends[SOURCE].why.text);
 }
 
 static enum verdict drop_hello(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
