@@ -66,22 +66,27 @@ void conductor_blame(struct conductor *c, const struct failure *f, const char *h
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);
 }
 
-void conductor_fail(struct conductor *c, const char *host)
+void conductor_tell(struct link *l, const struct failure *f, const char *host)
 {
 	uint8_t body[FRAME_BODY_MAX];
-	struct msg_error m = {.code = failed()->code};
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_error m = {.code = f->code};
+
+	if (!l->greeted || l->gone)
+		return;
+	snprintf(m.host, sizeof m.host, "%s", host);
+	snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1, f->text);
+	msg_error_encode(&w, &m);
+	link_send(l, MSG_ERROR, body, w.used);
+}
+
+void conductor_fail(struct conductor *c, const char *host)
+{
 	struct failure f = *failed();
 
 	conductor_blame(c, &f, host);
-	snprintf(m.host, sizeof m.host, "%s", host);
-	snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1, f.text);
-	for (int i = 0; i < 2; i++) {
-		struct writer w = writer_of(body, sizeof body);
-
-		msg_error_encode(&w, &m);
-		if (c->links[i].greeted && !c->links[i].gone)
-			link_send(&c->links[i], MSG_ERROR, body, w.used);
-	}
+	for (int i = 0; i < 2; i++)
+		conductor_tell(&c->links[i], &f, host);
 	conductor_end_by(c, CANCEL_MS);
 }
 
@@ -442,7 +447,7 @@ static bool keep(struct conductor *c, struct link *l)
 {
 	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
 		return false;
-	l->greeted = l->has_verdict = false;
+	l->greeted = l->has_verdict = l->spoke = false;
 	l->again = true;
 	l->lost_ms = 0;
 	l->loopback_port = 0;

@@ -53,6 +53,8 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 		if (!c->links[i].far && strcmp(l->verdict.host, c->links[i].name) == 0)
 			l->verdict.host[0] = '\0';
 	}
+	if (!l->spoke && !c->job->measure && !conductor_other(c, l)->has_verdict)
+		conductor_tell(conductor_other(c, l), &failure, l->name);
 	conductor_blame(c, &failure, l->verdict.host);
 	return 0;
 }
@@ -164,6 +166,7 @@ static int take_frame(struct conductor *c, struct link *l, const struct frame *f
 	if (!message_is_local(f->type)) {
 		struct link *to = conductor_other(c, l);
 
+		l->spoke = true;
 		return to->gone || to->has_verdict ? 0 : link_send(to, f->type, f->body, f->len);
 	}
 	switch (f->type) {

@@ -45,6 +45,8 @@ bool conductor_wants_ssh(const struct conductor *c);
 void conductor_end_by(struct conductor *c, uint64_t ms);
 /* The first failure is the session's; host: where, "" for here. */
 void conductor_blame(struct conductor *c, const struct failure *f, const char *host);
+/* An end is told of a failure that its peer can't tell it of; host: where. */
+void conductor_tell(struct link *l, const struct failure *f, const char *host);
 /* This thread's failure is one that the ends don't know of: both are told, as if by the other
  * one. */
 void conductor_fail(struct conductor *c, const char *host);

@@ -25,6 +25,7 @@ struct link {
 	char name[HOST_MAX]; /* of its host, for messages and for START */
 	const char *ssh_host; /* far: as ssh wants it */
 	bool greeted, gone; /* gone: it says nothing more */
+	bool spoke; /* to the other end: its session has begun, and says itself how it fails */
 	bool again; /* `rdcp --ends': what comes before its greeting is an earlier end's */
 	int share; /* what its end gets of a socket between the two; 0: nothing */
 	uint64_t heard_ms; /* its last byte came then (clock_ms) */
