@@ -129,6 +129,15 @@ static enum attempt attempt_failed(struct lane_end *e, uint32_t epoch)
 	return ATTEMPT_FAILED;
 }
 
+/* Over TCP, where what this host lacks is no reason to try another way: the other end would only
+ * see that its connections break. */
+static enum attempt attempt_over_tcp_failed(struct lane_end *e, uint32_t epoch)
+{
+	if (failed()->code == OUT_MEMORY && ++e->shortages == SHORTAGES_MAX)
+		return ATTEMPT_FATAL;
+	return attempt_failed(e, epoch);
+}
+
 enum attempt mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
@@ -151,7 +160,8 @@ enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned
 	if (epoch == UINT32_MAX)
 		return out_of_epochs(e);
 	if (tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w) < 0)
-		return attempt_failed(e, epoch);
+		return attempt_over_tcp_failed(e, epoch);
+	e->shortages = 0;
 	return attach(e, epoch, w, TRANSPORT_TCP);
 }
 
@@ -174,9 +184,11 @@ static enum attempt take_caller(struct lane_end *e, struct caller *c)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, clock_ms() + TAKE_MS, &w);
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
-	if (rc == 0)
-		return attach(e, c->epoch, w, t);
-	return attempt_failed(e, c->epoch);
+	if (rc)
+		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
+					  : attempt_failed(e, c->epoch);
+	e->shortages = 0;
+	return attach(e, c->epoch, w, t);
 }
 
 /* Wait for the other end to connect; ATTEMPT_FAILED: look at the session's state again. */

@@ -25,6 +25,7 @@ enum {
 	TIMEOUT_LEAST_MS = 1000,
 	RDMA_TRY_MS = 2000, /* for one attempt at one place */
 	TAKE_MS = 5000, /* for a caller to finish its hello */
+	SHORTAGES_MAX = 5, /* fewer than connections that may break in a row */
 	DIAL_PAUSE_MS = 200,
 	/* An accepting end lets the connecting one fail first, since that knows why. */
 	GRACE_MS = 2000,
@@ -102,6 +103,7 @@ struct lane_end {
 	uint32_t next_epoch; /* for the next attempt; 0: none is left */
 	bool said; /* LANE_DOWN was sent, last of this epoch */
 	uint32_t said_epoch;
+	unsigned shortages; /* TCP connections in a row that this host had no room for */
 	bool was_rdma; /* and so may its next wire be */
 	unsigned rail; /* that its last RDMA wire took */
 	char no_rdma[FAIL_TEXT_MAX]; /* why it does without RDMA from now on, until that was told */
