@@ -16,6 +16,9 @@
  * a worker that ends sets `state' first and waits for `wakers' to be 0 then.  So a thread
  * that is signalled always exists, although nobody waits for anybody for long.
  */
+/* Not what RLIMIT_STACK says, which may be too little for our frames or more than there is. */
+enum { STACK_BYTES = 8 << 20 };
+
 enum seat_state { SEAT_FREE, SEAT_TAKEN, SEAT_LIVE };
 
 struct seat {
@@ -94,6 +97,19 @@ static void *work(void *arg)
 	return result;
 }
 
+static int start_thread(pthread_t *thread, struct start *s)
+{
+	pthread_attr_t attr;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return err;
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	err = pthread_create(thread, &attr, work, s);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
 int worker_start(struct worker *w, const char *name, void *(*run)(void *), void *arg)
 {
 	/* What the processor raises stays deliverable: blocked, it would kill without a trace. */
@@ -120,7 +136,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	for (unsigned i = 0; i < sizeof open_signals / sizeof *open_signals; i++)
 		sigdelset(&block, open_signals[i]);
 	pthread_sigmask(SIG_SETMASK, &block, &old);
-	errno = pthread_create(&w->thread, NULL, work, s);
+	errno = start_thread(&w->thread, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (errno) {
 		atomic_store(&s->seat->state, SEAT_FREE);
