@@ -2,6 +2,7 @@
 #include "base/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -123,6 +124,16 @@ void raise_event(int fd)
 	if (n != sizeof one && !(n < 0 && errno == EAGAIN))
 		say_and_abort();
 	errno = err;
+}
+
+int dup_above(int fd, int least)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, least);
+
+	/* It says so of a number that the limit leaves out. */
+	if (copy < 0 && errno == EINVAL)
+		errno = EMFILE;
+	return copy;
 }
 
 void close_fd(int fd)

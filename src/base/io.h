@@ -42,6 +42,9 @@ int pwrite_full(int fd, const void *buf, size_t len, off_t pos);
  * for ever: it aborts the process, with a sentence.  Safe in a signal handler. */
 void raise_event(int fd);
 
+/* A copy of fd that is at least that number, and closed by exec(3); -1 with errno. */
+int dup_above(int fd, int least);
+
 /* Close and ignore; negative descriptors are fine.  errno is kept. */
 void close_fd(int fd);
 

@@ -450,10 +450,13 @@ static int work(void *ctx)
 /* ssh's stdio is the control channel: nothing else may be written there by mistake. */
 static int set_stdio_apart(int *in, int *out)
 {
-	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
-	int fd[2] = {fcntl(*in, F_DUPFD_CLOEXEC, 3), fcntl(*out, F_DUPFD_CLOEXEC, 3)};
+	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC)), fd[2];
 
-	if (null < 0 || fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)
+	if (null < 0)
+		return fail_as(OUT_START, "open /dev/null: %m");
+	fd[0] = dup_above(*in, 3);
+	fd[1] = dup_above(*out, 3);
+	if (fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)
 		return fail_as(OUT_START, "set stdin and stdout apart: %m");
 	close_fd(null);
 	*in = fd[0];
@@ -483,7 +486,7 @@ static int begin(struct end *e, int in, int out, bool far)
 		return -1;
 	if (far && set_stdio_apart(&in, &out))
 		return -1;
-	e->last_out = fcntl(out, F_DUPFD_CLOEXEC, 3);
+	e->last_out = dup_above(out, 3);
 	framer_init(&e->framer);
 	if (e->last_out < 0)
 		return fail_as(OUT_START, "copy a descriptor: %m");

@@ -42,7 +42,7 @@ int relay_open(struct relay *r)
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return relay_failed(r, fds);
 	r->confirm = fds[1];
-	r->inherit = fcntl(fds[0], F_DUPFD_CLOEXEC, DESCRIPTOR_LEAST);
+	r->inherit = dup_above(fds[0], DESCRIPTOR_LEAST);
 	if (r->inherit < 0 || fstat(r->inherit, &st) < 0) {
 		close_fd(r->inherit);
 		return relay_failed(r, fds);

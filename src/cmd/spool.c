@@ -100,7 +100,7 @@ static int open_beyond(void)
 	unnamed = tmpfile();
 	if (!unnamed)
 		return -1;
-	spool.beyond = fcntl(fileno(unnamed), F_DUPFD_CLOEXEC, 3);
+	spool.beyond = dup_above(fileno(unnamed), 3);
 	fclose(unnamed);
 	return spool.beyond < 0 ? -1 : 0;
 }

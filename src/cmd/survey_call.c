@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/io.h"
 #include "cmd/explain.h"
 #include "cmd/far.h"
 #include "cmd/survey_end.h"
@@ -146,8 +147,8 @@ int survey_call(const struct survey_call *call, struct link *l, uint64_t *contro
 	link_name(l, call->host);
 	if (start(call, l))
 		return -1;
-	in = fcntl(l->child.out, F_DUPFD_CLOEXEC, 3);
-	out = fcntl(l->child.in, F_DUPFD_CLOEXEC, 3);
+	in = dup_above(l->child.out, 3);
+	out = dup_above(l->child.in, 3);
 	if (in < 0 || out < 0 || channel_over_fds(in, out, &c.channel)) {
 		rc = fail_as(OUT_START, "talk to %s: %m", l->child.what);
 		goto out;

@@ -78,7 +78,7 @@ int survey_end_run(int in, int out)
 {
 	static struct survey_end e;
 	struct survey s = {.top = "", .found = on_found, .ctx = &e};
-	int fd[2] = {fcntl(in, F_DUPFD_CLOEXEC, 3), fcntl(out, F_DUPFD_CLOEXEC, 3)}, rc;
+	int fd[2] = {dup_above(in, 3), dup_above(out, 3)}, rc;
 
 	framer_init(&e.framer);
 	signal(SIGPIPE, SIG_IGN);

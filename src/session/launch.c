@@ -51,8 +51,8 @@ static int pair_lift(int fds[2])
 {
 	int low[2] = {fds[0], fds[1]}, err;
 
-	fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, 3);
-	fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, 3);
+	fds[0] = dup_above(low[0], 3);
+	fds[1] = dup_above(low[1], 3);
 	err = errno;
 	close_fd(low[0]);
 	close_fd(low[1]);
