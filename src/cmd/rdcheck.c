@@ -6,6 +6,7 @@
 #include "cmd/findings.h"
 #include "cmd/path.h"
 #include "cmd/process.h"
+#include "cmd/signals.h"
 
 struct check {
 	struct options o;
@@ -17,10 +18,10 @@ struct check {
 static void catch_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction sa = {.sa_handler = cancel}, now;
+	struct sigaction sa = {.sa_handler = cancel};
 
 	for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
-		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+		if (!signal_is_ignored(signals[i]))
 			sigaction(signals[i], &sa, NULL);
 }
 

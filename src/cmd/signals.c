@@ -13,19 +13,26 @@ enum { LOOK_MS = 50 };
 
 static int signals = -1;
 
+bool signal_is_ignored(int signo)
+{
+	struct sigaction now;
+
+	return sigaction(signo, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 int conductor_signals(void)
 {
-	struct sigaction hup, ign = {.sa_handler = SIG_IGN};
+	struct sigaction ign = {.sa_handler = SIG_IGN};
 	sigset_t set;
 
 	sigaction(SIGPIPE, &ign, NULL);
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGUSR1);
 	sigaddset(&set, SIGCHLD);
-	/* Under nohup(1) it stays ignored. */
-	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+	if (!signal_is_ignored(SIGINT))
+		sigaddset(&set, SIGINT);
+	if (!signal_is_ignored(SIGHUP))
 		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -4,6 +4,12 @@
 
 /* The signals that a conductor minds come out of a descriptor, one by one. */
 
+#include <stdbool.h>
+
+/* SIGHUP under nohup(1), SIGINT in a job that a script runs in the background: such a signal stays
+ * ignored. */
+bool signal_is_ignored(int signo);
+
 /* They are its own from now on. */
 int conductor_signals(void);
 /* There is nothing left to be stopped: they do again what they do by default. */

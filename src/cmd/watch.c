@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/worker.h"
 #include "cmd/screen.h"
+#include "cmd/signals.h"
 
 enum { WAKE_EVERY_MS = 20 };
 
@@ -58,8 +59,6 @@ static void handle(int signo, void (*handler)(int))
 
 int watch_signals(bool deaf)
 {
-	struct sigaction hup;
-
 	if (bell < 0)
 		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (bell < 0)
@@ -69,9 +68,9 @@ int watch_signals(bool deaf)
 	handle(SIGXFSZ, SIG_IGN);
 	handle(SIGUSR1, on_ask);
 	handle(SIGTERM, on_stop);
-	handle(SIGINT, deaf ? SIG_IGN : on_stop);
-	/* Under nohup(1) it stays ignored. */
-	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+	if (!signal_is_ignored(SIGINT))
+		handle(SIGINT, deaf ? SIG_IGN : on_stop);
+	if (!signal_is_ignored(SIGHUP))
 		handle(SIGHUP, deaf ? SIG_IGN : on_stop);
 	return 0;
 }
