@@ -161,7 +161,9 @@ static int open_backup_dir(struct place *p, const char *dir)
 		at = next;
 	}
 	close_fd(like);
-	return at < 0 ? fail("make directory %s in %s: %m", from, p->rules->backup_dir) : at;
+	return at < 0 ? fail("make directory %s in %s: %s", from, p->rules->backup_dir,
+			     metadata_why(p))
+		      : at;
 }
 
 /* Errors of file systems without hard links, and of files that may not have more. */

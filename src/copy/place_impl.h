@@ -256,6 +256,8 @@ bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
 int metadata_chmod(const struct place *p, int fd, mode_t mode);
 /* A mode that nobody asked for could not be set, with errno: one warning. */
 void metadata_mode_unset(struct place *p, const char *shown);
+/* What errno says of a mode or of times; of a descriptor of O_PATH, that /proc is missing. */
+const char *metadata_why(const struct place *p);
 /* Turn its ctime and nothing else, so that a source that is this very thing is known by that: fd
  * may be one of O_PATH.  -1 with errno. */
 int metadata_touch(const struct place *p, int fd);

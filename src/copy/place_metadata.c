@@ -202,6 +202,11 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
 
 /* ---- setting --------------------------------------------------------------------------- */
 
+const char *metadata_why(const struct place *p)
+{
+	return errno == ENOENT && p->proc < 0 ? "/proc is not mounted" : strerror(errno);
+}
+
 /* fd is one that only /proc/self/fd opens to a call: 0; -1 with errno, why not. */
 static int need_procfs(const struct place *p)
 {
@@ -229,6 +234,9 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 	char name[16];
 
 	if (futimens(fd, times) == 0)
+		return 0;
+	/* From Linux 5.8 on O_PATH is enough. */
+	if (errno == EBADF && utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
 		return 0;
 	if (need_procfs(p))
 		return -1;
@@ -312,7 +320,7 @@ static int set_mode(struct place *p, int fd, mode_t mode, mode_t is, const struc
 		return 0;
 	seat_shown(s, shown);
 	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
-		return fail("set mode of %s: %m", shown);
+		return fail("set mode of %s: %s", shown, metadata_why(p));
 	/* Some file systems have none, and nobody asked for one. */
 	metadata_mode_unset(p, shown);
 	return 0;
@@ -467,7 +475,7 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 		first_of(&first, &any);
 	if (m->has_times && set_times(p, fd, m->times) &&
 	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
-		fail("set times of %s: %m", seat_shown(s, shown));
+		fail("set times of %s: %s", seat_shown(s, shown), metadata_why(p));
 		first_of(&first, &any);
 	}
 	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;

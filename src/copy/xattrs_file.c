@@ -131,7 +131,8 @@ int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded, 
 		return 0;
 	n = list_names(fd, shortly, &list);
 	if (n < 0)
-		rc = fail("list extended attributes of %s: %m", shown);
+		rc = fail("list extended attributes of %s: %s", shown,
+			  errno == ENOENT ? "/proc is not mounted" : strerror(errno));
 	for (const char *at = list; rc == 0 && at < list + n; at += strlen(at) + 1) {
 		if (!xattr_wanted(at, r))
 			continue;
