@@ -236,8 +236,11 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 	if (futimens(fd, times) == 0)
 		return 0;
 	/* From Linux 5.8 on O_PATH is enough. */
-	if (errno == EBADF && utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
-		return 0;
+	if (errno == EBADF) {
+		if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
+			return 0;
+		errno = EBADF;
+	}
 	if (need_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);

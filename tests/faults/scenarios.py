@@ -136,7 +136,7 @@ def tree_over(top):
 def tree_again(top):
     """Onto the same, with other attributes and modes: little is to be sent."""
     tree(top)
-    run = ["cp", "-a", top + "/s", top + "/t"]
+    run = ["cp", "-aT", top + "/s", top + "/t"]
     subprocess.run(run, check=True, stdin=subprocess.DEVNULL)
     os.setxattr(top + "/t/named", "user.shape", b"round")
     os.setxattr(top + "/t/named", "user.colour", b"red")
@@ -198,7 +198,7 @@ _left = {}
 def interrupted(top):
     """What an interrupted run left of a file of 6 MB."""
     put(top + "/s/big", BIG)
-    os.mkdir(top + "/t")
+    os.makedirs(top + "/t", exist_ok=True)
     for name, data in _left.items():
         put(top + "/t/" + name, data, mode=0o600)
 
@@ -287,7 +287,7 @@ class Commands(Stream):
 
     def make(self, top):
         put(top + "/s/in", noise(900_000, 24))
-        os.mkdir(top + "/t")
+        os.makedirs(top + "/t", exist_ok=True)
 
     def commands(self, bin_):
         return [self.rdrecv(bin_, ["-w4"], "--", "sh", "-c", "cat >t/out"),
@@ -336,7 +336,7 @@ class MakeKey(Scenario):
 
     def make(self, top):
         os.mkdir(top + "/s")
-        os.mkdir(top + "/t")
+        os.makedirs(top + "/t", exist_ok=True)
 
     def commands(self, bin_):
         return [[str(bin_ / "rdsend"), "--make-key=new-key"]]

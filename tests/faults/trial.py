@@ -86,19 +86,20 @@ def snapshot(top):
 class Run:
     """codes and texts: of each command."""
 
-    def __init__(self, scenario, bin_, library, plan=None):
-        self.scenario = scenario
+    def __init__(self, scenario, bin_, library=None, plan=None):
+        self.scenario, self.bin = scenario, bin_
         self.base = tempfile.mkdtemp(prefix="sluice-sweep-", dir=scratch())
         self.top = self.base + "/w"
         self.codes, self.texts, self.late = [], [], []
         os.mkdir(self.top)
-        scenario.make(self.top)
+        self._make()
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
-        env.update(HOME=self.top, LC_ALL="C.UTF-8", LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared",
-                   LLVM_PROFILE_FILE="/dev/null",
+        env.update(HOME=self.top, LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
                    # In a build with it; its own exit status would be one of ours.
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
+        if library:
+            env.update(LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared")
         if scenario.streams:
             env["RD_KEY"] = scenario.key
         if plan:
@@ -114,6 +115,9 @@ class Run:
         self.seconds = time.monotonic() - began
         self.after = snapshot(self.top)
 
+    def _make(self):
+        self.scenario.make(self.top)
+
     def close(self):
         shutil.rmtree(self.base, ignore_errors=True)
 
@@ -126,6 +130,7 @@ class Run:
                                     start_new_session=True, umask=0o022)
 
     def _text(self, n):
+        """What the n-th command has printed to stderr."""
         with open("%s/stderr-%d" % (self.base, n), "rb") as f:
             return f.read().decode("utf-8", "replace")
 
@@ -183,8 +188,8 @@ class Run:
 class Reference:
     """What a scenario comes to when nothing fails: fields in which two runs differ don't count."""
 
-    def __init__(self, scenario, bin_, library, book):
-        runs = [Run(scenario, bin_, library) for _ in range(2)]
+    def __init__(self, scenario, bin_, library=None, book=None, start=Run):
+        runs = [start(scenario, bin_, library) for _ in range(2)]
         for r in runs:
             if any(c not in scenario.codes for c in r.codes) or r.late:
                 raise RuntimeError("%s fails without a fault: %s %s %s" % (scenario.name, r.codes, r.late, r.texts))
@@ -194,7 +199,7 @@ class Reference:
         self.loose = {(p, f) for p in self.want for f in FIELDS if runs[0].after[p][f] != runs[1].after[p][f]}
         self.sites = {}
         for r in runs:
-            for key, count in r.record(book)[1].items():
+            for key, count in r.record(book)[1].items() if book else ():
                 self.sites[key] = min(count, self.sites.get(key, count))
             r.close()
         self.seconds = runs[1].seconds

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks that are too small, by bytes and by inodes: what has no room is told, what was there stays.
+
+tests/faults/limits.py fills them and judges; `tests/faults/limits.py SCENARIO tmpfs BYTES INODES' repeats one."""
+
+import random
+import sys
+
+import pytest
+
+from hosts import BIN, COUNT, RDMA, ROOT
+from test_limits import share
+from trees import USER
+
+sys.path.insert(0, str(ROOT / "tests" / "faults"))
+
+from limits import Ext4, MayNotMount, Oracle, Tmpfs, TooSmall  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(RDMA, reason="over TCP on one host; disks are the same with any adapter"),
+    pytest.mark.skipif(USER, reason="it takes root to mount"),
+    pytest.mark.timeout(300 * COUNT),
+]
+ORACLE = Oracle(BIN)
+PAGE = 4096
+# So many pages, or inodes, more than what is there before: none, a few, the files' sizes and around.
+PAGES = [*range(8), 22, 23, 24, 73, 97, 98, 99, 120, 121, 122, 170, 171, 172, 220, 300, 1000]
+INODES = [*range(20)]
+OLD = ["file-push", "delete-push", "ways-push", "backup-push", "backup-pull", "remove-push", "remove-pull", "update-local",
+       "inplace-pull", "link-push", "resume-push", "resume-pull", "sparse-pull", "again-push", "again-local", "direct-local",
+       "mkpath-push", "stream-files"]
+
+
+def try_all(name, grounds, few):
+    broken, codes = [], set()
+    for ground in share(list(grounds), few):
+        try:
+            run, found = ORACLE.judge(name, ground=ground)
+        except MayNotMount:
+            pytest.skip("may not mount")
+        except TooSmall:
+            continue
+        codes |= set(run.codes)
+        broken += ["%s %s: %s: %s (exit %s: %s)" % (name, ground, class_, what, run.codes, "\n".join(run.texts)[:400])
+                   for class_, what in found]
+    assert not broken, "\n".join(broken)
+    return codes
+
+
+@pytest.mark.parametrize("name", share(OLD, 8))
+def test_little_is_left(name):
+    """Beside old targets, which stay."""
+    by_bytes = try_all(name, [Tmpfs(free=(n * PAGE, None)) for n in PAGES], 2)
+    by_inodes = try_all(name, [Tmpfs(free=(None, n)) for n in INODES], 2)
+    assert by_bytes | by_inodes <= {0, 11, 23}, (by_bytes, by_inodes)
+
+
+@pytest.mark.parametrize("name", share(["tree-push", "tree-pull", "tree-local"], 1))
+def test_every_size(name):
+    """An empty disk from 16 KiB and 2 inodes upwards."""
+    sizes = [PAGE * 4 << n for n in range(12)]
+    try_all(name, [Tmpfs(bytes_=n) for n in sizes], 2)
+    codes = try_all(name, [Tmpfs(bytes_=n, inodes=i) for n in sizes for i in (2, 3, 4, 8, 16, 64)], 3)
+    assert codes <= {0, 11, 23}, codes
+
+
+@pytest.mark.parametrize("name", share(OLD, 2))
+def test_a_full_ext4(name):
+    """It finds out late that there is no room: when a file is written, or only when it is on disk."""
+    grounds = [Ext4(free=(n * PAGE, None)) for n in PAGES] + [Ext4(free=(None, n)) for n in INODES]
+    # One costs as much as ten of memory.
+    try_all(name, grounds[:2] if COUNT == 1 else random.Random(11).sample(grounds, 10), 2)

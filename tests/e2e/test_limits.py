@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that lack something: descriptors, memory, processes, standard streams, signals, /proc.
+
+Whatever it is, a run ends in time, with 0 only if the copy is right, else with a sentence that names
+what failed; targets stay old or get new; nothing is left behind (tests/faults/limits.py judges it)."""
+
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hosts import BIN, COUNT, RDMA, ROOT, SLOW, leftovers, pattern, program, wait_until
+from trees import USER
+
+sys.path.insert(0, str(ROOT / "tests" / "faults"))
+
+from limits import STACK_LEAST, Limit, Oracle  # noqa: E402
+
+pytestmark = pytest.mark.skipif(RDMA, reason="over TCP on one host; limits are the same with any adapter")
+ORACLE = Oracle(BIN)
+BLOCK = 256 << 10
+
+
+def share(cases, few):
+    """Some of them by a fixed seed, or all in long."""
+    return cases if COUNT > 1 or len(cases) <= few else random.Random(10).sample(cases, few)
+
+
+def try_all(name, limits, few):
+    """Violations are printed so that tests/faults/limits.py repeats them."""
+    broken = []
+    for limit in share(list(limits), few):
+        run, found = ORACLE.judge(name, limit)
+        broken += ["%s %s: %s: %s (exit %s: %s)" % (name, limit, class_, what, run.codes, "\n".join(run.texts)[:400])
+                   for class_, what in found]
+    assert not broken, "\n".join(broken)
+
+
+def limits(who, what, values, kind, **how):
+    return [Limit(who, limit=what, value=v, kind=kind, **how) for v in values]
+
+
+PARTS = [(name, who) for name in ("file-push", "file-pull") for who in ("all", "conductor", "near", "far")] + \
+    [("tree-pull", "all"), ("file-local", "all"), ("backup-push", "far")] + \
+    [(name, who) for name in ("stream-files", "stream-commands") for who in ("all", "rdrecv", "rdsend")]
+
+
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name, who", share(PARTS, 10))
+def test_descriptors(name, who):
+    try_all(name, limits(who, "nofile", [*range(3, 41), 48, 64, 100, 1000], "EMFILE"), 2)
+
+
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name, who", share(PARTS, 6))
+def test_address_space(name, who):
+    """From what is too little for the loader to what is enough."""
+    try_all(name, limits(who, "as", [m << 20 for m in (*range(4, 120, 4), *range(120, 320, 10), 1000)], "ENOMEM"), 1)
+
+
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name", share(["file-push", "tree-local", "backup-pull", "inplace-pull", "delete-push", "resume-pull",
+                                        "stream-files", "stream-commands"], 4))
+def test_file_sizes(name):
+    """Below, at and above the files'; the signal that comes with it may be ignored already."""
+    sizes = [0, 1, 999, 1000, 4096, 89_999, 90_000, 399_999, 400_000, 699_999, 700_000, 900_000, 6_000_000, 1 << 40]
+    ignoring = [Limit("all", ["env", "--ignore-signal=XFSZ", "prlimit", "--fsize=%d:%d" % (n, n)], kind="EFBIG") for n in sizes]
+    try_all(name, limits("all", "fsize", sizes, "EFBIG") + ignoring, 2)
+
+
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name", ["file-push", "tree-pull", "stream-files"])
+def test_stack(name):
+    """Threads have theirs, however much or little main may have."""
+    small = [n << 10 for n in (0, 4, 16, 32, 64, 96)]
+    large = [STACK_LEAST, 256 << 10, 1 << 30, 64 << 30] if COUNT > 1 else [STACK_LEAST, 64 << 30]
+    cases = limits("all", "stack", small, "ENOMEM", may_die=True)
+    for limit in limits("all", "stack", large, "ENOMEM"):
+        run, found = ORACLE.judge(name, limit, codes={0})
+        assert not found, (str(limit), run.texts, found)
+    try_all(name, cases, 1)
+
+
+@pytest.mark.parametrize("name", ["file-push", "stream-files"])
+def test_locked_memory(name):
+    for limit in limits("all", "memlock", [0, 4096, 1 << 20], "ENOMEM"):
+        run, found = ORACLE.judge(name, limit, codes={0})
+        assert not found, (str(limit), run.texts, found)
+
+
+@pytest.mark.skipif(USER, reason="root becomes somebody who has no other processes")
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name", ["file-push", "file-local", "stream-files", "stream-commands"])
+def test_processes(name):
+    user = 1_000_000 + os.getpid()
+    cases = [Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user) for n in (*range(1, 20), 25, 40)]
+    try_all(name, cases, 3)
+
+
+# ---- what is told of it ----------------------------------------------------------------------
+
+
+def one(name, limit):
+    run, found = ORACLE.judge(name, limit)
+    assert not found, (run.codes, run.texts, found)
+    return run
+
+
+def soon(name, limit):
+    """A conductor waits five seconds for the last word of an end that nobody has told. On a busy machine one may be slow."""
+    runs = []
+    while not runs or runs[-1].seconds >= 4:
+        assert len(runs) < 5, [(r.codes, r.seconds, r.texts) for r in runs]
+        runs.append(one(name, limit))
+    return runs[-1]
+
+
+def test_an_end_without_a_control_channel_tells_its_peer():
+    """It has no thread for that yet."""
+    run = one("stream-files", Limit("rdrecv", limit="nofile", value=7, kind="EMFILE"))
+    assert run.codes == [22, 22] and "start the control channel: Too many open files" in run.texts[1], (run.codes, run.texts)
+    run = soon("file-pull", Limit("near", limit="nofile", value=7, kind="EMFILE"))
+    assert run.codes == [22], (run.codes, run.texts)
+
+
+@pytest.mark.skipif(USER, reason="root becomes somebody who has no other processes")
+def test_an_end_without_a_thread_keeps_nobody_waiting():
+    user = 1_100_000 + os.getpid()
+    seen = [soon("file-local", Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user)) for n in (3, 4)]
+    assert any("start thread end" in r.texts[0] for r in seen), [r.texts for r in seen]
+    assert all(r.codes == [22] for r in seen), [(r.codes, r.texts) for r in seen]
+
+
+def test_a_connection_that_there_is_no_room_for_is_told():
+    """The other end would only see that its connections break."""
+    said = []
+    for n in range(19, 23):
+        run = one("file-pull", Limit("near", limit="nofile", value=n, kind="EMFILE"))
+        assert "in a row" not in run.texts[0], run.texts
+        said.append(run.texts[0])
+    assert any("make a descriptor for a connection: Too many open files" in text for text in said), said
+
+
+def test_a_command_needs_descriptors():
+    for n in (10, 15, 20):
+        run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))
+        assert run.codes[0] and "Invalid argument" not in run.texts[0], run.texts
+
+
+# ---- standard streams ------------------------------------------------------------------------
+
+
+def closing(mask, who="all"):
+    words = " ".join("%d>&-" % fd for fd in range(3) if mask & 1 << fd)
+    return Limit(who, ["sh", "-c", "exec %s; exec \"$@\"" % words if words else 'exec "$@"', "sh"],
+                 kind="EBADF", mute=bool(mask & 4) and who != "rdsend")
+
+
+@pytest.mark.parametrize("name", ["checksum-push", "delete-pull", "file-local", "stream-files", "stream-commands"])
+def test_closed_standard_streams(name):
+    """All combinations; nothing is written into what was opened in their place."""
+    broken = []
+    for mask in share(range(8), 3):
+        for who in ("all", "rdsend") if name.startswith("stream") else ("all",):
+            lost = mask & 2 and name in ("checksum-push", "delete-pull")  # --itemize-changes, --json
+            run, found = ORACLE.judge(name, closing(mask, who), codes={11 if lost else 0})
+            broken += [(mask, who, found, run.texts)] if found else []
+    assert not broken, broken
+
+
+@pytest.mark.parametrize("name", ["rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck"])
+def test_what_is_asked_for_and_can_not_be_printed(name):
+    for mask in range(8):
+        limit = closing(mask)
+        code = subprocess.run([*limit.words, program(name), "--version"], stdin=subprocess.DEVNULL, capture_output=True,
+                              check=False, timeout=60).returncode
+        assert code == (11 if mask & 2 else 0), (mask, code)
+
+
+# ---- signals ---------------------------------------------------------------------------------
+
+# By system calls: glibc keeps two for itself, which a parent may still leave blocked or ignored.
+BESPOKE = """
+import ctypes, os, platform, sys
+action, mask = {"x86_64": (13, 14), "aarch64": (134, 135)}[platform.machine()]
+libc = ctypes.CDLL(None)
+for n in map(int, sys.argv[2].split(",")):
+    if sys.argv[1] == "ignored":
+        done = libc.syscall(action, n, (ctypes.c_ulong * 4)(1, 0, 0, 0), None, 8)
+    else:
+        done = libc.syscall(mask, 0, ctypes.byref(ctypes.c_ulong(1 << n - 1)), None, 8)
+    assert done == 0, n
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+SIGNALS = [n for n in range(1, 65) if n not in (signal.SIGKILL, signal.SIGSTOP)]
+
+
+def given(how, *signals):
+    return [sys.executable, "-I", "-S", "-c", BESPOKE, how, ",".join(str(int(n)) for n in signals)]
+
+
+@pytest.mark.timeout(300 * COUNT)
+@pytest.mark.parametrize("name", ["file-push", "file-local", "stream-commands"])
+@pytest.mark.parametrize("how", ["ignored", "blocked"])
+def test_any_signal(how, name):
+    cases = [Limit("all", given(how, *SIGNALS))] + [Limit("all", given(how, n)) for n in SIGNALS]
+    for limit in cases[:1] + share(cases[1:], 1):
+        run, found = ORACLE.judge(name, limit, codes={0})
+        assert not found, (str(limit), run.texts, found)
+
+
+class Streaming:
+    """rdsend and rdrecv of what never ends."""
+
+    def __init__(self, bench, tmp_path, words):
+        self.sink = bench.start([*words, program("rdrecv"), "--transport=tcp", "0", "-", tmp_path / "out"], env={"RD_KEY": "k"})
+        port = self.sink.expect("listening on").rsplit(":", 1)[1].split()[0]
+        self.source = bench.start([*words, program("rdsend"), "--transport=tcp", "127.0.0.1", port, "-", "--", "sh", "-c",
+                                   "echo some; exec sleep 1000"], env={"RD_KEY": "k"})
+        self.runs = self.sink, self.source
+        wait_until(lambda: leftovers(tmp_path))
+
+
+class Copying:
+    """A rdcp that takes its time."""
+
+    def __init__(self, bench, tmp_path, words):
+        (tmp_path / "in").write_bytes(pattern(20 * BLOCK))
+        self.runs = bench.copy("--bwlimit=1M", "in", "far:%s/out" % tmp_path, transport="--transport=tcp", wait=False, become=words),
+        wait_until(lambda: leftovers(tmp_path))
+
+
+@pytest.mark.parametrize("at_work", [Streaming, Copying])
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_blocked_signal_is_heard(bench, tmp_path, at_work, signo):
+    """What the parent has blocked for itself."""
+    runs = at_work(bench, tmp_path, given("blocked", *SIGNALS)).runs
+    start = time.monotonic()
+    runs[-1].signal(signo)
+    assert [r.wait(10) for r in runs] == [20] * len(runs), [r.errors() for r in runs]
+    assert time.monotonic() - start < 2 * SLOW + 2
+
+
+@pytest.mark.parametrize("at_work", [Streaming, Copying])
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGHUP])
+def test_an_ignored_signal_stays_so(bench, tmp_path, at_work, signo):
+    """A script's background job is not for Ctrl-C, and under nohup(1) the end of a login ends nothing; SIGTERM does."""
+    runs = at_work(bench, tmp_path, given("ignored", *SIGNALS)).runs
+    for r in runs:
+        r.group(signo)
+    time.sleep(0.5)
+    assert all(r.proc.poll() is None for r in runs), [r.errors() for r in runs]
+    runs[-1].signal(signal.SIGTERM)
+    assert [r.wait(10) for r in runs] == [20] * len(runs), [r.errors() for r in runs]
+
+
+# ---- surroundings ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", ["0", "0777"])
+@pytest.mark.parametrize("name", ["tree-push", "file-local", "stream-files"])
+def test_umask(name, mask):
+    """What has its mode from the source or from before has it whatever the umask is."""
+    run, found = ORACLE.judge(name, Limit("all", ["sh", "-c", "umask %s; exec \"$@\"" % mask, "sh"]), codes={0})
+    assert not found, (run.texts, found)
+
+
+@pytest.mark.parametrize("mask", [0, 0o777])
+def test_umask_of_new_files(bench, tmp_path, mask):
+    (tmp_path / "s" / "d").mkdir(parents=True)
+    (tmp_path / "s" / "d" / "f").write_bytes(b"f")
+    (tmp_path / "s" / "d" / "f").chmod(0o754)
+    r = bench.copy("-r", "s", "far:%s/t" % tmp_path, transport="--transport=tcp", preexec=lambda: os.umask(mask))
+    if USER and mask:
+        # Nobody but root gets into such a directory.
+        assert r.code == 23 and "Permission denied" in r.errors(), (r.code, r.errors())
+        return
+    new = tmp_path / "t" / "d" / "f"
+    assert r.code == 0 and new.read_bytes() == b"f", r.errors()
+    assert stat.S_IMODE(new.stat().st_mode) == 0o754 & ~mask
+    assert stat.S_IMODE(new.parent.stat().st_mode) == stat.S_IMODE((tmp_path / "s" / "d").stat().st_mode) & ~mask
+
+
+
+
+SURROUNDINGS = {
+    "no /proc": "umount -l /proc",
+    "no /sys": "umount -l /sys || mount -t tmpfs none /sys",
+    "no /dev/urandom": "mount --bind /dev/null /dev/urandom && mount --bind /dev/null /dev/random",
+    "a full /tmp": "mount -t tmpfs -o size=4k,nr_inodes=1 none /tmp",
+}
+
+
+@pytest.mark.skipif(USER, reason="it takes root to hide them from one process")
+@pytest.mark.parametrize("what", SURROUNDINGS)
+@pytest.mark.parametrize("name", ["file-push", "delete-pull", "tree-local", "stream-files"])
+def test_without(name, what):
+    if subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("may not unshare")
+    if what == "a full /tmp" and not os.access("/dev/shm", os.W_OK):
+        pytest.skip("the test's own files are in /tmp")
+    # Attributes of links and devices are read through /proc, and their modes set.
+    codes = {0, 23} if what == "no /proc" and name in ("delete-pull", "tree-local") else {0}
+    limit = Limit("all", ["unshare", "-m", "sh", "-c", SURROUNDINGS[what] + ' && exec "$@"', "sh"])
+    run, found = ORACLE.judge(name, limit, codes=codes)
+    if run.codes == [23]:
+        assert "/proc is not mounted" in run.texts[0], run.texts
+        found = [f for f in found if f[0] != "unnamed"]
+    assert not found, (run.texts, found)
+
+
+@pytest.mark.parametrize("name", ["file-push", "stream-commands"])
+@pytest.mark.parametrize("home", [["-u", "HOME"], ["HOME="], ["HOME=/nowhere"], ["HOME=/proc/1"]], ids=" ".join)
+def test_home(name, home):
+    run, found = ORACLE.judge(name, Limit("all", ["env", *home]), codes={0})
+    assert not found, (run.texts, found)

@@ -1,0 +1,329 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the sweep's scenarios under a limit, or into a small file system, judged as the sweep judges.
+
+usage: limits.py SCENARIO WHO WORDS...           one run: limits.py file-push far prlimit --nofile=20:20
+       limits.py SCENARIO conductor|near LIMIT N   of one process alone: limits.py file-pull near nofile 19
+       limits.py SCENARIO tmpfs|ext4 BYTES INODES  so much is free in t ("-": plenty)
+
+WHO is all, far, rdrecv or rdsend. SLUICE_TEST_BIN is the build (build/faults)."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import types
+
+import scenarios
+from sites import ROOT
+from trial import LINGER, PR_SET_CHILD_SUBREAPER, Judge, Reference, Run
+
+SCENARIOS = scenarios.SCENARIOS
+# The loader or a shell could not go on: a program of ours has not begun, and can't say why.
+NOT_BEGUN = re.compile(r"error while loading shared libraries|^(sh|\S*rsh): .*(cannot|can't)", re.I | re.M)
+# Less stack than the system needs to start a program, or we for one frame: it is killed.
+STACK_LEAST = 128 << 10
+# What these errnos are called where a library reports them.
+ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
+# A failure that is not told by its reason.
+UNNAMED = re.compile("|".join((
+    "could not be connected within|nobody with the key came|no direct connection",     # the other end can't accept
+    "command sh exited with 153",       # a command says itself what a limit does to it
+    "Bad file descriptor",      # without /proc there is no way to the rights of a closed directory
+)))
+
+
+@contextlib.contextmanager
+def adopting():
+    """While it lasts, what a run leaves behind becomes our child, and is seen by that."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+class Limit:
+    """What is taken from processes of a run before they begin.
+
+    who: all, conductor, near, far, rdrecv or rdsend. words: put before the command; conductor and near
+    were never started by one: they take limit and value, the name of an RLIMIT_ and a number.
+    kind: the errno that follows. Others: how many processes user may have, and so on."""
+
+    def __init__(self, who, words=(), limit=None, value=None, kind="EIO", user=None, mute=False, may_die=False):
+        self.who, self.words, self.kind = who, list(words), kind
+        self.limit, self.value, self.user, self.mute, self.may_die = limit, value, user, mute, may_die
+        if limit and not words:
+            self.words = ["prlimit", "--%s=%d:%d" % (limit, value, value)]
+        if user:
+            self.words = ["setpriv", "--reuid=%d" % user, "--regid=%d" % user, "--clear-groups"] + self.words
+
+    def __str__(self):
+        if self.who in ("conductor", "near"):
+            return "%s %s %s" % (self.who, self.limit, self.value)
+        return "%s %s" % (self.who, " ".join(repr(w) if re.search(r"[^\w=:./-]", w) else w for w in self.words))
+
+    def command(self, run, argv, n):
+        if self.who == "all" or run.scenario.streams and self.who == ("rdrecv", "rdsend")[n]:
+            return self.words + argv
+        if self.who == "far" and "--rdcp-path" in argv:
+            at = argv.index("--rdcp-path") + 1
+            return argv[:at] + [self.wrapper(run, argv[at])] + argv[at + 1:]
+        return argv
+
+    def wrapper(self, run, program):
+        path = run.base + "/rdcp"
+        with open(path, "w") as f:
+            f.write("#!/bin/sh\nexec %s \"$@\"\n" % " ".join("'%s'" % w for w in self.words + [program]))
+        os.chmod(path, 0o755)
+        return path
+
+    def environment(self, bin_):
+        if self.who not in ("conductor", "near"):
+            return {}
+        return {"LD_PRELOAD": str(bin_.parent / "tests" / "limited_fork.so"), "LIMIT_FOR": self.who,
+                "LIMIT_WHAT": str(getattr(resource, "RLIMIT_" + self.limit.upper())), "LIMIT_VALUE": str(self.value)}
+
+
+# ---- small file systems ----------------------------------------------------------------------
+
+
+class MayNotMount(Exception):
+    pass
+
+
+class TooSmall(Exception):
+    """What is there before the run has no room."""
+
+
+def mount(*words, wrong=MayNotMount):
+    r = subprocess.run(["mount", *words], capture_output=True, text=True, check=False)
+    if r.returncode:
+        raise wrong(r.stderr.strip())
+
+
+def umount(at):
+    subprocess.run(["umount", "-l", at], check=False, stderr=subprocess.DEVNULL)
+
+
+class Tmpfs:
+    """t is one. bytes_, inodes: what it has in all; free: how much more than there is before the run."""
+
+    name = "tmpfs"
+
+    def __init__(self, bytes_=None, inodes=None, free=(None, None)):
+        self.bytes, self.inodes, self.free = bytes_, inodes, free
+
+    def __str__(self):
+        return "%s of %s bytes and %s inodes, free %s" % (self.name, self.bytes, self.inodes, self.free)
+
+    def make(self, base, at):
+        os.mkdir(at)
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", at)
+
+    def fill(self, base, at):
+        st = os.statvfs(at)
+        bytes_, inodes = self.bytes, self.inodes
+        if self.free[0] is not None:
+            bytes_ = (st.f_blocks - st.f_bfree) * st.f_frsize + self.free[0]
+        if self.free[1] is not None:
+            inodes = st.f_files - st.f_ffree + self.free[1]
+        options = ["%s=%d" % kv for kv in (("size", bytes_), ("nr_inodes", inodes)) if kv[1] is not None]
+        if options:
+            mount("-o", "remount," + ",".join(options), at, wrong=TooSmall)
+
+    def clear(self, base, at):
+        umount(at)
+
+
+class Ext4(Tmpfs):
+    """The same on a disk of a file, which is filled up beside t."""
+
+    name = "ext4"
+
+    def make(self, base, at):
+        image, disk = base + "/image", base + "/disk"
+        with open(image, "wb") as f:
+            f.truncate(32 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m0", "-N256", "-b1024", image], check=True)
+        os.mkdir(disk)
+        mount("-o", "loop", image, disk)
+        os.mkdir(disk + "/t")
+        os.mkdir(at)
+        mount("--bind", disk + "/t", at)
+
+    def fill(self, base, at):
+        disk = base + "/disk"
+        os.sync()
+        st = os.statvfs(disk)
+        if self.free[1] is not None:
+            for n in range(st.f_ffree - self.free[1] - (self.free[0] is not None)):
+                open("%s/ballast-%d" % (disk, n), "wb").close()
+        if self.free[0] is not None:
+            # The map of where it is takes blocks, too: so not all at once.
+            with open(disk + "/ballast", "wb") as f, contextlib.suppress(OSError):
+                while (left := os.statvfs(disk).f_bavail * st.f_frsize - self.free[0]) > 0:
+                    os.posix_fallocate(f.fileno(), os.fstat(f.fileno()).st_size, max(st.f_frsize, left // 2))
+
+    def clear(self, base, at):
+        umount(at)
+        umount(base + "/disk")
+
+
+# ---- runs ------------------------------------------------------------------------------------
+
+
+def gather(pipe, into):
+    with pipe:
+        while got := pipe.read1(65536):
+            into.extend(got)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class LimitedRun(Run):
+    """ground: a file system for t, or None."""
+
+    def __init__(self, scenario, bin_, limit=None, ground=None):
+        self.limit, self.ground = limit, ground
+        self.printed, self.readers, self.port = [], [], None
+        super().__init__(scenario, bin_)
+
+    def _make(self):
+        try:
+            if self.ground:
+                self.ground.make(self.base, self.top + "/t")
+            super()._make()
+            if self.ground:
+                self.ground.fill(self.base, self.top + "/t")
+        except Exception:
+            self.close()
+            raise
+        if self.limit and self.limit.user:
+            os.chmod(self.base, 0o755)
+            subprocess.run(["chown", "-R", "%d:%d" % (self.limit.user, self.limit.user), self.top], check=True)
+
+    def _start(self, argv, n):
+        """Through pipes: a file would be limited, too."""
+        if self.limit:
+            if self.limit.mute and self.scenario.streams and n == 0:
+                self.port = free_port()
+                argv = [str(self.port) if w == "0" else w for w in argv]
+            argv = self.limit.command(self, argv, n)
+            self.env.update(self.limit.environment(self.bin))
+        proc = subprocess.Popen(argv, cwd=self.top, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True, umask=0o022)
+        self.printed.append(bytearray())
+        for pipe, into in ((proc.stdout, bytearray()), (proc.stderr, self.printed[-1])):
+            self.readers.append(threading.Thread(target=gather, args=(pipe, into), daemon=True))
+            self.readers[-1].start()
+        return proc
+
+    def _port(self, proc, until):
+        return str(self.port) if self.port else super()._port(proc, until)
+
+    def _text(self, n):
+        if self.codes:
+            for reader in self.readers:
+                reader.join(LINGER)
+        return self.printed[n].decode("utf-8", "replace")
+
+    def close(self):
+        if self.ground:
+            self.ground.clear(self.base, self.top + "/t")
+        super().close()
+
+
+class Oracle:
+    """references: what scenarios come to without a limit, made once."""
+
+    def __init__(self, bin_):
+        self.bin, self.references = bin_, {}
+
+    def reference(self, scenario, user, ground):
+        key = scenario.name, user, ground and ground.name
+        if key not in self.references:
+            if scenario.name.startswith("resume"):
+                scenarios.leave_partial(self.bin)
+            free = Limit("all", ["env"], user=user)
+            plenty = type(ground)() if ground else None
+            for tries in range(3):      # a busy machine may keep one from ending in its short timeouts
+                try:
+                    self.references[key] = Reference(scenario, self.bin, start=lambda s, b, _: LimitedRun(s, b, free, plenty))
+                    break
+                except RuntimeError:
+                    if tries == 2:
+                        raise
+        return self.references[key]
+
+    def judge(self, name, limit=None, ground=None, codes=None):
+        """(run, [(class, text)]); codes: what it may exit with, if that is not all the same."""
+        run, found = self._judge(name, limit, ground)
+        if not found and (codes is None or codes.issuperset(run.codes)):
+            return run, found
+        # On a busy machine something else may have been the cause.
+        run, again = self._judge(name, limit, ground)
+        found = [f for f in again if f[0] in {class_ for class_, _ in found}]
+        if codes is not None and not codes.issuperset(run.codes):
+            found.append(("code", "exit status %s" % run.codes))
+        return run, found
+
+    def _judge(self, name, limit, ground):
+        scenario = SCENARIOS[name]
+        with adopting():
+            reference = self.reference(scenario, limit.user if limit else None, ground)
+            run = LimitedRun(scenario, self.bin, limit, ground)
+        kind = limit.kind if limit else "ENOSPC"
+        try:
+            point = types.SimpleNamespace(site="", call="setrlimit", kind=kind)
+            found = Judge(scenario, reference, run, point).found
+        finally:
+            run.close()
+        return run, [f for f in found if not self.is_excused(f[0], run, limit, kind)]
+
+    @staticmethod
+    def is_excused(class_, run, limit, kind):
+        text = "\n".join(run.texts)
+        if NOT_BEGUN.search(text) or limit and limit.may_die:
+            return class_ in ("code", "signal", "silent", "unnamed", "one-sided")
+        if any(c is not None and c < 0 for c in run.codes) and not text:
+            return class_ in ("signal", "silent")    # killed by exec(3)
+        if limit and limit.mute:
+            return class_ in ("silent", "unnamed")
+        return class_ == "unnamed" and (UNNAMED.search(text) or any(os.strerror(getattr(errno, k)) in text for k in ALIKE.get(kind, (kind,))))
+
+
+def main(words):
+    name, who, *rest = words
+    limit = ground = None
+    if who in ("tmpfs", "ext4"):
+        free = tuple(None if w == "-" else int(w) for w in rest)
+        ground = {"tmpfs": Tmpfs, "ext4": Ext4}[who](free=free)
+    elif who in ("conductor", "near"):
+        limit = Limit(who, limit=rest[0], value=int(rest[1]))
+    else:
+        limit = Limit(who, rest)
+    build = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")).resolve()
+    run, found = Oracle(build / "src").judge(name, limit, ground)
+    print("exit %s after %.1f s\n%s" % (run.codes, run.seconds, "\n".join(run.texts)))
+    for class_, text in found:
+        print("%s: %s" % (class_, text))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(main(sys.argv[1:]))
