@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hosts import LAB, OP, TRANSPORT, Bench
-from trees import USER, fell
+from trees import USER, WAYS, fell
 
 # What a shell starts in the background ignores SIGINT, and so would every program that a test
 # interrupts.
@@ -129,6 +129,12 @@ def leave_no_files(tmp_path):
     yield
     if LAB:
         subprocess.run(["rm", "-rf", "--one-file-system", tmp_path], stderr=subprocess.DEVNULL, check=False)
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def way(request):
+    """What stands before the names of source and target."""
+    return request.param
 
 
 @pytest.fixture

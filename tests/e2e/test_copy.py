@@ -8,18 +8,9 @@ import sys
 
 import pytest
 
-from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, leftovers, pattern, program
+from hosts import LAB, RDMA, ROOT, leftovers, pattern
 
 BLOCK = 256 << 10
-
-# What stands before the names of source and target.
-WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"),
-        "local": ("", "")}
-
-
-@pytest.fixture(params=WAYS, ids=list(WAYS))
-def way(request):
-    return WAYS[request.param]
 
 
 @pytest.mark.parametrize("size", [0, 1, 12, BLOCK - 1, BLOCK, BLOCK + 1, 30 * BLOCK + 7])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hosts import COUNT, LAB, FAR, NEAR, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
+from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
 
 BLOCK = 256 << 10
 

@@ -12,18 +12,9 @@ import pytest
 
 from hosts import pattern
 from test_select import rsync
-from trees import WAYS, changes, make, read, summary, told, walk
+from trees import changes, dated, make, read, summary, told, walk
 
 NOW = 1_600_000_000
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
-def way(request):
-    return request.param
-
-
-def dated(path, seconds):
-    os.utime(path, ns=(seconds * 10**9, seconds * 10**9), follow_symlinks=False)
 
 
 def lay_out(top):

@@ -3,25 +3,15 @@
 
 import itertools
 import os
-import stat
 
 import pytest
 
 from hosts import pattern, wait_until
 from test_faults import slow
 from test_select import rsync
-from trees import WAYS, equal, make, read
+from trees import dated, make, read
 
 NOW = 1_600_000_000
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
-def way(request):
-    return request.param
-
-
-def dated(path, seconds):
-    os.utime(path, ns=(seconds * 10**9, seconds * 10**9), follow_symlinks=False)
 
 
 # ---- what is at the target already ---------------------------------------------------------

@@ -4,12 +4,11 @@
 import os
 import re
 import socket
-import stat
 import subprocess
 
 import pytest
 
-from hosts import BIN, DEMAND, FAR, NEAR, OP, ROOT, environment, pattern, program, wait_until
+from hosts import DEMAND, FAR, NEAR, OP, ROOT, pattern, program
 
 DATA = pattern(600_000)
 

@@ -5,8 +5,6 @@ The numbers are those of the list of defects that was made of them; SD13 to SD15
 daemon's and come with it.
 """
 
-import os
-import re
 import signal
 import subprocess
 import time

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting the far end: what goes wrong there is said, with the right code."""
 
-import os
-import subprocess
 
 import pytest
 
-from hosts import DEMAND, NEAR, ROOT, environment, pattern, program
+from hosts import NEAR, ROOT, program
 
 
 def rsh(tmp_path, text):

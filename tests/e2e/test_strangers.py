@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rdrecv whose port others crowd lets its own sender in, and a rdsend that is turned away tries again."""
 
-import os
 import random
 import re
 import resource
@@ -13,7 +12,7 @@ import time
 
 import pytest
 
-from hosts import COUNT, DEMAND, FAR, KEY, RDMA, SLOW, environment, program, wait_until
+from hosts import COUNT, FAR, KEY, RDMA, SLOW, environment, program, wait_until
 
 RATE = 100
 SECONDS = 10 if COUNT == 1 else 60

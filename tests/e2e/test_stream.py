@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from hosts import (BIN, DEMAND, FAR, KEY, NEAR, RDMA, SLOW, as_nobody, leftovers, open_up, pattern, program,
+from hosts import (DEMAND, FAR, KEY, RDMA, SLOW, as_nobody, leftovers, open_up, pattern, program,
                    wait_until)
 
 BLOCK = 256 << 10

@@ -21,11 +21,6 @@ ONE_WAY_A_SEED = list(zip([w for _ in range(50) for w in ("push", "pull", "remot
                           seeds(5, 50)))
 
 
-@pytest.fixture(params=WAYS, ids=list(WAYS))
-def way(request):
-    return WAYS[request.param]
-
-
 def rsync_finds_nothing(a, b, seed, *options):
     said = rsync_differs(a, b, *options)
     assert not said, "seed %s: %s" % (seed, said[:4000])
