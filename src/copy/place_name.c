@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -157,10 +159,21 @@ static int link_nameless(const struct seat *s, struct temporary *t)
 	return 1;
 }
 
-/* btrfs logs nothing of a file without a name, so to sync it then was not enough. */
+/* Is a file that was synced before it had a name on disk? btrfs logs nothing of it then; these two
+ * keep it as any other. */
+static bool keeps_nameless(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC ||
+					 (unsigned long)fs.f_type == XFS_SUPER_MAGIC);
+}
+
 static int sync_named(const struct seat *s, const struct temporary *t)
 {
-	return s->place->o.fsync && outlet_sync(t->fd) ? seat_failure(s, "fsync") : 0;
+	if (!s->place->o.fsync || keeps_nameless(t->fd) || outlet_sync(t->fd) == 0)
+		return 0;
+	return seat_failure(s, "fsync");
 }
 
 int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old)

@@ -2,6 +2,8 @@
 """--fsync: what is synced, and when.  That it outlives a power cut is shown by tests/power."""
 
 import os
+import pathlib
+import tempfile
 
 import pytest
 
@@ -9,21 +11,29 @@ from test_verify import failing
 from trees import make, read
 
 
+@pytest.fixture
+def elsewhere():
+    """On a file system of which nothing is known."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sluice-fsync.") as top:
+        yield pathlib.Path(top)
+
+
 @pytest.mark.parametrize("size", [0, 70000, 6 << 20])
-def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, size):
+def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, elsewhere, size):
     """btrfs keeps nothing of a file without a name, whose fsync does nothing there."""
     data = bytes(range(256)) * (size // 256)
-    make(ground, {"from": {"f": data}, "to": {}})
-    os.chmod(ground / "to", 0o777)
+    make(ground, {"from": {"f": data}})
+    to = elsewhere / "to"
+    to.mkdir()
+    to.chmod(0o777)
     codes = []
     for nth in (1, 2, 3):
-        (ground / "to" / "f").unlink(missing_ok=True)
-        r = bench.copy("--fsync", "from/f", "far:%s/" % (ground / "to"), cwd=ground,
-                       env=failing(ground / "to", "fsync", nth))
+        (to / "f").unlink(missing_ok=True)
+        r = bench.copy("--fsync", "from/f", "far:%s/" % to, cwd=ground, env=failing(to, "fsync", nth))
         codes.append(r.code)
         assert r.code == 0 or "fsync" in r.errors(), r.errors()
     assert codes == [11, 11, 0]
-    assert read(ground / "to") == {"f": data}
+    assert read(to) == {"f": data}
 
 
 def test_in_place_the_time_is_not_set_before_the_content_is_on_disk(bench, ground):

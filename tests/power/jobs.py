@@ -62,6 +62,12 @@ class Sources:
             os.utime(where, ns=(mtime + 1, mtime + 1))
 
     @staticmethod
+    def make_level(path, rng, mtime, generation):
+        """The same names and sizes each time."""
+        for n, size in enumerate(SIZES + [LARGE // 4]):
+            write("%s/%s/f%d" % (path, ["", "a", "a/b", "c"][n % 4], n), rng, size, mtime)
+
+    @staticmethod
     def make_huge(path, rng, mtime, generation):
         write(path + "/huge", rng, rng.randint(HUGE // 4, HUGE), mtime)
 
@@ -175,6 +181,9 @@ class Plain(Slot):
 
 
 class InPlace(Slot):
+    """What is torn has the right size: only its time shows the next run that it is not whole."""
+
+    tree = "level"
     options = ["--inplace"]
 
     def expect(self):
