@@ -35,7 +35,7 @@ STACK_LEAST = 128 << 10
 ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
 # A failure that is not told by its reason.
 UNNAMED = re.compile("|".join((
-    "could not be connected within|nobody with the key came|no direct connection",     # the other end can't accept
+    "could not be connected within|nobody with the key came|no (direct )?connection",     # the other end can't accept
     "command sh exited with 153",       # a command says itself what a limit does to it
     "Bad file descriptor",      # without /proc there is no way to the rights of a closed directory
 )))
