@@ -102,8 +102,9 @@ def test_what_is_allowed_of_sources(script):
     ("unnamed", "echo 'rdcp: it failed' >&2; exit 11"),
     ("repeated", FULL.replace("exit", "echo 'rdcp: write t/f: No space left on device' >&2; exit")),
     ("signal", "kill -SEGV $$"),
-    ("memory", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
-    ("memory", COPY + "; echo 'SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s).' >&2"),
+    ("memory", COPY + "; echo '==1==ERROR: AddressSanitizer: SEGV on unknown address 0x18' >&2; exit 86"),
+    ("leak", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
+    ("leak", COPY + "; echo 'SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s).' >&2"),
     ("signal", "echo 'rdcp: the far end was killed by signal 11 (Segmentation fault): No space left on device' >&2; exit 35")])
 def test_what_is_not(expected, kind, script):
     assert kind in found(expected, script, deletes=True)

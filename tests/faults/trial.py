@@ -236,7 +236,7 @@ class Judge:
     def memory(self):
         found = re.search(r"(ERROR|SUMMARY): (\w+Sanitizer: [^\n]*)", "\n".join(self.run.texts))
         if found:
-            self.add("memory", found[2])
+            self.add("leak" if "leak" in found[2] else "memory", found[2])
         return bool(found)
 
     def aborted(self):
