@@ -12,6 +12,7 @@
 #include "cmd/amount.h"
 #include "cmd/process.h"
 #include "cmd/target.h"
+#include "session/openssl.h"
 
 enum { COMMAND_ENDS_MS = 200, STACK_WIPED = 64 << 10, AGAIN_MS = 100 };
 
@@ -393,7 +394,7 @@ _Noreturn void bare_run(struct bare *b, unsigned port_at)
 	if (b->file && b->role == ROLE_SINK && target_descriptor(b->file, &b->file_fd))
 		refuse(b);
 	/* Stretching a key takes a while, in which a signal may come. */
-	if (watch_signals(false) || crypto_start())
+	if (watch_signals(false) || openssl_start())
 		refuse(b);
 	if (take_key(b, has_key ? o->operands[port_at + 1] : NULL))
 		refuse(b);

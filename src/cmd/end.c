@@ -21,6 +21,7 @@
 #include "copy/copy.h"
 #include "session/framer.h"
 #include "session/key.h"
+#include "session/openssl.h"
 
 enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
 
@@ -482,7 +483,7 @@ static int begin(struct end *e, int in, int out, bool far)
 		return -1;
 	keep_secrets();
 	raise_descriptors();
-	if (crypto_start())
+	if (openssl_start())
 		return -1;
 	if (far && set_stdio_apart(&in, &out))
 		return -1;

@@ -109,19 +109,6 @@ static int psk_stretch(const char *text, size_t len, struct psk *out)
 	return rc;
 }
 
-int crypto_start(void)
-{
-	EVP_MD *md;
-
-	errno = 0;
-	md = EVP_MD_fetch(NULL, "SHA256", NULL);
-	if (!md)
-		return fail_as(OUT_MEMORY, "start OpenSSL: %s",
-			       errno ? strerror(errno) : "it has no memory, or lacks SHA-256");
-	EVP_MD_free(md);
-	return 0;
-}
-
 int psk_from_text(const char *text, size_t len, struct psk *out)
 {
 	if (len == 0)

@@ -27,9 +27,6 @@ int psk_from_fd(int fd, struct psk *out);
 /* Make a key file, 0600, not over an existing one. */
 int psk_make_file(const char *path);
 void psk_wipe(struct psk *k);
-/* OpenSSL loads what it works with at its first use, and 3.0 may crash if memory runs out in that.
- * So each process that will need it does this first, before anything else is begun. */
-int crypto_start(void);
 int random_bytes(void *to, size_t len);
 
 #endif

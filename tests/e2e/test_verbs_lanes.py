@@ -10,9 +10,10 @@ from hosts import BIN, COUNT, OP, RDMA, TRANSPORT
 
 LIMIT = 600
 # With one for all tests, the others were run without. iWARP has no write with immediate; a short run
-# has each operation on one adapter.
-OPS = [OP[0].split("=")[1]] if OP else ["send", "write-send"] if TRANSPORT == "siw" else \
-    ["send", "write-imm"] if COUNT == 1 else ["send", "write-imm", "write-send"]
+# has each of the two kinds, sent and written, on one adapter.
+OPS = [OP[0].split("=")[1]] if OP else \
+    ["send"] if TRANSPORT == "siw" and COUNT == 1 else ["write-imm"] if COUNT == 1 else \
+    ["send", "write-send"] if TRANSPORT == "siw" else ["send", "write-imm", "write-send"]
 
 
 @pytest.mark.skipif(not RDMA, reason="it is about verbs")

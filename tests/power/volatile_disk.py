@@ -164,9 +164,10 @@ class VolatileDisk:
             except OSError:
                 return
             self.client = client
+            life = self.life
             try:
                 self.greet(client)
-                self.transmit(client)
+                self.transmit(client, life)
             except (Gone, OSError):
                 pass
             except Exception as error:  # the driver asks for it: a dead server looks like a slow disk
@@ -214,8 +215,7 @@ class VolatileDisk:
     def reply(client, option, kind, data=b""):
         client.sendall(struct.pack(">QIII", REPLY_MAGIC, option, kind, len(data)) + data)
 
-    def transmit(self, client):
-        life = self.life
+    def transmit(self, client, life):
         while True:
             magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", self.receive(client, 28))
             if magic != REQUEST_MAGIC:
