@@ -79,7 +79,8 @@ static void test_every_so_many_blocks(void **arg)
 	transfer(4); /* blocks 2, 8 and 14 break it, 5 and 16 come damaged */
 	assert_int_equal(from.rc, 0);
 	assert_int_equal(to.done, 20);
-	assert_int_equal(stats.epochs, 6);
+	/* Block 8 may have gone before the sink has said that 5 is damaged. */
+	assert_in_range(stats.epochs, 5, 6);
 }
 
 static void test_stall_takes_its_time(void **arg)
