@@ -173,27 +173,15 @@ bool way_is_kept(const struct seat *s)
 int way_remove(const struct seat *s, const char *aside, uint64_t count)
 {
 	char shown[SHOWN_ROOM];
-	struct stat st;
 
-	if (unlinkat(s->dirfd, aside, AT_REMOVEDIR) == 0)
-		return 0;
-	/* An empty one may have been taken for what a killed run left. */
-	if (errno == ENOENT && fstatat(s->dirfd, aside, &st, AT_SYMLINK_NOFOLLOW) &&
-	    errno == ENOENT)
+	if (unlinkat(s->dirfd, aside, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
 	/* Another run's file took its place meanwhile, and is replaced as any is. */
 	if (errno == ENOTDIR && unlinkat(s->dirfd, aside, 0) == 0)
 		return 0;
-	if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
+	if (errno != ENOTEMPTY && errno != EEXIST)
 		return fail("delete directory %s: %m", seat_shown(s, shown));
-	if (!s->place->rules->delete)
-		return not_empty(s);
-	if (clear_seat(s, REMOVE, aside, &count))
-		return -1;
-	/* Nobody else knows the name, so nobody else would remove it. */
-	return fstatat(s->dirfd, aside, &st, AT_SYMLINK_NOFOLLOW) == 0
-		       ? fail("delete directory %s: it stays", seat_shown(s, shown))
-		       : 0;
+	return s->place->rules->delete ? clear_seat(s, REMOVE, aside, &count) : not_empty(s);
 }
 
 int way_clear(const struct seat *s)
