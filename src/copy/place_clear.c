@@ -4,8 +4,7 @@
  * A directory that is in the way of something else.  With --delete it goes with all that is in it,
  * but only if all of it may: first that is looked at, then it is done.  What is in it is told
  * of and counted as other deletions are, all of it before the first: lanes make room at the same
- * time.  The directory itself is not: what takes its name is.  What takes it has it first, and
- * the directory goes afterwards (place_name.c).
+ * time.  The directory itself is not: what takes its name is.
  */
 
 #include "copy/place_impl.h"
@@ -59,7 +58,7 @@ static bool allow(struct place *p, uint64_t count)
 	return true;
 }
 
-/* What was looked at; 0, or -1 with a failure. */
+/* What was looked at. */
 static int remove_it(const struct way *w, struct removal r, uint64_t count)
 {
 	int ret;
@@ -123,15 +122,19 @@ static int has_to_be_empty(const struct seat *s)
 	return fail("list directory %s: %m", seat_shown(s, shown));
 }
 
-enum clearing {
-	LOOK, /* before something is made that it is in the way of */
-	REMOVE, /* what was looked at, and is aside */
-	BACK_UP, /* as a whole, under the name of a backup */
-};
-
-static int clear_seat(const struct seat *s, enum clearing what, const char *aside, uint64_t *count)
+/* keeps: as a whole, under the name of a backup. */
+static int clear(const struct seat *s, const struct way *w, uint64_t count, bool keeps)
 {
-	struct removal r = {.at = aside, .backs_up = place_backs_up(s->place)};
+	if (keeps)
+		return tell_of_it(w, count) ? -1 : backup_seat(s, true);
+	return remove_it(w, (struct removal){.backs_up = place_backs_up(s->place)}, count);
+}
+
+/* only_look: before something is made that it is in the way of. */
+static int clear_seat(const struct seat *s, bool only_look)
+{
+	const struct rules *rules = s->place->rules;
+	bool keeps = place_backs_up(s->place) && !*rules->backup_dir;
 	char shown[SHOWN_ROOM];
 	struct way w = {
 		.place = s->place,
@@ -140,64 +143,31 @@ static int clear_seat(const struct seat *s, enum clearing what, const char *asid
 		.name = s->name,
 		.shown = seat_shown(s, shown),
 	};
-	int ret = w.dir ? 0 : -1;
+	uint64_t count = 0;
+	int ret = w.dir ? look_at_it(&w, &count) : -1;
 
-	if (ret == 0)
-		ret = what == REMOVE ? remove_it(&w, r, *count) : look_at_it(&w, count);
-	if (ret == 0 && (what == BACK_UP || (what == LOOK && s->place->rules->dry_run)))
-		ret = tell_of_it(&w, *count);
-	if (ret == 0 && what == BACK_UP)
-		ret = backup_seat(s, true);
+	if (ret == 0 && only_look && rules->dry_run)
+		ret = tell_of_it(&w, count);
+	if (ret == 0 && !only_look)
+		ret = clear(s, &w, count, keeps);
 	free((char *)w.dir);
 	return ret;
 }
 
-int way_look(const struct seat *s, uint64_t *count)
-{
-	*count = 0;
-	return s->place->rules->delete ? clear_seat(s, LOOK, NULL, count) : has_to_be_empty(s);
-}
-
 int delete_is_allowed(const struct seat *s)
 {
-	uint64_t count;
-
-	return way_look(s, &count);
+	return s->place->rules->delete ? clear_seat(s, true) : has_to_be_empty(s);
 }
 
-bool way_is_kept(const struct seat *s)
-{
-	return place_backs_up(s->place) && !*s->place->rules->backup_dir;
-}
-
-int way_remove(const struct seat *s, const char *aside, uint64_t count)
+int delete_in_the_way(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
-
-	if (unlinkat(s->dirfd, aside, AT_REMOVEDIR) == 0 || errno == ENOENT)
-		return 0;
-	/* Another run's file took its place meanwhile, and is replaced as any is. */
-	if (errno == ENOTDIR && unlinkat(s->dirfd, aside, 0) == 0)
-		return 0;
-	if (errno != ENOTEMPTY && errno != EEXIST)
-		return fail("delete directory %s: %m", seat_shown(s, shown));
-	return s->place->rules->delete ? clear_seat(s, REMOVE, aside, &count) : not_empty(s);
-}
-
-int way_clear(const struct seat *s)
-{
-	char shown[SHOWN_ROOM];
-	uint64_t count = 0;
 
 	if (unlinkat(s->dirfd, s->name, AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTDIR)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return fail("delete directory %s: %m", seat_shown(s, shown));
-	if (!s->place->rules->delete)
-		return not_empty(s);
-	if (way_is_kept(s))
-		return clear_seat(s, BACK_UP, NULL, &count);
-	return way_look(s, &count) ? -1 : clear_seat(s, REMOVE, NULL, &count);
+	return s->place->rules->delete ? clear_seat(s, false) : not_empty(s);
 }
 
 /* ---- of a backup's ------------------------------------------------------------------------- */

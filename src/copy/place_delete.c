@@ -590,7 +590,7 @@ int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, s
 	r->count = 0;
 	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0}))
 		d.failed = true;
-	stays = d.failed || delete_dir(&d, dirfd, r->at ? r->at : name, 0);
+	stays = d.failed || delete_dir(&d, dirfd, name, 0);
 	free(d.path);
 	r->too_many = d.too_many;
 	if (d.failed || place_stopped(p))

@@ -100,8 +100,7 @@ struct place {
 	int group_count;
 	uid_t chown_uid; /* --chown; (uid_t)-1: not said */
 	gid_t chown_gid;
-	int proc; /* /proc/self/fd, or -1 for this errno: */
-	int proc_error;
+	int proc; /* /proc/self/fd */
 
 	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
 	_Atomic int own_group; /* place_private.c */
@@ -400,15 +399,8 @@ bool dir_has_left(const struct place_dir *d, const char *name);
  * Returns an errno. */
 int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd);
 
-/* A directory in the way of something else: does it go, empty or with rules->delete?  *count: of
- * what is in it. */
-int way_look(const struct seat *s, uint64_t *count);
-/* Remove it as it was looked at.  It has the name `aside' now. */
-int way_remove(const struct seat *s, const char *aside, uint64_t count);
-/* Move it to where its backup belongs, or remove one that nobody may look into. */
-int way_clear(const struct seat *s);
-/* Does it go under the name of a backup, as a whole? */
-bool way_is_kept(const struct seat *s);
+/* A directory in the way of something else: remove it, if it is empty or with rules->delete. */
+int delete_in_the_way(const struct seat *s);
 /* Would that work, as it looks?  A dry run tells what would be deleted. */
 int delete_is_allowed(const struct seat *s);
 /* Name in dirfd is to be a backup: what an earlier run set aside there goes, whatever it is.  dir:
@@ -417,7 +409,6 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 /* The directory name in dirfd with all that is in it; dir: the path of what it is in, from the
  * top.  0; 1: something stays; -1. */
 struct removal {
-	const char *at; /* the name that the directory has now, NULL: its own */
 	bool rehearsed; /* nothing is done, */
 	bool silent; /* nor told, nor counted */
 	bool backs_up; /* files go below --backup-dir */

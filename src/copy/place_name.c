@@ -13,7 +13,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
-#include "base/io.h"
 #include "copy/outlet.h"
 
 /* Of a file system that can't do it at once. */
@@ -40,80 +39,14 @@ static int rename_new(const struct seat *s, const char *as)
 	return errno == EINVAL || errno == ENOSYS ? link_new(s, as) : -1;
 }
 
-/* ---- where a directory is --------------------------------------------------------------- */
-
-static int exchange(const struct seat *s, const char *a, const char *b)
-{
-	return (int)syscall(SYS_renameat2, s->dirfd, a, s->dirfd, b, RENAME_EXCHANGE);
-}
-
-static int rename_in(const struct seat *s, const char *from, const char *to)
-{
-	return renameat(s->dirfd, from, s->dirfd, to);
-}
-
-/* Give a the name of b, and b one of our own.  -1 with errno: nothing has changed. */
-static int put_in_place(const struct seat *s, const char *a, const char *b, const char *own)
-{
-	int err;
-
-	if (exchange(s, a, b) == 0) {
-		if (rename_in(s, a, own) == 0)
-			return 0;
-		err = errno;
-		exchange(s, a, b);
-		errno = err;
-		return -1;
-	}
-	/* Of a file system that can't do it at once. */
-	if ((errno != EINVAL && errno != ENOSYS) || rename_in(s, b, own))
-		return -1;
-	if (rename_in(s, a, b) == 0)
-		return 0;
-	err = errno;
-	rename_in(s, own, b);
-	errno = err;
-	return -1;
-}
-
-static bool may_be_listed(const struct seat *s)
-{
-	struct stat st;
-	int fd = dir_open(s->dirfd, s->name, &st), own = fd < 0 ? -1 : dir_reopen(fd);
-
-	close_fd(own);
-	close_fd(fd);
-	return own >= 0;
-}
-
-/* The directory goes when the name is taken; if it does not, or not all of it, it gets the name
- * back.  -1 with errno; -2 with a failure. */
-static int replace_dir(const struct seat *s, const char *as)
-{
-	char aside[OWN_NAME_ROOM];
-	struct failure why;
-	uint64_t count;
-
-	if (way_is_kept(s) || !may_be_listed(s))
-		return way_clear(s) ? -2 : rename_in(s, as, s->name);
-	if (way_look(s, &count))
-		return -2;
-	if (temporary_name(s->name, s->place->uid, aside) || put_in_place(s, as, s->name, aside))
-		return -1;
-	if (way_remove(s, aside, count) == 0)
-		return 0;
-	why = *failed();
-	put_in_place(s, aside, s->name, as);
-	fail_again(&why);
-	return -2;
-}
-
 /* -1 with errno; -2 with a failure. */
 static int rename_over(const struct seat *s, const char *as, bool clears)
 {
 	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
 		return 0;
-	return errno == EISDIR && clears ? replace_dir(s, as) : -1;
+	if (errno != EISDIR || !clears)
+		return -1;
+	return delete_in_the_way(s) ? -2 : renameat(s->dirfd, as, s->dirfd, s->name);
 }
 
 int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
