@@ -100,7 +100,8 @@ struct place {
 	int group_count;
 	uid_t chown_uid; /* --chown; (uid_t)-1: not said */
 	gid_t chown_gid;
-	int proc; /* /proc/self/fd */
+	int proc; /* /proc/self/fd, or -1 for this errno: */
+	int proc_error;
 
 	_Atomic dev_t silent_dev; /* where a close tells of no failure; 0: not known */
 	_Atomic int own_group; /* place_private.c */

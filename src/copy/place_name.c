@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "base/io.h"
 #include "copy/outlet.h"
 
 /* Of a file system that can't do it at once. */
@@ -98,15 +99,24 @@ static bool keeps_nameless(int fd)
 {
 	struct statfs fs;
 
-	return fstatfs(fd, &fs) == 0 && ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC ||
-					 (unsigned long)fs.f_type == XFS_SUPER_MAGIC);
+	return RETRIED(fstatfs(fd, &fs)) == 0 && ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC ||
+						  (unsigned long)fs.f_type == XFS_SUPER_MAGIC);
 }
 
-static int sync_named(const struct seat *s, const struct temporary *t)
+/* named: it is there under the name that it is to have.  With a source's size and time it would be
+ * taken for whole by the next run, so it goes if it is not on disk. */
+static int sync_named(const struct seat *s, const struct temporary *t, bool named)
 {
+	struct stat mine, now;
+
 	if (!s->place->o.fsync || keeps_nameless(t->fd) || outlet_sync(t->fd) == 0)
 		return 0;
-	return seat_failure(s, "fsync");
+	seat_failure(s, "fsync");
+	if (named && fstat(t->fd, &mine) == 0 &&
+	    fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
+		unlinkat(s->dirfd, s->name, 0);
+	return -1;
 }
 
 int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old)
@@ -117,7 +127,7 @@ int seat_take_name(const struct seat *s, struct temporary *t, const struct stat 
 
 	if (t->nameless) {
 		ret = link_nameless(s, t);
-		if (ret < 0 || sync_named(s, t))
+		if (ret < 0 || sync_named(s, t, ret == 0))
 			return -1;
 		if (ret == 0)
 			return 0;

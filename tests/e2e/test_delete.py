@@ -308,3 +308,11 @@ def test_no_backup_goes_into_a_source(bench, tmp_path, way):
     assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "tree") == tree
     assert set(read(tmp_path / "to").values()) == {b"old"}
+
+
+def test_backups_of_a_directory_in_the_way_have_its_mode(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"x": b"new"}, "to": {"x": {"sub": {"o": b"old"}}}})
+    (tmp_path / "to" / "x" / "sub").chmod(0o751)
+    r = delete(bench, tmp_path, way, "--backup", "--backup-dir=B")
+    assert r.code == 0 and read(tmp_path / "to") == {"x": b"new", "B": {"x": {"sub": {"o": b"old"}}}}, r.errors()
+    assert [os.stat(tmp_path / "to" / p).st_mode & 0o777 for p in ("B/x", "B/x/sub")] == [0o755, 0o751]

@@ -32,6 +32,8 @@ def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, elsewher
         r = bench.copy("--fsync", "from/f", "far:%s/" % to, cwd=ground, env=failing(to, "fsync", nth))
         codes.append(r.code)
         assert r.code == 0 or "fsync" in r.errors(), r.errors()
+        # With its name, size and time it would be taken for whole.
+        assert r.code == 0 or not (to / "f").exists()
     assert codes == [11, 11, 0]
     assert read(to) == {"f": data}
 
