@@ -10,15 +10,15 @@
 #include <time.h>
 #include "base/fail.h"
 
+/* Not what RLIMIT_STACK says, which may be too little for our frames or more than there is. */
+enum { STACK_BYTES = 8 << 20 };
+
 /*
  * Who is there to be woken.  A signal handler walks this, so it is an array without a lock:
  * whoever wants to signal a worker counts itself in `wakers' first and looks at `state' then;
  * a worker that ends sets `state' first and waits for `wakers' to be 0 then.  So a thread
  * that is signalled always exists, although nobody waits for anybody for long.
  */
-/* Not what RLIMIT_STACK says, which may be too little for our frames or more than there is. */
-enum { STACK_BYTES = 8 << 20 };
-
 enum seat_state { SEAT_FREE, SEAT_TAKEN, SEAT_LIVE };
 
 struct seat {
