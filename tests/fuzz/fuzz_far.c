@@ -5,12 +5,10 @@
  * how ssh is started and ends, the rest is what it says.  No process is started.
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "base/log.h"
 #include "cmd/detour.h"
 #include "cmd/far.h"
 #include "cmd/survey_call.h"
@@ -20,7 +18,6 @@ enum { SURVEY, SURVEY_HERE, KEEPER, WHOM };
 enum { BY_SIGNAL = 1 << 0, IN_A_PLACE = 1 << 1, NO_SSH = 1 << 2, NO_START = 1 << 3 };
 enum { INPUT_MAX = 64 << 10, TURNS = 8 };
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* What the child of this input says. */
@@ -28,15 +25,6 @@ static const uint8_t *says;
 static size_t says_len;
 static uint8_t how;
 static int ends;
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-	(void)argc;
-	(void)argv;
-	signal(SIGPIPE, SIG_IGN);
-	log_setup("fuzz", LOG_ERROR);
-	return 0;
-}
 
 /* In place of session/launch.c's and cmd/far.c's (-Wl,--wrap). */
 int __wrap_far_start(const struct options *o, const char *host, const char *verb,

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/cursor.h"
 #include "base/io.h"
-#include "base/log.h"
 #include "expect.h"
 #include "lane/hello.h"
 #include "session/porter_impl.h"
@@ -42,7 +41,6 @@ enum {
 	HEARD_MS = 100
 };
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct lane_key key = {.secret = {1}};
@@ -50,15 +48,6 @@ static int waiting[CALLERS_MAX], mine[CALLERS_MAX], knock;
 static atomic_int waiting_count; /* the porter's thread takes them, too */
 static bool no_descriptor; /* for the next one */
 static rlim_t descriptors;
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-	(void)argc;
-	(void)argv;
-	signal(SIGPIPE, SIG_IGN);
-	log_setup("fuzz", LOG_ERROR);
-	return 0;
-}
 
 /* In place of the C library's: those who wait are the input's. */
 int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/log.h"
 #include "base/worker.h"
 #include "session/address_local.h"
 #include "session/session.h"
@@ -38,7 +36,6 @@ enum {
 	READ_MS = 1000, /* at most until all is read */
 };
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In place of the C library's. */
@@ -49,15 +46,6 @@ int connect(int fd, const struct sockaddr *to, socklen_t len)
 	(void)len;
 	errno = ECONNREFUSED;
 	return -1;
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-	(void)argc;
-	(void)argv;
-	signal(SIGPIPE, SIG_IGN);
-	log_setup("fuzz", LOG_ERROR);
-	return 0;
 }
 
 static void on_fail(void *ctx)
