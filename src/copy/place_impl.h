@@ -240,7 +240,7 @@ mode_t metadata_umask(struct place *p, struct place_dir *d, int fd);
 /* What of that is different from st. */
 void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
 		      struct change *c);
-/* Also its attributes, if fd is what x should be of. Failures are not told. */
+/* Also its attributes, if fd is what x should be of.  Unreadable ones differ. */
 void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
 			     struct change *c);
 /* Give fd (its stat is st) these, and attributes of the kinds that rules ask for: x's, NULL none.

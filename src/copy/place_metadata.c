@@ -192,11 +192,14 @@ void metadata_compare(const struct place *p, const struct metadata *m, const str
 void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
 			     struct change *c)
 {
-	bool acls, others;
+	const struct rules *r = p->rules;
 
-	if (metadata_has_xattrs(p) && xattrs_differ(fd, x, p->rules, &acls, &others) == 0) {
-		c->acl = acls;
-		c->xattr = others;
+	if (!metadata_has_xattrs(p))
+		return;
+	/* Setting them succeeds, or reports why they can't be read. */
+	if (xattrs_differ(fd, x, r, &c->acl, &c->xattr)) {
+		c->acl = r->acls;
+		c->xattr = r->xattrs || r->xattrs_all;
 	}
 }
 
