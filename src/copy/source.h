@@ -291,7 +291,8 @@ bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64
 		  const uint64_t sum[2]);
 /* It was compared, and differs: send it. Nobody else has it. Lock held. */
 void source_again(struct source *s, struct source_file *f);
-/* Give it an id, unless it has one, and let all lanes take pieces of it. */
+/* Give f an id, unless it has one, and let all lanes take pieces of it.  Takes f, freed if that
+ * fails. */
 int source_number(struct source_lane *l, struct source_file *f);
 
 /* ---- source_record.c ------------------------------------------------------------------ */

@@ -296,8 +296,10 @@ int source_number(struct source_lane *l, struct source_file *f)
 	struct tally *t = s->copy->tally;
 	uint64_t size = f->stream && f->stream->size ? f->stream->size : f->size;
 
-	if (f->id == 0 && source_id(l, &f->id))
+	if (f->id == 0 && source_id(l, &f->id)) {
+		source_file_free(f);
 		return -1;
+	}
 	pthread_mutex_lock(&s->copy->lock);
 	ids_file(&s->ids, f->id)->of = f;
 	ids_set(&s->ids, f->id, LIVE_FILE);
