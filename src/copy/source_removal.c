@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 
 /* What is to be removed once it is stored. */
 struct removal {
@@ -160,25 +161,30 @@ static bool is_still(const struct source *s, const struct removal *r, const stru
 	       !is_before(&u->until, &r->seen.ctime);
 }
 
-/* It lost a name to us; what can't be remembered is removed no further. */
-static void note_unlinked(struct source *s, const struct stat *before, const struct stat *after)
+/* fd, which was before, lost a name to us.  -1, with errno. */
+static int note_unlinked(struct source *s, const struct stat *before, int fd)
 {
 	struct unlinked *u;
+	struct stat after;
 
-	if (after->st_nlink == 0)
-		return;
+	if (fstat(fd, &after))
+		return -1;
+	if (after.st_nlink == 0)
+		return 0;
 	u = inode_find(&s->unlinked, before->st_dev, before->st_ino);
 	if (!u) {
 		u = calloc(1, sizeof *u);
 		if (!u || inode_add(&s->unlinked, before->st_dev, before->st_ino, u)) {
 			free(u);
-			return;
+			errno = ENOMEM;
+			return -1;
 		}
 		u->since = before->st_ctim;
 	} else if (!time_is(&u->until, &before->st_ctim)) {
 		u->since = before->st_ctim;
 	}
-	u->until = after->st_ctim;
+	u->until = after.st_ctim;
+	return 0;
 }
 
 /* ---- removing ----------------------------------------------------------------------------- */
@@ -218,8 +224,9 @@ static int remove_name(struct source *s, const struct removal *r, int dirfd, con
 		ret = fail("remove %s: %m", shown);
 	else
 		ret = 0;
-	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && fstat(fd, &after) == 0)
-		note_unlinked(s, &now, &after);
+	/* The next of its names will seem to have changed. */
+	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && note_unlinked(s, &now, fd))
+		log_warn("look at the other names of %s, which was removed: %m", shown);
 	close_fd(fd);
 	return ret;
 }
