@@ -82,12 +82,23 @@ static bool is_missing(const char *path)
 	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
 }
 
+/* A directory that glob() can't list.  What may not be listed matches nothing, as in a shell. */
+static int on_unlisted(const char *path, int err)
+{
+	errno = err;
+	if (err == ENOENT || err == ENOTDIR || err == ELOOP || err == EACCES || err == EPERM)
+		return 0;
+	return fail("list %s: %m", path);
+}
+
 static int find_pattern(const char *path, unsigned want, struct found *out)
 {
 	glob_t g = {0};
-	int ret = glob(path, 0, NULL, &g);
+	int ret = glob(path, 0, on_unlisted, &g);
 
-	if (ret == GLOB_NOSPACE) {
+	if (ret == GLOB_ABORTED) {
+		ret = -1;
+	} else if (ret == GLOB_NOSPACE) {
 		ret = fail_as(OUT_MEMORY, "match %s: out of memory", path);
 	} else if (ret != 0 || g.gl_pathc == 0) {
 		ret = found_add(out, path, want, true);
