@@ -240,10 +240,14 @@ int child_exec(char *const argv[], const struct launch_opts *o, struct child *ou
 int child_go(struct child *c)
 {
 	char go = 'g';
+	ssize_t n;
 
 	if (c->go < 0)
 		return 0;
-	if (send(c->go, &go, 1, MSG_NOSIGNAL) != 1) {
+	do
+		n = send(c->go, &go, 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n != 1) {
 		drop(&c->go);
 		return fail("run %s: it is gone", c->what);
 	}
