@@ -21,7 +21,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "lane/connect.h"
+#include "lane/tcp_connect.h"
+#include "lane/verbs_connect.h"
 #include "lane/hello.h"
 
 enum { LANES_MAX = 64, CONNECT_MS = 20000 };

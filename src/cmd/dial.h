@@ -4,7 +4,7 @@
 
 /* How rdsend comes to its rdrecv: names, addresses, patience. */
 
-#include "lane/connect.h"
+#include "base/address.h"
 #include "session/channel.h"
 
 enum { ADDRESSES_MAX = 16 };

@@ -3,7 +3,7 @@
 #include "cmd/options.h"
 
 #include <string.h>
-#include "lane/connect.h"
+#include "lane/verbs_connect.h"
 
 enum { COLUMNS = 80, HELP_AT = 27 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fail.h"
+#include "copy/name.h"
 #include "copy/place.h"
 
 static bool is_tree(const struct options *o)

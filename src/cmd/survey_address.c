@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "cmd/survey.h"
+#include "lane/verbs_connect.h"
 #include "session/address_local.h"
 
 struct addresses {

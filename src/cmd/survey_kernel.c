@@ -12,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "cmd/survey.h"
+#include "lane/verbs_connect.h"
 
 enum {
 	ALIKE_SHOWN = 8

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "cmd/survey.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
 #include "session/links.h"
 

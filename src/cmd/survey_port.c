@@ -7,6 +7,8 @@
 #include <string.h>
 #include "base/fail.h"
 #include "cmd/survey.h"
+#include "lane/verbs_connect.h"
+#include "lane/verbs_port.h"
 
 enum { MTU_LEAST = 256, MTU_BEST = 4096, NETDEV_MTU_BEST = 4200 };
 enum { GIDS_SHOWN = 6 };

@@ -4,51 +4,14 @@
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
-#include "copy/place.h"
-
-/* As shells do it: ~ is HOME, and what the system says only where that is not set. */
-static const char *home_of(const char *user, char *room, size_t size)
-{
-	struct passwd pw, *found = NULL;
-	const char *home = *user ? NULL : getenv("HOME");
-
-	if (home && *home)
-		return home;
-	if (*user)
-		getpwnam_r(user, &pw, room, size, &found);
-	else
-		getpwuid_r(geteuid(), &pw, room, size, &found);
-	return found && found->pw_dir && *found->pw_dir ? found->pw_dir : NULL;
-}
-
-int expand_tilde(const char *path, char *to, unsigned long size)
-{
-	const char *rest = path + strcspn(path, "/");
-	const char *home = "";
-	char user[LOGIN_NAME_MAX];
-	char room[4096];
-	int n;
-
-	if (path[0] != '~') {
-		rest = path;
-	} else {
-		n = snprintf(user, sizeof user, "%.*s", (int)(rest - path - 1), path + 1);
-		home = n < (int)sizeof user ? home_of(user, room, sizeof room) : NULL;
-		if (!home)
-			return fail_as(OUT_NO_SOURCE, "%s: unknown user %s", path, user);
-	}
-	n = snprintf(to, size, "%s%s", home, rest);
-	if (n < 0 || (unsigned long)n >= size)
-		return fail("%s: name too long", path);
-	return 0;
-}
+#include "copy/name.h"
+#include "copy/tilde.h"
 
 static int found_add(struct found *f, const char *path, unsigned want, bool missing)
 {
@@ -118,7 +81,7 @@ static int find_one(const char *name, unsigned want, bool expand, struct found *
 
 	if (lstat(name, &st) == 0 || !expand)
 		return found_add(out, name, want, is_missing(name));
-	if (expand_tilde(name, path, sizeof path))
+	if (tilde_expand(name, path, sizeof path))
 		return found_add(out, name, want, true);
 	exists = lstat(path, &st) == 0 || errno != ENOENT;
 	if (!exists && name_is_pattern(path))

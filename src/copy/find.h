@@ -28,7 +28,5 @@ void found_free(struct found *f);
 /* Can this file or stream be read, as far as is known without opening it?  0 with its mode, or -1:
  * OUT_NO_SOURCE, or OUT_FILE also for a directory. */
 int find_readable(const char *name, mode_t *mode);
-/* ~ and ~user only; 0, or -1 when it doesn't fit or the user is unknown. */
-int expand_tilde(const char *path, char *to, unsigned long size);
 
 #endif

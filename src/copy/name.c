@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/place.h"
+#include "copy/name.h"
 
 #include <fnmatch.h>
 #include <limits.h>

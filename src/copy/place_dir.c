@@ -6,6 +6,7 @@
  * ask for, as it does of any directory that is there.  No mode has another meaning.
  */
 
+#include "copy/name.h"
 #include "copy/place_impl.h"
 
 #include <errno.h>

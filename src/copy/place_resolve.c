@@ -13,6 +13,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "copy/find.h"
+#include "copy/name.h"
+#include "copy/tilde.h"
 
 enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
 
@@ -298,7 +300,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 
 	*s = (struct spot){.dirfd = -1, .own = -1};
 	if (o->expand) {
-		if (expand_tilde(target, s->shown, sizeof s->shown))
+		if (tilde_expand(target, s->shown, sizeof s->shown))
 			return -1;
 	} else if (snprintf(s->shown, sizeof s->shown, "%s", target) >= (int)sizeof s->shown) {
 		return fail("%s: name too long", target);

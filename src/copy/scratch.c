@@ -15,6 +15,7 @@
 #include "base/worker.h"
 #include "copy/find.h"
 #include "copy/source_file.h"
+#include "copy/tilde.h"
 
 enum { STEP = 1 << 20, SCRATCH_MIN = 1 << 20 };
 
@@ -22,7 +23,7 @@ static int name_it(const char *path, bool expand, struct scratch *s)
 {
 	*s = (struct scratch){.fd = -1};
 	if (expand)
-		return expand_tilde(path, s->name, sizeof s->name)
+		return tilde_expand(path, s->name, sizeof s->name)
 			       ? fail_as(OUT_USAGE, "%.300s: there is no such user", path)
 			       : 0;
 	if ((size_t)snprintf(s->name, sizeof s->name, "%s", path) >= sizeof s->name)

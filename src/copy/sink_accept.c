@@ -2,6 +2,7 @@
 
 /* Nothing but what the user asked for is taken, whatever a source sends. */
 
+#include "copy/name.h"
 #include "copy/sink.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/name.h"
 #include "copy/source.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "lane/connect.h"
+#include "base/address.h"
 
 enum {
 	ADAPTERS_MAX = 64, /* ports of one host that are looked at */
@@ -96,12 +96,5 @@ bool adapter_gid_for(const char *root, const struct adapter *a, const union addr
 		     struct adapter_gid *out);
 /* RoCE: the type of GID that connections of this port take, as far as there is one. */
 enum gid_type adapter_gid_type(const char *root, const struct adapter *a);
-
-/* What only verbs tell; -1 with a failure where they can't be asked (verbs_port.c, or
- * verbs_none.c in a build without them). */
-struct adapter_verbs {
-	unsigned mtu, mtu_most; /* bytes of data in a packet; 0: not told */
-};
-int adapter_ask(const struct adapter *a, struct adapter_verbs *out);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include "base/fail.h"
-#include "lane/connect.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
 
 enum {

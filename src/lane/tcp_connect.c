@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lane/connect.h"
+#include "lane/tcp_connect.h"
 
 #include <errno.h>
 #include <fcntl.h>

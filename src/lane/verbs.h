@@ -26,6 +26,7 @@
 #include "lane/connect.h"
 #include "lane/patience.h"
 #include "lane/pool.h"
+#include "lane/verbs_connect.h"
 #include "lane/wire.h"
 
 /*

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "lane/verbs_connect.h"
 #include "base/clock.h"
 #include "lane/adapter.h"
 #include "lane/fault.h"
 #include "lane/hello.h"
+#include "lane/memlock.h"
 #include "lane/verbs.h"
 
 /* timer_create(2) has it; glibc before 2.41 only under the kernel's name. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "lane/memlock.h"
 #include "lane/node.h"
 #include "lane/verbs.h"
 

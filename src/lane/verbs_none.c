@@ -6,6 +6,8 @@
 #include "base/fail.h"
 #include "lane/adapter.h"
 #include "lane/connect.h"
+#include "lane/verbs_connect.h"
+#include "lane/verbs_port.h"
 
 static const char none[] = "this build has no RDMA";
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <string.h>
+#include "lane/verbs_port.h"
 #include "base/fail.h"
 #include "lane/adapter.h"
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lane/connect.h"
+#include "base/address.h"
 #include "session/message.h"
 
 /* Equal on two processes of one host and network namespace, and says nothing else of it. */

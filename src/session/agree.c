@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fail.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
 #include "session/session_impl.h"
 

@@ -18,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include "lane/connect.h"
+#include "base/address.h"
+#include "lane/head.h"
 #include "session/key.h"
 
 struct channel;

@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "lane/memlock.h"
 
 /* ---- ports ------------------------------------------------------------------------------- */
 

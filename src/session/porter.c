@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/tcp_connect.h"
 #include "session/porter_impl.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "lane/connect.h"
+#include "lane/verbs_connect.h"
 #include "session/channel.h"
 #include "session/message.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/memlock.h"
 #include "session/session_impl.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/sizing.h"
 
-#include "lane/connect.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
 #include "session/message.h"
 

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "lane/connect.h"
+#include "base/address.h"
 #include "session/channel.h"
 
 enum { STRANGERS_MAX = 256, STRANGER_MS = 2000, CLIENT_HELLO_MAX = 2048 };

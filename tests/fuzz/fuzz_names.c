@@ -13,8 +13,10 @@
 #include "base/escape.h"
 #include "cmd/repeats.h"
 #include "copy/find.h"
+#include "copy/name.h"
 #include "copy/own_name.h"
 #include "copy/place.h"
+#include "copy/tilde.h"
 #include "expect.h"
 
 enum { INPUT_MAX = 8 << 10, SHOWN = 4096 };
@@ -116,7 +118,7 @@ static void find(char *name, char *other)
 	mode_t mode;
 
 	path[0] = '\0';
-	if (expand_tilde(name, path, sizeof path) == 0)
+	if (tilde_expand(name, path, sizeof path) == 0)
 		expect(name[0] == '~' || strcmp(path, name) == 0);
 	else
 		expect_failure(OUT_NO_SOURCE, OUT_FILE);

@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "lane/connect.h"
 #include "lane/hello.h"
+#include "lane/tcp_connect.h"
 
 struct listeners {
 	int fds[PAIR_LANES];

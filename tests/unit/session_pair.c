@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "lane/tcp_connect.h"
 #include "session/address_local.h"
 #include "session/key.h"
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "copy/find.h"
+#include "copy/tilde.h"
 
 static char dir[] = "/tmp/sluice-find-XXXXXX";
 static const char *const names[] = {"a.c", "b.c", ".hidden.c", "x*y", "xzy", "sp ace", "~"};
@@ -129,22 +130,22 @@ static void tilde_is_a_home(void **state)
 
 	(void)state;
 	assert_non_null(root);
-	assert_int_equal(expand_tilde("~root/x/y", is, sizeof is), 0);
+	assert_int_equal(tilde_expand("~root/x/y", is, sizeof is), 0);
 	snprintf(should, sizeof should, "%s/x/y", root->pw_dir);
 	assert_string_equal(is, should);
 	assert_int_equal(setenv("HOME", "/some/where", 1), 0);
-	assert_int_equal(expand_tilde("~/x", is, sizeof is), 0);
+	assert_int_equal(tilde_expand("~/x", is, sizeof is), 0);
 	assert_string_equal(is, "/some/where/x");
 	assert_int_equal(unsetenv("HOME"), 0);
 	if (me) {
-		assert_int_equal(expand_tilde("~", is, sizeof is), 0);
+		assert_int_equal(tilde_expand("~", is, sizeof is), 0);
 		assert_string_equal(is, me->pw_dir);
 	}
-	assert_int_equal(expand_tilde("a~b/~", is, sizeof is), 0);
+	assert_int_equal(tilde_expand("a~b/~", is, sizeof is), 0);
 	assert_string_equal(is, "a~b/~");
-	assert_int_equal(expand_tilde("~no-such-user-here/x", is, sizeof is), -1);
+	assert_int_equal(tilde_expand("~no-such-user-here/x", is, sizeof is), -1);
 	assert_int_equal(failed()->code, OUT_NO_SOURCE);
-	assert_int_equal(expand_tilde("too long", is, 5), -1);
+	assert_int_equal(tilde_expand("too long", is, 5), -1);
 }
 
 int main(void)

@@ -11,7 +11,9 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "lane/connect.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
+#include "lane/verbs_connect.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, RINGS = 64 * KIB };
 

@@ -17,6 +17,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "copy/name.h"
 #include "copy/place.h"
 #include "place_rig.h"
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "lane/connect.h"
+#include "lane/memlock.h"
 #include "lane/pool.h"
 #include "session/sizing.h"
 

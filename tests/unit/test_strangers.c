@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "lane/tcp_connect.h"
 #include "session/strangers.h"
 
 static unsigned port;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lane/connect.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
