@@ -12,6 +12,8 @@
 #include "cmd/amount.h"
 #include "cmd/process.h"
 #include "cmd/target.h"
+#include "copy/sink_run.h"
+#include "copy/source_run.h"
 #include "session/openssl.h"
 
 enum { COMMAND_ENDS_MS = 200, STACK_WIPED = 64 << 10, AGAIN_MS = 100 };
@@ -293,7 +295,7 @@ static int open_session(struct bare *b, struct session_opts *so, struct session 
 	char host[HOST_MAX];
 	bool again;
 
-	if (copy_new(b->role, &b->copy))
+	if (copy_new(b->role == ROLE_SOURCE ? &source_role : &sink_role, &b->copy))
 		return -1;
 	while (open_once(b, deadline_ms, so, s, &again)) {
 		if (first.code == OUT_DONE)

@@ -18,7 +18,8 @@
 #include "cmd/notes.h"
 #include "cmd/process.h"
 #include "cmd/watch.h"
-#include "copy/copy.h"
+#include "copy/sink_run.h"
+#include "copy/source_run.h"
 #include "session/framer.h"
 #include "session/key.h"
 #include "session/openssl.h"
@@ -409,6 +410,11 @@ static int work_alone(struct end *e)
 	return 0;
 }
 
+static const struct copy_role *role_of(const struct end *e)
+{
+	return e->errand.start.role == ROLE_SOURCE ? &source_role : &sink_role;
+}
+
 static int work(void *ctx)
 {
 	const struct stopper stopper = {.stop = is_cancelled};
@@ -423,7 +429,7 @@ static int work(void *ctx)
 	e->result.ctx = e;
 	if (errand_has(&e->errand, START_PROBE))
 		return work_alone(e);
-	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(e->errand.start.role, &e->copy) ||
+	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(role_of(e), &e->copy) ||
 	    open_session(e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");

@@ -7,7 +7,8 @@
  * take it.
  */
 
-#include "copy/copy.h"
+#include "copy/sink_run.h"
+#include "copy/source_run.h"
 #include "copy/taken.h"
 #include "session/message.h"
 

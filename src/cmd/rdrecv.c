@@ -8,6 +8,7 @@
 #include "cmd/dial.h"
 #include "cmd/process.h"
 #include "copy/place.h"
+#include "copy/sink_run.h"
 
 /* The addresses to listen at: --address, or everywhere. */
 static int listen_there(struct bare *b, int family)

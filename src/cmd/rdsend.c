@@ -5,6 +5,7 @@
 #include "cmd/dial.h"
 #include "cmd/process.h"
 #include "copy/find.h"
+#include "copy/source_run.h"
 
 static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
 {

@@ -9,7 +9,7 @@
 
 enum { WAKE_MS = 20 };
 
-int copy_new(enum role role, struct copy **out)
+int copy_new(const struct copy_role *role, struct copy **out)
 {
 	struct copy *c = calloc(1, sizeof *c);
 	pthread_condattr_t attr;
@@ -37,108 +37,6 @@ void copy_free(struct copy *c)
 	free(c);
 }
 
-struct heard {
-	uint8_t type;
-	union {
-		struct msg_file_result result;
-		struct msg_stored stored;
-		struct msg_answers answers;
-		struct msg_cells cells;
-	};
-};
-
-/* Lock held. */
-static int tell_source(struct source *s, const struct heard *m)
-{
-	switch (m->type) {
-	case MSG_FILE_RESULT:
-		return source_result(s, &m->result);
-	case MSG_STORED:
-		return source_stored(s, &m->stored);
-	case MSG_ANSWERS:
-		return source_answers(s, &m->answers);
-	default:
-		return source_cells(s, &m->cells);
-	}
-}
-
-static int hear(const struct frame *f, struct heard *m)
-{
-	m->type = f->type;
-	switch (f->type) {
-	case MSG_FILE_RESULT:
-		return msg_file_result_decode(f, &m->result);
-	case MSG_STORED:
-		return msg_stored_decode(f, &m->stored);
-	case MSG_ANSWERS:
-		return msg_answers_decode(f, &m->answers);
-	default:
-		return msg_cells_decode(f, &m->cells);
-	}
-}
-
-/* What the sink says of files. */
-static int on_files(struct copy *c, const struct frame *f)
-{
-	struct heard m;
-	int ret = -1;
-
-	if (hear(f, &m))
-		return -1;
-	pthread_mutex_lock(&c->lock);
-	if (c->source)
-		ret = tell_source(c->source, &m);
-	else
-		fail_as(OUT_PROTOCOL, "unexpected %s from the peer", message_name(f->type));
-	pthread_mutex_unlock(&c->lock);
-	return ret;
-}
-
-static bool is_of_files(uint8_t type)
-{
-	return type == MSG_FILE_RESULT || type == MSG_STORED || type == MSG_ANSWERS ||
-	       type == MSG_CELLS;
-}
-
-static int on_end(struct copy *c, const struct frame *f)
-{
-	struct msg_total total;
-	bool twice;
-
-	if (msg_total_decode(f, &total))
-		return -1;
-	pthread_mutex_lock(&c->lock);
-	twice = c->end_came;
-	c->end_came = true;
-	if (!twice)
-		c->total = total;
-	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
-	return twice ? fail_as(OUT_PROTOCOL, "the peer said END twice") : 0;
-}
-
-static int on_done(struct copy *c, const struct frame *f)
-{
-	struct session *session = NULL;
-	struct msg_total total;
-
-	if (msg_total_decode(f, &total))
-		return -1;
-	pthread_mutex_lock(&c->lock);
-	if (c->end_sent && !c->done_came) {
-		session = c->session;
-		c->total = total;
-		c->done_came = true;
-		pthread_cond_broadcast(&c->changed);
-	}
-	pthread_mutex_unlock(&c->lock);
-	if (!session)
-		return fail_as(OUT_PROTOCOL, "unexpected DONE from the peer");
-	/* Here and now: the sink goes as soon as it has said this. */
-	session_ended(session);
-	return 0;
-}
-
 static int on_times(struct copy *c, const struct frame *f)
 {
 	struct msg_times times;
@@ -155,19 +53,17 @@ static int on_times(struct copy *c, const struct frame *f)
 	return due ? 0 : fail_as(OUT_PROTOCOL, "unexpected TIMES from the peer");
 }
 
+int copy_unexpected(const struct frame *f)
+{
+	return fail_as(OUT_PROTOCOL, "unexpected %s from the peer (message %u)",
+		       message_name(f->type), f->type);
+}
+
 int copy_on_frame(void *copy, const struct frame *f)
 {
 	struct copy *c = copy;
 
-	if (c->role == ROLE_SOURCE && is_of_files(f->type))
-		return on_files(c, f);
-	if (f->type == MSG_TIMES)
-		return on_times(c, f);
-	if (c->role == ROLE_SOURCE && f->type == MSG_DONE)
-		return on_done(c, f);
-	if (c->role == ROLE_SINK && f->type == MSG_END)
-		return on_end(c, f);
-	return fail_as(OUT_PROTOCOL, "unexpected message %u from the peer", f->type);
+	return f->type == MSG_TIMES ? on_times(c, f) : c->role->on_frame(c, f);
 }
 
 void copy_on_fail(void *copy)
@@ -177,8 +73,16 @@ void copy_on_fail(void *copy)
 	atomic_store(&c->failed, true);
 	pthread_mutex_lock(&c->lock);
 	pthread_cond_broadcast(&c->changed);
-	if (c->sink)
-		sink_wake_all(c->sink);
+	if (c->running && c->role->wake)
+		c->role->wake(c->running);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void copy_attach(struct copy *c, struct session *session, void *running)
+{
+	pthread_mutex_lock(&c->lock);
+	c->session = session;
+	c->running = running;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -273,7 +177,7 @@ int copy_verdict(struct copy *c, bool only)
 		return fail_again(&c->first);
 	}
 	/* The sink does not hear why all that failed at the source did. */
-	if (c->role == ROLE_SOURCE && c->vanished == c->failures)
+	if (c->role->role == ROLE_SOURCE && c->vanished == c->failures)
 		return fail_as(OUT_VANISHED, "%llu of %llu files vanished before they were read",
 			       (unsigned long long)t->failed, (unsigned long long)all);
 	if (t->failed > 0)
@@ -284,7 +188,7 @@ int copy_verdict(struct copy *c, bool only)
 			       c->failures - others, (unsigned long long)all);
 	if (kept > 0)
 		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
-	c->result->at_peer = c->role == ROLE_SOURCE;
+	c->result->at_peer = c->role->role == ROLE_SOURCE;
 	return fail_again(c->unkept.code != OUT_DONE ? &c->unkept : &c->left);
 }
 

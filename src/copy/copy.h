@@ -3,13 +3,14 @@
 #define COPY_COPY_H
 
 /*
- * The two ends' work: a source reads what was asked for and sends it, a sink stores it.
+ * The two ends' work: a source (source_run.h) reads what was asked for and sends it, a sink
+ * (sink_run.h) stores it.
  *
  * Both run in the calling thread and one thread for each lane of the session, and return when
  * the sink's verdict is in: 0 when everything asked for is stored at the sink and agreed to be
  * what the source read (with some files failed: -1, OUT_SOME_FILES, the list in on_file()).
- * They return only when their threads have ended; whoever has promised to be gone by a deadline
- * (a signal, with a thread in a disk that does not answer) keeps that promise himself.
+ * They return only when their threads have ended.  A caller that has promised to be gone by a
+ * deadline (a signal, with a thread in a disk that does not answer) keeps that promise itself.
  *
  * The session must have been opened with copy_on_frame/copy_on_fail and the `struct copy' made
  * by copy_new() as ctx; that is how frames reach a source or sink before and while it runs.
@@ -22,7 +23,8 @@
 #include "session/session.h"
 
 struct copy;
-int copy_new(enum role role, struct copy **out);
+struct copy_role; /* source_role or sink_role */
+int copy_new(const struct copy_role *role, struct copy **out);
 void copy_free(struct copy *c);
 int copy_on_frame(void *copy, const struct frame *f);
 void copy_on_fail(void *copy);
@@ -53,44 +55,6 @@ struct stream {
 	void *ctx;
 };
 
-struct source_opts {
-	char *const *names; /* SRCs as the user wrote them: ~ and patterns are expanded here */
-	unsigned count;
-	struct stream stream; /* instead of names when fd >= 0 */
-	bool remove_source; /* unlink each file that is stored, verified and fsynced */
-	bool no_sparse; /* send holes as zeros */
-	bool expand; /* names are from another host: expand ~ and patterns */
-	bool no_target_dir; /* -T: a directory's contents are what is sent */
-	const struct rules *rules; /* NULL: plain */
-	const char *host; /* for messages */
-	enum direct direct;
-	int clones; /* a socket to the other end, if that is on this host (clone.h); 0: none */
-	uint64_t memory_bytes; /* instead of names, when not 0: so many bytes that are made here */
-	bool unchecked; /* these without digests: the session's lanes have no hashes either */
-};
-
-struct taken;
-struct sink_opts {
-	const char *target; /* DST */
-	char *const *wants; /* SRCs as the user wrote them: a name that matches none is refused */
-	unsigned count;
-	struct stream stream; /* instead of target when fd >= 0 */
-	bool many; /* several sources: the target must be a directory */
-	bool no_target_dir; /* -T */
-	const struct rules *rules; /* NULL: plain */
-	const char *peer; /* the source's host, "" */
-	bool far; /* this end is not on the conductor's host: '<' in changes */
-	bool mkpath, fsync, inplace, sparse;
-	bool sources_go; /* the source removes what is stored or the same */
-	bool expand; /* ~ in target */
-	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
-	enum direct direct;
-	int clones; /* as above */
-	bool discard; /* what comes is checked and thrown away */
-	bool unchecked; /* as the source's: only thrown away */
-	const struct taken *taken; /* names in target that are not to be replaced; NULL: none */
-};
-
 /*
  * total: what was copied, by the sink's word.
  * on_file(ctx, name, failure): a file failed at this end; NULL: not told.  From any thread, one
@@ -114,10 +78,5 @@ struct copy_result {
 	/* What this end's lanes did with their time, and the other's; all 0 if it did not say. */
 	struct msg_times times, peer_times;
 };
-
-int source_run(struct copy *c, struct session *s, const struct source_opts *o, struct tally *t,
-	       struct copy_result *r);
-int sink_run(struct copy *c, struct session *s, const struct sink_opts *o, struct tally *t,
-	     struct copy_result *r);
 
 #endif

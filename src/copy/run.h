@@ -16,19 +16,26 @@
 #include "copy/copy.h"
 #include "base/worker.h"
 
-struct source;
-struct sink;
+/* What a role does with its peer's frames. */
+struct copy_role {
+	enum role role;
+	/* A frame that only this role gets: 0, or -1 with the session's failure.  Control thread;
+	 * must not wait. */
+	int (*on_frame)(struct copy *c, const struct frame *f);
+	/* The session failed: wake the threads that do not wait for c->changed.  NULL: there are
+	 * none.  Lock held. */
+	void (*wake)(void *running);
+};
 
 struct copy {
-	enum role role;
+	const struct copy_role *role;
 	atomic_bool failed; /* the session did; also for those who don't hold the lock */
 	atomic_bool over; /* sink: DONE is said, lanes may go */
 
 	pthread_mutex_t lock; /* of all below, and of source's and sink's files */
 	pthread_cond_t changed; /* something below did; monotonic clock */
 	struct session *session;
-	struct source *source; /* while source_run() runs */
-	struct sink *sink;
+	void *running; /* the struct source or struct sink of its role; NULL before and after */
 	bool end_came, end_sent, done_came, times_came;
 	struct msg_total total; /* of END (sink) or DONE (source) */
 
@@ -45,13 +52,10 @@ struct copy {
 	bool first_at_peer;
 };
 
-/* Source: what the sink says of files, in the control thread, with the lock held. */
-int source_result(struct source *s, const struct msg_file_result *m);
-int source_stored(struct source *s, const struct msg_stored *m);
-int source_answers(struct source *s, const struct msg_answers *m);
-int source_cells(struct source *s, const struct msg_cells *m);
-/* Sink: the session failed: wake those who wait for a turn. Lock held. */
-void sink_wake_all(struct sink *s);
+/* For a role's on_frame: it does not expect that frame; -1. */
+int copy_unexpected(const struct frame *f);
+/* Frames reach running from here on; NULL: none any more. */
+void copy_attach(struct copy *c, struct session *session, void *running);
 
 bool copy_stopped(void *copy);
 /* Is that why a file failed?  Then it is no fault of the file, and this thread's failure. */

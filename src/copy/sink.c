@@ -161,8 +161,10 @@ static void *sink_lane_run(void *arg)
 
 /* ---- waiting for each other ----------------------------------------------------------- */
 
-void sink_wake_all(struct sink *s)
+static void wake_all(void *sink)
 {
+	struct sink *s = sink;
+
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
 		if (s->lanes[i].waits)
 			pthread_cond_signal(&s->lanes[i].turn);
@@ -210,27 +212,29 @@ void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m)
 /* For another thing, in whose lane's thread this is. */
 static void on_cleared(void *copy, enum event_what what, const char *path)
 {
-	sink_tell_deleted(((struct copy *)copy)->sink, what, path, NULL);
+	struct copy *c = copy;
+
+	sink_tell_deleted(c->running, what, path, NULL);
 }
 
 /* The first ones are told in full; all are counted, and the verdict says how many (sink_end.c). */
 static void on_unkept(void *copy, enum event_what what, const char *path, const struct failure *why)
 {
 	struct copy *c = copy;
+	struct sink *s = c->running;
 	struct msg_event e = {
 		.what = (uint8_t)what,
 		.code = (uint8_t)why->code,
 		.path = path,
 		.path_len = (uint16_t)strlen(path),
 	};
-
-	unsigned before = atomic_fetch_add(&c->sink->unkept, 1);
+	unsigned before = atomic_fetch_add(&s->unkept, 1);
 
 	if (before == 0)
-		c->sink->first_unkept = *why;
+		s->first_unkept = *why;
 	if (before < SINK_UNKEPT_TOLD)
 		copy_tell(c, path, why);
-	if (c->sink->rules->events)
+	if (s->rules->events)
 		copy_tell_event(c, &e);
 }
 
@@ -358,13 +362,6 @@ static void sink_free(struct sink *s)
 	free(s);
 }
 
-static void attach(struct copy *c, struct sink *s)
-{
-	pthread_mutex_lock(&c->lock);
-	c->sink = s;
-	pthread_mutex_unlock(&c->lock);
-}
-
 /* A signal or a lost peer: a later run goes on with what there is. */
 static bool worth_keeping(const struct failure *f)
 {
@@ -378,6 +375,27 @@ static int run(struct sink *s)
 	return sink_say_done(s);
 }
 
+static int on_frame(struct copy *c, const struct frame *f)
+{
+	struct msg_total total;
+	bool twice;
+
+	if (f->type != MSG_END)
+		return copy_unexpected(f);
+	if (msg_total_decode(f, &total))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	twice = c->end_came;
+	c->end_came = true;
+	if (!twice)
+		c->total = total;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return twice ? fail_as(OUT_PROTOCOL, "the peer said END twice") : 0;
+}
+
+const struct copy_role sink_role = {.role = ROLE_SINK, .on_frame = on_frame, .wake = wake_all};
+
 int sink_run(struct copy *c, struct session *session, const struct sink_opts *o, struct tally *t,
 	     struct copy_result *r)
 {
@@ -389,24 +407,23 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	r->counts = (struct msg_counts){0};
 	r->at_peer = false;
 	r->times = r->peer_times = (struct msg_times){0};
-	c->session = session;
 	c->tally = t;
 	c->result = r;
 	if (!s)
 		return session_fail(session);
-	attach(c, s);
+	copy_attach(c, session, s);
 	ret = run(s);
 	if (ret < 0) {
 		session_fail(session);
 		copy_join(s->workers, LANE_COUNT_MAX);
-		attach(c, NULL);
+		copy_attach(c, session, NULL);
 		copy_session_failure(c);
 		f = *failed();
 		sink_drop_all(s, worth_keeping(&f));
 		fail_again(&f);
 	} else {
 		lanes_end(s);
-		attach(c, NULL);
+		copy_attach(c, session, NULL);
 		ret = copy_verdict(c, ret == 1);
 	}
 	f = *failed();

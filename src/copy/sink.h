@@ -27,6 +27,7 @@
 #include "copy/owners.h"
 #include "copy/place.h"
 #include "copy/run.h"
+#include "copy/sink_run.h"
 #include "copy/times.h"
 #include "copy/xattrs.h"
 

@@ -324,15 +324,6 @@ static void add_counts(struct source *s, struct msg_counts *to)
 	}
 }
 
-/* From here on, or no more, frames have somebody to go to. */
-static void attach(struct copy *c, struct session *session, struct source *s)
-{
-	pthread_mutex_lock(&c->lock);
-	c->session = session;
-	c->source = s;
-	pthread_mutex_unlock(&c->lock);
-}
-
 static struct source *source_new(struct copy *c, struct session *session,
 				 const struct source_opts *o)
 {
@@ -366,19 +357,18 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	r->counts = (struct msg_counts){0};
 	r->at_peer = false;
 	r->times = r->peer_times = (struct msg_times){0};
-	c->session = session;
 	c->tally = t;
 	c->result = r;
 	if (!s)
 		return session_fail(session);
-	attach(c, session, s);
+	copy_attach(c, session, s);
 	ret = begin(s) ? session_fail(session) : await(s);
 	if (ret == 0)
 		ret = source_agree(s) ? session_fail(session) : 0;
 	else
 		session_fail(session);
 	copy_join(s->workers, LANE_COUNT_MAX);
-	attach(c, session, NULL);
+	copy_attach(c, session, NULL);
 	add_counts(s, &r->counts);
 	gather_times(s, &r->times);
 	if (ret) {

@@ -44,6 +44,7 @@
 #include "copy/source_ids.h"
 #include "copy/source_inodes.h"
 #include "copy/source_links.h"
+#include "copy/source_run.h"
 #include "copy/source_seen.h"
 #include "copy/source_told.h"
 #include "copy/times.h"
@@ -364,6 +365,10 @@ int item_send_small(struct source_lane *l, struct source_item *it);
 int source_ask(struct source_lane *l, struct source_item *it);
 /* May the sink share with it what is on the disk? */
 bool source_may_clone(const struct source *s, const struct source_item *it);
+/* The sink's answers, and the cells that it has: 0, or -1 with the session's failure.  Control
+ * thread, lock held. */
+int source_answers(struct source *s, const struct msg_answers *m);
+int source_cells(struct source *s, const struct msg_cells *m);
 /* What was offered is answered, or has failed. */
 void source_offer_over(struct source *s, struct aside *a);
 /* Ask only whether it may be replaced, and keep it aside. */

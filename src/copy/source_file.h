@@ -9,11 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include "copy/copy.h"
+#include "copy/run.h"
 #include "copy/digest.h"
 #include "copy/direct.h"
 #include "copy/outlet.h"
 #include "copy/sizes.h"
+#include "copy/source_run.h"
 
 struct removal;
 struct told;

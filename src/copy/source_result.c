@@ -267,7 +267,7 @@ static int asked_failed(struct source *s, struct aside *a, const struct failure 
 	return 0;
 }
 
-int source_result(struct source *s, const struct msg_file_result *m)
+static int take_result(struct source *s, const struct msg_file_result *m)
 {
 	enum live kind = ids_kind(&s->ids, m->file);
 	struct live_file *file = ids_file(&s->ids, m->file);
@@ -337,7 +337,7 @@ static int one_stored(struct source *s, uint32_t id)
 	return 0;
 }
 
-int source_stored(struct source *s, const struct msg_stored *m)
+static int take_stored(struct source *s, const struct msg_stored *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		if (one_stored(s, m->files[i]))
@@ -360,3 +360,110 @@ int source_agree(struct source *s)
 			       "the receiving end's totals differ from what was sent");
 	return 0;
 }
+
+/* ---- frames ---------------------------------------------------------------------------- */
+
+/* The source that f is for, with the lock held; NULL with a failure, and without the lock. */
+static struct source *lock_source(struct copy *c, const struct frame *f)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->running)
+		return c->running;
+	pthread_mutex_unlock(&c->lock);
+	copy_unexpected(f);
+	return NULL;
+}
+
+static int on_result(struct copy *c, const struct frame *f)
+{
+	struct msg_file_result m;
+	struct source *s;
+	int ret;
+
+	if (msg_file_result_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = take_result(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_stored(struct copy *c, const struct frame *f)
+{
+	struct msg_stored m;
+	struct source *s;
+	int ret;
+
+	if (msg_stored_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = take_stored(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_answers(struct copy *c, const struct frame *f)
+{
+	struct msg_answers m;
+	struct source *s;
+	int ret;
+
+	if (msg_answers_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = source_answers(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_cells(struct copy *c, const struct frame *f)
+{
+	struct msg_cells m;
+	struct source *s;
+	int ret;
+
+	if (msg_cells_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = source_cells(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_done(struct copy *c, const struct frame *f)
+{
+	struct session *session = NULL;
+	struct msg_total total;
+
+	if (msg_total_decode(f, &total))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	if (c->end_sent && !c->done_came) {
+		session = c->session;
+		c->total = total;
+		c->done_came = true;
+		pthread_cond_broadcast(&c->changed);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!session)
+		return fail_as(OUT_PROTOCOL, "unexpected DONE from the peer");
+	/* Here and now: the sink goes as soon as it has said this. */
+	session_ended(session);
+	return 0;
+}
+
+static int on_frame(struct copy *c, const struct frame *f)
+{
+	switch (f->type) {
+	case MSG_FILE_RESULT:
+		return on_result(c, f);
+	case MSG_STORED:
+		return on_stored(c, f);
+	case MSG_ANSWERS:
+		return on_answers(c, f);
+	case MSG_CELLS:
+		return on_cells(c, f);
+	case MSG_DONE:
+		return on_done(c, f);
+	default:
+		return copy_unexpected(f);
+	}
+}
+
+const struct copy_role source_role = {.role = ROLE_SOURCE, .on_frame = on_frame};

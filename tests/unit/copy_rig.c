@@ -152,7 +152,7 @@ int rig_start(struct rig *r)
 		return -1;
 	r->source.fd = fd[0];
 	r->sink.fd = fd[1];
-	if (copy_new(ROLE_SOURCE, &r->source.copy) || copy_new(ROLE_SINK, &r->sink.copy))
+	if (copy_new(&source_role, &r->source.copy) || copy_new(&sink_role, &r->sink.copy))
 		return -1;
 	if (pthread_create(&r->source.thread, NULL, end_thread, &r->source) ||
 	    pthread_create(&r->sink.thread, NULL, end_thread, &r->sink))

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/fail.h"
-#include "copy/copy.h"
+#include "copy/sink_run.h"
+#include "copy/source_run.h"
 
 struct rig;
 

@@ -33,7 +33,7 @@ static int make(void **state)
 	uint64_t sum[2];
 
 	*state = b;
-	if (enter_directory(state) || copy_new(ROLE_SINK, &b->copy))
+	if (enter_directory(state) || copy_new(&sink_role, &b->copy))
 		return -1;
 	b->sink.copy = b->copy;
 	b->lane.sink = &b->sink;
