@@ -2,10 +2,9 @@
 #include "base/siphash.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 #include "base/fail.h"
+#include "base/random.h"
 
 enum { WORD_BYTES = sizeof(uint64_t), ROUNDS = 2, ROUNDS_LAST = 4 };
 
@@ -39,12 +38,7 @@ static void take_word(uint64_t v[static 4], uint64_t word)
 
 int siphash_key_make(struct siphash_key *key)
 {
-	ssize_t n;
-
-	do
-		n = getrandom(key, sizeof *key, 0);
-	while (n < 0 && errno == EINTR);
-	return n == (ssize_t)sizeof *key ? 0 : fail("make a random key: %m");
+	return random_bytes(key, sizeof *key);
 }
 
 uint64_t siphash(const struct siphash_key *key, const void *bytes, size_t len)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/io.h"
 #include "lane/adapter.h"
+#include "lane/own_address.h"
 
 static double of_mbits(double mbits)
 {
@@ -75,28 +76,14 @@ static bool parse(const char *text, union address *a)
 	host[len] = '\0';
 	if (!six) {
 		a->in4.sin_family = AF_INET;
-		a->in4.sin_port = htons(9);
 		return inet_pton(AF_INET, host, &a->in4.sin_addr) == 1;
 	}
 	zone = strchr(host, '%');
 	if (zone)
 		*zone++ = '\0';
 	a->in6.sin6_family = AF_INET6;
-	a->in6.sin6_port = htons(9);
 	a->in6.sin6_scope_id = zone ? if_nametoindex(zone) : 0;
 	return inet_pton(AF_INET6, host, &a->in6.sin6_addr) == 1;
-}
-
-/* Our own address on the way there: nothing is sent. */
-static bool way_to(const union address *to, union address *local)
-{
-	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	socklen_t len = sizeof *local;
-	bool ok = fd >= 0 && connect(fd, &to->sa, address_len(to)) == 0 &&
-		  getsockname(fd, &local->sa, &len) == 0;
-
-	close_fd(fd);
-	return ok;
 }
 
 /* Is there hardware, at or below it?  What others say of their speed is made up. */
@@ -123,16 +110,11 @@ static void of_netdev(const char *how, struct link_limit *out)
 	ssize_t n;
 	int fd;
 
-	if (!parse(how, &to) || !way_to(&to, &local) || !netdev_of_address(&local, dev, sizeof dev))
+	if (!parse(how, &to) || address_toward(&to, &local) ||
+	    !netdev_of_address(&local, dev, sizeof dev))
 		return;
 	/* An address of this host's own is reached without its device. */
-	if (memcmp(&to.in4.sin_addr, &local.in4.sin_addr, sizeof to.in4.sin_addr) == 0 &&
-	    to.sa.sa_family == AF_INET)
-		return;
-	if (memcmp(&to.in6.sin6_addr, &local.in6.sin6_addr, sizeof to.in6.sin6_addr) == 0 &&
-	    to.sa.sa_family == AF_INET6)
-		return;
-	if (!is_real(dev))
+	if (address_same(&to, &local) || !is_real(dev))
 		return;
 	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
 	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));

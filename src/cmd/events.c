@@ -13,7 +13,6 @@
 #include "cmd/screen.h"
 #include "cmd/spool.h"
 #include "copy/name.h"
-#include "copy/place.h"
 
 enum { PROGRESS_EVERY_MS = 1000, LINE_ROOM = 2048 };
 

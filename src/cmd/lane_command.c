@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "cmd/carrier.h"
 #include "cmd/loopback.h"
 #include "cmd/pump.h"

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "base/fail.h"
+#include "base/random.h"
 #include "session/key.h"
 
 struct flag {

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include "base/fail.h"
 #include "copy/name.h"
-#include "copy/place.h"
 
 static bool is_tree(const struct options *o)
 {

@@ -8,7 +8,7 @@
 #include "base/io.h"
 #include "cmd/survey_call.h"
 #include "lane/adapter.h"
-#include "session/address_local.h"
+#include "lane/own_address.h"
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -88,21 +88,6 @@ static bool near_has_rdma(const struct path *p, const union address *a)
 /* ---- routes ------------------------------------------------------------------------------------
  */
 
-/* Which of this host's addresses would be taken to get there: nothing is sent. */
-static bool source_for(const union address *to, union address *from)
-{
-	union address with = address_with_port(to, 9);
-	socklen_t len = sizeof *from;
-	int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
-	bool found = fd >= 0 && connect(fd, &with.sa, address_len(&with)) == 0 &&
-		     getsockname(fd, &from->sa, &len) == 0;
-
-	err = errno;
-	close_fd(fd);
-	errno = err;
-	return found;
-}
-
 /* True when an adapter stands at both of its ends. */
 static bool look_at_route(struct path *p, const struct path_address *to)
 {
@@ -111,7 +96,7 @@ static bool look_at_route(struct path *p, const struct path_address *to)
 	bool rdma;
 
 	address_text(&to->at, there, sizeof there);
-	if (!source_for(&to->at, &from)) {
+	if (address_toward(&to->at, &from)) {
 		findings_add(p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
 			     to->rdma
 				     ? "give this host an address in that network, or a route to it"

@@ -10,7 +10,6 @@
 #include "base/io.h"
 #include "base/worker.h"
 #include "cmd/path.h"
-#include "session/address_local.h"
 
 enum {
 	KNOCK_MS = 1000,

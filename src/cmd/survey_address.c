@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "cmd/survey.h"
 #include "lane/verbs_connect.h"
-#include "session/address_local.h"
+#include "session/places.h"
 
 struct addresses {
 	unsigned count, with; /* that librdmacm takes */

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <xxhash.h>
-#include "session/address_local.h"
+#include "lane/host_id.h"
 
 enum { BOOT_ID_SIZE = 36 };
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/own_name.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+#include "base/random.h"
 
 enum { HASH_DIGITS = 16, RANDOM_DIGITS = 8 };
 static const char prefix[] = ".sluice.";
@@ -54,11 +53,8 @@ void own_name_hashed(uint64_t hash, char to[static OWN_NAME_ROOM])
 int own_name_random(uint64_t hash, char to[static OWN_NAME_ROOM])
 {
 	uint32_t suffix;
-	ssize_t n;
 
-	while ((n = getrandom(&suffix, sizeof suffix, 0)) < 0 && errno == EINTR)
-		;
-	if (n != sizeof suffix)
+	if (random_bytes(&suffix, sizeof suffix))
 		return -1;
 	snprintf(to, OWN_NAME_ROOM, "%s%016" PRIx64 ".%08" PRIx32, prefix, hash, suffix);
 	return 0;

@@ -12,7 +12,6 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "copy/find.h"
 #include "copy/name.h"
 #include "copy/tilde.h"
 

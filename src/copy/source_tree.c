@@ -9,7 +9,6 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "copy/place.h"
 
 /* ---- failures ------------------------------------------------------------------------ */
 

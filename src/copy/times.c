@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include "session/address_local.h"
+#include "lane/host_id.h"
 
 enum { MEMORY_MAJOR = 1 }; /* of /dev/zero, /dev/null and their like */
 

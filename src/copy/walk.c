@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/worker.h"
 #include "copy/own_name.h"
-#include "copy/place.h"
 
 enum { AT_ONCE = 64 };
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
-#include "copy/place.h"
 
 /* One component of a path: the path up to its end, and its name. */
 struct component {

@@ -6,10 +6,10 @@
 #include <openssl/hmac.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <xxhash.h>
 #include "base/cursor.h"
 #include "base/fail.h"
+#include "base/random.h"
 
 /* The first four bytes say what it is, the version that it may change. */
 static const char magic_block[4] = {'S', 'L', 'B', '\x93'};
@@ -333,7 +333,7 @@ void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 	put_u16(&w, lane);
 	put_u32(&w, epoch);
 	/* Without a mac: something that no peer can guess. */
-	if (!mac_of(key, &w, mac) && getrandom(mac, LANE_TOKEN, 0) != LANE_TOKEN)
+	if (!mac_of(key, &w, mac) && random_bytes(mac, LANE_TOKEN))
 		abort();
 	memcpy(to, mac, LANE_TOKEN);
 }

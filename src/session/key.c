@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/key.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -9,11 +8,11 @@
 #include <openssl/kdf.h>
 #include <openssl/params.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/random.h"
 
 #define MADE_PREFIX "sluice-key-1:"
 
@@ -28,23 +27,6 @@ enum {
 
 /* Both ends must come to the same key from the text alone, so it can't be random. */
 static char salt[] = "sluice typed key v1";
-
-int random_bytes(void *to, size_t len)
-{
-	uint8_t *at = to;
-
-	while (len > 0) {
-		ssize_t n = getrandom(at, len, 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return fail("get random bytes: %m");
-		at += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
 
 void psk_wipe(struct psk *k)
 {

@@ -27,6 +27,5 @@ int psk_from_fd(int fd, struct psk *out);
 /* Make a key file, 0600, not over an existing one. */
 int psk_make_file(const char *path);
 void psk_wipe(struct psk *k);
-int random_bytes(void *to, size_t len);
 
 #endif

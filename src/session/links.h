@@ -6,7 +6,7 @@
  */
 
 #include "lane/adapter.h"
-#include "session/address_local.h"
+#include "session/places.h"
 #include "session/sizing.h"
 
 /* Active ports of adapters, each once. */

@@ -13,7 +13,7 @@
  */
 
 #include <stdbool.h>
-#include "session/address_local.h"
+#include "session/places.h"
 
 enum { WAYS_MAX = 2 * OFFER_MAX };
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "lane/own_address.h"
 #include "session/links.h"
 #include "session/rail.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/random.h"
+#include "lane/host_id.h"
 #include "lane/memlock.h"
 #include "session/session_impl.h"
 

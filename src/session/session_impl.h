@@ -14,7 +14,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include "session/address_local.h"
 #include "session/rail.h"
 #include "session/session.h"
 

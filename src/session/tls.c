@@ -4,6 +4,7 @@
  * early data, no resumption.  Who finishes a handshake has the key; that the key was used, and
  * not a certificate in its place, is checked once more at the end.
  */
+#include "base/random.h"
 #include "session/channel.h"
 #include "session/channel_ops.h"
 

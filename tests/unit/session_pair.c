@@ -12,9 +12,10 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/random.h"
 #include "lane/tcp_connect.h"
-#include "session/address_local.h"
 #include "session/key.h"
+#include "session/places.h"
 
 enum { PATIENCE_MS = 20000 };
 

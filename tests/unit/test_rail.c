@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "lane/own_address.h"
 #include "session/rail.h"
 /* After our headers: it makes a macro of fail(). */
 #include <cmocka.h>

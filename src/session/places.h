@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SESSION_ADDRESS_LOCAL_H
-#define SESSION_ADDRESS_LOCAL_H
+#ifndef SESSION_PLACES_H
+#define SESSION_PLACES_H
 
-/*
- * This host's addresses: which of them to offer to a peer, and which of a peer's offer are
- * worth dialing.
- */
+/* Places where lanes can be reached: which of this host's addresses to offer to a peer, and which
+ * of a peer's offer to dial. */
 
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/address.h"
 #include "session/message.h"
-
-/* Equal on two processes of one host and network namespace, and says nothing else of it. */
-uint64_t host_id(void);
-/* Of the running kernel: size bytes of it. 0, or -1: it is not known. */
-int boot_id(char *to, size_t size);
-
-bool address_is_loopback(const union address *a);
-bool address_is_link_local(const union address *a);
-/* Ports and zones left out. */
-bool address_same(const union address *a, const union address *b);
-union address address_with_port(const union address *a, unsigned port);
-union address address_loopback(int family, unsigned port);
-/* Does one of this host's interfaces have a in its network? */
-bool address_near(const union address *a);
-/* This host's addresses in whose networks a is, at most max. */
-unsigned addresses_near(const union address *a, union address *own, unsigned max);
-/* The address of this host that the routes take to come to a place: 0, or -1.  Sends nothing. */
-int address_toward(const union address *to, union address *from);
 
 struct offer_rules {
 	const char *only; /* --address: this one and no other; "" */
@@ -55,7 +35,5 @@ unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 unsigned places_worth(const struct msg_offer *offer, enum transport t,
 		      const struct dial_rules *rules, union address *to, unsigned which[],
 		      unsigned max);
-/* "10.0.0.1:7000, [fd00::1]:7000" */
-char *addresses_text(const union address *a, unsigned count, char *to, size_t size);
 
 #endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_RANDOM_H
+#define BASE_RANDOM_H
+
+#include <stddef.h>
+
+/* Bytes that nobody can guess, from the kernel.  Waits until it has some; -1 with a failure, and
+ * errno. */
+int random_bytes(void *to, size_t len);
+
+#endif
