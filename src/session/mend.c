@@ -366,7 +366,7 @@ static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 	}
 	if (more < 0 || rc != ATTEMPT_FAILED)
 		return more < 0 ? ATTEMPT_FATAL : rc;
-	route_failure_text(e->s, &why, text);
+	route_failure_text(e, &why, text);
 	if (first)
 		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
 			patience_ms / 1000.0, text);
@@ -476,6 +476,7 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 
 	pthread_mutex_lock(&e->s->lock);
 	first = epoch == 0 || !e->s->route.chosen;
+	e->detours_before = e->s->route.detours;
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;

@@ -153,6 +153,7 @@ int route_on_detour(struct session *s, const struct frame *f)
 	r->have_detour = true;
 	r->detour_port = m.port;
 	snprintf(r->detour_why, sizeof r->detour_why, "%s", m.why);
+	r->detours++;
 	session_nudge(s);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
@@ -379,13 +380,16 @@ static void stuck_text(struct session *s, char to[static TEXT_MAX])
 	fail_again(&before);
 }
 
-const char *route_failure_text(struct session *s, const struct failure *f,
+const char *route_failure_text(struct lane_end *e, const struct failure *f,
 			       char to[static FAIL_TEXT_MAX])
 {
+	struct session *s = e->s;
+	const struct route *r = &s->route;
+
 	snprintf(to, FAIL_TEXT_MAX, "%s", f->text);
 	pthread_mutex_lock(&s->lock);
-	if (s->route.stage == STAGE_DETOUR && s->route.detour_why[0])
-		snprintf(to, FAIL_TEXT_MAX, "%s", s->route.detour_why);
+	if (r->stage == STAGE_DETOUR && r->detours != e->detours_before && r->detour_why[0])
+		snprintf(to, FAIL_TEXT_MAX, "%s", r->detour_why);
 	pthread_mutex_unlock(&s->lock);
 	return to;
 }
@@ -432,7 +436,7 @@ static enum attempt find_detour(struct lane_end *e)
 	rc = try_detour(e, deadline);
 	if (rc != ATTEMPT_FAILED)
 		return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_SSH, why) : rc;
-	route_failure_text(s, failed(), why);
+	route_failure_text(e, failed(), why);
 	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, why);
 	return ATTEMPT_FATAL;
 }

@@ -68,6 +68,7 @@ struct route {
 	bool have_detour;
 	uint16_t detour_port;
 	char detour_why[TEXT_MAX]; /* why the last connection there was not carried, "" */
+	unsigned detours; /* DETOURs that came */
 	bool chosen; /* lane 0 has a wire; the stage is final */
 	enum transport transport;
 	char why[TEXT_MAX]; /* why not RDMA */
@@ -97,6 +98,7 @@ struct lane_end {
 	uint32_t fenced_epoch; /* epochs up to this */
 	uint64_t stored;
 	enum held_seen held; /* BUSY, if one of them was */
+	unsigned detours_before; /* the route's, when the lane began to look for its next wire */
 
 	/* the lane's thread's own */
 	uint32_t next_epoch; /* for the next attempt; 0: none is left */
@@ -155,8 +157,9 @@ int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms);
 /* A first connection over ssh failed: when to give up, as --connect-timeout has it.  What went
  * before may have been a password that somebody typed. */
 uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms);
-/* f, or what the conductor knows better: why a lane over ssh was not carried. */
-const char *route_failure_text(struct session *s, const struct failure *f,
+/* f, or what the conductor knows better: why a lane over ssh was not carried, if it said so since
+ * this one began to look for a wire. */
+const char *route_failure_text(struct lane_end *e, const struct failure *f,
 			       char to[static FAIL_TEXT_MAX]);
 /* Wait until nudged: 0; -1 when the lane is aborted or the deadline (0: none) is over. */
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
