@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -39,11 +40,20 @@ static int ssh_failed(struct child *ssh)
 	return fail_as(OUT_START, "%s %s before it could carry a lane", ssh->what, how);
 }
 
+/* It is readable: because it has ended? */
+static bool at_end(int fd)
+{
+	int there;
+
+	return ioctl(fd, FIONREAD, &there) == 0 && there == 0;
+}
+
 /* The connecting end's side of the lane. */
 static int take_from(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
 {
 	unsigned char said;
 	uint64_t began;
+	int status;
 
 	if (!c->way->from) {
 		*side = (struct pump_side){.in = c->fd, .out = c->fd};
@@ -60,6 +70,9 @@ static int take_from(struct carrier *c, int in, struct pump_side *side, struct c
 	/* The connecting end speaks first. */
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	/* A connection that was closed at once also ends the output, but no ssh. */
+	if (at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_END_MS) && status)
+		return ssh_failed(ssh);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;
 }

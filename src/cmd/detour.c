@@ -118,15 +118,21 @@ unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLL
 static int on_listener(struct detour *d)
 {
 	int fd = accept_loopback(d->listener);
-	int ours = fd < 0 ? 0 : loopback_is_ours(fd);
 
-	if (ours > 0)
-		return add_carrier(d, fd);
-	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && errno != EPERM)
+	if (fd < 0) {
+		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || errno == EPERM)
+			return 0;
 		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
-	if (fd >= 0 && ours == 0)
+	}
+	switch (loopback_peer(fd)) {
+	case LOOPBACK_OURS:
+		return add_carrier(d, fd);
+	case LOOPBACK_FOREIGN:
 		log_info("a process of another user connected to the port of lanes over ssh");
-	if (ours < 0) {
+		break;
+	case LOOPBACK_GONE:
+		break;
+	case LOOPBACK_UNKNOWN:
 		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
 		close_fd(fd);
 		return d->way.announce(d->way.ctx, d->port, failed()->text);

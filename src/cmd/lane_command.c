@@ -160,13 +160,42 @@ static int keep(void)
 	return 0;
 }
 
+/* Wait for a connection, and take it if it is this user's: 0 with *fd, which is -1 if it is not;
+ * -1 also when the conductor is gone. */
+static int accept_caller(int listener, int *fd)
+{
+	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
+			      {.fd = listener, .events = POLLIN}};
+	enum loopback_peer peer;
+
+	if (poll(p, 2, -1) < 0)
+		return errno == EINTR ? 0 : fail_as(OUT_SOCKET, "wait for a lane: %m");
+	if (p[0].revents)
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	/* Several wait on it: the keeper made it non-blocking for all. */
+	*fd = accept_loopback(listener);
+	if (*fd < 0 &&
+	    (errno == EPERM || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+		return 0;
+	if (*fd < 0)
+		return fail_as(OUT_SOCKET, "take a lane's connection here: %m");
+	peer = loopback_peer(*fd);
+	if (peer == LOOPBACK_OURS)
+		return 0;
+	if (peer == LOOPBACK_UNKNOWN)
+		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+	close_fd(*fd);
+	*fd = -1;
+	return peer == LOOPBACK_UNKNOWN ? -1 : 0;
+}
+
 /* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
 static int take_connection(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
 	socklen_t len = keeper_name(token, &un);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int listener = -1, fd = -1, ours;
+	int listener = -1, fd = -1;
 
 	if (unix_fd >= 0 && connect(unix_fd, (struct sockaddr *)&un, len) == 0 && is_ours(unix_fd))
 		listener = take_fd(unix_fd);
@@ -177,31 +206,10 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		close_fd(listener);
 		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
 	}
-	while (fd < 0) {
-		struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
-				      {.fd = listener, .events = POLLIN}};
-
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			break;
-		if (p[0].revents) {
-			errno = EPIPE;
-			break;
-		}
-		/* Several wait on it: the keeper made it non-blocking for all. */
-		fd = accept_loopback(listener);
-		if (fd < 0 && errno != EPERM && errno != EAGAIN && errno != EINTR &&
-		    errno != ECONNABORTED)
-			break;
-		ours = fd < 0 ? 0 : loopback_is_ours(fd);
-		if (ours > 0)
-			continue;
-		close_fd(fd);
-		fd = -1;
-		if (ours < 0)
-			break;
-	}
+	while (accept_caller(listener, &fd) == 0 && fd < 0)
+		;
 	close_fd(listener);
-	return fd >= 0 ? fd : fail_as(OUT_SOCKET, "take a lane's connection here: %m");
+	return fd;
 }
 
 int lane_listen_run(void)
@@ -216,5 +224,7 @@ int lane_listen_run(void)
 	if (memcmp(token, zeros, sizeof zeros) == 0)
 		return keep() ? complain() : OUT_DONE;
 	fd = take_connection(token);
-	return fd < 0 ? (int)failed()->code : carry(fd);
+	if (fd >= 0)
+		return carry(fd);
+	return failed()->code == OUT_PEER_LOST ? OUT_PEER_LOST : complain();
 }

@@ -84,7 +84,7 @@ static int find_user(const char *file, const char *ends, uid_t *uid)
 	return found;
 }
 
-int loopback_is_ours(int fd)
+enum loopback_peer loopback_peer(int fd)
 {
 	struct sockaddr_in theirs, here;
 	socklen_t their_len = sizeof theirs, here_len = sizeof here;
@@ -92,9 +92,9 @@ int loopback_is_ours(int fd)
 	uid_t uid;
 
 	if (getpeername(fd, (struct sockaddr *)&theirs, &their_len) < 0)
-		return errno == ENOTCONN ? 0 : -1;
+		return errno == ENOTCONN ? LOOPBACK_GONE : LOOPBACK_UNKNOWN;
 	if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0)
-		return -1;
+		return LOOPBACK_UNKNOWN;
 	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++) {
 		int found;
 
@@ -108,11 +108,11 @@ int loopback_is_ours(int fd)
 		found = find_user(lists[i], ends, &uid);
 		/* A kernel without IPv6 has no list of it. */
 		if (found < 0 && (i == 0 || errno != ENOENT))
-			return -1;
+			return LOOPBACK_UNKNOWN;
 		if (found > 0)
-			return uid == geteuid();
+			return uid == geteuid() ? LOOPBACK_OURS : LOOPBACK_FOREIGN;
 	}
-	return 0;
+	return LOOPBACK_GONE;
 }
 
 int accept_loopback(int listener)

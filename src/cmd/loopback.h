@@ -13,10 +13,15 @@ int listen_loopback(unsigned *port);
 /* Take one connection: a descriptor, or -1 with errno. */
 int accept_loopback(int listener);
 /*
- * Is a connection's other end a socket of this user?  1, 0, or -1 with errno when that can't be
- * found out.  Loopback has no credentials like those of a unix socket; the kernel's list of
- * sockets has their owners.
+ * Whose socket is a connection's other end?  Loopback has no credentials like those of a unix
+ * socket; the kernel's list of sockets has their owners.
  */
-int loopback_is_ours(int fd);
+enum loopback_peer {
+	LOOPBACK_OURS,
+	LOOPBACK_FOREIGN, /* another user's */
+	LOOPBACK_GONE, /* it is closed */
+	LOOPBACK_UNKNOWN, /* that can't be found out: errno */
+};
+enum loopback_peer loopback_peer(int fd);
 
 #endif

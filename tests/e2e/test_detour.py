@@ -125,3 +125,26 @@ def test_a_port_that_no_lane_reaches(bench, tmp_path, way):
     assert len(r.errors().splitlines()) <= 3, r.errors()
     assert started(tmp_path) < 20
     assert not (tmp_path / "out").exists()
+
+
+# ---- too few descriptors -----------------------------------------------------------------------
+
+
+def failing_accept(kind):
+    return {"LD_PRELOAD": str(FAILING), "FAIL_CALL": "accept", "FAIL_ERRNO": str(kind)}
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+def test_a_far_place_gets_no_descriptor(bench, tmp_path):
+    """It reports that itself; its ssh can't."""
+    (tmp_path / "in").write_bytes(bytes(1 << 20))
+    listens = "case \"$*\" in *--lane-listen*) export %s ;; esac" % " ".join(
+        "%s='%s'" % kv for kv in failing_accept(errno.EMFILE).items())
+    # The keeper accepts, too.
+    first = "[ -e {0}/keeper ] || {{ touch {0}/keeper; unset LD_PRELOAD; }}".format(tmp_path)
+    r = bench.copy("--lanes=2", *copied("between", tmp_path), transport="--transport=ssh",
+                   rsh=rsh(tmp_path, listens.replace(" ;; esac", "; %s ;; esac" % first)), timeout=60 * SLOW)
+    assert r.code == 5, r.errors()
+    assert "a lane over ssh: take a lane's connection here: Too many open files" in r.errors()
+    assert "exited with 10 before it could carry a lane" in r.errors()
+    assert started(tmp_path) <= 8

@@ -3,9 +3,10 @@
 /*
  * Calls that fail, preloaded into a program:
  *
- *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, connect, fchmod, malloc or realloc
+ *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, accept, connect, fchmod, malloc or realloc
  *	FAIL_NAME   of the first three the name, of fdopendir the directory's last component;
- *	            connect and fchmod fail whatever the address or mode
+ *	            accept, connect and fchmod fail whatever the address or mode
+ *	FAIL_TIMES  how often accept does in a process; always without it
  *	FAIL_SIZE   of the others how many bytes
  *	FAIL_ERRNO  with which it fails; 0: fdopendir fails without setting errno
  *	FAIL_TOLD   a file that is made when it did
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +87,18 @@ int unlinkat(int dirfd, const char *name, int flags)
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
 
 	return fails_at("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+}
+
+int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+	static atomic_int times;
+	int (*real)(int, struct sockaddr *, socklen_t *, int) =
+		(int (*)(int, struct sockaddr *, socklen_t *, int))dlsym(RTLD_NEXT, "accept4");
+	const char *most = getenv("FAIL_TIMES");
+
+	if (!is_call("accept") || (most && times++ >= atoi(most)))
+		return real(fd, from, len, flags);
+	return fail_now();
 }
 
 int connect(int fd, const struct sockaddr *to, socklen_t len)

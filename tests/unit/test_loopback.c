@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "cmd/loopback.h"
+#include <cmocka.h>
+
+enum { LONG_MS = 60000 };
+
+static int listener;
+static unsigned port;
+
+static int begin(void **state)
+{
+	(void)state;
+	listener = listen_loopback(&port);
+	return listener < 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	close_fd(listener);
+	return 0;
+}
+
+static int take(void)
+{
+	struct pollfd p = {.fd = listener, .events = POLLIN};
+	int fd;
+
+	assert_int_equal(poll(&p, 1, LONG_MS), 1);
+	fd = accept_loopback(listener);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void test_a_caller_of_this_user(void **state)
+{
+	int caller = connect_loopback(port), fd = take();
+
+	(void)state;
+	assert_true(caller >= 0);
+	assert_int_equal(loopback_peer(fd), LOOPBACK_OURS);
+	close_fd(fd);
+	close_fd(caller);
+}
+
+static void test_a_caller_that_closed(void **state)
+{
+	int caller = connect_loopback(port), fd = take();
+
+	(void)state;
+	close_fd(caller);
+	assert_int_equal(loopback_peer(fd), LOOPBACK_GONE);
+	close_fd(fd);
+}
+
+static void test_a_caller_that_was_reset(void **state)
+{
+	const struct linger now = {.l_onoff = 1};
+	int caller = connect_loopback(port), fd = take();
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	(void)state;
+	assert_int_equal(setsockopt(caller, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+	close_fd(caller);
+	assert_int_equal(poll(&p, 1, LONG_MS), 1);
+	assert_int_equal(loopback_peer(fd), LOOPBACK_GONE);
+	close_fd(fd);
+}
+
+static void test_what_is_no_connection(void **state)
+{
+	(void)state;
+	assert_int_equal(loopback_peer(-1), LOOPBACK_UNKNOWN);
+	assert_int_equal(errno, EBADF);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_a_caller_of_this_user, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_caller_that_closed, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_caller_that_was_reset, begin, end),
+		cmocka_unit_test(test_what_is_no_connection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
