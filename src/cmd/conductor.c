@@ -180,9 +180,10 @@ static void take_signals(struct conductor *c)
 static int turn_timeout(const struct conductor *c)
 {
 	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
-	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].lost_ms, c->links[1].lost_ms};
+	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].lost_ms, c->links[1].lost_ms,
+				      c->detour ? detour_due(c->detour) : 0};
 
-	for (int i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
 		int left = deadlines[i] ? clock_left(deadlines[i]) : -1;
 
 		if (left >= 0 && (ms < 0 || left < ms))

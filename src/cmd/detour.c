@@ -16,7 +16,19 @@
 #include "cmd/login_turn.h"
 #include "cmd/loopback.h"
 
-enum { CARRIERS_MAX = DETOUR_POLLS - 2, SPARES = 2 };
+enum {
+	CARRIERS_MAX = DETOUR_POLLS - 2,
+	SPARES = 2,
+	/* Spares that failed are started again: after so long, then twice as long, so many times.
+	 */
+	RESTART_MS = 1000,
+	RESTARTS_MAX = 6,
+	/* While no descriptor is left a connection waits. */
+	SHORTAGE_PAUSE_MS = 200,
+	SHORTAGE_MS = 5000,
+	SHORTAGE_OVER_MS = 2000,
+	CARRIER_END_MS = 500,
+};
 
 struct detour {
 	struct detour_way way;
@@ -32,10 +44,17 @@ struct detour {
 		bool ended; /* it writes no more */
 	} carriers[CARRIERS_MAX];
 	unsigned count;
+	unsigned taken; /* carriers that were spares, and are replaced in this turn */
+	bool worked; /* a spare got a connection, once */
+	unsigned restarts; /* since a lane last took a spare, or lost its carrier */
+	uint64_t restart_ms; /* clock_ms: start what spares are missing then; 0: not at all */
+	uint64_t accept_ms; /* clock_ms: accept no connections before; 0: now */
+	uint64_t short_from_ms, short_ms; /* clock_ms: no descriptor was left, first and last */
 };
 
 static const struct child no_child = {.in = -1, .out = -1, .go = -1};
 
+/* Only those that have been heard to the end: what they wrote last is why they failed. */
 static void free_ended(struct detour *d)
 {
 	int status;
@@ -43,7 +62,7 @@ static void free_ended(struct detour *d)
 	for (unsigned i = 0; i < d->count; i++) {
 		struct child *c = &d->carriers[i].child;
 
-		if (!c->pid || !child_wait(c, &status, clock_ms()))
+		if (!d->carriers[i].ended || (c->pid && !child_wait(c, &status, clock_ms())))
 			continue;
 		child_stop(c);
 		d->carriers[i] = d->carriers[--d->count];
@@ -60,7 +79,7 @@ static int add_carrier(struct detour *d, int fd)
 	free_ended(d);
 	if (d->count == CARRIERS_MAX) {
 		close_fd(fd);
-		return 0;
+		return fail_as(OUT_START, "carry more than %d lanes over ssh", CARRIERS_MAX);
 	}
 	memcpy(c.token, d->says + 2, sizeof c.token);
 	d->carriers[d->count] = (struct carried){.used = fd >= 0};
@@ -106,7 +125,7 @@ int detour_open(const struct detour_way *w, struct detour **out)
 
 unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS])
 {
-	p[0] = (struct pollfd){.fd = d->listener, .events = POLLIN};
+	p[0] = (struct pollfd){.fd = d->accept_ms ? -1 : d->listener, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = d->keeper.out, .events = POLLIN};
 	for (unsigned i = 0; i < d->count; i++)
 		p[2 + i] =
@@ -115,18 +134,63 @@ unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLL
 	return 2 + d->count;
 }
 
+uint64_t detour_due(const struct detour *d)
+{
+	if (!d->accept_ms || !d->restart_ms)
+		return d->accept_ms | d->restart_ms;
+	return d->accept_ms < d->restart_ms ? d->accept_ms : d->restart_ms;
+}
+
+static int announce_failure(struct detour *d)
+{
+	log_debug("a lane over ssh: %s", failed()->text);
+	return d->way.announce(d->way.ctx, d->port, failed()->text);
+}
+
+/* ---- connections on this host --------------------------------------------------------------- */
+
+/* No descriptor is left for a connection: 0 to try again, -1 when that has lasted. */
+static int wait_for_descriptor(struct detour *d)
+{
+	uint64_t now = clock_ms();
+
+	if (now - d->short_ms > SHORTAGE_OVER_MS)
+		d->short_from_ms = now;
+	d->short_ms = now;
+	if (now - d->short_from_ms > SHORTAGE_MS)
+		return -1;
+	d->accept_ms = now + SHORTAGE_PAUSE_MS;
+	return announce_failure(d);
+}
+
+static int cannot_accept(struct detour *d)
+{
+	switch (errno) {
+	case EAGAIN:
+	case EINTR:
+	case ECONNABORTED:
+	case EPERM:
+		return 0;
+	case EMFILE:
+	case ENFILE:
+	case ENOBUFS:
+	case ENOMEM:
+		fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+		return wait_for_descriptor(d);
+	default:
+		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+	}
+}
+
 static int on_listener(struct detour *d)
 {
 	int fd = accept_loopback(d->listener);
 
-	if (fd < 0) {
-		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED || errno == EPERM)
-			return 0;
-		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
-	}
+	if (fd < 0)
+		return cannot_accept(d);
 	switch (loopback_peer(fd)) {
 	case LOOPBACK_OURS:
-		return add_carrier(d, fd);
+		return add_carrier(d, fd) ? announce_failure(d) : 0;
 	case LOOPBACK_FOREIGN:
 		log_info("a process of another user connected to the port of lanes over ssh");
 		break;
@@ -135,9 +199,69 @@ static int on_listener(struct detour *d)
 	case LOOPBACK_UNKNOWN:
 		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
 		close_fd(fd);
-		return d->way.announce(d->way.ctx, d->port, failed()->text);
+		return announce_failure(d);
 	}
 	close_fd(fd);
+	return 0;
+}
+
+/* ---- spares at a far host ------------------------------------------------------------------- */
+
+static unsigned count_used(const struct detour *d)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < d->count; i++)
+		n += !d->carriers[i].ended && d->carriers[i].used;
+	return n;
+}
+
+static unsigned count_spares(const struct detour *d)
+{
+	unsigned n = d->taken;
+
+	for (unsigned i = 0; i < d->count; i++)
+		n += !d->carriers[i].ended && !d->carriers[i].used;
+	return n;
+}
+
+/* A lane took a spare, or lost its carrier and will take one: where some failed, others are
+ * started soon. */
+static void expect_need(struct detour *d)
+{
+	uint64_t soon = clock_ms() + RESTART_MS;
+
+	d->restarts = 0;
+	if (d->listener >= 0 || count_spares(d) >= SPARES)
+		return;
+	if (!d->restart_ms || d->restart_ms > soon)
+		d->restart_ms = soon;
+}
+
+/* A carrier failed, for the reason in failed().  Without a spare the connecting end's new lanes
+ * wait; if they do so in vain, it reports this reason. */
+static int lose_carrier(struct detour *d, bool spare)
+{
+	/* What fails from the start on is no use to repeat. */
+	if (spare && d->worked && !d->restart_ms && d->restarts < RESTARTS_MAX)
+		d->restart_ms = clock_ms() + ((uint64_t)RESTART_MS << d->restarts++);
+	if (d->listener < 0 && !d->restart_ms && count_spares(d) + count_used(d) == 0)
+		return fail_as(OUT_START, "carry a lane over ssh: %s", failed()->text);
+	return announce_failure(d);
+}
+
+static int start_spare(struct detour *d)
+{
+	return add_carrier(d, -1) ? lose_carrier(d, true) : 0;
+}
+
+static int restart_spares(struct detour *d)
+{
+	d->restart_ms = 0;
+	for (unsigned n = count_spares(d); n < SPARES; n++) {
+		if (start_spare(d))
+			return -1;
+	}
 	return 0;
 }
 
@@ -165,18 +289,18 @@ static int on_keeper(struct detour *d)
 	return d->way.announce(d->way.ctx, d->port, "");
 }
 
-/* Without a carrier the connecting end's connections wait in vain. */
-static bool has_carrier(const struct detour *d)
+static int ended_silently(struct carried *c)
 {
-	for (unsigned i = 0; i < d->count; i++) {
-		if (!d->carriers[i].ended)
-			return true;
-	}
-	return d->listener >= 0;
+	char how[64] = "closed its output";
+	int status;
+
+	if (child_wait(&c->child, &status, clock_ms() + CARRIER_END_MS))
+		child_end_text(status, how, sizeof how);
+	return fail_as(OUT_START, "the process that was to carry it %s", how);
 }
 
-/* What a carrier writes, or its end: 0 or -1.  began: another one waits in its place. */
-static int hear_carrier(struct detour *d, struct carried *c, unsigned *began)
+/* What a carrier writes, or its end: 0 or -1. */
+static int hear_carrier(struct detour *d, struct carried *c)
 {
 	char text[2 + FAIL_TEXT_MAX];
 	const char *at = text;
@@ -185,33 +309,40 @@ static int hear_carrier(struct detour *d, struct carried *c, unsigned *began)
 	if (n < 0 && errno == EINTR)
 		return 0;
 	text[n > 0 ? n : 0] = '\0';
-	c->ended = n <= 0;
 	if (*at == CARRIER_USED) {
-		*began += !c->used;
-		c->used = true;
+		d->taken += !c->used;
+		c->used = d->worked = true;
+		expect_need(d);
 		at++;
 	}
-	if (*at != CARRIER_FAILED)
+	c->ended = n <= 0 || *at == CARRIER_FAILED;
+	if (!c->ended)
 		return 0;
-	c->ended = true;
-	log_debug("a lane over ssh: %s", at + 1);
-	if (!has_carrier(d) && *began == 0)
-		return fail_as(OUT_START, "carry a lane over ssh: %s", at + 1);
-	return d->way.announce(d->way.ctx, d->port, at + 1);
+	if (c->used)
+		expect_need(d);
+	if (*at == CARRIER_FAILED)
+		fail_as(OUT_START, "%s", at + 1);
+	else if (!c->used)
+		ended_silently(c);
+	else
+		return 0;
+	return lose_carrier(d, !c->used);
 }
 
 int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
 {
-	unsigned began = 0;
-
 	for (unsigned i = 2; i < n; i++) {
-		if (p[i].revents && p[i].fd >= 0 && hear_carrier(d, &d->carriers[i - 2], &began))
+		if (p[i].revents && p[i].fd >= 0 && hear_carrier(d, &d->carriers[i - 2]))
 			return -1;
 	}
-	while (began-- > 0) {
-		if (add_carrier(d, -1))
+	for (; d->taken > 0; d->taken--) {
+		if (start_spare(d))
 			return -1;
 	}
+	if (d->restart_ms && clock_left(d->restart_ms) == 0 && restart_spares(d))
+		return -1;
+	if (d->accept_ms && clock_left(d->accept_ms) == 0)
+		d->accept_ms = 0;
 	if (n > 0 && p[0].revents && on_listener(d))
 		return -1;
 	return n > 1 && p[1].revents && d->keeper.out >= 0 ? on_keeper(d) : 0;

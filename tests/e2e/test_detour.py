@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import signal
 import subprocess
 import termios
 import time
@@ -130,8 +131,35 @@ def test_a_port_that_no_lane_reaches(bench, tmp_path, way):
 # ---- too few descriptors -----------------------------------------------------------------------
 
 
-def failing_accept(kind):
-    return {"LD_PRELOAD": str(FAILING), "FAIL_CALL": "accept", "FAIL_ERRNO": str(kind)}
+def failing_accept(kind, times=None):
+    env = {"LD_PRELOAD": str(FAILING), "FAIL_CALL": "accept", "FAIL_ERRNO": str(kind)}
+    return dict(env, FAIL_TIMES=str(times)) if times else env
+
+
+def with_failing_accept(bench, tmp_path, way, **how):
+    """On this host: its end connects, and all others are spared."""
+    (tmp_path / "in").write_bytes(bytes(1 << 20))
+    return bench.copy("--lanes=2", "--connect-timeout=%d" % (3 * SLOW), *copied(way, tmp_path), transport="--transport=ssh",
+                      rsh=rsh(tmp_path, "unset FAIL_CALL LD_PRELOAD"), env=failing_accept(**how), timeout=60 * SLOW)
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_a_lane_waits_for_a_descriptor(bench, tmp_path, way):
+    r = with_failing_accept(bench, tmp_path, way, kind=errno.EMFILE, times=3)
+    assert r.code == 0, r.errors()
+    assert "Too many open files" not in r.errors()
+    assert (tmp_path / "out").stat().st_size == 1 << 20
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+@pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE])
+def test_a_lane_gets_no_descriptor(bench, tmp_path, kind):
+    began = time.monotonic()
+    r = with_failing_accept(bench, tmp_path, "push", kind=kind)
+    assert time.monotonic() - began < 20 * SLOW
+    assert r.code == 10, r.errors()
+    assert r.errors().count("take a lane's connection on this host's loopback: " + os.strerror(kind)) == 1, r.errors()
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
@@ -148,3 +176,89 @@ def test_a_far_place_gets_no_descriptor(bench, tmp_path):
     assert "a lane over ssh: take a lane's connection here: Too many open files" in r.errors()
     assert "exited with 10 before it could carry a lane" in r.errors()
     assert started(tmp_path) <= 8
+
+
+# ---- spares: places at a far connecting end's host that wait for a lane ------------------------
+
+
+def few_listeners(tmp_path):
+    """Each place's process is listed in "places" in the order of their logins, the keeper's first; while "shut" is there none
+    after the third (the keeper's, two spares') comes about."""
+    return rsh(tmp_path, """case "$*" in *--lane-listen*)
+	if [ -e {0}/shut ] && [ "$(wc -l <{0}/places)" -ge 3 ]; then
+		echo x >>{0}/refused
+		exit 7
+	fi
+	echo $$ >>{0}/places ;;
+esac""".format(tmp_path))
+
+
+def numbers(path):
+    return [int(word) for word in path.read_text().split()]
+
+
+def parent(pid):
+    try:
+        return int(pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return None
+
+
+def with_children(pid):
+    """A shell may stay beside what it runs."""
+    return [pid] + [int(p.name) for p in pathlib.Path("/proc").glob("[0-9]*") if parent(int(p.name)) == pid]
+
+
+def break_lanes(tmp_path):
+    for taken in numbers(tmp_path / "places")[1:]:
+        for pid in with_children(taken):
+            os.kill(pid, signal.SIGKILL)
+
+
+def without_spares(bench, tmp_path, *options):
+    """A copy with two lanes, each of which took a spare that none replaced."""
+    (tmp_path / "in").write_bytes(bytes(24 << 20))
+    (tmp_path / "places").touch()
+    (tmp_path / "shut").touch()
+    r = bench.copy("--lanes=2", *options, *copied("between", tmp_path), transport="--transport=ssh", wait=False,
+                   rsh=few_listeners(tmp_path))
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
+    wait_until(lambda: (tmp_path / "refused").exists() and len((tmp_path / "refused").read_text().split()) >= 2, 30)
+    return r
+
+
+def test_spares_that_failed_are_replaced(bench, tmp_path):
+    """Lanes that break later find others."""
+    r = without_spares(bench, tmp_path, "--bwlimit=4M")
+    (tmp_path / "shut").unlink()
+    break_lanes(tmp_path)
+    assert r.wait() == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == bytes(24 << 20)
+    assert len(numbers(tmp_path / "places")) > 3
+
+
+def test_spares_are_missing_in_the_end(bench, tmp_path):
+    """The lanes that look for another one wait, and have the reason."""
+    r = without_spares(bench, tmp_path, "--bwlimit=1M", "--timeout=%d" % (6 * SLOW))
+    break_lanes(tmp_path)
+    began = time.monotonic()
+    assert r.wait() in (5, 35, 44), r.errors()
+    assert time.monotonic() - began < 30 * SLOW
+    assert r.errors().count("exited with 7 before it could carry a lane") == 1, r.errors()
+
+
+def test_a_spare_that_is_killed_is_replaced(bench, tmp_path):
+    """It can't say that it ends."""
+    (tmp_path / "in").write_bytes(bytes(24 << 20))
+    (tmp_path / "places").touch()
+    r = bench.copy("--lanes=1", "--bwlimit=1M", *copied("between", tmp_path), transport="--transport=ssh", wait=False,
+                   rsh=few_listeners(tmp_path))
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
+    # The keeper's, two, and one instead of that which was taken.
+    wait_until(lambda: len(numbers(tmp_path / "places")) == 4, 20)
+    places = numbers(tmp_path / "places")
+    for carrier in set(with_children(r.proc.pid)) & {parent(place) for place in places[1:]}:
+        os.kill(carrier, signal.SIGKILL)
+    wait_until(lambda: len(numbers(tmp_path / "places")) >= 7, 20)
+    r.signal(2)
+    assert r.wait() == 20, r.errors()
