@@ -336,11 +336,11 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 /* sink_cells.c */
 /* Make l->scratch. */
 int sink_scratch(struct sink_lane *l);
-/* Digest what fd has of a file of this size, and send it as CELLS of id; cells that are not all
- * there, or lie in holes, or for which there is no room to remember them, are left out.  *out is
- * what was told (NULL: nothing); out NULL: it is not wanted.  1: it can't be read. -1: the session
- * fails. */
-int cells_tell(struct sink_lane *l, uint32_t id, int fd, uint64_t size, struct cells **out);
+/* Digest what fd has of the file r, and send it as CELLS; cells that are not all there, or lie in
+ * holes, or for which there is no room to remember them, are left out.  *out is what was told
+ * (NULL: nothing); out NULL: it is not wanted.  1: it can't be read, or changes: this thread's
+ * failure.  -1: the session fails. */
+int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out);
 void cells_free(struct cells *c);
 /* Were all cells from pos to pos + len told, and not taken yet?  They are now; their digests are
  * added to sum, those that are not all zero to solid too. */

@@ -109,8 +109,8 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 
 struct teller {
 	struct sink_lane *lane;
+	const struct record_file *r;
 	int fd;
-	uint64_t size; /* of the file */
 	uint64_t there; /* bytes of it that can be read */
 	struct cells *keep; /* NULL: don't */
 };
@@ -146,6 +146,15 @@ static int tell_cell(struct teller *t, uint64_t pos, size_t len)
 	return 0;
 }
 
+static int not_told(const struct teller *t, bool unreadable)
+{
+	if (unreadable)
+		fail("read %s, to compare it: %m", t->r->name);
+	else
+		fail("compare %s: what is there changes", t->r->name);
+	return 1;
+}
+
 /* All cells that touch what lies from data to hole. *pos: up to here all was told. */
 static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t *pos)
 {
@@ -154,7 +163,7 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 	if (at < *pos)
 		at = *pos;
 	for (; at < hole; at += CELL) {
-		size_t len = t->size - at < CELL ? (size_t)(t->size - at) : CELL;
+		size_t len = t->r->size - at < CELL ? (size_t)(t->r->size - at) : CELL;
 		ssize_t n;
 		int ret;
 
@@ -165,7 +174,7 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 			return -1;
 		n = pread_full(t->fd, t->lane->scratch, len, (off_t)at);
 		if (n != (ssize_t)len)
-			return 1;
+			return not_told(t, n < 0);
 		ret = tell_cell(t, at, len);
 		if (ret)
 			return ret;
@@ -204,13 +213,16 @@ static int tell_all(struct teller *t)
 
 /* What is not told of a target is zero, and there is nothing behind it: that holds for one only
  * that nobody changes meanwhile. */
-static bool has_changed(int fd, const struct stat *was, uint64_t size)
+static int look_again(const struct teller *t, const struct stat *was)
 {
 	struct stat st;
 
-	return fstat(fd, &st) || (uint64_t)st.st_size != size ||
-	       st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
-	       st.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
+	if (fstat(t->fd, &st))
+		return not_told(t, true);
+	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+	    st.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+		return not_told(t, false);
+	return 0;
 }
 
 int sink_scratch(struct sink_lane *l)
@@ -225,30 +237,30 @@ int sink_scratch(struct sink_lane *l)
 	return 0;
 }
 
-int cells_tell(struct sink_lane *l, uint32_t id, int fd, uint64_t size, struct cells **out)
+int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out)
 {
-	struct teller t = {.lane = l, .fd = fd, .size = size};
+	struct teller t = {.lane = l, .r = r, .fd = fd};
 	struct stat st;
 	int ret;
 
 	if (out)
 		*out = NULL;
 	if (fstat(fd, &st))
-		return 1;
+		return not_told(&t, true);
 	if (sink_scratch(l) || sink_flush(l))
 		return -1;
 	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
 		return fail_as(OUT_MEMORY, "remember cells: %m");
 	if (t.keep)
 		t.keep->all = &l->sink->cells_bytes;
-	t.there = (uint64_t)st.st_size < size ? (uint64_t)st.st_size : size;
-	l->mail->cells.file = id;
+	t.there = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
+	l->mail->cells.file = r->id;
 	ret = tell_all(&t);
 	/* What is not told is simply sent. */
 	if (ret == ENOUGH)
 		ret = 0;
-	if (ret == 0 && !out && has_changed(fd, &st, size))
-		ret = 1;
+	if (ret == 0 && !out)
+		ret = look_again(&t, &st);
 	/* What was told of a file to be resumed is true, however it goes on. */
 	if (ret == 0 || (ret > 0 && out))
 		ret = send_cells(l);
