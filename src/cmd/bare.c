@@ -263,20 +263,22 @@ static void gather(struct bare *b, struct session *s, int rc)
 		snprintf(r->host, sizeof r->host, "%s", session_peer(s)->host);
 }
 
-/* One try, that ends by the deadline if it has one.  *again: is there a point in another one? */
+/* One try, that ends by the deadline if it has one.  host: as of session_open().  *again: is there
+ * a point in another one? */
 static int open_once(struct bare *b, uint64_t deadline_ms, struct session_opts *so,
-		     struct session **s, bool *again)
+		     char host[static HOST_MAX], struct session **s, bool *again)
 {
 	struct channel *ch = NULL;
 
 	*again = false;
+	host[0] = '\0';
 	if (b->meet(b, clock_left(deadline_ms), &ch, so))
 		return -1;
 	if (channel_secret(ch, so->secret)) {
 		channel_free(ch);
 		return -1;
 	}
-	if (session_open(ch, NULL, 0, so, s) == 0)
+	if (session_open(ch, NULL, 0, so, host, s) == 0)
 		return 0;
 	*again = b->role == ROLE_SOURCE && failed()->code == OUT_PEER_LOST && !cancelled() &&
 		 clock_left(deadline_ms) > AGAIN_MS;
@@ -292,19 +294,22 @@ static int open_session(struct bare *b, struct session_opts *so, struct session 
 {
 	uint64_t deadline_ms = clock_ms() + (unsigned)b->options.connect_timeout_ms;
 	struct failure first = {0}, last;
-	char host[HOST_MAX];
+	char host[HOST_MAX], *failed_host = b->report.host;
 	bool again;
 
 	if (copy_new(b->role == ROLE_SOURCE ? &source_role : &sink_role, &b->copy))
 		return -1;
-	while (open_once(b, deadline_ms, so, s, &again)) {
-		if (first.code == OUT_DONE)
+	while (open_once(b, deadline_ms, so, host, s, &again)) {
+		if (first.code == OUT_DONE || failed()->code == OUT_SIGNAL) {
 			first = *failed();
+			memcpy(failed_host, host, sizeof host);
+		}
 		if (!again)
-			return failed()->code == OUT_SIGNAL ? -1 : fail_again(&first);
+			return fail_again(&first);
 		log_debug("%s", failed()->text);
 		poll(NULL, 0, AGAIN_MS);
 	}
+	failed_host[0] = '\0';
 	atomic_store(&b->opened, true);
 	if (session_failed(*s, &last, host))
 		on_fail(b);

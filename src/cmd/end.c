@@ -341,7 +341,8 @@ static void publish(struct end *e, struct session *s)
 	watch_session(&e->watch, s);
 }
 
-static int open_session(struct end *e)
+/* host: as of session_open(). */
+static int open_session(struct end *e, char host[static HOST_MAX])
 {
 	struct session_opts so = session_options(e);
 	struct session *s = NULL;
@@ -351,7 +352,7 @@ static int open_session(struct end *e)
 	int rc;
 
 	e->channel = NULL;
-	rc = session_open(ch, before, len, &so, &s);
+	rc = session_open(ch, before, len, &so, host, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
 	explicit_bzero(e->errand.start.secret, sizeof e->errand.start.secret);
 	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
@@ -419,6 +420,7 @@ static int work(void *ctx)
 {
 	const struct stopper stopper = {.stop = is_cancelled};
 	struct end *e = ctx;
+	char host[HOST_MAX] = "";
 	struct failure f;
 	struct session *s;
 	int rc;
@@ -430,9 +432,9 @@ static int work(void *ctx)
 	if (errand_has(&e->errand, START_PROBE))
 		return work_alone(e);
 	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(role_of(e), &e->copy) ||
-	    open_session(e)) {
+	    open_session(e, host)) {
 		f = *failed();
-		tell_verdict(e, &f, "");
+		tell_verdict(e, &f, host);
 		return fail_again(&f);
 	}
 	rc = run(e);

@@ -326,7 +326,7 @@ static int refuse(struct channel *ch, const struct session_opts *o)
 }
 
 int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
-		 struct session **out)
+		 char host[static HOST_MAX], struct session **out)
 {
 	struct control_handler handler = {
 		.on_frame = session_on_frame,
@@ -338,6 +338,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 	struct session *s = session_new(o);
 	union address peer;
 
+	host[0] = '\0';
 	if (!s) {
 		fail_as(OUT_MEMORY, "open a session: %m");
 		return refuse(ch, o);
@@ -356,6 +357,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 		return 0;
 	}
 	session_fail(s);
+	session_failed(s, NULL, host);
 fail:
 	session_close(s);
 	return -1;

@@ -55,9 +55,9 @@ struct session_opts {
 };
 
 /* Takes ch; before/len as for control_start().  Waits for the peer's HELLO.  On failure the
- * peer has been told and all is freed. */
+ * peer has been told and all is freed; host: its host's name if the cause came from it, else "". */
 int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
-		 struct session **out);
+		 char host[static HOST_MAX], struct session **out);
 
 /* Stop all threads and free all. Lanes' threads must have been joined. NULL is fine. */
 void session_close(struct session *s);

@@ -146,6 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.on_frame = on_frame,
 		.on_fail = on_fail,
 	};
+	char host[HOST_MAX];
 	struct channel *ch;
 	struct session *s;
 	int fds[2];
@@ -161,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		say(fds[1], data + 1, size - 1);
 	if (!(kind & SAY_HELLO))
 		shutdown(fds[1], SHUT_WR);
-	if (session_open(ch, NULL, 0, &o, &s) == 0) {
+	if (session_open(ch, NULL, 0, &o, host, &s) == 0) {
 		if (kind & IS_OVER) {
 			session_ended(s);
 			say(fds[1], data + 1, size - 1);

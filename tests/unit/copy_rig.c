@@ -81,6 +81,7 @@ static int open_session(struct rig_end *e)
 		.on_fail = on_fail,
 		.ctx = e,
 	};
+	char host[HOST_MAX];
 	struct channel *ch;
 
 	memset(o.secret, 7, sizeof o.secret);
@@ -88,7 +89,7 @@ static int open_session(struct rig_end *e)
 	snprintf(o.peer, sizeof o.peer, "%s", sink ? "sourcehost" : "sinkhost");
 	if (channel_over_fds(e->fd, e->fd, &ch))
 		return -1;
-	return session_open(ch, NULL, 0, &o, &e->session);
+	return session_open(ch, NULL, 0, &o, host, &e->session);
 }
 
 static int run(struct rig_end *e)

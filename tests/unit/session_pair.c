@@ -415,7 +415,7 @@ static void *open_end(void *arg)
 	struct channel *ch;
 
 	if (channel_over_fds(e->fd, e->fd, &ch) < 0 ||
-	    session_open(ch, NULL, 0, &e->o, &e->s) < 0) {
+	    session_open(ch, NULL, 0, &e->o, e->why_host, &e->s) < 0) {
 		e->why = *failed();
 		e->s = NULL;
 	}

@@ -40,7 +40,8 @@ struct pair_end {
 	int fd; /* its control channel, for the session */
 	int relay_fd; /* the relay's end */
 	struct session *s; /* NULL: it did not open, or failed to */
-	struct failure why; /* it did not open because */
+	struct failure why; /* it did not open because, and where that was; "": here */
+	char why_host[HOST_MAX];
 	_Atomic unsigned fails; /* calls of on_fail */
 	struct worker worker;
 	struct lane_job jobs[PAIR_LANES];

@@ -519,6 +519,8 @@ static void test_a_block_size_that_is_none(void **state)
 	assert_int_equal(p.ends[SOURCE].why.code, OUT_USAGE);
 	assert_int_equal(p.ends[SINK].why.code, OUT_USAGE);
 	assert_string_equal(p.ends[SINK].why.text, p.ends[SOURCE].why.text);
+	assert_string_equal(p.ends[SOURCE].why_host, "");
+	assert_string_equal(p.ends[SINK].why_host, "near");
 }
 
 static enum verdict drop_hello(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
@@ -561,7 +563,7 @@ static void *puppet_open(void *arg)
 	struct channel *ch;
 
 	if (channel_over_fds(e->fd, e->fd, &ch) < 0 ||
-	    session_open(ch, NULL, 0, &e->o, &e->s) < 0) {
+	    session_open(ch, NULL, 0, &e->o, e->why_host, &e->s) < 0) {
 		e->why = *failed();
 		e->s = NULL;
 	}
