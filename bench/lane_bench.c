@@ -21,9 +21,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "lane/tcp_connect.h"
-#include "lane/verbs_connect.h"
 #include "lane/hello.h"
+#include "lane/tcp/tcp_connect.h"
+#include "lane/verbs/verbs_connect.h"
 
 enum { LANES_MAX = 64, CONNECT_MS = 20000 };
 

@@ -3,10 +3,10 @@
 #include <string.h>
 #include "base/fail.h"
 #include "base/log.h"
-#include "cmd/bench.h"
-#include "cmd/process.h"
-#include "cmd/screen.h"
-#include "cmd/signals.h"
+#include "cmd/bench/bench.h"
+#include "cmd/output/screen.h"
+#include "cmd/process/process.h"
+#include "cmd/process/signals.h"
 
 static _Noreturn void refuse(void)
 {

@@ -3,10 +3,10 @@
 #include <signal.h>
 #include "base/log.h"
 #include "base/worker.h"
-#include "cmd/findings.h"
-#include "cmd/path.h"
-#include "cmd/process.h"
-#include "cmd/signals.h"
+#include "cmd/check/findings.h"
+#include "cmd/check/path.h"
+#include "cmd/process/process.h"
+#include "cmd/process/signals.h"
 
 struct check {
 	struct options o;

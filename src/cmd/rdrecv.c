@@ -4,11 +4,11 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "cmd/bare.h"
-#include "cmd/dial.h"
-#include "cmd/process.h"
-#include "copy/place.h"
-#include "copy/sink_run.h"
+#include "cmd/end/dial.h"
+#include "cmd/end/stream_end.h"
+#include "cmd/process/process.h"
+#include "copy/place/place.h"
+#include "copy/sink/sink_run.h"
 
 /* The addresses to listen at: --address, or everywhere. */
 static int listen_there(struct bare *b, int family)

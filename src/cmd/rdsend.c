@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rdsend: send a stream or file to a rdrecv. */
 #include <sys/stat.h>
-#include "cmd/bare.h"
-#include "cmd/dial.h"
-#include "cmd/process.h"
-#include "copy/find.h"
-#include "copy/source_run.h"
+#include "cmd/end/dial.h"
+#include "cmd/end/stream_end.h"
+#include "cmd/process/process.h"
+#include "copy/source/source_run.h"
+#include "copy/walk/find.h"
 
 static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
 {

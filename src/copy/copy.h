@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "copy/rules.h"
+#include "copy/rules/rules.h"
 #include "session/session.h"
 
 struct copy;

@@ -13,8 +13,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "copy/copy.h"
 #include "base/worker.h"
+#include "copy/copy.h"
 
 /* What a role does with its peer's frames. */
 struct copy_role {

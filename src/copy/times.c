@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include "lane/host_id.h"
+#include "host/host_id.h"
 
 enum { MEMORY_MAJOR = 1 }; /* of /dev/zero, /dev/null and their like */
 

@@ -6,7 +6,7 @@
  * What bytes of a file are hashed as: cells of CELL bytes, counted from its start.  The hash of
  * bytes at a position is the sum modulo 2^128 of XXH3-128 of each part of them that lies in one
  * cell, seeded with the part's position.  So a block's hash is also its share of the file's
- * digest (copy/digest.h) if it is of whole cells.  It detects faults, not attackers.
+ * digest (copy/io/digest.h) if it is of whole cells.  It detects faults, not attackers.
  */
 
 #include <stddef.h>

@@ -61,7 +61,7 @@ enum rdma_op {
 
 /* What the layer above puts into a block; goes with the block. */
 enum block_kind {
-	BLOCK_RECORDS = 1, /* records of session/message.h, packed */
+	BLOCK_RECORDS = 1, /* records of protocol/message.h, packed */
 	BLOCK_EXTENT = 2, /* bytes of file `file' at pos */
 };
 

@@ -11,8 +11,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "host/pages.h"
 #include "lane/lane.h"
-#include "lane/pages.h"
 
 struct pool {
 	uint8_t *base;

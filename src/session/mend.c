@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "lane/tcp_connect.h"
+#include "lane/tcp/tcp_connect.h"
 #include "session/session_impl.h"
 
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
-#include "session/links.h"
+#include "session/connect/nics.h"
 #include "session/session_impl.h"
 
 static int listen_tcp(struct session *s)

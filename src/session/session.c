@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/random.h"
-#include "lane/host_id.h"
+#include "host/host_id.h"
 #include "lane/memlock.h"
 #include "session/session_impl.h"
 
@@ -16,9 +16,9 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/worker.h"
-#include "session/framer.h"
-#include "session/key.h"
-#include "session/links.h"
+#include "session/channel/framer.h"
+#include "session/channel/key.h"
+#include "session/connect/nics.h"
 
 enum {
 	LOOK_UP_MS = 200, /* a signal may come just before a wait */

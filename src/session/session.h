@@ -18,9 +18,9 @@
 #include <stdint.h>
 #include "base/fail.h"
 #include "lane/lane.h"
-#include "session/control.h"
-#include "session/message.h"
-#include "session/porter.h"
+#include "protocol/message.h"
+#include "session/channel/control.h"
+#include "session/connect/porter.h"
 
 struct session;
 

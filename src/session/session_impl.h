@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include "session/rail.h"
+#include "session/connect/rail.h"
 #include "session/session.h"
 
 enum {

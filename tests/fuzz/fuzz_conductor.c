@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include "base/cursor.h"
 #include "base/log.h"
-#include "cmd/conductor_impl.h"
-#include "cmd/events.h"
-#include "cmd/screen.h"
+#include "cmd/conductor/conductor_impl.h"
+#include "cmd/output/events.h"
+#include "cmd/output/screen.h"
 #include "expect.h"
 
 enum { MEASURES = 1 << 0, BRINGS = 1 << 1, WANTS_SSH = 1 << 2, WANTS_TCP = 1 << 3, AGAIN = 1 << 4 };
@@ -30,7 +30,7 @@ enum { INPUT_MAX = 128 << 10 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* In place of cmd/detour.c's, which start ssh (-Wl,--wrap). */
+/* In place of cmd/conductor/detour.c's, which start ssh (-Wl,--wrap). */
 int __wrap_detour_open(const struct detour_way *w, struct detour **out);
 
 static int nowhere;

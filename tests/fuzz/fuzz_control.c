@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "session/framer.h"
 #include "../unit/recode.h"
+#include "session/channel/framer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "cmd/errand.h"
-#include "copy/modes.h"
+#include "cmd/end/start_recv.h"
+#include "copy/attr/modes.h"
 #include "expect.h"
-#include "session/framer.h"
+#include "session/channel/framer.h"
 
 enum { INPUT_MAX = 128 << 10, PACKETS_MAX = 200, SILENCE = 1 << 7 };
 

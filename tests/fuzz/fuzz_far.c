@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "cmd/detour.h"
-#include "cmd/far.h"
-#include "cmd/survey_call.h"
+#include "cmd/check/survey_call.h"
+#include "cmd/conductor/detour.h"
+#include "cmd/conductor/far.h"
 #include "expect.h"
 
 enum { SURVEY, SURVEY_HERE, KEEPER, WHOM };
@@ -26,7 +26,7 @@ static size_t says_len;
 static uint8_t how;
 static int ends;
 
-/* In place of session/launch.c's and cmd/far.c's (-Wl,--wrap). */
+/* In place of cmd/process/child.c's and cmd/conductor/far.c's (-Wl,--wrap). */
 int __wrap_far_start(const struct options *o, const char *host, const char *verb,
 		     struct child *out);
 int __wrap_child_fork(int (*fn)(void *, int, int), void *ctx, const char *what, struct child *out);

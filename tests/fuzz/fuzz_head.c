@@ -15,7 +15,7 @@
 #include "lane/cells.h"
 #include "lane/head.h"
 #include "lane/lane.h"
-#include "lane/tcp.h"
+#include "lane/tcp/tcp.h"
 
 enum target {
 	T_HEAD,

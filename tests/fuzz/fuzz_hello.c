@@ -21,7 +21,7 @@
 #include "base/io.h"
 #include "expect.h"
 #include "lane/hello.h"
-#include "session/porter_impl.h"
+#include "session/connect/porter_impl.h"
 
 enum { LANES, PEER, HEARD, WHAT };
 enum {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include "expect.h"
-#include "session/key.h"
+#include "session/channel/key.h"
 
 enum {
 	OPEN_TO_OTHERS = 1 << 0,

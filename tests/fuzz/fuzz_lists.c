@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <xxhash.h>
-#include "cmd/name_list.h"
-#include "cmd/rule_list.h"
+#include "cmd/cli/name_list.h"
+#include "cmd/cli/rule_list.h"
 #include "expect.h"
 
 enum { NUL = 1 << 0, INCLUDE = 1 << 1, PIECE_SHIFT = 2, INPUT_MAX = 80 << 10, PACKETS_MAX = 256 };

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 #include "expect.h"
-#include "session/session_impl.h"
 #include "../unit/recode.h"
+#include "session/session_impl.h"
 
 /* A record that decodes is never longer encoded, so that a block fits where it came from. */
 enum { ROOM = 1 << 20 };

@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/escape.h"
-#include "cmd/repeats.h"
-#include "copy/find.h"
-#include "copy/name.h"
-#include "copy/own_name.h"
-#include "copy/place.h"
-#include "copy/tilde.h"
+#include "cmd/cli/repeats.h"
+#include "copy/names/name.h"
+#include "copy/names/own_name.h"
+#include "copy/names/tilde.h"
+#include "copy/place/place.h"
+#include "copy/walk/find.h"
 #include "expect.h"
 
 enum { INPUT_MAX = 8 << 10, SHOWN = 4096 };

@@ -5,12 +5,12 @@
  */
 #include <stdint.h>
 #include <string.h>
-#include "cmd/amount.h"
-#include "cmd/far.h"
-#include "cmd/options.h"
-#include "cmd/target.h"
-#include "copy/modes.h"
-#include "copy/owners.h"
+#include "cmd/cli/amount.h"
+#include "cmd/cli/options.h"
+#include "cmd/cli/target.h"
+#include "cmd/conductor/far.h"
+#include "copy/attr/modes.h"
+#include "copy/attr/owners.h"
 #include "expect.h"
 
 enum { WORDS_MAX = 200, INPUT_MAX = 8 << 10 };

@@ -6,11 +6,11 @@
  */
 #include <stdint.h>
 #include <string.h>
-#include "copy/filter.h"
-#include "copy/listed.h"
-#include "copy/modes.h"
+#include "copy/attr/modes.h"
+#include "copy/rules/filter.h"
+#include "copy/rules/listed.h"
 #include "expect.h"
-#include "session/message.h"
+#include "protocol/message.h"
 
 enum { INPUT_MAX = 16 << 10 };
 

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/worker.h"
-#include "lane/host_id.h"
+#include "host/host_id.h"
 #include "session/session.h"
 
 enum {

@@ -19,11 +19,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "../unit/copy_rig.h"
 #include "base/cursor.h"
 #include "base/log.h"
-#include "copy/digest.h"
-#include "session/message.h"
-#include "../unit/copy_rig.h"
+#include "copy/io/digest.h"
+#include "protocol/message.h"
 
 enum {
 	TO_STREAM = 1 << 0,

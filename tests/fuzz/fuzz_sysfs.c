@@ -22,11 +22,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "base/cpu.h"
-#include "cmd/loopback.h"
-#include "cmd/survey.h"
+#include "cmd/check/survey.h"
+#include "cmd/conductor/loopback.h"
 #include "expect.h"
-#include "lane/node.h"
-#include "session/links.h"
+#include "host/node.h"
+#include "session/connect/nics.h"
 
 enum { INPUT_MAX = 24 << 10, DEEP_MAX = 16, NODES = 3 };
 

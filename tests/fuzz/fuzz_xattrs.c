@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-#include "copy/xattrs_impl.h"
+#include "copy/attr/xattrs_impl.h"
 #include "expect.h"
 
 enum { ACLS = 1 << 0, PLAIN = 1 << 1, SPECIAL = 1 << 2, NUMERIC = 1 << 3 };

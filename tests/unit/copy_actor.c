@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 enum { WAIT_MS = 20000 };
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "copy_rig.h"
-#include "session/message.h"
+#include "protocol/message.h"
 
 enum verb {
 	SAY_NOTHING, /* the list's end */

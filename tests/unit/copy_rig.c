@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/io.h"
-#include "session/channel.h"
+#include "session/channel/channel.h"
 
 static int on_frame(void *ctx, const struct frame *f)
 {

@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "lane/connect.h"
 #include "lane/hello.h"
-#include "lane/tcp_connect.h"
+#include "lane/tcp/tcp_connect.h"
 
 struct listeners {
 	int fds[PAIR_LANES];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include "base/io.h"
-#include "lane/tcp.h"
+#include "lane/tcp/tcp.h"
 
 /* The half of a socket pair that the other end of a lane has not fetched yet. */
 struct waiting {

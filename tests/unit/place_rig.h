@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 #include <sys/stat.h>
-#include "copy/place.h"
+#include "copy/place/place.h"
 
 /* Setup and teardown: into an empty directory, and out of it again. */
 int rig_enter(void **state);

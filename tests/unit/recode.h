@@ -4,7 +4,7 @@
 
 /* Decode a frame by its type, and encode what came of it: what tests and fuzz targets share. */
 
-#include "session/message.h"
+#include "protocol/message.h"
 
 union any_message {
 	struct msg_hello hello;

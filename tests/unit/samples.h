@@ -10,7 +10,7 @@
 
 #include <string.h>
 #include "lane/head.h"
-#include "session/message.h"
+#include "protocol/message.h"
 
 enum sample_size { SAMPLE_LEAST, SAMPLE_USUAL, SAMPLE_MOST, SAMPLE_SIZES };
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
-#include "copy/filter.h"
-#include "copy/listed.h"
-#include "copy/modes.h"
+#include "copy/attr/modes.h"
+#include "copy/rules/filter.h"
+#include "copy/rules/listed.h"
 
 static bool next(char **word, size_t *room)
 {

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/random.h"
-#include "lane/tcp_connect.h"
-#include "session/key.h"
-#include "session/places.h"
+#include "lane/tcp/tcp_connect.h"
+#include "session/channel/key.h"
+#include "session/connect/places.h"
 
 enum { PATIENCE_MS = 20000 };
 

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/worker.h"
-#include "session/framer.h"
+#include "session/channel/framer.h"
 #include "session/session.h"
 
 enum { PAIR_LANES = 4, LOG_MAX = 4096, HELD_MAX = 64, PROXY_MAX = 32 };

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #undef fail
 #include <arpa/inet.h>
-#include "lane/adapter.h"
+#include "host/adapter.h"
 #include "recorded.h"
 
 static const char *sys(const char *tree)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #undef fail
-#include "copy/change.h"
+#include "copy/place/change.h"
 
 static void assert_change(struct change c, bool sent, bool far, const char *should)
 {

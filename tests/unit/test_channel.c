@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "session/channel.h"
+#include "session/channel/channel.h"
 
 /* Both ends in one thread: everything is non-blocking, so each step is taken in turn. */
 

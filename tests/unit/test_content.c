@@ -11,7 +11,7 @@
 #undef fail
 #include <xxhash.h>
 #include "base/fail.h"
-#include "copy/content.h"
+#include "copy/io/content.h"
 
 /* More than one piece, and not whole ones. */
 enum { SIZE = (5 << 20) + 4321 };

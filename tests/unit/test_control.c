@@ -21,8 +21,8 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/cursor.h"
-#include "session/control.h"
-#include "session/framer.h"
+#include "session/channel/control.h"
+#include "session/channel/framer.h"
 
 enum { PATIENCE_MS = 20000 };
 

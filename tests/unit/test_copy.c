@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 enum { STUCK_S = 100 };
 

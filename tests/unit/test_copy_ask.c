@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 /* What a sink answers to questions, what it takes after its answers, and what it looks at once
  * more when all has come. */

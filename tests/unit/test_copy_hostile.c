@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 /*
  * A source that says what it should not, to a real sink; and a sink to a real source.  The sink

@@ -13,8 +13,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/digest.h"
-#include "session/message.h"
+#include "copy/io/digest.h"
+#include "protocol/message.h"
 
 /* A source of trees: to a sink as it is, and to one that the test plays. */
 

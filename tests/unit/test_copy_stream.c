@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 enum { STUCK_S = 100, MANY = 3 * (1 << 20) + 12345 };
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 /*
  * What a sink of trees takes, and what it refuses: a source that a script plays, and a real sink.

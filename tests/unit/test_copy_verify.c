@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
-#include "copy/sink.h"
+#include "copy/sink/sink.h"
 
 /* What --verify finds when it reads back what was stored, on a disk that lies. */
 

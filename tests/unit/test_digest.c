@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <xxhash.h>
-#include "copy/digest.h"
+#include "copy/io/digest.h"
 
 enum { SIZE = 5 * CELL + 12345 };
 

@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/direct.h"
-#include "copy/writeback.h"
+#include "copy/io/direct.h"
+#include "copy/io/writeback.h"
 
 /* On a disk, which /tmp need not be. */
 enum { SIZE = (8 << 20) + 12345, NOBODY = 65534, BEHIND = 64 << 20, PIECE = 256 << 10 };

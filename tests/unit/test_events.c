@@ -16,10 +16,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include "base/log.h"
-#include "cmd/events.h"
-#include "cmd/notes.h"
-#include "cmd/screen.h"
-#include "cmd/spool.h"
+#include "cmd/end/notes.h"
+#include "cmd/output/events.h"
+#include "cmd/output/screen.h"
+#include "cmd/output/spool.h"
 
 static char folder[] = "/tmp/sluice-events-XXXXXX";
 static char shown[64], failed_path[64], log_path[64];

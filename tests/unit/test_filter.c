@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/filter.h"
+#include "copy/rules/filter.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #undef fail
 #include "base/fail.h"
-#include "session/message.h"
+#include "protocol/message.h"
 
 /* Rules joined by commas, each a + or a - and the pattern. */
 static struct filter *filter_of(const char *rules)

@@ -12,8 +12,8 @@
 #include <pwd.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/find.h"
-#include "copy/tilde.h"
+#include "copy/names/tilde.h"
+#include "copy/walk/find.h"
 
 static char dir[] = "/tmp/sluice-find-XXXXXX";
 static const char *const names[] = {"a.c", "b.c", ".hidden.c", "x*y", "xzy", "sp ace", "~"};

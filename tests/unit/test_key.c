@@ -13,7 +13,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "session/key.h"
+#include "session/channel/key.h"
 
 /* scrypt("correct horse", "sluice typed key v1", N=32768, r=8, p=1) as Python's hashlib has it. */
 static const uint8_t correct_horse[PSK_SIZE] = {

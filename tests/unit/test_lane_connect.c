@@ -19,7 +19,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "lane/connect.h"
-#include "lane/tcp_connect.h"
+#include "lane/tcp/tcp_connect.h"
 #include "lane/wire.h"
 
 enum { LONG_MS = 20000, SOON_MS = 2000 };

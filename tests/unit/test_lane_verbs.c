@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lane/pool.h"
-#include "lane/tcp_connect.h"
-#include "lane/verbs_connect.h"
+#include "lane/tcp/tcp_connect.h"
+#include "lane/verbs/verbs_connect.h"
 #include "lane_conformance.h"
 #include "verbs_door.h"
 

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "session/launch.h"
+#include "cmd/process/child.h"
 #include <cmocka.h>
 
 static char dir[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/listed.h"
+#include "copy/rules/listed.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 #undef fail
 #include "base/fail.h"
-#include "session/message.h"
+#include "protocol/message.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/io.h"
-#include "cmd/loopback.h"
+#include "cmd/conductor/loopback.h"
 #include <cmocka.h>
 
 enum { LONG_MS = 60000 };

@@ -13,7 +13,7 @@
 #include "lane/connect.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
-#include "lane/verbs_connect.h"
+#include "lane/verbs/verbs_connect.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, RINGS = 64 * KIB };
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "session/porter.h"
+#include "session/connect/porter.h"
 #include <cmocka.h>
 
 enum { LANES = 4, TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };

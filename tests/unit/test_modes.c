@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/modes.h"
+#include "copy/attr/modes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

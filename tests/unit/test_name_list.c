@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "cmd/name_list.h"
-#include "cmd/rule_list.h"
+#include "cmd/cli/name_list.h"
+#include "cmd/cli/rule_list.h"
 
 static char path[] = "/tmp/sluice-names-XXXXXX";
 

@@ -2,7 +2,7 @@
 
 /* Where a lane settles on a machine of several NUMA nodes, with a /sys made for it. */
 
-#include "lane/node.h"
+#include "host/node.h"
 
 #include <pthread.h>
 #include <setjmp.h>

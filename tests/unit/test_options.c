@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "cmd/amount.h"
-#include "cmd/far.h"
-#include "cmd/options.h"
+#include "cmd/cli/amount.h"
+#include "cmd/cli/options.h"
+#include "cmd/conductor/far.h"
 
 enum { WORDS = 32 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include "base/clock.h"
 #include "base/worker.h"
-#include "copy/outlet.h"
+#include "copy/io/outlet.h"
 
 enum { BLOCK = 256 << 10, PIPE_SIZE = 1 << 20, BIT = 1000, LATE_MS = 500 };
 

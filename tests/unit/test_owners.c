@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #undef fail
 #include "base/fail.h"
-#include "copy/owners.h"
+#include "copy/attr/owners.h"
 
 /* ---- a user database ------------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/name.h"
-#include "copy/place.h"
+#include "copy/names/name.h"
+#include "copy/place/place.h"
 #include "place_rig.h"
 
 /* As -p has it. */

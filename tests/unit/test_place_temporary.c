@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #undef fail
 
-#include "copy/place_temporary.h"
+#include "copy/place/place_temporary.h"
 #include "place_rig.h"
 
 static int fstat_fails; /* so often, with this: */

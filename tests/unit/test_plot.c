@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "cmd/bench.h"
+#include "cmd/bench/bench.h"
 #include "recorded.h"
 #include <cmocka.h>
-#include "cmd/plot.h"
+#include "cmd/bench/plot.h"
 
 static void axes_end_at_round_numbers(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/porter.h"
-#include "session/strangers.h"
+#include "session/connect/porter.h"
+#include "session/connect/strangers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/worker.h"
-#include "session/key.h"
+#include "session/channel/key.h"
 #include <cmocka.h>
 
 enum { LANES = 2, DEPTH = 4, BLOCK = 4096 };

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <fcntl.h>
-#include "cmd/progress.h"
-#include "cmd/report.h"
+#include "cmd/output/progress.h"
+#include "cmd/output/report.h"
 
 enum { MIB = 1 << 20 };
 

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include "lane/own_address.h"
-#include "session/rail.h"
+#include "host/own_address.h"
+#include "session/connect/rail.h"
 /* After our headers: it makes a macro of fail(). */
 #include <cmocka.h>
 

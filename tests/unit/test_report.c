@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* Before cmocka, whose macro fail is wanted here. */
-#include "cmd/report.h"
-#include "cmd/stats.h"
+#include "cmd/output/report.h"
+#include "cmd/output/stats.h"
 
 #include <cmocka.h>
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "lane/host_id.h"
+#include "host/host_id.h"
 #include "session/session_impl.h"
 #include <cmocka.h>
 

@@ -10,7 +10,7 @@
 #include "lane/connect.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
-#include "session/sizing.h"
+#include "session/connect/sizing.h"
 
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)

@@ -2,7 +2,7 @@
 
 /* What the source keeps of ids, of inodes and of cells; the rest of it is in test_copy*.c. */
 
-#include "copy/source.h"
+#include "copy/source/source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

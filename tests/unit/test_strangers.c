@@ -18,8 +18,8 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "lane/tcp_connect.h"
-#include "session/strangers.h"
+#include "lane/tcp/tcp_connect.h"
+#include "session/connect/strangers.h"
 
 static unsigned port;
 

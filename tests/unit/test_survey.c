@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "cmd/survey.h"
+#include "cmd/check/survey.h"
 #include "recorded.h"
 
 enum { MOST = 128 };

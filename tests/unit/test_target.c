@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <fcntl.h>
-#include "cmd/target.h"
+#include "cmd/cli/target.h"
 
 static void check(const char *text, const char *host, const char *path)
 {

@@ -22,7 +22,7 @@
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
 #include "base/io.h"
-#include "lane/verbs.h"
+#include "lane/verbs/verbs.h"
 #include "verbs_door.h"
 
 enum { NOBODY = 65534, LIMIT_MS = 60000, SKIPPED = 77 };

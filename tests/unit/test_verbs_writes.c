@@ -18,7 +18,7 @@
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/clock.h"
 #include "lane/seal.h"
-#include "lane/verbs.h"
+#include "lane/verbs/verbs.h"
 #include "verbs_door.h"
 
 enum { LIMIT_MS = 30000, SKIPPED = 77, DEPTH = 4, SIZE = 16384, LEN = 1000 };

@@ -2,7 +2,7 @@
 #include "copy_rig.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "copy/walk.h"
+#include "copy/walk/walk.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

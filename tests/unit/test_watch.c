@@ -3,7 +3,7 @@
 /* Why a process ends whose worker main has to leave behind.  Each case runs in a process of its
  * own: one that was cancelled stays so.  The session is what session_failed() returns of it. */
 
-#include "cmd/watch.h"
+#include "cmd/process/watch.h"
 
 #include <setjmp.h>
 #include <signal.h>

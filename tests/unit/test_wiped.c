@@ -18,9 +18,9 @@
 #include <unistd.h>
 #undef fail /* cmocka's; base/fail.h has the name */
 #include "base/io.h"
-#include "cmd/link.h"
-#include "session/control.h"
-#include "session/framer.h"
+#include "cmd/conductor/end_pipe.h"
+#include "session/channel/control.h"
+#include "session/channel/framer.h"
 
 static const char secret[32] = "a secret of thirty-two bytes....";
 static _Atomic unsigned unwiped, frees;

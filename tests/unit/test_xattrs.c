@@ -18,7 +18,7 @@
 #include <cmocka.h>
 #undef fail
 #include "base/fail.h"
-#include "copy/xattrs.h"
+#include "copy/attr/xattrs.h"
 #include "xattr_samples.h"
 
 static const struct rules just_acls = {.acls = true};

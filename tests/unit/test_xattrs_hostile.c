@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #undef fail
 #include "base/fail.h"
-#include "copy/xattrs.h"
+#include "copy/attr/xattrs.h"
 #include "xattr_samples.h"
 
 static uint8_t zeros[XATTR_VALUE_MAX + 1];

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "lane/tcp_zerocopy.h"
+#include "lane/tcp/tcp_zerocopy.h"
 
 enum { PIECE = 128 << 10, PIECES = 40 };
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/io.h"
-#include "lane/verbs_connect.h"
+#include "lane/verbs/verbs_connect.h"
 
 struct host near, far;
 unsigned slow = 1;

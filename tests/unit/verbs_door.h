@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include "lane/connect.h"
-#include "lane/verbs_connect.h"
+#include "lane/verbs/verbs_connect.h"
 #include "lane_pair.h"
 
 struct host {

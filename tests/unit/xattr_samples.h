@@ -2,7 +2,7 @@
 #ifndef XATTR_SAMPLES_H
 #define XATTR_SAMPLES_H
 
-#include "session/acl.h"
+#include "protocol/acl.h"
 
 #define ACCESS "system.posix_acl_access"
 #define DEFAULT "system.posix_acl_default"

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/bench/bench.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "cmd/output/screen.h"
+#include "cmd/process/signals.h"
+
+enum {
+	TRIES = 4,
+	REPEATS = 3, /* of a point whose way failed, each time after one pause more: */
+	PAUSE_MS = 1000,
+	BYTES_LEAST = 256 << 10,
+	GONE_MS = 1000,
+};
+#define BYTES_MOST (UINT64_C(64) << 30)
+
+static const uint64_t stage_flags[STAGES] = {
+	[STAGE_MEMORY] = START_MEMORY,
+	[STAGE_NETWORK] = START_MEMORY | START_UNCHECKED,
+	[STAGE_SOURCE] = START_PROBE,
+	[STAGE_TARGET] = START_PROBE | START_FSYNC,
+	[STAGE_END_TO_END] = START_SCRATCH | START_FSYNC,
+};
+
+static void take(struct point *p, const struct report *r, const struct measure *m)
+{
+	int end = p->stage == STAGE_SOURCE ? LINK_SOURCE : LINK_SINK;
+	const struct msg_verdict *v = &m->verdicts[end];
+	const struct msg_times *t = &m->verdicts[LINK_SOURCE].times;
+
+	p->bytes = v->total.bytes;
+	p->ns = v->ns ? v->ns : 1;
+	p->transport = r->transport;
+	p->lanes = v->lanes;
+	/* Over TCP the window may be less than the depth without any need of memory. */
+	if (p->transport == TRANSPORT_RDMA && t->used && p->set.block_size)
+		p->depth = (unsigned)(t->window / t->used / p->set.block_size);
+	p->shrunk = (v->lanes && v->lanes < p->set.lanes) || (p->depth && p->depth < p->set.depth);
+	/* The source's way leads to the sink. */
+	snprintf(p->how, sizeof p->how, "%s", m->verdicts[LINK_SOURCE].how);
+	snprintf(p->why, sizeof p->why, "%s", r->why);
+}
+
+static void show(struct bench *b, const struct point *p)
+{
+	char line[SCREEN_LINE_MAX], set[64], count[32] = "";
+	uint64_t every_ms = b->o->progress_s * UINT64_C(1000), now = clock_ms();
+
+	if (b->o->quiet || (every_ms ? now - b->line_ms < every_ms : !isatty(STDERR_FILENO)))
+		return;
+	/* The first ones are tries. */
+	if (b->planned)
+		snprintf(count, sizeof count, "%u/%u  ", b->done + 1, b->planned);
+	snprintf(line, sizeof line, "%s%s, %s", count, stage_name(p->stage),
+		 setting_text(&p->set, set, sizeof set));
+	b->line_ms = now;
+	if (every_ms)
+		screen_line(line);
+	else
+		screen_live(line);
+	screen_flush();
+}
+
+/* Nothing is measured for nobody. */
+static bool is_heard(struct bench *b)
+{
+	errno = stdout_error();
+	if (!errno)
+		return true;
+	fail("write to stdout: %m");
+	b->failure = *failed();
+	return false;
+}
+
+int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint64_t bytes,
+		struct point *out)
+{
+	bool reads = stage == STAGE_SOURCE || stage == STAGE_END_TO_END;
+	bool writes = stage == STAGE_TARGET || stage == STAGE_END_TO_END;
+	struct options o = *b->o;
+	static struct report r;
+	static struct measure m;
+	const char *names[] = {b->o->measure_source};
+	struct job j = {
+		.o = &o,
+		.source_host = "",
+		.sink_host = b->host,
+		.names = names,
+		.count = reads ? 1 : 0,
+		.target = writes ? b->o->measure_target : "",
+		.progress = &b->progress,
+		.measure = &m,
+	};
+
+	memset(&r, 0, sizeof r);
+	memset(&m, 0, sizeof m);
+	m.flags = stage_flags[stage];
+	m.bytes = bytes;
+	m.kept = &b->far;
+	*out = (struct point){.stage = stage, .set = *s};
+	o.want = s->transport;
+	o.rdma_op = s->op;
+	o.lanes = s->lanes;
+	o.depth = s->depth;
+	o.block_size = s->block_size;
+	/* The ends tell of no files. */
+	o.json = false;
+	/* What a session tells of itself is told of the first one. */
+	o.quiet = o.quiet || (b->began && o.verbose < 2);
+	b->began = true;
+	if (!is_heard(b))
+		return -1;
+	show(b, out);
+	conduct(&j, &r);
+	if (r.failure.code != OUT_DONE) {
+		b->failure = r.failure;
+		memcpy(b->failed_host, r.host, sizeof b->failed_host);
+		return -1;
+	}
+	take(out, &r, &m);
+	return 0;
+}
+
+static uint64_t bytes_for(const struct bench *b, const struct setting *s, uint64_t most)
+{
+	uint64_t block = s->block_size ? s->block_size : 256 << 10;
+	uint64_t least = 4 * block * (s->lanes ? s->lanes : 1);
+	uint64_t warm = block * s->lanes * s->depth;
+	double bytes = b->guess * b->o->measure_ms / 1000;
+
+	/* The sink leaves out what fills the lanes, up to half of all. */
+	bytes += bytes < (double)warm ? bytes : (double)warm;
+
+	if (least < BYTES_LEAST)
+		least = BYTES_LEAST;
+	if (most > BYTES_MOST)
+		most = BYTES_MOST;
+	if (bytes >= (double)most)
+		return most;
+	return bytes > (double)least ? (uint64_t)bytes : least;
+}
+
+/* After points that went well, one that does not is no reason to throw these away. */
+static bool may_try_again(struct bench *b)
+{
+	enum outcome code = b->failure.code;
+
+	if (b->done == 0 || b->repeats >= REPEATS ||
+	    (code != OUT_CONNECT && code != OUT_TRANSPORT && code != OUT_TIMEOUT &&
+	     code != OUT_PEER_LOST))
+		return false;
+	log_warn("once more: %s", b->failure.text);
+	b->failure = (struct failure){0};
+	b->repeats++;
+	/* What is not there now may be in a moment. */
+	signals_pause(PAUSE_MS * (int)b->repeats);
+	return true;
+}
+
+int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint64_t most,
+		struct point *out)
+{
+	uint64_t wanted_ns = (uint64_t)b->o->measure_ms * 1000000, bytes = 0, next;
+
+	for (unsigned i = 0; i < TRIES; i++) {
+		next = bytes_for(b, s, most);
+		/* As good as it gets. */
+		if (bytes && next <= bytes)
+			break;
+		bytes = next;
+		while (bench_bytes(b, stage, s, bytes, out)) {
+			if (!may_try_again(b))
+				return -1;
+		}
+		b->guess = point_rate(out);
+		if (out->ns >= wanted_ns / 2)
+			break;
+		/* There is no more. */
+		if (stage >= STAGE_SOURCE && out->bytes < bytes)
+			break;
+	}
+	b->done++;
+	b->repeats = 0;
+	return 0;
+}
+
+void bench_end(struct bench *b)
+{
+	int status;
+
+	child_close_in(&b->far.child);
+	if (b->far.child.pid)
+		child_wait(&b->far.child, &status, clock_ms() + GONE_MS);
+	link_close(&b->far);
+}

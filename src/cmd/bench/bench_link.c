@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/bench/bench.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "host/adapter.h"
+#include "host/own_address.h"
+
+static double of_mbits(double mbits)
+{
+	return mbits * 1e6 / 8;
+}
+
+/* Of this device's fastest port that is up, 0: not known, or made up. */
+static double of_device(const struct adapter *all, unsigned count, const char *name, size_t len)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct adapter *a = &all[i];
+
+		if (strlen(a->device) == len && memcmp(a->device, name, len) == 0 && !a->software &&
+		    a->state == PORT_ACTIVE && of_mbits(a->rate_mbits) > most)
+			most = of_mbits(a->rate_mbits);
+	}
+	return most;
+}
+
+/* "mlx5_0 10.0.0.1:7000", or of several rails "mlx5_0, mlx5_1": together. */
+static void of_adapters(const char *root, const char *how, struct link_limit *out)
+{
+	const char *at = how;
+	struct adapter *all;
+	unsigned count;
+	size_t len;
+	bool more;
+
+	if (adapters_list(root, &all, &count))
+		return;
+	do {
+		double rate;
+
+		len = strcspn(at, " ,");
+		rate = of_device(all, count, at, len);
+		/* Of some alone is no limit of all. */
+		if (rate <= 0) {
+			out->rate = 0;
+			break;
+		}
+		out->rate += rate;
+		more = at[len] == ',';
+		at += len;
+		snprintf(out->name, sizeof out->name, "%.*s", (int)(at - how), how);
+		at += strspn(at, ", ");
+	} while (more && *at);
+	free(all);
+}
+
+/* The address in "10.0.0.1:7000" or "[fe80::1%eth0]:7000". */
+static bool parse(const char *text, union address *a)
+{
+	char host[INET6_ADDRSTRLEN + IF_NAMESIZE + 2], *zone;
+	bool six = text[0] == '[';
+	size_t len = strcspn(text + six, six ? "]" : ":");
+
+	*a = (union address){0};
+	if (len >= sizeof host)
+		return false;
+	memcpy(host, text + six, len);
+	host[len] = '\0';
+	if (!six) {
+		a->in4.sin_family = AF_INET;
+		return inet_pton(AF_INET, host, &a->in4.sin_addr) == 1;
+	}
+	zone = strchr(host, '%');
+	if (zone)
+		*zone++ = '\0';
+	a->in6.sin6_family = AF_INET6;
+	a->in6.sin6_scope_id = zone ? if_nametoindex(zone) : 0;
+	return inet_pton(AF_INET6, host, &a->in6.sin6_addr) == 1;
+}
+
+/* Is there hardware, at or below it?  What others say of their speed is made up. */
+static bool is_real(const char *dev)
+{
+	char path[ADAPTER_TEXT + 32];
+	struct dirent *e;
+	bool real = false;
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/sys/class/net/%s", dev);
+	dir = opendir(path);
+	while (dir && !real && (e = readdir(dir)))
+		real = strcmp(e->d_name, "device") == 0 || strncmp(e->d_name, "lower_", 6) == 0;
+	if (dir)
+		closedir(dir);
+	return real;
+}
+
+static void of_netdev(const char *how, struct link_limit *out)
+{
+	char dev[ADAPTER_TEXT], path[sizeof dev + 32], text[32] = "";
+	union address to, local;
+	ssize_t n;
+	int fd;
+
+	if (!parse(how, &to) || address_toward(&to, &local) ||
+	    !netdev_of_address(&local, dev, sizeof dev))
+		return;
+	/* An address of this host's own is reached without its device. */
+	if (address_same(&to, &local) || !is_real(dev))
+		return;
+	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
+	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
+	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	close_fd(fd);
+	if (n <= 0 || atof(text) <= 0)
+		return;
+	out->rate = of_mbits(atof(text));
+	snprintf(out->name, sizeof out->name, "%s", dev);
+}
+
+void link_limit_of(const char *root, const char *how, struct link_limit *out)
+{
+	*out = (struct link_limit){0};
+	if (strncmp(how, "rdma ", 5) == 0)
+		of_adapters(root, how + 5, out);
+	else if (strncmp(how, "tcp ", 4) == 0)
+		of_netdev(how + 4, out);
+}

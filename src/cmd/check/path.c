@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/check/path.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "cmd/check/survey_call.h"
+#include "host/adapter.h"
+#include "host/own_address.h"
+
+#ifndef SLUICE_VERSION
+#define SLUICE_VERSION "0"
+#endif
+
+void path_init(struct path *p, const struct options *o, const char *far, struct findings *f)
+{
+	memset(p, 0, sizeof *p);
+	p->o = o;
+	p->far = far;
+	p->findings = f;
+}
+
+/* ---- the hosts ---------------------------------------------------------------------------------
+ */
+
+static void keep_port(struct path_host *h, const struct msg_finding *m)
+{
+	struct path_port *p = &h->ports[h->port_count];
+
+	if (h->port_count == ADAPTERS_MAX)
+		return;
+	memcpy(p->name, m->subject, sizeof p->name);
+	for (int kind = ADAPTER_INFINIBAND; kind <= ADAPTER_IWARP; kind++)
+		if (strstr(m->what, adapter_kind_text((enum adapter_kind)kind)))
+			p->kind = (enum adapter_kind)kind;
+	h->port_count++;
+}
+
+static void keep_address(struct path_host *h, const struct msg_finding *m)
+{
+	union address a = {.sa = {.sa_family = m->family == 4 ? AF_INET : AF_INET6}};
+
+	if (h->count == OFFER_MAX)
+		return;
+	if (m->family == 4)
+		memcpy(&a.in4.sin_addr, m->addr, 4);
+	else
+		memcpy(&a.in6.sin6_addr, m->addr, 16);
+	h->at[h->count++] = (struct path_address){.at = a, .rdma = m->rdma};
+	h->rdma = h->rdma || m->rdma;
+	for (unsigned i = 0; i < h->port_count; i++)
+		if (m->rdma && strstr(m->what, h->ports[i].name))
+			h->has_kind[h->ports[i].kind] = true;
+}
+
+static void on_found(void *ctx, const struct msg_finding *m)
+{
+	struct path *p = ctx;
+
+	if (m->family)
+		keep_address(p->now, m);
+	else if (strcmp(m->name, "port") == 0)
+		keep_port(p->now, m);
+	findings_take(p->findings, m);
+}
+
+static int survey(struct path *p, struct path_host *h, const char *host)
+{
+	struct survey_call call = {.o = p->o, .host = host, .found = on_found, .ctx = p};
+
+	p->now = h;
+	link_name(&h->link, host);
+	findings_of(p->findings, h->link.name);
+	return survey_call(&call, &h->link, &h->control_ns);
+}
+
+/* Is an adapter behind this address of this host? */
+static bool near_has_rdma(const struct path *p, const union address *a)
+{
+	for (unsigned i = 0; i < p->near.count; i++)
+		if (address_same(&p->near.at[i].at, a))
+			return p->near.at[i].rdma;
+	return false;
+}
+
+/* ---- routes ------------------------------------------------------------------------------------
+ */
+
+/* True when an adapter stands at both of its ends. */
+static bool look_at_route(struct path *p, const struct path_address *to)
+{
+	char there[80], here[80], netdev[ADAPTER_TEXT];
+	union address from = {.sa = {.sa_family = AF_UNSPEC}};
+	bool rdma;
+
+	address_text(&to->at, there, sizeof there);
+	if (address_toward(&to->at, &from)) {
+		findings_add(p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
+			     to->rdma
+				     ? "give this host an address in that network, or a route to it"
+				     : NULL,
+			     "there is no route to it: %m");
+		return false;
+	}
+	from = address_with_port(&from, 0);
+	address_text(&from, here, sizeof here);
+	netdev_of_address(&from, netdev, sizeof netdev);
+	rdma = near_has_rdma(p, &from);
+	if (rdma && to->rdma)
+		findings_add(p->findings, FINDING_OK, "route", there, NULL,
+			     "reached from %s (%s), with adapters behind both", here, netdev);
+	else if (to->rdma)
+		findings_add(
+			p->findings, FINDING_WARNING, "route", there,
+			"put an address of the same network on this host's adapter, or route "
+			"that network over it",
+			"has an adapter behind it, but is reached from %s (%s), which has none",
+			here, netdev);
+	else
+		findings_add(p->findings, FINDING_INFO, "route", there, NULL,
+			     "reached from %s (%s); %s", here, netdev,
+			     rdma ? "no adapter that can be used is behind it there"
+				  : "no adapters there");
+	return rdma && to->rdma;
+}
+
+static void look_at_routes(struct path *p)
+{
+	bool any = false, wanted = p->near.port_count && p->has.port_count;
+
+	for (unsigned i = 0; i < p->has.count; i++) {
+		const union address *a = &p->has.at[i].at;
+
+		if ((p->o->family == 4 && a->sa.sa_family != AF_INET) ||
+		    (p->o->family == 6 && a->sa.sa_family != AF_INET6))
+			continue;
+		any = look_at_route(p, &p->has.at[i]) || any;
+	}
+	if (wanted && !any)
+		findings_add(p->findings, FINDING_FAILURE, "routes", "",
+			     "give the adapters' network devices at both hosts addresses of one "
+			     "network",
+			     "both hosts have adapters, but no address of %s is reached through "
+			     "adapters at both ends",
+			     p->has.link.name);
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------
+ */
+
+static void look_at_versions(struct path *p)
+{
+	const struct msg_greeting *g = &p->has.link.greeting;
+	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
+
+	findings_add(p->findings, same ? FINDING_OK : FINDING_WARNING, "versions", "",
+		     same ? NULL : "install the same release on both",
+		     "release %s here and %s there, protocol %d", SLUICE_VERSION, g->release,
+		     PROTOCOL_VERSION);
+}
+
+static const char *remedy_of_start(const struct path *p, enum outcome code, char *to, size_t size)
+{
+	if (p->now != &p->has)
+		return NULL;
+	if (code == OUT_VERSION)
+		return "install the same release on both";
+	snprintf(to, size,
+		 "see that this works without a password: ssh %.512s rdcp --version; --rdcp-path "
+		 "says where it is",
+		 p->far);
+	return to;
+}
+
+/* Why a survey came to nothing. */
+static enum outcome not_surveyed(struct path *p)
+{
+	struct failure f = *failed();
+	char remedy[TEXT_MAX];
+
+	if (f.code == OUT_SIGNAL)
+		return f.code;
+	findings_add(p->findings, FINDING_FAILURE, f.code == OUT_VERSION ? "versions" : "start", "",
+		     remedy_of_start(p, f.code, remedy, sizeof remedy), "%s", f.text);
+	return f.code;
+}
+
+enum outcome path_look(struct path *p)
+{
+	char title[2 * HOST_MAX + 16];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (survey(p, &p->near, ""))
+		return not_surveyed(p);
+	if (!p->far[0])
+		return OUT_DONE;
+	if (survey(p, &p->has, p->far))
+		return not_surveyed(p);
+	snprintf(title, sizeof title, "%s to %s", p->near.link.name, p->has.link.name);
+	findings_of(p->findings, title);
+	look_at_versions(p);
+	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
+		     "a round trip over ssh takes %.3f ms", (double)p->has.control_ns / 1e6);
+	look_at_routes(p);
+	return path_run(p);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Symptoms of firewalls: who is silent, who refuses, and what to open. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/worker.h"
+#include "cmd/check/path.h"
+
+enum {
+	KNOCK_MS = 1000,
+	KNOCK_PORT = 7000, /* nobody need listen there: a refusal is an answer */
+	ROCE_PORT = 4791,
+};
+
+/* The error that a connection to it ends with, 0: somebody took it. */
+static int knock(const union address *to, unsigned port)
+{
+	union address with = address_with_port(to, port);
+	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	socklen_t len = sizeof err;
+
+	if (fd < 0)
+		return errno;
+	if (connect(fd, &with.sa, address_len(&with)) < 0)
+		err = errno;
+	if (err == EINPROGRESS) {
+		err = ETIMEDOUT;
+		if (poll(&p, 1, KNOCK_MS) > 0)
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	}
+	close_fd(fd);
+	return err;
+}
+
+static const char *meaning(int err)
+{
+	switch (err) {
+	case 0:
+	case ECONNREFUSED:
+		return "answers, so that it is not all of TCP that is blocked";
+	case ETIMEDOUT:
+		return "is silent: what goes there is dropped on the way (a firewall), or it is "
+		       "down";
+	case EACCES:
+	case EPERM:
+		return "is blocked by a firewall of this host";
+	default:
+		return "is said to be unreachable by a router or a firewall";
+	}
+}
+
+static void tell_ports(struct path *p, const char *address, const char *what, const char *proto,
+		       unsigned lo, unsigned hi)
+{
+	char ports[32], remedy[TEXT_MAX];
+
+	if (lo == hi)
+		snprintf(ports, sizeof ports, "%u", lo);
+	else
+		snprintf(ports, sizeof ports, "%u-%u", lo, hi);
+	snprintf(remedy, sizeof remedy,
+		 "let %s port%s %s through the firewalls of both hosts: firewall-cmd --permanent "
+		 "--add-port=%s/%s && firewall-cmd --reload; or: nft insert rule inet filter input "
+		 "%s dport %s accept%s",
+		 proto[0] == 'u' ? "UDP" : "TCP", lo == hi ? "" : "s", ports, ports, proto, proto,
+		 ports, proto[0] == 'u' ? "" : "; and tell rdcp of them with --port-range");
+	findings_add(p->findings, FINDING_WARNING, "firewall", address, remedy, "%s", what);
+}
+
+/* TCP does not come through: what does each address say? */
+static void look_at_tcp(struct path *p)
+{
+	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
+	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
+
+	for (unsigned i = 0; i < p->has.count; i++) {
+		const union address *a = &p->has.at[i].at;
+		char text[80], what[TEXT_MAX];
+		int err;
+
+		if (p->o->family && (p->o->family == 4) != (a->sa.sa_family == AF_INET))
+			continue;
+		err = knock(a, lo);
+		if (cancelled())
+			return;
+		snprintf(what, sizeof what, "TCP port %u there %s", lo, meaning(err));
+		tell_ports(p, address_text(a, text, sizeof text), what, "tcp", lo, hi);
+	}
+}
+
+/* Connections of RDMA fail, those of TCP come: which ports would RDMA's have? */
+static void look_at_rdma(struct path *p)
+{
+	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
+	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
+
+	if (p->near.has_kind[ADAPTER_ROCE] && p->has.has_kind[ADAPTER_ROCE])
+		tell_ports(p, "",
+			   "TCP comes through, but RoCE does not: its packets, UDP to port 4791, "
+			   "look blocked",
+			   "udp", ROCE_PORT, ROCE_PORT);
+	if (p->near.has_kind[ADAPTER_IWARP] && p->has.has_kind[ADAPTER_IWARP])
+		tell_ports(p, "",
+			   "TCP comes through, but iWARP does not: the TCP ports of its "
+			   "connections look blocked",
+			   "tcp", lo, hi);
+	if (p->near.has_kind[ADAPTER_INFINIBAND] && p->has.has_kind[ADAPTER_INFINIBAND])
+		findings_add(
+			p->findings, FINDING_WARNING, "fabric", "",
+			"ibping and ibtracert tell whether the ports see each other; both must be in "
+			"one fabric, with one partition key",
+			"TCP comes through, but InfiniBand does not");
+}
+
+void path_firewall(struct path *p, const struct failure *rdma, const struct failure *tcp)
+{
+	if (tcp->code != OUT_DONE)
+		look_at_tcp(p);
+	else if (rdma && rdma->code != OUT_DONE && rdma->code != OUT_MEMLOCK && p->near.rdma &&
+		 p->has.rdma)
+		look_at_rdma(p);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Lanes between the two ends, as rdcp would have them: what becomes of RDMA, and of TCP.  The
+ * blocks are made at this host and thrown away at the other one.
+ */
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/worker.h"
+#include "cmd/check/path.h"
+#include "cmd/conductor/conductor.h"
+#include "cmd/output/events.h"
+#include "cmd/output/screen.h"
+#include "cmd/process/signals.h"
+#include "host/adapter.h"
+
+enum {
+	PING_BLOCK = 4096,
+	PINGS_LEAST = 20,
+	PINGS_MOST = 2000,
+	PING_MS = 500, /* about so long all of them */
+	FIRST_BYTES = 1 << 20, /* so few take seconds on the slowest links */
+	SHORT_MS = 200, /* a run that was shorter says little of the rate */
+	RATE_MS = 1000,
+	RUNS_MOST = 4,
+	GROWTH_MOST = 64, /* from one run to the next */
+};
+
+struct run {
+	struct path *p;
+	struct link kept; /* to `rdcp --ends' there */
+	struct measure measure;
+	struct report report;
+	struct failure rdma, tcp; /* what became of them */
+	uint64_t rdma_rate, tcp_rate; /* bytes a second; 0: not known */
+	bool signalled;
+};
+
+/* ---- one run -----------------------------------------------------------------------------------
+ */
+
+struct shape {
+	enum transport want;
+	uint64_t bytes;
+	unsigned lanes, depth, block; /* 0: as rdcp chooses */
+};
+
+static int begin_conducting(const struct options *o, struct progress *progress)
+{
+	screen_begin(program_name(RDCHECK), NULL);
+	if (events_begin(o, false) || conductor_signals()) {
+		screen_end();
+		return -1;
+	}
+	progress_init(progress, program_name(RDCHECK), false, 0);
+	return 0;
+}
+
+/* One that came when nobody minded it any more is for what follows. */
+static void end_conducting(void)
+{
+	int signo;
+
+	while ((signo = signals_next()) != 0)
+		if (signo == SIGINT || signo == SIGTERM || signo == SIGHUP)
+			cancel(signo);
+	conductor_signals_end();
+	screen_end();
+}
+
+/* 0, or -1 with r->report.failure. */
+static int run_once(struct run *r, const struct shape *s)
+{
+	static const char *const names[] = {""};
+	struct options o = *r->p->o;
+	struct rule_list rules = {0};
+	struct progress progress;
+	struct job j = {
+		.o = &o,
+		.source_host = "",
+		.sink_host = r->p->far,
+		.names = names,
+		.target = "",
+		.rules = &rules,
+		.progress = &progress,
+		.measure = &r->measure,
+	};
+
+	o.want = s->want;
+	o.lanes = s->lanes;
+	o.depth = s->depth;
+	o.block_size = s->block;
+	o.json = false;
+	o.quiet = o.quiet || !o.verbose;
+	r->measure = (struct measure){
+		.flags = START_MEMORY,
+		.bytes = s->bytes,
+		.kept = &r->kept,
+	};
+	memset(&r->report, 0, sizeof r->report);
+	if (begin_conducting(&o, &progress)) {
+		r->report.failure = *failed();
+		return -1;
+	}
+	/* Ends that are forked now would be cancelled, too, and take their time to say so. */
+	if (!cancelled())
+		conduct(&j, &r->report);
+	end_conducting();
+	events_end(&r->report);
+	if (cancelled() && fail_signal(cancelled()))
+		r->report.failure = *failed();
+	r->signalled = r->report.failure.code == OUT_SIGNAL;
+	return r->report.failure.code == OUT_DONE ? 0 : -1;
+}
+
+/* ---- how fast ----------------------------------------------------------------------------------
+ */
+
+static const char *name_of(enum transport t)
+{
+	return t == TRANSPORT_RDMA ? "rdma" : "tcp";
+}
+
+/* One block of one page at a time: its way there, and its credit's way back.  The mean in
+ * nanoseconds, 0: it failed. */
+static uint64_t ping_some(struct run *r, enum transport t, uint64_t n)
+{
+	struct shape s = {
+		.want = t,
+		.bytes = n * PING_BLOCK,
+		.lanes = 1,
+		.depth = 1,
+		.block = PING_BLOCK,
+	};
+
+	if (run_once(r, &s) || r->report.total.bytes < PING_BLOCK)
+		return 0;
+	/* The first ones are left out by the sink. */
+	return r->report.ns / (r->report.total.bytes / PING_BLOCK);
+}
+
+static int ping(struct run *r, enum transport t)
+{
+	uint64_t n = PINGS_LEAST, ns = ping_some(r, t, n);
+
+	if (!ns)
+		return -1;
+	findings_add(r->p->findings, FINDING_OK, name_of(t), "", NULL, "lanes connect (%s)",
+		     r->measure.verdicts[LINK_SOURCE].how);
+	/* The end of a session is in it, too: of few it is much. */
+	if (ns * n < PING_MS * UINT64_C(1000000) / 4) {
+		n = PING_MS * UINT64_C(1000000) / ns;
+		n = n > PINGS_MOST ? PINGS_MOST : n;
+		ns = ping_some(r, t, n);
+	}
+	if (!ns)
+		return -1;
+	findings_add(r->p->findings, FINDING_OK, "ping", name_of(t), NULL,
+		     "a block of 4 KiB and its credit take %.1f us (mean of %llu)",
+		     (double)ns / 1e3, (unsigned long long)n);
+	return 0;
+}
+
+/* The rate of the port that this host's lanes took, Mbit/s; 0: not known, or made up. */
+static unsigned rate_of_port(const char *how)
+{
+	struct adapter *all;
+	unsigned count, rate = 0;
+	char device[ADAPTER_TEXT];
+
+	if (sscanf(how, "rdma %63[^ ,]", device) != 1 || adapters_list(NULL, &all, &count))
+		return 0;
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(all[i].device, device) == 0 && all[i].state == PORT_ACTIVE &&
+		    !all[i].software)
+			rate = all[i].rate_mbits;
+	free(all);
+	return rate;
+}
+
+static void tell_rate(struct run *r, enum transport t, uint64_t rate)
+{
+	unsigned link = rate_of_port(r->measure.verdicts[LINK_SOURCE].how);
+	double gbits = (double)rate * 8 / 1e9, percent = link ? gbits * 1e5 / link : 0;
+	bool slow = link && percent < 50;
+	char share[80] = "";
+
+	if (link)
+		snprintf(share, sizeof share, ", %.0f %% of one port's %.0f Gbit/s", percent,
+			 link / 1e3);
+	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth", name_of(t),
+		     slow ? "rdbench HOST tells what bounds it, and the settings to use" : NULL,
+		     "%.3f GB/s (%.2f Gbit/s) from memory to memory, %u lane%s%s",
+		     (double)rate / 1e9, gbits, r->report.lanes, r->report.lanes == 1 ? "" : "s",
+		     share);
+}
+
+/* Bytes a second, 0: it failed. */
+static uint64_t bandwidth(struct run *r, enum transport t)
+{
+	struct shape s = {.want = t, .bytes = FIRST_BYTES};
+	double rate = 0;
+
+	for (unsigned i = 0; i < RUNS_MOST; i++) {
+		double most = (double)s.bytes * GROWTH_MOST, next;
+
+		if (run_once(r, &s))
+			return 0;
+		/* What fills the lanes first is left out by the sink, of both. */
+		rate = r->report.ns ? (double)r->report.total.bytes * 1e9 / (double)r->report.ns
+				    : 0;
+		if (r->report.ns >= SHORT_MS * UINT64_C(1000000))
+			break;
+		next = rate * RATE_MS / 1000;
+		s.bytes = (uint64_t)(next > (double)s.bytes && next < most ? next : most);
+	}
+	if (rate > 0)
+		tell_rate(r, t, (uint64_t)rate);
+	return (uint64_t)rate;
+}
+
+/* ---- why not -----------------------------------------------------------------------------------
+ */
+
+/* The demand is ours: that it is one says nothing to the user. */
+static const char *without_demand(const char *text)
+{
+	static const char demand[] = "RDMA was demanded, but ";
+	size_t len = sizeof demand - 1;
+
+	return strncmp(text, demand, len) == 0 ? text + len : text;
+}
+
+/* Whose words they are, unless they say so themselves. */
+static const char *teller(const struct run *r, const char *text, char *to, size_t size)
+{
+	snprintf(to, size, "%s: ", r->report.host);
+	return r->report.host[0] && strncmp(text, to, strlen(to)) != 0 ? to : "";
+}
+
+static void tell_no_rdma(struct run *r)
+{
+	const struct failure *f = &r->rdma;
+	const char *text = without_demand(f->text);
+	char whose[HOST_MAX + 4];
+	const char *remedy = "see the failures above";
+
+	if (f->code == OUT_MEMLOCK)
+		remedy = "raise the limit of locked memory there: see memlock above";
+	else if (r->p->near.rdma && r->p->has.rdma)
+		remedy = "adapters are there at both ends: see routes above, and firewalls between "
+			 "them";
+	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
+		     "rdcp falls back to TCP here: %s%s", teller(r, text, whose, sizeof whose),
+		     text);
+}
+
+static void tell_no_tcp(struct run *r)
+{
+	bool must = r->p->o->want == TRANSPORT_TCP;
+	char whose[HOST_MAX + 4];
+
+	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
+		     must ? "see firewall below"
+			  : "without RDMA, data would go over ssh: see firewall below",
+		     "no lanes over TCP: %s%s", teller(r, r->tcp.text, whose, sizeof whose),
+		     r->tcp.text);
+}
+
+/* ---- both --------------------------------------------------------------------------------------
+ */
+
+static void try_transport(struct run *r, enum transport t, struct failure *f, uint64_t *rate)
+{
+	if (ping(r, t) == 0)
+		*rate = bandwidth(r, t);
+	*f = r->report.failure;
+	if (r->signalled)
+		return;
+	if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
+		tell_no_rdma(r);
+	else if (f->code != OUT_DONE)
+		tell_no_tcp(r);
+}
+
+enum outcome path_run(struct path *p)
+{
+	static struct run r;
+	bool wants_rdma = p->o->want != TRANSPORT_TCP;
+
+	memset(&r, 0, offsetof(struct run, kept));
+	r.p = p;
+	link_init(&r.kept);
+	if (wants_rdma)
+		try_transport(&r, TRANSPORT_RDMA, &r.rdma, &r.rdma_rate);
+	if (!r.signalled)
+		try_transport(&r, TRANSPORT_TCP, &r.tcp, &r.tcp_rate);
+	link_close(&r.kept);
+	if (r.signalled) {
+		fail_again(&r.report.failure);
+		return OUT_SIGNAL;
+	}
+	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
+	if (cancelled() && fail_signal(cancelled()))
+		return OUT_SIGNAL;
+	return OUT_DONE;
+}

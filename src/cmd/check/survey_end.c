@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/check/survey_end.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "cmd/check/survey.h"
+#include "session/channel/framer.h"
+
+enum { LINGER_MS = 600000 }; /* nobody pings for longer */
+
+#ifndef SLUICE_VERSION
+#define SLUICE_VERSION "0"
+#endif
+
+struct survey_end {
+	struct channel *channel;
+	struct framer framer;
+	bool lost;
+};
+
+static int greet(struct survey_end *e)
+{
+	uint8_t body[256];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_greeting m = {.version = PROTOCOL_VERSION, .release = SLUICE_VERSION};
+
+	msg_greeting_encode(&w, &m);
+	return frame_write(e->channel, MSG_GREETING, body, w.used, 0);
+}
+
+static void on_found(void *ctx, const struct msg_finding *m)
+{
+	struct survey_end *e = ctx;
+	uint8_t body[sizeof *m + 64];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_finding_encode(&w, m);
+	if (!e->lost && frame_write(e->channel, MSG_FINDING, body, w.used, 0))
+		e->lost = true;
+}
+
+static int tell_end(struct survey_end *e)
+{
+	struct msg_total m = {0};
+	uint8_t body[128];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_total_encode(&w, &m);
+	return frame_write(e->channel, MSG_END, body, w.used, 0);
+}
+
+static int answer(struct survey_end *e)
+{
+	uint64_t until = clock_ms() + LINGER_MS;
+	struct frame f;
+	int rc;
+
+	while ((rc = frame_read(e->channel, &e->framer, until, &f)) > 0) {
+		struct msg_ping m;
+		uint8_t body[16];
+		struct writer w = writer_of(body, sizeof body);
+
+		if (f.type != MSG_PING || msg_ping_decode(&f, &m))
+			return fail_as(OUT_PROTOCOL, "rdcheck sent %s, which is not its to send",
+				       message_name(f.type));
+		msg_ping_encode(&w, &m);
+		if (frame_write(e->channel, MSG_PONG, body, w.used, until))
+			return -1;
+	}
+	return rc;
+}
+
+int survey_end_run(int in, int out)
+{
+	static struct survey_end e;
+	struct survey s = {.top = "", .found = on_found, .ctx = &e};
+	int fd[2] = {dup_above(in, 3), dup_above(out, 3)}, rc;
+
+	framer_init(&e.framer);
+	signal(SIGPIPE, SIG_IGN);
+	/* Whatever a library prints must not get between frames. */
+	if (fd[0] < 0 || fd[1] < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		return OUT_START;
+	close_fd(in);
+	if (out != STDOUT_FILENO)
+		close_fd(out);
+	rc = channel_over_fds(fd[0], fd[1], &e.channel) || greet(&e) || survey_host(&s) || e.lost ||
+	     tell_end(&e) || answer(&e);
+	channel_free(e.channel);
+	return rc ? (int)failed()->code : OUT_DONE;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The build, the kernel's modules, its device files, and adapters that no module drives. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include "cmd/check/survey.h"
+#include "lane/verbs/verbs_connect.h"
+
+enum {
+	ALIKE_SHOWN = 8
+}; /* of an adapter's functions; it may have hundreds, all wrong in one way */
+
+/* Is there a file of this name below top? */
+static bool there(const struct survey *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static bool there(const struct survey *s, const char *fmt, ...)
+{
+	char rest[PATH_MAX / 2], path[PATH_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(rest, sizeof rest, fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof path, "%s%.2000s", s->top, rest);
+	return access(path, F_OK) == 0;
+}
+
+/* A line of a small file below top. */
+static bool line_of(const struct survey *s, char *to, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+static bool line_of(const struct survey *s, char *to, size_t size, const char *fmt, ...)
+{
+	char rest[PATH_MAX / 2], path[PATH_MAX];
+	va_list ap;
+	FILE *f;
+	bool got;
+
+	va_start(ap, fmt);
+	vsnprintf(rest, sizeof rest, fmt, ap);
+	va_end(ap);
+	snprintf(path, sizeof path, "%s%.2000s", s->top, rest);
+	to[0] = '\0';
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	got = fgets(to, (int)size, f) != NULL;
+	to[strcspn(to, "\n")] = '\0';
+	fclose(f);
+	return got;
+}
+
+/* ---- modules --------------------------------------------------------------------------------- */
+
+static const struct module {
+	const char *name;
+	const char *sign; /* of one that is built in */
+	const char *without;
+} modules[] = {
+	{"ib_core", "/sys/class/infiniband", "there is no RDMA at all"},
+	{"ib_uverbs", "/sys/class/infiniband_verbs", "programs can't use adapters"},
+	{"rdma_ucm", "/sys/class/misc/rdma_cm", "programs can't make connections"},
+};
+enum { MODULES = sizeof modules / sizeof *modules };
+
+static bool is_loaded(const struct survey *s, const struct module *m)
+{
+	return there(s, "/sys/module/%s", m->name) || there(s, "%s", m->sign);
+}
+
+/* Does this kernel's package have the module? */
+static bool is_installed(const struct survey *s, const char *module)
+{
+	char path[PATH_MAX], file[80], line[4096];
+	struct utsname u;
+	bool found = false;
+	FILE *f;
+
+	if (uname(&u))
+		return true;
+	snprintf(path, sizeof path, "%s/lib/modules/%s/modules.dep", s->top, u.release);
+	snprintf(file, sizeof file, "/%s.ko", module);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof line, f)) {
+		line[strcspn(line, ":")] = '\0';
+		/* hns-roce-hw-v2.ko is hns_roce_hw_v2. */
+		for (char *c = line; *c; c++)
+			*c = (char)(*c == '-' ? '_' : *c);
+		found = strstr(line, file) != NULL;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static void load_remedy(const struct survey *s, const char *module, char *to, size_t size)
+{
+	struct utsname u;
+
+	if (is_installed(s, module))
+		snprintf(to, size,
+			 "as root: modprobe %s; a line \"%s\" in /etc/modules-load.d/rdma.conf "
+			 "loads it at every boot",
+			 module, module);
+	else
+		snprintf(to, size,
+			 "kernel %s has no module %s in /lib/modules: install the package with all "
+			 "of its modules (linux-modules-extra, kernel-modules-extra), or another "
+			 "kernel; in a container, load it on the host",
+			 uname(&u) ? "here" : u.release, module);
+}
+
+/* Where there is no adapter, they are not what is missing first. */
+static void tell_missing(const struct survey *s, const struct module *const *missing,
+			 unsigned count)
+{
+	char names[80] = "", remedy[TEXT_MAX];
+	size_t used = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+					 missing[i]->name);
+	load_remedy(s, missing[count - 1]->name, remedy, sizeof remedy);
+	survey_found(s, FINDING_INFO, "modules", "", remedy,
+		     "kernel modules that are not loaded: %s", names);
+}
+
+static void look_at_modules(const struct survey *s)
+{
+	const struct module *missing[MODULES];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < MODULES; i++)
+		if (!is_loaded(s, &modules[i]))
+			missing[count++] = &modules[i];
+	if (!count)
+		survey_found(s, FINDING_OK, "modules", "", NULL,
+			     "ib_core, ib_uverbs and rdma_ucm are there");
+	else if (!s->port_count)
+		tell_missing(s, missing, count);
+	for (unsigned i = 0; i < count && s->port_count; i++) {
+		char remedy[TEXT_MAX];
+
+		load_remedy(s, missing[i]->name, remedy, sizeof remedy);
+		survey_found(s, FINDING_FAILURE, "modules", missing[i]->name, remedy,
+			     "kernel module %s is not loaded: %s", missing[i]->name,
+			     missing[i]->without);
+	}
+}
+
+/* ---- device files ---------------------------------------------------------------------------- */
+
+static bool may_open(const struct survey *s, const char *name)
+{
+	char path[PATH_MAX], remedy[TEXT_MAX];
+
+	snprintf(path, sizeof path, "%s/dev/infiniband/%.100s", s->top, name);
+	if (access(path, R_OK | W_OK) == 0)
+		return true;
+	if (errno == ENOENT)
+		snprintf(remedy, sizeof remedy,
+			 "in a container: start it with --device=/dev/infiniband and "
+			 "--ulimit memlock=-1; else see that udev runs");
+	else
+		snprintf(remedy, sizeof remedy,
+			 "let this user open it: its group, or a udev rule (KERNEL==\"%.40s\", "
+			 "MODE=\"0666\"), as rdma-core has it",
+			 strncmp(name, "uverbs", 6) == 0 ? "uverbs*" : name);
+	survey_found(s, FINDING_FAILURE, "devices", name, remedy, "open /dev/infiniband/%s: %m",
+		     name);
+	return false;
+}
+
+static void look_at_devices(const struct survey *s)
+{
+	char path[PATH_MAX];
+	unsigned right = 0, wrong = 0;
+	struct dirent **names;
+	int count;
+
+	snprintf(path, sizeof path, "%s/sys/class/infiniband_verbs", s->top);
+	count = scandir(path, &names, NULL, versionsort);
+	for (int i = 0; i < count; i++) {
+		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < ALIKE_SHOWN) {
+			bool may = may_open(s, names[i]->d_name);
+
+			right += may;
+			wrong += !may;
+		}
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	/* Without its module it has been told of. */
+	if (is_loaded(s, &modules[2]) && !may_open(s, "rdma_cm"))
+		wrong++;
+	if (right && !wrong)
+		survey_found(s, FINDING_OK, "devices", "", NULL,
+			     "rdma_cm and uverbs in /dev/infiniband may be opened");
+}
+
+/* ---- functions of PCI without an adapter ----------------------------------------------------- */
+
+/* Network drivers, and the modules that make RDMA adapters of what they drive. */
+static const struct rdma_driver {
+	unsigned vendor;
+	const char *maker, *net, *rdma;
+	bool always; /* all that it drives can do RDMA */
+} rdma_drivers[] = {
+	{0x15b3, "NVIDIA/Mellanox", "mlx5_core", "mlx5_ib", true},
+	{0x15b3, "NVIDIA/Mellanox", "mlx4_core", "mlx4_ib", true},
+	{0x15b3, "NVIDIA/Mellanox", "", "mlx5_core", true},
+	{0x1425, "Chelsio", "cxgb4", "iw_cxgb4", true},
+	{0x14e4, "Broadcom", "bnxt_en", "bnxt_re", false},
+	{0x8086, "Intel", "ice", "irdma", true},
+	{0x8086, "Intel", "i40e", "irdma", false},
+	{0x1077, "Marvell/QLogic", "qede", "qedr", true},
+	{0x19e5, "Huawei", "hns3", "hns_roce_hw_v2", true},
+	{0x1ded, "Alibaba", "", "erdma", true},
+};
+
+static void tell_function(const struct survey *s, const char *pci, const struct rdma_driver *d)
+{
+	char remedy[TEXT_MAX];
+
+	if (!there(s, "/sys/module/%s", d->rdma))
+		load_remedy(s, d->rdma, remedy, sizeof remedy);
+	else
+		snprintf(remedy, sizeof remedy,
+			 "see what dmesg says of %s; its RDMA may be switched off (devlink dev "
+			 "param set pci/%s name enable_roce value true cmode driverinit; devlink "
+			 "dev reload pci/%s), or it is in another network namespace",
+			 pci, pci, pci);
+	survey_found(s,
+		     s->port_count ? FINDING_WARNING
+		     : d->always   ? FINDING_FAILURE
+				   : FINDING_WARNING,
+		     "hardware", pci, remedy,
+		     "a network adapter of %s%s%s %s do RDMA, but no RDMA device is made of it%s%s",
+		     d->maker, d->net[0] ? ", driven by " : "", d->net,
+		     d->always ? "can" : "may be able to",
+		     there(s, "/sys/module/%s", d->rdma) ? "" : ": module not loaded: ",
+		     there(s, "/sys/module/%s", d->rdma) ? "" : d->rdma);
+}
+
+/* Two functions of an adapter that are bonded make one device, at the first of them. */
+static bool has_port(const struct survey *s, const char *pci)
+{
+	size_t slot = strcspn(pci, ".");
+
+	for (unsigned i = 0; i < s->port_count; i++) {
+		const struct adapter *a = &s->ports[i];
+
+		if (strcmp(a->pci, pci) == 0 ||
+		    (strstr(a->device, "_bond_") && strncmp(a->pci, pci, slot + 1) == 0))
+			return true;
+	}
+	return false;
+}
+
+static void look_at_function(const struct survey *s, const char *pci, unsigned *told)
+{
+	char text[64], path[PATH_MAX], link[PATH_MAX] = "";
+	const char *driver = "";
+	unsigned class, vendor;
+	ssize_t len;
+
+	if (!line_of(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/class", pci))
+		return;
+	class = (unsigned)strtoul(text, NULL, 16) >> 8;
+	if ((class != 0x0200 && class != 0x0207) || has_port(s, pci) ||
+	    !line_of(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/vendor", pci))
+		return;
+	vendor = (unsigned)strtoul(text, NULL, 16);
+	snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%.40s/driver", s->top, pci);
+	len = readlink(path, link, sizeof link - 1);
+	if (len > 0) {
+		link[len] = '\0';
+		driver = strrchr(link, '/') ? strrchr(link, '/') + 1 : link;
+	}
+	for (unsigned i = 0; i < sizeof rdma_drivers / sizeof *rdma_drivers; i++) {
+		if (rdma_drivers[i].vendor != vendor || strcmp(rdma_drivers[i].net, driver) != 0)
+			continue;
+		if ((*told)++ < ALIKE_SHOWN)
+			tell_function(s, pci, &rdma_drivers[i]);
+		return;
+	}
+}
+
+static void look_at_functions(const struct survey *s)
+{
+	char path[PATH_MAX];
+	struct dirent **names;
+	unsigned told = 0;
+	int count;
+
+	snprintf(path, sizeof path, "%s/sys/bus/pci/devices", s->top);
+	count = scandir(path, &names, NULL, versionsort);
+	for (int i = 0; i < count; i++) {
+		if (names[i]->d_name[0] != '.')
+			look_at_function(s, names[i]->d_name, &told);
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	if (told > ALIKE_SHOWN)
+		survey_found(s, FINDING_INFO, "hardware", "", NULL,
+			     "%u more functions of PCI are like these", told - ALIKE_SHOWN);
+}
+
+void survey_kernel(const struct survey *s)
+{
+	if (verbs_built())
+		survey_found(s, FINDING_OK, "build", "", NULL, "this rdcp is built with RDMA");
+	else
+		survey_found(
+			s, FINDING_FAILURE, "build", "",
+			"install the packages libibverbs-dev and librdmacm-dev (rdma-core-devel) "
+			"and build it again",
+			"this rdcp was built without RDMA: it knows TCP alone");
+	if (!s->port_count)
+		survey_found(
+			s, FINDING_FAILURE, "adapter", "",
+			"transfers take TCP; for RDMA an adapter that does InfiniBand, RoCE or "
+			"iWARP, or (to try it, slowly) soft-RoCE: modprobe rdma_rxe; rdma link "
+			"add rxe0 type rxe netdev NETDEV",
+			"no RDMA adapter");
+	look_at_modules(s);
+	look_at_functions(s);
+	if (s->port_count)
+		look_at_devices(s);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Locked memory: the limit, what lanes need, and who set it. */
+
+#include <dirent.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "cmd/check/survey.h"
+#include "lane/memlock.h"
+#include "lane/pool.h"
+#include "session/connect/nics.h"
+
+enum { RINGS = 64 << 10 }; /* of a lane, beside its pool */
+
+static const char *bytes_text(uint64_t bytes, char *to, size_t size)
+{
+	if (bytes == UINT64_MAX)
+		snprintf(to, size, "unlimited");
+	else if (bytes < 1 << 20)
+		snprintf(to, size, "%llu KiB", (unsigned long long)bytes >> 10);
+	else
+		snprintf(to, size, "%.1f MiB", (double)bytes / (1 << 20));
+	return to;
+}
+
+static uint64_t limit_of(rlim_t limit)
+{
+	return limit == RLIM_INFINITY ? UINT64_MAX : limit;
+}
+
+/* ---- who set it ------------------------------------------------------------------------------ */
+
+/* A line of /etc/security that says memlock for this user. */
+struct limits_line {
+	char text[NAME_MAX + 200]; /* "" when there is none */
+	bool soft; /* it is about the soft limit alone */
+	uint64_t bytes;
+};
+
+static bool is_member(gid_t group)
+{
+	int count = getgroups(0, NULL);
+	gid_t *groups = count > 0 ? calloc((size_t)count, sizeof *groups) : NULL;
+	bool is = group == getgid();
+
+	if (groups)
+		count = getgroups(count, groups);
+	for (int i = 0; groups && i < count; i++)
+		is |= groups[i] == group;
+	free(groups);
+	return is;
+}
+
+static bool is_of_us(const char *who)
+{
+	struct passwd *user;
+	struct group *group;
+
+	if (strcmp(who, "*") == 0)
+		return true;
+	if (who[0] != '@') {
+		user = getpwnam(who);
+		return user && user->pw_uid == getuid();
+	}
+	group = getgrnam(who + 1);
+	return group && is_member(group->gr_gid);
+}
+
+static uint64_t value_of(const char *text)
+{
+	if (strcmp(text, "unlimited") == 0 || strcmp(text, "infinity") == 0 || text[0] == '-')
+		return UINT64_MAX;
+	return strtoull(text, NULL, 10) << 10;
+}
+
+/* The last such line of a limits.conf. */
+static void look_for_line(const char *path, const char *shown, struct limits_line *l)
+{
+	char line[512], who[80], kind[16], item[32], value[32];
+	FILE *f = fopen(path, "re");
+
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, " %79s %15s %31s %31s", who, kind, item, value) != 4 ||
+		    who[0] == '#' || strcmp(item, "memlock") != 0 || !is_of_us(who))
+			continue;
+		snprintf(l->text, sizeof l->text, "\"%s %s memlock %s\" in %s", who, kind, value,
+			 shown);
+		l->soft = strcmp(kind, "soft") == 0;
+		l->bytes = value_of(value);
+	}
+	if (f)
+		fclose(f);
+}
+
+static bool ends_with(const char *s, const char *with)
+{
+	size_t len = strlen(s), n = strlen(with);
+
+	return len >= n && strcmp(s + len - n, with) == 0;
+}
+
+/* The last file that pam_limits reads has the last word. */
+static void line_of_limits(const struct survey *s, struct limits_line *l)
+{
+	char path[PATH_MAX];
+	struct dirent **names;
+	int count;
+
+	*l = (struct limits_line){0};
+	snprintf(path, sizeof path, "%s/etc/security/limits.conf", s->top);
+	look_for_line(path, "/etc/security/limits.conf", l);
+	snprintf(path, sizeof path, "%s/etc/security/limits.d", s->top);
+	count = scandir(path, &names, NULL, alphasort);
+	for (int i = 0; i < count; i++) {
+		const char *name = names[i]->d_name;
+		char shown[NAME_MAX + 32];
+
+		snprintf(path, sizeof path, "%s/etc/security/limits.d/%s", s->top, name);
+		snprintf(shown, sizeof shown, "/etc/security/limits.d/%s", name);
+		if (ends_with(name, ".conf"))
+			look_for_line(path, shown, l);
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+}
+
+/* The service that this process belongs to, "" for a login's. */
+static void service_of(const struct survey *s, char *to, size_t size)
+{
+	char path[PATH_MAX], line[PATH_MAX];
+	FILE *f;
+
+	to[0] = '\0';
+	snprintf(path, sizeof path, "%s/proc/self/cgroup", s->top);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof line, f)) {
+		const char *last;
+
+		line[strcspn(line, "\n")] = '\0';
+		last = strrchr(line, '/');
+		/* user@1000.service is a login's, too, and what is below it: its limits are PAM's.
+		 */
+		if (last && ends_with(last, ".service") && !strstr(line, "/user@"))
+			snprintf(to, size, "%s", last + 1);
+	}
+	if (f)
+		fclose(f);
+}
+
+static bool in_container(const struct survey *s)
+{
+	static const char *const signs[] = {"/.dockerenv", "/run/.containerenv"};
+	char path[PATH_MAX];
+	bool is = false;
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s%s", s->top, signs[i]);
+		is = is || access(path, F_OK) == 0;
+	}
+	return is;
+}
+
+/* Is the limit that this process has the one that the line says? */
+static bool holds(const struct limits_line *l, const struct rlimit *rl)
+{
+	return l->bytes == limit_of(l->soft ? rl->rlim_cur : rl->rlim_max);
+}
+
+static void say_origin(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+{
+	char service[NAME_MAX];
+	struct limits_line line;
+
+	line_of_limits(s, &line);
+	service_of(s, service, sizeof service);
+	if (in_container(s))
+		snprintf(to, size, "set by what started this container");
+	else if (service[0])
+		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", service);
+	else if (line.text[0])
+		snprintf(to, size, "of a login, %s %s", holds(&line, rl) ? "set by" : "but not by",
+			 line.text);
+	else
+		snprintf(to, size,
+			 "of a login, and no line in /etc/security says memlock for this user: the "
+			 "kernel's or systemd's default (DefaultLimitMEMLOCK=)");
+}
+
+static void say_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+{
+	char service[NAME_MAX];
+	struct limits_line line;
+
+	line_of_limits(s, &line);
+	service_of(s, service, sizeof service);
+	if (in_container(s))
+		snprintf(to, size, "start the container with --ulimit memlock=-1");
+	else if (service[0])
+		snprintf(to, size,
+			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
+			 service);
+	else if (line.bytes == UINT64_MAX && !holds(&line, rl))
+		snprintf(to, size,
+			 "%s is for new logins: log in again, in a way that asks PAM (sshd: UsePAM "
+			 "yes); for root \"*\" does not count, \"root\" does",
+			 line.text);
+	else
+		snprintf(to, size,
+			 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock "
+			 "unlimited\", \"* hard memlock unlimited\", \"# End\" into "
+			 "/etc/security/limits.d/rdma.conf and log in again (a service: "
+			 "LimitMEMLOCK=infinity)");
+}
+
+/* ---- how much -------------------------------------------------------------------------------- */
+
+/* The ports that lanes would be spread over: all of the best rate. */
+static void links_of(const struct survey *s, struct sizing_for *f)
+{
+	struct offer_rules rules = {.only = ""};
+	unsigned best = 0, links = 0;
+
+	links_survey(&rules, true, 0, f);
+	for (unsigned i = 0; i < s->port_count; i++) {
+		const struct adapter *a = &s->ports[i];
+
+		if (a->state != PORT_ACTIVE || !survey_is_here(a) || a->rate_mbits < best)
+			continue;
+		links = a->rate_mbits > best ? 1 : links + 1;
+		best = a->rate_mbits;
+	}
+	f->links = links ? links : 1;
+	f->rate = (uint64_t)best * f->links;
+}
+
+static uint64_t need_of(const struct sizing *z)
+{
+	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
+}
+
+static const char *shape_text(const struct sizing *z, char *to, size_t size)
+{
+	snprintf(to, size, "%u lane%s of %u blocks of %u KiB", z->lanes, z->lanes == 1 ? "" : "s",
+		 z->depth, z->block_size >> 10);
+	return to;
+}
+
+void survey_memory(const struct survey *s)
+{
+	struct rlimit rl = {0};
+	struct sizing want = {0}, got = {0};
+	struct sizing_for f = {.links = 1};
+	char limit[80], wanted[80], room[80], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
+	char soft[32], hard[32];
+
+	/* Before anybody raises the soft one. */
+	getrlimit(RLIMIT_MEMLOCK, &rl);
+	links_of(s, &f);
+	f.lockable = UINT64_MAX;
+	sizing_choose(&f, &want);
+	f.lockable = limit_of(rl.rlim_max);
+	sizing_choose(&f, &got);
+	snprintf(limit, sizeof limit, "limit %s (hard %s)",
+		 bytes_text(limit_of(rl.rlim_cur), soft, sizeof soft),
+		 bytes_text(limit_of(rl.rlim_max), hard, sizeof hard));
+	bytes_text(need_of(&want), needed, sizeof needed);
+	shape_text(&want, wanted, sizeof wanted);
+	say_origin(s, &rl, origin, sizeof origin);
+	say_remedy(s, &rl, remedy, sizeof remedy);
+	/* Programs raise their soft limit to the hard one. */
+	if (need_of(&want) <= f.lockable)
+		survey_found(s, FINDING_OK, "memlock", "", NULL,
+			     "locked memory: %s, %s take %s; %s", limit, wanted, needed, origin);
+	else if (lanes_fit(f.lockable, &got.lanes, &got.depth, &got.block_size))
+		survey_found(s, FINDING_WARNING, "memlock", "", remedy,
+			     "locked memory: %s, which is room for %s; %s would suit this link and "
+			     "take %s; %s",
+			     limit, shape_text(&got, room, sizeof room), wanted, needed, origin);
+	else
+		survey_found(s, s->port_count ? FINDING_FAILURE : FINDING_WARNING, "memlock", "",
+			     remedy,
+			     "locked memory: %s is too small for even one lane, so that transfers "
+			     "fall back to TCP; %s would take %s; %s",
+			     limit, wanted, needed, origin);
+}

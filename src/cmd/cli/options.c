@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/cli/options.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "cmd/cli/amount.h"
+
+/* Values of getopt_long for long options: rows from here, refused ones from there. */
+enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
+
+enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000, MEASURE_MS = 1000 };
+enum { NO_MEMORY = -2 };
+
+static void set_defaults(struct options *o, enum program program)
+{
+	memset(o, 0, sizeof *o);
+	o->program = program;
+	o->memory = UINT64_MAX;
+	o->address = "";
+	o->timeout_ms = TIMEOUT_MS;
+	o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
+	o->key_fd = -1;
+	o->wait_ms = -1;
+	o->measure_ms = MEASURE_MS;
+	o->ssh = "ssh";
+	o->rdcp_path = "rdcp";
+	o->max_size = UINT64_MAX;
+	o->max_delete = UINT64_MAX;
+	o->backup_dir = o->suffix = o->chmod = o->chown = "";
+}
+
+/* How the user knows an option: "--lanes", or "-l". */
+static const char *row_name(char letter, const char *name, char to[static 64])
+{
+	if (name)
+		snprintf(to, 64, "--%s", name);
+	else
+		snprintf(to, 64, "-%c", letter);
+	return to;
+}
+
+static int set_transport(struct options *o, const char *arg)
+{
+	static const struct {
+		const char *name;
+		enum transport value;
+		unsigned programs;
+	} transports[] = {
+		{"auto", TRANSPORT_AUTO, EVERY},
+		{"rdma", TRANSPORT_RDMA, EVERY},
+		{"tcp", TRANSPORT_TCP, EVERY},
+		{"ssh", TRANSPORT_SSH, RDCP},
+	};
+
+	for (unsigned i = 0; i < sizeof transports / sizeof *transports; i++) {
+		if (strcmp(arg, transports[i].name) == 0 && (transports[i].programs & o->program)) {
+			o->want = transports[i].value;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+static int set_word(const char *const words[], unsigned count, const char *arg, unsigned *to)
+{
+	for (*to = 0; *to < count; ++*to) {
+		if (strcmp(arg, words[*to]) == 0)
+			return 0;
+	}
+	return -1;
+}
+
+static int set_rdma_op(struct options *o, const char *arg)
+{
+	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
+
+	return set_word(words, RDMA_OP_WRITE_SEND + 1, arg, &o->rdma_op);
+}
+
+static int set_direct(struct options *o, const char *arg)
+{
+	static const char *const words[] = {"auto", "on", "off"};
+
+	return set_word(words, DIRECTS, arg, &o->direct);
+}
+
+static int set_block(const char *arg, uint64_t *out)
+{
+	uint64_t v;
+
+	if (parse_size(arg, &v) || v < LANE_BLOCK_MIN || v > LANE_BLOCK_MAX || (v & (v - 1)))
+		return -1;
+	*out = v;
+	return 0;
+}
+
+static int set_progress(struct options *o, const char *arg)
+{
+	uint64_t seconds = 0;
+
+	if (arg && parse_number(arg, 1, 24 * 60 * 60, &seconds))
+		return -1;
+	o->progress = true;
+	o->progress_s = (unsigned)seconds;
+	return 0;
+}
+
+static int set_kbits(const char *arg, uint64_t *out)
+{
+	uint64_t v;
+
+	if (parse_number(arg, 1, UINT64_MAX / 1000, &v))
+		return -1;
+	*out = v * 1000 / 8;
+	return 0;
+}
+
+/* The letters of ssh's options are joined to their values: one word each, no room of ours. */
+static int add_ssh(struct options *o, char letter, const char *arg)
+{
+	static char flags[128][3];
+	char *flag = flags[(unsigned char)letter & 127];
+
+	if (o->ssh_count + 2 > SSH_ARGS_MAX)
+		return -1;
+	flag[0] = '-';
+	flag[1] = letter;
+	o->ssh_args[o->ssh_count++] = flag;
+	o->ssh_args[o->ssh_count++] = arg;
+	return 0;
+}
+
+static int set_number(unsigned most, const char *arg, void *at, bool descriptor)
+{
+	uint64_t v;
+
+	if (parse_number(arg, descriptor ? 0 : 1, descriptor ? 1 << 20 : most, &v))
+		return -1;
+	if (descriptor)
+		*(int *)at = (int)v;
+	else
+		*(unsigned *)at = (unsigned)v;
+	return 0;
+}
+
+static int set_action(struct options *o, enum action action)
+{
+	/* --help wins over whatever else is there. */
+	if (o->action != ACTION_HELP)
+		o->action = action;
+	return 0;
+}
+
+static int set_archive(struct options *o)
+{
+	o->archive = true;
+	o->perms = o->times = o->owner = o->group = o->devices = true;
+	return 0;
+}
+
+/* As scp has it: of files also when they were read last. */
+static int set_preserve(struct options *o)
+{
+	o->perms = o->times = o->atimes = true;
+	return 0;
+}
+
+static int set_xattrs(struct options *o, const char *arg)
+{
+	o->xattrs = true;
+	if (!arg)
+		return 0;
+	o->xattrs_all = true;
+	return strcmp(arg, "all") == 0 ? 0 : -1;
+}
+
+static int set_digest(struct options *o, const char *arg)
+{
+	static const char *const names[CONTENT_DIGESTS] = {
+		[CONTENT_NONE] = "none", [CONTENT_XXH128] = "xxh128",   [CONTENT_SHA256] = "sha256",
+		[CONTENT_MD5] = "md5",   [CONTENT_ADLER32] = "adler32",
+	};
+
+	o->digest = CONTENT_XXH128;
+	if (!arg)
+		return 0;
+	for (unsigned i = CONTENT_NONE + 1; i < CONTENT_DIGESTS; i++) {
+		if (strcmp(arg, names[i]) == 0) {
+			o->digest = i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+/* 0, -1: it is none, or NO_MEMORY. */
+static int add_rule(struct options *o, unsigned how, const char *arg)
+{
+	struct option_rule *more;
+
+	/* One more than a power of two of them: double the room. */
+	if ((o->rule_count & (o->rule_count + 1)) == 0) {
+		more = realloc(o->rules, 2 * (o->rule_count + 1UL) * sizeof *more);
+		if (!more)
+			return NO_MEMORY;
+		o->rules = more;
+	}
+	o->rules[o->rule_count++] = (struct option_rule){
+		.include = how & RULE_INCLUDE,
+		.from_file = how & RULE_FROM_FILE,
+		.text = arg,
+	};
+	return *arg ? 0 : -1;
+}
+
+static int set_row(struct options *o, const struct option_row *row, const char *arg)
+{
+	void *at = (char *)o + row->at;
+	uint64_t port;
+
+	switch (row->kind) {
+	case KIND_FLAG:
+		*(bool *)at = true;
+		return 0;
+	case KIND_MORE:
+		++*(unsigned *)at;
+		return 0;
+	case KIND_VALUE:
+		*(unsigned *)at = row->number;
+		return 0;
+	case KIND_TEXT:
+		*(const char **)at = arg;
+		return *arg ? 0 : -1;
+	case KIND_COUNT:
+		return set_number(row->number, arg, at, false);
+	case KIND_DESCRIPTOR:
+		return set_number(0, arg, at, true);
+	case KIND_SIZE:
+		return parse_size(arg, at);
+	case KIND_BLOCK:
+		return set_block(arg, at);
+	case KIND_RATE:
+		return parse_rate(arg, at);
+	case KIND_KBITS:
+		return set_kbits(arg, at);
+	case KIND_SECONDS:
+		return parse_seconds(arg, at);
+	case KIND_PORTS:
+		return parse_ports(arg, &o->port_lo, &o->port_hi);
+	case KIND_NUMBER:
+		return parse_number(arg, 0, UINT64_MAX, at);
+	case KIND_CLEAR:
+		*(bool *)at = false;
+		return 0;
+	case KIND_ALWAYS:
+		return 0;
+	case KIND_FLAT:
+		o->recursive = o->archive = false;
+		return 0;
+	case KIND_ARCHIVE:
+		return set_archive(o);
+	case KIND_PRESERVE:
+		return set_preserve(o);
+	case KIND_XATTRS:
+		return set_xattrs(o, arg);
+	case KIND_DIGEST:
+		return set_digest(o, arg);
+	case KIND_RULE:
+		return add_rule(o, row->number, arg);
+	case KIND_TRANSPORT:
+		return set_transport(o, arg);
+	case KIND_RDMA_OP:
+		return set_rdma_op(o, arg);
+	case KIND_DIRECT:
+		return set_direct(o, arg);
+	case KIND_PROGRESS:
+		return set_progress(o, arg);
+	case KIND_SSH:
+		return add_ssh(o, row->letter, arg);
+	case KIND_SSH_PORT:
+		return parse_number(arg, 1, 65535, &port) || add_ssh(o, 'p', arg) ? -1 : 0;
+	case KIND_ACTION:
+		return set_action(o, (enum action)row->number);
+	}
+	return -1;
+}
+
+static int use_row(struct options *o, const struct option_row *row, const char *arg)
+{
+	char name[64];
+	int rc = set_row(o, row, arg);
+
+	if (rc == 0)
+		return 0;
+	if (rc == NO_MEMORY)
+		return fail_as(OUT_MEMORY, "keep %s: %m", row_name(row->letter, row->name, name));
+	return fail_as(OUT_USAGE, "%s %s: expected %s: %s", row_name(row->letter, row->name, name),
+		       arg ? arg : "", row->arg ? row->arg : "nothing", row->help);
+}
+
+static int refuse(const struct refused_row *row, bool by_letter)
+{
+	char name[64];
+
+	return fail_as(OUT_USAGE, "%s is not supported: %s",
+		       row_name(row->letter, by_letter ? NULL : row->name, name), row->why);
+}
+
+/* ---- getopt's arrays ------------------------------------------------------------------- */
+
+struct arrays {
+	char letters[SHORT_MAX];
+	struct option longs[LONG_MAX_COUNT];
+};
+
+static void add_long(struct option **at, const char *name, int has_arg, int value)
+{
+	*(*at)++ = (struct option){.name = name, .has_arg = has_arg, .val = value};
+}
+
+static int arg_of(const struct option_row *row)
+{
+	if (!row->arg)
+		return no_argument;
+	return row->arg[0] == '[' ? optional_argument : required_argument;
+}
+
+static void make_arrays(struct arrays *a, enum program program)
+{
+	struct option *at = a->longs;
+	char *letter = a->letters;
+
+	/* Operands come one by one as option 1, so that it is known what precedes "--";
+	 * a missing argument is ':'. */
+	*letter++ = '-';
+	*letter++ = ':';
+	for (unsigned i = 0; i < option_row_count; i++) {
+		const struct option_row *row = &option_rows[i];
+
+		if (!(row->programs & program))
+			continue;
+		if (row->name)
+			add_long(&at, row->name, arg_of(row), (int)(ROW + i));
+		if (row->letter)
+			*letter++ = row->letter;
+		if (row->letter && arg_of(row) == required_argument)
+			*letter++ = ':';
+	}
+	for (unsigned i = 0; i < refused_row_count; i++) {
+		const struct refused_row *row = &refused_rows[i];
+
+		if (!(row->programs & program))
+			continue;
+		if (row->name)
+			add_long(&at, row->name, optional_argument, (int)(REFUSED + i));
+		if (row->letter)
+			*letter++ = row->letter;
+	}
+	*letter = '\0';
+	*at = (struct option){0};
+}
+
+static int take_letter(struct options *o, int c, const char *arg)
+{
+	for (unsigned i = 0; i < option_row_count; i++) {
+		if (option_rows[i].letter == c && (option_rows[i].programs & o->program))
+			return use_row(o, &option_rows[i], arg);
+	}
+	for (unsigned i = 0; i < refused_row_count; i++) {
+		if (refused_rows[i].letter == c && (refused_rows[i].programs & o->program))
+			return refuse(&refused_rows[i], true);
+	}
+	return fail_as(OUT_USAGE, "unknown option -%c", c);
+}
+
+/* getopt did not like something: say what. */
+static int complain(int c, char **argv)
+{
+	const char *word = argv[optind > 0 ? optind - 1 : 0];
+
+	if (c == ':' && optopt && optopt < ROW)
+		return fail_as(OUT_USAGE, "-%c needs an argument", optopt);
+	if (c == ':')
+		return fail_as(OUT_USAGE, "%s needs an argument", word);
+	if (optopt >= ROW)
+		return fail_as(OUT_USAGE, "%s: this option takes no argument", word);
+	if (optopt && isprint(optopt))
+		return fail_as(OUT_USAGE, "unknown option -%c", optopt);
+	return fail_as(OUT_USAGE, "unknown option %s", word);
+}
+
+/* ---- operands ------------------------------------------------------------------------ */
+
+/* How many operands there must be, and may be. */
+static void operand_counts(const struct options *o, unsigned *least, unsigned *most)
+{
+	unsigned key = o->key_file || o->key_fd >= 0 ? 0 : 1;
+
+	if (!(o->program & PROGRAMS)) {
+		*least = 0;
+		*most = 1;
+		return;
+	}
+	*least = o->program == RDCP ? 2 : o->program == RDSEND ? 2 + key : 1 + key;
+	*most = o->program == RDCP ? (unsigned)-1 : *least + 1;
+}
+
+static int check_operands(struct options *o)
+{
+	const char *first = o->operand_count ? o->operands[0] : "host";
+	unsigned least, most;
+
+	operand_counts(o, &least, &most);
+	/* A script's empty variable must not mean this host. */
+	if (!(o->program & PROGRAMS) && (!*first || *first == '-' || strlen(first) >= HOST_MAX))
+		return fail_as(OUT_USAGE, "\"%.60s\" is no host", first);
+	if (o->operand_count < least && o->program == RDCP)
+		return fail_as(OUT_USAGE,
+			       o->operand_count ? "DST is missing after %s"
+						: "SRC and DST are missing",
+			       o->operand_count ? o->operands[0] : "");
+	if (o->operand_count < least)
+		return fail_as(OUT_USAGE, "%s is missing",
+			       o->operand_count == 0 && o->program == RDSEND ? "HOST"
+			       : o->operand_count == least - 2 + (o->key_file || o->key_fd >= 0)
+				       ? "PORT"
+				       : "KEY");
+	if (o->operand_count > most)
+		return fail_as(OUT_USAGE, "%s is one operand too many", o->operands[most]);
+	if (o->command && o->operand_count > least)
+		return fail_as(OUT_USAGE, "both a file, %s, and a command after --",
+			       o->operands[least]);
+	return 0;
+}
+
+/* What follows "--" is operands until there are enough, then a command after (another) "--". */
+static int take_rest(struct options *o, char **rest, bool dashes)
+{
+	bool takes_command = o->program & (RDSEND | RDRECV);
+	unsigned least, most;
+
+	operand_counts(o, &least, &most);
+	if (takes_command && dashes && o->operand_count >= least) {
+		o->command = rest;
+	} else {
+		for (; *rest; rest++) {
+			if (takes_command && o->operand_count >= least &&
+			    strcmp(*rest, "--") == 0) {
+				o->command = rest + 1;
+				break;
+			}
+			o->operands[o->operand_count++] = *rest;
+		}
+	}
+	if (o->command && !*o->command)
+		return fail_as(OUT_USAGE, "there is no command after --");
+	return 0;
+}
+
+static int take_options(struct options *o, int argc, char **argv)
+{
+	struct arrays a;
+	int c;
+
+	make_arrays(&a, o->program);
+	opterr = 0;
+	optind = 0;
+	while ((c = getopt_long(argc, argv, a.letters, a.longs, NULL)) != -1) {
+		int rc;
+
+		if (c == 1) {
+			o->operands[o->operand_count++] = optarg;
+			continue;
+		}
+		if (c == '?' || c == ':')
+			rc = complain(c, argv);
+		else if (c >= REFUSED)
+			rc = refuse(&refused_rows[c - REFUSED], false);
+		else if (c >= ROW)
+			rc = use_row(o, &option_rows[c - ROW], optarg);
+		else
+			rc = take_letter(o, c, optarg);
+		if (rc)
+			return -1;
+	}
+	return 0;
+}
+
+int options_parse(struct options *o, enum program program, int argc, char **argv)
+{
+	bool dashes;
+
+	set_defaults(o, program);
+	o->operands = calloc((size_t)argc + 1, sizeof *o->operands);
+	if (!o->operands)
+		return fail_as(OUT_MEMORY, "read the command line: %m");
+	/* Alone it asks for help, as for most programs; among others it is --human-readable. */
+	if (argc == 2 && strcmp(argv[1], "-h") == 0)
+		o->action = ACTION_HELP;
+	else if (take_options(o, argc, argv))
+		goto bad;
+	if (o->make_key && o->action == ACTION_RUN)
+		o->action = ACTION_MAKE_KEY;
+	if (o->action != ACTION_RUN)
+		return 0;
+	options_settle(o);
+	dashes = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
+	if (take_rest(o, argv + optind, dashes) || check_operands(o) || options_check_conflicts(o))
+		goto bad;
+	return 0;
+bad:
+	options_free(o);
+	return -1;
+}
+
+void options_free(struct options *o)
+{
+	free(o->operands);
+	o->operands = NULL;
+	free(o->rules);
+	o->rules = NULL;
+}

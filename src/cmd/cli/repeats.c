@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/cli/repeats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *find_reason(const char *line)
+{
+	const char *reason = strchr(line, ' ');
+
+	for (const char *p = line; (p = strstr(p, ": ")); p += 2)
+		reason = p + 2;
+	return reason && *reason == ' ' ? reason + 1 : reason;
+}
+
+bool repeats_show(struct repeats *r, const char *line)
+{
+	const char *reason = find_reason(line);
+
+	if (!reason || strlen(reason) >= REPEATS_TEXT)
+		return true;
+	for (unsigned i = 0; i < REPEATS_REASONS; i++) {
+		if (!r->of[i].count)
+			snprintf(r->of[i].reason, REPEATS_TEXT, "%s", reason);
+		if (strcmp(r->of[i].reason, reason) == 0)
+			return ++r->of[i].count <= REPEATS_SHOWN;
+	}
+	return true;
+}
+
+unsigned long repeats_hidden(const struct repeats *r, unsigned i)
+{
+	if (i >= REPEATS_REASONS || r->of[i].count <= REPEATS_SHOWN)
+		return 0;
+	return r->of[i].count - REPEATS_SHOWN;
+}

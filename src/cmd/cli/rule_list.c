@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/cli/rule_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "cmd/cli/name_list.h"
+
+enum { RULES_MOST = 1 << 16 };
+
+struct adding {
+	struct rule_list *to;
+	bool include;
+};
+
+static int add(void *ctx, const char *text)
+{
+	const struct adding *a = ctx;
+	struct rule_list *l = a->to;
+	struct rule *more;
+
+	if (strlen(text) >= RULE_TEXT_MAX)
+		return fail_as(OUT_USAGE, "the pattern %.60s... is too long", text);
+	if (l->count >= RULES_MOST)
+		return fail_as(OUT_USAGE, "there are more than %d patterns", RULES_MOST);
+	/* One more than a power of two of them: double the room. */
+	if ((l->count & (l->count + 1)) == 0) {
+		more = realloc(l->of, 2 * (l->count + 1UL) * sizeof *more);
+		if (!more)
+			return fail_as(OUT_MEMORY, "keep the patterns: %m");
+		l->of = more;
+	}
+	l->of[l->count] = (struct rule){.include = a->include, .pattern = strdup(text)};
+	if (!l->of[l->count].pattern)
+		return fail_as(OUT_MEMORY, "keep the patterns: %m");
+	l->count++;
+	return 0;
+}
+
+static int add_file(const char *path, bool nul, struct adding *a)
+{
+	struct name_list *names;
+	int rc;
+
+	if (name_list_open(path, nul, &names))
+		return -1;
+	while ((rc = name_list_read(names, add, a)) > 0)
+		continue;
+	name_list_close(names);
+	return rc;
+}
+
+int rule_list_read(const struct options *o, struct rule_list *l)
+{
+	for (unsigned i = 0; i < o->rule_count; i++) {
+		const struct option_rule *r = &o->rules[i];
+		struct adding a = {.to = l, .include = r->include};
+
+		if (r->from_file ? add_file(r->text, o->from0, &a) : add(&a, r->text))
+			return -1;
+	}
+	return 0;
+}
+
+void rule_list_free(struct rule_list *l)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		free(l->of[i].pattern);
+	l->count = 0;
+	free(l->of);
+	l->of = NULL;
+}

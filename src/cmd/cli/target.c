@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/cli/target.h"
+
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include "base/fail.h"
+#include "cmd/cli/amount.h"
+#include "copy/place/place_resolve.h"
+
+/* The colon that ends the host, NULL when the name is local. */
+static const char *find_colon(const char *text)
+{
+	const char *at = text;
+	const char *p;
+
+	/* user@[v6]:path, or [v6]:path */
+	p = strpbrk(text, "@/[:");
+	if (p && *p == '@')
+		at = p + 1;
+	if (*at == '[') {
+		const char *end = strchr(at, ']');
+
+		if (end && end[1] == ':' && !memchr(at, '/', (size_t)(end - at)))
+			return end + 1;
+	}
+	p = strpbrk(text, "/:");
+	return p && *p == ':' && p != text ? p : NULL;
+}
+
+/* A host is handed to ssh as one word; nothing that a shell or ssh would read as more. */
+static int check_host(const char *text, const char *host)
+{
+	const char *name = strrchr(host, '@');
+
+	name = name ? name + 1 : host;
+	if (!*name)
+		return fail_as(OUT_USAGE, "%s: there is no host before the colon", text);
+	if (*host == '-' || *name == '-')
+		return fail_as(OUT_USAGE, "%s: a host may not begin with '-'", text);
+	for (const char *p = host; *p; p++) {
+		if ((unsigned char)*p <= ' ' || *p == 0x7f)
+			return fail_as(OUT_USAGE, "%s: a blank or control character in the host",
+				       text);
+	}
+	return 0;
+}
+
+int descriptor_named(const char *path)
+{
+	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+	uint64_t n;
+
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(path, names[i]) == 0)
+			return i;
+	}
+	for (int i = 0; i < 2; i++) {
+		size_t len = strlen(folders[i]);
+
+		if (strncmp(path, folders[i], len) == 0 &&
+		    parse_number(path + len, 0, INT_MAX, &n) == 0)
+			return (int)n;
+	}
+	return -1;
+}
+
+int target_descriptor(const char *path, int *fd)
+{
+	struct stat st;
+
+	*fd = descriptor_named(path);
+	if (*fd < 0)
+		*fd = spot_descriptor(path);
+	if (*fd < 0)
+		return 0;
+	if (fstat(*fd, &st))
+		return fail("open %s: %m", path);
+	if (S_ISDIR(st.st_mode))
+		*fd = -1;
+	return 0;
+}
+
+/* Forms of other programs that would otherwise be taken for a host of that name. */
+static int refuse_url(const char *text)
+{
+	static const struct {
+		const char *scheme, *why;
+	} urls[] = {
+		{"rdma://", "rdma:// is not supported yet: use HOST:PATH, over ssh"},
+		{"scp://", "use HOST:PATH, and -P for ssh's port"},
+		{"sftp://", "use HOST:PATH, and -P for ssh's port"},
+		{"ssh://", "use HOST:PATH, and -P for ssh's port"},
+		{"rsync://", "there is no rsync daemon's protocol in it: use HOST:PATH, over ssh"},
+	};
+
+	for (unsigned i = 0; i < sizeof urls / sizeof *urls; i++) {
+		if (strncasecmp(text, urls[i].scheme, strlen(urls[i].scheme)) == 0)
+			return fail_as(OUT_USAGE, "%s: %s", text, urls[i].why);
+	}
+	return 0;
+}
+
+/* host::module is rsync's; host:port:path is hdrdmacp's. */
+static int refuse_foreign_path(const char *text, int host_len, const char *path)
+{
+	size_t digits = strspn(path, "0123456789");
+
+	if (*path == ':')
+		return fail_as(OUT_USAGE,
+			       "%s: there is no rsync daemon's protocol in it: use HOST:PATH, over "
+			       "ssh (a path that begins with a colon: %.*s:./%s)",
+			       text, host_len, text, path);
+	if (digits > 0 && digits <= 5 && path[digits] == ':' && path[digits + 1] == '/')
+		return fail_as(OUT_USAGE,
+			       "%s: no port is needed before the path: use %.*s:%s (ssh's port: "
+			       "-P; a path that begins so: %.*s:./%s)",
+			       text, host_len, text, path + digits + 1, host_len, text, path);
+	return 0;
+}
+
+int target_parse(const char *text, struct target *t)
+{
+	const char *colon;
+	size_t len = 0;
+
+	memset(t, 0, sizeof *t);
+	t->path = text;
+	if (!*text)
+		return fail_as(OUT_USAGE, "an empty name is neither source nor target");
+	if (strcmp(text, "-") == 0) {
+		t->stdio = true;
+		return 0;
+	}
+	if (refuse_url(text))
+		return -1;
+	colon = find_colon(text);
+	if (!colon)
+		return 0;
+	t->path = colon + 1;
+	if (refuse_foreign_path(text, (int)(colon - text), t->path))
+		return -1;
+	if ((size_t)(colon - text) >= sizeof t->host)
+		return fail_as(OUT_USAGE, "%s: the host's name is too long", text);
+	for (const char *p = text; p < colon; p++) {
+		if (!(*p == ']' && p + 1 == colon) &&
+		    !(*p == '[' && (p == text || p[-1] == '@') && colon[-1] == ']'))
+			t->host[len++] = *p;
+	}
+	t->host[len] = '\0';
+	return check_host(text, t->host);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/carrier.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "cmd/conductor/far.h"
+#include "cmd/conductor/login_turn.h"
+#include "cmd/conductor/loopback.h"
+#include "cmd/conductor/pump.h"
+
+enum { SSH_END_MS = 500 };
+
+/* Wait until fd has something to read: 0; -1 when the conductor is gone. */
+static int wait_readable(int fd, int in)
+{
+	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = in, .events = 0}};
+
+	while (poll(p, 2, -1) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return p[1].revents ? -1 : 0;
+}
+
+/* An ssh whose output has ended before it was of use. */
+static int ssh_failed(struct child *ssh)
+{
+	char how[64] = "closed its output";
+	int status;
+
+	if (child_wait(ssh, &status, clock_ms() + SSH_END_MS))
+		child_end_text(status, how, sizeof how);
+	return fail_as(OUT_START, "%s %s before it could carry a lane", ssh->what, how);
+}
+
+/* It is readable: because it has ended? */
+static bool at_end(int fd)
+{
+	int there;
+
+	return ioctl(fd, FIONREAD, &there) == 0 && there == 0;
+}
+
+/* The connecting end's side of the lane. */
+static int take_from(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+{
+	unsigned char said;
+	uint64_t began;
+	int status;
+
+	if (!c->way->from) {
+		*side = (struct pump_side){.in = c->fd, .out = c->fd};
+		return 0;
+	}
+	began = login_turn_begin(c->logins);
+	if (far_start(c->way->o, c->way->from, "--lane-listen", ssh))
+		return -1;
+	if (write_full(ssh->in, c->token, sizeof c->token))
+		return fail_as(OUT_START, "%s: %m", ssh->what);
+	if (wait_readable(ssh->out, in) || read_full(ssh->out, &said, 1) != 1)
+		return ssh_failed(ssh);
+	login_turn_end(c->logins, began);
+	/* The connecting end speaks first. */
+	if (wait_readable(ssh->out, in))
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	/* A connection that was closed at once also ends the output, but no ssh. */
+	if (at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_END_MS) && status)
+		return ssh_failed(ssh);
+	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
+	return 0;
+}
+
+/* The listening end's. */
+static int reach_to(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+{
+	const unsigned char port[2] = {(unsigned char)(c->way->port >> 8),
+				       (unsigned char)c->way->port};
+	unsigned char said;
+	uint64_t began;
+
+	if (!c->way->to) {
+		int fd = connect_loopback(c->way->port);
+
+		if (fd < 0)
+			return fail_as(OUT_CONNECT, "connect to port %u of this host: %m",
+				       c->way->port);
+		*side = (struct pump_side){.in = fd, .out = fd};
+		return 0;
+	}
+	began = login_turn_begin(c->logins);
+	if (far_start(c->way->o, c->way->to, "--lane", ssh))
+		return -1;
+	if (write_full(ssh->in, port, sizeof port) || wait_readable(ssh->out, in) ||
+	    read_full(ssh->out, &said, 1) != 1)
+		return ssh_failed(ssh);
+	login_turn_end(c->logins, began);
+	errno = said;
+	if (said)
+		return fail_as(OUT_CONNECT, "%s: connect to port %u there: %m", ssh->what,
+			       c->way->port);
+	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
+	return 0;
+}
+
+static void report_failure(int out)
+{
+	char text[1 + FAIL_TEXT_MAX] = {CARRIER_FAILED};
+
+	memcpy(text + 1, failed()->text, FAIL_TEXT_MAX);
+	(void)!write(out, text, strlen(text));
+}
+
+int carrier_run(void *carrier, int in, int out)
+{
+	static const char used = CARRIER_USED;
+
+	struct carrier *c = carrier;
+	struct child ssh[2] = {{.in = -1, .out = -1, .go = -1}, {.in = -1, .out = -1, .go = -1}};
+	struct pump_side from, to;
+	int rc = 1;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	if (take_from(c, in, &from, &ssh[0])) {
+		report_failure(out);
+		goto out;
+	}
+	if (write(out, &used, 1) != 1)
+		goto out;
+	if (reach_to(c, in, &to, &ssh[1])) {
+		report_failure(out);
+		goto out;
+	}
+	rc = pump(&from, &to, in) ? 1 : 0;
+	if (rc && errno != ECONNRESET && errno != EPIPE) {
+		fail_as(OUT_SOCKET, "pass on a lane's bytes: %m");
+		report_failure(out);
+	}
+	/* pump() closed them. */
+	ssh[0].in = ssh[0].out = ssh[1].in = ssh[1].out = -1;
+out:
+	child_stop(&ssh[0]);
+	child_stop(&ssh[1]);
+	return rc;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/conductor_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/io.h"
+#include "cmd/conductor/explain.h"
+#include "cmd/conductor/far.h"
+#include "cmd/end/end.h"
+#include "cmd/output/events.h"
+#include "cmd/output/stats.h"
+#include "cmd/process/signals.h"
+
+struct link *conductor_other(struct conductor *c, const struct link *l)
+{
+	return l == &c->links[LINK_SOURCE] ? &c->links[LINK_SINK] : &c->links[LINK_SOURCE];
+}
+
+bool conductor_wants_ssh(const struct conductor *c)
+{
+	return c->job->o->want == TRANSPORT_SSH ||
+	       (c->job->o->through_here && c->links[LINK_SOURCE].far && c->links[LINK_SINK].far);
+}
+
+/* ---- how it ends ------------------------------------------------------------------------ */
+
+static bool says_done(const struct link *l)
+{
+	return l->has_verdict && l->verdict.code == OUT_DONE;
+}
+
+/* All is stored: an end said so, and of the ends on this host each, since they know.  What was
+ * removed only the source knows. */
+static bool done(const struct conductor *c)
+{
+	const struct link *source = &c->links[LINK_SOURCE], *sink = &c->links[LINK_SINK];
+	bool source_may_be_silent = source->far && !c->job->o->remove_source;
+
+	return (says_done(source) || says_done(sink)) &&
+	       (source_may_be_silent || says_done(source)) && (sink->far || says_done(sink));
+}
+
+void conductor_end_by(struct conductor *c, uint64_t ms)
+{
+	uint64_t deadline_ms = clock_ms() + ms;
+
+	if (!c->deadline_ms || deadline_ms < c->deadline_ms)
+		c->deadline_ms = deadline_ms;
+}
+
+void conductor_blame(struct conductor *c, const struct failure *f, const char *host)
+{
+	/* Of files that failed the source knows more than the sink: that they all have vanished, or
+	 * that some could not be removed, when the sink only knows of deletions. */
+	if (c->cause.code != OUT_DONE &&
+	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED) &&
+	    (c->cause.code != OUT_MAX_DELETE || f->code != OUT_SOME_FILES))
+		return;
+	c->cause = *f;
+	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);
+}
+
+void conductor_tell(struct link *l, const struct failure *f, const char *host)
+{
+	uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_error m = {.code = f->code};
+
+	if (!l->greeted || l->gone)
+		return;
+	snprintf(m.host, sizeof m.host, "%s", host);
+	snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1, f->text);
+	msg_error_encode(&w, &m);
+	link_send(l, MSG_ERROR, body, w.used);
+}
+
+void conductor_fail(struct conductor *c, const char *host)
+{
+	struct failure f = *failed();
+
+	conductor_blame(c, &f, host);
+	for (int i = 0; i < 2; i++)
+		conductor_tell(&c->links[i], &f, host);
+	conductor_end_by(c, CANCEL_MS);
+}
+
+/* It says nothing more and has not said how it ended. */
+static void lost(struct conductor *c, struct link *l)
+{
+	size_t len;
+	int status = 0;
+	bool reaped;
+
+	l->gone = true;
+	if (l->has_verdict)
+		return;
+	if (done(c) && !c->job->o->remove_source)
+		return;
+	framer_rest(&l->in, &len);
+	reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS / 2);
+	if (!l->greeted && len > 0)
+		explain_text(l);
+	else if (!l->greeted && reaped)
+		explain_exit(l, c->job->o, status);
+	else
+		explain_death(l, status, reaped);
+	conductor_fail(c, "");
+}
+
+/* ---- one turn ------------------------------------------------------------------------------ */
+
+static void send_cancel(struct conductor *c, int signo)
+{
+	uint8_t body[16];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_cancel m = {.signo = (uint8_t)signo};
+
+	msg_cancel_encode(&w, &m);
+	fail_signal(signo);
+	conductor_blame(c, failed(), "");
+	for (int i = 0; i < 2; i++) {
+		/* One that has not greeted may be ssh that asks for a password. */
+		if (c->links[i].greeted)
+			link_send(&c->links[i], MSG_CANCEL, body, w.used);
+		else
+			c->links[i].gone = true;
+	}
+	conductor_end_by(c, CANCEL_MS);
+}
+
+static struct progress_count counted(const struct conductor *c)
+{
+	return (struct progress_count){
+		.bytes = c->links[LINK_SINK].progress.bytes,
+		.total = c->links[LINK_SOURCE].progress.total,
+		.total_known = c->links[LINK_SOURCE].progress.total_known,
+		.files = c->links[LINK_SINK].progress.files,
+	};
+}
+
+/* A child is gone, but somebody may hold its pipes: soon nothing more is waited for. */
+static void take_deaths(struct conductor *c)
+{
+	int status;
+
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+
+		if (l->child.pid && !l->gone && child_wait(&l->child, &status, clock_ms()))
+			l->lost_ms = clock_ms() + DEATH_MS;
+	}
+}
+
+static void take_signals(struct conductor *c)
+{
+	int signo;
+
+	while ((signo = signals_next())) {
+		struct progress_count count = counted(c);
+
+		if (signo == SIGUSR1) {
+			progress_now(c->job->progress, &count, clock_ms());
+		} else if (signo == SIGCHLD) {
+			take_deaths(c);
+		} else if (!c->signo) {
+			c->signo = signo;
+			send_cancel(c, c->signo);
+		} else {
+			conductor_end_by(c, 0);
+		}
+	}
+}
+
+static int turn_timeout(const struct conductor *c)
+{
+	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
+	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].lost_ms, c->links[1].lost_ms,
+				      c->detour ? detour_due(c->detour) : 0};
+
+	for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
+		int left = deadlines[i] ? clock_left(deadlines[i]) : -1;
+
+		if (left >= 0 && (ms < 0 || left < ms))
+			ms = left;
+	}
+	return ms;
+}
+
+enum { NAP_MS = 10 };
+enum {
+	AT_SIGNALS,
+	AT_SCREEN,
+	AT_EVENTS,
+	AT_LIST,
+	AT_OUT,
+	AT_IN = AT_OUT + 2,
+	AT_DETOUR = AT_IN + 2,
+};
+
+static unsigned fill_polls(struct conductor *c, struct pollfd *p)
+{
+	bool hungry = c->list && !link_is_full(&c->links[0]) && !link_is_full(&c->links[1]);
+
+	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
+	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
+	p[AT_LIST] = (struct pollfd){.fd = hungry ? name_list_fd(c->list) : -1, .events = POLLIN};
+	p[AT_SCREEN] =
+		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+		bool reading = !conductor_is_through(c, l) && !link_is_full(conductor_other(c, l));
+		bool writing = l->out_end > l->out_start;
+
+		p[AT_OUT + i] =
+			(struct pollfd){.fd = reading ? l->child.out : -1, .events = POLLIN};
+		p[AT_IN + i] = (struct pollfd){.fd = writing ? l->child.in : -1, .events = POLLOUT};
+	}
+	return AT_DETOUR + (c->detour ? detour_polls(c->detour, p + AT_DETOUR) : 0);
+}
+
+static int on_listed(void *ctx, const char *name)
+{
+	const struct conductor *c = ctx;
+
+	return give_listed(&c->orders, name);
+}
+
+/* Some more of the names that the ends are to be told. */
+static void take_names(struct conductor *c)
+{
+	int rc = name_list_read(c->list, on_listed, c);
+
+	if (rc > 0)
+		return;
+	if (rc < 0)
+		conductor_fail(c, "");
+	c->list = NULL;
+}
+
+/*
+ * The ends are told, and end by themselves: to kill them would leave their temporaries.  Until then
+ * the conductor looks at what it can't wait for.
+ */
+static void poll_failed(struct conductor *c, struct pollfd *p)
+{
+	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+
+	fail_as(OUT_SOCKET, "wait for the ends: %m");
+	if (c->cause.code == OUT_DONE)
+		conductor_fail(c, "");
+	conductor_end_by(c, CANCEL_MS);
+	nanosleep(&nap, NULL);
+	for (int i = 0; i < AT_DETOUR; i++)
+		p[i].revents = 0;
+	p[AT_SIGNALS].revents = POLLIN;
+	for (int i = 0; i < 2; i++)
+		p[AT_OUT + i].revents = p[AT_OUT + i].fd >= 0 ? POLLIN : 0;
+}
+
+static void turn(struct conductor *c)
+{
+	struct pollfd p[AT_DETOUR + DETOUR_POLLS];
+	struct progress_count count;
+	unsigned n = fill_polls(c, p);
+
+	bool blind = poll(p, n, turn_timeout(c)) < 0 && errno != EINTR;
+
+	if (blind)
+		poll_failed(c, p);
+	if (p[AT_SIGNALS].revents)
+		take_signals(c);
+	if (p[AT_SCREEN].revents)
+		screen_flush();
+	if (p[AT_LIST].revents)
+		take_names(c);
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+
+		if (p[AT_IN + i].revents)
+			link_write(l);
+		if (p[AT_OUT + i].revents && !l->gone && link_read(l) == 0) {
+			conductor_hear(c, l);
+			if (!l->gone)
+				lost(c, l);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		struct link *l = &c->links[i];
+
+		conductor_hear(c, l);
+		if (l->lost_ms && clock_left(l->lost_ms) == 0) {
+			l->lost_ms = 0;
+			if (!l->gone)
+				lost(c, l);
+		}
+	}
+	if (c->detour && !blind && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
+		conductor_fail(c, "");
+	count = counted(c);
+	/* Also where nothing is shown: SIGUSR1 asks for the rate. */
+	progress_update(c->job->progress, &count, clock_ms());
+	events_progress(&count, clock_ms());
+	events_flush();
+}
+
+static bool timed_out(const struct conductor *c)
+{
+	return c->deadline_ms && clock_ms() >= c->deadline_ms;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------- */
+
+static int run_local_end(void *link, int in, int out)
+{
+	const struct link *l = link;
+
+	if (l->share > 0)
+		end_share(l->share);
+	return end_run(in, out, false);
+}
+
+/* Two ends on this host can pass each other descriptors.  Without that they can't share on the
+ * disk, and copy. */
+static void share_begin(struct conductor *c)
+{
+	int fds[2];
+
+	if (c->links[0].far || c->links[1].far || c->job->measure ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return;
+	c->links[0].share = fds[0];
+	c->links[1].share = fds[1];
+}
+
+static void share_end(struct conductor *c)
+{
+	for (int i = 0; i < 2; i++) {
+		if (c->links[i].share > 0)
+			close_fd(c->links[i].share);
+		c->links[i].share = 0;
+	}
+}
+
+static int start_link(struct conductor *c, int i)
+{
+	struct link *l = &c->links[i];
+
+	if (l->far && c->job->measure) {
+		struct link *kept = c->job->measure->kept;
+
+		if (kept->child.pid) {
+			*l = *kept;
+			link_init(kept);
+			return 0;
+		}
+		if (far_start(c->job->o, l->ssh_host, "--ends", &l->child))
+			return -1;
+	} else if (l->far) {
+		if (far_start(c->job->o, l->ssh_host, "--end", &l->child))
+			return -1;
+	} else if (child_fork(run_local_end, l, "the end on this host", &l->child)) {
+		return -1;
+	}
+	return link_open(l);
+}
+
+/* Local ends first: they must not have ssh's descriptors.  Two far ones one after the other:
+ * both may ask for a password. */
+static int start_both(struct conductor *c)
+{
+	for (int far = 0; far < 2; far++) {
+		for (int i = 0; i < 2; i++) {
+			struct link *l = &c->links[i];
+
+			if (l->far != (bool)far)
+				continue;
+			if (start_link(c, i))
+				return -1;
+			/* A kept one may have greeted long ago. */
+			conductor_hear(c, l);
+			while (!l->greeted && !c->cause.code && !timed_out(c))
+				turn(c);
+			if (c->cause.code)
+				return fail_again(&c->cause);
+		}
+	}
+	return 0;
+}
+
+/* The names of --files-from may be many, or come slowly out of a pipe. */
+static int list_names(struct conductor *c)
+{
+	c->list = c->job->list;
+	while (c->list && !c->cause.code && !timed_out(c))
+		turn(c);
+	c->list = NULL;
+	return c->cause.code ? fail_again(&c->cause) : 0;
+}
+
+static int instruct(struct conductor *c)
+{
+	c->orders = (struct orders){
+		.job = c->job,
+		.links = c->links,
+		.listener = c->listener,
+		.over_ssh = conductor_wants_ssh(c),
+	};
+	return give_orders(&c->orders) || list_names(c) ? -1 : give_go(&c->orders);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------
+ */
+
+static void gather(const struct conductor *c, struct report *r)
+{
+	const struct msg_verdict *source = &c->links[LINK_SOURCE].verdict;
+	const struct msg_verdict *sink = &c->links[LINK_SINK].verdict;
+	const struct msg_verdict *v = c->links[LINK_SINK].has_verdict ? sink : source;
+
+	r->total = v->total;
+	r->transport = c->detour ? TRANSPORT_SSH : (enum transport)v->transport;
+	r->lanes = v->lanes;
+	snprintf(r->how, sizeof r->how, "%s", v->how);
+	if (c->detour)
+		snprintf(r->how, sizeof r->how, "ssh");
+	snprintf(r->why, sizeof r->why, "%s", v->why);
+	r->counts = counts_join(&source->counts, &sink->counts);
+	r->ns = v->ns;
+	r->source = source->times;
+	r->sink = sink->times;
+	r->bwlimit = c->job->o->bwlimit;
+	r->failure = c->cause;
+	snprintf(r->host, sizeof r->host, "%s", c->cause_host);
+	if (c->job->measure) {
+		c->job->measure->verdicts[LINK_SOURCE] = *source;
+		c->job->measure->verdicts[LINK_SINK] = *sink;
+	}
+}
+
+/* The next session's end is to be started by the same connection. */
+static bool keep(struct conductor *c, struct link *l)
+{
+	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
+		return false;
+	l->greeted = l->has_verdict = l->spoke = false;
+	l->again = true;
+	l->lost_ms = 0;
+	l->loopback_port = 0;
+	memset(&l->verdict, 0, sizeof l->verdict);
+	memset(&l->progress, 0, sizeof l->progress);
+	*c->job->measure->kept = *l;
+	return true;
+}
+
+/* The ends have said their last word, or are not asked any more. */
+static void dismiss(struct conductor *c)
+{
+	uint64_t deadline_ms = clock_ms() + EXIT_MS;
+	bool kept[2];
+	int status;
+
+	detour_close(c->detour);
+	for (int i = 0; i < 2; i++) {
+		kept[i] = keep(c, &c->links[i]);
+		if (kept[i])
+			continue;
+		child_close_in(&c->links[i].child);
+		/* A local end has had its time to leave by itself. */
+		if (timed_out(c) && !c->links[i].far && c->links[i].child.pid)
+			kill(c->links[i].child.pid, SIGKILL);
+	}
+	for (int i = 0; i < 2; i++) {
+		if (kept[i])
+			continue;
+		if (c->links[i].has_verdict)
+			child_wait(&c->links[i].child, &status, deadline_ms);
+		link_close(&c->links[i]);
+	}
+}
+
+void conduct(const struct job *j, struct report *r)
+{
+	static struct conductor c;
+	int rc;
+
+	memset(&c, 0, sizeof c);
+	c.job = j;
+	link_init(&c.links[LINK_SOURCE]);
+	link_init(&c.links[LINK_SINK]);
+	link_name(&c.links[LINK_SOURCE], j->source_host);
+	link_name(&c.links[LINK_SINK], j->sink_host);
+	if (!j->measure)
+		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
+	/* The local end connects; with none or two of them, the source. */
+	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
+	share_begin(&c);
+	rc = start_both(&c);
+	share_end(&c);
+	if (rc || instruct(&c)) {
+		conductor_fail(&c, "");
+		goto out;
+	}
+	while (!timed_out(&c)) {
+		if ((c.links[0].gone || c.links[0].has_verdict) &&
+		    (c.links[1].gone || c.links[1].has_verdict))
+			break;
+		turn(&c);
+	}
+	if (!c.cause.code && !done(&c)) {
+		fail_as(OUT_PEER_LOST, "the ends did not say how it ended");
+		conductor_blame(&c, failed(), "");
+	}
+out:
+	gather(&c, r);
+	dismiss(&c);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/conductor_impl.h"
+
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/conductor/explain.h"
+#include "cmd/output/events.h"
+
+static int take_note(struct link *l, const struct frame *f)
+{
+	struct msg_note m;
+
+	if (msg_note_decode(f, &m))
+		return -1;
+	if (l->far)
+		log_at((enum log_level)m.level, "%s: %s", l->name, m.text);
+	else
+		log_at((enum log_level)m.level, "%s", m.text);
+	return 0;
+}
+
+/* An end that has been silent for half of the time after which that counts says nothing soon. */
+static unsigned last_words_ms(struct conductor *c, const struct link *l)
+{
+	const struct link *other = conductor_other(c, l);
+	uint64_t silence = clock_ms() - other->heard_ms;
+
+	if (l->verdict.code == OUT_TIMEOUT ||
+	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->timeout_ms / 2))
+		return SILENT_WORDS_MS;
+	return LAST_WORDS_MS;
+}
+
+static int take_verdict(struct conductor *c, struct link *l, const struct frame *f)
+{
+	struct failure failure = {0};
+	struct msg_verdict m;
+
+	if (msg_verdict_decode(f, &m))
+		return -1;
+	l->verdict = m;
+	l->has_verdict = true;
+	/* While one disk is measured the other end is idle. */
+	if (!c->job->measure || l->verdict.code != OUT_DONE)
+		conductor_end_by(c, last_words_ms(c, l));
+	if (l->verdict.code == OUT_DONE)
+		return 0;
+	failure.code = l->verdict.code;
+	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
+	/* What happened on this host needs no host's name before it. */
+	for (int i = 0; i < 2; i++) {
+		if (!c->links[i].far && strcmp(l->verdict.host, c->links[i].name) == 0)
+			l->verdict.host[0] = '\0';
+	}
+	if (!l->spoke && !c->job->measure && !conductor_other(c, l)->has_verdict)
+		conductor_tell(conductor_other(c, l), &failure, l->name);
+	conductor_blame(c, &failure, l->verdict.host);
+	return 0;
+}
+
+static int announce(void *ctx, unsigned port, const char *why)
+{
+	struct link *l = ctx;
+	uint8_t body[TEXT_MAX + 16];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_detour m = {.port = (uint16_t)port};
+
+	snprintf(m.why, sizeof m.why, "%s", why);
+	msg_detour_encode(&w, &m);
+	return link_send(l, MSG_DETOUR, body, w.used);
+}
+
+/* Lanes over ssh: the end that listened first listens again. */
+static int take_detour(struct conductor *c, const char *why)
+{
+	struct link *to = &c->links[c->listener];
+	struct link *from = conductor_other(c, to);
+	const char *through = from->far && to->far ? ", through this host" : "";
+	struct detour_way way = {
+		.o = c->job->o,
+		.from = from->far ? from->ssh_host : NULL,
+		.to = to->far ? to->ssh_host : NULL,
+		.port = to->loopback_port,
+		.announce = announce,
+		.ctx = from,
+	};
+
+	enum log_level level = c->job->o->quiet ? LOG_DEBUG : LOG_WARN;
+
+	if (c->detoured)
+		return 0;
+	c->detoured = true;
+	if (c->job->o->want == TRANSPORT_TCP || c->job->o->want == TRANSPORT_RDMA)
+		return fail_as(OUT_TRANSPORT, "no direct connection between %s and %s: %s%s",
+			       from->name, to->name, why,
+			       c->job->measure ? ""
+					       : " (without --transport data would go over ssh)");
+	if (!from->far && !to->far)
+		return fail_as(OUT_CONNECT, "the two ends on this host can't connect: %s", why);
+	if (!way.port)
+		return fail_as(OUT_CONNECT, "no connection between %s and %s: %s", from->name,
+			       to->name, why);
+	/* Of many measurements the first one tells. */
+	if (why[0])
+		log_at(level, "no direct connection between %s and %s (%s): data goes over ssh%s",
+		       from->name, to->name, why, through);
+	else
+		log_at(level, "data goes over ssh%s", through);
+	return detour_open(&way, &c->detour);
+}
+
+static int take_progress(struct link *l, const struct frame *f)
+{
+	struct msg_progress m;
+
+	if (msg_progress_decode(f, &m))
+		return -1;
+	l->progress = m;
+	return 0;
+}
+
+static int take_stuck(struct conductor *c, const struct frame *f)
+{
+	struct msg_noroute m;
+
+	return msg_noroute_decode(f, &m) ? -1 : take_detour(c, m.why);
+}
+
+static int take_listening(struct conductor *c, struct link *l, const struct frame *f)
+{
+	struct msg_detour m;
+
+	if (msg_detour_decode(f, &m))
+		return -1;
+	l->loopback_port = m.port;
+	/* Asked for: nothing else is tried first. */
+	return conductor_wants_ssh(c) && l == &c->links[c->listener] ? take_detour(c, "") : 0;
+}
+
+static int take_event(const struct frame *f)
+{
+	struct msg_event m;
+
+	if (msg_event_decode(f, &m))
+		return -1;
+	events_take(&m);
+	return 0;
+}
+
+static int take_taken(struct conductor *c, const struct link *l, const struct frame *f)
+{
+	struct msg_want m;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	if (!c->job->brought || l != &c->links[LINK_SINK])
+		return fail_as(OUT_PROTOCOL, "%s sent TAKEN, which nobody asked for", l->name);
+	return taken_add(c->job->brought, m.name);
+}
+
+static int take_frame(struct conductor *c, struct link *l, const struct frame *f)
+{
+	if (!l->greeted)
+		return l->again && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
+	if (!message_is_local(f->type)) {
+		struct link *to = conductor_other(c, l);
+
+		l->spoke = true;
+		return to->gone || to->has_verdict ? 0 : link_send(to, f->type, f->body, f->len);
+	}
+	switch (f->type) {
+	case MSG_NOTE:
+		return take_note(l, f);
+	case MSG_PROGRESS:
+		return take_progress(l, f);
+	case MSG_EVENT:
+		return take_event(f);
+	case MSG_TAKEN:
+		return take_taken(c, l, f);
+	case MSG_VERDICT:
+		return take_verdict(c, l, f);
+	case MSG_LISTENING:
+		return take_listening(c, l, f);
+	case MSG_STUCK:
+		return take_stuck(c, f);
+	default:
+		return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its to send", l->name,
+			       message_name(f->type));
+	}
+}
+
+void conductor_hear(struct conductor *c, struct link *l)
+{
+	struct frame f;
+	int rc = 0;
+
+	while (!conductor_is_through(c, l) && !link_is_full(conductor_other(c, l)) &&
+	       (rc = framer_next(&l->in, &f)) > 0) {
+		rc = take_frame(c, l, &f);
+		if (rc)
+			break;
+	}
+	if (rc >= 0 || l->gone)
+		return;
+	if (!l->greeted && failed()->code == OUT_PROTOCOL)
+		explain_text(l);
+	/* Whoever talks nonsense is not listened to any more. */
+	l->gone = !l->greeted || failed()->code == OUT_PROTOCOL || failed()->code == OUT_VERSION;
+	conductor_fail(c, "");
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/detour.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "cmd/conductor/carrier.h"
+#include "cmd/conductor/far.h"
+#include "cmd/conductor/login_turn.h"
+#include "cmd/conductor/loopback.h"
+
+enum {
+	CARRIERS_MAX = DETOUR_POLLS - 2,
+	SPARES = 2,
+	/* Spares that failed are started again: after so long, then twice as long, so many times.
+	 */
+	RESTART_MS = 1000,
+	RESTARTS_MAX = 6,
+	/* While no descriptor is left a connection waits. */
+	SHORTAGE_PAUSE_MS = 200,
+	SHORTAGE_MS = 5000,
+	SHORTAGE_OVER_MS = 2000,
+	CARRIER_END_MS = 500,
+};
+
+struct detour {
+	struct detour_way way;
+	int listener; /* here, or -1 */
+	int logins; /* login_turn.h */
+	struct child keeper; /* of the port at way.from */
+	unsigned char says[KEEPER_SAYS];
+	size_t said;
+	unsigned port; /* that was announced, 0: none yet */
+	struct carried {
+		struct child child;
+		bool used; /* it has a connection of the connecting end */
+		bool ended; /* it writes no more */
+	} carriers[CARRIERS_MAX];
+	unsigned count;
+	unsigned taken; /* carriers that were spares, and are replaced in this turn */
+	bool worked; /* a spare got a connection, once */
+	unsigned restarts; /* since a lane last took a spare, or lost its carrier */
+	uint64_t restart_ms; /* clock_ms: start what spares are missing then; 0: not at all */
+	uint64_t accept_ms; /* clock_ms: accept no connections before; 0: now */
+	uint64_t short_from_ms, short_ms; /* clock_ms: no descriptor was left, first and last */
+};
+
+static const struct child no_child = {.in = -1, .out = -1, .go = -1};
+
+/* Only those that have been heard to the end: what they wrote last is why they failed. */
+static void free_ended(struct detour *d)
+{
+	int status;
+
+	for (unsigned i = 0; i < d->count; i++) {
+		struct child *c = &d->carriers[i].child;
+
+		if (!d->carriers[i].ended || (c->pid && !child_wait(c, &status, clock_ms())))
+			continue;
+		child_stop(c);
+		d->carriers[i] = d->carriers[--d->count];
+		i--;
+	}
+}
+
+/* Takes fd. */
+static int add_carrier(struct detour *d, int fd)
+{
+	struct carrier c = {.way = &d->way, .fd = fd, .logins = d->logins};
+	int rc;
+
+	free_ended(d);
+	if (d->count == CARRIERS_MAX) {
+		close_fd(fd);
+		return fail_as(OUT_START, "carry more than %d lanes over ssh", CARRIERS_MAX);
+	}
+	memcpy(c.token, d->says + 2, sizeof c.token);
+	d->carriers[d->count] = (struct carried){.used = fd >= 0};
+	rc = child_fork(carrier_run, &c, "a lane over ssh", &d->carriers[d->count].child);
+	close_fd(fd);
+	if (rc)
+		return -1;
+	d->count++;
+	return 0;
+}
+
+static int keeper_start(struct detour *d)
+{
+	static const unsigned char zeros[TOKEN_SIZE];
+
+	if (far_start(d->way.o, d->way.from, "--lane-listen", &d->keeper))
+		return -1;
+	if (write_full(d->keeper.in, zeros, sizeof zeros))
+		return fail_as(OUT_START, "%s: %m", d->keeper.what);
+	if (fcntl(d->keeper.out, F_SETFL, O_NONBLOCK) < 0)
+		return fail_as(OUT_START, "%s: %m", d->keeper.what);
+	return 0;
+}
+
+int detour_open(const struct detour_way *w, struct detour **out)
+{
+	struct detour *d = calloc(1, sizeof *d);
+
+	if (!d)
+		return fail_as(OUT_MEMORY, "make a detour: %m");
+	d->way = *w;
+	d->listener = -1;
+	d->logins = login_turns_open();
+	d->keeper = no_child;
+	*out = d;
+	if (w->from)
+		return keeper_start(d);
+	d->listener = listen_loopback(&d->port);
+	if (d->listener < 0)
+		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
+	return w->announce(w->ctx, d->port, "");
+}
+
+unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS])
+{
+	p[0] = (struct pollfd){.fd = d->accept_ms ? -1 : d->listener, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = d->keeper.out, .events = POLLIN};
+	for (unsigned i = 0; i < d->count; i++)
+		p[2 + i] =
+			(struct pollfd){.fd = d->carriers[i].ended ? -1 : d->carriers[i].child.out,
+					.events = POLLIN};
+	return 2 + d->count;
+}
+
+uint64_t detour_due(const struct detour *d)
+{
+	if (!d->accept_ms || !d->restart_ms)
+		return d->accept_ms | d->restart_ms;
+	return d->accept_ms < d->restart_ms ? d->accept_ms : d->restart_ms;
+}
+
+static int announce_failure(struct detour *d)
+{
+	log_debug("a lane over ssh: %s", failed()->text);
+	return d->way.announce(d->way.ctx, d->port, failed()->text);
+}
+
+/* ---- connections on this host --------------------------------------------------------------- */
+
+/* No descriptor is left for a connection: 0 to try again, -1 when that has lasted. */
+static int wait_for_descriptor(struct detour *d)
+{
+	uint64_t now = clock_ms();
+
+	if (now - d->short_ms > SHORTAGE_OVER_MS)
+		d->short_from_ms = now;
+	d->short_ms = now;
+	if (now - d->short_from_ms > SHORTAGE_MS)
+		return -1;
+	d->accept_ms = now + SHORTAGE_PAUSE_MS;
+	return announce_failure(d);
+}
+
+static int cannot_accept(struct detour *d)
+{
+	switch (errno) {
+	case EAGAIN:
+	case EINTR:
+	case ECONNABORTED:
+	case EPERM:
+		return 0;
+	case EMFILE:
+	case ENFILE:
+	case ENOBUFS:
+	case ENOMEM:
+		fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+		return wait_for_descriptor(d);
+	default:
+		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+	}
+}
+
+static int on_listener(struct detour *d)
+{
+	int fd = accept_loopback(d->listener);
+
+	if (fd < 0)
+		return cannot_accept(d);
+	switch (loopback_peer(fd)) {
+	case LOOPBACK_OURS:
+		return add_carrier(d, fd) ? announce_failure(d) : 0;
+	case LOOPBACK_FOREIGN:
+		log_info("a process of another user connected to the port of lanes over ssh");
+		break;
+	case LOOPBACK_GONE:
+		break;
+	case LOOPBACK_UNKNOWN:
+		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+		close_fd(fd);
+		return announce_failure(d);
+	}
+	close_fd(fd);
+	return 0;
+}
+
+/* ---- spares at a far host ------------------------------------------------------------------- */
+
+static unsigned count_used(const struct detour *d)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < d->count; i++)
+		n += !d->carriers[i].ended && d->carriers[i].used;
+	return n;
+}
+
+static unsigned count_spares(const struct detour *d)
+{
+	unsigned n = d->taken;
+
+	for (unsigned i = 0; i < d->count; i++)
+		n += !d->carriers[i].ended && !d->carriers[i].used;
+	return n;
+}
+
+/* A lane took a spare, or lost its carrier and will take one: where some failed, others are
+ * started soon. */
+static void expect_need(struct detour *d)
+{
+	uint64_t soon = clock_ms() + RESTART_MS;
+
+	d->restarts = 0;
+	if (d->listener >= 0 || count_spares(d) >= SPARES)
+		return;
+	if (!d->restart_ms || d->restart_ms > soon)
+		d->restart_ms = soon;
+}
+
+/* A carrier failed, for the reason in failed().  Without a spare the connecting end's new lanes
+ * wait; if they do so in vain, it reports this reason. */
+static int lose_carrier(struct detour *d, bool spare)
+{
+	/* What fails from the start on is no use to repeat. */
+	if (spare && d->worked && !d->restart_ms && d->restarts < RESTARTS_MAX)
+		d->restart_ms = clock_ms() + ((uint64_t)RESTART_MS << d->restarts++);
+	if (d->listener < 0 && !d->restart_ms && count_spares(d) + count_used(d) == 0)
+		return fail_as(OUT_START, "carry a lane over ssh: %s", failed()->text);
+	return announce_failure(d);
+}
+
+static int start_spare(struct detour *d)
+{
+	return add_carrier(d, -1) ? lose_carrier(d, true) : 0;
+}
+
+static int restart_spares(struct detour *d)
+{
+	d->restart_ms = 0;
+	for (unsigned n = count_spares(d); n < SPARES; n++) {
+		if (start_spare(d))
+			return -1;
+	}
+	return 0;
+}
+
+static int on_keeper(struct detour *d)
+{
+	ssize_t n = read(d->keeper.out, d->says + d->said, sizeof d->says - d->said);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		bool began = d->said == sizeof d->says;
+
+		child_stop(&d->keeper);
+		return began ? 0
+			     : fail_as(OUT_START, "%s: no port for lanes there", d->keeper.what);
+	}
+	d->said += (size_t)n;
+	if (d->said < sizeof d->says)
+		return 0;
+	for (unsigned i = 0; i < SPARES; i++) {
+		if (add_carrier(d, -1))
+			return -1;
+	}
+	d->port = (unsigned)(d->says[0] << 8 | d->says[1]);
+	return d->way.announce(d->way.ctx, d->port, "");
+}
+
+static int ended_silently(struct carried *c)
+{
+	char how[64] = "closed its output";
+	int status;
+
+	if (child_wait(&c->child, &status, clock_ms() + CARRIER_END_MS))
+		child_end_text(status, how, sizeof how);
+	return fail_as(OUT_START, "the process that was to carry it %s", how);
+}
+
+/* What a carrier writes, or its end: 0 or -1. */
+static int hear_carrier(struct detour *d, struct carried *c)
+{
+	char text[2 + FAIL_TEXT_MAX];
+	const char *at = text;
+	ssize_t n = read(c->child.out, text, sizeof text - 1);
+
+	if (n < 0 && errno == EINTR)
+		return 0;
+	text[n > 0 ? n : 0] = '\0';
+	if (*at == CARRIER_USED) {
+		d->taken += !c->used;
+		c->used = d->worked = true;
+		expect_need(d);
+		at++;
+	}
+	c->ended = n <= 0 || *at == CARRIER_FAILED;
+	if (!c->ended)
+		return 0;
+	if (c->used)
+		expect_need(d);
+	if (*at == CARRIER_FAILED)
+		fail_as(OUT_START, "%s", at + 1);
+	else if (!c->used)
+		ended_silently(c);
+	else
+		return 0;
+	return lose_carrier(d, !c->used);
+}
+
+int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
+{
+	for (unsigned i = 2; i < n; i++) {
+		if (p[i].revents && p[i].fd >= 0 && hear_carrier(d, &d->carriers[i - 2]))
+			return -1;
+	}
+	for (; d->taken > 0; d->taken--) {
+		if (start_spare(d))
+			return -1;
+	}
+	if (d->restart_ms && clock_left(d->restart_ms) == 0 && restart_spares(d))
+		return -1;
+	if (d->accept_ms && clock_left(d->accept_ms) == 0)
+		d->accept_ms = 0;
+	if (n > 0 && p[0].revents && on_listener(d))
+		return -1;
+	return n > 1 && p[1].revents && d->keeper.out >= 0 ? on_keeper(d) : 0;
+}
+
+void detour_close(struct detour *d)
+{
+	if (!d)
+		return;
+	close_fd(d->listener);
+	close_fd(d->logins);
+	for (unsigned i = 0; i < d->count; i++)
+		child_close_in(&d->carriers[i].child);
+	for (unsigned i = 0; i < d->count; i++)
+		child_stop(&d->carriers[i].child);
+	child_stop(&d->keeper);
+	free(d);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_CONDUCTOR_DETOUR_H
+#define CMD_CONDUCTOR_DETOUR_H
+
+/*
+ * Where the ends can't reach each other, their lanes take the way that ssh has found.
+ *
+ * A carrier is a process that carries one lane: from a loopback port on the connecting end's
+ * host to the listening end's loopback port, over `ssh HOST rdcp --lane-listen' and `ssh HOST
+ * rdcp --lane' where those hosts are far.  Which lane it is, it does not know: the ends prove
+ * themselves to each other through it.
+ *
+ * On this host one listener serves all lanes.  On a far one each carrier is a spare until it takes
+ * one of the connections to the port there; then another spare is started.  Spares that fail are
+ * started again a few times, with pauses, and once more when a lane has lost its carrier.
+ */
+
+#include <poll.h>
+#include <stdint.h>
+#include "cmd/cli/options.h"
+
+struct detour_way {
+	const struct options *o;
+	const char *from; /* the connecting end's host as ssh wants it, NULL: here */
+	const char *to; /* the listening end's, NULL: here */
+	unsigned port; /* on its loopback */
+	/* Tell the connecting end of this port on its loopback, and why a connection to it was not
+	 * carried, or none can be for now, "" at first. 0 or -1. */
+	int (*announce)(void *ctx, unsigned port, const char *why);
+	void *ctx;
+};
+
+enum { DETOUR_POLLS = 72 };
+
+struct detour;
+int detour_open(const struct detour_way *w, struct detour **out);
+/* Fill in what to wait for; how many. */
+unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS]);
+/* When there is something to do even if nothing happens (clock_ms), 0: never. */
+uint64_t detour_due(const struct detour *d);
+/* Look after what happened. 0 or -1. */
+int detour_turn(struct detour *d, const struct pollfd *p, unsigned n);
+void detour_close(struct detour *d);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/end_pipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+
+enum { OUT_FIRST = 64 << 10 };
+
+void link_init(struct link *l)
+{
+	memset(l, 0, offsetof(struct link, in));
+	l->child.in = l->child.out = l->child.go = -1;
+	l->out = NULL;
+	l->out_start = l->out_end = l->out_size = 0;
+	framer_init(&l->in);
+}
+
+void link_name(struct link *l, const char *host)
+{
+	const char *at = strrchr(host, '@');
+
+	l->far = host[0] != '\0';
+	l->ssh_host = host;
+	if (l->far)
+		snprintf(l->name, sizeof l->name, "%s", at ? at + 1 : host);
+	else if (gethostname(l->name, sizeof l->name - 1) || !l->name[0])
+		snprintf(l->name, sizeof l->name, "here");
+}
+
+int link_open(struct link *l)
+{
+	if (fcntl(l->child.in, F_SETFL, O_NONBLOCK) < 0 ||
+	    fcntl(l->child.out, F_SETFL, O_NONBLOCK) < 0)
+		return fail_as(OUT_START, "start %s: %m", l->child.what);
+	return 0;
+}
+
+void link_close(struct link *l)
+{
+	child_stop(&l->child);
+	if (l->out)
+		explicit_bzero(l->out, l->out_size);
+	free(l->out);
+	l->out = NULL;
+}
+
+/* Room for len bytes more at out_end. */
+static int make_room(struct link *l, size_t len)
+{
+	size_t used = l->out_end - l->out_start;
+	size_t size = l->out_size ? l->out_size : OUT_FIRST;
+	uint8_t *bigger;
+
+	if (l->out_start && l->out_size - used >= len) {
+		memmove(l->out, l->out + l->out_start, used);
+		l->out_start = 0;
+		l->out_end = used;
+	}
+	if (l->out_size - l->out_end >= len)
+		return 0;
+	while (size - l->out_end < len)
+		size *= 2;
+	/* Not realloc(): START's secret must not stay behind. */
+	bigger = malloc(size);
+	if (!bigger)
+		return fail_as(OUT_MEMORY, "queue a message for %s: %m", l->child.what);
+	if (l->out) {
+		memcpy(bigger, l->out, l->out_end);
+		explicit_bzero(l->out, l->out_size);
+		free(l->out);
+	}
+	l->out = bigger;
+	l->out_size = size;
+	return 0;
+}
+
+int link_send(struct link *l, uint8_t type, const void *body, size_t len)
+{
+	if (l->child.in < 0)
+		return 0;
+	if (make_room(l, FRAME_HEAD + len))
+		return -1;
+	frame_head_encode(type, (uint32_t)len, l->out + l->out_end);
+	if (len)
+		memcpy(l->out + l->out_end + FRAME_HEAD, body, len);
+	l->out_end += FRAME_HEAD + len;
+	link_write(l);
+	return 0;
+}
+
+bool link_is_full(const struct link *l)
+{
+	return l->out_end - l->out_start > LINK_FULL;
+}
+
+void link_write(struct link *l)
+{
+	while (l->child.in >= 0 && l->out_end > l->out_start) {
+		ssize_t n = write(l->child.in, l->out + l->out_start, l->out_end - l->out_start);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			/* Nobody reads there; the end of what it says tells why.  The other
+			 * end is not kept waiting for it. */
+			child_close_in(&l->child);
+			break;
+		}
+		explicit_bzero(l->out + l->out_start, (size_t)n);
+		l->out_start += (size_t)n;
+	}
+	l->out_start = l->out_end = 0;
+}
+
+int link_read(struct link *l)
+{
+	size_t size;
+	void *room = framer_room(&l->in, &size);
+	ssize_t n = read(l->child.out, room, size);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 1;
+	if (n <= 0)
+		return 0;
+	l->heard_ms = clock_ms();
+	framer_filled(&l->in, (size_t)n);
+	return 1;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/ends.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "cmd/conductor/end_pipe.h"
+#include "cmd/end/end.h"
+
+enum { GONE_MS = 2000, PIECE = 64 << 10 };
+
+struct ends {
+	struct framer heard; /* from the conductor */
+	struct link link; /* to the end */
+	bool started; /* it was told START: what came before that was for one that is gone */
+	bool over; /* the conductor is gone */
+};
+
+static int run_end(void *ctx, int in, int out)
+{
+	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+	(void)ctx;
+	/* The conductor's are not the end's. */
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+		return OUT_START;
+	close_fd(null);
+	return end_run(in, out, false);
+}
+
+/* What the conductor says, as far as the end takes it. */
+static int hand_on(struct ends *e)
+{
+	struct frame f;
+	int rc = 0;
+
+	while (!link_is_full(&e->link) && (rc = framer_next(&e->heard, &f)) > 0) {
+		e->started = e->started || f.type == MSG_START;
+		if (e->started && link_send(&e->link, f.type, f.body, f.len))
+			return -1;
+	}
+	return rc < 0 ? -1 : 0;
+}
+
+static int hear(struct ends *e)
+{
+	size_t size;
+	void *room = framer_room(&e->heard, &size);
+	ssize_t n;
+
+	do
+		n = read(STDIN_FILENO, room, size);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0) {
+		e->over = true;
+		child_close_in(&e->link.child);
+		return 0;
+	}
+	framer_filled(&e->heard, (size_t)n);
+	return hand_on(e);
+}
+
+/* What the end says goes on as it is: 1, 0 when that was all, -1. */
+static int pass_on(struct ends *e)
+{
+	uint8_t bytes[PIECE];
+	ssize_t n = read(e->link.child.out, bytes, sizeof bytes);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 1;
+	if (n <= 0)
+		return 0;
+	return write_full(STDOUT_FILENO, bytes, (size_t)n) ? -1 : 1;
+}
+
+static int serve(struct ends *e)
+{
+	int rc = 1;
+
+	while (rc > 0) {
+		struct link *l = &e->link;
+		bool reading = !e->over && !link_is_full(l), writing = l->out_end > l->out_start;
+		struct pollfd p[3] = {
+			{.fd = reading ? STDIN_FILENO : -1, .events = POLLIN},
+			{.fd = l->child.out, .events = POLLIN},
+			{.fd = writing ? l->child.in : -1, .events = POLLOUT},
+		};
+
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
+			return -1;
+		if (p[2].revents)
+			link_write(l);
+		if (p[0].revents && hear(e))
+			return -1;
+		if (hand_on(e))
+			return -1;
+		if (p[1].revents)
+			rc = pass_on(e);
+	}
+	return rc;
+}
+
+static int run_one(struct ends *e)
+{
+	int status, rc;
+
+	e->started = false;
+	link_init(&e->link);
+	if (child_fork(run_end, NULL, "an end", &e->link.child) || link_open(&e->link))
+		return -1;
+	rc = serve(e);
+	if (rc == 0)
+		child_wait(&e->link.child, &status, clock_ms() + GONE_MS);
+	link_close(&e->link);
+	return rc;
+}
+
+int ends_run(void)
+{
+	static struct ends e;
+	int rc = 0;
+
+	signal(SIGPIPE, SIG_IGN);
+	framer_init(&e.heard);
+	while (rc == 0 && !e.over)
+		rc = run_one(&e);
+	return rc ? (int)failed()->code : OUT_DONE;
+}

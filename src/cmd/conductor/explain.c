@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/explain.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include "base/fail.h"
+
+/* What came instead of a greeting: a shell's startup files print something. */
+int explain_text(const struct link *l)
+{
+	size_t len;
+	const char *bytes = framer_rest(&l->in, &len);
+
+	/* Escaped when it is printed, like all that failures quote. */
+	return fail_as(OUT_START,
+		       "text from %s's shell startup came instead of rdcp's greeting: \"%.*s%s\"",
+		       l->name, (int)(len < 60 ? len : 60), bytes, len > 60 ? "..." : "");
+}
+
+int explain_exit(const struct link *l, const struct options *o, int status)
+{
+	char how[128];
+
+	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127 && strchr(o->rdcp_path, '/'))
+		return fail_as(OUT_START,
+			       "%s is not on %s: install rdcp there or correct --rdcp-path",
+			       o->rdcp_path, l->name);
+	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return fail_as(OUT_START,
+			       "%s is not on the PATH of %s: install it there or use --rdcp-path",
+			       o->rdcp_path, l->name);
+	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 255)
+		return fail_as(OUT_START, "%s to %s failed", o->rsh ? "--rsh" : "ssh", l->name);
+	child_end_text(status, how, sizeof how);
+	if (l->far)
+		return fail_as(OUT_START, "rdcp on %s %s before it said anything", l->name, how);
+	return fail_as(OUT_START, "the end on this host %s before it said anything", how);
+}
+
+int explain_death(const struct link *l, int status, bool reaped)
+{
+	char how[128] = "is silent";
+
+	if (reaped)
+		child_end_text(status, how, sizeof how);
+	if (!l->far)
+		return fail_as(OUT_PEER_LOST, "the end on this host died: it %s", how);
+	return fail_as(OUT_PEER_LOST, "the end on %s died, or the connection to it: %s %s", l->name,
+		       l->child.what, how);
+}
+
+int take_greeting(struct link *l, const struct frame *f)
+{
+	if (f->type != MSG_GREETING || msg_greeting_decode(f, &l->greeting))
+		return fail_as(OUT_PROTOCOL, "%s did not greet as rdcp does",
+			       l->far ? l->name : "the end on this host");
+	l->greeted = true;
+	if (l->greeting.version == PROTOCOL_VERSION)
+		return 0;
+	return fail_as(OUT_VERSION,
+		       "rdcp on %s (release %s) speaks protocol %u, this one speaks %d: install "
+		       "the same release on both",
+		       l->name, l->greeting.release, l->greeting.version, PROTOCOL_VERSION);
+}

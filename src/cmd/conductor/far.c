@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/far.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/fail.h"
+
+static const char plain[] =
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-@%:=,";
+
+int shell_quote(const char *word, char *to, size_t size)
+{
+	size_t used = 0;
+
+	if (word[0] == '~') {
+		size_t len = strcspn(word, "/");
+
+		if (len >= size || strspn(word + 1, plain) + 1 < len)
+			return -1;
+		memcpy(to, word, len);
+		used = len;
+		word += len;
+	}
+	if (word[strspn(word, plain)] == '\0')
+		return (size_t)snprintf(to + used, size - used, "%s", word) < size - used ? 0 : -1;
+	if (used + 3 > size)
+		return -1;
+	to[used++] = '\'';
+	for (; *word; word++) {
+		const char *piece = *word == '\'' ? "'\\''" : NULL;
+		size_t len = piece ? 4 : 1;
+
+		if (used + len + 2 > size)
+			return -1;
+		memcpy(to + used, piece ? piece : word, len);
+		used += len;
+	}
+	to[used++] = '\'';
+	to[used] = '\0';
+	return 0;
+}
+
+static void add(struct far_command *c, const char *word)
+{
+	/* Room for all options that there can be was counted in FAR_ARGV_MAX. */
+	if (c->argc < FAR_ARGV_MAX - 1)
+		c->argv[c->argc++] = (char *)word;
+	c->argv[c->argc] = NULL;
+}
+
+/* The words of --rsh, split at blanks. */
+static int add_rsh(struct far_command *c, const char *rsh)
+{
+	char *save = NULL;
+	unsigned words = 0;
+
+	if ((size_t)snprintf(c->words, sizeof c->words, "%s", rsh) >= sizeof c->words)
+		return fail_as(OUT_USAGE, "--rsh is too long");
+	for (char *w = strtok_r(c->words, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
+		if (++words > 32)
+			return fail_as(OUT_USAGE, "--rsh has too many words");
+		add(c, w);
+	}
+	return words ? 0 : fail_as(OUT_USAGE, "--rsh is empty");
+}
+
+/* Nothing of ssh's configuration may put a terminal, a command or forwardings in our way. */
+static void add_ssh(struct far_command *c, const struct options *o)
+{
+	static const char *const fixed[] = {
+		"-x",
+		"-T",
+		"-oClearAllForwardings=yes",
+		"-oPermitLocalCommand=no",
+		"-oRemoteCommand=none",
+		"-oRequestTTY=no",
+	};
+
+	add(c, o->ssh);
+	for (unsigned i = 0; i < sizeof fixed / sizeof *fixed; i++)
+		add(c, fixed[i]);
+	if (o->family)
+		add(c, o->family == 4 ? "-4" : "-6");
+	if (o->quiet)
+		add(c, "-q");
+}
+
+int far_command(const struct options *o, const char *host, const char *verb,
+		struct far_command *out)
+{
+	size_t used;
+
+	out->argc = 0;
+	if (!o->rsh)
+		add_ssh(out, o);
+	else if (add_rsh(out, o->rsh))
+		return -1;
+	for (unsigned i = 0; i < o->ssh_count; i++)
+		add(out, o->ssh_args[i]);
+	if (!o->rsh)
+		add(out, "--");
+	add(out, host);
+	if (shell_quote(o->rdcp_path, out->remote, sizeof out->remote - 32))
+		return fail_as(OUT_USAGE, "--rdcp-path %s: too long, or no such user is possible",
+			       o->rdcp_path);
+	if (o->rsh) {
+		/* What takes ssh's place may be no shell (docker exec): words stay words. */
+		add(out, out->remote);
+		add(out, verb);
+		return 0;
+	}
+	used = strlen(out->remote);
+	snprintf(out->remote + used, sizeof out->remote - used, " %s", verb);
+	add(out, out->remote);
+	return 0;
+}
+
+int far_start(const struct options *o, const char *host, const char *verb, struct child *out)
+{
+	struct far_command c;
+	char what[sizeof out->what];
+	struct launch_opts lo = {
+		.what = what,
+		.pipe_in = true,
+		.pipe_out = true,
+		.ignore_sigint = true,
+	};
+
+	if (far_command(o, host, verb, &c))
+		return -1;
+	/* The program that is run, which --rsh or -S may have named. */
+	snprintf(what, sizeof what, "%.60s to %.180s", c.argv[0], host);
+	return child_exec(c.argv, &lo, out);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What runs on a far host to carry one lane: rdcp --lane and rdcp --lane-listen. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "cmd/conductor/carrier.h"
+#include "cmd/conductor/loopback.h"
+#include "cmd/conductor/pump.h"
+#include "session/channel/key.h"
+
+static const struct pump_side stdio = {.in = STDIN_FILENO, .out = STDOUT_FILENO};
+
+static int complain(void)
+{
+	log_warn("a lane over ssh: %s", failed()->text);
+	return (int)failed()->code;
+}
+
+static int carry(int fd)
+{
+	const struct pump_side side = {.in = fd, .out = fd};
+
+	if (pump(&stdio, &side, -1) == 0)
+		return OUT_DONE;
+	/* The end of a connection is nobody's fault here. */
+	if (errno == ECONNRESET || errno == EPIPE)
+		return OUT_SOCKET;
+	fail_as(OUT_SOCKET, "pass on its bytes: %m");
+	return complain();
+}
+
+int lane_run(void)
+{
+	unsigned char port[2], said = 0;
+	int fd;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (read_full(STDIN_FILENO, port, sizeof port) != (ssize_t)sizeof port)
+		return OUT_PEER_LOST;
+	fd = connect_loopback((unsigned)(port[0] << 8 | port[1]));
+	if (fd < 0)
+		said = (unsigned char)errno;
+	if (write_full(STDOUT_FILENO, &said, 1) || said) {
+		close_fd(fd);
+		return OUT_CONNECT;
+	}
+	return carry(fd);
+}
+
+/* Where the keeper shows its listening socket: an abstract name that only the token tells. */
+static socklen_t keeper_name(const unsigned char token[static TOKEN_SIZE], struct sockaddr_un *un)
+{
+	char *at = un->sun_path + 1;
+
+	memset(un, 0, sizeof *un);
+	un->sun_family = AF_UNIX;
+	at += sprintf(at, "sluice-");
+	for (int i = 0; i < TOKEN_SIZE; i++)
+		at += sprintf(at, "%02x", token[i]);
+	return (socklen_t)(at - (char *)un);
+}
+
+static int show_fd(int to, int fd)
+{
+	char byte = 'l';
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof control.room};
+
+	control.head.cmsg_level = SOL_SOCKET;
+	control.head.cmsg_type = SCM_RIGHTS;
+	control.head.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+static int take_fd(int from)
+{
+	char byte;
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr m = {.msg_iov = &iov,
+			   .msg_iovlen = 1,
+			   .msg_control = control.room,
+			   .msg_controllen = sizeof control.room};
+	int fd;
+
+	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) != 1 || !CMSG_FIRSTHDR(&m) ||
+	    control.head.cmsg_type != SCM_RIGHTS || control.head.cmsg_len != CMSG_LEN(sizeof fd))
+		return -1;
+	memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
+	return fd;
+}
+
+/* Is the process at the other end of a unix socket this user's? */
+static bool is_ours(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof cred;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+}
+
+static void show(int unix_fd, int listener)
+{
+	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd >= 0 && is_ours(fd))
+		show_fd(fd, listener);
+	close_fd(fd);
+}
+
+/* Until the conductor is gone. */
+static int keep(void)
+{
+	unsigned char says[KEEPER_SAYS];
+	struct sockaddr_un un;
+	unsigned port;
+	int listener = listen_loopback(&port);
+	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+			      {.fd = unix_fd, .events = POLLIN}};
+	socklen_t len;
+
+	if (listener < 0 || unix_fd < 0 || random_bytes(says + 2, TOKEN_SIZE))
+		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
+	len = keeper_name(says + 2, &un);
+	if (bind(unix_fd, (struct sockaddr *)&un, len) < 0 || listen(unix_fd, SOMAXCONN) < 0)
+		return fail_as(OUT_SOCKET, "listen for lanes: %m");
+	says[0] = (unsigned char)(port >> 8);
+	says[1] = (unsigned char)port;
+	if (write_full(STDOUT_FILENO, says, sizeof says))
+		return fail_as(OUT_PEER_LOST, "tell the port: %m");
+	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+		if (p[0].revents)
+			break;
+		if (p[1].revents)
+			show(unix_fd, listener);
+	}
+	close_fd(listener);
+	close_fd(unix_fd);
+	return 0;
+}
+
+/* Wait for a connection, and take it if it is this user's: 0 with *fd, which is -1 if it is not;
+ * -1 also when the conductor is gone. */
+static int accept_caller(int listener, int *fd)
+{
+	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
+			      {.fd = listener, .events = POLLIN}};
+	enum loopback_peer peer;
+
+	if (poll(p, 2, -1) < 0)
+		return errno == EINTR ? 0 : fail_as(OUT_SOCKET, "wait for a lane: %m");
+	if (p[0].revents)
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	/* Several wait on it: the keeper made it non-blocking for all. */
+	*fd = accept_loopback(listener);
+	if (*fd < 0 &&
+	    (errno == EPERM || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+		return 0;
+	if (*fd < 0)
+		return fail_as(OUT_SOCKET, "take a lane's connection here: %m");
+	peer = loopback_peer(*fd);
+	if (peer == LOOPBACK_OURS)
+		return 0;
+	if (peer == LOOPBACK_UNKNOWN)
+		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+	close_fd(*fd);
+	*fd = -1;
+	return peer == LOOPBACK_UNKNOWN ? -1 : 0;
+}
+
+/* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
+static int take_connection(const unsigned char token[static TOKEN_SIZE])
+{
+	struct sockaddr_un un;
+	socklen_t len = keeper_name(token, &un);
+	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int listener = -1, fd = -1;
+
+	if (unix_fd >= 0 && connect(unix_fd, (struct sockaddr *)&un, len) == 0 && is_ours(unix_fd))
+		listener = take_fd(unix_fd);
+	close_fd(unix_fd);
+	if (listener < 0)
+		return fail_as(OUT_SOCKET, "there is no keeper of the port");
+	if (write_full(STDOUT_FILENO, "r", 1)) {
+		close_fd(listener);
+		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
+	}
+	while (accept_caller(listener, &fd) == 0 && fd < 0)
+		;
+	close_fd(listener);
+	return fd;
+}
+
+int lane_listen_run(void)
+{
+	static const unsigned char zeros[TOKEN_SIZE];
+	unsigned char token[TOKEN_SIZE];
+	int fd;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (read_full(STDIN_FILENO, token, sizeof token) != (ssize_t)sizeof token)
+		return OUT_PEER_LOST;
+	if (memcmp(token, zeros, sizeof zeros) == 0)
+		return keep() ? complain() : OUT_DONE;
+	fd = take_connection(token);
+	if (fd >= 0)
+		return carry(fd);
+	return failed()->code == OUT_PEER_LOST ? OUT_PEER_LOST : complain();
+}

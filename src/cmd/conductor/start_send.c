@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/conductor/start_send.h"
+
+#include <string.h>
+#include "base/fail.h"
+#include "base/random.h"
+#include "session/channel/key.h"
+
+struct flag {
+	bool set;
+	uint64_t flag;
+};
+
+static uint64_t sum_of(const struct flag *f, unsigned n)
+{
+	uint64_t all = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		all |= f[i].set ? f[i].flag : 0;
+	return all;
+}
+
+/* Of this end, and how it works. */
+static uint64_t end_flags(const struct orders *d, int i)
+{
+	const struct options *o = d->job->o;
+	bool stdio = i == LINK_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
+	const struct flag flags[] = {
+		{d->listener == i, START_LISTENS},
+		{o->mkpath, START_MKPATH},
+		{o->remove_source && !o->dry_run, START_REMOVE_SOURCE},
+		{o->fsync || o->remove_source, START_FSYNC},
+		{o->inplace, START_INPLACE},
+		{o->no_sparse, START_NO_SPARSE},
+		{o->sparse, START_SPARSE},
+		{o->no_target_dir, START_NO_TARGET_DIR},
+		{d->job->many, START_MANY},
+		{d->job->taken != NULL, START_SHARED},
+		{stdio, START_STDIO},
+		{o->quiet, START_QUIET},
+		{o->family == 4, START_IPV4},
+		{o->family == 6, START_IPV6},
+		{true, START_PROGRESS},
+		{d->links[i].far, START_FAR},
+		{o->verify, START_VERIFY},
+		{options_want_events(o), START_EVENTS},
+	};
+
+	return sum_of(flags, sizeof flags / sizeof *flags);
+}
+
+/* What of a tree is taken, kept, replaced. */
+static uint64_t tree_flags(const struct options *o)
+{
+	const struct flag flags[] = {
+		{o->recursive, START_RECURSIVE},
+		{o->perms || o->acls, START_PERMS}, /* an ACL is a mode, too */
+		{o->times, START_TIMES},
+		{o->atimes, START_ATIMES},
+		{o->owner, START_OWNER},
+		{o->group, START_GROUP},
+		{o->devices, START_DEVICES},
+		{o->hard_links, START_HARD_LINKS},
+		{o->acls, START_ACLS},
+		{o->xattrs, START_XATTRS},
+		{o->xattrs_all, START_XATTRS_ALL},
+		{o->numeric_ids, START_NUMERIC_IDS},
+		{o->copy_links, START_COPY_LINKS},
+		{o->relative, START_RELATIVE},
+		{o->one_file_system, START_ONE_FILE_SYSTEM},
+		{o->dry_run, START_DRY_RUN},
+		/* Where times are kept, one that is the same says that the file is. */
+		{o->times && !o->ignore_times && !o->checksum && !o->remove_source, START_QUICK},
+		{o->update, START_UPDATE},
+		{o->ignore_existing, START_IGNORE_EXISTING},
+		{o->existing, START_EXISTING},
+		/* But nothing is removed on the word of a time. */
+		{o->checksum || (o->times && !o->ignore_times && o->remove_source), START_CHECKSUM},
+		{o->delete, START_DELETE},
+		{o->delete_excluded, START_DELETE_EXCLUDED},
+		{o->backup, START_BACKUP},
+		{o->files_from != NULL, START_FILES_FROM},
+	};
+
+	return sum_of(flags, sizeof flags / sizeof *flags);
+}
+
+/* Texts of the user's that go to both ends; what is too long for them is refused. */
+static int put_texts(const struct options *o, struct msg_start *m)
+{
+	const struct {
+		const char *option, *text;
+		char *to;
+		size_t size;
+	} texts[] = {
+		{"--chmod", o->chmod, m->chmod, sizeof m->chmod},
+		{"--chown", o->chown, m->chown, sizeof m->chown},
+		{"--suffix", o->suffix, m->suffix, sizeof m->suffix},
+		{"--backup-dir", o->backup_dir, m->backup_dir, sizeof m->backup_dir},
+	};
+
+	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+		if ((size_t)snprintf(texts[i].to, texts[i].size, "%s", texts[i].text) >=
+		    texts[i].size)
+			return fail_as(OUT_USAGE, "%s %.60s...: it is too long", texts[i].option,
+				       texts[i].text);
+	}
+	return 0;
+}
+
+static int send_start(const struct orders *d, int i, const uint8_t secret[static LANE_SECRET])
+{
+	const struct options *o = d->job->o;
+	struct link *l = &d->links[i];
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_start m = {
+		.version = PROTOCOL_VERSION,
+		.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK,
+		.want = d->over_ssh ? TRANSPORT_SSH : (uint8_t)o->want,
+		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
+		.flags = end_flags(d, i) | tree_flags(o) |
+			 (d->job->measure ? d->job->measure->flags : 0),
+		.memory_bytes = d->job->measure ? d->job->measure->bytes : 0,
+		.lanes = (uint16_t)o->lanes,
+		.depth = (uint16_t)o->depth,
+		.block_size = (uint32_t)o->block_size,
+		.memory = o->memory,
+		.bwlimit = o->bwlimit,
+		.timeout_ms = (uint32_t)o->timeout_ms,
+		.connect_timeout_ms = (uint32_t)o->connect_timeout_ms,
+		.port_lo = (uint16_t)o->port_lo,
+		.port_hi = (uint16_t)o->port_hi,
+		.min_size = o->min_size,
+		.max_size = o->max_size,
+		.max_delete = o->max_delete,
+		.digest = (uint8_t)o->digest,
+		.rdma_op = (uint8_t)o->rdma_op,
+		.rails = (uint16_t)o->rails,
+		.direct = (uint8_t)o->direct,
+	};
+	int rc;
+
+	if (put_texts(o, &m))
+		return -1;
+
+	memcpy(m.secret, secret, sizeof m.secret);
+	snprintf(m.host, sizeof m.host, "%s", l->name);
+	snprintf(m.peer, sizeof m.peer, "%s", d->links[1 - i].name);
+	if (d->listener == i)
+		snprintf(m.address, sizeof m.address, "%s", o->address);
+	if (i == LINK_SINK)
+		snprintf(m.target, sizeof m.target, "%s", d->job->target);
+	msg_start_encode(&w, &m);
+	rc = w.full ? fail_as(OUT_USAGE, "%s: the name is too long", d->job->target)
+		    : link_send(l, MSG_START, body, w.used);
+	explicit_bzero(&m, sizeof m);
+	explicit_bzero(body, sizeof body);
+	return rc;
+}
+
+static int send_wants(const struct orders *d, int i)
+{
+	static uint8_t body[FRAME_BODY_MAX];
+
+	for (unsigned k = 0; k < d->job->count; k++) {
+		struct writer w = writer_of(body, sizeof body);
+		struct msg_want m;
+
+		if ((size_t)snprintf(m.name, sizeof m.name, "%s", d->job->names[k]) >=
+		    sizeof m.name)
+			return fail_as(OUT_USAGE, "%s: the name is too long", d->job->names[k]);
+		msg_want_encode(&w, &m);
+		if (link_send(&d->links[i], MSG_WANT, body, w.used))
+			return -1;
+	}
+	return 0;
+}
+
+static int send_rules(const struct orders *d, int i)
+{
+	static uint8_t body[FRAME_BODY_MAX];
+	static struct msg_rule m;
+
+	for (unsigned k = 0; d->job->rules && k < d->job->rules->count; k++) {
+		const struct rule *r = &d->job->rules->of[k];
+		struct writer w = writer_of(body, sizeof body);
+
+		m.include = r->include;
+		snprintf(m.pattern, sizeof m.pattern, "%s", r->pattern);
+		msg_rule_encode(&w, &m);
+		if (link_send(&d->links[i], MSG_RULE, body, w.used))
+			return -1;
+	}
+	return 0;
+}
+
+/* What sessions before this one put into the target. */
+static int send_taken(const struct orders *d)
+{
+	static uint8_t body[NAME_MAX_WIRE + 16];
+	const struct taken *t = d->job->taken;
+
+	for (size_t k = 0; t && k < t->count; k++) {
+		struct writer w = writer_of(body, sizeof body);
+		struct msg_want m;
+
+		snprintf(m.name, sizeof m.name, "%s", t->names[k]);
+		msg_want_encode(&w, &m);
+		if (link_send(&d->links[LINK_SINK], MSG_TAKEN, body, w.used))
+			return -1;
+	}
+	return 0;
+}
+
+int give_orders(const struct orders *d)
+{
+	uint8_t secret[LANE_SECRET];
+	int rc = random_bytes(secret, sizeof secret);
+
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		rc = send_start(d, i, secret);
+		if (!rc)
+			rc = send_wants(d, i);
+		if (!rc)
+			rc = send_rules(d, i);
+	}
+	explicit_bzero(secret, sizeof secret);
+	return rc || send_taken(d) ? -1 : 0;
+}
+
+int give_listed(const struct orders *d, const char *name)
+{
+	static uint8_t body[NAME_MAX_WIRE + 16];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_want m;
+
+	snprintf(m.name, sizeof m.name, "%s", name);
+	msg_want_encode(&w, &m);
+	for (int i = 0; i < 2; i++) {
+		if (link_send(&d->links[i], MSG_LISTED, body, w.used))
+			return -1;
+	}
+	return 0;
+}
+
+int give_go(const struct orders *d)
+{
+	for (int i = 0; i < 2; i++) {
+		if (link_send(&d->links[i], MSG_GO, NULL, 0))
+			return -1;
+	}
+	return 0;
+}

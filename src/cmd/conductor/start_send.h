@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_CONDUCTOR_START_SEND_H
+#define CMD_CONDUCTOR_START_SEND_H
+
+/*
+ * What a conductor tells its two ends to do: START with a fresh secret, names, patterns, the names
+ * of --files-from as they come, GO.
+ */
+
+#include "cmd/conductor/conductor.h"
+#include "cmd/conductor/end_pipe.h"
+
+struct orders {
+	const struct job *job;
+	struct link *links; /* both: LINK_SOURCE, LINK_SINK */
+	int listener; /* which of them listens at first */
+	bool over_ssh; /* lanes go over ssh */
+};
+/* All up to the listed names. 0, or -1 with a failure. */
+int give_orders(const struct orders *d);
+/* One more name of --files-from. */
+int give_listed(const struct orders *d, const char *name);
+/* That is all. */
+int give_go(const struct orders *d);
+
+#endif

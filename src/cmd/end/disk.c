@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/disk.h"
+
+#include "base/fail.h"
+#include "copy/measure/probe.h"
+
+int disk_open(const struct errand *e, const struct stopper *stopper, struct scratch *s)
+{
+	const struct msg_start *m = &e->start;
+	bool expand = errand_has(e, START_FAR);
+
+	*s = (struct scratch){.fd = -1};
+	if (!errand_has(e, START_SCRATCH) && !errand_has(e, START_PROBE))
+		return 0;
+	/* A probe of the other end's disk: this one is idle. */
+	if (errand_has(e, START_PROBE) &&
+	    (m->role == ROLE_SOURCE ? e->want_count == 0 : m->target[0] == '\0'))
+		return 0;
+	if (m->role == ROLE_SINK)
+		return scratch_target(m->target, expand, m->memory_bytes, s);
+	if (e->want_count != 1)
+		return fail_as(OUT_PROTOCOL, "one file is to be measured, not %u", e->want_count);
+	return scratch_source(e->wants[0], expand, m->memory_bytes, stopper, s);
+}
+
+struct stream disk_stream(const struct scratch *s)
+{
+	return (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
+}
+
+int disk_probe(const struct errand *e, const struct scratch *s, struct tally *t,
+	       void (*turn)(void *ctx), void *ctx)
+{
+	const struct msg_start *m = &e->start;
+	struct probe_opts o = {
+		.role = m->role,
+		.file = s,
+		.lanes = m->lanes,
+		.depth = m->depth,
+		.block_size = m->block_size,
+		.direct = m->direct,
+		.fsync = errand_has(e, START_FSYNC),
+		.turn = turn,
+		.ctx = ctx,
+	};
+
+	return s->fd < 0 ? 0 : probe_run(&o, t);
+}

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/end.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/worker.h"
+#include "cmd/end/disk.h"
+#include "cmd/end/notes.h"
+#include "cmd/end/start_recv.h"
+#include "cmd/process/process.h"
+#include "cmd/process/watch.h"
+#include "copy/sink/sink_run.h"
+#include "copy/source/source_run.h"
+#include "session/channel/framer.h"
+#include "session/channel/key.h"
+#include "session/channel/openssl.h"
+
+enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
+
+#ifndef SLUICE_VERSION
+#define SLUICE_VERSION "0"
+#endif
+
+struct end {
+	struct channel *channel; /* until the session takes it */
+	int last_out; /* a copy of its descriptor, for when the session is gone */
+	struct framer framer;
+	struct errand errand;
+	struct scratch disk; /* rdbench's; fd -1 */
+	int clones; /* a socket to the other end; 0: none */
+
+	struct copy *copy;
+	struct session *session; /* while it can be sent over */
+	struct tally tally;
+	struct copy_result result;
+	struct msg_verdict verdict;
+	bool told; /* the verdict is on its way */
+	struct msg_progress last;
+	struct watch watch;
+};
+
+/* ---- from the conductor, before there is a session --------------------------------------- */
+
+static int greet(struct end *e)
+{
+	uint8_t body[256];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_greeting m = {.version = PROTOCOL_VERSION};
+
+	snprintf(m.release, sizeof m.release, "%s", SLUICE_VERSION);
+	msg_greeting_encode(&w, &m);
+	return frame_write(e->channel, MSG_GREETING, body, w.used, 0);
+}
+
+/* The next frame, which must be there. */
+static int await(struct end *e, struct frame *f)
+{
+	int rc = frame_read(e->channel, &e->framer, 0, f);
+
+	if (rc == 0)
+		return fail_as(OUT_PEER_LOST, "the conductor is gone");
+	return rc < 0 ? -1 : 0;
+}
+
+static int take_orders(struct end *e)
+{
+	struct frame f;
+	int rc;
+
+	if (await(e, &f) || errand_start(&e->errand, &f))
+		return -1;
+	do {
+		rc = await(e, &f) ? -1 : errand_take(&e->errand, &f);
+	} while (rc == 0);
+	return rc < 0 ? -1 : 0;
+}
+
+/* ---- to the conductor ------------------------------------------------------------------------ */
+
+/* There is no session to send over: write to the stream itself. */
+static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
+{
+	uint64_t deadline_ms = clock_ms() + LAST_WORD_MS;
+	uint8_t frame[FRAME_HEAD + FRAME_BODY_MAX];
+	size_t done = 0;
+
+	frame_head_encode(type, (uint32_t)len, frame);
+	memcpy(frame + FRAME_HEAD, body, len);
+	while (done < FRAME_HEAD + len) {
+		struct pollfd p = {.fd = e->last_out, .events = POLLOUT};
+		ssize_t n = write(e->last_out, frame + done, FRAME_HEAD + len - done);
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return -1;
+		else if (clock_left(deadline_ms) == 0)
+			return -1;
+		else
+			poll(&p, 1, clock_left(deadline_ms));
+	}
+	return 0;
+}
+
+/* A session that lost its peer sends nothing more, but the conductor may well be there. */
+static int tell(struct end *e, uint8_t type, const struct writer *w)
+{
+	if (e->session && session_send(e->session, type, w->base, w->used) == 0)
+		return 0;
+	return write_last(e, type, w->base, w->used);
+}
+
+static void tell_notes(struct end *e)
+{
+	uint8_t body[TEXT_MAX + 16];
+	struct msg_note m;
+
+	while (notes_take(&m)) {
+		struct writer w = writer_of(body, sizeof body);
+
+		msg_note_encode(&w, &m);
+		tell(e, MSG_NOTE, &w);
+	}
+}
+
+static void tell_progress(struct end *e)
+{
+	uint8_t body[64];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_progress m = {
+		.bytes = e->tally.bytes,
+		.total = e->tally.total,
+		.files = e->tally.files,
+		.total_known = e->tally.total_known,
+	};
+
+	if (m.bytes == e->last.bytes && m.total == e->last.total && m.files == e->last.files &&
+	    m.total_known == e->last.total_known)
+		return;
+	e->last = m;
+	msg_progress_encode(&w, &m);
+	tell(e, MSG_PROGRESS, &w);
+}
+
+/* In the main thread, while the worker works. */
+static void tick(void *ctx, bool asked)
+{
+	struct end *e = ctx;
+
+	(void)asked;
+	pthread_mutex_lock(&e->watch.lock);
+	if (e->session) {
+		tell_notes(e);
+		if (errand_has(&e->errand, START_PROGRESS))
+			tell_progress(e);
+	}
+	pthread_mutex_unlock(&e->watch.lock);
+}
+
+/* What the lanes did, while the session is there to ask. */
+static void gather(struct end *e)
+{
+	struct msg_verdict *v = &e->verdict;
+
+	v->total = e->result.total;
+	v->lanes = (uint16_t)session_lanes(e->session);
+	v->transport = (uint8_t)session_transport(e->session, v->how, sizeof v->how, v->why,
+						  sizeof v->why);
+	v->times = e->result.times;
+	v->counts = e->result.counts;
+	if (e->tally.first_ns)
+		v->ns = clock_ns() - e->tally.first_ns;
+	if (errand_has(&e->errand, START_MEMORY))
+		v->total.bytes = e->tally.bytes - e->tally.first_bytes;
+}
+
+/* What is measured from memory to memory begins when all blocks have been used once: until then
+ * it is the system that makes their pages. */
+static uint64_t warm_bytes(struct end *e)
+{
+	const struct lane *l = session_lane(e->session, 0);
+	uint64_t all = (uint64_t)session_lanes(e->session) * lane_depth(l) * lane_block_size(l);
+	uint64_t half = e->errand.start.memory_bytes / 2;
+
+	return all < half ? all : half;
+}
+
+/* The last frame: how it ended, f NULL for well. */
+static void tell_verdict(struct end *e, const struct failure *f, const char *host)
+{
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_verdict *v = &e->verdict;
+
+	if (e->told)
+		return;
+	e->told = true;
+	tell_notes(e);
+	tell_progress(e);
+	v->code = f ? (uint8_t)f->code : OUT_DONE;
+	if (f) {
+		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
+		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->errand.start.host);
+	}
+	msg_verdict_encode(&w, v);
+	tell(e, MSG_VERDICT, &w);
+}
+
+static void tell_failure(struct end *e, const struct failure *f)
+{
+	struct failure cause = *f;
+	char host[HOST_MAX] = "";
+
+	if (e->session && !session_failed(e->session, &cause, host) && e->result.at_peer)
+		snprintf(host, sizeof host, "%s", session_peer(e->session)->host);
+	tell_verdict(e, &cause, host);
+}
+
+/* ---- the work -----------------------------------------------------------------------------------
+ */
+
+static int on_frame(void *ctx, const struct frame *f)
+{
+	struct end *e = ctx;
+
+	return copy_on_frame(e->copy, f);
+}
+
+static void on_fail(void *ctx)
+{
+	struct end *e = ctx;
+
+	copy_on_fail(e->copy);
+	watch_failed();
+}
+
+static void on_file(void *ctx, const char *name, const struct failure *f)
+{
+	(void)ctx;
+	(void)name;
+	log_at(LOG_ERROR, "%s", f->text);
+}
+
+static struct session_opts session_options(struct end *e)
+{
+	const struct msg_start *m = &e->errand.start;
+	struct session_opts so = {
+		.role = m->role,
+		.want = m->want,
+		.listens = errand_has(&e->errand, START_LISTENS),
+		.has_conductor = true,
+		.lanes = m->lanes,
+		.depth = m->depth,
+		.block_size = m->block_size,
+		.memory = m->memory,
+		.rdma_op = m->rdma_op,
+		.rails = m->rails,
+		.unchecked = errand_unchecked(&e->errand),
+		.bwlimit = m->bwlimit,
+		.timeout_ms = (int)m->timeout_ms,
+		.connect_timeout_ms = (int)m->connect_timeout_ms,
+		.port_lo = m->port_lo,
+		.port_hi = m->port_hi,
+		.family = errand_has(&e->errand, START_IPV4)   ? AF_INET
+			  : errand_has(&e->errand, START_IPV6) ? AF_INET6
+							       : 0,
+		.on_frame = on_frame,
+		.on_fail = on_fail,
+		.ctx = e,
+	};
+
+	memcpy(so.secret, m->secret, sizeof so.secret);
+	memcpy(so.host, m->host, sizeof so.host);
+	memcpy(so.peer, m->peer, sizeof so.peer);
+	memcpy(so.address, m->address, sizeof so.address);
+	return so;
+}
+
+static int run(struct end *e)
+{
+	if (errand_has(&e->errand, START_MEMORY))
+		e->tally.warm = warm_bytes(e);
+	if (e->errand.start.role == ROLE_SOURCE) {
+		struct source_opts so = errand_source(&e->errand);
+
+		so.clones = e->clones;
+		if (e->disk.fd >= 0)
+			so.stream = disk_stream(&e->disk);
+		return source_run(e->copy, e->session, &so, &e->tally, &e->result);
+	} else {
+		struct sink_opts so = errand_sink(&e->errand);
+
+		so.clones = e->clones;
+		if (e->disk.fd >= 0)
+			so.stream = disk_stream(&e->disk);
+		return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
+	}
+}
+
+/* A lane's thread tells: when the conductor is slow it waits here for room. */
+static void on_event(void *ctx, const struct msg_event *m)
+{
+	struct end *e = ctx;
+	static uint8_t body[FRAME_BODY_MAX];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_event_encode(&w, m);
+	if (!w.full)
+		session_send(e->session, MSG_EVENT, body, w.used);
+}
+
+/* As on_event(). */
+static void on_taken(void *ctx, const char *name)
+{
+	struct end *e = ctx;
+	static uint8_t body[NAME_MAX_WIRE + 16];
+	struct writer w = writer_of(body, sizeof body);
+	struct msg_want m;
+
+	if (!errand_has(&e->errand, START_SHARED))
+		return;
+	snprintf(m.name, sizeof m.name, "%s", name);
+	msg_want_encode(&w, &m);
+	session_send(e->session, MSG_TAKEN, body, w.used);
+}
+
+static void publish(struct end *e, struct session *s)
+{
+	pthread_mutex_lock(&e->watch.lock);
+	e->session = s;
+	pthread_mutex_unlock(&e->watch.lock);
+	watch_session(&e->watch, s);
+}
+
+/* host: as of session_open(). */
+static int open_session(struct end *e, char host[static HOST_MAX])
+{
+	struct session_opts so = session_options(e);
+	struct session *s = NULL;
+	size_t len;
+	const void *before = framer_rest(&e->framer, &len);
+	struct channel *ch = e->channel;
+	int rc;
+
+	e->channel = NULL;
+	rc = session_open(ch, before, len, &so, host, &s);
+	explicit_bzero(so.secret, sizeof so.secret);
+	explicit_bzero(e->errand.start.secret, sizeof e->errand.start.secret);
+	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
+	if (!rc)
+		publish(e, s);
+	return rc;
+}
+
+/* No session listens to the conductor meanwhile. */
+static void hear_cancel(void *ctx)
+{
+	struct end *e = ctx;
+	struct frame f;
+	int rc;
+
+	while (!cancelled()) {
+		rc = frame_read(e->channel, &e->framer, clock_ms(), &f);
+		if (rc < 0 && failed()->code == OUT_TIMEOUT)
+			return;
+		if (rc <= 0 || f.type == MSG_CANCEL)
+			cancel(SIGTERM);
+	}
+}
+
+static bool is_cancelled_alone(void *ctx)
+{
+	hear_cancel(ctx);
+	return cancelled() != 0;
+}
+
+/* What comes is for the session to read; who waits for this end can end it. */
+static bool is_cancelled(void *ctx)
+{
+	(void)ctx;
+	return cancelled() != 0;
+}
+
+/* START_PROBE. */
+static int work_alone(struct end *e)
+{
+	const struct stopper stopper = {.stop = is_cancelled_alone, .ctx = e};
+	struct msg_verdict *v = &e->verdict;
+	struct failure f;
+
+	if (disk_open(&e->errand, &stopper, &e->disk) ||
+	    disk_probe(&e->errand, &e->disk, &e->tally, hear_cancel, e)) {
+		f = *failed();
+		tell_verdict(e, &f, "");
+		return fail_again(&f);
+	}
+	v->total.bytes = e->tally.bytes;
+	v->times.kind = KIND_DISK;
+	if (e->tally.first_ns)
+		v->ns = clock_ns() - e->tally.first_ns;
+	tell_verdict(e, NULL, "");
+	return 0;
+}
+
+static const struct copy_role *role_of(const struct end *e)
+{
+	return e->errand.start.role == ROLE_SOURCE ? &source_role : &sink_role;
+}
+
+static int work(void *ctx)
+{
+	const struct stopper stopper = {.stop = is_cancelled};
+	struct end *e = ctx;
+	char host[HOST_MAX] = "";
+	struct failure f;
+	struct session *s;
+	int rc;
+
+	e->result.on_file = on_file;
+	e->result.on_event = on_event;
+	e->result.on_taken = on_taken;
+	e->result.ctx = e;
+	if (errand_has(&e->errand, START_PROBE))
+		return work_alone(e);
+	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(role_of(e), &e->copy) ||
+	    open_session(e, host)) {
+		f = *failed();
+		tell_verdict(e, &f, host);
+		return fail_again(&f);
+	}
+	rc = run(e);
+	f = *failed();
+	pthread_mutex_lock(&e->watch.lock);
+	gather(e);
+	if (rc)
+		tell_failure(e, &f);
+	else
+		tell_verdict(e, NULL, "");
+	pthread_mutex_unlock(&e->watch.lock);
+	session_flush(e->session);
+	s = e->session;
+	publish(e, NULL);
+	session_close(s);
+	return rc ? fail_again(&f) : 0;
+}
+
+/* ---- the process
+ * ----------------------------------------------------------------------------------- */
+
+/* ssh's stdio is the control channel: nothing else may be written there by mistake. */
+static int set_stdio_apart(int *in, int *out)
+{
+	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC)), fd[2];
+
+	if (null < 0)
+		return fail_as(OUT_START, "open /dev/null: %m");
+	fd[0] = dup_above(*in, 3);
+	fd[1] = dup_above(*out, 3);
+	if (fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)
+		return fail_as(OUT_START, "set stdin and stdout apart: %m");
+	close_fd(null);
+	*in = fd[0];
+	*out = fd[1];
+	return 0;
+}
+
+static void set_log(const struct msg_start *m)
+{
+	enum log_level most = LOG_WARN;
+
+	if (m->flags & START_QUIET)
+		most = LOG_ERROR;
+	else if (m->verbose)
+		most = m->verbose == 1 ? LOG_INFO : m->verbose == 2 ? LOG_DEBUG : LOG_TRACE;
+	log_setup("rdcp", most);
+	notes_begin();
+}
+
+static int begin(struct end *e, int in, int out, bool far)
+{
+	if (watch_signals(!far))
+		return -1;
+	keep_secrets();
+	raise_descriptors();
+	if (openssl_start())
+		return -1;
+	if (far && set_stdio_apart(&in, &out))
+		return -1;
+	e->last_out = dup_above(out, 3);
+	framer_init(&e->framer);
+	if (e->last_out < 0)
+		return fail_as(OUT_START, "copy a descriptor: %m");
+	return channel_over_fds(in, out, &e->channel) || greet(e) ? -1 : 0;
+}
+
+static void end_free(struct end *e)
+{
+	copy_free(e->copy);
+	scratch_close(&e->disk);
+	channel_free(e->channel);
+	close_fd(e->last_out);
+	framer_wipe(&e->framer);
+	errand_free(&e->errand);
+}
+
+static int shared;
+
+void end_share(int socket)
+{
+	shared = socket;
+}
+
+int end_run(int in, int out, bool far)
+{
+	static struct end e = {.disk.fd = -1};
+	int code;
+
+	e.clones = shared;
+	/* The conductor knows only that this end is gone, unless it is the conductor that is. */
+	if (begin(&e, in, out, far)) {
+		if (failed()->code != OUT_PEER_LOST)
+			log_at(LOG_ERROR, "%s", failed()->text);
+		return (int)failed()->code;
+	}
+	if (take_orders(&e)) {
+		struct failure f = *failed();
+
+		if (f.code != OUT_PEER_LOST)
+			tell_verdict(&e, &f, "");
+		end_free(&e);
+		return (int)f.code;
+	}
+	set_log(&e.errand.start);
+	e.watch.work = work;
+	e.watch.tick = tick;
+	e.watch.tick_ms = TELL_EVERY_MS;
+	e.watch.ctx = &e;
+	if (!watch_run(&e.watch)) {
+		tell_failure(&e, &e.watch.failure);
+		if (e.session)
+			session_flush(e.session);
+		_exit((int)e.watch.failure.code);
+	}
+	/* Also where no thread could be started for the work. */
+	if (e.watch.result)
+		tell_failure(&e, &e.watch.failure);
+	code = e.watch.result ? (int)e.watch.failure.code : OUT_DONE;
+	end_free(&e);
+	return code;
+}

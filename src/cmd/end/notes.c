@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/notes.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "cmd/process/watch.h"
+
+/* Of a tree many files may fail at a time, and each is told. */
+enum { BYTES_MAX = 4 << 20 };
+
+struct note {
+	struct note *next;
+	enum log_level level;
+	char text[];
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct note *first, **end;
+	size_t bytes;
+	unsigned dropped;
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER, .end = &kept.first};
+
+static size_t size_of(size_t len)
+{
+	return sizeof(struct note) + len + 1;
+}
+
+static void keep(enum log_level level, const char *line)
+{
+	size_t len = strlen(line);
+	struct note *n;
+
+	pthread_mutex_lock(&kept.lock);
+	n = kept.bytes + size_of(len) <= BYTES_MAX ? malloc(size_of(len)) : NULL;
+	if (n) {
+		n->next = NULL;
+		n->level = level;
+		memcpy(n->text, line, len + 1);
+		*kept.end = n;
+		kept.end = &n->next;
+		kept.bytes += size_of(len);
+	} else {
+		kept.dropped++;
+	}
+	pthread_mutex_unlock(&kept.lock);
+	watch_nudge();
+}
+
+void notes_begin(void)
+{
+	log_to(keep);
+}
+
+static void take_first(struct msg_note *m)
+{
+	struct note *n = kept.first;
+
+	m->level = (uint8_t)n->level;
+	snprintf(m->text, sizeof m->text, "%s", n->text);
+	kept.first = n->next;
+	if (!kept.first)
+		kept.end = &kept.first;
+	kept.bytes -= size_of(strlen(n->text));
+	free(n);
+}
+
+bool notes_take(struct msg_note *m)
+{
+	bool any;
+
+	pthread_mutex_lock(&kept.lock);
+	any = kept.first || kept.dropped;
+	if (kept.first) {
+		take_first(m);
+	} else if (kept.dropped) {
+		m->level = LOG_WARN;
+		snprintf(m->text, sizeof m->text, "%u lines more were too many to be shown",
+			 kept.dropped);
+		kept.dropped = 0;
+	}
+	pthread_mutex_unlock(&kept.lock);
+	return any;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/worker.h"
+
+enum {
+	DESCRIPTOR_LEAST = 20, /* shells and their scripts use lower ones */
+	LOOK_UP_MS = 250, /* a signal may come just before a wait */
+	WARN_MS = 5000,
+};
+
+/* ---- rdrecv -------------------------------------------------------------------------------- */
+
+static int relay_failed(struct relay *r, int fds[2])
+{
+	fail_as(OUT_START, "make a pipe for the command: %m");
+	close_fd(fds[0]);
+	close_fd(fds[1]);
+	*r = (struct relay){.confirm = -1, .inherit = -1};
+	return -1;
+}
+
+int relay_open(struct relay *r)
+{
+	int fds[2] = {-1, -1};
+	struct stat st;
+
+	*r = (struct relay){.confirm = -1, .inherit = -1};
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return relay_failed(r, fds);
+	r->confirm = fds[1];
+	r->inherit = dup_above(fds[0], DESCRIPTOR_LEAST);
+	if (r->inherit < 0 || fstat(r->inherit, &st) < 0) {
+		close_fd(r->inherit);
+		return relay_failed(r, fds);
+	}
+	close_fd(fds[0]);
+	snprintf(r->env, sizeof r->env, RELAY_VARIABLE "=%d:%ju", r->inherit, (uintmax_t)st.st_ino);
+	return 0;
+}
+
+void relay_started(struct relay *r)
+{
+	close_fd(r->inherit);
+	r->inherit = -1;
+}
+
+int relay_confirm(struct relay *r)
+{
+	/* Nobody has to take it: SIGPIPE is ignored. */
+	if (r->confirm >= 0 && write_full(r->confirm, "e", 1) && errno != EPIPE)
+		return fail("confirm the end of the stream to the command: %m");
+	return 0;
+}
+
+/* ---- rdsend -------------------------------------------------------------------------------- */
+
+static int taken = -1;
+
+void relay_take(void)
+{
+	const char *text = getenv(RELAY_VARIABLE);
+	struct stat st;
+	uintmax_t inode;
+	int fd;
+	bool named = text && sscanf(text, "%d:%ju", &fd, &inode) == 2;
+
+	unsetenv(RELAY_VARIABLE);
+	if (!named || fd <= STDERR_FILENO || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
+	    st.st_ino != inode)
+		return;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	taken = fd;
+}
+
+int relay_await(void *ctx)
+{
+	uint64_t warn_ms = clock_ms() + WARN_MS;
+	struct pollfd p = {.fd = taken, .events = POLLIN};
+
+	(void)ctx;
+	if (taken < 0)
+		return 0;
+	while (poll(&p, 1, LOOK_UP_MS) <= 0) {
+		if (cancelled())
+			return fail_signal(cancelled());
+		if (!warn_ms || clock_left(warn_ms) > 0)
+			continue;
+		log_warn("the input has ended; waiting until the rdrecv above has received its "
+			 "whole stream");
+		warn_ms = 0;
+	}
+	if (p.revents & POLLIN)
+		return 0;
+	return fail_as(OUT_PEER_LOST, "the rdrecv that fed this program died or failed before the "
+				      "end of its stream: the input is cut short");
+}

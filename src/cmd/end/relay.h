@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_END_RELAY_H
+#define CMD_END_RELAY_H
+
+/*
+ * The end of a stream across a relay, `rdrecv … -- rdsend NEXT …'.
+ *
+ * When a rdrecv is killed, its command reads the same end of input as after a complete stream.
+ * So rdrecv confirms the end: its command inherits the read end of a pipe, and RELAY_VARIABLE
+ * names it ("descriptor:inode").  rdrecv makes that pipe readable when it has stored and
+ * verified everything.  A pipe that only hangs up means that rdrecv died or failed.  Readers
+ * poll and never read, so that every rdsend below the command sees the confirmation.
+ *
+ * The inode detects a descriptor that a program in between has closed or replaced.  Then, and
+ * without the variable, the end of the input counts as it is.
+ */
+
+#include <sys/types.h>
+
+#define RELAY_VARIABLE "SLUICE_INPUT_CONFIRM"
+
+/* rdrecv's side. */
+struct relay {
+	int confirm; /* our end, -1: none */
+	int inherit; /* the command's end, close-on-exec until then */
+	char env[sizeof RELAY_VARIABLE + 40]; /* NAME=VALUE for the command */
+};
+int relay_open(struct relay *r);
+/* The command has been started. */
+void relay_started(struct relay *r);
+/* The whole stream is with the command. 0, or -1 with a failure. */
+int relay_confirm(struct relay *r);
+
+/* The side of rdsend, and of a rdcp that reads stdin: take the descriptor that RELAY_VARIABLE
+ * names.  Neither is passed on to other programs, but to forked processes.  Before any thread or
+ * child. */
+void relay_take(void);
+/* Wait for the confirmation, if there is such a descriptor: 0; -1 with OUT_PEER_LOST when it can
+ * no longer come, OUT_SIGNAL when cancelled(). For copy.h's stream.finish; ctx is not used. */
+int relay_await(void *ctx);
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/start_recv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "cmd/cli/target.h"
+#include "cmd/end/relay.h"
+#include "copy/rules/filter.h"
+#include "copy/rules/listed.h"
+
+/* What a conductor may ask for at most; its own command line is shorter. */
+enum {
+	WANTS_MAX = 1 << 20,
+	WANTS_BYTES_MAX = 64 << 20,
+	RULES_MAX = 1 << 16,
+	RULES_BYTES_MAX = 16 << 20, /* of their text: compiled they are several times that */
+	LISTED_BYTES_MAX = 1 << 30,
+};
+
+static int add_want(struct errand *e, const struct frame *f)
+{
+	struct msg_want m;
+	char **wants;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	e->want_bytes += strlen(m.name) + sizeof(char *);
+	if (e->want_count >= WANTS_MAX || e->want_bytes > WANTS_BYTES_MAX)
+		return fail_as(OUT_PROTOCOL, "more names than a conductor may send");
+	/* One more than a power of two of them: double the room. */
+	if ((e->want_count & (e->want_count + 1)) == 0) {
+		wants = realloc(e->wants, 2 * (e->want_count + 1UL) * sizeof *wants);
+		if (!wants)
+			return fail_as(OUT_MEMORY, "keep the names: %m");
+		e->wants = wants;
+	}
+	e->wants[e->want_count] = strdup(m.name);
+	if (!e->wants[e->want_count])
+		return fail_as(OUT_MEMORY, "keep the names: %m");
+	e->want_count++;
+	return 0;
+}
+
+static int add_rule(struct errand *e, const struct frame *f)
+{
+	static struct msg_rule m;
+
+	if (msg_rule_decode(f, &m))
+		return -1;
+	e->rule_bytes += strlen(m.pattern);
+	if (e->rule_count++ >= RULES_MAX || e->rule_bytes > RULES_BYTES_MAX)
+		return fail_as(OUT_PROTOCOL, "more patterns than a conductor may send");
+	if (!e->filter && filter_new(&e->filter))
+		return -1;
+	return filter_add(e->filter, m.include, m.pattern);
+}
+
+static int add_listed(struct errand *e, const struct frame *f)
+{
+	struct msg_want m;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	e->listed_bytes += strlen(m.name) + 1;
+	if (!e->listed || e->listed_bytes > LISTED_BYTES_MAX)
+		return fail_as(OUT_PROTOCOL, "more listed names than a conductor may send");
+	return listed_add(e->listed, m.name);
+}
+
+static int add_taken(struct errand *e, const struct frame *f)
+{
+	struct msg_want m;
+
+	if (msg_want_decode(f, &m))
+		return -1;
+	if (!errand_has(e, START_SHARED))
+		return fail_as(OUT_PROTOCOL, "TAKEN came where one session has the target");
+	return taken_add(&e->taken, m.name);
+}
+
+static void make_rules(struct errand *e)
+{
+	const struct msg_start *m = &e->start;
+
+	e->rules = (struct rules){
+		.recursive = errand_has(e, START_RECURSIVE),
+		.perms = errand_has(e, START_PERMS),
+		.times = errand_has(e, START_TIMES),
+		.atimes = errand_has(e, START_ATIMES),
+		.owner = errand_has(e, START_OWNER),
+		.group = errand_has(e, START_GROUP),
+		.devices = errand_has(e, START_DEVICES),
+		.hard_links = errand_has(e, START_HARD_LINKS),
+		.acls = errand_has(e, START_ACLS),
+		.xattrs = errand_has(e, START_XATTRS),
+		.xattrs_all = errand_has(e, START_XATTRS_ALL),
+		.numeric_ids = errand_has(e, START_NUMERIC_IDS),
+		.copy_links = errand_has(e, START_COPY_LINKS),
+		.relative = errand_has(e, START_RELATIVE),
+		.one_file_system = errand_has(e, START_ONE_FILE_SYSTEM),
+		.min_size = m->min_size,
+		.max_size = m->max_size,
+		.filter = e->filter,
+		.listed = e->listed,
+		.quick = errand_has(e, START_QUICK),
+		.update = errand_has(e, START_UPDATE),
+		.ignore_existing = errand_has(e, START_IGNORE_EXISTING),
+		.existing = errand_has(e, START_EXISTING),
+		.checksum = errand_has(e, START_CHECKSUM),
+		.delete = errand_has(e, START_DELETE),
+		.delete_excluded = errand_has(e, START_DELETE_EXCLUDED),
+		.max_delete = m->max_delete,
+		.backup = errand_has(e, START_BACKUP),
+		.backup_dir = m->backup_dir,
+		.suffix = m->suffix,
+		.chmod = m->chmod,
+		.chown = m->chown,
+		.dry_run = errand_has(e, START_DRY_RUN),
+		.verify = errand_has(e, START_VERIFY),
+		.events = errand_has(e, START_EVENTS),
+		.digest = (enum content_digest)m->digest,
+	};
+}
+
+int errand_start(struct errand *e, const struct frame *f)
+{
+	if (f->type != MSG_START)
+		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f->type));
+	if (msg_start_decode(f, &e->start))
+		return -1;
+	return errand_has(e, START_FILES_FROM) ? listed_new(&e->listed) : 0;
+}
+
+int errand_take(struct errand *e, const struct frame *f)
+{
+	switch (f->type) {
+	case MSG_WANT:
+		return add_want(e, f);
+	case MSG_RULE:
+		return add_rule(e, f);
+	case MSG_LISTED:
+		return add_listed(e, f);
+	case MSG_TAKEN:
+		return add_taken(e, f);
+	case MSG_GO:
+		if (msg_empty_decode(f))
+			return -1;
+		make_rules(e);
+		taken_sort(&e->taken);
+		return 1;
+	default:
+		return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f->type));
+	}
+}
+
+void errand_free(struct errand *e)
+{
+	for (unsigned i = 0; i < e->want_count; i++)
+		free(e->wants[i]);
+	free(e->wants);
+	filter_free(e->filter);
+	listed_free(e->listed);
+	taken_free(&e->taken);
+}
+
+/* Only an end on the conductor's own host has descriptors of the user's. */
+static struct stream stdio_stream(const struct errand *e, int fd, const char *name)
+{
+	return (struct stream){
+		.fd = errand_has(e, START_STDIO) ? fd : -1,
+		.name = name,
+	};
+}
+
+struct source_opts errand_source(const struct errand *e)
+{
+	struct source_opts so = {
+		.names = e->wants,
+		.count = e->want_count,
+		.stream = stdio_stream(e, STDIN_FILENO, "stdin"),
+		.remove_source = errand_has(e, START_REMOVE_SOURCE),
+		.no_sparse = errand_has(e, START_NO_SPARSE),
+		.expand = errand_has(e, START_FAR),
+		.no_target_dir = errand_has(e, START_NO_TARGET_DIR),
+		.rules = &e->rules,
+		.host = e->start.host,
+		.direct = e->start.direct,
+		.memory_bytes = errand_has(e, START_MEMORY) ? e->start.memory_bytes : 0,
+		.unchecked = errand_unchecked(e),
+	};
+
+	so.stream.finish = relay_await;
+	return so;
+}
+
+/* stdout, or what the target names. */
+static struct stream sink_stream(const struct errand *e)
+{
+	int fd = descriptor_named(e->start.target);
+
+	return fd < 0 ? stdio_stream(e, STDOUT_FILENO, "stdout")
+		      : stdio_stream(e, fd, e->start.target);
+}
+
+struct sink_opts errand_sink(const struct errand *e)
+{
+	return (struct sink_opts){
+		.target = e->start.target,
+		.wants = e->wants,
+		.count = e->want_count,
+		.stream = sink_stream(e),
+		.many = errand_has(e, START_MANY),
+		.no_target_dir = errand_has(e, START_NO_TARGET_DIR),
+		.rules = &e->rules,
+		.peer = e->start.peer,
+		.far = errand_has(e, START_FAR),
+		.mkpath = errand_has(e, START_MKPATH),
+		.fsync = errand_has(e, START_FSYNC),
+		.sources_go = errand_has(e, START_REMOVE_SOURCE),
+		.inplace = errand_has(e, START_INPLACE),
+		.sparse = errand_has(e, START_SPARSE),
+		.direct = e->start.direct,
+		.discard = errand_has(e, START_MEMORY),
+		.unchecked = errand_unchecked(e),
+		.expand = errand_has(e, START_FAR),
+		.taken = &e->taken,
+	};
+}

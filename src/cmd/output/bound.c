@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output/bound.h"
+
+#include "cmd/cli/amount.h"
+
+/* Less says nothing: there is always something that is slow to begin. */
+static const double ns_least = 5e7;
+/* Of all processors' time, or of a thread's: the rest is what changing between threads costs. */
+static const double processors_full = 0.9;
+/* Within a host there is no network: ends that wait wait for each other's threads. */
+static const double processors_within_host = 0.5;
+/* So near to --bwlimit, having been held back at all, it is that. */
+static const double limit_reached = 0.9, limit_felt = 0.02;
+/* Of what may be under way. */
+static const double window_full = 0.7;
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static double share(double part, double all)
+{
+	return all > 0 ? (part < all ? part / all : 1) : 0;
+}
+
+/* ---- shares -------------------------------------------------------------------------- */
+
+static unsigned lanes_of(const struct bound_facts *f)
+{
+	unsigned used = f->source->used > f->sink->used ? f->source->used : f->sink->used;
+
+	return used ? used : 1;
+}
+
+/* Both ends' lanes live as long, but one end may be silent. */
+static double lanes_ns(const struct bound_facts *f)
+{
+	return larger((double)f->source->ns_longest, (double)f->sink->ns_longest);
+}
+
+/* The source's lanes have nothing to do either while the sink finishes alone. */
+static void find_shares(const struct bound_facts *f, struct bound *b)
+{
+	const struct msg_times *source = f->source, *sink = f->sink;
+	double finish = (double)sink->ns_finish, busy = 0, held_back;
+
+	if (source->used) {
+		double ns = (double)source->ns_longest + finish;
+
+		b->source = share((double)source->ns_busiest, ns);
+		b->held_back = share((double)source->ns_paced / source->used, ns);
+		busy = b->source + b->held_back;
+	}
+	if (sink->used) {
+		double ns = (double)sink->ns_longest + finish;
+
+		b->sink = share((double)sink->ns_busiest + finish, ns);
+		held_back = share((double)sink->ns_paced / sink->used, ns);
+		busy = larger(busy, b->sink + held_back);
+		b->held_back = larger(b->held_back, held_back);
+	}
+	b->network = busy < 1 ? 1 - busy : 0;
+}
+
+/* Of an end's hottest thread, or of its host's processors; more: what another end on it took. */
+static double load_of(const struct msg_times *t, double ns, double more)
+{
+	double thread = share((double)t->ns_hottest, ns);
+	double host = share((double)t->ns_cpu + more, (double)t->cpus * ns);
+
+	return t->ns_cpu ? larger(thread, host) : 0;
+}
+
+static void find_load(const struct bound_facts *f, struct bound *b)
+{
+	const struct msg_times *source = f->source, *sink = f->sink;
+	bool same_host = source->same_host || sink->same_host;
+	double ns = lanes_ns(f) + (double)sink->ns_finish;
+
+	if (!source->ns_cpu && !sink->ns_cpu)
+		return;
+	b->processors = larger(load_of(source, ns, same_host ? (double)sink->ns_cpu : 0),
+			       load_of(sink, ns, same_host ? (double)source->ns_cpu : 0));
+}
+
+/* ---- which --------------------------------------------------------------------------- */
+
+static bool is_limited(const struct bound_facts *f, const struct bound *b)
+{
+	double rate = (double)f->source->moved / (lanes_ns(f) / 1e9);
+
+	if (b->held_back < limit_felt)
+		return false;
+	if (f->bwlimit && rate >= limit_reached * (double)f->bwlimit)
+		return true;
+	return b->held_back >= larger(b->source, larger(b->sink, b->network));
+}
+
+/*
+ * By Little's law: what is in each stage on average.  When that adds up to the window, nothing
+ * ever queues: no stage is what the others wait for, and more blocks would fill more of them.
+ */
+static bool is_windowed(const struct bound_facts *f, const struct bound *b)
+{
+	double at_ends =
+		(larger(b->source, 0) + larger(b->sink, 0)) * f->source->block * lanes_of(f);
+	double under_way = (double)f->source->moved * b->rtt_us * 1000 / lanes_ns(f);
+
+	return b->window && at_ends + under_way >= window_full * (double)b->window;
+}
+
+static const char *const sources[STAGE_KINDS] = {"source", "source disk", "source pipe",
+						 "source memory"};
+static const char *const targets[STAGE_KINDS] = {"target", "target disk", "target pipe",
+						 "target memory"};
+
+static const char *name_of(const struct bound_facts *f, const struct bound *b)
+{
+	bool source = b->source >= 0, sink = b->sink >= 0;
+
+	if (is_limited(f, b))
+		return "--bwlimit";
+	if (b->processors >= processors_full)
+		return "processors";
+	if (sink && b->sink >= b->source && b->sink >= b->network)
+		return targets[f->sink->kind];
+	if (source && b->source >= b->network)
+		return sources[f->source->kind];
+	if (!sink)
+		return "network or target";
+	if (!source)
+		return "network or source";
+	if ((f->source->same_host || f->sink->same_host) && b->processors >= processors_within_host)
+		return "processors";
+	return is_windowed(f, b) ? "window" : "network";
+}
+
+void bound_find(const struct bound_facts *f, struct bound *b)
+{
+	uint32_t there = f->source->rtt_us, back = f->sink->rtt_us;
+
+	*b = (struct bound){
+		.name = "nothing that could be measured",
+		.source = -1,
+		.sink = -1,
+		.network = -1,
+		.held_back = -1,
+		.processors = -1,
+		.window = f->source->window,
+		.rtt_us = there && (there < back || !back) ? there : back,
+	};
+	if (lanes_ns(f) + (double)f->sink->ns_finish < ns_least)
+		return;
+	b->found = true;
+	find_shares(f, b);
+	find_load(f, b);
+	b->name = name_of(f, b);
+}
+
+/* ---- telling ------------------------------------------------------------------------- */
+
+static void print_share(const char **before, const char *what, double is, FILE *to)
+{
+	if (is < 0)
+		return;
+	fprintf(to, "%s%s %.0f %%", *before, what, is * 100);
+	*before = ", ";
+}
+
+void bound_print(const struct bound *b, FILE *to)
+{
+	const char *before = " (";
+	char text[32];
+
+	fputs(b->name, to);
+	if (!b->found)
+		return;
+	print_share(&before, "source busy", b->source, to);
+	print_share(&before, "network", b->network, to);
+	print_share(&before, "sink busy", b->sink, to);
+	if (b->held_back >= limit_felt)
+		print_share(&before, "held back", b->held_back, to);
+	if (b->processors >= processors_within_host)
+		print_share(&before, "processors", b->processors, to);
+	if (b->network > 0.5 && b->window && b->rtt_us)
+		fprintf(to, "; window %s, round trip %.3g ms",
+			size_text(b->window, text, sizeof text), b->rtt_us / 1e3);
+	fputc(')', to);
+}
+
+static void json_share(const char *name, double is, FILE *to)
+{
+	if (is < 0)
+		fprintf(to, ", \"%s\": null", name);
+	else
+		fprintf(to, ", \"%s\": %.3f", name, is);
+}
+
+void bound_json(const struct bound *b, FILE *to)
+{
+	fprintf(to, ", \"bound_by\": \"%s\"", b->name);
+	json_share("source_busy", b->source, to);
+	json_share("network", b->network, to);
+	json_share("sink_busy", b->sink, to);
+	json_share("held_back", b->held_back, to);
+	json_share("processors", b->processors, to);
+	fprintf(to, ", \"window\": %llu, \"round_trip_us\": %u", (unsigned long long)b->window,
+		b->rtt_us);
+}
+
+/* ---- several sessions ------------------------------------------------------------------ */
+
+/* Of those that hold for all of it the last one's are told. */
+void times_join(struct msg_times *to, const struct msg_times *more)
+{
+	struct msg_times sum = *more;
+
+	if (!more->used)
+		return;
+	sum.used = to->used > more->used ? to->used : more->used;
+	sum.same_host = to->same_host || more->same_host;
+	sum.moved += to->moved;
+	sum.ns_fill += to->ns_fill;
+	sum.ns_free += to->ns_free;
+	sum.ns_send += to->ns_send;
+	sum.ns_idle += to->ns_idle;
+	sum.ns_paced += to->ns_paced;
+	sum.ns_block += to->ns_block;
+	sum.ns_store += to->ns_store;
+	sum.ns_finish += to->ns_finish;
+	sum.ns_cpu += to->ns_cpu;
+	sum.ns_hottest += to->ns_hottest;
+	sum.ns_busiest += to->ns_busiest;
+	sum.ns_longest += to->ns_longest;
+	*to = sum;
+}

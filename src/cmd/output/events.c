@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/escape.h"
+#include "base/log.h"
+#include "cmd/cli/repeats.h"
+#include "cmd/output/failed_list.h"
+#include "cmd/output/json.h"
+#include "cmd/output/log_file.h"
+#include "cmd/output/screen.h"
+#include "cmd/output/spool.h"
+#include "copy/names/name.h"
+
+enum { PROGRESS_EVERY_MS = 1000, LINE_ROOM = 2048 };
+
+static struct {
+	const struct options *o;
+	FILE *out; /* for lines; NULL: none are asked for */
+	struct failed_list *failed;
+	struct log_file *log;
+	bool terminal; /* a person sees them: names are escaped */
+	bool below_source; /* paths begin with the name of the only SRC, a directory */
+	struct repeats repeats; /* of errors and warnings, unless -v shows them all */
+	uint64_t progress_ms; /* of the last progress object */
+	char text[4 * EVENT_PATH_MAX + 8]; /* a path, escaped */
+} events;
+
+/* ---- lines that are asked for ------------------------------------------------------------- */
+
+/* What the ends and the conductor have to say: screen.h shows it. */
+static void on_log(enum log_level level, const char *line)
+{
+	char text[LINE_ROOM];
+
+	if (events.o->verbose || repeats_show(&events.repeats, line)) {
+		escape(text, sizeof text, line, strlen(line));
+		screen_line(text);
+	}
+	if (events.log && level <= LOG_WARN)
+		log_file_add(events.log, level == LOG_ERROR ? "error" : "warning", line,
+			     strlen(line));
+	if (events.o->json && level == LOG_ERROR && events.out) {
+		fputs("{\"v\": 1, \"type\": \"error\", \"text\": ", events.out);
+		json_text(events.out, line);
+		fputs("}\n", events.out);
+	}
+}
+
+int events_begin(const struct options *o, bool stdout_is_data)
+{
+	memset(&events, 0, sizeof events);
+	events.o = o;
+	if (o->log_file && log_file_open(o->log_file, &events.log))
+		return -1;
+	if (o->failed && failed_list_open(o->failed, &events.failed))
+		return -1;
+	if (o->json || o->itemize || o->digest != CONTENT_NONE) {
+		events.out = spool_begin(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
+		if (!events.out)
+			return -1;
+		events.terminal = isatty(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
+	}
+	log_to(on_log);
+	return 0;
+}
+
+void events_abandon(void)
+{
+	failed_list_close(events.failed, false);
+	events.failed = NULL;
+}
+
+static void tell_start(const char *source_host, const char *const *names, unsigned count,
+		       const char *sink_host, const char *target)
+{
+	fputs("{\"v\": 1, \"type\": \"start\", \"source_host\": ", events.out);
+	json_text(events.out, source_host);
+	fputs(", \"sources\": [", events.out);
+	for (unsigned i = 0; i < count; i++) {
+		fputs(i ? ", " : "", events.out);
+		json_text(events.out, names[i]);
+	}
+	fputs("], \"target_host\": ", events.out);
+	json_text(events.out, sink_host);
+	fputs(", \"target\": ", events.out);
+	json_text(events.out, target);
+	fputs("}\n", events.out);
+}
+
+void events_session(const char *source_host, const char *const *names, unsigned count,
+		    const char *sink_host, const char *target)
+{
+	const struct options *o = events.o;
+	size_t len = strlen(names[0]);
+	char last[NAME_MAX_WIRE];
+
+	name_last(names[0], last, sizeof last);
+	events.below_source = count == 1 && o->recursive && !o->files_from && !o->relative &&
+			      !o->no_target_dir && len && names[0][len - 1] != '/' &&
+			      name_is_plain(last) && !(source_host[0] && name_is_pattern(last));
+	if (o->json)
+		tell_start(source_host, names, count, sink_host, target);
+	if (events.log) {
+		char text[64];
+		int n = snprintf(text, sizeof text, "%u source%s", count, count == 1 ? "" : "s");
+
+		log_file_add(events.log, "start", text, (size_t)n);
+	}
+}
+
+/* Nothing is different there, and nothing went over: rsync, too, tells of it only when asked twice.
+ */
+static bool is_idle(const char *change)
+{
+	return change[0] == '.' && change[1] && strspn(change + 2, ". ") == strlen(change + 2);
+}
+
+static const char *shown_path(const struct msg_event *m)
+{
+	const char *slash = m->what == EVENT_DIR ? "/" : "";
+
+	if (m->path_len == 0)
+		return "./";
+	escape(events.text, sizeof events.text - 1, m->path, m->path_len);
+	return strcat(events.text, slash);
+}
+
+static void tell_change(const struct msg_event *m)
+{
+	char change[4 * EVENT_CHANGE];
+
+	if (m->code != OUT_DONE || (!m->deleted && is_idle(m->change)))
+		return;
+	escape(change, sizeof change, m->change, strlen(m->change));
+	fprintf(events.out, "%s %s\n", m->deleted ? "*deleting  " : change, shown_path(m));
+}
+
+/* The name as SRC has it, as lists of names and checks of digests want it. */
+static void name_in_source(const struct msg_event *m, const char **name, size_t *len)
+{
+	const char *slash = memchr(m->path, '/', m->path_len);
+
+	*name = m->path;
+	*len = m->path_len;
+	if (events.below_source && slash) {
+		*name = slash + 1;
+		*len = m->path_len - (size_t)(*name - m->path);
+	} else if (*len == 0 || (events.below_source && m->what == EVENT_DIR)) {
+		*name = ".";
+		*len = 1;
+	}
+}
+
+static bool has_any(const char *name, size_t len, const char *of)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (name[i] && strchr(of, name[i]))
+			return true;
+	}
+	return false;
+}
+
+/* As sha256sum(1) prints it: with a backslash in front where one of these is in the name.  A
+ * terminal gets no control characters of the peer's. */
+static void tell_digest(const struct msg_event *m)
+{
+	static const char specials[] = "\n\\\r";
+	const char *name;
+	size_t len;
+
+	if (m->what != EVENT_FILE || m->code != OUT_DONE || m->deleted || !m->digest[0])
+		return;
+	name_in_source(m, &name, &len);
+	if (has_any(name, len, specials))
+		fputc('\\', events.out);
+	fprintf(events.out, "%.*s  ", (int)strspn(m->digest, "0123456789abcdef"), m->digest);
+	if (events.terminal) {
+		escape(events.text, sizeof events.text, name, len);
+		fprintf(events.out, "%s\n", events.text);
+		return;
+	}
+	for (size_t i = 0; i < len; i++) {
+		const char *special = name[i] ? strchr(specials, name[i]) : NULL;
+
+		if (special)
+			fprintf(events.out, "\\%c", "n\\r"[special - specials]);
+		else
+			fputc(name[i], events.out);
+	}
+	fputc('\n', events.out);
+}
+
+static void tell_json(const struct msg_event *m)
+{
+	static const char *const whats[] = {
+		[EVENT_FILE] = "file",           [EVENT_DIR] = "dir",   [EVENT_SYMLINK] = "symlink",
+		[EVENT_HARD_LINK] = "hard link", [EVENT_NODE] = "node",
+	};
+
+	fputs("{\"v\": 1, \"type\": \"file\", \"path\": ", events.out);
+	json_bytes(events.out, m->path, m->path_len);
+	fprintf(events.out,
+		", \"what\": \"%s\", \"exit\": %u, \"size\": %llu, \"change\": ", whats[m->what],
+		m->code, (unsigned long long)m->size);
+	json_text(events.out, m->change);
+	fprintf(events.out, ", \"deleted\": %s", m->deleted ? "true" : "false");
+	if (m->digest[0]) {
+		fputs(", \"digest\": ", events.out);
+		json_text(events.out, m->digest);
+	}
+	fputs("}\n", events.out);
+}
+
+static void tell_log(const struct msg_event *m)
+{
+	if (m->code != OUT_DONE)
+		log_file_add(events.log, "failed", m->path, m->path_len);
+	else if (m->deleted)
+		log_file_add(events.log, "*deleting", m->path, m->path_len);
+	else if (!is_idle(m->change))
+		log_file_add(events.log, m->change, m->path, m->path_len);
+}
+
+void events_take(const struct msg_event *m)
+{
+	const struct options *o = events.o;
+	const char *name;
+	size_t len;
+
+	if (events.log)
+		tell_log(m);
+	if (events.failed && m->code != OUT_DONE && !m->deleted) {
+		name_in_source(m, &name, &len);
+		failed_list_add(events.failed, name, len);
+	}
+	if (o->json) {
+		tell_json(m);
+		return;
+	}
+	if (o->itemize)
+		tell_change(m);
+	if (o->digest != CONTENT_NONE)
+		tell_digest(m);
+}
+
+void events_progress(const struct progress_count *c, uint64_t now_ms)
+{
+	if (!events.o || !events.o->json || now_ms - events.progress_ms < PROGRESS_EVERY_MS)
+		return;
+	if (events.progress_ms && (c->bytes || c->files))
+		fprintf(events.out,
+			"{\"v\": 1, \"type\": \"progress\", \"bytes\": %llu, \"total\": %llu, "
+			"\"total_known\": %s, \"files\": %llu}\n",
+			(unsigned long long)c->bytes, (unsigned long long)c->total,
+			c->total_known ? "true" : "false", (unsigned long long)c->files);
+	events.progress_ms = now_ms;
+}
+
+int events_wait(void)
+{
+	return spool_waits();
+}
+
+void events_flush(void)
+{
+	if (events.out)
+		spool_flush();
+	if (events.log)
+		log_file_flush(events.log);
+}
+
+/* A list that could not become complete would pass for one. */
+static bool list_is_whole(enum outcome code)
+{
+	if (code == OUT_DONE || code == OUT_SOME_FILES || code == OUT_MAX_DELETE)
+		return true;
+	return outcome_is_of_files(code) && !failed_list_empty(events.failed);
+}
+
+static void log_end(const struct report *all)
+{
+	char text[160];
+	int n = snprintf(text, sizeof text,
+			 "exit %d, %llu sent, %llu the same, %llu others, %llu failed, %llu bytes",
+			 (int)all->failure.code, (unsigned long long)all->total.files,
+			 (unsigned long long)all->total.same, (unsigned long long)all->total.others,
+			 (unsigned long long)all->total.failed,
+			 (unsigned long long)all->total.bytes);
+
+	log_file_add(events.log, "end", text, (size_t)n);
+}
+
+static void tell_hidden(void)
+{
+	char line[REPEATS_TEXT + 64], text[LINE_ROOM];
+
+	for (unsigned i = 0; i < REPEATS_REASONS; i++) {
+		if (!repeats_hidden(&events.repeats, i))
+			continue;
+		snprintf(line, sizeof line, "%lu more failures or warnings: %s",
+			 repeats_hidden(&events.repeats, i), events.repeats.of[i].reason);
+		escape(text, sizeof text, line, strlen(line));
+		screen_line(text);
+	}
+}
+
+int events_end(const struct report *all)
+{
+	int rc = 0;
+
+	tell_hidden();
+	log_to(NULL);
+	if (events.log)
+		log_end(all);
+	if (events.o->json)
+		report_json(all, events.out);
+	if (events.failed && failed_list_close(events.failed, list_is_whole(all->failure.code)))
+		rc = -1;
+	if (log_file_close(events.log))
+		rc = -1;
+	return spool_end() ? -1 : rc;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output/log_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/escape.h"
+#include "base/fail.h"
+#include "protocol/message.h"
+
+enum { TEXT_MOST = 64 << 10 };
+
+struct log_file {
+	const char *path;
+	FILE *file; /* with a lock of its own */
+	int error; /* of the first write that failed */
+	time_t second; /* of stamp */
+	char stamp[40];
+};
+
+int log_file_open(const char *path, struct log_file **out)
+{
+	struct log_file *l = calloc(1, sizeof *l);
+
+	if (!l)
+		return fail_as(OUT_MEMORY, "write %s: %m", path);
+	l->path = path;
+	l->file = fopen(path, "ae");
+	if (!l->file) {
+		fail("open %s: %m", path);
+		free(l);
+		return -1;
+	}
+	*out = l;
+	return 0;
+}
+
+static const char *stamp(struct log_file *l)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	if (now != l->second) {
+		l->second = now;
+		localtime_r(&now, &tm);
+		strftime(l->stamp, sizeof l->stamp, "%Y-%m-%dT%H:%M:%S%z", &tm);
+	}
+	return l->stamp;
+}
+
+static void note_error(struct log_file *l)
+{
+	if (ferror(l->file) && !l->error)
+		l->error = errno;
+}
+
+void log_file_add(struct log_file *l, const char *word, const void *text, size_t len)
+{
+	static char escaped[4 * TEXT_MOST + 1];
+	char first[4 * EVENT_CHANGE];
+
+	flockfile(l->file);
+	escape(escaped, sizeof escaped, text, len);
+	/* A change is a peer's word, too. */
+	escape(first, sizeof first, word, strlen(word));
+	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), first, escaped);
+	note_error(l);
+	funlockfile(l->file);
+}
+
+void log_file_flush(struct log_file *l)
+{
+	flockfile(l->file);
+	fflush(l->file);
+	note_error(l);
+	funlockfile(l->file);
+}
+
+int log_file_close(struct log_file *l)
+{
+	int rc = 0;
+
+	if (!l)
+		return 0;
+	if (fclose(l->file) && !l->error)
+		l->error = errno;
+	errno = l->error;
+	if (l->error)
+		rc = fail("write %s: %m", l->path);
+	free(l);
+	return rc;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/escape.h"
+#include "base/log.h"
+#include "cmd/output/json.h"
+
+static double seconds(const struct report *r)
+{
+	return (double)r->ns / 1e9;
+}
+
+static double rate(const struct report *r)
+{
+	return r->ns ? (double)r->total.bytes / seconds(r) : 0;
+}
+
+const char *transport_name(enum transport t)
+{
+	switch (t) {
+	case TRANSPORT_RDMA:
+		return "rdma";
+	case TRANSPORT_TCP:
+		return "tcp";
+	case TRANSPORT_SSH:
+		return "ssh";
+	case TRANSPORT_AUTO:
+		break;
+	}
+	return "none";
+}
+
+void report_bound(const struct report *r, struct bound *b)
+{
+	const struct bound_facts facts = {
+		.source = &r->source,
+		.sink = &r->sink,
+		.bwlimit = r->bwlimit,
+	};
+
+	bound_find(&facts, b);
+}
+
+bool outcome_is_of_files(enum outcome code)
+{
+	return code == OUT_NO_SOURCE || code == OUT_FILE || code == OUT_VANISHED ||
+	       code == OUT_INTEGRITY || code == OUT_CHANGED;
+}
+
+void report_failure(const struct report *r)
+{
+	if (r->host[0])
+		log_at(LOG_ERROR, "%s: %s", r->host, r->failure.text);
+	else
+		log_at(LOG_ERROR, "%s", r->failure.text);
+}
+
+FILE *whole_begin(struct whole *w, FILE *to)
+{
+	*w = (struct whole){.to = to};
+	w->text = open_memstream(&w->bytes, &w->size);
+	return w->text ? w->text : to;
+}
+
+void whole_end(struct whole *w)
+{
+	if (w->text && fclose(w->text) == 0)
+		fwrite(w->bytes, 1, w->size, w->to);
+	free(w->bytes);
+	fflush(w->to);
+}
+
+void report_verbose(const struct report *r, FILE *at)
+{
+	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
+	struct bound b;
+
+	/* In an end's words, or its peer's. */
+	escape(how, sizeof how, r->how, strlen(r->how));
+	escape(why, sizeof why, r->why, strlen(r->why));
+	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
+		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s",
+		why[0] ? "; not rdma: " : "", why);
+	fputs("bound by: ", to);
+	report_bound(r, &b);
+	bound_print(&b, to);
+	fprintf(to, "\nBandwidth %.3f GB/s\n", rate(r) / 1e9);
+	whole_end(&w);
+}
+
+static void json_failure(const struct report *r, FILE *to)
+{
+	fputs(", \"error\": ", to);
+	json_text(to, r->failure.text);
+	fputs(", \"host\": ", to);
+	json_text(to, r->host);
+}
+
+static void json_counts(const struct msg_counts *c, FILE *to)
+{
+	const struct {
+		const char *name;
+		uint64_t n;
+	} counts[] = {
+		{"regular", c->regular},       {"dirs", c->dirs},     {"symlinks", c->symlinks},
+		{"hard_links", c->hard_links}, {"nodes", c->nodes},   {"created", c->created},
+		{"deleted", c->deleted},       {"sent", c->sent},     {"had", c->had},
+		{"holes", c->holes},           {"unkept", c->unkept},
+	};
+
+	for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++)
+		fprintf(to, ", \"%s\": %llu", counts[i].name, (unsigned long long)counts[i].n);
+}
+
+void report_json(const struct report *r, FILE *at)
+{
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
+	struct bound b;
+
+	fprintf(to, "{\"v\": 1, \"type\": \"summary\", \"program\": \"%s\", \"exit\": %d, ",
+		r->program, (int)r->failure.code);
+	fprintf(to, "\"files\": %llu, \"same\": %llu, \"others\": %llu, \"failed\": %llu, ",
+		(unsigned long long)r->total.files, (unsigned long long)r->total.same,
+		(unsigned long long)r->total.others, (unsigned long long)r->total.failed);
+	fprintf(to, "\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, ",
+		(unsigned long long)r->total.bytes, seconds(r), rate(r));
+	fprintf(to,
+		"\"transport\": \"%s\", \"lanes\": %u, \"wire\": ", transport_name(r->transport),
+		r->lanes);
+	json_text(to, r->how);
+	fputs(", \"why_not_rdma\": ", to);
+	json_text(to, r->why);
+	report_bound(r, &b);
+	bound_json(&b, to);
+	fprintf(to, ", \"digest\": \"%016llx%016llx\"", (unsigned long long)r->total.digest[1],
+		(unsigned long long)r->total.digest[0]);
+	json_counts(&r->counts, to);
+	if (r->failure.code != OUT_DONE)
+		json_failure(r, to);
+	fputs("}\n", to);
+	whole_end(&w);
+}

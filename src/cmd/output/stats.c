@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/output/stats.h"
+
+#include "cmd/cli/amount.h"
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+struct msg_counts counts_join(const struct msg_counts *a, const struct msg_counts *b)
+{
+	return (struct msg_counts){
+		.regular = larger(a->regular, b->regular),
+		.dirs = larger(a->dirs, b->dirs),
+		.symlinks = larger(a->symlinks, b->symlinks),
+		.hard_links = larger(a->hard_links, b->hard_links),
+		.nodes = larger(a->nodes, b->nodes),
+		.created = larger(a->created, b->created),
+		.deleted = larger(a->deleted, b->deleted),
+		.sent = larger(a->sent, b->sent),
+		.had = larger(a->had, b->had),
+		.holes = larger(a->holes, b->holes),
+		.unkept = larger(a->unkept, b->unkept),
+	};
+}
+
+void counts_add(struct msg_counts *to, const struct msg_counts *more)
+{
+	to->regular += more->regular;
+	to->dirs += more->dirs;
+	to->symlinks += more->symlinks;
+	to->hard_links += more->hard_links;
+	to->nodes += more->nodes;
+	to->created += more->created;
+	to->deleted += more->deleted;
+	to->sent += more->sent;
+	to->had += more->had;
+	to->holes += more->holes;
+	to->unkept += more->unkept;
+}
+
+static void print_count(FILE *to, const char *what, uint64_t n)
+{
+	fprintf(to, "%-22s %llu\n", what, (unsigned long long)n);
+}
+
+static void print_bytes(FILE *to, const char *what, uint64_t n)
+{
+	char text[32];
+
+	fprintf(to, "%-22s %llu (%s)\n", what, (unsigned long long)n,
+		size_text(n, text, sizeof text));
+}
+
+void stats_print(const struct report *r, FILE *at)
+{
+	const struct msg_counts *c = &r->counts;
+	struct whole w;
+	FILE *to = whole_begin(&w, at);
+	const struct {
+		const char *what;
+		uint64_t n;
+	} kinds[] = {
+		{"regular", c->regular},         {"directories", c->dirs},
+		{"symlinks", c->symlinks},       {"hard links", c->hard_links},
+		{"devices and FIFOs", c->nodes},
+	};
+	struct bound b;
+	const char *before = "asked for:             ";
+
+	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		fprintf(to, "%s%llu %s", before, (unsigned long long)kinds[i].n, kinds[i].what);
+		before = ", ";
+	}
+	fputc('\n', to);
+	print_count(to, "files sent:", r->total.files);
+	print_count(to, "files there already:", r->total.same);
+	print_count(to, "created:", c->created);
+	print_count(to, "deleted:", c->deleted);
+	print_count(to, "failed:", r->total.failed);
+	if (c->unkept > 0)
+		print_count(to, "metadata not kept:", c->unkept);
+	print_bytes(to, "bytes of files sent:", r->total.bytes);
+	print_bytes(to, "of these in holes:", c->holes);
+	print_bytes(to, "there from before:", c->had);
+	print_bytes(to, "went over:", c->sent);
+	report_bound(r, &b);
+	fprintf(to, "%-22s ", "bound by:");
+	bound_print(&b, to);
+	fputc('\n', to);
+	whole_end(&w);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/process/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/worker.h"
+
+enum { CHILDREN_MAX = 256, STOP_MS = 500 };
+/* No status that waitpid() gives: it has no way to say that a child has gone on. */
+enum { STATUS_LOST = 0xffff };
+
+/* Our ends of the children's pipes: a forked process that kept one would hide our death, or the
+ * end of a stream, from the child at the other side. */
+static int ours[3 * CHILDREN_MAX];
+static unsigned ours_count;
+
+static int keep(int fd)
+{
+	if (fd >= 0 && ours_count < sizeof ours / sizeof *ours)
+		ours[ours_count++] = fd;
+	return fd;
+}
+
+static void drop(int *fd)
+{
+	for (unsigned i = 0; i < ours_count; i++)
+		if (ours[i] == *fd) {
+			ours[i] = ours[--ours_count];
+			break;
+		}
+	close_fd(*fd);
+	*fd = -1;
+}
+
+/* Both ends above the stdio, where dup2() in a child can't hit them. */
+static int pair_lift(int fds[2])
+{
+	int low[2] = {fds[0], fds[1]}, err;
+
+	fds[0] = dup_above(low[0], 3);
+	fds[1] = dup_above(low[1], 3);
+	err = errno;
+	close_fd(low[0]);
+	close_fd(low[1]);
+	if (fds[0] >= 0 && fds[1] >= 0)
+		return 0;
+	close_fd(fds[0]);
+	close_fd(fds[1]);
+	errno = err;
+	return -1;
+}
+
+/* What is between two processes: theirs is the child's end. */
+struct ties {
+	int in_ours, in_theirs;
+	int out_ours, out_theirs;
+	int go_ours, go_theirs; /* the child's go, and its word about exec(3) */
+};
+
+static void ties_close(struct ties *t)
+{
+	close_fd(t->in_ours);
+	close_fd(t->in_theirs);
+	close_fd(t->out_ours);
+	close_fd(t->out_theirs);
+	close_fd(t->go_ours);
+	close_fd(t->go_theirs);
+}
+
+static int ties_make(struct ties *t, bool in, bool out, bool go)
+{
+	int fds[2];
+
+	*t = (struct ties){-1, -1, -1, -1, -1, -1};
+	if (in) {
+		if (pipe2(fds, O_CLOEXEC) < 0 || pair_lift(fds) < 0)
+			return -1;
+		t->in_theirs = fds[0];
+		t->in_ours = fds[1];
+	}
+	if (out) {
+		if (pipe2(fds, O_CLOEXEC) < 0 || pair_lift(fds) < 0)
+			return -1;
+		t->out_ours = fds[0];
+		t->out_theirs = fds[1];
+	}
+	if (go) {
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ||
+		    pair_lift(fds) < 0)
+			return -1;
+		t->go_ours = fds[0];
+		t->go_theirs = fds[1];
+	}
+	return 0;
+}
+
+/* Handlers of ours mean nothing in a child and what we ignore for ourselves it needs (SIGPIPE);
+ * what our own parent had ignored, as nohup(1) does, stays ignored. */
+static void signals_restore(void)
+{
+	static const int inherited[] = {SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
+	struct sigaction dfl = {.sa_handler = SIG_DFL}, now;
+	sigset_t none;
+
+	for (int signo = 1; signo < NSIG; signo++) {
+		bool keeps = false;
+
+		for (unsigned i = 0; i < sizeof inherited / sizeof *inherited; i++)
+			keeps |= signo == inherited[i];
+		if (keeps && sigaction(signo, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+			continue;
+		sigaction(signo, &dfl, NULL);
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void child_begin(const struct ties *t)
+{
+	signals_restore();
+	unsetenv("RD_KEY");
+	while (ours_count > 0)
+		close_fd(ours[--ours_count]);
+	close_fd(t->in_ours);
+	close_fd(t->out_ours);
+	close_fd(t->go_ours);
+}
+
+/* A child that waits for its go must not outlive us.  The end of the socket says so, unless some
+ * other process has a copy of our end; the signal says so then. */
+static void child_hold(const struct ties *t, pid_t parent)
+{
+	ssize_t n;
+	char go;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
+	do
+		n = read(t->go_theirs, &go, 1);
+	while (n < 0 && errno == EINTR);
+	if (n != 1)
+		_exit(127);
+	prctl(PR_SET_PDEATHSIG, 0);
+}
+
+static void child_run(char *const argv[], const struct launch_opts *o, const struct ties *t,
+		      pid_t parent) __attribute__((noreturn));
+static void child_run(char *const argv[], const struct launch_opts *o, const struct ties *t,
+		      pid_t parent)
+{
+	int err;
+
+	child_begin(t);
+	if (o->held)
+		child_hold(t, parent);
+	if (o->ignore_sigint)
+		signal(SIGINT, SIG_IGN);
+	if ((t->in_theirs >= 0 && dup2(t->in_theirs, 0) < 0) ||
+	    (t->out_theirs >= 0 && dup2(t->out_theirs, 1) < 0))
+		goto out;
+	if ((o->keep_fd && fcntl(o->keep_fd, F_SETFD, 0) < 0) ||
+	    (o->keep_env && putenv(o->keep_env)))
+		goto out;
+	execvp(argv[0], argv);
+out:
+	err = errno;
+	if (write_full(t->go_theirs, &err, sizeof err) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+/* What exec(3) came to: the end of the socket is success. */
+static int exec_result(struct child *c, enum outcome code)
+{
+	int err = 0;
+	ssize_t n = read_full(c->go, &err, sizeof err);
+
+	drop(&c->go);
+	if (n != sizeof err)
+		return 0;
+	child_stop(c);
+	errno = err;
+	return fail_as(code, "run %s: %m", c->what);
+}
+
+static void child_take(struct child *c, pid_t pid, const struct ties *t, const char *what)
+{
+	*c = (struct child){.pid = pid};
+	c->in = keep(t->in_ours);
+	c->out = keep(t->out_ours);
+	c->go = keep(t->go_ours);
+	snprintf(c->what, sizeof c->what, "%s", what);
+}
+
+/* Where children are ignored, nobody learns how they ended. */
+static void sigchld_restore(void)
+{
+	struct sigaction sa;
+
+	if (sigaction(SIGCHLD, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN)
+		signal(SIGCHLD, SIG_DFL);
+}
+
+int child_exec(char *const argv[], const struct launch_opts *o, struct child *out)
+{
+	pid_t parent = getpid(), pid;
+	struct ties t;
+
+	*out = (struct child){.in = -1, .out = -1, .go = -1};
+	sigchld_restore();
+	if (ties_make(&t, o->pipe_in, o->pipe_out, true) < 0 || (pid = fork()) < 0) {
+		fail_as(OUT_START, "start %s: %m", o->what);
+		ties_close(&t);
+		return -1;
+	}
+	if (pid == 0)
+		child_run(argv, o, &t, parent);
+	close_fd(t.in_theirs);
+	close_fd(t.out_theirs);
+	close_fd(t.go_theirs);
+	child_take(out, pid, &t, o->what);
+	return o->held ? 0 : exec_result(out, OUT_START);
+}
+
+int child_go(struct child *c)
+{
+	char go = 'g';
+	ssize_t n;
+
+	if (c->go < 0)
+		return 0;
+	do
+		n = send(c->go, &go, 1, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n != 1) {
+		drop(&c->go);
+		return fail("run %s: it is gone", c->what);
+	}
+	return exec_result(c, OUT_FILE);
+}
+
+int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *what,
+	       struct child *out)
+{
+	struct ties t;
+	pid_t pid;
+
+	*out = (struct child){.in = -1, .out = -1, .go = -1};
+	sigchld_restore();
+	if (ties_make(&t, true, true, false) < 0 || (pid = fork()) < 0) {
+		fail_as(OUT_START, "start %s: %m", what);
+		ties_close(&t);
+		return -1;
+	}
+	if (pid == 0) {
+		child_begin(&t);
+		_exit(fn(ctx, t.in_theirs, t.out_theirs));
+	}
+	close_fd(t.in_theirs);
+	close_fd(t.out_theirs);
+	child_take(out, pid, &t, what);
+	return 0;
+}
+
+static bool child_reap(struct child *c)
+{
+	int status;
+	pid_t pid;
+
+	do
+		pid = waitpid(c->pid, &status, WNOHANG);
+	while (pid < 0 && errno == EINTR);
+	if (pid == 0)
+		return false;
+	/* Somebody else took it: how it ended is not known, so it did not end well. */
+	c->status = pid < 0 ? STATUS_LOST : status;
+	c->pid = 0;
+	return true;
+}
+
+/* A descriptor that polls readable when the child ends, -1 where the kernel has none. */
+static int child_watch(pid_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+bool child_wait(struct child *c, int *status, uint64_t deadline_ms)
+{
+	int watch = -1;
+
+	if (c->pid)
+		watch = child_watch(c->pid);
+	while (c->pid && !child_reap(c)) {
+		struct pollfd p = {.fd = watch, .events = POLLIN};
+		/* A signal may come just before the wait, so that never lasts long. */
+		int ms = watch < 0 ? 10 : 250;
+
+		if (deadline_ms ? clock_left(deadline_ms) == 0 : cancelled() != 0)
+			break;
+		if (deadline_ms && clock_left(deadline_ms) < ms)
+			ms = clock_left(deadline_ms);
+		poll(&p, watch >= 0, ms);
+	}
+	close_fd(watch);
+	if (c->pid)
+		return false;
+	*status = c->status;
+	return true;
+}
+
+char *child_end_text(int status, char *to, size_t size)
+{
+	if (WIFSIGNALED(status))
+		snprintf(to, size, "was killed by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else if (status == STATUS_LOST)
+		snprintf(to, size, "ended unseen: %s", strerror(ECHILD));
+	else
+		snprintf(to, size, "exited with %d", WEXITSTATUS(status));
+	return to;
+}
+
+void child_close_in(struct child *c)
+{
+	drop(&c->in);
+}
+
+void child_close_out(struct child *c)
+{
+	drop(&c->out);
+}
+
+void child_stop(struct child *c)
+{
+	int status;
+
+	drop(&c->in);
+	drop(&c->out);
+	drop(&c->go);
+	if (!c->pid)
+		return;
+	kill(c->pid, SIGTERM);
+	kill(c->pid, SIGCONT);
+	if (child_wait(c, &status, clock_ms() + STOP_MS))
+		return;
+	kill(c->pid, SIGKILL);
+	child_wait(c, &status, clock_ms() + 10 * STOP_MS);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/process/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "base/log.h"
+#include "session/channel/key.h"
+
+void keep_stdio(void)
+{
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    RETRIED(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY)) != fd)
+			_exit(OUT_FILE);
+	}
+}
+
+void keep_secrets(void)
+{
+	struct rlimit core;
+
+	prctl(PR_SET_DUMPABLE, 0);
+	if (getrlimit(RLIMIT_CORE, &core) == 0) {
+		core.rlim_cur = 0;
+		setrlimit(RLIMIT_CORE, &core);
+	}
+}
+
+void raise_descriptors(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+void start_log(const struct options *o)
+{
+	enum log_level most = LOG_WARN;
+
+	if (o->quiet)
+		most = LOG_ERROR;
+	else if (o->verbose)
+		most = o->verbose == 1 ? LOG_INFO : o->verbose == 2 ? LOG_DEBUG : LOG_TRACE;
+	log_setup(program_name(o->program), most);
+}
+
+_Noreturn void exit_with(int code)
+{
+	if ((fflush(stdout) || ferror(stdout)) && code == OUT_DONE) {
+		log_at(LOG_ERROR, "write to stdout: %m");
+		code = OUT_FILE;
+	}
+	exit(code);
+}
+
+static void make_key(const struct options *o)
+{
+	if (psk_make_file(o->make_key)) {
+		log_at(LOG_ERROR, "%s", failed()->text);
+		exit_with((int)failed()->code);
+	}
+	exit_with(OUT_DONE);
+}
+
+/* What the parent had blocked would never be heard: SIGTERM, or the SIGUSR2 that wakes a thread. */
+static void own_signal_mask(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void take_command_line(struct options *o, enum program program, int argc, char **argv)
+{
+	keep_stdio();
+	own_signal_mask();
+	/* A write beyond `ulimit -f' is to fail, with a message, like one to a full disk. */
+	signal(SIGXFSZ, SIG_IGN);
+	log_setup(program_name(program), LOG_WARN);
+	if (options_parse(o, program, argc, argv)) {
+		log_at(LOG_ERROR, "%s", failed()->text);
+		if (failed()->code == OUT_USAGE)
+			print_synopsis(stderr, program);
+		exit_with((int)failed()->code);
+	}
+	start_log(o);
+	switch (o->action) {
+	case ACTION_HELP:
+		print_help(stdout, program);
+		exit_with(OUT_DONE);
+	case ACTION_VERSION:
+		print_version(stdout, program);
+		exit_with(OUT_DONE);
+	case ACTION_LIST:
+		print_options(stdout, program);
+		exit_with(OUT_DONE);
+	case ACTION_MAKE_KEY:
+		make_key(o);
+		return;
+	case ACTION_RUN:
+	case ACTION_END:
+	case ACTION_ENDS:
+	case ACTION_LANE:
+	case ACTION_LANE_LISTEN:
+	case ACTION_SURVEY:
+		return;
+	}
+}

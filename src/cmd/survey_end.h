@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_SURVEY_END_H
-#define CMD_SURVEY_END_H
-
-/* rdcp --survey, or forked by rdcheck: says what it finds on its host, then answers PINGs until
- * `in' ends.  Returns the exit code. */
-int survey_end_run(int in, int out);
-
-#endif

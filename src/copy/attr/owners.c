@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/attr/owners.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "protocol/message.h"
+
+enum {
+	BUCKETS_FIRST = 64,
+	BUFFER_FIRST = 4 << 10,
+	BUFFER_MAX = 16 << 20, /* a group of very many members */
+};
+
+/* Of a user or group of the source's host; lives as long as the table. */
+struct owner {
+	struct owner *next;
+	uint32_t id;
+	bool group;
+	bool mapped; /* here is known */
+	uint32_t here;
+	uint64_t told; /* source: a bit for each lane */
+	char name[]; /* "": none */
+};
+
+struct owners {
+	pthread_mutex_t lock; /* of everything; never held while a name is looked up */
+	struct owner **buckets;
+	size_t mask, count;
+};
+
+int owners_new(struct owners **out)
+{
+	struct owners *o = calloc(1, sizeof *o);
+
+	*out = NULL;
+	if (o)
+		o->buckets = calloc(BUCKETS_FIRST, sizeof(struct owner *));
+	if (!o || !o->buckets) {
+		free(o);
+		return fail_as(OUT_MEMORY, "allocate a table of owners: %m");
+	}
+	o->mask = BUCKETS_FIRST - 1;
+	pthread_mutex_init(&o->lock, NULL);
+	*out = o;
+	return 0;
+}
+
+void owners_free(struct owners *o)
+{
+	if (!o)
+		return;
+	for (size_t i = 0; i <= o->mask; i++) {
+		for (struct owner *w = o->buckets[i], *next; w; w = next) {
+			next = w->next;
+			free(w);
+		}
+	}
+	pthread_mutex_destroy(&o->lock);
+	free(o->buckets);
+	free(o);
+}
+
+/* Ids are a peer's: multiplied, so that it takes some thought to have them all in one bucket. */
+static struct owner **bucket(struct owner **buckets, size_t mask, bool group, uint32_t id)
+{
+	uint64_t h = (((uint64_t)id << 1) + group + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &buckets[(size_t)(h >> 32) & mask];
+}
+
+static struct owner *find(const struct owners *o, bool group, uint32_t id)
+{
+	struct owner *w = *bucket(o->buckets, o->mask, group, id);
+
+	while (w && (w->id != id || w->group != group))
+		w = w->next;
+	return w;
+}
+
+/* A table that can't grow is slower, and right. */
+static void grow(struct owners *o)
+{
+	size_t mask = 2 * o->mask + 1;
+	struct owner **wider = calloc(mask + 1, sizeof(struct owner *));
+
+	if (!wider)
+		return;
+	for (size_t i = 0; i <= o->mask; i++) {
+		for (struct owner *w = o->buckets[i], *next; w; w = next) {
+			struct owner **to = bucket(wider, mask, w->group, w->id);
+
+			next = w->next;
+			w->next = *to;
+			*to = w;
+		}
+	}
+	free(o->buckets);
+	o->buckets = wider;
+	o->mask = mask;
+}
+
+/* NULL: no memory, or there are too many. */
+static struct owner *add(struct owners *o, bool group, uint32_t id, const char *name)
+{
+	size_t len = strlen(name) + 1;
+	struct owner **in, *w;
+
+	if (o->count >= OWNERS_MAX)
+		return NULL;
+	w = calloc(1, sizeof *w + len);
+	if (!w)
+		return NULL;
+	if (o->count > o->mask)
+		grow(o);
+	w->group = group;
+	w->id = id;
+	memcpy(w->name, name, len);
+	in = bucket(o->buckets, o->mask, group, id);
+	w->next = *in;
+	*in = w;
+	o->count++;
+	return w;
+}
+
+/* ---- the system's user database ----------------------------------------------------- */
+
+struct query {
+	bool group;
+	const char *name; /* NULL: by id */
+	uint32_t id;
+};
+struct answer_of {
+	bool found;
+	uint32_t id;
+	char name[NAME_ROOM]; /* "" if it is too long to be told */
+};
+
+static int ask_user(const struct query *q, char *buf, size_t size, struct answer_of *a)
+{
+	struct passwd pw, *got = NULL;
+	int err = q->name ? getpwnam_r(q->name, &pw, buf, size, &got)
+			  : getpwuid_r(q->id, &pw, buf, size, &got);
+
+	if (got) {
+		a->found = true;
+		a->id = got->pw_uid;
+		if (strlen(got->pw_name) < NAME_ROOM)
+			strcpy(a->name, got->pw_name);
+	}
+	return err;
+}
+
+static int ask_group(const struct query *q, char *buf, size_t size, struct answer_of *a)
+{
+	struct group gr, *got = NULL;
+	int err = q->name ? getgrnam_r(q->name, &gr, buf, size, &got)
+			  : getgrgid_r(q->id, &gr, buf, size, &got);
+
+	if (got) {
+		a->found = true;
+		a->id = got->gr_gid;
+		if (strlen(got->gr_name) < NAME_ROOM)
+			strcpy(a->name, got->gr_name);
+	}
+	return err;
+}
+
+/* What can't be answered is as good as unknown: it goes by its number. */
+static void look_up(const struct query *q, struct answer_of *a)
+{
+	char *buf = NULL;
+	int err = ERANGE;
+
+	*a = (struct answer_of){0};
+	for (size_t size = BUFFER_FIRST; err == ERANGE && size <= BUFFER_MAX; size *= 4) {
+		char *more = realloc(buf, size);
+
+		if (!more)
+			break;
+		buf = more;
+		do
+			err = q->group ? ask_group(q, buf, size, a) : ask_user(q, buf, size, a);
+		while (err == EINTR);
+	}
+	free(buf);
+}
+
+/* ---- source --------------------------------------------------------------------------- */
+
+static struct owner *known(struct owners *o, bool group, uint32_t id)
+{
+	struct owner *w = find(o, group, id);
+	struct answer_of a;
+
+	if (w || o->count >= OWNERS_MAX)
+		return w;
+	pthread_mutex_unlock(&o->lock);
+	look_up(&(struct query){.group = group, .id = id}, &a);
+	pthread_mutex_lock(&o->lock);
+	/* Another thread may have been faster. */
+	w = find(o, group, id);
+	return w ? w : add(o, group, id, a.name);
+}
+
+bool owners_tell(struct owners *o, bool group, uint32_t id, unsigned lane, const char **name)
+{
+	uint64_t bit = UINT64_C(1) << lane;
+	bool tell = false;
+	struct owner *w;
+
+	*name = "";
+	if (id == 0)
+		return false;
+	pthread_mutex_lock(&o->lock);
+	w = known(o, group, id);
+	if (w) {
+		*name = w->name;
+		tell = w->name[0] != '\0' && !(w->told & bit);
+		w->told |= bit;
+	}
+	pthread_mutex_unlock(&o->lock);
+	return tell;
+}
+
+/* ---- sink ----------------------------------------------------------------------------- */
+
+int owners_learn(struct owners *o, bool group, uint32_t id, const char *name)
+{
+	const struct owner *w;
+	bool full, same;
+
+	pthread_mutex_lock(&o->lock);
+	w = find(o, group, id);
+	full = !w && o->count >= OWNERS_MAX;
+	if (!w && !full)
+		w = add(o, group, id, name);
+	same = w && strcmp(w->name, name) == 0;
+	pthread_mutex_unlock(&o->lock);
+	if (full)
+		return fail_as(OUT_PROTOCOL, "more than %d owners and groups", OWNERS_MAX);
+	if (!w)
+		return fail_as(OUT_MEMORY, "remember an owner: %m");
+	if (!same)
+		return fail_as(OUT_PROTOCOL, "%s %u has a second name", group ? "group" : "user",
+			       id);
+	return 0;
+}
+
+uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
+{
+	struct answer_of a;
+	struct owner *w;
+	uint32_t here = id;
+	bool ask;
+
+	if (numeric || id == 0)
+		return id;
+	pthread_mutex_lock(&o->lock);
+	w = find(o, group, id);
+	if (w && w->mapped)
+		here = w->here;
+	ask = w && !w->mapped && w->name[0] != '\0';
+	pthread_mutex_unlock(&o->lock);
+	if (!ask)
+		return here;
+	/* w->name doesn't change. */
+	look_up(&(struct query){.group = group, .name = w->name}, &a);
+	if (a.found)
+		here = a.id;
+	pthread_mutex_lock(&o->lock);
+	w->mapped = true;
+	w->here = here;
+	pthread_mutex_unlock(&o->lock);
+	return here;
+}
+
+/* ---- --chown -------------------------------------------------------------------------- */
+
+/* A number, but not the one that means none. */
+static bool number_of(const char *text, uint32_t *id)
+{
+	unsigned long long v;
+	char *end;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	*id = (uint32_t)v;
+	return *end == '\0' && errno == 0 && v < UINT32_MAX;
+}
+
+static int parse_one(bool group, const char *text, uint32_t *id)
+{
+	struct answer_of a;
+
+	look_up(&(struct query){.group = group, .name = text}, &a);
+	if (a.found)
+		*id = a.id;
+	else if (!number_of(text, id))
+		return fail_as(OUT_USAGE, "--chown: there is no %s %s", group ? "group" : "user",
+			       text);
+	return 0;
+}
+
+int owners_parse(const char *chown, uid_t *uid, gid_t *gid)
+{
+	const char *colon = strchr(chown, ':');
+	char user[HOST_MAX];
+	size_t len = colon ? (size_t)(colon - chown) : strlen(chown);
+
+	*uid = (uid_t)-1;
+	*gid = (gid_t)-1;
+	if (chown[0] == '\0')
+		return 0;
+	if (len >= sizeof user || (len == 0 && colon[1] == '\0'))
+		return fail_as(OUT_USAGE, "--chown takes USER:GROUP, not %s", chown);
+	memcpy(user, chown, len);
+	user[len] = '\0';
+	if (len > 0 && parse_one(false, user, uid))
+		return -1;
+	return colon && colon[1] != '\0' ? parse_one(true, colon + 1, gid) : 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The paths in here are those of /proc/self/fd: the one way to attributes of a descriptor of
+ * O_PATH before Linux 6.13.  They lead to the descriptor's inode, be it a symlink, and no further.
+ */
+
+#include "copy/attr/xattrs_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include "protocol/acl.h"
+
+enum { LINK_ROOM = 32 };
+
+static const char *link_of(int fd, char to[static LINK_ROOM])
+{
+	snprintf(to, LINK_ROOM, "/proc/self/fd/%d", fd);
+	return to;
+}
+
+ssize_t xattr_list(int fd, char *to, size_t size)
+{
+	ssize_t n = flistxattr(fd, to, size);
+	char link[LINK_ROOM];
+
+	return n < 0 && errno == EBADF ? listxattr(link_of(fd, link), to, size) : n;
+}
+
+ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
+{
+	ssize_t n = fgetxattr(fd, name, to, size);
+	char link[LINK_ROOM];
+
+	return n < 0 && errno == EBADF ? getxattr(link_of(fd, link), name, to, size) : n;
+}
+
+mode_t xattrs_umask(int fd, mode_t umask)
+{
+	enum { ENTRIES = 256 };
+	static const char name[] = "system.posix_acl_default";
+	uint8_t bytes[ACL_HEAD + ENTRIES * ACL_ENTRY];
+	struct acl_entry of[ENTRIES];
+	ssize_t size = xattr_get(fd, name, bytes, sizeof bytes);
+	int count = size > 0 ? acl_decode(bytes, (size_t)size, of) : -1;
+	unsigned user = 7, group = 7, other = 7;
+
+	if (count < 0)
+		return umask;
+	for (int i = 0; i < count; i++) {
+		if (of[i].tag == ACL_USER_OBJ)
+			user = of[i].perm;
+		else if (of[i].tag == ACL_GROUP_OBJ || of[i].tag == ACL_MASK)
+			group = of[i].perm; /* a mask, which comes later, is that of a mode */
+		else if (of[i].tag == ACL_OTHER)
+			other = of[i].perm;
+	}
+	return 0777 & ~(user << 6 | group << 3 | other);
+}
+
+int xattr_put(int fd, const char *name, const void *value, size_t size)
+{
+	int rc = fsetxattr(fd, name, value, size, 0);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? setxattr(link_of(fd, link), name, value, size, 0) : rc;
+}
+
+int xattr_remove(int fd, const char *name)
+{
+	int rc = fremovexattr(fd, name);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? removexattr(link_of(fd, link), name) : rc;
+}
+
+static int set_mode(int fd, mode_t mode)
+{
+	int rc = fchmod(fd, mode);
+	char link[LINK_ROOM];
+
+	return rc && errno == EBADF ? chmod(link_of(fd, link), mode) : rc;
+}
+
+void xattr_widen(int fd, mode_t *old)
+{
+	const mode_t need = S_IRUSR | S_IWUSR;
+	uid_t me = geteuid();
+	struct stat st;
+
+	*old = (mode_t)-1;
+	if (me == 0 || fstat(fd, &st) || st.st_uid != me || (st.st_mode & need) == need)
+		return;
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return;
+	if (set_mode(fd, (st.st_mode & 07777) | need) == 0)
+		*old = st.st_mode & 07777;
+}
+
+void xattr_narrow(int fd, mode_t old)
+{
+	if (old != (mode_t)-1)
+		set_mode(fd, old);
+}
+
+void xattr_narrow_group(int fd, unsigned rights)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && (st.st_mode >> 3 & 7 & ~rights))
+		set_mode(fd, st.st_mode & 07777 & (~(mode_t)S_IRWXG | rights << 3));
+}

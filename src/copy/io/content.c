@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/io/content.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <xxhash.h>
+#include <zlib.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { PIECE = 1 << 20, ZEROS = 64 << 10, ADLER_BASE = 65521 };
+
+/* One of the three is used. */
+struct content {
+	enum content_digest d;
+	EVP_MD_CTX *evp;
+	XXH3_state_t *xxh;
+	uLong adler;
+};
+
+unsigned content_size(enum content_digest d)
+{
+	switch (d) {
+	case CONTENT_XXH128:
+	case CONTENT_MD5:
+		return 16;
+	case CONTENT_SHA256:
+		return 32;
+	case CONTENT_ADLER32:
+		return 4;
+	case CONTENT_NONE:
+		break;
+	}
+	return 0;
+}
+
+static void content_close(struct content *c)
+{
+	EVP_MD_CTX_free(c->evp);
+	XXH3_freeState(c->xxh);
+}
+
+/* Of a call that OpenSSL failed in; errno was 0 before it. */
+static int evp_failed(void)
+{
+	unsigned long e = ERR_peek_error();
+	const char *text = ERR_reason_error_string(e);
+
+	if (errno == ENOMEM || ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE)
+		return fail_as(OUT_MEMORY, "compute a digest: %s", strerror(ENOMEM));
+	return fail("compute a digest: OpenSSL: %s", text ? text : "no reason given");
+}
+
+static int evp_open(struct content *c, const EVP_MD *md)
+{
+	ERR_clear_error();
+	c->evp = EVP_MD_CTX_new();
+	if (!c->evp)
+		return fail_as(OUT_MEMORY, "allocate a digest: %s", strerror(ENOMEM));
+	errno = 0;
+	if (EVP_DigestInit_ex(c->evp, md, NULL) == 1)
+		return 0;
+	/* OpenSSL may be told to have no MD5. */
+	if (errno != ENOMEM && ERR_GET_REASON(ERR_peek_error()) != ERR_R_MALLOC_FAILURE)
+		return fail("OpenSSL does not offer %s here", EVP_MD_get0_name(md));
+	return evp_failed();
+}
+
+static int content_open(struct content *c, enum content_digest d)
+{
+	*c = (struct content){.d = d, .adler = 1};
+	if (d == CONTENT_SHA256)
+		return evp_open(c, EVP_sha256());
+	if (d == CONTENT_MD5)
+		return evp_open(c, EVP_md5());
+	if (d == CONTENT_XXH128) {
+		c->xxh = XXH3_createState();
+		if (!c->xxh)
+			return fail_as(OUT_MEMORY, "allocate a digest: %m");
+		XXH3_128bits_reset(c->xxh);
+	}
+	return 0;
+}
+
+static bool is_stopped(const struct stopper *s)
+{
+	return s && s->stop && s->stop(s->ctx);
+}
+
+static int content_add(struct content *c, const void *bytes, size_t len)
+{
+	errno = 0;
+	if (c->evp && EVP_DigestUpdate(c->evp, bytes, len) != 1)
+		return evp_failed();
+	if (c->evp)
+		return 0;
+	if (c->xxh)
+		XXH3_128bits_update(c->xxh, bytes, len);
+	else
+		c->adler = adler32_z(c->adler, bytes, len);
+	return 0;
+}
+
+static int content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
+{
+	XXH128_canonical_t canonical;
+
+	errno = 0;
+	if (c->evp)
+		return EVP_DigestFinal_ex(c->evp, out, NULL) == 1 ? 0 : evp_failed();
+	if (c->xxh) {
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(c->xxh));
+		memcpy(out, canonical.digest, sizeof canonical.digest);
+	} else {
+		for (unsigned i = 0; i < 4; i++)
+			out[i] = (uint8_t)(c->adler >> (24 - 8 * i));
+	}
+	return 0;
+}
+
+/* A hole, of any length: Adler-32 knows at once what zeros add, of all others each byte counts. */
+static int content_zeros(struct content *c, uint64_t len, const struct stopper *s)
+{
+	static const uint8_t zeros[ZEROS];
+
+	if (!c->evp && !c->xxh) {
+		uLong a = c->adler & 0xffff, b = c->adler >> 16;
+
+		c->adler = (b + len % ADLER_BASE * a) % ADLER_BASE << 16 | a;
+		return 0;
+	}
+	while (len > 0) {
+		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
+
+		if (is_stopped(s) || content_add(c, zeros, n))
+			return -1;
+		len -= n;
+	}
+	return 0;
+}
+
+/* Is all of it there, so that what is no data is a hole? */
+static bool reaches(int fd, uint64_t size)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size >= size;
+}
+
+static int content_read(struct content *c, int fd, const char *shown, uint64_t base, uint64_t size,
+			const struct stopper *s)
+{
+	/* To look for holes moves the offset, which others may share. */
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	bool has_holes = at >= 0 && reaches(fd, base + size);
+	uint8_t *piece = malloc(PIECE);
+	int rc = -1;
+
+	if (!piece)
+		return fail_as(OUT_MEMORY, "allocate %d bytes: %m", PIECE);
+	posix_fadvise(fd, (off_t)base, (off_t)size, POSIX_FADV_SEQUENTIAL);
+	for (uint64_t pos = 0; pos < size;) {
+		uint64_t data = has_holes ? skip_hole(fd, base + pos, base + size) - base : pos;
+		size_t want;
+		ssize_t n;
+
+		if (data > pos && content_zeros(c, data - pos, s))
+			goto out;
+		pos = data;
+		want = size - pos < PIECE ? (size_t)(size - pos) : PIECE;
+		if (is_stopped(s))
+			goto out;
+		n = pread_full(fd, piece, want, (off_t)(base + pos));
+		if (n < 0) {
+			fail("read %s: %m", shown);
+			goto out;
+		}
+		if (content_add(c, piece, (size_t)n))
+			goto out;
+		pos += (uint64_t)n;
+		if ((size_t)n < want) {
+			fail_as(OUT_CHANGED, "%s shrank to %llu bytes while it was read", shown,
+				(unsigned long long)pos);
+			goto out;
+		}
+	}
+	rc = 0;
+out:
+	if (has_holes && lseek(fd, at, SEEK_SET) < 0)
+		rc = fail("seek in %s: %m", shown);
+	free(piece);
+	return rc;
+}
+
+int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum content_digest d,
+	       const struct stopper *s, uint8_t out[static CONTENT_BYTES_MAX])
+{
+	struct content c;
+	int rc;
+
+	memset(out, 0, CONTENT_BYTES_MAX);
+	if (d == CONTENT_NONE)
+		return 0;
+	rc = content_open(&c, d);
+	if (rc == 0)
+		rc = content_read(&c, fd, shown, base, size, s);
+	if (rc == 0)
+		rc = content_end(&c, out);
+	content_close(&c);
+	return rc;
+}
+
+int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
+		     uint8_t out[static CONTENT_BYTES_MAX])
+{
+	struct content c;
+	int rc;
+
+	memset(out, 0, CONTENT_BYTES_MAX);
+	rc = content_open(&c, d);
+	if (rc == 0)
+		rc = content_add(&c, bytes, len);
+	if (rc == 0)
+		rc = content_end(&c, out);
+	content_close(&c);
+	return rc;
+}
+
+void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST])
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned size = content_size(d);
+
+	for (unsigned i = 0; i < size; i++) {
+		to[2 * i] = digits[digest[i] >> 4];
+		to[2 * i + 1] = digits[digest[i] & 15];
+	}
+	to[2 * size] = '\0';
+}

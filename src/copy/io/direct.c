@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/io/direct.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "base/log.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+#ifndef F2FS_SUPER_MAGIC
+#define F2FS_SUPER_MAGIC 0xF2F52010
+#endif
+
+enum { SAMPLES = 64, PERCENT = 100, LINK_ROOM = 40 };
+
+/* ---- what is resident ------------------------------------------------------------------ */
+
+struct cached_range {
+	uint64_t pos, len;
+};
+struct cached {
+	uint64_t pages, dirty, writeback, evicted, recently_evicted;
+};
+
+static unsigned sampled_percent(int fd, uint64_t pos, uint64_t len)
+{
+	unsigned there = 0;
+
+	for (uint64_t i = 0; i < SAMPLES; i++) {
+		char byte;
+		struct iovec to = {.iov_base = &byte, .iov_len = 1};
+		off_t at = (off_t)(pos + len / SAMPLES * i);
+		ssize_t n = preadv2(fd, &to, 1, at, RWF_NOWAIT);
+
+		if (n < 0 && errno != EAGAIN)
+			return PERCENT;
+		there += n > 0;
+	}
+	return there * PERCENT / SAMPLES;
+}
+
+unsigned resident_percent(int fd, uint64_t pos, uint64_t len)
+{
+	struct cached_range range = {.pos = pos, .len = len};
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there;
+	struct cached c;
+
+	if (len == 0)
+		return PERCENT;
+	if (syscall(SYS_cachestat, fd, &range, &c, 0))
+		return sampled_percent(fd, pos, len);
+	there = c.pages * page;
+	return there >= len ? PERCENT : (unsigned)(there / (len / PERCENT + 1));
+}
+
+/* ---- the second descriptor ------------------------------------------------------------- */
+
+bool direct_suits(int fd)
+{
+	struct statfs fs;
+
+	if (RETRIED(fstatfs(fd, &fs)))
+		return false;
+	switch ((unsigned long)fs.f_type) {
+	case EXT4_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case F2FS_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+#ifdef STATX_DIOALIGN
+/* Does the file system say of itself that it can't, or not so? */
+static bool rules_out(int fd)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) || !(st.stx_mask & STATX_DIOALIGN))
+		return false;
+	return st.stx_dio_offset_align == 0 || st.stx_dio_offset_align > DIRECT_ALIGN ||
+	       st.stx_dio_mem_align > DIRECT_ALIGN;
+}
+#else
+static bool rules_out(int fd)
+{
+	(void)fd;
+	return false;
+}
+#endif
+
+struct direct_file *direct_open(int fd, int flags)
+{
+	struct direct_file *d = malloc(sizeof *d);
+	char path[LINK_ROOM];
+
+	if (!d)
+		return NULL;
+	atomic_init(&d->refused, false);
+	if (rules_out(fd)) {
+		errno = EINVAL;
+		free(d);
+		return NULL;
+	}
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	d->fd = RETRIED(open(path, flags | O_DIRECT | O_CLOEXEC));
+	if (d->fd >= 0)
+		return d;
+	free(d);
+	return NULL;
+}
+
+void direct_close(struct direct_file *d)
+{
+	if (!d)
+		return;
+	close_fd(d->fd);
+	free(d);
+}
+
+/* ---- reading and writing --------------------------------------------------------------- */
+
+static bool is_aligned(const void *bytes, uint64_t pos)
+{
+	return ((uintptr_t)bytes | pos) % DIRECT_ALIGN == 0;
+}
+
+static bool may_go(const struct direct_file *d, const void *bytes, uint64_t pos)
+{
+	return d && is_aligned(bytes, pos) &&
+	       !atomic_load_explicit(&d->refused, memory_order_relaxed);
+}
+
+/* A call that failed: was it the way, and not the disk? */
+static bool is_refused(struct direct_file *d)
+{
+	if (errno != EINVAL && errno != EOPNOTSUPP && errno != ENOTBLK)
+		return false;
+	atomic_store(&d->refused, true);
+	return true;
+}
+
+ssize_t direct_read(struct direct_file *d, int fd, void *to, size_t len, uint64_t pos)
+{
+	size_t whole = (len + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN, done = 0;
+	ssize_t n;
+
+	if (!may_go(d, to, pos))
+		return pread_full(fd, to, len, (off_t)pos);
+	/* At the end of the file it is short at an odd place; the rest says whether that was it. */
+	while (done < len && done % DIRECT_ALIGN == 0) {
+		n = pread(d->fd, (char *)to + done, whole - done, (off_t)(pos + done));
+		if (n < 0 && errno != EINTR && !is_refused(d))
+			return -1;
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	if (done >= len)
+		return (ssize_t)len;
+	n = pread_full(fd, (char *)to + done, len - done, (off_t)(pos + done));
+	return n < 0 ? -1 : (ssize_t)done + n;
+}
+
+size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count, uint64_t pos)
+{
+	ssize_t n;
+
+	if (!may_go(d, to->iov_base, pos))
+		return 0;
+	/* Whatever fails is found by whoever reads it alone. */
+	n = preadv(d->fd, to, count, (off_t)pos);
+	return n > 0 ? (size_t)n : 0;
+}
+
+ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64_t pos)
+{
+	size_t whole = len - len % DIRECT_ALIGN, done = 0;
+
+	if (!may_go(d, from, pos))
+		return 0;
+	while (done < whole && done % DIRECT_ALIGN == 0) {
+		ssize_t n =
+			pwrite(d->fd, (const char *)from + done, whole - done, (off_t)(pos + done));
+
+		if (n < 0 && errno != EINTR && !is_refused(d))
+			return -1;
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+void direct_missed(atomic_bool *told, const char *name)
+{
+	if (!atomic_exchange(told, true))
+		log_warn("%s does not go past the page cache, as --direct=on asks for: %m", name);
+}

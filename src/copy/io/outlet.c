@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/io/outlet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "copy/io/digest.h"
+
+enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
+
+void stream_widen(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fcntl(fd, F_GETPIPE_SZ) < PIPE_SIZE)
+		fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
+}
+
+static bool is_null(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
+}
+
+void outlet_of_file(int fd, const char *name, struct outlet *o)
+{
+	*o = (struct outlet){.fd = fd, .name = name, .seekable = true};
+}
+
+int outlet_of(int fd, const char *name, struct outlet *o)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct stat st;
+	off_t at;
+
+	*o = (struct outlet){.fd = fd, .name = name};
+	stream_widen(fd);
+	if (flags < 0 || fstat(fd, &st))
+		return fail("look at %s: %m", name);
+	if ((flags & O_APPEND) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_null(&st)))
+		return 0;
+	at = lseek(fd, 0, SEEK_CUR);
+	if (at < 0)
+		return fail("seek in %s: %m", name);
+	o->seekable = true;
+	o->base = (uint64_t)at;
+	return 0;
+}
+
+/* A call that failed: may it be made again? */
+static bool again(int fd, short events, const struct stopper *s)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	if (errno == EAGAIN)
+		poll(&p, 1, -1);
+	else if (errno != EINTR)
+		return false;
+	if (!s->stop || !s->stop(s->ctx))
+		return true;
+	errno = ECANCELED;
+	return false;
+}
+
+static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = o->seekable ? pwrite(o->fd, bytes, len, (off_t)(o->base + pos))
+					: write(o->fd, bytes, len);
+
+		if (n == 0)
+			errno = EIO;
+		if (n == 0 || (n < 0 && !again(o->fd, POLLOUT, &o->stopper)))
+			return fail("write %s: %m", o->name);
+		if (n < 0)
+			continue;
+		bytes += n;
+		pos += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	ssize_t past = direct_write(o->direct, bytes, len, o->base + pos);
+
+	if (past < 0)
+		return fail("write %s: %m", o->name);
+	pos += (uint64_t)past;
+	bytes += past;
+	len -= (size_t)past;
+	if (write_rest(o, pos, bytes, len))
+		return -1;
+	if (len > 0 && o->writeback && writeback_wrote(o->writeback, o->fd, o->base + pos, len))
+		return fail("write %s: %m", o->name);
+	return 0;
+}
+
+/* Whole pages of zeros are left out; what lies between is written in one piece. */
+static int write_sparse(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	size_t from = 0, at = 0;
+
+	while (at < len) {
+		size_t n = PAGE - (size_t)((pos + at) % PAGE);
+
+		if (n > len - at)
+			n = len - at;
+		if (all_zero(bytes + at, n)) {
+			if (at > from && write_at(o, pos + from, bytes + from, at - from))
+				return -1;
+			from = at + n;
+		}
+		at += n;
+	}
+	return len > from ? write_at(o, pos + from, bytes + from, len - from) : 0;
+}
+
+int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len)
+{
+	if (o->sparse && o->fresh && o->seekable)
+		return write_sparse(o, pos, bytes, len);
+	return write_at(o, pos, bytes, len);
+}
+
+static bool punch(const struct outlet *o, uint64_t pos, uint64_t len)
+{
+	return fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + pos),
+			 (off_t)len) == 0;
+}
+
+int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
+{
+	static const uint8_t zeros[64 << 10];
+
+	if (o->fresh || (o->sized && punch(o, pos, len)))
+		return 0;
+	while (len > 0) {
+		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
+
+		if (write_at(o, pos, zeros, n))
+			return -1;
+		pos += n;
+		len -= n;
+		if (o->stopper.stop && o->stopper.stop(o->stopper.ctx))
+			return fail("write %s: cancelled", o->name);
+	}
+	return 0;
+}
+
+uint64_t skip_hole(int fd, uint64_t from, uint64_t to)
+{
+	off_t data = lseek(fd, (off_t)from, SEEK_DATA);
+
+	if (data < 0)
+		return errno == ENXIO ? to : from;
+	return (uint64_t)data < to ? (uint64_t)data : to;
+}
+
+int outlet_sync(int fd)
+{
+	struct stat st;
+
+	if (fsync(fd) == 0)
+		return 0;
+	if ((errno != EINVAL && errno != ENOTSUP) || fstat(fd, &st))
+		return -1;
+	if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || S_ISCHR(st.st_mode))
+		return 0;
+	errno = EINVAL;
+	return -1;
+}
+
+int outlet_leave(const struct outlet *o, uint64_t size)
+{
+	if (!o->seekable || lseek(o->fd, (off_t)(o->base + size), SEEK_SET) >= 0)
+		return 0;
+	return fail("seek in %s: %m", o->name);
+}
+
+ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, int *after)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t until = 0;
+	size_t used = 0;
+
+	*after = 0;
+	while (used < room) {
+		ssize_t n;
+
+		/* Once something is there, never block. */
+		if (used > 0 && poll(&p, 1, clock_left(until)) <= 0)
+			break;
+		n = read(fd, (char *)buf + used, room - used);
+		if (n < 0 && again(fd, POLLIN, s))
+			continue;
+		if (n < 0 && used == 0)
+			return -1;
+		if (n <= 0) {
+			*after = n < 0 ? errno : GATHER_END;
+			break;
+		}
+		if (used == 0)
+			until = clock_ms() + GATHER_MS;
+		used += (size_t)n;
+	}
+	return (ssize_t)used;
+}

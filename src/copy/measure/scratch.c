@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/measure/scratch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/worker.h"
+#include "copy/names/tilde.h"
+#include "copy/source/source_file.h"
+#include "copy/walk/find.h"
+
+enum { STEP = 1 << 20, SCRATCH_MIN = 1 << 20 };
+
+static int name_it(const char *path, bool expand, struct scratch *s)
+{
+	*s = (struct scratch){.fd = -1};
+	if (expand)
+		return tilde_expand(path, s->name, sizeof s->name)
+			       ? fail_as(OUT_USAGE, "%.300s: there is no such user", path)
+			       : 0;
+	if ((size_t)snprintf(s->name, sizeof s->name, "%s", path) >= sizeof s->name)
+		return fail_as(OUT_USAGE, "%.300s...: the name is too long", path);
+	return 0;
+}
+
+/* Where the file system has none without a name, it has one for a moment. */
+static int open_named(const char *dir)
+{
+	char name[PATH_MAX];
+	int fd;
+
+	if ((size_t)snprintf(name, sizeof name, "%s/.sluice.bench.XXXXXX", dir) >= sizeof name) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(name);
+	return fd;
+}
+
+static int open_nameless(struct scratch *s)
+{
+	s->fd = RETRIED(open(s->name, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+	if (s->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
+		s->fd = open_named(s->name);
+	return s->fd < 0 ? fail("create a file in %s: %m", s->name) : 0;
+}
+
+/* The room is taken at once, where that costs nothing: a disk that is full says so now. */
+static int take_room(struct scratch *s, uint64_t bytes)
+{
+	struct statfs fs;
+
+	if (RETRIED(fstatfs(s->fd, &fs)))
+		return fail("create a file in %s: %m", s->name);
+	s->size = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / 2;
+	/* tmpfs that has no limit. */
+	if (fs.f_blocks == 0 || s->size > bytes)
+		s->size = bytes;
+	if (s->size < SCRATCH_MIN && s->size < bytes) {
+		errno = ENOSPC;
+		return fail("create a file in %s: %m", s->name);
+	}
+	if (fs.f_type != TMPFS_MAGIC && fallocate(s->fd, 0, 0, (off_t)s->size) &&
+	    (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+		return fail("create a file in %s: %m", s->name);
+	return 0;
+}
+
+/* What is read later is to come from the disk. */
+static int fill(struct scratch *s, const struct stopper *stopper)
+{
+	struct source_file *made = NULL;
+	uint8_t *buf = aligned_alloc(4096, STEP);
+	int ret = buf ? source_file_made(s->size, stopper, &made)
+		      : fail_as(OUT_MEMORY, "create a file in %s: %m", s->name);
+
+	for (uint64_t at = 0; ret == 0 && at < s->size; at += STEP) {
+		size_t n = s->size - at < STEP ? (size_t)(s->size - at) : STEP;
+
+		ret = source_file_read(made, buf, n, at);
+		if (ret == 0 && stopper->stop(stopper->ctx))
+			ret = fail_signal(cancelled());
+		if (ret == 0 && pwrite_full(s->fd, buf, n, (off_t)at))
+			ret = fail("write into %s: %m", s->name);
+	}
+	source_file_free(made);
+	free(buf);
+	if (ret == 0 && fdatasync(s->fd))
+		ret = fail("write into %s: %m", s->name);
+	if (ret == 0)
+		posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED);
+	return ret;
+}
+
+/* Nothing to do with a FIFO or a device here, and nothing to wait for in one. */
+static int open_file(struct scratch *s, uint64_t bytes, struct stat *st)
+{
+	s->fd = RETRIED(open(s->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	if (s->fd < 0)
+		return fail_as(errno == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m", s->name);
+	if (fstat(s->fd, st))
+		return fail("open %s: %m", s->name);
+	if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+		return fail_as(OUT_FILE, "read %s: it is neither a file nor a directory", s->name);
+	s->size = (uint64_t)st->st_size < bytes ? (uint64_t)st->st_size : bytes;
+	if (S_ISREG(st->st_mode) && s->size == 0)
+		return fail_as(OUT_FILE, "read %s: it is empty", s->name);
+	return 0;
+}
+
+int scratch_source(const char *path, bool expand, uint64_t bytes, const struct stopper *s,
+		   struct scratch *out)
+{
+	struct stat st;
+	int ret = name_it(path, expand, out) || open_file(out, bytes, &st) ? -1 : 0;
+
+	if (ret == 0 && S_ISDIR(st.st_mode)) {
+		close_fd(out->fd);
+		ret = open_nameless(out) || take_room(out, bytes) || fill(out, s) ? -1 : 0;
+	}
+	if (ret)
+		scratch_close(out);
+	return ret;
+}
+
+int scratch_target(const char *dir, bool expand, uint64_t bytes, struct scratch *out)
+{
+	if (name_it(dir, expand, out) == 0 && open_nameless(out) == 0 && take_room(out, bytes) == 0)
+		return 0;
+	scratch_close(out);
+	return -1;
+}
+
+void scratch_close(struct scratch *s)
+{
+	close_fd(s->fd);
+	s->fd = -1;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/name.h"
+
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *name_last(const char *path, char *to, size_t size)
+{
+	size_t end = strlen(path);
+	size_t from;
+
+	while (end > 0 && path[end - 1] == '/')
+		end--;
+	from = end;
+	while (from > 0 && path[from - 1] != '/')
+		from--;
+	if (end - from == 1 && path[from] == '.')
+		from = end;
+	if (end - from >= size)
+		from = end;
+	memcpy(to, path + from, end - from);
+	to[end - from] = '\0';
+	return to;
+}
+
+const char *name_relative(const char *path)
+{
+	static const char mark[] = "/./";
+	const char *cut = strstr(path, mark);
+
+	return cut ? cut + sizeof mark - 1 : path;
+}
+
+bool name_is_plain(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 0 && len <= NAME_MAX && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+	       strcmp(name, "..") != 0;
+}
+
+bool name_is_pattern(const char *name)
+{
+	return strpbrk(name, "*?[") != NULL;
+}
+
+bool name_answers(const char *name, const char *want)
+{
+	char last[NAME_MAX + 1];
+
+	/* stdin, or a file of that name on another host. */
+	if (strcmp(want, "-") == 0 && !*name)
+		return true;
+	name_last(want, last, sizeof last);
+	if (!name_is_plain(name))
+		return false;
+	return strcmp(name, last) == 0 ||
+	       (name_is_pattern(last) && fnmatch(last, name, FNM_PERIOD) == 0);
+}

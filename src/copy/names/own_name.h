@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_NAMES_OWN_NAME_H
+#define COPY_NAMES_OWN_NAME_H
+
+/*
+ * The names that runs give their own files, in one grammar for the source (which skips them), for
+ * --delete and for the sweep of what killed runs left:
+ *
+ *	.sluice.H		a temporary that a later run may go on with
+ *	.sluice.H.R		any other one
+ *	.sluice.marker.H	a marker (place_marker.c)
+ *
+ * H: a hash in 16, R: random in 8 lower-case hex digits.  Anything else is the user's.
+ */
+
+#include <stdint.h>
+
+enum { OWN_NAME_ROOM = 40 };
+
+enum own_name {
+	NAME_OF_USER,
+	NAME_HASHED,
+	NAME_RANDOM,
+	NAME_MARKER,
+};
+enum own_name own_name_of(const char *name);
+
+void own_name_hashed(uint64_t hash, char to[static OWN_NAME_ROOM]);
+/* -1 with errno: the kernel has no random bytes. */
+int own_name_random(uint64_t hash, char to[static OWN_NAME_ROOM]);
+void own_name_marker(uint64_t hash, char to[static OWN_NAME_ROOM]);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/taken.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+
+enum { ROOM_FIRST = 16, BYTES_MAX = 64 << 20 };
+
+int taken_add(struct taken *t, const char *name)
+{
+	size_t room = t->room ? 2 * t->room : ROOM_FIRST;
+	char **more;
+
+	/* Each lane that brings a piece of a file reports its name. */
+	if (t->count > 0 && strcmp(t->names[t->count - 1], name) == 0)
+		return 0;
+	t->bytes += strlen(name) + 1 + sizeof *more;
+	if (t->bytes > BYTES_MAX)
+		return fail_as(OUT_PROTOCOL, "more names at the target than are kept");
+	if (t->count == t->room) {
+		more = reallocarray(t->names, room, sizeof *more);
+		if (!more)
+			return fail_as(OUT_MEMORY, "keep the names: %m");
+		t->names = more;
+		t->room = room;
+	}
+	t->names[t->count] = strdup(name);
+	if (!t->names[t->count])
+		return fail_as(OUT_MEMORY, "keep the names: %m");
+	t->count++;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void taken_sort(struct taken *t)
+{
+	size_t n = 0;
+
+	if (t->count > 0)
+		qsort(t->names, t->count, sizeof *t->names, by_name);
+	for (size_t i = 0; i < t->count; i++) {
+		if (n == 0 || strcmp(t->names[n - 1], t->names[i]) != 0)
+			t->names[n++] = t->names[i];
+		else
+			free(t->names[i]);
+	}
+	t->count = n;
+}
+
+bool taken_has(const struct taken *t, const char *name)
+{
+	return t->count > 0 && bsearch(&name, t->names, t->count, sizeof *t->names, by_name);
+}
+
+void taken_free(struct taken *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		free(t->names[i]);
+	free(t->names);
+	*t = TAKEN_NONE;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_NAMES_TILDE_H
+#define COPY_NAMES_TILDE_H
+
+#include <stddef.h>
+
+/* ~ and ~user at the beginning of a path; 0, or -1 when it doesn't fit or the user is unknown. */
+int tilde_expand(const char *path, char *to, size_t size);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A directory that is in the way of something else.  With --delete it goes with all that is in it,
+ * but only if all of it may: first that is looked at, then it is done.  What is in it is told
+ * of and counted as other deletions are, all of it before the first: lanes make room at the same
+ * time.  The directory itself is not: what takes its name is.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+struct way {
+	struct place *place;
+	int dirfd;
+	const char *dir; /* its path, from the top of the transfer */
+	const char *name;
+	const char *shown; /* for messages */
+};
+
+static int stays(const struct way *w, const struct removal *r)
+{
+	if (r->too_many)
+		return fail("%s is a directory with more in it than --max-delete=%llu leaves",
+			    w->shown, (unsigned long long)w->place->rules->max_delete);
+	return fail("%s is a directory, and something in it stays", w->shown);
+}
+
+/* *count: of what would go. */
+static int look_at_it(const struct way *w, uint64_t *count)
+{
+	struct removal r = {.rehearsed = true, .silent = true};
+	int ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
+
+	*count = r.count;
+	return ret > 0 ? stays(w, &r) : ret;
+}
+
+/* Count them all, if that many are left. */
+static bool allow(struct place *p, uint64_t count)
+{
+	uint64_t most = p->rules->max_delete, was = atomic_load(&p->deleted);
+
+	do {
+		if (count > most || was > most - count) {
+			atomic_store(&p->too_many, true);
+			return false;
+		}
+	} while (!atomic_compare_exchange_weak(&p->deleted, &was, was + count));
+	return true;
+}
+
+/* What was looked at. */
+static int remove_it(const struct way *w, struct removal r, uint64_t count)
+{
+	int ret;
+
+	r.too_many = !allow(w->place, count);
+	if (r.too_many)
+		return stays(w, &r);
+	r.allowed = count;
+	ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
+	atomic_fetch_sub(&w->place->deleted, r.allowed);
+	return ret > 0 ? stays(w, &r) : ret;
+}
+
+static int tell_of_it(const struct way *w, uint64_t count)
+{
+	return remove_it(w, (struct removal){.rehearsed = true}, count);
+}
+
+/* ---- of a seat's name ---------------------------------------------------------------------- */
+
+static bool is_empty(int fd, int *err)
+{
+	int in = dir_reopen(fd);
+	DIR *dir = in < 0 ? NULL : fdopendir(in);
+	struct dirent *e;
+	bool empty = true;
+
+	*err = dir ? 0 : errno;
+	if (!dir) {
+		close_fd(in);
+		return false;
+	}
+	while (empty && (errno = 0, e = readdir(dir)) != NULL)
+		empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	if (empty)
+		*err = errno;
+	closedir(dir);
+	return empty;
+}
+
+static int not_empty(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s is a directory that is not empty (--delete removes it)",
+		    seat_shown(s, shown));
+}
+
+/* Without --delete only an empty one makes room. */
+static int has_to_be_empty(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+	struct stat st;
+	int fd = dir_open(s->dirfd, s->name, &st), err = errno;
+	bool empty = fd >= 0 && is_empty(fd, &err);
+
+	close_fd(fd);
+	if (fd >= 0 && err == 0)
+		return empty ? 0 : not_empty(s);
+	errno = err;
+	return fail("list directory %s: %m", seat_shown(s, shown));
+}
+
+/* keeps: as a whole, under the name of a backup. */
+static int clear(const struct seat *s, const struct way *w, uint64_t count, bool keeps)
+{
+	if (keeps)
+		return tell_of_it(w, count) ? -1 : backup_seat(s, true);
+	return remove_it(w, (struct removal){.backs_up = place_backs_up(s->place)}, count);
+}
+
+/* only_look: before something is made that it is in the way of. */
+static int clear_seat(const struct seat *s, bool only_look)
+{
+	const struct rules *rules = s->place->rules;
+	bool keeps = place_backs_up(s->place) && !*rules->backup_dir;
+	char shown[SHOWN_ROOM];
+	struct way w = {
+		.place = s->place,
+		.dirfd = s->dirfd,
+		.dir = place_whole_path(s->in),
+		.name = s->name,
+		.shown = seat_shown(s, shown),
+	};
+	uint64_t count = 0;
+	int ret = w.dir ? look_at_it(&w, &count) : -1;
+
+	if (ret == 0 && only_look && rules->dry_run)
+		ret = tell_of_it(&w, count);
+	if (ret == 0 && !only_look)
+		ret = clear(s, &w, count, keeps);
+	free((char *)w.dir);
+	return ret;
+}
+
+int delete_is_allowed(const struct seat *s)
+{
+	return s->place->rules->delete ? clear_seat(s, true) : has_to_be_empty(s);
+}
+
+int delete_in_the_way(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	if (unlinkat(s->dirfd, s->name, AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTDIR)
+		return 0;
+	if (errno != ENOTEMPTY && errno != EEXIST)
+		return fail("delete directory %s: %m", seat_shown(s, shown));
+	return s->place->rules->delete ? clear_seat(s, false) : not_empty(s);
+}
+
+/* ---- of a backup's ------------------------------------------------------------------------- */
+
+int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name)
+{
+	struct way w = {.place = p, .dirfd = dirfd, .dir = dir, .name = name, .shown = name};
+	struct stat st;
+	uint64_t count;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : fail("look at the backup %s: %m", name);
+	if (unlinkat(dirfd, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
+		return 0;
+	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
+		return fail("replace the backup %s: %m", name);
+	return look_at_it(&w, &count) ? -1 : remove_it(&w, (struct removal){0}, count);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The end: deletions, then metadata of directories, children before their parents, then the marker.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct place_dir *x = *(struct place_dir *const *)a;
+	const struct place_dir *y = *(struct place_dir *const *)b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* Those that are one directory: of several sources, or under a name that leads to another. */
+static int for_same(struct place *p, void (*each)(void *ctx, struct place_dir *const *, size_t),
+		    void *ctx)
+{
+	struct place_dir **dirs, *d;
+	size_t count = 0, n = 0;
+
+	for (d = p->dirs; d; d = d->next)
+		count += !d->missing;
+	dirs = calloc(count + 1, sizeof(struct place_dir *));
+	if (!dirs)
+		return fail_as(OUT_MEMORY, "sort directories: %m");
+	for (d = p->dirs; d; d = d->next) {
+		if (!d->missing)
+			dirs[n++] = d;
+	}
+	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
+	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
+		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
+			;
+		each(ctx, dirs + i, n);
+	}
+	free(dirs);
+	return 0;
+}
+
+/* ---- deleting ------------------------------------------------------------------------------ */
+
+static void tell_unlisted(const struct place_dir *d, int err, struct place_end *e)
+{
+	struct failure why;
+	char *path = place_whole_path(d);
+	const char *from_top = path ? path : d->name;
+
+	errno = err;
+	fail("list directory %s: %m", *from_top ? from_top : d->place->spot.shown);
+	why = *failed();
+	e->on_deleted(e->ctx, EVENT_DIR, from_top, &why);
+	free(path);
+}
+
+/* Several sources may go into one directory: what one of them has or leads to, and what one of them
+ * was not read for, stays. */
+static void delete_in(void *ctx, struct place_dir *const *same, size_t count)
+{
+	struct place_end *e = ctx;
+	bool all = false;
+
+	for (size_t i = 0; i < count; i++)
+		all = all || !dir_only_leads(same[i]);
+	for (size_t i = 0; i < count; i++) {
+		int unlisted;
+
+		if (dir_only_leads(same[i]))
+			continue;
+		all = kept_some_left(same[i]->kept, &unlisted) && all;
+		if (unlisted)
+			tell_unlisted(same[i], unlisted, e);
+	}
+	if (all)
+		delete_left(same, count, e);
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+/* Of the directories of several sources that are one here the first one's attributes count, as with
+ * files, whichever came first and made it. */
+static void yield_to(struct place_dir *first, struct place_dir *again)
+{
+	first->fresh |= again->fresh;
+	if (again->loosened && !first->loosened) {
+		first->loosened = true;
+		first->was = again->was;
+	}
+	again->yields = true;
+}
+
+static void settle_same(void *ctx, struct place_dir *const *same, size_t count)
+{
+	struct place_dir *first = NULL;
+
+	(void)ctx;
+	for (size_t i = 0; i < count; i++) {
+		if (!(same[i]->flags & DIR_AGAIN) && (!first || (first->flags & DIR_IMPLIED)))
+			first = same[i];
+	}
+	for (size_t i = 0; first && i < count; i++) {
+		if (same[i]->flags & DIR_AGAIN)
+			yield_to(first, same[i]);
+	}
+}
+
+static bool some_are_met_again(const struct place *p)
+{
+	for (const struct place_dir *d = p->dirs; d; d = d->next) {
+		if (d->flags & DIR_AGAIN)
+			return true;
+	}
+	return false;
+}
+
+/* What only led to what was asked for, and is the target itself, is nobody's to change. */
+static bool has_metadata(const struct place_dir *d)
+{
+	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
+
+	return !d->missing && ((d->flags & given) != given || d->fresh);
+}
+
+static int set_metadata(struct place_dir *d, int fd)
+{
+	struct place *p = d->place;
+	struct seat s = {.place = p, .in = d->up, .dirfd = -1, .name = d->name};
+	struct metadata m;
+	struct stat st;
+	char shown[SHOWN_ROOM];
+
+	if (fstat(fd, &st))
+		return fail("look at directory %s: %m", seat_shown(&s, shown));
+	metadata_want_dir(d, &m);
+	if (!m.has_mode && d->loosened) {
+		m.has_mode = true;
+		m.mode = d->was;
+		m.set_uid = st.st_uid;
+		m.set_gid = st.st_gid;
+	}
+	if (has_metadata(d))
+		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
+	if (d->loosened && metadata_chmod(p, fd, d->was))
+		return fail("set mode of %s: %m", seat_shown(&s, shown));
+	return 0;
+}
+
+static int sync_dir(const struct place_dir *d, int fd)
+{
+	char shown[SHOWN_ROOM];
+	int own, ret;
+
+	if (!d->place->o.fsync)
+		return 0;
+	own = dir_reopen(fd);
+	ret = own < 0 || fsync(own) ? 1 : 0;
+	if (ret) {
+		place_path(d, "", shown, sizeof shown);
+		fail("fsync directory %s: %m", shown);
+	}
+	close_fd(own);
+	return ret ? -1 : 0;
+}
+
+static void finish_dir(struct place_dir *d, struct place_end *e)
+{
+	struct failure why;
+	int fd = dir_hold(d), ret = -1;
+
+	if (fd >= 0) {
+		ret = set_metadata(d, fd);
+		if (ret == 0)
+			ret = sync_dir(d, fd);
+		dir_release(d);
+	}
+	if (ret) {
+		why = *failed();
+		e->on_dir(e->ctx, d->id, &why);
+	}
+}
+
+/* A rerun would take what it leaves for interrupted. */
+static void remove_marker(struct place *p, struct place_end *e)
+{
+	struct failure why;
+
+	if (unlinkat(p->top->fd, p->marker, 0) == 0 || errno == ENOENT)
+		return;
+	fail("remove %s: %m", p->marker);
+	why = *failed();
+	e->on_deleted(e->ctx, EVENT_FILE, p->marker, &why);
+}
+
+static int finish_dirs(struct place *p, struct place_end *e)
+{
+	struct place_dir *d;
+
+	if (some_are_met_again(p) && for_same(p, settle_same, NULL))
+		return -1;
+	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
+		if (!d->missing && !d->is_target && !d->yields)
+			finish_dir(d, e);
+	}
+	if (d)
+		return 1;
+	/* It would give the target another time. */
+	if (p->marker[0])
+		remove_marker(p, e);
+	for (d = p->dirs; d; d = d->next) {
+		if (d->is_target && !d->yields)
+			finish_dir(d, e);
+	}
+	return 0;
+}
+
+int place_complete(struct place *p, struct place_end *e)
+{
+	int ret = 0;
+
+	if (e->deletions && p->rules->delete)
+		ret = for_same(p, delete_in, e);
+	e->deleted = atomic_load(&p->deleted);
+	e->too_many = atomic_load(&p->too_many);
+	if (ret == 0 && !p->rules->dry_run)
+		ret = finish_dirs(p, e);
+	if (ret == 0 && place_stopped(p))
+		ret = 1;
+	if (ret > 0)
+		return fail_as(OUT_SIGNAL, "interrupted");
+	p->completed = ret == 0;
+	return ret;
+}

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Deleting what the source has not, or what is in its way (place_clear.c): names in held
+ * directories, and whole directories below them.  Of those two descriptors are open at a time,
+ * however deep they are: a walk goes down name by name without following symlinks, and up by "..",
+ * which must be the directory that it came from.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+enum { NAMES_FIRST = 16 };
+
+struct deletion {
+	struct place *place;
+	struct place_end *end; /* NULL: room is made for something, and: */
+	struct removal *removal;
+	bool dry, backs_up;
+	bool failed, too_many;
+	struct lineage lineage;
+	char *path; /* from the top of the transfer */
+	size_t len, room;
+};
+
+/* A directory that is being emptied. */
+struct level {
+	struct level *up;
+	dev_t dev;
+	ino_t ino;
+	char **names; /* of directories in it */
+	size_t count, room, next;
+	size_t len; /* of the path to the directory that it is in */
+	bool stays; /* something in it does */
+	bool loosened; /* we had not all rights to it, but these: */
+	mode_t was;
+	char name[];
+};
+
+/* ---- paths and words ----------------------------------------------------------------------- */
+
+/* With this thread's failure. Returns true: it stays. */
+static bool tell_failure(struct deletion *d, enum event_what what)
+{
+	struct failure why;
+
+	d->failed = true;
+	if (d->end) {
+		why = *failed();
+		d->end->on_deleted(d->end->ctx, what, d->path ? d->path : "", &why);
+	}
+	return true;
+}
+
+/* One more name at the end of the path; *len: what path_pop() wants.  -1: told. */
+static int path_push(struct deletion *d, const char *name, size_t *len)
+{
+	size_t need = d->len + strlen(name) + 2;
+	char *more;
+
+	*len = d->len;
+	if (need > d->room) {
+		more = realloc(d->path, 2 * need);
+		if (!more) {
+			fail_as(OUT_MEMORY, "delete %s: %m", name);
+			tell_failure(d, EVENT_FILE);
+			return -1;
+		}
+		d->path = more;
+		d->room = 2 * need;
+	}
+	if (d->len > 0)
+		d->path[d->len++] = '/';
+	strcpy(d->path + d->len, name);
+	d->len += strlen(name);
+	return 0;
+}
+
+static void path_pop(struct deletion *d, size_t len)
+{
+	d->len = len;
+	if (d->path)
+		d->path[len] = '\0';
+}
+
+static enum event_what what_of(const struct stat *st)
+{
+	switch (st->st_mode & S_IFMT) {
+	case S_IFDIR:
+		return EVENT_DIR;
+	case S_IFLNK:
+		return EVENT_SYMLINK;
+	case S_IFREG:
+		return EVENT_FILE;
+	}
+	return EVENT_NODE;
+}
+
+static void tell(struct deletion *d, enum event_what what)
+{
+	const struct place_opts *o = &d->place->o;
+
+	if (d->end)
+		d->end->on_deleted(d->end->ctx, what, d->path, NULL);
+	else if (!d->removal->silent && o->on_cleared)
+		o->on_cleared(o->ctx, what, d->path);
+}
+
+/* It counts from now on, unless it is taken back: lanes make room at the same time. */
+static bool may_delete(struct deletion *d)
+{
+	struct place *p = d->place;
+	uint64_t ahead = 0;
+
+	if (place_stopped(p))
+		return false;
+	if (d->removal && d->removal->allowed > 0) {
+		d->removal->allowed--;
+		return true;
+	}
+	if (d->removal && d->removal->silent)
+		ahead = d->removal->count++;
+	else if (atomic_fetch_add(&p->deleted, 1) < p->rules->max_delete)
+		return true;
+	else
+		atomic_fetch_sub(&p->deleted, 1);
+	d->too_many = atomic_load(&p->deleted) + ahead >= p->rules->max_delete;
+	if (d->too_many)
+		atomic_store(&p->too_many, true);
+	return !d->too_many;
+}
+
+/* Would it? */
+static bool is_room_for_one(struct deletion *d)
+{
+	d->too_many = atomic_load(&d->place->deleted) >= d->place->rules->max_delete;
+	if (d->too_many)
+		atomic_store(&d->place->too_many, true);
+	return !d->too_many;
+}
+
+static bool take_back(struct deletion *d, enum event_what what)
+{
+	if (!d->removal || !d->removal->silent)
+		atomic_fetch_sub(&d->place->deleted, 1);
+	return tell_failure(d, what);
+}
+
+/* What has not been copied of it (--max-size, -u) would be gone. */
+static bool is_source(struct deletion *d, const struct stat *st)
+{
+	if (!place_is_source(d->place, st))
+		return false;
+	fail("delete %s: it is a source", d->path);
+	return tell_failure(d, what_of(st));
+}
+
+static bool is_protected(struct deletion *d, const char *name, const struct stat *st)
+{
+	const struct rules *r = d->place->rules;
+	bool dir = S_ISDIR(st->st_mode);
+
+	if (dir && backup_is_in(&d->lineage, st))
+		return true;
+	/* It may have been made just now.  What a directory in the way has of these goes with it,
+	 * and is kept in its backup. */
+	if (!d->removal && backup_is(d->place, name))
+		return true;
+	return (!r->delete_excluded && filter_excludes(r->filter, d->path, dir)) ||
+	       is_source(d, st);
+}
+
+/* ---- one name ------------------------------------------------------------------------------- */
+
+/* What the path without its last name says. */
+static int back_up(struct deletion *d, int dirfd, const char *name)
+{
+	size_t cut = d->len - strlen(name);
+	char *dir = strndup(d->path, cut > 0 ? cut - 1 : 0);
+	int ret;
+
+	if (!dir)
+		return fail_as(OUT_MEMORY, "back up %s: %m", name);
+	ret = backup_make(d->place, dirfd, name, dir, true);
+	free(dir);
+	return ret;
+}
+
+/* A backup has none of its own. */
+static bool gets_backup(const struct deletion *d, const char *name)
+{
+	return d->backs_up && !backup_is(d->place, name);
+}
+
+/* Look at name in dirfd, which is in the path: 1, 0 if it is gone, -1: told. */
+static int look(struct deletion *d, int dirfd, const char *name, struct stat *st)
+{
+	if (fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	if (errno == ENOENT)
+		return 0;
+	fail("look at %s: %m", d->path);
+	tell_failure(d, EVENT_FILE);
+	return -1;
+}
+
+/* Of a run that is gone, or somebody else's.  True: it stays. */
+static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
+{
+	struct stat now;
+
+	if (d->dry)
+		return false;
+	temporary_sweep(dirfd, name);
+	return look(d, dirfd, name, &now) != 0;
+}
+
+/* No directory; its name is in the path.  True: it stays. */
+static bool delete_plain(struct deletion *d, int dirfd, const char *name, const struct stat *st)
+{
+	bool backup = gets_backup(d, name);
+
+	if (temporary_is(name))
+		return delete_temporary(d, dirfd, name);
+	if (is_protected(d, name, st) || !may_delete(d))
+		return true;
+	if (!d->dry && backup && back_up(d, dirfd, name))
+		return take_back(d, what_of(st));
+	if (!d->dry && !backup && unlinkat(dirfd, name, 0) && errno != ENOENT) {
+		fail("delete %s: %m", d->path);
+		return take_back(d, what_of(st));
+	}
+	tell(d, what_of(st));
+	/* Its backup may be right beside it. */
+	return backup && !*d->place->rules->backup_dir;
+}
+
+/* The directory name, which is empty now.  replaced: something else takes its name, and that is
+ * what is told of it. */
+static bool delete_empty(struct deletion *d, int dirfd, const char *name, bool replaced)
+{
+	if (!replaced && !may_delete(d))
+		return true;
+	if (!d->dry && unlinkat(dirfd, name, AT_REMOVEDIR) && errno != ENOENT) {
+		fail("delete directory %s: %m", d->path);
+		return replaced ? tell_failure(d, EVENT_DIR) : take_back(d, EVENT_DIR);
+	}
+	if (!replaced)
+		tell(d, EVENT_DIR);
+	return false;
+}
+
+/* ---- whole directories --------------------------------------------------------------------- */
+
+static void level_free(struct level *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		free(l->names[i]);
+	free(l->names);
+	free(l);
+}
+
+static int add_name(struct level *l, const char *name)
+{
+	size_t room = l->room ? 2 * l->room : NAMES_FIRST;
+	char **more;
+
+	if (l->count == l->room) {
+		more = reallocarray(l->names, room, sizeof *more);
+		if (!more)
+			return -1;
+		l->names = more;
+		l->room = room;
+	}
+	l->names[l->count] = strdup(name);
+	return l->names[l->count] ? (l->count++, 0) : -1;
+}
+
+/* All that is in fd, before anything of it is deleted. left: of these only what all have not;
+ * NULL: everything. */
+static int list(struct level *l, int fd, struct place_dir *const *left, size_t count)
+{
+	int in = dir_reopen(fd), ret = -1;
+	DIR *dir = in < 0 ? NULL : fdopendir(in);
+	struct dirent *e;
+	int err;
+
+	if (!dir) {
+		err = errno;
+		close_fd(in);
+		errno = err;
+		return -1;
+	}
+	while ((errno = 0, e = readdir(dir)) != NULL) {
+		bool all = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+
+		for (size_t i = 0; left && all && i < count; i++)
+			all = dir_has_left(left[i], e->d_name);
+		if (all && add_name(l, e->d_name))
+			break;
+	}
+	err = errno;
+	if (!e && err == 0)
+		ret = 0;
+	closedir(dir);
+	errno = err;
+	return ret;
+}
+
+/* Delete all but directories, of which the names stay in l. */
+static void delete_files(struct deletion *d, struct level *l, int fd, bool markers)
+{
+	size_t n = 0, len;
+	struct stat st;
+
+	for (size_t i = 0; i < l->count; i++) {
+		char *name = l->names[i];
+		int there = path_push(d, name, &len) ? -1 : look(d, fd, name, &st);
+
+		if (there < 0)
+			l->stays = true;
+		else if (there > 0 && S_ISDIR(st.st_mode))
+			l->names[n++] = name;
+		else if (there > 0 && (markers || !temporary_is_marker(name)))
+			l->stays |= delete_plain(d, fd, name, &st);
+		path_pop(d, len);
+		if (n == 0 || l->names[n - 1] != name)
+			free(name);
+	}
+	l->count = n;
+}
+
+/* It goes anyway, as far as is known. */
+static int loosen(const struct deletion *d, struct level *l, int fd, const struct stat *st)
+{
+	const struct place *p = d->place;
+	int better;
+
+	if (d->dry || p->uid == 0 || st->st_uid != p->uid || (st->st_mode & S_IRWXU) == S_IRWXU)
+		return fd;
+	l->was = st->st_mode & 07777;
+	l->loosened = metadata_chmod(p, fd, l->was | S_IRWXU) == 0;
+	better = dir_reopen(fd);
+	if (better < 0)
+		return fd;
+	close_fd(fd);
+	return better;
+}
+
+/* Would it be listed then, if this were no rehearsal?  With errno. */
+static bool may_be_loosened(const struct deletion *d, const struct stat *st)
+{
+	return d->dry && errno == EACCES && st->st_uid == d->place->uid;
+}
+
+/* One in the way was asked for by its name. */
+static bool stays_whole(struct deletion *d, const struct level *up, const char *name,
+			const struct stat *st)
+{
+	return d->removal && !up ? backup_is_in(&d->lineage, st) || is_source(d, st)
+				 : is_protected(d, name, st);
+}
+
+/* Into the directory name of *fd, which is not to be closed if there is no up; its name is in the
+ * path.  NULL: it stays. */
+static struct level *descend(struct deletion *d, struct level *up, int *fd, const char *name,
+			     size_t len)
+{
+	struct level *l;
+	struct stat st, above;
+	int sub = dir_open(*fd, name, &st);
+
+	if (sub < 0 || fstat(*fd, &above)) {
+		fail("open directory %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+		close_fd(sub);
+		return NULL;
+	}
+	l = calloc(1, sizeof *l + strlen(name) + 1);
+	if (!l) {
+		fail_as(OUT_MEMORY, "delete directory %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+		close_fd(sub);
+		return NULL;
+	}
+	/* What is mounted there is nobody's to delete. */
+	if (stays_whole(d, up, name, &st) || st.st_dev != above.st_dev) {
+		close_fd(sub);
+		free(l);
+		return NULL;
+	}
+	strcpy(l->name, name);
+	l->up = up;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	l->len = len;
+	sub = loosen(d, l, sub, &st);
+	if (list(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
+		fail("list directory %s: %m", d->path);
+		l->stays = tell_failure(d, EVENT_DIR);
+	}
+	delete_files(d, l, sub, true);
+	if (up)
+		close_fd(*fd);
+	*fd = sub;
+	return l;
+}
+
+/* *fd is that of l, and becomes that of l->up, if there is one. */
+static int ascend(struct deletion *d, const struct level *l, int *fd)
+{
+	int in = l->up ? RETRIED(openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
+		       : -1;
+	struct stat st;
+	int ret = 0;
+
+	if (l->up && (in < 0 || fstat(in, &st)))
+		ret = fail("delete directory %s: %m", d->path);
+	else if (l->up && (st.st_dev != l->up->dev || st.st_ino != l->up->ino))
+		ret = fail("delete directory %s: it was moved meanwhile", d->path);
+	if (ret)
+		tell_failure(d, EVENT_DIR);
+	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->was)) {
+		fail("set mode of %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+	}
+	close_fd(*fd);
+	*fd = in;
+	return ret;
+}
+
+static struct level *next_below(struct deletion *d, struct level *l, int *fd)
+{
+	struct level *sub = NULL;
+	size_t len;
+
+	while (!sub && l->next < l->count && !place_stopped(d->place)) {
+		char *name = l->names[l->next++];
+
+		if (path_push(d, name, &len) == 0)
+			sub = descend(d, l, fd, name, len);
+		if (!sub) {
+			l->stays = true;
+			path_pop(d, len);
+		}
+	}
+	l->stays |= !sub && l->next < l->count;
+	return sub;
+}
+
+/* The directory name in dirfd, its name in the path, which is one shorter then.  True: it stays. */
+static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t len)
+{
+	int fd = dirfd;
+	struct level *l = descend(d, NULL, &fd, name, len), *sub, *up;
+	bool stays = l == NULL;
+
+	while (l) {
+		sub = next_below(d, l, &fd);
+		if (sub) {
+			l = sub;
+			continue;
+		}
+		up = l->up;
+		if (ascend(d, l, &fd)) {
+			/* Nothing more of it can be reached. */
+			for (; l; l = up) {
+				up = l->up;
+				level_free(l);
+			}
+			stays = true;
+			break;
+		}
+		stays = l->stays || delete_empty(d, up ? fd : dirfd, l->name, d->removal && !up);
+		path_pop(d, l->len);
+		level_free(l);
+		if (up)
+			up->stays |= stays;
+		l = up;
+	}
+	path_pop(d, len);
+	return stays;
+}
+
+/* ---- for all -------------------------------------------------------------------------------- */
+
+static void delete_dirs(struct deletion *d, struct level *l, int fd)
+{
+	for (size_t i = 0; i < l->count && !place_stopped(d->place); i++) {
+		struct stat st;
+		size_t len;
+
+		if (path_push(d, l->names[i], &len) || look(d, fd, l->names[i], &st) <= 0 ||
+		    is_protected(d, l->names[i], &st) || !is_room_for_one(d)) {
+			path_pop(d, len);
+			continue;
+		}
+		d->failed = false;
+		if (delete_dir(d, fd, l->names[i], len) && !d->failed && !d->too_many)
+			log_warn("%s%s%s stays: something in it is protected", d->path,
+				 len > 0 ? "/" : "", l->names[i]);
+	}
+}
+
+/* Into the target go what is in some sources and what others are called: these are in no KEEP. */
+static void spare_asked(const struct place *p, const struct place_end *e, struct level *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		if (taken_has(&p->claimed, l->names[i]) ||
+		    (e->is_asked && e->is_asked(e->ctx, l->names[i])))
+			free(l->names[i]);
+		else
+			l->names[n++] = l->names[i];
+	}
+	l->count = n;
+}
+
+static void delete_left_in(struct deletion *d, struct place_dir *const *same, size_t count, int fd)
+{
+	struct level *l = calloc(1, sizeof *l + 1);
+	int err = l ? dirs_know_aliases(same, count, fd) : ENOMEM;
+
+	errno = err;
+	if (err || list(l, fd, same, count)) {
+		fail("list directory %s: %m", d->path);
+		tell_failure(d, EVENT_DIR);
+	} else {
+		if (same[0]->is_target)
+			spare_asked(d->place, d->end, l);
+		delete_files(d, l, fd, false);
+		delete_dirs(d, l, fd);
+	}
+	if (l)
+		level_free(l);
+}
+
+void delete_left(struct place_dir *const *same, size_t count, struct place_end *e)
+{
+	struct place *p = same[0]->place;
+	struct failure why;
+	struct deletion d = {
+		.place = p,
+		.end = e,
+		.dry = p->rules->dry_run,
+		.backs_up = place_backs_up(p),
+		.path = place_whole_path(same[0]),
+	};
+	int fd;
+
+	if (!d.path) {
+		why = *failed();
+		e->on_deleted(e->ctx, EVENT_DIR, same[0]->name, &why);
+		return;
+	}
+	d.len = strlen(d.path);
+	d.room = d.len + 1;
+	backup_lineage(p, &d.lineage);
+	fd = dir_hold(same[0]);
+	if (fd < 0) {
+		tell_failure(&d, EVENT_DIR);
+	} else {
+		delete_left_in(&d, same, count, fd);
+		dir_release(same[0]);
+	}
+	free(d.path);
+}
+
+int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r)
+{
+	struct deletion d = {
+		.place = p,
+		.removal = r,
+		.dry = p->rules->dry_run || r->rehearsed,
+		.backs_up = r->backs_up,
+	};
+	bool stays;
+
+	backup_lineage(p, &d.lineage);
+	r->count = 0;
+	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0}))
+		d.failed = true;
+	stays = d.failed || delete_dir(&d, dirfd, name, 0);
+	free(d.path);
+	r->too_many = d.too_many;
+	if (d.failed || place_stopped(p))
+		return -1;
+	return stays ? 1 : 0;
+}

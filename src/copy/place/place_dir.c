@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A new directory has its mode as soon as it is made, so a killed run leaves directories as they
+ * stay where nothing more is asked for; where --perms and the like are, the next run sets what they
+ * ask for, as it does of any directory that is there.  No mode has another meaning.
+ */
+
+#include "copy/names/name.h"
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum {
+	TRIES = 8, /* with somebody who changes what is there meanwhile */
+	RIGHTS = S_IRWXU,
+};
+
+static const char *shown(const struct place_dir *d, char to[static SHOWN_ROOM])
+{
+	struct seat s = {.place = d->place, .in = d->up, .name = d->name};
+
+	/* Contents have no name of their own. */
+	if (!d->up && !*d->name)
+		s.name = d->place->spot.name;
+	return seat_shown(&s, to);
+}
+
+/* Is st what mkdirat() has just made for d?  Whoever may write to the directory that it is in may
+ * have put another one there; and a file system that makes directories another user's, or gives
+ * others rights that were not asked for, gets no trust either: it is one that was there. */
+static bool is_as_made(const struct place_dir *d, const struct stat *st)
+{
+	mode_t more = st->st_mode & 07777 & ~(metadata_first_mode(d) | S_ISGID);
+
+	return st->st_uid == d->place->uid && !more && st->st_nlink <= 2;
+}
+
+/* Our own directory, in which we may not do what has to be done. */
+static int loosen(struct place_dir *d, int *fd, const struct stat *st)
+{
+	struct place *p = d->place;
+	int better;
+
+	if (p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
+	    (st->st_mode & RIGHTS) == RIGHTS)
+		return 0;
+	if (metadata_chmod(p, *fd, (st->st_mode & 07777) | RIGHTS))
+		return -1;
+	d->loosened = true;
+	better = dir_reopen(*fd);
+	if (better >= 0) {
+		close_fd(*fd);
+		*fd = better;
+	}
+	return 0;
+}
+
+static void compare(struct place_dir *d, const struct stat *st, struct change *c)
+{
+	struct metadata m;
+
+	metadata_want_dir(d, &m);
+	if (!c->missing && !c->type)
+		metadata_compare(d->place, &m, st, c);
+}
+
+/* fd is what it is: made just now, or there. */
+static int meet(struct place_dir *d, int *fd, struct stat *st, bool made, struct change *c)
+{
+	char name[SHOWN_ROOM];
+
+	d->dev = st->st_dev;
+	d->ino = st->st_ino;
+	d->was = st->st_mode & 07777;
+	d->fresh = made && is_as_made(d, st);
+	atomic_init(&d->unswept, !d->fresh);
+	compare(d, st, c);
+	if (d->fresh)
+		metadata_begin_dir(d, *fd, st);
+	else if (loosen(d, fd, st))
+		return fail("get access to directory %s: %m", shown(d, name));
+	return 0;
+}
+
+/* Something else has its name. */
+static int clear_name(struct place_dir *d, int in, const char *name)
+{
+	struct place *p = d->place;
+	char path[SHOWN_ROOM];
+	char *dir;
+	int ret;
+
+	if (!place_backs_up(p)) {
+		ret = unlinkat(in, name, 0);
+		return ret && errno != ENOENT && errno != EISDIR
+			       ? fail("replace %s: %m", shown(d, path))
+			       : 0;
+	}
+	dir = place_whole_path(d->up);
+	ret = dir ? backup_make(p, in, name, dir, true) : -1;
+	free(dir);
+	return ret;
+}
+
+static int sync_in(const struct place_dir *d, int in)
+{
+	char name[SHOWN_ROOM];
+	int fd, ret;
+
+	if (!d->place->o.fsync)
+		return 0;
+	fd = dir_reopen(in);
+	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", shown(d, name)) : 0;
+	close_fd(fd);
+	return ret;
+}
+
+static bool has_dir(struct place *p, const struct stat *st)
+{
+	const struct place_dir *d;
+
+	pthread_mutex_lock(&p->lock);
+	for (d = p->dirs; d && (d->missing || d->dev != st->st_dev || d->ino != st->st_ino);)
+		d = d->next;
+	pthread_mutex_unlock(&p->lock);
+	return d != NULL;
+}
+
+/* Something has its name (st: a directory).  Is that another directory or file of the source, of
+ * which the file system takes its name for? Keeps errno. */
+static int check_folding(const struct place_dir *d, int in, const char *name, const struct stat *st)
+{
+	struct place *p = d->place;
+	char other[NAME_MAX + 1], path[SHOWN_ROOM];
+	bool new = (d->up ? d->up : p->top)->fresh;
+	int err = errno;
+	bool folded = !p->rules->dry_run && (new || st) && name_is_folded(in, name, other) &&
+		      (new || has_dir(p, st));
+
+	errno = err;
+	if (!folded)
+		return 0;
+	return fail("make directory %s: the file system takes this name for %s, which this run has "
+		    "put there",
+		    shown(d, path), *other ? other : "another one");
+}
+
+/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: it is
+ * left out. */
+static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
+{
+	bool dry = d->place->rules->dry_run, made = false;
+	char path[SHOWN_ROOM];
+	struct stat st;
+
+	if (backup_spare(d->place, in, name) ||
+	    place_check_name(d->place, d->up ? d->up : d->place->top, in, name))
+		return -1;
+	for (int i = 0; i < TRIES; i++) {
+		*fd = dir_open(in, name, &st);
+		if (!made && (*fd >= 0 || errno == ENOTDIR || errno == ELOOP) &&
+		    check_folding(d, in, name, *fd < 0 ? NULL : &st)) {
+			close_fd(*fd);
+			return -1;
+		}
+		if (*fd >= 0) {
+			c->missing = made && !c->type;
+			if (!d->place->rules->perms)
+				d->umask = metadata_umask(d->place, d->up, in);
+			if (meet(d, fd, &st, made, c) == 0)
+				return made ? sync_in(d, in) : 0;
+			close_fd(*fd);
+			return -1;
+		}
+		if (errno == ENOTDIR || errno == ELOOP)
+			c->type = true;
+		else if (errno == ENOENT)
+			c->missing = !c->type;
+		else
+			return fail("open directory %s: %m", shown(d, path));
+		if (c->type ? d->place->rules->ignore_existing : d->place->rules->existing)
+			return 1;
+		if (dry) {
+			d->missing = true;
+			return 0;
+		}
+		if (errno != ENOENT && clear_name(d, in, name))
+			return -1;
+		made = mkdirat(in, name, metadata_first_mode(d)) == 0;
+		if (!made && errno != EEXIST)
+			return fail("make directory %s: %m", shown(d, path));
+	}
+	return fail("make directory %s: somebody else changes it all the time", shown(d, path));
+}
+
+/* ---- the target itself ------------------------------------------------------------------- */
+
+/* From now on the target is the directory fd. */
+static int become_dir(struct place *p, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fail("open directory %s: %m", p->spot.shown);
+	pthread_mutex_lock(&p->lock);
+	p->top->fd = fd;
+	p->top->dev = st.st_dev;
+	p->top->ino = st.st_ino;
+	atomic_store(&p->top->inner_umask, 0);
+	p->is_dir = true;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+/* DST, which was not there as a directory: made, unless somebody did that meanwhile.  *made: it
+ * is to become what d is. */
+static int make_target(struct place *p, const char *marker, mode_t mode, bool *made)
+{
+	const struct spot *spot = &p->spot;
+	struct stat st;
+	int fd = -1, err = 0;
+
+	if (fstatat(spot->dirfd, spot->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		err = EEXIST;
+	else if (*marker)
+		fd = marker_make_dir(p, spot->dirfd, spot->name, marker, mode);
+	else if (mkdirat(spot->dirfd, spot->name, mode) == 0)
+		fd = dir_open(spot->dirfd, spot->name, &st);
+	if (fd < 0 && err == 0)
+		err = errno;
+	*made = fd >= 0;
+	if (err == EEXIST)
+		fd = dir_open(spot->dirfd, spot->name, &st);
+	else
+		errno = err;
+	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return fail("%s is not a directory", spot->shown);
+	if (fd < 0)
+		return fail("make directory %s: %m", spot->shown);
+	if (become_dir(p, fd))
+		return -1;
+	p->top->fresh = *made;
+	return *made ? sync_in(p->top, spot->dirfd) : 0;
+}
+
+static bool is_absent(const struct spot *s)
+{
+	struct stat st;
+
+	return s->nowhere || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+/* A pattern of the far end matched several: this end knows that only now. */
+static int make_for_many(struct place *p)
+{
+	bool absent = is_absent(&p->spot), made;
+
+	if (p->spot.direct || p->o.no_target_dir || (!absent && p->rules->dry_run))
+		return fail("%s is not a directory", p->spot.shown);
+	if (absent && !p->o.mkpath)
+		return spot_needs_dir(&p->o, &p->spot);
+	if (!p->rules->dry_run)
+		return make_target(p, "", 0777, &made);
+	pthread_mutex_lock(&p->lock);
+	p->top->missing = true;
+	p->is_dir = true;
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+int place_need_dir(struct place *p)
+{
+	int ret;
+
+	pthread_mutex_lock(&p->settling);
+	ret = p->is_dir ? 0 : make_for_many(p);
+	pthread_mutex_unlock(&p->settling);
+	return ret;
+}
+
+/* d is what the target is. */
+static int be_target(struct place_dir *d, bool made, struct change *c)
+{
+	struct stat st;
+	int fd, ret;
+
+	d->is_target = true;
+	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
+	c->missing = made;
+	fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0 || fstat(fd, &st))
+		ret = fail("open directory %s: %m", d->place->spot.shown);
+	else
+		ret = meet(d, &fd, &st, made, c);
+	close_fd(fd);
+	return ret;
+}
+
+/* In a dry run, where there is no target. */
+static int be_missing(struct place_dir *d, struct change *c)
+{
+	c->missing = true;
+	d->missing = true;
+	return 0;
+}
+
+/* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target.  1: it
+ * is left out. */
+static int settle(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+{
+	struct place *p = d->place;
+	bool contents = r->flags & DIR_CONTENTS, made = false;
+	bool into = contents || p->rules->relative || p->o.many, absent;
+	char marker[OWN_NAME_ROOM] = "";
+
+	if (p->spot.direct)
+		return fail("%s is not a directory", p->spot.shown);
+	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY) && make_for_many(p))
+		return -1;
+	if (!p->rules->relative && !p->o.many)
+		marker_name(p, r->want, r->name, marker);
+	absent = !p->is_dir && is_absent(&p->spot);
+	/* What --mkpath would have made is there. */
+	if (p->rules->existing && (absent || (p->top->missing && !contents)))
+		return 1;
+	if (p->rules->dry_run && (absent || p->top->missing))
+		return be_missing(d, c);
+	if (!p->is_dir && make_target(p, into ? "" : marker,
+				      into && !contents ? 0777 : metadata_first_mode(d), &made))
+		return -1;
+	/* Contents go there anyway, but once all are there nothing is left to go on with. */
+	if (*marker && ((made && !into) || marker_is_in(p, p->top->fd, marker))) {
+		memcpy(p->marker, marker, sizeof marker);
+		return be_target(d, made, c);
+	}
+	if (contents)
+		return be_target(d, made, c);
+	return place_claim(p, d->name) ? -1 : enter(d, p->top->fd, d->name, fd, c);
+}
+
+/* ---- for all ------------------------------------------------------------------------------ */
+
+static int find(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+{
+	struct place *p = d->place;
+	int in, ret;
+
+	if (!d->up) {
+		pthread_mutex_lock(&p->settling);
+		ret = settle(d, r, fd, c);
+		pthread_mutex_unlock(&p->settling);
+		return ret;
+	}
+	if (d->up->missing)
+		return d->place->rules->existing ? 1 : be_missing(d, c);
+	if (dir_leads_to(d->up, d->name))
+		return -1;
+	in = dir_hold(d->up);
+	if (in < 0)
+		return -1;
+	ret = enter(d, in, d->name, fd, c);
+	dir_release(d->up);
+	return ret;
+}
+
+int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+	      struct place_dir **out, struct change *change)
+{
+	bool contents = r->flags & DIR_CONTENTS;
+	struct place_dir *d;
+	int fd = -1, ret;
+
+	*change = (struct change){.what = EVENT_DIR};
+	if (contents ? parent || r->name[0] : !name_is_plain(r->name))
+		return fail_as(OUT_PROTOCOL,
+			       "the peer wants to create %s, which is no directory's name",
+			       r->name);
+	d = dir_new(p, parent, r->name);
+	if (!d)
+		return fail_as(OUT_MEMORY, "make directory %s: %m", r->name);
+	d->id = r->id;
+	d->want = r->want;
+	d->flags = r->flags;
+	d->a = r->a;
+	ret = find(d, r, &fd, change);
+	if (ret) {
+		free(d);
+		return ret;
+	}
+	dir_add(d, fd);
+	*out = d;
+	return 0;
+}
+
+void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
+{
+	xattrs_free(d->xattrs);
+	d->xattrs = x;
+}
+
+/* ---- what earlier runs left in them ------------------------------------------------------- */
+
+static struct place_dir *dir_of(const struct seat *s)
+{
+	return s->in ? s->in : s->place->top;
+}
+
+void seat_sweep(const struct seat *s)
+{
+	struct place_dir *d = dir_of(s);
+
+	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&s->place->sweeping);
+	if (atomic_load(&d->unswept))
+		temporaries_sweep(s->dirfd, place_is_private(s->place, s->dirfd),
+				  &d->has_temporaries);
+	atomic_store(&d->unswept, false);
+	pthread_mutex_unlock(&s->place->sweeping);
+}
+
+void seat_is_whole(const struct seat *s)
+{
+	if (s->place->rules->dry_run)
+		return;
+	seat_sweep(s);
+	if (dir_of(s)->has_temporaries)
+		temporary_forget(s->dirfd, s->name, s->place->uid);
+}
+
+/* ---- new files in them -------------------------------------------------------------------- */
+
+/* An ACL that files inherit has a word in their modes. */
+static bool may_have_acl(int dirfd)
+{
+	return fgetxattr(dirfd, "system.posix_acl_default", NULL, 0) >= 0 ||
+	       (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
+int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known)
+{
+	struct place_dir *d = s->in;
+
+	*known = d && atomic_load_explicit(&d->born_known, memory_order_acquire);
+	if (*known) {
+		*st = (struct stat){
+			.st_dev = d->dev,
+			.st_uid = d->born_uid,
+			.st_gid = d->born_gid,
+			.st_mode = S_IFREG | (mode & ~s->place->umask),
+			.st_nlink = 1,
+		};
+		return 0;
+	}
+	if (fstat(fd, st))
+		return -1;
+	if (!d || !d->fresh || may_have_acl(s->dirfd))
+		return 0;
+	pthread_mutex_lock(&s->place->lock);
+	if (!atomic_load(&d->born_known)) {
+		d->born_uid = st->st_uid;
+		d->born_gid = st->st_gid;
+		atomic_store_explicit(&d->born_known, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&s->place->lock);
+	return 0;
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "copy/io/clone.h"
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static int open_as_it_is(struct placement *t)
+{
+	const struct seat *s = &t->seat;
+	int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
+
+	t->how = AS_IT_IS;
+	/* A FIFO waits for its reader. */
+	do
+		t->fd = s->place->spot.direct ? spot_open(&s->place->spot)
+					      : openat(s->dirfd, s->name, flags);
+	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
+	return t->fd < 0 ? seat_failure(&t->seat, "open") : 0;
+}
+
+/* Waits for nobody but who has a lease on it, as an NFS server's client may: the kernel asks him to
+ * give it up. */
+static int open_there(const struct seat *s, int flags)
+{
+	struct stat st;
+	int fd = RETRIED(openat(s->dirfd, s->name, flags));
+
+	if (fd < 0 && errno == EWOULDBLOCK &&
+	    fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+		fd = RETRIED(openat(s->dirfd, s->name, flags & ~O_NONBLOCK));
+	return fd;
+}
+
+static int open_in_place(struct placement *t)
+{
+	const struct rules *rules = t->seat.place->rules;
+	int flags = O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	struct stat st;
+
+	/* Whoever wants it looked at once more reads it back. */
+	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
+	t->how = IN_PLACE;
+	t->created = !t->there;
+	t->fd = t->there ? open_there(&t->seat, flags)
+			 : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
+					  0600));
+	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
+		return -1;
+	/* Not truncated: it may be the source. */
+	if (t->fd < 0 || fstat(t->fd, &st))
+		return seat_failure(&t->seat, "open");
+	if (!S_ISREG(st.st_mode)) {
+		errno = EEXIST;
+		return seat_failure(&t->seat, "open");
+	}
+	return 0;
+}
+
+static int preallocate(const struct placement *t)
+{
+	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->o.sparse ||
+	    t->tmp.resumed)
+		return 0;
+	return room_take(&t->seat, t->fd, t->file.size);
+}
+
+/* Whose the file will be, if that is not whoever we are. */
+static uid_t owner_then(const struct placement *t)
+{
+	struct metadata m;
+
+	if (t->seat.place->uid != 0)
+		return t->seat.place->uid;
+	metadata_want(t->seat.place, &t->file.a, S_IFREG,
+		      t->there && S_ISREG(t->old.st_mode) ? &t->old : NULL, true, &m);
+	return m.uid;
+}
+
+/* Where there is nothing yet, what is begun and finished in one go needs no name meanwhile; where
+ * no later run would go on with it, nothing does. */
+static bool may_be_nameless(const struct placement *t, bool adopts)
+{
+	struct place *p = t->seat.place;
+
+	if (p->proc < 0 || atomic_load_explicit(&p->all_named, memory_order_relaxed))
+		return false;
+	return !adopts || (t->whole && !t->there && t->seat.in);
+}
+
+/* 1: it can't be done here. */
+static int open_nameless(struct placement *t)
+{
+	struct place *p = t->seat.place;
+	struct metadata m;
+	mode_t mode = 0600;
+
+	/* Nobody else can open it, so it has its mode from the start. */
+	metadata_want(p, &t->file.a, S_IFREG, NULL, true, &m);
+	metadata_inherit(&t->seat, &t->file.a, &m);
+	if (!metadata_has_xattrs(p))
+		mode = m.mode & 0777;
+	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
+		if (errno != EOPNOTSUPP && errno != EISDIR)
+			return seat_failure(&t->seat, "create");
+		atomic_store_explicit(&p->all_named, true, memory_order_relaxed);
+		return 1;
+	}
+	t->fd = t->tmp.fd;
+	if (seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known))
+		return seat_failure(&t->seat, "create");
+	t->known &= t->whole;
+	return 0;
+}
+
+static int open_temporary(struct placement *t)
+{
+	struct place *p = t->seat.place;
+	bool adopts = place_is_private(p, t->seat.dirfd);
+	int ret = 1;
+
+	t->how = BY_RENAME;
+	seat_sweep(&t->seat);
+	if (may_be_nameless(t, adopts))
+		ret = open_nameless(t);
+	if (ret < 0)
+		return ret;
+	if (ret > 0 &&
+	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, owner_then(t), &t->tmp))
+		return seat_failure(&t->seat, "create");
+	t->fd = t->tmp.fd;
+	/* Where all is at hand, writing it tells as soon. */
+	return t->whole ? 0 : preallocate(t);
+}
+
+/* What is there: may it be replaced, or is it to be written as it is? */
+static int check_old(const struct placement *t, bool *as_it_is)
+{
+	/* A plain copy of files asks for more than one of a tree. */
+	bool named = !t->seat.in && !t->seat.place->rules->recursive;
+	char shown[SHOWN_ROOM];
+
+	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
+		    !S_ISDIR(t->old.st_mode);
+	if (*as_it_is && t->seat.place->o.sources_go)
+		return spot_keeps_nothing(seat_shown(&t->seat, shown));
+	if (S_ISDIR(t->old.st_mode))
+		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
+			     : delete_is_allowed(&t->seat);
+	if (named && S_ISREG(t->old.st_mode) &&
+	    faccessat(t->seat.dirfd, t->seat.name, W_OK, AT_EACCESS))
+		return seat_failure(&t->seat, "open");
+	return 0;
+}
+
+/* In place, an old file would change before its backup is made; and with its other names that of a
+ * source that is removed, and perhaps has only those. */
+static bool goes_in_place(const struct placement *t)
+{
+	const struct place *p = t->seat.place;
+
+	if (p->o.sources_go && t->there && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
+		return false;
+	return p->o.inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
+}
+
+static int look(struct placement *t)
+{
+	int ret;
+
+	/* Nobody but us puts anything there, and we put nothing there twice. */
+	if (t->seat.in && t->seat.in->fresh)
+		return 0;
+	ret = seat_look(&t->seat, &t->old);
+	t->there = ret > 0;
+	return ret < 0 || (t->there && seat_check_replacing(&t->seat, &t->old)) ? -1 : 0;
+}
+
+static int open_target(struct placement *t)
+{
+	char shown[SHOWN_ROOM];
+	bool as_it_is = false;
+
+	if (t->seat.place->spot.direct && !t->seat.in)
+		return open_as_it_is(t);
+	if (t->seat.dirfd < 0)
+		return fail("create %s: its directory is not there", seat_shown(&t->seat, shown));
+	if (look(t) || (t->there && check_old(t, &as_it_is)))
+		return -1;
+	if (as_it_is)
+		return open_as_it_is(t);
+	return goes_in_place(t) ? open_in_place(t) : open_temporary(t);
+}
+
+/* A symlink is replaced, and a file written anew unless it is asked for otherwise. */
+static int open_rest(struct placement *t, bool *had)
+{
+	bool as_it_is = false;
+
+	*had = false;
+	if (t->seat.place->spot.direct || t->seat.dirfd < 0)
+		return 0;
+	/* What can't be begun is not gone on with. */
+	if (look(t) || (t->there && check_old(t, &as_it_is)))
+		return -1;
+	if (as_it_is)
+		return 0;
+	if (goes_in_place(t)) {
+		if (!t->there || t->old.st_size == 0)
+			return 0;
+		*had = true;
+		return open_in_place(t);
+	}
+	t->how = BY_RENAME;
+	*had = place_is_private(t->seat.place, t->seat.dirfd) &&
+	       temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
+	t->fd = t->tmp.fd;
+	return 0;
+}
+
+static struct placement *placement_new(struct place *p, struct place_dir *d,
+				       const struct record_file *r)
+{
+	struct placement *t = malloc(sizeof *t);
+
+	if (!t) {
+		fail_as(OUT_MEMORY, "create %s: %m", r->name);
+		return NULL;
+	}
+	t->file = *r;
+	t->how = BY_RENAME;
+	t->fd = -1;
+	t->created = t->there = t->whole = t->known = t->full = false;
+	t->reach = 0;
+	t->xattrs = NULL;
+	t->shown = NULL;
+	t->tmp.name[0] = '\0';
+	t->tmp.fd = -1;
+	t->tmp.random = t->tmp.resumed = t->tmp.nameless = false;
+	if (seat_take(p, d, &t->file, &t->seat)) {
+		free(t);
+		return NULL;
+	}
+	return t;
+}
+
+void placement_free(struct placement *t)
+{
+	if (!t)
+		return;
+	close_fd(t->fd);
+	seat_leave(&t->seat);
+	xattrs_free(t->xattrs);
+	free(t->shown);
+	free(t);
+}
+
+static int begin(struct place *p, struct place_dir *d, const struct record_file *r, bool whole,
+		 struct placement **out)
+{
+	struct placement *t = placement_new(p, d, r);
+
+	if (!t)
+		return -1;
+	t->whole = whole;
+	if (!d && place_create_once(&t->seat, r->id)) {
+		placement_free(t);
+		return -1;
+	}
+	if (open_target(t)) {
+		place_drop(t, false);
+		return -1;
+	}
+	*out = t;
+	return 0;
+}
+
+int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r)
+{
+	struct placement *t = placement_new(p, d, r);
+	bool as_it_is;
+	int ret;
+
+	if (!t)
+		return -1;
+	ret = p->spot.direct && !d ? 0 : look(t);
+	if (ret == 0 && t->there)
+		ret = check_old(t, &as_it_is);
+	placement_free(t);
+	return ret;
+}
+
+int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
+		struct placement **out)
+{
+	return begin(p, d, r, false, out);
+}
+
+int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
+		      struct placement **out)
+{
+	return begin(p, d, r, true, out);
+}
+
+int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
+		struct clones *clones, struct placement **out)
+{
+	struct record_file as = *r;
+	struct placement *t;
+	bool can;
+
+	if ((p->spot.direct && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
+		return -1;
+	can = seat_can_share(&t->seat, from, clones);
+	placement_free(t);
+	/* What is shared takes no room. */
+	as.flags |= FILE_SPARSE;
+	if (!can || begin(p, d, &as, false, &t))
+		return -1;
+	t->file.flags = r->flags;
+	if (t->how != BY_RENAME || clone_file(from, t->fd)) {
+		place_drop(t, false);
+		return -1;
+	}
+	t->tmp.resumed = true;
+	*out = t;
+	return 0;
+}
+
+int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
+		 struct placement **out, bool *had)
+{
+	struct placement *t = placement_new(p, d, r);
+	int ret;
+
+	*out = NULL;
+	*had = false;
+	if (!t)
+		return -1;
+	ret = open_rest(t, had);
+	if (ret == 0 && *had && (d || place_create_once(&t->seat, r->id) == 0)) {
+		*out = t;
+		return 0;
+	}
+	placement_free(t);
+	return ret || *had ? -1 : 0;
+}
+
+/* ---- what is asked of one ---------------------------------------------------------------- */
+
+int placement_fd(const struct placement *t)
+{
+	return t->fd;
+}
+
+int placement_outlet(const struct placement *t, const char *name, struct outlet *out)
+{
+	if (t->how == AS_IT_IS)
+		return outlet_of(t->fd, name, out);
+	outlet_of_file(t->fd, name, out);
+	out->fresh = placement_fresh(t);
+	out->sized = true;
+	return 0;
+}
+
+bool placement_fresh(const struct placement *t)
+{
+	return (t->how == BY_RENAME && !t->tmp.resumed) || (t->how == IN_PLACE && t->created);
+}
+
+bool placement_sized(const struct placement *t)
+{
+	return t->how != AS_IT_IS;
+}
+
+const char *placement_name(const struct placement *t)
+{
+	/* It is ours, and only whoever works on it asks. */
+	struct placement *mine = (struct placement *)t;
+	char shown[SHOWN_ROOM];
+
+	if (!mine->shown)
+		mine->shown = strdup(seat_shown(&t->seat, shown));
+	return mine->shown ? mine->shown : t->file.name;
+}
+
+void placement_came(struct placement *t, uint64_t reach, bool full)
+{
+	t->reach = reach;
+	t->full = full;
+}
+
+void placement_xattrs(struct placement *t, struct xattrs *x)
+{
+	xattrs_free(t->xattrs);
+	t->xattrs = x;
+}
+
+void placement_change(const struct placement *t, struct change *c)
+{
+	struct place *p = t->seat.place;
+	struct metadata m;
+	int old;
+
+	*c = (struct change){.what = EVENT_FILE, .now = !p->rules->times};
+	if (t->how == AS_IT_IS)
+		return;
+	c->missing = !t->there;
+	c->type = t->there && !S_ISREG(t->old.st_mode);
+	if (c->missing || c->type)
+		return;
+	metadata_want(p, &t->file.a, S_IFREG, NULL, false, &m);
+	metadata_compare(p, &m, &t->old, c);
+	c->size = (uint64_t)t->old.st_size != t->file.size;
+	c->content = p->rules->checksum;
+	if (!metadata_has_xattrs(p))
+		return;
+	old = RETRIED(openat(t->seat.dirfd, t->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	if (old >= 0)
+		metadata_compare_xattrs(p, old, t->xattrs, c);
+	close_fd(old);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * File systems that take several names for one: without case, or in one normal form.  What a source
+ * has under two such names must not overwrite each other.  A directory has the name under which a
+ * thing was made, so one that is found by a name that is not listed is another thing of the source,
+ * if this run put it there.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { NOT_KNOWN, FOLDS_NOT, FOLDS };
+enum { NAMES_BYTES_MAX = 256 << 20 };
+
+static bool is_same(int dirfd, const char *name, const struct stat *as)
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == as->st_dev &&
+	       st.st_ino == as->st_ino;
+}
+
+/* False: it is not, which one look tells of most names: what is no letter has no case, and the
+ * other case of the letters does not lead there. */
+static bool may_fold(int dirfd, const char *name, const struct stat *st)
+{
+	size_t len = strlen(name);
+	char swapped[NAME_MAX + 1];
+	bool letters = false;
+
+	if (len >= sizeof swapped || strchr(". ", name[len - 1]))
+		return true;
+	for (size_t i = 0; i <= len; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		if (c >= 0x80)
+			return true;
+		letters |= isalpha(c) != 0;
+		swapped[i] = (char)(islower(c) ? toupper(c) : tolower(c));
+	}
+	return letters && is_same(dirfd, swapped, st);
+}
+
+bool name_may_fold(int dirfd, const char *name)
+{
+	struct stat st;
+	bool folds = false;
+
+	/* It may be replaced in between. */
+	for (int i = 0; i < 3 && !folds; i++) {
+		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+			return false;
+		folds = may_fold(dirfd, name, &st);
+	}
+	return folds;
+}
+
+/* Not by this name: other becomes the one that it was made under, or "". */
+static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *st,
+				char other[static NAME_MAX + 1])
+{
+	int fd = dir_reopen(dirfd);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	bool listed = dir == NULL;
+	struct dirent *e;
+
+	other[0] = '\0';
+	if (!dir)
+		close_fd(fd);
+	while (!listed && (errno = 0, e = readdir(dir)) != NULL) {
+		listed = strcmp(e->d_name, name) == 0;
+		if (e->d_ino == st->st_ino || (!*other && strcasecmp(e->d_name, name) == 0))
+			snprintf(other, NAME_MAX + 1, "%s", e->d_name);
+	}
+	listed |= errno != 0;
+	if (dir)
+		closedir(dir);
+	/* Unless it has gone meanwhile. */
+	return !listed && is_same(dirfd, name, st);
+}
+
+bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1])
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && may_fold(dirfd, name, &st) &&
+	       is_listed_otherwise(dirfd, name, &st, other);
+}
+
+int seat_check_folding(const struct seat *s)
+{
+	char other[NAME_MAX + 1], shown[SHOWN_ROOM];
+	int err = errno;
+
+	if (s->place->rules->dry_run || !name_is_folded(s->dirfd, s->name, other)) {
+		errno = err;
+		return 0;
+	}
+	return fail(
+		"create %s: the file system takes this name for %s, which this run has put there",
+		seat_shown(s, shown), *other ? other : "another one");
+}
+
+/* ---- directories that were there --------------------------------------------------------- */
+
+static void swap_case(const char *name, char to[static NAME_MAX + 1])
+{
+	size_t i = 0;
+
+	for (; name[i] && i < NAME_MAX; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		to[i] = (char)(islower(c) ? toupper(c) : tolower(c));
+	}
+	to[i] = '\0';
+}
+
+/* The first name in it that is there and has letters shows it.  A dot or blank at the end may be
+ * another reason why a name is found, and shows nothing. */
+static bool shows_folding(const char *name)
+{
+	size_t len = strlen(name);
+	bool letters = false;
+
+	if (len == 0 || len > NAME_MAX || name[len - 1] == '.' || name[len - 1] == ' ')
+		return false;
+	for (const char *at = name; *at; at++) {
+		if ((unsigned char)*at >= 0x80)
+			return false;
+		letters |= isalpha((unsigned char)*at) != 0;
+	}
+	return letters;
+}
+
+static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
+{
+	int folds = atomic_load_explicit(&d->folds, memory_order_relaxed);
+	char swapped[NAME_MAX + 1], other[NAME_MAX + 1];
+	struct stat st;
+
+	if (folds != NOT_KNOWN)
+		return folds == FOLDS;
+	if (!shows_folding(name) || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	swap_case(name, swapped);
+	/* Two hard links are listed both. */
+	folds = is_same(dirfd, swapped, &st) && is_listed_otherwise(dirfd, swapped, &st, other)
+			? FOLDS
+			: FOLDS_NOT;
+	atomic_store_explicit(&d->folds, folds, memory_order_relaxed);
+	return folds == FOLDS;
+}
+
+/* Lock held.  True: it is new. */
+static bool add_hash(struct hashes *t, uint64_t hash)
+{
+	uint64_t *slot = hashes_slot(t, hash | 1);
+	bool new = *slot == 0;
+
+	t->count += new;
+	*slot = hash | 1;
+	return new;
+}
+
+/* 1: the source has another name that folds to the same. */
+static int add_name(struct place *p, const struct place_dir *d, const char *name)
+{
+	char folded[NAME_MAX + 1];
+	size_t len = strnlen(name, NAME_MAX);
+	uint64_t seed = d->ino ^ (uint64_t)d->dev << 40;
+	int ret;
+
+	for (size_t i = 0; i < len; i++)
+		folded[i] = (char)tolower((unsigned char)name[i]);
+	pthread_mutex_lock(&p->lock);
+	ret = hashes_room(&p->folded, NAMES_BYTES_MAX, "names in directories without case");
+	if (ret == 0)
+		ret = hashes_room(&p->unfolded, NAMES_BYTES_MAX,
+				  "names in directories without case");
+	if (ret == 0) {
+		bool new = add_hash(&p->unfolded, XXH3_64bits_withSeed(name, len, seed));
+
+		ret = !add_hash(&p->folded, XXH3_64bits_withSeed(folded, len, seed)) && new;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)
+{
+	char other[NAME_MAX + 1] = "", shown[SHOWN_ROOM];
+	struct seat s = {.place = p, .in = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
+	int ret;
+
+	if (d->fresh || !dir_folds(d, dirfd, name))
+		return 0;
+	ret = add_name(p, d, name);
+	if (ret <= 0)
+		return ret;
+	name_is_folded(dirfd, name, other);
+	return fail("create %s: the file system takes this name for %s, which the source has too",
+		    seat_shown(&s, shown), *other ? other : "another one");
+}
+
+int seat_check_replacing(const struct seat *s, const struct stat *old)
+{
+	const struct timespec *since = &s->place->started, *is = &old->st_ctim;
+	/* Some file systems know seconds only. */
+	bool since_then =
+		is->tv_sec > since->tv_sec || (is->tv_sec == since->tv_sec &&
+					       (is->tv_nsec >= since->tv_nsec || is->tv_nsec == 0));
+
+	return since_then ? seat_check_folding(s) : 0;
+}

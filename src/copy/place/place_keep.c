@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * KEEP: names that the source has in a directory that was there before.  When the first come, what
+ * is there is listed, as 63 bits of a hash of each name, so that a peer who never ends costs no
+ * memory; each name that is kept marks its hash.  What is left has to go in the end.  Two names of
+ * one hash stay both; a name that comes later is not on the list, and stays.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/siphash.h"
+
+enum { ROOM_FIRST = 64, KEPT = 1 /* a bit of a hash */ };
+
+struct kept {
+	struct siphash_key key;
+	uint64_t *hashes; /* ascending, none twice */
+	size_t count, room;
+	bool complete;
+	int unlisted; /* errno: what is there is not known, and stays */
+	struct taken others; /* names that are there, and were not listed */
+};
+
+/* The peer chooses names, and two of one hash both stay. */
+static uint64_t hash_of(const struct kept *k, const char *name)
+{
+	return siphash(&k->key, name, strlen(name)) & ~(uint64_t)KEPT;
+}
+
+void kept_free(struct kept *k)
+{
+	if (k) {
+		free(k->hashes);
+		taken_free(&k->others);
+	}
+	free(k);
+}
+
+/* ---- listing ------------------------------------------------------------------------------- */
+
+static int add(struct kept *k, uint64_t hash)
+{
+	size_t room = k->room ? 2 * k->room : ROOM_FIRST;
+	uint64_t *more;
+
+	if (k->count == k->room) {
+		more = reallocarray(k->hashes, room, sizeof *more);
+		if (!more)
+			return -1;
+		k->hashes = more;
+		k->room = room;
+	}
+	k->hashes[k->count++] = hash;
+	return 0;
+}
+
+static int order(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void sort(struct kept *k)
+{
+	size_t n = 0;
+
+	if (k->count > 0)
+		qsort(k->hashes, k->count, sizeof *k->hashes, order);
+	for (size_t i = 0; i < k->count; i++) {
+		if (n == 0 || k->hashes[n - 1] != k->hashes[i])
+			k->hashes[n++] = k->hashes[i];
+	}
+	k->count = n;
+}
+
+static int list(struct kept *k, int dirfd)
+{
+	int fd = dir_reopen(dirfd), err;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!dir) {
+		err = errno ? errno : EIO;
+		close_fd(fd);
+		return err;
+	}
+	do {
+		errno = 0;
+		e = readdir(dir);
+		err = errno;
+		if (e && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		    add(k, hash_of(k, e->d_name)))
+			err = ENOMEM;
+	} while (e && err == 0);
+	closedir(dir);
+	return err;
+}
+
+static int begin(struct place_dir *d)
+{
+	int fd;
+
+	d->kept = calloc(1, sizeof *d->kept);
+	if (!d->kept)
+		return fail_as(OUT_MEMORY, "list a directory: %m");
+	if (siphash_key_make(&d->kept->key)) {
+		free(d->kept);
+		d->kept = NULL;
+		return -1;
+	}
+	fd = dir_hold(d);
+	d->kept->unlisted = fd < 0 ? EIO : list(d->kept, fd);
+	if (fd >= 0)
+		dir_release(d);
+	if (d->kept->unlisted)
+		d->kept->count = 0;
+	sort(d->kept);
+	return 0;
+}
+
+/* ---- keeping ------------------------------------------------------------------------------- */
+
+static uint64_t *find(const struct kept *k, uint64_t hash)
+{
+	size_t from = 0, to = k->count;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if ((k->hashes[mid] & ~(uint64_t)KEPT) < hash)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from < k->count && (k->hashes[from] & ~(uint64_t)KEPT) == hash ? &k->hashes[from]
+									      : NULL;
+}
+
+/* All names came: only what is left is of interest. */
+static void complete(struct kept *k)
+{
+	uint64_t *fitting;
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->count; i++) {
+		if (!(k->hashes[i] & KEPT))
+			k->hashes[n++] = k->hashes[i];
+	}
+	k->count = n;
+	k->complete = true;
+	fitting = n > 0 ? reallocarray(k->hashes, n, sizeof *fitting) : NULL;
+	if (n == 0)
+		free(k->hashes);
+	if (n == 0 || fitting)
+		k->hashes = fitting;
+	k->room = n;
+}
+
+/* What they lead to can be told in the end only: files are put there meanwhile. */
+static int keep_all(struct kept *k, struct reader *names, int dirfd)
+{
+	char name[NAME_ROOM];
+	uint64_t *h;
+	int more;
+
+	while ((more = keep_next(names, name)) > 0) {
+		h = find(k, hash_of(k, name));
+		if (h)
+			*h |= KEPT;
+		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->others, name))
+			k->unlisted = ENOMEM;
+	}
+	return more;
+}
+
+int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
+{
+	int more, fd;
+
+	/* Whatever is in it, this run made. */
+	if (d->fresh || d->missing || !d->place->rules->delete)
+		return 0;
+	if (!d->kept && begin(d))
+		return -1;
+	fd = dir_hold(d);
+	more = keep_all(d->kept, names, fd);
+	if (fd >= 0)
+		dir_release(d);
+	else
+		d->kept->unlisted = EIO;
+	if (d->kept->unlisted)
+		d->kept->count = 0;
+	if (more == 0 && last)
+		complete(d->kept);
+	return more;
+}
+
+/* ---- directories that only lead to what was asked for --------------------------------------- */
+
+void led_free(struct taken *led)
+{
+	if (led)
+		taken_free(led);
+	free(led);
+}
+
+int dir_leads_to(struct place_dir *d, const char *name)
+{
+	int ret = 0;
+
+	if (!(d->flags & DIR_IMPLIED) || !d->place->rules->delete)
+		return 0;
+	pthread_mutex_lock(&d->place->lock);
+	if (!d->led)
+		d->led = calloc(1, sizeof *d->led);
+	ret = d->led ? taken_add(d->led, name) : fail_as(OUT_MEMORY, "keep %s: %m", name);
+	pthread_mutex_unlock(&d->place->lock);
+	return ret;
+}
+
+bool dir_only_leads(const struct place_dir *d)
+{
+	return (d->flags & DIR_IMPLIED) && !d->kept;
+}
+
+/* ---- what is left ------------------------------------------------------------------------- */
+
+bool kept_some_left(const struct kept *k, int *unlisted)
+{
+	*unlisted = k ? k->unlisted : 0;
+	return k && k->complete && k->count > 0;
+}
+
+bool dir_has_left(const struct place_dir *d, const char *name)
+{
+	const uint64_t *h = dir_only_leads(d) ? NULL : find(d->kept, hash_of(d->kept, name));
+
+	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name) : h && !(*h & KEPT);
+}
+
+static int keep_alias(void *ctx, const char *name)
+{
+	struct kept *k = ctx;
+	uint64_t *h = find(k, hash_of(k, name));
+
+	if (h)
+		*h |= KEPT;
+	return 0;
+}
+
+static int add_alias(void *ctx, const char *name)
+{
+	return taken_add(ctx, name);
+}
+
+static int add_aliases(int dirfd, struct taken *names)
+{
+	struct taken more = TAKEN_NONE;
+	int err = aliases_find(dirfd, names, add_alias, &more);
+
+	for (size_t i = 0; i < more.count && err == 0; i++)
+		err = taken_add(names, more.names[i]) ? ENOMEM : 0;
+	taken_free(&more);
+	taken_sort(names);
+	return err;
+}
+
+int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd)
+{
+	struct place *p = same[0]->place;
+	int err = same[0]->is_target ? add_aliases(dirfd, &p->claimed) : 0;
+
+	for (size_t i = 0; i < count && err == 0; i++) {
+		struct kept *k = same[i]->kept;
+
+		err = same[i]->led ? add_aliases(dirfd, same[i]->led) : 0;
+		if (err == 0 && k)
+			err = aliases_find(dirfd, &k->others, keep_alias, k);
+	}
+	return err;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Hard links: files that get more names are remembered by their ids, with where they are and what.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TRIES = 8, BUCKETS_FIRST = 256 };
+
+/* By what it is known, and what is the same as it. */
+struct likeness {
+	dev_t dev;
+	ino_t ino;
+	mode_t type; /* S_IFREG etc. */
+	dev_t rdev;
+	uint64_t size;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+};
+
+struct linked {
+	struct linked *next;
+	struct place_dir *in; /* NULL: the target */
+	uint32_t id;
+	struct likeness is;
+	char name[];
+};
+
+/* What a link is made of. */
+struct first {
+	struct place_dir *in;
+	int dirfd; /* held */
+	struct likeness is;
+	char name[NAME_MAX + 1];
+};
+
+/* ---- remembering: with the lock held ------------------------------------------------------- */
+
+static struct linked **find(const struct place *p, uint32_t id)
+{
+	struct linked **at = &p->linked[id & p->linked_mask];
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	return at;
+}
+
+/* A table that can't grow is slower, and right. */
+static bool make_room(struct place *p)
+{
+	size_t mask = p->linked ? 2 * p->linked_mask + 1 : BUCKETS_FIRST - 1;
+	struct linked **wider, *l;
+
+	if (p->linked && p->linked_count <= p->linked_mask)
+		return true;
+	wider = calloc(mask + 1, sizeof(struct linked *));
+	if (!wider)
+		return p->linked != NULL;
+	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
+		while ((l = p->linked[i]) != NULL) {
+			p->linked[i] = l->next;
+			l->next = wider[l->id & mask];
+			wider[l->id & mask] = l;
+		}
+	}
+	free(p->linked);
+	p->linked = wider;
+	p->linked_mask = mask;
+	return true;
+}
+
+static int add(struct place *p, struct linked *l)
+{
+	struct linked **at;
+
+	if (!make_room(p))
+		return -1;
+	at = find(p, l->id);
+	if (*at) {
+		l->next = (*at)->next;
+		free(*at);
+	}
+	*at = l;
+	p->linked_count++;
+	return 0;
+}
+
+/* ---- for all -------------------------------------------------------------------------------- */
+
+int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st)
+{
+	size_t size = strlen(s->name) + 1;
+	struct linked *l;
+	int ret;
+
+	if (!(r->flags & FILE_LINKED))
+		return 0;
+	l = calloc(1, sizeof *l + size);
+	if (!l)
+		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
+	l->in = s->in;
+	l->id = r->id;
+	l->is = (struct likeness){
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.type = st->st_mode & S_IFMT,
+		.rdev = st->st_rdev,
+		.size = r->size,
+		.mtime_s = r->a.mtime_s,
+		.mtime_ns = r->a.mtime_ns,
+	};
+	memcpy(l->name, s->name, size);
+	pthread_mutex_lock(&s->place->lock);
+	ret = add(s->place, l);
+	pthread_mutex_unlock(&s->place->lock);
+	if (ret) {
+		free(l);
+		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
+	}
+	return 0;
+}
+
+void linked_free(struct place *p)
+{
+	struct linked *l;
+
+	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
+		while ((l = p->linked[i]) != NULL) {
+			p->linked[i] = l->next;
+			free(l);
+		}
+	}
+	free(p->linked);
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+/* 1: it is held. 0: there is none. */
+static int take_first(struct place *p, uint32_t id, struct first *f)
+{
+	const struct linked *l;
+
+	pthread_mutex_lock(&p->lock);
+	l = p->linked ? *find(p, id) : NULL;
+	if (l) {
+		f->in = l->in;
+		f->is = l->is;
+		strcpy(f->name, l->name);
+	}
+	f->dirfd = l && !l->in ? (p->is_dir ? p->top->fd : p->spot.dirfd) : -1;
+	pthread_mutex_unlock(&p->lock);
+	if (!l)
+		return 0;
+	if (f->in && (f->dirfd = dir_hold(f->in)) < 0)
+		return -1;
+	return 1;
+}
+
+static bool is_it(const struct likeness *is, const struct stat *st)
+{
+	return st->st_dev == is->dev && st->st_ino == is->ino;
+}
+
+static bool is_first(const struct first *f)
+{
+	struct stat st;
+
+	return fstatat(f->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_it(&f->is, &st);
+}
+
+/* What another run put there, is it the same? Only the times can tell that of bytes. */
+static bool is_equal(const struct place *p, const struct likeness *is, const struct stat *st)
+{
+	struct record_attr a = {.mtime_s = is->mtime_s, .mtime_ns = is->mtime_ns};
+	bool has_bytes = S_ISREG(is->type) ? is->size > 0 : S_ISLNK(is->type);
+
+	if ((st->st_mode & S_IFMT) != is->type)
+		return false;
+	if (!S_ISREG(is->type) && !S_ISLNK(is->type))
+		return st->st_rdev == is->rdev;
+	return (uint64_t)st->st_size == is->size &&
+	       (!has_bytes || (p->rules->times && metadata_same_mtime(&a, st)));
+}
+
+/* Its descriptor, whatever becomes of the name: what this run put there, or another one that
+ * copies the same tree at the same time, and then f is that. */
+static int open_first(const struct seat *s, struct first *f)
+{
+	int fd = RETRIED(openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	char shown[SHOWN_ROOM];
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		seat_failure(s, "link");
+	} else if (is_it(&f->is, &st) || is_equal(s->place, &f->is, &st)) {
+		f->is.dev = st.st_dev;
+		f->is.ino = st.st_ino;
+		return fd;
+	} else {
+		fail("link %s: its first name has changed", seat_shown(s, shown));
+	}
+	close_fd(fd);
+	return -1;
+}
+
+/* Under that name, which must be free: 0, 1 when it is not, or the first one was replaced
+ * meanwhile, -1. */
+static int put_link(const struct seat *s, struct first *f, const char *as)
+{
+	int fd = open_first(s, f), ret;
+
+	if (fd < 0)
+		return -1;
+	ret = s->place->proc >= 0 ? temporary_link_fd(fd, s->dirfd, as, s->place->proc)
+				  : linkat(f->dirfd, f->name, s->dirfd, as, 0);
+	if (ret)
+		ret = errno == EEXIST || errno == ENOENT ? 1 : seat_failure(s, "link");
+	close_fd(fd);
+	return ret;
+}
+
+static int replace(const struct seat *s, struct first *f, const struct stat *old)
+{
+	char as[OWN_NAME_ROOM];
+	int ret;
+
+	if (temporary_name(s->name, s->place->uid, as))
+		return seat_failure(s, "link");
+	ret = put_link(s, f, as);
+	if (ret)
+		return ret;
+	ret = seat_rename(s, as, old, true);
+	/* Of two names of one file the kernel renames none over the other. */
+	unlinkat(s->dirfd, as, 0);
+	return ret;
+}
+
+/*
+ * Others may be at the same names at the same time.  A run that replaces a first name makes this
+ * link after that, so all is as it should be in the end if the first name is still there once the
+ * link is made.
+ */
+static int put(const struct seat *s, struct first *f, bool free)
+{
+	struct stat old;
+	bool made = false;
+	int ret, there;
+
+	for (int i = 0; i < TRIES; i++) {
+		there = free && i == 0 ? 0 : seat_look(s, &old);
+		if (there < 0)
+			return -1;
+		if (there && is_it(&f->is, &old) && is_first(f))
+			return 0;
+		/* What was there before is set aside, and not a link of ours. */
+		ret = there ? replace(s, f, made ? NULL : &old) : put_link(s, f, s->name);
+		if (ret > 0 && !there && seat_check_folding(s))
+			return -1;
+		if (ret < 0 || (ret == 0 && is_first(f)))
+			return ret;
+		made |= ret == 0;
+	}
+	errno = EEXIST;
+	return made ? 0 : seat_failure(s, "link");
+}
+
+/* It was asked about long before: has a file that is to stay come there meanwhile? */
+static int check_permitted(const struct seat *s, const struct record_file *r,
+			   const struct stat *old)
+{
+	const struct rules *rules = s->place->rules;
+	char shown[SHOWN_ROOM];
+
+	if (!rules->ignore_existing &&
+	    !(rules->update && S_ISREG(old->st_mode) && metadata_is_newer(&r->a, old)))
+		return 0;
+	return fail("link %s: a file that is to stay has come there", seat_shown(s, shown));
+}
+
+/* With --existing something was. */
+static int check_there(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	if (!s->place->rules->existing)
+		return 0;
+	return fail("link %s: what was to be replaced is not there any more", seat_shown(s, shown));
+}
+
+static int make(const struct seat *s, struct first *f, const struct record_file *r,
+		struct change *c)
+{
+	struct stat old;
+	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old);
+
+	if (there < 0)
+		return -1;
+	/* A number alone may be another file's by now. */
+	if (there && is_it(&f->is, &old) && is_first(f)) {
+		seat_is_whole(s);
+		return 0;
+	}
+	if (there ? check_permitted(s, r, &old) : check_there(s))
+		return -1;
+	c->missing = !there;
+	c->content = there && S_ISREG(old.st_mode);
+	c->type = there && !c->content;
+	if (there && S_ISDIR(old.st_mode) && delete_is_allowed(s))
+		return -1;
+	if (s->place->rules->dry_run)
+		return 0;
+	/* An earlier run may have met this name first, and begun a file for it. */
+	seat_is_whole(s);
+	return put(s, f, !there);
+}
+
+int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
+{
+	struct place *p = s->place;
+	char shown[SHOWN_ROOM];
+	struct first f;
+	int fd, ret = take_first(p, r->link_to, &f);
+
+	if (ret < 0)
+		return -1;
+	if (ret == 0 && !p->rules->dry_run)
+		return fail("link %s: its first name is not there", seat_shown(s, shown));
+	if (ret == 0) {
+		/* It would be. */
+		f = (struct first){.dirfd = -1};
+	}
+	ret = make(s, &f, r, change);
+	if (f.in && f.dirfd >= 0)
+		dir_release(f.in);
+	if (ret || !p->o.fsync || p->rules->dry_run)
+		return ret;
+	fd = dir_reopen(s->dirfd);
+	ret = fd < 0 || fsync(fd) ? seat_failure(s, "fsync the directory of") : 0;
+	close_fd(fd);
+	return ret;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is there already: looked at, read, and, where it is the same, made so in all else too. */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+static int open_to_look(const struct seat *s)
+{
+	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+}
+
+static void compare(const struct seat *s, const struct record_file *r, const struct stat *st,
+		    const struct xattrs *x, struct change *c)
+{
+	struct metadata m;
+	int fd;
+
+	metadata_want(s->place, &r->a, S_IFREG, NULL, false, &m);
+	metadata_compare(s->place, &m, st, c);
+	if (!metadata_has_xattrs(s->place))
+		return;
+	fd = open_to_look(s);
+	if (fd >= 0)
+		metadata_compare_xattrs(s->place, fd, x, c);
+	close_fd(fd);
+}
+
+static void look_at(const struct seat *s, const struct record_file *r, const struct stat *st,
+		    const struct xattrs *x, struct looked *out)
+{
+	if (!S_ISREG(st->st_mode)) {
+		out->change.type = true;
+		return;
+	}
+	out->change.missing = false;
+	out->same_size = (uint64_t)st->st_size == r->size;
+	out->change.size = !out->same_size;
+	out->newer = metadata_is_newer(&r->a, st);
+	out->look = out->same_size && metadata_same_mtime(&r->a, st) ? LOOK_QUICK : LOOK_OTHER;
+	compare(s, r, st, x, &out->change);
+}
+
+int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x, struct looked *out)
+{
+	struct seat s;
+	struct stat st;
+	int ret;
+
+	*out = (struct looked){
+		.look = LOOK_MISSING,
+		.change = {.what = EVENT_FILE, .now = !p->rules->times},
+	};
+	if (seat_take(p, d, r, &s))
+		return -1;
+	ret = d && d->fresh ? 0 : seat_look(&s, &st);
+	if (ret == 0) {
+		out->change.missing = true;
+		out->absent = d || !p->spot.direct;
+	} else if (ret > 0) {
+		look_at(&s, r, &st, x, out);
+	}
+	seat_leave(&s);
+	return ret < 0 ? -1 : 0;
+}
+
+int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd)
+{
+	struct seat s;
+	struct stat st;
+
+	*fd = -1;
+	if (seat_take(p, d, r, &s))
+		return -1;
+	if (s.dirfd >= 0)
+		*fd = RETRIED(openat(s.dirfd, s.name,
+				     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	else
+		errno = ENOENT;
+	seat_leave(&s);
+	if (*fd >= 0 && (fstat(*fd, &st) || !S_ISREG(st.st_mode))) {
+		close_fd(*fd);
+		*fd = -1;
+		errno = EINVAL;
+	}
+	return *fd < 0 ? -1 : 0;
+}
+
+/* Only what differs is touched: most files of most runs are not. */
+int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
+	       const struct xattrs *x, struct change *c)
+{
+	bool by_xattrs = metadata_has_xattrs(s->place), dry = s->place->rules->dry_run;
+	mode_t type = st->st_mode & S_IFMT;
+	char shown[SHOWN_ROOM];
+	struct metadata m;
+	int fd, ret = 0;
+
+	metadata_want(s->place, a, type, NULL, false, &m);
+	metadata_compare(s->place, &m, st, c);
+	if (!change_any(c) && !by_xattrs && !metadata_atime_differs(&m, st))
+		return 0;
+	fd = open_to_look(s);
+	if (fd < 0 || fstat(fd, st))
+		ret = fail("open %s: %m", seat_shown(s, shown));
+	else if ((st->st_mode & S_IFMT) != type)
+		ret = fail("%s has changed meanwhile", seat_shown(s, shown));
+	if (ret == 0 && by_xattrs)
+		metadata_compare_xattrs(s->place, fd, x, c);
+	if (ret == 0 && !dry && (change_any(c) || metadata_atime_differs(&m, st)))
+		ret = metadata_set(s->place, fd, st, &m, x, s);
+	close_fd(fd);
+	return ret;
+}
+
+/* The source is going to remove what is the same here: where that is this file, it sees it now. */
+static int touch_same(const struct seat *s, int fd)
+{
+	char shown[SHOWN_ROOM];
+
+	if (!s->place->o.sources_go || metadata_touch(s->place, fd) == 0)
+		return 0;
+	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
+}
+
+/* One that nobody may open: all of its file system is synced. */
+static int sync_closed(const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+	int fd = open_to_look(s), dir = dir_reopen(s->dirfd);
+	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", seat_shown(s, shown))
+						   : touch_same(s, fd);
+
+	close_fd(dir);
+	close_fd(fd);
+	return ret;
+}
+
+/* It may have been written a moment ago, by somebody who did not wait for the disk. */
+static int sync_same(const struct seat *s)
+{
+	enum { HOW = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+	char shown[SHOWN_ROOM];
+	int fd, ret;
+
+	if (!s->place->o.fsync)
+		return 0;
+	fd = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
+	if (fd < 0)
+		fd = RETRIED(openat(s->dirfd, s->name, O_WRONLY | HOW));
+	if (fd < 0 && errno == EACCES)
+		return sync_closed(s);
+	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);
+	close_fd(fd);
+	return ret;
+}
+
+static int be_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
+{
+	char shown[SHOWN_ROOM];
+	struct change c = {.what = EVENT_FILE};
+	struct stat st;
+	int ret = seat_look(s, &st);
+
+	if (ret < 0)
+		return -1;
+	/* A dry run has this answer for everything. */
+	if (s->place->rules->dry_run)
+		return ret ? linked_remember(s, r, &st) : 0;
+	if (ret == 0 || !S_ISREG(st.st_mode))
+		return fail("%s has changed meanwhile", seat_shown(s, shown));
+	seat_is_whole(s);
+	if (place_mend(s, &r->a, &st, x, &c) || sync_same(s))
+		return -1;
+	return linked_remember(s, r, &st);
+}
+
+int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const struct xattrs *x)
+{
+	struct seat s;
+	int ret;
+
+	if (seat_take(p, d, r, &s))
+		return -1;
+	ret = be_same(&s, r, x);
+	seat_leave(&s);
+	return ret;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Symlinks, FIFOs and devices: made under a temporary name, given what they should have, renamed.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TRIES = 8 /* with somebody who clears up behind us */ };
+
+struct making {
+	struct seat seat;
+	const struct record_file *r;
+	const char *target; /* of a symlink */
+	const struct xattrs *xattrs;
+	mode_t type; /* S_IFLNK etc. */
+	bool there;
+	struct stat old;
+};
+
+/* ---- what is there ------------------------------------------------------------------------- */
+
+static bool leads_there(const struct making *m)
+{
+	char is[LINK_TARGET_MAX + 2];
+	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, is, sizeof is);
+
+	return n >= 0 && (size_t)n == strlen(m->target) && memcmp(is, m->target, (size_t)n) == 0;
+}
+
+static bool is_equal(const struct making *m)
+{
+	if ((m->old.st_mode & S_IFMT) != m->type)
+		return false;
+	if (m->type == S_IFLNK)
+		return leads_there(m);
+	return m->type == S_IFIFO || m->old.st_rdev == makedev(m->r->major, m->r->minor);
+}
+
+/* ---- making it ------------------------------------------------------------------------------- */
+
+static int put(const struct making *m, const char *as)
+{
+	if (m->type == S_IFLNK)
+		return symlinkat(m->target, m->seat.dirfd, as);
+	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
+}
+
+/* 1: it is gone, or another run's. */
+static int give_metadata(struct making *m, const char *as)
+{
+	struct place *p = m->seat.place;
+	int fd = RETRIED(openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	struct metadata want;
+	struct stat st;
+	int ret = -1;
+
+	if (fd < 0 && errno == ENOENT) {
+		ret = 1;
+	} else if (fd < 0 || fstat(fd, &st)) {
+		seat_failure(&m->seat, "open");
+	} else if ((st.st_mode & S_IFMT) != m->type) {
+		ret = 1;
+	} else {
+		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
+		metadata_inherit(&m->seat, &m->r->a, &want);
+		ret = metadata_set(p, fd, &st, &want, m->xattrs, &m->seat);
+	}
+	close_fd(fd);
+	return ret;
+}
+
+static int make_once(struct making *m)
+{
+	char as[OWN_NAME_ROOM];
+	struct failure lost;
+	bool some = false;
+	int ret;
+
+	if (temporary_name(m->seat.name, m->seat.place->uid, as))
+		return seat_failure(&m->seat, "make");
+	if (put(m, as))
+		return errno == EEXIST ? 1 : seat_failure(&m->seat, "make");
+	ret = give_metadata(m, as);
+	if (ret > 0)
+		return 1;
+	/* Such a thing is made all the same. */
+	if (ret < 0) {
+		some = true;
+		lost = *failed();
+	}
+	ret = seat_rename(&m->seat, as, m->there ? &m->old : NULL, true);
+	if (ret)
+		unlinkat(m->seat.dirfd, as, 0);
+	return ret == 0 && some ? fail_again(&lost) : ret;
+}
+
+static int sync_in(const struct making *m)
+{
+	int fd, ret;
+
+	if (!m->seat.place->o.fsync)
+		return 0;
+	fd = dir_reopen(m->seat.dirfd);
+	ret = fd < 0 || fsync(fd) ? seat_failure(&m->seat, "fsync the directory of") : 0;
+	close_fd(fd);
+	return ret;
+}
+
+static int make_new(struct making *m)
+{
+	int ret = 1;
+
+	if (m->there && S_ISDIR(m->old.st_mode) && delete_is_allowed(&m->seat))
+		return -1;
+	if (m->seat.place->rules->dry_run)
+		return 0;
+	seat_is_whole(&m->seat); /* it may have been a file when an earlier run was here */
+	for (int i = 0; ret > 0 && i < TRIES; i++)
+		ret = make_once(m);
+	if (ret > 0) {
+		errno = EEXIST;
+		return seat_failure(&m->seat, "make");
+	}
+	return ret ? -1 : sync_in(m);
+}
+
+/* It may be the source, which is going to remove what is here: then it sees that. */
+static int touch(const struct making *m)
+{
+	const struct place *p = m->seat.place;
+	int fd, ret;
+
+	if (!p->o.sources_go || p->rules->dry_run)
+		return 0;
+	fd = RETRIED(openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	ret = fd < 0 || metadata_touch(p, fd) ? seat_failure(&m->seat, "touch") : 0;
+	close_fd(fd);
+	return ret;
+}
+
+static int make(struct making *m, struct change *c)
+{
+	int ret = m->seat.in && m->seat.in->fresh ? 0 : seat_look(&m->seat, &m->old);
+
+	if (ret < 0)
+		return -1;
+	m->there = ret > 0;
+	c->missing = !m->there;
+	if (m->there && is_equal(m)) {
+		seat_is_whole(&m->seat);
+		if (place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c))
+			return -1;
+		return touch(m);
+	}
+	if (m->there) {
+		c->type = (m->old.st_mode & S_IFMT) != m->type;
+		c->content = !c->type;
+	}
+	return make_new(m);
+}
+
+/* It will get more names, if it is there: a rehearsal makes nothing. */
+static int remember(const struct seat *s, const struct record_file *r)
+{
+	struct stat is;
+	int ret = r->flags & FILE_LINKED ? seat_look(s, &is) : 0;
+
+	return ret > 0 ? linked_remember(s, r, &is) : ret;
+}
+
+static int check_type(const struct record_file *r, const char *target, mode_t *type)
+{
+	static const mode_t types[] = {
+		[TYPE_SYMLINK] = S_IFLNK,
+		[TYPE_FIFO] = S_IFIFO,
+		[TYPE_CHAR] = S_IFCHR,
+		[TYPE_BLOCK] = S_IFBLK,
+	};
+
+	*type = r->type < sizeof types / sizeof *types ? types[r->type] : 0;
+	if (r->type == TYPE_HARD_LINK || (*type && (*type != S_IFLNK || (target && *target))))
+		return 0;
+	return fail_as(OUT_PROTOCOL, "the peer wants to make %s, which is nothing", r->name);
+}
+
+int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
+	       const char *target, const struct xattrs *x, struct change *change)
+{
+	struct making m = {.r = r, .target = target, .xattrs = x};
+	int ret;
+
+	*change = (struct change){
+		.what = r->type == TYPE_SYMLINK     ? EVENT_SYMLINK
+			: r->type == TYPE_HARD_LINK ? EVENT_HARD_LINK
+						    : EVENT_NODE,
+		.device = r->type == TYPE_CHAR || r->type == TYPE_BLOCK,
+		.now = !p->rules->times,
+	};
+	if (check_type(r, target, &m.type) || seat_take(p, d, r, &m.seat))
+		return -1;
+	if (r->type == TYPE_HARD_LINK)
+		ret = place_make_link(&m.seat, r, change);
+	else
+		ret = make(&m, change);
+	if (ret == 0)
+		ret = remember(&m.seat, r);
+	seat_leave(&m.seat);
+	return ret;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Where DST did not exist, a directory SRC becomes DST; where it did, it becomes DST/SRC.  So that
+ * the second run after one that was interrupted does not take what the first one made for
+ * something that was there, the first one leaves a marker in it, until the end.  The
+ * directory gets its name only when the marker is in it; what a run that is killed before leaves
+ * is swept like any temporary.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include "base/io.h"
+
+enum { TRIES = 8 };
+
+/* As the user wrote it, without what makes no difference. */
+static size_t plain_source(const char **name)
+{
+	const char *s = *name;
+	size_t len;
+
+	while (s[0] == '.' && s[1] == '/') {
+		s += 2;
+		s += strspn(s, "/");
+	}
+	len = strlen(s);
+	while (len > 1 && s[len - 1] == '/')
+		len--;
+	*name = s;
+	return len;
+}
+
+void marker_name(const struct place *p, uint32_t want, const char *name,
+		 char to[static OWN_NAME_ROOM])
+{
+	const char *source = p->o.wants ? p->o.wants[want] : name;
+	const char *peer = p->o.peer ? p->o.peer : "";
+	char both[HOST_MAX + NAME_MAX_WIRE + 1];
+	size_t len = strnlen(peer, HOST_MAX);
+	size_t more = plain_source(&source);
+
+	if (more > NAME_MAX_WIRE)
+		more = NAME_MAX_WIRE;
+	memcpy(both, peer, len);
+	both[len++] = '\0';
+	memcpy(both + len, source, more);
+	own_name_marker(XXH3_64bits(both, len + more), to);
+}
+
+bool marker_is_in(const struct place *p, int fd, const char *marker)
+{
+	struct stat st;
+
+	return fstatat(fd, marker, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_uid == p->uid;
+}
+
+static int put_marker(int fd, const char *marker)
+{
+	int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+	int m = RETRIED(openat(fd, marker, how, 0600));
+
+	if (m < 0)
+		return -1;
+	close_fd(m);
+	return 0;
+}
+
+/* It is not needed, or was not made for us: with errno. */
+static void undo(int in, const char *as, const char *marker, int fd)
+{
+	int err = errno;
+
+	if (fd >= 0)
+		unlinkat(fd, marker, 0);
+	unlinkat(in, as, AT_REMOVEDIR);
+	close_fd(fd);
+	errno = err;
+}
+
+/* Under a random name, with the marker in it: its descriptor. -1 with errno. */
+static int prepare(const struct place *p, int in, const char *marker, mode_t mode,
+		   char as[static OWN_NAME_ROOM])
+{
+	struct stat st;
+	int fd;
+
+	if (temporary_name(marker, p->uid, as) || mkdirat(in, as, mode))
+		return -1;
+	fd = dir_open(in, as, &st);
+	if (fd >= 0 && st.st_uid == p->uid && temporary_dir_lock(in, as, fd) == 0 &&
+	    put_marker(fd, marker) == 0)
+		return fd;
+	undo(in, as, marker, fd);
+	return -1;
+}
+
+static int make_plainly(int in, const char *name, const char *marker, mode_t mode)
+{
+	struct stat st;
+	int fd;
+
+	if (mkdirat(in, name, mode))
+		return -1;
+	fd = dir_open(in, name, &st);
+	if (fd >= 0 && put_marker(fd, marker) == 0)
+		return fd;
+	close_fd(fd);
+	return -1;
+}
+
+static bool is_there(int err)
+{
+	return err == EEXIST || err == ENOTEMPTY || err == ENOTDIR || err == EISDIR;
+}
+
+int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode)
+{
+	char as[OWN_NAME_ROOM];
+	bool others;
+	int fd;
+
+	/* A run that was killed between any two of these steps. */
+	temporaries_sweep(in, place_is_private(p, in), &others);
+	for (int i = 0; i < TRIES; i++) {
+		fd = prepare(p, in, marker, mode, as);
+		if (fd < 0)
+			continue;
+		if (renameat(in, as, in, name) == 0)
+			return fd;
+		undo(in, as, marker, fd);
+		if (is_there(errno)) {
+			errno = EEXIST;
+			return -1;
+		}
+	}
+	return make_plainly(in, name, marker, mode);
+}

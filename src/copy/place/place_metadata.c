@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Owner, attributes, mode and times, in this order: a change of owner takes set-id bits and
+ * capabilities away; the group bits of a mode are the mask of an ACL, and would be the group's own
+ * rights as long as there is none; and everything before them may move times.  Rights that are
+ * not to stay are taken away before the owner changes, so nobody has more than is asked for at any
+ * moment.  All through descriptors; those of O_PATH by their names in /proc/self/fd.
+ */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+enum {
+	XATTR_MAX = 64 << 10, /* the kernel's bound for a list and for a value */
+	SET_ID = S_ISUID | S_ISGID,
+	PERMISSIONS = 0777,
+	MODE = 07777,
+};
+/* What comes from a peer has 64 bits: a build that keeps fewer would store another time. */
+_Static_assert(sizeof(time_t) == sizeof(int64_t) && sizeof(off_t) == sizeof(int64_t),
+	       "times and sizes have 64 bits");
+static const uid_t nobody = (uid_t)-1; /* also as a group: none */
+
+/* ---- what it is to be ------------------------------------------------------------------ */
+
+static bool may_give_group(const struct place *p, gid_t gid)
+{
+	if (p->uid == 0)
+		return true;
+	for (int i = 0; i < p->group_count; i++) {
+		if (p->groups[i] == gid)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t mapped(const struct place *p, bool group, uint32_t id)
+{
+	return p->o.owners ? owners_map(p->o.owners, group, id, p->rules->numeric_ids) : id;
+}
+
+static void want_owner(struct place *p, const struct record_attr *a, const struct stat *replaced,
+		       struct metadata *m)
+{
+	const struct rules *r = p->rules;
+
+	m->uid = m->set_uid = nobody;
+	m->gid = m->set_gid = nobody;
+	if (r->owner)
+		m->uid = m->set_uid = mapped(p, false, a->uid);
+	if (p->chown_uid != nobody)
+		m->uid = p->chown_uid;
+	if (r->group)
+		m->gid = m->set_gid = mapped(p, true, a->gid);
+	if (p->chown_gid != nobody)
+		m->gid = p->chown_gid;
+	/* Who is not root can't, and nobody expects it of him. */
+	if (p->uid != 0)
+		m->uid = nobody;
+	if (m->gid != nobody && !may_give_group(p, m->gid))
+		m->gid = nobody;
+	m->owner_asked = m->uid != nobody;
+	m->group_asked = m->gid != nobody;
+	if (replaced && !m->owner_asked)
+		m->uid = replaced->st_uid;
+	if (replaced && !m->group_asked)
+		m->gid = replaced->st_gid;
+}
+
+static void want_mode(struct place *p, const struct record_attr *a, const struct stat *replaced,
+		      bool made, struct metadata *m)
+{
+	m->has_mode = true;
+	if (p->rules->perms) {
+		m->mode = a->mode & MODE;
+	} else if (replaced) {
+		m->mode = replaced->st_mode & MODE;
+		m->set_uid = replaced->st_uid;
+		m->set_gid = replaced->st_gid;
+	} else {
+		m->mode = a->mode & PERMISSIONS & ~p->umask;
+		m->has_mode = made;
+	}
+	m->inherits = m->dir && !p->rules->perms;
+}
+
+void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
+		   const struct stat *replaced, bool made, struct metadata *m)
+{
+	*m = (struct metadata){.dir = type == S_IFDIR, .keep = -1};
+	want_owner(p, a, replaced, m);
+	if (type != S_IFLNK)
+		want_mode(p, a, replaced, made, m);
+	m->has_times = p->rules->times || p->rules->atimes;
+	m->times[0].tv_sec = a->atime_s;
+	m->times[0].tv_nsec = p->rules->atimes ? (long)a->atime_ns : UTIME_OMIT;
+	m->times[1].tv_sec = a->mtime_s;
+	m->times[1].tv_nsec = p->rules->times ? (long)a->mtime_ns : UTIME_OMIT;
+}
+
+mode_t metadata_umask(struct place *p, struct place_dir *d, int fd)
+{
+	struct place_dir *in = d ? d : p->top;
+	unsigned known = atomic_load_explicit(&in->inner_umask, memory_order_relaxed);
+
+	if (known == 0) {
+		known = xattrs_umask(fd, p->umask) + 1;
+		atomic_store_explicit(&in->inner_umask, known, memory_order_relaxed);
+	}
+	return known - 1;
+}
+
+void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m)
+{
+	if (m->has_mode && !s->place->rules->perms)
+		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->in, s->dirfd);
+}
+
+void metadata_want_dir(const struct place_dir *d, struct metadata *m)
+{
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->fresh, m);
+	if (d->fresh && !d->place->rules->perms)
+		m->mode = d->a.mode & PERMISSIONS & ~d->umask;
+}
+
+/* The mode of something that has this owner and group then. */
+static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t is)
+{
+	mode_t mode = m->mode;
+
+	if (uid != m->set_uid)
+		mode &= ~(mode_t)S_ISUID;
+	/* Of a directory it gives nobody any rights. */
+	if (gid != m->set_gid || (uid != m->set_uid && !m->dir))
+		mode &= ~(mode_t)S_ISGID;
+	if (m->inherits)
+		mode |= is & S_ISGID;
+	return mode;
+}
+
+/* ---- comparing ------------------------------------------------------------------------- */
+
+static bool same_time(int64_t sec, long nsec, const struct timespec *is)
+{
+	/* Some file systems know seconds only. */
+	return sec == is->tv_sec && (nsec == is->tv_nsec || is->tv_nsec == 0);
+}
+
+bool metadata_is_newer(const struct record_attr *a, const struct stat *st)
+{
+	return st->st_mtim.tv_sec > a->mtime_s ||
+	       (st->st_mtim.tv_sec == a->mtime_s && st->st_mtim.tv_nsec > (long)a->mtime_ns);
+}
+
+bool metadata_same_mtime(const struct record_attr *a, const struct stat *st)
+{
+	return same_time(a->mtime_s, (long)a->mtime_ns, &st->st_mtim);
+}
+
+bool metadata_atime_differs(const struct metadata *m, const struct stat *st)
+{
+	return m->times[0].tv_nsec != UTIME_OMIT &&
+	       !same_time(m->times[0].tv_sec, m->times[0].tv_nsec, &st->st_atim);
+}
+
+void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
+		      struct change *c)
+{
+	uid_t uid = m->uid == nobody ? st->st_uid : m->uid;
+	gid_t gid = m->gid == nobody ? st->st_gid : m->gid;
+	mode_t mode = final_mode(m, uid, gid, st->st_mode);
+
+	c->owner = m->owner_asked && uid != st->st_uid;
+	c->group = m->group_asked && gid != st->st_gid;
+	c->perms = m->has_mode && mode != (st->st_mode & MODE);
+	c->time = p->rules->times &&
+		  !same_time(m->times[1].tv_sec, m->times[1].tv_nsec, &st->st_mtim);
+	c->now = !p->rules->times;
+}
+
+void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs *x,
+			     struct change *c)
+{
+	const struct rules *r = p->rules;
+
+	if (!metadata_has_xattrs(p))
+		return;
+	/* Setting them succeeds, or reports why they can't be read. */
+	if (xattrs_differ(fd, x, r, &c->acl, &c->xattr)) {
+		c->acl = r->acls;
+		c->xattr = r->xattrs || r->xattrs_all;
+	}
+}
+
+/* ---- setting --------------------------------------------------------------------------- */
+
+const char *metadata_why(const struct place *p)
+{
+	return errno == ENOENT && p->proc < 0 ? "/proc is not mounted" : strerror(errno);
+}
+
+/* fd is one that only /proc/self/fd opens to a call: 0; -1 with errno, why not. */
+static int need_procfs(const struct place *p)
+{
+	if (errno == EBADF && p->proc < 0)
+		errno = p->proc_error;
+	else if (errno == EBADF)
+		return 0;
+	return -1;
+}
+
+int metadata_chmod(const struct place *p, int fd, mode_t mode)
+{
+	char name[16];
+
+	if (fchmod(fd, mode) == 0)
+		return 0;
+	if (need_procfs(p))
+		return -1;
+	snprintf(name, sizeof name, "%d", fd);
+	return fchmodat(p->proc, name, mode, 0);
+}
+
+static int set_times(const struct place *p, int fd, const struct timespec times[2])
+{
+	char name[16];
+
+	if (futimens(fd, times) == 0)
+		return 0;
+	/* From Linux 5.8 on O_PATH is enough. */
+	if (errno == EBADF) {
+		if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
+			return 0;
+		errno = EBADF;
+	}
+	if (need_procfs(p))
+		return -1;
+	snprintf(name, sizeof name, "%d", fd);
+	return utimensat(p->proc, name, times, 0);
+}
+
+int metadata_touch(const struct place *p, int fd)
+{
+	struct timespec times[2];
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -1;
+	times[0] = st.st_atim;
+	times[1] = (struct timespec){.tv_nsec = UTIME_OMIT};
+	return set_times(p, fd, times);
+}
+
+/* In *st what it has then. False: not all of it could be, with the errno of the first try. */
+static bool set_owner(int fd, const struct metadata *m, struct stat *st)
+{
+	uid_t uid = m->uid == st->st_uid ? nobody : m->uid;
+	gid_t gid = m->gid == st->st_gid ? nobody : m->gid;
+
+	if (uid == nobody && gid == nobody)
+		return true;
+	if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH)) {
+		int error = errno;
+
+		/* The group is often allowed where the owner is not. */
+		if (uid != nobody && gid != nobody &&
+		    fchownat(fd, "", nobody, gid, AT_EMPTY_PATH) == 0) {
+			st->st_gid = gid;
+			st->st_mode &= ~(mode_t)SET_ID;
+		}
+		errno = error;
+		return false;
+	}
+	if (uid != nobody)
+		st->st_uid = uid;
+	if (gid != nobody)
+		st->st_gid = gid;
+	if (!m->dir)
+		st->st_mode &= ~(mode_t)SET_ID;
+	return true;
+}
+
+static void warn_once(struct place *p, bool *flag, const struct seat *s, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	if (place_first_time(p, flag))
+		log_warn("%s: its %s could not be kept", seat_shown(s, shown), what);
+}
+
+static int first_of(struct failure *first, bool *any)
+{
+	if (!*any)
+		*first = *failed();
+	*any = true;
+	return -1;
+}
+
+void metadata_mode_unset(struct place *p, const char *shown)
+{
+	int why = errno;
+
+	if (place_first_time(p, &p->told_mode)) {
+		errno = why;
+		log_warn("%s: its mode could not be set: %m", shown);
+	}
+}
+
+/* is: what it has now. */
+static int set_mode(struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
+{
+	char shown[SHOWN_ROOM];
+
+	if (mode == (is & MODE) || metadata_chmod(p, fd, mode) == 0)
+		return 0;
+	seat_shown(s, shown);
+	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
+		return fail("set mode of %s: %s", shown, metadata_why(p));
+	/* Some file systems have none, and nobody asked for one. */
+	metadata_mode_unset(p, shown);
+	return 0;
+}
+
+/* Who asked for it hears that it failed; what was only to stay as it was is one warning. */
+static int owner_failed(struct place *p, const struct metadata *m, const struct stat *is,
+			const struct seat *s)
+{
+	bool owner = m->owner_asked && is->st_uid != m->uid;
+	bool group = m->group_asked && is->st_gid != m->gid;
+	char shown[SHOWN_ROOM];
+
+	if (owner || group)
+		return fail("set %s of %s: %m", owner ? "owner" : "group", seat_shown(s, shown));
+	warn_once(p, &p->told_owner, s, "owner");
+	return 0;
+}
+
+static enum event_what what_is(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return EVENT_FILE;
+	case S_IFDIR:
+		return EVENT_DIR;
+	case S_IFLNK:
+		return EVENT_SYMLINK;
+	default:
+		return EVENT_NODE;
+	}
+}
+
+/* It is there all the same; but a source is removed for nothing less than all of it. */
+static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
+			const struct failure *why)
+{
+	char path[EVENT_PATH_MAX];
+
+	if (!p->o.on_unkept || p->o.sources_go || why->code != OUT_FILE)
+		return fail_again(why);
+	place_path(s->in, s->name, path, sizeof path);
+	p->o.on_unkept(p->o.ctx, what_is(mode), path, why);
+	return 0;
+}
+
+/* ---- what a file that is replaced had -------------------------------------------------- */
+
+/* Capabilities are set-id by another name, and integrity hashes are of other content. */
+static bool xattr_is_kept(const char *name)
+{
+	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
+	       strcmp(name, "system.posix_acl_access") == 0 ||
+	       strcmp(name, "security.selinux") == 0;
+}
+
+static bool xattr_copy(int fd, int old, const char *name, char *value)
+{
+	ssize_t n = fgetxattr(old, name, value, XATTR_MAX);
+	bool told = strncmp(name, "user.", 5) == 0 || strncmp(name, "system.", 7) == 0 ||
+		    strncmp(name, "trusted.", 8) == 0;
+
+	return n < 0 || fsetxattr(fd, name, value, (size_t)n, 0) == 0 || !told;
+}
+
+static bool xattrs_copy(int fd, int old)
+{
+	ssize_t n = flistxattr(old, NULL, 0);
+	bool all = true;
+	char *list;
+
+	if (n <= 0)
+		return n == 0 || errno != EBADF;
+	list = malloc(2 * XATTR_MAX);
+	if (!list)
+		return false;
+	n = flistxattr(old, list, XATTR_MAX);
+	for (char *at = list; n > 0 && at < list + n; at += strlen(at) + 1) {
+		if (xattr_is_kept(at))
+			all = xattr_copy(fd, old, at, list + XATTR_MAX) && all;
+	}
+	free(list);
+	return all;
+}
+
+static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
+{
+	if (xattrs_copy(fd, old))
+		return true;
+	warn_once(p, &p->told_xattrs, s, "extended attributes");
+	return false;
+}
+
+/* ---- all of it ------------------------------------------------------------------------- */
+
+/* Who will be its owner or group gets no rights that are only the last one's. */
+static void narrow(const struct place *p, int fd, const struct metadata *m, struct stat *st)
+{
+	mode_t more = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
+	bool same = (m->uid == nobody || m->uid == st->st_uid) &&
+		    (m->gid == nobody || m->gid == st->st_gid);
+
+	if (!same && m->has_mode && more && metadata_chmod(p, fd, st->st_mode & MODE & ~more) == 0)
+		st->st_mode &= ~more;
+}
+
+/* Also what it keeps of a file that it replaces.  *mode loses what an ACL that could not be set
+ * would have kept from the group; *now becomes what it is then. */
+static int set_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
+		      const struct seat *s, mode_t *mode, struct stat *now)
+{
+	struct failure why;
+	char shown[SHOWN_ROOM];
+	unsigned group = S_IRWXO;
+	int ret = 0;
+
+	if (m->keep >= 0 && !keep_xattrs(p, fd, m->keep, s))
+		group = xattrs_group_without_acl(fd, m->keep);
+	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules)) {
+		why = *failed();
+		if (p->rules->acls)
+			group &= xattrs_group_without(fd, x);
+		ret = -1;
+	}
+	*mode &= ~(mode_t)S_IRWXG | group << 3;
+	if ((m->keep >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
+		return fail("look at %s: %m", seat_shown(s, shown));
+	return ret ? fail_again(&why) : 0;
+}
+
+int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
+		 const struct xattrs *x, const struct seat *s)
+{
+	struct stat now = *st;
+	struct failure first;
+	char shown[SHOWN_ROOM];
+	bool any = false;
+	mode_t mode;
+
+	narrow(p, fd, m, &now);
+	if (!set_owner(fd, m, &now) && owner_failed(p, m, &now, s))
+		first_of(&first, &any);
+	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
+	/* An ACL has the last word there. */
+	if (m->has_mode && p->rules->acls && !p->rules->perms &&
+	    set_mode(p, fd, mode, now.st_mode, s))
+		first_of(&first, &any);
+	if (set_xattrs(p, fd, m, x, s, &mode, &now))
+		first_of(&first, &any);
+	if (m->has_mode && (!p->rules->acls || p->rules->perms) &&
+	    set_mode(p, fd, mode, now.st_mode, s))
+		first_of(&first, &any);
+	if (m->has_times && set_times(p, fd, m->times) &&
+	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
+		fail("set times of %s: %s", seat_shown(s, shown), metadata_why(p));
+		first_of(&first, &any);
+	}
+	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
+}
+
+/* ---- of a directory that is new --------------------------------------------------------- */
+
+mode_t metadata_first_mode(const struct place_dir *d)
+{
+	const struct rules *r = d->place->rules;
+	struct metadata m;
+
+	metadata_want(d->place, &d->a, S_IFDIR, NULL, true, &m);
+	if (r->perms || r->acls || m.group_asked)
+		return S_IRWXU;
+	return (d->a.mode & PERMISSIONS) | S_IRWXU;
+}
+
+void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)
+{
+	struct metadata m;
+	mode_t mode;
+
+	metadata_want_dir(d, &m);
+	m.uid = nobody;
+	set_owner(fd, &m, st);
+	mode = final_mode(&m, st->st_uid, st->st_gid, st->st_mode);
+	if (d->place->rules->acls)
+		mode &= S_IRWXU;
+	d->was = mode;
+	d->loosened = (mode & S_IRWXU) != S_IRWXU;
+	mode |= S_IRWXU;
+	if (mode != (st->st_mode & MODE) && metadata_chmod(d->place, fd, mode) == 0)
+		st->st_mode = (st->st_mode & S_IFMT) | mode;
+}

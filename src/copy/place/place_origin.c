@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A source that is its own target, or is a directory that the target is in. */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { ORIGINS_BYTES_MAX = 16 << 20 };
+
+static bool is_origin(const struct stat *st, const struct place_origin *o)
+{
+	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_is_one(origin_of(st), o->origin);
+}
+
+/* What is where it would go.  A link that the user named is resolved already (spot_resolve()). */
+static bool is_target(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	const char *name = d || p->is_dir ? o->name : p->spot.name;
+	int in = d ? dir_hold(d) : p->is_dir ? p->top->fd : p->spot.dirfd;
+	struct stat st;
+	bool is;
+
+	if (in < 0)
+		return false;
+	if (!o->name[0] && o->dir && p->is_dir)
+		is = fstat(in, &st) == 0;
+	else
+		is = *name && fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (d)
+		dir_release(d);
+	return is && is_origin(&st, o);
+}
+
+/* Up from the target, or from the directory that it will be in. */
+static bool is_above(const struct place *p, const struct place_origin *o)
+{
+	int fd = dir_reopen(p->is_dir ? p->top->fd : p->spot.dirfd), up;
+	struct stat st, below = {0};
+	bool is = false;
+
+	while (fd >= 0 && !is && fstat(fd, &st) == 0 &&
+	       (st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
+		is = is_origin(&st, o);
+		below = st;
+		up = RETRIED(openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+		close_fd(fd);
+		fd = up;
+	}
+	close_fd(fd);
+	return is;
+}
+
+/* The target as it is now: what the other lanes brought may make it a directory. */
+static int look(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	bool tree = p->rules->recursive || p->rules->listed;
+
+	if (is_target(p, d, o))
+		return fail("%s and %s are the same %s", o->source, p->o.target,
+			    tree ? "directory or file" : "file");
+	if (o->dir && !p->rules->listed && is_above(p, o))
+		return fail("%s is in %s, which can't be copied into itself", p->o.target,
+			    o->source);
+	return 0;
+}
+
+static int remember(struct place *p, struct origin o)
+{
+	uint64_t *slot;
+	int ret;
+
+	pthread_mutex_lock(&p->lock);
+	ret = hashes_room(&p->origins, ORIGINS_BYTES_MAX, "sources");
+	if (ret == 0) {
+		slot = hashes_slot(&p->origins, o.hash[0] | 1);
+		p->origins.count += *slot == 0;
+		*slot = o.hash[0] | 1;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+bool place_is_source(struct place *p, const struct stat *st)
+{
+	const uint64_t *slot;
+	bool is;
+
+	pthread_mutex_lock(&p->lock);
+	slot = hashes_slot(&p->origins, origin_of(st).hash[0] | 1);
+	is = slot && *slot != 0;
+	pthread_mutex_unlock(&p->lock);
+	return is;
+}
+
+int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
+{
+	int ret;
+
+	if ((p->rules->delete || p->rules->backup) && remember(p, o->origin))
+		return -1;
+	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
+		return 0;
+	pthread_mutex_lock(&p->settling);
+	ret = look(p, d, o);
+	pthread_mutex_unlock(&p->settling);
+	return ret;
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/place/place_resolve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "copy/names/name.h"
+#include "copy/names/tilde.h"
+
+enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
+
+static int hold_dir(const char *path, struct spot *s)
+{
+	s->dirfd = RETRIED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	if (s->dirfd < 0)
+		return fail("open %s: %m", path);
+	return 0;
+}
+
+static int sync_dir(const char *path)
+{
+	int fd = RETRIED(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	int ret = fd < 0 || fsync(fd) ? fail("fsync the directory %s: %m", path) : 0;
+
+	close_fd(fd);
+	return ret;
+}
+
+/* Make a directory and all that lead to it; durable: those that are new. */
+static int make_dirs(const char *path, bool durable)
+{
+	char part[PATH_MAX], parent[PATH_MAX] = ".";
+	size_t len = 0;
+
+	while (path[len]) {
+		len += strspn(path + len, "/");
+		if (len > 0)
+			snprintf(parent, sizeof parent, "%.*s", (int)len, path);
+		len += strcspn(path + len, "/");
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		if (mkdir(part, 0777) == 0) {
+			if (durable && sync_dir(parent))
+				return -1;
+		} else if (errno != EEXIST) {
+			return fail("make directory %s: %m", part);
+		}
+	}
+	return 0;
+}
+
+/* The directory that a path's last component is in, and that component. */
+static int split(const char *path, char *dir, size_t size, char name[static NAME_MAX + 1])
+{
+	const char *slash = strrchr(path, '/');
+	const char *last = slash ? slash + 1 : path;
+
+	if (!name_is_plain(last))
+		return fail("create %s: not the name of a file", path);
+	snprintf(name, NAME_MAX + 1, "%s", last);
+	if (!slash)
+		snprintf(dir, size, ".");
+	else
+		snprintf(dir, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	return 0;
+}
+
+/* A symbolic link that leads nowhere yet: to where it leads. */
+static int follow_dangling(char path[static PATH_MAX])
+{
+	char to[PATH_MAX], dir[PATH_MAX], joined[2 * PATH_MAX];
+	char name[NAME_MAX + 1];
+
+	for (int i = 0; i < LINKS_MAX; i++) {
+		ssize_t n = readlink(path, to, sizeof to - 1);
+
+		if (n < 0)
+			return 0;
+		to[n] = '\0';
+		if (to[0] == '/') {
+			snprintf(joined, sizeof joined, "%s", to);
+		} else {
+			if (split(path, dir, sizeof dir, name))
+				return -1;
+			snprintf(joined, sizeof joined, "%s/%s", dir, to);
+		}
+		if (strlen(joined) >= PATH_MAX)
+			return fail("follow %s: name too long", path);
+		memcpy(path, joined, strlen(joined) + 1);
+	}
+	errno = ELOOP;
+	return fail("follow %s: %m", path);
+}
+
+/* Does it name a directory that trees may make? */
+static bool holds_trees(const struct place_opts *o)
+{
+	return o->rules->recursive || o->rules->listed;
+}
+
+static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
+{
+	if (o->rules->dry_run) {
+		s->nowhere = true;
+		return 0;
+	}
+	return make_dirs(s->shown, o->fsync) ? -1 : hold_dir(s->shown, s);
+}
+
+static int resolve_missing(const struct place_opts *o, bool slash, struct spot *s)
+{
+	char path[PATH_MAX], dir[PATH_MAX];
+	struct stat st;
+
+	/* With -T only a tree makes it, by becoming it. */
+	if ((slash || o->many) && o->mkpath && !o->no_target_dir)
+		return resolve_missing_dir(o, s);
+	s->dir_only = slash;
+	if (o->many || (slash && !holds_trees(o)))
+		return spot_needs_dir(o, s);
+	memcpy(path, s->shown, sizeof path);
+	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
+		path[len - 1] = '\0';
+	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
+		return -1;
+	if (stat(dir, &st) && errno == ENOENT) {
+		if (!o->mkpath)
+			return fail("create %s: directory %s does not exist (--mkpath makes it)",
+				    s->shown, dir);
+		s->nowhere = o->rules->dry_run;
+		if (!s->nowhere && make_dirs(dir, o->fsync))
+			return -1;
+	}
+	return s->nowhere ? 0 : hold_dir(dir, s);
+}
+
+/* ---- what is there ------------------------------------------------------------------------- */
+
+/* A name in a held directory, followed link by link. */
+struct trail {
+	int dirfd;
+	char name[NAME_MAX + 1];
+	bool proc; /* the directory is below /proc, */
+	bool link; /* and the name a link there: to what is open, whatever the link's text says */
+};
+
+static int look_around(struct trail *t, bool *is_root)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (RETRIED(fstatfs(t->dirfd, &fs)) || fstat(t->dirfd, &st))
+		return -1;
+	t->proc = fs.f_type == PROC_SUPER_MAGIC;
+	*is_root = st.st_ino == PROC_ROOT_INODE;
+	return 0;
+}
+
+/* One step: 1, 0 at the end of it, -1 with errno. */
+static int follow_once(struct trail *t)
+{
+	char to[PATH_MAX], dir[PATH_MAX];
+	ssize_t n = readlinkat(t->dirfd, t->name, to, sizeof to - 1);
+	bool is_root;
+	int fd;
+
+	if ((n < 0 && errno != EINVAL) || look_around(t, &is_root))
+		return -1;
+	/* What is directly below /proc is an ordinary link (mounts, net). */
+	t->link = n >= 0 && t->proc && !is_root;
+	if (n < 0 || t->link)
+		return 0;
+	to[n] = '\0';
+	if (split(to, dir, sizeof dir, t->name)) {
+		errno = EINVAL;
+		return -1;
+	}
+	fd = RETRIED(openat(t->dirfd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	if (fd < 0)
+		return -1;
+	close_fd(t->dirfd);
+	t->dirfd = fd;
+	return 1;
+}
+
+/* As the kernel does it: a path through /proc/PID/root or cwd is one in another name space, so the
+ * text of it leads elsewhere. */
+static int follow(const char *path, struct trail *t)
+{
+	char dir[PATH_MAX];
+	int ret = 1;
+
+	*t = (struct trail){.dirfd = -1};
+	if (split(path, dir, sizeof dir, t->name))
+		return -1;
+	t->dirfd = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	if (t->dirfd < 0)
+		return fail("open %s: %m", dir);
+	for (int i = 0; ret > 0 && i < LINKS_MAX; i++)
+		ret = follow_once(t);
+	if (ret > 0)
+		errno = ELOOP;
+	if (ret == 0)
+		return 0;
+	fail("follow %s: %m", path);
+	close_fd(t->dirfd);
+	return -1;
+}
+
+/* Which descriptor of this process is that link in /proc/PID/fd, or in a thread's? */
+static int own_descriptor(const struct trail *t)
+{
+	char link[40], dir[64];
+	ssize_t n;
+	int pid, at = 0;
+
+	if (!t->link || !t->name[0] || t->name[strspn(t->name, "0123456789")])
+		return -1;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", t->dirfd);
+	n = readlink(link, dir, sizeof dir - 1);
+	dir[n < 0 ? 0 : n] = '\0';
+	if (sscanf(dir, "/proc/%d/%n", &pid, &at) != 1 || at == 0 || pid != getpid())
+		return -1;
+	return atoi(t->name);
+}
+
+int spot_descriptor(const char *path)
+{
+	struct failure before = *failed();
+	struct trail t;
+	int own;
+
+	if (follow(path, &t)) {
+		fail_again(&before);
+		return -1;
+	}
+	own = own_descriptor(&t);
+	close_fd(t.dirfd);
+	return own;
+}
+
+int spot_keeps_nothing(const char *shown)
+{
+	return fail_as(OUT_USAGE, "--remove-source-files: %s is no regular file that keeps them",
+		       shown);
+}
+
+/* Nothing there is replaced by a file that is made beside it. */
+static int take_direct(const struct place_opts *o, const struct trail *t, struct spot *s)
+{
+	s->direct = true;
+	s->link = t->link;
+	s->own = own_descriptor(t);
+	if (o->sources_go)
+		return spot_keeps_nothing(s->shown);
+	/* The user's are known by their numbers before this (cmd/cli/target.h). */
+	if (s->own >= 0 && s->own != STDERR_FILENO)
+		return fail("open %s: that is a descriptor of the program that copies, not yours",
+			    s->shown);
+	return 0;
+}
+
+static int resolve_there(const struct place_opts *o, bool regular, struct spot *s)
+{
+	struct trail t;
+
+	if (follow(s->shown, &t))
+		return -1;
+	if (!regular || t.proc) {
+		int ret = take_direct(o, &t, s);
+
+		close_fd(t.dirfd);
+		return ret;
+	}
+	s->dirfd = t.dirfd;
+	memcpy(s->name, t.name, sizeof s->name);
+	return 0;
+}
+
+int spot_needs_dir(const struct place_opts *o, const struct spot *s)
+{
+	if (o->no_target_dir)
+		return fail("create %s: not the name of a file", s->shown);
+	return fail("%s: no such directory (--mkpath makes it)", s->shown);
+}
+
+int spot_resolve(const struct place_opts *o, struct spot *s)
+{
+	const char *target = *o->target ? o->target : ".";
+	bool slash = target[strlen(target) - 1] == '/';
+	struct stat st;
+
+	*s = (struct spot){.dirfd = -1, .own = -1};
+	if (o->expand) {
+		if (tilde_expand(target, s->shown, sizeof s->shown))
+			return -1;
+	} else if (snprintf(s->shown, sizeof s->shown, "%s", target) >= (int)sizeof s->shown) {
+		return fail("%s: name too long", target);
+	}
+	if (stat(s->shown, &st)) {
+		if (errno != ENOENT)
+			return fail("open %s: %m", s->shown);
+		return resolve_missing(o, slash || o->many, s);
+	}
+	if (S_ISDIR(st.st_mode)) {
+		if (o->no_target_dir && !holds_trees(o))
+			return fail("%s is a directory, not a file", s->shown);
+		return hold_dir(s->shown, s);
+	}
+	if (o->many)
+		return fail("%s is not a directory", s->shown);
+	return resolve_there(o, S_ISREG(st.st_mode), s);
+}
+
+int spot_open(const struct spot *s)
+{
+	if (s->own >= 0)
+		return fcntl(s->own, F_DUPFD_CLOEXEC, 0);
+	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+int spot_cut(const struct spot *s, int fd, uint64_t size)
+{
+	struct stat st;
+
+	if (!s->link || s->own >= 0)
+		return 0;
+	if (fstat(fd, &st))
+		return -1;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size <= size)
+		return 0;
+	return ftruncate(fd, (off_t)size);
+}
+
+int spot_writable(const struct spot *s, bool inplace)
+{
+	if (s->nowhere)
+		return 0;
+	if (s->direct)
+		return eaccess(s->shown, W_OK) ? fail("open %s: %m", s->shown) : 0;
+	if (inplace && faccessat(s->dirfd, s->name, F_OK, AT_EACCESS) == 0)
+		return faccessat(s->dirfd, s->name, W_OK, AT_EACCESS)
+			       ? fail("open %s: %m", s->shown)
+			       : 0;
+	return faccessat(s->dirfd, ".", W_OK | X_OK, AT_EACCESS) ? fail("create %s: %m", s->shown)
+								 : 0;
+}
+
+void spot_close(struct spot *s)
+{
+	close_fd(s->dirfd);
+	s->dirfd = -1;
+}
+
+int backups_open(int top, const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = 0;
+	int fd;
+
+	if (strlen(path) >= sizeof part)
+		return fail("make directory %s: name too long", path);
+	while (path[len]) {
+		len += strspn(path + len, "/");
+		len += strcspn(path + len, "/");
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		if (mkdirat(top, part, 0777) && errno != EEXIST)
+			return fail("make directory %s: %m", part);
+	}
+	fd = RETRIED(openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	return fd < 0 ? fail("open %s: %m", path) : fd;
+}
+
+int backups_find(int top, const char *path)
+{
+	char part[PATH_MAX];
+	size_t len = strlen(path);
+	int fd = -1;
+
+	if (len >= sizeof part)
+		return -1;
+	while (fd < 0 && len > 0) {
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		fd = RETRIED(openat(top, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
+		while (len > 0 && path[len - 1] == '/')
+			len--;
+		while (len > 0 && path[len - 1] != '/')
+			len--;
+	}
+	return fd;
+}
+
+int procfs_open(void)
+{
+	return RETRIED(open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC));
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
+
+/* fs: how it was before anything was taken; NULL: not known. */
+static int no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
+{
+	char shown[SHOWN_ROOM];
+	uint64_t left;
+
+	seat_shown(s, shown);
+	if (!fs || errno != ENOSPC)
+		return fail("write %s: %m", shown);
+	left = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
+	return fail("write %s: %m: it takes %" PRIu64 " MiB, and %" PRIu64 " MiB are free there",
+		    shown, (size + MIB - 1) / MIB, left / MIB);
+}
+
+int room_take(const struct seat *s, int fd, uint64_t size)
+{
+	unsigned long type;
+	struct statfs fs;
+	bool known;
+
+	if (size < ROOM_MIN)
+		return 0;
+	known = RETRIED(fstatfs(fd, &fs)) == 0;
+	type = known ? (unsigned long)fs.f_type : 0;
+	if (type == TMPFS_MAGIC || type == BTRFS_SUPER_MAGIC) {
+		if (fs.f_blocks == 0 || size / (uint64_t)fs.f_bsize <= fs.f_bavail)
+			return 0;
+		errno = ENOSPC;
+		return no_room(s, &fs, size);
+	}
+	while (fallocate(fd, 0, 0, (off_t)size)) {
+		/* Some take as much as there is before they say so: what is free now is no news. */
+		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+			return no_room(s, known ? &fs : NULL, size);
+		if (errno != EINTR || place_stopped(s->place))
+			break;
+	}
+	return 0;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/rules/filter.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "protocol/message.h"
+
+/*
+ * A pattern becomes a row of tokens, each of which takes one byte of the path, or for stars any
+ * number of them.  Matching follows all ways through the row at once, a bit for each token that may
+ * come next, so that its time is at worst the product of both lengths, whatever the pattern.
+ */
+
+enum token_kind {
+	TOKEN_BYTE,
+	TOKEN_ANY, /* but a slash */
+	TOKEN_SET,
+	TOKEN_STAR,
+	TOKEN_STARS,
+};
+
+struct token {
+	uint8_t kind;
+	uint8_t byte;
+	uint16_t set; /* index into the rule's sets */
+};
+
+struct set {
+	uint64_t bits[4];
+};
+
+/* Where a pattern may begin to match. */
+enum start {
+	START_LAST, /* the last component is all that counts */
+	START_TOP,
+	START_TAIL, /* so many of the last components are all that counts */
+	START_ANYWHERE, /* after any slash */
+};
+
+struct rule {
+	bool include;
+	bool directory; /* a slash at its end: directories only */
+	bool never; /* a bracket that never closes, or names no class */
+	bool slash_before, slash_behind; /* paths (of directories) are read with one more */
+	enum start start;
+	unsigned components; /* of START_TAIL */
+	size_t count;
+	size_t tail; /* the first token behind the last star; 0: there is none */
+	struct token *tokens;
+	struct set *sets;
+	unsigned set_count;
+};
+
+struct filter {
+	struct rule *rules;
+	size_t count, room;
+};
+
+int filter_new(struct filter **out)
+{
+	struct filter *f = calloc(1, sizeof *f);
+
+	if (!f)
+		return fail_as(OUT_MEMORY, "allocate a filter: %m");
+	*out = f;
+	return 0;
+}
+
+static void clear(struct filter *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		free(f->rules[i].tokens);
+		free(f->rules[i].sets);
+	}
+	f->count = 0;
+}
+
+void filter_free(struct filter *f)
+{
+	if (!f)
+		return;
+	clear(f);
+	free(f->rules);
+	free(f);
+}
+
+/* ---- sets: [a-z[:digit:]] ----------------------------------------------------------- */
+
+static void set_put(struct set *s, unsigned byte)
+{
+	s->bits[byte / 64] |= UINT64_C(1) << byte % 64;
+}
+
+static bool set_has(const struct set *s, unsigned byte)
+{
+	return s->bits[byte / 64] >> byte % 64 & 1;
+}
+
+/* Classes are ASCII's, whatever the locale: both ends must agree. */
+static bool lower(unsigned c)
+{
+	return c >= 'a' && c <= 'z';
+}
+static bool upper(unsigned c)
+{
+	return c >= 'A' && c <= 'Z';
+}
+static bool digit(unsigned c)
+{
+	return c >= '0' && c <= '9';
+}
+static bool alpha(unsigned c)
+{
+	return lower(c) || upper(c);
+}
+static bool alnum(unsigned c)
+{
+	return alpha(c) || digit(c);
+}
+static bool graph(unsigned c)
+{
+	return c > ' ' && c < 127;
+}
+static bool print(unsigned c)
+{
+	return c >= ' ' && c < 127;
+}
+static bool punct(unsigned c)
+{
+	return graph(c) && !alnum(c);
+}
+static bool cntrl(unsigned c)
+{
+	return c < ' ' || c == 127;
+}
+static bool blank(unsigned c)
+{
+	return c == ' ' || c == '\t';
+}
+static bool space(unsigned c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+static bool xdigit(unsigned c)
+{
+	return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static const struct {
+	const char *name;
+	bool (*has)(unsigned c);
+} classes[] = {
+	{"alnum", alnum}, {"alpha", alpha}, {"blank", blank}, {"cntrl", cntrl},
+	{"digit", digit}, {"graph", graph}, {"lower", lower}, {"print", print},
+	{"punct", punct}, {"space", space}, {"upper", upper}, {"xdigit", xdigit},
+};
+
+static bool set_class(struct set *s, const char *name, size_t len)
+{
+	for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+		if (strlen(classes[i].name) != len || memcmp(classes[i].name, name, len) != 0)
+			continue;
+		for (unsigned c = 1; c < 128; c++)
+			if (classes[i].has(c))
+				set_put(s, c);
+		return true;
+	}
+	return false;
+}
+
+/* [:name:] at p, which is at its "[:": where it ends, or p itself if it is none after all, or
+ * NULL if it is one that there is not. */
+static const char *class_read(struct set *s, const char *p)
+{
+	const char *name = p + 2, *end = strchr(name, ']');
+
+	if (!end)
+		return NULL;
+	if (end == name || end[-1] != ':')
+		return p;
+	return set_class(s, name, (size_t)(end - 1 - name)) ? end : NULL;
+}
+
+/* One member at p, and what it puts in; returns its last byte, NULL: malformed.  *before is the
+ * byte that a range may begin with, 0 for none. */
+static const char *member_read(struct set *s, const char *p, unsigned *before)
+{
+	unsigned byte;
+
+	if (*p == '-' && *before && p[1] && p[1] != ']') {
+		p += p[1] == '\\' ? 2 : 1;
+		for (unsigned c = *before; c <= (uint8_t)*p; c++)
+			set_put(s, c);
+		*before = 0;
+		return *p ? p : NULL;
+	}
+	if (*p == '[' && p[1] == ':') {
+		const char *end = class_read(s, p);
+
+		if (end != p) {
+			*before = 0;
+			return end;
+		}
+	} else if (*p == '\\') {
+		p++;
+	}
+	byte = (uint8_t)*p;
+	if (!byte)
+		return NULL;
+	set_put(s, byte);
+	*before = byte;
+	return p;
+}
+
+/* The set at p, which is at its "["; returns its "]", or NULL if it is malformed. */
+static const char *set_read(struct set *s, const char *p)
+{
+	unsigned before = 0;
+	bool negate = p[1] == '!' || p[1] == '^';
+
+	*s = (struct set){{0}};
+	p += negate ? 2 : 1;
+	do {
+		p = member_read(s, p, &before);
+		if (!p)
+			return NULL;
+		p++;
+	} while (*p != ']'); /* the first member may be one */
+	for (unsigned i = 0; negate && i < 4; i++)
+		s->bits[i] = ~s->bits[i];
+	s->bits['/' / 64] &= ~(UINT64_C(1) << '/' % 64);
+	return p;
+}
+
+/* ---- compiling ---------------------------------------------------------------------- */
+
+/* The token at p; returns what is behind it, or NULL if it is malformed. */
+static const char *token_read(struct rule *r, const char *p)
+{
+	struct token *t = &r->tokens[r->count++];
+
+	*t = (struct token){.kind = TOKEN_BYTE, .byte = (uint8_t)*p};
+	switch (*p) {
+	case '\\':
+		t->byte = (uint8_t)p[1];
+		return t->byte ? p + 2 : NULL;
+	case '?':
+		t->kind = TOKEN_ANY;
+		return p + 1;
+	case '*':
+		t->kind = p[1] == '*' ? TOKEN_STARS : TOKEN_STAR;
+		r->tail = r->count;
+		return p + strspn(p, "*");
+	case '[':
+		t->kind = TOKEN_SET;
+		t->set = (uint16_t)r->set_count;
+		p = set_read(&r->sets[r->set_count++], p);
+		return p ? p + 1 : NULL;
+	default:
+		return p + 1;
+	}
+}
+
+/* text: without the slash that means directories only. */
+static int compile(struct rule *r, const char *text, bool wild)
+{
+	size_t len = strlen(text), brackets = 0;
+
+	for (size_t i = 0; wild && i < len; i++)
+		brackets += text[i] == '[';
+	r->tokens = calloc(len + 1, sizeof *r->tokens);
+	r->sets = calloc(brackets + 1, sizeof *r->sets);
+	if (!r->tokens || !r->sets) {
+		free(r->tokens);
+		free(r->sets);
+		return fail_as(OUT_MEMORY, "allocate a pattern: %m");
+	}
+	if (!wild) /* then a backslash is one */
+		for (size_t i = 0; i < len; i++)
+			r->tokens[r->count++] = (struct token){.byte = (uint8_t)text[i]};
+	while (wild && text && *text)
+		text = token_read(r, text);
+	r->never = !text;
+	return 0;
+}
+
+/* How much of a path a pattern is matched against; returns where the pattern itself begins. */
+static const char *place_rule(struct rule *r, const char *text, bool wild)
+{
+	const char *stars = wild ? strstr(text, "**") : NULL;
+	size_t len = strlen(text);
+	unsigned slashes = 0;
+
+	for (const char *p = text; (p = strchr(p, '/')); p++)
+		slashes++;
+	r->slash_before = stars == text;
+	r->slash_behind = stars && len >= 3 && memcmp(text + len - 3, "***", 3) == 0;
+	r->components = slashes + 1;
+	if (*text == '/')
+		r->start = START_TOP;
+	else if (stars)
+		r->start = stars == text ? START_TOP : START_ANYWHERE;
+	else
+		r->start = slashes ? START_TAIL : START_LAST;
+	return text + (*text == '/');
+}
+
+static int rule_make(struct rule *r, bool include, const char *pattern)
+{
+	size_t len = strlen(pattern);
+	bool wild = strpbrk(pattern, "*[?");
+	char text[RULE_TEXT_MAX];
+
+	if (len >= sizeof text)
+		return fail_as(OUT_USAGE, "%.60s…: a pattern of more than %d bytes", pattern,
+			       RULE_TEXT_MAX - 1);
+	memcpy(text, pattern, len + 1);
+	*r = (struct rule){.include = include};
+	if (len > 1 && text[len - 1] == '/') {
+		text[len - 1] = '\0';
+		r->directory = true;
+	}
+	return compile(r, place_rule(r, text, wild), wild);
+}
+
+int filter_add(struct filter *f, bool include, const char *pattern)
+{
+	struct rule *more;
+
+	if (strcmp(pattern, "!") == 0) {
+		clear(f);
+		return 0;
+	}
+	if ((pattern[0] == '+' || pattern[0] == '-') && pattern[1] == ' ') {
+		include = pattern[0] == '+';
+		pattern += 2;
+		if (!*pattern)
+			return fail_as(OUT_USAGE, "a rule without a pattern");
+	}
+	if (!*pattern)
+		return 0;
+	if (f->count == f->room) {
+		size_t room = f->room ? 2 * f->room : 16;
+
+		more = reallocarray(f->rules, room, sizeof *more);
+		if (!more)
+			return fail_as(OUT_MEMORY, "allocate a pattern: %m");
+		f->rules = more;
+		f->room = room;
+	}
+	if (rule_make(&f->rules[f->count], include, pattern))
+		return -1;
+	f->count++;
+	return 0;
+}
+
+/* ---- matching ----------------------------------------------------------------------- */
+
+enum { WORDS = RULE_TEXT_MAX / 64 + 1 };
+
+/* What tokens may come next: bit n of n tokens says that all are matched. */
+struct ways {
+	uint64_t bits[WORDS];
+};
+
+/* A star may also stand for nothing. */
+static void way_put(const struct rule *r, struct ways *w, size_t at)
+{
+	w->bits[at / 64] |= UINT64_C(1) << at % 64;
+	if (at < r->count && r->tokens[at].kind >= TOKEN_STAR)
+		way_put(r, w, at + 1);
+}
+
+static bool takes(const struct rule *r, const struct token *t, uint8_t byte)
+{
+	switch (t->kind) {
+	case TOKEN_BYTE:
+		return t->byte == byte;
+	case TOKEN_SET:
+		return set_has(&r->sets[t->set], byte);
+	case TOKEN_STARS:
+		return true;
+	default:
+		return byte != '/';
+	}
+}
+
+/* One byte further on all ways; false: none is left. */
+static bool step(const struct rule *r, struct ways *now, uint8_t byte)
+{
+	size_t words = r->count / 64 + 1;
+	struct ways next;
+	bool some = false;
+
+	memset(next.bits, 0, words * sizeof *next.bits);
+	for (size_t i = 0; i < words; i++) {
+		for (uint64_t left = now->bits[i]; left; left &= left - 1) {
+			size_t at = i * 64 + (size_t)__builtin_ctzll(left);
+
+			if (at == r->count || !takes(r, &r->tokens[at], byte))
+				continue;
+			way_put(r, &next, at + (r->tokens[at].kind < TOKEN_STAR));
+			some = true;
+		}
+	}
+	memcpy(now->bits, next.bits, words * sizeof *now->bits);
+	return some;
+}
+
+/* Cheap, and most paths fail here: what stands behind the last star must be at the end. */
+static bool tail_fits(const struct rule *r, const char *path, size_t len)
+{
+	size_t tail = r->count - r->tail;
+
+	if (r->slash_behind)
+		return true;
+	if (tail > len + r->slash_before)
+		return false;
+	for (size_t i = 0; i < tail && i < len; i++)
+		if (!takes(r, &r->tokens[r->count - 1 - i], (uint8_t)path[len - 1 - i]))
+			return false;
+	return true;
+}
+
+static bool matches(const struct rule *r, const char *path, size_t len, bool dir)
+{
+	struct ways now;
+	bool anywhere = r->start == START_ANYWHERE;
+	bool behind = r->slash_behind && dir;
+
+	if (!tail_fits(r, path, len))
+		return false;
+	memset(now.bits, 0, (r->count / 64 + 1) * sizeof *now.bits);
+	way_put(r, &now, 0);
+	if (r->slash_before && !step(r, &now, '/'))
+		return false;
+	for (size_t i = 0; i < len + behind; i++) {
+		uint8_t byte = i < len ? (uint8_t)path[i] : '/';
+
+		if (!step(r, &now, byte) && !anywhere)
+			return false;
+		if (anywhere && byte == '/')
+			way_put(r, &now, 0);
+	}
+	return now.bits[r->count / 64] >> r->count % 64 & 1;
+}
+
+/* The last components of a path; NULL: it has not so many. */
+static const char *last_components(const char *path, size_t len, unsigned count)
+{
+	const char *p = path + len;
+
+	while (p > path) {
+		if (p[-1] == '/' && !--count)
+			return p;
+		p--;
+	}
+	return count == 1 ? path : NULL;
+}
+
+static bool rule_matches(const struct rule *r, const char *path, size_t len, bool dir)
+{
+	const char *from = path;
+
+	if (r->never || (r->directory && !dir))
+		return false;
+	if (r->start == START_LAST || r->start == START_TAIL)
+		from = last_components(path, len, r->components);
+	return from && matches(r, from, (size_t)(path + len - from), dir);
+}
+
+bool filter_excludes(const struct filter *f, const char *path, bool dir)
+{
+	size_t len = strlen(path);
+
+	for (size_t i = 0; f && len && i < f->count; i++)
+		if (rule_matches(&f->rules[i], path, len, dir))
+			return !f->rules[i].include;
+	return false;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/rules/listed.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+#include "base/fail.h"
+#include "protocol/message.h"
+
+/*
+ * While names come in, the children of a node are a hash table; the first call of listed_top()
+ * makes sorted arrays of all of them, in place, which needs no memory and so can't fail.  A node
+ * with one child has no table but the child.
+ */
+
+struct listed_node {
+	union {
+		struct listed_node *one; /* room is 1 */
+		struct listed_node **table; /* of room places, some of them NULL until sealed */
+	} child;
+	uint32_t count, room; /* room: 0, 1 or a power of two */
+	bool itself, sealed;
+	char name[];
+};
+
+/* A name of 4 KiB may be two thousand nodes: what they take is what is bounded. */
+enum { CHUNK = 1 << 18, FIRST_ROOM = 4, BYTES_MAX = 1 << 30 };
+
+struct chunk {
+	struct chunk *next;
+	size_t used, size;
+	_Alignas(8) char bytes[];
+};
+
+struct listed {
+	struct chunk *chunks; /* where nodes lie */
+	size_t bytes; /* of these */
+	struct listed_node *top;
+	uint64_t seed; /* names come from disks that anybody may have written */
+	pthread_mutex_t sealing;
+	atomic_bool sealed;
+};
+
+/* ---- nodes -------------------------------------------------------------------------- */
+
+static void *take(struct listed *l, size_t size)
+{
+	struct chunk *c = l->chunks;
+	void *to;
+
+	size = (size + 7) & ~(size_t)7;
+	if (!c || c->size - c->used < size) {
+		size_t room = size > CHUNK ? size : CHUNK;
+
+		if (room > BYTES_MAX - l->bytes) {
+			errno = ENOMEM;
+			return NULL;
+		}
+		c = malloc(sizeof *c + room);
+		if (!c)
+			return NULL;
+		l->bytes += room;
+		c->next = l->chunks;
+		c->used = 0;
+		c->size = room;
+		l->chunks = c;
+	}
+	to = c->bytes + c->used;
+	c->used += size;
+	return to;
+}
+
+static struct listed_node *node_make(struct listed *l, const char *name, size_t len)
+{
+	struct listed_node *n = take(l, offsetof(struct listed_node, name) + len + 1);
+
+	if (!n)
+		return NULL;
+	memset(n, 0, offsetof(struct listed_node, name));
+	memcpy(n->name, name, len);
+	n->name[len] = '\0';
+	return n;
+}
+
+int listed_new(struct listed **out)
+{
+	struct listed *l = calloc(1, sizeof *l);
+
+	if (l)
+		l->top = node_make(l, "", 0);
+	if (!l || !l->top) {
+		free(l);
+		return fail_as(OUT_MEMORY, "allocate a list of names: %m");
+	}
+	if (getrandom(&l->seed, sizeof l->seed, GRND_NONBLOCK) < 0)
+		l->seed = (uintptr_t)l;
+	pthread_mutex_init(&l->sealing, NULL);
+	*out = l;
+	return 0;
+}
+
+static void tables_free(struct listed_node *n)
+{
+	if (n->room == 1)
+		tables_free(n->child.one);
+	if (n->room <= 1)
+		return;
+	for (uint32_t i = 0; i < n->room; i++)
+		if (n->child.table[i])
+			tables_free(n->child.table[i]);
+	free(n->child.table);
+}
+
+void listed_free(struct listed *l)
+{
+	if (!l)
+		return;
+	tables_free(l->top);
+	while (l->chunks) {
+		struct chunk *c = l->chunks;
+
+		l->chunks = c->next;
+		free(c);
+	}
+	pthread_mutex_destroy(&l->sealing);
+	free(l);
+}
+
+/* ---- adding ------------------------------------------------------------------------- */
+
+static bool is_called(const struct listed_node *n, const char *name, size_t len)
+{
+	return strncmp(n->name, name, len) == 0 && !n->name[len];
+}
+
+/* Where a name is in a table, or would be: there is always a free place. */
+static struct listed_node **table_at(const struct listed *l, struct listed_node **table,
+				     uint32_t room, const char *name, size_t len)
+{
+	uint64_t at = XXH3_64bits_withSeed(name, len, l->seed);
+
+	for (;; at++) {
+		struct listed_node **place = &table[at & (room - 1)];
+
+		if (!*place || is_called(*place, name, len))
+			return place;
+	}
+}
+
+/* A table with room for one more child; also out of what was sealed. */
+static int table_grow(struct listed *l, struct listed_node *dir)
+{
+	uint32_t room = dir->room < FIRST_ROOM ? FIRST_ROOM : dir->room;
+	struct listed_node **table;
+
+	while (room - room / 4 < dir->count + 1)
+		room *= 2;
+	if (room == dir->room && !dir->sealed)
+		return 0;
+	table = calloc(room, sizeof(struct listed_node *));
+	if (!table)
+		return fail_as(OUT_MEMORY, "list names: %m");
+	for (uint32_t i = 0; i < dir->room; i++) {
+		struct listed_node *n = dir->room == 1 ? dir->child.one : dir->child.table[i];
+
+		if (n)
+			*table_at(l, table, room, n->name, strlen(n->name)) = n;
+	}
+	if (dir->room > 1)
+		free(dir->child.table);
+	dir->child.table = table;
+	dir->room = room;
+	dir->sealed = false;
+	return 0;
+}
+
+/* The child of that name, made if need be; NULL: no memory. */
+static struct listed_node *child_of(struct listed *l, struct listed_node *dir, const char *name,
+				    size_t len)
+{
+	struct listed_node **place = &dir->child.one;
+
+	if (dir->room == 1 && is_called(dir->child.one, name, len))
+		return dir->child.one;
+	if (dir->room) {
+		if (table_grow(l, dir))
+			return NULL;
+		place = table_at(l, dir->child.table, dir->room, name, len);
+		if (*place)
+			return *place;
+	}
+	*place = node_make(l, name, len);
+	if (!*place) {
+		fail_as(OUT_MEMORY, "list names: %m");
+		return NULL;
+	}
+	dir->room = dir->room ? dir->room : 1;
+	dir->count++;
+	return *place;
+}
+
+static bool climbs(const char *name)
+{
+	for (const char *p = name; (p = strstr(p, "..")); p++)
+		if ((p == name || p[-1] == '/') && (p[2] == '/' || !p[2]))
+			return true;
+	return false;
+}
+
+int listed_add(struct listed *l, const char *name)
+{
+	struct listed_node *n = l->top;
+
+	if (strlen(name) >= NAME_MAX_WIRE)
+		return fail_as(OUT_USAGE, "%.60s…: a name of more than %d bytes in the list", name,
+			       NAME_MAX_WIRE - 1);
+	if (climbs(name))
+		return fail_as(OUT_USAGE, "%s: a name in the list may not hold ..", name);
+	/* Also where there is no memory for all of it. */
+	l->sealed = false;
+	for (const char *p = name, *end; n && *p; p = end + (*end != '\0')) {
+		end = strchrnul(p, '/');
+		if (end == p || (end - p == 1 && *p == '.'))
+			continue;
+		n = child_of(l, n, p, (size_t)(end - p));
+	}
+	if (!n)
+		return -1;
+	n->itself = true;
+	return 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------ */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct listed_node *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+/* As deep as a name that came in has components: some thousands. */
+static void seal(struct listed_node *dir)
+{
+	uint32_t count = 0;
+
+	if (dir->room == 1)
+		seal(dir->child.one);
+	if (dir->room <= 1)
+		return;
+	for (uint32_t i = 0; i < dir->room; i++)
+		if (dir->child.table[i])
+			dir->child.table[count++] = dir->child.table[i];
+	memset(&dir->child.table[count], 0, (dir->room - count) * sizeof *dir->child.table);
+	if (!dir->sealed)
+		qsort(dir->child.table, count, sizeof *dir->child.table, by_name);
+	dir->sealed = true;
+	for (uint32_t i = 0; i < count; i++)
+		seal(dir->child.table[i]);
+}
+
+const struct listed_node *listed_top(const struct listed *l)
+{
+	struct listed *mine = (struct listed *)(uintptr_t)l;
+
+	if (!mine->sealed) {
+		pthread_mutex_lock(&mine->sealing);
+		if (!mine->sealed)
+			seal(mine->top);
+		mine->sealed = true;
+		pthread_mutex_unlock(&mine->sealing);
+	}
+	return mine->top;
+}
+
+static const struct listed_node *const *children(const struct listed_node *dir)
+{
+	return (const struct listed_node *const *)(dir->room > 1 ? dir->child.table
+								 : &dir->child.one);
+}
+
+const struct listed_node *listed_in(const struct listed_node *dir, const char *name)
+{
+	const struct listed_node *const *among = children(dir);
+	uint32_t low = 0, high = dir->count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		int order = strcmp(name, among[mid]->name);
+
+		if (order == 0)
+			return among[mid];
+		if (order < 0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return NULL;
+}
+
+bool listed_itself(const struct listed_node *n)
+{
+	return n->itself;
+}
+
+const struct listed_node *listed_next(const struct listed_node *dir, size_t *at, const char **name)
+{
+	const struct listed_node *n;
+
+	if (*at >= dir->count)
+		return NULL;
+	n = children(dir)[(*at)++];
+	*name = n->name;
+	return n;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "lane/fault.h"
+
+/* Cells are whole, so their positions have room for what is known of them. */
+enum { TAKEN = 1, ZERO = 2, MARKS = CELL - 1 };
+enum { CELLS_FIRST = 8, ENOUGH = 2 /* no more of it can be told */ };
+
+struct cell {
+	uint64_t pos; /* and marks */
+	uint64_t digest[2];
+};
+
+struct cells { /* by pos */
+	size_t count, room;
+	struct cell *of;
+	atomic_size_t *all; /* bytes of all files */
+};
+
+void cells_free(struct cells *c)
+{
+	if (!c)
+		return;
+	atomic_fetch_sub(c->all, c->room * sizeof *c->of);
+	free(c->of);
+	free(c);
+}
+
+static int cells_grow(struct cells *c)
+{
+	size_t room = c->room ? 2 * c->room : CELLS_FIRST;
+	size_t more = (room - c->room) * sizeof *c->of;
+	struct cell *of;
+
+	if (atomic_fetch_add(c->all, more) + more > fault_bound(SINK_CELLS_BYTES_MAX)) {
+		atomic_fetch_sub(c->all, more);
+		return ENOUGH;
+	}
+	of = realloc(c->of, room * sizeof *of);
+	if (!of) {
+		atomic_fetch_sub(c->all, more);
+		return fail_as(OUT_MEMORY, "remember %zu cells: %m", room);
+	}
+	c->of = of;
+	c->room = room;
+	return 0;
+}
+
+static int cells_add(struct cells *c, uint64_t pos, const uint64_t digest[2], bool zero)
+{
+	int ret = c->count == c->room ? cells_grow(c) : 0;
+
+	if (ret)
+		return ret;
+	c->of[c->count++] = (struct cell){
+		.pos = pos | (zero ? ZERO : 0),
+		.digest = {digest[0], digest[1]},
+	};
+	return 0;
+}
+
+static size_t cells_find(const struct cells *c, uint64_t pos)
+{
+	size_t from = 0, to = c->count;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if ((c->of[mid].pos & ~(uint64_t)MARKS) < pos)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from;
+}
+
+bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], uint64_t solid[2])
+{
+	size_t at = cells_find(c, pos), n = (size_t)((len + CELL - 1) / CELL);
+
+	if (pos % CELL || n > c->count || at > c->count - n)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t cell = c->of[at + i].pos;
+
+		if ((cell & TAKEN) || (cell & ~(uint64_t)MARKS) != pos + i * CELL)
+			return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct cell *cell = &c->of[at + i];
+
+		cell->pos |= TAKEN;
+		sum_add(sum, cell->digest);
+		if (!(cell->pos & ZERO))
+			sum_add(solid, cell->digest);
+	}
+	return true;
+}
+
+/* ---- telling -------------------------------------------------------------------------- */
+
+struct teller {
+	struct sink_lane *lane;
+	const struct record_file *r;
+	int fd;
+	uint64_t there; /* bytes of it that can be read */
+	struct cells *keep; /* NULL: don't */
+};
+
+static int send_cells(struct sink_lane *l)
+{
+	struct sink_mail *m = l->mail;
+	struct writer w = writer_of(m->body, sizeof m->body);
+
+	if (m->cells.count == 0)
+		return 0;
+	msg_cells_encode(&w, &m->cells);
+	m->cells.count = 0;
+	return sink_send(l->sink, MSG_CELLS, &w);
+}
+
+static int tell_cell(struct teller *t, uint64_t pos, size_t len)
+{
+	struct msg_cells *m = &t->lane->mail->cells;
+	bool follows = m->count > 0 && m->pos + (uint64_t)m->count * CELL == pos;
+	uint64_t digest[2];
+	int ret;
+
+	cells_hash(pos, t->lane->scratch, len, digest);
+	ret = t->keep ? cells_add(t->keep, pos, digest, all_zero(t->lane->scratch, len)) : 0;
+	if (ret)
+		return ret;
+	if ((!follows || m->count == CELLS_MAX) && send_cells(t->lane))
+		return -1;
+	if (m->count == 0)
+		m->pos = pos;
+	memcpy(m->digest[m->count++], digest, sizeof digest);
+	return 0;
+}
+
+static int not_told(const struct teller *t, bool unreadable)
+{
+	if (unreadable)
+		fail("read %s, to compare it: %m", t->r->name);
+	else
+		fail("compare %s: what is there changes", t->r->name);
+	return 1;
+}
+
+/* All cells that touch what lies from data to hole. *pos: up to here all was told. */
+static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t *pos)
+{
+	uint64_t at = data - data % CELL;
+
+	if (at < *pos)
+		at = *pos;
+	for (; at < hole; at += CELL) {
+		size_t len = t->r->size - at < CELL ? (size_t)(t->r->size - at) : CELL;
+		ssize_t n;
+		int ret;
+
+		/* What is cut short is no whole cell. */
+		if (len > t->there - at)
+			break;
+		if (copy_interrupted(t->lane->sink->copy))
+			return -1;
+		n = pread_full(t->fd, t->lane->scratch, len, (off_t)at);
+		if (n != (ssize_t)len)
+			return not_told(t, n < 0);
+		ret = tell_cell(t, at, len);
+		if (ret)
+			return ret;
+	}
+	*pos = at;
+	return 0;
+}
+
+static int tell_all(struct teller *t)
+{
+	uint64_t pos = 0;
+	int ret = 0;
+
+	while (ret == 0 && pos < t->there) {
+		off_t data = lseek(t->fd, (off_t)pos, SEEK_DATA);
+		off_t hole = data < 0 ? -1 : lseek(t->fd, data, SEEK_HOLE);
+		uint64_t before = pos;
+
+		if (data < 0 && errno == ENXIO)
+			break;
+		/* A file system that can't tell has no holes. */
+		if (hole < 0) {
+			data = (off_t)pos;
+			hole = (off_t)t->there;
+		}
+		if ((uint64_t)data >= t->there)
+			break;
+		if ((uint64_t)hole > t->there)
+			hole = (off_t)t->there;
+		ret = tell_extent(t, (uint64_t)data, (uint64_t)hole, &pos);
+		if (ret == 0 && pos == before)
+			break;
+	}
+	return ret;
+}
+
+/* What is not told of a target is zero, and there is nothing behind it: that holds for one only
+ * that nobody changes meanwhile. */
+static int look_again(const struct teller *t, const struct stat *was)
+{
+	struct stat st;
+
+	if (fstat(t->fd, &st))
+		return not_told(t, true);
+	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+	    st.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+		return not_told(t, false);
+	return 0;
+}
+
+int sink_scratch(struct sink_lane *l)
+{
+	void *scratch;
+
+	if (l->scratch)
+		return 0;
+	if (posix_memalign(&scratch, LANE_PAGE, CELL))
+		return fail_as(OUT_MEMORY, "allocate %d bytes", CELL);
+	l->scratch = scratch;
+	return 0;
+}
+
+int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out)
+{
+	struct teller t = {.lane = l, .r = r, .fd = fd};
+	struct stat st;
+	int ret;
+
+	if (out)
+		*out = NULL;
+	if (fstat(fd, &st))
+		return not_told(&t, true);
+	if (sink_scratch(l) || sink_flush(l))
+		return -1;
+	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
+		return fail_as(OUT_MEMORY, "remember cells: %m");
+	if (t.keep)
+		t.keep->all = &l->sink->cells_bytes;
+	t.there = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
+	l->mail->cells.file = r->id;
+	ret = tell_all(&t);
+	/* What is not told is simply sent. */
+	if (ret == ENOUGH)
+		ret = 0;
+	if (ret == 0 && !out)
+		ret = look_again(&t, &st);
+	/* What was told of a file to be resumed is true, however it goes on. */
+	if (ret == 0 || (ret > 0 && out))
+		ret = send_cells(l);
+	l->mail->cells.count = 0;
+	if (ret == 0 && out && t.keep->count > 0)
+		*out = t.keep;
+	else
+		cells_free(t.keep);
+	return ret;
+}

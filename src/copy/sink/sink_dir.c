@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include "base/fail.h"
+#include "base/log.h"
+#include "lane/fault.h"
+
+enum { DIRS_FIRST = 256 };
+
+/* ---- the table ------------------------------------------------------------------------ */
+
+/* Ids are a peer's: multiplied, so that neighbours don't crowd. */
+static size_t place_in(size_t mask, uint32_t id)
+{
+	return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
+}
+
+static struct sink_dir **dir_slot(struct sink_dir **slots, size_t mask, uint32_t id)
+{
+	size_t at = place_in(mask, id);
+
+	while (slots[at] && slots[at]->id != id)
+		at = (at + 1) & mask;
+	return &slots[at];
+}
+
+struct sink_dir *sink_dir_find(struct sink *s, uint32_t id)
+{
+	return s->dirs.slots ? *dir_slot(s->dirs.slots, s->dirs.mask, id) : NULL;
+}
+
+static int dirs_grow(struct sink_dirs *t)
+{
+	size_t mask = t->slots ? 2 * t->mask + 1 : DIRS_FIRST - 1;
+	struct sink_dir **wider = calloc(mask + 1, sizeof(struct sink_dir *));
+
+	if (!wider)
+		return fail_as(OUT_MEMORY, "remember directories: %m");
+	for (size_t i = 0; t->slots && i <= t->mask; i++) {
+		if (t->slots[i])
+			*dir_slot(wider, mask, t->slots[i]->id) = t->slots[i];
+	}
+	free(t->slots);
+	t->slots = wider;
+	t->mask = mask;
+	return 0;
+}
+
+static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
+{
+	t->bytes += SINK_DIR_COST + strlen(name);
+	if (t->bytes > fault_bound(SINK_DIRS_BYTES_MAX))
+		return fail_as(OUT_MEMORY,
+			       "the peer has more directories than this end keeps: %zu, in %d MiB",
+			       t->count, SINK_DIRS_BYTES_MAX >> 20);
+	if ((!t->slots || t->count >= t->mask / 2) && dirs_grow(t))
+		return -1;
+	*dir_slot(t->slots, t->mask, d->id) = d;
+	t->count++;
+	return 0;
+}
+
+static void dir_free(struct sink_dir *d)
+{
+	xattrs_free(d->xattrs);
+	free(d->name);
+	free(d);
+}
+
+void sink_dirs_free(struct sink *s)
+{
+	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
+		if (s->dirs.slots[i])
+			dir_free(s->dirs.slots[i]);
+	}
+	free(s->dirs.slots);
+}
+
+struct place_dir *sink_dir_place(const struct sink_dir *d)
+{
+	return d ? d->place : NULL;
+}
+
+static bool prepend(const char *to, char **at, const char *part)
+{
+	size_t len = strlen(part);
+
+	/* Room for what comes before. */
+	if (len + 1 + NAME_ROOM >= (size_t)(*at - to))
+		return false;
+	if (len > 0 && **at)
+		*--*at = '/';
+	*at -= len;
+	memcpy(*at, part, len);
+	return true;
+}
+
+/* One without a place: its path is put together from its end. */
+size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size)
+{
+	char *at = to + size - 1;
+	size_t head, tail;
+
+	*at = '\0';
+	while (d && !d->place && prepend(to, &at, name)) {
+		name = d->name;
+		d = d->parent;
+	}
+	tail = (size_t)(to + size - 1 - at);
+	if (tail == 0)
+		return place_path(sink_dir_place(d), name, to, size);
+	head = place_path(sink_dir_place(d), name, to, (size_t)(at - to));
+	if (head > 0)
+		to[head++] = '/';
+	memmove(to + head, at, tail + 1);
+	return head + tail;
+}
+
+/* ---- DIR ------------------------------------------------------------------------------ */
+
+/* Two records that are of one directory have one hash. */
+static uint64_t hash_of(const struct record_dir *r)
+{
+	uint8_t bytes[RECORD_DIR_MAX];
+	struct writer w = writer_of(bytes, sizeof bytes);
+	struct record_dir one = *r;
+
+	/* Reading a directory changes this. */
+	one.a.atime_s = 0;
+	one.a.atime_ns = 0;
+	record_dir_encode(&w, &one);
+	return XXH3_64bits(bytes, w.used);
+}
+
+/* Lock held. */
+static int announce_again(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+{
+	if ((d->announced & lane_bit(l)) || d->hash != hash_of(r))
+		return fail_as(OUT_PROTOCOL, "the peer announces directory %u twice", r->id);
+	d->announced |= lane_bit(l);
+	while (d->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
+		sink_wait(l, d, 0);
+	return 0;
+}
+
+/* Lock held. */
+static int announce_first(struct sink_lane *l, const struct record_dir *r, struct sink_dir **out)
+{
+	struct sink *s = l->sink;
+	struct sink_dir *parent = r->parent ? sink_dir_find(s, r->parent) : NULL;
+	struct sink_dir *d;
+
+	if (r->parent && (!parent || !(parent->announced & lane_bit(l))))
+		return fail_as(OUT_PROTOCOL, "the peer sends %s in a directory it did not announce",
+			       r->name);
+	if (*sink_file_slot(s, r->id))
+		return fail_as(OUT_PROTOCOL, "the peer sends a directory with the id of a file");
+	d = calloc(1, sizeof *d);
+	if (!d)
+		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	d->id = r->id;
+	d->want = r->want;
+	d->parent = parent;
+	d->hash = hash_of(r);
+	d->state = SINK_OPENING;
+	d->announced = lane_bit(l);
+	if (dirs_put(&s->dirs, d, r->name)) {
+		dir_free(d);
+		return -1;
+	}
+	*out = d;
+	return 0;
+}
+
+static bool has_failed(const struct sink_dir *d)
+{
+	return d && !d->place && !d->left;
+}
+
+int sink_dir_usable(const struct sink_dir *d, const char *name)
+{
+	if (!has_failed(d))
+		return 0;
+	return fail("create %s: the directory that it is in could not be made", name);
+}
+
+bool sink_dir_lost(struct sink *s, const struct sink_dir *d)
+{
+	if (!has_failed(d))
+		return false;
+	while (has_failed(d->parent))
+		d = d->parent;
+	sink_dir_find(s, d->id)->lost++;
+	return true;
+}
+
+void sink_dirs_tell_lost(struct sink *s)
+{
+	char path[NAME_MAX_WIRE];
+
+	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
+		const struct sink_dir *d = s->dirs.slots[i];
+
+		if (!d || d->lost == 0)
+			continue;
+		sink_path(d, "", path, sizeof path);
+		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it",
+		       *path ? path : "DST", (unsigned long long)d->lost);
+	}
+}
+
+static void count_dir(struct sink_lane *l, const struct change *c)
+{
+	l->sums.any = true;
+	l->sums.counts.dirs++;
+	l->sums.ended.others++;
+	if (!c)
+		l->sums.stored.failed++;
+	else
+		l->sums.stored.others++;
+	if (c && c->missing)
+		l->sums.counts.created++;
+}
+
+static void set_state(struct sink *s, struct sink_dir *d, enum sink_state state)
+{
+	pthread_mutex_lock(&s->copy->lock);
+	d->state = state;
+	sink_wake(s, d);
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+static int name_dir(struct sink_dir *d, const struct record_dir *r)
+{
+	d->name = strdup(r->name);
+	return d->name ? 0 : fail_as(OUT_MEMORY, "create %s: %m", r->name);
+}
+
+/* This thread's failure is d's. */
+static int make_failed(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+{
+	struct failure why = *failed();
+
+	if (name_dir(d, r))
+		return -1;
+	fail_again(&why);
+	if (sink_tell_failed(l, r->id, EVENT_DIR, d->parent, r->name, true))
+		return -1;
+	count_dir(l, NULL);
+	set_state(l->sink, d, SINK_FAILED);
+	return 0;
+}
+
+/* --ignore-existing: something else is there; --existing: nothing is; or its parent is left out. */
+static int make_left(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+{
+	struct change none = {.what = EVENT_DIR};
+
+	d->left = true;
+	if (name_dir(d, r))
+		return -1;
+	count_dir(l, &none);
+	set_state(l->sink, d, SINK_OPEN);
+	return 0;
+}
+
+static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+{
+	struct sink *s = l->sink;
+	struct change change = {.what = EVENT_DIR};
+	struct place_dir *place = NULL;
+	bool left;
+	int ret = 0;
+
+	if (sink_accept_dir(s, r, d))
+		return -1;
+	if (sink_dir_usable(d->parent, r->name))
+		return make_failed(l, d, r);
+	left = sink_dir_left(d->parent) ||
+	       (ret = place_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
+	if (left)
+		return make_left(l, d, r);
+	if (ret)
+		return make_failed(l, d, r);
+	d->place = place;
+	count_dir(l, &change);
+	set_state(s, d, SINK_OPEN);
+	sink_tell_event(l, d, "", &change, false, 0, "");
+	/* At once: the source asks about files meanwhile. */
+	if (d->parent || !place_dir_fresh(place))
+		return 0;
+	return sink_tell_answer(l, r->id, ANSWER_NEW) || sink_flush(l) ? -1 : 0;
+}
+
+int sink_take_dir(struct sink_lane *l, const struct record_dir *r)
+{
+	struct sink *s = l->sink;
+	struct sink_dir *d, *new = NULL;
+	int ret;
+
+	pthread_mutex_lock(&s->copy->lock);
+	d = sink_dir_find(s, r->id);
+	ret = d ? announce_again(l, d, r) : announce_first(l, r, &new);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret == 0 && new)
+		ret = make(l, new, r);
+	l->dir = ret ? NULL : d ? d : new;
+	return ret;
+}
+
+int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out)
+{
+	struct sink *s = l->sink;
+	struct sink_dir *d = l->dir;
+
+	*out = NULL;
+	if (id == 0)
+		return 0;
+	if (!d || d->id != id) {
+		pthread_mutex_lock(&s->copy->lock);
+		d = sink_dir_find(s, id);
+		if (d && !(d->announced & lane_bit(l)))
+			d = NULL;
+		pthread_mutex_unlock(&s->copy->lock);
+	}
+	if (!d)
+		return fail_as(OUT_PROTOCOL,
+			       "the peer sends a file in a directory it did not announce");
+	l->dir = d;
+	*out = d;
+	return 0;
+}
+
+/* ---- what belongs to directories ------------------------------------------------------ */
+
+/* Lock held: all of this kind comes on one lane. */
+static int on_one_lane(const struct sink_lane *l, uint8_t *lane)
+{
+	if (*lane == 0)
+		*lane = (uint8_t)(l->index + 1);
+	if (*lane == l->index + 1)
+		return 0;
+	return fail_as(OUT_PROTOCOL, "the peer describes a directory on two lanes at once");
+}
+
+int sink_take_keep(struct sink_lane *l, const struct record_keep *r)
+{
+	struct sink *s = l->sink;
+	struct sink_dir *d;
+	int ret;
+
+	if (!s->rules->delete)
+		return fail_as(OUT_PROTOCOL, "the peer sends KEEP where nothing is to be deleted");
+	if (sink_dir_of(l, r->dir, &d))
+		return -1;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = on_one_lane(l, &d->keep_lane);
+	if (ret == 0 && d->kept)
+		ret = fail_as(OUT_PROTOCOL, "the peer sends KEEP after the last one");
+	d->kept |= r->last;
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret || !d->place)
+		return ret;
+	return place_dir_keep(d->place, &(struct reader){.at = r->names.at, .left = r->names.left},
+			      r->last);
+}
+
+int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
+{
+	struct sink *s = l->sink;
+	struct place_origin o = {
+		.origin = {.hash = {r->hash[0], r->hash[1]}},
+		.dir = r->dir,
+		.name = r->name,
+	};
+	struct sink_dir *d;
+
+	if (sink_dir_of(l, r->parent, &d))
+		return -1;
+	if (!s->place || s->o->quiet_names || (d && !d->place))
+		return 0;
+	if (r->want >= s->o->count)
+		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
+	o.source = s->o->wants[r->want];
+	return place_check_origin(s->place, sink_dir_place(d), &o);
+}
+
+int sink_take_owner(struct sink_lane *l, const struct record_owner *r)
+{
+	return owners_learn(l->sink->owners, r->group, r->id, r->name);
+}
+
+int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
+{
+	struct sink *s = l->sink;
+	struct sink_dir *d;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->copy->lock);
+	d = sink_dir_find(s, r->id);
+	if (!d || !(d->announced & lane_bit(l)))
+		ret = 1;
+	else if (on_one_lane(l, &d->xattr_lane) || xattrs_add(&d->xattrs, r))
+		ret = -1;
+	if (ret == 0) {
+		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
+		if (s->dir_xattr_bytes > fault_bound(SINK_DIR_XATTRS_MAX))
+			ret = fail_as(OUT_MEMORY,
+				      "the peer has more attributes of directories than "
+				      "this end keeps: %d MiB",
+				      SINK_DIR_XATTRS_MAX >> 20);
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret;
+}
+
+static int give_xattrs(struct sink *s, struct sink_dir *d)
+{
+	struct xattrs *x = d->xattrs;
+
+	if (!x || !d->place)
+		return 0;
+	if (!xattrs_whole(x))
+		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of a directory short");
+	if (xattrs_check(x, s->rules) || xattrs_localize(x, s->owners, s->rules->numeric_ids))
+		return -1;
+	d->xattrs = NULL;
+	place_dir_xattrs(d->place, x);
+	return 0;
+}
+
+int sink_dirs_give_xattrs(struct sink *s)
+{
+	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
+		if (s->dirs.slots[i] && give_xattrs(s, s->dirs.slots[i]))
+			return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <string.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+/* ---- END ------------------------------------------------------------------------------ */
+
+static uint64_t all_of(const struct msg_total *t)
+{
+	return t->files + t->same + t->others + t->failed;
+}
+
+/* Lock held: asked about, and failed here; END does not count these. */
+static uint64_t refused(const struct sink *s)
+{
+	return all_of(&s->sums.stored) - all_of(&s->sums.ended);
+}
+
+/* Of each name that was asked for there must be something, or the word that it failed; but where
+ * the source may leave some out. */
+static bool answers_all(const struct sink *s, const struct msg_total *m)
+{
+	const struct rules *r = s->rules;
+	/* Several paths may lead to one file, which is sent once. */
+	uint64_t asked = s->o->count && !r->relative ? s->o->count : 1;
+
+	if (r->filter || r->listed || r->min_size > 0 || r->max_size != UINT64_MAX)
+		return true;
+	return m->failed >= asked ||
+	       m->files + m->same + m->others + refused(s) >= asked - m->failed;
+}
+
+static bool agrees(const struct msg_total *theirs, const struct msg_total *ours)
+{
+	return theirs->files == ours->files && theirs->same == ours->same &&
+	       theirs->others == ours->others && theirs->failed >= ours->failed &&
+	       theirs->bytes == ours->bytes && theirs->digest[0] == ours->digest[0] &&
+	       theirs->digest[1] == ours->digest[1];
+}
+
+/* Lock held: the source has sent all, and we have stored all that it sent. */
+static int check_total(struct sink *s)
+{
+	const struct msg_total *theirs = &s->copy->total, *ours = &s->sums.ended;
+
+	if (s->taking > 0)
+		return fail_as(OUT_PROTOCOL, "the peer said END before its blocks were stored");
+	if (s->count > 0)
+		return fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished",
+			       s->count);
+	if (!agrees(theirs, ours))
+		return fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
+	if (!answers_all(s, theirs))
+		return fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
+	/* Those that the source could not even open. */
+	s->sums.stored.failed += theirs->failed - ours->failed;
+	return 0;
+}
+
+/* ---- deletions, and what directories keep --------------------------------------------- */
+
+struct finale {
+	struct sink *sink;
+	int ret; /* of telling */
+};
+
+/* Nothing of the source's, but it has to hear of it. */
+static void tell_undeleted(struct finale *n, const struct failure *why)
+{
+	struct copy *c = n->sink->copy;
+
+	pthread_mutex_lock(&c->lock);
+	copy_count_undeleted(c, why, false);
+	pthread_mutex_unlock(&c->lock);
+	if (n->ret == 0)
+		n->ret = sink_send_result(n->sink, 0, why);
+}
+
+static void on_deleted(void *ctx, enum event_what what, const char *path, const struct failure *why)
+{
+	struct finale *n = ctx;
+	struct failure f;
+
+	if (!why) {
+		sink_tell_deleted(n->sink, what, path, NULL);
+		return;
+	}
+	f = *why;
+	copy_tell(n->sink->copy, path, &f);
+	sink_tell_deleted(n->sink, what, path, &f);
+	tell_undeleted(n, &f);
+}
+
+/* It was made, and its metadata could not be set. */
+static void on_dir(void *ctx, uint32_t id, const struct failure *why)
+{
+	struct finale *n = ctx;
+	struct sink *s = n->sink;
+	struct msg_event e = {.what = EVENT_DIR, .code = (uint8_t)why->code};
+	struct failure f = *why;
+	struct sink_dir *d;
+	char *path = s->lanes[0].mail->path;
+
+	pthread_mutex_lock(&s->copy->lock);
+	d = sink_dir_find(s, id);
+	if (d && d->state == SINK_OPEN) {
+		d->state = SINK_FAILED;
+		s->sums.stored.others--;
+		s->sums.stored.failed++;
+		copy_count_failure(s->copy, &f, false);
+	} else {
+		d = NULL;
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	if (!d)
+		return;
+	e.path_len = (uint16_t)sink_path(d, "", path, sizeof s->lanes[0].mail->path);
+	e.path = path;
+	copy_tell(s->copy, path, &f);
+	if (s->rules->events)
+		copy_tell_event(s->copy, &e);
+	if (n->ret == 0)
+		n->ret = sink_send_result(s, id, &f);
+}
+
+static bool is_asked(void *ctx, const char *name)
+{
+	return sink_asks_for(((struct finale *)ctx)->sink, name);
+}
+
+/* Only what is surely superfluous goes: nothing while something of the source is missing. */
+static bool may_delete(const struct sink *s)
+{
+	const struct msg_total *theirs = &s->copy->total;
+	uint64_t failed = s->sums.stored.failed;
+
+	if (!s->rules->delete)
+		return false;
+	/* The source says whether any of its failures counts.  Of a file that failed here while it
+	 * was sent it says so as well. */
+	if (!theirs->incomplete && s->copy->failed_here == 0 && failed == theirs->failed)
+		return true;
+	if (failed > 0)
+		log_warn("%llu file%s failed: nothing is deleted", (unsigned long long)failed,
+			 failed == 1 ? "" : "s");
+	else
+		log_warn("the source could not be read completely: nothing is deleted");
+	return false;
+}
+
+/* All is stored, and not all of it is as it was asked for. */
+static void tell_unkept(struct finale *n)
+{
+	struct sink *s = n->sink;
+	struct failure why;
+
+	s->sums.counts.unkept = atomic_load(&s->unkept);
+	if (s->sums.counts.unkept == 0)
+		return;
+	/* Of the one file of rdrecv nothing else is printed. */
+	if (s->o->quiet_names)
+		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
+			s->first_unkept.text);
+	else
+		fail_as(OUT_SOME_FILES, "metadata of %llu of the files could not be kept",
+			(unsigned long long)s->sums.counts.unkept);
+	why = *failed();
+	pthread_mutex_lock(&s->copy->lock);
+	copy_count_unkept(s->copy, &why, false);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (n->ret == 0)
+		n->ret = sink_send_result(s, 0, &why);
+}
+
+static int complete(struct sink *s)
+{
+	struct finale n = {.sink = s};
+	struct place_end end = {
+		.is_asked = is_asked,
+		.on_deleted = on_deleted,
+		.on_dir = on_dir,
+		.ctx = &n,
+	};
+
+	if (sink_dirs_give_xattrs(s))
+		return -1;
+	end.deletions = may_delete(s);
+	if (place_complete(s->place, &end))
+		return -1;
+	s->sums.counts.deleted = end.deleted;
+	if (end.too_many) {
+		struct failure why;
+
+		fail_as(OUT_MAX_DELETE, "--max-delete=%llu was reached: more would be deleted",
+			(unsigned long long)s->rules->max_delete);
+		why = *failed();
+		tell_undeleted(&n, &why);
+	}
+	tell_unkept(&n);
+	return n.ret;
+}
+
+/* ---- DONE ----------------------------------------------------------------------------- */
+
+static int send_done(struct sink *s, uint64_t end_ns)
+{
+	uint8_t body[sizeof(struct msg_total) + 16];
+	struct msg_times *times = &s->copy->result->times;
+	struct writer w = writer_of(body, sizeof body);
+
+	pthread_mutex_lock(&s->copy->lock);
+	s->copy->result->total = s->sums.stored;
+	msg_total_encode(&w, &s->sums.stored);
+	pthread_mutex_unlock(&s->copy->lock);
+	sink_times(s, clock_ns() - end_ns, times);
+	if (copy_send_times(s->copy, times))
+		return -1;
+	/* Before it is said: the source goes as soon as it has heard this. */
+	session_ended(s->session);
+	atomic_store(&s->copy->over, true);
+	if (sink_send(s, MSG_DONE, &w))
+		return -1;
+	session_flush(s->session);
+	return 0;
+}
+
+int sink_say_done(struct sink *s)
+{
+	uint64_t end_ns = clock_ns();
+	bool only;
+	int ret;
+
+	pthread_mutex_lock(&s->copy->lock);
+	only = s->one_failed; /* as the source has it: walk_is_of_one() */
+	ret = check_total(s);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret)
+		return -1;
+	sink_forget_asked(s);
+	sink_dirs_tell_lost(s);
+	if ((s->place && complete(s)) || send_done(s, end_ns))
+		return -1;
+	return only ? 1 : 0;
+}

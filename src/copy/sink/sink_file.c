@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { DIRECT_PART = 4 }; /* of memory, that a file is to have for --direct=auto */
+
+struct sink_file **sink_file_slot(struct sink *s, uint32_t id)
+{
+	struct sink_file **at = &s->files[id % SINK_BUCKETS];
+
+	while (*at && (*at)->r.id != id)
+		at = &(*at)->next;
+	return at;
+}
+
+const char *sink_shown(const struct sink_file *f)
+{
+	return f->placement ? placement_name(f->placement) : f->out.name ? f->out.name : f->r.name;
+}
+
+void sink_file_free(struct sink_file *f)
+{
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		digest_free(f->partial[i]);
+	digest_free(f->digest);
+	direct_close(f->out.direct);
+	xattrs_free(f->xattrs);
+	cells_free(f->cells);
+	free(f->link);
+	free(f);
+}
+
+int sink_give_up(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+	bool first;
+
+	if (copy_interrupted(s->copy) || failed()->code == OUT_PROTOCOL)
+		return -1;
+	pthread_mutex_lock(&s->copy->lock);
+	first = !f->told;
+	f->told = true;
+	f->state = SINK_FAILED;
+	sink_wake(s, f);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (!first)
+		return 0;
+	return sink_tell_failed(l, f->r.id, sink_what(f->r.type), f->dir, f->r.name,
+				f->r.flags & FILE_MANY);
+}
+
+/* ---- beginning ----------------------------------------------------------------------- */
+
+/* Where the bytes go that are for no descriptor: a symlink's target is gathered. */
+static int begin_made(struct sink_file *f)
+{
+	f->out = (struct outlet){.fd = -1, .seekable = true};
+	if (f->r.type != TYPE_SYMLINK)
+		return 0;
+	f->link = calloc(1, (size_t)f->r.size + 1);
+	return f->link ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
+}
+
+/* --existing, and nothing is there?  Other files were asked about. */
+static int is_left(const struct sink *s, const struct sink_file *f, bool *left)
+{
+	struct looked k;
+
+	*left = false;
+	if (!s->rules->existing || !(f->r.flags & FILE_STREAM) || sink_dir_left(f->dir))
+		return 0;
+	if (place_look(s->place, sink_dir_place(f->dir), &f->r, NULL, &k))
+		return -1;
+	*left = k.absent;
+	return 0;
+}
+
+static int begin_named(struct sink *s, struct sink_file *f)
+{
+	if (sink_dir_usable(f->dir, f->r.name) || is_left(s, f, &f->left))
+		return -1;
+	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
+	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left || sink_dir_left(f->dir))
+		return begin_made(f);
+	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
+		return -1;
+	return placement_outlet(f->placement, placement_name(f->placement), &f->out);
+}
+
+/*
+ * Through the page cache or past it?  Through it a copy is done sooner if it fits there, also one
+ * that is fsynced, since more is under way to the disk than lanes that wait for theirs; past it
+ * goes what would push out everything else and then wait for the disk all the same.
+ */
+static void choose(struct sink *s, struct sink_file *f)
+{
+	enum direct how = s->o->direct;
+	bool large = f->r.size >= DIRECT_MIN && f->r.size >= memory_bytes() / DIRECT_PART;
+
+	if (f->cloned || f->out.fd < 0 || !f->out.seekable || !writeback_suits(f->out.fd))
+		return;
+	f->out.writeback = &s->writeback;
+	if (how == DIRECT_ON || (how == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
+		f->out.direct = direct_open(f->out.fd, O_WRONLY);
+		if (!f->out.direct && how == DIRECT_ON)
+			direct_missed(&s->direct_missed, f->out.name);
+	}
+	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");
+}
+
+static int open_outlet(struct sink *s, struct sink_file *f)
+{
+	if (s->place)
+		return begin_named(s, f);
+	if (!s->o->discard)
+		return outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
+	f->out = (struct outlet){.fd = -1, .seekable = true};
+	return 0;
+}
+
+static int begin(struct sink *s, struct sink_file *f)
+{
+	if (open_outlet(s, f))
+		return -1;
+	if (f->out.fd >= 0 && !f->out.sized)
+		atomic_store(&s->kind, (int)kind_of(f->out.fd));
+	choose(s, f);
+	f->out.sparse = s->o->sparse;
+	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
+	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
+	if (!f->ordered)
+		return 0;
+	f->digest = digest_new();
+	if (!f->digest)
+		return -1;
+	if (s->rules->verify)
+		digest_watch(f->digest);
+	return 0;
+}
+
+/* Its atime may be another on each lane, since reading changes it. */
+static bool same_file(const struct record_file *a, const struct record_file *b)
+{
+	return a->want == b->want && a->dir == b->dir && a->flags == b->flags &&
+	       a->type == b->type && a->size == b->size && a->a.mode == b->a.mode &&
+	       a->a.uid == b->a.uid && a->a.gid == b->a.gid && a->a.mtime_s == b->a.mtime_s &&
+	       a->a.mtime_ns == b->a.mtime_ns && a->major == b->major && a->minor == b->minor &&
+	       a->link_to == b->link_to && strcmp(a->name, b->name) == 0;
+}
+
+/* Lock held. */
+static int announce_again(struct sink_lane *l, struct sink_file *f, const struct record_file *r)
+{
+	if ((f->announced & lane_bit(l)) || !same_file(&f->r, r))
+		return fail_as(OUT_PROTOCOL, "the peer announces file %u twice", r->id);
+	f->announced |= lane_bit(l);
+	/* Nobody finishes it while somebody waits for it. */
+	f->busy++;
+	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
+		sink_wait(l, f, 0);
+	return 0;
+}
+
+/* Lock held. */
+static int announce_first(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+
+	if (s->count >= SINK_OPEN_MAX)
+		return fail_as(OUT_PROTOCOL, "the peer has more than %d files open", SINK_OPEN_MAX);
+	if (!s->place && s->stream_taken)
+		return fail_as(OUT_PROTOCOL, "the peer sends a second file into a stream");
+	if (sink_dir_find(s, f->r.id))
+		return fail_as(OUT_PROTOCOL, "the peer sends a file with the id of a directory");
+	s->stream_taken = true;
+	f->announced = lane_bit(l);
+	f->busy = 1;
+	f->state = SINK_OPENING;
+	*sink_file_slot(s, f->r.id) = f;
+	s->count++;
+	return 0;
+}
+
+static bool was_asked(const struct sink_file *f)
+{
+	return f && (f->state == SINK_RESUMED || f->state == SINK_COMPARED);
+}
+
+static int open_new(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+	int ret = begin(s, f);
+
+	pthread_mutex_lock(&s->copy->lock);
+	f->state = ret ? SINK_FAILED : SINK_OPEN;
+	sink_wake(s, f);
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret ? sink_give_up(l, f) : 0;
+}
+
+/* What was asked about comes: what is there of it is good for the same file only. */
+static void resume(struct sink_file *f, struct sink_file *asked)
+{
+	enum { MAY_CHANGE = FILE_ASK | FILE_SPARSE };
+	struct record_file r = asked->r;
+
+	r.flags = (r.flags & ~(uint32_t)MAY_CHANGE) | (f->r.flags & MAY_CHANGE);
+	if (asked->placement && same_file(&r, &f->r)) {
+		f->placement = asked->placement;
+		f->cells = asked->cells;
+		f->cloned = asked->cloned;
+		asked->cells = NULL;
+	} else if (asked->placement) {
+		place_drop(asked->placement, false);
+	}
+	sink_file_free(asked);
+}
+
+/* 1: another lane was faster. */
+static int enter_new(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+	struct sink_file *asked;
+	int ret = 1;
+
+	pthread_mutex_lock(&s->copy->lock);
+	asked = *sink_file_slot(s, f->r.id);
+	if (!asked || was_asked(asked)) {
+		if (asked)
+			sink_asked_take(s, asked);
+		ret = announce_first(l, f);
+	} else {
+		asked = NULL;
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	if (asked)
+		resume(f, asked);
+	return ret;
+}
+
+static int take_new(struct sink_lane *l, const struct record_file *r)
+{
+	struct sink_file *f;
+	struct sink_dir *dir;
+	int ret;
+
+	if (sink_dir_of(l, r->dir, &dir) || sink_accept_file(l->sink, r, dir))
+		return -1;
+	f = calloc(1, sizeof *f);
+	if (!f)
+		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	f->r = *r;
+	f->dir = dir;
+	ret = enter_new(l, f);
+	if (ret) {
+		if (f->placement)
+			place_drop(f->placement, false);
+		sink_file_free(f);
+		return ret;
+	}
+	return open_new(l, f) ? -1 : sink_leave(l, f);
+}
+
+int sink_take_file(struct sink_lane *l, const struct record_file *r)
+{
+	struct sink *s = l->sink;
+	struct sink_file *f;
+	int ret = 1;
+
+	while (ret > 0) {
+		pthread_mutex_lock(&s->copy->lock);
+		f = *sink_file_slot(s, r->id);
+		if (f && !was_asked(f))
+			ret = announce_again(l, f, r);
+		pthread_mutex_unlock(&s->copy->lock);
+		if (ret == 0)
+			return sink_leave(l, f);
+		if (ret > 0)
+			ret = take_new(l, r);
+	}
+	return ret;
+}
+/* ---- what belongs to it --------------------------------------------------------------- */
+
+int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
+{
+	struct sink *s = l->sink;
+	struct sink_file *f;
+	int ret = 1;
+
+	if (l->question.open)
+		return sink_add_xattr(l, r);
+	pthread_mutex_lock(&s->copy->lock);
+	f = *sink_file_slot(s, r->id);
+	if (f && (f->announced & lane_bit(l)) && !f->ended)
+		ret = xattrs_add(&f->xattrs, r);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret > 0)
+		ret = sink_take_dir_xattr(l, r);
+	return ret > 0 ? fail_as(OUT_PROTOCOL,
+				 "the peer sends attributes of a file it did not announce")
+		       : ret;
+}
+
+/* ---- the end of a file --------------------------------------------------------------- */
+
+/* Everything came, and nothing failed until now. */
+static int finish_good(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink_whole w = {
+		.r = &f->r,
+		.end = &f->end,
+		.dir = f->dir,
+		.placement = f->placement,
+		.out = &f->out,
+		.xattrs = f->xattrs,
+		.link = f->link,
+		.left = f->left,
+	};
+	if (f->ordered)
+		sink_hash_take(f->digest, f->sum, f->solid);
+	w.solid = f->solid;
+	w.reach = f->reach;
+	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
+		return -1;
+	/* Else whoever runs it may find it busy. */
+	direct_close(f->out.direct);
+	f->out.direct = NULL;
+	if (f->out.writeback &&
+	    writeback_rest(f->out.writeback, f->out.fd, f->out.base + f->end.size))
+		return fail("write %s: %m", sink_shown(f));
+	/* They have names of their own in failures. */
+	f->placement = NULL;
+	f->out.name = NULL;
+	f->xattrs = NULL;
+	return sink_store(l, &w);
+}
+
+/* The source could not read all of it, or it was failed here before. */
+static int finish_bad(struct sink_lane *l, struct sink_file *f)
+{
+	struct failure source = {.code = outcome_from(f->end.code)};
+
+	if (f->placement)
+		place_drop(f->placement, false);
+	f->placement = NULL;
+	if (f->told)
+		return 0;
+	memcpy(source.text, f->end.text, sizeof source.text);
+	pthread_mutex_lock(&l->sink->copy->lock);
+	copy_count_failure(l->sink->copy, &source, true);
+	sink_note_one(l->sink, f->dir, f->r.flags & FILE_MANY);
+	pthread_mutex_unlock(&l->sink->copy->lock);
+	return sink_send_result(l->sink, f->r.id, &source);
+}
+
+/* Nobody else has f any more. */
+static int finish(struct sink_lane *l, struct sink_file *f)
+{
+	bool good = f->state == SINK_OPEN && f->end.code == OUT_DONE;
+	int ret = 0;
+
+	if (good && finish_good(l, f)) {
+		good = false;
+		ret = sink_give_up(l, f);
+	}
+	if (ret == 0 && !good)
+		ret = finish_bad(l, f);
+	if (ret == 0)
+		sink_count_end(l, &f->r, &f->end, good);
+	if (ret == 0 && good)
+		ret = sink_tell_stored(l, f->r.id);
+	if (f->placement)
+		place_drop(f->placement, false);
+	sink_file_free(f);
+	return ret;
+}
+
+/* Lock held. */
+static bool complete(const struct sink_file *f)
+{
+	return f->ended && f->busy == 0 && f->data == f->end.data && f->holes == f->end.holes &&
+	       __builtin_popcountll(f->announced) == f->end.lanes;
+}
+
+int sink_leave(struct sink_lane *l, struct sink_file *f)
+{
+	struct sink *s = l->sink;
+	bool mine;
+
+	pthread_mutex_lock(&s->copy->lock);
+	f->busy--;
+	mine = complete(f) && !atomic_load(&s->copy->failed);
+	if (mine) {
+		*sink_file_slot(s, f->r.id) = f->next;
+		s->count--;
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	return mine ? finish(l, f) : 0;
+}
+
+int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
+{
+	struct sink *s = l->sink;
+	struct sink_file *f;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->copy->lock);
+	f = *sink_file_slot(s, r->id);
+	if (!f || !(f->announced & lane_bit(l)))
+		ret = fail_as(OUT_PROTOCOL, "the peer ends a file it did not announce");
+	else if (f->ended || f->data > r->data || f->holes > r->holes ||
+		 __builtin_popcountll(f->announced) > r->lanes)
+		ret = fail_as(OUT_PROTOCOL, "the peer ends %s wrongly", sink_shown(f));
+	if (ret == 0) {
+		f->ended = true;
+		f->end = *r;
+		f->busy++;
+		/* Whoever waits for a turn may know by it that there will be none. */
+		if (f->ordered)
+			sink_wake(s, f);
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret ? -1 : sink_leave(l, f);
+}
+
+/* Will a later run ask about it, and go on with what is there?  No stream can. */
+static bool can_go_on(const struct sink *s, const struct sink_file *f)
+{
+	return f->state != SINK_FAILED && !(f->r.flags & FILE_STREAM) &&
+	       f->r.size >= SINK_RESUME_MIN && !s->o->quiet_names;
+}
+
+void sink_drop_all(struct sink *s, bool keep)
+{
+	struct sink_file *f;
+
+	for (unsigned i = 0; i < SINK_BUCKETS; i++) {
+		while ((f = s->files[i]) != NULL) {
+			s->files[i] = f->next;
+			if (f->placement)
+				place_drop(f->placement, keep && can_go_on(s, f));
+			sink_file_free(f);
+		}
+	}
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "copy/io/content.h"
+#include "copy/io/stored.h"
+
+enum event_what sink_what(uint8_t type)
+{
+	switch (type) {
+	case TYPE_SYMLINK:
+		return EVENT_SYMLINK;
+	case TYPE_HARD_LINK:
+		return EVENT_HARD_LINK;
+	case TYPE_FIFO:
+	case TYPE_CHAR:
+	case TYPE_BLOCK:
+		return EVENT_NODE;
+	default:
+		return EVENT_FILE;
+	}
+}
+
+int sink_check_end(const struct record_file *r, const struct record_file_end *e,
+		   const uint64_t sum[2], const char *shown)
+{
+	if (e->data + e->holes != e->size || (!(r->flags & FILE_STREAM) && e->size != r->size))
+		return fail_as(OUT_PROTOCOL, "the peer ends %s with bytes missing", shown);
+	if (sum[0] != e->digest[0] || sum[1] != e->digest[1])
+		return fail_as(OUT_INTEGRITY,
+			       "%s: the digest of what came differs from the source's", shown);
+	return 0;
+}
+
+/* ---- counts --------------------------------------------------------------------------- */
+
+static uint64_t *count_of(struct msg_counts *c, uint8_t type)
+{
+	switch (sink_what(type)) {
+	case EVENT_SYMLINK:
+		return &c->symlinks;
+	case EVENT_HARD_LINK:
+		return &c->hard_links;
+	case EVENT_NODE:
+		return &c->nodes;
+	default:
+		return &c->regular;
+	}
+}
+
+static void total_count(struct msg_total *t, const struct record_file *r,
+			const struct record_file_end *e)
+{
+	if (r->type != TYPE_REGULAR) {
+		t->others++;
+		return;
+	}
+	t->files++;
+	t->bytes += e->size;
+	sum_add(t->digest, e->digest);
+}
+
+void sink_count_end(struct sink_lane *l, const struct record_file *r,
+		    const struct record_file_end *e, bool good)
+{
+	struct sink_sums *sums = &l->sums;
+
+	sums->any = true;
+	*count_of(&sums->counts, r->type) += 1;
+	if (e->code != OUT_DONE)
+		sums->ended.failed++;
+	else
+		total_count(&sums->ended, r, e);
+	if (good)
+		total_count(&sums->stored, r, e);
+	else
+		sums->stored.failed++;
+	sums->files += good;
+}
+
+/* ---- what came, and what is there ----------------------------------------------------- */
+
+static int verify(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
+{
+	if (w->bytes || w->end->size == 0)
+		return sink_verify_small(l, fd, shown, w->bytes, (size_t)w->end->size);
+	return sink_verify(l, fd, shown, w->out->base, w->end->size, w->solid);
+}
+
+/* --print-digest: read it back, unless it is nothing that can be read. */
+static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
+{
+	struct sink *s = l->sink;
+	enum content_digest d = s->rules->digest;
+	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
+	uint8_t digest[CONTENT_BYTES_MAX];
+
+	if (content_of(fd, shown, w->out->base, w->end->size, d, &stopper, digest))
+		return -1;
+	if (memcmp(digest, w->end->content, content_size(d)) != 0)
+		return fail_as(OUT_INTEGRITY,
+			       "%s: what was stored has another digest than what "
+			       "was read",
+			       shown);
+	return 0;
+}
+
+static bool is_checked(const struct rules *r)
+{
+	return r->verify || r->digest;
+}
+
+/* What the user asked to be looked at once more before it gets its name. */
+static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown,
+			char digest[static EVENT_DIGEST])
+{
+	const struct rules *rules = l->sink->rules;
+	/* Such a file was opened to be read back as well. */
+	bool again = w->placement && w->out->sized;
+
+	/* A hole at its end is not there yet. */
+	if (again && ftruncate(fd, (off_t)w->end->size))
+		return fail("write %s: %m", shown);
+	if (rules->verify && again && verify(l, w, fd, shown))
+		return -1;
+	if (!rules->digest)
+		return 0;
+	if (w->end->content_len != content_size(rules->digest))
+		return fail_as(OUT_PROTOCOL, "the peer does not say the digest of %s", shown);
+	if (again && check_content(l, w, fd, shown))
+		return -1;
+	content_text(rules->digest, w->end->content, digest);
+	return 0;
+}
+
+/* What can't be given a size has one, if it is a regular file. */
+static int check_reach(const struct sink_whole *w, int fd, const char *shown)
+{
+	return w->out->seekable ? stored_check_stream(fd, w->out->base + w->reach, shown) : 0;
+}
+
+/* ---- each kind ------------------------------------------------------------------------ */
+
+static int store_stream(struct sink_lane *l, const struct sink_whole *w,
+			char digest[static EVENT_DIGEST])
+{
+	struct sink *s = l->sink;
+	const struct stream *stream = &s->o->stream;
+
+	if (check_reach(w, stream->fd, stream->name) ||
+	    (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest)))
+		return -1;
+	if (outlet_leave(w->out, w->end->size))
+		return fail("seek in %s: %m", stream->name);
+	if (s->o->fsync && outlet_sync(stream->fd))
+		return fail("fsync %s: %m", stream->name);
+	if (stream->close_at_end && close(stream->fd))
+		return fail("close %s: %m", stream->name);
+	return stream->finish ? stream->finish(stream->ctx) : 0;
+}
+
+static int store_named(struct sink_lane *l, struct sink_whole *w, struct change *change,
+		       char digest[static EVENT_DIGEST])
+{
+	struct placement *t = w->placement;
+
+	if ((!w->out->sized && check_reach(w, placement_fd(t), placement_name(t))) ||
+	    (is_checked(l->sink->rules) &&
+	     check_stored(l, w, placement_fd(t), placement_name(t), digest)))
+		return -1;
+	/* Where others share the offset it is to be behind the last byte. */
+	if (!w->out->sized && outlet_leave(w->out, w->end->size))
+		return fail("seek in %s: %m", placement_name(t));
+	if (w->xattrs)
+		placement_xattrs(t, w->xattrs);
+	w->xattrs = NULL;
+	placement_change(t, change);
+	placement_came(t, w->reach, w->end->holes == 0);
+	w->placement = NULL;
+	return place_finish(t, w->end->size);
+}
+
+/* A rehearsal: what was not asked about, or has another content than what is there. */
+static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct change *change)
+{
+	struct looked k;
+
+	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k) ||
+	    place_rehearse(l->sink->place, sink_dir_place(w->dir), w->r))
+		return -1;
+	*change = k.change;
+	change->content = l->sink->rules->checksum && !change->missing && !change->type;
+	return 0;
+}
+
+/* --ignore-existing: is there something of that name?  --existing: is there nothing?  Of files, and
+ * their further names, that was asked before. */
+static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
+{
+	const struct rules *rules = l->sink->rules;
+	struct looked k;
+
+	*left = false;
+	if (!(rules->ignore_existing || rules->existing) || w->r->type == TYPE_HARD_LINK)
+		return 0;
+	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
+		return -1;
+	*left = (rules->ignore_existing && !k.change.missing) || (rules->existing && k.absent);
+	return 0;
+}
+
+static int store_made(struct sink_lane *l, const struct sink_whole *w, struct change *change)
+{
+	bool left;
+
+	if (w->link && memchr(w->link, '\0', (size_t)w->r->size))
+		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
+	if (is_left(l, w, &left))
+		return -1;
+	return left ? 0
+		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs,
+				 change);
+}
+
+static int store(struct sink_lane *l, struct sink_whole *w, struct change *change,
+		 char digest[static EVENT_DIGEST])
+{
+	struct sink *s = l->sink;
+
+	digest[0] = '\0';
+	if (w->xattrs && !xattrs_whole(w->xattrs))
+		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of %s short", w->r->name);
+	if (xattrs_check(w->xattrs, s->rules) ||
+	    xattrs_localize(w->xattrs, s->owners, s->rules->numeric_ids))
+		return -1;
+	if (w->placement)
+		return store_named(l, w, change, digest);
+	if (s->o->discard)
+		return 0;
+	if (!s->place)
+		return store_stream(l, w, digest);
+	return w->r->type == TYPE_REGULAR ? store_nothing(l, w, change) : store_made(l, w, change);
+}
+
+int sink_store(struct sink_lane *l, struct sink_whole *w)
+{
+	struct change change = {.what = sink_what(w->r->type)};
+	char digest[EVENT_DIGEST];
+	bool left = w->left || sink_dir_left(w->dir);
+	int ret = left ? 0 : store(l, w, &change, digest);
+
+	if (w->placement) {
+		struct failure why = *failed();
+
+		place_drop(w->placement, false);
+		fail_again(&why);
+	}
+	w->placement = NULL;
+	xattrs_free(w->xattrs);
+	w->xattrs = NULL;
+	if (ret)
+		return -1;
+	if (left)
+		return 0;
+	change.what = sink_what(w->r->type);
+	l->sums.counts.created += change.missing;
+	sink_tell_event(l, w->dir, w->r->name, &change, w->r->type == TYPE_REGULAR, w->end->size,
+			digest);
+	return 0;
+}

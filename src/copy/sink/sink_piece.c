@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/sink/sink.h"
+
+#include <string.h>
+#include "base/clock.h"
+#include "base/fail.h"
+
+/* Lock held: is it what this end told of itself?  Then its digests are known. */
+static int admit_have(struct sink_file *f, const struct piece *p)
+{
+	uint64_t end = p->pos + p->len;
+	bool whole = end % CELL == 0 || end == f->r.size;
+
+	/* Or what it has cloned, all at once and without a digest? */
+	if (f->cloned && p->pos == 0 && p->len == f->r.size && f->had == 0) {
+		f->had = p->len;
+		return 0;
+	}
+	if (!f->cells || !whole || !cells_take(f->cells, p->pos, p->len, f->sum, f->solid))
+		return fail_as(OUT_PROTOCOL,
+			       "the peer counts on bytes of %s that this end did not tell of",
+			       sink_shown(f));
+	f->had += p->len;
+	return 0;
+}
+
+/* Lock held: may this piece come here and now? */
+static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p)
+{
+	uint64_t all;
+
+	if (!f || !(f->announced & lane_bit(l)))
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes of a file it did not announce");
+	if (p->pos > (uint64_t)INT64_MAX - p->len)
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond what a file can hold");
+	if (!(f->r.flags & FILE_STREAM) && p->pos + p->len > f->r.size)
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond the end of %s",
+			       sink_shown(f));
+	all = f->data + f->holes + p->len;
+	if (all > INT64_MAX || (!(f->r.flags & FILE_STREAM) && all > f->r.size))
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
+	if (!p->bytes && !p->have && !(f->r.flags & FILE_SPARSE))
+		return fail_as(OUT_PROTOCOL, "the peer sends a hole of %s, which has none",
+			       sink_shown(f));
+	if (p->have && admit_have(f, p))
+		return -1;
+	*(p->bytes ? &f->data : &f->holes) += p->len;
+	if ((p->bytes || p->have) && p->pos + p->len > f->reach)
+		f->reach = p->pos + p->len;
+	if (f->ended && (f->data > f->end.data || f->holes > f->end.holes))
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s after its end",
+			       sink_shown(f));
+	return 0;
+}
+
+/* What a piece adds to the sums of its file. */
+struct hashed {
+	uint64_t sum[2], solid[2];
+};
+
+static void hash_into(struct digest *d, const struct piece *p, bool last)
+{
+	if (p->block)
+		digest_add_block(d, p->block, last);
+	else
+		digest_add(d, p->pos, p->bytes, p->len);
+}
+
+void sink_hash_take(struct digest *d, uint64_t sum[2], uint64_t solid[2])
+{
+	uint64_t one[2], other[2];
+
+	digest_sum(d, one);
+	digest_solid(d, other);
+	sum_add(sum, one);
+	sum_add(solid, other);
+	digest_reset(d);
+}
+
+/* The cell in the middle of which this lane is: other files' bytes may come before the rest. */
+static struct digest *partial_of(struct sink_lane *l, struct sink_file *f)
+{
+	struct digest **d = &f->partial[l->index];
+
+	if (!*d)
+		*d = digest_new();
+	if (*d && l->sink->rules->verify)
+		digest_watch(*d);
+	return *d;
+}
+
+/* The digest of a file stored in any order: a cell's bytes come one after the other on one lane. */
+static int hash_piece(struct sink_lane *l, struct sink_file *f, const struct piece *p,
+		      struct hashed *h)
+{
+	uint64_t end = p->pos + p->len;
+	bool last = end == f->r.size, ends = last || end % CELL == 0;
+	struct digest *d;
+
+	if (l->sink->o->unchecked)
+		return 0;
+	if (f->ordered) {
+		hash_into(f->digest, p, false);
+		return 0;
+	}
+	d = p->pos % CELL == 0 && ends ? l->digest : partial_of(l, f);
+	if (!d)
+		return -1;
+	hash_into(d, p, last);
+	if (ends)
+		sink_hash_take(d, h->sum, h->solid);
+	return 0;
+}
+
+static int store(struct sink_lane *l, struct sink_file *f, const struct piece *p, struct hashed *h)
+{
+	if (p->have)
+		return 0;
+	if (!p->bytes)
+		return f->out.fd < 0 ? 0 : outlet_zeros(&f->out, p->pos, p->len);
+	if (hash_piece(l, f, p, h))
+		return -1;
+	if (f->link)
+		memcpy(f->link + p->pos, p->bytes, p->len);
+	return f->out.fd < 0 ? 0 : outlet_store(&f->out, p->pos, p->bytes, p->len);
+}
+
+static void count_piece(struct sink_lane *l, const struct sink_file *f, const struct piece *p)
+{
+	l->sums.any = true;
+	l->sums.bytes += p->len;
+	if (f->r.type != TYPE_REGULAR)
+		return;
+	*(p->have    ? &l->sums.counts.had
+	  : p->bytes ? &l->sums.counts.sent
+		     : &l->sums.counts.holes) += p->len;
+}
+
+static void piece_done(struct sink *s, struct sink_file *f, const struct piece *p,
+		       const struct hashed *h)
+{
+	pthread_mutex_lock(&s->copy->lock);
+	sum_add(f->sum, h->sum);
+	sum_add(f->solid, h->solid);
+	if (f->ordered) {
+		f->taken = false;
+		f->turn = p->pos + p->len;
+		sink_wake(s, f);
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+int sink_take_piece(struct sink_lane *l, const struct piece *p)
+{
+	struct sink *s = l->sink;
+	struct hashed h = {0};
+	struct sink_file *f;
+	bool dropped;
+	int ret;
+
+	pthread_mutex_lock(&s->copy->lock);
+	f = *sink_file_slot(s, p->id);
+	ret = admit(l, f, p);
+	if (ret == 0) {
+		/* Nobody finishes it while somebody waits for his turn. */
+		f->busy++;
+		ret = sink_await_turn(l, f, p);
+	}
+	dropped = ret == 0 && f->state == SINK_FAILED;
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret)
+		return -1;
+	if (!dropped && store(l, f, p, &h) && sink_give_up(l, f))
+		return -1;
+	if (!dropped)
+		count_piece(l, f, p);
+	piece_done(s, f, p, &h);
+	return sink_leave(l, f);
+}

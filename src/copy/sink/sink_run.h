@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef COPY_SINK_SINK_RUN_H
+#define COPY_SINK_SINK_RUN_H
+
+/* A sink: it stores what a source sends.  copy.h has the rules of a run. */
+
+#include "copy/copy.h"
+
+struct taken;
+struct sink_opts {
+	const char *target; /* DST */
+	char *const *wants; /* SRCs as the user wrote them: a name that matches none is refused */
+	unsigned count;
+	struct stream stream; /* instead of target when fd >= 0 */
+	bool many; /* several sources: the target must be a directory */
+	bool no_target_dir; /* -T */
+	const struct rules *rules; /* NULL: plain */
+	const char *peer; /* the source's host, "" */
+	bool far; /* this end is not on the conductor's host: '<' in changes */
+	bool mkpath, fsync, inplace, sparse;
+	bool sources_go; /* the source removes what is stored or the same */
+	bool expand; /* ~ in target */
+	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
+	enum direct direct;
+	int clones; /* as above */
+	bool discard; /* what comes is checked and thrown away */
+	bool unchecked; /* as the source's: only thrown away */
+	const struct taken *taken; /* names in target that are not to be replaced; NULL: none */
+};
+
+extern const struct copy_role sink_role;
+int sink_run(struct copy *c, struct session *s, const struct sink_opts *o, struct tally *t,
+	     struct copy_result *r);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A file whose FILE, DATA and FILE_END are in one block needs no place in the table of files:
+ * nobody else has anything of it.  Most files of a tree are such, so this is short, and takes
+ * the copy's lock once.
+ */
+
+#include "copy/sink/sink.h"
+
+#include <string.h>
+#include "base/fail.h"
+
+struct small {
+	const struct record_file *r;
+	struct sink_dir *dir;
+	struct xattrs *xattrs;
+	const uint8_t *bytes;
+	const struct record_file_end *end;
+};
+
+/* All that other files need room in the table for. */
+static bool may_be_small(const struct sink *s, const struct reader *reader,
+			 const struct record_file *r)
+{
+	if (!s->place || (r->flags & (FILE_STREAM | FILE_ORDERED | FILE_SPARSE)))
+		return false;
+	return r->size < reader->left && (r->type != TYPE_REGULAR || !s->rules->dry_run);
+}
+
+/* Does the record behind it belong to it? More may come, while it is true. */
+static bool add(struct small *f, const struct record *next)
+{
+	switch (next->type) {
+	case RECORD_XATTR:
+		return next->xattr.id == f->r->id && xattrs_add(&f->xattrs, &next->xattr) == 0;
+	case RECORD_DATA:
+		if (next->data.id != f->r->id || f->bytes || next->data.pos != 0 ||
+		    next->data.len != f->r->size)
+			return false;
+		f->bytes = next->data.bytes;
+		return true;
+	case RECORD_FILE_END:
+		f->end = &next->end;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool is_whole(const struct small *f)
+{
+	const struct record_file_end *e = f->end;
+
+	return e && e->id == f->r->id && e->lanes == 1 && e->code == OUT_DONE &&
+	       e->size == f->r->size && e->data == e->size && e->holes == 0 &&
+	       (f->bytes || f->r->size == 0);
+}
+
+/* Look ahead; whatever is not as it should be is left to those who know what to say of it. */
+static bool gather(struct sink_lane *l, struct reader *at, struct small *f)
+{
+	while (!f->end && record_next(at, &l->ahead) > 0 && add(f, &l->ahead))
+		;
+	return is_whole(f);
+}
+
+/* Nothing may be known of it, or only that it was asked about. */
+static bool is_new(struct sink *s, uint32_t id)
+{
+	struct sink_file *asked;
+	bool new;
+
+	pthread_mutex_lock(&s->copy->lock);
+	asked = *sink_file_slot(s, id);
+	new = (!asked || asked->state == SINK_COMPARED) && !sink_dir_find(s, id);
+	if (new &&asked)
+		sink_asked_take(s, asked);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (new &&asked)
+		sink_file_free(asked);
+	return new;
+}
+
+static int check_digest(const struct small *f)
+{
+	uint64_t sum[2] = {0, 0};
+
+	if (f->r->size > 0)
+		cells_hash(0, f->bytes, (size_t)f->r->size, sum);
+	return sink_check_end(f->r, f->end, sum, f->r->name);
+}
+
+static int begin(struct sink_lane *l, const struct small *f, struct placement **t,
+		 struct outlet *out)
+{
+	struct sink *s = l->sink;
+	struct failure why;
+
+	if (place_begin_whole(s->place, sink_dir_place(f->dir), f->r, t))
+		return -1;
+	if (placement_outlet(*t, f->r->name, out) == 0) {
+		out->sparse = s->o->sparse;
+		out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
+		if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
+			return 0;
+		/* Its name is made for those that fail only. */
+		fail("write %s: %m", placement_name(*t));
+	}
+	why = *failed();
+	place_drop(*t, false);
+	return fail_again(&why);
+}
+
+/* A failure is the file's. */
+static int store(struct sink_lane *l, struct small *f)
+{
+	char link[LINK_TARGET_MAX + 1];
+	struct placement *t = NULL;
+	struct outlet out;
+	struct sink_whole w = {
+		.r = f->r,
+		.end = f->end,
+		.dir = f->dir,
+		.out = &out,
+		.xattrs = f->xattrs,
+		.bytes = f->bytes,
+		.reach = f->r->size,
+	};
+
+	if (check_digest(f) || sink_dir_usable(f->dir, f->r->name))
+		return -1;
+	if (f->r->type == TYPE_SYMLINK) {
+		memcpy(link, f->bytes, (size_t)f->r->size);
+		link[f->r->size] = '\0';
+		w.link = link;
+	} else if (f->r->type == TYPE_REGULAR && begin(l, f, &t, &out)) {
+		return -1;
+	}
+	w.placement = t;
+	f->xattrs = NULL;
+	return sink_store(l, &w);
+}
+
+static int take(struct sink_lane *l, struct small *f)
+{
+	const struct record_file *r = f->r;
+	int ret;
+
+	if (sink_dir_of(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
+		return -1;
+	ret = sink_dir_left(f->dir) ? check_digest(f) : store(l, f);
+	if (ret &&
+	    sink_tell_failed(l, r->id, sink_what(r->type), f->dir, r->name, r->flags & FILE_MANY))
+		return -1;
+	sink_count_end(l, r, f->end, ret == 0);
+	if (r->type == TYPE_REGULAR) {
+		l->sums.bytes += r->size;
+		l->sums.counts.sent += r->size;
+	}
+	return ret ? 0 : sink_tell_stored(l, r->id);
+}
+
+int sink_take_small(struct sink_lane *l, struct reader *reader, const struct record_file *r)
+{
+	struct small f = {.r = r};
+	struct reader at = *reader;
+	int ret = 0;
+
+	if (may_be_small(l->sink, reader, r) && gather(l, &at, &f) && is_new(l->sink, r->id)) {
+		*reader = at;
+		ret = take(l, &f) ? -1 : 1;
+	}
+	xattrs_free(f.xattrs);
+	return ret;
+}

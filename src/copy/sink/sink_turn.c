@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The order in which pieces of an ordered file are stored, and gaps in it.
+ *
+ * Lanes overtake each other, so a piece may come before those that go before it: its lane waits
+ * then. What is missing comes by itself, however long that takes, as long as it can: a lane that
+ * waits can't bring it, nor can anybody once all that FILE_END counts has come.  Then it is a gap,
+ * and the peer is wrong.  A source that does neither, but sends nothing more, would hold this end
+ * for as long as it answers heartbeats.  Of a stream it can't have a reason to: it reads one in
+ * order, and has everything before a piece in its hands when it sends that.  So it has a limit
+ * then, far beyond what it takes to mend a lane, and counted only while nothing at all comes and
+ * this process runs.
+ */
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "copy/sink/sink.h"
+
+enum {
+	GAP_TIMEOUTS = 4, /* of the session, without a byte */
+	LOOKS = 8, /* in one of these */
+};
+
+/* What came and how long nothing did, while a lane waits for its turn. */
+struct quiet {
+	uint64_t heard, ms, looked_ms;
+};
+
+/* Lock held: does this lane hold a piece that nobody lets in now, though nobody is storing? */
+static bool is_stuck(const struct sink_lane *l)
+{
+	const struct sink_file *f = l->ordered;
+
+	return f && f->state == SINK_OPEN && !f->taken && l->ordered_pos > f->turn;
+}
+
+/* Lock held: all that there is of f came, and none of it is what is due. */
+static bool lacks_turn(const struct sink *s, const struct sink_file *f)
+{
+	if (!f->ended || f->taken || f->data != f->end.data || f->holes != f->end.holes)
+		return false;
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+		if (s->lanes[i].ordered == f && s->lanes[i].ordered_pos <= f->turn)
+			return false;
+	}
+	return true;
+}
+
+/* Lock held: nobody is left to bring what is due anywhere. */
+static bool all_stuck(const struct sink *s)
+{
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
+		if (!is_stuck(&s->lanes[i]))
+			return false;
+	}
+	return true;
+}
+
+static int fail_gap(const struct sink_file *f, const struct piece *p)
+{
+	return fail_as(OUT_PROTOCOL,
+		       "the peer sends bytes of %s at %llu and leaves out those at %llu",
+		       sink_shown(f), (unsigned long long)p->pos, (unsigned long long)f->turn);
+}
+
+/* Lock held: how often something came.  A lane that is at work counts as if.  The threads of some
+ * lanes may not have been started yet. */
+static uint64_t heard_of(const struct sink *s)
+{
+	unsigned stuck = 0;
+	uint64_t heard = 0;
+
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
+		heard += lane_heard(session_lane(s->session, i));
+		stuck += is_stuck(&s->lanes[i]);
+	}
+	return s->taking > stuck ? clock_ns() : heard;
+}
+
+/* Lock held: count the time in which nothing came; a look that is late was a pause of ours. */
+static int bear_quiet(struct sink_lane *l, struct quiet *q, const struct sink_file *f)
+{
+	uint64_t now = clock_ms(), passed = now - q->looked_ms, heard = heard_of(l->sink);
+	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane), look = timeout / LOOKS + 1;
+
+	q->looked_ms = now;
+	q->ms = heard == q->heard ? q->ms + (passed < 2 * look ? passed : 2 * look) : 0;
+	q->heard = heard;
+	if (!(f->r.flags & FILE_STREAM) || q->ms < GAP_TIMEOUTS * timeout)
+		return 0;
+	return fail_as(OUT_TIMEOUT,
+		       "the peer sent nothing for %llu s, though bytes of %s are missing at %llu "
+		       "before others that came",
+		       (unsigned long long)(q->ms / 1000), sink_shown(f),
+		       (unsigned long long)f->turn);
+}
+
+/* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
+static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
+{
+	uint64_t start = clock_ns(), now;
+	bool taken = f->taken;
+
+	sink_wait(l, f, (uint64_t)lane_timeout_ms(l->lane) / LOOKS + 1);
+	now = clock_ns();
+	if (!taken)
+		l->use.ns_idle += (f->taken_ns > start ? f->taken_ns : now) - start;
+}
+
+static bool must_wait(const struct sink_lane *l, const struct sink_file *f, const struct piece *p)
+{
+	return f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
+	       !atomic_load(&l->sink->copy->failed);
+}
+
+static int wait_in_order(struct sink_lane *l, struct sink_file *f, const struct piece *p)
+{
+	struct quiet q = {.looked_ms = clock_ms()};
+	int ret = 0;
+
+	while (ret == 0 && must_wait(l, f, p)) {
+		l->ordered = f;
+		l->ordered_pos = p->pos;
+		if (lacks_turn(l->sink, f) || all_stuck(l->sink))
+			ret = fail_gap(f, p);
+		else
+			wait_for_turn(l, f);
+		if (ret == 0 && must_wait(l, f, p))
+			ret = bear_quiet(l, &q, f);
+	}
+	l->ordered = NULL;
+	return ret;
+}
+
+/* Of two at one position only the first has its turn. */
+int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
+{
+	if (wait_in_order(l, f, p))
+		return -1;
+	if (atomic_load(&l->sink->copy->failed))
+		return -1;
+	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
+	f->taken = f->ordered;
+	f->taken_ns = f->taken ? clock_ns() : 0;
+	return 0;
+}

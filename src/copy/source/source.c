@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/fail.h"
+
+enum { WAKE_MS = 50 };
+
+static int send_total(struct copy *c, uint8_t type, const struct msg_total *m)
+{
+	uint8_t body[sizeof *m + 16];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_total_encode(&w, m);
+	return session_send(c->session, type, body, w.used);
+}
+
+/* When the lanes' threads are over. */
+static void gather_times(const struct source *s, struct msg_times *m)
+{
+	times_begin(m, s->session, s->kind);
+	for (unsigned i = 0; i < session_lanes(s->session); i++)
+		times_add(m, session_lane(s->session, i), &s->lanes[i].use);
+}
+
+/* Lock held, and left for the time of it. */
+static int say_end(struct source *s)
+{
+	struct copy *c = s->copy;
+	struct msg_total total = s->ended;
+	struct msg_times times;
+	int ret;
+
+	/* What vanished is no more to be had: as rsync has it, that is no reason to keep the rest.
+	 */
+	total.incomplete = c->failed_here > 0 || (s->walk && walk_incomplete(s->walk));
+	c->end_sent = true;
+	pthread_mutex_unlock(&c->lock);
+	gather_times(s, &times);
+	ret = copy_send_times(c, &times) || send_total(c, MSG_END, &total) ? -1 : 0;
+	pthread_mutex_lock(&c->lock);
+	return ret;
+}
+
+/* A thread blocked in reading for a file that failed at the peer can't know; so call again. */
+static void wait_for_news(struct source *s)
+{
+	struct copy *c = s->copy;
+	struct timespec until;
+
+	if (s->deaf == 0) {
+		pthread_cond_wait(&c->changed, &c->lock);
+		return;
+	}
+	until = clock_after(WAKE_MS);
+	pthread_cond_timedwait(&c->changed, &c->lock, &until);
+	workers_wake();
+}
+
+/* DONE came: what the sink had before is as good as stored now. */
+static int take_leave(struct source *s)
+{
+	if (source_agree(s))
+		return -1;
+	removals_same_due(s);
+	return 0;
+}
+
+static int await(struct source *s)
+{
+	struct copy *c = s->copy;
+	int ret = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (ret == 0 && (!c->done_came || s->stored || s->linked || s->same)) {
+		/* Lanes that are over have met all names, too. */
+		if (s->linked && s->working == 0 && s->phase == 0)
+			s->phase = 1;
+		if (s->linked && s->phase > 0)
+			removals_linked_due(s);
+		if (s->stored)
+			removal_do(s);
+		else if (c->done_came)
+			ret = take_leave(s);
+		else if (atomic_load(&c->failed))
+			ret = -1;
+		else if (s->working == 0 && !c->end_sent)
+			ret = say_end(s);
+		else
+			wait_for_news(s);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+/* What to say when there is no DONE. */
+static int not_confirmed(struct source *s)
+{
+	struct failure f;
+
+	copy_session_failure(s->copy);
+	f = *failed();
+	if (!s->copy->end_sent || (f.code != OUT_PEER_LOST && f.code != OUT_TIMEOUT))
+		return -1;
+	return fail_as(f.code, "not confirmed: %.900s", f.text);
+}
+
+/* ---- beginning ------------------------------------------------------------------------ */
+
+static int lane_prepare(struct source *s, unsigned i)
+{
+	struct source_lane *l = &s->lanes[i];
+
+	*l = (struct source_lane){
+		.source = s,
+		.lane = session_lane(s->session, i),
+		.index = i,
+		.large_due = 1,
+		.digest = digest_new(),
+		.scratch = aligned_alloc(DIRECT_ALIGN, CELL),
+	};
+	s->small_max = lane_block_size(l->lane) - SMALL_ROOM;
+	if (s->small_max > SMALL_MAX)
+		s->small_max = SMALL_MAX;
+	l->keep = writer_of(l->keep_room, sizeof l->keep_room);
+	if (!l->scratch)
+		return fail_as(OUT_MEMORY, "start a lane: %m");
+	return l->digest ? 0 : -1;
+}
+
+static int lane_start(struct source *s, unsigned i)
+{
+	char name[24];
+
+	snprintf(name, sizeof name, "source %u", i);
+	pthread_mutex_lock(&s->copy->lock);
+	s->working++;
+	pthread_mutex_unlock(&s->copy->lock);
+	if (worker_start(&s->workers[i], name, source_lane_run, &s->lanes[i])) {
+		pthread_mutex_lock(&s->copy->lock);
+		s->working--;
+		pthread_mutex_unlock(&s->copy->lock);
+		return -1;
+	}
+	return 0;
+}
+
+static bool source_stop(void *source)
+{
+	return copy_stopped(((struct source *)source)->copy);
+}
+
+static int take_stream(struct source *s)
+{
+	struct stopper stopper = {.stop = source_stop, .ctx = s};
+	struct source_file *f;
+
+	if (source_file_stream(&s->o->stream, &stopper, &f))
+		return -1;
+	stream_widen(f->fd);
+	if (!s->o->no_sparse)
+		source_file_find_holes(f);
+	source_file_choose(f, s->o->direct, &s->direct_missed);
+	s->only = true;
+	s->walk_over = true;
+	return source_number(&s->lanes[0], f);
+}
+
+static int take_made(struct source *s)
+{
+	struct stopper stopper = {.stop = source_stop, .ctx = s};
+	struct source_file *f;
+
+	if (source_file_made(s->o->memory_bytes, &stopper, &f))
+		return -1;
+	s->only = true;
+	s->walk_over = true;
+	return source_number(&s->lanes[0], f);
+}
+
+static int find_files(struct source *s)
+{
+	const struct source_opts *o = s->o;
+	struct walk_opts wo = {
+		.found = &s->found,
+		.rules = s->rules,
+		.no_target_dir = o->no_target_dir,
+	};
+
+	if (find_sources(o->names, o->count, o->expand, &s->found) || walk_new(&wo, &s->walk))
+		return -1;
+	s->only = walk_is_of_one(s->walk);
+	return 0;
+}
+
+/* That can be under way at a time. */
+static unsigned blocks_of(const struct source *s)
+{
+	return session_lanes(s->session) * lane_depth(session_lane(s->session, 0));
+}
+
+static int take_rules(struct source *s)
+{
+	const struct rules *r = s->rules;
+
+	s->asks = s->o->rules != NULL;
+	s->asks_all = s->asks && rules_ask(r);
+	s->aside_max = ASIDE_MAX;
+	s->sames_max = UINT_MAX;
+	if (r->checksum) {
+		s->aside_max = COMPARED_MAX;
+		s->sames_max = COMPARED_MAX / blocks_of(s) + 1;
+	}
+	s->removes = s->o->remove_source && !r->dry_run;
+	if (modes_parse(r->chmod, &s->modes))
+		return -1;
+	if (!r->numeric_ids && (r->owner || r->group || r->acls))
+		return owners_new(&s->owners);
+	return 0;
+}
+
+static int begin(struct source *s)
+{
+	unsigned lanes = session_lanes(s->session);
+
+	if (take_rules(s))
+		return -1;
+	for (unsigned i = 0; i < lanes; i++) {
+		if (lane_prepare(s, i))
+			return -1;
+	}
+	if (s->o->memory_bytes     ? take_made(s)
+	    : s->o->stream.fd >= 0 ? take_stream(s)
+				   : find_files(s))
+		return -1;
+	for (unsigned i = 0; i < lanes; i++) {
+		if (lane_start(s, i))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- the end -------------------------------------------------------------------------- */
+
+static void free_live(void *ctx, enum live kind, struct live_file *file)
+{
+	(void)ctx;
+	if (kind == LIVE_FILE)
+		source_file_free(file->of);
+	else if (kind == LIVE_ASKED)
+		aside_free(file->of);
+	else if (kind != LIVE_TAKEN)
+		removal_free(file->of);
+}
+
+/* Those that were not asked about: the others are with their ids. */
+static void free_parked(struct aside *a)
+{
+	while (a) {
+		struct aside *next = a->next;
+
+		if (a->id == 0)
+			aside_free(a);
+		a = next;
+	}
+}
+
+static void free_lane(struct source_lane *l)
+{
+	/* What was not made known any more. */
+	for (unsigned i = 0; i < l->done_count; i++)
+		free_live(NULL, l->done[i].kind, &l->done[i].file);
+	digest_free(l->digest);
+	free(l->scratch);
+}
+
+static void free_queue(struct source *s)
+{
+	struct walk_piece *p;
+
+	while ((p = s->queue) != NULL) {
+		s->queue = p->next;
+		walk_piece_done(p, p->count);
+	}
+}
+
+static void source_free(struct source *s)
+{
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		free_lane(&s->lanes[i]);
+	free_parked(s->ready[0]);
+	free_parked(s->ready[1]);
+	ids_free(&s->ids, free_live, NULL);
+	links_free(&s->links);
+	others_free(&s->others);
+	others_free(&s->hard_links);
+	removals_free(s);
+	free_queue(s);
+	for (unsigned i = 0; i < s->top_count; i++)
+		walk_dir_put(s->tops[i]);
+	walk_free(s->walk);
+	owners_free(s->owners);
+	modes_free(s->modes);
+	found_free(&s->found);
+	free(s);
+}
+
+static void add_counts(struct source *s, struct msg_counts *to)
+{
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+		const struct msg_counts *c = &s->lanes[i].counts;
+
+		to->regular += c->regular;
+		to->dirs += c->dirs;
+		to->symlinks += c->symlinks;
+		to->hard_links += c->hard_links;
+		to->nodes += c->nodes;
+		to->sent += c->sent;
+		to->had += c->had;
+		to->holes += c->holes;
+	}
+}
+
+static struct source *source_new(struct copy *c, struct session *session,
+				 const struct source_opts *o)
+{
+	struct source *s = calloc(1, sizeof *s);
+
+	if (!s) {
+		fail_as(OUT_MEMORY, "start a copy: %m");
+		return NULL;
+	}
+	s->copy = c;
+	s->session = session;
+	s->kind = KIND_DISK;
+	s->o = o;
+	s->plain = RULES_PLAIN;
+	s->rules = o->rules ? o->rules : &s->plain;
+	s->open_end = &s->open;
+	s->stored_end = &s->stored;
+	s->queue_end = &s->queue;
+	s->ready_end[0] = &s->ready[0];
+	s->ready_end[1] = &s->ready[1];
+	return s;
+}
+
+int source_run(struct copy *c, struct session *session, const struct source_opts *o,
+	       struct tally *t, struct copy_result *r)
+{
+	struct source *s = source_new(c, session, o);
+	int ret;
+
+	r->total = (struct msg_total){0};
+	r->counts = (struct msg_counts){0};
+	r->at_peer = false;
+	r->times = r->peer_times = (struct msg_times){0};
+	c->tally = t;
+	c->result = r;
+	if (!s)
+		return session_fail(session);
+	copy_attach(c, session, s);
+	ret = begin(s) ? session_fail(session) : await(s);
+	if (ret == 0)
+		ret = source_agree(s) ? session_fail(session) : 0;
+	else
+		session_fail(session);
+	copy_join(s->workers, LANE_COUNT_MAX);
+	copy_attach(c, session, NULL);
+	add_counts(s, &r->counts);
+	gather_times(s, &r->times);
+	if (ret) {
+		ret = not_confirmed(s);
+	} else {
+		r->total = c->total;
+		ret = copy_verdict(c, s->only);
+	}
+	source_free(s);
+	return ret;
+}

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+/* ---- what is kept aside -------------------------------------------------------------- */
+
+/* removal becomes its own, or is freed. */
+static struct aside *aside_new(const struct source_item *it, struct removal *removal)
+{
+	size_t name = strlen(it->name) + 1, path = it->path ? strlen(it->path) + 1 : 0;
+	struct aside *a = calloc(1, sizeof *a + name + path);
+
+	if (!a) {
+		fail_as(OUT_MEMORY, "keep a file for later: %m");
+		removal_free(removal);
+		return NULL;
+	}
+	a->removal = removal;
+	a->id = it->id;
+	a->want = it->want;
+	a->flags = it->flags;
+	a->dir = walk_dir_get(it->dir);
+	a->size = it->size;
+	a->group = it->group;
+	memcpy(a->name, it->name, name);
+	if (it->path)
+		a->path = memcpy(a->name + name, it->path, path);
+	return a;
+}
+
+void aside_free(struct aside *a)
+{
+	if (!a)
+		return;
+	walk_dir_put(a->dir);
+	told_free(a->told);
+	removal_free(a->removal);
+	free(a);
+}
+
+/* What a sink compares: two records of one hash are of a file that has not changed. */
+static uint64_t hash_of(const struct record_file *r)
+{
+	uint8_t bytes[RECORD_FILE_MAX];
+	struct writer w = writer_of(bytes, sizeof bytes);
+	struct record_file one = *r;
+
+	one.id = 0;
+	one.flags &= ~(uint32_t)(FILE_ASK | FILE_SPARSE);
+	one.a.atime_s = 0;
+	one.a.atime_ns = 0;
+	record_file_encode(&w, &one);
+	return XXH3_64bits(bytes, w.used) | 1;
+}
+
+bool aside_fits(const struct source_lane *l, const struct source_item *it)
+{
+	struct record_file r;
+
+	item_record(l, it, &r);
+	return it->aside->asked == hash_of(&r);
+}
+
+/* Lock held. */
+static void make_ready(struct source *s, struct aside *a)
+{
+	bool large = a->size > s->small_max || a->answer == ANSWER_RESUME;
+
+	*s->ready_end[large] = a;
+	s->ready_end[large] = &a->next;
+}
+
+int source_park(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	struct aside *a = aside_new(it, NULL);
+
+	item_close(it);
+	if (!a)
+		return -1;
+	a->answer = ANSWER_SEND;
+	pthread_mutex_lock(&s->copy->lock);
+	s->asides++;
+	make_ready(s, a);
+	pthread_mutex_unlock(&s->copy->lock);
+	return 0;
+}
+
+/* ---- clones -------------------------------------------------------------------------- */
+
+bool source_may_clone(const struct source *s, const struct source_item *it)
+{
+	const struct rules *r = s->rules;
+
+	return s->o->clones > 0 && !s->o->no_sparse && !r->verify && !r->dry_run &&
+	       !(it->flags & FILE_STREAM) && it->size > s->small_max && it->size >= CLONE_MIN &&
+	       atomic_load(&s->offered) < OFFERED_MAX &&
+	       (atomic_load(&s->cloned) || atomic_load(&s->uncloned) < CLONE_TRIES);
+}
+
+/* The sink gets its descriptor.  What can't be opened is found when it is sent. */
+static bool offer(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+
+	if (!source_may_clone(s, it))
+		return false;
+	if (it->fd < 0 && item_open(l, it)) {
+		item_close(it);
+		return false;
+	}
+	if (!clone_suits(it->fd) || !clone_offer(s->o->clones, it->id, it->fd))
+		return false;
+	atomic_fetch_add(&s->offered, 1);
+	return true;
+}
+
+void source_offer_over(struct source *s, struct aside *a)
+{
+	if (!a->offered)
+		return;
+	atomic_fetch_sub(&s->offered, 1);
+	if (a->answer == ANSWER_CLONED)
+		atomic_store(&s->cloned, true);
+	else if (a->answer == ANSWER_SEND || a->answer == ANSWER_RESUME)
+		atomic_fetch_add(&s->uncloned, 1);
+}
+
+/* ---- questions ----------------------------------------------------------------------- */
+
+static int read_attributes(struct source_lane *l, struct source_item *it, struct xattrs **x)
+{
+	const struct rules *rules = l->source->rules;
+	char room[FAIL_TEXT_MAX];
+
+	*x = NULL;
+	if (!rules->acls && !rules->xattrs)
+		return 0;
+	if (it->fd < 0 && item_open(l, it))
+		return -1;
+	return xattrs_read(it->fd, item_shown(it, room, sizeof room), rules, x);
+}
+
+/* All of a question is in one block.  1: it does not fit in any. */
+static int put_question(struct source_lane *l, struct source_item *it, struct aside *a,
+			const struct xattrs *x)
+{
+	size_t need = RECORD_FILE_MAX + source_xattrs_room(x, it->id);
+	struct record_file r;
+
+	if (need > lane_block_size(l->lane))
+		return 1;
+	item_record(l, it, &r);
+	if (source_put_dir(l, it->dir) || source_put_owners(l, &r.a, x) || source_room(l, need))
+		return -1;
+	r.id = it->id;
+	/* Where nothing was measured the size says nothing, and is not compared with. */
+	r.flags = (r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->may ? FILE_MAY : 0);
+	/* Only of use where cells may be told. */
+	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
+		a->asked = hash_of(&r);
+	record_file_encode(&l->records, &r);
+	return source_put_xattrs(l, it->id, x);
+}
+
+/* If the answer is that it is the same, although nothing of it can be compared?  What only stays
+ * because it is there, or is newer, or is not there (--existing), has that answer too. */
+static bool may_be_removed(const struct source *s, const struct source_item *it)
+{
+	const struct rules *r = s->rules;
+
+	return r->checksum && !r->ignore_existing &&
+	       (!(r->update || r->existing) || it->permitted) && it->size == 0 &&
+	       !(it->flags & FILE_STREAM);
+}
+
+/* May it be that a file is not to be stored, whatever else is to be done? */
+bool source_must_know(const struct source *s)
+{
+	return s->rules->update || s->rules->ignore_existing || s->rules->existing;
+}
+
+bool source_asks_all(const struct source *s, struct walk_dir *d)
+{
+	return s->asks_all && (source_must_know(s) || !walk_dir_made(d));
+}
+
+static int too_large_to_ask(struct source_lane *l, struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	fail("ask about %s: its attributes don't fit in a block of %u bytes",
+	     item_shown(it, room, sizeof room), lane_block_size(l->lane));
+	return item_failed(l, it);
+}
+
+int source_ask(struct source_lane *l, struct source_item *it)
+{
+	struct source_done d = {.kind = LIVE_ASKED};
+	struct removal *removal = NULL;
+	struct xattrs *x;
+	struct aside *a;
+	bool offered;
+	int ret;
+
+	if (may_be_removed(l->source, it) && item_removal(l, it, &removal))
+		return item_failed(l, it);
+	if (read_attributes(l, it, &x)) {
+		removal_free(removal);
+		/* Nothing of it is needed where the target keeps what it has. */
+		if (it->fd < 0 && it->id == 0 && !it->permitted && source_must_know(l->source))
+			return source_ask_leave(l, it);
+		return item_failed(l, it);
+	}
+	if (it->id == 0 && source_id(l, &it->id)) {
+		xattrs_free(x);
+		removal_free(removal);
+		return -1;
+	}
+	offered = offer(l, it);
+	a = aside_new(it, removal);
+	if (a) {
+		a->offered = offered;
+		a->seen = seen_of(&it->st);
+	}
+	ret = a ? put_question(l, it, a, x) : -1;
+	xattrs_free(x);
+	if (ret == 0) {
+		item_close(it);
+		d.id = it->id;
+		d.file.of = a;
+		source_done(l, &d);
+		return 0;
+	}
+	if (a)
+		source_offer_over(l->source, a);
+	aside_free(a);
+	if (ret < 0)
+		return -1;
+	return source_must_know(l->source) ? too_large_to_ask(l, it) : item_send(l, it);
+}
+
+int source_ask_leave(struct source_lane *l, struct source_item *it)
+{
+	struct source_done d = {.kind = LIVE_ASKED};
+	struct aside *a;
+
+	if (source_id(l, &it->id))
+		return -1;
+	a = aside_new(it, NULL);
+	if (!a)
+		return -1;
+	a->may = true;
+	if (put_question(l, it, a, NULL)) {
+		aside_free(a);
+		return -1;
+	}
+	item_close(it);
+	d.id = it->id;
+	d.file.of = a;
+	source_done(l, &d);
+	return 0;
+}
+
+/* ---- answers ------------------------------------------------------------------------- */
+
+static int take_aside(struct source_lane *l, struct aside *a)
+{
+	struct source_item it = {
+		.dir = a->dir,
+		.name = a->name,
+		.path = a->path,
+		.want = a->want,
+		.id = a->id,
+		.flags = a->flags,
+		.linked = true,
+		.permitted = true,
+		.counted = true,
+		.group = a->group,
+		.aside = a->id ? a : NULL,
+		.fd = -1,
+	};
+
+	return item_send(l, &it);
+}
+
+/* It may be replaced: now it is considered as if nothing had been asked. */
+static int take_permitted(struct source_lane *l, struct aside *a)
+{
+	struct source_item it = {
+		.dir = a->dir,
+		.name = a->name,
+		.path = a->path,
+		.want = a->want,
+		.flags = a->flags & FILE_MANY,
+		.permitted = true,
+		.counted = true,
+		.fd = -1,
+	};
+
+	pthread_mutex_lock(&l->source->copy->lock);
+	ids_settle(&l->source->ids, a->id);
+	pthread_mutex_unlock(&l->source->copy->lock);
+	return item_take(l, &it);
+}
+
+int source_asides(struct source_lane *l)
+{
+	struct aside *a;
+	int ret = 0;
+
+	while (ret == 0 && (a = l->asides) != NULL) {
+		l->asides = a->next;
+		ret = a->may ? take_permitted(l, a) : take_aside(l, a);
+		l->sames += a->answer == ANSWER_COMPARE;
+		aside_free(a);
+		/* The sink may forget them as soon as this is there. */
+		if (ret == 0 && l->sames >= l->source->sames_max)
+			ret = source_send_records(l);
+	}
+	return ret;
+}
+
+static struct aside *asked(struct source *s, uint32_t id)
+{
+	struct aside *a = NULL;
+
+	if (ids_kind(&s->ids, id) == LIVE_ASKED)
+		a = ids_file(&s->ids, id)->of;
+	if (a && a->answer == 0)
+		return a;
+	fail_as(OUT_PROTOCOL, "the peer answers what it was not asked");
+	return NULL;
+}
+
+static int answer(struct source *s, uint32_t id, uint8_t answer)
+{
+	struct aside *a = asked(s, id);
+
+	if (!a)
+		return -1;
+	if (answer == ANSWER_CLONED && !a->offered)
+		return fail_as(OUT_PROTOCOL, "the peer has cloned what it was not offered");
+	a->answer = answer;
+	source_offer_over(s, a);
+	/* What is not known all of is sent. */
+	if (answer == ANSWER_COMPARE && told_is_cut(a->told)) {
+		a->answer = ANSWER_SEND;
+		told_free(a->told);
+		a->told = NULL;
+	}
+	if (answer != ANSWER_SAME) {
+		make_ready(s, a);
+		return 0;
+	}
+	s->asides--;
+	source_count_same(s, id);
+	removal_same(s, id, a->removal);
+	a->removal = NULL;
+	aside_free(a);
+	return 0;
+}
+
+/* A directory that the sink has made. */
+static int dir_made(struct source *s, uint32_t id)
+{
+	if (ids_kind(&s->ids, id) != LIVE_DIR)
+		return fail_as(OUT_PROTOCOL,
+			       "the peer has made a directory that it was not told of");
+	for (unsigned i = 0; i < s->top_count; i++) {
+		if (s->tops[i]->id == id)
+			atomic_store_explicit(&s->tops[i]->made, true, memory_order_relaxed);
+	}
+	return 0;
+}
+
+int source_answers(struct source *s, const struct msg_answers *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		uint32_t id = m->of[i].file;
+		uint8_t what = m->of[i].answer;
+
+		if (what == ANSWER_NEW ? dir_made(s, id) : answer(s, id, what))
+			return -1;
+	}
+	pthread_cond_broadcast(&s->copy->changed);
+	return 0;
+}
+
+int source_cells(struct source *s, const struct msg_cells *m)
+{
+	struct aside *a = asked(s, m->file);
+
+	return a ? told_add(&a->told, m, a->size, &s->told_bytes) : -1;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+/* Lock held in all of them, but for those of source.h. */
+
+static void set_busy(struct source_lane *l, bool busy, bool taking)
+{
+	struct source *s = l->source;
+
+	s->busy += (unsigned)busy - (unsigned)l->busy;
+	s->taking += (unsigned)taking - (unsigned)l->taking;
+	l->busy = busy;
+	l->taking = taking;
+}
+
+/* ---- what there is to do ------------------------------------------------------------- */
+
+/* With --delete one lane alone walks: KEEPs of a directory are on one lane. */
+static bool may_walk(const struct source_lane *l)
+{
+	const struct source *s = l->source;
+
+	return !s->walking && !s->walk_over && s->queued < QUEUE_LOW &&
+	       (!s->rules->delete || l->index == 0);
+}
+
+static bool may_take_entries(const struct source *s)
+{
+	if (!s->queue || s->asides + s->taking * TAKE_MAX >= s->aside_max)
+		return false;
+	/* What the user named may be a stream, which is opened once only. */
+	return s->large < UNFINISHED_MAX || *s->queue->at != WALK_NAMED;
+}
+
+static bool may_take_asides(const struct source *s)
+{
+	return s->ready[0] || (s->ready[1] && s->large < UNFINISHED_MAX);
+}
+
+static enum job take_entries(struct source_lane *l)
+{
+	struct source *s = l->source;
+	struct source_entry *e;
+
+	l->taken_at = 0;
+	l->taken_count = 0;
+	while (s->queue && l->taken_count < TAKE_MAX) {
+		e = &l->taken[l->taken_count];
+		e->piece = s->queue;
+		if (!walk_piece_next(s->queue, &e->type, &e->name))
+			break;
+		l->taken_count++;
+		s->queued--;
+		if (s->queue->count == 0)
+			s->queue = s->queue->next;
+		/* One alone: it may be something that waits. */
+		if (e->type == WALK_NAMED || (s->queue && *s->queue->at == WALK_NAMED))
+			break;
+	}
+	if (!s->queue)
+		s->queue_end = &s->queue;
+	return JOB_ENTRIES;
+}
+
+static struct aside *pop_ready(struct source *s, bool large)
+{
+	struct aside *a = s->ready[large];
+
+	s->ready[large] = a->next;
+	if (!a->next)
+		s->ready_end[large] = &s->ready[large];
+	a->next = NULL;
+	s->asides--;
+	if (a->id)
+		ids_set(&s->ids, a->id, LIVE_TAKEN);
+	return a;
+}
+
+static enum job take_asides(struct source_lane *l)
+{
+	struct source *s = l->source;
+	bool large = s->ready[1] && s->large < UNFINISHED_MAX;
+	struct aside **end = &l->asides;
+
+	for (unsigned i = 0; i < (large ? 1 : TAKE_MAX) && s->ready[large]; i++) {
+		*end = pop_ready(s, large);
+		end = &(*end)->next;
+	}
+	return JOB_ASIDES;
+}
+
+/* The oldest and the shortest of the large files by turns: neither does a huge one hold up all
+ * that are found after it, nor do they, however many come, hold up that one. */
+static struct source_file *next_large(struct source *s)
+{
+	uint64_t turn = atomic_load(&s->large_claimed) / LARGE_TURN;
+
+	/* One that failed at the peer has its end at once: its reader may be waited for. */
+	for (struct source_file *f = s->deaf > 0 ? s->open : NULL; f; f = f->next_open)
+		if (atomic_load(&f->stop))
+			return f;
+	if (turn % 2 == 0)
+		return s->open;
+	if (s->shortest && s->shortest_turn == turn)
+		return s->shortest;
+	s->shortest = s->open;
+	s->shortest_turn = turn;
+	for (struct source_file *f = s->open->next_open; f; f = f->next_open)
+		if (atomic_load(&f->left) < atomic_load(&s->shortest->left))
+			s->shortest = f;
+	return s->shortest;
+}
+
+static enum job pick_open(struct source_lane *l, struct source_file **file)
+{
+	struct source_file *f = next_large(l->source);
+	uint64_t bit = UINT64_C(1) << l->index;
+	bool new = !f->compared && !(f->announced & bit);
+
+	if (!new && !f->compared && l->records.used > 0)
+		return JOB_FLUSH;
+	if (new)
+		f->announced |= bit;
+	f->busy++;
+	*file = f;
+	return new ? JOB_ANNOUNCE : JOB_READ;
+}
+
+/* Questions go first, so that answers come while files are sent. */
+static enum job pick_small(struct source_lane *l)
+{
+	struct source *s = l->source;
+
+	if (may_take_entries(s) && (s->asks_all || !may_take_asides(s)))
+		return take_entries(l);
+	return may_take_asides(s) ? take_asides(l) : JOB_WAIT;
+}
+
+/* No other lane does anything that could make more work. */
+static bool drained(const struct source_lane *l)
+{
+	const struct source *s = l->source;
+
+	return s->walk_over && !s->queue && s->asides == 0 && !s->open && s->busy == l->busy;
+}
+
+/* When all files have their result: what refers to them, or what they must not be replaced by. */
+static enum job pick_last(struct source_lane *l)
+{
+	struct source *s = l->source;
+	struct others *left;
+
+	if (drained(l) && s->unfinished == 0 && s->sames_owed == 0) {
+		s->phase += s->phase == 0;
+		if (s->phase == 1 && s->others.count == 0) {
+			s->phase++;
+			s->links.round++;
+		}
+	}
+	left = s->phase == 1 ? &s->others : &s->hard_links;
+	if (s->phase > 0 && left->count > 0) {
+		l->other_count = others_take(left, l->others, TAKE_MAX);
+		return JOB_OTHERS;
+	}
+	if (!drained(l) || s->others.count > 0 || s->hard_links.count > 0)
+		return JOB_WAIT;
+	return JOB_OVER;
+}
+
+static enum job pick_now(struct source_lane *l, struct source_file **file)
+{
+	struct source *s = l->source;
+	bool big = s->open, more = l->taken_at < l->taken_count;
+	enum job job = JOB_WAIT;
+
+	if (atomic_load(&s->copy->failed))
+		return JOB_FAILED;
+	if (may_walk(l)) {
+		s->walking = true;
+		return JOB_WALK;
+	}
+	if (!big || l->large_due == 0)
+		job = more ? JOB_ENTRIES : pick_small(l);
+	if (job == JOB_WAIT && big)
+		job = pick_open(l, file);
+	if (job == JOB_WAIT && more)
+		job = JOB_ENTRIES;
+	if (job == JOB_WAIT)
+		job = pick_last(l);
+	return job == JOB_WAIT && l->records.used > 0 ? JOB_FLUSH : job;
+}
+
+/* Is everything found whose bytes will come? */
+static void note_total(struct source *s)
+{
+	if (s->walk_over && !s->queue && s->asides == 0 && s->taking == 0 && !s->unsized)
+		atomic_store(&s->copy->tally->total_known, true);
+}
+
+/* The lock is left for the time of it, which the lane itself counts. */
+static int flush(struct source_lane *l)
+{
+	struct source *s = l->source;
+	uint64_t start = clock_ns();
+	int ret;
+
+	pthread_mutex_unlock(&s->copy->lock);
+	ret = lane_flush(l->lane);
+	pthread_mutex_lock(&s->copy->lock);
+	l->owed = false;
+	s->sames_owed -= l->same_owed;
+	l->same_owed = false;
+	pthread_cond_broadcast(&s->copy->changed);
+	l->use.ns_spare += clock_ns() - start;
+	return ret;
+}
+
+/*
+ * What is waited for may be the answer to what this lane has sent, and that is lost if the wire
+ * breaks: nobody but this thread can have another one.  So it does not stay here until all of it is
+ * stored.
+ *
+ * A walk that finds nothing new is the source's slowness; without one, and when no other lane has
+ * anything to do either, it is the sink that has to say something.
+ */
+static int await_change(struct source_lane *l, uint64_t flush_ms)
+{
+	struct source *s = l->source;
+	bool walking = s->walking, others = s->busy > l->busy;
+	uint64_t start = clock_ns();
+	struct timespec until;
+
+	if (l->same_owed || (l->owed && clock_ms() >= flush_ms))
+		return flush(l);
+	if (l->owed) {
+		until = clock_after((uint64_t)clock_left(flush_ms));
+		pthread_cond_timedwait(&s->copy->changed, &s->copy->lock, &until);
+	} else {
+		pthread_cond_wait(&s->copy->changed, &s->copy->lock);
+	}
+	if (!walking)
+		*(others ? &l->use.ns_spare : &l->use.ns_idle) += clock_ns() - start;
+	return 0;
+}
+
+enum job source_pick(struct source_lane *l, struct source_file **file)
+{
+	struct copy *c = l->source->copy;
+	uint64_t flush_ms = clock_ms() + OWED_MS;
+	enum job job;
+
+	pthread_mutex_lock(&c->lock);
+	source_publish_locked(l);
+	for (;;) {
+		bool more = l->taken_at < l->taken_count;
+
+		set_busy(l, more || l->records.used > 0, more);
+		note_total(l->source);
+		job = pick_now(l, file);
+		if (job != JOB_WAIT)
+			break;
+		if (await_change(l, flush_ms)) {
+			job = JOB_FAILED;
+			break;
+		}
+	}
+	if (job == JOB_OVER)
+		set_busy(l, false, false);
+	else
+		set_busy(l, true, job != JOB_ANNOUNCE && job != JOB_READ && job != JOB_FLUSH);
+	/* So it is for others. */
+	if (job == JOB_OVER || job == JOB_OTHERS)
+		pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	l->sent = false;
+	return job;
+}
+
+void source_walked(struct source *s, bool over)
+{
+	pthread_mutex_lock(&s->copy->lock);
+	s->walking = false;
+	s->walk_over = over;
+	pthread_cond_broadcast(&s->copy->changed);
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+/* ---- large files --------------------------------------------------------------------- */
+
+int source_number(struct source_lane *l, struct source_file *f)
+{
+	struct source *s = l->source;
+	struct tally *t = s->copy->tally;
+	uint64_t size = f->stream && f->stream->size ? f->stream->size : f->size;
+
+	if (f->id == 0 && source_id(l, &f->id)) {
+		source_file_free(f);
+		return -1;
+	}
+	pthread_mutex_lock(&s->copy->lock);
+	ids_file(&s->ids, f->id)->of = f;
+	ids_set(&s->ids, f->id, LIVE_FILE);
+	atomic_store(&f->left, f->flags & FILE_STREAM ? UINT64_MAX : f->size);
+	s->unfinished++;
+	s->large++;
+	s->unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
+	s->kind = f->fd < 0 ? KIND_MEMORY : f->flags & FILE_STREAM ? kind_of(f->fd) : s->kind;
+	atomic_fetch_add(&t->total, size);
+	*s->open_end = f;
+	s->open_end = &f->next_open;
+	atomic_store(&s->large_open, true);
+	pthread_cond_broadcast(&s->copy->changed);
+	pthread_mutex_unlock(&s->copy->lock);
+	return 0;
+}
+
+static void exhaust(struct source *s, struct source_file *f)
+{
+	struct source_file **at = &s->open;
+
+	if (f->exhausted)
+		return;
+	f->exhausted = true;
+	if (s->shortest == f)
+		s->shortest = NULL;
+	while (*at && *at != f)
+		at = &(*at)->next_open;
+	if (*at) {
+		*at = f->next_open;
+		if (s->open_end == &f->next_open)
+			s->open_end = at;
+		f->next_open = NULL;
+		atomic_store(&s->large_open, s->open != NULL);
+	}
+	pthread_cond_broadcast(&s->copy->changed);
+}
+
+void source_exhaust(struct source *s, struct source_file *f, bool why)
+{
+	pthread_mutex_lock(&s->copy->lock);
+	if (why && !f->failed) {
+		f->failed = true;
+		f->failure = *failed();
+		atomic_store(&f->stop, true);
+	}
+	exhaust(s, f);
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
+		  const uint64_t sum[2])
+{
+	bool last;
+
+	pthread_mutex_lock(&s->copy->lock);
+	f->data += data;
+	f->holes += holes;
+	sum_add(f->sum, sum);
+	f->busy--;
+	last = f->exhausted && f->busy == 0 && !f->ending;
+	if (last)
+		f->ending = true;
+	pthread_mutex_unlock(&s->copy->lock);
+	return last;
+}
+
+void source_again(struct source *s, struct source_file *f)
+{
+	f->compared = false;
+	/* It was told to compare with, and not to build on. */
+	told_free(f->told);
+	f->told = NULL;
+	f->exhausted = false;
+	f->ending = false;
+	source_file_rewind(f);
+	atomic_store(&f->left, f->size);
+	atomic_store(&f->stop, false);
+	*s->open_end = f;
+	s->open_end = &f->next_open;
+	atomic_store(&s->large_open, true);
+	pthread_cond_broadcast(&s->copy->changed);
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include "base/fail.h"
+
+/* What a lane made of its piece. */
+struct sent {
+	uint64_t data, holes;
+	uint64_t sum[2]; /* beside what l->digest has */
+};
+
+/* ---- the end of a file --------------------------------------------------------------- */
+
+static int put_end(struct source_lane *l, const struct record_file_end *r)
+{
+	if (source_room(l, END_ROOM + strlen(r->text)))
+		return -1;
+	record_file_end_encode(&l->records, r);
+	return 0;
+}
+
+/* Attributes go where the FILE_END goes; those that can't be read are the file's failure. */
+static int put_attributes(struct source_lane *l, struct source_file *f)
+{
+	const struct rules *rules = l->source->rules;
+	struct xattrs *x = NULL;
+	struct record_attr a;
+	int ret = 0;
+
+	if ((!rules->acls && !rules->xattrs) || f->stream || atomic_load(&f->stop))
+		return 0;
+	if (xattrs_read(f->fd, f->shown, rules, &x)) {
+		source_exhaust(l->source, f, true);
+	} else if (x) {
+		attr_of(&f->st, &a);
+		ret = source_put_owners(l, &a, x) || source_put_xattrs(l, f->id, x) ? -1 : 0;
+	}
+	xattrs_free(x);
+	return ret;
+}
+
+static int end_compared(struct source_lane *l, struct source_file *f)
+{
+	struct record_same r = {.id = f->id};
+
+	if (!source_compared(l->source, f))
+		return 0;
+	pthread_mutex_lock(&l->source->copy->lock);
+	source_owe_same(l);
+	pthread_mutex_unlock(&l->source->copy->lock);
+	if (source_room(l, RECORD_HEAD + sizeof r.id))
+		return -1;
+	record_same_encode(&l->records, &r);
+	return 0;
+}
+
+/* f may be gone after this. */
+static int end_file(struct source_lane *l, struct source_file *f)
+{
+	struct record_file_end r;
+
+	if (f->compared)
+		return end_compared(l, f);
+	if (put_attributes(l, f))
+		return -1;
+	source_end(l->source, f, &r);
+	return put_end(l, &r);
+}
+
+/* ---- pieces of files ----------------------------------------------------------------- */
+
+static int send_block(struct source_lane *l, struct source_file *f, uint64_t pos, uint32_t len)
+{
+	struct block *b = l->block;
+
+	tally_bytes(l->source->copy->tally, len);
+	l->counts.sent += len;
+	b->pos = pos;
+	b->len = len;
+	return source_send(l, BLOCK_EXTENT, f->id, pos, len);
+}
+
+/* Of what was claimed read as much as there are blocks for, with one call. */
+static uint64_t read_ahead(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len)
+{
+	uint32_t size = lane_block_size(l->lane);
+	struct iovec to[SPARE_MAX + 1];
+	int count = 0;
+
+	if (!f->direct || !l->block || l->spares == 0 || len <= size)
+		return 0;
+	for (uint64_t at = 0; at < len && (unsigned)count <= l->spares; at += size) {
+		struct block *b = count == 0 ? l->block : l->spare[count - 1];
+
+		to[count++] = (struct iovec){.iov_base = b->data, .iov_len = size};
+	}
+	return source_file_read_many(f, to, count, pos);
+}
+
+/* Read and send what was claimed; what went out is counted, also on failure.  1: the file
+ * failed, -1: the session. */
+static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+		     struct sent *sent)
+{
+	uint32_t size = lane_block_size(l->lane);
+	uint64_t ahead = read_ahead(l, f, pos, len);
+
+	while (len > 0) {
+		uint32_t n = len < size ? (uint32_t)len : size;
+		struct block *b;
+
+		if (source_block(l))
+			return -1;
+		b = l->block;
+		if (ahead < n && source_file_read(f, b->data, n, pos))
+			return 1;
+		ahead = ahead < n ? 0 : ahead - n;
+		b->pos = pos;
+		b->len = n;
+		if (!l->source->o->unchecked) {
+			block_seal(b);
+			digest_add_block(l->digest, b, pos + n == f->size);
+		}
+		if (send_block(l, f, pos, n))
+			return -1;
+		pos += n;
+		len -= n;
+		sent->data += n;
+	}
+	return 0;
+}
+
+/* The same from l->scratch. */
+static int send_scratch(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+			struct sent *sent)
+{
+	uint32_t size = lane_block_size(l->lane);
+
+	for (uint64_t at = 0; at < len;) {
+		uint32_t n = len - at < size ? (uint32_t)(len - at) : size;
+
+		if (source_block(l))
+			return -1;
+		memcpy(l->block->data, l->scratch + at, n);
+		if (send_block(l, f, pos + at, n))
+			return -1;
+		at += n;
+		sent->data += n;
+	}
+	return 0;
+}
+
+static int put_have(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+		    struct sent *sent)
+{
+	struct record_have r = {.id = f->id, .pos = pos, .len = len};
+
+	record_have_encode(&l->records, &r);
+	tally_bytes(l->source->copy->tally, len);
+	l->counts.had += len;
+	sent->holes += len;
+	return 0;
+}
+
+/* A cell of which the sink has something. */
+static int send_told(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+		     struct sent *sent)
+{
+	const uint64_t *told = told_at(f->told, pos);
+	uint64_t sum[2];
+
+	if (source_file_read(f, l->scratch, len, pos))
+		return 1;
+	cells_hash(pos, l->scratch, len, sum);
+	sum_add(sent->sum, sum);
+	if (told[0] == sum[0] && told[1] == sum[1])
+		return put_have(l, f, pos, len, sent);
+	return send_scratch(l, f, pos, len, sent);
+}
+
+static int put_hole(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+		    struct sent *sent)
+{
+	struct record_hole r = {.id = f->id, .pos = pos, .len = len};
+
+	record_hole_encode(&l->records, &r);
+	tally_bytes(l->source->copy->tally, len);
+	l->counts.holes += len;
+	sent->holes += len;
+	return 0;
+}
+
+/* Is this part of f, zeros or what was read of it, what the sink has there? */
+static bool same_cell(const struct source_file *f, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	const uint64_t *told = told_at(f->told, pos);
+	uint64_t sum[2];
+
+	if (!told)
+		return all_zero(bytes, len);
+	cells_hash(pos, bytes, len, sum);
+	return told[0] == sum[0] && told[1] == sum[1];
+}
+
+static int compare(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
+		   uint64_t len)
+{
+	while (len > 0) {
+		size_t n = len < CELL ? (size_t)len : CELL;
+
+		if (claim == CLAIM_HOLE)
+			memset(l->scratch, 0, n);
+		else if (source_file_read(f, l->scratch, n, pos))
+			return 1;
+		if (!same_cell(f, pos, l->scratch, n)) {
+			atomic_store(&f->differs, true);
+			atomic_store(&f->stop, true);
+			return 0;
+		}
+		pos += n;
+		len -= n;
+	}
+	return 0;
+}
+
+/* How much to claim at once: a cell, where the sink told one, else as many whole ones as there are
+ * blocks for, up to such a one. */
+static uint64_t unit_of(const struct source_lane *l, const struct source_file *f, unsigned blocks)
+{
+	uint64_t size = (uint64_t)blocks * lane_block_size(l->lane);
+	uint64_t unit = size > CELL ? size - size % CELL : CELL;
+	uint64_t told = f->told ? told_next(f->told, f->pos) : UINT64_MAX;
+
+	if (f->cloned)
+		return f->size;
+	if (f->compared || told == f->pos)
+		return CELL;
+	return told - f->pos < unit ? told - f->pos : unit;
+}
+
+/* What begins here and is sent has a position that a block can tell. */
+static int check_reach(const struct source_file *f, uint64_t pos, uint64_t len)
+{
+	if (pos + len <= (uint64_t)INT64_MAX - LANE_BLOCK_MAX)
+		return 0;
+	fail("read %s: it has data further out than can be sent", f->shown);
+	return 1;
+}
+
+static int do_piece(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
+		    uint64_t len, struct sent *sent)
+{
+	if (claim == CLAIM_NONE)
+		return 0;
+	if (f->compared)
+		return compare(l, f, claim, pos, len);
+	if (f->cloned)
+		return put_have(l, f, pos, len, sent);
+	if (claim == CLAIM_HOLE)
+		return put_hole(l, f, pos, len, sent);
+	if (check_reach(f, pos, len))
+		return 1;
+	if (told_at(f->told, pos))
+		return send_told(l, f, pos, len, sent);
+	return send_data(l, f, pos, len, sent);
+}
+
+static int read_piece(struct source_lane *l, struct source_file *f, struct sent *sent)
+{
+	enum claim claim = CLAIM_NONE;
+	uint64_t pos = 0, len = 0;
+	unsigned blocks = 1;
+	bool left;
+	int ret;
+
+	if (f->direct && !f->compared && source_blocks(l, DIRECT_AT_ONCE, &blocks))
+		return -1;
+	pthread_mutex_lock(&f->turn);
+	if (!atomic_load(&f->stop))
+		claim = source_file_claim(f, unit_of(l, f, blocks), &pos, &len);
+	left = f->pos < f->size && !atomic_load(&f->stop);
+	atomic_store(&f->left, f->size - f->pos);
+	pthread_mutex_unlock(&f->turn);
+	if (!left)
+		source_exhaust(l->source, f, false);
+	if (claim == CLAIM_DATA)
+		atomic_fetch_add(&l->source->large_claimed, len);
+	ret = do_piece(l, f, claim, pos, len, sent);
+	if (ret > 0 && copy_interrupted(l->source->copy))
+		ret = -1;
+	if (ret > 0 || (ret == 0 && f->compared && atomic_load(&f->stop)))
+		source_exhaust(l->source, f, ret > 0);
+	return ret < 0 ? -1 : 0;
+}
+
+/* ---- streams ------------------------------------------------------------------------- */
+
+struct both {
+	struct copy *copy;
+	struct source_file *file;
+};
+
+static bool either_stop(void *ctx)
+{
+	struct both *b = ctx;
+
+	return copy_stopped(b->copy) || atomic_load(&b->file->stop);
+}
+
+/* Read into b what comes next, and where it is; turn held.  What is no whole cells is hashed
+ * here, in order; up to the end of a cell, so that the next read begins one. */
+static ssize_t gather(struct source_lane *l, struct source_file *f, struct block *b)
+{
+	struct both both = {.copy = l->source->copy, .file = f};
+	struct stopper stopper = {.stop = either_stop, .ctx = &both};
+	size_t room = lane_block_size(l->lane);
+	ssize_t n = 0;
+
+	if (f->pos % CELL && room > CELL - f->pos % CELL)
+		room = CELL - f->pos % CELL;
+	if (f->after > 0 || either_stop(&both)) {
+		errno = f->after > 0 ? f->after : ECANCELED;
+		n = -1;
+	} else if (f->after == 0) {
+		n = stream_gather(f->fd, b->data, room, &stopper, &f->after);
+	}
+	if (n <= 0)
+		return n;
+	b->pos = f->pos;
+	b->len = (uint32_t)n;
+	if (b->pos % CELL || b->len % CELL)
+		digest_add(f->ordered, b->pos, b->data, b->len);
+	f->pos += b->len;
+	return n;
+}
+
+/* Is it this lane's turn within some time, and is there something to read? */
+static bool take_turn_soon(struct source_file *f)
+{
+	struct pollfd p = {.fd = f->fd, .events = POLLIN};
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until); /* the one that timedlock goes by */
+	until.tv_nsec += OWED_MS * 1000000L;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	if (pthread_mutex_timedlock(&f->turn, &until))
+		return false;
+	if (f->after != 0 || atomic_load(&f->stop) || poll(&p, 1, OWED_MS) != 0)
+		return true;
+	pthread_mutex_unlock(&f->turn);
+	return false;
+}
+
+/* Who has the turn may wait for input for ever, and so may all others for him.  What they have sent
+ * may be lost with a wire meanwhile, and its reader be whom the input waits for. */
+static int take_turn(struct source_lane *l, struct source_file *f)
+{
+	while (l->owed) {
+		int owed;
+
+		if (take_turn_soon(f))
+			return 0;
+		owed = lane_tend(l->lane);
+		if (owed < 0)
+			return -1;
+		l->owed = owed;
+	}
+	pthread_mutex_lock(&f->turn);
+	return 0;
+}
+
+static int read_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
+{
+	struct block *b = l->block;
+	int after, ret = 0;
+	ssize_t n;
+
+	if (take_turn(l, f))
+		return -1;
+	n = gather(l, f, b);
+	/* Nobody tries again what failed or ended. */
+	if (n <= 0 && f->after == 0)
+		f->after = n < 0 ? errno : GATHER_END;
+	after = f->after;
+	/* While it is its turn: no later piece is sent before this one is. */
+	if (n > 0)
+		ret = source_pace(l, b->len);
+	pthread_mutex_unlock(&f->turn);
+	if (ret)
+		return -1;
+	errno = after;
+	if (n < 0)
+		fail("read %s: %m", f->shown);
+	if (n < 0 && copy_interrupted(l->source->copy))
+		return -1;
+	if (n <= 0) {
+		source_exhaust(l->source, f, n < 0);
+		return 0;
+	}
+	atomic_fetch_add(&l->source->large_claimed, b->len);
+	block_seal(b);
+	if (b->pos % CELL == 0 && b->len % CELL == 0)
+		digest_add_block(l->digest, b, false);
+	sent->data = b->len;
+	return send_block(l, f, b->pos, b->len);
+}
+
+/* ---- jobs ---------------------------------------------------------------------------- */
+
+int source_read(struct source_lane *l, struct source_file *f)
+{
+	struct sent sent = {0};
+	uint64_t sum[2], done;
+	int ret;
+
+	digest_reset(l->digest);
+	ret = f->flags & FILE_STREAM ? read_stream(l, f, &sent) : read_piece(l, f, &sent);
+	digest_sum(l->digest, sum);
+	sum_add(sent.sum, sum);
+	/* What had no bytes has had its turn. */
+	done = sent.data + sent.holes;
+	l->large_due = done > 0 && l->large_due > done ? l->large_due - done : 0;
+	if (ret)
+		return -1;
+	if (source_leave(l->source, f, sent.data, sent.holes, sent.sum))
+		return end_file(l, f);
+	return 0;
+}
+
+int source_announce(struct source_lane *l, struct source_file *f)
+{
+	static const uint64_t nothing[2];
+	struct record_file r;
+
+	source_file_record(f, &r);
+	if (!f->stream && !f->made && !(f->flags & FILE_STREAM) &&
+	    source_put_origin(l, f->want, f->dir, f->name, &f->st))
+		return -1;
+	if (source_put_dir(l, f->dir) || source_put_owners(l, &r.a, NULL) ||
+	    source_room(l, RECORD_FILE_MAX))
+		return -1;
+	record_file_encode(&l->records, &r);
+	if (source_send_records(l))
+		return -1;
+	return source_leave(l->source, f, 0, 0, nothing) ? end_file(l, f) : 0;
+}

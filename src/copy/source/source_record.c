@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "copy/attr/origin.h"
+
+/* ---- ids ----------------------------------------------------------------------------- */
+
+int source_id(struct source_lane *l, uint32_t *id)
+{
+	struct source *s = l->source;
+	int ret = 0;
+
+	if (l->next_id == l->end_id) {
+		pthread_mutex_lock(&s->copy->lock);
+		ret = ids_take(&s->ids, &l->next_id, &l->end_id);
+		pthread_mutex_unlock(&s->copy->lock);
+	}
+	if (ret == 0)
+		*id = l->next_id++;
+	return ret;
+}
+
+void source_id_back(struct source_lane *l, uint32_t id)
+{
+	if (id && id + 1 == l->next_id)
+		l->next_id--;
+}
+
+/* Lock held. */
+static void make_known(struct source *s, const struct source_done *d)
+{
+	*ids_file(&s->ids, d->id) = d->file;
+	ids_set(&s->ids, d->id, d->kind);
+	switch (d->kind) {
+	case LIVE_SMALL:
+		s->unfinished++;
+		s->ended.files++;
+		s->ended.bytes += d->file.size;
+		sum_add(s->ended.digest, d->file.sum);
+		break;
+	case LIVE_OTHER:
+		s->unfinished++;
+		s->ended.others++;
+		break;
+	default:
+		s->asides++;
+	}
+}
+
+void source_publish_locked(struct source_lane *l)
+{
+	for (unsigned i = 0; i < l->done_count; i++)
+		make_known(l->source, &l->done[i]);
+	l->done_count = 0;
+}
+
+static void publish(struct source_lane *l)
+{
+	struct source *s = l->source;
+
+	if (l->done_count == 0)
+		return;
+	pthread_mutex_lock(&s->copy->lock);
+	source_publish_locked(l);
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+void source_done(struct source_lane *l, const struct source_done *d)
+{
+	if (l->done_count == DONE_MAX)
+		publish(l);
+	l->done[l->done_count++] = *d;
+}
+
+/* ---- blocks -------------------------------------------------------------------------- */
+
+int source_block(struct source_lane *l)
+{
+	if (l->block)
+		return 0;
+	if (l->spares > 0) {
+		l->block = l->spare[0];
+		l->spares--;
+		memmove(l->spare, l->spare + 1, l->spares * sizeof *l->spare);
+		lane_begin(l->block);
+	} else if (lane_get(l->lane, &l->block)) {
+		return -1;
+	}
+	l->records = writer_of(l->block->data, lane_block_size(l->lane));
+	return 0;
+}
+
+int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
+{
+	uint64_t most = bytes / lane_block_size(l->lane), half = lane_depth(l->lane) / 2;
+	struct block *b;
+
+	/* While these are read others are on their way. */
+	if (most > half)
+		most = half;
+
+	if (source_block(l))
+		return -1;
+	while (l->spares < SPARE_MAX && l->spares + 1 < most && (b = lane_more(l->lane)))
+		l->spare[l->spares++] = b;
+	*count = l->spares + 1;
+	return 0;
+}
+
+int source_pace(struct source_lane *l, uint32_t len)
+{
+	uint64_t start;
+	int ret;
+
+	if (l->paced)
+		return 0;
+	start = clock_ns();
+	ret = session_pace(l->source->session, len);
+	l->use.ns_paced += clock_ns() - start;
+	l->paced = true;
+	return ret;
+}
+
+int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
+		uint32_t len)
+{
+	struct block *b = l->block;
+
+	b->kind = (uint8_t)kind;
+	b->file = file;
+	b->pos = pos;
+	b->len = len;
+	l->block = NULL;
+	l->owed = true;
+	l->records = (struct writer){0};
+	if (source_pace(l, len))
+		return -1;
+	l->paced = false;
+	return lane_send(l->lane, b);
+}
+
+int source_send_records(struct source_lane *l)
+{
+	struct tally *t = l->source->copy->tally;
+
+	publish(l);
+	if (l->small_bytes > 0) {
+		atomic_fetch_add(&t->total, l->small_bytes);
+		tally_bytes(t, l->small_bytes);
+		l->small_bytes = 0;
+	}
+	l->sent = true;
+	l->sames = 0;
+	/* A block that is full of questions only is one turn, too. */
+	l->large_due = l->small_count > 0 ? (uint64_t)l->small_count * SMALL_WEIGHT : 1;
+	l->small_count = 0;
+	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);
+}
+
+int source_room(struct source_lane *l, size_t len)
+{
+	if (l->block && l->records.size - l->records.used < len && source_send_records(l))
+		return -1;
+	return source_block(l);
+}
+
+/* ---- records ------------------------------------------------------------------------- */
+
+static int put_owner(struct source_lane *l, bool group, uint32_t id)
+{
+	struct record_owner r = {.group = group, .id = id};
+	const char *name;
+
+	if (l->owner[group].known && l->owner[group].id == id)
+		return 0;
+	l->owner[group].known = true;
+	l->owner[group].id = id;
+	if (!owners_tell(l->source->owners, group, id, l->index, &name) || !*name)
+		return 0;
+	if (strlen(name) >= sizeof r.name)
+		return 0;
+	memcpy(r.name, name, strlen(name) + 1);
+	if (source_room(l, RECORD_OWNER_MAX))
+		return -1;
+	record_owner_encode(&l->records, &r);
+	return 0;
+}
+
+int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x)
+{
+	size_t at = 0;
+	bool group;
+	uint32_t id;
+
+	if (!l->source->owners)
+		return 0;
+	if (put_owner(l, false, a->uid) || put_owner(l, true, a->gid))
+		return -1;
+	while (x && xattrs_owner(x, &at, &group, &id)) {
+		if (put_owner(l, group, id))
+			return -1;
+	}
+	return 0;
+}
+
+static int put_origin(struct source_lane *l, uint32_t want, uint32_t parent, const char *name,
+		      const struct stat *st)
+{
+	struct origin origin = origin_of(st);
+	struct record_origin r = {
+		.want = want,
+		.parent = parent,
+		.dir = S_ISDIR(st->st_mode),
+		.hash = {origin.hash[0], origin.hash[1]},
+	};
+
+	if (!origin_is_known(origin))
+		return 0;
+	memcpy(r.name, name, strlen(name) + 1);
+	if (source_room(l, RECORD_ORIGIN_MAX))
+		return -1;
+	record_origin_encode(&l->records, &r);
+	return 0;
+}
+
+int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
+		      const struct stat *st)
+{
+	if (!S_ISREG(st->st_mode) || (in && !(in->flags & DIR_IMPLIED)))
+		return 0;
+	return source_put_dir(l, in) || put_origin(l, want, in ? in->id : 0, name, st) ? -1 : 0;
+}
+
+/* A directory that the user named, and did not only lead through. */
+static int put_dir_origin(struct source_lane *l, const struct walk_dir *d)
+{
+	const struct stat st = {.st_mode = S_IFDIR, .st_dev = d->dev, .st_ino = d->ino};
+	bool leads = (d->flags & DIR_IMPLIED) && !(d->flags & DIR_CONTENTS);
+
+	if (!d->path || leads)
+		return 0;
+	return put_origin(l, d->want, d->parent ? d->parent->id : 0, d->name, &st);
+}
+
+static int put_one_dir(struct source_lane *l, struct walk_dir *d)
+{
+	struct record_dir r = {
+		.id = d->id,
+		.want = d->want,
+		.parent = d->parent ? d->parent->id : 0,
+		.flags = d->flags,
+		.a = d->a,
+	};
+
+	memcpy(r.name, d->name, strlen(d->name) + 1);
+	if (put_dir_origin(l, d) || source_put_owners(l, &d->a, NULL) ||
+	    source_room(l, RECORD_DIR_MAX))
+		return -1;
+	record_dir_encode(&l->records, &r);
+	return 0;
+}
+
+/* Is it new on this lane? From now on it is not. */
+static bool announces(const struct source_lane *l, struct walk_dir *d)
+{
+	uint64_t bit = UINT64_C(1) << l->index;
+
+	/* Nobody else touches this lane's bit. */
+	if (atomic_load_explicit(&d->announced, memory_order_relaxed) & bit)
+		return false;
+	atomic_fetch_or_explicit(&d->announced, bit, memory_order_relaxed);
+	return true;
+}
+
+int source_put_dir(struct source_lane *l, struct walk_dir *d)
+{
+	struct walk_dir **chain, *up = d;
+	unsigned count = 0;
+	int ret = 0;
+
+	if (!d || !announces(l, d))
+		return 0;
+	if (!d->parent || !announces(l, d->parent))
+		return put_one_dir(l, d);
+	chain = malloc((d->depth + 1UL) * sizeof *chain);
+	if (!chain)
+		return fail_as(OUT_MEMORY, "announce directories: %m");
+	chain[count++] = d;
+	do {
+		up = up->parent;
+		chain[count++] = up;
+	} while (up->parent && announces(l, up->parent));
+	while (ret == 0 && count > 0)
+		ret = put_one_dir(l, chain[--count]);
+	free(chain);
+	return ret;
+}
+
+static size_t head_of(const struct record_xattr *r)
+{
+	return RECORD_XATTR_HEAD_MAX + 1 - NAME_ROOM + strlen(r->name);
+}
+
+int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x)
+{
+	struct record_xattr r;
+	uint32_t pos = 0;
+	size_t at = 0;
+
+	while (x) {
+		/* So that a piece is not tiny, if it need not be. */
+		if (source_room(l, RECORD_XATTR_HEAD_MAX + NAME_ROOM))
+			return -1;
+		if (!xattrs_piece(x, &at, &pos,
+				  l->records.size - l->records.used - RECORD_XATTR_HEAD_MAX, id,
+				  &r))
+			break;
+		record_xattr_encode(&l->records, &r);
+	}
+	return 0;
+}
+
+size_t source_xattrs_room(const struct xattrs *x, uint32_t id)
+{
+	struct record_xattr r;
+	size_t at = 0, sum = 0;
+	uint32_t pos = 0;
+
+	while (x && xattrs_piece(x, &at, &pos, XATTR_VALUE_MAX, id, &r))
+		sum += head_of(&r) + r.len;
+	/* The room that the last piece wants to have. */
+	return sum ? sum + RECORD_XATTR_HEAD_MAX + NAME_ROOM : 0;
+}

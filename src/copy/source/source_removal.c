@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+/* What is to be removed once it is stored. */
+struct removal {
+	struct removal *next;
+	uint32_t id; /* of what is the same; 0: a link or node */
+	struct walk_dir *dir; /* a reference */
+	struct seen seen; /* what was read, which the name must still be */
+	bool same; /* it was compared, so the target may be the source itself */
+	bool named;
+	const char *name; /* in dir: the end of: */
+	char path[]; /* of one that the user named; else its name */
+};
+
+void removal_free(struct removal *r)
+{
+	if (!r)
+		return;
+	walk_dir_put(r->dir);
+	free(r);
+}
+
+/* The directory of what the user named path, shared by those from one directory.  Lock held: it is
+ * opened rarely. */
+static struct walk_dir *dir_of(struct source *s, const char *path, size_t len)
+{
+	struct walk_dir_opts o = {.name = ""};
+	char *dir = len ? strndup(path, len) : strdup(".");
+	struct walk_dir *d = NULL;
+
+	if (!dir) {
+		fail_as(OUT_MEMORY, "open the directory of %s: %m", path);
+		return NULL;
+	}
+	o.path = dir;
+	if (s->named_dir && strcmp(s->named_dir->path, dir) == 0) {
+		d = walk_dir_get(s->named_dir);
+	} else if (walk_dir_open(walk_dirs_of(s->walk), &o, &d) == 0) {
+		walk_dir_put(s->named_dir);
+		s->named_dir = walk_dir_get(d);
+	} else {
+		walk_dir_put(d);
+		d = NULL;
+	}
+	free(dir);
+	return d;
+}
+
+int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct seen *seen,
+		struct removal **out)
+{
+	size_t len = strlen(name) + 1;
+	const char *slash = dir ? NULL : strrchr(name, '/');
+	size_t at = slash ? (size_t)(slash - name) + 1 : 0;
+	struct removal *r = calloc(1, sizeof *r + len);
+
+	if (!r)
+		return fail_as(OUT_MEMORY, "remember what to remove: %m");
+	memcpy(r->path, name, len);
+	r->name = r->path + at;
+	r->named = !dir;
+	r->seen = *seen;
+	if (dir) {
+		r->dir = walk_dir_get(dir);
+	} else {
+		pthread_mutex_lock(&s->copy->lock);
+		r->dir = dir_of(s, name, at);
+		pthread_mutex_unlock(&s->copy->lock);
+	}
+	if (!r->dir) {
+		removal_free(r);
+		return -1;
+	}
+	*out = r;
+	return 0;
+}
+
+void removal_due(struct source *s, struct removal *r)
+{
+	if (!r)
+		return;
+	/* What has lost its other names is not known to be a link, where it is met after that. */
+	if (s->rules->hard_links && r->seen.links > 1 && s->phase == 0) {
+		r->next = s->linked;
+		s->linked = r;
+		return;
+	}
+	r->next = NULL;
+	*s->stored_end = r;
+	s->stored_end = &r->next;
+}
+
+void removals_linked_due(struct source *s)
+{
+	struct removal *r;
+
+	while ((r = s->linked) != NULL) {
+		s->linked = r->next;
+		removal_due(s, r);
+	}
+}
+
+void removal_same(struct source *s, uint32_t id, struct removal *r)
+{
+	if (!r)
+		return;
+	r->id = id;
+	r->same = true;
+	r->next = s->same;
+	s->same = r;
+}
+
+void removals_same_due(struct source *s)
+{
+	struct removal *r;
+
+	while ((r = s->same) != NULL) {
+		s->same = r->next;
+		/* A result would have settled it. */
+		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
+			removal_due(s, r);
+		else
+			removal_free(r);
+	}
+}
+
+/* ---- further names of what has lost one ------------------------------------------------- */
+
+/*
+ * To remove a name changes the ctime of the inode.  So of one with several names it is kept from
+ * which ctime to which nothing but that happened.
+ */
+struct unlinked {
+	struct timespec since, until;
+};
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* Is it as it was read, or did it only lose names to us since? */
+static bool is_still(const struct source *s, const struct removal *r, const struct stat *now)
+{
+	const struct unlinked *u;
+
+	if (seen_is_untouched(&r->seen, now))
+		return true;
+	if (!seen_has_content(&r->seen, now))
+		return false;
+	u = inode_find(&s->unlinked, r->seen.dev, r->seen.ino);
+	return u && time_is(&now->st_ctim, &u->until) && !is_before(&r->seen.ctime, &u->since) &&
+	       !is_before(&u->until, &r->seen.ctime);
+}
+
+/* fd, which was before, lost a name to us.  -1, with errno. */
+static int note_unlinked(struct source *s, const struct stat *before, int fd)
+{
+	struct unlinked *u;
+	struct stat after;
+
+	if (fstat(fd, &after))
+		return -1;
+	if (after.st_nlink == 0)
+		return 0;
+	u = inode_find(&s->unlinked, before->st_dev, before->st_ino);
+	if (!u) {
+		u = calloc(1, sizeof *u);
+		if (!u || inode_add(&s->unlinked, before->st_dev, before->st_ino, u)) {
+			free(u);
+			errno = ENOMEM;
+			return -1;
+		}
+		u->since = before->st_ctim;
+	} else if (!time_is(&u->until, &before->st_ctim)) {
+		u->since = before->st_ctim;
+	}
+	u->until = after.st_ctim;
+	return 0;
+}
+
+/* ---- removing ----------------------------------------------------------------------------- */
+
+/* Is it still what was copied? */
+static int check_still(const struct source *s, const struct removal *r, const struct stat *now,
+		       const char *shown)
+{
+	if (S_ISLNK(now->st_mode) && !S_ISLNK(r->seen.mode))
+		return fail("remove %s: it is a symbolic link to what was copied", shown);
+	if (is_still(s, r, now))
+		return 0;
+	if (!r->same && !seen_has_content(&r->seen, now))
+		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
+			       shown);
+	return fail_as(OUT_CHANGED,
+		       r->same ? "remove %s: it has changed meanwhile, or is the target itself"
+			       : "remove %s: it has changed since it was read",
+		       shown);
+}
+
+/* No call removes a name only if it is a certain inode's: nothing is between looking and that. */
+static int remove_name(struct source *s, const struct removal *r, int dirfd, const char *shown)
+{
+	struct stat now, after;
+	int fd = walk_open_path(dirfd, r->name, false), ret;
+
+	/* It is named twice, or somebody else has removed it: it is not there any more. */
+	if (fd < 0 && errno == ENOENT)
+		ret = 0;
+	else if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
+		 walk_stat(dirfd, r->name, false, &after))
+		ret = fail("remove %s: %m", shown);
+	else if (check_still(s, r, &after, shown) || check_still(s, r, &now, shown))
+		ret = -1;
+	else if (walk_remove(dirfd, r->name) && errno != ENOENT)
+		ret = fail("remove %s: %m", shown);
+	else
+		ret = 0;
+	/* The next of its names will seem to have changed. */
+	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && note_unlinked(s, &now, fd))
+		log_warn("look at the other names of %s, which was removed: %m", shown);
+	close_fd(fd);
+	return ret;
+}
+
+static int do_remove(struct source *s, const struct removal *r, const char *shown)
+{
+	int dirfd, ret;
+
+	/* Nothing would tell that more came meanwhile. */
+	if (r->named && !S_ISREG(r->seen.mode))
+		return fail("remove %s: it is not a regular file", shown);
+	if (walk_dir_use(r->dir, &dirfd))
+		return -1;
+	ret = remove_name(s, r, dirfd, shown);
+	walk_dir_let_go(r->dir);
+	return ret;
+}
+
+void removal_do(struct source *s)
+{
+	struct removal *r = s->stored;
+	char room[NAME_MAX_WIRE];
+	const char *shown;
+	struct failure why;
+	int ret;
+
+	s->stored = r->next;
+	if (!s->stored)
+		s->stored_end = &s->stored;
+	pthread_mutex_unlock(&s->copy->lock);
+	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
+	ret = do_remove(s, r, shown);
+	if (ret) {
+		why = *failed();
+		if (!s->only)
+			copy_tell(s->copy, shown, &why);
+	}
+	pthread_mutex_lock(&s->copy->lock);
+	if (ret)
+		copy_count_unremoved(s->copy, &why);
+	removal_free(r);
+}
+
+static void free_list(struct removal *r)
+{
+	while (r) {
+		struct removal *next = r->next;
+
+		removal_free(r);
+		r = next;
+	}
+}
+
+void removals_free(struct source *s)
+{
+	free_list(s->stored);
+	free_list(s->same);
+	free_list(s->linked);
+	inodes_free(&s->unlinked, free);
+	walk_dir_put(s->named_dir);
+}

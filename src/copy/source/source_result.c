@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "copy/io/content.h"
+
+/* ---- ends ---------------------------------------------------------------------------- */
+
+/* Lock held: nobody needs it any more, but perhaps who removes it. */
+static void let_go(struct source *s, struct source_file *f, bool stored)
+{
+	s->unfinished--;
+	s->large--;
+	pthread_cond_broadcast(&s->copy->changed);
+	if (stored) {
+		removal_due(s, f->removal);
+		f->removal = NULL;
+	}
+	source_file_free(f);
+}
+
+/* Read it once more, as whoever checks it would: a stream can't be. */
+static int digest_content(const struct source *s, const struct source_file *f,
+			  struct record_file_end *r)
+{
+	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
+
+	if (s->rules->digest == CONTENT_NONE || (f->flags & FILE_STREAM))
+		return 0;
+	if (content_of(f->fd, f->shown, f->base, f->size, s->rules->digest, &stopper, r->content))
+		return -1;
+	r->content_len = (uint8_t)content_size(s->rules->digest);
+	return 0;
+}
+
+/* The whole of it was read, and this thread's failure is none of it: 0. */
+static int judge(const struct source *s, struct source_file *f, struct record_file_end *r)
+{
+	const struct stream *stream;
+	uint64_t sum[2];
+
+	digest_sum(f->ordered, sum);
+	sum_add(f->sum, sum);
+	if (f->flags & FILE_STREAM)
+		f->size = f->data;
+	if (digest_content(s, f, r) || source_file_check(f))
+		return -1;
+	if (f->stream && !(f->flags & FILE_STREAM))
+		lseek(f->fd, (off_t)(f->base + f->size), SEEK_SET);
+	/* Also of a stream that was named. */
+	stream = &s->o->stream;
+	return stream->finish && (f->stream || (f->flags & FILE_STREAM))
+		       ? stream->finish(stream->ctx)
+		       : 0;
+}
+
+/* Lock held. */
+static void fill_end(const struct source_file *f, struct record_file_end *r)
+{
+	r->id = f->id;
+	r->size = f->size;
+	r->data = f->data;
+	r->holes = f->holes;
+	r->lanes = (uint16_t)__builtin_popcountll(f->announced);
+	memcpy(r->digest, f->sum, sizeof r->digest);
+	r->code = (uint8_t)(f->failed ? f->failure.code : OUT_DONE);
+	r->text[0] = '\0';
+	if (f->failed) {
+		r->content_len = 0;
+		snprintf(r->text, sizeof r->text, "%s", f->failure.text);
+	}
+}
+
+static void fail_id(struct source *s, uint32_t id)
+{
+	if (s->rules->hard_links)
+		links_fail(&s->links, id);
+}
+
+/* Lock held. */
+static void count_failed(struct source *s, const struct source_file *f)
+{
+	s->ended.failed++;
+	s->agreed.failed++;
+	fail_id(s, f->id);
+	copy_count_failure(s->copy, &f->failure, f->failed_at_peer);
+}
+
+/* Lock held. */
+static void count_end(struct source *s, const struct source_file *f)
+{
+	if (f->failed) {
+		count_failed(s, f);
+		return;
+	}
+	s->ended.files++;
+	s->ended.bytes += f->size;
+	sum_add(s->ended.digest, f->sum);
+}
+
+/* Lock held, and left for the time of it: its result may come and free it meanwhile. */
+static void tell_failure(struct source *s, const struct source_file *f)
+{
+	static const char nothing[] = "";
+	struct failure why = f->failure;
+	struct walk_dir *dir = walk_dir_get(f->dir);
+	char *shown = strdup(f->shown), name[NAME_ROOM];
+
+	memcpy(name, f->name, sizeof name);
+	pthread_mutex_unlock(&s->copy->lock);
+	copy_tell(s->copy, shown ? shown : nothing, &why);
+	source_tell_event(s, EVENT_FILE, dir, name, &why);
+	walk_dir_put(dir);
+	free(shown);
+	pthread_mutex_lock(&s->copy->lock);
+}
+
+void source_end(struct source *s, struct source_file *f, struct record_file_end *r)
+{
+	int ret;
+
+	*r = (struct record_file_end){0};
+	pthread_mutex_lock(&s->copy->lock);
+	ret = f->failed ? -1 : 0;
+	pthread_mutex_unlock(&s->copy->lock);
+	if (ret == 0)
+		ret = judge(s, f, r);
+	pthread_mutex_lock(&s->copy->lock);
+	if (ret && !f->failed) {
+		f->failed = true;
+		f->failure = *failed();
+	}
+	if (!f->stream) {
+		close_fd(f->fd);
+		f->fd = -1;
+	}
+	fill_end(f, r);
+	count_end(s, f);
+	f->ended = true;
+	if (f->failed_at_peer) {
+		s->deaf--;
+		ids_settle(&s->ids, f->id);
+		let_go(s, f, false);
+	} else if (f->failed && !s->only) {
+		tell_failure(s, f);
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
+void source_count_same(struct source *s, uint32_t id)
+{
+	ids_set(&s->ids, id, LIVE_SAME);
+	s->ended.same++;
+	s->agreed.same++;
+	atomic_fetch_add(&s->copy->tally->files, 1);
+}
+
+void source_owe_same(struct source_lane *l)
+{
+	struct source *s = l->source;
+
+	if (l->same_owed || !s->rules->hard_links)
+		return;
+	l->same_owed = true;
+	s->sames_owed++;
+}
+
+bool source_compared(struct source *s, struct source_file *f)
+{
+	bool same = false, differs = atomic_load(&f->differs);
+	int ret = differs ? 0 : source_file_check(f);
+
+	pthread_mutex_lock(&s->copy->lock);
+	if (ret && !f->failed) {
+		f->failed = true;
+		f->failure = *failed();
+	}
+	if (f->failed) {
+		/* The sink has not begun it, and need not hear of it. */
+		count_failed(s, f);
+		if (!s->only)
+			tell_failure(s, f);
+		ids_settle(&s->ids, f->id);
+		let_go(s, f, false);
+	} else if (differs) {
+		source_again(s, f);
+	} else {
+		same = true;
+		atomic_fetch_sub(&s->copy->tally->total, f->size);
+		source_count_same(s, f->id);
+		removal_same(s, f->id, f->removal);
+		f->removal = NULL;
+		let_go(s, f, false);
+	}
+	pthread_mutex_unlock(&s->copy->lock);
+	return same;
+}
+
+/* ---- results ------------------------------------------------------------------------- */
+
+static int unknown_file(void)
+{
+	return fail_as(OUT_PROTOCOL, "the peer has a result for an unknown file");
+}
+
+static int not_sent(void)
+{
+	return fail_as(OUT_PROTOCOL, "the peer has a result for a file not sent");
+}
+
+static void count_at_peer(struct source *s, uint32_t id, const struct failure *why)
+{
+	s->agreed.failed++;
+	fail_id(s, id);
+	copy_count_failure(s->copy, why, true);
+}
+
+static int file_failed(struct source *s, struct source_file *f, const struct failure *why)
+{
+	if (f->failed_at_peer || f->compared)
+		return not_sent();
+	if (!f->ended) {
+		f->failed = true;
+		f->failed_at_peer = true;
+		f->failure = *why;
+		s->deaf++;
+		/* Whoever takes it up next, or has it now, makes its end; main wakes him. */
+		atomic_store(&f->stop, true);
+		pthread_cond_broadcast(&s->copy->changed);
+		return 0;
+	}
+	/* One that failed here is only acknowledged. */
+	if (!f->failed)
+		count_at_peer(s, f->id, why);
+	ids_settle(&s->ids, f->id);
+	let_go(s, f, false);
+	return 0;
+}
+
+/* Deletions, metadata and the like, which are of no file that failed. */
+static int nothing_failed(struct source *s, const struct failure *why)
+{
+	if (!s->copy->end_sent)
+		return unknown_file();
+	if (why->code == OUT_SOME_FILES)
+		copy_count_unkept(s->copy, why, true);
+	else
+		copy_count_undeleted(s->copy, why, true);
+	return 0;
+}
+
+static int asked_failed(struct source *s, struct aside *a, const struct failure *why)
+{
+	if (a->answer)
+		return not_sent();
+	count_at_peer(s, a->id, why);
+	ids_settle(&s->ids, a->id);
+	source_offer_over(s, a);
+	s->asides--;
+	aside_free(a);
+	pthread_cond_broadcast(&s->copy->changed);
+	return 0;
+}
+
+static int take_result(struct source *s, const struct msg_file_result *m)
+{
+	enum live kind = ids_kind(&s->ids, m->file);
+	struct live_file *file = ids_file(&s->ids, m->file);
+	struct failure why = {.code = outcome_from(m->code)};
+
+	snprintf(why.text, sizeof why.text, "%s", m->text);
+	if (m->file == 0)
+		return nothing_failed(s, &why);
+	switch (kind) {
+	case LIVE_FILE:
+		return file_failed(s, file->of, &why);
+	case LIVE_ASKED:
+		return asked_failed(s, file->of, &why);
+	case LIVE_DIR:
+		s->agreed.others--;
+		break;
+	case LIVE_SAME:
+		s->agreed.same--;
+		break;
+	case LIVE_SMALL:
+	case LIVE_OTHER:
+		removal_free(file->of);
+		s->unfinished--;
+		break;
+	case LIVE_NONE:
+	case LIVE_TAKEN:
+		return unknown_file();
+	}
+	count_at_peer(s, m->file, &why);
+	ids_settle(&s->ids, m->file);
+	pthread_cond_broadcast(&s->copy->changed);
+	return 0;
+}
+
+static int file_stored(struct source *s, struct source_file *f)
+{
+	if (!f->ended || f->failed)
+		return not_sent();
+	s->agreed.files++;
+	s->agreed.bytes += f->size;
+	sum_add(s->agreed.digest, f->sum);
+	let_go(s, f, true);
+	return 0;
+}
+
+static int one_stored(struct source *s, uint32_t id)
+{
+	enum live kind = ids_kind(&s->ids, id);
+	struct live_file *file = ids_file(&s->ids, id);
+
+	if (kind == LIVE_FILE) {
+		if (file_stored(s, file->of))
+			return -1;
+	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
+		removal_due(s, file->of);
+		s->unfinished--;
+		s->agreed.files += kind == LIVE_SMALL;
+		s->agreed.others += kind == LIVE_OTHER;
+	} else {
+		return unknown_file();
+	}
+	if (kind == LIVE_SMALL) {
+		s->agreed.bytes += file->size;
+		sum_add(s->agreed.digest, file->sum);
+	}
+	ids_settle(&s->ids, id);
+	return 0;
+}
+
+static int take_stored(struct source *s, const struct msg_stored *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		if (one_stored(s, m->files[i]))
+			return -1;
+	}
+	atomic_fetch_add(&s->copy->tally->files, m->count);
+	pthread_cond_broadcast(&s->copy->changed);
+	return 0;
+}
+
+int source_agree(struct source *s)
+{
+	const struct msg_total *theirs = &s->copy->total, *ours = &s->agreed;
+
+	if (theirs->files != ours->files || theirs->same != ours->same ||
+	    theirs->others != ours->others || theirs->failed != ours->failed ||
+	    theirs->bytes != ours->bytes || theirs->digest[0] != ours->digest[0] ||
+	    theirs->digest[1] != ours->digest[1] || s->unfinished > 0)
+		return fail_as(OUT_INTEGRITY,
+			       "the receiving end's totals differ from what was sent");
+	return 0;
+}
+
+/* ---- frames ---------------------------------------------------------------------------- */
+
+/* The source that f is for, with the lock held; NULL with a failure, and without the lock. */
+static struct source *lock_source(struct copy *c, const struct frame *f)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->running)
+		return c->running;
+	pthread_mutex_unlock(&c->lock);
+	copy_unexpected(f);
+	return NULL;
+}
+
+static int on_result(struct copy *c, const struct frame *f)
+{
+	struct msg_file_result m;
+	struct source *s;
+	int ret;
+
+	if (msg_file_result_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = take_result(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_stored(struct copy *c, const struct frame *f)
+{
+	struct msg_stored m;
+	struct source *s;
+	int ret;
+
+	if (msg_stored_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = take_stored(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_answers(struct copy *c, const struct frame *f)
+{
+	struct msg_answers m;
+	struct source *s;
+	int ret;
+
+	if (msg_answers_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = source_answers(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_cells(struct copy *c, const struct frame *f)
+{
+	struct msg_cells m;
+	struct source *s;
+	int ret;
+
+	if (msg_cells_decode(f, &m) || !(s = lock_source(c, f)))
+		return -1;
+	ret = source_cells(s, &m);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
+}
+
+static int on_done(struct copy *c, const struct frame *f)
+{
+	struct session *session = NULL;
+	struct msg_total total;
+
+	if (msg_total_decode(f, &total))
+		return -1;
+	pthread_mutex_lock(&c->lock);
+	if (c->end_sent && !c->done_came) {
+		session = c->session;
+		c->total = total;
+		c->done_came = true;
+		pthread_cond_broadcast(&c->changed);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!session)
+		return fail_as(OUT_PROTOCOL, "unexpected DONE from the peer");
+	/* Here and now: the sink goes as soon as it has said this. */
+	session_ended(session);
+	return 0;
+}
+
+static int on_frame(struct copy *c, const struct frame *f)
+{
+	switch (f->type) {
+	case MSG_FILE_RESULT:
+		return on_result(c, f);
+	case MSG_STORED:
+		return on_stored(c, f);
+	case MSG_ANSWERS:
+		return on_answers(c, f);
+	case MSG_CELLS:
+		return on_cells(c, f);
+	case MSG_DONE:
+		return on_done(c, f);
+	default:
+		return copy_unexpected(f);
+	}
+}
+
+const struct copy_role source_role = {.role = ROLE_SOURCE, .on_frame = on_frame};

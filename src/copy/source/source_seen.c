@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source_seen.h"
+
+#include <stddef.h>
+
+struct seen seen_of(const struct stat *st)
+{
+	return (struct seen){
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.mode = st->st_mode,
+		.links = st->st_nlink,
+		.size = st->st_size,
+		.mtime = st->st_mtim,
+		.ctime = st->st_ctim,
+	};
+}
+
+bool time_is(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+const char *seen_change(const struct seen *s, const struct stat *now)
+{
+	if (now->st_size != s->size)
+		return now->st_size < s->size ? "shrank" : "";
+	return time_is(&now->st_mtim, &s->mtime) ? NULL : "changed";
+}
+
+bool seen_is(const struct seen *s, const struct stat *now)
+{
+	return now->st_dev == s->dev && now->st_ino == s->ino;
+}
+
+bool seen_has_content(const struct seen *s, const struct stat *now)
+{
+	return seen_is(s, now) && !seen_change(s, now);
+}
+
+bool seen_is_untouched(const struct seen *s, const struct stat *now)
+{
+	return seen_has_content(s, now) && time_is(&now->st_ctim, &s->ctime);
+}

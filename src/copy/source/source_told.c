@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/source/source_told.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "copy/io/digest.h"
+#include "lane/fault.h"
+
+enum { RUN_COST = 96 /* of some cells, beside their digests */ };
+
+/* Cells one after the other. */
+struct run {
+	uint64_t pos;
+	uint32_t count;
+	uint64_t (*digest)[2];
+};
+
+struct told {
+	size_t count, room;
+	struct run *runs; /* ascending */
+	atomic_size_t *all; /* bytes of all files; */
+	size_t bytes; /* of these */
+	bool cut;
+};
+
+static uint64_t end_of(const struct run *r)
+{
+	return r->pos + (uint64_t)r->count * CELL;
+}
+
+static int make_room(struct told *c)
+{
+	size_t room = c->room ? 2 * c->room : 4;
+	struct run *more;
+
+	if (c->count < c->room)
+		return 0;
+	more = reallocarray(c->runs, room, sizeof *more);
+	if (!more)
+		return -1;
+	c->runs = more;
+	c->room = room;
+	return 0;
+}
+
+/* Nothing after what is left out: a file is kept up to somewhere. */
+static bool may_keep(struct told *c, size_t bytes)
+{
+	if (!c->cut) {
+		c->cut = atomic_fetch_add(c->all, bytes) + bytes > fault_bound(TOLD_BYTES_MAX);
+		if (c->cut)
+			atomic_fetch_sub(c->all, bytes);
+		else
+			c->bytes += bytes;
+	}
+	return !c->cut;
+}
+
+bool told_is_cut(const struct told *c)
+{
+	return c && c->cut;
+}
+
+int told_add(struct told **c, const struct msg_cells *m, uint64_t size, atomic_size_t *all)
+{
+	struct run r = {.pos = m->pos, .count = m->count};
+	size_t bytes = m->count * sizeof *r.digest;
+	uint64_t least = 0;
+
+	if (*c && (*c)->count > 0)
+		least = end_of(&(*c)->runs[(*c)->count - 1]);
+	if (m->pos < least || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
+		return fail_as(OUT_PROTOCOL, "the peer tells cells that a file does not have");
+	if (!*c && !(*c = calloc(1, sizeof **c)))
+		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
+	(*c)->all = all;
+	if (!may_keep(*c, RUN_COST + bytes))
+		return 0;
+	r.digest = malloc(bytes);
+	if (!r.digest || make_room(*c)) {
+		free(r.digest);
+		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
+	}
+	memcpy(r.digest, m->digest, bytes);
+	(*c)->runs[(*c)->count++] = r;
+	return 0;
+}
+
+void told_free(struct told *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->count; i++)
+		free(c->runs[i].digest);
+	if (c->bytes > 0)
+		atomic_fetch_sub(c->all, c->bytes);
+	free(c->runs);
+	free(c);
+}
+
+/* The first run that ends behind pos. */
+static const struct run *run_at(const struct told *c, uint64_t pos)
+{
+	size_t from = 0, to = c ? c->count : 0;
+
+	while (from < to) {
+		size_t mid = from + (to - from) / 2;
+
+		if (end_of(&c->runs[mid]) <= pos)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return c && from < c->count ? &c->runs[from] : NULL;
+}
+
+const uint64_t *told_at(const struct told *c, uint64_t pos)
+{
+	const struct run *r = run_at(c, pos);
+
+	return r && r->pos <= pos ? r->digest[(pos - r->pos) / CELL] : NULL;
+}
+
+uint64_t told_next(const struct told *c, uint64_t pos)
+{
+	const struct run *r = run_at(c, pos);
+
+	if (!r)
+		return UINT64_MAX;
+	return r->pos > pos ? r->pos : pos - pos % CELL;
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/name.h"
+#include "copy/source/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+/* ---- failures ------------------------------------------------------------------------ */
+
+void source_tell_event(struct source *s, enum event_what what, struct walk_dir *d, const char *name,
+		       const struct failure *why)
+{
+	struct msg_event e = {.what = (uint8_t)what, .code = (uint8_t)why->code};
+	char *room;
+
+	if (!s->rules->events || !s->copy->result->on_event)
+		return;
+	room = malloc(EVENT_PATH_MAX);
+	if (!room)
+		return;
+	e.path = walk_path(d, name, room, EVENT_PATH_MAX);
+	e.path_len = (uint16_t)strlen(e.path);
+	copy_tell_event(s->copy, &e);
+	free(room);
+}
+
+int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *d, const char *name,
+		  const char *path)
+{
+	struct source *s = l->source;
+	char room[NAME_MAX_WIRE];
+	struct failure why;
+
+	if (copy_interrupted(s->copy))
+		return -1;
+	why = *failed();
+	pthread_mutex_lock(&s->copy->lock);
+	s->ended.failed++;
+	s->agreed.failed++;
+	copy_count_failure(s->copy, &why, false);
+	pthread_mutex_unlock(&s->copy->lock);
+	if (s->only)
+		return fail_again(&why);
+	copy_tell(s->copy, path ? path : walk_shown(d, name, room, sizeof room), &why);
+	source_tell_event(s, what, d, name, &why);
+	return 0;
+}
+
+/* ---- one file ------------------------------------------------------------------------ */
+
+const char *item_shown(const struct source_item *it, char *to, size_t size)
+{
+	return it->path ? it->path : walk_shown(it->dir, it->name, to, size);
+}
+
+void item_close(struct source_item *it)
+{
+	close_fd(it->fd);
+	it->fd = -1;
+}
+
+/* It has no id any more. */
+static void forget_id(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+
+	if (it->id == 0)
+		return;
+	pthread_mutex_lock(&s->copy->lock);
+	if (it->aside && it->aside->id == it->id)
+		ids_settle(&s->ids, it->id);
+	else if (!(it->flags & FILE_LINKED))
+		source_id_back(l, it->id);
+	/* Nobody else gets that id: another name of it takes the lead. */
+	if (it->flags & FILE_LINKED)
+		links_fail(&s->links, it->id);
+	pthread_mutex_unlock(&s->copy->lock);
+	it->id = 0;
+	it->flags &= ~(uint32_t)FILE_LINKED;
+	it->group = NULL;
+}
+
+int item_failed(struct source_lane *l, struct source_item *it)
+{
+	item_close(it);
+	if (it->id) {
+		struct failure why = *failed();
+
+		forget_id(l, it);
+		fail_again(&why);
+	}
+	return source_failed(l, EVENT_FILE, it->dir, it->name, it->path);
+}
+
+int source_use_dir(struct source_lane *l, struct walk_dir *d)
+{
+	if (l->dir == d)
+		return 0;
+	if (l->dir) {
+		walk_dir_let_go(l->dir);
+		walk_dir_put(l->dir);
+	}
+	l->dir = NULL;
+	if (!d)
+		return 0;
+	if (walk_dir_use(d, &l->dirfd))
+		return -1;
+	l->dir = walk_dir_get(d);
+	return 0;
+}
+
+static int open_failed(const struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
+		       item_shown(it, room, sizeof room));
+}
+
+static int open_named(struct source_lane *l, struct source_item *it)
+{
+	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
+
+	if (source_file_open(it->path, it->missing, &stopper, &it->fd, &it->st))
+		return -1;
+	if (S_ISDIR(it->st.st_mode))
+		return fail("%s is a directory (-r copies it)", it->path);
+	return 0;
+}
+
+/* What was found a regular file may be none by now. */
+static int still_regular(const struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+
+	if (S_ISREG(it->st.st_mode))
+		return 0;
+	return fail_as(OUT_CHANGED, "open %s: it is no regular file any more",
+		       item_shown(it, room, sizeof room));
+}
+
+static int open_found(struct source_lane *l, struct source_item *it)
+{
+	if (source_use_dir(l, it->dir))
+		return -1;
+	it->fd = walk_open_file(l->dirfd, it->name, l->source->rules->copy_links);
+	if (it->fd < 0 || fstat(it->fd, &it->st))
+		return open_failed(it);
+	return still_regular(it);
+}
+
+/* A size that means nothing is none. */
+static void take_size(struct source_item *it, bool endless)
+{
+	it->flags &= ~(uint32_t)FILE_STREAM;
+	it->flags |= endless ? FILE_STREAM : 0;
+	it->size = endless ? 0 : (uint64_t)it->st.st_size;
+}
+
+int item_open(struct source_lane *l, struct source_item *it)
+{
+	if (it->path ? open_named(l, it) : open_found(l, it))
+		return -1;
+	take_size(it,
+		  source_file_is_endless(it->fd, &it->st, sizes_of(&l->sizes, it->fd, &it->st)));
+	return 0;
+}
+
+/* What is needed to ask about it. */
+static int look_at(struct source_lane *l, struct source_item *it)
+{
+	enum sizes sizes;
+
+	if (source_use_dir(l, it->dir))
+		return -1;
+	if (walk_stat(l->dirfd, it->name, l->source->rules->copy_links, &it->st))
+		return open_failed(it);
+	if (still_regular(it))
+		return -1;
+	/* What is mounted on a name, or may have another size than 0, is opened.  An overlay says
+	 * of all its files that they are elsewhere: one of them is opened. */
+	if (it->st.st_dev != it->dir->dev && !sizes_known(&l->sizes, &it->st))
+		return item_open(l, it);
+	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
+	if (sizes == SIZES_BUT_ZERO && it->st.st_size == 0)
+		return item_open(l, it);
+	take_size(it, sizes == SIZES_MADE_UP);
+	return 0;
+}
+
+void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r)
+{
+	*r = (struct record_file){
+		.want = it->want,
+		.dir = it->dir ? it->dir->id : 0,
+		.flags = it->flags,
+		.type = TYPE_REGULAR,
+		.size = it->size,
+	};
+	attr_of(&it->st, &r->a);
+	r->a.mode = modes_apply(l->source->modes, r->a.mode, false);
+	memcpy(r->name, it->name, strlen(it->name) + 1);
+}
+
+int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out)
+{
+	struct source *s = l->source;
+	struct seen seen = seen_of(&it->st);
+
+	*out = NULL;
+	/* What --ignore-existing or --existing left out is told as stored, unless it was asked
+	 * about. */
+	if (!s->removes || (s->rules->ignore_existing && !it->aside) ||
+	    (s->rules->existing && !it->aside && !it->permitted))
+		return 0;
+	return removal_new(s, it->path ? NULL : it->dir, it->path ? it->path : it->name, &seen,
+			   out);
+}
+
+static bool is_too_large(const struct source *s, const struct source_item *it)
+{
+	uint64_t size = it->size;
+
+	return !(it->flags & FILE_STREAM) &&
+	       (size < s->rules->min_size || size > s->rules->max_size);
+}
+
+/* 1: an earlier name of the same file goes, and this one follows as a hard link to it. */
+static int meet_links(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	const struct seen seen = seen_of(&it->st);
+	struct new_other other = {
+		.dir = it->dir,
+		.path = it->path,
+		.name = it->name,
+		.want = it->want,
+	};
+	int ret;
+
+	if (!s->rules->hard_links || it->st.st_nlink < 2 || it->linked ||
+	    (it->flags & FILE_STREAM) || (!it->dir && s->only))
+		return 0;
+	if (it->id == 0 && source_id(l, &it->id))
+		return -1;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = links_meet(&s->links, &seen, it->id, &other.group);
+	if (ret == 1)
+		ret = others_add(&s->hard_links, &other) ? -1 : 1;
+	else if (ret == 0)
+		it->flags |= FILE_LINKED;
+	pthread_mutex_unlock(&s->copy->lock);
+	it->linked = true;
+	it->group = other.group;
+	if (ret == 1) {
+		source_id_back(l, it->id);
+		l->counts.hard_links++;
+		l->counts.regular--;
+	}
+	return ret;
+}
+
+static bool must_ask(const struct source *s, const struct source_item *it)
+{
+	if (it->aside || !s->asks)
+		return false;
+	/* Its size is not known, so nothing can be compared; a rehearsal sends nothing unasked. */
+	if (it->flags & FILE_STREAM)
+		return s->rules->dry_run && S_ISREG(it->st.st_mode);
+	if (source_asks_all(s, it->dir))
+		return true;
+	return (it->size >= RESUME_MIN && !walk_dir_made(it->dir)) || source_may_clone(s, it);
+}
+
+/* Must it be known whether it may be replaced, before anything else is? Where one of several names
+ * may not be, the others are no links to it; what is of no known size is asked nothing else; and an
+ * empty one that is the same is removed, but not one that only stays as it is. */
+static bool must_ask_leave(const struct source *s, const struct source_item *it)
+{
+	if (it->permitted || it->aside || !s->asks || !source_must_know(s) ||
+	    !S_ISREG(it->st.st_mode))
+		return false;
+	return (it->flags & FILE_STREAM) || (s->rules->hard_links && it->st.st_nlink > 1) ||
+	       (s->removes && s->rules->checksum && it->size == 0);
+}
+
+int item_consider(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	int ret;
+
+	if (is_too_large(s, it)) {
+		item_close(it);
+		return 0;
+	}
+	l->counts.regular += !it->counted;
+	it->counted = true;
+	if (must_ask_leave(s, it))
+		return source_ask_leave(l, it);
+	ret = meet_links(l, it);
+	if (ret) {
+		item_close(it);
+		return ret < 0 ? -1 : 0;
+	}
+	return must_ask(s, it) ? source_ask(l, it) : item_send(l, it);
+}
+
+/* Is what the sink has cloned what it is now? */
+static bool was_cloned(const struct source_lane *l, const struct source_item *it)
+{
+	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_fits(l, it))
+		return false;
+	return seen_is_untouched(&it->aside->seen, &it->st);
+}
+
+static int send_large(struct source_lane *l, struct source_item *it)
+{
+	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
+	char room[NAME_MAX_WIRE];
+	struct source_file *f;
+
+	if (source_file_new(item_shown(it, room, sizeof room), it->fd, &it->st, &stopper, &f))
+		return item_failed(l, it);
+	it->fd = -1;
+	if (item_removal(l, it, &f->removal)) {
+		source_file_free(f);
+		return item_failed(l, it);
+	}
+	f->id = it->id;
+	f->want = it->want;
+	f->flags = it->flags;
+	f->mode = 0666;
+	if (!it->path || !(f->flags & FILE_STREAM))
+		f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
+	f->dir = walk_dir_get(it->dir);
+	memcpy(f->name, it->name, strlen(it->name) + 1);
+	f->cloned = was_cloned(l, it);
+	if (f->flags & FILE_STREAM)
+		source_file_become_stream(f);
+	else if (!l->source->o->no_sparse && !f->cloned)
+		source_file_find_holes(f);
+	if (!f->cloned)
+		source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
+	if (it->aside && it->aside->told && aside_fits(l, it)) {
+		f->told = it->aside->told;
+		it->aside->told = NULL;
+	}
+	f->compared = it->aside && it->aside->answer == ANSWER_COMPARE && aside_fits(l, it);
+	return source_number(l, f);
+}
+
+static bool is_crowded(struct source *s)
+{
+	bool crowded;
+
+	pthread_mutex_lock(&s->copy->lock);
+	crowded = s->large >= UNFINISHED_MAX;
+	pthread_mutex_unlock(&s->copy->lock);
+	return crowded;
+}
+
+/* Of what was met and is of no known size as much is read as goes into a block: mostly that is all.
+ * What the user named is a stream, and waited for. */
+static int measure(struct source_lane *l, struct source_item *it)
+{
+	char room[FAIL_TEXT_MAX];
+	ssize_t n;
+
+	if (!(it->flags & FILE_STREAM) || it->path)
+		return 0;
+	n = source_file_measure(it->fd, l->scratch, (size_t)l->source->small_max);
+	if (n < 0)
+		return fail("read %s: %m", item_shown(it, room, sizeof room));
+	if ((uint64_t)n > l->source->small_max) {
+		if (lseek(it->fd, 0, SEEK_SET) < 0)
+			return fail("read %s again: %m", item_shown(it, room, sizeof room));
+		return 0;
+	}
+	it->flags &= ~(uint32_t)FILE_STREAM;
+	it->measured = true;
+	it->size = (uint64_t)n;
+	return 0;
+}
+
+/* What was only looked at is read now, and is that from here on.  false: another file was renamed
+ * over it meanwhile, which leads nothing. */
+static bool note_read(struct source_lane *l, const struct source_item *it)
+{
+	struct source *s = l->source;
+	bool is;
+
+	if (!it->group)
+		return true;
+	pthread_mutex_lock(&s->copy->lock);
+	is = seen_is(&it->group->seen, &it->st);
+	if (is && it->group->id == it->id)
+		it->group->seen = seen_of(&it->st);
+	pthread_mutex_unlock(&s->copy->lock);
+	return is;
+}
+
+static int send_anew(struct source_lane *l, struct source_item *it)
+{
+	forget_id(l, it);
+	it->aside = NULL;
+	it->linked = false;
+	it->permitted = false;
+	return item_consider(l, it);
+}
+
+int item_send(struct source_lane *l, struct source_item *it)
+{
+	if (it->fd < 0 && item_open(l, it))
+		return item_failed(l, it);
+	if (!note_read(l, it))
+		return send_anew(l, it);
+	if (measure(l, it))
+		return item_failed(l, it);
+	if (item_is_small(l, it))
+		return item_send_small(l, it);
+	if (!it->aside && !it->path && is_crowded(l->source))
+		return source_park(l, it);
+	return send_large(l, it);
+}
+
+/* ---- entries ------------------------------------------------------------------------- */
+
+static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
+{
+	const struct rules *rules = l->source->rules;
+	char room[FAIL_TEXT_MAX];
+	struct xattrs *x = NULL;
+	int ret;
+
+	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
+		return 0;
+	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
+		return source_failed(l, EVENT_DIR, d, "", NULL);
+	ret = x && (source_put_owners(l, &d->a, x) || source_put_xattrs(l, d->id, x)) ? -1 : 0;
+	xattrs_free(x);
+	return ret;
+}
+
+/* A directory, with its attributes; one that can't be opened has failed already. */
+static int take_dir(struct source_lane *l, struct walk_dir *d)
+{
+	if (source_put_dir(l, d) || take_dir_xattrs(l, d))
+		return -1;
+	l->counts.dirs++;
+	/* The sooner it is heard that it is new, the less is asked. */
+	return !d->parent && l->source->asks_all && !l->sent ? source_send_records(l) : 0;
+}
+
+int item_take(struct source_lane *l, struct source_item *it)
+{
+	struct source *s = l->source;
+	/* What is left out by its size is not opened. */
+	bool looks = source_asks_all(s, it->dir) || s->rules->min_size > 0 ||
+		     s->rules->max_size < UINT64_MAX;
+
+	if (!it->path && looks ? look_at(l, it) : item_open(l, it))
+		return item_failed(l, it);
+	if (it->path && source_put_origin(l, it->want, it->dir, it->name, &it->st)) {
+		close_fd(it->fd);
+		return -1;
+	}
+	return item_consider(l, it);
+}
+
+static int take_regular(struct source_lane *l, const struct source_entry *e)
+{
+	struct source_item it = {
+		.dir = e->piece->dir,
+		.name = e->name,
+		.want = e->piece->want,
+		.flags = FILE_MANY,
+		.fd = -1,
+	};
+
+	return item_take(l, &it);
+}
+
+static int take_named(struct source_lane *l, const struct source_entry *e)
+{
+	char name[NAME_ROOM];
+	struct source_item it = {
+		.dir = e->piece->dir,
+		.name = name_last(e->name, name, sizeof name),
+		.path = e->name,
+		.want = e->piece->want,
+		.flags = l->source->found.count > 1 ? FILE_MANY : 0,
+		.missing = e->piece->missing,
+		.fd = -1,
+	};
+
+	return item_take(l, &it);
+}
+
+static int take_other(struct source_lane *l, const struct source_entry *e)
+{
+	struct source *s = l->source;
+	const struct new_other other = {
+		.dir = e->piece->dir,
+		.name = e->name,
+		.want = e->piece->want,
+	};
+	int ret;
+
+	if (e->type == WALK_SYMLINK)
+		l->counts.symlinks++;
+	else
+		l->counts.nodes++;
+	pthread_mutex_lock(&s->copy->lock);
+	ret = others_add(&s->others, &other);
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret;
+}
+
+static int take_entry(struct source_lane *l, const struct source_entry *e)
+{
+	switch (e->type) {
+	case WALK_DIR:
+		return take_dir(l, e->piece->dir);
+	case WALK_NAMED:
+		return take_named(l, e);
+	case WALK_REGULAR:
+		return take_regular(l, e);
+	case WALK_SYMLINK:
+	case WALK_FIFO:
+	case WALK_CHAR:
+	case WALK_BLOCK:
+		return take_other(l, e);
+	}
+	return 0;
+}
+
+/* Is the block full enough to go, so that a large file has its turn? */
+static bool is_turn_over(const struct source_lane *l)
+{
+	return atomic_load_explicit(&l->source->large_open, memory_order_relaxed) &&
+	       l->records.used > l->records.size / 4 * 3;
+}
+
+int source_entries(struct source_lane *l)
+{
+	int ret = 0;
+
+	while (ret == 0 && l->taken_at < l->taken_count && !l->sent) {
+		const struct source_entry *e = &l->taken[l->taken_at++];
+
+		ret = take_entry(l, e);
+		walk_piece_done(e->piece, 1);
+		if (ret == 0 && !l->sent && is_turn_over(l))
+			ret = source_send_records(l);
+	}
+	return ret;
+}

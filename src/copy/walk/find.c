@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/walk/find.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "copy/names/name.h"
+#include "copy/names/tilde.h"
+
+static int found_add(struct found *f, const char *path, unsigned want, bool missing)
+{
+	char *copy = strdup(path);
+	struct found_path *more;
+
+	if (f->count == f->room) {
+		f->room = f->room ? 2 * f->room : 8;
+		more = reallocarray(f->paths, f->room, sizeof *more);
+		if (!more) {
+			free(copy);
+			return fail_as(OUT_MEMORY, "list the sources: %m");
+		}
+		f->paths = more;
+	}
+	if (!copy)
+		return fail_as(OUT_MEMORY, "list the sources: %m");
+	f->paths[f->count++] = (struct found_path){
+		.path = copy,
+		.want = want,
+		.missing = missing,
+	};
+	return 0;
+}
+
+/* Links are followed: one that leads nowhere is no source. */
+static bool is_missing(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+/* A directory that glob() can't list.  What may not be listed matches nothing, as in a shell. */
+static int on_unlisted(const char *path, int err)
+{
+	errno = err;
+	if (err == ENOENT || err == ENOTDIR || err == ELOOP || err == EACCES || err == EPERM)
+		return 0;
+	return fail("list %s: %m", path);
+}
+
+static int find_pattern(const char *path, unsigned want, struct found *out)
+{
+	glob_t g = {0};
+	int ret = glob(path, 0, on_unlisted, &g);
+
+	if (ret == GLOB_ABORTED) {
+		ret = -1;
+	} else if (ret == GLOB_NOSPACE) {
+		ret = fail_as(OUT_MEMORY, "match %s: out of memory", path);
+	} else if (ret != 0 || g.gl_pathc == 0) {
+		ret = found_add(out, path, want, true);
+	} else {
+		for (size_t i = 0; ret == 0 && i < g.gl_pathc; i++)
+			ret = found_add(out, g.gl_pathv[i], want, is_missing(g.gl_pathv[i]));
+	}
+	globfree(&g);
+	return ret;
+}
+
+static int find_one(const char *name, unsigned want, bool expand, struct found *out)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	bool exists;
+
+	if (lstat(name, &st) == 0 || !expand)
+		return found_add(out, name, want, is_missing(name));
+	if (tilde_expand(name, path, sizeof path))
+		return found_add(out, name, want, true);
+	exists = lstat(path, &st) == 0 || errno != ENOENT;
+	if (!exists && name_is_pattern(path))
+		return find_pattern(path, want, out);
+	return found_add(out, path, want, is_missing(path));
+}
+
+/* What it will be called at the target; "" if it is what is in it that goes there. */
+static const char *name_at_target(const char *path, char *to, size_t size)
+{
+	size_t len = strlen(path);
+
+	name_last(path, to, size);
+	if ((len > 0 && path[len - 1] == '/') || strcmp(to, "..") == 0)
+		*to = '\0';
+	return to;
+}
+
+/* By that, missing ones last, then in the order asked for. */
+static int by_name(const void *a, const void *b, void *found)
+{
+	const struct found *f = found;
+	unsigned i = *(const unsigned *)a, j = *(const unsigned *)b;
+	char x[NAME_MAX + 1], y[NAME_MAX + 1];
+	int order = (int)f->paths[i].missing - (int)f->paths[j].missing;
+
+	if (order == 0)
+		order = strcmp(name_at_target(f->paths[i].path, x, sizeof x),
+			       name_at_target(f->paths[j].path, y, sizeof y));
+	return order ? order : (i > j) - (i < j);
+}
+
+/*
+ * Several sources go into one directory, where the second of a name would land on the first.
+ * Lanes overtake each other, so that is decided here, not by who comes first.
+ */
+static int find_twins(struct found *f)
+{
+	unsigned *order = calloc(f->count, sizeof *order);
+	char x[NAME_MAX + 1], y[NAME_MAX + 1];
+	unsigned first = 0;
+
+	if (f->count > 0 && !order)
+		return fail_as(OUT_MEMORY, "list the sources: %m");
+	for (unsigned i = 0; i < f->count; i++)
+		order[i] = i;
+	if (order)
+		qsort_r(order, f->count, sizeof *order, by_name, f);
+	for (unsigned i = 1; i < f->count && !f->paths[order[i]].missing; i++) {
+		name_at_target(f->paths[order[first]].path, x, sizeof x);
+		if (*x && strcmp(x, name_at_target(f->paths[order[i]].path, y, sizeof y)) == 0)
+			f->paths[order[i]].twin = order[first] + 1;
+		else
+			first = i;
+	}
+	free(order);
+	return 0;
+}
+
+int find_sources(char *const *names, unsigned count, bool expand, struct found *out)
+{
+	*out = (struct found){0};
+	for (unsigned i = 0; i < count; i++) {
+		if (find_one(names[i], i, expand, out)) {
+			found_free(out);
+			return -1;
+		}
+	}
+	if (find_twins(out)) {
+		found_free(out);
+		return -1;
+	}
+	return 0;
+}
+
+int find_readable(const char *name, mode_t *mode)
+{
+	struct stat st;
+
+	if (stat(name, &st))
+		return fail_as(errno == ENOENT || errno == ENOTDIR ? OUT_NO_SOURCE : OUT_FILE,
+			       "open %s: %m", name);
+	if (S_ISDIR(st.st_mode))
+		return fail("%s is a directory, not a file", name);
+	if (eaccess(name, R_OK))
+		return fail("open %s: %m", name);
+	*mode = st.st_mode;
+	return 0;
+}
+
+void found_free(struct found *f)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		free(f->paths[i].path);
+	free(f->paths);
+	*f = (struct found){0};
+}

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/name.h"
+#include "copy/walk/walk_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/worker.h"
+#include "copy/names/own_name.h"
+
+enum { AT_ONCE = 64 };
+
+/* As the kernel gives it; glibc has no struct for it that all versions know. */
+struct dent {
+	uint64_t ino;
+	int64_t off; /* where the next one begins */
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+/* ---- what is handed out -------------------------------------------------------------- */
+
+int walk_fail(struct walk *w, struct walk_dir *d, const char *name)
+{
+	return w->out->failed(w->out->ctx, d, name);
+}
+
+bool walk_excludes(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+{
+	const struct filter *f = w->o.rules->filter;
+
+	return f && filter_excludes(f, walk_path(d, name, w->path, sizeof w->path), dir);
+}
+
+/* Room for len more bytes of what is made larger bit by bit. */
+static int grow(char **bytes, size_t used, size_t *size, size_t len)
+{
+	size_t more = *size ? 2 * *size : 4096;
+	char *p;
+
+	if (used + len <= *size)
+		return 0;
+	while (more < used + len)
+		more *= 2;
+	p = realloc(*bytes, more);
+	if (!p)
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	*bytes = p;
+	*size = more;
+	return 0;
+}
+
+int walk_add(struct walk *w, enum walk_type type, const char *name)
+{
+	size_t len = strlen(name) + 1;
+
+	if (grow(&w->bytes, w->used, &w->size, len + 1))
+		return -1;
+	w->bytes[w->used] = (char)type;
+	memcpy(w->bytes + w->used + 1, name, len);
+	w->used += len + 1;
+	w->count++;
+	return 0;
+}
+
+int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p)
+{
+	struct walk_piece *piece;
+
+	if (w->count == 0)
+		return 0;
+	piece = malloc(sizeof *piece + w->used);
+	if (!piece)
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	*piece = (struct walk_piece){
+		.dir = walk_dir_get(dir),
+		.want = p ? p->want : dir->want,
+		.missing = p && p->missing,
+		.count = w->count,
+		.at = piece->bytes,
+	};
+	atomic_init(&piece->left, w->count);
+	memcpy(piece->bytes, w->bytes, w->used);
+	w->used = 0;
+	w->count = 0;
+	w->emitted = true;
+	return w->out->piece(w->out->ctx, piece);
+}
+
+bool walk_piece_next(struct walk_piece *p, enum walk_type *type, const char **name)
+{
+	if (p->count == 0)
+		return false;
+	p->count--;
+	*type = (enum walk_type)p->at[0];
+	*name = p->at + 1;
+	p->at += strlen(*name) + 2;
+	return true;
+}
+
+void walk_piece_done(struct walk_piece *p, uint32_t entries)
+{
+	if (atomic_fetch_sub_explicit(&p->left, entries, memory_order_acq_rel) > entries)
+		return;
+	walk_dir_put(p->dir);
+	free(p);
+}
+
+/* ---- entries ------------------------------------------------------------------------- */
+
+static int skip(struct walk *w, struct walk_dir *d, const char *name, const char *what)
+{
+	log_warn("%s is %s: skipped", walk_shown(d, name, w->path, sizeof w->path), what);
+	return 0;
+}
+
+static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
+{
+	static const char why[] = "what a source before it has there";
+
+	return w->names_one_file ? 0 : skip(w, d, name, why);
+}
+
+/* One of the two can't be there: it is not only said. */
+static int clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+{
+	fail("%s is not copied: a source before it has a %s there",
+	     walk_shown(d, name, w->path, sizeof w->path), dir ? "file" : "directory");
+	return walk_fail(w, d, name);
+}
+
+/* Why what has that mode is not copied; NULL: it is. */
+static const char *why_skipped(const struct walk *w, mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+	case S_IFLNK:
+	case S_IFDIR:
+		return NULL;
+	case S_IFIFO:
+		return w->o.rules->devices ? NULL : "a FIFO (--devices makes it anew)";
+	case S_IFCHR:
+	case S_IFBLK:
+		return w->o.rules->devices ? NULL : "a device (--devices makes it anew)";
+	case S_IFSOCK:
+		return "a socket";
+	default:
+		return "of no kind that can be copied";
+	}
+}
+
+static enum walk_type type_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFLNK:
+		return WALK_SYMLINK;
+	case S_IFIFO:
+		return WALK_FIFO;
+	case S_IFCHR:
+		return WALK_CHAR;
+	case S_IFBLK:
+		return WALK_BLOCK;
+	default:
+		return WALK_REGULAR;
+	}
+}
+
+int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
+{
+	const char *why = why_skipped(w, mode);
+
+	return why ? skip(w, d, name, why) : walk_add(w, type_of(mode), name);
+}
+
+static int add_sub(struct walk_frame *f, const char *name, bool again)
+{
+	size_t len = strlen(name) + 1;
+
+	if (grow(&f->subs, f->subs_used, &f->subs_size, 1 + len))
+		return -1;
+	f->subs[f->subs_used] = again;
+	memcpy(f->subs + f->subs_used + 1, name, len);
+	f->subs_used += 1 + len;
+	return 0;
+}
+
+static int keep(struct walk *w, struct walk_frame *f, const char *name)
+{
+	return w->o.rules->delete ? w->out->keep(w->out->ctx, f->dir, name) : 0;
+}
+
+/* With errno: this thread's failure. */
+static int unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char *name)
+{
+	enum outcome code = errno == ENOENT ? OUT_VANISHED : OUT_FILE;
+	struct stat st;
+	int err = errno;
+
+	/* A link that leads nowhere has not vanished. */
+	if (code == OUT_VANISHED && walk_stat(fd, name, false, &st) == 0 && S_ISLNK(st.st_mode))
+		code = OUT_FILE;
+	errno = err;
+	return fail_as(code, "open %s: %m", walk_shown(f->dir, name, w->path, sizeof w->path));
+}
+
+/* What is it?  Where the directory does not say, or links are followed, it is asked itself. */
+static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct dent *e, mode_t *mode)
+{
+	bool follow = w->o.rules->copy_links;
+	struct stat st;
+
+	*mode = DTTOIF(e->type);
+	if (e->type != DT_UNKNOWN && !(e->type == DT_LNK && follow))
+		return 0;
+	if (walk_stat(fd, e->name, follow, &st))
+		return unknown_mode(w, f, fd, e->name);
+	*mode = st.st_mode;
+	return 0;
+}
+
+static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
+{
+	enum walk_name first;
+	const char *why;
+	mode_t mode;
+
+	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
+		return 0;
+	if (e->name[0] == '.' && own_name_of(e->name) != NAME_OF_USER)
+		return skip(w, f->dir, e->name, "of an unfinished copy, by its name");
+	if (mode_of(w, f, fd, e, &mode)) {
+		if (walk_excludes(w, f->dir, e->name, false))
+			return 0;
+		return walk_fail(w, f->dir, e->name) ? -1 : keep(w, f, e->name);
+	}
+	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
+		return 0;
+	if (keep(w, f, e->name))
+		return -1;
+	/* It takes no name from what another source has. */
+	why = why_skipped(w, mode);
+	if (why)
+		return skip(w, f->dir, e->name, why);
+	first = walk_first(w, f->dir, e->name, S_ISDIR(mode));
+	switch (first) {
+	case WALK_NAME_FAILED:
+		return -1;
+	case WALK_NAME_TAKEN:
+		return leave_out(w, f->dir, e->name);
+	case WALK_NAME_CLASHES:
+		return clash(w, f->dir, e->name, S_ISDIR(mode));
+	case WALK_NAME_NEW:
+	case WALK_NAME_AGAIN:
+		break;
+	}
+	if (S_ISDIR(mode))
+		return add_sub(f, e->name, first == WALK_NAME_AGAIN);
+	return walk_add_mode(w, f->dir, mode, e->name);
+}
+
+/* ---- directories --------------------------------------------------------------------- */
+
+static long get_dents(struct walk *w, int fd)
+{
+	long n;
+
+	do
+		n = syscall(SYS_getdents64, fd, w->dents, sizeof w->dents);
+	while (n < 0 && errno == EINTR && !cancelled());
+	return n;
+}
+
+/* The directory is no good (this thread's failure): what is there of it is. */
+static int spoil(struct walk *w, struct walk_frame *f)
+{
+	f->over = true;
+	w->incomplete = true;
+	return walk_fail(w, f->dir, "");
+}
+
+static int read_dents(struct walk *w, struct walk_frame *f, int fd)
+{
+	while (w->count + f->subs_used / 16 < WALK_ENTRIES) {
+		long n = get_dents(w, fd);
+		const struct dent *e;
+
+		if (n < 0)
+			fail("read %s: %m", walk_shown(f->dir, "", w->path, sizeof w->path));
+		if (n < 0)
+			return spoil(w, f);
+		f->over = n == 0;
+		if (n == 0)
+			return keep(w, f, NULL);
+		for (long at = 0; at < n; at += e->len) {
+			e = (const struct dent *)(const void *)(w->dents + at);
+			f->pos = e->off;
+			if (take(w, f, fd, e))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int read_piece(struct walk *w, struct walk_frame *f)
+{
+	int fd, ret;
+
+	if (walk_dir_use(f->dir, &fd))
+		return spoil(w, f);
+	/* Somebody may have opened it again meanwhile. */
+	if (f->pos)
+		lseek(fd, f->pos, SEEK_SET);
+	ret = f->listed && f->pos == 0 ? walk_listed_missing(w, f) : 0;
+	if (ret == 0)
+		ret = read_dents(w, f, fd);
+	walk_dir_let_go(f->dir);
+	return ret;
+}
+
+static int push(struct walk *w, struct walk_dir *d, bool whole, const struct listed_node *listed)
+{
+	struct walk_frame *f = calloc(1, sizeof *f);
+
+	if (!f) {
+		walk_dir_put(d);
+		return fail_as(OUT_MEMORY, "read a directory: %m");
+	}
+	f->below = w->top;
+	f->dir = d;
+	f->whole = whole;
+	f->listed = listed;
+	w->top = f;
+	return w->out->dir(w->out->ctx, d);
+}
+
+static void pop(struct walk *w)
+{
+	struct walk_frame *f = w->top;
+
+	w->top = f->below;
+	walk_dir_put(f->dir);
+	free(f->subs);
+	free(f);
+}
+
+int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
+	       const struct listed_node *listed)
+{
+	char room[FAIL_TEXT_MAX / 2];
+
+	if (ret == 0 && walk_dir_loops(d)) {
+		fail("%s leads back to a directory that it is in",
+		     walk_shown(d, "", room, sizeof room));
+		ret = walk_fail(w, d->parent, d->name);
+		walk_dir_put(d);
+		return ret;
+	}
+	if (push(w, d, whole, listed))
+		return -1;
+	if (ret)
+		return spoil(w, w->top);
+	if (w->o.rules->one_file_system && d->dev != w->dev)
+		w->top->over = true;
+	return 0;
+}
+
+static int descend(struct walk *w, struct walk_frame *f)
+{
+	const char *sub = f->subs + f->subs_at, *name = sub + 1;
+	struct walk_dir_opts o = {
+		.parent = f->dir,
+		.name = name,
+		.want = f->dir->want,
+		.flags = *sub ? DIR_AGAIN : 0,
+		.follow = w->o.rules->copy_links,
+		.listable = true,
+	};
+	struct walk_dir *d;
+	int ret = walk_dir_open(&w->dirs, &o, &d);
+
+	f->subs_at += 1 + strlen(name) + 1;
+	if (!d) {
+		w->incomplete = true;
+		return walk_fail(w, f->dir, name);
+	}
+	return walk_enter(w, d, ret, true, f->listed ? listed_in(f->listed, name) : NULL);
+}
+
+/* ---- the walk ------------------------------------------------------------------------ */
+
+static int step_in(struct walk *w, struct walk_frame *f)
+{
+	int ret;
+
+	if (f->subs_at < f->subs_used)
+		return descend(w, f);
+	f->subs_at = 0;
+	f->subs_used = 0;
+	if (f->told && f->over) {
+		pop(w);
+		return 0;
+	}
+	if (!f->told && walk_add(w, WALK_DIR, ""))
+		return -1;
+	f->told = true;
+	ret = 0;
+	if (!f->over)
+		ret = f->whole ? read_piece(w, f) : walk_listed_piece(w, f);
+	return ret ? -1 : walk_emit(w, f->dir, NULL);
+}
+
+int walk_step(struct walk *w, const struct walk_out *o)
+{
+	int ret = 1;
+
+	w->out = o;
+	w->emitted = false;
+	/* Something at least, if there is not too much that is left out. */
+	for (unsigned i = 0; ret > 0 && !w->emitted && i < AT_ONCE; i++) {
+		if (w->top)
+			ret = step_in(w, w->top) ? -1 : 1;
+		else
+			ret = walk_next_root(w);
+	}
+	return ret;
+}
+
+struct walk_dirs *walk_dirs_of(struct walk *w)
+{
+	return &w->dirs;
+}
+
+bool walk_incomplete(const struct walk *w)
+{
+	return w->incomplete;
+}
+
+static size_t cut_length(const char *path)
+{
+	return (size_t)(name_relative(path) - path);
+}
+
+static bool names_one_file(const struct walk_opts *o)
+{
+	const struct found *f = o->found;
+
+	if (!o->rules->relative)
+		return false;
+	for (unsigned i = 1; i < f->count; i++) {
+		size_t cut = cut_length(f->paths[i].path);
+
+		if (cut != cut_length(f->paths[0].path) ||
+		    memcmp(f->paths[i].path, f->paths[0].path, cut) != 0)
+			return false;
+	}
+	return true;
+}
+
+int walk_new(const struct walk_opts *o, struct walk **out)
+{
+	struct walk *w = calloc(1, sizeof *w);
+
+	if (!w)
+		return fail_as(OUT_MEMORY, "read directories: %m");
+	w->o = *o;
+	w->names_one_file = names_one_file(o);
+	w->names.wanted = walk_merges(o);
+	if (w->names.wanted && siphash_key_make(&w->names.key)) {
+		free(w);
+		return -1;
+	}
+	walk_dirs_init(&w->dirs);
+	*out = w;
+	return 0;
+}
+
+void walk_free(struct walk *w)
+{
+	if (!w)
+		return;
+	while (w->top)
+		pop(w);
+	for (unsigned i = 0; i < w->implied_count; i++)
+		walk_dir_put(w->implied[i]);
+	free(w->implied);
+	free(w->bytes);
+	free(w->names.known.slots);
+	walk_dirs_destroy(&w->dirs);
+	free(w);
+}

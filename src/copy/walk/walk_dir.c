@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/walk/walk_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+
+void walk_dirs_init(struct walk_dirs *all)
+{
+	*all = (struct walk_dirs){0};
+	pthread_mutex_init(&all->lock, NULL);
+}
+
+void walk_dirs_destroy(struct walk_dirs *all)
+{
+	pthread_mutex_destroy(&all->lock);
+}
+
+void attr_of(const struct stat *st, struct record_attr *a)
+{
+	*a = (struct record_attr){
+		.mode = st->st_mode & 07777,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+		.mtime_s = st->st_mtim.tv_sec,
+		.mtime_ns = (uint32_t)st->st_mtim.tv_nsec,
+		.atime_s = st->st_atim.tv_sec,
+		.atime_ns = (uint32_t)st->st_atim.tv_nsec,
+	};
+}
+
+/* ---- paths --------------------------------------------------------------------------- */
+
+struct path {
+	char *start, *at;
+};
+
+static void prepend(struct path *p, const char *s)
+{
+	size_t len = strlen(s), room = (size_t)(p->at - p->start);
+
+	if (len > room) {
+		s += len - room;
+		len = room;
+	}
+	p->at -= len;
+	memcpy(p->at, s, len);
+}
+
+static struct path path_in(char *to, size_t size, const char *name)
+{
+	struct path p = {.start = to, .at = to + size - 1};
+
+	*p.at = '\0';
+	prepend(&p, name);
+	return p;
+}
+
+/* One more component in front of what there is. */
+static void descend_from(struct path *p, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (*p->at && len > 0 && name[len - 1] != '/')
+		prepend(p, "/");
+	prepend(p, name);
+}
+
+const char *walk_shown(const struct walk_dir *d, const char *name, char *to, size_t size)
+{
+	struct path p = path_in(to, size, name);
+
+	for (; d; d = d->parent) {
+		descend_from(&p, d->path ? d->path : d->name);
+		if (d->path)
+			break;
+	}
+	return p.at;
+}
+
+const char *walk_path(const struct walk_dir *d, const char *name, char *to, size_t size)
+{
+	struct path p = path_in(to, size, name);
+
+	for (; d; d = d->parent)
+		descend_from(&p, d->name);
+	return p.at;
+}
+
+/* ---- descriptors --------------------------------------------------------------------- */
+
+enum { OPEN_FLAGS = O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+
+static int open_dir(const struct walk_dir *d, int parent_fd)
+{
+	int flags = OPEN_FLAGS | (d->listable ? O_RDONLY : O_PATH);
+
+	if (d->path)
+		return RETRIED(open(d->path, flags));
+	return RETRIED(openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW)));
+}
+
+/* Lock held. */
+static void unlink_idle(struct walk_dir *d)
+{
+	struct walk_dirs *all = d->all;
+
+	*(d->older ? &d->older->younger : &all->idle) = d->younger;
+	*(d->younger ? &d->younger->older : &all->idle_end) = d->older;
+	d->older = NULL;
+	d->younger = NULL;
+	all->held--;
+}
+
+/* Lock held: nobody uses its descriptor just now. */
+static void rest(struct walk_dir *d)
+{
+	struct walk_dirs *all = d->all;
+	struct walk_dir *oldest;
+
+	d->older = all->idle_end;
+	*(all->idle_end ? &all->idle_end->younger : &all->idle) = d;
+	all->idle_end = d;
+	if (++all->held <= WALK_HELD)
+		return;
+	oldest = all->idle;
+	unlink_idle(oldest);
+	close_fd(oldest->fd);
+	oldest->fd = -1;
+}
+
+static int reopen(struct walk_dir *d)
+{
+	char room[FAIL_TEXT_MAX];
+	struct stat st;
+	int fd = open_dir(d, d->path ? -1 : d->parent->fd);
+
+	if (fd < 0)
+		return fail("open %s: %m", walk_shown(d, "", room, sizeof room));
+	if (fstat(fd, &st) == 0 && st.st_dev == d->dev && st.st_ino == d->ino) {
+		d->fd = fd;
+		return 0;
+	}
+	close_fd(fd);
+	return fail_as(OUT_CHANGED, "open %s: it is not the directory any more that it was",
+		       walk_shown(d, "", room, sizeof room));
+}
+
+/* Lock held: open those above it as well, from the first that is held or has a path of its
+ * own on. */
+static int reopen_chain(struct walk_dir *d)
+{
+	struct walk_dir **chain, *at = d;
+	unsigned count = 1;
+	int ret = 0;
+
+	for (; !at->path && at->parent->fd < 0; at = at->parent)
+		count++;
+	chain = malloc(count * sizeof *chain);
+	if (!chain)
+		return fail_as(OUT_MEMORY, "open directories again: %m");
+	at = d;
+	for (unsigned i = count; i-- > 0; at = at->parent)
+		chain[i] = at;
+	for (unsigned i = 0; ret == 0 && i < count; i++) {
+		/* Not the last one's: it is being used now. */
+		ret = reopen(chain[i]);
+		if (ret == 0 && i + 1 < count)
+			rest(chain[i]);
+	}
+	free(chain);
+	return ret;
+}
+
+int walk_dir_use(struct walk_dir *d, int *fd)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&d->all->lock);
+	if (d->fd < 0)
+		ret = reopen_chain(d);
+	else if (d->users == 0)
+		unlink_idle(d);
+	if (ret == 0) {
+		d->users++;
+		*fd = d->fd;
+	}
+	pthread_mutex_unlock(&d->all->lock);
+	return ret;
+}
+
+void walk_dir_let_go(struct walk_dir *d)
+{
+	pthread_mutex_lock(&d->all->lock);
+	if (--d->users == 0)
+		rest(d);
+	pthread_mutex_unlock(&d->all->lock);
+}
+
+/* ---- directories --------------------------------------------------------------------- */
+
+static struct walk_dir *dir_new(struct walk_dirs *all, const struct walk_dir_opts *o)
+{
+	size_t len = strlen(o->name) + 1;
+	struct walk_dir *d = calloc(1, sizeof *d + len);
+
+	if (d && o->path)
+		d->path = strdup(o->path);
+	if (!d || (o->path && !d->path)) {
+		free(d);
+		fail_as(OUT_MEMORY, "open %s: %m", o->path ? o->path : o->name);
+		return NULL;
+	}
+	d->all = all;
+	d->parent = walk_dir_get(o->parent);
+	d->depth = o->parent ? o->parent->depth + 1 : 0;
+	d->follow = o->follow;
+	d->listable = o->listable;
+	d->want = o->want;
+	d->flags = o->flags;
+	d->fd = -1;
+	atomic_init(&d->refs, 1);
+	memcpy(d->name, o->name, len);
+	return d;
+}
+
+/* What can be known of it without opening it. */
+static int look_at(const struct walk_dir *d, int parent_fd, struct stat *st)
+{
+	int ret = d->path ? stat(d->path, st)
+			  : fstatat(parent_fd, d->name, st, d->follow ? 0 : AT_SYMLINK_NOFOLLOW);
+
+	return ret == 0 && S_ISDIR(st->st_mode) ? 0 : -1;
+}
+
+int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct walk_dir **out)
+{
+	struct walk_dir *d = dir_new(all, o);
+	char room[FAIL_TEXT_MAX];
+	int parent_fd = -1, ret = 0;
+	struct stat st;
+
+	*out = NULL;
+	if (!d)
+		return -1;
+	if (!d->path && walk_dir_use(d->parent, &parent_fd)) {
+		walk_dir_put(d);
+		return -1;
+	}
+	d->fd = open_dir(d, parent_fd);
+	if (d->fd < 0 || fstat(d->fd, &st))
+		ret = fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
+			      walk_shown(d, "", room, sizeof room));
+	if (ret == 0 || look_at(d, parent_fd, &st) == 0) {
+		d->dev = st.st_dev;
+		d->ino = st.st_ino;
+		attr_of(&st, &d->a);
+		*out = d;
+	}
+	if (!d->path)
+		walk_dir_let_go(d->parent);
+	if (!*out) {
+		close_fd(d->fd);
+		d->fd = -1;
+		walk_dir_put(d);
+		return -1;
+	}
+	if (d->fd >= 0) {
+		pthread_mutex_lock(&all->lock);
+		rest(d);
+		pthread_mutex_unlock(&all->lock);
+	}
+	return ret;
+}
+
+struct walk_dir *walk_dir_get(struct walk_dir *d)
+{
+	if (d)
+		atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
+	return d;
+}
+
+void walk_dir_put(struct walk_dir *d)
+{
+	while (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) {
+		struct walk_dir *parent = d->parent;
+
+		pthread_mutex_lock(&d->all->lock);
+		if (d->fd >= 0)
+			unlink_idle(d);
+		pthread_mutex_unlock(&d->all->lock);
+		close_fd(d->fd);
+		free(d->path);
+		free(d);
+		d = parent;
+	}
+}
+
+bool walk_dir_loops(const struct walk_dir *d)
+{
+	for (const struct walk_dir *up = d->parent; up; up = up->parent) {
+		if (up->ino == d->ino && up->dev == d->dev)
+			return true;
+	}
+	return false;
+}
+
+bool walk_dir_made(struct walk_dir *d)
+{
+	struct walk_dir *up = d;
+
+	while (up && !atomic_load_explicit(&up->made, memory_order_relaxed))
+		up = up->parent;
+	/* So that it is known sooner next time. */
+	if (up && up != d)
+		atomic_store_explicit(&d->made, true, memory_order_relaxed);
+	return up;
+}
+
+/* ---- what is in a directory ---------------------------------------------------------- */
+
+int walk_open_file(int dirfd, const char *name, bool follow)
+{
+	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW);
+	struct stat st;
+	int fd;
+
+	fd = RETRIED(openat(dirfd, name, flags));
+	/* Somebody has a lease on it, and gives it up if he is waited for. */
+	if (fd < 0 && errno == EWOULDBLOCK && walk_stat(dirfd, name, follow, &st) == 0 &&
+	    S_ISREG(st.st_mode))
+		fd = RETRIED(openat(dirfd, name, flags & ~O_NONBLOCK));
+	return fd;
+}
+
+int walk_open_path(int dirfd, const char *name, bool follow)
+{
+	return RETRIED(openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC));
+}
+
+int walk_refresh(int dirfd, const char *name)
+{
+	const int flags = AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC;
+	struct statx st;
+
+	/* Kernels and file systems without it have nothing to refresh either. */
+	if (statx(dirfd, name, flags, STATX_BASIC_STATS, &st) == 0 || errno == ENOSYS ||
+	    errno == EINVAL)
+		return 0;
+	return -1;
+}
+
+int walk_stat(int dirfd, const char *name, bool follow, struct stat *st)
+{
+	return fstatat(dirfd, name, st, follow ? 0 : AT_SYMLINK_NOFOLLOW);
+}
+
+ssize_t walk_read_link(int dirfd, const char *name, char *to, size_t size)
+{
+	ssize_t n = readlinkat(dirfd, name, to, size);
+
+	if (n >= 0 && (size_t)n < size)
+		return n;
+	if (n >= 0)
+		errno = ENAMETOOLONG;
+	return -1;
+}
+
+int walk_remove(int dirfd, const char *name)
+{
+	return unlinkat(dirfd, name, 0);
+}

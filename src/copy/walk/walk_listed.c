@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/walk/walk_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+
+static bool leads_on(const struct listed_node *n)
+{
+	const char *name;
+	size_t at = 0;
+
+	return listed_next(n, &at, &name) != NULL;
+}
+
+static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		    char path[static NAME_MAX_WIRE], size_t len, int error);
+
+/* What is listed below n has failed with errno; path is n's in d, of len bytes. */
+static int fail_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		      char path[static NAME_MAX_WIRE], size_t len, int error)
+{
+	const struct listed_node *child;
+	const char *name;
+	size_t at = 0;
+	int more;
+
+	while ((child = listed_next(n, &at, &name)) != NULL) {
+		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
+		if (more < 0 || (size_t)more >= NAME_MAX_WIRE - len)
+			continue;
+		if (fail_all(w, d, child, path, len + (size_t)more, error))
+			return -1;
+	}
+	path[len] = '\0';
+	return 0;
+}
+
+/* The same, and n itself where it is listed. */
+static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		    char path[static NAME_MAX_WIRE], size_t len, int error)
+{
+	char room[FAIL_TEXT_MAX / 2];
+
+	if (listed_itself(n)) {
+		errno = error;
+		fail_as(error == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m",
+			walk_shown(d, path, room, sizeof room));
+		if (walk_fail(w, d, path))
+			return -1;
+	}
+	return fail_below(w, d, n, path, len, error);
+}
+
+static int missing(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+		   const char *name, int error)
+{
+	char path[NAME_MAX_WIRE];
+	int len = snprintf(path, sizeof path, "%s", name);
+
+	return fail_all(w, d, n, path, (size_t)len, error);
+}
+
+static int enter(struct walk *w, struct walk_frame *f, const struct listed_node *n,
+		 const char *name, bool itself, bool follow)
+{
+	bool whole = itself && w->o.rules->recursive;
+	struct walk_dir_opts o = {
+		.parent = f->dir,
+		.name = name,
+		.want = f->dir->want,
+		.flags = itself ? 0 : DIR_IMPLIED,
+		.follow = follow,
+		.listable = whole,
+	};
+	struct walk_dir *d;
+	int ret = walk_dir_open(&w->dirs, &o, &d);
+
+	if (!d) {
+		w->incomplete = true;
+		return walk_fail(w, f->dir, name);
+	}
+	return walk_enter(w, d, ret, whole, n);
+}
+
+/* It is no directory: nothing is below it, whatever is listed. */
+static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
+				const struct listed_node *n, const char *name, bool itself)
+{
+	char path[NAME_MAX_WIRE];
+	int len = snprintf(path, sizeof path, "%s", name);
+	struct stat st;
+
+	if (fail_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
+		return -1;
+	/* A link is copied as one, though it was followed to see where it leads. */
+	if (!itself || walk_stat(fd, name, w->o.rules->copy_links, &st))
+		return 0;
+	return walk_add_mode(w, f->dir, st.st_mode, name);
+}
+
+static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int fd);
+
+/* The same of its entry n, called name in fd: is it, or is anything below it, not excluded? */
+static bool is_to_be_sent(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			  char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
+{
+	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, is;
+	struct stat st;
+	int in;
+
+	/* What can't be had is told by whoever comes there. */
+	if (walk_stat(fd, name, follow, &st))
+		return true;
+	if (listed_itself(n) && !walk_excludes(w, d, path, S_ISDIR(st.st_mode)))
+		return true;
+	if (!leads || !S_ISDIR(st.st_mode))
+		return leads;
+	in = walk_open_path(fd, name, true);
+	if (in < 0)
+		return true;
+	is = leads_somewhere(w, d, n, path, len, in);
+	close(in);
+	return is;
+}
+
+/* Is anything that is listed below n not excluded?  path is n's in d, of len bytes, fd its
+ * descriptor. */
+static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int fd)
+{
+	const struct listed_node *child;
+	const char *name;
+	size_t at = 0;
+	bool is = false;
+	int more;
+
+	while (!is && (child = listed_next(n, &at, &name)) != NULL) {
+		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
+		is = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
+		     is_to_be_sent(w, d, child, path, len + (size_t)more, fd, name);
+	}
+	path[len] = '\0';
+	return is;
+}
+
+/* A directory that only leads to what is excluded is not made. */
+static bool leads_nowhere(struct walk *w, struct walk_dir *d, const struct listed_node *n, int fd,
+			  const char *name)
+{
+	char path[NAME_MAX_WIRE];
+	int len = snprintf(path, sizeof path, "%s", name), in;
+	bool is;
+
+	in = w->o.rules->filter ? walk_open_path(fd, name, true) : -1;
+	if (in < 0)
+		return false;
+	is = leads_somewhere(w, d, n, path, (size_t)len, in);
+	close(in);
+	return !is;
+}
+
+/* A name that only leads to what is listed may be a symbolic link: the user wrote it.  Patterns do
+ * not hold for it either, as with rsync. */
+static int take(struct walk *w, struct walk_frame *f, int fd, const struct listed_node *n,
+		const char *name)
+{
+	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, itself;
+	struct stat st;
+
+	if (walk_stat(fd, name, follow, &st))
+		return missing(w, f->dir, n, name, errno);
+	itself = listed_itself(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
+	if (!itself && !leads)
+		return 0;
+	if (S_ISDIR(st.st_mode) && !itself && leads_nowhere(w, f->dir, n, fd, name))
+		return 0;
+	if (S_ISDIR(st.st_mode))
+		return enter(w, f, n, name, itself, follow);
+	if (leads)
+		return take_file_that_leads(w, f, fd, n, name, itself);
+	return walk_add_mode(w, f->dir, st.st_mode, name);
+}
+
+int walk_listed_piece(struct walk *w, struct walk_frame *f)
+{
+	const struct listed_node *n;
+	const char *name;
+	int fd, ret = 0;
+
+	if (walk_dir_use(f->dir, &fd)) {
+		f->over = true;
+		w->incomplete = true;
+		return walk_fail(w, f->dir, "");
+	}
+	/* Until there is enough, or a directory to go into. */
+	while (ret == 0 && w->top == f && w->count < WALK_ENTRIES && !f->over) {
+		n = listed_next(f->listed, &f->listed_at, &name);
+		if (n)
+			ret = take(w, f, fd, n, name);
+		f->over = !n;
+	}
+	walk_dir_let_go(f->dir);
+	return ret;
+}
+
+int walk_listed_missing(struct walk *w, struct walk_frame *f)
+{
+	const struct listed_node *n;
+	const char *name;
+	struct stat st;
+	int fd, ret = 0;
+	size_t at = 0;
+
+	if (walk_dir_use(f->dir, &fd))
+		return -1;
+	while (ret == 0 && (n = listed_next(f->listed, &at, &name)) != NULL) {
+		if (walk_stat(fd, name, false, &st))
+			ret = missing(w, f->dir, n, name, errno);
+	}
+	walk_dir_let_go(f->dir);
+	return ret;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/name.h"
+#include "copy/walk/walk_impl.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+
+/* One component of a path: the path up to its end, and its name. */
+struct component {
+	size_t end;
+	char name[NAME_MAX + 1];
+};
+
+/* With --relative: what of a path is recreated, from *at on; false: no more. A component that is
+ * too long for a name is cut: nothing can be opened by it. */
+static bool next_component(const char *path, size_t *at, struct component *c)
+{
+	size_t from, len;
+
+	do {
+		from = *at + strspn(path + *at, "/");
+		len = strcspn(path + from, "/");
+		*at = from + len;
+	} while (len == 1 && path[from] == '.');
+	c->end = *at;
+	snprintf(c->name, sizeof c->name, "%.*s", (int)(len < NAME_MAX ? len : NAME_MAX),
+		 path + from);
+	return len > 0;
+}
+
+static void drop_implied(struct walk *w, unsigned from)
+{
+	while (w->implied_count > from)
+		walk_dir_put(w->implied[--w->implied_count]);
+}
+
+/* The directory of path[0..end] that is only led through; the root before may have led through it
+ * as well. */
+static int imply(struct walk *w, const struct found_path *p, const struct component *c,
+		 unsigned depth)
+{
+	struct walk_dir *parent = depth ? w->implied[depth - 1] : NULL;
+	struct walk_dir_opts o = {
+		.parent = parent,
+		.name = c->name,
+		.want = p->want,
+		.flags = DIR_IMPLIED,
+	};
+	struct walk_dir **more, *d;
+	char *path = strndup(p->path, c->end);
+	int ret = -1;
+
+	if (depth < w->implied_count && path && strcmp(w->implied[depth]->path, path) == 0) {
+		free(path);
+		return 0;
+	}
+	drop_implied(w, depth);
+	more = reallocarray(w->implied, depth + 1, sizeof *more);
+	if (more)
+		w->implied = more;
+	if (!more || !path) {
+		free(path);
+		return fail_as(OUT_MEMORY, "read directories: %m");
+	}
+	o.path = path;
+	if (walk_dir_open(&w->dirs, &o, &d) == 0) {
+		w->implied[w->implied_count++] = d;
+		ret = w->out->dir(w->out->ctx, d) || walk_add(w, WALK_DIR, "") ||
+				      walk_emit(w, d, NULL)
+			      ? -2
+			      : 0;
+	} else if (d) {
+		walk_dir_put(d);
+	}
+	free(path);
+	return ret;
+}
+
+/* Lead through all but the last component, which is left in *last ("": there is none).  -1: that
+ * failed, -2: the walk did. */
+static int lead_to(struct walk *w, const struct found_path *p, struct component *last,
+		   unsigned *depth)
+{
+	size_t at = (size_t)(name_relative(p->path) - p->path);
+	struct component c;
+	int ret = 0;
+
+	last->name[0] = '\0';
+	*depth = 0;
+	while (ret == 0 && next_component(p->path, &at, &c)) {
+		if (strcmp(c.name, "..") == 0)
+			return fail_as(OUT_USAGE,
+				       "%s: --relative can't make .. (a/./b makes only b)",
+				       p->path);
+		if (last->name[0])
+			ret = imply(w, p, last, (*depth)++);
+		*last = c;
+	}
+	return ret;
+}
+
+static int root_fail(struct walk *w, const struct found_path *p)
+{
+	return walk_fail(w, NULL, p->path) ? -1 : 1;
+}
+
+static int enter_root(struct walk *w, const struct found_path *p, const struct walk_dir_opts *o,
+		      bool whole, const struct listed_node *listed)
+{
+	struct walk_dir *d;
+	int ret = walk_dir_open(&w->dirs, o, &d);
+
+	if (!d) {
+		w->incomplete = true;
+		return root_fail(w, p);
+	}
+	w->dev = d->dev;
+	return walk_enter(w, d, ret, whole, listed) ? -1 : 1;
+}
+
+/* Only what is in it goes to the target. */
+static bool means_contents(const struct walk *w, const char *path, const char *name)
+{
+	return w->o.no_target_dir || !*name || strcmp(name, "..") == 0 ||
+	       path[strlen(path) - 1] == '/';
+}
+
+bool walk_merges(const struct walk_opts *o)
+{
+	char name[NAME_MAX + 1];
+
+	if (o->found->count < 2 || o->rules->listed)
+		return false;
+	for (unsigned i = 0; i < o->found->count; i++) {
+		const char *path = o->found->paths[i].path;
+
+		name_last(path, name, sizeof name);
+		if (o->rules->relative || o->no_target_dir || !*name || strcmp(name, "..") == 0 ||
+		    path[strlen(path) - 1] == '/')
+			return o->rules->recursive || o->rules->relative;
+	}
+	return false;
+}
+
+/* Its name in the target: 0; else what walk_next_root() returns.  flags: a directory's. */
+static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in, const char *name,
+		 uint32_t *flags)
+{
+	enum walk_name first;
+
+	/* With -T a file would be the target itself, which is a directory then: it fails. */
+	if (p->missing || w->o.no_target_dir)
+		return 0;
+	first = walk_first(w, in, name, flags);
+	/* Or the backup of what it replaced would be the copy. */
+	if (first == WALK_NAME_TAKEN && w->names_one_file)
+		return 1;
+	if (first == WALK_NAME_AGAIN && flags)
+		*flags |= DIR_AGAIN;
+	if (first == WALK_NAME_AGAIN)
+		return 0;
+	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
+		return first == WALK_NAME_NEW ? 0 : -1;
+	fail("%s is not copied over what a source before it has there", p->path);
+	return root_fail(w, p);
+}
+
+static uint32_t contents_flags(struct walk *w)
+{
+	uint32_t flags = DIR_CONTENTS | (w->has_contents ? DIR_AGAIN : 0);
+
+	w->has_contents = true;
+	return flags;
+}
+
+static int enter_tree(struct walk *w, const struct found_path *p)
+{
+	char name[NAME_MAX + 1];
+	struct walk_dir_opts o = {
+		.path = p->path,
+		.name = name_last(p->path, name, sizeof name),
+		.want = p->want,
+		.listable = true,
+	};
+	int ret;
+
+	if (means_contents(w, p->path, name)) {
+		name[0] = '\0';
+		o.flags = contents_flags(w);
+	} else if (walk_excludes(w, NULL, name, true)) {
+		return 1;
+	} else if ((ret = claim(w, p, NULL, name, &o.flags)) != 0) {
+		return ret;
+	} else if (w->o.found->count > 1) {
+		o.flags |= DIR_MANY;
+	}
+	return enter_root(w, p, &o, true, NULL);
+}
+
+static int enter_listed(struct walk *w, const struct found_path *p)
+{
+	const struct listed_node *top = listed_top(w->o.rules->listed);
+	bool itself = listed_itself(top), whole = itself && w->o.rules->recursive;
+	struct walk_dir_opts o = {
+		.path = p->path,
+		.name = "",
+		.want = p->want,
+		.flags = DIR_CONTENTS | (itself ? 0 : DIR_IMPLIED),
+		.listable = whole,
+	};
+
+	return enter_root(w, p, &o, whole, top);
+}
+
+static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *in,
+		   const char *name)
+{
+	int ret;
+
+	/* What is not there is told, whatever its name. */
+	if (!p->missing && walk_excludes(w, in, name, false))
+		return 1;
+	ret = claim(w, p, in, name, NULL);
+	if (ret)
+		return ret;
+	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
+}
+
+/* Is what path leads to excluded? Then the way to it is not made either. */
+static bool excludes_relative(struct walk *w, const char *path, bool is_dir)
+{
+	char whole[NAME_MAX_WIRE] = "";
+	size_t at = (size_t)(name_relative(path) - path), len = 0;
+	struct component c;
+
+	while (next_component(path, &at, &c)) {
+		size_t more = strlen(c.name) + (len > 0);
+
+		if (len + more >= sizeof whole)
+			return false;
+		sprintf(whole + len, "%s%s", len > 0 ? "/" : "", c.name);
+		len += more;
+	}
+	return len > 0 && walk_excludes(w, NULL, whole, is_dir);
+}
+
+static int enter_relative(struct walk *w, const struct found_path *p, bool is_dir)
+{
+	struct component last;
+	unsigned depth;
+	int ret;
+	struct walk_dir_opts o = {
+		.path = p->path,
+		.want = p->want,
+		.listable = true,
+	};
+
+	if (excludes_relative(w, p->path, is_dir))
+		return 1;
+	ret = lead_to(w, p, &last, &depth);
+	if (ret)
+		return ret == -1 ? root_fail(w, p) : -1;
+	o.name = last.name;
+	o.parent = depth ? w->implied[depth - 1] : NULL;
+	if (!is_dir)
+		return name_it(w, p, o.parent, last.name);
+	if (!last.name[0])
+		o.flags = contents_flags(w);
+	else if (walk_excludes(w, o.parent, last.name, true))
+		return 1;
+	else if ((ret = claim(w, p, o.parent, last.name, &o.flags)) != 0)
+		return ret;
+	return enter_root(w, p, &o, true, NULL);
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* 1: it is there, or a link leads to it; 0: it is not, and may be a link that leads nowhere; -1. */
+static int look_at_root(const char *path, bool *is_dir)
+{
+	struct stat st;
+
+	*is_dir = false;
+	if (stat(path, &st)) {
+		int why = errno;
+		bool broken = why == EIO || why == ENOMEM || why == ESTALE;
+
+		/* A link may lead to where this user may not go, and is one all the same. */
+		if (why == EACCES)
+			broken = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
+		errno = why;
+		return broken ? fail("look at %s: %m", path) : 0;
+	}
+	*is_dir = S_ISDIR(st.st_mode);
+	return 1;
+}
+
+/* The source before it that takes its name: a directory without -r, which fails, does not. */
+static const struct found_path *find_twin(const struct walk *w, const struct found_path *p)
+{
+	const struct rules *r = w->o.rules;
+	const struct found_path *first;
+
+	if (!p->twin || r->relative || r->listed)
+		return NULL;
+	first = &w->o.found->paths[p->twin - 1];
+	if (r->recursive)
+		return first;
+	for (const struct found_path *q = first; q < p; q++) {
+		if ((q == first || q->twin == p->twin) && !is_directory(q->path))
+			return q;
+	}
+	return NULL;
+}
+
+int walk_next_root(struct walk *w)
+{
+	const struct rules *r = w->o.rules;
+	const struct found_path *p = &w->o.found->paths[w->next_root], *twin;
+	bool is_dir;
+	char name[NAME_MAX + 1];
+	int there;
+
+	if (w->next_root >= w->o.found->count)
+		return 0;
+	w->next_root++;
+	twin = find_twin(w, p);
+	if (twin) {
+		fail("%s is not copied over %s, which has the same name", p->path, twin->path);
+		return root_fail(w, p);
+	}
+	there = look_at_root(p->path, &is_dir);
+	/* Nobody knows what would be in it. */
+	if (there <= 0)
+		w->incomplete = true;
+	if (there < 0)
+		return root_fail(w, p);
+	if (is_dir && r->listed)
+		return enter_listed(w, p);
+	if (r->listed && !p->missing) {
+		fail("%s is no directory: names of --files-from are in one", p->path);
+		return root_fail(w, p);
+	}
+	if (is_dir && !r->recursive) {
+		fail("%s is a directory (-r copies it)", p->path);
+		return root_fail(w, p);
+	}
+	if (r->relative && !p->missing)
+		return enter_relative(w, p, is_dir);
+	if (is_dir)
+		return enter_tree(w, p);
+	return name_it(w, p, NULL, name_last(p->path, name, sizeof name));
+}
+
+bool walk_is_of_one(const struct walk *w)
+{
+	const struct rules *r = w->o.rules;
+	const struct found *f = w->o.found;
+
+	return f->count == 1 && !((r->recursive || r->listed) && is_directory(f->paths[0].path));
+}

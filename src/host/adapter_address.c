@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* From an address to the adapter behind it; GIDs; NUMA nodes. */
+
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "host/adapter.h"
+#include "host/adapter_sysfs.h"
+
+enum { LOWER_MOST = 3 }; /* a VLAN on a bond on a port */
+
+static bool parse_gid(const char *text, uint8_t raw[16])
+{
+	unsigned v[8];
+	unsigned any = 0;
+
+	if (sscanf(text, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x", v, v + 1, v + 2, v + 3, v + 4, v + 5,
+		   v + 6, v + 7) != 8)
+		return false;
+	for (unsigned i = 0; i < 8; i++) {
+		raw[2 * i] = (uint8_t)(v[i] >> 8);
+		raw[2 * i + 1] = (uint8_t)v[i];
+		/* A prefix alone is a place that is not set. */
+		any |= i < 4 ? 0 : v[i];
+	}
+	return any != 0;
+}
+
+unsigned adapter_gids(const char *root, const struct adapter *a, struct adapter_gid *to,
+		      unsigned max)
+{
+	char port[PATH_MAX], text[ADAPTER_TEXT];
+	struct dirent **names;
+	unsigned n = 0;
+	int count;
+
+	snprintf(port, sizeof port, "%s/class/infiniband/%s/ports/%u", sysfs_root(root), a->device,
+		 a->port);
+	count = sysfs_names(&names, "%s/gids", port);
+	for (int i = 0; i < count && n < max; i++) {
+		const char *index = names[i]->d_name;
+		struct adapter_gid *g = &to[n];
+
+		if (!sysfs_text(text, sizeof text, "%s/gids/%s", port, index) ||
+		    !parse_gid(text, g->raw))
+			continue;
+		g->index = (unsigned)strtoul(index, NULL, 10);
+		sysfs_text(text, sizeof text, "%s/gid_attrs/types/%s", port, index);
+		g->type = strstr(text, "v2")        ? GID_ROCE_2
+			  : a->kind == ADAPTER_ROCE ? GID_ROCE_1
+						    : GID_IB;
+		sysfs_text(g->netdev, sizeof g->netdev, "%s/gid_attrs/ndevs/%s", port, index);
+		n++;
+	}
+	sysfs_names_free(names, count);
+	return n;
+}
+
+/* The kernel prefers RoCE v2 unless its administrator says otherwise for the port. */
+enum gid_type adapter_gid_type(const char *root, const struct adapter *a)
+{
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(root, a, gids, ADAPTER_GIDS_MAX);
+	char mode[ADAPTER_TEXT];
+
+	if (a->kind != ADAPTER_ROCE)
+		return GID_IB;
+	if (sysfs_text(mode, sizeof mode, "%s/kernel/config/rdma_cm/%s/ports/%u/default_roce_mode",
+		       sysfs_root(root), a->device, a->port))
+		return strstr(mode, "v2") ? GID_ROCE_2 : GID_ROCE_1;
+	for (unsigned i = 0; i < n; i++)
+		if (gids[i].type == GID_ROCE_2)
+			return GID_ROCE_2;
+	return GID_ROCE_1;
+}
+
+bool adapter_gid_for(const char *root, const struct adapter *a, const union address *local,
+		     struct adapter_gid *out)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(root, a, gids, ADAPTER_GIDS_MAX);
+	enum gid_type type = adapter_gid_type(root, a);
+	uint8_t raw[16];
+
+	if (local->sa.sa_family == AF_INET) {
+		memcpy(raw, mapped, sizeof mapped);
+		memcpy(raw + 12, &local->in4.sin_addr, 4);
+	} else {
+		memcpy(raw, &local->in6.sin6_addr, 16);
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (gids[i].type == type && memcmp(gids[i].raw, raw, sizeof raw) == 0) {
+			*out = gids[i];
+			return true;
+		}
+	return false;
+}
+
+/* ---- network devices ------------------------------------------------------------------------- */
+
+static bool has_gid_at(const char *root, const struct adapter *a, const char *netdev)
+{
+	struct adapter_gid gids[ADAPTER_GIDS_MAX];
+	unsigned n = adapter_gids(root, a, gids, ADAPTER_GIDS_MAX);
+
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(gids[i].netdev, netdev) == 0)
+			return true;
+	return false;
+}
+
+/* An IPoIB device, a child's too, says at which port of which PCI function it is. */
+static bool is_at_function(const char *root, const struct adapter *a, const char *netdev)
+{
+	char pci[ADAPTER_TEXT];
+
+	return a->kind == ADAPTER_INFINIBAND && a->pci[0] &&
+	       sysfs_link(pci, sizeof pci, "%s/class/net/%s/device", root, netdev) &&
+	       strcmp(pci, a->pci) == 0 &&
+	       sysfs_number(0, "%s/class/net/%s/dev_port", root, netdev) == (long)a->port - 1;
+}
+
+/* An active port is better than another that is there, too. */
+static const struct adapter *port_of(const char *root, const struct adapter *all, unsigned count,
+				     const char *netdev)
+{
+	const struct adapter *found = NULL;
+
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(all[i].netdev, netdev) == 0 && (!found || found->state != PORT_ACTIVE))
+			found = &all[i];
+	for (unsigned i = 0; i < count && !found; i++)
+		if (is_at_function(root, &all[i], netdev) || has_gid_at(root, &all[i], netdev))
+			found = &all[i];
+	return found;
+}
+
+/* The port of netdev, or of what it is made of. */
+static const struct adapter *port_below(const char *root, const struct adapter *all, unsigned count,
+					const char *netdev, unsigned deep)
+{
+	const struct adapter *found = port_of(root, all, count, netdev);
+	struct dirent **names;
+	int n;
+
+	if (found || deep == LOWER_MOST)
+		return found;
+	n = sysfs_names(&names, "%s/class/net/%s", root, netdev);
+	for (int i = 0; i < n && !found; i++)
+		if (strncmp(names[i]->d_name, "lower_", 6) == 0)
+			found = port_below(root, all, count, names[i]->d_name + 6, deep + 1);
+	sysfs_names_free(names, n);
+	return found;
+}
+
+bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out)
+{
+	const struct adapter *found;
+	struct adapter *all;
+	unsigned count;
+
+	if (adapters_list(root, &all, &count) < 0)
+		return false;
+	found = count ? port_below(sysfs_root(root), all, count, netdev, 0) : NULL;
+	if (found)
+		*out = *found;
+	free(all);
+	return found != NULL;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static bool is_address(const struct sockaddr *sa, const union address *a)
+{
+	if (!sa || sa->sa_family != a->sa.sa_family)
+		return false;
+	if (sa->sa_family == AF_INET)
+		return memcmp(&((const struct sockaddr_in *)(const void *)sa)->sin_addr,
+			      &a->in4.sin_addr, sizeof a->in4.sin_addr) == 0;
+	return sa->sa_family == AF_INET6 &&
+	       memcmp(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr,
+		      &a->in6.sin6_addr, sizeof a->in6.sin6_addr) == 0;
+}
+
+bool netdev_of_address(const union address *local, char *to, size_t size)
+{
+	struct ifaddrs *all;
+	bool found = false;
+
+	to[0] = '\0';
+	if (getifaddrs(&all) < 0)
+		return false;
+	for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+		found = is_address(i->ifa_addr, local);
+		if (found)
+			snprintf(to, size, "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
+	return found;
+}
+
+bool adapter_behind(const char *root, const union address *local, struct adapter *out)
+{
+	char netdev[ADAPTER_TEXT];
+
+	if (!netdev_of_address(local, netdev, sizeof netdev))
+		return false;
+	/* A label of an address ("eth0:1") is no device. */
+	netdev[strcspn(netdev, ":")] = '\0';
+	return adapter_at_netdev(root, netdev, out);
+}
+
+unsigned netdev_mtu(const union address *local)
+{
+	char name[ADAPTER_TEXT];
+
+	if (!netdev_of_address(local, name, sizeof name))
+		return 0;
+	return (unsigned)sysfs_number(0, "%s/class/net/%s/mtu", sysfs_root(NULL), name);
+}
+
+/* ---- NUMA ------------------------------------------------------------------------------------ */
+
+/* "0-15,32-47" */
+bool numa_node_cpus(const char *root, int node, cpu_set_t *out)
+{
+	char list[4096], *at = list;
+
+	CPU_ZERO(out);
+	if (node < 0 || !sysfs_text(list, sizeof list, "%s/devices/system/node/node%d/cpulist",
+				    sysfs_root(root), node))
+		return false;
+	while (*at) {
+		char *end;
+		unsigned long first = strtoul(at, &end, 10), last = first;
+
+		if (end == at)
+			break;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
+			CPU_SET(cpu, out);
+		at = *end == ',' ? end + 1 : end;
+		if (*end != ',')
+			break;
+	}
+	return CPU_COUNT(out) > 0;
+}

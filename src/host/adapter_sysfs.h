@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOST_ADAPTER_SYSFS_H
+#define HOST_ADAPTER_SYSFS_H
+
+/* Small files of sysfs, for adapter*.c only: what is not there, or can't be read, is "". */
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static inline const char *sysfs_root(const char *root)
+{
+	return root ? root : "/sys";
+}
+
+/* The first line's text, spaces at its end taken off; false when there is none. */
+bool sysfs_text(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+long sysfs_number(long otherwise, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The last name of where a path leads in the end. */
+bool sysfs_link(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The names in a directory, sorted (numbers by value); how many. */
+int sysfs_names(struct dirent ***names, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sysfs_names_free(struct dirent **names, int count);
+
+#endif

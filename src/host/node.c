@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/node.h"
+
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "host/adapter.h"
+
+enum { NODES_MAX = 1024, WORD = 8 * sizeof(unsigned long) };
+
+/* The first number in a small file; -1: there is none. */
+static int number_in(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int n;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+static bool several_nodes(const char *root)
+{
+	char path[512], list[256] = "";
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/devices/system/node/online", root);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(list, sizeof list, f))
+		list[0] = '\0';
+	fclose(f);
+	/* "0" is one, "0-1" and "0,2" are more. */
+	return strpbrk(list, "-,") != NULL;
+}
+
+int node_of_adapter(const char *root, const char *device)
+{
+	const char *sys = root ? root : "/sys";
+	char path[512];
+	int node;
+
+	if (strchr(device, '/') || !several_nodes(sys))
+		return -1;
+	snprintf(path, sizeof path, "%s/class/infiniband/%s/device/numa_node", sys, device);
+	node = number_in(path);
+	return node >= 0 && node < NODES_MAX ? node : -1;
+}
+
+bool node_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out)
+{
+	cpu_set_t there;
+
+	CPU_ZERO(out);
+	if (!numa_node_cpus(root, node, &there))
+		return false;
+	CPU_AND(out, &there, allowed);
+	return CPU_COUNT(out) > 0;
+}
+
+/* What lies elsewhere moves; what has no page yet gets one there, or wherever there is room. */
+static bool move_memory(int node, void *base, size_t bytes)
+{
+	unsigned long nodes[NODES_MAX / WORD] = {0};
+
+	nodes[(unsigned)node / WORD] = 1UL << (unsigned)node % WORD;
+	return syscall(SYS_mbind, base, bytes, MPOL_PREFERRED, nodes, NODES_MAX, MPOL_MF_MOVE) == 0;
+}
+
+void node_settle(const char *root, const char *device, void *base, size_t bytes)
+{
+	int node = node_of_adapter(root, device);
+	cpu_set_t allowed, there;
+	bool runs, lies;
+
+	if (node < 0)
+		return;
+	/* The first thread's: it is never moved, while this one may come from another adapter's. */
+	runs = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0 &&
+	       node_processors(root, node, &allowed, &there) &&
+	       sched_setaffinity(0, sizeof there, &there) == 0;
+	lies = move_memory(node, base, bytes);
+	log_debug("%s is at NUMA node %d: its lane's thread %s there, its blocks %s", device, node,
+		  runs ? "runs" : "can't run", lies ? "lie there, too" : "can't be moved");
+}

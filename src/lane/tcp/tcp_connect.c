@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/tcp/tcp_connect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "lane/fault.h"
+#include "lane/hello.h"
+#include "lane/tcp/tcp.h"
+
+enum { DIAL_MAX = 64 };
+
+/* One address that is being tried. */
+struct attempt {
+	const union address *to;
+	int fd; /* -1: given up, and why is in dial.text */
+	bool connected; /* and our hello is on its way */
+	uint8_t heard[LANE_HELLO_SIZE];
+	size_t len;
+};
+
+struct dial {
+	struct lane *lane;
+	uint32_t epoch;
+	const struct lane_key *key;
+	struct attempt attempts[DIAL_MAX];
+	unsigned count, alive;
+	char text[FAIL_TEXT_MAX]; /* of those that were given up */
+	enum outcome code;
+};
+
+/* This attempt failed, because of why. */
+static void give_up(struct dial *d, struct attempt *a, enum outcome code, const char *why)
+{
+	char where[80];
+	size_t used = strlen(d->text);
+
+	close_fd(a->fd);
+	a->fd = -1;
+	d->alive--;
+	/* What an impostor's address has to say is worth more than a closed port's. */
+	if (d->code != OUT_AUTH)
+		d->code = code;
+	snprintf(d->text + used, sizeof d->text - used, "%sat %s: %s", used > 0 ? "; " : "",
+		 address_text(a->to, where, sizeof where), why);
+}
+
+static void give_up_errno(struct dial *d, struct attempt *a, int err)
+{
+	char why[128];
+
+	errno = err;
+	snprintf(why, sizeof why, "%m");
+	give_up(d, a, OUT_CONNECT, why);
+}
+
+static void begin(struct dial *d, struct attempt *a, const union address *to)
+{
+	*a = (struct attempt){.to = to};
+	d->alive++;
+	a->fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (a->fd < 0 || (connect(a->fd, &to->sa, address_len(to)) != 0 && errno != EINPROGRESS))
+		give_up_errno(d, a, errno);
+}
+
+/* Connected, or not: say hello. */
+static void greet(struct dial *d, struct attempt *a)
+{
+	uint8_t hello[LANE_HELLO_SIZE];
+	int err = 0;
+	socklen_t len = sizeof err;
+	ssize_t n;
+
+	if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0 || err != 0) {
+		give_up_errno(d, a, err ? err : errno);
+		return;
+	}
+	hello_say(d->lane, d->epoch, false, d->key, hello);
+	/* Into an empty buffer, so all of it or nothing. */
+	n = send(a->fd, hello, sizeof hello, MSG_NOSIGNAL);
+	if (n == LANE_HELLO_SIZE)
+		a->connected = true;
+	else
+		give_up_errno(d, a, n < 0 ? errno : EIO);
+}
+
+/* True when the other end has proven itself. */
+static bool listen_to(struct dial *d, struct attempt *a)
+{
+	ssize_t n = recv(a->fd, a->heard + a->len, sizeof a->heard - a->len, 0);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n < 0) {
+		give_up_errno(d, a, errno);
+		return false;
+	}
+	if (n == 0) {
+		give_up(d, a, OUT_CONNECT, "closed without an answer");
+		return false;
+	}
+	a->len += (size_t)n;
+	if (a->len < sizeof a->heard)
+		return false;
+	if (hello_heard(d->lane, d->epoch, true, d->key, a->heard) == 0)
+		return true;
+	give_up(d, a, failed()->code, failed()->text);
+	return false;
+}
+
+/* Wait for something to happen: the attempt that won, NULL for none yet, -1 in *rc to stop. */
+static struct attempt *step(struct dial *d, uint64_t deadline_ms, int *rc)
+{
+	struct pollfd p[DIAL_MAX + 1];
+	struct attempt *of[DIAL_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < d->count; i++) {
+		struct attempt *a = &d->attempts[i];
+
+		if (a->fd < 0)
+			continue;
+		p[n] = (struct pollfd){.fd = a->fd, .events = a->connected ? POLLIN : POLLOUT};
+		of[n++] = a;
+	}
+	p[n] = (struct pollfd){.fd = lane_abort_fd(d->lane), .events = POLLIN};
+	*rc = -1;
+	if (poll(p, n + 1, clock_left(deadline_ms)) < 0 && errno != EINTR) {
+		fail_as(OUT_SOCKET, "wait for connections of lane %u: %m", lane_index(d->lane));
+		return NULL;
+	}
+	if (lane_aborted(d->lane)) {
+		fail_as(OUT_PEER_LOST, "lane %u was given up", lane_index(d->lane));
+		return NULL;
+	}
+	*rc = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (p[i].revents == 0)
+			continue;
+		if (!of[i]->connected)
+			greet(d, of[i]);
+		else if (listen_to(d, of[i]))
+			return of[i];
+	}
+	return NULL;
+}
+
+static int run(struct dial *d, uint64_t deadline_ms, struct wire **out)
+{
+	struct attempt *won = NULL;
+	int rc, fd;
+
+	while (!won && d->alive > 0 && clock_ms() < deadline_ms) {
+		won = step(d, deadline_ms, &rc);
+		if (rc)
+			return -1;
+	}
+	if (won) {
+		fd = won->fd;
+		won->fd = -1;
+		return tcp_wire(d->lane, d->epoch, fd, out);
+	}
+	for (unsigned i = 0; i < d->count; i++)
+		if (d->attempts[i].fd >= 0)
+			give_up(d, &d->attempts[i], OUT_CONNECT,
+				d->attempts[i].connected ? "connected, but nobody answers"
+							 : "no connection in time");
+	return fail_as(d->code == OUT_AUTH ? OUT_AUTH : OUT_CONNECT, "connect lane %u %s",
+		       lane_index(d->lane), d->text);
+}
+
+int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,
+	     unsigned n, uint64_t deadline_ms, struct wire **out)
+{
+	struct dial d = {.lane = l, .epoch = epoch, .key = key, .count = n};
+	int rc;
+
+	if (n == 0 || n > DIAL_MAX)
+		return fail_as(OUT_CONNECT, "connect lane %u: %s", lane_index(l),
+			       n == 0 ? "there is no address" : "too many addresses");
+	for (unsigned i = 0; i < n; i++)
+		begin(&d, &d.attempts[i], &to[i]);
+	rc = run(&d, deadline_ms, out);
+	for (unsigned i = 0; i < n; i++)
+		close_fd(d.attempts[i].fd);
+	return rc;
+}
+
+int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd, struct wire **out)
+{
+	uint8_t hello[LANE_HELLO_SIZE];
+	struct wire *w;
+	ssize_t n;
+
+	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
+		fail_as(OUT_SOCKET, "lane %u: set up a connection: %m", lane_index(l));
+		close_fd(fd);
+		return -1;
+	}
+	/* With its hello this end has accepted, so whatever can fail comes before. */
+	if (tcp_wire(l, epoch, fd, &w))
+		return -1;
+	hello_say(l, epoch, true, key, hello);
+	n = send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+	if (n != LANE_HELLO_SIZE) {
+		errno = n < 0 ? errno : EIO;
+		fail_as(OUT_CONNECT, "lane %u: answer a connection: %m", lane_index(l));
+		w->ops->close(w);
+		return -1;
+	}
+	if (fault_take(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+		w->ops->close(w);
+		return -1;
+	}
+	*out = w;
+	return 0;
+}
+
+/* ---- listening --------------------------------------------------------------------------- */
+
+static int listen_at(const union address *addr)
+{
+	bool v6 = addr->sa.sa_family == AF_INET6;
+	int on = 1, fd, err;
+
+	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	/* An IPv6 listener is for IPv6: IPv4 has its own, at the same port. */
+	/* The port may be lost to another between bind and listen, which is the same to us. */
+	if ((!v6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    bind(fd, &addr->sa, address_len(addr)) == 0 && listen(fd, SOMAXCONN) == 0)
+		return fd;
+	err = errno;
+	close_fd(fd);
+	errno = err;
+	return -1;
+}
+
+static void set_port(union address *a, unsigned port)
+{
+	if (a->sa.sa_family == AF_INET6)
+		a->in6.sin6_port = htons((uint16_t)port);
+	else
+		a->in4.sin_port = htons((uint16_t)port);
+}
+
+static unsigned port_of(const union address *a)
+{
+	return ntohs(a->sa.sa_family == AF_INET6 ? a->in6.sin6_port : a->in4.sin_port);
+}
+
+int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port)
+{
+	union address at = *addr;
+	socklen_t len = sizeof at;
+	char where[80];
+	unsigned p = lo;
+	int fd;
+
+	if (port_of(addr) != 0)
+		lo = hi = p = port_of(addr);
+	do {
+		set_port(&at, p);
+		fd = listen_at(&at);
+	} while (fd < 0 && (errno == EADDRINUSE || errno == EACCES) && p++ < hi);
+	if (fd < 0 && lo != hi) {
+		set_port(&at, 0);
+		return fail_as(OUT_SOCKET, "listen on %s, ports %u to %u: %m",
+			       address_text(&at, where, sizeof where), lo, hi);
+	}
+	if (fd < 0)
+		return fail_as(OUT_SOCKET, "listen on %s: %m",
+			       address_text(&at, where, sizeof where));
+	if (getsockname(fd, &at.sa, &len) != 0) {
+		fail_as(OUT_SOCKET, "listen on %s: %m", address_text(&at, where, sizeof where));
+		close_fd(fd);
+		return -1;
+	}
+	*port = port_of(&at);
+	return fd;
+}

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Blocks over RDMA verbs: what a wire does once it is connected. */
+
+#include "lane/verbs/verbs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/io.h"
+
+/* A wake-up costs about as much as this; where another processor is free to go on meanwhile,
+ * looking for that long first is never much worse and often saves it. */
+enum { SPIN_NS = 30000, SPIN_CPUS = 3 };
+
+enum { PACKET_MOST = 4096 }; /* the largest path MTU there is */
+
+static const struct wire_ops verbs_ops;
+
+static struct verbs *verbs_of(struct wire *w)
+{
+	return (struct verbs *)w;
+}
+
+int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
+{
+	struct failure f = {.code = code};
+	va_list ap;
+
+	if (v->why.code)
+		return fail_again(&v->why);
+	va_start(ap, fmt);
+	vsnprintf(f.text, sizeof f.text, fmt, ap);
+	va_end(ap);
+	v->why = f;
+	return fail_again(&v->why);
+}
+
+int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
+{
+	struct verbs *v = calloc(1, sizeof *v);
+
+	if (!v)
+		return fail_as(OUT_MEMORY, "make a connection: %m");
+	v->wire.ops = &verbs_ops;
+	v->lane = l;
+	v->pool = lane_pool(l);
+	v->side = lane_side_of(l);
+	v->depth = lane_depth(l);
+	v->op = lane_rdma_op(l);
+	v->epoch = epoch;
+	v->wire.exposed = v->side == LANE_SINK && verbs_writes(v);
+	v->spin_ns = cpu_share() >= SPIN_CPUS ? SPIN_NS : 0;
+	atomic_init(&v->broken, false);
+	v->posted = calloc(v->depth, sizeof *v->posted);
+	v->came = calloc(v->depth, sizeof *v->came);
+	v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!v->posted || !v->came || v->wake < 0) {
+		fail_as(OUT_MEMORY, "make a connection: %m");
+		verbs_free(v);
+		return -1;
+	}
+	*out = v;
+	return 0;
+}
+
+static void free_now(struct verbs *v)
+{
+	/* As the id has a channel of its own this waits for nobody: the peer is told, and
+	 * what is left of the queues is flushed.  Not connected, or no more: also fine. */
+	if (v->paired && !v->calling)
+		rdma_disconnect(v->id);
+	verbs_strip(v);
+	if (v->id)
+		rdma_destroy_id(v->id);
+	if (v->events)
+		rdma_destroy_event_channel(v->events);
+	close_fd(v->wake);
+	free(v->posted);
+	free(v->came);
+	free(v);
+}
+
+static void *free_later(void *arg)
+{
+	pthread_setname_np(pthread_self(), "verbs-close");
+	free_now(arg);
+	return NULL;
+}
+
+/*
+ * The kernel's iWARP lets go of nothing while a call is out that nobody answers (5 s on siw),
+ * and has no way to take it back.  A lane that is given up meanwhile, or calls again, must not wait
+ * for that.  But its pages are let go at once: with all its memory locked twice, the next call
+ * would find too little.
+ */
+static bool leave_to_thread(struct verbs *v)
+{
+	sigset_t all, old;
+	pthread_t t;
+	int rc;
+
+	verbs_release_memory(v);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&t, NULL, free_later, v);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!rc)
+		pthread_detach(t);
+	return !rc;
+}
+
+void verbs_free(struct verbs *v)
+{
+	if (!v || (v->calling && leave_to_thread(v)))
+		return;
+	free_now(v);
+}
+
+/* ---- completions and events --------------------------------------------------------- */
+
+static const char *work_text(uint64_t id)
+{
+	switch ((enum verbs_work)(id >> 32)) {
+	case WORK_WRITE_BLOCK:
+		return "write of a block";
+	case WORK_SEND_BLOCK:
+		return "send of a block";
+	case WORK_SEND_CREDIT:
+		return "send of a credit";
+	case WORK_SEND_HELLO:
+		return "send of the hello";
+	case WORK_SEND_NOTHING:
+		return "send of nothing";
+	case WORK_RECV_BLOCK:
+		return "receive of a block";
+	case WORK_RECV_CREDIT:
+		return "receive of a credit";
+	case WORK_RECV_HELLO:
+		return "receive of the hello";
+	}
+	return "unknown work";
+}
+
+/* After the first failure all other work is flushed: only a completion that was not is a cause. */
+static int work_failed(struct verbs *v, const struct ibv_wc *wc)
+{
+	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was closed", v->wire.name);
+	return verbs_fail(v, OUT_PEER_LOST, "%s, queue pair 0x%x: %s: %s", v->wire.name,
+			  v->id->qp->qp_num, work_text(wc->wr_id), ibv_wc_status_str(wc->status));
+}
+
+static int credit_came(struct verbs *v, uint32_t slot, uint32_t len)
+{
+	struct credit c;
+
+	if (len != CREDIT_SIZE)
+		return verbs_fail(v, OUT_PROTOCOL, "%s: a credit of %u bytes came", v->wire.name,
+				  len);
+	if (credit_decode(verbs_credit_at(v, slot), &c))
+		return verbs_fail(v, failed()->code, "%s: %s", v->wire.name, failed()->text);
+	if (c.epoch != v->epoch || !v->begun || c.stored <= v->stored || c.stored > v->next)
+		return verbs_fail(
+			v, OUT_PROTOCOL,
+			"%s: a credit for %llu blocks of epoch %u came after %llu of %llu "
+			"of epoch %u",
+			v->wire.name, (unsigned long long)c.stored, c.epoch,
+			(unsigned long long)v->stored, (unsigned long long)v->next, v->epoch);
+	/* In this order: see verbs.h. */
+	if (verbs_post_credit(v, slot))
+		return -1;
+	v->stored = c.stored;
+	v->credited = true;
+	return 0;
+}
+
+/* A peer chooses what ends a receive; a write with an immediate leaves its memory as it was. */
+static int check_opcode(struct verbs *v, const struct ibv_wc *wc, enum verbs_work work)
+{
+	enum ibv_wc_opcode due = work == WORK_RECV_BLOCK ? verbs_block_opcode(v) : IBV_WC_RECV;
+
+	if (wc->opcode == due)
+		return 0;
+	return verbs_fail(v, OUT_PROTOCOL, "%s: the peer's operation is not what was agreed on",
+			  v->wire.name);
+}
+
+static int work_done(struct verbs *v, const struct ibv_wc *wc)
+{
+	uint32_t slot = (uint32_t)wc->wr_id;
+	enum verbs_work work = (enum verbs_work)(wc->wr_id >> 32);
+
+	if (work <= WORK_SEND_NOTHING)
+		v->sends--;
+	if (wc->status != IBV_WC_SUCCESS)
+		return work_failed(v, wc);
+	if (work >= WORK_RECV_BLOCK && check_opcode(v, wc, work))
+		return -1;
+	if (work >= WORK_RECV_BLOCK)
+		lane_heard_wire(v->lane);
+	switch (work) {
+	case WORK_SEND_BLOCK:
+		v->let_go++; /* they end in the order in which they were posted */
+		return 0;
+	case WORK_RECV_BLOCK:
+		return verbs_block_came(v, wc);
+	case WORK_RECV_CREDIT:
+		return credit_came(v, slot, wc->byte_len);
+	case WORK_RECV_HELLO:
+		if (wc->byte_len != LANE_HELLO_SIZE)
+			return verbs_fail(v, OUT_PROTOCOL, "%s: a hello of %u bytes came",
+					  v->wire.name, wc->byte_len);
+		v->hellos++;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* Take in what completed: how many, or -1. */
+static int reap(struct verbs *v)
+{
+	struct ibv_wc wc[REAP_MOST];
+	int n = ibv_poll_cq(v->cq, REAP_MOST, wc);
+
+	if (n < 0)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: poll for completions failed",
+				  v->wire.name);
+	for (int i = 0; i < n; i++)
+		work_done(v, &wc[i]);
+	return v->why.code ? fail_again(&v->why) : n;
+}
+
+static int spin(struct verbs *v)
+{
+	uint64_t until;
+	int n = 0;
+
+	if (!v->spin_ns)
+		return 0;
+	until = clock_ns() + v->spin_ns;
+	while (n == 0 && clock_ns() < until)
+		n = reap(v);
+	return n;
+}
+
+/* An event makes the channel readable only for what completes after arming, hence the look
+ * between this and sleeping. */
+static int arm(struct verbs *v)
+{
+	int rc;
+
+	if (v->armed)
+		return 0;
+	rc = ibv_req_notify_cq(v->cq, 0);
+	if (rc) {
+		errno = abs(rc);
+		return verbs_fail(v, OUT_PEER_LOST, "%s: ask for completion events: %m",
+				  v->wire.name);
+	}
+	v->armed = true;
+	return 0;
+}
+
+static void take_completion_event(struct verbs *v)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(v->channel, &cq, &context))
+		return;
+	ibv_ack_cq_events(cq, 1);
+	v->armed = false;
+}
+
+/* The connection's end.  What came before it still counts. */
+static int connection_ended(struct verbs *v, enum rdma_cm_event_type what)
+{
+	while (!v->why.code && reap(v) > 0)
+		;
+	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
+	return verbs_fail(v, OUT_PEER_LOST, "%s: the peer closed the connection", v->wire.name);
+}
+
+static int take_connection_events(struct verbs *v)
+{
+	struct rdma_cm_event *e;
+
+	while (!rdma_get_cm_event(v->events, &e)) {
+		enum rdma_cm_event_type what = e->event;
+
+		rdma_ack_cm_event(e);
+		if (what == RDMA_CM_EVENT_DISCONNECTED || what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			connection_ended(v, what);
+	}
+	return v->why.code ? fail_again(&v->why) : 0;
+}
+
+static int sleep_until(struct verbs *v, uint64_t until_ms)
+{
+	struct pollfd fds[] = {
+		{.fd = v->channel->fd, .events = POLLIN},
+		{.fd = v->events->fd, .events = POLLIN},
+		{.fd = lane_abort_fd(v->lane), .events = POLLIN},
+		{.fd = v->wake, .events = POLLIN},
+	};
+	int n = poll(fds, sizeof fds / sizeof *fds, until_ms ? clock_left(until_ms) : -1);
+
+	if (n < 0 && errno != EINTR)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: poll: %m", v->wire.name);
+	if (n <= 0)
+		return 0;
+	if (fds[0].revents)
+		take_completion_event(v);
+	if (fds[1].revents && take_connection_events(v))
+		return -1;
+	if (fds[2].revents)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the lane was aborted", v->wire.name);
+	return 0;
+}
+
+int verbs_progress(struct verbs *v, uint64_t until_ms)
+{
+	int n;
+
+	if (v->why.code)
+		return fail_again(&v->why);
+	if (atomic_load(&v->broken))
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was given up",
+				  v->wire.name);
+	n = reap(v);
+	if (n == 0)
+		n = spin(v);
+	if (n == 0) {
+		if (arm(v))
+			return -1;
+		n = reap(v);
+	}
+	if (n == 0)
+		return sleep_until(v, until_ms);
+	return n < 0 ? -1 : 0;
+}
+
+/* ---- sending ------------------------------------------------------------------------ */
+
+int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first)
+{
+	struct ibv_send_wr *bad;
+	int rc = ibv_post_send(v->id->qp, first, &bad);
+
+	if (rc) {
+		errno = abs(rc);
+		return verbs_fail(v, OUT_PEER_LOST, "%s: post a send: %m", v->wire.name);
+	}
+	for (; first; first = first->next)
+		v->sends++;
+	return 0;
+}
+
+static int post_send(struct verbs *v, enum verbs_work work, struct ibv_sge *sge, unsigned flags)
+{
+	struct ibv_send_wr wr = {.wr_id = work_id(work, 0),
+				 .sg_list = sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_SEND,
+				 .send_flags = flags};
+
+	return verbs_post_sends(v, &wr);
+}
+
+int verbs_send_nothing(struct verbs *v)
+{
+	struct ibv_send_wr wr = {.wr_id = work_id(WORK_SEND_NOTHING, 0),
+				 .opcode = IBV_WR_RDMA_WRITE};
+
+	return v->sends < v->sends_max ? verbs_post_sends(v, &wr) : 0;
+}
+
+int verbs_send_hello(struct verbs *v, enum hello_place place)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_hello_at(v, place),
+			      .length = LANE_HELLO_SIZE,
+			      .lkey = v->ring_mr->lkey};
+
+	return post_send(v, WORK_SEND_HELLO, &sge, 0);
+}
+
+/* It is not known yet whether blocks get through: large packets may be lost where small ones come
+ * through. */
+static bool is_fresh(const struct verbs *v)
+{
+	return v->large ? v->stored < v->large : !v->credited;
+}
+
+/* Blocks wait for a credit: -1 when too long. */
+static int look_at_sink(struct verbs *v)
+{
+	/* A hardware's acknowledgement is a sign too. */
+	if (patience_look(&v->patience, v->lane, v->stored + v->let_go, is_fresh(v)))
+		return verbs_fail(v, OUT_PEER_LOST, "%s", failed()->text);
+	return 0;
+}
+
+static int await_sink(struct verbs *v)
+{
+	if (verbs_progress(v, patience_next(&v->patience, v->lane, is_fresh(v))))
+		return -1;
+	return look_at_sink(v);
+}
+
+/* The send queue's slots are free only once reaped, whatever a credit says of the data: an
+ * adapter that is not asked for its completions (siw) fills up. */
+static int send_room(struct verbs *v, uint32_t room)
+{
+	while (v->sends + room > v->sends_max) {
+		/* Of a sink's credits that don't leave the source sees that none comes. */
+		if (v->side == LANE_SOURCE ? await_sink(v) : verbs_progress(v, 0))
+			return -1;
+	}
+	return 0;
+}
+
+static int verbs_send(struct wire *w, struct block *b)
+{
+	struct verbs *v = verbs_of(w);
+
+	if (!v->begun) {
+		v->begun = true;
+		v->next = v->stored = v->let_go = b->number;
+	}
+	if (v->why.code || atomic_load(&v->broken))
+		return verbs_progress(v, 0);
+	while (b->number - v->stored >= v->depth) {
+		if (await_sink(v))
+			return -1;
+	}
+	if (send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
+		return -1;
+	v->next = b->number + 1;
+	if (!v->large && b->len > PACKET_MOST)
+		v->large = v->next;
+	return 0;
+}
+
+/* What the adapter has not let go of counts as not stored, though the sink has it. */
+static uint64_t credited(const struct verbs *v)
+{
+	return v->stored < v->let_go ? v->stored : v->let_go;
+}
+
+static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
+{
+	struct verbs *v = verbs_of(w);
+
+	/* Who looks again and again and never waits is to hear that it broke, too. */
+	if (least == 0 && credited(v) < v->next &&
+	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap(v)) < 0 || look_at_sink(v)))
+		return -1;
+	while (credited(v) < least) {
+		if (await_sink(v))
+			return -1;
+	}
+	*stored = credited(v);
+	return 0;
+}
+
+static int verbs_grant(struct wire *w, uint64_t stored)
+{
+	struct verbs *v = verbs_of(w);
+	struct credit c = {.epoch = v->epoch, .stored = stored};
+	uint8_t *at = verbs_credit_at(v, v->credit_slot);
+	struct ibv_sge sge = {.addr = (uintptr_t)at,
+			      .length = CREDIT_SIZE,
+			      .lkey = v->ring_mr->lkey};
+
+	/* Strictly increasing: see verbs.h. */
+	if (stored <= v->granted)
+		return 0;
+	if (v->why.code || atomic_load(&v->broken))
+		return verbs_progress(v, 0);
+	if (send_room(v, 1))
+		return -1;
+	credit_encode(&c, at);
+	v->credit_slot = (v->credit_slot + 1) % v->sends_max;
+	if (post_send(v, WORK_SEND_CREDIT, &sge, v->inlined ? IBV_SEND_INLINE : 0))
+		return -1;
+	v->granted = stored;
+	return 0;
+}
+
+/* ---- receiving ---------------------------------------------------------------------- */
+
+static int verbs_post(struct wire *w, struct block *b)
+{
+	struct verbs *v = verbs_of(w);
+
+	/* All blocks were posted before the connection was made. */
+	if (v->posted[b->slot])
+		return 0;
+	if (v->why.code)
+		return fail_again(&v->why);
+	return verbs_post_block(v, b->slot);
+}
+
+/* Something to hand out, or nothing at hand; -1 when the wire is broken. */
+static int look_for_block(struct verbs *v, bool wait)
+{
+	if (v->why.code || atomic_load(&v->broken))
+		return verbs_progress(v, 0);
+	if (!v->came_left && !wait)
+		return reap(v) < 0 ? -1 : 0;
+	while (!v->came_left) {
+		if (verbs_progress(v, 0))
+			return -1;
+	}
+	return 0;
+}
+
+static int verbs_recv(struct wire *w, bool wait, struct block **out)
+{
+	struct verbs *v = verbs_of(w);
+	struct arrival a;
+
+	*out = NULL;
+	if (look_for_block(v, wait))
+		return -1;
+	if (!v->came_left)
+		return 0;
+	a = v->came[v->came_at];
+	v->came_at = (v->came_at + 1) % v->depth;
+	v->came_left--;
+	*out = &v->pool->blocks[a.slot];
+	(*out)->len = a.len - LANE_HEAD;
+	return 0;
+}
+
+static void verbs_break(struct wire *w)
+{
+	struct verbs *v = verbs_of(w);
+
+	atomic_store(&v->broken, true);
+	raise_event(v->wake);
+}
+
+static void verbs_close(struct wire *w)
+{
+	verbs_free(verbs_of(w));
+}
+
+static const struct wire_ops verbs_ops = {
+	.send = verbs_send,
+	.credit = verbs_credit,
+	.post = verbs_post,
+	.recv = verbs_recv,
+	.grant = verbs_grant,
+	.break_ = verbs_break,
+	.close = verbs_close,
+};

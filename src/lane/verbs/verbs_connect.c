@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How a verbs wire comes by its connection: calling a listener, or taking a caller. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "host/adapter.h"
+#include "lane/fault.h"
+#include "lane/hello.h"
+#include "lane/memlock.h"
+#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_connect.h"
+
+/* timer_create(2) has it; glibc before 2.41 only under the kernel's name. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+enum {
+	RESOLVE_FIRST_MS = 100,
+	NUDGE_MS = 50,
+	/* 7, the most there is, means for ever on rxe. */
+	RETRIES = 6,
+};
+
+bool verbs_built(void)
+{
+	return true;
+}
+
+/* ---- events ------------------------------------------------------------------------- */
+
+struct event {
+	enum rdma_cm_event_type what;
+	int status;
+	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
+};
+
+/* Before the event is acknowledged, which frees its private data. */
+static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
+{
+	const struct rdma_conn_param *p = &e->param.conn;
+
+	*to = (struct lane_refusal){.code = 0};
+	if (e->event == RDMA_CM_EVENT_REJECTED && p->private_data &&
+	    lane_refusal_decode(p->private_data, p->private_data_len, to))
+		*to = (struct lane_refusal){.code = 0};
+}
+
+/* The next event of the id: 0, or -1 when it is too late or the lane was aborted. */
+static int next_event(struct verbs *v, uint64_t until_ms, struct event *out)
+{
+	struct pollfd fds[] = {
+		{.fd = v->events->fd, .events = POLLIN},
+		{.fd = lane_abort_fd(v->lane), .events = POLLIN},
+	};
+	struct rdma_cm_event *e;
+
+	while (rdma_get_cm_event(v->events, &e)) {
+		int n;
+
+		if (errno != EAGAIN && errno != EINTR)
+			return fail_as(OUT_CONNECT, "connect to %s: wait for an event: %m",
+				       v->peer);
+		n = poll(fds, 2, clock_left(until_ms));
+		if (n < 0 && errno != EINTR)
+			return fail_as(OUT_CONNECT, "connect to %s: poll: %m", v->peer);
+		if (n > 0 && fds[1].revents)
+			return fail_as(OUT_CONNECT, "connect to %s: aborted", v->peer);
+		if (n == 0) {
+			errno = ETIMEDOUT;
+			return fail_as(OUT_CONNECT, "connect to %s: no answer in time", v->peer);
+		}
+	}
+	out->what = e->event;
+	out->status = e->status;
+	take_refusal(e, &out->why);
+	rdma_ack_cm_event(e);
+	return 0;
+}
+
+/* Reasons of a rejection in the status of InfiniBand's connection manager; iWARP has errnos. */
+enum { REJECT_NO_SERVICE = 8, REJECT_BY_CONSUMER = 28 };
+
+static int connect_failed(struct verbs *v, int err)
+{
+	const char *peer = v->peer;
+
+	errno = err;
+	switch (err) {
+	case ENODEV:
+		return fail_as(OUT_TRANSPORT, "connect to %s: no RDMA device leads there", peer);
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return fail_as(OUT_CONNECT, "connect to %s: no route to that address", peer);
+	case ECONNREFUSED:
+		return fail_as(OUT_CONNECT, "connect to %s: nobody listens for RDMA there", peer);
+	case ECONNRESET:
+		return fail_as(OUT_CONNECT, "connect to %s: refused by the peer", peer);
+	case ETIMEDOUT:
+	case EINTR:
+		/* No firewall: it was let through before. */
+		return fail_as(OUT_CONNECT, "connect to %s: no answer%s", peer,
+			       lane_had_wire(v->lane)
+				       ? " any more"
+				       : "; does a firewall block RDMA to that port?");
+	default:
+		return fail_as(OUT_CONNECT, "connect to %s: %m", peer);
+	}
+}
+
+/* It has a reason, and that is its host's. */
+static int refused(struct verbs *v, const struct lane_refusal *why)
+{
+	if (why->code == OUT_MEMLOCK)
+		return fail_memlock_on(v->peer, why->limit, why->need);
+	if (why->code == OUT_MEMORY)
+		return fail_as(OUT_CONNECT, "connect to %s: out of memory there", v->peer);
+	return fail_as(OUT_CONNECT, "connect to %s: the adapter there can't carry this lane",
+		       v->peer);
+}
+
+static int event_failed(struct verbs *v, const struct event *e)
+{
+	switch (e->what) {
+	case RDMA_CM_EVENT_REJECTED:
+		if (e->why.code)
+			return refused(v, &e->why);
+		if (e->status < 0)
+			return connect_failed(v, -e->status);
+		if (e->status == REJECT_NO_SERVICE)
+			return connect_failed(v, ECONNREFUSED);
+		if (e->status == REJECT_BY_CONSUMER)
+			return connect_failed(v, ECONNRESET);
+		return fail_as(OUT_CONNECT, "connect to %s: rejected (reason %d)", v->peer,
+			       e->status);
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
+			       v->peer);
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return fail_as(OUT_CONNECT, "connect to %s: the device was removed", v->peer);
+	case RDMA_CM_EVENT_UNREACHABLE:
+		return connect_failed(v, e->status < 0 ? -e->status : ETIMEDOUT);
+	default:
+		if (e->status < 0)
+			return connect_failed(v, -e->status);
+		return fail_as(OUT_CONNECT, "connect to %s: %s", v->peer, rdma_event_str(e->what));
+	}
+}
+
+/* Wait for one kind of event; those about addresses and ports that change tell us nothing. */
+static int expect(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
+{
+	struct event e = {0};
+
+	do {
+		if (next_event(v, until_ms, &e))
+			return -1;
+	} while (e.what == RDMA_CM_EVENT_ADDR_CHANGE);
+	return e.what == want ? 0 : event_failed(v, &e);
+}
+
+/* ---- hellos ------------------------------------------------------------------------- */
+
+/*
+ * siw hears nothing between its answer to a call and taking over the socket, and then waits for
+ * what comes next: a hello that falls into the gap lies there for ever.  So something comes next,
+ * again and again: a write of no bytes, which needs no memory and no permission at the peer, and
+ * which iWARP itself may begin a connection with.
+ */
+static int nudge(struct verbs *v, uint64_t *next_ms)
+{
+	if (clock_ms() < *next_ms)
+		return 0;
+	*next_ms = clock_ms() + NUDGE_MS;
+	return verbs_send_nothing(v);
+}
+
+/* A ring is in the one hello that must have it. */
+static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_place place)
+{
+	bool due = v->side == LANE_SOURCE && verbs_writes(v) &&
+		   (!v->accepting || place == HELLO_AGAIN);
+
+	if (hello_heard_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
+			     &v->there))
+		return -1;
+	if ((v->there.at != 0) == due)
+		return 0;
+	return fail_as(OUT_PROTOCOL, "lane hello: %s a ring to write to", due ? "without" : "with");
+}
+
+static int hear_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
+		      uint64_t deadline_ms)
+{
+	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool nudges = iwarp && !v->accepting;
+	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
+	unsigned least = place == HELLO_AGAIN ? 2 : 1;
+
+	while (v->hellos < least) {
+		if (clock_ms() >= deadline_ms)
+			return fail_as(OUT_CONNECT, "connect to %s: no hello in time", v->peer);
+		if (nudges && nudge(v, &next_ms))
+			return -1;
+		/* It may be the last thing that came: then the wire is good, if broken. */
+		if (verbs_progress(v, next_ms < deadline_ms ? next_ms : deadline_ms) &&
+		    v->hellos < least)
+			return -1;
+	}
+	return check_hello(v, key, place);
+}
+
+/*
+ * last: of all hellos of this wire.  Were the wire closed before it is gone, the other end would
+ * have been called without ever having had a wire.  If the other end has it and closes at once,
+ * that is no matter of ours.
+ */
+static int say_hello(struct verbs *v, const struct lane_key *key, enum hello_place place, bool last,
+		     uint64_t deadline_ms)
+{
+	struct lane_ring ring = {0};
+
+	/* Only to one who has proven to be our peer. */
+	if (v->wire.exposed && (v->accepting || place == HELLO_AGAIN))
+		ring = (struct lane_ring){verbs_ring_at(v), v->pool_mr->rkey};
+	hello_say_ring(v->lane, v->epoch, v->accepting, key, &ring, verbs_hello_at(v, place));
+	if (verbs_send_hello(v, place))
+		return -1;
+	while (last && v->sends > 0 && clock_ms() < deadline_ms) {
+		if (verbs_progress(v, deadline_ms) && v->sends > 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+{
+	bool again = v->wire.exposed && !v->accepting; /* we have to tell a ring yet */
+	uint64_t start;
+
+	if (v->accepting)
+		return hear_hello(v, key, HELLO_IN, deadline_ms) ||
+				       say_hello(v, key, HELLO_OUT, true, deadline_ms) ||
+				       (verbs_hears_twice(v) &&
+					hear_hello(v, key, HELLO_AGAIN, deadline_ms))
+			       ? -1
+			       : 0;
+	/* iWARP wants the connecting end to speak first. */
+	start = clock_ns();
+	if (say_hello(v, key, HELLO_OUT, false, deadline_ms) ||
+	    hear_hello(v, key, HELLO_IN, deadline_ms))
+		return -1;
+	v->wire.rtt_us = (uint32_t)((clock_ns() - start) / 1000 + 1);
+	return again ? say_hello(v, key, HELLO_AGAIN, true, deadline_ms) : 0;
+}
+
+static void name_wire(struct verbs *v)
+{
+	const char *dev = ibv_get_device_name(v->id->verbs->device);
+	const struct sockaddr *local = rdma_get_local_addr(v->id);
+	union address here = {.sa = {.sa_family = AF_UNSPEC}};
+
+	if (local->sa_family == AF_INET || local->sa_family == AF_INET6) {
+		memcpy(&here, local, local->sa_family == AF_INET ? sizeof here.in4 : sizeof here);
+		v->wire.mtu = netdev_mtu(&here);
+	}
+	snprintf(v->wire.name, sizeof v->wire.name, "rdma %.15s %.62s%s%s", dev, v->peer,
+		 verbs_writes(v) ? " " : "", verbs_writes(v) ? verbs_op_text(v->op) : "");
+}
+
+/* ---- calling ------------------------------------------------------------------------ */
+
+static int open_id(struct verbs *v)
+{
+	int flags;
+
+	v->events = rdma_create_event_channel();
+	if (!v->events)
+		return fail_as(OUT_TRANSPORT, "connect to %s: open /dev/infiniband/rdma_cm: %m",
+			       v->peer);
+	flags = fcntl(v->events->fd, F_GETFL);
+	if (flags < 0 || fcntl(v->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return fail_as(OUT_TRANSPORT, "connect to %s: event channel: %m", v->peer);
+	if (rdma_create_id(v->events, &v->id, v, RDMA_PS_TCP))
+		return fail_as(OUT_TRANSPORT, "connect to %s: make an RDMA id: %m", v->peer);
+	return 0;
+}
+
+/*
+ * The kernel looks when it begins, when it is told of a neighbour's answer, and when the time
+ * is over.  An answer that comes at once, as on a host's own wires, can be missed: so the time
+ * is short at first, and longer the next time.
+ */
+static int resolve_address(struct verbs *v, const union address *from, const union address *to,
+			   uint64_t deadline_ms)
+{
+	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
+	struct event e;
+
+	if (from)
+		own = *from;
+	for (int ms = RESOLVE_FIRST_MS;; ms *= 2) {
+		if (ms > clock_left(deadline_ms))
+			ms = clock_left(deadline_ms) + 1;
+		if (rdma_resolve_addr(v->id, from ? &own.sa : NULL, &a.sa, ms))
+			return connect_failed(v, errno);
+		if (next_event(v, clock_ms() + (unsigned)ms + EVENT_LATE_MS, &e))
+			return -1;
+		if (e.what == RDMA_CM_EVENT_ADDR_RESOLVED)
+			return 0;
+		if (e.status != -ETIMEDOUT)
+			return event_failed(v, &e);
+		if (!clock_left(deadline_ms))
+			return fail_as(OUT_CONNECT,
+				       "connect to %s: no answer from that address on its network",
+				       v->peer);
+	}
+}
+
+static int resolve_route(struct verbs *v, uint64_t deadline_ms)
+{
+	if (rdma_resolve_route(v->id, clock_left(deadline_ms) + 1))
+		return connect_failed(v, errno);
+	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
+}
+
+/*
+ * siw connects its socket inside rdma_connect(), however long a host that says nothing
+ * makes that, and whether the lane is aborted or not.  A signal ends the call, so one comes to
+ * this thread after SIW_CALL_MS, and again, as the first may be too early.  Only where somebody has
+ * made SIGUSR2 harmless (base/worker.c): without that it would end the program.
+ */
+struct alarm_clock {
+	timer_t timer;
+	bool set;
+};
+
+static bool signal_is_harmless(int signo)
+{
+	struct sigaction sa;
+	sigset_t blocked;
+
+	return !sigaction(signo, NULL, &sa) && !pthread_sigmask(SIG_SETMASK, NULL, &blocked) &&
+	       sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
+	       !sigismember(&blocked, signo);
+}
+
+static void alarm_set(struct alarm_clock *a, int ms)
+{
+	struct sigevent how = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
+	struct itimerspec when = {
+		.it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L + 1},
+		.it_interval = {.tv_nsec = 50 * 1000000L},
+	};
+
+	a->set = false;
+	how.sigev_notify_thread_id = gettid();
+	if (!signal_is_harmless(SIGUSR2) || timer_create(CLOCK_MONOTONIC, &how, &a->timer))
+		return;
+	a->set = true;
+	timer_settime(a->timer, 0, &when, NULL);
+}
+
+static void alarm_stop(struct alarm_clock *a)
+{
+	if (a->set)
+		timer_delete(a->timer);
+	a->set = false;
+}
+
+static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+{
+	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	uint8_t private[LANE_PRIVATE_SIZE];
+	struct lane_private p = {
+		.lane = (uint16_t)lane_index(v->lane),
+		.epoch = v->epoch,
+		.depth = (uint16_t)v->depth,
+		.block_size = v->pool->size,
+	};
+	struct rdma_conn_param param = {
+		.private_data = private,
+		.private_data_len = sizeof private,
+		.flow_control = 1,
+		.retry_count = RETRIES,
+		.rnr_retry_count = 0,
+		/* Some iWARP adapters read from the peer to open a connection. */
+		.initiator_depth = iwarp,
+	};
+	struct alarm_clock a = {.set = false};
+	struct event e = {0};
+	int rc, err;
+
+	lane_token(key, p.lane, p.epoch, p.token);
+	lane_private_encode(&p, private);
+	if (iwarp)
+		alarm_set(&a, clock_left(deadline_ms) < SIW_CALL_MS ? clock_left(deadline_ms)
+								    : SIW_CALL_MS);
+	rc = rdma_connect(v->id, &param);
+	err = errno;
+	alarm_stop(&a);
+	if (rc)
+		return connect_failed(v, err);
+	v->calling = iwarp;
+	if (next_event(v, deadline_ms, &e))
+		return clock_ms() < deadline_ms ? -1 : connect_failed(v, ETIMEDOUT);
+	v->calling = false;
+	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
+}
+
+int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
+	       const union address *from, const union address *to, uint64_t deadline_ms,
+	       struct wire **out)
+{
+	struct verbs *v;
+
+	if (verbs_new(l, epoch, &v))
+		return -1;
+	address_text(to, v->peer, sizeof v->peer);
+	if (fault_call(lane_index(l))) {
+		fail_as(OUT_CONNECT, "connect to %s: failed to order", v->peer);
+		goto failed;
+	}
+	if (open_id(v) || resolve_address(v, from, to, deadline_ms) ||
+	    resolve_route(v, deadline_ms))
+		goto failed;
+	name_wire(v);
+	if (verbs_equip(v) || call(v, key, deadline_ms) || greet(v, key, deadline_ms))
+		goto failed;
+	*out = &v->wire;
+	return 0;
+failed:
+	verbs_free(v);
+	return -1;
+}
+
+/* ---- taking ------------------------------------------------------------------------- */
+
+static int check_request(const struct verbs *v, const struct lane_private *p)
+{
+	if (p->lane == lane_index(v->lane) && p->epoch == v->epoch && p->depth == v->depth &&
+	    p->block_size == v->pool->size)
+		return 0;
+	return fail_as(OUT_PROTOCOL,
+		       "%s asks for lane %u epoch %u with %u blocks of %u where lane %u epoch %u "
+		       "with %u of %u was due",
+		       v->peer, p->lane, p->epoch, p->depth, p->block_size, lane_index(v->lane),
+		       v->epoch, v->depth, v->pool->size);
+}
+
+static int accept_caller(struct verbs *v)
+{
+	/* "As many as the caller asked for and the device can do." */
+	struct rdma_conn_param param = {
+		.flow_control = 1,
+		.responder_resources = RDMA_MAX_RESP_RES,
+		.initiator_depth = RDMA_MAX_INIT_DEPTH,
+		.rnr_retry_count = 0,
+	};
+
+	if (rdma_accept(v->id, &param))
+		return fail_as(OUT_CONNECT, "accept a connection from %s: %m", v->peer);
+	return 0;
+}
+
+/* The caller has proven itself, so it may know why.  This thread's failure stays as it is. */
+static void refuse_with_reason(struct verbs *v)
+{
+	struct failure f = *failed();
+	struct lane_refusal why = {.code = (uint8_t)f.code};
+	uint8_t private[LANE_REFUSAL_SIZE];
+	bool known = f.code == OUT_MEMLOCK || f.code == OUT_MEMORY || f.code == OUT_TRANSPORT;
+
+	if (f.code == OUT_MEMLOCK) {
+		why.limit = memlock_limit();
+		why.need = v->pool->bytes + v->ring_bytes;
+	}
+	lane_refusal_encode(&why, private);
+	rdma_reject(v->id, known ? private : NULL, known ? sizeof private : 0);
+	fail_again(&f);
+}
+
+int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
+	       uint64_t deadline_ms, struct wire **out)
+{
+	struct sockaddr *peer;
+	union address from = {0};
+	struct verbs *v;
+
+	if (verbs_new(l, epoch, &v)) {
+		verbs_refuse(c);
+		return -1;
+	}
+	v->accepting = true;
+	v->id = c->id;
+	v->events = c->events;
+	c->id = NULL;
+	c->events = NULL;
+	peer = rdma_get_peer_addr(v->id);
+	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
+	address_text(&from, v->peer, sizeof v->peer);
+	name_wire(v);
+	if (check_request(v, &c->says) || verbs_equip(v) || accept_caller(v)) {
+		refuse_with_reason(v);
+		goto failed;
+	}
+	/* A send of ours before the connection is established is held up for seconds (rxe), and
+	 * on iWARP the caller must be first anyway. */
+	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) || greet(v, key, deadline_ms))
+		goto failed;
+	if (fault_take(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+		goto failed;
+	}
+	verbs_caller_free(c);
+	*out = &v->wire;
+	return 0;
+failed:
+	verbs_caller_free(c);
+	verbs_free(v);
+	return -1;
+}

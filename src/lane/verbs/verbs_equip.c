@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Queues and registered memory of a verbs wire. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "host/node.h"
+#include "lane/memlock.h"
+#include "lane/verbs/verbs.h"
+
+uint8_t *verbs_hello_at(const struct verbs *v, enum hello_place place)
+{
+	return v->ring + (size_t)place * LANE_HELLO_SIZE;
+}
+
+uint8_t *verbs_credit_at(const struct verbs *v, uint32_t slot)
+{
+	return verbs_hello_at(v, HELLO_PLACES) + (size_t)slot * CREDIT_STRIDE;
+}
+
+static uint32_t credit_places(const struct verbs *v)
+{
+	return v->side == LANE_SOURCE ? v->depth + CREDITS_SPARE : v->sends_max;
+}
+
+uint8_t *verbs_notice_at(const struct verbs *v, uint32_t slot)
+{
+	return verbs_credit_at(v, credit_places(v)) + (size_t)slot * NOTICE_SIZE;
+}
+
+static const char *device(const struct verbs *v)
+{
+	return ibv_get_device_name(v->id->verbs->device);
+}
+
+int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into)
+{
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = into, .num_sge = into != NULL}, *bad;
+	int rc = ibv_post_recv(v->id->qp, &wr, &bad);
+
+	if (!rc)
+		return 0;
+	errno = abs(rc); /* siw has it negative */
+	return verbs_fail(v, OUT_PEER_LOST, "post a receive on %s: %m", device(v));
+}
+
+int verbs_post_credit(struct verbs *v, uint32_t slot)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_credit_at(v, slot),
+			      .length = CREDIT_SIZE,
+			      .lkey = v->ring_mr->lkey};
+
+	return verbs_post_recv(v, work_id(WORK_RECV_CREDIT, slot), &sge);
+}
+
+static int post_hello(struct verbs *v, enum hello_place place)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_hello_at(v, place),
+			      .length = LANE_HELLO_SIZE,
+			      .lkey = v->ring_mr->lkey};
+
+	return verbs_post_recv(v, work_id(WORK_RECV_HELLO, 0), &sge);
+}
+
+static int post_all(struct verbs *v)
+{
+	/* The next block's slot first, if it has one: verbs_block_came() counts on it. */
+	uint64_t next = lane_stored(v->lane);
+
+	if (post_hello(v, HELLO_IN) || (verbs_hears_twice(v) && post_hello(v, HELLO_AGAIN)))
+		return -1;
+	for (uint32_t i = 0; v->side == LANE_SINK && i < v->depth; i++) {
+		if (verbs_post_block(v, (uint32_t)((next + i) % v->depth)))
+			return -1;
+	}
+	for (uint32_t slot = 0; v->side == LANE_SOURCE && slot < v->depth + CREDITS_SPARE; slot++) {
+		if (verbs_post_credit(v, slot))
+			return -1;
+	}
+	return 0;
+}
+
+static uint32_t receives(const struct verbs *v)
+{
+	return v->depth + 1 + verbs_hears_twice(v) + (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
+}
+
+/* What the device is able to do, against what this lane asks for. */
+static int check_device(struct verbs *v)
+{
+	struct ibv_device_attr dev;
+	struct ibv_port_attr port;
+	uint32_t message = LANE_HEAD + v->pool->size;
+
+	errno = abs(ibv_query_device(v->id->verbs, &dev));
+	if (errno)
+		return verbs_fail(v, OUT_TRANSPORT, "ask %s what it can do: %m", device(v));
+	errno = abs(ibv_query_port(v->id->verbs, v->id->port_num, &port));
+	if (errno)
+		return verbs_fail(v, OUT_TRANSPORT, "ask %s about its port: %m", device(v));
+	if (port.max_msg_sz < message)
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "%s sends messages of at most %u bytes, a block needs %u",
+				  device(v), port.max_msg_sz, message);
+	if (dev.max_qp_wr < 0 || (uint32_t)dev.max_qp_wr < receives(v))
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "%s takes %d receives at a time, %u blocks a lane need %u",
+				  device(v), dev.max_qp_wr, v->depth, receives(v));
+	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
+	if (v->sends_max > (uint32_t)dev.max_qp_wr)
+		v->sends_max = (uint32_t)dev.max_qp_wr;
+	return verbs_op_check(v);
+}
+
+static int make_cq(struct verbs *v)
+{
+	/* Never more completions than work requests, so it can't overrun. */
+	int entries = (int)(v->sends_max + receives(v));
+	int vectors = v->id->verbs->num_comp_vectors;
+	int vector = vectors > 0 ? (int)lane_index(v->lane) % vectors : 0;
+	int flags;
+
+	v->pd = ibv_alloc_pd(v->id->verbs);
+	if (!v->pd)
+		return verbs_fail(v, OUT_TRANSPORT, "make a protection domain on %s: %m",
+				  device(v));
+	v->channel = ibv_create_comp_channel(v->id->verbs);
+	if (!v->channel)
+		return verbs_fail(v, OUT_TRANSPORT, "make a completion channel on %s: %m",
+				  device(v));
+	flags = fcntl(v->channel->fd, F_GETFL);
+	if (flags < 0 || fcntl(v->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return verbs_fail(v, OUT_TRANSPORT, "completion channel of %s: %m", device(v));
+	v->cq = ibv_create_cq(v->id->verbs, entries, NULL, v->channel, vector);
+	if (!v->cq)
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "make a completion queue of %d entries on %s: %m", entries,
+				  device(v));
+	return 0;
+}
+
+/* Of the small messages that this end sends. */
+static uint32_t inline_bytes(const struct verbs *v)
+{
+	if (v->side == LANE_SINK)
+		return CREDIT_SIZE;
+	return v->op == RDMA_OP_WRITE_SEND ? NOTICE_SIZE : 0;
+}
+
+static int make_qp(struct verbs *v)
+{
+	struct ibv_qp_init_attr init, ask = {
+					      .send_cq = v->cq,
+					      .recv_cq = v->cq,
+					      .cap = {.max_send_wr = v->sends_max,
+						      .max_recv_wr = receives(v),
+						      .max_send_sge = 1,
+						      .max_recv_sge = 1,
+						      .max_inline_data = inline_bytes(v)},
+					      .qp_type = IBV_QPT_RC,
+					      .sq_sig_all = 1,
+				      };
+
+	init = ask;
+	if (rdma_create_qp(v->id, v->pd, &init)) {
+		/* An adapter without inline data says so only like this. */
+		init = ask;
+		init.cap.max_inline_data = 0;
+		if (rdma_create_qp(v->id, v->pd, &init))
+			return verbs_fail(v, OUT_TRANSPORT,
+					  "make a queue pair of %u and %u on %s: %m", v->sends_max,
+					  receives(v), device(v));
+	}
+	v->paired = true;
+	v->inlined = inline_bytes(v) > 0 && init.cap.max_inline_data >= inline_bytes(v);
+	if (init.cap.max_recv_wr < receives(v))
+		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u receives, %u are needed",
+				  device(v), init.cap.max_recv_wr, receives(v));
+	/* More than was asked for is not used: the completion queue was made for this many. */
+	if (init.cap.max_send_wr < v->sends_max)
+		v->sends_max = init.cap.max_send_wr;
+	if (v->sends_max < verbs_sends_a_block(v))
+		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u sends at a time, %u are needed",
+				  device(v), v->sends_max, verbs_sends_a_block(v));
+	return 0;
+}
+
+/* Bytes that are locked for v, the pool included. */
+static uint64_t need(const struct verbs *v)
+{
+	return v->pool->bytes + v->ring_bytes;
+}
+
+static int reg(struct verbs *v, void *base, size_t bytes, int access, struct ibv_mr **out)
+{
+	/* A source's memory is only read, but one registered for reading alone is, on some
+	 * kernels, still the page of zeros that the first write to it takes the place of. */
+	*out = ibv_reg_mr(v->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | access);
+	if (*out)
+		return 0;
+	if (errno == ENOMEM) {
+		fail_memlock(need(v));
+		return verbs_fail(v, failed()->code, "%s", failed()->text);
+	}
+	return verbs_fail(v, OUT_TRANSPORT, "register %zu bytes with %s: %m", bytes, device(v));
+}
+
+static int make_memory(struct verbs *v)
+{
+	size_t notices = v->op == RDMA_OP_WRITE_SEND ? (size_t)v->depth * NOTICE_SIZE : 0;
+	size_t bytes = (size_t)HELLO_PLACES * LANE_HELLO_SIZE +
+		       (size_t)credit_places(v) * CREDIT_STRIDE + notices;
+	int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;
+	void *ring;
+
+	bytes = (bytes + LANE_PAGE - 1) & ~(size_t)(LANE_PAGE - 1);
+	ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ring == MAP_FAILED)
+		return verbs_fail(v, OUT_MEMORY, "map %zu bytes: %m", bytes);
+	v->ring = ring;
+	v->ring_bytes = bytes;
+	/* Hellos are no secret, but a forked child must not take our registered pages away. */
+	if (madvise(ring, bytes, MADV_DONTFORK))
+		return verbs_fail(v, OUT_MEMORY, "keep memory from children: %m");
+	if (reg(v, ring, bytes, 0, &v->ring_mr))
+		return -1;
+	return reg(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
+}
+
+int verbs_equip(struct verbs *v)
+{
+	/* Before the memory is registered: it does not move later. */
+	node_settle(NULL, device(v), v->pool->pages.base, v->pool->pages.mapped);
+	if (check_device(v) || make_cq(v) || make_qp(v) || make_memory(v))
+		return -1;
+	return post_all(v);
+}
+
+void verbs_release_memory(struct verbs *v)
+{
+	if (v->pool_mr)
+		ibv_dereg_mr(v->pool_mr);
+	if (v->ring_mr)
+		ibv_dereg_mr(v->ring_mr);
+	v->pool_mr = v->ring_mr = NULL;
+}
+
+void verbs_strip(struct verbs *v)
+{
+	if (v->paired)
+		rdma_destroy_qp(v->id);
+	if (v->cq)
+		ibv_destroy_cq(v->cq);
+	if (v->channel)
+		ibv_destroy_comp_channel(v->channel);
+	verbs_release_memory(v);
+	if (v->pd)
+		ibv_dealloc_pd(v->pd);
+	if (v->ring)
+		munmap(v->ring, v->ring_bytes);
+	v->paired = false;
+	v->cq = NULL;
+	v->channel = NULL;
+	v->pd = NULL;
+	v->ring = NULL;
+}

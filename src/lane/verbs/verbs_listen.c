@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* RDMA listeners and who comes to them; what RDMA this host has. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/io.h"
+#include "lane/verbs/verbs.h"
+
+enum {
+	PORT_TRIES = 32, /* for any port: it may be TCP's already */
+	BACKLOG = 128,
+	KNOCKS_AT_ONCE = 64,
+};
+
+struct verbs_listener {
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id;
+	char where[80];
+};
+
+/* ---- what there is ------------------------------------------------------------------ */
+
+static const char sysfs_devices[] = "/sys/class/infiniband";
+static const char cm_device[] = "/dev/infiniband/rdma_cm";
+
+/* Is a port of this device active? */
+static bool device_active(const char *device)
+{
+	char path[600], state[32];
+	struct dirent *e;
+	bool active = false;
+	DIR *ports;
+
+	snprintf(path, sizeof path, "%s/%s/ports", sysfs_devices, device);
+	ports = opendir(path);
+	while (ports && !active && (e = readdir(ports))) {
+		ssize_t n;
+		int fd;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "%s/%s/ports/%s/state", sysfs_devices, device,
+			 e->d_name);
+		fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
+		n = fd < 0 ? -1 : read_full(fd, state, sizeof state - 1);
+		close_fd(fd);
+		if (n < 0)
+			continue;
+		state[n] = '\0';
+		active = strstr(state, "ACTIVE") != NULL;
+	}
+	if (ports)
+		closedir(ports);
+	return active;
+}
+
+static void count_devices(unsigned *devices, unsigned *active)
+{
+	DIR *dir = opendir(sysfs_devices);
+	struct dirent *e;
+
+	*devices = *active = 0;
+	while (dir && (e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		++*devices;
+		*active += device_active(e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+bool verbs_present(char *why, size_t size)
+{
+	unsigned devices, active;
+	int fd;
+
+	count_devices(&devices, &active);
+	if (!devices) {
+		snprintf(why, size, "no RDMA device");
+		return false;
+	}
+	/* Asking librdmacm would have it complain on stderr. */
+	fd = RETRIED(open(cm_device, O_RDWR | O_CLOEXEC));
+	if (fd < 0) {
+		if (errno == ENOENT || errno == ENODEV || errno == ENXIO)
+			snprintf(why, size, "kernel module rdma_ucm is not loaded");
+		else
+			snprintf(why, size, "open %s: %m", cm_device);
+		return false;
+	}
+	close(fd);
+	if (!active) {
+		snprintf(why, size, "no active port on %s",
+			 devices == 1 ? "the RDMA device" : "any RDMA device");
+		return false;
+	}
+	if (size)
+		why[0] = '\0';
+	return true;
+}
+
+bool verbs_behind(const union address *addr)
+{
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id = NULL;
+	union address a = *addr;
+	unsigned devices, active;
+	bool behind;
+
+	count_devices(&devices, &active);
+	if (!active || access(cm_device, R_OK | W_OK))
+		return false;
+	if (a.sa.sa_family == AF_INET6)
+		a.in6.sin6_port = 0;
+	else
+		a.in4.sin_port = 0;
+	events = rdma_create_event_channel();
+	if (!events)
+		return false;
+	behind = !rdma_create_id(events, &id, NULL, RDMA_PS_TCP) && !rdma_bind_addr(id, &a.sa) &&
+		 id->verbs;
+	if (id)
+		rdma_destroy_id(id);
+	rdma_destroy_event_channel(events);
+	return behind;
+}
+
+/* ---- listening ---------------------------------------------------------------------- */
+
+static int set_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+/* One try: 0, or -1 with errno. */
+static int listen_once(struct verbs_listener *v, const union address *addr, unsigned port)
+{
+	union address a = *addr;
+	int err;
+
+	if (a.sa.sa_family == AF_INET6)
+		a.in6.sin6_port = htons((uint16_t)port);
+	else
+		a.in4.sin_port = htons((uint16_t)port);
+	if (rdma_create_id(v->events, &v->id, NULL, RDMA_PS_TCP)) {
+		v->id = NULL;
+		return -1;
+	}
+	errno = 0;
+	if (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs || rdma_listen(v->id, BACKLOG)) {
+		/* Loopback can be bound although nothing is behind it. */
+		err = errno ? errno : ENODEV;
+		rdma_destroy_id(v->id);
+		v->id = NULL;
+		errno = err;
+		return -1;
+	}
+	return 0;
+}
+
+/* On siw the address can be bound although TCP has the port, and listening then fails: so
+ * only both together say whether a port is free. */
+static int listen_somewhere(struct verbs_listener *v, const union address *addr, unsigned lo,
+			    unsigned hi)
+{
+	unsigned fixed =
+		ntohs(addr->sa.sa_family == AF_INET6 ? addr->in6.sin6_port : addr->in4.sin_port);
+	int rc = -1;
+
+	if (fixed)
+		return listen_once(v, addr, fixed);
+	if (!lo) {
+		for (unsigned i = 0; rc && i < PORT_TRIES; i++) {
+			rc = listen_once(v, addr, 0);
+			if (rc && errno != EADDRINUSE)
+				return -1;
+		}
+		return rc;
+	}
+	errno = EADDRINUSE;
+	for (unsigned port = lo; rc && port <= hi && port <= 65535; port++) {
+		rc = listen_once(v, addr, port);
+		if (rc && errno != EADDRINUSE)
+			return -1;
+	}
+	return rc;
+}
+
+static int listen_failed(const struct verbs_listener *v, unsigned lo, unsigned hi)
+{
+	if (errno == ENODEV)
+		return fail_as(OUT_TRANSPORT, "listen for RDMA at %s: no RDMA device is there",
+			       v->where);
+	if (errno == EADDRINUSE && lo)
+		return fail_as(OUT_SOCKET, "listen for RDMA at %s: no port of %u-%u is free",
+			       v->where, lo, hi);
+	return fail_as(OUT_SOCKET, "listen for RDMA at %s: %m", v->where);
+}
+
+int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port,
+		 struct verbs_listener **out)
+{
+	struct verbs_listener *v = calloc(1, sizeof *v);
+
+	if (!v)
+		return fail_as(OUT_MEMORY, "listen for RDMA: %m");
+	address_text(addr, v->where, sizeof v->where);
+	v->events = rdma_create_event_channel();
+	if (!v->events || set_nonblocking(v->events->fd)) {
+		fail_as(OUT_TRANSPORT, "listen for RDMA at %s: %s: %m", v->where, cm_device);
+		goto failed;
+	}
+	if (listen_somewhere(v, addr, lo, hi)) {
+		listen_failed(v, lo, hi);
+		goto failed;
+	}
+	*port = ntohs(rdma_get_src_port(v->id));
+	*out = v;
+	return 0;
+failed:
+	verbs_unlisten(v);
+	return -1;
+}
+
+void verbs_unlisten(struct verbs_listener *v)
+{
+	if (!v)
+		return;
+	if (v->id)
+		rdma_destroy_id(v->id);
+	if (v->events)
+		rdma_destroy_event_channel(v->events);
+	free(v);
+}
+
+int verbs_listener_fd(const struct verbs_listener *v)
+{
+	return v->events->fd;
+}
+
+/* ---- callers ------------------------------------------------------------------------ */
+
+const struct lane_private *verbs_caller_says(const struct verbs_caller *c)
+{
+	return &c->says;
+}
+
+void verbs_caller_free(struct verbs_caller *c)
+{
+	if (!c)
+		return;
+	if (c->id)
+		rdma_destroy_id(c->id);
+	if (c->events)
+		rdma_destroy_event_channel(c->events);
+	free(c);
+}
+
+void verbs_refuse(struct verbs_caller *c)
+{
+	if (!c)
+		return;
+	rdma_reject(c->id, NULL, 0);
+	verbs_caller_free(c);
+}
+
+/* A request with this id and private data: NULL and a refusal if it can't be a lane's. */
+static struct verbs_caller *caller_of(struct rdma_cm_id *id, const struct lane_private *says)
+{
+	struct verbs_caller *c = says ? calloc(1, sizeof *c) : NULL;
+
+	if (!c) {
+		rdma_reject(id, NULL, 0);
+		rdma_destroy_id(id);
+		return NULL;
+	}
+	c->id = id;
+	c->says = *says;
+	c->events = rdma_create_event_channel();
+	/* Moved here and not in the lane's thread: nobody else may look at the listener's
+	 * channel meanwhile. */
+	if (!c->events || set_nonblocking(c->events->fd) || rdma_migrate_id(id, c->events)) {
+		verbs_refuse(c);
+		return NULL;
+	}
+	return c;
+}
+
+int verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
+{
+	struct rdma_cm_event *e;
+	struct lane_private says;
+
+	*out = NULL;
+	for (unsigned i = 0; i < KNOCKS_AT_ONCE && !*out; i++) {
+		const struct rdma_conn_param *param;
+		struct rdma_cm_id *id;
+		enum rdma_cm_event_type what;
+		bool lane;
+
+		if (rdma_get_cm_event(v->events, &e)) {
+			if (errno == EAGAIN || errno == EINTR)
+				return 0;
+			return fail_as(OUT_SOCKET, "listen for RDMA at %s: %m", v->where);
+		}
+		what = e->event;
+		id = e->id;
+		param = &e->param.conn;
+		lane = what == RDMA_CM_EVENT_CONNECT_REQUEST &&
+		       !lane_private_decode(param->private_data, param->private_data_len, &says);
+		rdma_ack_cm_event(e);
+		if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			return fail_as(OUT_TRANSPORT,
+				       "listen for RDMA at %s: the device was removed", v->where);
+		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
+			*out = caller_of(id, lane ? &says : NULL);
+	}
+	return 0;
+}

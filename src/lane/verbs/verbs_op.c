@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The data operation: how a block goes from the source's memory into the sink's (enum rdma_op). */
+
+#include <arpa/inet.h>
+#include "lane/verbs/verbs.h"
+
+const char *verbs_op_text(enum rdma_op op)
+{
+	static const char *const text[] = {"auto", "send", "write-imm", "write-send"};
+
+	return text[op];
+}
+
+int verbs_op_check(struct verbs *v)
+{
+	struct ibv_device *dev = v->id->verbs->device;
+
+	if (v->op != RDMA_OP_WRITE_IMM || dev->transport_type != IBV_TRANSPORT_IWARP)
+		return 0;
+	/* RFC 7306 has it, but no adapter that verbs can tell from one that has not. */
+	return verbs_fail(
+		v, OUT_TRANSPORT,
+		"%s is iWARP, which has no write with immediate: take --rdma-op=write-send "
+		"or --rdma-op=send",
+		ibv_get_device_name(dev));
+}
+
+/* ---- source ------------------------------------------------------------------------- */
+
+uint32_t verbs_sends_a_block(const struct verbs *v)
+{
+	return v->side == LANE_SOURCE && v->op == RDMA_OP_WRITE_SEND ? 2 : 1;
+}
+
+/* Where the head of a slot is in the sink's memory. */
+static uint64_t there(const struct verbs *v, uint32_t slot)
+{
+	uint64_t stride = (uint64_t)v->pool->size + LANE_PAGE;
+
+	return v->there.at + slot * stride + LANE_PAGE - LANE_HEAD;
+}
+
+static struct ibv_send_wr write_of(const struct verbs *v, uint32_t slot, struct ibv_sge *sge)
+{
+	return (struct ibv_send_wr){
+		.wr_id = work_id(WORK_WRITE_BLOCK, slot),
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = {.remote_addr = there(v, slot), .rkey = v->there.key},
+	};
+}
+
+/* The receiver gets the notice only when all that was written before it is in place; so it is with
+ * iWARP, too, where that is all there is. */
+static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
+{
+	struct notice n = {.epoch = v->epoch, .slot = slot, .len = data->length};
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_notice_at(v, slot),
+			      .length = NOTICE_SIZE,
+			      .lkey = v->ring_mr->lkey};
+	struct ibv_send_wr notice = {.wr_id = work_id(WORK_SEND_BLOCK, slot),
+				     .sg_list = &sge,
+				     .num_sge = 1,
+				     .opcode = IBV_WR_SEND,
+				     .send_flags = v->inlined ? IBV_SEND_INLINE : 0};
+	struct ibv_send_wr data_wr = write_of(v, slot, data);
+
+	notice_encode(&n, verbs_notice_at(v, slot));
+	data_wr.next = &notice;
+	return verbs_post_sends(v, &data_wr);
+}
+
+int verbs_send_block(struct verbs *v, const struct block *b)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)(b->data - LANE_HEAD),
+			      .length = LANE_HEAD + b->len,
+			      .lkey = v->pool_mr->lkey};
+	uint32_t slot = (uint32_t)(b->number % v->depth);
+	struct ibv_send_wr wr;
+
+	if (v->op == RDMA_OP_WRITE_SEND)
+		return write_and_send(v, slot, &sge);
+	wr = write_of(v, slot, &sge);
+	wr.wr_id = work_id(WORK_SEND_BLOCK, slot);
+	wr.opcode = IBV_WR_SEND;
+	if (v->op == RDMA_OP_WRITE_IMM) {
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.imm_data = htonl(slot);
+	}
+	return verbs_post_sends(v, &wr);
+}
+
+/* ---- sink --------------------------------------------------------------------------- */
+
+uint64_t verbs_ring_at(const struct verbs *v)
+{
+	return (uintptr_t)v->pool->blocks[0].data - LANE_PAGE;
+}
+
+int verbs_post_block(struct verbs *v, uint32_t slot)
+{
+	struct ibv_sge block = {.addr = (uintptr_t)(v->pool->blocks[slot].data - LANE_HEAD),
+				.length = LANE_HEAD + v->pool->size,
+				.lkey = v->pool_mr->lkey};
+	struct ibv_sge notice = {.addr = (uintptr_t)verbs_notice_at(v, slot),
+				 .length = NOTICE_SIZE,
+				 .lkey = v->ring_mr->lkey};
+	struct ibv_sge *into = v->op == RDMA_OP_SEND         ? &block
+			       : v->op == RDMA_OP_WRITE_SEND ? &notice
+							     : NULL;
+
+	if (verbs_post_recv(v, work_id(WORK_RECV_BLOCK, slot), into))
+		return -1;
+	v->posted[slot] = true;
+	return 0;
+}
+
+enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v)
+{
+	return v->op == RDMA_OP_WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+}
+
+/* What a written block's slot and length are, by the one who wrote it. */
+static int told(struct verbs *v, const struct ibv_wc *wc, struct arrival *a)
+{
+	struct notice n;
+
+	if (v->op == RDMA_OP_WRITE_IMM) {
+		*a = (struct arrival){.slot = ntohl(wc->imm_data), .len = wc->byte_len};
+		return 0;
+	}
+	if (wc->byte_len != NOTICE_SIZE)
+		return verbs_fail(v, OUT_PROTOCOL, "%s: a notice of %u bytes came", v->wire.name,
+				  wc->byte_len);
+	if (notice_decode(verbs_notice_at(v, (uint32_t)wc->wr_id), &n))
+		return verbs_fail(v, failed()->code, "%s: %s", v->wire.name, failed()->text);
+	if (n.epoch != v->epoch)
+		return verbs_fail(v, OUT_PROTOCOL, "%s: a notice of epoch %u came in epoch %u",
+				  v->wire.name, n.epoch, v->epoch);
+	*a = (struct arrival){.slot = n.slot, .len = n.len};
+	return 0;
+}
+
+int verbs_block_came(struct verbs *v, const struct ibv_wc *wc)
+{
+	/* Receives are used in the order in which they were posted, which is that of slots: so this
+	 * is the slot that is due, in every mode, and it was free. */
+	uint32_t due = (uint32_t)wc->wr_id;
+	struct arrival a = {.slot = due, .len = wc->byte_len};
+
+	if (verbs_writes(v) && told(v, wc, &a))
+		return -1;
+	if (a.slot != due)
+		return verbs_fail(v, OUT_PROTOCOL, "%s: slot %u of %u was written where %u was due",
+				  v->wire.name, a.slot, v->depth, due);
+	if (a.len < LANE_HEAD || a.len > LANE_HEAD + v->pool->size)
+		return verbs_fail(v, OUT_PROTOCOL, "%s: a block of %u bytes came", v->wire.name,
+				  a.len);
+	v->came[(v->came_at + v->came_left) % v->depth] = a;
+	v->posted[due] = false;
+	v->came_left++;
+	atomic_fetch_add_explicit(&v->wire.heard, 1, memory_order_relaxed);
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PROTOCOL_RECORD_IMPL_H
+#define PROTOCOL_RECORD_IMPL_H
+
+/* What record.c and record_tree.c have in common; for these two only. */
+
+#include "protocol/decoder.h"
+
+/* The head's length is not known before the body is written: head first with zero, then this. */
+struct opened {
+	uint8_t *len_at;
+	size_t body_from;
+};
+struct opened record_begin(struct writer *w, enum record_type type);
+void record_finish(struct writer *w, struct opened o);
+
+void attr_put(struct writer *w, const struct record_attr *a);
+void attr_take(struct decoder *d, struct record_attr *a);
+/* A name that is one component, or "". */
+void component_take(struct decoder *d, char name[static NAME_ROOM]);
+
+int record_dir_decode(struct decoder *d, struct record_dir *r);
+int record_owner_decode(struct decoder *d, struct record_owner *r);
+int record_xattr_decode(struct decoder *d, struct record_xattr *r);
+int record_have_decode(struct decoder *d, struct record_have *r);
+int record_origin_decode(struct decoder *d, struct record_origin *r);
+int record_same_decode(struct decoder *d, struct record_same *r);
+int record_keep_decode(struct decoder *d, struct record_keep *r);
+
+#endif

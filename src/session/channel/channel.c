@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/channel/channel.h"
+#include "session/channel/channel_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+
+/* ---- what both kinds do alike ------------------------------------------------------- */
+
+void channel_init(struct channel *c, const struct channel_ops *ops, int in, int out)
+{
+	c->ops = ops;
+	c->in = in;
+	c->out = out;
+	channel_set_peer(c, "the peer");
+}
+
+int descriptor_unblock(int fd, int *old)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return fail_as(OUT_SOCKET, "make descriptor %d non-blocking: %m", fd);
+	if (old)
+		*old = flags;
+	return 0;
+}
+
+int channel_broken(const struct channel *c, const char *what)
+{
+	/* The kernel's own patience with a host that says nothing. */
+	enum outcome code = errno == ETIMEDOUT ? OUT_TIMEOUT : OUT_PEER_LOST;
+
+	return fail_as(code, "%s %s: %m", what, c->peer);
+}
+
+int channel_handshake(struct channel *c)
+{
+	return c->ops->handshake(c);
+}
+
+void channel_set_peer(struct channel *c, const char *name)
+{
+	snprintf(c->peer, sizeof c->peer, "%s", name);
+}
+
+int channel_secret(struct channel *c, uint8_t to[static LANE_SECRET])
+{
+	return c->ops->secret(c, to);
+}
+
+ssize_t channel_read(struct channel *c, void *to, size_t len, bool *eof)
+{
+	*eof = false;
+	return len ? c->ops->read(c, to, len, eof) : 0;
+}
+
+ssize_t channel_write(struct channel *c, const void *from, size_t len)
+{
+	return len ? c->ops->write(c, from, len) : 0;
+}
+
+int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2])
+{
+	return c->ops->polls(c, want_write, p);
+}
+
+static bool address_of(int fd, int (*get)(int, struct sockaddr *, socklen_t *), union address *to)
+{
+	socklen_t len = sizeof *to;
+
+	memset(to, 0, sizeof *to);
+	return get(fd, &to->sa, &len) == 0 &&
+	       (to->sa.sa_family == AF_INET || to->sa.sa_family == AF_INET6);
+}
+
+bool channel_addresses(const struct channel *c, union address *local, union address *peer)
+{
+	return address_of(c->in, getsockname, local) && address_of(c->in, getpeername, peer);
+}
+
+size_t channel_unsent(const struct channel *c)
+{
+	union address a;
+	int left = 0;
+
+	/* A local socket counts what the peer has not read, which may be never. */
+	if (!address_of(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
+		return 0;
+	return left > 0 ? (size_t)left : 0;
+}
+
+bool channel_flush(const struct channel *c, uint64_t deadline_ms)
+{
+	struct timespec pause = {.tv_nsec = 500000};
+
+	while (channel_unsent(c) > 0) {
+		if (clock_left(deadline_ms) == 0)
+			return false;
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 16000000)
+			pause.tv_nsec *= 2;
+	}
+	return true;
+}
+
+void channel_free(struct channel *c)
+{
+	int err = errno;
+
+	if (c)
+		c->ops->free(c);
+	errno = err;
+}
+
+/* ---- a pair of descriptors ---------------------------------------------------------- */
+
+struct pair {
+	struct channel channel;
+	int in_flags, out_flags;
+};
+
+static int pair_handshake(struct channel *c)
+{
+	(void)c;
+	return 1;
+}
+
+static int pair_secret(struct channel *c, uint8_t *to)
+{
+	(void)to;
+	return fail_as(OUT_PROTOCOL, "the connection to %s has no secret of its own", c->peer);
+}
+
+static bool not_now(void)
+{
+	return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+static ssize_t pair_read(struct channel *c, void *to, size_t len, bool *eof)
+{
+	ssize_t n;
+
+	do
+		n = read(c->in, to, len);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return not_now() ? 0 : channel_broken(c, "read from");
+	*eof = n == 0;
+	return n;
+}
+
+static ssize_t pair_write(struct channel *c, const void *from, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = write(c->out, from, len);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return not_now() ? 0 : channel_broken(c, "write to");
+	return n;
+}
+
+static int pair_polls(struct channel *c, bool want_write, struct pollfd *p)
+{
+	p[0] = (struct pollfd){.fd = c->in, .events = POLLIN};
+	if (!want_write)
+		return 1;
+	if (c->in == c->out) {
+		p[0].events |= POLLOUT;
+		return 1;
+	}
+	p[1] = (struct pollfd){.fd = c->out, .events = POLLOUT};
+	return 2;
+}
+
+/* The flags are the open file's, which may be another process's terminal: leave no trace. */
+static void pair_free(struct channel *c)
+{
+	struct pair *p = (struct pair *)c;
+
+	if (c->out != c->in) {
+		fcntl(c->out, F_SETFL, p->out_flags);
+		close_fd(c->out);
+	}
+	fcntl(c->in, F_SETFL, p->in_flags);
+	close_fd(c->in);
+	free(p);
+}
+
+static const struct channel_ops pair_ops = {
+	.handshake = pair_handshake,
+	.secret = pair_secret,
+	.read = pair_read,
+	.write = pair_write,
+	.polls = pair_polls,
+	.free = pair_free,
+};
+
+int channel_over_fds(int in, int out, struct channel **out_ch)
+{
+	struct pair *p = calloc(1, sizeof *p);
+
+	if (!p) {
+		fail_as(OUT_MEMORY, "make a control channel: %m");
+		goto fail;
+	}
+	channel_init(&p->channel, &pair_ops, in, out);
+	if (descriptor_unblock(in, &p->in_flags) != 0)
+		goto fail;
+	p->out_flags = p->in_flags;
+	if (out != in && descriptor_unblock(out, &p->out_flags) != 0)
+		goto fail;
+	*out_ch = &p->channel;
+	return 0;
+fail:
+	free(p);
+	close_fd(in);
+	if (out != in)
+		close_fd(out);
+	return -1;
+}

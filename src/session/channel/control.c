@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/channel/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/worker.h"
+#include "session/channel/framer.h"
+
+enum {
+	OUTBOX_RESERVE = 128 << 10, /* of OUTBOX_MAX, for those who must not wait */
+	PONG_ROOM = 64 << 10, /* no PONG when more than this is queued */
+	READS_AT_ONCE = 16, /* then look after the outbox again */
+	LATE_MS = 1000, /* a poll that comes back so much late: we were stopped */
+	LAST_WORDS_MS = 1000, /* how long to listen to a peer that takes nothing any more */
+	PINGS = 8, /* in the time after which silence counts */
+	CHANNEL_TIMEOUTS = 3, /* of silence here while lanes live */
+};
+
+struct control {
+	struct channel *ch;
+	struct control_handler h;
+	char peer[HOST_MAX];
+	struct worker worker;
+	int wake; /* eventfd: the outbox is no longer empty, or closing */
+	_Atomic int timeout_ms;
+	_Atomic uint64_t cookie, ponged; /* of the last PING, and of the last one answered */
+
+	pthread_mutex_t lock;
+	pthread_cond_t drained; /* on CLOCK_MONOTONIC: the outbox got shorter, or is no more */
+	uint8_t *outbox; /* a ring */
+	size_t start, used;
+	bool lost, closing, hurry;
+	struct failure why; /* if lost */
+
+	/* the thread's own */
+	uint8_t *before;
+	size_t before_at, before_len;
+	bool deaf; /* on_refused() was called */
+	bool mute; /* writing failed: only listening */
+	uint64_t mute_until; /* clock_ms */
+	uint64_t silence_ms; /* that this process ran through */
+	uint64_t quiet_ms; /* the same, with nothing heard on any other way either */
+	unsigned unanswered; /* PINGs sent in this silence */
+	struct framer fr;
+};
+
+static _Thread_local const struct control *mine;
+
+/* ---- the outbox ---------------------------------------------------------------------- */
+
+static void outbox_put(struct control *c, const void *from, size_t len)
+{
+	size_t at = (c->start + c->used) % OUTBOX_MAX;
+	size_t first = len < OUTBOX_MAX - at ? len : OUTBOX_MAX - at;
+
+	if (len == 0)
+		return;
+	memcpy(c->outbox + at, from, first);
+	memcpy(c->outbox, (const uint8_t *)from + first, len - first);
+	c->used += len;
+}
+
+static void wake(struct control *c)
+{
+	raise_event(c->wake);
+}
+
+/* With the lock held. */
+static void push(struct control *c, uint8_t type, const void *body, size_t len)
+{
+	uint8_t head[FRAME_HEAD];
+	bool was_empty = c->used == 0;
+
+	frame_head_encode(type, (uint32_t)len, head);
+	outbox_put(c, head, sizeof head);
+	outbox_put(c, body, len);
+	if (was_empty && mine != c)
+		wake(c);
+}
+
+static int send_frame(struct control *c, uint8_t type, const void *body, size_t len, bool wait)
+{
+	size_t need = FRAME_HEAD + len;
+	size_t most = wait ? OUTBOX_MAX - OUTBOX_RESERVE : OUTBOX_MAX;
+	int rc = 0;
+
+	if (len > FRAME_BODY_MAX)
+		return fail_as(OUT_PROTOCOL, "%s of %zu bytes is too long", message_name(type),
+			       len);
+	pthread_mutex_lock(&c->lock);
+	while (wait && !c->lost && !c->closing && !c->hurry && c->used + need > most)
+		pthread_cond_wait(&c->drained, &c->lock);
+	if (c->hurry)
+		most = OUTBOX_MAX;
+	if (c->lost)
+		rc = fail_again(&c->why);
+	else if (c->closing)
+		rc = fail_as(OUT_PEER_LOST, "the connection to %s is being closed", c->peer);
+	else if (c->used + need > most)
+		rc = fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
+	else
+		push(c, type, body, len);
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
+int control_send(struct control *c, uint8_t type, const void *body, size_t len)
+{
+	return send_frame(c, type, body, len, mine != c);
+}
+
+int control_post(struct control *c, uint8_t type, const void *body, size_t len)
+{
+	return send_frame(c, type, body, len, false);
+}
+
+void control_hurry(struct control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->hurry = true;
+	pthread_cond_broadcast(&c->drained);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* A part of the outbox that lies in one piece.  It stays as it is without the lock: others
+ * only append. */
+static size_t outbox_piece(struct control *c, const uint8_t **at)
+{
+	size_t len;
+
+	pthread_mutex_lock(&c->lock);
+	*at = c->outbox + c->start;
+	len = c->used < OUTBOX_MAX - c->start ? c->used : OUTBOX_MAX - c->start;
+	pthread_mutex_unlock(&c->lock);
+	return len;
+}
+
+static void outbox_written(struct control *c, size_t len)
+{
+	pthread_mutex_lock(&c->lock);
+	c->used -= len;
+	/* Back to the first pages when it can be, which are in memory already. */
+	c->start = c->used ? (c->start + len) % OUTBOX_MAX : 0;
+	pthread_cond_broadcast(&c->drained);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Make this thread's failure what senders get from now on, unless they have one. */
+static void give_up(struct control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->lost) {
+		c->lost = true;
+		c->why = *failed();
+	}
+	pthread_cond_broadcast(&c->drained);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Write what the channel takes.  True when something is left that it does not take now. */
+static bool speak(struct control *c)
+{
+	while (!c->mute) {
+		const uint8_t *at;
+		size_t len = outbox_piece(c, &at);
+		ssize_t n = len ? channel_write(c->ch, at, len) : 0;
+
+		if (n > 0) {
+			outbox_written(c, (size_t)n);
+			continue;
+		}
+		if (n == 0)
+			return len > 0;
+		/* Why it went away may be among what it said before. */
+		c->mute = true;
+		c->mute_until = clock_ms() + LAST_WORDS_MS;
+		give_up(c);
+	}
+	return false;
+}
+
+/* ---- listening ------------------------------------------------------------------------ */
+
+/* PING or PONG. */
+static void push_ping(struct control *c, uint8_t type, const struct msg_ping *m)
+{
+	uint8_t body[8];
+	struct writer w = writer_of(body, sizeof body);
+
+	msg_ping_encode(&w, m);
+	pthread_mutex_lock(&c->lock);
+	if (!c->lost && c->used < PONG_ROOM)
+		push(c, type, body, w.used);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int take_ping(struct control *c, const struct frame *f)
+{
+	struct msg_ping m;
+
+	if (msg_ping_decode(f, &m) != 0)
+		return -1;
+	if (f->type == MSG_PING)
+		push_ping(c, MSG_PONG, &m);
+	else if (m.cookie > atomic_load(&c->cookie))
+		return fail_as(OUT_PROTOCOL, "%s answered a PING that was never sent", c->peer);
+	else
+		atomic_store(&c->ponged, m.cookie);
+	return 0;
+}
+
+static int handle(struct control *c, const struct frame *f)
+{
+	if (c->h.pings && (f->type == MSG_PING || f->type == MSG_PONG))
+		return take_ping(c, f);
+	return c->h.on_frame(c->h.ctx, f);
+}
+
+/* This thread's failure is the end of listening; -1: of the channel too. */
+static int refuse(struct control *c)
+{
+	if (c->deaf || !c->h.on_refused)
+		return -1;
+	c->deaf = true;
+	c->h.on_refused(c->h.ctx);
+	return 0;
+}
+
+/* All whole frames of what came. */
+static int take_frames(struct control *c)
+{
+	struct frame f;
+	int rc = 0;
+
+	while (rc == 0 && !c->deaf && (rc = framer_next(&c->fr, &f)) > 0)
+		rc = handle(c, &f);
+	if (rc < 0 && refuse(c) != 0)
+		return -1;
+	if (c->deaf)
+		framer_init(&c->fr);
+	return 0;
+}
+
+static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
+{
+	size_t left = c->before_len - c->before_at;
+
+	if (left == 0)
+		return channel_read(c->ch, to, len, eof);
+	*eof = false;
+	if (len > left)
+		len = left;
+	memcpy(to, c->before + c->before_at, len);
+	c->before_at += len;
+	return (ssize_t)len;
+}
+
+/* The end of the stream, with the failure that it is. */
+static int ended(struct control *c, bool *clean)
+{
+	*clean = c->fr.start == c->fr.end;
+	if (*clean)
+		return fail_as(OUT_PEER_LOST, "%s closed the connection", c->peer);
+	return fail_as(OUT_PEER_LOST, "%s closed the connection in the middle of a message",
+		       c->peer);
+}
+
+static void hear(struct control *c)
+{
+	c->silence_ms = c->quiet_ms = 0;
+	c->unanswered = 0;
+}
+
+/* Take in what has come; *more when there may be more at hand. */
+static int listen_now(struct control *c, bool *more, bool *clean)
+{
+	*more = true;
+	for (unsigned i = 0; i < READS_AT_ONCE; i++) {
+		size_t room;
+		void *to = framer_room(&c->fr, &room);
+		bool eof;
+		ssize_t n = read_some(c, to, room, &eof);
+
+		if (n < 0)
+			return -1;
+		if (eof)
+			return ended(c, clean);
+		if (n == 0) {
+			*more = false;
+			return 0;
+		}
+		hear(c);
+		framer_filled(&c->fr, (size_t)n);
+		if (take_frames(c) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- silence ---------------------------------------------------------------------------- */
+
+static void send_ping(struct control *c)
+{
+	struct msg_ping m = {.cookie = atomic_fetch_add(&c->cookie, 1) + 1};
+
+	c->unanswered++;
+	push_ping(c, MSG_PING, &m);
+}
+
+/* In silence_ms, when the next PING is due: at 1/8, 2/8 ... of the limit. */
+static uint64_t ping_due(const struct control *c, uint64_t limit)
+{
+	return limit * (c->unanswered + 1) / PINGS;
+}
+
+static void listen_elsewhere(struct control *c)
+{
+	uint64_t at = c->h.heard_ms ? c->h.heard_ms(c->h.ctx) : 0;
+	uint64_t since = at ? clock_ms() - at : UINT64_MAX;
+
+	if (since < c->quiet_ms)
+		c->quiet_ms = since;
+}
+
+/* -1 when the peer has been silent for too long, or has had its time for last words. */
+static int look_at_clock(struct control *c)
+{
+	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
+
+	if (c->mute && clock_ms() >= c->mute_until)
+		return fail_again(&c->why);
+	if (limit == 0 || c->deaf)
+		return 0;
+	listen_elsewhere(c);
+	if (c->quiet_ms >= limit || c->silence_ms >= CHANNEL_TIMEOUTS * limit) {
+		if (c->quiet_ms >= limit)
+			fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer,
+				(double)limit / 1000);
+		else
+			fail_as(OUT_TIMEOUT,
+				"the connection to %s has been silent for %g s, though data "
+				"moves",
+				c->peer, (double)c->silence_ms / 1000);
+		/* A host that is gone can't be told. */
+		return channel_unsent(c->ch) > 0 ? -1 : refuse(c);
+	}
+	if (c->h.pings && c->silence_ms >= ping_due(c, limit))
+		send_ping(c);
+	return 0;
+}
+
+/* Milliseconds until something is due, -1: nothing is. */
+static int due_in(const struct control *c)
+{
+	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
+	uint64_t left, ping;
+
+	if (c->mute)
+		return clock_left(c->mute_until);
+	if (limit == 0 || c->deaf)
+		return -1;
+	left = limit > c->quiet_ms ? limit - c->quiet_ms : 0;
+	ping = ping_due(c, limit);
+	ping = ping > c->silence_ms ? ping - c->silence_ms : 0;
+	return (int)(c->h.pings && ping < left ? ping : left);
+}
+
+/* Silence is what was waited for, and no more than was asked for: coming back much later than
+ * that, we were stopped, and the peer may have been too. */
+static void count_silence(struct control *c, uint64_t slept, int asked)
+{
+	if (asked >= 0 && slept > (uint64_t)asked + LATE_MS) {
+		hear(c);
+		return;
+	}
+	if (asked >= 0 && slept > (uint64_t)asked)
+		slept = (uint64_t)asked;
+	c->silence_ms += slept;
+	c->quiet_ms += slept;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+static int wait_for_news(struct control *c, bool want_write, bool more)
+{
+	struct pollfd p[3] = {{.fd = c->wake, .events = POLLIN}};
+	int n = 1 + channel_polls(c->ch, want_write, p + 1);
+	int asked = more ? 0 : due_in(c);
+	uint64_t from = clock_ms();
+	uint64_t told;
+
+	if (poll(p, (nfds_t)n, asked) < 0 && errno != EINTR)
+		return fail_as(OUT_SOCKET, "wait for %s: %m", c->peer);
+	count_silence(c, clock_ms() - from, asked);
+	if ((p[0].revents & POLLIN) && read(c->wake, &told, sizeof told) < 0 && errno != EAGAIN)
+		return fail_as(OUT_SOCKET, "wait for %s: %m", c->peer);
+	return 0;
+}
+
+static bool closing(struct control *c)
+{
+	bool is;
+
+	pthread_mutex_lock(&c->lock);
+	is = c->closing;
+	pthread_mutex_unlock(&c->lock);
+	return is;
+}
+
+/* Until the channel is no more (-1) or control_close() came (0). */
+static int serve(struct control *c, bool *clean)
+{
+	while (!closing(c)) {
+		bool more, left;
+
+		if (listen_now(c, &more, clean) != 0)
+			return -1;
+		if (look_at_clock(c) != 0)
+			return -1;
+		left = speak(c);
+		if (wait_for_news(c, left, more) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void *control_run(void *arg)
+{
+	struct control *c = arg;
+	bool clean = false;
+
+	mine = c;
+	if (serve(c, &clean) != 0) {
+		give_up(c);
+		if (!closing(c))
+			c->h.on_lost(c->h.ctx, clean);
+	}
+	return NULL;
+}
+
+/* ---- start and end ------------------------------------------------------------------------ */
+
+static int locks_init(struct control *c)
+{
+	pthread_condattr_t attr;
+	int rc;
+
+	if (pthread_condattr_init(&attr) != 0)
+		return -1;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	rc = pthread_cond_init(&c->drained, &attr);
+	pthread_condattr_destroy(&attr);
+	if (rc != 0)
+		return -1;
+	if (pthread_mutex_init(&c->lock, NULL) != 0) {
+		pthread_cond_destroy(&c->drained);
+		return -1;
+	}
+	return 0;
+}
+
+static void control_free(struct control *c)
+{
+	channel_free(c->ch);
+	close_fd(c->wake);
+	if (c->before)
+		explicit_bzero(c->before, c->before_len);
+	free(c->before);
+	if (c->outbox)
+		explicit_bzero(c->outbox, OUTBOX_MAX);
+	free(c->outbox);
+	framer_wipe(&c->fr);
+	pthread_mutex_destroy(&c->lock);
+	pthread_cond_destroy(&c->drained);
+	free(c);
+}
+
+static struct control *control_new(const struct control_handler *h, const void *before,
+				   size_t before_len)
+{
+	struct control *c = calloc(1, sizeof *c);
+
+	if (!c || locks_init(c) != 0) {
+		free(c);
+		return NULL;
+	}
+	c->h = *h;
+	c->timeout_ms = h->timeout_ms;
+	snprintf(c->peer, sizeof c->peer, "%s", h->peer ? h->peer : "the peer");
+	framer_init(&c->fr);
+	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->outbox = malloc(OUTBOX_MAX);
+	c->before = malloc(before_len + 1);
+	if (c->wake < 0 || !c->outbox || !c->before) {
+		control_free(c);
+		return NULL;
+	}
+	if (before_len > 0)
+		memcpy(c->before, before, before_len);
+	c->before_len = before_len;
+	return c;
+}
+
+int control_start(struct channel *ch, const struct control_handler *h, const void *before,
+		  size_t before_len, struct control **out)
+{
+	struct control *c = control_new(h, before, before_len);
+
+	if (!c)
+		return fail_as(OUT_MEMORY, "start the control channel: %m");
+	c->ch = ch;
+	channel_set_peer(ch, c->peer);
+	/* Before the thread is there: its first handler may look for it. */
+	*out = c;
+	if (worker_start(&c->worker, "control", control_run, c) != 0) {
+		*out = NULL;
+		c->ch = NULL;
+		control_free(c);
+		return -1;
+	}
+	return 0;
+}
+
+uint64_t control_pings(const struct control *c, uint64_t *answered)
+{
+	*answered = atomic_load(&c->ponged);
+	return atomic_load(&c->cookie);
+}
+
+void control_set_timeout(struct control *c, int timeout_ms)
+{
+	atomic_store(&c->timeout_ms, timeout_ms);
+	wake(c);
+}
+
+int control_flush(struct control *c, uint64_t deadline_ms)
+{
+	bool lost, left;
+
+	if (mine == c)
+		return fail_as(OUT_PROTOCOL, "the control thread can't wait for itself");
+	pthread_mutex_lock(&c->lock);
+	while (!c->lost && c->used > 0 && clock_left(deadline_ms) > 0) {
+		struct timespec until = clock_after((uint64_t)clock_left(deadline_ms));
+
+		pthread_cond_timedwait(&c->drained, &c->lock, &until);
+	}
+	lost = c->lost;
+	left = c->used > 0;
+	if (lost)
+		fail_again(&c->why);
+	pthread_mutex_unlock(&c->lock);
+	if (lost)
+		return -1;
+	if (left)
+		return fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
+	if (!channel_flush(c->ch, deadline_ms))
+		return fail_as(OUT_TIMEOUT, "%s does not take what it is told", c->peer);
+	return 0;
+}
+
+void control_close(struct control *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->closing = true;
+	pthread_cond_broadcast(&c->drained);
+	pthread_mutex_unlock(&c->lock);
+	wake(c);
+	worker_join(&c->worker);
+	control_free(c);
+}

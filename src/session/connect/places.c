@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/connect/places.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/fail.h"
+#include "host/own_address.h"
+
+/* ---- what to offer --------------------------------------------------------------------- */
+
+struct list {
+	union address *at;
+	unsigned max, *count;
+	int family;
+};
+
+static void add(struct list *l, const union address *a)
+{
+	union address is = address_with_port(a, 0);
+
+	if (*l->count == l->max || !address_is_unicast(&is) ||
+	    (l->family && l->family != is.sa.sa_family))
+		return;
+	for (unsigned i = 0; i < *l->count; i++)
+		if (address_same(&l->at[i], &is))
+			return;
+	l->at[(*l->count)++] = is;
+}
+
+static int add_only(struct list *l, const char *text)
+{
+	struct addrinfo hints = {.ai_family = l->family, .ai_socktype = SOCK_STREAM}, *found;
+	union address a;
+	int rc = getaddrinfo(text, NULL, &hints, &found);
+
+	if (rc != 0)
+		return fail_as(OUT_USAGE, "listen at %s: %s", text, gai_strerror(rc));
+	a = address_of_sockaddr(found->ai_addr);
+	freeaddrinfo(found);
+	add(l, &a);
+	return 0;
+}
+
+/* The address of this host that an ssh connection came to; sshd tells it. */
+static void add_ssh(struct list *l)
+{
+	const char *said = getenv("SSH_CONNECTION");
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
+	char server[64];
+	union address a;
+
+	if (!said || sscanf(said, "%*s %*s %63s", server) != 1 ||
+	    getaddrinfo(server, NULL, &hints, &found) != 0)
+		return;
+	a = address_of_sockaddr(found->ai_addr);
+	freeaddrinfo(found);
+	a = address_unmapped(&a);
+	if (!address_is_loopback(&a) && !address_is_link_local(&a))
+		add(l, &a);
+}
+
+static void add_interfaces(struct list *l, bool loopback)
+{
+	struct ifaddrs *all;
+
+	if (getifaddrs(&all) < 0)
+		return;
+	for (struct ifaddrs *i = all; i; i = i->ifa_next) {
+		union address a;
+
+		if (!sockaddr_is_address(i->ifa_addr) || !(i->ifa_flags & IFF_UP))
+			continue;
+		a = address_of_sockaddr(i->ifa_addr);
+		if (address_is_loopback(&a) == loopback && !address_is_link_local(&a))
+			add(l, &a);
+	}
+	freeifaddrs(all);
+}
+
+int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
+		       unsigned *count)
+{
+	struct list l = {.at = to, .max = max, .count = count, .family = rules->family};
+	union address control;
+
+	*count = 0;
+	if (rules->only[0])
+		return add_only(&l, rules->only);
+	if (rules->control) {
+		control = address_unmapped(rules->control);
+		if (rules->same_host || !address_is_loopback(&control))
+			add(&l, &control);
+	}
+	add_ssh(&l);
+	add_interfaces(&l, false);
+	if (rules->same_host)
+		add_interfaces(&l, true);
+	return 0;
+}
+
+struct offer_place place_of(const union address *a, enum transport t, unsigned port)
+{
+	struct offer_place p = {.transport = (uint8_t)t, .port = (uint16_t)port};
+	unsigned len;
+	const uint8_t *bits = address_bits(a, &len);
+
+	p.family = len == 4 ? 4 : 6;
+	memcpy(p.addr, bits, len);
+	return p;
+}
+
+/* ---- what to dial ---------------------------------------------------------------------- */
+
+static union address address_of_place(const struct offer_place *p)
+{
+	union address a = {.sa = {.sa_family = p->family == 4 ? AF_INET : AF_INET6}};
+
+	if (p->family == 4)
+		memcpy(&a.in4.sin_addr, p->addr, 4);
+	else
+		memcpy(&a.in6.sin6_addr, p->addr, 16);
+	return address_with_port(&a, p->port);
+}
+
+/* May it be dialed?  A link-local address gets the zone that the user typed. */
+static bool is_worthwhile(union address *a, const struct dial_rules *rules)
+{
+	const union address *dialed = rules->dialed;
+
+	if (!address_is_unicast(a) || (rules->family && rules->family != a->sa.sa_family))
+		return false;
+	if (address_is_loopback(a))
+		return rules->same_host;
+	if (!address_is_link_local(a))
+		return true;
+	if (!dialed || !address_same(a, dialed))
+		return false;
+	if (a->sa.sa_family == AF_INET6)
+		a->in6.sin6_scope_id = dialed->in6.sin6_scope_id;
+	return true;
+}
+
+/* A wire there would have no other address of this host's than it may. */
+static bool leaves_from(const union address *to, const struct dial_rules *rules)
+{
+	union address from;
+
+	return rules->from.sa.sa_family == AF_UNSPEC ||
+	       (address_toward(to, &from) == 0 && address_same(&from, &rules->from));
+}
+
+unsigned places_worth(const struct msg_offer *offer, enum transport t,
+		      const struct dial_rules *rules, union address *to, unsigned which[],
+		      unsigned max)
+{
+	unsigned n = 0;
+
+	for (int near = 1; near >= 0; near--)
+		for (unsigned i = 0; i < offer->count && n < max; i++) {
+			union address a = address_of_place(&offer->places[i]);
+
+			if (offer->places[i].transport != t || !is_worthwhile(&a, rules) ||
+			    address_near(&a) != near || !leaves_from(&a, rules))
+				continue;
+			which[n] = i;
+			to[n++] = a;
+		}
+	return n;
+}
+
+unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
+			const struct dial_rules *rules, union address *to, unsigned max)
+{
+	unsigned which[2 * OFFER_MAX];
+
+	return places_worth(offer, t, rules, to, which, max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/tcp/tcp_connect.h"
+#include "session/connect/porter_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+
+enum {
+	PORT_TRIES = 64, /* where any free port will do */
+	LOOK_UP_MS = 250, /* a signal may come just before a wait */
+};
+
+/* ---- life ------------------------------------------------------------------------------ */
+
+int porter_new(struct porter **out)
+{
+	struct porter *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return fail_as(OUT_MEMORY, "make a porter: %m");
+	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (p->stop < 0) {
+		fail_as(OUT_MEMORY, "make a porter: %m");
+		free(p);
+		return -1;
+	}
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+		p->berths[i] = (struct berth){.ready = -1, .caller = {.fd = -1}};
+	strangers_init(&p->strangers);
+	pthread_mutex_init(&p->lock, NULL);
+	*out = p;
+	return 0;
+}
+
+static void unlisten_tcp(struct porter *p)
+{
+	while (p->tcp_count > 0)
+		close_fd(p->tcp[--p->tcp_count]);
+	p->tcp_port = 0;
+}
+
+void porter_free(struct porter *p)
+{
+	if (!p)
+		return;
+	if (p->worker.running) {
+		raise_event(p->stop);
+		worker_join(&p->worker);
+	}
+	strangers_leave(&p->strangers);
+	unlisten_tcp(p);
+	while (p->rdma_count > 0)
+		verbs_unlisten(p->rdma[--p->rdma_count]);
+	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+		caller_drop(&p->berths[i].caller);
+		close_fd(p->berths[i].ready);
+	}
+	close_fd(p->stop);
+	pthread_mutex_destroy(&p->lock);
+	explicit_bzero(&p->terms, sizeof p->terms);
+	free(p);
+}
+
+/* ---- listeners ------------------------------------------------------------------------- */
+
+/* Bind wanted[from..] to this port, 0: to any that the first one gets. */
+static int bind_from(struct porter *p, unsigned from, unsigned port)
+{
+	for (unsigned i = from; i < p->wanted_count; i++) {
+		unsigned got;
+		int fd = tcp_listen(&p->wanted[i], port, port, &got);
+
+		if (fd < 0) {
+			while (p->tcp_count > from)
+				close_fd(p->tcp[--p->tcp_count]);
+			return -1;
+		}
+		p->tcp[p->tcp_count++] = fd;
+		port = got;
+	}
+	p->tcp_port = port;
+	return 0;
+}
+
+static int bind_somewhere(struct porter *p, unsigned lo, unsigned hi)
+{
+	unsigned tries = lo ? hi - lo + 1 : PORT_TRIES;
+
+	for (unsigned i = 0; i < tries; i++)
+		if (bind_from(p, 0, lo ? lo + i : 0) == 0)
+			return 0;
+	if (lo == hi)
+		return -1;
+	return fail_as(failed()->code, "no TCP port of %u to %u is free: %s", lo, hi,
+		       failed()->text);
+}
+
+static bool have_ipv6(void)
+{
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	close_fd(fd);
+	return fd >= 0;
+}
+
+/* Remember to listen at addr, everywhere when it is NULL; how many places were added. */
+static unsigned want(struct porter *p, const union address *addr)
+{
+	unsigned before = p->wanted_count;
+
+	if (addr) {
+		if (before < LISTENERS_MAX)
+			p->wanted[p->wanted_count++] = *addr;
+		return p->wanted_count - before;
+	}
+	if (before + 2 > LISTENERS_MAX)
+		return 0;
+	p->wanted[p->wanted_count++] =
+		(union address){.in4 = {.sin_family = AF_INET, .sin_addr = {INADDR_ANY}}};
+	if (have_ipv6())
+		p->wanted[p->wanted_count++] = (union address){
+			.in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT}};
+	return p->wanted_count - before;
+}
+
+int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi)
+{
+	unsigned added = want(p, addr);
+
+	if (added == 0)
+		return fail_as(OUT_SOCKET, "listen at more than %d addresses", LISTENERS_MAX);
+	if (p->tcp_count > 0 && bind_from(p, p->wanted_count - added, p->tcp_port) == 0)
+		return 0;
+	unlisten_tcp(p);
+	return bind_somewhere(p, lo, hi);
+}
+
+int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo, unsigned hi,
+		       unsigned *port)
+{
+	if (p->rdma_count == OFFER_MAX)
+		return fail_as(OUT_TRANSPORT, "listen for RDMA at more than %d addresses",
+			       OFFER_MAX);
+	if (verbs_listen(addr, lo, hi, port, &p->rdma[p->rdma_count]) < 0)
+		return -1;
+	if (p->rdma_count++ == 0)
+		p->rdma_port = *port;
+	return 0;
+}
+
+unsigned porter_tcp_port(const struct porter *p)
+{
+	return p->tcp_port;
+}
+
+unsigned porter_rdma_port(const struct porter *p)
+{
+	return p->rdma_port;
+}
+
+void porter_accept(struct porter *p)
+{
+	for (unsigned i = 0; i < p->tcp_count && strangers_accepting(&p->strangers); i++)
+		strangers_accept(&p->strangers, p->tcp[i]);
+}
+
+unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n)
+{
+	for (unsigned i = 0; i < p->tcp_count && strangers_accepting(&p->strangers); i++)
+		set[n++] = (struct pollfd){.fd = p->tcp[i], .events = POLLIN};
+	return n;
+}
+
+/* ---- admitting a peer --------------------------------------------------------------------- */
+
+/* A step of the handshake: 1 done, 0 not yet, -1 it has to leave. */
+static int shake_hands(struct stranger *s)
+{
+	char who[80];
+	int rc = channel_handshake(s->tls);
+
+	if (rc >= 0)
+		return rc;
+	stranger_text(s, who, sizeof who);
+	if (failed()->code == OUT_AUTH)
+		log_info("%s has another key: %s", who, failed()->text);
+	else
+		log_debug("%s did not finish its handshake: %s", who, failed()->text);
+	return -1;
+}
+
+static int begin_tls(struct stranger *s, const struct psk *key)
+{
+	char who[80];
+	int fd = s->fd;
+
+	stranger_text(s, who, sizeof who);
+	if (channel_tls_server(fd, key, &s->tls) < 0) {
+		s->fd = -1;
+		s->tls = NULL;
+		return -1;
+	}
+	channel_set_peer(s->tls, who);
+	return 0;
+}
+
+/* Get on with a stranger that has said something: 1 it is the peer, 0 not yet, -1 it has to
+ * leave. */
+static int get_on(struct stranger *s, const struct psk *key)
+{
+	int rc;
+
+	if (!s->tls) {
+		rc = stranger_hello(s);
+		if (rc <= 0)
+			return rc;
+		if (begin_tls(s, key) < 0)
+			return -1;
+	}
+	return shake_hands(s);
+}
+
+static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
+{
+	for (unsigned i = 0; i < p->strangers.count; i++) {
+		struct stranger *s = &p->strangers.list[i];
+
+		s->polled = n;
+		if (s->tls)
+			n += (unsigned)channel_polls(s->tls, false, set + n);
+		else
+			set[n++] = (struct pollfd){.fd = s->fd, .events = POLLIN | POLLRDHUP};
+	}
+	return n;
+}
+
+/* One round with all strangers.  True when one of them is the peer. */
+static bool welcome(struct porter *p, const struct psk *key, const struct pollfd *set,
+		    struct channel **out)
+{
+	struct strangers *all = &p->strangers;
+
+	for (unsigned i = all->count; i-- > 0;) {
+		struct stranger *s = &all->list[i];
+		int rc = s->polled && set[s->polled].revents ? get_on(s, key) : 0;
+
+		if (rc > 0) {
+			*out = s->tls;
+			stranger_release(all, i);
+			return true;
+		}
+		if (rc < 0)
+			stranger_leave(all, i);
+	}
+	return false;
+}
+
+int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
+		 struct channel **out)
+{
+	/* The first entry is nobody's, so that 0 can mean "not polled". */
+	struct pollfd set[1 + LISTENERS_MAX + 2 * STRANGERS_MAX] = {{.fd = -1}};
+
+	for (;;) {
+		int ms = LOOK_UP_MS;
+		unsigned n;
+
+		if (cancelled())
+			return fail_signal(cancelled());
+		if (deadline_ms && clock_left(deadline_ms) == 0)
+			return fail_as(OUT_CONNECT, "nobody with the key came to TCP port %u",
+				       p->tcp_port);
+		if (deadline_ms && clock_left(deadline_ms) < ms)
+			ms = clock_left(deadline_ms);
+		n = poll_strangers(p, set, porter_poll_listeners(p, set, 1));
+		if (poll(set, n, ms) < 0 && errno != EINTR)
+			return fail_as(OUT_SOCKET, "wait for a peer: %m");
+		if (welcome(p, key, set, out)) {
+			strangers_leave(&p->strangers);
+			p->busy = true;
+			return 0;
+		}
+		strangers_expire(&p->strangers);
+		porter_accept(p);
+	}
+}

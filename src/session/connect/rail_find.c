@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Which ways there are to the places of an offer. */
+
+#include <stdio.h>
+#include <string.h>
+#include "host/own_address.h"
+#include "session/connect/nics.h"
+#include "session/connect/rail.h"
+
+enum { OWN_MAX = 4 }; /* addresses of this host that are in the network of a place */
+
+static unsigned slower(unsigned a, unsigned b)
+{
+	return a && (a < b || !b) ? a : b;
+}
+
+/* What this end's port at r->from makes of r. */
+static void complete(struct rail *r, const union address *from, struct port_list *ports)
+{
+	int at = port_behind(ports, from);
+
+	r->near = at;
+	if (at < 0)
+		return;
+	r->rate = slower(r->rate, ports->ports[at].rate_mbits);
+	snprintf(r->device, sizeof r->device, "%s", ports->ports[at].device);
+}
+
+/* Two ports in one network: the routes lead through one of them only, wherever that is. */
+static unsigned find_beside(const struct rail *routed, const union address *from,
+			    struct port_list *ports, struct rail *to, unsigned max)
+{
+	union address own[OWN_MAX];
+	unsigned n = addresses_near(&routed->to, own, OWN_MAX), found = 0;
+
+	for (unsigned i = 0; i < n && found < max; i++) {
+		struct rail *r = &to[found];
+
+		if (address_same(&own[i], from) || address_same(&own[i], &routed->to))
+			continue;
+		*r = *routed;
+		r->from = own[i];
+		complete(r, &own[i], ports);
+		found += r->near >= 0 && r->near != routed->near;
+	}
+	return found;
+}
+
+unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rules, struct rail *to,
+		    unsigned max)
+{
+	union address at[OFFER_MAX], from[OFFER_MAX];
+	struct port_list ports = {.count = 0};
+	unsigned which[OFFER_MAX];
+	unsigned n = places_worth(offer, TRANSPORT_RDMA, rules, at, which, OFFER_MAX);
+	unsigned routed = n < max ? n : max, found = routed;
+
+	for (unsigned i = 0; i < routed; i++) {
+		const struct offer_place *p = &offer->places[which[i]];
+
+		to[i] = (struct rail){
+			.from = {.sa = {.sa_family = AF_UNSPEC}},
+			.to = at[i],
+			.near = -1,
+			.far = p->adapter,
+			.rate = p->rate,
+		};
+		from[i].sa.sa_family = AF_UNSPEC;
+		if (address_toward(&at[i], &from[i]) == 0)
+			complete(&to[i], &from[i], &ports);
+	}
+	for (unsigned i = 0; i < routed; i++)
+		if (to[i].near >= 0 && rules->from.sa.sa_family == AF_UNSPEC)
+			found += find_beside(&to[i], &from[i], &ports, to + found, max - found);
+	rails_sort(to, found);
+	return found;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/connect/strangers.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+
+enum {
+	ACCEPTS_AT_ONCE = 64, /* of one listener, then look after those who are in */
+	ACCEPT_PAUSE_MS = 100,
+	STRANGERS_LEAST = 8,
+	PREFIX_BYTES = 8, /* of an IPv6 address: what one customer has */
+	TLS_RECORD_HEAD = 5, /* type, version, length */
+};
+
+void strangers_init(struct strangers *s)
+{
+	struct rlimit files;
+
+	s->count = 0;
+	s->accept_after = 0;
+	s->most = STRANGERS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < s->most)
+		s->most = (unsigned)files.rlim_cur / 2;
+	if (s->most < STRANGERS_LEAST)
+		s->most = STRANGERS_LEAST;
+}
+
+/* ---- coming and going ---------------------------------------------------------------------- */
+
+static void address_group(const union address *a, uint8_t to[static 16])
+{
+	memset(to, 0, 16);
+	if (a->sa.sa_family == AF_INET) {
+		to[10] = to[11] = 0xff;
+		memcpy(to + 12, &a->in4.sin_addr, 4);
+	} else if (a->sa.sa_family == AF_INET6) {
+		memcpy(to, &a->in6.sin6_addr,
+		       IN6_IS_ADDR_V4MAPPED(&a->in6.sin6_addr) ? 16 : PREFIX_BYTES);
+	}
+}
+
+/* Count one more, or one less, with all from there. How many there were. */
+static unsigned count_crowd(struct strangers *s, const uint8_t from[static 16], int by)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->count; i++) {
+		struct stranger *other = &s->list[i];
+
+		if (memcmp(other->from, from, sizeof other->from) == 0) {
+			other->crowd += (unsigned)by;
+			n++;
+		}
+	}
+	return n;
+}
+
+void stranger_release(struct strangers *s, unsigned i)
+{
+	struct stranger *gone = &s->list[i];
+	uint8_t from[sizeof gone->from];
+
+	memcpy(from, gone->from, sizeof from);
+	s->count--;
+	memmove(gone, gone + 1, (s->count - i) * sizeof *gone);
+	count_crowd(s, from, -1);
+}
+
+void stranger_leave(struct strangers *s, unsigned i)
+{
+	if (s->list[i].tls)
+		channel_free(s->list[i].tls);
+	else
+		close_fd(s->list[i].fd);
+	stranger_release(s, i);
+}
+
+void strangers_leave(struct strangers *s)
+{
+	while (s->count > 0)
+		stranger_leave(s, s->count - 1);
+}
+
+/* The oldest of the busiest address; of several as busy ones, the oldest of them. */
+static bool make_room(struct strangers *s)
+{
+	unsigned victim = 0;
+
+	for (unsigned i = 1; i < s->count; i++)
+		if (s->list[i].crowd > s->list[victim].crowd)
+			victim = i;
+	if (s->count == 0)
+		return false;
+	stranger_leave(s, victim);
+	return true;
+}
+
+static void let_in(struct strangers *s, int fd, const union address *from)
+{
+	struct stranger new = {.fd = fd, .due = clock_ms() + STRANGER_MS};
+
+	address_group(from, new.from);
+	new.crowd = count_crowd(s, new.from, 1) + 1;
+	s->list[s->count++] = new;
+	if (s->count > s->most)
+		make_room(s);
+}
+
+static bool out_of_descriptors(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+}
+
+/* accept(2) wants a descriptor before it looks whether anybody waits. */
+static bool somebody_waits(int listener)
+{
+	struct pollfd p = {.fd = listener, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+bool strangers_accepting(const struct strangers *s)
+{
+	return clock_ms() >= s->accept_after;
+}
+
+/* With errno, which the user hears once. */
+static void cannot_accept(struct strangers *s)
+{
+	if (!s->told)
+		log_warn("accept a connection: %m");
+	s->told = true;
+	s->accept_after = clock_ms() + ACCEPT_PAUSE_MS;
+}
+
+void strangers_accept(struct strangers *s, int listener)
+{
+	for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
+		union address from = {.sa = {.sa_family = AF_UNSPEC}};
+		socklen_t len = sizeof from;
+		int fd = accept4(listener, &from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			let_in(s, fd, &from);
+		} else if (errno == EAGAIN) {
+			return;
+		} else if (out_of_descriptors(errno)) {
+			if (!somebody_waits(listener))
+				return;
+			if (!make_room(s)) {
+				cannot_accept(s);
+				return;
+			}
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			cannot_accept(s);
+			return;
+		}
+	}
+}
+
+uint64_t strangers_due(const struct strangers *s)
+{
+	return s->count ? s->list[0].due : 0;
+}
+
+void strangers_expire(struct strangers *s)
+{
+	while (s->count > 0 && clock_left(strangers_due(s)) == 0)
+		stranger_leave(s, 0);
+}
+
+/* ---- what they say ------------------------------------------------------------------------- */
+
+/* Have poll(2) wait for so many bytes. */
+static int wait_for(const struct stranger *s, int bytes)
+{
+	return setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) ? -1 : 0;
+}
+
+int stranger_hello(const struct stranger *s)
+{
+	uint8_t head[TLS_RECORD_HEAD];
+	ssize_t n = recv(s->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+	struct pollfd p = {.fd = s->fd, .events = POLLRDHUP};
+	int there = 0, whole = TLS_RECORD_HEAD;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	if (n == 0 || head[0] != TLS_HANDSHAKE)
+		return -1;
+	if (n == TLS_RECORD_HEAD)
+		whole += head[3] << 8 | head[4];
+	if (whole > CLIENT_HELLO_MAX || ioctl(s->fd, FIONREAD, &there) < 0)
+		return -1;
+	if (there >= whole && n == TLS_RECORD_HEAD)
+		return wait_for(s, 1) ? -1 : 1;
+	/* No more will come. */
+	if (poll(&p, 1, 0) != 0)
+		return -1;
+	return wait_for(s, whole);
+}
+
+void stranger_refuse(const struct stranger *s)
+{
+	/* access_denied, fatal: for tls.c's client.  Sent plainly, as all before a ServerHello. */
+	static const uint8_t alert[] = {0x15, 3, 3, 0, 2, 2, 49};
+
+	/* What is not read would turn the end into a reset, which overtakes the alert. */
+	while (recv(s->fd, NULL, CLIENT_HELLO_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0)
+		;
+	(void)!send(s->fd, alert, sizeof alert, MSG_NOSIGNAL | MSG_DONTWAIT);
+	shutdown(s->fd, SHUT_WR);
+}
+
+const char *stranger_text(const struct stranger *s, char *to, size_t size)
+{
+	union address a = {.sa = {.sa_family = AF_UNSPEC}};
+	socklen_t len = sizeof a;
+
+	if (getpeername(s->fd, &a.sa, &len) < 0)
+		a.sa.sa_family = AF_UNSPEC;
+	return address_text(&a, to, size);
+}
