@@ -217,7 +217,7 @@ static int put_aside(const struct aside *a, bool moved)
 		else if (delete_old_backup(a->place, a->to, in, a->as))
 			return -1;
 	}
-	if (errno == EXDEV)
+	if (errno == EXDEV && *a->place->rules->backup_dir)
 		return fail(
 			"back up %s%s%s: %s is on another file system, and a backup is the file "
 			"itself",
