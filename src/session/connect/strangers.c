@@ -131,12 +131,16 @@ bool strangers_accepting(const struct strangers *s)
 	return clock_ms() >= s->accept_after;
 }
 
-/* With errno, which the user hears once. */
-static void cannot_accept(struct strangers *s)
+/* Once: each caller may be a stranger. */
+static void warn_once(struct strangers *s, int err)
 {
 	if (!s->told)
-		log_warn("accept a connection: %m");
+		log_warn("accept a connection: %s", strerror(err));
 	s->told = true;
+}
+
+static void pause_accepting(struct strangers *s)
+{
 	s->accept_after = clock_ms() + ACCEPT_PAUSE_MS;
 }
 
@@ -146,20 +150,20 @@ void strangers_accept(struct strangers *s, int listener)
 		union address from = {.sa = {.sa_family = AF_UNSPEC}};
 		socklen_t len = sizeof from;
 		int fd = accept4(listener, &from.sa, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int err = errno;
 
 		if (fd >= 0) {
 			let_in(s, fd, &from);
-		} else if (errno == EAGAIN) {
+			continue;
+		}
+		if (err == EINTR || err == ECONNABORTED)
+			continue;
+		if (err == EAGAIN || (out_of_descriptors(err) && !somebody_waits(listener)))
 			return;
-		} else if (out_of_descriptors(errno)) {
-			if (!somebody_waits(listener))
-				return;
-			if (!make_room(s)) {
-				cannot_accept(s);
-				return;
-			}
-		} else if (errno != EINTR && errno != ECONNABORTED) {
-			cannot_accept(s);
+		warn_once(s, err);
+		/* The one that leaves may have been the peer, which the warning explains. */
+		if (!out_of_descriptors(err) || !make_room(s)) {
+			pause_accepting(s);
 			return;
 		}
 	}

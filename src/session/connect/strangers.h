@@ -9,7 +9,8 @@
  * - There are at most STRANGERS_MAX, and at most half of the process's descriptors.  Beyond that
  *   the oldest connection of the busiest address leaves: a newcomer always gets its chance, and
  *   many connections from one address cost only that address.  An IPv6 address counts by its /64.
- * - When no descriptor is left the same one leaves, but only if another connection waits.
+ * - When no descriptor is left the same one leaves, but only if another connection waits.  The
+ *   user is warned once.
  * - A connection costs its entry here.  A TLS object is made for a whole ClientHello of at most
  *   CLIENT_HELLO_MAX bytes; until then its bytes stay in the kernel.
  *
@@ -40,8 +41,8 @@ struct stranger {
 struct strangers {
 	struct stranger list[STRANGERS_MAX + 1]; /* oldest first */
 	unsigned count, most;
-	uint64_t accept_after; /* clock_ms: after nobody could be accepted, */
-	bool told; /* and the user knows why */
+	uint64_t accept_after; /* clock_ms: after nobody could be accepted */
+	bool told; /* the user knows why one could not, or cost another its place */
 };
 
 void strangers_init(struct strangers *s);
