@@ -166,6 +166,14 @@ enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned
 	return attach(e, epoch, w, TRANSPORT_TCP);
 }
 
+/* The other end sees a connection that ended, and may give up because of it before this one does.
+ */
+static void warn_of_shortage(struct lane_end *e)
+{
+	if (failed()->code == OUT_MEMORY && !atomic_exchange(&e->s->told_shortage, true))
+		log_warn("lane %u: %s", e->index, failed()->text);
+}
+
 /* Make the caller's connection the lane's. */
 static enum attempt take_caller(struct lane_end *e, struct caller *c)
 {
@@ -185,6 +193,8 @@ static enum attempt take_caller(struct lane_end *e, struct caller *c)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, clock_ms() + TAKE_MS, &w);
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
+	if (rc)
+		warn_of_shortage(e);
 	if (rc)
 		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
 					  : attempt_failed(e, c->epoch);

@@ -138,6 +138,7 @@ struct session {
 	char failed_host[HOST_MAX];
 	uint64_t pace_ns; /* when the next block may go */
 	atomic_bool told_no_rdma; /* the user knows why a lane does without it */
+	atomic_bool told_shortage; /* and what this host had no room for */
 };
 
 /* The session's first failure, and everybody wakes.  host: where the peer says it was, NULL: it

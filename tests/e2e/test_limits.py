@@ -148,6 +148,12 @@ def test_a_connection_that_there_is_no_room_for_is_told():
     assert any("make a descriptor for a connection: Too many open files" in text for text in said), said
 
 
+def test_rdrecv_tells_what_it_has_no_room_for():
+    """rdsend, which only sees that its connections break, gives up before it does."""
+    said = [one("stream-files", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE")).texts[0] for n in range(17, 23)]
+    assert any("make a descriptor for a connection: Too many open files" in text for text in said), said
+
+
 def test_a_command_needs_descriptors():
     for n in (10, 15, 20):
         run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))

@@ -9,7 +9,6 @@ usage: limits.py SCENARIO WHO WORDS...           one run: limits.py file-push fa
 WHO is all, far, rdrecv or rdsend. SLUICE_TEST_BIN is the build (build/faults)."""
 
 import contextlib
-import ctypes
 import errno
 import os
 import pathlib
@@ -24,7 +23,7 @@ import types
 
 import scenarios
 from sites import ROOT
-from trial import LINGER, PR_SET_CHILD_SUBREAPER, Judge, Reference, Run
+from trial import LINGER, Judge, Reference, Run, adopt_orphans
 
 SCENARIOS = scenarios.SCENARIOS
 # The loader or a shell could not go on: a program of ours has not begun, and can't say why.
@@ -35,7 +34,6 @@ STACK_LEAST = 128 << 10
 ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
 # A failure that is not told by its reason.
 UNNAMED = re.compile("|".join((
-    "could not be connected within|nobody with the key came|no (direct )?connection",     # the other end can't accept
     "command sh exited with 153",       # a command says itself what a limit does to it
     "Bad file descriptor",      # without /proc there is no way to the rights of a closed directory
 )))
@@ -44,12 +42,11 @@ UNNAMED = re.compile("|".join((
 @contextlib.contextmanager
 def adopting():
     """While it lasts, what a run leaves behind becomes our child, and is seen by that."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     try:
         yield
     finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        adopt_orphans(False)
 
 
 class Limit:

@@ -39,8 +39,8 @@ MAY_DIFFER = {"holes": {"lseek64", "fallocate64"}, "mode": {"fchmod", "fchmodat"
 FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
 
 
-def adopt_orphans():
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(adopt=True):
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 def children():
