@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "../unit/recode.h"
+#include "recode.h"
 #include "session/channel/framer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 #include "expect.h"
-#include "../unit/recode.h"
+#include "recode.h"
 #include "session/session_impl.h"
 
 /* A record that decodes is never longer encoded, so that a block fits where it came from. */

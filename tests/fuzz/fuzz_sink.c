@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../unit/copy_rig.h"
+#include "copy_rig.h"
 #include "base/cursor.h"
 #include "base/log.h"
 #include "copy/io/digest.h"

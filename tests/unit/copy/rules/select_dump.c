@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints what filter, listed and modes say, for tests/unit/test_select_model.py to compare with
+ * Prints what filter, listed and modes say, for test_select_model.py to compare with
  * rsync.  What comes in on stdin ends with a NUL each; so does what is printed.
  *
  *	select_dump filter		rules (a + or -, and a pattern), "", and paths, each behind

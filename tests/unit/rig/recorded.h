@@ -18,8 +18,8 @@ static inline const char *recorded(const char *name)
 	if (trees)
 		snprintf(path, sizeof path, "%s/%s", trees, name);
 	else
-		snprintf(path, sizeof path, "%.*s/../sysfs/%s", last ? (int)(last - __FILE__) : 1,
-			 last ? __FILE__ : ".", name);
+		snprintf(path, sizeof path, "%.*s/../../sysfs/%s",
+			 last ? (int)(last - __FILE__) : 1, last ? __FILE__ : ".", name);
 	return path;
 }
 

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 DUMP = os.environ.get("SELECT_DUMP", ROOT / "build" / "release" / "tests" / "select_dump")
 COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
 SEED = int(os.environ.get("SLUICE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
