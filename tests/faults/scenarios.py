@@ -181,6 +181,7 @@ def few(top):
 def few_over(top):
     few(top)
     put(top + "/t/a", noise(2100, 20), OLD)
+    os.setxattr(top + "/t/a", "user.shape", b"round")
     put(top + "/t/b", noise(400_000, 21), OLD)
     put(top + "/t/d/c", noise(90_000, 22), OLD)
 

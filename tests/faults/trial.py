@@ -34,8 +34,11 @@ REMOVING = {"unlink", "unlinkat"}
 # An interrupted or short call is no failure; of what else than these EAGAIN is one.
 MILD = {"EINTR", "EAGAIN", "short"}
 WAITING = {"read", "write", "send", "recv", "sendmsg", "recvmsg", "accept4", "preadv64v2", "getrandom"}
-# What a failure may change at exit 0: without SEEK_DATA a hole is zeros, and a file system may have no modes, which is one warning.
-MAY_DIFFER = {"holes": {"lseek64", "fallocate64"}, "mode": {"fchmod", "fchmodat"}}
+# What a failure may change at exit 0: without SEEK_DATA a hole is zeros; and with a warning what no option asked for: a file system may have
+# no modes, or no attributes of what is replaced.
+MAY_DIFFER = {"holes": {"lseek64", "fallocate64"}, "mode": {"fchmod", "fchmodat"},
+              "xattrs": {"flistxattr", "fgetxattr", "fsetxattr", "malloc"}}
+WARNINGS = {"mode": "mode could not be set", "xattrs": "extended attributes could not be kept"}
 FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
 
 
@@ -308,13 +311,13 @@ class Judge:
             else:
                 for f in FIELDS:
                     if (path, f) not in self.ref.loose and want[path][f] != got[path][f]:
-                        if self.point.call in MAY_DIFFER.get(f, ()) and (f != "mode" or self.warns_of_mode()):
+                        if self.point.call in MAY_DIFFER.get(f, ()) and self.warns(f):
                             continue
                         self.add(f, "%s: %s is %s, expected %s, at exit 0" % (
                             path, f, str(got[path][f])[:80], str(want[path][f])[:80]))
 
-    def warns_of_mode(self):
-        return any("mode could not be set" in text for text in self.run.texts)
+    def warns(self, field):
+        return field not in WARNINGS or any(WARNINGS[field] in text for text in self.run.texts)
 
     def bounds(self):
         before, want, got = self.run.before, self.ref.want, self.run.after

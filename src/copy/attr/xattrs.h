@@ -54,6 +54,8 @@ int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct r
  * names.  7: there is none, or fd has it. */
 unsigned xattrs_group_without(int fd, const struct xattrs *x);
 unsigned xattrs_group_without_acl(int fd, int old);
+/* Give fd those of the file old, which it replaces, that no option speaks of.  False: not all. */
+bool xattrs_keep(int fd, int old);
 /* Does fd differ in ACLs, in other attributes? */
 int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *acls, bool *others);
 void xattrs_free(struct xattrs *x); /* NULL: nothing */

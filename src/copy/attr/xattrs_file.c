@@ -12,6 +12,7 @@
 
 enum {
 	LIST_SHORT = 1 << 10,
+	VALUE_MAX = 64 << 10, /* the kernel's bound */
 	TRIES = 8, /* with a value that grows in the meantime */
 };
 
@@ -332,4 +333,46 @@ int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct r
 	set_all(fd, shown, is, x, r, true, &first);
 	xattrs_free(is);
 	return first.code == OUT_DONE ? 0 : fail_again(&first);
+}
+
+/* ---- what a file that is replaced had ------------------------------------------------------- */
+
+/* Capabilities are set-id by another name, and integrity hashes are of other content. */
+static bool is_kept(const char *name)
+{
+	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
+	       strcmp(name, access_acl) == 0 || strcmp(name, "security.selinux") == 0;
+}
+
+static bool keep_one(int fd, int old, const char *name, char *value)
+{
+	ssize_t n = xattr_get(old, name, value, VALUE_MAX);
+
+	if (n < 0 && is_absence(errno))
+		return true;
+	/* A label is given by the host, which may not let us. */
+	return (n >= 0 && xattr_put(fd, name, value, (size_t)n) == 0) ||
+	       strncmp(name, "security.", 9) == 0;
+}
+
+bool xattrs_keep(int fd, int old)
+{
+	ssize_t n = xattr_list(old, NULL, 0);
+	bool all = true;
+	char *list;
+
+	if (n <= 0)
+		return n == 0 || is_absence(errno);
+	list = malloc(NAMES_MAX + VALUE_MAX);
+	if (!list)
+		return false;
+	n = xattr_list(old, list, NAMES_MAX);
+	if (n < 0)
+		all = is_absence(errno);
+	for (char *at = list; n > 0 && at < list + n; at += strlen(at) + 1) {
+		if (is_kept(at))
+			all = keep_one(fd, old, at, list + NAMES_MAX) && all;
+	}
+	free(list);
+	return all;
 }

@@ -14,29 +14,43 @@ static bool replaces_file(const struct placement *t)
 	return t->how == BY_RENAME && t->there && S_ISREG(t->old.st_mode);
 }
 
-/* What is replaced, if it is still there. */
-static int open_old(struct placement *t)
+/* What is replaced, with its attributes; *old -1: it is not there any more. */
+static int open_old(struct placement *t, int *old)
 {
-	int old = RETRIED(openat(t->seat.dirfd, t->seat.name,
-				 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	const struct seat *s = &t->seat;
+	enum { HOW = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 	struct stat st;
 
-	if (old >= 0 && fstat(old, &st) == 0 && S_ISREG(st.st_mode)) {
-		t->old = st;
-		return old;
+	*old = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
+	/* What this user may not read. */
+	if (*old < 0 && errno != ENOENT)
+		*old = RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	if (*old < 0)
+		return errno == ENOENT ? 0 : seat_failure(s, "open");
+	if (fstat(*old, &st)) {
+		seat_failure(s, "look at");
+		close_fd(*old);
+		return -1;
 	}
-	close_fd(old);
-	return -1;
+	if (S_ISREG(st.st_mode)) {
+		t->old = st;
+		return 0;
+	}
+	close_fd(*old);
+	*old = -1;
+	return 0;
 }
 
 static int set_metadata(struct placement *t, struct stat *is)
 {
 	struct place *p = t->seat.place;
 	bool replaced = replaces_file(t);
-	/* Its attributes stay, unless they are to be as the source has them. */
-	int old = replaced && !p->rules->perms ? open_old(t) : -1, ret;
 	struct metadata m;
+	int old = -1, ret;
 
+	/* Its attributes stay, unless they are to be as the source has them. */
+	if (replaced && !p->rules->perms && open_old(t, &old))
+		return -1;
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->how == BY_RENAME || t->created, &m);
 	if (!replaced && (t->how == BY_RENAME || t->created))

@@ -15,14 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
 
 enum {
-	XATTR_MAX = 64 << 10, /* the kernel's bound for a list and for a value */
 	SET_ID = S_ISUID | S_ISGID,
 	PERMISSIONS = 0777,
 	MODE = 07777,
@@ -375,46 +373,9 @@ static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
 
 /* ---- what a file that is replaced had -------------------------------------------------- */
 
-/* Capabilities are set-id by another name, and integrity hashes are of other content. */
-static bool xattr_is_kept(const char *name)
-{
-	return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
-	       strcmp(name, "system.posix_acl_access") == 0 ||
-	       strcmp(name, "security.selinux") == 0;
-}
-
-static bool xattr_copy(int fd, int old, const char *name, char *value)
-{
-	ssize_t n = fgetxattr(old, name, value, XATTR_MAX);
-	bool told = strncmp(name, "user.", 5) == 0 || strncmp(name, "system.", 7) == 0 ||
-		    strncmp(name, "trusted.", 8) == 0;
-
-	return n < 0 || fsetxattr(fd, name, value, (size_t)n, 0) == 0 || !told;
-}
-
-static bool xattrs_copy(int fd, int old)
-{
-	ssize_t n = flistxattr(old, NULL, 0);
-	bool all = true;
-	char *list;
-
-	if (n <= 0)
-		return n == 0 || errno != EBADF;
-	list = malloc(2 * XATTR_MAX);
-	if (!list)
-		return false;
-	n = flistxattr(old, list, XATTR_MAX);
-	for (char *at = list; n > 0 && at < list + n; at += strlen(at) + 1) {
-		if (xattr_is_kept(at))
-			all = xattr_copy(fd, old, at, list + XATTR_MAX) && all;
-	}
-	free(list);
-	return all;
-}
-
 static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
-	if (xattrs_copy(fd, old))
+	if (xattrs_keep(fd, old))
 		return true;
 	warn_once(p, &p->told_xattrs, s, "extended attributes");
 	return false;
