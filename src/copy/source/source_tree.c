@@ -128,9 +128,11 @@ static int open_named(struct source_lane *l, struct source_item *it)
 
 	if (source_file_open(it->path, it->missing, &stopper, &it->fd, &it->st))
 		return -1;
-	if (S_ISDIR(it->st.st_mode))
-		return fail("%s is a directory (-r copies it)", it->path);
-	return 0;
+	if (!S_ISDIR(it->st.st_mode))
+		return 0;
+	if (l->source->rules->recursive)
+		return fail_as(OUT_CHANGED, "open %s: it is a directory by now", it->path);
+	return fail("%s is a directory (-r copies it)", it->path);
 }
 
 /* What was found a regular file may be none by now. */
