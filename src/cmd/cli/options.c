@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "cmd/cli/amount.h"
 
@@ -199,15 +200,8 @@ static int set_digest(struct options *o, const char *arg)
 /* 0, -1: it is none, or NO_MEMORY. */
 static int add_rule(struct options *o, unsigned how, const char *arg)
 {
-	struct option_rule *more;
-
-	/* One more than a power of two of them: double the room. */
-	if ((o->rule_count & (o->rule_count + 1)) == 0) {
-		more = realloc(o->rules, 2 * (o->rule_count + 1UL) * sizeof *more);
-		if (!more)
-			return NO_MEMORY;
-		o->rules = more;
-	}
+	if (ARRAY_ROOM(o->rules, o->rule_count, o->rule_room, 1))
+		return NO_MEMORY;
 	o->rules[o->rule_count++] = (struct option_rule){
 		.include = how & RULE_INCLUDE,
 		.from_file = how & RULE_FROM_FILE,

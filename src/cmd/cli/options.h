@@ -96,6 +96,7 @@ struct options {
 	const char *files_from, *failed, *log_file; /* NULL */
 	struct option_rule *rules; /* owned: --include, --exclude and lists of them, in order */
 	unsigned rule_count;
+	size_t rule_room;
 
 	const char *rsh; /* NULL: ssh */
 	const char *ssh, *rdcp_path;

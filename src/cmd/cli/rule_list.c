@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "cmd/cli/name_list.h"
 
@@ -17,19 +18,13 @@ static int add(void *ctx, const char *text)
 {
 	const struct adding *a = ctx;
 	struct rule_list *l = a->to;
-	struct rule *more;
 
 	if (strlen(text) >= RULE_TEXT_MAX)
 		return fail_as(OUT_USAGE, "the pattern %.60s... is too long", text);
 	if (l->count >= RULES_MOST)
 		return fail_as(OUT_USAGE, "there are more than %d patterns", RULES_MOST);
-	/* One more than a power of two of them: double the room. */
-	if ((l->count & (l->count + 1)) == 0) {
-		more = realloc(l->of, 2 * (l->count + 1UL) * sizeof *more);
-		if (!more)
-			return fail_as(OUT_MEMORY, "keep the patterns: %m");
-		l->of = more;
-	}
+	if (ARRAY_ROOM(l->of, l->count, l->room, 1))
+		return fail_as(OUT_MEMORY, "keep the patterns: %m");
 	l->of[l->count] = (struct rule){.include = a->include, .pattern = strdup(text)};
 	if (!l->of[l->count].pattern)
 		return fail_as(OUT_MEMORY, "keep the patterns: %m");
@@ -66,7 +61,6 @@ void rule_list_free(struct rule_list *l)
 {
 	for (unsigned i = 0; i < l->count; i++)
 		free(l->of[i].pattern);
-	l->count = 0;
 	free(l->of);
-	l->of = NULL;
+	*l = (struct rule_list){0};
 }

@@ -7,6 +7,7 @@
  * them, as the user wrote them (filter.h knows what a "+ " before one means).
  */
 
+#include <stddef.h>
 #include "cmd/cli/options.h"
 
 struct rule {
@@ -16,6 +17,7 @@ struct rule {
 struct rule_list {
 	struct rule *of;
 	unsigned count;
+	size_t room;
 };
 
 /* Reads files, and waits for stdin. */

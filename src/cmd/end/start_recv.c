@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "cmd/cli/target.h"
 #include "cmd/end/relay.h"
@@ -22,22 +23,14 @@ enum {
 static int add_want(struct errand *e, const struct frame *f)
 {
 	struct msg_want m;
-	char **wants;
 
 	if (msg_want_decode(f, &m))
 		return -1;
 	e->want_bytes += strlen(m.name) + sizeof(char *);
 	if (e->want_count >= WANTS_MAX || e->want_bytes > WANTS_BYTES_MAX)
 		return fail_as(OUT_PROTOCOL, "more names than a conductor may send");
-	/* One more than a power of two of them: double the room. */
-	if ((e->want_count & (e->want_count + 1)) == 0) {
-		wants = realloc(e->wants, 2 * (e->want_count + 1UL) * sizeof *wants);
-		if (!wants)
-			return fail_as(OUT_MEMORY, "keep the names: %m");
-		e->wants = wants;
-	}
-	e->wants[e->want_count] = strdup(m.name);
-	if (!e->wants[e->want_count])
+	if (ARRAY_ROOM(e->wants, e->want_count, e->want_room, 1) ||
+	    !(e->wants[e->want_count] = strdup(m.name)))
 		return fail_as(OUT_MEMORY, "keep the names: %m");
 	e->want_count++;
 	return 0;

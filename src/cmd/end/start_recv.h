@@ -18,7 +18,7 @@ struct errand {
 	unsigned want_count;
 
 	/* its own */
-	size_t want_bytes, rule_bytes, listed_bytes;
+	size_t want_room, want_bytes, rule_bytes, listed_bytes;
 	unsigned rule_count;
 	struct filter *filter;
 	struct listed *listed;

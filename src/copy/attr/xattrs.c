@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
-
-enum { OF_FIRST = 2 };
 
 /* ---- the list ------------------------------------------------------------------------- */
 
@@ -16,16 +15,11 @@ struct xattrs *xattrs_make(void)
 
 struct xattr *xattr_append(struct xattrs *x, const char *name, uint32_t size)
 {
-	size_t room = x->room ? 2 * x->room : OF_FIRST, len = strlen(name) + 1;
+	size_t len = strlen(name) + 1;
 	struct xattr *of;
 
-	if (x->count == x->room) {
-		of = realloc(x->of, room * sizeof *of);
-		if (!of)
-			return NULL;
-		x->of = of;
-		x->room = room;
-	}
+	if (ARRAY_ROOM(x->of, x->count, x->room, 1))
+		return NULL;
 	of = &x->of[x->count];
 	*of = (struct xattr){.size = size};
 	/* One block of memory: the value, then the name. */

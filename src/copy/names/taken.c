@@ -3,30 +3,20 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 
-enum { ROOM_FIRST = 16, BYTES_MAX = 64 << 20 };
+enum { BYTES_MAX = 64 << 20 };
 
 int taken_add(struct taken *t, const char *name)
 {
-	size_t room = t->room ? 2 * t->room : ROOM_FIRST;
-	char **more;
-
 	/* Each lane that brings a piece of a file reports its name. */
 	if (t->count > 0 && strcmp(t->names[t->count - 1], name) == 0)
 		return 0;
-	t->bytes += strlen(name) + 1 + sizeof *more;
+	t->bytes += strlen(name) + 1 + sizeof *t->names;
 	if (t->bytes > BYTES_MAX)
 		return fail_as(OUT_PROTOCOL, "more names at the target than are kept");
-	if (t->count == t->room) {
-		more = reallocarray(t->names, room, sizeof *more);
-		if (!more)
-			return fail_as(OUT_MEMORY, "keep the names: %m");
-		t->names = more;
-		t->room = room;
-	}
-	t->names[t->count] = strdup(name);
-	if (!t->names[t->count])
+	if (ARRAY_ROOM(t->names, t->count, t->room, 1) || !(t->names[t->count] = strdup(name)))
 		return fail_as(OUT_MEMORY, "keep the names: %m");
 	t->count++;
 	return 0;

@@ -15,11 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
-
-enum { NAMES_FIRST = 16 };
 
 struct deletion {
 	struct place *place;
@@ -64,19 +63,11 @@ static bool tell_failure(struct deletion *d, enum event_what what)
 /* One more name at the end of the path; *len: what path_pop() wants.  -1: told. */
 static int path_push(struct deletion *d, const char *name, size_t *len)
 {
-	size_t need = d->len + strlen(name) + 2;
-	char *more;
-
 	*len = d->len;
-	if (need > d->room) {
-		more = realloc(d->path, 2 * need);
-		if (!more) {
-			fail_as(OUT_MEMORY, "delete %s: %m", name);
-			tell_failure(d, EVENT_FILE);
-			return -1;
-		}
-		d->path = more;
-		d->room = 2 * need;
+	if (ARRAY_ROOM(d->path, d->len, d->room, strlen(name) + 2)) {
+		fail_as(OUT_MEMORY, "delete %s: %m", name);
+		tell_failure(d, EVENT_FILE);
+		return -1;
 	}
 	if (d->len > 0)
 		d->path[d->len++] = '/';
@@ -271,18 +262,10 @@ static void level_free(struct level *l)
 
 static int add_name(struct level *l, const char *name)
 {
-	size_t room = l->room ? 2 * l->room : NAMES_FIRST;
-	char **more;
-
-	if (l->count == l->room) {
-		more = reallocarray(l->names, room, sizeof *more);
-		if (!more)
-			return -1;
-		l->names = more;
-		l->room = room;
-	}
-	l->names[l->count] = strdup(name);
-	return l->names[l->count] ? (l->count++, 0) : -1;
+	if (ARRAY_ROOM(l->names, l->count, l->room, 1) || !(l->names[l->count] = strdup(name)))
+		return -1;
+	l->count++;
+	return 0;
 }
 
 /* All that is in fd, before anything of it is deleted. left: of these only what all have not;

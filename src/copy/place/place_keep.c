@@ -14,11 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/siphash.h"
 
-enum { ROOM_FIRST = 64, KEPT = 1 /* a bit of a hash */ };
+enum { KEPT = 1 /* a bit of a hash */ };
 
 struct kept {
 	struct siphash_key key;
@@ -48,16 +49,8 @@ void kept_free(struct kept *k)
 
 static int add(struct kept *k, uint64_t hash)
 {
-	size_t room = k->room ? 2 * k->room : ROOM_FIRST;
-	uint64_t *more;
-
-	if (k->count == k->room) {
-		more = reallocarray(k->hashes, room, sizeof *more);
-		if (!more)
-			return -1;
-		k->hashes = more;
-		k->room = room;
-	}
+	if (ARRAY_ROOM(k->hashes, k->count, k->room, 1))
+		return -1;
 	k->hashes[k->count++] = hash;
 	return 0;
 }

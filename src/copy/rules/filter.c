@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "protocol/message.h"
 
@@ -327,8 +328,6 @@ static int rule_make(struct rule *r, bool include, const char *pattern)
 
 int filter_add(struct filter *f, bool include, const char *pattern)
 {
-	struct rule *more;
-
 	if (strcmp(pattern, "!") == 0) {
 		clear(f);
 		return 0;
@@ -341,15 +340,8 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 	}
 	if (!*pattern)
 		return 0;
-	if (f->count == f->room) {
-		size_t room = f->room ? 2 * f->room : 16;
-
-		more = reallocarray(f->rules, room, sizeof *more);
-		if (!more)
-			return fail_as(OUT_MEMORY, "allocate a pattern: %m");
-		f->rules = more;
-		f->room = room;
-	}
+	if (ARRAY_ROOM(f->rules, f->count, f->room, 1))
+		return fail_as(OUT_MEMORY, "allocate a pattern: %m");
 	if (rule_make(&f->rules[f->count], include, pattern))
 		return -1;
 	f->count++;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "base/io.h"
 #include "lane/fault.h"
@@ -36,21 +37,16 @@ void cells_free(struct cells *c)
 
 static int cells_grow(struct cells *c)
 {
-	size_t room = c->room ? 2 * c->room : CELLS_FIRST;
-	size_t more = (room - c->room) * sizeof *c->of;
-	struct cell *of;
+	size_t more = c->room ? c->room : CELLS_FIRST, bytes = more * sizeof *c->of;
 
-	if (atomic_fetch_add(c->all, more) + more > fault_bound(SINK_CELLS_BYTES_MAX)) {
-		atomic_fetch_sub(c->all, more);
+	if (atomic_fetch_add(c->all, bytes) + bytes > fault_bound(SINK_CELLS_BYTES_MAX)) {
+		atomic_fetch_sub(c->all, bytes);
 		return ENOUGH;
 	}
-	of = realloc(c->of, room * sizeof *of);
-	if (!of) {
-		atomic_fetch_sub(c->all, more);
-		return fail_as(OUT_MEMORY, "remember %zu cells: %m", room);
+	if (ARRAY_ROOM(c->of, c->count, c->room, more)) {
+		atomic_fetch_sub(c->all, bytes);
+		return fail_as(OUT_MEMORY, "remember %zu cells: %m", c->count + more);
 	}
-	c->of = of;
-	c->room = room;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 
 enum { PAGE = 1024 /* ids, a multiple of IDS_AT_ONCE */, WORD = 64 };
@@ -26,16 +27,10 @@ static struct id_page *page_of(const struct ids *t, uint32_t id)
 
 static int add_page(struct ids *t)
 {
-	/* Doubled: pages are many. */
-	bool full = (t->count & (t->count - 1)) == 0;
-	struct id_page *more, *p;
+	struct id_page *p;
 
-	if (full) {
-		more = reallocarray(t->pages, t->count ? 2UL * t->count : 1, sizeof *more);
-		if (!more)
-			return fail_as(OUT_MEMORY, "keep track of files: %m");
-		t->pages = more;
-	}
+	if (ARRAY_ROOM(t->pages, t->count, t->room, 1))
+		return fail_as(OUT_MEMORY, "keep track of files: %m");
 	p = &t->pages[t->count];
 	*p = (struct id_page){.files = calloc(1, sizeof *p->files), .left = PAGE};
 	if (!p->files)

@@ -11,6 +11,7 @@
  * The copy's lock is held in all calls.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum live {
@@ -33,6 +34,7 @@ struct id_page;
 struct ids {
 	struct id_page *pages;
 	uint32_t count; /* of pages */
+	size_t room;
 	uint32_t last; /* given away */
 };
 

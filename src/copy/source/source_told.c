@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "copy/io/digest.h"
 #include "lane/fault.h"
@@ -27,21 +28,6 @@ struct told {
 static uint64_t end_of(const struct run *r)
 {
 	return r->pos + (uint64_t)r->count * CELL;
-}
-
-static int make_room(struct told *c)
-{
-	size_t room = c->room ? 2 * c->room : 4;
-	struct run *more;
-
-	if (c->count < c->room)
-		return 0;
-	more = reallocarray(c->runs, room, sizeof *more);
-	if (!more)
-		return -1;
-	c->runs = more;
-	c->room = room;
-	return 0;
 }
 
 /* Nothing after what is left out: a file is kept up to somewhere. */
@@ -78,7 +64,7 @@ int told_add(struct told **c, const struct msg_cells *m, uint64_t size, atomic_s
 	if (!may_keep(*c, RUN_COST + bytes))
 		return 0;
 	r.digest = malloc(bytes);
-	if (!r.digest || make_room(*c)) {
+	if (!r.digest || ARRAY_ROOM((*c)->runs, (*c)->count, (*c)->room, 1)) {
 		free(r.digest);
 		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
 	}

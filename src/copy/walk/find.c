@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "copy/names/name.h"
 #include "copy/names/tilde.h"
@@ -16,19 +17,11 @@
 static int found_add(struct found *f, const char *path, unsigned want, bool missing)
 {
 	char *copy = strdup(path);
-	struct found_path *more;
 
-	if (f->count == f->room) {
-		f->room = f->room ? 2 * f->room : 8;
-		more = reallocarray(f->paths, f->room, sizeof *more);
-		if (!more) {
-			free(copy);
-			return fail_as(OUT_MEMORY, "list the sources: %m");
-		}
-		f->paths = more;
-	}
-	if (!copy)
+	if (!copy || ARRAY_ROOM(f->paths, f->count, f->room, 1)) {
+		free(copy);
 		return fail_as(OUT_MEMORY, "list the sources: %m");
+	}
 	f->paths[f->count++] = (struct found_path){
 		.path = copy,
 		.want = want,

@@ -8,6 +8,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct found_path {
@@ -20,7 +21,7 @@ struct found_path {
 struct found {
 	struct found_path *paths; /* in the order asked for, a pattern's sorted */
 	unsigned count;
-	unsigned room;
+	size_t room;
 };
 /* A name or pattern without a file is in out too, as missing: the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/array.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/worker.h"
@@ -38,30 +39,12 @@ bool walk_excludes(struct walk *w, struct walk_dir *d, const char *name, bool di
 	return f && filter_excludes(f, walk_path(d, name, w->path, sizeof w->path), dir);
 }
 
-/* Room for len more bytes of what is made larger bit by bit. */
-static int grow(char **bytes, size_t used, size_t *size, size_t len)
-{
-	size_t more = *size ? 2 * *size : 4096;
-	char *p;
-
-	if (used + len <= *size)
-		return 0;
-	while (more < used + len)
-		more *= 2;
-	p = realloc(*bytes, more);
-	if (!p)
-		return fail_as(OUT_MEMORY, "read a directory: %m");
-	*bytes = p;
-	*size = more;
-	return 0;
-}
-
 int walk_add(struct walk *w, enum walk_type type, const char *name)
 {
 	size_t len = strlen(name) + 1;
 
-	if (grow(&w->bytes, w->used, &w->size, len + 1))
-		return -1;
+	if (ARRAY_ROOM(w->bytes, w->used, w->size, len + 1))
+		return fail_as(OUT_MEMORY, "read a directory: %m");
 	w->bytes[w->used] = (char)type;
 	memcpy(w->bytes + w->used + 1, name, len);
 	w->used += len + 1;
@@ -182,8 +165,8 @@ static int add_sub(struct walk_frame *f, const char *name, bool again)
 {
 	size_t len = strlen(name) + 1;
 
-	if (grow(&f->subs, f->subs_used, &f->subs_size, 1 + len))
-		return -1;
+	if (ARRAY_ROOM(f->subs, f->subs_used, f->subs_size, 1 + len))
+		return fail_as(OUT_MEMORY, "read a directory: %m");
 	f->subs[f->subs_used] = again;
 	memcpy(f->subs + f->subs_used + 1, name, len);
 	f->subs_used += 1 + len;

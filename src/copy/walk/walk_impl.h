@@ -48,6 +48,7 @@ struct walk {
 	bool incomplete;
 	struct walk_dir **implied; /* that led to the root before, outermost first; references */
 	unsigned implied_count;
+	size_t implied_room;
 
 	const struct walk_out *out; /* while a step is made: */
 	bool emitted;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/array.h"
 #include "base/fail.h"
 
 /* One component of a path: the path up to its end, and its name. */
@@ -50,7 +51,7 @@ static int imply(struct walk *w, const struct found_path *p, const struct compon
 		.want = p->want,
 		.flags = DIR_IMPLIED,
 	};
-	struct walk_dir **more, *d;
+	struct walk_dir *d;
 	char *path = strndup(p->path, c->end);
 	int ret = -1;
 
@@ -59,10 +60,7 @@ static int imply(struct walk *w, const struct found_path *p, const struct compon
 		return 0;
 	}
 	drop_implied(w, depth);
-	more = reallocarray(w->implied, depth + 1, sizeof *more);
-	if (more)
-		w->implied = more;
-	if (!more || !path) {
+	if (!path || ARRAY_ROOM(w->implied, w->implied_count, w->implied_room, 1)) {
 		free(path);
 		return fail_as(OUT_MEMORY, "read directories: %m");
 	}
