@@ -162,20 +162,33 @@ def test_a_lane_gets_no_descriptor(bench, tmp_path, kind):
     assert r.errors().count("take a lane's connection on this host's loopback: " + os.strerror(kind)) == 1, r.errors()
 
 
-@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
-def test_a_far_place_gets_no_descriptor(bench, tmp_path):
-    """It reports that itself; its ssh can't."""
+def between_without_descriptors(bench, tmp_path, keeper, **how):
+    """accept(2) fails in the keeper of the far port, which is started first, or in the others."""
     (tmp_path / "in").write_bytes(bytes(1 << 20))
-    listens = "case \"$*\" in *--lane-listen*) export %s ;; esac" % " ".join(
-        "%s='%s'" % kv for kv in failing_accept(errno.EMFILE).items())
-    # The keeper accepts, too.
-    first = "[ -e {0}/keeper ] || {{ touch {0}/keeper; unset LD_PRELOAD; }}".format(tmp_path)
-    r = bench.copy("--lanes=2", *copied("between", tmp_path), transport="--transport=ssh",
-                   rsh=rsh(tmp_path, listens.replace(" ;; esac", "; %s ;; esac" % first)), timeout=60 * SLOW)
+    failing = " ".join("%s='%s'" % kv for kv in failing_accept(errno.EMFILE, **how).items())
+    turns = "export %s" % failing, ":"
+    listens = """case "$*" in *--lane-listen*)
+	if [ -e {0}/keeper ]; then {2}; else touch {0}/keeper; {1}; fi ;;
+esac""".format(tmp_path, *(turns if keeper else turns[::-1]))
+    return bench.copy("--lanes=2", *copied("between", tmp_path), transport="--transport=ssh", rsh=rsh(tmp_path, listens))
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+@pytest.mark.parametrize("keeper, what", [(True, "show the port to a place for a lane"), (False, "take a lane's connection here")])
+def test_a_far_place_gets_no_descriptor(bench, tmp_path, keeper, what):
+    """It reports that itself; its ssh can't."""
+    r = between_without_descriptors(bench, tmp_path, keeper)
     assert r.code == 5, r.errors()
-    assert "a lane over ssh: take a lane's connection here: Too many open files" in r.errors()
+    assert "a lane over ssh: %s: Too many open files" % what in r.errors()
     assert "exited with 10 before it could carry a lane" in r.errors()
     assert started(tmp_path) <= 8
+
+
+@pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
+def test_a_keeper_waits_for_a_descriptor(bench, tmp_path):
+    r = between_without_descriptors(bench, tmp_path, True, times=3)
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").stat().st_size == 1 << 20
 
 
 # ---- spares: places at a far connecting end's host that wait for a lane ------------------------

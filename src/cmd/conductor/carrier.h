@@ -12,7 +12,9 @@
  * `rdcp --lane-listen' reads a token.  Zeros make it the keeper of a loopback port: it says the
  * port and a token, and shows its listening socket to every other --lane-listen of the same
  * user on that host that knows the token.  Such a one says one byte, takes one connection and
- * passes on what comes.  So all lanes come to one port, and each has an ssh of its own.
+ * passes on what comes.  So all lanes come to one port, and each has an ssh of its own.  Both print
+ * why they fail, since their output is the lane's; a connection of a lane that ended, or the end of
+ * the conductor, is no failure.
  *
  * Connections of other users to either loopback port are closed: each would cost an ssh.
  */

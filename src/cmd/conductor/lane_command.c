@@ -17,6 +17,11 @@
 #include "cmd/conductor/pump.h"
 #include "session/channel/key.h"
 
+enum {
+	KEEPER_MS = 10000, /* it answers within */
+	SHOW_PAUSE_MS = 100, /* after it could not */
+};
+
 static const struct pump_side stdio = {.in = STDIN_FILENO, .out = STDOUT_FILENO};
 
 static int complain(void)
@@ -89,8 +94,10 @@ static int show_fd(int to, int fd)
 	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
+/* -1 with errno. */
 static int take_fd(int from)
 {
+	const struct timeval patience = {.tv_sec = KEEPER_MS / 1000};
 	char byte;
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
 	union {
@@ -101,11 +108,22 @@ static int take_fd(int from)
 			   .msg_iovlen = 1,
 			   .msg_control = control.room,
 			   .msg_controllen = sizeof control.room};
+	ssize_t n;
 	int fd;
 
-	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) != 1 || !CMSG_FIRSTHDR(&m) ||
-	    control.head.cmsg_type != SCM_RIGHTS || control.head.cmsg_len != CMSG_LEN(sizeof fd))
+	if (setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0)
 		return -1;
+	n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
+	if (n < 0 && errno == EAGAIN)
+		errno = ETIMEDOUT;
+	if (n < 0)
+		return -1;
+	if (n == 0 || !CMSG_FIRSTHDR(&m) || control.head.cmsg_type != SCM_RIGHTS ||
+	    control.head.cmsg_len != CMSG_LEN(sizeof fd)) {
+		/* The kernel leaves out a descriptor for which there is no room. */
+		errno = m.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
+		return -1;
+	}
 	memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
 	return fd;
 }
@@ -119,16 +137,37 @@ static bool is_ours(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
 }
 
-static void show(int unix_fd, int listener)
+static int show(int unix_fd, int listener)
 {
 	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC);
 
-	if (fd >= 0 && is_ours(fd))
+	if (fd < 0)
+		return fail_as(OUT_SOCKET, "show the port to a place for a lane: %m");
+	if (is_ours(fd))
 		show_fd(fd, listener);
 	close_fd(fd);
+	return 0;
 }
 
-/* Until the conductor is gone. */
+/* Until the conductor is gone.  Places wait while the port can't be shown to them, KEEPER_MS. */
+static void show_all(int unix_fd, int listener)
+{
+	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+			      {.fd = unix_fd, .events = POLLIN}};
+	bool told = false;
+
+	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+		if (p[0].revents)
+			break;
+		if (!p[1].revents || show(unix_fd, listener) == 0)
+			continue;
+		if (!told)
+			complain();
+		told = true;
+		poll(p, 1, SHOW_PAUSE_MS);
+	}
+}
+
 static int keep(void)
 {
 	unsigned char says[KEEPER_SAYS];
@@ -136,8 +175,6 @@ static int keep(void)
 	unsigned port;
 	int listener = listen_loopback(&port);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
-			      {.fd = unix_fd, .events = POLLIN}};
 	socklen_t len;
 
 	if (listener < 0 || unix_fd < 0 || random_bytes(says + 2, TOKEN_SIZE))
@@ -149,12 +186,7 @@ static int keep(void)
 	says[1] = (unsigned char)port;
 	if (write_full(STDOUT_FILENO, says, sizeof says))
 		return fail_as(OUT_PEER_LOST, "tell the port: %m");
-	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
-		if (p[0].revents)
-			break;
-		if (p[1].revents)
-			show(unix_fd, listener);
-	}
+	show_all(unix_fd, listener);
 	close_fd(listener);
 	close_fd(unix_fd);
 	return 0;
@@ -189,19 +221,30 @@ static int accept_caller(int listener, int *fd)
 	return peer == LOOPBACK_UNKNOWN ? -1 : 0;
 }
 
-/* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
-static int take_connection(const unsigned char token[static TOKEN_SIZE])
+/* The keeper's listening socket, or -1. */
+static int take_listener(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
 	socklen_t len = keeper_name(token, &un);
-	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int listener = -1, fd = -1;
+	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
-	if (unix_fd >= 0 && connect(unix_fd, (struct sockaddr *)&un, len) == 0 && is_ours(unix_fd))
-		listener = take_fd(unix_fd);
+	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
+		fail_as(OUT_SOCKET, "connect to the keeper of the port: %m");
+	else if (!is_ours(unix_fd))
+		fail_as(OUT_SOCKET, "the keeper of the port is another user's");
+	else if ((fd = take_fd(unix_fd)) < 0)
+		fail_as(OUT_SOCKET, "take the port from its keeper: %m");
 	close_fd(unix_fd);
+	return fd;
+}
+
+/* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
+static int take_connection(const unsigned char token[static TOKEN_SIZE])
+{
+	int listener = take_listener(token), fd = -1;
+
 	if (listener < 0)
-		return fail_as(OUT_SOCKET, "there is no keeper of the port");
+		return -1;
 	if (write_full(STDOUT_FILENO, "r", 1)) {
 		close_fd(listener);
 		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
