@@ -68,7 +68,7 @@ static int parse_targets(struct plan *p)
 	if (!p->target.stdio && !p->target.host[0] &&
 	    target_descriptor(p->target.path, &p->target_fd))
 		return -1;
-	if (p->o.remove_source && p->target_fd >= 0)
+	if (p->o.rules.remove_source && p->target_fd >= 0)
 		return fail_as(OUT_USAGE, "--remove-source-files: %s is no place to keep them",
 			       p->target.stdio ? "stdout" : p->target_text);
 	if (!p->target.stdio && p->target_fd >= 0) {
@@ -76,7 +76,7 @@ static int parse_targets(struct plan *p)
 		snprintf(p->target_name, sizeof p->target_name, "/dev/fd/%d", p->target_fd);
 		p->target.path = p->target_name;
 	}
-	if (p->o.no_target_dir && p->count > 1)
+	if (p->o.rules.no_target_dir && p->count > 1)
 		return fail_as(OUT_USAGE, "-T: several sources can't all become %s",
 			       p->target_text);
 	return 0;
@@ -96,7 +96,7 @@ static int check_transport(const struct plan *p)
 /* The sink takes only the path that was asked for, and what ~ is the far end alone knows. */
 static int check_relative(const struct plan *p)
 {
-	for (unsigned i = 0; p->o.relative && !p->o.files_from && i < p->count; i++) {
+	for (unsigned i = 0; p->o.rules.relative && !p->o.files_from && i < p->count; i++) {
 		const struct target *t = &p->sources[i];
 
 		if (t->host[0] && t->path[0] == '~' && !strstr(t->path, "/./"))
@@ -112,10 +112,10 @@ static int check_relative(const struct plan *p)
 static int check_texts(const struct plan *p)
 {
 	struct modes *m = NULL;
-	int rc = modes_parse(p->o.chmod, &m);
+	int rc = modes_parse(p->o.rules.chmod, &m);
 
 	modes_free(m);
-	if (!rc && p->target_fd >= 0 && p->o.recursive)
+	if (!rc && p->target_fd >= 0 && p->o.rules.recursive)
 		return fail_as(OUT_USAGE, "-r: %s takes a file, no tree: use tar(1)",
 			       p->target.stdio ? "stdout" : p->target_text);
 	return rc;
@@ -158,7 +158,7 @@ static bool is_of_host(enum outcome code)
 /* With --backup also what these would be the backups of, and what would be theirs. */
 static int take_names(struct plan *p, const struct taken *brought)
 {
-	const char *suffix = *p->o.suffix ? p->o.suffix : "~";
+	const char *suffix = *p->o.rules.suffix ? p->o.rules.suffix : "~";
 	size_t more = strlen(suffix);
 	int ret = 0;
 
@@ -168,7 +168,7 @@ static int take_names(struct plan *p, const struct taken *brought)
 		char other[NAME_MAX_WIRE + 1];
 
 		ret = taken_add(&p->taken, name);
-		if (!p->o.backup || len + more >= sizeof other)
+		if (!p->o.rules.backup || len + more >= sizeof other)
 			continue;
 		snprintf(other, sizeof other, "%s%s", name, suffix);
 		ret = ret || taken_add(&p->taken, other) ? -1 : 0;
@@ -244,7 +244,7 @@ static void copy_all(struct plan *p, struct report *all)
 /* A line that is written over would be torn by them. */
 static bool has_lines_on_terminal(const struct options *o)
 {
-	return (o->json || o->itemize || o->digest != CONTENT_NONE) && isatty(STDOUT_FILENO);
+	return (o->json || o->itemize || o->rules.digest != CONTENT_NONE) && isatty(STDOUT_FILENO);
 }
 
 static void tell(const struct plan *p, const struct report *all)

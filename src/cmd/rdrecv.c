@@ -58,7 +58,7 @@ static int meet(struct bare *b, int left_ms, struct channel **ch, struct session
 
 static int check_file(struct bare *b)
 {
-	return place_check(b->file, b->options.mkpath, b->options.inplace);
+	return place_check(b->file, &b->options.rules);
 }
 
 static int copy_over(struct bare *b, struct session *s)
@@ -67,12 +67,9 @@ static int copy_over(struct bare *b, struct session *s)
 		.target = b->file,
 		.peer = "",
 		.stream = bare_stream(b),
-		.mkpath = b->options.mkpath,
-		.fsync = b->options.fsync,
-		.inplace = b->options.inplace,
+		.rules = &b->options.rules,
 		.direct = (enum direct)b->options.direct,
 		.quiet_names = true,
-		.no_target_dir = true,
 	};
 
 	return sink_run(b->copy, s, &so, &b->tally, &b->result);
@@ -84,5 +81,7 @@ int main(int argc, char **argv)
 		.role = ROLE_SINK, .meet = meet, .check_file = check_file, .copy_over = copy_over};
 
 	take_command_line(&b.options, RDRECV, argc, argv);
+	/* FILE is the file itself. */
+	b.options.rules.no_target_dir = true;
 	bare_run(&b, 0);
 }

@@ -306,17 +306,48 @@ struct msg_greeting { /* its form never changes: the version is found by it */
 void msg_greeting_encode(struct writer *w, const struct msg_greeting *m);
 int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 
-/* The flags of START; what a user asked for that one or both ends must know. */
+/*
+ * START's flags.  These are rules of the copy: X(field, bit) is a field of struct rules
+ * (copy/rules/rules.h) and a bit of the flags.  An option that an end must know adds a line.
+ */
+#define START_RULES(X)                                                                             \
+	X(perms, 1) /* --perms, -p */                                                              \
+	X(mkpath, 2)                                                                               \
+	X(remove_source, 3)                                                                        \
+	X(fsync, 4)                                                                                \
+	X(inplace, 5)                                                                              \
+	X(no_sparse, 6)                                                                            \
+	X(sparse, 7)                                                                               \
+	X(no_target_dir, 8) /* -T */                                                               \
+	X(recursive, 16)                                                                           \
+	X(times, 17) /* mtime of everything */                                                     \
+	X(atimes, 18) /* and atime of files: -p, as in scp */                                      \
+	X(owner, 19)                                                                               \
+	X(group, 20)                                                                               \
+	X(devices, 21) /* devices and FIFOs of a tree are made anew */                             \
+	X(hard_links, 22)                                                                          \
+	X(acls, 23)                                                                                \
+	X(xattrs, 24)                                                                              \
+	X(xattrs_all, 25) /* --xattrs=all: lustre.* and security.* too */                          \
+	X(numeric_ids, 26)                                                                         \
+	X(copy_links, 27)                                                                          \
+	X(relative, 28)                                                                            \
+	X(one_file_system, 29)                                                                     \
+	X(dry_run, 30)                                                                             \
+	X(quick, 31) /* a file of the same size and mtime is not sent */                           \
+	X(update, 32) /* nor one whose target is newer */                                          \
+	X(ignore_existing, 33)                                                                     \
+	X(checksum, 34) /* nor one whose content is the same; no quick check */                    \
+	X(delete, 35)                                                                              \
+	X(delete_excluded, 36)                                                                     \
+	X(backup, 37)                                                                              \
+	X(verify, 38) /* sink: read back what was stored */                                        \
+	X(events, 39) /* send an EVENT for each file */                                            \
+	X(existing, 46) /* what is not at the target is not made */
+
 #define START_FLAG(bit) (UINT64_C(1) << (bit))
+/* The others tell an end its part, and how to work. */
 #define START_LISTENS START_FLAG(0) /* this end listens for lanes first */
-#define START_PERMS START_FLAG(1) /* --perms, -p */
-#define START_MKPATH START_FLAG(2)
-#define START_REMOVE_SOURCE START_FLAG(3)
-#define START_FSYNC START_FLAG(4)
-#define START_INPLACE START_FLAG(5)
-#define START_NO_SPARSE START_FLAG(6)
-#define START_SPARSE START_FLAG(7)
-#define START_NO_TARGET_DIR START_FLAG(8) /* -T */
 #define START_MANY START_FLAG(9) /* more than one source: the target must be a directory */
 #define START_STDIO START_FLAG(10) /* this end's file is descriptor 0 or 1 (local only) */
 #define START_QUIET START_FLAG(11)
@@ -324,30 +355,6 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_IPV6 START_FLAG(13)
 #define START_PROGRESS START_FLAG(14) /* send PROGRESS a few times a second */
 #define START_FAR START_FLAG(15) /* this end was started over ssh */
-#define START_RECURSIVE START_FLAG(16)
-#define START_TIMES START_FLAG(17) /* mtime of everything */
-#define START_ATIMES START_FLAG(18) /* and atime of files: -p, as scp has it */
-#define START_OWNER START_FLAG(19)
-#define START_GROUP START_FLAG(20)
-#define START_DEVICES START_FLAG(21) /* devices and FIFOs of a tree are made anew */
-#define START_HARD_LINKS START_FLAG(22) /* -H */
-#define START_ACLS START_FLAG(23) /* -A */
-#define START_XATTRS START_FLAG(24) /* -X */
-#define START_XATTRS_ALL START_FLAG(25) /* --xattrs=all: lustre.* and security.* too */
-#define START_NUMERIC_IDS START_FLAG(26)
-#define START_COPY_LINKS START_FLAG(27)
-#define START_RELATIVE START_FLAG(28)
-#define START_ONE_FILE_SYSTEM START_FLAG(29) /* -x */
-#define START_DRY_RUN START_FLAG(30) /* -n */
-#define START_QUICK START_FLAG(31) /* a file of the same size and mtime is not sent */
-#define START_UPDATE START_FLAG(32) /* nor one whose target is newer: -u */
-#define START_IGNORE_EXISTING START_FLAG(33)
-#define START_CHECKSUM START_FLAG(34) /* nor one whose content is the same; not by quick check */
-#define START_DELETE START_FLAG(35)
-#define START_DELETE_EXCLUDED START_FLAG(36)
-#define START_BACKUP START_FLAG(37)
-#define START_VERIFY START_FLAG(38) /* sink: read back what was stored */
-#define START_EVENTS START_FLAG(39) /* send an EVENT for each file */
 #define START_FILES_FROM START_FLAG(40) /* LISTED names come */
 /* rdbench's: */
 #define START_MEMORY START_FLAG(41) /* source: makes memory_bytes bytes; sink: throws them away */
@@ -362,7 +369,6 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_SHARED                                                                               \
 	START_FLAG(45) /* sessions with other hosts put names into the target, too: TAKEN comes,   \
 			  and is wanted */
-#define START_EXISTING START_FLAG(46) /* what is not at the target is not made */
 #define START_ALL (START_FLAG(47) - 1)
 
 /* --direct: files past the page cache. */

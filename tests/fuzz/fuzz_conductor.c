@@ -48,7 +48,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	log_setup("fuzz", LOG_ERROR);
 	options.program = RDCP;
 	options.itemize = options.json = true;
-	options.digest = CONTENT_SHA256;
+	options.rules.digest = CONTENT_SHA256;
 	expect(events_begin(&options, false) == 0);
 	return 0;
 }

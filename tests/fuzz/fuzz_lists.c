@@ -80,12 +80,14 @@ static struct names read_pieces(const uint8_t *bytes, size_t len, size_t piece, 
 /* An option's own pattern is one without a line's end. */
 static void read_rules(const char *text, const char *path, uint8_t kind)
 {
-	struct option_rule rules[] = {
+	struct option_pattern rules[] = {
 		{.include = true, .text = text},
 		{.include = kind & INCLUDE, .from_file = true, .text = path},
 		{.from_file = true, .text = "/nowhere"},
 	};
-	struct options o = {.rules = rules, .rule_count = 2 + !!(kind & NUL), .from0 = kind & NUL};
+	struct options o = {.patterns = rules,
+			    .pattern_count = 2 + !!(kind & NUL),
+			    .from0 = kind & NUL};
 	struct rule_list l = {0};
 
 	if (rule_list_read(&o, &l))

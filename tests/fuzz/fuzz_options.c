@@ -80,8 +80,8 @@ static void use_texts(const struct options *o)
 	uid_t uid;
 	gid_t gid;
 
-	use_modes(o->chmod);
-	if (owners_parse(o->chown, &uid, &gid))
+	use_modes(o->rules.chmod);
+	if (owners_parse(o->rules.chown, &uid, &gid))
 		expect(failed()->code == OUT_USAGE);
 	expect(strlen(size_text(o->memory, text, sizeof text)) < 12);
 	expect(strlen(time_text(o->size, text, sizeof text)) < 32);
@@ -93,7 +93,7 @@ static void expect_ranges(const struct options *o)
 	expect(o->port_lo <= o->port_hi && o->port_hi <= 65535);
 	expect(o->block_size == 0 ||
 	       (o->block_size >= LANE_BLOCK_MIN && o->block_size <= LANE_BLOCK_MAX));
-	expect(o->ssh_count <= SSH_ARGS_MAX && o->digest < CONTENT_DIGESTS);
+	expect(o->ssh_count <= SSH_ARGS_MAX && o->rules.digest < CONTENT_DIGESTS);
 	expect(!o->command || *o->command);
 }
 

@@ -249,8 +249,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r.depth = DEPTH;
 	r.source.play = play;
 	r.source.ctx = &tale;
-	r.to.inplace = where & IN_PLACE;
-	r.to.sparse = where & SPARSE;
+	rules.inplace = where & IN_PLACE;
+	rules.sparse = where & SPARSE;
 	r.to.rules = &rules;
 	if (where & TO_STREAM)
 		r.to.stream = (struct stream){.fd = null_fd, .name = "null"};

@@ -20,11 +20,9 @@ enum {
 #define BYTES_MOST (UINT64_C(64) << 30)
 
 static const uint64_t stage_flags[STAGES] = {
-	[STAGE_MEMORY] = START_MEMORY,
-	[STAGE_NETWORK] = START_MEMORY | START_UNCHECKED,
-	[STAGE_SOURCE] = START_PROBE,
-	[STAGE_TARGET] = START_PROBE | START_FSYNC,
-	[STAGE_END_TO_END] = START_SCRATCH | START_FSYNC,
+	[STAGE_MEMORY] = START_MEMORY,      [STAGE_NETWORK] = START_MEMORY | START_UNCHECKED,
+	[STAGE_SOURCE] = START_PROBE,       [STAGE_TARGET] = START_PROBE,
+	[STAGE_END_TO_END] = START_SCRATCH,
 };
 
 static void take(struct point *p, const struct report *r, const struct measure *m)
@@ -103,6 +101,7 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	m.bytes = bytes;
 	m.kept = &b->far;
 	*out = (struct point){.stage = stage, .set = *s};
+	o.rules.fsync = writes;
 	o.want = s->transport;
 	o.rdma_op = s->op;
 	o.lanes = s->lanes;

@@ -28,9 +28,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->measure_ms = MEASURE_MS;
 	o->ssh = "ssh";
 	o->rdcp_path = "rdcp";
-	o->max_size = UINT64_MAX;
-	o->max_delete = UINT64_MAX;
-	o->backup_dir = o->suffix = o->chmod = o->chown = "";
+	o->rules = RULES_PLAIN;
 }
 
 /* How the user knows an option: "--lanes", or "-l". */
@@ -158,23 +156,23 @@ static int set_action(struct options *o, enum action action)
 static int set_archive(struct options *o)
 {
 	o->archive = true;
-	o->perms = o->times = o->owner = o->group = o->devices = true;
+	o->rules.perms = o->rules.times = o->rules.owner = o->rules.group = o->rules.devices = true;
 	return 0;
 }
 
 /* As scp has it: of files also when they were read last. */
 static int set_preserve(struct options *o)
 {
-	o->perms = o->times = o->atimes = true;
+	o->rules.perms = o->rules.times = o->rules.atimes = true;
 	return 0;
 }
 
 static int set_xattrs(struct options *o, const char *arg)
 {
-	o->xattrs = true;
+	o->rules.xattrs = true;
 	if (!arg)
 		return 0;
-	o->xattrs_all = true;
+	o->rules.xattrs_all = true;
 	return strcmp(arg, "all") == 0 ? 0 : -1;
 }
 
@@ -185,12 +183,12 @@ static int set_digest(struct options *o, const char *arg)
 		[CONTENT_MD5] = "md5",   [CONTENT_ADLER32] = "adler32",
 	};
 
-	o->digest = CONTENT_XXH128;
+	o->rules.digest = CONTENT_XXH128;
 	if (!arg)
 		return 0;
 	for (unsigned i = CONTENT_NONE + 1; i < CONTENT_DIGESTS; i++) {
 		if (strcmp(arg, names[i]) == 0) {
-			o->digest = i;
+			o->rules.digest = i;
 			return 0;
 		}
 	}
@@ -200,9 +198,9 @@ static int set_digest(struct options *o, const char *arg)
 /* 0, -1: it is none, or NO_MEMORY. */
 static int add_rule(struct options *o, unsigned how, const char *arg)
 {
-	if (ARRAY_ROOM(o->rules, o->rule_count, o->rule_room, 1))
+	if (ARRAY_ROOM(o->patterns, o->pattern_count, o->pattern_room, 1))
 		return NO_MEMORY;
-	o->rules[o->rule_count++] = (struct option_rule){
+	o->patterns[o->pattern_count++] = (struct option_pattern){
 		.include = how & RULE_INCLUDE,
 		.from_file = how & RULE_FROM_FILE,
 		.text = arg,
@@ -252,7 +250,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_ALWAYS:
 		return 0;
 	case KIND_FLAT:
-		o->recursive = o->archive = false;
+		o->rules.recursive = o->archive = false;
 		return 0;
 	case KIND_ARCHIVE:
 		return set_archive(o);
@@ -514,6 +512,6 @@ void options_free(struct options *o)
 {
 	free(o->operands);
 	o->operands = NULL;
-	free(o->rules);
-	o->rules = NULL;
+	free(o->patterns);
+	o->patterns = NULL;
 }

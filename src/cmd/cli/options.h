@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "copy/rules/rules.h"
 #include "protocol/message.h"
 
 /* PROGRAMS: those that move a user's data. */
@@ -43,7 +44,7 @@ enum action {
 enum { SSH_ARGS_MAX = 128, LANES_MOST = 64 };
 
 /* One --include or --exclude, or a file of them ("-": stdin). */
-struct option_rule {
+struct option_pattern {
 	bool include, from_file;
 	const char *text;
 };
@@ -76,27 +77,15 @@ struct options {
 	/* rdbench: disks to measure, and the picture; NULL: none. */
 	const char *measure_source, *measure_target, *plot;
 	int measure_ms; /* of each point */
-	bool fsync, inplace;
 
-	bool no_target_dir, through_here, mkpath, remove_source, sparse, no_sparse;
+	struct rules rules; /* as given; options_rules() has what follows from it */
 	bool archive; /* -a: recursive, unless names come with --files-from */
-	bool recursive;
-	bool perms, times, atimes, owner, group, devices;
-	bool hard_links, acls, xattrs, xattrs_all, numeric_ids;
-	bool copy_links, relative, one_file_system;
-	uint64_t min_size, max_size; /* UINT64_MAX: any */
-	bool update, ignore_existing, existing, ignore_times, checksum;
-	bool delete, delete_excluded;
-	uint64_t max_delete; /* UINT64_MAX: any number */
-	bool backup;
-	const char *backup_dir, *suffix; /* "" */
-	const char *chmod, *chown; /* "" */
-	bool dry_run, verify, itemize, stats, from0;
-	unsigned digest; /* enum content_digest of --print-digest */
+	bool ignore_times, through_here, itemize, stats, from0;
 	const char *files_from, *failed, *log_file; /* NULL */
-	struct option_rule *rules; /* owned: --include, --exclude and lists of them, in order */
-	unsigned rule_count;
-	size_t rule_room;
+	struct option_pattern *patterns; /* owned: --include, --exclude and lists of them, in order
+					  */
+	unsigned pattern_count;
+	size_t pattern_room;
 
 	const char *rsh; /* NULL: ssh */
 	const char *ssh, *rdcp_path;
@@ -111,8 +100,11 @@ struct options {
 /* Is it known of each file what became of it, and told somewhere? */
 static inline bool options_want_events(const struct options *o)
 {
-	return o->itemize || o->json || o->failed || o->log_file || o->digest != CONTENT_NONE;
+	return o->itemize || o->json || o->failed || o->log_file || o->rules.digest != CONTENT_NONE;
 }
+
+/* The rules that both ends are told. */
+struct rules options_rules(const struct options *o);
 
 /* 0, or -1 with a failure (OUT_USAGE). */
 int options_parse(struct options *o, enum program program, int argc, char **argv);

@@ -47,8 +47,8 @@ static int add_file(const char *path, bool nul, struct adding *a)
 
 int rule_list_read(const struct options *o, struct rule_list *l)
 {
-	for (unsigned i = 0; i < o->rule_count; i++) {
-		const struct option_rule *r = &o->rules[i];
+	for (unsigned i = 0; i < o->pattern_count; i++) {
+		const struct option_pattern *r = &o->patterns[i];
 		struct adding a = {.to = l, .include = r->include};
 
 		if (r->from_file ? add_file(r->text, o->from0, &a) : add(&a, r->text))

@@ -40,7 +40,7 @@ static bool says_done(const struct link *l)
 static bool done(const struct conductor *c)
 {
 	const struct link *source = &c->links[LINK_SOURCE], *sink = &c->links[LINK_SINK];
-	bool source_may_be_silent = source->far && !c->job->o->remove_source;
+	bool source_may_be_silent = source->far && !c->job->o->rules.remove_source;
 
 	return (says_done(source) || says_done(sink)) &&
 	       (source_may_be_silent || says_done(source)) && (sink->far || says_done(sink));
@@ -100,7 +100,7 @@ static void lost(struct conductor *c, struct link *l)
 	l->gone = true;
 	if (l->has_verdict)
 		return;
-	if (done(c) && !c->job->o->remove_source)
+	if (done(c) && !c->job->o->rules.remove_source)
 		return;
 	framer_rest(&l->in, &len);
 	reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS / 2);

@@ -9,7 +9,7 @@
 
 static bool is_tree(const struct options *o)
 {
-	return o->recursive || o->files_from;
+	return o->rules.recursive || o->files_from;
 }
 
 /* Is it what is in a directory that is meant, not the directory? */
@@ -18,8 +18,9 @@ static bool means_contents(const struct options *o, const char *path)
 	size_t len = strlen(path);
 	char last[NAME_MAX_WIRE];
 
-	return is_tree(o) && (o->files_from || o->no_target_dir || (len && path[len - 1] == '/') ||
-			      !*name_last(path, last, sizeof last));
+	return is_tree(o) &&
+	       (o->files_from || o->rules.no_target_dir || (len && path[len - 1] == '/') ||
+		!*name_last(path, last, sizeof last));
 }
 
 static bool is_one(const struct stat *a, const struct stat *b)
@@ -39,7 +40,7 @@ static bool is_same(const struct options *o, const struct target *source,
 	if (stat(source->path, &a) || stat(target->path, &b) ||
 	    (!S_ISREG(a.st_mode) && !(S_ISDIR(a.st_mode) && is_tree(o))))
 		return false;
-	if (S_ISDIR(b.st_mode) && !o->no_target_dir && !means_contents(o, source->path)) {
+	if (S_ISDIR(b.st_mode) && !o->rules.no_target_dir && !means_contents(o, source->path)) {
 		name_last(source->path, name, sizeof name);
 		snprintf(path, sizeof path, "%s/%s", target->path, name);
 		/* A link there is replaced, wherever it leads. */
@@ -84,7 +85,7 @@ static bool is_inside(const struct options *o, const struct target *source,
 	char *real;
 	bool inside = false;
 
-	if (!o->recursive || o->files_from)
+	if (!o->rules.recursive || o->files_from)
 		return false;
 	if (source->host[0])
 		return strncmp(source->path, target->path, len) == 0 && len &&
@@ -142,11 +143,11 @@ static int check_hosts(const struct options *o, const struct target *sources, un
 {
 	if (hosts_of(sources, count) < 2)
 		return 0;
-	if (o->delete)
+	if (o->rules.delete)
 		return spans_hosts("--delete");
-	if (o->remove_source)
+	if (o->rules.remove_source)
 		return spans_hosts("--remove-source-files");
-	if (o->relative)
+	if (o->rules.relative)
 		return spans_hosts("--relative");
 	for (unsigned i = 0; i < count; i++) {
 		if (means_contents(o, sources[i].path))

@@ -6,34 +6,16 @@
 #include "base/random.h"
 #include "session/channel/key.h"
 
-struct flag {
-	bool set;
-	uint64_t flag;
-};
-
-static uint64_t sum_of(const struct flag *f, unsigned n)
-{
-	uint64_t all = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		all |= f[i].set ? f[i].flag : 0;
-	return all;
-}
-
-/* Of this end, and how it works. */
+/* What part this end has, and how it works. */
 static uint64_t end_flags(const struct orders *d, int i)
 {
 	const struct options *o = d->job->o;
 	bool stdio = i == LINK_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
-	const struct flag flags[] = {
+	const struct {
+		bool set;
+		uint64_t flag;
+	} flags[] = {
 		{d->listener == i, START_LISTENS},
-		{o->mkpath, START_MKPATH},
-		{o->remove_source && !o->dry_run, START_REMOVE_SOURCE},
-		{o->fsync || o->remove_source, START_FSYNC},
-		{o->inplace, START_INPLACE},
-		{o->no_sparse, START_NO_SPARSE},
-		{o->sparse, START_SPARSE},
-		{o->no_target_dir, START_NO_TARGET_DIR},
 		{d->job->many, START_MANY},
 		{d->job->taken != NULL, START_SHARED},
 		{stdio, START_STDIO},
@@ -42,61 +24,27 @@ static uint64_t end_flags(const struct orders *d, int i)
 		{o->family == 6, START_IPV6},
 		{true, START_PROGRESS},
 		{d->links[i].far, START_FAR},
-		{o->verify, START_VERIFY},
-		{options_want_events(o), START_EVENTS},
-	};
-
-	return sum_of(flags, sizeof flags / sizeof *flags);
-}
-
-/* What of a tree is taken, kept, replaced. */
-static uint64_t tree_flags(const struct options *o)
-{
-	const struct flag flags[] = {
-		{o->recursive, START_RECURSIVE},
-		{o->perms || o->acls, START_PERMS}, /* an ACL is a mode, too */
-		{o->times, START_TIMES},
-		{o->atimes, START_ATIMES},
-		{o->owner, START_OWNER},
-		{o->group, START_GROUP},
-		{o->devices, START_DEVICES},
-		{o->hard_links, START_HARD_LINKS},
-		{o->acls, START_ACLS},
-		{o->xattrs, START_XATTRS},
-		{o->xattrs_all, START_XATTRS_ALL},
-		{o->numeric_ids, START_NUMERIC_IDS},
-		{o->copy_links, START_COPY_LINKS},
-		{o->relative, START_RELATIVE},
-		{o->one_file_system, START_ONE_FILE_SYSTEM},
-		{o->dry_run, START_DRY_RUN},
-		/* Where times are kept, one that is the same says that the file is. */
-		{o->times && !o->ignore_times && !o->checksum && !o->remove_source, START_QUICK},
-		{o->update, START_UPDATE},
-		{o->ignore_existing, START_IGNORE_EXISTING},
-		{o->existing, START_EXISTING},
-		/* But nothing is removed on the word of a time. */
-		{o->checksum || (o->times && !o->ignore_times && o->remove_source), START_CHECKSUM},
-		{o->delete, START_DELETE},
-		{o->delete_excluded, START_DELETE_EXCLUDED},
-		{o->backup, START_BACKUP},
 		{o->files_from != NULL, START_FILES_FROM},
 	};
+	uint64_t all = 0;
 
-	return sum_of(flags, sizeof flags / sizeof *flags);
+	for (unsigned k = 0; k < sizeof flags / sizeof *flags; k++)
+		all |= flags[k].set ? flags[k].flag : 0;
+	return all;
 }
 
 /* Texts of the user's that go to both ends; what is too long for them is refused. */
-static int put_texts(const struct options *o, struct msg_start *m)
+static int put_texts(const struct rules *r, struct msg_start *m)
 {
 	const struct {
 		const char *option, *text;
 		char *to;
 		size_t size;
 	} texts[] = {
-		{"--chmod", o->chmod, m->chmod, sizeof m->chmod},
-		{"--chown", o->chown, m->chown, sizeof m->chown},
-		{"--suffix", o->suffix, m->suffix, sizeof m->suffix},
-		{"--backup-dir", o->backup_dir, m->backup_dir, sizeof m->backup_dir},
+		{"--chmod", r->chmod, m->chmod, sizeof m->chmod},
+		{"--chown", r->chown, m->chown, sizeof m->chown},
+		{"--suffix", r->suffix, m->suffix, sizeof m->suffix},
+		{"--backup-dir", r->backup_dir, m->backup_dir, sizeof m->backup_dir},
 	};
 
 	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -111,6 +59,7 @@ static int put_texts(const struct options *o, struct msg_start *m)
 static int send_start(const struct orders *d, int i, const uint8_t secret[static LANE_SECRET])
 {
 	const struct options *o = d->job->o;
+	const struct rules rules = options_rules(o);
 	struct link *l = &d->links[i];
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
@@ -119,7 +68,7 @@ static int send_start(const struct orders *d, int i, const uint8_t secret[static
 		.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK,
 		.want = d->over_ssh ? TRANSPORT_SSH : (uint8_t)o->want,
 		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
-		.flags = end_flags(d, i) | tree_flags(o) |
+		.flags = end_flags(d, i) | rules_flags(&rules) |
 			 (d->job->measure ? d->job->measure->flags : 0),
 		.memory_bytes = d->job->measure ? d->job->measure->bytes : 0,
 		.lanes = (uint16_t)o->lanes,
@@ -131,17 +80,17 @@ static int send_start(const struct orders *d, int i, const uint8_t secret[static
 		.connect_timeout_ms = (uint32_t)o->connect_timeout_ms,
 		.port_lo = (uint16_t)o->port_lo,
 		.port_hi = (uint16_t)o->port_hi,
-		.min_size = o->min_size,
-		.max_size = o->max_size,
-		.max_delete = o->max_delete,
-		.digest = (uint8_t)o->digest,
+		.min_size = rules.min_size,
+		.max_size = rules.max_size,
+		.max_delete = rules.max_delete,
+		.digest = (uint8_t)rules.digest,
 		.rdma_op = (uint8_t)o->rdma_op,
 		.rails = (uint16_t)o->rails,
 		.direct = (uint8_t)o->direct,
 	};
 	int rc;
 
-	if (put_texts(o, &m))
+	if (put_texts(&rules, &m))
 		return -1;
 
 	memcpy(m.secret, secret, sizeof m.secret);

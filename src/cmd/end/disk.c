@@ -39,7 +39,7 @@ int disk_probe(const struct errand *e, const struct scratch *s, struct tally *t,
 		.depth = m->depth,
 		.block_size = m->block_size,
 		.direct = m->direct,
-		.fsync = errand_has(e, START_FSYNC),
+		.fsync = e->rules.fsync,
 		.turn = turn,
 		.ctx = ctx,
 	};

@@ -57,7 +57,7 @@ int events_begin(const struct options *o, bool stdout_is_data)
 		return -1;
 	if (o->failed && failed_list_open(o->failed, &events.failed))
 		return -1;
-	if (o->json || o->itemize || o->digest != CONTENT_NONE) {
+	if (o->json || o->itemize || o->rules.digest != CONTENT_NONE) {
 		events.out = spool_begin(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
 		if (!events.out)
 			return -1;
@@ -98,9 +98,10 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 	char last[NAME_MAX_WIRE];
 
 	name_last(names[0], last, sizeof last);
-	events.below_source = count == 1 && o->recursive && !o->files_from && !o->relative &&
-			      !o->no_target_dir && len && names[0][len - 1] != '/' &&
-			      name_is_plain(last) && !(source_host[0] && name_is_pattern(last));
+	events.below_source = count == 1 && o->rules.recursive && !o->files_from &&
+			      !o->rules.relative && !o->rules.no_target_dir && len &&
+			      names[0][len - 1] != '/' && name_is_plain(last) &&
+			      !(source_host[0] && name_is_pattern(last));
 	if (o->json)
 		tell_start(source_host, names, count, sink_host, target);
 	if (events.log) {
@@ -242,7 +243,7 @@ void events_take(const struct msg_event *m)
 	}
 	if (o->itemize)
 		tell_change(m);
-	if (o->digest != CONTENT_NONE)
+	if (o->rules.digest != CONTENT_NONE)
 		tell_digest(m);
 }
 

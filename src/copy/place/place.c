@@ -103,16 +103,15 @@ int place_open(const struct place_opts *o, struct place **out)
 	return 0;
 }
 
-int place_check(const char *target, bool mkpath, bool inplace)
+int place_check(const char *target, const struct rules *rules)
 {
-	struct rules rules = plain;
-	struct place_opts o = {
-		.target = target, .rules = &rules, .no_target_dir = true, .mkpath = mkpath};
+	struct rules dry = *rules;
+	struct place_opts o = {.target = target, .rules = &dry};
 	struct spot spot;
 	int ret;
 
-	rules.dry_run = true;
-	ret = spot_resolve(&o, &spot) || spot_writable(&spot, inplace) ? -1 : 0;
+	dry.dry_run = true;
+	ret = spot_resolve(&o, &spot) || spot_writable(&spot, rules->inplace) ? -1 : 0;
 	spot_close(&spot);
 	return ret;
 }
@@ -331,7 +330,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	s->name = is_dir ? r->name : spot->name;
 	if (!is_dir)
 		return spot->dir_only ? spot_needs_dir(&p->o, spot) : 0;
-	if (p->o.no_target_dir)
+	if (p->rules->no_target_dir)
 		return fail("%s is a directory, not a file", spot->shown);
 	if (!r->name[0])
 		return fail("%s is a directory: a stream needs the name of a file", spot->shown);

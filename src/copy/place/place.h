@@ -39,19 +39,18 @@ struct place_opts {
 	const char *target;
 	const char *const *wants; /* SRCs as the user wrote them, for the marker */
 	const char *peer; /* and the host they are on; "" */
+	/* With remove_source what is the same or written in place is touched, since it may be the
+	 * source, and what is no regular file is refused: nothing keeps what is written there.
+	 * With sparse nothing is preallocated.  NULL: plain. */
 	const struct rules *rules;
-	bool many, no_target_dir, mkpath, expand;
-	bool fsync, inplace;
-	/* Touch what is the same or written in place: it may be the source.  And refuse what is no
-	 * regular file: nothing keeps what is written there. */
-	bool sources_go;
-	bool sparse; /* don't preallocate */
+	bool many; /* several sources: the target must be a directory */
+	bool expand; /* ~ in target */
 	struct owners *owners;
 	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
 	/* Something was deleted, or would be, to make room. NULL: not told. */
 	void (*on_cleared)(void *ctx, enum event_what what, const char *path);
 	/* Something is as it should be but for metadata that was asked for: path from the top.
-	 * NULL, or with sources_go: that is a failure of the thing. */
+	 * NULL, or with remove_source: that is a failure of the thing. */
 	void (*on_unkept)(void *ctx, enum event_what what, const char *path,
 			  const struct failure *why);
 	const struct taken *taken; /* names in the target that are not to be replaced; NULL: none */
@@ -65,7 +64,7 @@ int place_open(const struct place_opts *o, struct place **out);
 void place_close(struct place *p);
 /* Would place_open() and the first file succeed, as far as is known without opening or changing
  * anything?  For one file or stream. */
-int place_check(const char *target, bool mkpath, bool inplace);
+int place_check(const char *target, const struct rules *rules);
 
 /* What a source is, before anything of it comes. */
 struct place_origin {

@@ -230,7 +230,7 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 {
 	int fd, ret;
 
-	if (!p->o.fsync)
+	if (!p->rules->fsync)
 		return 0;
 	fd = dir_reopen(dirfd);
 	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of the backup of %s: %m", name) : 0;

@@ -161,7 +161,7 @@ static int sync_dir(const struct place_dir *d, int fd)
 	char shown[SHOWN_ROOM];
 	int own, ret;
 
-	if (!d->place->o.fsync)
+	if (!d->place->rules->fsync)
 		return 0;
 	own = dir_reopen(fd);
 	ret = own < 0 || fsync(own) ? 1 : 0;

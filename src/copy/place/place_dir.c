@@ -116,7 +116,7 @@ static int sync_in(const struct place_dir *d, int in)
 	char name[SHOWN_ROOM];
 	int fd, ret;
 
-	if (!d->place->o.fsync)
+	if (!d->place->rules->fsync)
 		return 0;
 	fd = dir_reopen(in);
 	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", shown(d, name)) : 0;
@@ -264,9 +264,9 @@ static int make_for_many(struct place *p)
 {
 	bool absent = is_absent(&p->spot), made;
 
-	if (p->spot.direct || p->o.no_target_dir || (!absent && p->rules->dry_run))
+	if (p->spot.direct || p->rules->no_target_dir || (!absent && p->rules->dry_run))
 		return fail("%s is not a directory", p->spot.shown);
-	if (absent && !p->o.mkpath)
+	if (absent && !p->rules->mkpath)
 		return spot_needs_dir(&p->o, &p->spot);
 	if (!p->rules->dry_run)
 		return make_target(p, "", 0777, &made);

@@ -68,7 +68,7 @@ static int open_in_place(struct placement *t)
 
 static int preallocate(const struct placement *t)
 {
-	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->o.sparse ||
+	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->rules->sparse ||
 	    t->tmp.resumed)
 		return 0;
 	return room_take(&t->seat, t->fd, t->file.size);
@@ -151,7 +151,7 @@ static int check_old(const struct placement *t, bool *as_it_is)
 
 	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		    !S_ISDIR(t->old.st_mode);
-	if (*as_it_is && t->seat.place->o.sources_go)
+	if (*as_it_is && t->seat.place->rules->remove_source)
 		return spot_keeps_nothing(seat_shown(&t->seat, shown));
 	if (S_ISDIR(t->old.st_mode))
 		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
@@ -168,9 +168,9 @@ static bool goes_in_place(const struct placement *t)
 {
 	const struct place *p = t->seat.place;
 
-	if (p->o.sources_go && t->there && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
+	if (p->rules->remove_source && t->there && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
 		return false;
-	return p->o.inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
+	return p->rules->inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
 }
 
 static int look(struct placement *t)

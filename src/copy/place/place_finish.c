@@ -65,7 +65,7 @@ static int set_metadata(struct placement *t, struct stat *is)
 
 static int sync_content(const struct placement *t)
 {
-	if (!t->seat.place->o.fsync || outlet_sync(t->fd) == 0)
+	if (!t->seat.place->rules->fsync || outlet_sync(t->fd) == 0)
 		return 0;
 	return seat_failure(&t->seat, "fsync");
 }
@@ -73,7 +73,7 @@ static int sync_content(const struct placement *t)
 static int sync_file(const struct placement *t)
 {
 	/* An empty one is not written, so nothing else would tell that it is the source. */
-	if (t->how == IN_PLACE && t->seat.place->o.sources_go &&
+	if (t->how == IN_PLACE && t->seat.place->rules->remove_source &&
 	    metadata_touch(t->seat.place, t->fd))
 		return seat_failure(&t->seat, "touch");
 	return sync_content(t);
@@ -96,7 +96,7 @@ static int sync_dir(const struct placement *t)
 {
 	int fd, ret;
 
-	if (!t->seat.place->o.fsync || (t->how == IN_PLACE && !t->created))
+	if (!t->seat.place->rules->fsync || (t->how == IN_PLACE && !t->created))
 		return 0;
 	fd = dir_reopen(t->seat.dirfd);
 	ret = fd < 0 || fsync(fd) ? seat_failure(&t->seat, "fsync the directory of") : 0;
@@ -111,7 +111,7 @@ static int take_name(struct placement *t)
 
 static int check_written(const struct placement *t, uint64_t size, const struct stat *is)
 {
-	bool fresh = placement_fresh(t), gaps = fresh && t->seat.place->o.sparse;
+	bool fresh = placement_fresh(t), gaps = fresh && t->seat.place->rules->sparse;
 	struct stored s = {
 		.reach = gaps ? 0 : t->reach,
 		.longest = fresh ? size : UINT64_MAX,
@@ -127,7 +127,7 @@ static int look_at_written(const struct placement *t, uint64_t size, struct stat
 {
 	/* Nobody else can have it open: its length is all that can be wrong. */
 	if (t->known && t->how != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
-	    !t->seat.place->o.sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
+	    !t->seat.place->rules->sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
 		*is = t->tmp.st;
 		is->st_size = (off_t)size;
 		return 0;

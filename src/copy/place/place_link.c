@@ -341,7 +341,7 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	ret = make(s, &f, r, change);
 	if (f.in && f.dirfd >= 0)
 		dir_release(f.in);
-	if (ret || !p->o.fsync || p->rules->dry_run)
+	if (ret || !p->rules->fsync || p->rules->dry_run)
 		return ret;
 	fd = dir_reopen(s->dirfd);
 	ret = fd < 0 || fsync(fd) ? seat_failure(s, "fsync the directory of") : 0;

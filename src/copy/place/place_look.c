@@ -124,7 +124,7 @@ static int touch_same(const struct seat *s, int fd)
 {
 	char shown[SHOWN_ROOM];
 
-	if (!s->place->o.sources_go || metadata_touch(s->place, fd) == 0)
+	if (!s->place->rules->remove_source || metadata_touch(s->place, fd) == 0)
 		return 0;
 	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
 }
@@ -149,7 +149,7 @@ static int sync_same(const struct seat *s)
 	char shown[SHOWN_ROOM];
 	int fd, ret;
 
-	if (!s->place->o.fsync)
+	if (!s->place->rules->fsync)
 		return 0;
 	fd = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
 	if (fd < 0)

@@ -107,7 +107,7 @@ static int sync_in(const struct making *m)
 {
 	int fd, ret;
 
-	if (!m->seat.place->o.fsync)
+	if (!m->seat.place->rules->fsync)
 		return 0;
 	fd = dir_reopen(m->seat.dirfd);
 	ret = fd < 0 || fsync(fd) ? seat_failure(&m->seat, "fsync the directory of") : 0;
@@ -139,7 +139,7 @@ static int touch(const struct making *m)
 	const struct place *p = m->seat.place;
 	int fd, ret;
 
-	if (!p->o.sources_go || p->rules->dry_run)
+	if (!p->rules->remove_source || p->rules->dry_run)
 		return 0;
 	fd = RETRIED(openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	ret = fd < 0 || metadata_touch(p, fd) ? seat_failure(&m->seat, "touch") : 0;

@@ -364,7 +364,7 @@ static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
 {
 	char path[EVENT_PATH_MAX];
 
-	if (!p->o.on_unkept || p->o.sources_go || why->code != OUT_FILE)
+	if (!p->o.on_unkept || p->rules->remove_source || why->code != OUT_FILE)
 		return fail_again(why);
 	place_path(s->in, s->name, path, sizeof path);
 	p->o.on_unkept(p->o.ctx, what_is(mode), path, why);

@@ -109,7 +109,7 @@ static int sync_named(const struct seat *s, const struct temporary *t, bool name
 {
 	struct stat mine, now;
 
-	if (!s->place->o.fsync || keeps_nameless(t->fd) || outlet_sync(t->fd) == 0)
+	if (!s->place->rules->fsync || keeps_nameless(t->fd) || outlet_sync(t->fd) == 0)
 		return 0;
 	seat_failure(s, "fsync");
 	if (named && fstat(t->fd, &mine) == 0 &&

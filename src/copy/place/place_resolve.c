@@ -111,7 +111,7 @@ static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
 		s->nowhere = true;
 		return 0;
 	}
-	return make_dirs(s->shown, o->fsync) ? -1 : hold_dir(s->shown, s);
+	return make_dirs(s->shown, o->rules->fsync) ? -1 : hold_dir(s->shown, s);
 }
 
 static int resolve_missing(const struct place_opts *o, bool slash, struct spot *s)
@@ -120,7 +120,7 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	struct stat st;
 
 	/* With -T only a tree makes it, by becoming it. */
-	if ((slash || o->many) && o->mkpath && !o->no_target_dir)
+	if ((slash || o->many) && o->rules->mkpath && !o->rules->no_target_dir)
 		return resolve_missing_dir(o, s);
 	s->dir_only = slash;
 	if (o->many || (slash && !holds_trees(o)))
@@ -131,11 +131,11 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
 		return -1;
 	if (stat(dir, &st) && errno == ENOENT) {
-		if (!o->mkpath)
+		if (!o->rules->mkpath)
 			return fail("create %s: directory %s does not exist (--mkpath makes it)",
 				    s->shown, dir);
 		s->nowhere = o->rules->dry_run;
-		if (!s->nowhere && make_dirs(dir, o->fsync))
+		if (!s->nowhere && make_dirs(dir, o->rules->fsync))
 			return -1;
 	}
 	return s->nowhere ? 0 : hold_dir(dir, s);
@@ -258,7 +258,7 @@ static int take_direct(const struct place_opts *o, const struct trail *t, struct
 	s->direct = true;
 	s->link = t->link;
 	s->own = own_descriptor(t);
-	if (o->sources_go)
+	if (o->rules->remove_source)
 		return spot_keeps_nothing(s->shown);
 	/* The user's are known by their numbers before this (cmd/cli/target.h). */
 	if (s->own >= 0 && s->own != STDERR_FILENO)
@@ -286,7 +286,7 @@ static int resolve_there(const struct place_opts *o, bool regular, struct spot *
 
 int spot_needs_dir(const struct place_opts *o, const struct spot *s)
 {
-	if (o->no_target_dir)
+	if (o->rules->no_target_dir)
 		return fail("create %s: not the name of a file", s->shown);
 	return fail("%s: no such directory (--mkpath makes it)", s->shown);
 }
@@ -310,7 +310,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 		return resolve_missing(o, slash || o->many, s);
 	}
 	if (S_ISDIR(st.st_mode)) {
-		if (o->no_target_dir && !holds_trees(o))
+		if (o->rules->no_target_dir && !holds_trees(o))
 			return fail("%s is a directory, not a file", s->shown);
 		return hold_dir(s->shown, s);
 	}

@@ -3,9 +3,9 @@
 #define COPY_RULES_RULES_H
 
 /*
- * What a user asked for of a copy, as both ends are told it in START, RULE and LISTED.  All zeros
- * (but for the bounds, see rules_plain) is a plain copy of files.  Borrowed, and unchanged while
- * a source or sink runs.
+ * What a user asks of a copy: options set it, START, RULE and LISTED carry it to both ends.  All
+ * zeros (but for the bounds, see RULES_PLAIN) is a plain copy of files.  Borrowed, and unchanged
+ * while a source or sink runs.
  */
 
 #include <stdbool.h>
@@ -14,38 +14,27 @@
 #include "copy/rules/listed.h"
 #include "protocol/message.h"
 
+#define RULES_FIELD(field, bit) bool field;
+
 struct rules {
-	bool recursive;
-	/* what is kept */
-	bool perms, times, atimes, owner, group, devices;
-	bool hard_links, acls, xattrs, xattrs_all, numeric_ids;
-	/* what is taken */
-	bool copy_links, relative, one_file_system;
+	START_RULES(RULES_FIELD) /* with their meanings */
 	uint64_t min_size, max_size; /* UINT64_MAX: any */
-	const struct filter *filter; /* NULL: everything */
-	const struct listed *listed; /* --files-from; NULL: none */
-	/* what is replaced */
-	bool quick, update, ignore_existing, checksum;
-	bool existing; /* what is not there is not made */
-	bool delete, delete_excluded;
 	uint64_t max_delete; /* UINT64_MAX: any number */
-	bool backup;
 	const char *backup_dir, *suffix; /* "" */
 	const char *chmod, *chown; /* "" */
-	/* how */
-	bool dry_run, verify;
-	bool events; /* on_event() is wanted */
-	enum content_digest digest;
+	unsigned digest; /* enum content_digest of --print-digest */
+	/* An end's: */
+	const struct filter *filter; /* NULL: everything */
+	const struct listed *listed; /* --files-from; NULL: none */
 };
-#define RULES_PLAIN                                                                                \
-	((struct rules){                                                                           \
-		.max_size = UINT64_MAX,                                                            \
-		.max_delete = UINT64_MAX,                                                          \
-		.backup_dir = "",                                                                  \
-		.suffix = "",                                                                      \
-		.chmod = "",                                                                       \
-		.chown = "",                                                                       \
-	})
+#define RULES_DEFAULTS                                                                             \
+	.max_size = UINT64_MAX, .max_delete = UINT64_MAX, .backup_dir = "", .suffix = "",          \
+	.chmod = "", .chown = ""
+#define RULES_PLAIN ((struct rules){RULES_DEFAULTS})
+
+/* The rules as START's flags, and from them; what else START says is copied by name. */
+uint64_t rules_flags(const struct rules *r);
+void rules_set_flags(struct rules *r, uint64_t flags);
 
 /* Must the source ask the sink about every regular file before it sends it? */
 static inline bool rules_ask(const struct rules *r)

@@ -247,13 +247,7 @@ static int open_place(struct sink *s)
 		.peer = o->peer,
 		.rules = s->rules,
 		.many = o->many,
-		.no_target_dir = o->no_target_dir || o->quiet_names,
-		.mkpath = o->mkpath,
 		.expand = o->expand,
-		.fsync = o->fsync,
-		.sources_go = o->sources_go,
-		.inplace = o->inplace,
-		.sparse = o->sparse,
 		.owners = s->owners,
 		.stop = copy_stopped,
 		.on_cleared = on_cleared,
@@ -332,7 +326,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
 	atomic_store(&s->kind, o->discard ? KIND_MEMORY : KIND_DISK);
-	writeback_begin(&s->writeback, o->fsync);
+	writeback_begin(&s->writeback, s->rules->fsync);
 	clones_begin(&s->clones, o->clones > 0 ? o->clones : -1);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -100,7 +100,8 @@ static bool wants_contents(const struct sink *s, const char *want)
 	if (s->rules->relative)
 		return !component(&kept, &len);
 	last = last ? last + 1 : want;
-	return s->o->no_target_dir || !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+	return s->rules->no_target_dir || !*last || strcmp(last, ".") == 0 ||
+	       strcmp(last, "..") == 0;
 }
 
 static const struct listed_node *listed_of(const struct sink *s, const struct sink_dir *dir)

@@ -132,7 +132,7 @@ static int share(struct sink_lane *l, struct sink_question *q, int from)
 	struct sink *s = l->sink;
 	struct sink_file *f;
 
-	if (from < 0 || s->o->inplace || s->o->sparse || s->rules->verify ||
+	if (from < 0 || s->rules->inplace || s->rules->sparse || s->rules->verify ||
 	    !(f = asked_new(s, q, true, true)))
 		return 1;
 	if (place_clone(s->place, sink_dir_place(q->dir), &q->r, from, &s->clones, &f->placement)) {
@@ -149,7 +149,7 @@ static int resume(struct sink_lane *l, struct sink_question *q)
 	bool had = false;
 	int ret = 0;
 
-	if (q->r.size < SINK_RESUME_MIN || s->o->inplace || !(f = asked_new(s, q, true, false)))
+	if (q->r.size < SINK_RESUME_MIN || s->rules->inplace || !(f = asked_new(s, q, true, false)))
 		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
 	if (place_resume(s->place, sink_dir_place(q->dir), &q->r, &f->placement, &had)) {
 		asked_drop(s, f, false);

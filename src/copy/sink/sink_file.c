@@ -131,7 +131,7 @@ static int begin(struct sink *s, struct sink_file *f)
 	if (f->out.fd >= 0 && !f->out.sized)
 		atomic_store(&s->kind, (int)kind_of(f->out.fd));
 	choose(s, f);
-	f->out.sparse = s->o->sparse;
+	f->out.sparse = s->rules->sparse;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
 	if (!f->ordered)

@@ -156,7 +156,7 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 		return -1;
 	if (outlet_leave(w->out, w->end->size))
 		return fail("seek in %s: %m", stream->name);
-	if (s->o->fsync && outlet_sync(stream->fd))
+	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
 	if (stream->close_at_end && close(stream->fd))
 		return fail("close %s: %m", stream->name);

@@ -13,12 +13,9 @@ struct sink_opts {
 	unsigned count;
 	struct stream stream; /* instead of target when fd >= 0 */
 	bool many; /* several sources: the target must be a directory */
-	bool no_target_dir; /* -T */
 	const struct rules *rules; /* NULL: plain */
 	const char *peer; /* the source's host, "" */
 	bool far; /* this end is not on the conductor's host: '<' in changes */
-	bool mkpath, fsync, inplace, sparse;
-	bool sources_go; /* the source removes what is stored or the same */
 	bool expand; /* ~ in target */
 	bool quiet_names; /* one unnamed stream: target is the file itself (rdrecv FILE) */
 	enum direct direct;

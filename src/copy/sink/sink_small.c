@@ -100,7 +100,7 @@ static int begin(struct sink_lane *l, const struct small *f, struct placement **
 	if (place_begin_whole(s->place, sink_dir_place(f->dir), f->r, t))
 		return -1;
 	if (placement_outlet(*t, f->r->name, out) == 0) {
-		out->sparse = s->o->sparse;
+		out->sparse = s->rules->sparse;
 		out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 		if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
 			return 0;

@@ -161,7 +161,7 @@ static int take_stream(struct source *s)
 	if (source_file_stream(&s->o->stream, &stopper, &f))
 		return -1;
 	stream_widen(f->fd);
-	if (!s->o->no_sparse)
+	if (!s->rules->no_sparse)
 		source_file_find_holes(f);
 	source_file_choose(f, s->o->direct, &s->direct_missed);
 	s->only = true;
@@ -187,7 +187,6 @@ static int find_files(struct source *s)
 	struct walk_opts wo = {
 		.found = &s->found,
 		.rules = s->rules,
-		.no_target_dir = o->no_target_dir,
 	};
 
 	if (find_sources(o->names, o->count, o->expand, &s->found) || walk_new(&wo, &s->walk))
@@ -214,7 +213,7 @@ static int take_rules(struct source *s)
 		s->aside_max = COMPARED_MAX;
 		s->sames_max = COMPARED_MAX / blocks_of(s) + 1;
 	}
-	s->removes = s->o->remove_source && !r->dry_run;
+	s->removes = r->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
 		return -1;
 	if (!r->numeric_ids && (r->owner || r->group || r->acls))

@@ -97,7 +97,7 @@ bool source_may_clone(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
 
-	return s->o->clones > 0 && !s->o->no_sparse && !r->verify && !r->dry_run &&
+	return s->o->clones > 0 && !s->rules->no_sparse && !r->verify && !r->dry_run &&
 	       !(it->flags & FILE_STREAM) && it->size > s->small_max && it->size >= CLONE_MIN &&
 	       atomic_load(&s->offered) < OFFERED_MAX &&
 	       (atomic_load(&s->cloned) || atomic_load(&s->uncloned) < CLONE_TRIES);

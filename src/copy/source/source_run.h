@@ -10,10 +10,7 @@ struct source_opts {
 	char *const *names; /* SRCs as the user wrote them: ~ and patterns are expanded here */
 	unsigned count;
 	struct stream stream; /* instead of names when fd >= 0 */
-	bool remove_source; /* unlink each file that is stored, verified and fsynced */
-	bool no_sparse; /* send holes as zeros */
 	bool expand; /* names are from another host: expand ~ and patterns */
-	bool no_target_dir; /* -T: a directory's contents are what is sent */
 	const struct rules *rules; /* NULL: plain */
 	const char *host; /* for messages */
 	enum direct direct;

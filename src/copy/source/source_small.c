@@ -52,7 +52,7 @@ static int read_small(struct source_lane *l, struct source_item *it, struct smal
 			cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
 		return 0;
 	}
-	m->hole = some && !l->source->o->no_sparse && source_file_is_hole(it->fd, &it->st);
+	m->hole = some && !l->source->rules->no_sparse && source_file_is_hole(it->fd, &it->st);
 	return some && !m->hole ? read_bytes(it, l->scratch, m->end.digest) : 0;
 }
 
@@ -217,7 +217,7 @@ static bool goes_straight(const struct source_lane *l, const struct source_item 
 		return false;
 	if (it->aside && it->aside->answer == ANSWER_COMPARE)
 		return false;
-	return l->source->o->no_sparse || !source_file_may_have_holes(&it->st);
+	return l->source->rules->no_sparse || !source_file_may_have_holes(&it->st);
 }
 
 /* 1: a block had to go first, which may have taken its time: what was seen of it is old. */

@@ -344,7 +344,7 @@ static int send_large(struct source_lane *l, struct source_item *it)
 	f->cloned = was_cloned(l, it);
 	if (f->flags & FILE_STREAM)
 		source_file_become_stream(f);
-	else if (!l->source->o->no_sparse && !f->cloned)
+	else if (!l->source->rules->no_sparse && !f->cloned)
 		source_file_find_holes(f);
 	if (!f->cloned)
 		source_file_choose(f, l->source->o->direct, &l->source->direct_missed);

@@ -63,7 +63,6 @@ struct walk_out {
 struct walk_opts {
 	const struct found *found;
 	const struct rules *rules;
-	bool no_target_dir;
 };
 
 struct walk;

@@ -123,7 +123,7 @@ static int enter_root(struct walk *w, const struct found_path *p, const struct w
 /* Only what is in it goes to the target. */
 static bool means_contents(const struct walk *w, const char *path, const char *name)
 {
-	return w->o.no_target_dir || !*name || strcmp(name, "..") == 0 ||
+	return w->o.rules->no_target_dir || !*name || strcmp(name, "..") == 0 ||
 	       path[strlen(path) - 1] == '/';
 }
 
@@ -137,8 +137,8 @@ bool walk_merges(const struct walk_opts *o)
 		const char *path = o->found->paths[i].path;
 
 		name_last(path, name, sizeof name);
-		if (o->rules->relative || o->no_target_dir || !*name || strcmp(name, "..") == 0 ||
-		    path[strlen(path) - 1] == '/')
+		if (o->rules->relative || o->rules->no_target_dir || !*name ||
+		    strcmp(name, "..") == 0 || path[strlen(path) - 1] == '/')
 			return o->rules->recursive || o->rules->relative;
 	}
 	return false;
@@ -151,7 +151,7 @@ static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in
 	enum walk_name first;
 
 	/* With -T a file would be the target itself, which is a directory then: it fails. */
-	if (p->missing || w->o.no_target_dir)
+	if (p->missing || w->o.rules->no_target_dir)
 		return 0;
 	first = walk_first(w, in, name, flags);
 	/* Or the backup of what it replaced would be the copy. */

@@ -246,7 +246,7 @@ static void holes_stay_holes(void **state)
 		assert_memory_equal(digest, r.sink.result.total.digest, sizeof digest);
 	}
 	set_one(&r, name, "full");
-	r.from.no_sparse = true;
+	rig_rules(&r)->no_sparse = true;
 	assert_copied(&r);
 	assert_true(same_content("from", "full"));
 	assert_true(blocks_of("full") * 512 >= 8 << 20);
@@ -279,8 +279,8 @@ static void zeros_become_holes_where_asked(void **state)
 	set_one(&r, name, "to");
 	r.from.names = (char *[]){text("from")};
 	r.to.wants = r.from.names;
-	r.from.no_sparse = true;
-	r.to.sparse = true;
+	rig_rules(&r)->no_sparse = true;
+	rig_rules(&r)->sparse = true;
 	assert_copied(&r);
 	assert_true(same_content("from", "to"));
 	assert_true(blocks_of("to") * 512 <= 64 << 10);
@@ -295,7 +295,7 @@ static void old_bytes_do_not_show_through_holes(void **state)
 	assert_int_equal(make_sparse("from"), 0);
 	assert_int_equal(make_file("to", 9 << 20, 1), 0);
 	set_one(&r, name, "to");
-	r.to.inplace = true;
+	rig_rules(&r)->inplace = true;
 	assert_copied(&r);
 	assert_true(same_content("from", "to"));
 }
@@ -310,7 +310,7 @@ static void in_place_over_itself_loses_nothing(void **state)
 	assert_int_equal(make_file("from", 3000000, 1) | make_file("copy", 3000000, 1), 0);
 	assert_int_equal(link("from", "to"), 0);
 	set_one(&r, name, "to");
-	r.to.inplace = true;
+	rig_rules(&r)->inplace = true;
 	rig_run(&r);
 	assert_true(same_content("from", "copy"));
 }
@@ -591,8 +591,8 @@ static void stored_sources_are_removed(void **state)
 	assert_int_equal(symlink("c", "link"), 0);
 	rig_init(&r);
 	rig_names(&r, names, 3, "to");
-	r.from.remove_source = true;
-	r.to.fsync = true;
+	rig_rules(&r)->remove_source = true;
+	rig_rules(&r)->fsync = true;
 	assert_int_equal(rig_run(&r), -1);
 	assert_int_equal(r.sink.rc, 0);
 	assert_int_equal(r.source.failure.code, OUT_SOME_FILES);
@@ -612,7 +612,8 @@ static void a_failed_copy_removes_nothing(void **state)
 	(void)state;
 	assert_int_equal(make_file("from", 1000000, 1), 0);
 	set_one(&r, name, "/dev/full");
-	r.from.remove_source = true;
+	rig_rules(&r)->remove_source = true;
+	r.to.rules = NULL;
 	assert_int_equal(rig_run(&r), -1);
 	assert_int_equal(access("from", F_OK), 0);
 }
@@ -627,7 +628,8 @@ static void a_changed_source_is_not_removed(void **state)
 	assert_int_equal(make_text("from", "small"), 0);
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	set_one(&r, name, "fifo");
-	r.from.remove_source = true;
+	rig_rules(&r)->remove_source = true;
+	r.to.rules = NULL;
 	assert_int_equal(rig_start(&r), 0);
 	/* It was read when it is counted; the sink waits for somebody to read the FIFO. */
 	while (!atomic_load(&r.source.tally.bytes))

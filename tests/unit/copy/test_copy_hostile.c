@@ -333,7 +333,7 @@ static void hear_lies(struct lie *lies, enum outcome code, const char *part)
 	assert_int_equal(make_text("from", "content"), 0);
 	rig_init(&r);
 	rig_names(&r, name, 1, "to");
-	r.from.remove_source = true;
+	rig_rules(&r)->remove_source = true;
 	r.lanes = 1;
 	r.sink.play = play_sink;
 	r.sink.ctx = lies;

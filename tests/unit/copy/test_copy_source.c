@@ -358,14 +358,13 @@ static void sources_in_trees_are_removed(void **state)
 	rules.hard_links = true;
 	rules.devices = true;
 	rules.dry_run = true;
+	rules.remove_source = true;
 	set_tree(&rules);
-	rig.from.remove_source = true;
 	assert_done();
 	assert_int_equal(access("to", F_OK), -1);
 	assert_true(has_text("from/a", "a"));
 	rules.dry_run = false;
 	set_tree(&rules);
-	rig.from.remove_source = true;
 	assert_done();
 	assert_true(has_text("to/a", "a") && has_text("to/d/a", "a"));
 	assert_int_equal(stat_of("to/d/b").st_size, 700000);

@@ -500,7 +500,7 @@ static void expect_synced(const char *stdout_is, bool verify, const char *why)
 	if (stdout_is)
 		to = open(stdout_is, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	stream_rig(&r, from, to);
-	r.to.fsync = !verify;
+	rules.fsync = !verify;
 	rules.verify = verify;
 	r.to.rules = &rules;
 	if (!why) {

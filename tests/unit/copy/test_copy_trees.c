@@ -64,7 +64,7 @@ static void play(const struct scene *scene)
 	rules.listed = listed;
 	rig_init(&rig);
 	rig_names(&rig, wants, count, scene->target ? scene->target : "to");
-	rig.to.no_target_dir = scene->no_target_dir;
+	rules.no_target_dir = scene->no_target_dir;
 	rig.to.rules = &rules;
 	rig.to.peer = "sourcehost";
 	actor_init(&actor, &rig, scene->say);

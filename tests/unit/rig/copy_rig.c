@@ -145,6 +145,14 @@ void rig_names(struct rig *r, char *const *names, unsigned count, const char *ta
 	r->to.many = count > 1;
 }
 
+struct rules *rig_rules(struct rig *r)
+{
+	if (!r->from.rules)
+		r->rules = RULES_PLAIN;
+	r->from.rules = r->to.rules = &r->rules;
+	return &r->rules;
+}
+
 int rig_start(struct rig *r)
 {
 	int fd[2];

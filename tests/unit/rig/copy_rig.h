@@ -53,12 +53,15 @@ struct rig {
 	int timeout_ms; /* 0: the usual one */
 	struct source_opts from;
 	struct sink_opts to;
+	struct rules rules; /* rig_rules() */
 	struct rig_end source, sink;
 };
 
 /* From names to a target, or fill in more; then start, and join. */
 void rig_init(struct rig *r);
 void rig_names(struct rig *r, char *const *names, unsigned count, const char *target);
+/* Plain rules of both ends, to be changed before the start. */
+struct rules *rig_rules(struct rig *r);
 int rig_start(struct rig *r);
 void rig_join(struct rig *r);
 /* Both; 0 when both ends succeeded. */

@@ -153,12 +153,12 @@ static void a_file_that_is_not_there(void **state)
 
 static void patterns_in_order(void **state)
 {
-	struct option_rule given[] = {
+	struct option_pattern given[] = {
 		{.include = true, .text = "first"},
 		{.from_file = true, .text = path},
 		{.text = "last"},
 	};
-	struct options o = {.rules = given, .rule_count = 3};
+	struct options o = {.patterns = given, .pattern_count = 3};
 	struct rule_list l = {0};
 
 	(void)state;

@@ -76,8 +76,8 @@ static void options_are_taken_anywhere(void **state)
 	assert_int_equal(o.block_size, 1 << 20);
 	assert_true(o.bwlimit == 1000000000);
 	assert_int_equal(o.memory, 2048);
-	assert_true(o.perms && o.times && o.atimes && o.no_target_dir);
-	assert_false(o.owner || o.group || o.recursive);
+	assert_true(o.rules.perms && o.rules.times && o.rules.atimes && o.rules.no_target_dir);
+	assert_false(o.rules.owner || o.rules.group || o.rules.recursive);
 	assert_int_equal(o.operand_count, 2);
 	assert_string_equal(o.operands[1], "b");
 	options_free(&o);
@@ -220,16 +220,19 @@ static void an_archive_keeps_the_usual_things(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "-a", "a", "b", NULL), 0);
-	assert_true(o.recursive && o.perms && o.times && o.owner && o.group && o.devices);
-	assert_false(o.atimes || o.hard_links || o.acls || o.xattrs || o.numeric_ids || o.delete);
-	assert_true(o.max_size == UINT64_MAX && o.min_size == 0 && o.max_delete == UINT64_MAX);
+	assert_true(o.rules.recursive && o.rules.perms && o.rules.times && o.rules.owner &&
+		    o.rules.group && o.rules.devices);
+	assert_false(o.rules.atimes || o.rules.hard_links || o.rules.acls || o.rules.xattrs ||
+		     o.rules.numeric_ids || o.rules.delete);
+	assert_true(o.rules.max_size == UINT64_MAX && o.rules.min_size == 0 &&
+		    o.rules.max_delete == UINT64_MAX);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-rHAX", "--links", "a", "b", NULL), 0);
-	assert_true(o.recursive && o.hard_links && o.acls && o.xattrs);
-	assert_false(o.perms || o.times || o.xattrs_all);
+	assert_true(o.rules.recursive && o.rules.hard_links && o.rules.acls && o.rules.xattrs);
+	assert_false(o.rules.perms || o.rules.times || o.rules.xattrs_all);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--xattrs=all", "a", "b", NULL), 0);
-	assert_true(o.xattrs && o.xattrs_all);
+	assert_true(o.rules.xattrs && o.rules.xattrs_all);
 	options_free(&o);
 	refused("--xattrs", RDCP, "--xattrs=some", "a", "b");
 }
@@ -242,8 +245,9 @@ static void letters_of_rsync(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "-rtgbLWIh", "a", "b", NULL), 0);
-	assert_true(o.times && o.group && o.backup && o.copy_links && o.ignore_times);
-	assert_false(o.perms || o.owner);
+	assert_true(o.rules.times && o.rules.group && o.rules.backup && o.rules.copy_links &&
+		    o.ignore_times);
+	assert_false(o.rules.perms || o.rules.owner);
 	assert_int_equal(o.action, ACTION_RUN);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDSEND, "-h", NULL), 0);
@@ -262,15 +266,16 @@ static void what_an_archive_implies_can_be_taken_back(void **state)
 	assert_int_equal(parse(&o, RDCP, "-a", "--no-owner", "--no-group", "--no-perms",
 			       "--no-times", "--no-devices", "a", "b", NULL),
 			 0);
-	assert_true(o.recursive);
-	assert_false(o.perms || o.times || o.owner || o.group || o.devices);
+	assert_true(o.rules.recursive);
+	assert_false(o.rules.perms || o.rules.times || o.rules.owner || o.rules.group ||
+		     o.rules.devices);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--no-times", "-a", "a", "b", NULL), 0);
-	assert_true(o.times);
+	assert_true(o.rules.times);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-a", "--no-recursive", "a", "b", NULL), 0);
-	assert_false(o.recursive);
-	assert_true(o.perms);
+	assert_false(o.rules.recursive);
+	assert_true(o.rules.perms);
 	options_free(&o);
 }
 
@@ -281,10 +286,10 @@ static void a_list_of_names_is_not_recursive_by_itself(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "-a", "--files-from=l", "a", "b", NULL), 0);
-	assert_false(o.recursive);
+	assert_false(o.rules.recursive);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-a", "-r", "--files-from=l", "a", "b", NULL), 0);
-	assert_true(o.recursive);
+	assert_true(o.rules.recursive);
 	options_free(&o);
 	refused("one SRC", RDCP, "--files-from=l", "a", "b", "c");
 }
@@ -297,13 +302,13 @@ static void patterns_stay_in_their_order(void **state)
 	assert_int_equal(parse(&o, RDCP, "--include=*.c", "--exclude-from", "f", "--exclude", "*",
 			       "--include-from=-", "a", "b", NULL),
 			 0);
-	assert_int_equal(o.rule_count, 4);
-	assert_true(o.rules[0].include && !o.rules[0].from_file);
-	assert_string_equal(o.rules[0].text, "*.c");
-	assert_true(!o.rules[1].include && o.rules[1].from_file);
-	assert_true(!o.rules[2].include && !o.rules[2].from_file);
-	assert_string_equal(o.rules[2].text, "*");
-	assert_true(o.rules[3].include && o.rules[3].from_file);
+	assert_int_equal(o.pattern_count, 4);
+	assert_true(o.patterns[0].include && !o.patterns[0].from_file);
+	assert_string_equal(o.patterns[0].text, "*.c");
+	assert_true(!o.patterns[1].include && o.patterns[1].from_file);
+	assert_true(!o.patterns[2].include && !o.patterns[2].from_file);
+	assert_string_equal(o.patterns[2].text, "*");
+	assert_true(o.patterns[3].include && o.patterns[3].from_file);
 	options_free(&o);
 	refused("--exclude", RDCP, "--exclude=", "a", "b");
 }
@@ -323,8 +328,8 @@ static void deleting_is_asked_for_plainly(void **state)
 	(void)state;
 	assert_int_equal(
 		parse(&o, RDCP, "-r", "--delete-excluded", "--max-delete=0", "a", "b", NULL), 0);
-	assert_true(o.delete &&o.delete_excluded);
-	assert_int_equal(o.max_delete, 0);
+	assert_true(o.rules.delete &&o.rules.delete_excluded);
+	assert_int_equal(o.rules.max_delete, 0);
 	options_free(&o);
 	refused("needs -r", RDCP, "--delete", "a", "b");
 	refused("contradict", RDCP, "-r", "--delete", "--files-from=l", "a", "b");
@@ -347,11 +352,11 @@ static void backups_have_a_name(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "--backup", "a", "b", NULL), 0);
-	assert_string_equal(o.suffix, "~");
+	assert_string_equal(o.rules.suffix, "~");
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--backup-dir=old", "a", "b", NULL), 0);
-	assert_true(o.backup);
-	assert_string_equal(o.suffix, "");
+	assert_true(o.rules.backup);
+	assert_string_equal(o.rules.suffix, "");
 	options_free(&o);
 	refused("slash", RDCP, "--backup", "--suffix=/x", "a", "b");
 	refused("contradict", RDCP, "--backup", "--inplace", "a", "b");
@@ -363,10 +368,10 @@ static void digests_have_names(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "--print-digest", "a", "b", NULL), 0);
-	assert_int_equal(o.digest, CONTENT_XXH128);
+	assert_int_equal(o.rules.digest, CONTENT_XXH128);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--print-digest=adler32", "a", "b", NULL), 0);
-	assert_int_equal(o.digest, CONTENT_ADLER32);
+	assert_int_equal(o.rules.digest, CONTENT_ADLER32);
 	options_free(&o);
 	refused("--print-digest", RDCP, "--print-digest=none", "a", "b");
 	refused("--print-digest", RDCP, "--print-digest=crc", "a", "b");
@@ -379,7 +384,7 @@ static void a_dry_run_is_told(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "-n", "a", "b", NULL), 0);
-	assert_true(o.dry_run && o.itemize);
+	assert_true(o.rules.dry_run && o.itemize);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-n", "--json", "a", "b", NULL), 0);
 	assert_false(o.itemize);

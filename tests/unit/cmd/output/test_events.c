@@ -111,7 +111,7 @@ static void deleted(const char *path)
 
 static void changes_as_rsync_has_them(void **state)
 {
-	const struct options o = {.itemize = true, .recursive = true};
+	const struct options o = {.itemize = true, .rules.recursive = true};
 
 	(void)state;
 	begin(&o, "", "a");
@@ -135,7 +135,7 @@ static void changes_as_rsync_has_them(void **state)
 /* Names are those in SRC; what would break a line is escaped as coreutils do. */
 static void digests_that_can_be_checked(void **state)
 {
-	struct options o = {.digest = CONTENT_SHA256, .recursive = true};
+	struct options o = {.rules.digest = CONTENT_SHA256, .rules.recursive = true};
 
 	(void)state;
 	begin(&o, "", "some/a");
@@ -155,7 +155,7 @@ static void digests_that_can_be_checked(void **state)
 	begin(&o, "far", "x*");
 	take(EVENT_FILE, OUT_DONE, "", "x1/c");
 	assert_string_equal(end(OUT_DONE), "0123abcd  x1/c\n");
-	o.recursive = false;
+	o.rules.recursive = false;
 	begin(&o, "", "a/b");
 	take(EVENT_FILE, OUT_DONE, "", "b");
 	assert_string_equal(end(OUT_DONE), "0123abcd  b\n");
@@ -163,7 +163,7 @@ static void digests_that_can_be_checked(void **state)
 
 static void what_failed_is_listed(void **state)
 {
-	const struct options o = {.failed = failed_path, .recursive = true};
+	const struct options o = {.failed = failed_path, .rules.recursive = true};
 	size_t len;
 
 	(void)state;
@@ -195,7 +195,7 @@ static void what_failed_is_listed(void **state)
 
 static void objects(void **state)
 {
-	const struct options o = {.json = true, .recursive = true};
+	const struct options o = {.json = true, .rules.recursive = true};
 	const struct progress_count c = {.bytes = 5, .total = 9, .files = 1};
 	const char *text;
 
@@ -227,7 +227,7 @@ static void objects(void **state)
 
 static void a_log_grows(void **state)
 {
-	const struct options o = {.log_file = log_path, .recursive = true};
+	const struct options o = {.log_file = log_path, .rules.recursive = true};
 	const char *text;
 	size_t len;
 

@@ -125,7 +125,8 @@ static void a_slash_or_many_want_a_directory(void **state)
 
 static void minus_T_wants_none(void **state)
 {
-	struct place_opts o = {.target = "d", .no_target_dir = true};
+	const struct rules file = {RULES_DEFAULTS, .no_target_dir = true};
+	struct place_opts o = {.target = "d", .rules = &file};
 	struct record_file r = record_of("x");
 
 	(void)state;
@@ -138,7 +139,8 @@ static void minus_T_wants_none(void **state)
 
 static void a_missing_parent_is_named(void **state)
 {
-	struct place_opts o = {.target = "a/b/c", .mkpath = true};
+	const struct rules mkpath = {RULES_DEFAULTS, .mkpath = true};
+	struct place_opts o = {.target = "a/b/c", .rules = &mkpath};
 	struct record_file r = record_of("x");
 	struct stat st;
 
@@ -682,7 +684,8 @@ static void times_have_more_than_32_bits(void **state)
 
 static void in_place_keeps_the_inode(void **state)
 {
-	struct place_opts o = {.target = "f", .inplace = true};
+	struct rules rules = {RULES_DEFAULTS, .inplace = true};
+	struct place_opts o = {.target = "f", .rules = &rules};
 	struct record_file r = record_of("f");
 	struct stat before, after;
 
@@ -697,7 +700,7 @@ static void in_place_keeps_the_inode(void **state)
 	o.target = "g";
 	assert_int_equal(put_as(&o, &r), 0);
 	assert_int_equal(mode_of("g"), 0644);
-	o.fsync = true;
+	rules.fsync = true;
 	assert_int_equal(put_as(&o, &r), 0);
 }
 
@@ -770,7 +773,8 @@ static void durable_where_asked(void **state)
 {
 	static const char *const one[] = {"f", "."};
 	static const char *const with_path[] = {".", "a", "a/b/f", "a/b"};
-	struct place_opts o = {.target = "f", .fsync = true};
+	struct rules rules = {RULES_DEFAULTS, .fsync = true};
+	struct place_opts o = {.target = "f", .rules = &rules};
 	struct record_file r = record_of("f");
 
 	(void)state;
@@ -778,7 +782,7 @@ static void durable_where_asked(void **state)
 	assert_int_equal(put_as(&o, &r), 0);
 	assert_synced(one, 2);
 	o.target = "a/b/f";
-	o.mkpath = true;
+	rules.mkpath = true;
 	assert_int_equal(put_as(&o, &r), 0);
 	assert_synced(with_path, 4);
 	o.target = "/dev/null";
@@ -800,11 +804,12 @@ static bool is_synced(const char *name)
 static void trees_are_durable_where_asked(void **state)
 {
 	struct rules r = rules_a;
-	struct place_opts o = {.target = "dst/", .rules = &r, .fsync = true};
+	struct place_opts o = {.target = "dst/", .rules = &r};
 	struct place *p;
 	struct place_dir *d;
 
 	(void)state;
+	r.fsync = true;
 	r.backup = true;
 	r.backup_dir = "../kept";
 	synced.count = 0;

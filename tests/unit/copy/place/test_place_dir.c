@@ -162,7 +162,8 @@ static void no_directory_goes_where_a_file_is(void **state)
 
 static void no_file_goes_where_a_directory_is_named(void **state)
 {
-	struct place_opts o = opts("dst/", &rules_r);
+	struct rules rules = rules_r;
+	struct place_opts o = opts("dst/", &rules);
 	struct place *p;
 
 	(void)state;
@@ -172,7 +173,7 @@ static void no_file_goes_where_a_directory_is_named(void **state)
 	assert_absent("dst");
 	make_dir("dst", 0755);
 	o.target = "dst";
-	o.no_target_dir = true;
+	rules.no_target_dir = true;
 	p = open_place(&o);
 	assert_failed(try_file(p, NULL, "f", "x"), OUT_FILE, "dst is a directory, not a file");
 	put_file(p, put_contents(p, 0755), "f", "x");
@@ -182,12 +183,13 @@ static void no_file_goes_where_a_directory_is_named(void **state)
 
 static void parents_are_made_where_asked(void **state)
 {
-	struct place_opts o = opts("a/b/dst", &rules_r);
+	struct rules rules = rules_r;
+	struct place_opts o = opts("a/b/dst", &rules);
 	struct place *p;
 
 	(void)state;
 	assert_failed(place_open(&o, &p), OUT_FILE, "directory a/b does not exist (--mkpath");
-	o.mkpath = true;
+	rules.mkpath = true;
 	p = open_place(&o);
 	put_file(p, put_dir(p, NULL, "src", 0755), "f", "x");
 	finish_place(p);
@@ -819,7 +821,7 @@ static void a_dry_run_changes_nothing(void **state)
 
 	(void)state;
 	dry.dry_run = true;
-	o.mkpath = true;
+	dry.mkpath = true;
 	p = open_place(&o);
 	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
 	assert_true(c.missing);

@@ -23,7 +23,6 @@
 static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
-static bool inplace;
 
 /* Into dst, which is there. */
 static int enter(void **state)
@@ -31,14 +30,13 @@ static int enter(void **state)
 	if (rig_enter(state))
 		return -1;
 	rules = rules_a;
-	inplace = false;
 	make_dir("dst", 0755);
 	return 0;
 }
 
 static void begin(void)
 {
-	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules, .inplace = inplace};
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
 
 	place = open_place(&o);
 	top = put_contents(place, 0755);
@@ -317,7 +315,7 @@ static void in_place_the_target_is_gone_on_with(void **state)
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, true);
 	place_close(place);
-	inplace = true;
+	rules.inplace = true;
 	begin();
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);

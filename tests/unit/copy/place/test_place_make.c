@@ -420,11 +420,12 @@ static void many_first_names(void **state)
 /* A rehearsal has no directory to be fsynced. */
 static void links_in_directories_that_would_be(void **state)
 {
-	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules, .fsync = true};
+	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
 	struct place_dir *d;
 	struct change c;
 
 	(void)state;
+	rules.fsync = true;
 	rules.dry_run = true;
 	place = open_place(&o);
 	top = put_contents(place, 0755);
@@ -526,9 +527,10 @@ static void backups_of_what_a_directory_replaces(void **state)
 
 static void in_place_makes_way_for_backups(void **state)
 {
-	struct place_opts o = {.target = "dst", .rules = &rules, .inplace = true};
+	struct place_opts o = {.target = "dst", .rules = &rules};
 
 	(void)state;
+	rules.inplace = true;
 	rules.backup = true;
 	make("dst/f", "old", 0644);
 	place = open_place(&o);

@@ -99,10 +99,13 @@ static struct walk *walk_all(struct told *t, const struct rules *r, char **names
 {
 	const struct walk_out out = {t, on_dir, on_piece, on_keep, on_failed};
 	static struct found found;
-	struct walk_opts o = {.found = &found, .rules = r, .no_target_dir = inside};
+	static struct rules as;
+	struct walk_opts o = {.found = &found, .rules = &as};
 	unsigned count = 0;
 	struct walk *w;
 
+	as = *r;
+	as.no_target_dir = inside;
 	*t = (struct told){0};
 	while (names[count])
 		count++;
