@@ -130,3 +130,11 @@ def test_two_ends_that_say_different_things(expected):
     made.codes, made.texts = [0, 30], ["", "rdsend: lost"]
     point = Point("script", "rdcp", "base/io.c:pwrite_full:pwrite64#1", 1, "EIO")
     assert "one-sided" in {k for k, _ in trial.Judge(Script(COPY), expected, made, point).found}
+
+
+@pytest.mark.parametrize("script,codes,classes", [(COPY, [0, 44], set()), (COPY, [44, 0], {"one-sided"}), ("true", [0, 44], {"content", "missing"})])
+def test_a_sender_whom_the_last_message_does_not_reach(expected, script, codes, classes):
+    made = run(Script(script))
+    made.codes, made.texts = codes, ["", "rdsend: not confirmed: lost vm: Connection reset by peer"]
+    point = Point("script", "rdrecv", "session/channel/tls.c:tls_write:SSL_write_ex#1", 1, "ECONNRESET")
+    assert {k for k, _ in trial.Judge(Script(COPY), expected, made, point).found} & {"one-sided", "content", "missing"} == classes

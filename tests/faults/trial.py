@@ -225,7 +225,7 @@ class Judge:
             self.codes()
             self.words()
         self.contents()
-        if not run.late and self.code == 0:
+        if not run.late and (self.code == 0 or self.unconfirmed()):
             self.exact()
         else:
             self.bounds()
@@ -245,6 +245,11 @@ class Judge:
     def aborted(self):
         return self.point.site == ABORTS
 
+    def unconfirmed(self):
+        """The receiver has everything, and its last message, which says so, was lost."""
+        return len(self.run.codes) == 2 and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
+            self.point.site.startswith("session/channel/")
+
     def codes(self):
         for code in self.run.codes:
             if code is not None and (code < 0 or code not in KNOWN_CODES | {0}):
@@ -256,7 +261,7 @@ class Judge:
         if crashed and not self.aborted():
             self.add("signal", crashed[0])
         if len(self.run.codes) == 2 and bool(self.run.codes[0]) != bool(self.run.codes[1]) and \
-                not self.aborted():
+                not self.aborted() and not self.unconfirmed():
             self.add("one-sided", "exit statuses %s" % self.run.codes)
         if self.code not in (None, 0, *self.s.codes) and self.point.kind in MILD and self.point.call not in ("close", "fsync", "fdatasync"):
             if self.point.kind != "EAGAIN" or self.point.call in WAITING:
