@@ -326,6 +326,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
 	atomic_store(&s->kind, o->discard ? KIND_MEMORY : KIND_DISK);
+	s->dirs.by_id = TABLE_BY(sink_dir, id);
 	writeback_begin(&s->writeback, s->rules->fsync);
 	clones_begin(&s->clones, o->clones > 0 ? o->clones : -1);
 	pthread_condattr_init(&attr);

@@ -19,6 +19,7 @@
  * is held for tables and counts only.
  */
 
+#include "base/table.h"
 #include "base/worker.h"
 #include "copy/attr/owners.h"
 #include "copy/attr/xattrs.h"
@@ -80,9 +81,8 @@ struct sink_dir {
 	uint64_t lost; /* of a failed one in a good one: what was in it */
 };
 
-struct sink_dirs { /* by id; the copy's lock */
-	struct sink_dir **slots;
-	size_t mask, count;
+struct sink_dirs { /* the copy's lock */
+	struct table by_id;
 	size_t bytes; /* about, of all that is kept of them here and in the place */
 };
 

@@ -8,45 +8,11 @@
 #include "base/log.h"
 #include "lane/fault.h"
 
-enum { DIRS_FIRST = 256 };
-
 /* ---- the table ------------------------------------------------------------------------ */
-
-/* Ids are a peer's: multiplied, so that neighbours don't crowd. */
-static size_t place_in(size_t mask, uint32_t id)
-{
-	return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
-}
-
-static struct sink_dir **dir_slot(struct sink_dir **slots, size_t mask, uint32_t id)
-{
-	size_t at = place_in(mask, id);
-
-	while (slots[at] && slots[at]->id != id)
-		at = (at + 1) & mask;
-	return &slots[at];
-}
 
 struct sink_dir *sink_dir_find(struct sink *s, uint32_t id)
 {
-	return s->dirs.slots ? *dir_slot(s->dirs.slots, s->dirs.mask, id) : NULL;
-}
-
-static int dirs_grow(struct sink_dirs *t)
-{
-	size_t mask = t->slots ? 2 * t->mask + 1 : DIRS_FIRST - 1;
-	struct sink_dir **wider = calloc(mask + 1, sizeof(struct sink_dir *));
-
-	if (!wider)
-		return fail_as(OUT_MEMORY, "remember directories: %m");
-	for (size_t i = 0; t->slots && i <= t->mask; i++) {
-		if (t->slots[i])
-			*dir_slot(wider, mask, t->slots[i]->id) = t->slots[i];
-	}
-	free(t->slots);
-	t->slots = wider;
-	t->mask = mask;
-	return 0;
+	return table_find(&s->dirs.by_id, &id);
 }
 
 static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
@@ -55,16 +21,16 @@ static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
 	if (t->bytes > fault_bound(SINK_DIRS_BYTES_MAX))
 		return fail_as(OUT_MEMORY,
 			       "the peer has more directories than this end keeps: %zu, in %d MiB",
-			       t->count, SINK_DIRS_BYTES_MAX >> 20);
-	if ((!t->slots || t->count >= t->mask / 2) && dirs_grow(t))
-		return -1;
-	*dir_slot(t->slots, t->mask, d->id) = d;
-	t->count++;
+			       t->by_id.count, SINK_DIRS_BYTES_MAX >> 20);
+	if (table_put(&t->by_id, d, NULL))
+		return fail_as(OUT_MEMORY, "remember directories: %m");
 	return 0;
 }
 
-static void dir_free(struct sink_dir *d)
+static void dir_free(void *dir)
 {
+	struct sink_dir *d = dir;
+
 	xattrs_free(d->xattrs);
 	free(d->name);
 	free(d);
@@ -72,11 +38,7 @@ static void dir_free(struct sink_dir *d)
 
 void sink_dirs_free(struct sink *s)
 {
-	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
-		if (s->dirs.slots[i])
-			dir_free(s->dirs.slots[i]);
-	}
-	free(s->dirs.slots);
+	table_clear(&s->dirs.by_id, dir_free);
 }
 
 struct place_dir *sink_dir_place(const struct sink_dir *d)
@@ -200,11 +162,11 @@ bool sink_dir_lost(struct sink *s, const struct sink_dir *d)
 void sink_dirs_tell_lost(struct sink *s)
 {
 	char path[NAME_MAX_WIRE];
+	const struct sink_dir *d;
+	size_t at = 0;
 
-	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
-		const struct sink_dir *d = s->dirs.slots[i];
-
-		if (!d || d->lost == 0)
+	while ((d = table_next(&s->dirs.by_id, &at))) {
+		if (d->lost == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
 		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it",
@@ -434,8 +396,11 @@ static int give_xattrs(struct sink *s, struct sink_dir *d)
 
 int sink_dirs_give_xattrs(struct sink *s)
 {
-	for (size_t i = 0; s->dirs.slots && i <= s->dirs.mask; i++) {
-		if (s->dirs.slots[i] && give_xattrs(s, s->dirs.slots[i]))
+	struct sink_dir *d;
+	size_t at = 0;
+
+	while ((d = table_next(&s->dirs.by_id, &at))) {
+		if (give_xattrs(s, d))
 			return -1;
 	}
 	return 0;

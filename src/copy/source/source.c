@@ -338,6 +338,8 @@ static struct source *source_new(struct copy *c, struct session *session,
 	s->o = o;
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
+	s->links = LINKS_NONE;
+	s->unlinked = TABLE_BY(unlinked, inode);
 	s->open_end = &s->open;
 	s->stored_end = &s->stored;
 	s->queue_end = &s->queue;

@@ -16,8 +16,8 @@
  *	source_record.c   blocks and records
  *	source_result.c   what the sink says of files; source_removal.c: removing stored ones
  *	source_seen.c     what was read, which all that comes later goes by
- *	source_ids.c, source_links.c, source_inodes.c, source_told.c: what is known of ids, hard
- *	                  links, inodes, and cells that the sink has
+ *	source_ids.c, source_links.c, source_told.c: what is known of ids, hard links, and cells
+ *	                  that the sink has
  *
  * Small files are claimed some at a time, read and packed into blocks without the copy's lock,
  * and made known to whoever hears results right before their block is sent.  A lane takes by turns
@@ -34,6 +34,7 @@
  * ordered file's turn, and that for no answer.
  */
 
+#include "base/table.h"
 #include "base/worker.h"
 #include "copy/attr/modes.h"
 #include "copy/attr/owners.h"
@@ -42,7 +43,6 @@
 #include "copy/run.h"
 #include "copy/source/source_file.h"
 #include "copy/source/source_ids.h"
-#include "copy/source/source_inodes.h"
 #include "copy/source/source_links.h"
 #include "copy/source/source_run.h"
 #include "copy/source/source_seen.h"
@@ -123,6 +123,15 @@ struct others {
 
 /* A stored source that is to be removed. */
 struct removal;
+
+/*
+ * Of an inode that lost a name to us.  To remove a name changes its ctime, so of one with several
+ * names it is kept from which ctime to which nothing but that happened.
+ */
+struct unlinked {
+	struct inode_key inode;
+	struct timespec since, until;
+};
 
 /* ---- lanes ---------------------------------------------------------------------------- */
 
@@ -246,7 +255,7 @@ struct source {
 	struct removal *stored, **stored_end; /* to be removed */
 	struct removal *linked; /* too, when all names are met */
 	struct removal *same; /* too, unless a failure of theirs comes before DONE */
-	struct inode_table unlinked; /* what has lost names to us: main's, without the lock */
+	struct table unlinked; /* by inode: main's, without the lock */
 	struct walk_dir *named_dir; /* of the file named last */
 	struct walk_dir *tops[TOPS_MAX]; /* references to the first ones that are in no other */
 	unsigned top_count;

@@ -18,8 +18,10 @@ static struct link_group *add_group(struct links *t, const struct seen *seen)
 		fail_as(OUT_MEMORY, "remember hard links: %m");
 		return NULL;
 	}
-	if (inode_add(&t->groups, seen->dev, seen->ino, g)) {
+	g->seen = *seen;
+	if (table_put(&t->groups, g, NULL)) {
 		free(g);
+		fail_as(OUT_MEMORY, "remember hard links: %m");
 		return NULL;
 	}
 	return g;
@@ -27,7 +29,7 @@ static struct link_group *add_group(struct links *t, const struct seen *seen)
 
 int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out)
 {
-	struct link_group *g = inode_find(&t->groups, seen->dev, seen->ino);
+	struct link_group *g = table_find(&t->groups, &seen->inode);
 
 	if (!g && !(g = add_group(t, seen)))
 		return -1;
@@ -63,7 +65,7 @@ bool links_lost(const struct links *t, const struct link_group *g)
 
 void links_free(struct links *t)
 {
-	inodes_free(&t->groups, free);
+	table_clear(&t->groups, free);
 	free(t->failed.slots);
-	*t = (struct links){0};
+	*t = LINKS_NONE;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/hashes.h"
-#include "copy/source/source_inodes.h"
+#include "base/table.h"
 #include "copy/source/source_seen.h"
 
 /* So many names try to lead: a full disk is not filled by each of a million. */
@@ -26,11 +26,13 @@ struct link_group {
 	unsigned leads; /* names that did */
 };
 struct links {
-	struct inode_table groups;
+	struct table groups; /* by inode */
 	struct hashes failed; /* ids */
 	unsigned round; /* of sending hard links: one more when all before has its result */
 	bool all_failed; /* these could not be remembered */
 };
+#define LINKS_NONE ((struct links){.groups = TABLE_BY(link_group, seen.inode)})
+
 /* Here is a name of an inode that has several; id is what it would be sent as.  1: another name
  * leads.  0: this one does.  -1: OUT_MEMORY. */
 int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out);

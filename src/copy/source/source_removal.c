@@ -134,14 +134,6 @@ void removals_same_due(struct source *s)
 
 /* ---- further names of what has lost one ------------------------------------------------- */
 
-/*
- * To remove a name changes the ctime of the inode.  So of one with several names it is kept from
- * which ctime to which nothing but that happened.
- */
-struct unlinked {
-	struct timespec since, until;
-};
-
 static bool is_before(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
@@ -156,7 +148,7 @@ static bool is_still(const struct source *s, const struct removal *r, const stru
 		return true;
 	if (!seen_has_content(&r->seen, now))
 		return false;
-	u = inode_find(&s->unlinked, r->seen.dev, r->seen.ino);
+	u = table_find(&s->unlinked, &r->seen.inode);
 	return u && time_is(&now->st_ctim, &u->until) && !is_before(&r->seen.ctime, &u->since) &&
 	       !is_before(&u->until, &r->seen.ctime);
 }
@@ -164,6 +156,7 @@ static bool is_still(const struct source *s, const struct removal *r, const stru
 /* fd, which was before, lost a name to us.  -1, with errno. */
 static int note_unlinked(struct source *s, const struct stat *before, int fd)
 {
+	struct inode_key inode = {.dev = before->st_dev, .ino = before->st_ino};
 	struct unlinked *u;
 	struct stat after;
 
@@ -171,12 +164,14 @@ static int note_unlinked(struct source *s, const struct stat *before, int fd)
 		return -1;
 	if (after.st_nlink == 0)
 		return 0;
-	u = inode_find(&s->unlinked, before->st_dev, before->st_ino);
+	u = table_find(&s->unlinked, &inode);
 	if (!u) {
 		u = calloc(1, sizeof *u);
-		if (!u || inode_add(&s->unlinked, before->st_dev, before->st_ino, u)) {
+		if (!u)
+			return -1;
+		u->inode = inode;
+		if (table_put(&s->unlinked, u, NULL)) {
 			free(u);
-			errno = ENOMEM;
 			return -1;
 		}
 		u->since = before->st_ctim;
@@ -285,6 +280,6 @@ void removals_free(struct source *s)
 	free_list(s->stored);
 	free_list(s->same);
 	free_list(s->linked);
-	inodes_free(&s->unlinked, free);
+	table_clear(&s->unlinked, free);
 	walk_dir_put(s->named_dir);
 }

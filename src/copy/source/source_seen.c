@@ -6,8 +6,7 @@
 struct seen seen_of(const struct stat *st)
 {
 	return (struct seen){
-		.dev = st->st_dev,
-		.ino = st->st_ino,
+		.inode = {.dev = st->st_dev, .ino = st->st_ino},
 		.mode = st->st_mode,
 		.links = st->st_nlink,
 		.size = st->st_size,
@@ -30,7 +29,7 @@ const char *seen_change(const struct seen *s, const struct stat *now)
 
 bool seen_is(const struct seen *s, const struct stat *now)
 {
-	return now->st_dev == s->dev && now->st_ino == s->ino;
+	return now->st_dev == s->inode.dev && now->st_ino == s->inode.ino;
 }
 
 bool seen_has_content(const struct seen *s, const struct stat *now)

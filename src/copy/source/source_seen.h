@@ -11,9 +11,12 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-struct seen {
+struct inode_key {
 	dev_t dev;
 	ino_t ino;
+};
+struct seen {
+	struct inode_key inode;
 	mode_t mode;
 	nlink_t links;
 	off_t size;

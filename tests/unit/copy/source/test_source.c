@@ -91,7 +91,7 @@ static void what_is_done_with_is_forgotten(void **state)
 
 static int meet(struct links *t, uint32_t inode, uint32_t id, struct link_group **g)
 {
-	struct seen seen = {.dev = inode % 3, .ino = inode / 3};
+	struct seen seen = {.inode = {.dev = inode % 3, .ino = inode / 3}};
 
 	return links_meet(t, &seen, id, g);
 }
@@ -100,7 +100,7 @@ static void the_first_name_is_remembered(void **state)
 {
 	enum { INODES = 5000 };
 	struct link_group *g = NULL, *h;
-	struct links t = {0};
+	struct links t = LINKS_NONE;
 
 	(void)state;
 	for (uint32_t i = 1; i <= INODES; i++) {
@@ -113,7 +113,7 @@ static void the_first_name_is_remembered(void **state)
 	for (uint32_t i = 0; i < 100; i++)
 		links_fail(&t, 1 + i * 37 % 100);
 	for (uint32_t i = 1; i <= INODES; i++) {
-		g = inode_find(&t.groups, i % 3, i / 3);
+		g = table_find(&t.groups, &(struct inode_key){.dev = i % 3, .ino = i / 3});
 		assert_int_equal(links_lost(&t, g), i <= 100);
 	}
 	links_free(&t);
@@ -122,7 +122,7 @@ static void the_first_name_is_remembered(void **state)
 static void the_next_name_leads_when_the_first_failed(void **state)
 {
 	struct link_group *g = NULL;
-	struct links t = {0};
+	struct links t = LINKS_NONE;
 	uint32_t id = 1;
 
 	(void)state;
