@@ -11,39 +11,39 @@
 #include "copy/sink/sink_run.h"
 
 /* The addresses to listen at: --address, or everywhere. */
-static int listen_there(struct bare *b, int family)
+static int listen_there(struct stream_end *e, int family)
 {
-	const struct options *o = &b->options;
-	unsigned lo = b->port ? b->port : o->port_lo;
-	unsigned hi = b->port ? b->port : o->port_hi;
+	const struct options *o = &e->options;
+	unsigned lo = e->port ? e->port : o->port_lo;
+	unsigned hi = e->port ? e->port : o->port_hi;
 	union address at[ADDRESSES_MAX] = {{.sa.sa_family = 0}};
 	int n;
 
 	if (o->address[0]) {
 		n = resolve(o->address, 0, family, at);
-		return n < 0 ? -1 : porter_listen_tcp(b->porter, &at[0], lo, hi);
+		return n < 0 ? -1 : porter_listen_tcp(e->porter, &at[0], lo, hi);
 	}
 	if (!family)
-		return porter_listen_tcp(b->porter, NULL, lo, hi);
+		return porter_listen_tcp(e->porter, NULL, lo, hi);
 	at[0].sa.sa_family = (sa_family_t)family;
-	return porter_listen_tcp(b->porter, &at[0], lo, hi);
+	return porter_listen_tcp(e->porter, &at[0], lo, hi);
 }
 
-static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
+static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct session_opts *so)
 {
-	const struct options *o = &b->options;
+	const struct options *o = &e->options;
 	uint64_t deadline_ms = o->wait_ms >= 0 ? clock_ms() + (unsigned)o->wait_ms : 0;
 	union address local, peer;
 
 	(void)left_ms;
-	if (porter_new(&b->porter) || listen_there(b, so->family))
+	if (porter_new(&e->porter) || listen_there(e, so->family))
 		return -1;
-	if (o->verbose || !b->port)
+	if (o->verbose || !e->port)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDRECV),
-			o->address[0] ? o->address : "*", porter_tcp_port(b->porter));
-	if (porter_admit(b->porter, &b->key, deadline_ms, ch))
+			o->address[0] ? o->address : "*", porter_tcp_port(e->porter));
+	if (porter_admit(e->porter, &e->key, deadline_ms, ch))
 		return -1;
-	so->porter = b->porter;
+	so->porter = e->porter;
 	snprintf(so->peer, sizeof so->peer, "the sender");
 	if (channel_addresses(*ch, &local, &peer)) {
 		if (peer.sa.sa_family == AF_INET)
@@ -56,32 +56,30 @@ static int meet(struct bare *b, int left_ms, struct channel **ch, struct session
 	return 0;
 }
 
-static int check_file(struct bare *b)
+static int check_file(struct stream_end *e)
 {
-	return place_check(b->file, &b->options.rules);
+	return place_check(e->file, &e->options.rules);
 }
 
-static int copy_over(struct bare *b, struct session *s)
+static int copy_over(struct stream_end *e)
 {
-	struct sink_opts so = {
-		.target = b->file,
-		.peer = "",
-		.stream = bare_stream(b),
-		.rules = &b->options.rules,
-		.direct = (enum direct)b->options.direct,
-		.quiet_names = true,
-	};
+	struct end_work *w = &e->work;
+	struct sink_opts so = start_sink(&w->start);
 
-	return sink_run(b->copy, s, &so, &b->tally, &b->result);
+	so.target = e->file;
+	so.stream = stream_end_stream(e);
+	so.quiet_names = true;
+	return sink_run(w->copy, w->session, &so, &w->tally, &w->result);
 }
 
 int main(int argc, char **argv)
 {
-	static struct bare b = {
-		.role = ROLE_SINK, .meet = meet, .check_file = check_file, .copy_over = copy_over};
+	static struct stream_end e = {.meet = meet,
+				      .check_file = check_file,
+				      .copy_over = copy_over};
 
-	take_command_line(&b.options, RDRECV, argc, argv);
+	take_command_line(&e.options, RDRECV, argc, argv);
 	/* FILE is the file itself. */
-	b.options.rules.no_target_dir = true;
-	bare_run(&b, 0);
+	e.options.rules.no_target_dir = true;
+	stream_end_run(&e, ROLE_SINK, 0);
 }

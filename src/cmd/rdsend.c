@@ -7,55 +7,55 @@
 #include "copy/source/source_run.h"
 #include "copy/walk/find.h"
 
-static int meet(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so)
+static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct session_opts *so)
 {
 	const struct dial_opts o = {
-		.host = b->host,
-		.port = b->port,
+		.host = e->host,
+		.port = e->port,
 		.family = so->family,
 		.timeout_ms = left_ms,
-		.silence_ms = b->options.timeout_ms,
-		.key = &b->key,
+		.silence_ms = e->options.timeout_ms,
+		.key = &e->key,
 	};
 
-	snprintf(so->peer, sizeof so->peer, "%s", b->host);
+	snprintf(so->peer, sizeof so->peer, "%s", e->host);
 	return dial(&o, ch, &so->dialed);
 }
 
-static int check_file(struct bare *b)
+static int check_file(struct stream_end *e)
 {
 	mode_t mode;
 
-	if (find_readable(b->file, &mode))
+	if (find_readable(e->file, &mode))
 		return -1;
-	b->reads_file = S_ISREG(mode);
+	e->reads_file = S_ISREG(mode);
 	return 0;
 }
 
-static int copy_over(struct bare *b, struct session *s)
+static int copy_over(struct stream_end *e)
 {
-	char *names[] = {(char *)b->file, NULL};
+	char *names[] = {(char *)e->file, NULL};
+	struct end_work *w = &e->work;
 	struct source_opts so = {
 		.names = names,
-		.count = b->file ? 1 : 0,
-		.stream = bare_stream(b),
-		.direct = (enum direct)b->options.direct,
+		.count = e->file ? 1 : 0,
+		.stream = stream_end_stream(e),
+		.direct = w->start.m.direct,
 	};
 
 	/* What a command above has stored may be what a rdrecv received. */
-	if (b->reads_file && relay_await(NULL))
-		return session_fail(s);
-	return source_run(b->copy, s, &so, &b->tally, &b->result);
+	if (e->reads_file && relay_await(NULL))
+		return session_fail(w->session);
+	return source_run(w->copy, w->session, &so, &w->tally, &w->result);
 }
 
 int main(int argc, char **argv)
 {
-	static struct bare b = {.role = ROLE_SOURCE,
-				.meet = meet,
-				.check_file = check_file,
-				.copy_over = copy_over};
+	static struct stream_end e = {.meet = meet,
+				      .check_file = check_file,
+				      .copy_over = copy_over};
 
-	take_command_line(&b.options, RDSEND, argc, argv);
-	b.host = b.options.operands[0];
-	bare_run(&b, 1);
+	take_command_line(&e.options, RDSEND, argc, argv);
+	e.host = e.options.operands[0];
+	stream_end_run(&e, ROLE_SOURCE, 1);
 }

@@ -21,7 +21,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct framer framer;
-static struct errand errand;
+static struct start errand;
 
 /* A channel that says these bytes; the other end in *peer. */
 static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t piece, int *peer)
@@ -52,9 +52,9 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 	expect(from->count == to->count && from->rules == to->rules);
 	for (unsigned i = 0; i < from->count; i++)
 		expect(from->names[i] && strlen(from->names[i]) < NAME_MAX_WIRE);
-	expect(errand.start.lanes <= LANE_COUNT_MAX && errand.start.depth <= LANE_DEPTH_MAX);
-	expect(errand.start.block_size == 0 || (errand.start.block_size >= LANE_BLOCK_MIN &&
-						errand.start.block_size <= LANE_BLOCK_MAX));
+	expect(errand.m.lanes <= LANE_COUNT_MAX && errand.m.depth <= LANE_DEPTH_MAX);
+	expect(errand.m.block_size == 0 ||
+	       (errand.m.block_size >= LANE_BLOCK_MIN && errand.m.block_size <= LANE_BLOCK_MAX));
 	expect(from->rules->digest < CONTENT_DIGESTS);
 	if (modes_parse(from->rules->chmod, &m) == 0)
 		modes_free(m);
@@ -68,11 +68,11 @@ static int take_errand(struct channel *ch)
 	struct frame f;
 	int rc = frame_read(ch, &framer, clock_ms() + 1, &f);
 
-	if (rc <= 0 || errand_start(&errand, &f))
+	if (rc <= 0 || start_begin(&errand, &f))
 		return -1;
 	do {
 		rc = frame_read(ch, &framer, clock_ms() + 1, &f);
-		rc = rc <= 0 ? -1 : errand_take(&errand, &f);
+		rc = rc <= 0 ? -1 : start_take(&errand, &f);
 	} while (rc == 0);
 	return rc;
 }
@@ -112,13 +112,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!(data[0] & SILENCE))
 		shutdown(peer, SHUT_WR);
 	if (take_errand(ch) > 0) {
-		struct source_opts from = errand_source(&errand);
-		struct sink_opts to = errand_sink(&errand);
+		struct source_opts from = start_source(&errand);
+		struct sink_opts to = start_sink(&errand);
 
 		expect_bounds(&from, &to);
 	}
 	answer(ch, peer);
-	errand_free(&errand);
+	start_free(&errand);
 	framer_wipe(&framer);
 	channel_free(ch);
 	return 0;

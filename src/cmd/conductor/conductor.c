@@ -228,7 +228,7 @@ static int on_listed(void *ctx, const char *name)
 {
 	const struct conductor *c = ctx;
 
-	return give_listed(&c->orders, name);
+	return start_send_listed(&c->orders, name);
 }
 
 /* Some more of the names that the ends are to be told. */
@@ -405,13 +405,13 @@ static int list_names(struct conductor *c)
 
 static int instruct(struct conductor *c)
 {
-	c->orders = (struct orders){
+	c->orders = (struct start_send){
 		.job = c->job,
 		.links = c->links,
 		.listener = c->listener,
 		.over_ssh = conductor_wants_ssh(c),
 	};
-	return give_orders(&c->orders) || list_names(c) ? -1 : give_go(&c->orders);
+	return start_send_all(&c->orders) || list_names(c) ? -1 : start_send_go(&c->orders);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------
@@ -423,15 +423,12 @@ static void gather(const struct conductor *c, struct report *r)
 	const struct msg_verdict *sink = &c->links[LINK_SINK].verdict;
 	const struct msg_verdict *v = c->links[LINK_SINK].has_verdict ? sink : source;
 
-	r->total = v->total;
-	r->transport = c->detour ? TRANSPORT_SSH : (enum transport)v->transport;
-	r->lanes = v->lanes;
-	snprintf(r->how, sizeof r->how, "%s", v->how);
-	if (c->detour)
+	report_take(r, v);
+	if (c->detour) {
+		r->transport = TRANSPORT_SSH;
 		snprintf(r->how, sizeof r->how, "ssh");
-	snprintf(r->why, sizeof r->why, "%s", v->why);
+	}
 	r->counts = counts_join(&source->counts, &sink->counts);
-	r->ns = v->ns;
 	r->source = source->times;
 	r->sink = sink->times;
 	r->bwlimit = c->job->o->bwlimit;

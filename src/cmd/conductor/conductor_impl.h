@@ -29,7 +29,7 @@ struct conductor {
 	char cause_host[HOST_MAX];
 	int signo;
 	uint64_t deadline_ms; /* when the ends are ended, 0: never */
-	struct orders orders;
+	struct start_send orders;
 	struct name_list *list; /* while it is read; NULL */
 };
 

@@ -4,10 +4,11 @@
 #include <string.h>
 #include "base/fail.h"
 #include "base/random.h"
+#include "cmd/end/start_make.h"
 #include "session/channel/key.h"
 
 /* What part this end has, and how it works. */
-static uint64_t end_flags(const struct orders *d, int i)
+static uint64_t end_flags(const struct start_send *d, int i)
 {
 	const struct options *o = d->job->o;
 	bool stdio = i == LINK_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
@@ -19,9 +20,6 @@ static uint64_t end_flags(const struct orders *d, int i)
 		{d->job->many, START_MANY},
 		{d->job->taken != NULL, START_SHARED},
 		{stdio, START_STDIO},
-		{o->quiet, START_QUIET},
-		{o->family == 4, START_IPV4},
-		{o->family == 6, START_IPV6},
 		{true, START_PROGRESS},
 		{d->links[i].far, START_FAR},
 		{o->files_from != NULL, START_FILES_FROM},
@@ -33,66 +31,26 @@ static uint64_t end_flags(const struct orders *d, int i)
 	return all;
 }
 
-/* Texts of the user's that go to both ends; what is too long for them is refused. */
-static int put_texts(const struct rules *r, struct msg_start *m)
-{
-	const struct {
-		const char *option, *text;
-		char *to;
-		size_t size;
-	} texts[] = {
-		{"--chmod", r->chmod, m->chmod, sizeof m->chmod},
-		{"--chown", r->chown, m->chown, sizeof m->chown},
-		{"--suffix", r->suffix, m->suffix, sizeof m->suffix},
-		{"--backup-dir", r->backup_dir, m->backup_dir, sizeof m->backup_dir},
-	};
-
-	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
-		if ((size_t)snprintf(texts[i].to, texts[i].size, "%s", texts[i].text) >=
-		    texts[i].size)
-			return fail_as(OUT_USAGE, "%s %.60s...: it is too long", texts[i].option,
-				       texts[i].text);
-	}
-	return 0;
-}
-
-static int send_start(const struct orders *d, int i, const uint8_t secret[static LANE_SECRET])
+static int send_start(const struct start_send *d, int i, const uint8_t secret[static LANE_SECRET])
 {
 	const struct options *o = d->job->o;
-	const struct rules rules = options_rules(o);
+	const struct measure *measure = d->job->measure;
 	struct link *l = &d->links[i];
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
-	struct msg_start m = {
-		.version = PROTOCOL_VERSION,
-		.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK,
-		.want = d->over_ssh ? TRANSPORT_SSH : (uint8_t)o->want,
-		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
-		.flags = end_flags(d, i) | rules_flags(&rules) |
-			 (d->job->measure ? d->job->measure->flags : 0),
-		.memory_bytes = d->job->measure ? d->job->measure->bytes : 0,
-		.lanes = (uint16_t)o->lanes,
-		.depth = (uint16_t)o->depth,
-		.block_size = (uint32_t)o->block_size,
-		.memory = o->memory,
-		.bwlimit = o->bwlimit,
-		.timeout_ms = (uint32_t)o->timeout_ms,
-		.connect_timeout_ms = (uint32_t)o->connect_timeout_ms,
-		.port_lo = (uint16_t)o->port_lo,
-		.port_hi = (uint16_t)o->port_hi,
-		.min_size = rules.min_size,
-		.max_size = rules.max_size,
-		.max_delete = rules.max_delete,
-		.digest = (uint8_t)rules.digest,
-		.rdma_op = (uint8_t)o->rdma_op,
-		.rails = (uint16_t)o->rails,
-		.direct = (uint8_t)o->direct,
-	};
+	struct msg_start m;
 	int rc;
 
-	if (put_texts(&rules, &m))
+	if (start_make(o, &m))
 		return -1;
-
+	m.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK;
+	if (d->over_ssh)
+		m.want = TRANSPORT_SSH;
+	m.flags |= end_flags(d, i);
+	if (measure) {
+		m.flags |= measure->flags;
+		m.memory_bytes = measure->bytes;
+	}
 	memcpy(m.secret, secret, sizeof m.secret);
 	snprintf(m.host, sizeof m.host, "%s", l->name);
 	snprintf(m.peer, sizeof m.peer, "%s", d->links[1 - i].name);
@@ -108,7 +66,7 @@ static int send_start(const struct orders *d, int i, const uint8_t secret[static
 	return rc;
 }
 
-static int send_wants(const struct orders *d, int i)
+static int send_wants(const struct start_send *d, int i)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 
@@ -126,7 +84,7 @@ static int send_wants(const struct orders *d, int i)
 	return 0;
 }
 
-static int send_rules(const struct orders *d, int i)
+static int send_rules(const struct start_send *d, int i)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 	static struct msg_rule m;
@@ -145,7 +103,7 @@ static int send_rules(const struct orders *d, int i)
 }
 
 /* What sessions before this one put into the target. */
-static int send_taken(const struct orders *d)
+static int send_taken(const struct start_send *d)
 {
 	static uint8_t body[NAME_MAX_WIRE + 16];
 	const struct taken *t = d->job->taken;
@@ -162,7 +120,7 @@ static int send_taken(const struct orders *d)
 	return 0;
 }
 
-int give_orders(const struct orders *d)
+int start_send_all(const struct start_send *d)
 {
 	uint8_t secret[LANE_SECRET];
 	int rc = random_bytes(secret, sizeof secret);
@@ -178,7 +136,7 @@ int give_orders(const struct orders *d)
 	return rc || send_taken(d) ? -1 : 0;
 }
 
-int give_listed(const struct orders *d, const char *name)
+int start_send_listed(const struct start_send *d, const char *name)
 {
 	static uint8_t body[NAME_MAX_WIRE + 16];
 	struct writer w = writer_of(body, sizeof body);
@@ -193,7 +151,7 @@ int give_listed(const struct orders *d, const char *name)
 	return 0;
 }
 
-int give_go(const struct orders *d)
+int start_send_go(const struct start_send *d)
 {
 	for (int i = 0; i < 2; i++) {
 		if (link_send(&d->links[i], MSG_GO, NULL, 0))

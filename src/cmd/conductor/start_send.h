@@ -10,17 +10,17 @@
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/end_pipe.h"
 
-struct orders {
+struct start_send {
 	const struct job *job;
 	struct link *links; /* both: LINK_SOURCE, LINK_SINK */
 	int listener; /* which of them listens at first */
 	bool over_ssh; /* lanes go over ssh */
 };
 /* All up to the listed names. 0, or -1 with a failure. */
-int give_orders(const struct orders *d);
+int start_send_all(const struct start_send *d);
 /* One more name of --files-from. */
-int give_listed(const struct orders *d, const char *name);
+int start_send_listed(const struct start_send *d, const char *name);
 /* That is all. */
-int give_go(const struct orders *d);
+int start_send_go(const struct start_send *d);
 
 #endif

@@ -12,14 +12,12 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/wipe.h"
 #include "base/worker.h"
 #include "cmd/end/disk.h"
+#include "cmd/end/end_work.h"
 #include "cmd/end/notes.h"
-#include "cmd/end/start_recv.h"
 #include "cmd/process/process.h"
-#include "cmd/process/watch.h"
-#include "copy/sink/sink_run.h"
-#include "copy/source/source_run.h"
 #include "session/channel/framer.h"
 #include "session/channel/key.h"
 #include "session/channel/openssl.h"
@@ -34,18 +32,11 @@ struct end {
 	struct channel *channel; /* until the session takes it */
 	int last_out; /* a copy of its descriptor, for when the session is gone */
 	struct framer framer;
-	struct errand errand;
+	struct end_work work;
 	struct scratch disk; /* rdbench's; fd -1 */
 	int clones; /* a socket to the other end; 0: none */
-
-	struct copy *copy;
-	struct session *session; /* while it can be sent over */
-	struct tally tally;
-	struct copy_result result;
-	struct msg_verdict verdict;
 	bool told; /* the verdict is on its way */
 	struct msg_progress last;
-	struct watch watch;
 };
 
 /* ---- from the conductor, before there is a session --------------------------------------- */
@@ -76,11 +67,13 @@ static int take_orders(struct end *e)
 	struct frame f;
 	int rc;
 
-	if (await(e, &f) || errand_start(&e->errand, &f))
+	if (await(e, &f) || start_begin(&e->work.start, &f))
 		return -1;
 	do {
-		rc = await(e, &f) ? -1 : errand_take(&e->errand, &f);
+		rc = await(e, &f) ? -1 : start_take(&e->work.start, &f);
 	} while (rc == 0);
+	/* START's secret was decoded there. */
+	wipe_stack();
 	return rc < 0 ? -1 : 0;
 }
 
@@ -114,7 +107,7 @@ static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
 /* A session that lost its peer sends nothing more, but the conductor may well be there. */
 static int tell(struct end *e, uint8_t type, const struct writer *w)
 {
-	if (e->session && session_send(e->session, type, w->base, w->used) == 0)
+	if (e->work.session && session_send(e->work.session, type, w->base, w->used) == 0)
 		return 0;
 	return write_last(e, type, w->base, w->used);
 }
@@ -137,10 +130,10 @@ static void tell_progress(struct end *e)
 	uint8_t body[64];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_progress m = {
-		.bytes = e->tally.bytes,
-		.total = e->tally.total,
-		.files = e->tally.files,
-		.total_known = e->tally.total_known,
+		.bytes = e->work.tally.bytes,
+		.total = e->work.tally.total,
+		.files = e->work.tally.files,
+		.total_known = e->work.tally.total_known,
 	};
 
 	if (m.bytes == e->last.bytes && m.total == e->last.total && m.files == e->last.files &&
@@ -157,39 +150,23 @@ static void tick(void *ctx, bool asked)
 	struct end *e = ctx;
 
 	(void)asked;
-	pthread_mutex_lock(&e->watch.lock);
-	if (e->session) {
+	pthread_mutex_lock(&e->work.watch.lock);
+	if (e->work.session) {
 		tell_notes(e);
-		if (errand_has(&e->errand, START_PROGRESS))
+		if (start_has(&e->work.start, START_PROGRESS))
 			tell_progress(e);
 	}
-	pthread_mutex_unlock(&e->watch.lock);
-}
-
-/* What the lanes did, while the session is there to ask. */
-static void gather(struct end *e)
-{
-	struct msg_verdict *v = &e->verdict;
-
-	v->total = e->result.total;
-	v->lanes = (uint16_t)session_lanes(e->session);
-	v->transport = (uint8_t)session_transport(e->session, v->how, sizeof v->how, v->why,
-						  sizeof v->why);
-	v->times = e->result.times;
-	v->counts = e->result.counts;
-	if (e->tally.first_ns)
-		v->ns = clock_ns() - e->tally.first_ns;
-	if (errand_has(&e->errand, START_MEMORY))
-		v->total.bytes = e->tally.bytes - e->tally.first_bytes;
+	pthread_mutex_unlock(&e->work.watch.lock);
 }
 
 /* What is measured from memory to memory begins when all blocks have been used once: until then
  * it is the system that makes their pages. */
 static uint64_t warm_bytes(struct end *e)
 {
-	const struct lane *l = session_lane(e->session, 0);
-	uint64_t all = (uint64_t)session_lanes(e->session) * lane_depth(l) * lane_block_size(l);
-	uint64_t half = e->errand.start.memory_bytes / 2;
+	const struct lane *l = session_lane(e->work.session, 0);
+	uint64_t all =
+		(uint64_t)session_lanes(e->work.session) * lane_depth(l) * lane_block_size(l);
+	uint64_t half = e->work.start.m.memory_bytes / 2;
 
 	return all < half ? all : half;
 }
@@ -199,7 +176,7 @@ static void tell_verdict(struct end *e, const struct failure *f, const char *hos
 {
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
-	struct msg_verdict *v = &e->verdict;
+	struct msg_verdict *v = &e->work.verdict;
 
 	if (e->told)
 		return;
@@ -209,7 +186,7 @@ static void tell_verdict(struct end *e, const struct failure *f, const char *hos
 	v->code = f ? (uint8_t)f->code : OUT_DONE;
 	if (f) {
 		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
-		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->errand.start.host);
+		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->work.start.m.host);
 	}
 	msg_verdict_encode(&w, v);
 	tell(e, MSG_VERDICT, &w);
@@ -218,30 +195,14 @@ static void tell_verdict(struct end *e, const struct failure *f, const char *hos
 static void tell_failure(struct end *e, const struct failure *f)
 {
 	struct failure cause = *f;
-	char host[HOST_MAX] = "";
+	char host[HOST_MAX];
 
-	if (e->session && !session_failed(e->session, &cause, host) && e->result.at_peer)
-		snprintf(host, sizeof host, "%s", session_peer(e->session)->host);
+	end_work_failed_at(&e->work, &cause, host);
 	tell_verdict(e, &cause, host);
 }
 
 /* ---- the work -----------------------------------------------------------------------------------
  */
-
-static int on_frame(void *ctx, const struct frame *f)
-{
-	struct end *e = ctx;
-
-	return copy_on_frame(e->copy, f);
-}
-
-static void on_fail(void *ctx)
-{
-	struct end *e = ctx;
-
-	copy_on_fail(e->copy);
-	watch_failed();
-}
 
 static void on_file(void *ctx, const char *name, const struct failure *f)
 {
@@ -250,59 +211,26 @@ static void on_file(void *ctx, const char *name, const struct failure *f)
 	log_at(LOG_ERROR, "%s", f->text);
 }
 
-static struct session_opts session_options(struct end *e)
-{
-	const struct msg_start *m = &e->errand.start;
-	struct session_opts so = {
-		.role = m->role,
-		.want = m->want,
-		.listens = errand_has(&e->errand, START_LISTENS),
-		.has_conductor = true,
-		.lanes = m->lanes,
-		.depth = m->depth,
-		.block_size = m->block_size,
-		.memory = m->memory,
-		.rdma_op = m->rdma_op,
-		.rails = m->rails,
-		.unchecked = errand_unchecked(&e->errand),
-		.bwlimit = m->bwlimit,
-		.timeout_ms = (int)m->timeout_ms,
-		.connect_timeout_ms = (int)m->connect_timeout_ms,
-		.port_lo = m->port_lo,
-		.port_hi = m->port_hi,
-		.family = errand_has(&e->errand, START_IPV4)   ? AF_INET
-			  : errand_has(&e->errand, START_IPV6) ? AF_INET6
-							       : 0,
-		.on_frame = on_frame,
-		.on_fail = on_fail,
-		.ctx = e,
-	};
-
-	memcpy(so.secret, m->secret, sizeof so.secret);
-	memcpy(so.host, m->host, sizeof so.host);
-	memcpy(so.peer, m->peer, sizeof so.peer);
-	memcpy(so.address, m->address, sizeof so.address);
-	return so;
-}
-
 static int run(struct end *e)
 {
-	if (errand_has(&e->errand, START_MEMORY))
-		e->tally.warm = warm_bytes(e);
-	if (e->errand.start.role == ROLE_SOURCE) {
-		struct source_opts so = errand_source(&e->errand);
+	if (start_has(&e->work.start, START_MEMORY))
+		e->work.tally.warm = warm_bytes(e);
+	if (e->work.start.m.role == ROLE_SOURCE) {
+		struct source_opts so = start_source(&e->work.start);
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
 			so.stream = disk_stream(&e->disk);
-		return source_run(e->copy, e->session, &so, &e->tally, &e->result);
+		return source_run(e->work.copy, e->work.session, &so, &e->work.tally,
+				  &e->work.result);
 	} else {
-		struct sink_opts so = errand_sink(&e->errand);
+		struct sink_opts so = start_sink(&e->work.start);
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
 			so.stream = disk_stream(&e->disk);
-		return sink_run(e->copy, e->session, &so, &e->tally, &e->result);
+		return sink_run(e->work.copy, e->work.session, &so, &e->work.tally,
+				&e->work.result);
 	}
 }
 
@@ -315,7 +243,7 @@ static void on_event(void *ctx, const struct msg_event *m)
 
 	msg_event_encode(&w, m);
 	if (!w.full)
-		session_send(e->session, MSG_EVENT, body, w.used);
+		session_send(e->work.session, MSG_EVENT, body, w.used);
 }
 
 /* As on_event(). */
@@ -326,25 +254,25 @@ static void on_taken(void *ctx, const char *name)
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_want m;
 
-	if (!errand_has(&e->errand, START_SHARED))
+	if (!start_has(&e->work.start, START_SHARED))
 		return;
 	snprintf(m.name, sizeof m.name, "%s", name);
 	msg_want_encode(&w, &m);
-	session_send(e->session, MSG_TAKEN, body, w.used);
+	session_send(e->work.session, MSG_TAKEN, body, w.used);
 }
 
 static void publish(struct end *e, struct session *s)
 {
-	pthread_mutex_lock(&e->watch.lock);
-	e->session = s;
-	pthread_mutex_unlock(&e->watch.lock);
-	watch_session(&e->watch, s);
+	pthread_mutex_lock(&e->work.watch.lock);
+	e->work.session = s;
+	pthread_mutex_unlock(&e->work.watch.lock);
+	watch_session(&e->work.watch, s);
 }
 
 /* host: as of session_open(). */
 static int open_session(struct end *e, char host[static HOST_MAX])
 {
-	struct session_opts so = session_options(e);
+	struct session_opts so;
 	struct session *s = NULL;
 	size_t len;
 	const void *before = framer_rest(&e->framer, &len);
@@ -352,9 +280,12 @@ static int open_session(struct end *e, char host[static HOST_MAX])
 	int rc;
 
 	e->channel = NULL;
+	end_work_session(&e->work, &so);
+	so.has_conductor = true;
+	atomic_store(&e->work.opened, true);
 	rc = session_open(ch, before, len, &so, host, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
-	explicit_bzero(e->errand.start.secret, sizeof e->errand.start.secret);
+	explicit_bzero(e->work.start.m.secret, sizeof e->work.start.m.secret);
 	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
 	if (!rc)
 		publish(e, s);
@@ -394,26 +325,21 @@ static bool is_cancelled(void *ctx)
 static int work_alone(struct end *e)
 {
 	const struct stopper stopper = {.stop = is_cancelled_alone, .ctx = e};
-	struct msg_verdict *v = &e->verdict;
+	struct msg_verdict *v = &e->work.verdict;
 	struct failure f;
 
-	if (disk_open(&e->errand, &stopper, &e->disk) ||
-	    disk_probe(&e->errand, &e->disk, &e->tally, hear_cancel, e)) {
+	if (disk_open(&e->work.start, &stopper, &e->disk) ||
+	    disk_probe(&e->work.start, &e->disk, &e->work.tally, hear_cancel, e)) {
 		f = *failed();
 		tell_verdict(e, &f, "");
 		return fail_again(&f);
 	}
-	v->total.bytes = e->tally.bytes;
+	v->total.bytes = e->work.tally.bytes;
 	v->times.kind = KIND_DISK;
-	if (e->tally.first_ns)
-		v->ns = clock_ns() - e->tally.first_ns;
+	if (e->work.tally.first_ns)
+		v->ns = clock_ns() - e->work.tally.first_ns;
 	tell_verdict(e, NULL, "");
 	return 0;
-}
-
-static const struct copy_role *role_of(const struct end *e)
-{
-	return e->errand.start.role == ROLE_SOURCE ? &source_role : &sink_role;
 }
 
 static int work(void *ctx)
@@ -425,13 +351,13 @@ static int work(void *ctx)
 	struct session *s;
 	int rc;
 
-	e->result.on_file = on_file;
-	e->result.on_event = on_event;
-	e->result.on_taken = on_taken;
-	e->result.ctx = e;
-	if (errand_has(&e->errand, START_PROBE))
+	e->work.result.on_file = on_file;
+	e->work.result.on_event = on_event;
+	e->work.result.on_taken = on_taken;
+	e->work.result.ctx = e;
+	if (start_has(&e->work.start, START_PROBE))
 		return work_alone(e);
-	if (disk_open(&e->errand, &stopper, &e->disk) || copy_new(role_of(e), &e->copy) ||
+	if (disk_open(&e->work.start, &stopper, &e->disk) || end_work_begin(&e->work) ||
 	    open_session(e, host)) {
 		f = *failed();
 		tell_verdict(e, &f, host);
@@ -439,15 +365,15 @@ static int work(void *ctx)
 	}
 	rc = run(e);
 	f = *failed();
-	pthread_mutex_lock(&e->watch.lock);
-	gather(e);
+	pthread_mutex_lock(&e->work.watch.lock);
+	end_work_gather(&e->work);
 	if (rc)
 		tell_failure(e, &f);
 	else
 		tell_verdict(e, NULL, "");
-	pthread_mutex_unlock(&e->watch.lock);
-	session_flush(e->session);
-	s = e->session;
+	pthread_mutex_unlock(&e->work.watch.lock);
+	session_flush(e->work.session);
+	s = e->work.session;
 	publish(e, NULL);
 	session_close(s);
 	return rc ? fail_again(&f) : 0;
@@ -504,12 +430,12 @@ static int begin(struct end *e, int in, int out, bool far)
 
 static void end_free(struct end *e)
 {
-	copy_free(e->copy);
+	copy_free(e->work.copy);
 	scratch_close(&e->disk);
 	channel_free(e->channel);
 	close_fd(e->last_out);
 	framer_wipe(&e->framer);
-	errand_free(&e->errand);
+	start_free(&e->work.start);
 }
 
 static int shared;
@@ -539,21 +465,21 @@ int end_run(int in, int out, bool far)
 		end_free(&e);
 		return (int)f.code;
 	}
-	set_log(&e.errand.start);
-	e.watch.work = work;
-	e.watch.tick = tick;
-	e.watch.tick_ms = TELL_EVERY_MS;
-	e.watch.ctx = &e;
-	if (!watch_run(&e.watch)) {
-		tell_failure(&e, &e.watch.failure);
-		if (e.session)
-			session_flush(e.session);
-		_exit((int)e.watch.failure.code);
+	set_log(&e.work.start.m);
+	e.work.watch.work = work;
+	e.work.watch.tick = tick;
+	e.work.watch.tick_ms = TELL_EVERY_MS;
+	e.work.watch.ctx = &e;
+	if (!watch_run(&e.work.watch)) {
+		tell_failure(&e, &e.work.watch.failure);
+		if (e.work.session)
+			session_flush(e.work.session);
+		_exit((int)e.work.watch.failure.code);
 	}
 	/* Also where no thread could be started for the work. */
-	if (e.watch.result)
-		tell_failure(&e, &e.watch.failure);
-	code = e.watch.result ? (int)e.watch.failure.code : OUT_DONE;
+	if (e.work.watch.result)
+		tell_failure(&e, &e.work.watch.failure);
+	code = e.work.watch.result ? (int)e.work.watch.failure.code : OUT_DONE;
 	end_free(&e);
 	return code;
 }

@@ -20,7 +20,7 @@ enum {
 	LISTED_BYTES_MAX = 1 << 30,
 };
 
-static int add_want(struct errand *e, const struct frame *f)
+static int add_want(struct start *e, const struct frame *f)
 {
 	struct msg_want m;
 
@@ -36,7 +36,7 @@ static int add_want(struct errand *e, const struct frame *f)
 	return 0;
 }
 
-static int add_rule(struct errand *e, const struct frame *f)
+static int add_rule(struct start *e, const struct frame *f)
 {
 	static struct msg_rule m;
 
@@ -50,7 +50,7 @@ static int add_rule(struct errand *e, const struct frame *f)
 	return filter_add(e->filter, m.include, m.pattern);
 }
 
-static int add_listed(struct errand *e, const struct frame *f)
+static int add_listed(struct start *e, const struct frame *f)
 {
 	struct msg_want m;
 
@@ -62,20 +62,20 @@ static int add_listed(struct errand *e, const struct frame *f)
 	return listed_add(e->listed, m.name);
 }
 
-static int add_taken(struct errand *e, const struct frame *f)
+static int add_taken(struct start *e, const struct frame *f)
 {
 	struct msg_want m;
 
 	if (msg_want_decode(f, &m))
 		return -1;
-	if (!errand_has(e, START_SHARED))
+	if (!start_has(e, START_SHARED))
 		return fail_as(OUT_PROTOCOL, "TAKEN came where one session has the target");
 	return taken_add(&e->taken, m.name);
 }
 
-static void make_rules(struct errand *e)
+void start_settle(struct start *e)
 {
-	const struct msg_start *m = &e->start;
+	const struct msg_start *m = &e->m;
 
 	e->rules = (struct rules){
 		.min_size = m->min_size,
@@ -90,18 +90,19 @@ static void make_rules(struct errand *e)
 		.listed = e->listed,
 	};
 	rules_set_flags(&e->rules, m->flags);
+	taken_sort(&e->taken);
 }
 
-int errand_start(struct errand *e, const struct frame *f)
+int start_begin(struct start *e, const struct frame *f)
 {
 	if (f->type != MSG_START)
 		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f->type));
-	if (msg_start_decode(f, &e->start))
+	if (msg_start_decode(f, &e->m))
 		return -1;
-	return errand_has(e, START_FILES_FROM) ? listed_new(&e->listed) : 0;
+	return start_has(e, START_FILES_FROM) ? listed_new(&e->listed) : 0;
 }
 
-int errand_take(struct errand *e, const struct frame *f)
+int start_take(struct start *e, const struct frame *f)
 {
 	switch (f->type) {
 	case MSG_WANT:
@@ -115,15 +116,14 @@ int errand_take(struct errand *e, const struct frame *f)
 	case MSG_GO:
 		if (msg_empty_decode(f))
 			return -1;
-		make_rules(e);
-		taken_sort(&e->taken);
+		start_settle(e);
 		return 1;
 	default:
 		return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f->type));
 	}
 }
 
-void errand_free(struct errand *e)
+void start_free(struct start *e)
 {
 	for (unsigned i = 0; i < e->want_count; i++)
 		free(e->wants[i]);
@@ -134,26 +134,25 @@ void errand_free(struct errand *e)
 }
 
 /* Only an end on the conductor's own host has descriptors of the user's. */
-static struct stream stdio_stream(const struct errand *e, int fd, const char *name)
+static struct stream stdio_stream(const struct start *e, int fd, const char *name)
 {
 	return (struct stream){
-		.fd = errand_has(e, START_STDIO) ? fd : -1,
+		.fd = start_has(e, START_STDIO) ? fd : -1,
 		.name = name,
 	};
 }
 
-struct source_opts errand_source(const struct errand *e)
+struct source_opts start_source(const struct start *e)
 {
 	struct source_opts so = {
 		.names = e->wants,
 		.count = e->want_count,
 		.stream = stdio_stream(e, STDIN_FILENO, "stdin"),
-		.expand = errand_has(e, START_FAR),
+		.expand = start_has(e, START_FAR),
 		.rules = &e->rules,
-		.host = e->start.host,
-		.direct = e->start.direct,
-		.memory_bytes = errand_has(e, START_MEMORY) ? e->start.memory_bytes : 0,
-		.unchecked = errand_unchecked(e),
+		.direct = e->m.direct,
+		.memory_bytes = start_has(e, START_MEMORY) ? e->m.memory_bytes : 0,
+		.unchecked = start_unchecked(e),
 	};
 
 	so.stream.finish = relay_await;
@@ -161,29 +160,28 @@ struct source_opts errand_source(const struct errand *e)
 }
 
 /* stdout, or what the target names. */
-static struct stream sink_stream(const struct errand *e)
+static struct stream sink_stream(const struct start *e)
 {
-	int fd = descriptor_named(e->start.target);
+	int fd = descriptor_named(e->m.target);
 
-	return fd < 0 ? stdio_stream(e, STDOUT_FILENO, "stdout")
-		      : stdio_stream(e, fd, e->start.target);
+	return fd < 0 ? stdio_stream(e, STDOUT_FILENO, "stdout") : stdio_stream(e, fd, e->m.target);
 }
 
-struct sink_opts errand_sink(const struct errand *e)
+struct sink_opts start_sink(const struct start *e)
 {
 	return (struct sink_opts){
-		.target = e->start.target,
+		.target = e->m.target,
 		.wants = e->wants,
 		.count = e->want_count,
 		.stream = sink_stream(e),
-		.many = errand_has(e, START_MANY),
+		.many = start_has(e, START_MANY),
 		.rules = &e->rules,
-		.peer = e->start.peer,
-		.far = errand_has(e, START_FAR),
-		.direct = e->start.direct,
-		.discard = errand_has(e, START_MEMORY),
-		.unchecked = errand_unchecked(e),
-		.expand = errand_has(e, START_FAR),
+		.peer = e->m.peer,
+		.far = start_has(e, START_FAR),
+		.direct = e->m.direct,
+		.discard = start_has(e, START_MEMORY),
+		.unchecked = start_unchecked(e),
+		.expand = start_has(e, START_FAR),
 		.taken = &e->taken,
 	};
 }

@@ -12,8 +12,8 @@
 #include "copy/source/source_run.h"
 #include "protocol/message.h"
 
-struct errand {
-	struct msg_start start;
+struct start {
+	struct msg_start m;
 	char **wants; /* SRCs */
 	unsigned want_count;
 
@@ -27,22 +27,24 @@ struct errand {
 };
 
 /* START came. 0, or -1 with a failure. */
-int errand_start(struct errand *e, const struct frame *f);
+int start_begin(struct start *e, const struct frame *f);
 /* Something else: 1 when it was GO, and all is known; 0; -1 with a failure. */
-int errand_take(struct errand *e, const struct frame *f);
-void errand_free(struct errand *e);
+int start_take(struct start *e, const struct frame *f);
+/* START is all there is: the caller has filled in e->m. */
+void start_settle(struct start *e);
+void start_free(struct start *e);
 
-static inline bool errand_has(const struct errand *e, uint64_t start_flag)
+static inline bool start_has(const struct start *e, uint64_t start_flag)
 {
-	return e->start.flags & start_flag;
+	return e->m.flags & start_flag;
 }
 /* Only what is made here, and thrown away there, may go unchecked. */
-static inline bool errand_unchecked(const struct errand *e)
+static inline bool start_unchecked(const struct start *e)
 {
-	return errand_has(e, START_UNCHECKED) && errand_has(e, START_MEMORY);
+	return start_has(e, START_UNCHECKED) && start_has(e, START_MEMORY);
 }
 /* Both borrow from e. */
-struct source_opts errand_source(const struct errand *e);
-struct sink_opts errand_sink(const struct errand *e);
+struct source_opts start_source(const struct start *e);
+struct sink_opts start_sink(const struct start *e);
 
 #endif

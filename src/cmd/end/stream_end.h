@@ -3,24 +3,22 @@
 #define CMD_END_STREAM_END_H
 
 /*
- * rdsend and rdrecv: an end without a conductor.  What both do alike is in bare.c, how each
- * comes by its peer in rdsend.c and rdrecv.c.
+ * rdsend and rdrecv: an end without a conductor, which makes its START itself.  What both do alike
+ * is in stream_end.c, how each gets its peer in rdsend.c and rdrecv.c.
  */
 
-#include <stdatomic.h>
 #include "cmd/cli/options.h"
+#include "cmd/end/end_work.h"
 #include "cmd/end/relay.h"
 #include "cmd/output/progress.h"
 #include "cmd/output/report.h"
 #include "cmd/process/child.h"
-#include "cmd/process/watch.h"
-#include "copy/copy.h"
 #include "session/channel/key.h"
 #include "session/connect/porter.h"
 
-struct bare {
+struct stream_end {
 	struct options options;
-	enum role role;
+	struct end_work work; /* with its role in START */
 	const char *host; /* rdsend */
 	unsigned port;
 	const char *file; /* NULL: stdin or stdout, or the command */
@@ -28,11 +26,12 @@ struct bare {
 
 	/* Come by an authenticated peer: its channel, and what the session must know of how it
 	 * came (porter, dialed, peer).  left_ms: of --connect-timeout. */
-	int (*meet)(struct bare *b, int left_ms, struct channel **ch, struct session_opts *so);
-	/* b->file: can it be read or written, as far as is known without opening it? */
-	int (*check_file)(struct bare *b);
+	int (*meet)(struct stream_end *e, int left_ms, struct channel **ch,
+		    struct session_opts *so);
+	/* e->file: can it be read or written, as far as is known without opening it? */
+	int (*check_file)(struct stream_end *e);
 	/* Do the work over the session. */
-	int (*copy_over)(struct bare *b, struct session *s);
+	int (*copy_over)(struct stream_end *e);
 
 	/* its own */
 	struct psk key;
@@ -40,21 +39,16 @@ struct bare {
 	struct relay relay; /* a sink's: its command may be a rdsend */
 	bool reads_file; /* a source's file is a regular one */
 	struct porter *porter;
-	struct copy *copy;
-	atomic_bool opened; /* the session */
-	struct tally tally;
-	struct copy_result result;
 	struct report report;
 	struct progress progress;
-	struct watch watch;
 };
 
 /* Everything from the operands on: never returns. operands: PORT's place in them. */
-_Noreturn void bare_run(struct bare *b, unsigned port_at);
+_Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned port_at);
 
 /* The stream of the command, or of stdin or stdout; fd -1 when it is a file. */
-struct stream bare_stream(struct bare *b);
+struct stream stream_end_stream(struct stream_end *e);
 /* AF_INET, AF_INET6 or 0, of -4 and -6. */
-int bare_family(const struct options *o);
+int stream_end_family(const struct options *o);
 
 #endif

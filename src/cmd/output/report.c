@@ -49,6 +49,17 @@ bool outcome_is_of_files(enum outcome code)
 	       code == OUT_INTEGRITY || code == OUT_CHANGED;
 }
 
+void report_take(struct report *r, const struct msg_verdict *v)
+{
+	r->total = v->total;
+	r->counts = v->counts;
+	r->transport = (enum transport)v->transport;
+	r->lanes = v->lanes;
+	r->ns = v->ns;
+	snprintf(r->how, sizeof r->how, "%s", v->how);
+	snprintf(r->why, sizeof r->why, "%s", v->why);
+}
+
 void report_failure(const struct report *r)
 {
 	if (r->host[0])

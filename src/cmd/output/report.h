@@ -37,6 +37,8 @@ struct whole {
 FILE *whole_begin(struct whole *w, FILE *to);
 void whole_end(struct whole *w);
 
+/* What an end says of the whole of it: totals, lanes, time. */
+void report_take(struct report *r, const struct msg_verdict *v);
 /* Sentence, exit code: printed once, by the program that the user started. */
 void report_failure(const struct report *r);
 /* Gb/s and lanes; bound by; Bandwidth. */

@@ -12,7 +12,6 @@ struct source_opts {
 	struct stream stream; /* instead of names when fd >= 0 */
 	bool expand; /* names are from another host: expand ~ and patterns */
 	const struct rules *rules; /* NULL: plain */
-	const char *host; /* for messages */
 	enum direct direct;
 	int clones; /* a socket to the other end, if that is on this host (clone.h); 0: none */
 	uint64_t memory_bytes; /* instead of names, when not 0: so many bytes that are made here */

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/end_work.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/fail.h"
+
+static int on_frame(void *ctx, const struct frame *f)
+{
+	struct end_work *w = ctx;
+
+	return copy_on_frame(w->copy, f);
+}
+
+static void on_fail(void *ctx)
+{
+	struct end_work *w = ctx;
+
+	if (!atomic_load(&w->opened))
+		return;
+	copy_on_fail(w->copy);
+	watch_failed();
+}
+
+void end_work_session(struct end_work *w, struct session_opts *so)
+{
+	const struct msg_start *m = &w->start.m;
+
+	*so = (struct session_opts){
+		.role = m->role,
+		.want = m->want,
+		.listens = start_has(&w->start, START_LISTENS),
+		.lanes = m->lanes,
+		.depth = m->depth,
+		.block_size = m->block_size,
+		.memory = m->memory,
+		.rdma_op = m->rdma_op,
+		.rails = m->rails,
+		.unchecked = start_unchecked(&w->start),
+		.bwlimit = m->bwlimit,
+		.timeout_ms = (int)m->timeout_ms,
+		.connect_timeout_ms = (int)m->connect_timeout_ms,
+		.port_lo = m->port_lo,
+		.port_hi = m->port_hi,
+		.family = start_has(&w->start, START_IPV4)   ? AF_INET
+			  : start_has(&w->start, START_IPV6) ? AF_INET6
+							     : 0,
+		.on_frame = on_frame,
+		.on_fail = on_fail,
+		.ctx = w,
+	};
+
+	memcpy(so->secret, m->secret, sizeof so->secret);
+	memcpy(so->host, m->host, sizeof so->host);
+	memcpy(so->peer, m->peer, sizeof so->peer);
+	memcpy(so->address, m->address, sizeof so->address);
+}
+
+int end_work_begin(struct end_work *w)
+{
+	bool source = w->start.m.role == ROLE_SOURCE;
+
+	return copy_new(source ? &source_role : &sink_role, &w->copy);
+}
+
+void end_work_gather(struct end_work *w)
+{
+	struct msg_verdict *v = &w->verdict;
+
+	v->total = w->result.total;
+	v->lanes = (uint16_t)session_lanes(w->session);
+	v->transport = (uint8_t)session_transport(w->session, v->how, sizeof v->how, v->why,
+						  sizeof v->why);
+	v->times = w->result.times;
+	v->counts = w->result.counts;
+	if (w->tally.first_ns)
+		v->ns = clock_ns() - w->tally.first_ns;
+	if (start_has(&w->start, START_MEMORY))
+		v->total.bytes = w->tally.bytes - w->tally.first_bytes;
+}
+
+void end_work_failed_at(const struct end_work *w, struct failure *f, char host[static HOST_MAX])
+{
+	host[0] = '\0';
+	if (w->session && !session_failed(w->session, f, host) && w->result.at_peer)
+		snprintf(host, HOST_MAX, "%s", session_peer(w->session)->host);
+}
