@@ -140,7 +140,7 @@ def made_file(folder, size, name="data"):
 def by_shell():
     """Arguments of rdcp to come to a host "far", which is this one: its far end is started without ssh."""
     os.environ["SLUICE_TEST_HOSTS"] = "far "
-    return ["--rsh", ROOT / "tests/e2e/rsh"]
+    return ["--rsh", ROOT / "tests/rig/rsh"]
 
 
 def can_sshd():

@@ -91,7 +91,7 @@ def slow_fs(tmp_path):
         below.mkdir()
         top.mkdir()
         # Not in the test's own environment: fusepy is the system's.
-        p = subprocess.Popen(["/usr/bin/python3", ROOT / "tests/e2e/slow_fs.py", below, top,
+        p = subprocess.Popen(["/usr/bin/python3", ROOT / "tests/rig/slow_fs.py", below, top,
                               str(read), str(write)], stderr=subprocess.PIPE)
         started.append((p, top))
         try:

@@ -14,7 +14,7 @@ import pytest
 
 from hosts import BIN, RDMA, ROOT, SLOW, as_nobody, wait_until
 
-RSH = ROOT / "tests" / "e2e" / "rsh"
+RSH = ROOT / "tests" / "rig" / "rsh"
 pytestmark = pytest.mark.skipif(RDMA, reason="both hosts share one loopback")
 WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
         "between": ("near:{top}/in", "far:{top}/out")}

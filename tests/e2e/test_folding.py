@@ -18,7 +18,7 @@ def mount_fuse(tmp_path):
     below.mkdir()
     top.mkdir()
     # Not in the test's own environment: fusepy is the system's.
-    p = subprocess.Popen(["/usr/bin/python3", ROOT + "/tests/e2e/folding_fs.py", below, top], stderr=subprocess.PIPE)
+    p = subprocess.Popen(["/usr/bin/python3", ROOT + "/tests/rig/folding_fs.py", below, top], stderr=subprocess.PIPE)
     try:
         wait_until(lambda: p.poll() is not None or os.path.ismount(top))
         assert p.poll() is None, p.stderr.read()

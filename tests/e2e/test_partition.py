@@ -117,7 +117,7 @@ os._exit(child.wait())
 class Channel:
     def __init__(self, tmp_path):
         self.rsh = tmp_path / "cuttable"
-        self.rsh.write_text(CUTTABLE % str(ROOT / "tests/e2e/rsh"))
+        self.rsh.write_text(CUTTABLE % str(ROOT / "tests/rig/rsh"))
         self.rsh.chmod(0o755)
 
     def signal(self, signo):

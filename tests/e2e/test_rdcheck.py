@@ -13,7 +13,7 @@ import pytest
 
 from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program, wait_until
 
-RSH = ROOT / "tests" / "e2e" / "rsh"
+RSH = ROOT / "tests" / "rig" / "rsh"
 # Half of it is for each direction.
 PATIENCE = "--connect-timeout=%d" % (20 if LAB else 6)
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))

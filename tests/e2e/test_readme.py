@@ -53,7 +53,7 @@ def shell(bench, tmp_path):
         script(tools / name, 'case "$1" in --make-key) exec %s "$@";; esac\nexec %s %s "$@"\n' % (
             program(name), program(name), " ".join([DEMAND, *OP])))
     script(tools / "rdcp", 'exec %s %s --rsh %s --rdcp-path %s "$@"\n' % (
-        program("rdcp"), " ".join([DEMAND, *OP]), ROOT / "tests/e2e/rsh", program("rdcp")))
+        program("rdcp"), " ".join([DEMAND, *OP]), ROOT / "tests/rig/rsh", program("rdcp")))
     script(tools / "zfs", 'case $1 in send) cat file;; recv) cat > received;; esac\n')
     homes = {}
     for h in (NEAR, FAR):

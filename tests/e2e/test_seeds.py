@@ -183,7 +183,7 @@ def test_sd12_closed_standard_descriptors(bench, tmp_path):
     """With 0, 1 or 2 closed no file of ours may land on them."""
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     for closed in ("<&-", ">&-", "<&- >&-"):
-        r = bench.run(["bash", "-c", "%s --rsh %s/tests/e2e/rsh --rdcp-path %s in far:out %s" % (
+        r = bench.run(["bash", "-c", "%s --rsh %s/tests/rig/rsh --rdcp-path %s in far:out %s" % (
             program("rdcp"), ROOT, program("rdcp"), closed)], host=NEAR, cwd=tmp_path, home=tmp_path)
         assert r.code == 0, (closed, r.errors())
         assert (tmp_path / "out").read_bytes() == pattern(BLOCK)

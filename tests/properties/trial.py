@@ -19,7 +19,7 @@ from model import Model
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RSH = ROOT / "tests" / "e2e" / "rsh"
+RSH = ROOT / "tests" / "rig" / "rsh"
 LIMIT = 60      # seconds that a run may take on a busy machine
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 16384, 2

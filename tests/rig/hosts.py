@@ -209,7 +209,7 @@ class Bench:
 
     def copy(self, *args, transport=DEMAND, timeout=60, wait=True, rsh=None, **how):
         """rdcp on the near host, with the stand-in for ssh."""
-        argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or ROOT / "tests" / "e2e" / "rsh"),
+        argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or ROOT / "tests" / "rig" / "rsh"),
                 "--rdcp-path", program("rdcp"), *args]
         if how.get("become") and TRANSPORT == "siw" and any(":" in str(a) for a in args):
             pytest.skip("only root gets from one network namespace into the other")
