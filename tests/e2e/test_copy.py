@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hosts import LAB, RDMA, ROOT, leftovers, pattern
+from hosts import LAB, RDMA, RSH, leftovers, pattern
 
 BLOCK = 256 << 10
 
@@ -367,7 +367,7 @@ time.sleep(60)
 """ % sys.executable)
     (tmp_path / "mute").chmod(0o755)
     (tmp_path / "rsh").write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (
-        tmp_path / "mute", ROOT / "tests" / "rig" / "rsh"))
+        tmp_path / "mute", RSH))
     (tmp_path / "rsh").chmod(0o755)
     r = bench.copy("--remove-source-files", "far:in", "out", rsh=tmp_path / "rsh")
     assert r.code == 44 and "did not say" in r.errors(), (r.code, r.errors())

@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from hosts import BIN, RDMA, ROOT, SLOW, as_nobody, wait_until
+from hosts import BIN, RDMA, RSH, SLOW, as_nobody, wait_until
 
-RSH = ROOT / "tests" / "rig" / "rsh"
 pytestmark = pytest.mark.skipif(RDMA, reason="both hosts share one loopback")
 WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
         "between": ("near:{top}/in", "far:{top}/out")}

@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from hosts import ROOT, SLOW, TRANSPORT, pattern, program, wait_until
+from hosts import RSH, SLOW, TRANSPORT, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
@@ -40,7 +40,7 @@ class Islands:
     def copy(self, *args, wait=True, env=None):
         hosts = "\n".join("%s ip netns exec %s" % i for i in self.names.items())
         argv = ["ip", "netns", "exec", self.names["near"], program("rdcp"),
-                "--rsh", ROOT / "tests/rig/rsh", "--rdcp-path", program("rdcp"), *args]
+                "--rsh", RSH, "--rdcp-path", program("rdcp"), *args]
         start = self.bench.run if wait else self.bench.start
         return start(argv, cwd=self.tmp, env=dict(env or {}, SLUICE_TEST_HOSTS=hosts,
                                                   SLUICE_TEST_HOME=str(self.tmp)))

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from hosts import KEY, ROOT, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
+from hosts import KEY, RSH, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 TIMEOUT = 6
@@ -117,7 +117,7 @@ os._exit(child.wait())
 class Channel:
     def __init__(self, tmp_path):
         self.rsh = tmp_path / "cuttable"
-        self.rsh.write_text(CUTTABLE % str(ROOT / "tests/rig/rsh"))
+        self.rsh.write_text(CUTTABLE % str(RSH))
         self.rsh.chmod(0o755)
 
     def signal(self, signo):

@@ -11,9 +11,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from hosts import DEMAND, NEAR, PATIENCE, RDMA, ROOT, SLOW, pattern, program, wait_until
+from hosts import DEMAND, NEAR, PATIENCE, RDMA, RSH, SLOW, pattern, program, wait_until
 
-RSH = ROOT / "tests" / "rig" / "rsh"
 BLOCKS = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
 LADDER = [(1, 1), (1, 2), (1, 16), (4, 16)]
 SVG = "{http://www.w3.org/2000/svg}"

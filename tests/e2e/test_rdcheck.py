@@ -11,9 +11,8 @@ import uuid
 
 import pytest
 
-from hosts import FAR, LAB, NEAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, program, wait_until
+from hosts import FAR, LAB, NEAR, RDMA, ROOT, RSH, TRANSPORT, as_nobody, open_up, program, wait_until
 
-RSH = ROOT / "tests" / "rig" / "rsh"
 # Half of it is for each direction.
 PATIENCE = "--connect-timeout=%d" % (20 if LAB else 6)
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hosts import DEMAND, FAR, NEAR, OP, ROOT, pattern, program
+from hosts import DEMAND, FAR, NEAR, OP, ROOT, RSH, pattern, program
 
 DATA = pattern(600_000)
 
@@ -53,7 +53,7 @@ def shell(bench, tmp_path):
         script(tools / name, 'case "$1" in --make-key) exec %s "$@";; esac\nexec %s %s "$@"\n' % (
             program(name), program(name), " ".join([DEMAND, *OP])))
     script(tools / "rdcp", 'exec %s %s --rsh %s --rdcp-path %s "$@"\n' % (
-        program("rdcp"), " ".join([DEMAND, *OP]), ROOT / "tests/rig/rsh", program("rdcp")))
+        program("rdcp"), " ".join([DEMAND, *OP]), RSH, program("rdcp")))
     script(tools / "zfs", 'case $1 in send) cat file;; recv) cat > received;; esac\n')
     homes = {}
     for h in (NEAR, FAR):

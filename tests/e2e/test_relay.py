@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, ROOT, SLOW, leftovers, pattern, program, wait_until
+from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, RSH, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
@@ -149,8 +149,7 @@ def test_a_descriptor_that_was_replaced_confirms_nothing(bench, tmp_path):
 def test_a_copy_of_what_is_received(bench, tmp_path, source, dies):
     """A rdcp in rdsend's place takes a death for the end no more than it does."""
     target = tmp_path / "out"
-    rsh = ROOT / "tests" / "rig" / "rsh"
-    relay = bench.receive("--", program("rdcp"), DEMAND, *PATIENCE, "--rsh", rsh, "--rdcp-path", program("rdcp"), source,
+    relay = bench.receive("--", program("rdcp"), DEMAND, *PATIENCE, "--rsh", RSH, "--rdcp-path", program("rdcp"), source,
                           "far:%s" % target, host=NEAR)
     produce = "head -c 1000000 /dev/zero" + ("; exec sleep 1000" if dies else "")
     sender = bench.send(relay.port, "--", "sh", "-c", produce, to=NEAR.address, host=FAR)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hosts import ROOT, environment, pattern, program, wait_until
+from hosts import ROOT, RSH, environment, pattern, program, wait_until
 
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
@@ -88,7 +88,7 @@ def test_the_secret_of_a_session_is_only_where_lanes_need_it(bench, tmp_path):
     """The conductor forgets it, and an end's buffer that START came through does not keep it."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     (tmp_path / "out").mkdir()
-    (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\"\n" % (ROOT / "tests/rig/rsh"))
+    (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\"\n" % RSH)
     (tmp_path / "rsh").chmod(0o755)
     conductor = bench.copy("--bwlimit=100k", "in", "far:%s/out/" % tmp_path, rsh=tmp_path / "rsh",
                            transport="--transport=tcp", wait=False)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hosts import FAR, KEY, NEAR, ROOT, SLOW, leftovers, pattern, program, wait_until
+from hosts import FAR, KEY, NEAR, ROOT, RSH, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
@@ -183,8 +183,8 @@ def test_sd12_closed_standard_descriptors(bench, tmp_path):
     """With 0, 1 or 2 closed no file of ours may land on them."""
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     for closed in ("<&-", ">&-", "<&- >&-"):
-        r = bench.run(["bash", "-c", "%s --rsh %s/tests/rig/rsh --rdcp-path %s in far:out %s" % (
-            program("rdcp"), ROOT, program("rdcp"), closed)], host=NEAR, cwd=tmp_path, home=tmp_path)
+        r = bench.run(["bash", "-c", "%s --rsh %s --rdcp-path %s in far:out %s" % (
+            program("rdcp"), RSH, program("rdcp"), closed)], host=NEAR, cwd=tmp_path, home=tmp_path)
         assert r.code == 0, (closed, r.errors())
         assert (tmp_path / "out").read_bytes() == pattern(BLOCK)
         (tmp_path / "out").unlink()

@@ -4,7 +4,7 @@
 
 import pytest
 
-from hosts import NEAR, ROOT, program
+from hosts import NEAR, RSH, program
 
 
 def rsh(tmp_path, text):
@@ -16,7 +16,7 @@ def rsh(tmp_path, text):
 
 def test_far_end_missing(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
-    r = bench.run([program("rdcp"), "--rsh", ROOT / "tests/rig/rsh", "--rdcp-path",
+    r = bench.run([program("rdcp"), "--rsh", RSH, "--rdcp-path",
                    "/nowhere/rdcp", "in", "far:out"], host=NEAR, cwd=tmp_path, home=tmp_path)
     assert r.code == 5
     assert "/nowhere/rdcp is not on far: install rdcp there or correct --rdcp-path" in r.errors()
@@ -32,7 +32,7 @@ def test_the_program_that_can_not_be_run_is_named(bench, tmp_path):
 def test_a_shell_that_prints_text(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = bench.copy("in", "far:out", rsh=rsh(
-        tmp_path, "printf 'Welcome \\033[31mto far\\n'; exec %s \"$@\"" % (ROOT / "tests/rig/rsh")))
+        tmp_path, "printf 'Welcome \\033[31mto far\\n'; exec %s \"$@\"" % RSH))
     assert r.code in (5, 12)
     assert "Welcome" in r.errors() and "\x1b" not in r.errors()
     # Escaped once.
@@ -50,7 +50,7 @@ def test_the_far_command_is_fixed(bench, tmp_path):
     """SD11, SD6: no name, no key, nothing of the user's in the remote command line."""
     (tmp_path / "in $(touch oops)").write_bytes(b"x")
     r = bench.copy("in $(touch oops)", "far:out `touch oops`; touch oops", rsh=rsh(
-        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, ROOT / "tests/rig/rsh")))
+        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, RSH)))
     assert r.code == 0, r.errors()
     said = (tmp_path / "said").read_text()
     assert "oops" not in said and "--end" in said
@@ -86,7 +86,7 @@ def test_wrong_usage_is_one_sentence_and_the_synopsis(bench, tmp_path, argv):
 def test_scp_options_that_go_to_ssh(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = bench.copy("-P", "2222", "-o", "Compression=no", "in", "far:%s/out" % tmp_path, rsh=rsh(
-        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, ROOT / "tests/rig/rsh")))
+        tmp_path, "echo \"$@\" >>%s/said; exec %s \"$@\"" % (tmp_path, RSH)))
     assert r.code == 0, r.errors()
     said = (tmp_path / "said").read_text()
     assert "-p 2222" in said and "Compression=no" in said

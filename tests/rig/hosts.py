@@ -18,6 +18,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")) / "src"
+# A stand-in for ssh.
+RSH = ROOT / "tests" / "rig" / "rsh"
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 RDMA = TRANSPORT != "tcp"
 LAB = bool(os.environ.get("SLUICE_LAB"))
@@ -209,7 +211,7 @@ class Bench:
 
     def copy(self, *args, transport=DEMAND, timeout=60, wait=True, rsh=None, **how):
         """rdcp on the near host, with the stand-in for ssh."""
-        argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or ROOT / "tests" / "rig" / "rsh"),
+        argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or RSH),
                 "--rdcp-path", program("rdcp"), *args]
         if how.get("become") and TRANSPORT == "siw" and any(":" in str(a) for a in args):
             pytest.skip("only root gets from one network namespace into the other")
