@@ -125,7 +125,7 @@ def test_sd7_bytes_behind_the_handshake_are_not_lost(bench, tmp_path):
 
 
 def sources_of(layer):
-    return {p: p.read_text() for p in (ROOT / "src" / layer).glob("*.[ch]")}
+    return {p: p.read_text() for p in (ROOT / "src" / layer).rglob("*.[ch]")}
 
 
 def test_sd8_sd20_no_memory_can_be_reached_from_outside():
