@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, TRANSPORT, Host, pattern, program, wait_until
+from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, Host, pattern, program, wait_until
 
 BLOCK = 256 << 10
 # Slow enough for everything else to be fast, also on a machine with much else to do.
@@ -109,6 +109,7 @@ def slow_fs(tmp_path):
         p.wait()
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_a_slow_source_disk(bench, tmp_path, slow_fs):
     below, top = slow_fs(read=RATE)
     (below / "in").write_bytes(pattern(SIZE))
@@ -125,6 +126,7 @@ def test_a_slow_source_disk(bench, tmp_path, slow_fs):
     assert told["window"] > 0 and (RDMA or told["round_trip_us"] > 0), told
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_a_slow_target_disk(bench, tmp_path, slow_fs):
     below, top = slow_fs(write=RATE)
     (tmp_path / "in").write_bytes(pattern(SIZE))
@@ -137,6 +139,7 @@ def test_a_slow_target_disk(bench, tmp_path, slow_fs):
     assert (below / "out").read_bytes() == pattern(SIZE)
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_a_slow_target_disk_of_a_stream(bench, slow_fs):
     top = slow_fs(write=RATE)[1]
     sink = bench.receive("-v", top / "out")
@@ -145,6 +148,7 @@ def test_a_slow_target_disk_of_a_stream(bench, slow_fs):
 
 
 @pytest.mark.parametrize("slow", ["source", "target"])
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_small_files(bench, tmp_path, slow_fs, slow):
     below, top = slow_fs(read=RATE) if slow == "source" else slow_fs(write=RATE)
     tree = below / "tree" if slow == "source" else tmp_path / "tree"
@@ -157,6 +161,7 @@ def test_small_files(bench, tmp_path, slow_fs, slow):
     assert bound(r)[0] == slow + " disk", r.errors()
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_a_target_that_is_compared_slowly(bench, tmp_path, slow_fs):
     """Nothing is written, and hardly anything goes over: it is the sink that reads."""
     below, top = slow_fs(read=RATE)
@@ -239,7 +244,8 @@ class Wire:
         return both(sink, source)
 
 
-@pytest.mark.skipif(TRANSPORT != "tcp", reason="the wire is made for TCP")
+@pytest.mark.needs("tcp", why="the wire is made for TCP")
+@pytest.mark.may_skip("any", "a network namespace takes root, and a kernel that limits rates")
 def test_a_slow_wire(bench):
     wire = Wire()
     try:
@@ -252,7 +258,7 @@ def test_a_slow_wire(bench):
         wire.remove()
 
 
-@pytest.mark.skipif(TRANSPORT != "siw", reason="the guest has netem, and rxe has one host")
+@pytest.mark.needs("siw", why="the guest has netem, and rxe has one host")
 @pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
 def test_the_window_and_the_wire(bench, transport):
     wire = Wire(adapters=True)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hosts import LAB, RDMA, RSH, leftovers, pattern
+from hosts import RSH, leftovers, pattern
 
 BLOCK = 256 << 10
 
@@ -402,13 +402,14 @@ def test_sources_on_several_hosts(bench, tmp_path):
     assert sorted(os.listdir(tmp_path / "to")) == ["a", "b", "c"]
 
 
-@pytest.mark.skipif(not LAB and not RDMA, reason="loopback resolves for TCP only")
+@pytest.mark.needs("verbs", why="over loopback both ends resolve to TCP whatever is asked for")
 def test_the_transport_is_told(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     r = bench.copy("-v", "in", "far:%s/out" % tmp_path)
     assert r.code == 0 and "rdma" in r.errors(), r.errors()
 
 
+@pytest.mark.may_skip("any", "between two local ends there is no ssh", cases="local")
 def test_transport_over_ssh(bench, tmp_path, way):
     """What is left where a firewall leaves nothing else."""
     if way == ("", ""):

@@ -9,8 +9,9 @@ import subprocess
 import pytest
 
 from hosts import BIN, SLOW, as_nobody, leftovers, open_up, pattern, wait_until
+from marks import two_users
 from test_select import rsync
-from trees import USER, WAYS, make, read
+from trees import WAYS, make, read
 
 BLOCK = 256 << 10
 
@@ -38,7 +39,7 @@ def test_a_peer_cannot_choose_a_name_that_keeps_another(bench, tmp_path, way):
 # ---- nothing is deleted if anything failed -------------------------------------------------
 
 
-@pytest.mark.skipif(USER, reason="root can read everything")
+@two_users
 def test_nothing_is_deleted_when_a_file_is_unreadable(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "closed": b"c"}, "to": {"old": b"", "d": {"old": b""}}})
     (tmp_path / "tree" / "closed").chmod(0)
@@ -99,6 +100,7 @@ def test_the_exit_status_if_a_source_stays_and_max_delete_is_reached(bench, tmp_
     assert len(read(tmp_path / "to")) == 501
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_nothing_is_deleted_when_the_target_is_full(bench, tmp_path, way):
     at = tmp_path / "to"
     at.mkdir()

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from hosts import BIN, RDMA, RSH, SLOW, as_nobody, wait_until
+from hosts import BIN, RSH, SLOW, as_nobody, wait_until
 
-pytestmark = pytest.mark.skipif(RDMA, reason="both hosts share one loopback")
+pytestmark = pytest.mark.needs("tcp", why="it looks for ports on a loopback that both hosts share")
 WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
         "between": ("near:{top}/in", "far:{top}/out")}
 # Connects and waits until the other end has gone.
@@ -58,7 +58,7 @@ def lane_ports(session):
     return ports
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to become")
+@pytest.mark.needs("root", why="only root can become another user")
 @pytest.mark.parametrize("way", WAYS)
 def test_another_user_starts_no_ssh(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(bytes(24 << 20))

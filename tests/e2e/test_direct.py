@@ -16,6 +16,7 @@ from hosts import leftovers, pattern, wait_until
 from trees import USER, data_ranges
 
 BLOCK = 256 << 10
+pytestmark = pytest.mark.may_skip("user", "a disk with O_DIRECT is made by mounting one, where the tests are on none")
 MIB = 1 << 20
 SIZES = [1, 511, 512, 513, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 4096, BLOCK + 4097,
          9 * MIB - 1, 9 * MIB, 9 * MIB + 513]
@@ -282,6 +283,7 @@ def rationed(tmp_path):
         subprocess.run(["umount", "-l", at], check=True)
 
 
+@pytest.mark.may_skip("any", "btrfs is mounted for it, which takes root, the file system in the kernel, and its programs")
 def test_a_quota_is_used_up(bench, tmp_path, rationed):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "big").write_bytes(random.Random(1).randbytes(24 * MIB))

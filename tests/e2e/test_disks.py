@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from hosts import BIN, COUNT, RDMA, ROOT
+from hosts import BIN, COUNT, ROOT
 from test_limits import share
-from trees import USER
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 from limits import Ext4, MayNotMount, Oracle, Tmpfs, TooSmall  # noqa: E402
 
 pytestmark = [
-    pytest.mark.skipif(RDMA, reason="over TCP on one host; disks are the same with any adapter"),
-    pytest.mark.skipif(USER, reason="it takes root to mount"),
+    pytest.mark.needs("tcp", why="over TCP on one host; disks are the same with any adapter"),
+    pytest.mark.needs("root", why="it takes root to mount"),
+    pytest.mark.may_skip("any", "to mount takes root, and a container that may"),
     pytest.mark.timeout(300 * COUNT),
 ]
 ORACLE = Oracle(BIN)

@@ -12,11 +12,14 @@ import uuid
 
 import pytest
 
-from hosts import RSH, SLOW, TRANSPORT, pattern, program, wait_until
+from hosts import RSH, SLOW, pattern, program, wait_until
 
 BLOCK = 256 << 10
 
-pytestmark = pytest.mark.skipif(TRANSPORT != "tcp", reason="about TCP and ssh alone")
+pytestmark = [
+    pytest.mark.needs("tcp", why="it is about TCP and ssh alone; the host runs it"),
+    pytest.mark.may_skip("user", "a network namespace may be had by root only"),
+]
 
 
 class Islands:

@@ -15,14 +15,14 @@ import time
 
 import pytest
 
-from hosts import BIN, COUNT, RDMA, ROOT, SLOW, leftovers, pattern, program, wait_until
+from hosts import BIN, COUNT, ROOT, SLOW, leftovers, pattern, program, wait_until
 from trees import USER
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 from limits import STACK_LEAST, Limit, Oracle  # noqa: E402
 
-pytestmark = pytest.mark.skipif(RDMA, reason="over TCP on one host; limits are the same with any adapter")
+pytestmark = pytest.mark.needs("tcp", why="over TCP on one host; limits are the same with any adapter")
 ORACLE = Oracle(BIN)
 BLOCK = 256 << 10
 
@@ -94,7 +94,7 @@ def test_locked_memory(name):
         assert not found, (str(limit), run.texts, found)
 
 
-@pytest.mark.skipif(USER, reason="root becomes somebody who has no other processes")
+@pytest.mark.needs("root", why="root becomes somebody who has no other processes")
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", ["file-push", "file-local", "stream-files", "stream-commands"])
 def test_processes(name):
@@ -130,7 +130,7 @@ def test_an_end_without_a_control_channel_tells_its_peer():
     assert run.codes == [22], (run.codes, run.texts)
 
 
-@pytest.mark.skipif(USER, reason="root becomes somebody who has no other processes")
+@pytest.mark.needs("root", why="root becomes somebody who has no other processes")
 def test_an_end_without_a_thread_keeps_nobody_waiting():
     user = 1_100_000 + os.getpid()
     seen = [soon("file-local", Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user)) for n in (3, 4)]
@@ -304,7 +304,8 @@ SURROUNDINGS = {
 }
 
 
-@pytest.mark.skipif(USER, reason="it takes root to hide them from one process")
+@pytest.mark.needs("root", why="it takes root to hide them from one process")
+@pytest.mark.may_skip("any", "to hide them from one process takes a container that may")
 @pytest.mark.parametrize("what", SURROUNDINGS)
 @pytest.mark.parametrize("name", ["file-push", "delete-pull", "tree-local", "stream-files"])
 def test_without(name, what):

@@ -11,12 +11,15 @@ import uuid
 
 import pytest
 
-from hosts import KEY, RSH, SLOW, TRANSPORT, leftovers, pattern, program, wait_until
+from hosts import KEY, RSH, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 TIMEOUT = 6
 
-pytestmark = pytest.mark.skipif(TRANSPORT != "tcp", reason="the wire is made for TCP")
+pytestmark = [
+    pytest.mark.needs("tcp", why="the wire is made for TCP; the host runs it"),
+    pytest.mark.may_skip("user", "a network namespace may be had by root only"),
+]
 
 
 class Wire:

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from hosts import COUNT, ROOT, SLOW, wait_until
-from trees import USER, make, walk
+from trees import make, walk
 
 SECONDS = (1 if COUNT == 1 else 10) * SLOW
 FLIP = str(ROOT / "tests" / "trees" / "flip.py")
@@ -23,7 +23,7 @@ NAMES = ["f%d" % i for i in range(12)]
 # What a run may end with when somebody pulls the ground from under it: done, or told what failed.
 CODES = (0, 3, 11, 23, 24, 25, 42)
 
-pytestmark = pytest.mark.skipif(USER, reason="a race against root takes root")
+pytestmark = pytest.mark.needs("root", why="a race against root takes root")
 
 
 class Stage:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hosts import TRANSPORT, Host, pattern, wait_until
+from hosts import Host, pattern, wait_until
 
 BLOCK = 256 << 10
 WIRES = 2
@@ -93,7 +93,7 @@ class Wires:
             subprocess.run(["ip", "netns", "del", end], check=False)
 
 
-two_hosts = pytest.mark.skipif(TRANSPORT != "siw", reason="only siw has two hosts in one guest")
+two_hosts = pytest.mark.needs("siw", why="only siw has two hosts in one guest")
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_slow_way_has_the_time_there_is(bench, wires, tmp_path):
     ended(*transfer(bench, wires, tmp_path, 1000, "--lanes=1"), tmp_path)
 
 
-@pytest.mark.skipif(TRANSPORT != "rxe", reason="rxe has both ends of the wire in one host")
+@pytest.mark.needs("rxe", why="rxe has both ends of the wire in one host")
 def test_two_adapters_of_one_host(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(64 * BLOCK))
     done = bench.copy("--json", "in", "far:%s/out" % tmp_path)

@@ -302,7 +302,8 @@ def test_a_killed_far_end_is_reported(bench, disks):
     assert run.wait(10) in (5, 44), run.errors()
 
 
-@pytest.mark.skipif(RDMA, reason="about a wire of the test's own")
+@pytest.mark.needs("tcp", why="it makes wires of its own, for TCP")
+@pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
 def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
     """Longer than one try: what was measured before is not thrown away."""
     names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
@@ -334,7 +335,8 @@ def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
             subprocess.run(["ip", "netns", "del", n], capture_output=True)
 
 
-@pytest.mark.skipif(RDMA, reason="about hosts of the test's own")
+@pytest.mark.needs("tcp", why="it makes hosts of its own, for TCP")
+@pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
 def test_no_way_but_ssh(bench, tmp_path):
     """It is measured, and told once."""
     names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
@@ -356,7 +358,7 @@ def test_no_way_but_ssh(bench, tmp_path):
 
 # ---- both ways ---------------------------------------------------------------------------------
 
-@pytest.mark.skipif(not RDMA, reason="no RDMA here")
+@pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 def test_rdma_beside_tcp(bench, disks):
     r = bench_on(bench, "--json", "--block-size=64k", "--plot=p.svg", "far", demand=None, cwd=disks, timeout=120)
     assert r.code == 0, r.errors()

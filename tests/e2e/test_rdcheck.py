@@ -2,7 +2,6 @@
 """rdcheck: who got "falls back to TCP" finds out why."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,11 +10,10 @@ import uuid
 
 import pytest
 
-from hosts import FAR, LAB, NEAR, RDMA, ROOT, RSH, TRANSPORT, as_nobody, open_up, program, wait_until
+from hosts import FAR, LAB, NEAR, ROOT, RSH, as_nobody, open_up, program, wait_until
 
 # Half of it is for each direction.
 PATIENCE = "--connect-timeout=%d" % (20 if LAB else 6)
-HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 
 
 class Checked:
@@ -45,7 +43,7 @@ def check(bench, *args, far="far", rdcp=None, rsh=None, **how):
 # ---- what is printed ---------------------------------------------------------------------
 
 
-@pytest.mark.skipif(HAS_ADAPTER, reason="about hosts without an adapter")
+@pytest.mark.needs("no adapter", why="it is about hosts without an adapter")
 def test_a_host_without_an_adapter(bench):
     run = bench.run([program("rdcheck")])
     out = run.out.decode()
@@ -73,7 +71,7 @@ def test_json_has_what_the_lines_have(bench):
 # ---- the path ----------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(RDMA, reason="the lab's own are below")
+@pytest.mark.needs("tcp", why="the lab's own are below")
 def test_a_path_that_has_tcp(bench):
     r = check(bench, "--transport=tcp")
     assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
@@ -84,7 +82,7 @@ def test_a_path_that_has_tcp(bench):
     assert {c["host"] for c in r.all("build")} == {r.lines[1]["host"], "far"}
 
 
-@pytest.mark.skipif(HAS_ADAPTER, reason="about hosts without an adapter")
+@pytest.mark.needs("no adapter", why="it is about hosts without an adapter")
 def test_why_it_falls_back_to_tcp(bench):
     r = check(bench)
     assert r.code == 43
@@ -124,7 +122,7 @@ LIES = {
 }
 
 
-@pytest.mark.skipif(LAB, reason="about bytes: the host runs it")
+@pytest.mark.needs("host", why="it is about bytes; the host runs it")
 @pytest.mark.parametrize("lie", LIES)
 def test_a_far_end_that_lies(bench, tmp_path, lie):
     version, body, codes = LIES[lie]
@@ -145,7 +143,7 @@ def test_text_from_a_shell_is_shown(bench, tmp_path):
     assert r.code == 5 and "welcome to this host" in r.one("start")["what"], r.text
 
 
-@pytest.mark.skipif(LAB, reason="about signals: the host runs it")
+@pytest.mark.needs("host", why="it is about signals; the host runs it")
 @pytest.mark.parametrize("when", ["survey", "lanes"])
 def test_it_can_be_interrupted(bench, tmp_path, when):
     """While a far survey is silent, and while lanes are."""
@@ -218,7 +216,8 @@ def wire():
         w.remove()
 
 
-@pytest.mark.skipif(LAB, reason="about TCP alone: the host runs it")
+@pytest.mark.needs("host", why="it is about TCP alone; the host runs it")
+@pytest.mark.may_skip("user", "a network namespace may be had by root only")
 def test_a_firewall_that_drops(bench, wire):
     assert wire.drop()
     r = wire.check(bench, "--transport=tcp", "--connect-timeout=1", "--port-range=7310-7319")
@@ -229,7 +228,7 @@ def test_a_firewall_that_drops(bench, wire):
     assert "silent" in wall["what"] and "7310-7319" in wall["remedy"], r.text
 
 
-@pytest.mark.skipif(LAB, reason="about signals: the host runs it")
+@pytest.mark.needs("host", why="it is about signals; the host runs it")
 def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
     # Each is given a second.
     assert wire.drop() and all(wire.ip(1, "addr", "add", "10.77.8.%d/24" % i, "dev", "v0") for i in range(3, 13))
@@ -240,6 +239,7 @@ def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
     assert "SIGINT" in run.errors() and '"exit": 20' in run.out.decode(), run.out.decode()
 
 
+@pytest.mark.may_skip("user", "a network namespace may be had by root only")
 def test_an_address_without_an_adapter(bench, wire):
     """In the lab there are adapters, but not behind these."""
     slow = wire.shape("tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
@@ -257,7 +257,7 @@ def test_an_address_without_an_adapter(bench, wire):
 
 # ---- in the lab --------------------------------------------------------------------------
 
-adapters = pytest.mark.skipif(not RDMA, reason="about verbs")
+adapters = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 
 
 @adapters
@@ -280,7 +280,7 @@ exec "$@"
 
 
 @adapters
-@pytest.mark.skipif(not LAB, reason="hides devices of the host")
+@pytest.mark.needs("lab", why="it would hide devices of the host")
 def test_a_missing_module(bench, tmp_path):
     hide = ["unshare", "-m", "--propagation", "private", "sh", "-c", WITHOUT_UCM.format(tmp_path), "sh"]
     r = check(bench, far=None, become=hide)
@@ -300,7 +300,7 @@ def test_little_locked_memory(bench, tmp_path):
 
 
 @adapters
-@pytest.mark.skipif(TRANSPORT != "rxe", reason="about RoCE's packets")
+@pytest.mark.needs("rxe", why="only RoCE has that port")
 def test_a_blocked_port_of_roce(bench):
     """Nothing else is wrong: addresses, adapters, TCP and even the resolving of RDMA addresses are well."""
     # Where sockets ask with UDP alone, rxe asks for the way of each packet with its device, too: that
@@ -326,7 +326,7 @@ def test_a_blocked_port_of_roce(bench):
 
 
 @adapters
-@pytest.mark.skipif(TRANSPORT != "siw", reason="iWARP alone has ports to be blocked one by one")
+@pytest.mark.needs("siw", why="iWARP alone has ports to be blocked one by one")
 def test_a_blocked_port(bench):
     rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
              for h in (NEAR, FAR)]

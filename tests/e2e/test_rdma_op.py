@@ -4,9 +4,9 @@ says what an adapter can't do. All other tests run with each way when SLUICE_RDM
 
 import pytest
 
-from hosts import RDMA, TRANSPORT, pattern
+from hosts import TRANSPORT, pattern
 
-pytestmark = pytest.mark.skipif(not RDMA, reason="about verbs")
+pytestmark = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 BLOCK = 256 << 10
 IWARP = TRANSPORT == "siw"
 WRITES = ["write-send"] if IWARP else ["write-imm", "write-send"]
@@ -56,7 +56,7 @@ def test_what_both_ends_take(bench, tmp_path, here, there, taken):
         assert ("write" in end.errors()) == bool(taken), end.errors()
 
 
-@pytest.mark.skipif(not IWARP, reason="other adapters can write with an immediate")
+@pytest.mark.needs("siw", why="other adapters can write with an immediate")
 @pytest.mark.parametrize("who", ["push", "pull", "rdsend"])
 def test_write_imm_on_iwarp_is_43_with_the_remedy(bench, tmp_path, who):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
@@ -75,7 +75,7 @@ def test_write_imm_on_iwarp_is_43_with_the_remedy(bench, tmp_path, who):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.skipif(not IWARP, reason="other adapters can write with an immediate")
+@pytest.mark.needs("siw", why="other adapters can write with an immediate")
 def test_write_imm_on_iwarp_falls_back_to_tcp_with_one_line(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     r = bench.copy("--rdma-op=write-imm", "in", "far:%s/out" % tmp_path, transport="--transport=auto")

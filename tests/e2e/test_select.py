@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from hosts import as_nobody, open_up, pattern
+from marks import two_users
 from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
 
 TREE = {
@@ -230,6 +231,7 @@ def mounted(tmp_path):
     subprocess.run(["umount", "-l", inside], check=True)
 
 
+@pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 @pytest.mark.parametrize("which", ["push", "pull"])
 def test_one_file_system(bench, tmp_path, mounted, which):
     near, far = WAYS[which]
@@ -388,6 +390,7 @@ def test_relative_pulls(bench, tmp_path):
 @pytest.mark.parametrize("options,chmod", [
     (options, chmod) for options in (["-a"], ["-r"], ["-r", "--perms"])
     for chmod in ("D755,F644", "u=rwX,go=rX", "a-w", "g=u,+X")] + [(["-a"], "go=,Dg+s")])  # with the owner only
+@pytest.mark.may_skip("any", "rsync before 3.5 gives other modes", cases="*g=u*")
 def test_chmod_as_rsync(bench, tmp_path, options, chmod):
     if chmod == "g=u,+X" and rsync_version() < (3, 5):
         pytest.skip("rsync before 3.5 gives other modes")
@@ -422,7 +425,7 @@ def test_a_source_that_is_left_out_does_not_look_at_the_target(bench, tmp_path, 
     assert read(tmp_path) == dict(tree, to=b"kept")
 
 
-@pytest.mark.skipif(USER, reason="only root can give files away")
+@pytest.mark.needs("root", why="only root can give files away")
 @pytest.mark.parametrize("chown", ["1:2", "daemon:sys", "daemon", ":sys", "1", "daemon:3"])
 def test_chown_as_rsync(bench, tmp_path, way, chown):
     make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"3"}, "l": "f"}, "ours": {}, "theirs": {}})
@@ -438,7 +441,7 @@ def test_chown_that_is_nobody(bench, tmp_path):
     assert r.code == 1 and "nobody-of-this-name" in r.errors(), (r.code, r.errors())
 
 
-@pytest.mark.skipif(USER, reason="it takes root to be two users")
+@two_users
 def test_chown_by_whom_may_not(bench, tmp_path):
     """As with rsync, owners are left out without a word, where nobody can have them."""
     make(tmp_path, {"tree": {"f": b"1"}})

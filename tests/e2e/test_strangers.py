@@ -12,12 +12,12 @@ import time
 
 import pytest
 
-from hosts import COUNT, FAR, KEY, RDMA, SLOW, environment, program, wait_until
+from hosts import COUNT, FAR, KEY, SLOW, environment, program, wait_until
 
 RATE = 100
 SECONDS = 10 if COUNT == 1 else 60
 ADDRESSES = {"one": ["127.0.0.1"], "fifty": ["127.0.0.%d" % i for i in range(2, 52)]}
-pytestmark = pytest.mark.skipif(RDMA, reason="the addresses are of loopback")
+pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loopback")
 
 
 def recorded_hello():

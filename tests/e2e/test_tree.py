@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from hosts import LAB, SLOW, leftovers, pattern, wait_until
+from marks import two_users
 from trees import (USER, WAYS, changes, compare, equal, fell, generate, make, read, rsync_differs, seeds, stale,
                    summary, walk)
 
@@ -16,7 +17,7 @@ FILES = 30 if LAB else 120
 # What -a alone does not keep.
 NOT_WITH_A = ("links", "acls", "xattrs")
 NOT_WITH_R = ("mode", "mtime", "owner", "acls", "xattrs", "links")
-root_only = pytest.mark.skipif(USER, reason="it takes root to be two users")
+root_only = pytest.mark.needs("root", why="it takes root to be two users")
 ONE_WAY_A_SEED = list(zip([w for _ in range(50) for w in ("push", "pull", "remote", "local", "push")],
                           seeds(5, 50)))
 
@@ -368,7 +369,7 @@ def as_user(bench, ground):
     return {"become": as_nobody()}
 
 
-@root_only
+@two_users
 def test_set_id_bits_come_with_their_owner_only(bench, ground):
     a = ground / "a"
     make(a, {"mine": b"", "root's": b"", "daemon's": b"", "d": {}})
@@ -397,7 +398,7 @@ def test_set_id_bits_come_with_their_owner_only(bench, ground):
     assert all(not (ground / "e" / n).stat().st_mode & 0o6000 for n in os.listdir(a))
 
 
-@root_only
+@two_users
 def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"first": b"1", "secret": b"s", "d": {"secret too": b"s", "x": b"x"}, "closed": {"y": b"y"},
@@ -429,7 +430,7 @@ def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
     assert read(b) == read(a)
 
 
-@root_only
+@two_users
 def test_directories_without_rights_are_filled_all_the_same(bench, ground):
     """As their owner, who may not write there: not the first time, not later."""
     a, b = ground / "a", ground / "b"

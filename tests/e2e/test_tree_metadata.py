@@ -54,7 +54,7 @@ def test_checksum_looks_at_content(bench, ground, way):
     equal(a, b, without=("holes",))
 
 
-@pytest.mark.skipif(USER, reason="only root gives files away")
+@pytest.mark.needs("root", why="only root gives files away")
 def test_chown_and_numeric_ids(bench, tmp_path, way):
     make(tmp_path, {"a": {"f": b"", "d": {"x": b""}}})
     (tmp_path / "a" / "f").chmod(0o4755)
@@ -93,7 +93,7 @@ def test_acls_imply_modes(bench, ground, way):
         assert [mode_of(ground / "b" / n) for n in ("d/f", "d", "")] == [0o664, 0o770, 0o711]
 
 
-@pytest.mark.skipif(USER, reason="these attributes are root's")
+@pytest.mark.needs("root", why="these attributes are root's")
 def test_which_attributes_come_over(bench, ground, way):
     a = ground / "a"
     make(a, {"f": b"", "d": {}})

@@ -16,6 +16,7 @@ import tempfile
 import pytest
 
 from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
+from marks import two_users
 from test_delete import failing
 from test_select import rsync, shape, untouched
 from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
@@ -362,7 +363,7 @@ def test_delete_tells_of_each(bench, tmp_path):
         assert {p for p, c in changes(r).items() if c == "*deleting"} == want
 
 
-@pytest.mark.skipif(USER, reason="root can read everything")
+@two_users
 def test_nothing_is_deleted_when_not_all_was_read(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "closed": {"g": b"g"}}, "to": {"old": b"", "closed": {"g": b"g", "old": b""}}})
     (tmp_path / "tree" / "closed").chmod(0)
@@ -772,7 +773,7 @@ def test_sources_of_which_some_names_are_there_are_removed(bench, tmp_path, way)
     assert read(tmp_path / "tree") == {} and read(tmp_path / "to") == tree
 
 
-@pytest.mark.skipif(USER, reason="it takes root to be two users")
+@two_users
 def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "g": b"2", "h": b"3"}, "to": {"f": b"1", "g": b"2"}})
     for name in ("f", "g"):
@@ -884,7 +885,7 @@ def test_names_that_failed_are_those_below_the_source(bench, tmp_path, way):
         assert read(target) == read(tmp_path / "tree")
 
 
-@pytest.mark.skipif(USER, reason="root can make everything")
+@two_users
 def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
     """And a number, however much is in it; all of it is on the list for the next run."""
     inside = {"f%d" % i: b"f" for i in range(30)}

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from hosts import FAR, RDMA, ROOT, TRANSPORT, as_nobody, open_up, pattern, wait_until
+from hosts import FAR, ROOT, TRANSPORT, as_nobody, open_up, pattern, wait_until
 
-pytestmark = pytest.mark.skipif(not RDMA, reason="about verbs")
+pytestmark = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 BLOCK = 256 << 10
 
 

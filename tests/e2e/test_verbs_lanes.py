@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, COUNT, OP, RDMA, TRANSPORT
+from hosts import BIN, COUNT, OP, TRANSPORT
 
 LIMIT = 600
 # With one for all tests, the others were run without. iWARP has no write with immediate; a short run
@@ -16,7 +16,7 @@ OPS = [OP[0].split("=")[1]] if OP else \
     ["send", "write-send"] if TRANSPORT == "siw" else ["send", "write-imm", "write-send"]
 
 
-@pytest.mark.skipif(not RDMA, reason="it is about verbs")
+@pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 @pytest.mark.timeout(LIMIT + 20)
 @pytest.mark.parametrize("program, op", [
     *(("test_lane_verbs", op) for op in OPS),

@@ -26,12 +26,12 @@ def test_queue_pairs_were_made():
     assert counted("%s_qp_created" % ADAPTER) >= LEAST_PAIRS
 
 
-@pytest.mark.skipif(ADAPTER != "rxe", reason="only rxe counts packets")
+@pytest.mark.needs("rxe", why="only rxe counts packets")
 def test_packets_grew_by_bytes_over_mtu():
     assert counted("rxe_sent_pkts") >= LEAST_BYTES // 4096
 
 
-@pytest.mark.skipif(ADAPTER != "siw", reason="rxe's packets are counted")
+@pytest.mark.needs("siw", why="rxe's packets are counted")
 def test_bytes_went_through_queue_pairs():
     assert counted("siw_sq_bytes") >= LEAST_BYTES
 
@@ -40,14 +40,14 @@ def test_bytes_went_through_queue_pairs():
 @pytest.mark.parametrize("op, name", [
     ("write-send", ADAPTER + {"rxe": "_write_done", "siw": "_writes"}[ADAPTER]),
     pytest.param("write-imm", "rxe_write_imm_done",
-                 marks=pytest.mark.skipif(ADAPTER != "rxe", reason="iWARP has none")),
+                 marks=pytest.mark.needs("rxe", why="iWARP has no write with immediate")),
 ])
 def test_blocks_were_written(op, name):
     least = LEAST_BYTES >> 19 if os.environ.get("SLUICE_RDMA_OP") in ("", None, op) else 20
     assert counted(name) >= least
 
 
-@pytest.mark.skipif(ADAPTER != "rxe", reason="an iWARP receiver that is not ready ends the connection")
+@pytest.mark.needs("rxe", why="an iWARP receiver that is not ready ends the connection")
 @pytest.mark.parametrize("name", ["rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err"])
 def test_no_receiver_was_not_ready(name):
     assert counted("rxe_" + name) == 0

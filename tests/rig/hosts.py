@@ -22,6 +22,8 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults"))
 RSH = ROOT / "tests" / "rig" / "rsh"
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 RDMA = TRANSPORT != "tcp"
+HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
+USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
 # A typed key is stretched, which takes seconds on an emulated CPU; a made one is not.
 KEY = "sluice-key-1:" + "5a" * 32 if LAB else "a test key"

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from hosts import COUNT, LAB, ROOT
+from hosts import COUNT, LAB, ROOT, USER  # noqa: F401
 
 sys.path.insert(0, str(ROOT / "tests" / "trees"))
 
@@ -15,7 +15,6 @@ from generate import acl, fell, generate  # noqa: E402,F401
 
 # What stands before the names of source and target.
 WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"), "local": ("", "")}
-USER = os.geteuid() != 0
 later = itertools.count(1)  # by so many nanoseconds
 
 

@@ -16,7 +16,7 @@ from compare import CELL, compare, rsync_differs, walk  # noqa: E402
 from generate import acl, fell, generate  # noqa: E402
 
 ROOT = os.geteuid() == 0
-root_only = pytest.mark.skipif(not ROOT, reason="owners, devices and all attributes are root's")
+root_only = pytest.mark.needs("root", why="owners, devices and some attributes are root's")
 ACL = acl([(1, 6, 0xffffffff), (2, 5, 8), (4, 4, 0xffffffff), (16, 5, 0xffffffff), (32, 4, 0xffffffff)])
 
 

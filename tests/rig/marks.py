@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Markers beside a test that declare where it is skipped.
+
+@pytest.mark.needs(WHAT..., why=): the test is skipped where one of WHAT (NEEDS) is missing.
+@pytest.mark.may_skip(KIND, WHY, on=, cases=): the test, or a fixture of it, calls pytest.skip() itself.
+    KIND is a kind of machine (tests/skips), on the transport, cases what the ids of parameters are like.
+
+./check accepts a skip only on a machine of a declared kind: tests/summary reads the property `may-skip' of the
+JUnit file. What is skipped without one of these markers fails there."""
+
+import fnmatch
+
+import pytest
+
+from hosts import HAS_ADAPTER, LAB, TRANSPORT, USER
+
+# What a test can need: whether it is here, and the kinds of machine that may lack it.
+NEEDS = {
+    "root": (not USER, ["user"]),
+    "host": (not LAB, ["lab"]),
+    "lab": (LAB, ["host"]),
+    "no adapter": (not HAS_ADAPTER, ["rdma", "lab"]),
+    "verbs": (TRANSPORT != "tcp", ["any"]),
+    "tcp": (TRANSPORT == "tcp", ["any"]),
+    "rxe": (TRANSPORT == "rxe", ["any"]),
+    "siw": (TRANSPORT == "siw", ["any"]),
+}
+# Given by SLUICE_TRANSPORT: where it is as the test needs it, no skip is declared.
+CHOSEN = {"verbs", "tcp", "rxe", "siw", "lab"}
+KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
+
+
+def two_users(test):
+    """A decorator of tests that run programs as somebody else, between hosts too (Bench.copy)."""
+    elsewhere = pytest.mark.may_skip("lab", "only root gets from one network namespace into the other; rxe runs it", on="siw")
+    return pytest.mark.needs("root", why="it takes root to be two users")(elsewhere(test))
+
+
+def case_of(item):
+    """The ids of a test's parameters."""
+    return item.name.partition("[")[2][:-1]
+
+
+def declare(item, kind, why):
+    assert kind in KINDS and why, "%s: %r is no kind of machine" % (item.nodeid, kind)
+    item.user_properties.append(("may-skip", "%s %s" % (kind, why)))
+
+
+def apply_needs(item, *whats, why):
+    for what in whats:
+        here, kinds = NEEDS[what]
+        if not here:
+            item.add_marker(pytest.mark.skip(reason=why))
+        if not here or what not in CHOSEN:
+            for kind in kinds:
+                declare(item, kind, why)
+
+
+def apply_may_skip(item, kind, why, on=TRANSPORT, cases="*"):
+    if on == TRANSPORT and fnmatch.fnmatchcase(case_of(item), cases):
+        declare(item, kind, why)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs(what, ..., why): skipped, and declared so, where one of it is missing")
+    config.addinivalue_line("markers", "may_skip(kind, why, on, cases): declares skips that the test decides on itself")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for mark in item.iter_markers("needs"):
+            apply_needs(item, *mark.args, **mark.kwargs)
+        for mark in item.iter_markers("may_skip"):
+            apply_may_skip(item, *mark.args, **mark.kwargs)
