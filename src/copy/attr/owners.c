@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fail.h"
+#include "base/table.h"
 #include "protocol/message.h"
 
 enum {
-	BUCKETS_FIRST = 64,
 	BUFFER_FIRST = 4 << 10,
 	BUFFER_MAX = 16 << 20, /* a group of very many members */
 };
 
 /* Of a user or group of the source's host; lives as long as the table. */
 struct owner {
-	struct owner *next;
-	uint32_t id;
-	bool group;
+	struct owner_key {
+		uint32_t id, group;
+	} key;
 	bool mapped; /* here is known */
 	uint32_t here;
 	uint64_t told; /* source: a bit for each lane */
@@ -30,8 +30,7 @@ struct owner {
 
 struct owners {
 	pthread_mutex_t lock; /* of everything; never held while a name is looked up */
-	struct owner **buckets;
-	size_t mask, count;
+	struct table table;
 };
 
 int owners_new(struct owners **out)
@@ -39,13 +38,9 @@ int owners_new(struct owners **out)
 	struct owners *o = calloc(1, sizeof *o);
 
 	*out = NULL;
-	if (o)
-		o->buckets = calloc(BUCKETS_FIRST, sizeof(struct owner *));
-	if (!o || !o->buckets) {
-		free(o);
+	if (!o)
 		return fail_as(OUT_MEMORY, "allocate a table of owners: %m");
-	}
-	o->mask = BUCKETS_FIRST - 1;
+	o->table = TABLE_BY(owner, key);
 	pthread_mutex_init(&o->lock, NULL);
 	*out = o;
 	return 0;
@@ -55,76 +50,33 @@ void owners_free(struct owners *o)
 {
 	if (!o)
 		return;
-	for (size_t i = 0; i <= o->mask; i++) {
-		for (struct owner *w = o->buckets[i], *next; w; w = next) {
-			next = w->next;
-			free(w);
-		}
-	}
+	table_clear(&o->table, free);
 	pthread_mutex_destroy(&o->lock);
-	free(o->buckets);
 	free(o);
-}
-
-/* Ids are a peer's: multiplied, so that it takes some thought to have them all in one bucket. */
-static struct owner **bucket(struct owner **buckets, size_t mask, bool group, uint32_t id)
-{
-	uint64_t h = (((uint64_t)id << 1) + group + 1) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &buckets[(size_t)(h >> 32) & mask];
 }
 
 static struct owner *find(const struct owners *o, bool group, uint32_t id)
 {
-	struct owner *w = *bucket(o->buckets, o->mask, group, id);
-
-	while (w && (w->id != id || w->group != group))
-		w = w->next;
-	return w;
-}
-
-/* A table that can't grow is slower, and right. */
-static void grow(struct owners *o)
-{
-	size_t mask = 2 * o->mask + 1;
-	struct owner **wider = calloc(mask + 1, sizeof(struct owner *));
-
-	if (!wider)
-		return;
-	for (size_t i = 0; i <= o->mask; i++) {
-		for (struct owner *w = o->buckets[i], *next; w; w = next) {
-			struct owner **to = bucket(wider, mask, w->group, w->id);
-
-			next = w->next;
-			w->next = *to;
-			*to = w;
-		}
-	}
-	free(o->buckets);
-	o->buckets = wider;
-	o->mask = mask;
+	return table_find(&o->table, &(struct owner_key){.id = id, .group = group});
 }
 
 /* NULL: no memory, or there are too many. */
 static struct owner *add(struct owners *o, bool group, uint32_t id, const char *name)
 {
 	size_t len = strlen(name) + 1;
-	struct owner **in, *w;
+	struct owner *w;
 
-	if (o->count >= OWNERS_MAX)
+	if (o->table.count >= OWNERS_MAX)
 		return NULL;
 	w = calloc(1, sizeof *w + len);
 	if (!w)
 		return NULL;
-	if (o->count > o->mask)
-		grow(o);
-	w->group = group;
-	w->id = id;
+	w->key = (struct owner_key){.id = id, .group = group};
 	memcpy(w->name, name, len);
-	in = bucket(o->buckets, o->mask, group, id);
-	w->next = *in;
-	*in = w;
-	o->count++;
+	if (table_put(&o->table, w, NULL)) {
+		free(w);
+		return NULL;
+	}
 	return w;
 }
 
@@ -198,7 +150,7 @@ static struct owner *known(struct owners *o, bool group, uint32_t id)
 	struct owner *w = find(o, group, id);
 	struct answer_of a;
 
-	if (w || o->count >= OWNERS_MAX)
+	if (w || o->table.count >= OWNERS_MAX)
 		return w;
 	pthread_mutex_unlock(&o->lock);
 	look_up(&(struct query){.group = group, .id = id}, &a);
@@ -237,7 +189,7 @@ int owners_learn(struct owners *o, bool group, uint32_t id, const char *name)
 
 	pthread_mutex_lock(&o->lock);
 	w = find(o, group, id);
-	full = !w && o->count >= OWNERS_MAX;
+	full = !w && o->table.count >= OWNERS_MAX;
 	if (!w && !full)
 		w = add(o, group, id, name);
 	same = w && strcmp(w->name, name) == 0;

@@ -14,12 +14,9 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { CREATED_BUCKETS = 1024 };
-
 /* A name at the target itself that this run has made: the second file of that name is refused. In
  * directories below there can't be two of a name, but by a peer's malice, which does no harm. */
 struct created {
-	struct created *next;
 	uint32_t id; /* of the file: it may be begun again */
 	char name[];
 };
@@ -45,9 +42,8 @@ static int open_top(struct place *p)
 {
 	struct stat st;
 
-	p->created = calloc(CREATED_BUCKETS, sizeof(struct created *));
 	p->top = dir_new(p, NULL, "");
-	if (!p->created || !p->top)
+	if (!p->top)
 		return fail_as(OUT_MEMORY, "open %s: %m", p->o.target);
 	p->is_dir = !p->spot.direct && !p->spot.name[0];
 	p->top->missing = p->spot.nowhere;
@@ -73,6 +69,8 @@ static struct place *place_new(const struct place_opts *o)
 		p->o.rules = &plain;
 	p->rules = p->o.rules;
 	p->suffix = *p->rules->suffix ? p->rules->suffix : *p->rules->backup_dir ? "" : "~";
+	p->created = TABLE_BY_STRING(created, name);
+	linked_begin(p);
 	p->umask = umask(0);
 	umask(p->umask);
 	p->uid = geteuid();
@@ -118,24 +116,16 @@ int place_check(const char *target, const struct rules *rules)
 
 void place_close(struct place *p)
 {
-	struct created *c;
-
 	if (!p)
 		return;
 	dirs_free(p);
-	for (unsigned i = 0; p->created && i < CREATED_BUCKETS; i++) {
-		while ((c = p->created[i]) != NULL) {
-			p->created[i] = c->next;
-			free(c);
-		}
-	}
-	free(p->created);
+	table_clear(&p->created, free);
 	free(p->taken.slots);
 	free(p->origins.slots);
 	taken_free(&p->claimed);
 	free(p->folded.slots);
 	free(p->unfolded.slots);
-	linked_free(p);
+	table_clear(&p->linked, free);
 	free(p->groups);
 	spot_close(&p->spot);
 	close_fd(p->backups);
@@ -254,38 +244,34 @@ uint32_t place_dir_want(const struct place_dir *d)
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-static unsigned bucket_of(const char *name)
+/* With the lock held. */
+static int add_created(struct place *p, const char *name, uint32_t id)
 {
-	unsigned h = 5381;
+	size_t size = strlen(name) + 1;
+	struct created *c = malloc(sizeof *c + size);
 
-	while (*name)
-		h = h * 33 + (unsigned char)*name++;
-	return h % CREATED_BUCKETS;
+	if (!c)
+		return -1;
+	memcpy(c->name, name, size);
+	c->id = id;
+	if (table_put(&p->created, c, NULL)) {
+		free(c);
+		return -1;
+	}
+	return 0;
 }
 
 /* Remember the name; -1 when it is known already. */
 int place_create_once(const struct seat *s, uint32_t id)
 {
 	struct place *p = s->place;
-	struct created **head = &p->created[bucket_of(s->name)];
-	size_t size = strlen(s->name) + 1;
 	char shown[SHOWN_ROOM];
-	struct created *c;
-	int ret = 0;
+	const struct created *c;
+	int ret;
 
 	pthread_mutex_lock(&p->lock);
-	for (c = *head; c && strcmp(c->name, s->name) != 0; c = c->next)
-		;
-	if (c) {
-		ret = c->id != id;
-	} else if ((c = malloc(sizeof *c + size)) == NULL) {
-		ret = -1;
-	} else {
-		memcpy(c->name, s->name, size);
-		c->id = id;
-		c->next = *head;
-		*head = c;
-	}
+	c = table_find(&p->created, s->name);
+	ret = c ? c->id != id : add_created(p, s->name, id);
 	pthread_mutex_unlock(&p->lock);
 	if (ret > 0)
 		return fail("will not overwrite just-created %s", seat_shown(s, shown));

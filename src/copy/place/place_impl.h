@@ -30,6 +30,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include "base/hashes.h"
+#include "base/table.h"
 #include "copy/names/own_name.h"
 #include "copy/place/place.h"
 #include "copy/place/place_resolve.h"
@@ -41,8 +42,6 @@ enum {
 };
 
 struct kept;
-struct linked;
-struct created;
 
 struct place_dir {
 	struct place *place;
@@ -121,9 +120,8 @@ struct place {
 	struct place_dir *dirs;
 	struct place_dir *newest, *oldest; /* of those that are open and not used */
 	unsigned open; /* directories */
-	struct created **created;
-	struct linked **linked;
-	size_t linked_count, linked_mask;
+	struct table created; /* by name */
+	struct table linked; /* by id */
 	struct taken claimed; /* --delete: names that sources get in the target itself */
 	struct hashes origins; /* --delete, --backup: of sources that were named */
 	struct hashes taken; /* what the source has under names of backups */
@@ -374,10 +372,10 @@ int aliases_find(int dirfd, struct taken *names, int (*alias)(void *ctx, const c
 
 /* ---- place_link.c ---------------------------------------------------------------------- */
 
+void linked_begin(struct place *p);
 /* What was put there is of r, which gets more names (or does not: then nothing). */
 int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st);
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change);
-void linked_free(struct place *p);
 
 /* ---- place_origin.c -------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TRIES = 8, BUCKETS_FIRST = 256 };
+enum { TRIES = 8 };
 
 /* By what it is known, and what is the same as it. */
 struct likeness {
@@ -28,7 +28,6 @@ struct likeness {
 };
 
 struct linked {
-	struct linked *next;
 	struct place_dir *in; /* NULL: the target */
 	uint32_t id;
 	struct likeness is;
@@ -43,63 +42,18 @@ struct first {
 	char name[NAME_MAX + 1];
 };
 
-/* ---- remembering: with the lock held ------------------------------------------------------- */
+/* ---- remembering ---------------------------------------------------------------------------- */
 
-static struct linked **find(const struct place *p, uint32_t id)
+void linked_begin(struct place *p)
 {
-	struct linked **at = &p->linked[id & p->linked_mask];
-
-	while (*at && (*at)->id != id)
-		at = &(*at)->next;
-	return at;
+	p->linked = TABLE_BY(linked, id);
 }
-
-/* A table that can't grow is slower, and right. */
-static bool make_room(struct place *p)
-{
-	size_t mask = p->linked ? 2 * p->linked_mask + 1 : BUCKETS_FIRST - 1;
-	struct linked **wider, *l;
-
-	if (p->linked && p->linked_count <= p->linked_mask)
-		return true;
-	wider = calloc(mask + 1, sizeof(struct linked *));
-	if (!wider)
-		return p->linked != NULL;
-	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
-		while ((l = p->linked[i]) != NULL) {
-			p->linked[i] = l->next;
-			l->next = wider[l->id & mask];
-			wider[l->id & mask] = l;
-		}
-	}
-	free(p->linked);
-	p->linked = wider;
-	p->linked_mask = mask;
-	return true;
-}
-
-static int add(struct place *p, struct linked *l)
-{
-	struct linked **at;
-
-	if (!make_room(p))
-		return -1;
-	at = find(p, l->id);
-	if (*at) {
-		l->next = (*at)->next;
-		free(*at);
-	}
-	*at = l;
-	p->linked_count++;
-	return 0;
-}
-
-/* ---- for all -------------------------------------------------------------------------------- */
 
 int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st)
 {
 	size_t size = strlen(s->name) + 1;
 	struct linked *l;
+	void *old;
 	int ret;
 
 	if (!(r->flags & FILE_LINKED))
@@ -120,26 +74,10 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 	};
 	memcpy(l->name, s->name, size);
 	pthread_mutex_lock(&s->place->lock);
-	ret = add(s->place, l);
+	ret = table_put(&s->place->linked, l, &old);
 	pthread_mutex_unlock(&s->place->lock);
-	if (ret) {
-		free(l);
-		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
-	}
-	return 0;
-}
-
-void linked_free(struct place *p)
-{
-	struct linked *l;
-
-	for (size_t i = 0; p->linked && i <= p->linked_mask; i++) {
-		while ((l = p->linked[i]) != NULL) {
-			p->linked[i] = l->next;
-			free(l);
-		}
-	}
-	free(p->linked);
+	free(ret ? l : old);
+	return ret ? fail_as(OUT_MEMORY, "remember %s: %m", r->name) : 0;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -150,7 +88,7 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 	const struct linked *l;
 
 	pthread_mutex_lock(&p->lock);
-	l = p->linked ? *find(p, id) : NULL;
+	l = table_find(&p->linked, &id);
 	if (l) {
 		f->in = l->in;
 		f->is = l->is;
