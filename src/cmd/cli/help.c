@@ -23,60 +23,62 @@ static const struct manual manuals[] = {
 	{RDCP,
 	 "rdcp",
 	 {"rdcp [options] SRC... DST", NULL},
-	 "Copy files and trees within a host or between hosts, over RDMA where both ends\n"
+	 "Copy files and trees within a host or between hosts, over RDMA if both hosts\n"
 	 "have it and over TCP otherwise. SRC and DST are PATH, HOST:PATH or\n"
-	 "USER@HOST:PATH; - is stdin or stdout. The far end is started over ssh.",
+	 "USER@HOST:PATH; - is stdin or stdout. rdcp starts the far end with ssh.",
 	 {{"rdcp model.bin storage2:/scratch/", "push a file"},
-	  {"rdcp -a 'storage2:/scratch/run7' .", "pull a tree; run again: go on"},
-	  {"rdcp -a --delete a1:/data/ a2:/data", "make a2's the same as a1's"}}},
+	  {"rdcp -a 'storage2:/scratch/run7' .", "pull a tree; repeat to continue"},
+	  {"rdcp -a --delete a1:/data/ a2:/data", "mirror a1's tree on a2"}}},
 	{RDSEND,
 	 "rdsend",
 	 {"rdsend [options] HOST PORT KEY [FILE]",
 	  "rdsend [options] HOST PORT KEY -- COMMAND [ARG]...", NULL},
-	 "Send stdin, FILE or the output of COMMAND to the rdrecv that listens at HOST\n"
-	 "and PORT with the same KEY. KEY as - means the environment's RD_KEY.",
-	 {{"rdsend host2 7000 - image.raw", "a file, key in RD_KEY"},
-	  {"rdsend --key-file k host2 7000 -- zfs send a@1", "a command; its failure is ours"},
+	 "Send stdin, FILE or the output of COMMAND to the rdrecv that listens at PORT of\n"
+	 "HOST and has the same KEY. - as KEY takes it from the environment's RD_KEY.",
+	 {{"rdsend host2 7000 - image.raw", "a file; the key is in RD_KEY"},
+	  {"rdsend --key-file k host2 7000 -- zfs send a@1", "a command and its exit status"},
 	  {"tar c . | rdsend host2 7000 -", "a pipe"}}},
 	{RDRECV,
 	 "rdrecv",
 	 {"rdrecv [options] PORT KEY [FILE]", "rdrecv [options] PORT KEY -- COMMAND [ARG]...",
 	  NULL},
-	 "Wait for the rdsend that has the same KEY and write what it sends to stdout,\n"
-	 "FILE or the input of COMMAND. KEY as - means the environment's RD_KEY.",
-	 {{"rdrecv 7000 - image.raw", "to a file, key in RD_KEY"},
-	  {"rdrecv --key-file k 7000 -- zfs recv b", "a command; its failure is ours"},
-	  {"rdrecv -v 0 - | tar x", "any free port, told on stderr"}}},
+	 "Wait for an rdsend that has the same KEY, and write what it sends to stdout,\n"
+	 "FILE or the input of COMMAND. - as KEY takes it from the environment's RD_KEY.",
+	 {{"rdrecv 7000 - image.raw", "to a file; the key is in RD_KEY"},
+	  {"rdrecv --key-file k 7000 -- zfs recv b", "a command and its exit status"},
+	  {"rdrecv -v 0 - | tar x", "any free port; see stderr"}}},
 	{RDBENCH,
 	 "rdbench",
 	 {"rdbench [options] [HOST]", NULL},
-	 "Measure how fast data goes from this host to HOST (within this host without\n"
-	 "one): memory to memory, each disk alone, the network alone, and from disk to\n"
-	 "disk, with different settings, and name the best one. HOST is as for ssh.",
+	 "Measure how fast data travels from this host to HOST (without HOST: within this\n"
+	 "host), from memory to memory, over the network alone, on each disk alone and\n"
+	 "from disk to disk. Print the best setting. HOST is as for ssh.",
 	 {{"rdbench storage2", "the network"},
-	  {"rdbench --source=/data --target=/scratch h2", "disks too"},
+	  {"rdbench --source=/data --target=/scratch h2", "the disks, too"},
 	  {"rdbench --plot=link.svg storage2", "and a picture"}}},
 	{RDCHECK,
 	 "rdcheck",
 	 {"rdcheck [options] [HOST]", NULL},
-	 "Tell whether this host, and the path to HOST, are fit for RDMA, and what to do\n"
-	 "about each thing that is not. HOST is as for ssh; rdcp must be there.",
+	 "Check whether this host and the path to HOST are fit for RDMA, and print a\n"
+	 "remedy for each problem. HOST is as for ssh; rdcp must be installed there.",
 	 {{"rdcheck", "this host"},
-	  {"rdcheck storage2", "the path to another host too"},
+	  {"rdcheck storage2", "the path to another host, too"},
 	  {"rdcheck --json storage2 | jq .", "for scripts"}}},
 };
 
 static const char *const group_titles[] = {
-	[GROUP_COPY] = "What is copied, and how",
-	[GROUP_MEASURE] = "What is measured",
-	[GROUP_KEEP] = "What is kept of each file (-a takes the usual ones together)",
-	[GROUP_CHOOSE] = "Which files of a tree",
-	[GROUP_UPDATE] = "What is there already",
-	[GROUP_START] = "Starting the far end",
+	[GROUP_COPY] = "What to copy",
+	[GROUP_WHERE] = "Where to copy",
+	[GROUP_METADATA] = "Metadata",
+	[GROUP_EXISTING] = "Existing files",
+	[GROUP_DELETE] = "Deleting, moving and backups",
+	[GROUP_WRITE] = "How files are written",
+	[GROUP_MEASURE] = "What to measure",
 	[GROUP_KEY] = "Keys",
-	[GROUP_LANES] =
-		"How data moves (where two ends are told different values, the smaller counts)",
-	[GROUP_OUTPUT] = "What is printed",
+	[GROUP_OUTPUT] = "Output",
+	[GROUP_REMOTE] = "Remote hosts and ssh",
+	[GROUP_NETWORK] = "Network",
+	[GROUP_SPEED] = "Performance (the smaller value of the two ends counts)",
 };
 
 static const struct manual *manual_of(enum program program)
@@ -184,8 +186,7 @@ void print_help(FILE *to, enum program program)
 		fprintf(to, "  %-46s %s\n", m->examples[i][0], m->examples[i][1]);
 	for (enum option_group g = 0; g < GROUP_END; g++)
 		print_group(to, program, g);
-	fprintf(to, "\nSizes take k, M, G, T (binary). Exit codes, promises and ports: man %s.\n",
-		m->name);
+	fprintf(to, "\nSizes take k, M, G, T (powers of 1024). Manual: man %s\n", m->name);
 }
 
 void print_version(FILE *to, enum program program)

@@ -398,7 +398,7 @@ static void what_others_have_and_we_lack_is_said(void **state)
 	refused("-C is not supported", RDCP, "-C", "a", "b");
 	refused("use --delete", RDCP, "--delete-after", "a", "b");
 	refused("use --include", RDCP, "-f", "- *.o", "a", "b");
-	refused("rsync's -P: --progress", RDCP, "-avP", "d", "a", "h:b");
+	refused("rsync's -P is --progress", RDCP, "-avP", "d", "a", "h:b");
 	refused("--daemon is not supported", RDCP, "--daemon", "a", "b");
 	refused("-@ is not supported", RDCP, "-@", "a", "b");
 	refused("--relative", RDCP, "-R", "a", "b");
