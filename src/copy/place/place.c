@@ -52,9 +52,9 @@ static int open_top(struct place *p)
 		return 0;
 	if (fstat(p->spot.dirfd, &st))
 		return fail("open %s: %m", p->spot.shown);
-	p->top->fd = p->spot.dirfd;
-	p->top->dev = st.st_dev;
-	p->top->ino = st.st_ino;
+	p->top->held.fd = p->spot.dirfd;
+	p->top->held.dev = st.st_dev;
+	p->top->held.ino = st.st_ino;
 	return 0;
 }
 
@@ -83,6 +83,7 @@ static struct place *place_new(const struct place_opts *o)
 	pthread_mutex_init(&p->backing, NULL);
 	pthread_mutex_init(&p->sweeping, NULL);
 	pthread_mutex_init(&p->lock, NULL);
+	dirs_init(p);
 	return p;
 }
 
@@ -311,7 +312,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 		return -1;
 	pthread_mutex_lock(&p->lock);
 	is_dir = p->is_dir;
-	s->dirfd = is_dir ? p->top->fd : spot->dirfd;
+	s->dirfd = is_dir ? p->top->held.fd : spot->dirfd;
 	pthread_mutex_unlock(&p->lock);
 	s->name = is_dir ? r->name : spot->name;
 	if (!is_dir)

@@ -31,7 +31,7 @@ static int open_backups(struct place *p)
 	int in;
 
 	pthread_mutex_lock(&p->lock);
-	in = p->is_dir ? p->top->fd : p->spot.dirfd;
+	in = p->is_dir ? p->top->held.fd : p->spot.dirfd;
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_lock(&p->backing);
 	if (p->backups < 0)
@@ -145,8 +145,8 @@ static int open_backup_dir(struct place *p, const char *dir)
 	if (at < 0)
 		return -1;
 	at = fcntl(at, F_DUPFD_CLOEXEC, 0);
-	if (at >= 0 && *dir && p->top->fd >= 0) {
-		like = fcntl(p->top->fd, F_DUPFD_CLOEXEC, 0);
+	if (at >= 0 && *dir && p->top->held.fd >= 0) {
+		like = fcntl(p->top->held.fd, F_DUPFD_CLOEXEC, 0);
 		if (like < 0) {
 			close_fd(at);
 			at = -1;
@@ -325,11 +325,11 @@ void backup_lineage(struct place *p, struct lineage *l)
 	struct stat st;
 
 	l->count = 0;
-	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->fd < 0)
+	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->held.fd < 0)
 		return;
-	at = backups_find(p->top->fd, p->rules->backup_dir);
+	at = backups_find(p->top->held.fd, p->rules->backup_dir);
 	while (at >= 0 && l->count < sizeof l->of / sizeof *l->of && fstat(at, &st) == 0) {
-		if (st.st_dev == p->top->dev && st.st_ino == p->top->ino)
+		if (st.st_dev == p->top->held.dev && st.st_ino == p->top->held.ino)
 			break;
 		if (l->count > 0 && l->of[l->count - 1].ino == st.st_ino &&
 		    l->of[l->count - 1].dev == st.st_dev)

@@ -18,9 +18,9 @@ static int by_inode(const void *a, const void *b)
 	const struct place_dir *x = *(struct place_dir *const *)a;
 	const struct place_dir *y = *(struct place_dir *const *)b;
 
-	if (x->dev != y->dev)
-		return x->dev < y->dev ? -1 : 1;
-	return (x->ino > y->ino) - (x->ino < y->ino);
+	if (x->held.dev != y->held.dev)
+		return x->held.dev < y->held.dev ? -1 : 1;
+	return (x->held.ino > y->held.ino) - (x->held.ino < y->held.ino);
 }
 
 /* Those that are one directory: of several sources, or under a name that leads to another. */
@@ -195,7 +195,7 @@ static void remove_marker(struct place *p, struct place_end *e)
 {
 	struct failure why;
 
-	if (unlinkat(p->top->fd, p->marker, 0) == 0 || errno == ENOENT)
+	if (unlinkat(p->top->held.fd, p->marker, 0) == 0 || errno == ENOENT)
 		return;
 	fail("remove %s: %m", p->marker);
 	why = *failed();

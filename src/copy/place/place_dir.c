@@ -78,8 +78,8 @@ static int meet(struct place_dir *d, int *fd, struct stat *st, bool made, struct
 {
 	char name[SHOWN_ROOM];
 
-	d->dev = st->st_dev;
-	d->ino = st->st_ino;
+	d->held.dev = st->st_dev;
+	d->held.ino = st->st_ino;
 	d->was = st->st_mode & 07777;
 	d->fresh = made && is_as_made(d, st);
 	atomic_init(&d->unswept, !d->fresh);
@@ -129,7 +129,8 @@ static bool has_dir(struct place *p, const struct stat *st)
 	const struct place_dir *d;
 
 	pthread_mutex_lock(&p->lock);
-	for (d = p->dirs; d && (d->missing || d->dev != st->st_dev || d->ino != st->st_ino);)
+	for (d = p->dirs;
+	     d && (d->missing || d->held.dev != st->st_dev || d->held.ino != st->st_ino);)
 		d = d->next;
 	pthread_mutex_unlock(&p->lock);
 	return d != NULL;
@@ -212,9 +213,9 @@ static int become_dir(struct place *p, int fd)
 	if (fstat(fd, &st))
 		return fail("open directory %s: %m", p->spot.shown);
 	pthread_mutex_lock(&p->lock);
-	p->top->fd = fd;
-	p->top->dev = st.st_dev;
-	p->top->ino = st.st_ino;
+	p->top->held.fd = fd;
+	p->top->held.dev = st.st_dev;
+	p->top->held.ino = st.st_ino;
 	atomic_store(&p->top->inner_umask, 0);
 	p->is_dir = true;
 	pthread_mutex_unlock(&p->lock);
@@ -296,7 +297,7 @@ static int be_target(struct place_dir *d, bool made, struct change *c)
 	d->is_target = true;
 	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
 	c->missing = made;
-	fd = fcntl(d->place->top->fd, F_DUPFD_CLOEXEC, 0);
+	fd = fcntl(d->place->top->held.fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail("open directory %s: %m", d->place->spot.shown);
 	else
@@ -338,13 +339,13 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 				      into && !contents ? 0777 : metadata_first_mode(d), &made))
 		return -1;
 	/* Contents go there anyway, but once all are there nothing is left to go on with. */
-	if (*marker && ((made && !into) || marker_is_in(p, p->top->fd, marker))) {
+	if (*marker && ((made && !into) || marker_is_in(p, p->top->held.fd, marker))) {
 		memcpy(p->marker, marker, sizeof marker);
 		return be_target(d, made, c);
 	}
 	if (contents)
 		return be_target(d, made, c);
-	return place_claim(p, d->name) ? -1 : enter(d, p->top->fd, d->name, fd, c);
+	return place_claim(p, d->name) ? -1 : enter(d, p->top->held.fd, d->name, fd, c);
 }
 
 /* ---- for all ------------------------------------------------------------------------------ */
@@ -453,7 +454,7 @@ int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *
 	*known = d && atomic_load_explicit(&d->born_known, memory_order_acquire);
 	if (*known) {
 		*st = (struct stat){
-			.st_dev = d->dev,
+			.st_dev = d->held.dev,
 			.st_uid = d->born_uid,
 			.st_gid = d->born_gid,
 			.st_mode = S_IFREG | (mode & ~s->place->umask),

@@ -178,7 +178,7 @@ static int add_name(struct place *p, const struct place_dir *d, const char *name
 {
 	char folded[NAME_MAX + 1];
 	size_t len = strnlen(name, NAME_MAX);
-	uint64_t seed = d->ino ^ (uint64_t)d->dev << 40;
+	uint64_t seed = d->held.ino ^ (uint64_t)d->held.dev << 40;
 	int ret;
 
 	for (size_t i = 0; i < len; i++)

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/*
- * Directories are known by what they were when they were met: device and inode.  Those that are
- * not in use stay open as long as there is room; one that was closed is found again by walking from
- * the nearest one that is open, name by name, and is no good if it is another one by then.
- */
+/* The target's directories, known by what they were when they were met. */
 
 #include "copy/place/place_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,7 +24,7 @@ struct place_dir *dir_new(struct place *p, struct place_dir *up, const char *nam
 		return NULL;
 	d->place = p;
 	d->up = up;
-	d->fd = -1;
+	d->held.fd = -1;
 	memcpy(d->name, name, size);
 	return d;
 }
@@ -50,92 +47,34 @@ int dir_reopen(int fd)
 	return RETRIED(openat(fd, ".", O_RDONLY | OPEN_FLAGS));
 }
 
-/* ---- the cache: with the lock held ------------------------------------------------------ */
+/* ---- copy/names/held_dir.h -------------------------------------------------------------- */
 
-static void unused_add(struct place *p, struct place_dir *d)
+static const struct place_dir *owner_of(const struct held_dir *d)
 {
-	d->older = p->newest;
-	d->newer = NULL;
-	if (p->newest)
-		p->newest->newer = d;
-	else
-		p->oldest = d;
-	p->newest = d;
+	return (const struct place_dir *)((const char *)d - offsetof(struct place_dir, held));
 }
 
-static void unused_remove(struct place *p, struct place_dir *d)
+static int open_held(const struct held_dir *d, int up_fd)
 {
-	if (d->newer)
-		d->newer->older = d->older;
-	else
-		p->newest = d->older;
-	if (d->older)
-		d->older->newer = d->newer;
-	else
-		p->oldest = d->newer;
-	d->newer = d->older = NULL;
-}
-
-/* keep: somebody is about to use it. */
-static void trim(struct place *p, const struct place_dir *keep)
-{
-	struct place_dir *d;
-
-	while (p->open > DIRS_OPEN_MAX && (d = p->oldest) != NULL && d != keep) {
-		unused_remove(p, d);
-		close_fd(d->fd);
-		d->fd = -1;
-		p->open--;
-	}
-}
-
-static struct place_dir *real(struct place_dir *d)
-{
-	return d && !d->is_target ? d : NULL;
-}
-
-static int open_in(struct place_dir *up, struct place_dir *d)
-{
-	struct place *p = d->place;
-	char shown[SHOWN_ROOM];
 	struct stat st;
 
-	d->fd = dir_open(up->fd, d->name, &st);
-	if (d->fd < 0) {
-		place_path(d, "", shown, sizeof shown);
-		return fail("open directory %s again: %m", shown);
-	}
-	if (st.st_dev != d->dev || st.st_ino != d->ino) {
-		close_fd(d->fd);
-		d->fd = -1;
-		place_path(d, "", shown, sizeof shown);
-		return fail("open directory %s again: it is another one now", shown);
-	}
-	p->open++;
-	unused_add(p, d);
-	trim(p, d);
-	return 0;
+	return dir_open(up_fd, owner_of(d)->name, &st);
 }
 
-/* Up to one that is open, and down again. */
-static int open_again(struct place_dir *d)
+static int fail_held(const struct held_dir *d, int error)
 {
-	struct place_dir *at = d;
+	char shown[SHOWN_ROOM];
 
-	while (at->fd < 0) {
-		struct place_dir *up = real(at->up);
+	place_path(owner_of(d), "", shown, sizeof shown);
+	if (!error)
+		return fail("open directory %s again: it is another one now", shown);
+	errno = error;
+	return fail("open directory %s again: %m", shown);
+}
 
-		if (!up)
-			up = d->place->top;
-		up->below = at;
-		at = up;
-	}
-	while (at != d) {
-		if (open_in(at, at->below))
-			return -1;
-		at = at->below;
-	}
-	return 0;
+void dirs_init(struct place *p)
+{
+	held_dirs_init(&p->held, open_held, fail_held);
 }
 
 /* ---- for all others --------------------------------------------------------------------- */
@@ -143,48 +82,27 @@ static int open_again(struct place_dir *d)
 void dir_add(struct place_dir *d, int fd)
 {
 	struct place *p = d->place;
+	struct place_dir *up = d->up && !d->up->is_target ? d->up : p->top;
 
 	pthread_mutex_lock(&p->lock);
 	d->next = p->dirs;
 	p->dirs = d;
-	d->fd = fd;
-	if (fd >= 0) {
-		p->open++;
-		unused_add(p, d);
-		trim(p, NULL);
-	}
 	pthread_mutex_unlock(&p->lock);
+	d->held.up = &up->held;
+	held_dir_add(&p->held, &d->held, fd);
 }
 
 int dir_hold(struct place_dir *d)
 {
 	struct place *p = d->place;
-	int fd = -1;
 
-	pthread_mutex_lock(&p->lock);
-	if (d->is_target) {
-		fd = p->top->fd;
-	} else if (d->fd >= 0 || open_again(d) == 0) {
-		if (d->users++ == 0)
-			unused_remove(p, d);
-		fd = d->fd;
-	}
-	pthread_mutex_unlock(&p->lock);
-	return fd;
+	return d->is_target ? p->top->held.fd : held_dir_use(&p->held, &d->held);
 }
 
 void dir_release(struct place_dir *d)
 {
-	struct place *p = d->place;
-
-	if (d->is_target)
-		return;
-	pthread_mutex_lock(&p->lock);
-	if (--d->users == 0) {
-		unused_add(p, d);
-		trim(p, NULL);
-	}
-	pthread_mutex_unlock(&p->lock);
+	if (!d->is_target)
+		held_dir_release(&d->place->held, &d->held);
 }
 
 /* A run that did not come to its end gives back the rights that it took. */
@@ -203,7 +121,6 @@ static void dir_free(struct place_dir *d)
 	xattrs_free(d->xattrs);
 	kept_free(d->kept);
 	led_free(d->led);
-	close_fd(d->fd);
 	free(d);
 }
 
@@ -215,11 +132,13 @@ void dirs_free(struct place *p)
 		give_back(d);
 	while ((d = p->dirs) != NULL) {
 		p->dirs = d->next;
+		held_dir_drop(&p->held, &d->held);
 		dir_free(d);
 	}
+	held_dirs_destroy(&p->held);
 	if (!p->top)
 		return;
-	if (p->top->fd == p->spot.dirfd)
-		p->top->fd = -1;
+	if (p->top->held.fd != p->spot.dirfd)
+		close_fd(p->top->held.fd);
 	dir_free(p->top);
 }

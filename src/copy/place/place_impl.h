@@ -31,13 +31,13 @@
 #include <sys/stat.h>
 #include "base/hashes.h"
 #include "base/table.h"
+#include "copy/names/held_dir.h"
 #include "copy/names/own_name.h"
 #include "copy/place/place.h"
 #include "copy/place/place_resolve.h"
 #include "copy/place/place_temporary.h"
 
 enum {
-	DIRS_OPEN_MAX = 192, /* that nobody uses just now are closed beyond that */
 	SHOWN_ROOM = 1024, /* of a name in a message */
 };
 
@@ -49,8 +49,7 @@ struct place_dir {
 	struct place_dir *next; /* all of them, the last one first: children before parents */
 	uint32_t id, want, flags; /* as DIR said, */
 	struct record_attr a; /* and this */
-	dev_t dev;
-	ino_t ino;
+	struct held_dir held;
 	mode_t was; /* its mode, if loosened */
 	mode_t umask; /* of one that is made: its own mode's, */
 	_Atomic unsigned inner_umask; /* and that of what is in it, and one; 0: not known */
@@ -68,12 +67,6 @@ struct place_dir {
 	atomic_bool born_known; /* whose a new file in it is: */
 	uid_t born_uid;
 	gid_t born_gid;
-
-	/* The place's lock: */
-	int fd; /* -1: closed */
-	unsigned users;
-	struct place_dir *newer, *older; /* of those that are open and not used */
-	struct place_dir *below; /* on the way to one that is opened again */
 
 	char name[];
 };
@@ -114,12 +107,11 @@ struct place {
 	int backups; /* --backup-dir, when it is open */
 	pthread_mutex_t sweeping;
 
+	struct held_dirs held; /* descriptors of directories */
 	pthread_mutex_t lock; /* of all below */
 	bool is_dir; /* the target is a directory, top */
 	struct place_dir *top; /* never closed */
 	struct place_dir *dirs;
-	struct place_dir *newest, *oldest; /* of those that are open and not used */
-	unsigned open; /* directories */
 	struct table created; /* by name */
 	struct table linked; /* by id */
 	struct taken claimed; /* --delete: names that sources get in the target itself */
@@ -165,7 +157,9 @@ char *place_whole_path(const struct place_dir *d);
 
 /* name "" allocates one without. */
 struct place_dir *dir_new(struct place *p, struct place_dir *up, const char *name);
-/* It is open now, by fd, and known; dev and ino are set. */
+/* Before any is added. */
+void dirs_init(struct place *p);
+/* It is open now, by fd, and known; held.dev and held.ino are set. */
 void dir_add(struct place_dir *d, int fd);
 /* Its descriptor, until dir_release(); -1 with a failure. */
 int dir_hold(struct place_dir *d);

@@ -94,7 +94,7 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 		f->is = l->is;
 		strcpy(f->name, l->name);
 	}
-	f->dirfd = l && !l->in ? (p->is_dir ? p->top->fd : p->spot.dirfd) : -1;
+	f->dirfd = l && !l->in ? (p->is_dir ? p->top->held.fd : p->spot.dirfd) : -1;
 	pthread_mutex_unlock(&p->lock);
 	if (!l)
 		return 0;

@@ -21,7 +21,7 @@ static bool is_origin(const struct stat *st, const struct place_origin *o)
 static bool is_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	const char *name = d || p->is_dir ? o->name : p->spot.name;
-	int in = d ? dir_hold(d) : p->is_dir ? p->top->fd : p->spot.dirfd;
+	int in = d ? dir_hold(d) : p->is_dir ? p->top->held.fd : p->spot.dirfd;
 	struct stat st;
 	bool is;
 
@@ -39,7 +39,7 @@ static bool is_target(struct place *p, struct place_dir *d, const struct place_o
 /* Up from the target, or from the directory that it will be in. */
 static bool is_above(const struct place *p, const struct place_origin *o)
 {
-	int fd = dir_reopen(p->is_dir ? p->top->fd : p->spot.dirfd), up;
+	int fd = dir_reopen(p->is_dir ? p->top->held.fd : p->spot.dirfd), up;
 	struct stat st, below = {0};
 	bool is = false;
 

@@ -238,7 +238,7 @@ int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in,
 /* A directory that the user named, and did not only lead through. */
 static int put_dir_origin(struct source_lane *l, const struct walk_dir *d)
 {
-	const struct stat st = {.st_mode = S_IFDIR, .st_dev = d->dev, .st_ino = d->ino};
+	const struct stat st = {.st_mode = S_IFDIR, .st_dev = d->held.dev, .st_ino = d->held.ino};
 	bool leads = (d->flags & DIR_IMPLIED) && !(d->flags & DIR_CONTENTS);
 
 	if (!d->path || leads)

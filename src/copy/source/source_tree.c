@@ -186,7 +186,7 @@ static int look_at(struct source_lane *l, struct source_item *it)
 		return -1;
 	/* What is mounted on a name, or may have another size than 0, is opened.  An overlay says
 	 * of all its files that they are elsewhere: one of them is opened. */
-	if (it->st.st_dev != it->dir->dev && !sizes_known(&l->sizes, &it->st))
+	if (it->st.st_dev != it->dir->held.dev && !sizes_known(&l->sizes, &it->st))
 		return item_open(l, it);
 	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
 	if (sizes == SIZES_BUT_ZERO && it->st.st_size == 0)

@@ -348,7 +348,7 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 		return -1;
 	if (ret)
 		return spoil(w, w->top);
-	if (w->o.rules->one_file_system && d->dev != w->dev)
+	if (w->o.rules->one_file_system && d->held.dev != w->dev)
 		w->top->over = true;
 	return 0;
 }

@@ -3,22 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-
-void walk_dirs_init(struct walk_dirs *all)
-{
-	*all = (struct walk_dirs){0};
-	pthread_mutex_init(&all->lock, NULL);
-}
-
-void walk_dirs_destroy(struct walk_dirs *all)
-{
-	pthread_mutex_destroy(&all->lock);
-}
 
 void attr_of(const struct stat *st, struct record_attr *a)
 {
@@ -104,101 +94,47 @@ static int open_dir(const struct walk_dir *d, int parent_fd)
 	return RETRIED(openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW)));
 }
 
-/* Lock held. */
-static void unlink_idle(struct walk_dir *d)
+static const struct walk_dir *owner_of(const struct held_dir *d)
 {
-	struct walk_dirs *all = d->all;
-
-	*(d->older ? &d->older->younger : &all->idle) = d->younger;
-	*(d->younger ? &d->younger->older : &all->idle_end) = d->older;
-	d->older = NULL;
-	d->younger = NULL;
-	all->held--;
+	return (const struct walk_dir *)((const char *)d - offsetof(struct walk_dir, held));
 }
 
-/* Lock held: nobody uses its descriptor just now. */
-static void rest(struct walk_dir *d)
+static int open_held(const struct held_dir *d, int up_fd)
 {
-	struct walk_dirs *all = d->all;
-	struct walk_dir *oldest;
-
-	d->older = all->idle_end;
-	*(all->idle_end ? &all->idle_end->younger : &all->idle) = d;
-	all->idle_end = d;
-	if (++all->held <= WALK_HELD)
-		return;
-	oldest = all->idle;
-	unlink_idle(oldest);
-	close_fd(oldest->fd);
-	oldest->fd = -1;
+	return open_dir(owner_of(d), up_fd);
 }
 
-static int reopen(struct walk_dir *d)
+static int fail_held(const struct held_dir *d, int error)
 {
 	char room[FAIL_TEXT_MAX];
-	struct stat st;
-	int fd = open_dir(d, d->path ? -1 : d->parent->fd);
+	const char *shown = walk_shown(owner_of(d), "", room, sizeof room);
 
-	if (fd < 0)
-		return fail("open %s: %m", walk_shown(d, "", room, sizeof room));
-	if (fstat(fd, &st) == 0 && st.st_dev == d->dev && st.st_ino == d->ino) {
-		d->fd = fd;
-		return 0;
-	}
-	close_fd(fd);
-	return fail_as(OUT_CHANGED, "open %s: it is not the directory any more that it was",
-		       walk_shown(d, "", room, sizeof room));
+	if (!error)
+		return fail_as(OUT_CHANGED, "open %s: it is not the directory any more that it was",
+			       shown);
+	errno = error;
+	return fail("open %s: %m", shown);
 }
 
-/* Lock held: open those above it as well, from the first that is held or has a path of its
- * own on. */
-static int reopen_chain(struct walk_dir *d)
+void walk_dirs_init(struct walk_dirs *all)
 {
-	struct walk_dir **chain, *at = d;
-	unsigned count = 1;
-	int ret = 0;
+	held_dirs_init(&all->held, open_held, fail_held);
+}
 
-	for (; !at->path && at->parent->fd < 0; at = at->parent)
-		count++;
-	chain = malloc(count * sizeof *chain);
-	if (!chain)
-		return fail_as(OUT_MEMORY, "open directories again: %m");
-	at = d;
-	for (unsigned i = count; i-- > 0; at = at->parent)
-		chain[i] = at;
-	for (unsigned i = 0; ret == 0 && i < count; i++) {
-		/* Not the last one's: it is being used now. */
-		ret = reopen(chain[i]);
-		if (ret == 0 && i + 1 < count)
-			rest(chain[i]);
-	}
-	free(chain);
-	return ret;
+void walk_dirs_destroy(struct walk_dirs *all)
+{
+	held_dirs_destroy(&all->held);
 }
 
 int walk_dir_use(struct walk_dir *d, int *fd)
 {
-	int ret = 0;
-
-	pthread_mutex_lock(&d->all->lock);
-	if (d->fd < 0)
-		ret = reopen_chain(d);
-	else if (d->users == 0)
-		unlink_idle(d);
-	if (ret == 0) {
-		d->users++;
-		*fd = d->fd;
-	}
-	pthread_mutex_unlock(&d->all->lock);
-	return ret;
+	*fd = held_dir_use(&d->all->held, &d->held);
+	return *fd < 0 ? -1 : 0;
 }
 
 void walk_dir_let_go(struct walk_dir *d)
 {
-	pthread_mutex_lock(&d->all->lock);
-	if (--d->users == 0)
-		rest(d);
-	pthread_mutex_unlock(&d->all->lock);
+	held_dir_release(&d->all->held, &d->held);
 }
 
 /* ---- directories --------------------------------------------------------------------- */
@@ -222,7 +158,8 @@ static struct walk_dir *dir_new(struct walk_dirs *all, const struct walk_dir_opt
 	d->listable = o->listable;
 	d->want = o->want;
 	d->flags = o->flags;
-	d->fd = -1;
+	d->held.fd = -1;
+	d->held.up = o->path ? NULL : &o->parent->held;
 	atomic_init(&d->refs, 1);
 	memcpy(d->name, o->name, len);
 	return d;
@@ -241,7 +178,7 @@ int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct w
 {
 	struct walk_dir *d = dir_new(all, o);
 	char room[FAIL_TEXT_MAX];
-	int parent_fd = -1, ret = 0;
+	int parent_fd = -1, ret = 0, fd;
 	struct stat st;
 
 	*out = NULL;
@@ -251,30 +188,23 @@ int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct w
 		walk_dir_put(d);
 		return -1;
 	}
-	d->fd = open_dir(d, parent_fd);
-	if (d->fd < 0 || fstat(d->fd, &st))
+	fd = open_dir(d, parent_fd);
+	if (fd < 0 || fstat(fd, &st))
 		ret = fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
 			      walk_shown(d, "", room, sizeof room));
 	if (ret == 0 || look_at(d, parent_fd, &st) == 0) {
-		d->dev = st.st_dev;
-		d->ino = st.st_ino;
+		d->held.dev = st.st_dev;
+		d->held.ino = st.st_ino;
 		attr_of(&st, &d->a);
 		*out = d;
 	}
 	if (!d->path)
 		walk_dir_let_go(d->parent);
-	if (!*out) {
-		close_fd(d->fd);
-		d->fd = -1;
-		walk_dir_put(d);
-		return -1;
-	}
-	if (d->fd >= 0) {
-		pthread_mutex_lock(&all->lock);
-		rest(d);
-		pthread_mutex_unlock(&all->lock);
-	}
-	return ret;
+	held_dir_add(&all->held, &d->held, fd);
+	if (*out)
+		return ret;
+	walk_dir_put(d);
+	return -1;
 }
 
 struct walk_dir *walk_dir_get(struct walk_dir *d)
@@ -289,11 +219,7 @@ void walk_dir_put(struct walk_dir *d)
 	while (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) {
 		struct walk_dir *parent = d->parent;
 
-		pthread_mutex_lock(&d->all->lock);
-		if (d->fd >= 0)
-			unlink_idle(d);
-		pthread_mutex_unlock(&d->all->lock);
-		close_fd(d->fd);
+		held_dir_drop(&d->all->held, &d->held);
 		free(d->path);
 		free(d);
 		d = parent;
@@ -303,7 +229,7 @@ void walk_dir_put(struct walk_dir *d)
 bool walk_dir_loops(const struct walk_dir *d)
 {
 	for (const struct walk_dir *up = d->parent; up; up = up->parent) {
-		if (up->ino == d->ino && up->dev == d->dev)
+		if (up->held.ino == d->held.ino && up->held.dev == d->held.dev)
 			return true;
 	}
 	return false;

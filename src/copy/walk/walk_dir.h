@@ -5,8 +5,7 @@
 /*
  * Directories of a source and their descriptors.
  *
- * Of any number of directories at most WALK_HELD descriptors are held beside those in use; one
- * that must be opened again has to be the one that it was.  Directories that the user named
+ * Their descriptors are held as copy/names/held_dir.h says.  Directories that the user named
  * are opened by that path, all others by their name in their parent, which is no symbolic link
  * unless links are followed.
  *
@@ -14,22 +13,18 @@
  * sent from it.  All calls from any thread.
  */
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include "copy/names/held_dir.h"
 #include "protocol/message.h"
-
-enum { WALK_HELD = 192 };
 
 struct walk_dir;
 struct walk_dirs {
-	pthread_mutex_t lock;
-	struct walk_dir *idle, *idle_end; /* with a descriptor that nobody uses; the oldest first */
-	unsigned held; /* of these */
+	struct held_dirs held; /* descriptors */
 };
 void walk_dirs_init(struct walk_dirs *all);
 void walk_dirs_destroy(struct walk_dirs *all); /* all of them are gone */
@@ -41,8 +36,7 @@ struct walk_dir {
 	unsigned depth;
 	bool follow; /* name may be a symbolic link */
 	bool listable; /* opened for reading, not only to lead through */
-	dev_t dev;
-	ino_t ino;
+	struct held_dir held;
 
 	/* What the sink is told; id is filled in by whoever tells. */
 	uint32_t id, want, flags;
@@ -51,10 +45,6 @@ struct walk_dir {
 	atomic_bool made; /* the sink had none of it, or of one that it is in, before this run */
 
 	_Atomic unsigned refs;
-	/* The lock: */
-	int fd;
-	unsigned users; /* of fd */
-	struct walk_dir *older, *younger;
 	char name[]; /* at the sink; "" with DIR_CONTENTS */
 };
 

@@ -116,7 +116,7 @@ static int enter_root(struct walk *w, const struct found_path *p, const struct w
 		w->incomplete = true;
 		return root_fail(w, p);
 	}
-	w->dev = d->dev;
+	w->dev = d->held.dev;
 	return walk_enter(w, d, ret, whole, listed) ? -1 : 1;
 }
 

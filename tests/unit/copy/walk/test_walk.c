@@ -280,7 +280,7 @@ static void depth_costs_no_descriptors(void **state)
 	w = walk_all(&t, &r, NAMES(text("a")), false);
 	assert_int_equal(t.dir_count, LEVELS + 1);
 	assert_int_equal(t.count, 2 * LEVELS + 1);
-	assert_true(open_descriptors() <= before + WALK_HELD);
+	assert_true(open_descriptors() <= before + HELD_DIRS_MAX);
 	/* From the depth upwards: most of them have to be opened again. */
 	for (unsigned i = t.dir_count; i-- > 0;) {
 		assert_int_equal(walk_dir_use(t.dirs[i], &fd), 0);
@@ -289,7 +289,7 @@ static void depth_costs_no_descriptors(void **state)
 		close_fd(fd);
 		walk_dir_let_go(t.dirs[i]);
 	}
-	assert_true(open_descriptors() <= before + WALK_HELD);
+	assert_true(open_descriptors() <= before + HELD_DIRS_MAX);
 	/* Where there is no room, the end is what counts. */
 	assert_string_equal(walk_shown(t.dirs[LEVELS], "f", room, sizeof room) + sizeof room - 4,
 			    "n/f");
@@ -300,7 +300,7 @@ static void depth_costs_no_descriptors(void **state)
 
 static void another_directory_is_not_taken_for_it(void **state)
 {
-	enum { LEVELS = WALK_HELD + 50 };
+	enum { LEVELS = HELD_DIRS_MAX + 50 };
 	struct rules r = recursive();
 	struct told t;
 	struct walk *w;
