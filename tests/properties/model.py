@@ -77,8 +77,8 @@ class Model:
 
     # ---- options -------------------------------------------------------------------------------
 
-    # "-a: the same, with --perms --times --owner --group --devices. Take one back with --no-perms …
-    # Together with --files-from it is not recursive by itself." "-p: keep modes, times"
+    # "-a: Same as -r --perms --times --owner --group --devices. To switch one of these off, add
+    # --no-recursive, --no-perms … With --files-from, -a does not imply -r." "-p: Keep modes, times"
     def settle_options(self):
         o = self.o
         archive = bool(o.get("archive"))
@@ -98,7 +98,7 @@ class Model:
         self.resolve_target(roots)
         for root in roots:
             self.enter_root(root)
-        # "--mkpath: Make missing directories on the way to DST, and DST itself where it has to be a
+        # "--mkpath: Create missing directories in the path to DST. Also create DST itself if it must be a
         # directory": of a pattern of the far end this is known when something comes of it.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
             del self.after[self.top]
@@ -113,8 +113,9 @@ class Model:
         self.remove_sources()
         self.settle_code(roots)
 
-    # "--delete needs -r or -a", "-T: several sources can't all become DST … With --relative it is
-    # refused", "--files-from: its names are in one SRC", "--backup and --inplace contradict each other"
+    # "--delete needs -r or -a, and cannot be combined with --files-from." "-T takes one SRC and cannot be
+    # combined with --relative" "--files-from: The names are relative to the only SRC" "-b: Cannot be
+    # combined with --inplace." "--sparse: Cannot be combined with --inplace or --no-sparse."
     def check_usage(self, roots):
         o = self.o
         # A local pattern is the shell's.
@@ -133,8 +134,8 @@ class Model:
             raise Refused("--backup with --inplace", 1)
         if o.get("sparse") and (o.get("no-sparse") or o.get("inplace")):
             raise Refused("--sparse with --no-sparse or --inplace", 1)
-        # "Options whose meaning spans all sources (--delete, --remove-source-files, --relative) and SRC/
-        # are refused then"
+        # "Options that concern all sources at once (--delete, --remove-source-files, --relative) and SRC/
+        # are refused with several hosts"
         hosts = {h for h, _ in self.case.sources}
         if len(hosts) > 1 and (self.delete or o.get("remove-source-files") or o.get("relative") or
                                any(p.endswith("/") for _, p in self.case.sources)):
@@ -146,7 +147,7 @@ class Model:
 
     # ---- sources -------------------------------------------------------------------------------
 
-    # "The far end expands … of a source, patterns"; a local one is the shell's.
+    # "The far end expands … in a SRC, glob patterns"; a local one is the shell's.
     def find_sources(self):
         """[(host, path as written, node or None)]"""
         found = []
@@ -158,7 +159,7 @@ class Model:
             found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"))) for p in hits]
         return found
 
-    # "A symbolic link that you name, as SRC or on the way to DST, is followed."
+    # "rdcp follows a symbolic link that you name, as SRC or in the path to DST."
     def follow(self, path):
         """The node that path names in the end, None."""
         for _ in range(40):
@@ -196,9 +197,10 @@ class Model:
         above = os.path.dirname(path)
         return not above or (self.before.get(above) is None or self.can_read(self.before[above])) and self.can_reach(above)
 
-    # "If DST does not exist, SRC becomes DST … If DST is a directory, each SRC goes into it under its
-    # last name. SRC/ … or -T, means what is in the directory … Several sources need a directory. A
-    # missing directory on the way to DST is an error, unless --mkpath is given."
+    # "If DST does not exist, SRC becomes DST … If DST is a directory, each SRC goes into it under the
+    # last component of its name. With a slash at the end (SRC/), or with -T, the contents of the directory
+    # SRC go into DST itself. Several sources, or several matches of a pattern, need a directory as DST. …
+    # A missing directory in the path to DST is an error without --mkpath."
     def resolve_target(self, roots):
         # Of a/./b only b is made: there is nothing of a path to it.
         rest = roots[0][1].rpartition("/./")[2]
@@ -215,7 +217,7 @@ class Model:
         self.into = True
         if all(r[2] is None for r in roots):
             raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}))
-        # "while the marker is there the same source goes on in that directory"
+        # "While the marker exists, the same source continues in that directory"
         marked = any(os.path.dirname(p) == self.top and ".marker." in p for p in self.leftovers)
         if node is None:
             above = os.path.dirname(self.top)
@@ -226,7 +228,7 @@ class Model:
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
                 # The near end counts one pattern of the far end as one, until something comes of it.
                 raise Refused("DST is no directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
-            # "With -T and a slash only a tree makes it; a file is refused": with -r the far end says that,
+            # "With -T and a slash, only a tree creates DST; a file is an error": with -r the far end says that,
             # when what leads to it is made.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
                 missing = above
@@ -260,7 +262,8 @@ class Model:
             return False
         return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
 
-    # "DST is not looked at where the only SRC is left out by a pattern or, a file, by its size."
+    # "If the only SRC is excluded by a pattern, or is a file that --max-size or --min-size leaves out, rdcp
+    # does not look at DST."
     def leaves_out_all(self, roots):
         return len(self.case.sources) == 1 and all(
             n is not None and (self.excludes_root(p, n) or n.kind == "file" and self.left_out_by_size(n))
@@ -322,8 +325,8 @@ class Model:
         if node.kind == "dir":
             self.enter_dir(dest, self.real(path.rstrip("/")), node, session, shown, contents=contents,
                            root=not contents)
-        # "-T: DST is the file or tree itself, also when a directory of that name exists (which is an error
-        # then for a file)"; of several matches of a pattern each file fails.
+        # "-T: Treat DST as the name of the copied file or tree itself, even if a directory of that name
+        # exists. If SRC is a file, an existing directory is an error."; of several matches of a pattern each file fails.
         elif self.o.get("no-target-directory") and self.into:
             if not (node.kind == "file" and self.left_out_by_size(node)):
                 self.fail(path, "DST is a directory")
@@ -331,12 +334,12 @@ class Model:
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
-    # "--relative: The whole path of SRC as it is written is made below DST; of a/./b/c the part from b
-    # on."
+    # "--relative: Create the whole path of SRC as written below DST. For a/./b/c, create the part that
+    # begins with b."
     def enter_relative(self, path, node, session):
         start, _, rest = path.rpartition("/./") if "/./" in path else ("", "", path)
         parts = rest.rstrip("/").split("/")
-        # "nothing of the path is made to a SRC that a pattern leaves out"
+        # "If a pattern excludes SRC, nothing of its path is created."
         if self.excluded("/".join(parts), node.kind == "dir"):
             return
         if node.kind == "file" and not self.can_read(node):
@@ -358,9 +361,9 @@ class Model:
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
-    # "--files-from: Copy only what FILE names … the names are below the one SRC, and are the same below
-    # DST. A directory in the list is made, and with -r copied with all that is in it. Patterns hold for
-    # what is listed, and not for directories that only lead there."
+    # "--files-from: Copy only the names in FILE … The names are relative to the only SRC, and keep their
+    # paths below DST. A listed directory is created; with -r it is copied with everything in it. Patterns
+    # apply to the listed names, but not to directories that only lead to them."
     def enter_listed(self, path, node, session):
         top = self.real(path.rstrip("/"))
         if node.kind != "dir":
@@ -482,7 +485,7 @@ class Model:
                 self.fail(path, "leads nowhere")
                 return
         if node.kind in ("fifo", "other") and not self.devices:
-            return      # "devices and FIFOs too [are skipped] without --devices"
+            return      # "skips … devices and FIFOs, unless --devices is given"
         self.add_file(dest, path, node, session)
 
     def add_file(self, dest, path, node, session, root=False):
@@ -498,17 +501,18 @@ class Model:
             return
         self.items.append(Item(dest, path, node, session, root=root))
 
-    # "--max-size: Leave out larger files. --min-size: Leave out smaller files."
+    # "--max-size: Leave out files larger than SIZE. --min-size: Leave out files smaller than SIZE."
     def left_out_by_size(self, node):
         from world import size_of
         size = size_of(node.content)
         most, least = self.o.get("max-size"), self.o.get("min-size")
         return (most is not None and size > int(most)) or (least is not None and size < int(least))
 
-    # "of all of them in their order the first that matches decides, and what none matches is taken. A
-    # pattern that begins with a slash is matched from the top of what is copied …; one with another
-    # slash, or with **, against the end of the path, any other one against the last name. A slash at
-    # its end: directories only. * and ? match no slash, ** does."
+    # "Patterns are tried in the order given, and the first one that matches decides. What no pattern matches
+    # is copied. … A pattern that begins with a slash is matched from the top of the copied tree … A pattern
+    # with another slash, or with **, is matched against the end of the path. Any other pattern is matched
+    # against the last component of the name. A pattern that ends with a slash matches only directories. * and
+    # ? do not match a slash; ** does."
     def excluded(self, path, dir):
         for verb, pattern in self.o.get("rules", []):
             if matches(pattern, path, dir):
@@ -520,7 +524,7 @@ class Model:
 
     # ---- storing -------------------------------------------------------------------------------
 
-    # "-H: Keep hard links between files of the tree."
+    # "-H: Keep hard links among the files of all trees and other SRCs that are on one host"
     def share_links(self):
         if not self.o.get("hard-links"):
             return
@@ -558,21 +562,22 @@ class Model:
         if old is not None and old.kind == "dir":
             return
         if old is not None:
-            # "--ignore-existing: Do not send files that are at DST at all."
+            # "--ignore-existing: If something other than a directory exists there under the name of a source
+            # directory, rdcp skips the directory and everything in it."
             if self.o.get("ignore-existing"):
                 self.left.add(item.dest)
                 return
             self.set_aside(item.dest)
-        # "--existing: What is not there is left out … nothing is copied into a directory that is missing."
+        # "--existing: rdcp creates no file … and copies nothing into a missing directory."
         elif self.o.get("existing"):
             self.left.add(item.dest)
             return
         self.after[item.dest] = self.kept(item.node, Node("dir", None, None), None)
         self.new.add(item.dest)
 
-    # "New: the source's mode less the umask; an existing one keeps its mode, and its owner" -- "-a:
-    # modes, times, owner, group" -- "--chmod: Change modes on the way … What is kept of modes is then
-    # the changed ones." -- "--chown: for everything that is copied"
+    # "Without --perms, a new file gets the mode of the source minus the umask … An existing file keeps its
+    # mode, and also its owner" "-a: modes, times, owners, groups" "--chmod: Change the modes that are copied
+    # … rdcp then keeps the changed modes" "--chown: Give everything that is copied this owner or group"
     def kept(self, source, node, old):
         """node, with what it keeps of the source, and of what was there."""
         mode = source.mode
@@ -597,11 +602,11 @@ class Model:
             node.mode = None
         return node
 
-    # "-u: Do not send files that are newer at DST." "--ignore-existing: Do not send files that are at
-    # DST at all." "--checksum: Do not send files whose content is there already, whatever their times"
-    # "files that are whole are not sent if times are kept and size and time are the same"
+    # "-u: Skip files that are newer at DST." "--ignore-existing: Skip files that exist at DST." "--checksum:
+    # Skip files whose content is the same at DST, whatever their times." "Complete files are not sent again
+    # if times are kept … and size and time are the same."
     def decide(self, item, old):
-        # "--existing: Update only what is at DST already, of whatever type"
+        # "--existing: Update only what exists at DST, of whatever type."
         if old is None:
             return "leave" if self.o.get("existing") else "send"
         if self.o.get("ignore-existing"):
@@ -613,8 +618,8 @@ class Model:
         from world import size_of
         if self.o.get("checksum"):
             return "same" if old.content == item.node.content else "send"
-        # "One that is there already is removed, too, if its content is the same; a time is not enough."
-        # "--ignore-times: Send files too whose size and time are the same."
+        # "A file that is already at the target is removed from the source, too, if its content is the same;
+        # the same time is not enough." "--ignore-times: Send files even if their size and time are the same"
         if self.times and self.o.get("remove-source-files") and not self.o.get("ignore-times"):
             return "same" if old.content == item.node.content else "send"
         if self.times and not self.o.get("ignore-times") and same_time(old.mtime, item.node.mtime) and size_of(old.content) == size_of(item.node.content):
@@ -651,11 +656,11 @@ class Model:
         if what == "same":
             self.make_same(item, old)
             return
-        # "(With --remove-source-files a target that has any [other hard links] is replaced.)"
+        # "With --remove-source-files, rdcp therefore replaces a file that has other hard links."
         alone = not self.o.get("remove-source-files") or item.dest not in self.before or \
             len(self.names_of(self.before[item.dest].ino)) < 2
         if old is not None and old.kind == "file" and self.o.get("inplace") and alone:
-            # "Write into the existing target, which must be one that you may write to."
+            # "Write into the existing file …; you must have write permission for it."
             if self.case.uid and old.mode is not None and not old.mode & 0o200:
                 self.fail(item.path, "its target may not be written")
                 item.fate = "stays"
@@ -688,7 +693,7 @@ class Model:
             return False
         return True
 
-    # "Names that the target has linked and the source has not stay linked while they are the same":
+    # "Files that are linked at the target but not in the source stay linked while they are the same.":
     # what one of them is given the others have too.
     def make_same(self, item, old):
         new = self.kept(item.node, old.copy(), old)
@@ -704,7 +709,7 @@ class Model:
         if others:
             new.mode = new.mtime = new.uid = new.gid = None
 
-    # "--inplace: Write into the existing target … and the target's other hard links change with it."
+    # "--inplace: Write into the existing file … Other hard links to the file change too."
     def write_inplace(self, item, old):
         names = self.names_of(self.before[item.dest].ino) if item.dest in self.before else [item.dest]
         new = self.kept(item.node, Node("file", item.node.content, None, ino=old.ino), old)
@@ -722,7 +727,7 @@ class Model:
                 node.ino = None
         self.replaced.add(item.dest)
 
-    # "Symbolic links [are copied] as links"; "Make devices and FIFOs that are met in a tree anew."
+    # "It copies a link found in a tree as a link." "--devices: Re-create devices … and FIFOs found in a tree."
     def store_other(self, item):
         old = self.after.get(item.dest)
         if self.o.get("existing" if old is None else "ignore-existing"):
@@ -741,9 +746,8 @@ class Model:
     def inside(self, dir):
         return [p for p in self.after if below(p, dir) and p != dir]
 
-    # A directory that is empty makes room. "A directory that is in the way of a file is then [with
-    # --delete] deleted, too." "what is excluded stays" "such a directory goes as a whole or not at all
-    # (23)"
+    # A directory that is empty makes room. With --delete: "A directory that is in the way of a file is
+    # deleted, too." "excluded files stay" "such a directory is deleted as a whole or not at all (23)"
     def clear(self, item):
         inside = self.inside(item.dest)
         if inside and not self.delete:
@@ -782,7 +786,7 @@ class Model:
                 continue
             old = any(i.dest in self.before and self.before[i.dest].kind == "file" for i in items)
             keepers = {self.after[i.dest].ino for i in items} - {None}
-            # "Names that the target has linked and the source has not stay linked while they are the same":
+            # "Files that are linked at the target but not in the source stay linked while they are the same.":
             # with names of a group before this one.
             joined = bool(shared & {i.dest for i in items})
             # What counts as the same is what the others are linked to.
@@ -819,7 +823,7 @@ class Model:
 
     # ---- directories ---------------------------------------------------------------------------
 
-    # "Times are kept … of directories and symbolic links too."
+    # "Times are kept …, including those of directories and symbolic links."
     def set_directories(self):
         for item in self.items:
             if item.node.kind != "dir" or item.dest in self.left or self.after.get(item.dest) is None:
@@ -854,8 +858,9 @@ class Model:
         """From the top of what is copied."""
         return path[len(self.top) + 1:]
 
-    # "When all else is stored, delete in the directories of DST that were copied what SRC does not
-    # have … what is excluded stays, and nothing is deleted if not all of SRC could be read."
+    # "When everything else is stored, rdcp deletes what SRC does not have from the directories of DST that
+    # were copied. … excluded files stay … Nothing is deleted if a directory of SRC could not be read or a file
+    # failed to be copied"
     def delete_rest(self):
         if self.failed:
             return
@@ -867,7 +872,7 @@ class Model:
                 if os.path.basename(path) not in self.had[dir] and path in self.before:
                     self.doom(path, gone)
         most = self.o.get("max-delete")
-        # "Delete at most N files and directories; the exit status is 25 if there were more."
+        # "Delete at most N files and directories. If there were more and nothing failed, exit with 25."
         if most is not None and len(gone) > int(most):
             self.too_many = (set(gone), int(most))
             if self.backup:
@@ -895,8 +900,8 @@ class Model:
             gone.append(path)
         return stays
 
-    # "--delete spares what has the name of a backup, with --delete-excluded too." "--delete spares it
-    # [--backup-dir] while it is given."
+    # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--delete spares DIR [of
+    # --backup-dir] as long as this option is given"
     def is_protected(self, path, node):
         if self.backup and not self.o.get("backup-dir") and path.endswith(self.suffix):
             return True
@@ -906,7 +911,7 @@ class Model:
 
     # ---- backups -------------------------------------------------------------------------------
 
-    # "below DST if it is relative, or below the directory that DST is in if DST is a file"
+    # "A relative DIR is below DST, or, if DST is a file, below the directory that contains DST."
     def backup_top(self):
         return os.path.normpath(os.path.join(self.holder(), self.o["backup-dir"]))
 
@@ -915,14 +920,14 @@ class Model:
         node = self.before.get(self.top)
         return self.top if node is None or node.kind == "dir" else os.path.dirname(self.top)
 
-    # "Keep what is replaced or deleted, under its name and ~."
+    # "Keep what is replaced or deleted under its name with ~ appended."
     def set_aside(self, path):
         if not self.backup or path not in self.before:
             return
         self.put_backup(path, self.after[path])
 
-    # "An older backup of that name is replaced, whatever it is; what the source has under it is not,
-    # and one more ~ is put behind it then." "Keep it under its path below DIR"
+    # "A backup replaces anything older of that name, whatever it is. If the source has a file of the backup's
+    # name, ~ is appended once more." "Keep backups under their paths below DIR instead."
     def put_backup(self, path, node):
         to = self.backup_name(path)
         self.make_backup_dirs(os.path.dirname(to))
@@ -976,8 +981,9 @@ class Model:
 
     # ---- the source ----------------------------------------------------------------------------
 
-    # "Remove each source after it was stored … Directories stay, and with --ignore-existing or
-    # --existing all but files do, and with -H those of several names."
+    # "--remove-source-files: remove each source file once it is stored" "The following stay in the source:
+    # directories … with --ignore-existing or --existing, everything except files; with -H as well, a file
+    # with several names may stay, too."
     def remove_sources(self):
         if not self.o.get("remove-source-files"):
             return
@@ -988,7 +994,7 @@ class Model:
             if fate == "gone" and (self.o.get("ignore-existing") or self.o.get("existing")) and (
                     item.node.kind != "file" or (self.o.get("hard-links") and self.has_names(item))):
                 fate = "either"
-            # "So does [stay] a symbolic link that was followed, which is an error (23, of a single file 11)."
+            # "a symbolic link that was followed [stays]; this is an error (23, for a single file 11)"
             if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
                 self.kept_links.add(fate)
                 fate = "stays"
@@ -1015,14 +1021,14 @@ class Model:
 
     # ---- the end -------------------------------------------------------------------------------
 
-    # "A file that fails does not stop the others … and the exit status is 23"; 3 source missing, 11
+    # "A file that fails does not stop the others. rdcp … exits with 23."; 3 source missing, 11
     # reading or writing a file
     def settle_code(self, roots):
         single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
                                           (self.recursive or self.o.get("files-from")))
         if not self.failed:
             unremoved = {11} if single else {23}
-            # "the exit status is 25 if there were more and nothing failed"
+            # "If there were more and nothing failed, exit with 25."
             if "gone" in self.kept_links and not self.o.get("dry-run"):
                 self.codes = unremoved
             elif "either" in self.kept_links and not self.o.get("dry-run"):
@@ -1045,8 +1051,8 @@ class Model:
         failed = {p for p, _ in self.failed}
         return any(i.path not in failed for i in self.items)
 
-    # "one of several hosts failed. If nothing came of any of the hosts, the status is that of the first that
-    # failed."
+    # "one of several hosts failed. (If nothing was copied from any of the hosts, the status is that of the
+    # first host that failed.)"
     def code_of_hosts(self, roots):
         whys = {}
         for host, path, _ in sorted(roots, key=lambda r: self.session_of(r[0])):
