@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from hosts import LAB, OP, TRANSPORT, Bench
-from trees import USER, WAYS, fell
+from hosts import LAB, OP, TRANSPORT, USER, Bench
+from trees import WAYS, fell
 
 # What a shell starts in the background ignores SIGINT, and so would every program that a test
 # interrupts.

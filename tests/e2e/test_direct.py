@@ -12,8 +12,8 @@ import tempfile
 
 import pytest
 
-from hosts import leftovers, pattern, wait_until
-from trees import USER, data_ranges
+from hosts import USER, leftovers, pattern, wait_until
+from trees import data_ranges
 
 BLOCK = 256 << 10
 pytestmark = pytest.mark.may_skip("user", "a disk with O_DIRECT is made by mounting one, where the tests are on none")

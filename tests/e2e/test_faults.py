@@ -122,6 +122,7 @@ def test_what_a_broken_lane_carried_needs_no_more_input(bench):
     assert "came damaged" in source.errors()
 
 
+@pytest.mark.may_skip("user", "to mount takes root")
 def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
     (tmp_path / "in").write_bytes(pattern(12 << 20))
     (full / "out").write_bytes(b"old")
@@ -133,6 +134,7 @@ def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
     assert time.monotonic() - start < 15 * SLOW
 
 
+@pytest.mark.may_skip("user", "to mount takes root")
 def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
     """SD3: never an endless loop, no foreign bytes."""
     sink = bench.receive(full / "out")
@@ -150,7 +152,7 @@ def test_read_error_is_not_the_end(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"old"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to become")
+@pytest.mark.needs("root", why="only root can become another user")
 def test_unreadable_source(bench, tmp_path):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"x")

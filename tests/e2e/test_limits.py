@@ -15,8 +15,7 @@ import time
 
 import pytest
 
-from hosts import BIN, COUNT, ROOT, SLOW, leftovers, pattern, program, wait_until
-from trees import USER
+from hosts import BIN, COUNT, ROOT, SLOW, USER, leftovers, pattern, program, wait_until
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 

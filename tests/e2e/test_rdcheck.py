@@ -229,6 +229,7 @@ def test_a_firewall_that_drops(bench, wire):
 
 
 @pytest.mark.needs("host", why="it is about signals; the host runs it")
+@pytest.mark.may_skip("user", "a network namespace may be had by root only")
 def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
     # Each is given a second.
     assert wire.drop() and all(wire.ip(1, "addr", "add", "10.77.8.%d/24" % i, "dev", "v0") for i in range(3, 13))

@@ -9,8 +9,7 @@ import threading
 
 import pytest
 
-from hosts import leftovers, pattern
-from trees import USER
+from hosts import USER, leftovers, pattern
 
 pytestmark = pytest.mark.may_skip(
     "any", "btrfs or XFS is mounted for it, which takes root, the file system in the kernel, and its programs")

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
-from trees import USER, compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
+from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until
+from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
 BLOCK = 256 << 10
 RESUME_MIN = 4 << 20

@@ -11,9 +11,9 @@ import subprocess
 
 import pytest
 
-from hosts import as_nobody, open_up, pattern
+from hosts import USER, as_nobody, open_up, pattern
 from marks import two_users
-from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
+from trees import WAYS, changes, make, read, stale, summary, told, walk
 
 TREE = {
     "a.c": b"1", "a.o": b"2", "core": b"3", ".hidden": b"4", "[x]": b"5", "b~": b"6", "to a.c": "a.c",

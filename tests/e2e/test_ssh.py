@@ -17,7 +17,10 @@ from hosts import DEMAND, FAR, NEAR, OP, PATIENCE, SLOW, leftovers, pattern, pro
 BLOCK = 256 << 10
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
-pytestmark = pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd")
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd"),
+    pytest.mark.needs("root", why="starting sshd takes root"),
+]
 
 
 class Ssh:
@@ -55,8 +58,6 @@ class Ssh:
 
 @pytest.fixture
 def ssh(bench, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("starting sshd needs root")
     return Ssh(bench, tmp_path)
 
 

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from hosts import LAB, SLOW, leftovers, pattern, wait_until
+from hosts import LAB, SLOW, USER, leftovers, pattern, wait_until
 from marks import two_users
-from trees import (USER, WAYS, changes, compare, equal, fell, generate, make, read, rsync_differs, seeds, stale,
-                   summary, walk)
+from trees import (WAYS, changes, compare, equal, fell, generate, make, read,
+                   rsync_differs, seeds, stale, summary, walk)
 
 BLOCK = 256 << 10
 FILES = 30 if LAB else 120

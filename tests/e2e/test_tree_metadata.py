@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, pattern, program
-from trees import acl, equal, make, read, summary, USER, walk, WAYS
+from hosts import BIN, USER, pattern, program
+from trees import WAYS, acl, equal, make, read, summary, walk
 
 OLD, NOW = 10**18, 15 * 10**17
 
@@ -182,7 +182,7 @@ def without(tmp_path, capability):
     return "--rdcp-path=%s" % (tmp_path / "less")
 
 
-@pytest.mark.skipif(USER, reason="only root gives files away")
+@pytest.mark.needs("root", why="only root gives files away")
 @pytest.mark.parametrize("options", [["-aH"], ["-r", "--chown=daemon"]], ids=str)
 def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
     """As with rsync: all is stored, links are made, and the exit code is 23, also with -q."""
@@ -206,7 +206,7 @@ def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
     assert options == ["-r", "--chown=daemon"] or (b / "d").stat().st_uid == 3
 
 
-@pytest.mark.skipif(USER, reason="only root gives files away")
+@pytest.mark.needs("root", why="only root gives files away")
 def test_a_source_whose_owner_is_not_kept_stays(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"precious"})
@@ -218,7 +218,7 @@ def test_a_source_whose_owner_is_not_kept_stays(bench, ground):
     assert (ground / "one").read_bytes() == b"precious"
 
 
-@pytest.mark.skipif(USER, reason="only root gives files away")
+@pytest.mark.needs("root", why="only root gives files away")
 def test_an_owner_that_was_only_to_stay_is_a_warning(bench, ground):
     """Without -a nobody asked for it."""
     make(ground, {"a": b"new", "b": b"old"})
@@ -227,7 +227,7 @@ def test_an_owner_that_was_only_to_stay_is_a_warning(bench, ground):
     assert "could not be kept" in r.errors() and (ground / "b").read_bytes() == b"new", r.errors()
 
 
-@pytest.mark.skipif(USER, reason="only root has such attributes")
+@pytest.mark.needs("root", why="only root has such attributes")
 def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"x"})

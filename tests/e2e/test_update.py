@@ -19,7 +19,7 @@ from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
 from marks import two_users
 from test_delete import failing
 from test_select import rsync, shape, untouched
-from trees import USER, WAYS, changes, make, read, stale, summary, told, walk
+from trees import WAYS, changes, make, read, stale, summary, told, walk
 
 NOW = 1_500_000_000 * 10**9
 SECOND = 10**9
@@ -818,7 +818,7 @@ def test_mkpath_of_a_tree(bench, tmp_path, way):
         assert read(tmp_path / to) == read(tmp_path / "tree")
 
 
-@pytest.mark.skipif(USER, reason="root can read everything")
+@pytest.mark.needs("root", why="root can read everything")
 @pytest.mark.parametrize("options", [["-a", "-u"], ["-aX", "-u"], ["-aA", "-u"], ["-rX", "--ignore-existing"],
                                      ["-aHX", "-u"], ["-aX", "-u", "--checksum"]], ids=" ".join)
 def test_what_may_not_be_replaced_need_not_be_readable(bench, tmp_path, way, options):
@@ -1090,7 +1090,7 @@ def test_a_link_to_nowhere_that_a_pattern_matches_is_missing(bench, tmp_path, na
     assert "vanished" not in r.errors()
 
 
-@pytest.mark.skipif(USER, reason="it takes root to be another user")
+@pytest.mark.needs("root", why="it takes root to be another user")
 def test_a_file_that_nobody_may_open_is_synced(bench, tmp_path):
     open_up(tmp_path)
     make(tmp_path, {"s": {"f": b"1"}, "t": {"f": b"1"}})
@@ -1103,7 +1103,7 @@ def test_a_file_that_nobody_may_open_is_synced(bench, tmp_path):
     assert r.code == 0, r.errors()
 
 
-@pytest.mark.skipif(USER, reason="it takes root to be another user")
+@pytest.mark.needs("root", why="it takes root to be another user")
 @pytest.mark.parametrize("option", ["--max-size=3", "--min-size=5"])
 def test_what_is_left_out_by_its_size_is_not_opened(bench, tmp_path, way, option):
     open_up(tmp_path)
@@ -1153,7 +1153,7 @@ def test_links_of_sources_that_are_removed_stay_links(bench, tmp_path, way):
         assert one.read_bytes() == b"%d" % n and one.samefile(other), n
 
 
-@pytest.mark.skipif(USER, reason="it takes root to be another user")
+@pytest.mark.needs("root", why="it takes root to be another user")
 def test_in_place_goes_only_what_may_be_written(bench, tmp_path, way):
     """Which without --inplace is replaced."""
     open_up(tmp_path)

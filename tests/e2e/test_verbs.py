@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hosts import FAR, ROOT, TRANSPORT, as_nobody, open_up, pattern, wait_until
+from hosts import FAR, ROOT, as_nobody, open_up, pattern, wait_until
 
 pytestmark = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 BLOCK = 256 << 10
@@ -19,7 +19,7 @@ def counters():
     return {k: int(v) for k, v in (line.split() for line in out.stdout.splitlines())}
 
 
-@pytest.mark.skipif(TRANSPORT != "rxe", reason="only rxe counts packets")
+@pytest.mark.needs("rxe", why="only rxe counts packets")
 def test_the_bytes_went_over_the_adapter(bench, tmp_path):
     size = 32 * BLOCK
     (tmp_path / "in").write_bytes(pattern(size))
@@ -154,7 +154,7 @@ def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets pages aside")
+@pytest.mark.needs("root", why="only root sets pages aside")
 def test_huge_pages_set_aside_are_left_to_others(bench, tmp_path):
     """An administrator has them for a database, say, that starts later."""
     setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
@@ -178,6 +178,7 @@ def test_huge_pages_set_aside_are_left_to_others(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.may_skip("any", "SLUICE_TEST_FAR is an IPv4 address", on="device")
 def test_ipv6(bench, tmp_path):
     if not FAR.address6:
         pytest.skip("no IPv6 address given")

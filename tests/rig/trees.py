@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from hosts import COUNT, LAB, ROOT, USER  # noqa: F401
+from hosts import COUNT, LAB, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "trees"))
 
