@@ -12,6 +12,7 @@ import pytest
 
 from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, Host, pattern, program, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 # Slow enough for everything else to be fast, also on a machine with much else to do.
 RATE = (5 if not LAB else 2) << 20
@@ -260,6 +261,7 @@ def test_a_slow_wire(bench):
 
 @pytest.mark.needs("siw", why="the guest has netem, and rxe has one host")
 @pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
+@pytest.mark.lab(cases="*rdma")
 def test_the_window_and_the_wire(bench, transport):
     wire = Wire(adapters=True)
     try:

@@ -10,10 +10,16 @@ import pytest
 
 from hosts import RSH, leftovers, pattern
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 
 
 @pytest.mark.parametrize("size", [0, 1, 12, BLOCK - 1, BLOCK, BLOCK + 1, 30 * BLOCK + 7])
+@pytest.mark.lab(cases="pull-0")
+@pytest.mark.lab("rxe", cases="push-7864327")
+@pytest.mark.lab("siw", cases="pull-7864327")
+@pytest.mark.lab("siw", cases="local-7864327")
+@pytest.mark.lab("siw", cases="push-262145")
 def test_a_file_of_every_size(bench, tmp_path, way, size):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
@@ -167,6 +173,7 @@ def test_holes_stay_holes(bench, tmp_path, way):
     assert (tmp_path / "out").stat().st_blocks * 512 < 2 << 20
 
 
+@pytest.mark.lab("siw")
 def test_stdin_and_stdout(bench, tmp_path):
     data = pattern(3 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
@@ -403,6 +410,7 @@ def test_sources_on_several_hosts(bench, tmp_path):
 
 
 @pytest.mark.needs("verbs", why="over loopback both ends resolve to TCP whatever is asked for")
+@pytest.mark.lab("siw")
 def test_the_transport_is_told(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     r = bench.copy("-v", "in", "far:%s/out" % tmp_path)
@@ -410,6 +418,7 @@ def test_the_transport_is_told(bench, tmp_path):
 
 
 @pytest.mark.may_skip("any", "between two local ends there is no ssh", cases="local")
+@pytest.mark.lab("siw", cases="push*")
 def test_transport_over_ssh(bench, tmp_path, way):
     """What is left where a firewall leaves nothing else."""
     if way == ("", ""):
@@ -423,6 +432,7 @@ def test_transport_over_ssh(bench, tmp_path, way):
     assert r.errors().count("data goes over ssh") == 1, r.errors()
 
 
+@pytest.mark.lab("siw")
 def test_through_this_host(bench, tmp_path):
     data = pattern(9 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)

@@ -11,6 +11,7 @@ import pytest
 
 from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 
 
@@ -29,6 +30,8 @@ def children(pid):
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("victim", ["source", "sink"])
+@pytest.mark.lab("rxe", cases="*15*")
+@pytest.mark.lab("siw", cases="*sink-2")
 def test_a_signal_ends_both_within_two_seconds(bench, tmp_path, signo, victim):
     source, sink = endless(bench, tmp_path)
     start = time.monotonic()
@@ -38,6 +41,7 @@ def test_a_signal_ends_both_within_two_seconds(bench, tmp_path, signo, victim):
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
+@pytest.mark.lab
 def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
     """SD9: the death of a peer is seen, in every state; its end is never taken for the stream's."""
     source, sink = endless(bench, tmp_path)
@@ -49,6 +53,7 @@ def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
+@pytest.mark.lab
 def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exec sleep 1000")
@@ -61,6 +66,7 @@ def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.lab("rxe")
 def test_nothing_is_torn_by_kills_at_any_moment(bench, tmp_path):
     """The target is old or new; a rerun takes over what was left and leaves nothing."""
     new = pattern(40 * BLOCK + 1)
@@ -90,6 +96,7 @@ def locked(directory):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.lab("siw", cases="*2")
 def test_interrupted_rdcp_is_20_and_leaves_nobody(bench, tmp_path, signo):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     (tmp_path / "out").write_bytes(b"old")
@@ -105,6 +112,7 @@ def test_interrupted_rdcp_is_20_and_leaves_nobody(bench, tmp_path, signo):
     assert (tmp_path / "out").read_bytes() == b"old"
 
 
+@pytest.mark.lab("siw")
 def test_a_killed_ssh_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
@@ -117,6 +125,7 @@ def test_a_killed_ssh_is_reported(bench, tmp_path):
     assert run.wait(10) in (5, 44), run.errors()
 
 
+@pytest.mark.lab("siw")
 def test_a_stopped_consumer_is_no_fault(bench, tmp_path):
     """Blocked output for longer than --timeout; then everything arrives."""
     data = pattern(80 * BLOCK)
@@ -129,6 +138,8 @@ def test_a_stopped_consumer_is_no_fault(bench, tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
+@pytest.mark.lab("rxe", cases="*source")
+@pytest.mark.lab("siw", cases="*sink")
 def test_a_short_stop_is_survived(bench, tmp_path, victim):
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -145,6 +156,7 @@ def test_a_short_stop_is_survived(bench, tmp_path, victim):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.lab
 def test_a_silent_peer_is_30(bench, tmp_path):
     source, sink = endless(bench, tmp_path)
     # --timeout is 15 s by default; a stopped process is as silent as a dead host
@@ -156,6 +168,7 @@ def test_a_silent_peer_is_30(bench, tmp_path):
     assert sink.wait(10) in (30, 44), sink.errors()
 
 
+@pytest.mark.lab("siw")
 def test_an_idle_session_uses_no_cpu(bench, tmp_path):
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
     source = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 100")

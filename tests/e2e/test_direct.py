@@ -15,8 +15,11 @@ import pytest
 from hosts import USER, leftovers, pattern, wait_until
 from trees import data_ranges
 
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.may_skip("user", "a disk with O_DIRECT is made by mounting one, where the tests are on none"),
+]
 BLOCK = 256 << 10
-pytestmark = pytest.mark.may_skip("user", "a disk with O_DIRECT is made by mounting one, where the tests are on none")
 MIB = 1 << 20
 SIZES = [1, 511, 512, 513, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 4096, BLOCK + 4097,
          9 * MIB - 1, 9 * MIB, 9 * MIB + 513]

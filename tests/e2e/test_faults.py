@@ -9,6 +9,7 @@ import pytest
 
 from hosts import FAR, SLOW, as_nobody, leftovers, open_up, pattern, program, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 
 
@@ -56,6 +57,7 @@ def by(request):
     return request.param
 
 
+@pytest.mark.lab
 def test_a_damaged_block_is_sent_again(bench, tmp_path, by):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -64,6 +66,7 @@ def test_a_damaged_block_is_sent_again(bench, tmp_path, by):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.lab
 def test_a_block_damaged_twice_is_41_and_the_old_file_stays(bench, tmp_path, by):
     files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -74,6 +77,7 @@ def test_a_block_damaged_twice_is_41_and_the_old_file_stays(bench, tmp_path, by)
 
 
 @pytest.mark.parametrize("lane", [0, 1])
+@pytest.mark.lab
 def test_a_broken_lane_is_mended(bench, tmp_path, by, lane):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -92,6 +96,7 @@ def test_a_lane_whose_accepting_end_fails_after_its_hello(bench, tmp_path, lane)
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.lab
 def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
@@ -123,6 +128,7 @@ def test_what_a_broken_lane_carried_needs_no_more_input(bench):
 
 
 @pytest.mark.may_skip("user", "to mount takes root")
+@pytest.mark.lab("siw")
 def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
     (tmp_path / "in").write_bytes(pattern(12 << 20))
     (full / "out").write_bytes(b"old")
@@ -135,6 +141,7 @@ def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
 
 
 @pytest.mark.may_skip("user", "to mount takes root")
+@pytest.mark.lab("siw")
 def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
     """SD3: never an endless loop, no foreign bytes."""
     sink = bench.receive(full / "out")
@@ -143,6 +150,7 @@ def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
     assert os.listdir(full) == []
 
 
+@pytest.mark.lab("rxe")
 def test_read_error_is_not_the_end(bench, tmp_path):
     """SD4: /proc/self/mem can't be read at 0."""
     (tmp_path / "out").write_bytes(b"old")
@@ -153,6 +161,7 @@ def test_read_error_is_not_the_end(bench, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root can become another user")
+@pytest.mark.lab("siw")
 def test_unreadable_source(bench, tmp_path):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"x")
@@ -185,6 +194,7 @@ def slow(blocks=3, ms=600 * SLOW):
 
 
 @pytest.mark.parametrize("how,code", [("shrink", 42), ("rewrite", 42), ("grow", 0)])
+@pytest.mark.lab("siw", cases="rewrite*")
 def test_a_source_that_changes(bench, tmp_path, how, code):
     data = files(tmp_path, 40 * BLOCK)
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
@@ -244,6 +254,7 @@ def test_a_changed_source_is_not_removed(bench, tmp_path):
     assert (tmp_path / "in").exists()
 
 
+@pytest.mark.lab("rxe")
 def test_memory_is_bounded(bench, tmp_path):
     """4 GiB + 1, sparse in the lab's time, through less than 64 MiB."""
     size = (4 << 30) + 1

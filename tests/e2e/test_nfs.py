@@ -13,7 +13,10 @@ import pytest
 from hosts import SLOW, pattern
 from trees import make, read
 
-pytestmark = pytest.mark.needs("lab", "rxe", why="only the lab's machine may serve NFS, and in one of its runs")
+pytestmark = [
+    pytest.mark.lab("rxe"),
+    pytest.mark.needs("lab", "rxe", why="only the lab's machine may serve NFS, and in one of its runs"),
+]
 NFSD = pathlib.Path("/proc/fs/nfsd")
 FOR_EVER = 2147483647
 # insecure, no_subtree_check, fsid=0; root stays root

@@ -17,6 +17,7 @@ BLOCK = 256 << 10
 TIMEOUT = 6
 
 pytestmark = [
+    pytest.mark.moves_blocks,
     pytest.mark.needs("tcp", why="the wire is made for TCP; the host runs it"),
     pytest.mark.may_skip("user", "a network namespace may be had by root only"),
 ]

@@ -23,7 +23,10 @@ NAMES = ["f%d" % i for i in range(12)]
 # What a run may end with when somebody pulls the ground from under it: done, or told what failed.
 CODES = (0, 3, 11, 23, 24, 25, 42)
 
-pytestmark = pytest.mark.needs("root", why="a race against root takes root")
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.needs("root", why="a race against root takes root"),
+]
 
 
 class Stage:

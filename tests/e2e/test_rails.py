@@ -9,6 +9,7 @@ import pytest
 
 from hosts import Host, pattern, wait_until
 
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.lab_first]
 BLOCK = 256 << 10
 WIRES = 2
 
@@ -133,6 +134,7 @@ def test_lanes_are_spread_over_both_wires(bench, wires, tmp_path):
 
 
 @two_hosts
+@pytest.mark.lab("rxe")
 def test_one_rail_when_one_is_asked_for(bench, wires, tmp_path):
     size = 64 * BLOCK
     before = [wires.sent(w) for w in range(WIRES)]

@@ -13,6 +13,7 @@ import pytest
 
 from hosts import DEMAND, NEAR, PATIENCE, RDMA, RSH, SLOW, pattern, program, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCKS = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
 LADDER = [(1, 1), (1, 2), (1, 16), (4, 16)]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -359,6 +360,7 @@ def test_no_way_but_ssh(bench, tmp_path):
 # ---- both ways ---------------------------------------------------------------------------------
 
 @pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
+@pytest.mark.lab("siw")
 def test_rdma_beside_tcp(bench, disks):
     r = bench_on(bench, "--json", "--block-size=64k", "--plot=p.svg", "far", demand=None, cwd=disks, timeout=120)
     assert r.code == 0, r.errors()

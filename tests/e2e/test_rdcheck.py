@@ -241,6 +241,7 @@ def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
 
 
 @pytest.mark.may_skip("user", "a network namespace may be had by root only")
+@pytest.mark.lab("siw")
 def test_an_address_without_an_adapter(bench, wire):
     """In the lab there are adapters, but not behind these."""
     slow = wire.shape("tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
@@ -262,6 +263,7 @@ adapters = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 
 
 @adapters
+@pytest.mark.lab("siw")
 def test_a_path_that_is_fit(bench):
     r = check(bench, "-4")
     assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
@@ -282,6 +284,7 @@ exec "$@"
 
 @adapters
 @pytest.mark.needs("lab", why="it would hide devices of the host")
+@pytest.mark.lab("rxe")
 def test_a_missing_module(bench, tmp_path):
     hide = ["unshare", "-m", "--propagation", "private", "sh", "-c", WITHOUT_UCM.format(tmp_path), "sh"]
     r = check(bench, far=None, become=hide)
@@ -291,6 +294,7 @@ def test_a_missing_module(bench, tmp_path):
 
 
 @adapters
+@pytest.mark.lab("siw")
 def test_little_locked_memory(bench, tmp_path):
     open_up(tmp_path)
     r = check(bench, far=None, become=as_nobody(64 << 10))
@@ -328,6 +332,7 @@ def test_a_blocked_port_of_roce(bench):
 
 @adapters
 @pytest.mark.needs("siw", why="iWARP alone has ports to be blocked one by one")
+@pytest.mark.lab("siw")
 def test_a_blocked_port(bench):
     rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
              for h in (NEAR, FAR)]

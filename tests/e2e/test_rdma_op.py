@@ -6,7 +6,10 @@ import pytest
 
 from hosts import TRANSPORT, pattern
 
-pytestmark = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.needs("verbs", why="it is about verbs; the lab runs it"),
+]
 BLOCK = 256 << 10
 IWARP = TRANSPORT == "siw"
 WRITES = ["write-send"] if IWARP else ["write-imm", "write-send"]
@@ -17,6 +20,7 @@ def op(request):
     return request.param
 
 
+@pytest.mark.lab
 def test_a_tree_and_back(bench, tmp_path, op):
     """Records, which are parsed, beside extents, which are not."""
     tree = tmp_path / "tree"
@@ -33,6 +37,7 @@ def test_a_tree_and_back(bench, tmp_path, op):
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])
+@pytest.mark.lab(cases="*file*")
 def test_goes_on_after_faults(bench, tmp_path, op, way):
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -47,6 +52,7 @@ def test_goes_on_after_faults(bench, tmp_path, op, way):
 @pytest.mark.parametrize("here, there, taken", [
     ("auto", "write-send", "write-send"), ("write-send", "auto", "write-send"), ("send", "write-send", ""),
 ])
+@pytest.mark.lab(cases="auto*")
 def test_what_both_ends_take(bench, tmp_path, here, there, taken):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     sink = bench.receive("-vv", "--rdma-op=" + there, tmp_path / "out")
@@ -58,6 +64,7 @@ def test_what_both_ends_take(bench, tmp_path, here, there, taken):
 
 @pytest.mark.needs("siw", why="other adapters can write with an immediate")
 @pytest.mark.parametrize("who", ["push", "pull", "rdsend"])
+@pytest.mark.lab(cases="*push*")
 def test_write_imm_on_iwarp_is_43_with_the_remedy(bench, tmp_path, who):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     if who == "rdsend":

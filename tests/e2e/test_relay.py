@@ -12,6 +12,7 @@ import pytest
 
 from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, RSH, SLOW, leftovers, pattern, program, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
 VICTIMS = ["source", "relay", "relay's rdsend", "sink"]

@@ -13,6 +13,7 @@ import pytest
 from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until
 from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 RESUME_MIN = 4 << 20
 FILES = 20 if LAB else 100
@@ -243,6 +244,7 @@ def finish(bench, ground, *options):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.lab("siw", cases="*9")
 def test_a_huge_file_goes_on(bench, ground, signo):
     interrupted(bench, ground, signo)
     r = finish(bench, ground)

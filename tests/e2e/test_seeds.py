@@ -13,6 +13,7 @@ import pytest
 
 from hosts import FAR, KEY, NEAR, ROOT, RSH, SLOW, leftovers, pattern, program, wait_until
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 
 
@@ -52,6 +53,7 @@ def test_sd1_the_target_is_untouched_before_anybody_has_the_key(bench, tmp_path,
     assert not leftovers(tmp_path)
 
 
+@pytest.mark.lab("rxe")
 def test_sd2_success_says_that_it_was_written(bench, tmp_path):
     """The last write fails: with everything received, the sender still fails."""
     (tmp_path / "in").write_bytes(pattern(1000))
@@ -61,6 +63,7 @@ def test_sd2_success_says_that_it_was_written(bench, tmp_path):
     assert "No space left on device" in source.errors()
 
 
+@pytest.mark.lab("rxe")
 def test_sd3_a_write_that_fails_ends_it(bench, tmp_path):
     start = time.monotonic()
     with open("/dev/full", "wb") as out:
@@ -135,6 +138,7 @@ def test_sd8_sd20_no_memory_can_be_reached_from_outside():
     assert found == ["int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;"]
 
 
+@pytest.mark.lab("siw")
 def test_sd9_a_death_is_seen_while_waiting_for_data(bench, tmp_path):
     sink = bench.receive("-v", tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "exec sleep 1000")
@@ -146,6 +150,7 @@ def test_sd9_a_death_is_seen_while_waiting_for_data(bench, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.lab("siw")
 def test_sd10_a_short_read_in_the_middle_is_no_hole(bench, tmp_path):
     """A pipe gives what it has; whole files come out whatever the reads gave."""
     data = pattern(3 * BLOCK + 11)
@@ -213,6 +218,7 @@ def test_sd18_sequence_numbers_are_the_managers():
         assert "sq_psn" not in text and "rq_psn" not in text and "ibv_modify_qp" not in text, path
 
 
+@pytest.mark.lab("siw")
 def test_sd19_digests_are_compared(bench, tmp_path):
     """Damage that no transport notices fails the run."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))

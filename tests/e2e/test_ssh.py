@@ -61,6 +61,7 @@ def ssh(bench, tmp_path):
     return Ssh(bench, tmp_path)
 
 
+@pytest.mark.lab("siw")
 def test_push_and_pull(ssh, tmp_path):
     data = pattern(20 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
@@ -95,6 +96,7 @@ def test_a_name_with_everything_in_it(ssh, tmp_path):
     assert os.listdir(tmp_path / "to") == [name] and not (tmp_path / "oops").exists()
 
 
+@pytest.mark.lab("siw")
 def test_where_no_port_can_be_reached(ssh, tmp_path):
     """Lanes go through further ssh connections, and one line says so."""
     data = pattern(10 * BLOCK + 3)

@@ -15,6 +15,7 @@ import pytest
 from hosts import (DEMAND, FAR, KEY, RDMA, SLOW, as_nobody, leftovers, open_up, pattern, program,
                    wait_until)
 
+pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 
 
@@ -31,6 +32,9 @@ SIZES = [0, 1, len("Hello RDMA!\n"), BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("from_file", [True, False], ids=["file", "pipe"])
 @pytest.mark.parametrize("to_file", [True, False], ids=["file", "pipe"])
+@pytest.mark.lab(cases="*-6291461")
+@pytest.mark.lab("rxe", cases="file-file-*")
+@pytest.mark.lab("siw", cases="pipe-pipe-*")
 def test_every_mix_and_size(bench, tmp_path, size, from_file, to_file):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
@@ -47,6 +51,7 @@ def test_every_mix_and_size(bench, tmp_path, size, from_file, to_file):
     assert not leftovers(tmp_path)
 
 
+@pytest.mark.lab
 def test_hello(bench):
     hello = subprocess.Popen(["echo", "Hello RDMA!"], stdout=subprocess.PIPE)
     _, sink = both(bench, [], [], {"stdin": hello.stdout})
@@ -55,6 +60,7 @@ def test_hello(bench):
     assert bytes(sink.out) == b"Hello RDMA!\n"
 
 
+@pytest.mark.lab("siw")
 def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(1 << 20))
     source, sink = both(bench, ["-v", tmp_path / "in"], ["-v", tmp_path / "out"])
@@ -65,6 +71,7 @@ def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
         assert ("rdma" if RDMA else "tcp") in lines[-3]
 
 
+@pytest.mark.lab("siw")
 def test_wrong_key_leaves_the_receiver_waiting_and_the_target_alone(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "out").write_bytes(b"old")
@@ -180,6 +187,7 @@ def test_a_summary_is_never_mixed_with_data(bench, tmp_path):
     assert '"exit": 0' in sink.errors()
 
 
+@pytest.mark.lab("rxe")
 def test_producer_that_fails_fails_both_ends(bench, tmp_path):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
@@ -197,6 +205,7 @@ def test_a_failure_over_there_is_told_with_its_host(bench):
         assert "rdrecv: %s: command sh exited with 3" % socket.gethostname() in sink.errors()
 
 
+@pytest.mark.lab("siw")
 def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     sink = bench.receive("--", "sh", "-c", "cat >/dev/null; exit 4")
@@ -205,6 +214,7 @@ def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
     assert "exited with 4" in sink.errors()
 
 
+@pytest.mark.lab("siw")
 def test_commands_at_both_ends(bench, tmp_path):
     data = pattern(5 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
@@ -224,6 +234,7 @@ def test_commands_do_not_run_before_the_key_is_right(bench, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.lab("siw")
 def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
     """SD2: a sender's success says that the bytes were stored."""
     reader, writer = os.pipe()
@@ -236,6 +247,7 @@ def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
     assert "Broken pipe" in sink.errors()
 
 
+@pytest.mark.lab("siw")
 def test_relay_through_a_third_host(bench, tmp_path):
     """A -> B -> C, where B is `rdrecv | rdsend`."""
     data = pattern(20 * BLOCK + 1)
@@ -270,6 +282,7 @@ def test_an_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
     assert not any("kept" in p.errors() for p in both)
 
 
+@pytest.mark.lab("siw")
 def test_many_streams_at_once(bench, tmp_path):
     data = pattern(4 * BLOCK)
     (tmp_path / "in").write_bytes(data)

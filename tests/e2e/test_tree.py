@@ -12,6 +12,7 @@ from marks import two_users
 from trees import (WAYS, changes, compare, equal, fell, generate, make, read,
                    rsync_differs, seeds, stale, summary, walk)
 
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab_first]
 BLOCK = 256 << 10
 FILES = 30 if LAB else 120
 # What -a alone does not keep.
@@ -31,6 +32,7 @@ def rsync_finds_nothing(a, b, seed, *options):
 
 
 @pytest.mark.parametrize("which,seed", ONE_WAY_A_SEED, ids=["%s-%d" % x for x in ONE_WAY_A_SEED])
+@pytest.mark.lab
 def test_a_tree_of_every_kind(bench, ground, which, seed):
     a, b = ground / "a", ground / "b"
     generate(seed, a, files=FILES)

@@ -11,6 +11,7 @@ import pytest
 from hosts import BIN, USER, pattern, program
 from trees import WAYS, acl, equal, make, read, summary, walk
 
+pytestmark = pytest.mark.moves_blocks
 OLD, NOW = 10**18, 15 * 10**17
 
 

@@ -221,6 +221,7 @@ def test_a_file_that_would_become_the_target_takes_no_name_in_it(bench, tmp_path
     assert read(tmp_path / "t") == {"a": b"in d", "d": b"d in e"}
 
 
+@pytest.mark.lab("siw", cases="push*")
 def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     """Nor does it take the time for the content."""
     size = 5 << 20
@@ -272,6 +273,7 @@ def test_delete_as_rsync(bench, tmp_path, way, options):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+@pytest.mark.lab("siw", cases="push*")
 def test_delete_only_in_the_trees_asked_for(bench, tmp_path, way):
     make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"",
                     "to": {"one": {"gone": b""}, "two": {"gone": {}}, "three": {"stays": b""}, "stays": b""}})

@@ -10,7 +10,11 @@ import pytest
 
 from hosts import FAR, ROOT, as_nobody, open_up, pattern, wait_until
 
-pytestmark = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.lab,
+    pytest.mark.needs("verbs", why="it is about verbs; the lab runs it"),
+]
 BLOCK = 256 << 10
 
 
@@ -143,6 +147,7 @@ def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_pat
         source.errors()
 
 
+@pytest.mark.lab("rxe")
 def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
     """It answers that it is busy: no wire is made anew, and nothing is lost."""
     data = pattern(80 * BLOCK)

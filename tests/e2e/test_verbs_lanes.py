@@ -8,6 +8,7 @@ import pytest
 
 from hosts import BIN, COUNT, OP, TRANSPORT
 
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.lab_first]
 LIMIT = 600
 # With one for all tests, the others were run without. iWARP has no write with immediate; a short run
 # has each of the two kinds, sent and written, on one adapter.

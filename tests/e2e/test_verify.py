@@ -13,6 +13,7 @@ import pytest
 from hosts import BIN, leftovers, pattern
 from trees import fell, make, read, stale
 
+pytestmark = pytest.mark.moves_blocks
 LIAR = BIN.parent / "tests" / "lying_store.so"
 BLOCK = 256 << 10
 BIG = (6 << 20) + 4711  # 25 writes of a block, the last one short
