@@ -51,7 +51,7 @@ static void wait_for_news(struct source *s)
 	struct copy *c = s->copy;
 	struct timespec until;
 
-	if (s->deaf == 0) {
+	if (s->large.deaf == 0) {
 		pthread_cond_wait(&c->changed, &c->lock);
 		return;
 	}
@@ -75,13 +75,14 @@ static int await(struct source *s)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	while (ret == 0 && (!c->done_came || s->stored || s->linked || s->same)) {
+	while (ret == 0 &&
+	       (!c->done_came || s->removals.due || s->removals.linked || s->removals.same)) {
 		/* Lanes that are over have met all names, too. */
-		if (s->linked && s->working == 0 && s->phase == 0)
+		if (s->removals.linked && s->working == 0 && s->phase == 0)
 			s->phase = 1;
-		if (s->linked && s->phase > 0)
+		if (s->removals.linked && s->phase > 0)
 			removals_linked_due(s);
-		if (s->stored)
+		if (s->removals.due)
 			removal_do(s);
 		else if (c->done_came)
 			ret = take_leave(s);
@@ -165,7 +166,7 @@ static int take_stream(struct source *s)
 		source_file_find_holes(f);
 	source_file_choose(f, s->o->direct, &s->direct_missed);
 	s->only = true;
-	s->walk_over = true;
+	s->walked.over = true;
 	return source_number(&s->lanes[0], f);
 }
 
@@ -177,7 +178,7 @@ static int take_made(struct source *s)
 	if (source_file_made(s->o->memory_bytes, &stopper, &f))
 		return -1;
 	s->only = true;
-	s->walk_over = true;
+	s->walked.over = true;
 	return source_number(&s->lanes[0], f);
 }
 
@@ -207,11 +208,11 @@ static int take_rules(struct source *s)
 
 	s->asks = s->o->rules != NULL;
 	s->asks_all = s->asks && rules_ask(r);
-	s->aside_max = ASIDE_MAX;
-	s->sames_max = UINT_MAX;
+	s->asides.max = ASIDE_MAX;
+	s->asides.sames_max = UINT_MAX;
 	if (r->checksum) {
-		s->aside_max = COMPARED_MAX;
-		s->sames_max = COMPARED_MAX / blocks_of(s) + 1;
+		s->asides.max = COMPARED_MAX;
+		s->asides.sames_max = COMPARED_MAX / blocks_of(s) + 1;
 	}
 	s->removes = r->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
@@ -280,8 +281,8 @@ static void free_queue(struct source *s)
 {
 	struct walk_piece *p;
 
-	while ((p = s->queue) != NULL) {
-		s->queue = p->next;
+	while ((p = s->walked.first) != NULL) {
+		s->walked.first = p->next;
 		walk_piece_done(p, p->count);
 	}
 }
@@ -290,8 +291,8 @@ static void source_free(struct source *s)
 {
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		free_lane(&s->lanes[i]);
-	free_parked(s->ready[0]);
-	free_parked(s->ready[1]);
+	free_parked(s->asides.ready[0]);
+	free_parked(s->asides.ready[1]);
 	ids_free(&s->ids, free_live, NULL);
 	links_free(&s->links);
 	others_free(&s->others);
@@ -339,12 +340,12 @@ static struct source *source_new(struct copy *c, struct session *session,
 	s->plain = RULES_PLAIN;
 	s->rules = o->rules ? o->rules : &s->plain;
 	s->links = LINKS_NONE;
-	s->unlinked = TABLE_BY(unlinked, inode);
-	s->open_end = &s->open;
-	s->stored_end = &s->stored;
-	s->queue_end = &s->queue;
-	s->ready_end[0] = &s->ready[0];
-	s->ready_end[1] = &s->ready[1];
+	s->removals.unlinked = TABLE_BY(unlinked, inode);
+	s->large.open_end = &s->large.open;
+	s->removals.due_end = &s->removals.due;
+	s->walked.end = &s->walked.first;
+	s->asides.ready_end[0] = &s->asides.ready[0];
+	s->asides.ready_end[1] = &s->asides.ready[1];
 	return s;
 }
 

@@ -207,6 +207,48 @@ struct source_lane {
 	bool same_owed; /* a SAME was put, since all was known to be stored */
 };
 
+/* Files that were offered to be cloned. */
+struct clone_offers {
+	atomic_uint open, refused; /* without an answer, and answered otherwise */
+	atomic_bool taken; /* one was cloned */
+};
+
+/* Under the copy's lock, as all below: what the walk has found, and nobody has taken. */
+struct walk_queue {
+	bool walking, over;
+	struct walk_piece *first, **end;
+	uint32_t entries; /* of these */
+};
+
+/* Files that wait for an answer, or have it. */
+struct asides {
+	struct aside *ready[2], **ready_end[2]; /* with an answer; 1: large ones */
+	unsigned count; /* these, and those without */
+	unsigned max; /* roughly */
+	unsigned sames_max; /* compared ones in a block */
+	unsigned sames_owed; /* lanes of which a SAME may not be with the sink yet */
+};
+
+/* Files that are not whole in one block, begun and without a result. */
+struct large_files {
+	unsigned count;
+	bool unsized; /* the size of one of them is not known */
+	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
+	struct source_file *open, **open_end; /* with bytes to claim, the oldest first */
+	struct source_file *shortest; /* of them, when that turn began; NULL: not looked for */
+	uint64_t shortest_turn;
+	atomic_bool is_open; /* there is one; for those without the lock */
+	_Atomic uint64_t claimed; /* bytes of them so far */
+};
+
+/* Stored sources that are to be removed. */
+struct removals {
+	struct removal *due, **due_end; /* now */
+	struct removal *linked; /* when all names are met */
+	struct removal *same; /* unless a failure of theirs comes before DONE */
+	struct table unlinked; /* by inode: main's, without the lock */
+};
+
 struct source {
 	struct copy *copy;
 	struct session *session;
@@ -217,12 +259,9 @@ struct source {
 	struct walk *walk; /* used by who has walking */
 	struct owners *owners; /* NULL: they are not told */
 	struct modes *modes;
-	unsigned aside_max; /* files kept aside */
-	unsigned sames_max; /* compared ones in a block */
 	uint64_t small_max; /* bytes of a file that is whole in one block */
 	atomic_size_t told_bytes; /* kept of what the sink told */
-	atomic_uint offered, uncloned; /* files: without an answer, and answered otherwise */
-	atomic_bool cloned; /* one was */
+	struct clone_offers clones;
 	atomic_bool direct_missed; /* that a file can't be read so was told */
 	enum stage_kind kind; /* of what is read */
 	bool only; /* one file or stream was asked for */
@@ -231,31 +270,17 @@ struct source {
 	bool removes; /* what the sink has in the end */
 
 	/* The copy's lock: */
-	bool walking, walk_over;
-	struct walk_piece *queue, **queue_end;
-	uint32_t queued; /* entries of these */
-	struct aside *ready[2], **ready_end[2]; /* with an answer; 1: large ones */
-	unsigned asides; /* these, and those without */
+	struct walk_queue walked;
+	struct asides asides;
 	struct others others, hard_links;
 	unsigned phase; /* 0: files; 1: others; 2: hard links */
 	unsigned busy, taking; /* lanes that are */
 	unsigned working; /* lanes' threads */
-	unsigned sames_owed; /* lanes of which a SAME may not be with the sink yet */
 	uint64_t unfinished; /* files begun without a result */
-	unsigned large; /* of these, those not whole in one block */
-	bool unsized; /* the size of one of them is not known */
-	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
-	struct source_file *open, **open_end; /* with bytes to claim, the oldest first */
-	struct source_file *shortest; /* of them, when that turn began; NULL: not looked for */
-	uint64_t shortest_turn;
-	atomic_bool large_open; /* there is one; for those without the lock */
-	_Atomic uint64_t large_claimed; /* bytes of them so far */
+	struct large_files large;
 	struct ids ids;
 	struct links links;
-	struct removal *stored, **stored_end; /* to be removed */
-	struct removal *linked; /* too, when all names are met */
-	struct removal *same; /* too, unless a failure of theirs comes before DONE */
-	struct table unlinked; /* by inode: main's, without the lock */
+	struct removals removals;
 	struct walk_dir *named_dir; /* of the file named last */
 	struct walk_dir *tops[TOPS_MAX]; /* references to the first ones that are in no other */
 	unsigned top_count;

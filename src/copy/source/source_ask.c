@@ -71,8 +71,8 @@ static void make_ready(struct source *s, struct aside *a)
 {
 	bool large = a->size > s->small_max || a->answer == ANSWER_RESUME;
 
-	*s->ready_end[large] = a;
-	s->ready_end[large] = &a->next;
+	*s->asides.ready_end[large] = a;
+	s->asides.ready_end[large] = &a->next;
 }
 
 int source_park(struct source_lane *l, struct source_item *it)
@@ -85,7 +85,7 @@ int source_park(struct source_lane *l, struct source_item *it)
 		return -1;
 	a->answer = ANSWER_SEND;
 	pthread_mutex_lock(&s->copy->lock);
-	s->asides++;
+	s->asides.count++;
 	make_ready(s, a);
 	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
@@ -99,8 +99,8 @@ bool source_may_clone(const struct source *s, const struct source_item *it)
 
 	return s->o->clones > 0 && !s->rules->no_sparse && !r->verify && !r->dry_run &&
 	       !(it->flags & FILE_STREAM) && it->size > s->small_max && it->size >= CLONE_MIN &&
-	       atomic_load(&s->offered) < OFFERED_MAX &&
-	       (atomic_load(&s->cloned) || atomic_load(&s->uncloned) < CLONE_TRIES);
+	       atomic_load(&s->clones.open) < OFFERED_MAX &&
+	       (atomic_load(&s->clones.taken) || atomic_load(&s->clones.refused) < CLONE_TRIES);
 }
 
 /* The sink gets its descriptor.  What can't be opened is found when it is sent. */
@@ -116,7 +116,7 @@ static bool offer(struct source_lane *l, struct source_item *it)
 	}
 	if (!clone_suits(it->fd) || !clone_offer(s->o->clones, it->id, it->fd))
 		return false;
-	atomic_fetch_add(&s->offered, 1);
+	atomic_fetch_add(&s->clones.open, 1);
 	return true;
 }
 
@@ -124,11 +124,11 @@ void source_offer_over(struct source *s, struct aside *a)
 {
 	if (!a->offered)
 		return;
-	atomic_fetch_sub(&s->offered, 1);
+	atomic_fetch_sub(&s->clones.open, 1);
 	if (a->answer == ANSWER_CLONED)
-		atomic_store(&s->cloned, true);
+		atomic_store(&s->clones.taken, true);
 	else if (a->answer == ANSWER_SEND || a->answer == ANSWER_RESUME)
-		atomic_fetch_add(&s->uncloned, 1);
+		atomic_fetch_add(&s->clones.refused, 1);
 }
 
 /* ---- questions ----------------------------------------------------------------------- */
@@ -320,7 +320,7 @@ int source_asides(struct source_lane *l)
 		l->sames += a->answer == ANSWER_COMPARE;
 		aside_free(a);
 		/* The sink may forget them as soon as this is there. */
-		if (ret == 0 && l->sames >= l->source->sames_max)
+		if (ret == 0 && l->sames >= l->source->asides.sames_max)
 			ret = source_send_records(l);
 	}
 	return ret;
@@ -358,7 +358,7 @@ static int answer(struct source *s, uint32_t id, uint8_t answer)
 		make_ready(s, a);
 		return 0;
 	}
-	s->asides--;
+	s->asides.count--;
 	source_count_same(s, id);
 	removal_same(s, id, a->removal);
 	a->removal = NULL;

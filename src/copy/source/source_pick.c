@@ -23,21 +23,21 @@ static bool may_walk(const struct source_lane *l)
 {
 	const struct source *s = l->source;
 
-	return !s->walking && !s->walk_over && s->queued < QUEUE_LOW &&
+	return !s->walked.walking && !s->walked.over && s->walked.entries < QUEUE_LOW &&
 	       (!s->rules->delete || l->index == 0);
 }
 
 static bool may_take_entries(const struct source *s)
 {
-	if (!s->queue || s->asides + s->taking * TAKE_MAX >= s->aside_max)
+	if (!s->walked.first || s->asides.count + s->taking * TAKE_MAX >= s->asides.max)
 		return false;
 	/* What the user named may be a stream, which is opened once only. */
-	return s->large < UNFINISHED_MAX || *s->queue->at != WALK_NAMED;
+	return s->large.count < UNFINISHED_MAX || *s->walked.first->at != WALK_NAMED;
 }
 
 static bool may_take_asides(const struct source *s)
 {
-	return s->ready[0] || (s->ready[1] && s->large < UNFINISHED_MAX);
+	return s->asides.ready[0] || (s->asides.ready[1] && s->large.count < UNFINISHED_MAX);
 }
 
 static enum job take_entries(struct source_lane *l)
@@ -47,33 +47,34 @@ static enum job take_entries(struct source_lane *l)
 
 	l->taken_at = 0;
 	l->taken_count = 0;
-	while (s->queue && l->taken_count < TAKE_MAX) {
+	while (s->walked.first && l->taken_count < TAKE_MAX) {
 		e = &l->taken[l->taken_count];
-		e->piece = s->queue;
-		if (!walk_piece_next(s->queue, &e->type, &e->name))
+		e->piece = s->walked.first;
+		if (!walk_piece_next(s->walked.first, &e->type, &e->name))
 			break;
 		l->taken_count++;
-		s->queued--;
-		if (s->queue->count == 0)
-			s->queue = s->queue->next;
+		s->walked.entries--;
+		if (s->walked.first->count == 0)
+			s->walked.first = s->walked.first->next;
 		/* One alone: it may be something that waits. */
-		if (e->type == WALK_NAMED || (s->queue && *s->queue->at == WALK_NAMED))
+		if (e->type == WALK_NAMED ||
+		    (s->walked.first && *s->walked.first->at == WALK_NAMED))
 			break;
 	}
-	if (!s->queue)
-		s->queue_end = &s->queue;
+	if (!s->walked.first)
+		s->walked.end = &s->walked.first;
 	return JOB_ENTRIES;
 }
 
 static struct aside *pop_ready(struct source *s, bool large)
 {
-	struct aside *a = s->ready[large];
+	struct aside *a = s->asides.ready[large];
 
-	s->ready[large] = a->next;
+	s->asides.ready[large] = a->next;
 	if (!a->next)
-		s->ready_end[large] = &s->ready[large];
+		s->asides.ready_end[large] = &s->asides.ready[large];
 	a->next = NULL;
-	s->asides--;
+	s->asides.count--;
 	if (a->id)
 		ids_set(&s->ids, a->id, LIVE_TAKEN);
 	return a;
@@ -82,10 +83,10 @@ static struct aside *pop_ready(struct source *s, bool large)
 static enum job take_asides(struct source_lane *l)
 {
 	struct source *s = l->source;
-	bool large = s->ready[1] && s->large < UNFINISHED_MAX;
+	bool large = s->asides.ready[1] && s->large.count < UNFINISHED_MAX;
 	struct aside **end = &l->asides;
 
-	for (unsigned i = 0; i < (large ? 1 : TAKE_MAX) && s->ready[large]; i++) {
+	for (unsigned i = 0; i < (large ? 1 : TAKE_MAX) && s->asides.ready[large]; i++) {
 		*end = pop_ready(s, large);
 		end = &(*end)->next;
 	}
@@ -96,22 +97,22 @@ static enum job take_asides(struct source_lane *l)
  * that are found after it, nor do they, however many come, hold up that one. */
 static struct source_file *next_large(struct source *s)
 {
-	uint64_t turn = atomic_load(&s->large_claimed) / LARGE_TURN;
+	uint64_t turn = atomic_load(&s->large.claimed) / LARGE_TURN;
 
 	/* One that failed at the peer has its end at once: its reader may be waited for. */
-	for (struct source_file *f = s->deaf > 0 ? s->open : NULL; f; f = f->next_open)
+	for (struct source_file *f = s->large.deaf > 0 ? s->large.open : NULL; f; f = f->next_open)
 		if (atomic_load(&f->stop))
 			return f;
 	if (turn % 2 == 0)
-		return s->open;
-	if (s->shortest && s->shortest_turn == turn)
-		return s->shortest;
-	s->shortest = s->open;
-	s->shortest_turn = turn;
-	for (struct source_file *f = s->open->next_open; f; f = f->next_open)
-		if (atomic_load(&f->left) < atomic_load(&s->shortest->left))
-			s->shortest = f;
-	return s->shortest;
+		return s->large.open;
+	if (s->large.shortest && s->large.shortest_turn == turn)
+		return s->large.shortest;
+	s->large.shortest = s->large.open;
+	s->large.shortest_turn = turn;
+	for (struct source_file *f = s->large.open->next_open; f; f = f->next_open)
+		if (atomic_load(&f->left) < atomic_load(&s->large.shortest->left))
+			s->large.shortest = f;
+	return s->large.shortest;
 }
 
 static enum job pick_open(struct source_lane *l, struct source_file **file)
@@ -144,7 +145,8 @@ static bool drained(const struct source_lane *l)
 {
 	const struct source *s = l->source;
 
-	return s->walk_over && !s->queue && s->asides == 0 && !s->open && s->busy == l->busy;
+	return s->walked.over && !s->walked.first && s->asides.count == 0 && !s->large.open &&
+	       s->busy == l->busy;
 }
 
 /* When all files have their result: what refers to them, or what they must not be replaced by. */
@@ -153,7 +155,7 @@ static enum job pick_last(struct source_lane *l)
 	struct source *s = l->source;
 	struct others *left;
 
-	if (drained(l) && s->unfinished == 0 && s->sames_owed == 0) {
+	if (drained(l) && s->unfinished == 0 && s->asides.sames_owed == 0) {
 		s->phase += s->phase == 0;
 		if (s->phase == 1 && s->others.count == 0) {
 			s->phase++;
@@ -173,13 +175,13 @@ static enum job pick_last(struct source_lane *l)
 static enum job pick_now(struct source_lane *l, struct source_file **file)
 {
 	struct source *s = l->source;
-	bool big = s->open, more = l->taken_at < l->taken_count;
+	bool big = s->large.open, more = l->taken_at < l->taken_count;
 	enum job job = JOB_WAIT;
 
 	if (atomic_load(&s->copy->failed))
 		return JOB_FAILED;
 	if (may_walk(l)) {
-		s->walking = true;
+		s->walked.walking = true;
 		return JOB_WALK;
 	}
 	if (!big || l->large_due == 0)
@@ -196,7 +198,8 @@ static enum job pick_now(struct source_lane *l, struct source_file **file)
 /* Is everything found whose bytes will come? */
 static void note_total(struct source *s)
 {
-	if (s->walk_over && !s->queue && s->asides == 0 && s->taking == 0 && !s->unsized)
+	if (s->walked.over && !s->walked.first && s->asides.count == 0 && s->taking == 0 &&
+	    !s->large.unsized)
 		atomic_store(&s->copy->tally->total_known, true);
 }
 
@@ -211,7 +214,7 @@ static int flush(struct source_lane *l)
 	ret = lane_flush(l->lane);
 	pthread_mutex_lock(&s->copy->lock);
 	l->owed = false;
-	s->sames_owed -= l->same_owed;
+	s->asides.sames_owed -= l->same_owed;
 	l->same_owed = false;
 	pthread_cond_broadcast(&s->copy->changed);
 	l->use.ns_spare += clock_ns() - start;
@@ -229,7 +232,7 @@ static int flush(struct source_lane *l)
 static int await_change(struct source_lane *l, uint64_t flush_ms)
 {
 	struct source *s = l->source;
-	bool walking = s->walking, others = s->busy > l->busy;
+	bool walking = s->walked.walking, others = s->busy > l->busy;
 	uint64_t start = clock_ns();
 	struct timespec until;
 
@@ -282,8 +285,8 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 void source_walked(struct source *s, bool over)
 {
 	pthread_mutex_lock(&s->copy->lock);
-	s->walking = false;
-	s->walk_over = over;
+	s->walked.walking = false;
+	s->walked.over = over;
 	pthread_cond_broadcast(&s->copy->changed);
 	pthread_mutex_unlock(&s->copy->lock);
 }
@@ -305,13 +308,13 @@ int source_number(struct source_lane *l, struct source_file *f)
 	ids_set(&s->ids, f->id, LIVE_FILE);
 	atomic_store(&f->left, f->flags & FILE_STREAM ? UINT64_MAX : f->size);
 	s->unfinished++;
-	s->large++;
-	s->unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
+	s->large.count++;
+	s->large.unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
 	s->kind = f->fd < 0 ? KIND_MEMORY : f->flags & FILE_STREAM ? kind_of(f->fd) : s->kind;
 	atomic_fetch_add(&t->total, size);
-	*s->open_end = f;
-	s->open_end = &f->next_open;
-	atomic_store(&s->large_open, true);
+	*s->large.open_end = f;
+	s->large.open_end = &f->next_open;
+	atomic_store(&s->large.is_open, true);
 	pthread_cond_broadcast(&s->copy->changed);
 	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
@@ -319,21 +322,21 @@ int source_number(struct source_lane *l, struct source_file *f)
 
 static void exhaust(struct source *s, struct source_file *f)
 {
-	struct source_file **at = &s->open;
+	struct source_file **at = &s->large.open;
 
 	if (f->exhausted)
 		return;
 	f->exhausted = true;
-	if (s->shortest == f)
-		s->shortest = NULL;
+	if (s->large.shortest == f)
+		s->large.shortest = NULL;
 	while (*at && *at != f)
 		at = &(*at)->next_open;
 	if (*at) {
 		*at = f->next_open;
-		if (s->open_end == &f->next_open)
-			s->open_end = at;
+		if (s->large.open_end == &f->next_open)
+			s->large.open_end = at;
 		f->next_open = NULL;
-		atomic_store(&s->large_open, s->open != NULL);
+		atomic_store(&s->large.is_open, s->large.open != NULL);
 	}
 	pthread_cond_broadcast(&s->copy->changed);
 }
@@ -378,8 +381,8 @@ void source_again(struct source *s, struct source_file *f)
 	source_file_rewind(f);
 	atomic_store(&f->left, f->size);
 	atomic_store(&f->stop, false);
-	*s->open_end = f;
-	s->open_end = &f->next_open;
-	atomic_store(&s->large_open, true);
+	*s->large.open_end = f;
+	s->large.open_end = &f->next_open;
+	atomic_store(&s->large.is_open, true);
 	pthread_cond_broadcast(&s->copy->changed);
 }

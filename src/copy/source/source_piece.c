@@ -288,7 +288,7 @@ static int read_piece(struct source_lane *l, struct source_file *f, struct sent 
 	if (!left)
 		source_exhaust(l->source, f, false);
 	if (claim == CLAIM_DATA)
-		atomic_fetch_add(&l->source->large_claimed, len);
+		atomic_fetch_add(&l->source->large.claimed, len);
 	ret = do_piece(l, f, claim, pos, len, sent);
 	if (ret > 0 && copy_interrupted(l->source->copy))
 		ret = -1;
@@ -402,7 +402,7 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 		source_exhaust(l->source, f, n < 0);
 		return 0;
 	}
-	atomic_fetch_add(&l->source->large_claimed, b->len);
+	atomic_fetch_add(&l->source->large.claimed, b->len);
 	block_seal(b);
 	if (b->pos % CELL == 0 && b->len % CELL == 0)
 		digest_add_block(l->digest, b, false);

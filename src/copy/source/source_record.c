@@ -47,7 +47,7 @@ static void make_known(struct source *s, const struct source_done *d)
 		s->ended.others++;
 		break;
 	default:
-		s->asides++;
+		s->asides.count++;
 	}
 }
 

@@ -89,21 +89,21 @@ void removal_due(struct source *s, struct removal *r)
 		return;
 	/* What has lost its other names is not known to be a link, where it is met after that. */
 	if (s->rules->hard_links && r->seen.links > 1 && s->phase == 0) {
-		r->next = s->linked;
-		s->linked = r;
+		r->next = s->removals.linked;
+		s->removals.linked = r;
 		return;
 	}
 	r->next = NULL;
-	*s->stored_end = r;
-	s->stored_end = &r->next;
+	*s->removals.due_end = r;
+	s->removals.due_end = &r->next;
 }
 
 void removals_linked_due(struct source *s)
 {
 	struct removal *r;
 
-	while ((r = s->linked) != NULL) {
-		s->linked = r->next;
+	while ((r = s->removals.linked) != NULL) {
+		s->removals.linked = r->next;
 		removal_due(s, r);
 	}
 }
@@ -114,16 +114,16 @@ void removal_same(struct source *s, uint32_t id, struct removal *r)
 		return;
 	r->id = id;
 	r->same = true;
-	r->next = s->same;
-	s->same = r;
+	r->next = s->removals.same;
+	s->removals.same = r;
 }
 
 void removals_same_due(struct source *s)
 {
 	struct removal *r;
 
-	while ((r = s->same) != NULL) {
-		s->same = r->next;
+	while ((r = s->removals.same) != NULL) {
+		s->removals.same = r->next;
 		/* A result would have settled it. */
 		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
 			removal_due(s, r);
@@ -148,7 +148,7 @@ static bool is_still(const struct source *s, const struct removal *r, const stru
 		return true;
 	if (!seen_has_content(&r->seen, now))
 		return false;
-	u = table_find(&s->unlinked, &r->seen.inode);
+	u = table_find(&s->removals.unlinked, &r->seen.inode);
 	return u && time_is(&now->st_ctim, &u->until) && !is_before(&r->seen.ctime, &u->since) &&
 	       !is_before(&u->until, &r->seen.ctime);
 }
@@ -164,13 +164,13 @@ static int note_unlinked(struct source *s, const struct stat *before, int fd)
 		return -1;
 	if (after.st_nlink == 0)
 		return 0;
-	u = table_find(&s->unlinked, &inode);
+	u = table_find(&s->removals.unlinked, &inode);
 	if (!u) {
 		u = calloc(1, sizeof *u);
 		if (!u)
 			return -1;
 		u->inode = inode;
-		if (table_put(&s->unlinked, u, NULL)) {
+		if (table_put(&s->removals.unlinked, u, NULL)) {
 			free(u);
 			return -1;
 		}
@@ -242,15 +242,15 @@ static int do_remove(struct source *s, const struct removal *r, const char *show
 
 void removal_do(struct source *s)
 {
-	struct removal *r = s->stored;
+	struct removal *r = s->removals.due;
 	char room[NAME_MAX_WIRE];
 	const char *shown;
 	struct failure why;
 	int ret;
 
-	s->stored = r->next;
-	if (!s->stored)
-		s->stored_end = &s->stored;
+	s->removals.due = r->next;
+	if (!s->removals.due)
+		s->removals.due_end = &s->removals.due;
 	pthread_mutex_unlock(&s->copy->lock);
 	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
 	ret = do_remove(s, r, shown);
@@ -277,9 +277,9 @@ static void free_list(struct removal *r)
 
 void removals_free(struct source *s)
 {
-	free_list(s->stored);
-	free_list(s->same);
-	free_list(s->linked);
-	table_clear(&s->unlinked, free);
+	free_list(s->removals.due);
+	free_list(s->removals.same);
+	free_list(s->removals.linked);
+	table_clear(&s->removals.unlinked, free);
 	walk_dir_put(s->named_dir);
 }

@@ -15,7 +15,7 @@
 static void let_go(struct source *s, struct source_file *f, bool stored)
 {
 	s->unfinished--;
-	s->large--;
+	s->large.count--;
 	pthread_cond_broadcast(&s->copy->changed);
 	if (stored) {
 		removal_due(s, f->removal);
@@ -143,7 +143,7 @@ void source_end(struct source *s, struct source_file *f, struct record_file_end 
 	count_end(s, f);
 	f->ended = true;
 	if (f->failed_at_peer) {
-		s->deaf--;
+		s->large.deaf--;
 		ids_settle(&s->ids, f->id);
 		let_go(s, f, false);
 	} else if (f->failed && !s->only) {
@@ -167,7 +167,7 @@ void source_owe_same(struct source_lane *l)
 	if (l->same_owed || !s->rules->hard_links)
 		return;
 	l->same_owed = true;
-	s->sames_owed++;
+	s->asides.sames_owed++;
 }
 
 bool source_compared(struct source *s, struct source_file *f)
@@ -228,7 +228,7 @@ static int file_failed(struct source *s, struct source_file *f, const struct fai
 		f->failed = true;
 		f->failed_at_peer = true;
 		f->failure = *why;
-		s->deaf++;
+		s->large.deaf++;
 		/* Whoever takes it up next, or has it now, makes its end; main wakes him. */
 		atomic_store(&f->stop, true);
 		pthread_cond_broadcast(&s->copy->changed);
@@ -261,7 +261,7 @@ static int asked_failed(struct source *s, struct aside *a, const struct failure 
 	count_at_peer(s, a->id, why);
 	ids_settle(&s->ids, a->id);
 	source_offer_over(s, a);
-	s->asides--;
+	s->asides.count--;
 	aside_free(a);
 	pthread_cond_broadcast(&s->copy->changed);
 	return 0;

@@ -361,7 +361,7 @@ static bool is_crowded(struct source *s)
 	bool crowded;
 
 	pthread_mutex_lock(&s->copy->lock);
-	crowded = s->large >= UNFINISHED_MAX;
+	crowded = s->large.count >= UNFINISHED_MAX;
 	pthread_mutex_unlock(&s->copy->lock);
 	return crowded;
 }
@@ -544,7 +544,7 @@ static int take_entry(struct source_lane *l, const struct source_entry *e)
 /* Is the block full enough to go, so that a large file has its turn? */
 static bool is_turn_over(const struct source_lane *l)
 {
-	return atomic_load_explicit(&l->source->large_open, memory_order_relaxed) &&
+	return atomic_load_explicit(&l->source->large.is_open, memory_order_relaxed) &&
 	       l->records.used > l->records.size / 4 * 3;
 }
 

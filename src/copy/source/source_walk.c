@@ -30,9 +30,9 @@ static int on_piece(void *ctx, struct walk_piece *p)
 
 	p->next = NULL;
 	pthread_mutex_lock(&s->copy->lock);
-	*s->queue_end = p;
-	s->queue_end = &p->next;
-	s->queued += p->count;
+	*s->walked.end = p;
+	s->walked.end = &p->next;
+	s->walked.entries += p->count;
 	pthread_cond_broadcast(&s->copy->changed);
 	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
