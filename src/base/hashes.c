@@ -4,25 +4,34 @@
 #include <stdlib.h>
 #include "base/fail.h"
 
-enum { FIRST = 256, OWNERS = 1 };
+enum { SLOTS_FIRST = 256 };
 
-uint64_t *hashes_slot(const struct hashes *h, uint64_t hash)
+/* Where it is, or may be put. */
+static uint64_t *find_slot(const struct hashes *h, uint64_t hash)
 {
-	size_t at = (size_t)(hash >> 1) & h->mask;
+	size_t at = (size_t)hash & h->mask;
 
-	if (!h->slots)
-		return NULL;
-	while (h->slots[at] && (h->slots[at] | OWNERS) != (hash | OWNERS))
+	while (h->slots[at] && h->slots[at] != hash)
 		at = (at + 1) & h->mask;
 	return &h->slots[at];
 }
 
-int hashes_room(struct hashes *h, size_t bytes_max, const char *what)
+static uint64_t hash_of(const struct hashes *h, const void *member, size_t size)
 {
-	struct hashes wider = {.mask = h->slots ? 2 * h->mask + 1 : FIRST - 1, .count = h->count};
+	uint64_t hash = siphash(&h->seed, member, size);
+
+	return hash ? hash : 1;
+}
+
+static int make_room(struct hashes *h, size_t bytes_max, const char *what)
+{
+	struct hashes wider = *h;
 
 	if (h->slots && h->count <= h->mask / 2)
 		return 0;
+	if (!h->slots && siphash_key_make(&wider.seed))
+		return -1;
+	wider.mask = h->slots ? 2 * h->mask + 1 : SLOTS_FIRST - 1;
 	if ((wider.mask + 1) * sizeof *wider.slots > bytes_max)
 		return fail_as(OUT_MEMORY, "there are more %s than are kept: %zu", what, h->count);
 	wider.slots = calloc(wider.mask + 1, sizeof *wider.slots);
@@ -30,9 +39,30 @@ int hashes_room(struct hashes *h, size_t bytes_max, const char *what)
 		return fail_as(OUT_MEMORY, "remember %s: %m", what);
 	for (size_t i = 0; h->slots && i <= h->mask; i++) {
 		if (h->slots[i])
-			*hashes_slot(&wider, h->slots[i]) = h->slots[i];
+			*find_slot(&wider, h->slots[i]) = h->slots[i];
 	}
 	free(h->slots);
 	*h = wider;
 	return 0;
+}
+
+int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
+	       const char *what)
+{
+	uint64_t hash, *slot;
+
+	if (make_room(h, bytes_max, what))
+		return -1;
+	hash = hash_of(h, member, size);
+	slot = find_slot(h, hash);
+	if (*slot)
+		return 0;
+	*slot = hash;
+	h->count++;
+	return 1;
+}
+
+bool hashes_has(const struct hashes *h, const void *member, size_t size)
+{
+	return h->slots && *find_slot(h, hash_of(h, member, size)) != 0;
 }

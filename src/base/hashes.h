@@ -3,22 +3,28 @@
 #define BASE_HASHES_H
 
 /*
- * A set of hashes, 8 bytes each: open addressing, at most half full.  Bit 0 is not of the
- * hash but its owner's; two that differ only in it are one, and 0 is none.  No lock of its own;
- * zeroed it is empty, and its owner frees slots.
+ * A set that keeps 8 bytes of each member: a hash under a random key of the set's own, by which
+ * nobody can find two members that are taken for one.  Open addressing, at most half full.  No
+ * lock of its own; zeroed it is empty, and its owner frees slots.
+ *
+ * For things that are to be found by their key see base/table.h.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/siphash.h"
 
 struct hashes {
+	struct siphash_key seed; /* once there are slots */
 	uint64_t *slots; /* 0: free */
 	size_t mask, count;
 };
 
-/* Is there room for one more in so many bytes?  0: there is; -1, OUT_MEMORY: of what. */
-int hashes_room(struct hashes *h, size_t bytes_max, const char *what);
-/* Where it is, or may be put (and counted) after hashes_room(); NULL: there is no slot at all. */
-uint64_t *hashes_slot(const struct hashes *h, uint64_t hash);
+/* Add a member of so many bytes.  1: it is new.  0: it was there.  -1: there is no room in
+ * bytes_max for one more slot, or no memory; OUT_MEMORY, of what. */
+int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
+	       const char *what);
+bool hashes_has(const struct hashes *h, const void *member, size_t size);
 
 #endif

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "lane/fault.h"
@@ -240,43 +239,37 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 
 /* ---- names that the source has, too ---------------------------------------------------- */
 
-/* Never 0. */
-static uint64_t hash_in(int dirfd, const char *name)
+static size_t key_in(int dirfd, const char *name, struct name_key *key)
 {
 	struct stat st;
-	uint64_t seed = fstat(dirfd, &st) == 0 ? st.st_ino ^ (uint64_t)st.st_dev << 40 : 0;
+	bool known = fstat(dirfd, &st) == 0;
 
-	return XXH3_64bits_withSeed(name, strlen(name), seed) | 1;
+	return name_key_set(key, known ? st.st_dev : 0, known ? st.st_ino : 0, name);
 }
 
 int backup_spare(struct place *p, int dirfd, const char *name)
 {
-	struct hashes *t = &p->taken;
-	uint64_t hash, *slot;
+	struct name_key key;
+	size_t size;
 	int ret;
 
 	if (p->rules->dry_run || !backup_is(p, name))
 		return 0;
-	hash = hash_in(dirfd, name);
+	size = key_in(dirfd, name, &key);
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_room(t, fault_bound(NAMES_BYTES_MAX), "names of backups");
-	if (ret == 0) {
-		slot = hashes_slot(t, hash);
-		t->count += *slot == 0;
-		*slot = hash;
-	}
+	ret = hashes_add(&p->taken, &key, size, fault_bound(NAMES_BYTES_MAX), "names of backups");
 	pthread_mutex_unlock(&p->lock);
-	return ret;
+	return ret < 0 ? -1 : 0;
 }
 
 static bool is_spared(struct place *p, int dirfd, const char *name)
 {
-	uint64_t hash = hash_in(dirfd, name), *slot;
+	struct name_key key;
+	size_t size = key_in(dirfd, name, &key);
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	slot = hashes_slot(&p->taken, hash);
-	is = slot && *slot;
+	is = hashes_has(&p->taken, &key, size);
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
 
@@ -162,39 +161,22 @@ static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
 	return folds == FOLDS;
 }
 
-/* Lock held.  True: it is new. */
-static bool add_hash(struct hashes *t, uint64_t hash)
-{
-	uint64_t *slot = hashes_slot(t, hash | 1);
-	bool new = *slot == 0;
-
-	t->count += new;
-	*slot = hash | 1;
-	return new;
-}
-
 /* 1: the source has another name that folds to the same. */
 static int add_name(struct place *p, const struct place_dir *d, const char *name)
 {
-	char folded[NAME_MAX + 1];
-	size_t len = strnlen(name, NAME_MAX);
-	uint64_t seed = d->held.ino ^ (uint64_t)d->held.dev << 40;
-	int ret;
+	static const char what[] = "names in directories without case";
+	struct name_key key;
+	size_t size = name_key_set(&key, d->held.dev, d->held.ino, name);
+	int new, folded = -1;
 
-	for (size_t i = 0; i < len; i++)
-		folded[i] = (char)tolower((unsigned char)name[i]);
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_room(&p->folded, NAMES_BYTES_MAX, "names in directories without case");
-	if (ret == 0)
-		ret = hashes_room(&p->unfolded, NAMES_BYTES_MAX,
-				  "names in directories without case");
-	if (ret == 0) {
-		bool new = add_hash(&p->unfolded, XXH3_64bits_withSeed(name, len, seed));
-
-		ret = !add_hash(&p->folded, XXH3_64bits_withSeed(folded, len, seed)) && new;
-	}
+	new = hashes_add(&p->unfolded, &key, size, NAMES_BYTES_MAX, what);
+	for (size_t i = 0; name[i] && i < sizeof key.name; i++)
+		key.name[i] = (char)tolower((unsigned char)name[i]);
+	if (new >= 0)
+		folded = hashes_add(&p->folded, &key, size, NAMES_BYTES_MAX, what);
 	pthread_mutex_unlock(&p->lock);
-	return ret;
+	return folded < 0 ? -1 : new && !folded;
 }
 
 int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)

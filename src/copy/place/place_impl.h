@@ -28,6 +28,8 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/stat.h>
 #include "base/hashes.h"
 #include "base/table.h"
@@ -40,6 +42,22 @@
 enum {
 	SHOWN_ROOM = 1024, /* of a name in a message */
 };
+
+/* A name in a directory, as a member of a set. */
+struct name_key {
+	uint64_t dev, ino;
+	char name[NAME_MAX];
+};
+/* Returns its size. */
+static inline size_t name_key_set(struct name_key *key, dev_t dev, ino_t ino, const char *name)
+{
+	size_t len = strnlen(name, sizeof key->name);
+
+	key->dev = dev;
+	key->ino = ino;
+	memcpy(key->name, name, len);
+	return offsetof(struct name_key, name) + len;
+}
 
 struct kept;
 

@@ -71,28 +71,21 @@ static int look(struct place *p, struct place_dir *d, const struct place_origin 
 
 static int remember(struct place *p, struct origin o)
 {
-	uint64_t *slot;
 	int ret;
 
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_room(&p->origins, ORIGINS_BYTES_MAX, "sources");
-	if (ret == 0) {
-		slot = hashes_slot(&p->origins, o.hash[0] | 1);
-		p->origins.count += *slot == 0;
-		*slot = o.hash[0] | 1;
-	}
+	ret = hashes_add(&p->origins, o.hash, sizeof o.hash, ORIGINS_BYTES_MAX, "sources");
 	pthread_mutex_unlock(&p->lock);
-	return ret;
+	return ret < 0 ? -1 : 0;
 }
 
 bool place_is_source(struct place *p, const struct stat *st)
 {
-	const uint64_t *slot;
+	struct origin o = origin_of(st);
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	slot = hashes_slot(&p->origins, origin_of(st).hash[0] | 1);
-	is = slot && *slot != 0;
+	is = hashes_has(&p->origins, o.hash, sizeof o.hash);
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }

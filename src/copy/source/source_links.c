@@ -4,12 +4,6 @@
 #include <stdlib.h>
 #include "base/fail.h"
 
-/* Bit 0 of a hash is its owner's. */
-static uint64_t hash_id(uint32_t id)
-{
-	return (uint64_t)id << 1;
-}
-
 static struct link_group *add_group(struct links *t, const struct seen *seen)
 {
 	struct link_group *g = calloc(1, sizeof *g);
@@ -45,22 +39,13 @@ int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct lin
 
 void links_fail(struct links *t, uint32_t id)
 {
-	uint64_t *slot;
-
-	if (hashes_room(&t->failed, SIZE_MAX, "failed files")) {
+	if (hashes_add(&t->failed, &id, sizeof id, SIZE_MAX, "failed files") < 0)
 		t->all_failed = true;
-		return;
-	}
-	slot = hashes_slot(&t->failed, hash_id(id));
-	t->failed.count += *slot == 0;
-	*slot = hash_id(id);
 }
 
 bool links_lost(const struct links *t, const struct link_group *g)
 {
-	const uint64_t *slot = hashes_slot(&t->failed, hash_id(g->id));
-
-	return t->all_failed || (slot && *slot);
+	return t->all_failed || hashes_has(&t->failed, &g->id, sizeof g->id);
 }
 
 void links_free(struct links *t)

@@ -454,10 +454,6 @@ int walk_new(const struct walk_opts *o, struct walk **out)
 	w->o = *o;
 	w->names_one_file = names_one_file(o);
 	w->names.wanted = walk_merges(o);
-	if (w->names.wanted && siphash_key_make(&w->names.key)) {
-		free(w);
-		return -1;
-	}
 	walk_dirs_init(&w->dirs);
 	*out = w;
 	return 0;
@@ -473,7 +469,8 @@ void walk_free(struct walk *w)
 		walk_dir_put(w->implied[i]);
 	free(w->implied);
 	free(w->bytes);
-	free(w->names.known.slots);
+	free(w->names.dirs.slots);
+	free(w->names.others.slots);
 	walk_dirs_destroy(&w->dirs);
 	free(w);
 }

@@ -6,7 +6,6 @@
  * named, walk_listed.c with --files-from; walk_names.c knows what sources before have. */
 
 #include "base/hashes.h"
-#include "base/siphash.h"
 #include "copy/walk/walk.h"
 
 enum {
@@ -30,8 +29,7 @@ struct walk_frame {
 
 struct walk_names {
 	bool wanted;
-	struct siphash_key key;
-	struct hashes known;
+	struct hashes dirs, others; /* paths */
 };
 
 struct walk {

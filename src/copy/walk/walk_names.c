@@ -3,39 +3,31 @@
 /*
  * Where the contents of several sources go into one directory the first one's names count, as
  * with rsync: lanes overtake each other, so that otherwise any of them would be there in the end,
- * and with --remove-source-files the others nowhere.  Known by 63 bits of a hash of each path,
- * under a key of this run: no two paths can be found that have one.
+ * and with --remove-source-files the others nowhere.
  */
 
 #include "copy/walk/walk_impl.h"
 
 #include <string.h>
 
-enum { DIRECTORY = 1 /* a bit of a hash */ };
-
 enum walk_name walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
-	struct hashes *n = &w->names.known;
+	struct walk_names *n = &w->names;
 	const char *path;
-	uint64_t hash, *slot;
+	size_t len;
+	int added;
 
-	if (!w->names.wanted)
+	if (!n->wanted)
 		return WALK_NAME_NEW;
 	path = walk_path(d, name, w->path, sizeof w->path);
+	len = strlen(path);
 	/* Only its end is known. */
-	if (strlen(path) >= sizeof w->path - 1)
+	if (len >= sizeof w->path - 1)
 		return WALK_NAME_NEW;
-	if (hashes_room(n, SIZE_MAX, "names"))
-		return WALK_NAME_FAILED;
-	hash = siphash(&w->names.key, path, strlen(path)) & ~(uint64_t)DIRECTORY;
-	/* None that is used is 0. */
-	hash = (hash ? hash : 2 * DIRECTORY) | (dir ? DIRECTORY : 0);
-	slot = hashes_slot(n, hash);
-	if (*slot && *slot != hash)
+	if (hashes_has(dir ? &n->others : &n->dirs, path, len))
 		return WALK_NAME_CLASHES;
-	if (*slot)
-		return dir ? WALK_NAME_AGAIN : WALK_NAME_TAKEN;
-	*slot = hash;
-	n->count++;
-	return WALK_NAME_NEW;
+	added = hashes_add(dir ? &n->dirs : &n->others, path, len, SIZE_MAX, "names");
+	if (added < 0)
+		return WALK_NAME_FAILED;
+	return added ? WALK_NAME_NEW : dir ? WALK_NAME_AGAIN : WALK_NAME_TAKEN;
 }

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#undef fail /* cmocka's; base/fail.h has the name */
+#include "base/fail.h"
+#include "base/hashes.h"
+
+static void what_was_added_is_there(void **state)
+{
+	enum { MEMBERS = 50000 };
+	struct hashes h = {0};
+
+	(void)state;
+	assert_false(hashes_has(&h, "", 0));
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		uint32_t member = i << 12 | i >> 20, other = ~member;
+
+		assert_false(hashes_has(&h, &member, sizeof member));
+		assert_int_equal(hashes_add(&h, &member, sizeof member, SIZE_MAX, "words"), 1);
+		assert_int_equal(hashes_add(&h, &member, sizeof member, SIZE_MAX, "words"), 0);
+		assert_int_equal(h.count, i + 1);
+		assert_false(hashes_has(&h, &other, sizeof other));
+	}
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		assert_true(hashes_has(&h, &(uint32_t){i << 12 | i >> 20}, sizeof(uint32_t)));
+	free(h.slots);
+}
+
+static void all_of_a_member_counts(void **state)
+{
+	struct hashes h = {0};
+
+	(void)state;
+	assert_int_equal(hashes_add(&h, "abcdefgh", 8, SIZE_MAX, "words"), 1);
+	assert_int_equal(hashes_add(&h, "abcdefgh", 7, SIZE_MAX, "words"), 1);
+	assert_int_equal(hashes_add(&h, "abcdefgh", 9, SIZE_MAX, "words"), 1);
+	assert_int_equal(hashes_add(&h, "", 0, SIZE_MAX, "words"), 1);
+	assert_false(hashes_has(&h, "bbcdefgh", 8));
+	assert_false(hashes_has(&h, "abcdefgi", 8));
+	assert_true(hashes_has(&h, "abcdefgh", 8));
+	assert_int_equal(h.count, 4);
+	free(h.slots);
+}
+
+/* Else a peer could look for two members that are one in all sets. */
+static void each_set_has_a_seed_of_its_own(void **state)
+{
+	struct hashes a = {0}, b = {0};
+
+	(void)state;
+	assert_int_equal(hashes_add(&a, "a", 1, SIZE_MAX, "words"), 1);
+	assert_int_equal(hashes_add(&b, "a", 1, SIZE_MAX, "words"), 1);
+	assert_memory_not_equal(&a.seed, &b.seed, sizeof a.seed);
+	assert_memory_not_equal(a.slots, b.slots, (a.mask + 1) * sizeof *a.slots);
+	free(a.slots);
+	free(b.slots);
+}
+
+static void more_than_its_bytes_is_refused(void **state)
+{
+	enum { BYTES = 16 << 10 };
+	struct hashes h = {0};
+	uint32_t i = 0;
+
+	(void)state;
+	assert_int_equal(hashes_add(&h, &i, sizeof i, 8, "words"), -1);
+	assert_int_equal(failed()->code, OUT_MEMORY);
+	assert_int_equal(h.count, 0);
+	while (hashes_add(&h, &i, sizeof i, BYTES, "words") > 0)
+		i++;
+	assert_int_equal(failed()->code, OUT_MEMORY);
+	assert_string_equal(failed()->text, "there are more words than are kept: 1024");
+	assert_int_equal(h.count, i);
+	assert_true((h.mask + 1) * sizeof *h.slots <= BYTES);
+	/* What is there stays. */
+	for (uint32_t k = 0; k < i; k++)
+		assert_true(hashes_has(&h, &k, sizeof k));
+	/* With more room it goes on. */
+	assert_int_equal(hashes_add(&h, &i, sizeof i, SIZE_MAX, "words"), 1);
+	free(h.slots);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_added_is_there),
+		cmocka_unit_test(all_of_a_member_counts),
+		cmocka_unit_test(each_set_has_a_seed_of_its_own),
+		cmocka_unit_test(more_than_its_bytes_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
