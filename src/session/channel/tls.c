@@ -132,6 +132,14 @@ static const char *reason(unsigned long err)
 	return text ? text : "no reason given";
 }
 
+/* Numbers of reasons are those of one library of OpenSSL each, but for general ones. */
+static int why_of(unsigned long err)
+{
+	int why = ERR_GET_REASON(err);
+
+	return ERR_GET_LIB(err) == ERR_LIB_SSL || why == ERR_R_MALLOC_FAILURE ? why : 0;
+}
+
 static bool wrong_key(int why)
 {
 	switch (why) {
@@ -151,7 +159,7 @@ static bool wrong_key(int why)
 static int handshake_failed(struct tls *t, int ssl_error, int err)
 {
 	unsigned long e = ERR_peek_error();
-	int why = ERR_GET_REASON(e);
+	int why = why_of(e);
 	const char *peer = t->channel.peer;
 
 	t->broken = true;
@@ -175,15 +183,16 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 static int stream_failed(struct tls *t, const char *what, int ssl_error, int err)
 {
 	unsigned long e = ERR_peek_error();
+	int why = why_of(e);
 
 	if (ssl_error == SSL_ERROR_SYSCALL && err) {
 		errno = err;
 		return channel_broken(&t->channel, what);
 	}
-	if (ssl_error != SSL_ERROR_SSL || ERR_GET_REASON(e) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+	if (ssl_error != SSL_ERROR_SSL || why == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 		return fail_as(OUT_PEER_LOST, "%s %s: the connection broke off", what,
 			       t->channel.peer);
-	if (ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE)
+	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "%s %s: TLS: %s", what, t->channel.peer,
 			       strerror(ENOMEM));
 	return fail_as(OUT_PROTOCOL, "%s %s: TLS: %s", what, t->channel.peer, reason(e));
