@@ -7,6 +7,7 @@
  *
  *	source.c          the run, and the threads
  *	source_pick.c     which job is next; source_lane.c: doing it
+ *	source_large.c    files of several blocks, from the first piece to the last
  *	source_walk.c     going on with the walk (walk.h); what --delete must not touch
  *	source_tree.c     what the walk has found
  *	source_ask.c      files about which the sink is asked first, kept aside meanwhile
@@ -319,6 +320,9 @@ void *source_lane_run(void *lane);
 enum job source_pick(struct source_lane *l, struct source_file **file);
 /* A step of the walk was made; over: the last one. */
 void source_walked(struct source *s, bool over);
+
+/* ---- source_large.c ------------------------------------------------------------------- */
+
 /* Nothing of it is left to claim; why: it failed (this thread's failure). */
 void source_exhaust(struct source *s, struct source_file *f, bool why);
 /* A lane is done with its piece; true: it was the last one, and makes the FILE_END. */
