@@ -16,7 +16,8 @@ from hosts import ROOT, program
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
 import peer  # noqa: E402
-from peer import SINK, SOURCE  # noqa: E402
+import wire  # noqa: E402
+from peer import RDMA, SINK, SOURCE, SSH, U16, U32, data_record, end_record, file_record  # noqa: E402
 
 RDCP = program("rdcp")
 WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
@@ -152,6 +153,58 @@ def untouched(arena):
 def all_credited(lane):
     """An honest source says END only then."""
     lane.all_credited()
+
+
+# ---- sessions --------------------------------------------------------------------------
+
+
+def peaceful_sink(arena, data=b"good", **how):
+    """A whole honest session, up to where END could be said."""
+    e = arena.sink(**how).orders()
+    lane = e.open()[0]
+    lane.records(file_record(size=len(data)), data_record(data), end_record(data))
+    return e, lane
+
+
+def open_source(arena, lanes=1, **how):
+    e = arena.source(lanes=lanes, **how).orders()
+    return e, e.open()
+
+
+def take_all(e, lane):
+    """All blocks of a source that sends small files on one lane; their records."""
+    head, data = lane.take_block()
+    lane.grant(head["number"] + 1)
+    return wire.records(data)
+
+
+def serve(e, lane):
+    """As an honest sink: up to where END has come."""
+    records = dict(take_all(e, lane))
+    e.say_stored(records["FILE"]["id"])
+    return records, e.frames.expect("END")
+
+
+def spoiled(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+
+
+# HELLOs that are refused, and with which code.
+HELLOS = {
+    "version-0": (dict(version=0), 2), "version-1": (dict(version=1), 2),
+    "version-99": (dict(version=99), 2), "version-65535": (dict(version=U16), 2),
+    "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "same-role": (dict(role=SINK), 12),
+    "want-4": (dict(want=4), 12), "want-rdma": (dict(want=RDMA), 43), "want-ssh": (dict(want=SSH), 43),
+    "lanes-0": (dict(lanes=0), 12), "lanes-65": (dict(lanes=65), 12),
+    "lanes-65535": (dict(lanes=U16), 12), "depth-0": (dict(depth=0), 12),
+    "depth-1025": (dict(depth=1025), 12), "block-0": (dict(block_size=0), 12),
+    "block-3": (dict(block_size=3), 12), "block-2048": (dict(block_size=2048), 12),
+    "block-8M": (dict(block_size=8 << 20), 12), "block-2^31": (dict(block_size=1 << 31), 12),
+    "memory-0": (dict(memory=0), 1), "memory-1": (dict(memory=1), 1),
+    "timeout-2^31": (dict(timeout_ms=1 << 31), 12), "timeout-2^32-1": (dict(timeout_ms=U32), 12),
+    "host-256": (dict(host="x" * 256), 12), "host-65535": (dict(host="x" * 60000), 12),
+    "no_rdma-1024": (dict(no_rdma="x" * 1024), 12), "host-nul": (dict(host=b"a\0b"), 12),
+}
 
 
 # ---- the far end of a rdcp -------------------------------------------------------------
