@@ -36,8 +36,8 @@ const struct option_row option_rows[] = {
 	 "DST is the file or tree itself, never a directory to copy into"},
 	{0, "relative", NULL, RDCP, GROUP_WHERE, KIND_FLAG, AT(rules.relative), 0,
 	 "create the whole path of SRC below DST (a/./b/c: from b on)"},
-	{0, "mkpath", NULL, RDCP | RDRECV, GROUP_WHERE, KIND_FLAG, AT(rules.mkpath), 0,
-	 "create missing directories in the path to the target"},
+	{0, "mkpath", NULL, RDCP, GROUP_WHERE, KIND_FLAG, AT(rules.mkpath), 0,
+	 "create missing directories in the path to DST"},
 
 	{'p', "preserve", NULL, RDCP, GROUP_METADATA, KIND_PRESERVE, 0, 0,
 	 "keep modes, times and access times, as in scp"},
@@ -93,6 +93,8 @@ const struct option_row option_rows[] = {
 	{0, "suffix", "SUFFIX", RDCP, GROUP_DELETE, KIND_TEXT, AT(rules.suffix), 0,
 	 "append SUFFIX to the names of backups (default: ~)"},
 
+	{0, "mkpath", NULL, RDRECV, GROUP_WRITE, KIND_FLAG, AT(rules.mkpath), 0,
+	 "create missing directories in the path to FILE"},
 	{0, "inplace", NULL, RDCP | RDRECV, GROUP_WRITE, KIND_FLAG, AT(rules.inplace), 0,
 	 "write into the existing file; a failed copy leaves it partly new"},
 	{0, "sparse", NULL, RDCP, GROUP_WRITE, KIND_FLAG, AT(rules.sparse), 0,
