@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/siphash.h"
 #include "base/worker.h"
+#include "folder.h"
 
 /* ---- cursor ------------------------------------------------------------------------- */
 
@@ -733,10 +734,10 @@ static void put_text(const char *name, const char *text)
 /* A container of one processor on a host of many. */
 static void processors_are_those_that_a_cgroup_grants(void **state)
 {
-	char dir[] = "/tmp/sluice-cpu-XXXXXX", inner[64], outer[64], deep[64];
+	char dir[FOLDER_PATH], inner[64], outer[64], deep[64];
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
+	assert_int_equal(folder_make(dir), 0);
 	snprintf(deep, sizeof deep, "%s/a", dir);
 	assert_int_equal(mkdir(deep, 0700), 0);
 	snprintf(inner, sizeof inner, "%s/a/cpu.max", dir);
@@ -750,10 +751,7 @@ static void processors_are_those_that_a_cgroup_grants(void **state)
 	put_text(inner, "5000 100000\n");
 	assert_int_equal(cpu_quota(dir, "/a"), 1);
 	assert_int_equal(cpu_quota(dir, "/a/gone"), 1);
-	unlink(inner);
-	unlink(outer);
-	rmdir(deep);
-	rmdir(dir);
+	assert_int_equal(folder_remove(dir), 0);
 	assert_true(cpu_share() >= 1);
 	if (cpu_count() > 0)
 		assert_true(cpu_share() <= cpu_count());

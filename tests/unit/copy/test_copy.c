@@ -644,7 +644,7 @@ static void a_changed_source_is_not_removed(void **state)
 	assert_true(has_text("from", "other"));
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

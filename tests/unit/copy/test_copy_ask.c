@@ -674,7 +674,7 @@ static void deletions(void **state)
 	assert_true(has_text("to/d/a", "new"));
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

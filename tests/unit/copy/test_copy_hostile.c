@@ -458,7 +458,7 @@ static void no_done_is_not_confirmed(void **state)
 	assert_non_null(strstr(r.source.failure.text, "not confirmed"));
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

@@ -739,7 +739,7 @@ static void a_wire_breaks_while_the_source_waits(void **state)
 	assert_int_equal(p.small, BROKEN_FILES);
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

@@ -531,7 +531,7 @@ static void a_disk_that_turns_read_only(void **state)
 	expect_synced(NULL, true, NULL);
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

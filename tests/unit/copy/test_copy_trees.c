@@ -687,7 +687,7 @@ static void what_belongs_to_directories(void **state)
 	PLAY(scenes);
 }
 
-#define copy_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define copy_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

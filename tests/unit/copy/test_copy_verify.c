@@ -33,7 +33,7 @@ static int make(void **state)
 	uint64_t sum[2];
 
 	*state = b;
-	if (enter_directory(state) || copy_new(&sink_role, &b->copy))
+	if (folder_enter(state) || copy_new(&sink_role, &b->copy))
 		return -1;
 	b->sink.copy = b->copy;
 	b->lane.sink = &b->sink;
@@ -63,7 +63,7 @@ static int clear(void **state)
 	copy_free(b->copy);
 	free(b->lane.scratch);
 	free(b);
-	return leave_directory(state);
+	return folder_leave(state);
 }
 
 static int verify(struct bench *b)

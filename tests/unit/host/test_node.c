@@ -13,10 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "folder.h"
 #include "lane/pool.h"
 #include <cmocka.h>
 
-static char root[] = "/tmp/sluice-node-XXXXXX";
+static char root[FOLDER_PATH];
 
 static void put(const char *path, const char *text)
 {
@@ -56,7 +57,7 @@ static int make(void **state)
 	char cpus[16];
 
 	(void)state;
-	if (!mkdtemp(root))
+	if (folder_make(root))
 		return -1;
 	put("devices/system/node/online", "0-1\n");
 	one_of_ours(0, cpus, sizeof cpus);
@@ -72,11 +73,8 @@ static int make(void **state)
 
 static int clear(void **state)
 {
-	char command[128];
-
 	(void)state;
-	snprintf(command, sizeof command, "rm -rf %s", root);
-	return system(command);
+	return folder_remove(root);
 }
 
 static void test_the_node_of_an_adapter(void **state)

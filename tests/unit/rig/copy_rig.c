@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,30 +190,6 @@ void rig_cut(struct rig *r)
 }
 
 /* ---- files --------------------------------------------------------------------------- */
-
-static char dir[64];
-
-int enter_directory(void **state)
-{
-	(void)state;
-	umask(022);
-	snprintf(dir, sizeof dir, "/tmp/sluice-copy-XXXXXX");
-	return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *w)
-{
-	(void)st;
-	(void)type;
-	(void)w;
-	return remove(path);
-}
-
-int leave_directory(void **state)
-{
-	(void)state;
-	return chdir("/") || nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -1 : 0;
-}
 
 int make_file(const char *name, uint64_t size, uint32_t seed)
 {

@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "copy/sink/sink_run.h"
 #include "copy/source/source_run.h"
+#include "folder.h"
 
 struct rig;
 
@@ -73,9 +74,6 @@ void rig_cut(struct rig *r);
 
 /* ---- files --------------------------------------------------------------------------- */
 
-/* Make a temporary directory and go there; and back, removing it. */
-int enter_directory(void **state);
-int leave_directory(void **state);
 /* A file of so many pseudo-random bytes. */
 int make_file(const char *name, uint64_t size, uint32_t seed);
 int make_text(const char *name, const char *text);

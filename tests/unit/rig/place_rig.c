@@ -15,46 +15,6 @@
 #include <cmocka.h>
 #include "place_rig.h"
 
-static char dir[64];
-
-int rig_enter(void **state)
-{
-	(void)state;
-	umask(022);
-	snprintf(dir, sizeof dir, "/tmp/sluice-place-XXXXXX");
-	return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
-}
-
-/* However deep it is, and whatever its modes are. */
-static int remove_all(int in, const char *name)
-{
-	struct dirent *e;
-	struct stat st;
-	DIR *d;
-	int fd;
-
-	if (fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
-		return unlinkat(in, name, 0);
-	if (unlinkat(in, name, AT_REMOVEDIR) == 0)
-		return 0;
-	if (fchmodat(in, name, 0700, 0))
-		return -1;
-	fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	d = fdopendir(fd);
-	while ((e = readdir(d)) != NULL) {
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			remove_all(fd, e->d_name);
-	}
-	closedir(d);
-	return unlinkat(in, name, AT_REMOVEDIR);
-}
-
-int rig_leave(void **state)
-{
-	(void)state;
-	return chdir("/") || remove_all(AT_FDCWD, dir) ? -1 : 0;
-}
-
 void make(const char *name, const char *text, mode_t mode)
 {
 	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -123,11 +83,6 @@ void assert_absent(const char *name)
 
 	assert_int_equal(lstat(name, &st), -1);
 	assert_int_equal(errno, ENOENT);
-}
-
-const char *rig_dir(void)
-{
-	return dir;
 }
 
 /* ---- trees ---------------------------------------------------------------------------- */

@@ -2,17 +2,13 @@
 #ifndef TESTS_PLACE_RIG_H
 #define TESTS_PLACE_RIG_H
 
-/* A directory to work in, and what tests of place look at in it.  Only for the main thread. */
+/* What tests of place make and look at in the folder that they are in.  Only for the main thread.
+ */
 
 #include <stdint.h>
 #include <sys/stat.h>
 #include "copy/place/place.h"
-
-/* Setup and teardown: into an empty directory, and out of it again. */
-int rig_enter(void **state);
-int rig_leave(void **state);
-/* Where it is. */
-const char *rig_dir(void);
+#include "folder.h"
 
 void make(const char *name, const char *text, mode_t mode);
 void make_dir(const char *name, mode_t mode);

@@ -20,14 +20,15 @@
 #include "cmd/output/events.h"
 #include "cmd/output/screen.h"
 #include "cmd/output/spool.h"
+#include "folder.h"
 
-static char folder[] = "/tmp/sluice-events-XXXXXX";
+static char folder[FOLDER_PATH];
 static char shown[64], failed_path[64], log_path[64];
 
 static int setup(void **state)
 {
 	(void)state;
-	if (!mkdtemp(folder))
+	if (folder_make(folder))
 		return -1;
 	snprintf(shown, sizeof shown, "%s/out", folder);
 	snprintf(failed_path, sizeof failed_path, "%s/failed", folder);

@@ -15,15 +15,15 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "cmd/process/child.h"
+#include "folder.h"
 #include <cmocka.h>
 
-static char dir[64];
+static char dir[FOLDER_PATH];
 
 static int dir_make(void **state)
 {
 	(void)state;
-	snprintf(dir, sizeof dir, "/tmp/sluice-launch-XXXXXX");
-	return mkdtemp(dir) ? 0 : -1;
+	return folder_make(dir);
 }
 
 static int dir_remove(void **state)

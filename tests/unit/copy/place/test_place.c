@@ -854,7 +854,7 @@ static void the_size_is_set(void **state)
 	assert_int_equal(st.st_blocks, 0);
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, rig_enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

@@ -99,7 +99,7 @@ int fremovexattr(int fd, const char *name)
 
 static int enter(void **state)
 {
-	if (rig_enter(state))
+	if (folder_enter(state))
 		return -1;
 	rules = rules_a;
 	rules.acls = true;
@@ -351,22 +351,23 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(files_get_what_their_sources_have, enter,
-						rig_leave),
+						folder_leave),
 		cmocka_unit_test_setup_teardown(what_they_would_inherit_is_not_theirs, enter,
-						rig_leave),
-		cmocka_unit_test_setup_teardown(the_mode_has_the_last_word, enter, rig_leave),
-		cmocka_unit_test_setup_teardown(but_not_where_modes_are_not_kept, enter, rig_leave),
+						folder_leave),
+		cmocka_unit_test_setup_teardown(the_mode_has_the_last_word, enter, folder_leave),
+		cmocka_unit_test_setup_teardown(but_not_where_modes_are_not_kept, enter,
+						folder_leave),
 		cmocka_unit_test_setup_teardown(what_is_there_is_compared_and_mended, enter,
-						rig_leave),
+						folder_leave),
 		cmocka_unit_test_setup_teardown(the_group_never_has_the_rights_of_the_mask, enter,
-						rig_leave),
+						folder_leave),
 		cmocka_unit_test_setup_teardown(nor_where_it_can_not_have_the_acl, enter,
-						rig_leave),
-		cmocka_unit_test_setup_teardown(nor_where_an_acl_goes, enter, rig_leave),
+						folder_leave),
+		cmocka_unit_test_setup_teardown(nor_where_an_acl_goes, enter, folder_leave),
 		cmocka_unit_test_setup_teardown(nor_where_the_acl_of_what_is_replaced_is_kept,
-						enter, rig_leave),
+						enter, folder_leave),
 		cmocka_unit_test_setup_teardown(nor_another_group_those_of_the_last_one, enter,
-						rig_leave),
+						folder_leave),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

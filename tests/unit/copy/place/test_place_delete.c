@@ -20,7 +20,7 @@ static struct rules rules;
 /* dst with a, b, d/f, d/e/g, l -> outside, and outside with f. */
 static int enter(void **state)
 {
-	if (rig_enter(state))
+	if (folder_enter(state))
 		return -1;
 	rules = rules_r;
 	rules.delete = true;
@@ -540,7 +540,7 @@ static void however_deep_they_are(void **state)
 	assert_absent("dst/deep");
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, folder_leave)
 
 int main(void)
 {

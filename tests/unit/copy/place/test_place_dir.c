@@ -859,7 +859,7 @@ static void a_dry_run_changes_nothing(void **state)
 	assert_int_equal(mode_of("dst/src"), 0711);
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, rig_enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

@@ -27,7 +27,7 @@ static struct place_dir *top;
 /* Into dst, which is there. */
 static int enter(void **state)
 {
-	if (rig_enter(state))
+	if (folder_enter(state))
 		return -1;
 	rules = rules_a;
 	make_dir("dst", 0755);
@@ -565,7 +565,7 @@ static void files_without_their_attributes_are_there(void **state)
 	assert_text("dst/f", "new");
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, folder_leave)
 
 int main(void)
 {

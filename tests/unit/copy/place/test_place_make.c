@@ -23,7 +23,7 @@ static struct place_dir *top;
 /* Into dst, which is there. */
 static int enter(void **state)
 {
-	if (rig_enter(state))
+	if (folder_enter(state))
 		return -1;
 	rules = rules_a;
 	make_dir("dst", 0755);
@@ -541,7 +541,7 @@ static void in_place_makes_way_for_backups(void **state)
 	assert_text("dst/f~", "old");
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, folder_leave)
 
 int main(void)
 {

@@ -89,7 +89,7 @@ static int enter(void **state)
 {
 	char path[64];
 
-	if (rig_enter(state))
+	if (folder_enter(state))
 		return -1;
 	make_dir("outside", 0755);
 	make("outside/f", "mine", 0604);
@@ -471,7 +471,7 @@ static void while_directories_are_opened_again(void **state)
 	race(reopening, false);
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, folder_leave)
 
 int main(void)
 {

@@ -50,8 +50,8 @@ static void one_that_can_not_be_looked_at_is_removed(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(one_that_can_not_be_looked_at_is_removed, rig_enter,
-						rig_leave),
+		cmocka_unit_test_setup_teardown(one_that_can_not_be_looked_at_is_removed,
+						folder_enter, folder_leave),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

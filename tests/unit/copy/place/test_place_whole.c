@@ -24,7 +24,7 @@ static struct place_dir *top;
 static int enter(void **state)
 {
 	rules = rules_a;
-	return rig_enter(state);
+	return folder_enter(state);
 }
 
 /* Into dst, made by this run, or there before. */
@@ -95,8 +95,8 @@ static void all_get_what_they_should_have(void **state)
 		assert_text("dst/f0", "text");
 		finish_place(place);
 		assert_int_equal(entries("dst"), sizeof modes / sizeof *modes);
-		rig_leave(state);
-		rig_enter(state);
+		folder_leave(state);
+		folder_enter(state);
 	}
 }
 
@@ -174,8 +174,8 @@ static void what_comes_meanwhile_is_replaced(void **state)
 		assert_time("dst/f");
 		finish_place(place);
 		assert_int_equal(entries("dst"), 1);
-		rig_leave(state);
-		rig_enter(state);
+		folder_leave(state);
+		folder_enter(state);
 	}
 }
 
@@ -243,7 +243,7 @@ static void what_is_there_is_replaced_by_rename(void **state)
 	assert_int_equal(entries("dst"), 1);
 }
 
-#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, rig_leave)
+#define place_test(f) cmocka_unit_test_setup_teardown(f, enter, folder_leave)
 
 int main(void)
 {

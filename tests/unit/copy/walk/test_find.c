@@ -14,15 +14,14 @@
 #include <cmocka.h>
 #include "copy/names/tilde.h"
 #include "copy/walk/find.h"
+#include "folder.h"
 
-static char dir[] = "/tmp/sluice-find-XXXXXX";
 static const char *const names[] = {"a.c", "b.c", ".hidden.c", "x*y", "xzy", "sp ace", "~"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static int make_files(void **state)
 {
-	(void)state;
-	if (!mkdtemp(dir) || chdir(dir))
+	if (folder_enter(state))
 		return -1;
 	for (unsigned i = 0; i < NAMES; i++) {
 		int fd = open(names[i], O_CREAT | O_WRONLY, 0600);
@@ -32,14 +31,6 @@ static int make_files(void **state)
 		close(fd);
 	}
 	return 0;
-}
-
-static int remove_files(void **state)
-{
-	(void)state;
-	for (unsigned i = 0; i < NAMES; i++)
-		unlink(names[i]);
-	return chdir("/") || rmdir(dir) ? -1 : 0;
 }
 
 static void two_of_one_name_are_twins(void **state)
@@ -159,5 +150,5 @@ int main(void)
 		cmocka_unit_test(tilde_is_a_home),
 	};
 
-	return cmocka_run_group_tests(tests, make_files, remove_files);
+	return cmocka_run_group_tests(tests, make_files, folder_leave);
 }

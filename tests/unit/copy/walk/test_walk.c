@@ -606,7 +606,7 @@ static void only_what_is_listed_is_found(void **state)
 	listed_free(l);
 }
 
-#define walk_test(f) cmocka_unit_test_setup_teardown(f, enter_directory, leave_directory)
+#define walk_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
 
 int main(void)
 {

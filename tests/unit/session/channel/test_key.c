@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "folder.h"
 #include "session/channel/key.h"
 
 /* scrypt("correct horse", "sluice typed key v1", N=32768, r=8, p=1) as Python's hashlib has it. */
@@ -21,24 +22,6 @@ static const uint8_t correct_horse[PSK_SIZE] = {
 	0xc1, 0xa0, 0x71, 0x20, 0x40, 0x3e, 0x6e, 0x81, 0x7f, 0x43, 0xf5,
 	0x0b, 0x7b, 0xc1, 0x69, 0x8c, 0x12, 0x30, 0xa9, 0xd2, 0xe1,
 };
-
-static char dir[] = "/tmp/sluice-key-XXXXXX";
-
-static int enter(void **state)
-{
-	(void)state;
-	return mkdtemp(dir) && chdir(dir) == 0 ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-	static const char *const names[] = {"key", "other", "fifo", "link", "dir"};
-
-	(void)state;
-	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-		remove(names[i]);
-	return chdir("/") == 0 && rmdir(dir) == 0 ? 0 : -1;
-}
 
 static int make(const char *name, const void *text, size_t len, mode_t mode)
 {
@@ -291,5 +274,5 @@ int main(void)
 		cmocka_unit_test(stretching_gives_its_memory_back),
 	};
 
-	return cmocka_run_group_tests(tests, enter, leave);
+	return cmocka_run_group_tests(tests, folder_enter, folder_leave);
 }
