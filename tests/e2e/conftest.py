@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from examples import Shells
 from hosts import LAB, OP, TRANSPORT, USER, Bench
 from marks import case_of
 from trees import WAYS, fell
@@ -83,6 +84,11 @@ def bench(tmp_path):
     b = Bench(tmp_path)
     yield b
     b.close()
+
+
+@pytest.fixture
+def shells(bench, tmp_path):
+    return Shells(bench, tmp_path)
 
 
 @pytest.fixture
