@@ -88,7 +88,7 @@ static int take_tcp(struct end *e, struct lane *l, uint32_t epoch, struct wire *
 		return -1;
 	fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0 && recv(fd, hello, sizeof hello, MSG_WAITALL) == sizeof hello &&
-	    hello_heard(l, epoch, false, &key, hello) == 0)
+	    hello_check(l, epoch, false, &key, hello) == 0)
 		return tcp_take(l, epoch, &key, fd, out);
 	close_fd(fd);
 	return fail_as(OUT_CONNECT, "the caller says nothing right");
@@ -99,12 +99,12 @@ static int take_rdma(struct end *e, struct lane *l, uint32_t epoch, struct wire 
 	struct verbs_caller *c = NULL;
 
 	while (!c)
-		if (wait_for(verbs_listener_fd(e->verbs)) || verbs_knock(e->verbs, &c))
+		if (wait_for(verbs_listener_fd(e->verbs)) || verbs_next_caller(e->verbs, &c))
 			return -1;
 	return verbs_take(l, epoch, &key, c, clock_ms() + CONNECT_MS, out);
 }
 
-static int dial(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
+static int dial_connect(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
 {
 	uint64_t deadline = clock_ms() + CONNECT_MS;
 
@@ -122,7 +122,7 @@ static int connect_lane(void *ctx, struct lane *l, uint32_t epoch, const char *w
 	if (epoch > 0)
 		return fail_as(OUT_PEER_LOST, "%s", why);
 	if (e->side == LANE_SOURCE)
-		rc = dial(e, l, epoch, &w);
+		rc = dial_connect(e, l, epoch, &w);
 	else
 		rc = opts.rdma ? take_rdma(e, l, epoch, &w) : take_tcp(e, l, epoch, &w);
 	return rc ? -1 : lane_attach(l, w, 0);
@@ -340,13 +340,20 @@ static int read_options(int argc, char **argv)
 		SETTLE
 	};
 	static const struct option known[] = {
-		{"lanes", 1, NULL, LANES},     {"depth", 1, NULL, DEPTH},
-		{"block-kib", 1, NULL, BLOCK}, {"seconds", 1, NULL, SECONDS},
-		{"no-check", 0, NULL, PLAIN},  {"touch", 0, NULL, TOUCH},
-		{"threads", 0, NULL, THREADS}, {"source", 0, NULL, SOURCE},
-		{"sink", 0, NULL, SINK},       {"tcp", 1, NULL, TCP},
-		{"rdma", 1, NULL, RDMA},       {"port", 1, NULL, PORT},
-		{"rdma-op", 1, NULL, OP},      {"settle", 1, NULL, SETTLE},
+		{"lanes", 1, NULL, LANES},
+		{"depth", 1, NULL, DEPTH},
+		{"block-kib", 1, NULL, BLOCK},
+		{"seconds", 1, NULL, SECONDS},
+		{"no-check", 0, NULL, PLAIN},
+		{"touch", 0, NULL, TOUCH},
+		{"threads", 0, NULL, THREADS},
+		{"source", 0, NULL, SOURCE},
+		{"sink", 0, NULL, SINK},
+		{"tcp", 1, NULL, TCP},
+		{"rdma", 1, NULL, RDMA},
+		{"port", 1, NULL, PORT},
+		{"rdma-op", 1, NULL, OP},
+		{"settle", 1, NULL, SETTLE},
 		{NULL, 0, NULL, 0},
 	};
 	const char *address = "127.0.0.1";

@@ -11,7 +11,7 @@ socklen_t address_len(const union address *a)
 	return a->sa.sa_family == AF_INET6 ? sizeof a->in6 : sizeof a->in4;
 }
 
-static char *text_of_6(const struct sockaddr_in6 *in6, char *to, size_t size)
+static char *format_ipv6(const struct sockaddr_in6 *in6, char *to, size_t size)
 {
 	char host[INET6_ADDRSTRLEN], zone[IF_NAMESIZE + 1] = "";
 
@@ -33,7 +33,7 @@ char *address_text(const union address *a, char *to, size_t size)
 	char host[INET_ADDRSTRLEN];
 
 	if (a->sa.sa_family == AF_INET6)
-		return text_of_6(&a->in6, to, size);
+		return format_ipv6(&a->in6, to, size);
 	if (a->sa.sa_family != AF_INET) {
 		snprintf(to, size, "nowhere");
 		return to;

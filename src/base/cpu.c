@@ -47,7 +47,7 @@ unsigned cpu_count(void)
 }
 
 /* "max 100000", or microseconds in each period of so many. */
-static unsigned quota_of(const char *file)
+static unsigned read_quota(const char *file)
 {
 	unsigned long long quota, period, cpus;
 	char text[64];
@@ -72,7 +72,7 @@ unsigned cpu_quota(const char *root, const char *path)
 		unsigned cpus;
 
 		snprintf(file, sizeof file, "%s/cpu.max", at);
-		cpus = quota_of(file);
+		cpus = read_quota(file);
 		if (cpus < least)
 			least = cpus;
 		end = strrchr(at, '/');
@@ -83,7 +83,7 @@ unsigned cpu_quota(const char *root, const char *path)
 }
 
 /* This process's, of version 2: "0::/user.slice". */
-static void own_cgroup(char *to, size_t size)
+static void read_own_cgroup(char *to, size_t size)
 {
 	char text[PATH_MAX + 64], *line, *rest = text;
 
@@ -104,7 +104,7 @@ unsigned cpu_share(void)
 
 	if (!count)
 		count = online > 0 ? (unsigned)online : 1;
-	own_cgroup(group, sizeof group);
+	read_own_cgroup(group, sizeof group);
 	quota = cpu_quota("/sys/fs/cgroup", group);
 	return quota < count ? quota : count;
 }

@@ -22,7 +22,7 @@ const uint8_t *take_view(struct reader *r, size_t len)
 	return at;
 }
 
-static uint64_t take_number(struct reader *r, unsigned size)
+static uint64_t take_uint(struct reader *r, unsigned size)
 {
 	const uint8_t *at = take_view(r, size);
 	uint64_t v = 0;
@@ -36,22 +36,22 @@ static uint64_t take_number(struct reader *r, unsigned size)
 
 uint8_t take_u8(struct reader *r)
 {
-	return (uint8_t)take_number(r, 1);
+	return (uint8_t)take_uint(r, 1);
 }
 
 uint16_t take_u16(struct reader *r)
 {
-	return (uint16_t)take_number(r, 2);
+	return (uint16_t)take_uint(r, 2);
 }
 
 uint32_t take_u32(struct reader *r)
 {
-	return (uint32_t)take_number(r, 4);
+	return (uint32_t)take_uint(r, 4);
 }
 
 uint64_t take_u64(struct reader *r)
 {
-	return take_number(r, 8);
+	return take_uint(r, 8);
 }
 
 void take_bytes(struct reader *r, void *to, size_t len)
@@ -110,7 +110,7 @@ uint8_t *put_room(struct writer *w, size_t len)
 	return at;
 }
 
-static void put_number(struct writer *w, uint64_t v, unsigned size)
+static void put_uint(struct writer *w, uint64_t v, unsigned size)
 {
 	uint8_t *at = put_room(w, size);
 
@@ -122,22 +122,22 @@ static void put_number(struct writer *w, uint64_t v, unsigned size)
 
 void put_u8(struct writer *w, uint8_t v)
 {
-	put_number(w, v, 1);
+	put_uint(w, v, 1);
 }
 
 void put_u16(struct writer *w, uint16_t v)
 {
-	put_number(w, v, 2);
+	put_uint(w, v, 2);
 }
 
 void put_u32(struct writer *w, uint32_t v)
 {
-	put_number(w, v, 4);
+	put_uint(w, v, 4);
 }
 
 void put_u64(struct writer *w, uint64_t v)
 {
-	put_number(w, v, 8);
+	put_uint(w, v, 8);
 }
 
 void put_bytes(struct writer *w, const void *from, size_t len)

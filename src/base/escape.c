@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The code point at s and its length in *used; false when it is no valid UTF-8. */
-static bool code_point(const uint8_t *s, size_t len, uint32_t *cp, size_t *used)
+static bool decode_utf8(const uint8_t *s, size_t len, uint32_t *cp, size_t *used)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	size_t n;
@@ -33,7 +33,7 @@ static bool code_point(const uint8_t *s, size_t len, uint32_t *cp, size_t *used)
 	return *cp >= least[n] && *cp <= 0x10ffff && !(*cp >= 0xd800 && *cp <= 0xdfff);
 }
 
-static bool printable(uint32_t cp)
+static bool is_printable(uint32_t cp)
 {
 	if (cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))
 		return false;
@@ -42,7 +42,7 @@ static bool printable(uint32_t cp)
 	       !(cp >= 0x2066 && cp <= 0x2069);
 }
 
-static size_t hex(char *to, const uint8_t *s, size_t n)
+static size_t escape_bytes(char *to, const uint8_t *s, size_t n)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -56,13 +56,13 @@ static size_t hex(char *to, const uint8_t *s, size_t n)
 }
 
 /* One character of s as it is to be shown, at most 16 bytes; how many of s it used in *used. */
-static size_t show(char *to, const uint8_t *s, size_t len, size_t *used)
+static size_t escape_char(char *to, const uint8_t *s, size_t len, size_t *used)
 {
 	uint32_t cp = 0;
 
-	if (!code_point(s, len, &cp, used)) {
+	if (!decode_utf8(s, len, &cp, used)) {
 		*used = 1;
-		return hex(to, s, 1);
+		return escape_bytes(to, s, 1);
 	}
 	switch (cp) {
 	case '\n':
@@ -75,8 +75,8 @@ static size_t show(char *to, const uint8_t *s, size_t len, size_t *used)
 		memcpy(to, "\\\\", 2);
 		return 2;
 	}
-	if (!printable(cp))
-		return hex(to, s, *used);
+	if (!is_printable(cp))
+		return escape_bytes(to, s, *used);
 	memcpy(to, s, *used);
 	return *used;
 }
@@ -91,7 +91,7 @@ char *escape(char *to, size_t size, const void *s, size_t len)
 	while (len > 0) {
 		char shown[16];
 		size_t used;
-		size_t n = show(shown, from, len, &used);
+		size_t n = escape_char(shown, from, len, &used);
 
 		if (n > size - 1 - at)
 			break;

@@ -9,8 +9,8 @@
 
 static _Thread_local struct failure mine;
 
-__attribute__((format(printf, 2, 0))) static int record(enum outcome code, const char *fmt,
-							va_list ap)
+__attribute__((format(printf, 2, 0))) static int store_failure(enum outcome code, const char *fmt,
+							       va_list ap)
 {
 	int err = errno;
 	struct failure f = {.code = code};
@@ -27,7 +27,7 @@ int fail(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	record(OUT_FILE, fmt, ap);
+	store_failure(OUT_FILE, fmt, ap);
 	va_end(ap);
 	return -1;
 }
@@ -37,7 +37,7 @@ int fail_as(enum outcome code, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	record(code, fmt, ap);
+	store_failure(code, fmt, ap);
 	va_end(ap);
 	return -1;
 }

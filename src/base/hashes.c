@@ -7,7 +7,7 @@
 enum { SLOTS_FIRST = 256 };
 
 /* Where it is, or may be put. */
-static uint64_t *find_slot(const struct hashes *h, uint64_t hash)
+static uint64_t *find_hash_slot(const struct hashes *h, uint64_t hash)
 {
 	size_t at = (size_t)hash & h->mask;
 
@@ -16,14 +16,14 @@ static uint64_t *find_slot(const struct hashes *h, uint64_t hash)
 	return &h->slots[at];
 }
 
-static uint64_t hash_of(const struct hashes *h, const void *member, size_t size)
+static uint64_t hash_member(const struct hashes *h, const void *member, size_t size)
 {
 	uint64_t hash = siphash(&h->seed, member, size);
 
 	return hash ? hash : 1;
 }
 
-static int make_room(struct hashes *h, size_t bytes_max, const char *what)
+static int reserve_slot(struct hashes *h, size_t bytes_max, const char *what)
 {
 	struct hashes wider = *h;
 
@@ -39,7 +39,7 @@ static int make_room(struct hashes *h, size_t bytes_max, const char *what)
 		return fail_as(OUT_MEMORY, "remember %s: %m", what);
 	for (size_t i = 0; h->slots && i <= h->mask; i++) {
 		if (h->slots[i])
-			*find_slot(&wider, h->slots[i]) = h->slots[i];
+			*find_hash_slot(&wider, h->slots[i]) = h->slots[i];
 	}
 	free(h->slots);
 	*h = wider;
@@ -51,10 +51,10 @@ int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_m
 {
 	uint64_t hash, *slot;
 
-	if (make_room(h, bytes_max, what))
+	if (reserve_slot(h, bytes_max, what))
 		return -1;
-	hash = hash_of(h, member, size);
-	slot = find_slot(h, hash);
+	hash = hash_member(h, member, size);
+	slot = find_hash_slot(h, hash);
 	if (*slot)
 		return 0;
 	*slot = hash;
@@ -64,5 +64,5 @@ int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_m
 
 bool hashes_has(const struct hashes *h, const void *member, size_t size)
 {
-	return h->slots && *find_slot(h, hash_of(h, member, size)) != 0;
+	return h->slots && *find_hash_slot(h, hash_member(h, member, size)) != 0;
 }

@@ -23,7 +23,7 @@ bool io_interrupted(void)
  * May a call that failed be made again?  A descriptor that came from outside can be
  * non-blocking (ssh leaves terminals and pipes so): then this waits in poll(2) instead.
  */
-static int again(int fd, short events)
+static int may_retry(int fd, short events)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 
@@ -43,7 +43,7 @@ ssize_t read_full(int fd, void *buf, size_t len)
 			break;
 		if (n > 0)
 			done += (size_t)n;
-		else if (!again(fd, POLLIN))
+		else if (!may_retry(fd, POLLIN))
 			return -1;
 	}
 	return (ssize_t)done;
@@ -60,7 +60,7 @@ ssize_t pread_full(int fd, void *buf, size_t len, off_t pos)
 			break;
 		if (n > 0)
 			done += (size_t)n;
-		else if (!again(fd, POLLIN))
+		else if (!may_retry(fd, POLLIN))
 			return -1;
 	}
 	return (ssize_t)done;
@@ -79,7 +79,7 @@ int write_full(int fd, const void *buf, size_t len)
 		}
 		if (n > 0)
 			done += (size_t)n;
-		else if (!again(fd, POLLOUT))
+		else if (!may_retry(fd, POLLOUT))
 			return -1;
 	}
 	return 0;
@@ -98,13 +98,13 @@ int pwrite_full(int fd, const void *buf, size_t len, off_t pos)
 		}
 		if (n > 0)
 			done += (size_t)n;
-		else if (!again(fd, POLLOUT))
+		else if (!may_retry(fd, POLLOUT))
 			return -1;
 	}
 	return 0;
 }
 
-static void say_and_abort(void)
+static void abort_with_message(void)
 {
 	static const char text[] = "sluice: a wake-up of a thread could not be written: abort\n";
 
@@ -122,7 +122,7 @@ void raise_event(int fd)
 		n = write(fd, &one, sizeof one);
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof one && !(n < 0 && errno == EAGAIN))
-		say_and_abort();
+		abort_with_message();
 	errno = err;
 }
 

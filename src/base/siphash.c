@@ -8,31 +8,31 @@
 
 enum { WORD_BYTES = sizeof(uint64_t), ROUNDS = 2, ROUNDS_LAST = 4 };
 
-static uint64_t rotate(uint64_t x, int by)
+static uint64_t rotate_left(uint64_t x, int by)
 {
 	return x << by | x >> (64 - by);
 }
 
-static void mix(uint64_t v[static 4], int rounds)
+static void run_rounds(uint64_t v[static 4], int rounds)
 {
 	for (int i = 0; i < rounds; i++) {
 		v[0] += v[1];
 		v[2] += v[3];
-		v[1] = rotate(v[1], 13) ^ v[0];
-		v[3] = rotate(v[3], 16) ^ v[2];
-		v[0] = rotate(v[0], 32);
+		v[1] = rotate_left(v[1], 13) ^ v[0];
+		v[3] = rotate_left(v[3], 16) ^ v[2];
+		v[0] = rotate_left(v[0], 32);
 		v[2] += v[1];
 		v[0] += v[3];
-		v[1] = rotate(v[1], 17) ^ v[2];
-		v[3] = rotate(v[3], 21) ^ v[0];
-		v[2] = rotate(v[2], 32);
+		v[1] = rotate_left(v[1], 17) ^ v[2];
+		v[3] = rotate_left(v[3], 21) ^ v[0];
+		v[2] = rotate_left(v[2], 32);
 	}
 }
 
-static void take_word(uint64_t v[static 4], uint64_t word)
+static void absorb_word(uint64_t v[static 4], uint64_t word)
 {
 	v[3] ^= word;
-	mix(v, ROUNDS);
+	run_rounds(v, ROUNDS);
 	v[0] ^= word;
 }
 
@@ -55,13 +55,13 @@ uint64_t siphash(const struct siphash_key *key, const void *bytes, size_t len)
 
 	for (left = len; left >= WORD_BYTES; left -= WORD_BYTES, at += WORD_BYTES) {
 		memcpy(&word, at, sizeof word);
-		take_word(v, le64toh(word));
+		absorb_word(v, le64toh(word));
 	}
 	word = (uint64_t)len << 56;
 	for (size_t i = 0; i < left; i++)
 		word |= (uint64_t)at[i] << (8 * i);
-	take_word(v, word);
+	absorb_word(v, word);
 	v[2] ^= 0xff;
-	mix(v, ROUNDS_LAST);
+	run_rounds(v, ROUNDS_LAST);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

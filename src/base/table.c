@@ -30,7 +30,7 @@ static void **find_slot(const struct table *t, const void *key)
 	return &t->slots[at];
 }
 
-static int grow(struct table *t)
+static int grow_slots(struct table *t)
 {
 	struct table wider = *t;
 	size_t at = 0;
@@ -59,7 +59,7 @@ int table_put(struct table *t, void *thing, void **old)
 	void **slot;
 
 	/* One that can't grow gets slower, but not as slow as one that is nearly full. */
-	if ((!t->slots || t->count > t->mask / 2) && grow(t) && t->count >= t->mask / 8 * 7)
+	if ((!t->slots || t->count > t->mask / 2) && grow_slots(t) && t->count >= t->mask / 8 * 7)
 		return -1;
 	slot = find_slot(t, key_of(t, thing));
 	if (old)

@@ -19,14 +19,14 @@ enum { STACK_BYTES = 8 << 20 };
  * a worker that ends sets `state' first and waits for `wakers' to be 0 then.  So a thread
  * that is signalled always exists, although nobody waits for anybody for long.
  */
-enum seat_state { SEAT_FREE, SEAT_TAKEN, SEAT_LIVE };
+enum slot_state { SLOT_FREE, SLOT_TAKEN, SLOT_LIVE };
 
-struct seat {
+struct worker_slot {
 	atomic_int state;
 	atomic_int wakers;
 	_Atomic pthread_t thread;
 };
-static struct seat seats[WORKERS_MAX];
+static struct worker_slot seats[WORKERS_MAX];
 
 static atomic_int cancelled_by;
 
@@ -35,21 +35,21 @@ static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t end_came;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
-struct start {
+struct thread_start {
 	struct worker *w;
-	struct seat *seat;
+	struct worker_slot *seat;
 	char name[16];
 };
 
-static void nothing(int signo)
+static void ignore_signal(int signo)
 {
 	(void)signo;
 }
 
 /* Without SA_RESTART, so that the system call it comes in ends with EINTR. */
-static void prepare(void)
+static void init_workers(void)
 {
-	struct sigaction sa = {.sa_handler = nothing};
+	struct sigaction sa = {.sa_handler = ignore_signal};
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
@@ -60,36 +60,36 @@ static void prepare(void)
 	sigaction(SIGUSR2, &sa, NULL);
 }
 
-static struct seat *seat_take(void)
+static struct worker_slot *take_slot(void)
 {
 	for (unsigned i = 0; i < WORKERS_MAX; i++) {
-		int free_seat = SEAT_FREE;
+		int free_seat = SLOT_FREE;
 
-		if (atomic_compare_exchange_strong(&seats[i].state, &free_seat, SEAT_TAKEN))
+		if (atomic_compare_exchange_strong(&seats[i].state, &free_seat, SLOT_TAKEN))
 			return &seats[i];
 	}
 	return NULL;
 }
 
-static void seat_leave(struct seat *seat)
+static void release_slot(struct worker_slot *seat)
 {
-	atomic_store(&seat->state, SEAT_TAKEN);
+	atomic_store(&seat->state, SLOT_TAKEN);
 	while (atomic_load(&seat->wakers) > 0)
 		sched_yield();
-	atomic_store(&seat->state, SEAT_FREE);
+	atomic_store(&seat->state, SLOT_FREE);
 }
 
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
-	struct start s = *(struct start *)arg;
+	struct thread_start s = *(struct thread_start *)arg;
 	void *result;
 
 	free(arg);
 	pthread_setname_np(pthread_self(), s.name);
 	atomic_store(&s.seat->thread, pthread_self());
-	atomic_store(&s.seat->state, SEAT_LIVE);
+	atomic_store(&s.seat->state, SLOT_LIVE);
 	result = s.w->run(s.w->arg);
-	seat_leave(s.seat);
+	release_slot(s.seat);
 	pthread_mutex_lock(&end_lock);
 	s.w->ended = true;
 	pthread_cond_broadcast(&end_came);
@@ -97,7 +97,7 @@ static void *work(void *arg)
 	return result;
 }
 
-static int start_thread(pthread_t *thread, struct start *s)
+static int start_thread(pthread_t *thread, struct thread_start *s)
 {
 	pthread_attr_t attr;
 	int err = pthread_attr_init(&attr);
@@ -105,7 +105,7 @@ static int start_thread(pthread_t *thread, struct start *s)
 	if (err)
 		return err;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	err = pthread_create(thread, &attr, work, s);
+	err = pthread_create(thread, &attr, run_worker, s);
 	pthread_attr_destroy(&attr);
 	return err;
 }
@@ -114,7 +114,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 {
 	/* What the processor raises stays deliverable: blocked, it would kill without a trace. */
 	static const int open_signals[] = {SIGUSR2, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-	struct start *s = malloc(sizeof *s);
+	struct thread_start *s = malloc(sizeof *s);
 	sigset_t block, old;
 
 	w->running = false;
@@ -123,9 +123,9 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	w->arg = arg;
 	if (!s)
 		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
-	pthread_once(&prepared, prepare);
+	pthread_once(&prepared, init_workers);
 	s->w = w;
-	s->seat = seat_take();
+	s->seat = take_slot();
 	snprintf(s->name, sizeof s->name, "%s", name);
 	if (!s->seat) {
 		free(s);
@@ -139,7 +139,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	errno = start_thread(&w->thread, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (errno) {
-		atomic_store(&s->seat->state, SEAT_FREE);
+		atomic_store(&s->seat->state, SLOT_FREE);
 		free(s);
 		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
 	}
@@ -181,12 +181,12 @@ void workers_wake(void)
 	int err = errno;
 
 	for (unsigned i = 0; i < WORKERS_MAX; i++) {
-		struct seat *seat = &seats[i];
+		struct worker_slot *seat = &seats[i];
 
-		if (atomic_load(&seat->state) != SEAT_LIVE)
+		if (atomic_load(&seat->state) != SLOT_LIVE)
 			continue;
 		atomic_fetch_add(&seat->wakers, 1);
-		if (atomic_load(&seat->state) == SEAT_LIVE)
+		if (atomic_load(&seat->state) == SLOT_LIVE)
 			pthread_kill(atomic_load(&seat->thread), SIGUSR2);
 		atomic_fetch_sub(&seat->wakers, 1);
 	}

@@ -8,7 +8,7 @@
 #include "cmd/process/process.h"
 #include "cmd/process/signals.h"
 
-static _Noreturn void refuse(void)
+static _Noreturn void exit_rdbench(void)
 {
 	log_at(LOG_ERROR, "%s", failed()->text);
 	if (failed()->code == OUT_USAGE)
@@ -16,7 +16,7 @@ static _Noreturn void refuse(void)
 	exit_with((int)failed()->code);
 }
 
-static int check(const struct options *o)
+static int check_bench_options(const struct options *o)
 {
 	if (o->measure_ms < 1)
 		return fail_as(OUT_USAGE, "--seconds 0: nothing can be measured in no time");
@@ -30,20 +30,20 @@ int main(int argc, char **argv)
 	int code;
 
 	take_command_line(&o, RDBENCH, argc, argv);
-	if (check(&o))
-		refuse();
+	if (check_bench_options(&o))
+		exit_rdbench();
 	b.o = &o;
 	b.host = o.operand_count ? o.operands[0] : "";
-	link_init(&b.far);
+	end_pipe_init(&b.far);
 	screen_begin(program_name(RDBENCH), NULL);
 	progress_init(&b.progress, program_name(RDBENCH), false, 0);
-	if (conductor_signals()) {
+	if (signals_begin()) {
 		screen_end();
-		refuse();
+		exit_rdbench();
 	}
 	code = bench_run(&b) ? (int)b.failure.code : OUT_DONE;
 	bench_end(&b);
-	conductor_signals_end();
+	signals_end();
 	screen_end();
 	if (code == OUT_DONE && o.plot && plot_write(&b, o.plot)) {
 		b.failure = *failed();

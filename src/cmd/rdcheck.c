@@ -11,7 +11,7 @@
 struct check {
 	struct options o;
 	struct findings findings;
-	struct path path;
+	struct host_path path;
 };
 
 /* While lanes are tried, the conductor minds signals by itself. */
@@ -25,7 +25,7 @@ static void catch_signals(void)
 			sigaction(signals[i], &sa, NULL);
 }
 
-static int check(struct check *c)
+static int run_check(struct check *c)
 {
 	const char *far = c->o.operand_count ? c->o.operands[0] : "";
 	enum outcome code;
@@ -48,5 +48,5 @@ int main(int argc, char **argv)
 	static struct check c;
 
 	take_command_line(&c.o, RDCHECK, argc, argv);
-	exit_with(check(&c));
+	exit_with(run_check(&c));
 }

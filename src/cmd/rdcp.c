@@ -36,7 +36,7 @@ struct plan {
 	struct progress progress;
 };
 
-static _Noreturn void refuse(enum program program)
+static _Noreturn void exit_rdcp(enum program program)
 {
 	log_at(LOG_ERROR, "%s", failed()->text);
 	if (failed()->code == OUT_USAGE)
@@ -82,7 +82,7 @@ static int parse_targets(struct plan *p)
 	return 0;
 }
 
-static int check_transport(const struct plan *p)
+static int check_ssh_transport(const struct plan *p)
 {
 	bool remote = p->target.host[0];
 
@@ -109,7 +109,7 @@ static int check_relative(const struct plan *p)
 }
 
 /* What can be known to be wrong before anything is started. */
-static int check_texts(const struct plan *p)
+static int check_chmod_and_stdout(const struct plan *p)
 {
 	struct modes *m = NULL;
 	int rc = modes_parse(p->o.rules.chmod, &m);
@@ -148,7 +148,7 @@ static void add_report(struct report *to, const struct report *r)
 }
 
 /* Does it say that one of several source hosts failed, or files of it? */
-static bool is_of_host(enum outcome code)
+static bool is_host_failure(enum outcome code)
 {
 	return outcome_is_of_files(code) || code == OUT_START || code == OUT_VERSION ||
 	       code == OUT_CONNECT || code == OUT_TRANSPORT || code == OUT_TIMEOUT ||
@@ -156,7 +156,7 @@ static bool is_of_host(enum outcome code)
 }
 
 /* With --backup also what these would be the backups of, and what would be theirs. */
-static int take_names(struct plan *p, const struct taken *brought)
+static int add_taken_names(struct plan *p, const struct taken *brought)
 {
 	const char *suffix = *p->o.rules.suffix ? p->o.rules.suffix : "~";
 	size_t more = strlen(suffix);
@@ -188,7 +188,7 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 	const char **names = calloc(p->count, sizeof *names);
 	struct report r = {.program = all->program};
 	struct taken brought = TAKEN_NONE;
-	struct job j = {
+	struct conductor_job j = {
 		.o = &p->o,
 		.source_host = host,
 		.sink_host = p->target.host,
@@ -211,8 +211,8 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 	if (!names)
 		fail_as(OUT_MEMORY, "read the command line: %m");
 	else
-		conduct(&j, &r);
-	if (!names || take_names(p, &brought))
+		conductor_run(&j, &r);
+	if (!names || add_taken_names(p, &brought))
 		r.failure = *failed();
 	if (r.failure.code != OUT_DONE)
 		report_failure(&r);
@@ -222,11 +222,11 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 	return r.failure.code == OUT_DONE || r.total.files || r.total.same || r.total.others;
 }
 
-static void copy_all(struct plan *p, struct report *all)
+static void copy_all_groups(struct plan *p, struct report *all)
 {
 	bool any = false; /* something was copied, or there already */
 
-	p->several = hosts_of(p->sources, p->count) > 1;
+	p->several = overlap_count_hosts(p->sources, p->count) > 1;
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
 		const char *host = p->sources[i].host;
 		bool seen = false;
@@ -237,17 +237,17 @@ static void copy_all(struct plan *p, struct report *all)
 			continue;
 		any = copy_group(p, host, all) || any;
 	}
-	if (p->several && any && is_of_host(all->failure.code))
+	if (p->several && any && is_host_failure(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;
 }
 
 /* A line that is written over would be torn by them. */
-static bool has_lines_on_terminal(const struct options *o)
+static bool prints_on_terminal(const struct options *o)
 {
 	return (o->json || o->itemize || o->rules.digest != CONTENT_NONE) && isatty(STDOUT_FILENO);
 }
 
-static void tell(const struct plan *p, const struct report *all)
+static void print_copy_report(const struct plan *p, const struct report *all)
 {
 	if (p->o.stats && !p->o.json)
 		stats_print(all, stderr);
@@ -255,27 +255,27 @@ static void tell(const struct plan *p, const struct report *all)
 		report_verbose(all, stderr);
 }
 
-static int run(struct plan *p)
+static int run_rdcp(struct plan *p)
 {
 	static struct report all;
 
 	all.program = program_name(RDCP);
-	if (parse_targets(p) || check_transport(p) || check_relative(p) || check_texts(p) ||
-	    overlap_check(&p->o, p->sources, p->count, &p->target) ||
+	if (parse_targets(p) || check_ssh_transport(p) || check_relative(p) ||
+	    check_chmod_and_stdout(p) || overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))
-		refuse(RDCP);
+		exit_rdcp(RDCP);
 	screen_begin(all.program, NULL);
-	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || conductor_signals()) {
+	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || signals_begin()) {
 		events_abandon();
 		screen_end();
-		refuse(RDCP);
+		exit_rdcp(RDCP);
 	}
 	progress_init(&p->progress, all.program,
-		      !p->o.quiet && !p->o.progress_s && !has_lines_on_terminal(&p->o),
+		      !p->o.quiet && !p->o.progress_s && !prints_on_terminal(&p->o),
 		      p->o.quiet ? 0 : p->o.progress_s);
-	copy_all(p, &all);
-	conductor_signals_end();
+	copy_all_groups(p, &all);
+	signals_end();
 	screen_end();
 	progress_end(&p->progress, all.total.bytes, all.failure.code == OUT_DONE ? all.ns : 0);
 	if (events_end(&all)) {
@@ -283,7 +283,7 @@ static int run(struct plan *p)
 		if (all.failure.code == OUT_DONE)
 			all.failure = *failed();
 	}
-	tell(p, &all);
+	print_copy_report(p, &all);
 	taken_free(&p->taken);
 	free(p->sources);
 	name_list_close(p->list);
@@ -304,12 +304,12 @@ int main(int argc, char **argv)
 	case ACTION_ENDS:
 		exit_with(ends_run());
 	case ACTION_LANE:
-		exit_with(lane_run());
+		exit_with(lane_command_run());
 	case ACTION_LANE_LISTEN:
-		exit_with(lane_listen_run());
+		exit_with(lane_command_listen());
 	case ACTION_SURVEY:
 		exit_with(survey_end_run(STDIN_FILENO, STDOUT_FILENO));
 	default:
-		exit_with(run(&p));
+		exit_with(run_rdcp(&p));
 	}
 }

@@ -11,7 +11,7 @@
 #include "copy/sink/sink_run.h"
 
 /* The addresses to listen at: --address, or everywhere. */
-static int listen_there(struct stream_end *e, int family)
+static int listen_for_sender(struct stream_end *e, int family)
 {
 	const struct options *o = &e->options;
 	unsigned lo = e->port ? e->port : o->port_lo;
@@ -20,7 +20,7 @@ static int listen_there(struct stream_end *e, int family)
 	int n;
 
 	if (o->address[0]) {
-		n = resolve(o->address, 0, family, at);
+		n = dial_resolve(o->address, 0, family, at);
 		return n < 0 ? -1 : porter_listen_tcp(e->porter, &at[0], lo, hi);
 	}
 	if (!family)
@@ -29,14 +29,15 @@ static int listen_there(struct stream_end *e, int family)
 	return porter_listen_tcp(e->porter, &at[0], lo, hi);
 }
 
-static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct session_opts *so)
+static int accept_sender(struct stream_end *e, int left_ms, struct channel **ch,
+			 struct session_opts *so)
 {
 	const struct options *o = &e->options;
 	uint64_t deadline_ms = o->wait_ms >= 0 ? clock_ms() + (unsigned)o->wait_ms : 0;
 	union address local, peer;
 
 	(void)left_ms;
-	if (porter_new(&e->porter) || listen_there(e, so->family))
+	if (porter_new(&e->porter) || listen_for_sender(e, so->family))
 		return -1;
 	if (o->verbose || !e->port)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDRECV),
@@ -56,12 +57,12 @@ static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct s
 	return 0;
 }
 
-static int check_file(struct stream_end *e)
+static int check_target_file(struct stream_end *e)
 {
 	return place_check(e->file, &e->options.rules);
 }
 
-static int copy_over(struct stream_end *e)
+static int receive_stream(struct stream_end *e)
 {
 	struct end_work *w = &e->work;
 	struct sink_opts so = start_sink(&w->start);
@@ -74,9 +75,9 @@ static int copy_over(struct stream_end *e)
 
 int main(int argc, char **argv)
 {
-	static struct stream_end e = {.meet = meet,
-				      .check_file = check_file,
-				      .copy_over = copy_over};
+	static struct stream_end e = {.meet = accept_sender,
+				      .check_file = check_target_file,
+				      .copy_over = receive_stream};
 
 	take_command_line(&e.options, RDRECV, argc, argv);
 	/* FILE is the file itself. */

@@ -7,7 +7,8 @@
 #include "copy/source/source_run.h"
 #include "copy/walk/find.h"
 
-static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct session_opts *so)
+static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
+			 struct session_opts *so)
 {
 	const struct dial_opts o = {
 		.host = e->host,
@@ -19,10 +20,10 @@ static int meet(struct stream_end *e, int left_ms, struct channel **ch, struct s
 	};
 
 	snprintf(so->peer, sizeof so->peer, "%s", e->host);
-	return dial(&o, ch, &so->dialed);
+	return dial_connect(&o, ch, &so->dialed);
 }
 
-static int check_file(struct stream_end *e)
+static int check_source_file(struct stream_end *e)
 {
 	mode_t mode;
 
@@ -32,7 +33,7 @@ static int check_file(struct stream_end *e)
 	return 0;
 }
 
-static int copy_over(struct stream_end *e)
+static int send_stream(struct stream_end *e)
 {
 	char *names[] = {(char *)e->file, NULL};
 	struct end_work *w = &e->work;
@@ -51,9 +52,9 @@ static int copy_over(struct stream_end *e)
 
 int main(int argc, char **argv)
 {
-	static struct stream_end e = {.meet = meet,
-				      .check_file = check_file,
-				      .copy_over = copy_over};
+	static struct stream_end e = {.meet = dial_receiver,
+				      .check_file = check_source_file,
+				      .copy_over = send_stream};
 
 	take_command_line(&e.options, RDSEND, argc, argv);
 	e.host = e.options.operands[0];

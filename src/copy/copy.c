@@ -37,7 +37,7 @@ void copy_free(struct copy *c)
 	free(c);
 }
 
-static int on_times(struct copy *c, const struct frame *f)
+static int on_times_frame(struct copy *c, const struct frame *f)
 {
 	struct msg_times times;
 	bool due;
@@ -53,7 +53,7 @@ static int on_times(struct copy *c, const struct frame *f)
 	return due ? 0 : fail_as(OUT_PROTOCOL, "unexpected TIMES from the peer");
 }
 
-int copy_unexpected(const struct frame *f)
+int copy_fail_unexpected(const struct frame *f)
 {
 	return fail_as(OUT_PROTOCOL, "unexpected %s from the peer (message %u)",
 		       message_name(f->type), f->type);
@@ -63,7 +63,7 @@ int copy_on_frame(void *copy, const struct frame *f)
 {
 	struct copy *c = copy;
 
-	return f->type == MSG_TIMES ? on_times(c, f) : c->role->on_frame(c, f);
+	return f->type == MSG_TIMES ? on_times_frame(c, f) : c->role->on_frame(c, f);
 }
 
 void copy_on_fail(void *copy)
@@ -134,7 +134,7 @@ void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer)
 	copy_count_failure(c, f, at_peer);
 }
 
-void copy_tell(struct copy *c, const char *name, const struct failure *f)
+void copy_report_failure(struct copy *c, const char *name, const struct failure *f)
 {
 	if (!c->result->on_file)
 		return;
@@ -143,7 +143,7 @@ void copy_tell(struct copy *c, const char *name, const struct failure *f)
 	pthread_mutex_unlock(&c->telling);
 }
 
-void copy_tell_event(struct copy *c, const struct msg_event *e)
+void copy_report_event(struct copy *c, const struct msg_event *e)
 {
 	if (!c->result->on_event)
 		return;
@@ -152,7 +152,7 @@ void copy_tell_event(struct copy *c, const struct msg_event *e)
 	pthread_mutex_unlock(&c->telling);
 }
 
-void copy_tell_taken(void *copy, const char *name)
+void copy_report_taken(void *copy, const char *name)
 {
 	struct copy *c = copy;
 
@@ -201,7 +201,7 @@ int copy_send_times(struct copy *c, const struct msg_times *m)
 	return session_send(c->session, MSG_TIMES, body, w.used);
 }
 
-int copy_session_failure(struct copy *c)
+int copy_fail_session(struct copy *c)
 {
 	char host[HOST_MAX];
 	struct failure f;

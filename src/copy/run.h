@@ -53,7 +53,7 @@ struct copy {
 };
 
 /* For a role's on_frame: it does not expect that frame; -1. */
-int copy_unexpected(const struct frame *f);
+int copy_fail_unexpected(const struct frame *f);
 /* Frames reach running from here on; NULL: none any more. */
 void copy_attach(struct copy *c, struct session *session, void *running);
 
@@ -70,17 +70,17 @@ void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer)
  * held. */
 void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer);
 /* Tell on_file(). Lock not held. */
-void copy_tell(struct copy *c, const char *name, const struct failure *f);
+void copy_report_failure(struct copy *c, const char *name, const struct failure *f);
 /* Tell on_event(), if events are wanted (o's rules). Lock not held. */
-void copy_tell_event(struct copy *c, const struct msg_event *e);
+void copy_report_event(struct copy *c, const struct msg_event *e);
 /* Tell on_taken(), if it is wanted. Lock not held. */
-void copy_tell_taken(void *copy, const char *name);
+void copy_report_taken(void *copy, const char *name);
 /* What the run returns when it is through: with an only file its own failure. */
 int copy_verdict(struct copy *c, bool only);
 /* What this end's lanes did with their time. */
 int copy_send_times(struct copy *c, const struct msg_times *m);
 /* The session failed: its failure as this thread's, and -1. */
-int copy_session_failure(struct copy *c);
+int copy_fail_session(struct copy *c);
 /* Start n threads, join them; failed ones (or over ones) are woken until they are gone. */
 void copy_join(struct worker *w, unsigned n);
 void tally_bytes(struct tally *t, uint64_t len);

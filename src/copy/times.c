@@ -7,7 +7,7 @@
 
 enum { MEMORY_MAJOR = 1 }; /* of /dev/zero, /dev/null and their like */
 
-enum stage_kind kind_of(int fd)
+enum stage_kind stage_kind_of(int fd)
 {
 	struct stat st;
 
@@ -32,40 +32,43 @@ void times_begin(struct msg_times *m, const struct session *s, enum stage_kind k
 }
 
 /* Parts are measured by other clocks than the whole. */
-static uint64_t without(uint64_t all, uint64_t part)
+static uint64_t subtract_part(uint64_t all, uint64_t part)
 {
 	return part < all ? all - part : 0;
 }
 
 /* The busiest lane is what counts: of a stage that is as busy as can be all lanes are, or those
  * that there is something to do for. */
-static void note_most(uint64_t *most, uint64_t ns)
+static void raise_maximum(uint64_t *most, uint64_t ns)
 {
 	if (ns > *most)
 		*most = ns;
 }
 
-static void add_source(struct msg_times *m, const struct lane_stats *s, const struct lane_use *use)
+static void add_source_times(struct msg_times *m, const struct lane_stats *s,
+			     const struct lane_use *use)
 {
-	uint64_t fill = without(s->ns_fill, use->ns_idle + use->ns_spare + use->ns_paced);
+	uint64_t fill = subtract_part(s->ns_fill, use->ns_idle + use->ns_spare + use->ns_paced);
 
 	m->ns_fill += fill;
 	m->ns_free += s->ns_free;
 	m->ns_send += s->ns_send;
 	m->ns_idle += use->ns_idle;
-	note_most(&m->ns_busiest, fill);
-	note_most(&m->ns_longest, fill + s->ns_free + s->ns_send + use->ns_idle + use->ns_paced);
+	raise_maximum(&m->ns_busiest, fill);
+	raise_maximum(&m->ns_longest,
+		      fill + s->ns_free + s->ns_send + use->ns_idle + use->ns_paced);
 }
 
-static void add_sink(struct msg_times *m, const struct lane_stats *s, const struct lane_use *use)
+static void add_sink_times(struct msg_times *m, const struct lane_stats *s,
+			   const struct lane_use *use)
 {
-	uint64_t store = without(s->ns_store, use->ns_idle + use->ns_paced);
+	uint64_t store = subtract_part(s->ns_store, use->ns_idle + use->ns_paced);
 	uint64_t block = s->ns_block + use->ns_idle;
 
 	m->ns_store += store;
 	m->ns_block += block;
-	note_most(&m->ns_busiest, store);
-	note_most(&m->ns_longest, store + block + use->ns_paced);
+	raise_maximum(&m->ns_busiest, store);
+	raise_maximum(&m->ns_longest, store + block + use->ns_paced);
 }
 
 void times_add(struct msg_times *m, const struct lane *l, const struct lane_use *use)
@@ -83,10 +86,10 @@ void times_add(struct msg_times *m, const struct lane *l, const struct lane_use 
 	if (s.rtt_us && (!m->rtt_us || s.rtt_us < m->rtt_us))
 		m->rtt_us = s.rtt_us;
 	if (lane_side_of(l) == LANE_SOURCE)
-		add_source(m, &s, use);
+		add_source_times(m, &s, use);
 	else
-		add_sink(m, &s, use);
+		add_sink_times(m, &s, use);
 	m->ns_paced += use->ns_paced;
 	m->ns_cpu += use->cpu.ns_run;
-	note_most(&m->ns_hottest, use->cpu.ns_run + use->cpu.ns_queued);
+	raise_maximum(&m->ns_hottest, use->cpu.ns_run + use->cpu.ns_queued);
 }

@@ -21,7 +21,7 @@ struct lane_use {
 };
 
 /* What a descriptor is read from or written to. */
-enum stage_kind kind_of(int fd);
+enum stage_kind stage_kind_of(int fd);
 
 /* Begin to count what this end's lanes did, then add each of them. */
 void times_begin(struct msg_times *m, const struct session *s, enum stage_kind kind);

@@ -99,7 +99,7 @@ void sysfs_names_free(struct dirent **names, int count)
 /* ---- the device ------------------------------------------------------------------------------ */
 
 /* "8.0 GT/s PCIe", "8 GT/s", "Unknown" */
-static unsigned mtransfers(const char *text)
+static unsigned parse_mtransfers(const char *text)
 {
 	char *end;
 	double gt = strtod(text, &end);
@@ -108,14 +108,14 @@ static unsigned mtransfers(const char *text)
 }
 
 /* which: "current" or "max".  255 lanes is what a device says that does not know. */
-static struct pcie_link pcie_link(const char *dir, const char *where, const char *which)
+static struct pcie_link read_pcie_link(const char *dir, const char *where, const char *which)
 {
 	char speed[ADAPTER_TEXT];
 	struct pcie_link link = {0};
 	long width = sysfs_number(0, "%s/%s/%s_link_width", dir, where, which);
 
 	sysfs_text(speed, sizeof speed, "%s/%s/%s_link_speed", dir, where, which);
-	link.mtransfers = mtransfers(speed);
+	link.mtransfers = parse_mtransfers(speed);
 	link.width = width > 0 && width <= 32 ? (unsigned)width : 0;
 	return link;
 }
@@ -130,12 +130,12 @@ static void read_pci(const char *dir, struct adapter *a)
 	a->numa_node = (int)sysfs_number(-1, "%s/device/numa_node", dir);
 	sysfs_link(a->driver, sizeof a->driver, "%s/device/driver", dir);
 	sysfs_link(a->pci, sizeof a->pci, "%s/device", dir);
-	a->pcie_now = pcie_link(dir, where, "current");
-	a->pcie_adapter = pcie_link(dir, where, "max");
-	a->pcie_slot = pcie_link(dir, is_virtual ? "device/physfn/.." : "device/..", "max");
+	a->pcie_now = read_pcie_link(dir, where, "current");
+	a->pcie_adapter = read_pcie_link(dir, where, "max");
+	a->pcie_slot = read_pcie_link(dir, is_virtual ? "device/physfn/.." : "device/..", "max");
 }
 
-static enum adapter_kind kind_of(const char *node_type, const char *link_layer)
+static enum adapter_kind classify_adapter(const char *node_type, const char *link_layer)
 {
 	if (strncmp(node_type, "4:", 2) == 0)
 		return ADAPTER_IWARP;
@@ -160,7 +160,7 @@ static void read_device(const char *dir, const char *name, struct adapter *a)
 /* ---- a port ---------------------------------------------------------------------------------- */
 
 /* "4: ACTIVE" */
-static unsigned numbered(const char *text, char *to, size_t size)
+static unsigned parse_numbered(const char *text, char *to, size_t size)
 {
 	const char *colon = strchr(text, ':');
 
@@ -247,11 +247,11 @@ static void read_port(const char *root, const char *dir, const char *node_type, 
 
 	a->port = port;
 	sysfs_text(a->link_layer, sizeof a->link_layer, "%s/ports/%u/link_layer", dir, port);
-	a->kind = kind_of(node_type, a->link_layer);
+	a->kind = classify_adapter(node_type, a->link_layer);
 	sysfs_text(text, sizeof text, "%s/ports/%u/state", dir, port);
-	a->state = (enum port_state)numbered(text, a->state_text, sizeof a->state_text);
+	a->state = (enum port_state)parse_numbered(text, a->state_text, sizeof a->state_text);
 	sysfs_text(text, sizeof text, "%s/ports/%u/phys_state", dir, port);
-	numbered(text, a->physical, sizeof a->physical);
+	parse_numbered(text, a->physical, sizeof a->physical);
 	sysfs_text(a->rate_text, sizeof a->rate_text, "%s/ports/%u/rate", dir, port);
 	read_rate(a);
 	read_netdev(root, dir, a);

@@ -124,8 +124,8 @@ static bool is_at_function(const char *root, const struct adapter *a, const char
 }
 
 /* An active port is better than another that is there, too. */
-static const struct adapter *port_of(const char *root, const struct adapter *all, unsigned count,
-				     const char *netdev)
+static const struct adapter *find_netdev_port(const char *root, const struct adapter *all,
+					      unsigned count, const char *netdev)
 {
 	const struct adapter *found = NULL;
 
@@ -139,10 +139,10 @@ static const struct adapter *port_of(const char *root, const struct adapter *all
 }
 
 /* The port of netdev, or of what it is made of. */
-static const struct adapter *port_below(const char *root, const struct adapter *all, unsigned count,
-					const char *netdev, unsigned deep)
+static const struct adapter *find_port_below(const char *root, const struct adapter *all,
+					     unsigned count, const char *netdev, unsigned deep)
 {
-	const struct adapter *found = port_of(root, all, count, netdev);
+	const struct adapter *found = find_netdev_port(root, all, count, netdev);
 	struct dirent **names;
 	int n;
 
@@ -151,7 +151,7 @@ static const struct adapter *port_below(const char *root, const struct adapter *
 	n = sysfs_names(&names, "%s/class/net/%s", root, netdev);
 	for (int i = 0; i < n && !found; i++)
 		if (strncmp(names[i]->d_name, "lower_", 6) == 0)
-			found = port_below(root, all, count, names[i]->d_name + 6, deep + 1);
+			found = find_port_below(root, all, count, names[i]->d_name + 6, deep + 1);
 	sysfs_names_free(names, n);
 	return found;
 }
@@ -164,7 +164,7 @@ bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out
 
 	if (adapters_list(root, &all, &count) < 0)
 		return false;
-	found = count ? port_below(sysfs_root(root), all, count, netdev, 0) : NULL;
+	found = count ? find_port_below(sysfs_root(root), all, count, netdev, 0) : NULL;
 	if (found)
 		*out = *found;
 	free(all);
@@ -173,7 +173,7 @@ bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-static bool is_address(const struct sockaddr *sa, const union address *a)
+static bool is_same_address(const struct sockaddr *sa, const union address *a)
 {
 	if (!sa || sa->sa_family != a->sa.sa_family)
 		return false;
@@ -194,7 +194,7 @@ bool netdev_of_address(const union address *local, char *to, size_t size)
 	if (getifaddrs(&all) < 0)
 		return false;
 	for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
-		found = is_address(i->ifa_addr, local);
+		found = is_same_address(i->ifa_addr, local);
 		if (found)
 			snprintf(to, size, "%s", i->ifa_name);
 	}

@@ -13,7 +13,7 @@
 enum { NODES_MAX = 1024, WORD = 8 * sizeof(unsigned long) };
 
 /* The first number in a small file; -1: there is none. */
-static int number_in(const char *path)
+static int read_number(const char *path)
 {
 	FILE *f = fopen(path, "re");
 	int n;
@@ -26,7 +26,7 @@ static int number_in(const char *path)
 	return n;
 }
 
-static bool several_nodes(const char *root)
+static bool has_several_nodes(const char *root)
 {
 	char path[512], list[256] = "";
 	FILE *f;
@@ -48,10 +48,10 @@ int node_of_adapter(const char *root, const char *device)
 	char path[512];
 	int node;
 
-	if (strchr(device, '/') || !several_nodes(sys))
+	if (strchr(device, '/') || !has_several_nodes(sys))
 		return -1;
 	snprintf(path, sizeof path, "%s/class/infiniband/%s/device/numa_node", sys, device);
-	node = number_in(path);
+	node = read_number(path);
 	return node >= 0 && node < NODES_MAX ? node : -1;
 }
 

@@ -8,7 +8,8 @@
 
 enum { DISCARD = 9 }; /* a port: none is a route's end */
 
-static bool in_network(const union address *a, const union address *own, const union address *mask)
+static bool is_in_network(const union address *a, const union address *own,
+			  const union address *mask)
 {
 	unsigned len;
 	const uint8_t *x = address_bits(a, &len), *y = address_bits(own, &len),
@@ -37,7 +38,7 @@ unsigned addresses_near(const union address *a, union address *to, unsigned max)
 		/* Some netmasks come without their family. */
 		i->ifa_netmask->sa_family = i->ifa_addr->sa_family;
 		mask = address_of_sockaddr(i->ifa_netmask);
-		if (in_network(a, &own, &mask))
+		if (is_in_network(a, &own, &mask))
 			to[n++] = own;
 	}
 	freeifaddrs(all);

@@ -11,7 +11,7 @@ static size_t round_up(size_t bytes)
 	return (bytes + PAGES_HUGE - 1) & ~(size_t)(PAGES_HUGE - 1);
 }
 
-static void *map(size_t bytes)
+static void *map_anonymous(size_t bytes)
 {
 	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
@@ -20,7 +20,7 @@ static void *map(size_t bytes)
 static bool map_aligned(struct pages *p)
 {
 	size_t room = p->bytes + PAGES_HUGE, before;
-	uint8_t *base = map(room);
+	uint8_t *base = map_anonymous(room);
 
 	if (base == MAP_FAILED)
 		return false;
@@ -36,7 +36,7 @@ static bool map_aligned(struct pages *p)
 
 static bool map_plain(struct pages *p)
 {
-	void *base = map(p->bytes);
+	void *base = map_anonymous(p->bytes);
 
 	if (base == MAP_FAILED)
 		return false;

@@ -31,7 +31,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* Lanes of the same index may run in one process at a time, in tests. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((noreturn)) static void refuse(const char *spec)
+__attribute__((noreturn)) static void abort_bad_spec(const char *spec)
 {
 	fprintf(stderr, "SLUICE_FAULT: can't understand '%s'\n", spec);
 	abort();
@@ -44,7 +44,7 @@ static void read_field(struct fault *f, const char *field, const char *spec)
 	int end = 0;
 
 	if (sscanf(field, "%7[a-z]=%llu%n", name, &value, &end) != 2 || field[end] != '\0')
-		refuse(spec);
+		abort_bad_spec(spec);
 	if (strcmp(name, "lane") == 0)
 		f->lane = value;
 	else if (strcmp(name, "block") == 0)
@@ -58,7 +58,7 @@ static void read_field(struct fault *f, const char *field, const char *spec)
 	else if (strcmp(name, "by") == 0 && value > 0)
 		f->by = value;
 	else
-		refuse(spec);
+		abort_bad_spec(spec);
 }
 
 static void read_fault(char *text, const char *spec)
@@ -67,7 +67,7 @@ static void read_fault(char *text, const char *spec)
 	char *rest, *kind = strtok_r(text, ":", &rest);
 
 	if (count == FAULTS_MAX || !kind)
-		refuse(spec);
+		abort_bad_spec(spec);
 	*f = (struct fault){.times = 1, .by = 1};
 	if (strcmp(kind, "damage") == 0)
 		f->kind = FAULT_DAMAGE;
@@ -82,7 +82,7 @@ static void read_fault(char *text, const char *spec)
 	else if (strcmp(kind, "take") == 0)
 		f->kind = FAULT_TAKE;
 	else
-		refuse(spec);
+		abort_bad_spec(spec);
 	for (char *field; (field = strtok_r(NULL, ",", &rest));)
 		read_field(f, field, spec);
 	count++;
@@ -104,15 +104,15 @@ static void read_faults(void)
 	free(text);
 }
 
-static bool matches(const struct fault *f, enum fault_kind kind, unsigned lane,
-		    const struct block *b)
+static bool is_fault_due(const struct fault *f, enum fault_kind kind, unsigned lane,
+			 const struct block *b)
 {
 	return f->kind == kind && f->lane == lane && f->block == b->number &&
 	       (f->times == 0 || f->done < f->times);
 }
 
 /* It is done once more; to go on with the block that is `every' further on. */
-static void note_done(struct fault *f)
+static void advance_fault(struct fault *f)
 {
 	f->done++;
 	if (f->every == 0)
@@ -122,7 +122,7 @@ static void note_done(struct fault *f)
 		f->times++;
 }
 
-static void damage(struct fault *f, unsigned lane, struct block *b)
+static void damage_block(struct fault *f, unsigned lane, struct block *b)
 {
 	if (b->len == 0)
 		return;
@@ -130,11 +130,11 @@ static void damage(struct fault *f, unsigned lane, struct block *b)
 		b->data[b->len / 2] ^= 1;
 		f->flipped = NULL;
 	}
-	if (matches(f, FAULT_DAMAGE, lane, b)) {
+	if (is_fault_due(f, FAULT_DAMAGE, lane, b)) {
 		b->data[b->len / 2] ^= 1;
 		f->flipped = b;
 		f->number = b->number;
-		note_done(f);
+		advance_fault(f);
 	}
 }
 
@@ -148,10 +148,10 @@ void fault_before(unsigned lane, struct block *b)
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < count; i++) {
 		if (faults[i].kind == FAULT_DAMAGE)
-			damage(&faults[i], lane, b);
-		if (matches(&faults[i], FAULT_STALL, lane, b)) {
+			damage_block(&faults[i], lane, b);
+		if (is_fault_due(&faults[i], FAULT_STALL, lane, b)) {
 			ms += faults[i].ms;
-			note_done(&faults[i]);
+			advance_fault(&faults[i]);
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -169,8 +169,8 @@ bool fault_after(unsigned lane, const struct block *b)
 		return false;
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < count; i++)
-		if (matches(&faults[i], FAULT_BREAK, lane, b)) {
-			note_done(&faults[i]);
+		if (is_fault_due(&faults[i], FAULT_BREAK, lane, b)) {
+			advance_fault(&faults[i]);
 			broke = true;
 		}
 	pthread_mutex_unlock(&lock);

@@ -217,7 +217,8 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 }
 
 /* HMAC-SHA256 of what was written to w; false where OpenSSL can't work at all. */
-static bool mac_of(const struct lane_key *key, const struct writer *w, uint8_t to[static LANE_MAC])
+static bool compute_mac(const struct lane_key *key, const struct writer *w,
+			uint8_t to[static LANE_MAC])
 {
 	unsigned len = LANE_MAC;
 
@@ -226,8 +227,8 @@ static bool mac_of(const struct lane_key *key, const struct writer *w, uint8_t t
 	       len == LANE_MAC;
 }
 
-static bool hello_mac(const struct lane_hello *h, const struct lane_key *key,
-		      uint8_t to[static LANE_MAC])
+static bool compute_hello_mac(const struct lane_hello *h, const struct lane_key *key,
+			      uint8_t to[static LANE_MAC])
 {
 	uint8_t text[128], bytes[LANE_HELLO_SIZE];
 	struct writer w = writer_of(text, sizeof text);
@@ -236,12 +237,12 @@ static bool hello_mac(const struct lane_hello *h, const struct lane_key *key,
 	put_bytes(&w, "sluice lane", strlen("sluice lane"));
 	put_bytes(&w, key->nonces, sizeof key->nonces);
 	put_bytes(&w, bytes, LANE_HELLO_SIZE - LANE_MAC);
-	return mac_of(key, &w, to);
+	return compute_mac(key, &w, to);
 }
 
 void lane_hello_sign(struct lane_hello *h, const struct lane_key *key)
 {
-	if (!hello_mac(h, key, h->mac))
+	if (!compute_hello_mac(h, key, h->mac))
 		memset(h->mac, 0, sizeof h->mac);
 }
 
@@ -249,7 +250,7 @@ int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key)
 {
 	uint8_t mac[LANE_MAC];
 
-	if (!hello_mac(h, key, mac))
+	if (!compute_hello_mac(h, key, mac))
 		return fail_as(OUT_MEMORY,
 			       "lane hello: no memory to check it, or OpenSSL lacks SHA-256");
 	if (CRYPTO_memcmp(mac, h->mac, sizeof mac) != 0)
@@ -333,7 +334,7 @@ void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 	put_u16(&w, lane);
 	put_u32(&w, epoch);
 	/* Without a mac: something that no peer can guess. */
-	if (!mac_of(key, &w, mac) && random_bytes(mac, LANE_TOKEN))
+	if (!compute_mac(key, &w, mac) && random_bytes(mac, LANE_TOKEN))
 		abort();
 	memcpy(to, mac, LANE_TOKEN);
 }

@@ -3,9 +3,9 @@
 
 #include "base/fail.h"
 
-void hello_say_ring(const struct lane *l, uint32_t epoch, bool accepting,
-		    const struct lane_key *key, const struct lane_ring *ring,
-		    uint8_t to[static LANE_HELLO_SIZE])
+void hello_write_ring(const struct lane *l, uint32_t epoch, bool accepting,
+		      const struct lane_key *key, const struct lane_ring *ring,
+		      uint8_t to[static LANE_HELLO_SIZE])
 {
 	struct lane_hello h = {
 		.from = (uint8_t)lane_side_of(l),
@@ -21,13 +21,13 @@ void hello_say_ring(const struct lane *l, uint32_t epoch, bool accepting,
 	lane_hello_encode(&h, to);
 }
 
-void hello_say(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-	       uint8_t to[static LANE_HELLO_SIZE])
+void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+		 uint8_t to[static LANE_HELLO_SIZE])
 {
-	hello_say_ring(l, epoch, accepting, key, &(struct lane_ring){0}, to);
+	hello_write_ring(l, epoch, accepting, key, &(struct lane_ring){0}, to);
 }
 
-int hello_heard_ring(const struct lane *l, uint32_t epoch, bool accepting,
+int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
 		     struct lane_ring *ring)
 {
@@ -52,12 +52,12 @@ int hello_heard_ring(const struct lane *l, uint32_t epoch, bool accepting,
 	return 0;
 }
 
-int hello_heard(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
+int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		const uint8_t from[static LANE_HELLO_SIZE])
 {
 	struct lane_ring ring;
 
-	if (hello_heard_ring(l, epoch, accepting, key, from, &ring))
+	if (hello_check_ring(l, epoch, accepting, key, from, &ring))
 		return -1;
 	if (ring.at != 0)
 		return fail_as(OUT_PROTOCOL, "lane hello: a ring where nothing is written");

@@ -149,7 +149,7 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 	uint32_t window;
 
 	drop_wire(l);
-	if (l->setup.side == LANE_SOURCE && source_credit(l, stored)) {
+	if (l->setup.side == LANE_SOURCE && lane_apply_credit(l, stored)) {
 		w->ops->close(w);
 		return -1;
 	}
@@ -232,7 +232,7 @@ static int check_futile(struct lane *l)
 		       l->setup.index, FUTILE_MAX, l->why);
 }
 
-static int mend(struct lane *l)
+static int mend_lane(struct lane *l)
 {
 	char why[FAIL_TEXT_MAX];
 
@@ -265,9 +265,9 @@ static int mend(struct lane *l)
 int lane_join(struct lane *l)
 {
 	while (!l->wire) {
-		if (mend(l))
+		if (mend_lane(l))
 			return -1;
-		if (l->setup.side == LANE_SOURCE && source_resend(l) && lane_broke(l))
+		if (l->setup.side == LANE_SOURCE && lane_resend(l) && lane_broke(l))
 			return -1;
 	}
 	return 0;
@@ -276,7 +276,7 @@ int lane_join(struct lane *l)
 /* ---- a source asks what its sink does ------------------------------------------------------ */
 
 /* The epoch of a wire that is attached: of no other one may be asked. */
-static bool is_at(struct lane *l, uint32_t epoch)
+static bool is_attached_at(struct lane *l, uint32_t epoch)
 {
 	bool is;
 
@@ -288,7 +288,7 @@ static bool is_at(struct lane *l, uint32_t epoch)
 
 void lane_held(struct lane *l, uint32_t epoch, bool busy)
 {
-	if (is_at(l, epoch))
+	if (is_attached_at(l, epoch))
 		atomic_fetch_add(busy ? &l->answers_busy : &l->answers_idle, 1);
 }
 

@@ -6,7 +6,7 @@
 #include "lane/seal.h"
 #include "lane/state.h"
 
-static int grant(struct lane *l)
+static int grant_credit(struct lane *l)
 {
 	l->granted = lane_stored(l);
 	return l->wire->ops->grant(l->wire, l->granted);
@@ -16,7 +16,7 @@ static int grant(struct lane *l)
  * Credits are collected, since each costs both ends some work; but never while this end waits
  * for its source, which may be waiting for just these.
  */
-static int next_block(struct lane *l, struct block **b)
+static int await_next_block(struct lane *l, struct block **b)
 {
 	struct wire *w = l->wire;
 
@@ -24,14 +24,14 @@ static int next_block(struct lane *l, struct block **b)
 	if (l->granted < lane_stored(l)) {
 		if (w->ops->recv(w, false, b))
 			return -1;
-		if (!*b && grant(l))
+		if (!*b && grant_credit(l))
 			return -1;
 	}
 	return *b ? 0 : w->ops->recv(w, true, b);
 }
 
 /* The block that is due came damaged: once may be chance. */
-static int damaged(struct lane *l)
+static int handle_damaged_block(struct lane *l)
 {
 	uint64_t number = lane_stored(l);
 
@@ -47,9 +47,9 @@ static int damaged(struct lane *l)
 	return lane_broke(l);
 }
 
-/* Where unseal() puts what the peer must not change while it is parsed; *private NULL when the wire
- * keeps it from that. */
-static int private_of(struct lane *l, struct block **private)
+/* Where block_unseal() puts what the peer must not change while it is parsed; *private NULL when
+ * the wire keeps it from that. */
+static int prepare_private_copy(struct lane *l, struct block **private)
 {
 	*private = NULL;
 	if (!l->wire->exposed)
@@ -69,20 +69,20 @@ static int try_block(struct lane *l, struct block **b)
 {
 	struct block *private;
 
-	if (private_of(l, &private))
+	if (prepare_private_copy(l, &private))
 		return -1;
-	if (next_block(l, b)) {
+	if (await_next_block(l, b)) {
 		*b = NULL;
-		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? damaged(l)
+		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? handle_damaged_block(l)
 									   : lane_broke(l);
 	}
-	switch (unseal(b, private, l->setup.index, l->epoch, lane_stored(l), l->setup.block_size,
-		       l->setup.unchecked)) {
+	switch (block_unseal(b, private, l->setup.index, l->epoch, lane_stored(l),
+			     l->setup.block_size, l->setup.unchecked)) {
 	case UNSEAL_WHOLE:
 		return 0;
 	case UNSEAL_DAMAGED:
 		*b = NULL;
-		return damaged(l);
+		return handle_damaged_block(l);
 	case UNSEAL_WRONG:
 		break;
 	}
@@ -116,7 +116,7 @@ int lane_recv(struct lane *l, struct block **out)
 }
 
 /* So many puts are worth a credit of their own. */
-static uint32_t batch_of(const struct lane *l)
+static uint32_t credit_batch(const struct lane *l)
 {
 	uint32_t window = l->wire->window;
 
@@ -144,7 +144,8 @@ int lane_put(struct lane *l, struct block *b)
 	/* In this order: whoever has the credit may send into the block. */
 	b = &l->pool.blocks[b->slot]; /* if it was a copy */
 	atomic_store(&l->at_wire, true);
-	if (w && (w->ops->post(w, b) || (stored - l->granted >= batch_of(l) && grant(l))))
+	if (w &&
+	    (w->ops->post(w, b) || (stored - l->granted >= credit_batch(l) && grant_credit(l))))
 		rc = lane_broke(l);
 	atomic_store(&l->at_wire, false);
 	return rc;

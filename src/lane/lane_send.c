@@ -6,7 +6,7 @@
 #include "lane/seal.h"
 #include "lane/state.h"
 
-int source_credit(struct lane *l, uint64_t stored)
+int lane_apply_credit(struct lane *l, uint64_t stored)
 {
 	uint64_t before = lane_stored(l);
 
@@ -38,18 +38,18 @@ static int take_credits(struct lane *l, bool wait)
 
 	if (l->wire->ops->credit(l->wire, least, &stored))
 		return -1;
-	return stored == 0 ? 0 : source_credit(l, stored);
+	return stored == 0 ? 0 : lane_apply_credit(l, stored);
 }
 
 /* Must a credit come before the next block is lent? */
-static bool must_wait(const struct lane *l)
+static bool must_await_credit(const struct lane *l)
 {
 	uint32_t window = l->wire->window;
 
 	return !l->pool.free || (window > 0 && l->sent - lane_stored(l) >= window);
 }
 
-static int send_block(struct lane *l, struct block *b)
+static int send_sealed_block(struct lane *l, struct block *b)
 {
 	seal_head(b, l->setup.index, l->epoch);
 	fault_before(l->setup.index, b);
@@ -60,17 +60,17 @@ static int send_block(struct lane *l, struct block *b)
 	return 0;
 }
 
-int source_resend(struct lane *l)
+int lane_resend(struct lane *l)
 {
 	for (struct block *b = l->unstored; b; b = b->next) {
-		if (send_block(l, b))
+		if (send_sealed_block(l, b))
 			return -1;
 		count_up(&l->counts.resent, 1);
 	}
 	return 0;
 }
 
-static struct block *lend(struct lane *l)
+static struct block *lend_block(struct lane *l)
 {
 	struct block *b = pool_take(&l->pool);
 
@@ -91,7 +91,7 @@ void lane_begin(struct block *b)
 
 struct block *lane_more(struct lane *l)
 {
-	return l->pool.free ? lend(l) : NULL;
+	return l->pool.free ? lend_block(l) : NULL;
 }
 
 int lane_get(struct lane *l, struct block **out)
@@ -106,8 +106,8 @@ int lane_get(struct lane *l, struct block **out)
 		if (first)
 			start = clock_ns();
 		first = false;
-		if (take_credits(l, must_wait(l)) == 0) {
-			b = lend(l);
+		if (take_credits(l, must_await_credit(l)) == 0) {
+			b = lend_block(l);
 			count_up(&l->counts.ns_free, b->lent_ns - start);
 			*out = b;
 			return 0;
@@ -152,7 +152,7 @@ int lane_send(struct lane *l, struct block *b)
 	b->next = NULL;
 	*l->unstored_end = b;
 	l->unstored_end = &b->next;
-	ret = send_block(l, b);
+	ret = send_sealed_block(l, b);
 	if (ret)
 		ret = lane_broke(l) ? -1 : lane_join(l);
 	count_up(&l->counts.ns_send, clock_ns() - start);

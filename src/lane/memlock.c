@@ -70,7 +70,7 @@ bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block
 }
 
 /* "64 KiB", "3.1 MiB" */
-static const char *size_text(uint64_t bytes, char *to, size_t size)
+static const char *format_bytes(uint64_t bytes, char *to, size_t size)
 {
 	if (bytes == UINT64_MAX)
 		snprintf(to, size, "unlimited");
@@ -91,8 +91,8 @@ int fail_memlock_on(const char *host, uint64_t limit, uint64_t need)
 		"lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard "
 		"memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf%s and log "
 		"in again (a service: LimitMEMLOCK=infinity)",
-		host[0] ? " on " : "", host, size_text(limit, limited, sizeof limited),
-		size_text(need, needed, sizeof needed), host[0] ? " there" : "");
+		host[0] ? " on " : "", host, format_bytes(limit, limited, sizeof limited),
+		format_bytes(need, needed, sizeof needed), host[0] ? " there" : "");
 }
 
 int fail_memlock(uint64_t need)

@@ -4,14 +4,14 @@
 #include "base/clock.h"
 #include "lane/state.h"
 
-static uint64_t limit_of(const struct lane *l, bool fresh)
+static uint64_t patience_limit(const struct lane *l, bool fresh)
 {
 	uint64_t timeout = (uint64_t)l->setup.timeout_ms;
 
 	return fresh && timeout > FIRST_CREDIT_MS ? FIRST_CREDIT_MS : timeout;
 }
 
-static void ask(struct patience *p, struct lane *l)
+static void ask_sink(struct patience *p, struct lane *l)
 {
 	p->asked++;
 	if (l->setup.ask)
@@ -20,7 +20,7 @@ static void ask(struct patience *p, struct lane *l)
 
 int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh)
 {
-	uint64_t now = clock_ms(), limit = limit_of(l, fresh), step = limit / CHECKS + 1;
+	uint64_t now = clock_ms(), limit = patience_limit(l, fresh), step = limit / CHECKS + 1;
 	uint32_t busy = atomic_load(&l->answers_busy), idle = atomic_load(&l->answers_idle);
 	uint64_t gone = now - p->looked_ms;
 
@@ -34,7 +34,7 @@ int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh
 	p->looked_ms = now;
 	p->quiet_ms += gone < step ? gone : step;
 	if (p->quiet_ms >= step * (p->asked + 1)) {
-		ask(p, l);
+		ask_sink(p, l);
 		return 0;
 	}
 	if (p->asked < CHECKS - 1 || p->quiet_ms < limit)
@@ -49,7 +49,7 @@ int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh
 
 uint64_t patience_next(const struct patience *p, const struct lane *l, bool fresh)
 {
-	uint64_t limit = limit_of(l, fresh), step = limit / CHECKS + 1;
+	uint64_t limit = patience_limit(l, fresh), step = limit / CHECKS + 1;
 	uint64_t at = p->asked < CHECKS - 1 ? step * (p->asked + 1) : limit;
 
 	if (!p->looked_ms || at <= p->quiet_ms)

@@ -45,7 +45,7 @@ static void take_private(struct block **b, struct block *private)
 	*b = private;
 }
 
-static bool hash_is(const struct block *b, const struct head *h)
+static bool has_hash_of(const struct block *b, const struct head *h)
 {
 	uint64_t hash[2];
 
@@ -53,8 +53,8 @@ static bool hash_is(const struct block *b, const struct head *h)
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 
-enum unsealed unseal(struct block **came, struct block *private, unsigned lane, uint32_t epoch,
-		     uint64_t number, uint32_t room, bool unchecked)
+enum unsealed block_unseal(struct block **came, struct block *private, unsigned lane,
+			   uint32_t epoch, uint64_t number, uint32_t room, bool unchecked)
 {
 	struct block *b = *came;
 	uint8_t head[LANE_HEAD];
@@ -79,7 +79,7 @@ enum unsealed unseal(struct block **came, struct block *private, unsigned lane, 
 		take_private(came, private);
 		b = *came;
 	}
-	if (!unchecked && !hash_is(b, &h))
+	if (!unchecked && !has_hash_of(b, &h))
 		return UNSEAL_DAMAGED;
 	b->kind = h.kind;
 	b->file = h.file;

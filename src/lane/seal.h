@@ -23,7 +23,7 @@ enum unsealed {
  * reach: what is parsed (the head, records) is checked and used there, and *b becomes it then.  An
  * extent stays where it is: its bytes are the sender's to choose until they are stored.
  */
-enum unsealed unseal(struct block **b, struct block *private, unsigned lane, uint32_t epoch,
-		     uint64_t number, uint32_t room, bool unchecked);
+enum unsealed block_unseal(struct block **b, struct block *private, unsigned lane, uint32_t epoch,
+			   uint64_t number, uint32_t room, bool unchecked);
 
 #endif

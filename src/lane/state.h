@@ -100,8 +100,8 @@ int lane_join(struct lane *l);
 void lane_look(struct lane *l);
 
 /* source.c: stored blocks are free again; -1 when the peer can't mean that. */
-int source_credit(struct lane *l, uint64_t stored);
+int lane_apply_credit(struct lane *l, uint64_t stored);
 /* Send all that is not known to be stored over a new wire. */
-int source_resend(struct lane *l);
+int lane_resend(struct lane *l);
 
 #endif

@@ -13,7 +13,7 @@ static bool has_id(uint16_t tag)
 }
 
 /* Tags grow in value; only those with ids come more than once. */
-static const char *wrong_with(const struct acl_entry *e, uint16_t before)
+static const char *find_wrong_field(const struct acl_entry *e, uint16_t before)
 {
 	switch (e->tag) {
 	case ACL_USER_OBJ:
@@ -52,7 +52,7 @@ int acl_decode(const void *bytes, size_t size, struct acl_entry *to)
 		e.tag = take_u16(&r);
 		e.perm = take_u16(&r);
 		e.id = take_u32(&r);
-		wrong = r.bad ? "size" : wrong_with(&e, before);
+		wrong = r.bad ? "size" : find_wrong_field(&e, before);
 		if (wrong)
 			break;
 		before = e.tag;

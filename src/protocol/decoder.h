@@ -24,7 +24,7 @@ static inline struct decoder decoder_of(const struct frame *f)
 }
 
 /* The field just taken is there, and right. */
-static inline void need(struct decoder *d, bool right, const char *field)
+static inline void decoder_require(struct decoder *d, bool right, const char *field)
 {
 	if (!d->wrong && (d->r.bad || !right))
 		d->wrong = field;
@@ -34,14 +34,14 @@ static inline bool take_bool(struct decoder *d, const char *field)
 {
 	uint8_t v = take_u8(&d->r);
 
-	need(d, v <= 1, field);
+	decoder_require(d, v <= 1, field);
 	return v == 1;
 }
 
 static inline void take_text(struct decoder *d, char *to, size_t size, const char *field)
 {
 	take_str(&d->r, to, size);
-	need(d, true, field);
+	decoder_require(d, true, field);
 }
 
 /* All outcomes but OUT_DONE, and that where done is set. */
@@ -49,7 +49,7 @@ static inline uint8_t take_outcome(struct decoder *d, bool done)
 {
 	uint8_t code = take_u8(&d->r);
 
-	need(d, done || code != OUT_DONE, "code");
+	decoder_require(d, done || code != OUT_DONE, "code");
 	return (uint8_t)outcome_from(code);
 }
 
@@ -57,7 +57,7 @@ void total_take(struct decoder *d, struct msg_total *m);
 void times_take(struct decoder *d, struct msg_times *m);
 
 /* Nothing wrong and nothing left over: 0, else -1 with a failure. */
-int decoded(struct decoder *d);
+int decoder_finish(struct decoder *d);
 
 /* A block size of zero is for the caller to judge. */
 static inline bool block_size_fits(uint32_t size)

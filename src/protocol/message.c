@@ -41,17 +41,17 @@ static const char *const names[] = {
 	[MSG_TAKEN] = "TAKEN",
 };
 
-static bool type_known(uint8_t type)
+static bool is_type_known(uint8_t type)
 {
 	return type < sizeof names / sizeof *names && names[type];
 }
 
 const char *message_name(uint8_t type)
 {
-	return type_known(type) ? names[type] : "unknown";
+	return is_type_known(type) ? names[type] : "unknown";
 }
 
-int decoded(struct decoder *d)
+int decoder_finish(struct decoder *d)
 {
 	if (!d->wrong && d->r.bad)
 		d->wrong = "cut short";
@@ -66,7 +66,7 @@ int msg_empty_decode(const struct frame *f)
 {
 	struct decoder d = decoder_of(f);
 
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 /* ---- frames ------------------------------------------------------------------------ */
@@ -88,7 +88,7 @@ int frame_head_decode(const uint8_t from[static FRAME_HEAD], uint8_t *type, uint
 	*type = take_u8(&r);
 	if (take_u8(&r) || take_u16(&r))
 		return fail_as(OUT_PROTOCOL, "malformed frame from the peer: padding");
-	if (!type_known(*type))
+	if (!is_type_known(*type))
 		return fail_as(OUT_PROTOCOL, "malformed frame from the peer: unknown type %u",
 			       *type);
 	if (*len > FRAME_BODY_MAX)
@@ -128,29 +128,29 @@ int msg_hello_decode(const struct frame *f, struct msg_hello *m)
 		return fail_as(OUT_VERSION, "the peer speaks protocol %u, this is protocol %u",
 			       m->version, PROTOCOL_VERSION);
 	m->role = take_u8(&d.r);
-	need(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");
+	decoder_require(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");
 	m->want = take_u8(&d.r);
-	need(&d, m->want <= TRANSPORT_SSH, "want");
+	decoder_require(&d, m->want <= TRANSPORT_SSH, "want");
 	m->features = take_u64(&d.r);
 	m->lanes = take_u16(&d.r);
-	need(&d, m->lanes >= 1 && m->lanes <= LANE_COUNT_MAX, "lanes");
+	decoder_require(&d, m->lanes >= 1 && m->lanes <= LANE_COUNT_MAX, "lanes");
 	m->depth = take_u16(&d.r);
-	need(&d, m->depth >= LANE_DEPTH_MIN && m->depth <= LANE_DEPTH_MAX, "depth");
+	decoder_require(&d, m->depth >= LANE_DEPTH_MIN && m->depth <= LANE_DEPTH_MAX, "depth");
 	m->block_size = take_u32(&d.r);
-	need(&d, block_size_fits(m->block_size), "block_size");
+	decoder_require(&d, block_size_fits(m->block_size), "block_size");
 	m->memory = take_u64(&d.r);
 	m->lockable = take_u64(&d.r);
 	m->timeout_ms = take_u32(&d.r);
-	need(&d, m->timeout_ms <= INT32_MAX, "timeout_ms");
+	decoder_require(&d, m->timeout_ms <= INT32_MAX, "timeout_ms");
 	m->host_id = take_u64(&d.r);
 	m->rdma_op = take_u8(&d.r);
-	need(&d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
+	decoder_require(&d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
 	m->rails = take_u16(&d.r);
 	take_bytes(&d.r, m->nonce, sizeof m->nonce);
-	need(&d, true, "nonce");
+	decoder_require(&d, true, "nonce");
 	take_text(&d, m->host, sizeof m->host, "host");
 	take_text(&d, m->no_rdma, sizeof m->no_rdma, "no_rdma");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_offer_encode(struct writer *w, const struct msg_offer *m)
@@ -168,18 +168,19 @@ void msg_offer_encode(struct writer *w, const struct msg_offer *m)
 	put_str(w, m->no_rdma);
 }
 
-static void place_take(struct decoder *d, struct offer_place *p)
+static void take_offer_place(struct decoder *d, struct offer_place *p)
 {
 	static const uint8_t zeros[12];
 
 	p->transport = take_u8(&d->r);
-	need(d, p->transport == TRANSPORT_RDMA || p->transport == TRANSPORT_TCP, "transport");
+	decoder_require(d, p->transport == TRANSPORT_RDMA || p->transport == TRANSPORT_TCP,
+			"transport");
 	p->family = take_u8(&d->r);
-	need(d, p->family == 4 || p->family == 6, "family");
+	decoder_require(d, p->family == 4 || p->family == 6, "family");
 	p->port = take_u16(&d->r);
-	need(d, p->port != 0, "port");
+	decoder_require(d, p->port != 0, "port");
 	take_bytes(&d->r, p->addr, sizeof p->addr);
-	need(d, p->family != 4 || memcmp(p->addr + 4, zeros, sizeof zeros) == 0, "addr");
+	decoder_require(d, p->family != 4 || memcmp(p->addr + 4, zeros, sizeof zeros) == 0, "addr");
 	p->rate = take_u32(&d->r);
 	p->adapter = take_u8(&d->r);
 }
@@ -190,16 +191,17 @@ int msg_offer_decode(const struct frame *f, struct msg_offer *m)
 	unsigned rdma = 0;
 
 	m->round = take_u8(&d.r);
-	need(&d, m->round <= 1, "round");
+	decoder_require(&d, m->round <= 1, "round");
 	m->count = take_u8(&d.r);
-	need(&d, m->count <= 2 * OFFER_MAX, "count");
+	decoder_require(&d, m->count <= 2 * OFFER_MAX, "count");
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
-		place_take(&d, &m->places[i]);
+		take_offer_place(&d, &m->places[i]);
 		rdma += m->places[i].transport == TRANSPORT_RDMA;
 	}
-	need(&d, d.wrong || (rdma <= OFFER_MAX && m->count - rdma <= OFFER_MAX), "count");
+	decoder_require(&d, d.wrong || (rdma <= OFFER_MAX && m->count - rdma <= OFFER_MAX),
+			"count");
 	take_text(&d, m->no_rdma, sizeof m->no_rdma, "no_rdma");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_choice_encode(struct writer *w, const struct msg_choice *m)
@@ -213,9 +215,10 @@ int msg_choice_decode(const struct frame *f, struct msg_choice *m)
 	struct decoder d = decoder_of(f);
 
 	m->transport = take_u8(&d.r);
-	need(&d, m->transport >= TRANSPORT_RDMA && m->transport <= TRANSPORT_SSH, "transport");
+	decoder_require(&d, m->transport >= TRANSPORT_RDMA && m->transport <= TRANSPORT_SSH,
+			"transport");
 	take_text(&d, m->why, sizeof m->why, "why");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_noroute_encode(struct writer *w, const struct msg_noroute *m)
@@ -229,9 +232,9 @@ int msg_noroute_decode(const struct frame *f, struct msg_noroute *m)
 	struct decoder d = decoder_of(f);
 
 	m->round = take_u8(&d.r);
-	need(&d, m->round <= 1, "round");
+	decoder_require(&d, m->round <= 1, "round");
 	take_text(&d, m->why, sizeof m->why, "why");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_lane_down_encode(struct writer *w, const struct msg_lane_down *m)
@@ -246,10 +249,10 @@ int msg_lane_down_decode(const struct frame *f, struct msg_lane_down *m)
 	struct decoder d = decoder_of(f);
 
 	m->lane = take_u16(&d.r);
-	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	decoder_require(&d, m->lane < LANE_COUNT_MAX, "lane");
 	m->epoch = take_u32(&d.r);
 	take_text(&d, m->why, sizeof m->why, "why");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_lane_stored_encode(struct writer *w, const struct msg_lane_stored *m)
@@ -265,11 +268,11 @@ int msg_lane_stored_decode(const struct frame *f, struct msg_lane_stored *m)
 	struct decoder d = decoder_of(f);
 
 	m->lane = take_u16(&d.r);
-	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	decoder_require(&d, m->lane < LANE_COUNT_MAX, "lane");
 	m->epoch = take_u32(&d.r);
 	m->stored = take_u64(&d.r);
 	m->damaged = take_bool(&d, "damaged");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_lane_check_encode(struct writer *w, const struct msg_lane_check *m)
@@ -284,10 +287,10 @@ int msg_lane_check_decode(const struct frame *f, struct msg_lane_check *m)
 	struct decoder d = decoder_of(f);
 
 	m->lane = take_u16(&d.r);
-	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	decoder_require(&d, m->lane < LANE_COUNT_MAX, "lane");
 	m->epoch = take_u32(&d.r);
 	m->mtu = take_u32(&d.r);
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_lane_held_encode(struct writer *w, const struct msg_lane_held *m)
@@ -303,11 +306,11 @@ int msg_lane_held_decode(const struct frame *f, struct msg_lane_held *m)
 	struct decoder d = decoder_of(f);
 
 	m->lane = take_u16(&d.r);
-	need(&d, m->lane < LANE_COUNT_MAX, "lane");
+	decoder_require(&d, m->lane < LANE_COUNT_MAX, "lane");
 	m->epoch = take_u32(&d.r);
 	m->mtu = take_u32(&d.r);
 	m->busy = take_bool(&d, "busy");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_ping_encode(struct writer *w, const struct msg_ping *m)
@@ -320,7 +323,7 @@ int msg_ping_decode(const struct frame *f, struct msg_ping *m)
 	struct decoder d = decoder_of(f);
 
 	m->cookie = take_u64(&d.r);
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_file_result_encode(struct writer *w, const struct msg_file_result *m)
@@ -337,14 +340,14 @@ int msg_file_result_decode(const struct frame *f, struct msg_file_result *m)
 	m->file = take_u32(&d.r);
 	m->code = take_outcome(&d, false);
 	take_text(&d, m->text, sizeof m->text, "text");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 static uint16_t take_count(struct decoder *d, uint16_t most)
 {
 	uint16_t count = take_u16(&d->r);
 
-	need(d, count >= 1 && count <= most, "count");
+	decoder_require(d, count >= 1 && count <= most, "count");
 	return d->wrong ? 0 : count;
 }
 
@@ -362,9 +365,9 @@ int msg_stored_decode(const struct frame *f, struct msg_stored *m)
 	m->count = take_count(&d, STORED_MAX);
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
 		m->files[i] = take_u32(&d.r);
-		need(&d, m->files[i] != 0, "file");
+		decoder_require(&d, m->files[i] != 0, "file");
 	}
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_answers_encode(struct writer *w, const struct msg_answers *m)
@@ -383,12 +386,13 @@ int msg_answers_decode(const struct frame *f, struct msg_answers *m)
 	m->count = take_count(&d, ANSWERS_MAX);
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
 		m->of[i].file = take_u32(&d.r);
-		need(&d, m->of[i].file != 0, "file");
+		decoder_require(&d, m->of[i].file != 0, "file");
 		m->of[i].answer = take_u8(&d.r);
-		need(&d, m->of[i].answer >= ANSWER_SEND && m->of[i].answer <= ANSWER_CLONED,
-		     "answer");
+		decoder_require(&d,
+				m->of[i].answer >= ANSWER_SEND && m->of[i].answer <= ANSWER_CLONED,
+				"answer");
 	}
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_cells_encode(struct writer *w, const struct msg_cells *m)
@@ -407,17 +411,18 @@ int msg_cells_decode(const struct frame *f, struct msg_cells *m)
 	struct decoder d = decoder_of(f);
 
 	m->file = take_u32(&d.r);
-	need(&d, m->file != 0, "file");
+	decoder_require(&d, m->file != 0, "file");
 	m->pos = take_u64(&d.r);
-	need(&d, m->pos % CELL_WIRE == 0 && m->pos <= INT64_MAX, "pos");
+	decoder_require(&d, m->pos % CELL_WIRE == 0 && m->pos <= INT64_MAX, "pos");
 	m->count = take_count(&d, CELLS_MAX);
 	/* The last one need not be whole, but it begins within a file. */
-	need(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL_WIRE <= INT64_MAX, "count");
+	decoder_require(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL_WIRE <= INT64_MAX,
+			"count");
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
 		m->digest[i][0] = take_u64(&d.r);
 		m->digest[i][1] = take_u64(&d.r);
 	}
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_total_encode(struct writer *w, const struct msg_total *m)
@@ -449,8 +454,8 @@ int msg_total_decode(const struct frame *f, struct msg_total *m)
 	struct decoder d = decoder_of(f);
 
 	total_take(&d, m);
-	need(&d, f->type != MSG_DONE || !m->incomplete, "incomplete");
-	return decoded(&d);
+	decoder_require(&d, f->type != MSG_DONE || !m->incomplete, "incomplete");
+	return decoder_finish(&d);
 }
 
 void msg_times_encode(struct writer *w, const struct msg_times *m)
@@ -480,10 +485,10 @@ void msg_times_encode(struct writer *w, const struct msg_times *m)
 void times_take(struct decoder *d, struct msg_times *m)
 {
 	m->kind = take_u8(&d->r);
-	need(d, m->kind < STAGE_KINDS, "kind");
+	decoder_require(d, m->kind < STAGE_KINDS, "kind");
 	m->same_host = take_bool(d, "same_host");
 	m->used = take_u16(&d->r);
-	need(d, m->used <= LANE_COUNT_MAX, "used");
+	decoder_require(d, m->used <= LANE_COUNT_MAX, "used");
 	m->cpus = take_u16(&d->r);
 	m->rtt_us = take_u32(&d->r);
 	m->block = take_u32(&d->r);
@@ -508,7 +513,7 @@ int msg_times_decode(const struct frame *f, struct msg_times *m)
 	struct decoder d = decoder_of(f);
 
 	times_take(&d, m);
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_error_encode(struct writer *w, const struct msg_error *m)
@@ -525,5 +530,5 @@ int msg_error_decode(const struct frame *f, struct msg_error *m)
 	m->code = take_outcome(&d, false);
 	take_text(&d, m->host, sizeof m->host, "host");
 	take_text(&d, m->text, sizeof m->text, "text");
-	return decoded(&d);
+	return decoder_finish(&d);
 }

@@ -20,10 +20,10 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m)
 	uint8_t magic[GREETING_MAGIC_SIZE];
 
 	take_bytes(&d.r, magic, sizeof magic);
-	need(&d, memcmp(magic, GREETING_MAGIC, sizeof magic) == 0, "magic");
+	decoder_require(&d, memcmp(magic, GREETING_MAGIC, sizeof magic) == 0, "magic");
 	m->version = take_u16(&d.r);
 	take_text(&d, m->release, sizeof m->release, "release");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_start_encode(struct writer *w, const struct msg_start *m)
@@ -64,20 +64,20 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 static void start_take_limits(struct decoder *d, struct msg_start *m)
 {
 	m->lanes = take_u16(&d->r);
-	need(d, m->lanes <= LANE_COUNT_MAX, "lanes");
+	decoder_require(d, m->lanes <= LANE_COUNT_MAX, "lanes");
 	m->depth = take_u16(&d->r);
-	need(d, m->depth <= LANE_DEPTH_MAX, "depth");
+	decoder_require(d, m->depth <= LANE_DEPTH_MAX, "depth");
 	m->block_size = take_u32(&d->r);
-	need(d, m->block_size == 0 || block_size_fits(m->block_size), "block_size");
+	decoder_require(d, m->block_size == 0 || block_size_fits(m->block_size), "block_size");
 	m->memory = take_u64(&d->r);
 	m->bwlimit = take_u64(&d->r);
 	m->timeout_ms = take_u32(&d->r);
-	need(d, m->timeout_ms <= INT32_MAX, "timeout_ms");
+	decoder_require(d, m->timeout_ms <= INT32_MAX, "timeout_ms");
 	m->connect_timeout_ms = take_u32(&d->r);
-	need(d, m->connect_timeout_ms <= INT32_MAX, "connect_timeout_ms");
+	decoder_require(d, m->connect_timeout_ms <= INT32_MAX, "connect_timeout_ms");
 	m->port_lo = take_u16(&d->r);
 	m->port_hi = take_u16(&d->r);
-	need(d, m->port_lo <= m->port_hi && (m->port_lo || !m->port_hi), "port_hi");
+	decoder_require(d, m->port_lo <= m->port_hi && (m->port_lo || !m->port_hi), "port_hi");
 }
 
 static void start_take_tree(struct decoder *d, struct msg_start *m)
@@ -86,16 +86,16 @@ static void start_take_tree(struct decoder *d, struct msg_start *m)
 	m->max_size = take_u64(&d->r);
 	m->max_delete = take_u64(&d->r);
 	m->digest = take_u8(&d->r);
-	need(d, m->digest < CONTENT_DIGESTS, "digest");
+	decoder_require(d, m->digest < CONTENT_DIGESTS, "digest");
 	take_text(d, m->chmod, sizeof m->chmod, "chmod");
 	take_text(d, m->chown, sizeof m->chown, "chown");
 	take_text(d, m->suffix, sizeof m->suffix, "suffix");
 	take_text(d, m->backup_dir, sizeof m->backup_dir, "backup_dir");
 	m->rdma_op = take_u8(&d->r);
-	need(d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
+	decoder_require(d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
 	m->rails = take_u16(&d->r);
 	m->direct = take_u8(&d->r);
-	need(d, m->direct < DIRECTS, "direct");
+	decoder_require(d, m->direct < DIRECTS, "direct");
 	m->memory_bytes = take_u64(&d->r);
 }
 
@@ -108,22 +108,22 @@ int msg_start_decode(const struct frame *f, struct msg_start *m)
 		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this is protocol %u",
 			       m->version, PROTOCOL_VERSION);
 	m->role = take_u8(&d.r);
-	need(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");
+	decoder_require(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");
 	m->want = take_u8(&d.r);
-	need(&d, m->want <= TRANSPORT_SSH, "want");
+	decoder_require(&d, m->want <= TRANSPORT_SSH, "want");
 	m->verbose = take_u8(&d.r);
-	need(&d, m->verbose <= VERBOSE_MAX, "verbose");
+	decoder_require(&d, m->verbose <= VERBOSE_MAX, "verbose");
 	m->flags = take_u64(&d.r);
-	need(&d, (m->flags & ~START_ALL) == 0, "flags");
+	decoder_require(&d, (m->flags & ~START_ALL) == 0, "flags");
 	take_bytes(&d.r, m->secret, sizeof m->secret);
-	need(&d, true, "secret");
+	decoder_require(&d, true, "secret");
 	start_take_limits(&d, m);
 	take_text(&d, m->host, sizeof m->host, "host");
 	take_text(&d, m->peer, sizeof m->peer, "peer");
 	take_text(&d, m->address, sizeof m->address, "address");
 	take_text(&d, m->target, sizeof m->target, "target");
 	start_take_tree(&d, m);
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_want_encode(struct writer *w, const struct msg_want *m)
@@ -136,7 +136,7 @@ int msg_want_decode(const struct frame *f, struct msg_want *m)
 	struct decoder d = decoder_of(f);
 
 	take_text(&d, m->name, sizeof m->name, "name");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_rule_encode(struct writer *w, const struct msg_rule *m)
@@ -151,7 +151,7 @@ int msg_rule_decode(const struct frame *f, struct msg_rule *m)
 
 	m->include = take_bool(&d, "include");
 	take_text(&d, m->pattern, sizeof m->pattern, "pattern");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_event_encode(struct writer *w, const struct msg_event *m)
@@ -171,17 +171,18 @@ int msg_event_decode(const struct frame *f, struct msg_event *m)
 	struct decoder d = decoder_of(f);
 
 	m->what = take_u8(&d.r);
-	need(&d, m->what >= EVENT_FILE && m->what <= EVENT_NODE, "what");
+	decoder_require(&d, m->what >= EVENT_FILE && m->what <= EVENT_NODE, "what");
 	m->code = take_outcome(&d, true);
 	m->deleted = take_bool(&d, "deleted");
 	m->size = take_u64(&d.r);
 	take_text(&d, m->change, sizeof m->change, "change");
 	take_text(&d, m->digest, sizeof m->digest, "digest");
 	m->path_len = take_u16(&d.r);
-	need(&d, m->path_len < EVENT_PATH_MAX, "path");
+	decoder_require(&d, m->path_len < EVENT_PATH_MAX, "path");
 	m->path = (const char *)take_view(&d.r, m->path_len);
-	need(&d, d.r.bad || m->path_len == 0 || !memchr(m->path, '\0', m->path_len), "path");
-	return decoded(&d);
+	decoder_require(&d, d.r.bad || m->path_len == 0 || !memchr(m->path, '\0', m->path_len),
+			"path");
+	return decoder_finish(&d);
 }
 
 void msg_finding_encode(struct writer *w, const struct msg_finding *m)
@@ -203,18 +204,18 @@ int msg_finding_decode(const struct frame *f, struct msg_finding *m)
 	unsigned len;
 
 	m->state = take_u8(&d.r);
-	need(&d, m->state >= FINDING_OK && m->state <= FINDING_FAILURE, "state");
+	decoder_require(&d, m->state >= FINDING_OK && m->state <= FINDING_FAILURE, "state");
 	m->family = take_u8(&d.r);
-	need(&d, m->family == 0 || m->family == 4 || m->family == 6, "family");
+	decoder_require(&d, m->family == 0 || m->family == 4 || m->family == 6, "family");
 	m->rdma = take_bool(&d, "rdma");
 	take_bytes(&d.r, m->addr, sizeof m->addr);
 	len = m->family == 6 ? 16 : m->family == 4 ? 4 : 0;
-	need(&d, memcmp(m->addr + len, zeros, sizeof zeros - len) == 0, "addr");
+	decoder_require(&d, memcmp(m->addr + len, zeros, sizeof zeros - len) == 0, "addr");
 	take_text(&d, m->name, sizeof m->name, "name");
 	take_text(&d, m->subject, sizeof m->subject, "subject");
 	take_text(&d, m->what, sizeof m->what, "what");
 	take_text(&d, m->remedy, sizeof m->remedy, "remedy");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_note_encode(struct writer *w, const struct msg_note *m)
@@ -228,9 +229,9 @@ int msg_note_decode(const struct frame *f, struct msg_note *m)
 	struct decoder d = decoder_of(f);
 
 	m->level = take_u8(&d.r);
-	need(&d, m->level <= LOG_TRACE, "level");
+	decoder_require(&d, m->level <= LOG_TRACE, "level");
 	take_text(&d, m->text, sizeof m->text, "text");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_progress_encode(struct writer *w, const struct msg_progress *m)
@@ -249,7 +250,7 @@ int msg_progress_decode(const struct frame *f, struct msg_progress *m)
 	m->total = take_u64(&d.r);
 	m->files = take_u64(&d.r);
 	m->total_known = take_bool(&d, "total_known");
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 static void counts_put(struct writer *w, const struct msg_counts *c)
@@ -306,15 +307,15 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	take_text(&d, m->text, sizeof m->text, "text");
 	total_take(&d, &m->total);
 	m->transport = take_u8(&d.r);
-	need(&d, m->transport <= TRANSPORT_SSH, "transport");
+	decoder_require(&d, m->transport <= TRANSPORT_SSH, "transport");
 	m->lanes = take_u16(&d.r);
-	need(&d, m->lanes <= LANE_COUNT_MAX, "lanes");
+	decoder_require(&d, m->lanes <= LANE_COUNT_MAX, "lanes");
 	take_text(&d, m->how, sizeof m->how, "how");
 	take_text(&d, m->why, sizeof m->why, "why");
 	m->ns = take_u64(&d.r);
 	times_take(&d, &m->times);
 	counts_take(&d.r, &m->counts);
-	return decoded(&d);
+	return decoder_finish(&d);
 }
 
 void msg_cancel_encode(struct writer *w, const struct msg_cancel *m)
@@ -327,8 +328,8 @@ int msg_cancel_decode(const struct frame *f, struct msg_cancel *m)
 	struct decoder d = decoder_of(f);
 
 	m->signo = take_u8(&d.r);
-	need(&d, m->signo >= 1 && m->signo <= SIGNAL_MAX, "signo");
-	return decoded(&d);
+	decoder_require(&d, m->signo >= 1 && m->signo <= SIGNAL_MAX, "signo");
+	return decoder_finish(&d);
 }
 
 void msg_detour_encode(struct writer *w, const struct msg_detour *m)
@@ -342,7 +343,7 @@ int msg_detour_decode(const struct frame *f, struct msg_detour *m)
 	struct decoder d = decoder_of(f);
 
 	m->port = take_u16(&d.r);
-	need(&d, m->port != 0, "port");
+	decoder_require(&d, m->port != 0, "port");
 	take_text(&d, m->why, sizeof m->why, "why");
-	return decoded(&d);
+	return decoder_finish(&d);
 }

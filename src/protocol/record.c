@@ -9,9 +9,9 @@ enum {
 	SECOND_NS = 1000000000,
 };
 
-struct opened record_begin(struct writer *w, enum record_type type)
+struct open_record record_begin(struct writer *w, enum record_type type)
 {
-	struct opened o;
+	struct open_record o;
 
 	put_u8(w, (uint8_t)type);
 	put_zeros(w, 3);
@@ -21,7 +21,7 @@ struct opened record_begin(struct writer *w, enum record_type type)
 	return o;
 }
 
-void record_finish(struct writer *w, struct opened o)
+void record_finish(struct writer *w, struct open_record o)
 {
 	struct writer len;
 
@@ -45,26 +45,27 @@ void attr_put(struct writer *w, const struct record_attr *a)
 void attr_take(struct decoder *d, struct record_attr *a)
 {
 	a->mode = take_u32(&d->r);
-	need(d, (a->mode & ~(uint32_t)MODE_MASK) == 0, "mode");
+	decoder_require(d, (a->mode & ~(uint32_t)MODE_MASK) == 0, "mode");
 	a->uid = take_u32(&d->r);
 	a->gid = take_u32(&d->r);
 	a->mtime_s = (int64_t)take_u64(&d->r);
 	a->atime_s = (int64_t)take_u64(&d->r);
 	a->mtime_ns = take_u32(&d->r);
-	need(d, a->mtime_ns < SECOND_NS, "mtime_ns");
+	decoder_require(d, a->mtime_ns < SECOND_NS, "mtime_ns");
 	a->atime_ns = take_u32(&d->r);
-	need(d, a->atime_ns < SECOND_NS, "atime_ns");
+	decoder_require(d, a->atime_ns < SECOND_NS, "atime_ns");
 }
 
 void component_take(struct decoder *d, char name[static NAME_ROOM])
 {
 	take_text(d, name, NAME_ROOM, "name");
-	need(d, !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0, "name");
+	decoder_require(d, !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0,
+			"name");
 }
 
 void record_file_encode(struct writer *w, const struct record_file *r)
 {
-	struct opened o = record_begin(w, RECORD_FILE);
+	struct open_record o = record_begin(w, RECORD_FILE);
 
 	put_u32(w, r->id);
 	put_u32(w, r->want);
@@ -108,30 +109,32 @@ static bool file_size_fits(const struct record_file *r)
 static int record_file_decode(struct decoder *d, struct record_file *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->want = take_u32(&d->r);
 	r->dir = take_u32(&d->r);
-	need(d, r->dir != r->id, "dir");
+	decoder_require(d, r->dir != r->id, "dir");
 	r->flags = take_u32(&d->r);
 	r->type = take_u8(&d->r);
-	need(d, r->type >= TYPE_REGULAR && r->type <= TYPE_BLOCK, "type");
-	need(d, file_flags_fit(r), "flags");
+	decoder_require(d, r->type >= TYPE_REGULAR && r->type <= TYPE_BLOCK, "type");
+	decoder_require(d, file_flags_fit(r), "flags");
 	r->size = take_u64(&d->r);
-	need(d, file_size_fits(r), "size");
+	decoder_require(d, file_size_fits(r), "size");
 	attr_take(d, &r->a);
 	r->major = take_u32(&d->r);
 	r->minor = take_u32(&d->r);
-	need(d, r->type == TYPE_CHAR || r->type == TYPE_BLOCK || (!r->major && !r->minor),
-	     "device");
+	decoder_require(d,
+			r->type == TYPE_CHAR || r->type == TYPE_BLOCK || (!r->major && !r->minor),
+			"device");
 	r->link_to = take_u32(&d->r);
-	need(d, (r->type == TYPE_HARD_LINK) == (r->link_to != 0) && r->link_to != r->id, "link_to");
+	decoder_require(d, (r->type == TYPE_HARD_LINK) == (r->link_to != 0) && r->link_to != r->id,
+			"link_to");
 	component_take(d, r->name);
-	return decoded(d);
+	return decoder_finish(d);
 }
 
 void record_data_encode(struct writer *w, const struct record_data *r)
 {
-	struct opened o = record_begin(w, RECORD_DATA);
+	struct open_record o = record_begin(w, RECORD_DATA);
 
 	put_u32(w, r->id);
 	put_u64(w, r->pos);
@@ -141,7 +144,7 @@ void record_data_encode(struct writer *w, const struct record_data *r)
 
 uint8_t *record_data_open(struct writer *w, const struct record_data *r)
 {
-	struct opened o = record_begin(w, RECORD_DATA);
+	struct open_record o = record_begin(w, RECORD_DATA);
 	uint8_t *at;
 
 	put_u32(w, r->id);
@@ -154,17 +157,17 @@ uint8_t *record_data_open(struct writer *w, const struct record_data *r)
 static int record_data_decode(struct decoder *d, struct record_data *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->pos = take_u64(&d->r);
 	r->len = (uint32_t)d->r.left;
 	r->bytes = take_view(&d->r, r->len);
-	need(d, r->pos <= (uint64_t)INT64_MAX - r->len, "pos");
-	return decoded(d);
+	decoder_require(d, r->pos <= (uint64_t)INT64_MAX - r->len, "pos");
+	return decoder_finish(d);
 }
 
 void record_hole_encode(struct writer *w, const struct record_hole *r)
 {
-	struct opened o = record_begin(w, RECORD_HOLE);
+	struct open_record o = record_begin(w, RECORD_HOLE);
 
 	put_u32(w, r->id);
 	put_u64(w, r->pos);
@@ -175,17 +178,17 @@ void record_hole_encode(struct writer *w, const struct record_hole *r)
 static int record_hole_decode(struct decoder *d, struct record_hole *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->pos = take_u64(&d->r);
-	need(d, r->pos <= INT64_MAX, "pos");
+	decoder_require(d, r->pos <= INT64_MAX, "pos");
 	r->len = take_u64(&d->r);
-	need(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
-	return decoded(d);
+	decoder_require(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
+	return decoder_finish(d);
 }
 
 void record_file_end_encode(struct writer *w, const struct record_file_end *r)
 {
-	struct opened o = record_begin(w, RECORD_FILE_END);
+	struct open_record o = record_begin(w, RECORD_FILE_END);
 
 	put_u32(w, r->id);
 	put_u64(w, r->size);
@@ -204,26 +207,26 @@ void record_file_end_encode(struct writer *w, const struct record_file_end *r)
 static int record_end_decode(struct decoder *d, struct record_file_end *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->size = take_u64(&d->r);
-	need(d, r->size <= INT64_MAX, "size");
+	decoder_require(d, r->size <= INT64_MAX, "size");
 	r->data = take_u64(&d->r);
 	r->holes = take_u64(&d->r);
-	need(d, r->data <= INT64_MAX && r->holes <= INT64_MAX, "holes");
+	decoder_require(d, r->data <= INT64_MAX && r->holes <= INT64_MAX, "holes");
 	r->lanes = take_u16(&d->r);
-	need(d, r->lanes <= LANE_COUNT_MAX, "lanes");
+	decoder_require(d, r->lanes <= LANE_COUNT_MAX, "lanes");
 	r->digest[0] = take_u64(&d->r);
 	r->digest[1] = take_u64(&d->r);
 	r->code = take_outcome(d, true);
-	need(d, r->code != OUT_DONE || r->data + r->holes <= r->size, "data");
+	decoder_require(d, r->code != OUT_DONE || r->data + r->holes <= r->size, "data");
 	r->content_len = take_u8(&d->r);
-	need(d, r->content_len <= sizeof r->content, "content");
+	decoder_require(d, r->content_len <= sizeof r->content, "content");
 	memset(r->content, 0, sizeof r->content);
 	if (!d->wrong)
 		take_bytes(&d->r, r->content, r->content_len);
-	need(d, true, "content");
+	decoder_require(d, true, "content");
 	take_text(d, r->text, sizeof r->text, "text");
-	return decoded(d);
+	return decoder_finish(d);
 }
 
 #define BODY(kind, which)                                                                          \

@@ -146,13 +146,13 @@ void record_same_encode(struct writer *w, const struct record_same *r);
 struct record_keep {
 	uint32_t dir;
 	bool last;
-	struct reader names; /* see keep_next(); encoded: its bytes as they are */
+	struct reader names; /* see record_keep_next(); encoded: its bytes as they are */
 };
 void record_keep_encode(struct writer *w, const struct record_keep *r);
 /* Put one more name at the end of a KEEP's names; false: no room for it. */
-bool keep_add(struct writer *names, const char *name);
+bool record_keep_add(struct writer *names, const char *name);
 /* 1, 0 when there is none left, -1 with a failure. */
-int keep_next(struct reader *names, char name[static NAME_ROOM]);
+int record_keep_next(struct reader *names, char name[static NAME_ROOM]);
 
 /* What a source that the user named is, on each lane before its FILE or DIR: a sink on the same
  * machine finds out that it is its own target. */

@@ -7,12 +7,12 @@
 #include "protocol/decoder.h"
 
 /* The head's length is not known before the body is written: head first with zero, then this. */
-struct opened {
+struct open_record {
 	uint8_t *len_at;
 	size_t body_from;
 };
-struct opened record_begin(struct writer *w, enum record_type type);
-void record_finish(struct writer *w, struct opened o);
+struct open_record record_begin(struct writer *w, enum record_type type);
+void record_finish(struct writer *w, struct open_record o);
 
 void attr_put(struct writer *w, const struct record_attr *a);
 void attr_take(struct decoder *d, struct record_attr *a);

@@ -18,7 +18,7 @@ _Static_assert(FITS(RECORD_KEEP_HEAD + NAME_ROOM), "no name of a KEEP fits a blo
 
 void record_dir_encode(struct writer *w, const struct record_dir *r)
 {
-	struct opened o = record_begin(w, RECORD_DIR);
+	struct open_record o = record_begin(w, RECORD_DIR);
 
 	put_u32(w, r->id);
 	put_u32(w, r->want);
@@ -34,22 +34,23 @@ int record_dir_decode(struct decoder *d, struct record_dir *r)
 	bool contents;
 
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->want = take_u32(&d->r);
 	r->parent = take_u32(&d->r);
-	need(d, r->parent != r->id, "parent");
+	decoder_require(d, r->parent != r->id, "parent");
 	r->flags = take_u32(&d->r);
 	contents = r->flags & DIR_CONTENTS;
-	need(d, (r->flags & ~(uint32_t)DIR_FLAGS_ALL) == 0 && !(contents && r->parent), "flags");
+	decoder_require(d, (r->flags & ~(uint32_t)DIR_FLAGS_ALL) == 0 && !(contents && r->parent),
+			"flags");
 	attr_take(d, &r->a);
 	component_take(d, r->name);
-	need(d, contents == (r->name[0] == '\0'), "name");
-	return decoded(d);
+	decoder_require(d, contents == (r->name[0] == '\0'), "name");
+	return decoder_finish(d);
 }
 
 void record_owner_encode(struct writer *w, const struct record_owner *r)
 {
-	struct opened o = record_begin(w, RECORD_OWNER);
+	struct open_record o = record_begin(w, RECORD_OWNER);
 
 	put_u8(w, r->group);
 	put_u32(w, r->id);
@@ -62,13 +63,13 @@ int record_owner_decode(struct decoder *d, struct record_owner *r)
 	r->group = take_bool(d, "group");
 	r->id = take_u32(&d->r);
 	take_text(d, r->name, sizeof r->name, "name");
-	need(d, r->name[0] != '\0', "name");
-	return decoded(d);
+	decoder_require(d, r->name[0] != '\0', "name");
+	return decoder_finish(d);
 }
 
 void record_xattr_encode(struct writer *w, const struct record_xattr *r)
 {
-	struct opened o = record_begin(w, RECORD_XATTR);
+	struct open_record o = record_begin(w, RECORD_XATTR);
 
 	put_u32(w, r->id);
 	put_u32(w, r->size);
@@ -81,22 +82,24 @@ void record_xattr_encode(struct writer *w, const struct record_xattr *r)
 int record_xattr_decode(struct decoder *d, struct record_xattr *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->size = take_u32(&d->r);
-	need(d, r->size <= XATTR_VALUE_MAX, "size");
+	decoder_require(d, r->size <= XATTR_VALUE_MAX, "size");
 	r->pos = take_u32(&d->r);
-	need(d, r->pos <= r->size, "pos");
+	decoder_require(d, r->pos <= r->size, "pos");
 	take_text(d, r->name, sizeof r->name, "name");
-	need(d, r->name[0] != '\0', "name");
+	decoder_require(d, r->name[0] != '\0', "name");
 	r->len = (uint32_t)d->r.left;
 	r->bytes = take_view(&d->r, d->r.left);
-	need(d, d->wrong || (r->len <= r->size - r->pos && (r->len > 0) == (r->size > 0)), "bytes");
-	return decoded(d);
+	decoder_require(d,
+			d->wrong || (r->len <= r->size - r->pos && (r->len > 0) == (r->size > 0)),
+			"bytes");
+	return decoder_finish(d);
 }
 
 void record_have_encode(struct writer *w, const struct record_have *r)
 {
-	struct opened o = record_begin(w, RECORD_HAVE);
+	struct open_record o = record_begin(w, RECORD_HAVE);
 
 	put_u32(w, r->id);
 	put_u64(w, r->pos);
@@ -107,17 +110,17 @@ void record_have_encode(struct writer *w, const struct record_have *r)
 int record_have_decode(struct decoder *d, struct record_have *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
+	decoder_require(d, r->id != 0, "id");
 	r->pos = take_u64(&d->r);
-	need(d, r->pos <= INT64_MAX && r->pos % CELL_WIRE == 0, "pos");
+	decoder_require(d, r->pos <= INT64_MAX && r->pos % CELL_WIRE == 0, "pos");
 	r->len = take_u64(&d->r);
-	need(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
-	return decoded(d);
+	decoder_require(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
+	return decoder_finish(d);
 }
 
 void record_same_encode(struct writer *w, const struct record_same *r)
 {
-	struct opened o = record_begin(w, RECORD_SAME);
+	struct open_record o = record_begin(w, RECORD_SAME);
 
 	put_u32(w, r->id);
 	record_finish(w, o);
@@ -126,13 +129,13 @@ void record_same_encode(struct writer *w, const struct record_same *r)
 int record_same_decode(struct decoder *d, struct record_same *r)
 {
 	r->id = take_u32(&d->r);
-	need(d, r->id != 0, "id");
-	return decoded(d);
+	decoder_require(d, r->id != 0, "id");
+	return decoder_finish(d);
 }
 
 void record_keep_encode(struct writer *w, const struct record_keep *r)
 {
-	struct opened o = record_begin(w, RECORD_KEEP);
+	struct open_record o = record_begin(w, RECORD_KEEP);
 
 	put_u32(w, r->dir);
 	put_u8(w, r->last);
@@ -142,7 +145,7 @@ void record_keep_encode(struct writer *w, const struct record_keep *r)
 
 void record_origin_encode(struct writer *w, const struct record_origin *r)
 {
-	struct opened o = record_begin(w, RECORD_ORIGIN);
+	struct open_record o = record_begin(w, RECORD_ORIGIN);
 
 	put_u32(w, r->want);
 	put_u32(w, r->parent);
@@ -161,29 +164,29 @@ int record_origin_decode(struct decoder *d, struct record_origin *r)
 	r->hash[0] = take_u64(&d->r);
 	r->hash[1] = take_u64(&d->r);
 	component_take(d, r->name);
-	need(d, r->dir || r->name[0] != '\0', "name");
-	return decoded(d);
+	decoder_require(d, r->dir || r->name[0] != '\0', "name");
+	return decoder_finish(d);
 }
 
-/* All names are looked at, so that keep_next() finds nothing wrong with them later. */
+/* All names are looked at, so that record_keep_next() finds nothing wrong with them later. */
 int record_keep_decode(struct decoder *d, struct record_keep *r)
 {
 	char name[NAME_ROOM];
 	struct reader names;
 
 	r->dir = take_u32(&d->r);
-	need(d, r->dir != 0, "dir");
+	decoder_require(d, r->dir != 0, "dir");
 	r->last = take_bool(d, "last");
 	names = reader_of(d->r.at, d->r.left);
-	need(d, r->last || names.left > 0, "names");
+	decoder_require(d, r->last || names.left > 0, "names");
 	r->names = names;
 	while (!d->wrong && names.left > 0)
-		need(d, keep_next(&names, name) > 0, "names");
+		decoder_require(d, record_keep_next(&names, name) > 0, "names");
 	take_view(&d->r, d->r.left);
-	return decoded(d);
+	return decoder_finish(d);
 }
 
-bool keep_add(struct writer *names, const char *name)
+bool record_keep_add(struct writer *names, const char *name)
 {
 	size_t len = strlen(name);
 
@@ -194,7 +197,7 @@ bool keep_add(struct writer *names, const char *name)
 	return true;
 }
 
-int keep_next(struct reader *names, char name[static NAME_ROOM])
+int record_keep_next(struct reader *names, char name[static NAME_ROOM])
 {
 	size_t len;
 

@@ -12,7 +12,7 @@
 /* What lanes_fit() reckons with: of a lane beside its pool, and of its smallest. */
 enum { RINGS = 64 << 10, DEPTH_LEAST = 4, BLOCK_LEAST = 16 << 10 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t smaller_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -37,30 +37,30 @@ static int agree_want(const struct msg_hello *mine, const struct msg_hello *peer
 
 static int agree_sizes(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
 {
-	uint64_t memory = least(mine->memory, peer->memory);
+	uint64_t memory = smaller_u64(mine->memory, peer->memory);
 
-	t->lanes = (unsigned)least(mine->lanes, peer->lanes);
-	t->depth = (uint32_t)least(mine->depth, peer->depth);
-	t->block_size = (uint32_t)least(mine->block_size, peer->block_size);
+	t->lanes = (unsigned)smaller_u64(mine->lanes, peer->lanes);
+	t->depth = (uint32_t)smaller_u64(mine->depth, peer->depth);
+	t->block_size = (uint32_t)smaller_u64(mine->block_size, peer->block_size);
 	if (!lanes_fit(memory, &t->lanes, &t->depth, &t->block_size))
 		return fail_as(OUT_USAGE, "%llu bytes of memory (--memory) are too few for a lane",
 			       (unsigned long long)memory);
-	t->timeout_ms = (int)least(mine->timeout_ms, peer->timeout_ms);
+	t->timeout_ms = (int)smaller_u64(mine->timeout_ms, peer->timeout_ms);
 	if (t->timeout_ms < TIMEOUT_LEAST_MS)
-		t->timeout_ms = (int)least(mine->timeout_ms, TIMEOUT_LEAST_MS);
+		t->timeout_ms = (int)smaller_u64(mine->timeout_ms, TIMEOUT_LEAST_MS);
 	return 0;
 }
 
 /* 0 says nothing; of two that say something the smaller counts. */
-static unsigned least_said(unsigned a, unsigned b)
+static unsigned min_nonzero(unsigned a, unsigned b)
 {
 	return a && (a < b || !b) ? a : b;
 }
 
 static void agree_verbs(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *t)
 {
-	unsigned op = least_said(mine->rdma_op, peer->rdma_op);
-	unsigned rails = least_said(mine->rails, peer->rails);
+	unsigned op = min_nonzero(mine->rdma_op, peer->rdma_op);
+	unsigned rails = min_nonzero(mine->rails, peer->rails);
 
 	t->rdma_op = op ? (enum rdma_op)op : RDMA_OP_SEND;
 	t->rails = rails && rails < OFFER_MAX ? rails : OFFER_MAX;
@@ -80,10 +80,11 @@ static bool lacks_rdma(const struct msg_hello *end)
 }
 
 /* Bytes of the smallest lane that lanes_fit() makes of these. */
-static uint64_t lane_need(const struct msg_hello *mine, const struct msg_hello *peer)
+static uint64_t smallest_lane_bytes(const struct msg_hello *mine, const struct msg_hello *peer)
 {
-	uint32_t depth = (uint32_t)least(least(mine->depth, peer->depth), DEPTH_LEAST);
-	uint32_t size = (uint32_t)least(least(mine->block_size, peer->block_size), BLOCK_LEAST);
+	uint32_t depth = (uint32_t)smaller_u64(smaller_u64(mine->depth, peer->depth), DEPTH_LEAST);
+	uint32_t size =
+		(uint32_t)smaller_u64(smaller_u64(mine->block_size, peer->block_size), BLOCK_LEAST);
 
 	return pool_bytes(depth, size) + RINGS;
 }
@@ -92,9 +93,9 @@ static uint64_t lane_need(const struct msg_hello *mine, const struct msg_hello *
 static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *peer)
 {
 	if (mine->lockable > peer->lockable)
-		fail_memlock_on(peer->host, peer->lockable, lane_need(mine, peer));
+		fail_memlock_on(peer->host, peer->lockable, smallest_lane_bytes(mine, peer));
 	else
-		fail_memlock(lane_need(mine, peer));
+		fail_memlock(smallest_lane_bytes(mine, peer));
 	return fail_as(OUT_MEMLOCK, "too little locked memory: %s", failed()->text);
 }
 
@@ -103,7 +104,7 @@ static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer
 	if (lacks_rdma(mine) || lacks_rdma(peer)) {
 		if (t->want == TRANSPORT_RDMA)
 			return fail_as(OUT_TRANSPORT, "RDMA was demanded, but %s", failed()->text);
-	} else if (lanes_fit(least(mine->lockable, peer->lockable), &t->lanes, &t->depth,
+	} else if (lanes_fit(smaller_u64(mine->lockable, peer->lockable), &t->lanes, &t->depth,
 			     &t->block_size)) {
 		t->rdma = true;
 		return 0;

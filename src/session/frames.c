@@ -71,7 +71,7 @@ static int on_cancel(const struct frame *f)
 	return fail_signal((int)m.signo);
 }
 
-static int unexpected(struct session *s, const struct frame *f)
+static int fail_unexpected(struct session *s, const struct frame *f)
 {
 	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
 		       message_name(f->type));
@@ -80,7 +80,7 @@ static int unexpected(struct session *s, const struct frame *f)
 static int on_local_frame(struct session *s, const struct frame *f)
 {
 	if (!s->o.has_conductor)
-		return unexpected(s, f);
+		return fail_unexpected(s, f);
 	switch (f->type) {
 	case MSG_CANCEL:
 		return on_cancel(f);
@@ -91,13 +91,13 @@ static int on_local_frame(struct session *s, const struct frame *f)
 	case MSG_RULE:
 	case MSG_LISTED:
 	case MSG_GO:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : fail_unexpected(s, f);
 	default:
-		return unexpected(s, f);
+		return fail_unexpected(s, f);
 	}
 }
 
-static int dispatch(struct session *s, const struct frame *f)
+static int dispatch_frame(struct session *s, const struct frame *f)
 {
 	if (message_is_local(f->type))
 		return on_local_frame(s, f);
@@ -106,7 +106,7 @@ static int dispatch(struct session *s, const struct frame *f)
 	if (f->type == MSG_HELLO)
 		return on_hello(s, f);
 	if (!s->greeted)
-		return unexpected(s, f);
+		return fail_unexpected(s, f);
 	switch (f->type) {
 	case MSG_OFFER:
 		return route_on_offer(s, f);
@@ -117,7 +117,7 @@ static int dispatch(struct session *s, const struct frame *f)
 	case MSG_LANE_DOWN:
 		return mend_on_down(s, f);
 	case MSG_LANE_STORED:
-		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : unexpected(s, f);
+		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : fail_unexpected(s, f);
 	case MSG_LANE_CHECK:
 		return mend_on_check(s, f);
 	case MSG_LANE_HELD:
@@ -129,9 +129,9 @@ static int dispatch(struct session *s, const struct frame *f)
 	case MSG_TIMES:
 	case MSG_END:
 	case MSG_DONE:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : unexpected(s, f);
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : fail_unexpected(s, f);
 	default:
-		return unexpected(s, f);
+		return fail_unexpected(s, f);
 	}
 }
 
@@ -144,7 +144,7 @@ int session_on_frame(void *ctx, const struct frame *f)
 	pthread_mutex_lock(&s->lock);
 	failed_before = s->failed;
 	pthread_mutex_unlock(&s->lock);
-	if (!failed_before && dispatch(s, f) < 0)
+	if (!failed_before && dispatch_frame(s, f) < 0)
 		session_fail(s);
 	return 0;
 }

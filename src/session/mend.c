@@ -68,7 +68,8 @@ uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms)
 /* ---- connecting
  * ----------------------------------------------------------------------------------- */
 
-static enum attempt attach(struct lane_end *e, uint32_t epoch, struct wire *w, enum transport t)
+static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struct wire *w,
+				       enum transport t)
 {
 	struct session *s = e->s;
 	bool detour, over;
@@ -101,7 +102,7 @@ static uint32_t lowest_epoch(struct lane_end *e)
 	return e->next_epoch;
 }
 
-static enum attempt out_of_epochs(struct lane_end *e)
+static enum attempt_result fail_out_of_epochs(struct lane_end *e)
 {
 	fail_as(OUT_PROTOCOL, "lane %u has used up all its epochs", e->index);
 	return ATTEMPT_FATAL;
@@ -119,12 +120,12 @@ static uint32_t begin_attempt(struct lane_end *e)
 	return epoch;
 }
 
-static enum attempt attempt_failed(struct lane_end *e, uint32_t epoch)
+static enum attempt_result attempt_failed(struct lane_end *e, uint32_t epoch)
 {
 	struct failure f = *failed();
 
 	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
-	if (lane_aborted(e->lane) || mend_say_over(e, epoch, f.text) < 0)
+	if (lane_aborted(e->lane) || mend_announce_over(e, epoch, f.text) < 0)
 		return ATTEMPT_FATAL;
 	fail_again(&f);
 	return ATTEMPT_FAILED;
@@ -132,38 +133,38 @@ static enum attempt attempt_failed(struct lane_end *e, uint32_t epoch)
 
 /* Over TCP, where what this host lacks is no reason to try another way: the other end would only
  * see that its connections break. */
-static enum attempt attempt_over_tcp_failed(struct lane_end *e, uint32_t epoch)
+static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t epoch)
 {
 	if (failed()->code == OUT_MEMORY && ++e->shortages == SHORTAGES_MAX)
 		return ATTEMPT_FATAL;
 	return attempt_failed(e, epoch);
 }
 
-enum attempt mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
+enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
 	uint32_t epoch = begin_attempt(e);
 	struct wire *w;
 
 	if (epoch == UINT32_MAX)
-		return out_of_epochs(e);
+		return fail_out_of_epochs(e);
 	if (verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w) < 0)
 		return attempt_failed(e, epoch);
-	return attach(e, epoch, w, TRANSPORT_RDMA);
+	return attach_wire(e, epoch, w, TRANSPORT_RDMA);
 }
 
-enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
-			   uint64_t deadline_ms)
+enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
+				  uint64_t deadline_ms)
 {
 	uint32_t epoch = begin_attempt(e);
 	struct wire *w;
 
 	if (epoch == UINT32_MAX)
-		return out_of_epochs(e);
+		return fail_out_of_epochs(e);
 	if (tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w) < 0)
 		return attempt_over_tcp_failed(e, epoch);
 	e->shortages = 0;
-	return attach(e, epoch, w, TRANSPORT_TCP);
+	return attach_wire(e, epoch, w, TRANSPORT_TCP);
 }
 
 /* The other end sees a connection that ended, and may give up because of it before this one does.
@@ -175,7 +176,7 @@ static void warn_of_shortage(struct lane_end *e)
 }
 
 /* Make the caller's connection the lane's. */
-static enum attempt take_caller(struct lane_end *e, struct caller *c)
+static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 {
 	struct session *s = e->s;
 	enum transport t = c->verbs ? TRANSPORT_RDMA : TRANSPORT_TCP;
@@ -199,11 +200,11 @@ static enum attempt take_caller(struct lane_end *e, struct caller *c)
 		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
 					  : attempt_failed(e, c->epoch);
 	e->shortages = 0;
-	return attach(e, c->epoch, w, t);
+	return attach_wire(e, c->epoch, w, t);
 }
 
 /* Wait for the other end to connect; ATTEMPT_FAILED: look at the session's state again. */
-static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
+static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 {
 	struct caller c;
 	uint32_t epoch;
@@ -213,7 +214,7 @@ static enum attempt accept_lane(struct lane_end *e, uint64_t deadline_ms)
 		return ATTEMPT_FATAL;
 	epoch = lowest_epoch(e);
 	if (epoch == UINT32_MAX)
-		return out_of_epochs(e);
+		return fail_out_of_epochs(e);
 	atomic_store(&e->waits, true);
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
 	atomic_store(&e->waits, false);
@@ -254,7 +255,7 @@ static void mark_rail(struct session *s, int at, bool dead)
 	others = rail_of_lane(s->route.rails, s->route.rail_count, 0) >= 0;
 	pthread_mutex_unlock(&s->lock);
 	if (dead && !r.dead && others)
-		log_at(route_tells(s) ? LOG_INFO : LOG_DEBUG, "%s is done without: %s",
+		log_at(route_reports(s) ? LOG_INFO : LOG_DEBUG, "%s is done without: %s",
 		       rail_text(&r, text, sizeof text), failed()->text);
 }
 
@@ -262,12 +263,12 @@ static void mark_rail(struct session *s, int at, bool dead)
  * All rails that live, its own first.  Half of the time is for TCP, where that may be taken; where
  * it may not, a way that is too slow for one round has more time in the next.
  */
-static enum attempt redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
+static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
 	unsigned patience_ms = RDMA_TRY_MS << (demanded && round < 8 ? round : 0);
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;
 
@@ -290,14 +291,15 @@ static enum attempt redial_rails(struct lane_end *e, unsigned round, uint64_t de
 }
 
 /* why: why not RDMA.  spare: half of the time is for another attempt after this one. */
-static enum attempt redial_tcp(struct lane_end *e, const char *why, bool spare, uint64_t deadline)
+static enum attempt_result redial_tcp(struct lane_end *e, const char *why, bool spare,
+				      uint64_t deadline)
 {
 	struct session *s = e->s;
 	/* The way may come back before a lost packet is sent again. */
 	uint64_t soon = clock_ms() + TAKE_MS;
 	union address to[OFFER_MAX + 1];
 	unsigned n = route_tcp_places(s, to, OFFER_MAX + 1);
-	enum attempt rc;
+	enum attempt_result rc;
 
 	if (n == 0) {
 		fail_as(OUT_CONNECT, "%s", why[0] ? why : "there is no address to dial");
@@ -321,10 +323,11 @@ static enum attempt redial_tcp(struct lane_end *e, const char *why, bool spare, 
 
 /* The lane was to go over TCP, which failed for the reason in failed().  RDMA that breaks often is
  * better than nothing; TCP's next chance comes when it has broken as often again. */
-static enum attempt redial_rails_after_all(struct lane_end *e, unsigned round, uint64_t deadline)
+static enum attempt_result redial_rails_after_all(struct lane_end *e, unsigned round,
+						  uint64_t deadline)
 {
 	struct failure f = *failed();
-	enum attempt rc = redial_rails(e, round, deadline);
+	enum attempt_result rc = redial_rails(e, round, deadline);
 
 	if (rc == ATTEMPT_DONE) {
 		e->no_rdma[0] = '\0';
@@ -336,12 +339,13 @@ static enum attempt redial_rails_after_all(struct lane_end *e, unsigned round, u
 }
 
 /* One round of all that may be tried: what the lane had before, then the other. */
-static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, uint64_t deadline)
+static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned round,
+				       uint64_t deadline)
 {
 	char why[FAIL_TEXT_MAX];
 	struct rail r;
 	bool rails = next_rail(e, 0, &r) >= 0, rdma = rails && (first || e->was_rdma);
-	enum attempt rc;
+	enum attempt_result rc;
 
 	snprintf(why, sizeof why, "%s", e->no_rdma);
 	if (rdma) {
@@ -356,14 +360,14 @@ static enum attempt redial_once(struct lane_end *e, bool first, unsigned round, 
 	return rc == ATTEMPT_FAILED && rails ? redial_rails_after_all(e, round, deadline) : rc;
 }
 
-static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
+static enum attempt_result redial_lane(struct lane_end *e, bool first, int patience_ms)
 {
 	uint64_t began = clock_ms(), deadline = began + (uint64_t)patience_ms;
 	struct failure why = {.code = OUT_DONE};
 	char text[FAIL_TEXT_MAX];
 	unsigned round = 0;
 	int more = 1;
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 
 	while (more > 0 && (rc = redial_once(e, first, round, deadline)) == ATTEMPT_FAILED) {
 		/* An attempt that the deadline cut short knows less than one before it. */
@@ -388,7 +392,7 @@ static enum attempt redial(struct lane_end *e, bool first, int patience_ms)
 
 /* How long to wait for a caller, 0: as long as the session lives.  The first of the other lanes
  * come when lane 0 has found the way and the other end's threads are there. */
-static int accept_patience(struct lane_end *e, bool first, enum stage stage)
+static int accept_patience(struct lane_end *e, bool first, enum connect_stage stage)
 {
 	struct session *s = e->s;
 
@@ -399,7 +403,7 @@ static int accept_patience(struct lane_end *e, bool first, enum stage stage)
 	return (stage == STAGE_DETOUR ? DETOUR_MS : 2 * s->o.connect_timeout_ms) + GRACE_MS;
 }
 
-static enum attempt nobody_came(struct lane_end *e, bool first, int patience_ms)
+static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int patience_ms)
 {
 	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
 
@@ -418,15 +422,15 @@ static enum attempt nobody_came(struct lane_end *e, bool first, int patience_ms)
 }
 
 /* Until the lane has a wire or it is hopeless. */
-static enum attempt connect_lane(struct lane_end *e, bool first)
+static enum attempt_result connect_lane(struct lane_end *e, bool first)
 {
 	struct session *s = e->s;
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 	uint64_t deadline = 0;
 	int before = -1, patience = 0;
 
 	while (rc == ATTEMPT_FAILED) {
-		enum stage stage;
+		enum connect_stage stage;
 		bool chosen;
 
 		pthread_mutex_lock(&s->lock);
@@ -441,12 +445,12 @@ static enum attempt connect_lane(struct lane_end *e, bool first)
 		if (!route_dials(s, stage)) {
 			rc = accept_lane(e, deadline);
 			if (rc == ATTEMPT_FATAL)
-				nobody_came(e, first, patience);
+				fail_no_caller(e, first, patience);
 		} else if (chosen) {
-			rc = redial(e, first,
-				    !first                  ? s->terms.timeout_ms
-				    : stage == STAGE_DETOUR ? DETOUR_MS
-							    : s->o.connect_timeout_ms);
+			rc = redial_lane(e, first,
+					 !first                  ? s->terms.timeout_ms
+					 : stage == STAGE_DETOUR ? DETOUR_MS
+								 : s->o.connect_timeout_ms);
 		} else if (e->index == 0) {
 			rc = route_find(e, stage);
 		} else if (lane_end_wait(e, 0) < 0) {
@@ -460,7 +464,7 @@ static enum attempt connect_lane(struct lane_end *e, bool first)
  * ----------------------------------------------------------------------------------------- */
 
 /* The lane's end is the session's, unless the session's was first. */
-static int give_up(struct lane_end *e)
+static int fail_lane(struct lane_end *e)
 {
 	char host[HOST_MAX];
 	struct failure f;
@@ -491,12 +495,12 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;
 	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_judge(e, why) < 0))
-		return give_up(e);
+		return fail_lane(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
-		return give_up(e);
+		return fail_lane(e);
 	if (!first) {
 		lane_name(l, name, sizeof name);
-		log_at(route_tells(e->s) ? LOG_INFO : LOG_DEBUG,
+		log_at(route_reports(e->s) ? LOG_INFO : LOG_DEBUG,
 		       "lane %u was mended and goes on over %s; it broke because: %s", e->index,
 		       name, why);
 	}

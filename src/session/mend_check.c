@@ -39,7 +39,7 @@ void session_ask(void *ctx, struct lane *l, uint32_t epoch)
 }
 
 /* The lane, if it is open by now. */
-static struct lane_end *open_lane(struct session *s, unsigned lane)
+static struct lane_end *find_open_lane(struct session *s, unsigned lane)
 {
 	bool open;
 
@@ -77,7 +77,7 @@ int mend_on_check(struct session *s, const struct frame *f)
 
 	if (msg_lane_check_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
 		return -1;
-	e = open_lane(s, m.lane);
+	e = find_open_lane(s, m.lane);
 	if (!e)
 		return 0;
 	busy = is_busy(e, f, m.epoch);
@@ -101,7 +101,7 @@ int mend_on_held(struct session *s, const struct frame *f)
 
 	if (msg_lane_held_decode(f, &m) < 0 || mend_check_lane(s, f, m.lane, m.epoch) < 0)
 		return -1;
-	e = open_lane(s, m.lane);
+	e = find_open_lane(s, m.lane);
 	if (!e)
 		return 0;
 	atomic_store(&e->peer_mtu, m.mtu);
@@ -155,7 +155,7 @@ static bool leave_rail(struct lane_end *e)
 }
 
 /* A sink that dials has only seen the connection end; the source has said why. */
-static void reason(struct lane_end *e, const char *why, char to[static FAIL_TEXT_MAX])
+static void copy_break_reason(struct lane_end *e, const char *why, char to[static FAIL_TEXT_MAX])
 {
 	pthread_mutex_lock(&e->s->lock);
 	snprintf(to, FAIL_TEXT_MAX, "%s",
@@ -173,7 +173,7 @@ int mend_judge(struct lane_end *e, const char *broke)
 
 	if (!e->was_rdma || !route_dials(s, route_stage(s)))
 		return 0;
-	reason(e, broke, why);
+	copy_break_reason(e, broke, why);
 	often = breaks_often(e);
 	others = barren && leave_rail(e);
 	if (barren && !others)

@@ -25,7 +25,7 @@ enum {
 
 /* ---- what is said about epochs -------------------------------------------------------------- */
 
-static int say_down(struct lane_end *e, uint32_t epoch, const char *why)
+static int send_down(struct lane_end *e, uint32_t epoch, const char *why)
 {
 	struct msg_lane_down m = {.lane = (uint16_t)e->index, .epoch = epoch};
 	uint8_t body[sizeof m + 8];
@@ -38,7 +38,7 @@ static int say_down(struct lane_end *e, uint32_t epoch, const char *why)
 	return control_send(e->s->control, MSG_LANE_DOWN, body, w.used);
 }
 
-static int say_stored(struct lane_end *e, uint32_t epoch)
+static int send_lane_stored(struct lane_end *e, uint32_t epoch)
 {
 	struct msg_lane_stored m = {
 		.lane = (uint16_t)e->index,
@@ -53,11 +53,11 @@ static int say_stored(struct lane_end *e, uint32_t epoch)
 	return control_send(e->s->control, MSG_LANE_STORED, body, w.used);
 }
 
-int mend_say_over(struct lane_end *e, uint32_t epoch, const char *why)
+int mend_announce_over(struct lane_end *e, uint32_t epoch, const char *why)
 {
-	if (say_down(e, epoch, why) < 0)
+	if (send_down(e, epoch, why) < 0)
 		return -1;
-	return e->s->side == LANE_SINK ? say_stored(e, epoch) : 0;
+	return e->s->side == LANE_SINK ? send_lane_stored(e, epoch) : 0;
 }
 
 int mend_answer_down(struct lane_end *e)
@@ -71,7 +71,7 @@ int mend_answer_down(struct lane_end *e)
 	pthread_mutex_unlock(&e->s->lock);
 	if (!down || (e->said && e->said_epoch >= epoch))
 		return 0;
-	return mend_say_over(e, epoch, "it has no connection");
+	return mend_announce_over(e, epoch, "it has no connection");
 }
 
 /* ---- what the peer says: the control thread -------------------------------------------------- */
@@ -85,7 +85,7 @@ int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uin
 }
 
 /* With the lock held: the wire of that epoch is no good, and the lane's thread looks again. */
-static void give_up_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
+static void break_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
 {
 	if (lane >= s->lanes)
 		return;
@@ -106,7 +106,7 @@ int mend_on_down(struct session *s, const struct frame *f)
 		e->down = true;
 		e->down_epoch = m.epoch;
 		snprintf(e->down_why, sizeof e->down_why, "%s", m.why);
-		give_up_wire(s, m.lane, m.epoch, m.why);
+		break_wire(s, m.lane, m.epoch, m.why);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return 0;
@@ -125,7 +125,7 @@ int mend_on_stored(struct session *s, const struct frame *f)
 		e->fenced = true;
 		e->fenced_epoch = m.epoch;
 		e->stored = m.stored;
-		give_up_wire(s, m.lane, m.epoch, "");
+		break_wire(s, m.lane, m.epoch, "");
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (m.damaged)
@@ -137,7 +137,7 @@ int mend_on_stored(struct session *s, const struct frame *f)
 /* ---- waiting for it -------------------------------------------------------------------------- */
 
 /* What a waiting end knows of the other one's thread. */
-struct doubt {
+struct fence_watch {
 	uint64_t next_ms; /* when to look again (clock_ms) */
 	bool asked; /* and no answer was seen */
 	uint64_t pings; /* sent before the question, or more */
@@ -149,7 +149,7 @@ static int fence_limit(const struct session *s)
 	return s->terms.timeout_ms > FENCE_LEAST_MS ? s->terms.timeout_ms : FENCE_LEAST_MS;
 }
 
-static void ask(struct lane_end *e, uint32_t epoch, struct doubt *d)
+static void ask_peer(struct lane_end *e, uint32_t epoch, struct fence_watch *d)
 {
 	uint64_t answered;
 
@@ -162,7 +162,7 @@ static void ask(struct lane_end *e, uint32_t epoch, struct doubt *d)
  * after the question shows that it is not answered: a channel that is merely slow counts for
  * nothing.
  */
-static int look_again(struct lane_end *e, uint32_t epoch, struct doubt *d)
+static int check_peer_answer(struct lane_end *e, uint32_t epoch, struct fence_watch *d)
 {
 	struct session *s = e->s;
 	uint64_t answered;
@@ -184,7 +184,7 @@ static int look_again(struct lane_end *e, uint32_t epoch, struct doubt *d)
 			"lane %u: its connection broke, and for %g s %s has neither given it "
 			"up nor been busy",
 			e->index, fence_limit(s) / 1000.0, s->o.peer);
-	ask(e, epoch, d);
+	ask_peer(e, epoch, d);
 	return 0;
 }
 
@@ -201,9 +201,9 @@ static bool is_fenced(struct lane_end *e, uint32_t epoch)
 
 int mend_fence(struct lane_end *e, uint32_t epoch, const char *why)
 {
-	struct doubt d = {.next_ms = clock_ms() + (uint64_t)fence_limit(e->s) / FENCE_CHECKS};
+	struct fence_watch d = {.next_ms = clock_ms() + (uint64_t)fence_limit(e->s) / FENCE_CHECKS};
 
-	if (mend_say_over(e, epoch, why) < 0)
+	if (mend_announce_over(e, epoch, why) < 0)
 		return -1;
 	while (!is_fenced(e, epoch)) {
 		int rc;
@@ -216,7 +216,7 @@ int mend_fence(struct lane_end *e, uint32_t epoch, const char *why)
 		if (rc == 0)
 			continue;
 		fail_clear();
-		if (!is_fenced(e, epoch) && look_again(e, epoch, &d) < 0)
+		if (!is_fenced(e, epoch) && check_peer_answer(e, epoch, &d) < 0)
 			return -1;
 	}
 	return 0;

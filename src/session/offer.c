@@ -57,8 +57,8 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 			snprintf(m->no_rdma, sizeof m->no_rdma, "%s", failed()->text);
 			continue;
 		}
-		*p = place_of(&at[i], TRANSPORT_RDMA, port);
-		behind = port_behind(&ports, &at[i]);
+		*p = offer_place_make(&at[i], TRANSPORT_RDMA, port);
+		behind = nics_find_port(&ports, &at[i]);
 		/* What sysfs does not know may be anything, and so is a port of its own. */
 		p->adapter = (uint8_t)(behind < 0 ? OFFER_MAX + i : (unsigned)behind);
 		p->rate = behind < 0 ? 0 : ports.ports[behind].rate_mbits;
@@ -113,7 +113,7 @@ static int listen_everywhere(struct session *s, struct msg_offer *m)
 	if (porter_tcp_port(s->porter) && s->terms.want != TRANSPORT_RDMA)
 		for (unsigned i = 0; i < count; i++)
 			m->places[m->count++] =
-				place_of(&at[i], TRANSPORT_TCP, porter_tcp_port(s->porter));
+				offer_place_make(&at[i], TRANSPORT_TCP, porter_tcp_port(s->porter));
 	return 0;
 }
 

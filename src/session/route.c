@@ -14,14 +14,14 @@
 
 enum { TCP_TRIES = 2 };
 
-bool route_dials(const struct session *s, enum stage stage)
+bool route_dials(const struct session *s, enum connect_stage stage)
 {
 	return stage == STAGE_SWAPPED ? s->o.listens : !s->o.listens;
 }
 
-enum stage route_stage(struct session *s)
+enum connect_stage route_stage(struct session *s)
 {
-	enum stage stage;
+	enum connect_stage stage;
 
 	pthread_mutex_lock(&s->lock);
 	stage = s->route.stage;
@@ -29,12 +29,12 @@ enum stage route_stage(struct session *s)
 	return stage;
 }
 
-bool route_tells(struct session *s)
+bool route_reports(struct session *s)
 {
 	return !s->o.has_conductor || route_dials(s, route_stage(s));
 }
 
-void route_set_stage(struct session *s, enum stage stage)
+void route_set_stage(struct session *s, enum connect_stage stage)
 {
 	pthread_mutex_lock(&s->lock);
 	s->route.stage = stage;
@@ -45,7 +45,7 @@ void route_set_stage(struct session *s, enum stage stage)
 /* ---- what the peer and the conductor say: the control thread -----------------------------------
  */
 
-static int out_of_turn(struct session *s, const struct frame *f)
+static int fail_out_of_turn(struct session *s, const struct frame *f)
 {
 	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
 		       message_name(f->type));
@@ -67,14 +67,14 @@ int route_on_offer(struct session *s, const struct frame *f)
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return fits ? 0 : out_of_turn(s, f);
+	return fits ? 0 : fail_out_of_turn(s, f);
 }
 
 /* Tell the user what the lanes take, and why not RDMA. */
-static void report(struct session *s, enum transport t, const char *why)
+static void report_choice(struct session *s, enum transport t, const char *why)
 {
 	static const char *const name[] = {"nothing", "RDMA", "TCP", "ssh"};
-	bool tells = route_tells(s);
+	bool tells = route_reports(s);
 	enum log_level level = tells ? LOG_INFO : LOG_DEBUG;
 
 	/* "Here" is where the user may do something about it. */
@@ -114,8 +114,8 @@ int route_on_choice(struct session *s, const struct frame *f)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!fits)
-		return out_of_turn(s, f);
-	report(s, m.transport, m.why);
+		return fail_out_of_turn(s, f);
+	report_choice(s, m.transport, m.why);
 	return 0;
 }
 
@@ -136,7 +136,7 @@ int route_on_noroute(struct session *s, const struct frame *f)
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return fits ? 0 : out_of_turn(s, f);
+	return fits ? 0 : fail_out_of_turn(s, f);
 }
 
 /* A conductor may have to give another port for each lane: the newest counts. */
@@ -162,7 +162,7 @@ int route_on_detour(struct session *s, const struct frame *f)
 /* ---- connecting
  * ---------------------------------------------------------------------------------- */
 
-static struct dial_rules dial_rules(struct session *s)
+static struct dial_rules make_dial_rules(struct session *s)
 {
 	struct offer_rules only = {.only = s->o.address, .family = s->o.family};
 	struct dial_rules rules = {
@@ -195,7 +195,7 @@ static unsigned add_dialed(struct session *s, union address *to, unsigned n)
 
 unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
 {
-	struct dial_rules rules = dial_rules(s);
+	struct dial_rules rules = make_dial_rules(s);
 	struct route r;
 	unsigned n;
 
@@ -211,7 +211,7 @@ unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
 }
 
 /* Lane 0 has a wire: this is what all lanes take. */
-static enum attempt choose(struct session *s, enum transport t, const char *why)
+static enum attempt_result choose_transport(struct session *s, enum transport t, const char *why)
 {
 	struct msg_choice m = {.transport = (uint8_t)t};
 	uint8_t body[sizeof m + 8];
@@ -225,13 +225,13 @@ static enum attempt choose(struct session *s, enum transport t, const char *why)
 	snprintf(s->route.why, sizeof s->route.why, "%s", m.why);
 	session_nudge(s);
 	pthread_mutex_unlock(&s->lock);
-	report(s, t, m.why);
+	report_choice(s, t, m.why);
 	return control_send(s->control, MSG_CHOICE, body, w.used) < 0 ? ATTEMPT_FATAL
 								      : ATTEMPT_DONE;
 }
 
 /* Until `is' is set: 0; -1 with a failure. */
-static int await_word(struct lane_end *e, const bool *is, const char *what, uint64_t deadline)
+static int await_flag(struct lane_end *e, const bool *is, const char *what, uint64_t deadline)
 {
 	struct session *s = e->s;
 	bool there;
@@ -248,9 +248,9 @@ static int await_word(struct lane_end *e, const bool *is, const char *what, uint
 }
 
 /* One of the ways has worked: over which of them the lanes are spread. */
-static void lay_rails(struct session *s, const struct rail *ways, unsigned count, unsigned worked)
+static void set_rails(struct session *s, const struct rail *ways, unsigned count, unsigned worked)
 {
-	enum log_level level = route_tells(s) ? LOG_INFO : LOG_DEBUG;
+	enum log_level level = route_reports(s) ? LOG_INFO : LOG_DEBUG;
 	unsigned chosen[OFFER_MAX];
 	unsigned n = rails_choose(ways, count, worked, s->terms.rails, chosen);
 
@@ -268,11 +268,11 @@ static void lay_rails(struct session *s, const struct rail *ways, unsigned count
 }
 
 /* All ways to RDMA places of an offer, one after the other; why says what became of them. */
-static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint64_t deadline,
-			     char *why, size_t size)
+static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *o,
+				    uint64_t deadline, char *why, size_t size)
 {
 	struct session *s = e->s;
-	struct dial_rules rules = dial_rules(s);
+	struct dial_rules rules = make_dial_rules(s);
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
 	struct rail ways[WAYS_MAX];
 	unsigned n = rails_find(o, &rules, ways, WAYS_MAX);
@@ -283,10 +283,11 @@ static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint
 		/* With nothing to fall back to, a slow way has all the time that there is. */
 		int share = demanded ? clock_left(deadline) / (int)(n - i) : 0;
 		uint64_t until = clock_ms() + (unsigned)(share > RDMA_TRY_MS ? share : RDMA_TRY_MS);
-		enum attempt rc = mend_over_rail(e, &ways[i], until < deadline ? until : deadline);
+		enum attempt_result rc =
+			mend_over_rail(e, &ways[i], until < deadline ? until : deadline);
 
 		if (rc == ATTEMPT_DONE)
-			lay_rails(s, ways, n, i);
+			set_rails(s, ways, n, i);
 		if (rc != ATTEMPT_FAILED)
 			return rc;
 		ways[i].dead = true;
@@ -298,11 +299,11 @@ static enum attempt try_rdma(struct lane_end *e, const struct msg_offer *o, uint
 	return ATTEMPT_FAILED;
 }
 
-static enum attempt try_tcp(struct lane_end *e, uint64_t deadline)
+static enum attempt_result try_tcp(struct lane_end *e, uint64_t deadline)
 {
 	union address to[OFFER_MAX + 1];
 	unsigned n = route_tcp_places(e->s, to, OFFER_MAX + 1);
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 
 	if (n == 0)
 		fail_as(OUT_CONNECT, "%s offers no address that can be dialed from %s",
@@ -317,7 +318,7 @@ static enum attempt try_tcp(struct lane_end *e, uint64_t deadline)
 	return rc;
 }
 
-static enum attempt find_offered(struct lane_end *e, enum stage stage)
+static enum attempt_result find_offered(struct lane_end *e, enum connect_stage stage)
 {
 	struct session *s = e->s;
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
@@ -327,10 +328,10 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 	uint64_t patience = clock_ms() + (uint64_t)s->o.connect_timeout_ms, deadline = patience;
 	char why[TEXT_MAX], says[HOST_MAX + 32];
 	enum outcome code = OUT_CONNECT;
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 
 	snprintf(says, sizeof says, "%s did not say where to connect", s->o.peer);
-	if (await_word(e, &s->route.offered[stage], says, patience) < 0)
+	if (await_flag(e, &s->route.offered[stage], says, patience) < 0)
 		return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 	if (s->o.has_conductor)
 		deadline = clock_ms() + (uint64_t)ms;
@@ -339,7 +340,7 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 		rc = try_rdma(e, &s->route.offers[stage],
 			      demanded ? deadline : deadline - (uint64_t)ms / 2, why, sizeof why);
 		if (rc == ATTEMPT_DONE)
-			return choose(s, TRANSPORT_RDMA, "");
+			return choose_transport(s, TRANSPORT_RDMA, "");
 		code = failed()->code == OUT_MEMLOCK ? OUT_MEMLOCK : OUT_TRANSPORT;
 	}
 	if (rc == ATTEMPT_FATAL)
@@ -349,7 +350,7 @@ static enum attempt find_offered(struct lane_end *e, enum stage stage)
 		return ATTEMPT_FAILED;
 	}
 	rc = try_tcp(e, deadline);
-	return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_TCP, why) : rc;
+	return rc == ATTEMPT_DONE ? choose_transport(s, TRANSPORT_TCP, why) : rc;
 }
 
 static int send_noroute(struct session *s, uint8_t type, unsigned round, const char *why)
@@ -394,7 +395,7 @@ const char *route_failure_text(struct lane_end *e, const struct failure *f,
 	return to;
 }
 
-static enum attempt try_detour(struct lane_end *e, uint64_t deadline)
+static enum attempt_result try_detour(struct lane_end *e, uint64_t deadline)
 {
 	struct failure why = {.code = OUT_DONE};
 	int more = 1;
@@ -402,7 +403,7 @@ static enum attempt try_detour(struct lane_end *e, uint64_t deadline)
 	for (unsigned attempt = 0; more > 0; attempt++) {
 		union address to[OFFER_MAX + 1];
 		unsigned n = route_tcp_places(e->s, to, OFFER_MAX + 1);
-		enum attempt rc = mend_over_tcp(e, to, n, deadline);
+		enum attempt_result rc = mend_over_tcp(e, to, n, deadline);
 
 		if (rc != ATTEMPT_FAILED)
 			return rc;
@@ -417,11 +418,11 @@ static enum attempt try_detour(struct lane_end *e, uint64_t deadline)
 	return more < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 }
 
-static enum attempt find_detour(struct lane_end *e)
+static enum attempt_result find_detour(struct lane_end *e)
 {
 	struct session *s = e->s;
 	uint64_t deadline = clock_ms() + DETOUR_MS;
-	enum attempt rc = ATTEMPT_FAILED;
+	enum attempt_result rc = ATTEMPT_FAILED;
 	char why[TEXT_MAX];
 
 	stuck_text(s, why);
@@ -431,18 +432,18 @@ static enum attempt find_detour(struct lane_end *e)
 	}
 	if (s->terms.want != TRANSPORT_SSH && send_noroute(s, MSG_STUCK, 1, why) < 0)
 		return ATTEMPT_FATAL;
-	if (await_word(e, &s->route.have_detour, "no way over ssh came", deadline) < 0)
+	if (await_flag(e, &s->route.have_detour, "no way over ssh came", deadline) < 0)
 		return ATTEMPT_FATAL;
 	rc = try_detour(e, deadline);
 	if (rc != ATTEMPT_FAILED)
-		return rc == ATTEMPT_DONE ? choose(s, TRANSPORT_SSH, why) : rc;
+		return rc == ATTEMPT_DONE ? choose_transport(s, TRANSPORT_SSH, why) : rc;
 	route_failure_text(e, failed(), why);
 	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, why);
 	return ATTEMPT_FATAL;
 }
 
 /* This stage came to nothing, for the reason in failed(): on to the next, if there is one. */
-static enum attempt swap(struct lane_end *e, enum stage stage)
+static enum attempt_result advance_stage(struct lane_end *e, enum connect_stage stage)
 {
 	struct session *s = e->s;
 	struct failure f = *failed();
@@ -464,9 +465,9 @@ static enum attempt swap(struct lane_end *e, enum stage stage)
 	return ATTEMPT_FAILED;
 }
 
-enum attempt route_find(struct lane_end *e, enum stage stage)
+enum attempt_result route_find(struct lane_end *e, enum connect_stage stage)
 {
-	enum attempt rc = stage == STAGE_DETOUR ? find_detour(e) : find_offered(e, stage);
+	enum attempt_result rc = stage == STAGE_DETOUR ? find_detour(e) : find_offered(e, stage);
 
-	return rc == ATTEMPT_FAILED ? swap(e, stage) : rc;
+	return rc == ATTEMPT_FAILED ? advance_stage(e, stage) : rc;
 }

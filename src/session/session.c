@@ -150,7 +150,7 @@ static void sizes_propose(struct session *s)
 	struct sizing_for f;
 	char most[32] = "any number of";
 
-	links_survey(&rules, m->lockable > 0, s->o.rails, &f);
+	nics_survey(&rules, m->lockable > 0, s->o.rails, &f);
 	sizing_choose(&f, &z);
 	m->lanes = (uint16_t)z.lanes;
 	m->depth = (uint16_t)z.depth;
@@ -312,7 +312,7 @@ static struct session *session_new(const struct session_opts *o)
 }
 
 /* Without a session: the peer is told why there is none, and waits for nothing. */
-static int refuse(struct channel *ch, const struct session_opts *o)
+static int refuse_session(struct channel *ch, const struct session_opts *o)
 {
 	uint64_t deadline_ms = clock_ms() + LAST_WORDS_MS;
 	uint8_t body[sizeof(struct msg_error) + 8];
@@ -341,7 +341,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 	host[0] = '\0';
 	if (!s) {
 		fail_as(OUT_MEMORY, "open a session: %m");
-		return refuse(ch, o);
+		return refuse_session(ch, o);
 	}
 	if (!channel_addresses(ch, &s->local, &peer))
 		s->local.sa.sa_family = AF_UNSPEC;
@@ -349,7 +349,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 	handler.peer = s->o.peer;
 	if (options_complete(&s->o) < 0 || hello_make(s) < 0 ||
 	    control_start(ch, &handler, before, len, &s->control) < 0) {
-		refuse(ch, &s->o);
+		refuse_session(ch, &s->o);
 		goto fail;
 	}
 	if (session_begin(s) == 0) {
@@ -423,7 +423,7 @@ const struct msg_hello *session_peer(const struct session *s)
 }
 
 /* The second word of "rdma rxe0 10.0.0.1:7000"; false when it is no such name. */
-static bool device_of(const char *name, char device[static 64])
+static bool parse_device(const char *name, char device[static 64])
 {
 	return sscanf(name, "rdma %63s", device) == 1;
 }
@@ -438,7 +438,7 @@ static void wires_text(struct session *s, char *to, size_t size)
 		char word[68];
 
 		lane_name(s->ends[i].lane, name, sizeof name);
-		if (!device_of(name, device))
+		if (!parse_device(name, device))
 			continue;
 		snprintf(word, sizeof word, ", %s,", device);
 		if (count > 0 && strstr(all, word))
@@ -450,7 +450,7 @@ static void wires_text(struct session *s, char *to, size_t size)
 		count++;
 	}
 	lane_name(s->ends[0].lane, to, size);
-	if (count > 1 && device_of(to, device))
+	if (count > 1 && parse_device(to, device))
 		snprintf(to, size, "rdma %.*s", (int)(strlen(all) - 3), all + 2);
 }
 

@@ -54,14 +54,14 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 
 /* ---- the way between the ends -------------------------------------------------------------- */
 
-enum stage {
+enum connect_stage {
 	STAGE_FIRST, /* the end that was told to listens */
 	STAGE_SWAPPED, /* the other one does */
 	STAGE_DETOUR, /* the first again, through a conductor's loopback port */
 };
 
 struct route {
-	enum stage stage;
+	enum connect_stage stage;
 	bool offered[2]; /* OFFER of that round came */
 	struct msg_offer offers[2];
 	char stuck[2][TEXT_MAX]; /* why nothing of that round's could be reached */
@@ -166,9 +166,9 @@ const char *route_failure_text(struct lane_end *e, const struct failure *f,
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
 
 /* Does this end connect (else it accepts) at this stage? */
-bool route_dials(const struct session *s, enum stage stage);
-enum stage route_stage(struct session *s);
-void route_set_stage(struct session *s, enum stage stage);
+bool route_dials(const struct session *s, enum connect_stage stage);
+enum connect_stage route_stage(struct session *s);
+void route_set_stage(struct session *s, enum connect_stage stage);
 /* Which of this host's addresses to offer, or would be if this end listened. */
 struct offer_rules offer_rules(const struct session *s);
 /* Listen and send the OFFER of this round. */
@@ -180,23 +180,23 @@ int route_on_noroute(struct session *s, const struct frame *f);
 int route_on_detour(struct session *s, const struct frame *f);
 
 /* What came of an attempt to connect. */
-enum attempt { ATTEMPT_DONE, ATTEMPT_FAILED /* failed() says why */, ATTEMPT_FATAL };
+enum attempt_result { ATTEMPT_DONE, ATTEMPT_FAILED /* failed() says why */, ATTEMPT_FATAL };
 /* Lane 0 of the connecting end: find the way at this stage; ATTEMPT_FAILED: the stage is over. */
-enum attempt route_find(struct lane_end *e, enum stage stage);
+enum attempt_result route_find(struct lane_end *e, enum connect_stage stage);
 /* All TCP places that may be dialed now. */
 unsigned route_tcp_places(struct session *s, union address *to, unsigned max);
 /* Should this end tell the user about the lanes' way (the other end may as well)? */
-bool route_tells(struct session *s);
+bool route_reports(struct session *s);
 
 /* One attempt to connect a lane: over RDMA, by TCP to the first of n places that answers. */
-enum attempt mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms);
-enum attempt mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
-			   uint64_t deadline_ms);
+enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms);
+enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,
+				  uint64_t deadline_ms);
 int mend_on_down(struct session *s, const struct frame *f);
 int mend_on_stored(struct session *s, const struct frame *f);
 int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch);
 /* This end is done with the epoch and all before. */
-int mend_say_over(struct lane_end *e, uint32_t epoch, const char *why);
+int mend_announce_over(struct lane_end *e, uint32_t epoch, const char *why);
 /* The lane has no wire here: what the peer gave up that this end has not heard of is over. */
 int mend_answer_down(struct lane_end *e);
 /* Both ends' threads are done with the epoch: 0; -1 when the lane is aborted, or the peer's thread

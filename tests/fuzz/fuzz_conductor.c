@@ -62,10 +62,10 @@ int __wrap_detour_open(const struct detour_way *w, struct detour **out)
 
 static void link_begin(struct conductor *c, int i, const char *host, uint8_t where)
 {
-	struct link *l = &c->links[i];
+	struct end_pipe *l = &c->links[i];
 
-	link_init(l);
-	link_name(l, host);
+	end_pipe_init(l);
+	end_pipe_set_host(l, host);
 	l->child.in = fcntl(nowhere, F_DUPFD_CLOEXEC, 0);
 	l->greeted = where & GREETED;
 	l->again = c->job->measure;
@@ -73,7 +73,7 @@ static void link_begin(struct conductor *c, int i, const char *host, uint8_t whe
 }
 
 /* Bytes of one end, as far as they are taken. */
-static void say(struct conductor *c, struct link *l, const uint8_t *bytes, size_t len)
+static void say(struct conductor *c, struct end_pipe *l, const uint8_t *bytes, size_t len)
 {
 	while (len > 0 && !conductor_is_through(c, l)) {
 		size_t room;
@@ -108,7 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct reader in = reader_of(data, size);
 	struct taken brought = {0};
 	struct measure measure = {0};
-	struct job job = {.o = &options, .source_host = "", .sink_host = "", .target = "t"};
+	struct conductor_job job = {
+		.o = &options, .source_host = "", .sink_host = "", .target = "t"};
 	uint8_t kind = take_u8(&in), where = take_u8(&in);
 
 	if (in.bad || size > INPUT_MAX)
@@ -122,13 +123,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	options.timeout_ms = 1000;
 	job.measure = kind & MEASURES ? &measure : NULL;
 	job.brought = kind & BRINGS ? &brought : NULL;
-	link_begin(&c, LINK_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);
-	link_begin(&c, LINK_SINK, where & SINK_FAR ? "sink" : "", where);
-	c.listener = where & SOURCE_LISTENS ? LINK_SOURCE : LINK_SINK;
+	link_begin(&c, END_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);
+	link_begin(&c, END_SINK, where & SINK_FAR ? "sink" : "", where);
+	c.listener = where & SOURCE_LISTENS ? END_SOURCE : END_SINK;
 	conduct_one(&c, &in);
 	events_flush();
 	for (int i = 0; i < 2; i++)
-		link_close(&c.links[i]);
+		end_pipe_close(&c.links[i]);
 	taken_free(&brought);
 	return 0;
 }

@@ -90,7 +90,7 @@ static void on_found(void *ctx, const struct msg_finding *m)
 
 static void call(const char *host)
 {
-	static struct link l;
+	static struct end_pipe l;
 	struct options o = {.program = RDCHECK,
 			    .rdcp_path = how & IN_A_PLACE ? "/opt/rdcp" : "rdcp",
 			    .rsh = how & NO_SSH ? "rsh" : NULL,

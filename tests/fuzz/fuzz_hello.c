@@ -270,13 +270,13 @@ static void hear(struct reader *in)
 
 	expect(lane_open(&setup, &l) == 0);
 	compose(in, SIGNED, bytes, sizeof bytes);
-	if (hello_heard(l, 7, false, &key, bytes)) {
+	if (hello_check(l, 7, false, &key, bytes)) {
 		expect(failed()->code == OUT_PROTOCOL || failed()->code == OUT_AUTH ||
 		       failed()->code == OUT_INTEGRITY);
 	} else {
-		expect(hello_heard_ring(l, 7, false, &key, bytes, &ring) == 0 && ring.at == 0);
+		expect(hello_check_ring(l, 7, false, &key, bytes, &ring) == 0 && ring.at == 0);
 	}
-	hello_heard_ring(l, 7, true, &key, bytes, &ring);
+	hello_check_ring(l, 7, true, &key, bytes, &ring);
 	lane_close(l);
 }
 

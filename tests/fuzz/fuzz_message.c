@@ -90,8 +90,8 @@ static void keep_again(const struct record_keep *keep)
 	struct writer w = writer_of(twice, sizeof twice), none = writer_of(twice, 0);
 	char name[NAME_ROOM];
 
-	while (keep_next(&names, name) > 0)
-		expect(keep_add(&w, name) && !keep_add(&none, name));
+	while (record_keep_next(&names, name) > 0)
+		expect(record_keep_add(&w, name) && !record_keep_add(&none, name));
 	expect(w.used == keep->names.left && memcmp(twice, keep->names.at, w.used) == 0);
 }
 

@@ -156,8 +156,8 @@ static void tell(bool group, uint32_t id)
 {
 	const char *first, *again;
 
-	owners_tell(told, group, id, 0, &first);
-	expect(!owners_tell(told, group, id, 0, &again) && strcmp(first, again) == 0);
+	owners_mark_announced(told, group, id, 0, &first);
+	expect(!owners_mark_announced(told, group, id, 0, &again) && strcmp(first, again) == 0);
 	expect(owners_map(told, group, id, true) == id);
 }
 
@@ -170,13 +170,13 @@ static void send_all(const struct xattrs *x)
 	uint32_t pos = 0, id;
 	bool group;
 
-	while (xattrs_piece(x, &at, &pos, 777, 1, &piece))
+	while (xattrs_next_piece(x, &at, &pos, 777, 1, &piece))
 		/* A file system may list a name twice. */
 		if (xattrs_add(&again, &piece))
 			break;
 	xattrs_free(again);
 	at = 0;
-	while (xattrs_owner(x, &at, &group, &id)) {
+	while (xattrs_next_owner(x, &at, &group, &id)) {
 		expect(id != ACL_NO_ID);
 		tell(group, id);
 	}
@@ -219,7 +219,7 @@ static void receive(int fd, struct reader *in, const struct rules *r)
 	expect(owners_new(&o) == 0);
 	while (record_next(in, &record) > 0) {
 		if (record.type == RECORD_OWNER)
-			owners_learn(o, record.owner.group, record.owner.id, record.owner.name);
+			owners_add_name(o, record.owner.group, record.owner.id, record.owner.name);
 		else if (record.type == RECORD_XATTR && xattrs_add(&x, &record.xattr))
 			break;
 	}

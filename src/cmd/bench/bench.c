@@ -25,11 +25,11 @@ static const uint64_t stage_flags[STAGES] = {
 	[STAGE_END_TO_END] = START_SCRATCH,
 };
 
-static void take(struct point *p, const struct report *r, const struct measure *m)
+static void fill_point(struct point *p, const struct report *r, const struct measure *m)
 {
-	int end = p->stage == STAGE_SOURCE ? LINK_SOURCE : LINK_SINK;
+	int end = p->stage == STAGE_SOURCE ? END_SOURCE : END_SINK;
 	const struct msg_verdict *v = &m->verdicts[end];
-	const struct msg_times *t = &m->verdicts[LINK_SOURCE].times;
+	const struct msg_times *t = &m->verdicts[END_SOURCE].times;
 
 	p->bytes = v->total.bytes;
 	p->ns = v->ns ? v->ns : 1;
@@ -40,11 +40,11 @@ static void take(struct point *p, const struct report *r, const struct measure *
 		p->depth = (unsigned)(t->window / t->used / p->set.block_size);
 	p->shrunk = (v->lanes && v->lanes < p->set.lanes) || (p->depth && p->depth < p->set.depth);
 	/* The source's way leads to the sink. */
-	snprintf(p->how, sizeof p->how, "%s", m->verdicts[LINK_SOURCE].how);
+	snprintf(p->how, sizeof p->how, "%s", m->verdicts[END_SOURCE].how);
 	snprintf(p->why, sizeof p->why, "%s", r->why);
 }
 
-static void show(struct bench *b, const struct point *p)
+static void show_point(struct bench *b, const struct point *p)
 {
 	char line[SCREEN_LINE_MAX], set[64], count[32] = "";
 	uint64_t every_ms = b->o->progress_s * UINT64_C(1000), now = clock_ms();
@@ -65,7 +65,7 @@ static void show(struct bench *b, const struct point *p)
 }
 
 /* Nothing is measured for nobody. */
-static bool is_heard(struct bench *b)
+static bool is_stdout_writable(struct bench *b)
 {
 	errno = stdout_error();
 	if (!errno)
@@ -75,7 +75,7 @@ static bool is_heard(struct bench *b)
 	return false;
 }
 
-int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint64_t bytes,
+int bench_bytes(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
 		struct point *out)
 {
 	bool reads = stage == STAGE_SOURCE || stage == STAGE_END_TO_END;
@@ -84,7 +84,7 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	static struct report r;
 	static struct measure m;
 	const char *names[] = {b->o->measure_source};
-	struct job j = {
+	struct conductor_job j = {
 		.o = &o,
 		.source_host = "",
 		.sink_host = b->host,
@@ -112,20 +112,20 @@ int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint
 	/* What a session tells of itself is told of the first one. */
 	o.quiet = o.quiet || (b->began && o.verbose < 2);
 	b->began = true;
-	if (!is_heard(b))
+	if (!is_stdout_writable(b))
 		return -1;
-	show(b, out);
-	conduct(&j, &r);
+	show_point(b, out);
+	conductor_run(&j, &r);
 	if (r.failure.code != OUT_DONE) {
 		b->failure = r.failure;
 		memcpy(b->failed_host, r.host, sizeof b->failed_host);
 		return -1;
 	}
-	take(out, &r, &m);
+	fill_point(out, &r, &m);
 	return 0;
 }
 
-static uint64_t bytes_for(const struct bench *b, const struct setting *s, uint64_t most)
+static uint64_t choose_bytes(const struct bench *b, const struct setting *s, uint64_t most)
 {
 	uint64_t block = s->block_size ? s->block_size : 256 << 10;
 	uint64_t least = 4 * block * (s->lanes ? s->lanes : 1);
@@ -161,13 +161,13 @@ static bool may_try_again(struct bench *b)
 	return true;
 }
 
-int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint64_t most,
+int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t most,
 		struct point *out)
 {
 	uint64_t wanted_ns = (uint64_t)b->o->measure_ms * 1000000, bytes = 0, next;
 
 	for (unsigned i = 0; i < TRIES; i++) {
-		next = bytes_for(b, s, most);
+		next = choose_bytes(b, s, most);
 		/* As good as it gets. */
 		if (bytes && next <= bytes)
 			break;
@@ -195,5 +195,5 @@ void bench_end(struct bench *b)
 	child_close_in(&b->far.child);
 	if (b->far.child.pid)
 		child_wait(&b->far.child, &status, clock_ms() + GONE_MS);
-	link_close(&b->far);
+	end_pipe_close(&b->far);
 }

@@ -11,7 +11,7 @@
 
 #include "cmd/conductor/conductor.h"
 
-enum stage {
+enum bench_stage {
 	STAGE_MEMORY, /* memory to memory, as rdcp moves it */
 	STAGE_NETWORK, /* lanes alone: nothing is hashed */
 	STAGE_SOURCE, /* disks alone */
@@ -29,7 +29,7 @@ struct setting {
 };
 
 struct point {
-	enum stage stage;
+	enum bench_stage stage;
 	struct setting set;
 	uint64_t bytes, ns; /* ns 0: not measured */
 	/* What the ends made of it. */
@@ -47,7 +47,7 @@ struct series {
 	struct point points[BLOCKS_MAX];
 };
 
-struct link_limit {
+struct nic_limit {
 	double rate; /* bytes a second; 0: not known, or there is none */
 	char name[64]; /* "mlx5_0", "eth0" */
 };
@@ -55,7 +55,7 @@ struct link_limit {
 struct bench {
 	const struct options *o;
 	const char *host; /* "": this one */
-	struct link far;
+	struct end_pipe far;
 	struct progress progress;
 	unsigned done, planned; /* points */
 	uint64_t line_ms; /* when a line last told of them */
@@ -70,7 +70,7 @@ struct bench {
 	unsigned latency_count;
 	const struct point *best; /* of the sweep */
 	const struct point *advice; /* that, or by_itself where it is as fast */
-	struct link_limit limit;
+	struct nic_limit limit;
 	struct failure failure;
 	char failed_host[HOST_MAX];
 };
@@ -79,10 +79,10 @@ struct bench {
 
 /* Measure it for the user's seconds, at `guess' bytes a second at first; at most `most' bytes.
  * 0, or -1 with b->failure. */
-int bench_point(struct bench *b, enum stage stage, const struct setting *s, uint64_t most,
+int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t most,
 		struct point *out);
 /* The same for so many bytes, once. */
-int bench_bytes(struct bench *b, enum stage stage, const struct setting *s, uint64_t bytes,
+int bench_bytes(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
 		struct point *out);
 void bench_end(struct bench *b);
 
@@ -105,7 +105,7 @@ int bench_run(struct bench *b);
 
 /* Of the adapters or the network device that a wire of this name goes over.  root takes the place
  * of /sys for adapters, NULL: /sys. */
-void link_limit_of(const char *root, const char *how, struct link_limit *out);
+void nic_limit_find(const char *root, const char *how, struct nic_limit *out);
 
 /* ---- bench_print.c ------------------------------------------------------------------- */
 
@@ -120,7 +120,7 @@ void print_latency(const struct bench *b);
 void print_stage(const struct bench *b, const struct point *p);
 /* Of all of it, or of what there was until b->failure. */
 void print_summary(const struct bench *b);
-const char *stage_name(enum stage stage);
+const char *stage_name(enum bench_stage stage);
 /* GB/s of bytes a second, with as many digits as say something; returns to. */
 enum { RATE_TEXT = 24 };
 char *rate_text(double rate, char *to, size_t size);

@@ -12,13 +12,14 @@
 #include "host/adapter.h"
 #include "host/own_address.h"
 
-static double of_mbits(double mbits)
+static double mbits_to_bytes(double mbits)
 {
 	return mbits * 1e6 / 8;
 }
 
 /* Of this device's fastest port that is up, 0: not known, or made up. */
-static double of_device(const struct adapter *all, unsigned count, const char *name, size_t len)
+static double find_device_rate(const struct adapter *all, unsigned count, const char *name,
+			       size_t len)
 {
 	double most = 0;
 
@@ -26,14 +27,14 @@ static double of_device(const struct adapter *all, unsigned count, const char *n
 		const struct adapter *a = &all[i];
 
 		if (strlen(a->device) == len && memcmp(a->device, name, len) == 0 && !a->software &&
-		    a->state == PORT_ACTIVE && of_mbits(a->rate_mbits) > most)
-			most = of_mbits(a->rate_mbits);
+		    a->state == PORT_ACTIVE && mbits_to_bytes(a->rate_mbits) > most)
+			most = mbits_to_bytes(a->rate_mbits);
 	}
 	return most;
 }
 
 /* "mlx5_0 10.0.0.1:7000", or of several rails "mlx5_0, mlx5_1": together. */
-static void of_adapters(const char *root, const char *how, struct link_limit *out)
+static void sum_adapter_rates(const char *root, const char *how, struct nic_limit *out)
 {
 	const char *at = how;
 	struct adapter *all;
@@ -47,7 +48,7 @@ static void of_adapters(const char *root, const char *how, struct link_limit *ou
 		double rate;
 
 		len = strcspn(at, " ,");
-		rate = of_device(all, count, at, len);
+		rate = find_device_rate(all, count, at, len);
 		/* Of some alone is no limit of all. */
 		if (rate <= 0) {
 			out->rate = 0;
@@ -63,7 +64,7 @@ static void of_adapters(const char *root, const char *how, struct link_limit *ou
 }
 
 /* The address in "10.0.0.1:7000" or "[fe80::1%eth0]:7000". */
-static bool parse(const char *text, union address *a)
+static bool parse_peer_address(const char *text, union address *a)
 {
 	char host[INET6_ADDRSTRLEN + IF_NAMESIZE + 2], *zone;
 	bool six = text[0] == '[';
@@ -87,7 +88,7 @@ static bool parse(const char *text, union address *a)
 }
 
 /* Is there hardware, at or below it?  What others say of their speed is made up. */
-static bool is_real(const char *dev)
+static bool is_hardware_netdev(const char *dev)
 {
 	char path[ADAPTER_TEXT + 32];
 	struct dirent *e;
@@ -103,18 +104,18 @@ static bool is_real(const char *dev)
 	return real;
 }
 
-static void of_netdev(const char *how, struct link_limit *out)
+static void read_netdev_rate(const char *how, struct nic_limit *out)
 {
 	char dev[ADAPTER_TEXT], path[sizeof dev + 32], text[32] = "";
 	union address to, local;
 	ssize_t n;
 	int fd;
 
-	if (!parse(how, &to) || address_toward(&to, &local) ||
+	if (!parse_peer_address(how, &to) || address_toward(&to, &local) ||
 	    !netdev_of_address(&local, dev, sizeof dev))
 		return;
 	/* An address of this host's own is reached without its device. */
-	if (address_same(&to, &local) || !is_real(dev))
+	if (address_same(&to, &local) || !is_hardware_netdev(dev))
 		return;
 	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
 	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
@@ -122,15 +123,15 @@ static void of_netdev(const char *how, struct link_limit *out)
 	close_fd(fd);
 	if (n <= 0 || atof(text) <= 0)
 		return;
-	out->rate = of_mbits(atof(text));
+	out->rate = mbits_to_bytes(atof(text));
 	snprintf(out->name, sizeof out->name, "%s", dev);
 }
 
-void link_limit_of(const char *root, const char *how, struct link_limit *out)
+void nic_limit_find(const char *root, const char *how, struct nic_limit *out)
 {
-	*out = (struct link_limit){0};
+	*out = (struct nic_limit){0};
 	if (strncmp(how, "rdma ", 5) == 0)
-		of_adapters(root, how + 5, out);
+		sum_adapter_rates(root, how + 5, out);
 	else if (strncmp(how, "tcp ", 4) == 0)
-		of_netdev(how + 4, out);
+		read_netdev_rate(how + 4, out);
 }

@@ -59,7 +59,7 @@ static void add_line(struct plot *p, const struct bench *b, const struct series 
 	p->count += l->count > 0;
 }
 
-static void fill(struct plot *p, const struct bench *b)
+static void fill_plot(struct plot *p, const struct bench *b)
 {
 	const struct setting *first = &b->series[0].set;
 	time_t now = time(NULL);
@@ -104,7 +104,7 @@ int plot_write(const struct bench *b, const char *file)
 		free(p);
 		return -1;
 	}
-	fill(p, b);
+	fill_plot(p, b);
 	plot_svg(p, to);
 	bad = ferror(to);
 	bad = fclose(to) || bad;

@@ -13,7 +13,7 @@
 /* The longest is "rdma write-send, 4 lanes, depth 16", and two spaces before it. */
 enum { LABEL = 36, CELL_WIDTH = 8 };
 
-const char *stage_name(enum stage stage)
+const char *stage_name(enum bench_stage stage)
 {
 	static const char *const names[STAGES] = {
 		[STAGE_MEMORY] = "memory to memory",  [STAGE_NETWORK] = "network alone",
@@ -234,11 +234,11 @@ static void text_stage(const struct bench *b, const struct point *p)
 	putchar('\n');
 }
 
-static enum stage slowest(const struct bench *b)
+static enum bench_stage find_slowest_stage(const struct bench *b)
 {
-	enum stage least = STAGE_MEMORY;
+	enum bench_stage least = STAGE_MEMORY;
 
-	for (enum stage s = STAGE_SOURCE; s <= STAGE_TARGET; s++) {
+	for (enum bench_stage s = STAGE_SOURCE; s <= STAGE_TARGET; s++) {
 		if (b->stages[s].ns && point_rate(&b->stages[s]) < point_rate(&b->stages[least]))
 			least = s;
 	}
@@ -271,8 +271,8 @@ static void text_summary(const struct bench *b)
 		       100 * best / b->limit.rate);
 	if (b->stages[STAGE_END_TO_END].ns)
 		printf("from disk to disk the slowest stage is: %s\n",
-		       slowest(b) == STAGE_MEMORY ? "the way from memory to memory"
-						  : stage_name(slowest(b)));
+		       find_slowest_stage(b) == STAGE_MEMORY ? "the way from memory to memory"
+							     : stage_name(find_slowest_stage(b)));
 	if (itself > 0)
 		printf("without any options rdcp gets %s GB/s, %.0f %% of the best\n",
 		       rate_text(itself, rate, sizeof rate), 100 * itself / best);
@@ -285,7 +285,7 @@ static void text_summary(const struct bench *b)
 static int error;
 
 /* Lines of the log and the live line must not come between. */
-static void told(void)
+static void flush_stdout(void)
 {
 	if (fflush(stdout) && !error)
 		error = errno;
@@ -305,21 +305,21 @@ void print_start(const struct bench *b)
 	} else {
 		text_start(b);
 	}
-	told();
+	flush_stdout();
 }
 
 void print_point(const struct bench *b, const struct point *p)
 {
 	if (b->o->json)
 		json_point("point", p);
-	told();
+	flush_stdout();
 }
 
 void print_series(const struct bench *b, const struct series *s)
 {
 	if (!b->o->json)
 		text_series(b, s);
-	told();
+	flush_stdout();
 }
 
 void print_again(const struct bench *b, const struct point *p, bool first)
@@ -328,14 +328,14 @@ void print_again(const struct bench *b, const struct point *p, bool first)
 		json_point("again", p);
 	else
 		text_again(p, first);
-	told();
+	flush_stdout();
 }
 
 void print_latency(const struct bench *b)
 {
 	if (!b->o->json)
 		text_latency(b);
-	told();
+	flush_stdout();
 }
 
 void print_stage(const struct bench *b, const struct point *p)
@@ -344,7 +344,7 @@ void print_stage(const struct bench *b, const struct point *p)
 		json_point("stage", p);
 	else
 		text_stage(b, p);
-	told();
+	flush_stdout();
 }
 
 void print_summary(const struct bench *b)
@@ -353,5 +353,5 @@ void print_summary(const struct bench *b)
 		json_summary(b);
 	else if (b->by_itself.ns)
 		text_summary(b);
-	told();
+	flush_stdout();
 }

@@ -69,7 +69,7 @@ static bool is_iwarp(const char *how)
 }
 
 /* The whole ladder over what is there; beside it, at its top, the other ways. */
-static void plan(struct bench *b, const struct point *first)
+static void plan_series(struct bench *b, const struct point *first)
 {
 	bool rdma = first->transport == TRANSPORT_RDMA;
 	unsigned op = rdma && b->o->rdma_op == RDMA_OP_AUTO ? RDMA_OP_SEND : b->o->rdma_op;
@@ -93,7 +93,7 @@ static void plan(struct bench *b, const struct point *first)
 /* ---- the sweep ------------------------------------------------------------------------ */
 
 /* A way that is only beside the point may not be there. */
-static bool is_beside(const struct bench *b, const struct series *s)
+static bool is_side_series(const struct bench *b, const struct series *s)
 {
 	return s != &b->series[0] &&
 	       (s->set.transport != b->series[0].set.transport || s->set.op != b->series[0].set.op);
@@ -119,11 +119,11 @@ static int measure_series(struct bench *b, struct series *s, const struct series
 	return 0;
 }
 
-static bool may_go_on(struct bench *b, const struct series *s)
+static bool may_skip_series(struct bench *b, const struct series *s)
 {
 	char set[64];
 
-	if (!is_beside(b, s) || b->failure.code == OUT_SIGNAL)
+	if (!is_side_series(b, s) || b->failure.code == OUT_SIGNAL)
 		return false;
 	log_warn("%s is not measured: %s", setting_text(&s->set, set, sizeof set), b->failure.text);
 	b->failure = (struct failure){0};
@@ -131,7 +131,7 @@ static bool may_go_on(struct bench *b, const struct series *s)
 	return true;
 }
 
-static uint64_t memory_of(const struct setting *s)
+static uint64_t setting_memory(const struct setting *s)
 {
 	return (uint64_t)s->lanes * s->depth * s->block_size;
 }
@@ -169,7 +169,7 @@ static int measure_finalists(struct bench *b)
 
 		b->guess = point_rate(p);
 		if (bench_point(b, STAGE_MEMORY, &p->set, UINT64_MAX, &again)) {
-			if (!may_go_on(b, of[i]))
+			if (!may_skip_series(b, of[i]))
 				return -1;
 			continue;
 		}
@@ -198,7 +198,7 @@ static void find_best(struct bench *b)
 			const struct point *p = &b->series[i].points[k];
 
 			if (!p->shrunk && point_rate(p) * 100 >= most * NEAR_BEST &&
-			    (!b->best || memory_of(&p->set) < memory_of(&b->best->set)))
+			    (!b->best || setting_memory(&p->set) < setting_memory(&b->best->set)))
 				b->best = p;
 		}
 	}
@@ -217,12 +217,12 @@ static void choose_advice(struct bench *b)
 		b->advice = &b->by_itself;
 }
 
-static int sweep(struct bench *b)
+static int run_sweep(struct bench *b)
 {
 	for (unsigned i = 0; i < b->series_count; i++) {
 		struct series *s = &b->series[i];
 
-		if (measure_series(b, s, i ? &b->series[i - 1] : NULL) && !may_go_on(b, s))
+		if (measure_series(b, s, i ? &b->series[i - 1] : NULL) && !may_skip_series(b, s))
 			return -1;
 	}
 	if (measure_finalists(b))
@@ -248,7 +248,7 @@ static int measure_latency(struct bench *b, unsigned transport)
 	return 0;
 }
 
-static int latencies(struct bench *b)
+static int measure_latencies(struct bench *b)
 {
 	unsigned first = b->series[0].set.transport;
 
@@ -259,7 +259,7 @@ static int latencies(struct bench *b)
 	return 0;
 }
 
-static int measure_stage(struct bench *b, enum stage stage, uint64_t most)
+static int measure_stage(struct bench *b, enum bench_stage stage, uint64_t most)
 {
 	if (bench_point(b, stage, &b->best->set, most, &b->stages[stage]))
 		return -1;
@@ -268,28 +268,29 @@ static int measure_stage(struct bench *b, enum stage stage, uint64_t most)
 }
 
 /* A disk's rate is not known yet, and a file that is made for it takes its time, too. */
-static int measure_disk(struct bench *b, enum stage stage)
+static int measure_disk(struct bench *b, enum bench_stage stage)
 {
 	b->guess = DISK_FIRST * 1000.0 / b->o->measure_ms;
 	return measure_stage(b, stage, UINT64_MAX);
 }
 
-static double least_of(double a, double b)
+static double min_double(double a, double b)
 {
 	return a < b ? a : b;
 }
 
-static int measure_all_of_it(struct bench *b)
+static int measure_end_to_end(struct bench *b)
 {
 	struct point *source = &b->stages[STAGE_SOURCE], *target = &b->stages[STAGE_TARGET];
 	/* For what was written there was room, and as much again was left. */
 	uint64_t most = 2 * target->bytes;
 
-	b->guess = least_of(least_of(point_rate(source), point_rate(target)), point_rate(b->best));
+	b->guess =
+		min_double(min_double(point_rate(source), point_rate(target)), point_rate(b->best));
 	return measure_stage(b, STAGE_END_TO_END, most);
 }
 
-static int stages(struct bench *b)
+static int measure_stages(struct bench *b)
 {
 	struct setting none = {.transport = b->o->want, .op = b->o->rdma_op};
 
@@ -302,7 +303,7 @@ static int stages(struct bench *b)
 	print_stage(b, &b->stages[STAGE_MEMORY]);
 	if (b->o->measure_target && measure_disk(b, STAGE_TARGET))
 		return -1;
-	if (b->o->measure_source && b->o->measure_target && measure_all_of_it(b))
+	if (b->o->measure_source && b->o->measure_target && measure_end_to_end(b))
 		return -1;
 	b->guess = point_rate(b->best);
 	if (bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself))
@@ -332,7 +333,7 @@ int bench_run(struct bench *b)
 		return -1;
 	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])
 		log_info("RDMA is not measured: %s", first.why);
-	plan(b, &first);
-	link_limit_of(NULL, first.how, &b->limit);
-	return latencies(b) || sweep(b) || stages(b) ? -1 : 0;
+	plan_series(b, &first);
+	nic_limit_find(NULL, first.how, &b->limit);
+	return measure_latencies(b) || run_sweep(b) || measure_stages(b) ? -1 : 0;
 }

@@ -40,22 +40,22 @@ double plot_place(uint32_t size, uint32_t least, uint32_t most)
 	return (log2(size) - log2(least)) / (log2(most) - log2(least));
 }
 
-struct frame_of {
+struct plot_scale {
 	uint32_t least, most;
 	double top, step, unit;
 };
 
-static double x_of(const struct frame_of *f, uint32_t size)
+static double x_of(const struct plot_scale *f, uint32_t size)
 {
 	return LEFT + 24 + plot_place(size, f->least, f->most) * (RIGHT - LEFT - 48);
 }
 
-static double y_of(const struct frame_of *f, double rate)
+static double y_of(const struct plot_scale *f, double rate)
 {
 	return BOTTOM - rate / f->top * (BOTTOM - TOP);
 }
 
-static void text(FILE *to, const char *s)
+static void write_escaped(FILE *to, const char *s)
 {
 	for (; *s; s++) {
 		switch (*s) {
@@ -77,18 +77,18 @@ static void text(FILE *to, const char *s)
 	}
 }
 
-static void words(FILE *to, double x, double y, const char *look, const char *s)
+static void draw_text(FILE *to, double x, double y, const char *look, const char *s)
 {
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, look);
-	text(to, s);
+	write_escaped(to, s);
 	fputs("</text>\n", to);
 }
 
-static void measure(const struct plot *p, struct frame_of *f)
+static void scale_axes(const struct plot *p, struct plot_scale *f)
 {
 	double most = p->limit;
 
-	*f = (struct frame_of){.least = UINT32_MAX};
+	*f = (struct plot_scale){.least = UINT32_MAX};
 	for (unsigned i = 0; i < p->count; i++) {
 		const struct plot_line *l = &p->lines[i];
 
@@ -103,7 +103,7 @@ static void measure(const struct plot *p, struct frame_of *f)
 	f->unit = f->top >= 1e9 ? 1e9 : 1e6;
 }
 
-static void head(const struct plot *p, FILE *to)
+static void draw_head(const struct plot *p, FILE *to)
 {
 	fprintf(to,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
@@ -111,13 +111,13 @@ static void head(const struct plot *p, FILE *to)
 		"height=\"%d\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"13\" "
 		"fill=\"#222\">\n<title>",
 		WIDTH, HEIGHT, WIDTH, HEIGHT);
-	text(to, p->title);
+	write_escaped(to, p->title);
 	fprintf(to, "</title>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, HEIGHT);
-	words(to, LEFT, 34, "font-size=\"19\" font-weight=\"bold\"", p->title);
-	words(to, LEFT, 56, "fill=\"#666\"", p->subtitle);
+	draw_text(to, LEFT, 34, "font-size=\"19\" font-weight=\"bold\"", p->title);
+	draw_text(to, LEFT, 56, "fill=\"#666\"", p->subtitle);
 }
 
-static void y_axis(const struct frame_of *f, FILE *to)
+static void draw_y_axis(const struct plot_scale *f, FILE *to)
 {
 	char label[32];
 	double step = f->step / f->unit;
@@ -130,7 +130,7 @@ static void y_axis(const struct frame_of *f, FILE *to)
 		fprintf(to, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n",
 			LEFT, RIGHT, y, y, at > 0 ? "#e4e4e4" : "#222");
 		snprintf(label, sizeof label, "%.*f", digits, at / f->unit);
-		words(to, LEFT - 10, y + 4.5, "text-anchor=\"end\"", label);
+		draw_text(to, LEFT - 10, y + 4.5, "text-anchor=\"end\"", label);
 	}
 	fprintf(to,
 		"<text transform=\"translate(26 %d) rotate(-90)\" text-anchor=\"middle\" "
@@ -146,7 +146,7 @@ static void size_label(uint32_t size, char *to, size_t room)
 		snprintf(to, room, "%u KiB", size >> 10);
 }
 
-static void x_axis(const struct frame_of *f, FILE *to)
+static void draw_x_axis(const struct plot_scale *f, FILE *to)
 {
 	char label[32];
 
@@ -159,10 +159,10 @@ static void x_axis(const struct frame_of *f, FILE *to)
 			x, x, BOTTOM, BOTTOM + length);
 		size_label((uint32_t)size, label, sizeof label);
 		if (length > 4)
-			words(to, x, BOTTOM + 24, "text-anchor=\"middle\"", label);
+			draw_text(to, x, BOTTOM + 24, "text-anchor=\"middle\"", label);
 	}
-	words(to, (LEFT + RIGHT) / 2.0, BOTTOM + 52, "text-anchor=\"middle\" font-size=\"14\"",
-	      "block size");
+	draw_text(to, (LEFT + RIGHT) / 2.0, BOTTOM + 52, "text-anchor=\"middle\" font-size=\"14\"",
+		  "block size");
 	fputs("</g>\n", to);
 }
 
@@ -177,7 +177,7 @@ static const char *colour_of(const struct plot *p, unsigned i)
 	return beside[before % COLOURS];
 }
 
-static void line(const struct plot *p, unsigned i, const struct frame_of *f, FILE *to)
+static void draw_line(const struct plot *p, unsigned i, const struct plot_scale *f, FILE *to)
 {
 	const struct plot_line *l = &p->lines[i];
 	const char *colour = colour_of(p, i);
@@ -194,7 +194,7 @@ static void line(const struct plot *p, unsigned i, const struct frame_of *f, FIL
 			x_of(f, l->x[k]), y_of(f, l->y[k]), colour);
 }
 
-static void limit(const struct plot *p, const struct frame_of *f, FILE *to)
+static void draw_limit(const struct plot *p, const struct plot_scale *f, FILE *to)
 {
 	double y = y_of(f, p->limit);
 
@@ -204,11 +204,11 @@ static void limit(const struct plot *p, const struct frame_of *f, FILE *to)
 		"<line class=\"limit\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" "
 		"stroke=\"#c00000\" stroke-width=\"1.5\" stroke-dasharray=\"2 3\"/>\n",
 		LEFT, RIGHT, y, y);
-	words(to, LEFT + 8, y - 6, "fill=\"#c00000\"", p->limit_name);
+	draw_text(to, LEFT + 8, y - 6, "fill=\"#c00000\"", p->limit_name);
 }
 
 /* The best one has a ring and its rate; above it, unless the limit's label would be hit. */
-static void best(const struct plot *p, const struct frame_of *f, FILE *to)
+static void draw_best(const struct plot *p, const struct plot_scale *f, FILE *to)
 {
 	double x = x_of(f, p->best_x), y = y_of(f, p->best_y);
 	double below = y_of(f, 0) - y > 60 ? 26 : -14;
@@ -221,11 +221,11 @@ static void best(const struct plot *p, const struct frame_of *f, FILE *to)
 		"<circle class=\"best\" cx=\"%.1f\" cy=\"%.1f\" r=\"8\" fill=\"none\" "
 		"stroke=\"#222\" stroke-width=\"1.8\"/>\n",
 		x, y);
-	words(to, x, y + (p->limit > 0 ? below : -14),
-	      "text-anchor=\"middle\" font-weight=\"bold\"", label);
+	draw_text(to, x, y + (p->limit > 0 ? below : -14),
+		  "text-anchor=\"middle\" font-weight=\"bold\"", label);
 }
 
-static double peak(const struct plot_line *l)
+static double find_peak(const struct plot_line *l)
 {
 	double most = 0;
 
@@ -235,19 +235,20 @@ static double peak(const struct plot_line *l)
 }
 
 /* The highest line that was not told yet. */
-static unsigned highest(const struct plot *p, const bool told[static PLOT_LINES])
+static unsigned find_highest_line(const struct plot *p, const bool told[static PLOT_LINES])
 {
 	unsigned at = PLOT_LINES;
 
 	for (unsigned i = 0; i < p->count; i++) {
-		if (!told[i] && (at == PLOT_LINES || peak(&p->lines[i]) > peak(&p->lines[at])))
+		if (!told[i] &&
+		    (at == PLOT_LINES || find_peak(&p->lines[i]) > find_peak(&p->lines[at])))
 			at = i;
 	}
 	return at;
 }
 
 /* A line for each of its options. */
-static void legend_best(const struct plot *p, double y, FILE *to)
+static void draw_legend_best(const struct plot *p, double y, FILE *to)
 {
 	const char *at = p->best_text, *end;
 	char option[PLOT_TEXT];
@@ -256,25 +257,25 @@ static void legend_best(const struct plot *p, double y, FILE *to)
 		"<circle cx=\"%d\" cy=\"%.1f\" r=\"8\" fill=\"none\" stroke=\"#222\" "
 		"stroke-width=\"1.8\"/>\n",
 		LEGEND_AT + 14, y);
-	words(to, LEGEND_AT + 38, y + 4.5, "font-weight=\"bold\"", "best");
+	draw_text(to, LEGEND_AT + 38, y + 4.5, "font-weight=\"bold\"", "best");
 	for (; *at; at = end + strspn(end, " ")) {
 		end = strstr(at, " --");
 		end = end ? end : at + strlen(at);
 		snprintf(option, sizeof option, "%.*s", (int)(end - at), at);
 		y += LEGEND_STEP - 5;
-		words(to, LEGEND_AT + 38, y + 4.5, "font-family=\"monospace\"", option);
+		draw_text(to, LEGEND_AT + 38, y + 4.5, "font-family=\"monospace\"", option);
 	}
 }
 
 /* The highest line first, as they are to be seen. */
-static void legend(const struct plot *p, FILE *to)
+static void draw_legend(const struct plot *p, FILE *to)
 {
 	bool told[PLOT_LINES] = {false};
 	double y = TOP + 6;
 
 	fputs("<g class=\"legend\">\n", to);
 	for (unsigned n = 0; n < p->count; n++) {
-		unsigned at = highest(p, told);
+		unsigned at = find_highest_line(p, told);
 
 		told[at] = true;
 		fprintf(to,
@@ -282,29 +283,29 @@ static void legend(const struct plot *p, FILE *to)
 			"stroke-width=\"3\"%s/>\n",
 			LEGEND_AT, LEGEND_AT + 28, y, y, colour_of(p, at),
 			p->lines[at].step == PLOT_BESIDE ? " stroke-dasharray=\"7 4\"" : "");
-		words(to, LEGEND_AT + 38, y + 4.5, "", p->lines[at].name);
+		draw_text(to, LEGEND_AT + 38, y + 4.5, "", p->lines[at].name);
 		y += LEGEND_STEP;
 	}
 	if (p->best_x)
-		legend_best(p, y + 14, to);
+		draw_legend_best(p, y + 14, to);
 	fputs("</g>\n", to);
 }
 
 void plot_svg(const struct plot *p, FILE *to)
 {
-	struct frame_of f;
+	struct plot_scale f;
 
-	measure(p, &f);
-	head(p, to);
+	scale_axes(p, &f);
+	draw_head(p, to);
 	/* Axes of nothing would be of no size. */
 	if (p->count) {
-		y_axis(&f, to);
-		x_axis(&f, to);
-		limit(p, &f, to);
+		draw_y_axis(&f, to);
+		draw_x_axis(&f, to);
+		draw_limit(p, &f, to);
 	}
 	for (unsigned i = 0; i < p->count; i++)
-		line(p, i, &f, to);
-	best(p, &f, to);
-	legend(p, to);
+		draw_line(p, i, &f, to);
+	draw_best(p, &f, to);
+	draw_legend(p, to);
 	fputs("</svg>\n", to);
 }

@@ -26,14 +26,14 @@ void findings_begin(struct findings *f, const struct options *o, const char *far
 	fputs("}\n", stdout);
 }
 
-void findings_of(struct findings *f, const char *place)
+void findings_set_host(struct findings *f, const char *place)
 {
 	snprintf(f->host, sizeof f->host, "%s", place);
 	f->titled = false;
 }
 
 /* Words of text from column INDENT on; a line break where the next one does not fit. */
-static void print_words(const char *text, size_t at)
+static void print_wrapped_text(const char *text, size_t at)
 {
 	while (*text) {
 		size_t len = strcspn(text, " "), gap = at > INDENT;
@@ -66,14 +66,14 @@ static void print_line(struct findings *f, const struct msg_finding *m, enum fin
 		 m->what);
 	escape(text, sizeof text, line, strlen(line));
 	printf("  %-*s", INDENT - 2, state == FINDING_FAILURE ? "FAILURE" : state_names[state]);
-	print_words(text, INDENT);
+	print_wrapped_text(text, INDENT);
 	if (!m->remedy[0])
 		return;
 	snprintf(remedy, sizeof remedy, "remedy: ");
 	escape(remedy + strlen(remedy), sizeof remedy - strlen(remedy), m->remedy,
 	       strlen(m->remedy));
 	printf("%*s", INDENT, "");
-	print_words(remedy, INDENT);
+	print_wrapped_text(remedy, INDENT);
 }
 
 static void print_json(const struct findings *f, const struct msg_finding *m,

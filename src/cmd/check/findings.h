@@ -17,7 +17,7 @@ struct findings {
 
 void findings_begin(struct findings *f, const struct options *o, const char *far);
 /* Those that follow are of this place: a host's name, or a path between two. */
-void findings_of(struct findings *f, const char *place);
+void findings_set_host(struct findings *f, const char *place);
 void findings_take(struct findings *f, const struct msg_finding *m);
 /* The path's, which have no wire to come over. */
 void findings_add(struct findings *f, enum finding_state state, const char *name,

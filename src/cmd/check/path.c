@@ -14,7 +14,7 @@
 #define SLUICE_VERSION "0"
 #endif
 
-void path_init(struct path *p, const struct options *o, const char *far, struct findings *f)
+void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f)
 {
 	memset(p, 0, sizeof *p);
 	p->o = o;
@@ -55,9 +55,9 @@ static void keep_address(struct path_host *h, const struct msg_finding *m)
 			h->has_kind[h->ports[i].kind] = true;
 }
 
-static void on_found(void *ctx, const struct msg_finding *m)
+static void take_path_finding(void *ctx, const struct msg_finding *m)
 {
-	struct path *p = ctx;
+	struct host_path *p = ctx;
 
 	if (m->family)
 		keep_address(p->now, m);
@@ -66,18 +66,18 @@ static void on_found(void *ctx, const struct msg_finding *m)
 	findings_take(p->findings, m);
 }
 
-static int survey(struct path *p, struct path_host *h, const char *host)
+static int survey_path_host(struct host_path *p, struct path_host *h, const char *host)
 {
-	struct survey_call call = {.o = p->o, .host = host, .found = on_found, .ctx = p};
+	struct survey_call call = {.o = p->o, .host = host, .found = take_path_finding, .ctx = p};
 
 	p->now = h;
-	link_name(&h->link, host);
-	findings_of(p->findings, h->link.name);
+	end_pipe_set_host(&h->link, host);
+	findings_set_host(p->findings, h->link.name);
 	return survey_call(&call, &h->link, &h->control_ns);
 }
 
 /* Is an adapter behind this address of this host? */
-static bool near_has_rdma(const struct path *p, const union address *a)
+static bool near_has_rdma(const struct host_path *p, const union address *a)
 {
 	for (unsigned i = 0; i < p->near.count; i++)
 		if (address_same(&p->near.at[i].at, a))
@@ -89,7 +89,7 @@ static bool near_has_rdma(const struct path *p, const union address *a)
  */
 
 /* True when an adapter stands at both of its ends. */
-static bool look_at_route(struct path *p, const struct path_address *to)
+static bool look_at_route(struct host_path *p, const struct path_address *to)
 {
 	char there[80], here[80], netdev[ADAPTER_TEXT];
 	union address from = {.sa = {.sa_family = AF_UNSPEC}};
@@ -126,7 +126,7 @@ static bool look_at_route(struct path *p, const struct path_address *to)
 	return rdma && to->rdma;
 }
 
-static void look_at_routes(struct path *p)
+static void look_at_routes(struct host_path *p)
 {
 	bool any = false, wanted = p->near.port_count && p->has.port_count;
 
@@ -150,7 +150,7 @@ static void look_at_routes(struct path *p)
 /* ---- all of it ---------------------------------------------------------------------------------
  */
 
-static void look_at_versions(struct path *p)
+static void look_at_versions(struct host_path *p)
 {
 	const struct msg_greeting *g = &p->has.link.greeting;
 	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
@@ -161,7 +161,8 @@ static void look_at_versions(struct path *p)
 		     PROTOCOL_VERSION);
 }
 
-static const char *remedy_of_start(const struct path *p, enum outcome code, char *to, size_t size)
+static const char *format_start_remedy(const struct host_path *p, enum outcome code, char *to,
+				       size_t size)
 {
 	if (p->now != &p->has)
 		return NULL;
@@ -175,7 +176,7 @@ static const char *remedy_of_start(const struct path *p, enum outcome code, char
 }
 
 /* Why a survey came to nothing. */
-static enum outcome not_surveyed(struct path *p)
+static enum outcome report_survey_failure(struct host_path *p)
 {
 	struct failure f = *failed();
 	char remedy[TEXT_MAX];
@@ -183,23 +184,23 @@ static enum outcome not_surveyed(struct path *p)
 	if (f.code == OUT_SIGNAL)
 		return f.code;
 	findings_add(p->findings, FINDING_FAILURE, f.code == OUT_VERSION ? "versions" : "start", "",
-		     remedy_of_start(p, f.code, remedy, sizeof remedy), "%s", f.text);
+		     format_start_remedy(p, f.code, remedy, sizeof remedy), "%s", f.text);
 	return f.code;
 }
 
-enum outcome path_look(struct path *p)
+enum outcome path_look(struct host_path *p)
 {
 	char title[2 * HOST_MAX + 16];
 
 	signal(SIGPIPE, SIG_IGN);
-	if (survey(p, &p->near, ""))
-		return not_surveyed(p);
+	if (survey_path_host(p, &p->near, ""))
+		return report_survey_failure(p);
 	if (!p->far[0])
 		return OUT_DONE;
-	if (survey(p, &p->has, p->far))
-		return not_surveyed(p);
+	if (survey_path_host(p, &p->has, p->far))
+		return report_survey_failure(p);
 	snprintf(title, sizeof title, "%s to %s", p->near.link.name, p->has.link.name);
-	findings_of(p->findings, title);
+	findings_set_host(p->findings, title);
 	look_at_versions(p);
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
 		     "a round trip over ssh takes %.3f ms", (double)p->has.control_ns / 1e6);

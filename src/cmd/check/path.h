@@ -21,7 +21,7 @@ struct path_port {
 };
 /* What is remembered of a host's findings. */
 struct path_host {
-	struct link link; /* to its survey */
+	struct end_pipe link; /* to its survey */
 	struct path_address at[OFFER_MAX];
 	unsigned count;
 	struct path_port ports[ADAPTERS_MAX];
@@ -31,7 +31,7 @@ struct path_host {
 	uint64_t control_ns; /* a round trip to it, 0: not known */
 };
 
-struct path {
+struct host_path {
 	const struct options *o;
 	struct findings *findings;
 	const char *far; /* as ssh wants it; "": this host alone is looked at */
@@ -39,14 +39,14 @@ struct path {
 	struct path_host *now; /* the one whose findings come */
 };
 
-void path_init(struct path *p, const struct options *o, const char *far, struct findings *f);
+void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f);
 /* Look at this host, the other one and the way there. OUT_DONE, or why it could not be looked
  * at. */
-enum outcome path_look(struct path *p);
+enum outcome path_look(struct host_path *p);
 
 /* ---- path_run.c: lanes between the ends.  OUT_DONE, or OUT_SIGNAL ---- */
-enum outcome path_run(struct path *p);
+enum outcome path_run(struct host_path *p);
 /* ---- path_firewall.c: what may have been in their way; rdma NULL: it was not tried ---- */
-void path_firewall(struct path *p, const struct failure *rdma, const struct failure *tcp);
+void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp);
 
 #endif

@@ -18,7 +18,7 @@ enum {
 };
 
 /* The error that a connection to it ends with, 0: somebody took it. */
-static int knock(const union address *to, unsigned port)
+static int probe_tcp_port(const union address *to, unsigned port)
 {
 	union address with = address_with_port(to, port);
 	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
@@ -38,7 +38,7 @@ static int knock(const union address *to, unsigned port)
 	return err;
 }
 
-static const char *meaning(int err)
+static const char *explain_connect_error(int err)
 {
 	switch (err) {
 	case 0:
@@ -55,8 +55,8 @@ static const char *meaning(int err)
 	}
 }
 
-static void tell_ports(struct path *p, const char *address, const char *what, const char *proto,
-		       unsigned lo, unsigned hi)
+static void report_ports(struct host_path *p, const char *address, const char *what,
+			 const char *proto, unsigned lo, unsigned hi)
 {
 	char ports[32], remedy[TEXT_MAX];
 
@@ -74,7 +74,7 @@ static void tell_ports(struct path *p, const char *address, const char *what, co
 }
 
 /* TCP does not come through: what does each address say? */
-static void look_at_tcp(struct path *p)
+static void look_at_tcp(struct host_path *p)
 {
 	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
 	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
@@ -86,30 +86,30 @@ static void look_at_tcp(struct path *p)
 
 		if (p->o->family && (p->o->family == 4) != (a->sa.sa_family == AF_INET))
 			continue;
-		err = knock(a, lo);
+		err = probe_tcp_port(a, lo);
 		if (cancelled())
 			return;
-		snprintf(what, sizeof what, "TCP port %u there %s", lo, meaning(err));
-		tell_ports(p, address_text(a, text, sizeof text), what, "tcp", lo, hi);
+		snprintf(what, sizeof what, "TCP port %u there %s", lo, explain_connect_error(err));
+		report_ports(p, address_text(a, text, sizeof text), what, "tcp", lo, hi);
 	}
 }
 
 /* Connections of RDMA fail, those of TCP come: which ports would RDMA's have? */
-static void look_at_rdma(struct path *p)
+static void look_at_rdma(struct host_path *p)
 {
 	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
 	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
 
 	if (p->near.has_kind[ADAPTER_ROCE] && p->has.has_kind[ADAPTER_ROCE])
-		tell_ports(p, "",
-			   "TCP comes through, but RoCE does not: its packets, UDP to port 4791, "
-			   "look blocked",
-			   "udp", ROCE_PORT, ROCE_PORT);
+		report_ports(p, "",
+			     "TCP comes through, but RoCE does not: its packets, UDP to port 4791, "
+			     "look blocked",
+			     "udp", ROCE_PORT, ROCE_PORT);
 	if (p->near.has_kind[ADAPTER_IWARP] && p->has.has_kind[ADAPTER_IWARP])
-		tell_ports(p, "",
-			   "TCP comes through, but iWARP does not: the TCP ports of its "
-			   "connections look blocked",
-			   "tcp", lo, hi);
+		report_ports(p, "",
+			     "TCP comes through, but iWARP does not: the TCP ports of its "
+			     "connections look blocked",
+			     "tcp", lo, hi);
 	if (p->near.has_kind[ADAPTER_INFINIBAND] && p->has.has_kind[ADAPTER_INFINIBAND])
 		findings_add(
 			p->findings, FINDING_WARNING, "fabric", "",
@@ -118,7 +118,7 @@ static void look_at_rdma(struct path *p)
 			"TCP comes through, but InfiniBand does not");
 }
 
-void path_firewall(struct path *p, const struct failure *rdma, const struct failure *tcp)
+void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp)
 {
 	if (tcp->code != OUT_DONE)
 		look_at_tcp(p);

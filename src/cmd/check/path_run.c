@@ -29,9 +29,9 @@ enum {
 	GROWTH_MOST = 64, /* from one run to the next */
 };
 
-struct run {
-	struct path *p;
-	struct link kept; /* to `rdcp --ends' there */
+struct lane_trial {
+	struct host_path *p;
+	struct end_pipe kept; /* to `rdcp --ends' there */
 	struct measure measure;
 	struct report report;
 	struct failure rdma, tcp; /* what became of them */
@@ -42,7 +42,7 @@ struct run {
 /* ---- one run -----------------------------------------------------------------------------------
  */
 
-struct shape {
+struct trial_setting {
 	enum transport want;
 	uint64_t bytes;
 	unsigned lanes, depth, block; /* 0: as rdcp chooses */
@@ -51,7 +51,7 @@ struct shape {
 static int begin_conducting(const struct options *o, struct progress *progress)
 {
 	screen_begin(program_name(RDCHECK), NULL);
-	if (events_begin(o, false) || conductor_signals()) {
+	if (events_begin(o, false) || signals_begin()) {
 		screen_end();
 		return -1;
 	}
@@ -67,18 +67,18 @@ static void end_conducting(void)
 	while ((signo = signals_next()) != 0)
 		if (signo == SIGINT || signo == SIGTERM || signo == SIGHUP)
 			cancel(signo);
-	conductor_signals_end();
+	signals_end();
 	screen_end();
 }
 
 /* 0, or -1 with r->report.failure. */
-static int run_once(struct run *r, const struct shape *s)
+static int run_once(struct lane_trial *r, const struct trial_setting *s)
 {
 	static const char *const names[] = {""};
 	struct options o = *r->p->o;
 	struct rule_list rules = {0};
 	struct progress progress;
-	struct job j = {
+	struct conductor_job j = {
 		.o = &o,
 		.source_host = "",
 		.sink_host = r->p->far,
@@ -107,7 +107,7 @@ static int run_once(struct run *r, const struct shape *s)
 	}
 	/* Ends that are forked now would be cancelled, too, and take their time to say so. */
 	if (!cancelled())
-		conduct(&j, &r->report);
+		conductor_run(&j, &r->report);
 	end_conducting();
 	events_end(&r->report);
 	if (cancelled() && fail_signal(cancelled()))
@@ -119,16 +119,16 @@ static int run_once(struct run *r, const struct shape *s)
 /* ---- how fast ----------------------------------------------------------------------------------
  */
 
-static const char *name_of(enum transport t)
+static const char *label_of_transport(enum transport t)
 {
 	return t == TRANSPORT_RDMA ? "rdma" : "tcp";
 }
 
 /* One block of one page at a time: its way there, and its credit's way back.  The mean in
  * nanoseconds, 0: it failed. */
-static uint64_t ping_some(struct run *r, enum transport t, uint64_t n)
+static uint64_t ping_blocks(struct lane_trial *r, enum transport t, uint64_t n)
 {
-	struct shape s = {
+	struct trial_setting s = {
 		.want = t,
 		.bytes = n * PING_BLOCK,
 		.lanes = 1,
@@ -142,30 +142,30 @@ static uint64_t ping_some(struct run *r, enum transport t, uint64_t n)
 	return r->report.ns / (r->report.total.bytes / PING_BLOCK);
 }
 
-static int ping(struct run *r, enum transport t)
+static int measure_ping(struct lane_trial *r, enum transport t)
 {
-	uint64_t n = PINGS_LEAST, ns = ping_some(r, t, n);
+	uint64_t n = PINGS_LEAST, ns = ping_blocks(r, t, n);
 
 	if (!ns)
 		return -1;
-	findings_add(r->p->findings, FINDING_OK, name_of(t), "", NULL, "lanes connect (%s)",
-		     r->measure.verdicts[LINK_SOURCE].how);
+	findings_add(r->p->findings, FINDING_OK, label_of_transport(t), "", NULL,
+		     "lanes connect (%s)", r->measure.verdicts[END_SOURCE].how);
 	/* The end of a session is in it, too: of few it is much. */
 	if (ns * n < PING_MS * UINT64_C(1000000) / 4) {
 		n = PING_MS * UINT64_C(1000000) / ns;
 		n = n > PINGS_MOST ? PINGS_MOST : n;
-		ns = ping_some(r, t, n);
+		ns = ping_blocks(r, t, n);
 	}
 	if (!ns)
 		return -1;
-	findings_add(r->p->findings, FINDING_OK, "ping", name_of(t), NULL,
+	findings_add(r->p->findings, FINDING_OK, "ping", label_of_transport(t), NULL,
 		     "a block of 4 KiB and its credit take %.1f us (mean of %llu)",
 		     (double)ns / 1e3, (unsigned long long)n);
 	return 0;
 }
 
 /* The rate of the port that this host's lanes took, Mbit/s; 0: not known, or made up. */
-static unsigned rate_of_port(const char *how)
+static unsigned find_port_rate(const char *how)
 {
 	struct adapter *all;
 	unsigned count, rate = 0;
@@ -181,9 +181,9 @@ static unsigned rate_of_port(const char *how)
 	return rate;
 }
 
-static void tell_rate(struct run *r, enum transport t, uint64_t rate)
+static void report_rate(struct lane_trial *r, enum transport t, uint64_t rate)
 {
-	unsigned link = rate_of_port(r->measure.verdicts[LINK_SOURCE].how);
+	unsigned link = find_port_rate(r->measure.verdicts[END_SOURCE].how);
 	double gbits = (double)rate * 8 / 1e9, percent = link ? gbits * 1e5 / link : 0;
 	bool slow = link && percent < 50;
 	char share[80] = "";
@@ -191,7 +191,8 @@ static void tell_rate(struct run *r, enum transport t, uint64_t rate)
 	if (link)
 		snprintf(share, sizeof share, ", %.0f %% of one port's %.0f Gbit/s", percent,
 			 link / 1e3);
-	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth", name_of(t),
+	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth",
+		     label_of_transport(t),
 		     slow ? "rdbench HOST tells what bounds it, and the settings to use" : NULL,
 		     "%.3f GB/s (%.2f Gbit/s) from memory to memory, %u lane%s%s",
 		     (double)rate / 1e9, gbits, r->report.lanes, r->report.lanes == 1 ? "" : "s",
@@ -199,9 +200,9 @@ static void tell_rate(struct run *r, enum transport t, uint64_t rate)
 }
 
 /* Bytes a second, 0: it failed. */
-static uint64_t bandwidth(struct run *r, enum transport t)
+static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 {
-	struct shape s = {.want = t, .bytes = FIRST_BYTES};
+	struct trial_setting s = {.want = t, .bytes = FIRST_BYTES};
 	double rate = 0;
 
 	for (unsigned i = 0; i < RUNS_MOST; i++) {
@@ -218,7 +219,7 @@ static uint64_t bandwidth(struct run *r, enum transport t)
 		s.bytes = (uint64_t)(next > (double)s.bytes && next < most ? next : most);
 	}
 	if (rate > 0)
-		tell_rate(r, t, (uint64_t)rate);
+		report_rate(r, t, (uint64_t)rate);
 	return (uint64_t)rate;
 }
 
@@ -226,7 +227,7 @@ static uint64_t bandwidth(struct run *r, enum transport t)
  */
 
 /* The demand is ours: that it is one says nothing to the user. */
-static const char *without_demand(const char *text)
+static const char *skip_demand(const char *text)
 {
 	static const char demand[] = "RDMA was demanded, but ";
 	size_t len = sizeof demand - 1;
@@ -235,16 +236,17 @@ static const char *without_demand(const char *text)
 }
 
 /* Whose words they are, unless they say so themselves. */
-static const char *teller(const struct run *r, const char *text, char *to, size_t size)
+static const char *format_host_prefix(const struct lane_trial *r, const char *text, char *to,
+				      size_t size)
 {
 	snprintf(to, size, "%s: ", r->report.host);
 	return r->report.host[0] && strncmp(text, to, strlen(to)) != 0 ? to : "";
 }
 
-static void tell_no_rdma(struct run *r)
+static void report_no_rdma(struct lane_trial *r)
 {
 	const struct failure *f = &r->rdma;
-	const char *text = without_demand(f->text);
+	const char *text = skip_demand(f->text);
 	char whose[HOST_MAX + 4];
 	const char *remedy = "see the failures above";
 
@@ -254,11 +256,11 @@ static void tell_no_rdma(struct run *r)
 		remedy = "adapters are there at both ends: see routes above, and firewalls between "
 			 "them";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
-		     "rdcp falls back to TCP here: %s%s", teller(r, text, whose, sizeof whose),
-		     text);
+		     "rdcp falls back to TCP here: %s%s",
+		     format_host_prefix(r, text, whose, sizeof whose), text);
 }
 
-static void tell_no_tcp(struct run *r)
+static void report_no_tcp(struct lane_trial *r)
 {
 	bool must = r->p->o->want == TRANSPORT_TCP;
 	char whose[HOST_MAX + 4];
@@ -266,39 +268,39 @@ static void tell_no_tcp(struct run *r)
 	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
 		     must ? "see firewall below"
 			  : "without RDMA, data would go over ssh: see firewall below",
-		     "no lanes over TCP: %s%s", teller(r, r->tcp.text, whose, sizeof whose),
-		     r->tcp.text);
+		     "no lanes over TCP: %s%s",
+		     format_host_prefix(r, r->tcp.text, whose, sizeof whose), r->tcp.text);
 }
 
 /* ---- both --------------------------------------------------------------------------------------
  */
 
-static void try_transport(struct run *r, enum transport t, struct failure *f, uint64_t *rate)
+static void try_transport(struct lane_trial *r, enum transport t, struct failure *f, uint64_t *rate)
 {
-	if (ping(r, t) == 0)
-		*rate = bandwidth(r, t);
+	if (measure_ping(r, t) == 0)
+		*rate = measure_bandwidth(r, t);
 	*f = r->report.failure;
 	if (r->signalled)
 		return;
 	if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
-		tell_no_rdma(r);
+		report_no_rdma(r);
 	else if (f->code != OUT_DONE)
-		tell_no_tcp(r);
+		report_no_tcp(r);
 }
 
-enum outcome path_run(struct path *p)
+enum outcome path_run(struct host_path *p)
 {
-	static struct run r;
+	static struct lane_trial r;
 	bool wants_rdma = p->o->want != TRANSPORT_TCP;
 
-	memset(&r, 0, offsetof(struct run, kept));
+	memset(&r, 0, offsetof(struct lane_trial, kept));
 	r.p = p;
-	link_init(&r.kept);
+	end_pipe_init(&r.kept);
 	if (wants_rdma)
 		try_transport(&r, TRANSPORT_RDMA, &r.rdma, &r.rdma_rate);
 	if (!r.signalled)
 		try_transport(&r, TRANSPORT_TCP, &r.tcp, &r.tcp_rate);
-	link_close(&r.kept);
+	end_pipe_close(&r.kept);
 	if (r.signalled) {
 		fail_again(&r.report.failure);
 		return OUT_SIGNAL;

@@ -15,7 +15,7 @@ struct addresses {
 	bool port_has[ADAPTERS_MAX]; /* by index: some address is of this port */
 };
 
-static const struct adapter *port_behind(const struct survey *s, const union address *at)
+static const struct adapter *find_port_behind(const struct survey *s, const union address *at)
 {
 	struct adapter is;
 
@@ -28,10 +28,10 @@ static const struct adapter *port_behind(const struct survey *s, const union add
 }
 
 /* As survey_found() with the address in it. */
-static void tell(const struct survey *s, const union address *at, bool rdma,
-		 enum finding_state state, const char *remedy, const char *what)
+static void report_address(const struct survey *s, const union address *at, bool rdma,
+			   enum finding_state state, const char *remedy, const char *what)
 {
-	struct offer_place place = place_of(at, TRANSPORT_TCP, 1);
+	struct offer_place place = offer_place_make(at, TRANSPORT_TCP, 1);
 	struct msg_finding m = {.state = (uint8_t)state, .family = place.family, .rdma = rdma};
 
 	memcpy(m.addr, place.addr, sizeof m.addr);
@@ -43,8 +43,8 @@ static void tell(const struct survey *s, const union address *at, bool rdma,
 }
 
 /* Which GID a RoCE connection from there takes. */
-static void gid_words(const struct survey *s, const struct adapter *a, const union address *at,
-		      char *to, size_t size)
+static void describe_gid(const struct survey *s, const struct adapter *a, const union address *at,
+			 char *to, size_t size)
 {
 	struct adapter_gid g;
 
@@ -57,7 +57,7 @@ static void gid_words(const struct survey *s, const struct adapter *a, const uni
 static void look_at_address(const struct survey *s, struct addresses *l, unsigned i)
 {
 	const union address *at = &l->at[i];
-	const struct adapter *a = port_behind(s, at);
+	const struct adapter *a = find_port_behind(s, at);
 	char netdev[ADAPTER_TEXT], what[TEXT_MAX], gid[64];
 	bool rdma = verbs_behind(at);
 
@@ -67,28 +67,29 @@ static void look_at_address(const struct survey *s, struct addresses *l, unsigne
 	if (rdma)
 		l->with++;
 	if (rdma && a) {
-		gid_words(s, a, at, gid, sizeof gid);
+		describe_gid(s, a, at, gid, sizeof gid);
 		snprintf(what, sizeof what, "on %s, behind which is %s port %u%s", netdev,
 			 a->device, a->port, gid);
-		tell(s, at, true, FINDING_OK, "", what);
+		report_address(s, at, true, FINDING_OK, "", what);
 	} else if (rdma) {
 		snprintf(what, sizeof what, "on %s, behind which librdmacm has an adapter", netdev);
-		tell(s, at, true, FINDING_OK, "", what);
+		report_address(s, at, true, FINDING_OK, "", what);
 	} else if (a) {
 		snprintf(what, sizeof what,
 			 "on %s, behind which is %s port %u, but librdmacm can't use it", netdev,
 			 a->device, a->port);
-		tell(s, at, false, FINDING_WARNING,
-		     "see what else is wrong here: a module, a device file, a port that is down",
-		     what);
+		report_address(
+			s, at, false, FINDING_WARNING,
+			"see what else is wrong here: a module, a device file, a port that is down",
+			what);
 	} else {
 		snprintf(what, sizeof what, "on %s, which has no RDMA adapter", netdev);
-		tell(s, at, false, FINDING_INFO, "", what);
+		report_address(s, at, false, FINDING_INFO, "", what);
 	}
 }
 
 /* Connections are found by IP addresses, so that a port without one is good for nothing. */
-static void look_for_address(const struct survey *s, const struct adapter *a)
+static void report_missing_address(const struct survey *s, const struct adapter *a)
 {
 	char port[ADAPTER_TEXT * 2], remedy[TEXT_MAX];
 
@@ -121,7 +122,7 @@ void survey_addresses(const struct survey *s)
 
 		if (a->state == PORT_ACTIVE && survey_is_here(a) && a->kind != ADAPTER_OTHER &&
 		    !l.port_has[i])
-			look_for_address(s, a);
+			report_missing_address(s, a);
 	}
 	if (survey_has_active(s) && !l.with)
 		survey_found(

@@ -16,9 +16,9 @@ enum {
 	EXIT_MS = 2000,
 };
 
-struct caller {
+struct survey_client {
 	const struct survey_call *call;
-	struct link *link;
+	struct end_pipe *link;
 	struct channel *channel;
 	uint64_t control_ns;
 	unsigned taken;
@@ -26,17 +26,17 @@ struct caller {
 
 /* ---- what it says ---------------------------------------------------------------------------- */
 
-static uint64_t deadline(const struct caller *c)
+static uint64_t frame_deadline(const struct survey_client *c)
 {
 	return clock_ms() + (uint64_t)c->call->o->timeout_ms;
 }
 
 /* The next frame.  0, or -1 when it is gone, silent or talks nonsense. */
-static int hear(struct caller *c, struct frame *f)
+static int read_survey_frame(struct survey_client *c, struct frame *f)
 {
-	struct link *l = c->link;
+	struct end_pipe *l = c->link;
 	/* Before it greets, ssh may ask for a password. */
-	int rc = frame_read(c->channel, &l->in, l->greeted ? deadline(c) : 0, f), status = 0;
+	int rc = frame_read(c->channel, &l->in, l->greeted ? frame_deadline(c) : 0, f), status = 0;
 	size_t rest = 0;
 
 	if (rc > 0)
@@ -55,7 +55,7 @@ static int hear(struct caller *c, struct frame *f)
 	return -1;
 }
 
-static int take_finding(struct caller *c, const struct frame *f)
+static int take_finding(struct survey_client *c, const struct frame *f)
 {
 	struct msg_finding m;
 
@@ -67,12 +67,12 @@ static int take_finding(struct caller *c, const struct frame *f)
 	return 0;
 }
 
-static int take_findings(struct caller *c)
+static int take_findings(struct survey_client *c)
 {
 	struct frame f;
 
 	for (;;) {
-		if (hear(c, &f))
+		if (read_survey_frame(c, &f))
 			return -1;
 		if (f.type == MSG_END)
 			return 0;
@@ -85,7 +85,7 @@ static int take_findings(struct caller *c)
 }
 
 /* The shortest of some round trips. */
-static int measure(struct caller *c)
+static int measure_round_trip(struct survey_client *c)
 {
 	struct frame f;
 
@@ -96,7 +96,8 @@ static int measure(struct caller *c)
 		struct writer w = writer_of(body, sizeof body);
 
 		msg_ping_encode(&w, &m);
-		if (frame_write(c->channel, MSG_PING, body, w.used, deadline(c)) || hear(c, &f))
+		if (frame_write(c->channel, MSG_PING, body, w.used, frame_deadline(c)) ||
+		    read_survey_frame(c, &f))
 			return -1;
 		ns = clock_ns() - from;
 		if (f.type != MSG_PONG || msg_ping_decode(&f, &m) || m.cookie != i)
@@ -110,42 +111,42 @@ static int measure(struct caller *c)
 /* ---- the call ----------------------------------------------------------------------------------
  */
 
-static int talk(struct caller *c)
+static int receive_survey(struct survey_client *c)
 {
-	struct link *l = c->link;
+	struct end_pipe *l = c->link;
 	struct frame f;
 
-	if (hear(c, &f))
+	if (read_survey_frame(c, &f))
 		return -1;
 	if (take_greeting(l, &f)) {
 		if (failed()->code == OUT_PROTOCOL)
 			explain_text(l);
 		return -1;
 	}
-	return take_findings(c) || measure(c) ? -1 : 0;
+	return take_findings(c) || measure_round_trip(c) ? -1 : 0;
 }
 
-static int run_here(void *ctx, int in, int out)
+static int run_local_survey(void *ctx, int in, int out)
 {
 	(void)ctx;
 	return survey_end_run(in, out);
 }
 
-static int start(const struct survey_call *call, struct link *l)
+static int start_survey(const struct survey_call *call, struct end_pipe *l)
 {
 	if (l->far)
 		return far_start(call->o, call->host, "--survey", &l->child);
-	return child_fork(run_here, NULL, "the survey of this host", &l->child);
+	return child_fork(run_local_survey, NULL, "the survey of this host", &l->child);
 }
 
-int survey_call(const struct survey_call *call, struct link *l, uint64_t *control_ns)
+int survey_call(const struct survey_call *call, struct end_pipe *l, uint64_t *control_ns)
 {
-	struct caller c = {.call = call, .link = l};
+	struct survey_client c = {.call = call, .link = l};
 	int in, out, rc, status;
 
-	link_init(l);
-	link_name(l, call->host);
-	if (start(call, l))
+	end_pipe_init(l);
+	end_pipe_set_host(l, call->host);
+	if (start_survey(call, l))
 		return -1;
 	in = dup_above(l->child.out, 3);
 	out = dup_above(l->child.in, 3);
@@ -154,13 +155,13 @@ int survey_call(const struct survey_call *call, struct link *l, uint64_t *contro
 		goto out;
 	}
 	channel_set_peer(c.channel, l->name);
-	rc = talk(&c);
+	rc = receive_survey(&c);
 	*control_ns = c.control_ns;
 out:
 	channel_free(c.channel);
 	child_close_in(&l->child);
 	if (!rc)
 		child_wait(&l->child, &status, clock_ms() + EXIT_MS);
-	link_close(l);
+	end_pipe_close(l);
 	return rc;
 }

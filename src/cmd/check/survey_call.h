@@ -19,6 +19,6 @@ struct survey_call {
 };
 /* l gets the host's name and its greeting, *control_ns a round trip to the survey.  0, or -1 when
  * it could not be started, or did not come to its end. */
-int survey_call(const struct survey_call *call, struct link *l, uint64_t *control_ns);
+int survey_call(const struct survey_call *call, struct end_pipe *l, uint64_t *control_ns);
 
 #endif

@@ -22,7 +22,7 @@ struct survey_end {
 	bool lost;
 };
 
-static int greet(struct survey_end *e)
+static int send_survey_greeting(struct survey_end *e)
 {
 	uint8_t body[256];
 	struct writer w = writer_of(body, sizeof body);
@@ -32,7 +32,7 @@ static int greet(struct survey_end *e)
 	return frame_write(e->channel, MSG_GREETING, body, w.used, 0);
 }
 
-static void on_found(void *ctx, const struct msg_finding *m)
+static void send_finding(void *ctx, const struct msg_finding *m)
 {
 	struct survey_end *e = ctx;
 	uint8_t body[sizeof *m + 64];
@@ -43,7 +43,7 @@ static void on_found(void *ctx, const struct msg_finding *m)
 		e->lost = true;
 }
 
-static int tell_end(struct survey_end *e)
+static int send_survey_end(struct survey_end *e)
 {
 	struct msg_total m = {0};
 	uint8_t body[128];
@@ -53,7 +53,7 @@ static int tell_end(struct survey_end *e)
 	return frame_write(e->channel, MSG_END, body, w.used, 0);
 }
 
-static int answer(struct survey_end *e)
+static int answer_pings(struct survey_end *e)
 {
 	uint64_t until = clock_ms() + LINGER_MS;
 	struct frame f;
@@ -77,7 +77,7 @@ static int answer(struct survey_end *e)
 int survey_end_run(int in, int out)
 {
 	static struct survey_end e;
-	struct survey s = {.top = "", .found = on_found, .ctx = &e};
+	struct survey s = {.top = "", .found = send_finding, .ctx = &e};
 	int fd[2] = {dup_above(in, 3), dup_above(out, 3)}, rc;
 
 	framer_init(&e.framer);
@@ -88,8 +88,8 @@ int survey_end_run(int in, int out)
 	close_fd(in);
 	if (out != STDOUT_FILENO)
 		close_fd(out);
-	rc = channel_over_fds(fd[0], fd[1], &e.channel) || greet(&e) || survey_host(&s) || e.lost ||
-	     tell_end(&e) || answer(&e);
+	rc = channel_over_fds(fd[0], fd[1], &e.channel) || send_survey_greeting(&e) ||
+	     survey_host(&s) || e.lost || send_survey_end(&e) || answer_pings(&e);
 	channel_free(e.channel);
 	return rc ? (int)failed()->code : OUT_DONE;
 }

@@ -19,9 +19,9 @@ enum {
 }; /* of an adapter's functions; it may have hundreds, all wrong in one way */
 
 /* Is there a file of this name below top? */
-static bool there(const struct survey *s, const char *fmt, ...)
+static bool has_file(const struct survey *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-static bool there(const struct survey *s, const char *fmt, ...)
+static bool has_file(const struct survey *s, const char *fmt, ...)
 {
 	char rest[PATH_MAX / 2], path[PATH_MAX];
 	va_list ap;
@@ -34,9 +34,9 @@ static bool there(const struct survey *s, const char *fmt, ...)
 }
 
 /* A line of a small file below top. */
-static bool line_of(const struct survey *s, char *to, size_t size, const char *fmt, ...)
+static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-static bool line_of(const struct survey *s, char *to, size_t size, const char *fmt, ...)
+static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
 {
 	char rest[PATH_MAX / 2], path[PATH_MAX];
 	va_list ap;
@@ -72,7 +72,7 @@ enum { MODULES = sizeof modules / sizeof *modules };
 
 static bool is_loaded(const struct survey *s, const struct module *m)
 {
-	return there(s, "/sys/module/%s", m->name) || there(s, "%s", m->sign);
+	return has_file(s, "/sys/module/%s", m->name) || has_file(s, "%s", m->sign);
 }
 
 /* Does this kernel's package have the module? */
@@ -118,8 +118,8 @@ static void load_remedy(const struct survey *s, const char *module, char *to, si
 }
 
 /* Where there is no adapter, they are not what is missing first. */
-static void tell_missing(const struct survey *s, const struct module *const *missing,
-			 unsigned count)
+static void report_missing_modules(const struct survey *s, const struct module *const *missing,
+				   unsigned count)
 {
 	char names[80] = "", remedy[TEXT_MAX];
 	size_t used = 0;
@@ -144,7 +144,7 @@ static void look_at_modules(const struct survey *s)
 		survey_found(s, FINDING_OK, "modules", "", NULL,
 			     "ib_core, ib_uverbs and rdma_ucm are there");
 	else if (!s->port_count)
-		tell_missing(s, missing, count);
+		report_missing_modules(s, missing, count);
 	for (unsigned i = 0; i < count && s->port_count; i++) {
 		char remedy[TEXT_MAX];
 
@@ -157,7 +157,7 @@ static void look_at_modules(const struct survey *s)
 
 /* ---- device files ---------------------------------------------------------------------------- */
 
-static bool may_open(const struct survey *s, const char *name)
+static bool check_device_access(const struct survey *s, const char *name)
 {
 	char path[PATH_MAX], remedy[TEXT_MAX];
 
@@ -189,7 +189,7 @@ static void look_at_devices(const struct survey *s)
 	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
 		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < ALIKE_SHOWN) {
-			bool may = may_open(s, names[i]->d_name);
+			bool may = check_device_access(s, names[i]->d_name);
 
 			right += may;
 			wrong += !may;
@@ -199,7 +199,7 @@ static void look_at_devices(const struct survey *s)
 	if (count >= 0)
 		free(names);
 	/* Without its module it has been told of. */
-	if (is_loaded(s, &modules[2]) && !may_open(s, "rdma_cm"))
+	if (is_loaded(s, &modules[2]) && !check_device_access(s, "rdma_cm"))
 		wrong++;
 	if (right && !wrong)
 		survey_found(s, FINDING_OK, "devices", "", NULL,
@@ -226,11 +226,11 @@ static const struct rdma_driver {
 	{0x1ded, "Alibaba", "", "erdma", true},
 };
 
-static void tell_function(const struct survey *s, const char *pci, const struct rdma_driver *d)
+static void report_function(const struct survey *s, const char *pci, const struct rdma_driver *d)
 {
 	char remedy[TEXT_MAX];
 
-	if (!there(s, "/sys/module/%s", d->rdma))
+	if (!has_file(s, "/sys/module/%s", d->rdma))
 		load_remedy(s, d->rdma, remedy, sizeof remedy);
 	else
 		snprintf(remedy, sizeof remedy,
@@ -246,8 +246,8 @@ static void tell_function(const struct survey *s, const char *pci, const struct 
 		     "a network adapter of %s%s%s %s do RDMA, but no RDMA device is made of it%s%s",
 		     d->maker, d->net[0] ? ", driven by " : "", d->net,
 		     d->always ? "can" : "may be able to",
-		     there(s, "/sys/module/%s", d->rdma) ? "" : ": module not loaded: ",
-		     there(s, "/sys/module/%s", d->rdma) ? "" : d->rdma);
+		     has_file(s, "/sys/module/%s", d->rdma) ? "" : ": module not loaded: ",
+		     has_file(s, "/sys/module/%s", d->rdma) ? "" : d->rdma);
 }
 
 /* Two functions of an adapter that are bonded make one device, at the first of them. */
@@ -272,11 +272,11 @@ static void look_at_function(const struct survey *s, const char *pci, unsigned *
 	unsigned class, vendor;
 	ssize_t len;
 
-	if (!line_of(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/class", pci))
+	if (!read_first_line(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/class", pci))
 		return;
 	class = (unsigned)strtoul(text, NULL, 16) >> 8;
 	if ((class != 0x0200 && class != 0x0207) || has_port(s, pci) ||
-	    !line_of(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/vendor", pci))
+	    !read_first_line(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/vendor", pci))
 		return;
 	vendor = (unsigned)strtoul(text, NULL, 16);
 	snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%.40s/driver", s->top, pci);
@@ -289,7 +289,7 @@ static void look_at_function(const struct survey *s, const char *pci, unsigned *
 		if (rdma_drivers[i].vendor != vendor || strcmp(rdma_drivers[i].net, driver) != 0)
 			continue;
 		if ((*told)++ < ALIKE_SHOWN)
-			tell_function(s, pci, &rdma_drivers[i]);
+			report_function(s, pci, &rdma_drivers[i]);
 		return;
 	}
 }

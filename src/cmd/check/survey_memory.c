@@ -29,7 +29,7 @@ static const char *bytes_text(uint64_t bytes, char *to, size_t size)
 	return to;
 }
 
-static uint64_t limit_of(rlim_t limit)
+static uint64_t rlimit_bytes(rlim_t limit)
 {
 	return limit == RLIM_INFINITY ? UINT64_MAX : limit;
 }
@@ -57,7 +57,7 @@ static bool is_member(gid_t group)
 	return is;
 }
 
-static bool is_of_us(const char *who)
+static bool applies_to_user(const char *who)
 {
 	struct passwd *user;
 	struct group *group;
@@ -72,7 +72,7 @@ static bool is_of_us(const char *who)
 	return group && is_member(group->gr_gid);
 }
 
-static uint64_t value_of(const char *text)
+static uint64_t parse_limit_value(const char *text)
 {
 	if (strcmp(text, "unlimited") == 0 || strcmp(text, "infinity") == 0 || text[0] == '-')
 		return UINT64_MAX;
@@ -80,19 +80,19 @@ static uint64_t value_of(const char *text)
 }
 
 /* The last such line of a limits.conf. */
-static void look_for_line(const char *path, const char *shown, struct limits_line *l)
+static void read_limits_file(const char *path, const char *shown, struct limits_line *l)
 {
 	char line[512], who[80], kind[16], item[32], value[32];
 	FILE *f = fopen(path, "re");
 
 	while (f && fgets(line, sizeof line, f)) {
 		if (sscanf(line, " %79s %15s %31s %31s", who, kind, item, value) != 4 ||
-		    who[0] == '#' || strcmp(item, "memlock") != 0 || !is_of_us(who))
+		    who[0] == '#' || strcmp(item, "memlock") != 0 || !applies_to_user(who))
 			continue;
 		snprintf(l->text, sizeof l->text, "\"%s %s memlock %s\" in %s", who, kind, value,
 			 shown);
 		l->soft = strcmp(kind, "soft") == 0;
-		l->bytes = value_of(value);
+		l->bytes = parse_limit_value(value);
 	}
 	if (f)
 		fclose(f);
@@ -106,7 +106,7 @@ static bool ends_with(const char *s, const char *with)
 }
 
 /* The last file that pam_limits reads has the last word. */
-static void line_of_limits(const struct survey *s, struct limits_line *l)
+static void read_limits_files(const struct survey *s, struct limits_line *l)
 {
 	char path[PATH_MAX];
 	struct dirent **names;
@@ -114,7 +114,7 @@ static void line_of_limits(const struct survey *s, struct limits_line *l)
 
 	*l = (struct limits_line){0};
 	snprintf(path, sizeof path, "%s/etc/security/limits.conf", s->top);
-	look_for_line(path, "/etc/security/limits.conf", l);
+	read_limits_file(path, "/etc/security/limits.conf", l);
 	snprintf(path, sizeof path, "%s/etc/security/limits.d", s->top);
 	count = scandir(path, &names, NULL, alphasort);
 	for (int i = 0; i < count; i++) {
@@ -124,7 +124,7 @@ static void line_of_limits(const struct survey *s, struct limits_line *l)
 		snprintf(path, sizeof path, "%s/etc/security/limits.d/%s", s->top, name);
 		snprintf(shown, sizeof shown, "/etc/security/limits.d/%s", name);
 		if (ends_with(name, ".conf"))
-			look_for_line(path, shown, l);
+			read_limits_file(path, shown, l);
 		free(names[i]);
 	}
 	if (count >= 0)
@@ -132,7 +132,7 @@ static void line_of_limits(const struct survey *s, struct limits_line *l)
 }
 
 /* The service that this process belongs to, "" for a login's. */
-static void service_of(const struct survey *s, char *to, size_t size)
+static void find_service(const struct survey *s, char *to, size_t size)
 {
 	char path[PATH_MAX], line[PATH_MAX];
 	FILE *f;
@@ -154,7 +154,7 @@ static void service_of(const struct survey *s, char *to, size_t size)
 		fclose(f);
 }
 
-static bool in_container(const struct survey *s)
+static bool is_in_container(const struct survey *s)
 {
 	static const char *const signs[] = {"/.dockerenv", "/run/.containerenv"};
 	char path[PATH_MAX];
@@ -168,45 +168,45 @@ static bool in_container(const struct survey *s)
 }
 
 /* Is the limit that this process has the one that the line says? */
-static bool holds(const struct limits_line *l, const struct rlimit *rl)
+static bool is_limit_in_force(const struct limits_line *l, const struct rlimit *rl)
 {
-	return l->bytes == limit_of(l->soft ? rl->rlim_cur : rl->rlim_max);
+	return l->bytes == rlimit_bytes(l->soft ? rl->rlim_cur : rl->rlim_max);
 }
 
-static void say_origin(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+static void describe_origin(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
 {
 	char service[NAME_MAX];
 	struct limits_line line;
 
-	line_of_limits(s, &line);
-	service_of(s, service, sizeof service);
-	if (in_container(s))
+	read_limits_files(s, &line);
+	find_service(s, service, sizeof service);
+	if (is_in_container(s))
 		snprintf(to, size, "set by what started this container");
 	else if (service[0])
 		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", service);
 	else if (line.text[0])
-		snprintf(to, size, "of a login, %s %s", holds(&line, rl) ? "set by" : "but not by",
-			 line.text);
+		snprintf(to, size, "of a login, %s %s",
+			 is_limit_in_force(&line, rl) ? "set by" : "but not by", line.text);
 	else
 		snprintf(to, size,
 			 "of a login, and no line in /etc/security says memlock for this user: the "
 			 "kernel's or systemd's default (DefaultLimitMEMLOCK=)");
 }
 
-static void say_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+static void describe_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
 {
 	char service[NAME_MAX];
 	struct limits_line line;
 
-	line_of_limits(s, &line);
-	service_of(s, service, sizeof service);
-	if (in_container(s))
+	read_limits_files(s, &line);
+	find_service(s, service, sizeof service);
+	if (is_in_container(s))
 		snprintf(to, size, "start the container with --ulimit memlock=-1");
 	else if (service[0])
 		snprintf(to, size,
 			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
 			 service);
-	else if (line.bytes == UINT64_MAX && !holds(&line, rl))
+	else if (line.bytes == UINT64_MAX && !is_limit_in_force(&line, rl))
 		snprintf(to, size,
 			 "%s is for new logins: log in again, in a way that asks PAM (sshd: UsePAM "
 			 "yes); for root \"*\" does not count, \"root\" does",
@@ -222,12 +222,12 @@ static void say_remedy(const struct survey *s, const struct rlimit *rl, char *to
 /* ---- how much -------------------------------------------------------------------------------- */
 
 /* The ports that lanes would be spread over: all of the best rate. */
-static void links_of(const struct survey *s, struct sizing_for *f)
+static void find_port_links(const struct survey *s, struct sizing_for *f)
 {
 	struct offer_rules rules = {.only = ""};
 	unsigned best = 0, links = 0;
 
-	links_survey(&rules, true, 0, f);
+	nics_survey(&rules, true, 0, f);
 	for (unsigned i = 0; i < s->port_count; i++) {
 		const struct adapter *a = &s->ports[i];
 
@@ -240,7 +240,7 @@ static void links_of(const struct survey *s, struct sizing_for *f)
 	f->rate = (uint64_t)best * f->links;
 }
 
-static uint64_t need_of(const struct sizing *z)
+static uint64_t count_needed_bytes(const struct sizing *z)
 {
 	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
 }
@@ -262,20 +262,20 @@ void survey_memory(const struct survey *s)
 
 	/* Before anybody raises the soft one. */
 	getrlimit(RLIMIT_MEMLOCK, &rl);
-	links_of(s, &f);
+	find_port_links(s, &f);
 	f.lockable = UINT64_MAX;
 	sizing_choose(&f, &want);
-	f.lockable = limit_of(rl.rlim_max);
+	f.lockable = rlimit_bytes(rl.rlim_max);
 	sizing_choose(&f, &got);
 	snprintf(limit, sizeof limit, "limit %s (hard %s)",
-		 bytes_text(limit_of(rl.rlim_cur), soft, sizeof soft),
-		 bytes_text(limit_of(rl.rlim_max), hard, sizeof hard));
-	bytes_text(need_of(&want), needed, sizeof needed);
+		 bytes_text(rlimit_bytes(rl.rlim_cur), soft, sizeof soft),
+		 bytes_text(rlimit_bytes(rl.rlim_max), hard, sizeof hard));
+	bytes_text(count_needed_bytes(&want), needed, sizeof needed);
 	shape_text(&want, wanted, sizeof wanted);
-	say_origin(s, &rl, origin, sizeof origin);
-	say_remedy(s, &rl, remedy, sizeof remedy);
+	describe_origin(s, &rl, origin, sizeof origin);
+	describe_remedy(s, &rl, remedy, sizeof remedy);
 	/* Programs raise their soft limit to the hard one. */
-	if (need_of(&want) <= f.lockable)
+	if (count_needed_bytes(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,
 			     "locked memory: %s, %s take %s; %s", limit, wanted, needed, origin);
 	else if (lanes_fit(f.lockable, &got.lanes, &got.depth, &got.block_size))

@@ -72,7 +72,7 @@ static void look_at_state(const struct port *p)
 
 /* ---- PCIe ------------------------------------------------------------------------------------ */
 
-static const char *link_text(const struct pcie_link *l, char *to, size_t size)
+static const char *pcie_link_text(const struct pcie_link *l, char *to, size_t size)
 {
 	snprintf(to, size, "%u.%u GT/s x%u", l->mtransfers / 1000, l->mtransfers % 1000 / 100,
 		 l->width);
@@ -122,8 +122,8 @@ static void look_at_pcie(const struct port *p)
 			     "the kernel does not tell speed and width of the link at %s", a->pci);
 		return;
 	}
-	link_text(now, is, sizeof is);
-	link_text(most, can, sizeof can);
+	pcie_link_text(now, is, sizeof is);
+	pcie_link_text(most, can, sizeof can);
 	if (short_of_rate)
 		snprintf(share, sizeof share, ": %.0f Gbit/s at most, the port has %.0f",
 			 mbits / 1e3, a->rate_mbits / 1e3);
@@ -310,7 +310,7 @@ static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
 {
 	*v = (struct adapter_verbs){0};
 	/* A recorded tree's adapters are nobody's to ask. */
-	if (p->s->top[0] || !verbs_built() || adapter_ask(p->a, v) == 0)
+	if (p->s->top[0] || !verbs_built() || verbs_port_query(p->a, v) == 0)
 		return;
 	survey_found(p->s, FINDING_FAILURE, "verbs", p->name,
 		     "install the providers of libibverbs (ibverbs-providers; in RPM's "
@@ -319,7 +319,7 @@ static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
 }
 
 /* Devices there may be, but none that connections could be made with. */
-static void look_for_usable(const struct survey *s)
+static void check_usable_ports(const struct survey *s)
 {
 	bool away = false;
 
@@ -348,7 +348,7 @@ static void look_for_usable(const struct survey *s)
 void survey_ports(const struct survey *s)
 {
 	if (s->port_count)
-		look_for_usable(s);
+		check_usable_ports(s);
 	for (unsigned i = 0; i < s->port_count; i++) {
 		struct port p = {.s = s, .a = &s->ports[i]};
 		struct adapter_verbs v;

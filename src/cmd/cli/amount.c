@@ -10,7 +10,7 @@
 enum { SECONDS_MOST = 24 * 60 * 60 };
 
 /* Digits at *text, which is moved behind them. */
-static int take_number(const char **text, uint64_t *out)
+static int scan_number(const char **text, uint64_t *out)
 {
 	const char *p = *text;
 	uint64_t v = 0;
@@ -31,7 +31,7 @@ int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 {
 	uint64_t v;
 
-	if (take_number(&text, &v) || *text || v < least || v > most)
+	if (scan_number(&text, &v) || *text || v < least || v > most)
 		return -1;
 	*out = v;
 	return 0;
@@ -43,7 +43,7 @@ int parse_size(const char *text, uint64_t *out)
 	uint64_t v, base = 1024;
 	const char *at;
 
-	if (take_number(&text, &v))
+	if (scan_number(&text, &v))
 		return -1;
 	if (*text) {
 		at = strchr(letters, tolower((unsigned char)*text));
@@ -70,7 +70,7 @@ int parse_rate(const char *text, uint64_t *out)
 	const char *p = text;
 	uint64_t v;
 
-	if (take_number(&p, &v))
+	if (scan_number(&p, &v))
 		return -1;
 	for (unsigned i = 0; i < sizeof units / sizeof *units; i++) {
 		if (strcasecmp(p, units[i].unit) != 0)
@@ -87,7 +87,7 @@ int parse_seconds(const char *text, int *ms)
 {
 	uint64_t whole, part = 0;
 
-	if (take_number(&text, &whole) || whole > SECONDS_MOST)
+	if (scan_number(&text, &whole) || whole > SECONDS_MOST)
 		return -1;
 	if (*text == '.') {
 		unsigned weight = 100;
@@ -115,12 +115,12 @@ int parse_ports(const char *text, unsigned *lo, unsigned *hi)
 {
 	uint64_t a, b;
 
-	if (take_number(&text, &a))
+	if (scan_number(&text, &a))
 		return -1;
 	b = a;
 	if (*text == '-') {
 		text++;
-		if (take_number(&text, &b))
+		if (scan_number(&text, &b))
 			return -1;
 	}
 	if (*text || a < 1 || b > 65535 || a > b)

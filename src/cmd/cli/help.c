@@ -117,7 +117,7 @@ static void print_wrapped(FILE *to, const char *text, int from)
 }
 
 /* "-v, --verbose", "    --lanes N", "    --progress[=S]" */
-static void row_left(const struct option_row *row, char *to, size_t size)
+static void format_row_names(const struct option_row *row, char *to, size_t size)
 {
 	char arg[32] = "";
 	size_t used;
@@ -140,7 +140,7 @@ static void print_row(FILE *to, const struct option_row *row)
 	char left[64];
 	int len;
 
-	row_left(row, left, sizeof left);
+	format_row_names(row, left, sizeof left);
 	len = fprintf(to, "%s", left);
 	if (len > HELP_AT - 2) {
 		fputc('\n', to);

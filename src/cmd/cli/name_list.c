@@ -58,8 +58,8 @@ static bool is_comment(const struct name_list *l, const char *name)
 }
 
 /* name: len bytes, with room for a NUL behind them. */
-static int hand_over(const struct name_list *l, char *name, size_t len,
-		     int (*take)(void *ctx, const char *name), void *ctx)
+static int deliver_name(const struct name_list *l, char *name, size_t len,
+			int (*take)(void *ctx, const char *name), void *ctx)
 {
 	if (!l->nul && len > 0 && name[len - 1] == '\r')
 		len--;
@@ -88,14 +88,14 @@ int name_list_read(struct name_list *l, int (*take)(void *ctx, const char *name)
 	while ((end = memchr(at, l->nul ? '\0' : '\n', l->used))) {
 		size_t len = (size_t)(end - at);
 
-		if (hand_over(l, at, len, take, ctx))
+		if (deliver_name(l, at, len, take, ctx))
 			return -1;
 		l->used -= len + 1;
 		at = end + 1;
 	}
 	memmove(l->bytes, at, l->used);
 	if (n == 0) {
-		if (hand_over(l, l->bytes, l->used, take, ctx))
+		if (deliver_name(l, l->bytes, l->used, take, ctx))
 			return -1;
 		l->used = 0;
 		return 0;

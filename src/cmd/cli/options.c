@@ -63,7 +63,7 @@ static int set_transport(struct options *o, const char *arg)
 	return -1;
 }
 
-static int set_word(const char *const words[], unsigned count, const char *arg, unsigned *to)
+static int parse_keyword(const char *const words[], unsigned count, const char *arg, unsigned *to)
 {
 	for (*to = 0; *to < count; ++*to) {
 		if (strcmp(arg, words[*to]) == 0)
@@ -76,14 +76,14 @@ static int set_rdma_op(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
 
-	return set_word(words, RDMA_OP_WRITE_SEND + 1, arg, &o->rdma_op);
+	return parse_keyword(words, RDMA_OP_WRITE_SEND + 1, arg, &o->rdma_op);
 }
 
 static int set_direct(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "on", "off"};
 
-	return set_word(words, DIRECTS, arg, &o->direct);
+	return parse_keyword(words, DIRECTS, arg, &o->direct);
 }
 
 static int set_block(const char *arg, uint64_t *out)
@@ -118,7 +118,7 @@ static int set_kbits(const char *arg, uint64_t *out)
 }
 
 /* The letters of ssh's options are joined to their values: one word each, no room of ours. */
-static int add_ssh(struct options *o, char letter, const char *arg)
+static int add_ssh_option(struct options *o, char letter, const char *arg)
 {
 	static char flags[128][3];
 	char *flag = flags[(unsigned char)letter & 127];
@@ -167,7 +167,7 @@ static int set_preserve(struct options *o)
 	return 0;
 }
 
-static int set_xattrs(struct options *o, const char *arg)
+static int set_xattrs_option(struct options *o, const char *arg)
 {
 	o->rules.xattrs = true;
 	if (!arg)
@@ -196,7 +196,7 @@ static int set_digest(struct options *o, const char *arg)
 }
 
 /* 0, -1: it is none, or NO_MEMORY. */
-static int add_rule(struct options *o, unsigned how, const char *arg)
+static int add_pattern_option(struct options *o, unsigned how, const char *arg)
 {
 	if (ARRAY_ROOM(o->patterns, o->pattern_count, o->pattern_room, 1))
 		return NO_MEMORY;
@@ -257,11 +257,11 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_PRESERVE:
 		return set_preserve(o);
 	case KIND_XATTRS:
-		return set_xattrs(o, arg);
+		return set_xattrs_option(o, arg);
 	case KIND_DIGEST:
 		return set_digest(o, arg);
 	case KIND_RULE:
-		return add_rule(o, row->number, arg);
+		return add_pattern_option(o, row->number, arg);
 	case KIND_TRANSPORT:
 		return set_transport(o, arg);
 	case KIND_RDMA_OP:
@@ -271,9 +271,9 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_PROGRESS:
 		return set_progress(o, arg);
 	case KIND_SSH:
-		return add_ssh(o, row->letter, arg);
+		return add_ssh_option(o, row->letter, arg);
 	case KIND_SSH_PORT:
-		return parse_number(arg, 1, 65535, &port) || add_ssh(o, 'p', arg) ? -1 : 0;
+		return parse_number(arg, 1, 65535, &port) || add_ssh_option(o, 'p', arg) ? -1 : 0;
 	case KIND_ACTION:
 		return set_action(o, (enum action)row->number);
 	}
@@ -293,7 +293,7 @@ static int use_row(struct options *o, const struct option_row *row, const char *
 		       arg ? arg : "", row->arg ? row->arg : "nothing", row->help);
 }
 
-static int refuse(const struct refused_row *row, bool by_letter)
+static int refuse_option(const struct refused_row *row, bool by_letter)
 {
 	char name[64];
 
@@ -303,24 +303,24 @@ static int refuse(const struct refused_row *row, bool by_letter)
 
 /* ---- getopt's arrays ------------------------------------------------------------------- */
 
-struct arrays {
+struct getopt_arrays {
 	char letters[SHORT_MAX];
 	struct option longs[LONG_MAX_COUNT];
 };
 
-static void add_long(struct option **at, const char *name, int has_arg, int value)
+static void add_long_option(struct option **at, const char *name, int has_arg, int value)
 {
 	*(*at)++ = (struct option){.name = name, .has_arg = has_arg, .val = value};
 }
 
-static int arg_of(const struct option_row *row)
+static int getopt_arg_kind(const struct option_row *row)
 {
 	if (!row->arg)
 		return no_argument;
 	return row->arg[0] == '[' ? optional_argument : required_argument;
 }
 
-static void make_arrays(struct arrays *a, enum program program)
+static void make_getopt_arrays(struct getopt_arrays *a, enum program program)
 {
 	struct option *at = a->longs;
 	char *letter = a->letters;
@@ -335,10 +335,10 @@ static void make_arrays(struct arrays *a, enum program program)
 		if (!(row->programs & program))
 			continue;
 		if (row->name)
-			add_long(&at, row->name, arg_of(row), (int)(ROW + i));
+			add_long_option(&at, row->name, getopt_arg_kind(row), (int)(ROW + i));
 		if (row->letter)
 			*letter++ = row->letter;
-		if (row->letter && arg_of(row) == required_argument)
+		if (row->letter && getopt_arg_kind(row) == required_argument)
 			*letter++ = ':';
 	}
 	for (unsigned i = 0; i < refused_row_count; i++) {
@@ -347,7 +347,7 @@ static void make_arrays(struct arrays *a, enum program program)
 		if (!(row->programs & program))
 			continue;
 		if (row->name)
-			add_long(&at, row->name, optional_argument, (int)(REFUSED + i));
+			add_long_option(&at, row->name, optional_argument, (int)(REFUSED + i));
 		if (row->letter)
 			*letter++ = row->letter;
 	}
@@ -355,7 +355,7 @@ static void make_arrays(struct arrays *a, enum program program)
 	*at = (struct option){0};
 }
 
-static int take_letter(struct options *o, int c, const char *arg)
+static int take_short_option(struct options *o, int c, const char *arg)
 {
 	for (unsigned i = 0; i < option_row_count; i++) {
 		if (option_rows[i].letter == c && (option_rows[i].programs & o->program))
@@ -363,13 +363,13 @@ static int take_letter(struct options *o, int c, const char *arg)
 	}
 	for (unsigned i = 0; i < refused_row_count; i++) {
 		if (refused_rows[i].letter == c && (refused_rows[i].programs & o->program))
-			return refuse(&refused_rows[i], true);
+			return refuse_option(&refused_rows[i], true);
 	}
 	return fail_as(OUT_USAGE, "unknown option -%c", c);
 }
 
 /* getopt did not like something: say what. */
-static int complain(int c, char **argv)
+static int report_getopt_error(int c, char **argv)
 {
 	const char *word = argv[optind > 0 ? optind - 1 : 0];
 
@@ -429,7 +429,7 @@ static int check_operands(struct options *o)
 }
 
 /* What follows "--" is operands until there are enough, then a command after (another) "--". */
-static int take_rest(struct options *o, char **rest, bool dashes)
+static int take_remaining_operands(struct options *o, char **rest, bool dashes)
 {
 	bool takes_command = o->program & (RDSEND | RDRECV);
 	unsigned least, most;
@@ -454,10 +454,10 @@ static int take_rest(struct options *o, char **rest, bool dashes)
 
 static int take_options(struct options *o, int argc, char **argv)
 {
-	struct arrays a;
+	struct getopt_arrays a;
 	int c;
 
-	make_arrays(&a, o->program);
+	make_getopt_arrays(&a, o->program);
 	opterr = 0;
 	optind = 0;
 	while ((c = getopt_long(argc, argv, a.letters, a.longs, NULL)) != -1) {
@@ -468,13 +468,13 @@ static int take_options(struct options *o, int argc, char **argv)
 			continue;
 		}
 		if (c == '?' || c == ':')
-			rc = complain(c, argv);
+			rc = report_getopt_error(c, argv);
 		else if (c >= REFUSED)
-			rc = refuse(&refused_rows[c - REFUSED], false);
+			rc = refuse_option(&refused_rows[c - REFUSED], false);
 		else if (c >= ROW)
 			rc = use_row(o, &option_rows[c - ROW], optarg);
 		else
-			rc = take_letter(o, c, optarg);
+			rc = take_short_option(o, c, optarg);
 		if (rc)
 			return -1;
 	}
@@ -500,7 +500,8 @@ int options_parse(struct options *o, enum program program, int argc, char **argv
 		return 0;
 	options_settle(o);
 	dashes = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
-	if (take_rest(o, argv + optind, dashes) || check_operands(o) || options_check_conflicts(o))
+	if (take_remaining_operands(o, argv + optind, dashes) || check_operands(o) ||
+	    options_check_conflicts(o))
 		goto bad;
 	return 0;
 bad:

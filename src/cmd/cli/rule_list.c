@@ -9,14 +9,14 @@
 
 enum { RULES_MOST = 1 << 16 };
 
-struct adding {
+struct pattern_adder {
 	struct rule_list *to;
 	bool include;
 };
 
-static int add(void *ctx, const char *text)
+static int add_pattern(void *ctx, const char *text)
 {
-	const struct adding *a = ctx;
+	const struct pattern_adder *a = ctx;
 	struct rule_list *l = a->to;
 
 	if (strlen(text) >= RULE_TEXT_MAX)
@@ -25,21 +25,21 @@ static int add(void *ctx, const char *text)
 		return fail_as(OUT_USAGE, "there are more than %d patterns", RULES_MOST);
 	if (ARRAY_ROOM(l->of, l->count, l->room, 1))
 		return fail_as(OUT_MEMORY, "keep the patterns: %m");
-	l->of[l->count] = (struct rule){.include = a->include, .pattern = strdup(text)};
+	l->of[l->count] = (struct pattern_rule){.include = a->include, .pattern = strdup(text)};
 	if (!l->of[l->count].pattern)
 		return fail_as(OUT_MEMORY, "keep the patterns: %m");
 	l->count++;
 	return 0;
 }
 
-static int add_file(const char *path, bool nul, struct adding *a)
+static int add_pattern_file(const char *path, bool nul, struct pattern_adder *a)
 {
 	struct name_list *names;
 	int rc;
 
 	if (name_list_open(path, nul, &names))
 		return -1;
-	while ((rc = name_list_read(names, add, a)) > 0)
+	while ((rc = name_list_read(names, add_pattern, a)) > 0)
 		continue;
 	name_list_close(names);
 	return rc;
@@ -49,9 +49,10 @@ int rule_list_read(const struct options *o, struct rule_list *l)
 {
 	for (unsigned i = 0; i < o->pattern_count; i++) {
 		const struct option_pattern *r = &o->patterns[i];
-		struct adding a = {.to = l, .include = r->include};
+		struct pattern_adder a = {.to = l, .include = r->include};
 
-		if (r->from_file ? add_file(r->text, o->from0, &a) : add(&a, r->text))
+		if (r->from_file ? add_pattern_file(r->text, o->from0, &a)
+				 : add_pattern(&a, r->text))
 			return -1;
 	}
 	return 0;

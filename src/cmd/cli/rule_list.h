@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include "cmd/cli/options.h"
 
-struct rule {
+struct pattern_rule {
 	bool include;
 	char *pattern;
 };
 struct rule_list {
-	struct rule *of;
+	struct pattern_rule *of;
 	unsigned count;
 	size_t room;
 };

@@ -41,7 +41,7 @@ static int ssh_failed(struct child *ssh)
 }
 
 /* It is readable: because it has ended? */
-static bool at_end(int fd)
+static bool is_at_end(int fd)
 {
 	int there;
 
@@ -49,7 +49,8 @@ static bool at_end(int fd)
 }
 
 /* The connecting end's side of the lane. */
-static int take_from(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+static int open_connecting_side(struct carrier *c, int in, struct pump_side *side,
+				struct child *ssh)
 {
 	unsigned char said;
 	uint64_t began;
@@ -71,14 +72,14 @@ static int take_from(struct carrier *c, int in, struct pump_side *side, struct c
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
 	/* A connection that was closed at once also ends the output, but no ssh. */
-	if (at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_END_MS) && status)
+	if (is_at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_END_MS) && status)
 		return ssh_failed(ssh);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;
 }
 
 /* The listening end's. */
-static int reach_to(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
+static int open_listening_side(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
 {
 	const unsigned char port[2] = {(unsigned char)(c->way->port >> 8),
 				       (unsigned char)c->way->port};
@@ -86,7 +87,7 @@ static int reach_to(struct carrier *c, int in, struct pump_side *side, struct ch
 	uint64_t began;
 
 	if (!c->way->to) {
-		int fd = connect_loopback(c->way->port);
+		int fd = loopback_connect(c->way->port);
 
 		if (fd < 0)
 			return fail_as(OUT_CONNECT, "connect to port %u of this host: %m",
@@ -109,7 +110,7 @@ static int reach_to(struct carrier *c, int in, struct pump_side *side, struct ch
 	return 0;
 }
 
-static void report_failure(int out)
+static void write_failure(int out)
 {
 	char text[1 + FAIL_TEXT_MAX] = {CARRIER_FAILED};
 
@@ -129,22 +130,22 @@ int carrier_run(void *carrier, int in, int out)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	if (take_from(c, in, &from, &ssh[0])) {
-		report_failure(out);
+	if (open_connecting_side(c, in, &from, &ssh[0])) {
+		write_failure(out);
 		goto out;
 	}
 	if (write(out, &used, 1) != 1)
 		goto out;
-	if (reach_to(c, in, &to, &ssh[1])) {
-		report_failure(out);
+	if (open_listening_side(c, in, &to, &ssh[1])) {
+		write_failure(out);
 		goto out;
 	}
-	rc = pump(&from, &to, in) ? 1 : 0;
+	rc = pump_run(&from, &to, in) ? 1 : 0;
 	if (rc && errno != ECONNRESET && errno != EPIPE) {
 		fail_as(OUT_SOCKET, "pass on a lane's bytes: %m");
-		report_failure(out);
+		write_failure(out);
 	}
-	/* pump() closed them. */
+	/* pump_run() closed them. */
 	ssh[0].in = ssh[0].out = ssh[1].in = ssh[1].out = -1;
 out:
 	child_stop(&ssh[0]);

@@ -24,8 +24,8 @@
 enum { TOKEN_SIZE = 16, KEEPER_SAYS = 2 + TOKEN_SIZE };
 
 /* rdcp --lane, rdcp --lane-listen: exit codes. */
-int lane_run(void);
-int lane_listen_run(void);
+int lane_command_run(void);
+int lane_command_listen(void);
 
 struct carrier {
 	const struct detour_way *way;

@@ -17,33 +17,33 @@
 #include "cmd/output/stats.h"
 #include "cmd/process/signals.h"
 
-struct link *conductor_other(struct conductor *c, const struct link *l)
+struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l)
 {
-	return l == &c->links[LINK_SOURCE] ? &c->links[LINK_SINK] : &c->links[LINK_SOURCE];
+	return l == &c->links[END_SOURCE] ? &c->links[END_SINK] : &c->links[END_SOURCE];
 }
 
 bool conductor_wants_ssh(const struct conductor *c)
 {
 	return c->job->o->want == TRANSPORT_SSH ||
-	       (c->job->o->through_here && c->links[LINK_SOURCE].far && c->links[LINK_SINK].far);
+	       (c->job->o->through_here && c->links[END_SOURCE].far && c->links[END_SINK].far);
 }
 
 /* ---- how it ends ------------------------------------------------------------------------ */
 
-static bool says_done(const struct link *l)
+static bool reports_done(const struct end_pipe *l)
 {
 	return l->has_verdict && l->verdict.code == OUT_DONE;
 }
 
 /* All is stored: an end said so, and of the ends on this host each, since they know.  What was
  * removed only the source knows. */
-static bool done(const struct conductor *c)
+static bool is_all_done(const struct conductor *c)
 {
-	const struct link *source = &c->links[LINK_SOURCE], *sink = &c->links[LINK_SINK];
+	const struct end_pipe *source = &c->links[END_SOURCE], *sink = &c->links[END_SINK];
 	bool source_may_be_silent = source->far && !c->job->o->rules.remove_source;
 
-	return (says_done(source) || says_done(sink)) &&
-	       (source_may_be_silent || says_done(source)) && (sink->far || says_done(sink));
+	return (reports_done(source) || reports_done(sink)) &&
+	       (source_may_be_silent || reports_done(source)) && (sink->far || reports_done(sink));
 }
 
 void conductor_end_by(struct conductor *c, uint64_t ms)
@@ -54,7 +54,7 @@ void conductor_end_by(struct conductor *c, uint64_t ms)
 		c->deadline_ms = deadline_ms;
 }
 
-void conductor_blame(struct conductor *c, const struct failure *f, const char *host)
+void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host)
 {
 	/* Of files that failed the source knows more than the sink: that they all have vanished, or
 	 * that some could not be removed, when the sink only knows of deletions. */
@@ -66,7 +66,7 @@ void conductor_blame(struct conductor *c, const struct failure *f, const char *h
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);
 }
 
-void conductor_tell(struct link *l, const struct failure *f, const char *host)
+void conductor_send_error(struct end_pipe *l, const struct failure *f, const char *host)
 {
 	uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
@@ -77,21 +77,21 @@ void conductor_tell(struct link *l, const struct failure *f, const char *host)
 	snprintf(m.host, sizeof m.host, "%s", host);
 	snprintf(m.text, sizeof m.text, "%.*s", (int)sizeof m.text - 1, f->text);
 	msg_error_encode(&w, &m);
-	link_send(l, MSG_ERROR, body, w.used);
+	end_pipe_send(l, MSG_ERROR, body, w.used);
 }
 
 void conductor_fail(struct conductor *c, const char *host)
 {
 	struct failure f = *failed();
 
-	conductor_blame(c, &f, host);
+	conductor_record_failure(c, &f, host);
 	for (int i = 0; i < 2; i++)
-		conductor_tell(&c->links[i], &f, host);
+		conductor_send_error(&c->links[i], &f, host);
 	conductor_end_by(c, CANCEL_MS);
 }
 
 /* It says nothing more and has not said how it ended. */
-static void lost(struct conductor *c, struct link *l)
+static void handle_lost_end(struct conductor *c, struct end_pipe *l)
 {
 	size_t len;
 	int status = 0;
@@ -100,7 +100,7 @@ static void lost(struct conductor *c, struct link *l)
 	l->gone = true;
 	if (l->has_verdict)
 		return;
-	if (done(c) && !c->job->o->rules.remove_source)
+	if (is_all_done(c) && !c->job->o->rules.remove_source)
 		return;
 	framer_rest(&l->in, &len);
 	reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS / 2);
@@ -123,34 +123,34 @@ static void send_cancel(struct conductor *c, int signo)
 
 	msg_cancel_encode(&w, &m);
 	fail_signal(signo);
-	conductor_blame(c, failed(), "");
+	conductor_record_failure(c, failed(), "");
 	for (int i = 0; i < 2; i++) {
 		/* One that has not greeted may be ssh that asks for a password. */
 		if (c->links[i].greeted)
-			link_send(&c->links[i], MSG_CANCEL, body, w.used);
+			end_pipe_send(&c->links[i], MSG_CANCEL, body, w.used);
 		else
 			c->links[i].gone = true;
 	}
 	conductor_end_by(c, CANCEL_MS);
 }
 
-static struct progress_count counted(const struct conductor *c)
+static struct progress_count count_progress(const struct conductor *c)
 {
 	return (struct progress_count){
-		.bytes = c->links[LINK_SINK].progress.bytes,
-		.total = c->links[LINK_SOURCE].progress.total,
-		.total_known = c->links[LINK_SOURCE].progress.total_known,
-		.files = c->links[LINK_SINK].progress.files,
+		.bytes = c->links[END_SINK].progress.bytes,
+		.total = c->links[END_SOURCE].progress.total,
+		.total_known = c->links[END_SOURCE].progress.total_known,
+		.files = c->links[END_SINK].progress.files,
 	};
 }
 
 /* A child is gone, but somebody may hold its pipes: soon nothing more is waited for. */
-static void take_deaths(struct conductor *c)
+static void notice_deaths(struct conductor *c)
 {
 	int status;
 
 	for (int i = 0; i < 2; i++) {
-		struct link *l = &c->links[i];
+		struct end_pipe *l = &c->links[i];
 
 		if (l->child.pid && !l->gone && child_wait(&l->child, &status, clock_ms()))
 			l->lost_ms = clock_ms() + DEATH_MS;
@@ -162,12 +162,12 @@ static void take_signals(struct conductor *c)
 	int signo;
 
 	while ((signo = signals_next())) {
-		struct progress_count count = counted(c);
+		struct progress_count count = count_progress(c);
 
 		if (signo == SIGUSR1) {
 			progress_now(c->job->progress, &count, clock_ms());
 		} else if (signo == SIGCHLD) {
-			take_deaths(c);
+			notice_deaths(c);
 		} else if (!c->signo) {
 			c->signo = signo;
 			send_cancel(c, c->signo);
@@ -205,7 +205,7 @@ enum {
 
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
-	bool hungry = c->list && !link_is_full(&c->links[0]) && !link_is_full(&c->links[1]);
+	bool hungry = c->list && !end_pipe_is_full(&c->links[0]) && !end_pipe_is_full(&c->links[1]);
 
 	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
 	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
@@ -213,8 +213,9 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 	p[AT_SCREEN] =
 		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
-		struct link *l = &c->links[i];
-		bool reading = !conductor_is_through(c, l) && !link_is_full(conductor_other(c, l));
+		struct end_pipe *l = &c->links[i];
+		bool reading =
+			!conductor_is_through(c, l) && !end_pipe_is_full(conductor_other(c, l));
 		bool writing = l->out_end > l->out_start;
 
 		p[AT_OUT + i] =
@@ -232,7 +233,7 @@ static int on_listed(void *ctx, const char *name)
 }
 
 /* Some more of the names that the ends are to be told. */
-static void take_names(struct conductor *c)
+static void read_listed_names(struct conductor *c)
 {
 	int rc = name_list_read(c->list, on_listed, c);
 
@@ -263,7 +264,7 @@ static void poll_failed(struct conductor *c, struct pollfd *p)
 		p[AT_OUT + i].revents = p[AT_OUT + i].fd >= 0 ? POLLIN : 0;
 }
 
-static void turn(struct conductor *c)
+static void run_turn(struct conductor *c)
 {
 	struct pollfd p[AT_DETOUR + DETOUR_POLLS];
 	struct progress_count count;
@@ -278,38 +279,38 @@ static void turn(struct conductor *c)
 	if (p[AT_SCREEN].revents)
 		screen_flush();
 	if (p[AT_LIST].revents)
-		take_names(c);
+		read_listed_names(c);
 	for (int i = 0; i < 2; i++) {
-		struct link *l = &c->links[i];
+		struct end_pipe *l = &c->links[i];
 
 		if (p[AT_IN + i].revents)
-			link_write(l);
-		if (p[AT_OUT + i].revents && !l->gone && link_read(l) == 0) {
+			end_pipe_write(l);
+		if (p[AT_OUT + i].revents && !l->gone && end_pipe_read(l) == 0) {
 			conductor_hear(c, l);
 			if (!l->gone)
-				lost(c, l);
+				handle_lost_end(c, l);
 		}
 	}
 	for (int i = 0; i < 2; i++) {
-		struct link *l = &c->links[i];
+		struct end_pipe *l = &c->links[i];
 
 		conductor_hear(c, l);
 		if (l->lost_ms && clock_left(l->lost_ms) == 0) {
 			l->lost_ms = 0;
 			if (!l->gone)
-				lost(c, l);
+				handle_lost_end(c, l);
 		}
 	}
 	if (c->detour && !blind && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
 		conductor_fail(c, "");
-	count = counted(c);
+	count = count_progress(c);
 	/* Also where nothing is shown: SIGUSR1 asks for the rate. */
 	progress_update(c->job->progress, &count, clock_ms());
 	events_progress(&count, clock_ms());
 	events_flush();
 }
 
-static bool timed_out(const struct conductor *c)
+static bool is_timed_out(const struct conductor *c)
 {
 	return c->deadline_ms && clock_ms() >= c->deadline_ms;
 }
@@ -318,7 +319,7 @@ static bool timed_out(const struct conductor *c)
 
 static int run_local_end(void *link, int in, int out)
 {
-	const struct link *l = link;
+	const struct end_pipe *l = link;
 
 	if (l->share > 0)
 		end_share(l->share);
@@ -347,16 +348,16 @@ static void share_end(struct conductor *c)
 	}
 }
 
-static int start_link(struct conductor *c, int i)
+static int start_end(struct conductor *c, int i)
 {
-	struct link *l = &c->links[i];
+	struct end_pipe *l = &c->links[i];
 
 	if (l->far && c->job->measure) {
-		struct link *kept = c->job->measure->kept;
+		struct end_pipe *kept = c->job->measure->kept;
 
 		if (kept->child.pid) {
 			*l = *kept;
-			link_init(kept);
+			end_pipe_init(kept);
 			return 0;
 		}
 		if (far_start(c->job->o, l->ssh_host, "--ends", &l->child))
@@ -367,25 +368,25 @@ static int start_link(struct conductor *c, int i)
 	} else if (child_fork(run_local_end, l, "the end on this host", &l->child)) {
 		return -1;
 	}
-	return link_open(l);
+	return end_pipe_open(l);
 }
 
 /* Local ends first: they must not have ssh's descriptors.  Two far ones one after the other:
  * both may ask for a password. */
-static int start_both(struct conductor *c)
+static int start_both_ends(struct conductor *c)
 {
 	for (int far = 0; far < 2; far++) {
 		for (int i = 0; i < 2; i++) {
-			struct link *l = &c->links[i];
+			struct end_pipe *l = &c->links[i];
 
 			if (l->far != (bool)far)
 				continue;
-			if (start_link(c, i))
+			if (start_end(c, i))
 				return -1;
 			/* A kept one may have greeted long ago. */
 			conductor_hear(c, l);
-			while (!l->greeted && !c->cause.code && !timed_out(c))
-				turn(c);
+			while (!l->greeted && !c->cause.code && !is_timed_out(c))
+				run_turn(c);
 			if (c->cause.code)
 				return fail_again(&c->cause);
 		}
@@ -394,16 +395,16 @@ static int start_both(struct conductor *c)
 }
 
 /* The names of --files-from may be many, or come slowly out of a pipe. */
-static int list_names(struct conductor *c)
+static int send_listed_names(struct conductor *c)
 {
 	c->list = c->job->list;
-	while (c->list && !c->cause.code && !timed_out(c))
-		turn(c);
+	while (c->list && !c->cause.code && !is_timed_out(c))
+		run_turn(c);
 	c->list = NULL;
 	return c->cause.code ? fail_again(&c->cause) : 0;
 }
 
-static int instruct(struct conductor *c)
+static int send_orders(struct conductor *c)
 {
 	c->orders = (struct start_send){
 		.job = c->job,
@@ -411,17 +412,17 @@ static int instruct(struct conductor *c)
 		.listener = c->listener,
 		.over_ssh = conductor_wants_ssh(c),
 	};
-	return start_send_all(&c->orders) || list_names(c) ? -1 : start_send_go(&c->orders);
+	return start_send_all(&c->orders) || send_listed_names(c) ? -1 : start_send_go(&c->orders);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------
  */
 
-static void gather(const struct conductor *c, struct report *r)
+static void fill_report(const struct conductor *c, struct report *r)
 {
-	const struct msg_verdict *source = &c->links[LINK_SOURCE].verdict;
-	const struct msg_verdict *sink = &c->links[LINK_SINK].verdict;
-	const struct msg_verdict *v = c->links[LINK_SINK].has_verdict ? sink : source;
+	const struct msg_verdict *source = &c->links[END_SOURCE].verdict;
+	const struct msg_verdict *sink = &c->links[END_SINK].verdict;
+	const struct msg_verdict *v = c->links[END_SINK].has_verdict ? sink : source;
 
 	report_take(r, v);
 	if (c->detour) {
@@ -435,13 +436,13 @@ static void gather(const struct conductor *c, struct report *r)
 	r->failure = c->cause;
 	snprintf(r->host, sizeof r->host, "%s", c->cause_host);
 	if (c->job->measure) {
-		c->job->measure->verdicts[LINK_SOURCE] = *source;
-		c->job->measure->verdicts[LINK_SINK] = *sink;
+		c->job->measure->verdicts[END_SOURCE] = *source;
+		c->job->measure->verdicts[END_SINK] = *sink;
 	}
 }
 
 /* The next session's end is to be started by the same connection. */
-static bool keep(struct conductor *c, struct link *l)
+static bool keep_for_next_session(struct conductor *c, struct end_pipe *l)
 {
 	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
 		return false;
@@ -456,7 +457,7 @@ static bool keep(struct conductor *c, struct link *l)
 }
 
 /* The ends have said their last word, or are not asked any more. */
-static void dismiss(struct conductor *c)
+static void stop_ends(struct conductor *c)
 {
 	uint64_t deadline_ms = clock_ms() + EXIT_MS;
 	bool kept[2];
@@ -464,12 +465,12 @@ static void dismiss(struct conductor *c)
 
 	detour_close(c->detour);
 	for (int i = 0; i < 2; i++) {
-		kept[i] = keep(c, &c->links[i]);
+		kept[i] = keep_for_next_session(c, &c->links[i]);
 		if (kept[i])
 			continue;
 		child_close_in(&c->links[i].child);
 		/* A local end has had its time to leave by itself. */
-		if (timed_out(c) && !c->links[i].far && c->links[i].child.pid)
+		if (is_timed_out(c) && !c->links[i].far && c->links[i].child.pid)
 			kill(c->links[i].child.pid, SIGKILL);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -477,43 +478,43 @@ static void dismiss(struct conductor *c)
 			continue;
 		if (c->links[i].has_verdict)
 			child_wait(&c->links[i].child, &status, deadline_ms);
-		link_close(&c->links[i]);
+		end_pipe_close(&c->links[i]);
 	}
 }
 
-void conduct(const struct job *j, struct report *r)
+void conductor_run(const struct conductor_job *j, struct report *r)
 {
 	static struct conductor c;
 	int rc;
 
 	memset(&c, 0, sizeof c);
 	c.job = j;
-	link_init(&c.links[LINK_SOURCE]);
-	link_init(&c.links[LINK_SINK]);
-	link_name(&c.links[LINK_SOURCE], j->source_host);
-	link_name(&c.links[LINK_SINK], j->sink_host);
+	end_pipe_init(&c.links[END_SOURCE]);
+	end_pipe_init(&c.links[END_SINK]);
+	end_pipe_set_host(&c.links[END_SOURCE], j->source_host);
+	end_pipe_set_host(&c.links[END_SINK], j->sink_host);
 	if (!j->measure)
 		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
 	/* The local end connects; with none or two of them, the source. */
-	c.listener = c.links[LINK_SOURCE].far && !c.links[LINK_SINK].far ? LINK_SOURCE : LINK_SINK;
+	c.listener = c.links[END_SOURCE].far && !c.links[END_SINK].far ? END_SOURCE : END_SINK;
 	share_begin(&c);
-	rc = start_both(&c);
+	rc = start_both_ends(&c);
 	share_end(&c);
-	if (rc || instruct(&c)) {
+	if (rc || send_orders(&c)) {
 		conductor_fail(&c, "");
 		goto out;
 	}
-	while (!timed_out(&c)) {
+	while (!is_timed_out(&c)) {
 		if ((c.links[0].gone || c.links[0].has_verdict) &&
 		    (c.links[1].gone || c.links[1].has_verdict))
 			break;
-		turn(&c);
+		run_turn(&c);
 	}
-	if (!c.cause.code && !done(&c)) {
+	if (!c.cause.code && !is_all_done(&c)) {
 		fail_as(OUT_PEER_LOST, "the ends did not say how it ended");
-		conductor_blame(&c, failed(), "");
+		conductor_record_failure(&c, failed(), "");
 	}
 out:
-	gather(&c, r);
-	dismiss(&c);
+	fill_report(&c, r);
+	stop_ends(&c);
 }

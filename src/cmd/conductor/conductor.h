@@ -20,13 +20,13 @@
 struct measure {
 	uint64_t flags; /* START_MEMORY, START_PROBE ... */
 	uint64_t bytes; /* START.memory_bytes */
-	/* The far end is `rdcp --ends', kept from one conduct() to the next; child.pid 0: it is to
-	 * be started.  NULL where both ends are here. */
-	struct link *kept;
+	/* The far end is `rdcp --ends', kept from one conductor_run() to the next; child.pid 0: it
+	 * is to be started.  NULL where both ends are here. */
+	struct end_pipe *kept;
 	struct msg_verdict verdicts[2]; /* LINK_SOURCE, LINK_SINK */
 };
 
-struct job {
+struct conductor_job {
 	const struct options *o;
 	const char *source_host, *sink_host; /* as ssh wants them; "" for this host */
 	const char *const *names; /* without their host */
@@ -45,6 +45,6 @@ struct job {
 };
 
 /* Run it; r tells all, r->failure how it ended. */
-void conduct(const struct job *j, struct report *r);
+void conductor_run(const struct conductor_job *j, struct report *r);
 
 #endif

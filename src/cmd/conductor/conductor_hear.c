@@ -7,7 +7,7 @@
 #include "cmd/conductor/explain.h"
 #include "cmd/output/events.h"
 
-static int take_note(struct link *l, const struct frame *f)
+static int take_note(struct end_pipe *l, const struct frame *f)
 {
 	struct msg_note m;
 
@@ -21,9 +21,9 @@ static int take_note(struct link *l, const struct frame *f)
 }
 
 /* An end that has been silent for half of the time after which that counts says nothing soon. */
-static unsigned last_words_ms(struct conductor *c, const struct link *l)
+static unsigned verdict_wait_ms(struct conductor *c, const struct end_pipe *l)
 {
-	const struct link *other = conductor_other(c, l);
+	const struct end_pipe *other = conductor_other(c, l);
 	uint64_t silence = clock_ms() - other->heard_ms;
 
 	if (l->verdict.code == OUT_TIMEOUT ||
@@ -32,7 +32,7 @@ static unsigned last_words_ms(struct conductor *c, const struct link *l)
 	return LAST_WORDS_MS;
 }
 
-static int take_verdict(struct conductor *c, struct link *l, const struct frame *f)
+static int take_verdict(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	struct failure failure = {0};
 	struct msg_verdict m;
@@ -43,7 +43,7 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 	l->has_verdict = true;
 	/* While one disk is measured the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
-		conductor_end_by(c, last_words_ms(c, l));
+		conductor_end_by(c, verdict_wait_ms(c, l));
 	if (l->verdict.code == OUT_DONE)
 		return 0;
 	failure.code = l->verdict.code;
@@ -54,35 +54,35 @@ static int take_verdict(struct conductor *c, struct link *l, const struct frame 
 			l->verdict.host[0] = '\0';
 	}
 	if (!l->spoke && !c->job->measure && !conductor_other(c, l)->has_verdict)
-		conductor_tell(conductor_other(c, l), &failure, l->name);
-	conductor_blame(c, &failure, l->verdict.host);
+		conductor_send_error(conductor_other(c, l), &failure, l->name);
+	conductor_record_failure(c, &failure, l->verdict.host);
 	return 0;
 }
 
-static int announce(void *ctx, unsigned port, const char *why)
+static int announce_detour_port(void *ctx, unsigned port, const char *why)
 {
-	struct link *l = ctx;
+	struct end_pipe *l = ctx;
 	uint8_t body[TEXT_MAX + 16];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_detour m = {.port = (uint16_t)port};
 
 	snprintf(m.why, sizeof m.why, "%s", why);
 	msg_detour_encode(&w, &m);
-	return link_send(l, MSG_DETOUR, body, w.used);
+	return end_pipe_send(l, MSG_DETOUR, body, w.used);
 }
 
 /* Lanes over ssh: the end that listened first listens again. */
 static int take_detour(struct conductor *c, const char *why)
 {
-	struct link *to = &c->links[c->listener];
-	struct link *from = conductor_other(c, to);
+	struct end_pipe *to = &c->links[c->listener];
+	struct end_pipe *from = conductor_other(c, to);
 	const char *through = from->far && to->far ? ", through this host" : "";
 	struct detour_way way = {
 		.o = c->job->o,
 		.from = from->far ? from->ssh_host : NULL,
 		.to = to->far ? to->ssh_host : NULL,
 		.port = to->loopback_port,
-		.announce = announce,
+		.announce = announce_detour_port,
 		.ctx = from,
 	};
 
@@ -110,7 +110,7 @@ static int take_detour(struct conductor *c, const char *why)
 	return detour_open(&way, &c->detour);
 }
 
-static int take_progress(struct link *l, const struct frame *f)
+static int take_progress(struct end_pipe *l, const struct frame *f)
 {
 	struct msg_progress m;
 
@@ -127,7 +127,7 @@ static int take_stuck(struct conductor *c, const struct frame *f)
 	return msg_noroute_decode(f, &m) ? -1 : take_detour(c, m.why);
 }
 
-static int take_listening(struct conductor *c, struct link *l, const struct frame *f)
+static int take_listening(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	struct msg_detour m;
 
@@ -148,26 +148,27 @@ static int take_event(const struct frame *f)
 	return 0;
 }
 
-static int take_taken(struct conductor *c, const struct link *l, const struct frame *f)
+static int take_target_name(struct conductor *c, const struct end_pipe *l, const struct frame *f)
 {
 	struct msg_want m;
 
 	if (msg_want_decode(f, &m))
 		return -1;
-	if (!c->job->brought || l != &c->links[LINK_SINK])
+	if (!c->job->brought || l != &c->links[END_SINK])
 		return fail_as(OUT_PROTOCOL, "%s sent TAKEN, which nobody asked for", l->name);
 	return taken_add(c->job->brought, m.name);
 }
 
-static int take_frame(struct conductor *c, struct link *l, const struct frame *f)
+static int take_frame(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	if (!l->greeted)
 		return l->again && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
 	if (!message_is_local(f->type)) {
-		struct link *to = conductor_other(c, l);
+		struct end_pipe *to = conductor_other(c, l);
 
 		l->spoke = true;
-		return to->gone || to->has_verdict ? 0 : link_send(to, f->type, f->body, f->len);
+		return to->gone || to->has_verdict ? 0
+						   : end_pipe_send(to, f->type, f->body, f->len);
 	}
 	switch (f->type) {
 	case MSG_NOTE:
@@ -177,7 +178,7 @@ static int take_frame(struct conductor *c, struct link *l, const struct frame *f
 	case MSG_EVENT:
 		return take_event(f);
 	case MSG_TAKEN:
-		return take_taken(c, l, f);
+		return take_target_name(c, l, f);
 	case MSG_VERDICT:
 		return take_verdict(c, l, f);
 	case MSG_LISTENING:
@@ -190,12 +191,12 @@ static int take_frame(struct conductor *c, struct link *l, const struct frame *f
 	}
 }
 
-void conductor_hear(struct conductor *c, struct link *l)
+void conductor_hear(struct conductor *c, struct end_pipe *l)
 {
 	struct frame f;
 	int rc = 0;
 
-	while (!conductor_is_through(c, l) && !link_is_full(conductor_other(c, l)) &&
+	while (!conductor_is_through(c, l) && !end_pipe_is_full(conductor_other(c, l)) &&
 	       (rc = framer_next(&l->in, &f)) > 0) {
 		rc = take_frame(c, l, &f);
 		if (rc)

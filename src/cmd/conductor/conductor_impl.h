@@ -20,8 +20,8 @@ enum {
 };
 
 struct conductor {
-	const struct job *job;
-	struct link links[2];
+	const struct conductor_job *job;
+	struct end_pipe links[2];
 	int listener; /* which of them listens at first */
 	struct detour *detour;
 	bool detoured;
@@ -34,23 +34,23 @@ struct conductor {
 };
 
 /* After its last word comes what the next end of the same connection says first. */
-static inline bool conductor_is_through(const struct conductor *c, const struct link *l)
+static inline bool conductor_is_through(const struct conductor *c, const struct end_pipe *l)
 {
 	return l->gone || (c->job->measure && l->has_verdict);
 }
-struct link *conductor_other(struct conductor *c, const struct link *l);
+struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l);
 /* Did the user ask for lanes over ssh? */
 bool conductor_wants_ssh(const struct conductor *c);
 /* The ends are ended after so much time at the latest. */
 void conductor_end_by(struct conductor *c, uint64_t ms);
 /* The first failure is the session's; host: where, "" for here. */
-void conductor_blame(struct conductor *c, const struct failure *f, const char *host);
+void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host);
 /* An end is told of a failure that its peer can't tell it of; host: where. */
-void conductor_tell(struct link *l, const struct failure *f, const char *host);
+void conductor_send_error(struct end_pipe *l, const struct failure *f, const char *host);
 /* This thread's failure is one that the ends don't know of: both are told, as if by the other
  * one. */
 void conductor_fail(struct conductor *c, const char *host);
 /* Frames of l that are there, as far as the other end can take them. */
-void conductor_hear(struct conductor *c, struct link *l);
+void conductor_hear(struct conductor *c, struct end_pipe *l);
 
 #endif

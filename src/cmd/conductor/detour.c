@@ -55,7 +55,7 @@ struct detour {
 static const struct child no_child = {.in = -1, .out = -1, .go = -1};
 
 /* Only those that have been heard to the end: what they wrote last is why they failed. */
-static void free_ended(struct detour *d)
+static void free_ended_carriers(struct detour *d)
 {
 	int status;
 
@@ -76,7 +76,7 @@ static int add_carrier(struct detour *d, int fd)
 	struct carrier c = {.way = &d->way, .fd = fd, .logins = d->logins};
 	int rc;
 
-	free_ended(d);
+	free_ended_carriers(d);
 	if (d->count == CARRIERS_MAX) {
 		close_fd(fd);
 		return fail_as(OUT_START, "carry more than %d lanes over ssh", CARRIERS_MAX);
@@ -91,7 +91,7 @@ static int add_carrier(struct detour *d, int fd)
 	return 0;
 }
 
-static int keeper_start(struct detour *d)
+static int start_keeper(struct detour *d)
 {
 	static const unsigned char zeros[TOKEN_SIZE];
 
@@ -116,8 +116,8 @@ int detour_open(const struct detour_way *w, struct detour **out)
 	d->keeper = no_child;
 	*out = d;
 	if (w->from)
-		return keeper_start(d);
-	d->listener = listen_loopback(&d->port);
+		return start_keeper(d);
+	d->listener = loopback_listen(&d->port);
 	if (d->listener < 0)
 		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
 	return w->announce(w->ctx, d->port, "");
@@ -163,7 +163,7 @@ static int wait_for_descriptor(struct detour *d)
 	return announce_failure(d);
 }
 
-static int cannot_accept(struct detour *d)
+static int handle_accept_error(struct detour *d)
 {
 	switch (errno) {
 	case EAGAIN:
@@ -182,12 +182,12 @@ static int cannot_accept(struct detour *d)
 	}
 }
 
-static int on_listener(struct detour *d)
+static int accept_lane_connection(struct detour *d)
 {
-	int fd = accept_loopback(d->listener);
+	int fd = loopback_accept(d->listener);
 
 	if (fd < 0)
-		return cannot_accept(d);
+		return handle_accept_error(d);
 	switch (loopback_peer(fd)) {
 	case LOOPBACK_OURS:
 		return add_carrier(d, fd) ? announce_failure(d) : 0;
@@ -227,7 +227,7 @@ static unsigned count_spares(const struct detour *d)
 
 /* A lane took a spare, or lost its carrier and will take one: where some failed, others are
  * started soon. */
-static void expect_need(struct detour *d)
+static void plan_restart(struct detour *d)
 {
 	uint64_t soon = clock_ms() + RESTART_MS;
 
@@ -240,7 +240,7 @@ static void expect_need(struct detour *d)
 
 /* A carrier failed, for the reason in failed().  Without a spare the connecting end's new lanes
  * wait; if they do so in vain, it reports this reason. */
-static int lose_carrier(struct detour *d, bool spare)
+static int handle_carrier_failure(struct detour *d, bool spare)
 {
 	/* What fails from the start on is no use to repeat. */
 	if (spare && d->worked && !d->restart_ms && d->restarts < RESTARTS_MAX)
@@ -252,7 +252,7 @@ static int lose_carrier(struct detour *d, bool spare)
 
 static int start_spare(struct detour *d)
 {
-	return add_carrier(d, -1) ? lose_carrier(d, true) : 0;
+	return add_carrier(d, -1) ? handle_carrier_failure(d, true) : 0;
 }
 
 static int restart_spares(struct detour *d)
@@ -265,7 +265,7 @@ static int restart_spares(struct detour *d)
 	return 0;
 }
 
-static int on_keeper(struct detour *d)
+static int read_keeper(struct detour *d)
 {
 	ssize_t n = read(d->keeper.out, d->says + d->said, sizeof d->says - d->said);
 
@@ -289,7 +289,7 @@ static int on_keeper(struct detour *d)
 	return d->way.announce(d->way.ctx, d->port, "");
 }
 
-static int ended_silently(struct carried *c)
+static int fail_silent_carrier(struct carried *c)
 {
 	char how[64] = "closed its output";
 	int status;
@@ -300,7 +300,7 @@ static int ended_silently(struct carried *c)
 }
 
 /* What a carrier writes, or its end: 0 or -1. */
-static int hear_carrier(struct detour *d, struct carried *c)
+static int read_carrier(struct detour *d, struct carried *c)
 {
 	char text[2 + FAIL_TEXT_MAX];
 	const char *at = text;
@@ -312,27 +312,27 @@ static int hear_carrier(struct detour *d, struct carried *c)
 	if (*at == CARRIER_USED) {
 		d->taken += !c->used;
 		c->used = d->worked = true;
-		expect_need(d);
+		plan_restart(d);
 		at++;
 	}
 	c->ended = n <= 0 || *at == CARRIER_FAILED;
 	if (!c->ended)
 		return 0;
 	if (c->used)
-		expect_need(d);
+		plan_restart(d);
 	if (*at == CARRIER_FAILED)
 		fail_as(OUT_START, "%s", at + 1);
 	else if (!c->used)
-		ended_silently(c);
+		fail_silent_carrier(c);
 	else
 		return 0;
-	return lose_carrier(d, !c->used);
+	return handle_carrier_failure(d, !c->used);
 }
 
 int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
 {
 	for (unsigned i = 2; i < n; i++) {
-		if (p[i].revents && p[i].fd >= 0 && hear_carrier(d, &d->carriers[i - 2]))
+		if (p[i].revents && p[i].fd >= 0 && read_carrier(d, &d->carriers[i - 2]))
 			return -1;
 	}
 	for (; d->taken > 0; d->taken--) {
@@ -343,9 +343,9 @@ int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
 		return -1;
 	if (d->accept_ms && clock_left(d->accept_ms) == 0)
 		d->accept_ms = 0;
-	if (n > 0 && p[0].revents && on_listener(d))
+	if (n > 0 && p[0].revents && accept_lane_connection(d))
 		return -1;
-	return n > 1 && p[1].revents && d->keeper.out >= 0 ? on_keeper(d) : 0;
+	return n > 1 && p[1].revents && d->keeper.out >= 0 ? read_keeper(d) : 0;
 }
 
 void detour_close(struct detour *d)

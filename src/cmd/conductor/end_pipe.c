@@ -12,16 +12,16 @@
 
 enum { OUT_FIRST = 64 << 10 };
 
-void link_init(struct link *l)
+void end_pipe_init(struct end_pipe *l)
 {
-	memset(l, 0, offsetof(struct link, in));
+	memset(l, 0, offsetof(struct end_pipe, in));
 	l->child.in = l->child.out = l->child.go = -1;
 	l->out = NULL;
 	l->out_start = l->out_end = l->out_size = 0;
 	framer_init(&l->in);
 }
 
-void link_name(struct link *l, const char *host)
+void end_pipe_set_host(struct end_pipe *l, const char *host)
 {
 	const char *at = strrchr(host, '@');
 
@@ -33,7 +33,7 @@ void link_name(struct link *l, const char *host)
 		snprintf(l->name, sizeof l->name, "here");
 }
 
-int link_open(struct link *l)
+int end_pipe_open(struct end_pipe *l)
 {
 	if (fcntl(l->child.in, F_SETFL, O_NONBLOCK) < 0 ||
 	    fcntl(l->child.out, F_SETFL, O_NONBLOCK) < 0)
@@ -41,7 +41,7 @@ int link_open(struct link *l)
 	return 0;
 }
 
-void link_close(struct link *l)
+void end_pipe_close(struct end_pipe *l)
 {
 	child_stop(&l->child);
 	if (l->out)
@@ -51,7 +51,7 @@ void link_close(struct link *l)
 }
 
 /* Room for len bytes more at out_end. */
-static int make_room(struct link *l, size_t len)
+static int reserve_output(struct end_pipe *l, size_t len)
 {
 	size_t used = l->out_end - l->out_start;
 	size_t size = l->out_size ? l->out_size : OUT_FIRST;
@@ -80,26 +80,26 @@ static int make_room(struct link *l, size_t len)
 	return 0;
 }
 
-int link_send(struct link *l, uint8_t type, const void *body, size_t len)
+int end_pipe_send(struct end_pipe *l, uint8_t type, const void *body, size_t len)
 {
 	if (l->child.in < 0)
 		return 0;
-	if (make_room(l, FRAME_HEAD + len))
+	if (reserve_output(l, FRAME_HEAD + len))
 		return -1;
 	frame_head_encode(type, (uint32_t)len, l->out + l->out_end);
 	if (len)
 		memcpy(l->out + l->out_end + FRAME_HEAD, body, len);
 	l->out_end += FRAME_HEAD + len;
-	link_write(l);
+	end_pipe_write(l);
 	return 0;
 }
 
-bool link_is_full(const struct link *l)
+bool end_pipe_is_full(const struct end_pipe *l)
 {
-	return l->out_end - l->out_start > LINK_FULL;
+	return l->out_end - l->out_start > END_PIPE_FULL;
 }
 
-void link_write(struct link *l)
+void end_pipe_write(struct end_pipe *l)
 {
 	while (l->child.in >= 0 && l->out_end > l->out_start) {
 		ssize_t n = write(l->child.in, l->out + l->out_start, l->out_end - l->out_start);
@@ -120,7 +120,7 @@ void link_write(struct link *l)
 	l->out_start = l->out_end = 0;
 }
 
-int link_read(struct link *l)
+int end_pipe_read(struct end_pipe *l)
 {
 	size_t size;
 	void *room = framer_room(&l->in, &size);

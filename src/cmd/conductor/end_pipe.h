@@ -7,7 +7,7 @@
  * says and a queue for what it is told.  No call waits.
  *
  * The queue grows for the conductor's own frames, which it knows the number of; frames of the
- * other end are bounded by not reading them while link_is_full().
+ * other end are bounded by not reading them while end_pipe_is_full().
  */
 
 #include <stdbool.h>
@@ -17,9 +17,9 @@
 #include "protocol/message.h"
 #include "session/channel/framer.h"
 
-enum { LINK_FULL = 256 << 10, LINK_SOURCE = 0, LINK_SINK = 1 };
+enum { END_PIPE_FULL = 256 << 10, END_SOURCE = 0, END_SINK = 1 };
 
-struct link {
+struct end_pipe {
 	struct child child;
 	bool far;
 	char name[HOST_MAX]; /* of its host, for messages and for START */
@@ -41,21 +41,21 @@ struct link {
 	size_t out_start, out_end, out_size;
 };
 
-void link_init(struct link *l);
+void end_pipe_init(struct end_pipe *l);
 /* The end is there: a host as ssh wants it, "" for this one. */
-void link_name(struct link *l, const char *host);
+void end_pipe_set_host(struct end_pipe *l, const char *host);
 /* The child has been started: take over its pipes. */
-int link_open(struct link *l);
+int end_pipe_open(struct end_pipe *l);
 /* End the child and free all; for one that was never opened too. */
-void link_close(struct link *l);
+void end_pipe_close(struct end_pipe *l);
 
 /* Queue a frame; 0, or -1 with OUT_MEMORY.  Nothing when the child's stdin is closed. */
-int link_send(struct link *l, uint8_t type, const void *body, size_t len);
-bool link_is_full(const struct link *l);
+int end_pipe_send(struct end_pipe *l, uint8_t type, const void *body, size_t len);
+bool end_pipe_is_full(const struct end_pipe *l);
 /* poll(2) says that the child takes bytes: write what there is. */
-void link_write(struct link *l);
+void end_pipe_write(struct end_pipe *l);
 /* poll(2) says that there is something: 1, 0 at the end of the stream. Then take frames with
  * framer_next(). */
-int link_read(struct link *l);
+int end_pipe_read(struct end_pipe *l);
 
 #endif

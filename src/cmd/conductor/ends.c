@@ -16,12 +16,12 @@ enum { GONE_MS = 2000, PIECE = 64 << 10 };
 
 struct ends {
 	struct framer heard; /* from the conductor */
-	struct link link; /* to the end */
+	struct end_pipe link; /* to the end */
 	bool started; /* it was told START: what came before that was for one that is gone */
 	bool over; /* the conductor is gone */
 };
 
-static int run_end(void *ctx, int in, int out)
+static int run_forked_end(void *ctx, int in, int out)
 {
 	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
 
@@ -34,20 +34,20 @@ static int run_end(void *ctx, int in, int out)
 }
 
 /* What the conductor says, as far as the end takes it. */
-static int hand_on(struct ends *e)
+static int pass_to_end(struct ends *e)
 {
 	struct frame f;
 	int rc = 0;
 
-	while (!link_is_full(&e->link) && (rc = framer_next(&e->heard, &f)) > 0) {
+	while (!end_pipe_is_full(&e->link) && (rc = framer_next(&e->heard, &f)) > 0) {
 		e->started = e->started || f.type == MSG_START;
-		if (e->started && link_send(&e->link, f.type, f.body, f.len))
+		if (e->started && end_pipe_send(&e->link, f.type, f.body, f.len))
 			return -1;
 	}
 	return rc < 0 ? -1 : 0;
 }
 
-static int hear(struct ends *e)
+static int read_conductor(struct ends *e)
 {
 	size_t size;
 	void *room = framer_room(&e->heard, &size);
@@ -62,11 +62,11 @@ static int hear(struct ends *e)
 		return 0;
 	}
 	framer_filled(&e->heard, (size_t)n);
-	return hand_on(e);
+	return pass_to_end(e);
 }
 
 /* What the end says goes on as it is: 1, 0 when that was all, -1. */
-static int pass_on(struct ends *e)
+static int pass_to_conductor(struct ends *e)
 {
 	uint8_t bytes[PIECE];
 	ssize_t n = read(e->link.child.out, bytes, sizeof bytes);
@@ -78,13 +78,14 @@ static int pass_on(struct ends *e)
 	return write_full(STDOUT_FILENO, bytes, (size_t)n) ? -1 : 1;
 }
 
-static int serve(struct ends *e)
+static int serve_end(struct ends *e)
 {
 	int rc = 1;
 
 	while (rc > 0) {
-		struct link *l = &e->link;
-		bool reading = !e->over && !link_is_full(l), writing = l->out_end > l->out_start;
+		struct end_pipe *l = &e->link;
+		bool reading = !e->over && !end_pipe_is_full(l),
+		     writing = l->out_end > l->out_start;
 		struct pollfd p[3] = {
 			{.fd = reading ? STDIN_FILENO : -1, .events = POLLIN},
 			{.fd = l->child.out, .events = POLLIN},
@@ -94,29 +95,29 @@ static int serve(struct ends *e)
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			return -1;
 		if (p[2].revents)
-			link_write(l);
-		if (p[0].revents && hear(e))
+			end_pipe_write(l);
+		if (p[0].revents && read_conductor(e))
 			return -1;
-		if (hand_on(e))
+		if (pass_to_end(e))
 			return -1;
 		if (p[1].revents)
-			rc = pass_on(e);
+			rc = pass_to_conductor(e);
 	}
 	return rc;
 }
 
-static int run_one(struct ends *e)
+static int run_one_end(struct ends *e)
 {
 	int status, rc;
 
 	e->started = false;
-	link_init(&e->link);
-	if (child_fork(run_end, NULL, "an end", &e->link.child) || link_open(&e->link))
+	end_pipe_init(&e->link);
+	if (child_fork(run_forked_end, NULL, "an end", &e->link.child) || end_pipe_open(&e->link))
 		return -1;
-	rc = serve(e);
+	rc = serve_end(e);
 	if (rc == 0)
 		child_wait(&e->link.child, &status, clock_ms() + GONE_MS);
-	link_close(&e->link);
+	end_pipe_close(&e->link);
 	return rc;
 }
 
@@ -128,6 +129,6 @@ int ends_run(void)
 	signal(SIGPIPE, SIG_IGN);
 	framer_init(&e.heard);
 	while (rc == 0 && !e.over)
-		rc = run_one(&e);
+		rc = run_one_end(&e);
 	return rc ? (int)failed()->code : OUT_DONE;
 }

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 
 /* What came instead of a greeting: a shell's startup files print something. */
-int explain_text(const struct link *l)
+int explain_text(const struct end_pipe *l)
 {
 	size_t len;
 	const char *bytes = framer_rest(&l->in, &len);
@@ -17,7 +17,7 @@ int explain_text(const struct link *l)
 		       l->name, (int)(len < 60 ? len : 60), bytes, len > 60 ? "..." : "");
 }
 
-int explain_exit(const struct link *l, const struct options *o, int status)
+int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 {
 	char how[128];
 
@@ -37,7 +37,7 @@ int explain_exit(const struct link *l, const struct options *o, int status)
 	return fail_as(OUT_START, "the end on this host %s before it said anything", how);
 }
 
-int explain_death(const struct link *l, int status, bool reaped)
+int explain_death(const struct end_pipe *l, int status, bool reaped)
 {
 	char how[128] = "is silent";
 
@@ -49,7 +49,7 @@ int explain_death(const struct link *l, int status, bool reaped)
 		       l->child.what, how);
 }
 
-int take_greeting(struct link *l, const struct frame *f)
+int take_greeting(struct end_pipe *l, const struct frame *f)
 {
 	if (f->type != MSG_GREETING || msg_greeting_decode(f, &l->greeting))
 		return fail_as(OUT_PROTOCOL, "%s did not greet as rdcp does",

@@ -40,7 +40,7 @@ int shell_quote(const char *word, char *to, size_t size)
 	return 0;
 }
 
-static void add(struct far_command *c, const char *word)
+static void add_arg(struct far_command *c, const char *word)
 {
 	/* Room for all options that there can be was counted in FAR_ARGV_MAX. */
 	if (c->argc < FAR_ARGV_MAX - 1)
@@ -49,7 +49,7 @@ static void add(struct far_command *c, const char *word)
 }
 
 /* The words of --rsh, split at blanks. */
-static int add_rsh(struct far_command *c, const char *rsh)
+static int add_rsh_words(struct far_command *c, const char *rsh)
 {
 	char *save = NULL;
 	unsigned words = 0;
@@ -59,13 +59,13 @@ static int add_rsh(struct far_command *c, const char *rsh)
 	for (char *w = strtok_r(c->words, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
 		if (++words > 32)
 			return fail_as(OUT_USAGE, "--rsh has too many words");
-		add(c, w);
+		add_arg(c, w);
 	}
 	return words ? 0 : fail_as(OUT_USAGE, "--rsh is empty");
 }
 
 /* Nothing of ssh's configuration may put a terminal, a command or forwardings in our way. */
-static void add_ssh(struct far_command *c, const struct options *o)
+static void add_ssh_args(struct far_command *c, const struct options *o)
 {
 	static const char *const fixed[] = {
 		"-x",
@@ -76,13 +76,13 @@ static void add_ssh(struct far_command *c, const struct options *o)
 		"-oRequestTTY=no",
 	};
 
-	add(c, o->ssh);
+	add_arg(c, o->ssh);
 	for (unsigned i = 0; i < sizeof fixed / sizeof *fixed; i++)
-		add(c, fixed[i]);
+		add_arg(c, fixed[i]);
 	if (o->family)
-		add(c, o->family == 4 ? "-4" : "-6");
+		add_arg(c, o->family == 4 ? "-4" : "-6");
 	if (o->quiet)
-		add(c, "-q");
+		add_arg(c, "-q");
 }
 
 int far_command(const struct options *o, const char *host, const char *verb,
@@ -92,26 +92,26 @@ int far_command(const struct options *o, const char *host, const char *verb,
 
 	out->argc = 0;
 	if (!o->rsh)
-		add_ssh(out, o);
-	else if (add_rsh(out, o->rsh))
+		add_ssh_args(out, o);
+	else if (add_rsh_words(out, o->rsh))
 		return -1;
 	for (unsigned i = 0; i < o->ssh_count; i++)
-		add(out, o->ssh_args[i]);
+		add_arg(out, o->ssh_args[i]);
 	if (!o->rsh)
-		add(out, "--");
-	add(out, host);
+		add_arg(out, "--");
+	add_arg(out, host);
 	if (shell_quote(o->rdcp_path, out->remote, sizeof out->remote - 32))
 		return fail_as(OUT_USAGE, "--rdcp-path %s: too long, or no such user is possible",
 			       o->rdcp_path);
 	if (o->rsh) {
 		/* What takes ssh's place may be no shell (docker exec): words stay words. */
-		add(out, out->remote);
-		add(out, verb);
+		add_arg(out, out->remote);
+		add_arg(out, verb);
 		return 0;
 	}
 	used = strlen(out->remote);
 	snprintf(out->remote + used, sizeof out->remote - used, " %s", verb);
-	add(out, out->remote);
+	add_arg(out, out->remote);
 	return 0;
 }
 
@@ -119,7 +119,7 @@ int far_start(const struct options *o, const char *host, const char *verb, struc
 {
 	struct far_command c;
 	char what[sizeof out->what];
-	struct launch_opts lo = {
+	struct child_opts lo = {
 		.what = what,
 		.pipe_in = true,
 		.pipe_out = true,

@@ -24,26 +24,26 @@ enum {
 
 static const struct pump_side stdio = {.in = STDIN_FILENO, .out = STDOUT_FILENO};
 
-static int complain(void)
+static int warn_lane_failed(void)
 {
 	log_warn("a lane over ssh: %s", failed()->text);
 	return (int)failed()->code;
 }
 
-static int carry(int fd)
+static int pump_connection(int fd)
 {
 	const struct pump_side side = {.in = fd, .out = fd};
 
-	if (pump(&stdio, &side, -1) == 0)
+	if (pump_run(&stdio, &side, -1) == 0)
 		return OUT_DONE;
 	/* The end of a connection is nobody's fault here. */
 	if (errno == ECONNRESET || errno == EPIPE)
 		return OUT_SOCKET;
 	fail_as(OUT_SOCKET, "pass on its bytes: %m");
-	return complain();
+	return warn_lane_failed();
 }
 
-int lane_run(void)
+int lane_command_run(void)
 {
 	unsigned char port[2], said = 0;
 	int fd;
@@ -51,18 +51,19 @@ int lane_run(void)
 	signal(SIGPIPE, SIG_IGN);
 	if (read_full(STDIN_FILENO, port, sizeof port) != (ssize_t)sizeof port)
 		return OUT_PEER_LOST;
-	fd = connect_loopback((unsigned)(port[0] << 8 | port[1]));
+	fd = loopback_connect((unsigned)(port[0] << 8 | port[1]));
 	if (fd < 0)
 		said = (unsigned char)errno;
 	if (write_full(STDOUT_FILENO, &said, 1) || said) {
 		close_fd(fd);
 		return OUT_CONNECT;
 	}
-	return carry(fd);
+	return pump_connection(fd);
 }
 
 /* Where the keeper shows its listening socket: an abstract name that only the token tells. */
-static socklen_t keeper_name(const unsigned char token[static TOKEN_SIZE], struct sockaddr_un *un)
+static socklen_t make_keeper_address(const unsigned char token[static TOKEN_SIZE],
+				     struct sockaddr_un *un)
 {
 	char *at = un->sun_path + 1;
 
@@ -74,7 +75,7 @@ static socklen_t keeper_name(const unsigned char token[static TOKEN_SIZE], struc
 	return (socklen_t)(at - (char *)un);
 }
 
-static int show_fd(int to, int fd)
+static int send_fd(int to, int fd)
 {
 	char byte = 'l';
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
@@ -95,7 +96,7 @@ static int show_fd(int to, int fd)
 }
 
 /* -1 with errno. */
-static int take_fd(int from)
+static int receive_fd(int from)
 {
 	const struct timeval patience = {.tv_sec = KEEPER_MS / 1000};
 	char byte;
@@ -129,7 +130,7 @@ static int take_fd(int from)
 }
 
 /* Is the process at the other end of a unix socket this user's? */
-static bool is_ours(int fd)
+static bool is_own_process(int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof cred;
@@ -137,20 +138,20 @@ static bool is_ours(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
 }
 
-static int show(int unix_fd, int listener)
+static int pass_listener(int unix_fd, int listener)
 {
 	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd < 0)
 		return fail_as(OUT_SOCKET, "show the port to a place for a lane: %m");
-	if (is_ours(fd))
-		show_fd(fd, listener);
+	if (is_own_process(fd))
+		send_fd(fd, listener);
 	close_fd(fd);
 	return 0;
 }
 
 /* Until the conductor is gone.  Places wait while the port can't be shown to them, KEEPER_MS. */
-static void show_all(int unix_fd, int listener)
+static void serve_listener(int unix_fd, int listener)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
 			      {.fd = unix_fd, .events = POLLIN}};
@@ -159,34 +160,34 @@ static void show_all(int unix_fd, int listener)
 	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
 		if (p[0].revents)
 			break;
-		if (!p[1].revents || show(unix_fd, listener) == 0)
+		if (!p[1].revents || pass_listener(unix_fd, listener) == 0)
 			continue;
 		if (!told)
-			complain();
+			warn_lane_failed();
 		told = true;
 		poll(p, 1, SHOW_PAUSE_MS);
 	}
 }
 
-static int keep(void)
+static int run_keeper(void)
 {
 	unsigned char says[KEEPER_SAYS];
 	struct sockaddr_un un;
 	unsigned port;
-	int listener = listen_loopback(&port);
+	int listener = loopback_listen(&port);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len;
 
 	if (listener < 0 || unix_fd < 0 || random_bytes(says + 2, TOKEN_SIZE))
 		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
-	len = keeper_name(says + 2, &un);
+	len = make_keeper_address(says + 2, &un);
 	if (bind(unix_fd, (struct sockaddr *)&un, len) < 0 || listen(unix_fd, SOMAXCONN) < 0)
 		return fail_as(OUT_SOCKET, "listen for lanes: %m");
 	says[0] = (unsigned char)(port >> 8);
 	says[1] = (unsigned char)port;
 	if (write_full(STDOUT_FILENO, says, sizeof says))
 		return fail_as(OUT_PEER_LOST, "tell the port: %m");
-	show_all(unix_fd, listener);
+	serve_listener(unix_fd, listener);
 	close_fd(listener);
 	close_fd(unix_fd);
 	return 0;
@@ -194,7 +195,7 @@ static int keep(void)
 
 /* Wait for a connection, and take it if it is this user's: 0 with *fd, which is -1 if it is not;
  * -1 also when the conductor is gone. */
-static int accept_caller(int listener, int *fd)
+static int accept_own_connection(int listener, int *fd)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
 			      {.fd = listener, .events = POLLIN}};
@@ -205,7 +206,7 @@ static int accept_caller(int listener, int *fd)
 	if (p[0].revents)
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
 	/* Several wait on it: the keeper made it non-blocking for all. */
-	*fd = accept_loopback(listener);
+	*fd = loopback_accept(listener);
 	if (*fd < 0 &&
 	    (errno == EPERM || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
 		return 0;
@@ -222,17 +223,17 @@ static int accept_caller(int listener, int *fd)
 }
 
 /* The keeper's listening socket, or -1. */
-static int take_listener(const unsigned char token[static TOKEN_SIZE])
+static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
-	socklen_t len = keeper_name(token, &un);
+	socklen_t len = make_keeper_address(token, &un);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
 	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
 		fail_as(OUT_SOCKET, "connect to the keeper of the port: %m");
-	else if (!is_ours(unix_fd))
+	else if (!is_own_process(unix_fd))
 		fail_as(OUT_SOCKET, "the keeper of the port is another user's");
-	else if ((fd = take_fd(unix_fd)) < 0)
+	else if ((fd = receive_fd(unix_fd)) < 0)
 		fail_as(OUT_SOCKET, "take the port from its keeper: %m");
 	close_fd(unix_fd);
 	return fd;
@@ -241,7 +242,7 @@ static int take_listener(const unsigned char token[static TOKEN_SIZE])
 /* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
 static int take_connection(const unsigned char token[static TOKEN_SIZE])
 {
-	int listener = take_listener(token), fd = -1;
+	int listener = receive_listener(token), fd = -1;
 
 	if (listener < 0)
 		return -1;
@@ -249,13 +250,13 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		close_fd(listener);
 		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
 	}
-	while (accept_caller(listener, &fd) == 0 && fd < 0)
+	while (accept_own_connection(listener, &fd) == 0 && fd < 0)
 		;
 	close_fd(listener);
 	return fd;
 }
 
-int lane_listen_run(void)
+int lane_command_listen(void)
 {
 	static const unsigned char zeros[TOKEN_SIZE];
 	unsigned char token[TOKEN_SIZE];
@@ -265,9 +266,9 @@ int lane_listen_run(void)
 	if (read_full(STDIN_FILENO, token, sizeof token) != (ssize_t)sizeof token)
 		return OUT_PEER_LOST;
 	if (memcmp(token, zeros, sizeof zeros) == 0)
-		return keep() ? complain() : OUT_DONE;
+		return run_keeper() ? warn_lane_failed() : OUT_DONE;
 	fd = take_connection(token);
 	if (fd >= 0)
-		return carry(fd);
-	return failed()->code == OUT_PEER_LOST ? OUT_PEER_LOST : complain();
+		return pump_connection(fd);
+	return failed()->code == OUT_PEER_LOST ? OUT_PEER_LOST : warn_lane_failed();
 }

@@ -21,7 +21,7 @@ int login_turns_open(void)
 	return memfd_create("logins", MFD_CLOEXEC);
 }
 
-static void lock(int fd, short type)
+static void set_turn_lock(int fd, short type)
 {
 	struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
 
@@ -34,9 +34,9 @@ uint64_t login_turn_begin(int fd)
 	char quick;
 
 	if (fd >= 0) {
-		lock(fd, F_WRLCK);
+		set_turn_lock(fd, F_WRLCK);
 		if (pread(fd, &quick, 1, 0) == 1)
-			lock(fd, F_UNLCK);
+			set_turn_lock(fd, F_UNLCK);
 	}
 	return clock_ms();
 }
@@ -47,5 +47,5 @@ void login_turn_end(int fd, uint64_t began_ms)
 		return;
 	if (clock_ms() - began_ms < TYPED_MS)
 		(void)!pwrite(fd, "q", 1, 0);
-	lock(fd, F_UNLCK);
+	set_turn_lock(fd, F_UNLCK);
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/io.h"
 
-int connect_loopback(unsigned port)
+int loopback_connect(unsigned port)
 {
 	struct sockaddr_in in4 = {.sin_family = AF_INET,
 				  .sin_port = htons((uint16_t)port),
@@ -34,7 +34,7 @@ int connect_loopback(unsigned port)
 	return -1;
 }
 
-int listen_loopback(unsigned *port)
+int loopback_listen(unsigned *port)
 {
 	struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t len = sizeof in4;
@@ -115,7 +115,7 @@ enum loopback_peer loopback_peer(int fd)
 	return LOOPBACK_GONE;
 }
 
-int accept_loopback(int listener)
+int loopback_accept(int listener)
 {
 	return accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 }

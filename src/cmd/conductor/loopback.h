@@ -7,11 +7,11 @@
 #include <stdbool.h>
 
 /* Connect to a port: a descriptor, or -1 with errno. */
-int connect_loopback(unsigned port);
+int loopback_connect(unsigned port);
 /* Listen at any; non-blocking. A descriptor, or -1 with errno. */
-int listen_loopback(unsigned *port);
+int loopback_listen(unsigned *port);
 /* Take one connection: a descriptor, or -1 with errno. */
-int accept_loopback(int listener);
+int loopback_accept(int listener);
 /*
  * Whose socket is a connection's other end?  Loopback has no credentials like those of a unix
  * socket; the kernel's list of sockets has their owners.

@@ -13,7 +13,7 @@ static bool is_tree(const struct options *o)
 }
 
 /* Is it what is in a directory that is meant, not the directory? */
-static bool means_contents(const struct options *o, const char *path)
+static bool names_dir_contents(const struct options *o, const char *path)
 {
 	size_t len = strlen(path);
 	char last[NAME_MAX_WIRE];
@@ -23,14 +23,14 @@ static bool means_contents(const struct options *o, const char *path)
 		!*name_last(path, last, sizeof last));
 }
 
-static bool is_one(const struct stat *a, const struct stat *b)
+static bool is_same_stat(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 /* Would this source be copied onto itself? */
-static bool is_same(const struct options *o, const struct target *source,
-		    const struct target *target)
+static bool is_copied_onto_itself(const struct options *o, const struct target *source,
+				  const struct target *target)
 {
 	struct stat a, b;
 	char name[NAME_MAX_WIRE], path[2 * NAME_MAX_WIRE];
@@ -40,18 +40,18 @@ static bool is_same(const struct options *o, const struct target *source,
 	if (stat(source->path, &a) || stat(target->path, &b) ||
 	    (!S_ISREG(a.st_mode) && !(S_ISDIR(a.st_mode) && is_tree(o))))
 		return false;
-	if (S_ISDIR(b.st_mode) && !o->rules.no_target_dir && !means_contents(o, source->path)) {
+	if (S_ISDIR(b.st_mode) && !o->rules.no_target_dir && !names_dir_contents(o, source->path)) {
 		name_last(source->path, name, sizeof name);
 		snprintf(path, sizeof path, "%s/%s", target->path, name);
 		/* A link there is replaced, wherever it leads. */
 		if (lstat(path, &b))
 			return false;
 	}
-	return is_one(&a, &b);
+	return is_same_stat(&a, &b);
 }
 
 /* Cut the last component off; false: there is none. */
-static bool cut_last(char *path)
+static bool cut_last_component(char *path)
 {
 	char *slash = strrchr(path, '/');
 
@@ -70,15 +70,15 @@ static char *real_target(const char *path)
 	if ((size_t)snprintf(at, sizeof at, "%s", path) >= sizeof at)
 		return NULL;
 	while (!(real = realpath(at, NULL))) {
-		if (!cut_last(at))
+		if (!cut_last_component(at))
 			return realpath(".", NULL);
 	}
 	return real;
 }
 
 /* Is the target in the directory that is to be copied, so that it would be copied into itself? */
-static bool is_inside(const struct options *o, const struct target *source,
-		      const struct target *target)
+static bool is_copied_into_itself(const struct options *o, const struct target *source,
+				  const struct target *target)
 {
 	struct stat dir, at;
 	size_t len = strlen(source->path);
@@ -96,8 +96,8 @@ static bool is_inside(const struct options *o, const struct target *source,
 	if (!real)
 		return false;
 	do {
-		inside = stat(real, &at) == 0 && is_one(&dir, &at);
-	} while (!inside && cut_last(real));
+		inside = stat(real, &at) == 0 && is_same_stat(&dir, &at);
+	} while (!inside && cut_last_component(real));
 	free(real);
 	return inside;
 }
@@ -107,14 +107,14 @@ static bool would_collide(const struct options *o, const struct target *a, const
 {
 	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
 
-	if (means_contents(o, a->path) || means_contents(o, b->path))
+	if (names_dir_contents(o, a->path) || names_dir_contents(o, b->path))
 		return false;
 	name_last(a->path, one, sizeof one);
 	name_last(b->path, two, sizeof two);
 	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
 }
 
-unsigned hosts_of(const struct target *sources, unsigned count)
+unsigned overlap_count_hosts(const struct target *sources, unsigned count)
 {
 	unsigned hosts = 0;
 
@@ -128,7 +128,7 @@ unsigned hosts_of(const struct target *sources, unsigned count)
 	return hosts;
 }
 
-static int spans_hosts(const char *what)
+static int fail_several_hosts(const char *what)
 {
 	return fail_as(
 		OUT_USAGE,
@@ -141,17 +141,17 @@ static int spans_hosts(const char *what)
  * an earlier one stored. */
 static int check_hosts(const struct options *o, const struct target *sources, unsigned count)
 {
-	if (hosts_of(sources, count) < 2)
+	if (overlap_count_hosts(sources, count) < 2)
 		return 0;
 	if (o->rules.delete)
-		return spans_hosts("--delete");
+		return fail_several_hosts("--delete");
 	if (o->rules.remove_source)
-		return spans_hosts("--remove-source-files");
+		return fail_several_hosts("--remove-source-files");
 	if (o->rules.relative)
-		return spans_hosts("--relative");
+		return fail_several_hosts("--relative");
 	for (unsigned i = 0; i < count; i++) {
-		if (means_contents(o, sources[i].path))
-			return spans_hosts(o->operands[i]);
+		if (names_dir_contents(o, sources[i].path))
+			return fail_several_hosts(o->operands[i]);
 	}
 	return 0;
 }
@@ -167,10 +167,10 @@ int overlap_check(const struct options *o, const struct target *sources, unsigne
 		const struct target *s = &sources[i];
 		bool near = !s->stdio && !target->stdio && strcmp(s->host, target->host) == 0;
 
-		if (near && is_same(o, s, target))
+		if (near && is_copied_onto_itself(o, s, target))
 			return fail("%s and %s are the same %s", o->operands[i], to,
 				    is_tree(o) ? "directory or file" : "file");
-		if (near && is_inside(o, s, target))
+		if (near && is_copied_into_itself(o, s, target))
 			return fail("%s is in %s, which can't be copied into itself", to,
 				    o->operands[i]);
 		for (unsigned k = 0; k < i; k++) {

@@ -9,7 +9,7 @@
 #include "cmd/cli/target.h"
 
 /* How many hosts the sources are on; what is on one is copied in one session. */
-unsigned hosts_of(const struct target *sources, unsigned count);
+unsigned overlap_count_hosts(const struct target *sources, unsigned count);
 /* The last of o's operands is the target. 0, or -1 with a failure that names two of them. */
 int overlap_check(const struct options *o, const struct target *sources, unsigned count,
 		  const struct target *target);

@@ -13,7 +13,7 @@
 enum { PUMP_SIZE = 256 << 10 };
 
 /* One way. */
-struct way {
+struct pump_flow {
 	int from, to;
 	bool ended; /* from has no more */
 	bool closed; /* and `to' was told */
@@ -21,7 +21,7 @@ struct way {
 	char bytes[PUMP_SIZE];
 };
 
-static int way_read(struct way *w)
+static int read_flow(struct pump_flow *w)
 {
 	ssize_t n = read(w->from, w->bytes, sizeof w->bytes);
 
@@ -33,7 +33,7 @@ static int way_read(struct way *w)
 	return 0;
 }
 
-static int way_write(struct way *w)
+static int write_flow(struct pump_flow *w)
 {
 	ssize_t n = write(w->to, w->bytes + w->start, w->end - w->start);
 
@@ -46,7 +46,7 @@ static int way_write(struct way *w)
 }
 
 /* Pass the end on: a socket still has its other way. */
-static void way_close(struct way *w)
+static void close_flow(struct pump_flow *w)
 {
 	w->closed = true;
 	if (shutdown(w->to, SHUT_WR) < 0 && errno == ENOTSOCK) {
@@ -55,24 +55,24 @@ static void way_close(struct way *w)
 	}
 }
 
-static int way_step(struct way *w, short from_events, short to_events)
+static int step_flow(struct pump_flow *w, short from_events, short to_events)
 {
-	if (w->end == 0 && !w->ended && from_events && way_read(w))
+	if (w->end == 0 && !w->ended && from_events && read_flow(w))
 		return -1;
-	if (w->end > 0 && (to_events || from_events) && way_write(w))
+	if (w->end > 0 && (to_events || from_events) && write_flow(w))
 		return -1;
 	if (w->end == 0 && w->ended && !w->closed)
-		way_close(w);
+		close_flow(w);
 	return 0;
 }
 
-static int pump_loop(struct way *ways, int watch)
+static int pump_loop(struct pump_flow *ways, int watch)
 {
 	while (!ways[0].closed || !ways[1].closed) {
 		struct pollfd p[5] = {{.fd = watch, .events = 0}};
 
 		for (int i = 0; i < 2; i++) {
-			struct way *w = &ways[i];
+			struct pump_flow *w = &ways[i];
 			bool full = w->end > 0;
 
 			p[1 + i] = (struct pollfd){.fd = full || w->ended ? -1 : w->from,
@@ -84,21 +84,21 @@ static int pump_loop(struct way *ways, int watch)
 		if (p[0].revents)
 			return 0;
 		for (int i = 0; i < 2; i++) {
-			if (way_step(&ways[i], p[1 + i].revents, p[3 + i].revents))
+			if (step_flow(&ways[i], p[1 + i].revents, p[3 + i].revents))
 				return -1;
 		}
 	}
 	return 0;
 }
 
-int pump(const struct pump_side *a, const struct pump_side *b, int watch)
+int pump_run(const struct pump_side *a, const struct pump_side *b, int watch)
 {
-	static struct way ways[2];
+	static struct pump_flow ways[2];
 	const int fds[] = {a->in, a->out, b->in, b->out};
 	int rc;
 
-	ways[0] = (struct way){.from = a->in, .to = b->out};
-	ways[1] = (struct way){.from = b->in, .to = a->out};
+	ways[0] = (struct pump_flow){.from = a->in, .to = b->out};
+	ways[1] = (struct pump_flow){.from = b->in, .to = a->out};
 	for (int i = 0; i < 4; i++)
 		fcntl(fds[i], F_SETFL, O_NONBLOCK);
 	rc = pump_loop(ways, watch);

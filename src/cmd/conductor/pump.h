@@ -11,6 +11,6 @@ struct pump_side {
 
 /* watch: a descriptor whose end ends it all, -1: none.  Descriptors are closed, watch is not.
  * 0, or -1 when it broke off (errno). */
-int pump(const struct pump_side *a, const struct pump_side *b, int watch);
+int pump_run(const struct pump_side *a, const struct pump_side *b, int watch);
 
 #endif

@@ -11,7 +11,7 @@
 static uint64_t end_flags(const struct start_send *d, int i)
 {
 	const struct options *o = d->job->o;
-	bool stdio = i == LINK_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
+	bool stdio = i == END_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
 	const struct {
 		bool set;
 		uint64_t flag;
@@ -35,7 +35,7 @@ static int send_start(const struct start_send *d, int i, const uint8_t secret[st
 {
 	const struct options *o = d->job->o;
 	const struct measure *measure = d->job->measure;
-	struct link *l = &d->links[i];
+	struct end_pipe *l = &d->links[i];
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_start m;
@@ -43,7 +43,7 @@ static int send_start(const struct start_send *d, int i, const uint8_t secret[st
 
 	if (start_make(o, &m))
 		return -1;
-	m.role = i == LINK_SOURCE ? ROLE_SOURCE : ROLE_SINK;
+	m.role = i == END_SOURCE ? ROLE_SOURCE : ROLE_SINK;
 	if (d->over_ssh)
 		m.want = TRANSPORT_SSH;
 	m.flags |= end_flags(d, i);
@@ -56,11 +56,11 @@ static int send_start(const struct start_send *d, int i, const uint8_t secret[st
 	snprintf(m.peer, sizeof m.peer, "%s", d->links[1 - i].name);
 	if (d->listener == i)
 		snprintf(m.address, sizeof m.address, "%s", o->address);
-	if (i == LINK_SINK)
+	if (i == END_SINK)
 		snprintf(m.target, sizeof m.target, "%s", d->job->target);
 	msg_start_encode(&w, &m);
 	rc = w.full ? fail_as(OUT_USAGE, "%s: the name is too long", d->job->target)
-		    : link_send(l, MSG_START, body, w.used);
+		    : end_pipe_send(l, MSG_START, body, w.used);
 	explicit_bzero(&m, sizeof m);
 	explicit_bzero(body, sizeof body);
 	return rc;
@@ -78,7 +78,7 @@ static int send_wants(const struct start_send *d, int i)
 		    sizeof m.name)
 			return fail_as(OUT_USAGE, "%s: the name is too long", d->job->names[k]);
 		msg_want_encode(&w, &m);
-		if (link_send(&d->links[i], MSG_WANT, body, w.used))
+		if (end_pipe_send(&d->links[i], MSG_WANT, body, w.used))
 			return -1;
 	}
 	return 0;
@@ -90,13 +90,13 @@ static int send_rules(const struct start_send *d, int i)
 	static struct msg_rule m;
 
 	for (unsigned k = 0; d->job->rules && k < d->job->rules->count; k++) {
-		const struct rule *r = &d->job->rules->of[k];
+		const struct pattern_rule *r = &d->job->rules->of[k];
 		struct writer w = writer_of(body, sizeof body);
 
 		m.include = r->include;
 		snprintf(m.pattern, sizeof m.pattern, "%s", r->pattern);
 		msg_rule_encode(&w, &m);
-		if (link_send(&d->links[i], MSG_RULE, body, w.used))
+		if (end_pipe_send(&d->links[i], MSG_RULE, body, w.used))
 			return -1;
 	}
 	return 0;
@@ -114,7 +114,7 @@ static int send_taken(const struct start_send *d)
 
 		snprintf(m.name, sizeof m.name, "%s", t->names[k]);
 		msg_want_encode(&w, &m);
-		if (link_send(&d->links[LINK_SINK], MSG_TAKEN, body, w.used))
+		if (end_pipe_send(&d->links[END_SINK], MSG_TAKEN, body, w.used))
 			return -1;
 	}
 	return 0;
@@ -145,7 +145,7 @@ int start_send_listed(const struct start_send *d, const char *name)
 	snprintf(m.name, sizeof m.name, "%s", name);
 	msg_want_encode(&w, &m);
 	for (int i = 0; i < 2; i++) {
-		if (link_send(&d->links[i], MSG_LISTED, body, w.used))
+		if (end_pipe_send(&d->links[i], MSG_LISTED, body, w.used))
 			return -1;
 	}
 	return 0;
@@ -154,7 +154,7 @@ int start_send_listed(const struct start_send *d, const char *name)
 int start_send_go(const struct start_send *d)
 {
 	for (int i = 0; i < 2; i++) {
-		if (link_send(&d->links[i], MSG_GO, NULL, 0))
+		if (end_pipe_send(&d->links[i], MSG_GO, NULL, 0))
 			return -1;
 	}
 	return 0;

@@ -11,8 +11,8 @@
 #include "cmd/conductor/end_pipe.h"
 
 struct start_send {
-	const struct job *job;
-	struct link *links; /* both: LINK_SOURCE, LINK_SINK */
+	const struct conductor_job *job;
+	struct end_pipe *links; /* both: LINK_SOURCE, LINK_SINK */
 	int listener; /* which of them listens at first */
 	bool over_ssh; /* lanes go over ssh */
 };

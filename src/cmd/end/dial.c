@@ -14,7 +14,8 @@
 
 enum { RETRY_FIRST_MS = 10, RETRY_MS = 100, ATTEMPT_LEAST_MS = 1000 };
 
-int resolve(const char *host, unsigned port, int family, union address to[static ADDRESSES_MAX])
+int dial_resolve(const char *host, unsigned port, int family,
+		 union address to[static ADDRESSES_MAX])
 {
 	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM};
 	struct addrinfo *list = NULL;
@@ -34,13 +35,13 @@ int resolve(const char *host, unsigned port, int family, union address to[static
 	return count ? count : fail_as(OUT_START, "look up host %s: no address", host);
 }
 
-static int interrupted(void)
+static int fail_interrupted(void)
 {
 	return fail_as(OUT_SIGNAL, "interrupted while connecting");
 }
 
 /* Wait on fds (none: just wait) until the deadline, in steps that notice cancelling. */
-static int wait_on(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
+static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 {
 	int rc;
 
@@ -48,14 +49,14 @@ static int wait_on(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 		int left = clock_left(deadline_ms);
 
 		if (cancelled())
-			return interrupted();
+			return fail_interrupted();
 		rc = poll(fds, n, left > RETRY_MS ? RETRY_MS : left);
 	} while (rc <= 0 && clock_left(deadline_ms) > 0);
 	return rc > 0;
 }
 
 /* One attempt: a connected descriptor, or -1 with errno. */
-static int attempt(const union address *to, uint64_t deadline_ms)
+static int connect_address(const union address *to, uint64_t deadline_ms)
 {
 	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -69,7 +70,7 @@ static int attempt(const union address *to, uint64_t deadline_ms)
 	err = errno;
 	if (err == EINPROGRESS || err == EINTR) {
 		err = ETIMEDOUT;
-		if (wait_on(&p, 1, deadline_ms) > 0)
+		if (wait_fds(&p, 1, deadline_ms) > 0)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	}
 	if (!err)
@@ -80,8 +81,8 @@ static int attempt(const union address *to, uint64_t deadline_ms)
 }
 
 /* All addresses, one after the other; one that answers nothing leaves time for the rest. */
-static int attempt_all(const union address *to, unsigned n, uint64_t deadline_ms,
-		       union address *dialed)
+static int connect_any_address(const union address *to, unsigned n, uint64_t deadline_ms,
+			       union address *dialed)
 {
 	int refused = 0, fd = -1;
 
@@ -93,7 +94,7 @@ static int attempt_all(const union address *to, unsigned n, uint64_t deadline_ms
 			share = ATTEMPT_LEAST_MS;
 		if (now + share > deadline_ms)
 			share = deadline_ms > now ? deadline_ms - now : 0;
-		fd = attempt(&to[i], now + share);
+		fd = connect_address(&to[i], now + share);
 		*dialed = to[i];
 		if (fd < 0 && errno == ECONNREFUSED)
 			refused = errno;
@@ -104,7 +105,7 @@ static int attempt_all(const union address *to, unsigned n, uint64_t deadline_ms
 }
 
 /* 0, or -1 with a failure. */
-static int handshake(struct channel *ch, const struct dial_opts *o, uint64_t deadline_ms)
+static int await_handshake(struct channel *ch, const struct dial_opts *o, uint64_t deadline_ms)
 {
 	uint64_t from_ms = clock_ms(), until_ms = from_ms + (unsigned)o->silence_ms;
 	struct pollfd p[2];
@@ -120,13 +121,13 @@ static int handshake(struct channel *ch, const struct dial_opts *o, uint64_t dea
 				OUT_TIMEOUT,
 				"connect to %s port %u: no answer to the TLS handshake in %g s",
 				o->host, o->port, (double)(clock_ms() - from_ms) / 1000);
-		if (wait_on(p, (unsigned)n, until_ms) < 0)
+		if (wait_fds(p, (unsigned)n, until_ms) < 0)
 			return -1;
 	}
 	return rc > 0 ? 0 : -1;
 }
 
-static int unreachable(const struct dial_opts *o)
+static int fail_unreachable(const struct dial_opts *o)
 {
 	const char *why = errno == ECONNREFUSED ? "no rdrecv listens there"
 						: "no rdrecv can be reached there";
@@ -140,16 +141,16 @@ static int unreachable(const struct dial_opts *o)
 static int dial_once(const struct dial_opts *o, const union address *to, unsigned n,
 		     uint64_t deadline_ms, struct channel **out, union address *dialed, bool *again)
 {
-	int fd = attempt_all(to, n, deadline_ms, dialed);
+	int fd = connect_any_address(to, n, deadline_ms, dialed);
 
 	*again = true;
 	if (fd < 0)
-		return cancelled() ? interrupted() : unreachable(o);
+		return cancelled() ? fail_interrupted() : fail_unreachable(o);
 	*again = false;
 	if (channel_tls_client(fd, o->key, out))
 		return -1;
 	channel_set_peer(*out, o->host);
-	if (handshake(*out, o, deadline_ms) == 0)
+	if (await_handshake(*out, o, deadline_ms) == 0)
 		return 0;
 	channel_free(*out);
 	*out = NULL;
@@ -160,7 +161,7 @@ static int dial_once(const struct dial_opts *o, const union address *to, unsigne
 }
 
 /* Tried until the end: why the last listener closed the connection, unless there was none. */
-static int give_up(const struct dial_opts *o, const struct failure *closed, unsigned times)
+static int fail_all_tries(const struct dial_opts *o, const struct failure *closed, unsigned times)
 {
 	if (times == 0 || failed()->code == OUT_CONNECT)
 		return -1;
@@ -171,30 +172,30 @@ static int give_up(const struct dial_opts *o, const struct failure *closed, unsi
 		o->timeout_ms / 1000.0);
 }
 
-int dial(const struct dial_opts *o, struct channel **out, union address *dialed)
+int dial_connect(const struct dial_opts *o, struct channel **out, union address *dialed)
 {
 	unsigned times = 0, pause_ms = RETRY_FIRST_MS;
 	union address to[ADDRESSES_MAX];
 	struct failure closed = {0};
 	uint64_t deadline_ms;
 	bool again;
-	int n = resolve(o->host, o->port, o->family, to);
+	int n = dial_resolve(o->host, o->port, o->family, to);
 
 	if (n < 0)
 		return -1;
 	deadline_ms = clock_ms() + (unsigned)o->timeout_ms;
 	while (dial_once(o, to, (unsigned)n, deadline_ms, out, dialed, &again)) {
 		if (cancelled())
-			return interrupted();
+			return fail_interrupted();
 		if (failed()->code == OUT_PEER_LOST) {
 			closed = *failed();
 			times++;
 		}
 		if (again && clock_left(deadline_ms) > (int)pause_ms) {
-			if (wait_on(NULL, 0, clock_ms() + pause_ms) < 0)
+			if (wait_fds(NULL, 0, clock_ms() + pause_ms) < 0)
 				return -1;
 		} else if (again || clock_left(deadline_ms) == 0) {
-			return give_up(o, &closed, times);
+			return fail_all_tries(o, &closed, times);
 		} else {
 			return -1;
 		}

@@ -11,7 +11,8 @@ enum { ADDRESSES_MAX = 16 };
 
 /* The addresses of a host's name, an address, or an address with a zone; family: AF_INET, AF_INET6
  * or 0.  How many, or -1 with OUT_START when there is no such host. */
-int resolve(const char *host, unsigned port, int family, union address to[static ADDRESSES_MAX]);
+int dial_resolve(const char *host, unsigned port, int family,
+		 union address to[static ADDRESSES_MAX]);
 
 struct dial_opts {
 	const char *host;
@@ -27,6 +28,6 @@ struct dial_opts {
  * has proved that it has the key.  OUT_TIMEOUT: it is accepted, and nobody answers.
  * *dialed is the address that answered.
  */
-int dial(const struct dial_opts *o, struct channel **out, union address *dialed);
+int dial_connect(const struct dial_opts *o, struct channel **out, union address *dialed);
 
 #endif

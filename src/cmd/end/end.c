@@ -41,7 +41,7 @@ struct end {
 
 /* ---- from the conductor, before there is a session --------------------------------------- */
 
-static int greet(struct end *e)
+static int send_end_greeting(struct end *e)
 {
 	uint8_t body[256];
 	struct writer w = writer_of(body, sizeof body);
@@ -53,7 +53,7 @@ static int greet(struct end *e)
 }
 
 /* The next frame, which must be there. */
-static int await(struct end *e, struct frame *f)
+static int await_frame(struct end *e, struct frame *f)
 {
 	int rc = frame_read(e->channel, &e->framer, 0, f);
 
@@ -62,15 +62,15 @@ static int await(struct end *e, struct frame *f)
 	return rc < 0 ? -1 : 0;
 }
 
-static int take_orders(struct end *e)
+static int receive_orders(struct end *e)
 {
 	struct frame f;
 	int rc;
 
-	if (await(e, &f) || start_begin(&e->work.start, &f))
+	if (await_frame(e, &f) || start_begin(&e->work.start, &f))
 		return -1;
 	do {
-		rc = await(e, &f) ? -1 : start_take(&e->work.start, &f);
+		rc = await_frame(e, &f) ? -1 : start_take(&e->work.start, &f);
 	} while (rc == 0);
 	/* START's secret was decoded there. */
 	wipe_stack();
@@ -80,7 +80,7 @@ static int take_orders(struct end *e)
 /* ---- to the conductor ------------------------------------------------------------------------ */
 
 /* There is no session to send over: write to the stream itself. */
-static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
+static int write_last_frame(struct end *e, uint8_t type, const void *body, size_t len)
 {
 	uint64_t deadline_ms = clock_ms() + LAST_WORD_MS;
 	uint8_t frame[FRAME_HEAD + FRAME_BODY_MAX];
@@ -105,14 +105,14 @@ static int write_last(struct end *e, uint8_t type, const void *body, size_t len)
 }
 
 /* A session that lost its peer sends nothing more, but the conductor may well be there. */
-static int tell(struct end *e, uint8_t type, const struct writer *w)
+static int send_to_conductor(struct end *e, uint8_t type, const struct writer *w)
 {
 	if (e->work.session && session_send(e->work.session, type, w->base, w->used) == 0)
 		return 0;
-	return write_last(e, type, w->base, w->used);
+	return write_last_frame(e, type, w->base, w->used);
 }
 
-static void tell_notes(struct end *e)
+static void send_notes(struct end *e)
 {
 	uint8_t body[TEXT_MAX + 16];
 	struct msg_note m;
@@ -121,11 +121,11 @@ static void tell_notes(struct end *e)
 		struct writer w = writer_of(body, sizeof body);
 
 		msg_note_encode(&w, &m);
-		tell(e, MSG_NOTE, &w);
+		send_to_conductor(e, MSG_NOTE, &w);
 	}
 }
 
-static void tell_progress(struct end *e)
+static void send_progress(struct end *e)
 {
 	uint8_t body[64];
 	struct writer w = writer_of(body, sizeof body);
@@ -141,20 +141,20 @@ static void tell_progress(struct end *e)
 		return;
 	e->last = m;
 	msg_progress_encode(&w, &m);
-	tell(e, MSG_PROGRESS, &w);
+	send_to_conductor(e, MSG_PROGRESS, &w);
 }
 
 /* In the main thread, while the worker works. */
-static void tick(void *ctx, bool asked)
+static void send_updates(void *ctx, bool asked)
 {
 	struct end *e = ctx;
 
 	(void)asked;
 	pthread_mutex_lock(&e->work.watch.lock);
 	if (e->work.session) {
-		tell_notes(e);
+		send_notes(e);
 		if (start_has(&e->work.start, START_PROGRESS))
-			tell_progress(e);
+			send_progress(e);
 	}
 	pthread_mutex_unlock(&e->work.watch.lock);
 }
@@ -172,7 +172,7 @@ static uint64_t warm_bytes(struct end *e)
 }
 
 /* The last frame: how it ended, f NULL for well. */
-static void tell_verdict(struct end *e, const struct failure *f, const char *host)
+static void send_verdict(struct end *e, const struct failure *f, const char *host)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
@@ -181,24 +181,24 @@ static void tell_verdict(struct end *e, const struct failure *f, const char *hos
 	if (e->told)
 		return;
 	e->told = true;
-	tell_notes(e);
-	tell_progress(e);
+	send_notes(e);
+	send_progress(e);
 	v->code = f ? (uint8_t)f->code : OUT_DONE;
 	if (f) {
 		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
 		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->work.start.m.host);
 	}
 	msg_verdict_encode(&w, v);
-	tell(e, MSG_VERDICT, &w);
+	send_to_conductor(e, MSG_VERDICT, &w);
 }
 
-static void tell_failure(struct end *e, const struct failure *f)
+static void send_failure_verdict(struct end *e, const struct failure *f)
 {
 	struct failure cause = *f;
 	char host[HOST_MAX];
 
 	end_work_failed_at(&e->work, &cause, host);
-	tell_verdict(e, &cause, host);
+	send_verdict(e, &cause, host);
 }
 
 /* ---- the work -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ static void on_file(void *ctx, const char *name, const struct failure *f)
 	log_at(LOG_ERROR, "%s", f->text);
 }
 
-static int run(struct end *e)
+static int run_role(struct end *e)
 {
 	if (start_has(&e->work.start, START_MEMORY))
 		e->work.tally.warm = warm_bytes(e);
@@ -261,7 +261,7 @@ static void on_taken(void *ctx, const char *name)
 	session_send(e->work.session, MSG_TAKEN, body, w.used);
 }
 
-static void publish(struct end *e, struct session *s)
+static void publish_session(struct end *e, struct session *s)
 {
 	pthread_mutex_lock(&e->work.watch.lock);
 	e->work.session = s;
@@ -270,7 +270,7 @@ static void publish(struct end *e, struct session *s)
 }
 
 /* host: as of session_open(). */
-static int open_session(struct end *e, char host[static HOST_MAX])
+static int open_end_session(struct end *e, char host[static HOST_MAX])
 {
 	struct session_opts so;
 	struct session *s = NULL;
@@ -288,12 +288,12 @@ static int open_session(struct end *e, char host[static HOST_MAX])
 	explicit_bzero(e->work.start.m.secret, sizeof e->work.start.m.secret);
 	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
 	if (!rc)
-		publish(e, s);
+		publish_session(e, s);
 	return rc;
 }
 
 /* No session listens to the conductor meanwhile. */
-static void hear_cancel(void *ctx)
+static void read_cancel(void *ctx)
 {
 	struct end *e = ctx;
 	struct frame f;
@@ -308,43 +308,43 @@ static void hear_cancel(void *ctx)
 	}
 }
 
-static bool is_cancelled_alone(void *ctx)
+static bool is_conductor_cancelled(void *ctx)
 {
-	hear_cancel(ctx);
+	read_cancel(ctx);
 	return cancelled() != 0;
 }
 
 /* What comes is for the session to read; who waits for this end can end it. */
-static bool is_cancelled(void *ctx)
+static bool is_process_cancelled(void *ctx)
 {
 	(void)ctx;
 	return cancelled() != 0;
 }
 
 /* START_PROBE. */
-static int work_alone(struct end *e)
+static int run_probe(struct end *e)
 {
-	const struct stopper stopper = {.stop = is_cancelled_alone, .ctx = e};
+	const struct stopper stopper = {.stop = is_conductor_cancelled, .ctx = e};
 	struct msg_verdict *v = &e->work.verdict;
 	struct failure f;
 
 	if (disk_open(&e->work.start, &stopper, &e->disk) ||
-	    disk_probe(&e->work.start, &e->disk, &e->work.tally, hear_cancel, e)) {
+	    disk_probe(&e->work.start, &e->disk, &e->work.tally, read_cancel, e)) {
 		f = *failed();
-		tell_verdict(e, &f, "");
+		send_verdict(e, &f, "");
 		return fail_again(&f);
 	}
 	v->total.bytes = e->work.tally.bytes;
 	v->times.kind = KIND_DISK;
 	if (e->work.tally.first_ns)
 		v->ns = clock_ns() - e->work.tally.first_ns;
-	tell_verdict(e, NULL, "");
+	send_verdict(e, NULL, "");
 	return 0;
 }
 
-static int work(void *ctx)
+static int run_end_work(void *ctx)
 {
-	const struct stopper stopper = {.stop = is_cancelled};
+	const struct stopper stopper = {.stop = is_process_cancelled};
 	struct end *e = ctx;
 	char host[HOST_MAX] = "";
 	struct failure f;
@@ -356,25 +356,25 @@ static int work(void *ctx)
 	e->work.result.on_taken = on_taken;
 	e->work.result.ctx = e;
 	if (start_has(&e->work.start, START_PROBE))
-		return work_alone(e);
+		return run_probe(e);
 	if (disk_open(&e->work.start, &stopper, &e->disk) || end_work_begin(&e->work) ||
-	    open_session(e, host)) {
+	    open_end_session(e, host)) {
 		f = *failed();
-		tell_verdict(e, &f, host);
+		send_verdict(e, &f, host);
 		return fail_again(&f);
 	}
-	rc = run(e);
+	rc = run_role(e);
 	f = *failed();
 	pthread_mutex_lock(&e->work.watch.lock);
 	end_work_gather(&e->work);
 	if (rc)
-		tell_failure(e, &f);
+		send_failure_verdict(e, &f);
 	else
-		tell_verdict(e, NULL, "");
+		send_verdict(e, NULL, "");
 	pthread_mutex_unlock(&e->work.watch.lock);
 	session_flush(e->work.session);
 	s = e->work.session;
-	publish(e, NULL);
+	publish_session(e, NULL);
 	session_close(s);
 	return rc ? fail_again(&f) : 0;
 }
@@ -411,7 +411,7 @@ static void set_log(const struct msg_start *m)
 	notes_begin();
 }
 
-static int begin(struct end *e, int in, int out, bool far)
+static int begin_end(struct end *e, int in, int out, bool far)
 {
 	if (watch_signals(!far))
 		return -1;
@@ -425,7 +425,7 @@ static int begin(struct end *e, int in, int out, bool far)
 	framer_init(&e->framer);
 	if (e->last_out < 0)
 		return fail_as(OUT_START, "copy a descriptor: %m");
-	return channel_over_fds(in, out, &e->channel) || greet(e) ? -1 : 0;
+	return channel_over_fds(in, out, &e->channel) || send_end_greeting(e) ? -1 : 0;
 }
 
 static void end_free(struct end *e)
@@ -452,33 +452,33 @@ int end_run(int in, int out, bool far)
 
 	e.clones = shared;
 	/* The conductor knows only that this end is gone, unless it is the conductor that is. */
-	if (begin(&e, in, out, far)) {
+	if (begin_end(&e, in, out, far)) {
 		if (failed()->code != OUT_PEER_LOST)
 			log_at(LOG_ERROR, "%s", failed()->text);
 		return (int)failed()->code;
 	}
-	if (take_orders(&e)) {
+	if (receive_orders(&e)) {
 		struct failure f = *failed();
 
 		if (f.code != OUT_PEER_LOST)
-			tell_verdict(&e, &f, "");
+			send_verdict(&e, &f, "");
 		end_free(&e);
 		return (int)f.code;
 	}
 	set_log(&e.work.start.m);
-	e.work.watch.work = work;
-	e.work.watch.tick = tick;
+	e.work.watch.work = run_end_work;
+	e.work.watch.tick = send_updates;
 	e.work.watch.tick_ms = TELL_EVERY_MS;
 	e.work.watch.ctx = &e;
 	if (!watch_run(&e.work.watch)) {
-		tell_failure(&e, &e.work.watch.failure);
+		send_failure_verdict(&e, &e.work.watch.failure);
 		if (e.work.session)
 			session_flush(e.work.session);
 		_exit((int)e.work.watch.failure.code);
 	}
 	/* Also where no thread could be started for the work. */
 	if (e.work.watch.result)
-		tell_failure(&e, &e.work.watch.failure);
+		send_failure_verdict(&e, &e.work.watch.failure);
 	code = e.work.watch.result ? (int)e.work.watch.failure.code : OUT_DONE;
 	end_free(&e);
 	return code;

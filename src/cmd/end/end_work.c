@@ -6,14 +6,14 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-static int on_frame(void *ctx, const struct frame *f)
+static int pass_frame_to_copy(void *ctx, const struct frame *f)
 {
 	struct end_work *w = ctx;
 
 	return copy_on_frame(w->copy, f);
 }
 
-static void on_fail(void *ctx)
+static void pass_failure_to_copy(void *ctx)
 {
 	struct end_work *w = ctx;
 
@@ -46,8 +46,8 @@ void end_work_session(struct end_work *w, struct session_opts *so)
 		.family = start_has(&w->start, START_IPV4)   ? AF_INET
 			  : start_has(&w->start, START_IPV6) ? AF_INET6
 							     : 0,
-		.on_frame = on_frame,
-		.on_fail = on_fail,
+		.on_frame = pass_frame_to_copy,
+		.on_fail = pass_failure_to_copy,
 		.ctx = w,
 	};
 

@@ -24,25 +24,25 @@ static struct {
 	unsigned dropped;
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER, .end = &kept.first};
 
-static size_t size_of(size_t len)
+static size_t note_size(size_t len)
 {
 	return sizeof(struct note) + len + 1;
 }
 
-static void keep(enum log_level level, const char *line)
+static void queue_note(enum log_level level, const char *line)
 {
 	size_t len = strlen(line);
 	struct note *n;
 
 	pthread_mutex_lock(&kept.lock);
-	n = kept.bytes + size_of(len) <= BYTES_MAX ? malloc(size_of(len)) : NULL;
+	n = kept.bytes + note_size(len) <= BYTES_MAX ? malloc(note_size(len)) : NULL;
 	if (n) {
 		n->next = NULL;
 		n->level = level;
 		memcpy(n->text, line, len + 1);
 		*kept.end = n;
 		kept.end = &n->next;
-		kept.bytes += size_of(len);
+		kept.bytes += note_size(len);
 	} else {
 		kept.dropped++;
 	}
@@ -52,10 +52,10 @@ static void keep(enum log_level level, const char *line)
 
 void notes_begin(void)
 {
-	log_to(keep);
+	log_to(queue_note);
 }
 
-static void take_first(struct msg_note *m)
+static void pop_note(struct msg_note *m)
 {
 	struct note *n = kept.first;
 
@@ -64,7 +64,7 @@ static void take_first(struct msg_note *m)
 	kept.first = n->next;
 	if (!kept.first)
 		kept.end = &kept.first;
-	kept.bytes -= size_of(strlen(n->text));
+	kept.bytes -= note_size(strlen(n->text));
 	free(n);
 }
 
@@ -75,7 +75,7 @@ bool notes_take(struct msg_note *m)
 	pthread_mutex_lock(&kept.lock);
 	any = kept.first || kept.dropped;
 	if (kept.first) {
-		take_first(m);
+		pop_note(m);
 	} else if (kept.dropped) {
 		m->level = LOG_WARN;
 		snprintf(m->text, sizeof m->text, "%u lines more were too many to be shown",

@@ -18,7 +18,7 @@
 
 enum { COMMAND_ENDS_MS = 200, AGAIN_MS = 100 };
 
-static bool is_source(const struct stream_end *e)
+static bool is_source_end(const struct stream_end *e)
 {
 	return e->work.start.m.role == ROLE_SOURCE;
 }
@@ -64,7 +64,7 @@ static int key_from_operand(char *operand, struct psk *key)
 	return rc;
 }
 
-static int get_key(struct stream_end *e, char *operand)
+static int read_key(struct stream_end *e, char *operand)
 {
 	const struct options *o = &e->options;
 
@@ -79,14 +79,14 @@ static int get_key(struct stream_end *e, char *operand)
 
 static int take_key(struct stream_end *e, char *operand)
 {
-	int rc = get_key(e, operand);
+	int rc = read_key(e, operand);
 
 	wipe_stack();
 	return rc;
 }
 
 /* --transport=rdma, and it can't be: that is known before anybody has to be waited for. */
-static int check_transport(const struct options *o)
+static int check_rdma_present(const struct options *o)
 {
 	char why[TEXT_MAX];
 
@@ -102,17 +102,17 @@ static int start_command(struct stream_end *e)
 	char **argv = e->options.command;
 	const char *name;
 	char what[sizeof e->command.what];
-	struct launch_opts lo = {
+	struct child_opts lo = {
 		.what = what,
-		.pipe_in = !is_source(e),
-		.pipe_out = is_source(e),
+		.pipe_in = !is_source_end(e),
+		.pipe_out = is_source_end(e),
 		.held = true,
 	};
 	int rc;
 
 	if (!argv)
 		return 0;
-	if (!is_source(e)) {
+	if (!is_source_end(e)) {
 		if (relay_open(&e->relay))
 			return -1;
 		lo.keep_fd = e->relay.inherit;
@@ -121,7 +121,7 @@ static int start_command(struct stream_end *e)
 	name = strrchr(argv[0], '/');
 	snprintf(what, sizeof what, "command %.200s", name && name[1] ? name + 1 : argv[0]);
 	rc = child_exec(argv, &lo, &e->command);
-	if (!is_source(e))
+	if (!is_source_end(e))
 		relay_started(&e->relay);
 	return rc;
 }
@@ -133,7 +133,7 @@ static int finish_command(void *ctx)
 	char how[128];
 	int status;
 
-	if (!is_source(e)) {
+	if (!is_source_end(e)) {
 		e->command.in = -1; /* closed by the copy */
 		if (relay_confirm(&e->relay))
 			return -1;
@@ -142,12 +142,12 @@ static int finish_command(void *ctx)
 		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", e->command.what);
 	if (status)
 		return fail("%s %s", e->command.what, child_end_text(status, how, sizeof how));
-	return is_source(e) ? relay_await(NULL) : 0;
+	return is_source_end(e) ? relay_await(NULL) : 0;
 }
 
 struct stream stream_end_stream(struct stream_end *e)
 {
-	bool source = is_source(e);
+	bool source = is_source_end(e);
 	struct stream s = {.fd = -1, .size = e->options.size, .ctx = e};
 
 	if (source)
@@ -170,7 +170,7 @@ struct stream stream_end_stream(struct stream_end *e)
 
 /* ---- progress -------------------------------------------------------------------------- */
 
-static void tick(void *ctx, bool asked)
+static void update_progress(void *ctx, bool asked)
 {
 	struct stream_end *e = ctx;
 	struct progress_count c = {
@@ -191,11 +191,11 @@ static void tick(void *ctx, bool asked)
 /* ---- the session ------------------------------------------------------------------------ */
 
 /* What is reported at the end, while the session is still there to ask. */
-static void gather(struct stream_end *e, int rc)
+static void gather_report(struct stream_end *e, int rc)
 {
 	const struct copy_result *result = &e->work.result;
 	struct report *r = &e->report;
-	bool source = is_source(e);
+	bool source = is_source_end(e);
 	struct failure f;
 
 	end_work_gather(&e->work);
@@ -209,8 +209,8 @@ static void gather(struct stream_end *e, int rc)
 
 /* One try, that ends by the deadline if it has one.  host: as of session_open().  *again: is there
  * a point in another one? */
-static int open_once(struct stream_end *e, uint64_t deadline_ms, struct session_opts *so,
-		     char host[static HOST_MAX], struct session **s, bool *again)
+static int open_session_once(struct stream_end *e, uint64_t deadline_ms, struct session_opts *so,
+			     char host[static HOST_MAX], struct session **s, bool *again)
 {
 	struct channel *ch = NULL;
 
@@ -224,7 +224,7 @@ static int open_once(struct stream_end *e, uint64_t deadline_ms, struct session_
 	}
 	if (session_open(ch, NULL, 0, so, host, s) == 0)
 		return 0;
-	*again = is_source(e) && failed()->code == OUT_PEER_LOST && !cancelled() &&
+	*again = is_source_end(e) && failed()->code == OUT_PEER_LOST && !cancelled() &&
 		 clock_left(deadline_ms) > AGAIN_MS;
 	return -1;
 }
@@ -234,7 +234,7 @@ static int open_once(struct stream_end *e, uint64_t deadline_ms, struct session_
  * handshake for done: a source is let in when the listener has said HELLO.  Of several failures the
  * first is told.
  */
-static int open_session(struct stream_end *e, struct session_opts *so, struct session **s)
+static int open_stream_session(struct stream_end *e, struct session_opts *so, struct session **s)
 {
 	uint64_t deadline_ms = clock_ms() + (unsigned)e->options.connect_timeout_ms;
 	struct failure first = {0}, last;
@@ -243,7 +243,7 @@ static int open_session(struct stream_end *e, struct session_opts *so, struct se
 
 	if (end_work_begin(&e->work))
 		return -1;
-	while (open_once(e, deadline_ms, so, host, s, &again)) {
+	while (open_session_once(e, deadline_ms, so, host, s, &again)) {
 		if (first.code == OUT_DONE || failed()->code == OUT_SIGNAL) {
 			first = *failed();
 			memcpy(failed_host, host, sizeof host);
@@ -260,7 +260,7 @@ static int open_session(struct stream_end *e, struct session_opts *so, struct se
 	return 0;
 }
 
-static int work(void *ctx)
+static int run_stream_work(void *ctx)
 {
 	struct stream_end *e = ctx;
 	struct end_work *w = &e->work;
@@ -268,7 +268,7 @@ static int work(void *ctx)
 	int rc;
 
 	end_work_session(w, &so);
-	rc = open_session(e, &so, &w->session);
+	rc = open_stream_session(e, &so, &w->session);
 	psk_wipe(&e->key);
 	if (rc)
 		goto out;
@@ -277,7 +277,7 @@ static int work(void *ctx)
 		rc = session_fail(w->session);
 	else
 		rc = e->copy_over(e);
-	gather(e, rc);
+	gather_report(e, rc);
 	watch_session(&w->watch, NULL);
 	session_close(w->session);
 	w->session = NULL;
@@ -288,7 +288,7 @@ out:
 
 /* ---- the program ------------------------------------------------------------------------- */
 
-static _Noreturn void refuse(struct stream_end *e)
+static _Noreturn void exit_stream_end(struct stream_end *e)
 {
 	log_at(LOG_ERROR, "%s", failed()->text);
 	if (failed()->code == OUT_USAGE)
@@ -298,7 +298,7 @@ static _Noreturn void refuse(struct stream_end *e)
 }
 
 /* A broken pipe is only the consequence: how did the command end, if by itself? */
-static void tell_command(struct stream_end *e)
+static void report_command(struct stream_end *e)
 {
 	char how[128];
 	int status;
@@ -309,7 +309,7 @@ static void tell_command(struct stream_end *e)
 		       child_end_text(status, how, sizeof how));
 }
 
-static void conclude(struct stream_end *e, bool stdout_is_data)
+static void report_result(struct stream_end *e, bool stdout_is_data)
 {
 	struct report *r = &e->report;
 
@@ -321,7 +321,7 @@ static void conclude(struct stream_end *e, bool stdout_is_data)
 	if (r->failure.code != OUT_DONE)
 		report_failure(r);
 	if (r->failure.code == OUT_FILE && !r->host[0])
-		tell_command(e);
+		report_command(e);
 	if (e->options.json)
 		report_json(r, stdout_is_data ? stderr : stdout);
 	if (e->options.verbose && !e->options.quiet && r->failure.code == OUT_DONE)
@@ -355,45 +355,45 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	e->command = (struct child){.in = -1, .out = -1, .go = -1};
 	e->relay = (struct relay){.confirm = -1, .inherit = -1};
 	if (make_start(e, role))
-		refuse(e);
+		exit_stream_end(e);
 	relay_take();
 	if (file_at < o->operand_count)
 		e->file = o->operands[file_at];
 	if (e->file && strcmp(e->file, "-") == 0)
 		e->file = NULL;
 	e->file_fd = -1;
-	if (e->file && !is_source(e) && target_descriptor(e->file, &e->file_fd))
-		refuse(e);
+	if (e->file && !is_source_end(e) && target_descriptor(e->file, &e->file_fd))
+		exit_stream_end(e);
 	/* Stretching a key takes a while, in which a signal may come. */
 	if (watch_signals(false) || openssl_start())
-		refuse(e);
+		exit_stream_end(e);
 	if (take_key(e, has_key ? o->operands[port_at + 1] : NULL))
-		refuse(e);
-	if (parse_port(port, &e->port) || (!e->port && is_source(e))) {
+		exit_stream_end(e);
+	if (parse_port(port, &e->port) || (!e->port && is_source_end(e))) {
 		/* Not what stands there: with the operands mixed up it may be the key. */
 		fail_as(OUT_USAGE, "operand %u is no port: %s", port_at + 1,
-			is_source(e) ? "a number from 1 to 65535" : "a number from 0 to 65535");
-		refuse(e);
+			is_source_end(e) ? "a number from 1 to 65535" : "a number from 0 to 65535");
+		exit_stream_end(e);
 	}
-	if (check_transport(o))
-		refuse(e);
+	if (check_rdma_present(o))
+		exit_stream_end(e);
 	if (e->file && e->file_fd < 0 && e->check_file(e))
-		refuse(e);
-	stdout_is_data = !is_source(e) && (!e->file || e->file_fd == STDOUT_FILENO);
+		exit_stream_end(e);
+	stdout_is_data = !is_source_end(e) && (!e->file || e->file_fd == STDOUT_FILENO);
 	keep_secrets();
 	if (start_command(e))
-		refuse(e);
+		exit_stream_end(e);
 	e->report.program = program_name(o->program);
 	progress_init(&e->progress, e->report.program,
 		      !o->quiet && !o->progress_s && (o->verbose || o->progress),
 		      o->quiet ? 0 : o->progress_s);
 	screen_begin(e->report.program, watch_nudge);
-	e->work.watch.work = work;
-	e->work.watch.tick = tick;
+	e->work.watch.work = run_stream_work;
+	e->work.watch.tick = update_progress;
 	e->work.watch.tick_ms = progress_wanted(&e->progress) ? PROGRESS_TICK_MS : 0;
 	e->work.watch.ctx = e;
 	ended = watch_run(&e->work.watch);
-	conclude(e, stdout_is_data);
+	report_result(e, stdout_is_data);
 	child_stop(&e->command);
 	if (!ended)
 		_exit((int)e->report.failure.code);

@@ -14,19 +14,19 @@ static const double limit_reached = 0.9, limit_felt = 0.02;
 /* Of what may be under way. */
 static const double window_full = 0.7;
 
-static double larger(double a, double b)
+static double max_double(double a, double b)
 {
 	return a > b ? a : b;
 }
 
-static double share(double part, double all)
+static double compute_share(double part, double all)
 {
 	return all > 0 ? (part < all ? part / all : 1) : 0;
 }
 
 /* ---- shares -------------------------------------------------------------------------- */
 
-static unsigned lanes_of(const struct bound_facts *f)
+static unsigned count_used_lanes(const struct bound_facts *f)
 {
 	unsigned used = f->source->used > f->sink->used ? f->source->used : f->sink->used;
 
@@ -36,7 +36,7 @@ static unsigned lanes_of(const struct bound_facts *f)
 /* Both ends' lanes live as long, but one end may be silent. */
 static double lanes_ns(const struct bound_facts *f)
 {
-	return larger((double)f->source->ns_longest, (double)f->sink->ns_longest);
+	return max_double((double)f->source->ns_longest, (double)f->sink->ns_longest);
 }
 
 /* The source's lanes have nothing to do either while the sink finishes alone. */
@@ -48,28 +48,28 @@ static void find_shares(const struct bound_facts *f, struct bound *b)
 	if (source->used) {
 		double ns = (double)source->ns_longest + finish;
 
-		b->source = share((double)source->ns_busiest, ns);
-		b->held_back = share((double)source->ns_paced / source->used, ns);
+		b->source = compute_share((double)source->ns_busiest, ns);
+		b->held_back = compute_share((double)source->ns_paced / source->used, ns);
 		busy = b->source + b->held_back;
 	}
 	if (sink->used) {
 		double ns = (double)sink->ns_longest + finish;
 
-		b->sink = share((double)sink->ns_busiest + finish, ns);
-		held_back = share((double)sink->ns_paced / sink->used, ns);
-		busy = larger(busy, b->sink + held_back);
-		b->held_back = larger(b->held_back, held_back);
+		b->sink = compute_share((double)sink->ns_busiest + finish, ns);
+		held_back = compute_share((double)sink->ns_paced / sink->used, ns);
+		busy = max_double(busy, b->sink + held_back);
+		b->held_back = max_double(b->held_back, held_back);
 	}
 	b->network = busy < 1 ? 1 - busy : 0;
 }
 
 /* Of an end's hottest thread, or of its host's processors; more: what another end on it took. */
-static double load_of(const struct msg_times *t, double ns, double more)
+static double compute_load(const struct msg_times *t, double ns, double more)
 {
-	double thread = share((double)t->ns_hottest, ns);
-	double host = share((double)t->ns_cpu + more, (double)t->cpus * ns);
+	double thread = compute_share((double)t->ns_hottest, ns);
+	double host = compute_share((double)t->ns_cpu + more, (double)t->cpus * ns);
 
-	return t->ns_cpu ? larger(thread, host) : 0;
+	return t->ns_cpu ? max_double(thread, host) : 0;
 }
 
 static void find_load(const struct bound_facts *f, struct bound *b)
@@ -80,8 +80,8 @@ static void find_load(const struct bound_facts *f, struct bound *b)
 
 	if (!source->ns_cpu && !sink->ns_cpu)
 		return;
-	b->processors = larger(load_of(source, ns, same_host ? (double)sink->ns_cpu : 0),
-			       load_of(sink, ns, same_host ? (double)source->ns_cpu : 0));
+	b->processors = max_double(compute_load(source, ns, same_host ? (double)sink->ns_cpu : 0),
+				   compute_load(sink, ns, same_host ? (double)source->ns_cpu : 0));
 }
 
 /* ---- which --------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static bool is_limited(const struct bound_facts *f, const struct bound *b)
 		return false;
 	if (f->bwlimit && rate >= limit_reached * (double)f->bwlimit)
 		return true;
-	return b->held_back >= larger(b->source, larger(b->sink, b->network));
+	return b->held_back >= max_double(b->source, max_double(b->sink, b->network));
 }
 
 /*
@@ -103,8 +103,8 @@ static bool is_limited(const struct bound_facts *f, const struct bound *b)
  */
 static bool is_windowed(const struct bound_facts *f, const struct bound *b)
 {
-	double at_ends =
-		(larger(b->source, 0) + larger(b->sink, 0)) * f->source->block * lanes_of(f);
+	double at_ends = (max_double(b->source, 0) + max_double(b->sink, 0)) * f->source->block *
+			 count_used_lanes(f);
 	double under_way = (double)f->source->moved * b->rtt_us * 1000 / lanes_ns(f);
 
 	return b->window && at_ends + under_way >= window_full * (double)b->window;
@@ -115,7 +115,7 @@ static const char *const sources[STAGE_KINDS] = {"source", "source disk", "sourc
 static const char *const targets[STAGE_KINDS] = {"target", "target disk", "target pipe",
 						 "target memory"};
 
-static const char *name_of(const struct bound_facts *f, const struct bound *b)
+static const char *name_bound(const struct bound_facts *f, const struct bound *b)
 {
 	bool source = b->source >= 0, sink = b->sink >= 0;
 
@@ -155,7 +155,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 	b->found = true;
 	find_shares(f, b);
 	find_load(f, b);
-	b->name = name_of(f, b);
+	b->name = name_bound(f, b);
 }
 
 /* ---- telling ------------------------------------------------------------------------- */

@@ -73,8 +73,8 @@ void events_abandon(void)
 	events.failed = NULL;
 }
 
-static void tell_start(const char *source_host, const char *const *names, unsigned count,
-		       const char *sink_host, const char *target)
+static void print_json_start(const char *source_host, const char *const *names, unsigned count,
+			     const char *sink_host, const char *target)
 {
 	fputs("{\"v\": 1, \"type\": \"start\", \"source_host\": ", events.out);
 	json_text(events.out, source_host);
@@ -103,7 +103,7 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 			      names[0][len - 1] != '/' && name_is_plain(last) &&
 			      !(source_host[0] && name_is_pattern(last));
 	if (o->json)
-		tell_start(source_host, names, count, sink_host, target);
+		print_json_start(source_host, names, count, sink_host, target);
 	if (events.log) {
 		char text[64];
 		int n = snprintf(text, sizeof text, "%u source%s", count, count == 1 ? "" : "s");
@@ -114,12 +114,12 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 
 /* Nothing is different there, and nothing went over: rsync, too, tells of it only when asked twice.
  */
-static bool is_idle(const char *change)
+static bool is_unchanged(const char *change)
 {
 	return change[0] == '.' && change[1] && strspn(change + 2, ". ") == strlen(change + 2);
 }
 
-static const char *shown_path(const struct msg_event *m)
+static const char *escape_path(const struct msg_event *m)
 {
 	const char *slash = m->what == EVENT_DIR ? "/" : "";
 
@@ -129,14 +129,14 @@ static const char *shown_path(const struct msg_event *m)
 	return strcat(events.text, slash);
 }
 
-static void tell_change(const struct msg_event *m)
+static void print_change(const struct msg_event *m)
 {
 	char change[4 * EVENT_CHANGE];
 
-	if (m->code != OUT_DONE || (!m->deleted && is_idle(m->change)))
+	if (m->code != OUT_DONE || (!m->deleted && is_unchanged(m->change)))
 		return;
 	escape(change, sizeof change, m->change, strlen(m->change));
-	fprintf(events.out, "%s %s\n", m->deleted ? "*deleting  " : change, shown_path(m));
+	fprintf(events.out, "%s %s\n", m->deleted ? "*deleting  " : change, escape_path(m));
 }
 
 /* The name as SRC has it, as lists of names and checks of digests want it. */
@@ -155,7 +155,7 @@ static void name_in_source(const struct msg_event *m, const char **name, size_t 
 	}
 }
 
-static bool has_any(const char *name, size_t len, const char *of)
+static bool has_char_of(const char *name, size_t len, const char *of)
 {
 	for (size_t i = 0; i < len; i++) {
 		if (name[i] && strchr(of, name[i]))
@@ -166,7 +166,7 @@ static bool has_any(const char *name, size_t len, const char *of)
 
 /* As sha256sum(1) prints it: with a backslash in front where one of these is in the name.  A
  * terminal gets no control characters of the peer's. */
-static void tell_digest(const struct msg_event *m)
+static void print_digest(const struct msg_event *m)
 {
 	static const char specials[] = "\n\\\r";
 	const char *name;
@@ -175,7 +175,7 @@ static void tell_digest(const struct msg_event *m)
 	if (m->what != EVENT_FILE || m->code != OUT_DONE || m->deleted || !m->digest[0])
 		return;
 	name_in_source(m, &name, &len);
-	if (has_any(name, len, specials))
+	if (has_char_of(name, len, specials))
 		fputc('\\', events.out);
 	fprintf(events.out, "%.*s  ", (int)strspn(m->digest, "0123456789abcdef"), m->digest);
 	if (events.terminal) {
@@ -194,7 +194,7 @@ static void tell_digest(const struct msg_event *m)
 	fputc('\n', events.out);
 }
 
-static void tell_json(const struct msg_event *m)
+static void print_json_event(const struct msg_event *m)
 {
 	static const char *const whats[] = {
 		[EVENT_FILE] = "file",           [EVENT_DIR] = "dir",   [EVENT_SYMLINK] = "symlink",
@@ -215,13 +215,13 @@ static void tell_json(const struct msg_event *m)
 	fputs("}\n", events.out);
 }
 
-static void tell_log(const struct msg_event *m)
+static void log_event(const struct msg_event *m)
 {
 	if (m->code != OUT_DONE)
 		log_file_add(events.log, "failed", m->path, m->path_len);
 	else if (m->deleted)
 		log_file_add(events.log, "*deleting", m->path, m->path_len);
-	else if (!is_idle(m->change))
+	else if (!is_unchanged(m->change))
 		log_file_add(events.log, m->change, m->path, m->path_len);
 }
 
@@ -232,19 +232,19 @@ void events_take(const struct msg_event *m)
 	size_t len;
 
 	if (events.log)
-		tell_log(m);
+		log_event(m);
 	if (events.failed && m->code != OUT_DONE && !m->deleted) {
 		name_in_source(m, &name, &len);
 		failed_list_add(events.failed, name, len);
 	}
 	if (o->json) {
-		tell_json(m);
+		print_json_event(m);
 		return;
 	}
 	if (o->itemize)
-		tell_change(m);
+		print_change(m);
 	if (o->rules.digest != CONTENT_NONE)
-		tell_digest(m);
+		print_digest(m);
 }
 
 void events_progress(const struct progress_count *c, uint64_t now_ms)
@@ -274,14 +274,14 @@ void events_flush(void)
 }
 
 /* A list that could not become complete would pass for one. */
-static bool list_is_whole(enum outcome code)
+static bool is_list_complete(enum outcome code)
 {
 	if (code == OUT_DONE || code == OUT_SOME_FILES || code == OUT_MAX_DELETE)
 		return true;
 	return outcome_is_of_files(code) && !failed_list_empty(events.failed);
 }
 
-static void log_end(const struct report *all)
+static void log_run_end(const struct report *all)
 {
 	char text[160];
 	int n = snprintf(text, sizeof text,
@@ -294,7 +294,7 @@ static void log_end(const struct report *all)
 	log_file_add(events.log, "end", text, (size_t)n);
 }
 
-static void tell_hidden(void)
+static void print_hidden_counts(void)
 {
 	char line[REPEATS_TEXT + 64], text[LINE_ROOM];
 
@@ -312,13 +312,13 @@ int events_end(const struct report *all)
 {
 	int rc = 0;
 
-	tell_hidden();
+	print_hidden_counts();
 	log_to(NULL);
 	if (events.log)
-		log_end(all);
+		log_run_end(all);
 	if (events.o->json)
 		report_json(all, events.out);
-	if (events.failed && failed_list_close(events.failed, list_is_whole(all->failure.code)))
+	if (events.failed && failed_list_close(events.failed, is_list_complete(all->failure.code)))
 		rc = -1;
 	if (log_file_close(events.log))
 		rc = -1;

@@ -17,7 +17,7 @@ struct failed_list {
 	int error; /* of the first write that failed */
 };
 
-static int open_temporary(struct failed_list *l)
+static int open_list_temporary(struct failed_list *l)
 {
 	mode_t mask = umask(0);
 	int fd;
@@ -51,7 +51,7 @@ int failed_list_open(const char *path, struct failed_list **out)
 		l->file = fopen(path, "we");
 		rc = l->file ? 0 : -1;
 	} else {
-		rc = open_temporary(l);
+		rc = open_list_temporary(l);
 	}
 	if (rc) {
 		fail("write %s: %m", path);

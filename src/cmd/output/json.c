@@ -8,7 +8,7 @@
 enum { PIECE = 1024 };
 
 /* How much of s to take now: up to PIECE, not within a UTF-8 sequence. */
-static size_t piece(const unsigned char *s, size_t len)
+static size_t next_piece_len(const unsigned char *s, size_t len)
 {
 	size_t n = PIECE;
 
@@ -26,7 +26,7 @@ void json_bytes(FILE *to, const void *s, size_t len)
 
 	fputc('"', to);
 	while (len > 0) {
-		size_t n = piece(at, len);
+		size_t n = next_piece_len(at, len);
 
 		escape(escaped, sizeof escaped, at, n);
 		for (const char *p = escaped; *p; p++) {

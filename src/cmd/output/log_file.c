@@ -38,7 +38,7 @@ int log_file_open(const char *path, struct log_file **out)
 	return 0;
 }
 
-static const char *stamp(struct log_file *l)
+static const char *format_stamp(struct log_file *l)
 {
 	time_t now = time(NULL);
 	struct tm tm;
@@ -66,7 +66,7 @@ void log_file_add(struct log_file *l, const char *word, const void *text, size_t
 	escape(escaped, sizeof escaped, text, len);
 	/* A change is a peer's word, too. */
 	escape(first, sizeof first, word, strlen(word));
-	fprintf(l->file, "%s [%d] %s %s\n", stamp(l), (int)getpid(), first, escaped);
+	fprintf(l->file, "%s [%d] %s %s\n", format_stamp(l), (int)getpid(), first, escaped);
 	note_error(l);
 	funlockfile(l->file);
 }

@@ -33,12 +33,12 @@ void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms)
 }
 
 /* What a far end counts may be any number, and go back. */
-static uint64_t capped(double v)
+static uint64_t double_to_u64(double v)
 {
 	return v < 0x1p64 ? (uint64_t)v : UINT64_MAX;
 }
 
-static void count(struct progress *p, const struct progress_count *c, uint64_t now_ms)
+static void sample_rate(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	if (!p->start_ms) {
 		if (!c->bytes && !c->files)
@@ -81,7 +81,7 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 
 		if (p->rate > 0)
 			snprintf(speed, sizeof speed, "%s/s",
-				 size_text(capped(p->rate), r, sizeof r));
+				 size_text(double_to_u64(p->rate), r, sizeof r));
 		else
 			snprintf(speed, sizeof speed, "...");
 		if (c->total > c->bytes && p->rate >= 1) {
@@ -98,7 +98,8 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 	return to;
 }
 
-static void plain(const struct progress *p, const struct progress_count *c, uint64_t now_ms)
+static void print_progress_line(const struct progress *p, const struct progress_count *c,
+				uint64_t now_ms)
 {
 	char line[PROGRESS_LINE_MAX];
 
@@ -109,21 +110,21 @@ void progress_update(struct progress *p, const struct progress_count *c, uint64_
 {
 	char line[PROGRESS_LINE_MAX];
 
-	count(p, c, now_ms);
+	sample_rate(p, c, now_ms);
 	if (!p->start_ms)
 		return;
 	if (p->live)
 		screen_live(progress_line(p, c, now_ms, line, sizeof line));
 	if (p->every_s && now_ms - p->line_ms >= p->every_s * UINT64_C(1000)) {
 		p->line_ms = now_ms;
-		plain(p, c, now_ms);
+		print_progress_line(p, c, now_ms);
 	}
 }
 
 void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
-	count(p, c, now_ms);
-	plain(p, c, now_ms);
+	sample_rate(p, c, now_ms);
+	print_progress_line(p, c, now_ms);
 }
 
 void progress_end(struct progress *p, uint64_t bytes, uint64_t ns)
@@ -132,7 +133,8 @@ void progress_end(struct progress *p, uint64_t bytes, uint64_t ns)
 
 	if (p->live && ns)
 		fprintf(stderr, "%s  %s/s  in %s\n", size_text(bytes, whole, sizeof whole),
-			size_text(capped((double)bytes * 1e9 / (double)ns), rate, sizeof rate),
+			size_text(double_to_u64((double)bytes * 1e9 / (double)ns), rate,
+				  sizeof rate),
 			time_text((ns + 500000000) / 1000000000, took, sizeof took));
 	p->live = false;
 }

@@ -7,14 +7,14 @@
 #include "base/log.h"
 #include "cmd/output/json.h"
 
-static double seconds(const struct report *r)
+static double elapsed_seconds(const struct report *r)
 {
 	return (double)r->ns / 1e9;
 }
 
-static double rate(const struct report *r)
+static double average_rate(const struct report *r)
 {
-	return r->ns ? (double)r->total.bytes / seconds(r) : 0;
+	return r->ns ? (double)r->total.bytes / elapsed_seconds(r) : 0;
 }
 
 const char *transport_name(enum transport t)
@@ -68,14 +68,14 @@ void report_failure(const struct report *r)
 		log_at(LOG_ERROR, "%s", r->failure.text);
 }
 
-FILE *whole_begin(struct whole *w, FILE *to)
+FILE *output_buffer_begin(struct output_buffer *w, FILE *to)
 {
-	*w = (struct whole){.to = to};
+	*w = (struct output_buffer){.to = to};
 	w->text = open_memstream(&w->bytes, &w->size);
 	return w->text ? w->text : to;
 }
 
-void whole_end(struct whole *w)
+void output_buffer_end(struct output_buffer *w)
 {
 	if (w->text && fclose(w->text) == 0)
 		fwrite(w->bytes, 1, w->size, w->to);
@@ -86,21 +86,21 @@ void whole_end(struct whole *w)
 void report_verbose(const struct report *r, FILE *at)
 {
 	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
-	struct whole w;
-	FILE *to = whole_begin(&w, at);
+	struct output_buffer w;
+	FILE *to = output_buffer_begin(&w, at);
 	struct bound b;
 
 	/* In an end's words, or its peer's. */
 	escape(how, sizeof how, r->how, strlen(r->how));
 	escape(why, sizeof why, r->why, strlen(r->why));
-	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, rate(r) * 8 / 1e9,
+	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, average_rate(r) * 8 / 1e9,
 		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s",
 		why[0] ? "; not rdma: " : "", why);
 	fputs("bound by: ", to);
 	report_bound(r, &b);
 	bound_print(&b, to);
-	fprintf(to, "\nBandwidth %.3f GB/s\n", rate(r) / 1e9);
-	whole_end(&w);
+	fprintf(to, "\nBandwidth %.3f GB/s\n", average_rate(r) / 1e9);
+	output_buffer_end(&w);
 }
 
 static void json_failure(const struct report *r, FILE *to)
@@ -129,8 +129,8 @@ static void json_counts(const struct msg_counts *c, FILE *to)
 
 void report_json(const struct report *r, FILE *at)
 {
-	struct whole w;
-	FILE *to = whole_begin(&w, at);
+	struct output_buffer w;
+	FILE *to = output_buffer_begin(&w, at);
 	struct bound b;
 
 	fprintf(to, "{\"v\": 1, \"type\": \"summary\", \"program\": \"%s\", \"exit\": %d, ",
@@ -139,7 +139,7 @@ void report_json(const struct report *r, FILE *at)
 		(unsigned long long)r->total.files, (unsigned long long)r->total.same,
 		(unsigned long long)r->total.others, (unsigned long long)r->total.failed);
 	fprintf(to, "\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, ",
-		(unsigned long long)r->total.bytes, seconds(r), rate(r));
+		(unsigned long long)r->total.bytes, elapsed_seconds(r), average_rate(r));
 	fprintf(to,
 		"\"transport\": \"%s\", \"lanes\": %u, \"wire\": ", transport_name(r->transport),
 		r->lanes);
@@ -154,5 +154,5 @@ void report_json(const struct report *r, FILE *at)
 	if (r->failure.code != OUT_DONE)
 		json_failure(r, to);
 	fputs("}\n", to);
-	whole_end(&w);
+	output_buffer_end(&w);
 }

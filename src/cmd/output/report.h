@@ -28,14 +28,14 @@ struct report {
 };
 
 /* Lines that are written in one piece, so that other processes' don't get between them: print to
- * what whole_begin() returns, until whole_end(). */
-struct whole {
+ * what output_buffer_begin() returns, until output_buffer_end(). */
+struct output_buffer {
 	FILE *to, *text;
 	char *bytes;
 	size_t size;
 };
-FILE *whole_begin(struct whole *w, FILE *to);
-void whole_end(struct whole *w);
+FILE *output_buffer_begin(struct output_buffer *w, FILE *to);
+void output_buffer_end(struct output_buffer *w);
 
 /* What an end says of the whole of it: totals, lanes, time. */
 void report_take(struct report *r, const struct msg_verdict *v);

@@ -25,7 +25,7 @@ static struct {
 	char shown[SCREEN_LINE_MAX]; /* on the terminal now */
 } screen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool waits(void)
+static bool has_pending_output(void)
 {
 	return screen.len > 0 || strcmp(screen.live, screen.shown) != 0;
 }
@@ -59,7 +59,7 @@ static bool is_in_background(void)
 	return front > 0 && front != getpgrp();
 }
 
-static bool take_live_away(void)
+static bool erase_live_line(void)
 {
 	static const char erase[] = "\r\033[K";
 	size_t written;
@@ -75,7 +75,7 @@ static bool write_kept(void)
 	size_t len = screen.len < WRITE_MAX ? screen.len : WRITE_MAX, written;
 	bool ok;
 
-	if (screen.shown[0] && !take_live_away())
+	if (screen.shown[0] && !erase_live_line())
 		return false;
 	ok = write_once(screen.kept, len, &written);
 	screen.len -= written;
@@ -93,7 +93,7 @@ static bool write_kept(void)
 
 /* How many bytes of UTF-8 fill the line but its last column: a full line would be wrapped by the
  * terminal, and the carriage return reach its last part only. */
-static int fitting_bytes(const char *text)
+static int count_fitting_bytes(const char *text)
 {
 	struct winsize size;
 	int left, at = 0;
@@ -116,28 +116,28 @@ static bool write_live(void)
 	memcpy(screen.shown, screen.live, sizeof screen.shown);
 	if (is_in_background())
 		return true;
-	snprintf(text, sizeof text, "\r%.*s\033[K", fitting_bytes(screen.live), screen.live);
+	snprintf(text, sizeof text, "\r%.*s\033[K", count_fitting_bytes(screen.live), screen.live);
 	return write_once(text, strlen(text), &written);
 }
 
-static void forget(void)
+static void drop_pending_output(void)
 {
 	screen.len = 0;
 	memcpy(screen.shown, screen.live, sizeof screen.shown);
 }
 
 /* Write while stderr takes it; ms: how long to wait for that each time, -1 for ever. */
-static void flush(int ms)
+static void write_pending_output(int ms)
 {
 	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-	while (waits() && poll(&p, 1, ms) > 0) {
+	while (has_pending_output() && poll(&p, 1, ms) > 0) {
 		if (!(screen.len ? write_kept() : write_live()))
-			forget();
+			drop_pending_output();
 	}
 }
 
-static void log_line(enum log_level level, const char *line)
+static void show_log_line(enum log_level level, const char *line)
 {
 	char text[TEXT_ROOM];
 
@@ -150,7 +150,7 @@ void screen_begin(const char *program, void (*wake)(void))
 {
 	screen.program = program;
 	screen.wake = wake;
-	log_to(log_line);
+	log_to(show_log_line);
 }
 
 void screen_line(const char *text)
@@ -159,8 +159,8 @@ void screen_line(const char *text)
 
 	pthread_mutex_lock(&screen.lock);
 	keep_line(text);
-	flush(0);
-	left = waits();
+	write_pending_output(0);
+	left = has_pending_output();
 	pthread_mutex_unlock(&screen.lock);
 	if (left && screen.wake)
 		screen.wake();
@@ -170,7 +170,7 @@ void screen_live(const char *text)
 {
 	pthread_mutex_lock(&screen.lock);
 	snprintf(screen.live, sizeof screen.live, "%s", text);
-	flush(0);
+	write_pending_output(0);
 	pthread_mutex_unlock(&screen.lock);
 }
 
@@ -179,7 +179,7 @@ bool screen_waits(void)
 	bool is;
 
 	pthread_mutex_lock(&screen.lock);
-	is = waits();
+	is = has_pending_output();
 	pthread_mutex_unlock(&screen.lock);
 	return is;
 }
@@ -187,7 +187,7 @@ bool screen_waits(void)
 void screen_flush(void)
 {
 	pthread_mutex_lock(&screen.lock);
-	flush(0);
+	write_pending_output(0);
 	pthread_mutex_unlock(&screen.lock);
 }
 
@@ -196,6 +196,6 @@ void screen_end(void)
 	log_to(NULL);
 	pthread_mutex_lock(&screen.lock);
 	screen.live[0] = '\0';
-	flush(-1);
+	write_pending_output(-1);
 	pthread_mutex_unlock(&screen.lock);
 }

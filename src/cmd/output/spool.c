@@ -22,7 +22,7 @@ static struct {
 	off_t beyond_start, beyond_end;
 } spool = {.fd = -1, .beyond = -1};
 
-static bool is_empty(void)
+static bool is_spool_empty(void)
 {
 	return spool.start == spool.end && spool.beyond_start == spool.beyond_end;
 }
@@ -35,7 +35,7 @@ static bool is_writable(int ms)
 }
 
 /* Whole lines where that can be: stderr has other lines, too. */
-static size_t piece(void)
+static size_t next_write_len(void)
 {
 	size_t len = spool.end - spool.start;
 	const char *at = spool.kept + spool.start, *line;
@@ -46,7 +46,7 @@ static size_t piece(void)
 	return line ? (size_t)(line + 1 - at) : len;
 }
 
-static void give_up(int error)
+static void discard_spool(int error)
 {
 	spool.error = error;
 	spool.start = spool.end = 0;
@@ -54,7 +54,7 @@ static void give_up(int error)
 }
 
 /* What is in the file comes next. */
-static void refill(void)
+static void refill_from_file(void)
 {
 	ssize_t n;
 
@@ -63,7 +63,7 @@ static void refill(void)
 		return;
 	n = pread_full(spool.beyond, spool.kept, sizeof spool.kept, spool.beyond_start);
 	if (n <= 0) {
-		give_up(n < 0 ? errno : EIO);
+		discard_spool(n < 0 ? errno : EIO);
 		return;
 	}
 	spool.end = (size_t)n;
@@ -76,22 +76,22 @@ static void refill(void)
 
 static void write_some(int ms)
 {
-	while (!is_empty() && is_writable(ms)) {
+	while (!is_spool_empty() && is_writable(ms)) {
 		ssize_t n;
 
 		if (spool.start == spool.end)
-			refill();
-		n = write(spool.fd, spool.kept + spool.start, piece());
+			refill_from_file();
+		n = write(spool.fd, spool.kept + spool.start, next_write_len());
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			give_up(errno);
+			discard_spool(errno);
 		else if (n > 0)
 			spool.start += (size_t)n;
 		if (spool.start == spool.end)
-			refill();
+			refill_from_file();
 	}
 }
 
-static int open_beyond(void)
+static int open_overflow_file(void)
 {
 	FILE *unnamed;
 
@@ -105,23 +105,23 @@ static int open_beyond(void)
 	return spool.beyond < 0 ? -1 : 0;
 }
 
-static ssize_t keep(void *cookie, const char *bytes, size_t len)
+static ssize_t spool_bytes(void *cookie, const char *bytes, size_t len)
 {
 	(void)cookie;
 	if (spool.error)
 		return (ssize_t)len;
 	if (spool.start == spool.end)
-		refill();
+		refill_from_file();
 	if (spool.beyond_start == spool.beyond_end && len <= sizeof spool.kept - spool.end) {
 		memcpy(spool.kept + spool.end, bytes, len);
 		spool.end += len;
 		return (ssize_t)len;
 	}
-	if (open_beyond() || pwrite_full(spool.beyond, bytes, len, spool.beyond_end)) {
+	if (open_overflow_file() || pwrite_full(spool.beyond, bytes, len, spool.beyond_end)) {
 		/* No room anywhere: then it must be waited for. */
 		write_some(-1);
 		if (!spool.error && write_full(spool.fd, bytes, len))
-			give_up(errno);
+			discard_spool(errno);
 		return (ssize_t)len;
 	}
 	spool.beyond_end += (off_t)len;
@@ -131,7 +131,7 @@ static ssize_t keep(void *cookie, const char *bytes, size_t len)
 FILE *spool_begin(int fd)
 {
 	spool.fd = fd;
-	spool.file = fopencookie(NULL, "w", (cookie_io_functions_t){.write = keep});
+	spool.file = fopencookie(NULL, "w", (cookie_io_functions_t){.write = spool_bytes});
 	if (!spool.file)
 		fail_as(OUT_MEMORY, "write to stdout: %m");
 	return spool.file;
@@ -139,7 +139,7 @@ FILE *spool_begin(int fd)
 
 int spool_waits(void)
 {
-	return is_empty() ? -1 : spool.fd;
+	return is_spool_empty() ? -1 : spool.fd;
 }
 
 void spool_flush(void)

@@ -3,7 +3,7 @@
 
 #include "cmd/cli/amount.h"
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -11,17 +11,17 @@ static uint64_t larger(uint64_t a, uint64_t b)
 struct msg_counts counts_join(const struct msg_counts *a, const struct msg_counts *b)
 {
 	return (struct msg_counts){
-		.regular = larger(a->regular, b->regular),
-		.dirs = larger(a->dirs, b->dirs),
-		.symlinks = larger(a->symlinks, b->symlinks),
-		.hard_links = larger(a->hard_links, b->hard_links),
-		.nodes = larger(a->nodes, b->nodes),
-		.created = larger(a->created, b->created),
-		.deleted = larger(a->deleted, b->deleted),
-		.sent = larger(a->sent, b->sent),
-		.had = larger(a->had, b->had),
-		.holes = larger(a->holes, b->holes),
-		.unkept = larger(a->unkept, b->unkept),
+		.regular = max_u64(a->regular, b->regular),
+		.dirs = max_u64(a->dirs, b->dirs),
+		.symlinks = max_u64(a->symlinks, b->symlinks),
+		.hard_links = max_u64(a->hard_links, b->hard_links),
+		.nodes = max_u64(a->nodes, b->nodes),
+		.created = max_u64(a->created, b->created),
+		.deleted = max_u64(a->deleted, b->deleted),
+		.sent = max_u64(a->sent, b->sent),
+		.had = max_u64(a->had, b->had),
+		.holes = max_u64(a->holes, b->holes),
+		.unkept = max_u64(a->unkept, b->unkept),
 	};
 }
 
@@ -56,8 +56,8 @@ static void print_bytes(FILE *to, const char *what, uint64_t n)
 void stats_print(const struct report *r, FILE *at)
 {
 	const struct msg_counts *c = &r->counts;
-	struct whole w;
-	FILE *to = whole_begin(&w, at);
+	struct output_buffer w;
+	FILE *to = output_buffer_begin(&w, at);
 	const struct {
 		const char *what;
 		uint64_t n;
@@ -89,5 +89,5 @@ void stats_print(const struct report *r, FILE *at)
 	fprintf(to, "%-22s ", "bound by:");
 	bound_print(&b, to);
 	fputc('\n', to);
-	whole_end(&w);
+	output_buffer_end(&w);
 }

@@ -28,14 +28,14 @@ enum { STATUS_LOST = 0xffff };
 static int ours[3 * CHILDREN_MAX];
 static unsigned ours_count;
 
-static int keep(int fd)
+static int track_fd(int fd)
 {
 	if (fd >= 0 && ours_count < sizeof ours / sizeof *ours)
 		ours[ours_count++] = fd;
 	return fd;
 }
 
-static void drop(int *fd)
+static void close_tracked_fd(int *fd)
 {
 	for (unsigned i = 0; i < ours_count; i++)
 		if (ours[i] == *fd) {
@@ -47,7 +47,7 @@ static void drop(int *fd)
 }
 
 /* Both ends above the stdio, where dup2() in a child can't hit them. */
-static int pair_lift(int fds[2])
+static int raise_fd_pair(int fds[2])
 {
 	int low[2] = {fds[0], fds[1]}, err;
 
@@ -65,13 +65,13 @@ static int pair_lift(int fds[2])
 }
 
 /* What is between two processes: theirs is the child's end. */
-struct ties {
+struct child_pipes {
 	int in_ours, in_theirs;
 	int out_ours, out_theirs;
 	int go_ours, go_theirs; /* the child's go, and its word about exec(3) */
 };
 
-static void ties_close(struct ties *t)
+static void close_pipes(struct child_pipes *t)
 {
 	close_fd(t->in_ours);
 	close_fd(t->in_theirs);
@@ -81,26 +81,26 @@ static void ties_close(struct ties *t)
 	close_fd(t->go_theirs);
 }
 
-static int ties_make(struct ties *t, bool in, bool out, bool go)
+static int make_pipes(struct child_pipes *t, bool in, bool out, bool go)
 {
 	int fds[2];
 
-	*t = (struct ties){-1, -1, -1, -1, -1, -1};
+	*t = (struct child_pipes){-1, -1, -1, -1, -1, -1};
 	if (in) {
-		if (pipe2(fds, O_CLOEXEC) < 0 || pair_lift(fds) < 0)
+		if (pipe2(fds, O_CLOEXEC) < 0 || raise_fd_pair(fds) < 0)
 			return -1;
 		t->in_theirs = fds[0];
 		t->in_ours = fds[1];
 	}
 	if (out) {
-		if (pipe2(fds, O_CLOEXEC) < 0 || pair_lift(fds) < 0)
+		if (pipe2(fds, O_CLOEXEC) < 0 || raise_fd_pair(fds) < 0)
 			return -1;
 		t->out_ours = fds[0];
 		t->out_theirs = fds[1];
 	}
 	if (go) {
 		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ||
-		    pair_lift(fds) < 0)
+		    raise_fd_pair(fds) < 0)
 			return -1;
 		t->go_ours = fds[0];
 		t->go_theirs = fds[1];
@@ -110,7 +110,7 @@ static int ties_make(struct ties *t, bool in, bool out, bool go)
 
 /* Handlers of ours mean nothing in a child and what we ignore for ourselves it needs (SIGPIPE);
  * what our own parent had ignored, as nohup(1) does, stays ignored. */
-static void signals_restore(void)
+static void restore_signals(void)
 {
 	static const int inherited[] = {SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
 	struct sigaction dfl = {.sa_handler = SIG_DFL}, now;
@@ -129,9 +129,9 @@ static void signals_restore(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void child_begin(const struct ties *t)
+static void child_begin(const struct child_pipes *t)
 {
-	signals_restore();
+	restore_signals();
 	unsetenv("RD_KEY");
 	while (ours_count > 0)
 		close_fd(ours[--ours_count]);
@@ -142,7 +142,7 @@ static void child_begin(const struct ties *t)
 
 /* A child that waits for its go must not outlive us.  The end of the socket says so, unless some
  * other process has a copy of our end; the signal says so then. */
-static void child_hold(const struct ties *t, pid_t parent)
+static void child_hold(const struct child_pipes *t, pid_t parent)
 {
 	ssize_t n;
 	char go;
@@ -158,9 +158,9 @@ static void child_hold(const struct ties *t, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, 0);
 }
 
-static void child_run(char *const argv[], const struct launch_opts *o, const struct ties *t,
+static void child_run(char *const argv[], const struct child_opts *o, const struct child_pipes *t,
 		      pid_t parent) __attribute__((noreturn));
-static void child_run(char *const argv[], const struct launch_opts *o, const struct ties *t,
+static void child_run(char *const argv[], const struct child_opts *o, const struct child_pipes *t,
 		      pid_t parent)
 {
 	int err;
@@ -185,12 +185,12 @@ out:
 }
 
 /* What exec(3) came to: the end of the socket is success. */
-static int exec_result(struct child *c, enum outcome code)
+static int await_exec(struct child *c, enum outcome code)
 {
 	int err = 0;
 	ssize_t n = read_full(c->go, &err, sizeof err);
 
-	drop(&c->go);
+	close_tracked_fd(&c->go);
 	if (n != sizeof err)
 		return 0;
 	child_stop(c);
@@ -198,17 +198,17 @@ static int exec_result(struct child *c, enum outcome code)
 	return fail_as(code, "run %s: %m", c->what);
 }
 
-static void child_take(struct child *c, pid_t pid, const struct ties *t, const char *what)
+static void child_adopt(struct child *c, pid_t pid, const struct child_pipes *t, const char *what)
 {
 	*c = (struct child){.pid = pid};
-	c->in = keep(t->in_ours);
-	c->out = keep(t->out_ours);
-	c->go = keep(t->go_ours);
+	c->in = track_fd(t->in_ours);
+	c->out = track_fd(t->out_ours);
+	c->go = track_fd(t->go_ours);
 	snprintf(c->what, sizeof c->what, "%s", what);
 }
 
 /* Where children are ignored, nobody learns how they ended. */
-static void sigchld_restore(void)
+static void restore_sigchld(void)
 {
 	struct sigaction sa;
 
@@ -216,16 +216,16 @@ static void sigchld_restore(void)
 		signal(SIGCHLD, SIG_DFL);
 }
 
-int child_exec(char *const argv[], const struct launch_opts *o, struct child *out)
+int child_exec(char *const argv[], const struct child_opts *o, struct child *out)
 {
 	pid_t parent = getpid(), pid;
-	struct ties t;
+	struct child_pipes t;
 
 	*out = (struct child){.in = -1, .out = -1, .go = -1};
-	sigchld_restore();
-	if (ties_make(&t, o->pipe_in, o->pipe_out, true) < 0 || (pid = fork()) < 0) {
+	restore_sigchld();
+	if (make_pipes(&t, o->pipe_in, o->pipe_out, true) < 0 || (pid = fork()) < 0) {
 		fail_as(OUT_START, "start %s: %m", o->what);
-		ties_close(&t);
+		close_pipes(&t);
 		return -1;
 	}
 	if (pid == 0)
@@ -233,8 +233,8 @@ int child_exec(char *const argv[], const struct launch_opts *o, struct child *ou
 	close_fd(t.in_theirs);
 	close_fd(t.out_theirs);
 	close_fd(t.go_theirs);
-	child_take(out, pid, &t, o->what);
-	return o->held ? 0 : exec_result(out, OUT_START);
+	child_adopt(out, pid, &t, o->what);
+	return o->held ? 0 : await_exec(out, OUT_START);
 }
 
 int child_go(struct child *c)
@@ -248,23 +248,23 @@ int child_go(struct child *c)
 		n = send(c->go, &go, 1, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	if (n != 1) {
-		drop(&c->go);
+		close_tracked_fd(&c->go);
 		return fail("run %s: it is gone", c->what);
 	}
-	return exec_result(c, OUT_FILE);
+	return await_exec(c, OUT_FILE);
 }
 
 int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *what,
 	       struct child *out)
 {
-	struct ties t;
+	struct child_pipes t;
 	pid_t pid;
 
 	*out = (struct child){.in = -1, .out = -1, .go = -1};
-	sigchld_restore();
-	if (ties_make(&t, true, true, false) < 0 || (pid = fork()) < 0) {
+	restore_sigchld();
+	if (make_pipes(&t, true, true, false) < 0 || (pid = fork()) < 0) {
 		fail_as(OUT_START, "start %s: %m", what);
-		ties_close(&t);
+		close_pipes(&t);
 		return -1;
 	}
 	if (pid == 0) {
@@ -273,7 +273,7 @@ int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *wha
 	}
 	close_fd(t.in_theirs);
 	close_fd(t.out_theirs);
-	child_take(out, pid, &t, what);
+	child_adopt(out, pid, &t, what);
 	return 0;
 }
 
@@ -294,7 +294,7 @@ static bool child_reap(struct child *c)
 }
 
 /* A descriptor that polls readable when the child ends, -1 where the kernel has none. */
-static int child_watch(pid_t pid)
+static int open_pidfd(pid_t pid)
 {
 	return (int)syscall(SYS_pidfd_open, pid, 0);
 }
@@ -304,7 +304,7 @@ bool child_wait(struct child *c, int *status, uint64_t deadline_ms)
 	int watch = -1;
 
 	if (c->pid)
-		watch = child_watch(c->pid);
+		watch = open_pidfd(c->pid);
 	while (c->pid && !child_reap(c)) {
 		struct pollfd p = {.fd = watch, .events = POLLIN};
 		/* A signal may come just before the wait, so that never lasts long. */
@@ -337,21 +337,21 @@ char *child_end_text(int status, char *to, size_t size)
 
 void child_close_in(struct child *c)
 {
-	drop(&c->in);
+	close_tracked_fd(&c->in);
 }
 
 void child_close_out(struct child *c)
 {
-	drop(&c->out);
+	close_tracked_fd(&c->out);
 }
 
 void child_stop(struct child *c)
 {
 	int status;
 
-	drop(&c->in);
-	drop(&c->out);
-	drop(&c->go);
+	close_tracked_fd(&c->in);
+	close_tracked_fd(&c->out);
+	close_tracked_fd(&c->go);
 	if (!c->pid)
 		return;
 	kill(c->pid, SIGTERM);

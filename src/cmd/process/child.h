@@ -24,7 +24,7 @@ struct child {
 	char what[256]; /* for messages: "ssh storage2", "command zfs" */
 };
 
-struct launch_opts {
+struct child_opts {
 	const char *what;
 	bool pipe_in, pipe_out; /* else inherited */
 	bool held; /* forked now, executed after child_go(); dies if we do before */
@@ -33,7 +33,7 @@ struct launch_opts {
 	bool ignore_sigint; /* ssh: Ctrl-C is the conductor's to handle */
 };
 /* Searched on PATH.  -1 (OUT_START) also when it can't be executed, but for held ones. */
-int child_exec(char *const argv[], const struct launch_opts *o, struct child *out);
+int child_exec(char *const argv[], const struct child_opts *o, struct child *out);
 /* Run fn(ctx, in, out) in a forked process that then _exit()s with its result. */
 int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *what,
 	       struct child *out);

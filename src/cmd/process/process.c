@@ -72,7 +72,7 @@ static void make_key(const struct options *o)
 }
 
 /* What the parent had blocked would never be heard: SIGTERM, or the SIGUSR2 that wakes a thread. */
-static void own_signal_mask(void)
+static void clear_signal_mask(void)
 {
 	sigset_t none;
 
@@ -83,7 +83,7 @@ static void own_signal_mask(void)
 void take_command_line(struct options *o, enum program program, int argc, char **argv)
 {
 	keep_stdio();
-	own_signal_mask();
+	clear_signal_mask();
 	/* A write beyond `ulimit -f' is to fail, with a message, like one to a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);

@@ -20,7 +20,7 @@ bool signal_is_ignored(int signo)
 	return sigaction(signo, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-int conductor_signals(void)
+int signals_begin(void)
 {
 	struct sigaction ign = {.sa_handler = SIG_IGN};
 	sigset_t set;
@@ -66,7 +66,7 @@ int signals_next(void)
 	return read(signals, &si, sizeof si) == (ssize_t)sizeof si ? (int)si.ssi_signo : 0;
 }
 
-void conductor_signals_end(void)
+void signals_end(void)
 {
 	sigset_t none;
 

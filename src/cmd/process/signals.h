@@ -11,9 +11,9 @@
 bool signal_is_ignored(int signo);
 
 /* They are its own from now on. */
-int conductor_signals(void);
+int signals_begin(void);
 /* There is nothing left to be stopped: they do again what they do by default. */
-void conductor_signals_end(void);
+void signals_end(void);
 
 /* To be polled for reading. */
 int signals_fd(void);

@@ -23,13 +23,13 @@ static atomic_bool session_is_over;
 static atomic_bool nudged;
 static atomic_bool ended; /* the worker has nothing left to do but return */
 
-static void ring(void)
+static void ring_bell(void)
 {
 	if (bell >= 0)
 		raise_event(bell);
 }
 
-static void on_stop(int signo)
+static void on_stop_signal(int signo)
 {
 	static const char text[] = "a second signal: leaving at once\n";
 
@@ -38,17 +38,17 @@ static void on_stop(int signo)
 		_exit(OUT_SIGNAL);
 	}
 	cancel(signo);
-	ring();
+	ring_bell();
 }
 
-static void on_ask(int signo)
+static void on_progress_signal(int signo)
 {
 	(void)signo;
 	atomic_store(&asked, true);
-	ring();
+	ring_bell();
 }
 
-static void handle(int signo, void (*handler)(int))
+static void set_handler(int signo, void (*handler)(int))
 {
 	/* Without SA_RESTART: a wait in main ends. */
 	struct sigaction sa = {.sa_handler = handler};
@@ -63,15 +63,15 @@ int watch_signals(bool deaf)
 		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (bell < 0)
 		return fail_as(OUT_MEMORY, "make an event descriptor: %m");
-	handle(SIGPIPE, SIG_IGN);
+	set_handler(SIGPIPE, SIG_IGN);
 	/* An end that was forked has what launch.c gives to a command. */
-	handle(SIGXFSZ, SIG_IGN);
-	handle(SIGUSR1, on_ask);
-	handle(SIGTERM, on_stop);
+	set_handler(SIGXFSZ, SIG_IGN);
+	set_handler(SIGUSR1, on_progress_signal);
+	set_handler(SIGTERM, on_stop_signal);
 	if (!signal_is_ignored(SIGINT))
-		handle(SIGINT, deaf ? SIG_IGN : on_stop);
+		set_handler(SIGINT, deaf ? SIG_IGN : on_stop_signal);
 	if (!signal_is_ignored(SIGHUP))
-		handle(SIGHUP, deaf ? SIG_IGN : on_stop);
+		set_handler(SIGHUP, deaf ? SIG_IGN : on_stop_signal);
 	return 0;
 }
 
@@ -81,23 +81,23 @@ void watch_session(struct watch *w, struct session *s)
 	w->session = s;
 	pthread_mutex_unlock(&w->lock);
 	/* It may have failed before main could know of it. */
-	ring();
+	ring_bell();
 }
 
 void watch_failed(void)
 {
 	atomic_store(&session_is_over, true);
-	ring();
+	ring_bell();
 }
 
 void watch_nudge(void)
 {
 	if (!atomic_exchange(&nudged, true))
-		ring();
+		ring_bell();
 }
 
 /* Have the session fail with the signal, unless it has failed before. */
-static void tell_session(struct watch *w, int signo)
+static void fail_watched_session(struct watch *w, int signo)
 {
 	pthread_mutex_lock(&w->lock);
 	fail_signal(signo);
@@ -110,7 +110,7 @@ static void tell_session(struct watch *w, int signo)
  * Did the session fail?  That it is over is not enough: after the sink's verdict the line may
  * go, and the worker still has to close what it opened.
  */
-static bool session_is_lost(struct watch *w)
+static bool has_lost_session(struct watch *w)
 {
 	struct failure f;
 	char host[HOST_MAX];
@@ -127,7 +127,7 @@ static bool session_is_lost(struct watch *w)
 	return lost;
 }
 
-static void *run(void *arg)
+static void *run_work(void *arg)
 {
 	struct watch *w = arg;
 	int result = w->work(w->ctx);
@@ -151,7 +151,7 @@ static void *run(void *arg)
 }
 
 /* Wait for the bell or the worker's end, at most ms. */
-static void listen_bell(int ms)
+static void wait_for_bell(int ms)
 {
 	struct pollfd p[2] = {{.fd = bell, .events = POLLIN},
 			      {.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT}};
@@ -166,7 +166,7 @@ static void listen_bell(int ms)
 }
 
 /* Why main leaves alone: what the session says or has said, else the signal. */
-static void say_why(struct watch *w)
+static void set_leave_failure(struct watch *w)
 {
 	char host[HOST_MAX];
 	bool known = false;
@@ -187,11 +187,11 @@ static void say_why(struct watch *w)
 	w->failure = *failed();
 }
 
-static void *ring_at_end(void *arg)
+static void *run_work_and_ring(void *arg)
 {
-	run(arg);
+	run_work(arg);
 	atomic_store(&ended, true);
-	ring();
+	ring_bell();
 	return NULL;
 }
 
@@ -202,7 +202,7 @@ bool watch_run(struct watch *w)
 	bool told = false;
 
 	pthread_mutex_init(&w->lock, NULL);
-	if (worker_start(&worker, "end", ring_at_end, w)) {
+	if (worker_start(&worker, "end", run_work_and_ring, w)) {
 		w->result = -1;
 		w->failure = *failed();
 		return true;
@@ -210,13 +210,13 @@ bool watch_run(struct watch *w)
 	while (!atomic_load(&ended)) {
 		int signo;
 
-		listen_bell(leave_ms ? WAKE_EVERY_MS : w->tick_ms ? w->tick_ms : -1);
+		wait_for_bell(leave_ms ? WAKE_EVERY_MS : w->tick_ms ? w->tick_ms : -1);
 		signo = atomic_load(&caught);
 		if (signo && !told) {
 			told = true;
-			tell_session(w, signo);
+			fail_watched_session(w, signo);
 		}
-		if (!leave_ms && (signo || session_is_lost(w))) {
+		if (!leave_ms && (signo || has_lost_session(w))) {
 			leave_ms = clock_ms() + LEAVE_MS;
 			/* io.h gives up on EINTR only when cancelled, by whatever. */
 			cancel(signo ? signo : SIGUSR2);
@@ -224,7 +224,7 @@ bool watch_run(struct watch *w)
 		if (leave_ms) {
 			workers_wake();
 			if (clock_ms() >= leave_ms) {
-				say_why(w);
+				set_leave_failure(w);
 				return false;
 			}
 		}

@@ -9,7 +9,7 @@
 enum { READ = 4, WRITE = 2, EXECUTE = 1, ALL = 07777 };
 
 /* One part: mode = (mode & keep) | add, and the permissions of one class given to some. */
-struct part {
+struct mode_part {
 	uint32_t keep, add;
 	uint32_t to; /* 0111 and less: who is given what `from' has */
 	uint32_t mask; /* of what they are given: all, or not what the umask takes */
@@ -21,20 +21,20 @@ struct part {
 
 struct modes {
 	size_t count;
-	struct part parts[];
+	struct mode_part parts[];
 };
 
 enum { COPY_NONE = 255 };
 
 /* ---- parsing ------------------------------------------------------------------------ */
 
-static int wrong(const char *text, const char *part)
+static int fail_mode(const char *text, const char *part)
 {
 	return fail_as(OUT_USAGE, "--chmod %s: «%.*s» is no mode", text, (int)strcspn(part, ","),
 		       part);
 }
 
-static const char *parse_scope(struct part *p, const char *at)
+static const char *parse_scope(struct mode_part *p, const char *at)
 {
 	for (; *at == 'D' || *at == 'F'; at++) {
 		p->dirs |= *at == 'D';
@@ -44,7 +44,7 @@ static const char *parse_scope(struct part *p, const char *at)
 }
 
 /* Up to four digits or so: nothing but the twelve bits. */
-static const char *parse_octal(struct part *p, const char *at)
+static const char *parse_octal(struct mode_part *p, const char *at)
 {
 	uint32_t mode = 0;
 
@@ -58,7 +58,7 @@ static const char *parse_octal(struct part *p, const char *at)
 }
 
 /* u, g, o and a: where is a one for each of them, special the bit that s means for them. */
-static const char *parse_who(const char *at, uint32_t *who, uint32_t *special)
+static const char *parse_classes(const char *at, uint32_t *who, uint32_t *special)
 {
 	for (;; at++) {
 		switch (*at) {
@@ -84,8 +84,8 @@ static const char *parse_who(const char *at, uint32_t *who, uint32_t *special)
 }
 
 /* rwxXst, in any number. */
-static const char *parse_what(struct part *p, const char *at, uint32_t special, uint32_t *what,
-			      uint32_t *high)
+static const char *parse_permissions(struct mode_part *p, const char *at, uint32_t special,
+				     uint32_t *what, uint32_t *high)
 {
 	for (;; at++) {
 		switch (*at) {
@@ -114,7 +114,7 @@ static const char *parse_what(struct part *p, const char *at, uint32_t special, 
 	}
 }
 
-static const char *parse_from(struct part *p, const char *at)
+static const char *parse_from(struct mode_part *p, const char *at)
 {
 	static const char classes[] = "ogu";
 	const char *found = *at ? strchr(classes, *at) : NULL;
@@ -124,7 +124,7 @@ static const char *parse_from(struct part *p, const char *at)
 }
 
 /* As chmod does it: who is not named is everybody, less the umask. */
-static uint32_t umask_now(void)
+static uint32_t read_umask(void)
 {
 	mode_t now = umask(0);
 
@@ -137,18 +137,18 @@ static uint32_t special_of(uint32_t who)
 	return (who & 0100 ? S_ISUID : 0) | (who & 0010 ? S_ISGID : 0) | (who & 0001 ? S_ISVTX : 0);
 }
 
-static const char *parse_symbols(struct part *p, const char *at)
+static const char *parse_symbols(struct mode_part *p, const char *at)
 {
 	uint32_t who = 0, special = 0, what = 0, high = 0, bits;
 
-	at = parse_who(at, &who, &special);
+	at = parse_classes(at, &who, &special);
 	p->op = *at;
 	if (p->op != '+' && p->op != '-' && p->op != '=')
 		return NULL;
 	at = parse_from(p, at + 1);
 	if (p->from == COPY_NONE)
-		at = parse_what(p, at, special, &what, &high);
-	p->mask = who ? ALL : ALL & ~umask_now();
+		at = parse_permissions(p, at, special, &what, &high);
+	p->mask = who ? ALL : ALL & ~read_umask();
 	p->to = who ? who : 0111;
 	bits = ((p->to * what) & p->mask) | high;
 	p->add = p->op == '-' ? 0 : bits;
@@ -161,9 +161,9 @@ static const char *parse_symbols(struct part *p, const char *at)
 	return at;
 }
 
-static const char *parse_part(struct part *p, const char *at)
+static const char *parse_part(struct mode_part *p, const char *at)
 {
-	*p = (struct part){.from = COPY_NONE};
+	*p = (struct mode_part){.from = COPY_NONE};
 	at = parse_scope(p, at);
 	if (!at)
 		return NULL;
@@ -189,7 +189,7 @@ int modes_parse(const char *text, struct modes **out)
 		const char *end = parse_part(&m->parts[m->count], at);
 
 		if (!end) {
-			wrong(text, at);
+			fail_mode(text, at);
 			modes_free(m);
 			return -1;
 		}
@@ -206,7 +206,7 @@ void modes_free(struct modes *m)
 
 /* ---- applying ----------------------------------------------------------------------- */
 
-static uint32_t copied(const struct part *p, uint32_t mode)
+static uint32_t copy_class_bits(const struct mode_part *p, uint32_t mode)
 {
 	return p->from == COPY_NONE ? 0 : (mode >> p->from & 7) * p->to & p->mask;
 }
@@ -216,8 +216,8 @@ uint32_t modes_apply(const struct modes *m, uint32_t mode, bool dir)
 	bool some_x = dir || mode & 0111;
 
 	for (size_t i = 0; m && i < m->count; i++) {
-		const struct part *p = &m->parts[i];
-		uint32_t bits = copied(p, mode);
+		const struct mode_part *p = &m->parts[i];
+		uint32_t bits = copy_class_bits(p, mode);
 
 		if (dir ? p->files : p->dirs)
 			continue;

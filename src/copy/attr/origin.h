@@ -22,7 +22,7 @@ static inline int origin_is_known(struct origin o)
 {
 	return (o.hash[0] | o.hash[1]) != 0;
 }
-static inline int origin_is_one(struct origin a, struct origin b)
+static inline int origin_equals(struct origin a, struct origin b)
 {
 	return origin_is_known(a) && a.hash[0] == b.hash[0] && a.hash[1] == b.hash[1];
 }

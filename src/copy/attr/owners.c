@@ -55,13 +55,13 @@ void owners_free(struct owners *o)
 	free(o);
 }
 
-static struct owner *find(const struct owners *o, bool group, uint32_t id)
+static struct owner *find_owner(const struct owners *o, bool group, uint32_t id)
 {
 	return table_find(&o->table, &(struct owner_key){.id = id, .group = group});
 }
 
 /* NULL: no memory, or there are too many. */
-static struct owner *add(struct owners *o, bool group, uint32_t id, const char *name)
+static struct owner *add_owner(struct owners *o, bool group, uint32_t id, const char *name)
 {
 	size_t len = strlen(name) + 1;
 	struct owner *w;
@@ -82,18 +82,18 @@ static struct owner *add(struct owners *o, bool group, uint32_t id, const char *
 
 /* ---- the system's user database ----------------------------------------------------- */
 
-struct query {
+struct account_query {
 	bool group;
 	const char *name; /* NULL: by id */
 	uint32_t id;
 };
-struct answer_of {
+struct account {
 	bool found;
 	uint32_t id;
 	char name[NAME_ROOM]; /* "" if it is too long to be told */
 };
 
-static int ask_user(const struct query *q, char *buf, size_t size, struct answer_of *a)
+static int query_user(const struct account_query *q, char *buf, size_t size, struct account *a)
 {
 	struct passwd pw, *got = NULL;
 	int err = q->name ? getpwnam_r(q->name, &pw, buf, size, &got)
@@ -108,7 +108,7 @@ static int ask_user(const struct query *q, char *buf, size_t size, struct answer
 	return err;
 }
 
-static int ask_group(const struct query *q, char *buf, size_t size, struct answer_of *a)
+static int query_group(const struct account_query *q, char *buf, size_t size, struct account *a)
 {
 	struct group gr, *got = NULL;
 	int err = q->name ? getgrnam_r(q->name, &gr, buf, size, &got)
@@ -124,12 +124,12 @@ static int ask_group(const struct query *q, char *buf, size_t size, struct answe
 }
 
 /* What can't be answered is as good as unknown: it goes by its number. */
-static void look_up(const struct query *q, struct answer_of *a)
+static void query_account(const struct account_query *q, struct account *a)
 {
 	char *buf = NULL;
 	int err = ERANGE;
 
-	*a = (struct answer_of){0};
+	*a = (struct account){0};
 	for (size_t size = BUFFER_FIRST; err == ERANGE && size <= BUFFER_MAX; size *= 4) {
 		char *more = realloc(buf, size);
 
@@ -137,7 +137,7 @@ static void look_up(const struct query *q, struct answer_of *a)
 			break;
 		buf = more;
 		do
-			err = q->group ? ask_group(q, buf, size, a) : ask_user(q, buf, size, a);
+			err = q->group ? query_group(q, buf, size, a) : query_user(q, buf, size, a);
 		while (err == EINTR);
 	}
 	free(buf);
@@ -145,22 +145,23 @@ static void look_up(const struct query *q, struct answer_of *a)
 
 /* ---- source --------------------------------------------------------------------------- */
 
-static struct owner *known(struct owners *o, bool group, uint32_t id)
+static struct owner *find_or_add_owner(struct owners *o, bool group, uint32_t id)
 {
-	struct owner *w = find(o, group, id);
-	struct answer_of a;
+	struct owner *w = find_owner(o, group, id);
+	struct account a;
 
 	if (w || o->table.count >= OWNERS_MAX)
 		return w;
 	pthread_mutex_unlock(&o->lock);
-	look_up(&(struct query){.group = group, .id = id}, &a);
+	query_account(&(struct account_query){.group = group, .id = id}, &a);
 	pthread_mutex_lock(&o->lock);
 	/* Another thread may have been faster. */
-	w = find(o, group, id);
-	return w ? w : add(o, group, id, a.name);
+	w = find_owner(o, group, id);
+	return w ? w : add_owner(o, group, id, a.name);
 }
 
-bool owners_tell(struct owners *o, bool group, uint32_t id, unsigned lane, const char **name)
+bool owners_mark_announced(struct owners *o, bool group, uint32_t id, unsigned lane,
+			   const char **name)
 {
 	uint64_t bit = UINT64_C(1) << lane;
 	bool tell = false;
@@ -170,7 +171,7 @@ bool owners_tell(struct owners *o, bool group, uint32_t id, unsigned lane, const
 	if (id == 0)
 		return false;
 	pthread_mutex_lock(&o->lock);
-	w = known(o, group, id);
+	w = find_or_add_owner(o, group, id);
 	if (w) {
 		*name = w->name;
 		tell = w->name[0] != '\0' && !(w->told & bit);
@@ -182,16 +183,16 @@ bool owners_tell(struct owners *o, bool group, uint32_t id, unsigned lane, const
 
 /* ---- sink ----------------------------------------------------------------------------- */
 
-int owners_learn(struct owners *o, bool group, uint32_t id, const char *name)
+int owners_add_name(struct owners *o, bool group, uint32_t id, const char *name)
 {
 	const struct owner *w;
 	bool full, same;
 
 	pthread_mutex_lock(&o->lock);
-	w = find(o, group, id);
+	w = find_owner(o, group, id);
 	full = !w && o->table.count >= OWNERS_MAX;
 	if (!w && !full)
-		w = add(o, group, id, name);
+		w = add_owner(o, group, id, name);
 	same = w && strcmp(w->name, name) == 0;
 	pthread_mutex_unlock(&o->lock);
 	if (full)
@@ -206,7 +207,7 @@ int owners_learn(struct owners *o, bool group, uint32_t id, const char *name)
 
 uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
 {
-	struct answer_of a;
+	struct account a;
 	struct owner *w;
 	uint32_t here = id;
 	bool ask;
@@ -214,7 +215,7 @@ uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
 	if (numeric || id == 0)
 		return id;
 	pthread_mutex_lock(&o->lock);
-	w = find(o, group, id);
+	w = find_owner(o, group, id);
 	if (w && w->mapped)
 		here = w->here;
 	ask = w && !w->mapped && w->name[0] != '\0';
@@ -222,7 +223,7 @@ uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
 	if (!ask)
 		return here;
 	/* w->name doesn't change. */
-	look_up(&(struct query){.group = group, .name = w->name}, &a);
+	query_account(&(struct account_query){.group = group, .name = w->name}, &a);
 	if (a.found)
 		here = a.id;
 	pthread_mutex_lock(&o->lock);
@@ -235,7 +236,7 @@ uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
 /* ---- --chown -------------------------------------------------------------------------- */
 
 /* A number, but not the one that means none. */
-static bool number_of(const char *text, uint32_t *id)
+static bool parse_id(const char *text, uint32_t *id)
 {
 	unsigned long long v;
 	char *end;
@@ -248,14 +249,14 @@ static bool number_of(const char *text, uint32_t *id)
 	return *end == '\0' && errno == 0 && v < UINT32_MAX;
 }
 
-static int parse_one(bool group, const char *text, uint32_t *id)
+static int parse_owner(bool group, const char *text, uint32_t *id)
 {
-	struct answer_of a;
+	struct account a;
 
-	look_up(&(struct query){.group = group, .name = text}, &a);
+	query_account(&(struct account_query){.group = group, .name = text}, &a);
 	if (a.found)
 		*id = a.id;
-	else if (!number_of(text, id))
+	else if (!parse_id(text, id))
 		return fail_as(OUT_USAGE, "--chown: there is no %s %s", group ? "group" : "user",
 			       text);
 	return 0;
@@ -275,7 +276,7 @@ int owners_parse(const char *chown, uid_t *uid, gid_t *gid)
 		return fail_as(OUT_USAGE, "--chown takes USER:GROUP, not %s", chown);
 	memcpy(user, chown, len);
 	user[len] = '\0';
-	if (len > 0 && parse_one(false, user, uid))
+	if (len > 0 && parse_owner(false, user, uid))
 		return -1;
-	return colon && colon[1] != '\0' ? parse_one(true, colon + 1, gid) : 0;
+	return colon && colon[1] != '\0' ? parse_owner(true, colon + 1, gid) : 0;
 }

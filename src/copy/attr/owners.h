@@ -18,12 +18,13 @@ int owners_new(struct owners **out);
 void owners_free(struct owners *o);
 /* To be told on this lane before its next use (a bit of a lane mask, set here)? Its name then; ""
  * if it has none (nothing is told then).  Remembers what the lane was told. */
-bool owners_tell(struct owners *o, bool group, uint32_t id, unsigned lane, const char **name);
+bool owners_mark_announced(struct owners *o, bool group, uint32_t id, unsigned lane,
+			   const char **name);
 
 /* Sink: */
 /* What OWNER said; at most OWNERS_MAX different ones (-1, OUT_PROTOCOL). */
 enum { OWNERS_MAX = 1 << 16 };
-int owners_learn(struct owners *o, bool group, uint32_t id, const char *name);
+int owners_add_name(struct owners *o, bool group, uint32_t id, const char *name);
 /* The number here: that of the name there; where it has none, or none is known here, the number
  * itself.  root (0) is always root. numeric: always the number itself. */
 uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric);

@@ -58,7 +58,7 @@ void xattrs_free(struct xattrs *x)
 
 /* ---- which ------------------------------------------------------------------------------ */
 
-static bool begins(const char *name, const char *with)
+static bool starts_with(const char *name, const char *with)
 {
 	return strncmp(name, with, strlen(with)) == 0;
 }
@@ -78,14 +78,14 @@ static bool is_of_lustre(const char *name)
 
 enum xattr_kind xattr_kind(const char *name)
 {
-	if (begins(name, "user.") && name[5])
+	if (starts_with(name, "user.") && name[5])
 		return XATTR_PLAIN;
 	if (strcmp(name, "system.posix_acl_access") == 0 ||
 	    strcmp(name, "system.posix_acl_default") == 0)
 		return XATTR_ACL;
-	if (begins(name, "trusted.overlay.") || name[0] == '.')
+	if (starts_with(name, "trusted.overlay.") || name[0] == '.')
 		return XATTR_NOBODYS;
-	if (begins(name, "trusted.") && name[8])
+	if (starts_with(name, "trusted.") && name[8])
 		return is_of_lustre(name + 8) ? XATTR_SPECIAL : XATTR_PLAIN;
 	name = strchr(name, '.');
 	return name && name[1] ? XATTR_SPECIAL : XATTR_NOBODYS;
@@ -114,7 +114,7 @@ int xattrs_read(int fd, const char *shown, const struct rules *r, struct xattrs 
 }
 
 /* *at counts attributes, and in its low half the entries of one. */
-bool xattrs_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id)
+bool xattrs_next_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id)
 {
 	enum { SHIFT = 16 };
 
@@ -136,8 +136,8 @@ bool xattrs_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id)
 	return false;
 }
 
-bool xattrs_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t room, uint32_t id,
-		  struct record_xattr *out)
+bool xattrs_next_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t room, uint32_t id,
+		       struct record_xattr *out)
 {
 	const struct xattr *a;
 	uint32_t left;
@@ -237,7 +237,7 @@ int xattrs_check(const struct xattrs *x, const struct rules *r)
 	return 0;
 }
 
-static int acl_order(const void *a, const void *b)
+static int compare_acl_entries(const void *a, const void *b)
 {
 	const struct acl_entry *x = a, *y = b;
 
@@ -250,9 +250,9 @@ size_t acl_tidy(struct acl_entry *e, size_t count)
 {
 	size_t n = 0;
 
-	qsort(e, count, sizeof *e, acl_order);
+	qsort(e, count, sizeof *e, compare_acl_entries);
 	for (size_t i = 0; i < count; i++) {
-		if (n > 0 && acl_order(&e[n - 1], &e[i]) == 0)
+		if (n > 0 && compare_acl_entries(&e[n - 1], &e[i]) == 0)
 			e[n - 1].perm &= e[i].perm;
 		else
 			e[n++] = e[i];

@@ -22,11 +22,11 @@ struct xattrs; /* a list of names and values; one thread at a time */
 /* Source: what fd has of these. Nothing there, or none on this file system: *out is NULL. */
 int xattrs_read(int fd, const char *shown, const struct rules *r, struct xattrs **out);
 /* Owners that its ACLs name, one after the other (*at starts as 0); false: no more. */
-bool xattrs_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id);
+bool xattrs_next_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id);
 /* The next piece of at most room (1 or more) bytes of value for a record of id; *at and *pos start
  * as 0.  Names ascend.  false: no more. */
-bool xattrs_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t room, uint32_t id,
-		  struct record_xattr *out);
+bool xattrs_next_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t room, uint32_t id,
+		       struct record_xattr *out);
 
 /* Sink: add a piece that came; names that don't ascend, too much, or what does not follow: -1,
  * OUT_PROTOCOL.  Makes *x at the first. */

@@ -16,7 +16,7 @@
 
 enum { LINK_ROOM = 32 };
 
-static const char *link_of(int fd, char to[static LINK_ROOM])
+static const char *format_fd_link(int fd, char to[static LINK_ROOM])
 {
 	snprintf(to, LINK_ROOM, "/proc/self/fd/%d", fd);
 	return to;
@@ -27,7 +27,7 @@ ssize_t xattr_list(int fd, char *to, size_t size)
 	ssize_t n = flistxattr(fd, to, size);
 	char link[LINK_ROOM];
 
-	return n < 0 && errno == EBADF ? listxattr(link_of(fd, link), to, size) : n;
+	return n < 0 && errno == EBADF ? listxattr(format_fd_link(fd, link), to, size) : n;
 }
 
 ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
@@ -35,7 +35,7 @@ ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
 	ssize_t n = fgetxattr(fd, name, to, size);
 	char link[LINK_ROOM];
 
-	return n < 0 && errno == EBADF ? getxattr(link_of(fd, link), name, to, size) : n;
+	return n < 0 && errno == EBADF ? getxattr(format_fd_link(fd, link), name, to, size) : n;
 }
 
 mode_t xattrs_umask(int fd, mode_t umask)
@@ -66,7 +66,7 @@ int xattr_put(int fd, const char *name, const void *value, size_t size)
 	int rc = fsetxattr(fd, name, value, size, 0);
 	char link[LINK_ROOM];
 
-	return rc && errno == EBADF ? setxattr(link_of(fd, link), name, value, size, 0) : rc;
+	return rc && errno == EBADF ? setxattr(format_fd_link(fd, link), name, value, size, 0) : rc;
 }
 
 int xattr_remove(int fd, const char *name)
@@ -74,15 +74,15 @@ int xattr_remove(int fd, const char *name)
 	int rc = fremovexattr(fd, name);
 	char link[LINK_ROOM];
 
-	return rc && errno == EBADF ? removexattr(link_of(fd, link), name) : rc;
+	return rc && errno == EBADF ? removexattr(format_fd_link(fd, link), name) : rc;
 }
 
-static int set_mode(int fd, mode_t mode)
+static int chmod_any_fd(int fd, mode_t mode)
 {
 	int rc = fchmod(fd, mode);
 	char link[LINK_ROOM];
 
-	return rc && errno == EBADF ? chmod(link_of(fd, link), mode) : rc;
+	return rc && errno == EBADF ? chmod(format_fd_link(fd, link), mode) : rc;
 }
 
 void xattr_widen(int fd, mode_t *old)
@@ -96,14 +96,14 @@ void xattr_widen(int fd, mode_t *old)
 		return;
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return;
-	if (set_mode(fd, (st.st_mode & 07777) | need) == 0)
+	if (chmod_any_fd(fd, (st.st_mode & 07777) | need) == 0)
 		*old = st.st_mode & 07777;
 }
 
 void xattr_narrow(int fd, mode_t old)
 {
 	if (old != (mode_t)-1)
-		set_mode(fd, old);
+		chmod_any_fd(fd, old);
 }
 
 void xattr_narrow_group(int fd, unsigned rights)
@@ -111,5 +111,5 @@ void xattr_narrow_group(int fd, unsigned rights)
 	struct stat st;
 
 	if (fstat(fd, &st) == 0 && (st.st_mode >> 3 & 7 & ~rights))
-		set_mode(fd, st.st_mode & 07777 & (~(mode_t)S_IRWXG | rights << 3));
+		chmod_any_fd(fd, st.st_mode & 07777 & (~(mode_t)S_IRWXG | rights << 3));
 }

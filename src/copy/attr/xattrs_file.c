@@ -24,7 +24,7 @@ static bool is_absence(int err)
 }
 
 /* *list is shortly, or what the caller frees. */
-static ssize_t list_names(int fd, char shortly[static LIST_SHORT], char **list)
+static ssize_t list_xattr_names(int fd, char shortly[static LIST_SHORT], char **list)
 {
 	ssize_t n = xattr_list(fd, shortly, LIST_SHORT);
 
@@ -40,7 +40,7 @@ static ssize_t list_names(int fd, char shortly[static LIST_SHORT], char **list)
 }
 
 /* 1: it's in x now; 0: it is gone. */
-static int look_at(int fd, const char *name, struct xattrs *x)
+static int read_xattr_value(int fd, const char *name, struct xattrs *x)
 {
 	for (int i = 0; i < TRIES; i++) {
 		size_t count = x->count;
@@ -68,7 +68,7 @@ static int look_at(int fd, const char *name, struct xattrs *x)
 }
 
 /* False: it can't be understood. */
-static bool acl_look(struct xattrs *x, struct xattr *a)
+static bool decode_acl_value(struct xattrs *x, struct xattr *a)
 {
 	int n;
 
@@ -87,9 +87,9 @@ static bool acl_look(struct xattrs *x, struct xattr *a)
 	return true;
 }
 
-static int look_at_one(int fd, const char *shown, const char *name, bool bounded, struct xattrs *x)
+static int read_xattr(int fd, const char *shown, const char *name, bool bounded, struct xattrs *x)
 {
-	int rc = look_at(fd, name, x);
+	int rc = read_xattr_value(fd, name, x);
 	struct xattr *a;
 
 	if (rc < 0)
@@ -103,7 +103,7 @@ static int look_at_one(int fd, const char *shown, const char *name, bool bounded
 	if (xattr_kind(name) != XATTR_ACL)
 		return 0;
 	/* What a target has and can't be understood differs from anything; that is enough. */
-	if (!acl_look(x, a) && bounded)
+	if (!decode_acl_value(x, a) && bounded)
 		return a->acl ? fail("the ACL of %s names someone unknown in this name space, or is "
 				     "damaged",
 				     shown)
@@ -115,7 +115,7 @@ static int look_at_one(int fd, const char *shown, const char *name, bool bounded
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_xattr_names(const void *a, const void *b)
 {
 	return strcmp(((const struct xattr *)a)->name, ((const struct xattr *)b)->name);
 }
@@ -130,7 +130,7 @@ int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded, 
 	*out = NULL;
 	if (!r->acls && !r->xattrs && !r->xattrs_all)
 		return 0;
-	n = list_names(fd, shortly, &list);
+	n = list_xattr_names(fd, shortly, &list);
 	if (n < 0)
 		rc = fail("list extended attributes of %s: %s", shown,
 			  errno == ENOENT ? "/proc is not mounted" : strerror(errno));
@@ -140,7 +140,7 @@ int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded, 
 		if (!x && !(x = xattrs_make()))
 			rc = fail_as(OUT_MEMORY, "allocate attributes: %m");
 		else
-			rc = look_at_one(fd, shown, at, bounded, x);
+			rc = read_xattr(fd, shown, at, bounded, x);
 	}
 	if (list != shortly)
 		free(list);
@@ -149,7 +149,7 @@ int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded, 
 		return rc;
 	}
 	if (x)
-		qsort(x->of, x->count, sizeof *x->of, by_name);
+		qsort(x->of, x->count, sizeof *x->of, compare_xattr_names);
 	*out = x;
 	return 0;
 }
@@ -183,12 +183,12 @@ static bool is_out_of_reach(const char *name)
 }
 
 /* The next name of either list, with what each has of it. */
-struct pair {
+struct xattr_pair {
 	size_t i, j;
 	const struct xattr *is, *should;
 	const char *name;
 };
-static bool pair_next(struct pair *p, const struct xattrs *is, const struct xattrs *should)
+static bool pair_next(struct xattr_pair *p, const struct xattrs *is, const struct xattrs *should)
 {
 	const struct xattr *a = is && p->i < is->count ? &is->of[p->i] : NULL;
 	const struct xattr *b = should && p->j < should->count ? &should->of[p->j] : NULL;
@@ -205,7 +205,7 @@ static bool pair_next(struct pair *p, const struct xattrs *is, const struct xatt
 }
 
 /* Is there something to do about this name? */
-static bool pair_differs(const struct pair *p, const struct rules *r)
+static bool pair_differs(const struct xattr_pair *p, const struct rules *r)
 {
 	if (!xattr_wanted(p->name, r) || is_out_of_reach(p->name))
 		return false;
@@ -217,7 +217,7 @@ static bool pair_differs(const struct pair *p, const struct rules *r)
 
 int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *acls, bool *others)
 {
-	struct pair p = {0};
+	struct xattr_pair p = {0};
 	struct xattrs *is;
 
 	*acls = false;
@@ -240,7 +240,7 @@ int xattrs_differ(int fd, const struct xattrs *x, const struct rules *r, bool *a
 static const char access_acl[] = "system.posix_acl_access";
 
 /* What the group itself may do; one that can't be understood gives it nothing. */
-static unsigned acl_group(const void *bytes, size_t size)
+static unsigned read_acl_group(const void *bytes, size_t size)
 {
 	struct acl_entry *of = calloc(acl_room(size) + 1, sizeof *of);
 	int n = of ? acl_decode(bytes, size, of) : -1;
@@ -256,21 +256,21 @@ static unsigned acl_group(const void *bytes, size_t size)
 	return group & mask;
 }
 
-static unsigned group_without(int fd, const struct xattr *acl)
+static unsigned read_group_without(int fd, const struct xattr *acl)
 {
 	void *is = malloc(acl->size + 1);
 	ssize_t n = is ? xattr_get(fd, access_acl, is, acl->size + 1) : -1;
 	bool same = n == (ssize_t)acl->size && memcmp(is, acl->value, acl->size) == 0;
 
 	free(is);
-	return same ? 7 : acl_group(acl->value, acl->size);
+	return same ? 7 : read_acl_group(acl->value, acl->size);
 }
 
 unsigned xattrs_group_without(int fd, const struct xattrs *x)
 {
 	for (size_t i = 0; x && i < x->count; i++) {
 		if (strcmp(x->of[i].name, access_acl) == 0)
-			return group_without(fd, &x->of[i]);
+			return read_group_without(fd, &x->of[i]);
 	}
 	return 7;
 }
@@ -286,12 +286,12 @@ unsigned xattrs_group_without_acl(int fd, int old)
 	return group;
 }
 
-static int pair_set(int fd, const char *shown, const struct pair *p)
+static int pair_set(int fd, const char *shown, const struct xattr_pair *p)
 {
 	if (!p->should) {
 		/* Without it the group has what was the mask of all that it names. */
 		if (strcmp(p->name, access_acl) == 0)
-			xattr_narrow_group(fd, acl_group(p->is->value, p->is->size));
+			xattr_narrow_group(fd, read_acl_group(p->is->value, p->is->size));
 		if (xattr_remove(fd, p->name) && errno != ENODATA)
 			return fail("remove %s from %s: %m", p->name, shown);
 		return 0;
@@ -302,10 +302,11 @@ static int pair_set(int fd, const char *shown, const struct pair *p)
 }
 
 /* ACLs, or all others; first: the first failure. */
-static void set_all(int fd, const char *shown, const struct xattrs *is, const struct xattrs *x,
-		    const struct rules *r, bool acls, struct failure *first)
+static void set_xattr_pairs(int fd, const char *shown, const struct xattrs *is,
+			    const struct xattrs *x, const struct rules *r, bool acls,
+			    struct failure *first)
 {
-	struct pair p = {0};
+	struct xattr_pair p = {0};
 
 	while (pair_next(&p, is, x)) {
 		if ((xattr_kind(p.name) == XATTR_ACL) == acls && pair_differs(&p, r) &&
@@ -327,10 +328,10 @@ int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct r
 	xattr_widen(fd, &mode);
 	if (xattrs_look(fd, shown, r, false, &is))
 		first = *failed();
-	set_all(fd, shown, is, x, r, false, &first);
+	set_xattr_pairs(fd, shown, is, x, r, false, &first);
 	/* An ACL sets the mode, and so comes after it. */
 	xattr_narrow(fd, mode);
-	set_all(fd, shown, is, x, r, true, &first);
+	set_xattr_pairs(fd, shown, is, x, r, true, &first);
 	xattrs_free(is);
 	return first.code == OUT_DONE ? 0 : fail_again(&first);
 }
@@ -344,7 +345,7 @@ static bool is_kept(const char *name)
 	       strcmp(name, access_acl) == 0 || strcmp(name, "security.selinux") == 0;
 }
 
-static bool keep_one(int fd, int old, const char *name, char *value)
+static bool keep_xattr(int fd, int old, const char *name, char *value)
 {
 	ssize_t n = xattr_get(old, name, value, VALUE_MAX);
 
@@ -371,7 +372,7 @@ bool xattrs_keep(int fd, int old)
 		all = is_absence(errno);
 	for (char *at = list; n > 0 && at < list + n; at += strlen(at) + 1) {
 		if (is_kept(at))
-			all = keep_one(fd, old, at, list + NAMES_MAX) && all;
+			all = keep_xattr(fd, old, at, list + NAMES_MAX) && all;
 	}
 	free(list);
 	return all;

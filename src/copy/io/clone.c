@@ -28,7 +28,7 @@ bool clone_suits(int fd)
 
 /* ---- passing descriptors --------------------------------------------------------------- */
 
-union control {
+union fd_message {
 	struct cmsghdr head;
 	char room[CMSG_SPACE(sizeof(int))];
 };
@@ -36,7 +36,7 @@ union control {
 bool clone_offer(int socket, uint32_t id, int fd)
 {
 	struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
-	union control control = {0};
+	union fd_message control = {0};
 	struct msghdr m = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -52,11 +52,11 @@ bool clone_offer(int socket, uint32_t id, int fd)
 }
 
 /* Lock held: one more that is there; false: none is. */
-static bool receive(struct clones *c)
+static bool receive_offer(struct clones *c)
 {
 	uint32_t id;
 	struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
-	union control control = {0};
+	union fd_message control = {0};
 	struct msghdr m = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -98,7 +98,7 @@ int clones_take(struct clones *c, uint32_t id)
 	if (c->socket < 0)
 		return -1;
 	pthread_mutex_lock(&c->lock);
-	while (c->count < OFFERS_MAX && receive(c))
+	while (c->count < OFFERS_MAX && receive_offer(c))
 		;
 	for (unsigned i = 0; fd < 0 && i < c->count; i++) {
 		if (c->of[i].id != id)

@@ -147,7 +147,7 @@ static int content_zeros(struct content *c, uint64_t len, const struct stopper *
 }
 
 /* Is all of it there, so that what is no data is a hole? */
-static bool reaches(int fd, uint64_t size)
+static bool has_size(int fd, uint64_t size)
 {
 	struct stat st;
 
@@ -159,7 +159,7 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 {
 	/* To look for holes moves the offset, which others may share. */
 	off_t at = lseek(fd, 0, SEEK_CUR);
-	bool has_holes = at >= 0 && reaches(fd, base + size);
+	bool has_holes = at >= 0 && has_size(fd, base + size);
 	uint8_t *piece = malloc(PIECE);
 	int rc = -1;
 
@@ -167,7 +167,8 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 		return fail_as(OUT_MEMORY, "allocate %d bytes: %m", PIECE);
 	posix_fadvise(fd, (off_t)base, (off_t)size, POSIX_FADV_SEQUENTIAL);
 	for (uint64_t pos = 0; pos < size;) {
-		uint64_t data = has_holes ? skip_hole(fd, base + pos, base + size) - base : pos;
+		uint64_t data =
+			has_holes ? outlet_skip_hole(fd, base + pos, base + size) - base : pos;
 		size_t want;
 		ssize_t n;
 

@@ -56,7 +56,7 @@ void digest_watch(struct digest *d)
 	d->watch = true;
 }
 
-bool all_zero(const void *bytes, size_t len)
+bool bytes_are_zero(const void *bytes, size_t len)
 {
 	const uint8_t *at = bytes;
 
@@ -95,11 +95,11 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 			uint64_t hash[2];
 
 			cells_hash(cell, at, n, hash);
-			add_cell(d, hash, d->watch && all_zero(at, n));
+			add_cell(d, hash, d->watch && bytes_are_zero(at, n));
 		} else {
 			if (!d->open)
 				XXH3_128bits_reset_withSeed(d->state, cell);
-			d->zero = (!d->open || d->zero) && d->watch && all_zero(at, n);
+			d->zero = (!d->open || d->zero) && d->watch && bytes_are_zero(at, n);
 			d->open = true;
 			d->cell = cell;
 			XXH3_128bits_update(d->state, at, n);
@@ -118,7 +118,7 @@ static unsigned count_zeros(const struct block *b)
 	unsigned zeros = 0;
 
 	for (uint32_t at = 0; at < b->len; at += CELL)
-		zeros += all_zero(b->data + at, b->len - at < CELL ? b->len - at : CELL);
+		zeros += bytes_are_zero(b->data + at, b->len - at < CELL ? b->len - at : CELL);
 	return zeros;
 }
 

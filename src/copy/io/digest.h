@@ -35,6 +35,6 @@ void digest_sum(struct digest *d, uint64_t out[2]);
  */
 void digest_watch(struct digest *d);
 void digest_solid(const struct digest *d, uint64_t out[2]);
-bool all_zero(const void *bytes, size_t len);
+bool bytes_are_zero(const void *bytes, size_t len);
 
 #endif

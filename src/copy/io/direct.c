@@ -49,7 +49,7 @@ static unsigned sampled_percent(int fd, uint64_t pos, uint64_t len)
 	return there * PERCENT / SAMPLES;
 }
 
-unsigned resident_percent(int fd, uint64_t pos, uint64_t len)
+unsigned direct_resident_percent(int fd, uint64_t pos, uint64_t len)
 {
 	struct cached_range range = {.pos = pos, .len = len};
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there;
@@ -84,7 +84,7 @@ bool direct_suits(int fd)
 
 #ifdef STATX_DIOALIGN
 /* Does the file system say of itself that it can't, or not so? */
-static bool rules_out(int fd)
+static bool lacks_direct_io(int fd)
 {
 	struct statx st;
 
@@ -109,7 +109,7 @@ struct direct_file *direct_open(int fd, int flags)
 	if (!d)
 		return NULL;
 	atomic_init(&d->refused, false);
-	if (rules_out(fd)) {
+	if (lacks_direct_io(fd)) {
 		errno = EINVAL;
 		free(d);
 		return NULL;
@@ -137,14 +137,14 @@ static bool is_aligned(const void *bytes, uint64_t pos)
 	return ((uintptr_t)bytes | pos) % DIRECT_ALIGN == 0;
 }
 
-static bool may_go(const struct direct_file *d, const void *bytes, uint64_t pos)
+static bool can_use_direct(const struct direct_file *d, const void *bytes, uint64_t pos)
 {
 	return d && is_aligned(bytes, pos) &&
 	       !atomic_load_explicit(&d->refused, memory_order_relaxed);
 }
 
 /* A call that failed: was it the way, and not the disk? */
-static bool is_refused(struct direct_file *d)
+static bool disable_if_refused(struct direct_file *d)
 {
 	if (errno != EINVAL && errno != EOPNOTSUPP && errno != ENOTBLK)
 		return false;
@@ -157,12 +157,12 @@ ssize_t direct_read(struct direct_file *d, int fd, void *to, size_t len, uint64_
 	size_t whole = (len + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN, done = 0;
 	ssize_t n;
 
-	if (!may_go(d, to, pos))
+	if (!can_use_direct(d, to, pos))
 		return pread_full(fd, to, len, (off_t)pos);
 	/* At the end of the file it is short at an odd place; the rest says whether that was it. */
 	while (done < len && done % DIRECT_ALIGN == 0) {
 		n = pread(d->fd, (char *)to + done, whole - done, (off_t)(pos + done));
-		if (n < 0 && errno != EINTR && !is_refused(d))
+		if (n < 0 && errno != EINTR && !disable_if_refused(d))
 			return -1;
 		if (n <= 0)
 			break;
@@ -178,7 +178,7 @@ size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count
 {
 	ssize_t n;
 
-	if (!may_go(d, to->iov_base, pos))
+	if (!can_use_direct(d, to->iov_base, pos))
 		return 0;
 	/* Whatever fails is found by whoever reads it alone. */
 	n = preadv(d->fd, to, count, (off_t)pos);
@@ -189,13 +189,13 @@ ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64
 {
 	size_t whole = len - len % DIRECT_ALIGN, done = 0;
 
-	if (!may_go(d, from, pos))
+	if (!can_use_direct(d, from, pos))
 		return 0;
 	while (done < whole && done % DIRECT_ALIGN == 0) {
 		ssize_t n =
 			pwrite(d->fd, (const char *)from + done, whole - done, (off_t)(pos + done));
 
-		if (n < 0 && errno != EINTR && !is_refused(d))
+		if (n < 0 && errno != EINTR && !disable_if_refused(d))
 			return -1;
 		if (n <= 0)
 			break;
@@ -204,7 +204,7 @@ ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64
 	return (ssize_t)done;
 }
 
-void direct_missed(atomic_bool *told, const char *name)
+void direct_warn_missed(atomic_bool *told, const char *name)
 {
 	if (!atomic_exchange(told, true))
 		log_warn("%s does not go past the page cache, as --direct=on asks for: %m", name);

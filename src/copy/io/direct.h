@@ -44,7 +44,7 @@ struct direct_file {
 };
 
 /* How many percent of len bytes at pos are in the page cache?  100 where nobody can tell. */
-unsigned resident_percent(int fd, uint64_t pos, uint64_t len);
+unsigned direct_resident_percent(int fd, uint64_t pos, uint64_t len);
 
 /* Is fd on a disk file system of this host, of which we know that O_DIRECT is what it says? */
 bool direct_suits(int fd);
@@ -64,6 +64,6 @@ size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count
 ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64_t pos);
 
 /* --direct=on, and it can't be: told once, by why of errno. */
-void direct_missed(atomic_bool *told, const char *name);
+void direct_warn_missed(atomic_bool *told, const char *name);
 
 #endif

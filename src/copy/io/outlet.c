@@ -22,7 +22,7 @@ void stream_widen(int fd)
 		fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 }
 
-static bool is_null(const struct stat *st)
+static bool is_dev_null(const struct stat *st)
 {
 	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
 }
@@ -42,7 +42,8 @@ int outlet_of(int fd, const char *name, struct outlet *o)
 	stream_widen(fd);
 	if (flags < 0 || fstat(fd, &st))
 		return fail("look at %s: %m", name);
-	if ((flags & O_APPEND) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_null(&st)))
+	if ((flags & O_APPEND) ||
+	    (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_dev_null(&st)))
 		return 0;
 	at = lseek(fd, 0, SEEK_CUR);
 	if (at < 0)
@@ -53,7 +54,7 @@ int outlet_of(int fd, const char *name, struct outlet *o)
 }
 
 /* A call that failed: may it be made again? */
-static bool again(int fd, short events, const struct stopper *s)
+static bool wait_to_retry(int fd, short events, const struct stopper *s)
 {
 	struct pollfd p = {.fd = fd, .events = events};
 
@@ -75,7 +76,7 @@ static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes
 
 		if (n == 0)
 			errno = EIO;
-		if (n == 0 || (n < 0 && !again(o->fd, POLLOUT, &o->stopper)))
+		if (n == 0 || (n < 0 && !wait_to_retry(o->fd, POLLOUT, &o->stopper)))
 			return fail("write %s: %m", o->name);
 		if (n < 0)
 			continue;
@@ -112,7 +113,7 @@ static int write_sparse(const struct outlet *o, uint64_t pos, const uint8_t *byt
 
 		if (n > len - at)
 			n = len - at;
-		if (all_zero(bytes + at, n)) {
+		if (bytes_are_zero(bytes + at, n)) {
 			if (at > from && write_at(o, pos + from, bytes + from, at - from))
 				return -1;
 			from = at + n;
@@ -129,7 +130,7 @@ int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t
 	return write_at(o, pos, bytes, len);
 }
 
-static bool punch(const struct outlet *o, uint64_t pos, uint64_t len)
+static bool punch_hole(const struct outlet *o, uint64_t pos, uint64_t len)
 {
 	return fallocate(o->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(o->base + pos),
 			 (off_t)len) == 0;
@@ -139,7 +140,7 @@ int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 {
 	static const uint8_t zeros[64 << 10];
 
-	if (o->fresh || (o->sized && punch(o, pos, len)))
+	if (o->fresh || (o->sized && punch_hole(o, pos, len)))
 		return 0;
 	while (len > 0) {
 		size_t n = len < sizeof zeros ? (size_t)len : sizeof zeros;
@@ -154,7 +155,7 @@ int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 	return 0;
 }
 
-uint64_t skip_hole(int fd, uint64_t from, uint64_t to)
+uint64_t outlet_skip_hole(int fd, uint64_t from, uint64_t to)
 {
 	off_t data = lseek(fd, (off_t)from, SEEK_DATA);
 
@@ -177,7 +178,7 @@ int outlet_sync(int fd)
 	return -1;
 }
 
-int outlet_leave(const struct outlet *o, uint64_t size)
+int outlet_seek_to_end(const struct outlet *o, uint64_t size)
 {
 	if (!o->seekable || lseek(o->fd, (off_t)(o->base + size), SEEK_SET) >= 0)
 		return 0;
@@ -198,7 +199,7 @@ ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, i
 		if (used > 0 && poll(&p, 1, clock_left(until)) <= 0)
 			break;
 		n = read(fd, (char *)buf + used, room - used);
-		if (n < 0 && again(fd, POLLIN, s))
+		if (n < 0 && wait_to_retry(fd, POLLIN, s))
 			continue;
 		if (n < 0 && used == 0)
 			return -1;

@@ -43,11 +43,11 @@ int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t
 int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
 /* The first position from `from' on that does not lie in a hole, as far as the file system reports
  * holes; `to': all before that does.  The file must reach to there.  Moves the offset. */
-uint64_t skip_hole(int fd, uint64_t from, uint64_t to);
+uint64_t outlet_skip_hole(int fd, uint64_t from, uint64_t to);
 /* fsync, of what can be synced: a pipe, a socket or a character device need not. */
 int outlet_sync(int fd);
 /* Leave the descriptor's offset behind the last byte, for whoever shares it. */
-int outlet_leave(const struct outlet *o, uint64_t size);
+int outlet_seek_to_end(const struct outlet *o, uint64_t size);
 
 /*
  * Read what is there, up to room: as much as comes until room is full or GATHER_MS have passed

@@ -15,7 +15,7 @@ enum {
 	TRIES = 8,
 };
 
-static bool size_counts(int fd, const struct stat *st)
+static bool is_size_meaningful(int fd, const struct stat *st)
 {
 	struct sizes_of of = {.known = false};
 
@@ -31,7 +31,7 @@ static bool size_counts(int fd, const struct stat *st)
 
 static bool is_short(int fd, const struct stat *st, uint64_t reach)
 {
-	return (uint64_t)st->st_size < reach && size_counts(fd, st);
+	return (uint64_t)st->st_size < reach && is_size_meaningful(fd, st);
 }
 
 /*
@@ -75,7 +75,7 @@ static bool has_hole(int fd, const struct stat *st, uint64_t reach)
 	}
 }
 
-int stored_differs(const char *shown, enum stored_how how)
+int stored_fail(const char *shown, enum stored_how how)
 {
 	static const char *const text[] = {
 		[STORED_SHORT] = "is shorter than what came",
@@ -105,5 +105,5 @@ int stored_check_stream(int fd, uint64_t reach, const char *shown)
 		return fail("look at %s: %m", shown);
 	if (!S_ISREG(st.st_mode) || !is_short(fd, &st, reach))
 		return 0;
-	return stored_differs(shown, STORED_SHORT);
+	return stored_fail(shown, STORED_SHORT);
 }

@@ -22,7 +22,7 @@ enum stored_how { STORED_ALL, STORED_SHORT, STORED_LONG, STORED_HOLE };
 /* st: of fd, now.  Moves fd's offset. */
 enum stored_how stored_look(int fd, const struct stat *st, const struct stored *s);
 /* What is not STORED_ALL, as a failure: OUT_INTEGRITY. */
-int stored_differs(const char *shown, enum stored_how how);
+int stored_fail(const char *shown, enum stored_how how);
 /* Is a descriptor, if it is a regular file's, as long as that? Else -1. Its offset stays. */
 int stored_check_stream(int fd, uint64_t reach, const char *shown);
 

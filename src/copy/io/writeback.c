@@ -44,23 +44,24 @@ bool writeback_suits(int fd)
 
 /* Some file systems can't, or it is not allowed, and fsync will do.  Whatever else it says is of
  * the disk, and is said once: fsync would not hear of it. */
-static bool cannot(int error)
+static bool is_sync_unsupported(int error)
 {
 	return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP || error == ESPIPE ||
 	       error == EPERM || error == EINTR;
 }
 
-static int range(int fd, uint64_t pos, uint64_t len, unsigned how)
+static int sync_range(int fd, uint64_t pos, uint64_t len, unsigned how)
 {
-	return sync_file_range(fd, (off_t)pos, (off_t)len, how) && !cannot(errno) ? -1 : 0;
+	return sync_file_range(fd, (off_t)pos, (off_t)len, how) && !is_sync_unsupported(errno) ? -1
+											       : 0;
 }
 
-static int wait_for(int fd, uint64_t stretch)
+static int sync_stretch(int fd, uint64_t stretch)
 {
 	const unsigned whole =
 		SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 
-	return range(fd, stretch * STRETCH, STRETCH, whole);
+	return sync_range(fd, stretch * STRETCH, STRETCH, whole);
 }
 
 int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len)
@@ -72,9 +73,9 @@ int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len)
 	/* Other lanes may still be at the stretch that this one leaves: the one before is full. */
 	if (now == pos / STRETCH || now < 2)
 		return 0;
-	if (range(fd, (now - 2) * STRETCH, STRETCH, SYNC_FILE_RANGE_WRITE))
+	if (sync_range(fd, (now - 2) * STRETCH, STRETCH, SYNC_FILE_RANGE_WRITE))
 		return -1;
-	return now < 2 + BEHIND ? 0 : wait_for(fd, now - 2 - BEHIND);
+	return now < 2 + BEHIND ? 0 : sync_stretch(fd, now - 2 - BEHIND);
 }
 
 int writeback_rest(struct writeback *w, int fd, uint64_t size)
@@ -84,5 +85,5 @@ int writeback_rest(struct writeback *w, int fd, uint64_t size)
 	if (atomic_load(&w->written) <= w->slack)
 		return 0;
 	last = last < 2 ? 0 : last - 2;
-	return range(fd, last * STRETCH, 0, SYNC_FILE_RANGE_WRITE);
+	return sync_range(fd, last * STRETCH, 0, SYNC_FILE_RANGE_WRITE);
 }

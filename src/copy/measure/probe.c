@@ -42,15 +42,15 @@ struct probe {
 	struct worker workers[LANE_COUNT_MAX + 1];
 };
 
-static bool is_cancelled(void *ctx)
+static bool is_probe_cancelled(void *ctx)
 {
 	(void)ctx;
 	return cancelled() != 0;
 }
 
-static const struct stopper stopper = {.stop = is_cancelled};
+static const struct stopper stopper = {.stop = is_probe_cancelled};
 
-static void give_up(struct probe *p)
+static void fail_probe(struct probe *p)
 {
 	pthread_mutex_lock(&p->lock);
 	if (!p->failed)
@@ -70,7 +70,7 @@ static bool is_over(struct probe *p)
 }
 
 /* What one thread has claimed, through its blocks by turns, as a lane would. */
-static int do_piece(struct probe *p, uint8_t *blocks, unsigned *turn, uint64_t pos, uint64_t len)
+static int probe_piece(struct probe *p, uint8_t *blocks, unsigned *turn, uint64_t pos, uint64_t len)
 {
 	while (len > 0) {
 		uint32_t n = len < p->block_size ? (uint32_t)len : p->block_size;
@@ -87,7 +87,7 @@ static int do_piece(struct probe *p, uint8_t *blocks, unsigned *turn, uint64_t p
 	return 0;
 }
 
-static int do_all(struct probe *p, uint8_t *blocks)
+static int probe_file(struct probe *p, uint8_t *blocks)
 {
 	uint64_t unit = p->block_size > CELL ? p->block_size : CELL, pos, len;
 	enum claim claim;
@@ -104,7 +104,7 @@ static int do_all(struct probe *p, uint8_t *blocks)
 		pthread_mutex_unlock(&p->file->turn);
 		if (claim == CLAIM_NONE)
 			return 0;
-		if (do_piece(p, blocks, &turn, pos, len))
+		if (probe_piece(p, blocks, &turn, pos, len))
 			return -1;
 	}
 	return 0;
@@ -119,11 +119,11 @@ static void *probe_lane(void *arg)
 
 	if (blocks == MAP_FAILED) {
 		fail_as(OUT_MEMORY, "map %zu bytes for blocks: %m", bytes);
-		give_up(p);
+		fail_probe(p);
 		return NULL;
 	}
-	if (do_all(p, blocks))
-		give_up(p);
+	if (probe_file(p, blocks))
+		fail_probe(p);
 	munmap(blocks, bytes);
 	return NULL;
 }
@@ -134,7 +134,7 @@ static void *probe_sync(void *arg)
 
 	if (fsync(p->o->file->fd)) {
 		fail("fsync what was written into %s: %m", p->o->file->name);
-		give_up(p);
+		fail_probe(p);
 	}
 	return NULL;
 }
@@ -147,7 +147,7 @@ static int run_workers(struct probe *p, unsigned n, void *(*run)(void *))
 	while (started < n) {
 		snprintf(name, sizeof name, "probe %u", started);
 		if (worker_start(&p->workers[started], name, run, p)) {
-			give_up(p);
+			fail_probe(p);
 			break;
 		}
 		started++;
@@ -165,7 +165,7 @@ static int run_workers(struct probe *p, unsigned n, void *(*run)(void *))
 	return p->failed ? fail_again(&p->failure) : 0;
 }
 
-static int take_sizes(struct probe *p)
+static int choose_probe_sizes(struct probe *p)
 {
 	const struct probe_opts *o = p->o;
 
@@ -184,7 +184,7 @@ static int take_sizes(struct probe *p)
 }
 
 /* As a sink's file that is not so large that it goes past the page cache by itself. */
-static void take_outlet(struct probe *p)
+static void open_probe_outlet(struct probe *p)
 {
 	const struct scratch *s = p->o->file;
 
@@ -198,16 +198,16 @@ static void take_outlet(struct probe *p)
 		return;
 	p->out.direct = direct_open(s->fd, O_WRONLY);
 	if (!p->out.direct)
-		direct_missed(&p->direct_missed, s->name);
+		direct_warn_missed(&p->direct_missed, s->name);
 }
 
-static int take_file(struct probe *p)
+static int open_probe_file(struct probe *p)
 {
 	const struct scratch *s = p->o->file;
 
 	p->stream = (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
 	if (p->o->role == ROLE_SINK) {
-		take_outlet(p);
+		open_probe_outlet(p);
 		return source_file_made(s->size, &stopper, &p->file);
 	}
 	if (source_file_stream(&p->stream, &stopper, &p->file))
@@ -226,7 +226,8 @@ int probe_run(const struct probe_opts *o, struct tally *t)
 	p->o = o;
 	p->tally = t;
 	pthread_mutex_init(&p->lock, NULL);
-	ret = take_sizes(p) || take_file(p) ? -1 : run_workers(p, p->lanes, probe_lane);
+	ret = choose_probe_sizes(p) || open_probe_file(p) ? -1
+							  : run_workers(p, p->lanes, probe_lane);
 	if (ret == 0 && o->role == ROLE_SINK && o->fsync)
 		ret = run_workers(p, 1, probe_sync);
 	direct_close(p->out.direct);

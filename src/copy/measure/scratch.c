@@ -19,7 +19,7 @@
 
 enum { STEP = 1 << 20, SCRATCH_MIN = 1 << 20 };
 
-static int name_it(const char *path, bool expand, struct scratch *s)
+static int set_scratch_name(const char *path, bool expand, struct scratch *s)
 {
 	*s = (struct scratch){.fd = -1};
 	if (expand)
@@ -32,7 +32,7 @@ static int name_it(const char *path, bool expand, struct scratch *s)
 }
 
 /* Where the file system has none without a name, it has one for a moment. */
-static int open_named(const char *dir)
+static int open_unlinked(const char *dir)
 {
 	char name[PATH_MAX];
 	int fd;
@@ -47,16 +47,16 @@ static int open_named(const char *dir)
 	return fd;
 }
 
-static int open_nameless(struct scratch *s)
+static int open_scratch_dir(struct scratch *s)
 {
 	s->fd = RETRIED(open(s->name, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	if (s->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR))
-		s->fd = open_named(s->name);
+		s->fd = open_unlinked(s->name);
 	return s->fd < 0 ? fail("create a file in %s: %m", s->name) : 0;
 }
 
 /* The room is taken at once, where that costs nothing: a disk that is full says so now. */
-static int take_room(struct scratch *s, uint64_t bytes)
+static int reserve_room(struct scratch *s, uint64_t bytes)
 {
 	struct statfs fs;
 
@@ -77,7 +77,7 @@ static int take_room(struct scratch *s, uint64_t bytes)
 }
 
 /* What is read later is to come from the disk. */
-static int fill(struct scratch *s, const struct stopper *stopper)
+static int fill_scratch(struct scratch *s, const struct stopper *stopper)
 {
 	struct source_file *made = NULL;
 	uint8_t *buf = aligned_alloc(4096, STEP);
@@ -103,7 +103,7 @@ static int fill(struct scratch *s, const struct stopper *stopper)
 }
 
 /* Nothing to do with a FIFO or a device here, and nothing to wait for in one. */
-static int open_file(struct scratch *s, uint64_t bytes, struct stat *st)
+static int open_scratch_source(struct scratch *s, uint64_t bytes, struct stat *st)
 {
 	s->fd = RETRIED(open(s->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	if (s->fd < 0)
@@ -122,11 +122,13 @@ int scratch_source(const char *path, bool expand, uint64_t bytes, const struct s
 		   struct scratch *out)
 {
 	struct stat st;
-	int ret = name_it(path, expand, out) || open_file(out, bytes, &st) ? -1 : 0;
+	int ret = set_scratch_name(path, expand, out) || open_scratch_source(out, bytes, &st) ? -1
+											      : 0;
 
 	if (ret == 0 && S_ISDIR(st.st_mode)) {
 		close_fd(out->fd);
-		ret = open_nameless(out) || take_room(out, bytes) || fill(out, s) ? -1 : 0;
+		ret = open_scratch_dir(out) || reserve_room(out, bytes) || fill_scratch(out, s) ? -1
+												: 0;
 	}
 	if (ret)
 		scratch_close(out);
@@ -135,7 +137,8 @@ int scratch_source(const char *path, bool expand, uint64_t bytes, const struct s
 
 int scratch_target(const char *dir, bool expand, uint64_t bytes, struct scratch *out)
 {
-	if (name_it(dir, expand, out) == 0 && open_nameless(out) == 0 && take_room(out, bytes) == 0)
+	if (set_scratch_name(dir, expand, out) == 0 && open_scratch_dir(out) == 0 &&
+	    reserve_room(out, bytes) == 0)
 		return 0;
 	scratch_close(out);
 	return -1;

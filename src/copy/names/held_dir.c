@@ -45,7 +45,7 @@ static void add_idle(struct held_dirs *all, struct held_dir *d)
 	oldest->fd = -1;
 }
 
-static int open_again(struct held_dirs *all, struct held_dir *d)
+static int reopen_held_dir(struct held_dirs *all, struct held_dir *d)
 {
 	struct stat st;
 	int fd = all->open(d, d->up ? d->up->fd : -1);
@@ -62,7 +62,7 @@ static int open_again(struct held_dirs *all, struct held_dir *d)
 }
 
 /* Up to one that is open, or needs none, and down again. */
-static int open_chain(struct held_dirs *all, struct held_dir *d)
+static int reopen_chain(struct held_dirs *all, struct held_dir *d)
 {
 	struct held_dir *at = d;
 
@@ -72,7 +72,7 @@ static int open_chain(struct held_dirs *all, struct held_dir *d)
 		at = at->up;
 	}
 	for (; at; at = at->below) {
-		if (open_again(all, at))
+		if (reopen_held_dir(all, at))
 			return -1;
 	}
 	return 0;
@@ -94,7 +94,7 @@ int held_dir_use(struct held_dirs *all, struct held_dir *d)
 	int fd = -1;
 
 	pthread_mutex_lock(&all->lock);
-	if (d->fd >= 0 || open_chain(all, d) == 0) {
+	if (d->fd >= 0 || reopen_chain(all, d) == 0) {
 		if (d->users++ == 0)
 			remove_idle(all, d);
 		fd = d->fd;

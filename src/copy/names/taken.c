@@ -22,7 +22,7 @@ int taken_add(struct taken *t, const char *name)
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_taken(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -32,7 +32,7 @@ void taken_sort(struct taken *t)
 	size_t n = 0;
 
 	if (t->count > 0)
-		qsort(t->names, t->count, sizeof *t->names, by_name);
+		qsort(t->names, t->count, sizeof *t->names, compare_taken);
 	for (size_t i = 0; i < t->count; i++) {
 		if (n == 0 || strcmp(t->names[n - 1], t->names[i]) != 0)
 			t->names[n++] = t->names[i];
@@ -44,7 +44,7 @@ void taken_sort(struct taken *t)
 
 bool taken_has(const struct taken *t, const char *name)
 {
-	return t->count > 0 && bsearch(&name, t->names, t->count, sizeof *t->names, by_name);
+	return t->count > 0 && bsearch(&name, t->names, t->count, sizeof *t->names, compare_taken);
 }
 
 void taken_free(struct taken *t)

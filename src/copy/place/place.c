@@ -138,7 +138,7 @@ void place_close(struct place *p)
 	free(p);
 }
 
-bool place_first_time(struct place *p, bool *flag)
+bool place_set_flag_once(struct place *p, bool *flag)
 {
 	bool first;
 
@@ -177,7 +177,8 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev)
 /* ---- paths ----------------------------------------------------------------------------- */
 
 /* From its end to its front, as much as there is room for. */
-static size_t path_backwards(const struct place_dir *d, const char *name, char *to, size_t size)
+static size_t format_path_backwards(const struct place_dir *d, const char *name, char *to,
+				    size_t size)
 {
 	size_t at = size - 1, len;
 
@@ -198,9 +199,9 @@ static size_t path_backwards(const struct place_dir *d, const char *name, char *
 }
 
 /* What the user wrote, and a name in it. */
-static void spot_shown(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
+static void format_spot_path(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
 {
-	size_t at = path_backwards(NULL, name, to, SHOWN_ROOM), len = strlen(s->shown);
+	size_t at = format_path_backwards(NULL, name, to, SHOWN_ROOM), len = strlen(s->shown);
 
 	if (*name && len > 0 && s->shown[len - 1] != '/')
 		to[--at] = '/';
@@ -212,7 +213,7 @@ static void spot_shown(const struct spot *s, const char *name, char to[static SH
 
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size)
 {
-	size_t at = path_backwards(d, name, to, size);
+	size_t at = format_path_backwards(d, name, to, size);
 
 	memmove(to, to + at, size - at);
 	return size - at - 1;
@@ -303,7 +304,7 @@ int place_claim(struct place *p, const char *name)
 	return ret;
 }
 
-static int take_at_top(struct place *p, const struct record_file *r, struct seat *s)
+static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)
 {
 	const struct spot *spot = &p->spot;
 	bool is_dir;
@@ -316,7 +317,7 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	pthread_mutex_unlock(&p->lock);
 	s->name = is_dir ? r->name : spot->name;
 	if (!is_dir)
-		return spot->dir_only ? spot_needs_dir(&p->o, spot) : 0;
+		return spot->dir_only ? spot_fail_needs_dir(&p->o, spot) : 0;
 	if (p->rules->no_target_dir)
 		return fail("%s is a directory, not a file", spot->shown);
 	if (!r->name[0])
@@ -324,30 +325,30 @@ static int take_at_top(struct place *p, const struct record_file *r, struct seat
 	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
 }
 
-static int take_below(struct place_dir *d, const struct record_file *r, struct seat *s)
+static int open_seat_below(struct place_dir *d, const struct record_file *r, struct seat *s)
 {
-	if (check_name(r->name) || dir_leads_to(d, r->name))
+	if (check_name(r->name) || dir_note_led(d, r->name))
 		return -1;
 	if (d->missing)
 		return 0;
-	s->dirfd = dir_hold(d);
+	s->dirfd = dir_use(d);
 	return s->dirfd < 0 ? -1 : 0;
 }
 
-int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
+int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
 {
 	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
-	if (d ? take_below(d, r, s) : take_at_top(p, r, s))
+	if (d ? open_seat_below(d, r, s) : open_seat_at_top(p, r, s))
 		return -1;
 	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
 			     (s->name == p->spot.name ||
 			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
 		return 0;
-	seat_leave(s);
+	seat_close(s);
 	return -1;
 }
 
-void seat_leave(struct seat *s)
+void seat_close(struct seat *s)
 {
 	if (s->in && s->dirfd >= 0)
 		dir_release(s->in);
@@ -362,11 +363,11 @@ const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 	if (s->in)
 		place_path(s->in, s->name, to, SHOWN_ROOM);
 	else
-		spot_shown(spot, is_target ? "" : s->name, to);
+		format_spot_path(spot, is_target ? "" : s->name, to);
 	return to;
 }
 
-int seat_failure(const struct seat *s, const char *what)
+int seat_fail(const struct seat *s, const char *what)
 {
 	char shown[SHOWN_ROOM];
 

@@ -88,8 +88,8 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
  * is in it: --ignore-existing, and something else is there, which stays; or --existing, and nothing
  * is.
  */
-int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
-	      struct place_dir **out, struct change *change);
+int place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+		   struct place_dir **out, struct change *change);
 /* Attributes for it at the end; x becomes the place's. */
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
 /* Names that the source has in it (KEEP): what else is there is deleted in the end. */
@@ -135,7 +135,7 @@ bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
 /* Bytes of it came up to reach, and, if it is full, all of these: finishing looks whether the file
  * has them (stored.h).  Until this is called nothing is known to have come. */
-void placement_came(struct placement *t, uint64_t reach, bool full);
+void placement_set_reach(struct placement *t, uint64_t reach, bool full);
 /* Attributes for it; x becomes t's. */
 void placement_xattrs(struct placement *t, struct xattrs *x);
 /* What finishing changes at the target. Before place_finish(). */

@@ -17,12 +17,12 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-static int by_name(const void *a, const void *b)
+static int compare_alias_names(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int by_inode(const void *a, const void *b)
+static int compare_inodes(const void *a, const void *b)
 {
 	const struct inode *x = a, *y = b;
 
@@ -32,7 +32,7 @@ static int by_inode(const void *a, const void *b)
 }
 
 /* The next entry; NULL with errno: 0 at the end. */
-static const char *next_name(DIR *dir)
+static const char *read_next_name(DIR *dir)
 {
 	const struct dirent *e;
 
@@ -48,9 +48,9 @@ static int mark_listed(DIR *dir, const struct taken *names, bool *listed)
 {
 	const char *name;
 
-	while ((name = next_name(dir)) != NULL) {
-		char **at =
-			bsearch(&name, names->names, names->count, sizeof *names->names, by_name);
+	while ((name = read_next_name(dir)) != NULL) {
+		char **at = bsearch(&name, names->names, names->count, sizeof *names->names,
+				    compare_alias_names);
 
 		if (at)
 			listed[at - names->names] = true;
@@ -59,7 +59,8 @@ static int mark_listed(DIR *dir, const struct taken *names, bool *listed)
 }
 
 /* What the others lead to: returns how many. */
-static size_t look_up(int dirfd, const struct taken *names, const bool *listed, struct inode *found)
+static size_t find_unlisted_inodes(int dirfd, const struct taken *names, const bool *listed,
+				   struct inode *found)
 {
 	struct stat st;
 	size_t n = 0;
@@ -68,25 +69,25 @@ static size_t look_up(int dirfd, const struct taken *names, const bool *listed, 
 		if (!listed[i] && fstatat(dirfd, names->names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
 			found[n++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
 	}
-	qsort(found, n, sizeof *found, by_inode);
+	qsort(found, n, sizeof *found, compare_inodes);
 	return n;
 }
 
 /* Returns errno. */
-static int tell_names(DIR *dir, int dirfd, const struct inode *found, size_t count,
-		      int (*alias)(void *ctx, const char *name), void *ctx)
+static int report_aliases(DIR *dir, int dirfd, const struct inode *found, size_t count,
+			  int (*alias)(void *ctx, const char *name), void *ctx)
 {
 	const char *name;
 	struct stat st;
 
 	rewinddir(dir);
-	while ((name = next_name(dir)) != NULL) {
+	while ((name = read_next_name(dir)) != NULL) {
 		struct inode is;
 
 		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		is = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
-		if (bsearch(&is, found, count, sizeof *found, by_inode) && alias(ctx, name))
+		if (bsearch(&is, found, count, sizeof *found, compare_inodes) && alias(ctx, name))
 			return ENOMEM;
 	}
 	return errno;
@@ -114,9 +115,9 @@ int aliases_find(int dirfd, struct taken *names, int (*alias)(void *ctx, const c
 	listed = calloc(names->count, sizeof *listed);
 	found = calloc(names->count, sizeof *found);
 	err = listed && found ? mark_listed(dir, names, listed) : ENOMEM;
-	n = err ? 0 : look_up(dirfd, names, listed, found);
+	n = err ? 0 : find_unlisted_inodes(dirfd, names, listed, found);
 	if (n > 0)
-		err = tell_names(dir, dirfd, found, n, alias, ctx);
+		err = report_aliases(dir, dirfd, found, n, alias, ctx);
 	free(listed);
 	free(found);
 	closedir(dir);

@@ -47,7 +47,7 @@ enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 /* A new one, fd, of what is in the directory like: who may see that may see its backups, and nobody
  * else.  We have to put some there.  -1 with errno. */
-static int make_alike(struct place *p, int fd, int like)
+static int copy_dir_access(struct place *p, int fd, int like)
 {
 	struct stat is, st;
 	mode_t mode;
@@ -69,7 +69,7 @@ static int make_alike(struct place *p, int fd, int like)
 		return -1;
 	/* Some file systems have none. */
 	if ((is.st_mode & 07777) != mode)
-		metadata_mode_unset(p, "a directory of backups");
+		metadata_warn_mode_unset(p, "a directory of backups");
 	return 0;
 }
 
@@ -93,7 +93,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 		if (!made && errno != EEXIST)
 			return -1;
 		fd = RETRIED(openat(at, name, OPEN_DIR));
-		if (fd >= 0 && made && make_alike(p, fd, like)) {
+		if (fd >= 0 && made && copy_dir_access(p, fd, like)) {
 			close_fd(fd);
 			remove_new_dir(at, name);
 			return -1;
@@ -109,7 +109,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 }
 
 /* Is that the first part of paths from the top, and the target itself? */
-static bool is_target(struct place *p, const char *name)
+static bool is_target_name(struct place *p, const char *name)
 {
 	const struct place_dir *d;
 
@@ -122,11 +122,11 @@ static bool is_target(struct place *p, const char *name)
 
 /* What is called name in the directory *like, of which we are at `dir': it is closed.  -1 with
  * errno; where the target has no such directory *like is -1 from there on. */
-static int follow(struct place *p, int *like, const char *name, bool first)
+static int open_like_subdir(struct place *p, int *like, const char *name, bool first)
 {
 	int in = *like;
 
-	if (in < 0 || (first && is_target(p, name)))
+	if (in < 0 || (first && is_target_name(p, name)))
 		return 0;
 	*like = RETRIED(openat(in, name, OPEN_DIR));
 	close_fd(in);
@@ -154,14 +154,15 @@ static int open_backup_dir(struct place *p, const char *dir)
 	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
 		len = strcspn(dir, "/");
 		snprintf(name, sizeof name, "%.*s", (int)len, dir);
-		next = follow(p, &like, name, dir == from) ? -1
-							   : enter_backup_dir(p, at, name, like);
+		next = open_like_subdir(p, &like, name, dir == from)
+			       ? -1
+			       : enter_backup_dir(p, at, name, like);
 		close_fd(at);
 		at = next;
 	}
 	close_fd(like);
 	return at < 0 ? fail("make directory %s in %s: %s", from, p->rules->backup_dir,
-			     metadata_why(p))
+			     metadata_error_text(p))
 		      : at;
 }
 
@@ -171,7 +172,7 @@ static bool has_no_links(int err)
 	return err == EPERM || err == EOPNOTSUPP || err == EMLINK || err == ENOSYS || err == EINVAL;
 }
 
-static bool is_same(int dirfd, const char *name, int other, const char *as)
+static bool is_same_inode(int dirfd, const char *name, int other, const char *as)
 {
 	struct stat a, b;
 
@@ -181,20 +182,20 @@ static bool is_same(int dirfd, const char *name, int other, const char *as)
 }
 
 /* What an earlier run set aside is of another kind. */
-static bool is_taken(int err)
+static bool is_backup_blocked(int err)
 {
 	return err == EEXIST || err == EISDIR || err == ENOTDIR || err == ENOTEMPTY;
 }
 
 /* What is to be set aside, and where. */
-struct aside {
+struct backup_move {
 	struct place *place;
 	int from, to;
 	const char *name, *as;
 	const char *dir; /* the path of either, from the top */
 };
 
-static int put_aside(const struct aside *a, bool moved)
+static int move_to_backup(const struct backup_move *a, bool moved)
 {
 	char in[SHOWN_ROOM];
 	int ret;
@@ -205,13 +206,13 @@ static int put_aside(const struct aside *a, bool moved)
 		ret = moved ? renameat(a->from, a->name, a->to, a->as)
 			    : linkat(a->from, a->name, a->to, a->as, 0);
 		/* Of two names of one file the kernel renames none over the other. */
-		if (ret == 0 && moved && is_same(a->from, a->name, a->to, a->as))
+		if (ret == 0 && moved && is_same_inode(a->from, a->name, a->to, a->as))
 			ret = unlinkat(a->from, a->name, 0);
 		if (ret == 0 || errno == ENOENT)
 			return 0;
 		if (!moved && has_no_links(errno))
 			moved = true;
-		else if (!is_taken(errno))
+		else if (!is_backup_blocked(errno))
 			break;
 		else if (delete_old_backup(a->place, a->to, in, a->as))
 			return -1;
@@ -239,7 +240,7 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 
 /* ---- names that the source has, too ---------------------------------------------------- */
 
-static size_t key_in(int dirfd, const char *name, struct name_key *key)
+static size_t fill_name_key(int dirfd, const char *name, struct name_key *key)
 {
 	struct stat st;
 	bool known = fstat(dirfd, &st) == 0;
@@ -255,7 +256,7 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 
 	if (p->rules->dry_run || !backup_is(p, name))
 		return 0;
-	size = key_in(dirfd, name, &key);
+	size = fill_name_key(dirfd, name, &key);
 	pthread_mutex_lock(&p->lock);
 	ret = hashes_add(&p->taken, &key, size, fault_bound(NAMES_BYTES_MAX), "names of backups");
 	pthread_mutex_unlock(&p->lock);
@@ -265,7 +266,7 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 static bool is_spared(struct place *p, int dirfd, const char *name)
 {
 	struct name_key key;
-	size_t size = key_in(dirfd, name, &key);
+	size_t size = fill_name_key(dirfd, name, &key);
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
@@ -294,7 +295,7 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 		if (to < 0)
 			return -1;
 	}
-	ret = put_aside(&(struct aside){p, dirfd, to, name, as, dir}, moved);
+	ret = move_to_backup(&(struct backup_move){p, dirfd, to, name, as, dir}, moved);
 	if (to != dirfd && ret == 0)
 		ret = sync_backup(p, to, name);
 	if (to != dirfd)
@@ -302,7 +303,7 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 	return ret;
 }
 
-int backup_seat(const struct seat *s, bool moved)
+int backup_make_of_seat(const struct seat *s, bool moved)
 {
 	char *dir = place_whole_path(s->in);
 	int ret = dir ? backup_make(s->place, s->dirfd, s->name, dir, moved) : -1;

@@ -18,7 +18,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-struct way {
+struct obstacle {
 	struct place *place;
 	int dirfd;
 	const char *dir; /* its path, from the top of the transfer */
@@ -26,7 +26,7 @@ struct way {
 	const char *shown; /* for messages */
 };
 
-static int stays(const struct way *w, const struct removal *r)
+static int fail_not_cleared(const struct obstacle *w, const struct tree_removal *r)
 {
 	if (r->too_many)
 		return fail("%s is a directory with more in it than --max-delete=%llu leaves",
@@ -35,17 +35,17 @@ static int stays(const struct way *w, const struct removal *r)
 }
 
 /* *count: of what would go. */
-static int look_at_it(const struct way *w, uint64_t *count)
+static int rehearse_clearing(const struct obstacle *w, uint64_t *count)
 {
-	struct removal r = {.rehearsed = true, .silent = true};
+	struct tree_removal r = {.rehearsed = true, .silent = true};
 	int ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
 
 	*count = r.count;
-	return ret > 0 ? stays(w, &r) : ret;
+	return ret > 0 ? fail_not_cleared(w, &r) : ret;
 }
 
 /* Count them all, if that many are left. */
-static bool allow(struct place *p, uint64_t count)
+static bool reserve_deletions(struct place *p, uint64_t count)
 {
 	uint64_t most = p->rules->max_delete, was = atomic_load(&p->deleted);
 
@@ -59,27 +59,27 @@ static bool allow(struct place *p, uint64_t count)
 }
 
 /* What was looked at. */
-static int remove_it(const struct way *w, struct removal r, uint64_t count)
+static int clear_tree(const struct obstacle *w, struct tree_removal r, uint64_t count)
 {
 	int ret;
 
-	r.too_many = !allow(w->place, count);
+	r.too_many = !reserve_deletions(w->place, count);
 	if (r.too_many)
-		return stays(w, &r);
+		return fail_not_cleared(w, &r);
 	r.allowed = count;
 	ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
 	atomic_fetch_sub(&w->place->deleted, r.allowed);
-	return ret > 0 ? stays(w, &r) : ret;
+	return ret > 0 ? fail_not_cleared(w, &r) : ret;
 }
 
-static int tell_of_it(const struct way *w, uint64_t count)
+static int report_clearing(const struct obstacle *w, uint64_t count)
 {
-	return remove_it(w, (struct removal){.rehearsed = true}, count);
+	return clear_tree(w, (struct tree_removal){.rehearsed = true}, count);
 }
 
 /* ---- of a seat's name ---------------------------------------------------------------------- */
 
-static bool is_empty(int fd, int *err)
+static bool is_dir_empty(int fd, int *err)
 {
 	int in = dir_reopen(fd);
 	DIR *dir = in < 0 ? NULL : fdopendir(in);
@@ -99,7 +99,7 @@ static bool is_empty(int fd, int *err)
 	return empty;
 }
 
-static int not_empty(const struct seat *s)
+static int fail_not_empty(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
@@ -108,26 +108,27 @@ static int not_empty(const struct seat *s)
 }
 
 /* Without --delete only an empty one makes room. */
-static int has_to_be_empty(const struct seat *s)
+static int check_dir_empty(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 	struct stat st;
 	int fd = dir_open(s->dirfd, s->name, &st), err = errno;
-	bool empty = fd >= 0 && is_empty(fd, &err);
+	bool empty = fd >= 0 && is_dir_empty(fd, &err);
 
 	close_fd(fd);
 	if (fd >= 0 && err == 0)
-		return empty ? 0 : not_empty(s);
+		return empty ? 0 : fail_not_empty(s);
 	errno = err;
 	return fail("list directory %s: %m", seat_shown(s, shown));
 }
 
 /* keeps: as a whole, under the name of a backup. */
-static int clear(const struct seat *s, const struct way *w, uint64_t count, bool keeps)
+static int clear_obstacle(const struct seat *s, const struct obstacle *w, uint64_t count,
+			  bool keeps)
 {
 	if (keeps)
-		return tell_of_it(w, count) ? -1 : backup_seat(s, true);
-	return remove_it(w, (struct removal){.backs_up = place_backs_up(s->place)}, count);
+		return report_clearing(w, count) ? -1 : backup_make_of_seat(s, true);
+	return clear_tree(w, (struct tree_removal){.backs_up = place_backs_up(s->place)}, count);
 }
 
 /* only_look: before something is made that it is in the way of. */
@@ -136,7 +137,7 @@ static int clear_seat(const struct seat *s, bool only_look)
 	const struct rules *rules = s->place->rules;
 	bool keeps = place_backs_up(s->place) && !*rules->backup_dir;
 	char shown[SHOWN_ROOM];
-	struct way w = {
+	struct obstacle w = {
 		.place = s->place,
 		.dirfd = s->dirfd,
 		.dir = place_whole_path(s->in),
@@ -144,19 +145,19 @@ static int clear_seat(const struct seat *s, bool only_look)
 		.shown = seat_shown(s, shown),
 	};
 	uint64_t count = 0;
-	int ret = w.dir ? look_at_it(&w, &count) : -1;
+	int ret = w.dir ? rehearse_clearing(&w, &count) : -1;
 
 	if (ret == 0 && only_look && rules->dry_run)
-		ret = tell_of_it(&w, count);
+		ret = report_clearing(&w, count);
 	if (ret == 0 && !only_look)
-		ret = clear(s, &w, count, keeps);
+		ret = clear_obstacle(s, &w, count, keeps);
 	free((char *)w.dir);
 	return ret;
 }
 
-int delete_is_allowed(const struct seat *s)
+int delete_check_in_the_way(const struct seat *s)
 {
-	return s->place->rules->delete ? clear_seat(s, true) : has_to_be_empty(s);
+	return s->place->rules->delete ? clear_seat(s, true) : check_dir_empty(s);
 }
 
 int delete_in_the_way(const struct seat *s)
@@ -167,14 +168,14 @@ int delete_in_the_way(const struct seat *s)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return fail("delete directory %s: %m", seat_shown(s, shown));
-	return s->place->rules->delete ? clear_seat(s, false) : not_empty(s);
+	return s->place->rules->delete ? clear_seat(s, false) : fail_not_empty(s);
 }
 
 /* ---- of a backup's ------------------------------------------------------------------------- */
 
 int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name)
 {
-	struct way w = {.place = p, .dirfd = dirfd, .dir = dir, .name = name, .shown = name};
+	struct obstacle w = {.place = p, .dirfd = dirfd, .dir = dir, .name = name, .shown = name};
 	struct stat st;
 	uint64_t count;
 
@@ -184,5 +185,5 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 		return 0;
 	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
 		return fail("replace the backup %s: %m", name);
-	return look_at_it(&w, &count) ? -1 : remove_it(&w, (struct removal){0}, count);
+	return rehearse_clearing(&w, &count) ? -1 : clear_tree(&w, (struct tree_removal){0}, count);
 }

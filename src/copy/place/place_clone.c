@@ -8,7 +8,7 @@
 #include "copy/io/clone.h"
 
 /* Or is it this file that can't: one that is written in place always (btrfs: EINVAL), say? */
-static bool is_never(int error)
+static bool is_clone_unsupported(int error)
 {
 	return error == EOPNOTSUPP || error == EXDEV || error == ENOTTY || error == ENOSYS;
 }
@@ -24,7 +24,7 @@ bool seat_can_share(const struct seat *s, int from, struct clones *clones)
 		return false;
 	fd = RETRIED(openat(s->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	can = fd >= 0 && clone_try(from, fd) == 0;
-	if (!can && is_never(errno))
+	if (!can && is_clone_unsupported(errno))
 		clones_refuse(clones, source.st_dev, there.st_dev);
 	close_fd(fd);
 	return can;

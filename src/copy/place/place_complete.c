@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-static int by_inode(const void *a, const void *b)
+static int compare_dir_inodes(const void *a, const void *b)
 {
 	const struct place_dir *x = *(struct place_dir *const *)a;
 	const struct place_dir *y = *(struct place_dir *const *)b;
@@ -24,8 +24,8 @@ static int by_inode(const void *a, const void *b)
 }
 
 /* Those that are one directory: of several sources, or under a name that leads to another. */
-static int for_same(struct place *p, void (*each)(void *ctx, struct place_dir *const *, size_t),
-		    void *ctx)
+static int for_each_same_dir(struct place *p,
+			     void (*each)(void *ctx, struct place_dir *const *, size_t), void *ctx)
 {
 	struct place_dir **dirs, *d;
 	size_t count = 0, n = 0;
@@ -39,9 +39,9 @@ static int for_same(struct place *p, void (*each)(void *ctx, struct place_dir *c
 		if (!d->missing)
 			dirs[n++] = d;
 	}
-	qsort(dirs, count, sizeof(struct place_dir *), by_inode);
+	qsort(dirs, count, sizeof(struct place_dir *), compare_dir_inodes);
 	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
-		for (n = 1; i + n < count && by_inode(&dirs[i], &dirs[i + n]) == 0; n++)
+		for (n = 1; i + n < count && compare_dir_inodes(&dirs[i], &dirs[i + n]) == 0; n++)
 			;
 		each(ctx, dirs + i, n);
 	}
@@ -51,7 +51,7 @@ static int for_same(struct place *p, void (*each)(void *ctx, struct place_dir *c
 
 /* ---- deleting ------------------------------------------------------------------------------ */
 
-static void tell_unlisted(const struct place_dir *d, int err, struct place_end *e)
+static void report_unlisted(const struct place_dir *d, int err, struct place_end *e)
 {
 	struct failure why;
 	char *path = place_whole_path(d);
@@ -66,7 +66,7 @@ static void tell_unlisted(const struct place_dir *d, int err, struct place_end *
 
 /* Several sources may go into one directory: what one of them has or leads to, and what one of them
  * was not read for, stays. */
-static void delete_in(void *ctx, struct place_dir *const *same, size_t count)
+static void delete_extraneous(void *ctx, struct place_dir *const *same, size_t count)
 {
 	struct place_end *e = ctx;
 	bool all = false;
@@ -78,9 +78,9 @@ static void delete_in(void *ctx, struct place_dir *const *same, size_t count)
 
 		if (dir_only_leads(same[i]))
 			continue;
-		all = kept_some_left(same[i]->kept, &unlisted) && all;
+		all = kept_has_left(same[i]->kept, &unlisted) && all;
 		if (unlisted)
-			tell_unlisted(same[i], unlisted, e);
+			report_unlisted(same[i], unlisted, e);
 	}
 	if (all)
 		delete_left(same, count, e);
@@ -90,7 +90,7 @@ static void delete_in(void *ctx, struct place_dir *const *same, size_t count)
 
 /* Of the directories of several sources that are one here the first one's attributes count, as with
  * files, whichever came first and made it. */
-static void yield_to(struct place_dir *first, struct place_dir *again)
+static void merge_dir_state(struct place_dir *first, struct place_dir *again)
 {
 	first->fresh |= again->fresh;
 	if (again->loosened && !first->loosened) {
@@ -100,7 +100,7 @@ static void yield_to(struct place_dir *first, struct place_dir *again)
 	again->yields = true;
 }
 
-static void settle_same(void *ctx, struct place_dir *const *same, size_t count)
+static void merge_same_dirs(void *ctx, struct place_dir *const *same, size_t count)
 {
 	struct place_dir *first = NULL;
 
@@ -111,11 +111,11 @@ static void settle_same(void *ctx, struct place_dir *const *same, size_t count)
 	}
 	for (size_t i = 0; first && i < count; i++) {
 		if (same[i]->flags & DIR_AGAIN)
-			yield_to(first, same[i]);
+			merge_dir_state(first, same[i]);
 	}
 }
 
-static bool some_are_met_again(const struct place *p)
+static bool has_repeated_dirs(const struct place *p)
 {
 	for (const struct place_dir *d = p->dirs; d; d = d->next) {
 		if (d->flags & DIR_AGAIN)
@@ -125,14 +125,14 @@ static bool some_are_met_again(const struct place *p)
 }
 
 /* What only led to what was asked for, and is the target itself, is nobody's to change. */
-static bool has_metadata(const struct place_dir *d)
+static bool needs_dir_metadata(const struct place_dir *d)
 {
 	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
 
 	return !d->missing && ((d->flags & given) != given || d->fresh);
 }
 
-static int set_metadata(struct place_dir *d, int fd)
+static int set_dir_metadata(struct place_dir *d, int fd)
 {
 	struct place *p = d->place;
 	struct seat s = {.place = p, .in = d->up, .dirfd = -1, .name = d->name};
@@ -149,14 +149,14 @@ static int set_metadata(struct place_dir *d, int fd)
 		m.set_uid = st.st_uid;
 		m.set_gid = st.st_gid;
 	}
-	if (has_metadata(d))
+	if (needs_dir_metadata(d))
 		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
 	if (d->loosened && metadata_chmod(p, fd, d->was))
 		return fail("set mode of %s: %m", seat_shown(&s, shown));
 	return 0;
 }
 
-static int sync_dir(const struct place_dir *d, int fd)
+static int sync_finished_dir(const struct place_dir *d, int fd)
 {
 	char shown[SHOWN_ROOM];
 	int own, ret;
@@ -176,12 +176,12 @@ static int sync_dir(const struct place_dir *d, int fd)
 static void finish_dir(struct place_dir *d, struct place_end *e)
 {
 	struct failure why;
-	int fd = dir_hold(d), ret = -1;
+	int fd = dir_use(d), ret = -1;
 
 	if (fd >= 0) {
-		ret = set_metadata(d, fd);
+		ret = set_dir_metadata(d, fd);
 		if (ret == 0)
-			ret = sync_dir(d, fd);
+			ret = sync_finished_dir(d, fd);
 		dir_release(d);
 	}
 	if (ret) {
@@ -206,7 +206,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 {
 	struct place_dir *d;
 
-	if (some_are_met_again(p) && for_same(p, settle_same, NULL))
+	if (has_repeated_dirs(p) && for_each_same_dir(p, merge_same_dirs, NULL))
 		return -1;
 	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
 		if (!d->missing && !d->is_target && !d->yields)
@@ -229,7 +229,7 @@ int place_complete(struct place *p, struct place_end *e)
 	int ret = 0;
 
 	if (e->deletions && p->rules->delete)
-		ret = for_same(p, delete_in, e);
+		ret = for_each_same_dir(p, delete_extraneous, e);
 	e->deleted = atomic_load(&p->deleted);
 	e->too_many = atomic_load(&p->too_many);
 	if (ret == 0 && !p->rules->dry_run)

@@ -23,7 +23,7 @@
 struct deletion {
 	struct place *place;
 	struct place_end *end; /* NULL: room is made for something, and: */
-	struct removal *removal;
+	struct tree_removal *removal;
 	bool dry, backs_up;
 	bool failed, too_many;
 	struct lineage lineage;
@@ -48,7 +48,7 @@ struct level {
 /* ---- paths and words ----------------------------------------------------------------------- */
 
 /* With this thread's failure. Returns true: it stays. */
-static bool tell_failure(struct deletion *d, enum event_what what)
+static bool report_not_deleted(struct deletion *d, enum event_what what)
 {
 	struct failure why;
 
@@ -66,7 +66,7 @@ static int path_push(struct deletion *d, const char *name, size_t *len)
 	*len = d->len;
 	if (ARRAY_ROOM(d->path, d->len, d->room, strlen(name) + 2)) {
 		fail_as(OUT_MEMORY, "delete %s: %m", name);
-		tell_failure(d, EVENT_FILE);
+		report_not_deleted(d, EVENT_FILE);
 		return -1;
 	}
 	if (d->len > 0)
@@ -83,7 +83,7 @@ static void path_pop(struct deletion *d, size_t len)
 		d->path[len] = '\0';
 }
 
-static enum event_what what_of(const struct stat *st)
+static enum event_what get_entry_event(const struct stat *st)
 {
 	switch (st->st_mode & S_IFMT) {
 	case S_IFDIR:
@@ -96,7 +96,7 @@ static enum event_what what_of(const struct stat *st)
 	return EVENT_NODE;
 }
 
-static void tell(struct deletion *d, enum event_what what)
+static void report_deleted(struct deletion *d, enum event_what what)
 {
 	const struct place_opts *o = &d->place->o;
 
@@ -107,7 +107,7 @@ static void tell(struct deletion *d, enum event_what what)
 }
 
 /* It counts from now on, unless it is taken back: lanes make room at the same time. */
-static bool may_delete(struct deletion *d)
+static bool count_deletion(struct deletion *d)
 {
 	struct place *p = d->place;
 	uint64_t ahead = 0;
@@ -131,7 +131,7 @@ static bool may_delete(struct deletion *d)
 }
 
 /* Would it? */
-static bool is_room_for_one(struct deletion *d)
+static bool has_deletions_left(struct deletion *d)
 {
 	d->too_many = atomic_load(&d->place->deleted) >= d->place->rules->max_delete;
 	if (d->too_many)
@@ -139,20 +139,20 @@ static bool is_room_for_one(struct deletion *d)
 	return !d->too_many;
 }
 
-static bool take_back(struct deletion *d, enum event_what what)
+static bool uncount_deletion(struct deletion *d, enum event_what what)
 {
 	if (!d->removal || !d->removal->silent)
 		atomic_fetch_sub(&d->place->deleted, 1);
-	return tell_failure(d, what);
+	return report_not_deleted(d, what);
 }
 
 /* What has not been copied of it (--max-size, -u) would be gone. */
-static bool is_source(struct deletion *d, const struct stat *st)
+static bool refuse_source(struct deletion *d, const struct stat *st)
 {
 	if (!place_is_source(d->place, st))
 		return false;
 	fail("delete %s: it is a source", d->path);
-	return tell_failure(d, what_of(st));
+	return report_not_deleted(d, get_entry_event(st));
 }
 
 static bool is_protected(struct deletion *d, const char *name, const struct stat *st)
@@ -167,13 +167,13 @@ static bool is_protected(struct deletion *d, const char *name, const struct stat
 	if (!d->removal && backup_is(d->place, name))
 		return true;
 	return (!r->delete_excluded && filter_excludes(r->filter, d->path, dir)) ||
-	       is_source(d, st);
+	       refuse_source(d, st);
 }
 
 /* ---- one name ------------------------------------------------------------------------------- */
 
 /* What the path without its last name says. */
-static int back_up(struct deletion *d, int dirfd, const char *name)
+static int back_up_entry(struct deletion *d, int dirfd, const char *name)
 {
 	size_t cut = d->len - strlen(name);
 	char *dir = strndup(d->path, cut > 0 ? cut - 1 : 0);
@@ -193,14 +193,14 @@ static bool gets_backup(const struct deletion *d, const char *name)
 }
 
 /* Look at name in dirfd, which is in the path: 1, 0 if it is gone, -1: told. */
-static int look(struct deletion *d, int dirfd, const char *name, struct stat *st)
+static int stat_entry(struct deletion *d, int dirfd, const char *name, struct stat *st)
 {
 	if (fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
 	if (errno == ENOENT)
 		return 0;
 	fail("look at %s: %m", d->path);
-	tell_failure(d, EVENT_FILE);
+	report_not_deleted(d, EVENT_FILE);
 	return -1;
 }
 
@@ -212,7 +212,7 @@ static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
 	if (d->dry)
 		return false;
 	temporary_sweep(dirfd, name);
-	return look(d, dirfd, name, &now) != 0;
+	return stat_entry(d, dirfd, name, &now) != 0;
 }
 
 /* No directory; its name is in the path.  True: it stays. */
@@ -222,15 +222,15 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
 
 	if (temporary_is(name))
 		return delete_temporary(d, dirfd, name);
-	if (is_protected(d, name, st) || !may_delete(d))
+	if (is_protected(d, name, st) || !count_deletion(d))
 		return true;
-	if (!d->dry && backup && back_up(d, dirfd, name))
-		return take_back(d, what_of(st));
+	if (!d->dry && backup && back_up_entry(d, dirfd, name))
+		return uncount_deletion(d, get_entry_event(st));
 	if (!d->dry && !backup && unlinkat(dirfd, name, 0) && errno != ENOENT) {
 		fail("delete %s: %m", d->path);
-		return take_back(d, what_of(st));
+		return uncount_deletion(d, get_entry_event(st));
 	}
-	tell(d, what_of(st));
+	report_deleted(d, get_entry_event(st));
 	/* Its backup may be right beside it. */
 	return backup && !*d->place->rules->backup_dir;
 }
@@ -239,14 +239,14 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
  * what is told of it. */
 static bool delete_empty(struct deletion *d, int dirfd, const char *name, bool replaced)
 {
-	if (!replaced && !may_delete(d))
+	if (!replaced && !count_deletion(d))
 		return true;
 	if (!d->dry && unlinkat(dirfd, name, AT_REMOVEDIR) && errno != ENOENT) {
 		fail("delete directory %s: %m", d->path);
-		return replaced ? tell_failure(d, EVENT_DIR) : take_back(d, EVENT_DIR);
+		return replaced ? report_not_deleted(d, EVENT_DIR) : uncount_deletion(d, EVENT_DIR);
 	}
 	if (!replaced)
-		tell(d, EVENT_DIR);
+		report_deleted(d, EVENT_DIR);
 	return false;
 }
 
@@ -260,7 +260,7 @@ static void level_free(struct level *l)
 	free(l);
 }
 
-static int add_name(struct level *l, const char *name)
+static int add_level_name(struct level *l, const char *name)
 {
 	if (ARRAY_ROOM(l->names, l->count, l->room, 1) || !(l->names[l->count] = strdup(name)))
 		return -1;
@@ -270,7 +270,7 @@ static int add_name(struct level *l, const char *name)
 
 /* All that is in fd, before anything of it is deleted. left: of these only what all have not;
  * NULL: everything. */
-static int list(struct level *l, int fd, struct place_dir *const *left, size_t count)
+static int list_entries(struct level *l, int fd, struct place_dir *const *left, size_t count)
 {
 	int in = dir_reopen(fd), ret = -1;
 	DIR *dir = in < 0 ? NULL : fdopendir(in);
@@ -288,7 +288,7 @@ static int list(struct level *l, int fd, struct place_dir *const *left, size_t c
 
 		for (size_t i = 0; left && all && i < count; i++)
 			all = dir_has_left(left[i], e->d_name);
-		if (all && add_name(l, e->d_name))
+		if (all && add_level_name(l, e->d_name))
 			break;
 	}
 	err = errno;
@@ -307,7 +307,7 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 
 	for (size_t i = 0; i < l->count; i++) {
 		char *name = l->names[i];
-		int there = path_push(d, name, &len) ? -1 : look(d, fd, name, &st);
+		int there = path_push(d, name, &len) ? -1 : stat_entry(d, fd, name, &st);
 
 		if (there < 0)
 			l->stays = true;
@@ -323,7 +323,8 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 }
 
 /* It goes anyway, as far as is known. */
-static int loosen(const struct deletion *d, struct level *l, int fd, const struct stat *st)
+static int loosen_deleted_dir(const struct deletion *d, struct level *l, int fd,
+			      const struct stat *st)
 {
 	const struct place *p = d->place;
 	int better;
@@ -346,17 +347,17 @@ static bool may_be_loosened(const struct deletion *d, const struct stat *st)
 }
 
 /* One in the way was asked for by its name. */
-static bool stays_whole(struct deletion *d, const struct level *up, const char *name,
-			const struct stat *st)
+static bool is_dir_protected(struct deletion *d, const struct level *up, const char *name,
+			     const struct stat *st)
 {
-	return d->removal && !up ? backup_is_in(&d->lineage, st) || is_source(d, st)
+	return d->removal && !up ? backup_is_in(&d->lineage, st) || refuse_source(d, st)
 				 : is_protected(d, name, st);
 }
 
 /* Into the directory name of *fd, which is not to be closed if there is no up; its name is in the
  * path.  NULL: it stays. */
-static struct level *descend(struct deletion *d, struct level *up, int *fd, const char *name,
-			     size_t len)
+static struct level *enter_level(struct deletion *d, struct level *up, int *fd, const char *name,
+				 size_t len)
 {
 	struct level *l;
 	struct stat st, above;
@@ -364,19 +365,19 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 
 	if (sub < 0 || fstat(*fd, &above)) {
 		fail("open directory %s: %m", d->path);
-		tell_failure(d, EVENT_DIR);
+		report_not_deleted(d, EVENT_DIR);
 		close_fd(sub);
 		return NULL;
 	}
 	l = calloc(1, sizeof *l + strlen(name) + 1);
 	if (!l) {
 		fail_as(OUT_MEMORY, "delete directory %s: %m", d->path);
-		tell_failure(d, EVENT_DIR);
+		report_not_deleted(d, EVENT_DIR);
 		close_fd(sub);
 		return NULL;
 	}
 	/* What is mounted there is nobody's to delete. */
-	if (stays_whole(d, up, name, &st) || st.st_dev != above.st_dev) {
+	if (is_dir_protected(d, up, name, &st) || st.st_dev != above.st_dev) {
 		close_fd(sub);
 		free(l);
 		return NULL;
@@ -386,10 +387,10 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
 	l->len = len;
-	sub = loosen(d, l, sub, &st);
-	if (list(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
+	sub = loosen_deleted_dir(d, l, sub, &st);
+	if (list_entries(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
 		fail("list directory %s: %m", d->path);
-		l->stays = tell_failure(d, EVENT_DIR);
+		l->stays = report_not_deleted(d, EVENT_DIR);
 	}
 	delete_files(d, l, sub, true);
 	if (up)
@@ -399,7 +400,7 @@ static struct level *descend(struct deletion *d, struct level *up, int *fd, cons
 }
 
 /* *fd is that of l, and becomes that of l->up, if there is one. */
-static int ascend(struct deletion *d, const struct level *l, int *fd)
+static int leave_level(struct deletion *d, const struct level *l, int *fd)
 {
 	int in = l->up ? RETRIED(openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
 		       : -1;
@@ -411,17 +412,17 @@ static int ascend(struct deletion *d, const struct level *l, int *fd)
 	else if (l->up && (st.st_dev != l->up->dev || st.st_ino != l->up->ino))
 		ret = fail("delete directory %s: it was moved meanwhile", d->path);
 	if (ret)
-		tell_failure(d, EVENT_DIR);
+		report_not_deleted(d, EVENT_DIR);
 	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->was)) {
 		fail("set mode of %s: %m", d->path);
-		tell_failure(d, EVENT_DIR);
+		report_not_deleted(d, EVENT_DIR);
 	}
 	close_fd(*fd);
 	*fd = in;
 	return ret;
 }
 
-static struct level *next_below(struct deletion *d, struct level *l, int *fd)
+static struct level *enter_next_level(struct deletion *d, struct level *l, int *fd)
 {
 	struct level *sub = NULL;
 	size_t len;
@@ -430,7 +431,7 @@ static struct level *next_below(struct deletion *d, struct level *l, int *fd)
 		char *name = l->names[l->next++];
 
 		if (path_push(d, name, &len) == 0)
-			sub = descend(d, l, fd, name, len);
+			sub = enter_level(d, l, fd, name, len);
 		if (!sub) {
 			l->stays = true;
 			path_pop(d, len);
@@ -444,17 +445,17 @@ static struct level *next_below(struct deletion *d, struct level *l, int *fd)
 static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t len)
 {
 	int fd = dirfd;
-	struct level *l = descend(d, NULL, &fd, name, len), *sub, *up;
+	struct level *l = enter_level(d, NULL, &fd, name, len), *sub, *up;
 	bool stays = l == NULL;
 
 	while (l) {
-		sub = next_below(d, l, &fd);
+		sub = enter_next_level(d, l, &fd);
 		if (sub) {
 			l = sub;
 			continue;
 		}
 		up = l->up;
-		if (ascend(d, l, &fd)) {
+		if (leave_level(d, l, &fd)) {
 			/* Nothing more of it can be reached. */
 			for (; l; l = up) {
 				up = l->up;
@@ -482,8 +483,8 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 		struct stat st;
 		size_t len;
 
-		if (path_push(d, l->names[i], &len) || look(d, fd, l->names[i], &st) <= 0 ||
-		    is_protected(d, l->names[i], &st) || !is_room_for_one(d)) {
+		if (path_push(d, l->names[i], &len) || stat_entry(d, fd, l->names[i], &st) <= 0 ||
+		    is_protected(d, l->names[i], &st) || !has_deletions_left(d)) {
 			path_pop(d, len);
 			continue;
 		}
@@ -495,7 +496,7 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 }
 
 /* Into the target go what is in some sources and what others are called: these are in no KEEP. */
-static void spare_asked(const struct place *p, const struct place_end *e, struct level *l)
+static void keep_asked_names(const struct place *p, const struct place_end *e, struct level *l)
 {
 	size_t n = 0;
 
@@ -509,18 +510,19 @@ static void spare_asked(const struct place *p, const struct place_end *e, struct
 	l->count = n;
 }
 
-static void delete_left_in(struct deletion *d, struct place_dir *const *same, size_t count, int fd)
+static void delete_left_entries(struct deletion *d, struct place_dir *const *same, size_t count,
+				int fd)
 {
 	struct level *l = calloc(1, sizeof *l + 1);
-	int err = l ? dirs_know_aliases(same, count, fd) : ENOMEM;
+	int err = l ? dirs_keep_aliases(same, count, fd) : ENOMEM;
 
 	errno = err;
-	if (err || list(l, fd, same, count)) {
+	if (err || list_entries(l, fd, same, count)) {
 		fail("list directory %s: %m", d->path);
-		tell_failure(d, EVENT_DIR);
+		report_not_deleted(d, EVENT_DIR);
 	} else {
 		if (same[0]->is_target)
-			spare_asked(d->place, d->end, l);
+			keep_asked_names(d->place, d->end, l);
 		delete_files(d, l, fd, false);
 		delete_dirs(d, l, fd);
 	}
@@ -549,17 +551,18 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_end *
 	d.len = strlen(d.path);
 	d.room = d.len + 1;
 	backup_lineage(p, &d.lineage);
-	fd = dir_hold(same[0]);
+	fd = dir_use(same[0]);
 	if (fd < 0) {
-		tell_failure(&d, EVENT_DIR);
+		report_not_deleted(&d, EVENT_DIR);
 	} else {
-		delete_left_in(&d, same, count, fd);
+		delete_left_entries(&d, same, count, fd);
 		dir_release(same[0]);
 	}
 	free(d.path);
 }
 
-int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r)
+int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
+		struct tree_removal *r)
 {
 	struct deletion d = {
 		.place = p,

@@ -24,7 +24,7 @@ enum {
 	RIGHTS = S_IRWXU,
 };
 
-static const char *shown(const struct place_dir *d, char to[static SHOWN_ROOM])
+static const char *format_dir_path(const struct place_dir *d, char to[static SHOWN_ROOM])
 {
 	struct seat s = {.place = d->place, .in = d->up, .name = d->name};
 
@@ -45,7 +45,7 @@ static bool is_as_made(const struct place_dir *d, const struct stat *st)
 }
 
 /* Our own directory, in which we may not do what has to be done. */
-static int loosen(struct place_dir *d, int *fd, const struct stat *st)
+static int loosen_own_dir(struct place_dir *d, int *fd, const struct stat *st)
 {
 	struct place *p = d->place;
 	int better;
@@ -64,7 +64,7 @@ static int loosen(struct place_dir *d, int *fd, const struct stat *st)
 	return 0;
 }
 
-static void compare(struct place_dir *d, const struct stat *st, struct change *c)
+static void compare_dir(struct place_dir *d, const struct stat *st, struct change *c)
 {
 	struct metadata m;
 
@@ -74,7 +74,8 @@ static void compare(struct place_dir *d, const struct stat *st, struct change *c
 }
 
 /* fd is what it is: made just now, or there. */
-static int meet(struct place_dir *d, int *fd, struct stat *st, bool made, struct change *c)
+static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool made,
+			    struct change *c)
 {
 	char name[SHOWN_ROOM];
 
@@ -83,16 +84,16 @@ static int meet(struct place_dir *d, int *fd, struct stat *st, bool made, struct
 	d->was = st->st_mode & 07777;
 	d->fresh = made && is_as_made(d, st);
 	atomic_init(&d->unswept, !d->fresh);
-	compare(d, st, c);
+	compare_dir(d, st, c);
 	if (d->fresh)
 		metadata_begin_dir(d, *fd, st);
-	else if (loosen(d, fd, st))
-		return fail("get access to directory %s: %m", shown(d, name));
+	else if (loosen_own_dir(d, fd, st))
+		return fail("get access to directory %s: %m", format_dir_path(d, name));
 	return 0;
 }
 
 /* Something else has its name. */
-static int clear_name(struct place_dir *d, int in, const char *name)
+static int clear_dir_name(struct place_dir *d, int in, const char *name)
 {
 	struct place *p = d->place;
 	char path[SHOWN_ROOM];
@@ -102,7 +103,7 @@ static int clear_name(struct place_dir *d, int in, const char *name)
 	if (!place_backs_up(p)) {
 		ret = unlinkat(in, name, 0);
 		return ret && errno != ENOENT && errno != EISDIR
-			       ? fail("replace %s: %m", shown(d, path))
+			       ? fail("replace %s: %m", format_dir_path(d, path))
 			       : 0;
 	}
 	dir = place_whole_path(d->up);
@@ -111,7 +112,7 @@ static int clear_name(struct place_dir *d, int in, const char *name)
 	return ret;
 }
 
-static int sync_in(const struct place_dir *d, int in)
+static int sync_dir_parent(const struct place_dir *d, int in)
 {
 	char name[SHOWN_ROOM];
 	int fd, ret;
@@ -119,7 +120,8 @@ static int sync_in(const struct place_dir *d, int in)
 	if (!d->place->rules->fsync)
 		return 0;
 	fd = dir_reopen(in);
-	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", shown(d, name)) : 0;
+	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", format_dir_path(d, name))
+				  : 0;
 	close_fd(fd);
 	return ret;
 }
@@ -138,7 +140,8 @@ static bool has_dir(struct place *p, const struct stat *st)
 
 /* Something has its name (st: a directory).  Is that another directory or file of the source, of
  * which the file system takes its name for? Keeps errno. */
-static int check_folding(const struct place_dir *d, int in, const char *name, const struct stat *st)
+static int check_dir_folding(const struct place_dir *d, int in, const char *name,
+			     const struct stat *st)
 {
 	struct place *p = d->place;
 	char other[NAME_MAX + 1], path[SHOWN_ROOM];
@@ -152,12 +155,13 @@ static int check_folding(const struct place_dir *d, int in, const char *name, co
 		return 0;
 	return fail("make directory %s: the file system takes this name for %s, which this run has "
 		    "put there",
-		    shown(d, path), *other ? other : "another one");
+		    format_dir_path(d, path), *other ? other : "another one");
 }
 
 /* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: it is
  * left out. */
-static int enter(struct place_dir *d, int in, const char *name, int *fd, struct change *c)
+static int open_or_make_dir(struct place_dir *d, int in, const char *name, int *fd,
+			    struct change *c)
 {
 	bool dry = d->place->rules->dry_run, made = false;
 	char path[SHOWN_ROOM];
@@ -169,7 +173,7 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 	for (int i = 0; i < TRIES; i++) {
 		*fd = dir_open(in, name, &st);
 		if (!made && (*fd >= 0 || errno == ENOTDIR || errno == ELOOP) &&
-		    check_folding(d, in, name, *fd < 0 ? NULL : &st)) {
+		    check_dir_folding(d, in, name, *fd < 0 ? NULL : &st)) {
 			close_fd(*fd);
 			return -1;
 		}
@@ -177,8 +181,8 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 			c->missing = made && !c->type;
 			if (!d->place->rules->perms)
 				d->umask = metadata_umask(d->place, d->up, in);
-			if (meet(d, fd, &st, made, c) == 0)
-				return made ? sync_in(d, in) : 0;
+			if (record_dir_state(d, fd, &st, made, c) == 0)
+				return made ? sync_dir_parent(d, in) : 0;
 			close_fd(*fd);
 			return -1;
 		}
@@ -187,26 +191,27 @@ static int enter(struct place_dir *d, int in, const char *name, int *fd, struct 
 		else if (errno == ENOENT)
 			c->missing = !c->type;
 		else
-			return fail("open directory %s: %m", shown(d, path));
+			return fail("open directory %s: %m", format_dir_path(d, path));
 		if (c->type ? d->place->rules->ignore_existing : d->place->rules->existing)
 			return 1;
 		if (dry) {
 			d->missing = true;
 			return 0;
 		}
-		if (errno != ENOENT && clear_name(d, in, name))
+		if (errno != ENOENT && clear_dir_name(d, in, name))
 			return -1;
 		made = mkdirat(in, name, metadata_first_mode(d)) == 0;
 		if (!made && errno != EEXIST)
-			return fail("make directory %s: %m", shown(d, path));
+			return fail("make directory %s: %m", format_dir_path(d, path));
 	}
-	return fail("make directory %s: somebody else changes it all the time", shown(d, path));
+	return fail("make directory %s: somebody else changes it all the time",
+		    format_dir_path(d, path));
 }
 
 /* ---- the target itself ------------------------------------------------------------------- */
 
 /* From now on the target is the directory fd. */
-static int become_dir(struct place *p, int fd)
+static int set_target_dir(struct place *p, int fd)
 {
 	struct stat st;
 
@@ -224,7 +229,7 @@ static int become_dir(struct place *p, int fd)
 
 /* DST, which was not there as a directory: made, unless somebody did that meanwhile.  *made: it
  * is to become what d is. */
-static int make_target(struct place *p, const char *marker, mode_t mode, bool *made)
+static int make_target_dir(struct place *p, const char *marker, mode_t mode, bool *made)
 {
 	const struct spot *spot = &p->spot;
 	struct stat st;
@@ -247,13 +252,13 @@ static int make_target(struct place *p, const char *marker, mode_t mode, bool *m
 		return fail("%s is not a directory", spot->shown);
 	if (fd < 0)
 		return fail("make directory %s: %m", spot->shown);
-	if (become_dir(p, fd))
+	if (set_target_dir(p, fd))
 		return -1;
 	p->top->fresh = *made;
-	return *made ? sync_in(p->top, spot->dirfd) : 0;
+	return *made ? sync_dir_parent(p->top, spot->dirfd) : 0;
 }
 
-static bool is_absent(const struct spot *s)
+static bool is_spot_absent(const struct spot *s)
 {
 	struct stat st;
 
@@ -261,16 +266,16 @@ static bool is_absent(const struct spot *s)
 }
 
 /* A pattern of the far end matched several: this end knows that only now. */
-static int make_for_many(struct place *p)
+static int make_target_for_many(struct place *p)
 {
-	bool absent = is_absent(&p->spot), made;
+	bool absent = is_spot_absent(&p->spot), made;
 
 	if (p->spot.direct || p->rules->no_target_dir || (!absent && p->rules->dry_run))
 		return fail("%s is not a directory", p->spot.shown);
 	if (absent && !p->rules->mkpath)
-		return spot_needs_dir(&p->o, &p->spot);
+		return spot_fail_needs_dir(&p->o, &p->spot);
 	if (!p->rules->dry_run)
-		return make_target(p, "", 0777, &made);
+		return make_target_dir(p, "", 0777, &made);
 	pthread_mutex_lock(&p->lock);
 	p->top->missing = true;
 	p->is_dir = true;
@@ -283,13 +288,13 @@ int place_need_dir(struct place *p)
 	int ret;
 
 	pthread_mutex_lock(&p->settling);
-	ret = p->is_dir ? 0 : make_for_many(p);
+	ret = p->is_dir ? 0 : make_target_for_many(p);
 	pthread_mutex_unlock(&p->settling);
 	return ret;
 }
 
 /* d is what the target is. */
-static int be_target(struct place_dir *d, bool made, struct change *c)
+static int adopt_target(struct place_dir *d, bool made, struct change *c)
 {
 	struct stat st;
 	int fd, ret;
@@ -301,13 +306,13 @@ static int be_target(struct place_dir *d, bool made, struct change *c)
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail("open directory %s: %m", d->place->spot.shown);
 	else
-		ret = meet(d, &fd, &st, made, c);
+		ret = record_dir_state(d, &fd, &st, made, c);
 	close_fd(fd);
 	return ret;
 }
 
 /* In a dry run, where there is no target. */
-static int be_missing(struct place_dir *d, struct change *c)
+static int mark_missing(struct place_dir *d, struct change *c)
 {
 	c->missing = true;
 	d->missing = true;
@@ -316,7 +321,8 @@ static int be_missing(struct place_dir *d, struct change *c)
 
 /* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target.  1: it
  * is left out. */
-static int settle(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *fd,
+			  struct change *c)
 {
 	struct place *p = d->place;
 	bool contents = r->flags & DIR_CONTENTS, made = false;
@@ -325,56 +331,56 @@ static int settle(struct place_dir *d, const struct record_dir *r, int *fd, stru
 
 	if (p->spot.direct)
 		return fail("%s is not a directory", p->spot.shown);
-	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY) && make_for_many(p))
+	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY) && make_target_for_many(p))
 		return -1;
 	if (!p->rules->relative && !p->o.many)
 		marker_name(p, r->want, r->name, marker);
-	absent = !p->is_dir && is_absent(&p->spot);
+	absent = !p->is_dir && is_spot_absent(&p->spot);
 	/* What --mkpath would have made is there. */
 	if (p->rules->existing && (absent || (p->top->missing && !contents)))
 		return 1;
 	if (p->rules->dry_run && (absent || p->top->missing))
-		return be_missing(d, c);
-	if (!p->is_dir && make_target(p, into ? "" : marker,
-				      into && !contents ? 0777 : metadata_first_mode(d), &made))
+		return mark_missing(d, c);
+	if (!p->is_dir && make_target_dir(p, into ? "" : marker,
+					  into && !contents ? 0777 : metadata_first_mode(d), &made))
 		return -1;
 	/* Contents go there anyway, but once all are there nothing is left to go on with. */
 	if (*marker && ((made && !into) || marker_is_in(p, p->top->held.fd, marker))) {
 		memcpy(p->marker, marker, sizeof marker);
-		return be_target(d, made, c);
+		return adopt_target(d, made, c);
 	}
 	if (contents)
-		return be_target(d, made, c);
-	return place_claim(p, d->name) ? -1 : enter(d, p->top->held.fd, d->name, fd, c);
+		return adopt_target(d, made, c);
+	return place_claim(p, d->name) ? -1 : open_or_make_dir(d, p->top->held.fd, d->name, fd, c);
 }
 
 /* ---- for all ------------------------------------------------------------------------------ */
 
-static int find(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
+static int resolve_dir(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
 {
 	struct place *p = d->place;
 	int in, ret;
 
 	if (!d->up) {
 		pthread_mutex_lock(&p->settling);
-		ret = settle(d, r, fd, c);
+		ret = settle_top_dir(d, r, fd, c);
 		pthread_mutex_unlock(&p->settling);
 		return ret;
 	}
 	if (d->up->missing)
-		return d->place->rules->existing ? 1 : be_missing(d, c);
-	if (dir_leads_to(d->up, d->name))
+		return d->place->rules->existing ? 1 : mark_missing(d, c);
+	if (dir_note_led(d->up, d->name))
 		return -1;
-	in = dir_hold(d->up);
+	in = dir_use(d->up);
 	if (in < 0)
 		return -1;
-	ret = enter(d, in, d->name, fd, c);
+	ret = open_or_make_dir(d, in, d->name, fd, c);
 	dir_release(d->up);
 	return ret;
 }
 
-int place_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
-	      struct place_dir **out, struct change *change)
+int place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+		   struct place_dir **out, struct change *change)
 {
 	bool contents = r->flags & DIR_CONTENTS;
 	struct place_dir *d;
@@ -392,7 +398,7 @@ int place_dir(struct place *p, struct place_dir *parent, const struct record_dir
 	d->want = r->want;
 	d->flags = r->flags;
 	d->a = r->a;
-	ret = find(d, r, &fd, change);
+	ret = resolve_dir(d, r, &fd, change);
 	if (ret) {
 		free(d);
 		return ret;
@@ -410,14 +416,14 @@ void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
 
 /* ---- what earlier runs left in them ------------------------------------------------------- */
 
-static struct place_dir *dir_of(const struct seat *s)
+static struct place_dir *get_seat_dir(const struct seat *s)
 {
 	return s->in ? s->in : s->place->top;
 }
 
 void seat_sweep(const struct seat *s)
 {
-	struct place_dir *d = dir_of(s);
+	struct place_dir *d = get_seat_dir(s);
 
 	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
 		return;
@@ -429,12 +435,12 @@ void seat_sweep(const struct seat *s)
 	pthread_mutex_unlock(&s->place->sweeping);
 }
 
-void seat_is_whole(const struct seat *s)
+void seat_forget_leftovers(const struct seat *s)
 {
 	if (s->place->rules->dry_run)
 		return;
 	seat_sweep(s);
-	if (dir_of(s)->has_temporaries)
+	if (get_seat_dir(s)->has_temporaries)
 		temporary_forget(s->dirfd, s->name, s->place->uid);
 }
 
@@ -447,7 +453,7 @@ static bool may_have_acl(int dirfd)
 	       (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
-int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known)
+int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known)
 {
 	struct place_dir *d = s->in;
 

@@ -25,12 +25,12 @@ static int open_as_it_is(struct placement *t)
 		t->fd = s->place->spot.direct ? spot_open(&s->place->spot)
 					      : openat(s->dirfd, s->name, flags);
 	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
-	return t->fd < 0 ? seat_failure(&t->seat, "open") : 0;
+	return t->fd < 0 ? seat_fail(&t->seat, "open") : 0;
 }
 
 /* Waits for nobody but who has a lease on it, as an NFS server's client may: the kernel asks him to
  * give it up. */
-static int open_there(const struct seat *s, int flags)
+static int open_existing(const struct seat *s, int flags)
 {
 	struct stat st;
 	int fd = RETRIED(openat(s->dirfd, s->name, flags));
@@ -51,31 +51,31 @@ static int open_in_place(struct placement *t)
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->how = IN_PLACE;
 	t->created = !t->there;
-	t->fd = t->there ? open_there(&t->seat, flags)
+	t->fd = t->there ? open_existing(&t->seat, flags)
 			 : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
 					  0600));
 	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
 		return -1;
 	/* Not truncated: it may be the source. */
 	if (t->fd < 0 || fstat(t->fd, &st))
-		return seat_failure(&t->seat, "open");
+		return seat_fail(&t->seat, "open");
 	if (!S_ISREG(st.st_mode)) {
 		errno = EEXIST;
-		return seat_failure(&t->seat, "open");
+		return seat_fail(&t->seat, "open");
 	}
 	return 0;
 }
 
-static int preallocate(const struct placement *t)
+static int preallocate_file(const struct placement *t)
 {
 	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->rules->sparse ||
 	    t->tmp.resumed)
 		return 0;
-	return room_take(&t->seat, t->fd, t->file.size);
+	return room_reserve(&t->seat, t->fd, t->file.size);
 }
 
 /* Whose the file will be, if that is not whoever we are. */
-static uid_t owner_then(const struct placement *t)
+static uid_t predict_owner(const struct placement *t)
 {
 	struct metadata m;
 
@@ -98,7 +98,7 @@ static bool may_be_nameless(const struct placement *t, bool adopts)
 }
 
 /* 1: it can't be done here. */
-static int open_nameless(struct placement *t)
+static int open_nameless_target(struct placement *t)
 {
 	struct place *p = t->seat.place;
 	struct metadata m;
@@ -111,18 +111,18 @@ static int open_nameless(struct placement *t)
 		mode = m.mode & 0777;
 	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
 		if (errno != EOPNOTSUPP && errno != EISDIR)
-			return seat_failure(&t->seat, "create");
+			return seat_fail(&t->seat, "create");
 		atomic_store_explicit(&p->all_named, true, memory_order_relaxed);
 		return 1;
 	}
 	t->fd = t->tmp.fd;
-	if (seat_born(&t->seat, t->fd, mode, &t->tmp.st, &t->known))
-		return seat_failure(&t->seat, "create");
+	if (seat_stat_new(&t->seat, t->fd, mode, &t->tmp.st, &t->known))
+		return seat_fail(&t->seat, "create");
 	t->known &= t->whole;
 	return 0;
 }
 
-static int open_temporary(struct placement *t)
+static int open_temporary_target(struct placement *t)
 {
 	struct place *p = t->seat.place;
 	bool adopts = place_is_private(p, t->seat.dirfd);
@@ -131,15 +131,15 @@ static int open_temporary(struct placement *t)
 	t->how = BY_RENAME;
 	seat_sweep(&t->seat);
 	if (may_be_nameless(t, adopts))
-		ret = open_nameless(t);
+		ret = open_nameless_target(t);
 	if (ret < 0)
 		return ret;
 	if (ret > 0 &&
-	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, owner_then(t), &t->tmp))
-		return seat_failure(&t->seat, "create");
+	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, predict_owner(t), &t->tmp))
+		return seat_fail(&t->seat, "create");
 	t->fd = t->tmp.fd;
 	/* Where all is at hand, writing it tells as soon. */
-	return t->whole ? 0 : preallocate(t);
+	return t->whole ? 0 : preallocate_file(t);
 }
 
 /* What is there: may it be replaced, or is it to be written as it is? */
@@ -152,13 +152,13 @@ static int check_old(const struct placement *t, bool *as_it_is)
 	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		    !S_ISDIR(t->old.st_mode);
 	if (*as_it_is && t->seat.place->rules->remove_source)
-		return spot_keeps_nothing(seat_shown(&t->seat, shown));
+		return spot_fail_keeps_nothing(seat_shown(&t->seat, shown));
 	if (S_ISDIR(t->old.st_mode))
 		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
-			     : delete_is_allowed(&t->seat);
+			     : delete_check_in_the_way(&t->seat);
 	if (named && S_ISREG(t->old.st_mode) &&
 	    faccessat(t->seat.dirfd, t->seat.name, W_OK, AT_EACCESS))
-		return seat_failure(&t->seat, "open");
+		return seat_fail(&t->seat, "open");
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static bool goes_in_place(const struct placement *t)
 	return p->rules->inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
 }
 
-static int look(struct placement *t)
+static int stat_old(struct placement *t)
 {
 	int ret;
 
@@ -194,15 +194,15 @@ static int open_target(struct placement *t)
 		return open_as_it_is(t);
 	if (t->seat.dirfd < 0)
 		return fail("create %s: its directory is not there", seat_shown(&t->seat, shown));
-	if (look(t) || (t->there && check_old(t, &as_it_is)))
+	if (stat_old(t) || (t->there && check_old(t, &as_it_is)))
 		return -1;
 	if (as_it_is)
 		return open_as_it_is(t);
-	return goes_in_place(t) ? open_in_place(t) : open_temporary(t);
+	return goes_in_place(t) ? open_in_place(t) : open_temporary_target(t);
 }
 
 /* A symlink is replaced, and a file written anew unless it is asked for otherwise. */
-static int open_rest(struct placement *t, bool *had)
+static int open_leftover(struct placement *t, bool *had)
 {
 	bool as_it_is = false;
 
@@ -210,7 +210,7 @@ static int open_rest(struct placement *t, bool *had)
 	if (t->seat.place->spot.direct || t->seat.dirfd < 0)
 		return 0;
 	/* What can't be begun is not gone on with. */
-	if (look(t) || (t->there && check_old(t, &as_it_is)))
+	if (stat_old(t) || (t->there && check_old(t, &as_it_is)))
 		return -1;
 	if (as_it_is)
 		return 0;
@@ -246,7 +246,7 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 	t->tmp.name[0] = '\0';
 	t->tmp.fd = -1;
 	t->tmp.random = t->tmp.resumed = t->tmp.nameless = false;
-	if (seat_take(p, d, &t->file, &t->seat)) {
+	if (seat_open(p, d, &t->file, &t->seat)) {
 		free(t);
 		return NULL;
 	}
@@ -258,14 +258,14 @@ void placement_free(struct placement *t)
 	if (!t)
 		return;
 	close_fd(t->fd);
-	seat_leave(&t->seat);
+	seat_close(&t->seat);
 	xattrs_free(t->xattrs);
 	free(t->shown);
 	free(t);
 }
 
-static int begin(struct place *p, struct place_dir *d, const struct record_file *r, bool whole,
-		 struct placement **out)
+static int begin_placement(struct place *p, struct place_dir *d, const struct record_file *r,
+			   bool whole, struct placement **out)
 {
 	struct placement *t = placement_new(p, d, r);
 
@@ -292,7 +292,7 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
 
 	if (!t)
 		return -1;
-	ret = p->spot.direct && !d ? 0 : look(t);
+	ret = p->spot.direct && !d ? 0 : stat_old(t);
 	if (ret == 0 && t->there)
 		ret = check_old(t, &as_it_is);
 	placement_free(t);
@@ -302,13 +302,13 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out)
 {
-	return begin(p, d, r, false, out);
+	return begin_placement(p, d, r, false, out);
 }
 
 int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
 		      struct placement **out)
 {
-	return begin(p, d, r, true, out);
+	return begin_placement(p, d, r, true, out);
 }
 
 int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
@@ -324,7 +324,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 	placement_free(t);
 	/* What is shared takes no room. */
 	as.flags |= FILE_SPARSE;
-	if (!can || begin(p, d, &as, false, &t))
+	if (!can || begin_placement(p, d, &as, false, &t))
 		return -1;
 	t->file.flags = r->flags;
 	if (t->how != BY_RENAME || clone_file(from, t->fd)) {
@@ -346,7 +346,7 @@ int place_resume(struct place *p, struct place_dir *d, const struct record_file 
 	*had = false;
 	if (!t)
 		return -1;
-	ret = open_rest(t, had);
+	ret = open_leftover(t, had);
 	if (ret == 0 && *had && (d || place_create_once(&t->seat, r->id) == 0)) {
 		*out = t;
 		return 0;
@@ -393,7 +393,7 @@ const char *placement_name(const struct placement *t)
 	return mine->shown ? mine->shown : t->file.name;
 }
 
-void placement_came(struct placement *t, uint64_t reach, bool full)
+void placement_set_reach(struct placement *t, uint64_t reach, bool full)
 {
 	t->reach = reach;
 	t->full = full;

@@ -26,9 +26,9 @@ static int open_old(struct placement *t, int *old)
 	if (*old < 0 && errno != ENOENT)
 		*old = RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (*old < 0)
-		return errno == ENOENT ? 0 : seat_failure(s, "open");
+		return errno == ENOENT ? 0 : seat_fail(s, "open");
 	if (fstat(*old, &st)) {
-		seat_failure(s, "look at");
+		seat_fail(s, "look at");
 		close_fd(*old);
 		return -1;
 	}
@@ -41,7 +41,7 @@ static int open_old(struct placement *t, int *old)
 	return 0;
 }
 
-static int set_metadata(struct placement *t, struct stat *is)
+static int set_file_metadata(struct placement *t, struct stat *is)
 {
 	struct place *p = t->seat.place;
 	bool replaced = replaces_file(t);
@@ -67,7 +67,7 @@ static int sync_content(const struct placement *t)
 {
 	if (!t->seat.place->rules->fsync || outlet_sync(t->fd) == 0)
 		return 0;
-	return seat_failure(&t->seat, "fsync");
+	return seat_fail(&t->seat, "fsync");
 }
 
 static int sync_file(const struct placement *t)
@@ -75,12 +75,12 @@ static int sync_file(const struct placement *t)
 	/* An empty one is not written, so nothing else would tell that it is the source. */
 	if (t->how == IN_PLACE && t->seat.place->rules->remove_source &&
 	    metadata_touch(t->seat.place, t->fd))
-		return seat_failure(&t->seat, "touch");
+		return seat_fail(&t->seat, "touch");
 	return sync_content(t);
 }
 
 /* Some file systems tell of a failed write at close only; the lock must outlive that. */
-static int close_errors(const struct placement *t, const struct stat *is)
+static int check_close(const struct placement *t, const struct stat *is)
 {
 	int fd;
 
@@ -89,22 +89,22 @@ static int close_errors(const struct placement *t, const struct stat *is)
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
 		return 0;
-	return seat_failure(&t->seat, "close");
+	return seat_fail(&t->seat, "close");
 }
 
-static int sync_dir(const struct placement *t)
+static int sync_file_parent(const struct placement *t)
 {
 	int fd, ret;
 
 	if (!t->seat.place->rules->fsync || (t->how == IN_PLACE && !t->created))
 		return 0;
 	fd = dir_reopen(t->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_failure(&t->seat, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_fail(&t->seat, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }
 
-static int take_name(struct placement *t)
+static int take_final_name(struct placement *t)
 {
 	return seat_take_name(&t->seat, &t->tmp, t->there ? &t->old : NULL);
 }
@@ -120,10 +120,10 @@ static int check_written(const struct placement *t, uint64_t size, const struct 
 	enum stored_how how = stored_look(t->fd, is, &s);
 	char shown[SHOWN_ROOM];
 
-	return how == STORED_ALL ? 0 : stored_differs(seat_shown(&t->seat, shown), how);
+	return how == STORED_ALL ? 0 : stored_fail(seat_shown(&t->seat, shown), how);
 }
 
-static int look_at_written(const struct placement *t, uint64_t size, struct stat *is)
+static int stat_written(const struct placement *t, uint64_t size, struct stat *is)
 {
 	/* Nobody else can have it open: its length is all that can be wrong. */
 	if (t->known && t->how != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
@@ -134,15 +134,15 @@ static int look_at_written(const struct placement *t, uint64_t size, struct stat
 	}
 	/* What somebody has removed meanwhile is nowhere. */
 	if (fstat(t->fd, is) || (t->how == IN_PLACE && is->st_nlink == 0 && (errno = ENOENT)))
-		return seat_failure(&t->seat, "write");
+		return seat_fail(&t->seat, "write");
 	if (check_written(t, size, is))
 		return -1;
 	if ((uint64_t)is->st_size != size && ftruncate(t->fd, (off_t)size))
-		return seat_failure(&t->seat, "write");
+		return seat_fail(&t->seat, "write");
 	return 0;
 }
 
-static int finish(struct placement *t, uint64_t size, bool *in_place)
+static int finish_placement(struct placement *t, uint64_t size, bool *in_place)
 {
 	struct failure lost;
 	struct stat is;
@@ -150,28 +150,28 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 
 	*in_place = false;
 	if (t->how == AS_IT_IS) {
-		if (t->seat.place->spot.direct && spot_cut(&t->seat.place->spot, t->fd, size))
-			return seat_failure(&t->seat, "write");
-		return sync_file(t) || close_errors(t, NULL) ? -1 : 0;
+		if (t->seat.place->spot.direct && spot_truncate(&t->seat.place->spot, t->fd, size))
+			return seat_fail(&t->seat, "write");
+		return sync_file(t) || check_close(t, NULL) ? -1 : 0;
 	}
-	if (look_at_written(t, size, &is))
+	if (stat_written(t, size, &is))
 		return -1;
 	/* The source's size and time make a file a whole one for the next run, and a disk may get
 	 * them before the content. */
 	if (t->how == IN_PLACE && sync_content(t))
 		return -1;
 	/* Such a file is whole all the same. */
-	if (set_metadata(t, &is)) {
+	if (set_file_metadata(t, &is)) {
 		some = true;
 		lost = *failed();
 	}
-	if (sync_file(t) || close_errors(t, &is) || (t->how == BY_RENAME && take_name(t)))
+	if (sync_file(t) || check_close(t, &is) || (t->how == BY_RENAME && take_final_name(t)))
 		return -1;
 	*in_place = true;
 	/* A run without --inplace may have begun a temporary. */
 	if (t->how == IN_PLACE)
-		seat_is_whole(&t->seat);
-	if (linked_remember(&t->seat, &t->file, &is) || sync_dir(t))
+		seat_forget_leftovers(&t->seat);
+	if (linked_remember(&t->seat, &t->file, &is) || sync_file_parent(t))
 		return -1;
 	return some ? fail_again(&lost) : 0;
 }
@@ -179,7 +179,7 @@ static int finish(struct placement *t, uint64_t size, bool *in_place)
 int place_finish(struct placement *t, uint64_t size)
 {
 	bool in_place;
-	int ret = finish(t, size, &in_place);
+	int ret = finish_placement(t, size, &in_place);
 
 	if (ret == 0 || in_place)
 		placement_free(t);
@@ -195,7 +195,7 @@ void place_drop(struct placement *t, bool keep)
 	bool ours = t->fd >= 0 && (t->how == BY_RENAME || (t->how == IN_PLACE && t->created));
 
 	if (ours && keep && t->how == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
-		if (place_first_time(p, &p->told_kept))
+		if (place_set_flag_once(p, &p->told_kept))
 			log_warn("%s: what came of it is kept as %s, which the next run takes over",
 				 placement_name(t), name);
 	} else if (ours && !t->tmp.nameless) {

@@ -22,7 +22,7 @@
 enum { NOT_KNOWN, FOLDS_NOT, FOLDS };
 enum { NAMES_BYTES_MAX = 256 << 20 };
 
-static bool is_same(int dirfd, const char *name, const struct stat *as)
+static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 {
 	struct stat st;
 
@@ -48,7 +48,7 @@ static bool may_fold(int dirfd, const char *name, const struct stat *st)
 		letters |= isalpha(c) != 0;
 		swapped[i] = (char)(islower(c) ? toupper(c) : tolower(c));
 	}
-	return letters && is_same(dirfd, swapped, st);
+	return letters && leads_to_inode(dirfd, swapped, st);
 }
 
 bool name_may_fold(int dirfd, const char *name)
@@ -86,7 +86,7 @@ static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *
 	if (dir)
 		closedir(dir);
 	/* Unless it has gone meanwhile. */
-	return !listed && is_same(dirfd, name, st);
+	return !listed && leads_to_inode(dirfd, name, st);
 }
 
 bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1])
@@ -154,7 +154,8 @@ static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
 		return false;
 	swap_case(name, swapped);
 	/* Two hard links are listed both. */
-	folds = is_same(dirfd, swapped, &st) && is_listed_otherwise(dirfd, swapped, &st, other)
+	folds = leads_to_inode(dirfd, swapped, &st) &&
+				is_listed_otherwise(dirfd, swapped, &st, other)
 			? FOLDS
 			: FOLDS_NOT;
 	atomic_store_explicit(&d->folds, folds, memory_order_relaxed);
@@ -162,7 +163,7 @@ static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
 }
 
 /* 1: the source has another name that folds to the same. */
-static int add_name(struct place *p, const struct place_dir *d, const char *name)
+static int add_folded_name(struct place *p, const struct place_dir *d, const char *name)
 {
 	static const char what[] = "names in directories without case";
 	struct name_key key;
@@ -187,7 +188,7 @@ int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char
 
 	if (d->fresh || !dir_folds(d, dirfd, name))
 		return 0;
-	ret = add_name(p, d, name);
+	ret = add_folded_name(p, d, name);
 	if (ret <= 0)
 		return ret;
 	name_is_folded(dirfd, name, other);

@@ -49,23 +49,23 @@ int dir_reopen(int fd)
 
 /* ---- copy/names/held_dir.h -------------------------------------------------------------- */
 
-static const struct place_dir *owner_of(const struct held_dir *d)
+static const struct place_dir *get_place_dir(const struct held_dir *d)
 {
 	return (const struct place_dir *)((const char *)d - offsetof(struct place_dir, held));
 }
 
-static int open_held(const struct held_dir *d, int up_fd)
+static int open_held_place_dir(const struct held_dir *d, int up_fd)
 {
 	struct stat st;
 
-	return dir_open(up_fd, owner_of(d)->name, &st);
+	return dir_open(up_fd, get_place_dir(d)->name, &st);
 }
 
-static int fail_held(const struct held_dir *d, int error)
+static int fail_place_dir_reopen(const struct held_dir *d, int error)
 {
 	char shown[SHOWN_ROOM];
 
-	place_path(owner_of(d), "", shown, sizeof shown);
+	place_path(get_place_dir(d), "", shown, sizeof shown);
 	if (!error)
 		return fail("open directory %s again: it is another one now", shown);
 	errno = error;
@@ -74,7 +74,7 @@ static int fail_held(const struct held_dir *d, int error)
 
 void dirs_init(struct place *p)
 {
-	held_dirs_init(&p->held, open_held, fail_held);
+	held_dirs_init(&p->held, open_held_place_dir, fail_place_dir_reopen);
 }
 
 /* ---- for all others --------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ void dir_add(struct place_dir *d, int fd)
 	held_dir_add(&p->held, &d->held, fd);
 }
 
-int dir_hold(struct place_dir *d)
+int dir_use(struct place_dir *d)
 {
 	struct place *p = d->place;
 
@@ -106,9 +106,9 @@ void dir_release(struct place_dir *d)
 }
 
 /* A run that did not come to its end gives back the rights that it took. */
-static void give_back(struct place_dir *d)
+static void restore_dir_mode(struct place_dir *d)
 {
-	int fd = d->loosened && !d->place->completed ? dir_hold(d) : -1;
+	int fd = d->loosened && !d->place->completed ? dir_use(d) : -1;
 
 	if (fd >= 0) {
 		metadata_chmod(d->place, fd, d->was);
@@ -116,7 +116,7 @@ static void give_back(struct place_dir *d)
 	}
 }
 
-static void dir_free(struct place_dir *d)
+static void free_place_dir(struct place_dir *d)
 {
 	xattrs_free(d->xattrs);
 	kept_free(d->kept);
@@ -129,16 +129,16 @@ void dirs_free(struct place *p)
 	struct place_dir *d;
 
 	for (d = p->dirs; d; d = d->next)
-		give_back(d);
+		restore_dir_mode(d);
 	while ((d = p->dirs) != NULL) {
 		p->dirs = d->next;
 		held_dir_drop(&p->held, &d->held);
-		dir_free(d);
+		free_place_dir(d);
 	}
 	held_dirs_destroy(&p->held);
 	if (!p->top)
 		return;
 	if (p->top->held.fd != p->spot.dirfd)
 		close_fd(p->top->held.fd);
-	dir_free(p->top);
+	free_place_dir(p->top);
 }

@@ -146,25 +146,25 @@ struct place {
 struct seat {
 	struct place *place;
 	struct place_dir *in; /* NULL: the target */
-	int dirfd; /* until seat_leave(); -1: there is no such directory (dry run) */
+	int dirfd; /* until seat_close(); -1: there is no such directory (dry run) */
 	const char *name; /* r->name, or that of the target */
 };
 /* name is about to be used in the target itself: -1 if a session with another host brought it. */
 int place_claim(struct place *p, const char *name);
 /* One of several comes, so that DST has to be a directory; --mkpath makes it. */
 int place_need_dir(struct place *p);
-int seat_take(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
-void seat_leave(struct seat *s);
+int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
+void seat_close(struct seat *s);
 /* How people call it: returns to. Keeps errno. */
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
 /* "WHAT NAME: ERRNO", as a failure. */
-int seat_failure(const struct seat *s, const char *what);
+int seat_fail(const struct seat *s, const char *what);
 /* What is there: 1, 0 when nothing is, -1 with a failure. */
 int seat_look(const struct seat *s, struct stat *st);
 /* -1: this run has put another file (id) of that name at the target already. */
 int place_create_once(const struct seat *s, uint32_t id);
 /* Is it the first time? Every flag of a place turns once. */
-bool place_first_time(struct place *p, bool *flag);
+bool place_set_flag_once(struct place *p, bool *flag);
 bool place_stopped(const struct place *p);
 /* Does close never fail on the file system of fd, which is dev? */
 bool place_closes_silently(struct place *p, int fd, dev_t dev);
@@ -180,7 +180,7 @@ void dirs_init(struct place *p);
 /* It is open now, by fd, and known; held.dev and held.ino are set. */
 void dir_add(struct place_dir *d, int fd);
 /* Its descriptor, until dir_release(); -1 with a failure. */
-int dir_hold(struct place_dir *d);
+int dir_use(struct place_dir *d);
 void dir_release(struct place_dir *d);
 /* Open a directory to be read, or with O_PATH where that is not allowed; -1 with errno. */
 int dir_open(int in, const char *name, struct stat *st);
@@ -196,9 +196,9 @@ void seat_sweep(const struct seat *s);
 /* What the new file fd in it is, which was opened with this mode.  In a directory of our own, of
  * which nobody else makes anything yet, new files are all alike: then its size and inode are not
  * told, and *known is true. */
-int seat_born(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known);
+int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known);
 /* What is there is as it should be: nothing that earlier runs left of it is needed. */
-void seat_is_whole(const struct seat *s);
+void seat_forget_leftovers(const struct seat *s);
 /* Fill in: the name of want's marker. */
 void marker_name(const struct place *p, uint32_t want, const char *name,
 		 char to[static OWN_NAME_ROOM]);
@@ -265,9 +265,9 @@ bool metadata_is_newer(const struct record_attr *a, const struct stat *st);
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st);
 int metadata_chmod(const struct place *p, int fd, mode_t mode);
 /* A mode that nobody asked for could not be set, with errno: one warning. */
-void metadata_mode_unset(struct place *p, const char *shown);
+void metadata_warn_mode_unset(struct place *p, const char *shown);
 /* What errno says of a mode or of times; of a descriptor of O_PATH, that /proc is missing. */
-const char *metadata_why(const struct place *p);
+const char *metadata_error_text(const struct place *p);
 /* Turn its ctime and nothing else, so that a source that is this very thing is known by that: fd
  * may be one of O_PATH.  -1 with errno. */
 int metadata_touch(const struct place *p, int fd);
@@ -278,7 +278,7 @@ static inline bool metadata_has_xattrs(const struct place *p)
 
 /* ---- place_file.c --------------------------------------------------------------------- */
 
-enum how {
+enum placement_how {
 	BY_RENAME, /* a temporary that takes the name in the end */
 	IN_PLACE, /* a regular file, written as it is */
 	AS_IT_IS, /* a device, a FIFO, somebody's descriptor: nothing but written */
@@ -286,7 +286,7 @@ enum how {
 
 struct placement {
 	struct seat seat; /* its name is file.name, or the target's */
-	enum how how;
+	enum placement_how how;
 	int fd;
 	bool created; /* in place: was not there */
 	bool whole; /* all its bytes are at hand */
@@ -296,7 +296,7 @@ struct placement {
 	struct temporary tmp; /* fd: the same */
 	struct xattrs *xattrs;
 	char *shown; /* NULL: not asked for */
-	uint64_t reach; /* placement_came() */
+	uint64_t reach; /* placement_set_reach() */
 	bool full;
 	struct record_file file; /* what the source said of it */
 };
@@ -316,7 +316,7 @@ bool seat_can_share(const struct seat *s, int from, struct clones *clones);
  * before it is written, and on btrfs what was allocated so is never compressed: these are asked
  * only.
  */
-int room_take(const struct seat *s, int fd, uint64_t size);
+int room_reserve(const struct seat *s, int fd, uint64_t size);
 
 /* ---- place_look.c ---------------------------------------------------------------------- */
 
@@ -337,7 +337,7 @@ static inline bool place_backs_up(const struct place *p)
  * has hard links. Nothing there: nothing done. */
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
 /* The same, of a seat's. */
-int backup_seat(const struct seat *s, bool moved);
+int backup_make_of_seat(const struct seat *s, bool moved);
 /* The source has that name, if it is one of a backup: none takes it, but one more suffix. */
 int backup_spare(struct place *p, int dirfd, const char *name);
 /* Find the directories that lead to --backup-dir, before anything is deleted. */
@@ -400,26 +400,26 @@ void kept_free(struct kept *k);
 /* Have all names that the source has come, and is there something that it has not? unlisted: an
  * errno, what is there could not be read. */
 /* --delete: d leads to this name, which another source may not have in the same directory. */
-int dir_leads_to(struct place_dir *d, const char *name);
+int dir_note_led(struct place_dir *d, const char *name);
 bool dir_only_leads(const struct place_dir *d);
 void led_free(struct taken *led);
-bool kept_some_left(const struct kept *k, int *unlisted);
+bool kept_has_left(const struct kept *k, int *unlisted);
 /* Has the source of d neither this name, nor another source below it? */
 bool dir_has_left(const struct place_dir *d, const char *name);
 /* Before that is asked of the directory that all of these are: as what it lists what they lead to.
  * Returns an errno. */
-int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd);
+int dirs_keep_aliases(struct place_dir *const *same, size_t count, int dirfd);
 
 /* A directory in the way of something else: remove it, if it is empty or with rules->delete. */
 int delete_in_the_way(const struct seat *s);
 /* Would that work, as it looks?  A dry run tells what would be deleted. */
-int delete_is_allowed(const struct seat *s);
+int delete_check_in_the_way(const struct seat *s);
 /* Name in dirfd is to be a backup: what an earlier run set aside there goes, whatever it is.  dir:
  * the path to it. */
 int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name);
 /* The directory name in dirfd with all that is in it; dir: the path of what it is in, from the
  * top.  0; 1: something stays; -1. */
-struct removal {
+struct tree_removal {
 	bool rehearsed; /* nothing is done, */
 	bool silent; /* nor told, nor counted */
 	bool backs_up; /* files go below --backup-dir */
@@ -427,7 +427,8 @@ struct removal {
 	uint64_t allowed; /* counted beforehand; out: what of these was not used */
 	bool too_many; /* out: for rules->max_delete */
 };
-int delete_tree(struct place *p, int dirfd, const char *dir, const char *name, struct removal *r);
+int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
+		struct tree_removal *r);
 /* Delete what is left in the directory that all of these (count of them) are. */
 void delete_left(struct place_dir *const *same, size_t count, struct place_end *e);
 

@@ -31,7 +31,7 @@ struct kept {
 };
 
 /* The peer chooses names, and two of one hash both stay. */
-static uint64_t hash_of(const struct kept *k, const char *name)
+static uint64_t hash_kept_name(const struct kept *k, const char *name)
 {
 	return siphash(&k->key, name, strlen(name)) & ~(uint64_t)KEPT;
 }
@@ -47,7 +47,7 @@ void kept_free(struct kept *k)
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static int add(struct kept *k, uint64_t hash)
+static int add_kept_hash(struct kept *k, uint64_t hash)
 {
 	if (ARRAY_ROOM(k->hashes, k->count, k->room, 1))
 		return -1;
@@ -55,19 +55,19 @@ static int add(struct kept *k, uint64_t hash)
 	return 0;
 }
 
-static int order(const void *a, const void *b)
+static int compare_hashes(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return (x > y) - (x < y);
 }
 
-static void sort(struct kept *k)
+static void sort_hashes(struct kept *k)
 {
 	size_t n = 0;
 
 	if (k->count > 0)
-		qsort(k->hashes, k->count, sizeof *k->hashes, order);
+		qsort(k->hashes, k->count, sizeof *k->hashes, compare_hashes);
 	for (size_t i = 0; i < k->count; i++) {
 		if (n == 0 || k->hashes[n - 1] != k->hashes[i])
 			k->hashes[n++] = k->hashes[i];
@@ -75,7 +75,7 @@ static void sort(struct kept *k)
 	k->count = n;
 }
 
-static int list(struct kept *k, int dirfd)
+static int hash_dir_entries(struct kept *k, int dirfd)
 {
 	int fd = dir_reopen(dirfd), err;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -91,14 +91,14 @@ static int list(struct kept *k, int dirfd)
 		e = readdir(dir);
 		err = errno;
 		if (e && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-		    add(k, hash_of(k, e->d_name)))
+		    add_kept_hash(k, hash_kept_name(k, e->d_name)))
 			err = ENOMEM;
 	} while (e && err == 0);
 	closedir(dir);
 	return err;
 }
 
-static int begin(struct place_dir *d)
+static int begin_keep(struct place_dir *d)
 {
 	int fd;
 
@@ -110,19 +110,19 @@ static int begin(struct place_dir *d)
 		d->kept = NULL;
 		return -1;
 	}
-	fd = dir_hold(d);
-	d->kept->unlisted = fd < 0 ? EIO : list(d->kept, fd);
+	fd = dir_use(d);
+	d->kept->unlisted = fd < 0 ? EIO : hash_dir_entries(d->kept, fd);
 	if (fd >= 0)
 		dir_release(d);
 	if (d->kept->unlisted)
 		d->kept->count = 0;
-	sort(d->kept);
+	sort_hashes(d->kept);
 	return 0;
 }
 
 /* ---- keeping ------------------------------------------------------------------------------- */
 
-static uint64_t *find(const struct kept *k, uint64_t hash)
+static uint64_t *find_kept_hash(const struct kept *k, uint64_t hash)
 {
 	size_t from = 0, to = k->count;
 
@@ -139,7 +139,7 @@ static uint64_t *find(const struct kept *k, uint64_t hash)
 }
 
 /* All names came: only what is left is of interest. */
-static void complete(struct kept *k)
+static void complete_keep(struct kept *k)
 {
 	uint64_t *fitting;
 	size_t n = 0;
@@ -159,14 +159,14 @@ static void complete(struct kept *k)
 }
 
 /* What they lead to can be told in the end only: files are put there meanwhile. */
-static int keep_all(struct kept *k, struct reader *names, int dirfd)
+static int mark_kept_names(struct kept *k, struct reader *names, int dirfd)
 {
 	char name[NAME_ROOM];
 	uint64_t *h;
 	int more;
 
-	while ((more = keep_next(names, name)) > 0) {
-		h = find(k, hash_of(k, name));
+	while ((more = record_keep_next(names, name)) > 0) {
+		h = find_kept_hash(k, hash_kept_name(k, name));
 		if (h)
 			*h |= KEPT;
 		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->others, name))
@@ -182,10 +182,10 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 	/* Whatever is in it, this run made. */
 	if (d->fresh || d->missing || !d->place->rules->delete)
 		return 0;
-	if (!d->kept && begin(d))
+	if (!d->kept && begin_keep(d))
 		return -1;
-	fd = dir_hold(d);
-	more = keep_all(d->kept, names, fd);
+	fd = dir_use(d);
+	more = mark_kept_names(d->kept, names, fd);
 	if (fd >= 0)
 		dir_release(d);
 	else
@@ -193,7 +193,7 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 	if (d->kept->unlisted)
 		d->kept->count = 0;
 	if (more == 0 && last)
-		complete(d->kept);
+		complete_keep(d->kept);
 	return more;
 }
 
@@ -206,7 +206,7 @@ void led_free(struct taken *led)
 	free(led);
 }
 
-int dir_leads_to(struct place_dir *d, const char *name)
+int dir_note_led(struct place_dir *d, const char *name)
 {
 	int ret = 0;
 
@@ -227,7 +227,7 @@ bool dir_only_leads(const struct place_dir *d)
 
 /* ---- what is left ------------------------------------------------------------------------- */
 
-bool kept_some_left(const struct kept *k, int *unlisted)
+bool kept_has_left(const struct kept *k, int *unlisted)
 {
 	*unlisted = k ? k->unlisted : 0;
 	return k && k->complete && k->count > 0;
@@ -235,15 +235,16 @@ bool kept_some_left(const struct kept *k, int *unlisted)
 
 bool dir_has_left(const struct place_dir *d, const char *name)
 {
-	const uint64_t *h = dir_only_leads(d) ? NULL : find(d->kept, hash_of(d->kept, name));
+	const uint64_t *h =
+		dir_only_leads(d) ? NULL : find_kept_hash(d->kept, hash_kept_name(d->kept, name));
 
 	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name) : h && !(*h & KEPT);
 }
 
-static int keep_alias(void *ctx, const char *name)
+static int mark_kept_alias(void *ctx, const char *name)
 {
 	struct kept *k = ctx;
-	uint64_t *h = find(k, hash_of(k, name));
+	uint64_t *h = find_kept_hash(k, hash_kept_name(k, name));
 
 	if (h)
 		*h |= KEPT;
@@ -267,7 +268,7 @@ static int add_aliases(int dirfd, struct taken *names)
 	return err;
 }
 
-int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd)
+int dirs_keep_aliases(struct place_dir *const *same, size_t count, int dirfd)
 {
 	struct place *p = same[0]->place;
 	int err = same[0]->is_target ? add_aliases(dirfd, &p->claimed) : 0;
@@ -277,7 +278,7 @@ int dirs_know_aliases(struct place_dir *const *same, size_t count, int dirfd)
 
 		err = same[i]->led ? add_aliases(dirfd, same[i]->led) : 0;
 		if (err == 0 && k)
-			err = aliases_find(dirfd, &k->others, keep_alias, k);
+			err = aliases_find(dirfd, &k->others, mark_kept_alias, k);
 	}
 	return err;
 }

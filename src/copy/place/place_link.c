@@ -35,7 +35,7 @@ struct linked {
 };
 
 /* What a link is made of. */
-struct first {
+struct first_link {
 	struct place_dir *in;
 	int dirfd; /* held */
 	struct likeness is;
@@ -83,7 +83,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 /* ---- making --------------------------------------------------------------------------------- */
 
 /* 1: it is held. 0: there is none. */
-static int take_first(struct place *p, uint32_t id, struct first *f)
+static int hold_first(struct place *p, uint32_t id, struct first_link *f)
 {
 	const struct linked *l;
 
@@ -98,25 +98,26 @@ static int take_first(struct place *p, uint32_t id, struct first *f)
 	pthread_mutex_unlock(&p->lock);
 	if (!l)
 		return 0;
-	if (f->in && (f->dirfd = dir_hold(f->in)) < 0)
+	if (f->in && (f->dirfd = dir_use(f->in)) < 0)
 		return -1;
 	return 1;
 }
 
-static bool is_it(const struct likeness *is, const struct stat *st)
+static bool has_same_inode(const struct likeness *is, const struct stat *st)
 {
 	return st->st_dev == is->dev && st->st_ino == is->ino;
 }
 
-static bool is_first(const struct first *f)
+static bool is_first_unchanged(const struct first_link *f)
 {
 	struct stat st;
 
-	return fstatat(f->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && is_it(&f->is, &st);
+	return fstatat(f->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       has_same_inode(&f->is, &st);
 }
 
 /* What another run put there, is it the same? Only the times can tell that of bytes. */
-static bool is_equal(const struct place *p, const struct likeness *is, const struct stat *st)
+static bool equals_first(const struct place *p, const struct likeness *is, const struct stat *st)
 {
 	struct record_attr a = {.mtime_s = is->mtime_s, .mtime_ns = is->mtime_ns};
 	bool has_bytes = S_ISREG(is->type) ? is->size > 0 : S_ISLNK(is->type);
@@ -131,15 +132,15 @@ static bool is_equal(const struct place *p, const struct likeness *is, const str
 
 /* Its descriptor, whatever becomes of the name: what this run put there, or another one that
  * copies the same tree at the same time, and then f is that. */
-static int open_first(const struct seat *s, struct first *f)
+static int open_first(const struct seat *s, struct first_link *f)
 {
 	int fd = RETRIED(openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	char shown[SHOWN_ROOM];
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st)) {
-		seat_failure(s, "link");
-	} else if (is_it(&f->is, &st) || is_equal(s->place, &f->is, &st)) {
+		seat_fail(s, "link");
+	} else if (has_same_inode(&f->is, &st) || equals_first(s->place, &f->is, &st)) {
 		f->is.dev = st.st_dev;
 		f->is.ino = st.st_ino;
 		return fd;
@@ -152,7 +153,7 @@ static int open_first(const struct seat *s, struct first *f)
 
 /* Under that name, which must be free: 0, 1 when it is not, or the first one was replaced
  * meanwhile, -1. */
-static int put_link(const struct seat *s, struct first *f, const char *as)
+static int create_link(const struct seat *s, struct first_link *f, const char *as)
 {
 	int fd = open_first(s, f), ret;
 
@@ -161,19 +162,19 @@ static int put_link(const struct seat *s, struct first *f, const char *as)
 	ret = s->place->proc >= 0 ? temporary_link_fd(fd, s->dirfd, as, s->place->proc)
 				  : linkat(f->dirfd, f->name, s->dirfd, as, 0);
 	if (ret)
-		ret = errno == EEXIST || errno == ENOENT ? 1 : seat_failure(s, "link");
+		ret = errno == EEXIST || errno == ENOENT ? 1 : seat_fail(s, "link");
 	close_fd(fd);
 	return ret;
 }
 
-static int replace(const struct seat *s, struct first *f, const struct stat *old)
+static int replace_with_link(const struct seat *s, struct first_link *f, const struct stat *old)
 {
 	char as[OWN_NAME_ROOM];
 	int ret;
 
 	if (temporary_name(s->name, s->place->uid, as))
-		return seat_failure(s, "link");
-	ret = put_link(s, f, as);
+		return seat_fail(s, "link");
+	ret = create_link(s, f, as);
 	if (ret)
 		return ret;
 	ret = seat_rename(s, as, old, true);
@@ -187,7 +188,7 @@ static int replace(const struct seat *s, struct first *f, const struct stat *old
  * link after that, so all is as it should be in the end if the first name is still there once the
  * link is made.
  */
-static int put(const struct seat *s, struct first *f, bool free)
+static int link_with_retries(const struct seat *s, struct first_link *f, bool free)
 {
 	struct stat old;
 	bool made = false;
@@ -197,18 +198,19 @@ static int put(const struct seat *s, struct first *f, bool free)
 		there = free && i == 0 ? 0 : seat_look(s, &old);
 		if (there < 0)
 			return -1;
-		if (there && is_it(&f->is, &old) && is_first(f))
+		if (there && has_same_inode(&f->is, &old) && is_first_unchanged(f))
 			return 0;
 		/* What was there before is set aside, and not a link of ours. */
-		ret = there ? replace(s, f, made ? NULL : &old) : put_link(s, f, s->name);
+		ret = there ? replace_with_link(s, f, made ? NULL : &old)
+			    : create_link(s, f, s->name);
 		if (ret > 0 && !there && seat_check_folding(s))
 			return -1;
-		if (ret < 0 || (ret == 0 && is_first(f)))
+		if (ret < 0 || (ret == 0 && is_first_unchanged(f)))
 			return ret;
 		made |= ret == 0;
 	}
 	errno = EEXIST;
-	return made ? 0 : seat_failure(s, "link");
+	return made ? 0 : seat_fail(s, "link");
 }
 
 /* It was asked about long before: has a file that is to stay come there meanwhile? */
@@ -225,7 +227,7 @@ static int check_permitted(const struct seat *s, const struct record_file *r,
 }
 
 /* With --existing something was. */
-static int check_there(const struct seat *s)
+static int check_existing(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
@@ -234,8 +236,8 @@ static int check_there(const struct seat *s)
 	return fail("link %s: what was to be replaced is not there any more", seat_shown(s, shown));
 }
 
-static int make(const struct seat *s, struct first *f, const struct record_file *r,
-		struct change *c)
+static int make_link(const struct seat *s, struct first_link *f, const struct record_file *r,
+		     struct change *c)
 {
 	struct stat old;
 	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old);
@@ -243,30 +245,30 @@ static int make(const struct seat *s, struct first *f, const struct record_file 
 	if (there < 0)
 		return -1;
 	/* A number alone may be another file's by now. */
-	if (there && is_it(&f->is, &old) && is_first(f)) {
-		seat_is_whole(s);
+	if (there && has_same_inode(&f->is, &old) && is_first_unchanged(f)) {
+		seat_forget_leftovers(s);
 		return 0;
 	}
-	if (there ? check_permitted(s, r, &old) : check_there(s))
+	if (there ? check_permitted(s, r, &old) : check_existing(s))
 		return -1;
 	c->missing = !there;
 	c->content = there && S_ISREG(old.st_mode);
 	c->type = there && !c->content;
-	if (there && S_ISDIR(old.st_mode) && delete_is_allowed(s))
+	if (there && S_ISDIR(old.st_mode) && delete_check_in_the_way(s))
 		return -1;
 	if (s->place->rules->dry_run)
 		return 0;
 	/* An earlier run may have met this name first, and begun a file for it. */
-	seat_is_whole(s);
-	return put(s, f, !there);
+	seat_forget_leftovers(s);
+	return link_with_retries(s, f, !there);
 }
 
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
 {
 	struct place *p = s->place;
 	char shown[SHOWN_ROOM];
-	struct first f;
-	int fd, ret = take_first(p, r->link_to, &f);
+	struct first_link f;
+	int fd, ret = hold_first(p, r->link_to, &f);
 
 	if (ret < 0)
 		return -1;
@@ -274,15 +276,15 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 		return fail("link %s: its first name is not there", seat_shown(s, shown));
 	if (ret == 0) {
 		/* It would be. */
-		f = (struct first){.dirfd = -1};
+		f = (struct first_link){.dirfd = -1};
 	}
-	ret = make(s, &f, r, change);
+	ret = make_link(s, &f, r, change);
 	if (f.in && f.dirfd >= 0)
 		dir_release(f.in);
 	if (ret || !p->rules->fsync || p->rules->dry_run)
 		return ret;
 	fd = dir_reopen(s->dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_failure(s, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_fail(s, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }

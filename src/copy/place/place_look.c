@@ -15,8 +15,8 @@ static int open_to_look(const struct seat *s)
 	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
 
-static void compare(const struct seat *s, const struct record_file *r, const struct stat *st,
-		    const struct xattrs *x, struct change *c)
+static void compare_existing(const struct seat *s, const struct record_file *r,
+			     const struct stat *st, const struct xattrs *x, struct change *c)
 {
 	struct metadata m;
 	int fd;
@@ -31,8 +31,8 @@ static void compare(const struct seat *s, const struct record_file *r, const str
 	close_fd(fd);
 }
 
-static void look_at(const struct seat *s, const struct record_file *r, const struct stat *st,
-		    const struct xattrs *x, struct looked *out)
+static void fill_looked(const struct seat *s, const struct record_file *r, const struct stat *st,
+			const struct xattrs *x, struct looked *out)
 {
 	if (!S_ISREG(st->st_mode)) {
 		out->change.type = true;
@@ -43,7 +43,7 @@ static void look_at(const struct seat *s, const struct record_file *r, const str
 	out->change.size = !out->same_size;
 	out->newer = metadata_is_newer(&r->a, st);
 	out->look = out->same_size && metadata_same_mtime(&r->a, st) ? LOOK_QUICK : LOOK_OTHER;
-	compare(s, r, st, x, &out->change);
+	compare_existing(s, r, st, x, &out->change);
 }
 
 int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
@@ -57,16 +57,16 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 		.look = LOOK_MISSING,
 		.change = {.what = EVENT_FILE, .now = !p->rules->times},
 	};
-	if (seat_take(p, d, r, &s))
+	if (seat_open(p, d, r, &s))
 		return -1;
 	ret = d && d->fresh ? 0 : seat_look(&s, &st);
 	if (ret == 0) {
 		out->change.missing = true;
 		out->absent = d || !p->spot.direct;
 	} else if (ret > 0) {
-		look_at(&s, r, &st, x, out);
+		fill_looked(&s, r, &st, x, out);
 	}
-	seat_leave(&s);
+	seat_close(&s);
 	return ret < 0 ? -1 : 0;
 }
 
@@ -76,14 +76,14 @@ int place_read(struct place *p, struct place_dir *d, const struct record_file *r
 	struct stat st;
 
 	*fd = -1;
-	if (seat_take(p, d, r, &s))
+	if (seat_open(p, d, r, &s))
 		return -1;
 	if (s.dirfd >= 0)
 		*fd = RETRIED(openat(s.dirfd, s.name,
 				     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	else
 		errno = ENOENT;
-	seat_leave(&s);
+	seat_close(&s);
 	if (*fd >= 0 && (fstat(*fd, &st) || !S_ISREG(st.st_mode))) {
 		close_fd(*fd);
 		*fd = -1;
@@ -161,7 +161,7 @@ static int sync_same(const struct seat *s)
 	return ret;
 }
 
-static int be_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
+static int accept_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
 {
 	char shown[SHOWN_ROOM];
 	struct change c = {.what = EVENT_FILE};
@@ -175,7 +175,7 @@ static int be_same(const struct seat *s, const struct record_file *r, const stru
 		return ret ? linked_remember(s, r, &st) : 0;
 	if (ret == 0 || !S_ISREG(st.st_mode))
 		return fail("%s has changed meanwhile", seat_shown(s, shown));
-	seat_is_whole(s);
+	seat_forget_leftovers(s);
 	if (place_mend(s, &r->a, &st, x, &c) || sync_same(s))
 		return -1;
 	return linked_remember(s, r, &st);
@@ -187,9 +187,9 @@ int place_same(struct place *p, struct place_dir *d, const struct record_file *r
 	struct seat s;
 	int ret;
 
-	if (seat_take(p, d, r, &s))
+	if (seat_open(p, d, r, &s))
 		return -1;
-	ret = be_same(&s, r, x);
-	seat_leave(&s);
+	ret = accept_same(&s, r, x);
+	seat_close(&s);
 	return ret;
 }

@@ -28,7 +28,7 @@ struct making {
 
 /* ---- what is there ------------------------------------------------------------------------- */
 
-static bool leads_there(const struct making *m)
+static bool has_same_target(const struct making *m)
 {
 	char is[LINK_TARGET_MAX + 2];
 	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, is, sizeof is);
@@ -36,18 +36,18 @@ static bool leads_there(const struct making *m)
 	return n >= 0 && (size_t)n == strlen(m->target) && memcmp(is, m->target, (size_t)n) == 0;
 }
 
-static bool is_equal(const struct making *m)
+static bool is_already_made(const struct making *m)
 {
 	if ((m->old.st_mode & S_IFMT) != m->type)
 		return false;
 	if (m->type == S_IFLNK)
-		return leads_there(m);
+		return has_same_target(m);
 	return m->type == S_IFIFO || m->old.st_rdev == makedev(m->r->major, m->r->minor);
 }
 
 /* ---- making it ------------------------------------------------------------------------------- */
 
-static int put(const struct making *m, const char *as)
+static int create_node(const struct making *m, const char *as)
 {
 	if (m->type == S_IFLNK)
 		return symlinkat(m->target, m->seat.dirfd, as);
@@ -55,7 +55,7 @@ static int put(const struct making *m, const char *as)
 }
 
 /* 1: it is gone, or another run's. */
-static int give_metadata(struct making *m, const char *as)
+static int set_made_metadata(struct making *m, const char *as)
 {
 	struct place *p = m->seat.place;
 	int fd = RETRIED(openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -66,7 +66,7 @@ static int give_metadata(struct making *m, const char *as)
 	if (fd < 0 && errno == ENOENT) {
 		ret = 1;
 	} else if (fd < 0 || fstat(fd, &st)) {
-		seat_failure(&m->seat, "open");
+		seat_fail(&m->seat, "open");
 	} else if ((st.st_mode & S_IFMT) != m->type) {
 		ret = 1;
 	} else {
@@ -78,7 +78,7 @@ static int give_metadata(struct making *m, const char *as)
 	return ret;
 }
 
-static int make_once(struct making *m)
+static int try_make(struct making *m)
 {
 	char as[OWN_NAME_ROOM];
 	struct failure lost;
@@ -86,10 +86,10 @@ static int make_once(struct making *m)
 	int ret;
 
 	if (temporary_name(m->seat.name, m->seat.place->uid, as))
-		return seat_failure(&m->seat, "make");
-	if (put(m, as))
-		return errno == EEXIST ? 1 : seat_failure(&m->seat, "make");
-	ret = give_metadata(m, as);
+		return seat_fail(&m->seat, "make");
+	if (create_node(m, as))
+		return errno == EEXIST ? 1 : seat_fail(&m->seat, "make");
+	ret = set_made_metadata(m, as);
 	if (ret > 0)
 		return 1;
 	/* Such a thing is made all the same. */
@@ -103,38 +103,38 @@ static int make_once(struct making *m)
 	return ret == 0 && some ? fail_again(&lost) : ret;
 }
 
-static int sync_in(const struct making *m)
+static int sync_made_parent(const struct making *m)
 {
 	int fd, ret;
 
 	if (!m->seat.place->rules->fsync)
 		return 0;
 	fd = dir_reopen(m->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_failure(&m->seat, "fsync the directory of") : 0;
+	ret = fd < 0 || fsync(fd) ? seat_fail(&m->seat, "fsync the directory of") : 0;
 	close_fd(fd);
 	return ret;
 }
 
-static int make_new(struct making *m)
+static int make_replacement(struct making *m)
 {
 	int ret = 1;
 
-	if (m->there && S_ISDIR(m->old.st_mode) && delete_is_allowed(&m->seat))
+	if (m->there && S_ISDIR(m->old.st_mode) && delete_check_in_the_way(&m->seat))
 		return -1;
 	if (m->seat.place->rules->dry_run)
 		return 0;
-	seat_is_whole(&m->seat); /* it may have been a file when an earlier run was here */
+	seat_forget_leftovers(&m->seat); /* it may have been a file when an earlier run was here */
 	for (int i = 0; ret > 0 && i < TRIES; i++)
-		ret = make_once(m);
+		ret = try_make(m);
 	if (ret > 0) {
 		errno = EEXIST;
-		return seat_failure(&m->seat, "make");
+		return seat_fail(&m->seat, "make");
 	}
-	return ret ? -1 : sync_in(m);
+	return ret ? -1 : sync_made_parent(m);
 }
 
 /* It may be the source, which is going to remove what is here: then it sees that. */
-static int touch(const struct making *m)
+static int touch_unchanged(const struct making *m)
 {
 	const struct place *p = m->seat.place;
 	int fd, ret;
@@ -142,12 +142,12 @@ static int touch(const struct making *m)
 	if (!p->rules->remove_source || p->rules->dry_run)
 		return 0;
 	fd = RETRIED(openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-	ret = fd < 0 || metadata_touch(p, fd) ? seat_failure(&m->seat, "touch") : 0;
+	ret = fd < 0 || metadata_touch(p, fd) ? seat_fail(&m->seat, "touch") : 0;
 	close_fd(fd);
 	return ret;
 }
 
-static int make(struct making *m, struct change *c)
+static int make_other(struct making *m, struct change *c)
 {
 	int ret = m->seat.in && m->seat.in->fresh ? 0 : seat_look(&m->seat, &m->old);
 
@@ -155,21 +155,21 @@ static int make(struct making *m, struct change *c)
 		return -1;
 	m->there = ret > 0;
 	c->missing = !m->there;
-	if (m->there && is_equal(m)) {
-		seat_is_whole(&m->seat);
+	if (m->there && is_already_made(m)) {
+		seat_forget_leftovers(&m->seat);
 		if (place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c))
 			return -1;
-		return touch(m);
+		return touch_unchanged(m);
 	}
 	if (m->there) {
 		c->type = (m->old.st_mode & S_IFMT) != m->type;
 		c->content = !c->type;
 	}
-	return make_new(m);
+	return make_replacement(m);
 }
 
 /* It will get more names, if it is there: a rehearsal makes nothing. */
-static int remember(const struct seat *s, const struct record_file *r)
+static int remember_made(const struct seat *s, const struct record_file *r)
 {
 	struct stat is;
 	int ret = r->flags & FILE_LINKED ? seat_look(s, &is) : 0;
@@ -205,14 +205,14 @@ int place_make(struct place *p, struct place_dir *d, const struct record_file *r
 		.device = r->type == TYPE_CHAR || r->type == TYPE_BLOCK,
 		.now = !p->rules->times,
 	};
-	if (check_type(r, target, &m.type) || seat_take(p, d, r, &m.seat))
+	if (check_type(r, target, &m.type) || seat_open(p, d, r, &m.seat))
 		return -1;
 	if (r->type == TYPE_HARD_LINK)
 		ret = place_make_link(&m.seat, r, change);
 	else
-		ret = make(&m, change);
+		ret = make_other(&m, change);
 	if (ret == 0)
-		ret = remember(&m.seat, r);
-	seat_leave(&m.seat);
+		ret = remember_made(&m.seat, r);
+	seat_close(&m.seat);
 	return ret;
 }

@@ -62,7 +62,7 @@ bool marker_is_in(const struct place *p, int fd, const char *marker)
 	       st.st_uid == p->uid;
 }
 
-static int put_marker(int fd, const char *marker)
+static int create_marker(int fd, const char *marker)
 {
 	int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 	int m = RETRIED(openat(fd, marker, how, 0600));
@@ -74,7 +74,7 @@ static int put_marker(int fd, const char *marker)
 }
 
 /* It is not needed, or was not made for us: with errno. */
-static void undo(int in, const char *as, const char *marker, int fd)
+static void remove_marked_dir(int in, const char *as, const char *marker, int fd)
 {
 	int err = errno;
 
@@ -86,8 +86,8 @@ static void undo(int in, const char *as, const char *marker, int fd)
 }
 
 /* Under a random name, with the marker in it: its descriptor. -1 with errno. */
-static int prepare(const struct place *p, int in, const char *marker, mode_t mode,
-		   char as[static OWN_NAME_ROOM])
+static int make_temporary_dir(const struct place *p, int in, const char *marker, mode_t mode,
+			      char as[static OWN_NAME_ROOM])
 {
 	struct stat st;
 	int fd;
@@ -96,13 +96,13 @@ static int prepare(const struct place *p, int in, const char *marker, mode_t mod
 		return -1;
 	fd = dir_open(in, as, &st);
 	if (fd >= 0 && st.st_uid == p->uid && temporary_dir_lock(in, as, fd) == 0 &&
-	    put_marker(fd, marker) == 0)
+	    create_marker(fd, marker) == 0)
 		return fd;
-	undo(in, as, marker, fd);
+	remove_marked_dir(in, as, marker, fd);
 	return -1;
 }
 
-static int make_plainly(int in, const char *name, const char *marker, mode_t mode)
+static int make_marked_dir(int in, const char *name, const char *marker, mode_t mode)
 {
 	struct stat st;
 	int fd;
@@ -110,13 +110,13 @@ static int make_plainly(int in, const char *name, const char *marker, mode_t mod
 	if (mkdirat(in, name, mode))
 		return -1;
 	fd = dir_open(in, name, &st);
-	if (fd >= 0 && put_marker(fd, marker) == 0)
+	if (fd >= 0 && create_marker(fd, marker) == 0)
 		return fd;
 	close_fd(fd);
 	return -1;
 }
 
-static bool is_there(int err)
+static bool is_name_in_use(int err)
 {
 	return err == EEXIST || err == ENOTEMPTY || err == ENOTDIR || err == EISDIR;
 }
@@ -130,16 +130,16 @@ int marker_make_dir(struct place *p, int in, const char *name, const char *marke
 	/* A run that was killed between any two of these steps. */
 	temporaries_sweep(in, place_is_private(p, in), &others);
 	for (int i = 0; i < TRIES; i++) {
-		fd = prepare(p, in, marker, mode, as);
+		fd = make_temporary_dir(p, in, marker, mode, as);
 		if (fd < 0)
 			continue;
 		if (renameat(in, as, in, name) == 0)
 			return fd;
-		undo(in, as, marker, fd);
-		if (is_there(errno)) {
+		remove_marked_dir(in, as, marker, fd);
+		if (is_name_in_use(errno)) {
 			errno = EEXIST;
 			return -1;
 		}
 	}
-	return make_plainly(in, name, marker, mode);
+	return make_marked_dir(in, name, marker, mode);
 }

@@ -43,7 +43,7 @@ static bool may_give_group(const struct place *p, gid_t gid)
 	return false;
 }
 
-static uint32_t mapped(const struct place *p, bool group, uint32_t id)
+static uint32_t map_owner_id(const struct place *p, bool group, uint32_t id)
 {
 	return p->o.owners ? owners_map(p->o.owners, group, id, p->rules->numeric_ids) : id;
 }
@@ -56,11 +56,11 @@ static void want_owner(struct place *p, const struct record_attr *a, const struc
 	m->uid = m->set_uid = nobody;
 	m->gid = m->set_gid = nobody;
 	if (r->owner)
-		m->uid = m->set_uid = mapped(p, false, a->uid);
+		m->uid = m->set_uid = map_owner_id(p, false, a->uid);
 	if (p->chown_uid != nobody)
 		m->uid = p->chown_uid;
 	if (r->group)
-		m->gid = m->set_gid = mapped(p, true, a->gid);
+		m->gid = m->set_gid = map_owner_id(p, true, a->gid);
 	if (p->chown_gid != nobody)
 		m->gid = p->chown_gid;
 	/* Who is not root can't, and nobody expects it of him. */
@@ -203,13 +203,13 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
 
 /* ---- setting --------------------------------------------------------------------------- */
 
-const char *metadata_why(const struct place *p)
+const char *metadata_error_text(const struct place *p)
 {
 	return errno == ENOENT && p->proc < 0 ? "/proc is not mounted" : strerror(errno);
 }
 
 /* fd is one that only /proc/self/fd opens to a call: 0; -1 with errno, why not. */
-static int need_procfs(const struct place *p)
+static int check_procfs(const struct place *p)
 {
 	if (errno == EBADF && p->proc < 0)
 		errno = p->proc_error;
@@ -224,7 +224,7 @@ int metadata_chmod(const struct place *p, int fd, mode_t mode)
 
 	if (fchmod(fd, mode) == 0)
 		return 0;
-	if (need_procfs(p))
+	if (check_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return fchmodat(p->proc, name, mode, 0);
@@ -242,7 +242,7 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 			return 0;
 		errno = EBADF;
 	}
-	if (need_procfs(p))
+	if (check_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return utimensat(p->proc, name, times, 0);
@@ -289,15 +289,15 @@ static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 	return true;
 }
 
-static void warn_once(struct place *p, bool *flag, const struct seat *s, const char *what)
+static void warn_not_kept(struct place *p, bool *flag, const struct seat *s, const char *what)
 {
 	char shown[SHOWN_ROOM];
 
-	if (place_first_time(p, flag))
+	if (place_set_flag_once(p, flag))
 		log_warn("%s: its %s could not be kept", seat_shown(s, shown), what);
 }
 
-static int first_of(struct failure *first, bool *any)
+static int keep_first_failure(struct failure *first, bool *any)
 {
 	if (!*any)
 		*first = *failed();
@@ -305,18 +305,18 @@ static int first_of(struct failure *first, bool *any)
 	return -1;
 }
 
-void metadata_mode_unset(struct place *p, const char *shown)
+void metadata_warn_mode_unset(struct place *p, const char *shown)
 {
 	int why = errno;
 
-	if (place_first_time(p, &p->told_mode)) {
+	if (place_set_flag_once(p, &p->told_mode)) {
 		errno = why;
 		log_warn("%s: its mode could not be set: %m", shown);
 	}
 }
 
 /* is: what it has now. */
-static int set_mode(struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
+static int set_mode_or_warn(struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
@@ -324,15 +324,15 @@ static int set_mode(struct place *p, int fd, mode_t mode, mode_t is, const struc
 		return 0;
 	seat_shown(s, shown);
 	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
-		return fail("set mode of %s: %s", shown, metadata_why(p));
+		return fail("set mode of %s: %s", shown, metadata_error_text(p));
 	/* Some file systems have none, and nobody asked for one. */
-	metadata_mode_unset(p, shown);
+	metadata_warn_mode_unset(p, shown);
 	return 0;
 }
 
 /* Who asked for it hears that it failed; what was only to stay as it was is one warning. */
-static int owner_failed(struct place *p, const struct metadata *m, const struct stat *is,
-			const struct seat *s)
+static int fail_owner(struct place *p, const struct metadata *m, const struct stat *is,
+		      const struct seat *s)
 {
 	bool owner = m->owner_asked && is->st_uid != m->uid;
 	bool group = m->group_asked && is->st_gid != m->gid;
@@ -340,11 +340,11 @@ static int owner_failed(struct place *p, const struct metadata *m, const struct 
 
 	if (owner || group)
 		return fail("set %s of %s: %m", owner ? "owner" : "group", seat_shown(s, shown));
-	warn_once(p, &p->told_owner, s, "owner");
+	warn_not_kept(p, &p->told_owner, s, "owner");
 	return 0;
 }
 
-static enum event_what what_is(mode_t mode)
+static enum event_what get_mode_event(mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFREG:
@@ -359,15 +359,15 @@ static enum event_what what_is(mode_t mode)
 }
 
 /* It is there all the same; but a source is removed for nothing less than all of it. */
-static int leave_unkept(struct place *p, mode_t mode, const struct seat *s,
-			const struct failure *why)
+static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
+			 const struct failure *why)
 {
 	char path[EVENT_PATH_MAX];
 
 	if (!p->o.on_unkept || p->rules->remove_source || why->code != OUT_FILE)
 		return fail_again(why);
 	place_path(s->in, s->name, path, sizeof path);
-	p->o.on_unkept(p->o.ctx, what_is(mode), path, why);
+	p->o.on_unkept(p->o.ctx, get_mode_event(mode), path, why);
 	return 0;
 }
 
@@ -377,14 +377,14 @@ static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
 	if (xattrs_keep(fd, old))
 		return true;
-	warn_once(p, &p->told_xattrs, s, "extended attributes");
+	warn_not_kept(p, &p->told_xattrs, s, "extended attributes");
 	return false;
 }
 
 /* ---- all of it ------------------------------------------------------------------------- */
 
 /* Who will be its owner or group gets no rights that are only the last one's. */
-static void narrow(const struct place *p, int fd, const struct metadata *m, struct stat *st)
+static void narrow_mode(const struct place *p, int fd, const struct metadata *m, struct stat *st)
 {
 	mode_t more = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
 	bool same = (m->uid == nobody || m->uid == st->st_uid) &&
@@ -396,8 +396,8 @@ static void narrow(const struct place *p, int fd, const struct metadata *m, stru
 
 /* Also what it keeps of a file that it replaces.  *mode loses what an ACL that could not be set
  * would have kept from the group; *now becomes what it is then. */
-static int set_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
-		      const struct seat *s, mode_t *mode, struct stat *now)
+static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
+			  const struct seat *s, mode_t *mode, struct stat *now)
 {
 	struct failure why;
 	char shown[SHOWN_ROOM];
@@ -427,25 +427,25 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	bool any = false;
 	mode_t mode;
 
-	narrow(p, fd, m, &now);
-	if (!set_owner(fd, m, &now) && owner_failed(p, m, &now, s))
-		first_of(&first, &any);
+	narrow_mode(p, fd, m, &now);
+	if (!set_owner(fd, m, &now) && fail_owner(p, m, &now, s))
+		keep_first_failure(&first, &any);
 	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
 	/* An ACL has the last word there. */
 	if (m->has_mode && p->rules->acls && !p->rules->perms &&
-	    set_mode(p, fd, mode, now.st_mode, s))
-		first_of(&first, &any);
-	if (set_xattrs(p, fd, m, x, s, &mode, &now))
-		first_of(&first, &any);
+	    set_mode_or_warn(p, fd, mode, now.st_mode, s))
+		keep_first_failure(&first, &any);
+	if (set_all_xattrs(p, fd, m, x, s, &mode, &now))
+		keep_first_failure(&first, &any);
 	if (m->has_mode && (!p->rules->acls || p->rules->perms) &&
-	    set_mode(p, fd, mode, now.st_mode, s))
-		first_of(&first, &any);
+	    set_mode_or_warn(p, fd, mode, now.st_mode, s))
+		keep_first_failure(&first, &any);
 	if (m->has_times && set_times(p, fd, m->times) &&
 	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
-		fail("set times of %s: %s", seat_shown(s, shown), metadata_why(p));
-		first_of(&first, &any);
+		fail("set times of %s: %s", seat_shown(s, shown), metadata_error_text(p));
+		keep_first_failure(&first, &any);
 	}
-	return any ? leave_unkept(p, st->st_mode, s, &first) : 0;
+	return any ? report_unkept(p, st->st_mode, s, &first) : 0;
 }
 
 /* ---- of a directory that is new --------------------------------------------------------- */

@@ -57,7 +57,8 @@ int seat_rename(const struct seat *s, const char *as, const struct stat *old, bo
 
 	if (old && seat_check_replacing(s, old))
 		return -1;
-	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) && backup_seat(s, false))
+	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) &&
+	    backup_make_of_seat(s, false))
 		return -1;
 	ret = old ? 1 : rename_new(s, as);
 	if (ret < 0 && errno == EEXIST) {
@@ -83,19 +84,19 @@ static int link_nameless(const struct seat *s, struct temporary *t)
 		t->nameless = false;
 		/* Another run's, in a directory that was there. */
 		if (!s->in || !s->in->fresh)
-			seat_is_whole(s);
+			seat_forget_leftovers(s);
 		return 0;
 	}
 	if (errno == EEXIST && seat_check_folding(s))
 		return -1;
 	if (errno != EEXIST || temporary_give_name(t, s->dirfd, s->name, p->uid, p->proc))
-		return seat_failure(s, "create");
+		return seat_fail(s, "create");
 	return 1;
 }
 
 /* Is a file that was synced before it had a name on disk? btrfs logs nothing of it then; these two
  * keep it as any other. */
-static bool keeps_nameless(int fd)
+static bool is_nameless_synced(int fd)
 {
 	struct statfs fs;
 
@@ -109,9 +110,9 @@ static int sync_named(const struct seat *s, const struct temporary *t, bool name
 {
 	struct stat mine, now;
 
-	if (!s->place->rules->fsync || keeps_nameless(t->fd) || outlet_sync(t->fd) == 0)
+	if (!s->place->rules->fsync || is_nameless_synced(t->fd) || outlet_sync(t->fd) == 0)
 		return 0;
-	seat_failure(s, "fsync");
+	seat_fail(s, "fsync");
 	if (named && fstat(t->fd, &mine) == 0 &&
 	    fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
@@ -134,5 +135,5 @@ int seat_take_name(const struct seat *s, struct temporary *t, const struct stat 
 		old = seat_look(s, &now) > 0 ? &now : NULL;
 	}
 	ret = seat_rename(s, t->name, old, clears);
-	return ret > 0 ? seat_failure(s, "rename to") : ret;
+	return ret > 0 ? seat_fail(s, "rename to") : ret;
 }

@@ -14,14 +14,14 @@ enum { ORIGINS_BYTES_MAX = 16 << 20 };
 
 static bool is_origin(const struct stat *st, const struct place_origin *o)
 {
-	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_is_one(origin_of(st), o->origin);
+	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_equals(origin_of(st), o->origin);
 }
 
 /* What is where it would go.  A link that the user named is resolved already (spot_resolve()). */
-static bool is_target(struct place *p, struct place_dir *d, const struct place_origin *o)
+static bool is_origin_at_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	const char *name = d || p->is_dir ? o->name : p->spot.name;
-	int in = d ? dir_hold(d) : p->is_dir ? p->top->held.fd : p->spot.dirfd;
+	int in = d ? dir_use(d) : p->is_dir ? p->top->held.fd : p->spot.dirfd;
 	struct stat st;
 	bool is;
 
@@ -37,7 +37,7 @@ static bool is_target(struct place *p, struct place_dir *d, const struct place_o
 }
 
 /* Up from the target, or from the directory that it will be in. */
-static bool is_above(const struct place *p, const struct place_origin *o)
+static bool is_origin_above(const struct place *p, const struct place_origin *o)
 {
 	int fd = dir_reopen(p->is_dir ? p->top->held.fd : p->spot.dirfd), up;
 	struct stat st, below = {0};
@@ -56,20 +56,20 @@ static bool is_above(const struct place *p, const struct place_origin *o)
 }
 
 /* The target as it is now: what the other lanes brought may make it a directory. */
-static int look(struct place *p, struct place_dir *d, const struct place_origin *o)
+static int check_not_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	bool tree = p->rules->recursive || p->rules->listed;
 
-	if (is_target(p, d, o))
+	if (is_origin_at_target(p, d, o))
 		return fail("%s and %s are the same %s", o->source, p->o.target,
 			    tree ? "directory or file" : "file");
-	if (o->dir && !p->rules->listed && is_above(p, o))
+	if (o->dir && !p->rules->listed && is_origin_above(p, o))
 		return fail("%s is in %s, which can't be copied into itself", p->o.target,
 			    o->source);
 	return 0;
 }
 
-static int remember(struct place *p, struct origin o)
+static int remember_origin(struct place *p, struct origin o)
 {
 	int ret;
 
@@ -94,12 +94,12 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
 {
 	int ret;
 
-	if ((p->rules->delete || p->rules->backup) && remember(p, o->origin))
+	if ((p->rules->delete || p->rules->backup) && remember_origin(p, o->origin))
 		return -1;
 	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
 		return 0;
 	pthread_mutex_lock(&p->settling);
-	ret = look(p, d, o);
+	ret = check_not_target(p, d, o);
 	pthread_mutex_unlock(&p->settling);
 	return ret;
 }

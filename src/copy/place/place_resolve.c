@@ -17,7 +17,7 @@
 
 enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
 
-static int hold_dir(const char *path, struct spot *s)
+static int open_spot_dir(const char *path, struct spot *s)
 {
 	s->dirfd = RETRIED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (s->dirfd < 0)
@@ -25,7 +25,7 @@ static int hold_dir(const char *path, struct spot *s)
 	return 0;
 }
 
-static int sync_dir(const char *path)
+static int sync_made_dir(const char *path)
 {
 	int fd = RETRIED(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	int ret = fd < 0 || fsync(fd) ? fail("fsync the directory %s: %m", path) : 0;
@@ -47,7 +47,7 @@ static int make_dirs(const char *path, bool durable)
 		len += strcspn(path + len, "/");
 		snprintf(part, sizeof part, "%.*s", (int)len, path);
 		if (mkdir(part, 0777) == 0) {
-			if (durable && sync_dir(parent))
+			if (durable && sync_made_dir(parent))
 				return -1;
 		} else if (errno != EEXIST) {
 			return fail("make directory %s: %m", part);
@@ -57,7 +57,7 @@ static int make_dirs(const char *path, bool durable)
 }
 
 /* The directory that a path's last component is in, and that component. */
-static int split(const char *path, char *dir, size_t size, char name[static NAME_MAX + 1])
+static int split_path(const char *path, char *dir, size_t size, char name[static NAME_MAX + 1])
 {
 	const char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
@@ -87,7 +87,7 @@ static int follow_dangling(char path[static PATH_MAX])
 		if (to[0] == '/') {
 			snprintf(joined, sizeof joined, "%s", to);
 		} else {
-			if (split(path, dir, sizeof dir, name))
+			if (split_path(path, dir, sizeof dir, name))
 				return -1;
 			snprintf(joined, sizeof joined, "%s/%s", dir, to);
 		}
@@ -100,7 +100,7 @@ static int follow_dangling(char path[static PATH_MAX])
 }
 
 /* Does it name a directory that trees may make? */
-static bool holds_trees(const struct place_opts *o)
+static bool is_tree_copy(const struct place_opts *o)
 {
 	return o->rules->recursive || o->rules->listed;
 }
@@ -111,7 +111,7 @@ static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
 		s->nowhere = true;
 		return 0;
 	}
-	return make_dirs(s->shown, o->rules->fsync) ? -1 : hold_dir(s->shown, s);
+	return make_dirs(s->shown, o->rules->fsync) ? -1 : open_spot_dir(s->shown, s);
 }
 
 static int resolve_missing(const struct place_opts *o, bool slash, struct spot *s)
@@ -123,12 +123,12 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	if ((slash || o->many) && o->rules->mkpath && !o->rules->no_target_dir)
 		return resolve_missing_dir(o, s);
 	s->dir_only = slash;
-	if (o->many || (slash && !holds_trees(o)))
-		return spot_needs_dir(o, s);
+	if (o->many || (slash && !is_tree_copy(o)))
+		return spot_fail_needs_dir(o, s);
 	memcpy(path, s->shown, sizeof path);
 	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
 		path[len - 1] = '\0';
-	if (follow_dangling(path) || split(path, dir, sizeof dir, s->name))
+	if (follow_dangling(path) || split_path(path, dir, sizeof dir, s->name))
 		return -1;
 	if (stat(dir, &st) && errno == ENOENT) {
 		if (!o->rules->mkpath)
@@ -138,7 +138,7 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 		if (!s->nowhere && make_dirs(dir, o->rules->fsync))
 			return -1;
 	}
-	return s->nowhere ? 0 : hold_dir(dir, s);
+	return s->nowhere ? 0 : open_spot_dir(dir, s);
 }
 
 /* ---- what is there ------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ struct trail {
 	bool link; /* and the name a link there: to what is open, whatever the link's text says */
 };
 
-static int look_around(struct trail *t, bool *is_root)
+static int stat_trail(struct trail *t, bool *is_root)
 {
 	struct statfs fs;
 	struct stat st;
@@ -164,21 +164,21 @@ static int look_around(struct trail *t, bool *is_root)
 }
 
 /* One step: 1, 0 at the end of it, -1 with errno. */
-static int follow_once(struct trail *t)
+static int follow_one_link(struct trail *t)
 {
 	char to[PATH_MAX], dir[PATH_MAX];
 	ssize_t n = readlinkat(t->dirfd, t->name, to, sizeof to - 1);
 	bool is_root;
 	int fd;
 
-	if ((n < 0 && errno != EINVAL) || look_around(t, &is_root))
+	if ((n < 0 && errno != EINVAL) || stat_trail(t, &is_root))
 		return -1;
 	/* What is directly below /proc is an ordinary link (mounts, net). */
 	t->link = n >= 0 && t->proc && !is_root;
 	if (n < 0 || t->link)
 		return 0;
 	to[n] = '\0';
-	if (split(to, dir, sizeof dir, t->name)) {
+	if (split_path(to, dir, sizeof dir, t->name)) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -192,19 +192,19 @@ static int follow_once(struct trail *t)
 
 /* As the kernel does it: a path through /proc/PID/root or cwd is one in another name space, so the
  * text of it leads elsewhere. */
-static int follow(const char *path, struct trail *t)
+static int follow_links(const char *path, struct trail *t)
 {
 	char dir[PATH_MAX];
 	int ret = 1;
 
 	*t = (struct trail){.dirfd = -1};
-	if (split(path, dir, sizeof dir, t->name))
+	if (split_path(path, dir, sizeof dir, t->name))
 		return -1;
 	t->dirfd = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (t->dirfd < 0)
 		return fail("open %s: %m", dir);
 	for (int i = 0; ret > 0 && i < LINKS_MAX; i++)
-		ret = follow_once(t);
+		ret = follow_one_link(t);
 	if (ret > 0)
 		errno = ELOOP;
 	if (ret == 0)
@@ -215,7 +215,7 @@ static int follow(const char *path, struct trail *t)
 }
 
 /* Which descriptor of this process is that link in /proc/PID/fd, or in a thread's? */
-static int own_descriptor(const struct trail *t)
+static int find_own_descriptor(const struct trail *t)
 {
 	char link[40], dir[64];
 	ssize_t n;
@@ -237,29 +237,29 @@ int spot_descriptor(const char *path)
 	struct trail t;
 	int own;
 
-	if (follow(path, &t)) {
+	if (follow_links(path, &t)) {
 		fail_again(&before);
 		return -1;
 	}
-	own = own_descriptor(&t);
+	own = find_own_descriptor(&t);
 	close_fd(t.dirfd);
 	return own;
 }
 
-int spot_keeps_nothing(const char *shown)
+int spot_fail_keeps_nothing(const char *shown)
 {
 	return fail_as(OUT_USAGE, "--remove-source-files: %s is no regular file that keeps them",
 		       shown);
 }
 
 /* Nothing there is replaced by a file that is made beside it. */
-static int take_direct(const struct place_opts *o, const struct trail *t, struct spot *s)
+static int set_direct_spot(const struct place_opts *o, const struct trail *t, struct spot *s)
 {
 	s->direct = true;
 	s->link = t->link;
-	s->own = own_descriptor(t);
+	s->own = find_own_descriptor(t);
 	if (o->rules->remove_source)
-		return spot_keeps_nothing(s->shown);
+		return spot_fail_keeps_nothing(s->shown);
 	/* The user's are known by their numbers before this (cmd/cli/target.h). */
 	if (s->own >= 0 && s->own != STDERR_FILENO)
 		return fail("open %s: that is a descriptor of the program that copies, not yours",
@@ -267,14 +267,14 @@ static int take_direct(const struct place_opts *o, const struct trail *t, struct
 	return 0;
 }
 
-static int resolve_there(const struct place_opts *o, bool regular, struct spot *s)
+static int resolve_existing(const struct place_opts *o, bool regular, struct spot *s)
 {
 	struct trail t;
 
-	if (follow(s->shown, &t))
+	if (follow_links(s->shown, &t))
 		return -1;
 	if (!regular || t.proc) {
-		int ret = take_direct(o, &t, s);
+		int ret = set_direct_spot(o, &t, s);
 
 		close_fd(t.dirfd);
 		return ret;
@@ -284,7 +284,7 @@ static int resolve_there(const struct place_opts *o, bool regular, struct spot *
 	return 0;
 }
 
-int spot_needs_dir(const struct place_opts *o, const struct spot *s)
+int spot_fail_needs_dir(const struct place_opts *o, const struct spot *s)
 {
 	if (o->rules->no_target_dir)
 		return fail("create %s: not the name of a file", s->shown);
@@ -310,13 +310,13 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 		return resolve_missing(o, slash || o->many, s);
 	}
 	if (S_ISDIR(st.st_mode)) {
-		if (o->rules->no_target_dir && !holds_trees(o))
+		if (o->rules->no_target_dir && !is_tree_copy(o))
 			return fail("%s is a directory, not a file", s->shown);
-		return hold_dir(s->shown, s);
+		return open_spot_dir(s->shown, s);
 	}
 	if (o->many)
 		return fail("%s is not a directory", s->shown);
-	return resolve_there(o, S_ISREG(st.st_mode), s);
+	return resolve_existing(o, S_ISREG(st.st_mode), s);
 }
 
 int spot_open(const struct spot *s)
@@ -326,7 +326,7 @@ int spot_open(const struct spot *s)
 	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-int spot_cut(const struct spot *s, int fd, uint64_t size)
+int spot_truncate(const struct spot *s, int fd, uint64_t size)
 {
 	struct stat st;
 

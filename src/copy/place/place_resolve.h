@@ -31,15 +31,15 @@ void spot_close(struct spot *s);
 int spot_open(const struct spot *s);
 /* Of a direct one all is written: where another process has a regular file open, what was behind
  * that goes.  -1 with errno. */
-int spot_cut(const struct spot *s, int fd, uint64_t size);
+int spot_truncate(const struct spot *s, int fd, uint64_t size);
 /* The descriptor of this process that path leads to by links (/dev/stdout, /dev/fd/3, a link to one
  * of them); -1: it does not, or there is nothing. */
 int spot_descriptor(const char *path);
 /* That what is written there can't be read again, so that its source may not be removed, as a
  * failure. */
-int spot_keeps_nothing(const char *shown);
+int spot_fail_keeps_nothing(const char *shown);
 /* That it is no directory, and --mkpath, as a failure. */
-int spot_needs_dir(const struct place_opts *o, const struct spot *s);
+int spot_fail_needs_dir(const struct place_opts *o, const struct spot *s);
 /* --backup-dir, made if it is not there, O_PATH; relative to top. */
 int backups_open(int top, const char *path);
 /* The same as it is, or the last directory on the way to it that is there; -1: none. */

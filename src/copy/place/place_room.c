@@ -12,7 +12,7 @@
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
 /* fs: how it was before anything was taken; NULL: not known. */
-static int no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
+static int fail_no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
 {
 	char shown[SHOWN_ROOM];
 	uint64_t left;
@@ -25,7 +25,7 @@ static int no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
 		    shown, (size + MIB - 1) / MIB, left / MIB);
 }
 
-int room_take(const struct seat *s, int fd, uint64_t size)
+int room_reserve(const struct seat *s, int fd, uint64_t size)
 {
 	unsigned long type;
 	struct statfs fs;
@@ -39,12 +39,12 @@ int room_take(const struct seat *s, int fd, uint64_t size)
 		if (fs.f_blocks == 0 || size / (uint64_t)fs.f_bsize <= fs.f_bavail)
 			return 0;
 		errno = ENOSPC;
-		return no_room(s, &fs, size);
+		return fail_no_room(s, &fs, size);
 	}
 	while (fallocate(fd, 0, 0, (off_t)size)) {
 		/* Some take as much as there is before they say so: what is free now is no news. */
 		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return no_room(s, known ? &fs : NULL, size);
+			return fail_no_room(s, known ? &fs : NULL, size);
 		if (errno != EINTR || place_stopped(s->place))
 			break;
 	}

@@ -24,7 +24,7 @@ enum {
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *name, uid_t user)
+static uint64_t hash_user_name(const char *name, uid_t user)
 {
 	return XXH3_64bits_withSeed(name, strlen(name), user);
 }
@@ -43,7 +43,7 @@ bool temporary_is_marker(const char *name)
 
 int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM])
 {
-	return own_name_random(hash_of(name, user), to);
+	return own_name_random(hash_user_name(name, user), to);
 }
 
 /* ---- files ----------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static int lock_file(int fd)
 }
 
 /* Is fd (locked by us) still what that name says?  1, 0, -1 with errno. */
-static int still_named(int dirfd, const char *name, const struct stat *st)
+static int is_still_named(int dirfd, const char *name, const struct stat *st)
 {
 	struct stat named;
 
@@ -70,7 +70,7 @@ static int still_named(int dirfd, const char *name, const struct stat *st)
 
 /* As an interrupted run leaves a file that is not whole, and as nothing else is: its mode was never
  * another one, so nobody else can have it open. */
-static bool is_left(const struct stat *st, uid_t user)
+static bool is_leftover(const struct stat *st, uid_t user)
 {
 	return S_ISREG(st->st_mode) && (st->st_mode & 07777) == 0600 && st->st_uid == user &&
 	       st->st_nlink == 1;
@@ -83,7 +83,7 @@ static void close_temporary(struct temporary *t)
 }
 
 /* -1 with errno: what was made a moment ago is gone again. */
-static int unmake(int dirfd, struct temporary *t)
+static int remove_just_made(int dirfd, struct temporary *t)
 {
 	int err = errno;
 
@@ -94,7 +94,7 @@ static int unmake(int dirfd, struct temporary *t)
 }
 
 /* 0: it is there and locked.  1: somebody else took it at once.  -1 with errno. */
-static int make_new(int dirfd, struct temporary *t)
+static int make_locked(int dirfd, struct temporary *t)
 {
 	int named;
 
@@ -102,18 +102,18 @@ static int make_new(int dirfd, struct temporary *t)
 	if (t->fd < 0)
 		return -1;
 	if (fstat(t->fd, &t->st))
-		return unmake(dirfd, t);
+		return remove_just_made(dirfd, t);
 	/* Where nothing can be locked nobody takes it over either. */
 	if (lock_file(t->fd) == 1)
 		return 1;
-	named = still_named(dirfd, t->name, &t->st);
+	named = is_still_named(dirfd, t->name, &t->st);
 	if (named < 0)
-		return unmake(dirfd, t);
+		return remove_just_made(dirfd, t);
 	return named ? 0 : 1;
 }
 
 /* 0: it is ours, and locked. 1: gone meanwhile, try again. -1: not for us. */
-static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
+static int take_over_leftover(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
 {
 	int named;
 
@@ -122,10 +122,10 @@ static int take_over(int dirfd, bool resume, uid_t user, uid_t owner, struct tem
 		return errno == ENOENT ? 1 : -1;
 	if (lock_file(t->fd) != 0 || fstat(t->fd, &t->st))
 		return -1;
-	named = still_named(dirfd, t->name, &t->st);
+	named = is_still_named(dirfd, t->name, &t->st);
 	if (named <= 0)
 		return named < 0 ? -1 : 1;
-	if (!is_left(&t->st, user)) {
+	if (!is_leftover(&t->st, user)) {
 		/* A moment from its name, or a link: others may have had rights to it already. */
 		if (!S_ISREG(t->st.st_mode) ||
 		    (t->st.st_uid != user && (user != 0 || t->st.st_uid != owner)))
@@ -145,7 +145,7 @@ static int make_random(int dirfd, const char *name, uid_t user, struct temporary
 		if (temporary_name(name, user, t->name))
 			return -1;
 		/* Somebody who sweeps may come before the lock. */
-		ret = make_new(dirfd, t);
+		ret = make_locked(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
 		if (ret)
@@ -163,14 +163,14 @@ int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t o
 
 	t->fd = -1;
 	t->random = t->resumed = t->nameless = false;
-	own_name_hashed(hash_of(name, user), t->name);
+	own_name_hashed(hash_user_name(name, user), t->name);
 	for (int i = 0; adopts && ret == 1 && i < TRIES; i++) {
-		ret = make_new(dirfd, t);
+		ret = make_locked(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
 		if (ret) {
 			close_temporary(t);
-			ret = take_over(dirfd, false, user, owner, t);
+			ret = take_over_leftover(dirfd, false, user, owner, t);
 		}
 		if (ret == 0)
 			return 0;
@@ -185,11 +185,11 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 
 	t->fd = -1;
 	t->random = t->resumed = t->nameless = false;
-	own_name_hashed(hash_of(name, user), t->name);
+	own_name_hashed(hash_user_name(name, user), t->name);
 	if (fstatat(dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) || st.st_size == 0 ||
-	    !is_left(&st, user))
+	    !is_leftover(&st, user))
 		return 0;
-	if (take_over(dirfd, true, user, user, t) == 0 && t->resumed)
+	if (take_over_leftover(dirfd, true, user, user, t) == 0 && t->resumed)
 		return 1;
 	close_temporary(t);
 	return 0;
@@ -255,11 +255,11 @@ int temporary_dir_lock(int dirfd, const char *name, int fd)
 
 	if (lock_file(fd) == 1 || fstat(fd, &st))
 		return -1;
-	return still_named(dirfd, name, &st) == 1 ? 0 : -1;
+	return is_still_named(dirfd, name, &st) == 1 ? 0 : -1;
 }
 
 /* Nothing but a marker is in it, which is removed: it never became what it was made for. */
-static bool empty_dir(int fd)
+static bool remove_lone_marker(int fd)
 {
 	int in = RETRIED(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = in < 0 ? NULL : fdopendir(in);
@@ -288,8 +288,8 @@ static int remove_stale_dir(int dirfd, const char *name)
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) == 0 && lock_file(fd) == 0 && still_named(dirfd, name, &st) == 1 &&
-	    empty_dir(fd))
+	if (fstat(fd, &st) == 0 && lock_file(fd) == 0 && is_still_named(dirfd, name, &st) == 1 &&
+	    remove_lone_marker(fd))
 		ret = unlinkat(dirfd, name, AT_REMOVEDIR);
 	close_fd(fd);
 	return ret;
@@ -306,7 +306,7 @@ static int open_to_lock(int dirfd, const char *name)
 }
 
 /* With a mode that lets nobody open it: it was about to be renamed then. */
-static bool is_old(const struct stat *st)
+static bool is_past_rename(const struct stat *st)
 {
 	return time(NULL) - st->st_ctim.tv_sec > RENAMED_WITHIN_S;
 }
@@ -316,9 +316,9 @@ static int remove_stale_file(int dirfd, const char *name, struct stat *st)
 	int fd = open_to_lock(dirfd, name), ret = -1;
 
 	if (fd < 0)
-		return errno == EACCES && is_old(st) ? unlinkat(dirfd, name, 0) : -1;
+		return errno == EACCES && is_past_rename(st) ? unlinkat(dirfd, name, 0) : -1;
 	if (fstat(fd, st) == 0 && S_ISREG(st->st_mode) && lock_file(fd) == 0 &&
-	    still_named(dirfd, name, st) == 1)
+	    is_still_named(dirfd, name, st) == 1)
 		ret = unlinkat(dirfd, name, 0);
 	close_fd(fd);
 	return ret;
@@ -344,7 +344,7 @@ void temporary_forget(int dirfd, const char *name, uid_t user)
 {
 	char temporary[OWN_NAME_ROOM];
 
-	own_name_hashed(hash_of(name, user), temporary);
+	own_name_hashed(hash_user_name(name, user), temporary);
 	temporary_sweep(dirfd, temporary);
 }
 
@@ -354,7 +354,7 @@ static bool may_adopt(int dirfd, const char *name, bool *ours)
 	struct stat st;
 
 	*ours = fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid();
-	return *ours && is_left(&st, geteuid());
+	return *ours && is_leftover(&st, geteuid());
 }
 
 void temporaries_sweep(int dirfd, bool adopts, bool *others)

@@ -28,34 +28,34 @@ struct token {
 	uint16_t set; /* index into the rule's sets */
 };
 
-struct set {
+struct byte_set {
 	uint64_t bits[4];
 };
 
 /* Where a pattern may begin to match. */
-enum start {
+enum filter_anchor {
 	START_LAST, /* the last component is all that counts */
 	START_TOP,
 	START_TAIL, /* so many of the last components are all that counts */
 	START_ANYWHERE, /* after any slash */
 };
 
-struct rule {
+struct filter_rule {
 	bool include;
 	bool directory; /* a slash at its end: directories only */
 	bool never; /* a bracket that never closes, or names no class */
 	bool slash_before, slash_behind; /* paths (of directories) are read with one more */
-	enum start start;
+	enum filter_anchor start;
 	unsigned components; /* of START_TAIL */
 	size_t count;
 	size_t tail; /* the first token behind the last star; 0: there is none */
 	struct token *tokens;
-	struct set *sets;
+	struct byte_set *sets;
 	unsigned set_count;
 };
 
 struct filter {
-	struct rule *rules;
+	struct filter_rule *rules;
 	size_t count, room;
 };
 
@@ -69,7 +69,7 @@ int filter_new(struct filter **out)
 	return 0;
 }
 
-static void clear(struct filter *f)
+static void free_rules(struct filter *f)
 {
 	for (size_t i = 0; i < f->count; i++) {
 		free(f->rules[i].tokens);
@@ -82,83 +82,83 @@ void filter_free(struct filter *f)
 {
 	if (!f)
 		return;
-	clear(f);
+	free_rules(f);
 	free(f->rules);
 	free(f);
 }
 
 /* ---- sets: [a-z[:digit:]] ----------------------------------------------------------- */
 
-static void set_put(struct set *s, unsigned byte)
+static void set_put(struct byte_set *s, unsigned byte)
 {
 	s->bits[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
-static bool set_has(const struct set *s, unsigned byte)
+static bool set_has(const struct byte_set *s, unsigned byte)
 {
 	return s->bits[byte / 64] >> byte % 64 & 1;
 }
 
 /* Classes are ASCII's, whatever the locale: both ends must agree. */
-static bool lower(unsigned c)
+static bool is_lower(unsigned c)
 {
 	return c >= 'a' && c <= 'z';
 }
-static bool upper(unsigned c)
+static bool is_upper(unsigned c)
 {
 	return c >= 'A' && c <= 'Z';
 }
-static bool digit(unsigned c)
+static bool is_digit(unsigned c)
 {
 	return c >= '0' && c <= '9';
 }
-static bool alpha(unsigned c)
+static bool is_alpha(unsigned c)
 {
-	return lower(c) || upper(c);
+	return is_lower(c) || is_upper(c);
 }
-static bool alnum(unsigned c)
+static bool is_alnum(unsigned c)
 {
-	return alpha(c) || digit(c);
+	return is_alpha(c) || is_digit(c);
 }
-static bool graph(unsigned c)
+static bool is_graph(unsigned c)
 {
 	return c > ' ' && c < 127;
 }
-static bool print(unsigned c)
+static bool is_print(unsigned c)
 {
 	return c >= ' ' && c < 127;
 }
-static bool punct(unsigned c)
+static bool is_punct(unsigned c)
 {
-	return graph(c) && !alnum(c);
+	return is_graph(c) && !is_alnum(c);
 }
-static bool cntrl(unsigned c)
+static bool is_cntrl(unsigned c)
 {
 	return c < ' ' || c == 127;
 }
-static bool blank(unsigned c)
+static bool is_blank(unsigned c)
 {
 	return c == ' ' || c == '\t';
 }
-static bool space(unsigned c)
+static bool is_space(unsigned c)
 {
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
-static bool xdigit(unsigned c)
+static bool is_xdigit(unsigned c)
 {
-	return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+	return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 static const struct {
 	const char *name;
 	bool (*has)(unsigned c);
 } classes[] = {
-	{"alnum", alnum}, {"alpha", alpha}, {"blank", blank}, {"cntrl", cntrl},
-	{"digit", digit}, {"graph", graph}, {"lower", lower}, {"print", print},
-	{"punct", punct}, {"space", space}, {"upper", upper}, {"xdigit", xdigit},
+	{"alnum", is_alnum}, {"alpha", is_alpha}, {"blank", is_blank}, {"cntrl", is_cntrl},
+	{"digit", is_digit}, {"graph", is_graph}, {"lower", is_lower}, {"print", is_print},
+	{"punct", is_punct}, {"space", is_space}, {"upper", is_upper}, {"xdigit", is_xdigit},
 };
 
-static bool set_class(struct set *s, const char *name, size_t len)
+static bool set_class(struct byte_set *s, const char *name, size_t len)
 {
 	for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
 		if (strlen(classes[i].name) != len || memcmp(classes[i].name, name, len) != 0)
@@ -173,7 +173,7 @@ static bool set_class(struct set *s, const char *name, size_t len)
 
 /* [:name:] at p, which is at its "[:": where it ends, or p itself if it is none after all, or
  * NULL if it is one that there is not. */
-static const char *class_read(struct set *s, const char *p)
+static const char *class_read(struct byte_set *s, const char *p)
 {
 	const char *name = p + 2, *end = strchr(name, ']');
 
@@ -186,7 +186,7 @@ static const char *class_read(struct set *s, const char *p)
 
 /* One member at p, and what it puts in; returns its last byte, NULL: malformed.  *before is the
  * byte that a range may begin with, 0 for none. */
-static const char *member_read(struct set *s, const char *p, unsigned *before)
+static const char *member_read(struct byte_set *s, const char *p, unsigned *before)
 {
 	unsigned byte;
 
@@ -216,12 +216,12 @@ static const char *member_read(struct set *s, const char *p, unsigned *before)
 }
 
 /* The set at p, which is at its "["; returns its "]", or NULL if it is malformed. */
-static const char *set_read(struct set *s, const char *p)
+static const char *set_read(struct byte_set *s, const char *p)
 {
 	unsigned before = 0;
 	bool negate = p[1] == '!' || p[1] == '^';
 
-	*s = (struct set){{0}};
+	*s = (struct byte_set){{0}};
 	p += negate ? 2 : 1;
 	do {
 		p = member_read(s, p, &before);
@@ -238,7 +238,7 @@ static const char *set_read(struct set *s, const char *p)
 /* ---- compiling ---------------------------------------------------------------------- */
 
 /* The token at p; returns what is behind it, or NULL if it is malformed. */
-static const char *token_read(struct rule *r, const char *p)
+static const char *token_read(struct filter_rule *r, const char *p)
 {
 	struct token *t = &r->tokens[r->count++];
 
@@ -265,7 +265,7 @@ static const char *token_read(struct rule *r, const char *p)
 }
 
 /* text: without the slash that means directories only. */
-static int compile(struct rule *r, const char *text, bool wild)
+static int compile_pattern(struct filter_rule *r, const char *text, bool wild)
 {
 	size_t len = strlen(text), brackets = 0;
 
@@ -288,7 +288,7 @@ static int compile(struct rule *r, const char *text, bool wild)
 }
 
 /* How much of a path a pattern is matched against; returns where the pattern itself begins. */
-static const char *place_rule(struct rule *r, const char *text, bool wild)
+static const char *anchor_rule(struct filter_rule *r, const char *text, bool wild)
 {
 	const char *stars = wild ? strstr(text, "**") : NULL;
 	size_t len = strlen(text);
@@ -308,7 +308,7 @@ static const char *place_rule(struct rule *r, const char *text, bool wild)
 	return text + (*text == '/');
 }
 
-static int rule_make(struct rule *r, bool include, const char *pattern)
+static int rule_make(struct filter_rule *r, bool include, const char *pattern)
 {
 	size_t len = strlen(pattern);
 	bool wild = strpbrk(pattern, "*[?");
@@ -318,18 +318,18 @@ static int rule_make(struct rule *r, bool include, const char *pattern)
 		return fail_as(OUT_USAGE, "%.60s…: a pattern of more than %d bytes", pattern,
 			       RULE_TEXT_MAX - 1);
 	memcpy(text, pattern, len + 1);
-	*r = (struct rule){.include = include};
+	*r = (struct filter_rule){.include = include};
 	if (len > 1 && text[len - 1] == '/') {
 		text[len - 1] = '\0';
 		r->directory = true;
 	}
-	return compile(r, place_rule(r, text, wild), wild);
+	return compile_pattern(r, anchor_rule(r, text, wild), wild);
 }
 
 int filter_add(struct filter *f, bool include, const char *pattern)
 {
 	if (strcmp(pattern, "!") == 0) {
-		clear(f);
+		free_rules(f);
 		return 0;
 	}
 	if ((pattern[0] == '+' || pattern[0] == '-') && pattern[1] == ' ') {
@@ -353,19 +353,19 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 enum { WORDS = RULE_TEXT_MAX / 64 + 1 };
 
 /* What tokens may come next: bit n of n tokens says that all are matched. */
-struct ways {
+struct match_states {
 	uint64_t bits[WORDS];
 };
 
 /* A star may also stand for nothing. */
-static void way_put(const struct rule *r, struct ways *w, size_t at)
+static void add_state(const struct filter_rule *r, struct match_states *w, size_t at)
 {
 	w->bits[at / 64] |= UINT64_C(1) << at % 64;
 	if (at < r->count && r->tokens[at].kind >= TOKEN_STAR)
-		way_put(r, w, at + 1);
+		add_state(r, w, at + 1);
 }
 
-static bool takes(const struct rule *r, const struct token *t, uint8_t byte)
+static bool token_matches(const struct filter_rule *r, const struct token *t, uint8_t byte)
 {
 	switch (t->kind) {
 	case TOKEN_BYTE:
@@ -380,10 +380,10 @@ static bool takes(const struct rule *r, const struct token *t, uint8_t byte)
 }
 
 /* One byte further on all ways; false: none is left. */
-static bool step(const struct rule *r, struct ways *now, uint8_t byte)
+static bool advance_states(const struct filter_rule *r, struct match_states *now, uint8_t byte)
 {
 	size_t words = r->count / 64 + 1;
-	struct ways next;
+	struct match_states next;
 	bool some = false;
 
 	memset(next.bits, 0, words * sizeof *next.bits);
@@ -391,9 +391,9 @@ static bool step(const struct rule *r, struct ways *now, uint8_t byte)
 		for (uint64_t left = now->bits[i]; left; left &= left - 1) {
 			size_t at = i * 64 + (size_t)__builtin_ctzll(left);
 
-			if (at == r->count || !takes(r, &r->tokens[at], byte))
+			if (at == r->count || !token_matches(r, &r->tokens[at], byte))
 				continue;
-			way_put(r, &next, at + (r->tokens[at].kind < TOKEN_STAR));
+			add_state(r, &next, at + (r->tokens[at].kind < TOKEN_STAR));
 			some = true;
 		}
 	}
@@ -402,7 +402,7 @@ static bool step(const struct rule *r, struct ways *now, uint8_t byte)
 }
 
 /* Cheap, and most paths fail here: what stands behind the last star must be at the end. */
-static bool tail_fits(const struct rule *r, const char *path, size_t len)
+static bool tail_matches(const struct filter_rule *r, const char *path, size_t len)
 {
 	size_t tail = r->count - r->tail;
 
@@ -411,30 +411,30 @@ static bool tail_fits(const struct rule *r, const char *path, size_t len)
 	if (tail > len + r->slash_before)
 		return false;
 	for (size_t i = 0; i < tail && i < len; i++)
-		if (!takes(r, &r->tokens[r->count - 1 - i], (uint8_t)path[len - 1 - i]))
+		if (!token_matches(r, &r->tokens[r->count - 1 - i], (uint8_t)path[len - 1 - i]))
 			return false;
 	return true;
 }
 
-static bool matches(const struct rule *r, const char *path, size_t len, bool dir)
+static bool match_tokens(const struct filter_rule *r, const char *path, size_t len, bool dir)
 {
-	struct ways now;
+	struct match_states now;
 	bool anywhere = r->start == START_ANYWHERE;
 	bool behind = r->slash_behind && dir;
 
-	if (!tail_fits(r, path, len))
+	if (!tail_matches(r, path, len))
 		return false;
 	memset(now.bits, 0, (r->count / 64 + 1) * sizeof *now.bits);
-	way_put(r, &now, 0);
-	if (r->slash_before && !step(r, &now, '/'))
+	add_state(r, &now, 0);
+	if (r->slash_before && !advance_states(r, &now, '/'))
 		return false;
 	for (size_t i = 0; i < len + behind; i++) {
 		uint8_t byte = i < len ? (uint8_t)path[i] : '/';
 
-		if (!step(r, &now, byte) && !anywhere)
+		if (!advance_states(r, &now, byte) && !anywhere)
 			return false;
 		if (anywhere && byte == '/')
-			way_put(r, &now, 0);
+			add_state(r, &now, 0);
 	}
 	return now.bits[r->count / 64] >> r->count % 64 & 1;
 }
@@ -452,7 +452,7 @@ static const char *last_components(const char *path, size_t len, unsigned count)
 	return count == 1 ? path : NULL;
 }
 
-static bool rule_matches(const struct rule *r, const char *path, size_t len, bool dir)
+static bool rule_matches(const struct filter_rule *r, const char *path, size_t len, bool dir)
 {
 	const char *from = path;
 
@@ -460,7 +460,7 @@ static bool rule_matches(const struct rule *r, const char *path, size_t len, boo
 		return false;
 	if (r->start == START_LAST || r->start == START_TAIL)
 		from = last_components(path, len, r->components);
-	return from && matches(r, from, (size_t)(path + len - from), dir);
+	return from && match_tokens(r, from, (size_t)(path + len - from), dir);
 }
 
 bool filter_excludes(const struct filter *f, const char *path, bool dir)

@@ -48,7 +48,7 @@ struct listed {
 
 /* ---- nodes -------------------------------------------------------------------------- */
 
-static void *take(struct listed *l, size_t size)
+static void *alloc_in_chunk(struct listed *l, size_t size)
 {
 	struct chunk *c = l->chunks;
 	void *to;
@@ -77,7 +77,7 @@ static void *take(struct listed *l, size_t size)
 
 static struct listed_node *node_make(struct listed *l, const char *name, size_t len)
 {
-	struct listed_node *n = take(l, offsetof(struct listed_node, name) + len + 1);
+	struct listed_node *n = alloc_in_chunk(l, offsetof(struct listed_node, name) + len + 1);
 
 	if (!n)
 		return NULL;
@@ -133,7 +133,7 @@ void listed_free(struct listed *l)
 
 /* ---- adding ------------------------------------------------------------------------- */
 
-static bool is_called(const struct listed_node *n, const char *name, size_t len)
+static bool has_node_name(const struct listed_node *n, const char *name, size_t len)
 {
 	return strncmp(n->name, name, len) == 0 && !n->name[len];
 }
@@ -147,7 +147,7 @@ static struct listed_node **table_at(const struct listed *l, struct listed_node 
 	for (;; at++) {
 		struct listed_node **place = &table[at & (room - 1)];
 
-		if (!*place || is_called(*place, name, len))
+		if (!*place || has_node_name(*place, name, len))
 			return place;
 	}
 }
@@ -180,12 +180,12 @@ static int table_grow(struct listed *l, struct listed_node *dir)
 }
 
 /* The child of that name, made if need be; NULL: no memory. */
-static struct listed_node *child_of(struct listed *l, struct listed_node *dir, const char *name,
-				    size_t len)
+static struct listed_node *find_or_add_child(struct listed *l, struct listed_node *dir,
+					     const char *name, size_t len)
 {
 	struct listed_node **place = &dir->child.one;
 
-	if (dir->room == 1 && is_called(dir->child.one, name, len))
+	if (dir->room == 1 && has_node_name(dir->child.one, name, len))
 		return dir->child.one;
 	if (dir->room) {
 		if (table_grow(l, dir))
@@ -204,7 +204,7 @@ static struct listed_node *child_of(struct listed *l, struct listed_node *dir, c
 	return *place;
 }
 
-static bool climbs(const char *name)
+static bool has_dotdot(const char *name)
 {
 	for (const char *p = name; (p = strstr(p, "..")); p++)
 		if ((p == name || p[-1] == '/') && (p[2] == '/' || !p[2]))
@@ -219,7 +219,7 @@ int listed_add(struct listed *l, const char *name)
 	if (strlen(name) >= NAME_MAX_WIRE)
 		return fail_as(OUT_USAGE, "%.60s…: a name of more than %d bytes in the list", name,
 			       NAME_MAX_WIRE - 1);
-	if (climbs(name))
+	if (has_dotdot(name))
 		return fail_as(OUT_USAGE, "%s: a name in the list may not hold ..", name);
 	/* Also where there is no memory for all of it. */
 	l->sealed = false;
@@ -227,7 +227,7 @@ int listed_add(struct listed *l, const char *name)
 		end = strchrnul(p, '/');
 		if (end == p || (end - p == 1 && *p == '.'))
 			continue;
-		n = child_of(l, n, p, (size_t)(end - p));
+		n = find_or_add_child(l, n, p, (size_t)(end - p));
 	}
 	if (!n)
 		return -1;
@@ -237,7 +237,7 @@ int listed_add(struct listed *l, const char *name)
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b)
+static int compare_nodes(const void *a, const void *b)
 {
 	const struct listed_node *const *x = a, *const *y = b;
 
@@ -245,12 +245,12 @@ static int by_name(const void *a, const void *b)
 }
 
 /* As deep as a name that came in has components: some thousands. */
-static void seal(struct listed_node *dir)
+static void sort_children(struct listed_node *dir)
 {
 	uint32_t count = 0;
 
 	if (dir->room == 1)
-		seal(dir->child.one);
+		sort_children(dir->child.one);
 	if (dir->room <= 1)
 		return;
 	for (uint32_t i = 0; i < dir->room; i++)
@@ -258,10 +258,10 @@ static void seal(struct listed_node *dir)
 			dir->child.table[count++] = dir->child.table[i];
 	memset(&dir->child.table[count], 0, (dir->room - count) * sizeof *dir->child.table);
 	if (!dir->sealed)
-		qsort(dir->child.table, count, sizeof *dir->child.table, by_name);
+		qsort(dir->child.table, count, sizeof *dir->child.table, compare_nodes);
 	dir->sealed = true;
 	for (uint32_t i = 0; i < count; i++)
-		seal(dir->child.table[i]);
+		sort_children(dir->child.table[i]);
 }
 
 const struct listed_node *listed_top(const struct listed *l)
@@ -271,14 +271,14 @@ const struct listed_node *listed_top(const struct listed *l)
 	if (!mine->sealed) {
 		pthread_mutex_lock(&mine->sealing);
 		if (!mine->sealed)
-			seal(mine->top);
+			sort_children(mine->top);
 		mine->sealed = true;
 		pthread_mutex_unlock(&mine->sealing);
 	}
 	return mine->top;
 }
 
-static const struct listed_node *const *children(const struct listed_node *dir)
+static const struct listed_node *const *get_children(const struct listed_node *dir)
 {
 	return (const struct listed_node *const *)(dir->room > 1 ? dir->child.table
 								 : &dir->child.one);
@@ -286,7 +286,7 @@ static const struct listed_node *const *children(const struct listed_node *dir)
 
 const struct listed_node *listed_in(const struct listed_node *dir, const char *name)
 {
-	const struct listed_node *const *among = children(dir);
+	const struct listed_node *const *among = get_children(dir);
 	uint32_t low = 0, high = dir->count;
 
 	while (low < high) {
@@ -314,7 +314,7 @@ const struct listed_node *listed_next(const struct listed_node *dir, size_t *at,
 
 	if (*at >= dir->count)
 		return NULL;
-	n = children(dir)[(*at)++];
+	n = get_children(dir)[(*at)++];
 	*name = n->name;
 	return n;
 }

@@ -27,7 +27,7 @@ static int take_have(struct sink_lane *l, const struct record_have *r)
 		l, &(struct piece){.id = r->id, .pos = r->pos, .len = r->len, .have = true});
 }
 
-static int take_file(struct sink_lane *l, struct reader *reader, const struct record_file *r)
+static int take_file_record(struct sink_lane *l, struct reader *reader, const struct record_file *r)
 {
 	int small;
 
@@ -41,7 +41,7 @@ static int take_record(struct sink_lane *l, struct reader *reader, const struct 
 {
 	switch (r->type) {
 	case RECORD_FILE:
-		return take_file(l, reader, &r->file);
+		return take_file_record(l, reader, &r->file);
 	case RECORD_DATA:
 		return take_data(l, &r->data);
 	case RECORD_FILE_END:
@@ -161,7 +161,7 @@ static void *sink_lane_run(void *arg)
 
 /* ---- waiting for each other ----------------------------------------------------------- */
 
-static void wake_all(void *sink)
+static void wake_waiting_lanes(void *sink)
 {
 	struct sink *s = sink;
 
@@ -214,7 +214,7 @@ static void on_cleared(void *copy, enum event_what what, const char *path)
 {
 	struct copy *c = copy;
 
-	sink_tell_deleted(c->running, what, path, NULL);
+	sink_report_deleted(c->running, what, path, NULL);
 }
 
 /* The first ones are told in full; all are counted, and the verdict says how many (sink_end.c). */
@@ -233,9 +233,9 @@ static void on_unkept(void *copy, enum event_what what, const char *path, const 
 	if (before == 0)
 		s->first_unkept = *why;
 	if (before < SINK_UNKEPT_TOLD)
-		copy_tell(c, path, why);
+		copy_report_failure(c, path, why);
 	if (s->rules->events)
-		copy_tell_event(c, &e);
+		copy_report_event(c, &e);
 }
 
 static int open_place(struct sink *s)
@@ -253,14 +253,14 @@ static int open_place(struct sink *s)
 		.on_cleared = on_cleared,
 		.on_unkept = on_unkept,
 		.taken = o->taken,
-		.on_taken = copy_tell_taken,
+		.on_taken = copy_report_taken,
 		.ctx = s->copy,
 	};
 
 	return o->discard || o->stream.fd >= 0 ? 0 : place_open(&po, &s->place);
 }
 
-static int lane_start(struct sink *s, unsigned i)
+static int start_sink_lane(struct sink *s, unsigned i)
 {
 	struct sink_lane *l = &s->lanes[i];
 	char name[24];
@@ -283,10 +283,10 @@ static int lane_start(struct sink *s, unsigned i)
 	return worker_start(&s->workers[i], name, sink_lane_run, l);
 }
 
-static int lanes_start(struct sink *s)
+static int start_sink_lanes(struct sink *s)
 {
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
-		if (lane_start(s, i))
+		if (start_sink_lane(s, i))
 			return -1;
 	}
 	return 0;
@@ -304,7 +304,7 @@ static int await_end(struct copy *c)
 	return ret;
 }
 
-static void lanes_end(struct sink *s)
+static void join_sink_lanes(struct sink *s)
 {
 	for (unsigned i = 0; i < session_lanes(s->session); i++)
 		lane_abort(session_lane(s->session, i));
@@ -337,7 +337,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	return s;
 }
 
-static void lane_free(struct sink_lane *l)
+static void free_sink_lane(struct sink_lane *l)
 {
 	pthread_cond_destroy(&l->turn);
 	digest_free(l->digest);
@@ -349,7 +349,7 @@ static void lane_free(struct sink_lane *l)
 static void sink_free(struct sink *s)
 {
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
-		lane_free(&s->lanes[i]);
+		free_sink_lane(&s->lanes[i]);
 	sink_dirs_free(s);
 	place_close(s->place);
 	owners_free(s->owners);
@@ -363,20 +363,20 @@ static bool worth_keeping(const struct failure *f)
 	return f->code == OUT_SIGNAL || f->code == OUT_PEER_LOST || f->code == OUT_TIMEOUT;
 }
 
-static int run(struct sink *s)
+static int run_to_done(struct sink *s)
 {
-	if (owners_new(&s->owners) || open_place(s) || lanes_start(s) || await_end(s->copy))
+	if (owners_new(&s->owners) || open_place(s) || start_sink_lanes(s) || await_end(s->copy))
 		return -1;
-	return sink_say_done(s);
+	return sink_complete(s);
 }
 
-static int on_frame(struct copy *c, const struct frame *f)
+static int on_sink_frame(struct copy *c, const struct frame *f)
 {
 	struct msg_total total;
 	bool twice;
 
 	if (f->type != MSG_END)
-		return copy_unexpected(f);
+		return copy_fail_unexpected(f);
 	if (msg_total_decode(f, &total))
 		return -1;
 	pthread_mutex_lock(&c->lock);
@@ -389,7 +389,9 @@ static int on_frame(struct copy *c, const struct frame *f)
 	return twice ? fail_as(OUT_PROTOCOL, "the peer said END twice") : 0;
 }
 
-const struct copy_role sink_role = {.role = ROLE_SINK, .on_frame = on_frame, .wake = wake_all};
+const struct copy_role sink_role = {.role = ROLE_SINK,
+				    .on_frame = on_sink_frame,
+				    .wake = wake_waiting_lanes};
 
 int sink_run(struct copy *c, struct session *session, const struct sink_opts *o, struct tally *t,
 	     struct copy_result *r)
@@ -407,17 +409,17 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	if (!s)
 		return session_fail(session);
 	copy_attach(c, session, s);
-	ret = run(s);
+	ret = run_to_done(s);
 	if (ret < 0) {
 		session_fail(session);
 		copy_join(s->workers, LANE_COUNT_MAX);
 		copy_attach(c, session, NULL);
-		copy_session_failure(c);
+		copy_fail_session(c);
 		f = *failed();
-		sink_drop_all(s, worth_keeping(&f));
+		sink_drop_files(s, worth_keeping(&f));
 		fail_again(&f);
 	} else {
-		lanes_end(s);
+		join_sink_lanes(s);
 		copy_attach(c, session, NULL);
 		ret = copy_verdict(c, ret == 1);
 	}

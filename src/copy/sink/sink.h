@@ -206,7 +206,7 @@ struct sink {
 	struct worker workers[LANE_COUNT_MAX];
 };
 
-static inline uint64_t lane_bit(const struct sink_lane *l)
+static inline uint64_t sink_lane_bit(const struct sink_lane *l)
 {
 	return UINT64_C(1) << l->index;
 }
@@ -228,18 +228,18 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r);
 /* NULL: there is none.  Lock held. */
 struct sink_dir *sink_dir_find(struct sink *s, uint32_t id);
 /* The directory that a file of this lane is in: *out is NULL for 0. */
-int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out);
+int sink_require_dir(struct sink_lane *l, uint32_t id, struct sink_dir **out);
 static inline bool sink_dir_left(const struct sink_dir *d)
 {
 	return d && d->left;
 }
 /* Has it failed? Then -1 with a failure, which is that of what is called name in it. */
-int sink_dir_usable(const struct sink_dir *d, const char *name);
+int sink_dir_check(const struct sink_dir *d, const char *name);
 /* Something failed because d (NULL: the target) did: then it is counted there, and true; lock held.
  */
-bool sink_dir_lost(struct sink *s, const struct sink_dir *d);
+bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d);
 /* In the end: tell how much that was. */
-void sink_dirs_tell_lost(struct sink *s);
+void sink_dirs_report_lost(struct sink *s);
 /* Path of name in d (NULL: the target), from the top of the transfer. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size);
 /* The place's own, NULL for NULL. */
@@ -263,7 +263,7 @@ int sink_take_same(struct sink_lane *l, const struct record_same *r);
 /* Forget what waits for its FILE. With no lane at work. */
 void sink_forget_asked(struct sink *s);
 /* Take an asked one out of the table: it is the caller's. Lock held. */
-void sink_asked_take(struct sink *s, struct sink_file *f);
+void sink_remove_asked(struct sink *s, struct sink_file *f);
 
 /* sink_small.c: 1: it was whole in this block, and reader is behind it; 0: it is not. */
 int sink_take_small(struct sink_lane *l, struct reader *reader, const struct record_file *r);
@@ -289,18 +289,18 @@ const char *sink_shown(const struct sink_file *f);
  * The file failed here, with this thread's failure: from now on its bytes are dropped, and the
  * source hears of it at once.  -1: it was no fault of the file.
  */
-int sink_give_up(struct sink_lane *l, struct sink_file *f);
+int sink_fail_file(struct sink_lane *l, struct sink_file *f);
 /* This lane has done with f (f->busy) for now; whoever is the last one finishes it. */
-int sink_leave(struct sink_lane *l, struct sink_file *f);
+int sink_release_file(struct sink_lane *l, struct sink_file *f);
 /* Drop all that are not finished; keep: for a later run. */
-void sink_drop_all(struct sink *s, bool keep);
+void sink_drop_files(struct sink *s, bool keep);
 
 /* sink_piece.c */
 int sink_take_piece(struct sink_lane *l, const struct piece *p);
 /* sink_turn.c: lock held: wait until it is this piece's turn, or it doesn't matter any more. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p);
 /* Add what d has, and begin it anew. */
-void sink_hash_take(struct digest *d, uint64_t sum[2], uint64_t solid[2]);
+void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2]);
 
 /* sink_store.c: a file of which all has come. */
 struct sink_whole {
@@ -325,7 +325,7 @@ int sink_check_end(const struct record_file *r, const struct record_file_end *e,
 void sink_count_end(struct sink_lane *l, const struct record_file *r,
 		    const struct record_file_end *e, bool good);
 /* Which kind of event it makes. */
-enum event_what sink_what(uint8_t type);
+enum event_what sink_event_what(uint8_t type);
 
 /* sink_verify.c: read it back, past the page cache where that can be. */
 int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint8_t *bytes,
@@ -335,12 +335,12 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 
 /* sink_cells.c */
 /* Make l->scratch. */
-int sink_scratch(struct sink_lane *l);
+int sink_alloc_scratch(struct sink_lane *l);
 /* Digest what fd has of the file r, and send it as CELLS; cells that are not all there, or lie in
  * holes, or for which there is no room to remember them, are left out.  *out is what was told
  * (NULL: nothing); out NULL: it is not wanted.  1: it can't be read, or changes: this thread's
  * failure.  -1: the session fails. */
-int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out);
+int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out);
 void cells_free(struct cells *c);
 /* Were all cells from pos to pos + len told, and not taken yet?  They are now; their digests are
  * added to sum, those that are not all zero to solid too. */
@@ -349,25 +349,25 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 /* sink_result.c */
 /* All that this lane has to tell; before it goes on to something long, or waits. */
 int sink_flush(struct sink_lane *l);
-int sink_tell_stored(struct sink_lane *l, uint32_t id);
-int sink_tell_answer(struct sink_lane *l, uint32_t id, enum answer answer);
+int sink_queue_stored(struct sink_lane *l, uint32_t id);
+int sink_queue_answer(struct sink_lane *l, uint32_t id, enum answer answer);
 int sink_send(struct sink *s, uint8_t type, const struct writer *w);
 int sink_send_result(struct sink *s, uint32_t id, const struct failure *f);
 /* Something in d (NULL: the target) failed; many: it was one of several. Lock held. */
-void sink_note_one(struct sink *s, const struct sink_dir *d, bool many);
+void sink_note_one_failed(struct sink *s, const struct sink_dir *d, bool many);
 /* This thread's failure is that of id, called name in d: everybody hears of it, and 0; -1: it
  * is no fault of its own, but the session's. */
-int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
-		     const struct sink_dir *d, const char *name, bool many);
+int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,
+		       const struct sink_dir *d, const char *name, bool many);
 /* What became of name in d, or would. */
-void sink_tell_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
-		     const struct change *c, bool sent, uint64_t size, const char *digest);
+void sink_report_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
+		       const struct change *c, bool sent, uint64_t size, const char *digest);
 /* The same of what was deleted, path cut in front if it is too long; why NULL: it was. */
-void sink_tell_deleted(struct sink *s, enum event_what what, const char *path,
-		       const struct failure *why);
+void sink_report_deleted(struct sink *s, enum event_what what, const char *path,
+			 const struct failure *why);
 void sink_sums_add(struct sink_sums *to, const struct sink_sums *from);
 
 /* sink_end.c: the source said END: 0, or 1 if it was one file only; -1: the session fails. */
-int sink_say_done(struct sink *s);
+int sink_complete(struct sink *s);
 
 #endif

@@ -9,13 +9,13 @@
 #include <string.h>
 #include "base/fail.h"
 
-static int refuse(const struct sink *s, const char *name, uint32_t want)
+static int refuse_name(const struct sink *s, const char *name, uint32_t want)
 {
 	return fail_as(OUT_PROTOCOL, "the peer sends %.300s, which is not %.300s", name,
 		       s->rules->listed ? "in the list" : s->o->wants[want]);
 }
 
-static int not_asked(const char *name, const char *why)
+static int refuse_entry(const char *name, const char *why)
 {
 	return fail_as(OUT_PROTOCOL, "the peer sends %.300s, %s", name, why);
 }
@@ -23,7 +23,7 @@ static int not_asked(const char *name, const char *why)
 /* ---- --relative ----------------------------------------------------------------------- */
 
 /* The next component: where it begins, and *len; NULL: there is none. */
-static const char *component(const char **at, size_t *len)
+static const char *next_path_component(const char **at, size_t *len)
 {
 	const char *from;
 
@@ -36,7 +36,7 @@ static const char *component(const char **at, size_t *len)
 	return *len > 0 ? from : NULL;
 }
 
-static bool matches(const char *name, size_t name_len, const char *want, size_t want_len)
+static bool component_matches(const char *name, size_t name_len, const char *want, size_t want_len)
 {
 	char one[NAME_ROOM], other[NAME_ROOM];
 
@@ -49,7 +49,7 @@ static bool matches(const char *name, size_t name_len, const char *want, size_t 
 	return name_answers(one, other);
 }
 
-enum answers {
+enum want_match {
 	ANSWERS_UNKNOWN /* a failure says why */,
 	ANSWERS_NOT,
 	ANSWERS_LEADS,
@@ -57,24 +57,24 @@ enum answers {
 };
 
 /* Is path what want asks for, or does it lead there? */
-static enum answers answers_path(const char *path, const char *want)
+static enum want_match match_path(const char *path, const char *want)
 {
 	const char *wants = name_relative(want), *name, *part;
 	size_t name_len, part_len;
 
-	while ((name = component(&path, &name_len)) != NULL) {
-		part = component(&wants, &part_len);
-		if (!part || !matches(name, name_len, part, part_len))
+	while ((name = next_path_component(&path, &name_len)) != NULL) {
+		part = next_path_component(&wants, &part_len);
+		if (!part || !component_matches(name, name_len, part, part_len))
 			return ANSWERS_NOT;
 	}
-	return component(&wants, &part_len) ? ANSWERS_LEADS : ANSWERS_WHOLLY;
+	return next_path_component(&wants, &part_len) ? ANSWERS_LEADS : ANSWERS_WHOLLY;
 }
 
 /* parent is a directory that was not asked for with all that is in it. */
-static enum answers answers_relative(const struct sink *s, const struct sink_dir *parent,
-				     const char *name, uint32_t want)
+static enum want_match match_relative_path(const struct sink *s, const struct sink_dir *parent,
+					   const char *name, uint32_t want)
 {
-	enum answers answer = ANSWERS_NOT;
+	enum want_match answer = ANSWERS_NOT;
 	char *path = malloc(EVENT_PATH_MAX);
 
 	if (!path) {
@@ -82,7 +82,7 @@ static enum answers answers_relative(const struct sink *s, const struct sink_dir
 		return ANSWERS_UNKNOWN;
 	}
 	sink_path(parent, name, path, EVENT_PATH_MAX);
-	answer = answers_path(path, s->o->wants[want]);
+	answer = match_path(path, s->o->wants[want]);
 	free(path);
 	return answer;
 }
@@ -98,46 +98,46 @@ static bool wants_contents(const struct sink *s, const char *want)
 	if (s->rules->listed)
 		return true;
 	if (s->rules->relative)
-		return !component(&kept, &len);
+		return !next_path_component(&kept, &len);
 	last = last ? last + 1 : want;
 	return s->rules->no_target_dir || !*last || strcmp(last, ".") == 0 ||
 	       strcmp(last, "..") == 0;
 }
 
-static const struct listed_node *listed_of(const struct sink *s, const struct sink_dir *dir)
+static const struct listed_node *find_listed_dir(const struct sink *s, const struct sink_dir *dir)
 {
 	if (!s->rules->listed)
 		return NULL;
 	return dir ? dir->listed : listed_top(s->rules->listed);
 }
 
-static bool all_of_listed(const struct sink *s, const struct listed_node *n)
+static bool is_all_listed(const struct sink *s, const struct listed_node *n)
 {
 	return n && s->rules->recursive && listed_itself(n);
 }
 
 /* Was whatever is in dir (NULL: the top) asked for? */
-static bool all_in(const struct sink *s, const struct sink_dir *dir)
+static bool is_all_wanted(const struct sink *s, const struct sink_dir *dir)
 {
-	return dir ? dir->all : all_of_listed(s, listed_of(s, NULL));
+	return dir ? dir->all : is_all_listed(s, find_listed_dir(s, NULL));
 }
 
 static int accept_contents(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
 	if (!wants_contents(s, s->o->wants[r->want]))
-		return refuse(s, "what is in a directory", r->want);
-	d->listed = listed_of(s, NULL);
-	d->all = s->rules->listed ? all_of_listed(s, d->listed) : s->rules->recursive;
+		return refuse_name(s, "what is in a directory", r->want);
+	d->listed = find_listed_dir(s, NULL);
+	d->all = s->rules->listed ? is_all_listed(s, d->listed) : s->rules->recursive;
 	return 0;
 }
 
 static int accept_listed_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
-	const struct listed_node *in = listed_of(s, d->parent);
+	const struct listed_node *in = find_listed_dir(s, d->parent);
 
 	d->listed = in ? listed_in(in, r->name) : NULL;
-	d->all = all_of_listed(s, d->listed);
-	return d->listed ? 0 : refuse(s, r->name, r->want);
+	d->all = is_all_listed(s, d->listed);
+	return d->listed ? 0 : refuse_name(s, r->name, r->want);
 }
 
 static int accept_top_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
@@ -145,23 +145,23 @@ static int accept_top_dir(const struct sink *s, const struct record_dir *r, stru
 	const char *want = s->o->wants[r->want];
 
 	if (wants_contents(s, want) || !name_answers(r->name, want))
-		return refuse(s, r->name, r->want);
+		return refuse_name(s, r->name, r->want);
 	d->all = true;
 	return 0;
 }
 
 static int accept_relative_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
-	switch (answers_relative(s, d->parent, r->name, r->want)) {
+	switch (match_relative_path(s, d->parent, r->name, r->want)) {
 	case ANSWERS_UNKNOWN:
 		return -1;
 	case ANSWERS_NOT:
-		return refuse(s, r->name, r->want);
+		return refuse_name(s, r->name, r->want);
 	case ANSWERS_LEADS:
 		return 0;
 	case ANSWERS_WHOLLY:
 		d->all = s->rules->recursive;
-		return s->rules->recursive ? 0 : refuse(s, r->name, r->want);
+		return s->rules->recursive ? 0 : refuse_name(s, r->name, r->want);
 	}
 	return -1;
 }
@@ -172,14 +172,14 @@ int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sin
 
 	if (!s->place || s->o->quiet_names ||
 	    (!rules->recursive && !rules->listed && !rules->relative))
-		return not_asked(r->name, "a directory, where a file was asked for");
+		return refuse_entry(r->name, "a directory, where a file was asked for");
 	if (r->want >= s->o->count)
 		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
 	if (!(r->flags & DIR_CONTENTS) && !name_is_plain(r->name))
-		return not_asked(r->name, "which is no directory's name");
+		return refuse_entry(r->name, "which is no directory's name");
 	if (r->flags & DIR_CONTENTS)
 		return accept_contents(s, r, d);
-	if (all_in(s, d->parent)) {
+	if (is_all_wanted(s, d->parent)) {
 		d->all = true;
 		return 0;
 	}
@@ -187,7 +187,7 @@ int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sin
 		return accept_listed_dir(s, r, d);
 	if (rules->relative)
 		return accept_relative_dir(s, r, d);
-	return d->parent ? refuse(s, r->name, r->want) : accept_top_dir(s, r, d);
+	return d->parent ? refuse_name(s, r->name, r->want) : accept_top_dir(s, r, d);
 }
 
 /* ---- files ---------------------------------------------------------------------------- */
@@ -197,23 +197,23 @@ static int accept_type(const struct sink *s, const struct record_file *r, bool i
 	const struct rules *rules = s->rules;
 
 	if ((r->flags & FILE_LINKED) && !rules->hard_links)
-		return not_asked(r->name, "which has other names that were not asked for");
+		return refuse_entry(r->name, "which has other names that were not asked for");
 	if (r->type == TYPE_REGULAR)
 		return 0;
 	if (!in_tree)
-		return not_asked(r->name, "which is no regular file");
+		return refuse_entry(r->name, "which is no regular file");
 	if (r->type == TYPE_SYMLINK && rules->copy_links)
-		return not_asked(r->name, "a symbolic link, where files were asked for");
+		return refuse_entry(r->name, "a symbolic link, where files were asked for");
 	if (r->type == TYPE_HARD_LINK && !rules->hard_links)
-		return not_asked(r->name, "a hard link, where none was asked for");
+		return refuse_entry(r->name, "a hard link, where none was asked for");
 	if (r->type != TYPE_SYMLINK && r->type != TYPE_HARD_LINK && !rules->devices)
-		return not_asked(r->name, "a device, where none was asked for");
+		return refuse_entry(r->name, "a device, where none was asked for");
 	return 0;
 }
 
 static bool is_listed(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
-	const struct listed_node *in = listed_of(s, d);
+	const struct listed_node *in = find_listed_dir(s, d);
 	const struct listed_node *n = in && name_is_plain(r->name) ? listed_in(in, r->name) : NULL;
 
 	return n && listed_itself(n);
@@ -222,12 +222,12 @@ static bool is_listed(const struct sink *s, const struct record_file *r, const s
 /* 1, 0, or -1 with a failure. */
 static int is_wanted(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
-	enum answers answer;
+	enum want_match answer;
 
 	if (s->rules->listed)
 		return is_listed(s, r, d);
 	if (s->rules->relative && name_is_plain(r->name)) {
-		answer = answers_relative(s, d, r->name, r->want);
+		answer = match_relative_path(s, d, r->name, r->want);
 		return answer == ANSWERS_UNKNOWN ? -1 : answer == ANSWERS_WHOLLY;
 	}
 	return !d && name_answers(r->name, s->o->wants[r->want]);
@@ -243,7 +243,7 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 		bool asks = (r->flags & FILE_ASK) && s->o->quiet_names;
 
 		if (r->dir || r->type != TYPE_REGULAR || asks)
-			return not_asked(r->name, "where one file was asked for");
+			return refuse_entry(r->name, "where one file was asked for");
 		return 0;
 	}
 	if (r->want >= s->o->count)
@@ -252,10 +252,11 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 			d || s->rules->listed ||
 				(r->type == TYPE_HARD_LINK && (r->flags & FILE_MANY))))
 		return -1;
-	if (all_in(s, d))
-		return name_is_plain(r->name) ? 0 : not_asked(r->name, "which is no file's name");
+	if (is_all_wanted(s, d))
+		return name_is_plain(r->name) ? 0
+					      : refuse_entry(r->name, "which is no file's name");
 	wanted = is_wanted(s, r, d);
-	return wanted == 0 ? refuse(s, r->name, r->want) : wanted < 0 ? -1 : 0;
+	return wanted == 0 ? refuse_name(s, r->name, r->want) : wanted < 0 ? -1 : 0;
 }
 
 bool sink_asks_for(const struct sink *s, const char *name)
@@ -266,8 +267,9 @@ bool sink_asks_for(const struct sink *s, const char *name)
 
 		if (wants_contents(s, want))
 			continue;
-		part = s->rules->relative ? component(&at, &len) : NULL;
-		if (part ? matches(name, strlen(name), part, len) : name_answers(name, want))
+		part = s->rules->relative ? next_path_component(&at, &len) : NULL;
+		if (part ? component_matches(name, strlen(name), part, len)
+			 : name_answers(name, want))
 			return true;
 	}
 	return false;

@@ -17,7 +17,7 @@ int sink_take_question(struct sink_lane *l, const struct record_file *r)
 	struct sink_question *q = &l->question;
 	bool known;
 
-	if (sink_dir_of(l, r->dir, &q->dir) || sink_accept_file(s, r, q->dir))
+	if (sink_require_dir(l, r->dir, &q->dir) || sink_accept_file(s, r, q->dir))
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
 	known = *sink_file_slot(s, r->id) || sink_dir_find(s, r->id);
@@ -41,9 +41,9 @@ int sink_add_xattr(struct sink_lane *l, const struct record_xattr *r)
 /* ---- failures ------------------------------------------------------------------------- */
 
 /* This thread's failure is the answer. */
-static int answer_failed(struct sink_lane *l, const struct record_file *r, struct sink_dir *d)
+static int answer_with_failure(struct sink_lane *l, const struct record_file *r, struct sink_dir *d)
 {
-	if (sink_tell_failed(l, r->id, EVENT_FILE, d, r->name, r->flags & FILE_MANY))
+	if (sink_report_failed(l, r->id, EVENT_FILE, d, r->name, r->flags & FILE_MANY))
 		return -1;
 	l->sums.any = true;
 	l->sums.stored.failed++;
@@ -54,7 +54,8 @@ static int answer_failed(struct sink_lane *l, const struct record_file *r, struc
 /* ---- what waits for its FILE, or for SAME ---------------------------------------------- */
 
 /* Lock held. */
-static bool room_for(const struct sink *s, const struct sink_question *q, bool resumed, bool cloned)
+static bool has_room_for_asked(const struct sink *s, const struct sink_question *q, bool resumed,
+			       bool cloned)
 {
 	if (resumed)
 		return s->resumed < (unsigned)(cloned ? SINK_CLONED_MAX : SINK_RESUMED_MAX);
@@ -63,7 +64,7 @@ static bool room_for(const struct sink *s, const struct sink_question *q, bool r
 }
 
 /* Remember what was asked; NULL: there are too many, or no memory, and it is simply to be sent. */
-static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool resumed,
+static struct sink_file *add_asked(struct sink *s, struct sink_question *q, bool resumed,
 				   bool cloned)
 {
 	struct sink_file *f = calloc(1, sizeof *f);
@@ -79,7 +80,7 @@ static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool
 	f->xattr_bytes = resumed ? 0 : q->xattr_bytes;
 	pthread_mutex_lock(&s->copy->lock);
 	slot = sink_file_slot(s, f->r.id);
-	if (*slot || !room_for(s, q, f->resumed, cloned)) {
+	if (*slot || !has_room_for_asked(s, q, f->resumed, cloned)) {
 		pthread_mutex_unlock(&s->copy->lock);
 		free(f);
 		return NULL;
@@ -91,7 +92,7 @@ static struct sink_file *asked_new(struct sink *s, struct sink_question *q, bool
 	return f;
 }
 
-void sink_asked_take(struct sink *s, struct sink_file *f)
+void sink_remove_asked(struct sink *s, struct sink_file *f)
 {
 	*sink_file_slot(s, f->r.id) = f->next;
 	f->next = NULL;
@@ -101,10 +102,10 @@ void sink_asked_take(struct sink *s, struct sink_file *f)
 }
 
 /* Nothing will come of it but an ordinary FILE. */
-static void asked_drop(struct sink *s, struct sink_file *f, bool keep)
+static void drop_asked(struct sink *s, struct sink_file *f, bool keep)
 {
 	pthread_mutex_lock(&s->copy->lock);
-	sink_asked_take(s, f);
+	sink_remove_asked(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (f->placement)
 		place_drop(f->placement, keep);
@@ -112,7 +113,7 @@ static void asked_drop(struct sink *s, struct sink_file *f, bool keep)
 }
 
 /* Everything is there that its FILE needs. */
-static int asked_answer(struct sink_lane *l, struct sink_file *f)
+static int answer_asked(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 	uint32_t id = f->r.id;
@@ -123,47 +124,47 @@ static int asked_answer(struct sink_lane *l, struct sink_file *f)
 	pthread_mutex_lock(&s->copy->lock);
 	f->state = f->resumed ? SINK_RESUMED : SINK_COMPARED;
 	pthread_mutex_unlock(&s->copy->lock);
-	return sink_tell_answer(l, id, answer);
+	return sink_queue_answer(l, id, answer);
 }
 
 /* Share what is on the disk with the source's file; 1: that can't be. */
-static int share(struct sink_lane *l, struct sink_question *q, int from)
+static int answer_with_clone(struct sink_lane *l, struct sink_question *q, int from)
 {
 	struct sink *s = l->sink;
 	struct sink_file *f;
 
 	if (from < 0 || s->rules->inplace || s->rules->sparse || s->rules->verify ||
-	    !(f = asked_new(s, q, true, true)))
+	    !(f = add_asked(s, q, true, true)))
 		return 1;
 	if (place_clone(s->place, sink_dir_place(q->dir), &q->r, from, &s->clones, &f->placement)) {
-		asked_drop(s, f, false);
+		drop_asked(s, f, false);
 		return 1;
 	}
-	return asked_answer(l, f);
+	return answer_asked(l, f);
 }
 
-static int resume(struct sink_lane *l, struct sink_question *q)
+static int answer_with_resume(struct sink_lane *l, struct sink_question *q)
 {
 	struct sink *s = l->sink;
 	struct sink_file *f;
 	bool had = false;
 	int ret = 0;
 
-	if (q->r.size < SINK_RESUME_MIN || s->rules->inplace || !(f = asked_new(s, q, true, false)))
-		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+	if (q->r.size < SINK_RESUME_MIN || s->rules->inplace || !(f = add_asked(s, q, true, false)))
+		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (place_resume(s->place, sink_dir_place(q->dir), &q->r, &f->placement, &had)) {
-		asked_drop(s, f, false);
-		return answer_failed(l, &q->r, q->dir);
+		drop_asked(s, f, false);
+		return answer_with_failure(l, &q->r, q->dir);
 	}
 	if (had)
-		ret = cells_tell(l, &q->r, placement_fd(f->placement), &f->cells);
+		ret = cells_send(l, &q->r, placement_fd(f->placement), &f->cells);
 	if (ret == 0 && f->cells)
-		return asked_answer(l, f);
-	asked_drop(s, f, ret < 0);
-	return ret < 0 ? -1 : sink_tell_answer(l, q->r.id, ANSWER_SEND);
+		return answer_asked(l, f);
+	drop_asked(s, f, ret < 0);
+	return ret < 0 ? -1 : sink_queue_answer(l, q->r.id, ANSWER_SEND);
 }
 
-static int compare(struct sink_lane *l, struct sink_question *q)
+static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 {
 	struct sink *s = l->sink;
 	struct sink_file *f = NULL;
@@ -172,31 +173,31 @@ static int compare(struct sink_lane *l, struct sink_question *q)
 
 	/* What can't be read is replaced, if that can be. */
 	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
-		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == q->r.size)
-		f = asked_new(s, q, false, false);
+		f = add_asked(s, q, false, false);
 	if (!f) {
 		close_fd(fd);
-		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	}
 	f->xattrs = q->xattrs;
 	q->xattrs = NULL;
-	ret = cells_tell(l, &q->r, fd, NULL);
+	ret = cells_send(l, &q->r, fd, NULL);
 	close_fd(fd);
 	if (ret == 0)
-		return asked_answer(l, f);
-	asked_drop(s, f, false);
+		return answer_asked(l, f);
+	drop_asked(s, f, false);
 	if (ret < 0)
 		return -1;
 	/* Cells were told, and are not what it is to be built on. */
-	return answer_failed(l, &q->r, q->dir);
+	return answer_with_failure(l, &q->r, q->dir);
 }
 
 /* ---- answers -------------------------------------------------------------------------- */
 
 /* --print-digest: nothing comes from the source to compare with, but it is printed. */
-static int digest_same(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
-		       char to[static EVENT_DIGEST])
+static int digest_target(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
+			 char to[static EVENT_DIGEST])
 {
 	struct sink *s = l->sink;
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
@@ -226,8 +227,8 @@ static void count_same(struct sink_lane *l, bool good)
 }
 
 /* The target has it: -1 with a failure. touch: bring what is kept of it up to date. */
-static int make_same(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
-		     const struct xattrs *x, const struct change *c, bool touch)
+static int accept_same_file(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
+			    const struct xattrs *x, const struct change *c, bool touch)
 {
 	struct sink *s = l->sink;
 	struct change none = {.what = EVENT_FILE};
@@ -237,17 +238,17 @@ static int make_same(struct sink_lane *l, const struct record_file *r, struct si
 		return -1;
 	/* What is left as it is may be anything: its digest is not the source's. */
 	digest[0] = '\0';
-	if (touch && digest_same(l, r, d, digest))
+	if (touch && digest_target(l, r, d, digest))
 		return -1;
-	sink_tell_event(l, d, r->name, touch ? c : &none, false, r->size, digest);
+	sink_report_event(l, d, r->name, touch ? c : &none, false, r->size, digest);
 	return 0;
 }
 
 /* What the rules say of what is there. */
 enum decision { DECIDE_SEND, DECIDE_SAME, DECIDE_LEAVE, DECIDE_COMPARE };
 
-static enum decision decide(const struct rules *rules, const struct record_file *r,
-			    const struct looked *k)
+static enum decision decide_answer(const struct rules *rules, const struct record_file *r,
+				   const struct looked *k)
 {
 	if ((rules->ignore_existing && !k->change.missing) || (rules->existing && k->absent))
 		return DECIDE_LEAVE;
@@ -261,8 +262,8 @@ static enum decision decide(const struct rules *rules, const struct record_file 
 }
 
 /* Nothing is done: what would be is told. */
-static int rehearse(struct sink_lane *l, struct sink_question *q, const struct looked *k,
-		    enum decision decision)
+static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const struct looked *k,
+			    enum decision decision)
 {
 	struct change change = k->change;
 	bool send = decision == DECIDE_SEND;
@@ -275,15 +276,15 @@ static int rehearse(struct sink_lane *l, struct sink_question *q, const struct l
 	    : decision == DECIDE_SAME && (q->r.flags & FILE_LINKED)
 		    ? place_same(l->sink->place, sink_dir_place(q->dir), &q->r, NULL)
 		    : 0)
-		return answer_failed(l, &q->r, q->dir);
+		return answer_with_failure(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;
-	sink_tell_event(l, q->dir, q->r.name, &change, send, q->r.size, "");
+	sink_report_event(l, q->dir, q->r.name, &change, send, q->r.size, "");
 	count_same(l, true);
-	return sink_tell_answer(l, q->r.id, ANSWER_SAME);
+	return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 }
 
 /* A failure is of the file that was asked about. */
-static int answer(struct sink_lane *l, struct sink_question *q, int offered)
+static int answer_question(struct sink_lane *l, struct sink_question *q, int offered)
 {
 	struct sink *s = l->sink;
 	enum decision decision;
@@ -292,36 +293,37 @@ static int answer(struct sink_lane *l, struct sink_question *q, int offered)
 
 	/* A stream has nothing yet, and in a rehearsal gets nothing. */
 	if (!s->place && !s->rules->dry_run)
-		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (!s->place || sink_dir_left(q->dir)) {
 		count_same(l, true);
-		return sink_tell_answer(l, q->r.id, ANSWER_SAME);
+		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}
 	if (q->xattrs && !xattrs_whole(q->xattrs))
 		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of %s short", q->r.name);
 	if (xattrs_check(q->xattrs, s->rules) ||
 	    xattrs_localize(q->xattrs, s->owners, s->rules->numeric_ids) ||
-	    sink_dir_usable(q->dir, q->r.name) ||
+	    sink_dir_check(q->dir, q->r.name) ||
 	    place_look(s->place, sink_dir_place(q->dir), &q->r, q->xattrs, &k))
-		return answer_failed(l, &q->r, q->dir);
+		return answer_with_failure(l, &q->r, q->dir);
 	k.change.what = EVENT_FILE;
-	decision = decide(s->rules, &q->r, &k);
+	decision = decide_answer(s->rules, &q->r, &k);
 	if ((q->r.flags & FILE_MAY) && decision != DECIDE_LEAVE)
-		return sink_tell_answer(l, q->r.id, ANSWER_SEND);
+		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (s->rules->dry_run && decision != DECIDE_COMPARE)
-		return rehearse(l, q, &k, decision);
+		return answer_rehearsal(l, q, &k, decision);
 	switch (decision) {
 	case DECIDE_SEND:
-		ret = share(l, q, offered);
-		return ret > 0 ? resume(l, q) : ret;
+		ret = answer_with_clone(l, q, offered);
+		return ret > 0 ? answer_with_resume(l, q) : ret;
 	case DECIDE_COMPARE:
-		return compare(l, q);
+		return answer_with_compare(l, q);
 	case DECIDE_SAME:
 	case DECIDE_LEAVE:
-		if (make_same(l, &q->r, q->dir, q->xattrs, &k.change, decision == DECIDE_SAME))
-			return answer_failed(l, &q->r, q->dir);
+		if (accept_same_file(l, &q->r, q->dir, q->xattrs, &k.change,
+				     decision == DECIDE_SAME))
+			return answer_with_failure(l, &q->r, q->dir);
 		count_same(l, true);
-		return sink_tell_answer(l, q->r.id, ANSWER_SAME);
+		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}
 	return -1;
 }
@@ -330,7 +332,7 @@ int sink_answer(struct sink_lane *l)
 {
 	struct sink_question *q = &l->question;
 	int offered = clones_take(&l->sink->clones, q->r.id);
-	int ret = answer(l, q, offered);
+	int ret = answer_question(l, q, offered);
 
 	close_fd(offered);
 	xattrs_free(q->xattrs);
@@ -342,7 +344,7 @@ int sink_answer(struct sink_lane *l)
 /* ---- SAME ----------------------------------------------------------------------------- */
 
 /* What place_look() would say now. */
-static int change_of(struct sink *s, const struct sink_file *f, struct change *out)
+static int recheck_change(struct sink *s, const struct sink_file *f, struct change *out)
 {
 	struct looked k;
 
@@ -365,7 +367,7 @@ int sink_take_same(struct sink_lane *l, const struct record_same *r)
 	pthread_mutex_lock(&s->copy->lock);
 	f = *sink_file_slot(s, r->id);
 	if (f && f->state == SINK_COMPARED)
-		sink_asked_take(s, f);
+		sink_remove_asked(s, f);
 	else
 		f = NULL;
 	pthread_mutex_unlock(&s->copy->lock);
@@ -374,12 +376,14 @@ int sink_take_same(struct sink_lane *l, const struct record_same *r)
 			       "the peer says that file %u is the same as what it "
 			       "was not told of",
 			       r->id);
-	ret = change_of(s, f, &change) || make_same(l, &f->r, f->dir, f->xattrs, &change, true) ? -1
-												: 0;
+	ret = recheck_change(s, f, &change) ||
+			      accept_same_file(l, &f->r, f->dir, f->xattrs, &change, true)
+		      ? -1
+		      : 0;
 	count_same(l, ret == 0);
 	if (ret)
-		ret = sink_tell_failed(l, r->id, EVENT_FILE, f->dir, f->r.name,
-				       f->r.flags & FILE_MANY);
+		ret = sink_report_failed(l, r->id, EVENT_FILE, f->dir, f->r.name,
+					 f->r.flags & FILE_MANY);
 	sink_file_free(f);
 	return ret;
 }
@@ -392,7 +396,7 @@ void sink_forget_asked(struct sink *s)
 		while ((f = s->files[i]) != NULL) {
 			if (f->placement)
 				place_drop(f->placement, false);
-			sink_asked_take(s, f);
+			sink_remove_asked(s, f);
 			sink_file_free(f);
 		}
 	}

@@ -103,7 +103,7 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 
 /* ---- telling -------------------------------------------------------------------------- */
 
-struct teller {
+struct cell_sender {
 	struct sink_lane *lane;
 	const struct record_file *r;
 	int fd;
@@ -111,7 +111,7 @@ struct teller {
 	struct cells *keep; /* NULL: don't */
 };
 
-static int send_cells(struct sink_lane *l)
+static int flush_cells(struct sink_lane *l)
 {
 	struct sink_mail *m = l->mail;
 	struct writer w = writer_of(m->body, sizeof m->body);
@@ -123,7 +123,7 @@ static int send_cells(struct sink_lane *l)
 	return sink_send(l->sink, MSG_CELLS, &w);
 }
 
-static int tell_cell(struct teller *t, uint64_t pos, size_t len)
+static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 {
 	struct msg_cells *m = &t->lane->mail->cells;
 	bool follows = m->count > 0 && m->pos + (uint64_t)m->count * CELL == pos;
@@ -131,10 +131,10 @@ static int tell_cell(struct teller *t, uint64_t pos, size_t len)
 	int ret;
 
 	cells_hash(pos, t->lane->scratch, len, digest);
-	ret = t->keep ? cells_add(t->keep, pos, digest, all_zero(t->lane->scratch, len)) : 0;
+	ret = t->keep ? cells_add(t->keep, pos, digest, bytes_are_zero(t->lane->scratch, len)) : 0;
 	if (ret)
 		return ret;
-	if ((!follows || m->count == CELLS_MAX) && send_cells(t->lane))
+	if ((!follows || m->count == CELLS_MAX) && flush_cells(t->lane))
 		return -1;
 	if (m->count == 0)
 		m->pos = pos;
@@ -142,7 +142,7 @@ static int tell_cell(struct teller *t, uint64_t pos, size_t len)
 	return 0;
 }
 
-static int not_told(const struct teller *t, bool unreadable)
+static int fail_comparison(const struct cell_sender *t, bool unreadable)
 {
 	if (unreadable)
 		fail("read %s, to compare it: %m", t->r->name);
@@ -152,7 +152,7 @@ static int not_told(const struct teller *t, bool unreadable)
 }
 
 /* All cells that touch what lies from data to hole. *pos: up to here all was told. */
-static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t *pos)
+static int send_extent_cells(struct cell_sender *t, uint64_t data, uint64_t hole, uint64_t *pos)
 {
 	uint64_t at = data - data % CELL;
 
@@ -170,8 +170,8 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 			return -1;
 		n = pread_full(t->fd, t->lane->scratch, len, (off_t)at);
 		if (n != (ssize_t)len)
-			return not_told(t, n < 0);
-		ret = tell_cell(t, at, len);
+			return fail_comparison(t, n < 0);
+		ret = send_cell(t, at, len);
 		if (ret)
 			return ret;
 	}
@@ -179,7 +179,7 @@ static int tell_extent(struct teller *t, uint64_t data, uint64_t hole, uint64_t 
 	return 0;
 }
 
-static int tell_all(struct teller *t)
+static int send_all_cells(struct cell_sender *t)
 {
 	uint64_t pos = 0;
 	int ret = 0;
@@ -200,7 +200,7 @@ static int tell_all(struct teller *t)
 			break;
 		if ((uint64_t)hole > t->there)
 			hole = (off_t)t->there;
-		ret = tell_extent(t, (uint64_t)data, (uint64_t)hole, &pos);
+		ret = send_extent_cells(t, (uint64_t)data, (uint64_t)hole, &pos);
 		if (ret == 0 && pos == before)
 			break;
 	}
@@ -209,19 +209,19 @@ static int tell_all(struct teller *t)
 
 /* What is not told of a target is zero, and there is nothing behind it: that holds for one only
  * that nobody changes meanwhile. */
-static int look_again(const struct teller *t, const struct stat *was)
+static int check_unchanged(const struct cell_sender *t, const struct stat *was)
 {
 	struct stat st;
 
 	if (fstat(t->fd, &st))
-		return not_told(t, true);
+		return fail_comparison(t, true);
 	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
 	    st.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
-		return not_told(t, false);
+		return fail_comparison(t, false);
 	return 0;
 }
 
-int sink_scratch(struct sink_lane *l)
+int sink_alloc_scratch(struct sink_lane *l)
 {
 	void *scratch;
 
@@ -233,17 +233,17 @@ int sink_scratch(struct sink_lane *l)
 	return 0;
 }
 
-int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out)
+int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out)
 {
-	struct teller t = {.lane = l, .r = r, .fd = fd};
+	struct cell_sender t = {.lane = l, .r = r, .fd = fd};
 	struct stat st;
 	int ret;
 
 	if (out)
 		*out = NULL;
 	if (fstat(fd, &st))
-		return not_told(&t, true);
-	if (sink_scratch(l) || sink_flush(l))
+		return fail_comparison(&t, true);
+	if (sink_alloc_scratch(l) || sink_flush(l))
 		return -1;
 	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
 		return fail_as(OUT_MEMORY, "remember cells: %m");
@@ -251,15 +251,15 @@ int cells_tell(struct sink_lane *l, const struct record_file *r, int fd, struct 
 		t.keep->all = &l->sink->cells_bytes;
 	t.there = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
 	l->mail->cells.file = r->id;
-	ret = tell_all(&t);
+	ret = send_all_cells(&t);
 	/* What is not told is simply sent. */
 	if (ret == ENOUGH)
 		ret = 0;
 	if (ret == 0 && !out)
-		ret = look_again(&t, &st);
+		ret = check_unchanged(&t, &st);
 	/* What was told of a file to be resumed is true, however it goes on. */
 	if (ret == 0 || (ret > 0 && out))
-		ret = send_cells(l);
+		ret = flush_cells(l);
 	l->mail->cells.count = 0;
 	if (ret == 0 && out && t.keep->count > 0)
 		*out = t.keep;

@@ -15,7 +15,7 @@ struct sink_dir *sink_dir_find(struct sink *s, uint32_t id)
 	return table_find(&s->dirs.by_id, &id);
 }
 
-static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
+static int add_sink_dir(struct sink_dirs *t, struct sink_dir *d, const char *name)
 {
 	t->bytes += SINK_DIR_COST + strlen(name);
 	if (t->bytes > fault_bound(SINK_DIRS_BYTES_MAX))
@@ -27,7 +27,7 @@ static int dirs_put(struct sink_dirs *t, struct sink_dir *d, const char *name)
 	return 0;
 }
 
-static void dir_free(void *dir)
+static void free_sink_dir(void *dir)
 {
 	struct sink_dir *d = dir;
 
@@ -38,7 +38,7 @@ static void dir_free(void *dir)
 
 void sink_dirs_free(struct sink *s)
 {
-	table_clear(&s->dirs.by_id, dir_free);
+	table_clear(&s->dirs.by_id, free_sink_dir);
 }
 
 struct place_dir *sink_dir_place(const struct sink_dir *d)
@@ -46,7 +46,7 @@ struct place_dir *sink_dir_place(const struct sink_dir *d)
 	return d ? d->place : NULL;
 }
 
-static bool prepend(const char *to, char **at, const char *part)
+static bool prepend_part(const char *to, char **at, const char *part)
 {
 	size_t len = strlen(part);
 
@@ -67,7 +67,7 @@ size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t si
 	size_t head, tail;
 
 	*at = '\0';
-	while (d && !d->place && prepend(to, &at, name)) {
+	while (d && !d->place && prepend_part(to, &at, name)) {
 		name = d->name;
 		d = d->parent;
 	}
@@ -84,7 +84,7 @@ size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t si
 /* ---- DIR ------------------------------------------------------------------------------ */
 
 /* Two records that are of one directory have one hash. */
-static uint64_t hash_of(const struct record_dir *r)
+static uint64_t hash_dir_record(const struct record_dir *r)
 {
 	uint8_t bytes[RECORD_DIR_MAX];
 	struct writer w = writer_of(bytes, sizeof bytes);
@@ -98,24 +98,24 @@ static uint64_t hash_of(const struct record_dir *r)
 }
 
 /* Lock held. */
-static int announce_again(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+static int reannounce_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
-	if ((d->announced & lane_bit(l)) || d->hash != hash_of(r))
+	if ((d->announced & sink_lane_bit(l)) || d->hash != hash_dir_record(r))
 		return fail_as(OUT_PROTOCOL, "the peer announces directory %u twice", r->id);
-	d->announced |= lane_bit(l);
+	d->announced |= sink_lane_bit(l);
 	while (d->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
 		sink_wait(l, d, 0);
 	return 0;
 }
 
 /* Lock held. */
-static int announce_first(struct sink_lane *l, const struct record_dir *r, struct sink_dir **out)
+static int announce_dir(struct sink_lane *l, const struct record_dir *r, struct sink_dir **out)
 {
 	struct sink *s = l->sink;
 	struct sink_dir *parent = r->parent ? sink_dir_find(s, r->parent) : NULL;
 	struct sink_dir *d;
 
-	if (r->parent && (!parent || !(parent->announced & lane_bit(l))))
+	if (r->parent && (!parent || !(parent->announced & sink_lane_bit(l))))
 		return fail_as(OUT_PROTOCOL, "the peer sends %s in a directory it did not announce",
 			       r->name);
 	if (*sink_file_slot(s, r->id))
@@ -126,40 +126,40 @@ static int announce_first(struct sink_lane *l, const struct record_dir *r, struc
 	d->id = r->id;
 	d->want = r->want;
 	d->parent = parent;
-	d->hash = hash_of(r);
+	d->hash = hash_dir_record(r);
 	d->state = SINK_OPENING;
-	d->announced = lane_bit(l);
-	if (dirs_put(&s->dirs, d, r->name)) {
-		dir_free(d);
+	d->announced = sink_lane_bit(l);
+	if (add_sink_dir(&s->dirs, d, r->name)) {
+		free_sink_dir(d);
 		return -1;
 	}
 	*out = d;
 	return 0;
 }
 
-static bool has_failed(const struct sink_dir *d)
+static bool has_dir_failed(const struct sink_dir *d)
 {
 	return d && !d->place && !d->left;
 }
 
-int sink_dir_usable(const struct sink_dir *d, const char *name)
+int sink_dir_check(const struct sink_dir *d, const char *name)
 {
-	if (!has_failed(d))
+	if (!has_dir_failed(d))
 		return 0;
 	return fail("create %s: the directory that it is in could not be made", name);
 }
 
-bool sink_dir_lost(struct sink *s, const struct sink_dir *d)
+bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d)
 {
-	if (!has_failed(d))
+	if (!has_dir_failed(d))
 		return false;
-	while (has_failed(d->parent))
+	while (has_dir_failed(d->parent))
 		d = d->parent;
 	sink_dir_find(s, d->id)->lost++;
 	return true;
 }
 
-void sink_dirs_tell_lost(struct sink *s)
+void sink_dirs_report_lost(struct sink *s)
 {
 	char path[NAME_MAX_WIRE];
 	const struct sink_dir *d;
@@ -187,7 +187,7 @@ static void count_dir(struct sink_lane *l, const struct change *c)
 		l->sums.counts.created++;
 }
 
-static void set_state(struct sink *s, struct sink_dir *d, enum sink_state state)
+static void set_dir_state(struct sink *s, struct sink_dir *d, enum sink_state state)
 {
 	pthread_mutex_lock(&s->copy->lock);
 	d->state = state;
@@ -202,22 +202,22 @@ static int name_dir(struct sink_dir *d, const struct record_dir *r)
 }
 
 /* This thread's failure is d's. */
-static int make_failed(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+static int fail_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct failure why = *failed();
 
 	if (name_dir(d, r))
 		return -1;
 	fail_again(&why);
-	if (sink_tell_failed(l, r->id, EVENT_DIR, d->parent, r->name, true))
+	if (sink_report_failed(l, r->id, EVENT_DIR, d->parent, r->name, true))
 		return -1;
 	count_dir(l, NULL);
-	set_state(l->sink, d, SINK_FAILED);
+	set_dir_state(l->sink, d, SINK_FAILED);
 	return 0;
 }
 
 /* --ignore-existing: something else is there; --existing: nothing is; or its parent is left out. */
-static int make_left(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+static int leave_out_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct change none = {.what = EVENT_DIR};
 
@@ -225,11 +225,11 @@ static int make_left(struct sink_lane *l, struct sink_dir *d, const struct recor
 	if (name_dir(d, r))
 		return -1;
 	count_dir(l, &none);
-	set_state(l->sink, d, SINK_OPEN);
+	set_dir_state(l->sink, d, SINK_OPEN);
 	return 0;
 }
 
-static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
+static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct sink *s = l->sink;
 	struct change change = {.what = EVENT_DIR};
@@ -239,22 +239,22 @@ static int make(struct sink_lane *l, struct sink_dir *d, const struct record_dir
 
 	if (sink_accept_dir(s, r, d))
 		return -1;
-	if (sink_dir_usable(d->parent, r->name))
-		return make_failed(l, d, r);
+	if (sink_dir_check(d->parent, r->name))
+		return fail_dir(l, d, r);
 	left = sink_dir_left(d->parent) ||
-	       (ret = place_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
+	       (ret = place_make_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
 	if (left)
-		return make_left(l, d, r);
+		return leave_out_dir(l, d, r);
 	if (ret)
-		return make_failed(l, d, r);
+		return fail_dir(l, d, r);
 	d->place = place;
 	count_dir(l, &change);
-	set_state(s, d, SINK_OPEN);
-	sink_tell_event(l, d, "", &change, false, 0, "");
+	set_dir_state(s, d, SINK_OPEN);
+	sink_report_event(l, d, "", &change, false, 0, "");
 	/* At once: the source asks about files meanwhile. */
 	if (d->parent || !place_dir_fresh(place))
 		return 0;
-	return sink_tell_answer(l, r->id, ANSWER_NEW) || sink_flush(l) ? -1 : 0;
+	return sink_queue_answer(l, r->id, ANSWER_NEW) || sink_flush(l) ? -1 : 0;
 }
 
 int sink_take_dir(struct sink_lane *l, const struct record_dir *r)
@@ -265,15 +265,15 @@ int sink_take_dir(struct sink_lane *l, const struct record_dir *r)
 
 	pthread_mutex_lock(&s->copy->lock);
 	d = sink_dir_find(s, r->id);
-	ret = d ? announce_again(l, d, r) : announce_first(l, r, &new);
+	ret = d ? reannounce_dir(l, d, r) : announce_dir(l, r, &new);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret == 0 && new)
-		ret = make(l, new, r);
+		ret = make_dir(l, new, r);
 	l->dir = ret ? NULL : d ? d : new;
 	return ret;
 }
 
-int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out)
+int sink_require_dir(struct sink_lane *l, uint32_t id, struct sink_dir **out)
 {
 	struct sink *s = l->sink;
 	struct sink_dir *d = l->dir;
@@ -284,7 +284,7 @@ int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out)
 	if (!d || d->id != id) {
 		pthread_mutex_lock(&s->copy->lock);
 		d = sink_dir_find(s, id);
-		if (d && !(d->announced & lane_bit(l)))
+		if (d && !(d->announced & sink_lane_bit(l)))
 			d = NULL;
 		pthread_mutex_unlock(&s->copy->lock);
 	}
@@ -299,7 +299,7 @@ int sink_dir_of(struct sink_lane *l, uint32_t id, struct sink_dir **out)
 /* ---- what belongs to directories ------------------------------------------------------ */
 
 /* Lock held: all of this kind comes on one lane. */
-static int on_one_lane(const struct sink_lane *l, uint8_t *lane)
+static int check_one_lane(const struct sink_lane *l, uint8_t *lane)
 {
 	if (*lane == 0)
 		*lane = (uint8_t)(l->index + 1);
@@ -316,10 +316,10 @@ int sink_take_keep(struct sink_lane *l, const struct record_keep *r)
 
 	if (!s->rules->delete)
 		return fail_as(OUT_PROTOCOL, "the peer sends KEEP where nothing is to be deleted");
-	if (sink_dir_of(l, r->dir, &d))
+	if (sink_require_dir(l, r->dir, &d))
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
-	ret = on_one_lane(l, &d->keep_lane);
+	ret = check_one_lane(l, &d->keep_lane);
 	if (ret == 0 && d->kept)
 		ret = fail_as(OUT_PROTOCOL, "the peer sends KEEP after the last one");
 	d->kept |= r->last;
@@ -340,7 +340,7 @@ int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
 	};
 	struct sink_dir *d;
 
-	if (sink_dir_of(l, r->parent, &d))
+	if (sink_require_dir(l, r->parent, &d))
 		return -1;
 	if (!s->place || s->o->quiet_names || (d && !d->place))
 		return 0;
@@ -352,7 +352,7 @@ int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
 
 int sink_take_owner(struct sink_lane *l, const struct record_owner *r)
 {
-	return owners_learn(l->sink->owners, r->group, r->id, r->name);
+	return owners_add_name(l->sink->owners, r->group, r->id, r->name);
 }
 
 int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
@@ -363,9 +363,9 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 
 	pthread_mutex_lock(&s->copy->lock);
 	d = sink_dir_find(s, r->id);
-	if (!d || !(d->announced & lane_bit(l)))
+	if (!d || !(d->announced & sink_lane_bit(l)))
 		ret = 1;
-	else if (on_one_lane(l, &d->xattr_lane) || xattrs_add(&d->xattrs, r))
+	else if (check_one_lane(l, &d->xattr_lane) || xattrs_add(&d->xattrs, r))
 		ret = -1;
 	if (ret == 0) {
 		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
@@ -379,7 +379,7 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 	return ret;
 }
 
-static int give_xattrs(struct sink *s, struct sink_dir *d)
+static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 {
 	struct xattrs *x = d->xattrs;
 
@@ -400,7 +400,7 @@ int sink_dirs_give_xattrs(struct sink *s)
 	size_t at = 0;
 
 	while ((d = table_next(&s->dirs.by_id, &at))) {
-		if (give_xattrs(s, d))
+		if (give_dir_xattrs(s, d))
 			return -1;
 	}
 	return 0;

@@ -8,20 +8,20 @@
 
 /* ---- END ------------------------------------------------------------------------------ */
 
-static uint64_t all_of(const struct msg_total *t)
+static uint64_t sum_files(const struct msg_total *t)
 {
 	return t->files + t->same + t->others + t->failed;
 }
 
 /* Lock held: asked about, and failed here; END does not count these. */
-static uint64_t refused(const struct sink *s)
+static uint64_t count_refused(const struct sink *s)
 {
-	return all_of(&s->sums.stored) - all_of(&s->sums.ended);
+	return sum_files(&s->sums.stored) - sum_files(&s->sums.ended);
 }
 
 /* Of each name that was asked for there must be something, or the word that it failed; but where
  * the source may leave some out. */
-static bool answers_all(const struct sink *s, const struct msg_total *m)
+static bool covers_all_wants(const struct sink *s, const struct msg_total *m)
 {
 	const struct rules *r = s->rules;
 	/* Several paths may lead to one file, which is sent once. */
@@ -30,10 +30,10 @@ static bool answers_all(const struct sink *s, const struct msg_total *m)
 	if (r->filter || r->listed || r->min_size > 0 || r->max_size != UINT64_MAX)
 		return true;
 	return m->failed >= asked ||
-	       m->files + m->same + m->others + refused(s) >= asked - m->failed;
+	       m->files + m->same + m->others + count_refused(s) >= asked - m->failed;
 }
 
-static bool agrees(const struct msg_total *theirs, const struct msg_total *ours)
+static bool totals_agree(const struct msg_total *theirs, const struct msg_total *ours)
 {
 	return theirs->files == ours->files && theirs->same == ours->same &&
 	       theirs->others == ours->others && theirs->failed >= ours->failed &&
@@ -51,9 +51,9 @@ static int check_total(struct sink *s)
 	if (s->count > 0)
 		return fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished",
 			       s->count);
-	if (!agrees(theirs, ours))
+	if (!totals_agree(theirs, ours))
 		return fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
-	if (!answers_all(s, theirs))
+	if (!covers_all_wants(s, theirs))
 		return fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
 	/* Those that the source could not even open. */
 	s->sums.stored.failed += theirs->failed - ours->failed;
@@ -68,7 +68,7 @@ struct finale {
 };
 
 /* Nothing of the source's, but it has to hear of it. */
-static void tell_undeleted(struct finale *n, const struct failure *why)
+static void send_undeleted(struct finale *n, const struct failure *why)
 {
 	struct copy *c = n->sink->copy;
 
@@ -85,17 +85,17 @@ static void on_deleted(void *ctx, enum event_what what, const char *path, const 
 	struct failure f;
 
 	if (!why) {
-		sink_tell_deleted(n->sink, what, path, NULL);
+		sink_report_deleted(n->sink, what, path, NULL);
 		return;
 	}
 	f = *why;
-	copy_tell(n->sink->copy, path, &f);
-	sink_tell_deleted(n->sink, what, path, &f);
-	tell_undeleted(n, &f);
+	copy_report_failure(n->sink->copy, path, &f);
+	sink_report_deleted(n->sink, what, path, &f);
+	send_undeleted(n, &f);
 }
 
 /* It was made, and its metadata could not be set. */
-static void on_dir(void *ctx, uint32_t id, const struct failure *why)
+static void on_dir_failed(void *ctx, uint32_t id, const struct failure *why)
 {
 	struct finale *n = ctx;
 	struct sink *s = n->sink;
@@ -119,20 +119,20 @@ static void on_dir(void *ctx, uint32_t id, const struct failure *why)
 		return;
 	e.path_len = (uint16_t)sink_path(d, "", path, sizeof s->lanes[0].mail->path);
 	e.path = path;
-	copy_tell(s->copy, path, &f);
+	copy_report_failure(s->copy, path, &f);
 	if (s->rules->events)
-		copy_tell_event(s->copy, &e);
+		copy_report_event(s->copy, &e);
 	if (n->ret == 0)
 		n->ret = sink_send_result(s, id, &f);
 }
 
-static bool is_asked(void *ctx, const char *name)
+static bool is_name_asked(void *ctx, const char *name)
 {
 	return sink_asks_for(((struct finale *)ctx)->sink, name);
 }
 
 /* Only what is surely superfluous goes: nothing while something of the source is missing. */
-static bool may_delete(const struct sink *s)
+static bool may_delete_left(const struct sink *s)
 {
 	const struct msg_total *theirs = &s->copy->total;
 	uint64_t failed = s->sums.stored.failed;
@@ -152,7 +152,7 @@ static bool may_delete(const struct sink *s)
 }
 
 /* All is stored, and not all of it is as it was asked for. */
-static void tell_unkept(struct finale *n)
+static void send_unkept(struct finale *n)
 {
 	struct sink *s = n->sink;
 	struct failure why;
@@ -175,19 +175,19 @@ static void tell_unkept(struct finale *n)
 		n->ret = sink_send_result(s, 0, &why);
 }
 
-static int complete(struct sink *s)
+static int complete_place(struct sink *s)
 {
 	struct finale n = {.sink = s};
 	struct place_end end = {
-		.is_asked = is_asked,
+		.is_asked = is_name_asked,
 		.on_deleted = on_deleted,
-		.on_dir = on_dir,
+		.on_dir = on_dir_failed,
 		.ctx = &n,
 	};
 
 	if (sink_dirs_give_xattrs(s))
 		return -1;
-	end.deletions = may_delete(s);
+	end.deletions = may_delete_left(s);
 	if (place_complete(s->place, &end))
 		return -1;
 	s->sums.counts.deleted = end.deleted;
@@ -197,9 +197,9 @@ static int complete(struct sink *s)
 		fail_as(OUT_MAX_DELETE, "--max-delete=%llu was reached: more would be deleted",
 			(unsigned long long)s->rules->max_delete);
 		why = *failed();
-		tell_undeleted(&n, &why);
+		send_undeleted(&n, &why);
 	}
-	tell_unkept(&n);
+	send_unkept(&n);
 	return n.ret;
 }
 
@@ -227,7 +227,7 @@ static int send_done(struct sink *s, uint64_t end_ns)
 	return 0;
 }
 
-int sink_say_done(struct sink *s)
+int sink_complete(struct sink *s)
 {
 	uint64_t end_ns = clock_ns();
 	bool only;
@@ -240,8 +240,8 @@ int sink_say_done(struct sink *s)
 	if (ret)
 		return -1;
 	sink_forget_asked(s);
-	sink_dirs_tell_lost(s);
-	if ((s->place && complete(s)) || send_done(s, end_ns))
+	sink_dirs_report_lost(s);
+	if ((s->place && complete_place(s)) || send_done(s, end_ns))
 		return -1;
 	return only ? 1 : 0;
 }

@@ -36,7 +36,7 @@ void sink_file_free(struct sink_file *f)
 	free(f);
 }
 
-int sink_give_up(struct sink_lane *l, struct sink_file *f)
+int sink_fail_file(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 	bool first;
@@ -51,14 +51,14 @@ int sink_give_up(struct sink_lane *l, struct sink_file *f)
 	pthread_mutex_unlock(&s->copy->lock);
 	if (!first)
 		return 0;
-	return sink_tell_failed(l, f->r.id, sink_what(f->r.type), f->dir, f->r.name,
-				f->r.flags & FILE_MANY);
+	return sink_report_failed(l, f->r.id, sink_event_what(f->r.type), f->dir, f->r.name,
+				  f->r.flags & FILE_MANY);
 }
 
 /* ---- beginning ----------------------------------------------------------------------- */
 
 /* Where the bytes go that are for no descriptor: a symlink's target is gathered. */
-static int begin_made(struct sink_file *f)
+static int begin_without_placement(struct sink_file *f)
 {
 	f->out = (struct outlet){.fd = -1, .seekable = true};
 	if (f->r.type != TYPE_SYMLINK)
@@ -68,7 +68,7 @@ static int begin_made(struct sink_file *f)
 }
 
 /* --existing, and nothing is there?  Other files were asked about. */
-static int is_left(const struct sink *s, const struct sink_file *f, bool *left)
+static int check_stream_left_out(const struct sink *s, const struct sink_file *f, bool *left)
 {
 	struct looked k;
 
@@ -81,13 +81,13 @@ static int is_left(const struct sink *s, const struct sink_file *f, bool *left)
 	return 0;
 }
 
-static int begin_named(struct sink *s, struct sink_file *f)
+static int begin_with_placement(struct sink *s, struct sink_file *f)
 {
-	if (sink_dir_usable(f->dir, f->r.name) || is_left(s, f, &f->left))
+	if (sink_dir_check(f->dir, f->r.name) || check_stream_left_out(s, f, &f->left))
 		return -1;
 	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
 	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left || sink_dir_left(f->dir))
-		return begin_made(f);
+		return begin_without_placement(f);
 	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;
 	return placement_outlet(f->placement, placement_name(f->placement), &f->out);
@@ -98,7 +98,7 @@ static int begin_named(struct sink *s, struct sink_file *f)
  * that is fsynced, since more is under way to the disk than lanes that wait for theirs; past it
  * goes what would push out everything else and then wait for the disk all the same.
  */
-static void choose(struct sink *s, struct sink_file *f)
+static void choose_cache_use(struct sink *s, struct sink_file *f)
 {
 	enum direct how = s->o->direct;
 	bool large = f->r.size >= DIRECT_MIN && f->r.size >= memory_bytes() / DIRECT_PART;
@@ -109,7 +109,7 @@ static void choose(struct sink *s, struct sink_file *f)
 	if (how == DIRECT_ON || (how == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
 		f->out.direct = direct_open(f->out.fd, O_WRONLY);
 		if (!f->out.direct && how == DIRECT_ON)
-			direct_missed(&s->direct_missed, f->out.name);
+			direct_warn_missed(&s->direct_missed, f->out.name);
 	}
 	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");
 }
@@ -117,20 +117,20 @@ static void choose(struct sink *s, struct sink_file *f)
 static int open_outlet(struct sink *s, struct sink_file *f)
 {
 	if (s->place)
-		return begin_named(s, f);
+		return begin_with_placement(s, f);
 	if (!s->o->discard)
 		return outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
 	f->out = (struct outlet){.fd = -1, .seekable = true};
 	return 0;
 }
 
-static int begin(struct sink *s, struct sink_file *f)
+static int begin_sink_file(struct sink *s, struct sink_file *f)
 {
 	if (open_outlet(s, f))
 		return -1;
 	if (f->out.fd >= 0 && !f->out.sized)
-		atomic_store(&s->kind, (int)kind_of(f->out.fd));
-	choose(s, f);
+		atomic_store(&s->kind, (int)stage_kind_of(f->out.fd));
+	choose_cache_use(s, f);
 	f->out.sparse = s->rules->sparse;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
@@ -145,7 +145,7 @@ static int begin(struct sink *s, struct sink_file *f)
 }
 
 /* Its atime may be another on each lane, since reading changes it. */
-static bool same_file(const struct record_file *a, const struct record_file *b)
+static bool is_same_record(const struct record_file *a, const struct record_file *b)
 {
 	return a->want == b->want && a->dir == b->dir && a->flags == b->flags &&
 	       a->type == b->type && a->size == b->size && a->a.mode == b->a.mode &&
@@ -155,11 +155,11 @@ static bool same_file(const struct record_file *a, const struct record_file *b)
 }
 
 /* Lock held. */
-static int announce_again(struct sink_lane *l, struct sink_file *f, const struct record_file *r)
+static int reannounce_file(struct sink_lane *l, struct sink_file *f, const struct record_file *r)
 {
-	if ((f->announced & lane_bit(l)) || !same_file(&f->r, r))
+	if ((f->announced & sink_lane_bit(l)) || !is_same_record(&f->r, r))
 		return fail_as(OUT_PROTOCOL, "the peer announces file %u twice", r->id);
-	f->announced |= lane_bit(l);
+	f->announced |= sink_lane_bit(l);
 	/* Nobody finishes it while somebody waits for it. */
 	f->busy++;
 	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
@@ -168,7 +168,7 @@ static int announce_again(struct sink_lane *l, struct sink_file *f, const struct
 }
 
 /* Lock held. */
-static int announce_first(struct sink_lane *l, struct sink_file *f)
+static int announce_file(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 
@@ -179,7 +179,7 @@ static int announce_first(struct sink_lane *l, struct sink_file *f)
 	if (sink_dir_find(s, f->r.id))
 		return fail_as(OUT_PROTOCOL, "the peer sends a file with the id of a directory");
 	s->stream_taken = true;
-	f->announced = lane_bit(l);
+	f->announced = sink_lane_bit(l);
 	f->busy = 1;
 	f->state = SINK_OPENING;
 	*sink_file_slot(s, f->r.id) = f;
@@ -192,26 +192,26 @@ static bool was_asked(const struct sink_file *f)
 	return f && (f->state == SINK_RESUMED || f->state == SINK_COMPARED);
 }
 
-static int open_new(struct sink_lane *l, struct sink_file *f)
+static int begin_announced(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
-	int ret = begin(s, f);
+	int ret = begin_sink_file(s, f);
 
 	pthread_mutex_lock(&s->copy->lock);
 	f->state = ret ? SINK_FAILED : SINK_OPEN;
 	sink_wake(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
-	return ret ? sink_give_up(l, f) : 0;
+	return ret ? sink_fail_file(l, f) : 0;
 }
 
 /* What was asked about comes: what is there of it is good for the same file only. */
-static void resume(struct sink_file *f, struct sink_file *asked)
+static void adopt_asked(struct sink_file *f, struct sink_file *asked)
 {
 	enum { MAY_CHANGE = FILE_ASK | FILE_SPARSE };
 	struct record_file r = asked->r;
 
 	r.flags = (r.flags & ~(uint32_t)MAY_CHANGE) | (f->r.flags & MAY_CHANGE);
-	if (asked->placement && same_file(&r, &f->r)) {
+	if (asked->placement && is_same_record(&r, &f->r)) {
 		f->placement = asked->placement;
 		f->cells = asked->cells;
 		f->cloned = asked->cloned;
@@ -223,7 +223,7 @@ static void resume(struct sink_file *f, struct sink_file *asked)
 }
 
 /* 1: another lane was faster. */
-static int enter_new(struct sink_lane *l, struct sink_file *f)
+static int enter_sink_file(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 	struct sink_file *asked;
@@ -233,38 +233,38 @@ static int enter_new(struct sink_lane *l, struct sink_file *f)
 	asked = *sink_file_slot(s, f->r.id);
 	if (!asked || was_asked(asked)) {
 		if (asked)
-			sink_asked_take(s, asked);
-		ret = announce_first(l, f);
+			sink_remove_asked(s, asked);
+		ret = announce_file(l, f);
 	} else {
 		asked = NULL;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	if (asked)
-		resume(f, asked);
+		adopt_asked(f, asked);
 	return ret;
 }
 
-static int take_new(struct sink_lane *l, const struct record_file *r)
+static int take_new_file(struct sink_lane *l, const struct record_file *r)
 {
 	struct sink_file *f;
 	struct sink_dir *dir;
 	int ret;
 
-	if (sink_dir_of(l, r->dir, &dir) || sink_accept_file(l->sink, r, dir))
+	if (sink_require_dir(l, r->dir, &dir) || sink_accept_file(l->sink, r, dir))
 		return -1;
 	f = calloc(1, sizeof *f);
 	if (!f)
 		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
 	f->r = *r;
 	f->dir = dir;
-	ret = enter_new(l, f);
+	ret = enter_sink_file(l, f);
 	if (ret) {
 		if (f->placement)
 			place_drop(f->placement, false);
 		sink_file_free(f);
 		return ret;
 	}
-	return open_new(l, f) ? -1 : sink_leave(l, f);
+	return begin_announced(l, f) ? -1 : sink_release_file(l, f);
 }
 
 int sink_take_file(struct sink_lane *l, const struct record_file *r)
@@ -277,12 +277,12 @@ int sink_take_file(struct sink_lane *l, const struct record_file *r)
 		pthread_mutex_lock(&s->copy->lock);
 		f = *sink_file_slot(s, r->id);
 		if (f && !was_asked(f))
-			ret = announce_again(l, f, r);
+			ret = reannounce_file(l, f, r);
 		pthread_mutex_unlock(&s->copy->lock);
 		if (ret == 0)
-			return sink_leave(l, f);
+			return sink_release_file(l, f);
 		if (ret > 0)
-			ret = take_new(l, r);
+			ret = take_new_file(l, r);
 	}
 	return ret;
 }
@@ -298,7 +298,7 @@ int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
 		return sink_add_xattr(l, r);
 	pthread_mutex_lock(&s->copy->lock);
 	f = *sink_file_slot(s, r->id);
-	if (f && (f->announced & lane_bit(l)) && !f->ended)
+	if (f && (f->announced & sink_lane_bit(l)) && !f->ended)
 		ret = xattrs_add(&f->xattrs, r);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret > 0)
@@ -311,7 +311,7 @@ int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
 /* ---- the end of a file --------------------------------------------------------------- */
 
 /* Everything came, and nothing failed until now. */
-static int finish_good(struct sink_lane *l, struct sink_file *f)
+static int store_finished(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink_whole w = {
 		.r = &f->r,
@@ -324,7 +324,7 @@ static int finish_good(struct sink_lane *l, struct sink_file *f)
 		.left = f->left,
 	};
 	if (f->ordered)
-		sink_hash_take(f->digest, f->sum, f->solid);
+		sink_drain_digest(f->digest, f->sum, f->solid);
 	w.solid = f->solid;
 	w.reach = f->reach;
 	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
@@ -343,7 +343,7 @@ static int finish_good(struct sink_lane *l, struct sink_file *f)
 }
 
 /* The source could not read all of it, or it was failed here before. */
-static int finish_bad(struct sink_lane *l, struct sink_file *f)
+static int drop_failed(struct sink_lane *l, struct sink_file *f)
 {
 	struct failure source = {.code = outcome_from(f->end.code)};
 
@@ -355,27 +355,27 @@ static int finish_bad(struct sink_lane *l, struct sink_file *f)
 	memcpy(source.text, f->end.text, sizeof source.text);
 	pthread_mutex_lock(&l->sink->copy->lock);
 	copy_count_failure(l->sink->copy, &source, true);
-	sink_note_one(l->sink, f->dir, f->r.flags & FILE_MANY);
+	sink_note_one_failed(l->sink, f->dir, f->r.flags & FILE_MANY);
 	pthread_mutex_unlock(&l->sink->copy->lock);
 	return sink_send_result(l->sink, f->r.id, &source);
 }
 
 /* Nobody else has f any more. */
-static int finish(struct sink_lane *l, struct sink_file *f)
+static int finish_sink_file(struct sink_lane *l, struct sink_file *f)
 {
 	bool good = f->state == SINK_OPEN && f->end.code == OUT_DONE;
 	int ret = 0;
 
-	if (good && finish_good(l, f)) {
+	if (good && store_finished(l, f)) {
 		good = false;
-		ret = sink_give_up(l, f);
+		ret = sink_fail_file(l, f);
 	}
 	if (ret == 0 && !good)
-		ret = finish_bad(l, f);
+		ret = drop_failed(l, f);
 	if (ret == 0)
 		sink_count_end(l, &f->r, &f->end, good);
 	if (ret == 0 && good)
-		ret = sink_tell_stored(l, f->r.id);
+		ret = sink_queue_stored(l, f->r.id);
 	if (f->placement)
 		place_drop(f->placement, false);
 	sink_file_free(f);
@@ -383,26 +383,26 @@ static int finish(struct sink_lane *l, struct sink_file *f)
 }
 
 /* Lock held. */
-static bool complete(const struct sink_file *f)
+static bool is_complete(const struct sink_file *f)
 {
 	return f->ended && f->busy == 0 && f->data == f->end.data && f->holes == f->end.holes &&
 	       __builtin_popcountll(f->announced) == f->end.lanes;
 }
 
-int sink_leave(struct sink_lane *l, struct sink_file *f)
+int sink_release_file(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
 	bool mine;
 
 	pthread_mutex_lock(&s->copy->lock);
 	f->busy--;
-	mine = complete(f) && !atomic_load(&s->copy->failed);
+	mine = is_complete(f) && !atomic_load(&s->copy->failed);
 	if (mine) {
 		*sink_file_slot(s, f->r.id) = f->next;
 		s->count--;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
-	return mine ? finish(l, f) : 0;
+	return mine ? finish_sink_file(l, f) : 0;
 }
 
 int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
@@ -413,7 +413,7 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 
 	pthread_mutex_lock(&s->copy->lock);
 	f = *sink_file_slot(s, r->id);
-	if (!f || !(f->announced & lane_bit(l)))
+	if (!f || !(f->announced & sink_lane_bit(l)))
 		ret = fail_as(OUT_PROTOCOL, "the peer ends a file it did not announce");
 	else if (f->ended || f->data > r->data || f->holes > r->holes ||
 		 __builtin_popcountll(f->announced) > r->lanes)
@@ -427,17 +427,17 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 			sink_wake(s, f);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
-	return ret ? -1 : sink_leave(l, f);
+	return ret ? -1 : sink_release_file(l, f);
 }
 
 /* Will a later run ask about it, and go on with what is there?  No stream can. */
-static bool can_go_on(const struct sink *s, const struct sink_file *f)
+static bool is_resumable(const struct sink *s, const struct sink_file *f)
 {
 	return f->state != SINK_FAILED && !(f->r.flags & FILE_STREAM) &&
 	       f->r.size >= SINK_RESUME_MIN && !s->o->quiet_names;
 }
 
-void sink_drop_all(struct sink *s, bool keep)
+void sink_drop_files(struct sink *s, bool keep)
 {
 	struct sink_file *f;
 
@@ -445,7 +445,7 @@ void sink_drop_all(struct sink *s, bool keep)
 		while ((f = s->files[i]) != NULL) {
 			s->files[i] = f->next;
 			if (f->placement)
-				place_drop(f->placement, keep && can_go_on(s, f));
+				place_drop(f->placement, keep && is_resumable(s, f));
 			sink_file_free(f);
 		}
 	}

@@ -9,7 +9,7 @@
 #include "copy/io/content.h"
 #include "copy/io/stored.h"
 
-enum event_what sink_what(uint8_t type)
+enum event_what sink_event_what(uint8_t type)
 {
 	switch (type) {
 	case TYPE_SYMLINK:
@@ -38,9 +38,9 @@ int sink_check_end(const struct record_file *r, const struct record_file_end *e,
 
 /* ---- counts --------------------------------------------------------------------------- */
 
-static uint64_t *count_of(struct msg_counts *c, uint8_t type)
+static uint64_t *find_type_count(struct msg_counts *c, uint8_t type)
 {
-	switch (sink_what(type)) {
+	switch (sink_event_what(type)) {
 	case EVENT_SYMLINK:
 		return &c->symlinks;
 	case EVENT_HARD_LINK:
@@ -52,8 +52,8 @@ static uint64_t *count_of(struct msg_counts *c, uint8_t type)
 	}
 }
 
-static void total_count(struct msg_total *t, const struct record_file *r,
-			const struct record_file_end *e)
+static void count_in_total(struct msg_total *t, const struct record_file *r,
+			   const struct record_file_end *e)
 {
 	if (r->type != TYPE_REGULAR) {
 		t->others++;
@@ -70,13 +70,13 @@ void sink_count_end(struct sink_lane *l, const struct record_file *r,
 	struct sink_sums *sums = &l->sums;
 
 	sums->any = true;
-	*count_of(&sums->counts, r->type) += 1;
+	*find_type_count(&sums->counts, r->type) += 1;
 	if (e->code != OUT_DONE)
 		sums->ended.failed++;
 	else
-		total_count(&sums->ended, r, e);
+		count_in_total(&sums->ended, r, e);
 	if (good)
-		total_count(&sums->stored, r, e);
+		count_in_total(&sums->stored, r, e);
 	else
 		sums->stored.failed++;
 	sums->files += good;
@@ -84,7 +84,7 @@ void sink_count_end(struct sink_lane *l, const struct record_file *r,
 
 /* ---- what came, and what is there ----------------------------------------------------- */
 
-static int verify(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
+static int verify_stored(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
 {
 	if (w->bytes || w->end->size == 0)
 		return sink_verify_small(l, fd, shown, w->bytes, (size_t)w->end->size);
@@ -109,14 +109,14 @@ static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd
 	return 0;
 }
 
-static bool is_checked(const struct rules *r)
+static bool is_read_back(const struct rules *r)
 {
 	return r->verify || r->digest;
 }
 
 /* What the user asked to be looked at once more before it gets its name. */
-static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown,
-			char digest[static EVENT_DIGEST])
+static int read_back_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
+			    const char *shown, char digest[static EVENT_DIGEST])
 {
 	const struct rules *rules = l->sink->rules;
 	/* Such a file was opened to be read back as well. */
@@ -125,7 +125,7 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 	/* A hole at its end is not there yet. */
 	if (again && ftruncate(fd, (off_t)w->end->size))
 		return fail("write %s: %m", shown);
-	if (rules->verify && again && verify(l, w, fd, shown))
+	if (rules->verify && again && verify_stored(l, w, fd, shown))
 		return -1;
 	if (!rules->digest)
 		return 0;
@@ -138,7 +138,7 @@ static int check_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 }
 
 /* What can't be given a size has one, if it is a regular file. */
-static int check_reach(const struct sink_whole *w, int fd, const char *shown)
+static int check_stream_reach(const struct sink_whole *w, int fd, const char *shown)
 {
 	return w->out->seekable ? stored_check_stream(fd, w->out->base + w->reach, shown) : 0;
 }
@@ -151,10 +151,10 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	struct sink *s = l->sink;
 	const struct stream *stream = &s->o->stream;
 
-	if (check_reach(w, stream->fd, stream->name) ||
-	    (is_checked(s->rules) && check_stored(l, w, stream->fd, stream->name, digest)))
+	if (check_stream_reach(w, stream->fd, stream->name) ||
+	    (is_read_back(s->rules) && read_back_stored(l, w, stream->fd, stream->name, digest)))
 		return -1;
-	if (outlet_leave(w->out, w->end->size))
+	if (outlet_seek_to_end(w->out, w->end->size))
 		return fail("seek in %s: %m", stream->name);
 	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
@@ -163,29 +163,29 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	return stream->finish ? stream->finish(stream->ctx) : 0;
 }
 
-static int store_named(struct sink_lane *l, struct sink_whole *w, struct change *change,
-		       char digest[static EVENT_DIGEST])
+static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change *change,
+			char digest[static EVENT_DIGEST])
 {
 	struct placement *t = w->placement;
 
-	if ((!w->out->sized && check_reach(w, placement_fd(t), placement_name(t))) ||
-	    (is_checked(l->sink->rules) &&
-	     check_stored(l, w, placement_fd(t), placement_name(t), digest)))
+	if ((!w->out->sized && check_stream_reach(w, placement_fd(t), placement_name(t))) ||
+	    (is_read_back(l->sink->rules) &&
+	     read_back_stored(l, w, placement_fd(t), placement_name(t), digest)))
 		return -1;
 	/* Where others share the offset it is to be behind the last byte. */
-	if (!w->out->sized && outlet_leave(w->out, w->end->size))
+	if (!w->out->sized && outlet_seek_to_end(w->out, w->end->size))
 		return fail("seek in %s: %m", placement_name(t));
 	if (w->xattrs)
 		placement_xattrs(t, w->xattrs);
 	w->xattrs = NULL;
 	placement_change(t, change);
-	placement_came(t, w->reach, w->end->holes == 0);
+	placement_set_reach(t, w->reach, w->end->holes == 0);
 	w->placement = NULL;
 	return place_finish(t, w->end->size);
 }
 
 /* A rehearsal: what was not asked about, or has another content than what is there. */
-static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct change *change)
+static int rehearse_store(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
 	struct looked k;
 
@@ -199,7 +199,7 @@ static int store_nothing(struct sink_lane *l, const struct sink_whole *w, struct
 
 /* --ignore-existing: is there something of that name?  --existing: is there nothing?  Of files, and
  * their further names, that was asked before. */
-static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
+static int check_left_out(struct sink_lane *l, const struct sink_whole *w, bool *left)
 {
 	const struct rules *rules = l->sink->rules;
 	struct looked k;
@@ -213,21 +213,21 @@ static int is_left(struct sink_lane *l, const struct sink_whole *w, bool *left)
 	return 0;
 }
 
-static int store_made(struct sink_lane *l, const struct sink_whole *w, struct change *change)
+static int store_other(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
 	bool left;
 
 	if (w->link && memchr(w->link, '\0', (size_t)w->r->size))
 		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
-	if (is_left(l, w, &left))
+	if (check_left_out(l, w, &left))
 		return -1;
 	return left ? 0
 		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs,
 				 change);
 }
 
-static int store(struct sink_lane *l, struct sink_whole *w, struct change *change,
-		 char digest[static EVENT_DIGEST])
+static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change *change,
+		       char digest[static EVENT_DIGEST])
 {
 	struct sink *s = l->sink;
 
@@ -238,20 +238,21 @@ static int store(struct sink_lane *l, struct sink_whole *w, struct change *chang
 	    xattrs_localize(w->xattrs, s->owners, s->rules->numeric_ids))
 		return -1;
 	if (w->placement)
-		return store_named(l, w, change, digest);
+		return store_placed(l, w, change, digest);
 	if (s->o->discard)
 		return 0;
 	if (!s->place)
 		return store_stream(l, w, digest);
-	return w->r->type == TYPE_REGULAR ? store_nothing(l, w, change) : store_made(l, w, change);
+	return w->r->type == TYPE_REGULAR ? rehearse_store(l, w, change)
+					  : store_other(l, w, change);
 }
 
 int sink_store(struct sink_lane *l, struct sink_whole *w)
 {
-	struct change change = {.what = sink_what(w->r->type)};
+	struct change change = {.what = sink_event_what(w->r->type)};
 	char digest[EVENT_DIGEST];
 	bool left = w->left || sink_dir_left(w->dir);
-	int ret = left ? 0 : store(l, w, &change, digest);
+	int ret = left ? 0 : store_whole(l, w, &change, digest);
 
 	if (w->placement) {
 		struct failure why = *failed();
@@ -266,9 +267,9 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 		return -1;
 	if (left)
 		return 0;
-	change.what = sink_what(w->r->type);
+	change.what = sink_event_what(w->r->type);
 	l->sums.counts.created += change.missing;
-	sink_tell_event(l, w->dir, w->r->name, &change, w->r->type == TYPE_REGULAR, w->end->size,
-			digest);
+	sink_report_event(l, w->dir, w->r->name, &change, w->r->type == TYPE_REGULAR, w->end->size,
+			  digest);
 	return 0;
 }

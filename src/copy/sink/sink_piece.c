@@ -25,11 +25,11 @@ static int admit_have(struct sink_file *f, const struct piece *p)
 }
 
 /* Lock held: may this piece come here and now? */
-static int admit(struct sink_lane *l, struct sink_file *f, const struct piece *p)
+static int admit_piece(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
 	uint64_t all;
 
-	if (!f || !(f->announced & lane_bit(l)))
+	if (!f || !(f->announced & sink_lane_bit(l)))
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of a file it did not announce");
 	if (p->pos > (uint64_t)INT64_MAX - p->len)
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond what a file can hold");
@@ -58,7 +58,7 @@ struct hashed {
 	uint64_t sum[2], solid[2];
 };
 
-static void hash_into(struct digest *d, const struct piece *p, bool last)
+static void add_to_digest(struct digest *d, const struct piece *p, bool last)
 {
 	if (p->block)
 		digest_add_block(d, p->block, last);
@@ -66,7 +66,7 @@ static void hash_into(struct digest *d, const struct piece *p, bool last)
 		digest_add(d, p->pos, p->bytes, p->len);
 }
 
-void sink_hash_take(struct digest *d, uint64_t sum[2], uint64_t solid[2])
+void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2])
 {
 	uint64_t one[2], other[2];
 
@@ -78,7 +78,7 @@ void sink_hash_take(struct digest *d, uint64_t sum[2], uint64_t solid[2])
 }
 
 /* The cell in the middle of which this lane is: other files' bytes may come before the rest. */
-static struct digest *partial_of(struct sink_lane *l, struct sink_file *f)
+static struct digest *get_partial_digest(struct sink_lane *l, struct sink_file *f)
 {
 	struct digest **d = &f->partial[l->index];
 
@@ -100,19 +100,20 @@ static int hash_piece(struct sink_lane *l, struct sink_file *f, const struct pie
 	if (l->sink->o->unchecked)
 		return 0;
 	if (f->ordered) {
-		hash_into(f->digest, p, false);
+		add_to_digest(f->digest, p, false);
 		return 0;
 	}
-	d = p->pos % CELL == 0 && ends ? l->digest : partial_of(l, f);
+	d = p->pos % CELL == 0 && ends ? l->digest : get_partial_digest(l, f);
 	if (!d)
 		return -1;
-	hash_into(d, p, last);
+	add_to_digest(d, p, last);
 	if (ends)
-		sink_hash_take(d, h->sum, h->solid);
+		sink_drain_digest(d, h->sum, h->solid);
 	return 0;
 }
 
-static int store(struct sink_lane *l, struct sink_file *f, const struct piece *p, struct hashed *h)
+static int store_piece(struct sink_lane *l, struct sink_file *f, const struct piece *p,
+		       struct hashed *h)
 {
 	if (p->have)
 		return 0;
@@ -136,8 +137,8 @@ static void count_piece(struct sink_lane *l, const struct sink_file *f, const st
 		     : &l->sums.counts.holes) += p->len;
 }
 
-static void piece_done(struct sink *s, struct sink_file *f, const struct piece *p,
-		       const struct hashed *h)
+static void finish_piece(struct sink *s, struct sink_file *f, const struct piece *p,
+			 const struct hashed *h)
 {
 	pthread_mutex_lock(&s->copy->lock);
 	sum_add(f->sum, h->sum);
@@ -160,7 +161,7 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p)
 
 	pthread_mutex_lock(&s->copy->lock);
 	f = *sink_file_slot(s, p->id);
-	ret = admit(l, f, p);
+	ret = admit_piece(l, f, p);
 	if (ret == 0) {
 		/* Nobody finishes it while somebody waits for his turn. */
 		f->busy++;
@@ -170,10 +171,10 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p)
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)
 		return -1;
-	if (!dropped && store(l, f, p, &h) && sink_give_up(l, f))
+	if (!dropped && store_piece(l, f, p, &h) && sink_fail_file(l, f))
 		return -1;
 	if (!dropped)
 		count_piece(l, f, p);
-	piece_done(s, f, p, &h);
-	return sink_leave(l, f);
+	finish_piece(s, f, p, &h);
+	return sink_release_file(l, f);
 }

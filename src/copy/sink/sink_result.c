@@ -47,7 +47,7 @@ void sink_sums_add(struct sink_sums *to, const struct sink_sums *from)
 }
 
 /* Before the results that they are of: whoever has these may say END. */
-static void add_up(struct sink_lane *l)
+static void add_up_lane_sums(struct sink_lane *l)
 {
 	struct copy *c = l->sink->copy;
 
@@ -88,11 +88,11 @@ static int send_answers(struct sink_lane *l)
 
 int sink_flush(struct sink_lane *l)
 {
-	add_up(l);
+	add_up_lane_sums(l);
 	return send_stored(l) || send_answers(l) ? -1 : 0;
 }
 
-int sink_tell_stored(struct sink_lane *l, uint32_t id)
+int sink_queue_stored(struct sink_lane *l, uint32_t id)
 {
 	struct msg_stored *m = &l->mail->stored;
 
@@ -100,7 +100,7 @@ int sink_tell_stored(struct sink_lane *l, uint32_t id)
 	return m->count < STORED_MAX ? 0 : sink_flush(l);
 }
 
-int sink_tell_answer(struct sink_lane *l, uint32_t id, enum answer answer)
+int sink_queue_answer(struct sink_lane *l, uint32_t id, enum answer answer)
 {
 	struct msg_answers *m = &l->mail->answers;
 
@@ -123,25 +123,25 @@ int sink_send_result(struct sink *s, uint32_t id, const struct failure *f)
 	return sink_send(s, MSG_FILE_RESULT, &w);
 }
 
-static void event_of(struct sink_lane *l, const struct sink_dir *d, const char *name,
-		     struct msg_event *e)
+static void report_event_at(struct sink_lane *l, const struct sink_dir *d, const char *name,
+			    struct msg_event *e)
 {
 	char *path = l->mail->path;
 	size_t len = sink_path(d, name, path, sizeof l->mail->path);
 
 	e->path = path;
 	e->path_len = (uint16_t)len;
-	copy_tell_event(l->sink->copy, e);
+	copy_report_event(l->sink->copy, e);
 }
 
-void sink_note_one(struct sink *s, const struct sink_dir *d, bool many)
+void sink_note_one_failed(struct sink *s, const struct sink_dir *d, bool many)
 {
 	if (!many && (!d || s->rules->relative))
 		s->one_failed = true;
 }
 
-int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
-		     const struct sink_dir *d, const char *name, bool many)
+int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,
+		       const struct sink_dir *d, const char *name, bool many)
 {
 	struct copy *c = l->sink->copy;
 	struct msg_event e = {.what = (uint8_t)what};
@@ -155,22 +155,22 @@ int sink_tell_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	copy_count_failure(c, &why, false);
-	sink_note_one(l->sink, d, many);
-	lost = sink_dir_lost(l->sink, d);
+	sink_note_one_failed(l->sink, d, many);
+	lost = sink_dir_count_lost(l->sink, d);
 	pthread_mutex_unlock(&c->lock);
 	/* One sentence says it for all that a directory would have had. */
 	if ((many || d) && !lost) {
 		sink_path(d, name, l->mail->path, sizeof l->mail->path);
-		copy_tell(c, l->mail->path, &why);
+		copy_report_failure(c, l->mail->path, &why);
 	}
 	e.code = (uint8_t)why.code;
 	if (l->sink->rules->events)
-		event_of(l, d, name, &e);
+		report_event_at(l, d, name, &e);
 	return sink_send_result(l->sink, id, &why);
 }
 
-void sink_tell_deleted(struct sink *s, enum event_what what, const char *path,
-		       const struct failure *why)
+void sink_report_deleted(struct sink *s, enum event_what what, const char *path,
+			 const struct failure *why)
 {
 	struct msg_event e = {.what = (uint8_t)what, .deleted = true};
 	size_t len = strlen(path);
@@ -182,11 +182,11 @@ void sink_tell_deleted(struct sink *s, enum event_what what, const char *path,
 		strcpy(e.change, "*deleting  ");
 	e.path = len < EVENT_PATH_MAX ? path : path + (len - EVENT_PATH_MAX + 1);
 	e.path_len = (uint16_t)strlen(e.path);
-	copy_tell_event(s->copy, &e);
+	copy_report_event(s->copy, &e);
 }
 
-void sink_tell_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
-		     const struct change *c, bool sent, uint64_t size, const char *digest)
+void sink_report_event(struct sink_lane *l, const struct sink_dir *d, const char *name,
+		       const struct change *c, bool sent, uint64_t size, const char *digest)
 {
 	struct msg_event e = {.what = (uint8_t)c->what, .size = size};
 
@@ -194,5 +194,5 @@ void sink_tell_event(struct sink_lane *l, const struct sink_dir *d, const char *
 		return;
 	change_text(c, sent, l->sink->o->far, e.change);
 	snprintf(e.digest, sizeof e.digest, "%s", digest);
-	event_of(l, d, name, &e);
+	report_event_at(l, d, name, &e);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "base/fail.h"
 
-struct small {
+struct sink_small {
 	const struct record_file *r;
 	struct sink_dir *dir;
 	struct xattrs *xattrs;
@@ -29,7 +29,7 @@ static bool may_be_small(const struct sink *s, const struct reader *reader,
 }
 
 /* Does the record behind it belong to it? More may come, while it is true. */
-static bool add(struct small *f, const struct record *next)
+static bool add_small_record(struct sink_small *f, const struct record *next)
 {
 	switch (next->type) {
 	case RECORD_XATTR:
@@ -48,7 +48,7 @@ static bool add(struct small *f, const struct record *next)
 	}
 }
 
-static bool is_whole(const struct small *f)
+static bool is_small_whole(const struct sink_small *f)
 {
 	const struct record_file_end *e = f->end;
 
@@ -58,15 +58,15 @@ static bool is_whole(const struct small *f)
 }
 
 /* Look ahead; whatever is not as it should be is left to those who know what to say of it. */
-static bool gather(struct sink_lane *l, struct reader *at, struct small *f)
+static bool gather_small(struct sink_lane *l, struct reader *at, struct sink_small *f)
 {
-	while (!f->end && record_next(at, &l->ahead) > 0 && add(f, &l->ahead))
+	while (!f->end && record_next(at, &l->ahead) > 0 && add_small_record(f, &l->ahead))
 		;
-	return is_whole(f);
+	return is_small_whole(f);
 }
 
 /* Nothing may be known of it, or only that it was asked about. */
-static bool is_new(struct sink *s, uint32_t id)
+static bool claim_new_id(struct sink *s, uint32_t id)
 {
 	struct sink_file *asked;
 	bool new;
@@ -75,14 +75,14 @@ static bool is_new(struct sink *s, uint32_t id)
 	asked = *sink_file_slot(s, id);
 	new = (!asked || asked->state == SINK_COMPARED) && !sink_dir_find(s, id);
 	if (new &&asked)
-		sink_asked_take(s, asked);
+		sink_remove_asked(s, asked);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (new &&asked)
 		sink_file_free(asked);
 	return new;
 }
 
-static int check_digest(const struct small *f)
+static int check_small_digest(const struct sink_small *f)
 {
 	uint64_t sum[2] = {0, 0};
 
@@ -91,8 +91,8 @@ static int check_digest(const struct small *f)
 	return sink_check_end(f->r, f->end, sum, f->r->name);
 }
 
-static int begin(struct sink_lane *l, const struct small *f, struct placement **t,
-		 struct outlet *out)
+static int begin_small(struct sink_lane *l, const struct sink_small *f, struct placement **t,
+		       struct outlet *out)
 {
 	struct sink *s = l->sink;
 	struct failure why;
@@ -113,7 +113,7 @@ static int begin(struct sink_lane *l, const struct small *f, struct placement **
 }
 
 /* A failure is the file's. */
-static int store(struct sink_lane *l, struct small *f)
+static int store_small(struct sink_lane *l, struct sink_small *f)
 {
 	char link[LINK_TARGET_MAX + 1];
 	struct placement *t = NULL;
@@ -128,13 +128,13 @@ static int store(struct sink_lane *l, struct small *f)
 		.reach = f->r->size,
 	};
 
-	if (check_digest(f) || sink_dir_usable(f->dir, f->r->name))
+	if (check_small_digest(f) || sink_dir_check(f->dir, f->r->name))
 		return -1;
 	if (f->r->type == TYPE_SYMLINK) {
 		memcpy(link, f->bytes, (size_t)f->r->size);
 		link[f->r->size] = '\0';
 		w.link = link;
-	} else if (f->r->type == TYPE_REGULAR && begin(l, f, &t, &out)) {
+	} else if (f->r->type == TYPE_REGULAR && begin_small(l, f, &t, &out)) {
 		return -1;
 	}
 	w.placement = t;
@@ -142,34 +142,35 @@ static int store(struct sink_lane *l, struct small *f)
 	return sink_store(l, &w);
 }
 
-static int take(struct sink_lane *l, struct small *f)
+static int take_small(struct sink_lane *l, struct sink_small *f)
 {
 	const struct record_file *r = f->r;
 	int ret;
 
-	if (sink_dir_of(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
+	if (sink_require_dir(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
 		return -1;
-	ret = sink_dir_left(f->dir) ? check_digest(f) : store(l, f);
-	if (ret &&
-	    sink_tell_failed(l, r->id, sink_what(r->type), f->dir, r->name, r->flags & FILE_MANY))
+	ret = sink_dir_left(f->dir) ? check_small_digest(f) : store_small(l, f);
+	if (ret && sink_report_failed(l, r->id, sink_event_what(r->type), f->dir, r->name,
+				      r->flags & FILE_MANY))
 		return -1;
 	sink_count_end(l, r, f->end, ret == 0);
 	if (r->type == TYPE_REGULAR) {
 		l->sums.bytes += r->size;
 		l->sums.counts.sent += r->size;
 	}
-	return ret ? 0 : sink_tell_stored(l, r->id);
+	return ret ? 0 : sink_queue_stored(l, r->id);
 }
 
 int sink_take_small(struct sink_lane *l, struct reader *reader, const struct record_file *r)
 {
-	struct small f = {.r = r};
+	struct sink_small f = {.r = r};
 	struct reader at = *reader;
 	int ret = 0;
 
-	if (may_be_small(l->sink, reader, r) && gather(l, &at, &f) && is_new(l->sink, r->id)) {
+	if (may_be_small(l->sink, reader, r) && gather_small(l, &at, &f) &&
+	    claim_new_id(l->sink, r->id)) {
 		*reader = at;
-		ret = take(l, &f) ? -1 : 1;
+		ret = take_small(l, &f) ? -1 : 1;
 	}
 	xattrs_free(f.xattrs);
 	return ret;

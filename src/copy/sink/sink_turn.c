@@ -36,7 +36,7 @@ static bool is_stuck(const struct sink_lane *l)
 }
 
 /* Lock held: all that there is of f came, and none of it is what is due. */
-static bool lacks_turn(const struct sink *s, const struct sink_file *f)
+static bool has_gap(const struct sink *s, const struct sink_file *f)
 {
 	if (!f->ended || f->taken || f->data != f->end.data || f->holes != f->end.holes)
 		return false;
@@ -48,7 +48,7 @@ static bool lacks_turn(const struct sink *s, const struct sink_file *f)
 }
 
 /* Lock held: nobody is left to bring what is due anywhere. */
-static bool all_stuck(const struct sink *s)
+static bool is_every_lane_stuck(const struct sink *s)
 {
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
 		if (!is_stuck(&s->lanes[i]))
@@ -66,7 +66,7 @@ static int fail_gap(const struct sink_file *f, const struct piece *p)
 
 /* Lock held: how often something came.  A lane that is at work counts as if.  The threads of some
  * lanes may not have been started yet. */
-static uint64_t heard_of(const struct sink *s)
+static uint64_t count_heard(const struct sink *s)
 {
 	unsigned stuck = 0;
 	uint64_t heard = 0;
@@ -79,9 +79,9 @@ static uint64_t heard_of(const struct sink *s)
 }
 
 /* Lock held: count the time in which nothing came; a look that is late was a pause of ours. */
-static int bear_quiet(struct sink_lane *l, struct quiet *q, const struct sink_file *f)
+static int check_silence(struct sink_lane *l, struct quiet *q, const struct sink_file *f)
 {
-	uint64_t now = clock_ms(), passed = now - q->looked_ms, heard = heard_of(l->sink);
+	uint64_t now = clock_ms(), passed = now - q->looked_ms, heard = count_heard(l->sink);
 	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane), look = timeout / LOOKS + 1;
 
 	q->looked_ms = now;
@@ -97,7 +97,7 @@ static int bear_quiet(struct sink_lane *l, struct quiet *q, const struct sink_fi
 }
 
 /* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
-static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
+static void await_turn_change(struct sink_lane *l, struct sink_file *f)
 {
 	uint64_t start = clock_ns(), now;
 	bool taken = f->taken;
@@ -108,26 +108,27 @@ static void wait_for_turn(struct sink_lane *l, struct sink_file *f)
 		l->use.ns_idle += (f->taken_ns > start ? f->taken_ns : now) - start;
 }
 
-static bool must_wait(const struct sink_lane *l, const struct sink_file *f, const struct piece *p)
+static bool must_await_turn(const struct sink_lane *l, const struct sink_file *f,
+			    const struct piece *p)
 {
 	return f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
 	       !atomic_load(&l->sink->copy->failed);
 }
 
-static int wait_in_order(struct sink_lane *l, struct sink_file *f, const struct piece *p)
+static int await_order(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
 	struct quiet q = {.looked_ms = clock_ms()};
 	int ret = 0;
 
-	while (ret == 0 && must_wait(l, f, p)) {
+	while (ret == 0 && must_await_turn(l, f, p)) {
 		l->ordered = f;
 		l->ordered_pos = p->pos;
-		if (lacks_turn(l->sink, f) || all_stuck(l->sink))
+		if (has_gap(l->sink, f) || is_every_lane_stuck(l->sink))
 			ret = fail_gap(f, p);
 		else
-			wait_for_turn(l, f);
-		if (ret == 0 && must_wait(l, f, p))
-			ret = bear_quiet(l, &q, f);
+			await_turn_change(l, f);
+		if (ret == 0 && must_await_turn(l, f, p))
+			ret = check_silence(l, &q, f);
 	}
 	l->ordered = NULL;
 	return ret;
@@ -136,7 +137,7 @@ static int wait_in_order(struct sink_lane *l, struct sink_file *f, const struct 
 /* Of two at one position only the first has its turn. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
-	if (wait_in_order(l, f, p))
+	if (await_order(l, f, p))
 		return -1;
 	if (atomic_load(&l->sink->copy->failed))
 		return -1;

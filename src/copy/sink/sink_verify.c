@@ -10,7 +10,7 @@
 #include "base/io.h"
 
 /* A descriptor that is read from the disk, as far as that goes. */
-struct back {
+struct readback {
 	struct sink_lane *lane;
 	int fd, flags;
 	const char *shown;
@@ -21,9 +21,9 @@ struct back {
  * Out of the page cache with it; and past the cache, where a file system can do that.  Several
  * can't, and some only say so when they are read.
  */
-static int back_open(struct back *b)
+static int begin_readback(struct readback *b)
 {
-	if (sink_scratch(b->lane))
+	if (sink_alloc_scratch(b->lane))
 		return -1;
 	if (fdatasync(b->fd) && errno != EINVAL)
 		return fail("fsync %s: %m", b->shown);
@@ -33,7 +33,7 @@ static int back_open(struct back *b)
 	return 0;
 }
 
-static void back_close(struct back *b)
+static void end_readback(struct readback *b)
 {
 	if (b->direct)
 		fcntl(b->fd, F_SETFL, b->flags);
@@ -41,7 +41,7 @@ static void back_close(struct back *b)
 }
 
 /* len bytes (a cell's at the most) at pos, a multiple of a cell; direct reads want whole pages. */
-static int back_read(struct back *b, uint64_t pos, size_t len)
+static int read_back_cell(struct readback *b, uint64_t pos, size_t len)
 {
 	size_t want = b->direct ? (len + LANE_PAGE - 1) / LANE_PAGE * LANE_PAGE : len;
 	ssize_t n;
@@ -51,7 +51,7 @@ static int back_read(struct back *b, uint64_t pos, size_t len)
 	n = pread_full(b->fd, b->lane->scratch, want, (off_t)pos);
 	/* Also what is left over after a direct read was cut short at an odd place. */
 	if (b->direct && (n < 0 ? errno == EINVAL : (size_t)n < len)) {
-		back_close(b);
+		end_readback(b);
 		n = pread_full(b->fd, b->lane->scratch, len, (off_t)pos);
 	}
 	if (n < 0)
@@ -62,7 +62,7 @@ static int back_read(struct back *b, uint64_t pos, size_t len)
 	return 0;
 }
 
-static int check_length(const struct back *b, uint64_t size)
+static int check_stored_length(const struct readback *b, uint64_t size)
 {
 	struct stat st;
 
@@ -73,7 +73,7 @@ static int check_length(const struct back *b, uint64_t size)
 	return fail_as(OUT_INTEGRITY, "%s: what was stored is shorter than what came", b->shown);
 }
 
-static int differs(const struct back *b)
+static int fail_differs(const struct readback *b)
 {
 	return fail_as(OUT_INTEGRITY, "%s: what was stored differs from what came", b->shown);
 }
@@ -81,43 +81,43 @@ static int differs(const struct back *b)
 int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint8_t *bytes,
 		      size_t len)
 {
-	struct back b = {.lane = l, .fd = fd, .shown = shown};
-	int ret = back_open(&b);
+	struct readback b = {.lane = l, .fd = fd, .shown = shown};
+	int ret = begin_readback(&b);
 
 	for (size_t at = 0; ret == 0 && at < len; at += CELL) {
 		size_t n = len - at < CELL ? len - at : CELL;
 
-		ret = back_read(&b, at, n);
+		ret = read_back_cell(&b, at, n);
 		if (ret == 0 && memcmp(l->scratch, bytes + at, n) != 0)
-			ret = differs(&b);
+			ret = fail_differs(&b);
 	}
-	back_close(&b);
+	end_readback(&b);
 	return ret;
 }
 
 int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, uint64_t size,
 		const uint64_t solid[2])
 {
-	struct back b = {.lane = l, .fd = fd, .shown = shown};
+	struct readback b = {.lane = l, .fd = fd, .shown = shown};
 	uint64_t sum[2] = {0, 0}, cell[2];
-	int ret = back_open(&b);
+	int ret = begin_readback(&b);
 
 	if (ret == 0)
-		ret = check_length(&b, base + size);
+		ret = check_stored_length(&b, base + size);
 	for (uint64_t pos = 0; ret == 0 && pos < size; pos += CELL) {
 		size_t n;
 
 		/* What lies in a hole reads as zeros, and cells of zeros count for nothing. */
-		pos = (skip_hole(fd, base + pos, base + size) - base) / CELL * CELL;
+		pos = (outlet_skip_hole(fd, base + pos, base + size) - base) / CELL * CELL;
 		n = size - pos < CELL ? (size_t)(size - pos) : CELL;
-		ret = back_read(&b, base + pos, n);
-		if (ret || all_zero(l->scratch, n))
+		ret = read_back_cell(&b, base + pos, n);
+		if (ret || bytes_are_zero(l->scratch, n))
 			continue;
 		cells_hash(pos, l->scratch, n, cell);
 		sum_add(sum, cell);
 	}
-	back_close(&b);
+	end_readback(&b);
 	if (ret == 0 && (sum[0] != solid[0] || sum[1] != solid[1]))
-		ret = differs(&b);
+		ret = fail_differs(&b);
 	return ret;
 }

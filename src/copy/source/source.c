@@ -27,7 +27,7 @@ static void gather_times(const struct source *s, struct msg_times *m)
 }
 
 /* Lock held, and left for the time of it. */
-static int say_end(struct source *s)
+static int send_end(struct source *s)
 {
 	struct copy *c = s->copy;
 	struct msg_total total = s->ended;
@@ -46,7 +46,7 @@ static int say_end(struct source *s)
 }
 
 /* A thread blocked in reading for a file that failed at the peer can't know; so call again. */
-static void wait_for_news(struct source *s)
+static void await_news(struct source *s)
 {
 	struct copy *c = s->copy;
 	struct timespec until;
@@ -61,15 +61,15 @@ static void wait_for_news(struct source *s)
 }
 
 /* DONE came: what the sink had before is as good as stored now. */
-static int take_leave(struct source *s)
+static int accept_done(struct source *s)
 {
-	if (source_agree(s))
+	if (source_check_totals(s))
 		return -1;
-	removals_same_due(s);
+	removals_queue_same(s);
 	return 0;
 }
 
-static int await(struct source *s)
+static int await_results(struct source *s)
 {
 	struct copy *c = s->copy;
 	int ret = 0;
@@ -81,28 +81,28 @@ static int await(struct source *s)
 		if (s->removals.linked && s->working == 0 && s->phase == 0)
 			s->phase = 1;
 		if (s->removals.linked && s->phase > 0)
-			removals_linked_due(s);
+			removals_queue_linked(s);
 		if (s->removals.due)
-			removal_do(s);
+			removals_do_next(s);
 		else if (c->done_came)
-			ret = take_leave(s);
+			ret = accept_done(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
 		else if (s->working == 0 && !c->end_sent)
-			ret = say_end(s);
+			ret = send_end(s);
 		else
-			wait_for_news(s);
+			await_news(s);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }
 
 /* What to say when there is no DONE. */
-static int not_confirmed(struct source *s)
+static int fail_unconfirmed(struct source *s)
 {
 	struct failure f;
 
-	copy_session_failure(s->copy);
+	copy_fail_session(s->copy);
 	f = *failed();
 	if (!s->copy->end_sent || (f.code != OUT_PEER_LOST && f.code != OUT_TIMEOUT))
 		return -1;
@@ -111,7 +111,7 @@ static int not_confirmed(struct source *s)
 
 /* ---- beginning ------------------------------------------------------------------------ */
 
-static int lane_prepare(struct source *s, unsigned i)
+static int prepare_source_lane(struct source *s, unsigned i)
 {
 	struct source_lane *l = &s->lanes[i];
 
@@ -132,7 +132,7 @@ static int lane_prepare(struct source *s, unsigned i)
 	return l->digest ? 0 : -1;
 }
 
-static int lane_start(struct source *s, unsigned i)
+static int start_source_lane(struct source *s, unsigned i)
 {
 	char name[24];
 
@@ -149,14 +149,14 @@ static int lane_start(struct source *s, unsigned i)
 	return 0;
 }
 
-static bool source_stop(void *source)
+static bool is_source_stopped(void *source)
 {
 	return copy_stopped(((struct source *)source)->copy);
 }
 
-static int take_stream(struct source *s)
+static int open_source_stream(struct source *s)
 {
-	struct stopper stopper = {.stop = source_stop, .ctx = s};
+	struct stopper stopper = {.stop = is_source_stopped, .ctx = s};
 	struct source_file *f;
 
 	if (source_file_stream(&s->o->stream, &stopper, &f))
@@ -167,19 +167,19 @@ static int take_stream(struct source *s)
 	source_file_choose(f, s->o->direct, &s->direct_missed);
 	s->only = true;
 	s->walked.over = true;
-	return source_number(&s->lanes[0], f);
+	return source_add_file(&s->lanes[0], f);
 }
 
-static int take_made(struct source *s)
+static int open_made_file(struct source *s)
 {
-	struct stopper stopper = {.stop = source_stop, .ctx = s};
+	struct stopper stopper = {.stop = is_source_stopped, .ctx = s};
 	struct source_file *f;
 
 	if (source_file_made(s->o->memory_bytes, &stopper, &f))
 		return -1;
 	s->only = true;
 	s->walked.over = true;
-	return source_number(&s->lanes[0], f);
+	return source_add_file(&s->lanes[0], f);
 }
 
 static int find_files(struct source *s)
@@ -197,12 +197,12 @@ static int find_files(struct source *s)
 }
 
 /* That can be under way at a time. */
-static unsigned blocks_of(const struct source *s)
+static unsigned count_all_blocks(const struct source *s)
 {
 	return session_lanes(s->session) * lane_depth(session_lane(s->session, 0));
 }
 
-static int take_rules(struct source *s)
+static int apply_rules(struct source *s)
 {
 	const struct rules *r = s->rules;
 
@@ -212,7 +212,7 @@ static int take_rules(struct source *s)
 	s->asides.sames_max = UINT_MAX;
 	if (r->checksum) {
 		s->asides.max = COMPARED_MAX;
-		s->asides.sames_max = COMPARED_MAX / blocks_of(s) + 1;
+		s->asides.sames_max = COMPARED_MAX / count_all_blocks(s) + 1;
 	}
 	s->removes = r->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
@@ -222,22 +222,22 @@ static int take_rules(struct source *s)
 	return 0;
 }
 
-static int begin(struct source *s)
+static int begin_source(struct source *s)
 {
 	unsigned lanes = session_lanes(s->session);
 
-	if (take_rules(s))
+	if (apply_rules(s))
 		return -1;
 	for (unsigned i = 0; i < lanes; i++) {
-		if (lane_prepare(s, i))
+		if (prepare_source_lane(s, i))
 			return -1;
 	}
-	if (s->o->memory_bytes     ? take_made(s)
-	    : s->o->stream.fd >= 0 ? take_stream(s)
+	if (s->o->memory_bytes     ? open_made_file(s)
+	    : s->o->stream.fd >= 0 ? open_source_stream(s)
 				   : find_files(s))
 		return -1;
 	for (unsigned i = 0; i < lanes; i++) {
-		if (lane_start(s, i))
+		if (start_source_lane(s, i))
 			return -1;
 	}
 	return 0;
@@ -308,7 +308,7 @@ static void source_free(struct source *s)
 	free(s);
 }
 
-static void add_counts(struct source *s, struct msg_counts *to)
+static void add_lane_counts(struct source *s, struct msg_counts *to)
 {
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
 		const struct msg_counts *c = &s->lanes[i].counts;
@@ -364,17 +364,17 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	if (!s)
 		return session_fail(session);
 	copy_attach(c, session, s);
-	ret = begin(s) ? session_fail(session) : await(s);
+	ret = begin_source(s) ? session_fail(session) : await_results(s);
 	if (ret == 0)
-		ret = source_agree(s) ? session_fail(session) : 0;
+		ret = source_check_totals(s) ? session_fail(session) : 0;
 	else
 		session_fail(session);
 	copy_join(s->workers, LANE_COUNT_MAX);
 	copy_attach(c, session, NULL);
-	add_counts(s, &r->counts);
+	add_lane_counts(s, &r->counts);
 	gather_times(s, &r->times);
 	if (ret) {
-		ret = not_confirmed(s);
+		ret = fail_unconfirmed(s);
 	} else {
 		r->total = c->total;
 		ret = copy_verdict(c, s->only);

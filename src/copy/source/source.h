@@ -95,7 +95,7 @@ struct aside {
 	struct link_group *group; /* which it leads; NULL: none */
 	bool offered; /* to be cloned, as it was: */
 	struct seen seen;
-	struct told *told; /* cells that the sink has; NULL: none */
+	struct known_cells *told; /* cells that the sink has; NULL: none */
 	struct removal *removal; /* of an empty one; NULL: it is not to be removed */
 	const char *path; /* of one that the user named, behind name; NULL */
 	char name[];
@@ -141,12 +141,12 @@ enum job {
 	JOB_OVER, /* nothing is left to do */
 	JOB_WAIT, /* for something to change */
 	JOB_FLUSH, /* send the records first */
-	JOB_WALK, /* go on with it; source_walked() then */
+	JOB_WALK, /* go on with it; source_end_walk_step() then */
 	JOB_ENTRIES, /* of l->taken */
 	JOB_ASIDES, /* of l->asides */
 	JOB_OTHERS, /* of l->others */
-	JOB_ANNOUNCE, /* send *file's FILE; source_leave() then */
-	JOB_READ, /* claim a piece of *file and send it; source_leave() then */
+	JOB_ANNOUNCE, /* send *file's FILE; source_release_file() then */
+	JOB_READ, /* claim a piece of *file and send it; source_release_file() then */
 };
 
 struct source_entry {
@@ -319,37 +319,37 @@ void *source_lane_run(void *lane);
 
 enum job source_pick(struct source_lane *l, struct source_file **file);
 /* A step of the walk was made; over: the last one. */
-void source_walked(struct source *s, bool over);
+void source_end_walk_step(struct source *s, bool over);
 
 /* ---- source_large.c ------------------------------------------------------------------- */
 
 /* Nothing of it is left to claim; why: it failed (this thread's failure). */
-void source_exhaust(struct source *s, struct source_file *f, bool why);
+void source_exhaust_file(struct source *s, struct source_file *f, bool why);
 /* A lane is done with its piece; true: it was the last one, and makes the FILE_END. */
-bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
-		  const uint64_t sum[2]);
+bool source_release_file(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
+			 const uint64_t sum[2]);
 /* It was compared, and differs: send it. Nobody else has it. Lock held. */
-void source_again(struct source *s, struct source_file *f);
+void source_requeue_file(struct source *s, struct source_file *f);
 /* Give f an id, unless it has one, and let all lanes take pieces of it.  Takes f, freed if that
  * fails. */
-int source_number(struct source_lane *l, struct source_file *f);
+int source_add_file(struct source_lane *l, struct source_file *f);
 
 /* ---- source_record.c ------------------------------------------------------------------ */
 
 /* An id for what this lane sends. */
-int source_id(struct source_lane *l, uint32_t *id);
+int source_take_id(struct source_lane *l, uint32_t *id);
 /* It was not needed: it was the last one that this lane took. */
-void source_id_back(struct source_lane *l, uint32_t id);
-int source_block(struct source_lane *l);
+void source_return_id(struct source_lane *l, uint32_t id);
+int source_get_block(struct source_lane *l);
 /* The same, and as many more as are free, up to so many bytes in all: how many there are. */
-int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count);
+int source_get_blocks(struct source_lane *l, uint64_t bytes, unsigned *count);
 /* Hold back what is sent next, of so many bytes, for --bwlimit; else source_send() does. */
 int source_pace(struct source_lane *l, uint32_t len);
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
 		uint32_t len);
 int source_send_records(struct source_lane *l);
 /* Make sure that so many bytes of records fit. */
-int source_room(struct source_lane *l, size_t len);
+int source_reserve_room(struct source_lane *l, size_t len);
 /* d (NULL: nothing), those above it, and their owners, unless this lane did. */
 int source_put_dir(struct source_lane *l, struct walk_dir *d);
 /* What a source that the user named is; in: the directory that it will be in at the sink, NULL: the
@@ -362,22 +362,22 @@ int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x
 /* At most so many bytes, in one block. */
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
 /* Remember a file that is whole in a block, or a question, until its block is sent. */
-void source_done(struct source_lane *l, const struct source_done *d);
+void source_queue_done(struct source_lane *l, const struct source_done *d);
 /* Make them known, as is also done before the block goes. Lock held. */
 void source_publish_locked(struct source_lane *l);
 
 /* ---- source_tree.c -------------------------------------------------------------------- */
 
-int source_entries(struct source_lane *l);
+int source_send_entries(struct source_lane *l);
 /* Its descriptor, in l->dirfd, until another one is used; NULL: none. */
 int source_use_dir(struct source_lane *l, struct walk_dir *d);
 /* This thread's failure is that of name in d, or of what the user named path.  -1: it is the
  * session's. */
-int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *d, const char *name,
-		  const char *path);
+int source_report_failed(struct source_lane *l, enum event_what what, struct walk_dir *d,
+			 const char *name, const char *path);
 /* on_event(), if events are wanted: of a failure. Lock not held. */
-void source_tell_event(struct source *s, enum event_what what, struct walk_dir *d, const char *name,
-		       const struct failure *why);
+void source_report_event(struct source *s, enum event_what what, struct walk_dir *d,
+			 const char *name, const struct failure *why);
 const char *item_shown(const struct source_item *it, char *to, size_t size);
 int item_open(struct source_lane *l, struct source_item *it);
 /* What has just been found, by its name and path: look at it, and consider it. */
@@ -385,7 +385,7 @@ int item_take(struct source_lane *l, struct source_item *it);
 /* Send it, if it is to be sent; the same, when it is known to be and open. */
 int item_consider(struct source_lane *l, struct source_item *it);
 int item_send(struct source_lane *l, struct source_item *it);
-int item_failed(struct source_lane *l, struct source_item *it);
+int item_report_failed(struct source_lane *l, struct source_item *it);
 void item_close(struct source_item *it);
 /* What the sink is told of it, but for the id. */
 void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r);
@@ -405,22 +405,22 @@ int source_ask(struct source_lane *l, struct source_item *it);
 bool source_may_clone(const struct source *s, const struct source_item *it);
 /* The sink's answers, and the cells that it has: 0, or -1 with the session's failure.  Control
  * thread, lock held. */
-int source_answers(struct source *s, const struct msg_answers *m);
-int source_cells(struct source *s, const struct msg_cells *m);
+int source_take_answers(struct source *s, const struct msg_answers *m);
+int source_take_cells(struct source *s, const struct msg_cells *m);
 /* What was offered is answered, or has failed. */
-void source_offer_over(struct source *s, struct aside *a);
+void source_end_offer(struct source *s, struct aside *a);
 /* Ask only whether it may be replaced, and keep it aside. */
-int source_ask_leave(struct source_lane *l, struct source_item *it);
+int source_ask_permission(struct source_lane *l, struct source_item *it);
 /* Is what may be there not to be replaced, whatever else is to be done? */
-bool source_must_know(const struct source *s);
+bool source_needs_permission(const struct source *s);
 /* Is it the rules' word that files in d are asked about? NULL: the target. */
 bool source_asks_all(const struct source *s, struct walk_dir *d);
 /* Keep it aside, unasked, until there is room for one more large file. */
 int source_park(struct source_lane *l, struct source_item *it);
-int source_asides(struct source_lane *l);
+int source_send_asides(struct source_lane *l);
 void aside_free(struct aside *a);
 /* Was it asked about as it is now? */
-bool aside_fits(const struct source_lane *l, const struct source_item *it);
+bool aside_is_current(const struct source_lane *l, const struct source_item *it);
 
 /* ---- source_piece.c ------------------------------------------------------------------- */
 
@@ -434,7 +434,7 @@ int others_add(struct others *t, const struct new_other *o);
 unsigned others_take(struct others *t, struct other *to, unsigned most);
 void other_drop(struct other *o);
 void others_free(struct others *t);
-int source_others(struct source_lane *l);
+int source_send_others(struct source_lane *l);
 
 /* ---- source_walk.c -------------------------------------------------------------------- */
 
@@ -447,28 +447,28 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 		struct removal **out);
 void removal_free(struct removal *r); /* NULL: nothing */
 /* It may go now; NULL: nothing.  Lock held. */
-void removal_due(struct source *s, struct removal *r);
+void removal_queue(struct source *s, struct removal *r);
 /* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
  * Lock held. */
-void removal_same(struct source *s, uint32_t id, struct removal *r);
+void removal_hold_same(struct source *s, uint32_t id, struct removal *r);
 /* No more results come: what is the same, and did not fail, is due. Lock held. */
-void removals_same_due(struct source *s);
+void removals_queue_same(struct source *s);
 /* The phase is not 0 any more. */
-void removals_linked_due(struct source *s);
+void removals_queue_linked(struct source *s);
 /* Do the first one.  Lock held, and left for the time of it. */
-void removal_do(struct source *s);
+void removals_do_next(struct source *s);
 void removals_free(struct source *s);
 
 /* ---- source_result.c ------------------------------------------------------------------ */
 
 /* Fill in its FILE_END and let go of it, until its result comes. */
-void source_end(struct source *s, struct source_file *f, struct record_file_end *r);
+void source_end_file(struct source *s, struct source_file *f, struct record_file_end *r);
 /* It was compared: true if it is the same, and done with.  Else it is to be sent, or failed. */
-bool source_compared(struct source *s, struct source_file *f);
+bool source_end_compared(struct source *s, struct source_file *f);
 /* A file that was asked about is the same. Lock held. */
 void source_count_same(struct source *s, uint32_t id);
 /* This lane says SAME of it: no link to it goes before the sink has heard that. Lock held. */
 void source_owe_same(struct source_lane *l);
-int source_agree(struct source *s);
+int source_check_totals(struct source *s);
 
 #endif

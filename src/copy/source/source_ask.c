@@ -38,13 +38,13 @@ void aside_free(struct aside *a)
 	if (!a)
 		return;
 	walk_dir_put(a->dir);
-	told_free(a->told);
+	known_cells_free(a->told);
 	removal_free(a->removal);
 	free(a);
 }
 
 /* What a sink compares: two records of one hash are of a file that has not changed. */
-static uint64_t hash_of(const struct record_file *r)
+static uint64_t hash_question(const struct record_file *r)
 {
 	uint8_t bytes[RECORD_FILE_MAX];
 	struct writer w = writer_of(bytes, sizeof bytes);
@@ -58,16 +58,16 @@ static uint64_t hash_of(const struct record_file *r)
 	return XXH3_64bits(bytes, w.used) | 1;
 }
 
-bool aside_fits(const struct source_lane *l, const struct source_item *it)
+bool aside_is_current(const struct source_lane *l, const struct source_item *it)
 {
 	struct record_file r;
 
 	item_record(l, it, &r);
-	return it->aside->asked == hash_of(&r);
+	return it->aside->asked == hash_question(&r);
 }
 
 /* Lock held. */
-static void make_ready(struct source *s, struct aside *a)
+static void queue_ready_aside(struct source *s, struct aside *a)
 {
 	bool large = a->size > s->small_max || a->answer == ANSWER_RESUME;
 
@@ -86,7 +86,7 @@ int source_park(struct source_lane *l, struct source_item *it)
 	a->answer = ANSWER_SEND;
 	pthread_mutex_lock(&s->copy->lock);
 	s->asides.count++;
-	make_ready(s, a);
+	queue_ready_aside(s, a);
 	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
 }
@@ -104,7 +104,7 @@ bool source_may_clone(const struct source *s, const struct source_item *it)
 }
 
 /* The sink gets its descriptor.  What can't be opened is found when it is sent. */
-static bool offer(struct source_lane *l, struct source_item *it)
+static bool offer_clone(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
 
@@ -120,7 +120,7 @@ static bool offer(struct source_lane *l, struct source_item *it)
 	return true;
 }
 
-void source_offer_over(struct source *s, struct aside *a)
+void source_end_offer(struct source *s, struct aside *a)
 {
 	if (!a->offered)
 		return;
@@ -133,7 +133,7 @@ void source_offer_over(struct source *s, struct aside *a)
 
 /* ---- questions ----------------------------------------------------------------------- */
 
-static int read_attributes(struct source_lane *l, struct source_item *it, struct xattrs **x)
+static int read_item_xattrs(struct source_lane *l, struct source_item *it, struct xattrs **x)
 {
 	const struct rules *rules = l->source->rules;
 	char room[FAIL_TEXT_MAX];
@@ -156,21 +156,22 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 	if (need > lane_block_size(l->lane))
 		return 1;
 	item_record(l, it, &r);
-	if (source_put_dir(l, it->dir) || source_put_owners(l, &r.a, x) || source_room(l, need))
+	if (source_put_dir(l, it->dir) || source_put_owners(l, &r.a, x) ||
+	    source_reserve_room(l, need))
 		return -1;
 	r.id = it->id;
 	/* Where nothing was measured the size says nothing, and is not compared with. */
 	r.flags = (r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->may ? FILE_MAY : 0);
 	/* Only of use where cells may be told. */
 	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
-		a->asked = hash_of(&r);
+		a->asked = hash_question(&r);
 	record_file_encode(&l->records, &r);
 	return source_put_xattrs(l, it->id, x);
 }
 
 /* If the answer is that it is the same, although nothing of it can be compared?  What only stays
  * because it is there, or is newer, or is not there (--existing), has that answer too. */
-static bool may_be_removed(const struct source *s, const struct source_item *it)
+static bool may_remove_same(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
 
@@ -180,23 +181,23 @@ static bool may_be_removed(const struct source *s, const struct source_item *it)
 }
 
 /* May it be that a file is not to be stored, whatever else is to be done? */
-bool source_must_know(const struct source *s)
+bool source_needs_permission(const struct source *s)
 {
 	return s->rules->update || s->rules->ignore_existing || s->rules->existing;
 }
 
 bool source_asks_all(const struct source *s, struct walk_dir *d)
 {
-	return s->asks_all && (source_must_know(s) || !walk_dir_made(d));
+	return s->asks_all && (source_needs_permission(s) || !walk_dir_is_made(d));
 }
 
-static int too_large_to_ask(struct source_lane *l, struct source_item *it)
+static int fail_too_large_to_ask(struct source_lane *l, struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
 
 	fail("ask about %s: its attributes don't fit in a block of %u bytes",
 	     item_shown(it, room, sizeof room), lane_block_size(l->lane));
-	return item_failed(l, it);
+	return item_report_failed(l, it);
 }
 
 int source_ask(struct source_lane *l, struct source_item *it)
@@ -208,21 +209,22 @@ int source_ask(struct source_lane *l, struct source_item *it)
 	bool offered;
 	int ret;
 
-	if (may_be_removed(l->source, it) && item_removal(l, it, &removal))
-		return item_failed(l, it);
-	if (read_attributes(l, it, &x)) {
+	if (may_remove_same(l->source, it) && item_removal(l, it, &removal))
+		return item_report_failed(l, it);
+	if (read_item_xattrs(l, it, &x)) {
 		removal_free(removal);
 		/* Nothing of it is needed where the target keeps what it has. */
-		if (it->fd < 0 && it->id == 0 && !it->permitted && source_must_know(l->source))
-			return source_ask_leave(l, it);
-		return item_failed(l, it);
+		if (it->fd < 0 && it->id == 0 && !it->permitted &&
+		    source_needs_permission(l->source))
+			return source_ask_permission(l, it);
+		return item_report_failed(l, it);
 	}
-	if (it->id == 0 && source_id(l, &it->id)) {
+	if (it->id == 0 && source_take_id(l, &it->id)) {
 		xattrs_free(x);
 		removal_free(removal);
 		return -1;
 	}
-	offered = offer(l, it);
+	offered = offer_clone(l, it);
 	a = aside_new(it, removal);
 	if (a) {
 		a->offered = offered;
@@ -234,23 +236,23 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		item_close(it);
 		d.id = it->id;
 		d.file.of = a;
-		source_done(l, &d);
+		source_queue_done(l, &d);
 		return 0;
 	}
 	if (a)
-		source_offer_over(l->source, a);
+		source_end_offer(l->source, a);
 	aside_free(a);
 	if (ret < 0)
 		return -1;
-	return source_must_know(l->source) ? too_large_to_ask(l, it) : item_send(l, it);
+	return source_needs_permission(l->source) ? fail_too_large_to_ask(l, it) : item_send(l, it);
 }
 
-int source_ask_leave(struct source_lane *l, struct source_item *it)
+int source_ask_permission(struct source_lane *l, struct source_item *it)
 {
 	struct source_done d = {.kind = LIVE_ASKED};
 	struct aside *a;
 
-	if (source_id(l, &it->id))
+	if (source_take_id(l, &it->id))
 		return -1;
 	a = aside_new(it, NULL);
 	if (!a)
@@ -263,13 +265,13 @@ int source_ask_leave(struct source_lane *l, struct source_item *it)
 	item_close(it);
 	d.id = it->id;
 	d.file.of = a;
-	source_done(l, &d);
+	source_queue_done(l, &d);
 	return 0;
 }
 
 /* ---- answers ------------------------------------------------------------------------- */
 
-static int take_aside(struct source_lane *l, struct aside *a)
+static int send_aside(struct source_lane *l, struct aside *a)
 {
 	struct source_item it = {
 		.dir = a->dir,
@@ -290,7 +292,7 @@ static int take_aside(struct source_lane *l, struct aside *a)
 }
 
 /* It may be replaced: now it is considered as if nothing had been asked. */
-static int take_permitted(struct source_lane *l, struct aside *a)
+static int consider_permitted(struct source_lane *l, struct aside *a)
 {
 	struct source_item it = {
 		.dir = a->dir,
@@ -309,14 +311,14 @@ static int take_permitted(struct source_lane *l, struct aside *a)
 	return item_take(l, &it);
 }
 
-int source_asides(struct source_lane *l)
+int source_send_asides(struct source_lane *l)
 {
 	struct aside *a;
 	int ret = 0;
 
 	while (ret == 0 && (a = l->asides) != NULL) {
 		l->asides = a->next;
-		ret = a->may ? take_permitted(l, a) : take_aside(l, a);
+		ret = a->may ? consider_permitted(l, a) : send_aside(l, a);
 		l->sames += a->answer == ANSWER_COMPARE;
 		aside_free(a);
 		/* The sink may forget them as soon as this is there. */
@@ -326,7 +328,7 @@ int source_asides(struct source_lane *l)
 	return ret;
 }
 
-static struct aside *asked(struct source *s, uint32_t id)
+static struct aside *find_asked(struct source *s, uint32_t id)
 {
 	struct aside *a = NULL;
 
@@ -338,36 +340,36 @@ static struct aside *asked(struct source *s, uint32_t id)
 	return NULL;
 }
 
-static int answer(struct source *s, uint32_t id, uint8_t answer)
+static int take_answer(struct source *s, uint32_t id, uint8_t answer)
 {
-	struct aside *a = asked(s, id);
+	struct aside *a = find_asked(s, id);
 
 	if (!a)
 		return -1;
 	if (answer == ANSWER_CLONED && !a->offered)
 		return fail_as(OUT_PROTOCOL, "the peer has cloned what it was not offered");
 	a->answer = answer;
-	source_offer_over(s, a);
+	source_end_offer(s, a);
 	/* What is not known all of is sent. */
-	if (answer == ANSWER_COMPARE && told_is_cut(a->told)) {
+	if (answer == ANSWER_COMPARE && known_cells_is_cut(a->told)) {
 		a->answer = ANSWER_SEND;
-		told_free(a->told);
+		known_cells_free(a->told);
 		a->told = NULL;
 	}
 	if (answer != ANSWER_SAME) {
-		make_ready(s, a);
+		queue_ready_aside(s, a);
 		return 0;
 	}
 	s->asides.count--;
 	source_count_same(s, id);
-	removal_same(s, id, a->removal);
+	removal_hold_same(s, id, a->removal);
 	a->removal = NULL;
 	aside_free(a);
 	return 0;
 }
 
 /* A directory that the sink has made. */
-static int dir_made(struct source *s, uint32_t id)
+static int note_dir_made(struct source *s, uint32_t id)
 {
 	if (ids_kind(&s->ids, id) != LIVE_DIR)
 		return fail_as(OUT_PROTOCOL,
@@ -379,22 +381,22 @@ static int dir_made(struct source *s, uint32_t id)
 	return 0;
 }
 
-int source_answers(struct source *s, const struct msg_answers *m)
+int source_take_answers(struct source *s, const struct msg_answers *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		uint32_t id = m->of[i].file;
 		uint8_t what = m->of[i].answer;
 
-		if (what == ANSWER_NEW ? dir_made(s, id) : answer(s, id, what))
+		if (what == ANSWER_NEW ? note_dir_made(s, id) : take_answer(s, id, what))
 			return -1;
 	}
 	pthread_cond_broadcast(&s->copy->changed);
 	return 0;
 }
 
-int source_cells(struct source *s, const struct msg_cells *m)
+int source_take_cells(struct source *s, const struct msg_cells *m)
 {
-	struct aside *a = asked(s, m->file);
+	struct aside *a = find_asked(s, m->file);
 
-	return a ? told_add(&a->told, m, a->size, &s->told_bytes) : -1;
+	return a ? known_cells_add(&a->told, m, a->size, &s->told_bytes) : -1;
 }

@@ -20,7 +20,7 @@ enum {
 	WARM = 90, /* percent in the page cache: leave the rest to the kernel */
 };
 
-static struct source_file *file_new(const char *shown, const struct stopper *s)
+static struct source_file *alloc_source_file(const char *shown, const struct stopper *s)
 {
 	struct source_file *f = calloc(1, sizeof *f);
 
@@ -48,7 +48,7 @@ void source_file_free(struct source_file *f)
 	direct_close(f->direct);
 	walk_dir_put(f->dir);
 	removal_free(f->removal);
-	told_free(f->told);
+	known_cells_free(f->told);
 	digest_free(f->ordered);
 	pthread_mutex_destroy(&f->turn);
 	free(f->shown);
@@ -117,7 +117,7 @@ int source_file_open(const char *path, bool missing, const struct stopper *s, in
 int source_file_new(const char *shown, int fd, const struct stat *st, const struct stopper *s,
 		    struct source_file **out)
 {
-	struct source_file *f = file_new(shown, s);
+	struct source_file *f = alloc_source_file(shown, s);
 
 	if (!f)
 		return -1;
@@ -140,7 +140,7 @@ void source_file_become_stream(struct source_file *f)
 int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out)
 {
-	struct source_file *f = file_new(stream->name, s);
+	struct source_file *f = alloc_source_file(stream->name, s);
 	struct sizes_of last = {0};
 	off_t at;
 
@@ -173,7 +173,7 @@ int source_file_made(uint64_t size, const struct stopper *s, struct source_file 
 
 	if (size > INT64_MAX)
 		return fail_as(OUT_PROTOCOL, "more bytes are asked for than a file can have");
-	f = file_new("made bytes", s);
+	f = alloc_source_file("made bytes", s);
 	if (!f)
 		return -1;
 	f->made = true;
@@ -218,12 +218,12 @@ void source_file_choose(struct source_file *f, enum direct how, atomic_bool *mis
 
 	if ((f->flags & FILE_STREAM) || (f->size < READ_AHEAD_MIN && how != DIRECT_ON))
 		return;
-	resident = resident_percent(f->fd, f->base, f->size);
+	resident = direct_resident_percent(f->fd, f->base, f->size);
 	f->cold = resident < WARM;
 	if (how == DIRECT_ON || (how == DIRECT_AUTO && suits_direct(f, resident))) {
 		f->direct = direct_open(f->fd, O_RDONLY);
 		if (!f->direct && how == DIRECT_ON)
-			direct_missed(missed, f->shown);
+			direct_warn_missed(missed, f->shown);
 	}
 	log_debug("reading %s %s the page cache, which has %u %% of it", f->shown,
 		  f->direct ? "past" : "through", resident);
@@ -239,12 +239,12 @@ void source_file_record(const struct source_file *f, struct record_file *r)
 		.type = TYPE_REGULAR,
 		.size = f->size,
 	};
-	attr_of(&f->st, &r->a);
+	walk_attr_of(&f->st, &r->a);
 	r->a.mode = f->stream ? 0666 : f->mode;
 	memcpy(r->name, f->name, sizeof r->name);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -264,7 +264,7 @@ static int seek_data(struct source_file *f, uint64_t *from)
 		return -1;
 	*from = (uint64_t)data - f->base;
 	*from -= *from % CELL;
-	*from = least(*from < f->pos ? f->pos : *from, f->size);
+	*from = min_u64(*from < f->pos ? f->pos : *from, f->size);
 	f->data_end = ((uint64_t)hole - f->base + CELL - 1) / CELL * CELL;
 	return 0;
 }
@@ -286,9 +286,9 @@ enum claim source_file_claim(struct source_file *f, uint64_t unit, uint64_t *pos
 		f->pos = data;
 		return CLAIM_HOLE;
 	}
-	*len = least(unit, f->size - f->pos);
+	*len = min_u64(unit, f->size - f->pos);
 	if (f->sparse)
-		*len = least(*len, f->data_end - f->pos);
+		*len = min_u64(*len, f->data_end - f->pos);
 	f->pos += *len;
 	return CLAIM_DATA;
 }
@@ -309,7 +309,7 @@ bool source_file_is_hole(int fd, const struct stat *st)
 	return source_file_may_have_holes(st) && lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
 }
 
-int source_changed(const char *shown, const char *how)
+int source_fail_changed(const char *shown, const char *how)
 {
 	if (*how)
 		return fail_as(OUT_CHANGED, "read %s: source %s while it was read", shown, how);
@@ -319,7 +319,7 @@ int source_changed(const char *shown, const char *how)
 	return 0;
 }
 
-static ssize_t read_at(struct source_file *f, void *to, size_t len, uint64_t at)
+static ssize_t read_with_readahead(struct source_file *f, void *to, size_t len, uint64_t at)
 {
 	/* Several lanes read by turns, which the kernel takes for no order at all; and it reads
 	 * no further ahead than the disk's setting says, mostly too little. */
@@ -336,11 +336,11 @@ int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos)
 		make_bytes(to, len);
 		return 0;
 	}
-	n = read_at(f, to, len, f->base + pos);
+	n = read_with_readahead(f, to, len, f->base + pos);
 	if (n < 0)
 		return fail("read %s: %m", f->shown);
 	if ((size_t)n < len)
-		return source_changed(f->shown, "shrank");
+		return source_fail_changed(f->shown, "shrank");
 	return 0;
 }
 
@@ -360,5 +360,5 @@ int source_file_check(const struct source_file *f)
 	if (fstat(f->fd, &now))
 		return fail("read %s: %m", f->shown);
 	how = seen_change(&seen, &now);
-	return how ? source_changed(f->shown, how) : 0;
+	return how ? source_fail_changed(f->shown, how) : 0;
 }

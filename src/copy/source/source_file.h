@@ -17,7 +17,7 @@
 #include "copy/source/source_run.h"
 
 struct removal;
-struct told;
+struct known_cells;
 struct walk_dir;
 
 struct source_file {
@@ -36,7 +36,7 @@ struct source_file {
 	uint64_t base; /* where byte 0 is in the descriptor */
 	uint64_t size; /* 0 for a stream */
 	struct removal *removal; /* NULL: it stays */
-	struct told *told; /* cells that the sink has; NULL: none */
+	struct known_cells *told; /* cells that the sink has; NULL: none */
 
 	pthread_mutex_t turn; /* of what is to be claimed: */
 	uint64_t pos; /* up to here all is claimed */
@@ -112,6 +112,6 @@ bool source_file_is_hole(int fd, const struct stat *st);
 /* All was read: is it still what was opened?  Grown: a warning. */
 int source_file_check(const struct source_file *f);
 /* That it was changed, as a failure; that it grew, as a warning. */
-int source_changed(const char *shown, const char *how);
+int source_fail_changed(const char *shown, const char *how);
 
 #endif

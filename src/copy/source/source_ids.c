@@ -75,7 +75,7 @@ enum live ids_kind(const struct ids *t, uint32_t id)
 }
 
 /* One more of its files is done with. */
-static void leave(struct id_page *p)
+static void finish_page_id(struct id_page *p)
 {
 	if (--p->left > 0)
 		return;
@@ -96,7 +96,7 @@ void ids_set(struct ids *t, uint32_t id, enum live kind)
 		p->sames[id % PAGE / WORD] |= bit;
 	else
 		return;
-	leave(p);
+	finish_page_id(p);
 }
 
 struct live_file *ids_file(struct ids *t, uint32_t id)
@@ -117,7 +117,7 @@ void ids_settle(struct ids *t, uint32_t id)
 		return;
 	}
 	p->files->kind[id % PAGE] = LIVE_NONE;
-	leave(p);
+	finish_page_id(p);
 }
 
 void ids_free(struct ids *t, void (*each)(void *ctx, enum live kind, struct live_file *f),

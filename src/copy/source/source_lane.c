@@ -20,11 +20,11 @@ static int do_job(struct source_lane *l, bool *over)
 	case JOB_WALK:
 		return source_walk(l);
 	case JOB_ENTRIES:
-		return source_entries(l);
+		return source_send_entries(l);
 	case JOB_ASIDES:
-		return source_asides(l);
+		return source_send_asides(l);
 	case JOB_OTHERS:
-		return source_others(l);
+		return source_send_others(l);
 	case JOB_ANNOUNCE:
 		return source_announce(l, f);
 	case JOB_READ:
@@ -55,7 +55,7 @@ void *source_lane_run(void *arg)
 	int ret = 0;
 
 	while (ret == 0 && !over) {
-		ret = source_block(l);
+		ret = source_get_block(l);
 		if (ret == 0)
 			ret = do_job(l, &over);
 	}

@@ -6,13 +6,13 @@
 
 #include "base/fail.h"
 
-int source_number(struct source_lane *l, struct source_file *f)
+int source_add_file(struct source_lane *l, struct source_file *f)
 {
 	struct source *s = l->source;
 	struct tally *t = s->copy->tally;
 	uint64_t size = f->stream && f->stream->size ? f->stream->size : f->size;
 
-	if (f->id == 0 && source_id(l, &f->id)) {
+	if (f->id == 0 && source_take_id(l, &f->id)) {
 		source_file_free(f);
 		return -1;
 	}
@@ -23,7 +23,7 @@ int source_number(struct source_lane *l, struct source_file *f)
 	s->unfinished++;
 	s->large.count++;
 	s->large.unsized |= (f->flags & FILE_STREAM) && !(f->stream && f->stream->size);
-	s->kind = f->fd < 0 ? KIND_MEMORY : f->flags & FILE_STREAM ? kind_of(f->fd) : s->kind;
+	s->kind = f->fd < 0 ? KIND_MEMORY : f->flags & FILE_STREAM ? stage_kind_of(f->fd) : s->kind;
 	atomic_fetch_add(&t->total, size);
 	*s->large.open_end = f;
 	s->large.open_end = &f->next_open;
@@ -33,7 +33,7 @@ int source_number(struct source_lane *l, struct source_file *f)
 	return 0;
 }
 
-static void exhaust(struct source *s, struct source_file *f)
+static void mark_exhausted(struct source *s, struct source_file *f)
 {
 	struct source_file **at = &s->large.open;
 
@@ -54,7 +54,7 @@ static void exhaust(struct source *s, struct source_file *f)
 	pthread_cond_broadcast(&s->copy->changed);
 }
 
-void source_exhaust(struct source *s, struct source_file *f, bool why)
+void source_exhaust_file(struct source *s, struct source_file *f, bool why)
 {
 	pthread_mutex_lock(&s->copy->lock);
 	if (why && !f->failed) {
@@ -62,12 +62,12 @@ void source_exhaust(struct source *s, struct source_file *f, bool why)
 		f->failure = *failed();
 		atomic_store(&f->stop, true);
 	}
-	exhaust(s, f);
+	mark_exhausted(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
-bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
-		  const uint64_t sum[2])
+bool source_release_file(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
+			 const uint64_t sum[2])
 {
 	bool last;
 
@@ -83,11 +83,11 @@ bool source_leave(struct source *s, struct source_file *f, uint64_t data, uint64
 	return last;
 }
 
-void source_again(struct source *s, struct source_file *f)
+void source_requeue_file(struct source *s, struct source_file *f)
 {
 	f->compared = false;
 	/* It was told to compare with, and not to build on. */
-	told_free(f->told);
+	known_cells_free(f->told);
 	f->told = NULL;
 	f->exhausted = false;
 	f->ending = false;

@@ -21,14 +21,14 @@ static struct link_group *add_group(struct links *t, const struct seen *seen)
 	return g;
 }
 
-int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out)
+int links_join(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out)
 {
 	struct link_group *g = table_find(&t->groups, &seen->inode);
 
 	if (!g && !(g = add_group(t, seen)))
 		return -1;
 	*out = g;
-	if (g->id && (!links_lost(t, g) || g->leads >= LEADS_MAX))
+	if (g->id && (!links_lead_failed(t, g) || g->leads >= LEADS_MAX))
 		return 1;
 	g->seen = *seen;
 	g->id = id;
@@ -43,7 +43,7 @@ void links_fail(struct links *t, uint32_t id)
 		t->all_failed = true;
 }
 
-bool links_lost(const struct links *t, const struct link_group *g)
+bool links_lead_failed(const struct links *t, const struct link_group *g)
 {
 	return t->all_failed || hashes_has(&t->failed, &g->id, sizeof g->id);
 }

@@ -35,11 +35,11 @@ struct links {
 
 /* Here is a name of an inode that has several; id is what it would be sent as.  1: another name
  * leads.  0: this one does.  -1: OUT_MEMORY. */
-int links_meet(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out);
+int links_join(struct links *t, const struct seen *seen, uint32_t id, struct link_group **out);
 /* A file failed. */
 void links_fail(struct links *t, uint32_t id);
 /* Did the name that leads fail? */
-bool links_lost(const struct links *t, const struct link_group *g);
+bool links_lead_failed(const struct links *t, const struct link_group *g);
 void links_free(struct links *t);
 
 #endif

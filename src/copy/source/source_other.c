@@ -12,7 +12,7 @@
 
 enum { CHUNK = 64 << 10, ALIGN = 8 };
 
-struct kept {
+struct packed_other {
 	struct walk_dir *dir;
 	char *path;
 	struct link_group *group;
@@ -30,9 +30,9 @@ struct other_chunk {
 int others_add(struct others *t, const struct new_other *o)
 {
 	size_t len = strlen(o->name) + 1;
-	size_t size = (sizeof(struct kept) + len + ALIGN - 1) / ALIGN * ALIGN;
+	size_t size = (sizeof(struct packed_other) + len + ALIGN - 1) / ALIGN * ALIGN;
 	char *path = o->path ? strdup(o->path) : NULL;
-	struct kept *k;
+	struct packed_other *k;
 
 	if (o->path && !path)
 		return fail_as(OUT_MEMORY, "keep a link for later: %m");
@@ -49,7 +49,7 @@ int others_add(struct others *t, const struct new_other *o)
 		*(t->last ? &t->last->next : &t->first) = c;
 		t->last = c;
 	}
-	k = (struct kept *)(void *)(t->last->bytes + t->last->used);
+	k = (struct packed_other *)(void *)(t->last->bytes + t->last->used);
 	t->last->used += size;
 	t->count++;
 	k->dir = walk_dir_get(o->dir);
@@ -62,10 +62,11 @@ int others_add(struct others *t, const struct new_other *o)
 }
 
 /* The next one; its reference and path are the caller's. */
-static void take_one(struct others *t, struct other *to)
+static void pop_other(struct others *t, struct other *to)
 {
 	struct other_chunk *c = t->first;
-	const struct kept *k = (const struct kept *)(const void *)(c->bytes + c->at);
+	const struct packed_other *k =
+		(const struct packed_other *)(const void *)(c->bytes + c->at);
 
 	to->dir = k->dir;
 	to->path = k->path;
@@ -87,7 +88,7 @@ unsigned others_take(struct others *t, struct other *to, unsigned most)
 	unsigned n = 0;
 
 	while (n < most && t->count > 0)
-		take_one(t, &to[n++]);
+		pop_other(t, &to[n++]);
 	return n;
 }
 
@@ -107,7 +108,7 @@ void others_free(struct others *t)
 
 /* ---- sending one ---------------------------------------------------------------------- */
 
-struct thing {
+struct sent_other {
 	const struct other *o;
 	struct stat st;
 	struct seen seen; /* what was read: of a further name the first one's */
@@ -117,12 +118,12 @@ struct thing {
 	char target[LINK_TARGET_MAX + 1];
 };
 
-static const char *shown(const struct thing *t, char *to, size_t size)
+static const char *format_other_path(const struct sent_other *t, char *to, size_t size)
 {
 	return t->o->path ? t->o->path : walk_shown(t->o->dir, t->o->name, to, size);
 }
 
-static int fill_type(struct thing *t)
+static int fill_type(struct sent_other *t)
 {
 	char room[FAIL_TEXT_MAX];
 
@@ -141,11 +142,11 @@ static int fill_type(struct thing *t)
 		return 0;
 	default:
 		return fail_as(OUT_CHANGED, "read %s: it is not any more what it was",
-			       shown(t, room, sizeof room));
+			       format_other_path(t, room, sizeof room));
 	}
 }
 
-static int read_target(struct source_lane *l, struct thing *t)
+static int read_target(struct source_lane *l, struct sent_other *t)
 {
 	char room[FAIL_TEXT_MAX];
 	ssize_t n;
@@ -154,13 +155,13 @@ static int read_target(struct source_lane *l, struct thing *t)
 		return 0;
 	n = walk_read_link(l->dirfd, t->o->name, t->target, sizeof t->target);
 	if (n <= 0)
-		return fail("read %s: %m", shown(t, room, sizeof room));
+		return fail("read %s: %m", format_other_path(t, room, sizeof room));
 	t->r.size = (uint64_t)n;
 	return 0;
 }
 
 /* Symbolic links have no ACLs. */
-static int read_xattrs(struct source_lane *l, struct thing *t)
+static int read_other_xattrs(struct source_lane *l, struct sent_other *t)
 {
 	const struct rules *rules = l->source->rules;
 	char room[FAIL_TEXT_MAX];
@@ -170,15 +171,15 @@ static int read_xattrs(struct source_lane *l, struct thing *t)
 		return 0;
 	fd = walk_open_path(l->dirfd, t->o->name, rules->copy_links);
 	if (fd < 0)
-		return fail("open %s: %m", shown(t, room, sizeof room));
-	ret = xattrs_read(fd, shown(t, room, sizeof room), rules, &t->xattrs);
+		return fail("open %s: %m", format_other_path(t, room, sizeof room));
+	ret = xattrs_read(fd, format_other_path(t, room, sizeof room), rules, &t->xattrs);
 	close_fd(fd);
 	return ret;
 }
 
 /* With --copy-links a link that is met here leads to a FIFO or a device.  One more name of a file
  * may be one, too, but nothing of that is sent. */
-static int look_at(struct source_lane *l, struct thing *t)
+static int stat_other(struct source_lane *l, struct sent_other *t)
 {
 	bool follow = l->source->rules->copy_links;
 	char room[FAIL_TEXT_MAX];
@@ -193,7 +194,7 @@ static int look_at(struct source_lane *l, struct thing *t)
 	}
 	if (ret)
 		return fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "read %s: %m",
-			       shown(t, room, sizeof room));
+			       format_other_path(t, room, sizeof room));
 	t->seen = seen_of(&t->st);
 	return 0;
 }
@@ -201,13 +202,13 @@ static int look_at(struct source_lane *l, struct thing *t)
 /* ---- further names of what went before ------------------------------------------------- */
 
 /* Files are not over yet: what this is sent as is awaited before more links are sent. */
-static void go_back(struct source *s)
+static void return_to_files(struct source *s)
 {
 	s->phase = 0;
 }
 
 /* As a further name of g, or (NULL) as itself. Lock held. */
-static int keep_for_later(struct source *s, const struct other *o, struct link_group *g)
+static int requeue_other(struct source *s, const struct other *o, struct link_group *g)
 {
 	const struct new_other more = {
 		.dir = o->dir,
@@ -221,7 +222,7 @@ static int keep_for_later(struct source *s, const struct other *o, struct link_g
 }
 
 /* 1: it is one more name of what has gone before, and waits once more. */
-static int meet_links(struct source_lane *l, struct thing *t)
+static int join_other_links(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 	struct link_group *g;
@@ -232,9 +233,9 @@ static int meet_links(struct source_lane *l, struct thing *t)
 	    s->rules->existing)
 		return 0;
 	pthread_mutex_lock(&s->copy->lock);
-	ret = links_meet(&s->links, &t->seen, t->r.id, &g);
+	ret = links_join(&s->links, &t->seen, t->r.id, &g);
 	if (ret == 1)
-		ret = keep_for_later(s, t->o, g) ? -1 : 1;
+		ret = requeue_other(s, t->o, g) ? -1 : 1;
 	else if (ret == 0)
 		t->r.flags |= FILE_LINKED;
 	pthread_mutex_unlock(&s->copy->lock);
@@ -242,7 +243,7 @@ static int meet_links(struct source_lane *l, struct thing *t)
 }
 
 /* It is no further name of what leads, or that failed: it goes as if it had not been met yet. */
-static int send_alone(struct source_lane *l, const struct thing *t)
+static int send_alone(struct source_lane *l, const struct sent_other *t)
 {
 	struct source *s = l->source;
 	struct source_item it = {
@@ -251,62 +252,63 @@ static int send_alone(struct source_lane *l, const struct thing *t)
 		.path = t->o->path,
 		.want = t->o->want,
 		.flags = FILE_MANY,
-		.permitted = seen_is(&t->seen, &t->st),
+		.permitted = seen_is_same_inode(&t->seen, &t->st),
 		.fd = -1,
 	};
 	int ret;
 
 	pthread_mutex_lock(&s->copy->lock);
-	go_back(s);
+	return_to_files(s);
 	l->counts.hard_links -= S_ISREG(t->seen.mode);
-	ret = S_ISREG(t->st.st_mode) || t->o->path ? 0 : keep_for_later(s, t->o, NULL);
+	ret = S_ISREG(t->st.st_mode) || t->o->path ? 0 : requeue_other(s, t->o, NULL);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret || (!S_ISREG(t->st.st_mode) && !t->o->path))
 		return ret;
 	return item_take(l, &it);
 }
 
-enum first { FIRST_STORED, FIRST_AWAITED, FIRST_REPLACED, FIRST_FAILED };
+enum first_state { FIRST_STORED, FIRST_AWAITED, FIRST_REPLACED, FIRST_FAILED };
 
 /* What of the name that leads? Lock held. */
-static enum first state_of_first(const struct source *s, const struct thing *t)
+static enum first_state find_first_state(const struct source *s, const struct sent_other *t)
 {
 	const struct link_group *g = t->o->group;
 
-	if (!seen_is(&g->seen, &t->st))
+	if (!seen_is_same_inode(&g->seen, &t->st))
 		return FIRST_REPLACED;
-	if (links_lost(&s->links, g))
+	if (links_lead_failed(&s->links, g))
 		return g->leads < LEADS_MAX ? FIRST_REPLACED : FIRST_FAILED;
 	return g->round < s->links.round ? FIRST_STORED : FIRST_AWAITED;
 }
 
 /* 0: a link to the first name is to be made. 1: it is not. */
-static int follow_first(struct source_lane *l, struct thing *t)
+static int check_first(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 	char room[FAIL_TEXT_MAX];
-	enum first first;
+	enum first_state first;
 	int ret = 0;
 
 	pthread_mutex_lock(&s->copy->lock);
-	first = state_of_first(s, t);
+	first = find_first_state(s, t);
 	t->r.type = TYPE_HARD_LINK;
 	t->r.link_to = t->o->group->id;
 	/* What is removed must be what was read of the first name. */
 	t->seen = t->o->group->seen;
 	if (first == FIRST_AWAITED) {
-		go_back(s);
-		ret = keep_for_later(s, t->o, t->o->group) ? -2 : 1;
+		return_to_files(s);
+		ret = requeue_other(s, t->o, t->o->group) ? -2 : 1;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	if (first == FIRST_FAILED)
-		return fail("link %s: its first name failed", shown(t, room, sizeof room));
+		return fail("link %s: its first name failed",
+			    format_other_path(t, room, sizeof room));
 	if (first == FIRST_REPLACED)
 		return send_alone(l, t) ? -2 : 1;
 	return ret;
 }
 
-static int removal_of(struct source_lane *l, struct thing *t)
+static int prepare_removal(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 
@@ -318,13 +320,13 @@ static int removal_of(struct source_lane *l, struct thing *t)
 }
 
 /* What it takes, if it is to be in one block. */
-static size_t room_of(const struct thing *t)
+static size_t measure_other(const struct sent_other *t)
 {
 	return RECORD_FILE_MAX + RECORD_DATA_HEAD + (size_t)t->r.size + END_ROOM +
 	       source_xattrs_room(t->xattrs, t->r.id);
 }
 
-static int put_target(struct source_lane *l, const struct thing *t)
+static int put_target(struct source_lane *l, const struct sent_other *t)
 {
 	struct record_data d = {.id = t->r.id};
 	size_t left = (size_t)t->r.size;
@@ -332,7 +334,7 @@ static int put_target(struct source_lane *l, const struct thing *t)
 	while (left > 0) {
 		size_t room;
 
-		if (source_room(l, RECORD_DATA_HEAD + 1))
+		if (source_reserve_room(l, RECORD_DATA_HEAD + 1))
 			return -1;
 		room = l->records.size - l->records.used - RECORD_DATA_HEAD;
 		d.bytes = (const uint8_t *)t->target + d.pos;
@@ -344,7 +346,7 @@ static int put_target(struct source_lane *l, const struct thing *t)
 	return 0;
 }
 
-static int put(struct source_lane *l, struct thing *t)
+static int put_other_records(struct source_lane *l, struct sent_other *t)
 {
 	struct record_file_end end = {
 		.id = t->r.id,
@@ -353,20 +355,20 @@ static int put(struct source_lane *l, struct thing *t)
 		.lanes = 1,
 	};
 	struct source_done done = {.id = t->r.id, .kind = LIVE_OTHER, .file.of = t->removal};
-	size_t need = room_of(t);
+	size_t need = measure_other(t);
 
 	/* What fits a block is in one: that is cheaper at the sink. */
 	if (need > lane_block_size(l->lane))
 		need = RECORD_FILE_MAX;
 	if (source_put_dir(l, t->o->dir) || source_put_owners(l, &t->r.a, t->xattrs) ||
-	    source_room(l, need))
+	    source_reserve_room(l, need))
 		return -1;
 	record_file_encode(&l->records, &t->r);
 	/* Known before its first block is sent: it may fail at once. */
 	t->removal = NULL;
-	source_done(l, &done);
+	source_queue_done(l, &done);
 	if (source_put_xattrs(l, t->r.id, t->xattrs) || put_target(l, t) ||
-	    source_room(l, END_ROOM))
+	    source_reserve_room(l, END_ROOM))
 		return -1;
 	if (t->r.size > 0)
 		cells_hash(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
@@ -374,7 +376,7 @@ static int put(struct source_lane *l, struct thing *t)
 	return 0;
 }
 
-static enum event_what event_of(const struct thing *t)
+static enum event_what get_other_event(const struct sent_other *t)
 {
 	if (t->o->group)
 		return EVENT_HARD_LINK;
@@ -382,50 +384,50 @@ static enum event_what event_of(const struct thing *t)
 }
 
 /* 1: nothing of it is sent now. -1: it failed; -2: the session did. */
-static int read_all(struct source_lane *l, struct thing *t)
+static int read_other(struct source_lane *l, struct sent_other *t)
 {
 	int ret;
 
-	if (look_at(l, t))
+	if (stat_other(l, t))
 		return -1;
-	attr_of(&t->st, &t->r.a);
+	walk_attr_of(&t->st, &t->r.a);
 	if (t->o->group) {
-		ret = follow_first(l, t);
-		return ret ? ret : removal_of(l, t);
+		ret = check_first(l, t);
+		return ret ? ret : prepare_removal(l, t);
 	}
-	if (fill_type(t) || read_target(l, t) || read_xattrs(l, t))
+	if (fill_type(t) || read_target(l, t) || read_other_xattrs(l, t))
 		return -1;
 	if (t->r.type != TYPE_SYMLINK)
 		t->r.a.mode = modes_apply(l->source->modes, t->r.a.mode, false);
-	return removal_of(l, t);
+	return prepare_removal(l, t);
 }
 
 /* A failure is the session's. */
-static int put_other(struct source_lane *l, struct thing *t)
+static int put_other(struct source_lane *l, struct sent_other *t)
 {
 	int ret;
 
-	if (source_id(l, &t->r.id))
+	if (source_take_id(l, &t->r.id))
 		return -1;
-	ret = t->o->group ? 0 : meet_links(l, t);
+	ret = t->o->group ? 0 : join_other_links(l, t);
 	if (ret == 0)
-		return put(l, t);
-	source_id_back(l, t->r.id);
+		return put_other_records(l, t);
+	source_return_id(l, t->r.id);
 	return ret < 0 ? -1 : 0;
 }
 
 static int send_other(struct source_lane *l, const struct other *o)
 {
-	struct thing t = {.o = o};
+	struct sent_other t = {.o = o};
 	int ret;
 
 	t.r.want = o->want;
 	t.r.dir = o->dir ? o->dir->id : 0;
 	t.r.flags = FILE_MANY;
 	memcpy(t.r.name, o->name, strlen(o->name) + 1);
-	ret = read_all(l, &t);
+	ret = read_other(l, &t);
 	if (ret == -1)
-		ret = source_failed(l, event_of(&t), o->dir, o->name, o->path);
+		ret = source_report_failed(l, get_other_event(&t), o->dir, o->name, o->path);
 	else if (ret == 0)
 		ret = put_other(l, &t);
 	xattrs_free(t.xattrs);
@@ -433,7 +435,7 @@ static int send_other(struct source_lane *l, const struct other *o)
 	return ret < 0 ? -1 : 0;
 }
 
-int source_others(struct source_lane *l)
+int source_send_others(struct source_lane *l)
 {
 	int ret = 0;
 

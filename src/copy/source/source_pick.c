@@ -95,7 +95,7 @@ static enum job take_asides(struct source_lane *l)
 
 /* The oldest and the shortest of the large files by turns: neither does a huge one hold up all
  * that are found after it, nor do they, however many come, hold up that one. */
-static struct source_file *next_large(struct source *s)
+static struct source_file *choose_large(struct source *s)
 {
 	uint64_t turn = atomic_load(&s->large.claimed) / LARGE_TURN;
 
@@ -117,7 +117,7 @@ static struct source_file *next_large(struct source *s)
 
 static enum job pick_open(struct source_lane *l, struct source_file **file)
 {
-	struct source_file *f = next_large(l->source);
+	struct source_file *f = choose_large(l->source);
 	uint64_t bit = UINT64_C(1) << l->index;
 	bool new = !f->compared && !(f->announced & bit);
 
@@ -141,7 +141,7 @@ static enum job pick_small(struct source_lane *l)
 }
 
 /* No other lane does anything that could make more work. */
-static bool drained(const struct source_lane *l)
+static bool is_drained(const struct source_lane *l)
 {
 	const struct source *s = l->source;
 
@@ -150,12 +150,12 @@ static bool drained(const struct source_lane *l)
 }
 
 /* When all files have their result: what refers to them, or what they must not be replaced by. */
-static enum job pick_last(struct source_lane *l)
+static enum job pick_others(struct source_lane *l)
 {
 	struct source *s = l->source;
 	struct others *left;
 
-	if (drained(l) && s->unfinished == 0 && s->asides.sames_owed == 0) {
+	if (is_drained(l) && s->unfinished == 0 && s->asides.sames_owed == 0) {
 		s->phase += s->phase == 0;
 		if (s->phase == 1 && s->others.count == 0) {
 			s->phase++;
@@ -167,12 +167,12 @@ static enum job pick_last(struct source_lane *l)
 		l->other_count = others_take(left, l->others, TAKE_MAX);
 		return JOB_OTHERS;
 	}
-	if (!drained(l) || s->others.count > 0 || s->hard_links.count > 0)
+	if (!is_drained(l) || s->others.count > 0 || s->hard_links.count > 0)
 		return JOB_WAIT;
 	return JOB_OVER;
 }
 
-static enum job pick_now(struct source_lane *l, struct source_file **file)
+static enum job pick_job(struct source_lane *l, struct source_file **file)
 {
 	struct source *s = l->source;
 	bool big = s->large.open, more = l->taken_at < l->taken_count;
@@ -191,7 +191,7 @@ static enum job pick_now(struct source_lane *l, struct source_file **file)
 	if (job == JOB_WAIT && more)
 		job = JOB_ENTRIES;
 	if (job == JOB_WAIT)
-		job = pick_last(l);
+		job = pick_others(l);
 	return job == JOB_WAIT && l->records.used > 0 ? JOB_FLUSH : job;
 }
 
@@ -204,7 +204,7 @@ static void note_total(struct source *s)
 }
 
 /* The lock is left for the time of it, which the lane itself counts. */
-static int flush(struct source_lane *l)
+static int flush_lane(struct source_lane *l)
 {
 	struct source *s = l->source;
 	uint64_t start = clock_ns();
@@ -237,7 +237,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 	struct timespec until;
 
 	if (l->same_owed || (l->owed && clock_ms() >= flush_ms))
-		return flush(l);
+		return flush_lane(l);
 	if (l->owed) {
 		until = clock_after((uint64_t)clock_left(flush_ms));
 		pthread_cond_timedwait(&s->copy->changed, &s->copy->lock, &until);
@@ -262,7 +262,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 
 		set_busy(l, more || l->records.used > 0, more);
 		note_total(l->source);
-		job = pick_now(l, file);
+		job = pick_job(l, file);
 		if (job != JOB_WAIT)
 			break;
 		if (await_change(l, flush_ms)) {
@@ -282,7 +282,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 	return job;
 }
 
-void source_walked(struct source *s, bool over)
+void source_end_walk_step(struct source *s, bool over)
 {
 	pthread_mutex_lock(&s->copy->lock);
 	s->walked.walking = false;

@@ -15,9 +15,9 @@ struct sent {
 
 /* ---- the end of a file --------------------------------------------------------------- */
 
-static int put_end(struct source_lane *l, const struct record_file_end *r)
+static int put_file_end(struct source_lane *l, const struct record_file_end *r)
 {
-	if (source_room(l, END_ROOM + strlen(r->text)))
+	if (source_reserve_room(l, END_ROOM + strlen(r->text)))
 		return -1;
 	record_file_end_encode(&l->records, r);
 	return 0;
@@ -34,9 +34,9 @@ static int put_attributes(struct source_lane *l, struct source_file *f)
 	if ((!rules->acls && !rules->xattrs) || f->stream || atomic_load(&f->stop))
 		return 0;
 	if (xattrs_read(f->fd, f->shown, rules, &x)) {
-		source_exhaust(l->source, f, true);
+		source_exhaust_file(l->source, f, true);
 	} else if (x) {
-		attr_of(&f->st, &a);
+		walk_attr_of(&f->st, &a);
 		ret = source_put_owners(l, &a, x) || source_put_xattrs(l, f->id, x) ? -1 : 0;
 	}
 	xattrs_free(x);
@@ -47,12 +47,12 @@ static int end_compared(struct source_lane *l, struct source_file *f)
 {
 	struct record_same r = {.id = f->id};
 
-	if (!source_compared(l->source, f))
+	if (!source_end_compared(l->source, f))
 		return 0;
 	pthread_mutex_lock(&l->source->copy->lock);
 	source_owe_same(l);
 	pthread_mutex_unlock(&l->source->copy->lock);
-	if (source_room(l, RECORD_HEAD + sizeof r.id))
+	if (source_reserve_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
 	record_same_encode(&l->records, &r);
 	return 0;
@@ -67,13 +67,13 @@ static int end_file(struct source_lane *l, struct source_file *f)
 		return end_compared(l, f);
 	if (put_attributes(l, f))
 		return -1;
-	source_end(l->source, f, &r);
-	return put_end(l, &r);
+	source_end_file(l->source, f, &r);
+	return put_file_end(l, &r);
 }
 
 /* ---- pieces of files ----------------------------------------------------------------- */
 
-static int send_block(struct source_lane *l, struct source_file *f, uint64_t pos, uint32_t len)
+static int send_extent(struct source_lane *l, struct source_file *f, uint64_t pos, uint32_t len)
 {
 	struct block *b = l->block;
 
@@ -113,7 +113,7 @@ static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos,
 		uint32_t n = len < size ? (uint32_t)len : size;
 		struct block *b;
 
-		if (source_block(l))
+		if (source_get_block(l))
 			return -1;
 		b = l->block;
 		if (ahead < n && source_file_read(f, b->data, n, pos))
@@ -125,7 +125,7 @@ static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos,
 			block_seal(b);
 			digest_add_block(l->digest, b, pos + n == f->size);
 		}
-		if (send_block(l, f, pos, n))
+		if (send_extent(l, f, pos, n))
 			return -1;
 		pos += n;
 		len -= n;
@@ -143,10 +143,10 @@ static int send_scratch(struct source_lane *l, struct source_file *f, uint64_t p
 	for (uint64_t at = 0; at < len;) {
 		uint32_t n = len - at < size ? (uint32_t)(len - at) : size;
 
-		if (source_block(l))
+		if (source_get_block(l))
 			return -1;
 		memcpy(l->block->data, l->scratch + at, n);
-		if (send_block(l, f, pos + at, n))
+		if (send_extent(l, f, pos + at, n))
 			return -1;
 		at += n;
 		sent->data += n;
@@ -167,10 +167,10 @@ static int put_have(struct source_lane *l, struct source_file *f, uint64_t pos, 
 }
 
 /* A cell of which the sink has something. */
-static int send_told(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-		     struct sent *sent)
+static int send_known_cell(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
+			   struct sent *sent)
 {
-	const uint64_t *told = told_at(f->told, pos);
+	const uint64_t *told = known_cells_at(f->told, pos);
 	uint64_t sum[2];
 
 	if (source_file_read(f, l->scratch, len, pos))
@@ -195,19 +195,20 @@ static int put_hole(struct source_lane *l, struct source_file *f, uint64_t pos, 
 }
 
 /* Is this part of f, zeros or what was read of it, what the sink has there? */
-static bool same_cell(const struct source_file *f, uint64_t pos, const uint8_t *bytes, size_t len)
+static bool is_same_cell(const struct source_file *f, uint64_t pos, const uint8_t *bytes,
+			 size_t len)
 {
-	const uint64_t *told = told_at(f->told, pos);
+	const uint64_t *told = known_cells_at(f->told, pos);
 	uint64_t sum[2];
 
 	if (!told)
-		return all_zero(bytes, len);
+		return bytes_are_zero(bytes, len);
 	cells_hash(pos, bytes, len, sum);
 	return told[0] == sum[0] && told[1] == sum[1];
 }
 
-static int compare(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
-		   uint64_t len)
+static int compare_cells(struct source_lane *l, struct source_file *f, enum claim claim,
+			 uint64_t pos, uint64_t len)
 {
 	while (len > 0) {
 		size_t n = len < CELL ? (size_t)len : CELL;
@@ -216,7 +217,7 @@ static int compare(struct source_lane *l, struct source_file *f, enum claim clai
 			memset(l->scratch, 0, n);
 		else if (source_file_read(f, l->scratch, n, pos))
 			return 1;
-		if (!same_cell(f, pos, l->scratch, n)) {
+		if (!is_same_cell(f, pos, l->scratch, n)) {
 			atomic_store(&f->differs, true);
 			atomic_store(&f->stop, true);
 			return 0;
@@ -229,11 +230,12 @@ static int compare(struct source_lane *l, struct source_file *f, enum claim clai
 
 /* How much to claim at once: a cell, where the sink told one, else as many whole ones as there are
  * blocks for, up to such a one. */
-static uint64_t unit_of(const struct source_lane *l, const struct source_file *f, unsigned blocks)
+static uint64_t choose_claim_unit(const struct source_lane *l, const struct source_file *f,
+				  unsigned blocks)
 {
 	uint64_t size = (uint64_t)blocks * lane_block_size(l->lane);
 	uint64_t unit = size > CELL ? size - size % CELL : CELL;
-	uint64_t told = f->told ? told_next(f->told, f->pos) : UINT64_MAX;
+	uint64_t told = f->told ? known_cells_next(f->told, f->pos) : UINT64_MAX;
 
 	if (f->cloned)
 		return f->size;
@@ -243,7 +245,7 @@ static uint64_t unit_of(const struct source_lane *l, const struct source_file *f
 }
 
 /* What begins here and is sent has a position that a block can tell. */
-static int check_reach(const struct source_file *f, uint64_t pos, uint64_t len)
+static int check_extent_reach(const struct source_file *f, uint64_t pos, uint64_t len)
 {
 	if (pos + len <= (uint64_t)INT64_MAX - LANE_BLOCK_MAX)
 		return 0;
@@ -251,25 +253,25 @@ static int check_reach(const struct source_file *f, uint64_t pos, uint64_t len)
 	return 1;
 }
 
-static int do_piece(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
-		    uint64_t len, struct sent *sent)
+static int send_piece(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
+		      uint64_t len, struct sent *sent)
 {
 	if (claim == CLAIM_NONE)
 		return 0;
 	if (f->compared)
-		return compare(l, f, claim, pos, len);
+		return compare_cells(l, f, claim, pos, len);
 	if (f->cloned)
 		return put_have(l, f, pos, len, sent);
 	if (claim == CLAIM_HOLE)
 		return put_hole(l, f, pos, len, sent);
-	if (check_reach(f, pos, len))
+	if (check_extent_reach(f, pos, len))
 		return 1;
-	if (told_at(f->told, pos))
-		return send_told(l, f, pos, len, sent);
+	if (known_cells_at(f->told, pos))
+		return send_known_cell(l, f, pos, len, sent);
 	return send_data(l, f, pos, len, sent);
 }
 
-static int read_piece(struct source_lane *l, struct source_file *f, struct sent *sent)
+static int send_next_piece(struct source_lane *l, struct source_file *f, struct sent *sent)
 {
 	enum claim claim = CLAIM_NONE;
 	uint64_t pos = 0, len = 0;
@@ -277,52 +279,52 @@ static int read_piece(struct source_lane *l, struct source_file *f, struct sent 
 	bool left;
 	int ret;
 
-	if (f->direct && !f->compared && source_blocks(l, DIRECT_AT_ONCE, &blocks))
+	if (f->direct && !f->compared && source_get_blocks(l, DIRECT_AT_ONCE, &blocks))
 		return -1;
 	pthread_mutex_lock(&f->turn);
 	if (!atomic_load(&f->stop))
-		claim = source_file_claim(f, unit_of(l, f, blocks), &pos, &len);
+		claim = source_file_claim(f, choose_claim_unit(l, f, blocks), &pos, &len);
 	left = f->pos < f->size && !atomic_load(&f->stop);
 	atomic_store(&f->left, f->size - f->pos);
 	pthread_mutex_unlock(&f->turn);
 	if (!left)
-		source_exhaust(l->source, f, false);
+		source_exhaust_file(l->source, f, false);
 	if (claim == CLAIM_DATA)
 		atomic_fetch_add(&l->source->large.claimed, len);
-	ret = do_piece(l, f, claim, pos, len, sent);
+	ret = send_piece(l, f, claim, pos, len, sent);
 	if (ret > 0 && copy_interrupted(l->source->copy))
 		ret = -1;
 	if (ret > 0 || (ret == 0 && f->compared && atomic_load(&f->stop)))
-		source_exhaust(l->source, f, ret > 0);
+		source_exhaust_file(l->source, f, ret > 0);
 	return ret < 0 ? -1 : 0;
 }
 
 /* ---- streams ------------------------------------------------------------------------- */
 
-struct both {
+struct either_stopper {
 	struct copy *copy;
 	struct source_file *file;
 };
 
-static bool either_stop(void *ctx)
+static bool is_either_stopped(void *ctx)
 {
-	struct both *b = ctx;
+	struct either_stopper *b = ctx;
 
 	return copy_stopped(b->copy) || atomic_load(&b->file->stop);
 }
 
 /* Read into b what comes next, and where it is; turn held.  What is no whole cells is hashed
  * here, in order; up to the end of a cell, so that the next read begins one. */
-static ssize_t gather(struct source_lane *l, struct source_file *f, struct block *b)
+static ssize_t gather_block(struct source_lane *l, struct source_file *f, struct block *b)
 {
-	struct both both = {.copy = l->source->copy, .file = f};
-	struct stopper stopper = {.stop = either_stop, .ctx = &both};
+	struct either_stopper both = {.copy = l->source->copy, .file = f};
+	struct stopper stopper = {.stop = is_either_stopped, .ctx = &both};
 	size_t room = lane_block_size(l->lane);
 	ssize_t n = 0;
 
 	if (f->pos % CELL && room > CELL - f->pos % CELL)
 		room = CELL - f->pos % CELL;
-	if (f->after > 0 || either_stop(&both)) {
+	if (f->after > 0 || is_either_stopped(&both)) {
 		errno = f->after > 0 ? f->after : ECANCELED;
 		n = -1;
 	} else if (f->after == 0) {
@@ -339,7 +341,7 @@ static ssize_t gather(struct source_lane *l, struct source_file *f, struct block
 }
 
 /* Is it this lane's turn within some time, and is there something to read? */
-static bool take_turn_soon(struct source_file *f)
+static bool try_turn(struct source_file *f)
 {
 	struct pollfd p = {.fd = f->fd, .events = POLLIN};
 	struct timespec until;
@@ -363,7 +365,7 @@ static int take_turn(struct source_lane *l, struct source_file *f)
 	while (l->owed) {
 		int owed;
 
-		if (take_turn_soon(f))
+		if (try_turn(f))
 			return 0;
 		owed = lane_tend(l->lane);
 		if (owed < 0)
@@ -374,7 +376,7 @@ static int take_turn(struct source_lane *l, struct source_file *f)
 	return 0;
 }
 
-static int read_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
+static int send_next_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
 {
 	struct block *b = l->block;
 	int after, ret = 0;
@@ -382,7 +384,7 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 
 	if (take_turn(l, f))
 		return -1;
-	n = gather(l, f, b);
+	n = gather_block(l, f, b);
 	/* Nobody tries again what failed or ended. */
 	if (n <= 0 && f->after == 0)
 		f->after = n < 0 ? errno : GATHER_END;
@@ -399,7 +401,7 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 	if (n < 0 && copy_interrupted(l->source->copy))
 		return -1;
 	if (n <= 0) {
-		source_exhaust(l->source, f, n < 0);
+		source_exhaust_file(l->source, f, n < 0);
 		return 0;
 	}
 	atomic_fetch_add(&l->source->large.claimed, b->len);
@@ -407,7 +409,7 @@ static int read_stream(struct source_lane *l, struct source_file *f, struct sent
 	if (b->pos % CELL == 0 && b->len % CELL == 0)
 		digest_add_block(l->digest, b, false);
 	sent->data = b->len;
-	return send_block(l, f, b->pos, b->len);
+	return send_extent(l, f, b->pos, b->len);
 }
 
 /* ---- jobs ---------------------------------------------------------------------------- */
@@ -419,7 +421,7 @@ int source_read(struct source_lane *l, struct source_file *f)
 	int ret;
 
 	digest_reset(l->digest);
-	ret = f->flags & FILE_STREAM ? read_stream(l, f, &sent) : read_piece(l, f, &sent);
+	ret = f->flags & FILE_STREAM ? send_next_stream(l, f, &sent) : send_next_piece(l, f, &sent);
 	digest_sum(l->digest, sum);
 	sum_add(sent.sum, sum);
 	/* What had no bytes has had its turn. */
@@ -427,7 +429,7 @@ int source_read(struct source_lane *l, struct source_file *f)
 	l->large_due = done > 0 && l->large_due > done ? l->large_due - done : 0;
 	if (ret)
 		return -1;
-	if (source_leave(l->source, f, sent.data, sent.holes, sent.sum))
+	if (source_release_file(l->source, f, sent.data, sent.holes, sent.sum))
 		return end_file(l, f);
 	return 0;
 }
@@ -442,10 +444,10 @@ int source_announce(struct source_lane *l, struct source_file *f)
 	    source_put_origin(l, f->want, f->dir, f->name, &f->st))
 		return -1;
 	if (source_put_dir(l, f->dir) || source_put_owners(l, &r.a, NULL) ||
-	    source_room(l, RECORD_FILE_MAX))
+	    source_reserve_room(l, RECORD_FILE_MAX))
 		return -1;
 	record_file_encode(&l->records, &r);
 	if (source_send_records(l))
 		return -1;
-	return source_leave(l->source, f, 0, 0, nothing) ? end_file(l, f) : 0;
+	return source_release_file(l->source, f, 0, 0, nothing) ? end_file(l, f) : 0;
 }

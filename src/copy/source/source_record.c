@@ -9,7 +9,7 @@
 
 /* ---- ids ----------------------------------------------------------------------------- */
 
-int source_id(struct source_lane *l, uint32_t *id)
+int source_take_id(struct source_lane *l, uint32_t *id)
 {
 	struct source *s = l->source;
 	int ret = 0;
@@ -24,14 +24,14 @@ int source_id(struct source_lane *l, uint32_t *id)
 	return ret;
 }
 
-void source_id_back(struct source_lane *l, uint32_t id)
+void source_return_id(struct source_lane *l, uint32_t id)
 {
 	if (id && id + 1 == l->next_id)
 		l->next_id--;
 }
 
 /* Lock held. */
-static void make_known(struct source *s, const struct source_done *d)
+static void publish_one(struct source *s, const struct source_done *d)
 {
 	*ids_file(&s->ids, d->id) = d->file;
 	ids_set(&s->ids, d->id, d->kind);
@@ -54,11 +54,11 @@ static void make_known(struct source *s, const struct source_done *d)
 void source_publish_locked(struct source_lane *l)
 {
 	for (unsigned i = 0; i < l->done_count; i++)
-		make_known(l->source, &l->done[i]);
+		publish_one(l->source, &l->done[i]);
 	l->done_count = 0;
 }
 
-static void publish(struct source_lane *l)
+static void publish_done(struct source_lane *l)
 {
 	struct source *s = l->source;
 
@@ -69,16 +69,16 @@ static void publish(struct source_lane *l)
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
-void source_done(struct source_lane *l, const struct source_done *d)
+void source_queue_done(struct source_lane *l, const struct source_done *d)
 {
 	if (l->done_count == DONE_MAX)
-		publish(l);
+		publish_done(l);
 	l->done[l->done_count++] = *d;
 }
 
 /* ---- blocks -------------------------------------------------------------------------- */
 
-int source_block(struct source_lane *l)
+int source_get_block(struct source_lane *l)
 {
 	if (l->block)
 		return 0;
@@ -94,7 +94,7 @@ int source_block(struct source_lane *l)
 	return 0;
 }
 
-int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
+int source_get_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
 {
 	uint64_t most = bytes / lane_block_size(l->lane), half = lane_depth(l->lane) / 2;
 	struct block *b;
@@ -103,7 +103,7 @@ int source_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
 	if (most > half)
 		most = half;
 
-	if (source_block(l))
+	if (source_get_block(l))
 		return -1;
 	while (l->spares < SPARE_MAX && l->spares + 1 < most && (b = lane_more(l->lane)))
 		l->spare[l->spares++] = b;
@@ -147,7 +147,7 @@ int source_send_records(struct source_lane *l)
 {
 	struct tally *t = l->source->copy->tally;
 
-	publish(l);
+	publish_done(l);
 	if (l->small_bytes > 0) {
 		atomic_fetch_add(&t->total, l->small_bytes);
 		tally_bytes(t, l->small_bytes);
@@ -161,11 +161,11 @@ int source_send_records(struct source_lane *l)
 	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);
 }
 
-int source_room(struct source_lane *l, size_t len)
+int source_reserve_room(struct source_lane *l, size_t len)
 {
 	if (l->block && l->records.size - l->records.used < len && source_send_records(l))
 		return -1;
-	return source_block(l);
+	return source_get_block(l);
 }
 
 /* ---- records ------------------------------------------------------------------------- */
@@ -179,12 +179,12 @@ static int put_owner(struct source_lane *l, bool group, uint32_t id)
 		return 0;
 	l->owner[group].known = true;
 	l->owner[group].id = id;
-	if (!owners_tell(l->source->owners, group, id, l->index, &name) || !*name)
+	if (!owners_mark_announced(l->source->owners, group, id, l->index, &name) || !*name)
 		return 0;
 	if (strlen(name) >= sizeof r.name)
 		return 0;
 	memcpy(r.name, name, strlen(name) + 1);
-	if (source_room(l, RECORD_OWNER_MAX))
+	if (source_reserve_room(l, RECORD_OWNER_MAX))
 		return -1;
 	record_owner_encode(&l->records, &r);
 	return 0;
@@ -200,7 +200,7 @@ int source_put_owners(struct source_lane *l, const struct record_attr *a, const 
 		return 0;
 	if (put_owner(l, false, a->uid) || put_owner(l, true, a->gid))
 		return -1;
-	while (x && xattrs_owner(x, &at, &group, &id)) {
+	while (x && xattrs_next_owner(x, &at, &group, &id)) {
 		if (put_owner(l, group, id))
 			return -1;
 	}
@@ -221,7 +221,7 @@ static int put_origin(struct source_lane *l, uint32_t want, uint32_t parent, con
 	if (!origin_is_known(origin))
 		return 0;
 	memcpy(r.name, name, strlen(name) + 1);
-	if (source_room(l, RECORD_ORIGIN_MAX))
+	if (source_reserve_room(l, RECORD_ORIGIN_MAX))
 		return -1;
 	record_origin_encode(&l->records, &r);
 	return 0;
@@ -258,14 +258,14 @@ static int put_one_dir(struct source_lane *l, struct walk_dir *d)
 
 	memcpy(r.name, d->name, strlen(d->name) + 1);
 	if (put_dir_origin(l, d) || source_put_owners(l, &d->a, NULL) ||
-	    source_room(l, RECORD_DIR_MAX))
+	    source_reserve_room(l, RECORD_DIR_MAX))
 		return -1;
 	record_dir_encode(&l->records, &r);
 	return 0;
 }
 
 /* Is it new on this lane? From now on it is not. */
-static bool announces(const struct source_lane *l, struct walk_dir *d)
+static bool mark_dir_announced(const struct source_lane *l, struct walk_dir *d)
 {
 	uint64_t bit = UINT64_C(1) << l->index;
 
@@ -282,9 +282,9 @@ int source_put_dir(struct source_lane *l, struct walk_dir *d)
 	unsigned count = 0;
 	int ret = 0;
 
-	if (!d || !announces(l, d))
+	if (!d || !mark_dir_announced(l, d))
 		return 0;
-	if (!d->parent || !announces(l, d->parent))
+	if (!d->parent || !mark_dir_announced(l, d->parent))
 		return put_one_dir(l, d);
 	chain = malloc((d->depth + 1UL) * sizeof *chain);
 	if (!chain)
@@ -293,14 +293,14 @@ int source_put_dir(struct source_lane *l, struct walk_dir *d)
 	do {
 		up = up->parent;
 		chain[count++] = up;
-	} while (up->parent && announces(l, up->parent));
+	} while (up->parent && mark_dir_announced(l, up->parent));
 	while (ret == 0 && count > 0)
 		ret = put_one_dir(l, chain[--count]);
 	free(chain);
 	return ret;
 }
 
-static size_t head_of(const struct record_xattr *r)
+static size_t measure_xattr_head(const struct record_xattr *r)
 {
 	return RECORD_XATTR_HEAD_MAX + 1 - NAME_ROOM + strlen(r->name);
 }
@@ -313,11 +313,11 @@ int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x
 
 	while (x) {
 		/* So that a piece is not tiny, if it need not be. */
-		if (source_room(l, RECORD_XATTR_HEAD_MAX + NAME_ROOM))
+		if (source_reserve_room(l, RECORD_XATTR_HEAD_MAX + NAME_ROOM))
 			return -1;
-		if (!xattrs_piece(x, &at, &pos,
-				  l->records.size - l->records.used - RECORD_XATTR_HEAD_MAX, id,
-				  &r))
+		if (!xattrs_next_piece(x, &at, &pos,
+				       l->records.size - l->records.used - RECORD_XATTR_HEAD_MAX,
+				       id, &r))
 			break;
 		record_xattr_encode(&l->records, &r);
 	}
@@ -330,8 +330,8 @@ size_t source_xattrs_room(const struct xattrs *x, uint32_t id)
 	size_t at = 0, sum = 0;
 	uint32_t pos = 0;
 
-	while (x && xattrs_piece(x, &at, &pos, XATTR_VALUE_MAX, id, &r))
-		sum += head_of(&r) + r.len;
+	while (x && xattrs_next_piece(x, &at, &pos, XATTR_VALUE_MAX, id, &r))
+		sum += measure_xattr_head(&r) + r.len;
 	/* The room that the last piece wants to have. */
 	return sum ? sum + RECORD_XATTR_HEAD_MAX + NAME_ROOM : 0;
 }

@@ -30,7 +30,7 @@ void removal_free(struct removal *r)
 
 /* The directory of what the user named path, shared by those from one directory.  Lock held: it is
  * opened rarely. */
-static struct walk_dir *dir_of(struct source *s, const char *path, size_t len)
+static struct walk_dir *open_named_dir(struct source *s, const char *path, size_t len)
 {
 	struct walk_dir_opts o = {.name = ""};
 	char *dir = len ? strndup(path, len) : strdup(".");
@@ -72,7 +72,7 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 		r->dir = walk_dir_get(dir);
 	} else {
 		pthread_mutex_lock(&s->copy->lock);
-		r->dir = dir_of(s, name, at);
+		r->dir = open_named_dir(s, name, at);
 		pthread_mutex_unlock(&s->copy->lock);
 	}
 	if (!r->dir) {
@@ -83,7 +83,7 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 	return 0;
 }
 
-void removal_due(struct source *s, struct removal *r)
+void removal_queue(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
@@ -98,17 +98,17 @@ void removal_due(struct source *s, struct removal *r)
 	s->removals.due_end = &r->next;
 }
 
-void removals_linked_due(struct source *s)
+void removals_queue_linked(struct source *s)
 {
 	struct removal *r;
 
 	while ((r = s->removals.linked) != NULL) {
 		s->removals.linked = r->next;
-		removal_due(s, r);
+		removal_queue(s, r);
 	}
 }
 
-void removal_same(struct source *s, uint32_t id, struct removal *r)
+void removal_hold_same(struct source *s, uint32_t id, struct removal *r)
 {
 	if (!r)
 		return;
@@ -118,7 +118,7 @@ void removal_same(struct source *s, uint32_t id, struct removal *r)
 	s->removals.same = r;
 }
 
-void removals_same_due(struct source *s)
+void removals_queue_same(struct source *s)
 {
 	struct removal *r;
 
@@ -126,7 +126,7 @@ void removals_same_due(struct source *s)
 		s->removals.same = r->next;
 		/* A result would have settled it. */
 		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
-			removal_due(s, r);
+			removal_queue(s, r);
 		else
 			removal_free(r);
 	}
@@ -134,13 +134,14 @@ void removals_same_due(struct source *s)
 
 /* ---- further names of what has lost one ------------------------------------------------- */
 
-static bool is_before(const struct timespec *a, const struct timespec *b)
+static bool is_time_before(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
 /* Is it as it was read, or did it only lose names to us since? */
-static bool is_still(const struct source *s, const struct removal *r, const struct stat *now)
+static bool is_still_as_read(const struct source *s, const struct removal *r,
+			     const struct stat *now)
 {
 	const struct unlinked *u;
 
@@ -149,8 +150,9 @@ static bool is_still(const struct source *s, const struct removal *r, const stru
 	if (!seen_has_content(&r->seen, now))
 		return false;
 	u = table_find(&s->removals.unlinked, &r->seen.inode);
-	return u && time_is(&now->st_ctim, &u->until) && !is_before(&r->seen.ctime, &u->since) &&
-	       !is_before(&u->until, &r->seen.ctime);
+	return u && time_equals(&now->st_ctim, &u->until) &&
+	       !is_time_before(&r->seen.ctime, &u->since) &&
+	       !is_time_before(&u->until, &r->seen.ctime);
 }
 
 /* fd, which was before, lost a name to us.  -1, with errno. */
@@ -175,7 +177,7 @@ static int note_unlinked(struct source *s, const struct stat *before, int fd)
 			return -1;
 		}
 		u->since = before->st_ctim;
-	} else if (!time_is(&u->until, &before->st_ctim)) {
+	} else if (!time_equals(&u->until, &before->st_ctim)) {
 		u->since = before->st_ctim;
 	}
 	u->until = after.st_ctim;
@@ -185,12 +187,12 @@ static int note_unlinked(struct source *s, const struct stat *before, int fd)
 /* ---- removing ----------------------------------------------------------------------------- */
 
 /* Is it still what was copied? */
-static int check_still(const struct source *s, const struct removal *r, const struct stat *now,
-		       const char *shown)
+static int check_still_as_read(const struct source *s, const struct removal *r,
+			       const struct stat *now, const char *shown)
 {
 	if (S_ISLNK(now->st_mode) && !S_ISLNK(r->seen.mode))
 		return fail("remove %s: it is a symbolic link to what was copied", shown);
-	if (is_still(s, r, now))
+	if (is_still_as_read(s, r, now))
 		return 0;
 	if (!r->same && !seen_has_content(&r->seen, now))
 		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
@@ -202,7 +204,7 @@ static int check_still(const struct source *s, const struct removal *r, const st
 }
 
 /* No call removes a name only if it is a certain inode's: nothing is between looking and that. */
-static int remove_name(struct source *s, const struct removal *r, int dirfd, const char *shown)
+static int unlink_source(struct source *s, const struct removal *r, int dirfd, const char *shown)
 {
 	struct stat now, after;
 	int fd = walk_open_path(dirfd, r->name, false), ret;
@@ -213,7 +215,7 @@ static int remove_name(struct source *s, const struct removal *r, int dirfd, con
 	else if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
 		 walk_stat(dirfd, r->name, false, &after))
 		ret = fail("remove %s: %m", shown);
-	else if (check_still(s, r, &after, shown) || check_still(s, r, &now, shown))
+	else if (check_still_as_read(s, r, &after, shown) || check_still_as_read(s, r, &now, shown))
 		ret = -1;
 	else if (walk_remove(dirfd, r->name) && errno != ENOENT)
 		ret = fail("remove %s: %m", shown);
@@ -226,7 +228,7 @@ static int remove_name(struct source *s, const struct removal *r, int dirfd, con
 	return ret;
 }
 
-static int do_remove(struct source *s, const struct removal *r, const char *shown)
+static int remove_one_source(struct source *s, const struct removal *r, const char *shown)
 {
 	int dirfd, ret;
 
@@ -235,12 +237,12 @@ static int do_remove(struct source *s, const struct removal *r, const char *show
 		return fail("remove %s: it is not a regular file", shown);
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
-	ret = remove_name(s, r, dirfd, shown);
-	walk_dir_let_go(r->dir);
+	ret = unlink_source(s, r, dirfd, shown);
+	walk_dir_release(r->dir);
 	return ret;
 }
 
-void removal_do(struct source *s)
+void removals_do_next(struct source *s)
 {
 	struct removal *r = s->removals.due;
 	char room[NAME_MAX_WIRE];
@@ -253,11 +255,11 @@ void removal_do(struct source *s)
 		s->removals.due_end = &s->removals.due;
 	pthread_mutex_unlock(&s->copy->lock);
 	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
-	ret = do_remove(s, r, shown);
+	ret = remove_one_source(s, r, shown);
 	if (ret) {
 		why = *failed();
 		if (!s->only)
-			copy_tell(s->copy, shown, &why);
+			copy_report_failure(s->copy, shown, &why);
 	}
 	pthread_mutex_lock(&s->copy->lock);
 	if (ret)
@@ -265,7 +267,7 @@ void removal_do(struct source *s)
 	removal_free(r);
 }
 
-static void free_list(struct removal *r)
+static void free_removals(struct removal *r)
 {
 	while (r) {
 		struct removal *next = r->next;
@@ -277,9 +279,9 @@ static void free_list(struct removal *r)
 
 void removals_free(struct source *s)
 {
-	free_list(s->removals.due);
-	free_list(s->removals.same);
-	free_list(s->removals.linked);
+	free_removals(s->removals.due);
+	free_removals(s->removals.same);
+	free_removals(s->removals.linked);
 	table_clear(&s->removals.unlinked, free);
 	walk_dir_put(s->named_dir);
 }

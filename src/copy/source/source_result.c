@@ -12,13 +12,13 @@
 /* ---- ends ---------------------------------------------------------------------------- */
 
 /* Lock held: nobody needs it any more, but perhaps who removes it. */
-static void let_go(struct source *s, struct source_file *f, bool stored)
+static void finish_source_file(struct source *s, struct source_file *f, bool stored)
 {
 	s->unfinished--;
 	s->large.count--;
 	pthread_cond_broadcast(&s->copy->changed);
 	if (stored) {
-		removal_due(s, f->removal);
+		removal_queue(s, f->removal);
 		f->removal = NULL;
 	}
 	source_file_free(f);
@@ -39,7 +39,7 @@ static int digest_content(const struct source *s, const struct source_file *f,
 }
 
 /* The whole of it was read, and this thread's failure is none of it: 0. */
-static int judge(const struct source *s, struct source_file *f, struct record_file_end *r)
+static int check_read_file(const struct source *s, struct source_file *f, struct record_file_end *r)
 {
 	const struct stream *stream;
 	uint64_t sum[2];
@@ -76,7 +76,7 @@ static void fill_end(const struct source_file *f, struct record_file_end *r)
 	}
 }
 
-static void fail_id(struct source *s, uint32_t id)
+static void fail_link_id(struct source *s, uint32_t id)
 {
 	if (s->rules->hard_links)
 		links_fail(&s->links, id);
@@ -87,7 +87,7 @@ static void count_failed(struct source *s, const struct source_file *f)
 {
 	s->ended.failed++;
 	s->agreed.failed++;
-	fail_id(s, f->id);
+	fail_link_id(s, f->id);
 	copy_count_failure(s->copy, &f->failure, f->failed_at_peer);
 }
 
@@ -104,7 +104,7 @@ static void count_end(struct source *s, const struct source_file *f)
 }
 
 /* Lock held, and left for the time of it: its result may come and free it meanwhile. */
-static void tell_failure(struct source *s, const struct source_file *f)
+static void report_file_failure(struct source *s, const struct source_file *f)
 {
 	static const char nothing[] = "";
 	struct failure why = f->failure;
@@ -113,14 +113,14 @@ static void tell_failure(struct source *s, const struct source_file *f)
 
 	memcpy(name, f->name, sizeof name);
 	pthread_mutex_unlock(&s->copy->lock);
-	copy_tell(s->copy, shown ? shown : nothing, &why);
-	source_tell_event(s, EVENT_FILE, dir, name, &why);
+	copy_report_failure(s->copy, shown ? shown : nothing, &why);
+	source_report_event(s, EVENT_FILE, dir, name, &why);
 	walk_dir_put(dir);
 	free(shown);
 	pthread_mutex_lock(&s->copy->lock);
 }
 
-void source_end(struct source *s, struct source_file *f, struct record_file_end *r)
+void source_end_file(struct source *s, struct source_file *f, struct record_file_end *r)
 {
 	int ret;
 
@@ -129,7 +129,7 @@ void source_end(struct source *s, struct source_file *f, struct record_file_end 
 	ret = f->failed ? -1 : 0;
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret == 0)
-		ret = judge(s, f, r);
+		ret = check_read_file(s, f, r);
 	pthread_mutex_lock(&s->copy->lock);
 	if (ret && !f->failed) {
 		f->failed = true;
@@ -145,9 +145,9 @@ void source_end(struct source *s, struct source_file *f, struct record_file_end 
 	if (f->failed_at_peer) {
 		s->large.deaf--;
 		ids_settle(&s->ids, f->id);
-		let_go(s, f, false);
+		finish_source_file(s, f, false);
 	} else if (f->failed && !s->only) {
-		tell_failure(s, f);
+		report_file_failure(s, f);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 }
@@ -170,7 +170,7 @@ void source_owe_same(struct source_lane *l)
 	s->asides.sames_owed++;
 }
 
-bool source_compared(struct source *s, struct source_file *f)
+bool source_end_compared(struct source *s, struct source_file *f)
 {
 	bool same = false, differs = atomic_load(&f->differs);
 	int ret = differs ? 0 : source_file_check(f);
@@ -184,18 +184,18 @@ bool source_compared(struct source *s, struct source_file *f)
 		/* The sink has not begun it, and need not hear of it. */
 		count_failed(s, f);
 		if (!s->only)
-			tell_failure(s, f);
+			report_file_failure(s, f);
 		ids_settle(&s->ids, f->id);
-		let_go(s, f, false);
+		finish_source_file(s, f, false);
 	} else if (differs) {
-		source_again(s, f);
+		source_requeue_file(s, f);
 	} else {
 		same = true;
 		atomic_fetch_sub(&s->copy->tally->total, f->size);
 		source_count_same(s, f->id);
-		removal_same(s, f->id, f->removal);
+		removal_hold_same(s, f->id, f->removal);
 		f->removal = NULL;
-		let_go(s, f, false);
+		finish_source_file(s, f, false);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	return same;
@@ -203,27 +203,27 @@ bool source_compared(struct source *s, struct source_file *f)
 
 /* ---- results ------------------------------------------------------------------------- */
 
-static int unknown_file(void)
+static int fail_unknown_file(void)
 {
 	return fail_as(OUT_PROTOCOL, "the peer has a result for an unknown file");
 }
 
-static int not_sent(void)
+static int fail_not_sent(void)
 {
 	return fail_as(OUT_PROTOCOL, "the peer has a result for a file not sent");
 }
 
-static void count_at_peer(struct source *s, uint32_t id, const struct failure *why)
+static void count_peer_failure(struct source *s, uint32_t id, const struct failure *why)
 {
 	s->agreed.failed++;
-	fail_id(s, id);
+	fail_link_id(s, id);
 	copy_count_failure(s->copy, why, true);
 }
 
-static int file_failed(struct source *s, struct source_file *f, const struct failure *why)
+static int take_file_failure(struct source *s, struct source_file *f, const struct failure *why)
 {
 	if (f->failed_at_peer || f->compared)
-		return not_sent();
+		return fail_not_sent();
 	if (!f->ended) {
 		f->failed = true;
 		f->failed_at_peer = true;
@@ -236,17 +236,17 @@ static int file_failed(struct source *s, struct source_file *f, const struct fai
 	}
 	/* One that failed here is only acknowledged. */
 	if (!f->failed)
-		count_at_peer(s, f->id, why);
+		count_peer_failure(s, f->id, why);
 	ids_settle(&s->ids, f->id);
-	let_go(s, f, false);
+	finish_source_file(s, f, false);
 	return 0;
 }
 
 /* Deletions, metadata and the like, which are of no file that failed. */
-static int nothing_failed(struct source *s, const struct failure *why)
+static int take_other_failure(struct source *s, const struct failure *why)
 {
 	if (!s->copy->end_sent)
-		return unknown_file();
+		return fail_unknown_file();
 	if (why->code == OUT_SOME_FILES)
 		copy_count_unkept(s->copy, why, true);
 	else
@@ -254,13 +254,13 @@ static int nothing_failed(struct source *s, const struct failure *why)
 	return 0;
 }
 
-static int asked_failed(struct source *s, struct aside *a, const struct failure *why)
+static int take_asked_failure(struct source *s, struct aside *a, const struct failure *why)
 {
 	if (a->answer)
-		return not_sent();
-	count_at_peer(s, a->id, why);
+		return fail_not_sent();
+	count_peer_failure(s, a->id, why);
 	ids_settle(&s->ids, a->id);
-	source_offer_over(s, a);
+	source_end_offer(s, a);
 	s->asides.count--;
 	aside_free(a);
 	pthread_cond_broadcast(&s->copy->changed);
@@ -275,12 +275,12 @@ static int take_result(struct source *s, const struct msg_file_result *m)
 
 	snprintf(why.text, sizeof why.text, "%s", m->text);
 	if (m->file == 0)
-		return nothing_failed(s, &why);
+		return take_other_failure(s, &why);
 	switch (kind) {
 	case LIVE_FILE:
-		return file_failed(s, file->of, &why);
+		return take_file_failure(s, file->of, &why);
 	case LIVE_ASKED:
-		return asked_failed(s, file->of, &why);
+		return take_asked_failure(s, file->of, &why);
 	case LIVE_DIR:
 		s->agreed.others--;
 		break;
@@ -294,40 +294,40 @@ static int take_result(struct source *s, const struct msg_file_result *m)
 		break;
 	case LIVE_NONE:
 	case LIVE_TAKEN:
-		return unknown_file();
+		return fail_unknown_file();
 	}
-	count_at_peer(s, m->file, &why);
+	count_peer_failure(s, m->file, &why);
 	ids_settle(&s->ids, m->file);
 	pthread_cond_broadcast(&s->copy->changed);
 	return 0;
 }
 
-static int file_stored(struct source *s, struct source_file *f)
+static int take_file_stored(struct source *s, struct source_file *f)
 {
 	if (!f->ended || f->failed)
-		return not_sent();
+		return fail_not_sent();
 	s->agreed.files++;
 	s->agreed.bytes += f->size;
 	sum_add(s->agreed.digest, f->sum);
-	let_go(s, f, true);
+	finish_source_file(s, f, true);
 	return 0;
 }
 
-static int one_stored(struct source *s, uint32_t id)
+static int take_one_stored(struct source *s, uint32_t id)
 {
 	enum live kind = ids_kind(&s->ids, id);
 	struct live_file *file = ids_file(&s->ids, id);
 
 	if (kind == LIVE_FILE) {
-		if (file_stored(s, file->of))
+		if (take_file_stored(s, file->of))
 			return -1;
 	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
-		removal_due(s, file->of);
+		removal_queue(s, file->of);
 		s->unfinished--;
 		s->agreed.files += kind == LIVE_SMALL;
 		s->agreed.others += kind == LIVE_OTHER;
 	} else {
-		return unknown_file();
+		return fail_unknown_file();
 	}
 	if (kind == LIVE_SMALL) {
 		s->agreed.bytes += file->size;
@@ -340,7 +340,7 @@ static int one_stored(struct source *s, uint32_t id)
 static int take_stored(struct source *s, const struct msg_stored *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
-		if (one_stored(s, m->files[i]))
+		if (take_one_stored(s, m->files[i]))
 			return -1;
 	}
 	atomic_fetch_add(&s->copy->tally->files, m->count);
@@ -348,7 +348,7 @@ static int take_stored(struct source *s, const struct msg_stored *m)
 	return 0;
 }
 
-int source_agree(struct source *s)
+int source_check_totals(struct source *s)
 {
 	const struct msg_total *theirs = &s->copy->total, *ours = &s->agreed;
 
@@ -370,7 +370,7 @@ static struct source *lock_source(struct copy *c, const struct frame *f)
 	if (c->running)
 		return c->running;
 	pthread_mutex_unlock(&c->lock);
-	copy_unexpected(f);
+	copy_fail_unexpected(f);
 	return NULL;
 }
 
@@ -408,7 +408,7 @@ static int on_answers(struct copy *c, const struct frame *f)
 
 	if (msg_answers_decode(f, &m) || !(s = lock_source(c, f)))
 		return -1;
-	ret = source_answers(s, &m);
+	ret = source_take_answers(s, &m);
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }
@@ -421,7 +421,7 @@ static int on_cells(struct copy *c, const struct frame *f)
 
 	if (msg_cells_decode(f, &m) || !(s = lock_source(c, f)))
 		return -1;
-	ret = source_cells(s, &m);
+	ret = source_take_cells(s, &m);
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }
@@ -448,7 +448,7 @@ static int on_done(struct copy *c, const struct frame *f)
 	return 0;
 }
 
-static int on_frame(struct copy *c, const struct frame *f)
+static int on_source_frame(struct copy *c, const struct frame *f)
 {
 	switch (f->type) {
 	case MSG_FILE_RESULT:
@@ -462,8 +462,8 @@ static int on_frame(struct copy *c, const struct frame *f)
 	case MSG_DONE:
 		return on_done(c, f);
 	default:
-		return copy_unexpected(f);
+		return copy_fail_unexpected(f);
 	}
 }
 
-const struct copy_role source_role = {.role = ROLE_SOURCE, .on_frame = on_frame};
+const struct copy_role source_role = {.role = ROLE_SOURCE, .on_frame = on_source_frame};

@@ -15,7 +15,7 @@ struct seen seen_of(const struct stat *st)
 	};
 }
 
-bool time_is(const struct timespec *a, const struct timespec *b)
+bool time_equals(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
@@ -24,20 +24,20 @@ const char *seen_change(const struct seen *s, const struct stat *now)
 {
 	if (now->st_size != s->size)
 		return now->st_size < s->size ? "shrank" : "";
-	return time_is(&now->st_mtim, &s->mtime) ? NULL : "changed";
+	return time_equals(&now->st_mtim, &s->mtime) ? NULL : "changed";
 }
 
-bool seen_is(const struct seen *s, const struct stat *now)
+bool seen_is_same_inode(const struct seen *s, const struct stat *now)
 {
 	return now->st_dev == s->inode.dev && now->st_ino == s->inode.ino;
 }
 
 bool seen_has_content(const struct seen *s, const struct stat *now)
 {
-	return seen_is(s, now) && !seen_change(s, now);
+	return seen_is_same_inode(s, now) && !seen_change(s, now);
 }
 
 bool seen_is_untouched(const struct seen *s, const struct stat *now)
 {
-	return seen_has_content(s, now) && time_is(&now->st_ctim, &s->ctime);
+	return seen_has_content(s, now) && time_equals(&now->st_ctim, &s->ctime);
 }

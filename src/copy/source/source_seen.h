@@ -28,11 +28,11 @@ struct seen seen_of(const struct stat *st);
  * ctime are not content. */
 const char *seen_change(const struct seen *s, const struct stat *now);
 /* Is it the same inode? */
-bool seen_is(const struct seen *s, const struct stat *now);
+bool seen_is_same_inode(const struct seen *s, const struct stat *now);
 /* The same inode with the same content, as far as that can be known without the ctime? */
 bool seen_has_content(const struct seen *s, const struct stat *now);
 /* Did nothing at all change but the atime? */
 bool seen_is_untouched(const struct seen *s, const struct stat *now);
-bool time_is(const struct timespec *a, const struct timespec *b);
+bool time_equals(const struct timespec *a, const struct timespec *b);
 
 #endif

@@ -19,7 +19,7 @@ bool item_is_small(const struct source_lane *l, const struct source_item *it)
 	return !(it->aside && it->aside->answer == ANSWER_RESUME);
 }
 
-struct small {
+struct source_small {
 	struct record_file r;
 	struct record_file_end end;
 	struct xattrs *xattrs;
@@ -27,7 +27,7 @@ struct small {
 	bool hole; /* nothing but */
 };
 
-static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest[2])
+static int read_small_bytes(const struct source_item *it, uint8_t *to, uint64_t digest[2])
 {
 	size_t size = (size_t)it->size;
 	char room[FAIL_TEXT_MAX];
@@ -37,13 +37,13 @@ static int read_bytes(const struct source_item *it, uint8_t *to, uint64_t digest
 	if (n < 0)
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	if ((size_t)n < size)
-		return source_changed(item_shown(it, room, sizeof room), "shrank");
+		return source_fail_changed(item_shown(it, room, sizeof room), "shrank");
 	cells_hash(0, to, size, digest);
 	return 0;
 }
 
 /* Read all of it into l->scratch. */
-static int read_small(struct source_lane *l, struct source_item *it, struct small *m)
+static int read_small(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
 	bool some = it->size > 0;
 
@@ -53,11 +53,11 @@ static int read_small(struct source_lane *l, struct source_item *it, struct smal
 		return 0;
 	}
 	m->hole = some && !l->source->rules->no_sparse && source_file_is_hole(it->fd, &it->st);
-	return some && !m->hole ? read_bytes(it, l->scratch, m->end.digest) : 0;
+	return some && !m->hole ? read_small_bytes(it, l->scratch, m->end.digest) : 0;
 }
 
 /* What is not always asked for. */
-static int read_more(struct source_lane *l, struct source_item *it, struct small *m)
+static int read_small_extras(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
 	const struct rules *rules = l->source->rules;
 	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
@@ -90,17 +90,17 @@ static int check_small(const struct source_item *it)
 	if (fstat(it->fd, &now))
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	how = seen_change(&seen, &now);
-	return how ? source_changed(item_shown(it, room, sizeof room), how) : 0;
+	return how ? source_fail_changed(item_shown(it, room, sizeof room), how) : 0;
 }
 
-static int put_bytes_of(struct source_lane *l, const struct small *m)
+static int put_small_bytes(struct source_lane *l, const struct source_small *m)
 {
 	struct record_data d = {.id = m->r.id, .bytes = l->scratch, .len = (uint32_t)m->r.size};
 	struct record_hole h = {.id = m->r.id, .len = m->r.size};
 
 	if (m->r.size == 0)
 		return 0;
-	if (source_room(l, RECORD_DATA_HEAD + (m->hole ? 0 : d.len)))
+	if (source_reserve_room(l, RECORD_DATA_HEAD + (m->hole ? 0 : d.len)))
 		return -1;
 	if (m->hole) {
 		record_hole_encode(&l->records, &h);
@@ -112,30 +112,30 @@ static int put_bytes_of(struct source_lane *l, const struct small *m)
 	return 0;
 }
 
-static int put_small(struct source_lane *l, struct source_item *it, struct small *m)
+static int put_small(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
 	size_t bytes = m->hole ? 0 : (size_t)m->r.size;
 
 	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, m->xattrs) ||
-	    source_room(l, SMALL_ROOM + bytes))
+	    source_reserve_room(l, SMALL_ROOM + bytes))
 		return -1;
 	/* All of it in one block, if its attributes let it. */
 	if (m->xattrs &&
 	    source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes <=
 		    lane_block_size(l->lane) &&
-	    source_room(l, source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes))
+	    source_reserve_room(l, source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes))
 		return -1;
 	record_file_encode(&l->records, &m->r);
-	if (source_put_xattrs(l, m->r.id, m->xattrs) || put_bytes_of(l, m) ||
-	    source_room(l, END_ROOM))
+	if (source_put_xattrs(l, m->r.id, m->xattrs) || put_small_bytes(l, m) ||
+	    source_reserve_room(l, END_ROOM))
 		return -1;
 	record_file_end_encode(&l->records, &m->end);
 	return 0;
 }
 
-static int describe(struct source_lane *l, struct source_item *it, struct small *m)
+static int fill_small_record(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
-	if (it->id == 0 && source_id(l, &it->id))
+	if (it->id == 0 && source_take_id(l, &it->id))
 		return -1;
 	item_record(l, it, &m->r);
 	m->r.id = it->id;
@@ -146,7 +146,7 @@ static int describe(struct source_lane *l, struct source_item *it, struct small 
 	return 0;
 }
 
-static void note_done(struct source_lane *l, struct small *m)
+static void queue_small_done(struct source_lane *l, struct source_small *m)
 {
 	struct source_done d = {.id = m->r.id, .kind = LIVE_SMALL};
 
@@ -156,29 +156,30 @@ static void note_done(struct source_lane *l, struct small *m)
 	memcpy(d.file.sum, m->end.digest, sizeof d.file.sum);
 	d.file.of = m->removal;
 	m->removal = NULL;
-	source_done(l, &d);
+	source_queue_done(l, &d);
 }
 
-static int send_small(struct source_lane *l, struct source_item *it, struct small *m)
+static int send_small(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
-	if (describe(l, it, m))
+	if (fill_small_record(l, it, m))
 		return -1;
 	if (m->hole)
 		m->r.flags |= FILE_SPARSE;
 	/* Before: should it need several blocks, it is known when the first one goes. */
-	note_done(l, m);
+	queue_small_done(l, m);
 	return put_small(l, it, m);
 }
 
 /* Is it what the sink has?  Then that is all that is said of it. */
-static bool is_same(const struct source_lane *l, const struct source_item *it, struct small *m)
+static bool is_same_at_sink(const struct source_lane *l, const struct source_item *it,
+			    struct source_small *m)
 {
 	size_t size = (size_t)it->size;
 	const uint64_t *told;
 
-	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_fits(l, it))
+	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_is_current(l, it))
 		return false;
-	told = told_at(it->aside->told, 0);
+	told = known_cells_at(it->aside->told, 0);
 	if (m->hole)
 		memset(l->scratch, 0, size);
 	if (m->hole && told) {
@@ -188,19 +189,19 @@ static bool is_same(const struct source_lane *l, const struct source_item *it, s
 		return told[0] == zeros[0] && told[1] == zeros[1];
 	}
 	if (!told)
-		return all_zero(l->scratch, size);
+		return bytes_are_zero(l->scratch, size);
 	return told[0] == m->end.digest[0] && told[1] == m->end.digest[1];
 }
 
-static int send_same(struct source_lane *l, const struct source_item *it, struct small *m)
+static int send_same(struct source_lane *l, const struct source_item *it, struct source_small *m)
 {
 	struct record_same r = {.id = it->id};
 
-	if (source_room(l, RECORD_HEAD + sizeof r.id))
+	if (source_reserve_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
 	pthread_mutex_lock(&l->source->copy->lock);
 	source_count_same(l->source, it->id);
-	removal_same(l->source, it->id, m->removal);
+	removal_hold_same(l->source, it->id, m->removal);
 	m->removal = NULL;
 	source_owe_same(l);
 	pthread_mutex_unlock(&l->source->copy->lock);
@@ -209,7 +210,7 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 }
 
 /* Can its bytes be read to where they are sent from? Nothing else of it must be known first. */
-static bool goes_straight(const struct source_lane *l, const struct source_item *it)
+static bool can_read_into_block(const struct source_lane *l, const struct source_item *it)
 {
 	const struct rules *r = l->source->rules;
 
@@ -221,56 +222,57 @@ static bool goes_straight(const struct source_lane *l, const struct source_item 
 }
 
 /* 1: a block had to go first, which may have taken its time: what was seen of it is old. */
-static int send_straight(struct source_lane *l, struct source_item *it, struct small *m)
+static int send_read_into_block(struct source_lane *l, struct source_item *it,
+				struct source_small *m)
 {
 	const struct block *b = l->block;
 	struct record_data d;
 	struct writer before;
 
-	if (describe(l, it, m))
+	if (fill_small_record(l, it, m))
 		return -1;
 	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, NULL) ||
-	    source_room(l, SMALL_ROOM + (size_t)m->r.size))
+	    source_reserve_room(l, SMALL_ROOM + (size_t)m->r.size))
 		return -1;
 	if (l->block != b)
 		return 1;
 	before = l->records;
 	record_file_encode(&l->records, &m->r);
 	d = (struct record_data){.id = m->r.id, .len = (uint32_t)m->r.size};
-	if (read_bytes(it, record_data_open(&l->records, &d), m->end.digest) || check_small(it) ||
-	    item_removal(l, it, &m->removal)) {
+	if (read_small_bytes(it, record_data_open(&l->records, &d), m->end.digest) ||
+	    check_small(it) || item_removal(l, it, &m->removal)) {
 		l->records = before;
-		return item_failed(l, it);
+		return item_report_failed(l, it);
 	}
 	item_close(it);
 	record_file_end_encode(&l->records, &m->end);
 	l->counts.sent += m->r.size;
-	note_done(l, m);
+	queue_small_done(l, m);
 	return 0;
 }
 
 int item_send_small(struct source_lane *l, struct source_item *it)
 {
-	struct small m;
+	struct source_small m;
 	int ret;
 
 	m.end = (struct record_file_end){0};
 	m.xattrs = NULL;
 	m.removal = NULL;
 	m.hole = false;
-	ret = goes_straight(l, it) ? send_straight(l, it, &m) : 2;
+	ret = can_read_into_block(l, it) ? send_read_into_block(l, it, &m) : 2;
 	if (ret == 1) {
 		item_close(it);
 		return item_send(l, it);
 	}
 	if (ret <= 0)
 		return ret;
-	if (read_small(l, it, &m) || read_more(l, it, &m) || check_small(it) ||
+	if (read_small(l, it, &m) || read_small_extras(l, it, &m) || check_small(it) ||
 	    item_removal(l, it, &m.removal)) {
-		ret = item_failed(l, it);
+		ret = item_report_failed(l, it);
 	} else {
 		item_close(it);
-		ret = is_same(l, it, &m) ? send_same(l, it, &m) : send_small(l, it, &m);
+		ret = is_same_at_sink(l, it, &m) ? send_same(l, it, &m) : send_small(l, it, &m);
 	}
 	xattrs_free(m.xattrs);
 	removal_free(m.removal);

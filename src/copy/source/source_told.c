@@ -11,27 +11,27 @@
 enum { RUN_COST = 96 /* of some cells, beside their digests */ };
 
 /* Cells one after the other. */
-struct run {
+struct cell_run {
 	uint64_t pos;
 	uint32_t count;
 	uint64_t (*digest)[2];
 };
 
-struct told {
+struct known_cells {
 	size_t count, room;
-	struct run *runs; /* ascending */
+	struct cell_run *runs; /* ascending */
 	atomic_size_t *all; /* bytes of all files; */
 	size_t bytes; /* of these */
 	bool cut;
 };
 
-static uint64_t end_of(const struct run *r)
+static uint64_t get_run_end(const struct cell_run *r)
 {
 	return r->pos + (uint64_t)r->count * CELL;
 }
 
 /* Nothing after what is left out: a file is kept up to somewhere. */
-static bool may_keep(struct told *c, size_t bytes)
+static bool account_kept_bytes(struct known_cells *c, size_t bytes)
 {
 	if (!c->cut) {
 		c->cut = atomic_fetch_add(c->all, bytes) + bytes > fault_bound(TOLD_BYTES_MAX);
@@ -43,25 +43,26 @@ static bool may_keep(struct told *c, size_t bytes)
 	return !c->cut;
 }
 
-bool told_is_cut(const struct told *c)
+bool known_cells_is_cut(const struct known_cells *c)
 {
 	return c && c->cut;
 }
 
-int told_add(struct told **c, const struct msg_cells *m, uint64_t size, atomic_size_t *all)
+int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t size,
+		    atomic_size_t *all)
 {
-	struct run r = {.pos = m->pos, .count = m->count};
+	struct cell_run r = {.pos = m->pos, .count = m->count};
 	size_t bytes = m->count * sizeof *r.digest;
 	uint64_t least = 0;
 
 	if (*c && (*c)->count > 0)
-		least = end_of(&(*c)->runs[(*c)->count - 1]);
+		least = get_run_end(&(*c)->runs[(*c)->count - 1]);
 	if (m->pos < least || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
 		return fail_as(OUT_PROTOCOL, "the peer tells cells that a file does not have");
 	if (!*c && !(*c = calloc(1, sizeof **c)))
 		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
 	(*c)->all = all;
-	if (!may_keep(*c, RUN_COST + bytes))
+	if (!account_kept_bytes(*c, RUN_COST + bytes))
 		return 0;
 	r.digest = malloc(bytes);
 	if (!r.digest || ARRAY_ROOM((*c)->runs, (*c)->count, (*c)->room, 1)) {
@@ -73,7 +74,7 @@ int told_add(struct told **c, const struct msg_cells *m, uint64_t size, atomic_s
 	return 0;
 }
 
-void told_free(struct told *c)
+void known_cells_free(struct known_cells *c)
 {
 	if (!c)
 		return;
@@ -86,14 +87,14 @@ void told_free(struct told *c)
 }
 
 /* The first run that ends behind pos. */
-static const struct run *run_at(const struct told *c, uint64_t pos)
+static const struct cell_run *find_run(const struct known_cells *c, uint64_t pos)
 {
 	size_t from = 0, to = c ? c->count : 0;
 
 	while (from < to) {
 		size_t mid = from + (to - from) / 2;
 
-		if (end_of(&c->runs[mid]) <= pos)
+		if (get_run_end(&c->runs[mid]) <= pos)
 			from = mid + 1;
 		else
 			to = mid;
@@ -101,16 +102,16 @@ static const struct run *run_at(const struct told *c, uint64_t pos)
 	return c && from < c->count ? &c->runs[from] : NULL;
 }
 
-const uint64_t *told_at(const struct told *c, uint64_t pos)
+const uint64_t *known_cells_at(const struct known_cells *c, uint64_t pos)
 {
-	const struct run *r = run_at(c, pos);
+	const struct cell_run *r = find_run(c, pos);
 
 	return r && r->pos <= pos ? r->digest[(pos - r->pos) / CELL] : NULL;
 }
 
-uint64_t told_next(const struct told *c, uint64_t pos)
+uint64_t known_cells_next(const struct known_cells *c, uint64_t pos)
 {
-	const struct run *r = run_at(c, pos);
+	const struct cell_run *r = find_run(c, pos);
 
 	if (!r)
 		return UINT64_MAX;

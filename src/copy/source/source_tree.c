@@ -12,8 +12,8 @@
 
 /* ---- failures ------------------------------------------------------------------------ */
 
-void source_tell_event(struct source *s, enum event_what what, struct walk_dir *d, const char *name,
-		       const struct failure *why)
+void source_report_event(struct source *s, enum event_what what, struct walk_dir *d,
+			 const char *name, const struct failure *why)
 {
 	struct msg_event e = {.what = (uint8_t)what, .code = (uint8_t)why->code};
 	char *room;
@@ -25,12 +25,12 @@ void source_tell_event(struct source *s, enum event_what what, struct walk_dir *
 		return;
 	e.path = walk_path(d, name, room, EVENT_PATH_MAX);
 	e.path_len = (uint16_t)strlen(e.path);
-	copy_tell_event(s->copy, &e);
+	copy_report_event(s->copy, &e);
 	free(room);
 }
 
-int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *d, const char *name,
-		  const char *path)
+int source_report_failed(struct source_lane *l, enum event_what what, struct walk_dir *d,
+			 const char *name, const char *path)
 {
 	struct source *s = l->source;
 	char room[NAME_MAX_WIRE];
@@ -46,8 +46,8 @@ int source_failed(struct source_lane *l, enum event_what what, struct walk_dir *
 	pthread_mutex_unlock(&s->copy->lock);
 	if (s->only)
 		return fail_again(&why);
-	copy_tell(s->copy, path ? path : walk_shown(d, name, room, sizeof room), &why);
-	source_tell_event(s, what, d, name, &why);
+	copy_report_failure(s->copy, path ? path : walk_shown(d, name, room, sizeof room), &why);
+	source_report_event(s, what, d, name, &why);
 	return 0;
 }
 
@@ -65,7 +65,7 @@ void item_close(struct source_item *it)
 }
 
 /* It has no id any more. */
-static void forget_id(struct source_lane *l, struct source_item *it)
+static void drop_item_id(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
 
@@ -75,7 +75,7 @@ static void forget_id(struct source_lane *l, struct source_item *it)
 	if (it->aside && it->aside->id == it->id)
 		ids_settle(&s->ids, it->id);
 	else if (!(it->flags & FILE_LINKED))
-		source_id_back(l, it->id);
+		source_return_id(l, it->id);
 	/* Nobody else gets that id: another name of it takes the lead. */
 	if (it->flags & FILE_LINKED)
 		links_fail(&s->links, it->id);
@@ -85,16 +85,16 @@ static void forget_id(struct source_lane *l, struct source_item *it)
 	it->group = NULL;
 }
 
-int item_failed(struct source_lane *l, struct source_item *it)
+int item_report_failed(struct source_lane *l, struct source_item *it)
 {
 	item_close(it);
 	if (it->id) {
 		struct failure why = *failed();
 
-		forget_id(l, it);
+		drop_item_id(l, it);
 		fail_again(&why);
 	}
-	return source_failed(l, EVENT_FILE, it->dir, it->name, it->path);
+	return source_report_failed(l, EVENT_FILE, it->dir, it->name, it->path);
 }
 
 int source_use_dir(struct source_lane *l, struct walk_dir *d)
@@ -102,7 +102,7 @@ int source_use_dir(struct source_lane *l, struct walk_dir *d)
 	if (l->dir == d)
 		return 0;
 	if (l->dir) {
-		walk_dir_let_go(l->dir);
+		walk_dir_release(l->dir);
 		walk_dir_put(l->dir);
 	}
 	l->dir = NULL;
@@ -114,7 +114,7 @@ int source_use_dir(struct source_lane *l, struct walk_dir *d)
 	return 0;
 }
 
-static int open_failed(const struct source_item *it)
+static int fail_open(const struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
 
@@ -122,7 +122,7 @@ static int open_failed(const struct source_item *it)
 		       item_shown(it, room, sizeof room));
 }
 
-static int open_named(struct source_lane *l, struct source_item *it)
+static int open_named_item(struct source_lane *l, struct source_item *it)
 {
 	struct stopper stopper = {.stop = copy_stopped, .ctx = l->source->copy};
 
@@ -136,7 +136,7 @@ static int open_named(struct source_lane *l, struct source_item *it)
 }
 
 /* What was found a regular file may be none by now. */
-static int still_regular(const struct source_item *it)
+static int check_still_regular(const struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
 
@@ -146,18 +146,18 @@ static int still_regular(const struct source_item *it)
 		       item_shown(it, room, sizeof room));
 }
 
-static int open_found(struct source_lane *l, struct source_item *it)
+static int open_found_item(struct source_lane *l, struct source_item *it)
 {
 	if (source_use_dir(l, it->dir))
 		return -1;
 	it->fd = walk_open_file(l->dirfd, it->name, l->source->rules->copy_links);
 	if (it->fd < 0 || fstat(it->fd, &it->st))
-		return open_failed(it);
-	return still_regular(it);
+		return fail_open(it);
+	return check_still_regular(it);
 }
 
 /* A size that means nothing is none. */
-static void take_size(struct source_item *it, bool endless)
+static void set_item_size(struct source_item *it, bool endless)
 {
 	it->flags &= ~(uint32_t)FILE_STREAM;
 	it->flags |= endless ? FILE_STREAM : 0;
@@ -166,23 +166,23 @@ static void take_size(struct source_item *it, bool endless)
 
 int item_open(struct source_lane *l, struct source_item *it)
 {
-	if (it->path ? open_named(l, it) : open_found(l, it))
+	if (it->path ? open_named_item(l, it) : open_found_item(l, it))
 		return -1;
-	take_size(it,
-		  source_file_is_endless(it->fd, &it->st, sizes_of(&l->sizes, it->fd, &it->st)));
+	set_item_size(it, source_file_is_endless(it->fd, &it->st,
+						 sizes_of(&l->sizes, it->fd, &it->st)));
 	return 0;
 }
 
 /* What is needed to ask about it. */
-static int look_at(struct source_lane *l, struct source_item *it)
+static int stat_item(struct source_lane *l, struct source_item *it)
 {
 	enum sizes sizes;
 
 	if (source_use_dir(l, it->dir))
 		return -1;
 	if (walk_stat(l->dirfd, it->name, l->source->rules->copy_links, &it->st))
-		return open_failed(it);
-	if (still_regular(it))
+		return fail_open(it);
+	if (check_still_regular(it))
 		return -1;
 	/* What is mounted on a name, or may have another size than 0, is opened.  An overlay says
 	 * of all its files that they are elsewhere: one of them is opened. */
@@ -191,7 +191,7 @@ static int look_at(struct source_lane *l, struct source_item *it)
 	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
 	if (sizes == SIZES_BUT_ZERO && it->st.st_size == 0)
 		return item_open(l, it);
-	take_size(it, sizes == SIZES_MADE_UP);
+	set_item_size(it, sizes == SIZES_MADE_UP);
 	return 0;
 }
 
@@ -204,7 +204,7 @@ void item_record(const struct source_lane *l, const struct source_item *it, stru
 		.type = TYPE_REGULAR,
 		.size = it->size,
 	};
-	attr_of(&it->st, &r->a);
+	walk_attr_of(&it->st, &r->a);
 	r->a.mode = modes_apply(l->source->modes, r->a.mode, false);
 	memcpy(r->name, it->name, strlen(it->name) + 1);
 }
@@ -224,7 +224,7 @@ int item_removal(struct source_lane *l, const struct source_item *it, struct rem
 			   out);
 }
 
-static bool is_too_large(const struct source *s, const struct source_item *it)
+static bool is_size_excluded(const struct source *s, const struct source_item *it)
 {
 	uint64_t size = it->size;
 
@@ -233,7 +233,7 @@ static bool is_too_large(const struct source *s, const struct source_item *it)
 }
 
 /* 1: an earlier name of the same file goes, and this one follows as a hard link to it. */
-static int meet_links(struct source_lane *l, struct source_item *it)
+static int join_item_links(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
 	const struct seen seen = seen_of(&it->st);
@@ -248,10 +248,10 @@ static int meet_links(struct source_lane *l, struct source_item *it)
 	if (!s->rules->hard_links || it->st.st_nlink < 2 || it->linked ||
 	    (it->flags & FILE_STREAM) || (!it->dir && s->only))
 		return 0;
-	if (it->id == 0 && source_id(l, &it->id))
+	if (it->id == 0 && source_take_id(l, &it->id))
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
-	ret = links_meet(&s->links, &seen, it->id, &other.group);
+	ret = links_join(&s->links, &seen, it->id, &other.group);
 	if (ret == 1)
 		ret = others_add(&s->hard_links, &other) ? -1 : 1;
 	else if (ret == 0)
@@ -260,7 +260,7 @@ static int meet_links(struct source_lane *l, struct source_item *it)
 	it->linked = true;
 	it->group = other.group;
 	if (ret == 1) {
-		source_id_back(l, it->id);
+		source_return_id(l, it->id);
 		l->counts.hard_links++;
 		l->counts.regular--;
 	}
@@ -276,15 +276,15 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 		return s->rules->dry_run && S_ISREG(it->st.st_mode);
 	if (source_asks_all(s, it->dir))
 		return true;
-	return (it->size >= RESUME_MIN && !walk_dir_made(it->dir)) || source_may_clone(s, it);
+	return (it->size >= RESUME_MIN && !walk_dir_is_made(it->dir)) || source_may_clone(s, it);
 }
 
 /* Must it be known whether it may be replaced, before anything else is? Where one of several names
  * may not be, the others are no links to it; what is of no known size is asked nothing else; and an
  * empty one that is the same is removed, but not one that only stays as it is. */
-static bool must_ask_leave(const struct source *s, const struct source_item *it)
+static bool must_ask_permission(const struct source *s, const struct source_item *it)
 {
-	if (it->permitted || it->aside || !s->asks || !source_must_know(s) ||
+	if (it->permitted || it->aside || !s->asks || !source_needs_permission(s) ||
 	    !S_ISREG(it->st.st_mode))
 		return false;
 	return (it->flags & FILE_STREAM) || (s->rules->hard_links && it->st.st_nlink > 1) ||
@@ -296,15 +296,15 @@ int item_consider(struct source_lane *l, struct source_item *it)
 	struct source *s = l->source;
 	int ret;
 
-	if (is_too_large(s, it)) {
+	if (is_size_excluded(s, it)) {
 		item_close(it);
 		return 0;
 	}
 	l->counts.regular += !it->counted;
 	it->counted = true;
-	if (must_ask_leave(s, it))
-		return source_ask_leave(l, it);
-	ret = meet_links(l, it);
+	if (must_ask_permission(s, it))
+		return source_ask_permission(l, it);
+	ret = join_item_links(l, it);
 	if (ret) {
 		item_close(it);
 		return ret < 0 ? -1 : 0;
@@ -315,7 +315,7 @@ int item_consider(struct source_lane *l, struct source_item *it)
 /* Is what the sink has cloned what it is now? */
 static bool was_cloned(const struct source_lane *l, const struct source_item *it)
 {
-	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_fits(l, it))
+	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_is_current(l, it))
 		return false;
 	return seen_is_untouched(&it->aside->seen, &it->st);
 }
@@ -327,11 +327,11 @@ static int send_large(struct source_lane *l, struct source_item *it)
 	struct source_file *f;
 
 	if (source_file_new(item_shown(it, room, sizeof room), it->fd, &it->st, &stopper, &f))
-		return item_failed(l, it);
+		return item_report_failed(l, it);
 	it->fd = -1;
 	if (item_removal(l, it, &f->removal)) {
 		source_file_free(f);
-		return item_failed(l, it);
+		return item_report_failed(l, it);
 	}
 	f->id = it->id;
 	f->want = it->want;
@@ -348,12 +348,12 @@ static int send_large(struct source_lane *l, struct source_item *it)
 		source_file_find_holes(f);
 	if (!f->cloned)
 		source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
-	if (it->aside && it->aside->told && aside_fits(l, it)) {
+	if (it->aside && it->aside->told && aside_is_current(l, it)) {
 		f->told = it->aside->told;
 		it->aside->told = NULL;
 	}
-	f->compared = it->aside && it->aside->answer == ANSWER_COMPARE && aside_fits(l, it);
-	return source_number(l, f);
+	f->compared = it->aside && it->aside->answer == ANSWER_COMPARE && aside_is_current(l, it);
+	return source_add_file(l, f);
 }
 
 static bool is_crowded(struct source *s)
@@ -368,7 +368,7 @@ static bool is_crowded(struct source *s)
 
 /* Of what was met and is of no known size as much is read as goes into a block: mostly that is all.
  * What the user named is a stream, and waited for. */
-static int measure(struct source_lane *l, struct source_item *it)
+static int measure_item(struct source_lane *l, struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
 	ssize_t n;
@@ -391,7 +391,7 @@ static int measure(struct source_lane *l, struct source_item *it)
 
 /* What was only looked at is read now, and is that from here on.  false: another file was renamed
  * over it meanwhile, which leads nothing. */
-static bool note_read(struct source_lane *l, const struct source_item *it)
+static bool update_group_seen(struct source_lane *l, const struct source_item *it)
 {
 	struct source *s = l->source;
 	bool is;
@@ -399,16 +399,16 @@ static bool note_read(struct source_lane *l, const struct source_item *it)
 	if (!it->group)
 		return true;
 	pthread_mutex_lock(&s->copy->lock);
-	is = seen_is(&it->group->seen, &it->st);
+	is = seen_is_same_inode(&it->group->seen, &it->st);
 	if (is && it->group->id == it->id)
 		it->group->seen = seen_of(&it->st);
 	pthread_mutex_unlock(&s->copy->lock);
 	return is;
 }
 
-static int send_anew(struct source_lane *l, struct source_item *it)
+static int reconsider_item(struct source_lane *l, struct source_item *it)
 {
-	forget_id(l, it);
+	drop_item_id(l, it);
 	it->aside = NULL;
 	it->linked = false;
 	it->permitted = false;
@@ -418,11 +418,11 @@ static int send_anew(struct source_lane *l, struct source_item *it)
 int item_send(struct source_lane *l, struct source_item *it)
 {
 	if (it->fd < 0 && item_open(l, it))
-		return item_failed(l, it);
-	if (!note_read(l, it))
-		return send_anew(l, it);
-	if (measure(l, it))
-		return item_failed(l, it);
+		return item_report_failed(l, it);
+	if (!update_group_seen(l, it))
+		return reconsider_item(l, it);
+	if (measure_item(l, it))
+		return item_report_failed(l, it);
 	if (item_is_small(l, it))
 		return item_send_small(l, it);
 	if (!it->aside && !it->path && is_crowded(l->source))
@@ -442,7 +442,7 @@ static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
 	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
 		return 0;
 	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
-		return source_failed(l, EVENT_DIR, d, "", NULL);
+		return source_report_failed(l, EVENT_DIR, d, "", NULL);
 	ret = x && (source_put_owners(l, &d->a, x) || source_put_xattrs(l, d->id, x)) ? -1 : 0;
 	xattrs_free(x);
 	return ret;
@@ -465,8 +465,8 @@ int item_take(struct source_lane *l, struct source_item *it)
 	bool looks = source_asks_all(s, it->dir) || s->rules->min_size > 0 ||
 		     s->rules->max_size < UINT64_MAX;
 
-	if (!it->path && looks ? look_at(l, it) : item_open(l, it))
-		return item_failed(l, it);
+	if (!it->path && looks ? stat_item(l, it) : item_open(l, it))
+		return item_report_failed(l, it);
 	if (it->path && source_put_origin(l, it->want, it->dir, it->name, &it->st)) {
 		close_fd(it->fd);
 		return -1;
@@ -548,7 +548,7 @@ static bool is_turn_over(const struct source_lane *l)
 	       l->records.used > l->records.size / 4 * 3;
 }
 
-int source_entries(struct source_lane *l)
+int source_send_entries(struct source_lane *l)
 {
 	int ret = 0;
 

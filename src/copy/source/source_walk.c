@@ -5,12 +5,12 @@
 #include "base/fail.h"
 
 /* A new directory: it gets its id before anything in it is known. */
-static int on_dir(void *ctx, struct walk_dir *d)
+static int on_walk_dir(void *ctx, struct walk_dir *d)
 {
 	struct source_lane *l = ctx;
 	struct source *s = l->source;
 
-	if (source_id(l, &d->id))
+	if (source_take_id(l, &d->id))
 		return -1;
 	d->a.mode = modes_apply(s->modes, d->a.mode, true);
 	pthread_mutex_lock(&s->copy->lock);
@@ -23,7 +23,7 @@ static int on_dir(void *ctx, struct walk_dir *d)
 	return 0;
 }
 
-static int on_piece(void *ctx, struct walk_piece *p)
+static int on_walk_piece(void *ctx, struct walk_piece *p)
 {
 	struct source_lane *l = ctx;
 	struct source *s = l->source;
@@ -40,7 +40,7 @@ static int on_piece(void *ctx, struct walk_piece *p)
 
 /* ---- names that --delete must not touch ----------------------------------------------- */
 
-static int put_kept(struct source_lane *l, bool last)
+static int put_keep(struct source_lane *l, bool last)
 {
 	struct record_keep r = {.last = last};
 	int ret = 0;
@@ -48,7 +48,8 @@ static int put_kept(struct source_lane *l, bool last)
 	if (l->kept && (last || l->keep.used > 0)) {
 		r.dir = l->kept->id;
 		r.names = reader_of(l->keep_room, l->keep.used);
-		ret = source_put_dir(l, l->kept) || source_room(l, RECORD_KEEP_HEAD + l->keep.used)
+		ret = source_put_dir(l, l->kept) ||
+				      source_reserve_room(l, RECORD_KEEP_HEAD + l->keep.used)
 			      ? -1
 			      : 0;
 		if (ret == 0)
@@ -58,33 +59,33 @@ static int put_kept(struct source_lane *l, bool last)
 	return ret;
 }
 
-static int on_keep(void *ctx, struct walk_dir *d, const char *name)
+static int on_walk_keep(void *ctx, struct walk_dir *d, const char *name)
 {
 	struct source_lane *l = ctx;
 
-	if (l->kept != d && put_kept(l, false))
+	if (l->kept != d && put_keep(l, false))
 		return -1;
 	if (l->kept != d) {
 		walk_dir_put(l->kept);
 		l->kept = walk_dir_get(d);
 	}
 	if (!name)
-		return put_kept(l, true);
-	if (keep_add(&l->keep, name))
+		return put_keep(l, true);
+	if (record_keep_add(&l->keep, name))
 		return 0;
-	if (put_kept(l, false))
+	if (put_keep(l, false))
 		return -1;
-	keep_add(&l->keep, name);
+	record_keep_add(&l->keep, name);
 	return 0;
 }
 
 /* ---- the walk ------------------------------------------------------------------------- */
 
-static int on_failed(void *ctx, struct walk_dir *d, const char *name)
+static int on_walk_failed(void *ctx, struct walk_dir *d, const char *name)
 {
 	struct source_lane *l = ctx;
 
-	return source_failed(l, *name ? EVENT_FILE : EVENT_DIR, d, name, d ? NULL : name);
+	return source_report_failed(l, *name ? EVENT_FILE : EVENT_DIR, d, name, d ? NULL : name);
 }
 
 int source_walk(struct source_lane *l)
@@ -92,19 +93,19 @@ int source_walk(struct source_lane *l)
 	struct source *s = l->source;
 	const struct walk_out out = {
 		.ctx = l,
-		.dir = on_dir,
-		.piece = on_piece,
-		.keep = on_keep,
-		.failed = on_failed,
+		.dir = on_walk_dir,
+		.piece = on_walk_piece,
+		.keep = on_walk_keep,
+		.failed = on_walk_failed,
 	};
 	int ret = walk_step(s->walk, &out);
 
-	if (ret >= 0 && put_kept(l, false))
+	if (ret >= 0 && put_keep(l, false))
 		ret = -1;
 	walk_dir_put(l->kept);
 	l->kept = NULL;
 	if (ret < 0)
 		return -1;
-	source_walked(s, ret == 0);
+	source_end_walk_step(s, ret == 0);
 	return 0;
 }

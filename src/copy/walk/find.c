@@ -39,7 +39,7 @@ static bool is_missing(const char *path)
 }
 
 /* A directory that glob() can't list.  What may not be listed matches nothing, as in a shell. */
-static int on_unlisted(const char *path, int err)
+static int on_glob_error(const char *path, int err)
 {
 	errno = err;
 	if (err == ENOENT || err == ENOTDIR || err == ELOOP || err == EACCES || err == EPERM)
@@ -50,7 +50,7 @@ static int on_unlisted(const char *path, int err)
 static int find_pattern(const char *path, unsigned want, struct found *out)
 {
 	glob_t g = {0};
-	int ret = glob(path, 0, on_unlisted, &g);
+	int ret = glob(path, 0, on_glob_error, &g);
 
 	if (ret == GLOB_ABORTED) {
 		ret = -1;
@@ -66,7 +66,7 @@ static int find_pattern(const char *path, unsigned want, struct found *out)
 	return ret;
 }
 
-static int find_one(const char *name, unsigned want, bool expand, struct found *out)
+static int find_source(const char *name, unsigned want, bool expand, struct found *out)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -94,7 +94,7 @@ static const char *name_at_target(const char *path, char *to, size_t size)
 }
 
 /* By that, missing ones last, then in the order asked for. */
-static int by_name(const void *a, const void *b, void *found)
+static int compare_found(const void *a, const void *b, void *found)
 {
 	const struct found *f = found;
 	unsigned i = *(const unsigned *)a, j = *(const unsigned *)b;
@@ -122,7 +122,7 @@ static int find_twins(struct found *f)
 	for (unsigned i = 0; i < f->count; i++)
 		order[i] = i;
 	if (order)
-		qsort_r(order, f->count, sizeof *order, by_name, f);
+		qsort_r(order, f->count, sizeof *order, compare_found, f);
 	for (unsigned i = 1; i < f->count && !f->paths[order[i]].missing; i++) {
 		name_at_target(f->paths[order[first]].path, x, sizeof x);
 		if (*x && strcmp(x, name_at_target(f->paths[order[i]].path, y, sizeof y)) == 0)
@@ -138,7 +138,7 @@ int find_sources(char *const *names, unsigned count, bool expand, struct found *
 {
 	*out = (struct found){0};
 	for (unsigned i = 0; i < count; i++) {
-		if (find_one(names[i], i, expand, out)) {
+		if (find_source(names[i], i, expand, out)) {
 			found_free(out);
 			return -1;
 		}

@@ -97,21 +97,21 @@ void walk_piece_done(struct walk_piece *p, uint32_t entries)
 
 /* ---- entries ------------------------------------------------------------------------- */
 
-static int skip(struct walk *w, struct walk_dir *d, const char *name, const char *what)
+static int skip_entry(struct walk *w, struct walk_dir *d, const char *name, const char *what)
 {
 	log_warn("%s is %s: skipped", walk_shown(d, name, w->path, sizeof w->path), what);
 	return 0;
 }
 
-static int leave_out(struct walk *w, struct walk_dir *d, const char *name)
+static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 {
 	static const char why[] = "what a source before it has there";
 
-	return w->names_one_file ? 0 : skip(w, d, name, why);
+	return w->names_one_file ? 0 : skip_entry(w, d, name, why);
 }
 
 /* One of the two can't be there: it is not only said. */
-static int clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+static int fail_name_clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
 	fail("%s is not copied: a source before it has a %s there",
 	     walk_shown(d, name, w->path, sizeof w->path), dir ? "file" : "directory");
@@ -119,7 +119,7 @@ static int clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 }
 
 /* Why what has that mode is not copied; NULL: it is. */
-static const char *why_skipped(const struct walk *w, mode_t mode)
+static const char *explain_skip(const struct walk *w, mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFREG:
@@ -138,7 +138,7 @@ static const char *why_skipped(const struct walk *w, mode_t mode)
 	}
 }
 
-static enum walk_type type_of(mode_t mode)
+static enum walk_type mode_to_walk_type(mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFLNK:
@@ -156,12 +156,12 @@ static enum walk_type type_of(mode_t mode)
 
 int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name)
 {
-	const char *why = why_skipped(w, mode);
+	const char *why = explain_skip(w, mode);
 
-	return why ? skip(w, d, name, why) : walk_add(w, type_of(mode), name);
+	return why ? skip_entry(w, d, name, why) : walk_add(w, mode_to_walk_type(mode), name);
 }
 
-static int add_sub(struct walk_frame *f, const char *name, bool again)
+static int add_subdir(struct walk_frame *f, const char *name, bool again)
 {
 	size_t len = strlen(name) + 1;
 
@@ -173,13 +173,13 @@ static int add_sub(struct walk_frame *f, const char *name, bool again)
 	return 0;
 }
 
-static int keep(struct walk *w, struct walk_frame *f, const char *name)
+static int keep_name(struct walk *w, struct walk_frame *f, const char *name)
 {
 	return w->o.rules->delete ? w->out->keep(w->out->ctx, f->dir, name) : 0;
 }
 
 /* With errno: this thread's failure. */
-static int unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char *name)
+static int fail_unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char *name)
 {
 	enum outcome code = errno == ENOENT ? OUT_VANISHED : OUT_FILE;
 	struct stat st;
@@ -193,7 +193,8 @@ static int unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char
 }
 
 /* What is it?  Where the directory does not say, or links are followed, it is asked itself. */
-static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct dent *e, mode_t *mode)
+static int find_mode(struct walk *w, struct walk_frame *f, int fd, const struct dent *e,
+		     mode_t *mode)
 {
 	bool follow = w->o.rules->copy_links;
 	struct stat st;
@@ -202,12 +203,12 @@ static int mode_of(struct walk *w, struct walk_frame *f, int fd, const struct de
 	if (e->type != DT_UNKNOWN && !(e->type == DT_LNK && follow))
 		return 0;
 	if (walk_stat(fd, e->name, follow, &st))
-		return unknown_mode(w, f, fd, e->name);
+		return fail_unknown_mode(w, f, fd, e->name);
 	*mode = st.st_mode;
 	return 0;
 }
 
-static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
+static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
 	enum walk_name first;
 	const char *why;
@@ -216,34 +217,34 @@ static int take(struct walk *w, struct walk_frame *f, int fd, const struct dent 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
 	if (e->name[0] == '.' && own_name_of(e->name) != NAME_OF_USER)
-		return skip(w, f->dir, e->name, "of an unfinished copy, by its name");
-	if (mode_of(w, f, fd, e, &mode)) {
+		return skip_entry(w, f->dir, e->name, "of an unfinished copy, by its name");
+	if (find_mode(w, f, fd, e, &mode)) {
 		if (walk_excludes(w, f->dir, e->name, false))
 			return 0;
-		return walk_fail(w, f->dir, e->name) ? -1 : keep(w, f, e->name);
+		return walk_fail(w, f->dir, e->name) ? -1 : keep_name(w, f, e->name);
 	}
 	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
 		return 0;
-	if (keep(w, f, e->name))
+	if (keep_name(w, f, e->name))
 		return -1;
 	/* It takes no name from what another source has. */
-	why = why_skipped(w, mode);
+	why = explain_skip(w, mode);
 	if (why)
-		return skip(w, f->dir, e->name, why);
-	first = walk_first(w, f->dir, e->name, S_ISDIR(mode));
+		return skip_entry(w, f->dir, e->name, why);
+	first = walk_claim_name(w, f->dir, e->name, S_ISDIR(mode));
 	switch (first) {
 	case WALK_NAME_FAILED:
 		return -1;
 	case WALK_NAME_TAKEN:
-		return leave_out(w, f->dir, e->name);
+		return skip_taken_name(w, f->dir, e->name);
 	case WALK_NAME_CLASHES:
-		return clash(w, f->dir, e->name, S_ISDIR(mode));
+		return fail_name_clash(w, f->dir, e->name, S_ISDIR(mode));
 	case WALK_NAME_NEW:
 	case WALK_NAME_AGAIN:
 		break;
 	}
 	if (S_ISDIR(mode))
-		return add_sub(f, e->name, first == WALK_NAME_AGAIN);
+		return add_subdir(f, e->name, first == WALK_NAME_AGAIN);
 	return walk_add_mode(w, f->dir, mode, e->name);
 }
 
@@ -260,7 +261,7 @@ static long get_dents(struct walk *w, int fd)
 }
 
 /* The directory is no good (this thread's failure): what is there of it is. */
-static int spoil(struct walk *w, struct walk_frame *f)
+static int abandon_dir(struct walk *w, struct walk_frame *f)
 {
 	f->over = true;
 	w->incomplete = true;
@@ -276,37 +277,38 @@ static int read_dents(struct walk *w, struct walk_frame *f, int fd)
 		if (n < 0)
 			fail("read %s: %m", walk_shown(f->dir, "", w->path, sizeof w->path));
 		if (n < 0)
-			return spoil(w, f);
+			return abandon_dir(w, f);
 		f->over = n == 0;
 		if (n == 0)
-			return keep(w, f, NULL);
+			return keep_name(w, f, NULL);
 		for (long at = 0; at < n; at += e->len) {
 			e = (const struct dent *)(const void *)(w->dents + at);
 			f->pos = e->off;
-			if (take(w, f, fd, e))
+			if (scan_dent(w, f, fd, e))
 				return -1;
 		}
 	}
 	return 0;
 }
 
-static int read_piece(struct walk *w, struct walk_frame *f)
+static int read_dir_piece(struct walk *w, struct walk_frame *f)
 {
 	int fd, ret;
 
 	if (walk_dir_use(f->dir, &fd))
-		return spoil(w, f);
+		return abandon_dir(w, f);
 	/* Somebody may have opened it again meanwhile. */
 	if (f->pos)
 		lseek(fd, f->pos, SEEK_SET);
-	ret = f->listed && f->pos == 0 ? walk_listed_missing(w, f) : 0;
+	ret = f->listed && f->pos == 0 ? walk_check_listed(w, f) : 0;
 	if (ret == 0)
 		ret = read_dents(w, f, fd);
-	walk_dir_let_go(f->dir);
+	walk_dir_release(f->dir);
 	return ret;
 }
 
-static int push(struct walk *w, struct walk_dir *d, bool whole, const struct listed_node *listed)
+static int push_frame(struct walk *w, struct walk_dir *d, bool whole,
+		      const struct listed_node *listed)
 {
 	struct walk_frame *f = calloc(1, sizeof *f);
 
@@ -322,7 +324,7 @@ static int push(struct walk *w, struct walk_dir *d, bool whole, const struct lis
 	return w->out->dir(w->out->ctx, d);
 }
 
-static void pop(struct walk *w)
+static void pop_frame(struct walk *w)
 {
 	struct walk_frame *f = w->top;
 
@@ -344,16 +346,16 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 		walk_dir_put(d);
 		return ret;
 	}
-	if (push(w, d, whole, listed))
+	if (push_frame(w, d, whole, listed))
 		return -1;
 	if (ret)
-		return spoil(w, w->top);
+		return abandon_dir(w, w->top);
 	if (w->o.rules->one_file_system && d->held.dev != w->dev)
 		w->top->over = true;
 	return 0;
 }
 
-static int descend(struct walk *w, struct walk_frame *f)
+static int enter_subdir(struct walk *w, struct walk_frame *f)
 {
 	const char *sub = f->subs + f->subs_at, *name = sub + 1;
 	struct walk_dir_opts o = {
@@ -377,16 +379,16 @@ static int descend(struct walk *w, struct walk_frame *f)
 
 /* ---- the walk ------------------------------------------------------------------------ */
 
-static int step_in(struct walk *w, struct walk_frame *f)
+static int step_frame(struct walk *w, struct walk_frame *f)
 {
 	int ret;
 
 	if (f->subs_at < f->subs_used)
-		return descend(w, f);
+		return enter_subdir(w, f);
 	f->subs_at = 0;
 	f->subs_used = 0;
 	if (f->told && f->over) {
-		pop(w);
+		pop_frame(w);
 		return 0;
 	}
 	if (!f->told && walk_add(w, WALK_DIR, ""))
@@ -394,7 +396,7 @@ static int step_in(struct walk *w, struct walk_frame *f)
 	f->told = true;
 	ret = 0;
 	if (!f->over)
-		ret = f->whole ? read_piece(w, f) : walk_listed_piece(w, f);
+		ret = f->whole ? read_dir_piece(w, f) : walk_read_listed(w, f);
 	return ret ? -1 : walk_emit(w, f->dir, NULL);
 }
 
@@ -407,7 +409,7 @@ int walk_step(struct walk *w, const struct walk_out *o)
 	/* Something at least, if there is not too much that is left out. */
 	for (unsigned i = 0; ret > 0 && !w->emitted && i < AT_ONCE; i++) {
 		if (w->top)
-			ret = step_in(w, w->top) ? -1 : 1;
+			ret = step_frame(w, w->top) ? -1 : 1;
 		else
 			ret = walk_next_root(w);
 	}
@@ -429,7 +431,7 @@ static size_t cut_length(const char *path)
 	return (size_t)(name_relative(path) - path);
 }
 
-static bool names_one_file(const struct walk_opts *o)
+static bool is_one_file_per_name(const struct walk_opts *o)
 {
 	const struct found *f = o->found;
 
@@ -452,7 +454,7 @@ int walk_new(const struct walk_opts *o, struct walk **out)
 	if (!w)
 		return fail_as(OUT_MEMORY, "read directories: %m");
 	w->o = *o;
-	w->names_one_file = names_one_file(o);
+	w->names_one_file = is_one_file_per_name(o);
 	w->names.wanted = walk_merges(o);
 	walk_dirs_init(&w->dirs);
 	*out = w;
@@ -464,7 +466,7 @@ void walk_free(struct walk *w)
 	if (!w)
 		return;
 	while (w->top)
-		pop(w);
+		pop_frame(w);
 	for (unsigned i = 0; i < w->implied_count; i++)
 		walk_dir_put(w->implied[i]);
 	free(w->implied);

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-void attr_of(const struct stat *st, struct record_attr *a)
+void walk_attr_of(const struct stat *st, struct record_attr *a)
 {
 	*a = (struct record_attr){
 		.mode = st->st_mode & 07777,
@@ -25,11 +25,11 @@ void attr_of(const struct stat *st, struct record_attr *a)
 
 /* ---- paths --------------------------------------------------------------------------- */
 
-struct path {
+struct path_builder {
 	char *start, *at;
 };
 
-static void prepend(struct path *p, const char *s)
+static void prepend_text(struct path_builder *p, const char *s)
 {
 	size_t len = strlen(s), room = (size_t)(p->at - p->start);
 
@@ -41,31 +41,31 @@ static void prepend(struct path *p, const char *s)
 	memcpy(p->at, s, len);
 }
 
-static struct path path_in(char *to, size_t size, const char *name)
+static struct path_builder begin_path(char *to, size_t size, const char *name)
 {
-	struct path p = {.start = to, .at = to + size - 1};
+	struct path_builder p = {.start = to, .at = to + size - 1};
 
 	*p.at = '\0';
-	prepend(&p, name);
+	prepend_text(&p, name);
 	return p;
 }
 
 /* One more component in front of what there is. */
-static void descend_from(struct path *p, const char *name)
+static void prepend_component(struct path_builder *p, const char *name)
 {
 	size_t len = strlen(name);
 
 	if (*p->at && len > 0 && name[len - 1] != '/')
-		prepend(p, "/");
-	prepend(p, name);
+		prepend_text(p, "/");
+	prepend_text(p, name);
 }
 
 const char *walk_shown(const struct walk_dir *d, const char *name, char *to, size_t size)
 {
-	struct path p = path_in(to, size, name);
+	struct path_builder p = begin_path(to, size, name);
 
 	for (; d; d = d->parent) {
-		descend_from(&p, d->path ? d->path : d->name);
+		prepend_component(&p, d->path ? d->path : d->name);
 		if (d->path)
 			break;
 	}
@@ -74,10 +74,10 @@ const char *walk_shown(const struct walk_dir *d, const char *name, char *to, siz
 
 const char *walk_path(const struct walk_dir *d, const char *name, char *to, size_t size)
 {
-	struct path p = path_in(to, size, name);
+	struct path_builder p = begin_path(to, size, name);
 
 	for (; d; d = d->parent)
-		descend_from(&p, d->name);
+		prepend_component(&p, d->name);
 	return p.at;
 }
 
@@ -94,20 +94,20 @@ static int open_dir(const struct walk_dir *d, int parent_fd)
 	return RETRIED(openat(parent_fd, d->name, flags | (d->follow ? 0 : O_NOFOLLOW)));
 }
 
-static const struct walk_dir *owner_of(const struct held_dir *d)
+static const struct walk_dir *get_walk_dir(const struct held_dir *d)
 {
 	return (const struct walk_dir *)((const char *)d - offsetof(struct walk_dir, held));
 }
 
-static int open_held(const struct held_dir *d, int up_fd)
+static int open_held_walk_dir(const struct held_dir *d, int up_fd)
 {
-	return open_dir(owner_of(d), up_fd);
+	return open_dir(get_walk_dir(d), up_fd);
 }
 
-static int fail_held(const struct held_dir *d, int error)
+static int fail_walk_dir_reopen(const struct held_dir *d, int error)
 {
 	char room[FAIL_TEXT_MAX];
-	const char *shown = walk_shown(owner_of(d), "", room, sizeof room);
+	const char *shown = walk_shown(get_walk_dir(d), "", room, sizeof room);
 
 	if (!error)
 		return fail_as(OUT_CHANGED, "open %s: it is not the directory any more that it was",
@@ -118,7 +118,7 @@ static int fail_held(const struct held_dir *d, int error)
 
 void walk_dirs_init(struct walk_dirs *all)
 {
-	held_dirs_init(&all->held, open_held, fail_held);
+	held_dirs_init(&all->held, open_held_walk_dir, fail_walk_dir_reopen);
 }
 
 void walk_dirs_destroy(struct walk_dirs *all)
@@ -132,14 +132,14 @@ int walk_dir_use(struct walk_dir *d, int *fd)
 	return *fd < 0 ? -1 : 0;
 }
 
-void walk_dir_let_go(struct walk_dir *d)
+void walk_dir_release(struct walk_dir *d)
 {
 	held_dir_release(&d->all->held, &d->held);
 }
 
 /* ---- directories --------------------------------------------------------------------- */
 
-static struct walk_dir *dir_new(struct walk_dirs *all, const struct walk_dir_opts *o)
+static struct walk_dir *alloc_walk_dir(struct walk_dirs *all, const struct walk_dir_opts *o)
 {
 	size_t len = strlen(o->name) + 1;
 	struct walk_dir *d = calloc(1, sizeof *d + len);
@@ -166,7 +166,7 @@ static struct walk_dir *dir_new(struct walk_dirs *all, const struct walk_dir_opt
 }
 
 /* What can be known of it without opening it. */
-static int look_at(const struct walk_dir *d, int parent_fd, struct stat *st)
+static int stat_walk_dir(const struct walk_dir *d, int parent_fd, struct stat *st)
 {
 	int ret = d->path ? stat(d->path, st)
 			  : fstatat(parent_fd, d->name, st, d->follow ? 0 : AT_SYMLINK_NOFOLLOW);
@@ -176,7 +176,7 @@ static int look_at(const struct walk_dir *d, int parent_fd, struct stat *st)
 
 int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct walk_dir **out)
 {
-	struct walk_dir *d = dir_new(all, o);
+	struct walk_dir *d = alloc_walk_dir(all, o);
 	char room[FAIL_TEXT_MAX];
 	int parent_fd = -1, ret = 0, fd;
 	struct stat st;
@@ -192,14 +192,14 @@ int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct w
 	if (fd < 0 || fstat(fd, &st))
 		ret = fail_as(errno == ENOENT ? OUT_VANISHED : OUT_FILE, "open %s: %m",
 			      walk_shown(d, "", room, sizeof room));
-	if (ret == 0 || look_at(d, parent_fd, &st) == 0) {
+	if (ret == 0 || stat_walk_dir(d, parent_fd, &st) == 0) {
 		d->held.dev = st.st_dev;
 		d->held.ino = st.st_ino;
-		attr_of(&st, &d->a);
+		walk_attr_of(&st, &d->a);
 		*out = d;
 	}
 	if (!d->path)
-		walk_dir_let_go(d->parent);
+		walk_dir_release(d->parent);
 	held_dir_add(&all->held, &d->held, fd);
 	if (*out)
 		return ret;
@@ -235,7 +235,7 @@ bool walk_dir_loops(const struct walk_dir *d)
 	return false;
 }
 
-bool walk_dir_made(struct walk_dir *d)
+bool walk_dir_is_made(struct walk_dir *d)
 {
 	struct walk_dir *up = d;
 

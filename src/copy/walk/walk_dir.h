@@ -65,13 +65,13 @@ void walk_dir_put(struct walk_dir *d); /* NULL: nothing */
 bool walk_dir_loops(const struct walk_dir *d);
 
 /* Is it made, as far as is known? NULL: no. */
-bool walk_dir_made(struct walk_dir *d);
+bool walk_dir_is_made(struct walk_dir *d);
 
 /* Its descriptor, until it is let go of again. */
 int walk_dir_use(struct walk_dir *d, int *fd);
-void walk_dir_let_go(struct walk_dir *d);
+void walk_dir_release(struct walk_dir *d);
 
-void attr_of(const struct stat *st, struct record_attr *a);
+void walk_attr_of(const struct stat *st, struct record_attr *a);
 
 /* Paths of name (of something in d, or "") : as the user would write it, for messages, and from
  * the top of the transfer.  d NULL: name alone.  Longer ones are cut in front; returns where

@@ -79,14 +79,14 @@ enum walk_name {
 	WALK_NAME_CLASHES, /* a directory, and this is none, or the other way round */
 	WALK_NAME_FAILED, /* memory is out */
 };
-enum walk_name walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir);
+enum walk_name walk_claim_name(struct walk *w, struct walk_dir *d, const char *name, bool dir);
 
 /* Does what is in several sources go into one directory? */
 bool walk_merges(const struct walk_opts *o);
 int walk_next_root(struct walk *w);
 /* Entries of f that --files-from names; those that are not there have failed. */
-int walk_listed_piece(struct walk *w, struct walk_frame *f);
+int walk_read_listed(struct walk *w, struct walk_frame *f);
 /* The same for a directory that is read as a whole: what is named and not there. */
-int walk_listed_missing(struct walk *w, struct walk_frame *f);
+int walk_check_listed(struct walk *w, struct walk_frame *f);
 
 #endif

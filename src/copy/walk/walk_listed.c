@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 
-static bool leads_on(const struct listed_node *n)
+static bool has_listed_below(const struct listed_node *n)
 {
 	const char *name;
 	size_t at = 0;
@@ -15,12 +15,12 @@ static bool leads_on(const struct listed_node *n)
 	return listed_next(n, &at, &name) != NULL;
 }
 
-static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-		    char path[static NAME_MAX_WIRE], size_t len, int error);
+static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int error);
 
 /* What is listed below n has failed with errno; path is n's in d, of len bytes. */
-static int fail_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-		      char path[static NAME_MAX_WIRE], size_t len, int error)
+static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			     char path[static NAME_MAX_WIRE], size_t len, int error)
 {
 	const struct listed_node *child;
 	const char *name;
@@ -31,7 +31,7 @@ static int fail_below(struct walk *w, struct walk_dir *d, const struct listed_no
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
 		if (more < 0 || (size_t)more >= NAME_MAX_WIRE - len)
 			continue;
-		if (fail_all(w, d, child, path, len + (size_t)more, error))
+		if (fail_listed_tree(w, d, child, path, len + (size_t)more, error))
 			return -1;
 	}
 	path[len] = '\0';
@@ -39,8 +39,8 @@ static int fail_below(struct walk *w, struct walk_dir *d, const struct listed_no
 }
 
 /* The same, and n itself where it is listed. */
-static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-		    char path[static NAME_MAX_WIRE], size_t len, int error)
+static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int error)
 {
 	char room[FAIL_TEXT_MAX / 2];
 
@@ -51,20 +51,20 @@ static int fail_all(struct walk *w, struct walk_dir *d, const struct listed_node
 		if (walk_fail(w, d, path))
 			return -1;
 	}
-	return fail_below(w, d, n, path, len, error);
+	return fail_listed_below(w, d, n, path, len, error);
 }
 
-static int missing(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-		   const char *name, int error)
+static int fail_listed_entry(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			     const char *name, int error)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name);
 
-	return fail_all(w, d, n, path, (size_t)len, error);
+	return fail_listed_tree(w, d, n, path, (size_t)len, error);
 }
 
-static int enter(struct walk *w, struct walk_frame *f, const struct listed_node *n,
-		 const char *name, bool itself, bool follow)
+static int enter_listed_dir(struct walk *w, struct walk_frame *f, const struct listed_node *n,
+			    const char *name, bool itself, bool follow)
 {
 	bool whole = itself && w->o.rules->recursive;
 	struct walk_dir_opts o = {
@@ -86,14 +86,14 @@ static int enter(struct walk *w, struct walk_frame *f, const struct listed_node 
 }
 
 /* It is no directory: nothing is below it, whatever is listed. */
-static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
-				const struct listed_node *n, const char *name, bool itself)
+static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
+			     const struct listed_node *n, const char *name, bool itself)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name);
 	struct stat st;
 
-	if (fail_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
+	if (fail_listed_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
 		return -1;
 	/* A link is copied as one, though it was followed to see where it leads. */
 	if (!itself || walk_stat(fd, name, w->o.rules->copy_links, &st))
@@ -101,14 +101,14 @@ static int take_file_that_leads(struct walk *w, struct walk_frame *f, int fd,
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
-static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-			    char path[static NAME_MAX_WIRE], size_t len, int fd);
+static bool is_any_included_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+				  char path[static NAME_MAX_WIRE], size_t len, int fd);
 
 /* The same of its entry n, called name in fd: is it, or is anything below it, not excluded? */
-static bool is_to_be_sent(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-			  char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
+static bool is_any_included(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+			    char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
 {
-	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, is;
+	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, is;
 	struct stat st;
 	int in;
 
@@ -122,15 +122,15 @@ static bool is_to_be_sent(struct walk *w, struct walk_dir *d, const struct liste
 	in = walk_open_path(fd, name, true);
 	if (in < 0)
 		return true;
-	is = leads_somewhere(w, d, n, path, len, in);
+	is = is_any_included_below(w, d, n, path, len, in);
 	close(in);
 	return is;
 }
 
 /* Is anything that is listed below n not excluded?  path is n's in d, of len bytes, fd its
  * descriptor. */
-static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-			    char path[static NAME_MAX_WIRE], size_t len, int fd)
+static bool is_any_included_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+				  char path[static NAME_MAX_WIRE], size_t len, int fd)
 {
 	const struct listed_node *child;
 	const char *name;
@@ -141,15 +141,15 @@ static bool leads_somewhere(struct walk *w, struct walk_dir *d, const struct lis
 	while (!is && (child = listed_next(n, &at, &name)) != NULL) {
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
 		is = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
-		     is_to_be_sent(w, d, child, path, len + (size_t)more, fd, name);
+		     is_any_included(w, d, child, path, len + (size_t)more, fd, name);
 	}
 	path[len] = '\0';
 	return is;
 }
 
 /* A directory that only leads to what is excluded is not made. */
-static bool leads_nowhere(struct walk *w, struct walk_dir *d, const struct listed_node *n, int fd,
-			  const char *name)
+static bool is_all_excluded_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+				  int fd, const char *name)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name), in;
@@ -158,34 +158,34 @@ static bool leads_nowhere(struct walk *w, struct walk_dir *d, const struct liste
 	in = w->o.rules->filter ? walk_open_path(fd, name, true) : -1;
 	if (in < 0)
 		return false;
-	is = leads_somewhere(w, d, n, path, (size_t)len, in);
+	is = is_any_included_below(w, d, n, path, (size_t)len, in);
 	close(in);
 	return !is;
 }
 
 /* A name that only leads to what is listed may be a symbolic link: the user wrote it.  Patterns do
  * not hold for it either, as with rsync. */
-static int take(struct walk *w, struct walk_frame *f, int fd, const struct listed_node *n,
-		const char *name)
+static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
+			     const struct listed_node *n, const char *name)
 {
-	bool leads = leads_on(n), follow = leads || w->o.rules->copy_links, itself;
+	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, itself;
 	struct stat st;
 
 	if (walk_stat(fd, name, follow, &st))
-		return missing(w, f->dir, n, name, errno);
+		return fail_listed_entry(w, f->dir, n, name, errno);
 	itself = listed_itself(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
 	if (!itself && !leads)
 		return 0;
-	if (S_ISDIR(st.st_mode) && !itself && leads_nowhere(w, f->dir, n, fd, name))
+	if (S_ISDIR(st.st_mode) && !itself && is_all_excluded_below(w, f->dir, n, fd, name))
 		return 0;
 	if (S_ISDIR(st.st_mode))
-		return enter(w, f, n, name, itself, follow);
+		return enter_listed_dir(w, f, n, name, itself, follow);
 	if (leads)
-		return take_file_that_leads(w, f, fd, n, name, itself);
+		return scan_file_not_dir(w, f, fd, n, name, itself);
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
-int walk_listed_piece(struct walk *w, struct walk_frame *f)
+int walk_read_listed(struct walk *w, struct walk_frame *f)
 {
 	const struct listed_node *n;
 	const char *name;
@@ -200,14 +200,14 @@ int walk_listed_piece(struct walk *w, struct walk_frame *f)
 	while (ret == 0 && w->top == f && w->count < WALK_ENTRIES && !f->over) {
 		n = listed_next(f->listed, &f->listed_at, &name);
 		if (n)
-			ret = take(w, f, fd, n, name);
+			ret = scan_listed_entry(w, f, fd, n, name);
 		f->over = !n;
 	}
-	walk_dir_let_go(f->dir);
+	walk_dir_release(f->dir);
 	return ret;
 }
 
-int walk_listed_missing(struct walk *w, struct walk_frame *f)
+int walk_check_listed(struct walk *w, struct walk_frame *f)
 {
 	const struct listed_node *n;
 	const char *name;
@@ -219,8 +219,8 @@ int walk_listed_missing(struct walk *w, struct walk_frame *f)
 		return -1;
 	while (ret == 0 && (n = listed_next(f->listed, &at, &name)) != NULL) {
 		if (walk_stat(fd, name, false, &st))
-			ret = missing(w, f->dir, n, name, errno);
+			ret = fail_listed_entry(w, f->dir, n, name, errno);
 	}
-	walk_dir_let_go(f->dir);
+	walk_dir_release(f->dir);
 	return ret;
 }

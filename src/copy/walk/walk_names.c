@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum walk_name walk_first(struct walk *w, struct walk_dir *d, const char *name, bool dir)
+enum walk_name walk_claim_name(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
 	struct walk_names *n = &w->names;
 	const char *path;

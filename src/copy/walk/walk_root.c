@@ -41,8 +41,8 @@ static void drop_implied(struct walk *w, unsigned from)
 
 /* The directory of path[0..end] that is only led through; the root before may have led through it
  * as well. */
-static int imply(struct walk *w, const struct found_path *p, const struct component *c,
-		 unsigned depth)
+static int enter_implied_dir(struct walk *w, const struct found_path *p, const struct component *c,
+			     unsigned depth)
 {
 	struct walk_dir *parent = depth ? w->implied[depth - 1] : NULL;
 	struct walk_dir_opts o = {
@@ -80,8 +80,8 @@ static int imply(struct walk *w, const struct found_path *p, const struct compon
 
 /* Lead through all but the last component, which is left in *last ("": there is none).  -1: that
  * failed, -2: the walk did. */
-static int lead_to(struct walk *w, const struct found_path *p, struct component *last,
-		   unsigned *depth)
+static int enter_leading_dirs(struct walk *w, const struct found_path *p, struct component *last,
+			      unsigned *depth)
 {
 	size_t at = (size_t)(name_relative(p->path) - p->path);
 	struct component c;
@@ -95,13 +95,13 @@ static int lead_to(struct walk *w, const struct found_path *p, struct component 
 				       "%s: --relative can't make .. (a/./b makes only b)",
 				       p->path);
 		if (last->name[0])
-			ret = imply(w, p, last, (*depth)++);
+			ret = enter_implied_dir(w, p, last, (*depth)++);
 		*last = c;
 	}
 	return ret;
 }
 
-static int root_fail(struct walk *w, const struct found_path *p)
+static int fail_root(struct walk *w, const struct found_path *p)
 {
 	return walk_fail(w, NULL, p->path) ? -1 : 1;
 }
@@ -114,14 +114,14 @@ static int enter_root(struct walk *w, const struct found_path *p, const struct w
 
 	if (!d) {
 		w->incomplete = true;
-		return root_fail(w, p);
+		return fail_root(w, p);
 	}
 	w->dev = d->held.dev;
 	return walk_enter(w, d, ret, whole, listed) ? -1 : 1;
 }
 
 /* Only what is in it goes to the target. */
-static bool means_contents(const struct walk *w, const char *path, const char *name)
+static bool root_means_contents(const struct walk *w, const char *path, const char *name)
 {
 	return w->o.rules->no_target_dir || !*name || strcmp(name, "..") == 0 ||
 	       path[strlen(path) - 1] == '/';
@@ -145,15 +145,15 @@ bool walk_merges(const struct walk_opts *o)
 }
 
 /* Its name in the target: 0; else what walk_next_root() returns.  flags: a directory's. */
-static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in, const char *name,
-		 uint32_t *flags)
+static int claim_root_name(struct walk *w, const struct found_path *p, struct walk_dir *in,
+			   const char *name, uint32_t *flags)
 {
 	enum walk_name first;
 
 	/* With -T a file would be the target itself, which is a directory then: it fails. */
 	if (p->missing || w->o.rules->no_target_dir)
 		return 0;
-	first = walk_first(w, in, name, flags);
+	first = walk_claim_name(w, in, name, flags);
 	/* Or the backup of what it replaced would be the copy. */
 	if (first == WALK_NAME_TAKEN && w->names_one_file)
 		return 1;
@@ -164,7 +164,7 @@ static int claim(struct walk *w, const struct found_path *p, struct walk_dir *in
 	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
 		return first == WALK_NAME_NEW ? 0 : -1;
 	fail("%s is not copied over what a source before it has there", p->path);
-	return root_fail(w, p);
+	return fail_root(w, p);
 }
 
 static uint32_t contents_flags(struct walk *w)
@@ -186,12 +186,12 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 	};
 	int ret;
 
-	if (means_contents(w, p->path, name)) {
+	if (root_means_contents(w, p->path, name)) {
 		name[0] = '\0';
 		o.flags = contents_flags(w);
 	} else if (walk_excludes(w, NULL, name, true)) {
 		return 1;
-	} else if ((ret = claim(w, p, NULL, name, &o.flags)) != 0) {
+	} else if ((ret = claim_root_name(w, p, NULL, name, &o.flags)) != 0) {
 		return ret;
 	} else if (w->o.found->count > 1) {
 		o.flags |= DIR_MANY;
@@ -199,7 +199,7 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 	return enter_root(w, p, &o, true, NULL);
 }
 
-static int enter_listed(struct walk *w, const struct found_path *p)
+static int enter_listed_root(struct walk *w, const struct found_path *p)
 {
 	const struct listed_node *top = listed_top(w->o.rules->listed);
 	bool itself = listed_itself(top), whole = itself && w->o.rules->recursive;
@@ -214,15 +214,15 @@ static int enter_listed(struct walk *w, const struct found_path *p)
 	return enter_root(w, p, &o, whole, top);
 }
 
-static int name_it(struct walk *w, const struct found_path *p, struct walk_dir *in,
-		   const char *name)
+static int add_named_root(struct walk *w, const struct found_path *p, struct walk_dir *in,
+			  const char *name)
 {
 	int ret;
 
 	/* What is not there is told, whatever its name. */
 	if (!p->missing && walk_excludes(w, in, name, false))
 		return 1;
-	ret = claim(w, p, in, name, NULL);
+	ret = claim_root_name(w, p, in, name, NULL);
 	if (ret)
 		return ret;
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
@@ -259,18 +259,18 @@ static int enter_relative(struct walk *w, const struct found_path *p, bool is_di
 
 	if (excludes_relative(w, p->path, is_dir))
 		return 1;
-	ret = lead_to(w, p, &last, &depth);
+	ret = enter_leading_dirs(w, p, &last, &depth);
 	if (ret)
-		return ret == -1 ? root_fail(w, p) : -1;
+		return ret == -1 ? fail_root(w, p) : -1;
 	o.name = last.name;
 	o.parent = depth ? w->implied[depth - 1] : NULL;
 	if (!is_dir)
-		return name_it(w, p, o.parent, last.name);
+		return add_named_root(w, p, o.parent, last.name);
 	if (!last.name[0])
 		o.flags = contents_flags(w);
 	else if (walk_excludes(w, o.parent, last.name, true))
 		return 1;
-	else if ((ret = claim(w, p, o.parent, last.name, &o.flags)) != 0)
+	else if ((ret = claim_root_name(w, p, o.parent, last.name, &o.flags)) != 0)
 		return ret;
 	return enter_root(w, p, &o, true, NULL);
 }
@@ -283,7 +283,7 @@ static bool is_directory(const char *path)
 }
 
 /* 1: it is there, or a link leads to it; 0: it is not, and may be a link that leads nowhere; -1. */
-static int look_at_root(const char *path, bool *is_dir)
+static int stat_root(const char *path, bool *is_dir)
 {
 	struct stat st;
 
@@ -334,29 +334,29 @@ int walk_next_root(struct walk *w)
 	twin = find_twin(w, p);
 	if (twin) {
 		fail("%s is not copied over %s, which has the same name", p->path, twin->path);
-		return root_fail(w, p);
+		return fail_root(w, p);
 	}
-	there = look_at_root(p->path, &is_dir);
+	there = stat_root(p->path, &is_dir);
 	/* Nobody knows what would be in it. */
 	if (there <= 0)
 		w->incomplete = true;
 	if (there < 0)
-		return root_fail(w, p);
+		return fail_root(w, p);
 	if (is_dir && r->listed)
-		return enter_listed(w, p);
+		return enter_listed_root(w, p);
 	if (r->listed && !p->missing) {
 		fail("%s is no directory: names of --files-from are in one", p->path);
-		return root_fail(w, p);
+		return fail_root(w, p);
 	}
 	if (is_dir && !r->recursive) {
 		fail("%s is a directory (-r copies it)", p->path);
-		return root_fail(w, p);
+		return fail_root(w, p);
 	}
 	if (r->relative && !p->missing)
 		return enter_relative(w, p, is_dir);
 	if (is_dir)
 		return enter_tree(w, p);
-	return name_it(w, p, NULL, name_last(p->path, name, sizeof name));
+	return add_named_root(w, p, NULL, name_last(p->path, name, sizeof name));
 }
 
 bool walk_is_of_one(const struct walk *w)

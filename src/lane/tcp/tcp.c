@@ -56,7 +56,7 @@ struct tcp {
 	size_t out_left; /* of out, from its end */
 };
 
-static int lost(struct tcp *t, const char *what)
+static int fail_connection(struct tcp *t, const char *what)
 {
 	if (atomic_load(&t->broken))
 		return fail_as(OUT_PEER_LOST, "%s: broken", t->wire.name);
@@ -99,7 +99,7 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 
 		errno = n < 0 ? errno : 0;
 		if (atomic_load(&t->broken) || (n < 0 && errno != EINTR))
-			return lost(t, "wait");
+			return fail_connection(t, "wait");
 		/* Notifications alone are no event; an error stays when they are taken. */
 		if (n > 0 && (p[0].revents & POLLERR) && zerocopy_reap(&t->zerocopy, t->fd) > 0)
 			continue;
@@ -129,7 +129,7 @@ static int tcp_send(struct wire *w, struct block *b)
 
 		errno = 0;
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
-			return lost(t, "send");
+			return fail_connection(t, "send");
 		n = zerocopy_send(&t->zerocopy, t->fd, at, left);
 		if (n > 0) {
 			at += n;
@@ -140,7 +140,7 @@ static int tcp_send(struct wire *w, struct block *b)
 			continue;
 		errno = errno == EAGAIN && (got & (POLLRDHUP | POLLHUP)) ? 0 : errno;
 		if (errno != EAGAIN)
-			return lost(t, "send");
+			return fail_connection(t, "send");
 		/* No need to take in credits here: the sink never waits for us to do so. */
 		if (tcp_wait(t, POLLOUT | POLLRDHUP, &got))
 			return -1;
@@ -148,7 +148,7 @@ static int tcp_send(struct wire *w, struct block *b)
 	return 0;
 }
 
-static int take_in(struct tcp *t)
+static int parse_credits(struct tcp *t)
 {
 	size_t at = 0;
 
@@ -180,15 +180,15 @@ static int tcp_credit(struct wire *w, uint64_t least, uint64_t *stored)
 
 		errno = 0;
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
-			return lost(t, "receive");
+			return fail_connection(t, "receive");
 		n = recv(t->fd, t->in + t->in_len, sizeof t->in - t->in_len, MSG_DONTWAIT);
 		if (n > 0) {
 			t->in_len += (size_t)n;
 			lane_heard_wire(t->lane);
-			if (take_in(t))
+			if (parse_credits(t))
 				return -1;
 		} else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			return lost(t, "receive");
+			return fail_connection(t, "receive");
 		} else if (errno == EAGAIN && t->stored < least && tcp_wait(t, POLLIN, &got)) {
 			return -1;
 		}
@@ -219,7 +219,7 @@ static int push_grants(struct tcp *t)
 		else if (errno == EAGAIN)
 			return 0;
 		else if (errno != EINTR)
-			return lost(t, "send");
+			return fail_connection(t, "send");
 	}
 	return 0;
 }
@@ -241,7 +241,7 @@ static int tcp_post(struct wire *w, struct block *b)
 }
 
 /* Read what is there, as far as the end of the next head: 1, 0 when there is nothing now. */
-static int fill(struct tcp *t)
+static int read_available(struct tcp *t)
 {
 	struct iovec parts[2];
 	struct msghdr m = {.msg_iov = parts};
@@ -258,7 +258,7 @@ static int fill(struct tcp *t)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0)
-		return lost(t, "receive");
+		return fail_connection(t, "receive");
 	atomic_fetch_add_explicit(&t->wire.heard, (uint64_t)n, memory_order_relaxed);
 	lane_heard_wire(t->lane);
 	if ((size_t)n < data)
@@ -269,7 +269,7 @@ static int fill(struct tcp *t)
 }
 
 /* The next block's head is here: find a place for its data. */
-static int begin(struct tcp *t)
+static int begin_block(struct tcp *t)
 {
 	struct block *b;
 	struct head h;
@@ -296,12 +296,12 @@ static int tcp_recv(struct wire *w, bool wait, struct block **out)
 	*out = NULL;
 	for (;;) {
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
-			return lost(t, "receive");
-		if (!t->coming && t->head_len == LANE_HEAD && begin(t))
+			return fail_connection(t, "receive");
+		if (!t->coming && t->head_len == LANE_HEAD && begin_block(t))
 			return -1;
 		if (t->coming && t->came == t->coming->len)
 			break;
-		n = fill(t);
+		n = read_available(t);
 		if (n < 0)
 			return -1;
 		if (n > 0)

@@ -17,7 +17,7 @@
 enum { DIAL_MAX = 64 };
 
 /* One address that is being tried. */
-struct attempt {
+struct dial_attempt {
 	const union address *to;
 	int fd; /* -1: given up, and why is in dial.text */
 	bool connected; /* and our hello is on its way */
@@ -29,14 +29,14 @@ struct dial {
 	struct lane *lane;
 	uint32_t epoch;
 	const struct lane_key *key;
-	struct attempt attempts[DIAL_MAX];
+	struct dial_attempt attempts[DIAL_MAX];
 	unsigned count, alive;
 	char text[FAIL_TEXT_MAX]; /* of those that were given up */
 	enum outcome code;
 };
 
 /* This attempt failed, because of why. */
-static void give_up(struct dial *d, struct attempt *a, enum outcome code, const char *why)
+static void drop_attempt(struct dial *d, struct dial_attempt *a, enum outcome code, const char *why)
 {
 	char where[80];
 	size_t used = strlen(d->text);
@@ -51,26 +51,26 @@ static void give_up(struct dial *d, struct attempt *a, enum outcome code, const 
 		 address_text(a->to, where, sizeof where), why);
 }
 
-static void give_up_errno(struct dial *d, struct attempt *a, int err)
+static void drop_attempt_errno(struct dial *d, struct dial_attempt *a, int err)
 {
 	char why[128];
 
 	errno = err;
 	snprintf(why, sizeof why, "%m");
-	give_up(d, a, OUT_CONNECT, why);
+	drop_attempt(d, a, OUT_CONNECT, why);
 }
 
-static void begin(struct dial *d, struct attempt *a, const union address *to)
+static void start_attempt(struct dial *d, struct dial_attempt *a, const union address *to)
 {
-	*a = (struct attempt){.to = to};
+	*a = (struct dial_attempt){.to = to};
 	d->alive++;
 	a->fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (a->fd < 0 || (connect(a->fd, &to->sa, address_len(to)) != 0 && errno != EINPROGRESS))
-		give_up_errno(d, a, errno);
+		drop_attempt_errno(d, a, errno);
 }
 
 /* Connected, or not: say hello. */
-static void greet(struct dial *d, struct attempt *a)
+static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 {
 	uint8_t hello[LANE_HELLO_SIZE];
 	int err = 0;
@@ -78,51 +78,51 @@ static void greet(struct dial *d, struct attempt *a)
 	ssize_t n;
 
 	if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0 || err != 0) {
-		give_up_errno(d, a, err ? err : errno);
+		drop_attempt_errno(d, a, err ? err : errno);
 		return;
 	}
-	hello_say(d->lane, d->epoch, false, d->key, hello);
+	hello_write(d->lane, d->epoch, false, d->key, hello);
 	/* Into an empty buffer, so all of it or nothing. */
 	n = send(a->fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n == LANE_HELLO_SIZE)
 		a->connected = true;
 	else
-		give_up_errno(d, a, n < 0 ? errno : EIO);
+		drop_attempt_errno(d, a, n < 0 ? errno : EIO);
 }
 
 /* True when the other end has proven itself. */
-static bool listen_to(struct dial *d, struct attempt *a)
+static bool read_attempt_hello(struct dial *d, struct dial_attempt *a)
 {
 	ssize_t n = recv(a->fd, a->heard + a->len, sizeof a->heard - a->len, 0);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n < 0) {
-		give_up_errno(d, a, errno);
+		drop_attempt_errno(d, a, errno);
 		return false;
 	}
 	if (n == 0) {
-		give_up(d, a, OUT_CONNECT, "closed without an answer");
+		drop_attempt(d, a, OUT_CONNECT, "closed without an answer");
 		return false;
 	}
 	a->len += (size_t)n;
 	if (a->len < sizeof a->heard)
 		return false;
-	if (hello_heard(d->lane, d->epoch, true, d->key, a->heard) == 0)
+	if (hello_check(d->lane, d->epoch, true, d->key, a->heard) == 0)
 		return true;
-	give_up(d, a, failed()->code, failed()->text);
+	drop_attempt(d, a, failed()->code, failed()->text);
 	return false;
 }
 
 /* Wait for something to happen: the attempt that won, NULL for none yet, -1 in *rc to stop. */
-static struct attempt *step(struct dial *d, uint64_t deadline_ms, int *rc)
+static struct dial_attempt *poll_attempts(struct dial *d, uint64_t deadline_ms, int *rc)
 {
 	struct pollfd p[DIAL_MAX + 1];
-	struct attempt *of[DIAL_MAX];
+	struct dial_attempt *of[DIAL_MAX];
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < d->count; i++) {
-		struct attempt *a = &d->attempts[i];
+		struct dial_attempt *a = &d->attempts[i];
 
 		if (a->fd < 0)
 			continue;
@@ -144,20 +144,20 @@ static struct attempt *step(struct dial *d, uint64_t deadline_ms, int *rc)
 		if (p[i].revents == 0)
 			continue;
 		if (!of[i]->connected)
-			greet(d, of[i]);
-		else if (listen_to(d, of[i]))
+			send_attempt_hello(d, of[i]);
+		else if (read_attempt_hello(d, of[i]))
 			return of[i];
 	}
 	return NULL;
 }
 
-static int run(struct dial *d, uint64_t deadline_ms, struct wire **out)
+static int run_attempts(struct dial *d, uint64_t deadline_ms, struct wire **out)
 {
-	struct attempt *won = NULL;
+	struct dial_attempt *won = NULL;
 	int rc, fd;
 
 	while (!won && d->alive > 0 && clock_ms() < deadline_ms) {
-		won = step(d, deadline_ms, &rc);
+		won = poll_attempts(d, deadline_ms, &rc);
 		if (rc)
 			return -1;
 	}
@@ -168,9 +168,9 @@ static int run(struct dial *d, uint64_t deadline_ms, struct wire **out)
 	}
 	for (unsigned i = 0; i < d->count; i++)
 		if (d->attempts[i].fd >= 0)
-			give_up(d, &d->attempts[i], OUT_CONNECT,
-				d->attempts[i].connected ? "connected, but nobody answers"
-							 : "no connection in time");
+			drop_attempt(d, &d->attempts[i], OUT_CONNECT,
+				     d->attempts[i].connected ? "connected, but nobody answers"
+							      : "no connection in time");
 	return fail_as(d->code == OUT_AUTH ? OUT_AUTH : OUT_CONNECT, "connect lane %u %s",
 		       lane_index(d->lane), d->text);
 }
@@ -185,8 +185,8 @@ int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const u
 		return fail_as(OUT_CONNECT, "connect lane %u: %s", lane_index(l),
 			       n == 0 ? "there is no address" : "too many addresses");
 	for (unsigned i = 0; i < n; i++)
-		begin(&d, &d.attempts[i], &to[i]);
-	rc = run(&d, deadline_ms, out);
+		start_attempt(&d, &d.attempts[i], &to[i]);
+	rc = run_attempts(&d, deadline_ms, out);
 	for (unsigned i = 0; i < n; i++)
 		close_fd(d.attempts[i].fd);
 	return rc;
@@ -206,7 +206,7 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 	/* With its hello this end has accepted, so whatever can fail comes before. */
 	if (tcp_wire(l, epoch, fd, &w))
 		return -1;
-	hello_say(l, epoch, true, key, hello);
+	hello_write(l, epoch, true, key, hello);
 	n = send(fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n != LANE_HELLO_SIZE) {
 		errno = n < 0 ? errno : EIO;
@@ -253,7 +253,7 @@ static void set_port(union address *a, unsigned port)
 		a->in4.sin_port = htons((uint16_t)port);
 }
 
-static unsigned port_of(const union address *a)
+static unsigned get_port(const union address *a)
 {
 	return ntohs(a->sa.sa_family == AF_INET6 ? a->in6.sin6_port : a->in4.sin_port);
 }
@@ -266,8 +266,8 @@ int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *po
 	unsigned p = lo;
 	int fd;
 
-	if (port_of(addr) != 0)
-		lo = hi = p = port_of(addr);
+	if (get_port(addr) != 0)
+		lo = hi = p = get_port(addr);
 	do {
 		set_port(&at, p);
 		fd = listen_at(&at);
@@ -285,6 +285,6 @@ int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *po
 		close_fd(fd);
 		return -1;
 	}
-	*port = port_of(&at);
+	*port = get_port(&at);
 	return fd;
 }

@@ -26,7 +26,7 @@ void zerocopy_begin(struct zerocopy *z, int fd, size_t block_size)
 }
 
 /* One message of the error queue: is it a notification, and for how many sends? */
-static uint32_t notified(struct zerocopy *z, struct msghdr *m)
+static uint32_t parse_notification(struct zerocopy *z, struct msghdr *m)
 {
 	struct sock_extended_err e;
 	struct cmsghdr *c = CMSG_FIRSTHDR(m);
@@ -56,7 +56,7 @@ unsigned zerocopy_reap(struct zerocopy *z, int fd)
 
 		if (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
 			break;
-		sends = notified(z, &m);
+		sends = parse_notification(z, &m);
 		z->waiting -= sends < z->waiting ? sends : z->waiting;
 		found++;
 	}

@@ -72,7 +72,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	return 0;
 }
 
-static void free_now(struct verbs *v)
+static void free_wire(struct verbs *v)
 {
 	/* As the id has a channel of its own this waits for nobody: the peer is told, and
 	 * what is left of the queues is flushed.  Not connected, or no more: also fine. */
@@ -89,10 +89,10 @@ static void free_now(struct verbs *v)
 	free(v);
 }
 
-static void *free_later(void *arg)
+static void *run_free_wire(void *arg)
 {
 	pthread_setname_np(pthread_self(), "verbs-close");
-	free_now(arg);
+	free_wire(arg);
 	return NULL;
 }
 
@@ -102,7 +102,7 @@ static void *free_later(void *arg)
  * for that.  But its pages are let go at once: with all its memory locked twice, the next call
  * would find too little.
  */
-static bool leave_to_thread(struct verbs *v)
+static bool free_in_thread(struct verbs *v)
 {
 	sigset_t all, old;
 	pthread_t t;
@@ -111,7 +111,7 @@ static bool leave_to_thread(struct verbs *v)
 	verbs_release_memory(v);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&t, NULL, free_later, v);
+	rc = pthread_create(&t, NULL, run_free_wire, v);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!rc)
 		pthread_detach(t);
@@ -120,9 +120,9 @@ static bool leave_to_thread(struct verbs *v)
 
 void verbs_free(struct verbs *v)
 {
-	if (!v || (v->calling && leave_to_thread(v)))
+	if (!v || (v->calling && free_in_thread(v)))
 		return;
-	free_now(v);
+	free_wire(v);
 }
 
 /* ---- completions and events --------------------------------------------------------- */
@@ -159,7 +159,7 @@ static int work_failed(struct verbs *v, const struct ibv_wc *wc)
 			  v->id->qp->qp_num, work_text(wc->wr_id), ibv_wc_status_str(wc->status));
 }
 
-static int credit_came(struct verbs *v, uint32_t slot, uint32_t len)
+static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
 {
 	struct credit c;
 
@@ -214,7 +214,7 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	case WORK_RECV_BLOCK:
 		return verbs_block_came(v, wc);
 	case WORK_RECV_CREDIT:
-		return credit_came(v, slot, wc->byte_len);
+		return accept_credit(v, slot, wc->byte_len);
 	case WORK_RECV_HELLO:
 		if (wc->byte_len != LANE_HELLO_SIZE)
 			return verbs_fail(v, OUT_PROTOCOL, "%s: a hello of %u bytes came",
@@ -227,7 +227,7 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 }
 
 /* Take in what completed: how many, or -1. */
-static int reap(struct verbs *v)
+static int reap_completions(struct verbs *v)
 {
 	struct ibv_wc wc[REAP_MOST];
 	int n = ibv_poll_cq(v->cq, REAP_MOST, wc);
@@ -240,7 +240,7 @@ static int reap(struct verbs *v)
 	return v->why.code ? fail_again(&v->why) : n;
 }
 
-static int spin(struct verbs *v)
+static int spin_for_completion(struct verbs *v)
 {
 	uint64_t until;
 	int n = 0;
@@ -249,13 +249,13 @@ static int spin(struct verbs *v)
 		return 0;
 	until = clock_ns() + v->spin_ns;
 	while (n == 0 && clock_ns() < until)
-		n = reap(v);
+		n = reap_completions(v);
 	return n;
 }
 
 /* An event makes the channel readable only for what completes after arming, hence the look
  * between this and sleeping. */
-static int arm(struct verbs *v)
+static int arm_completion_event(struct verbs *v)
 {
 	int rc;
 
@@ -283,9 +283,9 @@ static void take_completion_event(struct verbs *v)
 }
 
 /* The connection's end.  What came before it still counts. */
-static int connection_ended(struct verbs *v, enum rdma_cm_event_type what)
+static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
 {
-	while (!v->why.code && reap(v) > 0)
+	while (!v->why.code && reap_completions(v) > 0)
 		;
 	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
@@ -301,7 +301,7 @@ static int take_connection_events(struct verbs *v)
 
 		rdma_ack_cm_event(e);
 		if (what == RDMA_CM_EVENT_DISCONNECTED || what == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			connection_ended(v, what);
+			fail_disconnected(v, what);
 	}
 	return v->why.code ? fail_again(&v->why) : 0;
 }
@@ -338,13 +338,13 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 	if (atomic_load(&v->broken))
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was given up",
 				  v->wire.name);
-	n = reap(v);
+	n = reap_completions(v);
 	if (n == 0)
-		n = spin(v);
+		n = spin_for_completion(v);
 	if (n == 0) {
-		if (arm(v))
+		if (arm_completion_event(v))
 			return -1;
-		n = reap(v);
+		n = reap_completions(v);
 	}
 	if (n == 0)
 		return sleep_until(v, until_ms);
@@ -403,7 +403,7 @@ static bool is_fresh(const struct verbs *v)
 }
 
 /* Blocks wait for a credit: -1 when too long. */
-static int look_at_sink(struct verbs *v)
+static int check_sink_alive(struct verbs *v)
 {
 	/* A hardware's acknowledgement is a sign too. */
 	if (patience_look(&v->patience, v->lane, v->stored + v->let_go, is_fresh(v)))
@@ -415,12 +415,12 @@ static int await_sink(struct verbs *v)
 {
 	if (verbs_progress(v, patience_next(&v->patience, v->lane, is_fresh(v))))
 		return -1;
-	return look_at_sink(v);
+	return check_sink_alive(v);
 }
 
 /* The send queue's slots are free only once reaped, whatever a credit says of the data: an
  * adapter that is not asked for its completions (siw) fills up. */
-static int send_room(struct verbs *v, uint32_t room)
+static int await_send_room(struct verbs *v, uint32_t room)
 {
 	while (v->sends + room > v->sends_max) {
 		/* Of a sink's credits that don't leave the source sees that none comes. */
@@ -444,7 +444,7 @@ static int verbs_send(struct wire *w, struct block *b)
 		if (await_sink(v))
 			return -1;
 	}
-	if (send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
+	if (await_send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
 		return -1;
 	v->next = b->number + 1;
 	if (!v->large && b->len > PACKET_MOST)
@@ -453,7 +453,7 @@ static int verbs_send(struct wire *w, struct block *b)
 }
 
 /* What the adapter has not let go of counts as not stored, though the sink has it. */
-static uint64_t credited(const struct verbs *v)
+static uint64_t count_credited(const struct verbs *v)
 {
 	return v->stored < v->let_go ? v->stored : v->let_go;
 }
@@ -463,14 +463,15 @@ static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 	struct verbs *v = verbs_of(w);
 
 	/* Who looks again and again and never waits is to hear that it broke, too. */
-	if (least == 0 && credited(v) < v->next &&
-	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap(v)) < 0 || look_at_sink(v)))
+	if (least == 0 && count_credited(v) < v->next &&
+	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
+	     check_sink_alive(v)))
 		return -1;
-	while (credited(v) < least) {
+	while (count_credited(v) < least) {
 		if (await_sink(v))
 			return -1;
 	}
-	*stored = credited(v);
+	*stored = count_credited(v);
 	return 0;
 }
 
@@ -488,7 +489,7 @@ static int verbs_grant(struct wire *w, uint64_t stored)
 		return 0;
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
-	if (send_room(v, 1))
+	if (await_send_room(v, 1))
 		return -1;
 	credit_encode(&c, at);
 	v->credit_slot = (v->credit_slot + 1) % v->sends_max;
@@ -513,12 +514,12 @@ static int verbs_post(struct wire *w, struct block *b)
 }
 
 /* Something to hand out, or nothing at hand; -1 when the wire is broken. */
-static int look_for_block(struct verbs *v, bool wait)
+static int await_block(struct verbs *v, bool wait)
 {
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
 	if (!v->came_left && !wait)
-		return reap(v) < 0 ? -1 : 0;
+		return reap_completions(v) < 0 ? -1 : 0;
 	while (!v->came_left) {
 		if (verbs_progress(v, 0))
 			return -1;
@@ -532,7 +533,7 @@ static int verbs_recv(struct wire *w, bool wait, struct block **out)
 	struct arrival a;
 
 	*out = NULL;
-	if (look_for_block(v, wait))
+	if (await_block(v, wait))
 		return -1;
 	if (!v->came_left)
 		return 0;

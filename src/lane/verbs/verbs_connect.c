@@ -38,7 +38,7 @@ bool verbs_built(void)
 
 /* ---- events ------------------------------------------------------------------------- */
 
-struct event {
+struct cm_event {
 	enum rdma_cm_event_type what;
 	int status;
 	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
@@ -56,7 +56,7 @@ static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
 }
 
 /* The next event of the id: 0, or -1 when it is too late or the lane was aborted. */
-static int next_event(struct verbs *v, uint64_t until_ms, struct event *out)
+static int next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
 {
 	struct pollfd fds[] = {
 		{.fd = v->events->fd, .events = POLLIN},
@@ -118,7 +118,7 @@ static int connect_failed(struct verbs *v, int err)
 }
 
 /* It has a reason, and that is its host's. */
-static int refused(struct verbs *v, const struct lane_refusal *why)
+static int fail_refused(struct verbs *v, const struct lane_refusal *why)
 {
 	if (why->code == OUT_MEMLOCK)
 		return fail_memlock_on(v->peer, why->limit, why->need);
@@ -128,12 +128,12 @@ static int refused(struct verbs *v, const struct lane_refusal *why)
 		       v->peer);
 }
 
-static int event_failed(struct verbs *v, const struct event *e)
+static int event_failed(struct verbs *v, const struct cm_event *e)
 {
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
-			return refused(v, &e->why);
+			return fail_refused(v, &e->why);
 		if (e->status < 0)
 			return connect_failed(v, -e->status);
 		if (e->status == REJECT_NO_SERVICE)
@@ -157,9 +157,9 @@ static int event_failed(struct verbs *v, const struct event *e)
 }
 
 /* Wait for one kind of event; those about addresses and ports that change tell us nothing. */
-static int expect(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
+static int expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
 {
-	struct event e = {0};
+	struct cm_event e = {0};
 
 	do {
 		if (next_event(v, until_ms, &e))
@@ -176,7 +176,7 @@ static int expect(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_
  * again and again: a write of no bytes, which needs no memory and no permission at the peer, and
  * which iWARP itself may begin a connection with.
  */
-static int nudge(struct verbs *v, uint64_t *next_ms)
+static int nudge_siw(struct verbs *v, uint64_t *next_ms)
 {
 	if (clock_ms() < *next_ms)
 		return 0;
@@ -190,7 +190,7 @@ static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 	bool due = v->side == LANE_SOURCE && verbs_writes(v) &&
 		   (!v->accepting || place == HELLO_AGAIN);
 
-	if (hello_heard_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
+	if (hello_check_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
 			     &v->there))
 		return -1;
 	if ((v->there.at != 0) == due)
@@ -198,8 +198,8 @@ static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 	return fail_as(OUT_PROTOCOL, "lane hello: %s a ring to write to", due ? "without" : "with");
 }
 
-static int hear_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
-		      uint64_t deadline_ms)
+static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
+		       uint64_t deadline_ms)
 {
 	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	bool nudges = iwarp && !v->accepting;
@@ -209,7 +209,7 @@ static int hear_hello(struct verbs *v, const struct lane_key *key, enum hello_pl
 	while (v->hellos < least) {
 		if (clock_ms() >= deadline_ms)
 			return fail_as(OUT_CONNECT, "connect to %s: no hello in time", v->peer);
-		if (nudges && nudge(v, &next_ms))
+		if (nudges && nudge_siw(v, &next_ms))
 			return -1;
 		/* It may be the last thing that came: then the wire is good, if broken. */
 		if (verbs_progress(v, next_ms < deadline_ms ? next_ms : deadline_ms) &&
@@ -224,15 +224,15 @@ static int hear_hello(struct verbs *v, const struct lane_key *key, enum hello_pl
  * have been called without ever having had a wire.  If the other end has it and closes at once,
  * that is no matter of ours.
  */
-static int say_hello(struct verbs *v, const struct lane_key *key, enum hello_place place, bool last,
-		     uint64_t deadline_ms)
+static int send_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
+		      bool last, uint64_t deadline_ms)
 {
 	struct lane_ring ring = {0};
 
 	/* Only to one who has proven to be our peer. */
 	if (v->wire.exposed && (v->accepting || place == HELLO_AGAIN))
 		ring = (struct lane_ring){verbs_ring_at(v), v->pool_mr->rkey};
-	hello_say_ring(v->lane, v->epoch, v->accepting, key, &ring, verbs_hello_at(v, place));
+	hello_write_ring(v->lane, v->epoch, v->accepting, key, &ring, verbs_hello_at(v, place));
 	if (verbs_send_hello(v, place))
 		return -1;
 	while (last && v->sends > 0 && clock_ms() < deadline_ms) {
@@ -242,25 +242,25 @@ static int say_hello(struct verbs *v, const struct lane_key *key, enum hello_pla
 	return 0;
 }
 
-static int greet(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+static int exchange_hellos(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
 	bool again = v->wire.exposed && !v->accepting; /* we have to tell a ring yet */
 	uint64_t start;
 
 	if (v->accepting)
-		return hear_hello(v, key, HELLO_IN, deadline_ms) ||
-				       say_hello(v, key, HELLO_OUT, true, deadline_ms) ||
+		return await_hello(v, key, HELLO_IN, deadline_ms) ||
+				       send_hello(v, key, HELLO_OUT, true, deadline_ms) ||
 				       (verbs_hears_twice(v) &&
-					hear_hello(v, key, HELLO_AGAIN, deadline_ms))
+					await_hello(v, key, HELLO_AGAIN, deadline_ms))
 			       ? -1
 			       : 0;
 	/* iWARP wants the connecting end to speak first. */
 	start = clock_ns();
-	if (say_hello(v, key, HELLO_OUT, false, deadline_ms) ||
-	    hear_hello(v, key, HELLO_IN, deadline_ms))
+	if (send_hello(v, key, HELLO_OUT, false, deadline_ms) ||
+	    await_hello(v, key, HELLO_IN, deadline_ms))
 		return -1;
 	v->wire.rtt_us = (uint32_t)((clock_ns() - start) / 1000 + 1);
-	return again ? say_hello(v, key, HELLO_AGAIN, true, deadline_ms) : 0;
+	return again ? send_hello(v, key, HELLO_AGAIN, true, deadline_ms) : 0;
 }
 
 static void name_wire(struct verbs *v)
@@ -304,7 +304,7 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 			   uint64_t deadline_ms)
 {
 	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
-	struct event e;
+	struct cm_event e;
 
 	if (from)
 		own = *from;
@@ -330,7 +330,7 @@ static int resolve_route(struct verbs *v, uint64_t deadline_ms)
 {
 	if (rdma_resolve_route(v->id, clock_left(deadline_ms) + 1))
 		return connect_failed(v, errno);
-	return expect(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
+	return expect_event(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
 }
 
 /*
@@ -377,7 +377,7 @@ static void alarm_stop(struct alarm_clock *a)
 	a->set = false;
 }
 
-static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+static int call_listener(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
 	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	uint8_t private[LANE_PRIVATE_SIZE];
@@ -397,7 +397,7 @@ static int call(struct verbs *v, const struct lane_key *key, uint64_t deadline_m
 		.initiator_depth = iwarp,
 	};
 	struct alarm_clock a = {.set = false};
-	struct event e = {0};
+	struct cm_event e = {0};
 	int rc, err;
 
 	lane_token(key, p.lane, p.epoch, p.token);
@@ -434,7 +434,8 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	    resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
-	if (verbs_equip(v) || call(v, key, deadline_ms) || greet(v, key, deadline_ms))
+	if (verbs_equip(v) || call_listener(v, key, deadline_ms) ||
+	    exchange_hellos(v, key, deadline_ms))
 		goto failed;
 	*out = &v->wire;
 	return 0;
@@ -457,7 +458,7 @@ static int check_request(const struct verbs *v, const struct lane_private *p)
 		       v->epoch, v->depth, v->pool->size);
 }
 
-static int accept_caller(struct verbs *v)
+static int accept_request(struct verbs *v)
 {
 	/* "As many as the caller asked for and the device can do." */
 	struct rdma_conn_param param = {
@@ -473,7 +474,7 @@ static int accept_caller(struct verbs *v)
 }
 
 /* The caller has proven itself, so it may know why.  This thread's failure stays as it is. */
-static void refuse_with_reason(struct verbs *v)
+static void reject_request(struct verbs *v)
 {
 	struct failure f = *failed();
 	struct lane_refusal why = {.code = (uint8_t)f.code};
@@ -509,13 +510,14 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
-	if (check_request(v, &c->says) || verbs_equip(v) || accept_caller(v)) {
-		refuse_with_reason(v);
+	if (check_request(v, &c->says) || verbs_equip(v) || accept_request(v)) {
+		reject_request(v);
 		goto failed;
 	}
 	/* A send of ours before the connection is established is held up for seconds (rxe), and
 	 * on iWARP the caller must be first anyway. */
-	if (expect(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) || greet(v, key, deadline_ms))
+	if (expect_event(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
+	    exchange_hellos(v, key, deadline_ms))
 		goto failed;
 	if (fault_take(lane_index(l))) {
 		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));

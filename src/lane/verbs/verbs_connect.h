@@ -31,9 +31,9 @@ int verbs_listener_fd(const struct verbs_listener *v);
 
 /* A connection request whose private data was decoded; the token has not been checked. */
 struct verbs_caller;
-const struct lane_private *verbs_caller_says(const struct verbs_caller *c);
+const struct lane_private *verbs_caller_request(const struct verbs_caller *c);
 /* The next caller, *out NULL when there is none now; never waits. -1: the listener is broken. */
-int verbs_knock(struct verbs_listener *v, struct verbs_caller **out);
+int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
 /* Turn it away, without a queue pair having been made. */
 void verbs_refuse(struct verbs_caller *c);
 /* In the lane's thread: make the queue pair, accept, exchange hellos.  Owns c. */

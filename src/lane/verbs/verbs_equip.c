@@ -31,7 +31,7 @@ uint8_t *verbs_notice_at(const struct verbs *v, uint32_t slot)
 	return verbs_credit_at(v, credit_places(v)) + (size_t)slot * NOTICE_SIZE;
 }
 
-static const char *device(const struct verbs *v)
+static const char *device_name(const struct verbs *v)
 {
 	return ibv_get_device_name(v->id->verbs->device);
 }
@@ -44,7 +44,7 @@ int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into)
 	if (!rc)
 		return 0;
 	errno = abs(rc); /* siw has it negative */
-	return verbs_fail(v, OUT_PEER_LOST, "post a receive on %s: %m", device(v));
+	return verbs_fail(v, OUT_PEER_LOST, "post a receive on %s: %m", device_name(v));
 }
 
 int verbs_post_credit(struct verbs *v, uint32_t slot)
@@ -65,7 +65,7 @@ static int post_hello(struct verbs *v, enum hello_place place)
 	return verbs_post_recv(v, work_id(WORK_RECV_HELLO, 0), &sge);
 }
 
-static int post_all(struct verbs *v)
+static int post_receives(struct verbs *v)
 {
 	/* The next block's slot first, if it has one: verbs_block_came() counts on it. */
 	uint64_t next = lane_stored(v->lane);
@@ -83,7 +83,7 @@ static int post_all(struct verbs *v)
 	return 0;
 }
 
-static uint32_t receives(const struct verbs *v)
+static uint32_t count_receives(const struct verbs *v)
 {
 	return v->depth + 1 + verbs_hears_twice(v) + (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
 }
@@ -97,18 +97,18 @@ static int check_device(struct verbs *v)
 
 	errno = abs(ibv_query_device(v->id->verbs, &dev));
 	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "ask %s what it can do: %m", device(v));
+		return verbs_fail(v, OUT_TRANSPORT, "ask %s what it can do: %m", device_name(v));
 	errno = abs(ibv_query_port(v->id->verbs, v->id->port_num, &port));
 	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "ask %s about its port: %m", device(v));
+		return verbs_fail(v, OUT_TRANSPORT, "ask %s about its port: %m", device_name(v));
 	if (port.max_msg_sz < message)
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "%s sends messages of at most %u bytes, a block needs %u",
-				  device(v), port.max_msg_sz, message);
-	if (dev.max_qp_wr < 0 || (uint32_t)dev.max_qp_wr < receives(v))
+				  device_name(v), port.max_msg_sz, message);
+	if (dev.max_qp_wr < 0 || (uint32_t)dev.max_qp_wr < count_receives(v))
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "%s takes %d receives at a time, %u blocks a lane need %u",
-				  device(v), dev.max_qp_wr, v->depth, receives(v));
+				  device_name(v), dev.max_qp_wr, v->depth, count_receives(v));
 	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
 	if (v->sends_max > (uint32_t)dev.max_qp_wr)
 		v->sends_max = (uint32_t)dev.max_qp_wr;
@@ -118,7 +118,7 @@ static int check_device(struct verbs *v)
 static int make_cq(struct verbs *v)
 {
 	/* Never more completions than work requests, so it can't overrun. */
-	int entries = (int)(v->sends_max + receives(v));
+	int entries = (int)(v->sends_max + count_receives(v));
 	int vectors = v->id->verbs->num_comp_vectors;
 	int vector = vectors > 0 ? (int)lane_index(v->lane) % vectors : 0;
 	int flags;
@@ -126,19 +126,19 @@ static int make_cq(struct verbs *v)
 	v->pd = ibv_alloc_pd(v->id->verbs);
 	if (!v->pd)
 		return verbs_fail(v, OUT_TRANSPORT, "make a protection domain on %s: %m",
-				  device(v));
+				  device_name(v));
 	v->channel = ibv_create_comp_channel(v->id->verbs);
 	if (!v->channel)
 		return verbs_fail(v, OUT_TRANSPORT, "make a completion channel on %s: %m",
-				  device(v));
+				  device_name(v));
 	flags = fcntl(v->channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(v->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return verbs_fail(v, OUT_TRANSPORT, "completion channel of %s: %m", device(v));
+		return verbs_fail(v, OUT_TRANSPORT, "completion channel of %s: %m", device_name(v));
 	v->cq = ibv_create_cq(v->id->verbs, entries, NULL, v->channel, vector);
 	if (!v->cq)
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "make a completion queue of %d entries on %s: %m", entries,
-				  device(v));
+				  device_name(v));
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static int make_qp(struct verbs *v)
 					      .send_cq = v->cq,
 					      .recv_cq = v->cq,
 					      .cap = {.max_send_wr = v->sends_max,
-						      .max_recv_wr = receives(v),
+						      .max_recv_wr = count_receives(v),
 						      .max_send_sge = 1,
 						      .max_recv_sge = 1,
 						      .max_inline_data = inline_bytes(v)},
@@ -172,29 +172,30 @@ static int make_qp(struct verbs *v)
 		if (rdma_create_qp(v->id, v->pd, &init))
 			return verbs_fail(v, OUT_TRANSPORT,
 					  "make a queue pair of %u and %u on %s: %m", v->sends_max,
-					  receives(v), device(v));
+					  count_receives(v), device_name(v));
 	}
 	v->paired = true;
 	v->inlined = inline_bytes(v) > 0 && init.cap.max_inline_data >= inline_bytes(v);
-	if (init.cap.max_recv_wr < receives(v))
+	if (init.cap.max_recv_wr < count_receives(v))
 		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u receives, %u are needed",
-				  device(v), init.cap.max_recv_wr, receives(v));
+				  device_name(v), init.cap.max_recv_wr, count_receives(v));
 	/* More than was asked for is not used: the completion queue was made for this many. */
 	if (init.cap.max_send_wr < v->sends_max)
 		v->sends_max = init.cap.max_send_wr;
 	if (v->sends_max < verbs_sends_a_block(v))
 		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u sends at a time, %u are needed",
-				  device(v), v->sends_max, verbs_sends_a_block(v));
+				  device_name(v), v->sends_max, verbs_sends_a_block(v));
 	return 0;
 }
 
 /* Bytes that are locked for v, the pool included. */
-static uint64_t need(const struct verbs *v)
+static uint64_t count_locked_bytes(const struct verbs *v)
 {
 	return v->pool->bytes + v->ring_bytes;
 }
 
-static int reg(struct verbs *v, void *base, size_t bytes, int access, struct ibv_mr **out)
+static int register_memory(struct verbs *v, void *base, size_t bytes, int access,
+			   struct ibv_mr **out)
 {
 	/* A source's memory is only read, but one registered for reading alone is, on some
 	 * kernels, still the page of zeros that the first write to it takes the place of. */
@@ -202,10 +203,11 @@ static int reg(struct verbs *v, void *base, size_t bytes, int access, struct ibv
 	if (*out)
 		return 0;
 	if (errno == ENOMEM) {
-		fail_memlock(need(v));
+		fail_memlock(count_locked_bytes(v));
 		return verbs_fail(v, failed()->code, "%s", failed()->text);
 	}
-	return verbs_fail(v, OUT_TRANSPORT, "register %zu bytes with %s: %m", bytes, device(v));
+	return verbs_fail(v, OUT_TRANSPORT, "register %zu bytes with %s: %m", bytes,
+			  device_name(v));
 }
 
 static int make_memory(struct verbs *v)
@@ -225,18 +227,18 @@ static int make_memory(struct verbs *v)
 	/* Hellos are no secret, but a forked child must not take our registered pages away. */
 	if (madvise(ring, bytes, MADV_DONTFORK))
 		return verbs_fail(v, OUT_MEMORY, "keep memory from children: %m");
-	if (reg(v, ring, bytes, 0, &v->ring_mr))
+	if (register_memory(v, ring, bytes, 0, &v->ring_mr))
 		return -1;
-	return reg(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
+	return register_memory(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
 }
 
 int verbs_equip(struct verbs *v)
 {
 	/* Before the memory is registered: it does not move later. */
-	node_settle(NULL, device(v), v->pool->pages.base, v->pool->pages.mapped);
+	node_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (check_device(v) || make_cq(v) || make_qp(v) || make_memory(v))
 		return -1;
-	return post_all(v);
+	return post_receives(v);
 }
 
 void verbs_release_memory(struct verbs *v)

@@ -30,7 +30,7 @@ static const char sysfs_devices[] = "/sys/class/infiniband";
 static const char cm_device[] = "/dev/infiniband/rdma_cm";
 
 /* Is a port of this device active? */
-static bool device_active(const char *device)
+static bool is_device_active(const char *device)
 {
 	char path[600], state[32];
 	struct dirent *e;
@@ -70,7 +70,7 @@ static void count_devices(unsigned *devices, unsigned *active)
 		if (e->d_name[0] == '.')
 			continue;
 		++*devices;
-		*active += device_active(e->d_name);
+		*active += is_device_active(e->d_name);
 	}
 	if (dir)
 		closedir(dir);
@@ -249,7 +249,7 @@ int verbs_listener_fd(const struct verbs_listener *v)
 
 /* ---- callers ------------------------------------------------------------------------ */
 
-const struct lane_private *verbs_caller_says(const struct verbs_caller *c)
+const struct lane_private *verbs_caller_request(const struct verbs_caller *c)
 {
 	return &c->says;
 }
@@ -274,7 +274,7 @@ void verbs_refuse(struct verbs_caller *c)
 }
 
 /* A request with this id and private data: NULL and a refusal if it can't be a lane's. */
-static struct verbs_caller *caller_of(struct rdma_cm_id *id, const struct lane_private *says)
+static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane_private *says)
 {
 	struct verbs_caller *c = says ? calloc(1, sizeof *c) : NULL;
 
@@ -295,7 +295,7 @@ static struct verbs_caller *caller_of(struct rdma_cm_id *id, const struct lane_p
 	return c;
 }
 
-int verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
+int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 {
 	struct rdma_cm_event *e;
 	struct lane_private says;
@@ -322,7 +322,7 @@ int verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
 			return fail_as(OUT_TRANSPORT,
 				       "listen for RDMA at %s: the device was removed", v->where);
 		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			*out = caller_of(id, lane ? &says : NULL);
+			*out = make_caller(id, lane ? &says : NULL);
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@ bool verbs_behind(const union address *addr)
 	return false;
 }
 
-int adapter_ask(const struct adapter *a, struct adapter_verbs *out)
+int verbs_port_query(const struct adapter *a, struct adapter_verbs *out)
 {
 	(void)a, (void)out;
 	return fail_as(OUT_TRANSPORT, "%s", none);
@@ -62,13 +62,13 @@ int verbs_listener_fd(const struct verbs_listener *v)
 	return -1;
 }
 
-const struct lane_private *verbs_caller_says(const struct verbs_caller *c)
+const struct lane_private *verbs_caller_request(const struct verbs_caller *c)
 {
 	(void)c;
 	return NULL;
 }
 
-int verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
+int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 {
 	(void)v;
 	*out = NULL;

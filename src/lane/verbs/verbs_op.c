@@ -34,21 +34,21 @@ uint32_t verbs_sends_a_block(const struct verbs *v)
 }
 
 /* Where the head of a slot is in the sink's memory. */
-static uint64_t there(const struct verbs *v, uint32_t slot)
+static uint64_t remote_slot_addr(const struct verbs *v, uint32_t slot)
 {
 	uint64_t stride = (uint64_t)v->pool->size + LANE_PAGE;
 
 	return v->there.at + slot * stride + LANE_PAGE - LANE_HEAD;
 }
 
-static struct ibv_send_wr write_of(const struct verbs *v, uint32_t slot, struct ibv_sge *sge)
+static struct ibv_send_wr make_write(const struct verbs *v, uint32_t slot, struct ibv_sge *sge)
 {
 	return (struct ibv_send_wr){
 		.wr_id = work_id(WORK_WRITE_BLOCK, slot),
 		.sg_list = sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = there(v, slot), .rkey = v->there.key},
+		.wr.rdma = {.remote_addr = remote_slot_addr(v, slot), .rkey = v->there.key},
 	};
 }
 
@@ -65,7 +65,7 @@ static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
 				     .num_sge = 1,
 				     .opcode = IBV_WR_SEND,
 				     .send_flags = v->inlined ? IBV_SEND_INLINE : 0};
-	struct ibv_send_wr data_wr = write_of(v, slot, data);
+	struct ibv_send_wr data_wr = make_write(v, slot, data);
 
 	notice_encode(&n, verbs_notice_at(v, slot));
 	data_wr.next = &notice;
@@ -82,7 +82,7 @@ int verbs_send_block(struct verbs *v, const struct block *b)
 
 	if (v->op == RDMA_OP_WRITE_SEND)
 		return write_and_send(v, slot, &sge);
-	wr = write_of(v, slot, &sge);
+	wr = make_write(v, slot, &sge);
 	wr.wr_id = work_id(WORK_SEND_BLOCK, slot);
 	wr.opcode = IBV_WR_SEND;
 	if (v->op == RDMA_OP_WRITE_IMM) {
@@ -123,7 +123,7 @@ enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v)
 }
 
 /* What a written block's slot and length are, by the one who wrote it. */
-static int told(struct verbs *v, const struct ibv_wc *wc, struct arrival *a)
+static int read_arrival(struct verbs *v, const struct ibv_wc *wc, struct arrival *a)
 {
 	struct notice n;
 
@@ -150,7 +150,7 @@ int verbs_block_came(struct verbs *v, const struct ibv_wc *wc)
 	uint32_t due = (uint32_t)wc->wr_id;
 	struct arrival a = {.slot = due, .len = wc->byte_len};
 
-	if (verbs_writes(v) && told(v, wc, &a))
+	if (verbs_writes(v) && read_arrival(v, wc, &a))
 		return -1;
 	if (a.slot != due)
 		return verbs_fail(v, OUT_PROTOCOL, "%s: slot %u of %u was written where %u was due",

@@ -31,7 +31,7 @@ static struct ibv_context *open_device(const char *name)
 	return ctx;
 }
 
-int adapter_ask(const struct adapter *a, struct adapter_verbs *out)
+int verbs_port_query(const struct adapter *a, struct adapter_verbs *out)
 {
 	struct ibv_context *ctx = open_device(a->device);
 	struct ibv_port_attr port;

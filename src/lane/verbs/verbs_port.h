@@ -10,6 +10,6 @@
 struct adapter_verbs {
 	unsigned mtu, mtu_most; /* bytes of data in a packet; 0: not told */
 };
-int adapter_ask(const struct adapter *a, struct adapter_verbs *out);
+int verbs_port_query(const struct adapter *a, struct adapter_verbs *out);
 
 #endif

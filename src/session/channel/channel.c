@@ -76,7 +76,7 @@ int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2])
 	return c->ops->polls(c, want_write, p);
 }
 
-static bool address_of(int fd, int (*get)(int, struct sockaddr *, socklen_t *), union address *to)
+static bool get_address(int fd, int (*get)(int, struct sockaddr *, socklen_t *), union address *to)
 {
 	socklen_t len = sizeof *to;
 
@@ -87,7 +87,7 @@ static bool address_of(int fd, int (*get)(int, struct sockaddr *, socklen_t *), 
 
 bool channel_addresses(const struct channel *c, union address *local, union address *peer)
 {
-	return address_of(c->in, getsockname, local) && address_of(c->in, getpeername, peer);
+	return get_address(c->in, getsockname, local) && get_address(c->in, getpeername, peer);
 }
 
 size_t channel_unsent(const struct channel *c)
@@ -96,7 +96,7 @@ size_t channel_unsent(const struct channel *c)
 	int left = 0;
 
 	/* A local socket counts what the peer has not read, which may be never. */
-	if (!address_of(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
+	if (!get_address(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
 		return 0;
 	return left > 0 ? (size_t)left : 0;
 }
@@ -126,29 +126,29 @@ void channel_free(struct channel *c)
 
 /* ---- a pair of descriptors ---------------------------------------------------------- */
 
-struct pair {
+struct fd_channel {
 	struct channel channel;
 	int in_flags, out_flags;
 };
 
-static int pair_handshake(struct channel *c)
+static int fd_channel_handshake(struct channel *c)
 {
 	(void)c;
 	return 1;
 }
 
-static int pair_secret(struct channel *c, uint8_t *to)
+static int fd_channel_secret(struct channel *c, uint8_t *to)
 {
 	(void)to;
 	return fail_as(OUT_PROTOCOL, "the connection to %s has no secret of its own", c->peer);
 }
 
-static bool not_now(void)
+static bool would_block(void)
 {
 	return errno == EAGAIN || errno == EWOULDBLOCK;
 }
 
-static ssize_t pair_read(struct channel *c, void *to, size_t len, bool *eof)
+static ssize_t fd_channel_read(struct channel *c, void *to, size_t len, bool *eof)
 {
 	ssize_t n;
 
@@ -156,12 +156,12 @@ static ssize_t pair_read(struct channel *c, void *to, size_t len, bool *eof)
 		n = read(c->in, to, len);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return not_now() ? 0 : channel_broken(c, "read from");
+		return would_block() ? 0 : channel_broken(c, "read from");
 	*eof = n == 0;
 	return n;
 }
 
-static ssize_t pair_write(struct channel *c, const void *from, size_t len)
+static ssize_t fd_channel_write(struct channel *c, const void *from, size_t len)
 {
 	ssize_t n;
 
@@ -169,11 +169,11 @@ static ssize_t pair_write(struct channel *c, const void *from, size_t len)
 		n = write(c->out, from, len);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return not_now() ? 0 : channel_broken(c, "write to");
+		return would_block() ? 0 : channel_broken(c, "write to");
 	return n;
 }
 
-static int pair_polls(struct channel *c, bool want_write, struct pollfd *p)
+static int fd_channel_polls(struct channel *c, bool want_write, struct pollfd *p)
 {
 	p[0] = (struct pollfd){.fd = c->in, .events = POLLIN};
 	if (!want_write)
@@ -187,9 +187,9 @@ static int pair_polls(struct channel *c, bool want_write, struct pollfd *p)
 }
 
 /* The flags are the open file's, which may be another process's terminal: leave no trace. */
-static void pair_free(struct channel *c)
+static void fd_channel_free(struct channel *c)
 {
-	struct pair *p = (struct pair *)c;
+	struct fd_channel *p = (struct fd_channel *)c;
 
 	if (c->out != c->in) {
 		fcntl(c->out, F_SETFL, p->out_flags);
@@ -201,17 +201,17 @@ static void pair_free(struct channel *c)
 }
 
 static const struct channel_ops pair_ops = {
-	.handshake = pair_handshake,
-	.secret = pair_secret,
-	.read = pair_read,
-	.write = pair_write,
-	.polls = pair_polls,
-	.free = pair_free,
+	.handshake = fd_channel_handshake,
+	.secret = fd_channel_secret,
+	.read = fd_channel_read,
+	.write = fd_channel_write,
+	.polls = fd_channel_polls,
+	.free = fd_channel_free,
 };
 
 int channel_over_fds(int in, int out, struct channel **out_ch)
 {
-	struct pair *p = calloc(1, sizeof *p);
+	struct fd_channel *p = calloc(1, sizeof *p);
 
 	if (!p) {
 		fail_as(OUT_MEMORY, "make a control channel: %m");

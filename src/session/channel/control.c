@@ -71,13 +71,13 @@ static void outbox_put(struct control *c, const void *from, size_t len)
 	c->used += len;
 }
 
-static void wake(struct control *c)
+static void wake_thread(struct control *c)
 {
 	raise_event(c->wake);
 }
 
 /* With the lock held. */
-static void push(struct control *c, uint8_t type, const void *body, size_t len)
+static void queue_frame(struct control *c, uint8_t type, const void *body, size_t len)
 {
 	uint8_t head[FRAME_HEAD];
 	bool was_empty = c->used == 0;
@@ -86,7 +86,7 @@ static void push(struct control *c, uint8_t type, const void *body, size_t len)
 	outbox_put(c, head, sizeof head);
 	outbox_put(c, body, len);
 	if (was_empty && mine != c)
-		wake(c);
+		wake_thread(c);
 }
 
 static int send_frame(struct control *c, uint8_t type, const void *body, size_t len, bool wait)
@@ -110,7 +110,7 @@ static int send_frame(struct control *c, uint8_t type, const void *body, size_t 
 	else if (c->used + need > most)
 		rc = fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
 	else
-		push(c, type, body, len);
+		queue_frame(c, type, body, len);
 	pthread_mutex_unlock(&c->lock);
 	return rc;
 }
@@ -157,7 +157,7 @@ static void outbox_written(struct control *c, size_t len)
 }
 
 /* Make this thread's failure what senders get from now on, unless they have one. */
-static void give_up(struct control *c)
+static void fail_senders(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
 	if (!c->lost) {
@@ -169,7 +169,7 @@ static void give_up(struct control *c)
 }
 
 /* Write what the channel takes.  True when something is left that it does not take now. */
-static bool speak(struct control *c)
+static bool write_outbox(struct control *c)
 {
 	while (!c->mute) {
 		const uint8_t *at;
@@ -185,7 +185,7 @@ static bool speak(struct control *c)
 		/* Why it went away may be among what it said before. */
 		c->mute = true;
 		c->mute_until = clock_ms() + LAST_WORDS_MS;
-		give_up(c);
+		fail_senders(c);
 	}
 	return false;
 }
@@ -201,7 +201,7 @@ static void push_ping(struct control *c, uint8_t type, const struct msg_ping *m)
 	msg_ping_encode(&w, m);
 	pthread_mutex_lock(&c->lock);
 	if (!c->lost && c->used < PONG_ROOM)
-		push(c, type, body, w.used);
+		queue_frame(c, type, body, w.used);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -220,7 +220,7 @@ static int take_ping(struct control *c, const struct frame *f)
 	return 0;
 }
 
-static int handle(struct control *c, const struct frame *f)
+static int handle_frame(struct control *c, const struct frame *f)
 {
 	if (c->h.pings && (f->type == MSG_PING || f->type == MSG_PONG))
 		return take_ping(c, f);
@@ -228,7 +228,7 @@ static int handle(struct control *c, const struct frame *f)
 }
 
 /* This thread's failure is the end of listening; -1: of the channel too. */
-static int refuse(struct control *c)
+static int refuse_input(struct control *c)
 {
 	if (c->deaf || !c->h.on_refused)
 		return -1;
@@ -244,8 +244,8 @@ static int take_frames(struct control *c)
 	int rc = 0;
 
 	while (rc == 0 && !c->deaf && (rc = framer_next(&c->fr, &f)) > 0)
-		rc = handle(c, &f);
-	if (rc < 0 && refuse(c) != 0)
+		rc = handle_frame(c, &f);
+	if (rc < 0 && refuse_input(c) != 0)
 		return -1;
 	if (c->deaf)
 		framer_init(&c->fr);
@@ -267,7 +267,7 @@ static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
 }
 
 /* The end of the stream, with the failure that it is. */
-static int ended(struct control *c, bool *clean)
+static int fail_ended(struct control *c, bool *clean)
 {
 	*clean = c->fr.start == c->fr.end;
 	if (*clean)
@@ -276,14 +276,14 @@ static int ended(struct control *c, bool *clean)
 		       c->peer);
 }
 
-static void hear(struct control *c)
+static void reset_silence(struct control *c)
 {
 	c->silence_ms = c->quiet_ms = 0;
 	c->unanswered = 0;
 }
 
 /* Take in what has come; *more when there may be more at hand. */
-static int listen_now(struct control *c, bool *more, bool *clean)
+static int read_frames(struct control *c, bool *more, bool *clean)
 {
 	*more = true;
 	for (unsigned i = 0; i < READS_AT_ONCE; i++) {
@@ -295,12 +295,12 @@ static int listen_now(struct control *c, bool *more, bool *clean)
 		if (n < 0)
 			return -1;
 		if (eof)
-			return ended(c, clean);
+			return fail_ended(c, clean);
 		if (n == 0) {
 			*more = false;
 			return 0;
 		}
-		hear(c);
+		reset_silence(c);
 		framer_filled(&c->fr, (size_t)n);
 		if (take_frames(c) != 0)
 			return -1;
@@ -324,7 +324,7 @@ static uint64_t ping_due(const struct control *c, uint64_t limit)
 	return limit * (c->unanswered + 1) / PINGS;
 }
 
-static void listen_elsewhere(struct control *c)
+static void count_lane_activity(struct control *c)
 {
 	uint64_t at = c->h.heard_ms ? c->h.heard_ms(c->h.ctx) : 0;
 	uint64_t since = at ? clock_ms() - at : UINT64_MAX;
@@ -334,7 +334,7 @@ static void listen_elsewhere(struct control *c)
 }
 
 /* -1 when the peer has been silent for too long, or has had its time for last words. */
-static int look_at_clock(struct control *c)
+static int check_channel_silence(struct control *c)
 {
 	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
 
@@ -342,7 +342,7 @@ static int look_at_clock(struct control *c)
 		return fail_again(&c->why);
 	if (limit == 0 || c->deaf)
 		return 0;
-	listen_elsewhere(c);
+	count_lane_activity(c);
 	if (c->quiet_ms >= limit || c->silence_ms >= CHANNEL_TIMEOUTS * limit) {
 		if (c->quiet_ms >= limit)
 			fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer,
@@ -353,7 +353,7 @@ static int look_at_clock(struct control *c)
 				"moves",
 				c->peer, (double)c->silence_ms / 1000);
 		/* A host that is gone can't be told. */
-		return channel_unsent(c->ch) > 0 ? -1 : refuse(c);
+		return channel_unsent(c->ch) > 0 ? -1 : refuse_input(c);
 	}
 	if (c->h.pings && c->silence_ms >= ping_due(c, limit))
 		send_ping(c);
@@ -361,7 +361,7 @@ static int look_at_clock(struct control *c)
 }
 
 /* Milliseconds until something is due, -1: nothing is. */
-static int due_in(const struct control *c)
+static int next_due_ms(const struct control *c)
 {
 	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
 	uint64_t left, ping;
@@ -381,7 +381,7 @@ static int due_in(const struct control *c)
 static void count_silence(struct control *c, uint64_t slept, int asked)
 {
 	if (asked >= 0 && slept > (uint64_t)asked + LATE_MS) {
-		hear(c);
+		reset_silence(c);
 		return;
 	}
 	if (asked >= 0 && slept > (uint64_t)asked)
@@ -392,11 +392,11 @@ static void count_silence(struct control *c, uint64_t slept, int asked)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-static int wait_for_news(struct control *c, bool want_write, bool more)
+static int wait_for_events(struct control *c, bool want_write, bool more)
 {
 	struct pollfd p[3] = {{.fd = c->wake, .events = POLLIN}};
 	int n = 1 + channel_polls(c->ch, want_write, p + 1);
-	int asked = more ? 0 : due_in(c);
+	int asked = more ? 0 : next_due_ms(c);
 	uint64_t from = clock_ms();
 	uint64_t told;
 
@@ -408,7 +408,7 @@ static int wait_for_news(struct control *c, bool want_write, bool more)
 	return 0;
 }
 
-static bool closing(struct control *c)
+static bool is_closing(struct control *c)
 {
 	bool is;
 
@@ -419,17 +419,17 @@ static bool closing(struct control *c)
 }
 
 /* Until the channel is no more (-1) or control_close() came (0). */
-static int serve(struct control *c, bool *clean)
+static int serve_channel(struct control *c, bool *clean)
 {
-	while (!closing(c)) {
+	while (!is_closing(c)) {
 		bool more, left;
 
-		if (listen_now(c, &more, clean) != 0)
+		if (read_frames(c, &more, clean) != 0)
 			return -1;
-		if (look_at_clock(c) != 0)
+		if (check_channel_silence(c) != 0)
 			return -1;
-		left = speak(c);
-		if (wait_for_news(c, left, more) != 0)
+		left = write_outbox(c);
+		if (wait_for_events(c, left, more) != 0)
 			return -1;
 	}
 	return 0;
@@ -441,9 +441,9 @@ static void *control_run(void *arg)
 	bool clean = false;
 
 	mine = c;
-	if (serve(c, &clean) != 0) {
-		give_up(c);
-		if (!closing(c))
+	if (serve_channel(c, &clean) != 0) {
+		fail_senders(c);
+		if (!is_closing(c))
 			c->h.on_lost(c->h.ctx, clean);
 	}
 	return NULL;
@@ -541,7 +541,7 @@ uint64_t control_pings(const struct control *c, uint64_t *answered)
 void control_set_timeout(struct control *c, int timeout_ms)
 {
 	atomic_store(&c->timeout_ms, timeout_ms);
-	wake(c);
+	wake_thread(c);
 }
 
 int control_flush(struct control *c, uint64_t deadline_ms)
@@ -578,7 +578,7 @@ void control_close(struct control *c)
 	c->closing = true;
 	pthread_cond_broadcast(&c->drained);
 	pthread_mutex_unlock(&c->lock);
-	wake(c);
+	wake_thread(c);
 	worker_join(&c->worker);
 	control_free(c);
 }

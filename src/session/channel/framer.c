@@ -59,7 +59,7 @@ const void *framer_rest(const struct framer *fr, size_t *len)
 /* A signal may come right before poll(2): look again after so long. */
 enum { LOOK_MS = 250 };
 
-static int wait_for(struct channel *ch, bool to_write, uint64_t deadline_ms)
+static int wait_for_channel(struct channel *ch, bool to_write, uint64_t deadline_ms)
 {
 	struct pollfd p[2];
 	int n = channel_polls(ch, to_write, p);
@@ -95,7 +95,7 @@ int frame_read(struct channel *ch, struct framer *fr, uint64_t deadline_ms, stru
 		if (eof)
 			return fail_as(OUT_PEER_LOST, "the peer ended in the middle of a message");
 		framer_filled(fr, (size_t)n);
-		if (n == 0 && wait_for(ch, false, deadline_ms) != 0)
+		if (n == 0 && wait_for_channel(ch, false, deadline_ms) != 0)
 			return -1;
 	}
 }
@@ -109,7 +109,7 @@ static int write_all(struct channel *ch, const uint8_t *at, size_t len, uint64_t
 			return -1;
 		at += n;
 		len -= (size_t)n;
-		if (n == 0 && wait_for(ch, true, deadline_ms) != 0)
+		if (n == 0 && wait_for_channel(ch, true, deadline_ms) != 0)
 			return -1;
 	}
 	return 0;

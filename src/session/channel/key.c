@@ -157,7 +157,7 @@ int psk_from_file(const char *path, struct psk *out)
 	return rc;
 }
 
-static int made_key_text(char to[static MADE_LEN + 1])
+static int make_key_text(char to[static MADE_LEN + 1])
 {
 	static const char digits[] = "0123456789abcdef";
 	struct psk key;
@@ -180,7 +180,7 @@ int psk_make_file(const char *path)
 	int rc = -1;
 	int fd;
 
-	if (made_key_text(text) != 0)
+	if (make_key_text(text) != 0)
 		return -1;
 	fd = RETRIED(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
 	if (fd < 0) {

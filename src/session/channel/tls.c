@@ -46,7 +46,7 @@ struct tls {
 static SSL_CTX *client_ctx, *server_ctx;
 static pthread_once_t contexts_made = PTHREAD_ONCE_INIT;
 
-static SSL_SESSION *session_of(SSL *ssl, const struct psk *key)
+static SSL_SESSION *make_session(SSL *ssl, const struct psk *key)
 {
 	static const unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
 	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
@@ -68,7 +68,7 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 	/* Set when the server has chosen a hash, which then must be the key's. */
 	if (md && !EVP_MD_is_a(md, "SHA256"))
 		return 0;
-	*session = session_of(ssl, &t->key);
+	*session = make_session(ssl, &t->key);
 	*id = (const unsigned char *)IDENTITY;
 	*id_len = sizeof IDENTITY - 1;
 	return *session != NULL;
@@ -84,7 +84,7 @@ static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSIO
 		if (random_bytes(key.bytes, sizeof key.bytes) != 0)
 			return 0;
 	}
-	*session = session_of(ssl, &key);
+	*session = make_session(ssl, &key);
 	psk_wipe(&key);
 	return *session != NULL;
 }
@@ -125,7 +125,7 @@ static void make_contexts(void)
 /* ---- failures ------------------------------------------------------------------------ */
 
 /* What OpenSSL said first, in its words. */
-static const char *reason(unsigned long err)
+static const char *openssl_reason(unsigned long err)
 {
 	const char *text = ERR_reason_error_string(err);
 
@@ -140,7 +140,7 @@ static int why_of(unsigned long err)
 	return ERR_GET_LIB(err) == ERR_LIB_SSL || why == ERR_R_MALLOC_FAILURE ? why : 0;
 }
 
-static bool wrong_key(int why)
+static bool is_wrong_key(int why)
 {
 	switch (why) {
 	case SSL_R_BINDER_DOES_NOT_VERIFY: /* we listen: the caller's key */
@@ -175,9 +175,9 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 			       peer);
 	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "TLS handshake with %s: %s", peer, strerror(ENOMEM));
-	if (wrong_key(why))
+	if (is_wrong_key(why))
 		return fail_as(OUT_AUTH, "TLS handshake with %s: wrong key", peer);
-	return fail_as(OUT_PROTOCOL, "TLS handshake with %s: %s", peer, reason(e));
+	return fail_as(OUT_PROTOCOL, "TLS handshake with %s: %s", peer, openssl_reason(e));
 }
 
 static int stream_failed(struct tls *t, const char *what, int ssl_error, int err)
@@ -195,7 +195,7 @@ static int stream_failed(struct tls *t, const char *what, int ssl_error, int err
 	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "%s %s: TLS: %s", what, t->channel.peer,
 			       strerror(ENOMEM));
-	return fail_as(OUT_PROTOCOL, "%s %s: TLS: %s", what, t->channel.peer, reason(e));
+	return fail_as(OUT_PROTOCOL, "%s %s: TLS: %s", what, t->channel.peer, openssl_reason(e));
 }
 
 /* Not now: remember for what to poll. False when the call has failed. */

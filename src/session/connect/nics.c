@@ -11,7 +11,7 @@
 
 /* ---- ports ------------------------------------------------------------------------------- */
 
-int port_behind(struct port_list *l, const union address *local)
+int nics_find_port(struct port_list *l, const union address *local)
 {
 	struct adapter a;
 
@@ -28,14 +28,14 @@ int port_behind(struct port_list *l, const union address *local)
 
 /* ---- the survey ---------------------------------------------------------------------------- */
 
-static void survey_ports(const union address *at, unsigned count, unsigned rails,
-			 struct sizing_for *out)
+static void survey_nic_ports(const union address *at, unsigned count, unsigned rails,
+			     struct sizing_for *out)
 {
 	unsigned best = 0, links = 0;
 	struct port_list l = {.count = 0};
 
 	for (unsigned i = 0; i < count; i++)
-		port_behind(&l, &at[i]);
+		nics_find_port(&l, &at[i]);
 	for (unsigned i = 0; i < l.count; i++) {
 		unsigned rate = l.ports[i].rate_mbits;
 
@@ -89,7 +89,7 @@ static void survey_netdevs(const union address *at, unsigned count, struct sizin
 	}
 }
 
-static unsigned cores(void)
+static unsigned count_cores(void)
 {
 	unsigned mine = cpu_count();
 	long all;
@@ -100,8 +100,7 @@ static unsigned cores(void)
 	return all > 0 ? (unsigned)all : 1;
 }
 
-void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
-		  struct sizing_for *out)
+void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails, struct sizing_for *out)
 {
 	union address at[OFFER_MAX];
 	unsigned count;
@@ -109,7 +108,7 @@ void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
 	*out = (struct sizing_for){
 		.links = 1,
 		.rdma = rdma,
-		.cores = cores(),
+		.cores = count_cores(),
 		.lockable = rdma ? memlock_limit() : UINT64_MAX,
 		.memory = memory_bytes(),
 	};
@@ -119,7 +118,7 @@ void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
 		return;
 	}
 	if (rdma)
-		survey_ports(at, count, rails, out);
+		survey_nic_ports(at, count, rails, out);
 	else
 		survey_netdevs(at, count, out);
 }

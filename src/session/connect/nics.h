@@ -15,14 +15,14 @@ struct port_list {
 	struct adapter ports[OFFER_MAX];
 };
 /* The index of the port behind a local address, which is added if it is new; -1: none. */
-int port_behind(struct port_list *l, const union address *local);
+int nics_find_port(struct port_list *l, const union address *local);
 
 /*
  * What there is at this host to size lanes for.  rdma: RDMA may be used; then the links are all
  * ports of the best rate behind the addresses of `rules', but at most `rails' (0: no bound), else
  * the fastest network device.
  */
-void links_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
-		  struct sizing_for *out);
+void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
+		 struct sizing_for *out);
 
 #endif

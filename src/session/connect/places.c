@@ -12,13 +12,13 @@
 
 /* ---- what to offer --------------------------------------------------------------------- */
 
-struct list {
+struct address_list {
 	union address *at;
 	unsigned max, *count;
 	int family;
 };
 
-static void add(struct list *l, const union address *a)
+static void add_address(struct address_list *l, const union address *a)
 {
 	union address is = address_with_port(a, 0);
 
@@ -31,7 +31,7 @@ static void add(struct list *l, const union address *a)
 	l->at[(*l->count)++] = is;
 }
 
-static int add_only(struct list *l, const char *text)
+static int add_only_address(struct address_list *l, const char *text)
 {
 	struct addrinfo hints = {.ai_family = l->family, .ai_socktype = SOCK_STREAM}, *found;
 	union address a;
@@ -41,12 +41,12 @@ static int add_only(struct list *l, const char *text)
 		return fail_as(OUT_USAGE, "listen at %s: %s", text, gai_strerror(rc));
 	a = address_of_sockaddr(found->ai_addr);
 	freeaddrinfo(found);
-	add(l, &a);
+	add_address(l, &a);
 	return 0;
 }
 
 /* The address of this host that an ssh connection came to; sshd tells it. */
-static void add_ssh(struct list *l)
+static void add_ssh_address(struct address_list *l)
 {
 	const char *said = getenv("SSH_CONNECTION");
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
@@ -60,10 +60,10 @@ static void add_ssh(struct list *l)
 	freeaddrinfo(found);
 	a = address_unmapped(&a);
 	if (!address_is_loopback(&a) && !address_is_link_local(&a))
-		add(l, &a);
+		add_address(l, &a);
 }
 
-static void add_interfaces(struct list *l, bool loopback)
+static void add_interfaces(struct address_list *l, bool loopback)
 {
 	struct ifaddrs *all;
 
@@ -76,7 +76,7 @@ static void add_interfaces(struct list *l, bool loopback)
 			continue;
 		a = address_of_sockaddr(i->ifa_addr);
 		if (address_is_loopback(&a) == loopback && !address_is_link_local(&a))
-			add(l, &a);
+			add_address(l, &a);
 	}
 	freeifaddrs(all);
 }
@@ -84,25 +84,25 @@ static void add_interfaces(struct list *l, bool loopback)
 int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
 		       unsigned *count)
 {
-	struct list l = {.at = to, .max = max, .count = count, .family = rules->family};
+	struct address_list l = {.at = to, .max = max, .count = count, .family = rules->family};
 	union address control;
 
 	*count = 0;
 	if (rules->only[0])
-		return add_only(&l, rules->only);
+		return add_only_address(&l, rules->only);
 	if (rules->control) {
 		control = address_unmapped(rules->control);
 		if (rules->same_host || !address_is_loopback(&control))
-			add(&l, &control);
+			add_address(&l, &control);
 	}
-	add_ssh(&l);
+	add_ssh_address(&l);
 	add_interfaces(&l, false);
 	if (rules->same_host)
 		add_interfaces(&l, true);
 	return 0;
 }
 
-struct offer_place place_of(const union address *a, enum transport t, unsigned port)
+struct offer_place offer_place_make(const union address *a, enum transport t, unsigned port)
 {
 	struct offer_place p = {.transport = (uint8_t)t, .port = (uint16_t)port};
 	unsigned len;
@@ -127,7 +127,7 @@ static union address address_of_place(const struct offer_place *p)
 }
 
 /* May it be dialed?  A link-local address gets the zone that the user typed. */
-static bool is_worthwhile(union address *a, const struct dial_rules *rules)
+static bool may_dial(union address *a, const struct dial_rules *rules)
 {
 	const union address *dialed = rules->dialed;
 
@@ -145,7 +145,7 @@ static bool is_worthwhile(union address *a, const struct dial_rules *rules)
 }
 
 /* A wire there would have no other address of this host's than it may. */
-static bool leaves_from(const union address *to, const struct dial_rules *rules)
+static bool is_routed_from(const union address *to, const struct dial_rules *rules)
 {
 	union address from;
 
@@ -163,8 +163,8 @@ unsigned places_worth(const struct msg_offer *offer, enum transport t,
 		for (unsigned i = 0; i < offer->count && n < max; i++) {
 			union address a = address_of_place(&offer->places[i]);
 
-			if (offer->places[i].transport != t || !is_worthwhile(&a, rules) ||
-			    address_near(&a) != near || !leaves_from(&a, rules))
+			if (offer->places[i].transport != t || !may_dial(&a, rules) ||
+			    address_near(&a) != near || !is_routed_from(&a, rules))
 				continue;
 			which[n] = i;
 			to[n++] = a;

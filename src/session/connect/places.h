@@ -20,7 +20,7 @@ struct offer_rules {
 int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
 		       unsigned *count);
 
-struct offer_place place_of(const union address *a, enum transport t, unsigned port);
+struct offer_place offer_place_make(const union address *a, enum transport t, unsigned port);
 
 struct dial_rules {
 	const union address *dialed; /* where the control connection went, or NULL */

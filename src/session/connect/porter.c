@@ -104,7 +104,7 @@ static int bind_somewhere(struct porter *p, unsigned lo, unsigned hi)
 		       failed()->text);
 }
 
-static bool have_ipv6(void)
+static bool has_ipv6(void)
 {
 	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -113,7 +113,7 @@ static bool have_ipv6(void)
 }
 
 /* Remember to listen at addr, everywhere when it is NULL; how many places were added. */
-static unsigned want(struct porter *p, const union address *addr)
+static unsigned add_wanted_address(struct porter *p, const union address *addr)
 {
 	unsigned before = p->wanted_count;
 
@@ -126,7 +126,7 @@ static unsigned want(struct porter *p, const union address *addr)
 		return 0;
 	p->wanted[p->wanted_count++] =
 		(union address){.in4 = {.sin_family = AF_INET, .sin_addr = {INADDR_ANY}}};
-	if (have_ipv6())
+	if (has_ipv6())
 		p->wanted[p->wanted_count++] = (union address){
 			.in6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT}};
 	return p->wanted_count - before;
@@ -134,7 +134,7 @@ static unsigned want(struct porter *p, const union address *addr)
 
 int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi)
 {
-	unsigned added = want(p, addr);
+	unsigned added = add_wanted_address(p, addr);
 
 	if (added == 0)
 		return fail_as(OUT_SOCKET, "listen at more than %d addresses", LISTENERS_MAX);
@@ -183,7 +183,7 @@ unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n)
 /* ---- admitting a peer --------------------------------------------------------------------- */
 
 /* A step of the handshake: 1 done, 0 not yet, -1 it has to leave. */
-static int shake_hands(struct stranger *s)
+static int advance_handshake(struct stranger *s)
 {
 	char who[80];
 	int rc = channel_handshake(s->tls);
@@ -215,7 +215,7 @@ static int begin_tls(struct stranger *s, const struct psk *key)
 
 /* Get on with a stranger that has said something: 1 it is the peer, 0 not yet, -1 it has to
  * leave. */
-static int get_on(struct stranger *s, const struct psk *key)
+static int advance_stranger(struct stranger *s, const struct psk *key)
 {
 	int rc;
 
@@ -226,7 +226,7 @@ static int get_on(struct stranger *s, const struct psk *key)
 		if (begin_tls(s, key) < 0)
 			return -1;
 	}
-	return shake_hands(s);
+	return advance_handshake(s);
 }
 
 static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
@@ -244,14 +244,14 @@ static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
 }
 
 /* One round with all strangers.  True when one of them is the peer. */
-static bool welcome(struct porter *p, const struct psk *key, const struct pollfd *set,
-		    struct channel **out)
+static bool admit_stranger(struct porter *p, const struct psk *key, const struct pollfd *set,
+			   struct channel **out)
 {
 	struct strangers *all = &p->strangers;
 
 	for (unsigned i = all->count; i-- > 0;) {
 		struct stranger *s = &all->list[i];
-		int rc = s->polled && set[s->polled].revents ? get_on(s, key) : 0;
+		int rc = s->polled && set[s->polled].revents ? advance_stranger(s, key) : 0;
 
 		if (rc > 0) {
 			*out = s->tls;
@@ -284,7 +284,7 @@ int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		n = poll_strangers(p, set, porter_poll_listeners(p, set, 1));
 		if (poll(set, n, ms) < 0 && errno != EINTR)
 			return fail_as(OUT_SOCKET, "wait for a peer: %m");
-		if (welcome(p, key, set, out)) {
+		if (admit_stranger(p, key, set, out)) {
 			strangers_leave(&p->strangers);
 			p->busy = true;
 			return 0;

@@ -27,7 +27,7 @@ void caller_drop(struct caller *c)
 
 /* Keep a verified caller for its lane; one of an epoch that was there before, or is older than
  * the newest, is turned away: that is a replay, or an attempt long given up. */
-static void keep(struct porter *p, unsigned lane, struct caller *c)
+static void keep_caller(struct porter *p, unsigned lane, struct caller *c)
 {
 	struct berth *b = &p->berths[lane];
 	struct caller out = *c;
@@ -48,7 +48,7 @@ static void keep(struct porter *p, unsigned lane, struct caller *c)
 }
 
 /* The caller that is kept for a lane, if its epoch is late enough. */
-static bool take(struct porter *p, unsigned lane, uint32_t epoch, struct caller *out)
+static bool take_kept_caller(struct porter *p, unsigned lane, uint32_t epoch, struct caller *out)
 {
 	struct berth *b = &p->berths[lane];
 	struct caller late = {.fd = -1};
@@ -74,7 +74,7 @@ static bool take(struct porter *p, unsigned lane, uint32_t epoch, struct caller 
 int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
 		struct caller *out)
 {
-	while (!take(p, lane, epoch, out)) {
+	while (!take_kept_caller(p, lane, epoch, out)) {
 		struct pollfd set[2] = {
 			{.fd = p->berths[lane].ready, .events = POLLIN},
 			{.fd = wake_fd, .events = POLLIN},
@@ -93,15 +93,15 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 /* ---- callers ----------------------------------------------------------------------------- */
 
 /* There is no epoch after the last one. */
-static bool fits(const struct porter *p, unsigned lane, uint32_t epoch, uint32_t depth,
-		 uint32_t block_size)
+static bool fits_terms(const struct porter *p, unsigned lane, uint32_t epoch, uint32_t depth,
+		       uint32_t block_size)
 {
 	return lane < p->terms.lanes && epoch < UINT32_MAX && depth == p->terms.depth &&
 	       block_size == p->terms.block_size;
 }
 
 /* All of a stranger's LANE_HELLO is there: keep the stranger if it is a caller of ours. */
-static void judge(struct porter *p, struct stranger *s)
+static void check_tcp_caller(struct porter *p, struct stranger *s)
 {
 	struct lane_hello h;
 	struct caller c = {.fd = s->fd};
@@ -112,17 +112,17 @@ static void judge(struct porter *p, struct stranger *s)
 		return;
 	}
 	if (h.accepting || h.from != p->terms.peer ||
-	    !fits(p, h.lane, h.epoch, h.depth, h.block_size)) {
+	    !fits_terms(p, h.lane, h.epoch, h.depth, h.block_size)) {
 		log_info("a caller for lane %u does not fit in", h.lane);
 		return;
 	}
 	c.epoch = h.epoch;
 	s->fd = -1;
-	keep(p, h.lane, &c);
+	keep_caller(p, h.lane, &c);
 }
 
 /* Read on; false when the stranger has to leave. */
-static bool hear(struct porter *p, struct stranger *s)
+static bool read_stranger(struct porter *p, struct stranger *s)
 {
 	ssize_t n = recv(s->fd, s->said + s->said_len, sizeof s->said - s->said_len, 0);
 
@@ -134,23 +134,23 @@ static bool hear(struct porter *p, struct stranger *s)
 		return false;
 	}
 	if (s->said_len == sizeof s->said)
-		judge(p, s);
+		check_tcp_caller(p, s);
 	return n > 0 && s->said_len < sizeof s->said;
 }
 
-static void hear_all(struct porter *p, const struct pollfd *set)
+static void read_all_strangers(struct porter *p, const struct pollfd *set)
 {
 	for (unsigned i = 0; i < p->strangers.count;) {
 		struct stranger *s = &p->strangers.list[i];
 
-		if (s->polled && set[s->polled].revents && !hear(p, s))
+		if (s->polled && set[s->polled].revents && !read_stranger(p, s))
 			stranger_leave(&p->strangers, i);
 		else
 			i++;
 	}
 }
 
-static bool token_is_right(const struct porter *p, const struct lane_private *says)
+static bool is_token_right(const struct porter *p, const struct lane_private *says)
 {
 	uint8_t right[LANE_TOKEN];
 
@@ -158,14 +158,14 @@ static bool token_is_right(const struct porter *p, const struct lane_private *sa
 	return CRYPTO_memcmp(right, says->token, sizeof right) == 0;
 }
 
-static void judge_verbs(struct porter *p, struct verbs_caller *v)
+static void check_verbs_caller(struct porter *p, struct verbs_caller *v)
 {
-	const struct lane_private *says = verbs_caller_says(v);
+	const struct lane_private *says = verbs_caller_request(v);
 	struct caller c = {.epoch = says->epoch, .fd = -1, .verbs = v};
 
-	if (fits(p, says->lane, says->epoch, says->depth, says->block_size) &&
-	    token_is_right(p, says)) {
-		keep(p, says->lane, &c);
+	if (fits_terms(p, says->lane, says->epoch, says->depth, says->block_size) &&
+	    is_token_right(p, says)) {
+		keep_caller(p, says->lane, &c);
 		return;
 	}
 	log_info("somebody who is not of this session came over RDMA for lane %u", says->lane);
@@ -173,24 +173,24 @@ static void judge_verbs(struct porter *p, struct verbs_caller *v)
 }
 
 /* False when the listener is broken. */
-static bool answer_knocks(struct porter *p, struct verbs_listener *v)
+static bool accept_verbs_callers(struct porter *p, struct verbs_listener *v)
 {
 	for (unsigned i = 0; i < KNOCKS_AT_ONCE; i++) {
 		struct verbs_caller *c;
 
-		if (verbs_knock(v, &c) < 0)
+		if (verbs_next_caller(v, &c) < 0)
 			return false;
 		if (!c)
 			return true;
-		judge_verbs(p, c);
+		check_verbs_caller(p, c);
 	}
 	return true;
 }
 
-static void answer_all_knocks(struct porter *p, const struct pollfd *set)
+static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 {
 	for (unsigned i = 0; i < p->rdma_count;) {
-		if (!set[i].revents || answer_knocks(p, p->rdma[i])) {
+		if (!set[i].revents || accept_verbs_callers(p, p->rdma[i])) {
 			i++;
 			continue;
 		}
@@ -203,7 +203,7 @@ static void answer_all_knocks(struct porter *p, const struct pollfd *set)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-static int patience(const struct porter *p)
+static int poll_timeout(const struct porter *p)
 {
 	uint64_t due = strangers_due(&p->strangers), after = p->strangers.accept_after;
 
@@ -235,7 +235,7 @@ static void *porter_run(void *arg)
 	for (;;) {
 		unsigned n = poll_lanes(p, set), stop = p->rdma_count;
 
-		if (poll(set, n, patience(p)) < 0) {
+		if (poll(set, n, poll_timeout(p)) < 0) {
 			if (errno == EINTR)
 				continue;
 			log_warn("nobody is let in any more: %m");
@@ -243,8 +243,8 @@ static void *porter_run(void *arg)
 		}
 		if (set[stop].revents)
 			return NULL;
-		hear_all(p, set);
-		answer_all_knocks(p, set);
+		read_all_strangers(p, set);
+		accept_all_verbs_callers(p, set);
 		strangers_expire(&p->strangers);
 		porter_accept(p);
 	}

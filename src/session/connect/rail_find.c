@@ -10,20 +10,20 @@
 
 enum { OWN_MAX = 4 }; /* addresses of this host that are in the network of a place */
 
-static unsigned slower(unsigned a, unsigned b)
+static unsigned min_known_rate(unsigned a, unsigned b)
 {
 	return a && (a < b || !b) ? a : b;
 }
 
 /* What this end's port at r->from makes of r. */
-static void complete(struct rail *r, const union address *from, struct port_list *ports)
+static void complete_rail(struct rail *r, const union address *from, struct port_list *ports)
 {
-	int at = port_behind(ports, from);
+	int at = nics_find_port(ports, from);
 
 	r->near = at;
 	if (at < 0)
 		return;
-	r->rate = slower(r->rate, ports->ports[at].rate_mbits);
+	r->rate = min_known_rate(r->rate, ports->ports[at].rate_mbits);
 	snprintf(r->device, sizeof r->device, "%s", ports->ports[at].device);
 }
 
@@ -41,7 +41,7 @@ static unsigned find_beside(const struct rail *routed, const union address *from
 			continue;
 		*r = *routed;
 		r->from = own[i];
-		complete(r, &own[i], ports);
+		complete_rail(r, &own[i], ports);
 		found += r->near >= 0 && r->near != routed->near;
 	}
 	return found;
@@ -68,7 +68,7 @@ unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rule
 		};
 		from[i].sa.sa_family = AF_UNSPEC;
 		if (address_toward(&at[i], &from[i]) == 0)
-			complete(&to[i], &from[i], &ports);
+			complete_rail(&to[i], &from[i], &ports);
 	}
 	for (unsigned i = 0; i < routed; i++)
 		if (to[i].near >= 0 && rules->from.sa.sa_family == AF_UNSPEC)

@@ -23,12 +23,12 @@ enum {
 	RINGS = 64 << 10, /* as lanes_fit() reckons */
 };
 
-static uint64_t within(uint64_t n, uint64_t least, uint64_t most)
+static uint64_t clamp_u64(uint64_t n, uint64_t least, uint64_t most)
 {
 	return n < least ? least : n > most ? most : n;
 }
 
-static uint64_t window(const struct sizing_for *f)
+static uint64_t choose_window(const struct sizing_for *f)
 {
 	uint64_t most = WINDOW_MOST;
 
@@ -37,47 +37,47 @@ static uint64_t window(const struct sizing_for *f)
 	if (most < WINDOW_LEAST)
 		most = WINDOW_LEAST;
 	/* Rates are Mbit/s, so bits a microsecond. */
-	return within(f->rate * WINDOW_US / 8, WINDOW_LEAST, most);
+	return clamp_u64(f->rate * WINDOW_US / 8, WINDOW_LEAST, most);
 }
 
 /* Blocks that a lane may have, for the window and for locked memory. */
-static uint32_t depth_for(const struct sizing_for *f, unsigned lanes, uint32_t block_size)
+static uint32_t choose_depth(const struct sizing_for *f, unsigned lanes, uint32_t block_size)
 {
-	uint64_t depth = window(f) / lanes / block_size, locked = f->lockable / lanes;
+	uint64_t depth = choose_window(f) / lanes / block_size, locked = f->lockable / lanes;
 
 	if (f->rdma && f->lockable != UINT64_MAX) {
 		locked = locked > RINGS ? (locked - RINGS) / pool_bytes(1, block_size) : 0;
 		if (locked < depth)
 			depth = locked;
 	}
-	return (uint32_t)within(depth, DEPTH_LEAST, DEPTH_MOST);
+	return (uint32_t)clamp_u64(depth, DEPTH_LEAST, DEPTH_MOST);
 }
 
-static unsigned lanes_for(const struct sizing_for *f)
+static unsigned choose_lanes(const struct sizing_for *f)
 {
 	uint64_t per_lane = f->rdma ? RDMA_LANE_MBITS : TCP_LANE_MBITS;
-	uint64_t lanes = within((f->rate + per_lane - 1) / per_lane, LANES_LEAST, LANES_MOST);
-	uint64_t most = within(f->cores / 2, LANES_LEAST, LANES_MOST);
-	uint64_t links = within(f->links, 1, OFFER_MAX);
+	uint64_t lanes = clamp_u64((f->rate + per_lane - 1) / per_lane, LANES_LEAST, LANES_MOST);
+	uint64_t most = clamp_u64(f->cores / 2, LANES_LEAST, LANES_MOST);
+	uint64_t links = clamp_u64(f->links, 1, OFFER_MAX);
 
 	if (f->rdma && f->lockable != UINT64_MAX) {
 		uint64_t room = f->lockable / (pool_bytes(DEPTH_GOOD, BLOCK_USUAL) + RINGS);
 
-		most = within(room, LANES_LEAST, most);
+		most = clamp_u64(room, LANES_LEAST, most);
 	}
-	lanes = within(lanes, LANES_LEAST, most);
+	lanes = clamp_u64(lanes, LANES_LEAST, most);
 	return (unsigned)((lanes + links - 1) / links * links);
 }
 
 void sizing_choose(const struct sizing_for *f, struct sizing *s)
 {
 	if (!s->lanes)
-		s->lanes = lanes_for(f);
+		s->lanes = choose_lanes(f);
 	if (!s->block_size) {
 		s->block_size = BLOCK_USUAL;
-		if (f->rate >= LARGE_MBITS && depth_for(f, s->lanes, BLOCK_LARGE) >= DEPTH_GOOD)
+		if (f->rate >= LARGE_MBITS && choose_depth(f, s->lanes, BLOCK_LARGE) >= DEPTH_GOOD)
 			s->block_size = BLOCK_LARGE;
 	}
 	if (!s->depth)
-		s->depth = depth_for(f, s->lanes, s->block_size);
+		s->depth = choose_depth(f, s->lanes, s->block_size);
 }

@@ -47,7 +47,7 @@ static void address_group(const union address *a, uint8_t to[static 16])
 }
 
 /* Count one more, or one less, with all from there. How many there were. */
-static unsigned count_crowd(struct strangers *s, const uint8_t from[static 16], int by)
+static unsigned adjust_crowd(struct strangers *s, const uint8_t from[static 16], int by)
 {
 	unsigned n = 0;
 
@@ -70,7 +70,7 @@ void stranger_release(struct strangers *s, unsigned i)
 	memcpy(from, gone->from, sizeof from);
 	s->count--;
 	memmove(gone, gone + 1, (s->count - i) * sizeof *gone);
-	count_crowd(s, from, -1);
+	adjust_crowd(s, from, -1);
 }
 
 void stranger_leave(struct strangers *s, unsigned i)
@@ -89,7 +89,7 @@ void strangers_leave(struct strangers *s)
 }
 
 /* The oldest of the busiest address; of several as busy ones, the oldest of them. */
-static bool make_room(struct strangers *s)
+static bool evict_stranger(struct strangers *s)
 {
 	unsigned victim = 0;
 
@@ -102,24 +102,24 @@ static bool make_room(struct strangers *s)
 	return true;
 }
 
-static void let_in(struct strangers *s, int fd, const union address *from)
+static void add_stranger(struct strangers *s, int fd, const union address *from)
 {
 	struct stranger new = {.fd = fd, .due = clock_ms() + STRANGER_MS};
 
 	address_group(from, new.from);
-	new.crowd = count_crowd(s, new.from, 1) + 1;
+	new.crowd = adjust_crowd(s, new.from, 1) + 1;
 	s->list[s->count++] = new;
 	if (s->count > s->most)
-		make_room(s);
+		evict_stranger(s);
 }
 
-static bool out_of_descriptors(int err)
+static bool is_out_of_descriptors(int err)
 {
 	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
 }
 
 /* accept(2) wants a descriptor before it looks whether anybody waits. */
-static bool somebody_waits(int listener)
+static bool has_waiting_connection(int listener)
 {
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 
@@ -132,7 +132,7 @@ bool strangers_accepting(const struct strangers *s)
 }
 
 /* Once: each caller may be a stranger. */
-static void warn_once(struct strangers *s, int err)
+static void warn_accept_failed(struct strangers *s, int err)
 {
 	if (!s->told)
 		log_warn("accept a connection: %s", strerror(err));
@@ -153,16 +153,17 @@ void strangers_accept(struct strangers *s, int listener)
 		int err = errno;
 
 		if (fd >= 0) {
-			let_in(s, fd, &from);
+			add_stranger(s, fd, &from);
 			continue;
 		}
 		if (err == EINTR || err == ECONNABORTED)
 			continue;
-		if (err == EAGAIN || (out_of_descriptors(err) && !somebody_waits(listener)))
+		if (err == EAGAIN ||
+		    (is_out_of_descriptors(err) && !has_waiting_connection(listener)))
 			return;
-		warn_once(s, err);
+		warn_accept_failed(s, err);
 		/* The one that leaves may have been the peer, which the warning explains. */
-		if (!out_of_descriptors(err) || !make_room(s)) {
+		if (!is_out_of_descriptors(err) || !evict_stranger(s)) {
 			pause_accepting(s);
 			return;
 		}
@@ -183,7 +184,7 @@ void strangers_expire(struct strangers *s)
 /* ---- what they say ------------------------------------------------------------------------- */
 
 /* Have poll(2) wait for so many bytes. */
-static int wait_for(const struct stranger *s, int bytes)
+static int set_wake_bytes(const struct stranger *s, int bytes)
 {
 	return setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) ? -1 : 0;
 }
@@ -204,11 +205,11 @@ int stranger_hello(const struct stranger *s)
 	if (whole > CLIENT_HELLO_MAX || ioctl(s->fd, FIONREAD, &there) < 0)
 		return -1;
 	if (there >= whole && n == TLS_RECORD_HEAD)
-		return wait_for(s, 1) ? -1 : 1;
+		return set_wake_bytes(s, 1) ? -1 : 1;
 	/* No more will come. */
 	if (poll(&p, 1, 0) != 0)
 		return -1;
-	return wait_for(s, whole);
+	return set_wake_bytes(s, whole);
 }
 
 void stranger_refuse(const struct stranger *s)

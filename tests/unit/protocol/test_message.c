@@ -545,13 +545,13 @@ static void kept_names_are_components(void **state)
 	r.keep.names = reader_of("\1a\3...\2bc", 9);
 	takes(&r);
 	r.keep.names = reader_of("\1a\3...\2bc", 9);
-	assert_int_equal(keep_next(&r.keep.names, name), 1);
+	assert_int_equal(record_keep_next(&r.keep.names, name), 1);
 	assert_string_equal(name, "a");
-	assert_int_equal(keep_next(&r.keep.names, name), 1);
+	assert_int_equal(record_keep_next(&r.keep.names, name), 1);
 	assert_string_equal(name, "...");
-	assert_int_equal(keep_next(&r.keep.names, name), 1);
+	assert_int_equal(record_keep_next(&r.keep.names, name), 1);
 	assert_string_equal(name, "bc");
-	assert_int_equal(keep_next(&r.keep.names, name), 0);
+	assert_int_equal(record_keep_next(&r.keep.names, name), 0);
 	r.keep.dir = 0;
 	refuses(&r, "dir");
 }
@@ -566,20 +566,20 @@ static void names_are_kept_while_there_is_room(void **state)
 	(void)state;
 	memset(longest, 'n', sizeof longest);
 	longest[NAME_ROOM] = '\0';
-	assert_false(keep_add(&names, longest));
-	assert_false(keep_add(&names, ""));
+	assert_false(record_keep_add(&names, longest));
+	assert_false(record_keep_add(&names, ""));
 	longest[NAME_ROOM - 1] = '\0';
-	assert_true(keep_add(&names, longest));
-	assert_false(keep_add(&names, "abc"));
-	assert_true(keep_add(&names, "ab"));
-	assert_false(keep_add(&names, "a"));
+	assert_true(record_keep_add(&names, longest));
+	assert_false(record_keep_add(&names, "abc"));
+	assert_true(record_keep_add(&names, "ab"));
+	assert_false(record_keep_add(&names, "a"));
 	assert_false(names.full);
 	r = reader_of(room, names.used);
-	assert_int_equal(keep_next(&r, name), 1);
+	assert_int_equal(record_keep_next(&r, name), 1);
 	assert_string_equal(name, longest);
-	assert_int_equal(keep_next(&r, name), 1);
+	assert_int_equal(record_keep_next(&r, name), 1);
 	assert_string_equal(name, "ab");
-	assert_int_equal(keep_next(&r, name), 0);
+	assert_int_equal(record_keep_next(&r, name), 0);
 }
 
 static void a_content_has_its_length(void **state)

@@ -88,7 +88,7 @@ static int hear_caller(struct lane *l, uint32_t epoch, const struct lane_key *ke
 			return fail_as(OUT_CONNECT, "the caller left");
 		got += (size_t)n;
 	}
-	return hello_heard(l, epoch, false, key, bytes);
+	return hello_check(l, epoch, false, key, bytes);
 }
 
 static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,

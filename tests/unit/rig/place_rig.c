@@ -123,7 +123,7 @@ struct place *open_place(const struct place_opts *o)
 	return p;
 }
 
-struct record_attr attr_of(mode_t mode)
+struct record_attr walk_attr_of(mode_t mode)
 {
 	return (struct record_attr){
 		.mode = mode,
@@ -137,7 +137,7 @@ struct record_attr attr_of(mode_t mode)
 
 struct record_dir dir_record(const char *name, mode_t mode)
 {
-	struct record_dir r = {.id = next_id++, .a = attr_of(mode)};
+	struct record_dir r = {.id = next_id++, .a = walk_attr_of(mode)};
 
 	snprintf(r.name, sizeof r.name, "%s", name);
 	return r;
@@ -149,7 +149,7 @@ struct record_file file_record(const char *name, mode_t mode, uint64_t size)
 		.id = next_id++,
 		.type = TYPE_REGULAR,
 		.size = size,
-		.a = attr_of(mode),
+		.a = walk_attr_of(mode),
 	};
 
 	snprintf(r.name, sizeof r.name, "%s", name);
@@ -161,7 +161,7 @@ int try_dir(struct place *p, struct place_dir *up, const char *name, struct chan
 	struct record_dir r = dir_record(name, 0755);
 	struct place_dir *d;
 
-	return place_dir(p, up, &r, &d, c);
+	return place_make_dir(p, up, &r, &d, c);
 }
 
 static struct place_dir *put_as(struct place *p, struct place_dir *up, const struct record_dir *r)
@@ -169,7 +169,7 @@ static struct place_dir *put_as(struct place *p, struct place_dir *up, const str
 	struct place_dir *d;
 	struct change c;
 
-	if (place_dir(p, up, r, &d, &c))
+	if (place_make_dir(p, up, r, &d, &c))
 		fail_msg("%s", failed()->text);
 	return d;
 }
@@ -234,7 +234,7 @@ void keep(struct place_dir *d, const char *names)
 	snprintf(copy, sizeof copy, "%s", names);
 	while ((name = strsep(&rest, " ")) != NULL) {
 		if (*name)
-			assert_true(keep_add(&w, name));
+			assert_true(record_keep_add(&w, name));
 	}
 	r = reader_of(bytes, w.used);
 	assert_int_equal(place_dir_keep(d, &r, true), 0);

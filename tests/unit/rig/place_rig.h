@@ -34,7 +34,7 @@ struct end_seen { /* what place_complete() told */
 
 struct place *open_place(const struct place_opts *o);
 /* The attributes of what is made below: mode, mtime 1000.5, owner and group 0. */
-struct record_attr attr_of(mode_t mode);
+struct record_attr walk_attr_of(mode_t mode);
 struct record_dir dir_record(const char *name, mode_t mode);
 struct record_file file_record(const char *name, mode_t mode, uint64_t size);
 /* Each asserts that it is done, but for try_…, which return what place does. */

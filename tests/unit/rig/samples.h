@@ -571,7 +571,7 @@ static inline void sample_tree(enum sample_size size, struct writer *w)
 	}
 	if (size == SAMPLE_MOST)
 		dir.name['/' - 1] = name['/' - 1] = origin.name['/' - 1] = '_';
-	while (keep_add(&kept, name) && size == SAMPLE_MOST)
+	while (record_keep_add(&kept, name) && size == SAMPLE_MOST)
 		continue;
 	keep.names = reader_of(names, kept.used);
 	record_dir_encode(w, &dir);

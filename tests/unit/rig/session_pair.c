@@ -232,7 +232,7 @@ unsigned offer_redirect(uint8_t *body, uint32_t *len, unsigned port)
 		return 0;
 	was = m.places[0].port;
 	m.count = 1;
-	m.places[0] = place_of(&there, TRANSPORT_TCP, port);
+	m.places[0] = offer_place_make(&there, TRANSPORT_TCP, port);
 	msg_offer_encode(&w, &m);
 	*len = (uint32_t)w.used;
 	return was;

@@ -152,11 +152,11 @@ static int let_in(struct door *d)
 	unsigned lane;
 
 	for (;;) {
-		if (verbs_knock(d->listener, &c))
+		if (verbs_next_caller(d->listener, &c))
 			return -1;
 		if (!c)
 			return 0;
-		lane = verbs_caller_says(c)->lane;
+		lane = verbs_caller_request(c)->lane;
 		if (lane >= PAIR_LANES) {
 			verbs_refuse(c);
 			continue;
@@ -179,7 +179,7 @@ static int look(struct door *d, unsigned lane, uint32_t epoch, const struct lane
 	pthread_mutex_lock(&d->lock);
 	rc = let_in(d);
 	if (d->callers[lane]) {
-		says = verbs_caller_says(d->callers[lane]);
+		says = verbs_caller_request(d->callers[lane]);
 		if (says->epoch == epoch && memcmp(says->token, token, sizeof token) == 0) {
 			*out = d->callers[lane];
 			d->callers[lane] = NULL;

@@ -239,11 +239,11 @@ static void test_what_of_an_offer_is_dialed(void **state)
 	struct dial_rules rules = {.same_host = false};
 
 	(void)state;
-	o.places[0] = place_of(&lo, TRANSPORT_TCP, 7000);
-	o.places[1] = place_of(&any, TRANSPORT_TCP, 7000);
-	o.places[2] = place_of(&local, TRANSPORT_TCP, 7000);
-	o.places[3] = place_of(&a, TRANSPORT_TCP, 7000);
-	o.places[4] = place_of(&a, TRANSPORT_RDMA, 7001);
+	o.places[0] = offer_place_make(&lo, TRANSPORT_TCP, 7000);
+	o.places[1] = offer_place_make(&any, TRANSPORT_TCP, 7000);
+	o.places[2] = offer_place_make(&local, TRANSPORT_TCP, 7000);
+	o.places[3] = offer_place_make(&a, TRANSPORT_TCP, 7000);
+	o.places[4] = offer_place_make(&a, TRANSPORT_RDMA, 7001);
 	assert_int_equal(dialed_of(&o, &rules, to), 1);
 	assert_true(address_same(&to[0], &a));
 	assert_int_equal(to[0].in4.sin_port, htons(7000));
@@ -692,7 +692,7 @@ static size_t offer_body(uint8_t *to, unsigned round)
 	struct msg_offer m = {.round = (uint8_t)round, .count = 1};
 	struct writer w = writer_of(to, 4096);
 
-	m.places[0] = place_of(&lo, TRANSPORT_TCP, 9);
+	m.places[0] = offer_place_make(&lo, TRANSPORT_TCP, 9);
 	msg_offer_encode(&w, &m);
 	return w.used;
 }

@@ -151,13 +151,13 @@ static void limits_of_rails_add_up(void **state)
 		{"rdma mlx5_0, mlx5_1", "", 0} /* which is not up */,
 		{"rdma mlx5 10.0.0.1:7000", "", 0},
 	};
-	struct link_limit limit;
+	struct nic_limit limit;
 	char sys[4200];
 
 	(void)state;
 	snprintf(sys, sizeof sys, "%s/sys", recorded("infiniband"));
 	for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
-		link_limit_of(sys, table[i].wire, &limit);
+		nic_limit_find(sys, table[i].wire, &limit);
 		if (limit.rate != table[i].rate)
 			fail_msg("%s: %g", table[i].wire, limit.rate);
 		if (limit.rate > 0)

@@ -19,7 +19,7 @@ static unsigned port;
 static int begin(void **state)
 {
 	(void)state;
-	listener = listen_loopback(&port);
+	listener = loopback_listen(&port);
 	return listener < 0;
 }
 
@@ -36,14 +36,14 @@ static int take(void)
 	int fd;
 
 	assert_int_equal(poll(&p, 1, LONG_MS), 1);
-	fd = accept_loopback(listener);
+	fd = loopback_accept(listener);
 	assert_true(fd >= 0);
 	return fd;
 }
 
 static void test_a_caller_of_this_user(void **state)
 {
-	int caller = connect_loopback(port), fd = take();
+	int caller = loopback_connect(port), fd = take();
 
 	(void)state;
 	assert_true(caller >= 0);
@@ -54,7 +54,7 @@ static void test_a_caller_of_this_user(void **state)
 
 static void test_a_caller_that_closed(void **state)
 {
-	int caller = connect_loopback(port), fd = take();
+	int caller = loopback_connect(port), fd = take();
 
 	(void)state;
 	close_fd(caller);
@@ -65,7 +65,7 @@ static void test_a_caller_that_closed(void **state)
 static void test_a_caller_that_was_reset(void **state)
 {
 	const struct linger now = {.l_onoff = 1};
-	int caller = connect_loopback(port), fd = take();
+	int caller = loopback_connect(port), fd = take();
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	(void)state;

@@ -99,27 +99,27 @@ static void a_control_channel_keeps_nothing(void **state)
 static void a_conductors_link_keeps_nothing(void **state)
 {
 	static uint8_t rest[FRAME_BODY_MAX];
-	static struct link l;
+	static struct end_pipe l;
 	int in[2], out[2];
 
 	(void)state;
 	atomic_store(&unwiped, 0);
 	assert_int_equal(pipe(in), 0);
 	assert_int_equal(pipe(out), 0);
-	link_init(&l);
+	end_pipe_init(&l);
 	l.child.in = in[1];
 	l.child.out = out[0];
-	assert_int_equal(link_open(&l), 0);
-	assert_int_equal(link_send(&l, MSG_START, secret, sizeof secret), 0);
+	assert_int_equal(end_pipe_open(&l), 0);
+	assert_int_equal(end_pipe_send(&l, MSG_START, secret, sizeof secret), 0);
 	assert_int_equal(l.out_end, 0);
 	assert_null(memmem(l.out, l.out_size, secret, sizeof secret));
 	for (unsigned i = 0; i < 8; i++) {
-		assert_int_equal(link_send(&l, MSG_START, secret, sizeof secret), 0);
-		assert_int_equal(link_send(&l, MSG_WANT, rest, sizeof rest), 0);
+		assert_int_equal(end_pipe_send(&l, MSG_START, secret, sizeof secret), 0);
+		assert_int_equal(end_pipe_send(&l, MSG_WANT, rest, sizeof rest), 0);
 	}
 	assert_true(l.out_end > l.out_start);
 	atomic_store(&frees, 0);
-	link_close(&l);
+	end_pipe_close(&l);
 	assert_true(atomic_load(&frees) > 0);
 	assert_int_equal(atomic_load(&unwiped), 0);
 	close_fd(in[0]);

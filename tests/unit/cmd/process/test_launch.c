@@ -32,7 +32,7 @@ static int dir_remove(void **state)
 	return rmdir(dir);
 }
 
-static int run(const char *const argv[], const struct launch_opts *o, struct child *out)
+static int run(const char *const argv[], const struct child_opts *o, struct child *out)
 {
 	return child_exec((char *const *)(uintptr_t)argv, o, out);
 }
@@ -59,7 +59,7 @@ static int ended(struct child *c)
 static void test_bytes_go_through_and_the_status_comes_back(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "tr a-z A-Z; exit 3", NULL};
-	struct launch_opts o = {.what = "command sh", .pipe_in = true, .pipe_out = true};
+	struct child_opts o = {.what = "command sh", .pipe_in = true, .pipe_out = true};
 	struct child c;
 	char text[64];
 	int status;
@@ -79,7 +79,7 @@ static void test_bytes_go_through_and_the_status_comes_back(void **state)
 static void test_a_missing_program_is_a_failure_at_once(void **state)
 {
 	const char *const argv[] = {"sluice-no-such-program", NULL};
-	struct launch_opts o = {.what = "ssh far", .pipe_in = true, .pipe_out = true};
+	struct child_opts o = {.what = "ssh far", .pipe_in = true, .pipe_out = true};
 	struct child c;
 
 	(void)state;
@@ -95,7 +95,7 @@ static void test_a_held_command_waits_for_its_go(void **state)
 {
 	char mark[96], cmd[128];
 	const char *const argv[] = {"sh", "-c", cmd, NULL};
-	struct launch_opts o = {.what = "command sh", .held = true};
+	struct child_opts o = {.what = "command sh", .held = true};
 	struct stat st;
 	struct child c;
 	int status;
@@ -114,7 +114,7 @@ static void test_a_held_command_waits_for_its_go(void **state)
 static void test_a_held_command_that_is_missing_fails_at_go(void **state)
 {
 	const char *const argv[] = {"sluice-no-such-program", NULL};
-	struct launch_opts o = {.what = "command x", .held = true};
+	struct child_opts o = {.what = "command x", .held = true};
 	struct child c;
 
 	(void)state;
@@ -128,7 +128,7 @@ static void test_a_held_command_never_runs_when_it_is_stopped(void **state)
 {
 	char mark[96], cmd[128];
 	const char *const argv[] = {"sh", "-c", cmd, NULL};
-	struct launch_opts o = {.what = "command sh", .held = true};
+	struct child_opts o = {.what = "command sh", .held = true};
 	struct stat st;
 	struct child c;
 
@@ -145,7 +145,7 @@ static void test_a_held_command_never_runs_when_it_is_stopped(void **state)
 static int hold_and_die(void *ctx, int in, int out)
 {
 	const char *const argv[] = {"sleep", "60", NULL};
-	struct launch_opts o = {.what = "command sleep", .held = true};
+	struct child_opts o = {.what = "command sleep", .held = true};
 	struct child c;
 
 	(void)ctx;
@@ -186,7 +186,7 @@ static void test_a_held_command_dies_with_us(void **state)
 static void test_no_key_in_the_environment(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "echo \"[$RD_KEY][$SLUICE_OTHER]\"", NULL};
-	struct launch_opts o = {.what = "command sh", .pipe_out = true};
+	struct child_opts o = {.what = "command sh", .pipe_out = true};
 	struct child c;
 	char text[64];
 
@@ -213,9 +213,9 @@ static unsigned long long mask_of(const char *text, const char *name)
 static void status_of_child(bool ignore_sigint, char *text, size_t size)
 {
 	const char *const argv[] = {"cat", "/proc/self/status", NULL};
-	struct launch_opts o = {.what = "command cat",
-				.pipe_out = true,
-				.ignore_sigint = ignore_sigint};
+	struct child_opts o = {.what = "command cat",
+			       .pipe_out = true,
+			       .ignore_sigint = ignore_sigint};
 	struct child c;
 
 	assert_int_equal(run(argv, &o, &c), 0);
@@ -261,7 +261,7 @@ static void test_a_child_gets_nothing_but_its_stdio(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "ls /proc/self/fd | wc -l", NULL};
 	const char *const cat[] = {"cat", NULL};
-	struct launch_opts o = {.what = "command sh", .pipe_in = true, .pipe_out = true};
+	struct child_opts o = {.what = "command sh", .pipe_in = true, .pipe_out = true};
 	struct child first, c;
 	char text[64], expected[64];
 	int extra = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -312,7 +312,7 @@ static void test_stop_ends_even_one_that_ignores_sigterm(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done",
 				    NULL};
-	struct launch_opts o = {.what = "command sh", .pipe_out = true};
+	struct child_opts o = {.what = "command sh", .pipe_out = true};
 	uint64_t before;
 	struct child c;
 	char byte;
@@ -330,7 +330,7 @@ static void test_stop_ends_even_one_that_ignores_sigterm(void **state)
 static void test_stop_ends_one_that_was_stopped(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "echo; kill -STOP $$; sleep 60", NULL};
-	struct launch_opts o = {.what = "command sh", .pipe_out = true};
+	struct child_opts o = {.what = "command sh", .pipe_out = true};
 	struct child c;
 	char byte;
 
@@ -345,7 +345,7 @@ static void test_stop_ends_one_that_was_stopped(void **state)
 static int with_closed_stdio(void *ctx, int in, int out)
 {
 	const char *const argv[] = {"cat", NULL};
-	struct launch_opts o = {.what = "command cat", .pipe_in = true, .pipe_out = true};
+	struct child_opts o = {.what = "command cat", .pipe_in = true, .pipe_out = true};
 	struct child c;
 	char byte = 0;
 

@@ -127,15 +127,15 @@ static void each_lane_is_told_once(void **state)
 
 	(void)state;
 	for (unsigned lane = 0; lane < 64; lane += 63) {
-		assert_true(owners_tell(o, false, 1001, lane, &name));
+		assert_true(owners_mark_announced(o, false, 1001, lane, &name));
 		assert_string_equal(name, "ann");
-		assert_false(owners_tell(o, false, 1001, lane, &name));
+		assert_false(owners_mark_announced(o, false, 1001, lane, &name));
 		assert_string_equal(name, "ann");
-		assert_true(owners_tell(o, true, 1001, lane, &name));
+		assert_true(owners_mark_announced(o, true, 1001, lane, &name));
 		assert_string_equal(name, "cats");
-		assert_false(owners_tell(o, true, 1001, lane, &name));
+		assert_false(owners_mark_announced(o, true, 1001, lane, &name));
 	}
-	assert_false(owners_tell(o, false, 1001, 0, &name));
+	assert_false(owners_mark_announced(o, false, 1001, 0, &name));
 	assert_int_equal(lookups, 2);
 	owners_free(o);
 }
@@ -148,13 +148,13 @@ static void who_has_no_name_is_not_told(void **state)
 	(void)state;
 	memset(long_name, 'x', sizeof long_name - 1);
 	for (unsigned i = 0; i < 3; i++) {
-		assert_false(owners_tell(o, false, 4711, 0, &name));
+		assert_false(owners_mark_announced(o, false, 4711, 0, &name));
 		assert_string_equal(name, "");
 		/* One that a record has no room for. */
-		assert_false(owners_tell(o, false, 1009, 0, &name));
+		assert_false(owners_mark_announced(o, false, 1009, 0, &name));
 		assert_string_equal(name, "");
-		assert_false(owners_tell(o, false, 0, 0, &name));
-		assert_false(owners_tell(o, true, 0, 0, &name));
+		assert_false(owners_mark_announced(o, false, 0, 0, &name));
+		assert_false(owners_mark_announced(o, true, 0, 0, &name));
 	}
 	assert_int_equal(lookups, 2);
 	owners_free(o);
@@ -166,12 +166,12 @@ static void long_answers_and_signals(void **state)
 	const char *name;
 
 	(void)state;
-	assert_true(owners_tell(o, false, 1002, 0, &name));
+	assert_true(owners_mark_announced(o, false, 1002, 0, &name));
 	assert_string_equal(name, "bob");
-	assert_true(owners_tell(o, true, 1006, 0, &name));
+	assert_true(owners_mark_announced(o, true, 1006, 0, &name));
 	assert_string_equal(name, "many");
 	interrupts = 3;
-	assert_true(owners_tell(o, false, 1001, 0, &name));
+	assert_true(owners_mark_announced(o, false, 1001, 0, &name));
 	assert_string_equal(name, "ann");
 	owners_free(o);
 }
@@ -184,9 +184,9 @@ static void a_source_knows_the_bound(void **state)
 
 	(void)state;
 	for (uint32_t id = 10000; id < 10000 + OWNERS_MAX - 1; id++)
-		assert_false(owners_tell(o, false, id, 0, &name));
-	assert_true(owners_tell(o, true, 1001, 0, &name));
-	assert_false(owners_tell(o, false, 1001, 0, &name));
+		assert_false(owners_mark_announced(o, false, id, 0, &name));
+	assert_true(owners_mark_announced(o, true, 1001, 0, &name));
+	assert_false(owners_mark_announced(o, false, 1001, 0, &name));
 	assert_string_equal(name, "");
 	owners_free(o);
 }
@@ -198,11 +198,11 @@ static void names_are_mapped(void **state)
 	struct owners *o = fresh();
 
 	(void)state;
-	assert_int_equal(owners_learn(o, false, 500, "ann"), 0);
-	assert_int_equal(owners_learn(o, true, 500, "ann"), 0);
-	assert_int_equal(owners_learn(o, false, 501, "nobody here"), 0);
-	assert_int_equal(owners_learn(o, false, 502, "bob"), 0);
-	assert_int_equal(owners_learn(o, false, 503, "cats"), 0);
+	assert_int_equal(owners_add_name(o, false, 500, "ann"), 0);
+	assert_int_equal(owners_add_name(o, true, 500, "ann"), 0);
+	assert_int_equal(owners_add_name(o, false, 501, "nobody here"), 0);
+	assert_int_equal(owners_add_name(o, false, 502, "bob"), 0);
+	assert_int_equal(owners_add_name(o, false, 503, "cats"), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(owners_map(o, false, 500, false), 1001);
 		assert_int_equal(owners_map(o, true, 500, false), 1005);
@@ -226,8 +226,8 @@ static void root_is_root(void **state)
 
 	(void)state;
 	assert_int_equal(owners_map(o, false, 0, false), 0);
-	assert_int_equal(owners_learn(o, false, 0, "ann"), 0);
-	assert_int_equal(owners_learn(o, true, 0, "cats"), 0);
+	assert_int_equal(owners_add_name(o, false, 0, "ann"), 0);
+	assert_int_equal(owners_add_name(o, true, 0, "cats"), 0);
 	assert_int_equal(owners_map(o, false, 0, false), 0);
 	assert_int_equal(owners_map(o, true, 0, false), 0);
 	assert_int_equal(owners_map(o, true, 0, true), 0);
@@ -239,9 +239,9 @@ static void a_name_may_be_told_again(void **state)
 	struct owners *o = fresh();
 
 	(void)state;
-	assert_int_equal(owners_learn(o, false, 500, "ann"), 0);
-	assert_int_equal(owners_learn(o, false, 500, "ann"), 0);
-	assert_int_equal(owners_learn(o, false, 500, "bob"), -1);
+	assert_int_equal(owners_add_name(o, false, 500, "ann"), 0);
+	assert_int_equal(owners_add_name(o, false, 500, "ann"), 0);
+	assert_int_equal(owners_add_name(o, false, 500, "bob"), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
 	assert_int_equal(owners_map(o, false, 500, false), 1001);
 	owners_free(o);
@@ -253,10 +253,10 @@ static void names_are_bounded(void **state)
 
 	(void)state;
 	for (uint32_t id = 1; id <= OWNERS_MAX; id++)
-		assert_int_equal(owners_learn(o, id & 1, id, "ann"), 0);
-	assert_int_equal(owners_learn(o, false, OWNERS_MAX + 1, "ann"), -1);
+		assert_int_equal(owners_add_name(o, id & 1, id, "ann"), 0);
+	assert_int_equal(owners_add_name(o, false, OWNERS_MAX + 1, "ann"), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
-	assert_int_equal(owners_learn(o, false, 2, "ann"), 0);
+	assert_int_equal(owners_add_name(o, false, 2, "ann"), 0);
 	assert_int_equal(owners_map(o, true, OWNERS_MAX - 1, false), 1005);
 	assert_int_equal(owners_map(o, false, OWNERS_MAX, false), 1001);
 	owners_free(o);
@@ -279,9 +279,9 @@ static void *one_of_many(void *arg)
 		/* Odd ones are users that have a name; the lane is everybody's. */
 		uint32_t id = i % 2 ? 1001 : 20000 + i;
 
-		c->told += owners_tell(c->o, false, id, 5, &name);
+		c->told += owners_mark_announced(c->o, false, id, 5, &name);
 		c->wrong += strcmp(name, i % 2 ? "ann" : "") != 0;
-		c->wrong += owners_learn(c->o, true, 30000 + i, "cats") != 0;
+		c->wrong += owners_add_name(c->o, true, 30000 + i, "cats") != 0;
 		c->wrong += owners_map(c->o, true, 30000 + i, false) != 1001;
 	}
 	return NULL;

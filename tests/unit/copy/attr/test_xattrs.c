@@ -100,7 +100,7 @@ static struct xattrs *carry(const struct xattrs *x, size_t room)
 	size_t at = 0;
 	uint32_t pos = 0;
 
-	while (xattrs_piece(x, &at, &pos, room, 9, &piece)) {
+	while (xattrs_next_piece(x, &at, &pos, room, 9, &piece)) {
 		assert_int_equal(piece.id, 9);
 		assert_true(piece.len <= room);
 		assert_int_equal(xattrs_add(&to, &piece), 0);
@@ -349,7 +349,7 @@ static void owners_of_acls(void **state)
 		set_acl(fd, ACCESS, sample_acl, SAMPLE_ACL);
 		put(fd, "user.a", "1");
 		x = read_of(fd, &both);
-		while (xattrs_owner(x, &at, &group, &id)) {
+		while (xattrs_next_owner(x, &at, &group, &id)) {
 			assert_int_equal(id, n < 2 ? 2001 + n : 3001);
 			assert_int_equal(group, n == 2);
 			n++;
@@ -357,7 +357,7 @@ static void owners_of_acls(void **state)
 		assert_int_equal(n, 3);
 		xattrs_free(x);
 		at = 0;
-		assert_false(xattrs_owner(NULL, &at, &group, &id));
+		assert_false(xattrs_next_owner(NULL, &at, &group, &id));
 		close(fd);
 	}
 }

@@ -327,7 +327,7 @@ static void the_longest_acl(void **state)
 	assert_int_equal(xattrs_check(x, &r), 0);
 	assert_int_equal(owners_new(&o), 0);
 	assert_int_equal(xattrs_localize(x, o, false), 0);
-	assert_true(xattrs_piece(x, &at, &pos, XATTR_VALUE_MAX, 1, &p));
+	assert_true(xattrs_next_piece(x, &at, &pos, XATTR_VALUE_MAX, 1, &p));
 	assert_int_equal(p.len, ACL_HEAD + 5 * ACL_ENTRY);
 	assert_int_equal(acl_decode(p.bytes, p.len, e), 5);
 	assert_int_equal(e[1].id, 77);
@@ -355,10 +355,10 @@ static void acls_are_localized(void **state)
 	x = acl_of(bytes, sizeof bytes, ACCESS);
 	assert_int_equal(owners_new(&o), 0);
 	/* The second user is root here, the group has no name here. */
-	assert_int_equal(owners_learn(o, false, 2002, "root"), 0);
-	assert_int_equal(owners_learn(o, true, 3001, "no such group\n"), 0);
+	assert_int_equal(owners_add_name(o, false, 2002, "root"), 0);
+	assert_int_equal(owners_add_name(o, true, 3001, "no such group\n"), 0);
 	assert_int_equal(xattrs_localize(x, o, false), 0);
-	assert_true(xattrs_piece(x, &at, &pos, 1000, 1, &p));
+	assert_true(xattrs_next_piece(x, &at, &pos, 1000, 1, &p));
 	assert_int_equal(acl_decode(p.bytes, p.len, is), SAMPLE_ACL);
 	assert_int_equal(is[1].id, 0);
 	assert_int_equal(is[1].perm, 6);

@@ -65,7 +65,7 @@ static unsigned evict(int fd)
 	for (int i = 0; left > 0 && i < 20; i++) {
 		assert_int_equal(fsync(fd), 0);
 		assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-		left = resident_percent(fd, 0, SIZE);
+		left = direct_resident_percent(fd, 0, SIZE);
 		if (left > 0)
 			usleep(50000);
 	}
@@ -81,14 +81,14 @@ static void test_what_is_resident_is_asked_of_the_kernel(void **state)
 	(void)state;
 	if (!direct_suits(fd))
 		skip();
-	assert_int_equal(resident_percent(fd, 0, SIZE), 100);
+	assert_int_equal(direct_resident_percent(fd, 0, SIZE), 100);
 	assert_int_equal(evict(fd), 0);
 	/* Reading at random makes no readahead. */
 	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	assert_int_equal(pread(fd, room, SIZE / 2, 0), SIZE / 2);
-	assert_in_range(resident_percent(fd, 0, SIZE), 40, 60);
-	assert_in_range(resident_percent(fd, 0, SIZE / 2), 98, 100);
-	assert_int_equal(resident_percent(fd, SIZE / 2 + (1 << 20), 1 << 20), 0);
+	assert_in_range(direct_resident_percent(fd, 0, SIZE), 40, 60);
+	assert_in_range(direct_resident_percent(fd, 0, SIZE / 2), 98, 100);
+	assert_int_equal(direct_resident_percent(fd, SIZE / 2 + (1 << 20), 1 << 20), 0);
 	close(fd);
 }
 
@@ -96,10 +96,10 @@ static int look_as_nobody(int fd)
 {
 	if (setuid(NOBODY))
 		return 1;
-	if (resident_percent(fd, 0, SIZE) < 95)
+	if (direct_resident_percent(fd, 0, SIZE) < 95)
 		return 2;
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	return resident_percent(fd, 0, SIZE) > 30 ? 3 : 0;
+	return direct_resident_percent(fd, 0, SIZE) > 30 ? 3 : 0;
 }
 
 /* The kernel does not tell them all: what is there is tried. */

@@ -450,7 +450,7 @@ static void hostile_directories_are_refused(void **state)
 		assert_failed(try_symlink(p, d, names[i], "x", &c), OUT_PROTOCOL, "no file's name");
 	}
 	r.flags = DIR_CONTENTS;
-	assert_failed(place_dir(p, d, &r, &out, &c), OUT_PROTOCOL, "no directory's name");
+	assert_failed(place_make_dir(p, d, &r, &out, &c), OUT_PROTOCOL, "no directory's name");
 	finish_place(p);
 }
 
@@ -594,7 +594,7 @@ static void *act(void *arg)
 			continue;
 		/* The same ones in all threads. */
 		snprintf(r.name, sizeof r.name, "own%d", i);
-		a->failures += place_dir(a->p, own, &r, &own, &c) != 0;
+		a->failures += place_make_dir(a->p, own, &r, &own, &c) != 0;
 		a->failures += put_something(a->p, own, name);
 	}
 	return NULL;
@@ -696,19 +696,19 @@ static void changes_of_directories_are_told(void **state)
 	make_dir("dst", 0755);
 	make_dir("dst/d", 0755);
 	p = at("dst", &rules_r);
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	assert_false(change_any(&c));
 	finish_place(p);
 	p = at("dst", &rules_a);
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	assert_true(c.what == EVENT_DIR && c.perms && c.time && !c.owner && !c.group && !c.missing);
 	finish_place(p);
 	p = at("dst", &rules_a);
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	assert_false(change_any(&c));
 	r.a.uid = 5;
 	r.a.gid = 6;
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	assert_int_equal(c.owner, geteuid() == 0);
 	place_close(p);
 }
@@ -730,11 +730,11 @@ static void set_group_id_of_directories(void **state)
 	assert_int_equal(mode_of("dst/never"), 02755);
 	p = at("dst", &rules_a);
 	put_dir(p, NULL, "not", 0755);
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	if (geteuid() != 0) {
 		r = dir_record("t", 02775);
 		r.a.gid = 54321;
-		assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+		assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	}
 	finish_place(p);
 	assert_int_equal(mode_of("dst/not"), 0755);
@@ -757,7 +757,7 @@ static void a_target_only_led_through_keeps_all(void **state)
 	assert_int_equal(stat("dst", &before), 0);
 	r.flags = DIR_CONTENTS | DIR_IMPLIED;
 	p = at("dst", &rules_a);
-	assert_int_equal(place_dir(p, NULL, &r, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &r, &d, &c), 0);
 	put_dir(p, d, "d", 0711);
 	finish_place(p);
 	assert_int_equal(stat("dst", &after), 0);
@@ -782,8 +782,8 @@ static void meet_twice(const struct rules *rules, bool again_first, mode_t was, 
 	again.a.mtime_s = 2000;
 	again.flags = DIR_AGAIN;
 	p = at("dst", rules);
-	assert_int_equal(place_dir(p, NULL, again_first ? &again : &first, &d, &c), 0);
-	assert_int_equal(place_dir(p, NULL, again_first ? &first : &again, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, again_first ? &again : &first, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, again_first ? &first : &again, &d, &c), 0);
 	put_file(p, d, "f", "new");
 	finish_place(p);
 	assert_int_equal(stat("dst/d", &st), 0);
@@ -823,7 +823,7 @@ static void a_dry_run_changes_nothing(void **state)
 	dry.dry_run = true;
 	dry.mkpath = true;
 	p = open_place(&o);
-	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &rd, &d, &c), 0);
 	assert_true(c.missing);
 	e = put_dir(p, d, "e", 0755);
 	assert_int_equal(place_look(p, e, &r, NULL, &looked), 0);
@@ -839,7 +839,7 @@ static void a_dry_run_changes_nothing(void **state)
 	make("dst/src", "old", 0644);
 	o.target = "dst";
 	p = open_place(&o);
-	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &rd, &d, &c), 0);
 	assert_true(c.type);
 	assert_int_equal(place_look(p, d, &r, NULL, &looked), 0);
 	assert_int_equal(looked.look, LOOK_MISSING);
@@ -850,7 +850,7 @@ static void a_dry_run_changes_nothing(void **state)
 	make_dir("dst/src", 0711);
 	make("dst/src/f", "old", 0644);
 	p = open_place(&o);
-	assert_int_equal(place_dir(p, NULL, &rd, &d, &c), 0);
+	assert_int_equal(place_make_dir(p, NULL, &rd, &d, &c), 0);
 	assert_true(!c.missing && c.perms && c.time);
 	assert_int_equal(place_look(p, d, &r, NULL, &looked), 0);
 	assert_int_equal(looked.look, LOOK_OTHER);

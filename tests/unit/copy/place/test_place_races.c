@@ -183,7 +183,7 @@ static void with_dir(void (*work)(struct place *p, struct place_dir *top, struct
 	struct end_seen seen;
 	struct change c;
 
-	if (place_dir(p, top, &r, &d, &c) == 0)
+	if (place_make_dir(p, top, &r, &d, &c) == 0)
 		work(p, top, d);
 	complete(p, true, &seen);
 	place_close(p);
@@ -248,7 +248,7 @@ static void directory(struct place *p, struct place_dir *top, struct place_dir *
 	struct change c;
 
 	(void)top;
-	if (place_dir(p, d, &r, &sub, &c))
+	if (place_make_dir(p, d, &r, &sub, &c))
 		return;
 	done += try_file(p, sub, "f", "theirs") == 0;
 }
@@ -315,7 +315,7 @@ static void reopening(struct place *p, struct place_dir *top, struct place_dir *
 	struct change c;
 	char name[16];
 
-	if (place_dir(p, d, &r, &sub, &c))
+	if (place_make_dir(p, d, &r, &sub, &c))
 		return;
 	for (unsigned i = 0; i < EVICTING; i++) {
 		snprintf(name, sizeof name, "e%u", i);

@@ -93,7 +93,7 @@ static int meet(struct links *t, uint32_t inode, uint32_t id, struct link_group 
 {
 	struct seen seen = {.inode = {.dev = inode % 3, .ino = inode / 3}};
 
-	return links_meet(t, &seen, id, g);
+	return links_join(t, &seen, id, g);
 }
 
 static void the_first_name_is_remembered(void **state)
@@ -108,13 +108,13 @@ static void the_first_name_is_remembered(void **state)
 		assert_int_equal(meet(&t, i, i + INODES, &h), 1);
 		assert_ptr_equal(g, h);
 		assert_int_equal(g->id, i);
-		assert_false(links_lost(&t, g));
+		assert_false(links_lead_failed(&t, g));
 	}
 	for (uint32_t i = 0; i < 100; i++)
 		links_fail(&t, 1 + i * 37 % 100);
 	for (uint32_t i = 1; i <= INODES; i++) {
 		g = table_find(&t.groups, &(struct inode_key){.dev = i % 3, .ino = i / 3});
-		assert_int_equal(links_lost(&t, g), i <= 100);
+		assert_int_equal(links_lead_failed(&t, g), i <= 100);
 	}
 	links_free(&t);
 }
@@ -130,16 +130,16 @@ static void the_next_name_leads_when_the_first_failed(void **state)
 	for (; id < LEADS_MAX; id++) {
 		t.round++;
 		links_fail(&t, id);
-		assert_true(links_lost(&t, g));
+		assert_true(links_lead_failed(&t, g));
 		assert_int_equal(meet(&t, 1, id + 1, &g), 0);
-		assert_false(links_lost(&t, g));
+		assert_false(links_lead_failed(&t, g));
 		assert_int_equal(g->round, t.round);
 		assert_int_equal(meet(&t, 1, 2000, &g), 1);
 	}
 	/* Not for ever. */
 	links_fail(&t, id);
 	assert_int_equal(meet(&t, 1, 3000, &g), 1);
-	assert_true(links_lost(&t, g));
+	assert_true(links_lead_failed(&t, g));
 	links_free(&t);
 }
 
@@ -147,24 +147,24 @@ static void the_next_name_leads_when_the_first_failed(void **state)
 
 static atomic_size_t told_bytes;
 
-static int tell(struct told **t, uint64_t cell, uint16_t count, uint64_t size)
+static int tell(struct known_cells **t, uint64_t cell, uint16_t count, uint64_t size)
 {
 	static struct msg_cells m;
 
 	m = (struct msg_cells){.file = 1, .pos = cell * CELL, .count = count};
 	for (unsigned i = 0; i < count; i++)
 		m.digest[i][0] = cell + i;
-	return told_add(t, &m, size, &told_bytes);
+	return known_cells_add(t, &m, size, &told_bytes);
 }
 
 static void cells_are_found_by_their_place(void **state)
 {
 	const uint64_t size = 100 * (uint64_t)CELL + 5;
-	struct told *t = NULL;
+	struct known_cells *t = NULL;
 
 	(void)state;
-	assert_null(told_at(NULL, 0));
-	assert_int_equal(told_next(NULL, 0), UINT64_MAX);
+	assert_null(known_cells_at(NULL, 0));
+	assert_int_equal(known_cells_next(NULL, 0), UINT64_MAX);
 	assert_int_equal(tell(&t, 2, 3, size), 0);
 	assert_int_equal(tell(&t, 5, 1, size), 0);
 	assert_int_equal(tell(&t, 90, 11, size), 0);
@@ -174,20 +174,21 @@ static void cells_are_found_by_their_place(void **state)
 				: cell < 2  ? 2
 				: cell < 90 ? 90
 					    : UINT64_MAX / CELL + 1;
-		const uint64_t *d = told_at(t, cell * CELL);
+		const uint64_t *d = known_cells_at(t, cell * CELL);
 
 		assert_int_equal(d != NULL, there);
 		if (d)
 			assert_int_equal(d[0], cell);
-		assert_int_equal(told_next(t, cell * CELL), next > 101 ? UINT64_MAX : next * CELL);
+		assert_int_equal(known_cells_next(t, cell * CELL),
+				 next > 101 ? UINT64_MAX : next * CELL);
 	}
-	told_free(t);
+	known_cells_free(t);
 	assert_int_equal(told_bytes, 0);
 }
 
 static void cells_that_can_not_be(void **state)
 {
-	struct told *t = NULL;
+	struct known_cells *t = NULL;
 
 	(void)state;
 	assert_int_equal(tell(&t, 0, 1, 0), -1);
@@ -199,7 +200,7 @@ static void cells_that_can_not_be(void **state)
 	assert_int_equal(tell(&t, 2, 8, 10 * CELL), 0);
 	assert_int_equal(tell(&t, 2, 1, 10 * CELL), -1);
 	assert_int_equal(tell(&t, 10, 1, 10 * CELL), -1);
-	told_free(t);
+	known_cells_free(t);
 }
 
 int main(void)

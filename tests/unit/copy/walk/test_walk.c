@@ -117,7 +117,7 @@ static struct walk *walk_all(struct told *t, const struct rules *r, char **names
 	return w;
 }
 
-static void told_free(struct told *t, struct walk *w)
+static void known_cells_free(struct told *t, struct walk *w)
 {
 	for (unsigned i = 0; i < t->count; i++)
 		free(t->lines[i]);
@@ -172,7 +172,7 @@ static void walk_is(const struct rules *r, char **names, const char *want)
 	struct walk *w = walk_all(&t, r, names, false);
 
 	assert_told(&t, want);
-	told_free(&t, w);
+	known_cells_free(&t, w);
 }
 
 static void make_dirs(const char *first, ...)
@@ -209,7 +209,7 @@ static void parents_come_first(void **state)
 	assert_false(walk_incomplete(w));
 	assert_false(walk_is_of_one(w));
 	assert_told(&t, "dir a\ndir a/b\ndir a/b/c\ndir a/d\nfile a/f\nfile a/b/c/g\nlink a/d/l\n");
-	told_free(&t, w);
+	known_cells_free(&t, w);
 }
 
 static void large_directories_come_in_pieces(void **state)
@@ -234,7 +234,7 @@ static void large_directories_come_in_pieces(void **state)
 		snprintf(name, sizeof name, "file a/%04u", i);
 		assert_string_equal(t.lines[i + 1], name);
 	}
-	told_free(&t, w);
+	known_cells_free(&t, w);
 }
 
 static unsigned open_descriptors(void)
@@ -287,13 +287,13 @@ static void depth_costs_no_descriptors(void **state)
 		fd = walk_open_file(fd, "f", false);
 		assert_true(fd >= 0 || i == LEVELS);
 		close_fd(fd);
-		walk_dir_let_go(t.dirs[i]);
+		walk_dir_release(t.dirs[i]);
 	}
 	assert_true(open_descriptors() <= before + HELD_DIRS_MAX);
 	/* Where there is no room, the end is what counts. */
 	assert_string_equal(walk_shown(t.dirs[LEVELS], "f", room, sizeof room) + sizeof room - 4,
 			    "n/f");
-	told_free(&t, w);
+	known_cells_free(&t, w);
 	assert_int_equal(open_descriptors(), before);
 	assert_int_equal(system("rm -r a"), 0);
 }
@@ -319,8 +319,8 @@ static void another_directory_is_not_taken_for_it(void **state)
 	assert_int_equal(walk_dir_use(t.dirs[1], &fd), -1);
 	assert_int_equal(unlink("a/b") | rename("a/c", "a/b"), 0);
 	assert_int_equal(walk_dir_use(t.dirs[1], &fd), 0);
-	walk_dir_let_go(t.dirs[1]);
-	told_free(&t, w);
+	walk_dir_release(t.dirs[1]);
+	known_cells_free(&t, w);
 	assert_int_equal(system("rm -r a"), 0);
 }
 
@@ -459,7 +459,7 @@ static void what_can_not_be_read_is_told(void **state)
 	assert_true(walk_incomplete(w));
 	assert_told(&t, "dir a\nfile a/f\nkeep a/b\nkeep a/f\nkept a\n"
 			"failed a/b: 11 open a/b: Permission denied\ndir a/b\n");
-	told_free(&t, w);
+	known_cells_free(&t, w);
 	if (getuid() == 0)
 		assert_int_equal(seteuid(0), 0);
 	assert_int_equal(chmod("a/b", 0755), 0);
@@ -504,10 +504,10 @@ static void roots_as_they_are_written(void **state)
 	walk_is(&r, NAMES(text("g"), text("a/b")), "named g\ndir b\n");
 	w = walk_all(&t, &r, NAMES(text("a/b")), true);
 	assert_told(&t, "dir  (contents)\n");
-	told_free(&t, w);
+	known_cells_free(&t, w);
 	w = walk_all(&t, &r, NAMES(text("g")), false);
 	assert_true(walk_is_of_one(w));
-	told_free(&t, w);
+	known_cells_free(&t, w);
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
 	walk_is(&r, NAMES(text("a/b/"), text("b/../a/b/"), text("a/b")),
 		"dir  (contents)\nnamed b/../a/b/\ndir b\n");

@@ -132,7 +132,7 @@ static void stop_answerer(struct answerer *a)
 }
 
 /* Dial as source of lane 2, epoch 5. */
-static int dial(struct lane *l, const union address *to, unsigned n, unsigned ms)
+static int dial_connect(struct lane *l, const union address *to, unsigned n, unsigned ms)
 {
 	struct wire *w;
 	int rc = tcp_dial(l, 5, &key, to, n, clock_ms() + ms, &w);
@@ -157,7 +157,7 @@ static void test_a_refusal_names_address_and_port(void **arg)
 	char where[2][80], want[300];
 
 	(void)arg;
-	assert_int_equal(dial(l, to, 2, LONG_MS), -1);
+	assert_int_equal(dial_connect(l, to, 2, LONG_MS), -1);
 	snprintf(want, sizeof want,
 		 "connect lane 2 at %s: Connection refused; at %s: Connection refused",
 		 address_text(&to[0], where[0], sizeof where[0]),
@@ -184,7 +184,7 @@ static void test_nobody_else_wins(void **arg)
 	to[5] = closed_port();
 	for (unsigned i = 0; i < 5; i++)
 		start(&a[i]);
-	assert_int_equal(dial(l, to, 6, LONG_MS), -1);
+	assert_int_equal(dial_connect(l, to, 6, LONG_MS), -1);
 	assert_int_equal(failed()->code, OUT_AUTH);
 	for (unsigned i = 0; i < 5; i++)
 		stop_answerer(&a[i]);
@@ -212,7 +212,7 @@ static void test_the_right_one_wins_among_wrong_ones(void **arg)
 	a[1].silent = true;
 	for (unsigned i = 0; i < 3; i++)
 		start(&a[i]);
-	assert_int_equal(dial(l, to, 4, LONG_MS), 0);
+	assert_int_equal(dial_connect(l, to, 4, LONG_MS), 0);
 	for (unsigned i = 0; i < 3; i++)
 		stop_answerer(&a[i]);
 	lane_close(l);
@@ -228,7 +228,7 @@ static void test_a_silent_one_is_given_up_in_time(void **arg)
 	(void)arg;
 	a.silent = true;
 	start(&a);
-	assert_int_equal(dial(l, &to, 1, 200), -1);
+	assert_int_equal(dial_connect(l, &to, 1, 200), -1);
 	assert_non_null(strstr(failed()->text, "connected, but nobody answers"));
 	assert_true(clock_ms() - before >= 200);
 	assert_true(clock_ms() - before < LONG_MS);
@@ -255,7 +255,7 @@ static void test_abort_ends_dialling(void **arg)
 	a.silent = true;
 	start(&a);
 	assert_int_equal(pthread_create(&t, NULL, abort_soon, l), 0);
-	assert_int_equal(dial(l, &to, 1, LONG_MS), -1);
+	assert_int_equal(dial_connect(l, &to, 1, LONG_MS), -1);
 	assert_true(clock_ms() - before < 100 + SOON_MS);
 	pthread_join(t, NULL);
 	stop_answerer(&a);

@@ -34,7 +34,7 @@ static union address loopback(unsigned port)
 				       .sin_addr = {htonl(INADDR_LOOPBACK)}}};
 }
 
-static int dial(unsigned port)
+static int dial_connect(unsigned port)
 {
 	union address to = loopback(port);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -81,7 +81,7 @@ static void *client_run(void *arg)
 	struct client *c = arg;
 	uint64_t from = clock_ms();
 	struct channel *ch;
-	int fd = dial(c->port), rc = 0;
+	int fd = dial_connect(c->port), rc = 0;
 
 	c->rc = -1;
 	if (fd < 0 || channel_tls_client(fd, c->key, &ch) < 0)
@@ -164,7 +164,7 @@ static void test_the_port_moves_when_another_address_lacks_it(void **state)
 	assert_int_equal(porter_listen_tcp(p, &other, 0, 0), 0);
 	assert_int_not_equal(porter_tcp_port(p), port);
 	end = porter_tcp_port(p);
-	close_fd(dial(end));
+	close_fd(dial_connect(end));
 	porter_free(p);
 	porter_free(in_the_way);
 }
@@ -197,7 +197,7 @@ static void test_everywhere(void **state)
 	(void)state;
 	assert_int_equal(porter_new(&p), 0);
 	assert_int_equal(porter_listen_tcp(p, NULL, 0, 0), 0);
-	fd = dial(porter_tcp_port(p));
+	fd = dial_connect(porter_tcp_port(p));
 	assert_true(fd >= 0);
 	close_fd(fd);
 	porter_free(p);
@@ -252,7 +252,7 @@ static void test_who_speaks_something_else_is_sent_away(void **state)
 {
 	struct porter *p = listening();
 	struct channel *ch;
-	int fd = dial(porter_tcp_port(p));
+	int fd = dial_connect(porter_tcp_port(p));
 
 	(void)state;
 	assert_int_equal(write_full(fd, "GET / HTTP/1.0\r\n\r\n", 18), 0);
@@ -267,7 +267,7 @@ static int silent[1000];
 static void silent_come(struct porter *p, unsigned count, const char *say)
 {
 	for (unsigned i = 0; i < count; i++) {
-		silent[i] = dial(porter_tcp_port(p));
+		silent[i] = dial_connect(porter_tcp_port(p));
 		assert_true(silent[i] >= 0);
 		if (say)
 			assert_int_equal(write_full(silent[i], say, strlen(say)), 0);
@@ -339,7 +339,7 @@ static int without_descriptors(void)
 	struct channel *ch;
 	int fill[64], n = 0;
 	int64_t ms;
-	int peer = dial(porter_tcp_port(p));
+	int peer = dial_connect(porter_tcp_port(p));
 
 	if (peer < 0 || setrlimit(RLIMIT_NOFILE, &rl) < 0)
 		return 1;
@@ -409,7 +409,7 @@ static struct lane_hello hello(uint16_t lane, uint32_t epoch)
 static int caller(struct porter *p, const struct lane_hello *h)
 {
 	uint8_t bytes[LANE_HELLO_SIZE];
-	int fd = dial(porter_tcp_port(p));
+	int fd = dial_connect(porter_tcp_port(p));
 
 	lane_hello_encode(h, bytes);
 	assert_int_equal(write_full(fd, bytes, sizeof bytes), 0);
@@ -589,7 +589,7 @@ static void test_a_hello_in_pieces_beside_silent_ones(void **state)
 
 	(void)state;
 	silent_come(p, STRANGERS_MAX + 50, NULL);
-	fd = dial(porter_tcp_port(p));
+	fd = dial_connect(porter_tcp_port(p));
 	lane_hello_encode(&h, bytes);
 	for (unsigned i = 0; i < sizeof bytes; i += 8) {
 		assert_int_equal(write_full(fd, bytes + i, 8), 0);

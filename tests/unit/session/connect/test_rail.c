@@ -164,9 +164,9 @@ static void test_ways_without_adapters(void **state)
 	struct rail ways[WAYS_MAX];
 
 	(void)state;
-	o.places[0] = place_of(&a, TRANSPORT_TCP, 7000);
-	o.places[1] = place_of(&a, TRANSPORT_RDMA, 7001);
-	o.places[2] = place_of(&b, TRANSPORT_RDMA, 7002);
+	o.places[0] = offer_place_make(&a, TRANSPORT_TCP, 7000);
+	o.places[1] = offer_place_make(&a, TRANSPORT_RDMA, 7001);
+	o.places[2] = offer_place_make(&b, TRANSPORT_RDMA, 7002);
 	o.places[1].rate = 100;
 	o.places[2].rate = 200;
 	o.places[2].adapter = 7;
