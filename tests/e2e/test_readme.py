@@ -19,7 +19,6 @@ def test_all_are_run():
 @pytest.mark.parametrize("line", COPIES)
 def test_copies(shells, line):
     for home in shells.homes.values():
-        (home / "directory").mkdir()
         (home / "tree" / "sub").mkdir(parents=True)
         for name in ("file", "run1.dat", "run2.dat", "tree/sub/x.o"):
             (home / name).write_bytes(DATA)
