@@ -9,6 +9,7 @@ import pytest
 from examples import Shells
 from hosts import LAB, OP, TRANSPORT, USER, Bench
 from marks import case_of
+from networks import Networks
 from trees import WAYS, fell
 
 # What a shell starts in the background ignores SIGINT, and so would every program that a test
@@ -72,11 +73,25 @@ def leave_no_files(tmp_path):
     if LAB:
         subprocess.run(["rm", "-rf", "--one-file-system", tmp_path], stderr=subprocess.DEVNULL, check=False)
 
-
 @pytest.fixture(params=WAYS.values(), ids=WAYS)
 def way(request):
     """What stands before the names of source and target."""
     return request.param
+
+
+@pytest.fixture
+def networks():
+    """Makes so many network namespaces (rig/networks.py); a test where they may not be made is skipped."""
+    made = []
+
+    def make(count=2):
+        made.append(Networks(count))
+        if not made[-1].make():
+            pytest.skip("may not make network namespaces")
+        return made[-1]
+    yield make
+    for n in made:
+        n.remove()
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import os
 import re
 import subprocess
 import sys
-import uuid
 
 import pytest
 
 from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, Host, pattern, program, wait_until
+from networks import Networks
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
@@ -199,43 +199,27 @@ def test_bwlimit_of_a_receiver(bench, tmp_path):
     assert name == "--bwlimit" and shares["held back"] > 50, (name, shares)
 
 
-class Wire:
+class Wire(Networks):
     """Two hosts of a test's own, and a wire that can be made slow."""
 
-    def __init__(self, adapters=False):
-        self.names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
-        self.hosts = [Host(name, "10.79.0.%d" % (i + 1), None, ["ip", "netns", "exec", name])
-                      for i, name in enumerate(self.names)]
-        self.adapters = [name + "r" for name in self.names] if adapters else []
+    def __init__(self):
+        super().__init__()
+        self.hosts = [Host(name, "10.79.0.%d" % (i + 1), None, self.on(i)) for i, name in enumerate(self.names)]
+        self.adapters = []
 
-    def make(self):
-        for name in self.names:
-            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
-                return False
+    def wire(self):
         # siw's listeners want indices that differ.
-        subprocess.run(["ip", "-n", self.names[0], "link", "add", "w0", "index", "301", "mtu", "9000",
-                        "type", "veth", "peer", "name", "w1", "index", "302", "mtu", "9000", "netns",
-                        self.names[1]], check=True)
-        for i, name in enumerate(self.names):
-            for words in (["addr", "add", "10.79.0.%d/24" % (i + 1), "dev", "w%d" % i],
-                          ["link", "set", "w%d" % i, "up"], ["link", "set", "lo", "up"]):
-                subprocess.run(["ip", "-n", name, *words], check=True)
-        for i, adapter in enumerate(self.adapters):
-            subprocess.run([*self.hosts[i].prefix, "rdma", "link", "add", adapter, "type", "siw",
-                            "netdev", "w%d" % i], check=True)
-        return True
+        self.join("10.79.0", ["index", "301", "mtu", "9000"], ["index", "302", "mtu", "9000"])
 
-    def shape(self, *words):
-        """Both ways; does this kernel know how?"""
-        return all(subprocess.run([*h.prefix, "tc", "qdisc", "replace", "dev", "w%d" % i, "root", *words],
-                                  capture_output=True).returncode == 0
-                   for i, h in enumerate(self.hosts))
+    def equip(self):
+        for i, name in enumerate(self.names):
+            self.adapters.append(name + "r")
+            subprocess.run([*self.on(i), "rdma", "link", "add", self.adapters[-1], "type", "siw", "netdev", "v0"], check=True)
 
     def remove(self):
         for adapter in self.adapters:
             subprocess.run(["rdma", "link", "del", adapter], capture_output=True)
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        super().remove()
 
     def through(self, bench, *options, size=SIZE, transport=DEMAND):
         near, far = self.hosts
@@ -250,8 +234,11 @@ class Wire:
 def test_a_slow_wire(bench):
     wire = Wire()
     try:
-        if not wire.make() or not wire.shape("tbf", "rate", "40mbit", "burst", "64kb", "latency", "50ms"):
-            pytest.skip("may not make network namespaces, or this kernel can't limit a wire")
+        if not wire.make():
+            pytest.skip("may not make network namespaces")
+        wire.wire()
+        if not wire.shape("tbf", "rate", "40mbit", "burst", "64kb", "latency", "50ms"):
+            pytest.skip("this kernel can't limit a wire")
         # Of four lanes three wait most of the time for the blocks of others, to be written in order.
         name, shares = wire.through(bench, "--lanes=4")
         assert name == "network" and shares["network"] > 70, (name, shares)
@@ -263,9 +250,12 @@ def test_a_slow_wire(bench):
 @pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
 @pytest.mark.lab(cases="*rdma")
 def test_the_window_and_the_wire(bench, transport):
-    wire = Wire(adapters=True)
+    wire = Wire()
     try:
-        assert wire.make() and wire.shape("netem", "limit", "10000", "delay", "100ms")
+        assert wire.make()
+        wire.wire()
+        wire.equip()
+        assert wire.shape("netem", "limit", "10000", "delay", "100ms")
         # So little that TCP, or siw's own, has all of it under way from the beginning.
         few = ["--lanes=1", "--depth=2", "--block-size=16k"]
         name, shares = wire.through(bench, *few, size=SIZE // 12, transport=transport)

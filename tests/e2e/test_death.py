@@ -10,6 +10,7 @@ import time
 import pytest
 
 from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
+from processes import children
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
@@ -21,11 +22,6 @@ def endless(bench, tmp_path, **how):
     source = bench.send(sink.port, "--", "cat", "/dev/zero")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > 20 * BLOCK, 30)
     return source, sink
-
-
-def children(pid):
-    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return [int(p) for p in out.split()]
 
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

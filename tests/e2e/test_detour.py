@@ -13,6 +13,7 @@ import time
 import pytest
 
 from hosts import BIN, RSH, SLOW, as_nobody, wait_until
+from processes import children, parent
 
 pytestmark = pytest.mark.needs("tcp", why="it looks for ports on a loopback that both hosts share")
 WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
@@ -209,16 +210,9 @@ def numbers(path):
     return [int(word) for word in path.read_text().split()]
 
 
-def parent(pid):
-    try:
-        return int(pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[1])
-    except OSError:
-        return None
-
-
 def with_children(pid):
     """A shell may stay beside what it runs."""
-    return [pid] + [int(p.name) for p in pathlib.Path("/proc").glob("[0-9]*") if parent(int(p.name)) == pid]
+    return [pid, *children(pid)]
 
 
 def break_lanes(tmp_path):

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import time
-import uuid
 
 import pytest
 
@@ -23,22 +22,11 @@ pytestmark = [
 
 
 class Islands:
-    def __init__(self, bench, tmp_path):
+    """Hosts without a wire: near, far and third."""
+
+    def __init__(self, networks, bench, tmp_path):
         self.bench, self.tmp = bench, tmp_path
-        self.names = {}
-
-    def make(self):
-        for host in ("near", "far", "third"):
-            name = "sl" + uuid.uuid4().hex[:8]
-            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
-                return False
-            self.names[host] = name
-            subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
-        return True
-
-    def remove(self):
-        for name in self.names.values():
-            subprocess.run(["ip", "netns", "del", name])
+        self.names = dict(zip(("near", "far", "third"), networks(3).names))
 
     def copy(self, *args, wait=True, env=None):
         hosts = "\n".join("%s ip netns exec %s" % i for i in self.names.items())
@@ -50,14 +38,8 @@ class Islands:
 
 
 @pytest.fixture
-def islands(bench, tmp_path):
-    i = Islands(bench, tmp_path)
-    try:
-        if not i.make():
-            pytest.skip("may not make network namespaces")
-        yield i
-    finally:
-        i.remove()
+def islands(networks, bench, tmp_path):
+    return Islands(networks, bench, tmp_path)
 
 
 WAYS = {"push": ("in", "far:out"), "pull": ("far:in", "out"), "remote": ("far:in", "third:out")}

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from examples import DATA, FAR, NEAR, free_port, lines, manual
+from examples import DATA, FAR, NEAR, lines, manual
+from networks import free_port
 
 COPIES = [e[0] for e in lines(manual("rdcp.1"))]
 EXAMPLES = [e for page in ("rdsend.1", "rdrecv.1") for e in lines(manual(page))]

@@ -4,14 +4,13 @@
 import json
 import os
 import signal
-import subprocess
 import time
-import uuid
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from hosts import DEMAND, NEAR, PATIENCE, RDMA, RSH, SLOW, pattern, program, wait_until
+from processes import descendants
 
 pytestmark = pytest.mark.moves_blocks
 BLOCKS = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
@@ -245,20 +244,6 @@ def test_a_full_stdout(bench, tmp_path):
 
 # ---- ended in the middle -----------------------------------------------------------------------
 
-def children(pid):
-    """All processes below pid."""
-    found, more = [], [pid]
-    while more:
-        try:
-            with open("/proc/%d/task/%d/children" % (more[0], more[0])) as f:
-                below = [int(p) for p in f.read().split()]
-        except FileNotFoundError:
-            below = []
-        found += below
-        more = more[1:] + below
-    return found
-
-
 # Which stage: long enough to be met.
 STAGES = {"memory": "memory to memory", "source": "source disk alone", "target": "target disk alone"}
 
@@ -276,7 +261,7 @@ def begin(bench, disks, stage, *host):
         wait_until(lambda: before.encode() in run.out, 30)
         time.sleep(0.2 * SLOW)
     assert run.proc.poll() is None, run.errors()
-    return run, wait_until(lambda: children(run.proc.pid))
+    return run, wait_until(lambda: descendants(run.proc.pid))
 
 
 @pytest.mark.parametrize("host", [(), ("far",)], ids=["here", "far"])
@@ -305,53 +290,32 @@ def test_a_killed_far_end_is_reported(bench, disks):
 
 @pytest.mark.needs("tcp", why="it makes wires of its own, for TCP")
 @pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
-def test_a_wire_that_is_away_for_a_while(bench, tmp_path):
+def test_a_wire_that_is_away_for_a_while(bench, tmp_path, networks):
     """Longer than one try: what was measured before is not thrown away."""
-    names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
-
-    def ip(i, *words):
-        return subprocess.run(["ip", "-n", names[i], *words], capture_output=True).returncode == 0
-    try:
-        if any(subprocess.run(["ip", "netns", "add", n], capture_output=True).returncode for n in names):
-            pytest.skip("may not make network namespaces")
-        assert ip(0, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", names[1])
-        assert all(ip(i, *w) for i in (0, 1) for w in (["addr", "add", "10.77.8.%d/24" % (i + 1), "dev", "v0"],
-                                                       ["link", "set", "v0", "up"]))
-        here, there = (["ip", "netns", "exec", n] for n in names)
-        run = bench.start([*here, *argv(*ONE, "--timeout=1", "--connect-timeout=1", "-4", "--seconds=0.1", "far",
-                                        demand="--transport=tcp")],
-                          cwd=tmp_path, env={"SLUICE_TEST_HOSTS": "far " + " ".join(there)})
-        wait_until(lambda: b" us\n" in run.out, 20)
-        assert ip(0, "link", "set", "v0", "down")
-        since = time.monotonic()
-        wait_until(lambda: run.errors().count("once more") >= 3 or run.proc.poll() is not None, 20)
-        # A pause of one second, and one of two: children that end meanwhile cut neither short.
-        assert time.monotonic() - since >= 3
-        assert ip(0, "link", "set", "v0", "up")
-        assert run.wait(30) == 0, run.errors()
-        assert run.out.decode().splitlines()[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
-        assert b"the link, " not in run.out, "what a veth says of its speed is made up"
-    finally:
-        for n in names:
-            subprocess.run(["ip", "netns", "del", n], capture_output=True)
+    wire = networks()
+    wire.join("10.77.8")
+    run = bench.start([*wire.on(0), *argv(*ONE, "--timeout=1", "--connect-timeout=1", "-4", "--seconds=0.1", "far",
+                                          demand="--transport=tcp")],
+                      cwd=tmp_path, env={"SLUICE_TEST_HOSTS": "far " + " ".join(wire.on(1))})
+    wait_until(lambda: b" us\n" in run.out, 20)
+    assert wire.ip(0, "link", "set", "v0", "down")
+    since = time.monotonic()
+    wait_until(lambda: run.errors().count("once more") >= 3 or run.proc.poll() is not None, 20)
+    # A pause of one second, and one of two: children that end meanwhile cut neither short.
+    assert time.monotonic() - since >= 3
+    assert wire.ip(0, "link", "set", "v0", "up")
+    assert run.wait(30) == 0, run.errors()
+    assert run.out.decode().splitlines()[-1].startswith("best: --lanes 2 --depth 4 --block-size 64k")
+    assert b"the link, " not in run.out, "what a veth says of its speed is made up"
 
 
 @pytest.mark.needs("tcp", why="it makes hosts of its own, for TCP")
 @pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
-def test_no_way_but_ssh(bench, tmp_path):
+def test_no_way_but_ssh(bench, tmp_path, networks):
     """It is measured, and told once."""
-    names = ["sl" + uuid.uuid4().hex[:8] for _ in "ab"]
-    try:
-        if any(subprocess.run(["ip", "netns", "add", n], capture_output=True).returncode for n in names):
-            pytest.skip("may not make network namespaces")
-        for n in names:
-            subprocess.run(["ip", "-n", n, "link", "set", "lo", "up"], check=True)
-        here, there = (["ip", "netns", "exec", n] for n in names)
-        r = bench.run([*here, *argv(*ONE, "--json", "far", demand=None)], cwd=tmp_path,
-                      env={"SLUICE_TEST_HOSTS": "far " + " ".join(there)})
-    finally:
-        for n in names:
-            subprocess.run(["ip", "netns", "del", n], capture_output=True)
+    hosts = networks()
+    r = bench.run([*hosts.on(0), *argv(*ONE, "--json", "far", demand=None)], cwd=tmp_path,
+                  env={"SLUICE_TEST_HOSTS": "far " + " ".join(hosts.on(1))})
     assert r.code == 0, r.errors()
     assert {p["transport"] for p in of(objects(r), "point")} == {"ssh"}
     assert r.errors().count("data goes over ssh") == 1, r.errors()

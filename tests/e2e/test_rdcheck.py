@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import uuid
 
 import pytest
 
@@ -162,34 +161,13 @@ def test_it_can_be_interrupted(bench, tmp_path, when):
 class Wire:
     """Two network namespaces and a wire between them, without an adapter."""
 
-    def __init__(self):
-        self.names = ["sl" + uuid.uuid4().hex[:8] for _ in range(2)]
-
-    def ip(self, i, *words):
-        return subprocess.run(["ip", "-n", self.names[i], *words], capture_output=True).returncode == 0
-
-    def make(self):
-        near, far = self.names
-        for name in self.names:
-            if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
-                return False
-        ok = self.ip(0, "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", far)
-        for i in range(2):
-            ok = ok and self.ip(i, "link", "set", "lo", "up") and self.ip(i, "link", "set", "v0", "up") and \
-                self.ip(i, "addr", "add", "10.77.8.%d/24" % (i + 1), "dev", "v0")
-        return ok
-
-    def shape(self, *words):
-        """Does this kernel know how?"""
-        return all(subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", "v0", "root", *words],
-                                  capture_output=True).returncode == 0 for name in self.names)
-
-    def remove(self):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    def __init__(self, networks):
+        self.networks = networks
+        self.ip, self.shape = networks.ip, networks.shape
+        networks.join("10.77.8")
 
     def start(self, bench, *args):
-        near, far = (["ip", "netns", "exec", n] for n in self.names)
+        near, far = self.networks.on(0), self.networks.on(1)
         argv = [*near, program("rdcheck"), "--json", "-4", PATIENCE, "--rsh", RSH, "--rdcp-path",
                 program("rdcp"), *args, "far"]
         return bench.start(argv, home=bench.tmp, env={"SLUICE_TEST_HOSTS": "far " + " ".join(far)})
@@ -206,14 +184,8 @@ class Wire:
 
 
 @pytest.fixture
-def wire():
-    w = Wire()
-    try:
-        if not w.make():
-            pytest.skip("may not make network namespaces")
-        yield w
-    finally:
-        w.remove()
+def wire(networks):
+    return Wire(networks())
 
 
 @pytest.mark.needs("host", why="it is about TCP alone; the host runs it")

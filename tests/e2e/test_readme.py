@@ -3,7 +3,8 @@
 
 import pytest
 
-from examples import DATA, FAR, NEAR, free_port, lines, readme
+from examples import DATA, FAR, NEAR, lines, readme
+from networks import free_port
 
 EXAMPLES = list(lines(readme()))
 COPIES = [e[0] for e in EXAMPLES if e[0].startswith("rdcp ")]

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, RSH, SLOW, leftovers, pattern, program, wait_until
+from processes import descendants, runs
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
@@ -38,17 +39,7 @@ class Relay:
 
     def senders(self):
         """The relay's rdsend, wherever it is below its rdrecv."""
-        found, look = [], [self.relay.proc.pid]
-        while look:
-            pid = look.pop()
-            try:
-                with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-                    look += [int(p) for p in f.read().split()]
-                if os.readlink("/proc/%d/exe" % pid) == os.path.realpath(program("rdsend")):
-                    found.append(pid)
-            except OSError:
-                pass
-        return found
+        return [p for p in descendants(self.relay.proc.pid) if runs(p, program("rdsend"))]
 
     def kill(self, victim):
         if victim == "relay's rdsend":

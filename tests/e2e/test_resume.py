@@ -11,6 +11,7 @@ import time
 import pytest
 
 from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until
+from processes import descendants, words
 from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
 pytestmark = pytest.mark.moves_blocks
@@ -19,34 +20,14 @@ RESUME_MIN = 4 << 20
 FILES = 20 if LAB else 100
 
 
-def family(pid):
-    """The process and all that it started, with their command lines."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open("/proc/%s/stat" % name) as f:
-                    fields = f.read().rsplit(")", 1)[1].split()
-                with open("/proc/%s/cmdline" % name, "rb") as f:
-                    parents.setdefault(int(fields[1]), []).append((int(name), f.read(), fields[0]))
-            except OSError:
-                pass
-    found, todo = [], [pid]
-    while todo:
-        for child in parents.get(todo.pop(), ()):
-            found.append(child)
-            todo.append(child[0])
-    return found
-
-
-def ends(run):
+def programs(run):
     """(conductor, near end, far end) as far as they are there: pids or None."""
     near = far = None
-    for pid, line, _ in family(run.proc.pid):
-        words = line.split(b"\0")
-        if words[0].endswith(b"/rdcp") and b"--end" in words:
+    for pid in descendants(run.proc.pid):
+        argv = words(pid)
+        if argv and argv[0].endswith(b"/rdcp") and b"--end" in argv:
             far = pid
-        elif words[0].endswith(b"/rdcp"):
+        elif argv and argv[0].endswith(b"/rdcp"):
             near = pid
     return {"conductor": run.proc.pid, "near end": near, "far end": far}
 
@@ -66,13 +47,13 @@ def interrupt(run, who, signo, after):
     end = time.monotonic() + after
     seen = set()
     while time.monotonic() < end and run.proc.poll() is None:
-        seen |= {p for p, _, _ in family(run.proc.pid)}
+        seen |= set(descendants(run.proc.pid))
         time.sleep(0.005)
-    seen |= {p for p, _, _ in family(run.proc.pid)}
+    seen |= set(descendants(run.proc.pid))
     if who == "all":
         run.group(signo)
     else:
-        pid = ends(run)[who]
+        pid = programs(run)[who]
         if pid and (pid != run.proc.pid or run.proc.poll() is None):
             try:
                 os.kill(pid, signo)
@@ -139,7 +120,7 @@ def test_a_killed_run_goes_on_and_never_nests(bench, ground, signo):
     for _ in range(2):
         run = bench.copy("-v", "-r", "--bwlimit=1M", "node_modules", "far:%s" % b, cwd=a.parent, wait=False)
         wait_until(lambda: b.exists() and len(os.listdir(b)) > had + 5)
-        seen = [p for p, _, _ in family(run.proc.pid)]
+        seen = descendants(run.proc.pid)
         run.signal(signo)
         assert run.wait() == (20 if signo == signal.SIGINT else -9), run.errors()
         gone(seen)
@@ -159,7 +140,7 @@ def test_another_source_does_not_go_on_there(bench, ground):
     make(ground, {"one": {"f%02d" % i: pattern(50000, i) for i in range(40)}, "two": {"x": b"x"}})
     run = bench.copy("-r", "--bwlimit=1M", "one", "far:%s" % (ground / "to"), cwd=ground, wait=False)
     wait_until(lambda: (ground / "to").exists() and len(os.listdir(ground / "to")) > 3)
-    seen = [p for p, _, _ in family(run.proc.pid)]
+    seen = descendants(run.proc.pid)
     run.kill()
     gone(seen)
     r = bench.copy("-r", "two", "far:%s" % (ground / "to"), cwd=ground)
@@ -180,7 +161,7 @@ def test_a_killed_run_leaves_directories_as_a_whole_one_does(bench, ground, opti
     umask = {"preexec": lambda: os.umask(0o022)}
     run = bench.copy(options, "--bwlimit=1M", "a", "far:%s" % b, cwd=ground, wait=False, **umask)
     wait_until(lambda: b.exists() and any(len(os.listdir(d)) > 3 for d in b.iterdir() if d.is_dir()))
-    seen = [p for p, _, _ in family(run.proc.pid)]
+    seen = descendants(run.proc.pid)
     run.kill()
     gone(seen)
     # Nobody has more rights to them meanwhile, and none of them is marked.
@@ -220,7 +201,7 @@ def interrupted(bench, ground, signo=signal.SIGKILL):
     make(ground, {"from": {"big": pattern(BIG)}, "to": {}})
     run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", BIG // 2)
-    seen = [p for p, _, _ in family(run.proc.pid)]
+    seen = descendants(run.proc.pid)
     run.signal(signo)
     run.wait()
     gone(seen)
@@ -257,7 +238,7 @@ def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
     run = bench.copy("-a", HALF_WAY, "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
     wait_until(lambda: (ground / "to" / "d").exists())
     await_bytes(ground / "to" / "d", BIG // 2)
-    seen = [p for p, _, _ in family(run.proc.pid)]
+    seen = descendants(run.proc.pid)
     run.kill()
     gone(seen)
     r = bench.copy("-a", "--json", "far:%s" % (ground / "from"), "to", cwd=ground)
@@ -333,7 +314,7 @@ def test_holes_are_kept_when_it_goes_on(bench, ground):
         f.truncate(BIG)
     run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", 6 << 20)
-    seen = [p for p, _, _ in family(run.proc.pid)]
+    seen = descendants(run.proc.pid)
     run.kill()
     gone(seen)
     left = leftovers(ground / "to")

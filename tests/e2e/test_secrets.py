@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where processes have keys and secrets in memory, and where they must not."""
 
-import os
-import pathlib
 import secrets
 import socket
 import subprocess
@@ -11,6 +9,7 @@ import sys
 import pytest
 
 from hosts import ROOT, RSH, environment, pattern, program, wait_until
+from processes import descendants, runs
 
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
@@ -79,9 +78,7 @@ def test_no_copy_of_a_key_stays_in_memory(tmp_path, name, how):
 
 def rdcps_below(pid):
     """The process and those of its descendants that are rdcp."""
-    children = pathlib.Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()
-    return [pid] * os.path.samefile("/proc/%d/exe" % pid, program("rdcp")) + \
-        [p for c in children for p in rdcps_below(int(c))]
+    return [p for p in [pid, *descendants(pid)] if runs(p, program("rdcp"))]
 
 
 def test_the_secret_of_a_session_is_only_where_lanes_need_it(bench, tmp_path):

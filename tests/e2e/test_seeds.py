@@ -6,34 +6,15 @@ daemon's and come with it.
 """
 
 import signal
-import subprocess
 import time
 
 import pytest
 
 from hosts import FAR, KEY, NEAR, ROOT, RSH, SLOW, leftovers, pattern, program, wait_until
+from processes import descendants, words
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
-
-
-def words_of(pid, what):
-    try:
-        with open("/proc/%d/%s" % (pid, what), "rb") as f:
-            return f.read()
-    except OSError:
-        return b""
-
-
-def family(pid):
-    """A process and all that it started."""
-    found, todo = [], [pid]
-    while todo:
-        p = todo.pop()
-        found.append(p)
-        out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(p)], capture_output=True, text=True)
-        todo += [int(x) for x in out.stdout.split()]
-    return found
 
 
 @pytest.mark.parametrize("how", ["no peer", "wrong key", "interrupt"])
@@ -93,11 +74,11 @@ def test_sd6_the_key_is_in_no_argument_and_no_environment(bench, tmp_path):
     port = int(sink.expect("listening on").rsplit(":", 1)[1].split()[0])
     source = bench.start([program("rdsend"), FAR.address, str(port), key, "--", "sh", "-c",
                           "env; sleep 2"], host=NEAR)
-    wait_until(lambda: len(family(source.proc.pid)) > 1 and len(family(sink.proc.pid)) > 1)
+    wait_until(lambda: descendants(source.proc.pid) and descendants(sink.proc.pid))
     time.sleep(0.5 * SLOW)
     for end in (source, sink):
-        for pid in family(end.proc.pid):
-            assert key.encode() not in words_of(pid, "cmdline")
+        for pid in [end.proc.pid, *descendants(end.proc.pid)]:
+            assert key.encode() not in b" ".join(words(pid))
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert key.encode() not in bytes(sink.out)
 

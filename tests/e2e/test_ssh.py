@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 
 from hosts import DEMAND, FAR, NEAR, OP, PATIENCE, SLOW, leftovers, pattern, program, wait_until
+from networks import free_port
+from processes import children, descendants, runs, words
 
 BLOCK = 256 << 10
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -31,9 +32,7 @@ class Ssh:
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / name], check=True)
         shutil.copy(d / "user.pub", d / "authorized_keys")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         (d / "sshd_config").write_text(
             "Port %d\nListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized_keys\n"
             "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
@@ -164,14 +163,7 @@ def test_ctrl_c_leaves_nobody_on_the_far_side(ssh, tmp_path):
 
 def ends_on_the_far_side(ssh):
     """What our sshd has started and not yet lost."""
-    out = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True).stdout
-    rows = [line.split(None, 2) for line in out.splitlines()]
-    ours, grown = {str(ssh.sshd.proc.pid)}, True
-    while grown:
-        more = {r[0] for r in rows if r[1] in ours} - ours
-        grown = bool(more)
-        ours |= more
-    return [r[2] for r in rows if r[0] in ours and "--end" in r[2]]
+    return [p for p in descendants(ssh.sshd.proc.pid) if b"--end" in b" ".join(words(p))]
 
 
 def test_a_killed_ssh_is_reported(ssh, tmp_path):
@@ -179,8 +171,6 @@ def test_a_killed_ssh_is_reported(ssh, tmp_path):
     run = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), wait=False, env={
         "SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})
     wait_until(lambda: leftovers(tmp_path))
-    out = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(run.proc.pid)],
-                         capture_output=True, text=True).stdout
-    pid = next(int(l.split()[0]) for l in out.splitlines() if l.split()[1] == "ssh")
+    pid = next(p for p in children(run.proc.pid) if runs(p, shutil.which("ssh")))
     os.kill(pid, signal.SIGKILL)
     assert run.wait(10) in (5, 44), run.errors()

@@ -15,7 +15,6 @@ import pathlib
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,8 @@ import types
 import scenarios
 from sites import ROOT
 from trial import LINGER, Judge, Reference, Run, adopt_orphans
+
+from networks import free_port  # of tests/rig, which trial puts on the path
 
 SCENARIOS = scenarios.SCENARIOS
 # The loader or a shell could not go on: a program of ours has not begun, and can't say why.
@@ -183,12 +184,6 @@ def gather(pipe, into):
     with pipe:
         while got := pipe.read1(65536):
             into.extend(got)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class LimitedRun(Run):

@@ -17,7 +17,7 @@ import time
 import scenarios
 from sites import ROOT, SHARED, number_of, read_record, scratch
 
-sys.path.insert(0, str(ROOT / "tests" / "trees"))
+sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig")]
 
 from compare import walk  # noqa: E402
 

@@ -7,7 +7,6 @@ itself. Our programs are on the PATH, and stand-ins for what is not here (zfs, p
 import os
 import re
 import shutil
-import socket
 
 from hosts import DEMAND, FAR, NEAR, OP, ROOT, RSH, pattern, program
 
@@ -37,12 +36,6 @@ def lines(blocks):
             pair = "rdrecv" in block[0] and len(block) > 1 and "rdsend" in block[1]
             yield block[:1 + pair]
             block = block[1 + pair:]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("", 0))
-        return s.getsockname()[1]
 
 
 def script(path, text):
