@@ -10,7 +10,7 @@ from examples import Shells
 from hosts import LAB, OP, TRANSPORT, USER, Bench
 from marks import case_of
 from networks import Networks
-from trees import WAYS, fell
+from trees import WAYS, fell, ways
 
 # What a shell starts in the background ignores SIGINT, and so would every program that a test
 # interrupts.
@@ -73,10 +73,7 @@ def leave_no_files(tmp_path):
     if LAB:
         subprocess.run(["rm", "-rf", "--one-file-system", tmp_path], stderr=subprocess.DEVNULL, check=False)
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS)
-def way(request):
-    """What stands before the names of source and target."""
-    return request.param
+way = ways(*WAYS)
 
 
 @pytest.fixture

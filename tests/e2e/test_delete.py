@@ -11,14 +11,11 @@ import pytest
 from hosts import BIN, SLOW, as_nobody, leftovers, open_up, pattern, wait_until
 from marks import two_users
 from test_select import rsync
-from trees import WAYS, make, read
+from trees import make, read, ways
 
 BLOCK = 256 << 10
 
-
-@pytest.fixture(params=["push", "pull", "local"])
-def way(request):
-    return WAYS[request.param]
+way = ways("push", "pull", "local")
 
 
 def delete(bench, tmp_path, way, *options, **how):

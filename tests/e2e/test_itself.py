@@ -7,14 +7,11 @@ import os
 import pytest
 
 from hosts import pattern
-from trees import WAYS, make, read
+from trees import WAYS, make, read, ways
 
 BIG = 6 << 20
 
-
-@pytest.fixture(params=[*WAYS, "one far host"])
-def way(request):
-    return WAYS.get(request.param, ("far:", "far:"))
+way = ways(*WAYS, "one far host")
 
 
 def state(top):

@@ -13,7 +13,7 @@ import pytest
 
 from hosts import USER, as_nobody, open_up, pattern
 from marks import two_users
-from trees import WAYS, changes, make, read, stale, summary, told, walk
+from trees import WAYS, changes, make, read, stale, summary, told, walk, ways
 
 TREE = {
     "a.c": b"1", "a.o": b"2", "core": b"3", ".hidden": b"4", "[x]": b"5", "b~": b"6", "to a.c": "a.c",
@@ -39,10 +39,7 @@ RULES = [
     ["--exclude=/src/deep/er/x.c", "--exclude=er/x.o"],
 ]
 
-
-@pytest.fixture(params=["push", "pull", "local"])
-def way(request):
-    return WAYS[request.param]
+way = ways("push", "pull", "local")
 
 
 def rsync(*args, ok=(0,), cwd=None, given=None):

@@ -9,15 +9,12 @@ import subprocess
 import pytest
 
 from hosts import BIN, USER, pattern, program
-from trees import WAYS, acl, equal, make, read, summary, walk
+from trees import acl, equal, make, read, summary, walk, ways
 
 pytestmark = pytest.mark.moves_blocks
 OLD, NOW = 10**18, 15 * 10**17
 
-
-@pytest.fixture(params=["push", "pull"])
-def way(request):
-    return WAYS[request.param]
+way = ways("push", "pull")
 
 
 def touch(top, ns, *names):

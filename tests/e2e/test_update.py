@@ -19,15 +19,12 @@ from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
 from marks import two_users
 from test_delete import failing
 from test_select import rsync, shape, untouched
-from trees import WAYS, changes, make, read, stale, summary, told, walk
+from trees import WAYS, changes, make, read, stale, summary, told, walk, ways
 
 NOW = 1_500_000_000 * 10**9
 SECOND = 10**9
 
-
-@pytest.fixture(params=["push", "pull", "local"])
-def way(request):
-    return WAYS[request.param]
+way = ways("push", "pull", "local")
 
 
 def dated(path, ns):

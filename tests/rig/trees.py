@@ -6,6 +6,8 @@ import json
 import os
 import sys
 
+import pytest
+
 from hosts import COUNT, LAB, ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "trees"))
@@ -15,7 +17,16 @@ from generate import acl, fell, generate  # noqa: E402,F401
 
 # What stands before the names of source and target.
 WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"), "local": ("", "")}
+FAR_AND_FAR = {"one far host": ("far:", "far:")}
 later = itertools.count(1)  # by so many nanoseconds
+
+
+def ways(*names):
+    """The fixture `way': each of these, as what stands before source and target."""
+    @pytest.fixture(params=names)
+    def way(request):
+        return {**WAYS, **FAR_AND_FAR}[request.param]
+    return way
 
 
 def seeds(few, many, lab=1, lab_many=3):
