@@ -51,11 +51,11 @@ def short_run(items):
 def pytest_collection_modifyitems(config, items):
     """In the guest every program starts on an emulated CPU, so a run there takes the cases that verbs can make a
     difference to (`lab'). What is left out is not skipped: it runs over TCP, where it says as much. With SLUICE_LAB_ALL
-    one adapter has all tests, which is most of an hour, and each adapter with each operation those that move blocks."""
+    each adapter has all tests that move blocks, with the operation that is the default."""
     if not LAB:
         return
-    if os.environ.get("SLUICE_LAB_ALL"):
-        chosen = items if TRANSPORT == "rxe" and not OP else [i for i in items if i.get_closest_marker("moves_blocks")]
+    if os.environ.get("SLUICE_LAB_ALL") and not OP:
+        chosen = [i for i in items if i.get_closest_marker("moves_blocks")]
     else:
         chosen, stale = short_run(items)
         if stale and all(os.path.isdir(a) for a in config.args):
