@@ -8,14 +8,6 @@
 #include "cmd/process/process.h"
 #include "cmd/process/signals.h"
 
-static _Noreturn void exit_rdbench(void)
-{
-	log_at(LOG_ERROR, "%s", failed()->text);
-	if (failed()->code == OUT_USAGE)
-		print_synopsis(stderr, RDBENCH);
-	exit_with((int)failed()->code);
-}
-
 static int check_bench_options(const struct options *o)
 {
 	if (o->measure_ms < 1)
@@ -31,7 +23,7 @@ int main(int argc, char **argv)
 
 	take_command_line(&o, RDBENCH, argc, argv);
 	if (check_bench_options(&o))
-		exit_rdbench();
+		exit_failed(RDBENCH);
 	b.o = &o;
 	b.host = o.operand_count ? o.operands[0] : "";
 	end_pipe_init(&b.far);
@@ -39,7 +31,7 @@ int main(int argc, char **argv)
 	progress_init(&b.progress, program_name(RDBENCH), false, 0);
 	if (signals_begin()) {
 		screen_end();
-		exit_rdbench();
+		exit_failed(RDBENCH);
 	}
 	code = bench_run(&b) ? (int)b.failure.code : OUT_DONE;
 	bench_end(&b);

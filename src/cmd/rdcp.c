@@ -36,14 +36,6 @@ struct plan {
 	struct progress progress;
 };
 
-static _Noreturn void exit_rdcp(enum program program)
-{
-	log_at(LOG_ERROR, "%s", failed()->text);
-	if (failed()->code == OUT_USAGE)
-		print_synopsis(stderr, program);
-	exit_with((int)failed()->code);
-}
-
 static int parse_targets(struct plan *p)
 {
 	p->count = p->o.operand_count - 1;
@@ -264,12 +256,12 @@ static int run_rdcp(struct plan *p)
 	    check_chmod_and_stdout(p) || overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))
-		exit_rdcp(RDCP);
+		exit_failed(RDCP);
 	screen_begin(all.program, NULL);
 	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || signals_begin()) {
 		events_abandon();
 		screen_end();
-		exit_rdcp(RDCP);
+		exit_failed(RDCP);
 	}
 	progress_init(&p->progress, all.program,
 		      !p->o.quiet && !p->o.progress_s && !prints_on_terminal(&p->o),

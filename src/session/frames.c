@@ -71,7 +71,7 @@ static int on_cancel(const struct frame *f)
 	return fail_signal((int)m.signo);
 }
 
-static int fail_unexpected(struct session *s, const struct frame *f)
+int session_fail_unexpected(struct session *s, const struct frame *f)
 {
 	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
 		       message_name(f->type));
@@ -80,7 +80,7 @@ static int fail_unexpected(struct session *s, const struct frame *f)
 static int on_local_frame(struct session *s, const struct frame *f)
 {
 	if (!s->o.has_conductor)
-		return fail_unexpected(s, f);
+		return session_fail_unexpected(s, f);
 	switch (f->type) {
 	case MSG_CANCEL:
 		return on_cancel(f);
@@ -91,9 +91,9 @@ static int on_local_frame(struct session *s, const struct frame *f)
 	case MSG_RULE:
 	case MSG_LISTED:
 	case MSG_GO:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : fail_unexpected(s, f);
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : session_fail_unexpected(s, f);
 	default:
-		return fail_unexpected(s, f);
+		return session_fail_unexpected(s, f);
 	}
 }
 
@@ -106,7 +106,7 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 	if (f->type == MSG_HELLO)
 		return on_hello(s, f);
 	if (!s->greeted)
-		return fail_unexpected(s, f);
+		return session_fail_unexpected(s, f);
 	switch (f->type) {
 	case MSG_OFFER:
 		return route_on_offer(s, f);
@@ -117,7 +117,8 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 	case MSG_LANE_DOWN:
 		return mend_on_down(s, f);
 	case MSG_LANE_STORED:
-		return s->side == LANE_SOURCE ? mend_on_stored(s, f) : fail_unexpected(s, f);
+		return s->side == LANE_SOURCE ? mend_on_stored(s, f)
+					      : session_fail_unexpected(s, f);
 	case MSG_LANE_CHECK:
 		return mend_on_check(s, f);
 	case MSG_LANE_HELD:
@@ -129,9 +130,9 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 	case MSG_TIMES:
 	case MSG_END:
 	case MSG_DONE:
-		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : fail_unexpected(s, f);
+		return s->o.on_frame ? s->o.on_frame(s->o.ctx, f) : session_fail_unexpected(s, f);
 	default:
-		return fail_unexpected(s, f);
+		return session_fail_unexpected(s, f);
 	}
 }
 

@@ -45,12 +45,6 @@ void route_set_stage(struct session *s, enum connect_stage stage)
 /* ---- what the peer and the conductor say: the control thread -----------------------------------
  */
 
-static int fail_out_of_turn(struct session *s, const struct frame *f)
-{
-	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
-		       message_name(f->type));
-}
-
 int route_on_offer(struct session *s, const struct frame *f)
 {
 	struct route *r = &s->route;
@@ -67,7 +61,7 @@ int route_on_offer(struct session *s, const struct frame *f)
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return fits ? 0 : fail_out_of_turn(s, f);
+	return fits ? 0 : session_fail_unexpected(s, f);
 }
 
 /* Tell the user what the lanes take, and why not RDMA. */
@@ -114,7 +108,7 @@ int route_on_choice(struct session *s, const struct frame *f)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!fits)
-		return fail_out_of_turn(s, f);
+		return session_fail_unexpected(s, f);
 	report_choice(s, m.transport, m.why);
 	return 0;
 }
@@ -136,7 +130,7 @@ int route_on_noroute(struct session *s, const struct frame *f)
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return fits ? 0 : fail_out_of_turn(s, f);
+	return fits ? 0 : session_fail_unexpected(s, f);
 }
 
 /* A conductor may have to give another port for each lane: the newest counts. */

@@ -150,6 +150,8 @@ void session_on_refused(void *ctx);
 void session_on_lost(void *ctx, bool clean);
 uint64_t session_heard_ms(void *ctx);
 
+/* The peer sent a frame that it may not send, or not now: -1. */
+int session_fail_unexpected(struct session *s, const struct frame *f);
 /* Everything that a lane's thread may wait for has changed: look again. With the lock held. */
 void session_nudge(struct session *s);
 /* The pause after a failed attempt of the given number (from 0) to connect: 1; 0 when the deadline

@@ -290,11 +290,8 @@ out:
 
 static _Noreturn void exit_stream_end(struct stream_end *e)
 {
-	log_at(LOG_ERROR, "%s", failed()->text);
-	if (failed()->code == OUT_USAGE)
-		print_synopsis(stderr, e->options.program);
 	psk_wipe(&e->key);
-	exit_with((int)failed()->code);
+	exit_failed(e->options.program);
 }
 
 /* A broken pipe is only the consequence: how did the command end, if by itself? */

@@ -62,12 +62,18 @@ _Noreturn void exit_with(int code)
 	exit(code);
 }
 
+_Noreturn void exit_failed(enum program program)
+{
+	log_at(LOG_ERROR, "%s", failed()->text);
+	if (failed()->code == OUT_USAGE)
+		print_synopsis(stderr, program);
+	exit_with((int)failed()->code);
+}
+
 static void make_key(const struct options *o)
 {
-	if (psk_make_file(o->make_key)) {
-		log_at(LOG_ERROR, "%s", failed()->text);
-		exit_with((int)failed()->code);
-	}
+	if (psk_make_file(o->make_key))
+		exit_failed(o->program);
 	exit_with(OUT_DONE);
 }
 
@@ -87,12 +93,8 @@ void take_command_line(struct options *o, enum program program, int argc, char *
 	/* A write beyond `ulimit -f' is to fail, with a message, like one to a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);
-	if (options_parse(o, program, argc, argv)) {
-		log_at(LOG_ERROR, "%s", failed()->text);
-		if (failed()->code == OUT_USAGE)
-			print_synopsis(stderr, program);
-		exit_with((int)failed()->code);
-	}
+	if (options_parse(o, program, argc, argv))
+		exit_failed(program);
 	start_log(o);
 	switch (o->action) {
 	case ACTION_HELP:

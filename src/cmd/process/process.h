@@ -20,5 +20,7 @@ void start_log(const struct options *o);
 void take_command_line(struct options *o, enum program program, int argc, char **argv);
 /* Make sure that what was written to stdout came there, and exit. */
 _Noreturn void exit_with(int code);
+/* Print this thread's failure, and the synopsis after a mistake, and exit with its code. */
+_Noreturn void exit_failed(enum program program);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/place/change.h"
 
+#include <sys/stat.h>
+
 #include <string.h>
 
 /* As in "%i" of rsync(1): YXcstpoguax. */
@@ -55,4 +57,18 @@ void change_text(const struct change *c, bool sent, bool far, char to[static EVE
 		memset(to + FIRST, '+', LETTERS - FIRST);
 	else if (!sent && strspn(to + FIRST, ".") == LETTERS - FIRST)
 		memset(to + FIRST, ' ', LETTERS - FIRST);
+}
+
+enum event_what change_event_of(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG:
+		return EVENT_FILE;
+	case S_IFDIR:
+		return EVENT_DIR;
+	case S_IFLNK:
+		return EVENT_SYMLINK;
+	default:
+		return EVENT_NODE;
+	}
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "protocol/message.h"
 
 struct change {
@@ -24,5 +25,7 @@ static inline bool change_any(const struct change *c)
 /* "<f.st......": 11 letters.  sent is that the bytes go over (far: to a remote sink, "<", else
  * ">"); a hard link has "h", else what is made here "c", and what only changes "." there. */
 void change_text(const struct change *c, bool sent, bool far, char to[static EVENT_CHANGE]);
+/* What an entry of this type is in events. */
+enum event_what change_event_of(mode_t mode);
 
 #endif

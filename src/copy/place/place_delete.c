@@ -83,19 +83,6 @@ static void path_pop(struct deletion *d, size_t len)
 		d->path[len] = '\0';
 }
 
-static enum event_what get_entry_event(const struct stat *st)
-{
-	switch (st->st_mode & S_IFMT) {
-	case S_IFDIR:
-		return EVENT_DIR;
-	case S_IFLNK:
-		return EVENT_SYMLINK;
-	case S_IFREG:
-		return EVENT_FILE;
-	}
-	return EVENT_NODE;
-}
-
 static void report_deleted(struct deletion *d, enum event_what what)
 {
 	const struct place_opts *o = &d->place->o;
@@ -152,7 +139,7 @@ static bool refuse_source(struct deletion *d, const struct stat *st)
 	if (!place_is_source(d->place, st))
 		return false;
 	fail("delete %s: it is a source", d->path);
-	return report_not_deleted(d, get_entry_event(st));
+	return report_not_deleted(d, change_event_of(st->st_mode));
 }
 
 static bool is_protected(struct deletion *d, const char *name, const struct stat *st)
@@ -225,12 +212,12 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
 	if (is_protected(d, name, st) || !count_deletion(d))
 		return true;
 	if (!d->dry && backup && back_up_entry(d, dirfd, name))
-		return uncount_deletion(d, get_entry_event(st));
+		return uncount_deletion(d, change_event_of(st->st_mode));
 	if (!d->dry && !backup && unlinkat(dirfd, name, 0) && errno != ENOENT) {
 		fail("delete %s: %m", d->path);
-		return uncount_deletion(d, get_entry_event(st));
+		return uncount_deletion(d, change_event_of(st->st_mode));
 	}
-	report_deleted(d, get_entry_event(st));
+	report_deleted(d, change_event_of(st->st_mode));
 	/* Its backup may be right beside it. */
 	return backup && !*d->place->rules->backup_dir;
 }

@@ -344,20 +344,6 @@ static int fail_owner(struct place *p, const struct metadata *m, const struct st
 	return 0;
 }
 
-static enum event_what get_mode_event(mode_t mode)
-{
-	switch (mode & S_IFMT) {
-	case S_IFREG:
-		return EVENT_FILE;
-	case S_IFDIR:
-		return EVENT_DIR;
-	case S_IFLNK:
-		return EVENT_SYMLINK;
-	default:
-		return EVENT_NODE;
-	}
-}
-
 /* It is there all the same; but a source is removed for nothing less than all of it. */
 static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 			 const struct failure *why)
@@ -367,7 +353,7 @@ static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 	if (!p->o.on_unkept || p->rules->remove_source || why->code != OUT_FILE)
 		return fail_again(why);
 	place_path(s->in, s->name, path, sizeof path);
-	p->o.on_unkept(p->o.ctx, get_mode_event(mode), path, why);
+	p->o.on_unkept(p->o.ctx, change_event_of(mode), path, why);
 	return 0;
 }
 
