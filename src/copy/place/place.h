@@ -3,21 +3,21 @@
 #define COPY_PLACE_PLACE_H
 
 /*
- * Where files go.  The one module that opens names which came from a peer: a walk of
- * O_NOFOLLOW opens on held directory descriptors, then only *at() calls on the directory and
- * metadata only through descriptors.
+ * The target of a copy.  This is the only module that opens names that came from a peer: it opens
+ * each component with O_NOFOLLOW on a held directory descriptor, then uses only *at() calls on that
+ * directory, and sets metadata only through descriptors.
  *
- * A target is resolved once (the user's own path: symlinks in it are followed).  Directories are
- * made as they are met (place_dir), each file is begun, written to by whoever has its
- * descriptor, and finished or dropped; what has no bytes is made at once (place_make).  In the
- * end, and only when all is well, place_complete() deletes, and gives directories their
- * metadata.
+ * The target is resolved once.  That path is the user's own, so symlinks in it are followed.
+ * Directories are made as they arrive (place_make_dir()).  A file is begun, written through its
+ * descriptor, and finished or dropped.  What has no bytes is made at once (place_make()).  At the
+ * end, and only if nothing failed before, place_complete() deletes, and sets the metadata of
+ * directories.
  *
- * Several threads may call all of it at a time, each with a placement of its own, but for
- * place_open, place_complete and place_close.  Of n directories at most a few hundred are held
- * open; one that must be opened again has to be the one it was.
+ * Threads: any thread may call anything, each with its own placement, except place_open(),
+ * place_complete() and place_close().  At most a few hundred directories are held open, however
+ * many there are; one that is opened again must be the inode that it was.
  *
- * With rules->dry_run nothing is ever changed: what would be is told.
+ * With rules->dry_run nothing is changed; the functions report what would change.
  */
 
 #include <stdbool.h>
@@ -32,166 +32,176 @@
 #include "protocol/message.h"
 
 struct place; /* the resolved target */
-struct place_dir; /* a directory of it, freed with it */
-struct placement; /* one file on its way */
+struct place_dir; /* a directory of the target, freed with the place */
+struct placement; /* a file in progress */
 
 struct place_opts {
 	const char *target;
 	const char *const *wants; /* SRCs as the user wrote them, for the marker */
-	const char *peer; /* and the host they are on; "" */
-	/* With remove_source what is the same or written in place is touched, since it may be the
-	 * source, and what is no regular file is refused: nothing keeps what is written there.
-	 * With sparse nothing is preallocated.  NULL: plain. */
+	const char *peer; /* the host of the SRCs, for the marker; "" */
+	/* NULL: plain.  With remove_source a target file that is the same, or is written in place,
+	 * gets a new ctime, because it may be the source; and a target that is not a regular file
+	 * is refused, because it does not keep what is written to it.  With sparse nothing is
+	 * preallocated. */
 	const struct rules *rules;
 	bool many; /* several sources: the target must be a directory */
-	bool expand; /* ~ in target */
+	bool expand; /* expand ~ in target */
 	struct owners *owners;
-	bool (*stop)(void *ctx); /* give up waiting (for the reader of a FIFO)? NULL: never */
-	/* Something was deleted, or would be, to make room. NULL: not told. */
+	bool (*stop)(void *ctx); /* stop waiting, e.g. for the reader of a FIFO?  NULL: never */
+	/* Reports what was deleted, or would be, to make room.  NULL: not reported. */
 	void (*on_cleared)(void *ctx, enum event_what what, const char *path);
-	/* Something is as it should be but for metadata that was asked for: path from the top.
-	 * NULL, or with remove_source: that is a failure of the thing. */
+	/* Reports that something was stored without some of the metadata that the user asked for.
+	 * path: from the top.  If NULL, or with remove_source, the thing itself fails instead. */
 	void (*on_unkept)(void *ctx, enum event_what what, const char *path,
 			  const struct failure *why);
-	const struct taken *taken; /* names in the target that are not to be replaced; NULL: none */
-	/* This name in the target is looked at or made. NULL: not told. */
+	const struct taken *taken; /* names in the target that must not be replaced; NULL: none */
+	/* Called before this name in the target is examined or made.  NULL: not called. */
 	void (*on_taken)(void *ctx, const char *name);
 	void *ctx;
 };
-/* A missing parent is an error that names it and --mkpath. Nothing is changed on disk, but
- * for --mkpath's directories. */
+/* Fails if a parent of the target is missing; the message names it and --mkpath.  Changes nothing
+ * on disk, except for the directories that --mkpath makes. */
 int place_open(const struct place_opts *o, struct place **out);
 void place_close(struct place *p);
-/* Would place_open() and the first file succeed, as far as is known without opening or changing
- * anything?  For one file or stream. */
+/* Checks, without opening or changing anything, whether place_open() and the first file would
+ * succeed, as far as that can be known.  For one file or stream. */
 int place_check(const char *target, const struct rules *rules);
 
-/* What a source is, before anything of it comes. */
+/* The identity of a source, which arrives before anything else of it. */
 struct place_origin {
 	struct origin origin;
 	bool dir;
-	const char *name; /* in d (NULL: the target); "" of a directory: its contents go there */
+	const char *name; /* in d (NULL: the target); "" for a directory: its contents go there */
 	const char *source; /* as the user wrote it */
 };
-/* -1 with a failure: it is what is at the target, or a directory that the target is in. */
+/* -1 with a failure: the source is what exists at the target, or a directory that contains the
+ * target. */
 int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o);
 
 /* ---- directories ---------------------------------------------------------------------- */
 
 /*
- * The directory that r describes, in parent (NULL: r->parent is 0): made where it
- * is missing; the target of several sources, or of contents, may be there.  Where DST did not
- * exist it becomes DST itself, with a marker in it until place_complete(); while such a marker of
- * the same source is there the same source goes there again.  What is there and is no directory is
- * replaced by one (backed up with --backup); a symlink too: it is never gone through.
- * A failure is that directory's; OUT_PROTOCOL is the session's.  1: it is left out, with all that
- * is in it: --ignore-existing, and something else is there, which stays; or --existing, and nothing
- * is.
+ * The directory that r describes, in parent (NULL: r->parent is 0).  Makes it if it is missing.
+ * The target of several sources, or of contents, may exist already.  If DST did not exist, the
+ * directory becomes DST itself, with a marker in it until place_complete(); while the marker of a
+ * source is there, the same source goes to DST again.  If something else exists under the name, the
+ * directory replaces it (with a backup with --backup), even if that is a symlink: a symlink is
+ * never followed here.
+ *
+ * -1: the failure is this directory's, except that OUT_PROTOCOL is the session's.  1: the directory
+ * and everything in it is left out, because with --ignore-existing something else exists and stays,
+ * or because with --existing nothing exists.
  */
 int place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
 		   struct place_dir **out, struct change *change);
-/* Attributes for it at the end; x becomes the place's. */
+/* Extended attributes that d gets at the end.  Takes x. */
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
-/* Names that the source has in it (KEEP): what else is there is deleted in the end. */
+/* Names that the source has in d (KEEP).  Everything else in d is deleted at the end. */
 int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
-/* Its path from the top of the transfer, as filters and events have it; cut in front if it is
- * longer. name: of something in it, or "". d NULL: the top.  Returns its length. */
+/* The path of name in d from the top of the transfer, as filters and events use it; cut at its
+ * front to fit.  name: "" for d itself.  d NULL: the top.  Returns the length. */
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
-/* Was it made by this run, and all that is in it? */
+/* Did this run make d, and therefore everything in it? */
 bool place_dir_fresh(const struct place_dir *d);
-/* Which WANT it came with. */
+/* The number of the WANT that d belongs to. */
 uint32_t place_dir_want(const struct place_dir *d);
 
 /* ---- files ---------------------------------------------------------------------------- */
 
-/* Begin the regular file (or stream) that r describes, in d (NULL: r->dir is 0): checks r->name,
- * opens the target in place if the user named it and it is no regular file, else a temporary beside
- * it (locked, 0600, preallocated where size is known and known to fit). A failure is this file's
- * only, unless it is OUT_PROTOCOL. */
+/* Begins the regular file (or stream) that r describes, in d (NULL: r->dir is 0), and checks
+ * r->name.  If what has the name in the target itself is a device, a FIFO or the like, opens that.
+ * With --inplace opens the target file.  Else opens a temporary in the same directory
+ * (place_temporary.h).  Reserves disk space where the size is known.  A failure is this file's,
+ * except that OUT_PROTOCOL is the session's. */
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out);
-/* The same for one whose bytes are all at hand: what is not finished leaves nothing. */
+/* As place_begin(), for a file whose bytes are all in memory.  Leaves nothing behind if the file is
+ * not finished. */
 int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
 		      struct placement **out);
-/* In a dry run: would that fail, as it looks? What would be deleted to make room is told. */
+/* In a dry run: would place_begin() fail, as far as can be seen?  Reports what would be deleted to
+ * make room. */
 int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r);
-/* As place_begin(), with the temporary as an earlier run left it, if there is one with anything in
- * it: then *had is true. Else nothing is opened and *out is NULL. */
+/* As place_begin(), with the temporary that an earlier run left.  *had: there is one, and it is not
+ * empty.  Otherwise opens nothing and sets *out to NULL. */
 int place_resume(struct place *p, struct place_dir *d, const struct record_file *r,
 		 struct placement **out, bool *had);
-/* The same, with a temporary that shares on the disk what `from' has, if that can be, and without
- * a failure of the file if not: -1. */
+/* As place_begin(), with a temporary that shares the disk blocks of `from' (a reflink).  -1 if that
+ * is impossible; this is no failure of the file. */
 struct clones;
 int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
 		struct clones *clones, struct placement **out);
 int placement_fd(const struct placement *t);
-/* What its bytes are written through.  A file of our own, and one that is written in place, is
- * known to be regular; anything else is looked at, and -1 is a failure of that. */
+/* How the bytes are written.  A temporary, and a file that is written in place, is known to be
+ * regular.  Anything else is examined first; -1: that failed. */
 int placement_outlet(const struct placement *t, const char *name, struct outlet *out);
-/* Is it empty, so that what is not written is zero? */
+/* Was it empty when begun, so that bytes that are not written are zero? */
 bool placement_fresh(const struct placement *t);
-/* Is its size set in the end, so that what is behind the last write is zero? */
+/* Is its size set at the end, so that bytes behind the last write are zero? */
 bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
-/* Bytes of it came up to reach, and, if it is full, all of these: finishing looks whether the file
- * has them (stored.h).  Until this is called nothing is known to have come. */
+/* Bytes up to reach arrived; with full, all of them.  place_finish() checks that the file has them
+ * (stored.h).  Before this call nothing counts as arrived. */
 void placement_set_reach(struct placement *t, uint64_t reach, bool full);
-/* Attributes for it; x becomes t's. */
+/* Extended attributes of the file.  Takes x. */
 void placement_xattrs(struct placement *t, struct xattrs *x);
-/* What finishing changes at the target. Before place_finish(). */
+/* What finishing will change at the target.  Call before place_finish(). */
 void placement_change(const struct placement *t, struct change *out);
-/* All bytes are stored: set size, mode, times, owner, attributes as asked, fsync, back up what is
- * there, rename, fsync the directory. Frees t, also on failure (the temporary is removed then).
- * linked: other names of it will come (place_make with TYPE_HARD_LINK): remember it under r->id. */
+/* All bytes are stored: sets size, mode, times, owner and attributes as asked, fsyncs, backs up
+ * what exists, renames, fsyncs the directory.  With FILE_LINKED in r->flags remembers the file
+ * under r->id, for the further names that place_make() links to it.  Frees t, also on failure; then
+ * it removes the temporary, unless the file already has its name. */
 int place_finish(struct placement *t, uint64_t size);
-/* Give up: keep the temporary for a later run, which one line tells, or remove it. Frees t. */
+/* Gives up.  keep: keeps the temporary for a later run where that can take it over, and logs the
+ * first one; else removes it, as it does a file that was created in place.  Frees t. */
 void place_drop(struct placement *t, bool keep);
 
-/* What is there under r's name (of a FILE with ASK)?  Nothing is changed. */
+/* What exists under the name of r (a FILE with ASK).  Changes nothing. */
 enum look {
-	LOOK_MISSING, /* nothing, or no regular file */
-	LOOK_OTHER, /* a regular file that differs in size or mtime */
-	LOOK_QUICK, /* a regular file of that size and mtime */
+	LOOK_MISSING, /* nothing, or not a regular file */
+	LOOK_OTHER, /* a regular file with another size or mtime */
+	LOOK_QUICK, /* a regular file with the same size and mtime */
 };
 struct looked {
 	enum look look;
 	bool same_size, newer; /* newer: its mtime is later than r's */
-	bool absent; /* nothing of any kind is there: --existing leaves it out */
-	struct change change; /* if r came now (x: its attributes; NULL: none) */
+	bool absent; /* nothing of any type exists, so --existing leaves the file out */
+	struct change change; /* what storing r would change (x: its attributes; NULL: none) */
 };
 int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x, struct looked *out);
-/* For --checksum: the file that is there, to be read; *fd is the caller's. -1 with no failure
- * but errno. */
+/* For --checksum: opens the existing file for reading; the caller owns *fd.  -1 with errno; not
+ * always with a failure. */
 int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd);
-/* It is the same: make its metadata so as well, and remember it when it is FILE_LINKED. x stays the
- * caller's. */
+/* The file is the same: makes its metadata the same too, and remembers it if it is FILE_LINKED.
+ * Does not take x. */
 int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x);
 
-/* A symlink (to target), hard link, FIFO or device, made and then renamed to its name, unless it
- * is there as it should be: then *change tells of nothing. x stays the caller's. */
+/* Makes a symlink (to target), hard link, FIFO or device under a temporary name, then renames it.
+ * If an equal one exists already, *change is empty.  Does not take x. */
 int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const char *target, const struct xattrs *x, struct change *change);
 
 /* ---- the end -------------------------------------------------------------------------- */
 
 struct place_end {
-	bool deletions; /* may be done: the source's list is complete */
-	/* Was name in the target itself asked for on its own, so that it stays, whatever sources
-	 * have whose contents go there? NULL: nothing was. */
+	bool deletions; /* deletions are allowed: the source's list is complete */
+	/* Did the user ask for this name in the target itself, so that it stays even if the sources
+	 * whose contents go there do not have it?  NULL: for none. */
 	bool (*is_asked)(void *ctx, const char *name);
-	uint64_t deleted; /* so many were, with those that were in the way of something */
-	bool too_many; /* --max-delete left some */
-	/* Something was deleted (why NULL), or could not be, or a directory's metadata could not
-	 * be set. dir_id: of the directory, 0: of a deletion. */
+	uint64_t deleted; /* out: how many were deleted, including those that were in the way */
+	bool too_many; /* out: --max-delete left some */
+	/* on_deleted reports what was deleted (why NULL), or could not be.  on_dir reports that the
+	 * metadata of the directory dir_id could not be set. */
 	void (*on_deleted)(void *ctx, enum event_what what, const char *path,
 			   const struct failure *why);
 	void (*on_dir)(void *ctx, uint32_t dir_id, const struct failure *why);
 	void *ctx;
 };
-/* Delete what --delete asks for, set directories' metadata, deepest first, remove the marker and
- * what earlier runs left of files that are whole now.  -1: OUT_SIGNAL and the like only. */
+/* Deletes what --delete asks for, sets the metadata of directories, deepest first, and removes the
+ * marker and what earlier runs left of files that are whole now.  -1: the run was interrupted
+ * (OUT_SIGNAL) or lacks memory; single failures go to on_deleted() and on_dir(). */
 int place_complete(struct place *p, struct place_end *e);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Names under which a directory lists what is found by others: on file systems that take several
- * names for one, `foo' goes into what is listed as `Foo', and --delete must not take that for
- * another thing.  The file system itself is asked, which knows what it folds.
+ * Finds the names under which a directory lists what other names lead to.  Where a file system
+ * folds names, `foo' may lead to what is listed as `Foo', and --delete must not take that for
+ * another thing.  The file system itself is asked, because only it knows which names it folds.
  */
 
 #include "copy/place/place_impl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --backup: what is replaced or deleted keeps existing, as NAME~ or below --backup-dir. */
+/* --backup keeps what is replaced or deleted, as NAME~ or below --backup-dir. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A directory that is in the way of something else.  With --delete it goes with all that is in it,
- * but only if all of it may: first that is looked at, then it is done.  What is in it is told
- * of and counted as other deletions are, all of it before the first: lanes make room at the same
- * time.  The directory itself is not: what takes its name is.
+ * Removes a directory that is in the way of something else.  With --delete everything in it is
+ * deleted too, but only if all of it may be: a first pass checks that, a second one deletes.  The
+ * contents are reported and counted like other deletions.  All of them are counted before the first
+ * one is deleted, because several lanes make room at the same time.  The directory itself is not
+ * reported; what takes its name is.
  */
 
 #include "copy/place/place_impl.h"

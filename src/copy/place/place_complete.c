@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The end: deletions, then metadata of directories, children before their parents, then the marker.
- */
+/* The end: deletions, then the metadata of directories, children before their parents, then the
+ * marker. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Deleting what the source has not, or what is in its way (place_clear.c): names in held
- * directories, and whole directories below them.  Of those two descriptors are open at a time,
- * however deep they are: a walk goes down name by name without following symlinks, and up by "..",
- * which must be the directory that it came from.
+ * Deletes what the source does not have, or what is in its way (place_clear.c): names in held
+ * directories, and whole directories below them.  Only two descriptors of such a directory tree are
+ * open at a time, at any depth.  The walk goes down name by name without following symlinks, and up
+ * by "..", which must be the directory that it came from.
  */
 
 #include "copy/place/place_impl.h"

@@ -2,8 +2,8 @@
 
 /*
  * A new directory has its mode as soon as it is made, so a killed run leaves directories as they
- * stay where nothing more is asked for; where --perms and the like are, the next run sets what they
- * ask for, as it does of any directory that is there.  No mode has another meaning.
+ * stay if no metadata was asked for.  With --perms and the like the next run sets what they ask
+ * for, as for any existing directory.  A mode never means anything else.
  */
 
 #include "copy/names/name.h"

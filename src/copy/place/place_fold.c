@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * File systems that take several names for one: without case, or in one normal form.  What a source
- * has under two such names must not overwrite each other.  A directory has the name under which a
- * thing was made, so one that is found by a name that is not listed is another thing of the source,
- * if this run put it there.
+ * File systems that fold names: without case, or to one normal form.  Two names of the source that
+ * fold to one must not overwrite each other.  A directory lists a thing under the name that it was
+ * made with.  So if a name leads to something that is not listed under it, and this run put that
+ * there, it is another thing of the source.
  */
 
 #include "copy/place/place_impl.h"

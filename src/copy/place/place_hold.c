@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The target's directories, known by what they were when they were met. */
+/* Descriptors of the target's directories.  A directory that is opened again must be the inode that
+ * it was. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * KEEP: names that the source has in a directory that was there before.  When the first come, what
- * is there is listed, as 63 bits of a hash of each name, so that a peer who never ends costs no
- * memory; each name that is kept marks its hash.  What is left has to go in the end.  Two names of
- * one hash stay both; a name that comes later is not on the list, and stays.
+ * KEEP: the names that the source has in a directory that existed before.  When the first ones
+ * arrive, the directory is listed, as 63 bits of a hash of each name, so that a peer that never
+ * stops sending names costs no memory.  Each name that is kept marks its hash.  What is not marked
+ * at the end is deleted.  Two names with the same hash both stay.  A name that is made later is not
+ * on the list, and stays.
  */
 
 #include "copy/place/place_impl.h"

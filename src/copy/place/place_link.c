@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Hard links: files that get more names are remembered by their ids, with where they are and what.
- */
+/* Hard links.  A file that gets more names is remembered by its id, with its directory, its name
+ * and its inode. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is there already: looked at, read, and, where it is the same, made so in all else too. */
+/* Examines and reads what exists, and, if the content is the same, sets its metadata. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Symlinks, FIFOs and devices: made under a temporary name, given what they should have, renamed.
- */
+/* Symlinks, FIFOs and devices: made under a temporary name, given their metadata, renamed. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where DST did not exist, a directory SRC becomes DST; where it did, it becomes DST/SRC.  So that
- * the second run after one that was interrupted does not take what the first one made for
- * something that was there, the first one leaves a marker in it, until the end.  The
- * directory gets its name only when the marker is in it; what a run that is killed before leaves
- * is swept like any temporary.
+ * If DST does not exist, a directory SRC becomes DST; if it exists, SRC becomes DST/SRC.  A rerun
+ * after an interrupted run must not take the DST that the first run made for one that existed
+ * before.  So the first run leaves a marker in it until the end.  The directory gets its name only
+ * when the marker is in it.  If a run is killed before that, the directory is swept like any
+ * temporary.
  */
 
 #include "copy/place/place_impl.h"

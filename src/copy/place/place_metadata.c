@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Owner, attributes, mode and times, in this order: a change of owner takes set-id bits and
- * capabilities away; the group bits of a mode are the mask of an ACL, and would be the group's own
- * rights as long as there is none; and everything before them may move times.  Rights that are
- * not to stay are taken away before the owner changes, so nobody has more than is asked for at any
- * moment.  All through descriptors; those of O_PATH by their names in /proc/self/fd.
+ * Sets owner, attributes, mode and times, in this order.  A change of owner clears set-id bits and
+ * capabilities.  The group bits of a mode are the mask of an ACL, and would be the group's own
+ * rights as long as there is no ACL.  Everything before the times may change them.  Rights that are
+ * not to stay are removed before the owner changes, so no user ever has more rights than were asked
+ * for.  All calls use descriptors; those opened with O_PATH are reached by their names in
+ * /proc/self/fd.
  */
 
 #include "copy/place/place_impl.h"

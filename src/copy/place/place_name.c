@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The last step: what is whole gets its name. */
+/* The last step: gives a whole file its name. */
 
 #include "copy/place/place_impl.h"
 

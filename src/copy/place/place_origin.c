@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A source that is its own target, or is a directory that the target is in. */
+/* Detects a source that is its own target, or a directory that contains the target. */
 
 #include "copy/place/place_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * May a run go on with what has a name that anybody can compute?  In a directory that others may
- * write to, or whose owner is another user, they could have renamed a file of ours to that name.
+ * May a run take over something whose name anyone can compute?  In a directory that others may
+ * write to, or that another user owns, another user could have renamed a file of ours to that name.
  * The sticky bit does not help: it keeps others from removing our names, not from adding some.
  */
 

@@ -3,22 +3,22 @@
 #define COPY_PLACE_PLACE_TEMPORARY_H
 
 /*
- * Temporaries (copy/names/own_name.h), locked (flock) while in use.
+ * Temporaries (copy/names/own_name.h).  They are locked (flock) while in use.
  *
- * In a directory in which nobody else can put, rename or remove anything (place_private.c) a file
- * is written under a hash of its final name and the user.  The next run takes that over if it is
- * as an interrupted run leaves it: a regular file of ours, of exactly 0600, with one link.  What
- * stands there and is locked, or not ours, makes way for a random name.
+ * In a private directory (place_private.c), where no other user can make, rename or remove names, a
+ * temporary is named by a hash of its final name and the user.  The next run takes it over if it is
+ * what an interrupted run leaves: a regular file of ours, with mode exactly 0600 and one link.  If
+ * something locked, or not ours, has that name, the temporary gets a random name instead.
  *
- * Elsewhere another user could rename a file of ours to a name that he computes, with a descriptor
- * of it still open.  There a file has no name until it is whole, where the file system can do
- * that, else a random one, and nothing is taken over.
+ * Elsewhere another user could compute that name and rename a file of ours to it, of which he still
+ * has a descriptor open.  So there a file has no name until it is whole, if the file system
+ * supports that, else a random name, and nothing is taken over.
  *
- * Symlinks, devices, further hard links and the directory that is to become DST have a random
- * name for a moment.
+ * Symlinks, devices, further hard links, and the directory that is to become DST have a random name
+ * until they are renamed.
  *
- * Any later run to that directory removes what has a random name, is ours and not locked, and
- * what has a hashed one and can't be taken over.
+ * Any later run that writes to the directory removes what is ours, not locked, and has a random
+ * name, or a hashed name but cannot be taken over.
  */
 
 #include <stdbool.h>
@@ -28,44 +28,46 @@
 struct temporary {
 	int fd;
 	char name[OWN_NAME_ROOM];
-	bool random; /* no later run would take it over */
-	bool resumed; /* not empty */
-	bool nameless; /* name means nothing yet */
+	bool random; /* no later run takes it over */
+	bool resumed; /* an earlier run left it, and it is not empty */
+	bool nameless; /* has no name yet; name is meaningless */
 	struct stat st; /* of fd */
 };
 
-/* An empty one for a file of this name in that directory; 0600.  adopts: the directory is private,
- * so one that is there is taken over.  user: who we are; owner: whose it may have become where an
- * earlier run of root got that far; it is made anew then.  -1 with errno set. */
+/* Opens an empty temporary for a file called name in dirfd, mode 0600.  adopts: the directory is
+ * private, so an existing one is taken over.  user: our uid.  owner: the uid that the file will
+ * have; a root run that was interrupted late may have set it already, and then the temporary is
+ * made anew.  -1 with errno. */
 int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t owner,
 		   struct temporary *out);
-/* The same in a private directory, only if an earlier run left one with something in it; 1, 0:
- * there is none. */
+/* In a private directory: opens the temporary that an earlier run left, if it is not empty.  1:
+ * open; 0: there is none. */
 int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *out);
-/* One that has no name and is gone with its descriptor; mode is less the umask.  -1 with errno: the
- * file system has no such files, among others. */
+/* Opens a file without a name, which disappears with its descriptor.  The umask applies to mode.
+ * -1 with errno, e.g. if the file system does not support that. */
 int temporary_nameless(int dirfd, mode_t mode, struct temporary *out);
-/* It gets this name, if there is nothing of it: -1 with errno, EEXIST. proc: /proc/self/fd. */
+/* Gives a nameless temporary this name.  -1 with errno; EEXIST if the name exists.  proc:
+ * /proc/self/fd. */
 int temporary_link(const struct temporary *t, int dirfd, const char *name, int proc);
-/* The same of any file, also one of O_PATH; ENOENT: it has no name left. */
+/* Gives any file another name, also one opened with O_PATH.  ENOENT: the file has no name left. */
 int temporary_link_fd(int fd, int dirfd, const char *name, int proc);
-/* It gets a random one, to be renamed from, and is locked. */
+/* Gives a nameless temporary a random name, to be renamed from, and locks it. */
 int temporary_give_name(struct temporary *t, int dirfd, const char *name, uid_t user, int proc);
-/* A random name for something that is not opened.  -1 with errno. */
+/* Writes a random name to `to', for something that is not opened.  -1 with errno. */
 int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM]);
-/* The directory fd was made under that name: nobody sweeps it while fd is open.  -1: somebody was
- * faster. */
+/* Locks the directory fd, which was made under that name, so that no other run sweeps it while fd
+ * is open.  -1: another run was faster. */
 int temporary_dir_lock(int dirfd, const char *name, int fd);
-/* That name is whole: what an earlier run left of it goes. */
+/* The file called name is whole: removes what an earlier run left of it. */
 void temporary_forget(int dirfd, const char *name, uid_t user);
 
-/* Has name the form of one? Of a marker (place_marker.c)? */
+/* Has name the form of a temporary's, or of a marker's (place_marker.c)? */
 bool temporary_is(const char *name);
 bool temporary_is_marker(const char *name);
-/* Remove those that runs left that are no more; *others: there are some that a run may go on
- * with, since the directory is private (adopts). */
+/* Removes temporaries of runs that have ended.  *others: some remain that a run may take over,
+ * because the directory is private (adopts). */
 void temporaries_sweep(int dirfd, bool adopts, bool *others);
-/* Remove one, whatever its form, if it is of a run that is no more. */
+/* Removes one temporary of any form, if its run has ended. */
 void temporary_sweep(int dirfd, const char *name);
 
 #endif
