@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each stage is slowed in its turn, and is what the report names."""
 
-import json
 import os
 import re
 import subprocess
@@ -9,8 +8,10 @@ import sys
 
 import pytest
 
-from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, Host, pattern, program, wait_until
+from file_systems import Fuse
+from hosts import DEMAND, LAB, NEAR, RDMA, ROOT, Host, pattern, program
 from networks import Networks
+from trees import summary
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
@@ -39,11 +40,6 @@ def bound(r):
     match = LINE.fullmatch(lines[-2])
     assert match, r.errors()
     return match[1], {what: int(n) for what, n in re.findall(r"([a-z][a-z ]*) (\d+) %", match[2])}
-
-
-def summary(r):
-    (line,) = [x for x in bytes(r.out).splitlines() if b'"summary"' in x]
-    return json.loads(line)
 
 
 def both(sink, source):
@@ -88,26 +84,11 @@ def slow_fs(tmp_path):
     started = []
 
     def mount(read=0, write=0):
-        below, top = tmp_path / "below", tmp_path / "slow"
-        below.mkdir()
-        top.mkdir()
-        # Not in the test's own environment: fusepy is the system's.
-        p = subprocess.Popen(["/usr/bin/python3", ROOT / "tests/rig/slow_fs.py", below, top,
-                              str(read), str(write)], stderr=subprocess.PIPE)
-        started.append((p, top))
-        try:
-            wait_until(lambda: p.poll() is not None or os.path.ismount(top))
-            assert p.poll() is None, p.stderr.read()
-        except AssertionError as e:
-            if any(why in str(e) for why in ("permitted", "denied", "not found", "No such device", "fusermount")):
-                pytest.skip("may not mount with FUSE: %s" % e)
-            raise
-        return below, top
+        started.append(Fuse("slow_fs.py", tmp_path, "slow", read, write))
+        return started[-1].below, started[-1].top
     yield mount
-    for p, top in started:
-        subprocess.run(["umount", "-l", top], capture_output=True)
-        p.kill()
-        p.wait()
+    for fs in started:
+        fs.close()
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")

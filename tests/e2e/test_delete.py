@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, SLOW, as_nobody, leftovers, open_up, pattern, wait_until
+from faulty import failing
+from hosts import SLOW, as_nobody, leftovers, open_up, pattern, wait_until
 from marks import two_users
-from test_select import rsync
-from trees import make, read, ways
+from trees import make, read, rsync, ways
 
 BLOCK = 256 << 10
 
@@ -161,15 +161,8 @@ def test_sources_of_several_hosts_are_copied_with_other_options(bench, tmp_path)
 
 # ---- what can't be looked at is not gone ---------------------------------------------------
 
-FAILING = BIN.parent / "tests" / "failing_call.so"
 GONE = "gone" + "." * 251  # so long that nothing else takes as much memory
 DEEP = "kept" + "." * 207
-
-
-def failing(tmp_path, call, code=errno.EIO, **what):
-    """An environment in which a call fails."""
-    return {"LD_PRELOAD": str(FAILING), "FAIL_CALL": call, "FAIL_ERRNO": str(int(code)),
-            "FAIL_TOLD": str(tmp_path / "failed"), **{"FAIL_" + k.upper(): str(v) for k, v in what.items()}}
 
 
 def delete_failing(bench, tmp_path, way, env, *options):

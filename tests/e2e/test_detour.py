@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from hosts import BIN, RSH, SLOW, as_nobody, wait_until
+from faulty import FAILING
+from hosts import RSH, SLOW, as_nobody, wait_until
 from processes import children, parent
 
 pytestmark = pytest.mark.needs("tcp", why="it looks for ports on a loopback that both hosts share")
@@ -106,7 +107,6 @@ def test_one_password_at_a_time(bench, tmp_path, way):
     assert started(tmp_path) >= (3 if way == "push" else 6)
 
 
-FAILING = BIN.parent / "tests" / "failing_call.so"
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from hosts import BIN, COUNT, ROOT
-from test_limits import share
+from hosts import BIN, COUNT, ROOT, share
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 

@@ -11,8 +11,7 @@ import subprocess
 import pytest
 
 from hosts import pattern
-from test_select import rsync
-from trees import changes, dated, make, read, summary, told, walk
+from trees import changes, dated, make, read, rsync, summary, told, walk
 
 NOW = 1_600_000_000
 

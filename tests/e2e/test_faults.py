@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from faulty import slow
 from hosts import FAR, SLOW, as_nobody, leftovers, open_up, pattern, program, wait_until
 
 pytestmark = pytest.mark.moves_blocks
@@ -185,12 +186,6 @@ def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
     assert code == 11, errors
     assert why in errors
     assert not leftovers(tmp_path) and not leftovers(tmp_path / "dir")
-
-
-def slow(blocks=3, ms=600 * SLOW):
-    """Time to do something to a file after it was opened and before all of it was read."""
-    return ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, ms)
-                    for lane in (0, 1) for b in range(1, blocks + 1))
 
 
 @pytest.mark.parametrize("how,code", [("shrink", 42), ("rewrite", 42), ("grow", 0)])

@@ -1,62 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets that take two names of the source for one: none overwrites the other, and both are named."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 
 import pytest
 
-from hosts import pattern, program, wait_until
+from file_systems import Fuse
+from hosts import pattern, program
 from trees import WAYS, make, read
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+@contextlib.contextmanager
+def on_fuse(tmp_path):
+    fs = Fuse("folding_fs.py", tmp_path, "folding")
+    yield fs.top
+    fs.close()
 
 
-def mount_fuse(tmp_path):
-    below, top = tmp_path / "below", tmp_path / "folding"
-    below.mkdir()
-    top.mkdir()
-    # Not in the test's own environment: fusepy is the system's.
-    p = subprocess.Popen(["/usr/bin/python3", ROOT + "/tests/rig/folding_fs.py", below, top], stderr=subprocess.PIPE)
-    try:
-        wait_until(lambda: p.poll() is not None or os.path.ismount(top))
-        assert p.poll() is None, p.stderr.read()
-    except AssertionError as e:
-        p.kill()
-        if any(why in str(e) for why in ("permitted", "denied", "not found", "No such device", "fusermount")):
-            pytest.skip("may not mount with FUSE: %s" % e)
-        raise
-    return top, p
-
-
-def mount_ext4(tmp_path):
+@contextlib.contextmanager
+def on_ext4(tmp_path):
     image, top = tmp_path / "image", tmp_path / "folding"
     top.mkdir()
     with open(image, "wb") as f:
         f.truncate(64 << 20)
     words = [["mkfs.ext4", "-q", "-O", "casefold", image], ["mount", "-o", "loop", image, top],
              ["mkdir", top / "in"], ["chattr", "+F", top / "in"]]
-    for w in words:
-        r = subprocess.run(w, capture_output=True, text=True) if shutil.which(w[0]) else None
-        if not r or r.returncode:
-            subprocess.run(["umount", "-l", top], capture_output=True)
-            pytest.skip("no ext4 with casefold here: %s" % (r.stderr.strip() if r else w[0]))
-    return top / "in", None
+    try:
+        for w in words:
+            r = subprocess.run(w, capture_output=True, text=True) if shutil.which(w[0]) else None
+            if not r or r.returncode:
+                pytest.skip("no ext4 with casefold here: %s" % (r.stderr.strip() if r else w[0]))
+        yield top / "in"
+    finally:
+        subprocess.run(["umount", "-l", top], capture_output=True)
 
 
 @pytest.fixture(params=[
-    pytest.param(mount_fuse, id="fuse", marks=pytest.mark.may_skip("any", "to mount takes root, and a container that may")),
-    pytest.param(mount_ext4, id="ext4", marks=pytest.mark.may_skip(
+    pytest.param(on_fuse, id="fuse", marks=pytest.mark.may_skip("any", "to mount takes root, and a container that may")),
+    pytest.param(on_ext4, id="ext4", marks=pytest.mark.may_skip(
         "any", "to mount takes root, and a kernel with Unicode in ext4: Debian's has it, as in the lab")),
 ])
 def folding(request, tmp_path):
-    where, p = request.param(tmp_path)
-    yield where
-    subprocess.run(["umount", "-l", tmp_path / "folding"], capture_output=True)
-    if p:
-        p.kill()
-        p.wait()
+    with request.param(tmp_path) as where:
+        yield where
 
 
 def pairs(source, target):

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from test_verify import failing
+from faulty import refusing
 from trees import make, read
 
 
@@ -29,7 +29,7 @@ def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, elsewher
     codes = []
     for nth in (1, 2, 3):
         (to / "f").unlink(missing_ok=True)
-        r = bench.copy("--fsync", "from/f", "far:%s/" % to, cwd=ground, env=failing(to, "fsync", nth))
+        r = bench.copy("--fsync", "from/f", "far:%s/" % to, cwd=ground, env=refusing(to, "fsync", nth))
         codes.append(r.code)
         assert r.code == 0 or "fsync" in r.errors(), r.errors()
         # With its name, size and time it would be taken for whole.
@@ -43,7 +43,7 @@ def test_in_place_the_time_is_not_set_before_the_content_is_on_disk(bench, groun
     make(ground, {"from": {"f": b"n" * 300000}, "to": {"f": b"o" * 300000}})
     os.utime(ground / "from" / "f", (1000000000, 1000000000))
     command = ["-a", "--inplace", "--fsync", "from/", "far:%s" % (ground / "to")]
-    r = bench.copy(*command, cwd=ground, env=failing(ground / "to", "fsync", 1))
+    r = bench.copy(*command, cwd=ground, env=refusing(ground / "to", "fsync", 1))
     assert r.code == 23 and "fsync" in r.errors(), (r.code, r.errors())
     assert os.stat(ground / "to" / "f").st_mtime != 1000000000
     r = bench.copy(*command, cwd=ground)

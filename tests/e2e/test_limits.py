@@ -5,7 +5,6 @@ Whatever it is, a run ends in time, with 0 only if the copy is right, else with 
 what failed; targets stay old or get new; nothing is left behind (tests/faults/limits.py judges it)."""
 
 import os
-import random
 import signal
 import socket
 import stat
@@ -15,7 +14,7 @@ import time
 
 import pytest
 
-from hosts import BIN, COUNT, ROOT, SLOW, USER, leftovers, pattern, program, wait_until
+from hosts import BIN, COUNT, ROOT, SLOW, USER, leftovers, pattern, program, share, wait_until
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
@@ -24,11 +23,6 @@ from limits import STACK_LEAST, Limit, Oracle  # noqa: E402
 pytestmark = pytest.mark.needs("tcp", why="over TCP on one host; limits are the same with any adapter")
 ORACLE = Oracle(BIN)
 BLOCK = 256 << 10
-
-
-def share(cases, few):
-    """Some of them by a fixed seed, or all in long."""
-    return cases if COUNT > 1 or len(cases) <= few else random.Random(10).sample(cases, few)
 
 
 def try_all(name, limits, few):

@@ -6,10 +6,9 @@ import os
 
 import pytest
 
+from faulty import slow
 from hosts import pattern, wait_until
-from test_faults import slow
-from test_select import rsync
-from trees import dated, make, read
+from trees import dated, make, read, rsync
 
 NOW = 1_600_000_000
 

@@ -13,7 +13,7 @@ import pytest
 
 from hosts import USER, as_nobody, open_up, pattern
 from marks import two_users
-from trees import WAYS, changes, make, read, stale, summary, told, walk, ways
+from trees import WAYS, changes, make, read, rsync, shape, stale, summary, told, untouched, walk, ways
 
 TREE = {
     "a.c": b"1", "a.o": b"2", "core": b"3", ".hidden": b"4", "[x]": b"5", "b~": b"6", "to a.c": "a.c",
@@ -42,25 +42,8 @@ RULES = [
 way = ways("push", "pull", "local")
 
 
-def rsync(*args, ok=(0,), cwd=None, given=None):
-    done = subprocess.run(["rsync", *map(os.fspath, args)], cwd=cwd, input=given, capture_output=True,
-                          env={**os.environ, "LC_ALL": "C"})
-    assert done.returncode in ok, done.stderr
-    return done.stdout
-
-
 def rsync_version():
     return tuple(int(n) for n in re.search(rb"version (\d+)\.(\d+)", rsync("--version")).groups())
-
-
-def shape(top):
-    """{path: what is kept of it by -p}"""
-    return {p: (t.kind, stat.S_IMODE(t.stat.st_mode), t.stat.st_uid, t.stat.st_gid, t.digest)
-            for p, t in walk(os.fsencode(top)).items() if p}
-
-
-def untouched(top):
-    return {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(top)).items()}
 
 
 def rule_options(rules, tmp_path):

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, USER, pattern, program
+from faulty import FAILING
+from hosts import USER, pattern, program
 from trees import acl, equal, make, read, summary, walk, ways
 
 pytestmark = pytest.mark.moves_blocks
@@ -236,7 +237,6 @@ def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
     copy(bench, "-a", str(a) + "/", "far:%s" % b)
 
 
-FAILING = BIN.parent / "tests" / "failing_call.so"
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")

@@ -15,11 +15,10 @@ import tempfile
 
 import pytest
 
+from faulty import failing
 from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
 from marks import two_users
-from test_delete import failing
-from test_select import rsync, shape, untouched
-from trees import WAYS, changes, make, read, stale, summary, told, walk, ways
+from trees import WAYS, changes, make, read, rsync, shape, stale, summary, told, untouched, walk, ways
 
 NOW = 1_500_000_000 * 10**9
 SECOND = 10**9

@@ -10,18 +10,13 @@ import subprocess
 
 import pytest
 
-from hosts import BIN, leftovers, pattern
+from faulty import LIAR, lying, refusing
+from hosts import leftovers, pattern
 from trees import fell, make, read, stale
 
 pytestmark = pytest.mark.moves_blocks
-LIAR = BIN.parent / "tests" / "lying_store.so"
 BLOCK = 256 << 10
 BIG = (6 << 20) + 4711  # 25 writes of a block, the last one short
-
-def lying(under, nth, at=0):
-    """An environment in which the nth write below that directory stores another byte."""
-    return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_NTH": str(nth), "LIE_AT": str(at),
-            "LIE_TOLD": str(under.parent / "told")}
 
 
 def tells_holes(top):
@@ -181,12 +176,6 @@ def test_a_target_that_is_cut_while_it_is_compared_is_not_the_same(bench, ground
     assert r.code == 0 and (ground / "to" / "f").read_bytes() == bytes(data), r.errors()
 
 
-def failing(under, call, nth):
-    """An environment in which the nth such call on a file below that directory fails."""
-    return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_FAIL": call, "LIE_NTH": str(nth),
-            "LIE_TOLD": str(under.parent / "told")}
-
-
 def holes(path, size):
     """A file with a hole in front, one in the middle and one at its end."""
     data = bytearray(size)
@@ -210,7 +199,7 @@ def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, o
         for name in ("small", "empty"):
             (ground / "from" / name).write_bytes(want[name])
         r = bench.copy("-r", "--remove-source-files", *options, "from/", "far:%s" % (ground / "to"), cwd=ground,
-                       env=failing(ground / "to", call, nth))
+                       env=refusing(ground / "to", call, nth))
         left, there = read(ground / "from"), read(ground / "to")
         for name in want:
             assert left.get(name, there.get(name)) == want[name], (nth, name, r.code, r.errors())
@@ -229,7 +218,7 @@ def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, o
 def test_a_conductor_that_can_not_wait_leaves_nothing(bench, ground, far, lasting):
     """It ends its ends as any failure does: they have time to remove what they began."""
     make(ground, {"from": {"f%d" % i: pattern(3 << 20, i) for i in range(4)}, "to": {}})
-    env = dict(failing(ground / "to", "poll", 1), **({"LIE_LASTING": "1"} if lasting else {}))
+    env = dict(refusing(ground / "to", "poll", 1), **({"LIE_LASTING": "1"} if lasting else {}))
     # So that there are polls while data moves.
     r = bench.copy("-r", "--bwlimit=2M", "--progress=1", "from/", far + str(ground / "to"), cwd=ground, env=env)
     assert lied(ground) and r.code == 10 and "wait for the ends" in r.errors(), (r.code, r.errors())

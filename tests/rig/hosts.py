@@ -9,6 +9,7 @@ siw two network namespaces; for device whatever SLUICE_TEST_NEAR and SLUICE_TEST
 
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import threading
@@ -255,7 +256,11 @@ def leftovers(directory):
 
 def pattern(size, seed=1):
     """Bytes that differ from block to block."""
-    import random
     return random.Random(seed).randbytes(min(size, 1 << 20)) * (size // (1 << 20)) + \
         random.Random(seed + 1).randbytes(size % (1 << 20)) if size >= 1 << 20 else \
         random.Random(seed).randbytes(size)
+
+
+def share(cases, few):
+    """Some of them by a fixed seed, or all in long."""
+    return cases if COUNT > 1 or len(cases) <= few else random.Random(10).sample(cases, few)

@@ -4,6 +4,8 @@
 import itertools
 import json
 import os
+import stat
+import subprocess
 import sys
 
 import pytest
@@ -101,3 +103,22 @@ def changes(run):
         change, _, path = line.partition(" ")
         found[path.strip()] = change
     return found
+
+
+def rsync(*args, ok=(0,), cwd=None, given=None):
+    """rsync itself, where it says what should come of something."""
+    done = subprocess.run(["rsync", *map(os.fspath, args)], cwd=cwd, input=given, capture_output=True,
+                          env={**os.environ, "LC_ALL": "C"})
+    assert done.returncode in ok, done.stderr
+    return done.stdout
+
+
+def shape(top):
+    """{path: what is kept of it by -p}"""
+    return {p: (t.kind, stat.S_IMODE(t.stat.st_mode), t.stat.st_uid, t.stat.st_gid, t.digest)
+            for p, t in walk(os.fsencode(top)).items() if p}
+
+
+def untouched(top):
+    """What changes when anything is done to a tree."""
+    return {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(top)).items()}
