@@ -3,36 +3,36 @@
 #define COPY_SOURCE_SOURCE_H
 
 /*
- * The source's inside.  Each lane's thread takes one job after the other:
+ * Private header of the source.  The thread of each lane does one job after the other:
  *
  *	source.c          the run, and the threads
- *	source_pick.c     which job is next; source_lane.c: doing it
+ *	source_pick.c     chooses the next job; source_lane.c: does it
  *	source_large.c    files of several blocks, from the first piece to the last
- *	source_walk.c     going on with the walk (walk.h); what --delete must not touch
- *	source_tree.c     what the walk has found
- *	source_ask.c      files about which the sink is asked first, kept aside meanwhile
- *	source_small.c    files that are whole in one block: most of all files
- *	source_file.c     all other files and streams; source_piece.c: sending pieces of them
- *	source_other.c    symlinks, devices and hard links, when all files are done with
+ *	source_walk.c     continues the walk (walk.h); what --delete must not touch
+ *	source_tree.c     handles what the walk found
+ *	source_ask.c      files that the sink is asked about first, kept aside meanwhile
+ *	source_small.c    files that fit whole into one block: most files
+ *	source_file.c     all other files and streams; source_piece.c: sends pieces of them
+ *	source_other.c    symlinks, devices and hard links, after all files
  *	source_record.c   blocks and records
- *	source_result.c   what the sink says of files; source_removal.c: removing stored ones
- *	source_seen.c     what was read, which all that comes later goes by
- *	source_ids.c, source_links.c, source_told.c: what is known of ids, hard links, and cells
+ *	source_result.c   the sink's results; source_removal.c: removes stored sources
+ *	source_seen.c     what was read; everything later uses it
+ *	source_ids.c, source_links.c, source_told.c: tables of ids, of hard links, and of the cells
  *	                  that the sink has
  *
- * Small files are claimed some at a time, read and packed into blocks without the copy's lock,
- * and made known to whoever hears results right before their block is sent.  A lane takes by turns
- * one piece of a large file and one block of small ones, so that neither has to wait for the
- * other.
+ * A lane claims several small files at a time, and reads and packs them into a block without the
+ * copy's lock.  It publishes them to the thread that takes results right before it sends their
+ * block.  A lane alternates between a piece of a large file and a block of small ones, so neither
+ * kind waits for the other.
  *
- * Why an ordered sink never waits for ever: pieces are claimed one after the other, those of one
- * file in order of position, and a lane sends what it has claimed before it claims again.  So of
- * all pieces that are not stored yet the one that was claimed first is at the head of its lane,
- * and its turn has come; what is whole in one block has its turn at once.
+ * An ordered sink never waits for ever.  Pieces are claimed one after the other, those of one file
+ * in order of position, and a lane sends what it has claimed before it claims again.  So of all
+ * pieces that are not stored yet, the one that was claimed first is at the head of its lane, and
+ * its turn has come.  A file that fits whole into one block has its turn at once.
  *
- * Why questions never stop a run: no lane waits for an answer before it has sent all it has, and a
- * sink answers what a block asks as soon as it is at that block, which waits for nothing but an
- * ordered file's turn, and that for no answer.
+ * Questions never block a run.  A lane waits for an answer only after it has sent everything it
+ * has.  A sink answers the questions of a block as soon as it reaches that block.  That waits only
+ * for the turn of an ordered file, which waits for no answer.
  */
 
 #include "base/table.h"
@@ -53,63 +53,67 @@
 #include "copy/walk/walk.h"
 
 enum {
-	UNFINISHED_MAX = 128, /* files of several blocks whose result is not in */
-	/* Bytes of a large file that take about as long as a small file.  Measured: 0.02 ms a file
-	 * in memory and 0.05 on ext4, in which 64 and 50 KiB of a large one are stored. */
+	UNFINISHED_MAX = 128, /* large files without a result */
+	/* Bytes of a large file that take about as long as a small file.  Measured: a small file
+	 * takes 0.02 ms in memory and 0.05 ms on ext4; 64 and 50 KiB of a large file are stored in
+	 * that time. */
 	SMALL_WEIGHT = 64 << 10,
-	/* Bytes that are read of the oldest of several large files before the shortest has its
-	 * turn, and the other way round: a few, lest a disk that has to seek does so all the time.
-	 */
+	/* With several large files: bytes that are read of the oldest before the shortest has its
+	 * turn, and vice versa.  Not fewer, so that a disk that has to seek does not do so all the
+	 * time. */
 	LARGE_TURN = 8 << 20,
-	SMALL_MAX = CELL, /* files up to this are whole in one block, if that has room */
-	RESUME_MIN = 4 << 20, /* files from this on may be there in part, so the sink is asked */
+	SMALL_MAX = CELL, /* larger files are large even if a block has room for them */
+	/* from this size on the sink may have a part of a file, so it is asked */
+	RESUME_MIN = 4 << 20,
 	ASIDE_MAX = 4096, /* files kept aside, roughly */
-	COMPARED_MAX = 1500, /* those of them, and again of those under way, that a sink that
-			      * told their cells must remember: it does so of 4096 */
-	QUEUE_LOW = 512, /* entries that wait; below, the walk goes on */
-	TAKE_MAX = 32, /* entries that a lane takes at once */
-	TOPS_MAX = 64, /* directories in none of which it is remembered that they may be new */
-	OFFERED_MAX = 256, /* files offered to be cloned without an answer */
-	CLONE_TRIES = 4, /* of which none was, and no more are offered */
-	OWED_MS = 200, /* so long a lane waits for something else than its wire while not all that
-			* it sent is known to be stored */
-	SPARE_MAX = 31, /* blocks beside the one that is filled */
-	DONE_MAX = 128, /* files that a lane has ended and not made known */
-	/* Of a small file, beside its bytes and its attributes. */
+	/* The same where the sink sends cells for comparison.  As many again may be in flight, and
+	 * the sink remembers at most 4096 (SINK_COMPARED_MAX). */
+	COMPARED_MAX = 1500,
+	QUEUE_LOW = 512, /* the walk continues when fewer entries wait */
+	TAKE_MAX = 32, /* entries that a lane takes at a time */
+	TOPS_MAX = 64, /* top directories for which it is remembered whether the sink made them */
+	OFFERED_MAX = 256, /* files offered for cloning that have no answer yet */
+	CLONE_TRIES = 4, /* refusals without a success, after which no more files are offered */
+	/* OWED_MS: how long a lane waits for something other than its wire while something that it
+	 * sent may not be stored yet. */
+	OWED_MS = 200,
+	SPARE_MAX = 31, /* blocks besides the one that is being filled */
+	DONE_MAX = 128, /* files that a lane has completed and not published */
+	/* Of the records of a small file, without its bytes and its attributes. */
 	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + RECORD_FILE_END_MAX - (TEXT_MAX - 1),
 	END_ROOM = RECORD_FILE_END_MAX - (TEXT_MAX - 1), /* of a FILE_END without text */
 };
 
 /* ---- what waits ----------------------------------------------------------------------- */
 
-/* A regular file that waits for its answer, or for somebody to take it up; not open. */
+/* A regular file, not open, that waits for its answer or for a lane. */
 struct aside {
 	struct aside *next;
-	uint32_t id; /* 0: none yet, it was not asked about */
+	uint32_t id; /* 0: none yet, because it was not asked about */
 	uint32_t want, flags;
 	struct walk_dir *dir; /* a reference; NULL: the target */
 	uint8_t answer; /* 0: none yet */
-	uint64_t size; /* as it was seen */
+	uint64_t size; /* when it was examined */
 	uint64_t asked; /* a hash of the question; 0: not kept */
-	bool may; /* it was only asked whether it may be replaced */
-	struct link_group *group; /* which it leads; NULL: none */
-	bool offered; /* to be cloned, as it was: */
+	bool may; /* the question was only whether it may be replaced */
+	struct link_group *group; /* the group that it leads; NULL: none */
+	bool offered; /* for cloning, in the state `seen' */
 	struct seen seen;
 	struct known_cells *told; /* cells that the sink has; NULL: none */
-	struct removal *removal; /* of an empty one; NULL: it is not to be removed */
-	const char *path; /* of one that the user named, behind name; NULL */
+	struct removal *removal; /* of an empty file, in case the target is the same; NULL: none */
+	const char *path; /* as the user named it, stored behind name; NULL: found in dir */
 	char name[];
 };
 
-/* Something else than a regular file or a directory, or one more name of a file. */
+/* Something other than a regular file or a directory, or one more name of a file. */
 struct other {
 	struct walk_dir *dir; /* a reference; NULL: the target */
-	char *path; /* as the user named it; NULL: it is found in dir by its name */
-	struct link_group *group; /* of the file that it is one more name of; NULL: none */
+	char *path; /* as the user named it; NULL: found in dir by its name */
+	struct link_group *group; /* of the file that this is one more name of; NULL: none */
 	uint32_t want;
 	char name[NAME_ROOM];
 };
-/* The same, borrowed. */
+/* As struct other, with borrowed pointers. */
 struct new_other {
 	struct walk_dir *dir;
 	const char *path, *name;
@@ -122,12 +126,12 @@ struct others {
 	uint64_t count;
 };
 
-/* A stored source that is to be removed. */
+/* A source that is to be removed once it is stored. */
 struct removal;
 
 /*
- * Of an inode that lost a name to us.  To remove a name changes its ctime, so of one with several
- * names it is kept from which ctime to which nothing but that happened.
+ * An inode that we removed a name of.  That changes its ctime.  So for an inode with more names
+ * this keeps between which ctimes nothing else happened.
  */
 struct unlinked {
 	struct inode_key inode;
@@ -137,16 +141,16 @@ struct unlinked {
 /* ---- lanes ---------------------------------------------------------------------------- */
 
 enum job {
-	JOB_FAILED, /* the session did */
+	JOB_FAILED, /* the session failed */
 	JOB_OVER, /* nothing is left to do */
-	JOB_WAIT, /* for something to change */
+	JOB_WAIT, /* wait for a change */
 	JOB_FLUSH, /* send the records first */
-	JOB_WALK, /* go on with it; source_end_walk_step() then */
+	JOB_WALK, /* continue the walk; then source_end_walk_step() */
 	JOB_ENTRIES, /* of l->taken */
 	JOB_ASIDES, /* of l->asides */
 	JOB_OTHERS, /* of l->others */
-	JOB_ANNOUNCE, /* send *file's FILE; source_release_file() then */
-	JOB_READ, /* claim a piece of *file and send it; source_release_file() then */
+	JOB_ANNOUNCE, /* send the FILE of *file; then source_release_file() */
+	JOB_READ, /* claim a piece of *file and send it; then source_release_file() */
 };
 
 struct source_entry {
@@ -155,7 +159,7 @@ struct source_entry {
 	const char *name;
 };
 
-/* A file that is whole in a block, or a question, not yet made known. */
+/* A small file or a question that is not published yet. */
 struct source_done {
 	uint32_t id;
 	enum live kind;
@@ -166,88 +170,90 @@ struct source_lane {
 	struct source *source;
 	struct lane *lane;
 	unsigned index;
-	struct block *block; /* lent; NULL */
-	struct block *spare[SPARE_MAX]; /* lent too, for what is read at once, or later */
+	struct block *block; /* lent by the lane; NULL: none */
+	struct block *spare[SPARE_MAX]; /* also lent, to be read into together, or for later */
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
-	bool sent; /* a block of records was, since the last job was picked */
-	bool owed; /* any block was, since all was known to be stored */
-	bool paced; /* what is sent next was held back for --bwlimit already */
-	uint64_t large_due; /* bytes of large files that come before the next small ones */
+	bool sent; /* a block of records was sent since the last job was picked */
+	bool owed; /* a block was sent since everything was known to be stored */
+	bool paced; /* --bwlimit has already delayed what is sent next */
+	uint64_t large_due; /* bytes of large files that come before the next small files */
 	struct lane_use use;
 	struct digest *digest;
 	uint8_t *scratch; /* a cell */
 	struct sizes_of sizes;
 
-	uint32_t next_id, end_id; /* that nobody else uses */
+	uint32_t next_id, end_id; /* ids reserved for this lane: from next_id to before end_id */
 	struct source_entry taken[TAKE_MAX];
 	unsigned taken_at, taken_count;
-	struct aside *asides; /* taken */
+	struct aside *asides; /* taken from struct asides */
 	struct other others[TAKE_MAX];
 	unsigned other_count;
 	unsigned sames; /* in this block: files that were compared */
 	uint64_t small_bytes; /* in this block, of small files; not in the tally yet */
-	unsigned small_count; /* of them */
+	unsigned small_count; /* small files in this block */
 	struct source_done done[DONE_MAX];
 	unsigned done_count;
 
-	struct walk_dir *dir; /* whose descriptor is in use; a reference */
+	struct walk_dir *dir; /* its descriptor is in use; a reference */
 	int dirfd;
 	struct {
 		bool known;
 		uint32_t id;
-	} owner[2]; /* told last; groups are 1 */
-	struct walk_dir *kept; /* whose names are in keep */
+	} owner[2]; /* announced last; [0] user, [1] group */
+	struct walk_dir *kept; /* the directory whose names are in keep */
 	struct writer keep;
 	uint8_t keep_room[2048];
 	struct msg_counts counts;
 
-	/* The copy's lock: */
-	bool busy; /* something may come of what it does */
-	bool taking; /* more files may */
-	bool same_owed; /* a SAME was put, since all was known to be stored */
+	/* Under the copy's lock: */
+	bool busy; /* what it does may lead to more work */
+	bool taking; /* what it does may find more files */
+	bool same_owed; /* it sent a SAME since everything was known to be stored */
 };
 
-/* Files that were offered to be cloned. */
+/* Files that were offered for cloning. */
 struct clone_offers {
-	atomic_uint open, refused; /* without an answer, and answered otherwise */
+	atomic_uint open, refused; /* without an answer; answered, but not cloned */
 	atomic_bool taken; /* one was cloned */
 };
 
-/* Under the copy's lock, as all below: what the walk has found, and nobody has taken. */
+/* What the walk found and no lane has taken.  Under the copy's lock, as everything below. */
 struct walk_queue {
 	bool walking, over;
 	struct walk_piece *first, **end;
-	uint32_t entries; /* of these */
+	uint32_t entries; /* in these pieces */
 };
 
-/* Files that wait for an answer, or have it. */
+/* Files kept aside, with and without an answer. */
 struct asides {
-	struct aside *ready[2], **ready_end[2]; /* with an answer; 1: large ones */
-	unsigned count; /* these, and those without */
-	unsigned max; /* roughly */
-	unsigned sames_max; /* compared ones in a block */
-	unsigned sames_owed; /* lanes of which a SAME may not be with the sink yet */
+	struct aside *ready[2], **ready_end[2]; /* with an answer; [0] small, [1] large */
+	unsigned count; /* with and without an answer */
+	unsigned max; /* of count, roughly */
+	unsigned sames_max; /* compared files in a block */
+	unsigned sames_owed; /* lanes that sent a SAME which may not have reached the sink yet */
 };
 
-/* Files that are not whole in one block, begun and without a result. */
+/* Files that do not fit whole into one block, begun and without a result. */
 struct large_files {
 	unsigned count;
-	bool unsized; /* the size of one of them is not known */
-	unsigned deaf; /* of these, failed at the peer, and perhaps blocked in read */
-	struct source_file *open, **open_end; /* with bytes to claim, the oldest first */
-	struct source_file *shortest; /* of them, when that turn began; NULL: not looked for */
+	bool unsized; /* the size of one of them is unknown */
+	/* of these: failed at the sink, while a thread may be blocked in reading one */
+	unsigned deaf;
+	struct source_file *open, **open_end; /* with bytes left to claim, the oldest first */
+	/* The shortest open one when turn shortest_turn began; NULL: not determined. */
+	struct source_file *shortest;
 	uint64_t shortest_turn;
-	atomic_bool is_open; /* there is one; for those without the lock */
-	_Atomic uint64_t claimed; /* bytes of them so far */
+	atomic_bool is_open; /* open is not empty; for threads without the lock */
+	_Atomic uint64_t claimed; /* bytes of large files so far */
 };
 
-/* Stored sources that are to be removed. */
+/* Sources to be removed, once they are stored. */
 struct removals {
 	struct removal *due, **due_end; /* now */
-	struct removal *linked; /* when all names are met */
-	struct removal *same; /* unless a failure of theirs comes before DONE */
-	struct table unlinked; /* by inode: main's, without the lock */
+	struct removal *linked; /* when all names have been found */
+	struct removal *same; /* compared equal: after DONE, unless a failure arrives first */
+	struct table unlinked; /* by inode; the main thread's, without the lock */
 };
 
 struct source {
@@ -257,36 +263,38 @@ struct source {
 	const struct rules *rules;
 	struct rules plain;
 	struct found found;
-	struct walk *walk; /* used by who has walking */
-	struct owners *owners; /* NULL: they are not told */
+	struct walk *walk; /* used by the lane that has set walking */
+	struct owners *owners; /* NULL: owners are not sent */
 	struct modes *modes;
-	uint64_t small_max; /* bytes of a file that is whole in one block */
-	atomic_size_t told_bytes; /* kept of what the sink told */
+	uint64_t small_max; /* size up to which a file fits whole into one block */
+	atomic_size_t told_bytes; /* of cell digests that the sink sent and that are kept */
 	struct clone_offers clones;
-	atomic_bool direct_missed; /* that a file can't be read so was told */
+	/* already warned that a file cannot be read past the page cache */
+	atomic_bool direct_missed;
 	enum stage_kind kind; /* of what is read */
-	bool only; /* one file or stream was asked for */
-	bool asks; /* about large files; all: */
+	bool only; /* the user asked for one file or stream */
+	bool asks; /* asks the sink about large files */
 	bool asks_all;
-	bool removes; /* what the sink has in the end */
+	bool removes; /* removes sources that the sink has in the end */
 
-	/* The copy's lock: */
+	/* Under the copy's lock: */
 	struct walk_queue walked;
 	struct asides asides;
 	struct others others, hard_links;
 	unsigned phase; /* 0: files; 1: others; 2: hard links */
-	unsigned busy, taking; /* lanes that are */
-	unsigned working; /* lanes' threads */
-	uint64_t unfinished; /* files begun without a result */
+	unsigned busy, taking; /* how many lanes are */
+	unsigned working; /* threads of lanes */
+	uint64_t unfinished; /* files that were begun and have no result */
 	struct large_files large;
 	struct ids ids;
 	struct links links;
 	struct removals removals;
-	struct walk_dir *named_dir; /* of the file named last */
-	struct walk_dir *tops[TOPS_MAX]; /* references to the first ones that are in no other */
+	struct walk_dir *named_dir; /* of the source file that the user named, used last */
+	/* references to the first directories that are in no other */
+	struct walk_dir *tops[TOPS_MAX];
 	unsigned top_count;
-	struct msg_total ended; /* what FILE_END, DIR and SAME records say, and answers */
-	struct msg_total agreed; /* what results say */
+	struct msg_total ended; /* what FILE_END, DIR and SAME records, and answers, add up to */
+	struct msg_total agreed; /* what results add up to */
 
 	struct source_lane lanes[LANE_COUNT_MAX];
 	struct worker workers[LANE_COUNT_MAX];
@@ -295,101 +303,105 @@ struct source {
 /* A regular file or stream on its way to the sink. */
 struct source_item {
 	struct walk_dir *dir; /* NULL: the target */
-	const char *name; /* there */
-	const char *path; /* as the user named it; NULL: it is found in dir by its name */
+	const char *name; /* at the target */
+	const char *path; /* as the user named it; NULL: found in dir by its name */
 	uint32_t want, id, flags;
 	bool missing;
-	bool linked; /* it was looked at whether another name of it went before */
-	bool permitted; /* the sink said that it may be replaced */
-	bool counted; /* as a regular file */
-	bool measured; /* its size is known from reading it, and its bytes are the lane's */
-	struct link_group *group; /* which it leads; NULL: none */
-	struct aside *aside; /* its answer came; NULL: it was not asked about */
+	bool linked; /* already checked for an earlier hard link */
+	bool permitted; /* the sink reported that it may be replaced */
+	bool counted; /* counted as a regular file */
+	/* its size was found by reading it, and its bytes are in the lane's scratch */
+	bool measured;
+	struct link_group *group; /* the group that it leads; NULL: none */
+	struct aside *aside; /* with the answer; NULL: it was not asked about */
 	int fd;
-	/* What is sent, checked, removed and linked goes by this: of the name while it is only
-	 * asked about, of the descriptor as soon as that is open. */
+	/* What is sent, checked, removed and linked is decided by this.  Of the name while the sink
+	 * is only asked about it; of the descriptor as soon as that is open. */
 	struct stat st;
-	uint64_t size; /* st's, unless that means nothing */
+	uint64_t size; /* from st, unless that size means nothing */
 };
 
-/* The thread of one lane. */
+/* A lane's thread. */
 void *source_lane_run(void *lane);
 
 /* ---- source_pick.c -------------------------------------------------------------------- */
 
 enum job source_pick(struct source_lane *l, struct source_file **file);
-/* A step of the walk was made; over: the last one. */
+/* A step of the walk has ended; over: it was the last one. */
 void source_end_walk_step(struct source *s, bool over);
 
 /* ---- source_large.c ------------------------------------------------------------------- */
 
-/* Nothing of it is left to claim; why: it failed (this thread's failure). */
+/* Leaves nothing of f to claim.  why: f failed, with this thread's failure. */
 void source_exhaust_file(struct source *s, struct source_file *f, bool why);
-/* A lane is done with its piece; true: it was the last one, and makes the FILE_END. */
+/* A lane has finished its piece.  True: it was the last piece, and the caller sends the
+ * FILE_END. */
 bool source_release_file(struct source *s, struct source_file *f, uint64_t data, uint64_t holes,
 			 const uint64_t sum[2]);
-/* It was compared, and differs: send it. Nobody else has it. Lock held. */
+/* f was compared, and differs: queues it for sending.  No other thread uses f.  Lock held. */
 void source_requeue_file(struct source *s, struct source_file *f);
-/* Give f an id, unless it has one, and let all lanes take pieces of it.  Takes f, freed if that
- * fails. */
+/* Gives f an id, unless it has one, and lets all lanes claim pieces of it.  Takes f; frees it on
+ * failure. */
 int source_add_file(struct source_lane *l, struct source_file *f);
 
 /* ---- source_record.c ------------------------------------------------------------------ */
 
-/* An id for what this lane sends. */
+/* Takes an id for something that this lane sends. */
 int source_take_id(struct source_lane *l, uint32_t *id);
-/* It was not needed: it was the last one that this lane took. */
+/* Gives back an unused id, if it is the last one that this lane took. */
 void source_return_id(struct source_lane *l, uint32_t id);
 int source_get_block(struct source_lane *l);
-/* The same, and as many more as are free, up to so many bytes in all: how many there are. */
+/* As source_get_block(), with as many spare blocks as are free, for at most `bytes' bytes in all.
+ * *count: how many blocks there are. */
 int source_get_blocks(struct source_lane *l, uint64_t bytes, unsigned *count);
-/* Hold back what is sent next, of so many bytes, for --bwlimit; else source_send() does. */
+/* Delays the next block, of len bytes, for --bwlimit.  Otherwise source_send() does. */
 int source_pace(struct source_lane *l, uint32_t len);
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,
 		uint32_t len);
 int source_send_records(struct source_lane *l);
-/* Make sure that so many bytes of records fit. */
+/* Makes room for len bytes of records in the block, if necessary by sending it. */
 int source_reserve_room(struct source_lane *l, size_t len);
-/* d (NULL: nothing), those above it, and their owners, unless this lane did. */
+/* DIR records of d (NULL: none), of the directories above it, and OWNER records of their owners,
+ * unless this lane has sent them. */
 int source_put_dir(struct source_lane *l, struct walk_dir *d);
-/* What a source that the user named is; in: the directory that it will be in at the sink, NULL: the
- * target; name: there.  Before its first record on each lane. */
+/* The identity of a file that the user named, before its first record on each lane.  in: the
+ * directory that it will be in at the sink, NULL: the target; name: its name there. */
 int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
 		      const struct stat *st);
-/* Owners of a, and of what x names. */
+/* OWNER records for a, and for the users and groups that x names. */
 int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x);
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);
-/* At most so many bytes, in one block. */
+/* How many bytes the records of x need at most, in one block. */
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
-/* Remember a file that is whole in a block, or a question, until its block is sent. */
+/* Remembers a small file or a question until its block is sent. */
 void source_queue_done(struct source_lane *l, const struct source_done *d);
-/* Make them known, as is also done before the block goes. Lock held. */
+/* Publishes what this lane remembers; sending the block does so too.  Lock held. */
 void source_publish_locked(struct source_lane *l);
 
 /* ---- source_tree.c -------------------------------------------------------------------- */
 
 int source_send_entries(struct source_lane *l);
-/* Its descriptor, in l->dirfd, until another one is used; NULL: none. */
+/* Opens d's descriptor as l->dirfd, until another directory is used; NULL: none. */
 int source_use_dir(struct source_lane *l, struct walk_dir *d);
-/* This thread's failure is that of name in d, or of what the user named path.  -1: it is the
- * session's. */
+/* Reports this thread's failure as that of name in d, or of what the user named path.  -1: it is
+ * the session's failure. */
 int source_report_failed(struct source_lane *l, enum event_what what, struct walk_dir *d,
 			 const char *name, const char *path);
-/* on_event(), if events are wanted: of a failure. Lock not held. */
+/* Calls on_event() for a failure, if the user asked for events.  Lock not held. */
 void source_report_event(struct source *s, enum event_what what, struct walk_dir *d,
 			 const char *name, const struct failure *why);
 const char *item_shown(const struct source_item *it, char *to, size_t size);
 int item_open(struct source_lane *l, struct source_item *it);
-/* What has just been found, by its name and path: look at it, and consider it. */
+/* Examines a file that was just found, by its name and path, then item_consider(). */
 int item_take(struct source_lane *l, struct source_item *it);
-/* Send it, if it is to be sent; the same, when it is known to be and open. */
+/* Sends a file if it is to be sent, or asks about it.  item_send(): it is to be sent. */
 int item_consider(struct source_lane *l, struct source_item *it);
 int item_send(struct source_lane *l, struct source_item *it);
 int item_report_failed(struct source_lane *l, struct source_item *it);
 void item_close(struct source_item *it);
-/* What the sink is told of it, but for the id. */
+/* The file as the sink is told of it, without the id. */
 void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r);
-/* Remember what to remove when it is stored. */
+/* What to remove when the file is stored; *out NULL: nothing. */
 int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out);
 
 /* ---- source_small.c ------------------------------------------------------------------- */
@@ -399,27 +411,27 @@ int item_send_small(struct source_lane *l, struct source_item *it);
 
 /* ---- source_ask.c --------------------------------------------------------------------- */
 
-/* Ask about it, and keep it aside. */
+/* Asks about a file, and keeps it aside. */
 int source_ask(struct source_lane *l, struct source_item *it);
-/* May the sink share with it what is on the disk? */
+/* Could the sink share disk blocks with it? */
 bool source_may_clone(const struct source *s, const struct source_item *it);
-/* The sink's answers, and the cells that it has: 0, or -1 with the session's failure.  Control
- * thread, lock held. */
+/* The sink's answers, and the cells that it has.  -1 with the session's failure.  Control thread,
+ * lock held. */
 int source_take_answers(struct source *s, const struct msg_answers *m);
 int source_take_cells(struct source *s, const struct msg_cells *m);
-/* What was offered is answered, or has failed. */
+/* What was offered for cloning has an answer, or failed. */
 void source_end_offer(struct source *s, struct aside *a);
-/* Ask only whether it may be replaced, and keep it aside. */
+/* Asks only whether the file may be replaced, and keeps it aside. */
 int source_ask_permission(struct source_lane *l, struct source_item *it);
-/* Is what may be there not to be replaced, whatever else is to be done? */
+/* Can an existing target be exempt from replacement (--update, --ignore-existing, --existing)? */
 bool source_needs_permission(const struct source *s);
-/* Is it the rules' word that files in d are asked about? NULL: the target. */
+/* Do the rules require that files in d are asked about?  NULL: the target. */
 bool source_asks_all(const struct source *s, struct walk_dir *d);
-/* Keep it aside, unasked, until there is room for one more large file. */
+/* Keeps a file aside, unasked, until there is room for one more large file. */
 int source_park(struct source_lane *l, struct source_item *it);
 int source_send_asides(struct source_lane *l);
 void aside_free(struct aside *a);
-/* Was it asked about as it is now? */
+/* Is the file the same as when it was asked about? */
 bool aside_is_current(const struct source_lane *l, const struct source_item *it);
 
 /* ---- source_piece.c ------------------------------------------------------------------- */
@@ -429,7 +441,7 @@ int source_announce(struct source_lane *l, struct source_file *f);
 
 /* ---- source_other.c ------------------------------------------------------------------- */
 
-/* Lock held. */
+/* others_add() and others_take(): lock held. */
 int others_add(struct others *t, const struct new_other *o);
 unsigned others_take(struct others *t, struct other *to, unsigned most);
 void other_drop(struct other *o);
@@ -442,32 +454,34 @@ int source_walk(struct source_lane *l);
 
 /* ---- source_removal.c ----------------------------------------------------------------- */
 
-/* name in dir, or (dir NULL) what the user named path; seen: what was read. Lock not held. */
+/* To remove name in dir, or (dir NULL) what the user named path in name; seen: what was read.  Lock
+ * not held. */
 int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct seen *seen,
 		struct removal **out);
-void removal_free(struct removal *r); /* NULL: nothing */
-/* It may go now; NULL: nothing.  Lock held. */
+void removal_free(struct removal *r); /* accepts NULL */
+/* r may be removed now; NULL: nothing.  Takes r.  Lock held. */
 void removal_queue(struct source *s, struct removal *r);
-/* It was compared, and is the same: a result of it comes only if that fails.  NULL: nothing.
- * Lock held. */
+/* r was compared, and is the same.  It gets a result only if that fails later.  NULL: nothing.
+ * Takes r.  Lock held. */
 void removal_hold_same(struct source *s, uint32_t id, struct removal *r);
-/* No more results come: what is the same, and did not fail, is due. Lock held. */
+/* No more results will arrive: queues what is the same and did not fail.  Lock held. */
 void removals_queue_same(struct source *s);
-/* The phase is not 0 any more. */
+/* Call when the phase is no longer 0: queues sources with several names.  Lock held. */
 void removals_queue_linked(struct source *s);
-/* Do the first one.  Lock held, and left for the time of it. */
+/* Removes the first source in the queue.  Lock held; releases it meanwhile. */
 void removals_do_next(struct source *s);
 void removals_free(struct source *s);
 
 /* ---- source_result.c ------------------------------------------------------------------ */
 
-/* Fill in its FILE_END and let go of it, until its result comes. */
+/* Fills in f's FILE_END.  From then on f belongs to its result, which may free it at any time. */
 void source_end_file(struct source *s, struct source_file *f, struct record_file_end *r);
-/* It was compared: true if it is the same, and done with.  Else it is to be sent, or failed. */
+/* f was compared.  True: it is the same, and f is freed.  Else it was queued for sending, or it
+ * failed. */
 bool source_end_compared(struct source *s, struct source_file *f);
-/* A file that was asked about is the same. Lock held. */
+/* A file that was asked about is the same.  Lock held. */
 void source_count_same(struct source *s, uint32_t id);
-/* This lane says SAME of it: no link to it goes before the sink has heard that. Lock held. */
+/* This lane is sending a SAME; no link to that file may go before the sink has it.  Lock held. */
 void source_owe_same(struct source_lane *l);
 int source_check_totals(struct source *s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files that are not whole in one block: from their first piece to their FILE_END. */
+/* Files that do not fit whole into one block, from their first piece to their FILE_END. */
 
 #include "copy/source/source.h"
 

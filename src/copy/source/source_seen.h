@@ -3,8 +3,8 @@
 #define COPY_SOURCE_SOURCE_SEEN_H
 
 /*
- * What was read.  Filled once, from the descriptor that the bytes were read from (of what has no
- * bytes, when it was looked at), and used for all that comes later: the check after reading,
+ * What was read.  It is filled once, from the descriptor that the bytes were read from, or, for
+ * what has no bytes, when it was examined.  Everything later uses it: the check after reading,
  * --remove-source-files, and further names of the same inode.
  */
 
@@ -24,14 +24,13 @@ struct seen {
 };
 
 struct seen seen_of(const struct stat *st);
-/* How the content changed since; NULL: not at all, "": it only grew.  Mode, owner, links, name and
- * ctime are not content. */
+/* How the content changed since; NULL: it did not; "": it only grew.  Mode, owner, link count, name
+ * and ctime do not belong to the content. */
 const char *seen_change(const struct seen *s, const struct stat *now);
-/* Is it the same inode? */
 bool seen_is_same_inode(const struct seen *s, const struct stat *now);
 /* The same inode with the same content, as far as that can be known without the ctime? */
 bool seen_has_content(const struct seen *s, const struct stat *now);
-/* Did nothing at all change but the atime? */
+/* Is everything unchanged, except for the atime? */
 bool seen_is_untouched(const struct seen *s, const struct stat *now);
 bool time_equals(const struct timespec *a, const struct timespec *b);
 
