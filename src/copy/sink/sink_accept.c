@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Nothing but what the user asked for is taken, whatever a source sends. */
+/* Accepts only what the user asked for, whatever a source sends. */
 
 #include "copy/names/name.h"
 #include "copy/sink/sink.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A file whose FILE, DATA and FILE_END are in one block needs no place in the table of files:
- * nobody else has anything of it.  Most files of a tree are such, so this is short, and takes
- * the copy's lock once.
+ * A file whose FILE, DATA and FILE_END are in one block needs no entry in the table of files,
+ * because no other lane has anything of it.  Most files of a tree are such, so this is short, and
+ * takes the copy's lock once.
  */
 
 #include "copy/sink/sink.h"

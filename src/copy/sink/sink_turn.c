@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The order in which pieces of an ordered file are stored, and gaps in it.
+ * The order in which the pieces of an ordered file are stored, and gaps in it.
  *
- * Lanes overtake each other, so a piece may come before those that go before it: its lane waits
- * then. What is missing comes by itself, however long that takes, as long as it can: a lane that
- * waits can't bring it, nor can anybody once all that FILE_END counts has come.  Then it is a gap,
- * and the peer is wrong.  A source that does neither, but sends nothing more, would hold this end
- * for as long as it answers heartbeats.  Of a stream it can't have a reason to: it reads one in
- * order, and has everything before a piece in its hands when it sends that.  So it has a limit
- * then, far beyond what it takes to mend a lane, and counted only while nothing at all comes and
- * this process runs.
+ * Lanes overtake each other, so a piece may arrive before pieces that precede it.  Then its lane
+ * waits.  The missing bytes arrive in the end, however long that takes, as long as something can
+ * bring them.  A lane that waits cannot, and nothing can once everything that FILE_END counts has
+ * arrived.  Then there is a gap, and the peer is at fault.
+ *
+ * A source that leaves no such gap but sends nothing more would block this end for as long as it
+ * answers heartbeats.  With a stream it can have no reason to: it reads a stream in order, and has
+ * every byte before a piece in memory when it sends that piece.  So for a stream there is a limit.
+ * It is far longer than mending a lane takes, and counts only time in which nothing at all arrives
+ * and this process runs.
  */
 
 #include "base/clock.h"
