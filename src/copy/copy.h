@@ -3,17 +3,18 @@
 #define COPY_COPY_H
 
 /*
- * The two ends' work: a source (source_run.h) reads what was asked for and sends it, a sink
- * (sink_run.h) stores it.
+ * One end's part of a copy.  A source (source_run.h) reads what the user asked for and sends it; a
+ * sink (sink_run.h) stores it.
  *
- * Both run in the calling thread and one thread for each lane of the session, and return when
- * the sink's verdict is in: 0 when everything asked for is stored at the sink and agreed to be
- * what the source read (with some files failed: -1, OUT_SOME_FILES, the list in on_file()).
- * They return only when their threads have ended.  A caller that has promised to be gone by a
- * deadline (a signal, with a thread in a disk that does not answer) keeps that promise itself.
+ * Both run in the calling thread and one thread per lane of the session.  They return when the
+ * sink's verdict has arrived and all their threads have ended: 0 if the sink has stored everything
+ * and agrees that it is what the source read; -1 with OUT_SOME_FILES if some files failed, each
+ * reported to on_file().  A thread may be blocked in a disk that does not answer, so a caller that
+ * must be gone by a deadline, e.g. after a signal, has to enforce that itself.
  *
- * The session must have been opened with copy_on_frame/copy_on_fail and the `struct copy' made
- * by copy_new() as ctx; that is how frames reach a source or sink before and while it runs.
+ * The session must have been opened with copy_on_frame() and copy_on_fail() and with the struct
+ * copy of copy_new() as ctx.  Through these, frames reach a source or sink before and while it
+ * runs.
  */
 
 #include <stdatomic.h>
@@ -29,43 +30,50 @@ void copy_free(struct copy *c);
 int copy_on_frame(void *copy, const struct frame *f);
 void copy_on_fail(void *copy);
 
-/* What both count while they run; read by whoever shows progress. */
+/* Progress, counted by the lanes while they run and read by the progress display. */
 struct tally {
 	_Atomic uint64_t bytes; /* source: read or skipped as holes; sink: stored */
 	_Atomic uint64_t total; /* source: sizes of files known so far */
-	_Atomic uint64_t files; /* done */
+	_Atomic uint64_t files; /* completed */
 	_Atomic bool total_known;
 	_Atomic uint64_t first_ns, last_ns; /* clock_ns() of the first and last block */
-	/* Benchmarks: the first block is the one after so many bytes; what went up to its end. */
+	/* For benchmarks: the first block is the first one after this many bytes; first_bytes
+	 * counts the bytes up to its end. */
 	uint64_t warm;
 	_Atomic uint64_t first_bytes;
 };
 
 /* A descriptor instead of a named file. */
 struct stream {
-	int fd; /* -1: none.  Not closed, unless close_at_end. */
+	int fd; /* -1: none.  Stays open, unless close_at_end. */
 	const char *name; /* "stdin", "command zfs" */
 	bool close_at_end; /* close fd after the last byte was written (a command's stdin) */
-	uint64_t size; /* --size: for progress only; 0: unknown */
-	uint64_t most; /* of a regular file: read no more; 0: all */
-	/* After the last byte was read, or written and closed, in a lane's thread: 0, or -1
-	 * with a failure, which is then the stream's (a command that failed).  NULL: none.
-	 * Not called when reading or writing failed. */
+	uint64_t size; /* --size, for progress only; 0: unknown */
+	uint64_t most; /* read at most this much of a regular file; 0: all */
+	/* Called in a lane's thread after the last byte was read, or written and closed, but not if
+	 * reading or writing failed.  -1 with a failure fails the stream, e.g. because a command
+	 * failed.  NULL: none. */
 	int (*finish)(void *ctx);
 	void *ctx;
 };
 
 /*
- * total: what was copied, by the sink's word.
- * on_file(ctx, name, failure): a file failed at this end; NULL: not told.  From any thread, one
- * at a time.  Not called for an only file: its failure is what source_run() or sink_run() fail
- * with, at both ends; nor for what is in a directory that failed: that is one sentence in the end.
- * on_event(ctx, event): with rules->events; of files that are done, by the sink, and failed ones,
- * by the end at which they failed. As on_file().
- * on_taken(ctx, name): the sink puts this into the target itself, or leaves what is there under
- * this name; before it does, perhaps more than once. NULL: not told.  As on_file().
- * at_peer: that failure happened at the other end (only where the session itself did not fail:
- * then session_failed() knows the host).
+ * total: what was copied, as reported by the sink.
+ *
+ * on_file(ctx, name, failure): a file failed at this end.  Called from any thread, one call at a
+ * time.  NULL: not reported.  Not called for an only file, because source_run() or sink_run() fail
+ * with its failure, at both ends.  Not called for what is in a directory that failed: one message
+ * at the end counts that.
+ *
+ * on_event(ctx, event): with rules->events.  The sink reports files that are complete; each end
+ * reports the files that failed there.  Threads as on_file().
+ *
+ * on_taken(ctx, name): the sink is about to put this name into the target itself, or to leave what
+ * exists under it.  May be called more than once for a name.  NULL: not reported.  Threads as
+ * on_file().
+ *
+ * at_peer: the returned failure happened at the other end.  Only set if the session itself did not
+ * fail; if it did, session_failed() knows the host.
  */
 struct copy_result {
 	struct msg_total total;
@@ -74,8 +82,8 @@ struct copy_result {
 	void (*on_event)(void *ctx, const struct msg_event *e);
 	void (*on_taken)(void *ctx, const char *name);
 	void *ctx;
-	struct msg_counts counts; /* what this end knows of them */
-	/* What this end's lanes did with their time, and the other's; all 0 if it did not say. */
+	struct msg_counts counts; /* as far as this end knows */
+	/* The time of this end's lanes, and of the other end's; all 0 if it sent none. */
 	struct msg_times times, peer_times;
 };
 

@@ -3,11 +3,10 @@
 #define COPY_RUN_H
 
 /*
- * What source and sink have in common while they run: the lock, the condition, and what frames
- * have told.
+ * What a source and a sink share while they run: the lock, the condition, and what frames reported.
  *
- * Never call into the session or the lanes with the lock held: on_fail() takes it, in whatever
- * thread the failure is found.
+ * Never call into the session or the lanes with the lock held: copy_on_fail() takes it, in
+ * whichever thread detects the failure.
  */
 
 #include <pthread.h>
@@ -16,72 +15,75 @@
 #include "base/worker.h"
 #include "copy/copy.h"
 
-/* What a role does with its peer's frames. */
+/* How a role handles its peer's frames. */
 struct copy_role {
 	enum role role;
-	/* A frame that only this role gets: 0, or -1 with the session's failure.  Control thread;
-	 * must not wait. */
+	/* A frame that only this role receives.  0, or -1 with the session's failure.  Called in
+	 * the control thread; must not wait. */
 	int (*on_frame)(struct copy *c, const struct frame *f);
-	/* The session failed: wake the threads that do not wait for c->changed.  NULL: there are
-	 * none.  Lock held. */
+	/* The session failed: wakes threads that wait for something other than c->changed.  Called
+	 * with the lock held.  NULL: there are none. */
 	void (*wake)(void *running);
 };
 
 struct copy {
 	const struct copy_role *role;
-	atomic_bool failed; /* the session did; also for those who don't hold the lock */
-	atomic_bool over; /* sink: DONE is said, lanes may go */
+	atomic_bool failed; /* the session failed; readable without the lock */
+	atomic_bool over; /* sink: DONE was sent, so lanes may be aborted */
 
-	pthread_mutex_t lock; /* of all below, and of source's and sink's files */
-	pthread_cond_t changed; /* something below did; monotonic clock */
+	pthread_mutex_t lock; /* of everything below, and of the source's and sink's files */
+	pthread_cond_t changed; /* something below changed; monotonic clock */
 	struct session *session;
-	void *running; /* the struct source or struct sink of its role; NULL before and after */
+	void *running; /* the struct source or struct sink; NULL before and after the run */
 	bool end_came, end_sent, done_came, times_came;
-	struct msg_total total; /* of END (sink) or DONE (source) */
+	struct msg_total total; /* from END (at a sink) or DONE (at a source) */
 
 	struct tally *tally;
 	struct copy_result *result;
-	pthread_mutex_t telling; /* of result->on_file() and on_event() */
-	unsigned failures; /* files, here and there, and: */
-	unsigned vanished; /* sources that did */
-	unsigned failed_here; /* failures of this end but those, and but removals */
-	unsigned undeleted; /* what could not be deleted at the target */
-	struct failure left; /* --max-delete left some there; OUT_DONE: it did not */
-	struct failure unkept; /* metadata of what is stored could not be kept; OUT_DONE: all was */
-	struct failure first; /* of these */
+	pthread_mutex_t telling; /* serializes the callbacks of result */
+	unsigned failures; /* all failures, at both ends */
+	unsigned vanished; /* of failures: sources that vanished */
+	unsigned failed_here; /* of failures: at this end, without vanished sources and removals */
+	unsigned undeleted; /* of failures: what could not be deleted at the target */
+	struct failure left; /* --max-delete left something there; OUT_DONE: no */
+	/* metadata of something stored could not be preserved; OUT_DONE: no */
+	struct failure unkept;
+	struct failure first; /* of all failures */
 	bool first_at_peer;
 };
 
-/* For a role's on_frame: it does not expect that frame; -1. */
+/* For a role's on_frame(): fails because of an unexpected frame.  -1. */
 int copy_fail_unexpected(const struct frame *f);
-/* Frames reach running from here on; NULL: none any more. */
+/* From now on frames reach running; NULL: no longer. */
 void copy_attach(struct copy *c, struct session *session, void *running);
 
 bool copy_stopped(void *copy);
-/* Is that why a file failed?  Then it is no fault of the file, and this thread's failure. */
+/* Was a file interrupted because the run stops?  Then this is this thread's failure, not the
+ * file's. */
 bool copy_interrupted(struct copy *c);
-/* A file failed: count it, remember the first one's cause.  Lock held. */
+/* Counts a file's failure, and keeps the first one.  Lock held. */
 void copy_count_failure(struct copy *c, const struct failure *f, bool at_peer);
-/* It is stored, and its source could not be removed.  Lock held. */
+/* Counts a source that was stored but could not be removed.  Lock held. */
 void copy_count_unremoved(struct copy *c, const struct failure *f);
-/* Something was not deleted at the target, or not all (OUT_MAX_DELETE).  Lock held. */
+/* Counts a failed deletion at the target, or the limit of --max-delete (OUT_MAX_DELETE).  Lock
+ * held. */
 void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer);
-/* Things are stored, but metadata that was asked for could not be kept (OUT_SOME_FILES).  Lock
+/* Records that things were stored without metadata that was asked for (OUT_SOME_FILES).  Lock
  * held. */
 void copy_count_unkept(struct copy *c, const struct failure *f, bool at_peer);
-/* Tell on_file(). Lock not held. */
+/* Calls on_file().  Lock not held. */
 void copy_report_failure(struct copy *c, const char *name, const struct failure *f);
-/* Tell on_event(), if events are wanted (o's rules). Lock not held. */
+/* Calls on_event(), if it is set; the caller checks rules->events.  Lock not held. */
 void copy_report_event(struct copy *c, const struct msg_event *e);
-/* Tell on_taken(), if it is wanted. Lock not held. */
+/* Calls on_taken(), if it is set.  Lock not held. */
 void copy_report_taken(void *copy, const char *name);
-/* What the run returns when it is through: with an only file its own failure. */
+/* What the run returns at its end; only: an only file's own failure. */
 int copy_verdict(struct copy *c, bool only);
-/* What this end's lanes did with their time. */
+/* Sends the time of this end's lanes. */
 int copy_send_times(struct copy *c, const struct msg_times *m);
-/* The session failed: its failure as this thread's, and -1. */
+/* Makes the session's failure this thread's.  -1. */
 int copy_fail_session(struct copy *c);
-/* Start n threads, join them; failed ones (or over ones) are woken until they are gone. */
+/* Joins n threads.  Wakes them repeatedly until they have ended, in case they are blocked. */
 void copy_join(struct worker *w, unsigned n);
 void tally_bytes(struct tally *t, uint64_t len);
 

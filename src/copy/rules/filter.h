@@ -3,26 +3,31 @@
 #define COPY_RULES_FILTER_H
 
 /*
- * --include and --exclude with rsync's rules (rsync(1), FILTER RULES in DEPTH): the first pattern
- * that matches decides, and what none matches is taken.  A pattern that begins with a slash is
- * matched from the top of the transfer (the tree as it is at DST: with `rdcp -r a DST' the top
- * holds "a"), one with another slash (but at its end) or two stars against the end of the path,
- * any other one against the last component.  A slash at its end: directories only.  One star and
- * a question mark match no slash, two stars do; [...] with classes; a backslash quotes.  A
- * directory followed by a slash and three stars is that directory and all in it.
+ * --include and --exclude with rsync's rules (rsync(1), FILTER RULES in DEPTH).  The first pattern
+ * that matches decides; what no pattern matches is included.
  *
- * Made by one thread, read by all.
+ * - A pattern that begins with a slash is matched from the top of the transfer (the tree as it is
+ *   at DST: with `rdcp -r a DST' the top holds "a").
+ * - A pattern with another slash, except at its end, or with two stars is matched against the end
+ *   of the path.
+ * - Any other pattern is matched against the last component.
+ * - A slash at the end of a pattern restricts it to directories.
+ * - A star and a question mark match no slash; two stars do.  [...] supports classes.  A backslash
+ *   quotes.
+ * - A directory followed by a slash and three stars is that directory and everything in it.
+ *
+ * One thread makes it; any thread may read it then.
  */
 
 #include <stdbool.h>
 
 struct filter;
 int filter_new(struct filter **out);
-void filter_free(struct filter *f); /* NULL: nothing */
-/* As the user wrote it: "+ " and "- " in front of it say what it is whatever the option was, and
- * "!" alone drops all rules so far. "" is none. */
+void filter_free(struct filter *f); /* accepts NULL */
+/* pattern is as the user wrote it.  A leading "+ " or "- " overrides include.  "!" alone drops all
+ * rules so far.  "" is ignored. */
 int filter_add(struct filter *f, bool include, const char *pattern);
-/* path: from the top, without leading or trailing slash, as long as it likes. NULL f: no. */
+/* path: from the top, without leading or trailing slash, of any length.  NULL f: false. */
 bool filter_excludes(const struct filter *f, const char *path, bool dir);
 
 #endif

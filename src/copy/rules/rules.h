@@ -3,9 +3,9 @@
 #define COPY_RULES_RULES_H
 
 /*
- * What a user asks of a copy: options set it, START, RULE and LISTED carry it to both ends.  All
- * zeros (but for the bounds, see RULES_PLAIN) is a plain copy of files.  Borrowed, and unchanged
- * while a source or sink runs.
+ * What the user asks of a copy.  Options set it; START, RULE and LISTED carry it to both ends.
+ * RULES_PLAIN, all zeros except for the bounds, is a plain copy of files.  A source or sink
+ * borrows it; it must not change while they run.
  */
 
 #include <stdbool.h>
@@ -17,13 +17,13 @@
 #define RULES_FIELD(field, bit) bool field;
 
 struct rules {
-	START_RULES(RULES_FIELD) /* with their meanings */
+	START_RULES(RULES_FIELD) /* each is explained there */
 	uint64_t min_size, max_size; /* UINT64_MAX: any */
 	uint64_t max_delete; /* UINT64_MAX: any number */
-	const char *backup_dir, *suffix; /* "" */
-	const char *chmod, *chown; /* "" */
+	const char *backup_dir, *suffix; /* "": none */
+	const char *chmod, *chown; /* "": none */
 	unsigned digest; /* enum content_digest of --print-digest */
-	/* An end's: */
+	/* Only at an end: */
 	const struct filter *filter; /* NULL: everything */
 	const struct listed *listed; /* --files-from; NULL: none */
 };
@@ -32,7 +32,7 @@ struct rules {
 	.chmod = "", .chown = ""
 #define RULES_PLAIN ((struct rules){RULES_DEFAULTS})
 
-/* The rules as START's flags, and from them; what else START says is copied by name. */
+/* Converts the rules to START's flags and back.  START's other fields are copied by name. */
 uint64_t rules_flags(const struct rules *r);
 void rules_set_flags(struct rules *r, uint64_t flags);
 
