@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
 import peer  # noqa: E402
 import wire  # noqa: E402
-from peer import RDMA, SINK, SOURCE, SSH, U16, U32, data_record, end_record, file_record  # noqa: E402
+from peer import ASK, RDMA, SINK, SOURCE, SSH, U16, U32, data_record, end_record, file_record  # noqa: E402
 
 RDCP = program("rdcp")
 WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
@@ -187,6 +187,47 @@ def serve(e, lane):
 
 def spoiled(data, at):
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+
+
+class Store(threading.Thread):
+    """An honest sink, but for what a test tells it: takes blocks, answers and stores."""
+
+    def __init__(self, e, lane, answer=None, store=True):
+        super().__init__(daemon=True)
+        self.e, self.lane, self.answer, self.store = e, lane, answer, store
+        self.records, self.blocks = [], 0
+        self.changed = threading.Condition()
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                head, data = self.lane.take_block()
+                self.take(head, data)
+                self.lane.grant(head["number"] + 1)
+        except (EOFError, OSError):
+            pass
+
+    def take(self, head, data):
+        found = wire.records(data) if head["kind"] == peer.RECORDS else []
+        with self.changed:
+            self.records += found
+            self.blocks += 1
+            self.changed.notify_all()
+        for name, values in found:
+            if name == "FILE" and values["flags"] & ASK and self.answer:
+                self.answer(self.e, values)
+            if name == "FILE_END" and values["code"] == 0 and self.store:
+                self.e.say_stored(values["id"])
+
+    def until(self, kind, /, **wanted):
+        """The first record of this kind and these values."""
+        def found():
+            return [v for n, v in self.records
+                    if n == kind and all(v[k] == x for k, x in wanted.items())]
+        with self.changed:
+            assert self.changed.wait_for(found, SOON), (kind, wanted, self.records[-5:])
+            return found()[0]
 
 
 # HELLOs that are refused, and with which code.
