@@ -96,7 +96,8 @@ def test_kills_at_any_moment(bench, ground, which, part):
         after = rng.uniform(0, took * 1.1)
         code = interrupt(run, who, signo, after)
         if signo in (signal.SIGINT, signal.SIGTERM) and who == "conductor":
-            assert code in (0, 20), (what, code, run.errors())
+            # Before the copy begins, and when it is over, a signal has its default action.
+            assert code in (0, 20, -signo), (what, code, run.errors())
         if b.exists() and not marker(b):  # it was through already: once more it would go into b
             words[1] = near + str(a) + "/"
         r = bench.copy(*words)
