@@ -3,8 +3,8 @@
 #define COPY_WALK_FIND_H
 
 /*
- * Sources as a user writes them: ~ and ~user, and glob patterns where expand is set; a name
- * that exists literally wins over the pattern.  No shell is involved.
+ * Expands sources as the user wrote them: with expand set ~, ~user and glob patterns.  A name that
+ * exists literally takes precedence over the pattern.  No shell is involved.
  */
 
 #include <stdbool.h>
@@ -13,21 +13,20 @@
 
 struct found_path {
 	char *path;
-	unsigned want; /* which name it came from */
-	bool missing; /* there is no such file, or nothing matches */
-	unsigned
-		twin; /* an earlier path whose last component is the same, its index + 1; 0: none */
+	unsigned want; /* the number of the name that it came from */
+	bool missing; /* it does not exist, or nothing matches the pattern */
+	unsigned twin; /* 1 + the index of an earlier path with the same last component; 0: none */
 };
 struct found {
-	struct found_path *paths; /* in the order asked for, a pattern's sorted */
+	struct found_path *paths; /* in the user's order; those of a pattern are sorted */
 	unsigned count;
 	size_t room;
 };
-/* A name or pattern without a file is in out too, as missing: the others are copied. */
+/* A name or pattern without a file also goes to out, as missing, so that the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
 void found_free(struct found *f);
-/* Can this file or stream be read, as far as is known without opening it?  0 with its mode, or -1:
- * OUT_NO_SOURCE, or OUT_FILE also for a directory. */
+/* Checks, without opening it, whether this file or stream can be read, as far as that can be known.
+ * 0 with its mode; -1: OUT_NO_SOURCE, or OUT_FILE, also for a directory. */
 int find_readable(const char *name, mode_t *mode);
 
 #endif

@@ -3,15 +3,16 @@
 #define COPY_WALK_WALK_H
 
 /*
- * Finding what is to be copied: a walk through what the user named, depth first, a piece of
- * one directory at a time, so that neither a directory nor a tree is ever in memory whole.
+ * Finds what is to be copied.  The walk goes through what the user named, depth first, and reads
+ * one piece of a directory at a time, so that neither a directory nor a tree is ever in memory as a
+ * whole.
  *
- * walk_step() goes on and hands out what it met: directories, pieces of their entries, names
- * that --delete must not touch, and failures.  It is called by one thread at a time; what was
- * handed out may be used in any thread.
+ * walk_step() continues the walk and passes on what it found: directories, pieces of their entries,
+ * names that --delete must not touch, and failures.  Only one thread at a time may call it; what it
+ * passed on may be used in any thread.
  *
- * Only what the user named is followed if it is a symbolic link (with --copy-links, everything).
- * Temporaries and markers of ours are passed over.
+ * A symlink is followed only if the user named it; with --copy-links every symlink is.  Temporaries
+ * and markers of Sluice are skipped.
  */
 
 #include "copy/rules/rules.h"
@@ -19,9 +20,9 @@
 #include "copy/walk/walk_dir.h"
 
 enum walk_type {
-	WALK_DIR = 1, /* the directory itself, before all that is in it; name is "" */
-	/* Named by the user and no directory: name is its path, dir the one that it will be in
-	 * (with --relative), NULL: the target. Perhaps it is not even there. */
+	WALK_DIR = 1, /* the directory itself, before everything in it; name is "" */
+	/* Named by the user, and not a directory.  name is its path.  dir is the directory that it
+	 * will be in (with --relative), NULL: the target.  It may not even exist. */
 	WALK_NAMED,
 	WALK_REGULAR,
 	WALK_SYMLINK,
@@ -32,30 +33,31 @@ enum walk_type {
 
 /* Entries of one directory, in order. */
 struct walk_piece {
-	struct walk_piece *next; /* whoever has it */
+	struct walk_piece *next; /* for the receiver's use */
 	struct walk_dir *dir; /* a reference */
 	uint32_t want;
-	bool missing; /* WALK_NAMED: it was not there when names were expanded */
-	uint32_t count; /* entries that walk_piece_next() has not told yet */
+	bool missing; /* WALK_NAMED: it did not exist when names were expanded */
+	uint32_t count; /* entries that walk_piece_next() has not returned yet */
 	const char *at;
-	_Atomic uint32_t left; /* entries that are not done */
-	char bytes[]; /* of each: u8 type, name, NUL */
+	_Atomic uint32_t left; /* entries in use; see walk_piece_done() */
+	char bytes[]; /* for each entry: u8 type, name, NUL */
 };
-/* One thread at a time. false: no more. */
+/* One thread at a time.  False: no more entries. */
 bool walk_piece_next(struct walk_piece *p, enum walk_type *type, const char **name);
-/* So many entries and their names are not needed any more; the last ones free it. Any thread. */
+/* This many entries and their names are no longer needed.  Frees p with the last one.  Any
+ * thread. */
 void walk_piece_done(struct walk_piece *p, uint32_t entries);
 
-/* All return 0, or -1: then walk_step() does. */
+/* All return 0; after -1 walk_step() returns -1. */
 struct walk_out {
 	void *ctx;
-	/* A new directory: before any piece of it, and before any piece of one in it. */
+	/* A new directory: before any piece of it, and before any piece of a directory in it. */
 	int (*dir)(void *ctx, struct walk_dir *d);
-	/* p is the receiver's. */
+	/* The receiver owns p. */
 	int (*piece)(void *ctx, struct walk_piece *p);
-	/* With --delete: the source has this name in d. NULL: these were all. */
+	/* With --delete: the source has this name in d.  NULL: there are no more. */
 	int (*keep)(void *ctx, struct walk_dir *d, const char *name);
-	/* This thread's failure is one of name in d ("": d itself; d NULL: name is what the user
+	/* This thread's failure concerns name in d ("": d itself; d NULL: name is what the user
 	 * wrote). */
 	int (*failed)(void *ctx, struct walk_dir *d, const char *name);
 };
@@ -66,15 +68,16 @@ struct walk_opts {
 };
 
 struct walk;
-int walk_new(const struct walk_opts *o, struct walk **out); /* o is copied, what it has borrowed */
-void walk_free(struct walk *w); /* all directories have been let go of */
-/* 1: there is more. 0: that was all. -1: a callback said so, or memory is out. */
+/* copies o, and borrows what it points to */
+int walk_new(const struct walk_opts *o, struct walk **out);
+void walk_free(struct walk *w); /* call after all references to directories were put */
+/* 1: there is more.  0: the walk is complete.  -1: a callback returned -1, or memory is out. */
 int walk_step(struct walk *w, const struct walk_out *o);
-/* For directories of others that are to be opened in the same way. */
+/* Where a caller opens further directories that are held in the same way. */
 struct walk_dirs *walk_dirs_of(struct walk *w);
-/* Could a directory not be read? */
+/* Was there a directory that could not be read? */
 bool walk_incomplete(const struct walk *w);
-/* Is the only name that of a file, not of a tree? */
+/* Is there only one name, and is it a file and not a tree? */
 bool walk_is_of_one(const struct walk *w);
 
 #endif

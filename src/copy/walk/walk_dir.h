@@ -3,14 +3,13 @@
 #define COPY_WALK_WALK_DIR_H
 
 /*
- * Directories of a source and their descriptors.
+ * Directories of a source, and their descriptors (copy/names/held_dir.h).
  *
- * Their descriptors are held as copy/names/held_dir.h says.  Directories that the user named
- * are opened by that path, all others by their name in their parent, which is no symbolic link
- * unless links are followed.
+ * A directory that the user named is opened by that path, any other by its name in its parent.
+ * That name must not be a symlink, unless links are followed.
  *
- * A directory lives as long as somebody has a reference to it: what is in it, or waits to be
- * sent from it.  All calls from any thread.
+ * A directory lives as long as it has references: by what is in it, and by what waits to be sent
+ * from it.  All calls from any thread.
  */
 
 #include <stdatomic.h>
@@ -24,25 +23,25 @@
 
 struct walk_dir;
 struct walk_dirs {
-	struct held_dirs held; /* descriptors */
+	struct held_dirs held;
 };
 void walk_dirs_init(struct walk_dirs *all);
-void walk_dirs_destroy(struct walk_dirs *all); /* all of them are gone */
+void walk_dirs_destroy(struct walk_dirs *all); /* call when none is left */
 
 struct walk_dir {
 	struct walk_dirs *all;
 	struct walk_dir *parent; /* a reference; NULL: none */
-	char *path; /* as the user wrote it; NULL: it is opened by name */
+	char *path; /* as the user wrote it; NULL: opened by name */
 	unsigned depth;
-	bool follow; /* name may be a symbolic link */
-	bool listable; /* opened for reading, not only to lead through */
+	bool follow; /* name may be a symlink */
+	bool listable; /* opened for reading, not only as a component of paths */
 	struct held_dir held;
 
-	/* What the sink is told; id is filled in by whoever tells. */
+	/* Sent to the sink; the sender sets id. */
 	uint32_t id, want, flags;
 	struct record_attr a;
 	_Atomic uint64_t announced; /* lanes that have sent its DIR, a bit for each */
-	atomic_bool made; /* the sink had none of it, or of one that it is in, before this run */
+	atomic_bool made; /* this run made it at the sink, or a directory that contains it */
 
 	_Atomic unsigned refs;
 	char name[]; /* at the sink; "" with DIR_CONTENTS */
@@ -56,39 +55,40 @@ struct walk_dir_opts {
 	bool follow;
 	bool listable;
 };
-/* Open a directory, with one reference.  -1 with the failure; *out is there nonetheless if at
- * least its metadata could be had, else NULL. */
+/* Opens a directory; the caller gets one reference.  -1 with the failure: then *out is still set if
+ * at least the metadata could be read, else NULL. */
 int walk_dir_open(struct walk_dirs *all, const struct walk_dir_opts *o, struct walk_dir **out);
-struct walk_dir *walk_dir_get(struct walk_dir *d); /* NULL: nothing */
-void walk_dir_put(struct walk_dir *d); /* NULL: nothing */
-/* Is it one of those above itself? */
+struct walk_dir *walk_dir_get(struct walk_dir *d); /* accepts NULL */
+void walk_dir_put(struct walk_dir *d); /* accepts NULL */
+/* Is it the same directory as one above it? */
 bool walk_dir_loops(const struct walk_dir *d);
 
-/* Is it made, as far as is known? NULL: no. */
+/* Is it known that this run made it at the sink?  NULL: false. */
 bool walk_dir_is_made(struct walk_dir *d);
 
-/* Its descriptor, until it is let go of again. */
+/* The descriptor, valid until walk_dir_release(). */
 int walk_dir_use(struct walk_dir *d, int *fd);
 void walk_dir_release(struct walk_dir *d);
 
 void walk_attr_of(const struct stat *st, struct record_attr *a);
 
-/* Paths of name (of something in d, or "") : as the user would write it, for messages, and from
- * the top of the transfer.  d NULL: name alone.  Longer ones are cut in front; returns where
- * in `to' it begins. */
+/* The path of name in d (name "": of d itself; d NULL: name alone).  walk_shown(): as the user
+ * would write it, for messages.  walk_path(): from the top of the transfer.  A longer path is cut
+ * at its front.  Returns where in `to' it begins. */
 const char *walk_shown(const struct walk_dir *d, const char *name, char *to, size_t size);
 const char *walk_path(const struct walk_dir *d, const char *name, char *to, size_t size);
 
 /* ---- what is in a directory, by its descriptor --------------------------------------- */
 
-/* To read a regular file; anything else is opened without a side effect, or not at all. */
+/* Opens a regular file for reading.  Anything else is opened without side effects, or not at
+ * all. */
 int walk_open_file(int dirfd, const char *name, bool follow);
-/* For its metadata only. */
+/* Opens it for its metadata only. */
 int walk_open_path(int dirfd, const char *name, bool follow);
-/* Have a network file system ask its server what name is now: what its cache says may be older. */
+/* Makes a network file system ask its server for name, because its cache may be older. */
 int walk_refresh(int dirfd, const char *name);
 int walk_stat(int dirfd, const char *name, bool follow, struct stat *st);
-/* Bytes of a symbolic link's target, which fit in size; -1 with errno. */
+/* Reads a symlink's target, which must fit in size.  Returns its length; -1 with errno. */
 ssize_t walk_read_link(int dirfd, const char *name, char *to, size_t size);
 int walk_remove(int dirfd, const char *name);
 

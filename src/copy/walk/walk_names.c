@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where the contents of several sources go into one directory the first one's names count, as
- * with rsync: lanes overtake each other, so that otherwise any of them would be there in the end,
- * and with --remove-source-files the others nowhere.
+ * Where the contents of several sources go into one directory, a name of the first source takes
+ * precedence, as with rsync.  Otherwise, because lanes overtake each other, any of them could be
+ * there in the end, and with --remove-source-files the others would be lost.
  */
 
 #include "copy/walk/walk_impl.h"
