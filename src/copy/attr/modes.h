@@ -2,14 +2,14 @@
 #ifndef COPY_ATTR_MODES_H
 #define COPY_ATTR_MODES_H
 
-/* --chmod as rsync has it: "u=rwX,go=rX", "D755,F644", several joined by commas; D and F
- * restrict a part to directories and files. */
+/* --chmod with rsync's syntax: "u=rwX,go=rX", "D755,F644", several joined by commas.  D and F
+ * restrict a part to directories and to files. */
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct modes;
-/* -1 with OUT_USAGE and what is wrong. "": *out is NULL, which changes nothing. */
+/* -1, OUT_USAGE, with what is wrong.  "": *out is NULL, which changes nothing. */
 int modes_parse(const char *text, struct modes **out);
 void modes_free(struct modes *m);
 /* mode: permission bits, 07777. */

@@ -3,18 +3,18 @@
 #define COPY_ATTR_ORIGIN_H
 
 /*
- * Is what an end reads what the other one writes?  Device and inode number name a file among all of
- * a running kernel, whatever containers and mount points the ends see it by, and its boot id names
- * that kernel.  The ends exchange a hash of these: it is equal exactly where both are on one kernel
- * and have the same file.  (Machines that were restored from one snapshot of memory share a boot
- * id; where they have a file of one number as well, it is taken for one.)
+ * Detects that one end reads what the other end writes.  Device and inode number identify a file
+ * within a running kernel, across all containers and mount points, and the boot id identifies that
+ * kernel.  The ends exchange a hash of the three.  It is equal exactly if both ends are on one
+ * kernel and have the same file.  (Machines that were restored from one memory snapshot share a
+ * boot id.  If they have files with the same numbers as well, these are mistaken for one.)
  */
 
 #include <stdint.h>
 #include <sys/stat.h>
 
 struct origin {
-	uint64_t hash[2]; /* 0, 0: not known, and nobody's */
+	uint64_t hash[2]; /* 0, 0: unknown, equal to none */
 };
 
 struct origin origin_of(const struct stat *st);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The paths in here are those of /proc/self/fd: the one way to attributes of a descriptor of
- * O_PATH before Linux 6.13.  They lead to the descriptor's inode, be it a symlink, and no further.
+ * All paths here are below /proc/self/fd.  Before Linux 6.13 that is the only way to the attributes
+ * of a descriptor opened with O_PATH.  Such a path leads to the descriptor's inode, even if that is
+ * a symlink, and no further.
  */
 
 #include "copy/attr/xattrs_impl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Attributes that a file has: looked at, set and compared. */
+/* Reads, sets and compares the attributes of files. */
 
 #include "copy/attr/xattrs_impl.h"
 
