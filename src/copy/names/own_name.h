@@ -3,14 +3,14 @@
 #define COPY_NAMES_OWN_NAME_H
 
 /*
- * The names that runs give their own files, in one grammar for the source (which skips them), for
- * --delete and for the sweep of what killed runs left:
+ * The names of Sluice's own files.  The source skips them, --delete knows them, and the sweep
+ * removes what killed runs left.
  *
- *	.sluice.H		a temporary that a later run may go on with
- *	.sluice.H.R		any other one
+ *	.sluice.H		a temporary that a later run may take over
+ *	.sluice.H.R		any other temporary
  *	.sluice.marker.H	a marker (place_marker.c)
  *
- * H: a hash in 16, R: random in 8 lower-case hex digits.  Anything else is the user's.
+ * H is a hash in 16 lower-case hex digits, R is random in 8.  Any other name is the user's.
  */
 
 #include <stdint.h>

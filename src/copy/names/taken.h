@@ -3,8 +3,8 @@
 #define COPY_NAMES_TAKEN_H
 
 /*
- * Names at the target that sessions of one command have brought: sources of several hosts come in a
- * session each, one after the other, and a later one must not overwrite what an earlier one
+ * The names that sessions of one command have put into the target.  Sources on several hosts have
+ * one session each, one after the other, and a later session must not overwrite what an earlier one
  * stored.  One thread at a time.
  */
 
@@ -18,9 +18,10 @@ struct taken {
 };
 #define TAKEN_NONE ((struct taken){.names = NULL})
 
-/* 0, or -1 with a failure: OUT_MEMORY, OUT_PROTOCOL for more than a peer may send. */
+/* -1 with a failure: OUT_MEMORY, or OUT_PROTOCOL for more than a peer may send. */
 int taken_add(struct taken *t, const char *name);
-/* Before the first taken_has(), and before they are sent: each name once, in order. */
+/* Sorts, and removes duplicates.  Call before the first taken_has(), and before the names are
+ * sent. */
 void taken_sort(struct taken *t);
 bool taken_has(const struct taken *t, const char *name);
 void taken_free(struct taken *t);

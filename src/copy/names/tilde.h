@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* ~ and ~user at the beginning of a path; 0, or -1 when it doesn't fit or the user is unknown. */
+/* Expands ~ and ~user at the beginning of a path.  -1 with a failure: it does not fit, or the user
+ * is unknown. */
 int tilde_expand(const char *path, char *to, size_t size);
 
 #endif
