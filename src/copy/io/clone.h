@@ -3,12 +3,12 @@
 #define COPY_IO_CLONE_H
 
 /*
- * Copies that share what is on the disk (reflink), between two ends that one conductor has forked
- * on one host: these have a socket between them, over which the source passes the descriptor of
- * a file, right before it asks about it.  The sink needs no name of the source's for it, and
- * can't be given one by any other peer, since there is no such socket then.
+ * Copies that share disk blocks with their source (reflink), between two ends on one host that one
+ * conductor has forked.  These have a socket between them.  Over it the source passes the
+ * descriptor of a file, right before it asks about the file.  So the sink needs no name of the
+ * source's, and no other peer can give it one, since it has no such socket.
  *
- * The answer CLONED says that the temporary has the file as it was when the sink was asked.
+ * The answer CLONED means that the temporary has the file as it was when the sink was asked.
  */
 
 #include <pthread.h>
@@ -17,17 +17,18 @@
 #include <sys/types.h>
 
 enum {
-	OFFERS_MAX = 1024, /* descriptors on their way, that the sink has not looked at */
+	OFFERS_MAX = 1024, /* descriptors that were received and not taken */
 	PAIRS_MAX = 16,
-	CLONE_MIN = 64 << 10, /* smaller files are copied as soon; no block is larger, anywhere */
+	/* smaller files are copied as quickly; no file system has larger blocks */
+	CLONE_MIN = 64 << 10,
 };
 
-/* Is fd on a file system where it may be worth a try? */
+/* Is fd on a file system where cloning is worth a try? */
 bool clone_suits(int fd);
-/* Pass fd as that of file id; false: it can't be just now. */
+/* Passes fd as that of file id.  False: impossible at the moment. */
 bool clone_offer(int socket, uint32_t id, int fd);
 
-/* What a sink was offered; all threads. */
+/* What a sink was offered.  All calls from any thread. */
 struct clones {
 	int socket; /* -1: none */
 	pthread_mutex_t lock;
@@ -36,21 +37,21 @@ struct clones {
 		uint32_t id;
 		int fd;
 	} of[OFFERS_MAX];
-	unsigned refused; /* of these: */
+	unsigned refused; /* length of pairs */
 	struct {
 		dev_t from, to;
 	} pairs[PAIRS_MAX];
 };
 void clones_begin(struct clones *c, int socket);
 void clones_end(struct clones *c);
-/* The descriptor of file id, which is the caller's; -1: it was not offered. */
+/* The descriptor of file id, which the caller owns then; -1: none was offered. */
 int clones_take(struct clones *c, uint32_t id);
-/* Was it found that files can't be shared between these? */
+/* Is it known that files cannot share blocks between these devices? */
 bool clones_refused(struct clones *c, dev_t from, dev_t to);
 void clones_refuse(struct clones *c, dev_t from, dev_t to);
 
-/* Make to, empty, the same as from, or see whether that would work, by a little of it: 0; -1 with
- * errno. */
+/* clone_file() makes the empty file `to' a clone of `from'.  clone_try() clones its beginning, to
+ * see whether that works.  -1 with errno. */
 int clone_file(int from, int to);
 int clone_try(int from, int to);
 

@@ -3,8 +3,8 @@
 #define COPY_IO_CONTENT_H
 
 /*
- * Digests of a file's content as sha256sum, md5sum and xxh128sum print them, and adler32 as
- * hdrdmacp does (eight digits): for --print-digest.  Holes are zeros here.
+ * For --print-digest: digests of a file's content as sha256sum, md5sum and xxh128sum print them,
+ * and adler32 as hdrdmacp does (eight digits).  Holes are zeros here.
  */
 
 #include <stddef.h>
@@ -13,16 +13,16 @@
 #include "protocol/message.h"
 
 enum { CONTENT_BYTES_MAX = 32 };
-/* Bytes of such a digest. */
+/* The size of such a digest in bytes. */
 unsigned content_size(enum content_digest d);
-/* Read size bytes of fd from base on, in order, without moving its offset; a shorter file: -1,
- * OUT_CHANGED.  Gives up when s says so (-1, with whatever failure there is). */
+/* Reads size bytes of fd from base on, in order, without moving its offset.  -1, OUT_CHANGED: the
+ * file is shorter.  Ends with -1 when s asks to stop, with whatever failure this thread has. */
 int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum content_digest d,
 	       const struct stopper *s, uint8_t out[static CONTENT_BYTES_MAX]);
-/* The same of what is in memory. */
+/* As content_of(), for bytes in memory. */
 int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
 		     uint8_t out[static CONTENT_BYTES_MAX]);
-/* As hexadecimal digits. */
+/* Formats a digest as hexadecimal digits. */
 void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST]);
 
 #endif

@@ -3,14 +3,15 @@
 #define COPY_IO_DIRECT_H
 
 /*
- * Files past the page cache (O_DIRECT), by a second descriptor beside the ordinary one: whatever
- * can't be moved so (odd ends, odd positions, a file system that refuses after all) goes through
- * the ordinary one, so that nothing here ever fails but for an error of the disk.
+ * Access to files past the page cache (O_DIRECT), by a second descriptor besides the ordinary one.
+ * What cannot be moved that way goes through the ordinary one: odd ends, odd positions, a file
+ * system that refuses after all.  So nothing here fails except because of an error of the disk.
  *
- * What is resident the kernel is asked by cachestat(2): exact, and one call for a file of any
- * size.  Where it is missing (before Linux 6.5) or not allowed (from 6.13 on only to those who may
- * write the file), bytes spread over the file are read with RWF_NOWAIT, which takes what is there
- * and waits for nothing.  mincore(2) is no alternative: it says "all" to those who may not write.
+ * Which bytes are in the page cache is asked with cachestat(2): exact, and one call for a file of
+ * any size.  It is missing before Linux 6.5, and since 6.13 allowed only to those who may write the
+ * file.  Instead, bytes spread over the file are then read with RWF_NOWAIT, which returns what is
+ * cached and never waits.  mincore(2) is no alternative: to those who may not write the file it
+ * reports "all".
  */
 
 #include <stdatomic.h>
@@ -21,49 +22,50 @@
 #include <sys/uio.h>
 
 enum {
-	DIRECT_ALIGN = 4096, /* of bytes in memory, positions and lengths */
+	DIRECT_ALIGN = 4096, /* alignment of memory, positions and lengths */
 	/*
-	 * Files from this on are looked at: below, readahead has them as soon, and a second
-	 * descriptor costs more than it saves.
+	 * Smaller files are not considered: readahead is as fast there, and a second descriptor
+	 * costs more than it saves.
 	 */
 	DIRECT_MIN = 8 << 20,
 	/*
-	 * To be read with one call, if there are blocks for it: a lane waits for the disk, so this
-	 * is how much the disk has to do at a time.  Where a call takes a millisecond 2 lanes
-	 * that read 256 KiB each get no more than 0.5 GB/s.
+	 * Bytes to read with one call, if there are blocks for them.  A lane waits for the disk, so
+	 * this is how much work the disk has at a time.  If a call takes a millisecond, 2 lanes
+	 * that read 256 KiB each reach no more than 0.5 GB/s.
 	 */
 	DIRECT_AT_ONCE = 4 << 20,
-	/* Percent of a file that may be in the cache and are read from the disk all the same: so
-	 * much more there is to read, at the most. */
+	/* Percent of a file that may be cached and are nevertheless read from the disk.  So this is
+	 * the most that is read in addition. */
 	DIRECT_RESIDENT = 12,
 };
 
 struct direct_file {
 	int fd;
-	atomic_bool refused; /* it can't be done after all */
+	atomic_bool refused; /* O_DIRECT turned out to be impossible */
 };
 
-/* How many percent of len bytes at pos are in the page cache?  100 where nobody can tell. */
+/* How many percent of len bytes at pos are in the page cache?  100 if that cannot be determined. */
 unsigned direct_resident_percent(int fd, uint64_t pos, uint64_t len);
 
-/* Is fd on a disk file system of this host, of which we know that O_DIRECT is what it says? */
+/* Is fd on a local disk file system of which we know that O_DIRECT does what it says? */
 bool direct_suits(int fd);
-/* A second way to the regular file fd, open with flags (O_RDONLY, O_WRONLY or O_RDWR); NULL: there
- * is none, with errno. */
+/* Opens the regular file fd a second time, with flags O_RDONLY, O_WRONLY or O_RDWR.  NULL with
+ * errno: impossible. */
 struct direct_file *direct_open(int fd, int flags);
-void direct_close(struct direct_file *d); /* NULL: nothing */
+void direct_close(struct direct_file *d); /* accepts NULL */
 
-/* Read as pread_full() does; fd is the ordinary descriptor.  There is room behind len up to the
- * next multiple of DIRECT_ALIGN, which may be written to.  d NULL: all of it by fd. */
+/* Reads as pread_full() does; fd is the ordinary descriptor.  `to' has room for len rounded up to a
+ * multiple of DIRECT_ALIGN, and bytes behind len may be overwritten.  d NULL: reads through fd
+ * only. */
 ssize_t direct_read(struct direct_file *d, int fd, void *to, size_t len, uint64_t pos);
-/* Read len bytes at pos into count buffers, of whole pages each: how many came, from the first on,
- * 0 if it can't be.  What goes to the disk at once is what keeps it busy. */
+/* Reads at pos into count buffers, each of whole pages.  Returns how many bytes arrived, from the
+ * first buffer on; 0: impossible.  One large request keeps the disk busy. */
 size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count, uint64_t pos);
-/* Write what of len bytes can be written so: how much from the first byte on that is; -1: the disk
- * failed, with errno.  d NULL: 0. */
+/* Writes as much of len bytes as can be written past the page cache.  Returns how much from the
+ * first byte on that was; -1 with errno: the disk failed.  d NULL: 0. */
 ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64_t pos);
 
-/* --direct=on, and it can't be: told once, by why of errno. */
+/* --direct=on is impossible for name: warns once, with errno. */
 void direct_warn_missed(atomic_bool *told, const char *name);
 
 #endif

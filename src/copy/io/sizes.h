@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 
 /*
- * What sizes of regular files mean on a file system: on some (/proc, /sys) they are made up, and on
- * those that are not known here, of which each FUSE is one, 0 may be.
+ * What the sizes of regular files mean on a file system.  On some (/proc, /sys) they mean nothing.
+ * On file systems that are unknown here, such as any FUSE, a size of 0 may mean nothing.
  */
 enum sizes { SIZES_TRUE, SIZES_BUT_ZERO, SIZES_MADE_UP };
-struct sizes_of { /* the file system that was asked last; zeroed: none */
+struct sizes_of { /* cache of the last file system; zeroed: none */
 	bool known;
 	dev_t dev;
 	enum sizes sizes;

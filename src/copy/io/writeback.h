@@ -3,14 +3,15 @@
 #define COPY_IO_WRITEBACK_H
 
 /*
- * Writing through the page cache, so that dirty pages don't pile up: each stretch of a file is
- * handed to the disk soon after it is full, and whoever is too far ahead of the disk waits for an
- * older one.  Left alone the kernel begins when a tenth of memory is dirty, and then holds
- * writers up for long.
+ * Writes through the page cache without piling up dirty pages.  Each stretch of a file is handed to
+ * the disk soon after it is full, and a lane that is too far ahead of the disk waits for an older
+ * stretch.  Left alone, the kernel begins when a tenth of memory is dirty, and then blocks writers
+ * for long.
  *
- * A run's first `slack' bytes are left alone all the same, since what fits there is copied at
- * memory's rate, and may have been deleted or replaced before it need be on a disk; none with
- * --fsync, which waits for the disk anyway (2 GiB, written and fsynced, are done a quarter sooner).
+ * The first `slack' bytes of a run are left to the kernel nevertheless.  What fits in there is
+ * copied at the speed of memory, and may be deleted or replaced before it has to be on a disk.
+ * With --fsync slack is 0, because the run waits for the disk anyway (writing and fsyncing 2 GiB
+ * then takes a quarter less time).
  */
 
 #include <stdatomic.h>
@@ -23,12 +24,12 @@ struct writeback {
 };
 
 void writeback_begin(struct writeback *w, bool fsync);
-/* Is fd a regular file on something behind the page cache? */
+/* Is fd a regular file on a file system that writes back dirty pages? */
 bool writeback_suits(int fd);
-/* len bytes at pos are written, and the file is mostly written in this order.  -1: the disk failed,
- * with errno. */
+/* len bytes at pos were written; most of the file is written in this order.  -1 with errno: the
+ * disk failed. */
 int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len);
-/* Nothing more comes: the file ends at size.  -1 as above. */
+/* No more will be written; the file ends at size.  -1 with errno: the disk failed. */
 int writeback_rest(struct writeback *w, int fd, uint64_t size);
 
 #endif
