@@ -3,26 +3,26 @@
 #define COPY_MEASURE_PROBE_H
 
 /*
- * One end's disk alone, for rdbench: read or written by as many threads, in as large blocks and by
- * the same calls as when its lanes do it, and timed.
+ * Times one end's disk alone, for rdbench.  It is read or written with as many threads, with blocks
+ * as large, and by the same calls as when the lanes of a session do it.
  */
 
 #include "copy/copy.h"
 #include "copy/measure/scratch.h"
 
 struct probe_opts {
-	enum role role; /* the source's is read, the sink's written */
+	enum role role; /* a source's is read, a sink's is written */
 	const struct scratch *file;
-	unsigned lanes, depth; /* 0: as lanes usually have them */
+	unsigned lanes, depth; /* 0: the usual numbers */
 	uint32_t block_size;
 	enum direct direct;
-	bool fsync; /* until all is on disk */
-	/* In the calling thread, several times a second. */
+	bool fsync; /* the time includes an fsync */
+	/* Called in the calling thread, several times a second. */
 	void (*turn)(void *ctx);
 	void *ctx;
 };
 
-/* Returns when its threads have ended; t->first_ns tells when the first block was done. */
+/* Returns when its threads have ended.  t->first_ns: when the first block was done. */
 int probe_run(const struct probe_opts *o, struct tally *t);
 
 #endif
