@@ -3,14 +3,14 @@
 #define LANE_CONNECT_H
 
 /*
- * How a lane gets a wire: dial a listener, or take a caller that a listener found, over TCP
+ * How a lane gets a wire: it dials a listener, or takes a caller that a listener accepted, over TCP
  * (tcp_connect.h) or RDMA (verbs_connect.h).
  *
- * Both ends then exchange LANE_HELLO (head.h): the connecting end first (iWARP wants it so,
- * and an accepting end says nothing to a stranger).  After 0 the wire is proven to end at
- * the peer that has the session's secret, for this lane and epoch.
+ * Both ends then exchange LANE_HELLO (head.h). The connecting end sends first: iWARP requires this,
+ * and an accepting end sends nothing to a stranger. When a call returns 0, the wire provably ends
+ * at the peer that has the session's secret, and is for this lane and epoch.
  *
- * Every wait is bounded by the deadline (clock_ms) and ended by lane_abort().
+ * The deadline (clock_ms) bounds every wait, and lane_abort() ends it.
  */
 
 #include "base/address.h"

@@ -3,9 +3,9 @@
 #define LANE_HEAD_H
 
 /*
- * What lanes say to each other, in bytes: docs/protocol.md, "Lanes".  The one file of this
- * layer that decodes what came from a peer.  Every decode checks all that can be checked
- * without knowing the lane's state, and returns -1 with a failure otherwise.
+ * The bytes that lanes exchange: docs/protocol.md, "Lanes". head.c is the one file of this layer
+ * that decodes bytes from a peer. Every decode function checks all that can be checked without the
+ * lane's state. If a check fails, it returns -1 with a failure.
  */
 
 #include "lane/lane.h"
@@ -15,14 +15,14 @@ struct head {
 	uint8_t kind;
 	uint16_t lane;
 	uint32_t epoch;
-	uint64_t number; /* of the block in its lane, from 0 */
+	uint64_t number; /* of the block in its lane, counted from 0 */
 	uint32_t len;
 	uint32_t file;
 	uint64_t pos;
-	uint64_t hash[2]; /* of the data, as struct block says */
+	uint64_t hash[2]; /* of the data, as in struct block */
 };
 void head_encode(const struct head *h, uint8_t to[static LANE_HEAD]);
-/* Also checks the head's own check sum; room is the block's size. */
+/* Also verifies the head's own checksum. room is the lane's block size. */
 int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h);
 
 enum { CREDIT_SIZE = 16 };
@@ -33,69 +33,72 @@ struct credit {
 void credit_encode(const struct credit *c, uint8_t to[static CREDIT_SIZE]);
 int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c);
 
-/* What a source that wrote a block into the sink's memory sends behind it (RDMA_OP_WRITE_SEND). */
+/* A source sends this after it wrote a block into the sink's memory (RDMA_OP_WRITE_SEND). */
 enum { NOTICE_SIZE = 16 };
 struct notice {
 	uint32_t epoch;
-	uint32_t slot; /* that was written */
-	uint32_t len; /* bytes written, head included: LANE_HEAD to LANE_HEAD + LANE_BLOCK_MAX */
+	uint32_t slot; /* the slot written */
+	uint32_t len; /* bytes written, with the head: LANE_HEAD to LANE_HEAD + LANE_BLOCK_MAX */
 };
 void notice_encode(const struct notice *n, uint8_t to[static NOTICE_SIZE]);
 int notice_decode(const uint8_t from[static NOTICE_SIZE], struct notice *n);
 
-/* Where a source may write: the sink's pool, slot after slot.  Page aligned; at 0: nowhere. */
+/* Where a source may write: the sink's pool, slot after slot. at is page aligned; 0: nowhere. */
 struct lane_ring {
 	uint64_t at;
-	uint32_t key; /* the adapter's, for this wire; 0 when at is */
+	uint32_t key; /* the adapter's remote key, for this wire; 0 if at is 0 */
 };
 
-/* The first thing on a wire, each way: the connecting end's, then the accepting end's. */
+/* The first message on a wire in each direction. The connecting end sends first, then the accepting
+ * end. */
 enum { LANE_HELLO_SIZE = 64, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
 struct lane_hello {
 	uint8_t from; /* enum lane_side of the sender */
-	uint8_t accepting; /* 0: sent by the connecting end, 1: by the accepting one */
+	uint8_t accepting; /* 0: from the connecting end, 1: from the accepting end */
 	uint16_t lane;
 	uint32_t epoch;
 	uint32_t block_size;
 	uint16_t depth;
-	struct lane_ring ring; /* a sink's */
+	struct lane_ring ring; /* only from a sink */
 	uint8_t mac[LANE_MAC]; /* see lane_hello_sign() */
 };
 void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_SIZE]);
 int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h);
 
-/* Both ends' secret and nonces (nonces: source's, sink's); wiped by whoever owns it. */
+/* The secret of both ends and their nonces (the source's first, then the sink's). The owner wipes
+ * it. */
 struct lane_key {
 	uint8_t secret[LANE_SECRET];
 	uint8_t nonces[2][32];
 };
 /* HMAC-SHA256(secret, "sluice lane" || nonces || every other field of the hello). */
 void lane_hello_sign(struct lane_hello *h, const struct lane_key *key);
-/* 0 when the mac is right, compared in constant time; else -1, OUT_AUTH. */
+/* Returns 0 if the MAC is right (compared in constant time), else -1 with OUT_AUTH. */
 int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key);
 
-/* Private data of an RDMA connection request, at most 56 bytes (rdma_connect(3)). */
+/* Private data of an RDMA connection request; at most 56 bytes (rdma_connect(3)). */
 enum { LANE_PRIVATE_SIZE = 40 };
 struct lane_private {
 	uint16_t lane;
 	uint32_t epoch;
 	uint16_t depth;
 	uint32_t block_size;
-	uint8_t token[LANE_TOKEN]; /* lane_token() of this lane and epoch: good once */
+	uint8_t token[LANE_TOKEN]; /* lane_token() of this lane and epoch; valid once */
 };
 void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE]);
-/* len may be more than was sent (the CM pads with zeros). */
+/* len may exceed what was sent, because the CM pads with zeros. */
 int lane_private_decode(const void *from, size_t len, struct lane_private *p);
 
-/* Private data of a refused request, at most 148 bytes (InfiniBand's REJ): why, to a caller that
- * has proven itself. */
+/* Private data of a rejected request, at most 148 bytes (InfiniBand's REJ). It gives the reason,
+ * and goes only to a caller that has authenticated. */
 enum { LANE_REFUSAL_SIZE = 24 };
 struct lane_refusal {
 	uint8_t code; /* OUT_MEMLOCK, OUT_MEMORY or OUT_TRANSPORT */
-	uint64_t limit, need; /* OUT_MEMLOCK: bytes that may be locked there, and that must */
+	/* OUT_MEMLOCK: the bytes that may be locked on the rejecting host, and the bytes needed */
+	uint64_t limit, need;
 };
 void lane_refusal_encode(const struct lane_refusal *f, uint8_t to[static LANE_REFUSAL_SIZE]);
-/* len may be more than was sent. -1: it says nothing that is known. */
+/* len may exceed what was sent. -1: the refusal has no known meaning. */
 int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f);
 
 void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,

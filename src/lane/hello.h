@@ -3,18 +3,18 @@
 #define LANE_HELLO_H
 
 /*
- * What the two ends of a new wire say to each other first, on any backend.  accepting says
- * whose hello it is: of the end that connected, or of the one that accepted.
+ * The first exchange of the two ends of a new wire, on any transport. accepting says whose hello it
+ * is: true for the end that accepted, false for the end that connected.
  */
 
 #include "lane/head.h"
 
-/* This lane's own.  A ring (head.h) is told over verbs only; elsewhere none is taken. */
+/* This lane's own hello. Only verbs sends and accepts a ring (head.h). */
 void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		 uint8_t to[static LANE_HELLO_SIZE]);
 
-/* The other end's: 0 when it has the session's secret and means this lane, epoch and sizes, from
- * the other side; else -1, OUT_AUTH or OUT_PROTOCOL. */
+/* Checks the other end's hello. Returns 0 if that end has the session's secret and names this lane,
+ * epoch and sizes, and the other side; else -1 with OUT_AUTH or OUT_PROTOCOL. */
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		const uint8_t from[static LANE_HELLO_SIZE]);
 

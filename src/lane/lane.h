@@ -3,35 +3,35 @@
 #define LANE_LANE_H
 
 /*
- * A lane carries blocks from a source to a sink: whole, in order, once.
+ * A lane carries blocks from a source to a sink. Every block arrives whole, in order and once.
  *
  * The lane owns all blocks and lends them out:
  *
  *	source:  lane_get()  -> fill data, len, kind, file, pos -> lane_send()
  *	sink:    lane_recv() -> use  data, len, kind, file, pos -> lane_put()
  *
- * A block is the caller's between get and send, and between recv and put; at all other
- * times it is the lane's and must not be touched.  A caller holds one block at a time.
- * Every lent block is sent or put, or the lane is aborted.
+ * The caller owns a block between get and send, and between recv and put. At all other times the
+ * lane owns it, and the caller must not touch it. A caller holds one block at a time (but see
+ * lane_more()). It must send or put every lent block, or abort the lane.
  *
- * lane_get() waits until a block is free, lane_recv() until one has come.  lane_put() says
- * that the block's bytes are stored; that is the credit which frees it at the source, and
- * the only flow control there is: a sink that does not put stops its source.  The source
- * keeps a block filled until its credit is back, so the pool is the resend buffer.
- * lane_flush() returns when every block sent has been stored.  There is no end of stream:
- * the protocol above says when it is done.
+ * lane_get() waits until a block is free, lane_recv() until one has arrived. lane_put() reports
+ * that the block's bytes are stored. That is the credit that frees the block at the source, and it
+ * is the only flow control: a sink that does not put blocks stops its source. The source keeps a
+ * block's bytes until its credit is back, so the pool is also the retransmit buffer. lane_flush()
+ * returns when every block sent has been stored. A lane has no end of stream; the protocol above it
+ * ends the transfer.
  *
- * Below a lane is a wire (wire.h): one connection, which the lane outlives.  When there is
- * none yet, it broke, or a block came damaged, the call that notices asks the mend function
- * for another; what the sink had not stored is sent again, in order, over the new one.
- * Nobody above a lane sees that.
+ * Below a lane is a wire (wire.h): one connection. The lane outlives its wires. If there is no wire
+ * yet, if the wire broke, or if a block arrived damaged, the call that notices this asks the mend
+ * function for another wire. The source then sends again, in order, every block that the sink had
+ * not stored. The layers above the lane do not notice.
  *
- * All calls return 0, or -1 with a failure; after -1 only lane_stats() and lane_close() may
- * follow.  One thread at a time uses a lane, but lane_abort(), lane_break() and
- * lane_stats() may come from any.
+ * All calls return 0, or -1 with a failure. After -1 only lane_stats() and lane_close() may follow.
+ * Only one thread at a time may use a lane, but any thread may call lane_abort(), lane_break() and
+ * lane_stats().
  *
- * The process must ignore SIGPIPE: TCP lanes don't raise it, but siw (Linux 6.1) sends from
- * within a post to a socket of its own, without MSG_NOSIGNAL.
+ * The process must ignore SIGPIPE. TCP lanes don't raise it, but siw (Linux 6.1) sends on its own
+ * socket within a post, without MSG_NOSIGNAL.
  */
 
 #include <stdbool.h>
@@ -39,46 +39,47 @@
 #include <stdint.h>
 
 enum {
-	LANE_HEAD = 64, /* bytes of head, right below a block's data */
+	LANE_HEAD = 64, /* bytes of a block's head, which lies right below its data */
 	LANE_PAGE = 4096,
 	LANE_BLOCK_MIN = 4096,
 	LANE_BLOCK_MAX = 4 << 20,
-	LANE_DEPTH_MAX = 1024, /* blocks a lane */
-	LANE_COUNT_MAX = 64, /* lanes a session */
+	LANE_DEPTH_MAX = 1024, /* blocks per lane */
+	LANE_COUNT_MAX = 64, /* lanes per session */
 	LANE_DEPTH_MIN = 1,
 };
 
 enum lane_side { LANE_SOURCE = 1, LANE_SINK = 2 };
 
-/* How blocks go over RDMA: --rdma-op.  Of two ends that ask for different ones the smaller counts,
- * but anything for AUTO. */
+/* The RDMA operation that moves blocks: --rdma-op. If both ends ask for one other than AUTO, the
+ * smaller value applies; if one end asks for AUTO, the other end's choice applies. */
 enum rdma_op {
-	RDMA_OP_AUTO, /* SEND */
-	RDMA_OP_SEND, /* into posted receives: no memory can be written from outside */
+	RDMA_OP_AUTO, /* means SEND */
+	RDMA_OP_SEND, /* into posted receives: the peer cannot write to any memory */
 	RDMA_OP_WRITE_IMM, /* RDMA WRITE WITH IMMEDIATE into the sink's pool; not on iWARP */
 	RDMA_OP_WRITE_SEND, /* RDMA WRITE, then a SEND that names the slot */
 };
 
-/* What the layer above puts into a block; goes with the block. */
+/* What the layer above put into a block. The block's head carries it. */
 enum block_kind {
 	BLOCK_RECORDS = 1, /* records of protocol/message.h, packed */
 	BLOCK_EXTENT = 2, /* bytes of file `file' at pos */
 };
 
 struct block {
-	uint8_t *data; /* page aligned, lane_block_size() bytes of room */
+	uint8_t *data; /* page aligned; room for lane_block_size() bytes */
 	uint32_t len; /* bytes in use, 0 to lane_block_size() */
-	uint8_t kind; /* enum block_kind; checked on arrival */
+	uint8_t kind; /* enum block_kind; the sink's lane checks it on arrival */
 	uint32_t file; /* file id of an extent */
 	uint64_t pos; /* offset of data[0] in that file */
-	uint64_t hash[2]; /* of data at pos, as lane/cells.h has it: set by block_seal(), and on
-			   * arrival, where it has been checked */
+	/* Of data at pos, computed as in lane/cells.h. The source sets it with block_seal(); at the
+	 * sink it is set and verified. */
+	uint64_t hash[2];
 	bool sealed;
 
-	/* the lane's own */
+	/* private to the lane */
 	uint64_t number;
 	uint32_t slot;
-	bool lent; /* by a source's lane */
+	bool lent; /* the source's lane has lent it */
 	uint64_t lent_ns;
 	struct block *next;
 };
@@ -87,11 +88,12 @@ struct lane;
 struct wire;
 
 /*
- * Get a lane a wire: called in the lane's thread with no wire attached, by its very first call
- * (lane_get() too: connecting must not wait for the source's first data) with epoch 0, later
- * with the epoch after the last one's.  It does what the protocol asks for (fencing, connecting)
- * and calls lane_attach(); 0, or -1 with a failure when the lane can't be mended.  why is what
- * broke the last wire, "" at first.  It may wait; lane_abort() ends every wait in it.
+ * Gets a wire for a lane. The lane calls it in the lane's thread, with no wire attached. The first
+ * call on the lane asks with epoch 0. That includes lane_get(): connecting must not wait for the
+ * source's first data. Later calls ask with the epoch after that of the last wire. The function
+ * does what the protocol requires (fencing, connecting) and calls lane_attach(). It returns 0, or
+ * -1 with a failure if it cannot mend the lane. why is the reason why the last wire broke, "" the
+ * first time. The function may wait; lane_abort() ends every wait in it.
  */
 typedef int (*lane_mend_fn)(void *ctx, struct lane *lane, uint32_t epoch, const char *why);
 
@@ -100,70 +102,74 @@ struct lane_setup {
 	enum lane_side side;
 	uint32_t depth;
 	uint32_t block_size; /* a power of two */
-	int timeout_ms; /* a wire this long without any sign of the peer's host is
-			 * broken; 0: 15 s */
-	enum rdma_op rdma_op; /* AUTO: SEND.  Without meaning over TCP */
-	bool unchecked; /* hashes are neither computed nor checked: benchmarks only,
-			 * both ends alike */
+	/* After this time without a sign of life from the peer's host a wire counts as broken. 0:
+	 * 15 s. */
+	int timeout_ms;
+	enum rdma_op rdma_op; /* AUTO means SEND; ignored over TCP */
+	/* Neither compute nor check hashes. For benchmarks only; both ends must agree. */
+	bool unchecked;
 	lane_mend_fn mend;
-	/* Source: ask the sink by LANE_CHECK whether it is busy (patience.h); must not wait.
-	 * NULL: it can't be asked. */
+	/* Source: ask the sink with LANE_CHECK whether it is busy (patience.h). Must not wait.
+	 * NULL: the sink can't be asked. */
 	void (*ask)(void *ctx, struct lane *lane, uint32_t epoch);
-	void *mend_ctx; /* of both */
+	void *mend_ctx; /* for mend and ask */
 };
 
-/* What a lane did with its time, in nanoseconds; the bottleneck is named from these. */
+/* How a lane spent its time, in nanoseconds. `bound' names the bottleneck from these numbers. */
 struct lane_stats {
 	uint64_t blocks; /* sent (source) or stored (sink), each counted once */
 	uint64_t bytes; /* of data */
 	uint64_t resent; /* blocks sent again */
-	/* Getting the first wire counts in none of these, getting another one does. */
+	/* Time for the first wire counts in none of these; time for a later wire does. */
 	uint64_t ns_fill; /* source: between get and send */
 	uint64_t ns_send; /* source: in send */
 	uint64_t ns_free; /* source: in get and flush */
 	uint64_t ns_block; /* sink: in recv */
 	uint64_t ns_store; /* sink: between recv and put */
-	uint64_t window; /* bytes that may be under way */
-	uint32_t rtt_us; /* the shortest round trip that was seen; 0: not known */
+	uint64_t window; /* bytes that may be in flight */
+	uint32_t rtt_us; /* the shortest round-trip time measured; 0: unknown */
 	uint32_t epochs; /* wires used */
 };
 
-/* Allocates the pool: depth blocks, each with a page for its head.  No connection yet. */
+/* Allocates the pool: depth blocks, each with a page for its head. Does not connect. */
 int lane_open(const struct lane_setup *setup, struct lane **out);
 void lane_close(struct lane *l);
 
 int lane_get(struct lane *l, struct block **out);
-/* One more beside those that are lent, if it is free now; NULL.  They may be sent in any order;
- * when one that was kept is begun to be filled, lane_begin() says so. */
+/* Lends one more block in addition to those already lent, if one is free now, else returns NULL.
+ * The caller may send its blocks in any order. Before it fills a block that it kept, it calls
+ * lane_begin(). */
 struct block *lane_more(struct lane *l);
 void lane_begin(struct block *b);
 int lane_send(struct lane *l, struct block *b);
 int lane_flush(struct lane *l);
-/* Source: take in what is there of credits, and have the wire mended if it broke, for who waits for
- * something else: 1 when not all that was sent is known to be stored, 0 when it is. */
+/* Source: process the credits that have arrived, and get a new wire if the wire broke. For a thread
+ * that waits for something else than its lane. Returns 1 while blocks are sent and not known to be
+ * stored, else 0. */
 int lane_tend(struct lane *l);
 
 int lane_recv(struct lane *l, struct block **out);
 int lane_put(struct lane *l, struct block *b);
 
-/* The session is over: every call on this lane, now and later, returns -1 soon. */
+/* Ends the lane because the session is over: every call on it, now and later, soon returns -1. */
 void lane_abort(struct lane *l);
 
-/* The wire of this epoch is no good, says the peer: the lane's thread finds it broken.
- * Nothing when the lane is at another epoch. Any thread. */
+/* The peer reports that the wire of this epoch is bad: the lane's thread will find it broken. Has
+ * no effect if the lane is at another epoch. Any thread. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why);
 
-/* Source: the sink's answer to `ask'.  Any thread. */
+/* Source: the sink's answer to ask(). Any thread. */
 void lane_held(struct lane *l, uint32_t epoch, bool busy);
-/* Sink: the source asks.  Is the lane's thread busy elsewhere than on the wire?  Any thread. */
+/* Sink: the source asks whether the lane's thread is busy, that is, not waiting for the wire. Any
+ * thread. */
 bool lane_check(struct lane *l, uint32_t epoch);
-/* When something of the peer's last came over a wire of this lane (clock_ms); 0: never. */
+/* When the last message from the peer arrived over a wire of this lane (clock_ms); 0: never. */
 uint64_t lane_heard_ms(const struct lane *l);
-/* Of the network device under the wire; 0: not known.  Any thread. */
+/* MTU of the network device under the wire; 0: unknown. Any thread. */
 uint32_t lane_mtu(const struct lane *l);
 
-/* Compute b->hash of what is in b now and remember that it is done, so that lane_send()
- * need not; the caller may use the hash for its own digest. */
+/* Computes b->hash of the data now in b, and marks b as sealed so that lane_send() need not do it.
+ * The caller may use the hash for its own digest. */
 void block_seal(struct block *b);
 
 unsigned lane_index(const struct lane *l);
@@ -175,44 +181,46 @@ enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
 /* Sink: blocks put.  Source: blocks known to be stored. */
 uint64_t lane_stored(const struct lane *l);
 void lane_stats(const struct lane *l, struct lane_stats *out);
-/* Sink: another number whenever anything came, a part of a block too. Any thread. */
+/* Sink: a number that changes whenever anything arrives, even a part of a block. Any thread. */
 uint64_t lane_heard(struct lane *l);
 /* "tcp 127.0.0.1:7000", "rdma mlx5_0 10.0.0.1"; "" before the first wire. Any thread. */
 void lane_name(const struct lane *l, char *to, size_t size);
 
 /* ---- for mend functions only, in the lane's thread -------------------------------- */
 
-/* What a sink says of the block that came damaged, when why was that: its number + 1, else 0. */
+/* Sink: if a damaged block broke the last wire, the number of that block + 1, else 0. The sink
+ * reports it to the source. */
 uint64_t lane_damaged(const struct lane *l);
 
-/* Did the last wire not get one block through, while the source asked and the sink waited?  How
- * many such wires in a row it was. */
+/* How many barren wires in a row there were, up to the last one: no block came through although the
+ * source asked and the sink was waiting. 0 if the last wire was not barren. */
 unsigned lane_barren(const struct lane *l);
-/* Was there a wire before? */
+/* True if the lane had a wire before. */
 bool lane_had_wire(const struct lane *l);
-/* When there last was a sign that blocks get through, or the sink rests (clock_ms). */
+/* When the last sign arrived that blocks get through, or that the sink is busy (clock_ms). */
 uint64_t lane_sign_ms(const struct lane *l);
 
 /*
- * Put a connected wire under the lane, which owns it from here on, also on failure.
- * Source: stored is what the sink said it had stored (0 for epoch 0); that many blocks are
- * freed and the rest is sent again.  A number that can't be is a protocol failure, with the
- * wire closed.  Sink: stored is ignored.
+ * Attaches a connected wire to the lane. The lane owns the wire from here on, also on failure.
+ * Source: stored is the number of blocks that the sink reported as stored (0 for epoch 0). The lane
+ * frees that many blocks and sends the rest again. If the number is impossible, that is a protocol
+ * failure and the lane closes the wire. Sink: stored is ignored.
  */
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored);
 
 /*
- * The wire that will be attached next has this epoch, not before the one asked for.  An attempt
- * to connect that failed at one end may have succeeded at the other; so every attempt has an
- * epoch of its own, and no two wires ever share one.  The next mend asks for epoch + 1.
+ * Sets the epoch of the wire that will be attached next; it is not lower than the epoch that the
+ * mend function was asked for. An attempt to connect that failed at one end may have succeeded at
+ * the other. So every attempt has its own epoch, and no two wires share one. The next mend asks for
+ * epoch + 1.
  */
 void lane_skip_to(struct lane *l, uint32_t epoch);
 
-/* A descriptor that polls readable once the lane is aborted: for waits in mend functions. */
+/* A descriptor that polls readable once the lane is aborted. For waits in mend functions. */
 int lane_abort_fd(const struct lane *l);
 bool lane_aborted(const struct lane *l);
 
-/* The pool's memory, for constructors of wires that register it. */
+/* The pool's memory, for wire constructors that register it. */
 struct pool;
 struct pool *lane_pool(struct lane *l);
 

@@ -5,18 +5,18 @@
 /*
  * How long a source waits on a wire that brings no credit.
  *
- * An adapter need not report a peer that it cannot reach (siw: for a quarter of an hour; rxe: not
- * at all where a packet of the sink's got lost), and the control channel need not take the path
- * that is cut.  But a sink that rests grants nothing either.  So the source asks it, over the
- * control channel, a few times within the lane's timeout (lane_setup.ask); while the sink's thread
- * is busy with a block that it has, the wire is not to blame.
+ * An adapter may not report that its peer is unreachable (siw takes a quarter of an hour; rxe never
+ * reports it if a packet of the sink's was lost). The control channel may take another path than
+ * the one that is cut. But a sink that is busy grants nothing either. So the source asks the sink
+ * over the control channel, a few times within the lane's timeout (lane_setup.ask). While the
+ * sink's thread is busy with a block, the wire is not at fault.
  *
- * A wire that has never brought a credit is given up early: large packets may be lost where the
- * small ones of the handshake came through.  That takes an answer of the sink, since without one
- * the control channel may be as slow.
+ * A source gives up early on a wire that has never brought a credit: large packets may get lost
+ * where the small packets of the handshake came through. This requires an answer from the sink;
+ * without one, the control channel may be just as slow.
  *
- * Only time in which the lane's thread looks counts, at most a quarter of the limit at a time: a
- * stopped process does not take its own pause for its peer's.
+ * Only time in which the lane's thread looks counts, and at most a quarter of the limit at a time.
+ * So a stopped process does not count its own pause against its peer.
  */
 
 #include <stdbool.h>
@@ -24,25 +24,27 @@
 #include "lane/lane.h"
 
 enum {
-	FIRST_CREDIT_MS = 5000, /* for a wire that has never brought one; or the lane's timeout */
-	CHECKS = 4, /* in the time after which a wire is given up */
+	/* limit for a wire that never brought a credit, if the lane's timeout is longer */
+	FIRST_CREDIT_MS = 5000,
+	CHECKS = 4, /* checks within the time after which the source gives up a wire */
 };
 
-/* Of one wire; all zeros at first. */
+/* State of one wire; starts with all zeros. */
 struct patience {
-	uint64_t signs; /* as given at the last look */
-	uint64_t looked_ms; /* 0: never */
-	uint64_t quiet_ms; /* without a sign */
-	uint32_t busy, idle; /* the sink's answers when it began to be quiet */
-	unsigned asked; /* since then */
+	uint64_t signs; /* the value at the last look */
+	uint64_t looked_ms; /* time of the last look; 0: never */
+	uint64_t quiet_ms; /* time without a sign of life */
+	uint32_t busy, idle; /* counts of the sink's answers when the quiet time began */
+	unsigned asked; /* questions since then */
 };
 
 /*
- * Look while blocks wait for a credit.  signs: a number that changes with each sign of life of the
- * wire.  fresh: no credit has come on it.  -1 with a failure when the wire is to be given up.
+ * Called while blocks wait for a credit. signs: a number that changes with each sign of life of the
+ * wire. fresh: the wire has brought no credit yet. Returns -1 with a failure when the source must
+ * give up the wire.
  */
 int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh);
-/* When to look again at the latest (clock_ms). */
+/* When to call patience_look() again, at the latest (clock_ms). */
 uint64_t patience_next(const struct patience *p, const struct lane *l, bool fresh);
 
 #endif

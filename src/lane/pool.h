@@ -3,10 +3,10 @@
 #define LANE_POOL_H
 
 /*
- * The memory of one lane: count blocks of size bytes, each preceded by a page whose last
- * LANE_HEAD bytes are its head, in one page-aligned, zeroed mapping (pages.h) that is never
- * dumped nor forked (it may be registered with an adapter).  Free blocks are lent last in, first
- * out, so that they stay in cache.
+ * The memory of one lane: count blocks of size bytes. Before each block is a page, whose last
+ * LANE_HEAD bytes are the block's head. All is one page-aligned, zeroed mapping (pages.h), excluded
+ * from core dumps and from forked children, because it may be registered with an adapter. Free
+ * blocks are lent last in, first out, so that they stay in cache.
  */
 
 #include <stddef.h>
@@ -26,10 +26,10 @@ struct pool {
 
 int pool_init(struct pool *p, uint32_t count, uint32_t size);
 void pool_free(struct pool *p);
-struct block *pool_take(struct pool *p); /* NULL when none is free */
+struct block *pool_take(struct pool *p); /* NULL if none is free */
 void pool_give(struct pool *p, struct block *b);
-void pool_reset(struct pool *p); /* all are free again */
-/* Bytes that a pool of these sizes maps (and an adapter locks). */
+void pool_reset(struct pool *p); /* makes all blocks free */
+/* The bytes that a pool of these sizes maps, and that an adapter locks. */
 size_t pool_bytes(uint32_t count, uint32_t size);
 
 #endif

@@ -3,8 +3,8 @@
 #define LANE_STATE_H
 
 /*
- * A lane from within: lane.c (wires and their mending), source.c and sink.c (the calls of each
- * side); nobody else includes this.
+ * The private state of a lane: lane.c attaches and mends wires, lane_send.c and lane_recv.c have
+ * the calls of each side. For the files of this folder only.
  */
 
 #include <pthread.h>
@@ -16,12 +16,12 @@
 
 enum {
 	LANE_TIMEOUT_MS = 15000,
-	/* So many wires in a row without one more block stored, none of which lasted for the
-	 * timeout, are enough. */
+	/* After this many wires in a row without one more block stored, none of which lasted for
+	 * the timeout, the lane gives up. */
 	FUTILE_MAX = 10,
 };
 
-/* Written by the lane's thread alone, read by any. */
+/* Only the lane's thread writes these; any thread reads them. */
 struct lane_counts {
 	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_send, ns_free, ns_block, ns_store;
 	_Atomic uint64_t window;
@@ -32,54 +32,55 @@ struct lane {
 	struct lane_setup setup;
 	struct pool pool;
 
-	pthread_mutex_t lock; /* of the next six; all but told* change in the lane's thread only,
-			       * which so reads them without it */
+	/* Protects the next six. Only the lane's thread changes them, except told*, so that thread
+	 * reads the others without the lock. */
+	pthread_mutex_t lock;
 	struct wire *wire; /* NULL: none */
-	uint32_t epoch; /* of the wire, or of the one being made */
+	uint32_t epoch; /* of the wire, or of the one that is being made */
 	char name[96];
-	bool told; /* lane_break() came, for told_epoch */
+	bool told; /* lane_break() was called for told_epoch */
 	uint32_t told_epoch;
 	char told_why[256];
 
 	atomic_bool aborted;
 	int abort_fd;
 
-	bool begun; /* a wire was asked for before */
-	char why[FAIL_TEXT_MAX]; /* what broke the last one */
-	unsigned futile; /* wires since a block more was stored */
+	bool begun; /* the mend function has been called before */
+	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
+	unsigned futile; /* wires since the last time one more block was stored */
 	uint64_t futile_stored;
 	uint64_t attached_ms;
-	uint64_t attached_stored; /* `stored' then */
-	uint32_t attached_idle; /* `answers_idle' then */
-	bool barren; /* the last wire: see lane_barren() */
-	unsigned barren_row; /* so many in a row */
-	_Atomic uint64_t sign_ms; /* the last sign that blocks get through */
-	_Atomic uint64_t heard_ms; /* something of the peer's last came over a wire */
-	_Atomic uint32_t mtu; /* of the network device under the wire; 0: not known */
-	/* to LANE_CHECK: the sink's thread was busy with a block, or waited for one; at both ends
-	 */
+	uint64_t attached_stored; /* `stored' at that time */
+	uint32_t attached_idle; /* `answers_idle' at that time */
+	bool barren; /* the last wire was barren: see lane_barren() */
+	unsigned barren_row; /* the number of barren wires in a row */
+	_Atomic uint64_t sign_ms; /* when the last sign arrived that blocks get through */
+	_Atomic uint64_t heard_ms; /* when the last message from the peer arrived over a wire */
+	_Atomic uint32_t mtu; /* of the network device under the wire; 0: unknown */
+	/* Answers to LANE_CHECK: how often the sink's thread was busy with a block, and how often
+	 * it was waiting for one. Both ends count. */
 	_Atomic uint32_t answers_busy, answers_idle;
-	struct failure fatal; /* the lane's end; code OUT_DONE: it lives */
+	struct failure fatal; /* what ended the lane; code OUT_DONE: the lane lives */
 
-	struct block *lent; /* sink: to the caller */
-	_Atomic uint64_t stored; /* source: credited; sink: put */
+	struct block *lent; /* sink: the block lent to the caller */
+	_Atomic uint64_t stored; /* source: blocks credited; sink: blocks put */
 
 	/* source */
-	uint64_t sent; /* blocks, each once; the next one's number */
+	uint64_t sent; /* blocks, each counted once; also the number of the next block */
 	struct block *unstored; /* sent and not credited, in order */
 	struct block **unstored_end;
 
 	/* sink */
-	atomic_bool at_wire; /* its thread is in a call that waits for the wire */
+	atomic_bool at_wire; /* the lane's thread is in a call that waits for the wire */
 	uint64_t granted;
-	uint64_t damaged; /* 1 + number of the block that came damaged last */
-	bool damaged_now; /* and that is what broke the wire */
-	struct block copy; /* of the records that came last over an exposed wire */
+	uint64_t damaged; /* 1 + number of the last block that arrived damaged */
+	bool damaged_now; /* that damaged block broke the wire */
+	struct block copy; /* of the last records that arrived over an exposed wire */
 
 	struct lane_counts counts;
 };
 
-/* Add to a count that only this thread changes. */
+/* Adds to a counter that only this thread changes. */
 static inline void count_up(_Atomic uint64_t *count, uint64_t by)
 {
 	uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
@@ -87,21 +88,23 @@ static inline void count_up(_Atomic uint64_t *count, uint64_t by)
 	atomic_store_explicit(count, now + by, memory_order_relaxed);
 }
 
-/* 0 while the lane lives; else -1 with the failure that ended it. */
+/* Returns 0 while the lane lives, else -1 with the failure that ended it. */
 int lane_alive(struct lane *l);
-/* This thread's failure ends the lane; -1. */
+/* Ends the lane with this thread's failure; returns -1. */
 int lane_die(struct lane *l);
-/* This thread's failure broke the wire: 0 when the lane may be mended, else -1. */
+/* Records this thread's failure as the reason why the wire broke. Returns 0 if the lane may be
+ * mended, else -1. */
 int lane_broke(struct lane *l);
-/* Have a wire, with everything sent again that must be: 0 or -1. */
+/* Ensures that the lane has a wire, and sends again over a new one every block that needs it.
+ * Returns 0 or -1. */
 int lane_join(struct lane *l);
 
-/* How short is a round trip by now? */
+/* Updates the shortest round-trip time from the wire. */
 void lane_look(struct lane *l);
 
-/* source.c: stored blocks are free again; -1 when the peer can't mean that. */
+/* lane_send.c: frees the blocks that are stored. Returns -1 if the peer's number is impossible. */
 int lane_apply_credit(struct lane *l, uint64_t stored);
-/* Send all that is not known to be stored over a new wire. */
+/* Sends every block that is not known to be stored over the new wire. */
 int lane_resend(struct lane *l);
 
 #endif

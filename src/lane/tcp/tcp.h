@@ -3,14 +3,14 @@
 #define LANE_TCP_TCP_H
 
 /*
- * Between tcp.c (moving blocks over a stream socket) and tcp_connect.c (coming by one).
+ * Shared by tcp.c (moves blocks over a stream socket) and tcp_connect.c (connects it).
  */
 
 #include "lane/lane.h"
 #include "lane/wire.h"
 
-/* The wire over a connected stream socket, of any family; no block may be sent before both hellos.
- * Owns fd, also on failure. */
+/* Makes a wire of a connected stream socket of any family. No block may be sent before both hellos
+ * are exchanged. Owns fd, also on failure. */
 int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out);
 
 #endif

@@ -3,18 +3,18 @@
 #define LANE_TCP_TCP_ZEROCOPY_H
 
 /*
- * Sending blocks over TCP without copying them into the kernel (MSG_ZEROCOPY: Linux,
+ * Sends blocks over TCP without copying them into the kernel (MSG_ZEROCOPY: Linux,
  * Documentation/networking/msg_zerocopy.rst).
  *
- * Whether it pays is the kernel's to say: where it had to copy after all (loopback, veth, an
- * adapter that can't gather) its notification tells, and from then on this connection sends
- * plainly.
+ * The kernel reports whether it pays. If the kernel had to copy anyway (loopback, veth, an adapter
+ * without scatter/gather), its notification says so, and from then on this connection sends without
+ * MSG_ZEROCOPY.
  *
- * No block is kept longer for it.  A credit for a block came in a segment that acknowledged all of
- * its bytes, so nothing of it will be sent again that a receiver would look at; what an adapter may
- * still have of a needless retransmission is dropped there by its sequence number.
+ * Zero-copy holds no block longer. The credit for a block came in a segment that acknowledged all
+ * of its bytes, so no retransmission of them can matter to a receiver. If the adapter still holds a
+ * needless retransmission, the receiver drops it by its sequence number.
  *
- * Notifications come by the socket's error queue, which makes poll report POLLERR.
+ * Notifications arrive in the socket's error queue, which makes poll(2) report POLLERR.
  */
 
 #include <stdbool.h>
@@ -24,14 +24,14 @@
 
 struct zerocopy {
 	bool on;
-	uint32_t waiting; /* sends of which no notification has come */
+	uint32_t waiting; /* sends without a notification so far */
 };
 
-/* Blocks of this size will be sent over fd: try, if the kernel and the size allow it. */
+/* Uses zero-copy for blocks of this size on fd, if the kernel and the size allow it. */
 void zerocopy_begin(struct zerocopy *z, int fd, size_t block_size);
-/* As send(2), never waits and raises no SIGPIPE. */
+/* Like send(2), but never waits and raises no SIGPIPE. */
 ssize_t zerocopy_send(struct zerocopy *z, int fd, const void *from, size_t len);
-/* Take in notifications; how many there were. */
+/* Processes notifications; returns their number. */
 unsigned zerocopy_reap(struct zerocopy *z, int fd);
 
 #endif

@@ -3,21 +3,22 @@
 #define LANE_VERBS_VERBS_H
 
 /*
- * A wire over RDMA verbs, between verbs.c (moving blocks), verbs_op.c (the operation that moves
- * them), verbs_connect.c (coming by a connection) and verbs_listen.c (finding callers); nobody
- * else includes this.
+ * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
+ * them), verbs_equip.c (queues and memory), verbs_connect.c (connects) and verbs_listen.c (finds
+ * callers). For the files of this folder only.
  *
- * One RC queue pair on one librdmacm id, one completion queue for both directions, one
- * protection domain.  Blocks go as SENDs into posted receives and nothing is registered for
- * remote access, so a peer can do nothing but fill a block that we posted.
+ * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
+ * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
+ * remote access. So a peer can do nothing but fill a block that we posted.
  *
- * With RDMA_OP_WRITE_* the source writes block n into slot n % depth of the sink's pool, and an
- * immediate or a small message says so.  The sink's pool, and nothing else of any end, is
- * registered for that: anew for each wire, whose queue pair alone can use the key, told in the
- * LANE_HELLO of a sink that has heard its peer's.  Then the peer can change a block also after it
- * was handed up: hence wire.exposed, and copies of what is parsed (seal.h).  What it gains is to
- * have other bytes stored than the digest was made of, in a file whose bytes and digest are its to
- * say anyway; --verify reads what is stored.
+ * With RDMA_OP_WRITE_* the source writes block n into slot n % depth of the sink's pool, and
+ * announces it with an immediate or a small message. For that the sink's pool is registered for
+ * remote writes, and no other memory of either end. Each wire registers it anew, and only that
+ * wire's queue pair can use the key. The sink sends the key in a LANE_HELLO, after it has heard its
+ * peer's. The peer can then change a block even after it was handed up: hence wire.exposed, and the
+ * copies of everything that is parsed (seal.h). All a malicious peer gains is that the stored bytes
+ * differ from the bytes of the digest, in a file whose bytes and digest it chooses anyway; --verify
+ * reads what is stored.
  */
 
 #include <rdma/rdma_cma.h>
@@ -32,35 +33,34 @@
 /*
  * Why a receiver is never found not ready, and rnr_retry_count can be 0:
  *
- * Sink.  Before connect or accept it posts one receive for the hello, then one for each of
- * its `depth' blocks (or for what tells of a block that was written).  A source's first message is
- * its hello, all further ones are blocks, and it sends block b only when its credit is at least b -
- * depth + 1: when the sink has put all blocks up to b - depth.  The sink posts a block's receive
- * before it grants that block's credit.  So of the `depth' receives one is free for b.
+ * Sink. Before it connects or accepts, it posts one receive for the hello, then one for each of its
+ * `depth' blocks (or for the message that announces a written block). A source's first message is
+ * its hello; all later ones are blocks. The source sends block b only when its credit is at least b
+ * - depth + 1, that is, when the sink has put all blocks up to b - depth. The sink posts a block's
+ * receive before it grants that block's credit. So one of the `depth' receives is free for b.
  *
- * Source.  Before connect or accept it posts one receive for the hello (or for two: below),
- * then `depth' (and a spare) for credits.  A sink's first messages are those, all further ones
- * are credits, strictly increasing.  Let c be the last credit that the source used.  It posted that
- * message's receive again before it used it, so all that can be on the way are credits
- * greater than c; and none is greater than the number of blocks sent, which is at most
- * c + depth.  Strictly increasing numbers from c + 1 to c + depth are at most `depth'
- * messages.
+ * Source. Before it connects or accepts, it posts one receive for the hello (or two: see below),
+ * then `depth' (and a spare) for credits. A sink's first messages are the hellos; all later ones
+ * are credits, strictly increasing. Let c be the last credit that the source used. The source
+ * posted that message's receive again before it used the credit, so only credits greater than c can
+ * be in flight. None is greater than the number of blocks sent, which is at most c + depth.
+ * Strictly increasing numbers from c + 1 to c + depth are at most `depth' messages.
  *
- * A sink that connects says hello before it knows to whom.  Where it has a ring to tell, it says
- * hello again, with the ring, once it has heard the source's.
+ * A connecting sink sends its hello before it knows its peer. If it has a ring to announce, it
+ * sends a second hello, with the ring, once it has heard the source's.
  */
 enum {
 	CREDITS_SPARE = 1,
-	SENDS_SPARE = 2, /* beyond depth: the hello, and one more */
-	CREDIT_STRIDE = 16, /* a credit's place in the ring */
-	REAP_MOST = 16, /* completions taken at a time */
-	EVENT_LATE_MS = 2000, /* of the kernel, saying that a step's time is over */
-	SIW_CALL_MS = 2000, /* most that siw's rdma_connect() may take */
+	SENDS_SPARE = 2, /* beyond depth: the hello, and one spare */
+	CREDIT_STRIDE = 16, /* bytes of the ring per credit */
+	REAP_MOST = 16, /* most completions to take at a time */
+	EVENT_LATE_MS = 2000, /* extra time for the kernel to report that a step timed out */
+	SIW_CALL_MS = 2000, /* most time that siw's rdma_connect() may take */
 };
 
 struct arrival {
 	uint32_t slot;
-	uint32_t len; /* bytes that came, head included */
+	uint32_t len; /* bytes that arrived, with the head */
 };
 
 struct verbs {
@@ -69,9 +69,9 @@ struct verbs {
 	struct pool *pool;
 	enum lane_side side;
 	enum rdma_op op;
-	bool accepting; /* we took a call */
+	bool accepting; /* this end accepted the connection */
 	uint32_t depth, epoch;
-	char peer[80]; /* its address and port, for failures */
+	char peer[80]; /* its address and port, for failure messages */
 
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
@@ -79,80 +79,86 @@ struct verbs {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_mr *pool_mr, *ring_mr;
-	uint8_t *ring; /* hellos, credits, then notices */
+	uint8_t *ring; /* hellos, then credits, then notices */
 	size_t ring_bytes;
 	bool paired; /* the id has a queue pair */
-	bool armed; /* the next completion makes the channel readable */
-	bool calling; /* iWARP: the call is not answered, and nothing can be freed before it is */
+	bool armed; /* the next completion will make the channel readable */
+	/* iWARP: our connection request has no answer yet, so nothing can be freed */
+	bool calling;
 	uint64_t spin_ns;
 
-	uint32_t sends, sends_max; /* posted and not yet reaped; as many as were granted */
-	bool inlined; /* credits and notices need no memory of the ring */
-	uint32_t credit_slot; /* the next one of the ring to send from, if not */
-	unsigned hellos; /* of the peer's that came */
+	/* Posted and not yet reaped; the most that the device grants. */
+	uint32_t sends, sends_max;
+	bool inlined; /* credits and notices are sent inline, without the ring's memory */
+	uint32_t credit_slot; /* else: the next credit slot of the ring to send from */
+	unsigned hellos; /* the peer's hellos that arrived */
 	struct lane_ring there; /* source: the sink's pool, if we write into it */
 
 	/* source */
-	bool begun; /* a block was sent on this wire: the three numbers count */
+	bool begun; /* a block was sent on this wire: the next three are valid */
 	uint64_t next; /* number of the next block */
-	uint64_t let_go; /* of the first block that the adapter still reads */
+	uint64_t let_go; /* number of the first block that the adapter may still read */
 	uint64_t stored; /* the highest credit */
-	uint64_t large; /* number + 1 of the first block of many packets; 0: none was sent */
-	bool credited; /* a credit has come */
+	/* Number + 1 of the first block sent that takes many packets; 0: none sent. */
+	uint64_t large;
+	bool credited; /* a credit has arrived */
 	struct patience patience;
 
 	/* sink */
-	bool *posted; /* by slot: the adapter has it */
-	struct arrival *came; /* blocks that nobody has asked for yet: a ring of depth */
-	uint32_t came_at, came_left; /* where it begins, how many there are */
+	bool *posted; /* by slot: its receive is posted */
+	/* ring of depth: blocks that arrived and that nobody has asked for yet */
+	struct arrival *came;
+	uint32_t came_at, came_left; /* where the ring begins, how many it holds */
 	uint64_t granted;
 
-	int wake; /* eventfd, readable once broken */
+	int wake; /* eventfd; readable once the wire is broken */
 	atomic_bool broken;
-	struct failure why; /* what broke it first; OUT_DONE: nothing did */
+	struct failure why; /* what broke the wire first; OUT_DONE: not broken */
 };
 
-/* Of hellos in the ring: ours, the peer's, and the one that a sink says or a source hears then. */
+/* Places of hellos in the ring: ours, the peer's, and the second one, which a sink sends or a
+ * source receives. */
 enum hello_place { HELLO_OUT, HELLO_IN, HELLO_AGAIN, HELLO_PLACES };
 
 /* ---- verbs.c ---- */
 
-/* A wire without a connection; verbs_free() frees it, in whatever state it is. */
+/* Makes a wire without a connection. verbs_free() frees it in any state. */
 int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out);
 void verbs_free(struct verbs *v);
-/* Send the hello that is at this place; the connection must be established. */
+/* Sends the hello at this place. The connection must be established. */
 int verbs_send_hello(struct verbs *v, enum hello_place place);
-/* Post a list of them. */
+/* Posts a list of work requests. */
 int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first);
-/* Send no bytes to nowhere, if there is room. */
+/* Sends an empty message, if the send queue has room. */
 int verbs_send_nothing(struct verbs *v);
-/* Take in what completed; nothing: wait for it, until until_ms (0: for ever).  -1 when the wire
- * is broken or the lane was aborted. */
+/* Processes completions. If there are none, waits for one until until_ms (0: without limit).
+ * Returns -1 if the wire is broken or the lane was aborted. */
 int verbs_progress(struct verbs *v, uint64_t until_ms);
-/* Break the wire for this reason, or for the one it already has. */
+/* Breaks the wire for this reason, unless it is broken already. */
 int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), cold));
 
 /* ---- verbs_equip.c ---- */
 
-/* Give v->id, which has a device, its queues and memory, and post all receives. */
+/* Gives v->id, which has a device, its queues and memory, and posts all receives. */
 int verbs_equip(struct verbs *v);
-/* The opposite of that; nothing where there is nothing. */
+/* Undoes verbs_equip(); may be called in any state. */
 void verbs_strip(struct verbs *v);
-/* The part of it that waits for nobody: no memory is the adapter's any more. */
+/* The part of verbs_strip() that does not wait: afterwards the adapter uses none of our memory. */
 void verbs_release_memory(struct verbs *v);
-/* Post a receive; into NULL: of a message without bytes. */
+/* Posts a receive. into NULL: for a message without bytes. */
 int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into);
-/* Post the receive of one credit. */
+/* Posts the receive of one credit. */
 int verbs_post_credit(struct verbs *v, uint32_t slot);
-/* Places in the ring: hellos, credits, notices. */
+/* Addresses in the ring: hellos, credits, notices. */
 uint8_t *verbs_hello_at(const struct verbs *v, enum hello_place place);
 uint8_t *verbs_credit_at(const struct verbs *v, uint32_t slot);
 uint8_t *verbs_notice_at(const struct verbs *v, uint32_t slot);
 
-/* What a work request was for is in its wr_id: a completion in error tells nothing else. */
+/* The purpose of a work request, kept in its wr_id: a failed completion has no other valid
+ * field. */
 enum verbs_work {
-	WORK_WRITE_BLOCK = 1, /* of the two parts of a write and a send; the other is: */
+	WORK_WRITE_BLOCK = 1, /* the WRITE of a WRITE and SEND; WORK_SEND_BLOCK is its SEND */
 	WORK_SEND_BLOCK,
 	WORK_SEND_CREDIT,
 	WORK_SEND_HELLO,
@@ -172,36 +178,36 @@ static inline bool verbs_writes(const struct verbs *v)
 {
 	return v->op != RDMA_OP_SEND;
 }
-/* Source: a sink that calls says its hello a second time, with the ring. */
+/* Source: a connecting sink sends its hello a second time, with the ring. */
 static inline bool verbs_hears_twice(const struct verbs *v)
 {
 	return v->side == LANE_SOURCE && v->accepting && verbs_writes(v);
 }
 /* "send", "write-imm" */
 const char *verbs_op_text(enum rdma_op op);
-/* Why this device can't do it: -1 with a failure. */
+/* Returns -1 with a failure if this device cannot do the operation. */
 int verbs_op_check(struct verbs *v);
-/* Places of the send queue that a block takes. */
+/* Entries of the send queue per block. */
 uint32_t verbs_sends_a_block(const struct verbs *v);
-/* Source: post b, when there is room for it. */
+/* Source: posts b as soon as the send queue has room. */
 int verbs_send_block(struct verbs *v, const struct block *b);
-/* Sink: post the receive that block goes into, or that tells of it. */
+/* Sink: posts the receive for the block of this slot, or for its announcement. */
 int verbs_post_block(struct verbs *v, uint32_t slot);
-/* Sink: where slot 0 begins, with the page of its head, in our memory. */
+/* Sink: the address in our memory of slot 0, with the page of its head. */
 uint64_t verbs_ring_at(const struct verbs *v);
-/* Sink: that receive ended well. */
+/* Sink: processes a successful completion of that receive. */
 int verbs_block_came(struct verbs *v, const struct ibv_wc *wc);
-/* Sink: what a receive of a block ends with. */
+/* Sink: the completion opcode of a block's receive. */
 enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v);
 
 /* ---- verbs_listen.c ---- */
 
 struct verbs_caller {
 	struct rdma_cm_id *id;
-	struct rdma_event_channel *events; /* its own: the listener's is another thread's */
+	struct rdma_event_channel *events; /* its own, because another thread uses the listener's */
 	struct lane_private says;
 };
-/* Free c, and id and channel if they are still its own, without a word to the caller. */
+/* Frees c, and its id and channel if c still owns them, without an answer to the caller. */
 void verbs_caller_free(struct verbs_caller *c);
 
 #endif

@@ -2,13 +2,13 @@
 #ifndef LANE_VERBS_VERBS_PORT_H
 #define LANE_VERBS_VERBS_PORT_H
 
-/* What verbs report of a port, and sysfs does not. */
+/* Properties of a port that verbs report and sysfs does not. */
 
 #include "host/adapter.h"
 
-/* -1 with a failure where verbs can't be asked, as in a build without them. */
+/* Fails with -1 if verbs can't be asked, for example in a build without rdma-core. */
 struct adapter_verbs {
-	unsigned mtu, mtu_most; /* bytes of data in a packet; 0: not told */
+	unsigned mtu, mtu_most; /* data bytes per packet, active and largest; 0: unknown */
 };
 int verbs_port_query(const struct adapter *a, struct adapter_verbs *out);
 
