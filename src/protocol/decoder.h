@@ -3,8 +3,7 @@
 #define PROTOCOL_DECODER_H
 
 /*
- * A reader that remembers the first field that was wrong: for message*.c and record*.c
- * only.
+ * A reader that remembers the first invalid field. Only for message*.c and record*.c.
  */
 
 #include "protocol/message.h"
@@ -12,7 +11,7 @@
 struct decoder {
 	struct reader r;
 	const char *what; /* name of the message */
-	const char *wrong; /* the first bad field, NULL: none yet */
+	const char *wrong; /* the first invalid field; NULL: none yet */
 };
 
 static inline struct decoder decoder_of(const struct frame *f)
@@ -23,7 +22,7 @@ static inline struct decoder decoder_of(const struct frame *f)
 	};
 }
 
-/* The field just taken is there, and right. */
+/* Records `field' as invalid if the field just taken is truncated or not right. */
 static inline void decoder_require(struct decoder *d, bool right, const char *field)
 {
 	if (!d->wrong && (d->r.bad || !right))
@@ -44,7 +43,7 @@ static inline void take_text(struct decoder *d, char *to, size_t size, const cha
 	decoder_require(d, true, field);
 }
 
-/* All outcomes but OUT_DONE, and that where done is set. */
+/* Takes any outcome but OUT_DONE; OUT_DONE too if done is set. */
 static inline uint8_t take_outcome(struct decoder *d, bool done)
 {
 	uint8_t code = take_u8(&d->r);
@@ -56,10 +55,10 @@ static inline uint8_t take_outcome(struct decoder *d, bool done)
 void total_take(struct decoder *d, struct msg_total *m);
 void times_take(struct decoder *d, struct msg_times *m);
 
-/* Nothing wrong and nothing left over: 0, else -1 with a failure. */
+/* Returns 0 if no field was invalid and no bytes are left, else -1 with a failure. */
 int decoder_finish(struct decoder *d);
 
-/* A block size of zero is for the caller to judge. */
+/* Rejects a block size of zero; a caller that allows zero checks for it first. */
 static inline bool block_size_fits(uint32_t size)
 {
 	return size >= LANE_BLOCK_MIN && size <= LANE_BLOCK_MAX && (size & (size - 1)) == 0;

@@ -2,11 +2,12 @@
 #ifndef PROTOCOL_RECORD_IMPL_H
 #define PROTOCOL_RECORD_IMPL_H
 
-/* What record.c and record_tree.c have in common; for these two only. */
+/* Shared by record.c and record_tree.c only. */
 
 #include "protocol/decoder.h"
 
-/* The head's length is not known before the body is written: head first with zero, then this. */
+/* The length of a record is unknown until its body is written. record_begin() writes the head with
+ * length zero; record_finish() fills the length in. */
 struct open_record {
 	uint8_t *len_at;
 	size_t body_from;
@@ -16,7 +17,7 @@ void record_finish(struct writer *w, struct open_record o);
 
 void attr_put(struct writer *w, const struct record_attr *a);
 void attr_take(struct decoder *d, struct record_attr *a);
-/* A name that is one component, or "". */
+/* Takes a name that is one component, or "". */
 void component_take(struct decoder *d, char name[static NAME_ROOM]);
 
 int record_dir_decode(struct decoder *d, struct record_dir *r);
