@@ -3,15 +3,15 @@
 #define SESSION_SESSION_H
 
 /*
- * A session: one authenticated conversation between a source and a sink, with its control
- * channel and its lanes.
+ * A session: one authenticated conversation between a source and a sink, with its control channel
+ * and its lanes.
  *
- * session_open() says HELLO and agrees on lanes; the lanes come without wires, each gets its
- * first one (and any later one) in its own thread, in its first call: connecting, choosing
- * RDMA or TCP, fencing and mending are all in here (mend.c) and nothing of them is seen above.
+ * session_open() exchanges HELLO and agrees on the lanes. It returns lanes without wires. Each lane
+ * gets its first wire, and any later one, in its own thread and its first call. Connecting,
+ * choosing RDMA or TCP, fencing and mending happen inside (mend.c), invisible to the layers above.
  *
- * The first failure anywhere, here or at the peer, is the session's: session_fail() latches
- * it, tells the peer, and aborts all lanes; every call that waits then returns -1.
+ * The first failure anywhere, here or at the peer, is the session's failure. session_fail() latches
+ * it, reports it to the peer and aborts all lanes. Every waiting call then returns -1.
  */
 
 #include <stdbool.h>
@@ -28,65 +28,68 @@ struct session_opts {
 	enum role role;
 	enum transport want;
 	bool listens; /* this end listens for lanes (round 0) */
-	bool has_conductor; /* frames >= 64 may be sent; roles may swap, a detour may come */
-	uint16_t lanes, depth; /* 0: as sizing.h chooses */
-	uint32_t block_size; /* 0: likewise */
+	bool has_conductor; /* frames >= 64 may be sent; roles may swap, and a detour may be used */
+	uint16_t lanes, depth; /* 0: sizing.h chooses */
+	uint32_t block_size; /* 0: sizing.h chooses */
 	uint64_t memory;
 	enum rdma_op rdma_op;
 	unsigned rails; /* 0: no bound */
-	bool unchecked; /* lanes without hashes, at both ends: benchmarks only */
+	bool unchecked; /* lanes compute and check no hashes, at both ends; for benchmarks only */
 	uint64_t bwlimit;
 	int timeout_ms, connect_timeout_ms;
 	unsigned port_lo, port_hi;
 	uint8_t secret[LANE_SECRET];
 	char host[HOST_MAX], peer[HOST_MAX];
-	char address[HOST_MAX]; /* --address: the only one to listen at, "" */
-	struct porter *porter; /* rdrecv's, with its listeners; else NULL.  Borrowed. */
-	union address dialed; /* rdsend: where the control connection went (family 0: none) */
+	char address[HOST_MAX]; /* --address: the only address to listen at, or "" */
+	struct porter *porter; /* rdrecv's, with its listeners, else NULL; borrowed */
+	union address dialed; /* rdsend: the address of the control connection (family 0: none) */
 	int family; /* AF_INET, AF_INET6, or 0 for both */
 
-	/* Frames of the layer above, and those from a conductor (MSG_CANCEL is dealt with by
-	 * the session: it fails with OUT_SIGNAL).  Control thread; must not wait. */
+	/* Frames for the layer above, and those of a conductor. (The session handles MSG_CANCEL
+	 * itself: it fails with OUT_SIGNAL.) Control thread; must not wait. */
 	int (*on_frame)(void *ctx, const struct frame *f);
-	/* The session failed, or the peer's DONE / END can no longer come: wake whoever waits.
-	 * Any thread; must not wait. */
+	/* The session failed, or the peer's DONE or END can no longer arrive: wake all waiting
+	 * threads. Any thread; must not wait. */
 	void (*on_fail)(void *ctx);
 	void *ctx;
 };
 
-/* Takes ch; before/len as for control_start().  Waits for the peer's HELLO.  On failure the
- * peer has been told and all is freed; host: its host's name if the cause came from it, else "". */
+/* Takes ch; before and len as in control_start(). Waits for the peer's HELLO. On failure it has
+ * reported the failure to the peer and freed all; host is the peer's host name if the peer caused
+ * the failure, else "". */
 int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
 		 char host[static HOST_MAX], struct session **out);
 
-/* Stop all threads and free all. Lanes' threads must have been joined. NULL is fine. */
+/* Stops all threads and frees all. The lanes' threads must have been joined. s may be NULL. */
 void session_close(struct session *s);
 
 unsigned session_lanes(const struct session *s);
 struct lane *session_lane(struct session *s, unsigned i);
 
 int session_send(struct session *s, uint8_t type, const void *body, size_t len);
-/* Everything queued is on its way, or 1 s is over. */
+/* Waits until all queued frames are on their way, or 1 s is over. */
 void session_flush(struct session *s);
 
-/* Make this thread's failure the session's, unless it has one; always returns -1 with the
- * session's failure as this thread's. */
+/* Makes this thread's failure the session's failure, unless the session has one already. Always
+ * returns -1, with the session's failure as this thread's. */
 int session_fail(struct session *s);
-/* Did it fail?  Fills *f and, if the cause came from the peer, its host's name into host. */
+/* Returns whether the session failed. Fills *f, and host with the peer's host name if the peer
+ * caused the failure. */
 bool session_failed(struct session *s, struct failure *f, char host[static HOST_MAX]);
 
-/* After this the loss of the channel is no failure: the sink said DONE, or the source has it. */
+/* From now on losing the channel is no failure: the sink has sent DONE, or the source has received
+ * it. */
 void session_ended(struct session *s);
 
 const struct msg_hello *session_peer(const struct session *s);
-/* How data goes: transport, name of lane 0's wire or of all adapters if there are several, why
- * not RDMA.  Known after the first block. */
+/* The path of the data: transport; name of lane 0's wire, or of all adapters if there are several;
+ * why not RDMA. Known after the first block. */
 enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
 				 size_t why_size);
 /* The sum over all lanes. */
 void session_stats(struct session *s, struct lane_stats *out);
-/* Lanes call it before sending len bytes, or putting them: waits as --bwlimit says.  A sink's only
- * without a conductor, who has told the source as well. */
+/* Waits as --bwlimit requires. Lanes call it before they send or put len bytes. A sink paces only
+ * without a conductor, because a conductor also gives the source the limit. */
 int session_pace(struct session *s, uint32_t len);
 
 #endif

@@ -3,14 +3,14 @@
 #define SESSION_CHANNEL_CHANNEL_H
 
 /*
- * The byte stream under a control channel: a pair of descriptors (ssh's stdio, a socket pair)
- * or TLS 1.3 with a pre-shared key over TCP.  Non-blocking; used by one thread at a time.
- * read and write return bytes, 0 for "not now" (poll what channel_polls() says), -1 with a
- * failure; read's *eof is set (and 0 returned) at the end of the stream.  TLS has an end that
- * can't be forged: a connection that closes without it is a failure, OUT_PEER_LOST.
+ * The byte stream under a control channel: a pair of descriptors (ssh's stdio, a socket pair), or
+ * TLS 1.3 with a pre-shared key over TCP. Non-blocking; used by one thread at a time. read and
+ * write return a number of bytes, 0 for "not now" (then poll what channel_polls() returns), or -1
+ * with a failure. At the end of the stream, read returns 0 and sets *eof. TLS has an end of stream
+ * that can't be forged: if the connection closes without it, that is a failure, OUT_PEER_LOST.
  *
- * Bytes may be at hand that poll(2) knows nothing of: read until it says "not now" before
- * polling.  Writing to a peer that is gone raises SIGPIPE: the programs ignore it.
+ * The channel may hold buffered bytes that poll(2) does not know about: read until it returns "not
+ * now" before polling. Writing to a closed peer raises SIGPIPE; the programs ignore it.
  */
 
 #include <poll.h>
@@ -24,34 +24,36 @@
 
 struct channel;
 
-/* Owns both descriptors (which may be equal) and makes them non-blocking. */
+/* Owns both descriptors, which may be equal, and makes them non-blocking. */
 int channel_over_fds(int in, int out, struct channel **out_ch);
 
-/* A TLS session over a connected socket; handshake not yet done.  Owns fd. */
+/* A TLS session over a connected socket, before its handshake. Owns fd. */
 int channel_tls_client(int fd, const struct psk *key, struct channel **out);
 int channel_tls_server(int fd, const struct psk *key, struct channel **out);
-/* One step: 1 done, 0 not now, -1 failed: OUT_AUTH the key did not match, OUT_PEER_LOST the
- * peer closed or reset the connection, OUT_PROTOCOL it is no such peer.  1 at once for
- * descriptors. */
+/* One step of the handshake. Returns 1 when done (at once for descriptors), 0 for "not now", -1 on
+ * failure: OUT_AUTH: the key did not match; OUT_PEER_LOST: the peer closed or reset the connection;
+ * OUT_PROTOCOL: the peer does not speak this protocol. */
 int channel_handshake(struct channel *c);
-/* What to call the peer in failures ("the peer" at first); copied. */
+/* Sets the peer's name in failures ("the peer" by default). Copies name. */
 void channel_set_peer(struct channel *c, const char *name);
-/* 32 bytes for the lanes that both ends of a finished TLS session know, and nobody else. */
+/* Derives 32 secret bytes for the lanes, known only to both ends of a finished TLS session. */
 int channel_secret(struct channel *c, uint8_t to[static LANE_SECRET]);
 
 ssize_t channel_read(struct channel *c, void *to, size_t len, bool *eof);
 ssize_t channel_write(struct channel *c, const void *from, size_t len);
-/* Fill in up to two pollfds for what the channel waits for now; returns how many. */
+/* Fills in up to two pollfds for the events that the channel now waits for; returns their
+ * number. */
 int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2]);
-/* The socket's addresses; false for descriptors that are no sockets. */
+/* The socket's addresses. Returns false if the descriptors are not sockets. */
 bool channel_addresses(const struct channel *c, union address *local, union address *peer);
-/* Bytes written to a TCP peer whose kernel has not acknowledged them; 0 for other channels.
- * Any thread, while the channel is there. */
+/* Bytes written to a TCP peer that its kernel has not acknowledged; 0 for other channels. Any
+ * thread, as long as the channel exists. */
 size_t channel_unsent(const struct channel *c);
-/* Until a TCP peer's kernel has all that was written: closing a socket that has not been read empty
- * throws away what has not arrived.  False: not by deadline_ms. */
+/* Waits until a TCP peer's kernel has acknowledged everything written. Closing a socket with unread
+ * input discards whatever has not arrived. Returns false if deadline_ms passed. */
 bool channel_flush(const struct channel *c, uint64_t deadline_ms);
-/* Says goodbye if that can be done at once, and closes; errno stays. NULL is fine. */
+/* Sends the end of the TLS stream if that is possible at once, and closes. Keeps errno. c may be
+ * NULL. */
 void channel_free(struct channel *c);
 
 #endif

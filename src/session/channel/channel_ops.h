@@ -3,8 +3,8 @@
 #define SESSION_CHANNEL_CHANNEL_OPS_H
 
 /*
- * Between channel.c and its two kinds of stream (channel.c's descriptors, tls.c); nobody else
- * includes this.  Each kind embeds struct channel first.
+ * The interface between channel.c and the two kinds of stream (descriptors in channel.c, TLS in
+ * tls.c). Private to these files. Each kind's struct begins with struct channel.
  */
 
 #include "session/channel/channel.h"
@@ -27,9 +27,10 @@ struct channel {
 };
 
 void channel_init(struct channel *c, const struct channel_ops *ops, int in, int out);
-/* Set O_NONBLOCK; the flags as they were in *old, if not NULL.  0, or -1 with a failure. */
+/* Sets O_NONBLOCK and stores the previous flags in *old, if not NULL. Returns 0, or -1 with a
+ * failure. */
 int descriptor_unblock(int fd, int *old);
-/* The failure of a stream that errno broke; what is "read from" or "write to". Returns -1. */
+/* Makes errno the failure of the stream. what is "read from" or "write to". Returns -1. */
 int channel_broken(const struct channel *c, const char *what);
 
 #endif

@@ -5,28 +5,30 @@
 /*
  * The control channel: frames over a channel, owned by one thread of this process.
  *
- * That thread reads frames, answers PING at once, sends PING when the line is quiet, notices
- * the peer's silence, and hands every other frame to on_frame().  It never opens, registers,
- * joins or waits for anything else, and on_frame() must not either.
+ * That thread reads frames, answers PING at once, sends PING when the channel is idle, detects a
+ * silent peer, and passes every other frame to on_frame(). It never opens, registers, joins or
+ * waits for anything else, and on_frame() must not do so either.
  *
- * control_send() may be called from any thread: it appends to an outbox of OUTBOX_MAX bytes
- * and waits while that is full (not in the control thread itself, where it fails instead: a
- * handler sends small answers to things the peer is bounded in).
+ * Any thread may call control_send(). It appends to an outbox of OUTBOX_MAX bytes and waits while
+ * the outbox is full. In the control thread it fails instead of waiting. A handler sends only small
+ * answers, to requests whose number is bounded at the peer.
  *
- * on_lost() is called once, in the control thread, when the channel is no more: end of
- * stream (clean: whether the last frame was whole), error, or silence; failed() has the
- * sentence (OUT_PEER_LOST, OUT_TIMEOUT, OUT_PROTOCOL).  Not called after control_close().
+ * on_lost() is called once, in the control thread, when the channel is lost: end of stream (clean:
+ * the last frame was complete), an error, or silence. failed() has the reason (OUT_PEER_LOST,
+ * OUT_TIMEOUT, OUT_PROTOCOL). It is not called after control_close().
  *
- * on_refused() comes before that, once, where what is heard is of no use any more but can still
- * be answered: a frame that can't be, or silence of a peer whose host takes what it is sent.
- * From then on nothing is heard but the stream's end; sending goes on.  NULL: that is on_lost().
+ * on_refused() is called before on_lost(), at most once, when input is no longer usable but can
+ * still be answered: after an invalid frame, or when the peer is silent but its host still
+ * acknowledges what we send. From then on only the end of the stream is read; sending continues. If
+ * on_refused is NULL, on_lost() is called instead.
  *
- * Silence is counted from the peer's last byte on any way (heard_ms), so that a cut that lanes
- * have survived ends nothing while TCP still waits to send this channel's bytes again.  But after
- * CHANNEL_TIMEOUTS times as long the channel is given up also while lanes live.
+ * The silence timeout starts at the peer's last byte on any path (heard_ms). So an interruption
+ * that the lanes survived does not end the session while TCP still waits to retransmit this
+ * channel's bytes. After CHANNEL_TIMEOUTS times the timeout the channel is given up even if lanes
+ * live.
  *
- * Silence is counted in time that this process ran: a thread that finds it was stopped (its
- * poll came back seconds late) starts counting afresh.  Without pings (a conductor) PING and
+ * Only time in which this process ran counts as silence. If the thread finds that it was stopped
+ * (its poll returned seconds late), it starts to count again. Without pings (a conductor), PING and
  * PONG go to on_frame() like any other frame.
  */
 
@@ -39,47 +41,48 @@
 struct control;
 
 struct control_handler {
-	/* 0, or -1 with a failure: the channel is then given up as with an error. */
+	/* Returns 0; or -1 with a failure: the channel is then given up as after an error. */
 	int (*on_frame)(void *ctx, const struct frame *f);
 	void (*on_lost)(void *ctx, bool clean);
 	void (*on_refused)(void *ctx);
-	/* When the peer was last heard on another way than this channel (clock_ms), 0: never; NULL:
-	 * there is none.  Must not wait. */
+	/* When the peer was last heard on another path than this channel (clock_ms); 0: never.
+	 * NULL: no such path. Must not wait. */
 	uint64_t (*heard_ms)(void *ctx);
 	void *ctx;
-	int timeout_ms; /* of silence; 0: none */
-	bool pings; /* send PING (an end); a conductor only passes them on */
-	const char *peer; /* its name in failures, NULL: "the peer"; copied */
+	int timeout_ms; /* silence timeout; 0: none */
+	bool pings; /* send PING (an end); a conductor only relays them */
+	const char *peer; /* its name in failures; NULL: "the peer"; copied */
 };
 
 enum { OUTBOX_MAX = 1 << 20 };
 
-/* Owns ch from here on, unless it fails.  before: bytes of the stream that were read already. */
+/* Owns ch from here on, unless it fails. before: bytes of the stream that were already read. */
 int control_start(struct channel *ch, const struct control_handler *h, const void *before,
 		  size_t before_len, struct control **out);
 
-/* Queue a frame; 0, or -1 when the channel is gone. */
+/* Queues a frame. Returns 0, or -1 if the channel is lost. */
 int control_send(struct control *c, uint8_t type, const void *body, size_t len);
-/* The same without waiting, in any thread: -1 (OUT_TIMEOUT) also when the outbox is full.  A part
- * of it is kept for this and for the control thread: for last words. */
+/* The same without waiting, in any thread. Returns -1 (OUT_TIMEOUT) also if the outbox is full. A
+ * part of the outbox is reserved for this call and for the control thread, for final messages. */
 int control_post(struct control *c, uint8_t type, const void *body, size_t len);
 
-/* control_send() waits no more, now and later: it is then control_post().  For a session that
- * has failed and waits for its threads. */
+/* From now on control_send() does not wait; it acts as control_post(). For a session that has
+ * failed and waits for its threads. */
 void control_hurry(struct control *c);
 
-/* How many PINGs were sent, or are about to be; and the number of the last one that was answered.
- * With that the peer has seen what was queued before that PING, and what it said to it has come. */
+/* How many PINGs were sent or are about to be, and the number of the last one that was answered.
+ * Its answer proves that the peer has seen everything queued before that PING, and that everything
+ * the peer sent before the answer has arrived. */
 uint64_t control_pings(const struct control *c, uint64_t *answered);
 
-/* Change the silence limit (both ends agree on the smaller after HELLO). */
+/* Changes the silence timeout (after HELLO both ends agree on the smaller one). */
 void control_set_timeout(struct control *c, int timeout_ms);
 
-/* Wait until all that was queued has been written, to a TCP peer until it has come there, at
- * most until the deadline; 0 or -1. */
+/* Waits until everything queued has been written, and has reached a TCP peer, but no longer than
+ * the deadline. Returns 0 or -1. */
 int control_flush(struct control *c, uint64_t deadline_ms);
 
-/* Stop the thread and free all; NULL is fine.  Not in the control thread. */
+/* Stops the thread and frees all. c may be NULL. Not from the control thread. */
 void control_close(struct control *c);
 
 #endif

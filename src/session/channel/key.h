@@ -3,9 +3,9 @@
 #define SESSION_CHANNEL_KEY_H
 
 /*
- * Keys: typed ones (stretched with scrypt N=2^15, r=8, p=1: 32 MiB for a tenth of a second)
- * and made ones (32 random bytes, written by --make-key as "sluice-key-1:" and 64 hex digits,
- * used as they are).  The caller wipes with psk_wipe().
+ * Keys of rdsend and rdrecv. Typed keys are stretched with scrypt N=2^15, r=8, p=1: 32 MiB for a
+ * tenth of a second. Generated keys are 32 random bytes, which --make-key writes as "sluice-key-1:"
+ * and 64 hex digits; they are used as they are. The caller wipes a key with psk_wipe().
  */
 
 #include <stdint.h>
@@ -16,15 +16,15 @@ struct psk {
 	uint8_t bytes[PSK_SIZE];
 };
 
-/* From a typed key, or the text of a made one (OUT_USAGE when it is empty or a damaged made one).
- * text is not kept. */
+/* From a typed key, or the text of a generated one. OUT_USAGE if the text is empty or a damaged
+ * generated key. Does not keep text. */
 int psk_from_text(const char *text, size_t len, struct psk *out);
-/* From a file that belongs to us with no permission for others (fstat on the opened file; else
- * OUT_USAGE).  One newline at the end is not of the key. */
+/* From a file that we own, without permissions for others (fstat on the open file; else OUT_USAGE).
+ * One newline at the end is not part of the key. */
 int psk_from_file(const char *path, struct psk *out);
-/* From what can be read from fd until its end, at most KEY_TEXT_MAX bytes; fd stays open. */
+/* From fd up to its end, at most KEY_TEXT_MAX bytes. fd stays open. */
 int psk_from_fd(int fd, struct psk *out);
-/* Make a key file, 0600, not over an existing one. */
+/* Makes a key file with mode 0600. Does not overwrite an existing file. */
 int psk_make_file(const char *path);
 void psk_wipe(struct psk *k);
 

@@ -2,9 +2,9 @@
 #ifndef SESSION_CHANNEL_OPENSSL_H
 #define SESSION_CHANNEL_OPENSSL_H
 
-/* OpenSSL loads what it works with at its first use, and 3.0 may crash if memory runs out in that,
- * or lack it from then on.  So each process that will need it does this first, before anything else
- * is begun. */
+/* OpenSSL loads its algorithms at first use. OpenSSL 3.0 may crash if memory runs out during that,
+ * or lack them from then on. So each process that will use OpenSSL calls this before it starts
+ * anything else. */
 int openssl_start(void);
 
 #endif

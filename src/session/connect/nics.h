@@ -2,8 +2,7 @@
 #ifndef SESSION_CONNECT_NICS_H
 #define SESSION_CONNECT_NICS_H
 
-/* The links of this host that lanes may take: RDMA ports and network devices behind its addresses.
- */
+/* The links of this host that lanes may use: RDMA ports, and network devices of its addresses. */
 
 #include "host/adapter.h"
 #include "session/connect/places.h"
@@ -14,13 +13,14 @@ struct port_list {
 	unsigned count;
 	struct adapter ports[OFFER_MAX];
 };
-/* The index of the port behind a local address, which is added if it is new; -1: none. */
+/* Returns the index of the port that has this local address, adding the port if it is new; -1: no
+ * port. */
 int nics_find_port(struct port_list *l, const union address *local);
 
 /*
- * What there is at this host to size lanes for.  rdma: RDMA may be used; then the links are all
- * ports of the best rate behind the addresses of `rules', but at most `rails' (0: no bound), else
- * the fastest network device.
+ * The links of this host for which to size lanes. With rdma, RDMA may be used, and the links are
+ * all ports of the highest rate that have addresses of `rules', at most `rails' of them (0: no
+ * bound). Otherwise it is the fastest network device.
  */
 void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
 		 struct sizing_for *out);

@@ -3,7 +3,7 @@
 #define SESSION_CONNECT_PLACES_H
 
 /* Places where lanes can be reached: which of this host's addresses to offer to a peer, and which
- * of a peer's offer to dial. */
+ * places of a peer's offer to dial. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,27 +11,27 @@
 #include "protocol/message.h"
 
 struct offer_rules {
-	const char *only; /* --address: this one and no other; "" */
+	const char *only; /* --address: offer only this one; "": any */
 	const union address *control; /* this end's address of the control connection, or NULL */
 	bool same_host; /* the peer is on this host: loopback may be offered */
 	int family; /* AF_INET, AF_INET6, 0: both */
 };
-/* Where lanes may come to, best first.  -1 (OUT_USAGE) when `only' is no address. */
+/* Addresses to accept lanes at, best first. -1 (OUT_USAGE) if `only' is not an address. */
 int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
 		       unsigned *count);
 
 struct offer_place offer_place_make(const union address *a, enum transport t, unsigned port);
 
 struct dial_rules {
-	const union address *dialed; /* where the control connection went, or NULL */
+	const union address *dialed; /* the address of the control connection, or NULL */
 	bool same_host;
 	int family;
-	union address from; /* the only address of this host to leave from; family 0: any */
+	union address from; /* the only local address to connect from; family 0: any */
 };
-/* The places of an offer for this transport that may be dialed, nearest first. */
+/* The places of an offer that may be dialed over this transport, nearest first. */
 unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 			const struct dial_rules *rules, union address *to, unsigned max);
-/* The same, and their indices in the offer. */
+/* The same, with their indices in the offer. */
 unsigned places_worth(const struct msg_offer *offer, enum transport t,
 		      const struct dial_rules *rules, union address *to, unsigned which[],
 		      unsigned max);

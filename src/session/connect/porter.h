@@ -3,16 +3,16 @@
 #define SESSION_CONNECT_PORTER_H
 
 /*
- * The porter stands at this end's listeners and sorts out who comes.
+ * The porter owns this end's listeners and sorts its callers.
  *
- * First (rdrecv): porter_admit() waits for a peer that finishes a TLS handshake with the key.
- * Others may be in the middle of it, so that a silent or wrong one holds up nobody; strangers.h
- * has the limits on them.
+ * First (rdrecv): porter_admit() waits for a peer that completes a TLS handshake with the key.
+ * Several callers may be in the handshake at once, so a silent or wrong one delays nobody.
+ * strangers.h has the limits on them.
  *
- * Then, as a thread: callers for lanes, on TCP (LANE_HELLO in the first bytes) and RDMA
- * (private data), are verified and kept for the lane's thread, which takes them with
- * porter_wait().  Every attempt has an epoch of its own, so what opens a lane is good once; of
- * several callers for a lane the newest epoch's is kept.
+ * Then, as a thread: the porter verifies callers for lanes, on TCP (LANE_HELLO in the first bytes)
+ * and RDMA (private data), and keeps them until the lane's thread takes them with porter_wait().
+ * Every attempt has its own epoch, so the proof for a lane is valid once. Of several callers for a
+ * lane, the porter keeps the one with the newest epoch.
  */
 
 #include <stdbool.h>
@@ -24,46 +24,47 @@
 struct porter;
 
 int porter_new(struct porter **out);
-/* Stops the thread, closes listeners and callers that nobody took. NULL is fine. */
+/* Stops the thread, and closes the listeners and all callers that no lane took. p may be NULL. */
 void porter_free(struct porter *p);
 
 /*
- * Listen for TCP at addr (NULL: everywhere, IPv4 and IPv6) and one port out of lo..hi (0: any).
- * A porter has one TCP port for all addresses, so the port may change with every call; it is
- * final when it has been told to anybody.  Calls after porter_open_lanes() are a mistake.
+ * Listens for TCP at addr (NULL: all addresses, IPv4 and IPv6) and one port of lo..hi (0: any). A
+ * porter has one TCP port for all addresses, so the port may change with every call. Do not
+ * announce it before the last call. Must not be called after porter_open_lanes().
  */
 int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi);
-/* Listen for RDMA callers at addr; its port in *port. */
+/* Listens for RDMA callers at addr; stores the port in *port. */
 int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo, unsigned hi,
 		       unsigned *port);
 /* 0: no TCP listener. */
 unsigned porter_tcp_port(const struct porter *p);
-/* The first RDMA listener's, 0: there was none. */
+/* The port of the first RDMA listener; 0: no listener. */
 unsigned porter_rdma_port(const struct porter *p);
 
-/* Wait for an authenticated peer, until deadline_ms (clock_ms; 0: for ever) or cancelled().
- * -1 with OUT_CONNECT when the time is over, OUT_SIGNAL when cancelled. */
+/* Waits for an authenticated peer, until deadline_ms (clock_ms; 0: without limit) or cancelled().
+ * Returns -1 with OUT_CONNECT at the deadline, or OUT_SIGNAL when cancelled. */
 int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		 struct channel **out);
 
-/* What a caller must know and be. */
+/* What a caller must prove and match. */
 struct porter_terms {
 	struct lane_key key;
-	enum lane_side peer; /* the side of those who come */
+	enum lane_side peer; /* the side of the callers */
 	unsigned lanes;
 	uint32_t depth, block_size;
 };
-/* Start the thread that lets lanes in; terms are copied. */
+/* Starts the thread that accepts lanes. Copies terms. */
 int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 
 struct caller {
 	uint32_t epoch;
-	int fd; /* TCP: hello verified; else -1 */
-	struct verbs_caller *verbs; /* RDMA: token verified; else NULL */
+	int fd; /* TCP, with a verified hello; else -1 */
+	struct verbs_caller *verbs; /* RDMA, with a verified token; else NULL */
 };
 void caller_drop(struct caller *c);
-/* Wait for a caller of this lane with at least this epoch, until deadline_ms (0: for ever).
- * 0: the caller is yours; 1: wake_fd is readable; -1 with OUT_CONNECT when the time is over. */
+/* Waits for a caller for this lane with at least this epoch, until deadline_ms (0: without limit).
+ * Returns 0: the caller is now owned by the calling thread; 1: wake_fd is readable; -1 with
+ * OUT_CONNECT at the deadline. */
 int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
 		struct caller *out);
 

@@ -2,7 +2,7 @@
 #ifndef SESSION_CONNECT_PORTER_IMPL_H
 #define SESSION_CONNECT_PORTER_IMPL_H
 
-/* A porter's inside: listeners and admitting a peer (porter.c), letting lanes in
+/* The private parts of a porter: listeners and admission of a peer (porter.c), admission of lanes
  * (porter_lanes.c). */
 
 #include <poll.h>
@@ -13,9 +13,9 @@
 
 enum { LISTENERS_MAX = OFFER_MAX + 2 };
 
-/* Where the caller of one lane waits for the lane's thread. */
+/* Keeps the caller of one lane until the lane's thread takes it. */
 struct berth {
-	uint32_t next; /* lowest epoch that is still good */
+	uint32_t next; /* the lowest epoch that is still valid */
 	bool kept;
 	struct caller caller;
 	int ready; /* eventfd */
@@ -29,18 +29,18 @@ struct porter {
 	unsigned rdma_count, rdma_port;
 
 	struct strangers strangers;
-	bool busy; /* a peer was admitted: others are told so */
+	bool busy; /* a peer was admitted: others get an alert */
 
 	struct porter_terms terms;
 	struct worker worker;
 	int stop; /* eventfd */
-	pthread_mutex_t lock; /* of the berths */
+	pthread_mutex_t lock; /* protects the berths */
 	struct berth berths[LANE_COUNT_MAX];
 };
 
-/* Poll the listeners: fills in set from n on, returns the new n. */
+/* Adds the listeners to set from index n on; returns the new n. */
 unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n);
-/* Let newcomers in. */
+/* Accepts new connections. */
 void porter_accept(struct porter *p);
 
 #endif

@@ -3,13 +3,13 @@
 #define SESSION_CONNECT_RAIL_H
 
 /*
- * Rails: ways over RDMA that are used at the same time.
+ * Rails: RDMA connections over different adapter ports that are used at the same time.
  *
- * Lane 0 tries the ways to the places of an offer one after the other.  Where one has worked, the
- * rails are that one and others at least as fast that share no port with each other, at neither
- * end: two addresses of one adapter are one rail.  Lane i goes over rail i modulo their number.
- * A rail that could not be connected is dead for the session, and its lanes go over the others;
- * TCP is for when none is left.
+ * Lane 0 tries the ways to the places of an offer one after the other. Once one has worked, the
+ * rails are that way and others that are at least as fast and share no port with each other at
+ * either end: two addresses of one adapter are one rail. Lane i uses rail i modulo their number. A
+ * rail that could not be connected is dead for the session, and its lanes use the others. TCP is
+ * used only when no rail is left.
  */
 
 #include <stdbool.h>
@@ -18,32 +18,33 @@
 enum { WAYS_MAX = 2 * OFFER_MAX };
 
 struct rail {
-	union address from; /* family 0: whatever the routes say */
+	union address from; /* family 0: as routing chooses */
 	union address to;
-	int near; /* number of this end's port that leads there, -1: not known, and so no second
-		     rail */
-	unsigned far; /* number of the other end's, as it says */
-	unsigned rate; /* Mbit/s of the slower end's; 0: not known */
-	char device[64]; /* at this end; "" */
+	/* Number of this end's port on this way; -1: unknown, and therefore no second rail. */
+	int near;
+	unsigned far; /* number of the other end's port, as the offer says */
+	unsigned rate; /* of the slower end, in Mbit/s; 0: unknown */
+	char device[64]; /* at this end; or "" */
 	bool dead;
-	bool mute; /* it connects, but no block comes through: it stays dead */
+	bool mute; /* it connects, but no block gets through: it stays dead */
 };
 
-/* All ways to RDMA places of an offer that may be dialed, best first: at most max. */
+/* All ways to RDMA places of an offer that may be dialed, best first, at most max. */
 unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rules, struct rail *to,
 		    unsigned max);
 
-/* Of ways that were tried in their order, and are dead if they failed, until `worked' did: indices
- * of those that become rails, `worked' first, at most `most'.  Returns how many. */
+/* Chooses rails. `ways' were tried in order and are dead if they failed, up to `worked', which
+ * succeeded. Stores the indices of those that become rails, `worked' first, at most `most'. Returns
+ * their number. */
 unsigned rails_choose(const struct rail *ways, unsigned count, unsigned worked, unsigned most,
 		      unsigned chosen[]);
-/* The fastest first, of equal ones as they were; one whose rate is not known is the slowest. */
+/* Sorts by rate, the fastest first. The sort is stable; an unknown rate counts as the slowest. */
 void rails_sort(struct rail *ways, unsigned count);
-/* Where a lane goes: its own rail, else the next that lives; -1: none does. */
+/* The rail of a lane: its own, or the next one that is not dead; -1: all are dead. */
 int rail_of_lane(const struct rail *rails, unsigned count, unsigned lane);
-/* Which one is dialed for a lane in a round, so many tries after the first: one that lives, or if
- * none does each of them, its own first, since those that were only late would else stay dead for
- * ever. -1: the round is over. */
+/* Returns the rail to dial for a lane in one round, after `tries' earlier tries: one that is not
+ * dead. If all are dead, each of them in turn, the lane's own first; otherwise rails that were only
+ * late would stay dead for ever. -1: the round is over. */
 int rail_to_try(const struct rail *rails, unsigned count, unsigned lane, unsigned tries);
 /* "rxe0 to 10.0.0.1:7000" */
 char *rail_text(const struct rail *r, char *to, size_t size);

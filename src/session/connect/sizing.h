@@ -3,23 +3,24 @@
 #define SESSION_CONNECT_SIZING_H
 
 /*
- * How many lanes, how deep, of what blocks, where the user does not say: what one end proposes
- * in its HELLO; the smaller of two counts.
+ * How many lanes of which depth and block size, if the user does not specify them: what one end
+ * proposes in its HELLO. The smaller of both ends' values applies.
  *
- * The window (lanes x depth x block size) bounds the rate: R = min(B, window / (RTT + block / B)),
- * which holds on siw with delays to 100 ms.  In a LAN the round trip is not what has to be bridged
- * (100 Gb/s x 20 us: 0.24 MiB) but a stall of reading or writing: 2 ms of the link, and twice a
- * round trip of 0.2 ms, so 2.4 ms of it; never below the 6 MiB that fit into the usual 8 MiB
- * of locked memory, nor above 256 MiB or a 32nd of the machine's memory.
+ * The window (lanes x depth x block size) bounds the rate: R = min(B, window / (RTT + block / B)).
+ * This holds on siw with delays up to 100 ms. In a LAN the window must bridge not the round trip
+ * (100 Gb/s x 20 us: 0.24 MiB) but a stall of reading or writing: 2 ms of the link's rate, and
+ * twice a round trip of 0.2 ms, so 2.4 ms in total. It is never less than the 6 MiB that fit into
+ * the usual 8 MiB of locked memory, nor more than 256 MiB or a 32nd of the machine's memory.
  *
- * Lanes are threads that read, hash and write, too: one does 50 Gb/s of that over RDMA (a cached
- * file is read at 12 GB/s, a new one is written at 1.3 to 10, XXH3 takes 1/40 ns a byte), 25 over
- * TCP, where a core copies about 40 Gb/s at most.  They are 2 to 8, and at most half the cores; for
- * several links at once (rails) at least one each, and a multiple of them.
+ * Lanes are also the threads that read, hash and write. One does 50 Gb/s of that over RDMA (reading
+ * a cached file: 12 GB/s; writing a new one: 1.3 to 10 GB/s; XXH3: 1/40 ns per byte), and 25 Gb/s
+ * over TCP, where a core copies about 40 Gb/s at most. There are 2 to 8 lanes, and at most half as
+ * many as cores. With several links (rails) there is at least one lane per link, and their number
+ * is a multiple of the links.
  *
- * Blocks are 256 KiB, a cell, which stays in cache between reading, hashing and sending.  From
- * 100 Gb/s on files go past the page cache, and what an SSD is asked for at a time matters: 1 MiB,
- * if eight of them are left for each lane.
+ * Blocks are 256 KiB, one cell, which stays in cache between reading, hashing and sending. From 100
+ * Gb/s on, files bypass the page cache, and the size of each request to an SSD matters: then blocks
+ * are 1 MiB, if that leaves eight of them per lane.
  *
  *	link        window    RDMA, no limit   8 MiB of locked memory  TCP
  *	to 20 Gb/s, unknown
@@ -34,12 +35,12 @@
 #include <stdint.h>
 
 struct sizing_for {
-	uint64_t rate; /* Mbit/s of all links together; 0: not known */
-	unsigned links; /* that lanes will be spread over, at least 1 */
+	uint64_t rate; /* Mbit/s of all links together; 0: unknown */
+	unsigned links; /* links to spread lanes over, at least 1 */
 	bool rdma;
-	unsigned cores; /* that this process may use */
-	uint64_t lockable; /* RDMA: bytes; UINT64_MAX: no limit */
-	uint64_t memory; /* bytes of this machine; 0: not known */
+	unsigned cores; /* cores that this process may use */
+	uint64_t lockable; /* RDMA: bytes that may be locked; UINT64_MAX: unlimited */
+	uint64_t memory; /* bytes of this machine; 0: unknown */
 };
 
 struct sizing {
@@ -47,7 +48,7 @@ struct sizing {
 	uint32_t depth, block_size;
 };
 
-/* Fill in what is 0 in *s; what is not is the user's, and stays. */
+/* Fills in the fields of *s that are 0. Others are the user's and stay. */
 void sizing_choose(const struct sizing_for *f, struct sizing *s);
 
 #endif
