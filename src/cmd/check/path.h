@@ -3,8 +3,8 @@
 #define CMD_CHECK_PATH_H
 
 /*
- * rdcheck's path to another host: what surveys find at both ends, by which addresses the other
- * one is reached, and what becomes of lanes between the two.
+ * rdcheck's examination of the path to another host: surveys of both ends, the addresses at which
+ * each host is reached, and test lanes between the two.
  */
 
 #include "cmd/check/findings.h"
@@ -13,40 +13,40 @@
 
 struct path_address {
 	union address at;
-	bool rdma; /* an adapter that can be used stands behind it */
+	bool rdma; /* it belongs to an adapter that can be used */
 };
 struct path_port {
 	char name[FINDING_SUBJECT];
 	enum adapter_kind kind;
 };
-/* What is remembered of a host's findings. */
+/* What rdcheck keeps of a host's findings. */
 struct path_host {
-	struct end_pipe link; /* to its survey */
+	struct end_pipe link; /* connection to its survey */
 	struct path_address at[OFFER_MAX];
 	unsigned count;
 	struct path_port ports[ADAPTERS_MAX];
 	unsigned port_count;
-	bool rdma; /* an address of it has an adapter that can be used */
-	bool has_kind[ADAPTER_IWARP + 1]; /* that stands behind one */
-	uint64_t control_ns; /* a round trip to it, 0: not known */
+	bool rdma; /* one of its addresses has an adapter that can be used */
+	bool has_kind[ADAPTER_IWARP + 1]; /* kinds of the adapters that have addresses */
+	uint64_t control_ns; /* a round-trip time to the host; 0: unknown */
 };
 
 struct host_path {
 	const struct options *o;
 	struct findings *findings;
-	const char *far; /* as ssh wants it; "": this host alone is looked at */
-	struct path_host near, has; /* this host, and the far one */
-	struct path_host *now; /* the one whose findings come */
+	const char *far; /* as ssh wants it; "": examine only this host */
+	struct path_host near, has; /* this host, and the far host */
+	struct path_host *now; /* the host whose findings arrive now */
 };
 
 void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f);
-/* Look at this host, the other one and the way there. OUT_DONE, or why it could not be looked
- * at. */
+/* Examines this host, the other one and the path to it. Returns OUT_DONE, or why the examination
+ * failed. */
 enum outcome path_look(struct host_path *p);
 
-/* ---- path_run.c: lanes between the ends.  OUT_DONE, or OUT_SIGNAL ---- */
+/* ---- path_run.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
 enum outcome path_run(struct host_path *p);
-/* ---- path_firewall.c: what may have been in their way; rdma NULL: it was not tried ---- */
+/* ---- path_firewall.c: what may have blocked them; rdma NULL: RDMA was not tried ---- */
 void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp);
 
 #endif

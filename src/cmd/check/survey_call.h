@@ -3,9 +3,9 @@
 #define CMD_CHECK_SURVEY_CALL_H
 
 /*
- * Have a host surveyed by a process of its own: on a far one `rdcp --survey', started as rdcp's
- * end is, over ssh with a fixed command; on this one a forked one, since librdmacm keeps devices
- * open, which the ends that are forked later could not use.
+ * Surveys a host in a separate process. On a far host that is `rdcp --survey', started over ssh
+ * with a fixed command like rdcp's end. On this host it is a forked process: librdmacm keeps
+ * devices open, and ends forked later could not use them.
  */
 
 #include "cmd/cli/options.h"
@@ -13,12 +13,12 @@
 
 struct survey_call {
 	const struct options *o;
-	const char *host; /* as ssh wants it, "" for this one */
+	const char *host; /* as ssh wants it; "" for this host */
 	void (*found)(void *ctx, const struct msg_finding *m);
 	void *ctx;
 };
-/* l gets the host's name and its greeting, *control_ns a round trip to the survey.  0, or -1 when
- * it could not be started, or did not come to its end. */
+/* l gets the host's name and its greeting, *control_ns a round-trip time to the survey. Returns 0,
+ * or -1 if the survey could not be started or did not finish. */
 int survey_call(const struct survey_call *call, struct end_pipe *l, uint64_t *control_ns);
 
 #endif

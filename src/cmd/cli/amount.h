@@ -2,19 +2,19 @@
 #ifndef CMD_CLI_AMOUNT_H
 #define CMD_CLI_AMOUNT_H
 
-/* Sizes, rates and times as people write them, and the way back. */
+/* Parses and prints sizes, rates and times. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* "4096", "64k", "2G", "2GiB": binary; "2GB": decimal, as rsync(1) has it.  0, or -1: not a size,
- * or too big. */
+/* "4096", "64k", "2G", "2GiB": binary; "2GB": decimal, as in rsync(1). Returns 0, or -1 if text is
+ * not a size, or is too big. */
 int parse_size(const char *text, uint64_t *out);
-/* Bytes a second: a size, or "10gbit", "500mbit", "64kbit" (decimal, as links are sold). */
+/* Bytes per second: a size, or "10gbit", "500mbit", "64kbit" (decimal, as links are sold). */
 int parse_rate(const char *text, uint64_t *out);
-/* Seconds, with a fraction if need be, as milliseconds; at most a day. */
+/* Seconds, optionally with a fraction, as milliseconds; at most a day. */
 int parse_seconds(const char *text, int *ms);
-/* A decimal number between least and most, nothing before or after it. */
+/* A decimal number between least and most, with nothing before or after it. */
 int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 /* A TCP port, 0 to 65535. */
 int parse_port(const char *text, unsigned *out);

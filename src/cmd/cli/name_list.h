@@ -3,22 +3,23 @@
 #define CMD_CLI_NAME_LIST_H
 
 /*
- * Names or patterns in a file, one a line, or each with a NUL at its end: --files-from and the
- * like.  Read a piece at a time, so that it may be of any length and come out of a pipe.
+ * Names or patterns in a file, one per line or each terminated by NUL: --files-from and similar
+ * options. Read in pieces, so that the file may have any length and may be a pipe.
  *
- * Of lines, empty ones and those that begin with # or ; are left out, as rsync has it.
+ * In line mode, empty lines and lines that begin with # or ; are skipped, as in rsync.
  */
 
 #include <stdbool.h>
 
 struct name_list;
 
-/* path "-": stdin.  -1 with OUT_USAGE. */
+/* path "-": stdin. Returns -1 with OUT_USAGE. */
 int name_list_open(const char *path, bool nul, struct name_list **out);
-void name_list_close(struct name_list *l); /* NULL: nothing */
-/* To be polled for reading. */
+void name_list_close(struct name_list *l); /* l may be NULL */
+/* The descriptor to poll for reading. */
 int name_list_fd(const struct name_list *l);
-/* Read once, and hand over what is whole: 1, 0 at the end, -1 with a failure, take()'s too. */
+/* Reads once, and passes complete names to take(). Returns 1; 0 at the end; -1 with a failure, its
+ * own or take()'s. */
 int name_list_read(struct name_list *l, int (*take)(void *ctx, const char *name), void *ctx);
 
 #endif

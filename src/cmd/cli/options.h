@@ -3,8 +3,8 @@
 #define CMD_CLI_OPTIONS_H
 
 /*
- * The options of all programs: one table says their names, arguments, help and what they set
- * (option_table.c); the command line is read by it and --help is written from it.
+ * The options of all programs. One table (option_table.c) has their names, arguments, help and
+ * effects. The command line is parsed by it, and --help is generated from it.
  *
  * Strings point into argv.
  */
@@ -16,7 +16,7 @@
 #include "copy/rules/rules.h"
 #include "protocol/message.h"
 
-/* PROGRAMS: those that move a user's data. */
+/* PROGRAMS: those that move the user's data. */
 enum program {
 	RDCP = 1,
 	RDSEND = 2,
@@ -24,7 +24,7 @@ enum program {
 	PROGRAMS = RDCP | RDSEND | RDRECV,
 	RDBENCH = 8,
 	RDCHECK = 16,
-	STARTERS = RDCP | RDBENCH | RDCHECK, /* they start a far end */
+	STARTERS = RDCP | RDBENCH | RDCHECK, /* those that start a far end */
 	EVERY = PROGRAMS | RDBENCH | RDCHECK,
 };
 
@@ -32,12 +32,12 @@ enum action {
 	ACTION_RUN,
 	ACTION_HELP,
 	ACTION_VERSION,
-	ACTION_LIST, /* --list-options: the table, for tests and completion */
-	ACTION_END, /* rdcp --end: what a conductor starts over ssh */
-	ACTION_ENDS, /* rdcp --ends: one after the other */
+	ACTION_LIST, /* --list-options: the table, for tests and shell completion */
+	ACTION_END, /* rdcp --end: a conductor starts it over ssh */
+	ACTION_ENDS, /* rdcp --ends: one end after the other */
 	ACTION_LANE, /* rdcp --lane, --lane-listen: a lane over ssh */
 	ACTION_LANE_LISTEN,
-	ACTION_SURVEY, /* rdcp --survey: what rdcheck starts over ssh */
+	ACTION_SURVEY, /* rdcp --survey: rdcheck starts it over ssh */
 	ACTION_MAKE_KEY,
 };
 
@@ -55,15 +55,15 @@ struct options {
 
 	unsigned verbose;
 	bool quiet, json, progress;
-	unsigned progress_s; /* 0: live where stderr is a terminal */
+	unsigned progress_s; /* 0: live, if stderr is a terminal */
 	unsigned family; /* 4, 6, or 0 for both */
 
 	unsigned want; /* enum transport */
 	unsigned lanes, depth; /* 0: default */
 	uint64_t block_size; /* 0: default */
-	uint64_t memory; /* UINT64_MAX: no bound */
-	uint64_t bwlimit; /* bytes a second, 0: none */
-	const char *address; /* "" */
+	uint64_t memory; /* UINT64_MAX: unlimited */
+	uint64_t bwlimit; /* bytes per second; 0: unlimited */
+	const char *address; /* or "" */
 	unsigned port_lo, port_hi;
 	unsigned rdma_op; /* enum rdma_op */
 	unsigned rails; /* 0: no bound */
@@ -71,19 +71,19 @@ struct options {
 	int timeout_ms, connect_timeout_ms;
 
 	const char *key_file, *make_key;
-	int key_fd; /* -1 */
-	uint64_t size; /* rdsend: of the stream, for the ETA; 0: unknown */
-	int wait_ms; /* rdrecv: -1: for ever */
-	/* rdbench: disks to measure, and the picture; NULL: none. */
+	int key_fd; /* -1: none */
+	uint64_t size; /* rdsend: size of the stream, for the ETA; 0: unknown */
+	int wait_ms; /* rdrecv; -1: without limit */
+	/* rdbench: disks to measure, and the plot; NULL: none. */
 	const char *measure_source, *measure_target, *plot;
-	int measure_ms; /* of each point */
+	int measure_ms; /* for each point */
 
-	struct rules rules; /* as given; options_rules() has what follows from it */
-	bool archive; /* -a: recursive, unless names come with --files-from */
+	struct rules rules; /* as given; options_rules() adds what they imply */
+	bool archive; /* -a: recursive, unless --files-from is given */
 	bool ignore_times, through_here, itemize, stats, from0;
-	const char *files_from, *failed, *log_file; /* NULL */
-	struct option_pattern *patterns; /* owned: --include, --exclude and lists of them, in order
-					  */
+	const char *files_from, *failed, *log_file; /* or NULL */
+	/* Owned: --include, --exclude and lists of them, in order. */
+	struct option_pattern *patterns;
 	unsigned pattern_count;
 	size_t pattern_room;
 
@@ -92,29 +92,29 @@ struct options {
 	const char *ssh_args[SSH_ARGS_MAX];
 	unsigned ssh_count;
 
-	char **operands; /* owned, NULL at the end */
+	char **operands; /* owned; ends with NULL */
 	unsigned operand_count;
 	char **command; /* what follows --, or NULL */
 };
 
-/* Is it known of each file what became of it, and told somewhere? */
+/* Whether the results for single files are needed for any output. */
 static inline bool options_want_events(const struct options *o)
 {
 	return o->itemize || o->json || o->failed || o->log_file || o->rules.digest != CONTENT_NONE;
 }
 
-/* The rules that both ends are told. */
+/* The rules that both ends get. */
 struct rules options_rules(const struct options *o);
 
-/* 0, or -1 with a failure (OUT_USAGE). */
+/* Returns 0, or -1 with a failure (OUT_USAGE). */
 int options_parse(struct options *o, enum program program, int argc, char **argv);
 void options_free(struct options *o);
-/* Parts of options_parse(): set what the options given imply; refuse those that contradict each
- * other (OUT_USAGE). */
+/* Parts of options_parse(): the first sets what the given options imply, the second rejects
+ * contradictions (OUT_USAGE). */
 void options_settle(struct options *o);
 int options_check_conflicts(const struct options *o);
 
-/* The answers to --help, --version and --list-options, and what follows a mistake. */
+/* Output of --help, --version and --list-options, and after a usage error. */
 void print_help(FILE *to, enum program program);
 void print_synopsis(FILE *to, enum program program);
 void print_version(FILE *to, enum program program);
@@ -125,7 +125,7 @@ const char *program_name(enum program program);
 
 enum option_kind {
 	KIND_FLAG, /* bool at */
-	KIND_MORE, /* unsigned at, one more each time */
+	KIND_MORE, /* unsigned at, incremented each time */
 	KIND_VALUE, /* unsigned at = number */
 	KIND_TEXT, /* const char * at */
 	KIND_COUNT, /* unsigned at, from 1 to number */
@@ -138,7 +138,7 @@ enum option_kind {
 	KIND_PORTS, /* port_lo, port_hi */
 	KIND_NUMBER, /* uint64_t at */
 	KIND_CLEAR, /* bool at = false */
-	KIND_ALWAYS, /* sets nothing: it always holds */
+	KIND_ALWAYS, /* no effect: it is always on */
 	KIND_FLAT, /* --no-recursive */
 	KIND_ARCHIVE,
 	KIND_PRESERVE,
@@ -149,8 +149,8 @@ enum option_kind {
 	KIND_RDMA_OP,
 	KIND_DIRECT,
 	KIND_PROGRESS,
-	KIND_SSH, /* handed to ssh as -letter */
-	KIND_SSH_PORT, /* handed to ssh as -p */
+	KIND_SSH, /* passed to ssh as -letter */
+	KIND_SSH_PORT, /* passed to ssh as -p */
 	KIND_ACTION, /* enum action = number */
 };
 
@@ -175,7 +175,7 @@ enum option_group {
 struct option_row {
 	char letter; /* 0: none */
 	const char *name; /* NULL: none */
-	const char *arg; /* NULL: takes none; "[S]": optional */
+	const char *arg; /* NULL: no argument; "[S]": optional */
 	unsigned programs;
 	enum option_group group;
 	enum option_kind kind;
@@ -186,12 +186,12 @@ struct option_row {
 extern const struct option_row option_rows[];
 extern const unsigned option_row_count;
 
-/* What scp, rsync or nc have and we do not, and what to do instead. */
+/* Options of scp, rsync or nc that we do not support, and what to use instead. */
 struct refused_row {
 	char letter;
 	const char *name;
 	unsigned programs;
-	const char *why; /* "%s" is not in it: said after "-r is not supported: " */
+	const char *why; /* without "%s"; printed after "-r is not supported: " */
 };
 extern const struct refused_row refused_rows[];
 extern const unsigned refused_row_count;

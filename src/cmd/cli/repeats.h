@@ -3,9 +3,9 @@
 #define CMD_CLI_REPEATS_H
 
 /*
- * A full or read-only target fails every file of a tree for one reason.  The first lines of each
- * reason are shown, the rest is counted.  The reason of a line is what follows its last ": ", or
- * its first word, a name. One thread.
+ * A full or read-only target fails every file of a tree for one reason. So only the first lines of
+ * each reason are shown, and the rest is counted. The reason of a line is the text after its last
+ * ": ", or its first word, a name. One thread.
  */
 
 #include <stdbool.h>
@@ -19,10 +19,10 @@ struct repeats {
 	} of[REPEATS_REASONS];
 };
 
-/* Count line; false when enough of its reason were shown.  All zeros is an empty one; lines of
- * more reasons than there is room for are always shown. */
+/* Counts line; returns false if enough lines of its reason were shown. Initialize with zeros. Lines
+ * of more reasons than fit are always shown. */
 bool repeats_show(struct repeats *r, const char *line);
-/* How many of reason i were not shown; 0: none, or there is no such reason. */
+/* The number of lines of reason i that were not shown; 0: none, or no such reason. */
 unsigned long repeats_hidden(const struct repeats *r, unsigned i);
 
 #endif

@@ -3,8 +3,8 @@
 #define CMD_CLI_RULE_LIST_H
 
 /*
- * The patterns of --include and --exclude in the order in which they count, those of files among
- * them, as the user wrote them (filter.h knows what a "+ " before one means).
+ * The patterns of --include and --exclude in the order in which they apply, with those from files
+ * in their place, as the user wrote them (filter.h interprets a "+ " before one).
  */
 
 #include <stddef.h>
@@ -20,7 +20,7 @@ struct rule_list {
 	size_t room;
 };
 
-/* Reads files, and waits for stdin. */
+/* Reads the files, and waits for stdin. */
 int rule_list_read(const struct options *o, struct rule_list *l);
 void rule_list_free(struct rule_list *l);
 

@@ -3,38 +3,39 @@
 #define CMD_CONDUCTOR_CARRIER_H
 
 /*
- * Carrying one lane over ssh: the two commands that run on far hosts, and the process beside a
- * conductor that joins their stdio (detour.h).
+ * Carries one lane over ssh: the two commands that run on far hosts, and the process beside a
+ * conductor that connects their stdio (detour.h).
  *
- * `rdcp --lane' reads a port (two bytes, high first), connects to it on its loopback, sends one
- * byte (0: connected, else the errno) and passes on what comes.
+ * `rdcp --lane' reads a port (two bytes, high byte first), connects to it on its host's loopback,
+ * sends one byte (0: connected, else the errno), and relays bytes.
  *
- * `rdcp --lane-listen' reads a token.  Zeros make it the keeper of a loopback port: it says the
- * port and a token, and shows its listening socket to every other --lane-listen of the same
- * user on that host that knows the token.  Such a one says one byte, takes one connection and
- * passes on what comes.  So all lanes come to one port, and each has an ssh of its own.  Both print
- * why they fail, since their output is the lane's; a connection of a lane that ended, or the end of
- * the conductor, is no failure.
+ * `rdcp --lane-listen' reads a token. A token of zeros makes it the keeper of a loopback port: it
+ * sends the port and a new token, and passes its listening socket to every other --lane-listen of
+ * the same user on that host that has this token. Such a process sends one byte, accepts one
+ * connection and relays its bytes. So all lanes connect to one port, and each has its own ssh. Both
+ * commands print why they fail, since their output is the lane's. A lane's connection that ended,
+ * or the end of the conductor, is no failure.
  *
- * Connections of other users to either loopback port are closed: each would cost an ssh.
+ * Connections of other users to either loopback port are closed, because each would cost an ssh.
  */
 
 #include "cmd/conductor/detour.h"
 
 enum { TOKEN_SIZE = 16, KEEPER_SAYS = 2 + TOKEN_SIZE };
 
-/* rdcp --lane, rdcp --lane-listen: exit codes. */
+/* `rdcp --lane' and `rdcp --lane-listen'; both return exit codes. */
 int lane_command_run(void);
 int lane_command_listen(void);
 
 struct carrier {
 	const struct detour_way *way;
-	int fd; /* a connection that was taken here, or -1: */
+	int fd; /* a connection that was accepted here, or -1: then token is used */
 	unsigned char token[TOKEN_SIZE]; /* of the keeper at way->from */
-	int logins; /* login_turn.h */
+	int logins; /* see login_turn.h */
 };
-/* In a process of its own that ends with `in'.  It writes to `out', each in one write: */
-enum { CARRIER_USED = 'u', CARRIER_FAILED = 'f' /* and why, as text */ };
+/* Runs in its own process, which ends when `in' ends. Writes these reports to `out', each in one
+ * write: */
+enum { CARRIER_USED = 'u', CARRIER_FAILED = 'f' /* followed by the reason as text */ };
 int carrier_run(void *carrier, int in, int out);
 
 #endif

@@ -3,9 +3,9 @@
 #define CMD_CONDUCTOR_CONDUCTOR_H
 
 /*
- * The conductor of one session: starts two ends, tells them what to do, passes on what they say
- * to each other, and knows how it ended.  One thread, one poll(2); no file of the copy is
- * touched here.
+ * The conductor of one session: starts two ends, sends their orders, relays the frames between
+ * them, and reports the result. It has one thread with one poll(2), and touches no file of the
+ * copy.
  */
 
 #include "cmd/cli/name_list.h"
@@ -16,35 +16,35 @@
 #include "cmd/output/report.h"
 #include "copy/names/taken.h"
 
-/* What rdbench asks of the ends, and what they say. */
+/* What rdbench orders the ends to do, and their results. */
 struct measure {
 	uint64_t flags; /* START_MEMORY, START_PROBE ... */
 	uint64_t bytes; /* START.memory_bytes */
-	/* The far end is `rdcp --ends', kept from one conductor_run() to the next; child.pid 0: it
-	 * is to be started.  NULL where both ends are here. */
+	/* A far end that is `rdcp --ends', kept from one conductor_run() to the next; child.pid 0:
+	 * not started yet. NULL if both ends are on this host. */
 	struct end_pipe *kept;
-	struct msg_verdict verdicts[2]; /* LINK_SOURCE, LINK_SINK */
+	struct msg_verdict verdicts[2]; /* END_SOURCE, END_SINK */
 };
 
 struct conductor_job {
 	const struct options *o;
 	const char *source_host, *sink_host; /* as ssh wants them; "" for this host */
-	const char *const *names; /* without their host */
+	const char *const *names; /* the SRCs, without their host */
 	unsigned count;
 	const char *target;
 	bool source_stdio, sink_stdio; /* "-" */
-	bool many; /* several sources in all: DST is a directory */
+	bool many; /* several sources in total: DST is a directory */
 	const struct rule_list *rules;
-	struct name_list *list; /* --files-from, NULL */
-	/* Of several sessions that put names into target: what those before this one put there,
-	 * sorted, and what this one does. NULL: it is the only one. */
+	struct name_list *list; /* --files-from, or NULL */
+	/* For one of several sessions that put names into target: the names that earlier sessions
+	 * put there, sorted, and those that this one puts there. NULL: the only session. */
 	const struct taken *taken;
 	struct taken *brought;
 	struct progress *progress;
 	struct measure *measure; /* NULL: a copy */
 };
 
-/* Run it; r tells all, r->failure how it ended. */
+/* Runs the session. r gets all results; r->failure says how it ended. */
 void conductor_run(const struct conductor_job *j, struct report *r);
 
 #endif

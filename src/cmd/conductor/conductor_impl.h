@@ -2,8 +2,8 @@
 #ifndef CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 #define CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 
-/* A conductor's inside: conductor.c is its turns and how it ends, conductor_hear.c what it does
- * with what the ends say. */
+/* The private parts of a conductor: conductor.c has its loop and its end, conductor_hear.c handles
+ * the frames from the ends. */
 
 #include "base/fail.h"
 #include "cmd/conductor/conductor.h"
@@ -12,45 +12,47 @@
 #include "cmd/conductor/start_send.h"
 
 enum {
-	CANCEL_MS = 1500, /* for the ends to go after a signal */
-	LAST_WORDS_MS = 5000, /* between the first end's last word and the second's */
-	SILENT_WORDS_MS = 500, /* where the second one has been silent, or the first found it so */
-	DEATH_MS = 300, /* between a child's death and the end of its pipe */
-	EXIT_MS = 2000, /* for the children to exit after that */
+	CANCEL_MS = 1500, /* time for the ends to exit after a signal */
+	LAST_WORDS_MS = 5000, /* time between the first end's final frame and the second end's */
+	/* the same if the second end was silent, or the first reported it silent */
+	SILENT_WORDS_MS = 500,
+	DEATH_MS = 300, /* time between a child's death and the end of its pipe */
+	EXIT_MS = 2000, /* time for the children to exit after that */
 };
 
 struct conductor {
 	const struct conductor_job *job;
 	struct end_pipe links[2];
-	int listener; /* which of them listens at first */
+	int listener; /* the end that listens first */
 	struct detour *detour;
 	bool detoured;
-	struct failure cause; /* the first, OUT_DONE: none */
+	struct failure cause; /* the first failure; OUT_DONE: none */
 	char cause_host[HOST_MAX];
 	int signo;
-	uint64_t deadline_ms; /* when the ends are ended, 0: never */
+	uint64_t deadline_ms; /* when the ends are terminated; 0: never */
 	struct start_send orders;
-	struct name_list *list; /* while it is read; NULL */
+	struct name_list *list; /* while the list is being read, else NULL */
 };
 
-/* After its last word comes what the next end of the same connection says first. */
+/* Whether an end is finished. With job->measure its verdict finishes it: what comes after that is
+ * the next end on the same connection. */
 static inline bool conductor_is_through(const struct conductor *c, const struct end_pipe *l)
 {
 	return l->gone || (c->job->measure && l->has_verdict);
 }
 struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l);
-/* Did the user ask for lanes over ssh? */
+/* Whether the user requested lanes over ssh. */
 bool conductor_wants_ssh(const struct conductor *c);
-/* The ends are ended after so much time at the latest. */
+/* Sets the time after which the ends are terminated, unless they exit earlier. */
 void conductor_end_by(struct conductor *c, uint64_t ms);
-/* The first failure is the session's; host: where, "" for here. */
+/* Records the session's first failure; host: where it occurred, "" for here. */
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host);
-/* An end is told of a failure that its peer can't tell it of; host: where. */
+/* Sends an end a failure that its peer cannot report to it. host: where it occurred. */
 void conductor_send_error(struct end_pipe *l, const struct failure *f, const char *host);
-/* This thread's failure is one that the ends don't know of: both are told, as if by the other
- * one. */
+/* Reports this thread's failure, which the ends do not know, to both ends, each as if from the
+ * other. */
 void conductor_fail(struct conductor *c, const char *host);
-/* Frames of l that are there, as far as the other end can take them. */
+/* Handles the frames of l that have arrived, as far as the other end can take them. */
 void conductor_hear(struct conductor *c, struct end_pipe *l);
 
 #endif

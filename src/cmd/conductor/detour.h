@@ -3,15 +3,15 @@
 #define CMD_CONDUCTOR_DETOUR_H
 
 /*
- * Where the ends can't reach each other, their lanes take the way that ssh has found.
+ * If the ends can't reach each other, their lanes use further ssh connections.
  *
- * A carrier is a process that carries one lane: from a loopback port on the connecting end's
- * host to the listening end's loopback port, over `ssh HOST rdcp --lane-listen' and `ssh HOST
- * rdcp --lane' where those hosts are far.  Which lane it is, it does not know: the ends prove
- * themselves to each other through it.
+ * A carrier is a process that carries one lane: from a loopback port on the connecting end's host
+ * to the listening end's loopback port, over `ssh HOST rdcp --lane-listen' and `ssh HOST rdcp
+ * --lane' if those hosts are far. It does not know which lane it carries; the ends authenticate to
+ * each other through it.
  *
- * On this host one listener serves all lanes.  On a far one each carrier is a spare until it takes
- * one of the connections to the port there; then another spare is started.  Spares that fail are
+ * On this host one listener serves all lanes. On a far host each carrier is a spare until it
+ * accepts a connection to the port there; then another spare is started. Spares that fail are
  * started again a few times, with pauses, and once more when a lane has lost its carrier.
  */
 
@@ -21,11 +21,11 @@
 
 struct detour_way {
 	const struct options *o;
-	const char *from; /* the connecting end's host as ssh wants it, NULL: here */
-	const char *to; /* the listening end's, NULL: here */
-	unsigned port; /* on its loopback */
-	/* Tell the connecting end of this port on its loopback, and why a connection to it was not
-	 * carried, or none can be for now, "" at first. 0 or -1. */
+	const char *from; /* the connecting end's host as ssh wants it; NULL: this host */
+	const char *to; /* the listening end's host; NULL: this host */
+	unsigned port; /* on the listening end's loopback */
+	/* Announces to the connecting end this port on its loopback, and why a connection to it was
+	 * not carried, or none can be for now; "" at first. Returns 0 or -1. */
 	int (*announce)(void *ctx, unsigned port, const char *why);
 	void *ctx;
 };
@@ -34,11 +34,11 @@ enum { DETOUR_POLLS = 72 };
 
 struct detour;
 int detour_open(const struct detour_way *w, struct detour **out);
-/* Fill in what to wait for; how many. */
+/* Fills in the descriptors to poll; returns their number. */
 unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS]);
-/* When there is something to do even if nothing happens (clock_ms), 0: never. */
+/* When detour_turn() must run even without an event (clock_ms); 0: never. */
 uint64_t detour_due(const struct detour *d);
-/* Look after what happened. 0 or -1. */
+/* Handles the events that poll(2) returned. Returns 0 or -1. */
 int detour_turn(struct detour *d, const struct pollfd *p, unsigned n);
 void detour_close(struct detour *d);
 

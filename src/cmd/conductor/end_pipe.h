@@ -3,11 +3,11 @@
 #define CMD_CONDUCTOR_END_PIPE_H
 
 /*
- * A conductor's link to one end: the child that is the end or the ssh to it, a parser for what it
- * says and a queue for what it is told.  No call waits.
+ * A conductor's connection to one end: the child that is the end or the ssh to it, a framer for its
+ * frames, and a queue for frames to it. No call waits.
  *
- * The queue grows for the conductor's own frames, which it knows the number of; frames of the
- * other end are bounded by not reading them while end_pipe_is_full().
+ * The queue grows for the conductor's own frames, whose number is bounded. Frames of the other end
+ * are bounded because the conductor does not read them while end_pipe_is_full().
  */
 
 #include <stdbool.h>
@@ -22,19 +22,21 @@ enum { END_PIPE_FULL = 256 << 10, END_SOURCE = 0, END_SINK = 1 };
 struct end_pipe {
 	struct child child;
 	bool far;
-	char name[HOST_MAX]; /* of its host, for messages and for START */
-	const char *ssh_host; /* far: as ssh wants it */
-	bool greeted, gone; /* gone: it says nothing more */
-	bool spoke; /* to the other end: its session has begun, and says itself how it fails */
-	bool again; /* `rdcp --ends': what comes before its greeting is an earlier end's */
-	int share; /* what its end gets of a socket between the two; 0: nothing */
-	uint64_t heard_ms; /* its last byte came then (clock_ms) */
-	uint64_t lost_ms; /* its process is gone: when it is given up, 0: never */
+	char name[HOST_MAX]; /* of its host, for messages and START */
+	const char *ssh_host; /* far end: the host as ssh wants it */
+	bool greeted, gone; /* gone: nothing more will arrive */
+	/* It has sent a frame to the other end, so its session reports its own failures. */
+	bool spoke;
+	/* It is `rdcp --ends': frames before its greeting come from an earlier end. */
+	bool again;
+	int share; /* its end's half of a socket between the two ends; 0: none */
+	uint64_t heard_ms; /* when its last byte arrived (clock_ms) */
+	uint64_t lost_ms; /* its process is gone: when to give it up; 0: never */
 	bool has_verdict;
 	struct msg_greeting greeting;
 	struct msg_verdict verdict;
 	struct msg_progress progress;
-	unsigned loopback_port; /* of its LISTENING, 0: none */
+	unsigned loopback_port; /* from its LISTENING; 0: none */
 
 	struct framer in;
 	uint8_t *out;
@@ -42,20 +44,20 @@ struct end_pipe {
 };
 
 void end_pipe_init(struct end_pipe *l);
-/* The end is there: a host as ssh wants it, "" for this one. */
+/* Sets the host of the end, as ssh wants it; "" for this host. */
 void end_pipe_set_host(struct end_pipe *l, const char *host);
-/* The child has been started: take over its pipes. */
+/* Takes over the pipes of the started child. */
 int end_pipe_open(struct end_pipe *l);
-/* End the child and free all; for one that was never opened too. */
+/* Terminates the child and frees all; l need not have been opened. */
 void end_pipe_close(struct end_pipe *l);
 
-/* Queue a frame; 0, or -1 with OUT_MEMORY.  Nothing when the child's stdin is closed. */
+/* Queues a frame. Returns 0, or -1 with OUT_MEMORY. Does nothing if the child's stdin is closed. */
 int end_pipe_send(struct end_pipe *l, uint8_t type, const void *body, size_t len);
 bool end_pipe_is_full(const struct end_pipe *l);
-/* poll(2) says that the child takes bytes: write what there is. */
+/* Writes what is queued, when poll(2) reports that the child takes bytes. */
 void end_pipe_write(struct end_pipe *l);
-/* poll(2) says that there is something: 1, 0 at the end of the stream. Then take frames with
- * framer_next(). */
+/* Reads when poll(2) reports input. Returns 1, or 0 at the end of the stream. Then take the frames
+ * with framer_next(). */
 int end_pipe_read(struct end_pipe *l);
 
 #endif

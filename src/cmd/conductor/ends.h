@@ -3,8 +3,8 @@
 #define CMD_CONDUCTOR_ENDS_H
 
 /*
- * `rdcp --ends': one end after the other over one connection, so that rdbench needs to log in
- * once only.  Each is a process of its own, which greets when the one before it is gone.
+ * `rdcp --ends': runs one end after the other over one connection, so that rdbench logs in only
+ * once. Each end is its own process, and greets when the one before it is gone.
  */
 int ends_run(void);
 

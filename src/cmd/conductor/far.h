@@ -3,8 +3,8 @@
 #define CMD_CONDUCTOR_FAR_H
 
 /*
- * Starting rdcp on another host: ssh, or what --rsh says, with a fixed command.  No word of the
- * user's about files is in it; what there is to say is said over stdin.
+ * Starts rdcp on another host: with ssh, or the command of --rsh, and a fixed command line. That
+ * command line contains no file name or pattern of the user's; those are sent over stdin.
  */
 
 #include "cmd/cli/options.h"
@@ -13,19 +13,19 @@
 enum { FAR_ARGV_MAX = SSH_ARGS_MAX + 64, FAR_TEXT_MAX = 4096 };
 
 struct far_command {
-	char *argv[FAR_ARGV_MAX]; /* NULL at the end */
+	char *argv[FAR_ARGV_MAX]; /* ends with NULL */
 	unsigned argc;
-	char words[FAR_TEXT_MAX]; /* of --rsh */
-	char remote[FAR_TEXT_MAX]; /* what runs there */
+	char words[FAR_TEXT_MAX]; /* the words of --rsh */
+	char remote[FAR_TEXT_MAX]; /* the command for the remote host */
 };
 
-/* verb: "--end", "--lane" or "--lane-listen". 0, or -1 with OUT_USAGE. */
+/* verb: "--end", "--lane" or "--lane-listen". Returns 0, or -1 with OUT_USAGE. */
 int far_command(const struct options *o, const char *host, const char *verb,
 		struct far_command *out);
-/* Start it with its stdio in our hands. */
+/* Starts it with pipes to its stdin and stdout. */
 int far_start(const struct options *o, const char *host, const char *verb, struct child *out);
 
-/* Quote a program's path for a shell, so that it is one word; a ~ at its start still works. */
+/* Quotes a program's path as one word for a shell. A ~ at the start keeps its meaning. */
 int shell_quote(const char *word, char *to, size_t size);
 
 #endif

@@ -6,21 +6,21 @@
 
 #include <stdbool.h>
 
-/* Connect to a port: a descriptor, or -1 with errno. */
+/* Connects to a port. Returns a descriptor, or -1 with errno. */
 int loopback_connect(unsigned port);
-/* Listen at any; non-blocking. A descriptor, or -1 with errno. */
+/* Listens at any free port, non-blocking. Returns a descriptor, or -1 with errno. */
 int loopback_listen(unsigned *port);
-/* Take one connection: a descriptor, or -1 with errno. */
+/* Accepts one connection. Returns a descriptor, or -1 with errno. */
 int loopback_accept(int listener);
 /*
- * Whose socket is a connection's other end?  Loopback has no credentials like those of a unix
- * socket; the kernel's list of sockets has their owners.
+ * The owner of the other end of a loopback connection. TCP has no peer credentials as unix sockets
+ * do, but the kernel's list of sockets names their owners.
  */
 enum loopback_peer {
 	LOOPBACK_OURS,
 	LOOPBACK_FOREIGN, /* another user's */
 	LOOPBACK_GONE, /* it is closed */
-	LOOPBACK_UNKNOWN, /* that can't be found out: errno */
+	LOOPBACK_UNKNOWN, /* the owner can't be found: errno */
 };
 enum loopback_peer loopback_peer(int fd);
 

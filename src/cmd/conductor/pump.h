@@ -2,15 +2,15 @@
 #ifndef CMD_CONDUCTOR_PUMP_H
 #define CMD_CONDUCTOR_PUMP_H
 
-/* Bytes both ways between two pairs of descriptors, until both ways have ended. */
+/* Relays bytes in both directions between two pairs of descriptors until both directions ended. */
 
 struct pump_side {
 	int in; /* read from here */
 	int out; /* write there; may be the same */
 };
 
-/* watch: a descriptor whose end ends it all, -1: none.  Descriptors are closed, watch is not.
- * 0, or -1 when it broke off (errno). */
+/* watch: a descriptor whose end of file stops the relay; -1: none. Closes the descriptors of a and
+ * b, but not watch. Returns 0, or -1 if it stopped early (errno). */
 int pump_run(const struct pump_side *a, const struct pump_side *b, int watch);
 
 #endif

@@ -3,8 +3,8 @@
 #define CMD_CONDUCTOR_START_SEND_H
 
 /*
- * What a conductor tells its two ends to do: START with a fresh secret, names, patterns, the names
- * of --files-from as they come, GO.
+ * Sends a conductor's orders to its two ends: START with a fresh secret, names, patterns, the names
+ * of --files-from as they arrive, GO.
  */
 
 #include "cmd/conductor/conductor.h"
@@ -12,15 +12,15 @@
 
 struct start_send {
 	const struct conductor_job *job;
-	struct end_pipe *links; /* both: LINK_SOURCE, LINK_SINK */
-	int listener; /* which of them listens at first */
-	bool over_ssh; /* lanes go over ssh */
+	struct end_pipe *links; /* both: END_SOURCE, END_SINK */
+	int listener; /* the end that listens first */
+	bool over_ssh; /* lanes use ssh */
 };
-/* All up to the listed names. 0, or -1 with a failure. */
+/* Sends everything before the listed names. Returns 0, or -1 with a failure. */
 int start_send_all(const struct start_send *d);
-/* One more name of --files-from. */
+/* Sends one name of --files-from. */
 int start_send_listed(const struct start_send *d, const char *name);
-/* That is all. */
+/* Sends GO: the orders are complete. */
 int start_send_go(const struct start_send *d);
 
 #endif

@@ -2,15 +2,15 @@
 #ifndef CMD_END_DIAL_H
 #define CMD_END_DIAL_H
 
-/* How rdsend comes to its rdrecv: names, addresses, patience. */
+/* How rdsend connects to its rdrecv: resolves the name, tries the addresses, retries. */
 
 #include "base/address.h"
 #include "session/channel/channel.h"
 
 enum { ADDRESSES_MAX = 16 };
 
-/* The addresses of a host's name, an address, or an address with a zone; family: AF_INET, AF_INET6
- * or 0.  How many, or -1 with OUT_START when there is no such host. */
+/* Resolves a host's name, an address, or an address with a zone. family: AF_INET, AF_INET6 or 0.
+ * Returns the number of addresses, or -1 with OUT_START if the host is unknown. */
 int dial_resolve(const char *host, unsigned port, int family,
 		 union address to[static ADDRESSES_MAX]);
 
@@ -18,15 +18,15 @@ struct dial_opts {
 	const char *host;
 	unsigned port;
 	int family;
-	int timeout_ms; /* --connect-timeout: for all tries together */
-	int silence_ms; /* --timeout: how long a handshake may stand still */
+	int timeout_ms; /* --connect-timeout: for all attempts together */
+	int silence_ms; /* --timeout: how long a handshake may make no progress */
 	const struct psk *key;
 };
 /*
- * Connect to a rdrecv with this key: all addresses, again after 10 ms and then up to every 100 ms
- * until the time is over (OUT_CONNECT), while the connection is refused, or closed before either
- * has proved that it has the key.  OUT_TIMEOUT: it is accepted, and nobody answers.
- * *dialed is the address that answered.
+ * Connects to a rdrecv with this key. Tries all addresses, again after 10 ms and then at growing
+ * intervals up to 100 ms, until the time is over (OUT_CONNECT), as long as the connection is
+ * refused, or closed before either side has proved that it has the key. OUT_TIMEOUT: the connection
+ * was accepted, but the peer does not answer. *dialed is the address that answered.
  */
 int dial_connect(const struct dial_opts *o, struct channel **out, union address *dialed);
 

@@ -3,8 +3,8 @@
 #define CMD_END_END_WORK_H
 
 /*
- * An end at work: what START says is done over a session.  A conductor sends START to the ends of
- * rdcp; rdsend and rdrecv make one for themselves.
+ * An end at work: carries out START over a session. A conductor sends START to the ends of rdcp;
+ * rdsend and rdrecv make their own.
  */
 
 #include <stdatomic.h>
@@ -15,22 +15,22 @@
 struct end_work {
 	struct start start;
 	struct copy *copy;
-	atomic_bool opened; /* a failure of the session is the copy's from then on */
-	struct session *session; /* while it can be sent over */
+	atomic_bool opened; /* from then on a failure of the session is a failure of the copy */
+	struct session *session; /* while frames can be sent over it */
 	struct tally tally;
 	struct copy_result result;
 	struct msg_verdict verdict;
 	struct watch watch;
 };
 
-/* The options of the session, with frames and failures going to the copy.  They have START's
- * secret: wipe them. */
+/* Fills in the options of the session; its frames and failures go to the copy. They contain START's
+ * secret: the caller must wipe them. */
 void end_work_session(struct end_work *w, struct session_opts *so);
-/* For session_open(): make w->copy.  0, or -1 with a failure. */
+/* Makes w->copy, for session_open(). Returns 0, or -1 with a failure. */
 int end_work_begin(struct end_work *w);
-/* Fill in the verdict of a copy, while the session is there to ask. */
+/* Fills in the verdict of a copy. Call it while the session still exists. */
 void end_work_gather(struct end_work *w);
-/* host: of the failure of a copy, "" for this one. */
+/* Gets the session's failure, if it failed, and the host where the copy failed ("": this host). */
 void end_work_failed_at(const struct end_work *w, struct failure *f, char host[static HOST_MAX]);
 
 #endif

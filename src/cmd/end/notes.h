@@ -3,15 +3,15 @@
 #define CMD_END_NOTES_H
 
 /*
- * Lines of an end's log on their way to its conductor.  Any thread may log, also while it holds
- * locks that sending needs; so lines are kept here and sent by whoever calls notes_take().
+ * The lines of an end's log on their way to its conductor. Any thread may log, even with locks held
+ * that sending needs. So lines are queued here, and the thread that calls notes_take() sends them.
  */
 
 #include "protocol/message.h"
 
-/* The log comes here from now on. */
+/* Redirects the log to this queue. */
 void notes_begin(void);
-/* The next line: false when there is none. */
+/* Takes the next line; returns false if there is none. */
 bool notes_take(struct msg_note *m);
 
 #endif

@@ -19,24 +19,24 @@
 
 #define RELAY_VARIABLE "SLUICE_INPUT_CONFIRM"
 
-/* rdrecv's side. */
+/* For rdrecv. */
 struct relay {
-	int confirm; /* our end, -1: none */
-	int inherit; /* the command's end, close-on-exec until then */
+	int confirm; /* our end; -1: none */
+	int inherit; /* the command's end; close-on-exec until the command starts */
 	char env[sizeof RELAY_VARIABLE + 40]; /* NAME=VALUE for the command */
 };
 int relay_open(struct relay *r);
-/* The command has been started. */
+/* Call when the command has started. */
 void relay_started(struct relay *r);
-/* The whole stream is with the command. 0, or -1 with a failure. */
+/* Call when the command has the whole stream. Returns 0, or -1 with a failure. */
 int relay_confirm(struct relay *r);
 
-/* The side of rdsend, and of a rdcp that reads stdin: take the descriptor that RELAY_VARIABLE
- * names.  Neither is passed on to other programs, but to forked processes.  Before any thread or
- * child. */
+/* For rdsend, and for a rdcp that reads stdin: takes the descriptor that RELAY_VARIABLE names, and
+ * removes the variable. The descriptor is not passed on to other programs; forked processes keep
+ * it. Call this before starting any thread or child. */
 void relay_take(void);
-/* Wait for the confirmation, if there is such a descriptor: 0; -1 with OUT_PEER_LOST when it can
- * no longer come, OUT_SIGNAL when cancelled(). For copy.h's stream.finish; ctx is not used. */
+/* Waits for the confirmation, if there is such a descriptor. Returns 0; -1 with OUT_PEER_LOST if it
+ * can no longer come, OUT_SIGNAL if cancelled(). For stream.finish in copy.h; ctx is unused. */
 int relay_await(void *ctx);
 
 #endif

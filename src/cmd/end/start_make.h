@@ -4,8 +4,9 @@
 
 #include "cmd/cli/options.h"
 
-/* What START says of the options: the rules of the copy, and how lanes go.  The caller adds the
- * end's part: role, hosts, secret, target.  0, or -1 (OUT_USAGE): a text is too long for it. */
+/* Makes START from the options: the rules of the copy, and the settings of the lanes. The caller
+ * adds the end's part: role, hosts, secret, target. Returns 0, or -1 (OUT_USAGE) if a text is too
+ * long for START. */
 int start_make(const struct options *o, struct msg_start *m);
 
 #endif

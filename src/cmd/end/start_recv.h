@@ -3,8 +3,8 @@
 #define CMD_END_START_RECV_H
 
 /*
- * What a conductor told an end to do: START, and what follows it up to GO, as source and sink
- * take it.
+ * Receives the orders of a conductor to an end: START and all frames up to GO, in the form that
+ * source and sink use.
  */
 
 #include "copy/names/taken.h"
@@ -14,10 +14,10 @@
 
 struct start {
 	struct msg_start m;
-	char **wants; /* SRCs */
+	char **wants; /* the SRCs */
 	unsigned want_count;
 
-	/* its own */
+	/* private */
 	size_t want_room, want_bytes, rule_bytes, listed_bytes;
 	unsigned rule_count;
 	struct filter *filter;
@@ -26,11 +26,12 @@ struct start {
 	struct rules rules;
 };
 
-/* START came. 0, or -1 with a failure. */
+/* Handles START. Returns 0, or -1 with a failure. */
 int start_begin(struct start *e, const struct frame *f);
-/* Something else: 1 when it was GO, and all is known; 0; -1 with a failure. */
+/* Handles a frame after START. Returns 1 if it was GO and the orders are complete; 0; -1 with a
+ * failure. */
 int start_take(struct start *e, const struct frame *f);
-/* START is all there is: the caller has filled in e->m. */
+/* For an end without a conductor, with only a START: the caller has filled in e->m. */
 void start_settle(struct start *e);
 void start_free(struct start *e);
 
@@ -38,12 +39,12 @@ static inline bool start_has(const struct start *e, uint64_t start_flag)
 {
 	return e->m.flags & start_flag;
 }
-/* Only what is made here, and thrown away there, may go unchecked. */
+/* Hashes may be left out only if the source generates the data and the sink discards it. */
 static inline bool start_unchecked(const struct start *e)
 {
 	return start_has(e, START_UNCHECKED) && start_has(e, START_MEMORY);
 }
-/* Both borrow from e. */
+/* Both results borrow from e. */
 struct source_opts start_source(const struct start *e);
 struct sink_opts start_sink(const struct start *e);
 

@@ -3,8 +3,8 @@
 #define CMD_END_STREAM_END_H
 
 /*
- * rdsend and rdrecv: an end without a conductor, which makes its START itself.  What both do alike
- * is in stream_end.c, how each gets its peer in rdsend.c and rdrecv.c.
+ * rdsend and rdrecv: an end without a conductor, which makes its own START. stream_end.c has what
+ * both share; rdsend.c and rdrecv.c have how each gets its peer.
  */
 
 #include "cmd/cli/options.h"
@@ -18,37 +18,38 @@
 
 struct stream_end {
 	struct options options;
-	struct end_work work; /* with its role in START */
+	struct end_work work; /* its START has the role */
 	const char *host; /* rdsend */
 	unsigned port;
 	const char *file; /* NULL: stdin or stdout, or the command */
-	int file_fd; /* the descriptor that a sink's file names, -1 */
+	int file_fd; /* the descriptor that a sink's file is another name for; -1: none */
 
-	/* Come by an authenticated peer: its channel, and what the session must know of how it
-	 * came (porter, dialed, peer).  left_ms: of --connect-timeout. */
+	/* Gets an authenticated peer: returns its channel, and sets the fields of so that depend on
+	 * the connection (porter, dialed, peer). left_ms: what is left of --connect-timeout. */
 	int (*meet)(struct stream_end *e, int left_ms, struct channel **ch,
 		    struct session_opts *so);
-	/* e->file: can it be read or written, as far as is known without opening it? */
+	/* Checks whether e->file can be read or written, as far as is possible without opening
+	 * it. */
 	int (*check_file)(struct stream_end *e);
-	/* Do the work over the session. */
+	/* Does the work over the session. */
 	int (*copy_over)(struct stream_end *e);
 
-	/* its own */
+	/* private */
 	struct psk key;
 	struct child command; /* pid 0: none */
-	struct relay relay; /* a sink's: its command may be a rdsend */
-	bool reads_file; /* a source's file is a regular one */
+	struct relay relay; /* of a sink, because its command may be a rdsend */
+	bool reads_file; /* the source's file is a regular file */
 	struct porter *porter;
 	struct report report;
 	struct progress progress;
 };
 
-/* Everything from the operands on: never returns. operands: PORT's place in them. */
+/* Does everything from the operands on; does not return. port_at: index of PORT in the operands. */
 _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned port_at);
 
-/* The stream of the command, or of stdin or stdout; fd -1 when it is a file. */
+/* The stream of the command, or of stdin or stdout; fd is -1 for a file. */
 struct stream stream_end_stream(struct stream_end *e);
-/* AF_INET, AF_INET6 or 0, of -4 and -6. */
+/* AF_INET, AF_INET6 or 0, from -4 and -6. */
 int stream_end_family(const struct options *o);
 
 #endif

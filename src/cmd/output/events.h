@@ -3,11 +3,11 @@
 #define CMD_OUTPUT_EVENTS_H
 
 /*
- * What became of each file, as the user asked to be told: lines of --itemize-changes and
- * --print-digest, --json's objects, --failed's list, --log-file's lines.
+ * Reports the result for each file as the user requested: lines of --itemize-changes and
+ * --print-digest, objects of --json, the list of --failed, lines of --log-file.
  *
- * Names are bytes that a peer may have chosen: escaped where people read them.  One thread, but
- * for the log.
+ * Names are bytes that a peer may have chosen. They are escaped wherever people read them. For one
+ * thread only, except the log.
  */
 
 #include <stdbool.h>
@@ -15,22 +15,23 @@
 #include "cmd/output/progress.h"
 #include "cmd/output/report.h"
 
-/* The run's, there is one.  stdout_is_data: then lines go to stderr.  After screen_begin(): the
- * log's lines come here, too.  -1 with a failure. */
+/* Begins the events of the run; a run has one set. stdout_is_data: lines go to stderr. Call it
+ * after screen_begin(): lines of the log come here too. Returns -1 with a failure. */
 int events_begin(const struct options *o, bool stdout_is_data);
 
-/* Nothing is run after all, also where events_begin() failed: leaves no temporary of --failed. */
+/* Call if nothing is run after all, even if events_begin() failed. Removes the temporary of
+ * --failed. */
 void events_abandon(void);
-/* A session begins, from sources on one host: names as the user wrote them, without the host. */
+/* A session begins, from sources on one host. names: as the user wrote them, without the host. */
 void events_session(const char *source_host, const char *const *names, unsigned count,
 		    const char *sink_host, const char *target);
 void events_take(const struct msg_event *m);
 void events_progress(const struct progress_count *c, uint64_t now_ms);
-/* To be polled for writing; -1: nothing waits. */
+/* The descriptor to poll for writing; -1: nothing is pending. */
 int events_wait(void);
-/* Hand on what was told, without waiting. */
+/* Writes what is pending, without waiting. */
 void events_flush(void);
-/* It is over: the summary, and what is told is written whole.  0, or -1 with a failure. */
+/* Ends the events: adds the summary and writes everything. Returns 0, or -1 with a failure. */
 int events_end(const struct report *all);
 
 #endif

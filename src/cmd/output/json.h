@@ -2,13 +2,13 @@
 #ifndef CMD_OUTPUT_JSON_H
 #define CMD_OUTPUT_JSON_H
 
-/* Pieces of --json's objects. */
+/* Parts of --json's objects. */
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* Bytes as a string, escaped as for people first (escape.h), so that it is valid whatever is in
- * them, and nothing is lost. */
+/* Prints bytes as a string. They are first escaped as for people (escape.h), so the string is
+ * always valid and loses nothing. */
 void json_bytes(FILE *to, const void *s, size_t len);
 void json_text(FILE *to, const char *s);
 

@@ -3,10 +3,10 @@
 #define CMD_OUTPUT_PROGRESS_H
 
 /*
- * Progress on stderr: one line that is written over on a terminal, or a line every few
- * seconds where that was asked for, or one line now (SIGUSR1).
+ * Progress on stderr: one line on a terminal that is rewritten in place, or a line every few
+ * seconds if the user requested it, or one line now (SIGUSR1).
  *
- * One thread feeds it; what it shows goes to the screen (screen.h).
+ * One thread updates it; its output goes to the screen (screen.h).
  */
 
 #include <stdbool.h>
@@ -24,34 +24,36 @@ struct progress_count {
 struct progress {
 	const char *program;
 	bool live;
-	unsigned every_s; /* a plain line every so often; 0: none */
+	unsigned every_s; /* seconds between plain lines; 0: none */
 	uint64_t
-		start_ms; /* when bytes began to move, or files were done without any; 0: not yet */
+		/* When bytes began to move, or, without any bytes, when files were completed; 0:
+		 * not yet. */
+		start_ms;
 	uint64_t seen_ms; /* when `seen' was sampled, for the rate */
 	uint64_t seen;
 	uint64_t moved_ms; /* when bytes or files last grew */
 	uint64_t last, last_files;
-	uint64_t line_ms; /* of the last line */
-	double rate; /* bytes a second, smoothed */
+	uint64_t line_ms; /* time of the last line */
+	double rate; /* bytes per second, smoothed */
 };
 
 enum { PROGRESS_STALLED_MS = 5000, PROGRESS_TICK_MS = 250, PROGRESS_LINE_MAX = SCREEN_LINE_MAX };
 
-/* live is only taken for a terminal on stderr. */
+/* live applies only if stderr is a terminal. */
 void progress_init(struct progress *p, const char *program, bool live, unsigned every_s);
-/* Is there anything to show at all? */
+/* Whether any progress is to be shown. */
 bool progress_wanted(const struct progress *p);
-/* Take in what was counted at now_ms (clock_ms) and show it where it is time to. */
+/* Takes the counts at now_ms (clock_ms) and shows them if it is time. */
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
-/* Nothing was taken in yet, and bytes have moved since then: so the rate is known. */
+/* Call before the first update if bytes have moved since start_ms: then the rate is known. */
 void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms);
-/* One line now. */
+/* Shows one line now. */
 void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
-/* After screen_end(): where there was a live line, what was copied and how fast stays in its
- * place; ns 0: nothing does. */
+/* Call after screen_end(). If there was a live line, prints in its place how much was copied and
+ * how fast; ns 0: prints nothing. */
 void progress_end(struct progress *p, uint64_t bytes, uint64_t ns);
 
-/* The line without its end; to is returned. */
+/* The line without its newline; returns to. */
 char *progress_line(const struct progress *p, const struct progress_count *c, uint64_t now_ms,
 		    char *to, size_t size);
 

@@ -3,30 +3,30 @@
 #define CMD_OUTPUT_SCREEN_H
 
 /*
- * What goes to stderr while a session runs: lines of the log from any thread, and one live line
- * below them that is written over.
+ * Output to stderr while a session runs: lines of the log from any thread, and below them one live
+ * line that is rewritten in place.
  *
- * A terminal that was stopped (Ctrl-S), or a pager that nobody reads, must not stop a session,
- * whose threads all have somebody to answer to.  So nothing here waits: what stderr does not
- * take now is kept, and written by whoever minds the program's descriptors when it does.
+ * A stopped terminal (Ctrl-S), or a pager that is not read, must not stop a session, because all
+ * its threads have peers that wait for them. So nothing here waits. What stderr does not accept now
+ * is kept, and written when stderr accepts it, by the thread that polls the program's descriptors.
  */
 
 #include <stdbool.h>
 
 enum { SCREEN_LINE_MAX = 160, SCREEN_KEPT_MAX = 64 << 10 };
 
-/* The log comes here from now on.  wake (NULL: none) is called, from any thread, when something
- * had to be kept. */
+/* Redirects the log here. wake (may be NULL) is called, from any thread, when output had to be
+ * kept. */
 void screen_begin(const char *program, void (*wake)(void));
-/* A line without its end, after the program's name. */
+/* Prints a line, given without its newline, after the program's name. */
 void screen_line(const char *text);
-/* The live line, "" for none. */
+/* Sets the live line; "" for none. */
 void screen_live(const char *text);
-/* Is something kept, so that stderr is to be polled for writing? */
+/* Whether output is kept, so that the caller must poll stderr for writing. */
 bool screen_waits(void);
-/* Write what stderr takes without waiting. */
+/* Writes what stderr accepts without waiting. */
 void screen_flush(void);
-/* Take the live line away and write everything, waiting; the log goes to stderr again. */
+/* Removes the live line and writes everything, waiting. The log goes to stderr again. */
 void screen_end(void);
 
 #endif

@@ -3,9 +3,9 @@
 #define CMD_OUTPUT_SPOOL_H
 
 /*
- * Lines for stdout that were asked for: all of them, in order, but nobody waits for whoever
- * reads them (a pager, a terminal that was stopped) while a session runs.  What stdout does not
- * take now is kept, what is much of it in a file without a name.
+ * Lines for stdout that the user requested: all of them, in order. While a session runs, nothing
+ * waits for the reader of stdout (a pager, a stopped terminal). What stdout does not accept now is
+ * kept; if it is much, in a nameless file.
  *
  * One thread.
  */
@@ -13,13 +13,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What is written to the file returned goes to fd; NULL with a failure.  spool_end() closes it. */
+/* Returns a FILE whose output goes to fd, or NULL with a failure. spool_end() closes it. */
 FILE *spool_begin(int fd);
-/* To be polled for writing; -1: nothing waits. */
+/* The descriptor to poll for writing; -1: nothing is pending. */
 int spool_waits(void);
-/* Hand on what was written, as far as it is taken without waiting. */
+/* Writes as much as fd accepts without waiting. */
 void spool_flush(void);
-/* Write everything, waiting.  0, or -1 with a failure when not all could be written. */
+/* Writes everything, waiting. Returns 0, or -1 with a failure if not everything could be
+ * written. */
 int spool_end(void);
 
 #endif

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include "cmd/output/report.h"
 
-/* Of two ends of one session: each counts what it knows of. */
+/* Combines the counts of two ends of one session; each counts what it knows. */
 struct msg_counts counts_join(const struct msg_counts *a, const struct msg_counts *b);
-/* Of one session after another. */
+/* Adds the counts of a later session. */
 void counts_add(struct msg_counts *to, const struct msg_counts *more);
-/* Lines for people. */
+/* Prints lines for people. */
 void stats_print(const struct report *r, FILE *to);
 
 #endif

@@ -2,23 +2,24 @@
 #ifndef CMD_PROCESS_PROCESS_H
 #define CMD_PROCESS_PROCESS_H
 
-/* What all programs do to their own process first, and how they end. */
+/* What all programs do first with their own process, and how they exit. */
 
 #include "cmd/cli/options.h"
 
-/* Descriptors 0 to 2 that are closed are opened the wrong way round: nothing else can get
+/* Opens those of descriptors 0 to 2 that are closed, in the wrong direction: no other file can get
  * their numbers, and using them still fails. */
 void keep_stdio(void);
-/* The program has secrets: no core file, no debugger of another user's. */
+/* Protects the program's secrets: no core file, no debugger of another user. */
 void keep_secrets(void);
-/* As many descriptors at a time as the system lets us have: directories of a tree are held open. */
+/* Raises the limit of open descriptors to the maximum, because directories of a tree are held
+ * open. */
 void raise_descriptors(void);
-/* The log as -q and -v say. */
+/* Sets up the log according to -q and -v. */
 void start_log(const struct options *o);
 
-/* Read the command line; answer --help and its like, or a mistake, and exit. */
+/* Parses the command line. Answers --help and similar options, or an error, and exits. */
 void take_command_line(struct options *o, enum program program, int argc, char **argv);
-/* Make sure that what was written to stdout came there, and exit. */
+/* Flushes stdout and exits. If that fails, prints the error and turns OUT_DONE into OUT_FILE. */
 _Noreturn void exit_with(int code);
 /* Print this thread's failure, and the synopsis after a mistake, and exit with its code. */
 _Noreturn void exit_failed(enum program program);

@@ -2,24 +2,25 @@
 #ifndef CMD_PROCESS_SIGNALS_H
 #define CMD_PROCESS_SIGNALS_H
 
-/* The signals that a conductor minds come out of a descriptor, one by one. */
+/* A descriptor from which a conductor reads its signals, one by one. */
 
 #include <stdbool.h>
 
-/* SIGHUP under nohup(1), SIGINT in a job that a script runs in the background: such a signal stays
- * ignored. */
+/* Whether this signal is ignored, and must stay so: SIGHUP under nohup(1), SIGINT in a background
+ * job of a script. */
 bool signal_is_ignored(int signo);
 
-/* They are its own from now on. */
+/* From now on the signals go to the descriptor. */
 int signals_begin(void);
-/* There is nothing left to be stopped: they do again what they do by default. */
+/* Restores the default actions, when there is nothing left to stop. */
 void signals_end(void);
 
-/* To be polled for reading. */
+/* The descriptor to poll for reading. */
 int signals_fd(void);
-/* So long, or until a signal is there that ends the program; it stays there to be taken. */
+/* Waits this long, or until a signal arrives that ends the program. The signal remains to be
+ * read. */
 void signals_pause(int ms);
-/* The next one that came; 0: none. */
+/* The next signal that arrived; 0: none. */
 int signals_next(void);
 
 #endif
