@@ -3,20 +3,20 @@
 #define BASE_ARRAY_H
 
 /*
- * Arrays that grow.  An array is three variables of its owner: a pointer, the number of elements
- * in use (count) and the number that have room (size_t).  Zeroed it is empty; its owner frees the
- * pointer.
+ * Growing arrays. An array consists of three variables of its owner: a pointer, the number of
+ * elements in use (count) and the number of elements allocated (room, a size_t). All zeros is an
+ * empty array. The owner frees the pointer.
  */
 
 #include <stddef.h>
 #include <stdlib.h>
 
 /*
- * Make room for more elements behind the first count.  Returns 0, or -1 with ENOMEM and nothing
- * changed.  Where the array grows, its room becomes twice what it was, or count + more if that is
- * larger.  Evaluates its arguments more than once.
+ * Makes room for `more' elements behind the first `count'. Returns 0, or -1 with ENOMEM and nothing
+ * changed. If the array grows, its room doubles, or becomes count + more if that is larger.
+ * Evaluates its arguments more than once.
  *
- * A macro, so that each user has an allocation of its own, which tests/faults/sweep can name.
+ * It is a macro so that each caller has its own allocation, which tests/faults/sweep can name.
  */
 #define ARRAY_ROOM(of, count, room, more)                                                          \
 	__extension__({                                                                            \
@@ -33,7 +33,7 @@
 		grown_;                                                                            \
 	})
 
-/* The room that such an array grows to; 0, with ENOMEM: no memory is that large. */
+/* The room that such an array grows to; 0 with ENOMEM if the size overflows. */
 size_t array_wider(size_t room, size_t count, size_t more, size_t size);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
-/* Monotonic time (CLOCK_MONOTONIC: stands still while the machine sleeps). */
+/* Monotonic time (CLOCK_MONOTONIC: it stops while the machine sleeps). */
 
 #include <stdint.h>
 #include <time.h>
@@ -10,10 +10,10 @@
 uint64_t clock_ns(void);
 uint64_t clock_ms(void);
 
-/* Milliseconds from now to a deadline in clock_ms() time, at least 0, fit for poll(2). */
+/* Milliseconds from now to a deadline in clock_ms() time; at least 0, and valid for poll(2). */
 int clock_left(uint64_t deadline_ms);
 
-/* An absolute time, ms from now, for pthread_cond_timedwait on a CLOCK_MONOTONIC condition. */
+/* The absolute time ms from now, for pthread_cond_timedwait on a CLOCK_MONOTONIC condition. */
 struct timespec clock_after(uint64_t ms);
 
 #endif

@@ -3,11 +3,11 @@
 #define BASE_CURSOR_H
 
 /*
- * Bounds-checked cursors over bytes, little-endian.
+ * Bounds-checked cursors over little-endian bytes.
  *
- * A reader that runs past its end, or a writer past its room, remembers it: the calls
- * after that do nothing (reads give zeros) and one check at the end decides.  So a
- * message is a straight list of calls.  Neither owns its bytes.
+ * A reader that runs past its end, or a writer past its room, records the error. Later calls do
+ * nothing (reads return zeros), and one check at the end suffices. So encoding or decoding a
+ * message is a plain sequence of calls. A cursor does not own its bytes.
  */
 
 #include <stdbool.h>
@@ -26,12 +26,12 @@ uint16_t take_u16(struct reader *r);
 uint32_t take_u32(struct reader *r);
 uint64_t take_u64(struct reader *r);
 void take_bytes(struct reader *r, void *to, size_t len);
-/* A view of the next len bytes, NULL when they aren't there; lives as long as the bytes. */
+/* A view of the next len bytes, valid as long as the bytes; NULL if there are fewer. */
 const uint8_t *take_view(struct reader *r, size_t len);
-/* A string: u16 length, then that many bytes without NUL.  Longer than size - 1, or with a
- * NUL in it: bad.  to is always terminated. */
+/* A string: u16 length, then that many bytes without NUL. The reader becomes bad if the string is
+ * longer than size - 1 or contains a NUL. to is always terminated. */
 void take_str(struct reader *r, char *to, size_t size);
-/* True when nothing went wrong and nothing is left over. */
+/* True if no read failed and no bytes are left. */
 bool reader_done(const struct reader *r);
 
 struct writer {
@@ -49,7 +49,7 @@ void put_u64(struct writer *w, uint64_t v);
 void put_bytes(struct writer *w, const void *from, size_t len);
 void put_str(struct writer *w, const char *s);
 void put_zeros(struct writer *w, size_t len);
-/* Room for len bytes that the caller fills in; NULL: there is none, or len is 0. */
+/* Space for len bytes that the caller fills in; NULL if there is not enough, or len is 0. */
 uint8_t *put_room(struct writer *w, size_t len);
 
 #endif

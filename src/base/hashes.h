@@ -3,11 +3,11 @@
 #define BASE_HASHES_H
 
 /*
- * A set that keeps 8 bytes of each member: a hash under a random key of the set's own, by which
- * nobody can find two members that are taken for one.  Open addressing, at most half full.  No
- * lock of its own; zeroed it is empty, and its owner frees slots.
+ * A set that keeps 8 bytes per member: a hash with a random key of the set, so that nobody can
+ * construct two members with the same hash. Open addressing, at most half full. It has no lock. All
+ * zeros is an empty set; its owner frees slots.
  *
- * For things that are to be found by their key see base/table.h.
+ * To find things by key, see base/table.h.
  */
 
 #include <stdbool.h>
@@ -16,13 +16,13 @@
 #include "base/siphash.h"
 
 struct hashes {
-	struct siphash_key seed; /* once there are slots */
+	struct siphash_key seed; /* valid once there are slots */
 	uint64_t *slots; /* 0: free */
 	size_t mask, count;
 };
 
-/* Add a member of so many bytes.  1: it is new.  0: it was there.  -1: there is no room in
- * bytes_max for one more slot, or no memory; OUT_MEMORY, of what. */
+/* Adds a member of size bytes. Returns 1 if it is new, 0 if it was in the set. Returns -1 if
+ * bytes_max allows no more slots or memory ran out: OUT_MEMORY, with `what' in the message. */
 int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
 	       const char *what);
 bool hashes_has(const struct hashes *h, const void *member, size_t size);

@@ -3,9 +3,9 @@
 #define BASE_IO_H
 
 /*
- * Whole reads and writes on blocking descriptors.  Short counts and EINTR are dealt with
- * here, once and for all; EINTR after cancel() (worker.h) ends the call with ECANCELED.
- * errno is set; no failure text is written, since only the caller knows the name.
+ * Complete reads and writes on blocking descriptors. They handle short counts and EINTR. EINTR
+ * after cancel() (worker.h) ends the call with ECANCELED. They set errno but write no failure text,
+ * since only the caller knows the name.
  */
 
 #include <stdbool.h>
@@ -13,10 +13,10 @@
 #include <sys/types.h>
 
 /*
- * A call that opens a name or asks about a file system, and may wait for a server meanwhile
- * (FUSE, NFS), made again for as long as a signal interrupts it.  A FIFO waits for its other end:
- * whoever opens one looks after the end of the session himself.  All other opens of src/ stand in
- * this (tests/lint/layers).
+ * Repeats a call that opens a name or asks about a file system as long as signals interrupt it.
+ * Such a call may wait for a server (FUSE, NFS). Opening a FIFO waits for its other end, so a
+ * caller that opens one must itself check for the end of the session. All other opens in src/ use
+ * this macro (tests/lint/layers).
  */
 #define RETRIED(call)                                                                              \
 	__extension__({                                                                            \
@@ -27,25 +27,25 @@
 		while (fd_ < 0 && io_interrupted());                                               \
 		fd_;                                                                               \
 	})
-/* Did a signal interrupt the call that failed, so that it is to be made again? */
+/* Whether a signal interrupted the failed call, so that it must be repeated. */
 bool io_interrupted(void);
 
-/* Bytes read: fewer than len only at the end of the file; -1 on error. */
+/* Return the bytes read, fewer than len only at the end of the file; -1 on error. */
 ssize_t read_full(int fd, void *buf, size_t len);
 ssize_t pread_full(int fd, void *buf, size_t len, off_t pos);
 
-/* 0 when all is written, else -1.  A write of nothing at all (0) is EIO, never a loop. */
+/* Return 0 when all is written, else -1. A write(2) that returns 0 is EIO, never a loop. */
 int write_full(int fd, const void *buf, size_t len);
 int pwrite_full(int fd, const void *buf, size_t len, off_t pos);
 
-/* Make an eventfd readable; a full one already is.  Any other failure would leave a thread asleep
- * for ever: it aborts the process, with a sentence.  Safe in a signal handler. */
+/* Makes an eventfd readable; a full one already is. Any other failure would leave a thread asleep
+ * for ever, so it aborts the process with a message. Safe in a signal handler. */
 void raise_event(int fd);
 
-/* A copy of fd that is at least that number, and closed by exec(3); -1 with errno. */
+/* Duplicates fd to a number of at least `least', close-on-exec; -1 with errno. */
 int dup_above(int fd, int least);
 
-/* Close and ignore; negative descriptors are fine.  errno is kept. */
+/* Closes and ignores errors; fd may be negative. Keeps errno. */
 void close_fd(int fd);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Bytes of this host's memory; 0: not known. */
+/* Bytes of this host's memory; 0: unknown. */
 uint64_t memory_bytes(void);
 
 #endif

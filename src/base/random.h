@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Bytes that nobody can guess, from the kernel.  Waits until it has some; -1 with a failure, and
+/* Unpredictable bytes from the kernel. Waits until the kernel has them; -1 with a failure and
  * errno. */
 int random_bytes(void *to, size_t len);
 

@@ -2,8 +2,9 @@
 #ifndef BASE_WIPE_H
 #define BASE_WIPE_H
 
-/* Clear what calls that have returned left on this thread's stack, and what the dynamic linker
- * saved there of registers: 64 KiB below the caller.  For secrets that were passed or decoded. */
+/* Clears what calls that have returned left on this thread's stack, and the registers that the
+ * dynamic linker saved there: 64 KiB below the caller. Call it after passing or decoding
+ * secrets. */
 void wipe_stack(void);
 
 #endif

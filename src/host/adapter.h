@@ -3,9 +3,9 @@
 #define HOST_ADAPTER_H
 
 /*
- * What the kernel tells of RDMA adapters, read from sysfs: nothing is opened, no verbs are
- * needed, and a build without rdma-core tells the same.  root takes the place of /sys in tests;
- * NULL: /sys.  Numbers are 0, texts "" where the kernel does not tell.
+ * What the kernel reports about RDMA adapters, read from sysfs. Opens no device and needs no verbs,
+ * so a build without rdma-core returns the same. root replaces /sys in tests; NULL: /sys. A number
+ * that the kernel does not report is 0, a text "".
  */
 
 #include <sched.h>
@@ -15,69 +15,71 @@
 #include "base/address.h"
 
 enum {
-	ADAPTERS_MAX = 64, /* ports of one host that are looked at */
+	ADAPTERS_MAX = 64, /* most ports examined on one host */
 	ADAPTER_TEXT = 64,
-	ADAPTER_GIDS_MAX = 64, /* GIDs of one port that are looked at */
+	ADAPTER_GIDS_MAX = 64, /* most GIDs examined on one port */
 };
 
 enum adapter_kind { ADAPTER_OTHER, ADAPTER_INFINIBAND, ADAPTER_ROCE, ADAPTER_IWARP };
 
-/* As the kernel counts them. */
+/* The kernel's numbers. */
 enum port_state { PORT_UNKNOWN, PORT_DOWN, PORT_INIT, PORT_ARMED, PORT_ACTIVE };
 
 /* One side of a PCIe link. */
 struct pcie_link {
-	unsigned mtransfers; /* million transfers a second and PCIe lane: 8000 is "8.0 GT/s" */
+	unsigned mtransfers; /* million transfers per second and PCIe lane: 8000 is "8.0 GT/s" */
 	unsigned width; /* PCIe lanes */
 };
 
 /* One port of an adapter; an adapter with two ports is two of these. */
 struct adapter {
 	char device[ADAPTER_TEXT]; /* "mlx5_0" */
-	unsigned port; /* from 1 */
+	unsigned port; /* counted from 1 */
 	enum adapter_kind kind;
 	enum port_state state;
 	char state_text[ADAPTER_TEXT]; /* "ACTIVE" */
 	char physical[ADAPTER_TEXT]; /* "LinkUp" */
 	char link_layer[ADAPTER_TEXT]; /* "InfiniBand", "Ethernet" */
-	unsigned rate_mbits; /* 100000; of software adapters what their netdev says */
+	unsigned rate_mbits; /* 100000; software adapters: the rate that their netdev reports */
 	char rate_text[ADAPTER_TEXT]; /* "100 Gb/sec (4X EDR)" */
 	unsigned width; /* lanes of the cable: 4 */
-	char netdev[ADAPTER_TEXT]; /* the network device at this port: "eth2", "ib0" */
+	char netdev[ADAPTER_TEXT]; /* network device of this port: "eth2", "ib0" */
 	unsigned netdev_mtu;
 
-	char driver[ADAPTER_TEXT]; /* "mlx5_core"; of software adapters "rdma_rxe" or "siw" */
+	char driver[ADAPTER_TEXT]; /* "mlx5_core"; software adapters: "rdma_rxe" or "siw" */
 	char model[ADAPTER_TEXT]; /* "MT4119" */
 	char board[ADAPTER_TEXT];
 	char firmware[ADAPTER_TEXT];
 	char node_guid[ADAPTER_TEXT];
-	bool software; /* no hardware: rates are made up, there is no NUMA node */
+	bool software; /* no hardware: rates are fictitious, there is no NUMA node */
 	char pci[ADAPTER_TEXT]; /* "0000:3b:00.0" */
-	struct pcie_link pcie_now, pcie_adapter, pcie_slot; /* negotiated; the most of each */
+	/* negotiated; the maximum of each side */
+	struct pcie_link pcie_now, pcie_adapter, pcie_slot;
 	int numa_node; /* -1: none */
 };
 
-/* All ports of all adapters, sorted by name and port; free() *out.  No adapter, or a kernel without
- * RDMA, is a count of 0.  -1 only when memory ran out. */
+/* All ports of all adapters, sorted by name and port. The caller frees *out. Without an adapter, or
+ * with a kernel without RDMA, *count is 0. Returns -1 only if memory ran out. */
 int adapters_list(const char *root, struct adapter **out, unsigned *count);
 
-/* "RoCE", for people. */
+/* "RoCE", for messages. */
 const char *adapter_kind_text(enum adapter_kind kind);
 
-/* Data that a PCIe link can carry, Mbit/s: encoding and packets' heads taken off; 0: unknown. */
+/* Data rate of a PCIe link in Mbit/s, without encoding and packet headers; 0: unknown. */
 unsigned pcie_mbits(const struct pcie_link *link);
 
-/* The port at which a network device is: its own, a VLAN's or a bond's.  False: none. */
+/* The port below a network device: the device is the port's own, or a VLAN or bond on top of it.
+ * False: none. */
 bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out);
-/* The port behind a local address (ports and zones don't count), as far as sysfs tells:
- * librdmacm has the last word (verbs_behind()).  False: none, or nobody has this address. */
+/* The port that has a local address (ports and zones don't count), as far as sysfs reports it;
+ * librdmacm decides (verbs_behind()). False: no port, or this host does not have the address. */
 bool adapter_behind(const char *root, const union address *local, struct adapter *out);
-/* The network device that has a local address. */
+/* The network device with a local address. */
 bool netdev_of_address(const union address *local, char *to, size_t size);
-/* Its MTU; 0: not known. */
+/* MTU of the network device with a local address; 0: unknown. */
 unsigned netdev_mtu(const union address *local);
 
-/* The processors of a NUMA node; false when there is no such node. */
+/* The processors of a NUMA node; false if there is no such node. */
 bool numa_node_cpus(const char *root, int node, cpu_set_t *out);
 
 enum gid_type { GID_IB, GID_ROCE_1, GID_ROCE_2 };
@@ -88,13 +90,13 @@ struct adapter_gid {
 	enum gid_type type;
 	char netdev[ADAPTER_TEXT]; /* RoCE only */
 };
-/* The GIDs of a port that are set, in order, at most max. Returns how many. */
+/* The valid GIDs of a port, in order, at most max. Returns their number. */
 unsigned adapter_gids(const char *root, const struct adapter *a, struct adapter_gid *to,
 		      unsigned max);
-/* RoCE: the GID that librdmacm takes for a connection from a local address.  False: none. */
+/* RoCE: the GID that librdmacm uses for a connection from a local address. False: none. */
 bool adapter_gid_for(const char *root, const struct adapter *a, const union address *local,
 		     struct adapter_gid *out);
-/* RoCE: the type of GID that connections of this port take, as far as there is one. */
+/* RoCE: the GID type that connections of this port use, if the port has one. */
 enum gid_type adapter_gid_type(const char *root, const struct adapter *a);
 
 #endif

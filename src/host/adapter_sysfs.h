@@ -2,7 +2,8 @@
 #ifndef HOST_ADAPTER_SYSFS_H
 #define HOST_ADAPTER_SYSFS_H
 
-/* Small files of sysfs, for adapter*.c only: what is not there, or can't be read, is "". */
+/* Reads small files of sysfs, for adapter*.c only. A file that is missing or unreadable counts as
+ * "". */
 
 #include <dirent.h>
 #include <limits.h>
@@ -15,12 +16,12 @@ static inline const char *sysfs_root(const char *root)
 	return root ? root : "/sys";
 }
 
-/* The first line's text, spaces at its end taken off; false when there is none. */
+/* The text of the first line, without trailing spaces; false if there is none. */
 bool sysfs_text(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 long sysfs_number(long otherwise, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The last name of where a path leads in the end. */
+/* The last component of the path that a link finally resolves to. */
 bool sysfs_link(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The names in a directory, sorted (numbers by value); how many. */
+/* The names in a directory, sorted (numbers by value). Returns their number. */
 int sysfs_names(struct dirent ***names, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sysfs_names_free(struct dirent **names, int count);
 

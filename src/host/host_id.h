@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Equal in two processes of one host and network namespace, and reveals nothing else of it. */
+/* Equal in two processes on one host and network namespace; reveals nothing else about the host. */
 uint64_t host_id(void);
-/* Of the running kernel: size bytes of it.  0, or -1: it is not known. */
+/* Identifies the running kernel: size bytes. Returns 0, or -1 if unknown. */
 int boot_id(char *to, size_t size);
 
 #endif

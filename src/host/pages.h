@@ -3,11 +3,11 @@
 #define HOST_PAGES_H
 
 /*
- * Zeroed memory for a pool, on transparent huge pages where they are to be had: an adapter's tables
- * are then a 512th, and processors miss fewer translations.  Whether they are is no matter of
- * success.  Pages of hugetlbfs are not taken: an administrator has reserved them for a database or
- * a virtual machine, which may start later and then fail for want of them.
- * Never dumped nor forked: a child's copy-on-write would part the adapter's pages from ours.
+ * Zeroed memory for a pool, on transparent huge pages if they are available: an adapter's tables
+ * shrink to a 512th, and processors have fewer TLB misses. Lack of them is no failure. Pages of
+ * hugetlbfs are not used: an administrator has reserved them for a database or a virtual machine,
+ * which may start later and then fail without them. The memory is excluded from core dumps and from
+ * forked children: a child's copy-on-write would separate the adapter's pages from ours.
  */
 
 #include <stddef.h>
@@ -15,11 +15,11 @@
 enum { PAGES_HUGE = 2 << 20 };
 
 struct pages {
-	void *base; /* of a page; of a huge page where bytes are at least one */
-	size_t bytes; /* what was asked for */
-	size_t mapped; /* what is there */
+	void *base; /* page aligned; huge-page aligned if bytes is at least one huge page */
+	size_t bytes; /* the bytes requested */
+	size_t mapped; /* the bytes mapped */
 };
-/* -1 with OUT_MEMORY: there is no memory at all. */
+/* Returns -1 with OUT_MEMORY if there is no memory at all. */
 int pages_map(struct pages *p, size_t bytes);
 void pages_unmap(struct pages *p);
 
