@@ -371,8 +371,8 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_FAR START_FLAG(15) /* this end was started over ssh */
 #define START_FILES_FROM START_FLAG(40) /* LISTED names follow */
 /* for rdbench: */
-#define START_MEMORY START_FLAG(41) /* source: generates memory_bytes bytes; sink: discards them   \
-				     */
+/* source: generates memory_bytes bytes; sink: discards them */
+#define START_MEMORY START_FLAG(41)
 #define START_UNCHECKED START_FLAG(42) /* lanes compute and check no hashes */
 /* This end works alone and has no peer: it times its disk, as with SCRATCH, if there is a WANT or a
  * target. */

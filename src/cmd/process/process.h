@@ -21,7 +21,7 @@ void start_log(const struct options *o);
 void take_command_line(struct options *o, enum program program, int argc, char **argv);
 /* Flushes stdout and exits. If that fails, prints the error and turns OUT_DONE into OUT_FILE. */
 _Noreturn void exit_with(int code);
-/* Print this thread's failure, and the synopsis after a mistake, and exit with its code. */
+/* Prints this thread's failure, after a usage error also the synopsis, and exits with its code. */
 _Noreturn void exit_failed(enum program program);
 
 #endif
