@@ -69,8 +69,8 @@ struct sink_dir {
 	uint32_t id, want;
 	struct sink_dir *parent; /* NULL: the target */
 	struct place_dir *place; /* NULL: it failed, or is left out */
-	/* left: left out with everything in it, because with --ignore-existing something else
-	 * exists, or because with --existing nothing exists. */
+	/* left out with everything in it, because with --ignore-existing something else exists,
+	 * or because with --existing nothing exists */
 	bool left;
 	const struct listed_node *listed; /* the part of --files-from in it; NULL: nothing */
 	char *name; /* only if it has no place */
@@ -119,15 +119,15 @@ struct sink_file {
 	uint64_t taken_ns; /* since when */
 	uint64_t data, holes; /* bytes that arrived as data; as holes, or named by HAVE */
 	uint64_t had; /* of holes: named by HAVE */
-	uint64_t reach; /* end of the last piece that is not a hole */
+	uint64_t reach; /* the greatest end of a piece that is not a hole */
 	uint64_t sum[2];
 	uint64_t solid[2]; /* --verify: like sum, without cells that are all zero */
 	struct xattrs *xattrs;
 	size_t xattr_bytes; /* of a file that was asked about */
-	unsigned busy; /* lanes that store a piece of it */
+	unsigned busy; /* lanes that work on it */
 	bool ended;
 	struct record_file_end end;
-	bool told; /* it failed, and its result was sent */
+	bool told; /* it failed, and its result was sent, or is about to be */
 };
 
 /* ---- lanes ---------------------------------------------------------------------------- */
@@ -240,14 +240,14 @@ static inline bool sink_dir_left(const struct sink_dir *d)
 }
 /* If d failed: -1 with a failure for name in it. */
 int sink_dir_check(const struct sink_dir *d, const char *name);
-/* If d failed (NULL: the target), counts something in it that failed therefore, and returns true.
- * Lock held. */
+/* If the directory d failed (NULL: the target): counts one more thing in it as failed for that
+ * reason, and returns true.  Lock held. */
 bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d);
 /* At the end: logs how many things failed with each failed directory. */
 void sink_dirs_report_lost(struct sink *s);
 /* The path of name in d (NULL: the target) from the top of the transfer. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size);
-/* NULL for NULL. */
+/* d->place; NULL for NULL. */
 struct place_dir *sink_dir_place(const struct sink_dir *d);
 /* Gives the place the attributes of all directories.  At the end, when no lane is at work. */
 int sink_dirs_give_xattrs(struct sink *s);
@@ -304,7 +304,7 @@ void sink_drop_files(struct sink *s, bool keep);
 
 /* sink_piece.c */
 int sink_take_piece(struct sink_lane *l, const struct piece *p);
-/* sink_turn.c.  Lock held.  Waits for this piece's turn, or until f has failed. */
+/* sink_turn.c.  Lock held.  Waits for this piece's turn, or until f or the session fails. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p);
 /* Adds what d has summed up, and resets d. */
 void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2]);

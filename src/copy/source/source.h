@@ -62,20 +62,20 @@ enum {
 	 * turn, and vice versa.  Not fewer, so that a disk that has to seek does not do so all the
 	 * time. */
 	LARGE_TURN = 8 << 20,
-	SMALL_MAX = CELL, /* larger files are large even if a block has room for them */
+	SMALL_MAX = CELL, /* files up to this size go whole into one block, if it has room */
 	/* from this size on the sink may have a part of a file, so it is asked */
 	RESUME_MIN = 4 << 20,
 	ASIDE_MAX = 4096, /* files kept aside, roughly */
-	/* The same where the sink sends cells for comparison.  As many again may be in flight, and
-	 * the sink remembers at most 4096 (SINK_COMPARED_MAX). */
+	/* With --checksum: files kept aside, and as many again in flight, of which the sink sent
+	 * cells.  It remembers at most 4096 of both (SINK_COMPARED_MAX). */
 	COMPARED_MAX = 1500,
 	QUEUE_LOW = 512, /* the walk continues when fewer entries wait */
 	TAKE_MAX = 32, /* entries that a lane takes at a time */
 	TOPS_MAX = 64, /* top directories for which it is remembered whether the sink made them */
 	OFFERED_MAX = 256, /* files offered for cloning that have no answer yet */
 	CLONE_TRIES = 4, /* refusals without a success, after which no more files are offered */
-	/* OWED_MS: how long a lane waits for something other than its wire while something that it
-	 * sent may not be stored yet. */
+	/* How long a lane waits for something other than its wire while something that it sent may
+	 * not be stored yet. */
 	OWED_MS = 200,
 	SPARE_MAX = 31, /* blocks besides the one that is being filled */
 	DONE_MAX = 128, /* files that a lane has completed and not published */
@@ -238,7 +238,7 @@ struct asides {
 struct large_files {
 	unsigned count;
 	bool unsized; /* the size of one of them is unknown */
-	/* of these: failed at the sink, while a thread may be blocked in reading one */
+	/* large files that failed at the sink, and that a thread may be blocked in reading */
 	unsigned deaf;
 	struct source_file *open, **open_end; /* with bytes left to claim, the oldest first */
 	/* The shortest open one when turn shortest_turn began; NULL: not determined. */
@@ -282,7 +282,7 @@ struct source {
 	struct asides asides;
 	struct others others, hard_links;
 	unsigned phase; /* 0: files; 1: others; 2: hard links */
-	unsigned busy, taking; /* how many lanes are */
+	unsigned busy, taking; /* how many lanes are busy, or taking */
 	unsigned working; /* threads of lanes */
 	uint64_t unfinished; /* files that were begun and have no result */
 	struct large_files large;
@@ -381,7 +381,7 @@ void source_publish_locked(struct source_lane *l);
 /* ---- source_tree.c -------------------------------------------------------------------- */
 
 int source_send_entries(struct source_lane *l);
-/* Opens d's descriptor as l->dirfd, until another directory is used; NULL: none. */
+/* Makes l->dirfd a descriptor of d, valid until another directory is used; NULL: none. */
 int source_use_dir(struct source_lane *l, struct walk_dir *d);
 /* Reports this thread's failure as that of name in d, or of what the user named path.  -1: it is
  * the session's failure. */
@@ -394,12 +394,12 @@ const char *item_shown(const struct source_item *it, char *to, size_t size);
 int item_open(struct source_lane *l, struct source_item *it);
 /* Examines a file that was just found, by its name and path, then item_consider(). */
 int item_take(struct source_lane *l, struct source_item *it);
-/* Sends a file if it is to be sent, or asks about it.  item_send(): it is to be sent. */
+/* Sends a file, asks about it, or leaves it out.  item_send(): for a file that is to be sent. */
 int item_consider(struct source_lane *l, struct source_item *it);
 int item_send(struct source_lane *l, struct source_item *it);
 int item_report_failed(struct source_lane *l, struct source_item *it);
 void item_close(struct source_item *it);
-/* The file as the sink is told of it, without the id. */
+/* The FILE record of the file, without the id. */
 void item_record(const struct source_lane *l, const struct source_item *it, struct record_file *r);
 /* What to remove when the file is stored; *out NULL: nothing. */
 int item_removal(struct source_lane *l, const struct source_item *it, struct removal **out);
@@ -419,7 +419,7 @@ bool source_may_clone(const struct source *s, const struct source_item *it);
  * lock held. */
 int source_take_answers(struct source *s, const struct msg_answers *m);
 int source_take_cells(struct source *s, const struct msg_cells *m);
-/* What was offered for cloning has an answer, or failed. */
+/* Call when a file that was offered for cloning has an answer, or failed. */
 void source_end_offer(struct source *s, struct aside *a);
 /* Asks only whether the file may be replaced, and keeps it aside. */
 int source_ask_permission(struct source_lane *l, struct source_item *it);
