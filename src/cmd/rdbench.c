@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rdbench: measure how fast data can go. */
+/* rdbench: measure the throughput between hosts and of their disks. */
 #include <string.h>
 #include "base/fail.h"
 #include "base/log.h"

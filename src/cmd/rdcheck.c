@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rdcheck: tell whether hosts, and the path between them, are fit for RDMA. */
+/* rdcheck: report whether hosts, and the path between them, are ready for RDMA. */
 #include <signal.h>
 #include "base/log.h"
 #include "base/worker.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rdrecv: wait for a rdsend and store what it sends. */
+/* rdrecv: wait for an rdsend and store its stream. */
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rdsend: send a stream or file to a rdrecv. */
+/* rdsend: send a stream or file to an rdrecv. */
 #include <sys/stat.h>
 #include "cmd/end/dial.h"
 #include "cmd/end/stream_end.h"

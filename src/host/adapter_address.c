@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* From an address to the adapter behind it; GIDs; NUMA nodes. */
+/* Finds the adapter of an address; GIDs; NUMA nodes. */
 
 #include <ifaddrs.h>
 #include <stdio.h>

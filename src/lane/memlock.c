@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Locked memory: how much there is, and lanes that fit into it. */
+/* Locked memory: its limit, and which lanes fit into it. */
 
 #include <stdio.h>
 #include <sys/resource.h>

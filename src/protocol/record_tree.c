@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The records of trees, and of what is kept of files beside their bytes. */
+/* The records of trees and of file metadata. */
 
 #include "protocol/message.h"
 #include "protocol/record_impl.h"

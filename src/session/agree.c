@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What two ends agree on: the smaller of everything, and whether RDMA may be tried. */
+/* The terms of a session: the smaller of both ends' values, and whether RDMA may be tried. */
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What comes over the control channel, and whose turn it is.  All in the control thread. */
+/* Handles the frames of the control channel and passes them on. All in the control thread. */
 
 #include <stdio.h>
 #include <string.h>

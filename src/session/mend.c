@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Wires for lanes: the first one, and another one each time that one breaks.
+ * Wires for lanes: the first one, and another one each time that a wire breaks.
  *
- * Each attempt to connect has an epoch of its own.  One that failed, at whichever end, is LANE_DOWN
- * too, since the other end may have taken it for a success.  And a lane's thread that accepts
- * answers each LANE_DOWN: the connecting end waits in mend_fence() for nothing that this end
- * might have forgotten.  tests/model/attempts.py searches that for deadlocks.
+ * Each attempt to connect has its own epoch. An end also sends LANE_DOWN for an attempt that failed
+ * at either end, because the other end may have taken it for a success. An accepting lane's thread
+ * answers each LANE_DOWN, so the connecting end never waits in mend_fence() for something that this
+ * end has forgotten. tests/model/attempts.py searches this for deadlocks.
  */
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Is the peer there?  Wires that bring no credit: what ends ask each other (LANE_CHECK,
- * LANE_HELD), and when a lane does without RDMA.  Lanes as signs of life.
+ * Checks wires that bring no credit: the questions and answers between the ends (LANE_CHECK,
+ * LANE_HELD), and when a lane stops using RDMA. Also lanes as signs of life.
  */
 
 #include <stdio.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the two ends say of a lane's epochs, and the fence between them.
+ * What the two ends report about a lane's epochs, and the fence between them.
  *
- * Recovery is fenced.  Whoever finds the wire of an epoch broken says LANE_DOWN; the sink's
- * thread, here and so out of file calls, says LANE_STORED; the source waits for that however
- * long it takes, as the sink waits for the source's LANE_DOWN: a thread may be blocked in its
- * file or pipe, and that is no fault.  Time counts only when both are here.
+ * Recovery is fenced. The end that finds the wire of an epoch broken sends LANE_DOWN. The sink's
+ * thread, which is here and so in no file call, sends LANE_STORED. The source waits for that
+ * without a time limit, as the sink waits for the source's LANE_DOWN: a thread may be blocked in
+ * its file or pipe, and that is no fault. Time counts only while both threads are here.
  *
- * So an end that waits asks the other one by LANE_CHECK whether its thread is elsewhere.  One that
- * waits for nothing but its peer, or does not answer at all, will never say it: the session ends.
+ * So a waiting end asks the other one with LANE_CHECK whether its thread is busy elsewhere. If that
+ * thread waits only for its peer, or the other end does not answer at all, the message will never
+ * come, and the session ends.
  */
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The listening end's part of the way between the ends: where callers may come, and the OFFER
- * that says so. */
+/* The listening end's part of the route: the addresses where it accepts lanes, and the OFFER that
+ * lists them. */
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The way between the ends: one listens and offers its places, the other's lane 0 finds one that
- * works, and all lanes take it.  Where nothing can be reached and there is a conductor, the ends
- * swap roles once, and then ask the conductor for a detour.
+ * The route between the ends. One end listens and offers its places. The other end's lane 0 finds a
+ * place that works, and all lanes use it. If no place can be reached and there is a conductor, the
+ * ends swap roles once, and then ask the conductor for a detour.
  */
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What was measured, as a picture. */
+/* Draws the measured points. */
 
 #include "cmd/bench/bench.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table, and --json's objects. */
+/* Prints the table and the objects of --json. */
 
 #include "cmd/bench/bench.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which points are measured, in which order, and what is made of them. */
+/* Chooses the points to measure and their order, and evaluates them. */
 
 #include "cmd/bench/bench.h"
 

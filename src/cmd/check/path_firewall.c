@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Symptoms of firewalls: who is silent, who refuses, and what to open. */
+/* Symptoms of firewalls: which host is silent, which rejects, and which ports to open. */
 
 #include <errno.h>
 #include <fcntl.h>

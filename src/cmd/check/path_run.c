@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lanes between the two ends, as rdcp would have them: what becomes of RDMA, and of TCP.  The
- * blocks are made at this host and thrown away at the other one.
+ * Test lanes between the two ends, as rdcp would use them: the result over RDMA, and over TCP. This
+ * host generates the blocks, and the other one discards them.
  */
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The addresses by which this host can be reached, and which of them have an adapter. */
+/* The addresses at which this host can be reached, and which of them belong to an adapter. */
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The build, the kernel's modules, its device files, and adapters that no module drives. */
+/* The build, the kernel's modules and device files, and adapters without a driver. */
 
 #include <dirent.h>
 #include <errno.h>

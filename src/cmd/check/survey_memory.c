@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Locked memory: the limit, what lanes need, and who set it. */
+/* Locked memory: the limit, the need of lanes, and where the limit was set. */
 
 #include <dirent.h>
 #include <grp.h>

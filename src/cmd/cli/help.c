@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --help, --version and --list-options, written from the table. */
+/* --help, --version and --list-options, generated from the table. */
 #include "cmd/cli/options.h"
 
 #include <string.h>

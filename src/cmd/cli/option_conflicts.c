@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What options imply, and which of them contradict each other. */
+/* What options imply, and which options contradict each other. */
 #include "cmd/cli/options.h"
 
 #include <string.h>

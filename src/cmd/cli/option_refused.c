@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What scp, rsync or nc have and we do not. */
+/* Options of scp, rsync or nc that we do not support. */
 #include "cmd/cli/options.h"
 
 #define NO_COMPRESSION "nothing is compressed yet: rdsend HOST PORT KEY -- zstd -c FILE"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs on a far host to carry one lane: rdcp --lane and rdcp --lane-listen. */
+/* The commands that carry one lane on a far host: rdcp --lane and rdcp --lane-listen. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

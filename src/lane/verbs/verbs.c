@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Blocks over RDMA verbs: what a wire does once it is connected. */
+/* Moves blocks over RDMA verbs: a wire after it is connected. */
 
 #include "lane/verbs/verbs.h"
 

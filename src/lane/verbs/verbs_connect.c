@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How a verbs wire comes by its connection: calling a listener, or taking a caller. */
+/* Connects a verbs wire: dials a listener, or takes a caller. */
 
 #include <errno.h>
 #include <fcntl.h>

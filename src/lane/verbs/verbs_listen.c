@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* RDMA listeners and who comes to them; what RDMA this host has. */
+/* RDMA listeners and their callers, and the RDMA devices of this host. */
 
 #include <dirent.h>
 #include <errno.h>

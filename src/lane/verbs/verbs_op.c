@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The data operation: how a block goes from the source's memory into the sink's (enum rdma_op). */
+/* The data operation that moves a block from the source's memory to the sink's (enum rdma_op). */
 
 #include <arpa/inet.h>
 #include "lane/verbs/verbs.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What only verbs tell of an adapter. */
+/* Properties of an adapter that only verbs report. */
 
 #include <errno.h>
 #include <infiniband/verbs.h>

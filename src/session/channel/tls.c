@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS 1.3 with an external pre-shared key and nothing else: no certificates, no tickets, no
- * early data, no resumption.  Who finishes a handshake has the key; that the key was used, and
- * not a certificate in its place, is checked once more at the end.
+ * TLS 1.3 with an external pre-shared key and nothing else: no certificates, no tickets, no early
+ * data, no resumption. A peer that completes a handshake has the key. The end of the handshake
+ * checks again that the key was used, and not a certificate in its place.
  */
 #include "base/random.h"
 #include "session/channel/channel.h"

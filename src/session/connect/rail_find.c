@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which ways there are to the places of an offer. */
+/* Finds the ways to the places of an offer. */
 
 #include <stdio.h>
 #include <string.h>
