@@ -131,20 +131,31 @@ def test_an_end_without_a_thread_keeps_nobody_waiting():
     assert all(r.codes == [22] for r in seen), [(r.codes, r.texts) for r in seen]
 
 
+NO_ROOM = "make a descriptor for a connection: Too many open files"
+
+
+def no_room(name, who, values):
+    """The messages of runs with so few descriptors, up to the one that lacks one for a connection: at which number that
+    is the last one to go depends on what else the process has open just then."""
+    said = []
+    for n in [*values] * 3:
+        said.append(one(name, Limit(who, limit="nofile", value=n, kind="EMFILE")).texts[0])
+        if NO_ROOM in said[-1]:
+            break
+    return said
+
+
 def test_a_connection_that_there_is_no_room_for_is_told():
     """The other end would only see that its connections break."""
-    said = []
-    for n in range(19, 23):
-        run = one("file-pull", Limit("near", limit="nofile", value=n, kind="EMFILE"))
-        assert "in a row" not in run.texts[0], run.texts
-        said.append(run.texts[0])
-    assert any("make a descriptor for a connection: Too many open files" in text for text in said), said
+    said = no_room("file-pull", "near", range(19, 23))
+    assert not [text for text in said if "in a row" in text], said
+    assert NO_ROOM in said[-1], said
 
 
 def test_rdrecv_tells_what_it_has_no_room_for():
     """rdsend, which only sees that its connections break, gives up before it does."""
-    said = [one("stream-files", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE")).texts[0] for n in range(17, 23)]
-    assert any("make a descriptor for a connection: Too many open files" in text for text in said), said
+    said = no_room("stream-files", "rdrecv", range(17, 23))
+    assert NO_ROOM in said[-1], said
 
 
 def test_a_command_needs_descriptors():
