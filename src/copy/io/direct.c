@@ -94,7 +94,7 @@ static bool lacks_direct_io(int fd)
 	       st.stx_dio_mem_align > DIRECT_ALIGN;
 }
 #else
-static bool rules_out(int fd)
+static bool lacks_direct_io(int fd)
 {
 	(void)fd;
 	return false;

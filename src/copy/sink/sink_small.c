@@ -74,10 +74,10 @@ static bool claim_new_id(struct sink *s, uint32_t id)
 	pthread_mutex_lock(&s->copy->lock);
 	asked = *sink_file_slot(s, id);
 	new = (!asked || asked->state == SINK_COMPARED) && !sink_dir_find(s, id);
-	if (new &&asked)
+	if (asked && new)
 		sink_remove_asked(s, asked);
 	pthread_mutex_unlock(&s->copy->lock);
-	if (new &&asked)
+	if (asked && new)
 		sink_file_free(asked);
 	return new;
 }
