@@ -151,7 +151,7 @@ int lane_tend(struct lane *l);
 int lane_recv(struct lane *l, struct block **out);
 int lane_put(struct lane *l, struct block *b);
 
-/* Ends the lane because the session is over: every call on it, now and later, soon returns -1. */
+/* Ends the lane because the session ended: every call on it, now and later, soon returns -1. */
 void lane_abort(struct lane *l);
 
 /* The peer reports that the wire of this epoch is bad: the lane's thread will find it broken. Has

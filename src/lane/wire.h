@@ -41,9 +41,9 @@ struct wire_ops {
 	 * NULL if nothing of a next block has arrived yet (it may wait for the rest of a block that
 	 * has begun). */
 	int (*recv)(struct wire *w, bool wait, struct block **b);
-	/* Sink: tell the source now that the first `stored' blocks are stored; stored is higher
-	 * than the last time. The lane decides how often. Must not wait until the source takes it
-	 * in. */
+	/* Sink: report to the source now that the first `stored' blocks are stored; stored is
+	 * higher than the last time. The lane decides how often. Must not wait until the source
+	 * takes it in. */
 	int (*grant)(struct wire *w, uint64_t stored);
 	/* Any thread, under the lane's lock. Every call on this wire, now and later, soon returns
 	 * -1. Must neither wait nor call the lane. */

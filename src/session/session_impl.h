@@ -147,8 +147,7 @@ struct session {
 	atomic_bool told_shortage; /* and which resource this host lacked */
 };
 
-/* Latches the session's first failure and wakes all threads. host: the host that the peer named as
- * the cause; NULL: the failure is ours, and the peer gets a report. */
+/* the user knows why a lane uses no RDMA */
 void session_latch(struct session *s, const struct failure *f, const char *host);
 /* Handlers for the control channel. */
 int session_on_frame(void *ctx, const struct frame *f);

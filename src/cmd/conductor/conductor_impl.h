@@ -43,7 +43,7 @@ static inline bool conductor_is_through(const struct conductor *c, const struct 
 struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l);
 /* Whether the user requested lanes over ssh. */
 bool conductor_wants_ssh(const struct conductor *c);
-/* Sets the time after which the ends are terminated, unless they exit earlier. */
+/* Terminates the ends after this time at the latest; an earlier deadline stays. */
 void conductor_end_by(struct conductor *c, uint64_t ms);
 /* Records the session's first failure; host: where it occurred, "" for here. */
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host);
