@@ -143,11 +143,12 @@ struct session {
 	struct failure failure;
 	char failed_host[HOST_MAX];
 	uint64_t pace_ns; /* when the next block may be sent */
-	atomic_bool told_no_rdma; /* the user was told why a lane uses no RDMA */
+	atomic_bool told_no_rdma; /* the user knows why a lane uses no RDMA */
 	atomic_bool told_shortage; /* and which resource this host lacked */
 };
 
-/* the user knows why a lane uses no RDMA */
+/* Latches the session's first failure and wakes all threads. host: the host that the peer named as
+ * the cause; NULL: the failure is ours, and it is reported to the peer. */
 void session_latch(struct session *s, const struct failure *f, const char *host);
 /* Handlers for the control channel. */
 int session_on_frame(void *ctx, const struct frame *f);
