@@ -84,8 +84,8 @@ static atomic_uint knocked;
 
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
 int __wrap_verbs_listener_fd(const struct verbs_listener *v);
-int __wrap_verbs_knock(struct verbs_listener *v, struct verbs_caller **out);
-const struct lane_private *__wrap_verbs_caller_says(const struct verbs_caller *c);
+int __wrap_verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
+const struct lane_private *__wrap_verbs_caller_request(const struct verbs_caller *c);
 void __wrap_verbs_refuse(struct verbs_caller *c);
 void __wrap_verbs_unlisten(struct verbs_listener *v);
 
@@ -104,7 +104,7 @@ int __wrap_verbs_listener_fd(const struct verbs_listener *v)
 	return knocked < knocking_count ? knock : -1;
 }
 
-int __wrap_verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
+int __wrap_verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 {
 	(void)v;
 	*out = NULL;
@@ -116,7 +116,7 @@ int __wrap_verbs_knock(struct verbs_listener *v, struct verbs_caller **out)
 	return 0;
 }
 
-const struct lane_private *__wrap_verbs_caller_says(const struct verbs_caller *c)
+const struct lane_private *__wrap_verbs_caller_request(const struct verbs_caller *c)
 {
 	return &c->says;
 }

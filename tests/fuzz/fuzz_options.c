@@ -97,6 +97,16 @@ static void expect_ranges(const struct options *o)
 	expect(!o->command || *o->command);
 }
 
+/* What follows from several options. */
+static void expect_rules(const struct options *o)
+{
+	const struct rules r = options_rules(o);
+
+	expect(!r.quick || (r.times && !r.checksum && !r.remove_source));
+	expect(!r.remove_source || (r.fsync && !r.dry_run));
+	expect(!r.acls || r.perms);
+}
+
 static void parse(enum program program, int argc, char **argv)
 {
 	struct options o;
@@ -108,6 +118,7 @@ static void parse(enum program program, int argc, char **argv)
 	}
 	if (o.action == ACTION_RUN) {
 		expect_ranges(&o);
+		expect_rules(&o);
 		for (unsigned i = 0; i < o.operand_count; i++)
 			use_operand(&o, o.operands[i]);
 		use_texts(&o);

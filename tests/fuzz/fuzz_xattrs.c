@@ -193,6 +193,7 @@ static void look(int fd, const struct rules *r)
 	xattrs_free(x);
 	xattrs_umask(fd, 022);
 	expect(xattrs_group_without_acl(fd, fd) <= 7);
+	xattrs_keep(fd, fd);
 }
 
 static void store(int fd, struct xattrs *x, const struct rules *r, struct owners *o)
