@@ -127,17 +127,3 @@ union address address_of_sockaddr(const struct sockaddr *sa)
 	memcpy(&a, sa, sa->sa_family == AF_INET ? sizeof a.in4 : sizeof a.in6);
 	return a;
 }
-
-char *addresses_text(const union address *a, unsigned count, char *to, size_t size)
-{
-	size_t used = 0;
-
-	to[0] = '\0';
-	for (unsigned i = 0; i < count && used < size; i++) {
-		char one[80];
-
-		used += (size_t)snprintf(to + used, size - used, "%s%s", i ? ", " : "",
-					 address_text(&a[i], one, sizeof one));
-	}
-	return to;
-}

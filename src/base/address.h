@@ -18,8 +18,6 @@ union address {
 socklen_t address_len(const union address *a);
 /* "10.0.0.1:7000", "[fe80::1%eth0]:7000"; port 0: no port. Returns to. */
 char *address_text(const union address *a, char *to, size_t size);
-/* "10.0.0.1:7000, [fd00::1]:7000" */
-char *addresses_text(const union address *a, unsigned count, char *to, size_t size);
 
 bool sockaddr_is_address(const struct sockaddr *sa);
 /* sa must be AF_INET or AF_INET6. */

@@ -9,6 +9,8 @@
 #include "base/io.h"
 #include "base/random.h"
 
+enum { BOOT_ID_LINE = 37 }; /* 36 characters and a newline */
+
 int boot_id(char *to, size_t size)
 {
 	int fd = RETRIED(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
@@ -27,11 +29,8 @@ uint64_t host_id(void)
 	uint8_t hash[EVP_MAX_MD_SIZE];
 	struct stat st;
 	uint64_t id;
-	int fd = RETRIED(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-	bool known = fd >= 0 && read_full(fd, is.boot, sizeof is.boot) > 0 &&
-		     stat("/proc/self/ns/net", &st) == 0;
+	bool known = boot_id(is.boot, BOOT_ID_LINE) == 0 && stat("/proc/self/ns/net", &st) == 0;
 
-	close_fd(fd);
 	if (known)
 		is.net = st.st_ino;
 	if (known && EVP_Digest(&is, sizeof is, hash, NULL, EVP_sha256(), NULL) == 1) {

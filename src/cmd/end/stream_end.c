@@ -23,11 +23,6 @@ static bool is_source_end(const struct stream_end *e)
 	return e->work.start.m.role == ROLE_SOURCE;
 }
 
-int stream_end_family(const struct options *o)
-{
-	return o->family == 4 ? AF_INET : o->family == 6 ? AF_INET6 : 0;
-}
-
 /* ---- the key --------------------------------------------------------------------------- */
 
 static int key_from_environment(struct psk *key)

@@ -49,7 +49,5 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 
 /* The stream of the command, or of stdin or stdout; fd is -1 for a file. */
 struct stream stream_end_stream(struct stream_end *e);
-/* AF_INET, AF_INET6 or 0, from -4 and -6. */
-int stream_end_family(const struct options *o);
 
 #endif

@@ -85,12 +85,13 @@ void dir_add(struct place_dir *d, int fd)
 	struct place *p = d->place;
 	struct place_dir *up = d->up && !d->up->is_target ? d->up : p->top;
 
+	/* Before another thread can find it. */
+	d->held.up = &up->held;
+	held_dir_add(&p->held, &d->held, fd);
 	pthread_mutex_lock(&p->lock);
 	d->next = p->dirs;
 	p->dirs = d;
 	pthread_mutex_unlock(&p->lock);
-	d->held.up = &up->held;
-	held_dir_add(&p->held, &d->held, fd);
 }
 
 int dir_use(struct place_dir *d)
