@@ -363,67 +363,28 @@ int source_check_totals(struct source *s)
 
 /* ---- frames ---------------------------------------------------------------------------- */
 
-/* The source that f is for, with the lock held; NULL with a failure, and without the lock. */
-static struct source *lock_source(struct copy *c, const struct frame *f)
+/* What the sink reports of files.  Lock held. */
+static int take_file_frame(struct source *s, const struct frame *f)
 {
-	pthread_mutex_lock(&c->lock);
-	if (c->running)
-		return c->running;
-	pthread_mutex_unlock(&c->lock);
-	copy_fail_unexpected(f);
-	return NULL;
-}
+	union {
+		struct msg_file_result result;
+		struct msg_stored stored;
+		struct msg_answers answers;
+		struct msg_cells cells;
+	} m;
 
-static int on_result(struct copy *c, const struct frame *f)
-{
-	struct msg_file_result m;
-	struct source *s;
-	int ret;
-
-	if (msg_file_result_decode(f, &m) || !(s = lock_source(c, f)))
-		return -1;
-	ret = take_result(s, &m);
-	pthread_mutex_unlock(&c->lock);
-	return ret;
-}
-
-static int on_stored(struct copy *c, const struct frame *f)
-{
-	struct msg_stored m;
-	struct source *s;
-	int ret;
-
-	if (msg_stored_decode(f, &m) || !(s = lock_source(c, f)))
-		return -1;
-	ret = take_stored(s, &m);
-	pthread_mutex_unlock(&c->lock);
-	return ret;
-}
-
-static int on_answers(struct copy *c, const struct frame *f)
-{
-	struct msg_answers m;
-	struct source *s;
-	int ret;
-
-	if (msg_answers_decode(f, &m) || !(s = lock_source(c, f)))
-		return -1;
-	ret = source_take_answers(s, &m);
-	pthread_mutex_unlock(&c->lock);
-	return ret;
-}
-
-static int on_cells(struct copy *c, const struct frame *f)
-{
-	struct msg_cells m;
-	struct source *s;
-	int ret;
-
-	if (msg_cells_decode(f, &m) || !(s = lock_source(c, f)))
-		return -1;
-	ret = source_take_cells(s, &m);
-	pthread_mutex_unlock(&c->lock);
-	return ret;
+	switch (f->type) {
+	case MSG_FILE_RESULT:
+		return msg_file_result_decode(f, &m.result) ? -1 : take_result(s, &m.result);
+	case MSG_STORED:
+		return msg_stored_decode(f, &m.stored) ? -1 : take_stored(s, &m.stored);
+	case MSG_ANSWERS:
+		return msg_answers_decode(f, &m.answers) ? -1 : source_take_answers(s, &m.answers);
+	case MSG_CELLS:
+		return msg_cells_decode(f, &m.cells) ? -1 : source_take_cells(s, &m.cells);
+	default:
+		return copy_fail_unexpected(f);
+	}
 }
 
 static int on_done(struct copy *c, const struct frame *f)
@@ -450,20 +411,14 @@ static int on_done(struct copy *c, const struct frame *f)
 
 static int on_source_frame(struct copy *c, const struct frame *f)
 {
-	switch (f->type) {
-	case MSG_FILE_RESULT:
-		return on_result(c, f);
-	case MSG_STORED:
-		return on_stored(c, f);
-	case MSG_ANSWERS:
-		return on_answers(c, f);
-	case MSG_CELLS:
-		return on_cells(c, f);
-	case MSG_DONE:
+	int ret;
+
+	if (f->type == MSG_DONE)
 		return on_done(c, f);
-	default:
-		return copy_fail_unexpected(f);
-	}
+	pthread_mutex_lock(&c->lock);
+	ret = c->running ? take_file_frame(c->running, f) : copy_fail_unexpected(f);
+	pthread_mutex_unlock(&c->lock);
+	return ret;
 }
 
 const struct copy_role source_role = {.role = ROLE_SOURCE, .on_frame = on_source_frame};
