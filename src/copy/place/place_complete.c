@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -156,15 +158,22 @@ static int set_dir_metadata(struct place_dir *d, int fd)
 	return 0;
 }
 
-static int sync_finished_dir(const struct place_dir *d, int fd)
+/* When btrfs replays its log after a power cut, it gives each directory in which names were
+ * replaced the time of the replay, whatever fsync stored.  Only a committed transaction keeps it.
+ */
+static bool loses_times_in_log(int fd)
+{
+	struct statfs fs;
+
+	return RETRIED(fstatfs(fd, &fs)) == 0 && (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC;
+}
+
+static int sync_finished_dir(struct place_dir *d, int fd, int (*sync)(int))
 {
 	char shown[SHOWN_ROOM];
-	int own, ret;
+	int own = dir_reopen(fd);
+	int ret = own < 0 || sync(own) ? 1 : 0;
 
-	if (!d->place->rules->fsync)
-		return 0;
-	own = dir_reopen(fd);
-	ret = own < 0 || fsync(own) ? 1 : 0;
 	if (ret) {
 		place_path(d, "", shown, sizeof shown);
 		fail("fsync directory %s: %m", shown);
@@ -173,21 +182,46 @@ static int sync_finished_dir(const struct place_dir *d, int fd)
 	return ret ? -1 : 0;
 }
 
-static void finish_dir(struct place_dir *d, struct place_end *e)
+static void report_dir_failed(const struct place_dir *d, struct place_end *e)
 {
-	struct failure why;
+	struct failure why = *failed();
+
+	e->on_dir(e->ctx, d->id, &why);
+}
+
+/* *uncommitted is the last directory of a btrfs that keeps all of them with one commit. */
+static void commit_dirs(struct place_dir **uncommitted, struct place_end *e)
+{
+	struct place_dir *d = *uncommitted;
+	int fd = d ? dir_use(d) : -1;
+
+	*uncommitted = NULL;
+	if (!d)
+		return;
+	if (fd < 0 || sync_finished_dir(d, fd, syncfs))
+		report_dir_failed(d, e);
+	if (fd >= 0)
+		dir_release(d);
+}
+
+static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, struct place_end *e)
+{
 	int fd = dir_use(d), ret = -1;
+	bool commits = fd >= 0 && d->place->rules->fsync && loses_times_in_log(fd);
 
 	if (fd >= 0) {
 		ret = set_dir_metadata(d, fd);
-		if (ret == 0)
-			ret = sync_finished_dir(d, fd);
+		if (ret == 0 && d->place->rules->fsync && !commits)
+			ret = sync_finished_dir(d, fd, fsync);
 		dir_release(d);
 	}
-	if (ret) {
-		why = *failed();
-		e->on_dir(e->ctx, d->id, &why);
-	}
+	if (ret)
+		report_dir_failed(d, e);
+	if (!commits)
+		return;
+	if (*uncommitted && (*uncommitted)->held.dev != d->held.dev)
+		commit_dirs(uncommitted, e);
+	*uncommitted = d;
 }
 
 /* A rerun would take what it leaves for interrupted. */
@@ -204,13 +238,13 @@ static void remove_marker(struct place *p, struct place_end *e)
 
 static int finish_dirs(struct place *p, struct place_end *e)
 {
-	struct place_dir *d;
+	struct place_dir *d, *uncommitted = NULL;
 
 	if (has_repeated_dirs(p) && for_each_same_dir(p, merge_same_dirs, NULL))
 		return -1;
 	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
 		if (!d->missing && !d->is_target && !d->yields)
-			finish_dir(d, e);
+			finish_dir(d, &uncommitted, e);
 	}
 	if (d)
 		return 1;
@@ -219,8 +253,9 @@ static int finish_dirs(struct place *p, struct place_end *e)
 		remove_marker(p, e);
 	for (d = p->dirs; d; d = d->next) {
 		if (d->is_target && !d->yields)
-			finish_dir(d, e);
+			finish_dir(d, &uncommitted, e);
 	}
+	commit_dirs(&uncommitted, e);
 	return 0;
 }
 
