@@ -127,6 +127,36 @@ def test_each_name_is_judged_for_itself(bench, tmp_path, options, count):
         pytest.fail("%d: %s" % (len(wrong), "\n".join(wrong[:20])), pytrace=False)
 
 
+# ---- backups -------------------------------------------------------------------------------
+
+
+def copy_linked_with_backups(bench, top, *options, **contents):
+    """Copies two names of one file onto two files of the same time with these contents, which have older backups."""
+    here, there = top / "from", top / "to"
+    make(here, {"a": NEW})
+    os.link(here / "a", here / "b")
+    make(there, {"a~": b"before", "b~": b"before", **contents})
+    for path in (here / "a", there / "a", there / "b"):
+        dated(path, NOW)
+    r = bench.copy("-aH", "--backup", *options, "%s/" % here, "far:%s" % there)
+    assert r.code == 0, r.errors()
+    assert (there / "a").samefile(there / "b")
+    return read(there)
+
+
+def test_linking_equal_files_keeps_their_older_backups(bench, tmp_path):
+    """A rerun finds whole files that an interrupted run did not link yet.  A backup of them would replace the backup
+    of the content before."""
+    found = copy_linked_with_backups(bench, tmp_path, a=NEW, b=NEW)
+    assert found == {"a": NEW, "b": NEW, "a~": b"before", "b~": b"before"}
+
+
+@pytest.mark.parametrize("options", ((), ("--checksum",)), ids=("quick check", "--checksum"))
+def test_linking_files_that_only_seem_equal_backs_one_up(bench, tmp_path, options):
+    found = copy_linked_with_backups(bench, tmp_path, *options, a=NEW, b=b"odd")
+    assert sorted(found.values()) in ([b"before", NEW, NEW, b"odd"], [b"before", NEW, b"odd", b"odd"])
+
+
 # ---- names that the user wrote -------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TRIES = 8 };
+enum { TRIES = 8, COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
 
 /* By what it is known, and what is the same as it. */
 struct likeness {
@@ -167,11 +167,70 @@ static int create_link(const struct seat *s, struct first_link *f, const char *a
 	return ret;
 }
 
+/* ---- equal files ---------------------------------------------------------------------------- */
+
+static int open_compared(int dirfd, const char *name, dev_t dev, ino_t ino)
+{
+	int fd = RETRIED(openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
+		return fd;
+	close_fd(fd);
+	return -1;
+}
+
+static bool have_equal_bytes(const struct place *p, int a, int b)
+{
+	char *bytes = malloc((size_t)2 * COMPARED_BYTES), *others;
+	ssize_t n = -1, m;
+
+	if (!bytes)
+		return false;
+	others = bytes + COMPARED_BYTES;
+	for (off_t at = 0; !place_stopped(p); at += n) {
+		n = pread_full(a, bytes, COMPARED_BYTES, at);
+		m = pread_full(b, others, COMPARED_BYTES, at);
+		if (n <= 0 || m != n || memcmp(bytes, others, (size_t)n) != 0) {
+			n = n == 0 && m == 0 ? 0 : -1;
+			break;
+		}
+	}
+	free(bytes);
+	return n == 0;
+}
+
+/* A rerun finds the names of one file whole that an interrupted run did not link.  A backup of such
+ * a name would replace the backup of its old content. */
+static bool needs_no_backup(const struct seat *s, const struct first_link *f,
+			    const struct stat *old)
+{
+	int first, other;
+	bool equal;
+
+	if (!place_backs_up(s->place) || !S_ISREG(old->st_mode) ||
+	    !equals_first(s->place, &f->is, old))
+		return false;
+	first = open_compared(f->dirfd, f->name, f->is.dev, f->is.ino);
+	other = open_compared(s->dirfd, s->name, old->st_dev, old->st_ino);
+	equal = first >= 0 && other >= 0 && have_equal_bytes(s->place, first, other);
+	close_fd(other);
+	close_fd(first);
+	return equal;
+}
+
+/* ---- replacing ------------------------------------------------------------------------------ */
+
 static int replace_with_link(const struct seat *s, struct first_link *f, const struct stat *old)
 {
 	char as[OWN_NAME_ROOM];
 	int ret;
 
+	if (old && needs_no_backup(s, f, old)) {
+		if (seat_check_replacing(s, old))
+			return -1;
+		old = NULL;
+	}
 	if (temporary_name(s->name, s->place->uid, as))
 		return seat_fail(s, "link");
 	ret = create_link(s, f, as);
