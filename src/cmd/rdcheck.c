@@ -7,6 +7,7 @@
 #include "cmd/check/path.h"
 #include "cmd/process/process.h"
 #include "cmd/process/signals.h"
+#include "session/connect/places.h"
 
 struct check {
 	struct options o;
@@ -23,6 +24,17 @@ static void catch_signals(void)
 	for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++)
 		if (!signal_is_ignored(signals[i]))
 			sigaction(signals[i], &sa, NULL);
+}
+
+/* Without HOST nothing listens, but a mistyped address must not go unnoticed. */
+static int check_address(const struct options *o)
+{
+	int family = o->family == 4 ? AF_INET : o->family == 6 ? AF_INET6 : 0;
+	union address at;
+
+	if (o->operand_count || !o->address[0])
+		return 0;
+	return resolve_address_option(o->address, family, &at);
 }
 
 static int run_check(struct check *c)
@@ -48,5 +60,7 @@ int main(int argc, char **argv)
 	static struct check c;
 
 	take_command_line(&c.o, RDCHECK, argc, argv);
+	if (check_address(&c.o))
+		exit_failed(RDCHECK);
 	exit_with(run_check(&c));
 }

@@ -4,11 +4,11 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "cmd/end/dial.h"
 #include "cmd/end/stream_end.h"
 #include "cmd/process/process.h"
 #include "copy/place/place.h"
 #include "copy/sink/sink_run.h"
+#include "session/connect/places.h"
 
 /* The addresses to listen at: --address, or everywhere. */
 static int listen_for_sender(struct stream_end *e, int family)
@@ -16,17 +16,11 @@ static int listen_for_sender(struct stream_end *e, int family)
 	const struct options *o = &e->options;
 	unsigned lo = e->port ? e->port : o->port_lo;
 	unsigned hi = e->port ? e->port : o->port_hi;
-	union address at[ADDRESSES_MAX] = {{.sa.sa_family = 0}};
-	int n;
+	union address at = {.sa.sa_family = (sa_family_t)family};
 
-	if (o->address[0]) {
-		n = dial_resolve(o->address, 0, family, at);
-		return n < 0 ? -1 : porter_listen_tcp(e->porter, &at[0], lo, hi);
-	}
-	if (!family)
-		return porter_listen_tcp(e->porter, NULL, lo, hi);
-	at[0].sa.sa_family = (sa_family_t)family;
-	return porter_listen_tcp(e->porter, &at[0], lo, hi);
+	if (o->address[0] && resolve_address_option(o->address, family, &at))
+		return -1;
+	return porter_listen_tcp(e->porter, at.sa.sa_family ? &at : NULL, lo, hi);
 }
 
 static int accept_sender(struct stream_end *e, int left_ms, struct channel **ch,

@@ -6,6 +6,7 @@
 #include "cmd/process/process.h"
 #include "copy/source/source_run.h"
 #include "copy/walk/find.h"
+#include "session/connect/places.h"
 
 static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 			 struct session_opts *so)
@@ -18,7 +19,11 @@ static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 		.silence_ms = e->options.timeout_ms,
 		.key = &e->key,
 	};
+	union address from;
 
+	/* A route would ignore an address that it can't resolve. */
+	if (e->options.address[0] && resolve_address_option(e->options.address, so->family, &from))
+		return -1;
 	snprintf(so->peer, sizeof so->peer, "%s", e->host);
 	return dial_connect(&o, ch, &so->dialed);
 }

@@ -212,6 +212,25 @@ def test_listening_at_one_address_only(bench):
     assert bytes(sink.out) == b"x\n"
 
 
+def test_an_unknown_address_is_rejected_by_every_program(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    sink = bench.receive()
+    unknown = "--address=nowhere.invalid"
+    runs = {
+        "rdsend": bench.send(sink.port, unknown, tmp_path / "in"),
+        "rdrecv": bench.start([program("rdrecv"), unknown, "0", "-"], host=FAR, env={"RD_KEY": "k"}),
+        "rdcp": bench.copy(unknown, tmp_path / "in", tmp_path / "out", wait=False),
+        "far": bench.copy(unknown, tmp_path / "in", "far:%s" % (tmp_path / "out"), wait=False),
+        "rdbench": bench.start([program("rdbench"), "--seconds=0.01", unknown]),
+        "rdcheck": bench.start([program("rdcheck"), unknown]),
+    }
+    for name, r in runs.items():
+        assert (r.wait(), "look up --address nowhere.invalid: " in r.errors()) == (5, True), (name, r.errors())
+    # The receiver still waits: no program has connected to it.
+    source = bench.send(sink.port, tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0) and bytes(sink.out) == b"x", source.errors() + sink.errors()
+
+
 def test_a_port_that_is_taken_is_10(bench):
     sink = bench.receive()
     other = bench.run([program("rdrecv"), str(sink.port), "-"], host=FAR, env={"RD_KEY": "k"})

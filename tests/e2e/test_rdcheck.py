@@ -70,6 +70,14 @@ def test_json_has_what_the_lines_have(bench):
 # ---- the path ----------------------------------------------------------------------------
 
 
+def test_an_address_that_the_far_host_can_not_look_up(bench):
+    r = check(bench, "--address=nowhere.invalid")
+    assert r.code == r.lines[-1]["exit"] == 5, r.text + r.errors
+    found = r.one("start", state="failure")
+    assert "look up --address nowhere.invalid: " in found["what"] and "--address" in found["remedy"]
+    assert not r.all("firewall"), r.text
+
+
 @pytest.mark.needs("tcp", why="the lab's own are below")
 def test_a_path_that_has_tcp(bench):
     r = check(bench, "--transport=tcp")

@@ -272,6 +272,17 @@ static void report_no_tcp(struct lane_trial *r)
 		     format_host_prefix(r, r->tcp.text, whose, sizeof whose), r->tcp.text);
 }
 
+/* The listening end could not start, so neither transport can be tried. */
+static void report_no_start(struct lane_trial *r, const struct failure *f)
+{
+	char whose[HOST_MAX + 4];
+
+	findings_add(r->p->findings, FINDING_FAILURE, "start", "",
+		     r->p->o->address[0] ? "give --address a name or address that HOST has"
+					 : "repeat with -vv, which prints more of the cause",
+		     "%s%s", format_host_prefix(r, f->text, whose, sizeof whose), f->text);
+}
+
 /* ---- both --------------------------------------------------------------------------------------
  */
 
@@ -282,7 +293,9 @@ static void try_transport(struct lane_trial *r, enum transport t, struct failure
 	*f = r->report.failure;
 	if (r->signalled)
 		return;
-	if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
+	if (f->code == OUT_START)
+		report_no_start(r, f);
+	else if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
 		report_no_rdma(r);
 	else if (f->code != OUT_DONE)
 		report_no_tcp(r);
@@ -298,13 +311,15 @@ enum outcome path_run(struct host_path *p)
 	end_pipe_init(&r.kept);
 	if (wants_rdma)
 		try_transport(&r, TRANSPORT_RDMA, &r.rdma, &r.rdma_rate);
-	if (!r.signalled)
+	if (!r.signalled && r.rdma.code != OUT_START)
 		try_transport(&r, TRANSPORT_TCP, &r.tcp, &r.tcp_rate);
 	end_pipe_close(&r.kept);
 	if (r.signalled) {
 		fail_again(&r.report.failure);
 		return OUT_SIGNAL;
 	}
+	if (r.rdma.code == OUT_START || r.tcp.code == OUT_START)
+		return OUT_START;
 	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
 	if (cancelled() && fail_signal(cancelled()))
 		return OUT_SIGNAL;

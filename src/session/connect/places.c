@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/connect/places.h"
 
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -31,16 +32,25 @@ static void add_address(struct address_list *l, const union address *a)
 	l->at[(*l->count)++] = is;
 }
 
-static int add_only_address(struct address_list *l, const char *text)
+int resolve_address_option(const char *text, int family, union address *to)
 {
-	struct addrinfo hints = {.ai_family = l->family, .ai_socktype = SOCK_STREAM}, *found;
-	union address a;
+	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *found;
 	int rc = getaddrinfo(text, NULL, &hints, &found);
 
 	if (rc != 0)
-		return fail_as(OUT_USAGE, "listen at %s: %s", text, gai_strerror(rc));
-	a = address_of_sockaddr(found->ai_addr);
+		return fail_as(OUT_START, "look up --address %s: %s", text,
+			       rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+	*to = address_of_sockaddr(found->ai_addr);
 	freeaddrinfo(found);
+	return 0;
+}
+
+static int add_only_address(struct address_list *l, const char *text)
+{
+	union address a;
+
+	if (resolve_address_option(text, l->family, &a))
+		return -1;
 	add_address(l, &a);
 	return 0;
 }

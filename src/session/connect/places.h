@@ -10,13 +10,17 @@
 #include "base/address.h"
 #include "protocol/message.h"
 
+/* Resolves the argument of --address, a host's name or an address. family: AF_INET, AF_INET6 or 0.
+ * Returns 0, or -1 with OUT_START. */
+int resolve_address_option(const char *text, int family, union address *to);
+
 struct offer_rules {
 	const char *only; /* --address: offer only this one; "": any */
 	const union address *control; /* this end's address of the control connection, or NULL */
 	bool same_host; /* the peer is on this host: loopback may be offered */
 	int family; /* AF_INET, AF_INET6, 0: both */
 };
-/* Addresses to accept lanes at, best first. -1 (OUT_USAGE) if `only' is not an address. */
+/* Addresses to accept lanes at, best first. -1 (OUT_START) if `only' is unknown. */
 int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
 		       unsigned *count);
 

@@ -282,7 +282,7 @@ static void test_what_is_offered(void **state)
 	assert_int_equal(n, 1);
 	rules.only = "no such address";
 	assert_int_equal(addresses_to_offer(&rules, to, OFFER_MAX, &n), -1);
-	assert_int_equal(failed()->code, OUT_USAGE);
+	assert_int_equal(failed()->code, OUT_START);
 }
 
 static void test_one_host_has_one_id(void **state)
