@@ -66,13 +66,15 @@ char *progress_line(const struct progress *p, const struct progress_count *c, ui
 
 	size_text(c->bytes, done, sizeof done);
 	if (c->total) {
+		/* Files may be sent before the walk has counted them, and may grow. */
+		uint64_t least = c->total > c->bytes ? c->total : c->bytes;
+		bool known = c->total_known && c->total >= c->bytes;
 		char t[32];
-		uint64_t bytes = c->bytes < c->total ? c->bytes : c->total;
 
-		snprintf(total, sizeof total, " of %s%s", c->total_known ? "" : "\u2265",
-			 size_text(c->total, t, sizeof t));
+		snprintf(total, sizeof total, " of %s%s", known ? "" : "\u2265",
+			 size_text(least, t, sizeof t));
 		snprintf(percent, sizeof percent, " %3u%%",
-			 (unsigned)((double)bytes * 100 / (double)c->total));
+			 (unsigned)((double)c->bytes * 100 / (double)least));
 	}
 	if (p->start_ms && now_ms - p->moved_ms >= PROGRESS_STALLED_MS) {
 		snprintf(speed, sizeof speed, "stalled");

@@ -69,7 +69,21 @@ static void no_total_no_percent(void **state)
 	assert_null(strstr(line(&p, &c, 1000), "ETA"));
 }
 
-/* A far end says what it likes. */
+/* Files may be stored before the walk has counted them, and a file may grow. */
+static void more_bytes_than_the_total(void **state)
+{
+	struct progress p;
+	struct progress_count c = {.bytes = 3 * MIB, .total = 2 * MIB};
+
+	(void)state;
+	begin(&p);
+	progress_update(&p, &c, 1000);
+	assert_non_null(strstr(line(&p, &c, 1000), "3.00 MiB of \u22653.00 MiB 100%"));
+	c.total_known = true;
+	assert_non_null(strstr(line(&p, &c, 1000), "3.00 MiB of \u22653.00 MiB 100%"));
+}
+
+/* A far end may send any counts. */
 static void counts_that_can_not_be(void **state)
 {
 	struct progress_count c = {.bytes = 5 * MIB, .total = 1, .total_known = true};
@@ -79,17 +93,17 @@ static void counts_that_can_not_be(void **state)
 	begin(&p);
 	progress_update(&p, &c, 1000);
 	progress_update(&p, &c, 2000);
-	assert_string_equal(line(&p, &c, 2000), "5.00 MiB of 1 B 100%  5.00 MiB/s");
+	assert_string_equal(line(&p, &c, 2000), "5.00 MiB of \u22655.00 MiB 100%  5.00 MiB/s");
 	c.bytes = 1;
 	progress_update(&p, &c, 3000);
 	assert_string_equal(line(&p, &c, 3000), "1 B of 1 B 100%  3.50 MiB/s");
 	c.bytes = UINT64_MAX;
 	progress_update(&p, &c, 3500);
-	assert_string_equal(line(&p, &c, 3500), "16.0 EiB of 1 B 100%  9.60 EiB/s");
+	assert_string_equal(line(&p, &c, 3500), "16.0 EiB of \u226516.0 EiB 100%  9.60 EiB/s");
 	begin(&p);
 	progress_update(&p, &c, 1000);
 	progress_update(&p, &c, 1500);
-	assert_string_equal(line(&p, &c, 1500), "16.0 EiB of 1 B 100%  16.0 EiB/s");
+	assert_string_equal(line(&p, &c, 1500), "16.0 EiB of \u226516.0 EiB 100%  16.0 EiB/s");
 }
 
 static void stalled_after_five_seconds(void **state)
@@ -312,6 +326,7 @@ int main(void)
 		cmocka_unit_test(rate_percent_and_eta),
 		cmocka_unit_test(a_growing_total_is_marked),
 		cmocka_unit_test(no_total_no_percent),
+		cmocka_unit_test(more_bytes_than_the_total),
 		cmocka_unit_test(counts_that_can_not_be),
 		cmocka_unit_test(stalled_after_five_seconds),
 		cmocka_unit_test(files_without_bytes),
