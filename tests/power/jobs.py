@@ -15,6 +15,7 @@ SIZES = [0, 1, 100, 4095, 4096, 5000, 65536, 70001, 262144, 300001]
 LARGE = 5 << 20
 HUGE = 20 << 20
 CYCLE = 5  # generations with a directory each, which is then used again
+EMPTY = ("file", 0, 0)
 KEY = "sluice-key-1:" + "5a" * 32
 
 
@@ -204,6 +205,10 @@ class Backup(Slot):
         for path, old in self.old.items():
             self.ledger.allow(path + "~", old)
             self.ledger.backups.append((path, path + "~", old))
+        # Of random contents only the empty one comes again: a newer empty file replaces it, and so does its backup.
+        for path, old in held.items():
+            if old == self.effects[path].content == EMPTY:
+                self.ledger.allow(path + "~", old)
 
     def done(self, path, content, why):
         super().done(path, content, why)

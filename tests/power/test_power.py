@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
+from jobs import KINDS, Sources  # noqa: E402
 from ledger import ABSENT, ANY, Ledger, content_of, thing_of  # noqa: E402
 from scan import scan  # noqa: E402
 import volatile_disk as vd  # noqa: E402
@@ -295,3 +296,35 @@ def test_a_scan_sees_contents_links_and_times(tmp_path):
         file.seek(2_999_999)
         file.write(b"y")
     assert content_of(scan(str(tmp_path / "b"))["l"]) != content_of(b["l"])
+
+
+def test_backup_of_an_empty_file_replaced_by_an_empty_one(tmp_path):
+    """Its content is what the new file has, but its time is not, so rdcp backs it up."""
+    ledger = Ledger()
+    slot = KINDS["backup"]("backup", {"fs": "any", "at": "/nowhere"}, ledger, Sources(str(tmp_path), 1), "/nowhere")
+
+    def copy(generation):
+        slot.generation = generation - 1
+        slot.job()
+        slot.begin()
+        slot.is_prepared()
+        assert slot.exit([0]) == []
+        return {"backup": ["dir", 0, None, 0o755, 0, 1],
+                **{os.path.join("backup", path): list(entry) for path, entry in slot.holds.items()}}
+
+    # Generations with the same names, of which f0 is empty.
+    kept = copy(0)
+    assert ledger.judge(kept)[0] == []
+    found = copy(6)
+
+    def back_up(replaced):
+        found.update((path + "~", old[:5] + [0]) for path, old in replaced.items()
+                     if old[0] != "dir" and not path.endswith("~"))
+
+    back_up(kept)
+    assert ledger.judge(found)[0] == []
+    # A backup of anything else than what was replaced breaks the promise.
+    kept, found = found, copy(12)
+    back_up(kept)
+    found["backup/f4~"] = found["backup/f4"]
+    assert [sentence.split()[0] for sentence in ledger.judge(found)[0]] == ["backup/f4~"]
