@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include "base/array.h"
 
-static void a_zeroed_array_is_empty_and_grows(void **state)
+static void zeroed_array_is_empty_and_grows(void **state)
 {
 	uint64_t *of = NULL;
 	size_t count = 0, room = 0;
@@ -25,7 +25,7 @@ static void a_zeroed_array_is_empty_and_grows(void **state)
 	free(of);
 }
 
-static void room_that_is_there_is_used(void **state)
+static void existing_room_is_used(void **state)
 {
 	char *of = NULL, *was;
 	size_t room = 0;
@@ -40,8 +40,11 @@ static void room_that_is_there_is_used(void **state)
 	free(of);
 }
 
-/* So that adding takes linear time, and a caller that counts bytes knows them beforehand. */
-static void room_doubles_or_is_what_is_needed(void **state)
+/*
+ * Growth is geometric, so appending takes linear time, and a caller that counts bytes knows them in
+ * advance.
+ */
+static void room_doubles_or_grows_to_the_need(void **state)
 {
 	(void)state;
 	assert_int_equal(array_wider(8, 8, 1, 24), 16);
@@ -49,11 +52,11 @@ static void room_doubles_or_is_what_is_needed(void **state)
 	assert_int_equal(array_wider(8, 8, 9, 24), 17);
 	assert_int_equal(array_wider(0, 0, 1, 1000), 1);
 	assert_int_equal(array_wider(0, 0, 8, 24), 8);
-	/* A few at first, of what is small. */
+	/* Small elements start with several at once. */
 	assert_in_range(array_wider(0, 0, 1, sizeof(char *)), 4, 64);
 }
 
-static void a_count_of_another_type_will_do(void **state)
+static void count_may_be_of_another_type(void **state)
 {
 	struct {
 		uint16_t a, b, c;
@@ -70,7 +73,7 @@ static void a_count_of_another_type_will_do(void **state)
 	free(of);
 }
 
-static void more_than_memory_can_be_is_refused(void **state)
+static void size_overflow_fails_with_enomem(void **state)
 {
 	uint64_t *of = NULL;
 	size_t room = 0, most = PTRDIFF_MAX / sizeof *of;
@@ -84,7 +87,7 @@ static void more_than_memory_can_be_is_refused(void **state)
 	errno = 0;
 	assert_int_equal(ARRAY_ROOM(of, 1, room, most), -1);
 	assert_int_equal(errno, ENOMEM);
-	/* Nothing has changed. */
+	/* The array is unchanged. */
 	assert_int_equal(of[0], 7);
 	assert_int_equal(ARRAY_ROOM(of, 1, room, room), 0);
 	assert_int_equal(of[0], 7);
@@ -98,11 +101,11 @@ static void more_than_memory_can_be_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_zeroed_array_is_empty_and_grows),
-		cmocka_unit_test(room_that_is_there_is_used),
-		cmocka_unit_test(room_doubles_or_is_what_is_needed),
-		cmocka_unit_test(a_count_of_another_type_will_do),
-		cmocka_unit_test(more_than_memory_can_be_is_refused),
+		cmocka_unit_test(zeroed_array_is_empty_and_grows),
+		cmocka_unit_test(existing_room_is_used),
+		cmocka_unit_test(room_doubles_or_grows_to_the_need),
+		cmocka_unit_test(count_may_be_of_another_type),
+		cmocka_unit_test(size_overflow_fails_with_enomem),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

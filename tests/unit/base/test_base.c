@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/cursor.h"
@@ -32,7 +32,7 @@
 
 /* ---- cursor ------------------------------------------------------------------------- */
 
-static void numbers_come_back_as_they_went(void **state)
+static void numbers_survive_a_round_trip(void **state)
 {
 	static const uint8_t bytes[] = {1, 3, 2, 7, 6, 5, 4, 15, 14, 13, 12, 11, 10, 9, 8};
 	uint8_t room[64];
@@ -64,7 +64,7 @@ static void numbers_come_back_as_they_went(void **state)
 	assert_true(reader_done(&r));
 }
 
-static void a_reader_past_its_end_gives_zeros_for_good(void **state)
+static void reader_past_its_end_returns_zeros(void **state)
 {
 	static const uint8_t bytes[] = {0xff, 0xff, 0xff};
 	struct reader r = reader_of(bytes, sizeof bytes);
@@ -99,7 +99,7 @@ static bool str_is_bad(const char *bytes, size_t len, size_t size)
 	return true;
 }
 
-static void a_string_that_lies_is_bad(void **state)
+static void string_with_a_wrong_length_is_bad(void **state)
 {
 	(void)state;
 	assert_false(str_is_bad("\3\0abc", 5, 4));
@@ -113,7 +113,7 @@ static void a_string_that_lies_is_bad(void **state)
 	assert_false(str_is_bad("\0\0", 2, 1));
 }
 
-static void a_full_writer_writes_nothing_more(void **state)
+static void full_writer_writes_nothing_more(void **state)
 {
 	uint8_t room[8];
 	struct writer w = writer_of(room, 4);
@@ -153,18 +153,21 @@ static const struct {
 	{"\x7f", "\\x7f"},
 	{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
 	{"\xf0\x9f\x9a\x80\xe6\xbc\xa2", "\xf0\x9f\x9a\x80\xe6\xbc\xa2"},
-	/* C1: alone, and as UTF-8 */
+	/* C1 control characters: as single bytes, and as UTF-8 */
 	{"\x9b"
 	 "1m",
 	 "\\x9b1m"},
 	{"\xc2\x80\xc2\x9f\xc2\xa0", "\\xc2\\x80\\xc2\\x9f\xc2\xa0"},
-	/* bidirectional: ALM LRM RLE RLO PDI, and their printable neighbours */
+	/* bidirectional controls ALM LRM RLE RLO PDI, and their printable neighbours */
 	{"\xd8\x9c", "\\xd8\\x9c"},
 	{"\xe2\x80\x8e", "\\xe2\\x80\\x8e"},
 	{"\xe2\x80\xab\xe2\x80\xae", "\\xe2\\x80\\xab\\xe2\\x80\\xae"},
 	{"\xe2\x81\xa6\xe2\x81\xa9", "\\xe2\\x81\\xa6\\xe2\\x81\\xa9"},
 	{"\xe2\x80\x90\xe2\x80\xaf\xe2\x81\xaa", "\xe2\x80\x90\xe2\x80\xaf\xe2\x81\xaa"},
-	/* invalid: cut short, stray, overlong, surrogate, beyond the last, never used */
+	/*
+	 * invalid UTF-8: truncated, stray continuation, overlong, surrogate, above U+10FFFF, never
+	 * used
+	 */
 	{"\xe6\xbc", "\\xe6\\xbc"},
 	{"\xe6\xbcz", "\\xe6\\xbcz"},
 	{"\x80", "\\x80"},
@@ -186,7 +189,7 @@ static void names_are_escaped(void **state)
 	assert_string_equal(escape(to, sizeof to, "a\0b", 3), "a\\x00b");
 }
 
-static void an_escape_is_never_cut(void **state)
+static void escape_sequence_is_never_truncated(void **state)
 {
 	char to[8] = "unmoved";
 
@@ -203,7 +206,7 @@ static void an_escape_is_never_cut(void **state)
 
 /* ---- fail --------------------------------------------------------------------------- */
 
-static void a_failure_keeps_its_sentence(void **state)
+static void failure_keeps_its_message(void **state)
 {
 	struct failure kept;
 
@@ -231,7 +234,7 @@ static void a_failure_keeps_its_sentence(void **state)
 	assert_string_equal(failed()->text, "");
 }
 
-static void a_long_failure_is_cut(void **state)
+static void long_failure_message_is_truncated(void **state)
 {
 	static char big[5000];
 
@@ -251,7 +254,7 @@ static void *other_failure(void *arg)
 	return NULL;
 }
 
-static void each_thread_has_its_failure(void **state)
+static void each_thread_has_its_own_failure(void **state)
 {
 	struct failure theirs;
 	struct worker w;
@@ -266,7 +269,7 @@ static void each_thread_has_its_failure(void **state)
 	fail_clear();
 }
 
-static void a_byte_that_is_no_outcome_is_a_protocol_failure(void **state)
+static void unknown_outcome_byte_is_a_protocol_failure(void **state)
 {
 	(void)state;
 	assert_int_equal(outcome_from(0), OUT_DONE);
@@ -278,7 +281,7 @@ static void a_byte_that_is_no_outcome_is_a_protocol_failure(void **state)
 
 /* ---- clock -------------------------------------------------------------------------- */
 
-static void deadlines_are_counted_down(void **state)
+static void deadline_counts_down(void **state)
 {
 	uint64_t now = clock_ms();
 	struct timespec t;
@@ -324,7 +327,7 @@ static void *write_in_crumbs(void *arg)
 	return NULL;
 }
 
-static void a_full_read_gathers_short_ones(void **state)
+static void full_read_combines_short_reads(void **state)
 {
 	uint8_t *got = malloc(PIPED + 1);
 	struct worker w;
@@ -333,7 +336,7 @@ static void a_full_read_gathers_short_ones(void **state)
 	(void)state;
 	assert_non_null(got);
 	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
-	/* A descriptor that somebody made non-blocking is still read whole. */
+	/* A descriptor that another process made non-blocking is still read completely. */
 	assert_int_equal(fcntl(p[0], F_SETFL, O_NONBLOCK), 0);
 	assert_int_equal(worker_start(&w, "writer", write_in_crumbs, &p[1]), 0);
 	assert_int_equal(read_full(p[0], got, 1000), 1000);
@@ -367,7 +370,7 @@ static void *crumbs_are_right(void *arg)
 	return NULL;
 }
 
-static void a_full_write_goes_on_after_short_ones(void **state)
+static void full_write_continues_after_short_writes(void **state)
 {
 	uint8_t *put = malloc(PIPED);
 	const char *verdict = "not run";
@@ -390,7 +393,7 @@ static void a_full_write_goes_on_after_short_ones(void **state)
 	assert_null(verdict);
 }
 
-static void positions_are_honoured(void **state)
+static void reads_and_writes_use_their_offset(void **state)
 {
 	char buf[16] = "";
 	int fd = memfd_create("positions", MFD_CLOEXEC);
@@ -406,7 +409,7 @@ static void positions_are_honoured(void **state)
 	close(fd);
 }
 
-static void errors_of_descriptors_come_through(void **state)
+static void descriptor_errors_are_returned(void **state)
 {
 	char c;
 
@@ -424,7 +427,7 @@ static void errors_of_descriptors_come_through(void **state)
 
 /* ---- log ---------------------------------------------------------------------------- */
 
-static void lines_are_whole_prefixed_and_escaped(void **state)
+static void log_lines_are_whole_prefixed_and_escaped(void **state)
 {
 	char got[256] = "";
 	int p[2], saved = dup(STDERR_FILENO);
@@ -454,7 +457,7 @@ static void sink(enum log_level level, const char *line)
 	snprintf(sunk, sizeof sunk, "%s", line);
 }
 
-static void a_sink_gets_the_text(void **state)
+static void log_sink_gets_the_text(void **state)
 {
 	(void)state;
 	log_setup("prog", LOG_INFO);
@@ -477,7 +480,7 @@ static void *wait_for_release(void *arg)
 	return NULL;
 }
 
-static void a_join_can_be_over_before_the_worker(void **state)
+static void timed_join_can_end_before_the_worker(void **state)
 {
 	atomic_bool released = false;
 	struct worker w;
@@ -494,7 +497,7 @@ static void a_join_can_be_over_before_the_worker(void **state)
 	worker_join(&w);
 }
 
-static void no_more_workers_than_seats(void **state)
+static void workers_are_limited_to_the_seats(void **state)
 {
 	static struct worker ws[WORKERS_MAX + 1];
 	atomic_bool released = false;
@@ -511,7 +514,7 @@ static void no_more_workers_than_seats(void **state)
 	assert_int_equal(failed()->code, OUT_MEMORY);
 	assert_false(ws[WORKERS_MAX].running);
 	fail_clear();
-	/* The seats are free again. */
+	/* The seats are free again after the joins. */
 	assert_int_equal(worker_start(&ws[0], "seat", wait_for_release, &released), 0);
 	worker_join(&ws[0]);
 }
@@ -522,7 +525,7 @@ static void *mask_of(void *arg)
 	return NULL;
 }
 
-static void workers_take_no_signals_but_theirs(void **state)
+static void workers_block_all_signals_but_their_own(void **state)
 {
 	sigset_t mask;
 	struct worker w;
@@ -554,8 +557,8 @@ static void *wake_all(void *arg)
 	return NULL;
 }
 
-/* A thread that is gone must not be signalled: this crashes where it is. */
-static void waking_and_ending_may_race(void **state)
+/* A thread that has exited must not be signalled: glibc would crash here. */
+static void waking_a_worker_may_race_with_its_end(void **state)
 {
 	atomic_bool over = false;
 	struct worker waker, w[4];
@@ -572,7 +575,7 @@ static void waking_and_ending_may_race(void **state)
 	worker_join(&waker);
 }
 
-/* The rest is done in a child, since cancelling is for good. */
+/* The remaining checks run in a child process, because cancel() cannot be undone. */
 struct blocked {
 	int fd;
 	bool writes;
@@ -607,7 +610,7 @@ static void on_term(int signo)
 	cancel(signo);
 }
 
-/* 0 when a blocked call of each kind was woken; else the number of what went wrong. */
+/* Returns 0 if a blocked call of each kind was woken, else the number of the check that failed. */
 static int cancel_wakes(void)
 {
 	struct blocked reading = {0}, writing = {.writes = true};
@@ -622,7 +625,7 @@ static int cancel_wakes(void)
 	if (worker_start(&r, "reads", block, &reading) ||
 	    worker_start(&w, "writes", block, &writing))
 		return 2;
-	/* A wake-up without a cancel is no reason to give up. */
+	/* A wake-up without a cancel does not end the call. */
 	for (unsigned i = 0; i < 20; i++) {
 		workers_wake();
 		usleep(1000);
@@ -640,13 +643,13 @@ static int cancel_wakes(void)
 		return 6;
 	if (writing.result != -1 || writing.err != ECANCELED)
 		return 7;
-	/* What needs not wait still works. */
+	/* Calls that need not wait still work. */
 	if (write_full(in[1], "12345678", 8) || read_full(in[0], &(uint64_t){0}, 8) != 8)
 		return 8;
 	return 0;
 }
 
-static void cancel_wakes_who_is_blocked(void **state)
+static void cancel_wakes_blocked_calls(void **state)
 {
 	pid_t child = fork();
 	int status;
@@ -660,7 +663,7 @@ static void cancel_wakes_who_is_blocked(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void a_full_eventfd_stays_readable(void **state)
+static void full_eventfd_stays_readable(void **state)
 {
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	uint64_t most = UINT64_MAX - 1, got;
@@ -674,8 +677,8 @@ static void a_full_eventfd_stays_readable(void **state)
 	close_fd(fd);
 }
 
-/* Its thread would sleep for ever, and all that wait for it. */
-static void a_lost_wake_up_ends_the_process_with_a_sentence(void **state)
+/* Without the wake-up its thread, and every thread that waits for it, would sleep forever. */
+static void lost_wake_up_ends_the_process_with_a_message(void **state)
 {
 	char text[200] = "";
 	int err[2], status;
@@ -705,8 +708,10 @@ static void a_lost_wake_up_ends_the_process_with_a_sentence(void **state)
 
 /* ---- siphash -------------------------------------------------------------------------- */
 
-/* The paper's own: key 00 … 0f, input 00 … 0e; and of nothing, from the reference code. */
-static void siphash_is_what_its_authors_say(void **state)
+/*
+ * From the SipHash paper: key 00 … 0f, input 00 … 0e. The empty input is from the reference code.
+ */
+static void siphash_matches_the_reference_vectors(void **state)
 {
 	const struct siphash_key key = {
 		.half = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)}};
@@ -731,8 +736,8 @@ static void put_text(const char *name, const char *text)
 	close_fd(fd);
 }
 
-/* A container of one processor on a host of many. */
-static void processors_are_those_that_a_cgroup_grants(void **state)
+/* A container limited to one processor on a host with many. */
+static void cgroup_quota_limits_the_processor_count(void **state)
 {
 	char dir[FOLDER_PATH], inner[64], outer[64], deep[64];
 
@@ -760,32 +765,32 @@ static void processors_are_those_that_a_cgroup_grants(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_come_back_as_they_went),
-		cmocka_unit_test(a_reader_past_its_end_gives_zeros_for_good),
-		cmocka_unit_test(a_string_that_lies_is_bad),
-		cmocka_unit_test(a_full_writer_writes_nothing_more),
+		cmocka_unit_test(numbers_survive_a_round_trip),
+		cmocka_unit_test(reader_past_its_end_returns_zeros),
+		cmocka_unit_test(string_with_a_wrong_length_is_bad),
+		cmocka_unit_test(full_writer_writes_nothing_more),
 		cmocka_unit_test(names_are_escaped),
-		cmocka_unit_test(an_escape_is_never_cut),
-		cmocka_unit_test(a_failure_keeps_its_sentence),
-		cmocka_unit_test(a_long_failure_is_cut),
-		cmocka_unit_test(each_thread_has_its_failure),
-		cmocka_unit_test(a_byte_that_is_no_outcome_is_a_protocol_failure),
-		cmocka_unit_test(deadlines_are_counted_down),
-		cmocka_unit_test(a_full_read_gathers_short_ones),
-		cmocka_unit_test(a_full_write_goes_on_after_short_ones),
-		cmocka_unit_test(positions_are_honoured),
-		cmocka_unit_test(errors_of_descriptors_come_through),
-		cmocka_unit_test(lines_are_whole_prefixed_and_escaped),
-		cmocka_unit_test(a_sink_gets_the_text),
-		cmocka_unit_test(a_join_can_be_over_before_the_worker),
-		cmocka_unit_test(no_more_workers_than_seats),
-		cmocka_unit_test(workers_take_no_signals_but_theirs),
-		cmocka_unit_test(waking_and_ending_may_race),
-		cmocka_unit_test(siphash_is_what_its_authors_say),
-		cmocka_unit_test(cancel_wakes_who_is_blocked),
-		cmocka_unit_test(a_full_eventfd_stays_readable),
-		cmocka_unit_test(processors_are_those_that_a_cgroup_grants),
-		cmocka_unit_test(a_lost_wake_up_ends_the_process_with_a_sentence),
+		cmocka_unit_test(escape_sequence_is_never_truncated),
+		cmocka_unit_test(failure_keeps_its_message),
+		cmocka_unit_test(long_failure_message_is_truncated),
+		cmocka_unit_test(each_thread_has_its_own_failure),
+		cmocka_unit_test(unknown_outcome_byte_is_a_protocol_failure),
+		cmocka_unit_test(deadline_counts_down),
+		cmocka_unit_test(full_read_combines_short_reads),
+		cmocka_unit_test(full_write_continues_after_short_writes),
+		cmocka_unit_test(reads_and_writes_use_their_offset),
+		cmocka_unit_test(descriptor_errors_are_returned),
+		cmocka_unit_test(log_lines_are_whole_prefixed_and_escaped),
+		cmocka_unit_test(log_sink_gets_the_text),
+		cmocka_unit_test(timed_join_can_end_before_the_worker),
+		cmocka_unit_test(workers_are_limited_to_the_seats),
+		cmocka_unit_test(workers_block_all_signals_but_their_own),
+		cmocka_unit_test(waking_a_worker_may_race_with_its_end),
+		cmocka_unit_test(siphash_matches_the_reference_vectors),
+		cmocka_unit_test(cancel_wakes_blocked_calls),
+		cmocka_unit_test(full_eventfd_stays_readable),
+		cmocka_unit_test(cgroup_quota_limits_the_processor_count),
+		cmocka_unit_test(lost_wake_up_ends_the_process_with_a_message),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/fail.h"
 #include "base/hashes.h"
 
-static void what_was_added_is_there(void **state)
+static void added_members_are_found(void **state)
 {
 	enum { MEMBERS = 50000 };
 	struct hashes h = {0};
@@ -31,7 +31,7 @@ static void what_was_added_is_there(void **state)
 	free(h.slots);
 }
 
-static void all_of_a_member_counts(void **state)
+static void members_are_compared_completely(void **state)
 {
 	struct hashes h = {0};
 
@@ -47,7 +47,7 @@ static void all_of_a_member_counts(void **state)
 	free(h.slots);
 }
 
-/* Else a peer could look for two members that are one in all sets. */
+/* Otherwise a peer could precompute two members that collide in every set. */
 static void each_set_has_a_seed_of_its_own(void **state)
 {
 	struct hashes a = {0}, b = {0};
@@ -61,7 +61,7 @@ static void each_set_has_a_seed_of_its_own(void **state)
 	free(b.slots);
 }
 
-static void more_than_its_bytes_is_refused(void **state)
+static void set_refuses_to_exceed_its_bytes(void **state)
 {
 	enum { BYTES = 16 << 10 };
 	struct hashes h = {0};
@@ -77,10 +77,10 @@ static void more_than_its_bytes_is_refused(void **state)
 	assert_string_equal(failed()->text, "there are more words than are kept: 1024");
 	assert_int_equal(h.count, i);
 	assert_true((h.mask + 1) * sizeof *h.slots <= BYTES);
-	/* What is there stays. */
+	/* The existing members stay. */
 	for (uint32_t k = 0; k < i; k++)
 		assert_true(hashes_has(&h, &k, sizeof k));
-	/* With more room it goes on. */
+	/* With a larger limit it grows again. */
 	assert_int_equal(hashes_add(&h, &i, sizeof i, SIZE_MAX, "words"), 1);
 	free(h.slots);
 }
@@ -88,10 +88,10 @@ static void more_than_its_bytes_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_added_is_there),
-		cmocka_unit_test(all_of_a_member_counts),
+		cmocka_unit_test(added_members_are_found),
+		cmocka_unit_test(members_are_compared_completely),
 		cmocka_unit_test(each_set_has_a_seed_of_its_own),
-		cmocka_unit_test(more_than_its_bytes_is_refused),
+		cmocka_unit_test(set_refuses_to_exceed_its_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static void visit(void *thing)
 	visited++;
 }
 
-static void an_empty_table_has_nothing(void **state)
+static void empty_table_finds_nothing(void **state)
 {
 	struct table t = TABLE_BY(thing, id);
 	uint32_t id = 0;
@@ -48,7 +48,7 @@ static void an_empty_table_has_nothing(void **state)
 	assert_int_equal(visited, 0);
 }
 
-static void what_was_put_is_found(void **state)
+static void inserted_entries_are_found(void **state)
 {
 	enum { THINGS = 20000 };
 	struct thing *of = calloc(THINGS, sizeof *of), *next;
@@ -59,7 +59,7 @@ static void what_was_put_is_found(void **state)
 	for (uint32_t i = 0; i < THINGS; i++) {
 		uint32_t missing = (i + 1) << 10;
 
-		/* Neighbours, and multiples of a power of two. */
+		/* Neighbouring keys, and multiples of a power of two. */
 		of[i] = (struct thing){.value = (int)i, .id = i % 2 ? i : i << 10};
 		if (i % 2)
 			missing = i + THINGS;
@@ -78,14 +78,14 @@ static void what_was_put_is_found(void **state)
 	table_clear(&t, visit);
 	assert_int_equal(visited, THINGS);
 	assert_null(table_find(&t, &of[0].id));
-	/* It can be used again. */
+	/* The table can be reused. */
 	assert_int_equal(table_put(&t, &of[0], NULL), 0);
 	assert_ptr_equal(table_find(&t, &of[0].id), &of[0]);
 	table_clear(&t, visit);
 	free(of);
 }
 
-static void a_thing_takes_the_place_of_another(void **state)
+static void entry_replaces_another_in_place(void **state)
 {
 	struct thing a = {.value = 1, .id = 7}, b = {.value = 2, .id = 7}, c = {.id = 8};
 	struct table t = TABLE_BY(thing, id);
@@ -137,7 +137,7 @@ struct two_words {
 	uint64_t key[2];
 };
 
-static void all_of_a_key_counts(void **state)
+static void keys_are_compared_completely(void **state)
 {
 	struct two_words of[64];
 	struct table t = TABLE_BY(two_words, key);
@@ -153,7 +153,7 @@ static void all_of_a_key_counts(void **state)
 	table_clear(&t, visit);
 }
 
-/* Keys that one table has in one place are elsewhere in another. */
+/* Keys that share a slot in one table do not share one in another. */
 static void each_table_has_a_seed_of_its_own(void **state)
 {
 	enum { THINGS = 32 };
@@ -175,7 +175,7 @@ static void each_table_has_a_seed_of_its_own(void **state)
 	table_clear(&b, visit);
 }
 
-static void a_table_that_cannot_grow_takes_some_more(void **state)
+static void table_that_cannot_grow_accepts_some_more(void **state)
 {
 	enum { THINGS = 1 << 17 };
 	struct thing *of = calloc(THINGS, sizeof *of);
@@ -185,7 +185,7 @@ static void a_table_that_cannot_grow_takes_some_more(void **state)
 
 	(void)state;
 	assert_non_null(of);
-	/* So that what was freed is of no use to a larger table. */
+	/* Fragmented, so that freed memory cannot serve a larger table. */
 	mallopt(M_MMAP_THRESHOLD, 64 << 10);
 	for (; i < THINGS / 2; i++) {
 		of[i].id = (uint32_t)i;
@@ -193,7 +193,7 @@ static void a_table_that_cannot_grow_takes_some_more(void **state)
 	}
 	mask = t.mask;
 	assert_int_equal(mask, THINGS - 1);
-	/* Sanitizers need memory of their own. */
+	/* Sanitizers allocate memory of their own. */
 	if (!SANITIZED) {
 		assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
 		none.rlim_max = was.rlim_max;
@@ -206,7 +206,7 @@ static void a_table_that_cannot_grow_takes_some_more(void **state)
 		setrlimit(RLIMIT_AS, &was);
 		assert_int_equal(errno, ENOMEM);
 		assert_int_equal(t.mask, mask);
-		/* Slots stay free, so that a search ends soon. */
+		/* Some slots stay free, so that every search ends soon. */
 		assert_int_equal(i, mask / 8 * 7);
 		assert_null(table_find(&t, &(uint32_t){THINGS + 1}));
 	}
@@ -220,13 +220,13 @@ static void a_table_that_cannot_grow_takes_some_more(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_table_has_nothing),
-		cmocka_unit_test(what_was_put_is_found),
-		cmocka_unit_test(a_thing_takes_the_place_of_another),
+		cmocka_unit_test(empty_table_finds_nothing),
+		cmocka_unit_test(inserted_entries_are_found),
+		cmocka_unit_test(entry_replaces_another_in_place),
 		cmocka_unit_test(keys_may_be_strings),
-		cmocka_unit_test(all_of_a_key_counts),
+		cmocka_unit_test(keys_are_compared_completely),
 		cmocka_unit_test(each_table_has_a_seed_of_its_own),
-		cmocka_unit_test(a_table_that_cannot_grow_takes_some_more),
+		cmocka_unit_test(table_that_cannot_grow_accepts_some_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters as sysfs tells of them, from recorded trees. */
+/* Adapters as read from recorded sysfs trees. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static union address ipv4(const char *text)
 	return a;
 }
 
-static void roce_in_a_narrow_slot(void **state)
+static void roce_rate_is_limited_by_a_narrow_slot(void **state)
 {
 	struct adapter a = one("roce-x8", "mlx5_0");
 
@@ -67,13 +67,13 @@ static void roce_in_a_narrow_slot(void **state)
 	assert_int_equal(a.pcie_now.width, 8);
 	assert_int_equal(a.pcie_adapter.width, 16);
 	assert_int_equal(a.pcie_slot.width, 8);
-	/* 63 Gbit/s less what packets cost. */
+	/* 63 Gbit/s minus the packet overhead. */
 	assert_in_range(pcie_mbits(&a.pcie_now), 50000, 63000);
 	assert_in_range(pcie_mbits(&a.pcie_adapter), 100000, 126000);
 }
 
-/* Neither rxe's nor siw's: its network device is known by its GIDs alone. */
-static void software_of_another_kind(void **state)
+/* Neither rxe nor siw: its network device is known only by its GIDs. */
+static void unknown_software_adapter_is_recognized(void **state)
 {
 	struct adapter a = one("software", "soft0");
 
@@ -85,7 +85,7 @@ static void software_of_another_kind(void **state)
 	assert_string_equal(a.driver, "");
 }
 
-static void a_port_that_is_down(void **state)
+static void down_port_is_reported(void **state)
 {
 	struct adapter a = one("roce-x8", "mlx5_1");
 
@@ -95,14 +95,14 @@ static void a_port_that_is_down(void **state)
 	assert_string_equal(a.netdev, "eth3");
 }
 
-static void infiniband_with_and_without_firmware(void **state)
+static void infiniband_works_without_firmware_version(void **state)
 {
 	struct adapter a = one("infiniband", "mlx5_0"), b = one("infiniband", "mlx5_1");
 
 	(void)state;
 	assert_int_equal(a.kind, ADAPTER_INFINIBAND);
 	assert_int_equal(a.rate_mbits, 200000);
-	/* Of two network devices of one function the parent sorts first, and the port decides. */
+	/* Of two network devices of one function the parent sorts first, but the port decides. */
 	assert_string_equal(a.netdev, "ib0");
 	assert_int_equal(a.pcie_slot.mtransfers, 16000);
 	assert_int_equal(b.state, PORT_INIT);
@@ -110,7 +110,7 @@ static void infiniband_with_and_without_firmware(void **state)
 	assert_int_equal(b.numa_node, -1);
 }
 
-static void iwarp_at_half_its_width(void **state)
+static void iwarp_at_half_link_width_is_recognized(void **state)
 {
 	struct adapter a = one("iwarp", "irdma0");
 
@@ -122,7 +122,7 @@ static void iwarp_at_half_its_width(void **state)
 	assert_int_equal(a.pcie_slot.width, 16);
 }
 
-static void no_adapter_and_no_sysfs(void **state)
+static void missing_adapter_and_missing_sysfs_fail(void **state)
 {
 	const char *trees[] = {"no-driver", "there-is-no-such-tree"};
 
@@ -138,7 +138,7 @@ static void no_adapter_and_no_sysfs(void **state)
 	}
 }
 
-static void all_are_listed_in_order(void **state)
+static void adapters_are_listed_in_order(void **state)
 {
 	struct adapter *all;
 	unsigned count;
@@ -151,7 +151,7 @@ static void all_are_listed_in_order(void **state)
 	free(all);
 }
 
-static void gids_and_the_one_that_is_taken(void **state)
+static void preferred_gid_is_chosen(void **state)
 {
 	struct adapter a = one("roce-x8", "mlx5_0");
 	struct adapter_gid gids[ADAPTER_GIDS_MAX], g;
@@ -160,7 +160,7 @@ static void gids_and_the_one_that_is_taken(void **state)
 	const char *root = sys("roce-x8");
 
 	(void)state;
-	/* Places that are not set don't count. */
+	/* Unset GID entries don't count. */
 	assert_int_equal(adapter_gids(root, &a, gids, ADAPTER_GIDS_MAX), 6);
 	assert_int_equal(adapter_gids(root, &a, gids, 3), 3);
 	assert_int_equal(gids[2].type, GID_ROCE_1);
@@ -174,7 +174,7 @@ static void gids_and_the_one_that_is_taken(void **state)
 	assert_false(adapter_gid_for(root, &a, &other, &g));
 }
 
-static void network_devices_and_what_they_are_made_of(void **state)
+static void lower_devices_of_network_devices_are_found(void **state)
 {
 	static const struct {
 		const char *tree, *netdev, *device;
@@ -197,7 +197,7 @@ static void network_devices_and_what_they_are_made_of(void **state)
 	}
 }
 
-static void addresses(void **state)
+static void addresses_lead_to_adapters(void **state)
 {
 	union address loopback = ipv4("127.0.0.1"), nobody = ipv4("192.0.2.77");
 	struct adapter a;
@@ -210,7 +210,7 @@ static void addresses(void **state)
 	assert_false(adapter_behind(sys("roce-x8"), &nobody, &a));
 }
 
-static void processors_of_nodes(void **state)
+static void processors_of_nodes_are_read(void **state)
 {
 	cpu_set_t cpus;
 
@@ -226,17 +226,17 @@ static void processors_of_nodes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(roce_in_a_narrow_slot),
-		cmocka_unit_test(software_of_another_kind),
-		cmocka_unit_test(a_port_that_is_down),
-		cmocka_unit_test(infiniband_with_and_without_firmware),
-		cmocka_unit_test(iwarp_at_half_its_width),
-		cmocka_unit_test(no_adapter_and_no_sysfs),
-		cmocka_unit_test(all_are_listed_in_order),
-		cmocka_unit_test(gids_and_the_one_that_is_taken),
-		cmocka_unit_test(network_devices_and_what_they_are_made_of),
-		cmocka_unit_test(addresses),
-		cmocka_unit_test(processors_of_nodes),
+		cmocka_unit_test(roce_rate_is_limited_by_a_narrow_slot),
+		cmocka_unit_test(unknown_software_adapter_is_recognized),
+		cmocka_unit_test(down_port_is_reported),
+		cmocka_unit_test(infiniband_works_without_firmware_version),
+		cmocka_unit_test(iwarp_at_half_link_width_is_recognized),
+		cmocka_unit_test(missing_adapter_and_missing_sysfs_fail),
+		cmocka_unit_test(adapters_are_listed_in_order),
+		cmocka_unit_test(preferred_gid_is_chosen),
+		cmocka_unit_test(lower_devices_of_network_devices_are_found),
+		cmocka_unit_test(addresses_lead_to_adapters),
+		cmocka_unit_test(processors_of_nodes_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Where a lane settles on a machine of several NUMA nodes, with a /sys made for it. */
+/* Which NUMA node a lane runs on, with a /sys made for the test. */
 
 #include "host/node.h"
 
@@ -19,7 +19,7 @@
 
 static char root[FOLDER_PATH];
 
-static void put(const char *path, const char *text)
+static void write_file(const char *path, const char *text)
 {
 	char name[256];
 	FILE *f;
@@ -39,8 +39,8 @@ static void put(const char *path, const char *text)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* The n-th processor that this process may use, as a list; n modulo their number. */
-static void one_of_ours(unsigned n, char *to, size_t size)
+/* The n-th processor that this process may use (n modulo their number), as a cpulist. */
+static void list_own_cpu(unsigned n, char *to, size_t size)
 {
 	cpu_set_t mine;
 	unsigned at = 0, count;
@@ -52,32 +52,32 @@ static void one_of_ours(unsigned n, char *to, size_t size)
 			snprintf(to, size, "%u\n", cpu);
 }
 
-static int make(void **state)
+static int make_sysfs(void **state)
 {
 	char cpus[16];
 
 	(void)state;
 	if (folder_make(root))
 		return -1;
-	put("devices/system/node/online", "0-1\n");
-	one_of_ours(0, cpus, sizeof cpus);
-	put("devices/system/node/node0/cpulist", cpus);
-	one_of_ours(1, cpus, sizeof cpus);
-	put("devices/system/node/node1/cpulist", cpus);
-	put("class/infiniband/near/device/numa_node", "0\n");
-	put("class/infiniband/other/device/numa_node", "1\n");
-	put("class/infiniband/soft/device/numa_node", "-1\n");
-	put("class/infiniband/astray/device/numa_node", "77\n");
+	write_file("devices/system/node/online", "0-1\n");
+	list_own_cpu(0, cpus, sizeof cpus);
+	write_file("devices/system/node/node0/cpulist", cpus);
+	list_own_cpu(1, cpus, sizeof cpus);
+	write_file("devices/system/node/node1/cpulist", cpus);
+	write_file("class/infiniband/near/device/numa_node", "0\n");
+	write_file("class/infiniband/other/device/numa_node", "1\n");
+	write_file("class/infiniband/soft/device/numa_node", "-1\n");
+	write_file("class/infiniband/astray/device/numa_node", "77\n");
 	return 0;
 }
 
-static int clear(void **state)
+static int remove_sysfs(void **state)
 {
 	(void)state;
 	return folder_remove(root);
 }
 
-static void test_the_node_of_an_adapter(void **state)
+static void test_adapter_node_is_read(void **state)
 {
 	(void)state;
 	assert_int_equal(node_of_adapter(root, "near"), 0);
@@ -86,19 +86,19 @@ static void test_the_node_of_an_adapter(void **state)
 	assert_int_equal(node_of_adapter(root, "none"), -1);
 	assert_int_equal(node_of_adapter(root, "../../../etc"), -1);
 	assert_int_equal(node_of_adapter("/nonexistent", "near"), -1);
-	put("devices/system/node/online", "0\n");
+	write_file("devices/system/node/online", "0\n");
 	assert_int_equal(node_of_adapter(root, "near"), -1);
-	put("devices/system/node/online", "0,3\n");
+	write_file("devices/system/node/online", "0,3\n");
 	assert_int_equal(node_of_adapter(root, "near"), 0);
-	put("devices/system/node/online", "0-1\n");
+	write_file("devices/system/node/online", "0-1\n");
 }
 
-static void test_only_what_is_allowed(void **state)
+static void test_only_allowed_processors_are_used(void **state)
 {
 	cpu_set_t allowed, got;
 
 	(void)state;
-	put("devices/system/node/node5/cpulist", "2-4,8\n");
+	write_file("devices/system/node/node5/cpulist", "2-4,8\n");
 	CPU_ZERO(&allowed);
 	CPU_SET(3, &allowed);
 	CPU_SET(5, &allowed);
@@ -110,11 +110,11 @@ static void test_only_what_is_allowed(void **state)
 	CPU_SET(1, &allowed);
 	assert_false(node_processors(root, 5, &allowed, &got));
 	assert_false(node_processors(root, 6, &allowed, &got));
-	put("devices/system/node/node5/cpulist", "\n");
+	write_file("devices/system/node/node5/cpulist", "\n");
 	assert_false(node_processors(root, 5, &allowed, &got));
 }
 
-/* In a thread of its own, as lanes are; what it came to. */
+/* In a thread of its own, as a lane runs; the result of that. */
 struct settled {
 	const char *devices[3];
 	cpu_set_t after[3];
@@ -139,7 +139,7 @@ static void *settle(void *arg)
 	return NULL;
 }
 
-static void test_a_thread_and_its_blocks_move(void **state)
+static void test_thread_and_its_blocks_move_to_the_node(void **state)
 {
 	struct settled s = {.devices = {"near", "other", "soft"}};
 	cpu_set_t before, after, right;
@@ -154,15 +154,15 @@ static void test_a_thread_and_its_blocks_move(void **state)
 		assert_true(node_processors(root, node, &before, &right));
 		assert_true(CPU_EQUAL(&s.after[node], &right));
 	}
-	/* An adapter without a node: where it was. */
+	/* With an adapter without a node it stays where it was. */
 	assert_true(CPU_EQUAL(&s.after[2], &s.after[1]));
-	/* And no other thread is moved. */
+	/* No other thread moves. */
 	assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
 	assert_true(CPU_EQUAL(&before, &after));
 }
 
-/* A node without a processor that is ours, or without memory: nothing fails. */
-static void test_nowhere_to_go(void **state)
+/* For a node without a processor of ours, or without memory, nothing fails. */
+static void test_unusable_node_changes_nothing(void **state)
 {
 	struct settled s = {.devices = {"astray", "none", "soft"}};
 	cpu_set_t before;
@@ -180,11 +180,11 @@ static void test_nowhere_to_go(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_node_of_an_adapter),
-		cmocka_unit_test(test_only_what_is_allowed),
-		cmocka_unit_test(test_a_thread_and_its_blocks_move),
-		cmocka_unit_test(test_nowhere_to_go),
+		cmocka_unit_test(test_adapter_node_is_read),
+		cmocka_unit_test(test_only_allowed_processors_are_used),
+		cmocka_unit_test(test_thread_and_its_blocks_move_to_the_node),
+		cmocka_unit_test(test_unusable_node_changes_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, make, clear);
+	return cmocka_run_group_tests(tests, make_sysfs, remove_sysfs);
 }

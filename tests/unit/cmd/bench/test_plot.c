@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture's scales, and that it is well formed whatever is drawn. */
+/* The scales of the plot, and that it is well-formed for any input. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,12 +43,12 @@ static void axes_have_few_ticks_and_room_for_all(void **state)
 		assert_true(top >= most * 0.999999);
 		assert_true(top / step > 2.4 && top / step < 10.1);
 	}
-	/* Nothing was measured. */
+	/* No points were measured. */
 	assert_true(plot_axis(0, &step) > 0 && step > 0);
 	assert_true(plot_axis(-1, &step) > 0 && step > 0);
 }
 
-static void doublings_are_equally_long(void **state)
+static void doublings_are_equally_wide(void **state)
 {
 	(void)state;
 	assert_true(plot_place(4096, 4096, 4 << 20) == 0);
@@ -77,7 +77,7 @@ static char *draw(const struct plot *p)
 	return text;
 }
 
-static void each_setting_has_a_line(void **state)
+static void each_setting_has_a_curve(void **state)
 {
 	static struct plot p = {
 		.title = "a <b> & \"c\"",
@@ -102,14 +102,14 @@ static void each_setting_has_a_line(void **state)
 	assert_non_null(strstr(svg, "a &lt;b&gt; &amp; &quot;c&quot;"));
 	assert_null(strchr(svg, '\x01'));
 	assert_non_null(strstr(svg, ">--block-size 1M<"));
-	/* The highest first. */
+	/* The highest curve comes first. */
 	assert_true(strstr(svg, ">two<") < strstr(svg, ">one<"));
 	assert_int_equal(count(svg, "nan"), 0);
 	assert_int_equal(count(svg, "inf"), 0);
 	free(svg);
 }
 
-static void without_a_limit_there_is_no_line_for_it(void **state)
+static void unknown_limit_draws_no_line(void **state)
 {
 	static struct plot p = {.count = 1, .lines = {{"only", 0, 1, {65536}, {5e6}}}};
 	char *svg = draw(&p);
@@ -122,7 +122,7 @@ static void without_a_limit_there_is_no_line_for_it(void **state)
 	free(svg);
 }
 
-static void slow_ways_have_figures_too(void **state)
+static void slow_paths_have_axis_labels_too(void **state)
 {
 	static const struct {
 		double rate;
@@ -139,7 +139,7 @@ static void slow_ways_have_figures_too(void **state)
 }
 
 /* Adapters and their states as in tests/sysfs. */
-static void limits_of_rails_add_up(void **state)
+static void rail_limits_add_up(void **state)
 {
 	static const struct {
 		const char *wire, *name;
@@ -148,7 +148,7 @@ static void limits_of_rails_add_up(void **state)
 		{"rdma mlx5_0 10.0.0.1:7000", "mlx5_0", 25e9},
 		{"rdma mlx5_0 10.0.0.1:7000 write-imm", "mlx5_0", 25e9},
 		{"rdma mlx5_0, mlx5_0", "mlx5_0, mlx5_0", 50e9},
-		{"rdma mlx5_0, mlx5_1", "", 0} /* which is not up */,
+		{"rdma mlx5_0, mlx5_1", "", 0} /* this port is down */,
 		{"rdma mlx5 10.0.0.1:7000", "", 0},
 	};
 	struct nic_limit limit;
@@ -170,11 +170,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(axes_end_at_round_numbers),
 		cmocka_unit_test(axes_have_few_ticks_and_room_for_all),
-		cmocka_unit_test(doublings_are_equally_long),
-		cmocka_unit_test(each_setting_has_a_line),
-		cmocka_unit_test(limits_of_rails_add_up),
-		cmocka_unit_test(slow_ways_have_figures_too),
-		cmocka_unit_test(without_a_limit_there_is_no_line_for_it),
+		cmocka_unit_test(doublings_are_equally_wide),
+		cmocka_unit_test(each_setting_has_a_curve),
+		cmocka_unit_test(rail_limits_add_up),
+		cmocka_unit_test(slow_paths_have_axis_labels_too),
+		cmocka_unit_test(unknown_limit_draws_no_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rdcheck finds on recorded hosts. */
+/* The findings of rdcheck on recorded hosts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ struct found {
 	unsigned count;
 };
 
-static void keep(void *ctx, const struct msg_finding *m)
+static void keep_finding(void *ctx, const struct msg_finding *m)
 {
 	struct found *f = ctx;
 
@@ -34,19 +34,20 @@ static void keep(void *ctx, const struct msg_finding *m)
 static struct found survey_at(const char *top)
 {
 	static struct found f;
-	struct survey s = {.top = top, .found = keep, .ctx = &f};
+	struct survey s = {.top = top, .found = keep_finding, .ctx = &f};
 
 	f.count = 0;
 	assert_int_equal(survey_host(&s), 0);
 	return f;
 }
 
-static struct found survey(const char *tree)
+static struct found survey_tree(const char *tree)
 {
 	return survey_at(recorded(tree));
 }
 
-static const struct msg_finding *find(const struct found *f, const char *name, const char *subject)
+static const struct msg_finding *find_finding(const struct found *f, const char *name,
+					      const char *subject)
 {
 	for (unsigned i = 0; i < f->count; i++)
 		if (strcmp(f->of[i].name, name) == 0 && strcmp(f->of[i].subject, subject) == 0)
@@ -54,11 +55,11 @@ static const struct msg_finding *find(const struct found *f, const char *name, c
 	return NULL;
 }
 
-/* It is there, in this state, and says all these words. */
+/* A finding exists, has this state and contains all these words. */
 static void says(const struct found *f, const char *name, const char *subject,
 		 enum finding_state state, const char *what, const char *remedy)
 {
-	const struct msg_finding *m = find(f, name, subject);
+	const struct msg_finding *m = find_finding(f, name, subject);
 
 	if (!m)
 		print_error("nothing is said of %s %s\n", name, subject);
@@ -73,9 +74,9 @@ static void says(const struct found *f, const char *name, const char *subject,
 	assert_true(remedy[0] || state != FINDING_OK || !m->remedy[0]);
 }
 
-static void roce_in_a_narrow_slot(void **state)
+static void roce_in_a_narrow_slot_is_a_warning(void **state)
 {
-	struct found f = survey("roce-x8");
+	struct found f = survey_tree("roce-x8");
 
 	(void)state;
 	says(&f, "modules", "", FINDING_OK, "are there", "");
@@ -90,28 +91,28 @@ static void roce_in_a_narrow_slot(void **state)
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "RoCE v2", "");
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "3 ::ffff:192.168.10.1", "");
 	says(&f, "firmware", "mlx5_0 port 1", FINDING_INFO, "16.35.2000, model MT4119", "");
-	assert_non_null(find(&f, "numa", "mlx5_0 port 1"));
-	assert_non_null(strstr(find(&f, "numa", "mlx5_0 port 1")->what, "node 1"));
+	assert_non_null(find_finding(&f, "numa", "mlx5_0 port 1"));
+	assert_non_null(strstr(find_finding(&f, "numa", "mlx5_0 port 1")->what, "node 1"));
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "DOWN, Disabled",
 	     "ip link set dev eth3 up");
-	assert_null(find(&f, "gid", "mlx5_1 port 1"));
+	assert_null(find_finding(&f, "gid", "mlx5_1 port 1"));
 }
 
-static void infiniband_that_lacks_nothing(void **state)
+static void complete_infiniband_host_has_no_warning(void **state)
 {
-	struct found f = survey("infiniband");
+	struct found f = survey_tree("infiniband");
 
 	(void)state;
 	says(&f, "port", "mlx5_0 port 1", FINDING_OK, "ACTIVE, LinkUp, InfiniBand, 200 Gb/sec", "");
 	says(&f, "pcie", "mlx5_0 port 1", FINDING_OK, "16.0 GT/s x16", "");
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "INIT", "opensm");
 	says(&f, "firmware", "mlx5_1 port 1", FINDING_INFO, "does not tell its version", "");
-	assert_null(find(&f, "numa", "mlx5_1 port 1"));
+	assert_null(find_finding(&f, "numa", "mlx5_1 port 1"));
 }
 
-static void iwarp_that_lacks_a_module(void **state)
+static void iwarp_without_a_module_fails(void **state)
 {
-	struct found f = survey("iwarp");
+	struct found f = survey_tree("iwarp");
 
 	(void)state;
 	says(&f, "modules", "rdma_ucm", FINDING_FAILURE, "kernel module rdma_ucm is not loaded",
@@ -123,31 +124,31 @@ static void iwarp_that_lacks_a_module(void **state)
 	says(&f, "mtu", "irdma0 port 1", FINDING_OK, "ens1 has an MTU of 9000", "");
 }
 
-static void an_adapter_without_its_driver(void **state)
+static void adapter_without_a_driver_is_reported(void **state)
 {
-	struct found f = survey("no-driver");
+	struct found f = survey_tree("no-driver");
 
 	(void)state;
 	says(&f, "adapter", "", FINDING_FAILURE, "no RDMA adapter", "TCP");
 	says(&f, "hardware", "0000:3b:00.0", FINDING_FAILURE, "NVIDIA/Mellanox", "mlx5_ib");
-	assert_null(find(&f, "hardware", "0000:01:00.0"));
+	assert_null(find_finding(&f, "hardware", "0000:01:00.0"));
 	says(&f, "modules", "", FINDING_INFO, "ib_core, ib_uverbs, rdma_ucm", "");
 }
 
-static void adapters_of_another_namespace(void **state)
+static void adapters_of_another_namespace_are_reported(void **state)
 {
-	struct found f = survey("elsewhere");
+	struct found f = survey_tree("elsewhere");
 
 	(void)state;
 	says(&f, "port", "mlx5_0 port 1", FINDING_INFO, "in another network namespace", "");
 	says(&f, "port", "efa_0 port 1", FINDING_INFO, "ACTIVE, LinkUp, other", "");
-	/* Without it nothing fails here, and the host would be told to be fit. */
+	/* Without this finding no check fails here, and rdcheck would report the host as fit. */
 	says(&f, "adapter", "", FINDING_FAILURE, "in another network namespace", "--network=host");
 }
 
-static void adapters_of_odd_kinds(void **state)
+static void unusual_adapters_are_reported(void **state)
 {
-	struct found f = survey("odd");
+	struct found f = survey_tree("odd");
 
 	(void)state;
 	says(&f, "pcie", "mlx5_0 port 1", FINDING_INFO, "does not tell", "");
@@ -155,18 +156,21 @@ static void adapters_of_odd_kinds(void **state)
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "0 fe80::ba59:9f03:12:3456", "");
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "DOWN, Disabled, InfiniBand",
 	     "ibportstate -C mlx5_1 -D 0 1 enable");
-	/* A virtual function has the link of its physical one; the slot tells nothing. */
+	/*
+	 * A virtual function has the link of its physical function; its own slot files are
+	 * meaningless.
+	 */
 	says(&f, "pcie", "mlx5_1 port 1", FINDING_WARNING,
 	     "16.0 GT/s x8 at 0000:5e:00.0 is narrower than the adapter can (16.0 GT/s x16)",
 	     "lspci -vv -s 0000:5e:00.0");
 	says(&f, "mtu", "mlx4_0 port 1", FINDING_OK, "4096, eth4 9000", "");
 	says(&f, "gid", "mlx4_0 port 1", FINDING_WARNING, "RoCE v1, which is Ethernet without IP",
 	     "cma_roce_mode -d mlx4_0 -p 1 -m 2");
-	assert_null(strstr(find(&f, "gid", "mlx4_0 port 1")->what, "UDP"));
+	assert_null(strstr(find_finding(&f, "gid", "mlx4_0 port 1")->what, "UDP"));
 	says(&f, "port", "mlx5_9 port 1", FINDING_INFO, "state not told, other", "");
-	/* The other half of a bond makes no device of its own. */
-	assert_null(find(&f, "hardware", "0000:af:00.1"));
-	assert_null(find(&f, "adapter", ""));
+	/* The second function of a bond has no RDMA device of its own. */
+	assert_null(find_finding(&f, "hardware", "0000:af:00.1"));
+	assert_null(find_finding(&f, "adapter", ""));
 }
 
 static void make_file(const char *dir, const char *name, const char *text)
@@ -181,7 +185,7 @@ static void make_file(const char *dir, const char *name, const char *text)
 	fclose(f);
 }
 
-/* A virtual function that nobody drives. */
+/* A virtual function without a driver. */
 static void make_function(const char *devices, unsigned n)
 {
 	char dir[96], driver[128];
@@ -194,7 +198,7 @@ static void make_function(const char *devices, unsigned n)
 	assert_int_equal(symlink("../../drivers/mlx5_core", driver), 0);
 }
 
-static void adapters_of_many_functions(void **state)
+static void virtual_functions_without_drivers_are_counted(void **state)
 {
 	enum { FUNCTIONS = 600 };
 	char top[FOLDER_PATH], devices[64], command[128];
@@ -216,16 +220,16 @@ static void adapters_of_many_functions(void **state)
 	says(&f, "hardware", "", FINDING_INFO, "more functions of PCI", "");
 }
 
-/* ---- locked memory: limits can only be lowered, so these are in this order ------------------- */
+/* ---- locked memory: limits can only be lowered, so the order of these tests matters ---------- */
 
-static void limit(rlim_t most)
+static void lower_limit(rlim_t most)
 {
 	struct rlimit rl = {most, most};
 
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &rl), 0);
 }
 
-static void locked_memory_that_is_enough(void **state)
+static void sufficient_locked_memory_passes(void **state)
 {
 	struct rlimit rl;
 	struct found f;
@@ -234,63 +238,65 @@ static void locked_memory_that_is_enough(void **state)
 	getrlimit(RLIMIT_MEMLOCK, &rl);
 	if (rl.rlim_max < 8 << 20)
 		skip();
-	limit(8 << 20);
-	f = survey("no-driver");
+	lower_limit(8 << 20);
+	f = survey_tree("no-driver");
 	says(&f, "memlock", "", FINDING_OK, "limit 8.0 MiB (hard 8.0 MiB), 2 lanes of 12", "");
-	/* 200 Gbit/s want more, and who put the lines there has not logged in since. */
-	f = survey("infiniband");
+	/*
+	 * 200 Gbit/s need more, and the user has not logged in since the limits.d lines were added.
+	 */
+	f = survey_tree("infiniband");
 	says(&f, "memlock", "", FINDING_WARNING, "which is room for", "log in again");
 	says(&f, "memlock", "", FINDING_WARNING,
 	     "but not by \"* hard memlock unlimited\" in /etc/security/limits.d/rdma.conf", "");
-	/* A line for a group that this user is not in. */
-	f = survey("odd");
+	/* A limits.d line for a group that this user is not in. */
+	f = survey_tree("odd");
 	says(&f, "memlock", "", FINDING_WARNING, "no line in /etc/security says memlock for this",
 	     "/etc/security/limits.d/rdma.conf");
 }
 
-static void locked_memory_for_less(void **state)
+static void little_locked_memory_is_a_warning(void **state)
 {
 	struct found f;
 
 	(void)state;
-	limit(1 << 20);
-	f = survey("roce-x8");
+	lower_limit(1 << 20);
+	f = survey_tree("roce-x8");
 	says(&f, "memlock", "", FINDING_WARNING, "room for 1 lane",
 	     "systemctl edit backup.service: [Service] LimitMEMLOCK=infinity");
 	says(&f, "memlock", "", FINDING_WARNING, "LimitMEMLOCK= of backup.service",
 	     "backup.service");
-	f = survey("no-driver");
+	f = survey_tree("no-driver");
 	says(&f, "memlock", "", FINDING_WARNING, "what started this container",
 	     "--ulimit memlock=-1");
 }
 
-static void locked_memory_for_nothing(void **state)
+static void insufficient_locked_memory_fails(void **state)
 {
 	struct found f;
 
 	(void)state;
-	limit(64 << 10);
-	f = survey("iwarp");
+	lower_limit(64 << 10);
+	f = survey_tree("iwarp");
 	says(&f, "memlock", "", FINDING_FAILURE, "fall back to TCP",
 	     "/etc/security/limits.d/rdma.conf and log in again");
-	/* Without an adapter it is not what is missing. */
-	f = survey("no-driver");
+	/* Without an adapter, locked memory is not what is missing. */
+	f = survey_tree("no-driver");
 	says(&f, "memlock", "", FINDING_WARNING, "fall back to TCP", "");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(roce_in_a_narrow_slot),
-		cmocka_unit_test(infiniband_that_lacks_nothing),
-		cmocka_unit_test(iwarp_that_lacks_a_module),
-		cmocka_unit_test(an_adapter_without_its_driver),
-		cmocka_unit_test(adapters_of_another_namespace),
-		cmocka_unit_test(adapters_of_odd_kinds),
-		cmocka_unit_test(adapters_of_many_functions),
-		cmocka_unit_test(locked_memory_that_is_enough),
-		cmocka_unit_test(locked_memory_for_less),
-		cmocka_unit_test(locked_memory_for_nothing),
+		cmocka_unit_test(roce_in_a_narrow_slot_is_a_warning),
+		cmocka_unit_test(complete_infiniband_host_has_no_warning),
+		cmocka_unit_test(iwarp_without_a_module_fails),
+		cmocka_unit_test(adapter_without_a_driver_is_reported),
+		cmocka_unit_test(adapters_of_another_namespace_are_reported),
+		cmocka_unit_test(unusual_adapters_are_reported),
+		cmocka_unit_test(virtual_functions_without_drivers_are_counted),
+		cmocka_unit_test(sufficient_locked_memory_passes),
+		cmocka_unit_test(little_locked_memory_is_a_warning),
+		cmocka_unit_test(insufficient_locked_memory_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of names and of patterns: what is in them, in which order, and what is no name. */
+/*
+ * Files of names and of patterns: which names they hold, in which order, and which bytes are
+ * rejected.
+ */
 #include "base/fail.h"
 
 #include <setjmp.h>
@@ -40,7 +43,7 @@ static void fill(const void *bytes, size_t len)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* All names, each with a | behind it. */
+/* All names, each followed by a |. */
 static char joined[1 << 16];
 
 static int join(void *ctx, const char *name)
@@ -72,7 +75,7 @@ static int read_names(bool nul)
 		assert_string_equal(joined, want);                                                 \
 	} while (0)
 
-static void lines(void **state)
+static void lines_are_names(void **state)
 {
 	(void)state;
 	names_are("", false, "");
@@ -84,7 +87,7 @@ static void lines(void **state)
 	names_are(" a \n", false, " a |");
 }
 
-static void names_that_end_with_nul(void **state)
+static void from0_names_end_with_nul(void **state)
 {
 	(void)state;
 	names_are("a\0b\nc\0", true, "a|b\nc|");
@@ -103,8 +106,8 @@ static int count_in_order(void *ctx, const char *name)
 	return 0;
 }
 
-/* Names lie across the pieces in which they are read. */
-static void many(void **state)
+/* Names span the pieces in which the file is read. */
+static void long_lists_are_read_completely(void **state)
 {
 	static char text[300000];
 	unsigned written = 0, taken = 0;
@@ -124,7 +127,7 @@ static void many(void **state)
 	assert_int_equal(taken, written);
 }
 
-static void what_is_no_name(void **state)
+static void bad_names_are_refused(void **state)
 {
 	static char longest[5000];
 
@@ -142,7 +145,7 @@ static void what_is_no_name(void **state)
 	assert_int_equal(strlen(joined), 4096);
 }
 
-static void a_file_that_is_not_there(void **state)
+static void missing_list_file_is_a_usage_error(void **state)
 {
 	struct name_list *l;
 
@@ -151,7 +154,7 @@ static void a_file_that_is_not_there(void **state)
 	assert_int_equal(failed()->code, OUT_USAGE);
 }
 
-static void patterns_in_order(void **state)
+static void patterns_keep_their_order(void **state)
 {
 	struct option_pattern given[] = {
 		{.include = true, .text = "first"},
@@ -167,7 +170,7 @@ static void patterns_in_order(void **state)
 	assert_int_equal(l.count, 4);
 	assert_true(l.of[0].include);
 	assert_string_equal(l.of[0].pattern, "first");
-	/* What comes before a pattern is left to the filter. */
+	/* The filter parses what precedes a pattern. */
 	assert_string_equal(l.of[1].pattern, "+ one");
 	assert_false(l.of[1].include || l.of[2].include);
 	assert_string_equal(l.of[2].pattern, "two");
@@ -178,12 +181,12 @@ static void patterns_in_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lines),
-		cmocka_unit_test(names_that_end_with_nul),
-		cmocka_unit_test(many),
-		cmocka_unit_test(what_is_no_name),
-		cmocka_unit_test(a_file_that_is_not_there),
-		cmocka_unit_test(patterns_in_order),
+		cmocka_unit_test(lines_are_names),
+		cmocka_unit_test(from0_names_end_with_nul),
+		cmocka_unit_test(long_lists_are_read_completely),
+		cmocka_unit_test(bad_names_are_refused),
+		cmocka_unit_test(missing_list_file_is_a_usage_error),
+		cmocka_unit_test(patterns_keep_their_order),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

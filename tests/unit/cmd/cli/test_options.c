@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command lines of all programs: what they set, and what they refuse. */
+/* The command lines of all programs: which options they set, and what they refuse. */
 #include "base/fail.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 enum { WORDS = 32 };
 
-/* Parse words (NULL at the end) as the program's arguments. */
+/* Parse words (up to NULL) as the arguments of the program. */
 static int parse(struct options *o, enum program p, ...)
 {
 	static char room[WORDS][256];
@@ -45,7 +45,7 @@ static int parse(struct options *o, enum program p, ...)
 			fail_msg("%s: not about %s", failed()->text, why);                         \
 	} while (0)
 
-static void defaults_are_those_of_the_manual(void **state)
+static void defaults_match_the_manual(void **state)
 {
 	struct options o;
 
@@ -62,7 +62,7 @@ static void defaults_are_those_of_the_manual(void **state)
 	options_free(&o);
 }
 
-static void options_are_taken_anywhere(void **state)
+static void options_may_follow_operands(void **state)
 {
 	struct options o;
 
@@ -83,7 +83,7 @@ static void options_are_taken_anywhere(void **state)
 	options_free(&o);
 }
 
-static void progress_may_have_seconds(void **state)
+static void progress_takes_optional_seconds(void **state)
 {
 	struct options o;
 
@@ -98,7 +98,7 @@ static void progress_may_have_seconds(void **state)
 	refused("--progress", RDCP, "--progress=x", "a", "b");
 }
 
-static void what_measures_has_one_operand_at_most(void **state)
+static void rdbench_and_rdcheck_take_one_host_at_most(void **state)
 {
 	struct options o;
 
@@ -129,7 +129,7 @@ static void what_measures_has_one_operand_at_most(void **state)
 	refused("unknown option", RDCP, "--plot=x", "a", "b");
 }
 
-static void options_of_ssh_are_handed_on(void **state)
+static void ssh_options_are_passed_on(void **state)
 {
 	static const char *const want[] = {"-p", "2222", "-i", "id", "-o", "A=b", "-J", "hop"};
 	struct options o;
@@ -144,7 +144,7 @@ static void options_of_ssh_are_handed_on(void **state)
 	options_free(&o);
 }
 
-static void a_command_follows_the_dashes(void **state)
+static void command_follows_double_dash(void **state)
 {
 	struct options o;
 
@@ -155,7 +155,7 @@ static void a_command_follows_the_dashes(void **state)
 	assert_string_equal(o.command[0], "zfs");
 	assert_string_equal(o.command[1], "-v");
 	options_free(&o);
-	/* Before the last required operand the dashes only end the options. */
+	/* Before the last required operand `--' only ends the options. */
 	assert_int_equal(parse(&o, RDRECV, "--", "7", "-key", NULL), 0);
 	assert_null(o.command);
 	assert_string_equal(o.operands[1], "-key");
@@ -163,7 +163,7 @@ static void a_command_follows_the_dashes(void **state)
 	assert_int_equal(parse(&o, RDRECV, "--", "7", "-key", "--", "cat", NULL), 0);
 	assert_string_equal(o.command[0], "cat");
 	options_free(&o);
-	/* Without a KEY operand they come one operand earlier. */
+	/* Without a KEY operand `--' comes one operand earlier. */
 	assert_int_equal(parse(&o, RDRECV, "--key-file", "f", "7", "--", "cat", NULL), 0);
 	assert_int_equal(o.operand_count, 1);
 	assert_string_equal(o.command[0], "cat");
@@ -214,7 +214,7 @@ static void values_out_of_range_are_refused(void **state)
 	refused("contradict", RDCP, "--sparse", "--no-sparse", "a", "b");
 }
 
-static void an_archive_keeps_the_usual_things(void **state)
+static void archive_implies_the_usual_options(void **state)
 {
 	struct options o;
 
@@ -237,9 +237,8 @@ static void an_archive_keeps_the_usual_things(void **state)
 	refused("--xattrs", RDCP, "--xattrs=some", "a", "b");
 }
 
-/* The last word counts. */
-/* Letters of rsync's that scp has not. */
-static void letters_of_rsync(void **state)
+/* Letters that rsync has and scp has not. */
+static void rsync_letters_are_accepted(void **state)
 {
 	struct options o;
 
@@ -258,7 +257,7 @@ static void letters_of_rsync(void **state)
 	options_free(&o);
 }
 
-static void what_an_archive_implies_can_be_taken_back(void **state)
+static void no_options_undo_archive(void **state)
 {
 	struct options o;
 
@@ -279,8 +278,8 @@ static void what_an_archive_implies_can_be_taken_back(void **state)
 	options_free(&o);
 }
 
-/* As rsync has it: -a goes into no listed directory, -r does. */
-static void a_list_of_names_is_not_recursive_by_itself(void **state)
+/* As in rsync, -a does not make --files-from recursive; -r does. */
+static void files_from_is_recursive_only_with_r(void **state)
 {
 	struct options o;
 
@@ -294,7 +293,7 @@ static void a_list_of_names_is_not_recursive_by_itself(void **state)
 	refused("one SRC", RDCP, "--files-from=l", "a", "b", "c");
 }
 
-static void patterns_stay_in_their_order(void **state)
+static void filter_options_keep_their_order(void **state)
 {
 	struct options o;
 
@@ -313,7 +312,7 @@ static void patterns_stay_in_their_order(void **state)
 	refused("--exclude", RDCP, "--exclude=", "a", "b");
 }
 
-static void stdin_is_read_once(void **state)
+static void stdin_serves_one_option_only(void **state)
 {
 	(void)state;
 	refused("can't both", RDCP, "--files-from=-", "--exclude-from=-", "a", "b");
@@ -321,7 +320,7 @@ static void stdin_is_read_once(void **state)
 	refused("can't both", RDCP, "--exclude-from=-", "-", "b");
 }
 
-static void deleting_is_asked_for_plainly(void **state)
+static void delete_needs_recursive_and_no_files_from(void **state)
 {
 	struct options o;
 
@@ -335,7 +334,7 @@ static void deleting_is_asked_for_plainly(void **state)
 	refused("contradict", RDCP, "-r", "--delete", "--files-from=l", "a", "b");
 }
 
-static void relative_names_are_below_the_target(void **state)
+static void relative_excludes_no_target_directory(void **state)
 {
 	struct options o;
 
@@ -346,7 +345,7 @@ static void relative_names_are_below_the_target(void **state)
 	options_free(&o);
 }
 
-static void backups_have_a_name(void **state)
+static void backup_defaults_and_conflicts(void **state)
 {
 	struct options o;
 
@@ -362,7 +361,7 @@ static void backups_have_a_name(void **state)
 	refused("contradict", RDCP, "--backup", "--inplace", "a", "b");
 }
 
-static void digests_have_names(void **state)
+static void print_digest_takes_known_algorithms(void **state)
 {
 	struct options o;
 
@@ -377,8 +376,8 @@ static void digests_have_names(void **state)
 	refused("--print-digest", RDCP, "--print-digest=crc", "a", "b");
 }
 
-/* What a run without effect would do is told. */
-static void a_dry_run_is_told(void **state)
+/* A dry run prints what the run would change. */
+static void dry_run_implies_itemize_changes(void **state)
 {
 	struct options o;
 
@@ -391,7 +390,7 @@ static void a_dry_run_is_told(void **state)
 	options_free(&o);
 }
 
-static void what_others_have_and_we_lack_is_said(void **state)
+static void unsupported_options_name_the_closest_equivalent(void **state)
 {
 	(void)state;
 	refused("-z is not supported", RDCP, "-avz", "a", "b");
@@ -409,8 +408,8 @@ static void what_others_have_and_we_lack_is_said(void **state)
 	refused("unknown option -Y", RDCP, "-Y", "a", "b");
 }
 
-/* All that rsync has: rdcp has it too, or says what is nearest. */
-static bool is_had(const char *name)
+/* Every option of rsync: rdcp has it too, or names the closest equivalent. */
+static bool rdcp_has(const char *name)
 {
 	for (unsigned i = 0; i < option_row_count; i++) {
 		if ((option_rows[i].programs & RDCP) && option_rows[i].name &&
@@ -420,7 +419,7 @@ static bool is_had(const char *name)
 	return false;
 }
 
-static void every_option_of_rsync_is_known(void **state)
+static void every_rsync_option_is_known(void **state)
 {
 	static const char *const names[] = {
 		"daemon",
@@ -569,13 +568,13 @@ static void every_option_of_rsync_is_known(void **state)
 
 		snprintf(word, sizeof word, "--%s", names[i]);
 		snprintf(why, sizeof why, "%s is not supported", word);
-		if (!is_had(names[i]))
+		if (!rdcp_has(names[i]))
 			refused(why, RDCP, word, "a", "b");
 	}
 }
 
-/* Nothing is both had and refused, and no letter or name is there twice. */
-static void the_tables_agree(void **state)
+/* No option is both accepted and refused, and no letter or name appears twice. */
+static void option_tables_agree(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < option_row_count; i++) {
@@ -600,7 +599,7 @@ static void the_tables_agree(void **state)
 	}
 }
 
-static void sizes_rates_and_times(void **state)
+static void sizes_rates_and_times_are_parsed(void **state)
 {
 	uint64_t v;
 	unsigned lo, hi;
@@ -638,7 +637,7 @@ static void sizes_rates_and_times(void **state)
 	assert_int_equal(parse_port("65536", &lo), -1);
 }
 
-static void amounts_for_people(void **state)
+static void amounts_are_printed_with_units(void **state)
 {
 	char s[32];
 
@@ -652,7 +651,7 @@ static void amounts_for_people(void **state)
 	assert_string_equal(time_text(3723, s, sizeof s), "1:02:03");
 }
 
-static void a_program_is_quoted_for_the_shell(void **state)
+static void remote_program_is_quoted_for_the_shell(void **state)
 {
 	char s[64];
 
@@ -669,7 +668,7 @@ static void a_program_is_quoted_for_the_shell(void **state)
 	assert_int_equal(shell_quote("''''''''''''''''''''", s, sizeof s), -1);
 }
 
-static void the_far_command_is_fixed(void **state)
+static void remote_command_is_fixed(void **state)
 {
 	struct far_command c;
 	struct options o;
@@ -698,32 +697,32 @@ static void the_far_command_is_fixed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_are_those_of_the_manual),
-		cmocka_unit_test(options_are_taken_anywhere),
-		cmocka_unit_test(progress_may_have_seconds),
-		cmocka_unit_test(what_measures_has_one_operand_at_most),
-		cmocka_unit_test(options_of_ssh_are_handed_on),
-		cmocka_unit_test(a_command_follows_the_dashes),
+		cmocka_unit_test(defaults_match_the_manual),
+		cmocka_unit_test(options_may_follow_operands),
+		cmocka_unit_test(progress_takes_optional_seconds),
+		cmocka_unit_test(rdbench_and_rdcheck_take_one_host_at_most),
+		cmocka_unit_test(ssh_options_are_passed_on),
+		cmocka_unit_test(command_follows_double_dash),
 		cmocka_unit_test(operands_are_counted),
 		cmocka_unit_test(values_out_of_range_are_refused),
-		cmocka_unit_test(an_archive_keeps_the_usual_things),
-		cmocka_unit_test(letters_of_rsync),
-		cmocka_unit_test(what_an_archive_implies_can_be_taken_back),
-		cmocka_unit_test(a_list_of_names_is_not_recursive_by_itself),
-		cmocka_unit_test(patterns_stay_in_their_order),
-		cmocka_unit_test(stdin_is_read_once),
-		cmocka_unit_test(deleting_is_asked_for_plainly),
-		cmocka_unit_test(relative_names_are_below_the_target),
-		cmocka_unit_test(backups_have_a_name),
-		cmocka_unit_test(digests_have_names),
-		cmocka_unit_test(a_dry_run_is_told),
-		cmocka_unit_test(what_others_have_and_we_lack_is_said),
-		cmocka_unit_test(every_option_of_rsync_is_known),
-		cmocka_unit_test(the_tables_agree),
-		cmocka_unit_test(sizes_rates_and_times),
-		cmocka_unit_test(amounts_for_people),
-		cmocka_unit_test(a_program_is_quoted_for_the_shell),
-		cmocka_unit_test(the_far_command_is_fixed),
+		cmocka_unit_test(archive_implies_the_usual_options),
+		cmocka_unit_test(rsync_letters_are_accepted),
+		cmocka_unit_test(no_options_undo_archive),
+		cmocka_unit_test(files_from_is_recursive_only_with_r),
+		cmocka_unit_test(filter_options_keep_their_order),
+		cmocka_unit_test(stdin_serves_one_option_only),
+		cmocka_unit_test(delete_needs_recursive_and_no_files_from),
+		cmocka_unit_test(relative_excludes_no_target_directory),
+		cmocka_unit_test(backup_defaults_and_conflicts),
+		cmocka_unit_test(print_digest_takes_known_algorithms),
+		cmocka_unit_test(dry_run_implies_itemize_changes),
+		cmocka_unit_test(unsupported_options_name_the_closest_equivalent),
+		cmocka_unit_test(every_rsync_option_is_known),
+		cmocka_unit_test(option_tables_agree),
+		cmocka_unit_test(sizes_rates_and_times_are_parsed),
+		cmocka_unit_test(amounts_are_printed_with_units),
+		cmocka_unit_test(remote_program_is_quoted_for_the_shell),
+		cmocka_unit_test(remote_command_is_fixed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

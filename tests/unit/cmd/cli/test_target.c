@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host:path, and what only looks like it. */
+/* host:path, and names that only look like it. */
 #include "base/fail.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static void check(const char *text, const char *host, const char *path)
 	assert_string_equal(t.path, path);
 }
 
-static void local_names(void **state)
+static void local_names_are_recognized(void **state)
 {
 	(void)state;
 	check("a", "", "a");
@@ -38,7 +38,7 @@ static void local_names(void **state)
 	check("dir@x/file:y", "", "dir@x/file:y");
 }
 
-static void remote_names(void **state)
+static void remote_names_are_split(void **state)
 {
 	(void)state;
 	check("h:a", "h", "a");
@@ -67,7 +67,7 @@ static void refused(const char *text, const char *why)
 		fail_msg("%s: %s", text, failed()->text);
 }
 
-static void names_that_are_none(void **state)
+static void malformed_targets_are_refused(void **state)
 {
 	char longest[2 * HOST_MAX];
 
@@ -91,7 +91,7 @@ static void names_that_are_none(void **state)
 	refused(longest, "too long");
 }
 
-static void stdio(void **state)
+static void dash_is_stdio(void **state)
 {
 	struct target t;
 
@@ -103,8 +103,8 @@ static void stdio(void **state)
 	assert_false(t.stdio);
 }
 
-/* Names of descriptors: only of those that are open, and no directories. */
-static void descriptors(void **state)
+/* /dev/fd names stand for open descriptors only, and not for directories. */
+static void descriptor_names_are_recognized(void **state)
 {
 	char name[64];
 	int pipe_fds[2], dir, fd;
@@ -137,9 +137,11 @@ static void descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(local_names),         cmocka_unit_test(remote_names),
-		cmocka_unit_test(names_that_are_none), cmocka_unit_test(stdio),
-		cmocka_unit_test(descriptors),
+		cmocka_unit_test(local_names_are_recognized),
+		cmocka_unit_test(remote_names_are_split),
+		cmocka_unit_test(malformed_targets_are_refused),
+		cmocka_unit_test(dash_is_stdio),
+		cmocka_unit_test(descriptor_names_are_recognized),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

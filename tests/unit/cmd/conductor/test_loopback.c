@@ -16,21 +16,21 @@ enum { LONG_MS = 60000 };
 static int listener;
 static unsigned port;
 
-static int begin(void **state)
+static int open_listener(void **state)
 {
 	(void)state;
 	listener = loopback_listen(&port);
 	return listener < 0;
 }
 
-static int end(void **state)
+static int close_listener(void **state)
 {
 	(void)state;
 	close_fd(listener);
 	return 0;
 }
 
-static int take(void)
+static int accept_caller(void)
 {
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 	int fd;
@@ -41,9 +41,9 @@ static int take(void)
 	return fd;
 }
 
-static void test_a_caller_of_this_user(void **state)
+static void test_caller_of_this_user_is_ours(void **state)
 {
-	int caller = loopback_connect(port), fd = take();
+	int caller = loopback_connect(port), fd = accept_caller();
 
 	(void)state;
 	assert_true(caller >= 0);
@@ -52,9 +52,9 @@ static void test_a_caller_of_this_user(void **state)
 	close_fd(caller);
 }
 
-static void test_a_caller_that_closed(void **state)
+static void test_closed_caller_is_gone(void **state)
 {
-	int caller = loopback_connect(port), fd = take();
+	int caller = loopback_connect(port), fd = accept_caller();
 
 	(void)state;
 	close_fd(caller);
@@ -62,10 +62,10 @@ static void test_a_caller_that_closed(void **state)
 	close_fd(fd);
 }
 
-static void test_a_caller_that_was_reset(void **state)
+static void test_reset_caller_is_gone(void **state)
 {
 	const struct linger now = {.l_onoff = 1};
-	int caller = loopback_connect(port), fd = take();
+	int caller = loopback_connect(port), fd = accept_caller();
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	(void)state;
@@ -76,7 +76,7 @@ static void test_a_caller_that_was_reset(void **state)
 	close_fd(fd);
 }
 
-static void test_what_is_no_connection(void **state)
+static void test_bad_descriptor_is_unknown(void **state)
 {
 	(void)state;
 	assert_int_equal(loopback_peer(-1), LOOPBACK_UNKNOWN);
@@ -86,10 +86,13 @@ static void test_what_is_no_connection(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_caller_of_this_user, begin, end),
-		cmocka_unit_test_setup_teardown(test_a_caller_that_closed, begin, end),
-		cmocka_unit_test_setup_teardown(test_a_caller_that_was_reset, begin, end),
-		cmocka_unit_test(test_what_is_no_connection),
+		cmocka_unit_test_setup_teardown(test_caller_of_this_user_is_ours, open_listener,
+						close_listener),
+		cmocka_unit_test_setup_teardown(test_closed_caller_is_gone, open_listener,
+						close_listener),
+		cmocka_unit_test_setup_teardown(test_reset_caller_is_gone, open_listener,
+						close_listener),
+		cmocka_unit_test(test_bad_descriptor_is_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What memory holds of a secret that came in a frame, when it is given back: every free() of the
- * library comes by here. */
+/*
+ * Freed memory holds no copy of a secret that arrived in a frame: every free() of the library is
+ * wrapped and checked here.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +18,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/io.h"
 #include "cmd/conductor/end_pipe.h"
 #include "session/channel/control.h"
@@ -68,8 +70,8 @@ static size_t make_frame(uint8_t to[static FRAME_HEAD + sizeof secret])
 	return FRAME_HEAD + sizeof secret;
 }
 
-/* It came with what was read already, and again; and one was sent. */
-static void a_control_channel_keeps_nothing(void **state)
+/* The secret arrives with bytes read before, arrives again, and is sent once. */
+static void control_channel_leaves_no_secret_in_freed_memory(void **state)
 {
 	const struct control_handler h = {.on_frame = on_frame, .on_lost = on_lost};
 	uint8_t frame[FRAME_HEAD + sizeof secret], back[sizeof frame];
@@ -95,8 +97,8 @@ static void a_control_channel_keeps_nothing(void **state)
 	close_fd(fd[1]);
 }
 
-/* Not of what was written, nor where the buffer grows, as a pipe takes no more, nor at the end. */
-static void a_conductors_link_keeps_nothing(void **state)
+/* Nor after writing, when the buffer grows because the pipe is full, or at the end. */
+static void conductor_pipe_leaves_no_secret_in_freed_memory(void **state)
 {
 	static uint8_t rest[FRAME_BODY_MAX];
 	static struct end_pipe l;
@@ -129,8 +131,8 @@ static void a_conductors_link_keeps_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_control_channel_keeps_nothing),
-		cmocka_unit_test(a_conductors_link_keeps_nothing),
+		cmocka_unit_test(control_channel_leaves_no_secret_in_freed_memory),
+		cmocka_unit_test(conductor_pipe_leaves_no_secret_in_freed_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is printed, listed and logged of each file, and that nobody who doesn't read it is waited
- * for. */
+/*
+ * What is printed, listed and logged for each file, and that the program never waits for a reader
+ * of its output.
+ */
 #include "base/fail.h"
 
 #include <setjmp.h>
@@ -57,10 +59,10 @@ static const char *content(const char *path, size_t *len)
 	return bytes;
 }
 
-/* Run of one source: what comes of stdout is in the file `shown'. */
+/* Run with one source; `shown' gets what stdout printed. */
 static int saved_stdout;
 
-static void begin(const struct options *o, const char *host, const char *source)
+static void begin_run(const struct options *o, const char *host, const char *source)
 {
 	int fd = open(shown, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
@@ -73,7 +75,7 @@ static void begin(const struct options *o, const char *host, const char *source)
 	events_session(host, &source, 1, "", "to");
 }
 
-static const char *end(enum outcome code)
+static const char *end_run(enum outcome code)
 {
 	struct report r = {.program = "rdcp", .failure.code = code};
 	size_t len;
@@ -85,7 +87,8 @@ static const char *end(enum outcome code)
 	return content(shown, &len);
 }
 
-static void take(enum event_what what, enum outcome code, const char *change, const char *path)
+static void take_result(enum event_what what, enum outcome code, const char *change,
+			const char *path)
 {
 	struct msg_event m = {
 		.what = (uint8_t)what,
@@ -110,105 +113,105 @@ static void deleted(const char *path)
 	events_take(&m);
 }
 
-static void changes_as_rsync_has_them(void **state)
+static void itemized_changes_match_rsync(void **state)
 {
 	const struct options o = {.itemize = true, .rules.recursive = true};
 
 	(void)state;
-	begin(&o, "", "a");
-	take(EVENT_DIR, OUT_DONE, "cd+++++++++", "a");
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b\nc");
-	take(EVENT_FILE, OUT_DONE, ".f.........", "a/same");
-	take(EVENT_FILE, OUT_DONE, ".f         ", "a/same");
-	take(EVENT_FILE, OUT_DONE, ">f.........", "a/sent");
-	take(EVENT_FILE, OUT_DONE, ".f...p.....", "a/\x1b[m");
-	take(EVENT_FILE, OUT_FILE, "", "a/failed");
-	take(EVENT_DIR, OUT_DONE, ".d..t......", "");
+	begin_run(&o, "", "a");
+	take_result(EVENT_DIR, OUT_DONE, "cd+++++++++", "a");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b\nc");
+	take_result(EVENT_FILE, OUT_DONE, ".f.........", "a/same");
+	take_result(EVENT_FILE, OUT_DONE, ".f         ", "a/same");
+	take_result(EVENT_FILE, OUT_DONE, ">f.........", "a/sent");
+	take_result(EVENT_FILE, OUT_DONE, ".f...p.....", "a/\x1b[m");
+	take_result(EVENT_FILE, OUT_FILE, "", "a/failed");
+	take_result(EVENT_DIR, OUT_DONE, ".d..t......", "");
 	deleted("a/old");
-	assert_string_equal(end(OUT_DONE), "cd+++++++++ a/\n"
-					   ">f+++++++++ a/b\\nc\n"
-					   ">f......... a/sent\n"
-					   ".f...p..... a/\\x1b[m\n"
-					   ".d..t...... ./\n"
-					   "*deleting   a/old/\n");
+	assert_string_equal(end_run(OUT_DONE), "cd+++++++++ a/\n"
+					       ">f+++++++++ a/b\\nc\n"
+					       ">f......... a/sent\n"
+					       ".f...p..... a/\\x1b[m\n"
+					       ".d..t...... ./\n"
+					       "*deleting   a/old/\n");
 }
 
-/* Names are those in SRC; what would break a line is escaped as coreutils do. */
-static void digests_that_can_be_checked(void **state)
+/* Names are paths below SRC; special characters are escaped as coreutils escape them. */
+static void printed_digests_can_be_checked(void **state)
 {
 	struct options o = {.rules.digest = CONTENT_SHA256, .rules.recursive = true};
 
 	(void)state;
-	begin(&o, "", "some/a");
-	take(EVENT_DIR, OUT_DONE, "cd+++++++++", "a");
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b/c");
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/x\ny\\z");
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/n\r");
-	take(EVENT_FILE, OUT_FILE, "", "a/failed");
-	take(EVENT_SYMLINK, OUT_DONE, "cL+++++++++", "a/link");
-	assert_string_equal(end(OUT_DONE), "0123abcd  b/c\n"
-					   "\\0123abcd  x\\ny\\\\z\n"
-					   "\\0123abcd  n\\r\n");
-	/* Contents of SRC, a pattern's matches, plain files: nothing is cut. */
-	begin(&o, "", "a/");
-	take(EVENT_FILE, OUT_DONE, "", "b/c");
-	assert_string_equal(end(OUT_DONE), "0123abcd  b/c\n");
-	begin(&o, "far", "x*");
-	take(EVENT_FILE, OUT_DONE, "", "x1/c");
-	assert_string_equal(end(OUT_DONE), "0123abcd  x1/c\n");
+	begin_run(&o, "", "some/a");
+	take_result(EVENT_DIR, OUT_DONE, "cd+++++++++", "a");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b/c");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/x\ny\\z");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/n\r");
+	take_result(EVENT_FILE, OUT_FILE, "", "a/failed");
+	take_result(EVENT_SYMLINK, OUT_DONE, "cL+++++++++", "a/link");
+	assert_string_equal(end_run(OUT_DONE), "0123abcd  b/c\n"
+					       "\\0123abcd  x\\ny\\\\z\n"
+					       "\\0123abcd  n\\r\n");
+	/* For SRC/, for a pattern's matches and for plain files no prefix is stripped. */
+	begin_run(&o, "", "a/");
+	take_result(EVENT_FILE, OUT_DONE, "", "b/c");
+	assert_string_equal(end_run(OUT_DONE), "0123abcd  b/c\n");
+	begin_run(&o, "far", "x*");
+	take_result(EVENT_FILE, OUT_DONE, "", "x1/c");
+	assert_string_equal(end_run(OUT_DONE), "0123abcd  x1/c\n");
 	o.rules.recursive = false;
-	begin(&o, "", "a/b");
-	take(EVENT_FILE, OUT_DONE, "", "b");
-	assert_string_equal(end(OUT_DONE), "0123abcd  b\n");
+	begin_run(&o, "", "a/b");
+	take_result(EVENT_FILE, OUT_DONE, "", "b");
+	assert_string_equal(end_run(OUT_DONE), "0123abcd  b\n");
 }
 
-static void what_failed_is_listed(void **state)
+static void failed_files_are_listed(void **state)
 {
 	const struct options o = {.failed = failed_path, .rules.recursive = true};
 	size_t len;
 
 	(void)state;
-	begin(&o, "", "a");
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/good");
-	take(EVENT_FILE, OUT_FILE, "", "a/b\n/c");
-	take(EVENT_DIR, OUT_FILE, "", "a/d");
-	take(EVENT_DIR, OUT_FILE, "", "a");
+	begin_run(&o, "", "a");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/good");
+	take_result(EVENT_FILE, OUT_FILE, "", "a/b\n/c");
+	take_result(EVENT_DIR, OUT_FILE, "", "a/d");
+	take_result(EVENT_DIR, OUT_FILE, "", "a");
 	assert_int_equal(access(failed_path, F_OK), -1);
-	end(OUT_SOME_FILES);
+	end_run(OUT_SOME_FILES);
 	assert_memory_equal(content(failed_path, &len), "b\n/c\0d\0.\0", 9);
 	assert_int_equal(len, 9);
-	/* Cut short: the list of before stays. */
-	begin(&o, "", "a");
-	take(EVENT_FILE, OUT_FILE, "", "a/x");
-	end(OUT_PEER_LOST);
+	/* After an interruption the list of the previous run stays. */
+	begin_run(&o, "", "a");
+	take_result(EVENT_FILE, OUT_FILE, "", "a/x");
+	end_run(OUT_PEER_LOST);
 	content(failed_path, &len);
 	assert_int_equal(len, 9);
-	begin(&o, "", "a");
-	end(OUT_FILE);
+	begin_run(&o, "", "a");
+	end_run(OUT_FILE);
 	content(failed_path, &len);
 	assert_int_equal(len, 9);
-	/* Nothing failed: that is a list, too. */
-	begin(&o, "", "a");
-	end(OUT_DONE);
+	/* A run without failures writes an empty list. */
+	begin_run(&o, "", "a");
+	end_run(OUT_DONE);
 	content(failed_path, &len);
 	assert_int_equal(len, 0);
 }
 
-static void objects(void **state)
+static void json_objects_are_printed(void **state)
 {
 	const struct options o = {.json = true, .rules.recursive = true};
 	const struct progress_count c = {.bytes = 5, .total = 9, .files = 1};
 	const char *text;
 
 	(void)state;
-	begin(&o, "h", "a");
+	begin_run(&o, "h", "a");
 	events_progress(&c, 1000);
 	events_progress(&c, 1500);
 	events_progress(&c, 2100);
-	take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/\"\\\xff\n");
-	take(EVENT_DIR, OUT_FILE, "", "a/d");
+	take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/\"\\\xff\n");
+	take_result(EVENT_DIR, OUT_FILE, "", "a/d");
 	log_at(LOG_ERROR, "open \"x\": no");
-	text = end(OUT_SOME_FILES);
+	text = end_run(OUT_SOME_FILES);
 	assert_non_null(strstr(text, "{\"v\": 1, \"type\": \"start\", \"source_host\": \"h\", "
 				     "\"sources\": [\"a\"], \"target_host\": \"\", \"target\": "
 				     "\"to\"}\n"));
@@ -226,7 +229,7 @@ static void objects(void **state)
 				     "\"exit\": 23"));
 }
 
-static void a_log_grows(void **state)
+static void log_file_is_appended_to(void **state)
 {
 	const struct options o = {.log_file = log_path, .rules.recursive = true};
 	const char *text;
@@ -234,14 +237,14 @@ static void a_log_grows(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		begin(&o, "", "a");
-		take(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b\nc");
-		take(EVENT_FILE, OUT_FILE, "", "a/d");
+		begin_run(&o, "", "a");
+		take_result(EVENT_FILE, OUT_DONE, ">f+++++++++", "a/b\nc");
+		take_result(EVENT_FILE, OUT_FILE, "", "a/d");
 		deleted("a/e");
 		log_at(LOG_ERROR, "open x: no");
 		log_at(LOG_INFO, "not of interest");
 		events_flush();
-		end(OUT_SOME_FILES);
+		end_run(OUT_SOME_FILES);
 	}
 	text = content(log_path, &len);
 	for (int i = 0; i < 2; i++) {
@@ -252,7 +255,7 @@ static void a_log_grows(void **state)
 		for (unsigned k = 0; k < sizeof words / sizeof *words; k++) {
 			text = strstr(text, words[k]);
 			assert_non_null(text);
-			/* "2026-01-02T03:04:05+0000 [123] " is before it. */
+			/* "2026-01-02T03:04:05+0000 [123] " precedes it. */
 			assert_true(text[-1] == ' ' && text[-2] == ']');
 			text++;
 		}
@@ -277,8 +280,11 @@ static void *read_all(int fd, size_t *len)
 	return bytes;
 }
 
-/* 4 MB that nobody reads: nobody waits, and all of it comes in the end. */
-static void nobody_waits_for_a_reader(void **state)
+/*
+ * 4 MB of output that nobody reads yet: the program does not wait, and all of it arrives in the
+ * end.
+ */
+static void unread_output_blocks_nobody(void **state)
 {
 	int pipe_fds[2];
 	size_t len, at = 0;
@@ -298,7 +304,7 @@ static void nobody_waits_for_a_reader(void **state)
 			if (i % 1000 == 0)
 				spool_flush();
 		}
-		/* Not a word was waited for: now it is. */
+		/* No line was waited for until now. */
 		spool_flush();
 		if (spool_waits() != pipe_fds[1])
 			_exit(1);
@@ -322,7 +328,7 @@ static void nobody_waits_for_a_reader(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void a_reader_that_went_is_told(void **state)
+static void closed_stdout_is_reported(void **state)
 {
 	int pipe_fds[2];
 	FILE *to;
@@ -338,8 +344,8 @@ static void a_reader_that_went_is_told(void **state)
 	close(pipe_fds[1]);
 }
 
-/* An end's lines wait for it to send them; of too many at least the number is known. */
-static void notes_wait_in_order(void **state)
+/* Log lines of an end are queued until it sends them; of dropped lines the number is reported. */
+static void notes_are_queued_in_order(void **state)
 {
 	static struct msg_note m;
 	static char line[1000];
@@ -363,14 +369,14 @@ static void notes_wait_in_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(changes_as_rsync_has_them),
-		cmocka_unit_test(digests_that_can_be_checked),
-		cmocka_unit_test(what_failed_is_listed),
-		cmocka_unit_test(objects),
-		cmocka_unit_test(a_log_grows),
-		cmocka_unit_test(nobody_waits_for_a_reader),
-		cmocka_unit_test(a_reader_that_went_is_told),
-		cmocka_unit_test(notes_wait_in_order),
+		cmocka_unit_test(itemized_changes_match_rsync),
+		cmocka_unit_test(printed_digests_can_be_checked),
+		cmocka_unit_test(failed_files_are_listed),
+		cmocka_unit_test(json_objects_are_printed),
+		cmocka_unit_test(log_file_is_appended_to),
+		cmocka_unit_test(unread_output_blocks_nobody),
+		cmocka_unit_test(closed_stdout_is_reported),
+		cmocka_unit_test(notes_are_queued_in_order),
 	};
 
 	log_setup("test", LOG_WARN);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the progress line says at given times: no clock runs here. */
+/* What the progress line shows at given times; no clock runs here. */
 #include "base/fail.h"
 
 #include <setjmp.h>
@@ -24,73 +24,73 @@ static const char *line(const struct progress *p, const struct progress_count *c
 	return progress_line(p, c, now_ms, text, sizeof text);
 }
 
-/* Nothing is shown: neither live nor every few seconds. */
-static void begin(struct progress *p)
+/* Progress is neither live nor periodic here. */
+static void begin_progress(struct progress *p)
 {
 	progress_init(p, "test", false, 0);
 }
 
-static void rate_percent_and_eta(void **state)
+static void line_has_rate_percent_and_eta(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.total = 100 * MIB, .total_known = true};
 	uint64_t now = 1000;
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	for (int i = 1; i <= 40; i++, now += 250) {
 		c.bytes = (uint64_t)i * MIB;
 		progress_update(&p, &c, now);
 	}
-	/* 4 MiB a second, 60 MiB to go. */
+	/* 4 MiB per second, 60 MiB left. */
 	assert_string_equal(line(&p, &c, now), "40.0 MiB of 100 MiB  40%  4.00 MiB/s  ETA 0:15");
 }
 
-static void a_growing_total_is_marked(void **state)
+static void growing_total_is_marked(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.bytes = MIB, .total = 2 * MIB};
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	assert_non_null(strstr(line(&p, &c, 1000), "of \u22652.00 MiB  50%"));
 }
 
-static void no_total_no_percent(void **state)
+static void unknown_total_shows_no_percent(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.bytes = MIB};
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	assert_null(strchr(line(&p, &c, 1000), '%'));
 	assert_null(strstr(line(&p, &c, 1000), "ETA"));
 }
 
 /* Files may be stored before the walk has counted them, and a file may grow. */
-static void more_bytes_than_the_total(void **state)
+static void total_is_never_below_the_bytes(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.bytes = 3 * MIB, .total = 2 * MIB};
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	assert_non_null(strstr(line(&p, &c, 1000), "3.00 MiB of \u22653.00 MiB 100%"));
 	c.total_known = true;
 	assert_non_null(strstr(line(&p, &c, 1000), "3.00 MiB of \u22653.00 MiB 100%"));
 }
 
-/* A far end may send any counts. */
-static void counts_that_can_not_be(void **state)
+/* A remote end may send any counts. */
+static void impossible_counts_are_tolerated(void **state)
 {
 	struct progress_count c = {.bytes = 5 * MIB, .total = 1, .total_known = true};
 	struct progress p;
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	progress_update(&p, &c, 2000);
 	assert_string_equal(line(&p, &c, 2000), "5.00 MiB of \u22655.00 MiB 100%  5.00 MiB/s");
@@ -100,19 +100,19 @@ static void counts_that_can_not_be(void **state)
 	c.bytes = UINT64_MAX;
 	progress_update(&p, &c, 3500);
 	assert_string_equal(line(&p, &c, 3500), "16.0 EiB of \u226516.0 EiB 100%  9.60 EiB/s");
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	progress_update(&p, &c, 1500);
 	assert_string_equal(line(&p, &c, 1500), "16.0 EiB of \u226516.0 EiB 100%  16.0 EiB/s");
 }
 
-static void stalled_after_five_seconds(void **state)
+static void line_shows_stalled_after_five_seconds(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.bytes = MIB, .total = 2 * MIB};
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	progress_update(&p, &c, 1000);
 	assert_null(strstr(line(&p, &c, 5999), "stalled"));
 	assert_non_null(strstr(line(&p, &c, 6000), "stalled"));
@@ -122,14 +122,14 @@ static void stalled_after_five_seconds(void **state)
 	assert_null(strstr(line(&p, &c, 6100), "stalled"));
 }
 
-/* A tree that is there already: nothing goes over, but it is no standstill. */
-static void files_without_bytes(void **state)
+/* A tree that exists already: no bytes are sent, but the copy is not stalled. */
+static void counting_files_is_not_stalled(void **state)
 {
 	struct progress p;
 	struct progress_count c = {.total = 2 * MIB};
 
 	(void)state;
-	begin(&p);
+	begin_progress(&p);
 	for (uint64_t now = 1000; now < 20000; now += 250) {
 		c.files += 10;
 		progress_update(&p, &c, now);
@@ -138,7 +138,7 @@ static void files_without_bytes(void **state)
 	assert_non_null(strstr(line(&p, &c, 25000), "stalled"));
 }
 
-/* What a terminal would get, through a pipe in place of stderr. */
+/* What a terminal would get, through a pipe instead of stderr. */
 static size_t captured(void (*write_it)(void), char *to, size_t size)
 {
 	int pipe_fds[2], saved = dup(STDERR_FILENO);
@@ -162,7 +162,7 @@ static void lines_every_two_seconds(void)
 	struct progress_count c = {.total = 10 * MIB, .total_known = true};
 
 	screen_begin("test", NULL);
-	progress_init(&p, "test", true, 2); /* a pipe is no terminal: not live */
+	progress_init(&p, "test", true, 2); /* a pipe is no terminal, so not live */
 	for (uint64_t now = 1000; now <= 6000; now += 250) {
 		c.bytes += 1000;
 		progress_update(&p, &c, now);
@@ -171,7 +171,7 @@ static void lines_every_two_seconds(void)
 	progress_end(&p, c.bytes, 1);
 }
 
-static void plain_lines_where_there_is_no_terminal(void **state)
+static void without_a_terminal_plain_lines_are_printed(void **state)
 {
 	char text[4096];
 	unsigned lines = 0;
@@ -185,8 +185,8 @@ static void plain_lines_where_there_is_no_terminal(void **state)
 	assert_ptr_equal(strstr(text, "test: "), text);
 }
 
-/* Nobody reads stderr: lines wait, nobody waits for them, and none is lost. */
-static void a_stopped_terminal_stops_nobody(void **state)
+/* Nobody reads stderr: lines are queued, no thread waits for them, and none is lost. */
+static void stopped_terminal_blocks_nobody(void **state)
 {
 	static char junk[1 << 20], text[1 << 16];
 	int pipe_fds[2], saved = dup(STDERR_FILENO);
@@ -228,8 +228,8 @@ static void a_stopped_terminal_stops_nobody(void **state)
 	assert_string_equal(at, "\rlive\033[K\r\033[K");
 }
 
-/* What there is no room for is at least counted. */
-static void lines_too_many_are_counted(void **state)
+/* Lines beyond the limit are counted. */
+static void dropped_lines_are_counted(void **state)
 {
 	static char junk[1 << 20], text[SCREEN_KEPT_MAX + 4096];
 	int pipe_fds[2], saved = dup(STDERR_FILENO);
@@ -280,7 +280,7 @@ static struct report sample(void)
 	};
 }
 
-static void the_last_lines_of_verbose(void **state)
+static void verbose_ends_with_a_summary(void **state)
 {
 	char *text = NULL;
 	size_t size;
@@ -297,7 +297,7 @@ static void the_last_lines_of_verbose(void **state)
 	free(text);
 }
 
-static void json_is_escaped(void **state)
+static void json_strings_are_escaped(void **state)
 {
 	char *text = NULL;
 	size_t size;
@@ -323,18 +323,18 @@ static void json_is_escaped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rate_percent_and_eta),
-		cmocka_unit_test(a_growing_total_is_marked),
-		cmocka_unit_test(no_total_no_percent),
-		cmocka_unit_test(more_bytes_than_the_total),
-		cmocka_unit_test(counts_that_can_not_be),
-		cmocka_unit_test(stalled_after_five_seconds),
-		cmocka_unit_test(files_without_bytes),
-		cmocka_unit_test(plain_lines_where_there_is_no_terminal),
-		cmocka_unit_test(a_stopped_terminal_stops_nobody),
-		cmocka_unit_test(lines_too_many_are_counted),
-		cmocka_unit_test(the_last_lines_of_verbose),
-		cmocka_unit_test(json_is_escaped),
+		cmocka_unit_test(line_has_rate_percent_and_eta),
+		cmocka_unit_test(growing_total_is_marked),
+		cmocka_unit_test(unknown_total_shows_no_percent),
+		cmocka_unit_test(total_is_never_below_the_bytes),
+		cmocka_unit_test(impossible_counts_are_tolerated),
+		cmocka_unit_test(line_shows_stalled_after_five_seconds),
+		cmocka_unit_test(counting_files_is_not_stalled),
+		cmocka_unit_test(without_a_terminal_plain_lines_are_printed),
+		cmocka_unit_test(stopped_terminal_blocks_nobody),
+		cmocka_unit_test(dropped_lines_are_counted),
+		cmocka_unit_test(verbose_ends_with_a_summary),
+		cmocka_unit_test(json_strings_are_escaped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

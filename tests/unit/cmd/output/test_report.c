@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bounded a transfer: times of both ends in, a name out. */
+/* What limited a transfer: the times of both ends go in, the name of a stage comes out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before cmocka, whose macro fail is wanted here. */
+/* Included before cmocka, whose macro fail is used here. */
 #include "cmd/output/report.h"
 #include "cmd/output/stats.h"
 
@@ -16,13 +16,13 @@
 #define S UINT64_C(1000000000)
 #define MIB (UINT64_C(1) << 20)
 
-/* Two lanes that ran for ten seconds each: tenths of a second, of all lanes. */
+/* Two lanes that ran for ten seconds each: tenths of a second, summed over the lanes. */
 struct given {
-	const char *name; /* that is expected */
+	const char *name; /* the expected name */
 	unsigned fill, free, send, idle, paced;
 	unsigned block, store, sink_paced;
-	unsigned finish; /* of the sink alone, not of each lane */
-	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* of all lanes too */
+	unsigned finish; /* of the sink as a whole, not of each lane */
+	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* also summed over the lanes */
 	unsigned source_kind, sink_kind, cpus;
 	bool same_host;
 	uint32_t rtt_us;
@@ -81,7 +81,7 @@ static void find(const struct given *g, struct bound *b)
 }
 
 static const struct given cases[] = {
-	/* An end that is busy, and waits for nothing else. */
+	/* An end that is busy and waits for nothing else. */
 	{"source disk", .fill = 195, .free = 5, .block = 190, .store = 10,
 	 .source_kind = KIND_DISK},
 	{"source pipe", .fill = 195, .free = 5, .block = 190, .store = 10,
@@ -92,7 +92,7 @@ static const struct given cases[] = {
 	{"target disk", .fill = 10, .free = 100, .send = 90, .block = 6, .store = 194,
 	 .sink_kind = KIND_DISK},
 	{"target pipe", .fill = 10, .free = 190, .block = 6, .store = 194, .sink_kind = KIND_PIPE},
-	/* Both overlap: whoever is busier. */
+	/* Both overlap: the busier one counts. */
 	{"source disk", .fill = 150, .free = 50, .block = 60, .store = 140,
 	 .source_kind = KIND_DISK},
 	{"target disk", .fill = 140, .free = 60, .block = 50, .store = 150, .sink_kind = KIND_DISK},
@@ -100,26 +100,27 @@ static const struct given cases[] = {
 	{"network", .fill = 10, .free = 20, .send = 170, .block = 190, .store = 10},
 	{"network", .fill = 10, .free = 190, .block = 190, .store = 10},
 	{"network", .fill = 90, .free = 110, .block = 120, .store = 80},
-	/* The same, with round trips: what can be under way is 6 MiB, and 100 MiB/s went. */
+	/* The same with a round-trip time: the window is 6 MiB, and the rate was 100 MiB/s. */
 	{"network", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 1000,
 	 .moved = 1000 * MIB},
 	{"network", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 40000,
 	 .moved = 1000 * MIB},
 	{"window", .fill = 1, .free = 199, .block = 199, .store = 1, .rtt_us = 59000,
 	 .moved = 1000 * MIB},
-	/* One block a lane: nothing overlaps, and no stage is busy for long. */
+	/* One block per lane: nothing overlaps, and no stage is busy for long. */
 	{"window", .fill = 80, .free = 120, .block = 115, .store = 85, .window = MIB / 2},
 	{"network", .fill = 80, .free = 120, .block = 115, .store = 85, .window = 2 * MIB},
-	/* The sink asked is slow to answer, and so is busy; or its answers are long on their way.
+	/*
+	 * The sink is slow to answer questions, and so is busy; or its answers take long to arrive.
 	 */
 	{"target disk", .fill = 20, .idle = 180, .block = 10, .store = 190, .sink_kind = KIND_DISK},
 	{"network", .fill = 20, .idle = 180, .block = 190, .store = 10},
-	/* After END it works alone: deletes, sets times, waits for the disk. */
+	/* After END the sink works alone: it deletes, sets times and waits for the disk. */
 	{"target disk", .fill = 195, .free = 5, .block = 190, .store = 10, .finish = 200,
 	 .source_kind = KIND_DISK, .sink_kind = KIND_DISK},
 	{"source disk", .fill = 195, .free = 5, .block = 190, .store = 10, .finish = 20,
 	 .source_kind = KIND_DISK, .sink_kind = KIND_DISK},
-	/* Held back by the user: most of the time, or to just that rate. */
+	/* Limited by the user: most of the time, or to exactly this rate. */
 	{"--bwlimit", .fill = 10, .paced = 190, .block = 195, .store = 5},
 	{"--bwlimit", .fill = 90, .free = 10, .paced = 100, .block = 110, .store = 90},
 	{"--bwlimit", .fill = 150, .paced = 50, .block = 110, .store = 90, .moved = 95 * MIB,
@@ -131,32 +132,31 @@ static const struct given cases[] = {
 	{"target disk", .fill = 10, .paced = 50, .free = 140, .block = 10, .store = 190,
 	 .sink_kind = KIND_DISK},
 	{"--bwlimit", .fill = 10, .free = 190, .block = 4, .store = 6, .sink_paced = 190},
-	/* Threads that compute wait for nobody, wherever they do it. */
+	/* Threads that compute wait for nothing, on either host. */
 	{"processors", .fill = 195, .free = 5, .block = 190, .store = 10, .source_cpu = 190},
 	{"processors", .fill = 10, .free = 190, .block = 100, .store = 100, .sink_cpu = 185},
 	{"target disk", .fill = 10, .free = 190, .block = 10, .store = 190, .sink_cpu = 100,
 	 .sink_kind = KIND_DISK},
-	/* Nor do those that wait for a processor. */
+	/* Nor do threads that wait for a processor. */
 	{"processors", .fill = 10, .free = 190, .block = 100, .store = 100, .sink_cpu = 90,
 	 .sink_queued = 100},
-	/* Two processors for two threads at each end, of one host or of two. */
+	/* Two processors for two threads at each end, on one host or on two. */
 	{"processors", .fill = 60, .free = 60, .send = 80, .block = 100, .store = 100,
 	 .source_cpu = 90, .sink_cpu = 95, .cpus = 2, .same_host = true},
 	{"network", .fill = 60, .free = 60, .send = 80, .block = 105, .store = 95, .source_cpu = 90,
 	 .sink_cpu = 95, .cpus = 2},
 	{"processors", .fill = 60, .free = 60, .send = 80, .block = 105, .store = 95,
 	 .source_cpu = 20, .sink_cpu = 95, .cpus = 1},
-	/* Within a host there is no network that could be slow, but there may be somebody between.
-	 */
+	/* On one host the network cannot be slow, but a process between the ends can be. */
 	{"processors", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
 	 .source_cpu = 110, .sink_cpu = 100, .same_host = true},
 	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
 	 .source_cpu = 110, .sink_cpu = 100},
 	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
 	 .source_cpu = 30, .sink_cpu = 20, .same_host = true},
-	/* What was asked for counts before them. */
+	/* A limit that the user set precedes them. */
 	{"--bwlimit", .fill = 10, .paced = 190, .block = 100, .store = 100, .sink_cpu = 185},
-	/* One end is silent. */
+	/* One end sends no times. */
 	{"source disk", .fill = 120, .free = 80, .source_kind = KIND_DISK},
 	{"network or target", .fill = 10, .free = 190},
 	{"target disk", .block = 80, .store = 120, .sink_kind = KIND_DISK},
@@ -164,7 +164,7 @@ static const struct given cases[] = {
 	{"nothing that could be measured", .source_cpu = 1},
 };
 
-static void the_name_follows_from_the_times(void **state)
+static void bound_follows_from_the_times(void **state)
 {
 	struct bound b;
 
@@ -179,7 +179,7 @@ static void the_name_follows_from_the_times(void **state)
 	}
 }
 
-static void what_is_short_is_not_measured(void **state)
+static void short_runs_are_not_measured(void **state)
 {
 	struct msg_times source = {.used = 1, .ns_longest = S / 21}, sink = {0};
 	struct bound_facts facts = {.source = &source, .sink = &sink};
@@ -200,8 +200,10 @@ static void what_is_short_is_not_measured(void **state)
 	assert_true(b.found);
 }
 
-/* One lane does all there is, as in comparing one file: the others' waiting is not the stage's. */
-static void the_busiest_lane_counts(void **state)
+/*
+ * One lane does all the work, as when comparing one file: the waiting of the others does not count.
+ */
+static void busiest_lane_decides(void **state)
 {
 	struct msg_times source = {.kind = KIND_DISK,
 				   .used = 4,
@@ -229,7 +231,7 @@ static void the_busiest_lane_counts(void **state)
 	assert_string_equal(b.name, "processors");
 }
 
-static void a_peer_may_tell_any_times(void **state)
+static void any_times_from_a_peer_are_tolerated(void **state)
 {
 	struct msg_times most, zero = {0};
 	struct bound_facts facts = {
@@ -260,7 +262,7 @@ static const char *said(const struct bound *b, void (*say)(const struct bound *b
 	return text;
 }
 
-static void it_is_said_in_words_and_numbers(void **state)
+static void bound_is_printed_with_its_numbers(void **state)
 {
 	const struct given windowed = {"window",           .fill = 1,  .free = 199,
 				       .block = 196,       .store = 4, .rtt_us = 59000,
@@ -293,7 +295,7 @@ static void it_is_said_in_words_and_numbers(void **state)
 	assert_non_null(strstr(said(&b, bound_json), "\"sink_busy\": null"));
 }
 
-static void sessions_are_added_up(void **state)
+static void sessions_add_up(void **state)
 {
 	struct msg_times all = {0}, none = {0};
 	struct msg_times first = {
@@ -328,7 +330,7 @@ static ssize_t count_write(void *cookie, const char *from, size_t len)
 }
 
 /* Other processes write to the same terminal or file. */
-static void it_is_written_in_one_piece(void **state)
+static void report_is_one_write(void **state)
 {
 	static void (*const prints[])(const struct report *r,
 				      FILE *to) = {report_verbose, report_json, stats_print};
@@ -341,7 +343,7 @@ static void it_is_written_in_one_piece(void **state)
 		FILE *to = fopencookie(NULL, "w", io);
 
 		assert_non_null(to);
-		setvbuf(to, NULL, _IONBF, 0); /* as stderr is */
+		setvbuf(to, NULL, _IONBF, 0); /* unbuffered, as stderr is */
 		writes = 0;
 		prints[i](&r, to);
 		fclose(to);
@@ -352,13 +354,13 @@ static void it_is_written_in_one_piece(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_name_follows_from_the_times),
-		cmocka_unit_test(what_is_short_is_not_measured),
-		cmocka_unit_test(the_busiest_lane_counts),
-		cmocka_unit_test(a_peer_may_tell_any_times),
-		cmocka_unit_test(it_is_said_in_words_and_numbers),
-		cmocka_unit_test(sessions_are_added_up),
-		cmocka_unit_test(it_is_written_in_one_piece),
+		cmocka_unit_test(bound_follows_from_the_times),
+		cmocka_unit_test(short_runs_are_not_measured),
+		cmocka_unit_test(busiest_lane_decides),
+		cmocka_unit_test(any_times_from_a_peer_are_tolerated),
+		cmocka_unit_test(bound_is_printed_with_its_numbers),
+		cmocka_unit_test(sessions_add_up),
+		cmocka_unit_test(report_is_one_write),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static int run(const char *const argv[], const struct child_opts *o, struct chil
 	return child_exec((char *const *)(uintptr_t)argv, o, out);
 }
 
-/* All that a child says until it closes its output. */
+/* Everything that a child prints until it closes its output. */
 static char *said(struct child *c, char *to, size_t size)
 {
 	ssize_t n = read_full(c->out, to, size - 1);
@@ -56,7 +56,7 @@ static int ended(struct child *c)
 	return status;
 }
 
-static void test_bytes_go_through_and_the_status_comes_back(void **state)
+static void test_child_gets_stdin_and_returns_its_status(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "tr a-z A-Z; exit 3", NULL};
 	struct child_opts o = {.what = "command sh", .pipe_in = true, .pipe_out = true};
@@ -72,11 +72,11 @@ static void test_bytes_go_through_and_the_status_comes_back(void **state)
 	status = ended(&c);
 	assert_int_equal(WEXITSTATUS(status), 3);
 	assert_string_equal(child_end_text(status, text, sizeof text), "exited with 3");
-	/* Asked again, it is the same. */
+	/* A second wait returns the same. */
 	assert_int_equal(ended(&c), status);
 }
 
-static void test_a_missing_program_is_a_failure_at_once(void **state)
+static void test_missing_program_fails_at_once(void **state)
 {
 	const char *const argv[] = {"sluice-no-such-program", NULL};
 	struct child_opts o = {.what = "ssh far", .pipe_in = true, .pipe_out = true};
@@ -91,7 +91,7 @@ static void test_a_missing_program_is_a_failure_at_once(void **state)
 	assert_int_equal(c.out, -1);
 }
 
-static void test_a_held_command_waits_for_its_go(void **state)
+static void test_held_command_waits_for_go(void **state)
 {
 	char mark[96], cmd[128];
 	const char *const argv[] = {"sh", "-c", cmd, NULL};
@@ -111,7 +111,7 @@ static void test_a_held_command_waits_for_its_go(void **state)
 	assert_int_equal(unlink(mark), 0);
 }
 
-static void test_a_held_command_that_is_missing_fails_at_go(void **state)
+static void test_missing_held_command_fails_at_go(void **state)
 {
 	const char *const argv[] = {"sluice-no-such-program", NULL};
 	struct child_opts o = {.what = "command x", .held = true};
@@ -124,7 +124,7 @@ static void test_a_held_command_that_is_missing_fails_at_go(void **state)
 	assert_string_equal(failed()->text, "run command x: No such file or directory");
 }
 
-static void test_a_held_command_never_runs_when_it_is_stopped(void **state)
+static void test_stopped_held_command_never_runs(void **state)
 {
 	char mark[96], cmd[128];
 	const char *const argv[] = {"sh", "-c", cmd, NULL};
@@ -141,7 +141,7 @@ static void test_a_held_command_never_runs_when_it_is_stopped(void **state)
 	assert_int_equal(stat(mark, &st), -1);
 }
 
-/* In a process of its own: start a held command, tell its pid, and die without a word. */
+/* In a process of its own: start a held command, report its pid, and die. */
 static int hold_and_die(void *ctx, int in, int out)
 {
 	const char *const argv[] = {"sleep", "60", NULL};
@@ -156,7 +156,7 @@ static int hold_and_die(void *ctx, int in, int out)
 	return 1;
 }
 
-static void test_a_held_command_dies_with_us(void **state)
+static void test_held_command_dies_with_its_parent(void **state)
 {
 	struct child c;
 	uint64_t deadline = clock_ms() + 10000;
@@ -170,7 +170,7 @@ static void test_a_held_command_dies_with_us(void **state)
 		char path[64], text[256] = "";
 		int fd;
 
-		/* Nobody may be there to reap it. */
+		/* There may be no init process that reaps it. */
 		snprintf(path, sizeof path, "/proc/%d/stat", held);
 		fd = open(path, O_RDONLY);
 		if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 && strstr(text, ") Z "))
@@ -183,7 +183,7 @@ static void test_a_held_command_dies_with_us(void **state)
 	assert_true(clock_left(deadline) > 0);
 }
 
-static void test_no_key_in_the_environment(void **state)
+static void test_child_environment_has_no_key(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "echo \"[$RD_KEY][$SLUICE_OTHER]\"", NULL};
 	struct child_opts o = {.what = "command sh", .pipe_out = true};
@@ -201,7 +201,7 @@ static void test_no_key_in_the_environment(void **state)
 	unsetenv("SLUICE_OTHER");
 }
 
-/* A line of /proc/self/status as a number. */
+/* One line of /proc/self/status as a number. */
 static unsigned long long mask_of(const char *text, const char *name)
 {
 	const char *line = strstr(text, name);
@@ -223,7 +223,7 @@ static void status_of_child(bool ignore_sigint, char *text, size_t size)
 	assert_int_equal(ended(&c), 0);
 }
 
-static void test_signals_are_as_if_we_were_not_there(void **state)
+static void test_child_inherits_original_signal_dispositions(void **state)
 {
 	static char text[8192];
 	unsigned long long sigint = 1ULL << (SIGINT - 1), sighup = 1ULL << (SIGHUP - 1);
@@ -238,7 +238,7 @@ static void test_signals_are_as_if_we_were_not_there(void **state)
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	assert_true(mask_of(text, "SigBlk:") == 0);
 	assert_true((mask_of(text, "SigIgn:") & ~(sighup | sigint | 7ULL << 19 | 4)) == 0);
-	signal(SIGHUP, SIG_IGN); /* nohup(1) */
+	signal(SIGHUP, SIG_IGN); /* ignored as by nohup(1) */
 	status_of_child(true, text, sizeof text);
 	assert_true(mask_of(text, "SigIgn:") & sigint);
 	assert_true(mask_of(text, "SigIgn:") & sighup);
@@ -247,7 +247,7 @@ static void test_signals_are_as_if_we_were_not_there(void **state)
 	signal(SIGUSR1, SIG_DFL);
 }
 
-/* Descriptors that whoever started the test left to all of its children. */
+/* Descriptors that the test's parent left open in all of its children. */
 static int inherited(void)
 {
 	int n = 0;
@@ -257,7 +257,7 @@ static int inherited(void)
 	return n;
 }
 
-static void test_a_child_gets_nothing_but_its_stdio(void **state)
+static void test_child_inherits_only_stdio(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "ls /proc/self/fd | wc -l", NULL};
 	const char *const cat[] = {"cat", NULL};
@@ -288,7 +288,7 @@ static int echo_until_end(void *ctx, int in, int out)
 	return 7;
 }
 
-static void test_a_forked_end_sees_the_end_of_its_stream(void **state)
+static void test_forked_end_sees_end_of_file(void **state)
 {
 	struct child a, b;
 	char byte;
@@ -296,7 +296,7 @@ static void test_a_forked_end_sees_the_end_of_its_stream(void **state)
 
 	(void)state;
 	assert_int_equal(child_fork(echo_until_end, NULL, "end a", &a), 0);
-	/* b must not keep our end of a's pipe open. */
+	/* The second child must not keep our end of the first one's pipe open. */
 	assert_int_equal(child_fork(echo_until_end, NULL, "end b", &b), 0);
 	assert_int_equal(write_full(a.in, "x", 1), 0);
 	assert_int_equal(read_full(a.out, &byte, 1), 1);
@@ -308,7 +308,7 @@ static void test_a_forked_end_sees_the_end_of_its_stream(void **state)
 	assert_int_equal(WEXITSTATUS(ended(&b)), 7);
 }
 
-static void test_stop_ends_even_one_that_ignores_sigterm(void **state)
+static void test_stop_ends_a_child_that_ignores_sigterm(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done",
 				    NULL};
@@ -327,7 +327,7 @@ static void test_stop_ends_even_one_that_ignores_sigterm(void **state)
 	assert_true(clock_ms() - before < 5000);
 }
 
-static void test_stop_ends_one_that_was_stopped(void **state)
+static void test_stop_ends_a_stopped_child(void **state)
 {
 	const char *const argv[] = {"sh", "-c", "echo; kill -STOP $$; sleep 60", NULL};
 	struct child_opts o = {.what = "command sh", .pipe_out = true};
@@ -362,7 +362,7 @@ static int with_closed_stdio(void *ctx, int in, int out)
 	return 0;
 }
 
-static void test_pipes_work_when_our_stdio_is_closed(void **state)
+static void test_pipes_work_with_closed_stdio(void **state)
 {
 	struct child c;
 
@@ -374,19 +374,19 @@ static void test_pipes_work_when_our_stdio_is_closed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytes_go_through_and_the_status_comes_back),
-		cmocka_unit_test(test_a_missing_program_is_a_failure_at_once),
-		cmocka_unit_test(test_a_held_command_waits_for_its_go),
-		cmocka_unit_test(test_a_held_command_that_is_missing_fails_at_go),
-		cmocka_unit_test(test_a_held_command_never_runs_when_it_is_stopped),
-		cmocka_unit_test(test_a_held_command_dies_with_us),
-		cmocka_unit_test(test_no_key_in_the_environment),
-		cmocka_unit_test(test_signals_are_as_if_we_were_not_there),
-		cmocka_unit_test(test_a_child_gets_nothing_but_its_stdio),
-		cmocka_unit_test(test_a_forked_end_sees_the_end_of_its_stream),
-		cmocka_unit_test(test_stop_ends_even_one_that_ignores_sigterm),
-		cmocka_unit_test(test_stop_ends_one_that_was_stopped),
-		cmocka_unit_test(test_pipes_work_when_our_stdio_is_closed),
+		cmocka_unit_test(test_child_gets_stdin_and_returns_its_status),
+		cmocka_unit_test(test_missing_program_fails_at_once),
+		cmocka_unit_test(test_held_command_waits_for_go),
+		cmocka_unit_test(test_missing_held_command_fails_at_go),
+		cmocka_unit_test(test_stopped_held_command_never_runs),
+		cmocka_unit_test(test_held_command_dies_with_its_parent),
+		cmocka_unit_test(test_child_environment_has_no_key),
+		cmocka_unit_test(test_child_inherits_original_signal_dispositions),
+		cmocka_unit_test(test_child_inherits_only_stdio),
+		cmocka_unit_test(test_forked_end_sees_end_of_file),
+		cmocka_unit_test(test_stop_ends_a_child_that_ignores_sigterm),
+		cmocka_unit_test(test_stop_ends_a_stopped_child),
+		cmocka_unit_test(test_pipes_work_with_closed_stdio),
 	};
 
 	return cmocka_run_group_tests_name("launch", tests, dir_make, dir_remove);

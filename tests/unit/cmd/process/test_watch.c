@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Why a process ends whose worker main has to leave behind.  Each case runs in a process of its
- * own: one that was cancelled stays so.  The session is what session_failed() returns of it. */
+/*
+ * Why a process ends when main has to leave a worker behind. Each case runs in a process of its
+ * own, because cancel() cannot be undone. session_failed() is wrapped and returns the session's
+ * failure.
+ */
 
 #include "cmd/process/watch.h"
 
@@ -17,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/io.h"
 #include "base/worker.h"
 
-/* ---- in place of a session (--wrap) ------------------------------------------------------- */
+/* ---- stand-ins for a session (--wrap) ------------------------------------------------------ */
 
 static struct failure latched;
 
@@ -51,9 +54,9 @@ int __wrap_session_fail(struct session *s)
 struct trial {
 	struct watch watch;
 	bool loses; /* the session fails */
-	bool closes; /* and is closed before main leaves */
-	bool comes_back; /* the worker ends by itself */
-	int raises; /* a signal to this process, 0: none */
+	bool closes; /* closed before main returns */
+	bool comes_back; /* the worker returns by itself */
+	int raises; /* a signal raised in this process, 0: none */
 	atomic_bool left;
 };
 
@@ -93,7 +96,7 @@ static int work(void *ctx)
 		watch_session(&t->watch, NULL);
 	if (!t->comes_back)
 		until(main_has_left, t);
-	/* As a file call that was woken does. */
+	/* As an interrupted file call does. */
 	return fail_signal(cancelled());
 }
 
@@ -133,7 +136,7 @@ static struct outcome_seen run_apart(struct trial *t)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static void a_worker_left_behind_leaves_the_failure_of_its_session(void **state)
+static void abandoned_worker_reports_its_session_failure(void **state)
 {
 	struct trial t = {.loses = true};
 	struct outcome_seen seen = run_apart(&t);
@@ -145,8 +148,8 @@ static void a_worker_left_behind_leaves_the_failure_of_its_session(void **state)
 	assert_int_equal(seen.why.code, OUT_TIMEOUT);
 }
 
-/* Nobody can be asked any more then, and nobody has sent a signal. */
-static void also_when_it_closed_the_session_meanwhile(void **state)
+/* No session can be asked any more, and no signal arrived. */
+static void abandoned_worker_reports_failure_of_a_closed_session(void **state)
 {
 	struct trial t = {.loses = true, .closes = true};
 	struct outcome_seen seen = run_apart(&t);
@@ -157,8 +160,8 @@ static void also_when_it_closed_the_session_meanwhile(void **state)
 	assert_int_equal(seen.why.code, OUT_TIMEOUT);
 }
 
-/* What woke it is no signal of the user's. */
-static void a_worker_that_was_woken_gives_the_failure_of_its_session(void **state)
+/* The wake-up is no signal from the user. */
+static void woken_worker_reports_its_session_failure(void **state)
 {
 	struct trial t = {.loses = true, .closes = true, .comes_back = true};
 	struct outcome_seen seen = run_apart(&t);
@@ -170,7 +173,7 @@ static void a_worker_that_was_woken_gives_the_failure_of_its_session(void **stat
 	assert_int_equal(seen.why.code, OUT_TIMEOUT);
 }
 
-static void a_signal_that_came_is_named(void **state)
+static void received_signal_is_named(void **state)
 {
 	struct trial t = {.raises = SIGTERM, .closes = true};
 	struct outcome_seen seen = run_apart(&t);
@@ -184,10 +187,10 @@ static void a_signal_that_came_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_worker_left_behind_leaves_the_failure_of_its_session),
-		cmocka_unit_test(also_when_it_closed_the_session_meanwhile),
-		cmocka_unit_test(a_worker_that_was_woken_gives_the_failure_of_its_session),
-		cmocka_unit_test(a_signal_that_came_is_named),
+		cmocka_unit_test(abandoned_worker_reports_its_session_failure),
+		cmocka_unit_test(abandoned_worker_reports_failure_of_a_closed_session),
+		cmocka_unit_test(woken_worker_reports_its_session_failure),
+		cmocka_unit_test(received_signal_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
