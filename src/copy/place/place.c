@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/names/name.h"
 #include "copy/place/place_impl.h"
 
 #include <errno.h>
@@ -14,16 +13,16 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* A name at the target itself that this run has made: the second file of that name is refused. In
- * directories below there can't be two of a name, but by a peer's malice, which does no harm. */
+/* A name in the target itself that this run created.  A second file with that name is refused.  In
+ * a directory below, only a malicious peer sends a name twice, and that harms nobody else. */
 struct created {
-	uint32_t id; /* of the file: it may be begun again */
+	uint32_t id; /* the same file may be begun again */
 	char name[];
 };
 
 static const struct rules plain = RULES_PLAIN;
 
-/* ---- the whole ------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------- */
 
 static int read_groups(struct place *p)
 {
@@ -31,7 +30,7 @@ static int read_groups(struct place *p)
 
 	p->groups = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *p->groups);
 	if (!p->groups)
-		return fail_as(OUT_MEMORY, "open %s: %m", p->o.target);
+		return fail_as(OUT_MEMORY, "open %s: %m", p->opts.target);
 	p->groups[0] = getegid();
 	n = n > 0 ? getgroups(n, p->groups + 1) : 0;
 	p->group_count = n > 0 ? n + 1 : 1;
@@ -44,11 +43,11 @@ static int open_top(struct place *p)
 
 	p->top = dir_new(p, NULL, "");
 	if (!p->top)
-		return fail_as(OUT_MEMORY, "open %s: %m", p->o.target);
-	p->is_dir = !p->spot.direct && !p->spot.name[0];
-	p->top->missing = p->spot.nowhere;
+		return fail_as(OUT_MEMORY, "open %s: %m", p->opts.target);
+	p->is_dir = !p->spot.by_path && !p->spot.name[0];
+	p->top->missing = p->spot.dir_missing;
 	atomic_init(&p->top->unswept, true);
-	if (!p->is_dir || p->spot.nowhere)
+	if (!p->is_dir || p->spot.dir_missing)
 		return 0;
 	if (fstat(p->spot.dirfd, &st))
 		return fail("open %s: %m", p->spot.shown);
@@ -64,10 +63,10 @@ static struct place *place_new(const struct place_opts *o)
 
 	if (!p)
 		return NULL;
-	p->o = *o;
-	if (!p->o.rules)
-		p->o.rules = &plain;
-	p->rules = p->o.rules;
+	p->opts = *o;
+	if (!p->opts.rules)
+		p->opts.rules = &plain;
+	p->rules = p->opts.rules;
 	p->suffix = *p->rules->suffix ? p->rules->suffix : *p->rules->backup_dir ? "" : "~";
 	p->created = TABLE_BY_STRING(created, name);
 	linked_begin(p);
@@ -76,12 +75,12 @@ static struct place *place_new(const struct place_opts *o)
 	p->uid = geteuid();
 	clock_gettime(CLOCK_REALTIME_COARSE, &p->started);
 	p->spot.dirfd = -1;
-	p->backups = -1;
+	p->backups_fd = -1;
 	p->proc = procfs_open();
 	p->proc_error = p->proc < 0 ? errno : 0;
-	pthread_mutex_init(&p->settling, NULL);
-	pthread_mutex_init(&p->backing, NULL);
-	pthread_mutex_init(&p->sweeping, NULL);
+	pthread_mutex_init(&p->target_lock, NULL);
+	pthread_mutex_init(&p->backups_lock, NULL);
+	pthread_mutex_init(&p->sweep_lock, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	dirs_init(p);
 	return p;
@@ -94,7 +93,7 @@ int place_open(const struct place_opts *o, struct place **out)
 	if (!p)
 		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
 	if (owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
-	    spot_resolve(&p->o, &p->spot) || open_top(p)) {
+	    spot_resolve(&p->opts, &p->spot) || open_top(p)) {
 		place_close(p);
 		return -1;
 	}
@@ -121,20 +120,20 @@ void place_close(struct place *p)
 		return;
 	dirs_free(p);
 	table_clear(&p->created, free);
-	free(p->taken.slots);
+	free(p->backup_lookalikes.slots);
 	free(p->origins.slots);
 	taken_free(&p->claimed);
-	free(p->folded.slots);
-	free(p->unfolded.slots);
+	free(p->folded_names.slots);
+	free(p->exact_names.slots);
 	table_clear(&p->linked, free);
 	free(p->groups);
 	spot_close(&p->spot);
-	close_fd(p->backups);
+	close_fd(p->backups_fd);
 	close_fd(p->proc);
 	pthread_mutex_destroy(&p->lock);
-	pthread_mutex_destroy(&p->sweeping);
-	pthread_mutex_destroy(&p->backing);
-	pthread_mutex_destroy(&p->settling);
+	pthread_mutex_destroy(&p->sweep_lock);
+	pthread_mutex_destroy(&p->backups_lock);
+	pthread_mutex_destroy(&p->target_lock);
 	free(p);
 }
 
@@ -151,14 +150,14 @@ bool place_set_flag_once(struct place *p, bool *flag)
 
 bool place_stopped(const struct place *p)
 {
-	return p->o.stop && p->o.stop(p->o.ctx);
+	return p->opts.stop && p->opts.stop(p->opts.ctx);
 }
 
-bool place_closes_silently(struct place *p, int fd, dev_t dev)
+bool place_close_never_fails(struct place *p, int fd, dev_t dev)
 {
 	struct statfs fs;
 
-	if (atomic_load_explicit(&p->silent_dev, memory_order_relaxed) == dev)
+	if (atomic_load_explicit(&p->safe_close_dev, memory_order_relaxed) == dev)
 		return true;
 	if (RETRIED(fstatfs(fd, &fs)))
 		return false;
@@ -167,7 +166,7 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev)
 	case XFS_SUPER_MAGIC:
 	case BTRFS_SUPER_MAGIC:
 	case TMPFS_MAGIC:
-		atomic_store_explicit(&p->silent_dev, dev, memory_order_relaxed);
+		atomic_store_explicit(&p->safe_close_dev, dev, memory_order_relaxed);
 		return true;
 	default:
 		return false;
@@ -176,7 +175,8 @@ bool place_closes_silently(struct place *p, int fd, dev_t dev)
 
 /* ---- paths ----------------------------------------------------------------------------- */
 
-/* From its end to its front, as much as there is room for. */
+/* Writes the path to the end of `to', from its last component to its first, as much as fits.
+ * Returns where it begins. */
 static size_t format_path_backwards(const struct place_dir *d, const char *name, char *to,
 				    size_t size)
 {
@@ -196,19 +196,6 @@ static size_t format_path_backwards(const struct place_dir *d, const char *name,
 		name = d->name;
 		d = d->up;
 	}
-}
-
-/* What the user wrote, and a name in it. */
-static void format_spot_path(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
-{
-	size_t at = format_path_backwards(NULL, name, to, SHOWN_ROOM), len = strlen(s->shown);
-
-	if (*name && len > 0 && s->shown[len - 1] != '/')
-		to[--at] = '/';
-	if (len > at)
-		len = at;
-	memcpy(to + at - len, s->shown + strlen(s->shown) - len, len);
-	memmove(to, to + at - len, SHOWN_ROOM - (at - len));
 }
 
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size)
@@ -239,14 +226,9 @@ bool place_dir_fresh(const struct place_dir *d)
 	return d->fresh;
 }
 
-uint32_t place_dir_want(const struct place_dir *d)
-{
-	return d->want;
-}
-
 /* ---- names ----------------------------------------------------------------------------- */
 
-/* With the lock held. */
+/* Call with the lock held. */
 static int add_created(struct place *p, const char *name, uint32_t id)
 {
 	size_t size = strlen(name) + 1;
@@ -263,7 +245,6 @@ static int add_created(struct place *p, const char *name, uint32_t id)
 	return 0;
 }
 
-/* Remember the name; -1 when it is known already. */
 int place_create_once(const struct seat *s, uint32_t id)
 {
 	struct place *p = s->place;
@@ -280,107 +261,20 @@ int place_create_once(const struct seat *s, uint32_t id)
 	return ret ? fail_as(OUT_MEMORY, "create %s: %m", seat_shown(s, shown)) : 0;
 }
 
-static int check_name(const char *name)
-{
-	if (name_is_plain(name))
-		return 0;
-	return fail_as(OUT_PROTOCOL, "the peer wants to create %s, which is no file's name", name);
-}
-
 int place_claim(struct place *p, const char *name)
 {
 	int ret = 0;
 
-	if (p->o.taken && taken_has(p->o.taken, name))
-		return fail("will not overwrite %s: another host's source has just brought it",
+	if (p->opts.taken && taken_has(p->opts.taken, name))
+		return fail("will not overwrite just-created %s: a source on another host has the "
+			    "same name",
 			    name);
 	if (p->rules->delete) {
 		pthread_mutex_lock(&p->lock);
 		ret = taken_add(&p->claimed, name);
 		pthread_mutex_unlock(&p->lock);
 	}
-	if (ret == 0 && p->o.on_taken)
-		p->o.on_taken(p->o.ctx, name);
+	if (ret == 0 && p->opts.on_taken)
+		p->opts.on_taken(p->opts.ctx, name);
 	return ret;
-}
-
-static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)
-{
-	const struct spot *spot = &p->spot;
-	bool is_dir;
-
-	if ((r->flags & FILE_MANY) && place_need_dir(p))
-		return -1;
-	pthread_mutex_lock(&p->lock);
-	is_dir = p->is_dir;
-	s->dirfd = is_dir ? p->top->held.fd : spot->dirfd;
-	pthread_mutex_unlock(&p->lock);
-	s->name = is_dir ? r->name : spot->name;
-	if (!is_dir)
-		return spot->dir_only ? spot_fail_needs_dir(&p->o, spot) : 0;
-	if (p->rules->no_target_dir)
-		return fail("%s is a directory, not a file", spot->shown);
-	if (!r->name[0])
-		return fail("%s is a directory: a stream needs the name of a file", spot->shown);
-	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
-}
-
-static int open_seat_below(struct place_dir *d, const struct record_file *r, struct seat *s)
-{
-	if (check_name(r->name) || dir_note_led(d, r->name))
-		return -1;
-	if (d->missing)
-		return 0;
-	s->dirfd = dir_use(d);
-	return s->dirfd < 0 ? -1 : 0;
-}
-
-int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
-{
-	*s = (struct seat){.place = p, .in = d, .dirfd = -1, .name = r->name};
-	if (d ? open_seat_below(d, r, s) : open_seat_at_top(p, r, s))
-		return -1;
-	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
-			     (s->name == p->spot.name ||
-			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
-		return 0;
-	seat_close(s);
-	return -1;
-}
-
-void seat_close(struct seat *s)
-{
-	if (s->in && s->dirfd >= 0)
-		dir_release(s->in);
-	s->dirfd = -1;
-}
-
-const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
-{
-	const struct spot *spot = &s->place->spot;
-	bool is_target = s->name == spot->name || spot->direct;
-
-	if (s->in)
-		place_path(s->in, s->name, to, SHOWN_ROOM);
-	else
-		format_spot_path(spot, is_target ? "" : s->name, to);
-	return to;
-}
-
-int seat_fail(const struct seat *s, const char *what)
-{
-	char shown[SHOWN_ROOM];
-
-	return fail("%s %s: %m", what, seat_shown(s, shown));
-}
-
-int seat_look(const struct seat *s, struct stat *st)
-{
-	char shown[SHOWN_ROOM];
-
-	if (s->dirfd < 0)
-		return 0;
-	if (fstatat(s->dirfd, s->name, st, AT_SYMLINK_NOFOLLOW) == 0)
-		return 1;
-	return errno == ENOENT ? 0 : fail("look at %s: %m", seat_shown(s, shown));
 }

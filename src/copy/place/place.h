@@ -103,8 +103,6 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
 /* Did this run make d, and therefore everything in it? */
 bool place_dir_fresh(const struct place_dir *d);
-/* The number of the WANT that d belongs to. */
-uint32_t place_dir_want(const struct place_dir *d);
 
 /* ---- files ---------------------------------------------------------------------------- */
 
@@ -137,8 +135,6 @@ int placement_fd(const struct placement *t);
 int placement_outlet(const struct placement *t, const char *name, struct outlet *out);
 /* Was it empty when begun, so that bytes that are not written are zero? */
 bool placement_fresh(const struct placement *t);
-/* Is its size set at the end, so that bytes behind the last write are zero? */
-bool placement_sized(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
 /* Bytes up to reach arrived; with full, all of them.  place_finish() checks that the file has them
  * (stored.h).  Before this call nothing counts as arrived. */

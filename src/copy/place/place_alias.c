@@ -31,7 +31,7 @@ static int compare_inodes(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* The next entry; NULL with errno: 0 at the end. */
+/* The next entry.  NULL with errno; 0: the end. */
 static const char *read_next_name(DIR *dir)
 {
 	const struct dirent *e;
@@ -43,7 +43,7 @@ static const char *read_next_name(DIR *dir)
 	return e ? e->d_name : NULL;
 }
 
-/* Which of the names the directory lists just so: returns errno. */
+/* Marks the names that the directory lists as they are.  Returns an errno. */
 static int mark_listed(DIR *dir, const struct taken *names, bool *listed)
 {
 	const char *name;
@@ -58,7 +58,7 @@ static int mark_listed(DIR *dir, const struct taken *names, bool *listed)
 	return errno;
 }
 
-/* What the others lead to: returns how many. */
+/* Collects the inodes that all other names lead to, sorted.  Returns how many. */
 static size_t find_unlisted_inodes(int dirfd, const struct taken *names, const bool *listed,
 				   struct inode *found)
 {
@@ -73,7 +73,7 @@ static size_t find_unlisted_inodes(int dirfd, const struct taken *names, const b
 	return n;
 }
 
-/* Returns errno. */
+/* Returns an errno. */
 static int report_aliases(DIR *dir, int dirfd, const struct inode *found, size_t count,
 			  int (*alias)(void *ctx, const char *name), void *ctx)
 {
@@ -82,12 +82,13 @@ static int report_aliases(DIR *dir, int dirfd, const struct inode *found, size_t
 
 	rewinddir(dir);
 	while ((name = read_next_name(dir)) != NULL) {
-		struct inode is;
+		struct inode inode;
 
 		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
-		is = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
-		if (bsearch(&is, found, count, sizeof *found, compare_inodes) && alias(ctx, name))
+		inode = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
+		if (bsearch(&inode, found, count, sizeof *found, compare_inodes) &&
+		    alias(ctx, name))
 			return ENOMEM;
 	}
 	return errno;

@@ -32,48 +32,51 @@ static int open_backups(struct place *p)
 	pthread_mutex_lock(&p->lock);
 	in = p->is_dir ? p->top->held.fd : p->spot.dirfd;
 	pthread_mutex_unlock(&p->lock);
-	pthread_mutex_lock(&p->backing);
-	if (p->backups < 0)
-		p->backups = backups_open(in, p->rules->backup_dir);
-	in = p->backups;
-	pthread_mutex_unlock(&p->backing);
-	/* It would take the place of what is still to be read. */
+	pthread_mutex_lock(&p->backups_lock);
+	if (p->backups_fd < 0)
+		p->backups_fd = backups_open(in, p->rules->backup_dir);
+	in = p->backups_fd;
+	pthread_mutex_unlock(&p->backups_lock);
+	/* A backup there could replace a file that the source has not read yet. */
 	if (in >= 0 && fstat(in, &st) == 0 && place_is_source(p, &st))
-		return fail("back up to %s: it is a source", p->rules->backup_dir);
+		return fail("back up to %s: this directory is a source of the copy",
+			    p->rules->backup_dir);
 	return in;
 }
 
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-/* A new one, fd, of what is in the directory like: who may see that may see its backups, and nobody
- * else.  We have to put some there.  -1 with errno. */
-static int copy_dir_access(struct place *p, int fd, int like)
+/* Gives the new backup directory fd the owner, group and mode of the directory model_fd, so that
+ * whoever may read a file may read its backups, and nobody else.  Adds the rights that this process
+ * needs to put backups there.  model_fd -1: changes nothing.  -1 with errno. */
+static int copy_dir_access(struct place *p, int fd, int model_fd)
 {
-	struct stat is, st;
+	struct stat st, model;
 	mode_t mode;
 
-	if (like < 0)
+	if (model_fd < 0)
 		return 0;
-	if (fstat(like, &st) || fstat(fd, &is))
+	if (fstat(model_fd, &model) || fstat(fd, &st))
 		return -1;
-	if (is.st_uid != p->uid)
+	if (st.st_uid != p->uid)
 		return 0;
-	mode = (st.st_mode & 07777) | S_IWUSR | S_IXUSR;
-	if (st.st_gid != is.st_gid && fchownat(fd, "", (uid_t)-1, st.st_gid, AT_EMPTY_PATH))
+	mode = (model.st_mode & 07777) | S_IWUSR | S_IXUSR;
+	if (model.st_gid != st.st_gid && fchownat(fd, "", (uid_t)-1, model.st_gid, AT_EMPTY_PATH))
 		mode &= ~(mode_t)(S_ISGID | S_IRWXG);
-	if (st.st_uid != is.st_uid && fchownat(fd, "", st.st_uid, (gid_t)-1, AT_EMPTY_PATH))
+	if (model.st_uid != st.st_uid && fchownat(fd, "", model.st_uid, (gid_t)-1, AT_EMPTY_PATH))
 		mode &= ~(mode_t)S_ISUID;
 	if (metadata_chmod(p, fd, mode) == 0)
 		return 0;
 	if (errno != EPERM && errno != EOPNOTSUPP)
 		return -1;
-	/* Some file systems have none. */
-	if ((is.st_mode & 07777) != mode)
-		metadata_warn_mode_unset(p, "a directory of backups");
+	/* The file system has no modes. */
+	if ((st.st_mode & 07777) != mode)
+		metadata_warn_mode_unset(p, "a backup directory");
 	return 0;
 }
 
-/* One that stayed would keep its mode, since it is no longer new.  errno stays. */
+/* If it stayed, a later call would not set its mode, because it would no longer be new.  Preserves
+ * errno. */
 static void remove_new_dir(int at, const char *name)
 {
 	int err = errno;
@@ -82,8 +85,8 @@ static void remove_new_dir(int at, const char *name)
 	errno = err;
 }
 
-/* -1 with errno.  What an earlier run set aside under that name was no directory then. */
-static int enter_backup_dir(struct place *p, int at, const char *name, int like)
+/* If a backup of an earlier run has the name and is no directory, removes it.  -1 with errno. */
+static int enter_backup_dir(struct place *p, int at, const char *name, int model_fd)
 {
 	bool made;
 	int fd = -1;
@@ -93,7 +96,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 		if (!made && errno != EEXIST)
 			return -1;
 		fd = RETRIED(openat(at, name, OPEN_DIR));
-		if (fd >= 0 && made && copy_dir_access(p, fd, like)) {
+		if (fd >= 0 && made && copy_dir_access(p, fd, model_fd)) {
 			close_fd(fd);
 			remove_new_dir(at, name);
 			return -1;
@@ -108,7 +111,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int like)
 	return fd;
 }
 
-/* Is that the first part of paths from the top, and the target itself? */
+/* Is name the first component of paths, and does it stand for the target itself? */
 static bool is_target_name(struct place *p, const char *name)
 {
 	const struct place_dir *d;
@@ -120,23 +123,23 @@ static bool is_target_name(struct place *p, const char *name)
 	return d != NULL;
 }
 
-/* What is called name in the directory *like, of which we are at `dir': it is closed.  -1 with
- * errno; where the target has no such directory *like is -1 from there on. */
-static int open_like_subdir(struct place *p, int *like, const char *name, bool first)
+/* Replaces the descriptor *model_fd by that of the directory name in it; -1 if the target has no
+ * such directory.  first: name is the first component of the path.  -1 with errno. */
+static int open_like_subdir(struct place *p, int *model_fd, const char *name, bool first)
 {
-	int in = *like;
+	int in = *model_fd;
 
 	if (in < 0 || (first && is_target_name(p, name)))
 		return 0;
-	*like = RETRIED(openat(in, name, OPEN_DIR));
+	*model_fd = RETRIED(openat(in, name, OPEN_DIR));
 	close_fd(in);
-	return *like >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
+	return *model_fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
 }
 
-/* The directory dir below --backup-dir. */
+/* Opens the directory dir below --backup-dir; makes it if it is missing. */
 static int open_backup_dir(struct place *p, const char *dir)
 {
-	int at = open_backups(p), next, like = -1;
+	int at = open_backups(p), next, model_fd = -1;
 	char name[NAME_MAX + 1];
 	const char *from = dir;
 	size_t len;
@@ -145,8 +148,8 @@ static int open_backup_dir(struct place *p, const char *dir)
 		return -1;
 	at = fcntl(at, F_DUPFD_CLOEXEC, 0);
 	if (at >= 0 && *dir && p->top->held.fd >= 0) {
-		like = fcntl(p->top->held.fd, F_DUPFD_CLOEXEC, 0);
-		if (like < 0) {
+		model_fd = fcntl(p->top->held.fd, F_DUPFD_CLOEXEC, 0);
+		if (model_fd < 0) {
 			close_fd(at);
 			at = -1;
 		}
@@ -154,20 +157,20 @@ static int open_backup_dir(struct place *p, const char *dir)
 	for (; at >= 0 && *dir; dir += len + (dir[len] == '/')) {
 		len = strcspn(dir, "/");
 		snprintf(name, sizeof name, "%.*s", (int)len, dir);
-		next = open_like_subdir(p, &like, name, dir == from)
+		next = open_like_subdir(p, &model_fd, name, dir == from)
 			       ? -1
-			       : enter_backup_dir(p, at, name, like);
+			       : enter_backup_dir(p, at, name, model_fd);
 		close_fd(at);
 		at = next;
 	}
-	close_fd(like);
+	close_fd(model_fd);
 	return at < 0 ? fail("make directory %s in %s: %s", from, p->rules->backup_dir,
 			     metadata_error_text(p))
 		      : at;
 }
 
-/* Errors of file systems without hard links, and of files that may not have more. */
-static bool has_no_links(int err)
+/* The file system has no hard links, or the file may not have another one. */
+static bool is_link_unsupported(int err)
 {
 	return err == EPERM || err == EOPNOTSUPP || err == EMLINK || err == ENOSYS || err == EINVAL;
 }
@@ -181,51 +184,50 @@ static bool is_same_inode(int dirfd, const char *name, int other, const char *as
 	       a.st_ino == b.st_ino;
 }
 
-/* What an earlier run set aside is of another kind. */
+/* A backup of an earlier run is in the way, and of another type. */
 static bool is_backup_blocked(int err)
 {
 	return err == EEXIST || err == EISDIR || err == ENOTDIR || err == ENOTEMPTY;
 }
 
-/* What is to be set aside, and where. */
 struct backup_move {
 	struct place *place;
-	int from, to;
-	const char *name, *as;
-	const char *dir; /* the path of either, from the top */
+	int from_dirfd, to_dirfd;
+	const char *name, *backup_name;
+	const char *dir; /* of from_dirfd from the top, of to_dirfd below --backup-dir */
 };
 
-static int move_to_backup(const struct backup_move *a, bool moved)
+static int move_to_backup(const struct backup_move *m, bool moved)
 {
 	char in[SHOWN_ROOM];
 	int ret;
 
-	snprintf(in, sizeof in, "%s%s%s", a->place->rules->backup_dir,
-		 *a->place->rules->backup_dir && *a->dir ? "/" : "", a->dir);
+	snprintf(in, sizeof in, "%s%s%s", m->place->rules->backup_dir,
+		 *m->place->rules->backup_dir && *m->dir ? "/" : "", m->dir);
 	for (int i = 0; i < TRIES; i++) {
-		ret = moved ? renameat(a->from, a->name, a->to, a->as)
-			    : linkat(a->from, a->name, a->to, a->as, 0);
-		/* Of two names of one file the kernel renames none over the other. */
-		if (ret == 0 && moved && is_same_inode(a->from, a->name, a->to, a->as))
-			ret = unlinkat(a->from, a->name, 0);
+		ret = moved ? renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name)
+			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
+		/* rename(2) does nothing if both names are hard links to one inode. */
+		if (ret == 0 && moved &&
+		    is_same_inode(m->from_dirfd, m->name, m->to_dirfd, m->backup_name))
+			ret = unlinkat(m->from_dirfd, m->name, 0);
 		if (ret == 0 || errno == ENOENT)
 			return 0;
-		if (!moved && has_no_links(errno))
+		if (!moved && is_link_unsupported(errno))
 			moved = true;
 		else if (!is_backup_blocked(errno))
 			break;
-		else if (delete_old_backup(a->place, a->to, in, a->as))
+		else if (delete_old_backup(m->place, m->to_dirfd, in, m->backup_name))
 			return -1;
 	}
-	if (errno == EXDEV && *a->place->rules->backup_dir)
-		return fail(
-			"back up %s%s%s: %s is on another file system, and a backup is the file "
-			"itself",
-			a->dir, *a->dir ? "/" : "", a->name, a->place->rules->backup_dir);
-	return fail("back up %s%s%s: %m", a->dir, *a->dir ? "/" : "", a->name);
+	if (errno == EXDEV && *m->place->rules->backup_dir)
+		return fail("back up %s%s%s: --backup-dir=%s is on another file system than the "
+			    "file, which is moved and not copied",
+			    m->dir, *m->dir ? "/" : "", m->name, m->place->rules->backup_dir);
+	return fail("back up %s%s%s: %m", m->dir, *m->dir ? "/" : "", m->name);
 }
 
-/* It must not be less durable than what takes its place. */
+/* The backup must be on disk before the file that replaces the original. */
 static int sync_backup(const struct place *p, int dirfd, const char *name)
 {
 	int fd, ret;
@@ -238,7 +240,7 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 	return ret;
 }
 
-/* ---- names that the source has, too ---------------------------------------------------- */
+/* ---- names of the source that look like names of backups ------------------------------- */
 
 static size_t fill_name_key(int dirfd, const char *name, struct name_key *key)
 {
@@ -258,7 +260,8 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 		return 0;
 	size = fill_name_key(dirfd, name, &key);
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_add(&p->taken, &key, size, fault_bound(NAMES_BYTES_MAX), "names of backups");
+	ret = hashes_add(&p->backup_lookalikes, &key, size, fault_bound(NAMES_BYTES_MAX),
+			 "names of backups");
 	pthread_mutex_unlock(&p->lock);
 	return ret < 0 ? -1 : 0;
 }
@@ -270,12 +273,12 @@ static bool is_spared(struct place *p, int dirfd, const char *name)
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	is = hashes_has(&p->taken, &key, size);
+	is = hashes_has(&p->backup_lookalikes, &key, size);
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }
 
-/* ---- making one ------------------------------------------------------------------------ */
+/* ---- making a backup ------------------------------------------------------------------- */
 
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
 {
@@ -286,7 +289,10 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 	memcpy(as, name, len + 1);
 	do {
 		if (len + more >= sizeof as)
-			return fail("back up %s: the name with %s is too long", name, p->suffix);
+			return fail(
+				"back up %s: the name with suffix %s is too long (--suffix sets "
+				"another one)",
+				name, p->suffix);
 		memcpy(as + len, p->suffix, more + 1);
 		len += more;
 	} while (!*p->rules->backup_dir && is_spared(p, dirfd, as));
@@ -305,14 +311,14 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 
 int backup_make_of_seat(const struct seat *s, bool moved)
 {
-	char *dir = place_whole_path(s->in);
+	char *dir = place_whole_path(s->dir);
 	int ret = dir ? backup_make(s->place, s->dirfd, s->name, dir, moved) : -1;
 
 	free(dir);
 	return ret;
 }
 
-/* From there up to the target, or to the root. */
+/* From --backup-dir up to the target, or to the root. */
 void backup_lineage(struct place *p, struct lineage *l)
 {
 	int at = -1, up;
@@ -322,13 +328,13 @@ void backup_lineage(struct place *p, struct lineage *l)
 	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->held.fd < 0)
 		return;
 	at = backups_find(p->top->held.fd, p->rules->backup_dir);
-	while (at >= 0 && l->count < sizeof l->of / sizeof *l->of && fstat(at, &st) == 0) {
+	while (at >= 0 && l->count < sizeof l->dirs / sizeof *l->dirs && fstat(at, &st) == 0) {
 		if (st.st_dev == p->top->held.dev && st.st_ino == p->top->held.ino)
 			break;
-		if (l->count > 0 && l->of[l->count - 1].ino == st.st_ino &&
-		    l->of[l->count - 1].dev == st.st_dev)
+		if (l->count > 0 && l->dirs[l->count - 1].ino == st.st_ino &&
+		    l->dirs[l->count - 1].dev == st.st_dev)
 			break;
-		l->of[l->count++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
+		l->dirs[l->count++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
 		up = RETRIED(openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
 		close_fd(at);
 		at = up;
@@ -339,7 +345,7 @@ void backup_lineage(struct place *p, struct lineage *l)
 bool backup_is_in(const struct lineage *l, const struct stat *st)
 {
 	for (size_t i = 0; i < l->count; i++) {
-		if (l->of[i].dev == st->st_dev && l->of[i].ino == st->st_ino)
+		if (l->dirs[i].dev == st->st_dev && l->dirs[i].ino == st->st_ino)
 			return true;
 	}
 	return false;

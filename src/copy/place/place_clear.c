@@ -67,9 +67,9 @@ static int clear_tree(const struct obstacle *w, struct tree_removal r, uint64_t 
 	r.too_many = !reserve_deletions(w->place, count);
 	if (r.too_many)
 		return fail_not_cleared(w, &r);
-	r.allowed = count;
+	r.reserved = count;
 	ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
-	atomic_fetch_sub(&w->place->deleted, r.allowed);
+	atomic_fetch_sub(&w->place->deleted, r.reserved);
 	return ret > 0 ? fail_not_cleared(w, &r) : ret;
 }
 
@@ -141,7 +141,7 @@ static int clear_seat(const struct seat *s, bool only_look)
 	struct obstacle w = {
 		.place = s->place,
 		.dirfd = s->dirfd,
-		.dir = place_whole_path(s->in),
+		.dir = place_whole_path(s->dir),
 		.name = s->name,
 		.shown = seat_shown(s, shown),
 	};

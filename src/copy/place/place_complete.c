@@ -74,11 +74,11 @@ static void delete_extraneous(void *ctx, struct place_dir *const *same, size_t c
 	bool all = false;
 
 	for (size_t i = 0; i < count; i++)
-		all = all || !dir_only_leads(same[i]);
+		all = all || !dir_is_only_implied(same[i]);
 	for (size_t i = 0; i < count; i++) {
 		int unlisted;
 
-		if (dir_only_leads(same[i]))
+		if (dir_is_only_implied(same[i]))
 			continue;
 		all = kept_has_left(same[i]->kept, &unlisted) && all;
 		if (unlisted)
@@ -97,9 +97,9 @@ static void merge_dir_state(struct place_dir *first, struct place_dir *again)
 	first->fresh |= again->fresh;
 	if (again->loosened && !first->loosened) {
 		first->loosened = true;
-		first->was = again->was;
+		first->mode_to_restore = again->mode_to_restore;
 	}
-	again->yields = true;
+	again->superseded = true;
 }
 
 static void merge_same_dirs(void *ctx, struct place_dir *const *same, size_t count)
@@ -137,7 +137,7 @@ static bool needs_dir_metadata(const struct place_dir *d)
 static int set_dir_metadata(struct place_dir *d, int fd)
 {
 	struct place *p = d->place;
-	struct seat s = {.place = p, .in = d->up, .dirfd = -1, .name = d->name};
+	struct seat s = {.place = p, .dir = d->up, .dirfd = -1, .name = d->name};
 	struct metadata m;
 	struct stat st;
 	char shown[SHOWN_ROOM];
@@ -147,13 +147,13 @@ static int set_dir_metadata(struct place_dir *d, int fd)
 	metadata_want_dir(d, &m);
 	if (!m.has_mode && d->loosened) {
 		m.has_mode = true;
-		m.mode = d->was;
+		m.mode = d->mode_to_restore;
 		m.set_uid = st.st_uid;
 		m.set_gid = st.st_gid;
 	}
 	if (needs_dir_metadata(d))
 		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
-	if (d->loosened && metadata_chmod(p, fd, d->was))
+	if (d->loosened && metadata_chmod(p, fd, d->mode_to_restore))
 		return fail("set mode of %s: %m", seat_shown(&s, shown));
 	return 0;
 }
@@ -243,7 +243,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 	if (has_repeated_dirs(p) && for_each_same_dir(p, merge_same_dirs, NULL))
 		return -1;
 	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
-		if (!d->missing && !d->is_target && !d->yields)
+		if (!d->missing && !d->is_target && !d->superseded)
 			finish_dir(d, &uncommitted, e);
 	}
 	if (d)
@@ -252,7 +252,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 	if (p->marker[0])
 		remove_marker(p, e);
 	for (d = p->dirs; d; d = d->next) {
-		if (d->is_target && !d->yields)
+		if (d->is_target && !d->superseded)
 			finish_dir(d, &uncommitted, e);
 	}
 	commit_dirs(&uncommitted, e);

@@ -41,7 +41,7 @@ struct level {
 	size_t len; /* of the path to the directory that it is in */
 	bool stays; /* something in it does */
 	bool loosened; /* we had not all rights to it, but these: */
-	mode_t was;
+	mode_t mode_to_restore;
 	char name[];
 };
 
@@ -85,7 +85,7 @@ static void path_pop(struct deletion *d, size_t len)
 
 static void report_deleted(struct deletion *d, enum event_what what)
 {
-	const struct place_opts *o = &d->place->o;
+	const struct place_opts *o = &d->place->opts;
 
 	if (d->end)
 		d->end->on_deleted(d->end->ctx, what, d->path, NULL);
@@ -101,8 +101,8 @@ static bool count_deletion(struct deletion *d)
 
 	if (place_stopped(p))
 		return false;
-	if (d->removal && d->removal->allowed > 0) {
-		d->removal->allowed--;
+	if (d->removal && d->removal->reserved > 0) {
+		d->removal->reserved--;
 		return true;
 	}
 	if (d->removal && d->removal->silent)
@@ -318,8 +318,8 @@ static int loosen_deleted_dir(const struct deletion *d, struct level *l, int fd,
 
 	if (d->dry || p->uid == 0 || st->st_uid != p->uid || (st->st_mode & S_IRWXU) == S_IRWXU)
 		return fd;
-	l->was = st->st_mode & 07777;
-	l->loosened = metadata_chmod(p, fd, l->was | S_IRWXU) == 0;
+	l->mode_to_restore = st->st_mode & 07777;
+	l->loosened = metadata_chmod(p, fd, l->mode_to_restore | S_IRWXU) == 0;
 	better = dir_reopen(fd);
 	if (better < 0)
 		return fd;
@@ -400,7 +400,7 @@ static int leave_level(struct deletion *d, const struct level *l, int *fd)
 		ret = fail("delete directory %s: it was moved meanwhile", d->path);
 	if (ret)
 		report_not_deleted(d, EVENT_DIR);
-	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->was)) {
+	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->mode_to_restore)) {
 		fail("set mode of %s: %m", d->path);
 		report_not_deleted(d, EVENT_DIR);
 	}

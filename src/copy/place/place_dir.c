@@ -26,7 +26,7 @@ enum {
 
 static const char *format_dir_path(const struct place_dir *d, char to[static SHOWN_ROOM])
 {
-	struct seat s = {.place = d->place, .in = d->up, .name = d->name};
+	struct seat s = {.place = d->place, .dir = d->up, .name = d->name};
 
 	/* Contents have no name of their own. */
 	if (!d->up && !*d->name)
@@ -81,7 +81,7 @@ static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool 
 
 	d->held.dev = st->st_dev;
 	d->held.ino = st->st_ino;
-	d->was = st->st_mode & 07777;
+	d->mode_to_restore = st->st_mode & 07777;
 	d->fresh = made && is_as_made(d, st);
 	atomic_init(&d->unswept, !d->fresh);
 	compare_dir(d, st, c);
@@ -262,7 +262,7 @@ static bool is_spot_absent(const struct spot *s)
 {
 	struct stat st;
 
-	return s->nowhere || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
+	return s->dir_missing || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
 }
 
 /* A pattern of the far end matched several: this end knows that only now. */
@@ -270,10 +270,10 @@ static int make_target_for_many(struct place *p)
 {
 	bool absent = is_spot_absent(&p->spot), made;
 
-	if (p->spot.direct || p->rules->no_target_dir || (!absent && p->rules->dry_run))
+	if (p->spot.by_path || p->rules->no_target_dir || (!absent && p->rules->dry_run))
 		return fail("%s is not a directory", p->spot.shown);
 	if (absent && !p->rules->mkpath)
-		return spot_fail_needs_dir(&p->o, &p->spot);
+		return spot_fail_needs_dir(&p->opts, &p->spot);
 	if (!p->rules->dry_run)
 		return make_target_dir(p, "", 0777, &made);
 	pthread_mutex_lock(&p->lock);
@@ -287,9 +287,9 @@ int place_need_dir(struct place *p)
 {
 	int ret;
 
-	pthread_mutex_lock(&p->settling);
+	pthread_mutex_lock(&p->target_lock);
 	ret = p->is_dir ? 0 : make_target_for_many(p);
-	pthread_mutex_unlock(&p->settling);
+	pthread_mutex_unlock(&p->target_lock);
 	return ret;
 }
 
@@ -326,14 +326,14 @@ static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *
 {
 	struct place *p = d->place;
 	bool contents = r->flags & DIR_CONTENTS, made = false;
-	bool into = contents || p->rules->relative || p->o.many, absent;
+	bool into = contents || p->rules->relative || p->opts.many, absent;
 	char marker[OWN_NAME_ROOM] = "";
 
-	if (p->spot.direct)
+	if (p->spot.by_path)
 		return fail("%s is not a directory", p->spot.shown);
-	if (!p->is_dir && !p->o.many && (r->flags & DIR_MANY) && make_target_for_many(p))
+	if (!p->is_dir && !p->opts.many && (r->flags & DIR_MANY) && make_target_for_many(p))
 		return -1;
-	if (!p->rules->relative && !p->o.many)
+	if (!p->rules->relative && !p->opts.many)
 		marker_name(p, r->want, r->name, marker);
 	absent = !p->is_dir && is_spot_absent(&p->spot);
 	/* What --mkpath would have made is there. */
@@ -362,14 +362,14 @@ static int resolve_dir(struct place_dir *d, const struct record_dir *r, int *fd,
 	int in, ret;
 
 	if (!d->up) {
-		pthread_mutex_lock(&p->settling);
+		pthread_mutex_lock(&p->target_lock);
 		ret = settle_top_dir(d, r, fd, c);
-		pthread_mutex_unlock(&p->settling);
+		pthread_mutex_unlock(&p->target_lock);
 		return ret;
 	}
 	if (d->up->missing)
 		return d->place->rules->existing ? 1 : mark_missing(d, c);
-	if (dir_note_led(d->up, d->name))
+	if (dir_add_source_name(d->up, d->name))
 		return -1;
 	in = dir_use(d->up);
 	if (in < 0)
@@ -412,72 +412,4 @@ void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
 {
 	xattrs_free(d->xattrs);
 	d->xattrs = x;
-}
-
-/* ---- what earlier runs left in them ------------------------------------------------------- */
-
-static struct place_dir *get_seat_dir(const struct seat *s)
-{
-	return s->in ? s->in : s->place->top;
-}
-
-void seat_sweep(const struct seat *s)
-{
-	struct place_dir *d = get_seat_dir(s);
-
-	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
-		return;
-	pthread_mutex_lock(&s->place->sweeping);
-	if (atomic_load(&d->unswept))
-		temporaries_sweep(s->dirfd, place_is_private(s->place, s->dirfd),
-				  &d->has_temporaries);
-	atomic_store(&d->unswept, false);
-	pthread_mutex_unlock(&s->place->sweeping);
-}
-
-void seat_forget_leftovers(const struct seat *s)
-{
-	if (s->place->rules->dry_run)
-		return;
-	seat_sweep(s);
-	if (get_seat_dir(s)->has_temporaries)
-		temporary_forget(s->dirfd, s->name, s->place->uid);
-}
-
-/* ---- new files in them -------------------------------------------------------------------- */
-
-/* An ACL that files inherit has a word in their modes. */
-static bool may_have_acl(int dirfd)
-{
-	return fgetxattr(dirfd, "system.posix_acl_default", NULL, 0) >= 0 ||
-	       (errno != ENODATA && errno != EOPNOTSUPP);
-}
-
-int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known)
-{
-	struct place_dir *d = s->in;
-
-	*known = d && atomic_load_explicit(&d->born_known, memory_order_acquire);
-	if (*known) {
-		*st = (struct stat){
-			.st_dev = d->held.dev,
-			.st_uid = d->born_uid,
-			.st_gid = d->born_gid,
-			.st_mode = S_IFREG | (mode & ~s->place->umask),
-			.st_nlink = 1,
-		};
-		return 0;
-	}
-	if (fstat(fd, st))
-		return -1;
-	if (!d || !d->fresh || may_have_acl(s->dirfd))
-		return 0;
-	pthread_mutex_lock(&s->place->lock);
-	if (!atomic_load(&d->born_known)) {
-		d->born_uid = st->st_uid;
-		d->born_gid = st->st_gid;
-		atomic_store_explicit(&d->born_known, true, memory_order_release);
-	}
-	pthread_mutex_unlock(&s->place->lock);
-	return 0;
 }

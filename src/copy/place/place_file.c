@@ -19,11 +19,11 @@ static int open_as_it_is(struct placement *t)
 	const struct seat *s = &t->seat;
 	int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
 
-	t->how = AS_IT_IS;
+	t->method = AS_IS;
 	/* A FIFO waits for its reader. */
 	do
-		t->fd = s->place->spot.direct ? spot_open(&s->place->spot)
-					      : openat(s->dirfd, s->name, flags);
+		t->fd = s->place->spot.by_path ? spot_open(&s->place->spot)
+					       : openat(s->dirfd, s->name, flags);
 	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
 	return t->fd < 0 ? seat_fail(&t->seat, "open") : 0;
 }
@@ -49,11 +49,11 @@ static int open_in_place(struct placement *t)
 
 	/* Whoever wants it looked at once more reads it back. */
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
-	t->how = IN_PLACE;
-	t->created = !t->there;
-	t->fd = t->there ? open_existing(&t->seat, flags)
-			 : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
-					  0600));
+	t->method = IN_PLACE;
+	t->created = !t->exists;
+	t->fd = t->exists ? open_existing(&t->seat, flags)
+			  : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
+					   0600));
 	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
 		return -1;
 	/* Not truncated: it may be the source. */
@@ -82,7 +82,7 @@ static uid_t predict_owner(const struct placement *t)
 	if (t->seat.place->uid != 0)
 		return t->seat.place->uid;
 	metadata_want(t->seat.place, &t->file.a, S_IFREG,
-		      t->there && S_ISREG(t->old.st_mode) ? &t->old : NULL, true, &m);
+		      t->exists && S_ISREG(t->old.st_mode) ? &t->old : NULL, true, &m);
 	return m.uid;
 }
 
@@ -92,9 +92,9 @@ static bool may_be_nameless(const struct placement *t, bool adopts)
 {
 	struct place *p = t->seat.place;
 
-	if (p->proc < 0 || atomic_load_explicit(&p->all_named, memory_order_relaxed))
+	if (p->proc < 0 || atomic_load_explicit(&p->no_nameless_files, memory_order_relaxed))
 		return false;
-	return !adopts || (t->whole && !t->there && t->seat.in);
+	return !adopts || (t->whole && !t->exists && t->seat.dir);
 }
 
 /* 1: it can't be done here. */
@@ -112,13 +112,13 @@ static int open_nameless_target(struct placement *t)
 	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
 		if (errno != EOPNOTSUPP && errno != EISDIR)
 			return seat_fail(&t->seat, "create");
-		atomic_store_explicit(&p->all_named, true, memory_order_relaxed);
+		atomic_store_explicit(&p->no_nameless_files, true, memory_order_relaxed);
 		return 1;
 	}
 	t->fd = t->tmp.fd;
-	if (seat_stat_new(&t->seat, t->fd, mode, &t->tmp.st, &t->known))
+	if (seat_stat_new(&t->seat, t->fd, mode, &t->tmp.st, &t->st_predicted))
 		return seat_fail(&t->seat, "create");
-	t->known &= t->whole;
+	t->st_predicted &= t->whole;
 	return 0;
 }
 
@@ -128,7 +128,7 @@ static int open_temporary_target(struct placement *t)
 	bool adopts = place_is_private(p, t->seat.dirfd);
 	int ret = 1;
 
-	t->how = BY_RENAME;
+	t->method = BY_RENAME;
 	seat_sweep(&t->seat);
 	if (may_be_nameless(t, adopts))
 		ret = open_nameless_target(t);
@@ -146,10 +146,10 @@ static int open_temporary_target(struct placement *t)
 static int check_old(const struct placement *t, bool *as_it_is)
 {
 	/* A plain copy of files asks for more than one of a tree. */
-	bool named = !t->seat.in && !t->seat.place->rules->recursive;
+	bool named = !t->seat.dir && !t->seat.place->rules->recursive;
 	char shown[SHOWN_ROOM];
 
-	*as_it_is = !t->seat.in && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
+	*as_it_is = !t->seat.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		    !S_ISDIR(t->old.st_mode);
 	if (*as_it_is && t->seat.place->rules->remove_source)
 		return spot_fail_keeps_nothing(seat_shown(&t->seat, shown));
@@ -168,9 +168,9 @@ static bool goes_in_place(const struct placement *t)
 {
 	const struct place *p = t->seat.place;
 
-	if (p->rules->remove_source && t->there && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
+	if (p->rules->remove_source && t->exists && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
 		return false;
-	return p->rules->inplace && (!t->there || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
+	return p->rules->inplace && (!t->exists || (S_ISREG(t->old.st_mode) && !place_backs_up(p)));
 }
 
 static int stat_old(struct placement *t)
@@ -178,11 +178,11 @@ static int stat_old(struct placement *t)
 	int ret;
 
 	/* Nobody but us puts anything there, and we put nothing there twice. */
-	if (t->seat.in && t->seat.in->fresh)
+	if (t->seat.dir && t->seat.dir->fresh)
 		return 0;
 	ret = seat_look(&t->seat, &t->old);
-	t->there = ret > 0;
-	return ret < 0 || (t->there && seat_check_replacing(&t->seat, &t->old)) ? -1 : 0;
+	t->exists = ret > 0;
+	return ret < 0 || (t->exists && seat_check_replacing(&t->seat, &t->old)) ? -1 : 0;
 }
 
 static int open_target(struct placement *t)
@@ -190,11 +190,11 @@ static int open_target(struct placement *t)
 	char shown[SHOWN_ROOM];
 	bool as_it_is = false;
 
-	if (t->seat.place->spot.direct && !t->seat.in)
+	if (t->seat.place->spot.by_path && !t->seat.dir)
 		return open_as_it_is(t);
 	if (t->seat.dirfd < 0)
 		return fail("create %s: its directory is not there", seat_shown(&t->seat, shown));
-	if (stat_old(t) || (t->there && check_old(t, &as_it_is)))
+	if (stat_old(t) || (t->exists && check_old(t, &as_it_is)))
 		return -1;
 	if (as_it_is)
 		return open_as_it_is(t);
@@ -207,20 +207,20 @@ static int open_leftover(struct placement *t, bool *had)
 	bool as_it_is = false;
 
 	*had = false;
-	if (t->seat.place->spot.direct || t->seat.dirfd < 0)
+	if (t->seat.place->spot.by_path || t->seat.dirfd < 0)
 		return 0;
 	/* What can't be begun is not gone on with. */
-	if (stat_old(t) || (t->there && check_old(t, &as_it_is)))
+	if (stat_old(t) || (t->exists && check_old(t, &as_it_is)))
 		return -1;
 	if (as_it_is)
 		return 0;
 	if (goes_in_place(t)) {
-		if (!t->there || t->old.st_size == 0)
+		if (!t->exists || t->old.st_size == 0)
 			return 0;
 		*had = true;
 		return open_in_place(t);
 	}
-	t->how = BY_RENAME;
+	t->method = BY_RENAME;
 	*had = place_is_private(t->seat.place, t->seat.dirfd) &&
 	       temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
 	t->fd = t->tmp.fd;
@@ -237,9 +237,9 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 		return NULL;
 	}
 	t->file = *r;
-	t->how = BY_RENAME;
+	t->method = BY_RENAME;
 	t->fd = -1;
-	t->created = t->there = t->whole = t->known = t->full = false;
+	t->created = t->exists = t->whole = t->st_predicted = t->full = false;
 	t->reach = 0;
 	t->xattrs = NULL;
 	t->shown = NULL;
@@ -292,8 +292,8 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
 
 	if (!t)
 		return -1;
-	ret = p->spot.direct && !d ? 0 : stat_old(t);
-	if (ret == 0 && t->there)
+	ret = p->spot.by_path && !d ? 0 : stat_old(t);
+	if (ret == 0 && t->exists)
 		ret = check_old(t, &as_it_is);
 	placement_free(t);
 	return ret;
@@ -318,7 +318,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 	struct placement *t;
 	bool can;
 
-	if ((p->spot.direct && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
+	if ((p->spot.by_path && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
 		return -1;
 	can = seat_can_share(&t->seat, from, clones);
 	placement_free(t);
@@ -327,7 +327,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 	if (!can || begin_placement(p, d, &as, false, &t))
 		return -1;
 	t->file.flags = r->flags;
-	if (t->how != BY_RENAME || clone_file(from, t->fd)) {
+	if (t->method != BY_RENAME || clone_file(from, t->fd)) {
 		place_drop(t, false);
 		return -1;
 	}
@@ -364,7 +364,7 @@ int placement_fd(const struct placement *t)
 
 int placement_outlet(const struct placement *t, const char *name, struct outlet *out)
 {
-	if (t->how == AS_IT_IS)
+	if (t->method == AS_IS)
 		return outlet_of(t->fd, name, out);
 	outlet_of_file(t->fd, name, out);
 	out->fresh = placement_fresh(t);
@@ -374,12 +374,7 @@ int placement_outlet(const struct placement *t, const char *name, struct outlet 
 
 bool placement_fresh(const struct placement *t)
 {
-	return (t->how == BY_RENAME && !t->tmp.resumed) || (t->how == IN_PLACE && t->created);
-}
-
-bool placement_sized(const struct placement *t)
-{
-	return t->how != AS_IT_IS;
+	return (t->method == BY_RENAME && !t->tmp.resumed) || (t->method == IN_PLACE && t->created);
 }
 
 const char *placement_name(const struct placement *t)
@@ -412,10 +407,10 @@ void placement_change(const struct placement *t, struct change *c)
 	int old;
 
 	*c = (struct change){.what = EVENT_FILE, .now = !p->rules->times};
-	if (t->how == AS_IT_IS)
+	if (t->method == AS_IS)
 		return;
-	c->missing = !t->there;
-	c->type = t->there && !S_ISREG(t->old.st_mode);
+	c->missing = !t->exists;
+	c->type = t->exists && !S_ISREG(t->old.st_mode);
 	if (c->missing || c->type)
 		return;
 	metadata_want(p, &t->file.a, S_IFREG, NULL, false, &m);

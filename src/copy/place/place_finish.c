@@ -11,7 +11,7 @@
 
 static bool replaces_file(const struct placement *t)
 {
-	return t->how == BY_RENAME && t->there && S_ISREG(t->old.st_mode);
+	return t->method == BY_RENAME && t->exists && S_ISREG(t->old.st_mode);
 }
 
 /* What is replaced, with its attributes; *old -1: it is not there any more. */
@@ -52,12 +52,12 @@ static int set_file_metadata(struct placement *t, struct stat *is)
 	if (replaced && !p->rules->perms && open_old(t, &old))
 		return -1;
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
-		      t->how == BY_RENAME || t->created, &m);
-	if (!replaced && (t->how == BY_RENAME || t->created))
+		      t->method == BY_RENAME || t->created, &m);
+	if (!replaced && (t->method == BY_RENAME || t->created))
 		metadata_inherit(&t->seat, &t->file.a, &m);
 	if (t->file.flags & FILE_STREAM)
 		m.has_times = false;
-	m.keep = old;
+	m.replaced_fd = old;
 	ret = metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);
 	close_fd(old);
 	return ret;
@@ -73,7 +73,7 @@ static int sync_content(const struct placement *t)
 static int sync_file(const struct placement *t)
 {
 	/* An empty one is not written, so nothing else would tell that it is the source. */
-	if (t->how == IN_PLACE && t->seat.place->rules->remove_source &&
+	if (t->method == IN_PLACE && t->seat.place->rules->remove_source &&
 	    metadata_touch(t->seat.place, t->fd))
 		return seat_fail(&t->seat, "touch");
 	return sync_content(t);
@@ -84,7 +84,7 @@ static int check_close(const struct placement *t, const struct stat *is)
 {
 	int fd;
 
-	if (is && place_closes_silently(t->seat.place, t->fd, is->st_dev))
+	if (is && place_close_never_fails(t->seat.place, t->fd, is->st_dev))
 		return 0;
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
@@ -96,7 +96,7 @@ static int sync_file_parent(const struct placement *t)
 {
 	int fd, ret;
 
-	if (!t->seat.place->rules->fsync || (t->how == IN_PLACE && !t->created))
+	if (!t->seat.place->rules->fsync || (t->method == IN_PLACE && !t->created))
 		return 0;
 	fd = dir_reopen(t->seat.dirfd);
 	ret = fd < 0 || fsync(fd) ? seat_fail(&t->seat, "fsync the directory of") : 0;
@@ -106,7 +106,7 @@ static int sync_file_parent(const struct placement *t)
 
 static int take_final_name(struct placement *t)
 {
-	return seat_take_name(&t->seat, &t->tmp, t->there ? &t->old : NULL);
+	return seat_take_name(&t->seat, &t->tmp, t->exists ? &t->old : NULL);
 }
 
 static int check_written(const struct placement *t, uint64_t size, const struct stat *is)
@@ -126,14 +126,14 @@ static int check_written(const struct placement *t, uint64_t size, const struct 
 static int stat_written(const struct placement *t, uint64_t size, struct stat *is)
 {
 	/* Nobody else can have it open: its length is all that can be wrong. */
-	if (t->known && t->how != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
+	if (t->st_predicted && t->method != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
 	    !t->seat.place->rules->sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
 		*is = t->tmp.st;
 		is->st_size = (off_t)size;
 		return 0;
 	}
-	/* What somebody has removed meanwhile is nowhere. */
-	if (fstat(t->fd, is) || (t->how == IN_PLACE && is->st_nlink == 0 && (errno = ENOENT)))
+	/* What somebody has removed meanwhile is dir_missing. */
+	if (fstat(t->fd, is) || (t->method == IN_PLACE && is->st_nlink == 0 && (errno = ENOENT)))
 		return seat_fail(&t->seat, "write");
 	if (check_written(t, size, is))
 		return -1;
@@ -149,8 +149,8 @@ static int finish_placement(struct placement *t, uint64_t size, bool *in_place)
 	bool some = false;
 
 	*in_place = false;
-	if (t->how == AS_IT_IS) {
-		if (t->seat.place->spot.direct && spot_truncate(&t->seat.place->spot, t->fd, size))
+	if (t->method == AS_IS) {
+		if (t->seat.place->spot.by_path && spot_truncate(&t->seat.place->spot, t->fd, size))
 			return seat_fail(&t->seat, "write");
 		return sync_file(t) || check_close(t, NULL) ? -1 : 0;
 	}
@@ -158,18 +158,18 @@ static int finish_placement(struct placement *t, uint64_t size, bool *in_place)
 		return -1;
 	/* The source's size and time make a file a whole one for the next run, and a disk may get
 	 * them before the content. */
-	if (t->how == IN_PLACE && sync_content(t))
+	if (t->method == IN_PLACE && sync_content(t))
 		return -1;
 	/* Such a file is whole all the same. */
 	if (set_file_metadata(t, &is)) {
 		some = true;
 		lost = *failed();
 	}
-	if (sync_file(t) || check_close(t, &is) || (t->how == BY_RENAME && take_final_name(t)))
+	if (sync_file(t) || check_close(t, &is) || (t->method == BY_RENAME && take_final_name(t)))
 		return -1;
 	*in_place = true;
 	/* A run without --inplace may have begun a temporary. */
-	if (t->how == IN_PLACE)
+	if (t->method == IN_PLACE)
 		seat_forget_leftovers(&t->seat);
 	if (linked_remember(&t->seat, &t->file, &is) || sync_file_parent(t))
 		return -1;
@@ -191,11 +191,11 @@ int place_finish(struct placement *t, uint64_t size)
 void place_drop(struct placement *t, bool keep)
 {
 	struct place *p = t->seat.place;
-	const char *name = t->how == BY_RENAME ? t->tmp.name : t->seat.name;
-	bool ours = t->fd >= 0 && (t->how == BY_RENAME || (t->how == IN_PLACE && t->created));
+	const char *name = t->method == BY_RENAME ? t->tmp.name : t->seat.name;
+	bool ours = t->fd >= 0 && (t->method == BY_RENAME || (t->method == IN_PLACE && t->created));
 
-	if (ours && keep && t->how == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
-		if (place_set_flag_once(p, &p->told_kept))
+	if (ours && keep && t->method == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
+		if (place_set_flag_once(p, &p->warned_partial))
 			log_warn("%s: what came of it is kept as %s, which the next run takes over",
 				 placement_name(t), name);
 	} else if (ours && !t->tmp.nameless) {

@@ -171,11 +171,11 @@ static int add_folded_name(struct place *p, const struct place_dir *d, const cha
 	int new, folded = -1;
 
 	pthread_mutex_lock(&p->lock);
-	new = hashes_add(&p->unfolded, &key, size, NAMES_BYTES_MAX, what);
+	new = hashes_add(&p->exact_names, &key, size, NAMES_BYTES_MAX, what);
 	for (size_t i = 0; name[i] && i < sizeof key.name; i++)
 		key.name[i] = (char)tolower((unsigned char)name[i]);
 	if (new >= 0)
-		folded = hashes_add(&p->folded, &key, size, NAMES_BYTES_MAX, what);
+		folded = hashes_add(&p->folded_names, &key, size, NAMES_BYTES_MAX, what);
 	pthread_mutex_unlock(&p->lock);
 	return folded < 0 ? -1 : new && !folded;
 }
@@ -183,7 +183,7 @@ static int add_folded_name(struct place *p, const struct place_dir *d, const cha
 int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)
 {
 	char other[NAME_MAX + 1] = "", shown[SHOWN_ROOM];
-	struct seat s = {.place = p, .in = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
+	struct seat s = {.place = p, .dir = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
 	int ret;
 
 	if (d->fresh || !dir_folds(d, dirfd, name))

@@ -113,7 +113,7 @@ static void restore_dir_mode(struct place_dir *d)
 	int fd = d->loosened && !d->place->completed ? dir_use(d) : -1;
 
 	if (fd >= 0) {
-		metadata_chmod(d->place, fd, d->was);
+		metadata_chmod(d->place, fd, d->mode_to_restore);
 		dir_release(d);
 	}
 }
@@ -122,7 +122,7 @@ static void free_place_dir(struct place_dir *d)
 {
 	xattrs_free(d->xattrs);
 	kept_free(d->kept);
-	led_free(d->led);
+	source_names_free(d->source_names);
 	free(d);
 }
 

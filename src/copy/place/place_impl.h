@@ -5,7 +5,7 @@
 /*
  * Private header of the place:
  *
- *	place.c            the target as a whole, and which name in it a thing gets
+ *	place.c            the target as a whole, paths in it, and the names that are used up
  *	place_resolve.c    names that the user wrote: the only ones looked up by a path
  *	place_hold.c       descriptors of directories: held, closed, opened again
  *	place_origin.c     a source that is its own target
@@ -16,7 +16,8 @@
  *	place_room.c       detects full disks early
  *	place_clone.c      reflinks
  *	place_look.c       what exists, and whether it is the same
- *	place_name.c       gives a whole file its name; place_fold.c: names that fold to one
+ *	place_seat.c       one name in a directory; gives a whole file its name
+ *	place_fold.c       names that fold to one
  *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c   owner, mode, attributes, times: which, and how they are set
  *	place_backup.c     backs up what is replaced or deleted
@@ -69,25 +70,24 @@ struct place_dir {
 	uint32_t id, want, flags; /* from DIR */
 	struct record_attr a; /* from DIR */
 	struct held_dir held;
-	mode_t was; /* the mode before it was loosened */
+	mode_t mode_to_restore; /* if loosened: set again at the end */
 	mode_t umask; /* the umask for its own mode, if it is new */
 	_Atomic unsigned inner_umask; /* 1 + the umask for new things in it; 0: not known yet */
 	bool is_target; /* this is p->top under its own name: p->top's descriptor is used */
 	bool fresh; /* made by this run, and verified to be that: everything in it is ours */
 	bool missing; /* dry run: it does not exist */
 	bool loosened; /* we are the owner, and gave ourselves rights that we shall not keep */
-	bool yields; /* its attributes are ignored: another entry is the same directory */
+	bool superseded; /* another place_dir of the same directory has its final attributes */
 	bool has_temporaries; /* left by earlier runs */
 	_Atomic int folds; /* do names in it fold?  An enum of place_fold.c */
 	struct xattrs *xattrs;
 	struct kept *kept;
-	/* --delete, under the lock: names that an implied directory leads to; or NULL */
-	struct taken *led;
+	/* --delete, under the lock: names that sources have in an implied directory; or NULL */
+	struct taken *source_names;
 	atomic_bool unswept; /* it was not swept yet, and has_temporaries is not known */
-	atomic_bool born_known; /* born_uid and born_gid, the owner of new files in it, are known */
-	uid_t born_uid;
-	gid_t born_gid;
-
+	atomic_bool new_file_owner_known;
+	uid_t new_file_uid; /* the owner that the file system gives new files in it */
+	gid_t new_file_gid;
 	char name[];
 };
 
@@ -97,11 +97,11 @@ struct lineage {
 	struct inode {
 		dev_t dev;
 		ino_t ino;
-	} of[64];
+	} dirs[64];
 };
 
 struct place {
-	struct place_opts o;
+	struct place_opts opts;
 	const struct rules *rules;
 	struct spot spot;
 	const char *suffix;
@@ -115,18 +115,19 @@ struct place {
 	int proc; /* /proc/self/fd; -1: not available, see proc_error */
 	int proc_error;
 
-	/* device of a file system on which close(2) never fails; 0: not known */
-	_Atomic dev_t silent_dev;
+	/* device of a file system on which close(2) never fails; 0: none known */
+	_Atomic dev_t safe_close_dev;
 	_Atomic int own_group; /* is our group ours alone?  An enum of place_private.c */
-	atomic_bool all_named; /* the file system has no nameless files */
+	atomic_bool no_nameless_files; /* the file system has no nameless files */
 	_Atomic uint64_t deleted; /* how many were deleted; at most rules->max_delete */
 	atomic_bool too_many; /* rules->max_delete left some */
 
-	pthread_mutex_t settling; /* held while the target becomes a directory; protects marker */
+	pthread_mutex_t
+		target_lock; /* held while the target becomes a directory; protects marker */
 	char marker[OWN_NAME_ROOM]; /* "": there is none to remove */
-	pthread_mutex_t backing;
-	int backups; /* --backup-dir; -1: not open yet */
-	pthread_mutex_t sweeping;
+	pthread_mutex_t backups_lock;
+	int backups_fd; /* --backup-dir; -1: not open yet */
+	pthread_mutex_t sweep_lock;
 
 	struct held_dirs held; /* descriptors of directories */
 	pthread_mutex_t lock; /* protects everything below */
@@ -137,26 +138,40 @@ struct place {
 	struct table linked; /* by id */
 	struct taken claimed; /* --delete: names that sources have in the target itself */
 	struct hashes origins; /* --delete, --backup: of the sources that the user named */
-	struct hashes taken; /* names of the source that look like names of backups */
-	/* folded, unfolded: names in directories that existed before and fold names */
-	struct hashes folded, unfolded;
-	bool told_owner, told_mode, told_xattrs, told_kept;
+	struct hashes backup_lookalikes; /* names of the source that look like names of backups */
+	/* names of the source in directories that existed before and fold names: in lower case, and
+	 * as they are */
+	struct hashes folded_names, exact_names;
+	bool warned_owner, warned_mode, warned_xattrs, warned_partial;
 	bool completed;
 };
 
 /* ---- place.c --------------------------------------------------------------------------- */
 
-/* A name in a held directory, where one thing goes. */
-struct seat {
-	struct place *place;
-	struct place_dir *in; /* NULL: the target */
-	int dirfd; /* valid until seat_close(); -1: the directory does not exist (dry run) */
-	const char *name; /* r->name, or the name of the target */
-};
 /* Call before name is used in the target itself.  -1: a session with another host has used it. */
 int place_claim(struct place *p, const char *name);
 /* One of several sources has arrived, so DST must be a directory.  Makes it with --mkpath. */
 int place_need_dir(struct place *p);
+struct seat;
+/* -1: this run has already put another file (another id) under that name into the target. */
+int place_create_once(const struct seat *s, uint32_t id);
+/* Sets *flag.  True for the first caller. */
+bool place_set_flag_once(struct place *p, bool *flag);
+bool place_stopped(const struct place *p);
+/* Is close(2) known never to fail on the file system of fd, which is dev? */
+bool place_close_never_fails(struct place *p, int fd, dev_t dev);
+/* place_path() without a limit; the caller frees it.  NULL: out of memory, with a failure. */
+char *place_whole_path(const struct place_dir *d);
+
+/* ---- place_seat.c ---------------------------------------------------------------------- */
+
+/* A name in a held directory, where one thing goes. */
+struct seat {
+	struct place *place;
+	struct place_dir *dir; /* NULL: the target */
+	int dirfd; /* valid until seat_close(); -1: the directory does not exist (dry run) */
+	const char *name; /* r->name, or the name of the target */
+};
 int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
 void seat_close(struct seat *s);
 /* The path for messages, written to `to', which it returns.  Preserves errno. */
@@ -165,15 +180,21 @@ const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
 int seat_fail(const struct seat *s, const char *what);
 /* 1: something exists, and st is set; 0: nothing exists; -1 with a failure. */
 int seat_look(const struct seat *s, struct stat *st);
-/* -1: this run has already put another file (another id) under that name into the target. */
-int place_create_once(const struct seat *s, uint32_t id);
-/* Sets *flag.  True for the first caller. */
-bool place_set_flag_once(struct place *p, bool *flag);
-bool place_stopped(const struct place *p);
-/* Can close(2) not fail on the file system of fd, which is dev? */
-bool place_closes_silently(struct place *p, int fd, dev_t dev);
-/* place_path() without a limit; the caller frees it.  NULL: out of memory, with a failure. */
-char *place_whole_path(const struct place_dir *d);
+/* Call before a temporary is made: removes temporaries of runs that have ended, once for each
+ * directory that existed before. */
+void seat_sweep(const struct seat *s);
+/* Stats fd, a new file in the seat that was opened with this mode.  In a directory that this run
+ * made all new files are alike.  Then *predicted is true, and size and inode of st are not set. */
+int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *predicted);
+/* What exists under the seat's name is as it should be: removes what earlier runs left of it. */
+void seat_forget_leftovers(const struct seat *s);
+/*
+ * Renames `as' to s's name.  First backs up what exists there (old; NULL: nothing) if asked to, and
+ * with clears removes a directory in the way.  0; 1: `as' no longer exists, with errno; -1.
+ */
+int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
+/* Gives t the name of s; t may be nameless.  0, -1. */
+int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old);
 
 /* ---- place_hold.c ---------------------------------------------------------------------- */
 
@@ -192,16 +213,8 @@ int dir_open(int in, const char *name, struct stat *st);
 int dir_reopen(int fd);
 void dirs_free(struct place *p);
 
-/* ---- place_dir.c, place_marker.c ------------------------------------------------------- */
+/* ---- place_marker.c -------------------------------------------------------------------- */
 
-/* Call before a temporary is made: removes temporaries of runs that have ended, once for each
- * directory that existed before. */
-void seat_sweep(const struct seat *s);
-/* Stats fd, a new file in the seat that was opened with this mode.  In a directory that this run
- * made all new files are alike.  Then *known is true, and size and inode of st are not set. */
-int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *known);
-/* What exists under the seat's name is as it should be: removes what earlier runs left of it. */
-void seat_forget_leftovers(const struct seat *s);
 /* The name of the marker of this want. */
 void marker_name(const struct place *p, uint32_t want, const char *name,
 		 char to[static OWN_NAME_ROOM]);
@@ -222,16 +235,15 @@ struct metadata {
 	uid_t uid; /* (uid_t)-1: unchanged */
 	gid_t gid;
 	bool owner_asked, group_asked; /* asked for by the user, not only preserved */
-	bool has_mode, inherits; /* a directory keeps its set-group-id bit */
+	bool has_mode, keeps_setgid;
 	mode_t mode; /* set-id bits only apply if set_uid and set_gid become the owner */
 	uid_t set_uid;
 	gid_t set_gid;
 	bool has_times;
 	struct timespec times[2];
-	bool dir;
-	/* descriptor of the replaced file, whose attributes are preserved where permitted; -1: none
-	 * */
-	int keep;
+	bool is_dir;
+	/* -1: none; the attributes of this file are preserved where permitted */
+	int replaced_fd;
 };
 /* type: S_IFREG etc.  replaced: the regular file that it replaces; NULL: none.  made: it is new. */
 void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
@@ -243,8 +255,8 @@ mode_t metadata_first_mode(const struct place_dir *d);
 /*
  * Sets group and mode of the new, empty directory fd, which is ours, as they remain if the run is
  * killed.  Leaves to metadata_set() at the end: its times; another owner, who could change the
- * contents meanwhile; a mode that denies us rights (d->loosened, d->was); rights that an ACL gives
- * to others than the owner.  Failures are reported then, too.
+ * contents meanwhile; a mode that denies us rights (d->loosened, d->mode_to_restore); rights that
+ * an ACL gives to others than the owner.  Failures are reported then, too.
  */
 void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st);
 /* For something new: the default ACL or the umask limits its mode. */
@@ -284,20 +296,20 @@ static inline bool metadata_has_xattrs(const struct place *p)
 
 /* ---- place_file.c --------------------------------------------------------------------- */
 
-enum placement_how {
+enum placement_method {
 	BY_RENAME, /* a temporary, renamed at the end */
 	IN_PLACE, /* a regular file, written in place */
-	AS_IT_IS, /* a device, a FIFO, another process's file: only written */
+	AS_IS, /* a device, a FIFO, another process's file: written, nothing else is set */
 };
 
 struct placement {
 	struct seat seat; /* its name is file.name, or the target's */
-	enum placement_how how;
+	enum placement_method method;
 	int fd;
 	bool created; /* in place: it did not exist */
 	bool whole; /* all its bytes are in memory */
-	bool known; /* tmp.st is right, except for size and inode */
-	bool there; /* something exists under its name: old */
+	bool st_predicted; /* tmp.st is right, except for size and inode */
+	bool exists; /* something exists under its name: old */
 	struct stat old;
 	struct temporary tmp; /* tmp.fd equals fd */
 	struct xattrs *xattrs;
@@ -353,16 +365,6 @@ bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name that of a backup beside its original? */
 bool backup_is(const struct place *p, const char *name);
 
-/* ---- place_name.c ---------------------------------------------------------------------- */
-
-/*
- * Renames `as' to s's name.  First backs up what exists there (old; NULL: nothing) if asked to, and
- * with clears removes a directory in the way.  0; 1: `as' no longer exists, with errno; -1.
- */
-int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
-/* Gives t the name of s; t may be nameless.  0, -1. */
-int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old);
-
 /* ---- place_fold.c ---------------------------------------------------------------------- */
 
 /* The source has that name in d (p->top: the target), where it may have existed before.  -1, with a
@@ -403,11 +405,11 @@ bool place_is_source(struct place *p, const struct stat *st);
 /* ---- place_keep.c, place_delete.c, place_clear.c --------------------------------------- */
 
 void kept_free(struct kept *k);
-/* With --delete: d, an implied directory, leads to this name.  Another source may lack it in the
- * same directory. */
-int dir_note_led(struct place_dir *d, const char *name);
-bool dir_only_leads(const struct place_dir *d);
-void led_free(struct taken *led);
+/* With --delete: a source has this name in d, which is an implied directory.  Another source may
+ * lack it in the same directory. */
+int dir_add_source_name(struct place_dir *d, const char *name);
+bool dir_is_only_implied(const struct place_dir *d);
+void source_names_free(struct taken *names);
 /* Have all names of the source arrived, and does something exist that is not among them?
  * *unlisted: an errno, if what exists could not be listed. */
 bool kept_has_left(const struct kept *k, int *unlisted);
@@ -432,7 +434,7 @@ struct tree_removal {
 	bool silent; /* report and count nothing */
 	bool backs_up; /* move files to --backup-dir */
 	uint64_t count; /* out: how many, if silent */
-	uint64_t allowed; /* already counted; out: how many of these were not needed */
+	uint64_t reserved; /* counted beforehand; out: how many of these were not needed */
 	bool too_many; /* out: rules->max_delete was exceeded */
 };
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,

@@ -200,28 +200,29 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 
 /* ---- directories that only lead to what was asked for --------------------------------------- */
 
-void led_free(struct taken *led)
+void source_names_free(struct taken *names)
 {
-	if (led)
-		taken_free(led);
-	free(led);
+	if (names)
+		taken_free(names);
+	free(names);
 }
 
-int dir_note_led(struct place_dir *d, const char *name)
+int dir_add_source_name(struct place_dir *d, const char *name)
 {
 	int ret = 0;
 
 	if (!(d->flags & DIR_IMPLIED) || !d->place->rules->delete)
 		return 0;
 	pthread_mutex_lock(&d->place->lock);
-	if (!d->led)
-		d->led = calloc(1, sizeof *d->led);
-	ret = d->led ? taken_add(d->led, name) : fail_as(OUT_MEMORY, "keep %s: %m", name);
+	if (!d->source_names)
+		d->source_names = calloc(1, sizeof *d->source_names);
+	ret = d->source_names ? taken_add(d->source_names, name)
+			      : fail_as(OUT_MEMORY, "keep %s: %m", name);
 	pthread_mutex_unlock(&d->place->lock);
 	return ret;
 }
 
-bool dir_only_leads(const struct place_dir *d)
+bool dir_is_only_implied(const struct place_dir *d)
 {
 	return (d->flags & DIR_IMPLIED) && !d->kept;
 }
@@ -236,10 +237,12 @@ bool kept_has_left(const struct kept *k, int *unlisted)
 
 bool dir_has_left(const struct place_dir *d, const char *name)
 {
-	const uint64_t *h =
-		dir_only_leads(d) ? NULL : find_kept_hash(d->kept, hash_kept_name(d->kept, name));
+	const uint64_t *h = dir_is_only_implied(d)
+				    ? NULL
+				    : find_kept_hash(d->kept, hash_kept_name(d->kept, name));
 
-	return dir_only_leads(d) ? !d->led || !taken_has(d->led, name) : h && !(*h & KEPT);
+	return dir_is_only_implied(d) ? !d->source_names || !taken_has(d->source_names, name)
+				      : h && !(*h & KEPT);
 }
 
 static int mark_kept_alias(void *ctx, const char *name)
@@ -277,7 +280,7 @@ int dirs_keep_aliases(struct place_dir *const *same, size_t count, int dirfd)
 	for (size_t i = 0; i < count && err == 0; i++) {
 		struct kept *k = same[i]->kept;
 
-		err = same[i]->led ? add_aliases(dirfd, same[i]->led) : 0;
+		err = same[i]->source_names ? add_aliases(dirfd, same[i]->source_names) : 0;
 		if (err == 0 && k)
 			err = aliases_find(dirfd, &k->others, mark_kept_alias, k);
 	}

@@ -17,7 +17,7 @@
 enum { TRIES = 8, COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
 
 /* By what it is known, and what is the same as it. */
-struct likeness {
+struct file_identity {
 	dev_t dev;
 	ino_t ino;
 	mode_t type; /* S_IFREG etc. */
@@ -28,17 +28,17 @@ struct likeness {
 };
 
 struct linked {
-	struct place_dir *in; /* NULL: the target */
+	struct place_dir *dir; /* NULL: the target */
 	uint32_t id;
-	struct likeness is;
+	struct file_identity identity;
 	char name[];
 };
 
 /* What a link is made of. */
 struct first_link {
-	struct place_dir *in;
+	struct place_dir *dir;
 	int dirfd; /* held */
-	struct likeness is;
+	struct file_identity identity;
 	char name[NAME_MAX + 1];
 };
 
@@ -61,9 +61,9 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 	l = calloc(1, sizeof *l + size);
 	if (!l)
 		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
-	l->in = s->in;
+	l->dir = s->dir;
 	l->id = r->id;
-	l->is = (struct likeness){
+	l->identity = (struct file_identity){
 		.dev = st->st_dev,
 		.ino = st->st_ino,
 		.type = st->st_mode & S_IFMT,
@@ -90,20 +90,20 @@ static int hold_first(struct place *p, uint32_t id, struct first_link *f)
 	pthread_mutex_lock(&p->lock);
 	l = table_find(&p->linked, &id);
 	if (l) {
-		f->in = l->in;
-		f->is = l->is;
+		f->dir = l->dir;
+		f->identity = l->identity;
 		strcpy(f->name, l->name);
 	}
-	f->dirfd = l && !l->in ? (p->is_dir ? p->top->held.fd : p->spot.dirfd) : -1;
+	f->dirfd = l && !l->dir ? (p->is_dir ? p->top->held.fd : p->spot.dirfd) : -1;
 	pthread_mutex_unlock(&p->lock);
 	if (!l)
 		return 0;
-	if (f->in && (f->dirfd = dir_use(f->in)) < 0)
+	if (f->dir && (f->dirfd = dir_use(f->dir)) < 0)
 		return -1;
 	return 1;
 }
 
-static bool has_same_inode(const struct likeness *is, const struct stat *st)
+static bool has_same_inode(const struct file_identity *is, const struct stat *st)
 {
 	return st->st_dev == is->dev && st->st_ino == is->ino;
 }
@@ -113,11 +113,12 @@ static bool is_first_unchanged(const struct first_link *f)
 	struct stat st;
 
 	return fstatat(f->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       has_same_inode(&f->is, &st);
+	       has_same_inode(&f->identity, &st);
 }
 
 /* What another run put there, is it the same? Only the times can tell that of bytes. */
-static bool equals_first(const struct place *p, const struct likeness *is, const struct stat *st)
+static bool equals_first(const struct place *p, const struct file_identity *is,
+			 const struct stat *st)
 {
 	struct record_attr a = {.mtime_s = is->mtime_s, .mtime_ns = is->mtime_ns};
 	bool has_bytes = S_ISREG(is->type) ? is->size > 0 : S_ISLNK(is->type);
@@ -140,9 +141,9 @@ static int open_first(const struct seat *s, struct first_link *f)
 
 	if (fd < 0 || fstat(fd, &st)) {
 		seat_fail(s, "link");
-	} else if (has_same_inode(&f->is, &st) || equals_first(s->place, &f->is, &st)) {
-		f->is.dev = st.st_dev;
-		f->is.ino = st.st_ino;
+	} else if (has_same_inode(&f->identity, &st) || equals_first(s->place, &f->identity, &st)) {
+		f->identity.dev = st.st_dev;
+		f->identity.ino = st.st_ino;
 		return fd;
 	} else {
 		fail("link %s: its first name has changed", seat_shown(s, shown));
@@ -209,9 +210,9 @@ static bool needs_no_backup(const struct seat *s, const struct first_link *f,
 	bool equal;
 
 	if (!place_backs_up(s->place) || !S_ISREG(old->st_mode) ||
-	    !equals_first(s->place, &f->is, old))
+	    !equals_first(s->place, &f->identity, old))
 		return false;
-	first = open_compared(f->dirfd, f->name, f->is.dev, f->is.ino);
+	first = open_compared(f->dirfd, f->name, f->identity.dev, f->identity.ino);
 	other = open_compared(s->dirfd, s->name, old->st_dev, old->st_ino);
 	equal = first >= 0 && other >= 0 && have_equal_bytes(s->place, first, other);
 	close_fd(other);
@@ -257,7 +258,7 @@ static int link_with_retries(const struct seat *s, struct first_link *f, bool fr
 		there = free && i == 0 ? 0 : seat_look(s, &old);
 		if (there < 0)
 			return -1;
-		if (there && has_same_inode(&f->is, &old) && is_first_unchanged(f))
+		if (there && has_same_inode(&f->identity, &old) && is_first_unchanged(f))
 			return 0;
 		/* What was there before is set aside, and not a link of ours. */
 		ret = there ? replace_with_link(s, f, made ? NULL : &old)
@@ -299,12 +300,12 @@ static int make_link(const struct seat *s, struct first_link *f, const struct re
 		     struct change *c)
 {
 	struct stat old;
-	int there = s->in && s->in->fresh ? 0 : seat_look(s, &old);
+	int there = s->dir && s->dir->fresh ? 0 : seat_look(s, &old);
 
 	if (there < 0)
 		return -1;
 	/* A number alone may be another file's by now. */
-	if (there && has_same_inode(&f->is, &old) && is_first_unchanged(f)) {
+	if (there && has_same_inode(&f->identity, &old) && is_first_unchanged(f)) {
 		seat_forget_leftovers(s);
 		return 0;
 	}
@@ -338,8 +339,8 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 		f = (struct first_link){.dirfd = -1};
 	}
 	ret = make_link(s, &f, r, change);
-	if (f.in && f.dirfd >= 0)
-		dir_release(f.in);
+	if (f.dir && f.dirfd >= 0)
+		dir_release(f.dir);
 	if (ret || !p->rules->fsync || p->rules->dry_run)
 		return ret;
 	fd = dir_reopen(s->dirfd);

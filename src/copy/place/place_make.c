@@ -15,27 +15,28 @@
 
 enum { TRIES = 8 /* with somebody who clears up behind us */ };
 
-struct making {
+struct new_entry {
 	struct seat seat;
 	const struct record_file *r;
-	const char *target; /* of a symlink */
+	const char *link_target; /* NULL: not a symlink */
 	const struct xattrs *xattrs;
 	mode_t type; /* S_IFLNK etc. */
-	bool there;
+	bool exists;
 	struct stat old;
 };
 
 /* ---- what is there ------------------------------------------------------------------------- */
 
-static bool has_same_target(const struct making *m)
+static bool has_same_target(const struct new_entry *m)
 {
 	char is[LINK_TARGET_MAX + 2];
 	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, is, sizeof is);
 
-	return n >= 0 && (size_t)n == strlen(m->target) && memcmp(is, m->target, (size_t)n) == 0;
+	return n >= 0 && (size_t)n == strlen(m->link_target) &&
+	       memcmp(is, m->link_target, (size_t)n) == 0;
 }
 
-static bool is_already_made(const struct making *m)
+static bool is_already_made(const struct new_entry *m)
 {
 	if ((m->old.st_mode & S_IFMT) != m->type)
 		return false;
@@ -46,15 +47,15 @@ static bool is_already_made(const struct making *m)
 
 /* ---- making it ------------------------------------------------------------------------------- */
 
-static int create_node(const struct making *m, const char *as)
+static int create_node(const struct new_entry *m, const char *as)
 {
 	if (m->type == S_IFLNK)
-		return symlinkat(m->target, m->seat.dirfd, as);
+		return symlinkat(m->link_target, m->seat.dirfd, as);
 	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
 }
 
 /* 1: it is gone, or another run's. */
-static int set_made_metadata(struct making *m, const char *as)
+static int set_made_metadata(struct new_entry *m, const char *as)
 {
 	struct place *p = m->seat.place;
 	int fd = RETRIED(openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -77,7 +78,7 @@ static int set_made_metadata(struct making *m, const char *as)
 	return ret;
 }
 
-static int try_make(struct making *m)
+static int try_make(struct new_entry *m)
 {
 	char as[OWN_NAME_ROOM];
 	struct failure lost;
@@ -96,13 +97,13 @@ static int try_make(struct making *m)
 		some = true;
 		lost = *failed();
 	}
-	ret = seat_rename(&m->seat, as, m->there ? &m->old : NULL, true);
+	ret = seat_rename(&m->seat, as, m->exists ? &m->old : NULL, true);
 	if (ret)
 		unlinkat(m->seat.dirfd, as, 0);
 	return ret == 0 && some ? fail_again(&lost) : ret;
 }
 
-static int sync_made_parent(const struct making *m)
+static int sync_made_parent(const struct new_entry *m)
 {
 	int fd, ret;
 
@@ -114,11 +115,11 @@ static int sync_made_parent(const struct making *m)
 	return ret;
 }
 
-static int make_replacement(struct making *m)
+static int make_replacement(struct new_entry *m)
 {
 	int ret = 1;
 
-	if (m->there && S_ISDIR(m->old.st_mode) && delete_check_in_the_way(&m->seat))
+	if (m->exists && S_ISDIR(m->old.st_mode) && delete_check_in_the_way(&m->seat))
 		return -1;
 	if (m->seat.place->rules->dry_run)
 		return 0;
@@ -133,7 +134,7 @@ static int make_replacement(struct making *m)
 }
 
 /* It may be the source, which is going to remove what is here: then it sees that. */
-static int touch_unchanged(const struct making *m)
+static int touch_unchanged(const struct new_entry *m)
 {
 	const struct place *p = m->seat.place;
 	int fd, ret;
@@ -146,21 +147,21 @@ static int touch_unchanged(const struct making *m)
 	return ret;
 }
 
-static int make_other(struct making *m, struct change *c)
+static int make_other(struct new_entry *m, struct change *c)
 {
-	int ret = m->seat.in && m->seat.in->fresh ? 0 : seat_look(&m->seat, &m->old);
+	int ret = m->seat.dir && m->seat.dir->fresh ? 0 : seat_look(&m->seat, &m->old);
 
 	if (ret < 0)
 		return -1;
-	m->there = ret > 0;
-	c->missing = !m->there;
-	if (m->there && is_already_made(m)) {
+	m->exists = ret > 0;
+	c->missing = !m->exists;
+	if (m->exists && is_already_made(m)) {
 		seat_forget_leftovers(&m->seat);
 		if (place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c))
 			return -1;
 		return touch_unchanged(m);
 	}
-	if (m->there) {
+	if (m->exists) {
 		c->type = (m->old.st_mode & S_IFMT) != m->type;
 		c->content = !c->type;
 	}
@@ -194,7 +195,7 @@ static int check_type(const struct record_file *r, const char *target, mode_t *t
 int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const char *target, const struct xattrs *x, struct change *change)
 {
-	struct making m = {.r = r, .target = target, .xattrs = x};
+	struct new_entry m = {.r = r, .link_target = target, .xattrs = x};
 	int ret;
 
 	*change = (struct change){

@@ -40,8 +40,8 @@ static size_t plain_source(const char **name)
 void marker_name(const struct place *p, uint32_t want, const char *name,
 		 char to[static OWN_NAME_ROOM])
 {
-	const char *source = p->o.wants ? p->o.wants[want] : name;
-	const char *peer = p->o.peer ? p->o.peer : "";
+	const char *source = p->opts.wants ? p->opts.wants[want] : name;
+	const char *peer = p->opts.peer ? p->opts.peer : "";
 	char both[HOST_MAX + NAME_MAX_WIRE + 1];
 	size_t len = strnlen(peer, HOST_MAX);
 	size_t more = plain_source(&source);

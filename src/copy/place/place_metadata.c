@@ -29,7 +29,7 @@ enum {
 /* What comes from a peer has 64 bits: a build that keeps fewer would store another time. */
 _Static_assert(sizeof(time_t) == sizeof(int64_t) && sizeof(off_t) == sizeof(int64_t),
 	       "times and sizes have 64 bits");
-static const uid_t nobody = (uid_t)-1; /* also as a group: none */
+static const uid_t no_id = (uid_t)-1; /* also as a group: none */
 
 /* ---- what it is to be ------------------------------------------------------------------ */
 
@@ -46,7 +46,7 @@ static bool may_give_group(const struct place *p, gid_t gid)
 
 static uint32_t map_owner_id(const struct place *p, bool group, uint32_t id)
 {
-	return p->o.owners ? owners_map(p->o.owners, group, id, p->rules->numeric_ids) : id;
+	return p->opts.owners ? owners_map(p->opts.owners, group, id, p->rules->numeric_ids) : id;
 }
 
 static void want_owner(struct place *p, const struct record_attr *a, const struct stat *replaced,
@@ -54,23 +54,23 @@ static void want_owner(struct place *p, const struct record_attr *a, const struc
 {
 	const struct rules *r = p->rules;
 
-	m->uid = m->set_uid = nobody;
-	m->gid = m->set_gid = nobody;
+	m->uid = m->set_uid = no_id;
+	m->gid = m->set_gid = no_id;
 	if (r->owner)
 		m->uid = m->set_uid = map_owner_id(p, false, a->uid);
-	if (p->chown_uid != nobody)
+	if (p->chown_uid != no_id)
 		m->uid = p->chown_uid;
 	if (r->group)
 		m->gid = m->set_gid = map_owner_id(p, true, a->gid);
-	if (p->chown_gid != nobody)
+	if (p->chown_gid != no_id)
 		m->gid = p->chown_gid;
 	/* Who is not root can't, and nobody expects it of him. */
 	if (p->uid != 0)
-		m->uid = nobody;
-	if (m->gid != nobody && !may_give_group(p, m->gid))
-		m->gid = nobody;
-	m->owner_asked = m->uid != nobody;
-	m->group_asked = m->gid != nobody;
+		m->uid = no_id;
+	if (m->gid != no_id && !may_give_group(p, m->gid))
+		m->gid = no_id;
+	m->owner_asked = m->uid != no_id;
+	m->group_asked = m->gid != no_id;
 	if (replaced && !m->owner_asked)
 		m->uid = replaced->st_uid;
 	if (replaced && !m->group_asked)
@@ -91,13 +91,13 @@ static void want_mode(struct place *p, const struct record_attr *a, const struct
 		m->mode = a->mode & PERMISSIONS & ~p->umask;
 		m->has_mode = made;
 	}
-	m->inherits = m->dir && !p->rules->perms;
+	m->keeps_setgid = m->is_dir && !p->rules->perms;
 }
 
 void metadata_want(struct place *p, const struct record_attr *a, mode_t type,
 		   const struct stat *replaced, bool made, struct metadata *m)
 {
-	*m = (struct metadata){.dir = type == S_IFDIR, .keep = -1};
+	*m = (struct metadata){.is_dir = type == S_IFDIR, .replaced_fd = -1};
 	want_owner(p, a, replaced, m);
 	if (type != S_IFLNK)
 		want_mode(p, a, replaced, made, m);
@@ -123,7 +123,7 @@ mode_t metadata_umask(struct place *p, struct place_dir *d, int fd)
 void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m)
 {
 	if (m->has_mode && !s->place->rules->perms)
-		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->in, s->dirfd);
+		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->dir, s->dirfd);
 }
 
 void metadata_want_dir(const struct place_dir *d, struct metadata *m)
@@ -141,9 +141,9 @@ static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t 
 	if (uid != m->set_uid)
 		mode &= ~(mode_t)S_ISUID;
 	/* Of a directory it gives nobody any rights. */
-	if (gid != m->set_gid || (uid != m->set_uid && !m->dir))
+	if (gid != m->set_gid || (uid != m->set_uid && !m->is_dir))
 		mode &= ~(mode_t)S_ISGID;
-	if (m->inherits)
+	if (m->keeps_setgid)
 		mode |= is & S_ISGID;
 	return mode;
 }
@@ -176,8 +176,8 @@ bool metadata_atime_differs(const struct metadata *m, const struct stat *st)
 void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
 		      struct change *c)
 {
-	uid_t uid = m->uid == nobody ? st->st_uid : m->uid;
-	gid_t gid = m->gid == nobody ? st->st_gid : m->gid;
+	uid_t uid = m->uid == no_id ? st->st_uid : m->uid;
+	gid_t gid = m->gid == no_id ? st->st_gid : m->gid;
 	mode_t mode = final_mode(m, uid, gid, st->st_mode);
 
 	c->owner = m->owner_asked && uid != st->st_uid;
@@ -264,28 +264,28 @@ int metadata_touch(const struct place *p, int fd)
 /* In *st what it has then. False: not all of it could be, with the errno of the first try. */
 static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 {
-	uid_t uid = m->uid == st->st_uid ? nobody : m->uid;
-	gid_t gid = m->gid == st->st_gid ? nobody : m->gid;
+	uid_t uid = m->uid == st->st_uid ? no_id : m->uid;
+	gid_t gid = m->gid == st->st_gid ? no_id : m->gid;
 
-	if (uid == nobody && gid == nobody)
+	if (uid == no_id && gid == no_id)
 		return true;
 	if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH)) {
 		int error = errno;
 
 		/* The group is often allowed where the owner is not. */
-		if (uid != nobody && gid != nobody &&
-		    fchownat(fd, "", nobody, gid, AT_EMPTY_PATH) == 0) {
+		if (uid != no_id && gid != no_id &&
+		    fchownat(fd, "", no_id, gid, AT_EMPTY_PATH) == 0) {
 			st->st_gid = gid;
 			st->st_mode &= ~(mode_t)SET_ID;
 		}
 		errno = error;
 		return false;
 	}
-	if (uid != nobody)
+	if (uid != no_id)
 		st->st_uid = uid;
-	if (gid != nobody)
+	if (gid != no_id)
 		st->st_gid = gid;
-	if (!m->dir)
+	if (!m->is_dir)
 		st->st_mode &= ~(mode_t)SET_ID;
 	return true;
 }
@@ -310,7 +310,7 @@ void metadata_warn_mode_unset(struct place *p, const char *shown)
 {
 	int why = errno;
 
-	if (place_set_flag_once(p, &p->told_mode)) {
+	if (place_set_flag_once(p, &p->warned_mode)) {
 		errno = why;
 		log_warn("%s: its mode could not be set: %m", shown);
 	}
@@ -341,7 +341,7 @@ static int fail_owner(struct place *p, const struct metadata *m, const struct st
 
 	if (owner || group)
 		return fail("set %s of %s: %m", owner ? "owner" : "group", seat_shown(s, shown));
-	warn_not_kept(p, &p->told_owner, s, "owner");
+	warn_not_kept(p, &p->warned_owner, s, "owner");
 	return 0;
 }
 
@@ -351,10 +351,10 @@ static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 {
 	char path[EVENT_PATH_MAX];
 
-	if (!p->o.on_unkept || p->rules->remove_source || why->code != OUT_FILE)
+	if (!p->opts.on_unkept || p->rules->remove_source || why->code != OUT_FILE)
 		return fail_again(why);
-	place_path(s->in, s->name, path, sizeof path);
-	p->o.on_unkept(p->o.ctx, change_event_of(mode), path, why);
+	place_path(s->dir, s->name, path, sizeof path);
+	p->opts.on_unkept(p->opts.ctx, change_event_of(mode), path, why);
 	return 0;
 }
 
@@ -364,7 +364,7 @@ static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
 	if (xattrs_keep(fd, old))
 		return true;
-	warn_not_kept(p, &p->told_xattrs, s, "extended attributes");
+	warn_not_kept(p, &p->warned_xattrs, s, "extended attributes");
 	return false;
 }
 
@@ -374,8 +374,8 @@ static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 static void narrow_mode(const struct place *p, int fd, const struct metadata *m, struct stat *st)
 {
 	mode_t more = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
-	bool same = (m->uid == nobody || m->uid == st->st_uid) &&
-		    (m->gid == nobody || m->gid == st->st_gid);
+	bool same = (m->uid == no_id || m->uid == st->st_uid) &&
+		    (m->gid == no_id || m->gid == st->st_gid);
 
 	if (!same && m->has_mode && more && metadata_chmod(p, fd, st->st_mode & MODE & ~more) == 0)
 		st->st_mode &= ~more;
@@ -391,8 +391,8 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 	unsigned group = S_IRWXO;
 	int ret = 0;
 
-	if (m->keep >= 0 && !keep_xattrs(p, fd, m->keep, s))
-		group = xattrs_group_without_acl(fd, m->keep);
+	if (m->replaced_fd >= 0 && !keep_xattrs(p, fd, m->replaced_fd, s))
+		group = xattrs_group_without_acl(fd, m->replaced_fd);
 	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules)) {
 		why = *failed();
 		if (p->rules->acls)
@@ -400,7 +400,7 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 		ret = -1;
 	}
 	*mode &= ~(mode_t)S_IRWXG | group << 3;
-	if ((m->keep >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
+	if ((m->replaced_fd >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
 		return fail("look at %s: %m", seat_shown(s, shown));
 	return ret ? fail_again(&why) : 0;
 }
@@ -454,12 +454,12 @@ void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)
 	mode_t mode;
 
 	metadata_want_dir(d, &m);
-	m.uid = nobody;
+	m.uid = no_id;
 	set_owner(fd, &m, st);
 	mode = final_mode(&m, st->st_uid, st->st_gid, st->st_mode);
 	if (d->place->rules->acls)
 		mode &= S_IRWXU;
-	d->was = mode;
+	d->mode_to_restore = mode;
 	d->loosened = (mode & S_IRWXU) != S_IRWXU;
 	mode |= S_IRWXU;
 	if (mode != (st->st_mode & MODE) && metadata_chmod(d->place, fd, mode) == 0)

@@ -61,10 +61,10 @@ static int check_not_target(struct place *p, struct place_dir *d, const struct p
 	bool tree = p->rules->recursive || p->rules->listed;
 
 	if (is_origin_at_target(p, d, o))
-		return fail("%s and %s are the same %s", o->source, p->o.target,
+		return fail("%s and %s are the same %s", o->source, p->opts.target,
 			    tree ? "directory or file" : "file");
 	if (o->dir && !p->rules->listed && is_origin_above(p, o))
-		return fail("%s is in %s, which can't be copied into itself", p->o.target,
+		return fail("%s is in %s, which can't be copied into itself", p->opts.target,
 			    o->source);
 	return 0;
 }
@@ -96,10 +96,10 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
 
 	if ((p->rules->delete || p->rules->backup) && remember_origin(p, o->origin))
 		return -1;
-	if (p->spot.direct || p->spot.nowhere || (d && d->missing))
+	if (p->spot.by_path || p->spot.dir_missing || (d && d->missing))
 		return 0;
-	pthread_mutex_lock(&p->settling);
+	pthread_mutex_lock(&p->target_lock);
 	ret = check_not_target(p, d, o);
-	pthread_mutex_unlock(&p->settling);
+	pthread_mutex_unlock(&p->target_lock);
 	return ret;
 }

@@ -108,7 +108,7 @@ static bool is_tree_copy(const struct place_opts *o)
 static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
 {
 	if (o->rules->dry_run) {
-		s->nowhere = true;
+		s->dir_missing = true;
 		return 0;
 	}
 	return make_dirs(s->shown, o->rules->fsync) ? -1 : open_spot_dir(s->shown, s);
@@ -134,11 +134,11 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 		if (!o->rules->mkpath)
 			return fail("create %s: directory %s does not exist (--mkpath makes it)",
 				    s->shown, dir);
-		s->nowhere = o->rules->dry_run;
-		if (!s->nowhere && make_dirs(dir, o->rules->fsync))
+		s->dir_missing = o->rules->dry_run;
+		if (!s->dir_missing && make_dirs(dir, o->rules->fsync))
 			return -1;
 	}
-	return s->nowhere ? 0 : open_spot_dir(dir, s);
+	return s->dir_missing ? 0 : open_spot_dir(dir, s);
 }
 
 /* ---- what is there ------------------------------------------------------------------------- */
@@ -147,8 +147,9 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 struct trail {
 	int dirfd;
 	char name[NAME_MAX + 1];
-	bool proc; /* the directory is below /proc, */
-	bool link; /* and the name a link there: to what is open, whatever the link's text says */
+	bool in_procfs; /* the directory is below /proc, */
+	bool is_procfs_link; /* and the name a link there: to what is open, whatever the link's text
+				says */
 };
 
 static int stat_trail(struct trail *t, bool *is_root)
@@ -158,7 +159,7 @@ static int stat_trail(struct trail *t, bool *is_root)
 
 	if (RETRIED(fstatfs(t->dirfd, &fs)) || fstat(t->dirfd, &st))
 		return -1;
-	t->proc = fs.f_type == PROC_SUPER_MAGIC;
+	t->in_procfs = fs.f_type == PROC_SUPER_MAGIC;
 	*is_root = st.st_ino == PROC_ROOT_INODE;
 	return 0;
 }
@@ -174,8 +175,8 @@ static int follow_one_link(struct trail *t)
 	if ((n < 0 && errno != EINVAL) || stat_trail(t, &is_root))
 		return -1;
 	/* What is directly below /proc is an ordinary link (mounts, net). */
-	t->link = n >= 0 && t->proc && !is_root;
-	if (n < 0 || t->link)
+	t->is_procfs_link = n >= 0 && t->in_procfs && !is_root;
+	if (n < 0 || t->is_procfs_link)
 		return 0;
 	to[n] = '\0';
 	if (split_path(to, dir, sizeof dir, t->name)) {
@@ -221,7 +222,7 @@ static int find_own_descriptor(const struct trail *t)
 	ssize_t n;
 	int pid, at = 0;
 
-	if (!t->link || !t->name[0] || t->name[strspn(t->name, "0123456789")])
+	if (!t->is_procfs_link || !t->name[0] || t->name[strspn(t->name, "0123456789")])
 		return -1;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", t->dirfd);
 	n = readlink(link, dir, sizeof dir - 1);
@@ -235,15 +236,15 @@ int spot_descriptor(const char *path)
 {
 	struct failure before = *failed();
 	struct trail t;
-	int own;
+	int own_fd;
 
 	if (follow_links(path, &t)) {
 		fail_again(&before);
 		return -1;
 	}
-	own = find_own_descriptor(&t);
+	own_fd = find_own_descriptor(&t);
 	close_fd(t.dirfd);
-	return own;
+	return own_fd;
 }
 
 int spot_fail_keeps_nothing(const char *shown)
@@ -255,13 +256,13 @@ int spot_fail_keeps_nothing(const char *shown)
 /* Nothing there is replaced by a file that is made beside it. */
 static int set_direct_spot(const struct place_opts *o, const struct trail *t, struct spot *s)
 {
-	s->direct = true;
-	s->link = t->link;
-	s->own = find_own_descriptor(t);
+	s->by_path = true;
+	s->is_procfs_link = t->is_procfs_link;
+	s->own_fd = find_own_descriptor(t);
 	if (o->rules->remove_source)
 		return spot_fail_keeps_nothing(s->shown);
 	/* The user's are known by their numbers before this (cmd/cli/target.h). */
-	if (s->own >= 0 && s->own != STDERR_FILENO)
+	if (s->own_fd >= 0 && s->own_fd != STDERR_FILENO)
 		return fail("open %s: that is a descriptor of the program that copies, not yours",
 			    s->shown);
 	return 0;
@@ -273,7 +274,7 @@ static int resolve_existing(const struct place_opts *o, bool regular, struct spo
 
 	if (follow_links(s->shown, &t))
 		return -1;
-	if (!regular || t.proc) {
+	if (!regular || t.in_procfs) {
 		int ret = set_direct_spot(o, &t, s);
 
 		close_fd(t.dirfd);
@@ -297,7 +298,7 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	bool slash = target[strlen(target) - 1] == '/';
 	struct stat st;
 
-	*s = (struct spot){.dirfd = -1, .own = -1};
+	*s = (struct spot){.dirfd = -1, .own_fd = -1};
 	if (o->expand) {
 		if (tilde_expand(target, s->shown, sizeof s->shown))
 			return -1;
@@ -321,8 +322,8 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 
 int spot_open(const struct spot *s)
 {
-	if (s->own >= 0)
-		return fcntl(s->own, F_DUPFD_CLOEXEC, 0);
+	if (s->own_fd >= 0)
+		return fcntl(s->own_fd, F_DUPFD_CLOEXEC, 0);
 	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 }
 
@@ -330,7 +331,7 @@ int spot_truncate(const struct spot *s, int fd, uint64_t size)
 {
 	struct stat st;
 
-	if (!s->link || s->own >= 0)
+	if (!s->is_procfs_link || s->own_fd >= 0)
 		return 0;
 	if (fstat(fd, &st))
 		return -1;
@@ -341,9 +342,9 @@ int spot_truncate(const struct spot *s, int fd, uint64_t size)
 
 int spot_writable(const struct spot *s, bool inplace)
 {
-	if (s->nowhere)
+	if (s->dir_missing)
 		return 0;
-	if (s->direct)
+	if (s->by_path)
 		return eaccess(s->shown, W_OK) ? fail("open %s: %m", s->shown) : 0;
 	if (inplace && faccessat(s->dirfd, s->name, F_OK, AT_EACCESS) == 0)
 		return faccessat(s->dirfd, s->name, W_OK, AT_EACCESS)

@@ -12,13 +12,13 @@
 #include "copy/place/place.h"
 
 struct spot {
-	int dirfd; /* O_PATH; -1 if direct or nowhere */
+	int dirfd; /* O_PATH; -1 if by_path or dir_missing */
 	char name[NAME_MAX + 1]; /* in that directory; "": the directory itself is the target */
-	bool direct; /* DST is not a file that can be replaced: open it by its path (shown) */
-	bool link; /* and it is a link of /proc to what some process has open */
-	int own; /* this process's descriptor, if the link leads to one; else -1 */
+	bool by_path; /* DST is no file that can be replaced: it is opened by its path (shown) */
+	bool is_procfs_link; /* by_path: a link below /proc to a file that some process has open */
+	int own_fd; /* this process's descriptor that the link leads to; -1: none */
 	bool dir_only; /* nothing exists there, and DST ends in a slash: it cannot become a file */
-	bool nowhere; /* dry run: the directory that --mkpath would make does not exist */
+	bool dir_missing; /* dry run: the directory that --mkpath would make does not exist */
 	char shown[PATH_MAX]; /* DST as the user wrote it, ~ expanded */
 };
 
@@ -26,9 +26,9 @@ int spot_resolve(const struct place_opts *o, struct spot *out);
 /* Checks, without opening or changing anything, whether the target may be written.  0 or -1. */
 int spot_writable(const struct spot *s, bool inplace);
 void spot_close(struct spot *s);
-/* Opens a direct target for writing.  The caller handles EINTR. */
+/* Opens a by_path target for writing.  The caller handles EINTR. */
 int spot_open(const struct spot *s);
-/* Everything was written to a direct target.  If it is a regular file that another process has
+/* Everything was written to a by_path target.  If it is a regular file that another process has
  * open, cuts it to size.  -1 with errno. */
 int spot_truncate(const struct spot *s, int fd, uint64_t size);
 /* The descriptor of this process that path leads to by links (/dev/stdout, /dev/fd/3, a link to one

@@ -240,10 +240,10 @@ static void hostile_names_are_refused(void **state)
 	(void)state;
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
 		assert_false(name_is_plain(names[i]));
-		assert_refused(put(".", names[i]), OUT_PROTOCOL, "no file's name");
+		assert_refused(put(".", names[i]), OUT_PROTOCOL, "invalid file name");
 	}
 	assert_false(name_is_plain(""));
-	assert_refused(put(".", ""), OUT_FILE, "needs the name of a file");
+	assert_refused(put(".", ""), OUT_FILE, "needs a file name");
 	assert_true(name_is_plain("..."));
 	assert_true(name_is_plain(".x"));
 	assert_true(name_is_plain("new\nline"));

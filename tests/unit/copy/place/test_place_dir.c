@@ -446,8 +446,9 @@ static void hostile_directories_are_refused(void **state)
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
 		assert_failed(try_dir(p, d, names[i], &c), OUT_PROTOCOL, "no directory's name");
 		assert_failed(try_dir(p, NULL, names[i], &c), OUT_PROTOCOL, "no directory's name");
-		assert_failed(try_file(p, d, names[i], "x"), OUT_PROTOCOL, "no file's name");
-		assert_failed(try_symlink(p, d, names[i], "x", &c), OUT_PROTOCOL, "no file's name");
+		assert_failed(try_file(p, d, names[i], "x"), OUT_PROTOCOL, "invalid file name");
+		assert_failed(try_symlink(p, d, names[i], "x", &c), OUT_PROTOCOL,
+			      "invalid file name");
 	}
 	r.flags = DIR_CONTENTS;
 	assert_failed(place_make_dir(p, d, &r, &out, &c), OUT_PROTOCOL, "no directory's name");

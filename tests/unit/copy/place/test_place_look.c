@@ -236,6 +236,7 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 {
 	struct record_file r = file_record("f", 0644, 6);
 	struct placement *t;
+	struct outlet out;
 	struct change c;
 	char got[8] = "";
 	bool had;
@@ -258,7 +259,8 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);
 	assert_false(placement_fresh(t));
-	assert_true(placement_sized(t));
+	assert_int_equal(placement_outlet(t, "f", &out), 0);
+	assert_true(out.sized && !out.fresh);
 	placement_change(t, &c);
 	assert_true(c.missing);
 	assert_int_equal(pread(placement_fd(t), got, 7, 0), 4);

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A seat: one name in a held directory.  What is stored there gets its name here, as its last
+ * step. */
+
+#include "copy/place/place_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "copy/io/outlet.h"
+#include "copy/names/name.h"
+
+static int check_name(const char *name)
+{
+	if (name_is_plain(name))
+		return 0;
+	return fail_as(OUT_PROTOCOL, "create %s: the peer sent an invalid file name", name);
+}
+
+static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)
+{
+	const struct spot *spot = &p->spot;
+	bool is_dir;
+
+	if ((r->flags & FILE_MANY) && place_need_dir(p))
+		return -1;
+	pthread_mutex_lock(&p->lock);
+	is_dir = p->is_dir;
+	s->dirfd = is_dir ? p->top->held.fd : spot->dirfd;
+	pthread_mutex_unlock(&p->lock);
+	s->name = is_dir ? r->name : spot->name;
+	if (!is_dir)
+		return spot->dir_only ? spot_fail_needs_dir(&p->opts, spot) : 0;
+	if (p->rules->no_target_dir)
+		return fail("%s is a directory, not a file", spot->shown);
+	if (!r->name[0])
+		return fail("%s is a directory: a stream needs a file name", spot->shown);
+	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
+}
+
+static int open_seat_below(struct place_dir *d, const struct record_file *r, struct seat *s)
+{
+	if (check_name(r->name) || dir_add_source_name(d, r->name))
+		return -1;
+	if (d->missing)
+		return 0;
+	s->dirfd = dir_use(d);
+	return s->dirfd < 0 ? -1 : 0;
+}
+
+int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
+{
+	*s = (struct seat){.place = p, .dir = d, .dirfd = -1, .name = r->name};
+	if (d ? open_seat_below(d, r, s) : open_seat_at_top(p, r, s))
+		return -1;
+	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
+			     (s->name == p->spot.name ||
+			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
+		return 0;
+	seat_close(s);
+	return -1;
+}
+
+void seat_close(struct seat *s)
+{
+	if (s->dir && s->dirfd >= 0)
+		dir_release(s->dir);
+	s->dirfd = -1;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+/* DST as the user wrote it, and a name in it; cut at its front to fit. */
+static void format_spot_path(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
+{
+	char path[sizeof s->shown + NAME_MAX + 2];
+	size_t len = strlen(s->shown), from;
+	bool slash = *name && len > 0 && s->shown[len - 1] != '/';
+
+	snprintf(path, sizeof path, "%s%s%s", s->shown, slash ? "/" : "", name);
+	len = strlen(path);
+	from = len < SHOWN_ROOM ? 0 : len - SHOWN_ROOM + 1;
+	memcpy(to, path + from, len - from + 1);
+}
+
+const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
+{
+	const struct spot *spot = &s->place->spot;
+	bool is_target = s->name == spot->name || spot->by_path;
+
+	if (s->dir)
+		place_path(s->dir, s->name, to, SHOWN_ROOM);
+	else
+		format_spot_path(spot, is_target ? "" : s->name, to);
+	return to;
+}
+
+int seat_fail(const struct seat *s, const char *what)
+{
+	char shown[SHOWN_ROOM];
+
+	return fail("%s %s: %m", what, seat_shown(s, shown));
+}
+
+int seat_look(const struct seat *s, struct stat *st)
+{
+	char shown[SHOWN_ROOM];
+
+	if (s->dirfd < 0)
+		return 0;
+	if (fstatat(s->dirfd, s->name, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 1;
+	return errno == ENOENT ? 0 : fail("stat %s: %m", seat_shown(s, shown));
+}
+
+/* ---- leftovers of earlier runs -------------------------------------------------------------- */
+
+static struct place_dir *get_seat_dir(const struct seat *s)
+{
+	return s->dir ? s->dir : s->place->top;
+}
+
+void seat_sweep(const struct seat *s)
+{
+	struct place_dir *d = get_seat_dir(s);
+
+	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&s->place->sweep_lock);
+	if (atomic_load(&d->unswept))
+		temporaries_sweep(s->dirfd, place_is_private(s->place, s->dirfd),
+				  &d->has_temporaries);
+	atomic_store(&d->unswept, false);
+	pthread_mutex_unlock(&s->place->sweep_lock);
+}
+
+void seat_forget_leftovers(const struct seat *s)
+{
+	if (s->place->rules->dry_run)
+		return;
+	seat_sweep(s);
+	if (get_seat_dir(s)->has_temporaries)
+		temporary_forget(s->dirfd, s->name, s->place->uid);
+}
+
+/* ---- new files ------------------------------------------------------------------------------ */
+
+/* A default ACL changes the modes of new files. */
+static bool may_have_acl(int dirfd)
+{
+	return fgetxattr(dirfd, "system.posix_acl_default", NULL, 0) >= 0 ||
+	       (errno != ENODATA && errno != EOPNOTSUPP);
+}
+
+int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *predicted)
+{
+	struct place_dir *d = s->dir;
+
+	*predicted = d && atomic_load_explicit(&d->new_file_owner_known, memory_order_acquire);
+	if (*predicted) {
+		*st = (struct stat){
+			.st_dev = d->held.dev,
+			.st_uid = d->new_file_uid,
+			.st_gid = d->new_file_gid,
+			.st_mode = S_IFREG | (mode & ~s->place->umask),
+			.st_nlink = 1,
+		};
+		return 0;
+	}
+	if (fstat(fd, st))
+		return -1;
+	if (!d || !d->fresh || may_have_acl(s->dirfd))
+		return 0;
+	pthread_mutex_lock(&s->place->lock);
+	if (!atomic_load(&d->new_file_owner_known)) {
+		d->new_file_uid = st->st_uid;
+		d->new_file_gid = st->st_gid;
+		atomic_store_explicit(&d->new_file_owner_known, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&s->place->lock);
+	return 0;
+}
+
+/* ---- giving a whole file its name ----------------------------------------------------------- */
+
+/* For a file system without RENAME_NOREPLACE. */
+static int link_new(const struct seat *s, const char *as)
+{
+	struct stat st;
+
+	if (linkat(s->dirfd, as, s->dirfd, s->name, 0) == 0)
+		return unlinkat(s->dirfd, as, 0);
+	if (errno == EEXIST || errno == ENOENT)
+		return -1;
+	if (fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return renameat(s->dirfd, as, s->dirfd, s->name);
+}
+
+/* Renames without replacing anything.  -1 with errno, EEXIST: the name exists. */
+static int rename_new(const struct seat *s, const char *as)
+{
+	if (syscall(SYS_renameat2, s->dirfd, as, s->dirfd, s->name, RENAME_NOREPLACE) == 0)
+		return 0;
+	return errno == EINVAL || errno == ENOSYS ? link_new(s, as) : -1;
+}
+
+/* -1 with errno; -2 with a failure. */
+static int rename_over(const struct seat *s, const char *as, bool clears)
+{
+	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+		return 0;
+	if (errno != EISDIR || !clears)
+		return -1;
+	return delete_in_the_way(s) ? -2 : renameat(s->dirfd, as, s->dirfd, s->name);
+}
+
+int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
+{
+	char shown[SHOWN_ROOM];
+	int ret;
+
+	if (old && seat_check_replacing(s, old))
+		return -1;
+	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) &&
+	    backup_make_of_seat(s, false))
+		return -1;
+	ret = old ? 1 : rename_new(s, as);
+	if (ret < 0 && errno == EEXIST) {
+		if (seat_check_folding(s))
+			return -1;
+		ret = 1; /* another run created it: the last rename wins */
+	}
+	if (ret > 0)
+		ret = rename_over(s, as, clears);
+	if (ret == -2)
+		return -1;
+	if (ret == 0)
+		return 0;
+	return errno == ENOENT ? 1 : fail("rename to %s: %m", seat_shown(s, shown));
+}
+
+/* 1: something has that name by now, and t has a random name instead. */
+static int link_nameless(const struct seat *s, struct temporary *t)
+{
+	struct place *p = s->place;
+
+	if (temporary_link(t, s->dirfd, s->name, p->proc) == 0) {
+		t->nameless = false;
+		/* In a directory that existed before, an earlier run may have left a temporary. */
+		if (!s->dir || !s->dir->fresh)
+			seat_forget_leftovers(s);
+		return 0;
+	}
+	if (errno == EEXIST && seat_check_folding(s))
+		return -1;
+	if (errno != EEXIST || temporary_give_name(t, s->dirfd, s->name, p->uid, p->proc))
+		return seat_fail(s, "create");
+	return 1;
+}
+
+/* Is a file on disk that was fsynced while it had no name?  On ext4 and XFS it is; btrfs logs
+ * nothing of such a file. */
+static bool is_nameless_synced(int fd)
+{
+	struct statfs fs;
+
+	return RETRIED(fstatfs(fd, &fs)) == 0 && ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC ||
+						  (unsigned long)fs.f_type == XFS_SUPER_MAGIC);
+}
+
+/* named: t already has its final name.  If the fsync fails, that name is removed: the file has the
+ * source's size and mtime, so the next run would take it for whole. */
+static int sync_named(const struct seat *s, const struct temporary *t, bool named)
+{
+	struct stat mine, now;
+
+	if (!s->place->rules->fsync || is_nameless_synced(t->fd) || outlet_sync(t->fd) == 0)
+		return 0;
+	seat_fail(s, "fsync");
+	if (named && fstat(t->fd, &mine) == 0 &&
+	    fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
+		unlinkat(s->dirfd, s->name, 0);
+	return -1;
+}
+
+int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old)
+{
+	bool clears = s->dir || s->place->rules->recursive;
+	struct stat now;
+	int ret = 1;
+
+	if (t->nameless) {
+		ret = link_nameless(s, t);
+		if (ret < 0 || sync_named(s, t, ret == 0))
+			return -1;
+		if (ret == 0)
+			return 0;
+		old = seat_look(s, &now) > 0 ? &now : NULL;
+	}
+	ret = seat_rename(s, t->name, old, clears);
+	return ret > 0 ? seat_fail(s, "rename to") : ret;
+}
