@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Faults that SLUICE_FAULT orders do what they say, and lanes do what they should about them.
- * Only in builds with -Dfaults=true. */
+/*
+ * Faults in SLUICE_FAULT have their documented effect, and lanes react as they should. Only in
+ * builds with -Dfaults=true.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
@@ -20,7 +22,7 @@ static struct lane_stats stats;
 static struct job from, to;
 static struct pair p;
 
-/* 20 blocks over the lane of this index. */
+/* Sends 20 blocks over the lane with this index. */
 static void transfer(unsigned index)
 {
 	void *state;
@@ -42,7 +44,7 @@ static void transfer(unsigned index)
 	assert_string_equal(to.wrong, "");
 }
 
-static void test_damage_once_is_mended(void **arg)
+static void test_block_damaged_once_is_resent(void **arg)
 {
 	(void)arg;
 	transfer(0);
@@ -52,7 +54,7 @@ static void test_damage_once_is_mended(void **arg)
 	assert_true(stats.resent >= 1);
 }
 
-static void test_damage_twice_ends_it(void **arg)
+static void test_block_damaged_twice_ends_the_lane(void **arg)
 {
 	(void)arg;
 	transfer(1);
@@ -61,7 +63,7 @@ static void test_damage_twice_ends_it(void **arg)
 	assert_int_equal(to.done, 4);
 }
 
-static void test_break_is_mended(void **arg)
+static void test_broken_wire_is_mended(void **arg)
 {
 	(void)arg;
 	assert_false(fault_call(2));
@@ -73,17 +75,17 @@ static void test_break_is_mended(void **arg)
 	assert_int_equal(stats.epochs, 2);
 }
 
-static void test_every_so_many_blocks(void **arg)
+static void test_periodic_faults_are_mended(void **arg)
 {
 	(void)arg;
-	transfer(4); /* blocks 2, 8 and 14 break it, 5 and 16 come damaged */
+	transfer(4); /* blocks 2, 8 and 14 break the wire, 5 and 16 arrive damaged */
 	assert_int_equal(from.rc, 0);
 	assert_int_equal(to.done, 20);
-	/* Block 8 may have gone before the sink has said that 5 is damaged. */
+	/* Block 8 may be sent before the sink reports that 5 is damaged. */
 	assert_in_range(stats.epochs, 5, 6);
 }
 
-static void test_stall_takes_its_time(void **arg)
+static void test_stall_delays_the_lane(void **arg)
 {
 	uint64_t before = clock_ms();
 
@@ -97,11 +99,11 @@ static void test_stall_takes_its_time(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damage_once_is_mended),
-		cmocka_unit_test(test_damage_twice_ends_it),
-		cmocka_unit_test(test_break_is_mended),
-		cmocka_unit_test(test_stall_takes_its_time),
-		cmocka_unit_test(test_every_so_many_blocks),
+		cmocka_unit_test(test_block_damaged_once_is_resent),
+		cmocka_unit_test(test_block_damaged_twice_ends_the_lane),
+		cmocka_unit_test(test_broken_wire_is_mended),
+		cmocka_unit_test(test_stall_delays_the_lane),
+		cmocka_unit_test(test_periodic_faults_are_mended),
 	};
 
 	setenv("SLUICE_FAULT",

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The bytes of docs/protocol.md, "Lanes": where each field is, and what is refused. */
+/* The bytes of docs/protocol.md, "Lanes": the offset of each field, and what is refused. */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -36,7 +36,7 @@ static const uint8_t a_head_bytes[56] = {
 	0x23, 0x22, 0x21, 0x20, 0x1f, 0x1e, 0x2d, 0x2c, 0x2b, 0x2a, 0x29, 0x28, 0x27, 0x26,
 };
 
-static void test_head_is_where_the_protocol_says(void **arg)
+static void test_head_layout_matches_the_protocol(void **arg)
 {
 	uint8_t bytes[LANE_HEAD] = {0};
 	struct reader r = reader_of(bytes + 56, 8);
@@ -57,7 +57,7 @@ static void test_head_is_where_the_protocol_says(void **arg)
 	assert_true(h.hash[0] == a_head.hash[0] && h.hash[1] == a_head.hash[1]);
 }
 
-static void test_each_flipped_bit_of_a_head_is_damage(void **arg)
+static void test_any_flipped_bit_of_a_head_is_damage(void **arg)
 {
 	uint8_t bytes[LANE_HEAD];
 	struct head h;
@@ -72,7 +72,7 @@ static void test_each_flipped_bit_of_a_head_is_damage(void **arg)
 	}
 }
 
-/* Byte `at' of a whole head becomes v, and the check is made right. */
+/* Set byte `at' of a valid head to v, and recompute the check. */
 static void assert_head_refused(unsigned at, uint8_t v, const char *why)
 {
 	uint8_t bytes[LANE_HEAD];
@@ -87,7 +87,7 @@ static void assert_head_refused(unsigned at, uint8_t v, const char *why)
 	assert_non_null(strstr(failed()->text, why));
 }
 
-static void test_heads_that_can_not_be_are_refused(void **arg)
+static void test_invalid_heads_are_refused(void **arg)
 {
 	(void)arg;
 	for (unsigned i = 0; i < 4; i++)
@@ -105,7 +105,7 @@ static void test_heads_that_can_not_be_are_refused(void **arg)
 		assert_head_refused(i, 1, "must be 0");
 }
 
-static void test_a_block_that_fills_its_room_is_fine(void **arg)
+static void test_full_block_is_accepted(void **arg)
 {
 	struct head h = a_head;
 	uint8_t bytes[LANE_HEAD];
@@ -134,7 +134,7 @@ static void test_seal_is_xxh3_seeded_with_the_position(void **arg)
 	}
 }
 
-static void test_seal_of_several_cells(void **arg)
+static void test_seal_covers_several_cells(void **arg)
 {
 	enum { MOST = 3 * CELL + 100 };
 	static const uint64_t at[] = {0, 5 * CELL, 1, CELL - 1, 7 * CELL - 300};
@@ -165,7 +165,7 @@ static void test_seal_of_several_cells(void **arg)
 	free(data);
 }
 
-static void test_credit(void **arg)
+static void test_credit_layout_matches_the_protocol(void **arg)
 {
 	const uint8_t want[CREDIT_SIZE] = {'S', 'L', 'C', 0x93, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1};
 	struct credit c = {.epoch = 0x01020304, .stored = 0x0102030405060708};
@@ -208,8 +208,10 @@ static const struct lane_hello a_hello = {
 	.depth = 12,
 };
 
-/* The mac was made by Python's hmac: hmac.new(secret, b"sluice lane" + nonces + first 32 bytes,
- * "sha256"), and so was the token below. */
+/*
+ * The mac was computed with Python: hmac.new(secret, b"sluice lane" + nonces + first 32 bytes,
+ * "sha256"); so was the token below.
+ */
 static const uint8_t a_hello_bytes[LANE_HELLO_SIZE] = {
 	'S',  'L',  'H',  0x93, 1,    2,    1,    0,    5,    0,    12,   0,    4,
 	3,    2,    1,    0,    0,    4,    0,    0,    0,    0,    0,    0,    0,
@@ -218,7 +220,7 @@ static const uint8_t a_hello_bytes[LANE_HELLO_SIZE] = {
 	0xfd, 0x97, 0x31, 0xf6, 0xcb, 0xf0, 0xf2, 0x6c, 0x6a, 0x56, 0x26, 0x78,
 };
 
-static void test_hello_is_where_the_protocol_says(void **arg)
+static void test_hello_layout_matches_the_protocol(void **arg)
 {
 	struct lane_key key = a_key();
 	struct lane_hello h = a_hello;
@@ -239,7 +241,7 @@ static void test_hello_is_where_the_protocol_says(void **arg)
 	assert_int_equal(h.depth, a_hello.depth);
 }
 
-static void test_each_flipped_bit_of_a_hello_is_refused(void **arg)
+static void test_any_flipped_bit_of_a_hello_is_refused(void **arg)
 {
 	struct lane_key key = a_key();
 	uint8_t bytes[LANE_HELLO_SIZE];
@@ -255,7 +257,7 @@ static void test_each_flipped_bit_of_a_hello_is_refused(void **arg)
 	}
 }
 
-static void test_a_hello_is_for_one_key(void **arg)
+static void test_hello_is_bound_to_one_key(void **arg)
 {
 	(void)arg;
 	for (unsigned i = 0; i < sizeof(struct lane_key); i++) {
@@ -279,7 +281,7 @@ static void assert_hello_refused(struct lane_hello h, const char *why)
 	assert_non_null(strstr(failed()->text, why));
 }
 
-static void test_hellos_that_can_not_be_are_refused(void **arg)
+static void test_invalid_hellos_are_refused(void **arg)
 {
 	struct lane_hello h = a_hello;
 
@@ -316,7 +318,7 @@ static void test_hellos_that_can_not_be_are_refused(void **arg)
 	assert_hello_refused(h, "a ring that no sink has");
 }
 
-static void test_a_ring_goes_with_a_hello(void **arg)
+static void test_hello_carries_a_ring(void **arg)
 {
 	struct lane_key key = a_key();
 	struct lane_hello h = a_hello, got;
@@ -350,7 +352,7 @@ static void assert_notice_refused(struct notice n, const char *why)
 	assert_non_null(strstr(failed()->text, why));
 }
 
-static void test_notice(void **arg)
+static void test_notice_layout_matches_the_protocol(void **arg)
 {
 	const uint8_t want[NOTICE_SIZE] = {'S', 'L', 'N', 0x93, 4,  3, 2, 1,
 					   5,   0,   0,   0,    64, 0, 4, 0};
@@ -384,7 +386,7 @@ static void test_notice(void **arg)
 
 /* ---- connection requests --------------------------------------------------------------- */
 
-static void test_private_data(void **arg)
+static void test_private_data_layout_matches_the_protocol(void **arg)
 {
 	const uint8_t want[LANE_PRIVATE_SIZE] = {
 		'S', 'L', 'P', 0x93, 1, 0, 0, 0, 5, 0, 12, 0, 4, 3,  2,  1,  0,  0,  4,  0,
@@ -413,7 +415,7 @@ static void test_private_data(void **arg)
 		assert_int_equal(lane_private_decode(bytes, len, &p), -1);
 	for (unsigned i = 0; i < 24; i++) {
 		if (i >= 8 && i < 16 && i != 9)
-			continue; /* lane, depth, epoch: other values may be right */
+			continue; /* lane, depth, epoch: other values may be valid */
 		bytes[i] ^= 0x80;
 		assert_int_equal(lane_private_decode(bytes, LANE_PRIVATE_SIZE, &p), -1);
 		bytes[i] ^= 0x80;
@@ -439,8 +441,8 @@ static void test_tokens_differ(void **arg)
 	assert_memory_not_equal(first, other, sizeof first);
 }
 
-/* Why a request was refused: whole, padded, cut, and of reasons that there are not. */
-static void test_refusal(void **arg)
+/* The reason of a refused request: complete, padded, truncated, and unknown. */
+static void test_refusal_reasons_are_decoded(void **arg)
 {
 	struct lane_refusal f = {.code = OUT_MEMLOCK, .limit = 65536, .need = UINT64_C(3) << 33};
 	uint8_t bytes[148] = {0};
@@ -465,21 +467,21 @@ static void test_refusal(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_head_is_where_the_protocol_says),
-		cmocka_unit_test(test_each_flipped_bit_of_a_head_is_damage),
-		cmocka_unit_test(test_heads_that_can_not_be_are_refused),
-		cmocka_unit_test(test_a_block_that_fills_its_room_is_fine),
+		cmocka_unit_test(test_head_layout_matches_the_protocol),
+		cmocka_unit_test(test_any_flipped_bit_of_a_head_is_damage),
+		cmocka_unit_test(test_invalid_heads_are_refused),
+		cmocka_unit_test(test_full_block_is_accepted),
 		cmocka_unit_test(test_seal_is_xxh3_seeded_with_the_position),
-		cmocka_unit_test(test_seal_of_several_cells),
-		cmocka_unit_test(test_credit),
-		cmocka_unit_test(test_hello_is_where_the_protocol_says),
-		cmocka_unit_test(test_each_flipped_bit_of_a_hello_is_refused),
-		cmocka_unit_test(test_a_hello_is_for_one_key),
-		cmocka_unit_test(test_hellos_that_can_not_be_are_refused),
-		cmocka_unit_test(test_a_ring_goes_with_a_hello),
-		cmocka_unit_test(test_notice),
-		cmocka_unit_test(test_private_data),
-		cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_seal_covers_several_cells),
+		cmocka_unit_test(test_credit_layout_matches_the_protocol),
+		cmocka_unit_test(test_hello_layout_matches_the_protocol),
+		cmocka_unit_test(test_any_flipped_bit_of_a_hello_is_refused),
+		cmocka_unit_test(test_hello_is_bound_to_one_key),
+		cmocka_unit_test(test_invalid_hellos_are_refused),
+		cmocka_unit_test(test_hello_carries_a_ring),
+		cmocka_unit_test(test_notice_layout_matches_the_protocol),
+		cmocka_unit_test(test_private_data_layout_matches_the_protocol),
+		cmocka_unit_test(test_refusal_reasons_are_decoded),
 		cmocka_unit_test(test_tokens_differ),
 	};
 

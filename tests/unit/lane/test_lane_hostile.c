@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A peer that sends whatever it likes to a lane: it may end it, and nothing worse. */
+/* A peer that sends arbitrary bytes to a lane: it can end the lane, but do nothing worse. */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 enum { SIZE = 4096, DEPTH = 4, SOON_MS = 2000 };
 
-/* A lane whose first wire ends at fd, and that gets no second one. */
+/* A lane whose first wire ends at fd, and that gets no second wire. */
 struct victim {
 	struct lane *lane;
 	int fd, theirs;
@@ -110,12 +110,12 @@ static void assert_refused(struct victim *v, enum outcome code, const char *why)
 		print_error("%d %s\n", failed()->code, failed()->text);
 	assert_int_equal(failed()->code, code);
 	assert_non_null(strstr(failed()->text, why));
-	/* And that is its end. */
+	/* The lane stays ended. */
 	assert_int_equal(lane_recv(v->lane, &b), -1);
 	assert_int_equal(failed()->code, code);
 }
 
-static void test_a_right_block_is_taken(void **arg)
+static void test_valid_block_is_accepted(void **arg)
 {
 	struct victim v;
 	struct block *b;
@@ -130,7 +130,7 @@ static void test_a_right_block_is_taken(void **arg)
 	victim_close(&v);
 }
 
-static void test_wrong_heads_end_a_sink(void **arg)
+static void test_wrong_head_ends_the_sink(void **arg)
 {
 	struct {
 		struct head head;
@@ -158,8 +158,8 @@ static void test_wrong_heads_end_a_sink(void **arg)
 	}
 }
 
-/* The same number again is not the one that is due. */
-static void test_a_block_twice_ends_a_sink(void **arg)
+/* A repeated number is not the one expected. */
+static void test_repeated_block_ends_the_sink(void **arg)
 {
 	struct victim v;
 	struct block *b;
@@ -174,7 +174,7 @@ static void test_a_block_twice_ends_a_sink(void **arg)
 	victim_close(&v);
 }
 
-static void test_noise_is_damage(void **arg)
+static void test_random_bytes_are_damage(void **arg)
 {
 	uint8_t noise[LANE_HEAD];
 	struct victim v;
@@ -190,8 +190,8 @@ static void test_noise_is_damage(void **arg)
 	victim_close(&v);
 }
 
-/* Cut off after each byte of a block: no damage, a broken wire. */
-static void test_every_cut_of_a_block_is_a_broken_wire(void **arg)
+/* Truncation after any byte of a block is a broken wire, not damage. */
+static void test_truncated_block_is_a_broken_wire(void **arg)
 {
 	(void)arg;
 	for (unsigned len = 0; len < LANE_HEAD + 100; len++) {
@@ -212,8 +212,8 @@ static void test_every_cut_of_a_block_is_a_broken_wire(void **arg)
 	}
 }
 
-/* A source that ignores its credits and just sends: its blocks wait in its own socket. */
-static void test_a_flood_waits_in_the_socket(void **arg)
+/* A source ignores its credits and keeps sending: the blocks wait in its own socket. */
+static void test_flood_of_blocks_waits_in_the_socket(void **arg)
 {
 	struct victim v;
 	struct block *b;
@@ -240,7 +240,7 @@ static void *abort_soon(void *lane)
 	return NULL;
 }
 
-static void test_half_a_block_can_be_aborted(void **arg)
+static void test_abort_ends_a_wait_within_a_block(void **arg)
 {
 	uint8_t bytes[LANE_HEAD];
 	struct head h = right;
@@ -287,7 +287,7 @@ static int send_few(struct victim *v, unsigned blocks)
 	return 0;
 }
 
-static void test_wrong_credits_end_a_source(void **arg)
+static void test_wrong_credit_ends_the_source(void **arg)
 {
 	struct {
 		uint32_t epoch;
@@ -319,7 +319,7 @@ static void test_wrong_credits_end_a_source(void **arg)
 	}
 }
 
-static void test_noise_ends_a_source(void **arg)
+static void test_random_bytes_end_the_source(void **arg)
 {
 	struct victim v;
 
@@ -332,7 +332,7 @@ static void test_noise_ends_a_source(void **arg)
 	victim_close(&v);
 }
 
-static void test_half_a_credit_is_a_broken_wire(void **arg)
+static void test_truncated_credit_is_a_broken_wire(void **arg)
 {
 	struct victim v;
 
@@ -350,16 +350,16 @@ static void test_half_a_credit_is_a_broken_wire(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_right_block_is_taken),
-		cmocka_unit_test(test_wrong_heads_end_a_sink),
-		cmocka_unit_test(test_a_block_twice_ends_a_sink),
-		cmocka_unit_test(test_noise_is_damage),
-		cmocka_unit_test(test_every_cut_of_a_block_is_a_broken_wire),
-		cmocka_unit_test(test_a_flood_waits_in_the_socket),
-		cmocka_unit_test(test_half_a_block_can_be_aborted),
-		cmocka_unit_test(test_wrong_credits_end_a_source),
-		cmocka_unit_test(test_noise_ends_a_source),
-		cmocka_unit_test(test_half_a_credit_is_a_broken_wire),
+		cmocka_unit_test(test_valid_block_is_accepted),
+		cmocka_unit_test(test_wrong_head_ends_the_sink),
+		cmocka_unit_test(test_repeated_block_ends_the_sink),
+		cmocka_unit_test(test_random_bytes_are_damage),
+		cmocka_unit_test(test_truncated_block_is_a_broken_wire),
+		cmocka_unit_test(test_flood_of_blocks_waits_in_the_socket),
+		cmocka_unit_test(test_abort_ends_a_wait_within_a_block),
+		cmocka_unit_test(test_wrong_credit_ends_the_source),
+		cmocka_unit_test(test_random_bytes_end_the_source),
+		cmocka_unit_test(test_truncated_credit_is_a_broken_wire),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How long a source waits for a credit, by the answers of its sink: without any wire. */
+/* How long a source waits for a credit, depending on the answers of its sink; without a wire. */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <string.h>
 #include <time.h>
 #include "base/clock.h"
@@ -22,7 +22,7 @@ static struct {
 	unsigned asked;
 } sink;
 
-/* As if a wire were there: the answers of one that is not attached count for nothing. */
+/* Attach a wire in name only: answers about an unattached one are ignored. */
 static struct wire wire;
 
 static void ask(void *ctx, struct lane *l, uint32_t epoch)
@@ -67,8 +67,10 @@ static void lane_free(struct lane *l)
 	lane_close(l);
 }
 
-/* Look as a wire does, until it is given up or so long; returns how long that took, 0: it was not
- * given up. */
+/*
+ * Check repeatedly, as a wire does, until the wire is given up or for this long; returns how long
+ * that took, 0: it was not given up.
+ */
 static uint64_t wait_ms(struct lane *l, bool fresh, uint64_t most_ms)
 {
 	struct patience p = {0};
@@ -87,7 +89,7 @@ static uint64_t wait_ms(struct lane *l, bool fresh, uint64_t most_ms)
 	return 0;
 }
 
-static void a_sink_that_does_not_answer_is_given_the_timeout(void **state)
+static void silent_sink_is_given_the_timeout(void **state)
 {
 	struct lane *l = lane_of(800, SILENT);
 	uint64_t took = wait_ms(l, false, LONG_MS);
@@ -99,7 +101,7 @@ static void a_sink_that_does_not_answer_is_given_the_timeout(void **state)
 	lane_free(l);
 }
 
-static void a_sink_that_waits_for_blocks_is_given_the_timeout(void **state)
+static void sink_that_waits_for_blocks_is_given_the_timeout(void **state)
 {
 	struct lane *l = lane_of(800, IDLE);
 
@@ -108,8 +110,8 @@ static void a_sink_that_waits_for_blocks_is_given_the_timeout(void **state)
 	lane_free(l);
 }
 
-/* A slow consumer, a stopped reader of a pipe: for as long as it takes. */
-static void a_sink_that_rests_is_waited_for(void **state)
+/* A slow consumer, or a stopped reader of a pipe: without a time limit. */
+static void busy_sink_is_waited_for(void **state)
 {
 	struct lane *l = lane_of(200, BUSY);
 
@@ -120,7 +122,7 @@ static void a_sink_that_rests_is_waited_for(void **state)
 	lane_free(l);
 }
 
-static void a_fresh_wire_is_given_less(void **state)
+static void fresh_wire_is_given_less_time(void **state)
 {
 	struct lane *l = lane_of(LONG_MS, IDLE);
 	uint64_t took = wait_ms(l, true, LONG_MS / 2);
@@ -131,8 +133,8 @@ static void a_fresh_wire_is_given_less(void **state)
 	lane_free(l);
 }
 
-/* What comes late over the control channel comes late over the wire as well. */
-static void without_an_answer_a_fresh_wire_has_the_timeout(void **state)
+/* Latency of the control channel means latency of the wire as well. */
+static void fresh_wire_without_an_answer_is_given_the_timeout(void **state)
 {
 	struct lane *l = lane_of(FIRST_CREDIT_MS + 1500, SILENT);
 
@@ -142,7 +144,7 @@ static void without_an_answer_a_fresh_wire_has_the_timeout(void **state)
 	lane_free(l);
 }
 
-static void an_answer_of_another_epoch_counts_for_nothing(void **state)
+static void answer_for_another_epoch_is_ignored(void **state)
 {
 	struct lane *l = lane_of(1000, SILENT);
 
@@ -154,8 +156,8 @@ static void an_answer_of_another_epoch_counts_for_nothing(void **state)
 	lane_free(l);
 }
 
-/* A stopped process: nobody looked meanwhile. */
-static void an_own_pause_is_not_the_sinks_silence(void **state)
+/* This process was stopped: no checks were made in the meantime. */
+static void own_pause_is_not_counted_as_sink_silence(void **state)
 {
 	struct lane *l = lane_of(1000, IDLE);
 	struct timespec pause = {.tv_sec = 3};
@@ -172,13 +174,13 @@ static void an_own_pause_is_not_the_sinks_silence(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_sink_that_does_not_answer_is_given_the_timeout),
-		cmocka_unit_test(a_sink_that_waits_for_blocks_is_given_the_timeout),
-		cmocka_unit_test(a_sink_that_rests_is_waited_for),
-		cmocka_unit_test(a_fresh_wire_is_given_less),
-		cmocka_unit_test(without_an_answer_a_fresh_wire_has_the_timeout),
-		cmocka_unit_test(an_answer_of_another_epoch_counts_for_nothing),
-		cmocka_unit_test(an_own_pause_is_not_the_sinks_silence),
+		cmocka_unit_test(silent_sink_is_given_the_timeout),
+		cmocka_unit_test(sink_that_waits_for_blocks_is_given_the_timeout),
+		cmocka_unit_test(busy_sink_is_waited_for),
+		cmocka_unit_test(fresh_wire_is_given_less_time),
+		cmocka_unit_test(fresh_wire_without_an_answer_is_given_the_timeout),
+		cmocka_unit_test(answer_for_another_epoch_is_ignored),
+		cmocka_unit_test(own_pause_is_not_counted_as_sink_silence),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lanes over any stream descriptor do what every lane does. */
+/* Lanes over any stream descriptor pass the conformance tests. */
 
 #include "lane_conformance.h"
 #include "lane_stream.h"

@@ -39,7 +39,7 @@ static uint64_t bytes(const struct shape *s)
 		assert_int_equal((s).block, b);                                                    \
 	} while (0)
 
-static void test_the_usual_limit_holds_the_usual_lanes(void **state)
+static void test_usual_limit_holds_the_usual_lanes(void **state)
 {
 	struct shape s = {2, 12, 256 * KIB};
 
@@ -50,7 +50,7 @@ static void test_the_usual_limit_holds_the_usual_lanes(void **state)
 	assert_shape(s, 2, 12, 256 * KIB);
 }
 
-static void test_lanes_go_first(void **state)
+static void test_lane_count_shrinks_first(void **state)
 {
 	struct shape s = {8, 12, 256 * KIB}, t = {64, 1024, 4 * MIB};
 
@@ -60,14 +60,14 @@ static void test_lanes_go_first(void **state)
 	s.lanes = 2;
 	assert_true(fit(4 * MIB, &s));
 	assert_shape(s, 1, 12, 256 * KIB);
-	/* Exactly as much as it takes, and a byte less. */
+	/* Exactly the needed amount, and one byte less. */
 	assert_true(fit(bytes(&t), &t));
 	assert_shape(t, 64, 1024, 4 * MIB);
 	assert_true(fit(bytes(&t) - 1, &t));
 	assert_shape(t, 63, 1024, 4 * MIB);
 }
 
-static void test_then_depth_down_to_four(void **state)
+static void test_depth_shrinks_next_down_to_four(void **state)
 {
 	struct shape s = {4, 16, 1 * MIB};
 
@@ -79,7 +79,7 @@ static void test_then_depth_down_to_four(void **state)
 	assert_shape(s, 1, 4, 256 * KIB);
 }
 
-static void test_then_the_block_size_with_depth_again(void **state)
+static void test_block_size_shrinks_last(void **state)
 {
 	struct shape s = {2, 12, 256 * KIB};
 
@@ -93,7 +93,7 @@ static void test_then_the_block_size_with_depth_again(void **state)
 	assert_shape(s, 1, 4, 16 * KIB);
 }
 
-static void test_too_little_is_too_little(void **state)
+static void test_limit_below_the_minimum_fails(void **state)
 {
 	struct shape s = {2, 12, 256 * KIB};
 
@@ -104,7 +104,7 @@ static void test_too_little_is_too_little(void **state)
 	assert_shape(s, 2, 12, 256 * KIB);
 }
 
-static void test_less_than_the_least_may_be_asked_for(void **state)
+static void test_smaller_lanes_may_be_requested(void **state)
 {
 	struct shape s = {1, 1, 4 * KIB};
 
@@ -114,8 +114,8 @@ static void test_less_than_the_least_may_be_asked_for(void **state)
 	assert_false(fit(bytes(&s) - 1, &s));
 }
 
-/* Whatever the limit: what comes out fits, and never is more than what was asked for. */
-static void test_any_limit(void **state)
+/* For any limit the result fits, and never exceeds the request. */
+static void test_result_fits_any_limit(void **state)
 {
 	static const struct shape asked[] = {
 		{1, 1, 4 * KIB}, {2, 12, 256 * KIB}, {5, 7, 1 * MIB}, {64, 1024, 4 * MIB}};
@@ -137,7 +137,10 @@ static void test_any_limit(void **state)
 	}
 }
 
-/* In a child, as the limit can't be raised again: its status is what it found wrong. */
+/*
+ * Runs in a child process, because the limit can't be raised again: its exit status is the number
+ * of the failed check.
+ */
 static int limits(void)
 {
 	struct rlimit rl = {.rlim_cur = 32 * KIB, .rlim_max = 64 * KIB};
@@ -160,7 +163,7 @@ static int limits(void)
 	return strchr(failed()->text, '\n') ? 7 : 0;
 }
 
-static void test_the_soft_limit_is_raised_and_the_remedy_told(void **state)
+static void test_soft_limit_is_raised_and_the_remedy_reported(void **state)
 {
 	pid_t pid = fork();
 	int status;
@@ -174,8 +177,8 @@ static void test_the_soft_limit_is_raised_and_the_remedy_told(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Why there is no RDMA is for people to read. */
-static void test_no_adapter_says_so(void **state)
+/* The reason why RDMA is unavailable is printed to users. */
+static void test_missing_adapter_has_a_reason(void **state)
 {
 	char why[100] = "";
 	bool there = verbs_present(why, sizeof why);
@@ -191,15 +194,15 @@ static void test_no_adapter_says_so(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_usual_limit_holds_the_usual_lanes),
-		cmocka_unit_test(test_lanes_go_first),
-		cmocka_unit_test(test_then_depth_down_to_four),
-		cmocka_unit_test(test_then_the_block_size_with_depth_again),
-		cmocka_unit_test(test_too_little_is_too_little),
-		cmocka_unit_test(test_less_than_the_least_may_be_asked_for),
-		cmocka_unit_test(test_any_limit),
-		cmocka_unit_test(test_the_soft_limit_is_raised_and_the_remedy_told),
-		cmocka_unit_test(test_no_adapter_says_so),
+		cmocka_unit_test(test_usual_limit_holds_the_usual_lanes),
+		cmocka_unit_test(test_lane_count_shrinks_first),
+		cmocka_unit_test(test_depth_shrinks_next_down_to_four),
+		cmocka_unit_test(test_block_size_shrinks_last),
+		cmocka_unit_test(test_limit_below_the_minimum_fails),
+		cmocka_unit_test(test_smaller_lanes_may_be_requested),
+		cmocka_unit_test(test_result_fits_any_limit),
+		cmocka_unit_test(test_soft_limit_is_raised_and_the_remedy_reported),
+		cmocka_unit_test(test_missing_adapter_has_a_reason),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

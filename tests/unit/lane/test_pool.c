@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The memory of a pool: on huge pages where there are some, and well without them. */
+/* The memory of a pool: on huge pages where available, and working without them. */
 
 #include "lane/pool.h"
 
@@ -16,7 +16,7 @@ static const char setting[] = "/proc/sys/vm/nr_hugepages";
 
 enum { SET_ASIDE = 32, SMALL = 4096, LARGE = 256 << 10 };
 
-/* What the kernel says of the mapping that at lies in: the line that begins with key, or "". */
+/* The smaps line of the mapping that contains `at' that begins with key, or "". */
 static void mapping(const void *at, const char *key, char *to, size_t size)
 {
 	FILE *f = fopen("/proc/self/smaps", "re");
@@ -48,7 +48,7 @@ static long set_aside(void)
 	return n;
 }
 
-/* False: not for this user, or not here. */
+/* False: not permitted for this user, or not possible here. */
 static bool set(long n)
 {
 	FILE *f = fopen(setting, "we");
@@ -60,7 +60,7 @@ static bool set(long n)
 	return fclose(f) == 0 && good;
 }
 
-/* All blocks can be filled, hold zeros at first, and do not overlap. */
+/* All blocks are writable, zeroed at first, and do not overlap. */
 static void use(struct pool *p, uint32_t count, uint32_t size)
 {
 	struct block *b;
@@ -87,12 +87,12 @@ static void use(struct pool *p, uint32_t count, uint32_t size)
 static void flags_of(const struct pool *p, char *to, size_t size)
 {
 	mapping(p->base, "VmFlags:", to, size);
-	/* Neither forked nor dumped. */
+	/* Neither inherited by fork nor dumped. */
 	assert_non_null(strstr(to, " dc"));
 	assert_non_null(strstr(to, " dd"));
 }
 
-static void test_a_small_pool(void **state)
+static void test_small_pool_is_neither_forked_nor_dumped(void **state)
 {
 	char flags[256];
 	struct pool p;
@@ -106,8 +106,8 @@ static void test_a_small_pool(void **state)
 	pool_free(&p);
 }
 
-/* More than is set aside, if anything is: transparent ones are asked for. */
-static void test_without_huge_pages_set_aside(void **state)
+/* Larger than the reserved huge pages, if any: transparent ones are requested. */
+static void test_transparent_huge_pages_are_requested(void **state)
 {
 	uint32_t count = 12 + (uint32_t)(set_aside() > 0 ? set_aside() * 8 : 0);
 	char flags[256], size[64];
@@ -127,8 +127,8 @@ static void test_without_huge_pages_set_aside(void **state)
 	pool_free(&p);
 }
 
-/* An administrator has set them aside for somebody else. */
-static void test_pages_set_aside_are_left_to_others(void **state)
+/* The administrator reserved them for another program. */
+static void test_reserved_huge_pages_are_not_used(void **state)
 {
 	long before = set_aside();
 	struct pool p;
@@ -152,9 +152,9 @@ static void test_pages_set_aside_are_left_to_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_small_pool),
-		cmocka_unit_test(test_without_huge_pages_set_aside),
-		cmocka_unit_test(test_pages_set_aside_are_left_to_others),
+		cmocka_unit_test(test_small_pool_is_neither_forked_nor_dumped),
+		cmocka_unit_test(test_transparent_huge_pages_are_requested),
+		cmocka_unit_test(test_reserved_huge_pages_are_not_used),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,8 +23,10 @@ static size_t make(const struct sample *s, enum sample_size size)
 	return w.used;
 }
 
-/* Decode what is in an allocation of just that size, so that a read past it is seen; 0 when it
- * decodes, the encoding of which is then in `again'. */
+/*
+ * Decode an allocation of exactly this size, so that reads past its end are detected; 0 when it
+ * decodes, with the encoding of the result in `again'.
+ */
 static int decode(const struct sample *s, const uint8_t *bytes, size_t len, size_t *again_len)
 {
 	uint8_t *exact = malloc(len + (len == 0));
@@ -44,7 +46,7 @@ static int decode(const struct sample *s, const uint8_t *bytes, size_t len, size
 	return rc;
 }
 
-static void every_message_comes_back(void **state)
+static void messages_survive_a_round_trip(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
@@ -59,7 +61,7 @@ static void every_message_comes_back(void **state)
 	}
 }
 
-/* Long ones are cut at every place near their ends, and here and there between. */
+/* Long samples are cut at every position near their ends, and at some between. */
 static size_t next_cut(size_t cut, size_t len)
 {
 	enum { NEAR = 4096, STEP = 61 };
@@ -67,8 +69,8 @@ static size_t next_cut(size_t cut, size_t len)
 	return cut < NEAR || cut + NEAR > len ? cut + 1 : cut + STEP;
 }
 
-/* A prefix is whole only between two records. */
-static void no_prefix_decodes(void **state)
+/* A prefix is complete only between two records. */
+static void truncated_messages_are_refused(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
@@ -88,7 +90,7 @@ static void no_prefix_decodes(void **state)
 	}
 }
 
-static void nothing_may_be_left_over(void **state)
+static void trailing_bytes_are_refused(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
@@ -102,8 +104,8 @@ static void nothing_may_be_left_over(void **state)
 	}
 }
 
-/* Any single byte changed: refused, or taken for what it says. */
-static void a_changed_byte_is_refused_or_meant(void **state)
+/* Any single changed byte is either refused or decoded as a valid value. */
+static void changed_byte_is_refused_or_decoded(void **state)
 {
 	static const uint8_t flips[] = {0x01, 0x80, 0xff};
 
@@ -119,7 +121,7 @@ static void a_changed_byte_is_refused_or_meant(void **state)
 				uint8_t meant[ROOM];
 				size_t second;
 
-				/* An outcome that there is not is read as OUT_PROTOCOL. */
+				/* An unknown outcome is read as OUT_PROTOCOL. */
 				assert_int_equal(back, len);
 				memcpy(meant, again, back);
 				assert_int_equal(decode(&samples[i], meant, back, &second), 0);
@@ -224,7 +226,9 @@ static void each_field_has_its_range(void **state)
 		{MSG_START, 73, 4, 1u << 31, "connect_timeout_ms"},
 		{MSG_START, 77, 2, 0, "port_hi"},
 		{MSG_START, 79, 2, 6999, "port_hi"},
-		/* host, peer, address and target of the usual one are 8, 8, 8 and 6 bytes. */
+		/*
+		 * host, peer, address and target of the usual sample are 8, 8, 8 and 6 bytes long.
+		 */
 		{MSG_START, 143, 1, CONTENT_DIGESTS, "digest"},
 		{MSG_START, 144, 2, CHMOD_MAX, "chmod"},
 		{MSG_START, 186, 1, RDMA_OP_WRITE_SEND + 1, "rdma_op"},
@@ -250,7 +254,7 @@ static void each_field_has_its_range(void **state)
 		{MSG_FINDING, 19, 2, FINDING_NAME, "name"},
 		{MSG_NOTE, 0, 1, 5, "level"},
 		{MSG_PROGRESS, 24, 1, 2, "total_known"},
-		/* Behind host and text of the usual one. */
+		/* After host and text of the usual sample. */
 		{MSG_VERDICT, 88, 1, 2, "incomplete"},
 		{MSG_VERDICT, 89, 1, TRANSPORT_SSH + 1, "transport"},
 		{MSG_VERDICT, 90, 2, LANE_COUNT_MAX + 1, "lanes"},
@@ -296,7 +300,7 @@ static void each_field_has_its_range(void **state)
 
 /* ---- records ------------------------------------------------------------------------- */
 
-/* Refused, and the failure names the field. */
+/* The record is refused, and the failure names the field. */
 static void refuses(const struct record *r, const char *field)
 {
 	struct writer w = writer_of(sent, sizeof sent);
@@ -379,7 +383,7 @@ static void each_type_has_its_flags(void **state)
 	takes(&r);
 }
 
-static void only_links_link_and_only_devices_are_numbered(void **state)
+static void only_links_have_targets_and_only_devices_have_numbers(void **state)
 {
 	struct record r = file_of(TYPE_HARD_LINK, 0);
 
@@ -418,7 +422,7 @@ static void names_are_one_component(void **state)
 		strcpy(dir.dir.name, no_components[i]);
 		refuses(&dir, "DIR record from the peer: name");
 	}
-	/* stdin has none; a directory has, but for the one that is the target. */
+	/* stdin has no name; a directory has one, except the target itself. */
 	file.file.name[0] = '\0';
 	takes(&file);
 	dir.dir.name[0] = '\0';
@@ -469,7 +473,7 @@ static void owners_have_names(void **state)
 	refuses(&r, "name");
 }
 
-static void pieces_of_attributes_fit_their_value(void **state)
+static void attribute_pieces_fit_their_value(void **state)
 {
 	static uint8_t bytes[XATTR_VALUE_MAX];
 	static const struct {
@@ -501,7 +505,7 @@ static void pieces_of_attributes_fit_their_value(void **state)
 	refuses(&r, "id");
 }
 
-static void what_is_had_is_cells(void **state)
+static void have_names_whole_cells(void **state)
 {
 	static const uint64_t wrong[][2] = {
 		{1, CELL_WIRE},  {CELL_WIRE / 2, 1}, {0, 0},
@@ -556,7 +560,7 @@ static void kept_names_are_components(void **state)
 	refuses(&r, "dir");
 }
 
-static void names_are_kept_while_there_is_room(void **state)
+static void keep_names_fill_the_record(void **state)
 {
 	uint8_t room[1 + 255 + 1 + 2];
 	struct writer names = writer_of(room, sizeof room);
@@ -582,7 +586,7 @@ static void names_are_kept_while_there_is_room(void **state)
 	assert_int_equal(record_keep_next(&r, name), 0);
 }
 
-static void a_content_has_its_length(void **state)
+static void content_digest_has_its_length(void **state)
 {
 	struct record_file_end end = {.id = 1, .lanes = 1};
 	struct writer w = writer_of(sent, sizeof sent);
@@ -598,7 +602,7 @@ static void a_content_has_its_length(void **state)
 	r = reader_of(sent, w.used);
 	assert_int_equal(record_next(&r, &record), -1);
 	assert_non_null(strstr(failed()->text, "content"));
-	/* One more than there is room for, and all of it there. */
+	/* One byte more than there is room for, all of it present. */
 	end.content_len = CONTENT_MAX;
 	memset(end.text, 'x', 9);
 	w = writer_of(sent, sizeof sent);
@@ -611,7 +615,7 @@ static void a_content_has_its_length(void **state)
 	assert_non_null(strstr(failed()->text, "content"));
 }
 
-static void pieces_and_ends_are_of_a_file(void **state)
+static void data_and_ends_need_a_file(void **state)
 {
 	struct record data = {.type = RECORD_DATA};
 	struct record hole = {.type = RECORD_HOLE, .hole = {.len = 1}};
@@ -645,7 +649,7 @@ static void data_ends_within_a_file(void **state)
 	assert_non_null(strstr(failed()->text, "pos"));
 }
 
-static void an_end_counts_no_more_than_its_file(void **state)
+static void file_end_counts_no_more_than_the_file(void **state)
 {
 	static const uint64_t wrong[][2] = {
 		{6, 0}, {0, 6}, {3, 3}, {INT64_MAX, INT64_MAX}, {UINT64_MAX, 0}, {1, UINT64_MAX},
@@ -665,7 +669,7 @@ static void an_end_counts_no_more_than_its_file(void **state)
 	}
 }
 
-static void a_hole_ends_within_a_file(void **state)
+static void hole_ends_within_a_file(void **state)
 {
 	static const uint64_t wrong[][2] = {
 		{0, 0}, {INT64_MAX, 1}, {1ull << 63, 1}, {0, 1ull << 63}, {UINT64_MAX, 2},
@@ -684,7 +688,7 @@ static void a_hole_ends_within_a_file(void **state)
 	}
 }
 
-static void an_offer_has_sixteen_of_each(void **state)
+static void offer_has_at_most_sixteen_places(void **state)
 {
 	const struct sample *s = sample_of(MSG_OFFER);
 	size_t len = make(s, SAMPLE_MOST), back;
@@ -696,8 +700,8 @@ static void an_offer_has_sixteen_of_each(void **state)
 	assert_non_null(strstr(failed()->text, "count"));
 }
 
-/* With all its bytes there. */
-static void a_path_has_its_length(void **state)
+/* With all its bytes present. */
+static void path_length_is_bounded(void **state)
 {
 	static char path[EVENT_PATH_MAX];
 	struct msg_event m = {.what = EVENT_FILE, .path = path, .path_len = EVENT_PATH_MAX};
@@ -715,7 +719,7 @@ static void a_path_has_its_length(void **state)
 	assert_int_equal(decode(sample_of(MSG_EVENT), sent, w.used, &back), 0);
 }
 
-static void a_text_has_no_nul(void **state)
+static void text_contains_no_nul(void **state)
 {
 	const struct sample *s = sample_of(MSG_WANT);
 	size_t len = make(s, SAMPLE_USUAL), back;
@@ -726,7 +730,7 @@ static void a_text_has_no_nul(void **state)
 	assert_string_equal(failed()->text, "malformed WANT from the peer: name");
 }
 
-static void an_unknown_outcome_is_one_of_protocol(void **state)
+static void unknown_outcome_is_a_protocol_failure(void **state)
 {
 	const struct sample *s = sample_of(MSG_ERROR);
 	size_t len = make(s, SAMPLE_USUAL), back;
@@ -738,8 +742,8 @@ static void an_unknown_outcome_is_one_of_protocol(void **state)
 	assert_string_equal(message.error.text, "write x: No space left on device");
 }
 
-/* Whatever another version says after its number, that is what is wrong. */
-static void another_version_is_named(void **state)
+/* Whatever another version sends after its number, the version is what is reported. */
+static void other_version_is_reported(void **state)
 {
 	static const uint8_t types[] = {MSG_HELLO, MSG_START};
 	size_t back;
@@ -760,7 +764,7 @@ static void another_version_is_named(void **state)
 	}
 }
 
-static void a_greeting_tells_any_version(void **state)
+static void greeting_carries_any_version(void **state)
 {
 	const struct sample *s = sample_of(MSG_GREETING);
 	size_t back;
@@ -772,7 +776,7 @@ static void a_greeting_tells_any_version(void **state)
 
 /* ---- frames ---------------------------------------------------------------------------- */
 
-static void frame_heads(void **state)
+static void frame_heads_are_checked(void **state)
 {
 	uint8_t head[FRAME_HEAD], type;
 	uint32_t len;
@@ -802,8 +806,8 @@ static void frame_heads(void **state)
 	}
 }
 
-/* No message is longer than a frame, nor a record than what message.h promises. */
-static void the_largest_fit(void **state)
+/* No message exceeds a frame, and no record the bound in message.h. */
+static void largest_samples_fit(void **state)
 {
 	static const size_t most[] = {
 		[RECORD_FILE] = RECORD_FILE_MAX,
@@ -834,8 +838,8 @@ static void the_largest_fit(void **state)
 			assert_true(make(&samples[i], SAMPLE_MOST) <= FRAME_BODY_MAX);
 }
 
-/* What does not fit is said, and nothing is written past the end. */
-static void a_small_room_is_not_overrun(void **state)
+/* The failure is reported, and nothing is written past the end. */
+static void short_buffer_is_not_overrun(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
@@ -858,35 +862,35 @@ static void a_small_room_is_not_overrun(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_message_comes_back),
-		cmocka_unit_test(no_prefix_decodes),
-		cmocka_unit_test(nothing_may_be_left_over),
-		cmocka_unit_test(a_changed_byte_is_refused_or_meant),
+		cmocka_unit_test(messages_survive_a_round_trip),
+		cmocka_unit_test(truncated_messages_are_refused),
+		cmocka_unit_test(trailing_bytes_are_refused),
+		cmocka_unit_test(changed_byte_is_refused_or_decoded),
 		cmocka_unit_test(each_field_has_its_range),
 		cmocka_unit_test(each_type_has_its_size),
 		cmocka_unit_test(each_type_has_its_flags),
-		cmocka_unit_test(only_links_link_and_only_devices_are_numbered),
+		cmocka_unit_test(only_links_have_targets_and_only_devices_have_numbers),
 		cmocka_unit_test(names_are_one_component),
 		cmocka_unit_test(directories_have_their_ranges),
 		cmocka_unit_test(owners_have_names),
-		cmocka_unit_test(pieces_of_attributes_fit_their_value),
-		cmocka_unit_test(what_is_had_is_cells),
+		cmocka_unit_test(attribute_pieces_fit_their_value),
+		cmocka_unit_test(have_names_whole_cells),
 		cmocka_unit_test(kept_names_are_components),
-		cmocka_unit_test(names_are_kept_while_there_is_room),
-		cmocka_unit_test(a_content_has_its_length),
-		cmocka_unit_test(pieces_and_ends_are_of_a_file),
+		cmocka_unit_test(keep_names_fill_the_record),
+		cmocka_unit_test(content_digest_has_its_length),
+		cmocka_unit_test(data_and_ends_need_a_file),
 		cmocka_unit_test(data_ends_within_a_file),
-		cmocka_unit_test(an_end_counts_no_more_than_its_file),
-		cmocka_unit_test(a_hole_ends_within_a_file),
-		cmocka_unit_test(an_offer_has_sixteen_of_each),
-		cmocka_unit_test(a_path_has_its_length),
-		cmocka_unit_test(a_text_has_no_nul),
-		cmocka_unit_test(an_unknown_outcome_is_one_of_protocol),
-		cmocka_unit_test(another_version_is_named),
-		cmocka_unit_test(a_greeting_tells_any_version),
-		cmocka_unit_test(frame_heads),
-		cmocka_unit_test(the_largest_fit),
-		cmocka_unit_test(a_small_room_is_not_overrun),
+		cmocka_unit_test(file_end_counts_no_more_than_the_file),
+		cmocka_unit_test(hole_ends_within_a_file),
+		cmocka_unit_test(offer_has_at_most_sixteen_places),
+		cmocka_unit_test(path_length_is_bounded),
+		cmocka_unit_test(text_contains_no_nul),
+		cmocka_unit_test(unknown_outcome_is_a_protocol_failure),
+		cmocka_unit_test(other_version_is_reported),
+		cmocka_unit_test(greeting_carries_any_version),
+		cmocka_unit_test(frame_heads_are_checked),
+		cmocka_unit_test(largest_samples_fit),
+		cmocka_unit_test(short_buffer_is_not_overrun),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

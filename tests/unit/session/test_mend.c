@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* "Credit is the acknowledgement" and "Recovery is fenced" of docs/design.md, sentence by
- * sentence, between two whole sessions over TCP. */
+/*
+ * "Credit is the acknowledgement" and "Recovery is fenced" of docs/design.md, sentence by sentence,
+ * between two complete sessions over TCP.
+ */
 
 #include "session_pair.h"
 
@@ -65,9 +67,9 @@ static struct lane_stats lane_of(unsigned end, unsigned k)
 /* ---- a gate in the file call ---------------------------------------------------------------- */
 
 struct gate {
-	unsigned end, lane; /* whose */
+	unsigned end, lane; /* of this end */
 	uint64_t number; /* at this block */
-	_Atomic uint64_t there; /* somebody stands before it */
+	_Atomic uint64_t there; /* a thread has reached it */
 	_Atomic bool open;
 };
 
@@ -84,7 +86,7 @@ static void stand_at_gate(struct lane_job *j, struct block *b, uint64_t number)
 		pause_ms(2);
 }
 
-/* Each of them has stored something: before that there is nothing to cut. */
+/* Wait until each lane has stored something: before that there is nothing to cut. */
 static void await_lanes(void)
 {
 	for (unsigned k = 0; k < session_lanes(p.ends[SINK].s); k++)
@@ -100,9 +102,11 @@ static void cut_lanes(void)
 /* ---- credit is the acknowledgement ------------------------------------------------------------
  */
 
-/* A sink puts a block back only after its bytes are written. The cumulative credit n says: the
- * first n blocks of this lane are stored. */
-static void test_what_is_not_put_is_not_credited(void **state)
+/*
+ * A sink returns a block only after its bytes are written. The cumulative credit n means that the
+ * first n blocks of this lane are stored.
+ */
+static void test_unwritten_block_is_not_credited(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 7};
 
@@ -121,9 +125,11 @@ static void test_what_is_not_put_is_not_credited(void **state)
 	assert_int_equal(lane_stored(session_lane(p.ends[SOURCE].s, 0)), 100);
 }
 
-/* The source keeps a block filled until its credit is back, and only then lends it again: with
- * nothing stored it can send as many blocks as it has, and no more. */
-static void test_a_block_is_lent_again_only_when_stored(void **state)
+/*
+ * The source keeps a block filled until its credit is back, and lends it again only then: while
+ * nothing is stored it can send each of its blocks once.
+ */
+static void test_block_is_lent_again_only_when_stored(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 0};
 
@@ -142,7 +148,7 @@ static void test_a_block_is_lent_again_only_when_stored(void **state)
 }
 
 /* lane_flush returns when all credits are back. */
-static void test_flush_waits_for_the_last_block(void **state)
+static void test_flush_waits_for_the_last_credit(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 2};
 
@@ -162,10 +168,12 @@ static void test_flush_waits_for_the_last_block(void **state)
 /* ---- recovery is fenced -------------------------------------------------------------------------
  */
 
-/* When a connection dies: LANE_DOWN(lane, epoch); the sink answers LANE_STORED(lane, n); the source
- * frees n blocks and sends the rest, in order, over a new connection of the same lane under
- * epoch + 1. */
-static void test_a_broken_lane_goes_on_where_it_was(void **state)
+/*
+ * When a connection breaks, the source sends LANE_DOWN(lane, epoch), and the sink answers
+ * LANE_STORED(lane, n). The source frees n blocks and sends the rest, in order, over a new
+ * connection of the same lane with epoch + 1.
+ */
+static void test_broken_lane_resumes_where_it_stopped(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 10};
 	struct seen down, stored;
@@ -179,7 +187,7 @@ static void test_a_broken_lane_goes_on_where_it_was(void **state)
 	opened();
 	pair_start(&p, 200);
 	assert_true(await_count(&g.there, 1));
-	/* Ten are stored and one is in the sink's hands; more are on their way. */
+	/* Ten blocks are stored, the sink holds one, and more are in flight. */
 	assert_true(await_count(&p.ends[SOURCE].jobs[0].done, 12));
 	cut_lanes();
 	assert_true(pair_await(&p, SOURCE, MSG_LANE_DOWN, 1));
@@ -191,7 +199,7 @@ static void test_a_broken_lane_goes_on_where_it_was(void **state)
 	assert_int_equal(down.epoch, 0);
 	assert_int_equal(stored.lane, 0);
 	assert_int_equal(stored.epoch, 0);
-	/* The one in its hands was written by then. */
+	/* The block that the sink held was written by then. */
 	assert_true(stored.stored >= 11);
 	assert_false(stored.damaged);
 	st = lane_of(SOURCE, 0);
@@ -200,9 +208,11 @@ static void test_a_broken_lane_goes_on_where_it_was(void **state)
 	assert_int_equal(pair_seen(&p, SINK, MSG_LANE_STORED), 1);
 }
 
-/* The sink drops unwritten blocks, waits until its thread is out of file calls, and answers only
- * then; until then the source sends nothing again. */
-static void test_the_sink_answers_when_out_of_file_calls(void **state)
+/*
+ * The sink drops unwritten blocks and answers only when its thread is out of file calls; until then
+ * the source retransmits nothing.
+ */
+static void test_sink_answers_only_when_out_of_file_calls(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 1, .number = 5};
 
@@ -215,7 +225,7 @@ static void test_the_sink_answers_when_out_of_file_calls(void **state)
 	assert_true(await_count(&g.there, 1));
 	cut_lanes();
 	assert_true(pair_await(&p, SOURCE, MSG_LANE_DOWN, 2));
-	/* Lane 0's thread is in no file call, so it is mended, and lane 1 is not. */
+	/* Lane 0's thread is in no file call, so lane 0 is mended; lane 1 is not. */
 	assert_true(await_count(&p.ends[SINK].jobs[0].done, 300));
 	pause_ms(300);
 	for (unsigned i = 0; i < pair_seen(&p, SINK, MSG_LANE_STORED); i++)
@@ -238,8 +248,8 @@ static enum verdict hold_stored(struct pair *pair, unsigned from, uint8_t type, 
 	return type == MSG_LANE_STORED ? HOLD : PASS;
 }
 
-/* The source waits for LANE_STORED however long it takes. */
-static void test_nothing_is_sent_again_before_stored_is_said(void **state)
+/* The source waits for LANE_STORED without a time limit. */
+static void test_nothing_is_retransmitted_before_lane_stored(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 20};
 
@@ -255,7 +265,7 @@ static void test_nothing_is_sent_again_before_stored_is_said(void **state)
 	cut_lanes();
 	atomic_store(&g.open, true);
 	assert_true(pair_await(&p, SINK, MSG_LANE_STORED, 2));
-	/* Longer than the timeout, which is for connections. */
+	/* Longer than the timeout, which applies to connecting. */
 	pause_ms(1500);
 	assert_int_equal(p.proxy.came, 2);
 	assert_int_equal(lane_of(SOURCE, 0).resent, 0);
@@ -265,8 +275,8 @@ static void test_nothing_is_sent_again_before_stored_is_said(void **state)
 	assert_int_equal(p.proxy.came, 4);
 }
 
-/* Never over another lane. */
-static void test_a_lane_never_carries_anothers_blocks(void **state)
+/* Blocks are never retransmitted over another lane. */
+static void test_lane_never_carries_blocks_of_another(void **state)
 {
 	struct gate g = {.end = SOURCE, .lane = 0, .number = 150};
 
@@ -281,19 +291,19 @@ static void test_a_lane_never_carries_anothers_blocks(void **state)
 	assert_true(await_count(&p.ends[SOURCE].jobs[1].done, 300));
 	cut_lanes();
 	pause_ms(300);
-	/* Lane 1 has nothing more to send, lane 0 half of it. */
+	/* Lane 1 has nothing more to send, lane 0 has half of its blocks left. */
 	assert_true(p.ends[SINK].jobs[0].done <= 150);
 	atomic_store(&g.open, true);
 	pause_ms(200);
 	assert_true(p.ends[SINK].jobs[0].done <= 150);
 	pair_release(&p);
-	/* Each block says what lane it is of, and the sinks check that. */
+	/* Each block names its lane, and the sinks check that. */
 	finished();
 	assert_int_equal(lane_of(SOURCE, 1).blocks, 300);
 }
 
-/* A block arrives damaged: it is caught and sent once more. */
-static void test_a_damaged_block_is_sent_once_more(void **state)
+/* A block that arrives damaged is detected and sent once more. */
+static void test_damaged_block_is_retransmitted_once(void **state)
 {
 	bool damaged = false;
 
@@ -311,15 +321,15 @@ static void test_a_damaged_block_is_sent_once_more(void **state)
 	assert_int_equal(lane_of(SOURCE, 0).epochs, 2);
 }
 
-/* The same block damaged twice: the session fails, at both ends, with 41. */
-static void test_the_same_block_damaged_twice_fails(void **state)
+/* The same block damaged twice: the session fails at both ends with 41. */
+static void test_block_damaged_twice_fails_the_session(void **state)
 {
 	struct failure f;
 	char host[HOST_MAX];
 
 	(void)state;
 	p.ends[SOURCE].o.lanes = 1;
-	/* In the first block, which comes first on the second connection as well. */
+	/* In the first block, which is also the first one on the second connection. */
 	atomic_store(&p.proxy.flips, 2);
 	atomic_store(&p.proxy.flip_at, LANE_HELLO_SIZE + LANE_HEAD + 3);
 	assert_int_equal(pair_use_proxy(&p), 0);
@@ -337,7 +347,7 @@ static void test_the_same_block_damaged_twice_fails(void **state)
 	assert_int_equal(p.ends[SINK].jobs[0].done, 0);
 }
 
-/* No connection within --timeout: the session fails. */
+/* Without a connection within --timeout the session fails. */
 static void no_way_back(void)
 {
 	struct failure f;
@@ -363,17 +373,17 @@ static void no_way_back(void)
 		assert_int_equal(f.code, OUT_PEER_LOST);
 		assert_non_null(strstr(f.text, "could not be reconnected within 1 s"));
 	}
-	/* It was tried more than once. */
+	/* More than one attempt was made. */
 	assert_true(p.proxy.came > 4);
 }
 
-static void test_no_way_back_within_the_timeout(void **state)
+static void test_session_fails_without_reconnection_in_time(void **state)
 {
 	(void)state;
 	no_way_back();
 }
 
-static void test_no_way_back_to_a_source_that_listens(void **state)
+static void test_session_with_listening_source_fails_without_reconnection(void **state)
 {
 	(void)state;
 	p.ends[SOURCE].o.listens = true;
@@ -381,8 +391,8 @@ static void test_no_way_back_to_a_source_that_listens(void **state)
 	no_way_back();
 }
 
-/* An outage shorter than the timeout is survived. */
-static void test_an_outage_is_survived(void **state)
+/* The session survives an outage shorter than the timeout. */
+static void test_short_outage_is_survived(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 20, .open = true};
 
@@ -401,8 +411,10 @@ static void test_an_outage_is_survived(void **state)
 	finished();
 }
 
-/* A source that is blocked in its read for longer than the timeout is no fault, nor is a sink
- * blocked in its write: time counts when both are there to connect. */
+/*
+ * A source that is blocked in read, or a sink that is blocked in write, for longer than the timeout
+ * is no failure: the time runs only while both ends are there to connect.
+ */
 static void away_for_long(unsigned who, bool source_listens)
 {
 	struct gate g = {.end = who, .lane = 0, .number = 30};
@@ -423,31 +435,31 @@ static void away_for_long(unsigned who, bool source_listens)
 	assert_int_equal(lane_of(SOURCE, 0).epochs, 2);
 }
 
-static void test_a_source_away_while_its_lane_breaks(void **state)
+static void test_lane_breaks_while_source_is_blocked(void **state)
 {
 	(void)state;
 	away_for_long(SOURCE, false);
 }
 
-static void test_a_listening_source_away_while_its_lane_breaks(void **state)
+static void test_lane_breaks_while_listening_source_is_blocked(void **state)
 {
 	(void)state;
 	away_for_long(SOURCE, true);
 }
 
-static void test_a_sink_away_while_its_lane_breaks(void **state)
+static void test_lane_breaks_while_sink_is_blocked(void **state)
 {
 	(void)state;
 	away_for_long(SINK, false);
 }
 
-static void test_a_connecting_sink_away_while_its_lane_breaks(void **state)
+static void test_lane_breaks_while_connecting_sink_is_blocked(void **state)
 {
 	(void)state;
 	away_for_long(SINK, true);
 }
 
-/* Lanes that break again and again: each block arrives once, in order. */
+/* Lanes break repeatedly: each block arrives once, in order. */
 static void again_and_again(bool source_listens)
 {
 	uint64_t deadline = clock_ms() + 40000;
@@ -471,20 +483,22 @@ static void again_and_again(bool source_listens)
 	assert_true(lane_of(SOURCE, 0).epochs > 5);
 }
 
-static void test_lanes_broken_again_and_again(void **state)
+static void test_repeatedly_broken_lanes_deliver_everything(void **state)
 {
 	(void)state;
 	again_and_again(false);
 }
 
-static void test_lanes_of_a_listening_source_broken_again_and_again(void **state)
+static void test_repeatedly_broken_lanes_of_a_listening_source_deliver_everything(void **state)
 {
 	(void)state;
 	again_and_again(true);
 }
 
-/* An attempt that one end counts as failed has succeeded at the other: both find together, the
- * first time and when mending. */
+/*
+ * An attempt that failed at one end succeeded at the other: both ends still agree on one wire, at
+ * the first connection and when mending.
+ */
 static void only_the_other_end_survives(bool source_listens)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 20};
@@ -505,20 +519,20 @@ static void only_the_other_end_survives(bool source_listens)
 	assert_int_equal(p.proxy.mutes, 0);
 }
 
-static void test_attempts_that_only_the_sink_survived(void **state)
+static void test_attempt_that_succeeded_only_at_the_sink_is_replaced(void **state)
 {
 	(void)state;
 	only_the_other_end_survives(false);
 }
 
-static void test_attempts_that_only_the_source_survived(void **state)
+static void test_attempt_that_succeeded_only_at_the_source_is_replaced(void **state)
 {
 	(void)state;
 	only_the_other_end_survives(true);
 }
 
-/* Loss of the control channel ends the session, soon and at both ends, wherever they are. */
-static void test_loss_of_the_control_channel_ends_the_session(void **state)
+/* Loss of the control channel ends the session soon, at both ends, whatever they wait for. */
+static void test_control_channel_loss_ends_the_session(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 20};
 	struct failure f;
@@ -549,8 +563,8 @@ static void test_loss_of_the_control_channel_ends_the_session(void **state)
 	}
 }
 
-/* Nor does it hang while lanes are being mended. */
-static void test_loss_of_the_control_channel_while_mending(void **state)
+/* Nor does the session hang while lanes are being mended. */
+static void test_control_channel_loss_while_mending_ends_the_session(void **state)
 {
 	struct gate g = {.end = SINK, .lane = 0, .number = 20, .open = true};
 	uint64_t before;
@@ -575,28 +589,28 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_what_is_not_put_is_not_credited),
-		T(test_a_block_is_lent_again_only_when_stored),
-		T(test_flush_waits_for_the_last_block),
-		T(test_a_broken_lane_goes_on_where_it_was),
-		T(test_the_sink_answers_when_out_of_file_calls),
-		T(test_nothing_is_sent_again_before_stored_is_said),
-		T(test_a_lane_never_carries_anothers_blocks),
-		T(test_a_damaged_block_is_sent_once_more),
-		T(test_the_same_block_damaged_twice_fails),
-		T(test_no_way_back_within_the_timeout),
-		T(test_no_way_back_to_a_source_that_listens),
-		T(test_an_outage_is_survived),
-		T(test_a_source_away_while_its_lane_breaks),
-		T(test_a_listening_source_away_while_its_lane_breaks),
-		T(test_a_sink_away_while_its_lane_breaks),
-		T(test_a_connecting_sink_away_while_its_lane_breaks),
-		T(test_lanes_broken_again_and_again),
-		T(test_lanes_of_a_listening_source_broken_again_and_again),
-		T(test_attempts_that_only_the_sink_survived),
-		T(test_attempts_that_only_the_source_survived),
-		T(test_loss_of_the_control_channel_ends_the_session),
-		T(test_loss_of_the_control_channel_while_mending),
+		T(test_unwritten_block_is_not_credited),
+		T(test_block_is_lent_again_only_when_stored),
+		T(test_flush_waits_for_the_last_credit),
+		T(test_broken_lane_resumes_where_it_stopped),
+		T(test_sink_answers_only_when_out_of_file_calls),
+		T(test_nothing_is_retransmitted_before_lane_stored),
+		T(test_lane_never_carries_blocks_of_another),
+		T(test_damaged_block_is_retransmitted_once),
+		T(test_block_damaged_twice_fails_the_session),
+		T(test_session_fails_without_reconnection_in_time),
+		T(test_session_with_listening_source_fails_without_reconnection),
+		T(test_short_outage_is_survived),
+		T(test_lane_breaks_while_source_is_blocked),
+		T(test_lane_breaks_while_listening_source_is_blocked),
+		T(test_lane_breaks_while_sink_is_blocked),
+		T(test_lane_breaks_while_connecting_sink_is_blocked),
+		T(test_repeatedly_broken_lanes_deliver_everything),
+		T(test_repeatedly_broken_lanes_of_a_listening_source_deliver_everything),
+		T(test_attempt_that_succeeded_only_at_the_sink_is_replaced),
+		T(test_attempt_that_succeeded_only_at_the_source_is_replaced),
+		T(test_control_channel_loss_ends_the_session),
+		T(test_control_channel_loss_while_mending_ends_the_session),
 #undef T
 	};
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A lane over ssh that breaks and can't be reconnected: the reason of its conductor counts if it
- * came since. */
+/*
+ * A lane over ssh breaks and cannot be reconnected: the conductor's reason counts if it is newer
+ * than the break.
+ */
 
 #include "session_pair.h"
 
@@ -31,7 +33,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The only LANE_CHECK is the test's own. */
+/* The test sends the only LANE_CHECK. */
 static enum verdict take_port(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
 			      uint32_t *len)
 {
@@ -56,7 +58,7 @@ static void send_detour(const char *why)
 	pair_forge(&p, SINK, MSG_DETOUR, body, w.used);
 }
 
-/* All frames before have been heard. */
+/* All earlier frames have been handled. */
 static void await_heard(void)
 {
 	struct msg_lane_check m = {.lane = 0, .epoch = 0};
@@ -68,7 +70,7 @@ static void await_heard(void)
 	assert_true(pair_await(&p, SINK, MSG_LANE_HELD, 1));
 }
 
-/* The sink connects: it answers LANE_CHECK. */
+/* The connecting end is the sink: it answers LANE_CHECK. */
 static void carry_over_detour(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
@@ -105,7 +107,7 @@ static void ended_with(struct failure *f)
 	assert_non_null(strstr(f->text, "lane 0 could not be reconnected within 3 s: "));
 }
 
-static void test_a_reason_from_before_does_not_count(void **state)
+static void test_reason_older_than_the_break_is_ignored(void **state)
 {
 	struct failure f;
 
@@ -118,7 +120,7 @@ static void test_a_reason_from_before_does_not_count(void **state)
 	assert_null(strstr(f.text, "a reason of long ago"));
 }
 
-static void test_a_reason_that_came_since_counts(void **state)
+static void test_reason_newer_than_the_break_is_reported(void **state)
 {
 	struct failure f;
 
@@ -137,8 +139,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_a_reason_from_before_does_not_count),
-		T(test_a_reason_that_came_since_counts),
+		T(test_reason_older_than_the_break_is_ignored),
+		T(test_reason_newer_than_the_break_is_reported),
 #undef T
 	};
 

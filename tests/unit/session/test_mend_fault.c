@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The accepting end of a lane fails after its hello was delivered: the connecting end has a wire,
- * the accepting one has none, and both find together. */
+/*
+ * The accepting end of a lane fails after its hello was delivered, so that only the connecting end
+ * has a wire: both ends still agree on one.
+ */
 
 #include "session_pair.h"
 
@@ -42,15 +44,15 @@ static void carry(bool source_listens)
 		assert_int_equal(lane_stored(session_lane(p.ends[SOURCE].s, k)), 200);
 }
 
-static void test_a_sink_that_fails_after_its_hello(void **state)
+static void test_lane_recovers_when_sink_fails_after_its_hello(void **state)
 {
 	(void)state;
 	carry(false);
-	/* It reported each of them. */
+	/* The sink reported each of the failures. */
 	assert_true(pair_seen(&p, SINK, MSG_LANE_DOWN) >= 6);
 }
 
-static void test_a_listening_source_that_fails_after_its_hello(void **state)
+static void test_lane_recovers_when_listening_source_fails_after_its_hello(void **state)
 {
 	(void)state;
 	carry(true);
@@ -60,8 +62,8 @@ static void test_a_listening_source_that_fails_after_its_hello(void **state)
 static int run_sink(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_sink_that_fails_after_its_hello, setup,
-						teardown),
+		cmocka_unit_test_setup_teardown(test_lane_recovers_when_sink_fails_after_its_hello,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("mend_fault_sink", tests, NULL, NULL);
@@ -70,14 +72,15 @@ static int run_sink(void)
 static int run_source(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_a_listening_source_that_fails_after_its_hello,
-						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_lane_recovers_when_listening_source_fails_after_its_hello, setup,
+			teardown),
 	};
 
 	return cmocka_run_group_tests_name("mend_fault_source", tests, NULL, NULL);
 }
 
-/* A process counts each fault once, so each test has its own. */
+/* A process counts each fault once, so each test has a fault of its own. */
 int main(void)
 {
 	int status = 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How long an end waits until the other one has given a wire up too: for as long as its thread is
- * away, and no longer. */
+/*
+ * How long an end waits until the other one has given up the wire too: for as long as the other's
+ * thread is in a file call, and no longer.
+ */
 
 #include "session_pair.h"
 
@@ -14,7 +16,7 @@
 #include "base/clock.h"
 #include <cmocka.h>
 
-enum { GATE_AT = 30, ENOUGH = 4 /* answers that are not busy */ };
+enum { GATE_AT = 30, ENOUGH = 4 /* answers other than busy */ };
 
 static struct pair p;
 
@@ -35,7 +37,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- away ------------------------------------------------------------------------------------ */
+/*
+ * ---- blocked -----------------------------------------------------------------------------------
+ */
 
 static unsigned gate_end;
 static _Atomic uint64_t at_gate;
@@ -53,7 +57,7 @@ static void stand_at_gate(struct lane_job *j, struct block *b, uint64_t number)
 		pause_ms(2);
 }
 
-/* A thread in a file call: its end is asked, answers that it is busy, and that counts. */
+/* A thread is in a file call: its end is asked, answers that it is busy, and the wait goes on. */
 static void away(unsigned who)
 {
 	gate_end = who;
@@ -72,19 +76,20 @@ static void away(unsigned who)
 	assert_int_equal(pair_finish(&p), 0);
 }
 
-static void test_a_sink_that_is_away(void **state)
+static void test_blocked_sink_is_waited_for(void **state)
 {
 	(void)state;
 	away(SINK);
 }
 
-static void test_a_source_that_is_away(void **state)
+static void test_blocked_source_is_waited_for(void **state)
 {
 	(void)state;
 	away(SOURCE);
 }
 
-/* ---- never -------------------------------------------------------------------------------------
+/*
+ * ---- never blocked -----------------------------------------------------------------------------
  */
 
 static enum verdict drop_over(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
@@ -102,9 +107,11 @@ static enum verdict drop_over(struct pair *pair, unsigned from, uint8_t type, ui
 	return PASS;
 }
 
-/* The first connection of a lane fails at the accepting end, which waits for another one; the
- * connecting end never hears of it. */
-static void test_a_sink_that_waits_and_says_nothing(void **state)
+/*
+ * The first connection of a lane fails at the accepting end, which waits for another one; the
+ * connecting end never learns of it.
+ */
+static void test_wait_for_a_silent_sink_ends(void **state)
 {
 	uint64_t before = clock_ms();
 	struct failure f;
@@ -131,9 +138,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_a_sink_that_is_away),
-		T(test_a_source_that_is_away),
-		T(test_a_sink_that_waits_and_says_nothing),
+		T(test_blocked_sink_is_waited_for),
+		T(test_blocked_source_is_waited_for),
+		T(test_wait_for_a_silent_sink_ends),
 #undef T
 	};
 

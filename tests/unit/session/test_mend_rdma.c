@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lanes whose RDMA connections break too often, and TCP that can't be reached then: no adapter is
- * needed, since what counts as RDMA here is TCP to the same port. */
+/*
+ * Lanes whose RDMA connections break too often while TCP cannot be reached. No adapter is needed:
+ * the stand-in for RDMA is TCP to the same port.
+ */
 
 #include "session_pair.h"
 
@@ -18,12 +20,14 @@
 enum { LANES = 4, TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };
 
 static struct pair p;
-/* MUTE: each lane connects once; then it refuses one attempt, and answers no other. */
+/*
+ * MUTE: each lane connects once; after that one attempt is refused and all others are unanswered.
+ */
 static enum tcp { TCP_OPEN, TCP_REFUSED, TCP_SILENT, TCP_MUTE } tcp;
 static _Atomic bool closes; /* TCP is refused from now on */
 static _Atomic unsigned rdma_dials, tcp_dials, later_dials;
 
-/* ---- in place of verbs, and before TCP (--wrap) ------------------------------------------- */
+/* ---- stand-ins for verbs, and wrappers of TCP (--wrap) ------------------------------------ */
 
 int __real_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out);
@@ -106,7 +110,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Block 20, 40 and 60 of the last lane each break its connection, once in this process. */
+/* Blocks 20, 40 and 60 of the last lane each break its connection, once in this process. */
 static void carry(unsigned lanes)
 {
 	for (unsigned i = 0; i < 2; i++) {
@@ -124,11 +128,11 @@ static void carry(unsigned lanes)
 		fail();
 	}
 	assert_int_equal(lane_stored(session_lane(p.ends[SOURCE].s, lanes - 1)), BLOCKS);
-	/* TCP was asked first. */
+	/* TCP was tried first. */
 	assert_true(atomic_load(&tcp_dials) > 0);
 }
 
-static void test_rdma_goes_on_where_tcp_is_refused(void **state)
+static void test_lane_stays_on_rdma_when_tcp_is_refused(void **state)
 {
 	(void)state;
 	tcp = TCP_REFUSED;
@@ -136,8 +140,8 @@ static void test_rdma_goes_on_where_tcp_is_refused(void **state)
 	assert_int_equal(atomic_load(&rdma_dials), 4);
 }
 
-/* Of the time to reconnect some is left when nothing answers over TCP. */
-static void test_rdma_goes_on_where_tcp_is_silent(void **state)
+/* When TCP does not answer, some of the time to reconnect is left for RDMA. */
+static void test_lane_stays_on_rdma_when_tcp_is_silent(void **state)
 {
 	(void)state;
 	tcp = TCP_SILENT;
@@ -152,8 +156,8 @@ static void close_tcp(struct lane_job *j, struct block *b, uint64_t number)
 		atomic_store(&closes, true);
 }
 
-/* A lane that went to TCP, which breaks at block 80 and can't be reached by then. */
-static void test_rdma_goes_on_where_tcp_closes_later(void **state)
+/* A lane moves to TCP, breaks at block 80, and TCP cannot be reached by then. */
+static void test_lane_returns_to_rdma_when_tcp_closes_later(void **state)
 {
 	(void)state;
 	p.work = close_tcp;
@@ -162,8 +166,8 @@ static void test_rdma_goes_on_where_tcp_closes_later(void **state)
 	assert_int_equal(atomic_load(&rdma_dials), 6);
 }
 
-/* The deadline cuts the last attempt short: what an attempt before it was told is the reason. */
-static void test_the_reason_is_not_that_time_is_over(void **state)
+/* The deadline cuts the last attempt short: the reason is that of an earlier attempt. */
+static void test_failure_reports_the_refusal_not_the_deadline(void **state)
 {
 	char host[HOST_MAX];
 	struct failure why;
@@ -189,10 +193,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_rdma_goes_on_where_tcp_is_refused),
-		T(test_rdma_goes_on_where_tcp_is_silent),
-		T(test_rdma_goes_on_where_tcp_closes_later),
-		T(test_the_reason_is_not_that_time_is_over),
+		T(test_lane_stays_on_rdma_when_tcp_is_refused),
+		T(test_lane_stays_on_rdma_when_tcp_is_silent),
+		T(test_lane_returns_to_rdma_when_tcp_closes_later),
+		T(test_failure_reports_the_refusal_not_the_deadline),
 #undef T
 	};
 

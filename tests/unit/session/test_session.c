@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Opening a session, what both ends agree on, the ways between them, and how it fails. */
+/* Opening a session: what both ends agree on, the ways between them, and how it fails. */
 
 #include "session_pair.h"
 
@@ -51,7 +51,7 @@ static void carried(uint64_t count)
 	assert_int_equal(pair_finish(&p), 0);
 }
 
-/* Both ends failed to open, with this code, and a text that says this. */
+/* Both ends failed to open, with this code and this text. */
 static void not_opened(enum outcome code, const char *text)
 {
 	assert_int_equal(pair_open(&p), -1);
@@ -73,7 +73,7 @@ static enum transport transport_of(unsigned end, char *why)
 	return t;
 }
 
-/* ---- agreeing ------------------------------------------------------------------------------- */
+/* ---- agreement --------------------------------------------------------------------------- */
 
 static struct msg_hello hello_of(enum role role)
 {
@@ -92,7 +92,7 @@ static struct msg_hello hello_of(enum role role)
 	return m;
 }
 
-static void test_the_smaller_of_everything(void **state)
+static void test_smaller_values_are_agreed_on(void **state)
 {
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t, u;
@@ -110,13 +110,13 @@ static void test_the_smaller_of_everything(void **state)
 	assert_int_equal(t.timeout_ms, 7000);
 	assert_false(t.same_host);
 	assert_true(t.rdma);
-	/* Both come to the same. */
+	/* Both ends compute the same. */
 	assert_int_equal(terms_agree(&b, &a, &u), 0);
 	assert_memory_equal(&t, &u, sizeof t);
 }
 
-/* A peer may shorten our patience, not take it away. */
-static void test_a_peer_without_patience(void **state)
+/* A peer may shorten our timeout, but not below the minimum. */
+static void test_peer_timeout_is_bounded_below(void **state)
 {
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t;
@@ -130,7 +130,7 @@ static void test_a_peer_without_patience(void **state)
 	assert_int_equal(t.timeout_ms, 15000);
 }
 
-static void test_memory_of_either_bounds_the_lanes(void **state)
+static void test_either_memory_limit_bounds_the_lanes(void **state)
 {
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t;
@@ -148,13 +148,13 @@ static void test_memory_of_either_bounds_the_lanes(void **state)
 	assert_int_equal(failed()->code, OUT_USAGE);
 }
 
-static void test_rdma_only_where_both_can(void **state)
+static void test_rdma_needs_both_ends(void **state)
 {
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t;
 
 	(void)state;
-	/* The usual 8 MiB have room for two lanes of the usual size. */
+	/* The usual 8 MiB hold two lanes of the usual size. */
 	b.lockable = 8 << 20;
 	assert_int_equal(terms_agree(&a, &b, &t), 0);
 	assert_true(t.rdma);
@@ -178,12 +178,12 @@ static void test_rdma_only_where_both_can(void **state)
 	assert_int_equal(terms_agree(&a, &b, &t), 0);
 	assert_false(t.rdma);
 	assert_string_equal(t.no_rdma, "far was told --transport=tcp");
-	/* Whoever asked for it need not be told. */
+	/* With --transport=tcp no reason is given. */
 	assert_int_equal(terms_agree(&b, &a, &t), 0);
 	assert_string_equal(t.no_rdma, "");
 }
 
-static void test_rdma_that_is_demanded(void **state)
+static void test_required_rdma_fails_with_the_reason(void **state)
 {
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t;
@@ -227,7 +227,7 @@ static unsigned dialed_of(const struct msg_offer *o, const struct dial_rules *ru
 	return places_to_dial(o, TRANSPORT_TCP, rules, to, OFFER_MAX);
 }
 
-static void test_what_of_an_offer_is_dialed(void **state)
+static void test_reachable_offers_are_dialed(void **state)
 {
 	union address a = address("192.0.2.77", 0), lo = address_loopback(AF_INET, 0),
 		      to[OFFER_MAX];
@@ -247,7 +247,10 @@ static void test_what_of_an_offer_is_dialed(void **state)
 	assert_int_equal(dialed_of(&o, &rules, to), 1);
 	assert_true(address_same(&to[0], &a));
 	assert_int_equal(to[0].in4.sin_port, htons(7000));
-	/* Loopback between ends on one host; link-local only what was dialed, with its zone. */
+	/*
+	 * Loopback only between ends on one host; link-local only the dialed address, with its
+	 * zone.
+	 */
 	rules.same_host = true;
 	zoned.in6.sin6_scope_id = 3;
 	rules.dialed = &zoned;
@@ -261,7 +264,7 @@ static void test_what_of_an_offer_is_dialed(void **state)
 	assert_int_equal(dialed_of(&o, &rules, to), 0);
 }
 
-static void test_what_is_offered(void **state)
+static void test_usable_addresses_are_offered(void **state)
 {
 	struct offer_rules rules = {.only = "", .same_host = false};
 	union address to[OFFER_MAX], control = address("192.0.2.200", 0);
@@ -285,7 +288,7 @@ static void test_what_is_offered(void **state)
 	assert_int_equal(failed()->code, OUT_START);
 }
 
-static void test_one_host_has_one_id(void **state)
+static void test_host_id_is_stable(void **state)
 {
 	(void)state;
 	assert_true(host_id() == host_id());
@@ -294,7 +297,7 @@ static void test_one_host_has_one_id(void **state)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void test_thousands_of_blocks_once_and_in_order(void **state)
+static void test_blocks_arrive_once_and_in_order(void **state)
 {
 	char why[TEXT_MAX];
 	struct lane_stats st;
@@ -314,7 +317,7 @@ static void test_thousands_of_blocks_once_and_in_order(void **state)
 	assert_int_equal(p.ends[SOURCE].fails, 0);
 }
 
-static void test_a_source_that_listens(void **state)
+static void test_source_may_listen(void **state)
 {
 	(void)state;
 	p.ends[SOURCE].o.listens = true;
@@ -325,7 +328,7 @@ static void test_a_source_that_listens(void **state)
 	assert_int_equal(pair_seen(&p, SINK, MSG_CHOICE), 1);
 }
 
-static void test_in_auto_tcp_says_why_not_rdma(void **state)
+static void test_auto_reports_why_rdma_is_not_used(void **state)
 {
 	char why[TEXT_MAX], reason[256];
 
@@ -338,7 +341,7 @@ static void test_in_auto_tcp_says_why_not_rdma(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t deadline = clock_ms() + 5000;
 
-		/* Lane 0's blocks may be there before the word why it goes that way. */
+		/* Lane 0's blocks may arrive before the CHOICE that explains its transport. */
 		do
 			assert_int_equal(transport_of(i, why), TRANSPORT_TCP);
 		while (!why[0] && clock_ms() < deadline && usleep(1000) == 0);
@@ -346,7 +349,7 @@ static void test_in_auto_tcp_says_why_not_rdma(void **state)
 	}
 }
 
-static void test_the_given_address_is_the_only_one(void **state)
+static void test_given_address_is_the_only_one_used(void **state)
 {
 	(void)state;
 	snprintf(p.ends[SINK].o.address, HOST_MAX, "127.0.0.9");
@@ -360,7 +363,9 @@ static void test_the_given_address_is_the_only_one(void **state)
 	}
 }
 
-/* ---- two hosts, as the ends see it --------------------------------------------------------------
+/*
+ * ---- two hosts, as the ends see them
+ * -------------------------------------------------------------
  */
 
 static char lines[8][512];
@@ -402,7 +407,7 @@ static enum verdict move_hosts_apart(struct pair *pair, unsigned from, uint8_t t
 		msg_hello_encode(&w, &hello);
 		*len = (uint32_t)w.used;
 	}
-	/* Nothing of the offer can be reached but the address that was dialed. */
+	/* Of the offered addresses only the dialed one can be reached. */
 	if (type == MSG_OFFER && msg_offer_decode(&f, &offer) == 0) {
 		pair->proxy.target = offer.places[0].port;
 		offer.count = 0;
@@ -412,9 +417,11 @@ static enum verdict move_hosts_apart(struct pair *pair, unsigned from, uint8_t t
 	return PASS;
 }
 
-/* The control connection's address is good for lanes too; and data that goes to another host in
- * the clear is told, once at each end. */
-static void test_the_dialed_address_and_the_clear(void **state)
+/*
+ * The control connection's address serves lanes too. Each end reports once that unencrypted data
+ * goes to another host.
+ */
+static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **state)
 {
 	char why[TEXT_MAX];
 
@@ -440,7 +447,7 @@ static void test_the_dialed_address_and_the_clear(void **state)
 	assert_int_equal(lines_that_say("data is sent in the clear over TCP to near", LOG_WARN), 1);
 }
 
-static void test_on_one_host_nothing_is_in_the_clear(void **state)
+static void test_no_clear_text_is_reported_on_one_host(void **state)
 {
 	(void)state;
 	line_count = 0;
@@ -452,7 +459,7 @@ static void test_on_one_host_nothing_is_in_the_clear(void **state)
 	assert_int_equal(lines_that_say("in the clear", LOG_WARN), 0);
 }
 
-static void test_a_secret_that_differs(void **state)
+static void test_different_secrets_fail(void **state)
 {
 	struct failure f;
 	char host[HOST_MAX];
@@ -468,7 +475,7 @@ static void test_a_secret_that_differs(void **state)
 	assert_int_equal(p.ends[SINK].jobs[0].done, 0);
 }
 
-static void test_pace_is_kept(void **state)
+static void test_bandwidth_limit_is_kept(void **state)
 {
 	uint64_t from;
 
@@ -476,22 +483,24 @@ static void test_pace_is_kept(void **state)
 	p.ends[SOURCE].o.bwlimit = 1000000;
 	opened();
 	from = clock_ms();
-	/* 2 lanes of 300 blocks of 2 KiB on average; the first tenth of a second is free. */
+	/* 2 lanes of 300 blocks of 2 KiB on average; the first tenth of a second is not limited. */
 	carried(300);
 	assert_true(clock_ms() - from > 800);
 }
 
-/* ---- not opening --------------------------------------------------------------------------------
+/*
+ * ---- failures to open
+ * ----------------------------------------------------------------------------
  */
 
-static void test_transports_that_exclude_each_other(void **state)
+static void test_conflicting_transports_fail(void **state)
 {
 	(void)state;
 	p.ends[SINK].o.want = TRANSPORT_SSH;
 	not_opened(OUT_TRANSPORT, "--transport=tcp");
 }
 
-static void test_rdma_that_is_demanded_and_not_there(void **state)
+static void test_required_rdma_without_adapter_fails(void **state)
 {
 	char reason[256];
 
@@ -503,14 +512,14 @@ static void test_rdma_that_is_demanded_and_not_there(void **state)
 	not_opened(OUT_TRANSPORT, reason);
 }
 
-static void test_two_sources(void **state)
+static void test_two_sources_are_refused(void **state)
 {
 	(void)state;
 	p.ends[SINK].o.role = ROLE_SOURCE;
 	not_opened(OUT_PROTOCOL, "both ends are sources");
 }
 
-static void test_a_block_size_that_is_none(void **state)
+static void test_invalid_block_size_is_refused(void **state)
 {
 	(void)state;
 	p.ends[SOURCE].o.block_size = 5000;
@@ -533,7 +542,7 @@ static enum verdict drop_hello(struct pair *pair, unsigned from, uint8_t type, u
 	return type == MSG_HELLO ? DROP : PASS;
 }
 
-static void test_a_peer_that_never_says_hello(void **state)
+static void test_missing_hello_times_out(void **state)
 {
 	uint64_t from = clock_ms();
 
@@ -544,8 +553,10 @@ static void test_a_peer_that_never_says_hello(void **state)
 	assert_true(clock_ms() - from < 5000);
 }
 
-/* ---- a peer whose every frame is ours to choose
- * ------------------------------------------------------ */
+/*
+ * ---- a peer whose every frame the test chooses
+ * -------------------------------------------------------
+ */
 
 struct puppet {
 	struct session_opts *o;
@@ -553,7 +564,7 @@ struct puppet {
 	struct channel *ch;
 	struct framer fr;
 	struct pair_end end;
-	struct msg_error error; /* that it was told */
+	struct msg_error error; /* the ERROR that it got */
 };
 static struct puppet puppet;
 
@@ -570,7 +581,7 @@ static void *puppet_open(void *arg)
 	return NULL;
 }
 
-/* A session begins to open, as this role, and its HELLO has come. */
+/* A session with this role begins to open, and its HELLO has arrived. */
 static struct msg_hello puppet_start(enum role role, bool listens, bool has_conductor)
 {
 	struct msg_hello m;
@@ -607,7 +618,7 @@ static void puppet_hello(const struct msg_hello *m)
 	puppet_says(MSG_HELLO, body, w.used);
 }
 
-/* Read until the session says ERROR or leaves. */
+/* Read until the session sends ERROR or leaves. */
 static bool puppet_is_told(void)
 {
 	struct frame f;
@@ -625,7 +636,7 @@ static void puppet_end(void)
 	session_close(puppet.end.s);
 }
 
-static void test_a_peer_of_another_version(void **state)
+static void test_other_protocol_version_is_refused(void **state)
 {
 	struct msg_hello m;
 
@@ -645,8 +656,8 @@ static void test_a_peer_of_another_version(void **state)
 	assert_string_equal(puppet.error.text, puppet.end.why.text);
 }
 
-/* The other side of it: the peer found out first. */
-static void test_a_peer_that_does_not_like_our_version(void **state)
+/* The converse: the peer detected the mismatch first. */
+static void test_peer_that_refuses_our_version_is_reported(void **state)
 {
 	struct msg_error e = {.code = OUT_VERSION, .host = "far", .text = "near is too old"};
 	uint8_t body[2048];
@@ -663,8 +674,8 @@ static void test_a_peer_that_does_not_like_our_version(void **state)
 	puppet_end();
 }
 
-/* A peer on another host is not told of loopback. */
-static void test_no_loopback_for_another_host(void **state)
+/* A peer on another host is not offered loopback. */
+static void test_loopback_is_not_offered_to_other_hosts(void **state)
 {
 	struct msg_hello m = puppet_start(ROLE_SOURCE, true, false);
 	struct msg_offer o = {.count = 0};
@@ -683,8 +694,10 @@ static void test_no_loopback_for_another_host(void **state)
 	puppet_end();
 }
 
-/* ---- frames out of turn
- * -------------------------------------------------------------------------------- */
+/*
+ * ---- frames out of order
+ * ----------------------------------------------------------------------------------
+ */
 
 static size_t offer_body(uint8_t *to, unsigned round)
 {
@@ -742,7 +755,7 @@ static size_t detour_body(uint8_t *to, unsigned port)
 	return w.used;
 }
 
-/* A session of this kind gets these frames after HELLO: the last of them is one too many. */
+/* A session of this kind gets these frames after HELLO: the last of them is invalid there. */
 struct turn {
 	const char *name;
 	enum role role;
@@ -857,7 +870,7 @@ static const struct turn turns[] = {
 	{"a choice of nothing", ROLE_SOURCE, true, true, 1, {{MSG_CHOICE, nothing}}},
 };
 
-static void test_frames_out_of_turn(void **state)
+static void test_frames_out_of_order_are_refused(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
@@ -890,7 +903,7 @@ static void test_frames_out_of_turn(void **state)
 	}
 }
 
-static void test_hello_comes_first_and_once(void **state)
+static void test_hello_must_come_first_and_once(void **state)
 {
 	struct msg_hello m;
 	uint8_t body[64];
@@ -923,7 +936,7 @@ static void fail_at_block(struct lane_job *j, struct block *b, uint64_t number)
 	}
 }
 
-static void test_a_failure_crosses_over_with_its_cause(void **state)
+static void test_failure_reaches_the_peer_with_its_cause(void **state)
 {
 	struct failure f;
 	char host[HOST_MAX];
@@ -940,10 +953,10 @@ static void test_a_failure_crosses_over_with_its_cause(void **state)
 		assert_string_equal(host, i == SOURCE ? "far" : "");
 		assert_int_equal(pair_fails(&p, i), 1);
 	}
-	/* It is told once, and not back. */
+	/* It is reported once, and not sent back. */
 	assert_int_equal(pair_seen(&p, SINK, MSG_ERROR), 1);
 	assert_int_equal(pair_seen(&p, SOURCE, MSG_ERROR), 0);
-	/* A later failure changes nothing. */
+	/* A later failure does not replace it. */
 	fail_as(OUT_SOCKET, "something else");
 	assert_int_equal(session_fail(p.ends[SINK].s), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
@@ -962,7 +975,7 @@ static void stop_at_block(struct lane_job *j, struct block *b, uint64_t number)
 	pair_forge(&p, SOURCE, MSG_CANCEL, body, w.used);
 }
 
-static void test_a_cancel_from_the_conductor(void **state)
+static void test_conductor_can_cancel_the_session(void **state)
 {
 	struct failure f;
 	char host[HOST_MAX];
@@ -980,8 +993,8 @@ static void test_a_cancel_from_the_conductor(void **state)
 	}
 }
 
-/* After the verdict the line may do what it likes, and so may the peer. */
-static void test_loss_after_the_end_is_no_failure(void **state)
+/* After the verdict, neither a lost connection nor a leaving peer is a failure. */
+static void test_loss_after_the_verdict_is_not_a_failure(void **state)
 {
 	struct msg_error e = {.code = OUT_FILE, .text = "too late"};
 	uint8_t body[2048];
@@ -997,7 +1010,7 @@ static void test_loss_after_the_end_is_no_failure(void **state)
 	msg_error_encode(&w, &e);
 	pair_forge(&p, SINK, MSG_ERROR, body, w.used);
 	pair_cut(&p);
-	/* Who waits is woken nevertheless. */
+	/* A waiting thread is woken nevertheless. */
 	assert_int_equal(pair_fails(&p, SINK), 1);
 	assert_int_equal(pair_fails(&p, SOURCE), 1);
 	assert_false(session_failed(p.ends[SOURCE].s, &f, host));
@@ -1007,7 +1020,7 @@ static void test_loss_after_the_end_is_no_failure(void **state)
 /* ---- ways between the ends
  * ------------------------------------------------------------------------------ */
 
-/* A port of loopback that nobody listens at: held for this test, so that nobody will. */
+/* A loopback port on which nothing listens: the test binds it, so that nothing can. */
 static int nobody_fd = -1;
 static unsigned nobody_port(void)
 {
@@ -1032,8 +1045,8 @@ static enum verdict hide_sink(struct pair *pair, unsigned from, uint8_t type, ui
 	return PASS;
 }
 
-/* What can't be reached is named, with its port. */
-static void test_no_way_names_the_places(void **state)
+/* Unreachable addresses are reported with their ports. */
+static void test_unreachable_places_are_named(void **state)
 {
 	char place[64];
 	struct failure f;
@@ -1054,7 +1067,7 @@ static void test_no_way_names_the_places(void **state)
 	assert_int_equal(pair_seen(&p, SOURCE, MSG_NOROUTE), 0);
 }
 
-static void test_roles_swap_once(void **state)
+static void test_listening_role_swaps_once(void **state)
 {
 	char place[64], why[TEXT_MAX];
 
@@ -1073,7 +1086,7 @@ static void test_roles_swap_once(void **state)
 
 static unsigned listening_port;
 
-/* Both are hidden; the conductor's detour leads to the port that the sink listens at. */
+/* Both ends are unreachable; the conductor's detour leads to the sink's listening port. */
 static enum verdict hide_both(struct pair *pair, unsigned from, uint8_t type, uint8_t *body,
 			      uint32_t *len)
 {
@@ -1097,7 +1110,7 @@ static void send_detour(unsigned port)
 	pair_forge(&p, SOURCE, MSG_DETOUR, body, detour_body(body, port));
 }
 
-static void test_stuck_takes_the_detour(void **state)
+static void test_stuck_session_uses_the_detour(void **state)
 {
 	char why[TEXT_MAX];
 
@@ -1110,7 +1123,7 @@ static void test_stuck_takes_the_detour(void **state)
 	assert_int_equal(pair_seen(&p, SINK, MSG_NOROUTE), 1);
 	assert_int_equal(pair_seen(&p, SOURCE, MSG_NOROUTE), 1);
 	assert_non_null(strstr(pair_nth(&p, SOURCE, MSG_STUCK, 0).text, "; from far: "));
-	/* The first port leads nowhere: a newer one counts. */
+	/* The first port leads nowhere: the newer one counts. */
 	send_detour(nobody_port());
 	pause_ms(300);
 	send_detour(listening_port);
@@ -1120,7 +1133,7 @@ static void test_stuck_takes_the_detour(void **state)
 	assert_int_equal(transport_of(SINK, why), TRANSPORT_SSH);
 }
 
-static void test_ssh_that_is_asked_for(void **state)
+static void test_transport_ssh_uses_the_detour_at_once(void **state)
 {
 	char why[TEXT_MAX];
 
@@ -1144,39 +1157,39 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_the_smaller_of_everything),
-		T(test_a_peer_without_patience),
-		T(test_memory_of_either_bounds_the_lanes),
-		T(test_rdma_only_where_both_can),
-		T(test_rdma_that_is_demanded),
-		T(test_what_of_an_offer_is_dialed),
-		T(test_what_is_offered),
-		T(test_one_host_has_one_id),
-		T(test_thousands_of_blocks_once_and_in_order),
-		T(test_a_source_that_listens),
-		T(test_in_auto_tcp_says_why_not_rdma),
-		T(test_the_given_address_is_the_only_one),
-		T(test_the_dialed_address_and_the_clear),
-		T(test_on_one_host_nothing_is_in_the_clear),
-		T(test_a_secret_that_differs),
-		T(test_pace_is_kept),
-		T(test_transports_that_exclude_each_other),
-		T(test_rdma_that_is_demanded_and_not_there),
-		T(test_two_sources),
-		T(test_a_block_size_that_is_none),
-		T(test_a_peer_that_never_says_hello),
-		T(test_a_peer_of_another_version),
-		T(test_a_peer_that_does_not_like_our_version),
-		T(test_no_loopback_for_another_host),
-		T(test_frames_out_of_turn),
-		T(test_hello_comes_first_and_once),
-		T(test_a_failure_crosses_over_with_its_cause),
-		T(test_a_cancel_from_the_conductor),
-		T(test_loss_after_the_end_is_no_failure),
-		T(test_no_way_names_the_places),
-		T(test_roles_swap_once),
-		T(test_stuck_takes_the_detour),
-		T(test_ssh_that_is_asked_for),
+		T(test_smaller_values_are_agreed_on),
+		T(test_peer_timeout_is_bounded_below),
+		T(test_either_memory_limit_bounds_the_lanes),
+		T(test_rdma_needs_both_ends),
+		T(test_required_rdma_fails_with_the_reason),
+		T(test_reachable_offers_are_dialed),
+		T(test_usable_addresses_are_offered),
+		T(test_host_id_is_stable),
+		T(test_blocks_arrive_once_and_in_order),
+		T(test_source_may_listen),
+		T(test_auto_reports_why_rdma_is_not_used),
+		T(test_given_address_is_the_only_one_used),
+		T(test_dialed_address_serves_lanes_and_clear_text_is_reported),
+		T(test_no_clear_text_is_reported_on_one_host),
+		T(test_different_secrets_fail),
+		T(test_bandwidth_limit_is_kept),
+		T(test_conflicting_transports_fail),
+		T(test_required_rdma_without_adapter_fails),
+		T(test_two_sources_are_refused),
+		T(test_invalid_block_size_is_refused),
+		T(test_missing_hello_times_out),
+		T(test_other_protocol_version_is_refused),
+		T(test_peer_that_refuses_our_version_is_reported),
+		T(test_loopback_is_not_offered_to_other_hosts),
+		T(test_frames_out_of_order_are_refused),
+		T(test_hello_must_come_first_and_once),
+		T(test_failure_reaches_the_peer_with_its_cause),
+		T(test_conductor_can_cancel_the_session),
+		T(test_loss_after_the_verdict_is_not_a_failure),
+		T(test_unreachable_places_are_named),
+		T(test_listening_role_swaps_once),
+		T(test_stuck_session_uses_the_detour),
+		T(test_transport_ssh_uses_the_detour_at_once),
 #undef T
 	};
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Coming by a TCP wire: who wins, who doesn't, and what is said of it. */
+/* Connecting a TCP wire: which address wins, which are refused, and what is reported. */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -67,14 +67,14 @@ static struct lane *open_lane(unsigned index, enum lane_side side)
 	return l;
 }
 
-/* A peer in its own thread, that accepts one connection and does what it is told. */
+/* A peer in a thread of its own that accepts one connection and behaves as these fields say. */
 struct answerer {
 	int fd;
 	struct lane_key key;
 	unsigned lane;
 	uint32_t epoch;
 	enum lane_side side;
-	bool silent; /* says nothing until the caller leaves */
+	bool silent; /* sends nothing until the caller leaves */
 	bool parrot; /* sends the caller's hello back */
 	pthread_t thread;
 };
@@ -150,7 +150,7 @@ static union address closed_port(void)
 	return at;
 }
 
-static void test_a_refusal_names_address_and_port(void **arg)
+static void test_refused_connection_names_address_and_port(void **arg)
 {
 	union address to[2] = {closed_port(), closed_port()};
 	struct lane *l = open_lane(2, LANE_SOURCE);
@@ -167,7 +167,7 @@ static void test_a_refusal_names_address_and_port(void **arg)
 	lane_close(l);
 }
 
-static void test_nobody_else_wins(void **arg)
+static void test_wrong_peers_are_refused(void **arg)
 {
 	union address to[6];
 	struct answerer a[5];
@@ -197,7 +197,7 @@ static void test_nobody_else_wins(void **arg)
 	lane_close(l);
 }
 
-static void test_the_right_one_wins_among_wrong_ones(void **arg)
+static void test_right_peer_wins_among_wrong_ones(void **arg)
 {
 	union address to[4];
 	struct answerer a[3];
@@ -218,7 +218,7 @@ static void test_the_right_one_wins_among_wrong_ones(void **arg)
 	lane_close(l);
 }
 
-static void test_a_silent_one_is_given_up_in_time(void **arg)
+static void test_silent_address_times_out(void **arg)
 {
 	union address to;
 	struct answerer a = right_answerer(&to);
@@ -243,7 +243,7 @@ static void *abort_soon(void *lane)
 	return NULL;
 }
 
-static void test_abort_ends_dialling(void **arg)
+static void test_abort_ends_dialing(void **arg)
 {
 	union address to;
 	struct answerer a = right_answerer(&to);
@@ -285,7 +285,7 @@ static void test_listen_finds_a_free_port_in_its_range(void **arg)
 	close_fd(held);
 }
 
-static void test_addresses_as_text(void **arg)
+static void test_addresses_are_printed(void **arg)
 {
 	union address a = {.in6 = {.sin6_family = AF_INET6}};
 	char text[80];
@@ -308,13 +308,13 @@ static void test_addresses_as_text(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_refusal_names_address_and_port),
-		cmocka_unit_test(test_nobody_else_wins),
-		cmocka_unit_test(test_the_right_one_wins_among_wrong_ones),
-		cmocka_unit_test(test_a_silent_one_is_given_up_in_time),
-		cmocka_unit_test(test_abort_ends_dialling),
+		cmocka_unit_test(test_refused_connection_names_address_and_port),
+		cmocka_unit_test(test_wrong_peers_are_refused),
+		cmocka_unit_test(test_right_peer_wins_among_wrong_ones),
+		cmocka_unit_test(test_silent_address_times_out),
+		cmocka_unit_test(test_abort_ends_dialing),
 		cmocka_unit_test(test_listen_finds_a_free_port_in_its_range),
-		cmocka_unit_test(test_addresses_as_text),
+		cmocka_unit_test(test_addresses_are_printed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A host that vanishes without a word, and one that only seems to have.  In a network
- * namespace of its own, whose loopback device goes down in the middle of things.
+ * A host that vanishes silently, and one that only seems to have vanished. The test runs in a
+ * network namespace of its own, whose loopback device goes down during the transfer.
  */
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
@@ -24,7 +24,7 @@
 
 enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 20000, MIDDLE = 65536 };
 
-static bool alone; /* in a network namespace of our own */
+static bool alone; /* in a network namespace of its own */
 static void *state;
 static struct pair p;
 static struct job from, to;
@@ -62,7 +62,7 @@ static void finish(void)
 	loopback_backend.teardown(state);
 }
 
-/* Does this end ask for another wire, in time? */
+/* Does this end ask for another wire in time? */
 static bool notices(struct pair_side *s)
 {
 	uint64_t end = clock_ms() + NOTICE_MS;
@@ -77,7 +77,7 @@ static bool notices(struct pair_side *s)
 	return asks;
 }
 
-static void test_a_source_notices(void **arg)
+static void test_source_detects_a_vanished_host(void **arg)
 {
 	bool noticed;
 
@@ -93,7 +93,7 @@ static void test_a_source_notices(void **arg)
 	assert_true(noticed);
 }
 
-static void test_an_idle_sink_notices(void **arg)
+static void test_idle_sink_detects_a_vanished_host(void **arg)
 {
 	bool came, noticed;
 
@@ -111,7 +111,7 @@ static void test_an_idle_sink_notices(void **arg)
 	assert_true(noticed);
 }
 
-/* Sockets of this namespace take in no more than this; false where that can't be said. */
+/* Limit the receive buffers of this namespace to this; false where that is not possible. */
 static bool set_room(const char *bytes)
 {
 	int fd = open("/proc/sys/net/ipv4/tcp_rmem", O_WRONLY | O_CLOEXEC);
@@ -121,8 +121,8 @@ static bool set_room(const char *bytes)
 	return done;
 }
 
-/* Several times the timeout, with more sent than the sink's host takes in. */
-static void test_a_sink_that_rests_is_not_dead(void **arg)
+/* Several times the timeout, with more sent than the sink's host buffers. */
+static void test_resting_sink_is_not_declared_dead(void **arg)
 {
 	struct lane_stats s;
 	bool left;
@@ -149,9 +149,9 @@ static void test_a_sink_that_rests_is_not_dead(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_source_notices),
-		cmocka_unit_test(test_an_idle_sink_notices),
-		cmocka_unit_test(test_a_sink_that_rests_is_not_dead),
+		cmocka_unit_test(test_source_detects_a_vanished_host),
+		cmocka_unit_test(test_idle_sink_detects_a_vanished_host),
+		cmocka_unit_test(test_resting_sink_is_not_declared_dead),
 	};
 
 	alone = (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) &&

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sending without copying: notifications are taken in, and where the kernel copies it ends. */
+/*
+ * Sending without copying: notifications are consumed, and zero-copy ends where the kernel copies
+ * anyway.
+ */
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -71,7 +74,7 @@ static void wait_error(void)
 	assert_true(p.revents & POLLERR);
 }
 
-static void notifications_are_taken_in(void **state)
+static void notifications_are_consumed(void **state)
 {
 	struct zerocopy z;
 
@@ -84,12 +87,12 @@ static void notifications_are_taken_in(void **state)
 	wait_error();
 	assert_true(zerocopy_reap(&z, near) > 0);
 	assert_int_equal(z.waiting, 0);
-	/* On loopback the kernel copies: no more of it. */
+	/* On loopback the kernel copies, so zero-copy is switched off. */
 	assert_false(z.on);
 	assert_int_equal(zerocopy_reap(&z, near), 0);
 }
 
-static void many_leave_nothing_behind(void **state)
+static void no_notification_is_left_pending(void **state)
 {
 	struct pollfd p = {.fd = near};
 	struct zerocopy z;
@@ -99,7 +102,7 @@ static void many_leave_nothing_behind(void **state)
 	for (unsigned i = 0; i < PIECES; i++) {
 		send_piece(&z);
 		read_piece();
-		/* As where it is not copied. */
+		/* As on a path where the kernel does not copy. */
 		z.on = true;
 	}
 	while (z.waiting > 0) {
@@ -109,7 +112,7 @@ static void many_leave_nothing_behind(void **state)
 	assert_int_equal(poll(&p, 1, 0), 0);
 }
 
-static void small_blocks_and_other_sockets_do_without(void **state)
+static void small_blocks_and_other_sockets_are_copied(void **state)
 {
 	struct zerocopy z;
 	int pair[2];
@@ -124,7 +127,7 @@ static void small_blocks_and_other_sockets_do_without(void **state)
 	close(pair[1]);
 }
 
-static void the_tail_of_a_block_is_copied(void **state)
+static void tail_of_a_block_is_copied(void **state)
 {
 	struct zerocopy z;
 
@@ -139,12 +142,12 @@ static void the_tail_of_a_block_is_copied(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(notifications_are_taken_in, connect_both,
+		cmocka_unit_test_setup_teardown(notifications_are_consumed, connect_both,
 						close_both),
-		cmocka_unit_test_setup_teardown(many_leave_nothing_behind, connect_both,
+		cmocka_unit_test_setup_teardown(no_notification_is_left_pending, connect_both,
 						close_both),
-		cmocka_unit_test(small_blocks_and_other_sockets_do_without),
-		cmocka_unit_test_setup_teardown(the_tail_of_a_block_is_copied, connect_both,
+		cmocka_unit_test(small_blocks_and_other_sockets_are_copied),
+		cmocka_unit_test_setup_teardown(tail_of_a_block_is_copied, connect_both,
 						close_both),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lanes over real verbs: on the adapter that SLUICE_TRANSPORT names (rxe, siw, device), in the
- * lab or on a machine that has one.  Without it there is nothing to test on.
+ * Lanes over real verbs, on the adapter that SLUICE_TRANSPORT names (rxe, siw, device), in the lab
+ * or on a host with an adapter. Without one there is nothing to test.
  */
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <rdma/rdma_cma.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lane/pool.h"
@@ -116,8 +116,8 @@ static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, u
 	b->teardown(state);
 }
 
-/* The queues' sizes at both ends of what is possible. */
-static void test_extreme_shapes(void **state)
+/* Queue sizes at both ends of their range. */
+static void test_extreme_sizes_work(void **state)
 {
 	(void)state;
 	transfer(&sink_listens, 20, 1, LANE_BLOCK_MIN);
@@ -126,7 +126,7 @@ static void test_extreme_shapes(void **state)
 	transfer(&source_listens, 2500, LANE_DEPTH_MAX, LANE_BLOCK_MIN);
 }
 
-static void test_ipv6(void **state)
+static void test_ipv6_works(void **state)
 {
 	(void)state;
 	if (!far.address6)
@@ -134,8 +134,10 @@ static void test_ipv6(void **state)
 	transfer(&over_ipv6, 30, 4, 64 << 10);
 }
 
-/* Both ends in one thread, one after the other, connected: neither waits for the other. */
-static void test_closing_waits_for_nobody(void **state)
+/*
+ * Both ends close in one thread, one after the other, while connected: neither waits for the other.
+ */
+static void test_close_does_not_wait_for_the_peer(void **state)
 {
 	struct job source, sink;
 	uint64_t begun;
@@ -158,9 +160,9 @@ static void test_closing_waits_for_nobody(void **state)
 	sink_listens.teardown(door);
 }
 
-/* ---- who is not let in ---------------------------------------------------------------- */
+/* ---- refused callers ----------------------------------------------------------------- */
 
-/* A call from near to the door. */
+/* A connection request from near to the listener. */
 struct call {
 	struct door *door;
 	struct lane *lane;
@@ -184,7 +186,7 @@ static void *call_thread(void *arg)
 	return NULL;
 }
 
-/* Whoever stands at far, waiting for the right one. */
+/* The accepting side at far, which waits for the right caller. */
 struct wait {
 	struct door *door;
 	struct lane *lane;
@@ -240,7 +242,7 @@ static void wait_start(struct wait *w)
 	assert_int_equal(pthread_create(&w->thread, NULL, wait_thread, w), 0);
 }
 
-/* The one who waits is still there for the right caller. */
+/* The accepting side still waits for the right caller. */
 static void assert_open(struct scene *s)
 {
 	s->call.key = &key;
@@ -251,7 +253,7 @@ static void assert_open(struct scene *s)
 	assert_true(s->wait.came);
 }
 
-static void test_a_wrong_token_is_refused(void **state)
+static void test_wrong_token_is_refused(void **state)
 {
 	static const struct lane_key wrong = {.secret = "of another session"};
 	struct scene s;
@@ -270,7 +272,7 @@ static void test_a_wrong_token_is_refused(void **state)
 	scene_close(&s);
 }
 
-static void test_nobody_there(void **state)
+static void test_missing_listener_is_reported(void **state)
 {
 	char where[100];
 	struct scene s;
@@ -290,9 +292,11 @@ static void test_nobody_there(void **state)
 	scene_close(&s);
 }
 
-/* The listener is there, but nobody takes the call.  Nor is there memory for two calls at a time.
+/*
+ * The listener exists, but nothing accepts the request. Locked memory does not suffice for two
+ * requests at a time.
  */
-static void test_waits_end(void **state)
+static void test_unanswered_request_times_out(void **state)
 {
 	struct rlimit before, once;
 	struct scene s;
@@ -325,8 +329,8 @@ static void test_waits_end(void **state)
 }
 
 /*
- * A host that takes everything in and answers nothing, as behind a firewall: a neighbour who is
- * not there.  In a worker, which is what lanes run in: siw connects within one call, that only a
+ * A host that accepts every packet and answers none, as behind a firewall: a neighbour that does
+ * not exist. Runs in a worker, as lanes do, because siw connects within one call, which only a
  * signal ends.
  */
 static void *silent_call(void *arg)
@@ -341,7 +345,7 @@ static void *silent_call(void *arg)
 	return NULL;
 }
 
-static void test_a_silent_host(void **state)
+static void test_silent_host_times_out(void **state)
 {
 	struct worker w = {.running = false};
 	char command[200], where[100];
@@ -376,7 +380,7 @@ static void test_a_silent_host(void **state)
 	scene_close(&s);
 }
 
-/* A stranger: a connection request with any private data. */
+/* A stranger: a connection request with arbitrary private data. */
 struct stranger {
 	unsigned port;
 	const void *bytes;
@@ -419,7 +423,7 @@ static void *stranger_there(void *arg)
 	return NULL;
 }
 
-static void test_garbage_is_turned_away(void **state)
+static void test_garbage_requests_are_refused(void **state)
 {
 	struct lane_private p = {.depth = 4, .block_size = 4096};
 	uint8_t sample[56] = {0};
@@ -432,7 +436,7 @@ static void test_garbage_is_turned_away(void **state)
 		{.bytes = "hello", .len = 5},
 		{.bytes = sample, .len = LANE_PRIVATE_SIZE / 2},
 		{.bytes = sample + 1, .len = LANE_PRIVATE_SIZE},
-		/* Well made, but the token is not good. */
+		/* Well-formed, but with a wrong token. */
 		{.bytes = sample, .len = sizeof sample},
 	};
 	scene_open(&s, 4, 4096);
@@ -467,7 +471,7 @@ static void *listen_checks(void *arg)
 		bad = "no RDMA behind the address";
 	else if (verbs_behind(&lo))
 		bad = "RDMA behind 127.0.0.1";
-	/* The first port of a range that is free, also where RDMA and TCP share ports (siw). */
+	/* The first free port of a range, also where RDMA and TCP share ports (siw). */
 	else if (verbs_listen(&a, tcp, tcp + 20, &port, &v) || port < tcp || port > tcp + 20)
 		bad = "no listener in a range";
 	else if (verbs_listen(&a, port, port, &other, &second) == 0)
@@ -486,7 +490,7 @@ static void *listen_checks(void *arg)
 	return (void *)bad;
 }
 
-static void test_listeners(void **state)
+static void test_listener_finds_a_free_port_in_its_range(void **state)
 {
 	const char *bad = host_call(&far, listen_checks, NULL);
 
@@ -498,8 +502,8 @@ static void test_listeners(void **state)
 
 static unsigned long long not_ready_before;
 
-/* Last, as it looks back at all. */
-static void test_no_receiver_was_ever_not_ready(void **state)
+/* Runs last, because it reads counters of all tests before. */
+static void test_no_receiver_not_ready_was_counted(void **state)
 {
 	(void)state;
 	assert_int_equal(door_not_ready(), not_ready_before);
@@ -508,20 +512,20 @@ static void test_no_receiver_was_ever_not_ready(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_listeners),
-		cmocka_unit_test(test_extreme_shapes),
-		cmocka_unit_test(test_ipv6),
-		cmocka_unit_test(test_closing_waits_for_nobody),
-		cmocka_unit_test(test_a_wrong_token_is_refused),
-		cmocka_unit_test(test_nobody_there),
-		cmocka_unit_test(test_waits_end),
-		cmocka_unit_test(test_a_silent_host),
-		cmocka_unit_test(test_garbage_is_turned_away),
-		cmocka_unit_test(test_no_receiver_was_ever_not_ready),
+		cmocka_unit_test(test_listener_finds_a_free_port_in_its_range),
+		cmocka_unit_test(test_extreme_sizes_work),
+		cmocka_unit_test(test_ipv6_works),
+		cmocka_unit_test(test_close_does_not_wait_for_the_peer),
+		cmocka_unit_test(test_wrong_token_is_refused),
+		cmocka_unit_test(test_missing_listener_is_reported),
+		cmocka_unit_test(test_unanswered_request_times_out),
+		cmocka_unit_test(test_silent_host_times_out),
+		cmocka_unit_test(test_garbage_requests_are_refused),
+		cmocka_unit_test(test_no_receiver_not_ready_was_counted),
 	};
 	int failures;
 
-	signal(SIGPIPE, SIG_IGN); /* siw raises it: lane.h */
+	signal(SIGPIPE, SIG_IGN); /* siw increments it: see lane.h */
 	if (!hosts_find()) {
 		fputs("no RDMA adapter is named in SLUICE_TRANSPORT\n", stderr);
 		return SKIPPED;
@@ -532,7 +536,7 @@ int main(void)
 		failures = conformance_run(&sink_listens);
 		failures += conformance_run(&source_listens);
 	} else {
-		/* Making connections is what takes the time. */
+		/* Most of the time goes into making connections. */
 		failures = conformance_run(&by_turns);
 	}
 	return failures + cmocka_run_group_tests_name("verbs", tests, NULL, NULL);

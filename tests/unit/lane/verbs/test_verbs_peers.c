@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lanes over verbs to another process, which dies, or is an ordinary user's with little memory
- * to lock; on the adapter that SLUICE_TRANSPORT names.
+ * Lanes over verbs to another process, which dies, or which belongs to an ordinary user with little
+ * locked memory; on the adapter that SLUICE_TRANSPORT names.
  */
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "base/io.h"
 #include "lane/verbs/verbs.h"
@@ -37,7 +37,7 @@ struct half {
 	struct lane *lane;
 	bool listens;
 	uint64_t blocks;
-	uint8_t retries; /* of what the peer's host does not acknowledge */
+	uint8_t retries; /* retries of packets that the peer's host does not acknowledge */
 	uint64_t broke_ms;
 	char broke_why[FAIL_TEXT_MAX];
 	int result;
@@ -89,7 +89,7 @@ static int half_work(struct half *h)
 		if (source ? lane_send(h->lane, b) : lane_put(h->lane, b))
 			return -1;
 	}
-	/* As idle as it can be without being dead. */
+	/* As idle as it can be while alive. */
 	return source ? lane_flush(h->lane) : 0;
 }
 
@@ -110,9 +110,8 @@ static bool half_open(struct half *h, enum lane_side side)
 }
 
 /*
- * This program again, as `peer SIDE PORT BLOCKS': the other end, which dials, moves so many
- * blocks and then stands still.  Started afresh, because a process that has used verbs must
- * not fork.
+ * This program again, as `peer SIDE PORT BLOCKS': the other end, which dials, moves BLOCKS blocks
+ * and then stops. It is a new program, because a process that has used verbs must not fork.
  */
 static int peer(char **argv)
 {
@@ -172,7 +171,7 @@ static uint64_t cpu_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* An idle session takes less than 10 ms of 10 s: here of one. */
+/* An idle session uses less than 10 ms of processor time in 10 s; here one second is measured. */
 static void assert_no_cpu(void)
 {
 	uint64_t before = cpu_ms();
@@ -181,8 +180,10 @@ static void assert_no_cpu(void)
 	assert_true(cpu_ms() - before < 10 * slow);
 }
 
-/* When the peer is killed, this end's call comes back within the time that is promised.  Idle:
- * it has moved its blocks and stands still; else in the middle of them. */
+/*
+ * When the peer is killed, this end's call returns within the promised time. Idle: the peer has
+ * moved its blocks and stopped; else it is in the middle of them.
+ */
 static void killed_peer(enum lane_side mine, uint64_t blocks, bool idle)
 {
 	struct door d;
@@ -214,32 +215,32 @@ static void killed_peer(enum lane_side mine, uint64_t blocks, bool idle)
 	assert_int_equal(h.why.code, OUT_PEER_LOST);
 	print_message("noticed after %d ms: %s\n", (int)(h.broke_ms - killed), h.broke_why);
 	assert_true(h.broke_ms - killed < 2000 * slow);
-	/* 7 means for ever on rxe, and a host that is gone would never be noticed. */
+	/* 7 means infinite on rxe: the loss of a host would never be detected. */
 	assert_in_range(h.retries, 0, 6);
 	lane_close(h.lane);
 	door_close(&d);
 }
 
-static void test_killed_peer_of_an_idle_sink(void **state)
+static void test_idle_sink_detects_a_killed_peer(void **state)
 {
 	(void)state;
 	killed_peer(LANE_SINK, 10, true);
 }
 
-/* It has sent all that it may, and waits for credits. */
-static void test_killed_peer_of_an_idle_source(void **state)
+/* It has sent everything that it may, and waits for credits. */
+static void test_idle_source_detects_a_killed_peer(void **state)
 {
 	(void)state;
 	killed_peer(LANE_SOURCE, 10, true);
 }
 
-static void test_killed_peer_of_a_busy_sink(void **state)
+static void test_busy_sink_detects_a_killed_peer(void **state)
 {
 	(void)state;
 	killed_peer(LANE_SINK, UINT64_MAX, false);
 }
 
-static void test_killed_peer_of_a_busy_source(void **state)
+static void test_busy_source_detects_a_killed_peer(void **state)
 {
 	(void)state;
 	killed_peer(LANE_SOURCE, UINT64_MAX, false);
@@ -247,8 +248,10 @@ static void test_killed_peer_of_a_busy_source(void **state)
 
 /* ---- locked memory -------------------------------------------------------------------- */
 
-/* This program as `locked KIB LANES PORT': an ordinary user with that limit makes so many
- * lanes of 12 x 256 KiB; the status is the failure's code. */
+/*
+ * This program as `locked KIB LANES PORT': an ordinary user with that limit makes LANES lanes of 12
+ * x 256 KiB; the exit status is the failure's code.
+ */
 static int locked(char **argv)
 {
 	rlim_t limit = (rlim_t)atoi(argv[0]) << 10;
@@ -265,7 +268,7 @@ static int locked(char **argv)
 
 		if (!l)
 			return 124;
-		/* All stay as they are: together they must fit. */
+		/* All lanes stay open: they must fit together. */
 		if (door_dial(&d, l, i, &key, clock_ms() + LIMIT_MS, &w)) {
 			fprintf(stderr, "%s\n", failed()->text);
 			return (int)failed()->code;
@@ -289,7 +292,7 @@ static int run_locked(unsigned kib, unsigned lanes, unsigned port)
 	return WEXITSTATUS(status);
 }
 
-/* Takes wires of epochs 0 to most - 1 of one lane, and keeps them. */
+/* Accepts wires of epochs 0 to most - 1 of one lane, and keeps them. */
 struct taker {
 	struct door door;
 	struct lane *lane;
@@ -328,7 +331,7 @@ static void lock_lanes(unsigned kib, unsigned lanes, unsigned fit, int code)
 	door_close(&t.door);
 }
 
-static void test_locked_memory_of_an_ordinary_user(void **state)
+static void test_locked_memory_limit_of_an_ordinary_user(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -341,14 +344,14 @@ static void test_locked_memory_of_an_ordinary_user(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed_peer_of_an_idle_sink),
-		cmocka_unit_test(test_killed_peer_of_an_idle_source),
-		cmocka_unit_test(test_killed_peer_of_a_busy_sink),
-		cmocka_unit_test(test_killed_peer_of_a_busy_source),
-		cmocka_unit_test(test_locked_memory_of_an_ordinary_user),
+		cmocka_unit_test(test_idle_sink_detects_a_killed_peer),
+		cmocka_unit_test(test_idle_source_detects_a_killed_peer),
+		cmocka_unit_test(test_busy_sink_detects_a_killed_peer),
+		cmocka_unit_test(test_busy_source_detects_a_killed_peer),
+		cmocka_unit_test(test_locked_memory_limit_of_an_ordinary_user),
 	};
 
-	signal(SIGPIPE, SIG_IGN); /* siw raises it: lane.h */
+	signal(SIGPIPE, SIG_IGN); /* siw increments it: see lane.h */
 	if (!hosts_find()) {
 		fputs("no RDMA adapter is named in SLUICE_TRANSPORT\n", stderr);
 		return SKIPPED;

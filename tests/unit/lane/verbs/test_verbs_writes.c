@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Sources that write into the sink's memory what, where and when they should not, on the adapter
- * that SLUICE_TRANSPORT names.
+ * Sources that write wrong data into the sink's memory, at wrong places or at wrong times, on the
+ * adapter that SLUICE_TRANSPORT names.
  */
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <arpa/inet.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "lane/seal.h"
 #include "lane/verbs/verbs.h"
@@ -25,7 +25,7 @@ enum { LIMIT_MS = 30000, SKIPPED = 77, DEPTH = 4, SIZE = 16384, LEN = 1000 };
 
 static const struct lane_key key = {.secret = "of the session", .nonces = {"a", "b"}};
 
-/* ---- a source that does what it is told, and a sink ------------------------------------ */
+/* ---- a source that the test controls, and a sink --------------------------------------- */
 
 struct scene {
 	struct door door;
@@ -33,9 +33,9 @@ struct scene {
 	struct verbs *v; /* the source's wire */
 	unsigned said;
 
-	/* what the sink, a thread at far, has come to */
+	/* the state of the sink, a thread at far */
 	_Atomic unsigned came;
-	const struct block *held; /* that came last, not put before go_on has as many */
+	const struct block *held; /* the last one received, not put back before go_on is as large */
 	_Atomic unsigned go_on;
 	struct failure end;
 	pthread_t thread;
@@ -109,7 +109,7 @@ static void scene_open(struct scene *s, enum rdma_op source_op)
 		s->v = (struct verbs *)d.wire;
 }
 
-/* Ends the sink, too, unless it has. */
+/* Ends the sink too, unless it has ended. */
 static void scene_close(struct scene *s, bool abort)
 {
 	if (abort)
@@ -131,9 +131,9 @@ static void assert_sink_ends(struct scene *s, enum outcome code, const char *tex
 	assert_non_null(strstr(s->end.text, text));
 }
 
-/* ---- what the source does -------------------------------------------------------------- */
+/* ---- the actions of the source -------------------------------------------------------- */
 
-/* A right block with this number, in our memory of its slot; changed by the head's len. */
+/* A valid block with this number, in our memory of its slot; then the head's len is changed. */
 static struct block *make_block(struct scene *s, unsigned number, enum block_kind kind)
 {
 	struct block *b = &s->v->pool->blocks[number % DEPTH];
@@ -147,7 +147,7 @@ static struct block *make_block(struct scene *s, unsigned number, enum block_kin
 	return b;
 }
 
-/* Write len bytes from the head of that block to offset `to' of the sink's ring. */
+/* Write len bytes, from the head of that block on, to offset `to' of the sink's ring. */
 static void write_raw(struct scene *s, const struct block *b, uint64_t to, uint32_t len)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)(b->data - LANE_HEAD),
@@ -182,7 +182,7 @@ static void send_raw(struct scene *s, const void *bytes, uint32_t len)
 	assert_int_equal(verbs_post_sends(s->v, &wr), 0);
 }
 
-/* Say that so many bytes were written to a slot; with an immediate they are, to slot 0. */
+/* Announce that this many bytes were written to a slot; with an immediate they are, to slot 0. */
 static void tell(struct scene *s, uint32_t slot, uint32_t len, uint32_t epoch)
 {
 	struct notice n = {.epoch = epoch, .slot = slot, .len = len};
@@ -207,7 +207,7 @@ static void tell(struct scene *s, uint32_t slot, uint32_t len, uint32_t epoch)
 	}
 }
 
-/* Write and tell of a right block 0. */
+/* Write and announce a valid block 0. */
 static void send_first(struct scene *s, enum block_kind kind)
 {
 	const struct block *b = make_block(s, 0, kind);
@@ -225,7 +225,7 @@ static void await_first(struct scene *s)
 
 /* ---- tests ----------------------------------------------------------------------------- */
 
-static void test_a_wrong_slot(void **state)
+static void test_wrong_slot_ends_the_sink(void **state)
 {
 	uint32_t slots[] = {1, DEPTH - 1, DEPTH, LANE_DEPTH_MAX - 1, UINT32_MAX};
 	struct scene s;
@@ -240,7 +240,7 @@ static void test_a_wrong_slot(void **state)
 	}
 }
 
-static void test_a_wrong_length(void **state)
+static void test_wrong_length_ends_the_sink(void **state)
 {
 	uint32_t lens[] = {LANE_HEAD - 1, LANE_HEAD + SIZE + 1, LANE_HEAD + SIZE + LANE_PAGE};
 	struct scene s;
@@ -253,15 +253,15 @@ static void test_a_wrong_length(void **state)
 		assert_sink_ends(&s, OUT_PROTOCOL, "bytes");
 		assert_int_equal(s.came, 0);
 	}
-	/* Not the head's. */
+	/* Not the length in the head. */
 	scene_open(&s, door_op);
 	write_raw(&s, make_block(&s, 0, BLOCK_EXTENT), slot_at(0), LANE_HEAD + LEN);
 	tell(&s, 0, LANE_HEAD + LEN - 1, 0);
 	assert_sink_ends(&s, OUT_PROTOCOL, "came with 999 bytes, not 1000");
 }
 
-/* Told of, but never written: what is there is nothing, or the block before. */
-static void test_nothing_was_written(void **state)
+/* Announced but never written: the slot is empty or holds the previous block. */
+static void test_announced_block_that_was_not_written_is_refused(void **state)
 {
 	struct scene s;
 
@@ -289,7 +289,7 @@ static void test_nothing_was_written(void **state)
 	assert_sink_ends(&s, OUT_PROTOCOL, "got block 0 of lane 0 epoch 0, not block 4");
 }
 
-static void test_another_operation(void **state)
+static void test_unagreed_operation_is_refused(void **state)
 {
 	struct scene s;
 
@@ -308,8 +308,8 @@ static void test_another_operation(void **state)
 	assert_sink_ends(&s, OUT_PROTOCOL, "a notice of epoch 1");
 }
 
-/* Nothing but the ring can be written: the adapter refuses, and that breaks the wire. */
-static void test_beyond_the_ring(void **state)
+/* Only the ring is writable: the adapter refuses other addresses, and that breaks the wire. */
+static void test_write_beyond_the_ring_breaks_the_wire(void **state)
 {
 	const uint64_t end = (uint64_t)DEPTH * (SIZE + LANE_PAGE);
 	uint64_t to[] = {end, end - 8, (uint64_t)-8, (uint64_t)-LANE_PAGE};
@@ -344,8 +344,10 @@ static bool filled_with(const volatile uint8_t *at, uint8_t byte)
 	return true;
 }
 
-/* While the sink has it, with no credit for its slot: records are out of reach, with their head;
- * an extent is not, which shows that the write was one. */
+/*
+ * The source overwrites a block while the sink holds it and has granted no credit for its slot:
+ * records and their head are copied and safe; an extent is not, which shows that the write arrived.
+ */
 static void overwrite(enum block_kind kind)
 {
 	struct scene s;
@@ -374,15 +376,15 @@ static void overwrite(enum block_kind kind)
 	scene_close(&s, true);
 }
 
-static void test_a_block_is_overwritten_while_it_is_used(void **state)
+static void test_records_are_safe_from_overwrites_while_in_use(void **state)
 {
 	(void)state;
 	overwrite(BLOCK_RECORDS);
 	overwrite(BLOCK_EXTENT);
 }
 
-/* Ends that don't mean the same find out before anything is written. */
-static void test_ends_that_differ(void **state)
+/* Ends that do not agree on the operation find out before anything is written. */
+static void test_ends_with_different_operations_fail(void **state)
 {
 	struct scene s;
 
@@ -397,17 +399,17 @@ static void test_ends_that_differ(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_wrong_slot),
-		cmocka_unit_test(test_a_wrong_length),
-		cmocka_unit_test(test_nothing_was_written),
-		cmocka_unit_test(test_another_operation),
-		cmocka_unit_test(test_beyond_the_ring),
-		cmocka_unit_test(test_a_block_is_overwritten_while_it_is_used),
-		cmocka_unit_test(test_ends_that_differ),
+		cmocka_unit_test(test_wrong_slot_ends_the_sink),
+		cmocka_unit_test(test_wrong_length_ends_the_sink),
+		cmocka_unit_test(test_announced_block_that_was_not_written_is_refused),
+		cmocka_unit_test(test_unagreed_operation_is_refused),
+		cmocka_unit_test(test_write_beyond_the_ring_breaks_the_wire),
+		cmocka_unit_test(test_records_are_safe_from_overwrites_while_in_use),
+		cmocka_unit_test(test_ends_with_different_operations_fail),
 	};
 	int failures = 0;
 
-	signal(SIGPIPE, SIG_IGN); /* siw raises it: lane.h */
+	signal(SIGPIPE, SIG_IGN); /* siw increments it: see lane.h */
 	if (!hosts_find()) {
 		fputs("no RDMA adapter is named in SLUICE_TRANSPORT\n", stderr);
 		return SKIPPED;

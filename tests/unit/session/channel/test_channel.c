@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "session/channel/channel.h"
 
-/* Both ends in one thread: everything is non-blocking, so each step is taken in turn. */
+/* Both ends run in one thread: every call is non-blocking, so they step alternately. */
 
 static const struct psk right = {{1, 2, 3}}, wrong = {{1, 2, 4}};
 
@@ -71,7 +71,7 @@ static void ends_free(struct ends *e)
 	channel_free(e->server);
 }
 
-/* Both step until both are done or failed; what came of each, and the failures. */
+/* Both ends step until both are done or failed; the results and the failures. */
 struct shaken {
 	int client, server;
 	struct failure client_why, server_why;
@@ -117,7 +117,7 @@ static void say(struct channel *from, struct channel *to, const char *text)
 
 /* ---- the key ------------------------------------------------------------------------- */
 
-static void the_right_key_opens(void **state)
+static void right_key_opens_the_channel(void **state)
 {
 	struct ends e = ends_ready();
 	struct pollfd p[2];
@@ -137,7 +137,7 @@ static void the_right_key_opens(void **state)
 	ends_free(&e);
 }
 
-static void both_ends_have_one_secret(void **state)
+static void both_ends_derive_one_secret(void **state)
 {
 	struct ends e = ends_ready(), other = ends_ready();
 	uint8_t mine[LANE_SECRET], yours[LANE_SECRET], theirs[LANE_SECRET];
@@ -147,13 +147,13 @@ static void both_ends_have_one_secret(void **state)
 	assert_int_equal(channel_secret(e.server, yours), 0);
 	assert_int_equal(channel_secret(other.client, theirs), 0);
 	assert_memory_equal(mine, yours, sizeof mine);
-	/* The same key, and yet another. */
+	/* The same key on another connection gives another secret. */
 	assert_memory_not_equal(mine, theirs, sizeof mine);
 	ends_free(&e);
 	ends_free(&other);
 }
 
-static void before_the_handshake_nothing_can_be_said(void **state)
+static void nothing_is_sent_before_the_handshake(void **state)
 {
 	struct ends e = ends_new(&right, &right);
 	uint8_t secret[LANE_SECRET];
@@ -166,7 +166,7 @@ static void before_the_handshake_nothing_can_be_said(void **state)
 	ends_free(&e);
 }
 
-static void a_wrong_key_is_named_at_both_ends(void **state)
+static void both_ends_report_a_wrong_key(void **state)
 {
 	struct ends e = ends_new(&wrong, &right);
 	struct shaken s;
@@ -184,7 +184,7 @@ static void a_wrong_key_is_named_at_both_ends(void **state)
 	ends_free(&e);
 }
 
-/* ---- strangers: OpenSSL used otherwise than we do -------------------------------------- */
+/* ---- strangers: clients that use OpenSSL in ways that Sluice does not --------------------- */
 
 static const char *stranger_identity;
 static const char *stranger_cipher;
@@ -222,7 +222,7 @@ static void certify(SSL_CTX *ctx)
 	EVP_PKEY_free(key);
 }
 
-/* Shake hands with our server as a stranger, until one has failed or both are done. */
+/* Shake hands with our server as a stranger, until one end fails or both are done. */
 static int stranger_calls(SSL_CTX *ctx, struct failure *why)
 {
 	struct channel *server;
@@ -258,7 +258,7 @@ static SSL_CTX *stranger_new(const char *identity, const char *cipher)
 	return ctx;
 }
 
-static void the_identity_and_key_are_what_counts(void **state)
+static void right_identity_and_key_are_sufficient(void **state)
 {
 	SSL_CTX *ctx = stranger_new("sluice:source:-", NULL);
 	struct failure why;
@@ -268,7 +268,7 @@ static void the_identity_and_key_are_what_counts(void **state)
 	SSL_CTX_free(ctx);
 }
 
-static void an_unknown_identity_fails_like_a_wrong_key(void **state)
+static void unknown_identity_fails_like_a_wrong_key(void **state)
 {
 	static const char *const unknown[] = {"sluice:source:", "sluice:source:--", "root", "x"};
 	struct failure why;
@@ -284,7 +284,7 @@ static void an_unknown_identity_fails_like_a_wrong_key(void **state)
 	}
 }
 
-static void a_stranger_without_a_key_is_refused(void **state)
+static void client_without_a_key_is_refused(void **state)
 {
 	SSL_CTX *ctx = stranger_new(NULL, NULL);
 	struct failure why;
@@ -307,7 +307,7 @@ static void older_tls_is_refused(void **state)
 	SSL_CTX_free(ctx);
 }
 
-static void another_hash_is_refused(void **state)
+static void other_hashes_are_refused(void **state)
 {
 	SSL_CTX *ctx = stranger_new("sluice:source:-", "TLS_AES_256_GCM_SHA384");
 	struct failure why;
@@ -317,7 +317,7 @@ static void another_hash_is_refused(void **state)
 	SSL_CTX_free(ctx);
 }
 
-static void a_certificate_is_no_key(void **state)
+static void certificate_does_not_replace_the_key(void **state)
 {
 	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
 	struct channel *client;
@@ -343,7 +343,7 @@ static void a_certificate_is_no_key(void **state)
 	SSL_CTX_free(ctx);
 }
 
-/* ---- bytes that are no TLS --------------------------------------------------------------- */
+/* ---- bytes that are not TLS -------------------------------------------------------------- */
 
 static void garbage_is_refused(void **state)
 {
@@ -375,7 +375,7 @@ static void garbage_is_refused(void **state)
 	}
 }
 
-/* The first flight of a client. */
+/* The first flight (ClientHello) of a client. */
 static size_t first_flight(uint8_t *to, size_t size)
 {
 	struct channel *client;
@@ -392,7 +392,7 @@ static size_t first_flight(uint8_t *to, size_t size)
 	return (size_t)n;
 }
 
-static void half_a_handshake_waits(void **state)
+static void partial_handshake_waits_for_the_rest(void **state)
 {
 	uint8_t flight[4096];
 	size_t len = first_flight(flight, sizeof flight);
@@ -417,7 +417,7 @@ static void half_a_handshake_waits(void **state)
 	}
 }
 
-static void a_flight_heard_again_opens_nothing(void **state)
+static void replayed_flight_opens_nothing(void **state)
 {
 	uint8_t flight[4096];
 	size_t len = first_flight(flight, sizeof flight);
@@ -434,7 +434,7 @@ static void a_flight_heard_again_opens_nothing(void **state)
 	close(fd[1]);
 }
 
-static void a_closed_door_is_no_wrong_key(void **state)
+static void closed_connection_is_not_a_wrong_key(void **state)
 {
 	struct channel *client;
 	int fd[2];
@@ -459,7 +459,7 @@ static void fill(uint8_t *to, size_t len, uint32_t seed)
 	}
 }
 
-/* One way of a stream that goes both ways at once. */
+/* One direction of a stream that carries data both ways at once. */
 struct way {
 	struct channel *from, *to;
 	uint8_t *bytes, *got;
@@ -480,7 +480,7 @@ static bool way_step(struct way *w, size_t len)
 	return w->came == len;
 }
 
-static void large_messages_go_both_ways(void **state)
+static void large_messages_cross_both_ways(void **state)
 {
 	enum { LEN = 3 << 20 };
 	struct ends e = ends_ready();
@@ -511,7 +511,7 @@ static void large_messages_go_both_ways(void **state)
 	ends_free(&e);
 }
 
-static void a_goodbye_is_an_end(void **state)
+static void close_notify_is_end_of_file(void **state)
 {
 	struct ends e = ends_ready();
 	char got[8];
@@ -529,7 +529,7 @@ static void a_goodbye_is_an_end(void **state)
 	channel_free(e.server);
 }
 
-static void a_death_is_no_end(void **state)
+static void eof_without_close_notify_is_a_failure(void **state)
 {
 	struct ends e;
 	int fd[2], held;
@@ -550,8 +550,8 @@ static void a_death_is_no_end(void **state)
 	ends_free(&e);
 }
 
-/* Its reason for leaving can be read although nothing can be written any more. */
-static void last_words_are_heard(void **state)
+/* The peer's reason for leaving can be read although nothing can be written any more. */
+static void last_message_is_read_after_a_write_failure(void **state)
 {
 	struct ends e = ends_ready();
 	ssize_t n = 0;
@@ -571,7 +571,7 @@ static void last_words_are_heard(void **state)
 	channel_free(e.client);
 }
 
-static void a_forged_byte_is_noticed(void **state)
+static void forged_byte_is_detected(void **state)
 {
 	struct channel *client, *server;
 	int near[2], far[2], done = 0;
@@ -609,7 +609,7 @@ static void a_forged_byte_is_noticed(void **state)
 	close(far[0]);
 }
 
-static void addresses_and_what_is_unsent(void **state)
+static void addresses_and_unsent_bytes_are_known(void **state)
 {
 	union address local, peer, other;
 	struct channel *a, *b;
@@ -625,7 +625,7 @@ static void addresses_and_what_is_unsent(void **state)
 	assert_int_equal(peer.in4.sin_port, other.in4.sin_port);
 	assert_int_equal(peer.in4.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
 	assert_int_equal(channel_write(a, "x", 1), 1);
-	/* The kernel at the other end has it, whether it is read or not. */
+	/* The kernel at the other end acknowledged it, whether it has been read or not. */
 	while (channel_unsent(a) > 0 && clock_ms() < deadline)
 		usleep(1000);
 	assert_int_equal(channel_unsent(a), 0);
@@ -636,7 +636,7 @@ static void addresses_and_what_is_unsent(void **state)
 /* ---- descriptors ------------------------------------------------------------------------------
  */
 
-static void a_pair_of_pipes(void **state)
+static void channel_works_over_two_pipes(void **state)
 {
 	struct channel *a, *b;
 	struct pollfd p[2];
@@ -672,7 +672,7 @@ static void a_pair_of_pipes(void **state)
 	channel_free(b);
 }
 
-static void a_full_pipe_takes_no_more(void **state)
+static void full_pipe_accepts_no_more(void **state)
 {
 	static const char zeros[65536];
 	struct channel *a;
@@ -690,8 +690,8 @@ static void a_full_pipe_takes_no_more(void **state)
 	close(fd[1]);
 }
 
-/* The open file may be another process's terminal. */
-static void descriptors_are_left_as_they_were(void **state)
+/* The open file description may be shared with another process's terminal. */
+static void descriptor_flags_are_restored(void **state)
 {
 	struct channel *a;
 	int fd[2], held;
@@ -712,29 +712,29 @@ static void descriptors_are_left_as_they_were(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_right_key_opens),
-		cmocka_unit_test(both_ends_have_one_secret),
-		cmocka_unit_test(before_the_handshake_nothing_can_be_said),
-		cmocka_unit_test(a_wrong_key_is_named_at_both_ends),
-		cmocka_unit_test(the_identity_and_key_are_what_counts),
-		cmocka_unit_test(an_unknown_identity_fails_like_a_wrong_key),
-		cmocka_unit_test(a_stranger_without_a_key_is_refused),
+		cmocka_unit_test(right_key_opens_the_channel),
+		cmocka_unit_test(both_ends_derive_one_secret),
+		cmocka_unit_test(nothing_is_sent_before_the_handshake),
+		cmocka_unit_test(both_ends_report_a_wrong_key),
+		cmocka_unit_test(right_identity_and_key_are_sufficient),
+		cmocka_unit_test(unknown_identity_fails_like_a_wrong_key),
+		cmocka_unit_test(client_without_a_key_is_refused),
 		cmocka_unit_test(older_tls_is_refused),
-		cmocka_unit_test(another_hash_is_refused),
-		cmocka_unit_test(a_certificate_is_no_key),
+		cmocka_unit_test(other_hashes_are_refused),
+		cmocka_unit_test(certificate_does_not_replace_the_key),
 		cmocka_unit_test(garbage_is_refused),
-		cmocka_unit_test(half_a_handshake_waits),
-		cmocka_unit_test(a_flight_heard_again_opens_nothing),
-		cmocka_unit_test(a_closed_door_is_no_wrong_key),
-		cmocka_unit_test(large_messages_go_both_ways),
-		cmocka_unit_test(a_goodbye_is_an_end),
-		cmocka_unit_test(a_death_is_no_end),
-		cmocka_unit_test(last_words_are_heard),
-		cmocka_unit_test(a_forged_byte_is_noticed),
-		cmocka_unit_test(addresses_and_what_is_unsent),
-		cmocka_unit_test(a_pair_of_pipes),
-		cmocka_unit_test(a_full_pipe_takes_no_more),
-		cmocka_unit_test(descriptors_are_left_as_they_were),
+		cmocka_unit_test(partial_handshake_waits_for_the_rest),
+		cmocka_unit_test(replayed_flight_opens_nothing),
+		cmocka_unit_test(closed_connection_is_not_a_wrong_key),
+		cmocka_unit_test(large_messages_cross_both_ways),
+		cmocka_unit_test(close_notify_is_end_of_file),
+		cmocka_unit_test(eof_without_close_notify_is_a_failure),
+		cmocka_unit_test(last_message_is_read_after_a_write_failure),
+		cmocka_unit_test(forged_byte_is_detected),
+		cmocka_unit_test(addresses_and_unsent_bytes_are_known),
+		cmocka_unit_test(channel_works_over_two_pipes),
+		cmocka_unit_test(full_pipe_accepts_no_more),
+		cmocka_unit_test(descriptor_flags_are_restored),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -26,17 +26,17 @@
 
 enum { PATIENCE_MS = 20000 };
 
-/* ---- one end with a handler that remembers ---------------------------------------------- */
+/* ---- one end, whose handler records what it gets -------------------------------------------- */
 
 struct side {
 	pthread_mutex_t lock;
 	pthread_cond_t news;
 	unsigned frames, pings, errors, lost, refused;
-	uint64_t last[2]; /* of WANT (a number) from each of two threads */
+	uint64_t last[2]; /* the last WANT number from each of two threads */
 	bool disorder, clean, lost_in_frame;
 	struct failure why;
 	int (*also)(struct side *s, const struct frame *f);
-	atomic_bool lanes; /* there are lanes, and the peer is heard on them right now */
+	atomic_bool lanes; /* lanes exist, and the peer is heard on them right now */
 	struct control *control;
 };
 
@@ -137,7 +137,7 @@ static void socket_pair(int fd[2])
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
 }
 
-/* A side over one end of a socket pair; the other end stays a plain descriptor. */
+/* A side over one end of a socket pair; the other end is a plain descriptor. */
 static struct side *side_over(int *raw, int timeout_ms, bool pings)
 {
 	struct side *s = side_new(NULL);
@@ -197,9 +197,9 @@ static void write_whole(int fd, const void *bytes, size_t len)
 	assert_int_equal(write(fd, bytes, len), len);
 }
 
-/* ---- order and back-pressure ------------------------------------------------------------- */
+/* ---- order and backpressure ------------------------------------------------------------- */
 
-/* Sends frames of some size with a thread's number and 1, 2, 3 ... in them. */
+/* Sends frames of one size that carry a thread's number and a counter from 1. */
 struct sender {
 	pthread_t thread;
 	struct control *control;
@@ -301,7 +301,7 @@ static void frames_come_in_order_over_tls(void **state)
 	many_threads_talk_at_once(one, other);
 }
 
-/* Until it has sent nothing for half a second. */
+/* Wait until it has sent nothing for half a second. */
 static unsigned stalled_at(struct sender *s)
 {
 	unsigned before, after = s->sent;
@@ -314,7 +314,7 @@ static unsigned stalled_at(struct sender *s)
 	return after;
 }
 
-static void a_peer_that_does_not_read_holds_up_senders(void **state)
+static void unread_outbox_blocks_senders(void **state)
 {
 	struct sender sender = {.size = 10000, .count = 500};
 	static uint8_t got[1 << 16];
@@ -330,7 +330,7 @@ static void a_peer_that_does_not_read_holds_up_senders(void **state)
 	stalled = stalled_at(&sender);
 	assert_true(stalled < sender.count);
 	assert_true((size_t)stalled * sender.size >= OUTBOX_MAX / 2);
-	/* Last words still have their place. */
+	/* ERROR still has room reserved for it. */
 	assert_int_equal(control_post(s->control, MSG_GO, NULL, 0), 0);
 	framer_init(&fr);
 	while (came < sender.count + 1) {
@@ -353,7 +353,7 @@ static void a_peer_that_does_not_read_holds_up_senders(void **state)
 	close(raw);
 }
 
-static void a_full_outbox_refuses_what_must_not_wait(void **state)
+static void full_outbox_refuses_frames_that_must_not_wait(void **state)
 {
 	static const uint8_t body[FRAME_BODY_MAX];
 	unsigned taken = 0;
@@ -375,7 +375,7 @@ static void a_full_outbox_refuses_what_must_not_wait(void **state)
 	close(raw);
 }
 
-static void hurry_ends_the_wait(void **state)
+static void hurry_ends_a_blocked_send(void **state)
 {
 	struct sender sender = {.size = 10000, .count = 500};
 	struct side *s;
@@ -395,7 +395,7 @@ static void hurry_ends_the_wait(void **state)
 	close(raw);
 }
 
-static void loss_ends_the_wait(void **state)
+static void connection_loss_ends_a_blocked_send(void **state)
 {
 	struct sender sender = {.size = 10000, .count = 500};
 	struct side *s;
@@ -414,7 +414,7 @@ static void loss_ends_the_wait(void **state)
 	side_free(s);
 }
 
-/* Answers each frame with a large one: which must fail one day, and not wait. */
+/* Answers each frame with a large one, which must fail at some point instead of blocking. */
 static int answer_large(struct side *s, const struct frame *f)
 {
 	static const uint8_t body[FRAME_BODY_MAX];
@@ -423,7 +423,7 @@ static int answer_large(struct side *s, const struct frame *f)
 	return control_send(s->control, MSG_WANT, body, sizeof body);
 }
 
-static void a_handler_never_waits(void **state)
+static void handler_never_blocks(void **state)
 {
 	struct side *s = side_new(answer_large);
 	struct channel *ch;
@@ -445,7 +445,7 @@ static void a_handler_never_waits(void **state)
 
 /* ---- silence -------------------------------------------------------------------------------- */
 
-static void a_silent_peer_is_noticed(void **state)
+static void silent_peer_is_detected(void **state)
 {
 	uint64_t from = clock_ms(), took;
 	uint8_t got[256];
@@ -461,7 +461,7 @@ static void a_silent_peer_is_noticed(void **state)
 	assert_false(s->clean);
 	assert_true(took >= 800);
 	assert_true(took < PATIENCE_MS / 2);
-	/* It was asked three times; more often if we were late ourselves. */
+	/* Three pings were sent; more if this thread ran late. */
 	assert_true(read(raw, got, sizeof got) >= 3 * (FRAME_HEAD + 8));
 	assert_int_equal(got[4], MSG_PING);
 	assert_int_equal(control_send(s->control, MSG_GO, NULL, 0), -1);
@@ -470,8 +470,11 @@ static void a_silent_peer_is_noticed(void **state)
 	close(raw);
 }
 
-/* A cut that lanes have survived: TCP may wait long before it sends the channel's bytes again. */
-static void lanes_are_signs_of_life_for_a_while(void **state)
+/*
+ * After an outage that the lanes survived, TCP may wait long before it retransmits the control
+ * channel's bytes.
+ */
+static void lane_activity_extends_the_limit(void **state)
 {
 	uint64_t from = clock_ms();
 	struct side *s;
@@ -489,7 +492,7 @@ static void lanes_are_signs_of_life_for_a_while(void **state)
 	close(raw);
 }
 
-static void the_limit_can_be_changed(void **state)
+static void silence_limit_can_be_changed(void **state)
 {
 	struct side *s;
 	int raw;
@@ -514,7 +517,7 @@ static double cpu_seconds(void)
 	       ((double)u.ru_utime.tv_usec + (double)u.ru_stime.tv_usec) / 1e6;
 }
 
-static void an_idle_pair_lives_on_heartbeats(void **state)
+static void heartbeats_keep_an_idle_pair_alive(void **state)
 {
 	struct side *sides[2] = {side_new(NULL), side_new(NULL)};
 	struct channel *ch[2];
@@ -529,7 +532,9 @@ static void an_idle_pair_lives_on_heartbeats(void **state)
 	}
 	before = cpu_seconds();
 	usleep(5000000);
-	/* A tenth of this is promised; a loop that does not sleep would take ten times as much. */
+	/*
+	 * The promise is a tenth of this; a loop that does not sleep would use ten times as much.
+	 */
 	assert_true(cpu_seconds() - before < 0.5);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(now(sides[i], &sides[i]->lost), 0);
@@ -539,7 +544,7 @@ static void an_idle_pair_lives_on_heartbeats(void **state)
 	side_free(sides[1]);
 }
 
-/* In a process of its own: 0 when a frame came, 1 when the peer was given up. */
+/* Runs in a process of its own: 0 when a frame arrived, 1 when the peer was declared dead. */
 static int until_frame_or_loss(int fd)
 {
 	struct side *s = calloc(1, sizeof *s);
@@ -558,7 +563,7 @@ static int until_frame_or_loss(int fd)
 	return s->frames ? 0 : 1;
 }
 
-static void an_own_pause_is_not_the_peers_silence(void **state)
+static void own_pause_is_not_counted_as_peer_silence(void **state)
 {
 	uint8_t go[FRAME_HEAD];
 	int fd[2], status;
@@ -578,7 +583,7 @@ static void an_own_pause_is_not_the_peers_silence(void **state)
 	usleep(4000000);
 	assert_int_equal(kill(pid, SIGCONT), 0);
 	usleep(300000);
-	/* It may be gone, which the status tells. */
+	/* It may have exited already; its status shows that. */
 	if (write(fd[1], go, frame_of(go, MSG_GO, NULL, 0)) < 0)
 		assert_int_equal(errno, EPIPE);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -590,7 +595,7 @@ static void an_own_pause_is_not_the_peers_silence(void **state)
 /* ---- PING --------------------------------------------------------------------------------------
  */
 
-static void a_ping_is_answered(void **state)
+static void ping_is_answered(void **state)
 {
 	uint8_t ping[FRAME_HEAD + 8], pong[FRAME_HEAD + 8], got[64];
 	struct side *s;
@@ -607,7 +612,7 @@ static void a_ping_is_answered(void **state)
 	close(raw);
 }
 
-static void a_conductor_gets_pings_to_pass_on(void **state)
+static void conductor_relays_pings(void **state)
 {
 	uint8_t ping[FRAME_HEAD + 8];
 	struct side *s;
@@ -623,7 +628,7 @@ static void a_conductor_gets_pings_to_pass_on(void **state)
 	close(raw);
 }
 
-static void an_answer_to_nothing_is_refused(void **state)
+static void unsolicited_pong_is_refused(void **state)
 {
 	uint8_t pong[FRAME_HEAD + 8];
 	struct side *s;
@@ -638,7 +643,7 @@ static void an_answer_to_nothing_is_refused(void **state)
 	close(raw);
 }
 
-/* A side that may answer what it refuses, and hears no more after that. */
+/* A side that answers what it refuses, and reads nothing after that. */
 static struct side *deaf_side(int *raw, int timeout_ms)
 {
 	struct side *s = side_new(NULL);
@@ -666,7 +671,7 @@ static void still_speaks(struct side *s, int raw)
 	uint8_t go[FRAME_HEAD], got[4096];
 	ssize_t n;
 
-	/* Whatever comes, of any form, is taken and means nothing. */
+	/* Input of any form is accepted and ignored. */
 	for (size_t at = 0; at < sizeof many; at += 4096)
 		write_whole(raw, many + at, 4096);
 	write_whole(raw, go, frame_of(go, MSG_GO, NULL, 0));
@@ -683,7 +688,7 @@ static void still_speaks(struct side *s, int raw)
 	assert_int_equal(s->frames, 0);
 }
 
-static void what_can_not_be_may_be_answered(void **state)
+static void refused_frame_may_be_answered(void **state)
 {
 	uint8_t bad[5][FRAME_HEAD + 8] = {{[4] = 99}, {[4] = MSG_GO, [7] = 1}, {[4] = MSG_PING}};
 	size_t len[5] = {FRAME_HEAD, FRAME_HEAD, FRAME_HEAD};
@@ -705,7 +710,7 @@ static void what_can_not_be_may_be_answered(void **state)
 	}
 }
 
-static void silence_may_be_answered(void **state)
+static void silence_may_be_answered_once(void **state)
 {
 	struct side *s;
 	int raw;
@@ -714,14 +719,17 @@ static void silence_may_be_answered(void **state)
 	s = deaf_side(&raw, 300);
 	WAIT_UNTIL(s, s->refused == 1);
 	assert_int_equal(s->why.code, OUT_TIMEOUT);
-	/* Once: what lasts is no news. */
+	/* Once: a continued silence is not reported again. */
 	usleep(700000);
 	still_speaks(s, raw);
 	side_free(s);
 }
 
-/* Who asks and asks and never listens is read on, and gets no more than fits. */
-static void a_flood_of_pings_costs_nothing(void **state)
+/*
+ * A peer that pings and never reads: its pings are still read, and the replies are bounded by the
+ * outbox.
+ */
+static void ping_flood_uses_bounded_memory(void **state)
 {
 	enum { FLOOD = 400000 };
 	static uint8_t pings[1000 * (FRAME_HEAD + 8)], got[1 << 16];
@@ -756,7 +764,7 @@ static void a_flood_of_pings_costs_nothing(void **state)
 /* ---- the end
  * -------------------------------------------------------------------------------------- */
 
-static void the_end_between_frames_is_clean(void **state)
+static void eof_between_frames_is_clean(void **state)
 {
 	uint8_t go[FRAME_HEAD];
 	struct side *s;
@@ -777,7 +785,7 @@ static void the_end_between_frames_is_clean(void **state)
 	side_free(s);
 }
 
-static void the_end_within_a_frame_is_not(void **state)
+static void eof_within_a_frame_is_a_loss(void **state)
 {
 	uint8_t ping[FRAME_HEAD + 8];
 	size_t len = ping_of(ping, MSG_PING, 1);
@@ -798,7 +806,7 @@ static void the_end_within_a_frame_is_not(void **state)
 	}
 }
 
-static void a_bad_frame_ends_it(void **state)
+static void bad_frame_ends_the_channel(void **state)
 {
 	static const uint8_t bad[][FRAME_HEAD] = {
 		{0, 0, 0, 0, 0, 0, 0, 0},
@@ -830,7 +838,7 @@ static int refuse(struct side *s, const struct frame *f)
 	return fail_as(OUT_INTEGRITY, "%s is not expected now", message_name(f->type));
 }
 
-static void a_handlers_failure_ends_it(void **state)
+static void handler_failure_ends_the_channel(void **state)
 {
 	struct side *s = side_new(refuse);
 	uint8_t go[FRAME_HEAD];
@@ -851,8 +859,8 @@ static void a_handlers_failure_ends_it(void **state)
 	close(fd[1]);
 }
 
-/* The peer says why and goes, without having read what we said. */
-static void last_words_come_before_the_loss(void **state)
+/* The peer sends its reason and leaves without having read our frames. */
+static void error_frame_arrives_before_the_loss(void **state)
 {
 	static const uint8_t body[FRAME_BODY_MAX];
 	uint8_t error[FRAME_HEAD];
@@ -871,7 +879,7 @@ static void last_words_come_before_the_loss(void **state)
 	side_free(s);
 }
 
-static void after_close_nothing_is_called(void **state)
+static void no_callback_runs_after_close(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
@@ -892,7 +900,7 @@ static void after_close_nothing_is_called(void **state)
 	control_close(NULL);
 }
 
-static void what_was_read_before_comes_first(void **state)
+static void bytes_read_earlier_come_first(void **state)
 {
 	struct side *s = side_new(NULL);
 	struct control_handler h = {.on_frame = remember, .on_lost = remember_loss, .ctx = s};
@@ -909,7 +917,7 @@ static void what_was_read_before_comes_first(void **state)
 	}
 	memcpy(last, before + 2 * (FRAME_HEAD + 9), sizeof last);
 	socket_pair(fd);
-	/* The third begins before, and ends in what is read. */
+	/* The third frame begins in the earlier bytes and ends in those read now. */
 	write_whole(fd[1], last + 5, sizeof last - 5);
 	assert_int_equal(channel_over_fds(fd[0], fd[0], &ch), 0);
 	assert_int_equal(control_start(ch, &h, before, len - sizeof last + 5, &s->control), 0);
@@ -958,7 +966,7 @@ static void frames_are_read_one_by_one(void **state)
 	channel_free(b);
 }
 
-static void a_frame_is_not_waited_for_in_vain(void **state)
+static void reading_a_frame_times_out(void **state)
 {
 	static const uint8_t body[FRAME_BODY_MAX];
 	static struct framer fr;
@@ -986,33 +994,33 @@ static void a_frame_is_not_waited_for_in_vain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_own_pause_is_not_the_peers_silence),
+		cmocka_unit_test(own_pause_is_not_counted_as_peer_silence),
 		cmocka_unit_test(frames_come_in_order),
 		cmocka_unit_test(frames_come_in_order_over_tls),
-		cmocka_unit_test(a_peer_that_does_not_read_holds_up_senders),
-		cmocka_unit_test(a_full_outbox_refuses_what_must_not_wait),
-		cmocka_unit_test(hurry_ends_the_wait),
-		cmocka_unit_test(loss_ends_the_wait),
-		cmocka_unit_test(a_handler_never_waits),
-		cmocka_unit_test(a_silent_peer_is_noticed),
-		cmocka_unit_test(lanes_are_signs_of_life_for_a_while),
-		cmocka_unit_test(the_limit_can_be_changed),
-		cmocka_unit_test(an_idle_pair_lives_on_heartbeats),
-		cmocka_unit_test(a_ping_is_answered),
-		cmocka_unit_test(a_conductor_gets_pings_to_pass_on),
-		cmocka_unit_test(an_answer_to_nothing_is_refused),
-		cmocka_unit_test(what_can_not_be_may_be_answered),
-		cmocka_unit_test(silence_may_be_answered),
-		cmocka_unit_test(a_flood_of_pings_costs_nothing),
-		cmocka_unit_test(the_end_between_frames_is_clean),
-		cmocka_unit_test(the_end_within_a_frame_is_not),
-		cmocka_unit_test(a_bad_frame_ends_it),
-		cmocka_unit_test(a_handlers_failure_ends_it),
-		cmocka_unit_test(last_words_come_before_the_loss),
-		cmocka_unit_test(after_close_nothing_is_called),
-		cmocka_unit_test(what_was_read_before_comes_first),
+		cmocka_unit_test(unread_outbox_blocks_senders),
+		cmocka_unit_test(full_outbox_refuses_frames_that_must_not_wait),
+		cmocka_unit_test(hurry_ends_a_blocked_send),
+		cmocka_unit_test(connection_loss_ends_a_blocked_send),
+		cmocka_unit_test(handler_never_blocks),
+		cmocka_unit_test(silent_peer_is_detected),
+		cmocka_unit_test(lane_activity_extends_the_limit),
+		cmocka_unit_test(silence_limit_can_be_changed),
+		cmocka_unit_test(heartbeats_keep_an_idle_pair_alive),
+		cmocka_unit_test(ping_is_answered),
+		cmocka_unit_test(conductor_relays_pings),
+		cmocka_unit_test(unsolicited_pong_is_refused),
+		cmocka_unit_test(refused_frame_may_be_answered),
+		cmocka_unit_test(silence_may_be_answered_once),
+		cmocka_unit_test(ping_flood_uses_bounded_memory),
+		cmocka_unit_test(eof_between_frames_is_clean),
+		cmocka_unit_test(eof_within_a_frame_is_a_loss),
+		cmocka_unit_test(bad_frame_ends_the_channel),
+		cmocka_unit_test(handler_failure_ends_the_channel),
+		cmocka_unit_test(error_frame_arrives_before_the_loss),
+		cmocka_unit_test(no_callback_runs_after_close),
+		cmocka_unit_test(bytes_read_earlier_come_first),
 		cmocka_unit_test(frames_are_read_one_by_one),
-		cmocka_unit_test(a_frame_is_not_waited_for_in_vain),
+		cmocka_unit_test(reading_a_frame_times_out),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

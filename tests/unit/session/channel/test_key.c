@@ -16,7 +16,10 @@
 #include "folder.h"
 #include "session/channel/key.h"
 
-/* scrypt("correct horse", "sluice typed key v1", N=32768, r=8, p=1) as Python's hashlib has it. */
+/*
+ * scrypt("correct horse", "sluice typed key v1", N=32768, r=8, p=1), computed with Python's
+ * hashlib.
+ */
 static const uint8_t correct_horse[PSK_SIZE] = {
 	0x53, 0x9b, 0xcd, 0xe8, 0x67, 0xcf, 0x95, 0x4d, 0xb6, 0x98, 0xa2,
 	0xc1, 0xa0, 0x71, 0x20, 0x40, 0x3e, 0x6e, 0x81, 0x7f, 0x43, 0xf5,
@@ -32,7 +35,7 @@ static int make(const char *name, const void *text, size_t len, mode_t mode)
 	return ok ? 0 : -1;
 }
 
-static void a_typed_key_is_stretched(void **state)
+static void typed_key_is_stretched(void **state)
 {
 	struct psk k;
 
@@ -46,7 +49,7 @@ static void a_typed_key_is_stretched(void **state)
 		assert_int_equal(k.bytes[i], 0);
 }
 
-static void a_made_key_is_used_as_it_is(void **state)
+static void generated_key_is_used_as_is(void **state)
 {
 	const char *text = "sluice-key-1:000102030405060708090a0b0c0d0e0f"
 			   "F0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF";
@@ -60,7 +63,7 @@ static void a_made_key_is_used_as_it_is(void **state)
 	}
 }
 
-static void a_damaged_made_key_is_not_a_typed_one(void **state)
+static void damaged_generated_key_is_refused(void **state)
 {
 	static const char *const damaged[] = {
 		"sluice-key-1:",
@@ -80,7 +83,7 @@ static void a_damaged_made_key_is_not_a_typed_one(void **state)
 	}
 }
 
-static void a_key_has_a_size(void **state)
+static void key_size_is_bounded(void **state)
 {
 	char long_text[KEY_TEXT_MAX + 1];
 	struct psk k;
@@ -95,7 +98,7 @@ static void a_key_has_a_size(void **state)
 	assert_int_equal(failed()->code, OUT_USAGE);
 }
 
-static void a_line_end_is_not_of_the_key(void **state)
+static void line_end_is_stripped_from_the_key(void **state)
 {
 	static const char *const texts[] = {"correct horse", "correct horse\n",
 					    "correct horse\r\n"};
@@ -112,7 +115,7 @@ static void a_line_end_is_not_of_the_key(void **state)
 	assert_int_equal(failed()->code, OUT_USAGE);
 }
 
-static void a_key_file_is_its_owners_only(void **state)
+static void key_file_must_be_private_to_its_owner(void **state)
 {
 	static const mode_t open_modes[] = {0640, 0604, 0610, 0602, 0666, 0777};
 	struct psk k;
@@ -137,7 +140,7 @@ static void a_key_file_is_its_owners_only(void **state)
 	remove("key");
 }
 
-static void only_a_regular_file_is_a_key_file(void **state)
+static void key_file_must_be_a_regular_file(void **state)
 {
 	struct psk k;
 
@@ -151,14 +154,14 @@ static void only_a_regular_file_is_a_key_file(void **state)
 	assert_int_equal(psk_from_file("missing", &k), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 	assert_string_equal(failed()->text, "open key file missing: No such file or directory");
-	/* The user named it, so it is followed; what it leads to is checked. */
+	/* A symlink that the user named is followed, and its target is checked. */
 	assert_int_equal(make("other", "correct horse", 13, 0600), 0);
 	assert_int_equal(symlink("other", "link"), 0);
 	assert_int_equal(psk_from_file("link", &k), 0);
 	assert_memory_equal(k.bytes, correct_horse, PSK_SIZE);
 }
 
-static void a_long_file_is_not_read_whole(void **state)
+static void long_file_is_not_read_completely(void **state)
 {
 	static char text[KEY_TEXT_MAX + 3];
 	struct psk k;
@@ -173,7 +176,7 @@ static void a_long_file_is_not_read_whole(void **state)
 	assert_int_equal(psk_from_file("key", &k), 0);
 }
 
-static void a_key_comes_through_a_pipe(void **state)
+static void key_is_read_from_a_pipe(void **state)
 {
 	struct psk k;
 	int p[2];
@@ -185,14 +188,14 @@ static void a_key_comes_through_a_pipe(void **state)
 	close(p[1]);
 	assert_int_equal(psk_from_fd(p[0], &k), 0);
 	assert_memory_equal(k.bytes, correct_horse, PSK_SIZE);
-	/* It stays open: at its end. */
+	/* The descriptor stays open, at end of file. */
 	assert_int_equal(read(p[0], &k, 1), 0);
 	close(p[0]);
 	assert_int_equal(psk_from_fd(p[0], &k), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 }
 
-static void a_key_file_is_made_once(void **state)
+static void existing_key_file_is_not_overwritten(void **state)
 {
 	struct psk first, second;
 	mode_t mask = umask(0);
@@ -226,7 +229,7 @@ static void a_key_file_is_made_once(void **state)
 #define SANITIZED false
 #endif
 
-/* KiB in memory now. */
+/* Resident memory in KiB. */
 static long resident(void)
 {
 	FILE *f = fopen("/proc/self/statm", "r");
@@ -239,7 +242,7 @@ static long resident(void)
 	return rss * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-static void stretching_gives_its_memory_back(void **state)
+static void stretching_releases_its_memory(void **state)
 {
 	struct psk k;
 	long before, after;
@@ -251,7 +254,7 @@ static void stretching_gives_its_memory_back(void **state)
 		assert_int_equal(psk_from_text("again", 5, &k), 0);
 	after = resident();
 	assert_true(before > 0 && after > 0);
-	/* A sanitizer keeps what was freed. */
+	/* Sanitizers keep freed memory. */
 	if (SANITIZED)
 		return;
 	assert_true(after < 16 << 10);
@@ -261,17 +264,17 @@ static void stretching_gives_its_memory_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_typed_key_is_stretched),
-		cmocka_unit_test(a_made_key_is_used_as_it_is),
-		cmocka_unit_test(a_damaged_made_key_is_not_a_typed_one),
-		cmocka_unit_test(a_key_has_a_size),
-		cmocka_unit_test(a_line_end_is_not_of_the_key),
-		cmocka_unit_test(a_key_file_is_its_owners_only),
-		cmocka_unit_test(only_a_regular_file_is_a_key_file),
-		cmocka_unit_test(a_long_file_is_not_read_whole),
-		cmocka_unit_test(a_key_comes_through_a_pipe),
-		cmocka_unit_test(a_key_file_is_made_once),
-		cmocka_unit_test(stretching_gives_its_memory_back),
+		cmocka_unit_test(typed_key_is_stretched),
+		cmocka_unit_test(generated_key_is_used_as_is),
+		cmocka_unit_test(damaged_generated_key_is_refused),
+		cmocka_unit_test(key_size_is_bounded),
+		cmocka_unit_test(line_end_is_stripped_from_the_key),
+		cmocka_unit_test(key_file_must_be_private_to_its_owner),
+		cmocka_unit_test(key_file_must_be_a_regular_file),
+		cmocka_unit_test(long_file_is_not_read_completely),
+		cmocka_unit_test(key_is_read_from_a_pipe),
+		cmocka_unit_test(existing_key_file_is_not_overwritten),
+		cmocka_unit_test(stretching_releases_its_memory),
 	};
 
 	return cmocka_run_group_tests(tests, folder_enter, folder_leave);

@@ -56,7 +56,7 @@ static struct porter *listening(void)
 	return p;
 }
 
-/* True when the other end closes fd, false when it says something or is silent for ms. */
+/* True when the other end closes fd, false when it sends something or is silent for ms. */
 static bool is_closed(int fd, int ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -71,8 +71,8 @@ struct client {
 	unsigned port;
 	const struct psk *key;
 	uint64_t deadline;
-	int rc; /* 0: its handshake is finished */
-	uint64_t ms; /* that it took */
+	int rc; /* 0 once its handshake is finished */
+	uint64_t ms; /* how long that took */
 	struct worker worker;
 };
 
@@ -95,7 +95,7 @@ static void *client_run(void *arg)
 	if (rc == 1)
 		c->rc = 0;
 	c->ms = clock_ms() - from;
-	/* The porter has to see it finished as well. */
+	/* The porter has to see the handshake finished as well. */
 	while (rc == 1 && c->key == &key && clock_left(c->deadline) > 0) {
 		uint8_t byte;
 		bool eof;
@@ -114,7 +114,7 @@ static void client_start(struct client *c, unsigned port, const struct psk *with
 	assert_int_equal(worker_start(&c->worker, "client", client_run, c), 0);
 }
 
-/* Admit a good client now; how long it took. */
+/* Admit a client with the right key now, and measure how long that takes. */
 static uint64_t good_client(struct porter *p)
 {
 	struct channel *ch = NULL;
@@ -132,7 +132,7 @@ static uint64_t good_client(struct porter *p)
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static void test_one_port_for_all_addresses(void **state)
+static void test_all_addresses_share_one_port(void **state)
 {
 	union address at = loopback(0), other = loopback(0);
 	struct porter *p = listening();
@@ -151,7 +151,7 @@ static void test_one_port_for_all_addresses(void **state)
 	porter_free(p);
 }
 
-static void test_the_port_moves_when_another_address_lacks_it(void **state)
+static void test_port_moves_when_taken_at_another_address(void **state)
 {
 	union address other = loopback(0);
 	struct porter *p = listening(), *in_the_way;
@@ -169,7 +169,7 @@ static void test_the_port_moves_when_another_address_lacks_it(void **state)
 	porter_free(in_the_way);
 }
 
-static void test_a_range_that_is_taken(void **state)
+static void test_taken_port_range_fails(void **state)
 {
 	union address at = loopback(0);
 	struct porter *taken = listening(), *p;
@@ -181,7 +181,7 @@ static void test_a_range_that_is_taken(void **state)
 	assert_int_equal(failed()->code, OUT_SOCKET);
 	assert_non_null(strstr(failed()->text, "Address already in use"));
 	porter_free(p);
-	/* The next one is free (or its neighbour, if somebody else has just taken it). */
+	/* The next port is free (or its neighbour, if another process has just taken that). */
 	assert_int_equal(porter_new(&p), 0);
 	assert_int_equal(porter_listen_tcp(p, &at, port, port + 20), 0);
 	assert_in_range(porter_tcp_port(p), port + 1, port + 20);
@@ -189,7 +189,7 @@ static void test_a_range_that_is_taken(void **state)
 	porter_free(taken);
 }
 
-static void test_everywhere(void **state)
+static void test_porter_listens_on_all_addresses_by_default(void **state)
 {
 	struct porter *p;
 	int fd;
@@ -206,7 +206,7 @@ static void test_everywhere(void **state)
 /* ---- admitting ----------------------------------------------------------------------------------
  */
 
-static void test_the_right_key_is_admitted(void **state)
+static void test_right_key_is_admitted(void **state)
 {
 	struct porter *p = listening();
 
@@ -215,7 +215,7 @@ static void test_the_right_key_is_admitted(void **state)
 	porter_free(p);
 }
 
-static void test_nobody_comes(void **state)
+static void test_admission_times_out(void **state)
 {
 	struct porter *p = listening();
 	struct channel *ch;
@@ -229,7 +229,7 @@ static void test_nobody_comes(void **state)
 	porter_free(p);
 }
 
-static void test_a_wrong_key_leaves_it_waiting(void **state)
+static void test_wrong_key_does_not_end_the_wait(void **state)
 {
 	struct porter *p = listening();
 	struct channel *ch;
@@ -248,7 +248,7 @@ static void test_a_wrong_key_leaves_it_waiting(void **state)
 	porter_free(p);
 }
 
-static void test_who_speaks_something_else_is_sent_away(void **state)
+static void test_other_protocols_are_disconnected(void **state)
 {
 	struct porter *p = listening();
 	struct channel *ch;
@@ -291,7 +291,10 @@ static void *admit_run(void *arg)
 	return p;
 }
 
-/* A porter at work, and strangers who come in the meantime: does a good client get in, and when? */
+/*
+ * Strangers connect while a porter waits: is a client with the right key admitted, and after how
+ * long?
+ */
 static uint64_t among(unsigned count, const char *say)
 {
 	struct porter *p = listening();
@@ -311,7 +314,7 @@ static uint64_t among(unsigned count, const char *say)
 	return c.ms;
 }
 
-static void test_a_thousand_silent_connections(void **state)
+static void test_client_is_admitted_among_silent_connections(void **state)
 {
 	struct rlimit rl;
 
@@ -323,14 +326,14 @@ static void test_a_thousand_silent_connections(void **state)
 	assert_true(among(1000, NULL) < 2000);
 }
 
-static void test_handshakes_that_never_go_on(void **state)
+static void test_client_is_admitted_among_stalled_handshakes(void **state)
 {
 	(void)state;
-	/* The beginning of a TLS record, and no more. */
+	/* The beginning of a TLS record only. */
 	assert_true(among(100, "\x16\x03\x01\x02") < 4000);
 }
 
-/* With no descriptor left it does not spin, and serves again when there is one. */
+/* Without a free descriptor the porter does not spin, and it serves again when there is one. */
 static int without_descriptors(void)
 {
 	struct rlimit rl = {.rlim_cur = 40, .rlim_max = 40};
@@ -360,7 +363,7 @@ static int without_descriptors(void)
 	return 0;
 }
 
-static void test_without_descriptors_it_does_not_spin(void **state)
+static void test_porter_does_not_spin_without_descriptors(void **state)
 {
 	pid_t pid = fork();
 	int status;
@@ -416,7 +419,7 @@ static int caller(struct porter *p, const struct lane_hello *h)
 	return fd;
 }
 
-/* Who waits for a lane finds nobody, for a little while. */
+/* A lane that waits gets no caller for a short time. */
 static void nobody_for(struct porter *p, unsigned lane, uint32_t epoch)
 {
 	int never = eventfd(0, EFD_CLOEXEC);
@@ -440,7 +443,7 @@ static void somebody_for(struct porter *p, unsigned lane, uint32_t least, uint32
 	close_fd(never);
 }
 
-static void test_a_caller_comes_to_its_lane(void **state)
+static void test_caller_reaches_its_lane(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello one = hello(1, 0), zero = hello(0, 3);
@@ -466,7 +469,7 @@ static void refused(struct porter *p, struct lane_hello h, bool sign)
 	close_fd(fd);
 }
 
-static void test_callers_that_are_not_of_the_session(void **state)
+static void test_callers_of_other_sessions_are_refused(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(0, 0);
@@ -477,7 +480,7 @@ static void test_callers_that_are_not_of_the_session(void **state)
 	h = hello(0, 0);
 	h.mac[LANE_MAC - 1] ^= 0x80;
 	refused(p, h, false);
-	/* Signed for lane 0, used for lane 1; and for another epoch. */
+	/* Signed for lane 0 but used for lane 1; and for another epoch. */
 	h = hello(0, 0);
 	h.lane = 1;
 	refused(p, h, false);
@@ -489,7 +492,7 @@ static void test_callers_that_are_not_of_the_session(void **state)
 	porter_free(p);
 }
 
-static void test_callers_that_do_not_fit(void **state)
+static void test_callers_with_other_terms_are_refused(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(LANES, 0);
@@ -514,7 +517,7 @@ static void test_callers_that_do_not_fit(void **state)
 	porter_free(p);
 }
 
-static void test_a_hello_is_good_once(void **state)
+static void test_hello_is_accepted_only_once(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(0, 5);
@@ -523,7 +526,7 @@ static void test_a_hello_is_good_once(void **state)
 	(void)state;
 	somebody_for(p, 0, 0, 5);
 	refused(p, h, false);
-	/* Nor is one from before. */
+	/* An earlier hello is refused as well. */
 	h = hello(0, 4);
 	refused(p, h, false);
 	h = hello(0, 6);
@@ -534,7 +537,7 @@ static void test_a_hello_is_good_once(void **state)
 	porter_free(p);
 }
 
-static void test_the_newest_caller_is_kept(void **state)
+static void test_newest_caller_is_kept(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(0, 0);
@@ -542,7 +545,7 @@ static void test_the_newest_caller_is_kept(void **state)
 
 	(void)state;
 	h = hello(0, 1);
-	/* The first must be there before the second comes. */
+	/* The first caller must arrive before the second. */
 	poll(NULL, 0, 200);
 	new = caller(p, &h);
 	assert_true(is_closed(old, 5000));
@@ -552,7 +555,7 @@ static void test_the_newest_caller_is_kept(void **state)
 	porter_free(p);
 }
 
-static void test_a_caller_that_is_too_old_is_dropped(void **state)
+static void test_caller_of_an_old_epoch_is_dropped(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(0, 2);
@@ -563,12 +566,12 @@ static void test_a_caller_that_is_too_old_is_dropped(void **state)
 	nobody_for(p, 0, 3);
 	assert_true(is_closed(fd, 5000));
 	close_fd(fd);
-	/* And what was asked for is from then on the least. */
+	/* From then on the requested epoch is the minimum. */
 	refused(p, h, false);
 	porter_free(p);
 }
 
-static void test_waiting_is_woken(void **state)
+static void test_waiting_lane_is_woken(void **state)
 {
 	struct porter *p = open_to_lanes();
 	int wake = eventfd(1, EFD_CLOEXEC);
@@ -580,7 +583,7 @@ static void test_waiting_is_woken(void **state)
 	porter_free(p);
 }
 
-static void test_a_hello_in_pieces_beside_silent_ones(void **state)
+static void test_hello_in_pieces_is_accepted_beside_silent_callers(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(1, 0);
@@ -601,7 +604,7 @@ static void test_a_hello_in_pieces_beside_silent_ones(void **state)
 	porter_free(p);
 }
 
-static void test_callers_nobody_took_are_closed(void **state)
+static void test_unclaimed_callers_are_closed(void **state)
 {
 	struct porter *p = open_to_lanes();
 	struct lane_hello h = hello(0, 0);
@@ -617,26 +620,26 @@ static void test_callers_nobody_took_are_closed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_port_for_all_addresses),
-		cmocka_unit_test(test_the_port_moves_when_another_address_lacks_it),
-		cmocka_unit_test(test_a_range_that_is_taken),
-		cmocka_unit_test(test_everywhere),
-		cmocka_unit_test(test_the_right_key_is_admitted),
-		cmocka_unit_test(test_nobody_comes),
-		cmocka_unit_test(test_a_wrong_key_leaves_it_waiting),
-		cmocka_unit_test(test_who_speaks_something_else_is_sent_away),
-		cmocka_unit_test(test_a_thousand_silent_connections),
-		cmocka_unit_test(test_handshakes_that_never_go_on),
-		cmocka_unit_test(test_without_descriptors_it_does_not_spin),
-		cmocka_unit_test(test_a_caller_comes_to_its_lane),
-		cmocka_unit_test(test_callers_that_are_not_of_the_session),
-		cmocka_unit_test(test_callers_that_do_not_fit),
-		cmocka_unit_test(test_a_hello_is_good_once),
-		cmocka_unit_test(test_the_newest_caller_is_kept),
-		cmocka_unit_test(test_a_caller_that_is_too_old_is_dropped),
-		cmocka_unit_test(test_waiting_is_woken),
-		cmocka_unit_test(test_a_hello_in_pieces_beside_silent_ones),
-		cmocka_unit_test(test_callers_nobody_took_are_closed),
+		cmocka_unit_test(test_all_addresses_share_one_port),
+		cmocka_unit_test(test_port_moves_when_taken_at_another_address),
+		cmocka_unit_test(test_taken_port_range_fails),
+		cmocka_unit_test(test_porter_listens_on_all_addresses_by_default),
+		cmocka_unit_test(test_right_key_is_admitted),
+		cmocka_unit_test(test_admission_times_out),
+		cmocka_unit_test(test_wrong_key_does_not_end_the_wait),
+		cmocka_unit_test(test_other_protocols_are_disconnected),
+		cmocka_unit_test(test_client_is_admitted_among_silent_connections),
+		cmocka_unit_test(test_client_is_admitted_among_stalled_handshakes),
+		cmocka_unit_test(test_porter_does_not_spin_without_descriptors),
+		cmocka_unit_test(test_caller_reaches_its_lane),
+		cmocka_unit_test(test_callers_of_other_sessions_are_refused),
+		cmocka_unit_test(test_callers_with_other_terms_are_refused),
+		cmocka_unit_test(test_hello_is_accepted_only_once),
+		cmocka_unit_test(test_newest_caller_is_kept),
+		cmocka_unit_test(test_caller_of_an_old_epoch_is_dropped),
+		cmocka_unit_test(test_waiting_lane_is_woken),
+		cmocka_unit_test(test_hello_in_pieces_is_accepted_beside_silent_callers),
+		cmocka_unit_test(test_unclaimed_callers_are_closed),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which ways to the other end become rails, and which rail a lane takes. */
+/* Which ways to the other end become rails, and which rail a lane uses. */
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include "host/own_address.h"
 #include "session/connect/rail.h"
-/* After our headers: it makes a macro of fail(). */
+/* Included after our headers, because it defines a macro fail(). */
 #include <cmocka.h>
 
 enum { WAYS = 5 };
@@ -70,7 +70,7 @@ static const struct row rows[] = {
 	 2,
 	 {0, 2}},
 	{"nor of the one that worked", 2, {W(-1, 0, 100), W(1, 1, 100)}, 0, 16, 1, {0}},
-	/* Two ports each in one network: the routes have both places behind port 0. */
+	/* Two ports in one network at each host: the routes put both places behind port 0. */
 	{"beside each other",
 	 4,
 	 {W(0, 0, 9), W(0, 1, 9), W(1, 0, 9), W(1, 1, 9)},
@@ -87,7 +87,7 @@ static const struct row rows[] = {
 	 {0, 1}},
 };
 
-static void test_which_ways_are_rails(void **state)
+static void test_distinct_port_pairs_become_rails(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -100,7 +100,7 @@ static void test_which_ways_are_rails(void **state)
 	}
 }
 
-static void test_the_fastest_first(void **state)
+static void test_fastest_rails_come_first(void **state)
 {
 	struct rail ways[] = {W(0, 0, 0), W(1, 0, 25), W(2, 0, 100), W(3, 0, 25), W(4, 0, 100)};
 	static const int right[] = {2, 4, 1, 3, 0};
@@ -112,7 +112,7 @@ static void test_the_fastest_first(void **state)
 	rails_sort(ways, 0);
 }
 
-static void test_which_rail_a_lane_takes(void **state)
+static void test_lanes_are_spread_over_the_rails(void **state)
 {
 	struct rail rails[] = {W(0, 0, 0), W(1, 1, 0), W(2, 2, 0)};
 
@@ -131,7 +131,7 @@ static void test_which_rail_a_lane_takes(void **state)
 	assert_int_equal(rail_of_lane(rails, 0, 5), -1);
 }
 
-static void test_which_rails_are_tried(void **state)
+static void test_dead_rails_are_tried_last(void **state)
 {
 	struct rail rails[] = {W(0, 0, 0), W(1, 1, 0)};
 
@@ -139,7 +139,7 @@ static void test_which_rails_are_tried(void **state)
 	assert_int_equal(rail_to_try(rails, 2, 1, 0), 1);
 	rails[1].dead = true;
 	assert_int_equal(rail_to_try(rails, 2, 1, 0), 0);
-	/* None is left: neither is forgotten. */
+	/* With all rails dead, each of them is tried again. */
 	rails[0].dead = true;
 	assert_int_equal(rail_to_try(rails, 2, 1, 0), 1);
 	assert_int_equal(rail_to_try(rails, 2, 1, 1), 0);
@@ -155,8 +155,8 @@ static union address in4(const char *text)
 	return a;
 }
 
-/* Loopback has no adapter behind it, anywhere. */
-static void test_ways_without_adapters(void **state)
+/* No adapter is behind loopback on any host. */
+static void test_ways_without_adapters_are_sorted_by_rate(void **state)
 {
 	struct msg_offer o = {.count = 3};
 	struct dial_rules rules = {.same_host = true};
@@ -184,11 +184,11 @@ static void test_ways_without_adapters(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_which_ways_are_rails),
-		cmocka_unit_test(test_the_fastest_first),
-		cmocka_unit_test(test_which_rail_a_lane_takes),
-		cmocka_unit_test(test_which_rails_are_tried),
-		cmocka_unit_test(test_ways_without_adapters),
+		cmocka_unit_test(test_distinct_port_pairs_become_rails),
+		cmocka_unit_test(test_fastest_rails_come_first),
+		cmocka_unit_test(test_lanes_are_spread_over_the_rails),
+		cmocka_unit_test(test_dead_rails_are_tried_last),
+		cmocka_unit_test(test_ways_without_adapters_are_sorted_by_rate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sizes of lanes from links, cores and memory, as a table. */
+/* The sizes of lanes that follow from links, cores and memory, as a table. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,12 +24,12 @@ struct row {
 };
 
 static const struct row rows[] = {
-	/* What is small or unknown gets what fits into 8 MiB. */
+	/* Slow or unknown links get what fits into 8 MiB. */
 	{{0, 1, false, 2, NO_LIMIT, 8 * GIB}, {0}, {2, 12, K256}},
 	{{0, 1, true, 64, NO_LIMIT, 0}, {0}, {2, 12, K256}},
 	{{10000, 1, true, 64, 8 * MIB, 64 * GIB}, {0}, {2, 12, K256}},
 	{{10000, 1, false, 1, NO_LIMIT, 64 * GIB}, {0}, {2, 12, K256}},
-	/* One link, with nothing else in the way. */
+	/* One link, and no other limit. */
 	{{25000, 1, true, 64, NO_LIMIT, 64 * GIB}, {0}, {2, 14, K256}},
 	{{25000, 1, false, 64, NO_LIMIT, 64 * GIB}, {0}, {2, 14, K256}},
 	{{56000, 1, true, 64, NO_LIMIT, 64 * GIB}, {0}, {2, 32, K256}},
@@ -40,28 +40,31 @@ static const struct row rows[] = {
 	{{400000, 1, true, 64, NO_LIMIT, 64 * GIB}, {0}, {8, 14, M1}},
 	{{400000, 1, false, 64, NO_LIMIT, 64 * GIB}, {0}, {8, 14, M1}},
 	{{3200000, 1, true, 64, NO_LIMIT, 64 * GIB}, {0}, {8, 32, M1}},
-	/* No more lanes than half the cores, but two. */
+	/* At most half the cores in lanes, but at least two. */
 	{{400000, 1, true, 8, NO_LIMIT, 64 * GIB}, {0}, {4, 28, M1}},
 	{{400000, 1, true, 2, NO_LIMIT, 64 * GIB}, {0}, {2, 57, M1}},
-	/* Locked memory: all of it, and fewer lanes rather than shallow ones. */
+	/* Limited locked memory: all of it is used, with fewer lanes rather than shallower ones. */
 	{{100000, 1, true, 64, 8 * MIB, 64 * GIB}, {0}, {2, 15, K256}},
 	{{400000, 1, true, 64, 8 * MIB, 64 * GIB}, {0}, {3, 10, K256}},
 	{{100000, 1, true, 64, 32 * MIB, 64 * GIB}, {0}, {2, 14, M1}},
 	{{100000, 1, false, 64, 8 * MIB, 64 * GIB}, {0}, {4, 28, K256}},
-	/* Less than one lane's: HELLO proposes the least, agreeing on it makes it fit or not. */
+	/*
+	 * Less than one lane needs: HELLO proposes the minimum, and the agreement decides whether
+	 * it fits.
+	 */
 	{{10000, 1, true, 2, 1 * MIB, 8 * GIB}, {0}, {2, 4, K256}},
 	{{10000, 1, true, 2, 1, 8 * GIB}, {0}, {2, 4, K256}},
-	/* A machine with little memory. */
+	/* A host with little memory. */
 	{{400000, 1, true, 64, NO_LIMIT, 1 * GIB}, {0}, {8, 16, K256}},
 	{{400000, 1, true, 64, NO_LIMIT, 64 * MIB}, {0}, {8, 4, K256}},
-	/* Rails: a lane each at least, and as many on each. */
+	/* Rails: at least one lane each, and equally many on each. */
 	{{20000, 2, true, 64, NO_LIMIT, 64 * GIB}, {0}, {2, 12, K256}},
 	{{40000, 4, true, 2, NO_LIMIT, 64 * GIB}, {0}, {4, 11, K256}},
 	{{200000, 2, true, 64, NO_LIMIT, 64 * GIB}, {0}, {4, 14, M1}},
 	{{300000, 3, true, 64, NO_LIMIT, 64 * GIB}, {0}, {6, 14, M1}},
 	{{500000, 5, true, 64, NO_LIMIT, 64 * GIB}, {0}, {10, 14, M1}},
 	{{40000, 4, true, 64, 8 * MIB, 64 * GIB}, {0}, {4, 7, K256}},
-	/* What the user says stays, and the window is made of the rest. */
+	/* Values that the user set stay, and the others are chosen to fill the window. */
 	{{0, 1, false, 2, NO_LIMIT, 8 * GIB}, {7, 9, 64 << 10}, {7, 9, 64 << 10}},
 	{{0, 1, false, 2, NO_LIMIT, 8 * GIB}, {.lanes = 1}, {1, 24, K256}},
 	{{0, 1, false, 2, NO_LIMIT, 8 * GIB}, {.lanes = 64}, {64, 4, K256}},
@@ -71,7 +74,7 @@ static const struct row rows[] = {
 	{{0, 1, false, 2, NO_LIMIT, 8 * GIB}, {.block_size = 4 << 20}, {2, 4, 4 << 20}},
 };
 
-static void test_the_table(void **state)
+static void test_chosen_sizes_match_the_table(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -84,8 +87,8 @@ static void test_the_table(void **state)
 	}
 }
 
-/* Whatever is chosen can be said in a HELLO, and needs no shrinking where there is room at all. */
-static void test_what_is_chosen_fits(void **state)
+/* Every chosen size can be encoded in HELLO, and needs no reduction where memory suffices. */
+static void test_chosen_sizes_fit(void **state)
 {
 	(void)state;
 	for (uint64_t rate = 0; rate < 4000000; rate = rate * 2 + 7000)
@@ -104,7 +107,7 @@ static void test_what_is_chosen_fits(void **state)
 				depth = s.depth;
 				size = s.block_size;
 				if (s.depth == 4)
-					continue; /* the least that is proposed */
+					continue; /* the smallest proposed size */
 				assert_true(lanes_fit(locked, &lanes, &depth, &size));
 				assert_int_equal(lanes, s.lanes);
 				assert_int_equal(depth, s.depth);
@@ -115,8 +118,8 @@ static void test_what_is_chosen_fits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_table),
-		cmocka_unit_test(test_what_is_chosen_fits),
+		cmocka_unit_test(test_chosen_sizes_match_the_table),
+		cmocka_unit_test(test_chosen_sizes_fit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,7 +60,7 @@ static void let_in(struct strangers *s, int listener)
 	strangers_accept(s, listener);
 }
 
-/* True when the other end closed it. */
+/* True when the other end has closed it. */
 static bool is_out(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -69,9 +69,9 @@ static bool is_out(int fd)
 	return poll(&p, 1, 0) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
-static void test_the_oldest_of_the_busiest_address_makes_room(void **state)
+static void test_oldest_of_the_busiest_address_is_evicted(void **state)
 {
-	/* The last part of each one's address, and which of them left after that. */
+	/* The last byte of each address, and which of the connections remain after that. */
 	static const struct {
 		unsigned last;
 		int gone;
@@ -101,7 +101,7 @@ static void test_the_oldest_of_the_busiest_address_makes_room(void **state)
 	close_fd(listener);
 }
 
-static void test_who_leaves_counts_no_more(void **state)
+static void test_closed_strangers_do_not_count(void **state)
 {
 	static struct strangers s;
 	int listener = listen_here(), fds[4];
@@ -124,7 +124,7 @@ static void test_who_leaves_counts_no_more(void **state)
 	close_fd(listener);
 }
 
-/* In a process of its own: which check failed, 0: none. */
+/* Runs in a process of its own: the number of the check that failed, 0: none. */
 static int without_descriptors(void)
 {
 	struct rlimit files = {.rlim_cur = 64, .rlim_max = 64};
@@ -145,24 +145,24 @@ static int without_descriptors(void)
 		;
 	if (errno != EMFILE)
 		return 3;
-	/* Nobody waits: nobody leaves. */
+	/* No connection waits for a descriptor, so none is evicted. */
 	strangers_accept(&s, listener);
 	if (s.count != 1 || is_out(first) || !strangers_accepting(&s) || s.told)
 		return 4;
-	/* Somebody does. */
+	/* A connection waits for a descriptor. */
 	extra = connect(late, &to.sa, sizeof to.in4);
 	if (extra || poll(&p, 1, 10000) != 1)
 		return 5;
 	strangers_accept(&s, listener);
 	if (s.count != 1 || !is_out(first) || is_out(late))
 		return 6;
-	/* The first one may have been the peer: who waits for it has a reason then. */
+	/* The first stranger may have been the peer, which explains a failed wait. */
 	if (!s.told)
 		return 7;
 	return 0;
 }
 
-static void test_no_descriptor_left(void **state)
+static void test_stranger_makes_room_when_descriptors_run_out(void **state)
 {
 	pid_t pid = fork();
 	int status;
@@ -175,7 +175,7 @@ static void test_no_descriptor_left(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void test_few_descriptors_few_strangers(void **state)
+static void test_descriptor_limit_bounds_the_strangers(void **state)
 {
 	struct rlimit files, few;
 	static struct strangers s;
@@ -190,7 +190,7 @@ static void test_few_descriptors_few_strangers(void **state)
 	assert_int_equal(s.most, 32);
 }
 
-static void test_a_client_hello_in_pieces(void **state)
+static void test_client_hello_in_pieces_is_recognized(void **state)
 {
 	static const uint8_t record[5 + 300] = {0x16, 3, 1, 1, 44};
 	static const size_t pieces[] = {1, 3, 1, 100, 199, 1};
@@ -205,7 +205,7 @@ static void test_a_client_hello_in_pieces(void **state)
 		struct pollfd p = {.fd = s.list[0].fd, .events = POLLIN | POLLRDHUP};
 
 		assert_int_equal(stranger_hello(&s.list[0]), 0);
-		/* Looked at already: it does not wake anybody again. */
+		/* These bytes were examined already: they do not wake the porter again. */
 		assert_int_equal(poll(&p, 1, 0), 0);
 		assert_int_equal(write_full(fd, record + at, pieces[i]), 0);
 		at += pieces[i];
@@ -218,7 +218,7 @@ static void test_a_client_hello_in_pieces(void **state)
 	close_fd(listener);
 }
 
-static void test_what_is_no_client_hello(void **state)
+static void test_other_bytes_are_not_a_client_hello(void **state)
 {
 	static const struct {
 		uint8_t bytes[8];
@@ -257,12 +257,12 @@ static void test_what_is_no_client_hello(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_oldest_of_the_busiest_address_makes_room),
-		cmocka_unit_test(test_who_leaves_counts_no_more),
-		cmocka_unit_test(test_no_descriptor_left),
-		cmocka_unit_test(test_few_descriptors_few_strangers),
-		cmocka_unit_test(test_a_client_hello_in_pieces),
-		cmocka_unit_test(test_what_is_no_client_hello),
+		cmocka_unit_test(test_oldest_of_the_busiest_address_is_evicted),
+		cmocka_unit_test(test_closed_strangers_do_not_count),
+		cmocka_unit_test(test_stranger_makes_room_when_descriptors_run_out),
+		cmocka_unit_test(test_descriptor_limit_bounds_the_strangers),
+		cmocka_unit_test(test_client_hello_in_pieces_is_recognized),
+		cmocka_unit_test(test_other_bytes_are_not_a_client_hello),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
