@@ -213,7 +213,7 @@ static int take_ping(struct control *c, const struct frame *f)
 		return -1;
 	if (f->type == MSG_PING)
 		push_ping(c, MSG_PONG, &m);
-	else if (m.cookie > atomic_load(&c->cookie))
+	else if (m.cookie == 0 || m.cookie > atomic_load(&c->cookie))
 		return fail_as(OUT_PROTOCOL, "%s answered a PING that was never sent", c->peer);
 	else
 		atomic_store(&c->ponged, m.cookie);

@@ -628,19 +628,23 @@ static void conductor_relays_pings(void **state)
 	close(raw);
 }
 
+/* The cookies of PINGs begin with 1. */
 static void unsolicited_pong_is_refused(void **state)
 {
 	uint8_t pong[FRAME_HEAD + 8];
-	struct side *s;
-	int raw;
 
 	(void)state;
-	s = side_over(&raw, 0, true);
-	write_whole(raw, pong, ping_of(pong, MSG_PONG, 1));
-	WAIT_UNTIL(s, s->lost == 1);
-	assert_int_equal(s->why.code, OUT_PROTOCOL);
-	side_free(s);
-	close(raw);
+	for (uint64_t cookie = 0; cookie < 2; cookie++) {
+		struct side *s;
+		int raw;
+
+		s = side_over(&raw, 0, true);
+		write_whole(raw, pong, ping_of(pong, MSG_PONG, cookie));
+		WAIT_UNTIL(s, s->lost == 1);
+		assert_int_equal(s->why.code, OUT_PROTOCOL);
+		side_free(s);
+		close(raw);
+	}
 }
 
 /* A side that answers what it refuses, and reads nothing after that. */
