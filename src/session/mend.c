@@ -20,6 +20,8 @@
 #include "lane/tcp/tcp_connect.h"
 #include "session/session_impl.h"
 
+enum { DOUBLED_MOST = 7 }; /* times that RDMA_TRY_MS is doubled: to 256 s */
+
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms)
 {
 	struct pollfd p = {.fd = e->wake, .events = POLLIN};
@@ -267,7 +269,8 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
-	unsigned patience_ms = RDMA_TRY_MS << (demanded && round < 8 ? round : 0);
+	unsigned doubled = !demanded ? 0 : round < DOUBLED_MOST ? round : DOUBLED_MOST;
+	unsigned patience_ms = RDMA_TRY_MS << doubled;
 	enum attempt_result rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;

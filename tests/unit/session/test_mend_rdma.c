@@ -15,9 +15,12 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "session/connect/porter.h"
+#include "session/session_impl.h"
 #include <cmocka.h>
 
 enum { LANES = 4, TIMEOUT_MS = 2000, BLOCKS = 200, CLOSE_AT = 70 };
+/* For the test that demands RDMA: rounds that fail at once, and the least time of later ones. */
+enum { DEMAND_AT = 10, ROUNDS = 10, ROUNDS_TIMEOUT_MS = 20000, LATER_MS = 6000 };
 
 static struct pair p;
 /*
@@ -26,6 +29,8 @@ static struct pair p;
 static enum tcp { TCP_OPEN, TCP_REFUSED, TCP_SILENT, TCP_MUTE } tcp;
 static _Atomic bool closes; /* TCP is refused from now on */
 static _Atomic unsigned rdma_dials, tcp_dials, later_dials;
+static _Atomic unsigned refusals; /* how many more RDMA attempts fail at once */
+static _Atomic bool hurried; /* a later attempt had less than LATER_MS */
 
 /* ---- stand-ins for verbs, and wrappers of TCP (--wrap) ------------------------------------ */
 
@@ -60,8 +65,16 @@ int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key
 		      const union address *from, const union address *to, uint64_t deadline_ms,
 		      struct wire **out)
 {
+	unsigned left = atomic_load(&refusals);
+
 	(void)from;
 	atomic_fetch_add(&rdma_dials, 1);
+	if (left > 0) {
+		atomic_store(&refusals, left - 1);
+		if (left < ROUNDS - 1 && clock_left(deadline_ms) < LATER_MS)
+			atomic_store(&hurried, true);
+		return fail_as(OUT_CONNECT, "refused to order");
+	}
 	return __real_tcp_dial(l, epoch, key, to, 1, deadline_ms, out);
 }
 
@@ -100,6 +113,8 @@ static int setup(void **state)
 	atomic_store(&rdma_dials, 0);
 	atomic_store(&tcp_dials, 0);
 	atomic_store(&later_dials, 0);
+	atomic_store(&refusals, 0);
+	atomic_store(&hurried, false);
 	return 0;
 }
 
@@ -189,6 +204,33 @@ static void test_failure_reports_the_refusal_not_the_deadline(void **state)
 	}
 }
 
+static void demand_rdma(struct lane_job *j, struct block *b, uint64_t number)
+{
+	(void)b;
+	if (j->end != SOURCE || number != DEMAND_AT)
+		return;
+	p.ends[SOURCE].s->terms.want = TRANSPORT_RDMA;
+	atomic_store(&refusals, ROUNDS);
+	lane_break(j->lane, 0, "broken to order");
+}
+
+/* With RDMA demanded, each round of attempts has at least the time of the one before. */
+static void test_later_rdma_rounds_have_no_less_time(void **state)
+{
+	(void)state;
+	p.work = demand_rdma;
+	for (unsigned i = 0; i < 2; i++) {
+		p.ends[i].o.want = TRANSPORT_AUTO;
+		p.ends[i].o.lanes = 1;
+		p.ends[i].o.timeout_ms = ROUNDS_TIMEOUT_MS;
+	}
+	assert_int_equal(pair_open(&p), 0);
+	pair_start(&p, BLOCKS);
+	assert_int_equal(pair_finish(&p), 0);
+	assert_int_equal(atomic_load(&refusals), 0);
+	assert_false(atomic_load(&hurried));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +239,7 @@ int main(void)
 		T(test_lane_stays_on_rdma_when_tcp_is_silent),
 		T(test_lane_returns_to_rdma_when_tcp_closes_later),
 		T(test_failure_reports_the_refusal_not_the_deadline),
+		T(test_later_rdma_rounds_have_no_less_time),
 #undef T
 	};
 
