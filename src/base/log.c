@@ -24,11 +24,6 @@ void log_setup(const char *name, enum log_level most)
 	atomic_store(&most_wanted, most);
 }
 
-enum log_level log_most(void)
-{
-	return (enum log_level)atomic_load(&most_wanted);
-}
-
 void log_to(void (*to)(enum log_level level, const char *line))
 {
 	atomic_store(&sink, to);

@@ -14,7 +14,6 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 void log_setup(const char *program, enum log_level most);
-enum log_level log_most(void);
 /* From now on lines go to sink(level, line); NULL: to stderr again. The sink may be called from any
  * thread and must not log. */
 void log_to(void (*sink)(enum log_level level, const char *line));

@@ -194,7 +194,7 @@ def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
         os.chown(p, 3, 4, follow_symlinks=False)
     make(ground, {"b": {"more": b""}})
     r = copy(bench, *options, "-q", "--json", "--delete", str(a) + "/", "far:%s" % b, without(ground, "chown"), code=23)
-    assert 1 <= r.errors().count("Operation not permitted") <= 11 and "metadata of %d of" % things in r.errors(), r.errors()
+    assert 1 <= r.errors().count("Operation not permitted") <= 11 and "metadata of %d files" % things in r.errors(), r.errors()
     got = summary(r)
     assert got["unkept"] == things and got["failed"] == 0 and got["exit"] == 23, got
     assert read(b) == read(a)

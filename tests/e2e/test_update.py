@@ -301,10 +301,10 @@ def test_of_two_sources_with_one_name_the_first_counts(bench, tmp_path, way, opt
     r = bench.copy(*options, *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
     # A file where a directory is, and the other way round, is neither there nor replaced: it failed.
     assert r.code == 23, r.errors()
-    assert "x is not copied: a source before it has a file there" in r.errors(), r.errors()
-    assert "y is not copied: a source before it has a directory there" in r.errors(), r.errors()
+    assert "x: an earlier source has a file of that name" in r.errors(), r.errors()
+    assert "y: an earlier source has a directory of that name" in r.errors(), r.errors()
     assert read(tmp_path / "to") == want
-    assert "f is what a source before it has there: skipped" in r.errors(), r.errors()
+    assert "f: an earlier source has the same name" in r.errors(), r.errors()
     left = read(tmp_path / "two")
     assert left["f"] == b"2" and left["x"] == {"in it": b"x"} and left["y"] == b"file"
     assert set(left["d"]) == {"%d" % i for i in range(20 if "--remove-source-files" in options else 30)}
@@ -319,7 +319,7 @@ def test_what_is_skipped_takes_no_name_from_another_source(bench, tmp_path, way,
     r = bench.copy(*options, *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
     assert r.code == 0, r.errors()
     assert read(tmp_path / "to") == {"dir": {"f": b""}, "file": b"1", "late file": b"2", "late dir": {"g": b""}}
-    assert r.errors().count("is a FIFO (--devices makes it anew): skipped") == 4, r.errors()
+    assert r.errors().count("it is a FIFO (use --devices to recreate it)") == 4, r.errors()
 
 
 def test_delete_goes_through_no_symlink(bench, tmp_path, way):
@@ -904,7 +904,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"ok": b"1", "d": {}}
     # What has no name in the tree has one all the same.
     r = bench.copy("-r", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to" / "d" / "new"), become=as_nobody())
-    assert r.code == 23 and "DST could not be made, nor could 37 things" in r.errors(), (r.code, r.errors())
+    assert r.code == 23 and "DST could not be created, nor could 37 entries" in r.errors(), (r.code, r.errors())
 
 
 # ---- what is told --------------------------------------------------------------------------
@@ -1050,7 +1050,7 @@ def test_two_files_of_one_relative_path(bench, tmp_path):
     # The first counts.
     make(tmp_path, {"a": {"f": b"1"}, "b": {"f": b"2"}, "t": {"f": b"older"}})
     r = bench.copy("-r", "--relative", "--backup", "--remove-source-files", "a/./f", "b/./f", "t", cwd=tmp_path)
-    assert r.code == 23 and "b/./f is not copied" in r.errors(), (r.code, r.errors())
+    assert r.code == 23 and "b/./f: an earlier source has the same name" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "t") == {"f": b"1", "f~": b"older"}
     assert read(tmp_path / "a") == {} and read(tmp_path / "b") == {"f": b"2"}
 

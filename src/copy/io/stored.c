@@ -78,12 +78,12 @@ static bool has_hole(int fd, const struct stat *st, uint64_t reach)
 int stored_fail(const char *shown, enum stored_how how)
 {
 	static const char *const text[] = {
-		[STORED_SHORT] = "is shorter than what came",
-		[STORED_LONG] = "is longer than what came",
-		[STORED_HOLE] = "has a hole where bytes came",
+		[STORED_SHORT] = "is shorter than the received data",
+		[STORED_LONG] = "is longer than the received data",
+		[STORED_HOLE] = "has a hole where data was received",
 	};
 
-	return fail_as(OUT_INTEGRITY, "%s: what was stored %s", shown, text[how]);
+	return fail_as(OUT_INTEGRITY, "%s: the stored data %s", shown, text[how]);
 }
 
 enum stored_how stored_look(int fd, const struct stat *st, const struct stored *s)

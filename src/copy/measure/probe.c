@@ -133,7 +133,7 @@ static void *probe_sync(void *arg)
 	struct probe *p = arg;
 
 	if (fsync(p->o->file->fd)) {
-		fail("fsync what was written into %s: %m", p->o->file->name);
+		fail("fsync the file in %s: %m", p->o->file->name);
 		fail_probe(p);
 	}
 	return NULL;
@@ -176,7 +176,7 @@ static int choose_probe_sizes(struct probe *p)
 		p->lanes = LANE_COUNT_MAX;
 	if (p->block_size < LANE_BLOCK_MIN || p->block_size > LANE_BLOCK_MAX ||
 	    (p->block_size & (p->block_size - 1)))
-		return fail_as(OUT_USAGE, "a block size of %u is no power of two from %d to %d",
+		return fail_as(OUT_USAGE, "invalid block size %u: not a power of two from %d to %d",
 			       p->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
 	if ((size_t)p->depth * p->block_size > POOL_MAX / p->lanes)
 		p->depth = POOL_MAX / p->lanes / p->block_size;

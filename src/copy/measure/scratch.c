@@ -24,10 +24,10 @@ static int set_scratch_name(const char *path, bool expand, struct scratch *s)
 	*s = (struct scratch){.fd = -1};
 	if (expand)
 		return tilde_expand(path, s->name, sizeof s->name)
-			       ? fail_as(OUT_USAGE, "%.300s: there is no such user", path)
+			       ? fail_as(OUT_USAGE, "expand %.300s: no such user", path)
 			       : 0;
 	if ((size_t)snprintf(s->name, sizeof s->name, "%s", path) >= sizeof s->name)
-		return fail_as(OUT_USAGE, "%.300s...: the name is too long", path);
+		return fail_as(OUT_USAGE, "open %.300s...: the name is too long", path);
 	return 0;
 }
 
@@ -91,12 +91,12 @@ static int fill_scratch(struct scratch *s, const struct stopper *stopper)
 		if (ret == 0 && stopper->stop(stopper->ctx))
 			ret = fail_signal(cancelled());
 		if (ret == 0 && pwrite_full(s->fd, buf, n, (off_t)at))
-			ret = fail("write into %s: %m", s->name);
+			ret = fail("write a file in %s: %m", s->name);
 	}
 	source_file_free(made);
 	free(buf);
 	if (ret == 0 && fdatasync(s->fd))
-		ret = fail("write into %s: %m", s->name);
+		ret = fail("write a file in %s: %m", s->name);
 	if (ret == 0)
 		posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED);
 	return ret;
@@ -111,10 +111,10 @@ static int open_scratch_source(struct scratch *s, uint64_t bytes, struct stat *s
 	if (fstat(s->fd, st))
 		return fail("open %s: %m", s->name);
 	if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
-		return fail_as(OUT_FILE, "read %s: it is neither a file nor a directory", s->name);
+		return fail_as(OUT_FILE, "read %s: not a regular file or directory", s->name);
 	s->size = (uint64_t)st->st_size < bytes ? (uint64_t)st->st_size : bytes;
 	if (S_ISREG(st->st_mode) && s->size == 0)
-		return fail_as(OUT_FILE, "read %s: it is empty", s->name);
+		return fail_as(OUT_FILE, "read %s: the file is empty", s->name);
 	return 0;
 }
 

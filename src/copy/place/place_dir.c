@@ -395,7 +395,6 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 	if (!d)
 		return fail_as(OUT_MEMORY, "make directory %s: %m", r->name);
 	d->id = r->id;
-	d->want = r->want;
 	d->flags = r->flags;
 	d->a = r->a;
 	ret = resolve_dir(d, r, &fd, change);

@@ -67,7 +67,7 @@ struct place_dir {
 	struct place *place;
 	struct place_dir *up; /* the parent; NULL: the target */
 	struct place_dir *next; /* all directories, the last one first: children before parents */
-	uint32_t id, want, flags; /* from DIR */
+	uint32_t id, flags; /* from DIR */
 	struct record_attr a; /* from DIR */
 	struct held_dir held;
 	mode_t mode_to_restore; /* if loosened: set again at the end */

@@ -386,7 +386,7 @@ static int on_sink_frame(struct copy *c, const struct frame *f)
 		c->total = total;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
-	return twice ? fail_as(OUT_PROTOCOL, "the peer said END twice") : 0;
+	return twice ? fail_as(OUT_PROTOCOL, "the peer sent END twice") : 0;
 }
 
 const struct copy_role sink_role = {.role = ROLE_SINK,

@@ -11,8 +11,9 @@
 
 static int refuse_name(const struct sink *s, const char *name, uint32_t want)
 {
-	return fail_as(OUT_PROTOCOL, "the peer sends %.300s, which is not %.300s", name,
-		       s->rules->listed ? "in the list" : s->o->wants[want]);
+	return fail_as(OUT_PROTOCOL, "the peer sends %.300s, which %s%.300s", name,
+		       s->rules->listed ? "--files-from does not list" : "does not match ",
+		       s->rules->listed ? "" : s->o->wants[want]);
 }
 
 static int refuse_entry(const char *name, const char *why)
@@ -125,7 +126,7 @@ static bool is_all_wanted(const struct sink *s, const struct sink_dir *dir)
 static int accept_contents(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
 	if (!wants_contents(s, s->o->wants[r->want]))
-		return refuse_name(s, "what is in a directory", r->want);
+		return refuse_name(s, "the contents of a directory", r->want);
 	d->listed = find_listed_dir(s, NULL);
 	d->all = s->rules->listed ? is_all_listed(s, d->listed) : s->rules->recursive;
 	return 0;
@@ -172,11 +173,11 @@ int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sin
 
 	if (!s->place || s->o->quiet_names ||
 	    (!rules->recursive && !rules->listed && !rules->relative))
-		return refuse_entry(r->name, "a directory, where a file was asked for");
+		return refuse_entry(r->name, "a directory, but only files were requested");
 	if (r->want >= s->o->count)
-		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
+		return fail_as(OUT_PROTOCOL, "the peer sends an unknown source number %u", r->want);
 	if (!(r->flags & DIR_CONTENTS) && !name_is_plain(r->name))
-		return refuse_entry(r->name, "which is no directory's name");
+		return refuse_entry(r->name, "which is not a valid directory name");
 	if (r->flags & DIR_CONTENTS)
 		return accept_contents(s, r, d);
 	if (is_all_wanted(s, d->parent)) {
@@ -197,17 +198,18 @@ static int accept_type(const struct sink *s, const struct record_file *r, bool i
 	const struct rules *rules = s->rules;
 
 	if ((r->flags & FILE_LINKED) && !rules->hard_links)
-		return refuse_entry(r->name, "which has other names that were not asked for");
+		return refuse_entry(r->name,
+				    "which has hard links, but --hard-links was not given");
 	if (r->type == TYPE_REGULAR)
 		return 0;
 	if (!in_tree)
-		return refuse_entry(r->name, "which is no regular file");
+		return refuse_entry(r->name, "which is not a regular file");
 	if (r->type == TYPE_SYMLINK && rules->copy_links)
-		return refuse_entry(r->name, "a symbolic link, where files were asked for");
+		return refuse_entry(r->name, "a symbolic link, but --copy-links was given");
 	if (r->type == TYPE_HARD_LINK && !rules->hard_links)
-		return refuse_entry(r->name, "a hard link, where none was asked for");
+		return refuse_entry(r->name, "a hard link, but --hard-links was not given");
 	if (r->type != TYPE_SYMLINK && r->type != TYPE_HARD_LINK && !rules->devices)
-		return refuse_entry(r->name, "a device, where none was asked for");
+		return refuse_entry(r->name, "a device or FIFO, but --devices was not given");
 	return 0;
 }
 
@@ -243,18 +245,19 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 		bool asks = (r->flags & FILE_ASK) && s->o->quiet_names;
 
 		if (r->dir || r->type != TYPE_REGULAR || asks)
-			return refuse_entry(r->name, "where one file was asked for");
+			return refuse_entry(r->name, "but one regular file was requested");
 		return 0;
 	}
 	if (r->want >= s->o->count)
-		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
+		return fail_as(OUT_PROTOCOL, "the peer sends an unknown source number %u", r->want);
 	if (accept_type(s, r,
 			d || s->rules->listed ||
 				(r->type == TYPE_HARD_LINK && (r->flags & FILE_MANY))))
 		return -1;
 	if (is_all_wanted(s, d))
-		return name_is_plain(r->name) ? 0
-					      : refuse_entry(r->name, "which is no file's name");
+		return name_is_plain(r->name)
+			       ? 0
+			       : refuse_entry(r->name, "which is not a valid file name");
 	wanted = is_wanted(s, r, d);
 	return wanted == 0 ? refuse_name(s, r->name, r->want) : wanted < 0 ? -1 : 0;
 }

@@ -299,7 +299,8 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}
 	if (q->xattrs && !xattrs_whole(q->xattrs))
-		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of %s short", q->r.name);
+		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
+			       q->r.name);
 	if (xattrs_check(q->xattrs, s->rules) ||
 	    xattrs_localize(q->xattrs, s->owners, s->rules->numeric_ids) ||
 	    sink_dir_check(q->dir, q->r.name) ||
@@ -351,7 +352,7 @@ static int recheck_change(struct sink *s, const struct sink_file *f, struct chan
 	if (place_look(s->place, sink_dir_place(f->dir), &f->r, f->xattrs, &k))
 		return -1;
 	if (k.look == LOOK_MISSING || !k.same_size)
-		return fail("%s has changed since it was compared", f->r.name);
+		return fail("update %s: it changed after it was compared", f->r.name);
 	*out = k.change;
 	out->content = false;
 	return 0;
@@ -373,8 +374,7 @@ int sink_take_same(struct sink_lane *l, const struct record_same *r)
 	pthread_mutex_unlock(&s->copy->lock);
 	if (!f)
 		return fail_as(OUT_PROTOCOL,
-			       "the peer says that file %u is the same as what it "
-			       "was not told of",
+			       "the peer sends SAME for file %u, which this end did not compare",
 			       r->id);
 	ret = recheck_change(s, f, &change) ||
 			      accept_same_file(l, &f->r, f->dir, f->xattrs, &change, true)

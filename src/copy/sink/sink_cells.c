@@ -45,7 +45,7 @@ static int cells_grow(struct cells *c)
 	}
 	if (ARRAY_ROOM(c->of, c->count, c->room, more)) {
 		atomic_fetch_sub(c->all, bytes);
-		return fail_as(OUT_MEMORY, "remember %zu cells: %m", c->count + more);
+		return fail_as(OUT_MEMORY, "keep digests of %zu cells: %m", c->count + more);
 	}
 	return 0;
 }
@@ -145,9 +145,9 @@ static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 static int fail_comparison(const struct cell_sender *t, bool unreadable)
 {
 	if (unreadable)
-		fail("read %s, to compare it: %m", t->r->name);
+		fail("read %s to compare it: %m", t->r->name);
 	else
-		fail("compare %s: what is there changes", t->r->name);
+		fail("compare %s: the target changed while it was read", t->r->name);
 	return 1;
 }
 
@@ -246,7 +246,7 @@ int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct 
 	if (sink_alloc_scratch(l) || sink_flush(l))
 		return -1;
 	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
-		return fail_as(OUT_MEMORY, "remember cells: %m");
+		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
 	if (t.keep)
 		t.keep->all = &l->sink->cells_bytes;
 	t.there = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;

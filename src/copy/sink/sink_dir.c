@@ -19,8 +19,7 @@ static int add_sink_dir(struct sink_dirs *t, struct sink_dir *d, const char *nam
 {
 	t->bytes += SINK_DIR_COST + strlen(name);
 	if (t->bytes > fault_bound(SINK_DIRS_BYTES_MAX))
-		return fail_as(OUT_MEMORY,
-			       "the peer has more directories than this end keeps: %zu, in %d MiB",
+		return fail_as(OUT_MEMORY, "keep %zu directories in memory: the limit is %d MiB",
 			       t->by_id.count, SINK_DIRS_BYTES_MAX >> 20);
 	if (table_put(&t->by_id, d, NULL))
 		return fail_as(OUT_MEMORY, "remember directories: %m");
@@ -146,7 +145,7 @@ int sink_dir_check(const struct sink_dir *d, const char *name)
 {
 	if (!has_dir_failed(d))
 		return 0;
-	return fail("create %s: the directory that it is in could not be made", name);
+	return fail("create %s: its parent directory could not be created", name);
 }
 
 bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d)
@@ -169,7 +168,7 @@ void sink_dirs_report_lost(struct sink *s)
 		if (d->lost == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
-		log_at(LOG_ERROR, "%s could not be made, nor could %llu things in it",
+		log_at(LOG_ERROR, "%s could not be created, nor could %llu entries in it",
 		       *path ? path : "DST", (unsigned long long)d->lost);
 	}
 }
@@ -315,7 +314,7 @@ int sink_take_keep(struct sink_lane *l, const struct record_keep *r)
 	int ret;
 
 	if (!s->rules->delete)
-		return fail_as(OUT_PROTOCOL, "the peer sends KEEP where nothing is to be deleted");
+		return fail_as(OUT_PROTOCOL, "the peer sends KEEP, but --delete was not given");
 	if (sink_require_dir(l, r->dir, &d))
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
@@ -345,7 +344,7 @@ int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
 	if (!s->place || s->o->quiet_names || (d && !d->place))
 		return 0;
 	if (r->want >= s->o->count)
-		return fail_as(OUT_PROTOCOL, "the peer answers what was not asked for");
+		return fail_as(OUT_PROTOCOL, "the peer sends an unknown source number %u", r->want);
 	o.source = s->o->wants[r->want];
 	return place_check_origin(s->place, sink_dir_place(d), &o);
 }
@@ -371,8 +370,8 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
 		if (s->dir_xattr_bytes > fault_bound(SINK_DIR_XATTRS_MAX))
 			ret = fail_as(OUT_MEMORY,
-				      "the peer has more attributes of directories than "
-				      "this end keeps: %d MiB",
+				      "keep attributes of directories in memory: the limit is "
+				      "%d MiB",
 				      SINK_DIR_XATTRS_MAX >> 20);
 	}
 	pthread_mutex_unlock(&s->copy->lock);
@@ -386,7 +385,7 @@ static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 	if (!x || !d->place)
 		return 0;
 	if (!xattrs_whole(x))
-		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of a directory short");
+		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of a directory");
 	if (xattrs_check(x, s->rules) || xattrs_localize(x, s->owners, s->rules->numeric_ids))
 		return -1;
 	d->xattrs = NULL;

@@ -47,14 +47,15 @@ static int check_total(struct sink *s)
 	const struct msg_total *theirs = &s->copy->total, *ours = &s->sums.ended;
 
 	if (s->taking > 0)
-		return fail_as(OUT_PROTOCOL, "the peer said END before its blocks were stored");
+		return fail_as(OUT_PROTOCOL, "the peer sent END before its blocks were stored");
 	if (s->count > 0)
-		return fail_as(OUT_PROTOCOL, "the peer said END with %u files unfinished",
+		return fail_as(OUT_PROTOCOL, "the peer sent END with %u files unfinished",
 			       s->count);
 	if (!totals_agree(theirs, ours))
-		return fail_as(OUT_PROTOCOL, "the peer's END does not agree with what it sent");
+		return fail_as(OUT_PROTOCOL,
+			       "the totals in the peer's END differ from what it sent");
 	if (!covers_all_wants(s, theirs))
-		return fail_as(OUT_PROTOCOL, "the peer said END before all that was asked for");
+		return fail_as(OUT_PROTOCOL, "the peer sent END before all requested files");
 	/* Those that the source could not even open. */
 	s->sums.stored.failed += theirs->failed - ours->failed;
 	return 0;
@@ -165,7 +166,7 @@ static void send_unkept(struct finale *n)
 		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
 			s->first_unkept.text);
 	else
-		fail_as(OUT_SOME_FILES, "metadata of %llu of the files could not be kept",
+		fail_as(OUT_SOME_FILES, "metadata of %llu files could not be kept",
 			(unsigned long long)s->sums.counts.unkept);
 	why = *failed();
 	pthread_mutex_lock(&s->copy->lock);

@@ -417,7 +417,9 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 		ret = fail_as(OUT_PROTOCOL, "the peer ends a file it did not announce");
 	else if (f->ended || f->data > r->data || f->holes > r->holes ||
 		 __builtin_popcountll(f->announced) > r->lanes)
-		ret = fail_as(OUT_PROTOCOL, "the peer ends %s wrongly", sink_shown(f));
+		ret = fail_as(OUT_PROTOCOL,
+			      "the peer sends a FILE_END of %s that contradicts its other records",
+			      sink_shown(f));
 	if (ret == 0) {
 		f->ended = true;
 		f->end = *r;

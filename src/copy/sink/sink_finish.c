@@ -29,10 +29,12 @@ int sink_check_end(const struct record_file *r, const struct record_file_end *e,
 		   const uint64_t sum[2], const char *shown)
 {
 	if (e->data + e->holes != e->size || (!(r->flags & FILE_STREAM) && e->size != r->size))
-		return fail_as(OUT_PROTOCOL, "the peer ends %s with bytes missing", shown);
+		return fail_as(OUT_PROTOCOL, "the peer sends FILE_END of %s with bytes missing",
+			       shown);
 	if (sum[0] != e->digest[0] || sum[1] != e->digest[1])
 		return fail_as(OUT_INTEGRITY,
-			       "%s: the digest of what came differs from the source's", shown);
+			       "%s: the digest of the received data differs from the source's",
+			       shown);
 	return 0;
 }
 
@@ -103,8 +105,7 @@ static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd
 		return -1;
 	if (memcmp(digest, w->end->content, content_size(d)) != 0)
 		return fail_as(OUT_INTEGRITY,
-			       "%s: what was stored has another digest than what "
-			       "was read",
+			       "%s: the digest of the stored data differs from the source's",
 			       shown);
 	return 0;
 }
@@ -130,7 +131,8 @@ static int read_back_stored(struct sink_lane *l, const struct sink_whole *w, int
 	if (!rules->digest)
 		return 0;
 	if (w->end->content_len != content_size(rules->digest))
-		return fail_as(OUT_PROTOCOL, "the peer does not say the digest of %s", shown);
+		return fail_as(OUT_PROTOCOL, "the peer sends no digest of %s for --print-digest",
+			       shown);
 	if (again && check_content(l, w, fd, shown))
 		return -1;
 	content_text(rules->digest, w->end->content, digest);
@@ -233,7 +235,8 @@ static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change 
 
 	digest[0] = '\0';
 	if (w->xattrs && !xattrs_whole(w->xattrs))
-		return fail_as(OUT_PROTOCOL, "the peer cuts an attribute of %s short", w->r->name);
+		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
+			       w->r->name);
 	if (xattrs_check(w->xattrs, s->rules) ||
 	    xattrs_localize(w->xattrs, s->owners, s->rules->numeric_ids))
 		return -1;

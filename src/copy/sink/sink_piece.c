@@ -18,7 +18,7 @@ static int admit_have(struct sink_file *f, const struct piece *p)
 	}
 	if (!f->cells || !whole || !cells_take(f->cells, p->pos, p->len, f->sum, f->solid))
 		return fail_as(OUT_PROTOCOL,
-			       "the peer counts on bytes of %s that this end did not tell of",
+			       "the peer sends HAVE for bytes of %s that this end did not report",
 			       sink_shown(f));
 	f->had += p->len;
 	return 0;
@@ -32,7 +32,7 @@ static int admit_piece(struct sink_lane *l, struct sink_file *f, const struct pi
 	if (!f || !(f->announced & sink_lane_bit(l)))
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of a file it did not announce");
 	if (p->pos > (uint64_t)INT64_MAX - p->len)
-		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond what a file can hold");
+		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond the maximum file size");
 	if (!(f->r.flags & FILE_STREAM) && p->pos + p->len > f->r.size)
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes beyond the end of %s",
 			       sink_shown(f));
@@ -40,7 +40,8 @@ static int admit_piece(struct sink_lane *l, struct sink_file *f, const struct pi
 	if (all > INT64_MAX || (!(f->r.flags & FILE_STREAM) && all > f->r.size))
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
 	if (!p->bytes && !p->have && !(f->r.flags & FILE_SPARSE))
-		return fail_as(OUT_PROTOCOL, "the peer sends a hole of %s, which has none",
+		return fail_as(OUT_PROTOCOL,
+			       "the peer sends a hole in %s, which it announced without holes",
 			       sink_shown(f));
 	if (p->have && admit_have(f, p))
 		return -1;

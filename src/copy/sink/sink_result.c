@@ -8,7 +8,8 @@
 int sink_send(struct sink *s, uint8_t type, const struct writer *w)
 {
 	if (w->full)
-		return fail_as(OUT_PROTOCOL, "%s does not fit a frame", message_name(type));
+		return fail_as(OUT_PROTOCOL, "send %s: it does not fit a frame",
+			       message_name(type));
 	return session_send(s->session, type, w->base, w->used);
 }
 

@@ -61,8 +61,7 @@ static bool is_every_lane_stuck(const struct sink *s)
 
 static int fail_gap(const struct sink_file *f, const struct piece *p)
 {
-	return fail_as(OUT_PROTOCOL,
-		       "the peer sends bytes of %s at %llu and leaves out those at %llu",
+	return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s at %llu but not those at %llu",
 		       sink_shown(f), (unsigned long long)p->pos, (unsigned long long)f->turn);
 }
 
@@ -91,11 +90,10 @@ static int check_silence(struct sink_lane *l, struct quiet *q, const struct sink
 	q->heard = heard;
 	if (!(f->r.flags & FILE_STREAM) || q->ms < GAP_TIMEOUTS * timeout)
 		return 0;
-	return fail_as(OUT_TIMEOUT,
-		       "the peer sent nothing for %llu s, though bytes of %s are missing at %llu "
-		       "before others that came",
-		       (unsigned long long)(q->ms / 1000), sink_shown(f),
-		       (unsigned long long)f->turn);
+	return fail_as(
+		OUT_TIMEOUT,
+		"the peer sent nothing for %llu s, but bytes of %s at %llu are still missing",
+		(unsigned long long)(q->ms / 1000), sink_shown(f), (unsigned long long)f->turn);
 }
 
 /* As long as nobody stores what comes before, it is on its way: the target is not slow then. */

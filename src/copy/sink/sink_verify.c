@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "copy/io/stored.h"
 
 /* A descriptor that is read from the disk, as far as that goes. */
 struct readback {
@@ -57,8 +58,7 @@ static int read_back_cell(struct readback *b, uint64_t pos, size_t len)
 	if (n < 0)
 		return fail("read back %s: %m", b->shown);
 	if ((size_t)n < len)
-		return fail_as(OUT_INTEGRITY, "%s: what was stored is shorter than what came",
-			       b->shown);
+		return stored_fail(b->shown, STORED_SHORT);
 	return 0;
 }
 
@@ -67,15 +67,16 @@ static int check_stored_length(const struct readback *b, uint64_t size)
 	struct stat st;
 
 	if (fstat(b->fd, &st))
-		return fail("look at %s: %m", b->shown);
+		return fail("stat %s: %m", b->shown);
 	if ((uint64_t)st.st_size >= size)
 		return 0;
-	return fail_as(OUT_INTEGRITY, "%s: what was stored is shorter than what came", b->shown);
+	return stored_fail(b->shown, STORED_SHORT);
 }
 
 static int fail_differs(const struct readback *b)
 {
-	return fail_as(OUT_INTEGRITY, "%s: what was stored differs from what came", b->shown);
+	return fail_as(OUT_INTEGRITY, "%s: the stored data differs from the received data",
+		       b->shown);
 }
 
 int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint8_t *bytes,

@@ -16,7 +16,7 @@ static struct aside *aside_new(const struct source_item *it, struct removal *rem
 	struct aside *a = calloc(1, sizeof *a + name + path);
 
 	if (!a) {
-		fail_as(OUT_MEMORY, "keep a file for later: %m");
+		fail_as(OUT_MEMORY, "queue a file: %m");
 		removal_free(removal);
 		return NULL;
 	}
@@ -195,7 +195,7 @@ static int fail_too_large_to_ask(struct source_lane *l, struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
 
-	fail("ask about %s: its attributes don't fit in a block of %u bytes",
+	fail("ask about %s: its attributes do not fit a block of %u bytes (use a larger --block-size)",
 	     item_shown(it, room, sizeof room), lane_block_size(l->lane));
 	return item_report_failed(l, it);
 }
@@ -336,7 +336,7 @@ static struct aside *find_asked(struct source *s, uint32_t id)
 		a = ids_file(&s->ids, id)->of;
 	if (a && a->answer == 0)
 		return a;
-	fail_as(OUT_PROTOCOL, "the peer answers what it was not asked");
+	fail_as(OUT_PROTOCOL, "the peer answers an unknown question about file %u", id);
 	return NULL;
 }
 
@@ -347,7 +347,8 @@ static int take_answer(struct source *s, uint32_t id, uint8_t answer)
 	if (!a)
 		return -1;
 	if (answer == ANSWER_CLONED && !a->offered)
-		return fail_as(OUT_PROTOCOL, "the peer has cloned what it was not offered");
+		return fail_as(OUT_PROTOCOL,
+			       "the peer reports a clone of file %u, which was not offered", id);
 	a->answer = answer;
 	source_end_offer(s, a);
 	/* What is not known all of is sent. */
@@ -373,7 +374,7 @@ static int note_dir_made(struct source *s, uint32_t id)
 {
 	if (ids_kind(&s->ids, id) != LIVE_DIR)
 		return fail_as(OUT_PROTOCOL,
-			       "the peer has made a directory that it was not told of");
+			       "the peer reports a new directory %u, which was not announced", id);
 	for (unsigned i = 0; i < s->top_count; i++) {
 		if (s->tops[i]->id == id)
 			atomic_store_explicit(&s->tops[i]->made, true, memory_order_relaxed);

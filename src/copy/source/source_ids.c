@@ -44,7 +44,7 @@ int ids_take(struct ids *t, uint32_t *first, uint32_t *end)
 	uint32_t from = t->last + 1;
 
 	if (from > UINT32_MAX - 2 * IDS_AT_ONCE)
-		return fail("more files than one run can copy");
+		return fail("too many files for one run");
 	/* Up to a multiple, so that they are all in one page. */
 	*end = (from / IDS_AT_ONCE + 1) * IDS_AT_ONCE;
 	while (from / PAGE >= t->count) {

@@ -35,13 +35,13 @@ int others_add(struct others *t, const struct new_other *o)
 	struct packed_other *k;
 
 	if (o->path && !path)
-		return fail_as(OUT_MEMORY, "keep a link for later: %m");
+		return fail_as(OUT_MEMORY, "queue a link: %m");
 	if (!t->last || CHUNK - t->last->used < size) {
 		struct other_chunk *c = malloc(sizeof *c);
 
 		if (!c) {
 			free(path);
-			return fail_as(OUT_MEMORY, "keep a link for later: %m");
+			return fail_as(OUT_MEMORY, "queue a link: %m");
 		}
 		c->next = NULL;
 		c->at = 0;
@@ -141,7 +141,7 @@ static int fill_type(struct sent_other *t)
 		t->r.minor = minor(t->st.st_rdev);
 		return 0;
 	default:
-		return fail_as(OUT_CHANGED, "read %s: it is not any more what it was",
+		return fail_as(OUT_CHANGED, "read %s: its type changed",
 			       format_other_path(t, room, sizeof room));
 	}
 }
@@ -301,7 +301,7 @@ static int check_first(struct source_lane *l, struct sent_other *t)
 	}
 	pthread_mutex_unlock(&s->copy->lock);
 	if (first == FIRST_FAILED)
-		return fail("link %s: its first name failed",
+		return fail("link %s: the file it links to could not be copied",
 			    format_other_path(t, room, sizeof room));
 	if (first == FIRST_REPLACED)
 		return send_alone(l, t) ? -2 : 1;

@@ -249,7 +249,7 @@ static int check_extent_reach(const struct source_file *f, uint64_t pos, uint64_
 {
 	if (pos + len <= (uint64_t)INT64_MAX - LANE_BLOCK_MAX)
 		return 0;
-	fail("read %s: it has data further out than can be sent", f->shown);
+	fail("read %s: it has data beyond the largest offset that can be sent", f->shown);
 	return 1;
 }
 

@@ -63,7 +63,7 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 	struct removal *r = calloc(1, sizeof *r + len);
 
 	if (!r)
-		return fail_as(OUT_MEMORY, "remember what to remove: %m");
+		return fail_as(OUT_MEMORY, "queue the removal of %s: %m", name);
 	memcpy(r->path, name, len);
 	r->name = r->path + at;
 	r->named = !dir;
@@ -191,16 +191,17 @@ static int check_still_as_read(const struct source *s, const struct removal *r,
 			       const struct stat *now, const char *shown)
 {
 	if (S_ISLNK(now->st_mode) && !S_ISLNK(r->seen.mode))
-		return fail("remove %s: it is a symbolic link to what was copied", shown);
+		return fail("remove %s: it is a symbolic link to the copied file", shown);
 	if (is_still_as_read(s, r, now))
 		return 0;
 	if (!r->same && !seen_has_content(&r->seen, now))
 		return fail_as(OUT_CHANGED, "remove %s: it is no longer the file that was copied",
 			       shown);
-	return fail_as(OUT_CHANGED,
-		       r->same ? "remove %s: it has changed meanwhile, or is the target itself"
-			       : "remove %s: it has changed since it was read",
-		       shown);
+	return fail_as(
+		OUT_CHANGED,
+		r->same ? "remove %s: it changed after it was compared, or is the target itself"
+			: "remove %s: it changed after it was read",
+		shown);
 }
 
 /* No call removes a name only if it is a certain inode's: nothing is between looking and that. */
@@ -223,7 +224,7 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 		ret = 0;
 	/* The next of its names will seem to have changed. */
 	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && note_unlinked(s, &now, fd))
-		log_warn("look at the other names of %s, which was removed: %m", shown);
+		log_warn("stat %s after removing it: %m; its other hard links may be kept", shown);
 	close_fd(fd);
 	return ret;
 }

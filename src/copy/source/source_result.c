@@ -205,12 +205,12 @@ bool source_end_compared(struct source *s, struct source_file *f)
 
 static int fail_unknown_file(void)
 {
-	return fail_as(OUT_PROTOCOL, "the peer has a result for an unknown file");
+	return fail_as(OUT_PROTOCOL, "the peer sends a result for an unknown file");
 }
 
 static int fail_not_sent(void)
 {
-	return fail_as(OUT_PROTOCOL, "the peer has a result for a file not sent");
+	return fail_as(OUT_PROTOCOL, "the peer sends a result for a file that was not sent");
 }
 
 static void count_peer_failure(struct source *s, uint32_t id, const struct failure *why)
@@ -356,8 +356,7 @@ int source_check_totals(struct source *s)
 	    theirs->others != ours->others || theirs->failed != ours->failed ||
 	    theirs->bytes != ours->bytes || theirs->digest[0] != ours->digest[0] ||
 	    theirs->digest[1] != ours->digest[1] || s->unfinished > 0)
-		return fail_as(OUT_INTEGRITY,
-			       "the receiving end's totals differ from what was sent");
+		return fail_as(OUT_INTEGRITY, "the sink's totals differ from what was sent");
 	return 0;
 }
 

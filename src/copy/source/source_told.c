@@ -58,16 +58,17 @@ int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t 
 	if (*c && (*c)->count > 0)
 		least = get_run_end(&(*c)->runs[(*c)->count - 1]);
 	if (m->pos < least || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
-		return fail_as(OUT_PROTOCOL, "the peer tells cells that a file does not have");
+		return fail_as(OUT_PROTOCOL,
+			       "the peer sends digests of cells that the file does not have");
 	if (!*c && !(*c = calloc(1, sizeof **c)))
-		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
+		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
 	(*c)->all = all;
 	if (!account_kept_bytes(*c, RUN_COST + bytes))
 		return 0;
 	r.digest = malloc(bytes);
 	if (!r.digest || ARRAY_ROOM((*c)->runs, (*c)->count, (*c)->room, 1)) {
 		free(r.digest);
-		return fail_as(OUT_MEMORY, "keep digests of what is there: %m");
+		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
 	}
 	memcpy(r.digest, m->digest, bytes);
 	(*c)->runs[(*c)->count++] = r;

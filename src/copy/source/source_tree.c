@@ -131,7 +131,7 @@ static int open_named_item(struct source_lane *l, struct source_item *it)
 	if (!S_ISDIR(it->st.st_mode))
 		return 0;
 	if (l->source->rules->recursive)
-		return fail_as(OUT_CHANGED, "open %s: it is a directory by now", it->path);
+		return fail_as(OUT_CHANGED, "open %s: it is now a directory", it->path);
 	return fail("%s is a directory (-r copies it)", it->path);
 }
 
@@ -142,7 +142,7 @@ static int check_still_regular(const struct source_item *it)
 
 	if (S_ISREG(it->st.st_mode))
 		return 0;
-	return fail_as(OUT_CHANGED, "open %s: it is no regular file any more",
+	return fail_as(OUT_CHANGED, "open %s: no longer a regular file",
 		       item_shown(it, room, sizeof room));
 }
 
@@ -380,7 +380,7 @@ static int measure_item(struct source_lane *l, struct source_item *it)
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	if ((uint64_t)n > l->source->small_max) {
 		if (lseek(it->fd, 0, SEEK_SET) < 0)
-			return fail("read %s again: %m", item_shown(it, room, sizeof room));
+			return fail("seek in %s: %m", item_shown(it, room, sizeof room));
 		return 0;
 	}
 	it->flags &= ~(uint32_t)FILE_STREAM;

@@ -99,13 +99,13 @@ void walk_piece_done(struct walk_piece *p, uint32_t entries)
 
 static int skip_entry(struct walk *w, struct walk_dir *d, const char *name, const char *what)
 {
-	log_warn("%s is %s: skipped", walk_shown(d, name, w->path, sizeof w->path), what);
+	log_warn("skipped %s: %s", walk_shown(d, name, w->path, sizeof w->path), what);
 	return 0;
 }
 
 static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 {
-	static const char why[] = "what a source before it has there";
+	static const char why[] = "an earlier source has the same name";
 
 	return w->names_one_file ? 0 : skip_entry(w, d, name, why);
 }
@@ -113,7 +113,7 @@ static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 /* One of the two can't be there: it is not only said. */
 static int fail_name_clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
-	fail("%s is not copied: a source before it has a %s there",
+	fail("copy %s: an earlier source has a %s of that name",
 	     walk_shown(d, name, w->path, sizeof w->path), dir ? "file" : "directory");
 	return walk_fail(w, d, name);
 }
@@ -127,14 +127,14 @@ static const char *explain_skip(const struct walk *w, mode_t mode)
 	case S_IFDIR:
 		return NULL;
 	case S_IFIFO:
-		return w->o.rules->devices ? NULL : "a FIFO (--devices makes it anew)";
+		return w->o.rules->devices ? NULL : "it is a FIFO (use --devices to recreate it)";
 	case S_IFCHR:
 	case S_IFBLK:
-		return w->o.rules->devices ? NULL : "a device (--devices makes it anew)";
+		return w->o.rules->devices ? NULL : "it is a device (use --devices to recreate it)";
 	case S_IFSOCK:
-		return "a socket";
+		return "it is a socket";
 	default:
-		return "of no kind that can be copied";
+		return "files of its type cannot be copied";
 	}
 }
 
@@ -217,7 +217,7 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
 	if (e->name[0] == '.' && own_name_of(e->name) != NAME_OF_USER)
-		return skip_entry(w, f->dir, e->name, "of an unfinished copy, by its name");
+		return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
 	if (find_mode(w, f, fd, e, &mode)) {
 		if (walk_excludes(w, f->dir, e->name, false))
 			return 0;
@@ -340,7 +340,7 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 	char room[FAIL_TEXT_MAX / 2];
 
 	if (ret == 0 && walk_dir_loops(d)) {
-		fail("%s leads back to a directory that it is in",
+		fail("open %s: it leads back to a directory that contains it",
 		     walk_shown(d, "", room, sizeof room));
 		ret = walk_fail(w, d->parent, d->name);
 		walk_dir_put(d);

@@ -110,8 +110,7 @@ static int fail_walk_dir_reopen(const struct held_dir *d, int error)
 	const char *shown = walk_shown(get_walk_dir(d), "", room, sizeof room);
 
 	if (!error)
-		return fail_as(OUT_CHANGED, "open %s: it is not the directory any more that it was",
-			       shown);
+		return fail_as(OUT_CHANGED, "open %s: another directory has replaced it", shown);
 	errno = error;
 	return fail("open %s: %m", shown);
 }

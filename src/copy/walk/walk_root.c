@@ -91,9 +91,10 @@ static int enter_leading_dirs(struct walk *w, const struct found_path *p, struct
 	*depth = 0;
 	while (ret == 0 && next_component(p->path, &at, &c)) {
 		if (strcmp(c.name, "..") == 0)
-			return fail_as(OUT_USAGE,
-				       "%s: --relative can't make .. (a/./b makes only b)",
-				       p->path);
+			return fail_as(
+				OUT_USAGE,
+				"copy %s: --relative cannot recreate .. (a/./b recreates only b)",
+				p->path);
 		if (last->name[0])
 			ret = enter_implied_dir(w, p, last, (*depth)++);
 		*last = c;
@@ -163,7 +164,7 @@ static int claim_root_name(struct walk *w, const struct found_path *p, struct wa
 		return 0;
 	if (first == WALK_NAME_NEW || first == WALK_NAME_FAILED)
 		return first == WALK_NAME_NEW ? 0 : -1;
-	fail("%s is not copied over what a source before it has there", p->path);
+	fail("copy %s: an earlier source has the same name", p->path);
 	return fail_root(w, p);
 }
 
@@ -296,7 +297,7 @@ static int stat_root(const char *path, bool *is_dir)
 		if (why == EACCES)
 			broken = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
 		errno = why;
-		return broken ? fail("look at %s: %m", path) : 0;
+		return broken ? fail("stat %s: %m", path) : 0;
 	}
 	*is_dir = S_ISDIR(st.st_mode);
 	return 1;
@@ -333,7 +334,7 @@ int walk_next_root(struct walk *w)
 	w->next_root++;
 	twin = find_twin(w, p);
 	if (twin) {
-		fail("%s is not copied over %s, which has the same name", p->path, twin->path);
+		fail("copy %s: the earlier source %s has the same name", p->path, twin->path);
 		return fail_root(w, p);
 	}
 	there = stat_root(p->path, &is_dir);
@@ -345,7 +346,7 @@ int walk_next_root(struct walk *w)
 	if (is_dir && r->listed)
 		return enter_listed_root(w, p);
 	if (r->listed && !p->missing) {
-		fail("%s is no directory: names of --files-from are in one", p->path);
+		fail("%s is not a directory (--files-from requires one)", p->path);
 		return fail_root(w, p);
 	}
 	if (is_dir && !r->recursive) {

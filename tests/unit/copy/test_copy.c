@@ -201,7 +201,7 @@ static void two_of_one_name_do_not_overwrite(void **state)
 	assert_both_failed(&r, OUT_SOME_FILES, "1 of 2");
 	assert_int_equal(r.source.told, 1);
 	assert_string_equal(r.source.told_last.text,
-			    "b/x is not copied over a/x, which has the same name");
+			    "copy b/x: the earlier source a/x has the same name");
 	assert_true(has_text("to/x", "a"));
 }
 
@@ -598,7 +598,7 @@ static void stored_sources_are_removed(void **state)
 	assert_int_equal(r.source.failure.code, OUT_SOME_FILES);
 	assert_int_equal(r.source.told, 1);
 	assert_string_equal(r.source.told_last.text,
-			    "remove link: it is a symbolic link to what was copied");
+			    "remove link: it is a symbolic link to the copied file");
 	assert_int_equal(access("a", F_OK), -1);
 	assert_int_equal(access("b", F_OK), -1);
 	assert_true(has_text("c", "c") && has_text("to/a", "a") && has_text("to/link", "c"));

@@ -362,11 +362,11 @@ static void answers_that_nobody_asked_for(void **state)
 	(void)state;
 	assert_int_equal(clear() | make_at("to/d/a", "old", THEN), 0);
 	run(&rules, same);
-	assert_refused("the same as what it was not told of");
+	assert_refused("which this end did not compare");
 	run(&rules, sent);
-	assert_refused("the same as what it was not told of");
+	assert_refused("which this end did not compare");
 	run(&rules, twice);
-	assert_refused("the same as what it was not told of");
+	assert_refused("which this end did not compare");
 	run(&rules, asked);
 	assert_refused("asks about file 2 twice");
 }
@@ -487,7 +487,7 @@ static void what_was_not_told_is_not_there(void **state)
 		assert_int_equal(clear(), 0);
 		interrupt_one();
 		run(&rules, all[i]);
-		assert_refused("that this end did not tell of");
+		assert_refused("that this end did not report");
 		assert_int_equal(access("to/d/big", F_OK), -1);
 	}
 }
@@ -638,7 +638,7 @@ static void digests_of_content(void **state)
 	/* One that says none. */
 	say[3].content_len = 0;
 	run(&rules, say);
-	assert_refused("does not say the digest");
+	assert_refused("no digest of");
 }
 
 /* ---- the end -------------------------------------------------------------------------- */

@@ -66,19 +66,21 @@ static void play_all(const struct script *scripts, unsigned n)
 static void names_not_asked_for(void **state)
 {
 	static const struct script scripts[] = {
-		{{{A_FILE, .name = "x"}}, OUT_PROTOCOL, "x, which is not d/f"},
+		{{{A_FILE, .name = "x"}}, OUT_PROTOCOL, "x, which does not match d/f"},
 		{{{A_FILE, .name = "../f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
 		{{{A_FILE, .name = "/f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
 		{{{A_FILE, .name = "d/f"}}, OUT_PROTOCOL, "FILE record from the peer: name"},
 		{{{A_FILE, .name = "."}}, OUT_PROTOCOL, "FILE record from the peer: name"},
 		{{{A_FILE, .name = ".."}}, OUT_PROTOCOL, "FILE record from the peer: name"},
-		{{{A_FILE, .name = "", .want = 1}}, OUT_PROTOCOL, "which is not"},
-		{{{A_FILE, .name = "f", .want = 1}}, OUT_PROTOCOL, "f, which is not g*"},
+		{{{A_FILE, .name = "", .want = 1}}, OUT_PROTOCOL, "which does not match"},
+		{{{A_FILE, .name = "f", .want = 1}}, OUT_PROTOCOL, "f, which does not match g*"},
 		{{{A_FILE, .name = "g/../../f", .want = 1}},
 		 OUT_PROTOCOL,
 		 "record from the peer: name"},
-		{{{A_FILE, .name = "f", .want = 2}}, OUT_PROTOCOL, "what was not asked for"},
-		{{{A_FILE, .name = "f", .want = UINT32_MAX}}, OUT_PROTOCOL, "not asked for"},
+		{{{A_FILE, .name = "f", .want = 2}}, OUT_PROTOCOL, "unknown source number 2"},
+		{{{A_FILE, .name = "f", .want = UINT32_MAX}},
+		 OUT_PROTOCOL,
+		 "unknown source number"},
 	};
 
 	(void)state;
@@ -103,7 +105,9 @@ static void bytes_where_none_belong(void **state)
 		{{{A_FILE}, {ITS_DATA}, {.verb = SAY_DATA, .id = 1, .pos = 50, .len = 50}},
 		 OUT_PROTOCOL,
 		 "twice"},
-		{{{A_FILE}, {.verb = SAY_HOLE, .id = 1, .len = 10}}, OUT_PROTOCOL, "has none"},
+		{{{A_FILE}, {.verb = SAY_HOLE, .id = 1, .len = 10}},
+		 OUT_PROTOCOL,
+		 "announced without holes"},
 		{{{A_FILE, .flags = FILE_SPARSE}, {.verb = SAY_HOLE, .id = 1, .len = INT64_MAX}},
 		 OUT_PROTOCOL,
 		 "beyond"},
@@ -136,7 +140,7 @@ static void gaps_in_a_stream(void **state)
 		  {A_STREAM, .other_lane = true},
 		  {.verb = SAY_END_OF_FILE, .id = 1, .size = 10, .data = 10, .lanes = 2}},
 		 OUT_PROTOCOL,
-		 "at 10 and leaves out those at 0"},
+		 "at 10 but not those at 0"},
 		/* Each lane waits for another. */
 		{{{A_STREAM},
 		  {.verb = SAY_DATA, .id = 1, .len = 5},
@@ -144,11 +148,11 @@ static void gaps_in_a_stream(void **state)
 		  {A_STREAM, .other_lane = true},
 		  {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
 		 OUT_PROTOCOL,
-		 "leaves out those at 5"},
+		 "but not those at 5"},
 		/* It says nothing more, and lives: the heartbeats are answered. */
 		{{{A_STREAM}, {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
 		 OUT_TIMEOUT,
-		 "f are missing at 0 before others"},
+		 "f at 0 are still missing"},
 	};
 
 	(void)state;
@@ -182,12 +186,12 @@ static void wrong_ends(void **state)
 		{{{ITS_END}}, OUT_PROTOCOL, "ends a file it did not announce"},
 		{{{A_FILE}, {ITS_DATA}, {ITS_END, .lanes = 2}, {ITS_END, .lanes = 2}},
 		 OUT_PROTOCOL,
-		 "ends ./f wrongly"},
+		 "FILE_END of ./f that contradicts"},
 		{{{A_FILE},
 		  {ITS_DATA},
 		  {.verb = SAY_END_OF_FILE, .id = 1, .size = 100, .data = 50}},
 		 OUT_PROTOCOL,
-		 "wrongly"},
+		 "that contradicts"},
 		{{{A_FILE}, {ITS_DATA}, {ITS_END, .lanes = 65}}, OUT_PROTOCOL, "lanes"},
 		{{{A_FILE},
 		  {ITS_DATA},
@@ -201,7 +205,9 @@ static void wrong_ends(void **state)
 		 OUT_PROTOCOL,
 		 "END with 1 files unfinished"},
 		{{{A_FILE}, {.verb = SAY_END}}, OUT_PROTOCOL, "END with 1 files unfinished"},
-		{{{.verb = SAY_END, .wrong_total = true}}, OUT_PROTOCOL, "does not agree"},
+		{{{.verb = SAY_END, .wrong_total = true}},
+		 OUT_PROTOCOL,
+		 "differ from what it sent"},
 	};
 
 	(void)state;
@@ -214,7 +220,7 @@ static void a_wrong_digest(void **state)
 	static const struct script script = {
 		{{A_FILE}, {ITS_DATA}, {ITS_END, .wrong_digest = true}, {.verb = SAY_END}},
 		OUT_INTEGRITY,
-		"digest of what came differs",
+		"digest of the received data differs",
 	};
 	static char *want[] = {NULL};
 	struct actor a;
@@ -360,8 +366,8 @@ static void results_that_can_not_be(void **state)
 
 	(void)state;
 	hear_lies(stored, OUT_PROTOCOL, "peer");
-	hear_lies(answer, OUT_PROTOCOL, "answers what it was not asked");
-	hear_lies(cells, OUT_PROTOCOL, "answers what it was not asked");
+	hear_lies(answer, OUT_PROTOCOL, "answers an unknown question");
+	hear_lies(cells, OUT_PROTOCOL, "answers an unknown question");
 	hear_lies(none, OUT_PROTOCOL, "peer");
 	hear_lies(unknown, OUT_PROTOCOL, "unknown file");
 	hear_lies(done, OUT_PROTOCOL, "unexpected DONE");

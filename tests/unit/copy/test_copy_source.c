@@ -294,7 +294,7 @@ static void too_many_attributes_to_ask(void **state)
 		assert_int_equal(rig_run(&rig), i ? -1 : 0);
 		assert_true(has_text("to/f", i ? "old" : "new"));
 	}
-	assert_non_null(strstr(rig.source.told_last.text, "don't fit"));
+	assert_non_null(strstr(rig.source.told_last.text, "do not fit"));
 }
 
 /* Nor does it take those of another file along. */
@@ -644,13 +644,13 @@ static void words_that_can_not_be(void **state)
 	(void)state;
 	asking.checksum = true;
 	assert_int_equal(mkdir("from", 0755) | make_file("from/f", 300, 1), 0);
-	refused(answer_unasked, &plain, "answers what it was not asked");
-	refused(answer_of_dir, &asking, "answers what it was not asked");
-	refused(file_is_new, &asking, "made a directory that it was not told of");
-	refused(answer_twice, &asking, "answers what it was not asked");
-	refused(cells_beyond, &asking, "cells that a file does not have");
-	refused(cells_twice, &asking, "cells that a file does not have");
-	refused(cells_unasked, &asking, "answers what it was not asked");
+	refused(answer_unasked, &plain, "answers an unknown question");
+	refused(answer_of_dir, &asking, "answers an unknown question");
+	refused(file_is_new, &asking, "which was not announced");
+	refused(answer_twice, &asking, "answers an unknown question");
+	refused(cells_beyond, &asking, "cells that the file does not have");
+	refused(cells_twice, &asking, "cells that the file does not have");
+	refused(cells_unasked, &asking, "answers an unknown question");
 	refused(stored_unsent, &asking, "unknown file");
 	refused(stored_dir, &plain, "unknown file");
 	refused(stored_twice, &plain, "unknown file");

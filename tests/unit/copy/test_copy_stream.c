@@ -173,7 +173,7 @@ static void more_memory_than_there_can_be(void **state)
 	r.from.memory_bytes = UINT64_MAX;
 	r.to.discard = true;
 	assert_int_equal(rig_run(&r), -1);
-	assert_both_failed(&r, OUT_PROTOCOL, "more bytes");
+	assert_both_failed(&r, OUT_PROTOCOL, "more than the maximum file size");
 }
 
 /* The least that can be lent: whoever waits for his turn holds all that his lane has. */

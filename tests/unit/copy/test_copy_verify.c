@@ -99,9 +99,9 @@ static void a_byte_that_changed(void **state)
 		uint8_t other = b->bytes[at[i]] ^ 1;
 
 		assert_int_equal(pwrite_full(b->fd, &other, 1, at[i]), 0);
-		assert_differs(verify(b), "what was stored differs");
+		assert_differs(verify(b), "the stored data differs");
 		assert_differs(sink_verify_small(&b->lane, b->fd, "file", b->bytes, SIZE),
-			       "what was stored differs");
+			       "the stored data differs");
 		assert_int_equal(pwrite_full(b->fd, &b->bytes[at[i]], 1, at[i]), 0);
 		assert_int_equal(verify(b), 0);
 	}
@@ -114,7 +114,7 @@ static void a_cell_that_is_lost(void **state)
 
 	assert_int_equal(pwrite_full(b->fd, zeros, CELL, 0), 0);
 	free(zeros);
-	assert_differs(verify(b), "what was stored differs");
+	assert_differs(verify(b), "the stored data differs");
 }
 
 static void an_end_that_is_lost(void **state)

@@ -117,7 +117,7 @@ static struct walk *walk_all(struct told *t, const struct rules *r, char **names
 	return w;
 }
 
-static void known_cells_free(struct told *t, struct walk *w)
+static void free_walk_and_told(struct told *t, struct walk *w)
 {
 	for (unsigned i = 0; i < t->count; i++)
 		free(t->lines[i]);
@@ -172,7 +172,7 @@ static void walk_is(const struct rules *r, char **names, const char *want)
 	struct walk *w = walk_all(&t, r, names, false);
 
 	assert_told(&t, want);
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 }
 
 static void make_dirs(const char *first, ...)
@@ -209,7 +209,7 @@ static void parents_come_first(void **state)
 	assert_false(walk_incomplete(w));
 	assert_false(walk_is_of_one(w));
 	assert_told(&t, "dir a\ndir a/b\ndir a/b/c\ndir a/d\nfile a/f\nfile a/b/c/g\nlink a/d/l\n");
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 }
 
 static void large_directories_come_in_pieces(void **state)
@@ -234,7 +234,7 @@ static void large_directories_come_in_pieces(void **state)
 		snprintf(name, sizeof name, "file a/%04u", i);
 		assert_string_equal(t.lines[i + 1], name);
 	}
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 }
 
 static unsigned open_descriptors(void)
@@ -293,7 +293,7 @@ static void depth_costs_no_descriptors(void **state)
 	/* Where there is no room, the end is what counts. */
 	assert_string_equal(walk_shown(t.dirs[LEVELS], "f", room, sizeof room) + sizeof room - 4,
 			    "n/f");
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 	assert_int_equal(open_descriptors(), before);
 	assert_int_equal(system("rm -r a"), 0);
 }
@@ -320,7 +320,7 @@ static void another_directory_is_not_taken_for_it(void **state)
 	assert_int_equal(unlink("a/b") | rename("a/c", "a/b"), 0);
 	assert_int_equal(walk_dir_use(t.dirs[1], &fd), 0);
 	walk_dir_release(t.dirs[1]);
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 	assert_int_equal(system("rm -r a"), 0);
 }
 
@@ -354,8 +354,8 @@ static void loops_are_found(void **state)
 	r.copy_links = true;
 	walk_is(&r, NAMES(text("a")),
 		"dir a\ndir a/b\n"
-		"failed a/b/up: 11 a/b/up leads back to a directory that it is in\n"
-		"failed a/b/here: 11 a/b/here leads back to a directory that it is in\n");
+		"failed a/b/up: 11 open a/b/up: it leads back to a directory that contains it\n"
+		"failed a/b/here: 11 open a/b/here: it leads back to a directory that contains it\n");
 }
 
 static void other_file_systems_are_left_out(void **state)
@@ -459,7 +459,7 @@ static void what_can_not_be_read_is_told(void **state)
 	assert_true(walk_incomplete(w));
 	assert_told(&t, "dir a\nfile a/f\nkeep a/b\nkeep a/f\nkept a\n"
 			"failed a/b: 11 open a/b: Permission denied\ndir a/b\n");
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 	if (getuid() == 0)
 		assert_int_equal(seteuid(0), 0);
 	assert_int_equal(chmod("a/b", 0755), 0);
@@ -504,10 +504,10 @@ static void roots_as_they_are_written(void **state)
 	walk_is(&r, NAMES(text("g"), text("a/b")), "named g\ndir b\n");
 	w = walk_all(&t, &r, NAMES(text("a/b")), true);
 	assert_told(&t, "dir  (contents)\n");
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 	w = walk_all(&t, &r, NAMES(text("g")), false);
 	assert_true(walk_is_of_one(w));
-	known_cells_free(&t, w);
+	free_walk_and_told(&t, w);
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
 	walk_is(&r, NAMES(text("a/b/"), text("b/../a/b/"), text("a/b")),
 		"dir  (contents)\nnamed b/../a/b/\ndir b\n");
@@ -515,7 +515,7 @@ static void roots_as_they_are_written(void **state)
 		"dir  (contents)\ndir  (contents) (again)\ndir b\n");
 	walk_is(&r, NAMES(text("a/b"), text("a/f"), text("a/../a/b")),
 		"dir b\nnamed a/f\n"
-		"failed a/../a/b: 11 a/../a/b is not copied over a/b, which has the same name\n");
+		"failed a/../a/b: 11 copy a/../a/b: the earlier source a/b has the same name\n");
 	r.recursive = false;
 	walk_is(&r, NAMES(text("a")), "failed a: 11 a is a directory (-r copies it)\n");
 }
@@ -533,8 +533,8 @@ static void relative_names_are_led_to(void **state)
 	walk_is(&r, NAMES(text("a/./b/c/")), "dir b (implied)\ndir b/c\nfile b/c/g\n");
 	walk_is(&r, NAMES(text("a/b/./")), "dir  (contents)\nfile f\ndir c\nfile c/g\n");
 	walk_is(&r, NAMES(text("a/../a/b")),
-		"failed a/../a/b: 1 a/../a/b: --relative can't make .. (a/./b makes "
-		"only b)\n");
+		"failed a/../a/b: 1 copy a/../a/b: --relative cannot recreate .. (a/./b "
+		"recreates only b)\n");
 	walk_is(&r, NAMES(text("a/../a/./b/f")), "dir b (implied)\nnamed b/a/../a/./b/f\n");
 	walk_is(&r, NAMES(text("a/gone")), "named a/gone\n");
 }
@@ -591,7 +591,7 @@ static void only_what_is_listed_is_found(void **state)
 		"dir d\nfailed b/f/no: 11 open a/b/f/no: Not a directory\n"
 		"dir l (implied)\nfile l/g\n");
 	walk_is(&r, NAMES(text("a/b/f")),
-		"failed a/b/f: 11 a/b/f is no directory: names of --files-from are in one\n");
+		"failed a/b/f: 11 a/b/f is not a directory (--files-from requires one)\n");
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
 	listed_free(l);
 	r.recursive = true;
