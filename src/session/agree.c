@@ -9,7 +9,7 @@
 #include "lane/pool.h"
 #include "session/session_impl.h"
 
-/* What lanes_fit() reckons with: of a lane beside its pool, and of its smallest. */
+/* As in lanes_fit(): a lane's bytes besides its pool, and its smallest sizes. */
 enum { RINGS = 64 << 10, DEPTH_LEAST = 4, BLOCK_LEAST = 16 << 10 };
 
 static uint64_t smaller_u64(uint64_t a, uint64_t b)
@@ -29,7 +29,7 @@ static int agree_want(const struct msg_hello *mine, const struct msg_hello *peer
 	enum transport a = mine->want, b = peer->want;
 
 	if (a != TRANSPORT_AUTO && b != TRANSPORT_AUTO && a != b)
-		return fail_as(OUT_TRANSPORT, "%s was told --transport=%s, but %s --transport=%s",
+		return fail_as(OUT_TRANSPORT, "%s uses --transport=%s, but %s uses --transport=%s",
 			       mine->host, transport_text(a), peer->host, transport_text(b));
 	t->want = a != TRANSPORT_AUTO ? a : b;
 	return 0;
@@ -43,7 +43,7 @@ static int agree_sizes(const struct msg_hello *mine, const struct msg_hello *pee
 	t->depth = (uint32_t)smaller_u64(mine->depth, peer->depth);
 	t->block_size = (uint32_t)smaller_u64(mine->block_size, peer->block_size);
 	if (!lanes_fit(memory, &t->lanes, &t->depth, &t->block_size))
-		return fail_as(OUT_USAGE, "%llu bytes of memory (--memory) are too few for a lane",
+		return fail_as(OUT_USAGE, "--memory %llu: too few bytes for one lane",
 			       (unsigned long long)memory);
 	t->timeout_ms = (int)smaller_u64(mine->timeout_ms, peer->timeout_ms);
 	if (t->timeout_ms < TIMEOUT_LEAST_MS)
@@ -51,7 +51,7 @@ static int agree_sizes(const struct msg_hello *mine, const struct msg_hello *pee
 	return 0;
 }
 
-/* 0 says nothing; of two that say something the smaller counts. */
+/* 0 means no preference. */
 static unsigned min_nonzero(unsigned a, unsigned b)
 {
 	return a && (a < b || !b) ? a : b;
@@ -66,11 +66,11 @@ static void agree_verbs(const struct msg_hello *mine, const struct msg_hello *pe
 	t->rails = rails && rails < OFFER_MAX ? rails : OFFER_MAX;
 }
 
-/* Has this end no RDMA?  failed() says why then. */
+/* Returns true if this end has no RDMA; failed() then has the reason. */
 static bool lacks_rdma(const struct msg_hello *end)
 {
 	if (end->want == TRANSPORT_TCP || end->want == TRANSPORT_SSH)
-		fail_as(OUT_TRANSPORT, "%s was told --transport=%s", end->host,
+		fail_as(OUT_TRANSPORT, "%s uses --transport=%s", end->host,
 			transport_text(end->want));
 	else if (end->lockable == 0)
 		fail_as(OUT_TRANSPORT, "%s: %s", end->host, end->no_rdma);
@@ -79,7 +79,7 @@ static bool lacks_rdma(const struct msg_hello *end)
 	return true;
 }
 
-/* Bytes of the smallest lane that lanes_fit() makes of these. */
+/* Bytes of the smallest lane that lanes_fit() chooses for these two ends. */
 static uint64_t smallest_lane_bytes(const struct msg_hello *mine, const struct msg_hello *peer)
 {
 	uint32_t depth = (uint32_t)smaller_u64(smaller_u64(mine->depth, peer->depth), DEPTH_LEAST);
@@ -89,7 +89,7 @@ static uint64_t smallest_lane_bytes(const struct msg_hello *mine, const struct m
 	return pool_bytes(depth, size) + RINGS;
 }
 
-/* Locked memory is too small for a lane: the text is of the end that has the least. */
+/* Locked memory is too small for a lane. The message names the end with the lower limit. */
 static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *peer)
 {
 	if (mine->lockable > peer->lockable)
@@ -103,7 +103,8 @@ static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer
 {
 	if (lacks_rdma(mine) || lacks_rdma(peer)) {
 		if (t->want == TRANSPORT_RDMA)
-			return fail_as(OUT_TRANSPORT, "RDMA was demanded, but %s", failed()->text);
+			return fail_as(OUT_TRANSPORT, "--transport=rdma is not possible: %s",
+				       failed()->text);
 	} else if (lanes_fit(smaller_u64(mine->lockable, peer->lockable), &t->lanes, &t->depth,
 			     &t->block_size)) {
 		t->rdma = true;
@@ -113,7 +114,7 @@ static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer
 		if (t->want == TRANSPORT_RDMA)
 			return -1;
 	}
-	/* Whoever asked for something else need not be told. */
+	/* A user who chose a transport does not need the reason. */
 	if (mine->want == TRANSPORT_AUTO)
 		snprintf(t->no_rdma, sizeof t->no_rdma, "%s", failed()->text);
 	return 0;

@@ -12,8 +12,8 @@ static int on_hello(struct session *s, const struct frame *f)
 	struct terms terms;
 	struct msg_hello peer;
 
-	if (s->greeted)
-		return fail_as(OUT_PROTOCOL, "%s said HELLO twice", s->o.peer);
+	if (s->agreed)
+		return fail_as(OUT_PROTOCOL, "%s sent HELLO twice", s->o.peer);
 	if (msg_hello_decode(f, &peer) < 0) {
 		if (failed()->code == OUT_VERSION)
 			fail_as(OUT_VERSION,
@@ -28,7 +28,7 @@ static int on_hello(struct session *s, const struct frame *f)
 	pthread_mutex_lock(&s->lock);
 	s->peer = peer;
 	s->terms = terms;
-	s->greeted = true;
+	s->agreed = true;
 	if (terms.want == TRANSPORT_SSH)
 		s->route.stage = STAGE_DETOUR;
 	pthread_cond_broadcast(&s->changed);
@@ -53,7 +53,7 @@ static int on_error(struct session *s, const struct frame *f)
 
 	if (msg_error_decode(f, &m) < 0)
 		return -1;
-	/* After the verdict nothing can change it. */
+	/* An ERROR after the verdict does not change the verdict. */
 	if (is_ended(s))
 		return 0;
 	why.code = outcome_from(m.code);
@@ -73,8 +73,7 @@ static int on_cancel(const struct frame *f)
 
 int session_fail_unexpected(struct session *s, const struct frame *f)
 {
-	return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its turn", s->o.peer,
-		       message_name(f->type));
+	return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", s->o.peer, message_name(f->type));
 }
 
 static int on_local_frame(struct session *s, const struct frame *f)
@@ -105,7 +104,7 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 		return on_error(s, f);
 	if (f->type == MSG_HELLO)
 		return on_hello(s, f);
-	if (!s->greeted)
+	if (!s->agreed)
 		return session_fail_unexpected(s, f);
 	switch (f->type) {
 	case MSG_OFFER:
@@ -136,7 +135,7 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 	}
 }
 
-/* A frame that can't be is the session's failure, not the channel's: the peer shall be told. */
+/* An invalid frame fails the session, not the channel, so that ERROR can still be sent. */
 int session_on_frame(void *ctx, const struct frame *f)
 {
 	struct session *s = ctx;

@@ -20,30 +20,30 @@
 #include "lane/tcp/tcp_connect.h"
 #include "session/session_impl.h"
 
-enum { DOUBLED_MOST = 7 }; /* times that RDMA_TRY_MS is doubled: to 256 s */
+enum { DOUBLED_MOST = 7 }; /* how often RDMA_TRY_MS is doubled at most: to 256 s */
 
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms)
 {
 	struct pollfd p = {.fd = e->wake, .events = POLLIN};
-	uint64_t told;
+	uint64_t nudges;
 	int rc = poll(&p, 1, deadline_ms ? clock_left(deadline_ms) : -1);
 
 	if (lane_aborted(e->lane))
-		return fail_as(OUT_PEER_LOST, "lane %u was given up", e->index);
+		return fail_as(OUT_PEER_LOST, "lane %u was aborted", e->index);
 	if (rc == 0 && clock_left(deadline_ms) == 0)
-		return fail_as(OUT_TIMEOUT, "lane %u waited in vain", e->index);
-	if (rc > 0 && read(e->nudge, &told, sizeof told) < 0 && errno != EAGAIN)
+		return fail_as(OUT_TIMEOUT, "lane %u: the wait timed out", e->index);
+	if (rc > 0 && read(e->nudge, &nudges, sizeof nudges) < 0 && errno != EAGAIN)
 		return fail_as(OUT_SOCKET, "wait in lane %u: %m", e->index);
 	return 0;
 }
 
-/* Some time, which only an abort cuts short: 0, or -1 then. */
+/* Sleeps for ms. Returns 0; -1 if the lane was aborted, which ends the sleep. */
 static int lane_end_pause(struct lane_end *e, int ms)
 {
 	struct pollfd p = {.fd = lane_abort_fd(e->lane), .events = POLLIN};
 
 	poll(&p, 1, ms);
-	return lane_aborted(e->lane) ? fail_as(OUT_PEER_LOST, "lane %u was given up", e->index) : 0;
+	return lane_aborted(e->lane) ? fail_as(OUT_PEER_LOST, "lane %u was aborted", e->index) : 0;
 }
 
 int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms)
@@ -62,13 +62,12 @@ int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms)
 
 uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms)
 {
-	uint64_t soon = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
+	uint64_t until = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
 
-	return soon < deadline_ms ? soon : deadline_ms;
+	return until < deadline_ms ? until : deadline_ms;
 }
 
-/* ---- connecting
- * ----------------------------------------------------------------------------------- */
+/* ---- connecting -------------------------------------------------------------------------- */
 
 static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struct wire *w,
 				       enum transport t)
@@ -83,18 +82,18 @@ static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struc
 	pthread_mutex_unlock(&s->lock);
 	if (lane_attach(e->lane, w, stored) < 0)
 		return ATTEMPT_FATAL;
-	/* It may be over already for the other end, which said so before there was a wire. */
+	/* LANE_DOWN for this epoch may have arrived before the lane had this wire. */
 	pthread_mutex_lock(&s->lock);
 	over = e->down && e->down_epoch >= epoch;
 	pthread_mutex_unlock(&s->lock);
 	if (over)
-		lane_break(e->lane, epoch, "the other end gave it up");
+		lane_break(e->lane, epoch, "the other end abandoned the connection");
 	e->was_rdma = t == TRANSPORT_RDMA;
 	atomic_store(&e->transport, detour ? TRANSPORT_SSH : t);
 	return ATTEMPT_DONE;
 }
 
-/* The first epoch that is good for both ends. */
+/* The lowest epoch that neither end has used or given up. */
 static uint32_t lowest_epoch(struct lane_end *e)
 {
 	pthread_mutex_lock(&e->s->lock);
@@ -110,7 +109,7 @@ static enum attempt_result fail_out_of_epochs(struct lane_end *e)
 	return ATTEMPT_FATAL;
 }
 
-/* An epoch for one attempt to connect; UINT32_MAX: there is none left. */
+/* Takes an epoch for one attempt to connect. Returns UINT32_MAX if none is left. */
 static uint32_t begin_attempt(struct lane_end *e)
 {
 	uint32_t epoch = lowest_epoch(e);
@@ -133,8 +132,8 @@ static enum attempt_result attempt_failed(struct lane_end *e, uint32_t epoch)
 	return ATTEMPT_FAILED;
 }
 
-/* Over TCP, where what this host lacks is no reason to try another way: the other end would only
- * see that its connections break. */
+/* A shortage of resources on this host fails every TCP attempt. The other end would only see its
+ * connections break, so this end gives up after a few and reports the shortage. */
 static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t epoch)
 {
 	if (failed()->code == OUT_MEMORY && ++e->shortages == SHORTAGES_MAX)
@@ -169,15 +168,15 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 	return attach_wire(e, epoch, w, TRANSPORT_TCP);
 }
 
-/* The other end sees a connection that ended, and may give up because of it before this one does.
- */
+/* The other end only sees that its connection ended, and may give up first. So the user learns of
+ * the shortage from a warning here. */
 static void warn_of_shortage(struct lane_end *e)
 {
-	if (failed()->code == OUT_MEMORY && !atomic_exchange(&e->s->told_shortage, true))
+	if (failed()->code == OUT_MEMORY && !atomic_exchange(&e->s->shortage_reported, true))
 		log_warn("lane %u: %s", e->index, failed()->text);
 }
 
-/* Make the caller's connection the lane's. */
+/* Makes the caller's connection a wire of the lane. */
 static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 {
 	struct session *s = e->s;
@@ -187,7 +186,8 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 
 	if (t == TRANSPORT_TCP && s->terms.want == TRANSPORT_RDMA) {
 		caller_drop(c);
-		fail_as(OUT_PROTOCOL, "lane %u came over TCP, but RDMA was demanded", e->index);
+		fail_as(OUT_PROTOCOL, "lane %u was connected over TCP despite --transport=rdma",
+			e->index);
 		return ATTEMPT_FATAL;
 	}
 	e->next_epoch = c->epoch + 1;
@@ -205,7 +205,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	return attach_wire(e, c->epoch, w, t);
 }
 
-/* Wait for the other end to connect; ATTEMPT_FAILED: look at the session's state again. */
+/* Waits until the other end connects. ATTEMPT_FAILED: the caller checks the session's state. */
 static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 {
 	struct caller c;
@@ -217,18 +217,18 @@ static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	epoch = lowest_epoch(e);
 	if (epoch == UINT32_MAX)
 		return fail_out_of_epochs(e);
-	atomic_store(&e->waits, true);
+	atomic_store(&e->awaits_peer, true);
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
-	atomic_store(&e->waits, false);
+	atomic_store(&e->awaits_peer, false);
 	if (rc == 0)
 		return take_caller(e, &c);
-	/* What woke it, so that it doesn't again. */
+	/* Consume the nudge, or the next wait would return at once. */
 	if (rc > 0 && lane_end_wait(e, clock_ms()) < 0 && lane_aborted(e->lane))
 		return ATTEMPT_FATAL;
 	return rc < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 }
 
-/* The rail that this lane tries next, -1: none. */
+/* Returns the index of the rail that this lane tries next; -1: none. */
 static int next_rail(struct lane_end *e, unsigned tries, struct rail *out)
 {
 	struct session *s = e->s;
@@ -257,35 +257,37 @@ static void mark_rail(struct session *s, int at, bool dead)
 	others = rail_of_lane(s->route.rails, s->route.rail_count, 0) >= 0;
 	pthread_mutex_unlock(&s->lock);
 	if (dead && !r.dead && others)
-		log_at(route_reports(s) ? LOG_INFO : LOG_DEBUG, "%s is done without: %s",
-		       rail_text(&r, text, sizeof text), failed()->text);
+		log_at(route_reports(s) ? LOG_INFO : LOG_DEBUG,
+		       "rail %s failed and is not used again: %s", rail_text(&r, text, sizeof text),
+		       failed()->text);
 }
 
 /*
- * All rails that live, its own first.  Half of the time is for TCP, where that may be taken; where
- * it may not, a way that is too slow for one round has more time in the next.
+ * Tries the rails that are not dead, the lane's own first. If TCP may be used instead, half of the
+ * time is kept for it. If not, each further round gives an attempt twice the time, so that a slow
+ * rail connects in the end.
  */
 static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
 	unsigned doubled = !demanded ? 0 : round < DOUBLED_MOST ? round : DOUBLED_MOST;
-	unsigned patience_ms = RDMA_TRY_MS << doubled;
+	unsigned try_ms = RDMA_TRY_MS << doubled;
 	enum attempt_result rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;
 
 	for (unsigned tries = 0; (at = next_rail(e, tries, &r)) >= 0; tries++) {
-		uint64_t soon = clock_ms() + patience_ms;
+		uint64_t try_until = clock_ms() + try_ms;
 
 		if (tries > 0 && !clock_left(until))
 			break;
-		rc = mend_over_rail(e, &r, soon < deadline ? soon : deadline);
+		rc = mend_over_rail(e, &r, try_until < deadline ? try_until : deadline);
 		if (rc == ATTEMPT_DONE) {
 			e->rail = (unsigned)at;
 			mark_rail(e->s, at, false);
 		}
-		/* Too little locked memory is too little everywhere. */
+		/* The limit of locked memory is the same for all rails. */
 		if (rc != ATTEMPT_FAILED || failed()->code == OUT_MEMLOCK)
 			break;
 		mark_rail(e->s, at, true);
@@ -293,40 +295,42 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 	return rc;
 }
 
-/* why: why not RDMA.  spare: half of the time is for another attempt after this one. */
-static enum attempt_result redial_tcp(struct lane_end *e, const char *why, bool spare,
+/* no_rdma: why the lane uses no RDMA, or "". share_time: keep half of the time for an attempt over
+ * RDMA after this one. */
+static enum attempt_result redial_tcp(struct lane_end *e, const char *no_rdma, bool share_time,
 				      uint64_t deadline)
 {
 	struct session *s = e->s;
-	/* The way may come back before a lost packet is sent again. */
-	uint64_t soon = clock_ms() + TAKE_MS;
+	/* A path may recover before TCP retransmits a lost SYN, so several short attempts connect
+	 * earlier than one long one. */
+	uint64_t try_until = clock_ms() + TAKE_MS;
 	union address to[OFFER_MAX + 1];
 	unsigned n = route_tcp_places(s, to, OFFER_MAX + 1);
 	enum attempt_result rc;
 
 	if (n == 0) {
-		fail_as(OUT_CONNECT, "%s", why[0] ? why : "there is no address to dial");
+		fail_as(OUT_CONNECT, "%s", no_rdma[0] ? no_rdma : "no TCP address to connect to");
 		return ATTEMPT_FAILED;
 	}
-	if (spare)
+	if (share_time)
 		deadline -= (uint64_t)clock_left(deadline) / 2;
-	if (soon > deadline || route_stage(s) == STAGE_DETOUR)
-		soon = deadline;
-	rc = mend_over_tcp(e, to, n, soon);
-	if (rc == ATTEMPT_DONE && why[0]) {
-		/* Of several lanes that have the same reason the first one tells. */
-		bool told = e->no_rdma[0] && atomic_exchange(&s->told_no_rdma, true);
+	if (try_until > deadline || route_stage(s) == STAGE_DETOUR)
+		try_until = deadline;
+	rc = mend_over_tcp(e, to, n, try_until);
+	if (rc == ATTEMPT_DONE && no_rdma[0]) {
+		/* One warning is enough for lanes that gave RDMA up for the same reason. */
+		bool reported = e->no_rdma[0] && atomic_exchange(&s->no_rdma_reported, true);
 
-		log_at(told ? LOG_DEBUG : LOG_WARN, "lane %u goes on over TCP, not RDMA: %s",
-		       e->index, why);
+		log_at(reported ? LOG_DEBUG : LOG_WARN, "lane %u continues over TCP, not RDMA: %s",
+		       e->index, no_rdma);
 		e->no_rdma[0] = '\0';
 	}
 	return rc;
 }
 
-/* The lane was to go over TCP, which failed for the reason in failed().  RDMA that breaks often is
- * better than nothing; TCP's next chance comes when it has broken as often again. */
-static enum attempt_result redial_rails_after_all(struct lane_end *e, unsigned round,
+/* The lane was to stay with TCP, but TCP failed; failed() has the reason. RDMA that breaks often is
+ * better than no wire. The lane returns to TCP after OFTEN_BREAKS more breaks. */
+static enum attempt_result redial_rails_after_tcp(struct lane_end *e, unsigned round,
 						  uint64_t deadline)
 {
 	struct failure f = *failed();
@@ -334,38 +338,39 @@ static enum attempt_result redial_rails_after_all(struct lane_end *e, unsigned r
 
 	if (rc == ATTEMPT_DONE) {
 		e->no_rdma[0] = '\0';
-		e->breaks = 0;
+		e->rdma_breaks = 0;
 	} else if (rc == ATTEMPT_FAILED) {
 		fail_again(&f);
 	}
 	return rc;
 }
 
-/* One round of all that may be tried: what the lane had before, then the other. */
+/* One round over all transports that may be tried, the one that the lane had before first. */
 static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned round,
 				       uint64_t deadline)
 {
-	char why[FAIL_TEXT_MAX];
+	char no_rdma[FAIL_TEXT_MAX];
 	struct rail r;
-	bool rails = next_rail(e, 0, &r) >= 0, rdma = rails && (first || e->was_rdma);
+	bool have_rail = next_rail(e, 0, &r) >= 0, rdma_first = have_rail && (first || e->was_rdma);
+	bool rdma_last;
 	enum attempt_result rc;
 
-	snprintf(why, sizeof why, "%s", e->no_rdma);
-	if (rdma) {
+	snprintf(no_rdma, sizeof no_rdma, "%s", e->no_rdma);
+	if (rdma_first) {
 		rc = redial_rails(e, round, deadline);
 		if (rc != ATTEMPT_FAILED || e->s->terms.want == TRANSPORT_RDMA)
 			return rc;
-		snprintf(why, sizeof why, "%s", failed()->text);
+		snprintf(no_rdma, sizeof no_rdma, "%s", failed()->text);
 	}
-	/* Over a rail that is mute a connection proves nothing. */
-	rails = rails && !rdma && !r.mute;
-	rc = redial_tcp(e, why, rails, deadline);
-	return rc == ATTEMPT_FAILED && rails ? redial_rails_after_all(e, round, deadline) : rc;
+	/* A mute rail connects, but lets no block through. */
+	rdma_last = have_rail && !rdma_first && !r.mute;
+	rc = redial_tcp(e, no_rdma, rdma_last, deadline);
+	return rc == ATTEMPT_FAILED && rdma_last ? redial_rails_after_tcp(e, round, deadline) : rc;
 }
 
-static enum attempt_result redial_lane(struct lane_end *e, bool first, int patience_ms)
+static enum attempt_result redial_lane(struct lane_end *e, bool first, int timeout_ms)
 {
-	uint64_t began = clock_ms(), deadline = began + (uint64_t)patience_ms;
+	uint64_t began = clock_ms(), deadline = began + (uint64_t)timeout_ms;
 	struct failure why = {.code = OUT_DONE};
 	char text[FAIL_TEXT_MAX];
 	unsigned round = 0;
@@ -373,12 +378,12 @@ static enum attempt_result redial_lane(struct lane_end *e, bool first, int patie
 	enum attempt_result rc = ATTEMPT_FAILED;
 
 	while (more > 0 && (rc = redial_once(e, first, round, deadline)) == ATTEMPT_FAILED) {
-		/* An attempt that the deadline cut short knows less than one before it. */
+		/* An attempt that the deadline cut short has a less specific reason. */
 		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
 			why = *failed();
 		if (first && round == 0 && route_stage(e->s) == STAGE_DETOUR)
 			deadline = mend_detour_deadline(e->s, deadline);
-		patience_ms = (int)(deadline - began);
+		timeout_ms = (int)(deadline - began);
 		more = mend_pause(e, round++, deadline);
 	}
 	if (more < 0 || rc != ATTEMPT_FAILED)
@@ -386,16 +391,16 @@ static enum attempt_result redial_lane(struct lane_end *e, bool first, int patie
 	route_failure_text(e, &why, text);
 	if (first)
 		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
-			patience_ms / 1000.0, text);
+			timeout_ms / 1000.0, text);
 	else
 		fail_as(OUT_PEER_LOST, "lane %u could not be reconnected within %g s: %s", e->index,
-			patience_ms / 1000.0, text);
+			timeout_ms / 1000.0, text);
 	return ATTEMPT_FATAL;
 }
 
-/* How long to wait for a caller, 0: as long as the session lives.  The first of the other lanes
- * come when lane 0 has found the way and the other end's threads are there. */
-static int accept_patience(struct lane_end *e, bool first, enum connect_stage stage)
+/* How long to wait for a caller; 0: as long as the session lives. The other end connects its other
+ * lanes only after lane 0 has found the route and its threads run. */
+static int accept_timeout(struct lane_end *e, bool first, enum connect_stage stage)
 {
 	struct session *s = e->s;
 
@@ -406,7 +411,7 @@ static int accept_patience(struct lane_end *e, bool first, enum connect_stage st
 	return (stage == STAGE_DETOUR ? DETOUR_MS : 2 * s->o.connect_timeout_ms) + GRACE_MS;
 }
 
-static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int patience_ms)
+static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int timeout_ms)
 {
 	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
 
@@ -416,21 +421,21 @@ static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int pa
 		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s",
 			e->s->o.peer, e->index, rdma ? "RDMA" : "TCP",
 			rdma ? porter_rdma_port(e->s->porter) : porter_tcp_port(e->s->porter),
-			patience_ms / 1000.0);
+			timeout_ms / 1000.0);
 	else
 		fail_as(OUT_PEER_LOST,
-			"lane %u could not be reconnected within %g s: %s did not come", e->index,
-			patience_ms / 1000.0, e->s->o.peer);
+			"lane %u could not be reconnected within %g s: %s did not connect",
+			e->index, timeout_ms / 1000.0, e->s->o.peer);
 	return ATTEMPT_FATAL;
 }
 
-/* Until the lane has a wire or it is hopeless. */
+/* Tries until the lane has a wire or cannot get one. */
 static enum attempt_result connect_lane(struct lane_end *e, bool first)
 {
 	struct session *s = e->s;
 	enum attempt_result rc = ATTEMPT_FAILED;
 	uint64_t deadline = 0;
-	int before = -1, patience = 0;
+	int previous_stage = -1, timeout_ms = 0;
 
 	while (rc == ATTEMPT_FAILED) {
 		enum connect_stage stage;
@@ -440,15 +445,15 @@ static enum attempt_result connect_lane(struct lane_end *e, bool first)
 		stage = s->route.stage;
 		chosen = s->route.chosen;
 		pthread_mutex_unlock(&s->lock);
-		if (before != (int)stage) {
-			before = (int)stage;
-			patience = accept_patience(e, first, stage);
-			deadline = patience ? clock_ms() + (uint64_t)patience : 0;
+		if (previous_stage != (int)stage) {
+			previous_stage = (int)stage;
+			timeout_ms = accept_timeout(e, first, stage);
+			deadline = timeout_ms ? clock_ms() + (uint64_t)timeout_ms : 0;
 		}
 		if (!route_dials(s, stage)) {
 			rc = accept_lane(e, deadline);
 			if (rc == ATTEMPT_FATAL)
-				fail_no_caller(e, first, patience);
+				fail_no_caller(e, first, timeout_ms);
 		} else if (chosen) {
 			rc = redial_lane(e, first,
 					 !first                  ? s->terms.timeout_ms
@@ -463,10 +468,9 @@ static enum attempt_result connect_lane(struct lane_end *e, bool first)
 	return rc;
 }
 
-/* ---- mending
- * ----------------------------------------------------------------------------------------- */
+/* ---- mending ----------------------------------------------------------------------------- */
 
-/* The lane's end is the session's, unless the session's was first. */
+/* Makes the lane's failure the session's, unless the session has ended or failed already. */
 static int fail_lane(struct lane_end *e)
 {
 	char host[HOST_MAX];
@@ -478,10 +482,10 @@ static int fail_lane(struct lane_end *e)
 	pthread_mutex_lock(&e->s->lock);
 	ended = e->s->ended;
 	pthread_mutex_unlock(&e->s->lock);
-	/* Aborted by whoever uses it, for a reason of its own; or the verdict is in, and a peer
-	 * that goes then is no failure. */
+	/* The code that uses the lane aborted it and has its own reason; or DONE has arrived, and
+	 * then a peer that leaves is no failure. */
 	if (ended || lane_aborted(e->lane))
-		return fail_as(OUT_PEER_LOST, "lane %u was given up", e->index);
+		return fail_as(OUT_PEER_LOST, "lane %u was aborted", e->index);
 	return session_fail(e->s);
 }
 
@@ -497,15 +501,15 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;
-	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_judge(e, why) < 0))
+	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_decide_rdma(e, why) < 0))
 		return fail_lane(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return fail_lane(e);
 	if (!first) {
 		lane_name(l, name, sizeof name);
 		log_at(route_reports(e->s) ? LOG_INFO : LOG_DEBUG,
-		       "lane %u was mended and goes on over %s; it broke because: %s", e->index,
-		       name, why);
+		       "lane %u was reconnected over %s; the previous connection broke: %s",
+		       e->index, name, why);
 	}
 	return 0;
 }

@@ -2,14 +2,16 @@
 
 /*
  * Checks wires that bring no credit: the questions and answers between the ends (LANE_CHECK,
- * LANE_HELD), and when a lane stops using RDMA. Also lanes as signs of life.
+ * LANE_HELD), and the decision when a lane stops using RDMA. Also when the peer was last heard on
+ * any lane.
  */
 
 #include <stdio.h>
 #include "base/clock.h"
 #include "session/session_impl.h"
 
-/* A wire that breaks so often is worse than TCP; in so much time, or four times the timeout. */
+/* RDMA wires that break OFTEN_BREAKS times within a minute, or within four timeouts if that is
+ * longer, are worse than TCP. */
 enum { OFTEN_MS = 60000, OFTEN_TIMEOUTS = 4 };
 
 /* ---- asking ------------------------------------------------------------------------------ */
@@ -34,11 +36,11 @@ int mend_ask(struct lane_end *e, uint32_t epoch)
 void session_ask(void *ctx, struct lane *l, uint32_t epoch)
 {
 	(void)l;
-	/* Without room now: it asks again. */
+	/* If the outbox has no room, the lane asks again later. */
 	mend_ask(ctx, epoch);
 }
 
-/* The lane, if it is open by now. */
+/* Returns the lane, or NULL if it is not open yet. */
 static struct lane_end *find_open_lane(struct session *s, unsigned lane)
 {
 	bool open;
@@ -49,7 +51,8 @@ static struct lane_end *find_open_lane(struct session *s, unsigned lane)
 	return open ? &s->ends[lane] : NULL;
 }
 
-/* Is what the peer waits for held up by something else than the peer?  -1: it can't ask that. */
+/* Whether the lane's thread is busy with anything but waiting for the peer. -1: the peer may not
+ * ask. */
 static int is_busy(struct lane_end *e, const struct frame *f, uint32_t epoch)
 {
 	struct session *s = e->s;
@@ -59,10 +62,10 @@ static int is_busy(struct lane_end *e, const struct frame *f, uint32_t epoch)
 	over = e->down && e->down_epoch >= epoch;
 	pthread_mutex_unlock(&s->lock);
 	if (over)
-		return !atomic_load(&e->waits);
+		return !atomic_load(&e->awaits_peer);
 	if (s->side == LANE_SINK)
 		return lane_check(e->lane, epoch);
-	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, which it has not given up",
+	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, without LANE_DOWN",
 		       s->o.peer, message_name(f->type), e->index, epoch);
 }
 
@@ -107,54 +110,54 @@ int mend_on_held(struct session *s, const struct frame *f)
 	atomic_store(&e->peer_mtu, m.mtu);
 	lane_held(e->lane, m.epoch, m.busy);
 	pthread_mutex_lock(&s->lock);
-	if (m.busy || e->held == HELD_NOTHING)
+	if (m.busy || e->held == HELD_NONE)
 		e->held = m.busy ? HELD_BUSY : HELD_IDLE;
 	pthread_mutex_unlock(&s->lock);
 	return 0;
 }
 
-/* ---- doing without RDMA -------------------------------------------------------------------- */
+/* ---- giving RDMA up ----------------------------------------------------------------------- */
 
-/* "; …", if large packets may be lost for it; else "". */
-static void mtus_text(struct lane_end *e, char *to, size_t size)
+/* "; the MTU is …" if the MTUs differ, because then large packets may be lost; else "". */
+static void format_mtu_hint(struct lane_end *e, char *to, size_t size)
 {
 	unsigned here = lane_mtu(e->lane), there = atomic_load(&e->peer_mtu);
 
 	to[0] = '\0';
 	if (here && there && here != there)
-		snprintf(to, size, "; the MTU is %u here and %u at %s: set both alike", here, there,
-			 e->s->o.peer);
+		snprintf(to, size, "; the MTU is %u here and %u on %s: set the same MTU on both",
+			 here, there, e->s->o.peer);
 }
 
-/* The wire that broke goes down in the list: was it one of too many? */
-static bool breaks_often(struct lane_end *e)
+/* Records that an RDMA wire broke. Returns true if too many broke in a short time. */
+static bool record_rdma_break(struct lane_end *e)
 {
 	uint64_t now = clock_ms(), within = (uint64_t)e->s->terms.timeout_ms * OFTEN_TIMEOUTS;
-	uint64_t *oldest = &e->broke_ms[e->breaks++ % OFTEN_BREAKS];
-	uint64_t then = e->broke_ms[e->breaks % OFTEN_BREAKS];
+	uint64_t oldest;
 
-	*oldest = now;
+	e->break_ms[e->rdma_breaks++ % OFTEN_BREAKS] = now;
+	oldest = e->break_ms[e->rdma_breaks % OFTEN_BREAKS];
 	if (within < OFTEN_MS)
 		within = OFTEN_MS;
-	return e->breaks >= OFTEN_BREAKS && now - then < within;
+	return e->rdma_breaks >= OFTEN_BREAKS && now - oldest < within;
 }
 
-/* Its rail is dead, and a connection over it proves nothing.  Does another one live? */
+/* Marks the lane's rail as dead and mute. Returns true if another rail is not dead. */
 static bool leave_rail(struct lane_end *e)
 {
 	struct session *s = e->s;
 	struct route *r = &s->route;
-	bool others;
+	bool other_rail;
 
 	pthread_mutex_lock(&s->lock);
 	if (e->rail < r->rail_count)
 		r->rails[e->rail].dead = r->rails[e->rail].mute = true;
-	others = rail_of_lane(r->rails, r->rail_count, e->index) >= 0;
+	other_rail = rail_of_lane(r->rails, r->rail_count, e->index) >= 0;
 	pthread_mutex_unlock(&s->lock);
-	return others;
+	return other_rail;
 }
 
-/* A sink that dials has only seen the connection end; the source has said why. */
+/* A sink that dials only sees the connection end. The source's LANE_DOWN has the reason. */
 static void copy_break_reason(struct lane_end *e, const char *why, char to[static FAIL_TEXT_MAX])
 {
 	pthread_mutex_lock(&e->s->lock);
@@ -163,42 +166,43 @@ static void copy_break_reason(struct lane_end *e, const char *why, char to[stati
 	pthread_mutex_unlock(&e->s->lock);
 }
 
-int mend_judge(struct lane_end *e, const char *broke)
+int mend_decide_rdma(struct lane_end *e, const char *break_reason)
 {
 	struct session *s = e->s;
 	unsigned barren = lane_barren(e->lane);
 	uint64_t timeout = (uint64_t)s->terms.timeout_ms;
-	char mtus[HOST_MAX + 64], why[FAIL_TEXT_MAX];
-	bool often, others;
+	char mtus[HOST_MAX + 96], why[FAIL_TEXT_MAX];
+	bool too_often, other_rail;
 
 	if (!e->was_rdma || !route_dials(s, route_stage(s)))
 		return 0;
-	copy_break_reason(e, broke, why);
-	often = breaks_often(e);
-	others = barren && leave_rail(e);
-	if (barren && !others)
-		mtus_text(e, mtus, sizeof mtus);
+	copy_break_reason(e, break_reason, why);
+	too_often = record_rdma_break(e);
+	other_rail = barren && leave_rail(e);
+	if (barren && !other_rail)
+		format_mtu_hint(e, mtus, sizeof mtus);
 	else
 		mtus[0] = '\0';
 	if (s->terms.want == TRANSPORT_RDMA) {
-		if (barren < 2 || others || clock_ms() - lane_sign_ms(e->lane) < timeout)
+		if (barren < 2 || other_rail || clock_ms() - lane_sign_ms(e->lane) < timeout)
 			return 0;
-		return fail_as(OUT_PEER_LOST, "lane %u: nothing came through over RDMA for %g s%s",
+		return fail_as(OUT_PEER_LOST, "lane %u: no block got through over RDMA for %g s%s",
 			       e->index, (double)timeout / 1000, mtus);
 	}
-	if (barren && !others)
+	if (barren && !other_rail)
 		snprintf(e->no_rdma, sizeof e->no_rdma, "%.400s%s", why, mtus);
-	else if (often)
-		snprintf(e->no_rdma, sizeof e->no_rdma,
-			 "its connection broke %d times in a short time, the last time: %.400s",
-			 OFTEN_BREAKS, why);
+	else if (too_often)
+		snprintf(
+			e->no_rdma, sizeof e->no_rdma,
+			"the RDMA connection broke %d times in a short time, most recently: %.400s",
+			OFTEN_BREAKS, why);
 	else
 		return 0;
 	e->was_rdma = false;
 	return 0;
 }
 
-/* ---- life --------------------------------------------------------------------------------- */
+/* ---- signs of life ------------------------------------------------------------------------ */
 
 uint64_t session_heard_ms(void *ctx)
 {

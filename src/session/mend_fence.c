@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the two ends report about a lane's epochs, and the fence between them.
+ * The fence: LANE_DOWN and LANE_STORED end an epoch of a lane at both ends.
  *
- * Recovery is fenced. The end that finds the wire of an epoch broken sends LANE_DOWN. The sink's
- * thread, which is here and so in no file call, sends LANE_STORED. The source waits for that
- * without a time limit, as the sink waits for the source's LANE_DOWN: a thread may be blocked in
- * its file or pipe, and that is no fault. Time counts only while both threads are here.
+ * The end that finds the wire of an epoch broken sends LANE_DOWN. The sink's lane thread sends
+ * LANE_STORED from this file, so it is in no file call at that time. The source waits for
+ * LANE_STORED without a deadline, and the sink waits for the source's LANE_DOWN in the same way: a
+ * thread may be blocked in its file or pipe for any length of time. Time counts only while both
+ * threads wait in this file.
  *
- * So a waiting end asks the other one with LANE_CHECK whether its thread is busy elsewhere. If that
- * thread waits only for its peer, or the other end does not answer at all, the message will never
- * come, and the session ends.
+ * So the waiting end asks with LANE_CHECK whether the other end's thread is busy elsewhere. If that
+ * thread waits only for its peer, or if the other end does not answer at all, the awaited message
+ * will never arrive, and the session ends.
  */
 
 #include <stdio.h>
@@ -20,11 +21,12 @@
 #include "session/session_impl.h"
 
 enum {
-	FENCE_CHECKS = 4, /* in the timeout, all without a busy answer: it is given up */
-	FENCE_LEAST_MS = 5000, /* in place of a shorter timeout: a thread must get to run */
+	/* The wait fails after this many questions within the timeout, none answered `busy'. */
+	FENCE_CHECKS = 4,
+	FENCE_LEAST_MS = 5000, /* least timeout: the other end's thread must get to run */
 };
 
-/* ---- what is said about epochs -------------------------------------------------------------- */
+/* ---- announcing the end of an epoch ------------------------------------------------------ */
 
 static int send_down(struct lane_end *e, uint32_t epoch, const char *why)
 {
@@ -34,8 +36,8 @@ static int send_down(struct lane_end *e, uint32_t epoch, const char *why)
 
 	snprintf(m.why, sizeof m.why, "%s", why);
 	msg_lane_down_encode(&w, &m);
-	e->said = true;
-	e->said_epoch = epoch;
+	e->down_sent = true;
+	e->down_sent_epoch = epoch;
 	return control_send(e->s->control, MSG_LANE_DOWN, body, w.used);
 }
 
@@ -70,22 +72,22 @@ int mend_answer_down(struct lane_end *e)
 	down = e->down;
 	epoch = e->down_epoch;
 	pthread_mutex_unlock(&e->s->lock);
-	if (!down || (e->said && e->said_epoch >= epoch))
+	if (!down || (e->down_sent && e->down_sent_epoch >= epoch))
 		return 0;
-	return mend_announce_over(e, epoch, "it has no connection");
+	return mend_announce_over(e, epoch, "the other end has no connection for this lane");
 }
 
-/* ---- what the peer says: the control thread -------------------------------------------------- */
+/* ---- frames from the peer: the control thread -------------------------------------------- */
 
 int mend_check_lane(struct session *s, const struct frame *f, unsigned lane, uint32_t epoch)
 {
 	if (lane < s->terms.lanes && epoch < UINT32_MAX)
 		return 0;
-	return fail_as(OUT_PROTOCOL, "%s sent %s for lane %u, epoch %u, which there is not",
+	return fail_as(OUT_PROTOCOL, "%s sent %s for an unknown lane or epoch: lane %u, epoch %u",
 		       s->o.peer, message_name(f->type), lane, epoch);
 }
 
-/* With the lock held: the wire of that epoch is no good, and the lane's thread looks again. */
+/* Breaks the wire of that epoch and wakes the lane's thread. Call with the lock held. */
 static void break_wire(struct session *s, unsigned lane, uint32_t epoch, const char *why)
 {
 	if (lane >= s->lanes)
@@ -130,19 +132,19 @@ int mend_on_stored(struct session *s, const struct frame *f)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (m.damaged)
-		log_info("lane %u: block %llu came damaged to %s and is sent again", m.lane,
+		log_info("lane %u: block %llu arrived damaged at %s and is sent again", m.lane,
 			 (unsigned long long)m.stored, s->o.peer);
 	return 0;
 }
 
-/* ---- waiting for it -------------------------------------------------------------------------- */
+/* ---- waiting for the fence --------------------------------------------------------------- */
 
-/* What a waiting end knows of the other one's thread. */
+/* State of the questions that a waiting end asks about the other end's thread. */
 struct fence_watch {
-	uint64_t next_ms; /* when to look again (clock_ms) */
-	bool asked; /* and no answer was seen */
-	uint64_t pings; /* sent before the question, or more */
-	unsigned idle; /* questions in a row to which it was not busy */
+	uint64_t next_ms; /* when to check again (clock_ms) */
+	bool asked; /* LANE_CHECK was sent */
+	uint64_t pings; /* number of PINGs right after the question */
+	unsigned idle; /* questions in a row without the answer `busy' */
 };
 
 static int fence_limit(const struct session *s)
@@ -150,42 +152,40 @@ static int fence_limit(const struct session *s)
 	return s->terms.timeout_ms > FENCE_LEAST_MS ? s->terms.timeout_ms : FENCE_LEAST_MS;
 }
 
-static void ask_peer(struct lane_end *e, uint32_t epoch, struct fence_watch *d)
+static void ask_peer(struct lane_end *e, uint32_t epoch, struct fence_watch *watch)
 {
 	uint64_t answered;
 
-	d->asked = mend_ask(e, epoch) == 0;
-	d->pings = control_pings(e->s->control, &answered);
+	watch->asked = mend_ask(e, epoch) == 0;
+	watch->pings = control_pings(e->s->control, &answered);
 }
 
 /*
- * -1 when the other end's thread won't say what is waited for.  A PONG of a PING that was sent
- * after the question shows that it is not answered: a channel that is merely slow counts for
- * nothing.
+ * Returns -1 if the other end's thread will never send the awaited message. A question counts as
+ * unanswered only once the PONG for a later PING has arrived, so a slow channel counts for nothing.
  */
-static int check_peer_answer(struct lane_end *e, uint32_t epoch, struct fence_watch *d)
+static int check_peer_answer(struct lane_end *e, uint32_t epoch, struct fence_watch *watch)
 {
 	struct session *s = e->s;
 	uint64_t answered;
-	enum held_seen held;
+	enum held_report held;
 
 	control_pings(s->control, &answered);
-	d->next_ms = clock_ms() + (uint64_t)fence_limit(s) / FENCE_CHECKS;
+	watch->next_ms = clock_ms() + (uint64_t)fence_limit(s) / FENCE_CHECKS;
 	pthread_mutex_lock(&s->lock);
 	held = e->held;
-	e->held = HELD_NOTHING;
+	e->held = HELD_NONE;
 	pthread_mutex_unlock(&s->lock);
-	if (held == HELD_NOTHING && d->asked && answered <= d->pings)
+	if (held == HELD_NONE && watch->asked && answered <= watch->pings)
 		return 0;
 	if (held == HELD_BUSY)
-		d->idle = 0;
-	else if (d->asked && ++d->idle == FENCE_CHECKS)
-		return fail_as(
-			OUT_TIMEOUT,
-			"lane %u: its connection broke, and for %g s %s has neither given it "
-			"up nor been busy",
-			e->index, fence_limit(s) / 1000.0, s->o.peer);
-	ask_peer(e, epoch, d);
+		watch->idle = 0;
+	else if (watch->asked && ++watch->idle == FENCE_CHECKS)
+		return fail_as(OUT_TIMEOUT,
+			       "lane %u: the connection broke, and for %g s %s has neither "
+			       "acknowledged that nor been busy",
+			       e->index, fence_limit(s) / 1000.0, s->o.peer);
+	ask_peer(e, epoch, watch);
 	return 0;
 }
 
@@ -202,22 +202,23 @@ static bool is_fenced(struct lane_end *e, uint32_t epoch)
 
 int mend_fence(struct lane_end *e, uint32_t epoch, const char *why)
 {
-	struct fence_watch d = {.next_ms = clock_ms() + (uint64_t)fence_limit(e->s) / FENCE_CHECKS};
+	struct fence_watch watch = {.next_ms = clock_ms() +
+					       (uint64_t)fence_limit(e->s) / FENCE_CHECKS};
 
 	if (mend_announce_over(e, epoch, why) < 0)
 		return -1;
 	while (!is_fenced(e, epoch)) {
 		int rc;
 
-		atomic_store(&e->waits, true);
-		rc = lane_end_wait(e, d.next_ms);
-		atomic_store(&e->waits, false);
+		atomic_store(&e->awaits_peer, true);
+		rc = lane_end_wait(e, watch.next_ms);
+		atomic_store(&e->awaits_peer, false);
 		if (rc < 0 && (lane_aborted(e->lane) || failed()->code != OUT_TIMEOUT))
 			return -1;
 		if (rc == 0)
 			continue;
 		fail_clear();
-		if (!is_fenced(e, epoch) && check_peer_answer(e, epoch, &d) < 0)
+		if (!is_fenced(e, epoch) && check_peer_answer(e, epoch, &watch) < 0)
 			return -1;
 	}
 	return 0;

@@ -24,7 +24,7 @@ static int listen_tcp(struct session *s)
 		if (addresses_to_offer(&rules, &only, 1, &count) < 0)
 			return -1;
 		if (count == 0)
-			return fail_as(OUT_USAGE, "listen at %s: it can't be listened at",
+			return fail_as(OUT_USAGE, "listen at %s: not a unicast address",
 				       s->o.address);
 		where = &only;
 	} else if (s->o.family) {
@@ -32,24 +32,24 @@ static int listen_tcp(struct session *s)
 	}
 	if (porter_listen_tcp(s->porter, where, lo, hi) < 0)
 		return -1;
-	/* For a detour. */
+	/* A detour arrives on loopback. */
 	if (s->o.has_conductor && where && where != &any4 && !address_same(where, &loopback))
 		return porter_listen_tcp(s->porter, &loopback, lo, hi);
 	return 0;
 }
 
-/* An RDMA listener at each address that a device stands behind. */
+/* Makes an RDMA listener at each address that belongs to an RDMA device. */
 static void listen_rdma(struct session *s, const union address *at, unsigned count,
 			struct msg_offer *m)
 {
 	struct port_list ports = {.count = 0};
 
-	snprintf(m->no_rdma, sizeof m->no_rdma, "%s has no RDMA device behind its addresses",
+	snprintf(m->no_rdma, sizeof m->no_rdma, "no address of %s belongs to an RDMA device",
 		 s->o.host);
 	for (unsigned i = 0; i < count; i++) {
 		struct offer_place *p = &m->places[m->count];
 		unsigned port;
-		int behind;
+		int known_port;
 
 		if (!verbs_behind(&at[i]))
 			continue;
@@ -58,10 +58,10 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 			continue;
 		}
 		*p = offer_place_make(&at[i], TRANSPORT_RDMA, port);
-		behind = nics_find_port(&ports, &at[i]);
-		/* What sysfs does not know may be anything, and so is a port of its own. */
-		p->adapter = (uint8_t)(behind < 0 ? OFFER_MAX + i : (unsigned)behind);
-		p->rate = behind < 0 ? 0 : ports.ports[behind].rate_mbits;
+		known_port = nics_find_port(&ports, &at[i]);
+		/* An address whose port sysfs does not show gets a number of its own. */
+		p->adapter = (uint8_t)(known_port < 0 ? OFFER_MAX + i : (unsigned)known_port);
+		p->rate = known_port < 0 ? 0 : ports.ports[known_port].rate_mbits;
 		m->count++;
 	}
 	if (m->count > 0)
@@ -97,7 +97,7 @@ struct offer_rules offer_rules(const struct session *s)
 	};
 }
 
-/* Listen wherever callers may come, and put it down in m. */
+/* Listens at all addresses that may be offered, and lists them in m. */
 static int listen_everywhere(struct session *s, struct msg_offer *m)
 {
 	struct offer_rules rules = offer_rules(s);
@@ -144,13 +144,13 @@ int route_listen(struct session *s, unsigned round)
 	if (listen_everywhere(s, &m) < 0) {
 		if (round == 0)
 			return -1;
-		/* The other end will say that there is nothing to dial. */
-		log_debug("no way to listen: %s", failed()->text);
+		/* The empty OFFER makes the other end report that it has nothing to dial. */
+		log_debug("no lane listeners: %s", failed()->text);
 		m.count = 0;
 	}
 	if (open_lanes(s) < 0)
 		return -1;
-	/* Before the offer is answered. */
+	/* Before the peer can answer the OFFER. */
 	if (round == 1)
 		route_set_stage(s, STAGE_SWAPPED);
 	if (s->terms.want != TRANSPORT_SSH && send_offer(s, &m) < 0)

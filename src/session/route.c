@@ -42,8 +42,7 @@ void route_set_stage(struct session *s, enum connect_stage stage)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- what the peer and the conductor say: the control thread -----------------------------------
- */
+/* ---- frames from the peer and the conductor: the control thread --------------------------- */
 
 int route_on_offer(struct session *s, const struct frame *f)
 {
@@ -64,18 +63,18 @@ int route_on_offer(struct session *s, const struct frame *f)
 	return fits ? 0 : session_fail_unexpected(s, f);
 }
 
-/* Tell the user what the lanes take, and why not RDMA. */
+/* Reports to the user which transport the lanes use, and why not RDMA. */
 static void report_choice(struct session *s, enum transport t, const char *why)
 {
 	static const char *const name[] = {"nothing", "RDMA", "TCP", "ssh"};
-	bool tells = route_reports(s);
-	enum log_level level = tells ? LOG_INFO : LOG_DEBUG;
+	bool reports = route_reports(s);
+	enum log_level level = reports ? LOG_INFO : LOG_DEBUG;
 
-	/* "Here" is where the user may do something about it. */
+	/* If this host has RDMA, the user may be able to remove the reason. */
 	if (t == TRANSPORT_TCP && why[0] && s->mine.lockable > 0 &&
-	    (tells || s->peer.lockable == 0))
+	    (reports || s->peer.lockable == 0))
 		level = LOG_WARN;
-	/* Of a way over ssh the conductor, which made it, has told. */
+	/* The conductor, which made the detour, has already reported it. */
 	if (t == TRANSPORT_SSH)
 		level = LOG_DEBUG;
 	log_at(level, "data goes over %s%s%s", name[t],
@@ -83,7 +82,7 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 	       : t == TRANSPORT_TCP ? ", not RDMA: "
 				    : ": ",
 	       why);
-	if (t == TRANSPORT_TCP && !s->terms.same_host && tells)
+	if (t == TRANSPORT_TCP && !s->terms.same_host && reports)
 		log_warn("data is sent in the clear over TCP to %s", s->o.peer);
 }
 
@@ -133,7 +132,7 @@ int route_on_noroute(struct session *s, const struct frame *f)
 	return fits ? 0 : session_fail_unexpected(s, f);
 }
 
-/* A conductor may have to give another port for each lane: the newest counts. */
+/* A conductor may send another port for each lane. The last one counts. */
 int route_on_detour(struct session *s, const struct frame *f)
 {
 	struct route *r = &s->route;
@@ -142,7 +141,7 @@ int route_on_detour(struct session *s, const struct frame *f)
 	if (msg_detour_decode(f, &m) < 0)
 		return -1;
 	if (s->o.listens || m.port == 0)
-		return fail_as(OUT_PROTOCOL, "a detour came to the end that listens");
+		return fail_as(OUT_PROTOCOL, "the conductor sent DETOUR to the listening end");
 	pthread_mutex_lock(&s->lock);
 	r->have_detour = true;
 	r->detour_port = m.port;
@@ -153,8 +152,7 @@ int route_on_detour(struct session *s, const struct frame *f)
 	return 0;
 }
 
-/* ---- connecting
- * ---------------------------------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------------------------- */
 
 static struct dial_rules make_dial_rules(struct session *s)
 {
@@ -166,14 +164,14 @@ static struct dial_rules make_dial_rules(struct session *s)
 	};
 	unsigned count;
 
-	/* With the roles swapped the one who was to listen there leaves from there. */
+	/* After the roles swapped, --address is where this end connects from. */
 	if (s->o.address[0] && addresses_to_offer(&only, &rules.from, 1, &count) < 0)
 		fail_clear();
 	return rules;
 }
 
-/* TCP lanes take the port of the control connection, so its address is good for them, also where
- * the other end knows it by another name. */
+/* TCP lanes use the port of the control connection. So its address reaches them too, even if the
+ * other end does not know it, as behind NAT. */
 static unsigned add_dialed(struct session *s, union address *to, unsigned n)
 {
 	const union address *dialed = &s->o.dialed;
@@ -204,7 +202,7 @@ unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
 	return n || r.stage == STAGE_FIRST ? add_dialed(s, to, n) : n;
 }
 
-/* Lane 0 has a wire: this is what all lanes take. */
+/* Lane 0 has a wire: all lanes use its transport. */
 static enum attempt_result choose_transport(struct session *s, enum transport t, const char *why)
 {
 	struct msg_choice m = {.transport = (uint8_t)t};
@@ -224,24 +222,24 @@ static enum attempt_result choose_transport(struct session *s, enum transport t,
 								      : ATTEMPT_DONE;
 }
 
-/* Until `is' is set: 0; -1 with a failure. */
-static int await_flag(struct lane_end *e, const bool *is, const char *what, uint64_t deadline)
+/* Waits until *flag is set. Returns 0, or -1 with this failure. */
+static int await_flag(struct lane_end *e, const bool *flag, const char *failure, uint64_t deadline)
 {
 	struct session *s = e->s;
-	bool there;
+	bool set;
 
 	for (;;) {
 		pthread_mutex_lock(&s->lock);
-		there = *is;
+		set = *flag;
 		pthread_mutex_unlock(&s->lock);
-		if (there)
+		if (set)
 			return 0;
 		if (lane_end_wait(e, deadline) < 0)
-			return fail_as(OUT_CONNECT, "%s in time", what);
+			return fail_as(OUT_CONNECT, "%s", failure);
 	}
 }
 
-/* One of the ways has worked: over which of them the lanes are spread. */
+/* Chooses the rails that the lanes are spread over, after the way `worked' has connected. */
 static void set_rails(struct session *s, const struct rail *ways, unsigned count, unsigned worked)
 {
 	enum log_level level = route_reports(s) ? LOG_INFO : LOG_DEBUG;
@@ -261,7 +259,8 @@ static void set_rails(struct session *s, const struct rail *ways, unsigned count
 	}
 }
 
-/* All ways to RDMA places of an offer, one after the other; why says what became of them. */
+/* Tries all ways to RDMA places of an offer, one after the other. On failure why has the reason of
+ * the last one. */
 static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *o,
 				    uint64_t deadline, char *why, size_t size)
 {
@@ -271,10 +270,13 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 	struct rail ways[WAYS_MAX];
 	unsigned n = rails_find(o, &rules, ways, WAYS_MAX);
 
-	snprintf(why, size, "%s",
-		 o->no_rdma[0] ? o->no_rdma : "no RDMA address of the other end can be dialed");
+	if (o->no_rdma[0])
+		snprintf(why, size, "%s", o->no_rdma);
+	else
+		snprintf(why, size, "no RDMA address of %s can be dialed from %s", s->o.peer,
+			 s->o.host);
 	for (unsigned i = 0; i < n && clock_left(deadline) > 0; i++) {
-		/* With nothing to fall back to, a slow way has all the time that there is. */
+		/* Without TCP to fall back to, the ways share all the time that is left. */
 		int share = demanded ? clock_left(deadline) / (int)(n - i) : 0;
 		uint64_t until = clock_ms() + (unsigned)(share > RDMA_TRY_MS ? share : RDMA_TRY_MS);
 		enum attempt_result rc =
@@ -286,7 +288,7 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 			return rc;
 		ways[i].dead = true;
 		snprintf(why, size, "%s", failed()->text);
-		/* Then it is the same everywhere. */
+		/* The limit of locked memory is the same for all ways. */
 		if (failed()->code == OUT_MEMLOCK)
 			break;
 	}
@@ -316,16 +318,19 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 {
 	struct session *s = e->s;
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
-	/* With a conductor there are other ways to try. */
+	/* With a conductor, half of the time is kept for the next stage. */
 	int ms = s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
-	/* But whoever goes on before the offer came finds it out of turn then, and fails. */
-	uint64_t patience = clock_ms() + (uint64_t)s->o.connect_timeout_ms, deadline = patience;
-	char why[TEXT_MAX], says[HOST_MAX + 32];
+	/* But not while this end waits for OFFER: in the next stage a late OFFER would be a
+	 * protocol error. */
+	uint64_t offer_deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
+	uint64_t deadline = offer_deadline;
+	char why[TEXT_MAX], no_offer[HOST_MAX + 64];
 	enum outcome code = OUT_CONNECT;
 	enum attempt_result rc = ATTEMPT_FAILED;
 
-	snprintf(says, sizeof says, "%s did not say where to connect", s->o.peer);
-	if (await_flag(e, &s->route.offered[stage], says, patience) < 0)
+	snprintf(no_offer, sizeof no_offer, "%s did not send its addresses (OFFER) in time",
+		 s->o.peer);
+	if (await_flag(e, &s->route.offered[stage], no_offer, offer_deadline) < 0)
 		return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 	if (s->o.has_conductor)
 		deadline = clock_ms() + (uint64_t)ms;
@@ -358,8 +363,8 @@ static int send_noroute(struct session *s, uint8_t type, unsigned round, const c
 	return control_send(s->control, type, body, w.used);
 }
 
-/* Why nothing could be reached either way, as one sentence. */
-static void stuck_text(struct session *s, char to[static TEXT_MAX])
+/* Formats why neither end could reach the other one. */
+static void format_stuck_reason(struct session *s, char to[static TEXT_MAX])
 {
 	struct failure before = *failed();
 	struct route r;
@@ -401,7 +406,7 @@ static enum attempt_result try_detour(struct lane_end *e, uint64_t deadline)
 
 		if (rc != ATTEMPT_FAILED)
 			return rc;
-		/* An attempt that the deadline cut short knows less than one before it. */
+		/* An attempt that the deadline cut short has a less specific reason. */
 		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
 			why = *failed();
 		if (attempt == 0)
@@ -419,14 +424,15 @@ static enum attempt_result find_detour(struct lane_end *e)
 	enum attempt_result rc = ATTEMPT_FAILED;
 	char why[TEXT_MAX];
 
-	stuck_text(s, why);
+	format_stuck_reason(s, why);
 	if (s->terms.want == TRANSPORT_RDMA) {
 		fail_as(OUT_TRANSPORT, "no RDMA connection to %s: %s", s->o.peer, why);
 		return ATTEMPT_FATAL;
 	}
 	if (s->terms.want != TRANSPORT_SSH && send_noroute(s, MSG_STUCK, 1, why) < 0)
 		return ATTEMPT_FATAL;
-	if (await_flag(e, &s->route.have_detour, "no way over ssh came", deadline) < 0)
+	if (await_flag(e, &s->route.have_detour,
+		       "the conductor did not set up lanes over ssh in time", deadline) < 0)
 		return ATTEMPT_FATAL;
 	rc = try_detour(e, deadline);
 	if (rc != ATTEMPT_FAILED)
@@ -436,7 +442,7 @@ static enum attempt_result find_detour(struct lane_end *e)
 	return ATTEMPT_FATAL;
 }
 
-/* This stage came to nothing, for the reason in failed(): on to the next, if there is one. */
+/* This stage failed, and failed() has the reason. Goes on to the next stage, if there is one. */
 static enum attempt_result advance_stage(struct lane_end *e, enum connect_stage stage)
 {
 	struct session *s = e->s;

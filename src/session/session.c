@@ -21,16 +21,16 @@
 #include "session/connect/nics.h"
 
 enum {
-	LOOK_UP_MS = 200, /* a signal may come just before a wait */
-	LAST_WORDS_MS = 1000,
+	SIGNAL_CHECK_MS = 200, /* a signal that arrives just before a wait does not end it */
+	LAST_FRAMES_MS = 1000, /* time to deliver the last frames, such as ERROR */
 	PACE_BURST_NS = 100000000,
-	/* A day: sums of it and other times are still numbers. */
-	PATIENCE_MOST_MS = 24 * 60 * 60 * 1000,
+	/* One day. Sums of it and other times do not overflow. */
+	TIMEOUT_MOST_MS = 24 * 60 * 60 * 1000,
 };
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-/* The text of f as a frame's body, from the host of this name: its length, 0 if it does not fit. */
+/* Encodes f as the body of an ERROR from this host. Returns its length, or 0 if it does not fit. */
 static size_t encode_failure(const struct failure *f, const char *host, uint8_t *body, size_t room)
 {
 	struct msg_error m = {.code = (uint8_t)f->code};
@@ -51,20 +51,21 @@ void session_latch(struct session *s, const struct failure *f, const char *host)
 	pthread_mutex_lock(&s->lock);
 	first = !s->failed;
 	if (first) {
-		s->failed = s->telling = true;
+		s->failed = s->error_pending = true;
 		s->failure = *f;
 		snprintf(s->failed_host, sizeof s->failed_host, "%s", host ? host : "");
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!first)
 		return;
-	/* The text goes first: what breaks when the lanes are given up is only its consequence. */
+	/* Queue ERROR before aborting the lanes: the peer latches the first failure that it sees,
+	 * and wires that break because of the abort are only a consequence. */
 	len = encode_failure(f, s->o.host, body, sizeof body);
 	if (!host && len)
 		control_post(s->control, MSG_ERROR, body, len);
-	control_hurry(s->control);
+	control_no_wait(s->control);
 	pthread_mutex_lock(&s->lock);
-	s->telling = false;
+	s->error_pending = false;
 	for (unsigned i = 0; i < s->lanes; i++)
 		lane_abort(s->ends[i].lane);
 	session_nudge(s);
@@ -88,15 +89,15 @@ int session_fail(struct session *s)
 
 bool session_failed(struct session *s, struct failure *f, char host[static HOST_MAX])
 {
-	bool is;
+	bool has_failed;
 
 	pthread_mutex_lock(&s->lock);
-	is = s->failed;
-	if (is && f)
+	has_failed = s->failed;
+	if (has_failed && f)
 		*f = s->failure;
 	snprintf(host, HOST_MAX, "%s", s->failed_host);
 	pthread_mutex_unlock(&s->lock);
-	return is;
+	return has_failed;
 }
 
 void session_ended(struct session *s)
@@ -113,8 +114,7 @@ void session_nudge(struct session *s)
 		raise_event(s->ends[i].nudge);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---------------------------------------------------------------------------- */
 
 static int options_complete(struct session_opts *o)
 {
@@ -128,27 +128,27 @@ static int options_complete(struct session_opts *o)
 		o->timeout_ms = TIMEOUT_DEFAULT_MS;
 	if (o->connect_timeout_ms <= 0)
 		o->connect_timeout_ms = CONNECT_DEFAULT_MS;
-	if (o->timeout_ms > PATIENCE_MOST_MS)
-		o->timeout_ms = PATIENCE_MOST_MS;
-	if (o->connect_timeout_ms > PATIENCE_MOST_MS)
-		o->connect_timeout_ms = PATIENCE_MOST_MS;
+	if (o->timeout_ms > TIMEOUT_MOST_MS)
+		o->timeout_ms = TIMEOUT_MOST_MS;
+	if (o->connect_timeout_ms > TIMEOUT_MOST_MS)
+		o->connect_timeout_ms = TIMEOUT_MOST_MS;
 	if (!o->peer[0])
 		snprintf(o->peer, sizeof o->peer, "the peer");
 	if (o->block_size && (o->block_size < LANE_BLOCK_MIN || o->block_size > LANE_BLOCK_MAX ||
 			      (o->block_size & (o->block_size - 1))))
-		return fail_as(OUT_USAGE, "a block size of %u is no power of two from %d to %d",
+		return fail_as(OUT_USAGE, "--block-size %u: not a power of two from %d to %d",
 			       o->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
 	return 0;
 }
 
-/* What the user left open, for the links, cores and memory that there are. */
-static void sizes_propose(struct session *s)
+/* Proposes the sizes that the user left open, for this host's links, cores and memory. */
+static void propose_sizes(struct session *s)
 {
 	struct msg_hello *m = &s->mine;
 	struct sizing z = {s->o.lanes, s->o.depth, s->o.block_size};
 	struct offer_rules rules = offer_rules(s);
 	struct sizing_for f;
-	char most[32] = "any number of";
+	char lockable[32] = "unlimited";
 
 	nics_survey(&rules, m->lockable > 0, s->o.rails, &f);
 	sizing_choose(&f, &z);
@@ -156,13 +156,12 @@ static void sizes_propose(struct session *s)
 	m->depth = (uint16_t)z.depth;
 	m->block_size = z.block_size;
 	if (f.lockable != UINT64_MAX)
-		snprintf(most, sizeof most, "%.3g", (double)f.lockable / (1 << 20));
-	log_debug(
-		"this end asks for %u lanes of %u blocks of %u KiB, for %u %s link%s of %.3g Gb/s "
-		"together%s, %u cores, %s MiB that may be locked",
-		z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
-		f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (it is not known)",
-		f.cores, most);
+		snprintf(lockable, sizeof lockable, "%.3g MiB", (double)f.lockable / (1 << 20));
+	log_debug("propose %u lanes of %u blocks of %u KiB for %u %s link%s, %.3g Gb/s in "
+		  "total%s, %u cores, locked memory limit: %s",
+		  z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
+		  f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (unknown)",
+		  f.cores, lockable);
 }
 
 static int hello_make(struct session *s)
@@ -183,12 +182,12 @@ static int hello_make(struct session *s)
 	snprintf(m->host, sizeof m->host, "%s", s->o.host);
 	if (may_rdma && verbs_present(m->no_rdma, sizeof m->no_rdma)) {
 		m->lockable = memlock_limit();
-		/* None at all is a limit that is too small, not a missing device. */
+		/* 0 in HELLO means no device; a limit of 0 bytes is only too small a limit. */
 		if (m->lockable == 0)
 			m->lockable = 1;
 		m->no_rdma[0] = '\0';
 	}
-	sizes_propose(s);
+	propose_sizes(s);
 	return random_bytes(m->nonce, sizeof m->nonce);
 }
 
@@ -201,28 +200,28 @@ static int hello_send(struct session *s)
 	return control_send(s->control, MSG_HELLO, body, w.used);
 }
 
-/* Until the peer's HELLO is there and agreed to. */
+/* Waits until the peer's HELLO has arrived and both ends agree. */
 static int hello_wait(struct session *s)
 {
 	uint64_t deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
-	bool is_failed, greeted;
+	bool has_failed, agreed;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->greeted && !s->failed && !cancelled() && clock_left(deadline) > 0) {
-		struct timespec until = clock_after(LOOK_UP_MS);
+	while (!s->agreed && !s->failed && !cancelled() && clock_left(deadline) > 0) {
+		struct timespec until = clock_after(SIGNAL_CHECK_MS);
 
 		pthread_cond_timedwait(&s->changed, &s->lock, &until);
 	}
-	is_failed = s->failed;
-	greeted = s->greeted;
+	has_failed = s->failed;
+	agreed = s->agreed;
 	pthread_mutex_unlock(&s->lock);
-	if (is_failed)
+	if (has_failed)
 		return session_fail(s);
 	if (cancelled())
 		return fail_signal(cancelled());
-	if (!greeted)
-		return fail_as(OUT_CONNECT, "%s did not say HELLO within %g s", s->o.peer,
-			       s->o.connect_timeout_ms / 1000.0);
+	if (!agreed)
+		return fail_as(OUT_CONNECT, "%s did not send HELLO within %g s (--connect-timeout)",
+			       s->o.peer, s->o.connect_timeout_ms / 1000.0);
 	return 0;
 }
 
@@ -271,7 +270,7 @@ static int lanes_open(struct session *s)
 			return -1;
 		pthread_mutex_lock(&s->lock);
 		s->lanes = i + 1;
-		/* It may have failed before there was this lane to abort. */
+		/* session_latch() aborts the lanes that it finds; this one was not among them. */
 		if (s->failed)
 			lane_abort(s->ends[i].lane);
 		pthread_mutex_unlock(&s->lock);
@@ -311,10 +310,10 @@ static struct session *session_new(const struct session_opts *o)
 	return s;
 }
 
-/* Without a session: the peer is told why there is none, and waits for nothing. */
+/* Sends ERROR without a session, so that the peer does not wait for HELLO. */
 static int refuse_session(struct channel *ch, const struct session_opts *o)
 {
-	uint64_t deadline_ms = clock_ms() + LAST_WORDS_MS;
+	uint64_t deadline_ms = clock_ms() + LAST_FRAMES_MS;
 	uint8_t body[sizeof(struct msg_error) + 8];
 	struct failure f = *failed();
 	size_t len = encode_failure(&f, o->host, body, sizeof body);
@@ -383,8 +382,7 @@ void session_close(struct session *s)
 	fail_again(&f);
 }
 
-/* ---- while it is open
- * ----------------------------------------------------------------------------- */
+/* ---- an open session -------------------------------------------------------------------- */
 
 unsigned session_lanes(const struct session *s)
 {
@@ -403,11 +401,11 @@ int session_send(struct session *s, uint8_t type, const void *body, size_t len)
 
 void session_flush(struct session *s)
 {
-	uint64_t deadline = clock_ms() + LAST_WORDS_MS;
+	uint64_t deadline = clock_ms() + LAST_FRAMES_MS;
 	struct failure f = *failed();
 
 	pthread_mutex_lock(&s->lock);
-	while (s->telling && clock_left(deadline) > 0) {
+	while (s->error_pending && clock_left(deadline) > 0) {
 		struct timespec until = clock_after((uint64_t)clock_left(deadline));
 
 		pthread_cond_timedwait(&s->changed, &s->lock, &until);
@@ -422,14 +420,15 @@ const struct msg_hello *session_peer(const struct session *s)
 	return &s->peer;
 }
 
-/* The second word of "rdma rxe0 10.0.0.1:7000"; false when it is no such name. */
+/* Takes the device, "rxe0", from a wire's name, "rdma rxe0 10.0.0.1:7000". Returns false for a TCP
+ * wire. */
 static bool parse_device(const char *name, char device[static 64])
 {
 	return sscanf(name, "rdma %63s", device) == 1;
 }
 
-/* Lanes over several adapters: "rdma rxe0, rxe1"; else what lane 0 says. */
-static void wires_text(struct session *s, char *to, size_t size)
+/* "rdma rxe0, rxe1" if the lanes use several adapters, else the name of lane 0's wire. */
+static void format_wires(struct session *s, char *to, size_t size)
 {
 	char name[96], device[64], all[HOST_MAX] = "", *list = all;
 	unsigned count = 0;
@@ -445,7 +444,8 @@ static void wires_text(struct session *s, char *to, size_t size)
 			continue;
 		if (sizeof all - (size_t)(list - all) < sizeof word)
 			break;
-		/* The last comma is the next one's first. */
+		/* Each device is between two commas, so that strstr() matches whole names; the
+		 * comma behind one is the comma before the next. */
 		list = stpcpy(count ? list - 1 : list, word);
 		count++;
 	}
@@ -459,7 +459,7 @@ enum transport session_transport(struct session *s, char *how, size_t how_size, 
 {
 	enum transport t = (enum transport)atomic_load(&s->ends[0].transport);
 
-	wires_text(s, how, how_size);
+	format_wires(s, how, how_size);
 	pthread_mutex_lock(&s->lock);
 	snprintf(why, why_size, "%s", s->route.why);
 	pthread_mutex_unlock(&s->lock);
@@ -485,11 +485,11 @@ void session_stats(struct session *s, struct lane_stats *out)
 	}
 }
 
-/* Bytes become time, which all lanes share out among them in the order they come. */
+/* Converts bytes to time. Each call reserves the next stretch of time for its lane. */
 int session_pace(struct session *s, uint32_t len)
 {
 	uint64_t now = clock_ns(), due;
-	bool is_failed;
+	bool has_failed;
 
 	if (s->o.bwlimit == 0 || (s->side == LANE_SINK && s->o.has_conductor))
 		return 0;
@@ -503,7 +503,7 @@ int session_pace(struct session *s, uint32_t len)
 
 		pthread_cond_timedwait(&s->changed, &s->lock, &until);
 	}
-	is_failed = s->failed;
+	has_failed = s->failed;
 	pthread_mutex_unlock(&s->lock);
-	return is_failed ? session_fail(s) : 0;
+	return has_failed ? session_fail(s) : 0;
 }

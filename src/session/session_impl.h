@@ -80,7 +80,7 @@ struct route {
 /* ---- one end of a lane ---------------------------------------------------------------- */
 
 /* The peer's answers to LANE_CHECK since the last look. */
-enum held_seen { HELD_NOTHING, HELD_IDLE, HELD_BUSY };
+enum held_report { HELD_NONE, HELD_IDLE, HELD_BUSY };
 
 struct lane_end {
 	struct session *s;
@@ -101,23 +101,23 @@ struct lane_end {
 	bool fenced;
 	uint32_t fenced_epoch;
 	uint64_t stored;
-	enum held_seen held; /* HELD_BUSY if one of the answers was */
+	enum held_report held; /* HELD_BUSY if one of the answers was */
 	/* the route's detours when the lane began to look for its next wire */
 	unsigned detours_before;
 
 	/* for the lane's thread only */
 	uint32_t next_epoch; /* for the next attempt; 0: no epoch is left */
-	bool said; /* LANE_DOWN was sent, last for said_epoch */
-	uint32_t said_epoch;
+	bool down_sent; /* down_sent_epoch is valid */
+	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
 	bool was_rdma; /* the last wire was RDMA, so the next may be */
 	unsigned rail; /* rail of its last RDMA wire */
 	/* why the lane uses no RDMA from now on; cleared once it was reported */
 	char no_rdma[FAIL_TEXT_MAX];
-	unsigned breaks; /* of RDMA wires; broke_ms: the times of the last ones */
-	uint64_t broke_ms[OFTEN_BREAKS];
+	unsigned rdma_breaks; /* RDMA wires that broke */
+	uint64_t break_ms[OFTEN_BREAKS]; /* the times of the last ones, as a ring */
 
-	atomic_bool waits; /* the lane's thread waits only for the peer; LANE_DOWN wakes it */
+	atomic_bool awaits_peer; /* the lane's thread waits only for the peer; LANE_DOWN wakes it */
 	_Atomic uint32_t peer_mtu; /* from LANE_CHECK or LANE_HELD */
 };
 
@@ -135,16 +135,17 @@ struct session {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* uses CLOCK_MONOTONIC */
-	bool greeted; /* HELLO has arrived and the terms are agreed */
+	bool agreed; /* HELLO has arrived, and the terms are valid */
 	unsigned lanes; /* open lanes */
 	struct route route;
 	bool failed, ended;
-	bool telling; /* the failure is being reported to the peer */
+	bool error_pending; /* MSG_ERROR is not in the outbox yet */
 	struct failure failure;
 	char failed_host[HOST_MAX];
 	uint64_t pace_ns; /* when the next block may be sent */
-	atomic_bool told_no_rdma; /* the user knows why a lane uses no RDMA */
-	atomic_bool told_shortage; /* and which resource this host lacked */
+	/* The user was warned why a lane uses no RDMA, and which resource this host lacked. */
+	atomic_bool no_rdma_reported;
+	atomic_bool shortage_reported;
 };
 
 /* Latches the session's first failure and wakes all threads. host: the host that the peer named as
@@ -219,7 +220,7 @@ int mend_on_check(struct session *s, const struct frame *f);
 int mend_on_held(struct session *s, const struct frame *f);
 /* A wire broke: decides whether the lane uses no RDMA from now on. -1: it cannot do without RDMA,
  * and there is no hope. */
-int mend_judge(struct lane_end *e, const char *why);
+int mend_decide_rdma(struct lane_end *e, const char *why);
 /* The lanes' ask function. */
 void session_ask(void *ctx, struct lane *l, uint32_t epoch);
 /* The lanes' mend function; ctx is the lane_end. */

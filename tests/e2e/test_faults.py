@@ -125,7 +125,7 @@ def test_what_a_broken_lane_carried_needs_no_more_input(bench):
         wait_until(lambda: sink.out == said)
     os.close(into)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
-    assert "came damaged" in source.errors()
+    assert "arrived damaged" in source.errors()
 
 
 @pytest.mark.may_skip("user", "to mount takes root")

@@ -152,7 +152,7 @@ def test_a_rail_that_can_not_be_connected(bench, wires, tmp_path):
     sink, source = transfer(bench, wires, tmp_path, 64 * BLOCK)
     ended(sink, source, tmp_path)
     said = source.errors()
-    assert "%s to 10.78.1.2" % wires.device(0, 1) in said and "is done without" in said, said
+    assert "%s to 10.78.1.2" % wires.device(0, 1) in said and "failed and is not used again" in said, said
     assert "over rdma %s" % wires.device(0, 0) in said, said
 
 
@@ -167,8 +167,8 @@ def test_a_rail_that_dies(bench, wires, tmp_path, how):
     wires.cut(1, how)
     ended(sink, source, tmp_path)
     said = source.errors()
-    assert "was mended and goes on over rdma %s" % wires.device(0, 0) in said, said
-    assert "is done without" in said, said
+    assert "was reconnected over rdma %s" % wires.device(0, 0) in said, said
+    assert "failed and is not used again" in said, said
 
 
 @two_hosts

@@ -94,7 +94,7 @@ def test_why_it_falls_back_to_tcp(bench):
     r = check(bench)
     assert r.code == 43
     assert "falls back to TCP" in r.one("rdma")["what"] and "no RDMA device" in r.one("rdma")["what"]
-    assert "demanded" not in r.text, "nobody did"
+    assert "--transport=rdma is not possible" not in r.text, "nobody asked for RDMA"
     assert "far: far:" not in r.text, "whose words they are is said once"
     assert r.one("tcp")["state"] == "ok"
 

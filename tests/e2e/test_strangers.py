@@ -201,7 +201,7 @@ def test_a_busy_receiver_says_so(bench, tmp_path):
     first = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 1000")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size)
     second = bench.send(sink.port, "--connect-timeout=1", tmp_path / "in")
-    assert second.wait(20) == 35 and "it serves another peer" in second.errors(), second.errors()
+    assert second.wait(20) == 35 and "it is serving another peer" in second.errors(), second.errors()
     assert first.proc.poll() is None and sink.proc.poll() is None
 
 

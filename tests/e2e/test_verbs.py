@@ -131,7 +131,7 @@ def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
                         env={"SLUICE_FAULT": "break:lane=0,block=9,times=1;norejoin:lane=0"})
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
-    assert "lane 0 goes on over TCP, not RDMA" in source.errors(), source.errors()
+    assert "lane 0 continues over TCP, not RDMA" in source.errors(), source.errors()
 
 
 def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_path):
@@ -143,7 +143,7 @@ def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_pat
         "SLUICE_FAULT": ";".join("break:lane=0,block=%d,times=1" % n for n in (9, 19, 29))})
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
-    assert source.errors().count("lane 0 goes on over TCP, not RDMA: its connection broke 3 times") == 1, \
+    assert source.errors().count("lane 0 continues over TCP, not RDMA: the RDMA connection broke 3 times") == 1, \
         source.errors()
 
 

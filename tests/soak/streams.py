@@ -88,7 +88,7 @@ class Long:
 
     def epochs(self):
         """How many wires were replaced, as both ends report it with -vv."""
-        return self.errors_whole().count("was mended") // 2
+        return self.errors_whole().count("was reconnected") // 2
 
     def errors_whole(self):
         return read(self.at("log")).decode(errors="replace")

@@ -229,7 +229,7 @@ static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 /* The demand is ours: that it is one says nothing to the user. */
 static const char *skip_demand(const char *text)
 {
-	static const char demand[] = "RDMA was demanded, but ";
+	static const char demand[] = "--transport=rdma is not possible: ";
 	size_t len = sizeof demand - 1;
 
 	return strncmp(text, demand, len) == 0 ? text + len : text;

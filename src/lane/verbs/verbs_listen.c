@@ -15,7 +15,7 @@
 enum {
 	PORT_TRIES = 32, /* for any port: it may be TCP's already */
 	BACKLOG = 128,
-	KNOCKS_AT_ONCE = 64,
+	REQUESTS_AT_ONCE = 64,
 };
 
 struct verbs_listener {
@@ -301,7 +301,7 @@ int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 	struct lane_private says;
 
 	*out = NULL;
-	for (unsigned i = 0; i < KNOCKS_AT_ONCE && !*out; i++) {
+	for (unsigned i = 0; i < REQUESTS_AT_ONCE && !*out; i++) {
 		const struct rdma_conn_param *param;
 		struct rdma_cm_id *id;
 		enum rdma_cm_event_type what;

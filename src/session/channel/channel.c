@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* ---- what both kinds do alike ------------------------------------------------------- */
+/* ---- both kinds ----------------------------------------------------------------------- */
 
 void channel_init(struct channel *c, const struct channel_ops *ops, int in, int out)
 {
@@ -39,7 +39,7 @@ int descriptor_unblock(int fd, int *old)
 
 int channel_broken(const struct channel *c, const char *what)
 {
-	/* The kernel's own patience with a host that says nothing. */
+	/* ETIMEDOUT: the kernel itself gave up on a host that does not answer. */
 	enum outcome code = errno == ETIMEDOUT ? OUT_TIMEOUT : OUT_PEER_LOST;
 
 	return fail_as(code, "%s %s: %m", what, c->peer);
@@ -95,7 +95,7 @@ size_t channel_unsent(const struct channel *c)
 	union address a;
 	int left = 0;
 
-	/* A local socket counts what the peer has not read, which may be never. */
+	/* A Unix socket counts what the peer has not read, and the peer may never read it. */
 	if (!get_address(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
 		return 0;
 	return left > 0 ? (size_t)left : 0;
@@ -140,7 +140,7 @@ static int fd_channel_handshake(struct channel *c)
 static int fd_channel_secret(struct channel *c, uint8_t *to)
 {
 	(void)to;
-	return fail_as(OUT_PROTOCOL, "the connection to %s has no secret of its own", c->peer);
+	return fail_as(OUT_PROTOCOL, "derive a secret: the connection to %s is not TLS", c->peer);
 }
 
 static bool would_block(void)
@@ -186,7 +186,7 @@ static int fd_channel_polls(struct channel *c, bool want_write, struct pollfd *p
 	return 2;
 }
 
-/* The flags are the open file's, which may be another process's terminal: leave no trace. */
+/* O_NONBLOCK belongs to the open file, which may be another process's terminal: restore it. */
 static void fd_channel_free(struct channel *c)
 {
 	struct fd_channel *p = (struct fd_channel *)c;
@@ -214,7 +214,7 @@ int channel_over_fds(int in, int out, struct channel **out_ch)
 	struct fd_channel *p = calloc(1, sizeof *p);
 
 	if (!p) {
-		fail_as(OUT_MEMORY, "make a control channel: %m");
+		fail_as(OUT_MEMORY, "create a control channel: %m");
 		goto fail;
 	}
 	channel_init(&p->channel, &pair_ops, in, out);

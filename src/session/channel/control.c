@@ -18,13 +18,13 @@
 #include "session/channel/framer.h"
 
 enum {
-	OUTBOX_RESERVE = 128 << 10, /* of OUTBOX_MAX, for those who must not wait */
-	PONG_ROOM = 64 << 10, /* no PONG when more than this is queued */
-	READS_AT_ONCE = 16, /* then look after the outbox again */
-	LATE_MS = 1000, /* a poll that comes back so much late: we were stopped */
-	LAST_WORDS_MS = 1000, /* how long to listen to a peer that takes nothing any more */
-	PINGS = 8, /* in the time after which silence counts */
-	CHANNEL_TIMEOUTS = 3, /* of silence here while lanes live */
+	OUTBOX_RESERVE = 128 << 10, /* of OUTBOX_MAX, for callers that must not wait */
+	PONG_ROOM = 64 << 10, /* send no PONG if more than this is queued */
+	READS_AT_ONCE = 16, /* before the outbox is served again */
+	LATE_MS = 1000, /* a poll that returns this late shows that the process was stopped */
+	LAST_FRAMES_MS = 1000, /* how long to read from a peer after writing to it failed */
+	PINGS = 8, /* sent within the silence timeout */
+	CHANNEL_TIMEOUTS = 3, /* timeouts of silence on the channel while lanes live */
 };
 
 struct control {
@@ -34,28 +34,28 @@ struct control {
 	struct worker worker;
 	int wake; /* eventfd: the outbox is no longer empty, or closing */
 	_Atomic int timeout_ms;
-	_Atomic uint64_t cookie, ponged; /* of the last PING, and of the last one answered */
+	_Atomic uint64_t last_ping, last_pong; /* cookies: of the last PING, the last PONG */
 
 	pthread_mutex_t lock;
-	pthread_cond_t drained; /* on CLOCK_MONOTONIC: the outbox got shorter, or is no more */
+	pthread_cond_t drained; /* on CLOCK_MONOTONIC: the outbox got shorter, or lost changed */
 	uint8_t *outbox; /* a ring */
 	size_t start, used;
-	bool lost, closing, hurry;
-	struct failure why; /* if lost */
+	bool lost, closing, no_wait;
+	struct failure why; /* valid if lost */
 
-	/* the thread's own */
+	/* used by the control thread only */
 	uint8_t *before;
 	size_t before_at, before_len;
-	bool deaf; /* on_refused() was called */
-	bool mute; /* writing failed: only listening */
-	uint64_t mute_until; /* clock_ms */
-	uint64_t silence_ms; /* that this process ran through */
-	uint64_t quiet_ms; /* the same, with nothing heard on any other way either */
+	bool input_refused; /* on_refused() was called */
+	bool write_failed; /* the thread only reads, until drain_until (clock_ms) */
+	uint64_t drain_until;
+	/* Time in which this process ran and heard nothing: on this channel; on any path. */
+	uint64_t channel_silence_ms, peer_silence_ms;
 	unsigned unanswered; /* PINGs sent in this silence */
 	struct framer fr;
 };
 
-static _Thread_local const struct control *mine;
+static _Thread_local const struct control *own_control;
 
 /* ---- the outbox ---------------------------------------------------------------------- */
 
@@ -85,7 +85,7 @@ static void queue_frame(struct control *c, uint8_t type, const void *body, size_
 	frame_head_encode(type, (uint32_t)len, head);
 	outbox_put(c, head, sizeof head);
 	outbox_put(c, body, len);
-	if (was_empty && mine != c)
+	if (was_empty && own_control != c)
 		wake_thread(c);
 }
 
@@ -99,16 +99,16 @@ static int send_frame(struct control *c, uint8_t type, const void *body, size_t 
 		return fail_as(OUT_PROTOCOL, "%s of %zu bytes is too long", message_name(type),
 			       len);
 	pthread_mutex_lock(&c->lock);
-	while (wait && !c->lost && !c->closing && !c->hurry && c->used + need > most)
+	while (wait && !c->lost && !c->closing && !c->no_wait && c->used + need > most)
 		pthread_cond_wait(&c->drained, &c->lock);
-	if (c->hurry)
+	if (c->no_wait)
 		most = OUTBOX_MAX;
 	if (c->lost)
 		rc = fail_again(&c->why);
 	else if (c->closing)
 		rc = fail_as(OUT_PEER_LOST, "the connection to %s is being closed", c->peer);
 	else if (c->used + need > most)
-		rc = fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
+		rc = fail_as(OUT_TIMEOUT, "%s does not read the control channel", c->peer);
 	else
 		queue_frame(c, type, body, len);
 	pthread_mutex_unlock(&c->lock);
@@ -117,7 +117,7 @@ static int send_frame(struct control *c, uint8_t type, const void *body, size_t 
 
 int control_send(struct control *c, uint8_t type, const void *body, size_t len)
 {
-	return send_frame(c, type, body, len, mine != c);
+	return send_frame(c, type, body, len, own_control != c);
 }
 
 int control_post(struct control *c, uint8_t type, const void *body, size_t len)
@@ -125,15 +125,15 @@ int control_post(struct control *c, uint8_t type, const void *body, size_t len)
 	return send_frame(c, type, body, len, false);
 }
 
-void control_hurry(struct control *c)
+void control_no_wait(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
-	c->hurry = true;
+	c->no_wait = true;
 	pthread_cond_broadcast(&c->drained);
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* A part of the outbox that lies in one piece.  It stays as it is without the lock: others
+/* The first contiguous part of the outbox. It stays valid without the lock, because other threads
  * only append. */
 static size_t outbox_piece(struct control *c, const uint8_t **at)
 {
@@ -150,13 +150,13 @@ static void outbox_written(struct control *c, size_t len)
 {
 	pthread_mutex_lock(&c->lock);
 	c->used -= len;
-	/* Back to the first pages when it can be, which are in memory already. */
+	/* Start over at the first pages, which are already in memory. */
 	c->start = c->used ? (c->start + len) % OUTBOX_MAX : 0;
 	pthread_cond_broadcast(&c->drained);
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Make this thread's failure what senders get from now on, unless they have one. */
+/* Makes this thread's failure the one that senders get from now on, unless they have one. */
 static void fail_senders(struct control *c)
 {
 	pthread_mutex_lock(&c->lock);
@@ -168,10 +168,10 @@ static void fail_senders(struct control *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Write what the channel takes.  True when something is left that it does not take now. */
+/* Writes what the channel accepts. Returns true if something is left. */
 static bool write_outbox(struct control *c)
 {
-	while (!c->mute) {
+	while (!c->write_failed) {
 		const uint8_t *at;
 		size_t len = outbox_piece(c, &at);
 		ssize_t n = len ? channel_write(c->ch, at, len) : 0;
@@ -182,17 +182,17 @@ static bool write_outbox(struct control *c)
 		}
 		if (n == 0)
 			return len > 0;
-		/* Why it went away may be among what it said before. */
-		c->mute = true;
-		c->mute_until = clock_ms() + LAST_WORDS_MS;
+		/* The peer may have sent ERROR, with the reason, before it closed. */
+		c->write_failed = true;
+		c->drain_until = clock_ms() + LAST_FRAMES_MS;
 		fail_senders(c);
 	}
 	return false;
 }
 
-/* ---- listening ------------------------------------------------------------------------ */
+/* ---- reading -------------------------------------------------------------------------- */
 
-/* PING or PONG. */
+/* Queues a PING or PONG, if there is room. */
 static void push_ping(struct control *c, uint8_t type, const struct msg_ping *m)
 {
 	uint8_t body[8];
@@ -213,10 +213,10 @@ static int take_ping(struct control *c, const struct frame *f)
 		return -1;
 	if (f->type == MSG_PING)
 		push_ping(c, MSG_PONG, &m);
-	else if (m.cookie == 0 || m.cookie > atomic_load(&c->cookie))
+	else if (m.cookie == 0 || m.cookie > atomic_load(&c->last_ping))
 		return fail_as(OUT_PROTOCOL, "%s answered a PING that was never sent", c->peer);
 	else
-		atomic_store(&c->ponged, m.cookie);
+		atomic_store(&c->last_pong, m.cookie);
 	return 0;
 }
 
@@ -227,27 +227,27 @@ static int handle_frame(struct control *c, const struct frame *f)
 	return c->h.on_frame(c->h.ctx, f);
 }
 
-/* This thread's failure is the end of listening; -1: of the channel too. */
+/* Reads no more frames, because of this thread's failure. Returns -1 if the channel is lost too. */
 static int refuse_input(struct control *c)
 {
-	if (c->deaf || !c->h.on_refused)
+	if (c->input_refused || !c->h.on_refused)
 		return -1;
-	c->deaf = true;
+	c->input_refused = true;
 	c->h.on_refused(c->h.ctx);
 	return 0;
 }
 
-/* All whole frames of what came. */
+/* Handles all whole frames that have arrived. */
 static int take_frames(struct control *c)
 {
 	struct frame f;
 	int rc = 0;
 
-	while (rc == 0 && !c->deaf && (rc = framer_next(&c->fr, &f)) > 0)
+	while (rc == 0 && !c->input_refused && (rc = framer_next(&c->fr, &f)) > 0)
 		rc = handle_frame(c, &f);
 	if (rc < 0 && refuse_input(c) != 0)
 		return -1;
-	if (c->deaf)
+	if (c->input_refused)
 		framer_init(&c->fr);
 	return 0;
 }
@@ -266,7 +266,7 @@ static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
 	return (ssize_t)len;
 }
 
-/* The end of the stream, with the failure that it is. */
+/* Fails because the stream ended. *clean: between two frames. */
 static int fail_ended(struct control *c, bool *clean)
 {
 	*clean = c->fr.start == c->fr.end;
@@ -278,11 +278,11 @@ static int fail_ended(struct control *c, bool *clean)
 
 static void reset_silence(struct control *c)
 {
-	c->silence_ms = c->quiet_ms = 0;
+	c->channel_silence_ms = c->peer_silence_ms = 0;
 	c->unanswered = 0;
 }
 
-/* Take in what has come; *more when there may be more at hand. */
+/* Reads and handles what has arrived. Sets *more if there may be more to read now. */
 static int read_frames(struct control *c, bool *more, bool *clean)
 {
 	*more = true;
@@ -312,13 +312,13 @@ static int read_frames(struct control *c, bool *more, bool *clean)
 
 static void send_ping(struct control *c)
 {
-	struct msg_ping m = {.cookie = atomic_fetch_add(&c->cookie, 1) + 1};
+	struct msg_ping m = {.cookie = atomic_fetch_add(&c->last_ping, 1) + 1};
 
 	c->unanswered++;
 	push_ping(c, MSG_PING, &m);
 }
 
-/* In silence_ms, when the next PING is due: at 1/8, 2/8 ... of the limit. */
+/* The silence after which the next PING is due: 1/8, 2/8 ... of the limit. */
 static uint64_t ping_due(const struct control *c, uint64_t limit)
 {
 	return limit * (c->unanswered + 1) / PINGS;
@@ -329,55 +329,55 @@ static void count_lane_activity(struct control *c)
 	uint64_t at = c->h.heard_ms ? c->h.heard_ms(c->h.ctx) : 0;
 	uint64_t since = at ? clock_ms() - at : UINT64_MAX;
 
-	if (since < c->quiet_ms)
-		c->quiet_ms = since;
+	if (since < c->peer_silence_ms)
+		c->peer_silence_ms = since;
 }
 
-/* -1 when the peer has been silent for too long, or has had its time for last words. */
+/* Returns -1 if the peer has been silent for too long, or LAST_FRAMES_MS after a failed write. */
 static int check_channel_silence(struct control *c)
 {
 	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
 
-	if (c->mute && clock_ms() >= c->mute_until)
+	if (c->write_failed && clock_ms() >= c->drain_until)
 		return fail_again(&c->why);
-	if (limit == 0 || c->deaf)
+	if (limit == 0 || c->input_refused)
 		return 0;
 	count_lane_activity(c);
-	if (c->quiet_ms >= limit || c->silence_ms >= CHANNEL_TIMEOUTS * limit) {
-		if (c->quiet_ms >= limit)
+	if (c->peer_silence_ms >= limit || c->channel_silence_ms >= CHANNEL_TIMEOUTS * limit) {
+		if (c->peer_silence_ms >= limit)
 			fail_as(OUT_TIMEOUT, "%s has been silent for %g s", c->peer,
 				(double)limit / 1000);
 		else
 			fail_as(OUT_TIMEOUT,
-				"the connection to %s has been silent for %g s, though data "
-				"moves",
-				c->peer, (double)c->silence_ms / 1000);
-		/* A host that is gone can't be told. */
+				"the control channel to %s has been silent for %g s, although "
+				"data moves",
+				c->peer, (double)c->channel_silence_ms / 1000);
+		/* Unacknowledged bytes show that the host is gone, so ERROR cannot reach it. */
 		return channel_unsent(c->ch) > 0 ? -1 : refuse_input(c);
 	}
-	if (c->h.pings && c->silence_ms >= ping_due(c, limit))
+	if (c->h.pings && c->channel_silence_ms >= ping_due(c, limit))
 		send_ping(c);
 	return 0;
 }
 
-/* Milliseconds until something is due, -1: nothing is. */
+/* Milliseconds until the next timer is due; -1: none. */
 static int next_due_ms(const struct control *c)
 {
 	uint64_t limit = (uint64_t)atomic_load(&c->timeout_ms);
 	uint64_t left, ping;
 
-	if (c->mute)
-		return clock_left(c->mute_until);
-	if (limit == 0 || c->deaf)
+	if (c->write_failed)
+		return clock_left(c->drain_until);
+	if (limit == 0 || c->input_refused)
 		return -1;
-	left = limit > c->quiet_ms ? limit - c->quiet_ms : 0;
+	left = limit > c->peer_silence_ms ? limit - c->peer_silence_ms : 0;
 	ping = ping_due(c, limit);
-	ping = ping > c->silence_ms ? ping - c->silence_ms : 0;
+	ping = ping > c->channel_silence_ms ? ping - c->channel_silence_ms : 0;
 	return (int)(c->h.pings && ping < left ? ping : left);
 }
 
-/* Silence is what was waited for, and no more than was asked for: coming back much later than
- * that, we were stopped, and the peer may have been too. */
+/* Counts the time that was waited, at most the time that was asked for. If poll(2) returned much
+ * later, this process was stopped, and the peer may have been stopped too. */
 static void count_silence(struct control *c, uint64_t slept, int asked)
 {
 	if (asked >= 0 && slept > (uint64_t)asked + LATE_MS) {
@@ -386,8 +386,8 @@ static void count_silence(struct control *c, uint64_t slept, int asked)
 	}
 	if (asked >= 0 && slept > (uint64_t)asked)
 		slept = (uint64_t)asked;
-	c->silence_ms += slept;
-	c->quiet_ms += slept;
+	c->channel_silence_ms += slept;
+	c->peer_silence_ms += slept;
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
@@ -398,27 +398,27 @@ static int wait_for_events(struct control *c, bool want_write, bool more)
 	int n = 1 + channel_polls(c->ch, want_write, p + 1);
 	int asked = more ? 0 : next_due_ms(c);
 	uint64_t from = clock_ms();
-	uint64_t told;
+	uint64_t wakes;
 
 	if (poll(p, (nfds_t)n, asked) < 0 && errno != EINTR)
 		return fail_as(OUT_SOCKET, "wait for %s: %m", c->peer);
 	count_silence(c, clock_ms() - from, asked);
-	if ((p[0].revents & POLLIN) && read(c->wake, &told, sizeof told) < 0 && errno != EAGAIN)
+	if ((p[0].revents & POLLIN) && read(c->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
 		return fail_as(OUT_SOCKET, "wait for %s: %m", c->peer);
 	return 0;
 }
 
 static bool is_closing(struct control *c)
 {
-	bool is;
+	bool closing;
 
 	pthread_mutex_lock(&c->lock);
-	is = c->closing;
+	closing = c->closing;
 	pthread_mutex_unlock(&c->lock);
-	return is;
+	return closing;
 }
 
-/* Until the channel is no more (-1) or control_close() came (0). */
+/* Serves the channel until it is lost (-1) or control_close() was called (0). */
 static int serve_channel(struct control *c, bool *clean)
 {
 	while (!is_closing(c)) {
@@ -440,7 +440,7 @@ static void *control_run(void *arg)
 	struct control *c = arg;
 	bool clean = false;
 
-	mine = c;
+	own_control = c;
 	if (serve_channel(c, &clean) != 0) {
 		fail_senders(c);
 		if (!is_closing(c))
@@ -521,7 +521,7 @@ int control_start(struct channel *ch, const struct control_handler *h, const voi
 		return fail_as(OUT_MEMORY, "start the control channel: %m");
 	c->ch = ch;
 	channel_set_peer(ch, c->peer);
-	/* Before the thread is there: its first handler may look for it. */
+	/* Before the thread starts: its first handler may use *out. */
 	*out = c;
 	if (worker_start(&c->worker, "control", control_run, c) != 0) {
 		*out = NULL;
@@ -534,8 +534,8 @@ int control_start(struct channel *ch, const struct control_handler *h, const voi
 
 uint64_t control_pings(const struct control *c, uint64_t *answered)
 {
-	*answered = atomic_load(&c->ponged);
-	return atomic_load(&c->cookie);
+	*answered = atomic_load(&c->last_pong);
+	return atomic_load(&c->last_ping);
 }
 
 void control_set_timeout(struct control *c, int timeout_ms)
@@ -548,7 +548,7 @@ int control_flush(struct control *c, uint64_t deadline_ms)
 {
 	bool lost, left;
 
-	if (mine == c)
+	if (own_control == c)
 		return fail_as(OUT_PROTOCOL, "the control thread can't wait for itself");
 	pthread_mutex_lock(&c->lock);
 	while (!c->lost && c->used > 0 && clock_left(deadline_ms) > 0) {
@@ -564,9 +564,9 @@ int control_flush(struct control *c, uint64_t deadline_ms)
 	if (lost)
 		return -1;
 	if (left)
-		return fail_as(OUT_TIMEOUT, "%s does not read what it is told", c->peer);
+		return fail_as(OUT_TIMEOUT, "%s does not read the control channel", c->peer);
 	if (!channel_flush(c->ch, deadline_ms))
-		return fail_as(OUT_TIMEOUT, "%s does not take what it is told", c->peer);
+		return fail_as(OUT_TIMEOUT, "%s does not acknowledge the control channel", c->peer);
 	return 0;
 }
 

@@ -68,7 +68,7 @@ int control_post(struct control *c, uint8_t type, const void *body, size_t len);
 
 /* From now on control_send() does not wait; it acts as control_post(). For a session that has
  * failed and waits for its threads. */
-void control_hurry(struct control *c);
+void control_no_wait(struct control *c);
 
 /* How many PINGs were sent or are about to be, and the number of the last one that was answered.
  * Its answer proves that the peer has seen everything queued before that PING, and that everything

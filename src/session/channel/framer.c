@@ -56,22 +56,22 @@ const void *framer_rest(const struct framer *fr, size_t *len)
 	return fr->bytes + fr->start;
 }
 
-/* A signal may come right before poll(2): look again after so long. */
-enum { LOOK_MS = 250 };
+/* poll(2) does not notice a signal that arrives just before it, so wake up this often. */
+enum { SIGNAL_CHECK_MS = 250 };
 
 static int wait_for_channel(struct channel *ch, bool to_write, uint64_t deadline_ms)
 {
 	struct pollfd p[2];
 	int n = channel_polls(ch, to_write, p);
-	int left = deadline_ms ? clock_left(deadline_ms) : LOOK_MS;
-	int rc = poll(p, (nfds_t)n, left < LOOK_MS ? left : LOOK_MS);
+	int left = deadline_ms ? clock_left(deadline_ms) : SIGNAL_CHECK_MS;
+	int rc = poll(p, (nfds_t)n, left < SIGNAL_CHECK_MS ? left : SIGNAL_CHECK_MS);
 
 	if (cancelled())
 		return fail_signal(cancelled());
 	if (rc < 0 && errno != EINTR)
 		return fail_as(OUT_SOCKET, "wait for the peer: %m");
 	if (deadline_ms && clock_ms() >= deadline_ms)
-		return fail_as(OUT_TIMEOUT, "the peer has said nothing for too long");
+		return fail_as(OUT_TIMEOUT, "the peer has been silent for too long");
 	return 0;
 }
 
@@ -93,7 +93,8 @@ int frame_read(struct channel *ch, struct framer *fr, uint64_t deadline_ms, stru
 		if (eof && fr->end == fr->start)
 			return 0;
 		if (eof)
-			return fail_as(OUT_PEER_LOST, "the peer ended in the middle of a message");
+			return fail_as(OUT_PEER_LOST,
+				       "the peer closed the connection in the middle of a message");
 		framer_filled(fr, (size_t)n);
 		if (n == 0 && wait_for_channel(ch, false, deadline_ms) != 0)
 			return -1;

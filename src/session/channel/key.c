@@ -25,7 +25,7 @@ enum {
 	SCRYPT_MEMORY_MAX = 64 << 20,
 };
 
-/* Both ends must come to the same key from the text alone, so it can't be random. */
+/* Fixed, because both ends must derive the same key from the text alone. */
 static char salt[] = "sluice typed key v1";
 
 void psk_wipe(struct psk *k)
@@ -49,8 +49,8 @@ static int psk_from_made(const char *text, size_t len, struct psk *out)
 	const char *hex = text + MADE_PREFIX_LEN;
 
 	if (len != MADE_LEN)
-		return fail_as(OUT_USAGE, "the made key is damaged: %zu characters, not %d", len,
-			       MADE_LEN);
+		return fail_as(OUT_USAGE, "the --make-key key is damaged: %zu characters, not %d",
+			       len, MADE_LEN);
 	for (unsigned i = 0; i < PSK_SIZE; i++) {
 		int high = hex_digit(hex[2 * i]);
 		int low = hex_digit(hex[2 * i + 1]);
@@ -58,7 +58,7 @@ static int psk_from_made(const char *text, size_t len, struct psk *out)
 		if (high < 0 || low < 0) {
 			psk_wipe(out);
 			return fail_as(OUT_USAGE,
-				       "the made key is damaged: not a hexadecimal digit");
+				       "the --make-key key is damaged: not a hexadecimal digit");
 		}
 		out->bytes[i] = (uint8_t)(high << 4 | low);
 	}
@@ -84,7 +84,7 @@ static int psk_stretch(const char *text, size_t len, struct psk *out)
 
 	if (!ctx || EVP_KDF_derive(ctx, out->bytes, sizeof out->bytes, params) != 1) {
 		psk_wipe(out);
-		rc = fail_as(OUT_MEMORY, "stretch the key: scrypt with 32 MiB of memory failed");
+		rc = fail_as(OUT_MEMORY, "derive the key: scrypt with 32 MiB of memory failed");
 	}
 	EVP_KDF_CTX_free(ctx);
 	EVP_KDF_free(kdf);
@@ -104,7 +104,7 @@ int psk_from_text(const char *text, size_t len, struct psk *out)
 
 static int psk_read(int fd, const char *name, struct psk *out)
 {
-	char text[KEY_TEXT_MAX + 2 + 1]; /* room for a line's end, and to see that it is too long */
+	char text[KEY_TEXT_MAX + 2 + 1]; /* CR LF, and one byte that shows that it is too long */
 	ssize_t n = read_full(fd, text, sizeof text);
 	int rc;
 
@@ -123,7 +123,7 @@ static int psk_read(int fd, const char *name, struct psk *out)
 
 int psk_from_fd(int fd, struct psk *out)
 {
-	return psk_read(fd, "the descriptor given", out);
+	return psk_read(fd, "the given descriptor", out);
 }
 
 static int key_file_check(int fd, const char *path)
@@ -137,14 +137,14 @@ static int key_file_check(int fd, const char *path)
 	if (st.st_uid != geteuid())
 		return fail_as(OUT_USAGE, "key file %s belongs to another user", path);
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
-		return fail_as(OUT_USAGE, "key file %s is open to others: chmod 600 %s", path,
-			       path);
+		return fail_as(OUT_USAGE, "key file %s is accessible to other users: chmod 600 %s",
+			       path, path);
 	return 0;
 }
 
 int psk_from_file(const char *path, struct psk *out)
 {
-	/* Not to be held up by a FIFO of that name. */
+	/* O_NONBLOCK: open(2) must not block on a FIFO of that name. */
 	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 	int rc;
 
@@ -184,7 +184,7 @@ int psk_make_file(const char *path)
 		return -1;
 	fd = RETRIED(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
 	if (fd < 0) {
-		fail("make key file %s: %m", path);
+		fail("create key file %s: %m", path);
 		goto out;
 	}
 	if (write_full(fd, text, sizeof text) != 0 || fsync(fd) != 0) {

@@ -18,11 +18,11 @@ int openssl_start(void)
 
 	errno = 0;
 	md = EVP_MD_fetch(NULL, "SHA256", NULL);
-	/* Without memory for its first HMAC it would never do one. */
+	/* If the first HMAC fails for lack of memory, OpenSSL 3.0 never computes one. */
 	done = md && HMAC(EVP_sha256(), &key, sizeof key, NULL, 0, digest, &len);
 	EVP_MD_free(md);
 	if (done)
 		return 0;
 	return fail_as(OUT_MEMORY, "start OpenSSL: %s",
-		       errno ? strerror(errno) : "it has no memory, or lacks SHA-256");
+		       errno ? strerror(errno) : "out of memory, or SHA-256 is not available");
 }

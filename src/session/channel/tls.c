@@ -22,11 +22,11 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* Names the connecting end's role and user ("-": who has the key), and never changes its form. */
+/* Names the connecting end's role and user ("-": any holder of the key). Its form never changes. */
 #define IDENTITY "sluice:source:-"
 #define SECRET_LABEL "EXPORTER-sluice-lane"
 
-/* Both with SHA-256, which is what an external key is bound to. */
+/* Both with SHA-256, because an external PSK is bound to that hash. */
 #define CIPHERSUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 
 enum { ALERT_REASON = 1000, CERTIFICATES_MAX = 4096 };
@@ -35,9 +35,9 @@ struct tls {
 	struct channel channel;
 	SSL *ssl;
 	struct psk key; /* wiped when the handshake is over */
-	bool ready; /* handshake done */
-	bool broken; /* OpenSSL may not be called again but to free */
-	bool mute; /* writing failed; what the peer said before can still be read */
+	bool handshake_done;
+	bool broken; /* OpenSSL may only be called to free */
+	bool write_failed; /* what the peer sent before can still be read */
 	bool wants_write; /* reading, or the handshake, waits for room to write */
 };
 
@@ -65,7 +65,7 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 {
 	struct tls *t = SSL_get_app_data(ssl);
 
-	/* Set when the server has chosen a hash, which then must be the key's. */
+	/* md is set once the server has chosen a hash, which must be the key's. */
 	if (md && !EVP_MD_is_a(md, "SHA256"))
 		return 0;
 	*session = make_session(ssl, &t->key);
@@ -74,7 +74,7 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 	return *session != NULL;
 }
 
-/* A stranger's identity gets a key that nobody has, so that it fails like a wrong key. */
+/* An unknown identity gets a random key, so that it fails like a wrong key. */
 static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
 {
 	struct tls *t = SSL_get_app_data(ssl);
@@ -115,7 +115,7 @@ static void make_contexts(void)
 	server_ctx = context_new(TLS_server_method());
 	if (client_ctx) {
 		SSL_CTX_set_psk_use_session_callback(client_ctx, use_key);
-		/* Nobody is trusted, so a certificate in place of the key is refused. */
+		/* No CA is trusted, so a certificate in place of the key is rejected. */
 		SSL_CTX_set_verify(client_ctx, SSL_VERIFY_PEER, NULL);
 	}
 	if (server_ctx)
@@ -124,7 +124,7 @@ static void make_contexts(void)
 
 /* ---- failures ------------------------------------------------------------------------ */
 
-/* What OpenSSL said first, in its words. */
+/* OpenSSL's text for its first error. */
 static const char *openssl_reason(unsigned long err)
 {
 	const char *text = ERR_reason_error_string(err);
@@ -132,8 +132,8 @@ static const char *openssl_reason(unsigned long err)
 	return text ? text : "no reason given";
 }
 
-/* Numbers of reasons are those of one library of OpenSSL each, but for general ones. */
-static int why_of(unsigned long err)
+/* A reason's number is only unique within one library of OpenSSL, except for general reasons. */
+static int reason_of(unsigned long err)
 {
 	int why = ERR_GET_REASON(err);
 
@@ -143,11 +143,11 @@ static int why_of(unsigned long err)
 static bool is_wrong_key(int why)
 {
 	switch (why) {
-	case SSL_R_BINDER_DOES_NOT_VERIFY: /* we listen: the caller's key */
-	case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM: /* it offered no key of ours */
-	case SSL_R_CERTIFICATE_VERIFY_FAILED: /* we call: it has a certificate instead */
-	case SSL_R_DIGEST_CHECK_FAILED: /* its Finished */
-	case ALERT_REASON + SSL_AD_ILLEGAL_PARAMETER: /* our binder, says the listener */
+	case SSL_R_BINDER_DOES_NOT_VERIFY: /* server: the client has another key */
+	case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM: /* server: the client offered no PSK of ours */
+	case SSL_R_CERTIFICATE_VERIFY_FAILED: /* client: the server sent a certificate */
+	case SSL_R_DIGEST_CHECK_FAILED: /* the peer's Finished */
+	case ALERT_REASON + SSL_AD_ILLEGAL_PARAMETER: /* client: the server rejects our binder */
 	case ALERT_REASON + SSL_AD_DECRYPT_ERROR:
 	case ALERT_REASON + SSL_AD_UNKNOWN_PSK_IDENTITY:
 		return true;
@@ -159,7 +159,7 @@ static bool is_wrong_key(int why)
 static int handshake_failed(struct tls *t, int ssl_error, int err)
 {
 	unsigned long e = ERR_peek_error();
-	int why = why_of(e);
+	int why = reason_of(e);
 	const char *peer = t->channel.peer;
 
 	t->broken = true;
@@ -168,10 +168,10 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 		return channel_broken(&t->channel, "TLS handshake with");
 	}
 	if (ssl_error != SSL_ERROR_SSL || why == SSL_R_UNEXPECTED_EOF_WHILE_READING)
-		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it closed the connection",
-			       peer);
+		return fail_as(OUT_PEER_LOST,
+			       "TLS handshake with %s: the peer closed the connection", peer);
 	if (why == ALERT_REASON + SSL_AD_ACCESS_DENIED)
-		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it serves another peer",
+		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it is serving another peer",
 			       peer);
 	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "TLS handshake with %s: %s", peer, strerror(ENOMEM));
@@ -183,22 +183,22 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 static int stream_failed(struct tls *t, const char *what, int ssl_error, int err)
 {
 	unsigned long e = ERR_peek_error();
-	int why = why_of(e);
+	int why = reason_of(e);
 
 	if (ssl_error == SSL_ERROR_SYSCALL && err) {
 		errno = err;
 		return channel_broken(&t->channel, what);
 	}
 	if (ssl_error != SSL_ERROR_SSL || why == SSL_R_UNEXPECTED_EOF_WHILE_READING)
-		return fail_as(OUT_PEER_LOST, "%s %s: the connection broke off", what,
-			       t->channel.peer);
+		return fail_as(OUT_PEER_LOST, "%s %s: the connection ended without a TLS close",
+			       what, t->channel.peer);
 	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "%s %s: TLS: %s", what, t->channel.peer,
 			       strerror(ENOMEM));
 	return fail_as(OUT_PROTOCOL, "%s %s: TLS: %s", what, t->channel.peer, openssl_reason(e));
 }
 
-/* Not now: remember for what to poll. False when the call has failed. */
+/* Records what to poll for if the call cannot continue now. Returns false if the call failed. */
 static bool tls_waits(struct tls *t, int ssl_error)
 {
 	t->wants_write = ssl_error == SSL_ERROR_WANT_WRITE;
@@ -212,10 +212,10 @@ static int tls_handshake(struct channel *c)
 	struct tls *t = (struct tls *)c;
 	int rc, why, err;
 
-	if (t->ready)
+	if (t->handshake_done)
 		return 1;
 	if (t->broken)
-		return fail_as(OUT_PEER_LOST, "TLS handshake with %s failed before", c->peer);
+		return fail_as(OUT_PEER_LOST, "TLS handshake with %s has already failed", c->peer);
 	ERR_clear_error();
 	errno = 0;
 	rc = SSL_do_handshake(t->ssl);
@@ -228,10 +228,10 @@ static int tls_handshake(struct channel *c)
 	t->wants_write = false;
 	if (!SSL_session_reused(t->ssl)) {
 		t->broken = true;
-		return fail_as(OUT_AUTH, "TLS handshake with %s: it was done without the key",
+		return fail_as(OUT_AUTH, "TLS handshake with %s: completed without the key",
 			       c->peer);
 	}
-	t->ready = true;
+	t->handshake_done = true;
 	return 1;
 }
 
@@ -239,10 +239,13 @@ static int tls_secret(struct channel *c, uint8_t *to)
 {
 	struct tls *t = (struct tls *)c;
 
-	if (!t->ready || SSL_export_keying_material(t->ssl, to, LANE_SECRET, SECRET_LABEL,
-						    sizeof SECRET_LABEL - 1, NULL, 0, 0) != 1)
+	if (!t->handshake_done ||
+	    SSL_export_keying_material(t->ssl, to, LANE_SECRET, SECRET_LABEL,
+				       sizeof SECRET_LABEL - 1, NULL, 0, 0) != 1)
 		return fail_as(OUT_PROTOCOL, "derive the lanes' secret from TLS with %s: %s",
-			       c->peer, t->ready ? "it failed" : "the handshake is not done");
+			       c->peer,
+			       t->handshake_done ? "the export failed"
+						 : "the handshake is not complete");
 	return 0;
 }
 
@@ -252,7 +255,7 @@ static ssize_t tls_read(struct channel *c, void *to, size_t len, bool *eof)
 	size_t n = 0;
 	int rc, why, err;
 
-	if (t->broken || !t->ready)
+	if (t->broken || !t->handshake_done)
 		return fail_as(OUT_PEER_LOST, "read from %s: the connection is broken", c->peer);
 	ERR_clear_error();
 	errno = 0;
@@ -276,7 +279,7 @@ static ssize_t tls_write(struct channel *c, const void *from, size_t len)
 	size_t n = 0;
 	int rc, why, err;
 
-	if (t->broken || t->mute || !t->ready)
+	if (t->broken || t->write_failed || !t->handshake_done)
 		return fail_as(OUT_PEER_LOST, "write to %s: the connection is broken", c->peer);
 	ERR_clear_error();
 	errno = 0;
@@ -287,7 +290,7 @@ static ssize_t tls_write(struct channel *c, const void *from, size_t len)
 	why = SSL_get_error(t->ssl, rc);
 	if (why == SSL_ERROR_WANT_WRITE || why == SSL_ERROR_WANT_READ)
 		return 0;
-	t->mute = true;
+	t->write_failed = true;
 	t->broken = why == SSL_ERROR_SSL;
 	return stream_failed(t, "write to", why, err);
 }
@@ -297,7 +300,7 @@ static int tls_polls(struct channel *c, bool want_write, struct pollfd *p)
 	struct tls *t = (struct tls *)c;
 
 	p[0] = (struct pollfd){.fd = c->in, .events = POLLIN};
-	if (t->wants_write || (t->ready && want_write))
+	if (t->wants_write || (t->handshake_done && want_write))
 		p[0].events |= POLLOUT;
 	return 1;
 }
@@ -307,7 +310,7 @@ static void tls_free(struct channel *c)
 	struct tls *t = (struct tls *)c;
 
 	ERR_clear_error();
-	if (t->ready && !t->broken && !t->mute)
+	if (t->handshake_done && !t->broken && !t->write_failed)
 		SSL_shutdown(t->ssl);
 	SSL_free(t->ssl);
 	ERR_clear_error();
@@ -336,7 +339,8 @@ static int tls_new(int fd, const struct psk *key, SSL_CTX *ctx, struct channel *
 	t->key = *key;
 	if (descriptor_unblock(fd, NULL) != 0)
 		goto fail;
-	/* Messages are small and somebody waits for each; other sockets don't know the option. */
+	/* Messages are small, and the peer waits for each one. Sockets of other families reject
+	 * the option. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	ERR_clear_error();
 	t->ssl = SSL_new(ctx);
@@ -350,7 +354,7 @@ static int tls_new(int fd, const struct psk *key, SSL_CTX *ctx, struct channel *
 	return 0;
 
 no_memory:
-	fail_as(OUT_MEMORY, "start TLS: no memory, or OpenSSL lacks what it needs");
+	fail_as(OUT_MEMORY, "start TLS: out of memory, or OpenSSL lacks an algorithm");
 fail:
 	if (t) {
 		SSL_free(t->ssl);

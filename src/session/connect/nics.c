@@ -54,7 +54,7 @@ static void survey_nic_ports(const union address *at, unsigned count, unsigned r
 	out->rate = (uint64_t)best * links;
 }
 
-/* Mbit/s that a network device says it has; 0: it does not. */
+/* The rate in Mbit/s that a network device reports; 0: unknown. */
 static unsigned netdev_rate(const char *name)
 {
 	char path[128];
@@ -67,7 +67,7 @@ static unsigned netdev_rate(const char *name)
 	f = fopen(path, "re");
 	if (!f)
 		return 0;
-	/* -1: not known. */
+	/* -1 means unknown. */
 	if (fscanf(f, "%d", &rate) != 1 || rate < 0)
 		rate = 0;
 	fclose(f);
@@ -112,7 +112,7 @@ void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails, str
 		.lockable = rdma ? memlock_limit() : UINT64_MAX,
 		.memory = memory_bytes(),
 	};
-	/* A wrong --address is told of by whoever listens there. */
+	/* The listening end reports a wrong --address. */
 	if (addresses_to_offer(rules, at, OFFER_MAX, &count) < 0) {
 		fail_clear();
 		return;

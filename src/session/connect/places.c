@@ -21,15 +21,15 @@ struct address_list {
 
 static void add_address(struct address_list *l, const union address *a)
 {
-	union address is = address_with_port(a, 0);
+	union address host = address_with_port(a, 0);
 
-	if (*l->count == l->max || !address_is_unicast(&is) ||
-	    (l->family && l->family != is.sa.sa_family))
+	if (*l->count == l->max || !address_is_unicast(&host) ||
+	    (l->family && l->family != host.sa.sa_family))
 		return;
 	for (unsigned i = 0; i < *l->count; i++)
-		if (address_same(&l->at[i], &is))
+		if (address_same(&l->at[i], &host))
 			return;
-	l->at[(*l->count)++] = is;
+	l->at[(*l->count)++] = host;
 }
 
 int resolve_address_option(const char *text, int family, union address *to)
@@ -55,15 +55,15 @@ static int add_only_address(struct address_list *l, const char *text)
 	return 0;
 }
 
-/* The address of this host that an ssh connection came to; sshd tells it. */
+/* Adds the address of this host that the client's ssh connected to. sshd sets the variable. */
 static void add_ssh_address(struct address_list *l)
 {
-	const char *said = getenv("SSH_CONNECTION");
+	const char *connection = getenv("SSH_CONNECTION");
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
 	char server[64];
 	union address a;
 
-	if (!said || sscanf(said, "%*s %*s %63s", server) != 1 ||
+	if (!connection || sscanf(connection, "%*s %*s %63s", server) != 1 ||
 	    getaddrinfo(server, NULL, &hints, &found) != 0)
 		return;
 	a = address_of_sockaddr(found->ai_addr);
@@ -136,7 +136,7 @@ static union address address_of_place(const struct offer_place *p)
 	return address_with_port(&a, p->port);
 }
 
-/* May it be dialed?  A link-local address gets the zone that the user typed. */
+/* Whether this address may be dialed. A link-local address gets the zone that the user typed. */
 static bool may_dial(union address *a, const struct dial_rules *rules)
 {
 	const union address *dialed = rules->dialed;
@@ -154,7 +154,7 @@ static bool may_dial(union address *a, const struct dial_rules *rules)
 	return true;
 }
 
-/* A wire there would have no other address of this host's than it may. */
+/* Whether routing would connect from the only local address that may be used. */
 static bool is_routed_from(const union address *to, const struct dial_rules *rules)
 {
 	union address from;
@@ -163,9 +163,9 @@ static bool is_routed_from(const union address *to, const struct dial_rules *rul
 	       (address_toward(to, &from) == 0 && address_same(&from, &rules->from));
 }
 
-unsigned places_worth(const struct msg_offer *offer, enum transport t,
-		      const struct dial_rules *rules, union address *to, unsigned which[],
-		      unsigned max)
+unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
+				const struct dial_rules *rules, union address *to,
+				unsigned indices[], unsigned max)
 {
 	unsigned n = 0;
 
@@ -176,7 +176,7 @@ unsigned places_worth(const struct msg_offer *offer, enum transport t,
 			if (offer->places[i].transport != t || !may_dial(&a, rules) ||
 			    address_near(&a) != near || !is_routed_from(&a, rules))
 				continue;
-			which[n] = i;
+			indices[n] = i;
 			to[n++] = a;
 		}
 	return n;
@@ -185,7 +185,8 @@ unsigned places_worth(const struct msg_offer *offer, enum transport t,
 unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 			const struct dial_rules *rules, union address *to, unsigned max)
 {
-	unsigned which[2 * OFFER_MAX];
+	unsigned indices[2 * OFFER_MAX];
 
-	return places_worth(offer, t, rules, to, which, max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
+	return places_to_dial_indexed(offer, t, rules, to, indices,
+				      max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
 }

@@ -36,8 +36,8 @@ struct dial_rules {
 unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
 			const struct dial_rules *rules, union address *to, unsigned max);
 /* The same, with their indices in the offer. */
-unsigned places_worth(const struct msg_offer *offer, enum transport t,
-		      const struct dial_rules *rules, union address *to, unsigned which[],
-		      unsigned max);
+unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
+				const struct dial_rules *rules, union address *to,
+				unsigned indices[], unsigned max);
 
 #endif

@@ -15,8 +15,8 @@
 #include "base/log.h"
 
 enum {
-	PORT_TRIES = 64, /* where any free port will do */
-	LOOK_UP_MS = 250, /* a signal may come just before a wait */
+	PORT_TRIES = 64, /* if any free port may be used */
+	SIGNAL_CHECK_MS = 250, /* a signal that arrives just before a wait does not end it */
 };
 
 /* ---- life ------------------------------------------------------------------------------ */
@@ -26,10 +26,10 @@ int porter_new(struct porter **out)
 	struct porter *p = calloc(1, sizeof *p);
 
 	if (!p)
-		return fail_as(OUT_MEMORY, "make a porter: %m");
+		return fail_as(OUT_MEMORY, "set up listeners: %m");
 	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->stop < 0) {
-		fail_as(OUT_MEMORY, "make a porter: %m");
+		fail_as(OUT_MEMORY, "set up listeners: %m");
 		free(p);
 		return -1;
 	}
@@ -56,7 +56,7 @@ void porter_free(struct porter *p)
 		raise_event(p->stop);
 		worker_join(&p->worker);
 	}
-	strangers_leave(&p->strangers);
+	strangers_close(&p->strangers);
 	unlisten_tcp(p);
 	while (p->rdma_count > 0)
 		verbs_unlisten(p->rdma[--p->rdma_count]);
@@ -72,7 +72,7 @@ void porter_free(struct porter *p)
 
 /* ---- listeners ------------------------------------------------------------------------- */
 
-/* Bind wanted[from..] to this port, 0: to any that the first one gets. */
+/* Binds wanted[from..] to this port; 0: to the port that the first one gets. */
 static int bind_from(struct porter *p, unsigned from, unsigned port)
 {
 	for (unsigned i = from; i < p->wanted_count; i++) {
@@ -100,7 +100,7 @@ static int bind_somewhere(struct porter *p, unsigned lo, unsigned hi)
 			return 0;
 	if (lo == hi)
 		return -1;
-	return fail_as(failed()->code, "no TCP port of %u to %u is free: %s", lo, hi,
+	return fail_as(failed()->code, "no TCP port from %u to %u is free: %s", lo, hi,
 		       failed()->text);
 }
 
@@ -112,7 +112,7 @@ static bool has_ipv6(void)
 	return fd >= 0;
 }
 
-/* Remember to listen at addr, everywhere when it is NULL; how many places were added. */
+/* Adds addr, or all addresses if it is NULL, to those to listen at. Returns how many were added. */
 static unsigned add_wanted_address(struct porter *p, const union address *addr)
 {
 	unsigned before = p->wanted_count;
@@ -137,7 +137,7 @@ int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, 
 	unsigned added = add_wanted_address(p, addr);
 
 	if (added == 0)
-		return fail_as(OUT_SOCKET, "listen at more than %d addresses", LISTENERS_MAX);
+		return fail_as(OUT_SOCKET, "listen: more than %d addresses", LISTENERS_MAX);
 	if (p->tcp_count > 0 && bind_from(p, p->wanted_count - added, p->tcp_port) == 0)
 		return 0;
 	unlisten_tcp(p);
@@ -182,39 +182,39 @@ unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n)
 
 /* ---- admitting a peer --------------------------------------------------------------------- */
 
-/* A step of the handshake: 1 done, 0 not yet, -1 it has to leave. */
+/* One step of the handshake. Returns 1 when done, 0 when not yet done, -1 to close the stranger. */
 static int advance_handshake(struct stranger *s)
 {
-	char who[80];
+	char from[80];
 	int rc = channel_handshake(s->tls);
 
 	if (rc >= 0)
 		return rc;
-	stranger_text(s, who, sizeof who);
+	stranger_text(s, from, sizeof from);
 	if (failed()->code == OUT_AUTH)
-		log_info("%s has another key: %s", who, failed()->text);
+		log_info("rejected %s, which has a different key: %s", from, failed()->text);
 	else
-		log_debug("%s did not finish its handshake: %s", who, failed()->text);
+		log_debug("%s did not complete its handshake: %s", from, failed()->text);
 	return -1;
 }
 
 static int begin_tls(struct stranger *s, const struct psk *key)
 {
-	char who[80];
+	char from[80];
 	int fd = s->fd;
 
-	stranger_text(s, who, sizeof who);
+	stranger_text(s, from, sizeof from);
 	if (channel_tls_server(fd, key, &s->tls) < 0) {
 		s->fd = -1;
 		s->tls = NULL;
 		return -1;
 	}
-	channel_set_peer(s->tls, who);
+	channel_set_peer(s->tls, from);
 	return 0;
 }
 
-/* Get on with a stranger that has said something: 1 it is the peer, 0 not yet, -1 it has to
- * leave. */
+/* Processes what a stranger sent. Returns 1 if it is the peer, 0 if that is not known yet, -1 to
+ * close it. */
 static int advance_stranger(struct stranger *s, const struct psk *key)
 {
 	int rc;
@@ -243,7 +243,7 @@ static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
 	return n;
 }
 
-/* One round with all strangers.  True when one of them is the peer. */
+/* One round over all strangers. Returns true if one of them is the peer. */
 static bool admit_stranger(struct porter *p, const struct psk *key, const struct pollfd *set,
 			   struct channel **out)
 {
@@ -259,7 +259,7 @@ static bool admit_stranger(struct porter *p, const struct psk *key, const struct
 			return true;
 		}
 		if (rc < 0)
-			stranger_leave(all, i);
+			stranger_close(all, i);
 	}
 	return false;
 }
@@ -267,17 +267,18 @@ static bool admit_stranger(struct porter *p, const struct psk *key, const struct
 int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		 struct channel **out)
 {
-	/* The first entry is nobody's, so that 0 can mean "not polled". */
+	/* The first entry stays unused, so that index 0 means "not polled". */
 	struct pollfd set[1 + LISTENERS_MAX + 2 * STRANGERS_MAX] = {{.fd = -1}};
 
 	for (;;) {
-		int ms = LOOK_UP_MS;
+		int ms = SIGNAL_CHECK_MS;
 		unsigned n;
 
 		if (cancelled())
 			return fail_signal(cancelled());
 		if (deadline_ms && clock_left(deadline_ms) == 0)
-			return fail_as(OUT_CONNECT, "nobody with the key came to TCP port %u",
+			return fail_as(OUT_CONNECT,
+				       "no peer with the right key connected to TCP port %u",
 				       p->tcp_port);
 		if (deadline_ms && clock_left(deadline_ms) < ms)
 			ms = clock_left(deadline_ms);
@@ -285,8 +286,8 @@ int porter_admit(struct porter *p, const struct psk *key, uint64_t deadline_ms,
 		if (poll(set, n, ms) < 0 && errno != EINTR)
 			return fail_as(OUT_SOCKET, "wait for a peer: %m");
 		if (admit_stranger(p, key, set, out)) {
-			strangers_leave(&p->strangers);
-			p->busy = true;
+			strangers_close(&p->strangers);
+			p->admitted = true;
 			return 0;
 		}
 		strangers_expire(&p->strangers);

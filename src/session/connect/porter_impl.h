@@ -29,7 +29,7 @@ struct porter {
 	unsigned rdma_count, rdma_port;
 
 	struct strangers strangers;
-	bool busy; /* a peer was admitted: others get an alert */
+	bool admitted; /* a peer was admitted: others get an alert */
 
 	struct porter_terms terms;
 	struct worker worker;

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
-enum { KNOCKS_AT_ONCE = 64 };
+enum { REQUESTS_AT_ONCE = 64 };
 
 void caller_drop(struct caller *c)
 {
@@ -25,8 +25,8 @@ void caller_drop(struct caller *c)
 
 /* ---- berths ------------------------------------------------------------------------------ */
 
-/* Keep a verified caller for its lane; one of an epoch that was there before, or is older than
- * the newest, is turned away: that is a replay, or an attempt long given up. */
+/* Keeps a verified caller for its lane. Drops a caller whose epoch is not newer than all before: it
+ * is a replay, or an attempt that the peer has given up. */
 static void keep_caller(struct porter *p, unsigned lane, struct caller *c)
 {
 	struct berth *b = &p->berths[lane];
@@ -40,34 +40,34 @@ static void keep_caller(struct porter *p, unsigned lane, struct caller *c)
 		b->next = c->epoch + 1;
 		raise_event(b->ready);
 	} else {
-		log_debug("a caller for lane %u has epoch %u, which is no longer good", lane,
+		log_debug("rejected a connection for lane %u: epoch %u is no longer valid", lane,
 			  c->epoch);
 	}
 	pthread_mutex_unlock(&p->lock);
 	caller_drop(&out);
 }
 
-/* The caller that is kept for a lane, if its epoch is late enough. */
+/* Takes the caller that is kept for a lane, if it has at least this epoch; drops an older one. */
 static bool take_kept_caller(struct porter *p, unsigned lane, uint32_t epoch, struct caller *out)
 {
 	struct berth *b = &p->berths[lane];
-	struct caller late = {.fd = -1};
+	struct caller outdated = {.fd = -1};
 	bool found = false;
-	uint64_t told;
+	uint64_t events;
 
 	pthread_mutex_lock(&p->lock);
-	if (read(b->ready, &told, sizeof told) < 0 && errno != EAGAIN)
-		log_debug("lane %u: %m", lane);
+	if (read(b->ready, &events, sizeof events) < 0 && errno != EAGAIN)
+		log_debug("read the event of lane %u: %m", lane);
 	if (b->kept) {
 		found = b->caller.epoch >= epoch;
-		*(found ? out : &late) = b->caller;
+		*(found ? out : &outdated) = b->caller;
 		b->caller = (struct caller){.fd = -1};
 		b->kept = false;
 	}
 	if (b->next < epoch)
 		b->next = epoch;
 	pthread_mutex_unlock(&p->lock);
-	caller_drop(&late);
+	caller_drop(&outdated);
 	return found;
 }
 
@@ -81,7 +81,7 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 		};
 
 		if (deadline_ms && clock_left(deadline_ms) == 0)
-			return fail_as(OUT_CONNECT, "nobody came for lane %u", lane);
+			return fail_as(OUT_CONNECT, "no connection for lane %u in time", lane);
 		if (poll(set, 2, deadline_ms ? clock_left(deadline_ms) : -1) < 0 && errno != EINTR)
 			return fail_as(OUT_SOCKET, "wait for lane %u: %m", lane);
 		if (set[1].revents)
@@ -92,7 +92,7 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 
 /* ---- callers ----------------------------------------------------------------------------- */
 
-/* There is no epoch after the last one. */
+/* UINT32_MAX is no valid epoch: no next one could follow it. */
 static bool fits_terms(const struct porter *p, unsigned lane, uint32_t epoch, uint32_t depth,
 		       uint32_t block_size)
 {
@@ -100,20 +100,21 @@ static bool fits_terms(const struct porter *p, unsigned lane, uint32_t epoch, ui
 	       block_size == p->terms.block_size;
 }
 
-/* All of a stranger's LANE_HELLO is there: keep the stranger if it is a caller of ours. */
+/* Checks a stranger's LANE_HELLO, which is complete, and keeps a caller of this session. */
 static void check_tcp_caller(struct porter *p, struct stranger *s)
 {
 	struct lane_hello h;
 	struct caller c = {.fd = s->fd};
 
-	if (lane_hello_decode(s->said, &h) < 0 || lane_hello_verify(&h, &p->terms.key) < 0) {
-		log_info("somebody who is not of this session came to TCP port %u: %s", p->tcp_port,
+	if (lane_hello_decode(s->received, &h) < 0 || lane_hello_verify(&h, &p->terms.key) < 0) {
+		log_info("rejected an unauthenticated connection on TCP port %u: %s", p->tcp_port,
 			 failed()->text);
 		return;
 	}
 	if (h.accepting || h.from != p->terms.peer ||
 	    !fits_terms(p, h.lane, h.epoch, h.depth, h.block_size)) {
-		log_info("a caller for lane %u does not fit in", h.lane);
+		log_info("rejected a connection for lane %u: its lane, epoch or sizes do not match",
+			 h.lane);
 		return;
 	}
 	c.epoch = h.epoch;
@@ -121,21 +122,22 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 	keep_caller(p, h.lane, &c);
 }
 
-/* Read on; false when the stranger has to leave. */
+/* Reads what a stranger sent. Returns false if the stranger must be closed. */
 static bool read_stranger(struct porter *p, struct stranger *s)
 {
-	ssize_t n = recv(s->fd, s->said + s->said_len, sizeof s->said - s->said_len, 0);
+	ssize_t n =
+		recv(s->fd, s->received + s->received_len, sizeof s->received - s->received_len, 0);
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
-	s->said_len += (size_t)n;
-	if (p->busy && n > 0 && s->said[0] == TLS_HANDSHAKE) {
+	s->received_len += (size_t)n;
+	if (p->admitted && n > 0 && s->received[0] == TLS_HANDSHAKE) {
 		stranger_refuse(s);
 		return false;
 	}
-	if (s->said_len == sizeof s->said)
+	if (s->received_len == sizeof s->received)
 		check_tcp_caller(p, s);
-	return n > 0 && s->said_len < sizeof s->said;
+	return n > 0 && s->received_len < sizeof s->received;
 }
 
 static void read_all_strangers(struct porter *p, const struct pollfd *set)
@@ -144,38 +146,38 @@ static void read_all_strangers(struct porter *p, const struct pollfd *set)
 		struct stranger *s = &p->strangers.list[i];
 
 		if (s->polled && set[s->polled].revents && !read_stranger(p, s))
-			stranger_leave(&p->strangers, i);
+			stranger_close(&p->strangers, i);
 		else
 			i++;
 	}
 }
 
-static bool is_token_right(const struct porter *p, const struct lane_private *says)
+static bool is_token_right(const struct porter *p, const struct lane_private *request)
 {
 	uint8_t right[LANE_TOKEN];
 
-	lane_token(&p->terms.key, says->lane, says->epoch, right);
-	return CRYPTO_memcmp(right, says->token, sizeof right) == 0;
+	lane_token(&p->terms.key, request->lane, request->epoch, right);
+	return CRYPTO_memcmp(right, request->token, sizeof right) == 0;
 }
 
 static void check_verbs_caller(struct porter *p, struct verbs_caller *v)
 {
-	const struct lane_private *says = verbs_caller_request(v);
-	struct caller c = {.epoch = says->epoch, .fd = -1, .verbs = v};
+	const struct lane_private *request = verbs_caller_request(v);
+	struct caller c = {.epoch = request->epoch, .fd = -1, .verbs = v};
 
-	if (fits_terms(p, says->lane, says->epoch, says->depth, says->block_size) &&
-	    is_token_right(p, says)) {
-		keep_caller(p, says->lane, &c);
+	if (fits_terms(p, request->lane, request->epoch, request->depth, request->block_size) &&
+	    is_token_right(p, request)) {
+		keep_caller(p, request->lane, &c);
 		return;
 	}
-	log_info("somebody who is not of this session came over RDMA for lane %u", says->lane);
+	log_info("rejected an unauthenticated RDMA connection for lane %u", request->lane);
 	verbs_refuse(v);
 }
 
-/* False when the listener is broken. */
+/* Returns false if the listener is broken. */
 static bool accept_verbs_callers(struct porter *p, struct verbs_listener *v)
 {
-	for (unsigned i = 0; i < KNOCKS_AT_ONCE; i++) {
+	for (unsigned i = 0; i < REQUESTS_AT_ONCE; i++) {
 		struct verbs_caller *c;
 
 		if (verbs_next_caller(v, &c) < 0)
@@ -194,10 +196,10 @@ static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 			i++;
 			continue;
 		}
-		log_warn("an RDMA listener is gone: %s", failed()->text);
+		log_warn("closed an RDMA listener: %s", failed()->text);
 		verbs_unlisten(p->rdma[i]);
 		p->rdma[i] = p->rdma[--p->rdma_count];
-		return; /* set no longer tells which is which */
+		return; /* the indices of set no longer match the listeners */
 	}
 }
 
@@ -238,7 +240,7 @@ static void *porter_run(void *arg)
 		if (poll(set, n, poll_timeout(p)) < 0) {
 			if (errno == EINTR)
 				continue;
-			log_warn("nobody is let in any more: %m");
+			log_warn("poll the listeners: %m; no further connections are accepted");
 			return NULL;
 		}
 		if (set[stop].revents)
@@ -256,8 +258,8 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 	for (unsigned i = 0; i < terms->lanes; i++) {
 		p->berths[i].ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (p->berths[i].ready < 0)
-			return fail_as(OUT_MEMORY, "let lanes in: %m");
+			return fail_as(OUT_MEMORY, "accept lanes: %m");
 	}
-	strangers_leave(&p->strangers);
+	strangers_close(&p->strangers);
 	return worker_start(&p->worker, "porter", porter_run, p);
 }

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* A rate that is not known is as good as that of the way that worked. */
+/* An unknown rate counts as that of the way that worked. */
 static bool is_fast_enough(const struct rail *r, const struct rail *worked)
 {
 	return r->rate == 0 || r->rate >= worked->rate;
@@ -24,7 +24,7 @@ unsigned rails_choose(const struct rail *ways, unsigned count, unsigned worked, 
 	unsigned n = 1;
 
 	chosen[0] = worked;
-	/* Of a way through who knows what it can't be said that another is apart from it. */
+	/* If its port is unknown, another way may use the same port. */
 	if (ways[worked].near < 0)
 		return n;
 	for (unsigned i = 0; i < count && n < most; i++) {

@@ -15,7 +15,7 @@ static unsigned min_known_rate(unsigned a, unsigned b)
 	return a && (a < b || !b) ? a : b;
 }
 
-/* What this end's port at r->from makes of r. */
+/* Fills in this end's port at `from': its number, its device, and the lower rate. */
 static void complete_rail(struct rail *r, const union address *from, struct port_list *ports)
 {
 	int at = nics_find_port(ports, from);
@@ -27,7 +27,7 @@ static void complete_rail(struct rail *r, const union address *from, struct port
 	snprintf(r->device, sizeof r->device, "%s", ports->ports[at].device);
 }
 
-/* Two ports in one network: the routes lead through one of them only, wherever that is. */
+/* Adds ways from other ports in the same network. Routing sends everything through one of them. */
 static unsigned find_beside(const struct rail *routed, const union address *from,
 			    struct port_list *ports, struct rail *to, unsigned max)
 {
@@ -52,12 +52,12 @@ unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rule
 {
 	union address at[OFFER_MAX], from[OFFER_MAX];
 	struct port_list ports = {.count = 0};
-	unsigned which[OFFER_MAX];
-	unsigned n = places_worth(offer, TRANSPORT_RDMA, rules, at, which, OFFER_MAX);
+	unsigned indices[OFFER_MAX];
+	unsigned n = places_to_dial_indexed(offer, TRANSPORT_RDMA, rules, at, indices, OFFER_MAX);
 	unsigned routed = n < max ? n : max, found = routed;
 
 	for (unsigned i = 0; i < routed; i++) {
-		const struct offer_place *p = &offer->places[which[i]];
+		const struct offer_place *p = &offer->places[indices[i]];
 
 		to[i] = (struct rail){
 			.from = {.sa = {.sa_family = AF_UNSPEC}},

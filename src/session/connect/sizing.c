@@ -6,7 +6,7 @@
 #include "protocol/message.h"
 
 enum {
-	LANES_LEAST = 2, /* so that reading goes on while the wire is waited for */
+	LANES_LEAST = 2, /* so that one lane reads while the other one waits for its wire */
 	LANES_MOST = 8,
 	RDMA_LANE_MBITS = 50000,
 	TCP_LANE_MBITS = 25000,
@@ -17,10 +17,10 @@ enum {
 	BLOCK_USUAL = 256 << 10,
 	BLOCK_LARGE = 1 << 20,
 	LARGE_MBITS = 100000,
-	DEPTH_GOOD = 8, /* less leaves reading, the wire and writing waiting for each other */
+	DEPTH_GOOD = 8, /* with fewer blocks, reading, the wire and writing wait for each other */
 	DEPTH_LEAST = 4,
 	DEPTH_MOST = 128,
-	RINGS = 64 << 10, /* as lanes_fit() reckons */
+	RINGS = 64 << 10, /* bytes of a lane besides its pool, as in lanes_fit() */
 };
 
 static uint64_t clamp_u64(uint64_t n, uint64_t least, uint64_t most)
@@ -36,11 +36,11 @@ static uint64_t choose_window(const struct sizing_for *f)
 		most = f->memory / MEMORY_PART;
 	if (most < WINDOW_LEAST)
 		most = WINDOW_LEAST;
-	/* Rates are Mbit/s, so bits a microsecond. */
+	/* 1 Mbit/s is one bit per microsecond. */
 	return clamp_u64(f->rate * WINDOW_US / 8, WINDOW_LEAST, most);
 }
 
-/* Blocks that a lane may have, for the window and for locked memory. */
+/* The depth that the window asks for and that locked memory allows. */
 static uint32_t choose_depth(const struct sizing_for *f, unsigned lanes, uint32_t block_size)
 {
 	uint64_t depth = choose_window(f) / lanes / block_size, locked = f->lockable / lanes;

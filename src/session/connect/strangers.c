@@ -12,10 +12,10 @@
 #include "base/log.h"
 
 enum {
-	ACCEPTS_AT_ONCE = 64, /* of one listener, then look after those who are in */
+	ACCEPTS_AT_ONCE = 64, /* from one listener, before the strangers are served again */
 	ACCEPT_PAUSE_MS = 100,
 	STRANGERS_LEAST = 8,
-	PREFIX_BYTES = 8, /* of an IPv6 address: what one customer has */
+	PREFIX_BYTES = 8, /* of an IPv6 address: one site usually has a whole /64 */
 	TLS_RECORD_HEAD = 5, /* type, version, length */
 };
 
@@ -32,7 +32,7 @@ void strangers_init(struct strangers *s)
 		s->most = STRANGERS_LEAST;
 }
 
-/* ---- coming and going ---------------------------------------------------------------------- */
+/* ---- adding and closing -------------------------------------------------------------------- */
 
 static void address_group(const union address *a, uint8_t to[static 16])
 {
@@ -46,8 +46,8 @@ static void address_group(const union address *a, uint8_t to[static 16])
 	}
 }
 
-/* Count one more, or one less, with all from there. How many there were. */
-static unsigned adjust_crowd(struct strangers *s, const uint8_t from[static 16], int by)
+/* Adds by to the count of all strangers from this address. Returns their number. */
+static unsigned adjust_address_count(struct strangers *s, const uint8_t from[static 16], int by)
 {
 	unsigned n = 0;
 
@@ -55,7 +55,7 @@ static unsigned adjust_crowd(struct strangers *s, const uint8_t from[static 16],
 		struct stranger *other = &s->list[i];
 
 		if (memcmp(other->from, from, sizeof other->from) == 0) {
-			other->crowd += (unsigned)by;
+			other->address_count += (unsigned)by;
 			n++;
 		}
 	}
@@ -70,10 +70,10 @@ void stranger_release(struct strangers *s, unsigned i)
 	memcpy(from, gone->from, sizeof from);
 	s->count--;
 	memmove(gone, gone + 1, (s->count - i) * sizeof *gone);
-	adjust_crowd(s, from, -1);
+	adjust_address_count(s, from, -1);
 }
 
-void stranger_leave(struct strangers *s, unsigned i)
+void stranger_close(struct strangers *s, unsigned i)
 {
 	if (s->list[i].tls)
 		channel_free(s->list[i].tls);
@@ -82,23 +82,24 @@ void stranger_leave(struct strangers *s, unsigned i)
 	stranger_release(s, i);
 }
 
-void strangers_leave(struct strangers *s)
+void strangers_close(struct strangers *s)
 {
 	while (s->count > 0)
-		stranger_leave(s, s->count - 1);
+		stranger_close(s, s->count - 1);
 }
 
-/* The oldest of the busiest address; of several as busy ones, the oldest of them. */
+/* Closes the oldest stranger of the address with the most strangers. Of several such addresses, the
+ * one with the oldest stranger counts. */
 static bool evict_stranger(struct strangers *s)
 {
 	unsigned victim = 0;
 
 	for (unsigned i = 1; i < s->count; i++)
-		if (s->list[i].crowd > s->list[victim].crowd)
+		if (s->list[i].address_count > s->list[victim].address_count)
 			victim = i;
 	if (s->count == 0)
 		return false;
-	stranger_leave(s, victim);
+	stranger_close(s, victim);
 	return true;
 }
 
@@ -107,7 +108,7 @@ static void add_stranger(struct strangers *s, int fd, const union address *from)
 	struct stranger new = {.fd = fd, .due = clock_ms() + STRANGER_MS};
 
 	address_group(from, new.from);
-	new.crowd = adjust_crowd(s, new.from, 1) + 1;
+	new.address_count = adjust_address_count(s, new.from, 1) + 1;
 	s->list[s->count++] = new;
 	if (s->count > s->most)
 		evict_stranger(s);
@@ -118,7 +119,8 @@ static bool is_out_of_descriptors(int err)
 	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
 }
 
-/* accept(2) wants a descriptor before it looks whether anybody waits. */
+/* accept(2) takes a descriptor before it checks whether a connection waits, so EMFILE alone does
+ * not mean that one does. */
 static bool has_waiting_connection(int listener)
 {
 	struct pollfd p = {.fd = listener, .events = POLLIN};
@@ -131,12 +133,12 @@ bool strangers_accepting(const struct strangers *s)
 	return clock_ms() >= s->accept_after;
 }
 
-/* Once: each caller may be a stranger. */
+/* Warns once, because strangers could repeat the message as often as they like. */
 static void warn_accept_failed(struct strangers *s, int err)
 {
-	if (!s->told)
+	if (!s->warned)
 		log_warn("accept a connection: %s", strerror(err));
-	s->told = true;
+	s->warned = true;
 }
 
 static void pause_accepting(struct strangers *s)
@@ -162,7 +164,7 @@ void strangers_accept(struct strangers *s, int listener)
 		    (is_out_of_descriptors(err) && !has_waiting_connection(listener)))
 			return;
 		warn_accept_failed(s, err);
-		/* The one that leaves may have been the peer, which the warning explains. */
+		/* The evicted connection may be the peer's; then the warning explains why. */
 		if (!is_out_of_descriptors(err) || !evict_stranger(s)) {
 			pause_accepting(s);
 			return;
@@ -178,12 +180,12 @@ uint64_t strangers_due(const struct strangers *s)
 void strangers_expire(struct strangers *s)
 {
 	while (s->count > 0 && clock_left(strangers_due(s)) == 0)
-		stranger_leave(s, 0);
+		stranger_close(s, 0);
 }
 
-/* ---- what they say ------------------------------------------------------------------------- */
+/* ---- what they send ------------------------------------------------------------------------- */
 
-/* Have poll(2) wait for so many bytes. */
+/* Makes poll(2) report the socket as readable only when this many bytes are there. */
 static int set_wake_bytes(const struct stranger *s, int bytes)
 {
 	return setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) ? -1 : 0;
@@ -206,7 +208,7 @@ int stranger_hello(const struct stranger *s)
 		return -1;
 	if (there >= whole && n == TLS_RECORD_HEAD)
 		return set_wake_bytes(s, 1) ? -1 : 1;
-	/* No more will come. */
+	/* The stranger has shut down its side before the whole ClientHello came. */
 	if (poll(&p, 1, 0) != 0)
 		return -1;
 	return set_wake_bytes(s, whole);
@@ -214,10 +216,11 @@ int stranger_hello(const struct stranger *s)
 
 void stranger_refuse(const struct stranger *s)
 {
-	/* access_denied, fatal: for tls.c's client.  Sent plainly, as all before a ServerHello. */
+	/* access_denied, fatal, which tls.c reports at the client. TLS sends alerts unencrypted
+	 * before ServerHello. */
 	static const uint8_t alert[] = {0x15, 3, 3, 0, 2, 2, 49};
 
-	/* What is not read would turn the end into a reset, which overtakes the alert. */
+	/* With unread input, closing would send a reset, which overtakes the alert. */
 	while (recv(s->fd, NULL, CLIENT_HELLO_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0)
 		;
 	(void)!send(s->fd, alert, sizeof alert, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -32,11 +32,11 @@ struct stranger {
 	int fd;
 	uint64_t due; /* clock_ms: when it must have authenticated */
 	uint8_t from[16]; /* its address as IPv6, only the /64; IPv4: mapped */
-	unsigned crowd; /* number of strangers from that address */
+	unsigned address_count; /* number of strangers from that address */
 	unsigned polled; /* its index in the set that was polled; 0: not polled */
 	struct channel *tls; /* owns fd, once it exists */
-	uint8_t said[LANE_HELLO_SIZE]; /* bytes read, for a lane's listener */
-	size_t said_len;
+	uint8_t received[LANE_HELLO_SIZE]; /* bytes read, for a lane's listener */
+	size_t received_len;
 };
 
 struct strangers {
@@ -44,14 +44,14 @@ struct strangers {
 	unsigned count, most;
 	uint64_t accept_after; /* clock_ms: pause accepting until then, after accept failed */
 	/* the user was warned that a connection could not be accepted, or lost its place */
-	bool told;
+	bool warned;
 };
 
 void strangers_init(struct strangers *s);
 /* Closes all. */
-void strangers_leave(struct strangers *s);
+void strangers_close(struct strangers *s);
 /* Closes list[i]; later entries move up. */
-void stranger_leave(struct strangers *s, unsigned i);
+void stranger_close(struct strangers *s, unsigned i);
 /* list[i] has authenticated: the caller owns its descriptor or channel from here on. */
 void stranger_release(struct strangers *s, unsigned i);
 

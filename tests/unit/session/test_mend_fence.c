@@ -129,8 +129,8 @@ static void test_wait_for_a_silent_sink_ends(void **state)
 		assert_true(session_failed(p.ends[i].s, &f, host));
 		assert_int_equal(f.code, OUT_TIMEOUT);
 		assert_string_equal(f.text,
-				    "lane 2: its connection broke, and for 5 s far has neither "
-				    "given it up nor been busy");
+				    "lane 2: the connection broke, and for 5 s far has neither "
+				    "acknowledged that nor been busy");
 	}
 }
 

@@ -177,7 +177,7 @@ static void test_rdma_needs_both_ends(void **state)
 	b.want = TRANSPORT_TCP;
 	assert_int_equal(terms_agree(&a, &b, &t), 0);
 	assert_false(t.rdma);
-	assert_string_equal(t.no_rdma, "far was told --transport=tcp");
+	assert_string_equal(t.no_rdma, "far uses --transport=tcp");
 	/* With --transport=tcp no reason is given. */
 	assert_int_equal(terms_agree(&b, &a, &t), 0);
 	assert_string_equal(t.no_rdma, "");
@@ -202,7 +202,8 @@ static void test_required_rdma_fails_with_the_reason(void **state)
 	snprintf(b.no_rdma, sizeof b.no_rdma, "no RDMA device");
 	assert_int_equal(terms_agree(&a, &b, &t), -1);
 	assert_int_equal(failed()->code, OUT_TRANSPORT);
-	assert_string_equal(failed()->text, "RDMA was demanded, but far: no RDMA device");
+	assert_string_equal(failed()->text,
+			    "--transport=rdma is not possible: far: no RDMA device");
 	b.want = TRANSPORT_TCP;
 	assert_int_equal(terms_agree(&a, &b, &t), -1);
 	assert_int_equal(failed()->code, OUT_TRANSPORT);

@@ -386,7 +386,7 @@ static void hurry_ends_a_blocked_send(void **state)
 	sender.control = s->control;
 	sender_start(&sender);
 	stalled_at(&sender);
-	control_hurry(s->control);
+	control_no_wait(s->control);
 	assert_int_equal(pthread_join(sender.thread, NULL), 0);
 	assert_int_equal(sender.rc, -1);
 	assert_int_equal(sender.why.code, OUT_TIMEOUT);
@@ -487,7 +487,7 @@ static void lane_activity_extends_the_limit(void **state)
 	WAIT_UNTIL(s, s->lost == 1);
 	assert_true(clock_ms() - from >= 3 * 800);
 	assert_int_equal(s->why.code, OUT_TIMEOUT);
-	assert_non_null(strstr(s->why.text, "though data moves"));
+	assert_non_null(strstr(s->why.text, "although data moves"));
 	side_free(s);
 	close(raw);
 }

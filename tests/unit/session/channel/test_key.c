@@ -127,7 +127,7 @@ static void key_file_must_be_private_to_its_owner(void **state)
 		assert_int_equal(psk_from_file("key", &k), -1);
 		assert_int_equal(failed()->code, OUT_USAGE);
 		assert_string_equal(failed()->text,
-				    "key file key is open to others: chmod 600 key");
+				    "key file key is accessible to other users: chmod 600 key");
 	}
 	assert_int_equal(make("key", "x", 1, 0400), 0);
 	assert_int_equal(psk_from_file("key", &k), 0);

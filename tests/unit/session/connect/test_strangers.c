@@ -94,7 +94,7 @@ static void test_oldest_of_the_busiest_address_is_evicted(void **state)
 		for (int j = 0; j <= i; j++)
 			assert_int_equal(is_out(fds[j]), out[j]);
 	}
-	strangers_leave(&s);
+	strangers_close(&s);
 	assert_int_equal(s.count, 0);
 	for (int i = 0; i < STEPS; i++)
 		close_fd(fds[i]);
@@ -113,12 +113,12 @@ static void test_closed_strangers_do_not_count(void **state)
 		let_in(&s, listener);
 	}
 	assert_int_equal(s.count, 4);
-	stranger_leave(&s, 1);
+	stranger_close(&s, 1);
 	assert_int_equal(s.count, 3);
-	assert_int_equal(s.list[0].crowd, 2);
-	assert_int_equal(s.list[1].crowd, 2);
-	assert_int_equal(s.list[2].crowd, 1);
-	strangers_leave(&s);
+	assert_int_equal(s.list[0].address_count, 2);
+	assert_int_equal(s.list[1].address_count, 2);
+	assert_int_equal(s.list[2].address_count, 1);
+	strangers_close(&s);
 	for (unsigned i = 0; i < 4; i++)
 		close_fd(fds[i]);
 	close_fd(listener);
@@ -147,7 +147,7 @@ static int without_descriptors(void)
 		return 3;
 	/* No connection waits for a descriptor, so none is evicted. */
 	strangers_accept(&s, listener);
-	if (s.count != 1 || is_out(first) || !strangers_accepting(&s) || s.told)
+	if (s.count != 1 || is_out(first) || !strangers_accepting(&s) || s.warned)
 		return 4;
 	/* A connection waits for a descriptor. */
 	extra = connect(late, &to.sa, sizeof to.in4);
@@ -157,7 +157,7 @@ static int without_descriptors(void)
 	if (s.count != 1 || !is_out(first) || is_out(late))
 		return 6;
 	/* The first stranger may have been the peer, which explains a failed wait. */
-	if (!s.told)
+	if (!s.warned)
 		return 7;
 	return 0;
 }
@@ -213,7 +213,7 @@ static void test_client_hello_in_pieces_is_recognized(void **state)
 	}
 	assert_int_equal(at, sizeof record);
 	assert_int_equal(stranger_hello(&s.list[0]), 1);
-	strangers_leave(&s);
+	strangers_close(&s);
 	close_fd(fd);
 	close_fd(listener);
 }
@@ -248,7 +248,7 @@ static void test_other_bytes_are_not_a_client_hello(void **state)
 				    .events = cases[i].ends ? POLLRDHUP : POLLIN};
 		assert_int_equal(poll(&p, 1, 10000), 1);
 		assert_int_equal(stranger_hello(&s.list[0]), -1);
-		strangers_leave(&s);
+		strangers_close(&s);
 		close_fd(fd);
 	}
 	close_fd(listener);
