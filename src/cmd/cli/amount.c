@@ -9,7 +9,7 @@
 
 enum { SECONDS_MOST = 24 * 60 * 60 };
 
-/* Digits at *text, which is moved behind them. */
+/* Reads the digits at *text, and moves *text past them. */
 static int scan_number(const char **text, uint64_t *out)
 {
 	const char *p = *text;
@@ -136,7 +136,7 @@ char *size_text(uint64_t bytes, char *to, size_t size)
 	double v = (double)bytes;
 	unsigned i = 0;
 
-	/* 1023.95 and up would be shown as 1024. */
+	/* 1023.95 and more would be printed as 1024. */
 	while (v >= 999.5 && i < sizeof units / sizeof *units - 1) {
 		v /= 1024;
 		i++;

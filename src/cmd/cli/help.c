@@ -95,7 +95,7 @@ const char *program_name(enum program program)
 	return manual_of(program)->name;
 }
 
-/* Words of text from column `from' on, broken before COLUMNS. */
+/* Prints the words of text from column `from' on, with line breaks before COLUMNS. */
 static void print_wrapped(FILE *to, const char *text, int from)
 {
 	int column = from;
@@ -196,7 +196,8 @@ void print_version(FILE *to, enum program program)
 		program == RDCP ? " ssh" : "");
 }
 
-/* One option a line, its names, a tab, its argument: for tests/lint/help and completion. */
+/* One line for each option: its names, a tab, its argument. tests/lint/help and the completions
+ * read it. */
 void print_options(FILE *to, enum program program)
 {
 	for (unsigned i = 0; i < option_row_count; i++) {

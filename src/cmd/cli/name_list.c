@@ -16,7 +16,7 @@ struct name_list {
 	const char *path;
 	int fd;
 	bool nul;
-	size_t used; /* of bytes: the name that has begun */
+	size_t used; /* bytes of the incomplete name, at the start of bytes[] */
 	char bytes[READ_SIZE];
 };
 
@@ -57,7 +57,7 @@ static bool is_comment(const struct name_list *l, const char *name)
 	return !l->nul && (*name == '#' || *name == ';');
 }
 
-/* name: len bytes, with room for a NUL behind them. */
+/* name has len bytes, and room for a NUL after them. */
 static int deliver_name(const struct name_list *l, char *name, size_t len,
 			int (*take)(void *ctx, const char *name), void *ctx)
 {
@@ -69,14 +69,15 @@ static int deliver_name(const struct name_list *l, char *name, size_t len,
 	if (len >= NAME_MAX_WIRE)
 		return fail_as(OUT_USAGE, "%s: a name of %zu bytes is too long", l->path, len);
 	if (strlen(name) != len)
-		return fail_as(OUT_USAGE, "%s: there is a NUL in a name: is it for --from0?",
+		return fail_as(OUT_USAGE,
+			       "%s: a name contains a NUL: use --from0 if the names end with NULs",
 			       l->path);
 	return take(ctx, name);
 }
 
 int name_list_read(struct name_list *l, int (*take)(void *ctx, const char *name), void *ctx)
 {
-	/* One byte less, for the NUL behind a last name that has no end. */
+	/* One byte stays free, for the NUL after a last name without a terminator. */
 	ssize_t n = read(l->fd, l->bytes + l->used, sizeof l->bytes - 1 - l->used);
 	char *at = l->bytes, *end;
 
@@ -100,11 +101,11 @@ int name_list_read(struct name_list *l, int (*take)(void *ctx, const char *name)
 		l->used = 0;
 		return 0;
 	}
-	/* A comment may be of any length, in whatever pieces it comes. */
+	/* A comment may be longer than the buffer: keep only its first byte. */
 	if (l->used > NAME_MAX_WIRE && is_comment(l, l->bytes))
 		l->used = 1;
 	if (l->used > NAME_MAX_WIRE)
-		return fail_as(OUT_USAGE, "%s: a name of more than %d bytes is too long", l->path,
+		return fail_as(OUT_USAGE, "%s: a name is longer than %d bytes", l->path,
 			       NAME_MAX_WIRE - 1);
 	return 1;
 }

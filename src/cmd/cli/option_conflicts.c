@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What options imply, and which options contradict each other. */
+/* What options imply, and which options cannot be combined. */
 #include "cmd/cli/options.h"
 
 #include <string.h>
@@ -12,14 +12,13 @@ static int check_deleting(const struct options *o)
 	if (o->files_from)
 		return fail_as(
 			OUT_USAGE,
-			"--delete and --files-from contradict each other: what is not in the "
-			"list is not known");
+			"--delete and --files-from cannot be combined: a list does not show which names SRC lacks");
 	if (!o->rules.recursive)
-		return fail_as(OUT_USAGE, "--delete needs -r or -a: it deletes in a tree");
+		return fail_as(OUT_USAGE, "--delete needs -r or -a");
 	return 0;
 }
 
-/* Lists of names that come over stdin: it can be read once only. */
+/* At most one list of names can come from stdin. */
 static int check_stdin(const struct options *o)
 {
 	const char *first = NULL;
@@ -47,31 +46,35 @@ static int check_stdin(const struct options *o)
 static int check_tree(const struct options *o)
 {
 	if (o->files_from && o->operand_count > 2)
-		return fail_as(OUT_USAGE, "--files-from: its names are in one SRC, not in several");
-	if (o->rules.no_target_dir && o->rules.relative)
 		return fail_as(OUT_USAGE,
-			       "--no-target-directory and --relative contradict each other: the "
-			       "paths of the sources are made below DST");
+			       "--files-from takes one SRC, which its names are relative to");
+	if (o->rules.no_target_dir && o->rules.relative)
+		return fail_as(
+			OUT_USAGE,
+			"--no-target-directory and --relative cannot be combined: --relative creates the paths of the sources below DST");
 	if (o->rules.backup && o->rules.inplace)
-		return fail_as(OUT_USAGE, "--backup and --inplace contradict each other: there the "
-					  "old file is written over");
+		return fail_as(
+			OUT_USAGE,
+			"--backup and --inplace cannot be combined: --inplace overwrites the old file");
 	if (strchr(o->rules.suffix, '/'))
-		return fail_as(OUT_USAGE, "--suffix %s: it has a slash; see --backup-dir",
-			       o->rules.suffix);
+		return fail_as(
+			OUT_USAGE,
+			"--suffix %s: a suffix must not contain a slash; use --backup-dir for another directory",
+			o->rules.suffix);
 	return check_deleting(o) || check_stdin(o) ? -1 : 0;
 }
 
-/* What options imply that others may have taken back, or that depends on all of them. */
+/* Runs after the last option, because a later option can revoke an earlier one (--no-recursive). */
 void options_settle(struct options *o)
 {
-	/* A list names what is wanted of directories, too. */
+	/* --files-from also lists what to copy from each directory. */
 	if (o->archive && !o->files_from)
 		o->rules.recursive = true;
 	o->rules.delete = o->rules.delete || o->rules.delete_excluded;
 	o->rules.backup = o->rules.backup || *o->rules.backup_dir;
 	if (o->rules.backup && !*o->rules.backup_dir && !*o->rules.suffix)
 		o->rules.suffix = "~";
-	/* Otherwise it would say nothing. */
+	/* Without it --dry-run would print nothing. */
 	o->itemize = o->itemize || (o->rules.dry_run && !o->json);
 }
 
@@ -80,11 +83,11 @@ struct rules options_rules(const struct options *o)
 	struct rules r = o->rules;
 	bool by_time = r.times && !o->ignore_times;
 
-	/* An ACL is a mode, too. */
+	/* The mode is part of an ACL. */
 	r.perms = r.perms || r.acls;
 	r.fsync = r.fsync || r.remove_source;
-	/* Where times are kept, one that is the same says that the file is; but nothing is removed
-	 * because of a time. */
+	/* With --times, the same size and time mean the same file. --remove-source-files needs more
+	 * proof than a time. */
 	r.quick = by_time && !r.checksum && !r.remove_source;
 	r.checksum = r.checksum || (by_time && r.remove_source);
 	r.remove_source = r.remove_source && !r.dry_run;
@@ -95,14 +98,15 @@ struct rules options_rules(const struct options *o)
 int options_check_conflicts(const struct options *o)
 {
 	if (o->key_file && o->key_fd >= 0)
-		return fail_as(OUT_USAGE, "--key-file and --key-fd: only one key is needed");
-	if (o->rules.sparse && o->rules.no_sparse)
-		return fail_as(OUT_USAGE, "--sparse and --no-sparse contradict each other");
-	if (o->rules.sparse && o->rules.inplace)
 		return fail_as(OUT_USAGE,
-			       "--sparse and --inplace contradict each other: zeros must be "
-			       "written over what is there");
+			       "--key-file and --key-fd cannot be combined: give one key");
+	if (o->rules.sparse && o->rules.no_sparse)
+		return fail_as(OUT_USAGE, "--sparse and --no-sparse cannot be combined");
+	if (o->rules.sparse && o->rules.inplace)
+		return fail_as(
+			OUT_USAGE,
+			"--sparse and --inplace cannot be combined: --inplace must overwrite old data with zeros");
 	if (o->timeout_ms < 1000)
-		return fail_as(OUT_USAGE, "--timeout must be at least a second");
+		return fail_as(OUT_USAGE, "--timeout must be at least 1 second");
 	return check_tree(o);
 }

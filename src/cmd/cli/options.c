@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "cmd/cli/amount.h"
 
-/* Values of getopt_long for long options: rows from here, refused ones from there. */
+/* What getopt_long() returns for long options: ROW or REFUSED plus the index in its table. */
 enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
 
 enum { TIMEOUT_MS = 15000, CONNECT_TIMEOUT_MS = 10000, MEASURE_MS = 1000 };
@@ -31,7 +31,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->rules = RULES_PLAIN;
 }
 
-/* How the user knows an option: "--lanes", or "-l". */
+/* "--lanes", or "-l" for an option without a long name. */
 static const char *row_name(char letter, const char *name, char to[static 64])
 {
 	if (name)
@@ -117,7 +117,7 @@ static int set_kbits(const char *arg, uint64_t *out)
 	return 0;
 }
 
-/* The letters of ssh's options are joined to their values: one word each, no room of ours. */
+/* ssh_args[] only borrows its words, so the words "-X" are static, one for each letter. */
 static int add_ssh_option(struct options *o, char letter, const char *arg)
 {
 	static char flags[128][3];
@@ -147,7 +147,7 @@ static int set_number(unsigned most, const char *arg, void *at, bool descriptor)
 
 static int set_action(struct options *o, enum action action)
 {
-	/* --help wins over whatever else is there. */
+	/* --help takes precedence over all other options. */
 	if (o->action != ACTION_HELP)
 		o->action = action;
 	return 0;
@@ -160,7 +160,7 @@ static int set_archive(struct options *o)
 	return 0;
 }
 
-/* As scp has it: of files also when they were read last. */
+/* As in scp: access times too. */
 static int set_preserve(struct options *o)
 {
 	o->rules.perms = o->rules.times = o->rules.atimes = true;
@@ -195,14 +195,14 @@ static int set_digest(struct options *o, const char *arg)
 	return -1;
 }
 
-/* 0, -1: it is none, or NO_MEMORY. */
-static int add_pattern_option(struct options *o, unsigned how, const char *arg)
+/* Returns 0, -1 if arg is empty, or NO_MEMORY. */
+static int add_pattern_option(struct options *o, unsigned rule_flags, const char *arg)
 {
 	if (ARRAY_ROOM(o->patterns, o->pattern_count, o->pattern_room, 1))
 		return NO_MEMORY;
 	o->patterns[o->pattern_count++] = (struct option_pattern){
-		.include = how & RULE_INCLUDE,
-		.from_file = how & RULE_FROM_FILE,
+		.include = rule_flags & RULE_INCLUDE,
+		.from_file = rule_flags & RULE_FROM_FILE,
 		.text = arg,
 	};
 	return *arg ? 0 : -1;
@@ -288,9 +288,11 @@ static int use_row(struct options *o, const struct option_row *row, const char *
 	if (rc == 0)
 		return 0;
 	if (rc == NO_MEMORY)
-		return fail_as(OUT_MEMORY, "keep %s: %m", row_name(row->letter, row->name, name));
-	return fail_as(OUT_USAGE, "%s %s: expected %s: %s", row_name(row->letter, row->name, name),
-		       arg ? arg : "", row->arg ? row->arg : "nothing", row->help);
+		return fail_as(OUT_MEMORY, "store the value of %s: %m",
+			       row_name(row->letter, row->name, name));
+	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %s (%s)",
+		       row_name(row->letter, row->name, name), arg ? arg : "",
+		       row->arg ? row->arg : "none", row->help);
 }
 
 static int refuse_option(const struct refused_row *row, bool by_letter)
@@ -325,8 +327,8 @@ static void make_getopt_arrays(struct getopt_arrays *a, enum program program)
 	struct option *at = a->longs;
 	char *letter = a->letters;
 
-	/* Operands come one by one as option 1, so that it is known what precedes "--";
-	 * a missing argument is ':'. */
+	/* '-': getopt returns operands as option 1, which shows what precedes "--".
+	 * ':': a missing argument returns ':'. */
 	*letter++ = '-';
 	*letter++ = ':';
 	for (unsigned i = 0; i < option_row_count; i++) {
@@ -368,7 +370,7 @@ static int take_short_option(struct options *o, int c, const char *arg)
 	return fail_as(OUT_USAGE, "unknown option -%c", c);
 }
 
-/* getopt did not like something: say what. */
+/* getopt_long() returned c, '?' or ':'. */
 static int report_getopt_error(int c, char **argv)
 {
 	const char *word = argv[optind > 0 ? optind - 1 : 0];
@@ -378,7 +380,7 @@ static int report_getopt_error(int c, char **argv)
 	if (c == ':')
 		return fail_as(OUT_USAGE, "%s needs an argument", word);
 	if (optopt >= ROW)
-		return fail_as(OUT_USAGE, "%s: this option takes no argument", word);
+		return fail_as(OUT_USAGE, "%s: the option takes no argument", word);
 	if (optopt && isprint(optopt))
 		return fail_as(OUT_USAGE, "unknown option -%c", optopt);
 	return fail_as(OUT_USAGE, "unknown option %s", word);
@@ -386,7 +388,6 @@ static int report_getopt_error(int c, char **argv)
 
 /* ---- operands ------------------------------------------------------------------------ */
 
-/* How many operands there must be, and may be. */
 static void operand_counts(const struct options *o, unsigned *least, unsigned *most)
 {
 	unsigned key = o->key_file || o->key_fd >= 0 ? 0 : 1;
@@ -406,9 +407,9 @@ static int check_operands(struct options *o)
 	unsigned least, most;
 
 	operand_counts(o, &least, &most);
-	/* A script's empty variable must not mean this host. */
+	/* An empty HOST, such as a script's unset variable, must not mean this host. */
 	if (!(o->program & PROGRAMS) && (!*first || *first == '-' || strlen(first) >= HOST_MAX))
-		return fail_as(OUT_USAGE, "\"%.60s\" is no host", first);
+		return fail_as(OUT_USAGE, "\"%.60s\" is not a host name", first);
 	if (o->operand_count < least && o->program == RDCP)
 		return fail_as(OUT_USAGE,
 			       o->operand_count ? "DST is missing after %s"
@@ -421,14 +422,15 @@ static int check_operands(struct options *o)
 				       ? "PORT"
 				       : "KEY");
 	if (o->operand_count > most)
-		return fail_as(OUT_USAGE, "%s is one operand too many", o->operands[most]);
+		return fail_as(OUT_USAGE, "unexpected operand %s", o->operands[most]);
 	if (o->command && o->operand_count > least)
-		return fail_as(OUT_USAGE, "both a file, %s, and a command after --",
+		return fail_as(OUT_USAGE, "FILE %s and a command after -- cannot be combined",
 			       o->operands[least]);
 	return 0;
 }
 
-/* What follows "--" is operands until there are enough, then a command after (another) "--". */
+/* Words after "--" are operands until enough operands are there. Then, or after another "--", they
+ * are the command. */
 static int take_remaining_operands(struct options *o, char **rest, bool dashes)
 {
 	bool takes_command = o->program & (RDSEND | RDRECV);
@@ -448,7 +450,7 @@ static int take_remaining_operands(struct options *o, char **rest, bool dashes)
 		}
 	}
 	if (o->command && !*o->command)
-		return fail_as(OUT_USAGE, "there is no command after --");
+		return fail_as(OUT_USAGE, "no command after --");
 	return 0;
 }
 
@@ -489,7 +491,8 @@ int options_parse(struct options *o, enum program program, int argc, char **argv
 	o->operands = calloc((size_t)argc + 1, sizeof *o->operands);
 	if (!o->operands)
 		return fail_as(OUT_MEMORY, "read the command line: %m");
-	/* Alone it asks for help, as for most programs; among others it is --human-readable. */
+	/* -h alone means --help, as in most programs; with other words it means --human-readable.
+	 */
 	if (argc == 2 && strcmp(argv[1], "-h") == 0)
 		o->action = ACTION_HELP;
 	else if (take_options(o, argc, argv))

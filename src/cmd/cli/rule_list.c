@@ -20,9 +20,9 @@ static int add_pattern(void *ctx, const char *text)
 	struct rule_list *l = a->to;
 
 	if (strlen(text) >= RULE_TEXT_MAX)
-		return fail_as(OUT_USAGE, "the pattern %.60s... is too long", text);
+		return fail_as(OUT_USAGE, "pattern %.60s...: too long", text);
 	if (l->count >= RULES_MOST)
-		return fail_as(OUT_USAGE, "there are more than %d patterns", RULES_MOST);
+		return fail_as(OUT_USAGE, "more than %d patterns are not supported", RULES_MOST);
 	if (ARRAY_ROOM(l->of, l->count, l->room, 1))
 		return fail_as(OUT_MEMORY, "keep the patterns: %m");
 	l->of[l->count] = (struct pattern_rule){.include = a->include, .pattern = strdup(text)};

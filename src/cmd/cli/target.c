@@ -9,7 +9,7 @@
 #include "cmd/cli/amount.h"
 #include "copy/place/place_resolve.h"
 
-/* The colon that ends the host, NULL when the name is local. */
+/* Returns the colon after the host, or NULL for a local name. */
 static const char *find_colon(const char *text)
 {
 	const char *at = text;
@@ -29,19 +29,21 @@ static const char *find_colon(const char *text)
 	return p && *p == ':' && p != text ? p : NULL;
 }
 
-/* A host is handed to ssh as one word; nothing that a shell or ssh would read as more. */
+/* The host becomes one word of the ssh command, so it must not look like an option or like two
+ * words. */
 static int check_host(const char *text, const char *host)
 {
 	const char *name = strrchr(host, '@');
 
 	name = name ? name + 1 : host;
 	if (!*name)
-		return fail_as(OUT_USAGE, "%s: there is no host before the colon", text);
+		return fail_as(OUT_USAGE, "%s: no host name before the colon", text);
 	if (*host == '-' || *name == '-')
-		return fail_as(OUT_USAGE, "%s: a host may not begin with '-'", text);
+		return fail_as(OUT_USAGE, "%s: a host name may not begin with '-'", text);
 	for (const char *p = host; *p; p++) {
 		if ((unsigned char)*p <= ' ' || *p == 0x7f)
-			return fail_as(OUT_USAGE, "%s: a blank or control character in the host",
+			return fail_as(OUT_USAGE,
+				       "%s: the host name contains a blank or control character",
 				       text);
 	}
 	return 0;
@@ -83,17 +85,17 @@ int target_descriptor(const char *path, int *fd)
 	return 0;
 }
 
-/* Forms of other programs that would otherwise be taken for a host of that name. */
+/* The scheme of a URL would otherwise pass for a host name. */
 static int refuse_url(const char *text)
 {
 	static const struct {
 		const char *scheme, *why;
 	} urls[] = {
-		{"rdma://", "rdma:// is not supported yet: use HOST:PATH, over ssh"},
-		{"scp://", "use HOST:PATH, and -P for ssh's port"},
-		{"sftp://", "use HOST:PATH, and -P for ssh's port"},
-		{"ssh://", "use HOST:PATH, and -P for ssh's port"},
-		{"rsync://", "there is no rsync daemon's protocol in it: use HOST:PATH, over ssh"},
+		{"rdma://", "rdma:// is not supported; use HOST:PATH"},
+		{"scp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
+		{"sftp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
+		{"ssh://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
+		{"rsync://", "rsync daemons are not supported; use HOST:PATH, which uses ssh"},
 	};
 
 	for (unsigned i = 0; i < sizeof urls / sizeof *urls; i++) {
@@ -109,15 +111,15 @@ static int refuse_foreign_path(const char *text, int host_len, const char *path)
 	size_t digits = strspn(path, "0123456789");
 
 	if (*path == ':')
-		return fail_as(OUT_USAGE,
-			       "%s: there is no rsync daemon's protocol in it: use HOST:PATH, over "
-			       "ssh (a path that begins with a colon: %.*s:./%s)",
-			       text, host_len, text, path);
+		return fail_as(
+			OUT_USAGE,
+			"%s: rsync daemons are not supported; use HOST:PATH, which uses ssh (for a path that begins with a colon: %.*s:./%s)",
+			text, host_len, text, path);
 	if (digits > 0 && digits <= 5 && path[digits] == ':' && path[digits + 1] == '/')
-		return fail_as(OUT_USAGE,
-			       "%s: no port is needed before the path: use %.*s:%s (ssh's port: "
-			       "-P; a path that begins so: %.*s:./%s)",
-			       text, host_len, text, path + digits + 1, host_len, text, path);
+		return fail_as(
+			OUT_USAGE,
+			"%s: a port before the path is not supported; use %.*s:%s (-P sets the port of ssh; for a path that begins like this: %.*s:./%s)",
+			text, host_len, text, path + digits + 1, host_len, text, path);
 	return 0;
 }
 
@@ -129,7 +131,7 @@ int target_parse(const char *text, struct target *t)
 	memset(t, 0, sizeof *t);
 	t->path = text;
 	if (!*text)
-		return fail_as(OUT_USAGE, "an empty name is neither source nor target");
+		return fail_as(OUT_USAGE, "SRC and DST must not be empty");
 	if (strcmp(text, "-") == 0) {
 		t->stdio = true;
 		return 0;
@@ -143,7 +145,7 @@ int target_parse(const char *text, struct target *t)
 	if (refuse_foreign_path(text, (int)(colon - text), t->path))
 		return -1;
 	if ((size_t)(colon - text) >= sizeof t->host)
-		return fail_as(OUT_USAGE, "%s: the host's name is too long", text);
+		return fail_as(OUT_USAGE, "%s: the host name is too long", text);
 	for (const char *p = text; p < colon; p++) {
 		if (!(*p == ']' && p + 1 == colon) &&
 		    !(*p == '[' && (p == text || p[-1] == '@') && colon[-1] == ']'))

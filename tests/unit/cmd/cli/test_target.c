@@ -73,7 +73,7 @@ static void malformed_targets_are_refused(void **state)
 
 	(void)state;
 	refused("", "empty");
-	refused("rdma://h/m/p", "not supported yet");
+	refused("rdma://h/m/p", "not supported; use HOST:PATH");
 	refused("rsync://h/m/p", "HOST:PATH");
 	refused("scp://u@h:22/p", "HOST:PATH");
 	refused("h::module/p", "h:./:module/p");
