@@ -958,11 +958,11 @@ def test_stats(bench, tmp_path, way):
     assert r.code == 0, r.errors()
     assert not r.out
     got = numbers(r.errors())
-    assert (got["files sent"], got["files there already"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
+    assert (got["files sent"], got["files up to date"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
         (1, 1, 1000, 1, 0), got
     # f, d, d/e and l; the top was there.
     assert got["created"] == 4, got
-    assert "asked for:" in r.errors() and "2 regular" in r.errors() and "1 symlinks" in r.errors(), r.errors()
+    assert "requested:" in r.errors() and "2 regular" in r.errors() and "1 symlinks" in r.errors(), r.errors()
 
 
 def test_json(bench, tmp_path, way):

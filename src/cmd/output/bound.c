@@ -3,15 +3,16 @@
 
 #include "cmd/cli/amount.h"
 
-/* Less says nothing: there is always something that is slow to begin. */
-static const double ns_least = 5e7;
-/* Of all processors' time, or of a thread's: the rest is what changing between threads costs. */
+/* Shorter transfers are not judged: starting up dominates them. */
+static const double min_ns = 5e7;
+/* Share of the time of all processors, or of a thread; context switches take the rest. */
 static const double processors_full = 0.9;
-/* Within a host there is no network: ends that wait wait for each other's threads. */
+/* Within one host there is no network: an end that waits, waits for threads of the other end. */
 static const double processors_within_host = 0.5;
-/* So near to --bwlimit, having been held back at all, it is that. */
-static const double limit_reached = 0.9, limit_felt = 0.02;
-/* Of what may be under way. */
+/* --bwlimit is the bound if the rate reaches this share of it, and lanes were held back for at
+ * least this share of the time. */
+static const double limit_reached = 0.9, min_held_back = 0.02;
+/* Share of the window that is in flight on average when the window is the bound. */
 static const double window_full = 0.7;
 
 static double max_double(double a, double b)
@@ -33,13 +34,13 @@ static unsigned count_used_lanes(const struct bound_facts *f)
 	return used ? used : 1;
 }
 
-/* Both ends' lanes live as long, but one end may be silent. */
+/* The lanes of both ends live equally long, but one end may have sent no times. */
 static double lanes_ns(const struct bound_facts *f)
 {
 	return max_double((double)f->source->ns_longest, (double)f->sink->ns_longest);
 }
 
-/* The source's lanes have nothing to do either while the sink finishes alone. */
+/* The time in which the sink finishes alone counts for both ends: the source's lanes idle in it. */
 static void find_shares(const struct bound_facts *f, struct bound *b)
 {
 	const struct msg_times *source = f->source, *sink = f->sink;
@@ -63,11 +64,12 @@ static void find_shares(const struct bound_facts *f, struct bound *b)
 	b->network = busy < 1 ? 1 - busy : 0;
 }
 
-/* Of an end's hottest thread, or of its host's processors; more: what another end on it took. */
-static double compute_load(const struct msg_times *t, double ns, double more)
+/* The load of an end's busiest thread, or of its host's processors, whichever is greater.
+ * other_cpu_ns: processor time of the other end, if it is on the same host. */
+static double compute_load(const struct msg_times *t, double ns, double other_cpu_ns)
 {
 	double thread = compute_share((double)t->ns_hottest, ns);
-	double host = compute_share((double)t->ns_cpu + more, (double)t->cpus * ns);
+	double host = compute_share((double)t->ns_cpu + other_cpu_ns, (double)t->cpus * ns);
 
 	return t->ns_cpu ? max_double(thread, host) : 0;
 }
@@ -84,13 +86,13 @@ static void find_load(const struct bound_facts *f, struct bound *b)
 				   compute_load(sink, ns, same_host ? (double)source->ns_cpu : 0));
 }
 
-/* ---- which --------------------------------------------------------------------------- */
+/* ---- the bound ------------------------------------------------------------------------- */
 
 static bool is_limited(const struct bound_facts *f, const struct bound *b)
 {
 	double rate = (double)f->source->moved / (lanes_ns(f) / 1e9);
 
-	if (b->held_back < limit_felt)
+	if (b->held_back < min_held_back)
 		return false;
 	if (f->bwlimit && rate >= limit_reached * (double)f->bwlimit)
 		return true;
@@ -98,16 +100,16 @@ static bool is_limited(const struct bound_facts *f, const struct bound *b)
 }
 
 /*
- * By Little's law: what is in each stage on average.  When that adds up to the window, nothing
- * ever queues: no stage is what the others wait for, and more blocks would fill more of them.
+ * By Little's law the average bytes in a stage are the rate times the time in it. If their sum is
+ * the window, nothing queues: no stage is the bottleneck, and a larger window would raise the rate.
  */
 static bool is_windowed(const struct bound_facts *f, const struct bound *b)
 {
 	double at_ends = (max_double(b->source, 0) + max_double(b->sink, 0)) * f->source->block *
 			 count_used_lanes(f);
-	double under_way = (double)f->source->moved * b->rtt_us * 1000 / lanes_ns(f);
+	double in_flight = (double)f->source->moved * b->rtt_us * 1000 / lanes_ns(f);
 
-	return b->window && at_ends + under_way >= window_full * (double)b->window;
+	return b->window && at_ends + in_flight >= window_full * (double)b->window;
 }
 
 static const char *const sources[STAGE_KINDS] = {"source", "source disk", "source pipe",
@@ -150,7 +152,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 		.window = f->source->window,
 		.rtt_us = there && (there < back || !back) ? there : back,
 	};
-	if (lanes_ns(f) + (double)f->sink->ns_finish < ns_least)
+	if (lanes_ns(f) + (double)f->sink->ns_finish < min_ns)
 		return;
 	b->found = true;
 	find_shares(f, b);
@@ -158,13 +160,13 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 	b->name = name_bound(f, b);
 }
 
-/* ---- telling ------------------------------------------------------------------------- */
+/* ---- output -------------------------------------------------------------------------- */
 
-static void print_share(const char **before, const char *what, double is, FILE *to)
+static void print_share(const char **before, const char *name, double share, FILE *to)
 {
-	if (is < 0)
+	if (share < 0)
 		return;
-	fprintf(to, "%s%s %.0f %%", *before, what, is * 100);
+	fprintf(to, "%s%s %.0f %%", *before, name, share * 100);
 	*before = ", ";
 }
 
@@ -179,7 +181,7 @@ void bound_print(const struct bound *b, FILE *to)
 	print_share(&before, "source busy", b->source, to);
 	print_share(&before, "network", b->network, to);
 	print_share(&before, "sink busy", b->sink, to);
-	if (b->held_back >= limit_felt)
+	if (b->held_back >= min_held_back)
 		print_share(&before, "held back", b->held_back, to);
 	if (b->processors >= processors_within_host)
 		print_share(&before, "processors", b->processors, to);
@@ -189,12 +191,12 @@ void bound_print(const struct bound *b, FILE *to)
 	fputc(')', to);
 }
 
-static void json_share(const char *name, double is, FILE *to)
+static void json_share(const char *name, double share, FILE *to)
 {
-	if (is < 0)
+	if (share < 0)
 		fprintf(to, ", \"%s\": null", name);
 	else
-		fprintf(to, ", \"%s\": %.3f", name, is);
+		fprintf(to, ", \"%s\": %.3f", name, share);
 }
 
 void bound_json(const struct bound *b, FILE *to)
@@ -211,7 +213,7 @@ void bound_json(const struct bound *b, FILE *to)
 
 /* ---- several sessions ------------------------------------------------------------------ */
 
-/* Of those that hold for all of it the last one's are told. */
+/* Fields that are not sums come from the last session. */
 void times_join(struct msg_times *to, const struct msg_times *more)
 {
 	struct msg_times sum = *more;

@@ -18,19 +18,19 @@ enum { PROGRESS_EVERY_MS = 1000, LINE_ROOM = 2048 };
 
 static struct {
 	const struct options *o;
-	FILE *out; /* for lines; NULL: none are asked for */
+	FILE *out; /* NULL: no option requests lines */
 	struct failed_list *failed;
 	struct log_file *log;
-	bool terminal; /* a person sees them: names are escaped */
+	bool terminal; /* out is a terminal, so names are escaped */
 	bool below_source; /* paths begin with the name of the only SRC, a directory */
 	struct repeats repeats; /* of errors and warnings, unless -v shows them all */
-	uint64_t progress_ms; /* of the last progress object */
+	uint64_t progress_ms; /* time of the last progress object */
 	char text[4 * EVENT_PATH_MAX + 8]; /* a path, escaped */
 } events;
 
-/* ---- lines that are asked for ------------------------------------------------------------- */
+/* ---- lines --------------------------------------------------------------------------------- */
 
-/* What the ends and the conductor have to say: screen.h shows it. */
+/* Takes the log lines of the ends and the conductor. */
 static void on_log(enum log_level level, const char *line)
 {
 	char text[LINE_ROOM];
@@ -112,8 +112,7 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 	}
 }
 
-/* Nothing is different there, and nothing went over: rsync, too, tells of it only when asked twice.
- */
+/* Nothing differs and nothing was sent. rsync prints such lines only with -ii. */
 static bool is_unchanged(const char *change)
 {
 	return change[0] == '.' && change[1] && strspn(change + 2, ". ") == strlen(change + 2);
@@ -139,7 +138,7 @@ static void print_change(const struct msg_event *m)
 	fprintf(events.out, "%s %s\n", m->deleted ? "*deleting  " : change, escape_path(m));
 }
 
-/* The name as SRC has it, as lists of names and checks of digests want it. */
+/* The name relative to SRC, for --failed and for tools that check digests. */
 static void name_in_source(const struct msg_event *m, const char **name, size_t *len)
 {
 	const char *slash = memchr(m->path, '/', m->path_len);
@@ -164,8 +163,8 @@ static bool has_char_of(const char *name, size_t len, const char *of)
 	return false;
 }
 
-/* As sha256sum(1) prints it: with a backslash in front where one of these is in the name.  A
- * terminal gets no control characters of the peer's. */
+/* As sha256sum(1) prints it: a leading backslash marks a name with escaped characters. On a
+ * terminal all control characters are escaped, because the peer chose the name. */
 static void print_digest(const struct msg_event *m)
 {
 	static const char specials[] = "\n\\\r";
@@ -273,7 +272,7 @@ void events_flush(void)
 		log_file_flush(events.log);
 }
 
-/* A list that could not become complete would pass for one. */
+/* After other failures the list lacks names, but would look complete. */
 static bool is_list_complete(enum outcome code)
 {
 	if (code == OUT_DONE || code == OUT_SOME_FILES || code == OUT_MAX_DELETE)

@@ -11,10 +11,10 @@
 
 struct failed_list {
 	const char *path;
-	char *temporary; /* NULL: path is no regular file, and is written in place */
+	char *temporary; /* NULL: path is not a regular file, and is written in place */
 	FILE *file;
 	bool any;
-	int error; /* of the first write that failed */
+	int error; /* errno of the first failed write */
 };
 
 static int open_list_temporary(struct failed_list *l)

@@ -4,10 +4,10 @@
 #include <string.h>
 #include "base/escape.h"
 
-/* Of so many bytes at a time; a character of more bytes is not cut in two. */
+/* Bytes that are escaped at a time. */
 enum { PIECE = 1024 };
 
-/* How much of s to take now: up to PIECE, not within a UTF-8 sequence. */
+/* Up to PIECE bytes, without splitting a UTF-8 sequence. */
 static size_t next_piece_len(const unsigned char *s, size_t len)
 {
 	size_t n = PIECE;

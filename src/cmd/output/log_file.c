@@ -15,9 +15,9 @@ enum { TEXT_MOST = 64 << 10 };
 
 struct log_file {
 	const char *path;
-	FILE *file; /* with a lock of its own */
-	int error; /* of the first write that failed */
-	time_t second; /* of stamp */
+	FILE *file; /* its lock also protects the other fields */
+	int error; /* errno of the first failed write */
+	time_t stamp_second; /* the time that stamp shows */
 	char stamp[40];
 };
 
@@ -43,8 +43,8 @@ static const char *format_stamp(struct log_file *l)
 	time_t now = time(NULL);
 	struct tm tm;
 
-	if (now != l->second) {
-		l->second = now;
+	if (now != l->stamp_second) {
+		l->stamp_second = now;
 		localtime_r(&now, &tm);
 		strftime(l->stamp, sizeof l->stamp, "%Y-%m-%dT%H:%M:%S%z", &tm);
 	}
@@ -64,7 +64,7 @@ void log_file_add(struct log_file *l, const char *word, const void *text, size_t
 
 	flockfile(l->file);
 	escape(escaped, sizeof escaped, text, len);
-	/* A change is a peer's word, too. */
+	/* An itemized change comes from a peer. */
 	escape(first, sizeof first, word, strlen(word));
 	fprintf(l->file, "%s [%d] %s %s\n", format_stamp(l), (int)getpid(), first, escaped);
 	note_error(l);

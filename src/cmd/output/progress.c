@@ -32,7 +32,7 @@ void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms)
 	p->line_ms = now_ms;
 }
 
-/* What a far end counts may be any number, and go back. */
+/* A far end may send any counts, even decreasing ones. */
 static uint64_t double_to_u64(double v)
 {
 	return v < 0x1p64 ? (uint64_t)v : UINT64_MAX;

@@ -90,7 +90,7 @@ void report_verbose(const struct report *r, FILE *at)
 	FILE *to = output_buffer_begin(&w, at);
 	struct bound b;
 
-	/* In an end's words, or its peer's. */
+	/* Both texts may come from a peer. */
 	escape(how, sizeof how, r->how, strlen(r->how));
 	escape(why, sizeof why, r->why, strlen(r->why));
 	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, average_rate(r) * 8 / 1e9,

@@ -11,7 +11,7 @@
 #include "base/escape.h"
 #include "base/log.h"
 
-/* A pipe that polls writable takes so much without waiting. */
+/* A pipe that polls writable takes WRITE_MAX bytes without blocking (PIPE_BUF). */
 enum { WRITE_MAX = 4096, TEXT_ROOM = 2048 };
 
 static struct {
@@ -20,9 +20,9 @@ static struct {
 	void (*wake)(void);
 	char kept[SCREEN_KEPT_MAX];
 	size_t len;
-	unsigned dropped; /* lines that found no room */
-	char live[SCREEN_LINE_MAX]; /* to be shown */
-	char shown[SCREEN_LINE_MAX]; /* on the terminal now */
+	unsigned dropped; /* lines for which kept[] had no room */
+	char live[SCREEN_LINE_MAX]; /* the live line to show */
+	char shown[SCREEN_LINE_MAX]; /* the live line on the terminal */
 } screen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool has_pending_output(void)
@@ -30,7 +30,7 @@ static bool has_pending_output(void)
 	return screen.len > 0 || strcmp(screen.live, screen.shown) != 0;
 }
 
-/* Everything below with the lock held. */
+/* The caller of each function below holds the lock. */
 static void keep_line(const char *text)
 {
 	int n = snprintf(screen.kept + screen.len, sizeof screen.kept - screen.len, "%s: %s\n",
@@ -42,7 +42,7 @@ static void keep_line(const char *text)
 		screen.dropped++;
 }
 
-/* One write; false when stderr is gone, and nothing can be shown any more. */
+/* Writes once. Returns false if stderr is closed. */
 static bool write_once(const char *text, size_t len, size_t *written)
 {
 	ssize_t n = write(STDERR_FILENO, text, len);
@@ -51,7 +51,7 @@ static bool write_once(const char *text, size_t len, size_t *written)
 	return n >= 0 || errno == EINTR || errno == EAGAIN;
 }
 
-/* A shell that has put the program into the background shows its prompt there. */
+/* In the background the live line would overwrite the shell's prompt. */
 static bool is_in_background(void)
 {
 	pid_t front = tcgetpgrp(STDERR_FILENO);
@@ -83,7 +83,7 @@ static bool write_kept(void)
 	if (screen.len == 0 && screen.dropped) {
 		char text[64];
 
-		snprintf(text, sizeof text, "%u lines more were too many to be shown",
+		snprintf(text, sizeof text, "%u more lines were dropped because stderr is too slow",
 			 screen.dropped);
 		screen.dropped = 0;
 		keep_line(text);
@@ -91,8 +91,8 @@ static bool write_kept(void)
 	return ok;
 }
 
-/* How many bytes of UTF-8 fill the line but its last column: a full line would be wrapped by the
- * terminal, and the carriage return reach its last part only. */
+/* The bytes of UTF-8 text that fit the line. The last column stays free: a terminal wraps a full
+ * line, and a carriage return then returns only to the start of its last part. */
 static int count_fitting_bytes(const char *text)
 {
 	struct winsize size;
@@ -126,7 +126,7 @@ static void drop_pending_output(void)
 	memcpy(screen.shown, screen.live, sizeof screen.shown);
 }
 
-/* Write while stderr takes it; ms: how long to wait for that each time, -1 for ever. */
+/* Writes while stderr accepts output. ms: how long to wait for that each time; -1: forever. */
 static void write_pending_output(int ms)
 {
 	struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};

@@ -9,22 +9,22 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* A pipe that polls writable takes WRITE_MAX without waiting. */
+/* A pipe that polls writable takes WRITE_MAX bytes without blocking (PIPE_BUF). */
 enum { KEPT_MAX = 1 << 20, WRITE_MAX = 4096 };
 
 static struct {
 	FILE *file;
 	int fd;
-	int error; /* errno of the first write that failed: nothing more is written */
+	int error; /* errno of the first failed write; nothing is written after it */
 	char kept[KEPT_MAX];
-	size_t start, end; /* of kept */
-	int beyond; /* a file with what found no room in it, -1: none yet */
-	off_t beyond_start, beyond_end;
-} spool = {.fd = -1, .beyond = -1};
+	size_t start, end; /* of the bytes in kept[] */
+	int overflow_fd; /* an unnamed file for what kept[] has no room for; -1: none yet */
+	off_t overflow_start, overflow_end;
+} spool = {.fd = -1, .overflow_fd = -1};
 
 static bool is_spool_empty(void)
 {
-	return spool.start == spool.end && spool.beyond_start == spool.beyond_end;
+	return spool.start == spool.end && spool.overflow_start == spool.overflow_end;
 }
 
 static bool is_writable(int ms)
@@ -34,7 +34,7 @@ static bool is_writable(int ms)
 	return poll(&p, 1, ms) > 0;
 }
 
-/* Whole lines where that can be: stderr has other lines, too. */
+/* Whole lines if possible, because stderr may carry other lines too. */
 static size_t next_write_len(void)
 {
 	size_t len = spool.end - spool.start;
@@ -50,28 +50,28 @@ static void discard_spool(int error)
 {
 	spool.error = error;
 	spool.start = spool.end = 0;
-	spool.beyond_start = spool.beyond_end = 0;
+	spool.overflow_start = spool.overflow_end = 0;
 }
 
-/* What is in the file comes next. */
+/* The overflow file continues what kept[] had. */
 static void refill_from_file(void)
 {
 	ssize_t n;
 
 	spool.start = spool.end = 0;
-	if (spool.beyond_start == spool.beyond_end)
+	if (spool.overflow_start == spool.overflow_end)
 		return;
-	n = pread_full(spool.beyond, spool.kept, sizeof spool.kept, spool.beyond_start);
+	n = pread_full(spool.overflow_fd, spool.kept, sizeof spool.kept, spool.overflow_start);
 	if (n <= 0) {
 		discard_spool(n < 0 ? errno : EIO);
 		return;
 	}
 	spool.end = (size_t)n;
-	spool.beyond_start += n;
-	if (spool.beyond_start < spool.beyond_end)
+	spool.overflow_start += n;
+	if (spool.overflow_start < spool.overflow_end)
 		return;
-	spool.beyond_start = spool.beyond_end = 0;
-	(void)!ftruncate(spool.beyond, 0);
+	spool.overflow_start = spool.overflow_end = 0;
+	(void)!ftruncate(spool.overflow_fd, 0);
 }
 
 static void write_some(int ms)
@@ -95,14 +95,14 @@ static int open_overflow_file(void)
 {
 	FILE *unnamed;
 
-	if (spool.beyond >= 0)
+	if (spool.overflow_fd >= 0)
 		return 0;
 	unnamed = tmpfile();
 	if (!unnamed)
 		return -1;
-	spool.beyond = dup_above(fileno(unnamed), 3);
+	spool.overflow_fd = dup_above(fileno(unnamed), 3);
 	fclose(unnamed);
-	return spool.beyond < 0 ? -1 : 0;
+	return spool.overflow_fd < 0 ? -1 : 0;
 }
 
 static ssize_t spool_bytes(void *cookie, const char *bytes, size_t len)
@@ -112,19 +112,20 @@ static ssize_t spool_bytes(void *cookie, const char *bytes, size_t len)
 		return (ssize_t)len;
 	if (spool.start == spool.end)
 		refill_from_file();
-	if (spool.beyond_start == spool.beyond_end && len <= sizeof spool.kept - spool.end) {
+	if (spool.overflow_start == spool.overflow_end && len <= sizeof spool.kept - spool.end) {
 		memcpy(spool.kept + spool.end, bytes, len);
 		spool.end += len;
 		return (ssize_t)len;
 	}
-	if (open_overflow_file() || pwrite_full(spool.beyond, bytes, len, spool.beyond_end)) {
-		/* No room anywhere: then it must be waited for. */
+	if (open_overflow_file() ||
+	    pwrite_full(spool.overflow_fd, bytes, len, spool.overflow_end)) {
+		/* There is no room anywhere, so wait until the reader takes the bytes. */
 		write_some(-1);
 		if (!spool.error && write_full(spool.fd, bytes, len))
 			discard_spool(errno);
 		return (ssize_t)len;
 	}
-	spool.beyond_end += (off_t)len;
+	spool.overflow_end += (off_t)len;
 	return (ssize_t)len;
 }
 
@@ -157,8 +158,8 @@ int spool_end(void)
 	fclose(spool.file);
 	spool.file = NULL;
 	write_some(-1);
-	close_fd(spool.beyond);
-	spool.beyond = -1;
+	close_fd(spool.overflow_fd);
+	spool.overflow_fd = -1;
 	errno = spool.error;
 	return spool.error ? fail("write to stdout: %m") : 0;
 }

@@ -67,7 +67,7 @@ void stats_print(const struct report *r, FILE *at)
 		{"devices and FIFOs", c->nodes},
 	};
 	struct bound b;
-	const char *before = "asked for:             ";
+	const char *before = "requested:             ";
 
 	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		fprintf(to, "%s%llu %s", before, (unsigned long long)kinds[i].n, kinds[i].what);
@@ -75,7 +75,7 @@ void stats_print(const struct report *r, FILE *at)
 	}
 	fputc('\n', to);
 	print_count(to, "files sent:", r->total.files);
-	print_count(to, "files there already:", r->total.same);
+	print_count(to, "files up to date:", r->total.same);
 	print_count(to, "created:", c->created);
 	print_count(to, "deleted:", c->deleted);
 	print_count(to, "failed:", r->total.failed);
@@ -83,8 +83,8 @@ void stats_print(const struct report *r, FILE *at)
 		print_count(to, "metadata not kept:", c->unkept);
 	print_bytes(to, "bytes of files sent:", r->total.bytes);
 	print_bytes(to, "of these in holes:", c->holes);
-	print_bytes(to, "there from before:", c->had);
-	print_bytes(to, "went over:", c->sent);
+	print_bytes(to, "bytes already there:", c->had);
+	print_bytes(to, "bytes transferred:", c->sent);
 	report_bound(r, &b);
 	fprintf(to, "%-22s ", "bound by:");
 	bound_print(&b, to);

@@ -358,7 +358,7 @@ static void notes_are_queued_in_order(void **state)
 		log_at(LOG_ERROR, "%s", line);
 	}
 	while (notes_take(&m)) {
-		if (sscanf(m.text, "%u lines more", &dropped) == 1 && m.level == LOG_WARN)
+		if (sscanf(m.text, "%u more lines", &dropped) == 1 && m.level == LOG_WARN)
 			continue;
 		assert_int_equal(atoi(m.text), n++);
 	}
