@@ -20,33 +20,33 @@
 #include "base/worker.h"
 
 enum { CHILDREN_MAX = 256, STOP_MS = 500 };
-/* No status that waitpid() gives: it has no way to say that a child has gone on. */
+/* Something else reaped the child. No child that has ended has this status (WIFCONTINUED). */
 enum { STATUS_LOST = 0xffff };
 
-/* Our ends of the children's pipes: a forked process that kept one would hide our death, or the
- * end of a stream, from the child at the other side. */
-static int ours[3 * CHILDREN_MAX];
-static unsigned ours_count;
+/* Our ends of the children's pipes. Each child closes them: a child that kept one would hide our
+ * death, or the end of a stream, from the child at the other end. */
+static int tracked_fds[3 * CHILDREN_MAX];
+static unsigned tracked_count;
 
 static int track_fd(int fd)
 {
-	if (fd >= 0 && ours_count < sizeof ours / sizeof *ours)
-		ours[ours_count++] = fd;
+	if (fd >= 0 && tracked_count < sizeof tracked_fds / sizeof *tracked_fds)
+		tracked_fds[tracked_count++] = fd;
 	return fd;
 }
 
 static void close_tracked_fd(int *fd)
 {
-	for (unsigned i = 0; i < ours_count; i++)
-		if (ours[i] == *fd) {
-			ours[i] = ours[--ours_count];
+	for (unsigned i = 0; i < tracked_count; i++)
+		if (tracked_fds[i] == *fd) {
+			tracked_fds[i] = tracked_fds[--tracked_count];
 			break;
 		}
 	close_fd(*fd);
 	*fd = -1;
 }
 
-/* Both ends above the stdio, where dup2() in a child can't hit them. */
+/* Moves both ends above stdio, where dup2() in a child does not replace them. */
 static int raise_fd_pair(int fds[2])
 {
 	int low[2] = {fds[0], fds[1]}, err;
@@ -64,11 +64,11 @@ static int raise_fd_pair(int fds[2])
 	return -1;
 }
 
-/* What is between two processes: theirs is the child's end. */
+/* The connections to a child; theirs: the child's end. */
 struct child_pipes {
 	int in_ours, in_theirs;
 	int out_ours, out_theirs;
-	int go_ours, go_theirs; /* the child's go, and its word about exec(3) */
+	int go_ours, go_theirs; /* a socket: we send the go, the child sends the errno of exec(3) */
 };
 
 static void close_pipes(struct child_pipes *t)
@@ -108,8 +108,8 @@ static int make_pipes(struct child_pipes *t, bool in, bool out, bool go)
 	return 0;
 }
 
-/* Handlers of ours mean nothing in a child and what we ignore for ourselves it needs (SIGPIPE);
- * what our own parent had ignored, as nohup(1) does, stays ignored. */
+/* A child needs the default action of signals that we ignore, such as SIGPIPE. Signals that our
+ * parent ignored, as nohup(1) does, stay ignored. */
 static void restore_signals(void)
 {
 	static const int inherited[] = {SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
@@ -117,11 +117,11 @@ static void restore_signals(void)
 	sigset_t none;
 
 	for (int signo = 1; signo < NSIG; signo++) {
-		bool keeps = false;
+		bool is_inherited = false;
 
 		for (unsigned i = 0; i < sizeof inherited / sizeof *inherited; i++)
-			keeps |= signo == inherited[i];
-		if (keeps && sigaction(signo, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+			is_inherited |= signo == inherited[i];
+		if (is_inherited && sigaction(signo, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
 			continue;
 		sigaction(signo, &dfl, NULL);
 	}
@@ -133,15 +133,15 @@ static void child_begin(const struct child_pipes *t)
 {
 	restore_signals();
 	unsetenv("RD_KEY");
-	while (ours_count > 0)
-		close_fd(ours[--ours_count]);
+	while (tracked_count > 0)
+		close_fd(tracked_fds[--tracked_count]);
 	close_fd(t->in_ours);
 	close_fd(t->out_ours);
 	close_fd(t->go_ours);
 }
 
-/* A child that waits for its go must not outlive us.  The end of the socket says so, unless some
- * other process has a copy of our end; the signal says so then. */
+/* A child that waits for its go must not outlive us. It sees the end of the socket, or, if another
+ * process has a copy of our end, gets the signal. */
 static void child_hold(const struct child_pipes *t, pid_t parent)
 {
 	ssize_t n;
@@ -184,7 +184,7 @@ out:
 	_exit(127);
 }
 
-/* What exec(3) came to: the end of the socket is success. */
+/* Waits for the result of exec(3). The end of the socket means success. */
 static int await_exec(struct child *c, enum outcome code)
 {
 	int err = 0;
@@ -207,7 +207,7 @@ static void child_adopt(struct child *c, pid_t pid, const struct child_pipes *t,
 	snprintf(c->what, sizeof c->what, "%s", what);
 }
 
-/* Where children are ignored, nobody learns how they ended. */
+/* While SIGCHLD is ignored, the kernel discards the status of children. */
 static void restore_sigchld(void)
 {
 	struct sigaction sa;
@@ -249,7 +249,7 @@ int child_go(struct child *c)
 	while (n < 0 && errno == EINTR);
 	if (n != 1) {
 		close_tracked_fd(&c->go);
-		return fail("run %s: it is gone", c->what);
+		return fail("run %s: its process has exited", c->what);
 	}
 	return await_exec(c, OUT_FILE);
 }
@@ -287,13 +287,13 @@ static bool child_reap(struct child *c)
 	while (pid < 0 && errno == EINTR);
 	if (pid == 0)
 		return false;
-	/* Somebody else took it: how it ended is not known, so it did not end well. */
+	/* Something else reaped it. Its status is unknown, which counts as a failure. */
 	c->status = pid < 0 ? STATUS_LOST : status;
 	c->pid = 0;
 	return true;
 }
 
-/* A descriptor that polls readable when the child ends, -1 where the kernel has none. */
+/* Returns a descriptor that polls readable when the child exits, or -1 if the kernel has none. */
 static int open_pidfd(pid_t pid)
 {
 	return (int)syscall(SYS_pidfd_open, pid, 0);
@@ -307,7 +307,7 @@ bool child_wait(struct child *c, int *status, uint64_t deadline_ms)
 		watch = open_pidfd(c->pid);
 	while (c->pid && !child_reap(c)) {
 		struct pollfd p = {.fd = watch, .events = POLLIN};
-		/* A signal may come just before the wait, so that never lasts long. */
+		/* Short, because a signal may arrive just before the wait. */
 		int ms = watch < 0 ? 10 : 250;
 
 		if (deadline_ms ? clock_left(deadline_ms) == 0 : cancelled() != 0)
@@ -329,7 +329,7 @@ char *child_end_text(int status, char *to, size_t size)
 		snprintf(to, size, "was killed by signal %d (%s)", WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
 	else if (status == STATUS_LOST)
-		snprintf(to, size, "ended unseen: %s", strerror(ECHILD));
+		snprintf(to, size, "ended with an unknown status: %s", strerror(ECHILD));
 	else
 		snprintf(to, size, "exited with %d", WEXITSTATUS(status));
 	return to;

@@ -77,7 +77,7 @@ static void make_key(const struct options *o)
 	exit_with(OUT_DONE);
 }
 
-/* What the parent had blocked would never be heard: SIGTERM, or the SIGUSR2 that wakes a thread. */
+/* A signal that the parent blocked would never arrive: SIGTERM, or SIGUSR2, which wakes threads. */
 static void clear_signal_mask(void)
 {
 	sigset_t none;
@@ -90,7 +90,7 @@ void take_command_line(struct options *o, enum program program, int argc, char *
 {
 	keep_stdio();
 	clear_signal_mask();
-	/* A write beyond `ulimit -f' is to fail, with a message, like one to a full disk. */
+	/* A write beyond `ulimit -f' must fail with a message, like a write to a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);
 	if (options_parse(o, program, argc, argv))

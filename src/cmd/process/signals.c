@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { LOOK_MS = 50 };
+enum { CHECK_MS = 50 };
 
 static int signals = -1;
 
@@ -36,7 +36,7 @@ int signals_begin(void)
 		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return signals < 0 ? fail_as(OUT_MEMORY, "make a signal descriptor: %m") : 0;
+	return signals < 0 ? fail_as(OUT_MEMORY, "create a signal descriptor: %m") : 0;
 }
 
 int signals_fd(void)
@@ -44,7 +44,8 @@ int signals_fd(void)
 	return signals;
 }
 
-/* The descriptor wakes for a child that ended, too, and can't be looked at without taking. */
+/* Polls the pending signals: the descriptor would also wake for a child, and reading it would
+ * consume the signal. */
 void signals_pause(int ms)
 {
 	uint64_t until = clock_ms() + (uint64_t)ms;
@@ -55,7 +56,7 @@ void signals_pause(int ms)
 		if (sigismember(&set, SIGINT) || sigismember(&set, SIGTERM) ||
 		    sigismember(&set, SIGHUP))
 			return;
-		poll(NULL, 0, clock_left(until) < LOOK_MS ? clock_left(until) : LOOK_MS);
+		poll(NULL, 0, clock_left(until) < CHECK_MS ? clock_left(until) : CHECK_MS);
 	}
 }
 

@@ -16,12 +16,12 @@
 
 enum { WAKE_EVERY_MS = 20 };
 
-static int bell = -1; /* rung by handlers and threads, heard by main */
-static atomic_int caught; /* the signal that asked us to stop */
-static atomic_bool asked; /* SIGUSR1 */
+static int bell = -1; /* an eventfd; handlers and threads raise it to wake main */
+static atomic_int stop_signal; /* 0: none yet */
+static atomic_bool progress_requested; /* by SIGUSR1 */
 static atomic_bool session_is_over;
 static atomic_bool nudged;
-static atomic_bool ended; /* the worker has nothing left to do but return */
+static atomic_bool worker_ended; /* it only has to return */
 
 static void ring_bell(void)
 {
@@ -31,9 +31,9 @@ static void ring_bell(void)
 
 static void on_stop_signal(int signo)
 {
-	static const char text[] = "a second signal: leaving at once\n";
+	static const char text[] = "second signal: exiting at once\n";
 
-	if (atomic_exchange(&caught, signo)) {
+	if (atomic_exchange(&stop_signal, signo)) {
 		(void)!write(STDERR_FILENO, text, sizeof text - 1);
 		_exit(OUT_SIGNAL);
 	}
@@ -44,34 +44,34 @@ static void on_stop_signal(int signo)
 static void on_progress_signal(int signo)
 {
 	(void)signo;
-	atomic_store(&asked, true);
+	atomic_store(&progress_requested, true);
 	ring_bell();
 }
 
 static void set_handler(int signo, void (*handler)(int))
 {
-	/* Without SA_RESTART: a wait in main ends. */
+	/* Without SA_RESTART a signal ends a wait in main. */
 	struct sigaction sa = {.sa_handler = handler};
 
 	sigemptyset(&sa.sa_mask);
 	sigaction(signo, &sa, NULL);
 }
 
-int watch_signals(bool deaf)
+int watch_signals(bool ignore_terminal)
 {
 	if (bell < 0)
 		bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (bell < 0)
-		return fail_as(OUT_MEMORY, "make an event descriptor: %m");
+		return fail_as(OUT_MEMORY, "create an event descriptor: %m");
 	set_handler(SIGPIPE, SIG_IGN);
-	/* An end that was forked has what launch.c gives to a command. */
+	/* restore_signals() in child.c has set the default action in a forked end. */
 	set_handler(SIGXFSZ, SIG_IGN);
 	set_handler(SIGUSR1, on_progress_signal);
 	set_handler(SIGTERM, on_stop_signal);
 	if (!signal_is_ignored(SIGINT))
-		set_handler(SIGINT, deaf ? SIG_IGN : on_stop_signal);
+		set_handler(SIGINT, ignore_terminal ? SIG_IGN : on_stop_signal);
 	if (!signal_is_ignored(SIGHUP))
-		set_handler(SIGHUP, deaf ? SIG_IGN : on_stop_signal);
+		set_handler(SIGHUP, ignore_terminal ? SIG_IGN : on_stop_signal);
 	return 0;
 }
 
@@ -80,7 +80,7 @@ void watch_session(struct watch *w, struct session *s)
 	pthread_mutex_lock(&w->lock);
 	w->session = s;
 	pthread_mutex_unlock(&w->lock);
-	/* It may have failed before main could know of it. */
+	/* It may have failed before main knew of it. */
 	ring_bell();
 }
 
@@ -96,7 +96,7 @@ void watch_nudge(void)
 		ring_bell();
 }
 
-/* Have the session fail with the signal, unless it has failed before. */
+/* Makes the session fail with the signal, unless it failed before. */
 static void fail_watched_session(struct watch *w, int signo)
 {
 	pthread_mutex_lock(&w->lock);
@@ -107,8 +107,8 @@ static void fail_watched_session(struct watch *w, int signo)
 }
 
 /*
- * Did the session fail?  That it is over is not enough: after the sink's verdict the line may
- * go, and the worker still has to close what it opened.
+ * Whether the session failed. A session that is over has not always failed: after the sink's
+ * verdict the connection may close while the worker still cleans up.
  */
 static bool has_lost_session(struct watch *w)
 {
@@ -120,7 +120,7 @@ static bool has_lost_session(struct watch *w)
 		return false;
 	pthread_mutex_lock(&w->lock);
 	lost = w->session && session_failed(w->session, &f, host);
-	/* The worker may close the session before main leaves. */
+	/* Keep it: the worker may close the session before main exits. */
 	if (lost)
 		w->lost = f;
 	pthread_mutex_unlock(&w->lock);
@@ -134,14 +134,14 @@ static void *run_work(void *arg)
 	struct failure f = *failed();
 
 	pthread_mutex_lock(&w->lock);
-	/* Whoever noticed the signal first knew only its number. */
+	/* A cancelled wait reports only a signal; prefer the cause. */
 	if (result && f.code == OUT_SIGNAL && w->lost.code != OUT_DONE)
 		f = w->lost;
-	if (result && f.code == OUT_SIGNAL && atomic_load(&caught)) {
-		fail_signal(atomic_load(&caught));
+	if (result && f.code == OUT_SIGNAL && atomic_load(&stop_signal)) {
+		fail_signal(atomic_load(&stop_signal));
 		f = *failed();
 	}
-	/* Else main prints its own reason right now. */
+	/* Otherwise main has set both and is printing them. */
 	if (!w->left) {
 		w->result = result;
 		w->failure = f;
@@ -150,7 +150,7 @@ static void *run_work(void *arg)
 	return NULL;
 }
 
-/* Wait for the bell or the worker's end, at most ms. */
+/* Waits for the bell, at most ms. */
 static void wait_for_bell(int ms)
 {
 	struct pollfd p[2] = {{.fd = bell, .events = POLLIN},
@@ -165,7 +165,8 @@ static void wait_for_bell(int ms)
 		screen_flush();
 }
 
-/* Why main leaves alone: what the session says or has said, else the signal. */
+/* Sets the failure with which main exits without the worker: the session's failure, else the
+ * signal. */
 static void set_leave_failure(struct watch *w)
 {
 	char host[HOST_MAX];
@@ -183,14 +184,14 @@ static void set_leave_failure(struct watch *w)
 		w->failure = w->lost;
 		return;
 	}
-	fail_signal(atomic_load(&caught));
+	fail_signal(atomic_load(&stop_signal));
 	w->failure = *failed();
 }
 
 static void *run_work_and_ring(void *arg)
 {
 	run_work(arg);
-	atomic_store(&ended, true);
+	atomic_store(&worker_ended, true);
 	ring_bell();
 	return NULL;
 }
@@ -199,7 +200,7 @@ bool watch_run(struct watch *w)
 {
 	struct worker worker = {0};
 	uint64_t leave_ms = 0;
-	bool told = false;
+	bool signal_handled = false;
 
 	pthread_mutex_init(&w->lock, NULL);
 	if (worker_start(&worker, "end", run_work_and_ring, w)) {
@@ -207,18 +208,19 @@ bool watch_run(struct watch *w)
 		w->failure = *failed();
 		return true;
 	}
-	while (!atomic_load(&ended)) {
+	while (!atomic_load(&worker_ended)) {
 		int signo;
 
 		wait_for_bell(leave_ms ? WAKE_EVERY_MS : w->tick_ms ? w->tick_ms : -1);
-		signo = atomic_load(&caught);
-		if (signo && !told) {
-			told = true;
+		signo = atomic_load(&stop_signal);
+		if (signo && !signal_handled) {
+			signal_handled = true;
 			fail_watched_session(w, signo);
 		}
 		if (!leave_ms && (signo || has_lost_session(w))) {
 			leave_ms = clock_ms() + LEAVE_MS;
-			/* io.h gives up on EINTR only when cancelled, by whatever. */
+			/* Waits in base/io.h end on EINTR only if cancelled(); any signal will do.
+			 */
 			cancel(signo ? signo : SIGUSR2);
 		}
 		if (leave_ms) {
@@ -230,7 +232,7 @@ bool watch_run(struct watch *w)
 		}
 		atomic_store(&nudged, false);
 		if (w->tick)
-			w->tick(w->ctx, atomic_exchange(&asked, false));
+			w->tick(w->ctx, atomic_exchange(&progress_requested, false));
 	}
 	worker_join(&worker);
 	return true;

@@ -37,9 +37,9 @@ struct watch {
 	struct failure failure;
 };
 
-/* Takes over the signals. Call it before starting any thread or child. deaf: leave SIGINT and
- * SIGHUP, which a terminal sends to all processes, to the conductor. */
-int watch_signals(bool deaf);
+/* Takes over the signals. Call it before starting any thread or child. ignore_terminal: leave
+ * SIGINT and SIGHUP, which a terminal sends to all processes, to the conductor. */
+int watch_signals(bool ignore_terminal);
 /* Runs w->work. Returns true if it finished; w->result and w->failure are its results. False: it
  * had to be abandoned; w->failure says why, and the caller must only call _exit(2). */
 bool watch_run(struct watch *w);
