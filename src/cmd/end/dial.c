@@ -40,7 +40,8 @@ static int fail_interrupted(void)
 	return fail_as(OUT_SIGNAL, "interrupted while connecting");
 }
 
-/* Wait on fds (none: just wait) until the deadline, in steps that notice cancelling. */
+/* Polls fds, or just waits if n is 0, until the deadline, in steps short enough to notice
+ * cancelled(). Returns 1, 0 at the deadline, or -1. */
 static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 {
 	int rc;
@@ -55,7 +56,7 @@ static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 	return rc > 0;
 }
 
-/* One attempt: a connected descriptor, or -1 with errno. */
+/* Returns a connected descriptor, or -1 with errno. */
 static int connect_address(const union address *to, uint64_t deadline_ms)
 {
 	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -80,7 +81,8 @@ static int connect_address(const union address *to, uint64_t deadline_ms)
 	return -1;
 }
 
-/* All addresses, one after the other; one that answers nothing leaves time for the rest. */
+/* Tries all addresses in turn. Each gets an equal share of the time left, so that a silent address
+ * leaves time for the others. */
 static int connect_any_address(const union address *to, unsigned n, uint64_t deadline_ms,
 			       union address *dialed)
 {
@@ -104,7 +106,6 @@ static int connect_any_address(const union address *to, unsigned n, uint64_t dea
 	return fd;
 }
 
-/* 0, or -1 with a failure. */
 static int await_handshake(struct channel *ch, const struct dial_opts *o, uint64_t deadline_ms)
 {
 	uint64_t from_ms = clock_ms(), until_ms = from_ms + (unsigned)o->silence_ms;
@@ -137,7 +138,7 @@ static int fail_unreachable(const struct dial_opts *o)
 		       o->port, why, o->timeout_ms / 1000.0, more);
 }
 
-/* One try.  0; -1 with a failure, *again: after which another one may succeed. */
+/* One attempt. Returns 0, or -1 with a failure; *again: another attempt may succeed. */
 static int dial_once(const struct dial_opts *o, const union address *to, unsigned n,
 		     uint64_t deadline_ms, struct channel **out, union address *dialed, bool *again)
 {
@@ -154,22 +155,21 @@ static int dial_once(const struct dial_opts *o, const union address *to, unsigne
 		return 0;
 	channel_free(*out);
 	*out = NULL;
-	/* A listener closes early to make room, or because it is busy: with neither it proved
-	 * anything. */
+	/* A listener closes connections early to make room, or because it is busy. Neither proves
+	 * that the key is wrong. */
 	*again = failed()->code == OUT_PEER_LOST;
 	return -1;
 }
 
-/* Tried until the end: why the last listener closed the connection, unless there was none. */
+/* The time is over. Reports why the last listener closed the connection, if any did. */
 static int fail_all_tries(const struct dial_opts *o, const struct failure *closed, unsigned times)
 {
 	if (times == 0 || failed()->code == OUT_CONNECT)
 		return -1;
-	return fail_as(
-		OUT_CONNECT,
-		"connect to %s port %u: %s, before both had proved their key (%u %s in %g s)",
-		o->host, o->port, closed->text, times, times == 1 ? "try" : "tries",
-		o->timeout_ms / 1000.0);
+	return fail_as(OUT_CONNECT,
+		       "connect to %s port %u: %s before the keys were verified (%u %s in %g s)",
+		       o->host, o->port, closed->text, times, times == 1 ? "try" : "tries",
+		       o->timeout_ms / 1000.0);
 }
 
 int dial_connect(const struct dial_opts *o, struct channel **out, union address *dialed)

@@ -12,14 +12,14 @@ int disk_open(const struct start *e, const struct stopper *stopper, struct scrat
 	*s = (struct scratch){.fd = -1};
 	if (!start_has(e, START_SCRATCH) && !start_has(e, START_PROBE))
 		return 0;
-	/* A probe of the other end's disk: this one is idle. */
+	/* While the other end's disk is probed, this end is idle. */
 	if (start_has(e, START_PROBE) &&
 	    (m->role == ROLE_SOURCE ? e->want_count == 0 : m->target[0] == '\0'))
 		return 0;
 	if (m->role == ROLE_SINK)
 		return scratch_target(m->target, expand, m->memory_bytes, s);
 	if (e->want_count != 1)
-		return fail_as(OUT_PROTOCOL, "one file is to be measured, not %u", e->want_count);
+		return fail_as(OUT_PROTOCOL, "expected one file to measure, got %u", e->want_count);
 	return scratch_source(e->wants[0], expand, m->memory_bytes, stopper, s);
 }
 

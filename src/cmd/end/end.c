@@ -22,21 +22,21 @@
 #include "session/channel/key.h"
 #include "session/channel/openssl.h"
 
-enum { TELL_EVERY_MS = 250, LAST_WORD_MS = 1000 };
+enum { UPDATE_MS = 250, LAST_FRAME_MS = 1000 };
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
 #endif
 
 struct end {
-	struct channel *channel; /* until the session takes it */
-	int last_out; /* a copy of its descriptor, for when the session is gone */
+	struct channel *channel; /* NULL once the session owns it */
+	int last_out; /* a duplicate of its descriptor, for frames after the session */
 	struct framer framer;
 	struct end_work work;
 	struct scratch disk; /* rdbench's; fd -1 */
 	int clones; /* a socket to the other end; 0: none */
-	bool told; /* the verdict is on its way */
-	struct msg_progress last;
+	bool verdict_sent;
+	struct msg_progress last_progress; /* as sent */
 };
 
 /* ---- from the conductor, before there is a session --------------------------------------- */
@@ -52,7 +52,6 @@ static int send_end_greeting(struct end *e)
 	return frame_write(e->channel, MSG_GREETING, body, w.used, 0);
 }
 
-/* The next frame, which must be there. */
 static int await_frame(struct end *e, struct frame *f)
 {
 	int rc = frame_read(e->channel, &e->framer, 0, f);
@@ -72,17 +71,17 @@ static int receive_orders(struct end *e)
 	do {
 		rc = await_frame(e, &f) ? -1 : start_take(&e->work.start, &f);
 	} while (rc == 0);
-	/* START's secret was decoded there. */
+	/* start_begin() decoded START's secret on the stack. */
 	wipe_stack();
 	return rc < 0 ? -1 : 0;
 }
 
 /* ---- to the conductor ------------------------------------------------------------------------ */
 
-/* There is no session to send over: write to the stream itself. */
+/* Writes to the stream itself, because there is no session. */
 static int write_last_frame(struct end *e, uint8_t type, const void *body, size_t len)
 {
-	uint64_t deadline_ms = clock_ms() + LAST_WORD_MS;
+	uint64_t deadline_ms = clock_ms() + LAST_FRAME_MS;
 	uint8_t frame[FRAME_HEAD + FRAME_BODY_MAX];
 	size_t done = 0;
 
@@ -104,7 +103,7 @@ static int write_last_frame(struct end *e, uint8_t type, const void *body, size_
 	return 0;
 }
 
-/* A session that lost its peer sends nothing more, but the conductor may well be there. */
+/* A session that lost its peer sends nothing more, but the conductor may still be there. */
 static int send_to_conductor(struct end *e, uint8_t type, const struct writer *w)
 {
 	if (e->work.session && session_send(e->work.session, type, w->base, w->used) == 0)
@@ -136,15 +135,15 @@ static void send_progress(struct end *e)
 		.total_known = e->work.tally.total_known,
 	};
 
-	if (m.bytes == e->last.bytes && m.total == e->last.total && m.files == e->last.files &&
-	    m.total_known == e->last.total_known)
+	if (m.bytes == e->last_progress.bytes && m.total == e->last_progress.total &&
+	    m.files == e->last_progress.files && m.total_known == e->last_progress.total_known)
 		return;
-	e->last = m;
+	e->last_progress = m;
 	msg_progress_encode(&w, &m);
 	send_to_conductor(e, MSG_PROGRESS, &w);
 }
 
-/* In the main thread, while the worker works. */
+/* Runs in the main thread, beside the worker. */
 static void send_updates(void *ctx, bool asked)
 {
 	struct end *e = ctx;
@@ -159,8 +158,8 @@ static void send_updates(void *ctx, bool asked)
 	pthread_mutex_unlock(&e->work.watch.lock);
 }
 
-/* What is measured from memory to memory begins when all blocks have been used once: until then
- * it is the system that makes their pages. */
+/* A measurement from memory to memory begins when each block has been used once: until then the
+ * kernel allocates their pages. */
 static uint64_t warm_bytes(struct end *e)
 {
 	const struct lane *l = session_lane(e->work.session, 0);
@@ -171,16 +170,16 @@ static uint64_t warm_bytes(struct end *e)
 	return all < half ? all : half;
 }
 
-/* The last frame: how it ended, f NULL for well. */
+/* Sends the last frame. f: the failure, or NULL for success. */
 static void send_verdict(struct end *e, const struct failure *f, const char *host)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_verdict *v = &e->work.verdict;
 
-	if (e->told)
+	if (e->verdict_sent)
 		return;
-	e->told = true;
+	e->verdict_sent = true;
 	send_notes(e);
 	send_progress(e);
 	v->code = f ? (uint8_t)f->code : OUT_DONE;
@@ -234,7 +233,7 @@ static int run_role(struct end *e)
 	}
 }
 
-/* A lane's thread tells: when the conductor is slow it waits here for room. */
+/* Runs in a lane's thread, which blocks here while the conductor is slow. */
 static void on_event(void *ctx, const struct msg_event *m)
 {
 	struct end *e = ctx;
@@ -246,7 +245,7 @@ static void on_event(void *ctx, const struct msg_event *m)
 		session_send(e->work.session, MSG_EVENT, body, w.used);
 }
 
-/* As on_event(). */
+/* Blocks like on_event(). */
 static void on_taken(void *ctx, const char *name)
 {
 	struct end *e = ctx;
@@ -269,7 +268,7 @@ static void publish_session(struct end *e, struct session *s)
 	watch_session(&e->work.watch, s);
 }
 
-/* host: as of session_open(). */
+/* host: see session_open(). */
 static int open_end_session(struct end *e, char host[static HOST_MAX])
 {
 	struct session_opts so;
@@ -286,13 +285,13 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	rc = session_open(ch, before, len, &so, host, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
 	explicit_bzero(e->work.start.m.secret, sizeof e->work.start.m.secret);
-	framer_wipe(&e->framer); /* START came through it; the session has a copy of the rest */
+	framer_wipe(&e->framer); /* it held START; the session has a copy of the rest */
 	if (!rc)
 		publish_session(e, s);
 	return rc;
 }
 
-/* No session listens to the conductor meanwhile. */
+/* Reads the conductor's frames while there is no session that would. */
 static void read_cancel(void *ctx)
 {
 	struct end *e = ctx;
@@ -314,7 +313,7 @@ static bool is_conductor_cancelled(void *ctx)
 	return cancelled() != 0;
 }
 
-/* What comes is for the session to read; who waits for this end can end it. */
+/* Leaves arriving frames to the session. The conductor can kill this end. */
 static bool is_process_cancelled(void *ctx)
 {
 	(void)ctx;
@@ -382,8 +381,8 @@ static int run_end_work(void *ctx)
 /* ---- the process
  * ----------------------------------------------------------------------------------- */
 
-/* ssh's stdio is the control channel: nothing else may be written there by mistake. */
-static int set_stdio_apart(int *in, int *out)
+/* ssh's stdio is the control channel. Moves it, so that no library prints into it. */
+static int move_stdio(int *in, int *out)
 {
 	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC)), fd[2];
 
@@ -392,7 +391,7 @@ static int set_stdio_apart(int *in, int *out)
 	fd[0] = dup_above(*in, 3);
 	fd[1] = dup_above(*out, 3);
 	if (fd[0] < 0 || fd[1] < 0 || dup2(null, *in) < 0 || dup2(null, *out) < 0)
-		return fail_as(OUT_START, "set stdin and stdout apart: %m");
+		return fail_as(OUT_START, "move stdin and stdout to other descriptors: %m");
 	close_fd(null);
 	*in = fd[0];
 	*out = fd[1];
@@ -419,12 +418,12 @@ static int begin_end(struct end *e, int in, int out, bool far)
 	raise_descriptors();
 	if (openssl_start())
 		return -1;
-	if (far && set_stdio_apart(&in, &out))
+	if (far && move_stdio(&in, &out))
 		return -1;
 	e->last_out = dup_above(out, 3);
 	framer_init(&e->framer);
 	if (e->last_out < 0)
-		return fail_as(OUT_START, "copy a descriptor: %m");
+		return fail_as(OUT_START, "duplicate a descriptor: %m");
 	return channel_over_fds(in, out, &e->channel) || send_end_greeting(e) ? -1 : 0;
 }
 
@@ -438,11 +437,11 @@ static void end_free(struct end *e)
 	start_free(&e->work.start);
 }
 
-static int shared;
+static int clone_socket;
 
 void end_share(int socket)
 {
-	shared = socket;
+	clone_socket = socket;
 }
 
 int end_run(int in, int out, bool far)
@@ -450,8 +449,9 @@ int end_run(int in, int out, bool far)
 	static struct end e = {.disk.fd = -1};
 	int code;
 
-	e.clones = shared;
-	/* The conductor knows only that this end is gone, unless it is the conductor that is. */
+	e.clones = clone_socket;
+	/* The conductor sees only that this end exits, so print why, unless the conductor is gone.
+	 */
 	if (begin_end(&e, in, out, far)) {
 		if (failed()->code != OUT_PEER_LOST)
 			log_at(LOG_ERROR, "%s", failed()->text);
@@ -468,7 +468,7 @@ int end_run(int in, int out, bool far)
 	set_log(&e.work.start.m);
 	e.work.watch.work = run_end_work;
 	e.work.watch.tick = send_updates;
-	e.work.watch.tick_ms = TELL_EVERY_MS;
+	e.work.watch.tick_ms = UPDATE_MS;
 	e.work.watch.ctx = &e;
 	if (!watch_run(&e.work.watch)) {
 		send_failure_verdict(&e, &e.work.watch.failure);
@@ -476,7 +476,7 @@ int end_run(int in, int out, bool far)
 			session_flush(e.work.session);
 		_exit((int)e.work.watch.failure.code);
 	}
-	/* Also where no thread could be started for the work. */
+	/* Also if the worker thread could not be started. */
 	if (e.work.watch.result)
 		send_failure_verdict(&e, &e.work.watch.failure);
 	code = e.work.watch.result ? (int)e.work.watch.failure.code : OUT_DONE;

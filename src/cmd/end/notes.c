@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cmd/process/watch.h"
 
-/* Of a tree many files may fail at a time, and each is told. */
+/* Room for bursts: many files of a tree may fail at a time, and each failure is a line. */
 enum { BYTES_MAX = 4 << 20 };
 
 struct note {
@@ -78,7 +78,8 @@ bool notes_take(struct msg_note *m)
 		pop_note(m);
 	} else if (kept.dropped) {
 		m->level = LOG_WARN;
-		snprintf(m->text, sizeof m->text, "%u lines more were too many to be shown",
+		snprintf(m->text, sizeof m->text,
+			 "%u more lines were dropped because the connection to rdcp is too slow",
 			 kept.dropped);
 		kept.dropped = 0;
 	}

@@ -18,7 +18,7 @@
 
 enum {
 	DESCRIPTOR_LEAST = 20, /* shells and their scripts use lower ones */
-	LOOK_UP_MS = 250, /* a signal may come just before a wait */
+	POLL_MS = 250, /* a signal may arrive just before a wait */
 	WARN_MS = 5000,
 };
 
@@ -26,7 +26,7 @@ enum {
 
 static int relay_failed(struct relay *r, int fds[2])
 {
-	fail_as(OUT_START, "make a pipe for the command: %m");
+	fail_as(OUT_START, "create a pipe for the command: %m");
 	close_fd(fds[0]);
 	close_fd(fds[1]);
 	*r = (struct relay){.confirm = -1, .inherit = -1};
@@ -60,7 +60,7 @@ void relay_started(struct relay *r)
 
 int relay_confirm(struct relay *r)
 {
-	/* Nobody has to take it: SIGPIPE is ignored. */
+	/* The command need not read it: SIGPIPE is ignored. */
 	if (r->confirm >= 0 && write_full(r->confirm, "e", 1) && errno != EPIPE)
 		return fail("confirm the end of the stream to the command: %m");
 	return 0;
@@ -68,7 +68,7 @@ int relay_confirm(struct relay *r)
 
 /* ---- rdsend -------------------------------------------------------------------------------- */
 
-static int taken = -1;
+static int confirm_fd = -1; /* polls readable when the upstream rdrecv confirms; -1: none */
 
 void relay_take(void)
 {
@@ -83,28 +83,29 @@ void relay_take(void)
 	    st.st_ino != inode)
 		return;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	taken = fd;
+	confirm_fd = fd;
 }
 
 int relay_await(void *ctx)
 {
 	uint64_t warn_ms = clock_ms() + WARN_MS;
-	struct pollfd p = {.fd = taken, .events = POLLIN};
+	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
 
 	(void)ctx;
-	if (taken < 0)
+	if (confirm_fd < 0)
 		return 0;
-	while (poll(&p, 1, LOOK_UP_MS) <= 0) {
+	while (poll(&p, 1, POLL_MS) <= 0) {
 		if (cancelled())
 			return fail_signal(cancelled());
 		if (!warn_ms || clock_left(warn_ms) > 0)
 			continue;
-		log_warn("the input has ended; waiting until the rdrecv above has received its "
-			 "whole stream");
+		log_warn(
+			"the input has ended; waiting until the upstream rdrecv has received its whole stream");
 		warn_ms = 0;
 	}
 	if (p.revents & POLLIN)
 		return 0;
-	return fail_as(OUT_PEER_LOST, "the rdrecv that fed this program died or failed before the "
-				      "end of its stream: the input is cut short");
+	return fail_as(
+		OUT_PEER_LOST,
+		"the upstream rdrecv failed before the end of its stream: the input is truncated");
 }

@@ -3,8 +3,8 @@
 
 #include "base/fail.h"
 
-/* Texts of the user's that go to both ends; what is too long for START is refused. */
-static int put_texts(const struct rules *r, struct msg_start *m)
+/* Copies the texts of the user; rejects one that is too long for START. */
+static int copy_texts(const struct rules *r, struct msg_start *m)
 {
 	const struct {
 		const char *option, *text;
@@ -20,7 +20,7 @@ static int put_texts(const struct rules *r, struct msg_start *m)
 	for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
 		if ((size_t)snprintf(texts[i].to, texts[i].size, "%s", texts[i].text) >=
 		    texts[i].size)
-			return fail_as(OUT_USAGE, "%s %.60s...: it is too long", texts[i].option,
+			return fail_as(OUT_USAGE, "%s %.60s...: too long", texts[i].option,
 				       texts[i].text);
 	}
 	return 0;
@@ -53,5 +53,5 @@ int start_make(const struct options *o, struct msg_start *m)
 		.rails = (uint16_t)o->rails,
 		.direct = (uint8_t)o->direct,
 	};
-	return put_texts(&rules, m);
+	return copy_texts(&rules, m);
 }

@@ -11,12 +11,13 @@
 #include "copy/rules/filter.h"
 #include "copy/rules/listed.h"
 
-/* What a conductor may ask for at most; its own command line is shorter. */
+/* Limits of a conductor's orders; its own command line is shorter. */
 enum {
 	WANTS_MAX = 1 << 20,
 	WANTS_BYTES_MAX = 64 << 20,
 	RULES_MAX = 1 << 16,
-	RULES_BYTES_MAX = 16 << 20, /* of their text: compiled they are several times that */
+	RULES_BYTES_MAX =
+		16 << 20, /* of their text; the compiled patterns take several times that */
 	LISTED_BYTES_MAX = 1 << 30,
 };
 
@@ -28,10 +29,10 @@ static int add_want(struct start *e, const struct frame *f)
 		return -1;
 	e->want_bytes += strlen(m.name) + sizeof(char *);
 	if (e->want_count >= WANTS_MAX || e->want_bytes > WANTS_BYTES_MAX)
-		return fail_as(OUT_PROTOCOL, "more names than a conductor may send");
+		return fail_as(OUT_PROTOCOL, "received too many names");
 	if (ARRAY_ROOM(e->wants, e->want_count, e->want_room, 1) ||
 	    !(e->wants[e->want_count] = strdup(m.name)))
-		return fail_as(OUT_MEMORY, "keep the names: %m");
+		return fail_as(OUT_MEMORY, "store the names: %m");
 	e->want_count++;
 	return 0;
 }
@@ -44,7 +45,7 @@ static int add_rule(struct start *e, const struct frame *f)
 		return -1;
 	e->rule_bytes += strlen(m.pattern);
 	if (e->rule_count++ >= RULES_MAX || e->rule_bytes > RULES_BYTES_MAX)
-		return fail_as(OUT_PROTOCOL, "more patterns than a conductor may send");
+		return fail_as(OUT_PROTOCOL, "received too many patterns");
 	if (!e->filter && filter_new(&e->filter))
 		return -1;
 	return filter_add(e->filter, m.include, m.pattern);
@@ -58,7 +59,7 @@ static int add_listed(struct start *e, const struct frame *f)
 		return -1;
 	e->listed_bytes += strlen(m.name) + 1;
 	if (!e->listed || e->listed_bytes > LISTED_BYTES_MAX)
-		return fail_as(OUT_PROTOCOL, "more listed names than a conductor may send");
+		return fail_as(OUT_PROTOCOL, "received too many names of --files-from");
 	return listed_add(e->listed, m.name);
 }
 
@@ -69,7 +70,8 @@ static int add_taken(struct start *e, const struct frame *f)
 	if (msg_want_decode(f, &m))
 		return -1;
 	if (!start_has(e, START_SHARED))
-		return fail_as(OUT_PROTOCOL, "TAKEN came where one session has the target");
+		return fail_as(OUT_PROTOCOL,
+			       "received TAKEN for a target that only one session writes");
 	return taken_add(&e->taken, m.name);
 }
 
@@ -96,7 +98,7 @@ void start_settle(struct start *e)
 int start_begin(struct start *e, const struct frame *f)
 {
 	if (f->type != MSG_START)
-		return fail_as(OUT_PROTOCOL, "%s came instead of START", message_name(f->type));
+		return fail_as(OUT_PROTOCOL, "expected START, received %s", message_name(f->type));
 	if (msg_start_decode(f, &e->m))
 		return -1;
 	return start_has(e, START_FILES_FROM) ? listed_new(&e->listed) : 0;
@@ -119,7 +121,7 @@ int start_take(struct start *e, const struct frame *f)
 		start_settle(e);
 		return 1;
 	default:
-		return fail_as(OUT_PROTOCOL, "%s came instead of GO", message_name(f->type));
+		return fail_as(OUT_PROTOCOL, "expected GO, received %s", message_name(f->type));
 	}
 }
 
@@ -133,7 +135,8 @@ void start_free(struct start *e)
 	taken_free(&e->taken);
 }
 
-/* Only an end on the conductor's own host has descriptors of the user's. */
+/* START_STDIO is set only for an end on the conductor's host, which inherits the user's
+ * descriptors. */
 static struct stream stdio_stream(const struct start *e, int fd, const char *name)
 {
 	return (struct stream){
@@ -159,7 +162,7 @@ struct source_opts start_source(const struct start *e)
 	return so;
 }
 
-/* stdout, or what the target names. */
+/* The descriptor that the target names, else stdout. */
 static struct stream sink_stream(const struct start *e)
 {
 	int fd = descriptor_named(e->m.target);

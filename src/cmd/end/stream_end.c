@@ -16,7 +16,7 @@
 #include "cmd/process/process.h"
 #include "session/channel/openssl.h"
 
-enum { COMMAND_ENDS_MS = 200, AGAIN_MS = 100 };
+enum { COMMAND_EXIT_MS = 200, RETRY_MS = 100 };
 
 static bool is_source_end(const struct stream_end *e)
 {
@@ -31,14 +31,15 @@ static int key_from_environment(struct psk *key)
 	int rc;
 
 	if (!text)
-		return fail_as(OUT_USAGE, "KEY is -, but the environment has no RD_KEY");
+		return fail_as(OUT_USAGE,
+			       "KEY is -, but the environment variable RD_KEY is not set");
 	rc = psk_from_text(text, strlen(text), key);
 	explicit_bzero(text, strlen(text));
 	unsetenv("RD_KEY");
 	return rc;
 }
 
-/* The copy is made so that the world sees KEY for as short as can be: stretching takes a while. */
+/* Copies and wipes the operand first: /proc shows it, and deriving the key takes a while. */
 static int key_from_operand(char *operand, struct psk *key)
 {
 	char text[KEY_TEXT_MAX + 1];
@@ -52,8 +53,8 @@ static int key_from_operand(char *operand, struct psk *key)
 	memcpy(text, operand, len);
 	explicit_bzero(operand, len);
 	if (isatty(STDERR_FILENO))
-		log_warn("a KEY on the command line can be seen by others on this host and stays "
-			 "in the shell's history: use --key-file, or - and RD_KEY");
+		log_warn(
+			"other users of this host can see a KEY on the command line, and the shell's history keeps it: use --key-file, or - and RD_KEY");
 	rc = psk_from_text(text, len, key);
 	explicit_bzero(text, sizeof text);
 	return rc;
@@ -80,14 +81,14 @@ static int take_key(struct stream_end *e, char *operand)
 	return rc;
 }
 
-/* --transport=rdma, and it can't be: that is known before anybody has to be waited for. */
+/* Rejects --transport=rdma on a host without RDMA before waiting for the peer. */
 static int check_rdma_present(const struct options *o)
 {
 	char why[TEXT_MAX];
 
 	if (o->want != TRANSPORT_RDMA || verbs_present(why, sizeof why))
 		return 0;
-	return fail_as(OUT_TRANSPORT, "RDMA was demanded, but here it can't be had: %s", why);
+	return fail_as(OUT_TRANSPORT, "RDMA was demanded, but this host cannot use it: %s", why);
 }
 
 /* ---- the command ----------------------------------------------------------------------- */
@@ -121,7 +122,7 @@ static int start_command(struct stream_end *e)
 	return rc;
 }
 
-/* The command has no more to read or write: how did it end? */
+/* The stream to or from the command has ended. */
 static int finish_command(void *ctx)
 {
 	struct stream_end *e = ctx;
@@ -185,7 +186,7 @@ static void update_progress(void *ctx, bool asked)
 
 /* ---- the session ------------------------------------------------------------------------ */
 
-/* What is reported at the end, while the session is still there to ask. */
+/* Call this while the session still exists. */
 static void gather_report(struct stream_end *e, int rc)
 {
 	const struct copy_result *result = &e->work.result;
@@ -202,8 +203,8 @@ static void gather_report(struct stream_end *e, int rc)
 		end_work_failed_at(&e->work, &f, r->host);
 }
 
-/* One try, that ends by the deadline if it has one.  host: as of session_open().  *again: is there
- * a point in another one? */
+/* One attempt, which ends by the deadline if it has one. host: see session_open(). *again: another
+ * attempt may succeed. */
 static int open_session_once(struct stream_end *e, uint64_t deadline_ms, struct session_opts *so,
 			     char host[static HOST_MAX], struct session **s, bool *again)
 {
@@ -220,14 +221,14 @@ static int open_session_once(struct stream_end *e, uint64_t deadline_ms, struct 
 	if (session_open(ch, NULL, 0, so, host, s) == 0)
 		return 0;
 	*again = is_source_end(e) && failed()->code == OUT_PEER_LOST && !cancelled() &&
-		 clock_left(deadline_ms) > AGAIN_MS;
+		 clock_left(deadline_ms) > RETRY_MS;
 	return -1;
 }
 
 /*
- * A listener may close a connection (session/connect/strangers.h) of which this end takes the
- * handshake for done: a source is let in when the listener has said HELLO.  Of several failures the
- * first is told.
+ * A listener may close a connection whose handshake this end takes for complete
+ * (session/connect/strangers.h): the listener accepts a source only with its HELLO. Reports the
+ * first of several failures.
  */
 static int open_stream_session(struct stream_end *e, struct session_opts *so, struct session **s)
 {
@@ -246,7 +247,7 @@ static int open_stream_session(struct stream_end *e, struct session_opts *so, st
 		if (!again)
 			return fail_again(&first);
 		log_debug("%s", failed()->text);
-		poll(NULL, 0, AGAIN_MS);
+		poll(NULL, 0, RETRY_MS);
 	}
 	failed_host[0] = '\0';
 	atomic_store(&e->work.opened, true);
@@ -289,13 +290,13 @@ static _Noreturn void exit_stream_end(struct stream_end *e)
 	exit_failed(e->options.program);
 }
 
-/* A broken pipe is only the consequence: how did the command end, if by itself? */
+/* A broken pipe is only the consequence of a command that exited: report its exit too. */
 static void report_command(struct stream_end *e)
 {
 	char how[128];
 	int status;
 
-	if (e->command.pid && child_wait(&e->command, &status, clock_ms() + COMMAND_ENDS_MS) &&
+	if (e->command.pid && child_wait(&e->command, &status, clock_ms() + COMMAND_EXIT_MS) &&
 	    status)
 		log_at(LOG_ERROR, "%s %s", e->command.what,
 		       child_end_text(status, how, sizeof how));
@@ -320,7 +321,7 @@ static void report_result(struct stream_end *e, bool stdout_is_data)
 		report_verbose(r, stderr);
 }
 
-/* What a conductor would send. */
+/* Makes the START that a conductor would send. */
 static int make_start(struct stream_end *e, enum role role)
 {
 	struct msg_start *m = &e->work.start.m;
@@ -356,15 +357,15 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	e->file_fd = -1;
 	if (e->file && !is_source_end(e) && target_descriptor(e->file, &e->file_fd))
 		exit_stream_end(e);
-	/* Stretching a key takes a while, in which a signal may come. */
+	/* Deriving the key takes a while, and a signal may arrive meanwhile. */
 	if (watch_signals(false) || openssl_start())
 		exit_stream_end(e);
 	if (take_key(e, has_key ? o->operands[port_at + 1] : NULL))
 		exit_stream_end(e);
 	if (parse_port(port, &e->port) || (!e->port && is_source_end(e))) {
-		/* Not what stands there: with the operands mixed up it may be the key. */
-		fail_as(OUT_USAGE, "operand %u is no port: %s", port_at + 1,
-			is_source_end(e) ? "a number from 1 to 65535" : "a number from 0 to 65535");
+		/* Do not print the operand: if the operands are mixed up, it may be the key. */
+		fail_as(OUT_USAGE, "operand %u is not a port: expected a number from %d to 65535",
+			port_at + 1, is_source_end(e) ? 1 : 0);
 		exit_stream_end(e);
 	}
 	if (check_rdma_present(o))
