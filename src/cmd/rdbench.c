@@ -11,7 +11,7 @@
 static int check_bench_options(const struct options *o)
 {
 	if (o->measure_ms < 1)
-		return fail_as(OUT_USAGE, "--seconds 0: nothing can be measured in no time");
+		return fail_as(OUT_USAGE, "--seconds must be greater than 0");
 	return o->plot ? plot_check(o->plot) : 0;
 }
 

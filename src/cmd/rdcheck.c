@@ -15,7 +15,7 @@ struct check {
 	struct host_path path;
 };
 
-/* While lanes are tried, the conductor minds signals by itself. */
+/* Not used while lanes are tried: then the conductor handles signals. */
 static void catch_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};

@@ -27,12 +27,12 @@ struct plan {
 	unsigned count;
 	struct target target;
 	const char *target_text;
-	int target_fd; /* the descriptor that it names, -1 */
-	char target_name[24]; /* and a name of that */
+	int target_fd; /* the descriptor that DST names; -1: none */
+	char target_name[24]; /* "/dev/fd/N" for it */
 	struct rule_list rules;
-	struct name_list *list; /* --files-from, NULL */
-	bool several; /* hosts that sources are on: a session each */
-	struct taken taken; /* names in the target that those before have brought */
+	struct name_list *list; /* --files-from, or NULL */
+	bool several_hosts; /* the sources are on several hosts: one session for each */
+	struct taken taken; /* names that earlier sessions put into the target */
 	struct progress progress;
 };
 
@@ -47,8 +47,8 @@ static int parse_targets(struct plan *p)
 		if (target_parse(p->o.operands[i], &p->sources[i]))
 			return -1;
 		if (p->sources[i].stdio && p->count > 1)
-			return fail_as(OUT_USAGE, "- is stdin: it can't be one of several sources");
-		/* "host:" is the home directory there. */
+			return fail_as(OUT_USAGE, "- (stdin) cannot be one of several sources");
+		/* "host:" is the home directory on that host. */
 		if (!*p->sources[i].path)
 			p->sources[i].path = ".";
 	}
@@ -61,15 +61,16 @@ static int parse_targets(struct plan *p)
 	    target_descriptor(p->target.path, &p->target_fd))
 		return -1;
 	if (p->o.rules.remove_source && p->target_fd >= 0)
-		return fail_as(OUT_USAGE, "--remove-source-files: %s is no place to keep them",
+		return fail_as(OUT_USAGE,
+			       "--remove-source-files needs a file or directory as DST, not %s",
 			       p->target.stdio ? "stdout" : p->target_text);
 	if (!p->target.stdio && p->target_fd >= 0) {
-		/* The end knows it by its number. */
+		/* The end inherits the descriptor under the same number. */
 		snprintf(p->target_name, sizeof p->target_name, "/dev/fd/%d", p->target_fd);
 		p->target.path = p->target_name;
 	}
 	if (p->o.rules.no_target_dir && p->count > 1)
-		return fail_as(OUT_USAGE, "-T: several sources can't all become %s",
+		return fail_as(OUT_USAGE, "-T takes one SRC: several cannot all become %s",
 			       p->target_text);
 	return 0;
 }
@@ -81,26 +82,26 @@ static int check_ssh_transport(const struct plan *p)
 	for (unsigned i = 0; i < p->count; i++)
 		remote = remote || p->sources[i].host[0];
 	if (p->o.want == TRANSPORT_SSH && !remote)
-		return fail_as(OUT_USAGE, "--transport=ssh: neither source nor DST is remote");
+		return fail_as(OUT_USAGE, "--transport=ssh: neither SRC nor DST is remote");
 	return 0;
 }
 
-/* The sink takes only the path that was asked for, and what ~ is the far end alone knows. */
+/* The sink accepts only the requested path, and only the far end can expand ~. */
 static int check_relative(const struct plan *p)
 {
 	for (unsigned i = 0; p->o.rules.relative && !p->o.files_from && i < p->count; i++) {
 		const struct target *t = &p->sources[i];
 
 		if (t->host[0] && t->path[0] == '~' && !strstr(t->path, "/./"))
-			return fail_as(OUT_USAGE,
-				       "--relative: what %s leads to only its host knows: write it "
-				       "in full, or like ~/./a/b, of which a/b is made",
-				       t->path);
+			return fail_as(
+				OUT_USAGE,
+				"--relative: only the remote host can expand %s; write the whole path, or ~/./a/b to create a/b in DST",
+				t->path);
 	}
 	return 0;
 }
 
-/* What can be known to be wrong before anything is started. */
+/* Rejects these options before anything is started. */
 static int check_chmod_and_stdout(const struct plan *p)
 {
 	struct modes *m = NULL;
@@ -108,7 +109,7 @@ static int check_chmod_and_stdout(const struct plan *p)
 
 	modes_free(m);
 	if (!rc && p->target_fd >= 0 && p->o.rules.recursive)
-		return fail_as(OUT_USAGE, "-r: %s takes a file, no tree: use tar(1)",
+		return fail_as(OUT_USAGE, "-r: cannot copy a tree to %s; use tar(1)",
 			       p->target.stdio ? "stdout" : p->target_text);
 	return rc;
 }
@@ -130,7 +131,7 @@ static void add_report(struct report *to, const struct report *r)
 		memcpy(to->host, r->host, sizeof to->host);
 	}
 	to->bwlimit = r->bwlimit;
-	/* Of a host that could not be reached there is nothing to tell. */
+	/* A session without lanes has no transport to report. */
 	if (!r->lanes && to->lanes)
 		return;
 	to->transport = r->transport;
@@ -139,7 +140,7 @@ static void add_report(struct report *to, const struct report *r)
 	memcpy(to->why, r->why, sizeof to->why);
 }
 
-/* Does it say that one of several source hosts failed, or files of it? */
+/* Whether one of several source hosts failed, or some of its files did. */
 static bool is_host_failure(enum outcome code)
 {
 	return outcome_is_of_files(code) || code == OUT_START || code == OUT_VERSION ||
@@ -147,15 +148,16 @@ static bool is_host_failure(enum outcome code)
 	       code == OUT_PEER_LOST;
 }
 
-/* With --backup also what these would be the backups of, and what would be theirs. */
-static int add_taken_names(struct plan *p, const struct taken *brought)
+/* Adds the names that a session put into the target. With --backup also the names of their backups,
+ * and the names that they would be backups of. */
+static int add_taken_names(struct plan *p, const struct taken *added)
 {
 	const char *suffix = *p->o.rules.suffix ? p->o.rules.suffix : "~";
 	size_t more = strlen(suffix);
 	int ret = 0;
 
-	for (size_t i = 0; i < brought->count && ret == 0; i++) {
-		const char *name = brought->names[i];
+	for (size_t i = 0; i < added->count && ret == 0; i++) {
+		const char *name = added->names[i];
 		size_t len = strlen(name);
 		char other[NAME_MAX_WIRE + 1];
 
@@ -174,12 +176,12 @@ static int add_taken_names(struct plan *p, const struct taken *brought)
 	return ret;
 }
 
-/* All sources that are on one host, in one session; true: some of them are at the target. */
+/* Copies all sources on one host in one session. Returns true if any of them is at the target. */
 static bool copy_group(struct plan *p, const char *host, struct report *all)
 {
 	const char **names = calloc(p->count, sizeof *names);
 	struct report r = {.program = all->program};
-	struct taken brought = TAKEN_NONE;
+	struct taken added = TAKEN_NONE;
 	struct conductor_job j = {
 		.o = &p->o,
 		.source_host = host,
@@ -192,8 +194,8 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 		.rules = &p->rules,
 		.list = p->list,
 		.progress = &p->progress,
-		.taken = p->several ? &p->taken : NULL,
-		.brought = p->several ? &brought : NULL,
+		.taken = p->several_hosts ? &p->taken : NULL,
+		.added = p->several_hosts ? &added : NULL,
 	};
 
 	for (unsigned i = 0; names && i < p->count; i++) {
@@ -204,21 +206,21 @@ static bool copy_group(struct plan *p, const char *host, struct report *all)
 		fail_as(OUT_MEMORY, "read the command line: %m");
 	else
 		conductor_run(&j, &r);
-	if (!names || add_taken_names(p, &brought))
+	if (!names || add_taken_names(p, &added))
 		r.failure = *failed();
 	if (r.failure.code != OUT_DONE)
 		report_failure(&r);
 	add_report(all, &r);
-	taken_free(&brought);
+	taken_free(&added);
 	free(names);
 	return r.failure.code == OUT_DONE || r.total.files || r.total.same || r.total.others;
 }
 
 static void copy_all_groups(struct plan *p, struct report *all)
 {
-	bool any = false; /* something was copied, or there already */
+	bool any = false; /* something was copied, or was at the target already */
 
-	p->several = overlap_count_hosts(p->sources, p->count) > 1;
+	p->several_hosts = overlap_count_hosts(p->sources, p->count) > 1;
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
 		const char *host = p->sources[i].host;
 		bool seen = false;
@@ -229,11 +231,11 @@ static void copy_all_groups(struct plan *p, struct report *all)
 			continue;
 		any = copy_group(p, host, all) || any;
 	}
-	if (p->several && any && is_host_failure(all->failure.code))
+	if (p->several_hosts && any && is_host_failure(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;
 }
 
-/* A line that is written over would be torn by them. */
+/* Lines on stdout would break the live line. */
 static bool prints_on_terminal(const struct options *o)
 {
 	return (o->json || o->itemize || o->rules.digest != CONTENT_NONE) && isatty(STDOUT_FILENO);

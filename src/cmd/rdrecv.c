@@ -10,7 +10,7 @@
 #include "copy/sink/sink_run.h"
 #include "session/connect/places.h"
 
-/* The addresses to listen at: --address, or everywhere. */
+/* Listens at --address, or at all addresses. */
 static int listen_for_sender(struct stream_end *e, int family)
 {
 	const struct options *o = &e->options;

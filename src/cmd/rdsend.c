@@ -21,7 +21,7 @@ static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 	};
 	union address from;
 
-	/* A route would ignore an address that it can't resolve. */
+	/* The session ignores an address that it can't resolve: it only prefers it. */
 	if (e->options.address[0] && resolve_address_option(e->options.address, so->family, &from))
 		return -1;
 	snprintf(so->peer, sizeof so->peer, "%s", e->host);
@@ -49,7 +49,7 @@ static int send_stream(struct stream_end *e)
 		.direct = w->start.m.direct,
 	};
 
-	/* What a command above has stored may be what a rdrecv received. */
+	/* In a relay, FILE may have been written by the command of an upstream rdrecv. */
 	if (e->reads_file && relay_await(NULL))
 		return session_fail(w->session);
 	return source_run(w->copy, w->session, &so, &w->tally, &w->result);

@@ -106,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct conductor c;
 	struct reader in = reader_of(data, size);
-	struct taken brought = {0};
+	struct taken added = {0};
 	struct measure measure = {0};
 	struct conductor_job job = {
 		.o = &options, .source_host = "", .sink_host = "", .target = "t"};
@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	options.quiet = where & QUIET;
 	options.timeout_ms = 1000;
 	job.measure = kind & MEASURES ? &measure : NULL;
-	job.brought = kind & BRINGS ? &brought : NULL;
+	job.added = kind & BRINGS ? &added : NULL;
 	link_begin(&c, END_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);
 	link_begin(&c, END_SINK, where & SINK_FAR ? "sink" : "", where);
 	c.listener = where & SOURCE_LISTENS ? END_SOURCE : END_SINK;
@@ -130,6 +130,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	events_flush();
 	for (int i = 0; i < 2; i++)
 		end_pipe_close(&c.links[i]);
-	taken_free(&brought);
+	taken_free(&added);
 	return 0;
 }

@@ -39,7 +39,7 @@ struct conductor_job {
 	/* For one of several sessions that put names into target: the names that earlier sessions
 	 * put there, sorted, and those that this one puts there. NULL: the only session. */
 	const struct taken *taken;
-	struct taken *brought;
+	struct taken *added;
 	struct progress *progress;
 	struct measure *measure; /* NULL: a copy */
 };

@@ -154,9 +154,9 @@ static int take_target_name(struct conductor *c, const struct end_pipe *l, const
 
 	if (msg_want_decode(f, &m))
 		return -1;
-	if (!c->job->brought || l != &c->links[END_SINK])
+	if (!c->job->added || l != &c->links[END_SINK])
 		return fail_as(OUT_PROTOCOL, "%s sent TAKEN, which nobody asked for", l->name);
-	return taken_add(c->job->brought, m.name);
+	return taken_add(c->job->added, m.name);
 }
 
 static int take_frame(struct conductor *c, struct end_pipe *l, const struct frame *f)
