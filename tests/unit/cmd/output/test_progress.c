@@ -257,7 +257,8 @@ static void dropped_lines_are_counted(void **state)
 		n += got;
 	text[n] = '\0';
 	close(pipe_fds[0]);
-	assert_non_null(strstr(text, "test: 35 more lines were dropped because stderr is too slow\n"));
+	assert_non_null(
+		strstr(text, "test: 35 more lines were dropped because stderr is too slow\n"));
 }
 
 static struct report sample(void)
