@@ -18,7 +18,7 @@
 
 enum { STUCK_S = 100 };
 
-/* Names from string literals, which nobody writes to. */
+/* Names from string literals, which are never written to. */
 static char *text(const char *s)
 {
 	return (char *)(uintptr_t)s;
@@ -54,7 +54,7 @@ static void set_one(struct rig *r, char *name[1], const char *target)
 	rig_names(r, name, 1, target);
 }
 
-static void every_size_with_every_block_size(void **state)
+static void every_size_copies_with_every_block_size(void **state)
 {
 	static const uint32_t blocks[] = {4096, 64 << 10, CELL, 1 << 20};
 	char *name[] = {text("from")};
@@ -88,7 +88,7 @@ static void every_size_with_every_block_size(void **state)
 	assert_int_equal(count_files(".sluice"), 0);
 }
 
-static void one_block_and_many_lanes(void **state)
+static void one_block_copies_over_many_lanes(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -107,7 +107,7 @@ static void one_block_and_many_lanes(void **state)
 	assert_true(same_content("from", "to"));
 }
 
-static void digests_do_not_depend_on_block_size(void **state)
+static void digest_is_independent_of_block_size(void **state)
 {
 	char *name[] = {text("from")};
 	uint64_t first[2] = {0, 0};
@@ -125,7 +125,7 @@ static void digests_do_not_depend_on_block_size(void **state)
 	}
 }
 
-static void many_files_of_all_sizes(void **state)
+static void many_files_of_all_sizes_are_copied(void **state)
 {
 	enum { FILES = 300 };
 	char path[FILES][32], *names[FILES];
@@ -157,7 +157,7 @@ static void many_files_of_all_sizes(void **state)
 	}
 }
 
-static void patterns_are_the_sources(void **state)
+static void source_expands_patterns(void **state)
 {
 	char *name[] = {text("d/*.c")};
 	struct rig r;
@@ -171,7 +171,7 @@ static void patterns_are_the_sources(void **state)
 	assert_copied(&r);
 	assert_true(has_text("to/a.c", "a") && has_text("to/b.c", "b"));
 	assert_int_equal(access("to/c.h", F_OK), -1);
-	/* Several into what is missing or a file: refused, all of them. */
+	/* Several sources into a missing name or a file: all are refused. */
 	assert_int_equal(make_text("file", "old"), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		set_one(&r, name, i ? "file" : "new");
@@ -187,7 +187,7 @@ static void patterns_are_the_sources(void **state)
 	assert_int_equal(access("new", F_OK), -1);
 }
 
-static void two_of_one_name_do_not_overwrite(void **state)
+static void second_source_of_one_name_is_refused(void **state)
 {
 	char *names[] = {text("a/x"), text("b/x")};
 	struct rig r;
@@ -252,7 +252,7 @@ static void holes_stay_holes(void **state)
 	assert_true(blocks_of("full") * 512 >= 8 << 20);
 }
 
-static void nothing_but_a_hole(void **state)
+static void file_of_one_hole_is_copied(void **state)
 {
 	char *name[] = {text("from")};
 	static const off_t sizes[] = {1, 100000, CELL, 10000000};
@@ -269,7 +269,7 @@ static void nothing_but_a_hole(void **state)
 	}
 }
 
-static void zeros_become_holes_where_asked(void **state)
+static void sparse_makes_holes_of_zeros(void **state)
 {
 	char *name[] = {text("full")};
 	struct rig r;
@@ -300,8 +300,8 @@ static void old_bytes_do_not_show_through_holes(void **state)
 	assert_true(same_content("from", "to"));
 }
 
-/* The target is the source, by another name: its bytes must be there afterwards. */
-static void in_place_over_itself_loses_nothing(void **state)
+/* The target is a hard link to the source: its bytes must survive. */
+static void inplace_onto_itself_loses_nothing(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -315,9 +315,9 @@ static void in_place_over_itself_loses_nothing(void **state)
 	assert_true(same_content("from", "copy"));
 }
 
-/* ---- sources that fail --------------------------------------------------------------- */
+/* ---- source failures ----------------------------------------------------------------- */
 
-static void a_missing_source(void **state)
+static void missing_source_fails(void **state)
 {
 	char *name[] = {text("gone")}, *pattern[] = {text("*.gone")};
 	struct rig r;
@@ -338,8 +338,8 @@ static void a_missing_source(void **state)
 	assert_int_equal(count_files(""), 2);
 }
 
-/* It is there when names are expanded, and gone when its turn comes. */
-static void a_vanished_source(void **state)
+/* It exists when names are expanded, and is gone when it is opened. */
+static void vanished_source_fails(void **state)
 {
 	char *names[] = {text("fifo"), text("gone")};
 	struct rig r;
@@ -352,7 +352,7 @@ static void a_vanished_source(void **state)
 	rig_names(&r, names, 2, "to");
 	r.lanes = 1;
 	assert_int_equal(rig_start(&r), 0);
-	/* This waits for the source to have opened it. */
+	/* Wait until the source has opened it. */
 	fd = open("fifo", O_WRONLY | O_CLOEXEC);
 	assert_int_equal(unlink("gone"), 0);
 	assert_int_equal(write(fd, "data", 4), 4);
@@ -365,7 +365,7 @@ static void a_vanished_source(void **state)
 	assert_true(has_text("to/fifo", "data"));
 }
 
-static void the_others_are_copied(void **state)
+static void other_sources_are_copied_despite_a_failure(void **state)
 {
 	char *names[] = {text("gone"), text("one"), text("dir"), text("two"),
 			 text("/proc/self/mem")};
@@ -386,7 +386,7 @@ static void the_others_are_copied(void **state)
 	assert_int_equal(access("to/mem", F_OK), -1);
 }
 
-static void a_directory_is_refused(void **state)
+static void directory_without_recursive_is_refused(void **state)
 {
 	char *name[] = {text("d")};
 	struct rig r;
@@ -398,7 +398,7 @@ static void a_directory_is_refused(void **state)
 	assert_both_failed(&r, OUT_FILE, "d is a directory (-r copies it)");
 }
 
-static void a_read_error_is_no_end(void **state)
+static void read_error_is_not_end_of_file(void **state)
 {
 	char *name[] = {text("/proc/self/mem")};
 	struct rig r;
@@ -429,8 +429,8 @@ static void proc_files_are_read_to_their_end(void **state)
 }
 
 /*
- * The source is changed while it is read: the sink writes into a FIFO that nobody reads until
- * that is done, and the file is larger than all that is in between.
+ * The source changes while it is read: the sink writes into a FIFO that is not read until the
+ * change is made, and the file is larger than all buffers in between.
  */
 enum { LARGE = 8 << 20 };
 
@@ -445,7 +445,7 @@ static void change_while_read(struct rig *r, void (*change)(void))
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	set_one(r, name, "fifo");
 	assert_int_equal(rig_start(r), 0);
-	/* A byte has come out: so it is open and being read. */
+	/* One byte has arrived: so the file is open and being read. */
 	fd = open("fifo", O_RDONLY | O_CLOEXEC);
 	assert_int_equal(read(fd, buf, 1), 1);
 	change();
@@ -473,7 +473,7 @@ static void overwrite(void)
 	close(fd);
 }
 
-static void a_source_that_shrinks(void **state)
+static void shrinking_source_fails(void **state)
 {
 	struct rig r;
 
@@ -482,7 +482,7 @@ static void a_source_that_shrinks(void **state)
 	assert_both_failed(&r, OUT_CHANGED, "read from: source shrank");
 }
 
-static void a_source_that_is_overwritten(void **state)
+static void overwritten_source_fails(void **state)
 {
 	struct rig r;
 
@@ -491,7 +491,7 @@ static void a_source_that_is_overwritten(void **state)
 	assert_both_failed(&r, OUT_CHANGED, "read from: source changed");
 }
 
-static void a_source_that_grows(void **state)
+static void growing_source_fails(void **state)
 {
 	struct rig r;
 
@@ -502,9 +502,9 @@ static void a_source_that_grows(void **state)
 	assert_int_equal(r.sink.result.total.bytes, LARGE);
 }
 
-/* ---- sinks that fail ----------------------------------------------------------------- */
+/* ---- sink failures ------------------------------------------------------------------- */
 
-static void targets_that_can_not_be(void **state)
+static void impossible_targets_fail(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -525,7 +525,7 @@ static void targets_that_can_not_be(void **state)
 	assert_false(r.sink.result.at_peer);
 }
 
-static void a_full_disk_leaves_the_old_file(void **state)
+static void full_disk_leaves_the_old_file(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -539,7 +539,7 @@ static void a_full_disk_leaves_the_old_file(void **state)
 	set_one(&r, name, "full/to");
 	assert_int_equal(rig_run(&r), -1);
 	assert_both_failed(&r, OUT_FILE, "write full/to: No space left on device");
-	/* Once more without what could have told so beforehand. */
+	/* Again, without the check that detects it in advance. */
 	set_one(&r, name, "full/to");
 	r.from.names = (char *[]){text("/dev/zero")};
 	r.to.wants = r.from.names;
@@ -552,7 +552,7 @@ static void a_full_disk_leaves_the_old_file(void **state)
 	assert_int_equal(umount("full"), 0);
 }
 
-static void a_lost_peer_leaves_the_old_file(void **state)
+static void lost_peer_leaves_the_old_file(void **state)
 {
 	char *name[] = {text("/dev/zero")};
 	struct rig r;
@@ -568,7 +568,7 @@ static void a_lost_peer_leaves_the_old_file(void **state)
 	assert_int_equal(r.source.failure.code, OUT_PEER_LOST);
 	assert_int_equal(r.sink.failure.code, OUT_PEER_LOST);
 	assert_true(has_text("to", "old"));
-	/* No run could go on with a stream. */
+	/* A stream cannot be resumed. */
 	assert_int_equal(count_files(".sluice"), 0);
 	assert_int_equal(make_text("from", "new"), 0);
 	name[0] = text("from");
@@ -604,7 +604,7 @@ static void stored_sources_are_removed(void **state)
 	assert_true(has_text("c", "c") && has_text("to/a", "a") && has_text("to/link", "c"));
 }
 
-static void a_failed_copy_removes_nothing(void **state)
+static void failed_copy_removes_no_source(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -618,7 +618,7 @@ static void a_failed_copy_removes_nothing(void **state)
 	assert_int_equal(access("from", F_OK), 0);
 }
 
-static void a_changed_source_is_not_removed(void **state)
+static void changed_source_is_not_removed(void **state)
 {
 	char *name[] = {text("from")};
 	struct rig r;
@@ -631,7 +631,7 @@ static void a_changed_source_is_not_removed(void **state)
 	rig_rules(&r)->remove_source = true;
 	r.to.rules = NULL;
 	assert_int_equal(rig_start(&r), 0);
-	/* It was read when it is counted; the sink waits for somebody to read the FIFO. */
+	/* It counts once it has been read; the sink waits for a reader of the FIFO. */
 	while (!atomic_load(&r.source.tally.bytes))
 		usleep(1000);
 	usleep(50000);
@@ -649,32 +649,32 @@ static void a_changed_source_is_not_removed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		copy_test(every_size_with_every_block_size),
-		copy_test(one_block_and_many_lanes),
-		copy_test(digests_do_not_depend_on_block_size),
-		copy_test(many_files_of_all_sizes),
-		copy_test(patterns_are_the_sources),
-		copy_test(two_of_one_name_do_not_overwrite),
+		copy_test(every_size_copies_with_every_block_size),
+		copy_test(one_block_copies_over_many_lanes),
+		copy_test(digest_is_independent_of_block_size),
+		copy_test(many_files_of_all_sizes_are_copied),
+		copy_test(source_expands_patterns),
+		copy_test(second_source_of_one_name_is_refused),
 		copy_test(holes_stay_holes),
-		copy_test(nothing_but_a_hole),
-		copy_test(zeros_become_holes_where_asked),
+		copy_test(file_of_one_hole_is_copied),
+		copy_test(sparse_makes_holes_of_zeros),
 		copy_test(old_bytes_do_not_show_through_holes),
-		copy_test(in_place_over_itself_loses_nothing),
-		copy_test(a_missing_source),
-		copy_test(a_vanished_source),
-		copy_test(the_others_are_copied),
-		copy_test(a_directory_is_refused),
-		copy_test(a_read_error_is_no_end),
+		copy_test(inplace_onto_itself_loses_nothing),
+		copy_test(missing_source_fails),
+		copy_test(vanished_source_fails),
+		copy_test(other_sources_are_copied_despite_a_failure),
+		copy_test(directory_without_recursive_is_refused),
+		copy_test(read_error_is_not_end_of_file),
 		copy_test(proc_files_are_read_to_their_end),
-		copy_test(a_source_that_shrinks),
-		copy_test(a_source_that_is_overwritten),
-		copy_test(a_source_that_grows),
-		copy_test(targets_that_can_not_be),
-		copy_test(a_full_disk_leaves_the_old_file),
-		copy_test(a_lost_peer_leaves_the_old_file),
+		copy_test(shrinking_source_fails),
+		copy_test(overwritten_source_fails),
+		copy_test(growing_source_fails),
+		copy_test(impossible_targets_fail),
+		copy_test(full_disk_leaves_the_old_file),
+		copy_test(lost_peer_leaves_the_old_file),
 		copy_test(stored_sources_are_removed),
-		copy_test(a_failed_copy_removes_nothing),
-		copy_test(a_changed_source_is_not_removed),
+		copy_test(failed_copy_removes_no_source),
+		copy_test(changed_source_is_not_removed),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -14,8 +14,10 @@
 #include <cmocka.h>
 #include "copy/io/digest.h"
 
-/* What a sink answers to questions, what it takes after its answers, and what it looks at once
- * more when all has come. */
+/*
+ * What a sink answers to questions, what it accepts after its answers, and what it checks again
+ * after all files.
+ */
 
 enum { STUCK_S = 100, THEN = 1000000000, BIG = 5 << 20 };
 
@@ -101,7 +103,7 @@ static int clear(void)
 		.verb = SAY_END_OF_FILE, .id = n, .size = 3, .data = 3, .text = "new"              \
 	}
 
-static void new_directories_are_told(void **state)
+static void new_directories_are_reported(void **state)
 {
 	static const struct rules rules = {.quick = true, .times = true};
 	static const struct say say[] = {DIR_D, WAIT(1), SEND(3, "f"), {.verb = SAY_END}, {0}};
@@ -114,7 +116,7 @@ static void new_directories_are_told(void **state)
 	assert_done();
 	assert_answer(1, ANSWER_NEW);
 	assert_true(has_text("to/f", "new"));
-	/* One that is there, with something or nothing in it, is not. */
+	/* An existing directory is not reported, empty or not. */
 	assert_int_equal(clear(), 0);
 	run(&rules, asking);
 	assert_done();
@@ -122,7 +124,7 @@ static void new_directories_are_told(void **state)
 	assert_answer(2, ANSWER_SEND);
 }
 
-static void the_quick_check(void **state)
+static void quick_check_compares_size_and_mtime(void **state)
 {
 	static const struct rules rules = {.quick = true, .times = true};
 	static const struct say say[] = {DIR_D,
@@ -155,11 +157,14 @@ static void the_quick_check(void **state)
 	assert_string_equal(rig_event(&rig.sink, "d/none")->change, ">f+++++++++");
 }
 
-static void newer_and_existing_ones_are_left(void **state)
+static void update_and_ignore_existing_leave_targets(void **state)
 {
 	static const struct rules update = {.update = true, .times = true, .perms = true};
 	static const struct rules existing = {.ignore_existing = true, .hard_links = true};
-	/* A link is one, too.  What stays leads no other names: it is asked about before. */
+	/*
+	 * A symlink exists, too. A file that stays cannot lead a group of hard links: it is asked
+	 * about first.
+	 */
 	static const struct say linked[] = {
 		DIR_D,
 		{.verb = SAY_FILE,
@@ -200,7 +205,7 @@ static void newer_and_existing_ones_are_left(void **state)
 	assert_done();
 	assert_answer(2, ANSWER_SAME);
 	assert_true(has_text("to/d/a", "mine") && has_text("to/d/b", "new"));
-	/* It is left as it is. */
+	/* It stays unchanged. */
 	assert_string_equal(rig_event(&rig.sink, "d/a")->change, ".f         ");
 	assert_int_equal(clear() | symlink("x", "to/d/a"), 0);
 	run(&existing, two);
@@ -217,8 +222,8 @@ static void newer_and_existing_ones_are_left(void **state)
 	assert_int_equal(access("to/d/c", F_OK), -1);
 }
 
-/* A file where a directory would be stays, and nothing of that directory is put anywhere. */
-static void what_is_in_the_way_is_left(void **state)
+/* A file in place of a directory stays, and no entry of that directory is stored anywhere. */
+static void ignore_existing_leaves_a_file_in_place_of_a_directory(void **state)
 {
 	static const struct rules rules = {.ignore_existing = true};
 	static const struct say say[] = {
@@ -247,8 +252,8 @@ static void what_is_in_the_way_is_left(void **state)
 	assert_int_equal(system("test $(find to | wc -l) = 3"), 0);
 }
 
-/* --existing: nothing is made that is not there, and what is named again may be gone. */
-static void what_is_not_there_is_left_out(void **state)
+/* With --existing nothing new is made, and a name that is repeated may be gone. */
+static void existing_skips_missing_targets(void **state)
 {
 	static const struct rules rules = {.existing = true, .hard_links = true};
 	static const struct say say[] = {
@@ -301,7 +306,7 @@ static void what_is_not_there_is_left_out(void **state)
 
 /* ---- checksums ------------------------------------------------------------------------ */
 
-static void contents_are_compared(void **state)
+static void checksum_compares_contents(void **state)
 {
 	static const struct rules rules = {.checksum = true, .times = true};
 	static const struct say say[] = {DIR_D,
@@ -345,7 +350,7 @@ static void contents_are_compared(void **state)
 	assert_true(has_text("to/d/b", "new"));
 }
 
-static void answers_that_nobody_asked_for(void **state)
+static void unsolicited_answers_are_refused(void **state)
 {
 	static const struct rules rules = {.checksum = true};
 	static const struct say same[] = {DIR_D, {.verb = SAY_SAME, .id = 2}, {0}};
@@ -386,7 +391,7 @@ static void answers_that_nobody_asked_for(void **state)
 	EXTENT(n *CELL), EXTENT(n *CELL + (64 << 10)), EXTENT(n *CELL + (128 << 10)),              \
 		EXTENT(n *CELL + (192 << 10))
 
-/* So many bytes of it come. */
+/* This many bytes arrive before the interruption. */
 static void interrupt(const struct say *say, uint64_t bytes)
 {
 	struct rules rules = RULES_PLAIN;
@@ -407,7 +412,7 @@ static void interrupt(const struct say *say, uint64_t bytes)
 	assert_int_equal(rig.sink.failure.code, OUT_PEER_LOST);
 }
 
-/* Two cells of it come, and a piece of the next. */
+/* Two cells arrive, and a part of the next. */
 static void interrupt_one(void)
 {
 	static const struct say say[] = {DIR_D,      BIG_FILE(0),      CELL_AT(0),
@@ -417,7 +422,7 @@ static void interrupt_one(void)
 	interrupt(say, 2 * CELL + (64 << 10));
 }
 
-static void what_is_there_is_not_sent_again(void **state)
+static void resumed_file_sends_missing_cells_only(void **state)
 {
 	static const struct rules rules = {0};
 	static const struct say say[] = {
@@ -449,7 +454,7 @@ static void what_is_there_is_not_sent_again(void **state)
 	assert_true(st.st_blocks * 512 <= 2 * CELL);
 }
 
-static void what_was_not_told_is_not_there(void **state)
+static void have_outside_announced_cells_is_refused(void **state)
 {
 	static const struct rules rules = {0};
 #define REFUSED(...)                                                                               \
@@ -470,7 +475,7 @@ static void what_was_not_told_is_not_there(void **state)
 		REFUSED(BIG_FILE(0), HAVE(0, CELL + 1)),
 		REFUSED(BIG_FILE(0), HAVE(0, 1)),
 		REFUSED(BIG_FILE(0), HAVE(BIG - CELL, CELL)),
-		/* Another file than the one that was asked about. */
+		/* Another file than the one in the question. */
 		REFUSED({.verb = SAY_FILE,
 			 .id = 2,
 			 .dir = 1,
@@ -492,8 +497,8 @@ static void what_was_not_told_is_not_there(void **state)
 	}
 }
 
-/* Its FILE may say that it has changed; then all of it comes. */
-static void a_file_that_changed_is_sent_anew(void **state)
+/* FILE may announce that the source has changed; then the whole file is sent. */
+static void changed_file_is_sent_from_the_start(void **state)
 {
 	static const struct rules rules = {0};
 	static const struct say say[] = {DIR_D,          BIG_FILE(FILE_ASK), WAIT(2),
@@ -507,8 +512,8 @@ static void a_file_that_changed_is_sent_anew(void **state)
 	assert_true(has_text("to/d/big", "new"));
 }
 
-/* What came is no whole cell, of a file that the user named. */
-static void a_scrap_is_thrown_away(void **state)
+/* Less than a cell arrived of a file that the user named. */
+static void partial_cell_is_discarded(void **state)
 {
 #define NAMED(more)                                                                                \
 	{                                                                                          \
@@ -538,9 +543,9 @@ static void a_scrap_is_thrown_away(void **state)
 	assert_int_equal(st.st_blocks, 0);
 }
 
-/* ---- rehearsals ----------------------------------------------------------------------- */
+/* ---- dry runs --------------------------------------------------------------------------- */
 
-static void a_rehearsal_changes_nothing(void **state)
+static void dry_run_changes_nothing(void **state)
 {
 	static const struct rules rules = {.dry_run = true, .quick = true, .times = true};
 	static const struct say say[] = {DIR_D,
@@ -570,8 +575,8 @@ static void a_rehearsal_changes_nothing(void **state)
 	assert_int_equal(system("test $(find to | wc -l) = 4"), 0);
 }
 
-/* Contents are compared as they would be; what differs is sent, and goes nowhere. */
-static void a_rehearsal_with_checksums(void **state)
+/* Contents are compared as in a real run; differing files are sent and not stored. */
+static void dry_run_with_checksum_compares_contents(void **state)
 {
 	static const struct rules rules = {.dry_run = true, .checksum = true, .times = true};
 	static const struct say say[] = {DIR_D,
@@ -600,12 +605,12 @@ static void a_rehearsal_with_checksums(void **state)
 	assert_int_equal(system("test $(find to | wc -l) = 5"), 0);
 }
 
-/* ---- looking once more ---------------------------------------------------------------- */
+/* ---- checking again --------------------------------------------------------------------- */
 
 static const uint8_t md5_of_new[] = {0x22, 0xaf, 0x64, 0x5d, 0x18, 0x59, 0xcb, 0x5c,
 				     0xa6, 0xda, 0x0c, 0x48, 0x4f, 0x1f, 0x37, 0xea};
 
-static void digests_of_content(void **state)
+static void content_digests_are_checked(void **state)
 {
 	static const struct rules rules = {.digest = CONTENT_MD5, .verify = true};
 	struct say say[] = {DIR_D,
@@ -635,7 +640,7 @@ static void digests_of_content(void **state)
 	assert_int_equal(rig_event(&rig.sink, "d/b")->code, OUT_INTEGRITY);
 	assert_int_equal(actor_heard(&actor, MSG_FILE_RESULT, 3)->code, OUT_INTEGRITY);
 	assert_int_equal(access("to/d/b", F_OK), -1);
-	/* One that says none. */
+	/* A file without a digest. */
 	say[3].content_len = 0;
 	run(&rules, say);
 	assert_refused("no digest of");
@@ -648,7 +653,7 @@ static void digests_of_content(void **state)
 		.verb = SAY_KEEP, .dir = 1, .text = what                                           \
 	}
 
-static void deletions(void **state)
+static void deletions_follow_keep_and_max_delete(void **state)
 {
 	static const struct rules all = {.delete = true}, two = {.delete = true, .max_delete = 2};
 	static const struct say say[] = {DIR_D, SEND(2, "a"), KEEP("a"), {.verb = SAY_END}, {0}};
@@ -679,21 +684,21 @@ static void deletions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		copy_test(the_quick_check),
-		copy_test(new_directories_are_told),
-		copy_test(newer_and_existing_ones_are_left),
-		copy_test(what_is_in_the_way_is_left),
-		copy_test(what_is_not_there_is_left_out),
-		copy_test(contents_are_compared),
-		copy_test(answers_that_nobody_asked_for),
-		copy_test(what_is_there_is_not_sent_again),
-		copy_test(what_was_not_told_is_not_there),
-		copy_test(a_file_that_changed_is_sent_anew),
-		copy_test(a_scrap_is_thrown_away),
-		copy_test(a_rehearsal_changes_nothing),
-		copy_test(a_rehearsal_with_checksums),
-		copy_test(digests_of_content),
-		copy_test(deletions),
+		copy_test(quick_check_compares_size_and_mtime),
+		copy_test(new_directories_are_reported),
+		copy_test(update_and_ignore_existing_leave_targets),
+		copy_test(ignore_existing_leaves_a_file_in_place_of_a_directory),
+		copy_test(existing_skips_missing_targets),
+		copy_test(checksum_compares_contents),
+		copy_test(unsolicited_answers_are_refused),
+		copy_test(resumed_file_sends_missing_cells_only),
+		copy_test(have_outside_announced_cells_is_refused),
+		copy_test(changed_file_is_sent_from_the_start),
+		copy_test(partial_cell_is_discarded),
+		copy_test(dry_run_changes_nothing),
+		copy_test(dry_run_with_checksum_compares_contents),
+		copy_test(content_digests_are_checked),
+		copy_test(deletions_follow_keep_and_max_delete),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

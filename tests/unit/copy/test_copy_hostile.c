@@ -14,15 +14,15 @@
 #include "copy/io/digest.h"
 
 /*
- * A source that says what it should not, to a real sink; and a sink to a real source.  The sink
- * must end with the failure that the script deserves, and the old file must stay.
+ * A source that breaks the protocol against a real sink, and such a sink against a real source. The
+ * sink must end with the failure that the script expects, and the old file must stay.
  */
 
 enum { STUCK_S = 100, TIMEOUT_MS = 1500 };
 
 struct script {
 	struct say say[10];
-	enum outcome code; /* that the sink ends with */
+	enum outcome code; /* with which the sink ends */
 	const char *text;
 };
 
@@ -43,7 +43,7 @@ static void play(const struct script *script)
 	    !strstr(r.sink.failure.text, script->text))
 		fail_msg("sink %d: %d \"%s\", not %d \"%s\"", r.sink.rc, r.sink.failure.code,
 			 r.sink.failure.text, script->code, script->text);
-	/* The other end is told why. */
+	/* The other end learns the reason. */
 	assert_int_equal(r.source.failure.code, script->code);
 }
 
@@ -63,7 +63,7 @@ static void play_all(const struct script *scripts, unsigned n)
 
 #define PLAY(scripts) play_all(scripts, sizeof scripts / sizeof *scripts)
 
-static void names_not_asked_for(void **state)
+static void unrequested_names_are_refused(void **state)
 {
 	static const struct script scripts[] = {
 		{{{A_FILE, .name = "x"}}, OUT_PROTOCOL, "x, which does not match d/f"},
@@ -87,7 +87,7 @@ static void names_not_asked_for(void **state)
 	PLAY(scripts);
 }
 
-static void bytes_where_none_belong(void **state)
+static void misplaced_bytes_are_refused(void **state)
 {
 	static const struct script scripts[] = {
 		{{{ITS_DATA}}, OUT_PROTOCOL, "a file it did not announce"},
@@ -117,7 +117,7 @@ static void bytes_where_none_belong(void **state)
 		{{{.verb = SAY_FILE, .id = 1, .size = UINT64_C(1) << 63}}, OUT_PROTOCOL, "size"},
 		{{{A_FILE, .flags = 1 << 30}}, OUT_PROTOCOL, "flags"},
 		{{{.verb = SAY_FILE, .size = 100}}, OUT_PROTOCOL, "id"},
-		/* A stream's, out of order and again. */
+		/* In a stream, out of order and repeated. */
 		{{{.verb = SAY_FILE, .id = 1, .flags = FILE_STREAM | FILE_ORDERED},
 		  {.verb = SAY_DATA, .id = 1, .len = 10},
 		  {.verb = SAY_DATA, .id = 1, .len = 10}},
@@ -129,19 +129,19 @@ static void bytes_where_none_belong(void **state)
 	PLAY(scripts);
 }
 
-/* Pieces wait for what comes before them, but not where it can't come any more. */
-static void gaps_in_a_stream(void **state)
+/* Pieces wait for earlier bytes, but not for bytes that can no longer arrive. */
+static void gaps_in_a_stream_are_refused(void **state)
 {
 #define A_STREAM .verb = SAY_FILE, .id = 1, .flags = FILE_STREAM | FILE_ORDERED
 	static const struct script scripts[] = {
-		/* All that the end counts has come. */
+		/* All bytes that the end counts have arrived. */
 		{{{A_STREAM},
 		  {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10},
 		  {A_STREAM, .other_lane = true},
 		  {.verb = SAY_END_OF_FILE, .id = 1, .size = 10, .data = 10, .lanes = 2}},
 		 OUT_PROTOCOL,
 		 "at 10 but not those at 0"},
-		/* Each lane waits for another. */
+		/* Each lane waits for another one. */
 		{{{A_STREAM},
 		  {.verb = SAY_DATA, .id = 1, .len = 5},
 		  {.verb = SAY_DATA, .id = 1, .pos = 20, .len = 10},
@@ -149,7 +149,7 @@ static void gaps_in_a_stream(void **state)
 		  {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
 		 OUT_PROTOCOL,
 		 "but not those at 5"},
-		/* It says nothing more, and lives: the heartbeats are answered. */
+		/* The source sends nothing more but stays alive: it answers heartbeats. */
 		{{{A_STREAM}, {.verb = SAY_DATA, .id = 1, .pos = 10, .len = 10}},
 		 OUT_TIMEOUT,
 		 "f at 0 are still missing"},
@@ -159,14 +159,14 @@ static void gaps_in_a_stream(void **state)
 	PLAY(scripts);
 }
 
-static void files_announced_twice(void **state)
+static void files_announced_twice_are_refused(void **state)
 {
 	static const struct script scripts[] = {
 		{{{A_FILE}, {A_FILE}}, OUT_PROTOCOL, "announces file 1 twice"},
 		{{{A_FILE}, {.verb = SAY_FILE, .id = 1, .size = 99, .other_lane = true}},
 		 OUT_PROTOCOL,
 		 "twice"},
-		/* Whichever lane comes first. */
+		/* For either order of the lanes. */
 		{{{A_FILE, .name = "g", .want = 1},
 		  {A_FILE, .name = "gg", .want = 1, .other_lane = true}},
 		 OUT_PROTOCOL,
@@ -180,7 +180,7 @@ static void files_announced_twice(void **state)
 	PLAY(scripts);
 }
 
-static void wrong_ends(void **state)
+static void wrong_file_ends_are_refused(void **state)
 {
 	static const struct script scripts[] = {
 		{{{ITS_END}}, OUT_PROTOCOL, "ends a file it did not announce"},
@@ -214,8 +214,8 @@ static void wrong_ends(void **state)
 	PLAY(scripts);
 }
 
-/* The bytes are those of the file, but the digest says otherwise: 41, and the old file stays. */
-static void a_wrong_digest(void **state)
+/* The bytes are right, but the digest is not: 41, and the old file stays. */
+static void wrong_digest_fails_and_keeps_the_old_file(void **state)
 {
 	static const struct script script = {
 		{{A_FILE}, {ITS_DATA}, {ITS_END, .wrong_digest = true}, {.verb = SAY_END}},
@@ -240,8 +240,8 @@ static void a_wrong_digest(void **state)
 	assert_int_equal(count_files(""), 3);
 }
 
-/* Open files are bounded. */
-static void too_many_open_files(void **state)
+/* The number of open files is bounded. */
+static void too_many_open_files_are_refused(void **state)
 {
 	enum { MANY = 300 };
 	static char *wants[] = {NULL, NULL};
@@ -268,13 +268,13 @@ static void too_many_open_files(void **state)
 	assert_int_equal(count_files(""), 2);
 }
 
-/* ---- a sink that lies ---------------------------------------------------------------- */
+/* ---- a sink that lies ----------------------------------------------------------------- */
 
 struct lie {
 	uint8_t type;
 	struct msg_file_result result;
 	struct msg_total done;
-	uint32_t file; /* of STORED, ANSWERS and CELLS */
+	uint32_t file; /* for STORED, ANSWERS and CELLS */
 	uint8_t answer;
 };
 
@@ -320,7 +320,9 @@ static int play_sink(struct rig_end *e, void *ctx)
 	const struct lie *lies = ctx;
 	struct block *b;
 
-	/* The source waits in lane_flush(): nothing is put back, or it may be told too late. */
+	/*
+	 * The source waits in lane_flush(): no block is put back, or the lie could arrive too late.
+	 */
 	if (lane_recv(session_lane(e->session, 0), &b))
 		return -1;
 	for (; lies->type; lies++) {
@@ -348,11 +350,11 @@ static void hear_lies(struct lie *lies, enum outcome code, const char *part)
 	if (r.source.failure.code != code || !strstr(r.source.failure.text, part))
 		fail_msg("source: %d \"%s\", not %d \"%s\"", r.source.failure.code,
 			 r.source.failure.text, code, part);
-	/* Whatever was said, without a true result nothing is removed. */
+	/* Whatever the sink reports, no source is removed without a valid result. */
 	assert_int_equal(access("from", F_OK), 0);
 }
 
-static void results_that_can_not_be(void **state)
+static void impossible_results_are_refused(void **state)
 {
 	struct lie unknown[] = {{.type = MSG_FILE_RESULT, .result = {.file = 7, .code = OUT_FILE}},
 				{0}};
@@ -361,7 +363,7 @@ static void results_that_can_not_be(void **state)
 	struct lie stored[] = {{.type = MSG_STORED, .file = 77}, {0}};
 	struct lie answer[] = {{.type = MSG_ANSWERS, .file = 1, .answer = ANSWER_SAME}, {0}};
 	struct lie cells[] = {{.type = MSG_CELLS, .file = 1}, {0}};
-	/* Of no file, before its time. */
+	/* For no file, and too early. */
 	struct lie none[] = {{.type = MSG_FILE_RESULT, .result = {.code = OUT_MAX_DELETE}}, {0}};
 
 	(void)state;
@@ -384,7 +386,7 @@ static int hear_end(struct rig_end *e, const struct frame *f)
 	return 0;
 }
 
-/* Store nothing, say that all is, and wait for END. */
+/* Store nothing, report everything as stored, and wait for END. */
 static int play_storing(struct rig_end *e)
 {
 	struct lane *l = session_lane(e->session, 0);
@@ -415,7 +417,7 @@ static int play_liar(struct rig_end *e, void *ctx)
 	return play_storing(e) || tell_lie(e, lie) ? -1 : actor_wait_over(e);
 }
 
-static void totals_that_differ(void **state)
+static void differing_totals_fail(void **state)
 {
 	static char *name[] = {NULL};
 	struct lie lie = {.type = MSG_DONE, .done = {.files = 1, .bytes = 8}};
@@ -445,7 +447,7 @@ static int play_gone(struct rig_end *e, void *ctx)
 	return actor_wait_over(e);
 }
 
-static void no_done_is_not_confirmed(void **state)
+static void missing_done_is_not_confirmed(void **state)
 {
 	static char *name[] = {NULL};
 	struct rig r;
@@ -469,11 +471,16 @@ static void no_done_is_not_confirmed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		copy_test(names_not_asked_for),      copy_test(bytes_where_none_belong),
-		copy_test(files_announced_twice),    copy_test(wrong_ends),
-		copy_test(a_wrong_digest),           copy_test(too_many_open_files),
-		copy_test(results_that_can_not_be),  copy_test(totals_that_differ),
-		copy_test(no_done_is_not_confirmed), copy_test(gaps_in_a_stream),
+		copy_test(unrequested_names_are_refused),
+		copy_test(misplaced_bytes_are_refused),
+		copy_test(files_announced_twice_are_refused),
+		copy_test(wrong_file_ends_are_refused),
+		copy_test(wrong_digest_fails_and_keeps_the_old_file),
+		copy_test(too_many_open_files_are_refused),
+		copy_test(impossible_results_are_refused),
+		copy_test(differing_totals_fail),
+		copy_test(missing_done_is_not_confirmed),
+		copy_test(gaps_in_a_stream_are_refused),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

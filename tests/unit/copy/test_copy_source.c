@@ -16,7 +16,7 @@
 #include "copy/io/digest.h"
 #include "protocol/message.h"
 
-/* A source of trees: to a sink as it is, and to one that the test plays. */
+/* A source of trees, with a real sink and with one that the test plays. */
 
 enum { STUCK_S = 100 };
 
@@ -35,7 +35,7 @@ static struct rules recursive(void)
 	return r;
 }
 
-/* The tree "from" becomes "to". */
+/* Copies the tree "from" to "to". */
 static void set_tree(const struct rules *rules)
 {
 	static char *names[] = {NULL};
@@ -78,7 +78,7 @@ static void make_some(const char *prefix, unsigned count, uint64_t size)
 
 /* ---- with a sink ---------------------------------------------------------------------- */
 
-static void many_directories(void **state)
+static void many_directories_are_copied(void **state)
 {
 	enum { DIRS = 40, FILES = 30 };
 	struct rules rules = recursive();
@@ -114,7 +114,7 @@ static void many_directories(void **state)
 }
 
 /* More than may be open at once: the others wait. */
-static void many_large_files(void **state)
+static void many_large_files_are_copied(void **state)
 {
 	struct rules rules = recursive();
 
@@ -133,8 +133,8 @@ static bool time_before(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-/* Those found after it, and more than may be open at once, have their turns beside it. */
-static void a_huge_file_holds_up_no_large_ones(void **state)
+/* Files found after it, and more than may be open at once, are sent in between. */
+static void huge_file_does_not_delay_large_ones(void **state)
 {
 	enum { LARGE = 300, SIZE = 300 << 10 };
 	struct rules rules = recursive();
@@ -153,12 +153,12 @@ static void a_huge_file_holds_up_no_large_ones(void **state)
 		assert_int_equal(stat(name, &st), 0);
 		before += time_before(&st.st_ctim, &huge.st_ctim);
 	}
-	/* A lane may be held up with the last piece of one. */
+	/* A lane may be blocked with the last piece of one. */
 	assert_in_range(before, LARGE - 50, LARGE);
 }
 
-/* More questions than the source keeps aside. */
-static void many_questions(void **state)
+/* More questions than files that the source keeps aside. */
+static void many_questions_are_answered(void **state)
 {
 	enum { FILES = 5000 };
 	struct rules rules = recursive();
@@ -184,7 +184,7 @@ static void poke(const char *name, off_t at)
 	close(fd);
 }
 
-static void contents_are_compared(void **state)
+static void checksum_compares_contents(void **state)
 {
 	struct rules rules = recursive();
 
@@ -222,7 +222,7 @@ static struct stat stat_of(const char *name)
 	return st;
 }
 
-static void hard_links_follow_their_first_name(void **state)
+static void hard_links_are_linked_to_their_first_name(void **state)
 {
 	struct rules rules = recursive();
 
@@ -245,8 +245,8 @@ static void hard_links_follow_their_first_name(void **state)
 	assert_int_equal(rig.source.result.counts.hard_links, 3);
 }
 
-/* Each name is in the way of itself only. */
-static void a_first_name_that_fails_takes_none_along(void **state)
+/* Each name only blocks itself. */
+static void failed_first_name_fails_alone(void **state)
 {
 	struct rules rules = recursive();
 	const struct rig_event *e;
@@ -254,7 +254,7 @@ static void a_first_name_that_fails_takes_none_along(void **state)
 	(void)state;
 	assert_int_equal(mkdir("from", 0755) | make_text("from/x", "x"), 0);
 	assert_int_equal(link("from/x", "from/y") | link("from/x", "from/z"), 0);
-	/* Whichever is the first. */
+	/* Whichever name comes first. */
 	assert_int_equal(mkdir("to", 0755) | mkdir("to/x", 0755) | mkdir("to/y", 0755) |
 				 make_text("to/x/f", "") | make_text("to/y/f", ""),
 			 0);
@@ -274,8 +274,8 @@ static void a_first_name_that_fails_takes_none_along(void **state)
 	}
 }
 
-/* One that can't be asked about is not sent where something may have to stay. */
-static void too_many_attributes_to_ask(void **state)
+/* Files that can't be asked about are not sent where existing targets may have to stay. */
+static void file_with_too_many_attributes_fails_alone(void **state)
 {
 	static const char value[3400];
 	struct rules rules = recursive();
@@ -297,8 +297,8 @@ static void too_many_attributes_to_ask(void **state)
 	assert_non_null(strstr(rig.source.told_last.text, "do not fit"));
 }
 
-/* Nor does it take those of another file along. */
-static void a_first_name_that_can_not_be_read_fails_alone(void **state)
+/* Nor do other files fail with it. */
+static void unreadable_first_name_fails_alone(void **state)
 {
 	enum { FILES = 20 };
 	bool root = geteuid() == 0;
@@ -326,7 +326,7 @@ static void a_first_name_that_can_not_be_read_fails_alone(void **state)
 	assert_int_equal(rig.source.result.total.files, FILES / 2);
 }
 
-static void all_names_are_kept(void **state)
+static void all_source_names_are_kept_from_deletion(void **state)
 {
 	enum { FILES = 3000 };
 	struct rules rules = recursive();
@@ -372,7 +372,7 @@ static void sources_in_trees_are_removed(void **state)
 	assert_int_equal(system("test \"$(find from)\" = \"$(printf 'from\\nfrom/d')\""), 0);
 }
 
-static void what_is_missing_is_told(void **state)
+static void missing_entries_are_reported(void **state)
 {
 	struct rules rules = RULES_PLAIN;
 	const struct rig_event *e;
@@ -399,7 +399,7 @@ static void what_is_missing_is_told(void **state)
 	listed_free(l);
 }
 
-static void modes_are_changed_on_the_way(void **state)
+static void chmod_changes_modes(void **state)
 {
 	struct rules rules = recursive();
 
@@ -415,16 +415,16 @@ static void modes_are_changed_on_the_way(void **state)
 	assert_int_equal(stat_of("to/large").st_mode & 07777, 0604);
 }
 
-/* ---- with a sink that is played -------------------------------------------------------- */
+/* ---- with a played sink ---------------------------------------------------------------- */
 
 enum { IDS = 4096 };
 
-/* What came on the only lane, and what to say to it. */
+/* What arrived on the only lane, and what to answer. */
 struct play {
 	void (*on_record)(struct play *p, struct rig_end *e, const struct record *r);
-	unsigned small, extents; /* that came so far */
+	unsigned small, extents; /* received so far */
 	unsigned small_at_last_extent, extents_at_last_small;
-	uint32_t file; /* of the first FILE, and DIR */
+	uint32_t file; /* of the first FILE and DIR */
 	uint32_t dir;
 	int said;
 };
@@ -632,12 +632,14 @@ static void nothing_failed(struct play *p, struct rig_end *e, const struct recor
 	if (!once(p, r->type == RECORD_DIR))
 		return;
 	say_failed(e, 0);
-	/* After END it may be said, of a deletion: no credit for END before it is heard. */
+	/*
+	 * After END it may report a failed deletion: END gets no credit before that was received.
+	 */
 	while (!session_failed(e->session, &f, host))
 		usleep(1000);
 }
 
-static void words_that_can_not_be(void **state)
+static void impossible_frames_are_refused(void **state)
 {
 	struct rules plain = recursive(), asking = recursive();
 
@@ -661,8 +663,8 @@ static void words_that_can_not_be(void **state)
 	refused(stored_unsent, &plain, "unknown file");
 }
 
-/* A lane takes a piece of the one and a block of the others by turns. */
-static void neither_large_nor_small_files_wait(void **state)
+/* A lane sends a piece of a large file and a block of small files alternately. */
+static void large_and_small_files_alternate(void **state)
 {
 	enum { SMALL = 1500 };
 	struct rules rules = recursive();
@@ -671,7 +673,7 @@ static void neither_large_nor_small_files_wait(void **state)
 	(void)state;
 	assert_int_equal(mkdir("from", 0755), 0);
 	make_some("from/", SMALL, 3000);
-	/* Wherever it is found, most is yet to come. */
+	/* In any order of finding, most files are still to come. */
 	assert_int_equal(make_file("from/large", 3 << 20, 1), 0);
 	set_tree(&rules);
 	rig.lanes = 1;
@@ -683,7 +685,7 @@ static void neither_large_nor_small_files_wait(void **state)
 	rig_join(&rig);
 	assert_int_equal(p.small, SMALL);
 	assert_true(p.extents >= 48);
-	/* Either one ends before the other, but not before it has had as many turns. */
+	/* Either kind may end first, but not before it has had as many turns. */
 	if (p.small_at_last_extent < SMALL) {
 		unsigned blocks = p.small_at_last_extent / (65536 / 3800);
 
@@ -695,7 +697,7 @@ static void neither_large_nor_small_files_wait(void **state)
 
 enum { BROKEN_FILES = 50 };
 
-/* The source has sent all when the wire breaks, and waits for what comes of it. */
+/* The source has sent everything when the wire breaks, and waits for results. */
 static void break_once(struct play *p, struct rig_end *e, const struct record *r)
 {
 	if (once(p, r->type == RECORD_DIR)) {
@@ -714,7 +716,7 @@ static void *cut_at_last(void *arg)
 	return NULL;
 }
 
-static void a_wire_breaks_while_the_source_waits(void **state)
+static void wire_break_while_waiting_for_results_is_survived(void **state)
 {
 	struct play p = {.on_record = break_once};
 	struct rules rules = recursive();
@@ -723,7 +725,7 @@ static void a_wire_breaks_while_the_source_waits(void **state)
 	(void)state;
 	assert_int_equal(mkdir("from", 0755), 0);
 	make_some("from/", BROKEN_FILES, 300);
-	/* Goes when all files have their results. */
+	/* Removed when all files have their results. */
 	assert_int_equal(symlink("0", "from/link"), 0);
 	set_tree(&rules);
 	rig.lanes = 1;
@@ -744,22 +746,22 @@ static void a_wire_breaks_while_the_source_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		copy_test(many_directories),
-		copy_test(many_large_files),
-		copy_test(a_huge_file_holds_up_no_large_ones),
-		copy_test(many_questions),
-		copy_test(contents_are_compared),
-		copy_test(hard_links_follow_their_first_name),
-		copy_test(a_first_name_that_fails_takes_none_along),
-		copy_test(too_many_attributes_to_ask),
-		copy_test(a_first_name_that_can_not_be_read_fails_alone),
-		copy_test(all_names_are_kept),
+		copy_test(many_directories_are_copied),
+		copy_test(many_large_files_are_copied),
+		copy_test(huge_file_does_not_delay_large_ones),
+		copy_test(many_questions_are_answered),
+		copy_test(checksum_compares_contents),
+		copy_test(hard_links_are_linked_to_their_first_name),
+		copy_test(failed_first_name_fails_alone),
+		copy_test(file_with_too_many_attributes_fails_alone),
+		copy_test(unreadable_first_name_fails_alone),
+		copy_test(all_source_names_are_kept_from_deletion),
 		copy_test(sources_in_trees_are_removed),
-		copy_test(what_is_missing_is_told),
-		copy_test(modes_are_changed_on_the_way),
-		copy_test(words_that_can_not_be),
-		copy_test(neither_large_nor_small_files_wait),
-		copy_test(a_wire_breaks_while_the_source_waits),
+		copy_test(missing_entries_are_reported),
+		copy_test(chmod_changes_modes),
+		copy_test(impossible_frames_are_refused),
+		copy_test(large_and_small_files_alternate),
+		copy_test(wire_break_while_waiting_for_results_is_survived),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

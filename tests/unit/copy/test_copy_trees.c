@@ -17,9 +17,8 @@
 #include "copy/io/digest.h"
 
 /*
- * What a sink of trees takes, and what it refuses: a source that a script plays, and a real sink.
- * The working directory is empty but for a directory "to", the target, and "safe", where nothing
- * may change.
+ * Which trees a sink accepts and which it refuses: a scripted source and a real sink. The working
+ * directory contains only the directory "to", the target, and "safe", where nothing may change.
  */
 
 enum { STUCK_S = 100 };
@@ -31,15 +30,15 @@ struct scene {
 	bool no_target_dir;
 	const char *listed[4];
 	struct say say[SAYS_MAX];
-	enum outcome code; /* of the sink */
-	const char *text; /* in its failure */
-	const char *made, *not_made; /* in the end */
+	enum outcome code; /* the exit code of the sink */
+	const char *text; /* part of its failure */
+	const char *made, *not_made; /* exists in the end */
 };
 
 static struct rig rig;
 static struct actor actor;
 
-/* Names from string literals, which nobody writes to. */
+/* Names from string literals, which are never written to. */
 static char *text(const char *s)
 {
 	return (char *)(uintptr_t)s;
@@ -129,7 +128,7 @@ static void play_all(const struct scene *scenes, unsigned n)
 
 /* ---- directories ---------------------------------------------------------------------- */
 
-static void a_tree_is_taken(void **state)
+static void tree_is_accepted(void **state)
 {
 	static const struct scene scene = {
 		TREE,
@@ -161,7 +160,7 @@ static void a_tree_is_taken(void **state)
 	assert_int_equal(actor_heard(&actor, MSG_DONE, 0)->total.others, 2);
 }
 
-static void directories_that_can_not_be(void **state)
+static void invalid_directories_are_refused(void **state)
 {
 	static const struct scene scenes[] = {
 		{TREE, .want = {"d"}, .say = {DIR_D, DIR_D}, .code = OUT_PROTOCOL,
@@ -199,7 +198,7 @@ static void directories_that_can_not_be(void **state)
 			 FILE_IN(1, 2, "x"),
 			 {.verb = SAY_DIR, .id = 2, .dir = 1, .name = "e"}},
 		 .code = OUT_PROTOCOL, .text = "with the id of a file"},
-		/* Nobody asked for directories. */
+		/* No directory was requested. */
 		{.want = {"d"},
 		 .say = {DIR_D},
 		 .code = OUT_PROTOCOL,
@@ -209,7 +208,7 @@ static void directories_that_can_not_be(void **state)
 		 .text = "d, which does not match x", .not_made = "to/d"},
 		{TREE, .want = {"d"}, .say = {{.verb = SAY_DIR, .id = 1, .want = 1, .name = "d"}},
 		 .code = OUT_PROTOCOL, .text = "unknown source number"},
-		/* Names. */
+		/* Invalid names. */
 		{TREE, .want = {"d"}, .say = {DIR_D, FILE_IN(1, 2, "..")}, .code = OUT_PROTOCOL,
 		 .text = "name"},
 		{TREE, .want = {"d"}, .say = {DIR_D, FILE_IN(1, 2, "../../safe/f")},
@@ -219,7 +218,7 @@ static void directories_that_can_not_be(void **state)
 		{TREE, .want = {"d"},
 		 .say = {DIR_D, {.verb = SAY_DIR, .id = 2, .dir = 1, .name = ".."}},
 		 .code = OUT_PROTOCOL, .text = "name"},
-		/* What is in it, where it was asked for by its name, and the other way round. */
+		/* Contents where the name was requested, and the converse. */
 		{TREE, .want = {"d"}, .say = {{.verb = SAY_DIR, .id = 1, .flags = DIR_CONTENTS}},
 		 .code = OUT_PROTOCOL, .text = "which does not match d"},
 		{TREE, .want = {"d/"}, .say = {DIR_D}, .code = OUT_PROTOCOL,
@@ -236,7 +235,7 @@ static void directories_that_can_not_be(void **state)
 	PLAY(scenes);
 }
 
-static void contents_of_directories(void **state)
+static void directory_contents_are_accepted(void **state)
 {
 #define CONTENTS                                                                                   \
 	{                                                                                          \
@@ -251,7 +250,7 @@ static void contents_of_directories(void **state)
 		 .made = "to/x"},
 		{TREE, .want = {"d"}, .no_target_dir = true, .target = "to/new",
 		 .say = {CONTENTS, FILE_WHOLE(1, 2, "x"), END_OF_ALL}, .made = "to/new/x"},
-		/* Two of them into one target. */
+		/* The contents of two directories into one target. */
 		{TREE, .want = {"d/", "e/"},
 		 .say = {CONTENTS,
 			 FILE_WHOLE(1, 2, "x"),
@@ -273,7 +272,7 @@ static void contents_of_directories(void **state)
 	PLAY(scenes);
 }
 
-static void relative_names(void **state)
+static void relative_paths_are_accepted(void **state)
 {
 #define RELATIVE .rules = {.recursive = true, .relative = true }
 #define DIR_AT(n, of, what)                                                                        \
@@ -317,7 +316,7 @@ static void relative_names(void **state)
 	PLAY(scenes);
 }
 
-static void listed_names(void **state)
+static void only_listed_names_are_accepted(void **state)
 {
 	static const struct scene scenes[] = {
 		{.want = {"d"},
@@ -336,7 +335,7 @@ static void listed_names(void **state)
 		 .say = {CONTENTS, DIR_AT(3, 1, "e"), FILE_IN(3, 4, "x")},
 		 .code = OUT_PROTOCOL,
 		 .text = "x, which --files-from does not list"},
-		/* It leads to what is listed, and is not listed itself. */
+		/* It leads to a listed name without being listed. */
 		{.want = {"d"},
 		 .listed = {"e/y"},
 		 .say = {CONTENTS, FILE_IN(1, 4, "e")},
@@ -358,7 +357,7 @@ static void listed_names(void **state)
 	PLAY(scenes);
 }
 
-/* ---- other things than files ---------------------------------------------------------- */
+/* ---- types other than files ------------------------------------------------------------ */
 
 #define LINK_IN(of, n, what)                                                                       \
 	{                                                                                          \
@@ -372,12 +371,12 @@ static void listed_names(void **state)
 	}
 #define LINK_WHOLE(of, n, what) LINK_IN(of, n, what), DATA_OF(n), LINK_END(n)
 
-static void links_and_nodes(void **state)
+static void links_and_devices_follow_the_rules(void **state)
 {
 	static const struct scene scenes[] = {
 		{TREE, .want = {"d"}, .say = {DIR_D, LINK_WHOLE(1, 2, "l"), END_OF_ALL},
 		 .made = "to/d/l"},
-		/* Its target in an extent, on another lane than its end. */
+		/* The link target in an extent, on another lane than its end. */
 		{TREE, .want = {"d"},
 		 .say = {DIR_D,
 			 LINK_IN(1, 2, "l"),
@@ -409,7 +408,7 @@ static void links_and_nodes(void **state)
 		 .say = {DIR_D,
 			 {.verb = SAY_FILE, .id = 2, .dir = 1, .type = TYPE_SYMLINK, .name = "l"}},
 		 .code = OUT_PROTOCOL, .text = "size"},
-		/* Nothing through a link that came. */
+		/* Nothing goes through a symlink that was sent. */
 		{TREE, .want = {"d"},
 		 .say = {DIR_D,
 			 {.verb = SAY_FILE,
@@ -501,7 +500,7 @@ static void links_and_nodes(void **state)
 	PLAY(scenes);
 }
 
-static void others_are_counted(void **state)
+static void links_and_fifos_are_counted(void **state)
 {
 	static const struct scene scene = {
 		.rules = {.recursive = true, .devices = true, .events = true},
@@ -532,10 +531,10 @@ static void others_are_counted(void **state)
 	assert_int_equal(rig_event(&rig.sink, "d/x")->size, 2);
 }
 
-/* ---- what fails by itself ------------------------------------------------------------- */
+/* ---- single failures -------------------------------------------------------------------- */
 
-/* A directory that can't be made takes down all in it, and nothing else. */
-static void a_directory_that_fails(void **state)
+/* A directory that can't be made fails with all its entries; nothing else fails. */
+static void failed_directory_fails_its_entries_only(void **state)
 {
 	static const struct scene scene = {
 		.rules = {.recursive = true, .events = true},
@@ -559,7 +558,7 @@ static void a_directory_that_fails(void **state)
 	(void)state;
 	assert_int_equal(clear(), 0);
 	assert_int_equal(mkdir("to/d", 0755) | make_text("to/d/no", ""), 0);
-	/* What is mounted there can be neither removed nor replaced, by root either. */
+	/* A mount point can be neither removed nor replaced, not even by root. */
 	if (mount("safe/f", "to/d/no", NULL, MS_BIND, NULL))
 		skip();
 	play(&scene);
@@ -576,7 +575,7 @@ static void a_directory_that_fails(void **state)
 	assert_int_equal(rig.sink.told, 1);
 }
 
-static void a_file_that_differs_from_its_digest(void **state)
+static void wrong_content_digest_fails_the_file(void **state)
 {
 	static const struct scene scene = {
 		TREE,
@@ -605,9 +604,9 @@ static void a_file_that_differs_from_its_digest(void **state)
 	assert_int_equal(actor_heard(&actor, MSG_FILE_RESULT, 2)->code, OUT_INTEGRITY);
 }
 
-/* ---- attributes, owners, names to be kept --------------------------------------------- */
+/* ---- attributes, owners, names to keep --------------------------------------------------- */
 
-static void what_belongs_to_directories(void **state)
+static void directory_records_are_checked(void **state)
 {
 #define XATTRS .rules = {.recursive = true, .xattrs = true }
 #define KEEPS .rules = {.recursive = true, .delete = true}
@@ -693,16 +692,16 @@ static void what_belongs_to_directories(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		copy_test(a_tree_is_taken),
-		copy_test(directories_that_can_not_be),
-		copy_test(contents_of_directories),
-		copy_test(relative_names),
-		copy_test(listed_names),
-		copy_test(links_and_nodes),
-		copy_test(others_are_counted),
-		copy_test(a_directory_that_fails),
-		copy_test(a_file_that_differs_from_its_digest),
-		copy_test(what_belongs_to_directories),
+		copy_test(tree_is_accepted),
+		copy_test(invalid_directories_are_refused),
+		copy_test(directory_contents_are_accepted),
+		copy_test(relative_paths_are_accepted),
+		copy_test(only_listed_names_are_accepted),
+		copy_test(links_and_devices_follow_the_rules),
+		copy_test(links_and_fifos_are_counted),
+		copy_test(failed_directory_fails_its_entries_only),
+		copy_test(wrong_content_digest_fails_the_file),
+		copy_test(directory_records_are_checked),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "copy/sink/sink.h"
 
-/* What --verify finds when it reads back what was stored, on a disk that lies. */
+/* What --verify detects when it reads back stored data, on a disk that loses writes. */
 
 enum { SIZE = 3 * CELL + 1234 };
 
@@ -25,7 +25,7 @@ struct bench {
 	int fd;
 };
 
-/* A cell of data, a cell that is a hole, one that has zeros, and the rest, data. */
+/* A cell of data, a cell that is a hole, one that contains zeros, and the rest, data. */
 static int make(void **state)
 {
 	struct bench *b = calloc(1, sizeof *b);
@@ -78,7 +78,7 @@ static void assert_differs(int ret, const char *part)
 	assert_non_null(strstr(failed()->text, part));
 }
 
-static void what_is_as_it_came(void **state)
+static void unchanged_file_passes(void **state)
 {
 	struct bench *b = *state;
 	int flags = fcntl(b->fd, F_GETFL);
@@ -86,11 +86,11 @@ static void what_is_as_it_came(void **state)
 	assert_int_equal(verify(b), 0);
 	assert_int_equal(sink_verify_small(&b->lane, b->fd, "file", b->bytes, SIZE), 0);
 	assert_int_equal(sink_verify_small(&b->lane, b->fd, "file", NULL, 0), 0);
-	/* Whoever goes on to write finds the descriptor as it was. */
+	/* Later writes find the descriptor flags unchanged. */
 	assert_int_equal(fcntl(b->fd, F_GETFL), flags);
 }
 
-static void a_byte_that_changed(void **state)
+static void changed_byte_is_detected(void **state)
 {
 	static const off_t at[] = {0, CELL - 1, CELL + 5, 2 * CELL, SIZE - 1};
 	struct bench *b = *state;
@@ -107,7 +107,7 @@ static void a_byte_that_changed(void **state)
 	}
 }
 
-static void a_cell_that_is_lost(void **state)
+static void lost_cell_is_detected(void **state)
 {
 	struct bench *b = *state;
 	void *zeros = calloc(1, CELL);
@@ -117,7 +117,7 @@ static void a_cell_that_is_lost(void **state)
 	assert_differs(verify(b), "the stored data differs");
 }
 
-static void an_end_that_is_lost(void **state)
+static void lost_end_is_detected(void **state)
 {
 	struct bench *b = *state;
 
@@ -131,10 +131,10 @@ static void an_end_that_is_lost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		verify_test(what_is_as_it_came),
-		verify_test(a_byte_that_changed),
-		verify_test(a_cell_that_is_lost),
-		verify_test(an_end_that_is_lost),
+		verify_test(unchanged_file_passes),
+		verify_test(changed_byte_is_detected),
+		verify_test(lost_cell_is_detected),
+		verify_test(lost_end_is_detected),
 	};
 
 	return cmocka_run_group_tests_name("copy_verify", tests, NULL, NULL);

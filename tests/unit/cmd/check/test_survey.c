@@ -62,7 +62,7 @@ static void says(const struct found *f, const char *name, const char *subject,
 	const struct msg_finding *m = find_finding(f, name, subject);
 
 	if (!m)
-		print_error("nothing is said of %s %s\n", name, subject);
+		print_error("no finding %s %s\n", name, subject);
 	assert_non_null(m);
 	if (m->state != state || !strstr(m->what, what) || !strstr(m->remedy, remedy) ||
 	    (!remedy[0] && state == FINDING_OK && m->remedy[0]))

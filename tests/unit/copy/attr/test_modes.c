@@ -12,8 +12,8 @@
 #undef fail
 #include "base/fail.h"
 
-/* What rsync 3.5 makes of them, with umask 022. */
-static void modes_are_changed_as_rsync_does(void **state)
+/* The results of rsync 3.5, with umask 022. */
+static void chmod_changes_modes_as_rsync_does(void **state)
 {
 	static const struct {
 		const char *text;
@@ -27,7 +27,7 @@ static void modes_are_changed_as_rsync_does(void **state)
 		{"u=rwX,go=rX", 0601, 0755, 0755},
 		{"a+X", 0600, 0711, 0600},
 		{"go-w", 0666, 0644, 0644},
-		{"+w", 0444, 0644, 0644}, /* less the umask */
+		{"+w", 0444, 0644, 0644}, /* minus the umask */
 		{"a+w", 0444, 0666, 0666},
 		{"-w", 0666, 0466, 0466},
 		{"=", 0777, 0, 0},
@@ -64,10 +64,10 @@ static void modes_are_changed_as_rsync_does(void **state)
 		assert_int_equal(modes_apply(m, samples[i].mode, false), samples[i].file);
 		modes_free(m);
 	}
-	assert_int_equal(umask(before), 022); /* parsing left it alone */
+	assert_int_equal(umask(before), 022); /* parsing left it unchanged */
 }
 
-static void nothing_changes_nothing(void **state)
+static void empty_chmod_changes_nothing(void **state)
 {
 	struct modes *m = (struct modes *)state;
 
@@ -77,7 +77,7 @@ static void nothing_changes_nothing(void **state)
 	modes_free(m);
 }
 
-static void what_is_no_mode_is_refused(void **state)
+static void invalid_chmod_is_refused(void **state)
 {
 	static const char *const wrong[] = {
 		"8",
@@ -110,7 +110,7 @@ static void what_is_no_mode_is_refused(void **state)
 		struct modes *m;
 
 		if (modes_parse(wrong[i], &m) != -1)
-			print_error("%s is taken\n", wrong[i]);
+			print_error("%s was accepted\n", wrong[i]);
 		assert_int_equal(modes_parse(wrong[i], &m), -1);
 		assert_int_equal(failed()->code, OUT_USAGE);
 		assert_non_null(strstr(failed()->text, wrong[i]));
@@ -120,9 +120,9 @@ static void what_is_no_mode_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(modes_are_changed_as_rsync_does),
-		cmocka_unit_test(nothing_changes_nothing),
-		cmocka_unit_test(what_is_no_mode_is_refused),
+		cmocka_unit_test(chmod_changes_modes_as_rsync_does),
+		cmocka_unit_test(empty_chmod_changes_nothing),
+		cmocka_unit_test(invalid_chmod_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

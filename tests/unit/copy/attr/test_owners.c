@@ -17,7 +17,9 @@
 
 /* ---- a user database ------------------------------------------------------------------- */
 
-/* These stand in for libc's.  Who has more than fits into a small buffer must be asked for twice.
+/*
+ * Replacements for libc's functions. An entry that does not fit into a small buffer is requested
+ * again.
  */
 static const struct {
 	bool group;
@@ -33,7 +35,7 @@ enum { DATABASE = sizeof database / sizeof *database };
 static atomic_int lookups, interrupts;
 static char long_name[400];
 
-/* An index, or -1; *err as the real ones return it. */
+/* The index of the entry, or -1; *err is set as by the real functions. */
 static int find(bool group, const char *name, uint32_t id, size_t size, int *err)
 {
 	lookups++;
@@ -120,7 +122,7 @@ static struct owners *fresh(void)
 
 /* ---- source ---------------------------------------------------------------------------- */
 
-static void each_lane_is_told_once(void **state)
+static void owner_is_announced_once_per_lane(void **state)
 {
 	struct owners *o = fresh();
 	const char *name;
@@ -140,7 +142,7 @@ static void each_lane_is_told_once(void **state)
 	owners_free(o);
 }
 
-static void who_has_no_name_is_not_told(void **state)
+static void owner_without_a_name_is_not_announced(void **state)
 {
 	struct owners *o = fresh();
 	const char *name;
@@ -150,7 +152,7 @@ static void who_has_no_name_is_not_told(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		assert_false(owners_mark_announced(o, false, 4711, 0, &name));
 		assert_string_equal(name, "");
-		/* One that a record has no room for. */
+		/* A name too long for a record. */
 		assert_false(owners_mark_announced(o, false, 1009, 0, &name));
 		assert_string_equal(name, "");
 		assert_false(owners_mark_announced(o, false, 0, 0, &name));
@@ -160,7 +162,7 @@ static void who_has_no_name_is_not_told(void **state)
 	owners_free(o);
 }
 
-static void long_answers_and_signals(void **state)
+static void long_answers_and_signals_are_handled(void **state)
 {
 	struct owners *o = fresh();
 	const char *name;
@@ -176,8 +178,8 @@ static void long_answers_and_signals(void **state)
 	owners_free(o);
 }
 
-/* What a sink would not learn is not told. */
-static void a_source_knows_the_bound(void **state)
+/* Owners beyond the sink's bound are not announced. */
+static void source_keeps_to_the_bound(void **state)
 {
 	struct owners *o = fresh();
 	const char *name;
@@ -193,7 +195,7 @@ static void a_source_knows_the_bound(void **state)
 
 /* ---- sink ------------------------------------------------------------------------------ */
 
-static void names_are_mapped(void **state)
+static void owner_names_are_mapped(void **state)
 {
 	struct owners *o = fresh();
 
@@ -209,18 +211,18 @@ static void names_are_mapped(void **state)
 		assert_int_equal(owners_map(o, false, 500, true), 500);
 		assert_int_equal(owners_map(o, false, 501, false), 501);
 		assert_int_equal(owners_map(o, false, 502, false), 1002);
-		/* There is a group of that name, but no user. */
+		/* A group has this name, but no user has. */
 		assert_int_equal(owners_map(o, false, 503, false), 503);
-		/* Never told. */
+		/* Never announced. */
 		assert_int_equal(owners_map(o, false, 1001, false), 1001);
 		assert_int_equal(owners_map(o, true, 501, false), 501);
 	}
-	/* bob's answer does not fit at first. */
+	/* bob's entry does not fit into the first buffer. */
 	assert_int_equal(lookups, 5 + 3);
 	owners_free(o);
 }
 
-static void root_is_root(void **state)
+static void root_is_never_mapped(void **state)
 {
 	struct owners *o = fresh();
 
@@ -234,7 +236,7 @@ static void root_is_root(void **state)
 	owners_free(o);
 }
 
-static void a_name_may_be_told_again(void **state)
+static void owner_may_be_announced_again(void **state)
 {
 	struct owners *o = fresh();
 
@@ -247,7 +249,7 @@ static void a_name_may_be_told_again(void **state)
 	owners_free(o);
 }
 
-static void names_are_bounded(void **state)
+static void owner_names_are_bounded(void **state)
 {
 	struct owners *o = fresh();
 
@@ -276,7 +278,7 @@ static void *one_of_many(void *arg)
 	const char *name;
 
 	for (uint32_t i = 0; i < IDS; i++) {
-		/* Odd ones are users that have a name; the lane is everybody's. */
+		/* Odd ids are users with a name; all threads share the lane. */
 		uint32_t id = i % 2 ? 1001 : 20000 + i;
 
 		c->told += owners_mark_announced(c->o, false, id, 5, &name);
@@ -287,7 +289,7 @@ static void *one_of_many(void *arg)
 	return NULL;
 }
 
-static void many_threads(void **state)
+static void many_threads_map_owners(void **state)
 {
 	struct crowd c = {.o = fresh()};
 	pthread_t t[THREADS];
@@ -317,7 +319,7 @@ static void chown_is_parsed(void **state)
 		{":ann", -1, 1005},
 		{"0:0", 0, 0},
 		{"12:4294967294", 12, 4294967294},
-		/* A name before a number. */
+		/* A name is tried before a number. */
 		{"77:77", 1003, 77},
 	};
 	static const char *const bad[] = {
@@ -347,15 +349,15 @@ static void chown_is_parsed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_lane_is_told_once),
-		cmocka_unit_test(who_has_no_name_is_not_told),
-		cmocka_unit_test(long_answers_and_signals),
-		cmocka_unit_test(a_source_knows_the_bound),
-		cmocka_unit_test(names_are_mapped),
-		cmocka_unit_test(root_is_root),
-		cmocka_unit_test(a_name_may_be_told_again),
-		cmocka_unit_test(names_are_bounded),
-		cmocka_unit_test(many_threads),
+		cmocka_unit_test(owner_is_announced_once_per_lane),
+		cmocka_unit_test(owner_without_a_name_is_not_announced),
+		cmocka_unit_test(long_answers_and_signals_are_handled),
+		cmocka_unit_test(source_keeps_to_the_bound),
+		cmocka_unit_test(owner_names_are_mapped),
+		cmocka_unit_test(root_is_never_mapped),
+		cmocka_unit_test(owner_may_be_announced_again),
+		cmocka_unit_test(owner_names_are_bounded),
+		cmocka_unit_test(many_threads_map_owners),
 		cmocka_unit_test(chown_is_parsed),
 	};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Attributes of files: on each file system at hand that has them. */
+/* Extended attributes of files, on each available file system that supports them. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static const struct rules all = {.acls = true, .xattrs = true, .xattrs_all = tru
 static char places[4][64];
 static unsigned place_count;
 
-/* A directory in each file system that has user.* and ACLs. */
+/* A directory in each file system that supports user.* attributes and ACLs. */
 static int make_places(void **state)
 {
 	const char *const tops[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
@@ -166,7 +166,7 @@ static void assert_has(int fd, const char *name, const char *should)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static void nothing_is_nothing(void **state)
+static void no_attributes_change_nothing(void **state)
 {
 	static const struct rules none;
 
@@ -197,7 +197,7 @@ static void nothing_is_nothing(void **state)
 	xattrs_free(NULL);
 }
 
-static void it_becomes_exactly_that(void **state)
+static void attributes_become_those_of_the_source(void **state)
 {
 	static const size_t rooms[] = {1, 3, 100, 65536};
 
@@ -226,7 +226,7 @@ static void it_becomes_exactly_that(void **state)
 	}
 }
 
-static void each_difference_is_seen(void **state)
+static void each_difference_is_detected(void **state)
 {
 	(void)state;
 	IN_EACH_PLACE(i)
@@ -277,7 +277,7 @@ static void assert_acl(int fd, const char *name, const struct acl_entry *e, size
 	assert_memory_equal(is, should, ACL_HEAD + count * ACL_ENTRY);
 }
 
-static void acls_are_carried(void **state)
+static void acls_are_copied(void **state)
 {
 	(void)state;
 	IN_EACH_PLACE(i)
@@ -299,7 +299,7 @@ static void acls_are_carried(void **state)
 		assert_has(to, "user.b", "not asked for");
 		assert_differ(to, NULL, &both, true, true);
 		assert_differ(to, NULL, &plain, false, true);
-		/* Attributes without ACLs leave these alone. */
+		/* Copying attributes without ACLs leaves the ACLs alone. */
 		assert_int_equal(xattrs_set(to, "it", NULL, &plain), 0);
 		assert_acl(to, ACCESS, sample_acl, SAMPLE_ACL);
 		assert_has(to, "user.b", NULL);
@@ -312,8 +312,8 @@ static void acls_are_carried(void **state)
 	}
 }
 
-/* A new file in such a directory gets one that its source doesn't have. */
-static void inherited_acls_go(void **state)
+/* A new file in such a directory inherits an ACL that its source doesn't have. */
+static void inherited_acls_are_removed(void **state)
 {
 	(void)state;
 	IN_EACH_PLACE(i)
@@ -334,7 +334,7 @@ static void inherited_acls_go(void **state)
 	}
 }
 
-static void owners_of_acls(void **state)
+static void acl_owners_are_mapped(void **state)
 {
 	(void)state;
 	IN_EACH_PLACE(i)
@@ -362,8 +362,11 @@ static void owners_of_acls(void **state)
 	}
 }
 
-/* O_PATH: also where a mode lets nobody in, and of symlinks, which are not gone through. */
-static void descriptors_of_paths(void **state)
+/*
+ * O_PATH descriptors: they also work for a file whose mode forbids opening it, and for symlinks,
+ * which are not followed.
+ */
+static void path_descriptors_have_attributes(void **state)
 {
 	const char *const link_has = geteuid() == 0 ? "trusted.link-has" : NULL;
 
@@ -411,7 +414,7 @@ static void descriptors_of_paths(void **state)
 	}
 }
 
-static void which_ones(void **state)
+static void attribute_namespaces_follow_the_rules(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -435,7 +438,7 @@ static void which_ones(void **state)
 		assert_has(to, "trusted.lov", "a layout");
 		assert_has(to, "security.sluice", "3");
 		assert_has(to, "security.sluice-too", NULL);
-		/* Nobody's but the host's and file system's. */
+		/* Only for the host and the file system itself. */
 		put(to, "security.selinux", "a:b:c:d");
 		put(to, "trusted.overlay.opaque", "y");
 		put(to, "trusted.lov", "another layout");
@@ -451,7 +454,7 @@ static void which_ones(void **state)
 	}
 }
 
-/* Of a child of another user: what root gives it is not for it to set. */
+/* Runs in a child of another user, which may not set what root sets. */
 static int as_nobody(void)
 {
 	struct record_xattr p[] = {
@@ -468,7 +471,7 @@ static int as_nobody(void)
 	fd = open("nobodys", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || xattrs_add(&x, &p[0]) || xattrs_add(&x, &p[1]))
 		return 2;
-	/* Its mode is no hindrance, and stays. */
+	/* The file's mode does not prevent it, and stays. */
 	if (fchmod(fd, 0) || xattrs_set(fd, "it", x, &plain))
 		return 3;
 	if (fstat(fd, &st) || (st.st_mode & 07777) != 0 || fchmod(fd, 0600))
@@ -482,7 +485,7 @@ static int as_nobody(void)
 	return 0;
 }
 
-static void others_than_root(void **state)
+static void other_users_copy_what_they_may_set(void **state)
 {
 	int status;
 
@@ -506,8 +509,8 @@ static void others_than_root(void **state)
 	}
 }
 
-/* All is tried, and the first failure told. */
-static void failures_are_told(void **state)
+/* Every attribute is tried, and the first failure is reported. */
+static void first_failure_is_reported(void **state)
 {
 	struct record_xattr p[] = {
 		{.id = 1, .size = 0, .name = "nowhere.a"},
@@ -535,7 +538,7 @@ static void failures_are_told(void **state)
 	}
 }
 
-/* ---- near the kernel's bounds ---------------------------------------------------------- */
+/* ---- near the kernel's limits --------------------------------------------------------- */
 
 static bool fill(int fd, const char *name, size_t size)
 {
@@ -549,7 +552,7 @@ static bool fill(int fd, const char *name, size_t size)
 	return rc == 0;
 }
 
-static void the_longest_value(void **state)
+static void longest_value_is_copied(void **state)
 {
 	bool seen = false;
 
@@ -558,7 +561,7 @@ static void the_longest_value(void **state)
 	{
 		int from = new_file("from", 0644), to = new_file("to", 0644);
 
-		/* Few file systems take it. */
+		/* Few file systems accept it. */
 		if (fill(from, "user.a", XATTR_VALUE_MAX)) {
 			seen = true;
 			copy(from, to, &plain, 1000);
@@ -571,8 +574,8 @@ static void the_longest_value(void **state)
 		skip();
 }
 
-/* Names of 64 KiB together, and with their values a mebibyte; one more can't be told. */
-static void the_longest_list(void **state)
+/* Names of 64 KiB in total, and a mebibyte with their values; one more cannot be sent. */
+static void longest_list_is_copied(void **state)
 {
 	char name[NAME_ROOM];
 	bool seen = false;
@@ -607,18 +610,18 @@ static void the_longest_list(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_is_nothing),
-		cmocka_unit_test(it_becomes_exactly_that),
-		cmocka_unit_test(each_difference_is_seen),
-		cmocka_unit_test(acls_are_carried),
-		cmocka_unit_test(inherited_acls_go),
-		cmocka_unit_test(owners_of_acls),
-		cmocka_unit_test(descriptors_of_paths),
-		cmocka_unit_test(which_ones),
-		cmocka_unit_test(others_than_root),
-		cmocka_unit_test(failures_are_told),
-		cmocka_unit_test(the_longest_value),
-		cmocka_unit_test(the_longest_list),
+		cmocka_unit_test(no_attributes_change_nothing),
+		cmocka_unit_test(attributes_become_those_of_the_source),
+		cmocka_unit_test(each_difference_is_detected),
+		cmocka_unit_test(acls_are_copied),
+		cmocka_unit_test(inherited_acls_are_removed),
+		cmocka_unit_test(acl_owners_are_mapped),
+		cmocka_unit_test(path_descriptors_have_attributes),
+		cmocka_unit_test(attribute_namespaces_follow_the_rules),
+		cmocka_unit_test(other_users_copy_what_they_may_set),
+		cmocka_unit_test(first_failure_is_reported),
+		cmocka_unit_test(longest_value_is_copied),
+		cmocka_unit_test(longest_list_is_copied),
 	};
 
 	return cmocka_run_group_tests(tests, make_places, remove_places);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Attributes as a peer may send them: nothing that does not follow, was not asked for, or is too
- * much is taken. */
+/*
+ * Attributes as a peer may send them: pieces out of sequence, attributes that were not asked for,
+ * and too much data are refused.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,13 +34,13 @@ struct piece {
 	uint32_t size, pos, len;
 };
 
-static void pieces_that_do_not_follow(void **state)
+static void pieces_out_of_sequence_are_refused(void **state)
 {
-	/* Up to two that are right, and one that isn't. */
+	/* Up to two valid pieces, and an invalid one. */
 	static const struct piece bad[][3] = {
-		{{"user.a", 9, 1, 8}}, /* no beginning */
-		{{"user.a", 9, 0, 0}}, /* nothing of something */
-		{{"user.a", 9, 0, 10}}, /* more than it is */
+		{{"user.a", 9, 1, 8}}, /* does not start at 0 */
+		{{"user.a", 9, 0, 0}}, /* an empty piece of a non-empty value */
+		{{"user.a", 9, 0, 10}}, /* longer than the value */
 		{{"user.a", 9, 10, 1}},
 		{{"user.a", 9, 9, 0}},
 		{{"user.a", 0, 0, 1}},
@@ -49,13 +51,14 @@ static void pieces_that_do_not_follow(void **state)
 		{{"", 1, 0, 1}},
 		{{"user.a", 9, 0, 3}, {"user.a", 9, 4, 5}}, /* a gap */
 		{{"user.a", 9, 0, 3}, {"user.a", 9, 2, 5}}, /* an overlap */
-		{{"user.a", 9, 0, 3}, {"user.a", 9, 0, 3}}, /* again */
-		{{"user.a", 9, 0, 3}, {"user.a", 8, 3, 5}}, /* another size */
-		{{"user.a", 9, 0, 3}, {"user.b", 9, 3, 6}}, /* another name */
-		{{"user.a", 9, 0, 3}, {"user.b", 1, 0, 1}}, /* one before the end of the other */
+		{{"user.a", 9, 0, 3}, {"user.a", 9, 0, 3}}, /* a repeat */
+		{{"user.a", 9, 0, 3}, {"user.a", 8, 3, 5}}, /* the size changes */
+		{{"user.a", 9, 0, 3}, {"user.b", 9, 3, 6}}, /* the name changes */
+		{{"user.a", 9, 0, 3},
+		 {"user.b", 1, 0, 1}}, /* before the end of the other attribute */
 		{{"user.a", 9, 0, 3}, {"user.a", 9, 3, 6}, {"user.a", 9, 9, 0}},
-		{{"user.a", 9, 0, 9}, {"user.a", 1, 0, 1}}, /* twice */
-		{{"user.b", 9, 0, 9}, {"user.a", 1, 0, 1}}, /* out of order */
+		{{"user.a", 9, 0, 9}, {"user.a", 1, 0, 1}}, /* sent twice */
+		{{"user.b", 9, 0, 9}, {"user.a", 1, 0, 1}}, /* names out of order */
 		{{"user.b", 0, 0, 0}, {"user.b", 0, 0, 0}},
 		{{"user.a", 0, 0, 0}, {"user.b", 0, 0, 0}, {"user.a", 0, 0, 0}},
 	};
@@ -80,7 +83,7 @@ static void pieces_that_do_not_follow(void **state)
 	}
 }
 
-static void a_name_without_an_end(void **state)
+static void unterminated_name_is_refused(void **state)
 {
 	struct record_xattr p = {.id = 1};
 	struct xattrs *x = NULL;
@@ -92,7 +95,7 @@ static void a_name_without_an_end(void **state)
 	xattrs_free(x);
 }
 
-static void not_whole(void **state)
+static void incomplete_attributes_are_refused(void **state)
 {
 	struct xattrs *x = NULL;
 
@@ -105,7 +108,7 @@ static void not_whole(void **state)
 }
 
 /* A mebibyte of names and values; 64 KiB of names. */
-static void too_much(void **state)
+static void too_many_bytes_are_refused(void **state)
 {
 	struct xattrs *x = NULL;
 	char name[32];
@@ -131,7 +134,7 @@ static void too_much(void **state)
 	assert_int_equal(n - 1, (64 << 10) / 11);
 	xattrs_free(x);
 
-	/* What was only announced counts. */
+	/* Announced sizes count. */
 	x = NULL;
 	rc = 0;
 	for (n = 0; rc == 0 && n < 100; n++) {
@@ -144,7 +147,7 @@ static void too_much(void **state)
 
 /* ---- names ------------------------------------------------------------------------------ */
 
-static void names_not_asked_for(void **state)
+static void unrequested_namespaces_are_refused(void **state)
 {
 	enum { WITH_NONE = 1, WITH_ACLS = 2, WITH_XATTRS = 4, WITH_ALL = 8 };
 	static const struct rules rules[] = {
@@ -155,7 +158,7 @@ static void names_not_asked_for(void **state)
 	};
 	static const struct {
 		const char *name;
-		unsigned good; /* with which of the rules */
+		unsigned good; /* which rules are set */
 	} names[] = {
 		{"user.a", WITH_XATTRS | WITH_ALL},
 		{"user.posix_acl_access", WITH_XATTRS | WITH_ALL},
@@ -222,7 +225,7 @@ static bool acl_is_taken(const uint8_t *bytes, size_t size)
 }
 
 #define NO ACL_NO_ID
-static void acls_that_the_kernel_would_refuse(void **state)
+static void invalid_acls_are_refused(void **state)
 {
 	static const struct acl_entry bad[][7] = {
 		{{ACL_USER_OBJ, 6, NO}},
@@ -238,7 +241,7 @@ static void acls_that_the_kernel_would_refuse(void **state)
 		 {ACL_GROUP_OBJ, 6, NO},
 		 {ACL_GROUP, 6, 1},
 		 {ACL_OTHER, 6, NO}},
-		/* order, and twice */
+		/* wrong order, and duplicates */
 		{{ACL_GROUP_OBJ, 6, NO}, {ACL_USER_OBJ, 6, NO}, {ACL_OTHER, 6, NO}},
 		{{ACL_USER_OBJ, 6, NO}, {ACL_OTHER, 6, NO}, {ACL_GROUP_OBJ, 6, NO}},
 		{{ACL_USER_OBJ, 6, NO},
@@ -254,7 +257,7 @@ static void acls_that_the_kernel_would_refuse(void **state)
 		 {ACL_MASK, 6, NO},
 		 {ACL_MASK, 6, NO},
 		 {ACL_OTHER, 6, NO}},
-		/* tags, permissions, ids */
+		/* invalid tags, permissions, ids */
 		{{ACL_USER_OBJ, 6, NO}, {ACL_GROUP_OBJ, 6, NO}, {ACL_OTHER, 6, NO}, {0x40, 6, NO}},
 		{{ACL_USER_OBJ, 6, NO}, {3, 6, 1}, {ACL_GROUP_OBJ, 6, NO}, {ACL_OTHER, 6, NO}},
 		{{ACL_USER_OBJ, 8, NO}, {ACL_GROUP_OBJ, 6, NO}, {ACL_OTHER, 6, NO}},
@@ -280,7 +283,7 @@ static void acls_that_the_kernel_would_refuse(void **state)
 	}
 }
 
-static void acls_of_other_sizes(void **state)
+static void acls_of_wrong_size_are_refused(void **state)
 {
 	uint8_t bytes[ACL_HEAD + SAMPLE_ACL * ACL_ENTRY + 1] = {0};
 	const size_t whole = sizeof bytes - 1;
@@ -300,8 +303,8 @@ static void acls_of_other_sizes(void **state)
 	assert_false(acl_is_taken(zeros, XATTR_VALUE_MAX));
 }
 
-/* As many as fit into a value, all of the same user: they are one. */
-static void the_longest_acl(void **state)
+/* As many entries as fit into a value, all for the same user: they merge into one. */
+static void longest_acl_is_accepted(void **state)
 {
 	enum { MOST = (XATTR_VALUE_MAX - ACL_HEAD) / ACL_ENTRY };
 	static const struct rules r = {.acls = true};
@@ -331,7 +334,7 @@ static void the_longest_acl(void **state)
 	assert_int_equal(p.len, ACL_HEAD + 5 * ACL_ENTRY);
 	assert_int_equal(acl_decode(p.bytes, p.len, e), 5);
 	assert_int_equal(e[1].id, 77);
-	/* No more than both give. */
+	/* No more rights than both entries grant. */
 	assert_int_equal(e[1].perm, 4);
 	xattrs_free(x);
 	owners_free(o);
@@ -339,7 +342,7 @@ static void the_longest_acl(void **state)
 	free(e);
 }
 
-/* Ids are mapped, and sorted again as the kernel wants them compared. */
+/* Ids are mapped, and sorted again, because the kernel compares ACLs in sorted order. */
 static void acls_are_localized(void **state)
 {
 	uint8_t bytes[ACL_HEAD + SAMPLE_ACL * ACL_ENTRY];
@@ -354,7 +357,7 @@ static void acls_are_localized(void **state)
 	acl_encode(sample_acl, SAMPLE_ACL, bytes);
 	x = acl_of(bytes, sizeof bytes, ACCESS);
 	assert_int_equal(owners_new(&o), 0);
-	/* The second user is root here, the group has no name here. */
+	/* The second user maps to root here, the group has no name here. */
 	assert_int_equal(owners_add_name(o, false, 2002, "root"), 0);
 	assert_int_equal(owners_add_name(o, true, 3001, "no such group\n"), 0);
 	assert_int_equal(xattrs_localize(x, o, false), 0);
@@ -372,14 +375,14 @@ static void acls_are_localized(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pieces_that_do_not_follow),
-		cmocka_unit_test(a_name_without_an_end),
-		cmocka_unit_test(not_whole),
-		cmocka_unit_test(too_much),
-		cmocka_unit_test(names_not_asked_for),
-		cmocka_unit_test(acls_that_the_kernel_would_refuse),
-		cmocka_unit_test(acls_of_other_sizes),
-		cmocka_unit_test(the_longest_acl),
+		cmocka_unit_test(pieces_out_of_sequence_are_refused),
+		cmocka_unit_test(unterminated_name_is_refused),
+		cmocka_unit_test(incomplete_attributes_are_refused),
+		cmocka_unit_test(too_many_bytes_are_refused),
+		cmocka_unit_test(unrequested_namespaces_are_refused),
+		cmocka_unit_test(invalid_acls_are_refused),
+		cmocka_unit_test(acls_of_wrong_size_are_refused),
+		cmocka_unit_test(longest_acl_is_accepted),
 		cmocka_unit_test(acls_are_localized),
 	};
 

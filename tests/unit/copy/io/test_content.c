@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "copy/io/content.h"
 
-/* More than one piece, and not whole ones. */
+/* More than one piece, the last one partial. */
 enum { SIZE = (5 << 20) + 4321 };
 static uint8_t *bytes;
 static char path[64];
@@ -67,8 +67,8 @@ static int file_of(const char *text)
 	return of;
 }
 
-/* FIPS 180-2, RFC 1321, the definition of Adler-32, and xxHash's own sanity checks. */
-static void known_ones(void **state)
+/* From FIPS 180-2, RFC 1321, the definition of Adler-32, and xxHash's sanity checks. */
+static void known_digests_match(void **state)
 {
 	static const struct {
 		const char *text;
@@ -96,7 +96,7 @@ static void known_ones(void **state)
 	}
 }
 
-static void sizes_are_of_digits(void **state)
+static void digest_text_has_its_size(void **state)
 {
 	static const unsigned sizes[CONTENT_DIGESTS] = {0, 16, 32, 16, 4};
 	const uint8_t ones[CONTENT_BYTES_MAX] = {0x01, 0xf0};
@@ -122,7 +122,7 @@ static void printed(char to[static EVENT_DIGEST], const char *command)
 	assert_int_equal(pclose(p), 0);
 }
 
-static void as_the_programs_print_it(void **state)
+static void digests_match_the_coreutils(void **state)
 {
 	char command[128], should[EVENT_DIGEST];
 
@@ -138,7 +138,7 @@ static void as_the_programs_print_it(void **state)
 	assert_content(fd, 1000, 3000000, CONTENT_SHA256, should);
 }
 
-static void xxh128_in_pieces(void **state)
+static void xxh128_in_pieces_matches(void **state)
 {
 	XXH128_hash_t h = XXH3_128bits(bytes + 77, SIZE - 77);
 	char should[EVENT_DIGEST];
@@ -149,8 +149,8 @@ static void xxh128_in_pieces(void **state)
 	assert_content(fd, 77, SIZE - 77, CONTENT_XXH128, should);
 }
 
-/* RFC 1950, slowly. */
-static void adler32_in_pieces(void **state)
+/* Adler-32 as in RFC 1950, without optimization. */
+static void adler32_in_pieces_matches(void **state)
 {
 	char should[EVENT_DIGEST];
 	uint32_t a = 1, b = 0;
@@ -164,7 +164,7 @@ static void adler32_in_pieces(void **state)
 	assert_content(fd, 0, SIZE, CONTENT_ADLER32, should);
 }
 
-static void holes_are_zeros(void **state)
+static void holes_are_read_as_zeros(void **state)
 {
 	char should[EVENT_DIGEST];
 	int of = file_of("x");
@@ -176,7 +176,7 @@ static void holes_are_zeros(void **state)
 	close(of);
 }
 
-static void the_offset_stays(void **state)
+static void file_offset_is_unchanged(void **state)
 {
 	uint8_t digest[CONTENT_BYTES_MAX];
 
@@ -186,7 +186,7 @@ static void the_offset_stays(void **state)
 	assert_int_equal(lseek(fd, 0, SEEK_CUR), 123);
 }
 
-static void a_shorter_file_has_changed(void **state)
+static void truncated_file_has_changed(void **state)
 {
 	uint8_t digest[CONTENT_BYTES_MAX];
 
@@ -201,7 +201,7 @@ static void a_shorter_file_has_changed(void **state)
 	}
 }
 
-static void what_can_not_be_read(void **state)
+static void unreadable_file_fails(void **state)
 {
 	uint8_t digest[CONTENT_BYTES_MAX];
 
@@ -219,7 +219,7 @@ static bool third_time(void *ctx)
 	return ++*asked == 3;
 }
 
-static void it_stops(void **state)
+static void stopper_ends_the_digest(void **state)
 {
 	uint8_t digest[CONTENT_BYTES_MAX];
 	unsigned asked = 0;
@@ -233,16 +233,16 @@ static void it_stops(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_ones),
-		cmocka_unit_test(sizes_are_of_digits),
-		cmocka_unit_test(as_the_programs_print_it),
-		cmocka_unit_test(xxh128_in_pieces),
-		cmocka_unit_test(adler32_in_pieces),
-		cmocka_unit_test(holes_are_zeros),
-		cmocka_unit_test(the_offset_stays),
-		cmocka_unit_test(a_shorter_file_has_changed),
-		cmocka_unit_test(what_can_not_be_read),
-		cmocka_unit_test(it_stops),
+		cmocka_unit_test(known_digests_match),
+		cmocka_unit_test(digest_text_has_its_size),
+		cmocka_unit_test(digests_match_the_coreutils),
+		cmocka_unit_test(xxh128_in_pieces_matches),
+		cmocka_unit_test(adler32_in_pieces_matches),
+		cmocka_unit_test(holes_are_read_as_zeros),
+		cmocka_unit_test(file_offset_is_unchanged),
+		cmocka_unit_test(truncated_file_has_changed),
+		cmocka_unit_test(unreadable_file_fails),
+		cmocka_unit_test(stopper_ends_the_digest),
 	};
 
 	return cmocka_run_group_tests(tests, make, unmake);

@@ -35,7 +35,7 @@ static int free_bytes(void **state)
 	return 0;
 }
 
-/* The definition, read from docs/protocol.md: slow and without any of digest.c. */
+/* The definition in docs/protocol.md: slow, and without any of digest.c. */
 static void definition(size_t size, uint64_t out[2])
 {
 	out[0] = out[1] = 0;
@@ -62,7 +62,7 @@ static const size_t sizes[] = {0,        1,        4095,     CELL - 1,     CELL,
 			       CELL + 1, 2 * CELL, 3 * CELL, 3 * CELL + 7, SIZE};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void splits_make_no_difference(void **state)
+static void digest_is_independent_of_splits(void **state)
 {
 	static const size_t steps[] = {1000, 4096, 65536, CELL - 1, CELL, CELL + 1, 4 * CELL, SIZE};
 
@@ -83,7 +83,7 @@ static void splits_make_no_difference(void **state)
 	}
 }
 
-static void order_of_cells_makes_no_difference(void **state)
+static void digest_is_independent_of_cell_order(void **state)
 {
 	static const size_t order[] = {3, 5, 0, 4, 2, 1};
 	struct digest *d = digest_new();
@@ -94,7 +94,7 @@ static void order_of_cells_makes_no_difference(void **state)
 		size_t pos = order[i] * CELL;
 		size_t n = SIZE - pos < CELL ? SIZE - pos : CELL;
 
-		/* In two pieces, as small blocks bring them. */
+		/* In two pieces, as small blocks deliver them. */
 		digest_add(d, pos, bytes + pos, 1000);
 		digest_add(d, pos + 1000, bytes + pos + 1000, n - 1000);
 	}
@@ -102,7 +102,7 @@ static void order_of_cells_makes_no_difference(void **state)
 	digest_free(d);
 }
 
-/* As blocks of one size, dealt out to lanes a cell at a time. */
+/* As blocks of one size that are distributed over lanes cell by cell. */
 static void add_blocks(size_t size, size_t block, unsigned lanes, uint64_t sum[2])
 {
 	size_t unit = block > CELL ? block : CELL;
@@ -129,7 +129,7 @@ static void add_blocks(size_t size, size_t block, unsigned lanes, uint64_t sum[2
 	}
 }
 
-static void lanes_and_block_sizes_make_no_difference(void **state)
+static void digest_is_independent_of_lanes_and_block_size(void **state)
 {
 	uint64_t is[2], should[2];
 
@@ -146,7 +146,7 @@ static void lanes_and_block_sizes_make_no_difference(void **state)
 	}
 }
 
-static void a_whole_cell_is_not_hashed_again(void **state)
+static void whole_cell_is_hashed_once(void **state)
 {
 	struct block b = {.data = bytes, .len = CELL, .pos = 0, .hash = {5, 7}};
 	struct digest *d = digest_new();
@@ -168,8 +168,8 @@ static void a_whole_cell_is_not_hashed_again(void **state)
 	digest_free(d);
 }
 
-/* What is solid is the same, whether a block has no, some or only cells of zeros. */
-static void zeros_among_the_cells_of_a_block(void **state)
+/* The digest of the data is the same whether a block contains no, some or only zero cells. */
+static void zero_cells_do_not_change_the_digest(void **state)
 {
 	struct digest *d = digest_new();
 	uint8_t *data = calloc(4, CELL);
@@ -201,7 +201,7 @@ static void zeros_among_the_cells_of_a_block(void **state)
 	digest_free(d);
 }
 
-static void cells_at_other_places_differ(void **state)
+static void cell_digest_depends_on_its_position(void **state)
 {
 	uint64_t a[2], b[2];
 	struct digest *d = digest_new();
@@ -217,7 +217,7 @@ static void cells_at_other_places_differ(void **state)
 	digest_free(d);
 }
 
-static void sums_carry(void **state)
+static void sum_carries_into_the_upper_half(void **state)
 {
 	uint64_t a[2] = {UINT64_MAX, UINT64_MAX};
 	const uint64_t one[2] = {1, 0};
@@ -234,13 +234,13 @@ static void sums_carry(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(splits_make_no_difference),
-		cmocka_unit_test(order_of_cells_makes_no_difference),
-		cmocka_unit_test(lanes_and_block_sizes_make_no_difference),
-		cmocka_unit_test(a_whole_cell_is_not_hashed_again),
-		cmocka_unit_test(zeros_among_the_cells_of_a_block),
-		cmocka_unit_test(cells_at_other_places_differ),
-		cmocka_unit_test(sums_carry),
+		cmocka_unit_test(digest_is_independent_of_splits),
+		cmocka_unit_test(digest_is_independent_of_cell_order),
+		cmocka_unit_test(digest_is_independent_of_lanes_and_block_size),
+		cmocka_unit_test(whole_cell_is_hashed_once),
+		cmocka_unit_test(zero_cells_do_not_change_the_digest),
+		cmocka_unit_test(cell_digest_depends_on_its_position),
+		cmocka_unit_test(sum_carries_into_the_upper_half),
 	};
 
 	return cmocka_run_group_tests(tests, make_bytes, free_bytes);

@@ -15,7 +15,7 @@
 #include "copy/io/direct.h"
 #include "copy/io/writeback.h"
 
-/* On a disk, which /tmp need not be. */
+/* On a disk, which /tmp need not be on. */
 enum { SIZE = (8 << 20) + 12345, NOBODY = 65534, BEHIND = 64 << 20, PIECE = 256 << 10 };
 
 static uint8_t *bytes, *room;
@@ -45,7 +45,7 @@ static int free_bytes(void **state)
 	return 0;
 }
 
-/* A file that nobody sees any more. */
+/* A file that is already unlinked. */
 static int make_file(size_t len)
 {
 	char name[] = "/var/tmp/sluice-direct-XXXXXX";
@@ -74,7 +74,7 @@ static unsigned evict(int fd)
 
 /* ---- what is resident ------------------------------------------------------------------ */
 
-static void test_what_is_resident_is_asked_of_the_kernel(void **state)
+static void test_kernel_reports_resident_pages(void **state)
 {
 	int fd = make_file(SIZE);
 
@@ -83,7 +83,7 @@ static void test_what_is_resident_is_asked_of_the_kernel(void **state)
 		skip();
 	assert_int_equal(direct_resident_percent(fd, 0, SIZE), 100);
 	assert_int_equal(evict(fd), 0);
-	/* Reading at random makes no readahead. */
+	/* Random access turns readahead off. */
 	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	assert_int_equal(pread(fd, room, SIZE / 2, 0), SIZE / 2);
 	assert_in_range(direct_resident_percent(fd, 0, SIZE), 40, 60);
@@ -102,8 +102,8 @@ static int look_as_nobody(int fd)
 	return direct_resident_percent(fd, 0, SIZE) > 30 ? 3 : 0;
 }
 
-/* The kernel does not tell them all: what is there is tried. */
-static void test_others_than_root_find_out_as_well(void **state)
+/* The kernel does not report residency to other users: reading without waiting is tried instead. */
+static void test_other_users_detect_resident_pages(void **state)
 {
 	char path[40];
 	int fd = make_file(SIZE), reader, status;
@@ -151,7 +151,7 @@ static void test_files_of_every_length_are_read(void **state)
 	}
 }
 
-static void test_odd_positions_and_memory_go_the_ordinary_way(void **state)
+static void test_unaligned_reads_use_the_page_cache(void **state)
 {
 	int fd = make_file(SIZE);
 	struct direct_file *d = direct_open(fd, O_RDWR);
@@ -171,7 +171,7 @@ static void test_odd_positions_and_memory_go_the_ordinary_way(void **state)
 	close(fd);
 }
 
-static void test_whole_pages_are_written_and_the_rest_is_left(void **state)
+static void test_only_whole_pages_are_written_directly(void **state)
 {
 	int fd = make_file(1);
 	struct direct_file *d = direct_open(fd, O_WRONLY);
@@ -196,7 +196,7 @@ static void test_several_buffers_are_read_at_once(void **state)
 	(void)state;
 	if (!d)
 		skip();
-	/* Wherever they are. */
+	/* At any position. */
 	for (int i = 0; i < COUNT; i++)
 		to[i] = (struct iovec){room + (size_t)(COUNT - 1 - i) * EACH, EACH};
 	assert_int_equal(direct_read_many(d, to, COUNT, 0), 3 * EACH + 100);
@@ -208,7 +208,7 @@ static void test_several_buffers_are_read_at_once(void **state)
 	close(fd);
 }
 
-static void test_a_disk_that_fails_is_no_refusal(void **state)
+static void test_disk_failure_is_not_taken_for_lack_of_support(void **state)
 {
 	struct direct_file d = {.fd = -1};
 
@@ -259,7 +259,7 @@ static void test_dirty_pages_do_not_pile_up(void **state)
 	close(fd);
 }
 
-static void test_a_little_is_left_to_the_kernel(void **state)
+static void test_little_data_is_left_to_the_kernel(void **state)
 {
 	struct writeback w;
 	int fd = make_file(1);
@@ -274,7 +274,7 @@ static void test_a_little_is_left_to_the_kernel(void **state)
 
 static int said_of_the_disk;
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 int sync_file_range(int fd, off_t pos, off_t len, unsigned how)
 {
 	if (!said_of_the_disk)
@@ -283,8 +283,8 @@ int sync_file_range(int fd, off_t pos, off_t len, unsigned how)
 	return -1;
 }
 
-/* Once told an error is not told again, not to fsync(2) either. */
-static void test_what_is_said_of_the_disk_is_not_lost(void **state)
+/* The kernel reports a write-back error once; fsync(2) does not report it again. */
+static void test_write_back_error_is_not_lost(void **state)
 {
 	static const int of_the_disk[] = {EIO, ENOSPC, EDQUOT, ESTALE, ETIMEDOUT, EROFS, EREMOTEIO};
 	static const int of_the_call[] = {ENOSYS, EINVAL, EOPNOTSUPP, ESPIPE, EPERM};
@@ -311,16 +311,16 @@ static void test_what_is_said_of_the_disk_is_not_lost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_resident_is_asked_of_the_kernel),
-		cmocka_unit_test(test_others_than_root_find_out_as_well),
+		cmocka_unit_test(test_kernel_reports_resident_pages),
+		cmocka_unit_test(test_other_users_detect_resident_pages),
 		cmocka_unit_test(test_files_of_every_length_are_read),
-		cmocka_unit_test(test_odd_positions_and_memory_go_the_ordinary_way),
-		cmocka_unit_test(test_whole_pages_are_written_and_the_rest_is_left),
+		cmocka_unit_test(test_unaligned_reads_use_the_page_cache),
+		cmocka_unit_test(test_only_whole_pages_are_written_directly),
 		cmocka_unit_test(test_several_buffers_are_read_at_once),
-		cmocka_unit_test(test_a_disk_that_fails_is_no_refusal),
+		cmocka_unit_test(test_disk_failure_is_not_taken_for_lack_of_support),
 		cmocka_unit_test(test_dirty_pages_do_not_pile_up),
-		cmocka_unit_test(test_a_little_is_left_to_the_kernel),
-		cmocka_unit_test(test_what_is_said_of_the_disk_is_not_lost),
+		cmocka_unit_test(test_little_data_is_left_to_the_kernel),
+		cmocka_unit_test(test_write_back_error_is_not_lost),
 	};
 
 	return cmocka_run_group_tests(tests, make_bytes, free_bytes);

@@ -18,7 +18,7 @@ enum { BLOCK = 256 << 10, PIPE_SIZE = 1 << 20, BIT = 1000, LATE_MS = 500 };
 static const struct stopper nobody = {0};
 static uint8_t room[BLOCK];
 
-/* A pipe, widened, with so many bytes in it that came in small writes. */
+/* A pipe, enlarged, that contains this many bytes from small writes. */
 static void make_pipe(int fds[2], size_t filled)
 {
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
@@ -31,7 +31,7 @@ static void make_pipe(int fds[2], size_t filled)
 	}
 }
 
-static void test_a_pipe_is_made_roomy(void **state)
+static void test_pipe_is_enlarged(void **state)
 {
 	int fds[2];
 	struct outlet o;
@@ -49,8 +49,8 @@ static void test_a_pipe_is_made_roomy(void **state)
 	close(fds[1]);
 }
 
-/* Whoever made it so has his reasons; who may not has one of that size. */
-static void test_a_larger_pipe_stays(void **state)
+/* A larger pipe keeps its size; an unprivileged user gets the same size. */
+static void test_larger_pipe_keeps_its_size(void **state)
 {
 	int fds[2], size;
 
@@ -65,8 +65,8 @@ static void test_a_larger_pipe_stays(void **state)
 	close(fds[1]);
 }
 
-/* However small its writes are. */
-static void test_what_a_fast_producer_wrote_fills_blocks(void **state)
+/* However small the writes are. */
+static void test_fast_producer_fills_blocks(void **state)
 {
 	int fds[2], after;
 
@@ -84,8 +84,8 @@ static void test_what_a_fast_producer_wrote_fills_blocks(void **state)
 	close(fds[0]);
 }
 
-/* Its bytes are there, and nothing more for a while. */
-static void test_a_slow_producer_is_not_held_back(void **state)
+/* Its bytes are in the pipe, and nothing follows for a while. */
+static void test_slow_producer_is_not_delayed(void **state)
 {
 	int fds[2], after;
 	uint64_t start;
@@ -110,9 +110,11 @@ static void *write_bits(void *fd)
 	return NULL;
 }
 
-/* One that is not much slower than a millisecond a write: several come together, sooner or later.
+/*
+ * A producer with little more than a millisecond between writes: sooner or later several writes are
+ * read together.
  */
-static void test_what_comes_within_a_millisecond_comes_together(void **state)
+static void test_writes_within_a_millisecond_are_read_together(void **state)
 {
 	int fds[2], after = 0, reads = 0;
 	size_t all = 0;
@@ -136,7 +138,7 @@ static void test_what_comes_within_a_millisecond_comes_together(void **state)
 
 /* ---- files ----------------------------------------------------------------------------- */
 
-static void test_whole_pages_go_past_the_cache_and_the_rest_through_it(void **state)
+static void test_whole_pages_bypass_the_cache(void **state)
 {
 	enum { SIZE = BLOCK + 4096 + 100 };
 	uint8_t *bytes = aligned_alloc(DIRECT_ALIGN, 2 * BLOCK), *back = malloc(SIZE);
@@ -151,7 +153,7 @@ static void test_whole_pages_go_past_the_cache_and_the_rest_through_it(void **st
 		bytes[i] = (uint8_t)(i * 7 + i / 251);
 	outlet_of(fd, "a file", &o);
 	o.direct = direct_open(fd, O_WRONLY);
-	/* The end first, and then what is before it. */
+	/* The end first, then what precedes it. */
 	assert_int_equal(outlet_store(&o, BLOCK, bytes + BLOCK, SIZE - BLOCK), 0);
 	assert_int_equal(outlet_store(&o, 0, bytes, BLOCK), 0);
 	assert_int_equal(pread(fd, back, SIZE, 0), SIZE);
@@ -165,12 +167,12 @@ static void test_whole_pages_go_past_the_cache_and_the_rest_through_it(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_pipe_is_made_roomy),
-		cmocka_unit_test(test_a_larger_pipe_stays),
-		cmocka_unit_test(test_what_a_fast_producer_wrote_fills_blocks),
-		cmocka_unit_test(test_a_slow_producer_is_not_held_back),
-		cmocka_unit_test(test_what_comes_within_a_millisecond_comes_together),
-		cmocka_unit_test(test_whole_pages_go_past_the_cache_and_the_rest_through_it),
+		cmocka_unit_test(test_pipe_is_enlarged),
+		cmocka_unit_test(test_larger_pipe_keeps_its_size),
+		cmocka_unit_test(test_fast_producer_fills_blocks),
+		cmocka_unit_test(test_slow_producer_is_not_delayed),
+		cmocka_unit_test(test_writes_within_a_millisecond_are_read_together),
+		cmocka_unit_test(test_whole_pages_bypass_the_cache),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static void assert_change(struct change c, bool sent, bool far, const char *shou
 
 #define C(...) ((struct change){__VA_ARGS__})
 
-static void what_is_new(void **state)
+static void new_entries_are_itemized(void **state)
 {
 	(void)state;
 	assert_change(C(.what = EVENT_FILE, .missing = true), true, true, "<f+++++++++");
@@ -37,7 +37,7 @@ static void what_is_new(void **state)
 		      "cD+++++++++");
 }
 
-static void each_letter(void **state)
+static void each_change_has_its_letter(void **state)
 {
 	(void)state;
 	assert_change(C(.content = true), true, false, ">fc........");
@@ -52,7 +52,7 @@ static void each_letter(void **state)
 	assert_change(C(.xattr = true), true, false, ">f........x");
 }
 
-static void what_only_changes(void **state)
+static void existing_entries_are_itemized(void **state)
 {
 	(void)state;
 	assert_change(C(.what = EVENT_FILE), false, true, ".f         ");
@@ -66,7 +66,7 @@ static void what_only_changes(void **state)
 	assert_change(C(.what = EVENT_HARD_LINK), false, true, ".f         ");
 }
 
-static void any_is_any(void **state)
+static void change_any_detects_every_change(void **state)
 {
 	(void)state;
 	assert_false(change_any(&C(.what = EVENT_DIR, .device = true, .now = true)));
@@ -85,8 +85,8 @@ static void any_is_any(void **state)
 /* ---- rsync itself --------------------------------------------------------------------- */
 
 /*
- * In a directory with a source a and a target b, which begin as the shell's commands make them;
- * rsync says what it would do with one name of it, and so do we.
+ * Runs in a directory with a source a and a target b, which the shell commands prepare; rsync's
+ * itemized line for one name is compared with ours.
  */
 struct case_of {
 	const char *make;
@@ -161,7 +161,7 @@ static const struct case_of cases[] = {
 	 false},
 };
 
-static void as_rsync_has_it(void **state)
+static void itemized_lines_match_rsync(void **state)
 {
 	(void)state;
 	if (system("rsync --version >/dev/null 2>&1") != 0)
@@ -200,9 +200,11 @@ static void as_rsync_has_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_new),       cmocka_unit_test(each_letter),
-		cmocka_unit_test(what_only_changes), cmocka_unit_test(any_is_any),
-		cmocka_unit_test(as_rsync_has_it),
+		cmocka_unit_test(new_entries_are_itemized),
+		cmocka_unit_test(each_change_has_its_letter),
+		cmocka_unit_test(existing_entries_are_itemized),
+		cmocka_unit_test(change_any_detects_every_change),
+		cmocka_unit_test(itemized_lines_match_rsync),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 #include "copy/place/place.h"
 #include "place_rig.h"
 
-/* As -p has it. */
+/* With -p. */
 static const struct rules minus_p = {
 	.perms = true,
 	.times = true,
@@ -47,7 +47,7 @@ static struct record_file record_of(const char *name)
 	return r;
 }
 
-/* Put a file called name with text "new" at the target; 0, or -1 with the failure. */
+/* Write a file named name with the text "new" to the target; 0, or -1 with the failure. */
 static int put_as(const struct place_opts *o, const struct record_file *r)
 {
 	struct placement *t;
@@ -82,9 +82,9 @@ static void assert_refused(int ret, enum outcome code, const char *part)
 	assert_no_temporaries();
 }
 
-/* ---- where -------------------------------------------------------------------------- */
+/* ---- resolving the target ------------------------------------------------------------ */
 
-static void an_absent_target_is_the_file(void **state)
+static void absent_target_becomes_the_file(void **state)
 {
 	(void)state;
 	assert_int_equal(put("there", "here"), 0);
@@ -93,7 +93,7 @@ static void an_absent_target_is_the_file(void **state)
 	assert_no_temporaries();
 }
 
-static void in_a_directory_it_keeps_its_name(void **state)
+static void file_keeps_its_name_in_a_directory(void **state)
 {
 	(void)state;
 	mkdir("d", 0755);
@@ -105,7 +105,7 @@ static void in_a_directory_it_keeps_its_name(void **state)
 	assert_text("h", "new");
 }
 
-static void a_slash_or_many_want_a_directory(void **state)
+static void slash_or_many_sources_need_a_directory(void **state)
 {
 	struct place_opts many = {.target = "f", .many = true};
 	struct place_opts absent = {.target = "absent", .many = true};
@@ -137,7 +137,7 @@ static void minus_T_wants_none(void **state)
 	assert_text("e", "new");
 }
 
-static void a_missing_parent_is_named(void **state)
+static void missing_parent_is_named(void **state)
 {
 	const struct rules mkpath = {RULES_DEFAULTS, .mkpath = true};
 	struct place_opts o = {.target = "a/b/c", .rules = &mkpath};
@@ -155,7 +155,7 @@ static void a_missing_parent_is_named(void **state)
 	assert_text("k/l/x", "new");
 }
 
-static void a_directory_of_that_name_stays(void **state)
+static void directory_is_not_replaced_by_a_file(void **state)
 {
 	(void)state;
 	assert_int_equal(mkdir("d", 0755), 0);
@@ -163,7 +163,7 @@ static void a_directory_of_that_name_stays(void **state)
 	assert_refused(put("d", "x"), OUT_FILE, "d/x is a directory");
 }
 
-static void named_links_are_followed(void **state)
+static void symlink_named_as_target_is_followed(void **state)
 {
 	struct stat st;
 
@@ -185,7 +185,7 @@ static void named_links_are_followed(void **state)
 	assert_int_equal(put("loop", "x"), -1);
 }
 
-static void other_links_are_replaced(void **state)
+static void symlink_in_the_target_is_replaced(void **state)
 {
 	struct stat st;
 
@@ -200,7 +200,7 @@ static void other_links_are_replaced(void **state)
 	assert_true(S_ISREG(st.st_mode));
 }
 
-static void the_same_name_twice_is_refused(void **state)
+static void same_name_twice_is_refused(void **state)
 {
 	struct place_opts o = {.target = "d"};
 	struct record_file r = record_of("x");
@@ -249,7 +249,7 @@ static void hostile_names_are_refused(void **state)
 	assert_true(name_is_plain("new\nline"));
 }
 
-static void only_what_was_asked_for_is_taken(void **state)
+static void only_requested_names_are_accepted(void **state)
 {
 	(void)state;
 	assert_true(name_answers("f", "dir/f"));
@@ -277,7 +277,7 @@ static void only_what_was_asked_for_is_taken(void **state)
 	assert_false(name_answers("authorized_keys", "*.c"));
 }
 
-static void last_components(void **state)
+static void last_components_are_found(void **state)
 {
 	static const char *const table[][2] = {
 		{"a/b/", "b"}, {"a/b", "b"},   {"b", "b"},  {"/", ""},
@@ -293,7 +293,7 @@ static void last_components(void **state)
 
 /* ---- temporaries --------------------------------------------------------------------- */
 
-/* Begin a file in the working directory; its temporary's name. */
+/* Begin a file in the working directory; returns the name of its temporary. */
 static struct placement *begin(struct place **p, char name[static 256])
 {
 	struct place_opts o = {.target = "f"};
@@ -306,7 +306,7 @@ static struct placement *begin(struct place **p, char name[static 256])
 	return t;
 }
 
-static void the_old_file_stays_until_the_end(void **state)
+static void old_file_stays_until_the_rename(void **state)
 {
 	struct placement *t;
 	struct place *p;
@@ -324,7 +324,7 @@ static void the_old_file_stays_until_the_end(void **state)
 	place_close(p);
 }
 
-static void a_kept_temporary_is_taken_over(void **state)
+static void kept_temporary_is_reused(void **state)
 {
 	struct placement *t;
 	struct place *p;
@@ -351,7 +351,7 @@ static void a_kept_temporary_is_taken_over(void **state)
 	assert_no_temporaries();
 }
 
-static void a_locked_one_is_left_alone(void **state)
+static void locked_temporary_is_left_alone(void **state)
 {
 	struct placement *t;
 	struct place *p, *q;
@@ -376,7 +376,7 @@ static void a_locked_one_is_left_alone(void **state)
 	assert_no_temporaries();
 }
 
-/* Something stands where the temporary should be: it is neither used nor removed. */
+/* An object has the name of the temporary: it is neither used nor removed. */
 static void assert_avoids(const char *name)
 {
 	char other[256];
@@ -387,7 +387,7 @@ static void assert_avoids(const char *name)
 	assert_string_equal(other, name);
 }
 
-/* It is ours, and no run goes on with it: it goes. */
+/* It is our own file, but cannot be continued: it is removed. */
 static void assert_replaces(void)
 {
 	assert_int_equal(put("f", "x"), 0);
@@ -433,7 +433,7 @@ static void planted_temporaries_are_not_used(void **state)
 	}
 }
 
-/* The name of f's, as an interrupted run leaves it: with this in it, and that mode. */
+/* The temporary of f as an interrupted run leaves it, with this content and mode. */
 static ino_t leave(const char *text, mode_t mode, char name[static 256])
 {
 	struct placement *t;
@@ -448,8 +448,8 @@ static ino_t leave(const char *text, mode_t mode, char name[static 256])
 	return st.st_ino;
 }
 
-/* A reader who opened it when he could must not see what is written later. */
-static void one_that_others_had_rights_to_is_made_anew(void **state)
+/* A reader that opened it while the mode allowed that must not see later content. */
+static void temporary_accessible_to_others_is_recreated(void **state)
 {
 	static const mode_t modes[] = {0644, 0666, 0640, 0700, 04600};
 	char name[256], left[16] = "";
@@ -472,7 +472,7 @@ static void one_that_others_had_rights_to_is_made_anew(void **state)
 }
 
 /* Nor one in a directory where another user may have put it. */
-static void none_is_taken_over_in_a_shared_directory(void **state)
+static void no_temporary_is_reused_in_a_shared_directory(void **state)
 {
 	static const mode_t modes[] = {0777, 01777, 0773};
 	char name[256];
@@ -483,7 +483,7 @@ static void none_is_taken_over_in_a_shared_directory(void **state)
 	(void)state;
 	for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
 		ino = leave("planted", 0600, name);
-		fd = open(name, O_RDONLY | O_CLOEXEC); /* so that its number is not used again */
+		fd = open(name, O_RDONLY | O_CLOEXEC); /* keeps the inode number in use */
 		assert_int_equal(chmod(".", modes[i]), 0);
 		assert_int_equal(put("f", "x"), 0);
 		assert_int_equal(chmod(".", 0700), 0);
@@ -501,8 +501,8 @@ static void none_is_taken_over_in_a_shared_directory(void **state)
 	assert_no_temporaries();
 }
 
-/* A name that can be computed is not used there at all. */
-static void nothing_has_a_known_name_in_a_shared_directory(void **state)
+/* Temporaries there have unpredictable names. */
+static void temporary_name_is_random_in_a_shared_directory(void **state)
 {
 	struct place_opts o = {.target = "f"};
 	struct record_file r = record_of("f");
@@ -519,7 +519,7 @@ static void nothing_has_a_known_name_in_a_shared_directory(void **state)
 	if (temporaries(".", name) > 0)
 		assert_string_not_equal(name, known);
 	assert_int_equal(write(placement_fd(t), "new", 3), 3);
-	/* Also over what appears meanwhile. */
+	/* Also when a target appears in the meantime. */
 	make("f", "another", 0600);
 	assert_int_equal(place_finish(t, 3), 0);
 	place_close(p);
@@ -528,7 +528,7 @@ static void nothing_has_a_known_name_in_a_shared_directory(void **state)
 	assert_int_equal(chmod(".", 0700), 0);
 }
 
-static void links_that_a_killed_run_left_are_removed(void **state)
+static void links_left_by_a_killed_run_are_removed(void **state)
 {
 	(void)state;
 	make("of", "linked", 0400);
@@ -546,7 +546,7 @@ static void links_that_a_killed_run_left_are_removed(void **state)
 	assert_no_temporaries();
 }
 
-static void stale_ones_with_a_suffix_are_removed(void **state)
+static void stale_temporaries_with_a_suffix_are_removed(void **state)
 {
 	int fd;
 	char name[256];
@@ -565,7 +565,7 @@ static void stale_ones_with_a_suffix_are_removed(void **state)
 	close(fd);
 }
 
-static void a_full_disk_is_known_at_the_start(void **state)
+static void full_disk_is_detected_at_the_start(void **state)
 {
 	struct place_opts o = {.target = "f"};
 	struct record_file r = record_of("f");
@@ -579,7 +579,7 @@ static void a_full_disk_is_known_at_the_start(void **state)
 	assert_text("f", "old");
 }
 
-/* ---- what it is then ----------------------------------------------------------------- */
+/* ---- the result ---------------------------------------------------------------------- */
 
 static void existing_files_keep_their_mode(void **state)
 {
@@ -618,7 +618,7 @@ static void existing_files_keep_owner_and_attributes(void **state)
 	assert_int_equal(st.st_mode & 07777, 0640);
 }
 
-static void other_links_keep_the_old_content(void **state)
+static void other_hard_links_keep_the_old_content(void **state)
 {
 	(void)state;
 	make("f", "old", 0644);
@@ -628,7 +628,7 @@ static void other_links_keep_the_old_content(void **state)
 	assert_text("g", "old");
 }
 
-static void modes_never_bring_set_id(void **state)
+static void set_id_bits_are_never_set(void **state)
 {
 	struct place_opts o = {.target = "f"};
 	struct record_file r = record_of("f");
@@ -643,7 +643,7 @@ static void modes_never_bring_set_id(void **state)
 	assert_int_equal(mode_of("g"), 0777);
 }
 
-static void minus_p_brings_mode_and_times(void **state)
+static void p_preserves_mode_and_times(void **state)
 {
 	struct place_opts o = {.target = "f", .rules = &minus_p};
 	struct record_file r = record_of("f");
@@ -662,7 +662,7 @@ static void minus_p_brings_mode_and_times(void **state)
 	assert_int_equal(st.st_atim.tv_sec, 2000);
 }
 
-/* In 32 bits 2040 is 1903. */
+/* In 32 bits, 2040 overflows to 1903. */
 static void times_have_more_than_32_bits(void **state)
 {
 	static const int64_t times[] = {INT64_C(2208988800), INT64_C(0x7fffffff) + 1,
@@ -708,7 +708,7 @@ static void unwritable_files_are_not_replaced(void **state)
 {
 	(void)state;
 	make("f", "old", 0444);
-	/* Root may write everything. */
+	/* Root may write any file. */
 	if (geteuid() == 0)
 		assert_int_equal(seteuid(1), 0);
 	assert_int_equal(put("f", "x"), -1);
@@ -718,7 +718,7 @@ static void unwritable_files_are_not_replaced(void **state)
 	assert_no_temporaries();
 }
 
-static void devices_and_fifos_are_written_as_they_are(void **state)
+static void devices_and_fifos_are_written_in_place(void **state)
 {
 	struct stat st;
 	char got[4] = "";
@@ -747,7 +747,7 @@ static struct {
 	unsigned count;
 } synced;
 
-/* In place of libc's: what is made durable, and in which order. */
+/* Replaces libc's functions: records what is synced, and in which order. */
 int fsync(int fd)
 {
 	struct stat st;
@@ -769,7 +769,7 @@ static void assert_synced(const char *const *names, unsigned count)
 	synced.count = 0;
 }
 
-static void durable_where_asked(void **state)
+static void fsync_syncs_file_and_directory(void **state)
 {
 	static const char *const one[] = {"f", "."};
 	static const char *const with_path[] = {".", "a", "a/b/f", "a/b"};
@@ -801,7 +801,7 @@ static bool is_synced(const char *name)
 	return false;
 }
 
-static void trees_are_durable_where_asked(void **state)
+static void fsync_syncs_a_tree_in_order(void **state)
 {
 	struct rules r = rules_a;
 	struct place_opts o = {.target = "dst/", .rules = &r};
@@ -833,7 +833,7 @@ static void trees_are_durable_where_asked(void **state)
 	finish_place(p);
 }
 
-static void the_size_is_set(void **state)
+static void file_size_is_set(void **state)
 {
 	struct place_opts o = {.target = "f"};
 	struct record_file r = record_of("f");
@@ -859,41 +859,41 @@ static void the_size_is_set(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(an_absent_target_is_the_file),
-		place_test(in_a_directory_it_keeps_its_name),
-		place_test(a_slash_or_many_want_a_directory),
+		place_test(absent_target_becomes_the_file),
+		place_test(file_keeps_its_name_in_a_directory),
+		place_test(slash_or_many_sources_need_a_directory),
 		place_test(minus_T_wants_none),
-		place_test(a_missing_parent_is_named),
-		place_test(a_directory_of_that_name_stays),
-		place_test(named_links_are_followed),
-		place_test(other_links_are_replaced),
-		place_test(the_same_name_twice_is_refused),
+		place_test(missing_parent_is_named),
+		place_test(directory_is_not_replaced_by_a_file),
+		place_test(symlink_named_as_target_is_followed),
+		place_test(symlink_in_the_target_is_replaced),
+		place_test(same_name_twice_is_refused),
 		place_test(long_names_fit),
 		place_test(hostile_names_are_refused),
-		place_test(only_what_was_asked_for_is_taken),
-		place_test(last_components),
-		place_test(the_old_file_stays_until_the_end),
-		place_test(a_kept_temporary_is_taken_over),
-		place_test(a_locked_one_is_left_alone),
+		place_test(only_requested_names_are_accepted),
+		place_test(last_components_are_found),
+		place_test(old_file_stays_until_the_rename),
+		place_test(kept_temporary_is_reused),
+		place_test(locked_temporary_is_left_alone),
 		place_test(planted_temporaries_are_not_used),
-		place_test(one_that_others_had_rights_to_is_made_anew),
-		place_test(none_is_taken_over_in_a_shared_directory),
-		place_test(nothing_has_a_known_name_in_a_shared_directory),
-		place_test(links_that_a_killed_run_left_are_removed),
-		place_test(stale_ones_with_a_suffix_are_removed),
-		place_test(a_full_disk_is_known_at_the_start),
+		place_test(temporary_accessible_to_others_is_recreated),
+		place_test(no_temporary_is_reused_in_a_shared_directory),
+		place_test(temporary_name_is_random_in_a_shared_directory),
+		place_test(links_left_by_a_killed_run_are_removed),
+		place_test(stale_temporaries_with_a_suffix_are_removed),
+		place_test(full_disk_is_detected_at_the_start),
 		place_test(existing_files_keep_their_mode),
 		place_test(existing_files_keep_owner_and_attributes),
-		place_test(other_links_keep_the_old_content),
-		place_test(modes_never_bring_set_id),
-		place_test(minus_p_brings_mode_and_times),
+		place_test(other_hard_links_keep_the_old_content),
+		place_test(set_id_bits_are_never_set),
+		place_test(p_preserves_mode_and_times),
 		place_test(times_have_more_than_32_bits),
 		place_test(in_place_keeps_the_inode),
 		place_test(unwritable_files_are_not_replaced),
-		place_test(devices_and_fifos_are_written_as_they_are),
-		place_test(durable_where_asked),
-		place_test(trees_are_durable_where_asked),
-		place_test(the_size_is_set),
+		place_test(devices_and_fifos_are_written_in_place),
+		place_test(fsync_syncs_file_and_directory),
+		place_test(fsync_syncs_a_tree_in_order),
+		place_test(file_size_is_set),
 	};
 
 	return cmocka_run_group_tests_name("place", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ACLs and extended attributes of what is placed. */
+/* ACLs and extended attributes of placed files. */
 
 #include "base/fail.h"
 
@@ -27,8 +27,8 @@ static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
 
-static unsigned group_had; /* all that a group had after any of the calls below */
-static bool acls_fail; /* as on a file system that has none */
+static unsigned group_had; /* all rights that the group had after any of the calls below */
+static bool acls_fail; /* as on a file system without ACLs */
 
 static void look_at_group(int fd)
 {
@@ -55,7 +55,7 @@ static void look_at_group(int fd)
 	group_had |= group & mask;
 }
 
-/* In the place of the C library's. */
+/* Replaces the C library's functions. */
 int fchmod(int fd, mode_t mode)
 {
 	long ret = syscall(SYS_fchmod, fd, mode);
@@ -118,7 +118,7 @@ static void begin(void)
 	top = put_contents(place, 0755);
 }
 
-/* Names ascend; a NULL value is the sample's. */
+/* Names ascend; a NULL value stands for the sample's. */
 static struct xattrs *attributes(const char *name, const char *value, const char *second,
 				 const char *value2)
 {
@@ -158,7 +158,7 @@ static void assert_value(const char *name, const char *attribute, const char *sh
 		assert_memory_equal(is, should, n);
 }
 
-/* The sample, but for what the mode says. */
+/* The sample, with the permissions that the mode gives. */
 static void assert_sample(const char *name, const char *attribute, uint16_t mask)
 {
 	struct acl_entry is[SAMPLE_ACL];
@@ -175,7 +175,7 @@ static void assert_sample(const char *name, const char *attribute, uint16_t mask
 	}
 }
 
-static void files_get_what_their_sources_have(void **state)
+static void files_get_the_attributes_of_their_sources(void **state)
 {
 	(void)state;
 	make("dst/old", "o", 0600);
@@ -193,7 +193,7 @@ static void files_get_what_their_sources_have(void **state)
 	assert_int_equal(mode_of("dst/old"), 0644);
 }
 
-static void what_they_would_inherit_is_not_theirs(void **state)
+static void inherited_acls_are_removed(void **state)
 {
 	(void)state;
 	assert_int_equal(setxattr("dst", DEFAULT, sample_bytes, SAMPLE_BYTES, 0), 0);
@@ -209,8 +209,8 @@ static void what_they_would_inherit_is_not_theirs(void **state)
 	assert_int_equal(mode_of("dst/d"), 0750);
 }
 
-/* As --chmod gives one that differs from the ACL's. */
-static void the_mode_has_the_last_word(void **state)
+/* As with --chmod: the mode differs from the ACL. */
+static void mode_overrides_the_acl(void **state)
 {
 	(void)state;
 	begin();
@@ -224,7 +224,7 @@ static void the_mode_has_the_last_word(void **state)
 	assert_sample("dst/d", DEFAULT, 7);
 }
 
-static void but_not_where_modes_are_not_kept(void **state)
+static void acl_stays_without_perms(void **state)
 {
 	(void)state;
 	rules.perms = false;
@@ -235,7 +235,7 @@ static void but_not_where_modes_are_not_kept(void **state)
 	assert_sample("dst/f", ACCESS, 7);
 }
 
-static void what_is_there_is_compared_and_mended(void **state)
+static void existing_attributes_are_compared_and_corrected(void **state)
 {
 	struct record_file r = file_record("f", 0444, 1);
 	struct looked l;
@@ -258,8 +258,8 @@ static void what_is_there_is_compared_and_mended(void **state)
 	assert_sample("dst/f", ACCESS, 7);
 }
 
-/* The mask of the sample, and so the group bits of the mode, is rwx; the group has r. */
-static void the_group_never_has_the_rights_of_the_mask(void **state)
+/* The mask of the sample, and so the group bits of the mode, is rwx; the group itself has r. */
+static void group_never_gets_the_rights_of_the_mask(void **state)
 {
 	struct place_dir *d;
 
@@ -272,13 +272,13 @@ static void the_group_never_has_the_rights_of_the_mask(void **state)
 	assert_int_equal(group_had, 4);
 	group_had = 0;
 	finish_place(place);
-	assert_int_equal(group_had & ~5U, 0); /* dst itself: 0755 */
+	assert_int_equal(group_had & ~5U, 0); /* dst itself has 0755 */
 	assert_sample("dst/f", ACCESS, 7);
 	assert_sample("dst/d", ACCESS, 7);
 	assert_int_equal(mode_of("dst/d"), 0670);
 }
 
-static void nor_where_it_can_not_have_the_acl(void **state)
+static void group_never_gets_the_mask_when_the_acl_fails(void **state)
 {
 	struct record_file r = file_record("f", 0670, 0);
 	struct placement *t;
@@ -296,7 +296,7 @@ static void nor_where_it_can_not_have_the_acl(void **state)
 	finish_place(place);
 }
 
-static void nor_where_an_acl_goes(void **state)
+static void group_never_gets_the_mask_when_an_acl_is_removed(void **state)
 {
 	struct record_file r = file_record("f", 0600, 1);
 
@@ -311,7 +311,7 @@ static void nor_where_an_acl_goes(void **state)
 	finish_place(place);
 }
 
-static void nor_where_the_acl_of_what_is_replaced_is_kept(void **state)
+static void group_never_gets_the_mask_of_a_kept_acl(void **state)
 {
 	(void)state;
 	rules = rules_r;
@@ -330,7 +330,7 @@ static void nor_where_the_acl_of_what_is_replaced_is_kept(void **state)
 	}
 }
 
-static void nor_another_group_those_of_the_last_one(void **state)
+static void new_group_never_gets_the_rights_of_the_old_one(void **state)
 {
 	struct record_file r = file_record("f", 0604, 0);
 
@@ -350,24 +350,23 @@ static void nor_another_group_those_of_the_last_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(files_get_what_their_sources_have, enter,
+		cmocka_unit_test_setup_teardown(files_get_the_attributes_of_their_sources, enter,
 						folder_leave),
-		cmocka_unit_test_setup_teardown(what_they_would_inherit_is_not_theirs, enter,
-						folder_leave),
-		cmocka_unit_test_setup_teardown(the_mode_has_the_last_word, enter, folder_leave),
-		cmocka_unit_test_setup_teardown(but_not_where_modes_are_not_kept, enter,
-						folder_leave),
-		cmocka_unit_test_setup_teardown(what_is_there_is_compared_and_mended, enter,
-						folder_leave),
-		cmocka_unit_test_setup_teardown(the_group_never_has_the_rights_of_the_mask, enter,
-						folder_leave),
-		cmocka_unit_test_setup_teardown(nor_where_it_can_not_have_the_acl, enter,
-						folder_leave),
-		cmocka_unit_test_setup_teardown(nor_where_an_acl_goes, enter, folder_leave),
-		cmocka_unit_test_setup_teardown(nor_where_the_acl_of_what_is_replaced_is_kept,
+		cmocka_unit_test_setup_teardown(inherited_acls_are_removed, enter, folder_leave),
+		cmocka_unit_test_setup_teardown(mode_overrides_the_acl, enter, folder_leave),
+		cmocka_unit_test_setup_teardown(acl_stays_without_perms, enter, folder_leave),
+		cmocka_unit_test_setup_teardown(existing_attributes_are_compared_and_corrected,
 						enter, folder_leave),
-		cmocka_unit_test_setup_teardown(nor_another_group_those_of_the_last_one, enter,
+		cmocka_unit_test_setup_teardown(group_never_gets_the_rights_of_the_mask, enter,
 						folder_leave),
+		cmocka_unit_test_setup_teardown(group_never_gets_the_mask_when_the_acl_fails, enter,
+						folder_leave),
+		cmocka_unit_test_setup_teardown(group_never_gets_the_mask_when_an_acl_is_removed,
+						enter, folder_leave),
+		cmocka_unit_test_setup_teardown(group_never_gets_the_mask_of_a_kept_acl, enter,
+						folder_leave),
+		cmocka_unit_test_setup_teardown(new_group_never_gets_the_rights_of_the_old_one,
+						enter, folder_leave),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

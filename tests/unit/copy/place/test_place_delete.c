@@ -17,7 +17,7 @@
 
 static struct rules rules;
 
-/* dst with a, b, d/f, d/e/g, l -> outside, and outside with f. */
+/* dst with a, b, d/f, d/e/g and l -> outside; outside with f. */
 static int enter(void **state)
 {
 	if (folder_enter(state))
@@ -44,7 +44,7 @@ static struct place *at(const char *target)
 	return open_place(&o);
 }
 
-/* Of what names there are in this order. */
+/* Which of the names exist, in this order. */
 static void assert_names(const char *list, const char *should)
 {
 	char copy[256], *rest = copy, *name;
@@ -62,7 +62,7 @@ static void assert_names(const char *list, const char *should)
 		fail_msg("there is more than %s: %s", should, list);
 }
 
-static void what_the_source_has_not_goes(void **state)
+static void names_missing_at_the_source_are_deleted(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -84,7 +84,7 @@ static void what_the_source_has_not_goes(void **state)
 	assert_text("outside/f", "mine");
 }
 
-static void only_when_all_is_known(void **state)
+static void nothing_is_deleted_unless_all_names_are_known(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -102,7 +102,7 @@ static void only_when_all_is_known(void **state)
 	complete(p, true, &seen);
 	place_close(p);
 	assert_string_equal(seen.deleted, "");
-	/* Nobody said anything of d. */
+	/* The source sent no KEEP for d. */
 	p = at("dst");
 	d = put_contents(p, 0755);
 	put_dir(p, d, "d", 0755);
@@ -113,7 +113,7 @@ static void only_when_all_is_known(void **state)
 	assert_text("dst/d/e/g", "old");
 }
 
-static void what_comes_meanwhile_stays(void **state)
+static void names_created_meanwhile_stay(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -128,7 +128,7 @@ static void what_comes_meanwhile_stays(void **state)
 	assert_text("dst/later", "x");
 }
 
-static void in_new_directories_nothing_is_looked_for(void **state)
+static void new_directories_are_not_scanned(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -142,7 +142,7 @@ static void in_new_directories_nothing_is_looked_for(void **state)
 	assert_text("dst/new/f", "x");
 }
 
-static void of_two_sources_both_count(void **state)
+static void names_of_both_sources_are_kept(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -192,8 +192,8 @@ static void filtered_names_are_protected(void **state)
 	filter_free(f);
 }
 
-/* Patterns are of the tree as it is sent. */
-static void filters_see_paths_of_the_transfer(void **state)
+/* Patterns apply to paths of the transfer. */
+static void filters_match_paths_of_the_transfer(void **state)
 {
 	struct end_seen seen;
 	struct filter *f;
@@ -213,7 +213,7 @@ static void filters_see_paths_of_the_transfer(void **state)
 	filter_free(f);
 }
 
-static void no_more_than_allowed(void **state)
+static void max_delete_limits_deletions(void **state)
 {
 	struct end_seen seen;
 	struct place *p;
@@ -246,7 +246,7 @@ static void no_more_than_allowed(void **state)
 	assert_int_equal(seen.count, 0);
 }
 
-static void dry_runs_tell_and_leave_it(void **state)
+static void dry_run_reports_deletions_only(void **state)
 {
 	struct end_seen seen;
 	struct place *p;
@@ -264,7 +264,7 @@ static void dry_runs_tell_and_leave_it(void **state)
 	assert_text("dst/d/e/g", "old");
 }
 
-static void temporaries_of_others_stay(void **state)
+static void temporaries_of_other_users_stay(void **state)
 {
 	static const char stale[] = "dst/.sluice.0123456789abcdef";
 	static const char locked[] = "dst/.sluice.0123456789abcdee";
@@ -308,7 +308,7 @@ static void deleted_files_are_backed_up(void **state)
 	place_close(p);
 	assert_names(seen.deleted, "a:1 b:1");
 	assert_text("dst/a~", "old");
-	/* Nor are backups, but what was deleted in a directory keeps it. */
+	/* Backups are not deleted either; a directory with the backup of a deleted file stays. */
 	p = at("dst");
 	d = put_contents(p, 0755);
 	keep(d, "l");
@@ -339,14 +339,14 @@ static void deleted_files_are_backed_up(void **state)
 	assert_text("dst/.old/yesterday", "x");
 }
 
-static void what_can_not_be_deleted_is_told(void **state)
+static void failed_deletion_is_reported(void **state)
 {
 	struct end_seen seen;
 	struct place *p;
 	struct place_dir *d;
 
 	(void)state;
-	/* It takes two users: dst is nobody's, d root's. */
+	/* Needs two users: dst is nobody's, d is root's. */
 	if (geteuid() != 0)
 		return;
 	assert_int_equal(chmod(".", 0777), 0);
@@ -362,7 +362,7 @@ static void what_can_not_be_deleted_is_told(void **state)
 	assert_names(seen.deleted, "a:1 b:1 l:3");
 }
 
-static void ours_without_rights_are_deleted(void **state)
+static void own_directories_without_permissions_are_deleted(void **state)
 {
 	struct end_seen seen;
 	struct place *p;
@@ -380,8 +380,8 @@ static void ours_without_rights_are_deleted(void **state)
 	assert_absent("dst/d");
 }
 
-/* What stays keeps the mode it had. */
-static void rights_are_taken_of_what_goes_only(void **state)
+/* Directories that stay keep their mode. */
+static void only_deleted_directories_change_their_mode(void **state)
 {
 	static const char *const all[] = {"dst",     "dst/a",   "dst/b",    "dst/d",
 					  "dst/d/f", "dst/d/e", "dst/d/e/g"};
@@ -414,8 +414,8 @@ static void rights_are_taken_of_what_goes_only(void **state)
 	assert_int_equal(mode_of("dst/d"), 0500);
 }
 
-/* In the way of a file or link. */
-static void directories_in_the_way(void **state)
+/* In the way of a file or symlink. */
+static void directory_in_the_way_is_replaced(void **state)
 {
 	struct place *p = at("dst");
 	struct place_dir *d = put_contents(p, 0755);
@@ -465,7 +465,7 @@ struct other_lane {
 	int ret;
 };
 
-/* The other lane comes when the first name is gone. */
+/* The other lane arrives when the first name is removed. */
 static void make_room_too(void *ctx, enum event_what what, const char *path)
 {
 	struct other_lane *o = ctx;
@@ -488,7 +488,7 @@ static void make_full(const char *dir)
 	}
 }
 
-static void no_directory_in_the_way_goes_in_part(void **state)
+static void directory_in_the_way_is_removed_whole_or_not(void **state)
 {
 	struct other_lane other = {0};
 	struct place_opts o = {.target = "to",
@@ -519,7 +519,7 @@ static void no_directory_in_the_way_goes_in_part(void **state)
 
 enum { DEEP = 600 };
 
-static void however_deep_they_are(void **state)
+static void deep_directories_are_deleted(void **state)
 {
 	struct end_seen seen;
 	struct place *p = at("dst");
@@ -545,23 +545,23 @@ static void however_deep_they_are(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(what_the_source_has_not_goes),
-		place_test(only_when_all_is_known),
-		place_test(what_comes_meanwhile_stays),
-		place_test(in_new_directories_nothing_is_looked_for),
-		place_test(of_two_sources_both_count),
+		place_test(names_missing_at_the_source_are_deleted),
+		place_test(nothing_is_deleted_unless_all_names_are_known),
+		place_test(names_created_meanwhile_stay),
+		place_test(new_directories_are_not_scanned),
+		place_test(names_of_both_sources_are_kept),
 		place_test(filtered_names_are_protected),
-		place_test(filters_see_paths_of_the_transfer),
-		place_test(no_more_than_allowed),
-		place_test(dry_runs_tell_and_leave_it),
-		place_test(temporaries_of_others_stay),
+		place_test(filters_match_paths_of_the_transfer),
+		place_test(max_delete_limits_deletions),
+		place_test(dry_run_reports_deletions_only),
+		place_test(temporaries_of_other_users_stay),
 		place_test(deleted_files_are_backed_up),
-		place_test(what_can_not_be_deleted_is_told),
-		place_test(ours_without_rights_are_deleted),
-		place_test(rights_are_taken_of_what_goes_only),
-		place_test(directories_in_the_way),
-		place_test(no_directory_in_the_way_goes_in_part),
-		place_test(however_deep_they_are),
+		place_test(failed_deletion_is_reported),
+		place_test(own_directories_without_permissions_are_deleted),
+		place_test(only_deleted_directories_change_their_mode),
+		place_test(directory_in_the_way_is_replaced),
+		place_test(directory_in_the_way_is_removed_whole_or_not),
+		place_test(deep_directories_are_deleted),
 	};
 
 	return cmocka_run_group_tests_name("place_delete", tests, NULL, NULL);

@@ -18,10 +18,10 @@
 #include "place_rig.h"
 
 static const char *const want_src[] = {"src"};
-/* Somebody puts this in the place of the next directory that is made. */
+/* This directory takes the place of the next one that is made. */
 static const char *swap_with;
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 int mkdirat(int in, const char *name, mode_t mode)
 {
 	long ret = syscall(SYS_mkdirat, in, name, mode);
@@ -53,9 +53,9 @@ static void assert_failed(int ret, enum outcome code, const char *part)
 		fail_msg("\"%s\" does not say \"%s\"", failed()->text, part);
 }
 
-/* ---- where -------------------------------------------------------------------------- */
+/* ---- resolving the target -------------------------------------------------------------- */
 
-static void an_absent_target_becomes_the_source(void **state)
+static void absent_target_becomes_the_directory(void **state)
 {
 	struct place *p = at("dst", &rules_r);
 	struct place_dir *d = put_dir(p, NULL, "src", 0755), *e;
@@ -67,7 +67,7 @@ static void an_absent_target_becomes_the_source(void **state)
 	put_file(p, e, "g", "new");
 	assert_int_equal(mode_of("dst"), 0755);
 	assert_int_equal(mode_of("dst/e"), 0750);
-	/* The marker, until the end. */
+	/* The marker exists until the end. */
 	assert_int_equal(temporaries("dst", name), 1);
 	assert_int_equal(strncmp(name, ".sluice.marker.", 15), 0);
 	assert_int_equal(place_path(e, "g", path, sizeof path), 7);
@@ -87,7 +87,7 @@ static void an_absent_target_becomes_the_source(void **state)
 	assert_no_temporaries();
 }
 
-static void in_an_existing_one_it_keeps_its_name(void **state)
+static void directory_keeps_its_name_in_an_existing_target(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -127,7 +127,7 @@ static void contents_go_into_the_target(void **state)
 	assert_int_equal(mode_of("dst"), 0751);
 }
 
-static void several_go_into_one_that_is_there(void **state)
+static void several_sources_need_an_existing_target(void **state)
 {
 	struct place_opts o = opts("dst", &rules_r);
 	struct place *p;
@@ -144,7 +144,7 @@ static void several_go_into_one_that_is_there(void **state)
 	assert_text("dst/b/f", "2");
 }
 
-static void no_directory_goes_where_a_file_is(void **state)
+static void file_is_not_replaced_by_a_source_directory(void **state)
 {
 	struct place *p;
 	struct change c;
@@ -160,7 +160,7 @@ static void no_directory_goes_where_a_file_is(void **state)
 	place_close(p);
 }
 
-static void no_file_goes_where_a_directory_is_named(void **state)
+static void target_with_a_slash_takes_no_file(void **state)
 {
 	struct rules rules = rules_r;
 	struct place_opts o = opts("dst/", &rules);
@@ -181,7 +181,7 @@ static void no_file_goes_where_a_directory_is_named(void **state)
 	assert_text("dst/f", "x");
 }
 
-static void parents_are_made_where_asked(void **state)
+static void mkpath_makes_parents(void **state)
 {
 	struct rules rules = rules_r;
 	struct place_opts o = opts("a/b/dst", &rules);
@@ -220,9 +220,9 @@ static void relative_paths_go_below_the_target(void **state)
 	assert_text("dst/a/g", "x");
 }
 
-/* ---- running again --------------------------------------------------------------------- */
+/* ---- rerunning ------------------------------------------------------------------------- */
 
-static void an_interrupted_one_goes_on_and_never_nests(void **state)
+static void rerun_continues_and_never_nests(void **state)
 {
 	struct place *p = at("dst", &rules_r);
 	struct place_dir *d = put_dir(p, NULL, "src", 0755);
@@ -241,14 +241,14 @@ static void an_interrupted_one_goes_on_and_never_nests(void **state)
 	/* As if it had not been interrupted. */
 	assert_int_equal(mode_of("dst"), 0755);
 	assert_int_equal(mode_of("dst/e"), 0755);
-	/* And now it is there. */
+	/* Now it exists. */
 	p = at("dst", &rules_r);
 	put_file(p, put_dir(p, NULL, "src", 0755), "f", "x");
 	finish_place(p);
 	assert_text("dst/src/f", "x");
 }
 
-static void markers_are_of_one_source(void **state)
+static void marker_belongs_to_one_source(void **state)
 {
 	static const char *const other[] = {"other"}, *const spelt[] = {"././src//"};
 	struct place_opts o = opts("dst", &rules_r);
@@ -278,8 +278,8 @@ static void markers_are_of_one_source(void **state)
 	assert_int_equal(rmdir("dst"), 0);
 }
 
-/* Killed between any two steps of making the target: nothing of that is used. */
-static void a_half_made_target_is_removed(void **state)
+/* Killed between any two steps of making the target: nothing left by that is used. */
+static void half_made_target_is_removed(void **state)
 {
 	static const char left[] = ".sluice.0123456789abcdef.01234567";
 	struct place *p = at("dst", &rules_r);
@@ -303,7 +303,7 @@ static void a_half_made_target_is_removed(void **state)
 	assert_no_temporaries();
 	assert_int_equal(rmdir("dst"), 0);
 
-	/* What somebody put at a name that can be computed is left alone. */
+	/* An object of another user with a predictable name is left alone. */
 	assert_int_equal(mkdir(marker, 0700), 0);
 	snprintf(inner, sizeof inner, "%s/mine", marker);
 	make(inner, "mine", 0644);
@@ -314,7 +314,7 @@ static void a_half_made_target_is_removed(void **state)
 	assert_int_equal(rmdir("dst"), 0);
 }
 
-static void modes_of_an_interrupted_run_are_those_of_a_whole_one(void **state)
+static void interrupted_run_leaves_final_modes(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -342,7 +342,7 @@ static void modes_of_an_interrupted_run_are_those_of_a_whole_one(void **state)
 	assert_int_equal(mode_of("dst/src/b"), 02500);
 }
 
-/* Whatever its mode is: none means that a run was interrupted. */
+/* For any mode: 0 means that a run was interrupted. */
 static void private_directories_stay_private(void **state)
 {
 	static const mode_t modes[] = {0700, 01700, 03700};
@@ -365,8 +365,8 @@ static void private_directories_stay_private(void **state)
 	}
 }
 
-/* In a directory that others may write to, it may be another one a moment later. */
-static void one_that_was_swapped_is_not_trusted(void **state)
+/* In a directory that others may write to, names can be exchanged at any moment. */
+static void swapped_directory_is_not_trusted(void **state)
 {
 	static const mode_t planted[] = {0777, 0755, 01700};
 	struct place *p;
@@ -402,9 +402,9 @@ static void one_that_was_swapped_is_not_trusted(void **state)
 	assert_int_equal(mode_of("dst/2"), 01700);
 }
 
-/* ---- what is there ---------------------------------------------------------------------- */
+/* ---- existing directories --------------------------------------------------------------- */
 
-static void what_is_no_directory_is_replaced(void **state)
+static void other_types_are_replaced_by_the_directory(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -434,7 +434,7 @@ static void what_is_no_directory_is_replaced(void **state)
 	assert_int_equal(rmdir("outside"), 0);
 }
 
-static void hostile_directories_are_refused(void **state)
+static void hostile_directory_names_are_refused(void **state)
 {
 	static const char *const names[] = {"", ".", "..", "a/b", "/", "/tmp", "x/", "../x"};
 	struct place *p = at("dst", &rules_r);
@@ -455,7 +455,7 @@ static void hostile_directories_are_refused(void **state)
 	finish_place(p);
 }
 
-static void ours_without_rights_get_them_for_a_while(void **state)
+static void own_directories_without_permissions_get_them_temporarily(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -490,7 +490,7 @@ static void ours_without_rights_get_them_for_a_while(void **state)
 
 enum { MANY = 500, DEEP = 700 };
 
-static void more_than_can_be_open(void **state)
+static void more_directories_than_descriptors_work(void **state)
 {
 	struct place *p = at("dst", &rules_r);
 	struct place_dir *top = put_dir(p, NULL, "src", 0755), *dirs[MANY];
@@ -507,7 +507,7 @@ static void more_than_can_be_open(void **state)
 	close(fd);
 	for (int i = 0; i < MANY; i++)
 		put_file(p, dirs[i * 7 % MANY], "f", "x");
-	/* One that is not the same any more is not used. */
+	/* A directory that was exchanged is not used. */
 	assert_int_equal(rename("dst/0", "dst/old"), 0);
 	assert_int_equal(mkdir("dst/0", 0755), 0);
 	for (int i = 1; i < MANY; i++)
@@ -524,8 +524,8 @@ static void more_than_can_be_open(void **state)
 	}
 }
 
-/* Each with a file on its way in it. */
-static void more_in_use_than_are_kept_open(void **state)
+/* Each with a file in progress in it. */
+static void more_directories_in_use_than_held_open_work(void **state)
 {
 	enum { IN_USE = 200 };
 	struct place *p = at("dst", &rules_r);
@@ -579,7 +579,7 @@ static int put_something(struct place *p, struct place_dir *d, const char *name)
 	return place_finish(t, 1) != 0;
 }
 
-/* A file in every shared directory, and directories of one's own meanwhile. */
+/* A file in every shared directory, with private directories in between. */
 static void *act(void *arg)
 {
 	struct actor *a = arg;
@@ -593,7 +593,7 @@ static void *act(void *arg)
 		a->failures += put_something(a->p, a->shared[(i * 7 + a->number) % SHARED], name);
 		if (i % (SHARED / OWN) != 0)
 			continue;
-		/* The same ones in all threads. */
+		/* All threads use the same ones. */
 		snprintf(r.name, sizeof r.name, "own%d", i);
 		a->failures += place_make_dir(a->p, own, &r, &own, &c) != 0;
 		a->failures += put_something(a->p, own, name);
@@ -601,7 +601,7 @@ static void *act(void *arg)
 	return NULL;
 }
 
-static void several_threads_at_a_time(void **state)
+static void several_threads_make_directories(void **state)
 {
 	struct place *p = at("dst", &rules_a);
 	struct place_dir *top = put_dir(p, NULL, "src", 0755), *shared[SHARED];
@@ -632,7 +632,7 @@ static void several_threads_at_a_time(void **state)
 	assert_no_temporaries();
 }
 
-static void deeper_than_a_path_can_tell(void **state)
+static void trees_deeper_than_path_max_work(void **state)
 {
 	struct place *p = at("dst", &rules_a);
 	struct place_dir *d = put_dir(p, NULL, "src", 0755), *first = NULL;
@@ -668,7 +668,7 @@ static void deeper_than_a_path_can_tell(void **state)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-static void directories_get_theirs_in_the_end(void **state)
+static void directory_metadata_is_set_at_the_end(void **state)
 {
 	struct place *p = at("dst", &rules_a);
 	struct place_dir *d = put_dir(p, NULL, "src", 0500), *e = put_dir(p, d, "e", 01777);
@@ -686,7 +686,7 @@ static void directories_get_theirs_in_the_end(void **state)
 	assert_int_equal(st.st_mtim.tv_nsec, 500000000);
 }
 
-static void changes_of_directories_are_told(void **state)
+static void directory_changes_are_reported(void **state)
 {
 	struct record_dir r = dir_record("d", 0751);
 	struct place *p;
@@ -714,7 +714,7 @@ static void changes_of_directories_are_told(void **state)
 	place_close(p);
 }
 
-static void set_group_id_of_directories(void **state)
+static void set_group_id_of_directories_follows_the_rules(void **state)
 {
 	struct place *p;
 	struct place_dir *d;
@@ -744,7 +744,7 @@ static void set_group_id_of_directories(void **state)
 		assert_int_equal(mode_of("dst/t"), 0775);
 }
 
-static void a_target_only_led_through_keeps_all(void **state)
+static void implied_target_keeps_its_metadata(void **state)
 {
 	struct record_dir r = dir_record("", 0700);
 	struct place *p;
@@ -767,7 +767,7 @@ static void a_target_only_led_through_keeps_all(void **state)
 	assert_int_equal(mode_of("dst/d"), 0711);
 }
 
-/* Of two that become one, in either order: `mode' is what comes of theirs, 0711 and 0750. */
+/* Two directories merge into one, in either order: `mode' is the result of 0711 and 0750. */
 static void meet_twice(const struct rules *rules, bool again_first, mode_t was, mode_t mode)
 {
 	struct record_dir first = dir_record("d", 0711), again = dir_record("d", 0750);
@@ -796,7 +796,7 @@ static void meet_twice(const struct rules *rules, bool again_first, mode_t was, 
 	assert_int_equal(rmdir("dst"), 0);
 }
 
-static void of_directories_that_become_one_the_first_counts(void **state)
+static void first_of_merged_directories_decides(void **state)
 {
 	(void)state;
 	for (int again_first = 0; again_first < 2; again_first++) {
@@ -807,9 +807,9 @@ static void of_directories_that_become_one_the_first_counts(void **state)
 	}
 }
 
-/* ---- dry ----------------------------------------------------------------------------------- */
+/* ---- dry runs ----------------------------------------------------------------------------- */
 
-static void a_dry_run_changes_nothing(void **state)
+static void dry_run_changes_nothing(void **state)
 {
 	struct rules dry = rules_a;
 	struct place_opts o = opts("a/b/dst", &dry);
@@ -865,33 +865,33 @@ static void a_dry_run_changes_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(an_absent_target_becomes_the_source),
-		place_test(in_an_existing_one_it_keeps_its_name),
+		place_test(absent_target_becomes_the_directory),
+		place_test(directory_keeps_its_name_in_an_existing_target),
 		place_test(contents_go_into_the_target),
-		place_test(several_go_into_one_that_is_there),
-		place_test(no_directory_goes_where_a_file_is),
-		place_test(no_file_goes_where_a_directory_is_named),
-		place_test(parents_are_made_where_asked),
+		place_test(several_sources_need_an_existing_target),
+		place_test(file_is_not_replaced_by_a_source_directory),
+		place_test(target_with_a_slash_takes_no_file),
+		place_test(mkpath_makes_parents),
 		place_test(relative_paths_go_below_the_target),
-		place_test(an_interrupted_one_goes_on_and_never_nests),
-		place_test(markers_are_of_one_source),
-		place_test(a_half_made_target_is_removed),
-		place_test(modes_of_an_interrupted_run_are_those_of_a_whole_one),
+		place_test(rerun_continues_and_never_nests),
+		place_test(marker_belongs_to_one_source),
+		place_test(half_made_target_is_removed),
+		place_test(interrupted_run_leaves_final_modes),
 		place_test(private_directories_stay_private),
-		place_test(one_that_was_swapped_is_not_trusted),
-		place_test(what_is_no_directory_is_replaced),
-		place_test(hostile_directories_are_refused),
-		place_test(ours_without_rights_get_them_for_a_while),
-		place_test(more_than_can_be_open),
-		place_test(more_in_use_than_are_kept_open),
-		place_test(several_threads_at_a_time),
-		place_test(deeper_than_a_path_can_tell),
-		place_test(directories_get_theirs_in_the_end),
-		place_test(changes_of_directories_are_told),
-		place_test(set_group_id_of_directories),
-		place_test(a_target_only_led_through_keeps_all),
-		place_test(of_directories_that_become_one_the_first_counts),
-		place_test(a_dry_run_changes_nothing),
+		place_test(swapped_directory_is_not_trusted),
+		place_test(other_types_are_replaced_by_the_directory),
+		place_test(hostile_directory_names_are_refused),
+		place_test(own_directories_without_permissions_get_them_temporarily),
+		place_test(more_directories_than_descriptors_work),
+		place_test(more_directories_in_use_than_held_open_work),
+		place_test(several_threads_make_directories),
+		place_test(trees_deeper_than_path_max_work),
+		place_test(directory_metadata_is_set_at_the_end),
+		place_test(directory_changes_are_reported),
+		place_test(set_group_id_of_directories_follows_the_rules),
+		place_test(implied_target_keeps_its_metadata),
+		place_test(first_of_merged_directories_decides),
+		place_test(dry_run_changes_nothing),
 	};
 
 	return cmocka_run_group_tests_name("place_dir", tests, NULL, NULL);

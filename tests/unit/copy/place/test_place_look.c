@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is there already, and what a file has in the end. */
+/* Comparison with existing targets, and the metadata that a file gets. */
 
 #include "base/fail.h"
 
@@ -24,7 +24,7 @@ static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
 
-/* Into dst, which is there. */
+/* Enter an existing dst. */
 static int enter(void **state)
 {
 	if (folder_enter(state))
@@ -114,7 +114,7 @@ static struct looked look(const char *name, uint64_t size)
 	return l;
 }
 
-static void looks(void **state)
+static void look_compares_size_and_mtime(void **state)
 {
 	struct looked l;
 
@@ -139,7 +139,7 @@ static void looks(void **state)
 	set_time("dst/f", 1000, 500000001);
 	assert_int_equal(look("f", 3).look, LOOK_OTHER);
 	assert_true(look("f", 3).newer);
-	/* From a file system that knows whole seconds. */
+	/* From a file system with whole-second timestamps. */
 	set_time("dst/f", 1000, 0);
 	assert_int_equal(look("f", 3).look, LOOK_QUICK);
 	set_time("dst/f", 1001, 0);
@@ -155,7 +155,7 @@ static void looks(void **state)
 	end();
 }
 
-static void reads_files_only(void **state)
+static void look_opens_regular_files_only(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	char got[4] = "";
@@ -180,7 +180,7 @@ static void reads_files_only(void **state)
 	end();
 }
 
-static void the_same_is_made_so_in_all(void **state)
+static void same_file_gets_the_source_metadata(void **state)
 {
 	struct record_file r = file_record("f", 0640, 3);
 	struct xattrs *x = attributes("user.t", "blue");
@@ -198,7 +198,7 @@ static void the_same_is_made_so_in_all(void **state)
 	assert_int_equal(after.st_mode & 07777, 0640);
 	assert_int_equal(after.st_mtim.tv_sec, 1000);
 	assert_xattr("dst/f", "blue");
-	/* And then nothing is touched any more. */
+	/* A second time nothing is changed. */
 	before = after;
 	begin();
 	assert_int_equal(place_same(place, top, &r, x), 0);
@@ -212,7 +212,7 @@ static void the_same_is_made_so_in_all(void **state)
 	xattrs_free(x);
 }
 
-static void rests_of_the_same_go(void **state)
+static void leftover_temporary_of_a_same_file_is_removed(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct placement *t;
@@ -230,9 +230,9 @@ static void rests_of_the_same_go(void **state)
 	end();
 }
 
-/* ---- going on ------------------------------------------------------------------------------- */
+/* ---- resuming ------------------------------------------------------------------------------- */
 
-static void what_an_earlier_run_left_is_gone_on_with(void **state)
+static void temporary_of_an_earlier_run_is_resumed(void **state)
 {
 	struct record_file r = file_record("f", 0644, 6);
 	struct placement *t;
@@ -248,7 +248,7 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 	assert_null(t);
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, true);
-	/* An empty one is none. */
+	/* An empty temporary is not resumed. */
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_false(had);
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
@@ -268,7 +268,7 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
 	assert_int_equal(place_finish(t, 6), 0);
 	assert_text("dst/f", "half!!");
-	/* Whoever begins starts anew. */
+	/* place_begin() starts a new file. */
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_int_equal(write(placement_fd(t), "longer than", 11), 11);
 	place_drop(t, true);
@@ -279,8 +279,8 @@ static void what_an_earlier_run_left_is_gone_on_with(void **state)
 	end();
 }
 
-/* What begin() would refuse is not gone on with either: nobody sends it for nothing. */
-static void nothing_is_gone_on_with_in_the_way(void **state)
+/* A file that begin() would refuse is not resumed either, so that it is not sent in vain. */
+static void nothing_is_resumed_for_a_blocked_name(void **state)
 {
 	struct record_file r = file_record("f", 0644, 6);
 	struct placement *t;
@@ -305,7 +305,7 @@ static void nothing_is_gone_on_with_in_the_way(void **state)
 	end();
 }
 
-static void in_place_the_target_is_gone_on_with(void **state)
+static void inplace_resumes_the_target(void **state)
 {
 	struct record_file r = file_record("f", 0644, 6);
 	struct placement *t;
@@ -327,10 +327,12 @@ static void in_place_the_target_is_gone_on_with(void **state)
 	assert_text("dst/f", "half!!");
 }
 
-/* ---- what it has then -------------------------------------------------------------------------
+/*
+ * ---- the resulting metadata
+ * -----------------------------------------------------------------------
  */
 
-static void changes_of_files_are_told(void **state)
+static void file_changes_are_reported(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct placement *t;
@@ -356,7 +358,7 @@ static void changes_of_files_are_told(void **state)
 	assert_xattr("dst/f", "blue");
 }
 
-static void times_are_kept_as_asked(void **state)
+static void times_follow_the_rules(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	time_t now = time(NULL);
@@ -384,7 +386,7 @@ static void times_are_kept_as_asked(void **state)
 	assert_int_equal(st.st_mtim.tv_nsec, 999999999);
 }
 
-/* mode asked, uid and gid of the source relative to ours, and what the file has then. */
+/* requested mode; uid and gid of the source relative to ours; the resulting mode */
 struct set_id {
 	bool owner, group;
 	mode_t mode;
@@ -393,7 +395,7 @@ struct set_id {
 	mode_t should;
 };
 
-static void set_id_only_with_its_owner(void **state)
+static void set_id_bits_need_their_owner(void **state)
 {
 	uid_t me = geteuid();
 	gid_t mine = getegid(), other = mine + 54321;
@@ -401,7 +403,7 @@ static void set_id_only_with_its_owner(void **state)
 		{true, true, 06755, me, mine, 06755},
 		{false, false, 06755, me, mine, 0755},
 		{true, false, 06755, me, mine, 04755},
-		/* The group counts only if the owner does. */
+		/* The group counts only if the owner matches. */
 		{false, true, 06755, me, mine, 0755},
 		{true, true, 06755, me, other, me == 0 ? 06755 : 04755},
 		{true, true, 06755, me + 54321, mine, me == 0 ? 06755 : 0755},
@@ -432,7 +434,7 @@ static void set_id_only_with_its_owner(void **state)
 	}
 }
 
-static void owners_are_roots_to_give(void **state)
+static void only_root_changes_owners(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct stat st;
@@ -447,7 +449,7 @@ static void owners_are_roots_to_give(void **state)
 	st = stat_of("dst/f");
 	assert_int_equal(st.st_uid, geteuid() == 0 ? 12 : geteuid());
 	assert_int_equal(st.st_gid, geteuid() == 0 ? 34 : getegid());
-	/* An existing one keeps its own where it is not asked for. */
+	/* Without -o an existing file keeps its owner. */
 	r.a.uid = r.a.gid = 0;
 	rules = rules_r;
 	begin();
@@ -457,7 +459,7 @@ static void owners_are_roots_to_give(void **state)
 	assert_int_equal(stat_of("dst/f").st_gid, st.st_gid);
 }
 
-static void chown_is_stronger(void **state)
+static void chown_overrides_the_source_owner(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct place_opts o = {.target = "dst", .rules = &rules};
@@ -483,15 +485,15 @@ static void chown_is_stronger(void **state)
 	assert_int_equal(failed()->code, OUT_USAGE);
 }
 
-/* What root's run left between giving a file away and renaming it. */
-static void a_rest_that_was_given_away_goes(void **state)
+/* A run of root was killed between giving the file away and renaming it. */
+static void temporary_given_to_another_user_is_removed(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct placement *t;
 	char name[256], path[300];
 
 	(void)state;
-	/* Nobody else gives files away. */
+	/* Only root can give files away. */
 	if (geteuid() != 0)
 		return;
 	begin();
@@ -507,7 +509,7 @@ static void a_rest_that_was_given_away_goes(void **state)
 	end();
 }
 
-static void attributes_of_files_and_directories(void **state)
+static void attributes_of_files_and_directories_are_set(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct place_dir *d;
@@ -517,8 +519,9 @@ static void attributes_of_files_and_directories(void **state)
 	/* tmpfs before Linux 6.6 has none. */
 	if (setxattr("dst/f", "user.t", "red", 3, 0) || setxattr("dst/f", "user.u", "red", 3, 0))
 		return;
-	/* Not asked for: they stay with the file that is replaced, unless it is to be as the
-	 * source. */
+	/*
+	 * Without -X the replaced file's attributes stay, unless the file should be as the source.
+	 */
 	rules = rules_r;
 	begin();
 	put(&r, NULL);
@@ -542,15 +545,15 @@ static void attributes_of_files_and_directories(void **state)
 	assert_xattr("dst/d", NULL);
 }
 
-/* Attributes that can't be set are a failure, of a file that is there all the same. */
-static void files_without_their_attributes_are_there(void **state)
+/* A file whose attributes can't be set is stored, and counted as failed. */
+static void file_is_stored_though_its_attributes_fail(void **state)
 {
 	struct record_file r = file_record("f", 0644, 3);
 	struct placement *t;
 	bool root = geteuid() == 0;
 
 	(void)state;
-	/* Nothing is refused to root. */
+	/* Root may set everything. */
 	assert_int_equal(chmod(".", 0755), 0);
 	if (root && (chown("dst", 1, 1) || seteuid(1)))
 		fail_msg("seteuid: %m");
@@ -572,21 +575,21 @@ static void files_without_their_attributes_are_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(looks),
-		place_test(reads_files_only),
-		place_test(the_same_is_made_so_in_all),
-		place_test(rests_of_the_same_go),
-		place_test(what_an_earlier_run_left_is_gone_on_with),
-		place_test(nothing_is_gone_on_with_in_the_way),
-		place_test(in_place_the_target_is_gone_on_with),
-		place_test(changes_of_files_are_told),
-		place_test(times_are_kept_as_asked),
-		place_test(set_id_only_with_its_owner),
-		place_test(owners_are_roots_to_give),
-		place_test(chown_is_stronger),
-		place_test(a_rest_that_was_given_away_goes),
-		place_test(attributes_of_files_and_directories),
-		place_test(files_without_their_attributes_are_there),
+		place_test(look_compares_size_and_mtime),
+		place_test(look_opens_regular_files_only),
+		place_test(same_file_gets_the_source_metadata),
+		place_test(leftover_temporary_of_a_same_file_is_removed),
+		place_test(temporary_of_an_earlier_run_is_resumed),
+		place_test(nothing_is_resumed_for_a_blocked_name),
+		place_test(inplace_resumes_the_target),
+		place_test(file_changes_are_reported),
+		place_test(times_follow_the_rules),
+		place_test(set_id_bits_need_their_owner),
+		place_test(only_root_changes_owners),
+		place_test(chown_overrides_the_source_owner),
+		place_test(temporary_given_to_another_user_is_removed),
+		place_test(attributes_of_files_and_directories_are_set),
+		place_test(file_is_stored_though_its_attributes_fail),
 	};
 
 	return cmocka_run_group_tests_name("place_look", tests, NULL, NULL);

@@ -20,7 +20,7 @@ static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
 
-/* Into dst, which is there. */
+/* Enter an existing dst. */
 static int enter(void **state)
 {
 	if (folder_enter(state))
@@ -67,7 +67,7 @@ static void assert_time(const char *name)
 
 /* ---- symlinks ---------------------------------------------------------------------------- */
 
-static void symlinks_are_made_as_they_are(void **state)
+static void symlinks_are_made_verbatim(void **state)
 {
 	struct change c;
 	char target[4096];
@@ -121,7 +121,7 @@ static void equal_symlinks_stay(void **state)
 	assert_leads("dst/l", "ther");
 }
 
-static void symlinks_replace_what_is_there(void **state)
+static void symlinks_replace_other_types(void **state)
 {
 	struct change c;
 
@@ -140,7 +140,7 @@ static void symlinks_replace_what_is_there(void **state)
 	assert_leads("dst/p", "to");
 }
 
-static void links_of_interrupted_runs_are_cleared(void **state)
+static void symlinks_left_by_interrupted_runs_are_removed(void **state)
 {
 	struct record_file r = file_record("l", 0644, 3);
 	struct placement *t;
@@ -148,11 +148,11 @@ static void links_of_interrupted_runs_are_cleared(void **state)
 	char name[256], path[300];
 
 	(void)state;
-	/* What its temporary is called. */
+	/* The name of its temporary. */
 	begin();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_int_equal(temporaries("dst", name), 1);
-	/* While a file is at it, it is left alone. */
+	/* While a file with that temporary is in progress, it is left alone. */
 	put_symlink(place, top, "l", "first");
 	assert_int_equal(temporaries("dst", path), 1);
 	place_drop(t, false);
@@ -172,7 +172,7 @@ static void links_of_interrupted_runs_are_cleared(void **state)
 	put_symlink(place, top, "l", "fourth");
 	end();
 	assert_leads("dst/l", "fourth");
-	/* Also where there is nothing to be made. */
+	/* Also where there is nothing to make. */
 	assert_int_equal(symlink("stale", path), 0);
 	begin();
 	assert_int_equal(try_symlink(place, top, "l", "fourth", &c), 0);
@@ -183,7 +183,7 @@ static void links_of_interrupted_runs_are_cleared(void **state)
 	end();
 }
 
-static void without_times_they_have_their_own(void **state)
+static void without_times_symlinks_get_the_current_time(void **state)
 {
 	struct stat st;
 	struct change c;
@@ -200,7 +200,7 @@ static void without_times_they_have_their_own(void **state)
 
 /* ---- FIFOs and devices -------------------------------------------------------------------- */
 
-static void nodes(void **state)
+static void fifos_and_devices_are_made(void **state)
 {
 	struct record_file r = file_record("n", 0640, 0);
 	struct stat st;
@@ -250,7 +250,7 @@ static void nodes(void **state)
 	end();
 }
 
-static void files_replace_nodes_of_a_tree(void **state)
+static void files_replace_fifos_in_a_tree(void **state)
 {
 	struct stat st;
 
@@ -294,7 +294,7 @@ static void assert_one(const char *a, const char *b)
 	assert_int_equal(x.st_ino, y.st_ino);
 }
 
-static void hard_links(void **state)
+static void hard_links_are_made(void **state)
 {
 	struct place_dir *d;
 	struct change c;
@@ -322,7 +322,7 @@ static void hard_links(void **state)
 	assert_one("dst/d/first", "dst/sym");
 }
 
-static void first_names_that_were_the_same_count_too(void **state)
+static void unchanged_first_name_is_linked_to(void **state)
 {
 	struct record_file r = file_record("a", 0644, 3);
 	struct change c;
@@ -338,7 +338,7 @@ static void first_names_that_were_the_same_count_too(void **state)
 	assert_one("dst/a", "dst/b");
 }
 
-static void a_first_name_that_changed_is_no_good(void **state)
+static void changed_first_name_is_not_linked_to(void **state)
 {
 	struct change c;
 	uint32_t first;
@@ -357,8 +357,8 @@ static void a_first_name_that_changed_is_no_good(void **state)
 	end();
 }
 
-/* Of a run that copies the same tree at the same time. */
-static void a_first_name_that_is_the_same_again_is_as_good(void **state)
+/* By another run that copies the same tree at the same time. */
+static void equal_replacement_of_the_first_name_is_linked_to(void **state)
 {
 	struct timespec times[2] = {{.tv_sec = 1}};
 	struct record_file r = file_record("a", 0644, 4);
@@ -372,7 +372,7 @@ static void a_first_name_that_is_the_same_again_is_as_good(void **state)
 	times[1].tv_sec = r.a.mtime_s;
 	times[1].tv_nsec = r.a.mtime_ns;
 	assert_int_equal(place_same(place, top, &r, NULL), 0);
-	/* So that nothing gets its number. */
+	/* Keeps the inode number in use. */
 	assert_int_equal(link("dst/a", "dst/kept"), 0);
 	make("dst/other", "text", 0644);
 	assert_int_equal(utimensat(AT_FDCWD, "dst/other", times, 0), 0);
@@ -381,7 +381,7 @@ static void a_first_name_that_is_the_same_again_is_as_good(void **state)
 	assert_int_equal(try_link(top, "c", r.id, &c), 0);
 	assert_one("dst/a", "dst/b");
 	assert_one("dst/a", "dst/c");
-	/* Not so one of another time. */
+	/* One with another mtime is not. */
 	times[1].tv_sec++;
 	make("dst/other", "xext", 0644);
 	assert_int_equal(utimensat(AT_FDCWD, "dst/other", times, 0), 0);
@@ -393,7 +393,7 @@ static void a_first_name_that_is_the_same_again_is_as_good(void **state)
 
 enum { MANY = 3000 };
 
-static void many_first_names(void **state)
+static void many_first_names_are_remembered(void **state)
 {
 	uint32_t first[MANY];
 	char name[32], other[32];
@@ -417,8 +417,8 @@ static void many_first_names(void **state)
 	}
 }
 
-/* A rehearsal has no directory to be fsynced. */
-static void links_in_directories_that_would_be(void **state)
+/* In a dry run there is no directory to fsync. */
+static void dry_run_links_in_a_missing_directory(void **state)
 {
 	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
 	struct place_dir *d;
@@ -439,7 +439,7 @@ static void links_in_directories_that_would_be(void **state)
 /* ---- backups ----------------------------------------------------------------------------------
  */
 
-static void what_is_replaced_is_backed_up(void **state)
+static void replaced_entries_are_backed_up(void **state)
 {
 	struct stat before, after;
 	char name[256];
@@ -473,7 +473,7 @@ static void what_is_replaced_is_backed_up(void **state)
 	end();
 }
 
-static void backups_go_where_asked(void **state)
+static void backup_dir_takes_the_backups(void **state)
 {
 	struct place_dir *d;
 
@@ -494,7 +494,7 @@ static void backups_go_where_asked(void **state)
 	assert_text("kept/today/f.bak", "old");
 	assert_text("kept/today/d/e/f.bak", "old");
 	assert_int_equal(mode_of("kept/today/d"), 0750);
-	/* A symlink in there is an older backup, that is replaced: nothing goes through it. */
+	/* A symlink there is an older backup, which is replaced and not followed. */
 	make_dir("outside", 0755);
 	rules.suffix = "";
 	assert_int_equal(rename("kept/today/d", "kept/today/c"), 0);
@@ -510,7 +510,7 @@ static void backups_go_where_asked(void **state)
 	assert_int_equal(rmdir("outside"), 0);
 }
 
-static void backups_of_what_a_directory_replaces(void **state)
+static void entries_replaced_by_a_directory_are_backed_up(void **state)
 {
 	struct place_opts o = {.target = "dst", .rules = &rules};
 
@@ -525,7 +525,7 @@ static void backups_of_what_a_directory_replaces(void **state)
 	assert_int_equal(mode_of("dst/src/sub"), 0755);
 }
 
-static void in_place_makes_way_for_backups(void **state)
+static void backup_disables_inplace(void **state)
 {
 	struct place_opts o = {.target = "dst", .rules = &rules};
 
@@ -546,23 +546,23 @@ static void in_place_makes_way_for_backups(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(symlinks_are_made_as_they_are),
+		place_test(symlinks_are_made_verbatim),
 		place_test(equal_symlinks_stay),
-		place_test(symlinks_replace_what_is_there),
-		place_test(links_of_interrupted_runs_are_cleared),
-		place_test(without_times_they_have_their_own),
-		place_test(nodes),
-		place_test(files_replace_nodes_of_a_tree),
-		place_test(hard_links),
-		place_test(links_in_directories_that_would_be),
-		place_test(first_names_that_were_the_same_count_too),
-		place_test(a_first_name_that_changed_is_no_good),
-		place_test(a_first_name_that_is_the_same_again_is_as_good),
-		place_test(many_first_names),
-		place_test(what_is_replaced_is_backed_up),
-		place_test(backups_go_where_asked),
-		place_test(backups_of_what_a_directory_replaces),
-		place_test(in_place_makes_way_for_backups),
+		place_test(symlinks_replace_other_types),
+		place_test(symlinks_left_by_interrupted_runs_are_removed),
+		place_test(without_times_symlinks_get_the_current_time),
+		place_test(fifos_and_devices_are_made),
+		place_test(files_replace_fifos_in_a_tree),
+		place_test(hard_links_are_made),
+		place_test(dry_run_links_in_a_missing_directory),
+		place_test(unchanged_first_name_is_linked_to),
+		place_test(changed_first_name_is_not_linked_to),
+		place_test(equal_replacement_of_the_first_name_is_linked_to),
+		place_test(many_first_names_are_remembered),
+		place_test(replaced_entries_are_backed_up),
+		place_test(backup_dir_takes_the_backups),
+		place_test(entries_replaced_by_a_directory_are_backed_up),
+		place_test(backup_disables_inplace),
 	};
 
 	return cmocka_run_group_tests_name("place_make", tests, NULL, NULL);

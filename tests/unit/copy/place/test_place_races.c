@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A second process of the same user changes directories, and what is in them, into symlinks to
- * somewhere outside and back, as fast as it can, while the target is worked at.  Much fails then;
- * nothing outside may change.
+ * A second process of the same user exchanges directories, and their entries, with symlinks that
+ * lead outside, as fast as it can, while the target is changed. Many calls fail then; nothing
+ * outside may change.
  */
 
 #include "base/fail.h"
@@ -33,7 +33,7 @@
 
 enum { SHORT_MS = 500, LONG_MS = 10000, MANIFEST = 8192, EVICTING = 200 };
 
-/* ---- what must not change ---------------------------------------------------------------- */
+/* ---- the outside, which must not change ---------------------------------------------------- */
 
 static const char stale[] = ".sluice.0123456789abcdef.01234567";
 
@@ -104,9 +104,9 @@ static int enter(void **state)
 	return 0;
 }
 
-/* ---- whoever does that ------------------------------------------------------------------- */
+/* ---- the attacker --------------------------------------------------------------------------- */
 
-/* Exchange what is called name in `in' with a symlink there, which leads to where. */
+/* Exchange the entry name in `in' with a symlink to where. */
 static void flip(int in, const char *name, const char *link, const char *where, unsigned *n)
 {
 	char away[32];
@@ -115,7 +115,7 @@ static void flip(int in, const char *name, const char *link, const char *where, 
 	if (fstatat(in, link, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    fstatat(in, name, &a, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISLNK(a.st_mode) &&
 	    !S_ISLNK(b.st_mode)) {
-		/* The link was replaced by something real. */
+		/* A real object replaced the symlink. */
 		snprintf(away, sizeof away, "away%u", (*n)++);
 		(void)!renameat(in, link, in, away);
 	}
@@ -169,7 +169,7 @@ static pid_t start_flipping(bool leaves)
 	return pid;
 }
 
-/* ---- what is done meanwhile ---------------------------------------------------------------- */
+/* ---- the operations -------------------------------------------------------------------------- */
 
 static struct rules rules;
 static unsigned done;
@@ -201,7 +201,7 @@ static void temporary(struct place *p, struct place_dir *top, struct place_dir *
 	place_drop(t, false);
 }
 
-/* Kept, and not needed then. */
+/* Kept, and not needed afterwards. */
 static void partial(struct place *p, struct place_dir *top, struct place_dir *d)
 {
 	struct record_file r = file_record("f", 0600, 0);
@@ -220,7 +220,7 @@ static void whole(struct place *p, struct place_dir *top, struct place_dir *d)
 	done += try_file(p, d, "f", "theirs") == 0;
 }
 
-/* The same file, with everything but its bytes another. */
+/* The same file, with all metadata different. */
 static void same(struct place *p, struct place_dir *top, struct place_dir *d)
 {
 	struct record_file r = file_record("f", 0777, 0);
@@ -298,7 +298,7 @@ static void deletions(struct place *p, struct place_dir *top, struct place_dir *
 	done += place_dir_keep(d, &none, true) == 0;
 }
 
-/* All that there is, deeper down; d is a directory that goes. */
+/* The same, deeper in the tree; d is the deleted directory. */
 static void deletions_above(struct place *p, struct place_dir *top, struct place_dir *d)
 {
 	struct reader none = reader_of("", 0);
@@ -325,7 +325,8 @@ static void reopening(struct place *p, struct place_dir *top, struct place_dir *
 	done += try_file(p, sub, "f", "theirs") == 0;
 }
 
-/* ---- each of them -----------------------------------------------------------------------------
+/*
+ * ---- the tests --------------------------------------------------------------------------------
  */
 
 static unsigned budget_ms(void)
@@ -346,7 +347,7 @@ static void race(void (*work)(struct place *, struct place_dir *, struct place_d
 		with_dir(work);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	/* What nobody disturbs works. */
+	/* Without the attacker the operation succeeds. */
 	unlink("dst/d");
 	if (mkdir("dst/d", 0755) == 0 || unlink("dst/d/f") == 0 || rmdir("dst/d/f") == 0)
 		errno = 0;
@@ -364,21 +365,21 @@ static void plain(void)
 	log_setup("test", LOG_ERROR);
 }
 
-static void while_temporaries_are_opened(void **state)
+static void race_while_temporaries_are_opened(void **state)
 {
 	(void)state;
 	plain();
 	race(temporary, true);
 }
 
-static void while_they_are_renamed(void **state)
+static void race_while_temporaries_are_renamed(void **state)
 {
 	(void)state;
 	plain();
 	race(whole, true);
 }
 
-static void while_modes_are_set(void **state)
+static void race_while_modes_are_set(void **state)
 {
 	(void)state;
 	plain();
@@ -386,7 +387,7 @@ static void while_modes_are_set(void **state)
 	race(same, true);
 }
 
-static void while_owners_are_set(void **state)
+static void race_while_owners_are_set(void **state)
 {
 	(void)state;
 	plain();
@@ -394,7 +395,7 @@ static void while_owners_are_set(void **state)
 	race(same, true);
 }
 
-static void while_times_are_set(void **state)
+static void race_while_times_are_set(void **state)
 {
 	(void)state;
 	plain();
@@ -402,7 +403,7 @@ static void while_times_are_set(void **state)
 	race(same, true);
 }
 
-static void while_attributes_are_set(void **state)
+static void race_while_attributes_are_set(void **state)
 {
 	(void)state;
 	plain();
@@ -410,7 +411,7 @@ static void while_attributes_are_set(void **state)
 	race(same, true);
 }
 
-static void while_directories_are_made(void **state)
+static void race_while_directories_are_made(void **state)
 {
 	(void)state;
 	plain();
@@ -418,7 +419,7 @@ static void while_directories_are_made(void **state)
 	race(directory, true);
 }
 
-static void while_symlinks_are_made(void **state)
+static void race_while_symlinks_are_made(void **state)
 {
 	(void)state;
 	plain();
@@ -426,14 +427,14 @@ static void while_symlinks_are_made(void **state)
 	race(symlinks, true);
 }
 
-static void while_hard_links_are_made(void **state)
+static void race_while_hard_links_are_made(void **state)
 {
 	(void)state;
 	plain();
 	race(hard_links, true);
 }
 
-static void while_nodes_are_made(void **state)
+static void race_while_nodes_are_made(void **state)
 {
 	(void)state;
 	plain();
@@ -441,14 +442,14 @@ static void while_nodes_are_made(void **state)
 	race(nodes, true);
 }
 
-static void while_partial_files_are_removed(void **state)
+static void race_while_partial_files_are_removed(void **state)
 {
 	(void)state;
 	plain();
 	race(partial, true);
 }
 
-static void while_names_are_deleted(void **state)
+static void race_while_names_are_deleted(void **state)
 {
 	(void)state;
 	plain();
@@ -456,7 +457,7 @@ static void while_names_are_deleted(void **state)
 	race(deletions, true);
 }
 
-static void while_directories_are_deleted(void **state)
+static void race_while_directories_are_deleted(void **state)
 {
 	(void)state;
 	plain();
@@ -464,7 +465,7 @@ static void while_directories_are_deleted(void **state)
 	race(deletions_above, true);
 }
 
-static void while_directories_are_opened_again(void **state)
+static void race_while_directories_are_reopened(void **state)
 {
 	(void)state;
 	plain();
@@ -476,20 +477,20 @@ static void while_directories_are_opened_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(while_temporaries_are_opened),
-		place_test(while_they_are_renamed),
-		place_test(while_modes_are_set),
-		place_test(while_owners_are_set),
-		place_test(while_times_are_set),
-		place_test(while_attributes_are_set),
-		place_test(while_directories_are_made),
-		place_test(while_symlinks_are_made),
-		place_test(while_hard_links_are_made),
-		place_test(while_nodes_are_made),
-		place_test(while_partial_files_are_removed),
-		place_test(while_names_are_deleted),
-		place_test(while_directories_are_deleted),
-		place_test(while_directories_are_opened_again),
+		place_test(race_while_temporaries_are_opened),
+		place_test(race_while_temporaries_are_renamed),
+		place_test(race_while_modes_are_set),
+		place_test(race_while_owners_are_set),
+		place_test(race_while_times_are_set),
+		place_test(race_while_attributes_are_set),
+		place_test(race_while_directories_are_made),
+		place_test(race_while_symlinks_are_made),
+		place_test(race_while_hard_links_are_made),
+		place_test(race_while_nodes_are_made),
+		place_test(race_while_partial_files_are_removed),
+		place_test(race_while_names_are_deleted),
+		place_test(race_while_directories_are_deleted),
+		place_test(race_while_directories_are_reopened),
 	};
 
 	return cmocka_run_group_tests_name("place_races", tests, NULL, NULL);

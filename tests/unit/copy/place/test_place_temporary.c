@@ -16,10 +16,10 @@
 #include "copy/place/place_temporary.h"
 #include "place_rig.h"
 
-static int fstat_fails; /* so often, with this: */
+static int fstat_fails; /* how often, and with which errno */
 static int fails_with;
 
-/* In the place of the C library's. */
+/* Replaces the C library's function. */
 int fstat(int fd, struct stat *st)
 {
 	if (fstat_fails > 0) {
@@ -30,7 +30,7 @@ int fstat(int fd, struct stat *st)
 	return fstatat(fd, "", st, AT_EMPTY_PATH);
 }
 
-static void one_that_can_not_be_looked_at_is_removed(void **state)
+static void temporary_that_cannot_be_examined_is_removed(void **state)
 {
 	int dirfd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct temporary t;
@@ -50,7 +50,7 @@ static void one_that_can_not_be_looked_at_is_removed(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(one_that_can_not_be_looked_at_is_removed,
+		cmocka_unit_test_setup_teardown(temporary_that_cannot_be_examined_is_removed,
 						folder_enter, folder_leave),
 	};
 

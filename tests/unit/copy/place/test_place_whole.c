@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files that are begun and finished in one go: where nothing is of their name they have none of
- * their own before they are whole. */
+/*
+ * Files that are begun and finished in one call: without an existing target they have no name
+ * before they are complete.
+ */
 
 #include "base/fail.h"
 
@@ -27,7 +29,7 @@ static int enter(void **state)
 	return folder_enter(state);
 }
 
-/* Into dst, made by this run, or there before. */
+/* Enter dst, made by this run, or existing. */
 static void begin(bool there)
 {
 	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
@@ -79,7 +81,7 @@ static void assert_time(const char *name)
 	assert_int_equal(st.st_nlink, 1);
 }
 
-static void all_get_what_they_should_have(void **state)
+static void whole_files_get_mode_and_time(void **state)
 {
 	static const mode_t modes[] = {0644, 0, 0444, 0777, 0622, 06755, 01666, 0600};
 	char name[] = "dst/f0";
@@ -100,7 +102,7 @@ static void all_get_what_they_should_have(void **state)
 	}
 }
 
-static void without_perms_the_umask_counts(void **state)
+static void umask_applies_without_perms(void **state)
 {
 	mode_t old = umask(027);
 
@@ -115,8 +117,8 @@ static void without_perms_the_umask_counts(void **state)
 	finish_place(place);
 }
 
-/* All is alike in a directory of our own, also what it gives to its files. */
-static void the_group_is_the_directorys_where_that_is_inherited(void **state)
+/* Attributes that a directory passes to its entries apply in our own directories as well. */
+static void group_is_inherited_from_a_set_group_id_directory(void **state)
 {
 	struct stat st;
 
@@ -142,7 +144,7 @@ static void the_group_is_the_directorys_where_that_is_inherited(void **state)
 	finish_place(place);
 }
 
-static void nothing_is_seen_before_it_is_whole(void **state)
+static void no_name_exists_before_the_file_is_whole(void **state)
 {
 	struct placement *t;
 
@@ -150,7 +152,7 @@ static void nothing_is_seen_before_it_is_whole(void **state)
 	begin(true);
 	t = write_whole("f", 0644, "text");
 	if (entries("dst") != 0)
-		skip(); /* the file system has no files without a name */
+		skip(); /* the file system has no O_TMPFILE */
 	place_drop(t, true);
 	assert_int_equal(entries("dst"), 0);
 	t = write_whole("f", 0644, "text");
@@ -159,8 +161,8 @@ static void nothing_is_seen_before_it_is_whole(void **state)
 	finish_place(place);
 }
 
-/* Who comes first is replaced, as if he had been there before. */
-static void what_comes_meanwhile_is_replaced(void **state)
+/* The file that another process created first is replaced like an existing one. */
+static void file_created_meanwhile_is_replaced(void **state)
 {
 	struct placement *t;
 
@@ -179,7 +181,7 @@ static void what_comes_meanwhile_is_replaced(void **state)
 	}
 }
 
-static void what_comes_meanwhile_is_backed_up(void **state)
+static void file_created_meanwhile_is_backed_up(void **state)
 {
 	struct placement *t;
 
@@ -195,8 +197,8 @@ static void what_comes_meanwhile_is_backed_up(void **state)
 	assert_int_equal(entries("dst"), 2);
 }
 
-/* A directory can't be: that is the file's failure, and nothing is left of it. */
-static void a_directory_that_comes_meanwhile_stays(void **state)
+/* A directory cannot be replaced: the file fails, and leaves nothing behind. */
+static void directory_created_meanwhile_stays(void **state)
 {
 	struct placement *t;
 
@@ -211,8 +213,8 @@ static void a_directory_that_comes_meanwhile_stays(void **state)
 	assert_int_equal(entries("dst"), 1);
 }
 
-/* An earlier run that was killed had begun it, with more than one block of it. */
-static void what_an_earlier_run_left_of_it_goes(void **state)
+/* An earlier run was killed after it had begun the file in several blocks. */
+static void temporary_of_an_earlier_run_is_removed(void **state)
 {
 	struct record_file r = file_record("f", 0644, 1 << 20);
 	struct placement *t;
@@ -232,7 +234,7 @@ static void what_an_earlier_run_left_of_it_goes(void **state)
 	assert_int_equal(entries("dst"), 1);
 }
 
-static void what_is_there_is_replaced_by_rename(void **state)
+static void existing_file_is_replaced_by_rename(void **state)
 {
 	(void)state;
 	begin(true);
@@ -248,15 +250,15 @@ static void what_is_there_is_replaced_by_rename(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		place_test(all_get_what_they_should_have),
-		place_test(without_perms_the_umask_counts),
-		place_test(the_group_is_the_directorys_where_that_is_inherited),
-		place_test(nothing_is_seen_before_it_is_whole),
-		place_test(what_comes_meanwhile_is_replaced),
-		place_test(what_comes_meanwhile_is_backed_up),
-		place_test(a_directory_that_comes_meanwhile_stays),
-		place_test(what_an_earlier_run_left_of_it_goes),
-		place_test(what_is_there_is_replaced_by_rename),
+		place_test(whole_files_get_mode_and_time),
+		place_test(umask_applies_without_perms),
+		place_test(group_is_inherited_from_a_set_group_id_directory),
+		place_test(no_name_exists_before_the_file_is_whole),
+		place_test(file_created_meanwhile_is_replaced),
+		place_test(file_created_meanwhile_is_backed_up),
+		place_test(directory_created_meanwhile_stays),
+		place_test(temporary_of_an_earlier_run_is_removed),
+		place_test(existing_file_is_replaced_by_rename),
 	};
 
 	return cmocka_run_group_tests_name("place_whole", tests, NULL, NULL);

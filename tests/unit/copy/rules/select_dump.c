@@ -21,7 +21,7 @@ static bool next(char **word, size_t *room)
 	return getdelim(word, room, '\0', stdin) > 0;
 }
 
-/* An excluded directory hides what is in it. */
+/* An excluded directory hides its entries. */
 static bool hidden(const struct filter *f, char *path, bool dir)
 {
 	for (char *p = path; (p = strchr(p, '/')); p++) {

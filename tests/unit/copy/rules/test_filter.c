@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "protocol/message.h"
 
-/* Rules joined by commas, each a + or a - and the pattern. */
+/* Rules separated by commas, each a + or a - followed by the pattern. */
 static struct filter *filter_of(const char *rules)
 {
 	struct filter *f;
@@ -46,7 +46,7 @@ static void assert_samples(const struct sample *s, size_t count)
 }
 #define ASSERT_SAMPLES(a) assert_samples(a, sizeof(a) / sizeof *(a))
 
-static void the_first_match_decides(void **state)
+static void first_match_decides(void **state)
 {
 	static const struct sample samples[] = {
 		{"-a", "a", false, true},          {"-a", "b", false, false},
@@ -60,7 +60,7 @@ static void the_first_match_decides(void **state)
 	assert_false(filter_excludes(NULL, "a", false));
 }
 
-static void slashes_say_where(void **state)
+static void slashes_anchor_patterns(void **state)
 {
 	static const struct sample samples[] = {
 		{"-b", "a/b", false, true},         {"-b", "a/bb", false, false},
@@ -79,7 +79,7 @@ static void slashes_say_where(void **state)
 	ASSERT_SAMPLES(samples);
 }
 
-static void stars(void **state)
+static void wildcards_match_as_rsync(void **state)
 {
 	static const struct sample samples[] = {
 		{"-*", "a", false, true},
@@ -115,7 +115,7 @@ static void stars(void **state)
 	ASSERT_SAMPLES(samples);
 }
 
-static void sets_and_quotes(void **state)
+static void sets_and_escapes_match(void **state)
 {
 	static const struct sample samples[] = {
 		{"-[ab]", "b", false, true},         {"-[ab]", "c", false, false},
@@ -131,7 +131,7 @@ static void sets_and_quotes(void **state)
 		{"-[[:digit]", "[", false, true},    {"-[[:digit]", "d", false, true},
 		{"-[a", "[a", false, false},         {"-\\*", "*", false, true},
 		{"-\\*", "a", false, false},         {"-\\a*", "ab", false, true},
-		{"-\\a", "\\a", false, true}, /* no wildcard in it: it means itself */
+		{"-\\a", "\\a", false, true}, /* without a wildcard the pattern is literal */
 		{"-\\a", "a", false, false},         {"-*\\", "a\\", false, false},
 	};
 
@@ -139,7 +139,7 @@ static void sets_and_quotes(void **state)
 	ASSERT_SAMPLES(samples);
 }
 
-static void classes_are_ascii(void **state)
+static void character_classes_are_ascii(void **state)
 {
 	static const struct {
 		const char *name;
@@ -169,7 +169,7 @@ static void classes_are_ascii(void **state)
 	}
 }
 
-static void prefixes_and_clearing(void **state)
+static void prefixes_and_clearing_work(void **state)
 {
 	static const struct sample samples[] = {
 		{"-+ a,-*", "a", false, false},  {"+- a", "a", false, true},
@@ -188,7 +188,7 @@ static void prefixes_and_clearing(void **state)
 	filter_free(NULL);
 }
 
-static void patterns_have_an_end(void **state)
+static void pattern_length_is_bounded(void **state)
 {
 	char pattern[RULE_TEXT_MAX + 1];
 	struct filter *f = filter_of("-a");
@@ -206,8 +206,10 @@ static void patterns_have_an_end(void **state)
 	filter_free(f);
 }
 
-/* Patterns on which a matcher that tries one way after the other is not done before the sun is
- * cold.  The unit test's own timeout is the measure. */
+/*
+ * Patterns on which a backtracking matcher takes exponential time. The unit test's timeout is the
+ * limit.
+ */
 static void hostile_patterns_take_bounded_time(void **state)
 {
 	static const char *const units[] = {"*a", "**a", "a*", "*?", "*[!b]", "**/", "*a/**"};
@@ -258,13 +260,13 @@ static void paths_may_be_of_any_length(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_match_decides),
-		cmocka_unit_test(slashes_say_where),
-		cmocka_unit_test(stars),
-		cmocka_unit_test(sets_and_quotes),
-		cmocka_unit_test(classes_are_ascii),
-		cmocka_unit_test(prefixes_and_clearing),
-		cmocka_unit_test(patterns_have_an_end),
+		cmocka_unit_test(first_match_decides),
+		cmocka_unit_test(slashes_anchor_patterns),
+		cmocka_unit_test(wildcards_match_as_rsync),
+		cmocka_unit_test(sets_and_escapes_match),
+		cmocka_unit_test(character_classes_are_ascii),
+		cmocka_unit_test(prefixes_and_clearing_work),
+		cmocka_unit_test(pattern_length_is_bounded),
 		cmocka_unit_test(hostile_patterns_take_bounded_time),
 		cmocka_unit_test(paths_may_be_of_any_length),
 	};

@@ -35,7 +35,7 @@ static struct listed *listed_of(const char *const *names)
 	return l;
 }
 
-/* The tree as a text: "a! b(c! d(e!))", with a ! behind what is listed itself. */
+/* The tree as text: "a! b(c! d(e!))", with a ! after names that are listed themselves. */
 static void print_tree(const struct listed_node *n, char *to, size_t room)
 {
 	const struct listed_node *child;
@@ -81,7 +81,7 @@ static void names_make_a_sorted_tree(void **state)
 		    "r! s! t! u! v! w! x! y! z!");
 }
 
-static void names_are_cleaned(void **state)
+static void names_are_normalized(void **state)
 {
 	struct listed *l;
 
@@ -99,7 +99,7 @@ static void names_are_cleaned(void **state)
 	listed_free(l);
 }
 
-static void what_leaves_the_top_is_refused(void **state)
+static void names_outside_the_top_are_refused(void **state)
 {
 	static const char *const wrong[] = {"..", "../a", "a/..", "a/../b", "/..", "./../a"};
 	char longest[NAME_MAX_WIRE + 1];
@@ -121,7 +121,7 @@ static void what_leaves_the_top_is_refused(void **state)
 	listed_free(NULL);
 }
 
-static void what_is_not_there_is_not_found(void **state)
+static void missing_names_are_not_found(void **state)
 {
 	struct listed *l = listed_of(NAMES("ab/c", "one/x", "one/y"));
 	const struct listed_node *top = listed_top(l);
@@ -136,8 +136,8 @@ static void what_is_not_there_is_not_found(void **state)
 	listed_free(l);
 }
 
-/* Names may still come in after somebody looked. */
-static void it_grows_after_it_was_read(void **state)
+/* Names may be added after the first lookup. */
+static void list_grows_after_a_lookup(void **state)
 {
 	struct listed *l;
 	char name[16], is[512] = "";
@@ -183,7 +183,7 @@ static void *read_all(void *arg)
 	return arg;
 }
 
-static void many_threads_read_it(void **state)
+static void many_threads_read_the_list(void **state)
 {
 	struct listed *l;
 	pthread_t threads[READERS];
@@ -206,7 +206,7 @@ static void many_threads_read_it(void **state)
 	listed_free(l);
 }
 
-/* Names of 50 bytes, in no order, as find prints them. */
+/* Names of 50 bytes, unsorted, as find prints them. */
 static void name_of(char to[64], unsigned n, bool deep)
 {
 	if (deep)
@@ -217,7 +217,7 @@ static void name_of(char to[64], unsigned n, bool deep)
 
 enum { MILLION = 1000 * 1000, ROOM_KIB = 128 << 10 };
 
-/* In a process of its own, so that the peak is of this alone. */
+/* Runs in a process of its own, so that its peak memory is measured alone. */
 static int list_many(unsigned many, bool deep)
 {
 	struct listed *l;
@@ -255,7 +255,7 @@ static void assert_fits(unsigned many, bool deep)
 	assert_int_equal(status, 0);
 }
 
-/* Sanitizers take memory of their own: there it is done with fewer. */
+/* Sanitizers allocate memory of their own: with them the test uses fewer names. */
 static void a_million_names_fit(void **state)
 {
 	(void)state;
@@ -267,11 +267,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_make_a_sorted_tree),
-		cmocka_unit_test(names_are_cleaned),
-		cmocka_unit_test(what_leaves_the_top_is_refused),
-		cmocka_unit_test(what_is_not_there_is_not_found),
-		cmocka_unit_test(it_grows_after_it_was_read),
-		cmocka_unit_test(many_threads_read_it),
+		cmocka_unit_test(names_are_normalized),
+		cmocka_unit_test(names_outside_the_top_are_refused),
+		cmocka_unit_test(missing_names_are_not_found),
+		cmocka_unit_test(list_grows_after_a_lookup),
+		cmocka_unit_test(many_threads_read_the_list),
 		cmocka_unit_test(a_million_names_fit),
 	};
 

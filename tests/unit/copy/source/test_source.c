@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the source keeps of ids, of inodes and of cells; the rest of it is in test_copy*.c. */
+/* What the source remembers of ids, inodes and cells; test_copy*.c test the rest of it. */
 
 #include "copy/source/source.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- ids ------------------------------------------------------------------------------ */
 
-static void ids_are_given_once(void **state)
+static void ids_are_assigned_once(void **state)
 {
 	struct ids t = {0};
 	uint32_t first, end, last = 0;
@@ -42,8 +42,8 @@ static void count_freed(void *ctx, enum live kind, struct live_file *f)
 	freed++;
 }
 
-/* Files, directories and files that are the same, by turns; most of them are done with. */
-static void what_is_done_with_is_forgotten(void **state)
+/* Files, directories and unchanged files alternate; most are finished. */
+static void finished_ids_are_forgotten(void **state)
 {
 	enum { IDS = 10000 };
 	struct ids t = {0};
@@ -74,7 +74,7 @@ static void what_is_done_with_is_forgotten(void **state)
 					       : LIVE_NONE;
 
 		assert_int_equal(ids_kind(&t, id), kind);
-		/* Of a page in which all is done with there is nothing left. */
+		/* A page whose ids are all finished is freed. */
 		if (id >= 1024 && id < IDS / 1024 * 1024)
 			assert_null(ids_file(&t, id));
 		if (id % 4 == 0)
@@ -96,7 +96,7 @@ static int meet(struct links *t, uint32_t inode, uint32_t id, struct link_group 
 	return links_join(t, &seen, id, g);
 }
 
-static void the_first_name_is_remembered(void **state)
+static void first_name_of_an_inode_is_remembered(void **state)
 {
 	enum { INODES = 5000 };
 	struct link_group *g = NULL, *h;
@@ -119,7 +119,7 @@ static void the_first_name_is_remembered(void **state)
 	links_free(&t);
 }
 
-static void the_next_name_leads_when_the_first_failed(void **state)
+static void next_name_leads_when_the_first_failed(void **state)
 {
 	struct link_group *g = NULL;
 	struct links t = LINKS_NONE;
@@ -136,7 +136,7 @@ static void the_next_name_leads_when_the_first_failed(void **state)
 		assert_int_equal(g->round, t.round);
 		assert_int_equal(meet(&t, 1, 2000, &g), 1);
 	}
-	/* Not for ever. */
+	/* Only LEADS_MAX times. */
 	links_fail(&t, id);
 	assert_int_equal(meet(&t, 1, 3000, &g), 1);
 	assert_true(links_lead_failed(&t, g));
@@ -157,7 +157,7 @@ static int tell(struct known_cells **t, uint64_t cell, uint16_t count, uint64_t 
 	return known_cells_add(t, &m, size, &told_bytes);
 }
 
-static void cells_are_found_by_their_place(void **state)
+static void cells_are_found_by_position(void **state)
 {
 	const uint64_t size = 100 * (uint64_t)CELL + 5;
 	struct known_cells *t = NULL;
@@ -186,7 +186,7 @@ static void cells_are_found_by_their_place(void **state)
 	assert_int_equal(told_bytes, 0);
 }
 
-static void cells_that_can_not_be(void **state)
+static void invalid_cells_are_refused(void **state)
 {
 	struct known_cells *t = NULL;
 
@@ -206,12 +206,12 @@ static void cells_that_can_not_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ids_are_given_once),
-		cmocka_unit_test(what_is_done_with_is_forgotten),
-		cmocka_unit_test(the_first_name_is_remembered),
-		cmocka_unit_test(the_next_name_leads_when_the_first_failed),
-		cmocka_unit_test(cells_are_found_by_their_place),
-		cmocka_unit_test(cells_that_can_not_be),
+		cmocka_unit_test(ids_are_assigned_once),
+		cmocka_unit_test(finished_ids_are_forgotten),
+		cmocka_unit_test(first_name_of_an_inode_is_remembered),
+		cmocka_unit_test(next_name_leads_when_the_first_failed),
+		cmocka_unit_test(cells_are_found_by_position),
+		cmocka_unit_test(invalid_cells_are_refused),
 	};
 
 	return cmocka_run_group_tests_name("source", tests, NULL, NULL);

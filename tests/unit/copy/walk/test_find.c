@@ -33,7 +33,7 @@ static int make_files(void **state)
 	return 0;
 }
 
-static void two_of_one_name_are_twins(void **state)
+static void sources_of_one_name_are_twins(void **state)
 {
 	char *const several[] = {(char *)"none/a.c", (char *)"./a.c",   (char *)"b.c",
 				 (char *)"a.c",      (char *)"../none", (char *)"././a.c"};
@@ -48,7 +48,7 @@ static void two_of_one_name_are_twins(void **state)
 	found_free(&f);
 }
 
-/* What is found for one name, joined: "a.c b.c", a missing one with a "!" before it. */
+/* The matches of one name, joined: "a.c b.c", with a "!" before a missing one. */
 static void assert_found(const char *name, bool expand, const char *should)
 {
 	char is[256] = "";
@@ -65,7 +65,7 @@ static void assert_found(const char *name, bool expand, const char *should)
 	assert_string_equal(is, should);
 }
 
-static void patterns_are_expanded_where_asked(void **state)
+static void patterns_are_expanded_on_request(void **state)
 {
 	(void)state;
 	assert_found("*.c", true, "a.c|b.c");
@@ -75,7 +75,7 @@ static void patterns_are_expanded_where_asked(void **state)
 	assert_found(".h*", true, ".hidden.c");
 }
 
-static void a_literal_name_wins(void **state)
+static void literal_name_wins_over_a_pattern(void **state)
 {
 	(void)state;
 	assert_found("x*y", true, "x*y");
@@ -95,7 +95,7 @@ static void no_match_is_missing(void **state)
 	assert_found("~no-such-user-here/x", true, "!~no-such-user-here/x");
 }
 
-static void order_and_wants_are_kept(void **state)
+static void order_and_want_numbers_are_kept(void **state)
 {
 	char *const asked[] = {(char *)(uintptr_t) "b.c", (char *)(uintptr_t) "gone",
 			       (char *)(uintptr_t) "?.c"};
@@ -113,7 +113,7 @@ static void order_and_wants_are_kept(void **state)
 	found_free(&f);
 }
 
-static void tilde_is_a_home(void **state)
+static void tilde_expands_to_a_home_directory(void **state)
 {
 	struct passwd *root = getpwnam("root");
 	struct passwd *me = getpwuid(geteuid());
@@ -142,12 +142,12 @@ static void tilde_is_a_home(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_of_one_name_are_twins),
-		cmocka_unit_test(patterns_are_expanded_where_asked),
-		cmocka_unit_test(a_literal_name_wins),
+		cmocka_unit_test(sources_of_one_name_are_twins),
+		cmocka_unit_test(patterns_are_expanded_on_request),
+		cmocka_unit_test(literal_name_wins_over_a_pattern),
 		cmocka_unit_test(no_match_is_missing),
-		cmocka_unit_test(order_and_wants_are_kept),
-		cmocka_unit_test(tilde_is_a_home),
+		cmocka_unit_test(order_and_want_numbers_are_kept),
+		cmocka_unit_test(tilde_expands_to_a_home_directory),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, folder_leave);

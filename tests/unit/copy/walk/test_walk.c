@@ -20,14 +20,16 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* What a walk told, a line each: "dir a/b", "file a/b/f", "keep a/b/f", "kept a/b", "failed a/b: …"
+/*
+ * What a walk reported, one line each: "dir a/b", "file a/b/f", "keep a/b/f", "kept a/b", "failed
+ * a/b: …"
  */
 enum { LINES = 8192, DIRS = 2048 };
 struct told {
 	char *lines[LINES];
 	unsigned count;
 	unsigned pieces;
-	struct walk_dir *dirs[DIRS]; /* references */
+	struct walk_dir *dirs[DIRS]; /* references held */
 	unsigned dir_count;
 };
 
@@ -131,7 +133,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Exactly these, in any order; each ends with a newline. */
+/* Exactly these lines, in any order; each ends with a newline. */
 static void assert_told(struct told *t, const char *want)
 {
 	char *all = strdup(want), *lines[LINES], *save, *line;
@@ -212,7 +214,7 @@ static void parents_come_first(void **state)
 	free_walk_and_told(&t, w);
 }
 
-static void large_directories_come_in_pieces(void **state)
+static void large_directories_are_read_in_pieces(void **state)
 {
 	enum { FILES = 3000 };
 	struct rules r = recursive();
@@ -248,7 +250,7 @@ static unsigned open_descriptors(void)
 	return n;
 }
 
-/* Go down, and leave somebody else to find the way: such a path is too long for any call. */
+/* Descend without a path, which would be too long for any call. */
 static void make_deep(const char *top, unsigned levels)
 {
 	int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -265,7 +267,7 @@ static void make_deep(const char *top, unsigned levels)
 	close(here);
 }
 
-static void depth_costs_no_descriptors(void **state)
+static void depth_uses_bounded_descriptors(void **state)
 {
 	enum { LEVELS = 500 };
 	struct rules r = recursive();
@@ -281,7 +283,7 @@ static void depth_costs_no_descriptors(void **state)
 	assert_int_equal(t.dir_count, LEVELS + 1);
 	assert_int_equal(t.count, 2 * LEVELS + 1);
 	assert_true(open_descriptors() <= before + HELD_DIRS_MAX);
-	/* From the depth upwards: most of them have to be opened again. */
+	/* From the deepest level upwards: most directories have to be reopened. */
 	for (unsigned i = t.dir_count; i-- > 0;) {
 		assert_int_equal(walk_dir_use(t.dirs[i], &fd), 0);
 		fd = walk_open_file(fd, "f", false);
@@ -290,7 +292,7 @@ static void depth_costs_no_descriptors(void **state)
 		walk_dir_release(t.dirs[i]);
 	}
 	assert_true(open_descriptors() <= before + HELD_DIRS_MAX);
-	/* Where there is no room, the end is what counts. */
+	/* Paths that are too long are truncated at the front. */
 	assert_string_equal(walk_shown(t.dirs[LEVELS], "f", room, sizeof room) + sizeof room - 4,
 			    "n/f");
 	free_walk_and_told(&t, w);
@@ -298,7 +300,7 @@ static void depth_costs_no_descriptors(void **state)
 	assert_int_equal(system("rm -r a"), 0);
 }
 
-static void another_directory_is_not_taken_for_it(void **state)
+static void replaced_directory_is_detected(void **state)
 {
 	enum { LEVELS = HELD_DIRS_MAX + 50 };
 	struct rules r = recursive();
@@ -326,7 +328,7 @@ static void another_directory_is_not_taken_for_it(void **state)
 
 /* ---- links --------------------------------------------------------------------------- */
 
-static void links_in_a_tree_are_not_followed(void **state)
+static void symlinks_in_a_tree_are_not_followed(void **state)
 {
 	struct rules r = recursive();
 
@@ -336,7 +338,7 @@ static void links_in_a_tree_are_not_followed(void **state)
 	assert_int_equal(
 		symlink("../out", "a/l") | symlink("nowhere", "a/m") | symlink("out", "named"), 0);
 	walk_is(&r, NAMES(text("a")), "dir a\ndir a/d\nlink a/l\nlink a/m\n");
-	/* But the user's own is. */
+	/* A symlink that the user named is. */
 	walk_is(&r, NAMES(text("named")), "dir named\nfile named/f\n");
 	r.copy_links = true;
 	walk_is(&r, NAMES(text("a")),
@@ -344,7 +346,7 @@ static void links_in_a_tree_are_not_followed(void **state)
 		"failed a/m: 11 open a/m: No such file or directory\n");
 }
 
-static void loops_are_found(void **state)
+static void loops_are_detected(void **state)
 {
 	struct rules r = recursive();
 
@@ -358,25 +360,25 @@ static void loops_are_found(void **state)
 		"failed a/b/here: 11 open a/b/here: it leads back to a directory that contains it\n");
 }
 
-static void other_file_systems_are_left_out(void **state)
+static void one_file_system_skips_other_file_systems(void **state)
 {
 	struct rules r = recursive();
 
 	(void)state;
 	make_dirs("a", "a/b", NULL);
-	/* Not everybody may. */
+	/* Unprivileged users may not mount. */
 	if (mount("none", "a/b", "tmpfs", 0, NULL))
 		return;
 	assert_int_equal(make_text("a/b/f", "x"), 0);
 	walk_is(&r, NAMES(text("a")), "dir a\ndir a/b\nfile a/b/f\n");
 	r.one_file_system = true;
 	r.delete = true;
-	/* What was not read must not be deleted either. */
+	/* Directories that were not read must not be deleted either. */
 	walk_is(&r, NAMES(text("a")), "dir a\ndir a/b\nkeep a/b\nkept a\n");
 	assert_int_equal(umount("a/b"), 0);
 }
 
-/* ---- what is no file ------------------------------------------------------------------ */
+/* ---- other types ------------------------------------------------------------------------ */
 
 static void make_socket(const char *name)
 {
@@ -406,7 +408,7 @@ static void sockets_and_devices_are_skipped(void **state)
 	log_setup("test", LOG_WARN);
 }
 
-static void our_own_files_are_passed_over(void **state)
+static void own_temporaries_are_skipped(void **state)
 {
 	static const char *const ours[] = {
 		".sluice.0123456789abcdef",
@@ -441,7 +443,7 @@ static void our_own_files_are_passed_over(void **state)
 	walk_is(&r, NAMES(text("a")), want);
 }
 
-static void what_can_not_be_read_is_told(void **state)
+static void unreadable_entries_are_reported(void **state)
 {
 	struct rules r = recursive();
 	struct told t;
@@ -454,7 +456,7 @@ static void what_can_not_be_read_is_told(void **state)
 	if (geteuid() == 0)
 		assert_int_equal(seteuid(65534), 0);
 	r.delete = true;
-	/* The directory itself is no secret. */
+	/* The directory itself is readable. */
 	w = walk_all(&t, &r, NAMES(text("a")), false);
 	assert_true(walk_incomplete(w));
 	assert_told(&t, "dir a\nfile a/f\nkeep a/b\nkeep a/f\nkept a\n"
@@ -465,9 +467,9 @@ static void what_can_not_be_read_is_told(void **state)
 	assert_int_equal(chmod("a/b", 0755), 0);
 }
 
-/* ---- choosing ------------------------------------------------------------------------- */
+/* ---- selection -------------------------------------------------------------------------- */
 
-static void filters_leave_out(void **state)
+static void filters_exclude_entries(void **state)
 {
 	struct rules r = recursive();
 	struct filter *f;
@@ -489,7 +491,7 @@ static void filters_leave_out(void **state)
 	filter_free(f);
 }
 
-static void roots_as_they_are_written(void **state)
+static void roots_are_named_as_written(void **state)
 {
 	struct rules r = recursive();
 	struct told t;
@@ -520,7 +522,7 @@ static void roots_as_they_are_written(void **state)
 	walk_is(&r, NAMES(text("a")), "failed a: 11 a is a directory (-r copies it)\n");
 }
 
-static void relative_names_are_led_to(void **state)
+static void relative_makes_implied_directories(void **state)
 {
 	struct rules r = recursive();
 
@@ -552,7 +554,7 @@ static struct listed *list(const char *first, ...)
 	return l;
 }
 
-static void directories_of_several_sources_are_marked_but_the_first(void **state)
+static void repeated_directories_of_several_sources_are_marked(void **state)
 {
 	struct rules r = recursive();
 
@@ -569,7 +571,7 @@ static void directories_of_several_sources_are_marked_but_the_first(void **state
 		"dir d\ndir d/e\ndir d (again)\ndir d/e (again)\ndir d/n\n");
 }
 
-static void only_what_is_listed_is_found(void **state)
+static void only_listed_names_are_found(void **state)
 {
 	struct rules r = RULES_PLAIN;
 	struct listed *l;
@@ -612,20 +614,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		walk_test(parents_come_first),
-		walk_test(large_directories_come_in_pieces),
-		walk_test(depth_costs_no_descriptors),
-		walk_test(another_directory_is_not_taken_for_it),
-		walk_test(links_in_a_tree_are_not_followed),
-		walk_test(loops_are_found),
-		walk_test(other_file_systems_are_left_out),
+		walk_test(large_directories_are_read_in_pieces),
+		walk_test(depth_uses_bounded_descriptors),
+		walk_test(replaced_directory_is_detected),
+		walk_test(symlinks_in_a_tree_are_not_followed),
+		walk_test(loops_are_detected),
+		walk_test(one_file_system_skips_other_file_systems),
 		walk_test(sockets_and_devices_are_skipped),
-		walk_test(our_own_files_are_passed_over),
-		walk_test(what_can_not_be_read_is_told),
-		walk_test(filters_leave_out),
-		walk_test(roots_as_they_are_written),
-		walk_test(relative_names_are_led_to),
-		walk_test(directories_of_several_sources_are_marked_but_the_first),
-		walk_test(only_what_is_listed_is_found),
+		walk_test(own_temporaries_are_skipped),
+		walk_test(unreadable_entries_are_reported),
+		walk_test(filters_exclude_entries),
+		walk_test(roots_are_named_as_written),
+		walk_test(relative_makes_implied_directories),
+		walk_test(repeated_directories_of_several_sources_are_marked),
+		walk_test(only_listed_names_are_found),
 	};
 
 	return cmocka_run_group_tests_name("walk", tests, NULL, NULL);
