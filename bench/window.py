@@ -10,7 +10,7 @@ from measure import HOSTS, RESULTS, not_run
 
 RTTS_MS = (1, 10, 100)
 KIB = 1 << 10
-# Blocks under way and their size.
+# Blocks in flight and their size.
 WINDOWS = ((1, 256 * KIB), (4, 256 * KIB), (16, 256 * KIB), (8, 1024 * KIB), (32, 1024 * KIB))
 ENDS = (("siwa", "sw0"), ("siwb", "sw1"))
 # siw rides on TCP, whose own windows are to be no limit: as large as the largest of ours, and there at once.
