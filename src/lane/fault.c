@@ -20,8 +20,8 @@ enum fault_kind {
 struct fault {
 	enum fault_kind kind;
 	unsigned long long lane, block, times, every, ms, by;
-	unsigned long long done;
-	struct block *flipped; /* its data is damaged now: */
+	unsigned long long done; /* times that the fault has occurred */
+	struct block *flipped; /* the block whose data is damaged now; number: its number */
 	uint64_t number;
 };
 
@@ -33,7 +33,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((noreturn)) static void abort_bad_spec(const char *spec)
 {
-	fprintf(stderr, "SLUICE_FAULT: can't understand '%s'\n", spec);
+	fprintf(stderr, "SLUICE_FAULT: invalid fault '%s'\n", spec);
 	abort();
 }
 
@@ -111,7 +111,7 @@ static bool is_fault_due(const struct fault *f, enum fault_kind kind, unsigned l
 	       (f->times == 0 || f->done < f->times);
 }
 
-/* It is done once more; to go on with the block that is `every' further on. */
+/* Counts one more occurrence. With `every', the next one is at that many blocks further on. */
 static void advance_fault(struct fault *f)
 {
 	f->done++;
@@ -177,7 +177,7 @@ bool fault_after(unsigned lane, const struct block *b)
 	return broke;
 }
 
-bool fault_call(unsigned lane)
+bool fault_connect(unsigned lane)
 {
 	bool broke = false, ordered = false;
 
@@ -194,7 +194,7 @@ bool fault_call(unsigned lane)
 	return ordered && broke;
 }
 
-bool fault_take(unsigned lane)
+bool fault_accept(unsigned lane)
 {
 	bool due = false;
 

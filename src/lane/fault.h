@@ -31,9 +31,9 @@ void fault_before(unsigned lane, struct block *b);
 /* True: the caller must break the wire now. */
 bool fault_after(unsigned lane, const struct block *b);
 /* True: an RDMA connection for this lane must fail. */
-bool fault_call(unsigned lane);
+bool fault_connect(unsigned lane);
 /* True: the connection that this end just accepted for this lane must fail. */
-bool fault_take(unsigned lane);
+bool fault_accept(unsigned lane);
 /* Returns the bytes that a peer can make this end keep, or fewer if a fault says so. */
 size_t fault_bound(size_t bytes);
 

@@ -19,13 +19,13 @@ size_t fault_bound(size_t bytes)
 	return bytes;
 }
 
-bool fault_call(unsigned lane)
+bool fault_connect(unsigned lane)
 {
 	(void)lane;
 	return false;
 }
 
-bool fault_take(unsigned lane)
+bool fault_accept(unsigned lane)
 {
 	(void)lane;
 	return false;

@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-/* The first four bytes say what it is, the version that it may change. */
+/* The first four bytes identify the kind of message. A version follows in most of them. */
 static const char magic_block[4] = {'S', 'L', 'B', '\x93'};
 static const char magic_credit[4] = {'S', 'L', 'C', '\x93'};
 static const char magic_notice[4] = {'S', 'L', 'N', '\x93'};
@@ -29,7 +29,7 @@ static int take_magic(struct reader *r, const char magic[static 4], const char *
 	take_bytes(r, got, sizeof got);
 	version = take_u8(r);
 	if (memcmp(got, magic, sizeof got) != 0)
-		return fail_as(OUT_PROTOCOL, "%s: not one of ours", what);
+		return fail_as(OUT_PROTOCOL, "%s: wrong magic number", what);
 	if (version != HEAD_VERSION)
 		return fail_as(OUT_PROTOCOL, "%s: version %u, not %u", what, version, HEAD_VERSION);
 	return 0;
@@ -67,7 +67,7 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	uint32_t zero;
 
 	if (take_u64(&r) != XXH3_64bits(from, HEAD_CHECKED))
-		return fail_as(OUT_INTEGRITY, "block head: its check is wrong");
+		return fail_as(OUT_INTEGRITY, "block head: wrong checksum");
 	r = reader_of(from, HEAD_CHECKED);
 	if (take_magic(&r, magic_block, "block head"))
 		return -1;
@@ -82,17 +82,17 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	h->hash[0] = take_u64(&r);
 	h->hash[1] = take_u64(&r);
 	if (!reader_done(&r) || zero != 0)
-		return fail_as(OUT_PROTOCOL, "block head: bytes that must be 0 are not");
+		return fail_as(OUT_PROTOCOL, "block head: reserved bytes are not 0");
 	if (h->kind != BLOCK_RECORDS && h->kind != BLOCK_EXTENT)
-		return fail_as(OUT_PROTOCOL, "block head: kind %u is unknown", h->kind);
+		return fail_as(OUT_PROTOCOL, "block head: unknown kind %u", h->kind);
 	if (h->lane >= LANE_COUNT_MAX)
 		return fail_as(OUT_PROTOCOL, "block head: lane %u is beyond %d", h->lane,
 			       LANE_COUNT_MAX - 1);
 	if (h->len > room)
-		return fail_as(OUT_PROTOCOL, "block head: %u bytes do not fit into %u", h->len,
-			       room);
+		return fail_as(OUT_PROTOCOL, "block head: %u bytes exceed the block size %u",
+			       h->len, room);
 	if (h->pos > INT64_MAX - LANE_BLOCK_MAX)
-		return fail_as(OUT_PROTOCOL, "block head: position %llu is beyond any file",
+		return fail_as(OUT_PROTOCOL, "block head: position %llu exceeds any file size",
 			       (unsigned long long)h->pos);
 	return 0;
 }
@@ -117,7 +117,7 @@ int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c)
 	c->epoch = take_u32(&r);
 	c->stored = take_u64(&r);
 	if (!reader_done(&r) || memcmp(magic, magic_credit, sizeof magic) != 0)
-		return fail_as(OUT_PROTOCOL, "credit: not one of ours");
+		return fail_as(OUT_PROTOCOL, "credit: wrong magic number");
 	return 0;
 }
 
@@ -143,13 +143,13 @@ int notice_decode(const uint8_t from[static NOTICE_SIZE], struct notice *n)
 	n->slot = take_u32(&r);
 	n->len = take_u32(&r);
 	if (!reader_done(&r) || memcmp(magic, magic_notice, sizeof magic) != 0)
-		return fail_as(OUT_PROTOCOL, "notice: not one of ours");
+		return fail_as(OUT_PROTOCOL, "notice: wrong magic number");
 	if (n->slot >= LANE_DEPTH_MAX)
 		return fail_as(OUT_PROTOCOL, "notice: slot %u is beyond %d", n->slot,
 			       LANE_DEPTH_MAX - 1);
 	if (n->len < LANE_HEAD || n->len > LANE_HEAD + LANE_BLOCK_MAX)
-		return fail_as(OUT_PROTOCOL, "notice: of %u bytes, not %d to %d", n->len, LANE_HEAD,
-			       LANE_HEAD + LANE_BLOCK_MAX);
+		return fail_as(OUT_PROTOCOL, "notice: %u bytes are not in %d to %d", n->len,
+			       LANE_HEAD, LANE_HEAD + LANE_BLOCK_MAX);
 	return 0;
 }
 
@@ -172,7 +172,7 @@ void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_
 	put_bytes(&w, h->mac, sizeof h->mac);
 }
 
-/* What a lane may be, wherever a peer says it. */
+/* The limits of a lane's shape, for every message that contains one. */
 static int check_shape(const char *what, unsigned lane, uint32_t depth, uint32_t block_size)
 {
 	if (lane >= LANE_COUNT_MAX)
@@ -183,8 +183,9 @@ static int check_shape(const char *what, unsigned lane, uint32_t depth, uint32_t
 			       LANE_DEPTH_MIN, LANE_DEPTH_MAX);
 	if (block_size < LANE_BLOCK_MIN || block_size > LANE_BLOCK_MAX ||
 	    (block_size & (block_size - 1)) != 0)
-		return fail_as(OUT_PROTOCOL, "%s: block size %u is no power of two in %d to %d",
-			       what, block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
+		return fail_as(OUT_PROTOCOL,
+			       "%s: block size %u is not a power of two from %d to %d", what,
+			       block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
 	return 0;
 }
 
@@ -206,17 +207,18 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 	h->ring.key = take_u32(&r);
 	take_bytes(&r, h->mac, sizeof h->mac);
 	if (!reader_done(&r) || pad != 0 || (h->ring.at == 0 && h->ring.key != 0))
-		return fail_as(OUT_PROTOCOL, "lane hello: bytes that must be 0 are not");
+		return fail_as(OUT_PROTOCOL, "lane hello: reserved bytes are not 0");
 	if (h->from != LANE_SOURCE && h->from != LANE_SINK)
-		return fail_as(OUT_PROTOCOL, "lane hello: from neither a source nor a sink");
+		return fail_as(OUT_PROTOCOL, "lane hello: sender is neither source nor sink");
 	if (h->accepting > 1)
-		return fail_as(OUT_PROTOCOL, "lane hello: from neither end of a connection");
+		return fail_as(OUT_PROTOCOL,
+			       "lane hello: sender is neither connecting nor accepting end");
 	if (h->ring.at != 0 && (h->from != LANE_SINK || h->ring.at % LANE_PAGE != 0))
-		return fail_as(OUT_PROTOCOL, "lane hello: a ring that no sink has");
+		return fail_as(OUT_PROTOCOL, "lane hello: invalid ring");
 	return check_shape("lane hello", h->lane, h->depth, h->block_size);
 }
 
-/* HMAC-SHA256 of what was written to w; false where OpenSSL can't work at all. */
+/* HMAC-SHA256 of the bytes in w. Returns false if OpenSSL fails. */
 static bool compute_mac(const struct lane_key *key, const struct writer *w,
 			uint8_t to[static LANE_MAC])
 {
@@ -252,9 +254,9 @@ int lane_hello_verify(const struct lane_hello *h, const struct lane_key *key)
 
 	if (!compute_hello_mac(h, key, mac))
 		return fail_as(OUT_MEMORY,
-			       "lane hello: no memory to check it, or OpenSSL lacks SHA-256");
+			       "check a lane hello: out of memory, or OpenSSL lacks SHA-256");
 	if (CRYPTO_memcmp(mac, h->mac, sizeof mac) != 0)
-		return fail_as(OUT_AUTH, "lane hello: not from our peer");
+		return fail_as(OUT_AUTH, "lane hello: wrong MAC, so not from the peer");
 	return 0;
 }
 
@@ -290,8 +292,8 @@ int lane_private_decode(const void *from, size_t len, struct lane_private *p)
 	zeros |= take_u32(&r);
 	take_bytes(&r, p->token, sizeof p->token);
 	if (r.bad || zeros != 0)
-		return fail_as(OUT_PROTOCOL, "connection request: too short, or bytes that must "
-					     "be 0 are not");
+		return fail_as(OUT_PROTOCOL,
+			       "connection request: too short, or reserved bytes are not 0");
 	return check_shape("connection request", p->lane, p->depth, p->block_size);
 }
 
@@ -319,7 +321,7 @@ int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f)
 	f->need = take_u64(&r);
 	if (r.bad || zeros != 0 ||
 	    (f->code != OUT_MEMLOCK && f->code != OUT_MEMORY && f->code != OUT_TRANSPORT))
-		return fail_as(OUT_PROTOCOL, "refusal: too short, or of no known reason");
+		return fail_as(OUT_PROTOCOL, "refusal: too short, or unknown reason");
 	return 0;
 }
 
@@ -333,7 +335,7 @@ void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 	put_bytes(&w, key->nonces, sizeof key->nonces);
 	put_u16(&w, lane);
 	put_u32(&w, epoch);
-	/* Without a mac: something that no peer can guess. */
+	/* If the MAC fails, the token is random, so that no peer can guess it. */
 	if (!compute_mac(key, &w, mac) && random_bytes(mac, LANE_TOKEN))
 		abort();
 	memcpy(to, mac, LANE_TOKEN);

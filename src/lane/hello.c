@@ -35,7 +35,7 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 
 	if (lane_hello_decode(from, &h) || lane_hello_verify(&h, key))
 		return -1;
-	/* From here on it is our peer that speaks, if not of what we want to hear. */
+	/* The MAC is right, so from here on a wrong field is the peer's protocol error. */
 	if (h.accepting != accepting)
 		return fail_as(OUT_PROTOCOL, "lane hello: from the wrong end of the connection");
 	if (h.from == lane_side_of(l))
@@ -43,10 +43,10 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 			       h.from == LANE_SOURCE ? "source" : "sink");
 	if (h.lane != lane_index(l) || h.epoch != epoch)
 		return fail_as(OUT_PROTOCOL,
-			       "lane hello: for lane %u epoch %u, not lane %u epoch %u", h.lane,
+			       "lane hello: lane %u epoch %u, expected lane %u epoch %u", h.lane,
 			       h.epoch, lane_index(l), epoch);
 	if (h.block_size != lane_block_size(l) || h.depth != lane_depth(l))
-		return fail_as(OUT_PROTOCOL, "lane hello: %u blocks of %u bytes, not %u of %u",
+		return fail_as(OUT_PROTOCOL, "lane hello: %u blocks of %u bytes, expected %u of %u",
 			       h.depth, h.block_size, lane_depth(l), lane_block_size(l));
 	*ring = h.ring;
 	return 0;
@@ -60,6 +60,6 @@ int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const stru
 	if (hello_check_ring(l, epoch, accepting, key, from, &ring))
 		return -1;
 	if (ring.at != 0)
-		return fail_as(OUT_PROTOCOL, "lane hello: a ring where nothing is written");
+		return fail_as(OUT_PROTOCOL, "lane hello: unexpected ring");
 	return 0;
 }

@@ -14,12 +14,13 @@
 static int check_setup(const struct lane_setup *s)
 {
 	if (s->index >= LANE_COUNT_MAX || s->depth < LANE_DEPTH_MIN || s->depth > LANE_DEPTH_MAX)
-		return fail_as(OUT_USAGE, "lane %u of depth %u: beyond lane %d of depth %d to %d",
+		return fail_as(OUT_USAGE,
+			       "lane %u of depth %u: the last lane is %d, depths are %d to %d",
 			       s->index, s->depth, LANE_COUNT_MAX - 1, LANE_DEPTH_MIN,
 			       LANE_DEPTH_MAX);
 	if (s->block_size < LANE_BLOCK_MIN || s->block_size > LANE_BLOCK_MAX ||
 	    (s->block_size & (s->block_size - 1)) != 0)
-		return fail_as(OUT_USAGE, "block size %u is no power of two in %d to %d",
+		return fail_as(OUT_USAGE, "block size %u is not a power of two from %d to %d",
 			       s->block_size, LANE_BLOCK_MIN, LANE_BLOCK_MAX);
 	return 0;
 }
@@ -32,7 +33,7 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 		return -1;
 	l = calloc(1, sizeof *l);
 	if (!l)
-		return fail_as(OUT_MEMORY, "out of memory for lane %u", setup->index);
+		return fail_as(OUT_MEMORY, "allocate lane %u: %m", setup->index);
 	l->setup = *setup;
 	if (l->setup.timeout_ms <= 0)
 		l->setup.timeout_ms = LANE_TIMEOUT_MS;
@@ -41,7 +42,7 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 	l->unstored_end = &l->unstored;
 	l->abort_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->abort_fd < 0) {
-		fail_as(OUT_MEMORY, "make a descriptor for lane %u: %m", setup->index);
+		fail_as(OUT_MEMORY, "create an eventfd for lane %u: %m", setup->index);
 		goto fail;
 	}
 	if (pool_init(&l->pool, setup->depth, setup->block_size))
@@ -75,7 +76,7 @@ void lane_close(struct lane *l)
 	pthread_mutex_destroy(&l->lock);
 	close_fd(l->abort_fd);
 	pool_free(&l->pool);
-	free(l->copy.data);
+	free(l->private_copy.data);
 	free(l);
 }
 
@@ -95,7 +96,7 @@ int lane_alive(struct lane *l)
 		return fail_again(&l->fatal);
 	if (!lane_aborted(l))
 		return 0;
-	fail_as(OUT_PEER_LOST, "lane %u was given up", l->setup.index);
+	fail_as(OUT_PEER_LOST, "lane %u was aborted", l->setup.index);
 	return lane_die(l);
 }
 
@@ -121,16 +122,14 @@ int lane_abort_fd(const struct lane *l)
 
 /* ---- wires ------------------------------------------------------------------------------ */
 
-/*
- * The peer may find a wire broken before this end's thread has even attached it; so what was
- * told is kept, and counts for the wire of that epoch whenever it comes.
- */
+/* The peer may find a wire broken before this end's thread has attached it. So lane_attach()
+ * applies the order, too. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why)
 {
 	pthread_mutex_lock(&l->lock);
-	l->told = true;
-	l->told_epoch = epoch;
-	snprintf(l->told_why, sizeof l->told_why, "%s", why);
+	l->break_ordered = true;
+	l->break_epoch = epoch;
+	snprintf(l->break_why, sizeof l->break_why, "%s", why);
 	if (l->wire && l->epoch == epoch)
 		l->wire->ops->break_(l->wire);
 	pthread_mutex_unlock(&l->lock);
@@ -166,23 +165,23 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 	l->wire = w;
 	memcpy(l->name, w->name, sizeof l->name);
 	l->name[sizeof l->name - 1] = '\0';
-	if (lane_aborted(l) || (l->told && l->told_epoch == l->epoch))
+	if (lane_aborted(l) || (l->break_ordered && l->break_epoch == l->epoch))
 		w->ops->break_(w);
 	pthread_mutex_unlock(&l->lock);
 	window = w->window && w->window < l->setup.depth ? w->window : l->setup.depth;
 	atomic_store_explicit(&l->counts.window, (uint64_t)window * l->setup.block_size,
 			      memory_order_relaxed);
-	lane_look(l);
+	lane_update_rtt(l);
 	return 0;
 }
 
-void lane_look(struct lane *l)
+void lane_update_rtt(struct lane *l)
 {
 	uint32_t known = atomic_load_explicit(&l->counts.rtt_us, memory_order_relaxed);
 	struct wire *w = l->wire;
 
-	if (w && w->ops->look)
-		w->ops->look(w);
+	if (w && w->ops->update_rtt)
+		w->ops->update_rtt(w);
 	if (w && w->rtt_us && (!known || w->rtt_us < known))
 		atomic_store_explicit(&l->counts.rtt_us, w->rtt_us, memory_order_relaxed);
 }
@@ -196,8 +195,8 @@ int lane_broke(struct lane *l)
 	if (f->code == OUT_PROTOCOL)
 		return lane_die(l);
 	pthread_mutex_lock(&l->lock);
-	if (l->told && l->told_epoch == l->epoch && l->told_why[0] != '\0')
-		snprintf(l->why, sizeof l->why, "%s", l->told_why);
+	if (l->break_ordered && l->break_epoch == l->epoch && l->break_why[0] != '\0')
+		snprintf(l->why, sizeof l->why, "%s", l->break_why);
 	else
 		snprintf(l->why, sizeof l->why, "%s", f->text);
 	pthread_mutex_unlock(&l->lock);
@@ -206,15 +205,16 @@ int lane_broke(struct lane *l)
 	return 0;
 }
 
-/* The sink was asked more than once, since an answer may cross the block that it speaks of. */
-static void judge_wire(struct lane *l)
+/* One idle answer is not enough to call a wire barren: it may have crossed the block that the sink
+ * was waiting for. */
+static void count_barren_wire(struct lane *l)
 {
-	l->barren = l->begun && lane_stored(l) == l->attached_stored &&
+	l->barren = l->mend_called && lane_stored(l) == l->attached_stored &&
 		    atomic_load(&l->answers_idle) - l->attached_idle > 1;
-	l->barren_row = l->barren ? l->barren_row + 1 : 0;
+	l->barren_count = l->barren ? l->barren_count + 1 : 0;
 }
 
-/* A peer whose wires come and break again and again without use would keep us for ever. */
+/* Bounds how often wires may connect and break without progress. */
 static int check_futile(struct lane *l)
 {
 	uint64_t stored = lane_stored(l);
@@ -227,8 +227,8 @@ static int check_futile(struct lane *l)
 	if (l->futile++ < FUTILE_MAX)
 		return 0;
 	return fail_as(OUT_PEER_LOST,
-		       "lane %u: %d connections in a row broke before a block was "
-		       "through, the last one: %s",
+		       "lane %u: %d connections in a row broke before a block got through, "
+		       "most recently: %s",
 		       l->setup.index, FUTILE_MAX, l->why);
 }
 
@@ -240,22 +240,22 @@ static int mend_lane(struct lane *l)
 		return -1;
 	if (check_futile(l))
 		return lane_die(l);
-	judge_wire(l);
+	count_barren_wire(l);
 	pthread_mutex_lock(&l->lock);
-	l->epoch += l->begun;
+	l->epoch += l->mend_called;
 	pthread_mutex_unlock(&l->lock);
-	l->begun = true;
+	l->mend_called = true;
 	if (l->setup.side == LANE_SINK)
 		pool_reset(&l->pool);
 	memcpy(why, l->why, sizeof why);
 	fail_clear();
 	if (l->setup.mend(l->setup.mend_ctx, l, l->epoch, why)) {
 		if (failed()->code == OUT_DONE)
-			fail_as(OUT_PEER_LOST, "lane %u could not be mended", l->setup.index);
+			fail_as(OUT_PEER_LOST, "lane %u could not be reconnected", l->setup.index);
 		return lane_aborted(l) ? lane_alive(l) : lane_die(l);
 	}
 	if (!l->wire) {
-		fail_as(OUT_PROTOCOL, "lane %u was mended without a wire", l->setup.index);
+		fail_as(OUT_PROTOCOL, "lane %u has no connection after mending", l->setup.index);
 		return lane_die(l);
 	}
 	log_debug("lane %u epoch %u: %s", l->setup.index, l->epoch, l->name);
@@ -273,17 +273,17 @@ int lane_join(struct lane *l)
 	return 0;
 }
 
-/* ---- a source asks what its sink does ------------------------------------------------------ */
+/* ---- whether the sink is busy ---------------------------------------------------------- */
 
-/* The epoch of a wire that is attached: of no other one may be asked. */
+/* Whether a wire of this epoch is attached. Answers about other epochs count for nothing. */
 static bool is_attached_at(struct lane *l, uint32_t epoch)
 {
-	bool is;
+	bool attached;
 
 	pthread_mutex_lock(&l->lock);
-	is = l->wire && l->epoch == epoch;
+	attached = l->wire && l->epoch == epoch;
 	pthread_mutex_unlock(&l->lock);
-	return is;
+	return attached;
 }
 
 void lane_held(struct lane *l, uint32_t epoch, bool busy)
@@ -294,7 +294,7 @@ void lane_held(struct lane *l, uint32_t epoch, bool busy)
 
 bool lane_check(struct lane *l, uint32_t epoch)
 {
-	bool busy = !atomic_load(&l->at_wire);
+	bool busy = !atomic_load(&l->awaits_wire);
 
 	lane_held(l, epoch, busy);
 	return busy;
@@ -302,7 +302,7 @@ bool lane_check(struct lane *l, uint32_t epoch)
 
 unsigned lane_barren(const struct lane *l)
 {
-	return l->barren_row;
+	return l->barren_count;
 }
 
 bool lane_had_wire(const struct lane *l)
@@ -330,7 +330,7 @@ uint32_t lane_mtu(const struct lane *l)
 	return atomic_load(&l->mtu);
 }
 
-/* ---- what a lane says of itself ------------------------------------------------------- */
+/* ---- properties and counters ---------------------------------------------------------- */
 
 unsigned lane_index(const struct lane *l)
 {
@@ -372,16 +372,16 @@ uint64_t lane_stored(const struct lane *l)
 	return atomic_load(&l->stored);
 }
 
-uint64_t lane_heard(struct lane *l)
+uint64_t lane_activity(struct lane *l)
 {
-	uint64_t heard = lane_stored(l);
+	uint64_t activity = lane_stored(l);
 
 	pthread_mutex_lock(&l->lock);
-	heard += (uint64_t)l->epoch << 48;
+	activity += (uint64_t)l->epoch << 48;
 	if (l->wire)
-		heard += atomic_load_explicit(&l->wire->heard, memory_order_relaxed);
+		activity += atomic_load_explicit(&l->wire->received, memory_order_relaxed);
 	pthread_mutex_unlock(&l->lock);
-	return heard;
+	return activity;
 }
 
 uint64_t lane_damaged(const struct lane *l)

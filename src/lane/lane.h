@@ -182,7 +182,7 @@ enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
 uint64_t lane_stored(const struct lane *l);
 void lane_stats(const struct lane *l, struct lane_stats *out);
 /* Sink: a number that changes whenever anything arrives, even a part of a block. Any thread. */
-uint64_t lane_heard(struct lane *l);
+uint64_t lane_activity(struct lane *l);
 /* "tcp 127.0.0.1:7000", "rdma mlx5_0 10.0.0.1"; "" before the first wire. Any thread. */
 void lane_name(const struct lane *l, char *to, size_t size);
 

@@ -12,10 +12,8 @@ static int grant_credit(struct lane *l)
 	return l->wire->ops->grant(l->wire, l->granted);
 }
 
-/*
- * Credits are collected, since each costs both ends some work; but never while this end waits
- * for its source, which may be waiting for just these.
- */
+/* Credits are batched, because each message costs both ends some work. But before this end waits
+ * for a block, it grants them: the source may be waiting for these credits. */
 static int await_next_block(struct lane *l, struct block **b)
 {
 	struct wire *w = l->wire;
@@ -30,7 +28,8 @@ static int await_next_block(struct lane *l, struct block **b)
 	return *b ? 0 : w->ops->recv(w, true, b);
 }
 
-/* The block that is due came damaged: once may be chance. */
+/* The next block arrived damaged. The lane is mended, and the source sends the block again. If the
+ * same block arrives damaged again, the lane fails. */
 static int handle_damaged_block(struct lane *l)
 {
 	uint64_t number = lane_stored(l);
@@ -47,24 +46,24 @@ static int handle_damaged_block(struct lane *l)
 	return lane_broke(l);
 }
 
-/* Where block_unseal() puts what the peer must not change while it is parsed; *private NULL when
- * the wire keeps it from that. */
+/* Provides the block that block_unseal() copies parsed bytes to. *private is NULL if the peer
+ * cannot change a block after it has arrived. */
 static int prepare_private_copy(struct lane *l, struct block **private)
 {
 	*private = NULL;
 	if (!l->wire->exposed)
 		return 0;
-	if (!l->copy.data)
-		l->copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
-	if (!l->copy.data) {
-		fail_as(OUT_MEMORY, "out of memory for lane %u", l->setup.index);
+	if (!l->private_copy.data)
+		l->private_copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
+	if (!l->private_copy.data) {
+		fail_as(OUT_MEMORY, "allocate a block for lane %u: %m", l->setup.index);
 		return lane_die(l);
 	}
-	*private = &l->copy;
+	*private = &l->private_copy;
 	return 0;
 }
 
-/* One block, checked; *b NULL when the wire broke and may be mended. */
+/* Receives and checks one block. *b is NULL if the wire broke and may be mended. */
 static int try_block(struct lane *l, struct block **b)
 {
 	struct block *private;
@@ -92,12 +91,12 @@ static int try_block(struct lane *l, struct block **b)
 int lane_recv(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
-	bool first = !l->begun;
+	bool first = !l->mend_called;
 	struct block *b = NULL;
 
 	if (lane_alive(l))
 		return -1;
-	atomic_store(&l->at_wire, true);
+	atomic_store(&l->awaits_wire, true);
 	while (!b) {
 		if (lane_join(l))
 			return -1;
@@ -107,7 +106,7 @@ int lane_recv(struct lane *l, struct block **out)
 		if (try_block(l, &b))
 			return -1;
 	}
-	atomic_store(&l->at_wire, false);
+	atomic_store(&l->awaits_wire, false);
 	b->lent_ns = clock_ns();
 	count_up(&l->counts.ns_block, b->lent_ns - start);
 	l->lent = b;
@@ -115,7 +114,7 @@ int lane_recv(struct lane *l, struct block **out)
 	return 0;
 }
 
-/* So many puts are worth a credit of their own. */
+/* How many blocks to put before a credit is sent. */
 static uint32_t credit_batch(const struct lane *l)
 {
 	uint32_t window = l->wire->window;
@@ -141,12 +140,12 @@ int lane_put(struct lane *l, struct block *b)
 	count_up(&l->counts.bytes, b->len);
 	if (lane_alive(l))
 		return -1;
-	/* In this order: whoever has the credit may send into the block. */
-	b = &l->pool.blocks[b->slot]; /* if it was a copy */
-	atomic_store(&l->at_wire, true);
+	b = &l->pool.blocks[b->slot]; /* b may be private_copy */
+	/* Post before granting: with the credit the source may send into the block. */
+	atomic_store(&l->awaits_wire, true);
 	if (w &&
 	    (w->ops->post(w, b) || (stored - l->granted >= credit_batch(l) && grant_credit(l))))
 		rc = lane_broke(l);
-	atomic_store(&l->at_wire, false);
+	atomic_store(&l->awaits_wire, false);
 	return rc;
 }

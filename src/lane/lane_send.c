@@ -13,8 +13,8 @@ int lane_apply_credit(struct lane *l, uint64_t stored)
 	if (stored < before || stored > l->sent)
 		return fail_as(
 			OUT_PROTOCOL,
-			"lane %u: the sink says %llu blocks are stored, of %llu sent and %llu "
-			"stored before",
+			"lane %u: the sink reports %llu blocks as stored, but %llu were sent and "
+			"%llu stored before",
 			l->setup.index, (unsigned long long)stored, (unsigned long long)l->sent,
 			(unsigned long long)before);
 	while (l->unstored && l->unstored->number < stored) {
@@ -31,7 +31,7 @@ int lane_apply_credit(struct lane *l, uint64_t stored)
 	return 0;
 }
 
-/* Take in what was credited; wait until one more block is when `wait' is set. */
+/* Applies the credits that have arrived. With `wait', waits for at least one more. */
 static int take_credits(struct lane *l, bool wait)
 {
 	uint64_t stored, least = wait ? lane_stored(l) + 1 : 0;
@@ -41,7 +41,7 @@ static int take_credits(struct lane *l, bool wait)
 	return stored == 0 ? 0 : lane_apply_credit(l, stored);
 }
 
-/* Must a credit come before the next block is lent? */
+/* Whether a credit must arrive before the next block is lent. */
 static bool must_await_credit(const struct lane *l)
 {
 	uint32_t window = l->wire->window;
@@ -56,7 +56,7 @@ static int send_sealed_block(struct lane *l, struct block *b)
 	if (l->wire->ops->send(l->wire, b))
 		return -1;
 	if (fault_after(l->setup.index, b))
-		lane_break(l, l->epoch, "broken to order");
+		lane_break(l, l->epoch, "broken by SLUICE_FAULT");
 	return 0;
 }
 
@@ -97,7 +97,7 @@ struct block *lane_more(struct lane *l)
 int lane_get(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
-	bool first = !l->begun;
+	bool first = !l->mend_called;
 	struct block *b;
 
 	if (lane_alive(l))
@@ -118,14 +118,14 @@ int lane_get(struct lane *l, struct block **out)
 	return -1;
 }
 
-/* A mistake above must not become a mystery at the peer. */
+/* Reports a caller's mistake here, where it can be found, and not at the peer. */
 static int check_block(struct lane *l, const struct block *b)
 {
 	if (!b->lent)
 		return fail_as(OUT_PROTOCOL, "lane %u: block %u was not lent", l->setup.index,
 			       b->slot);
 	if (b->len > l->setup.block_size || (b->kind != BLOCK_RECORDS && b->kind != BLOCK_EXTENT))
-		return fail_as(OUT_PROTOCOL, "lane %u: a block of kind %u with %u bytes",
+		return fail_as(OUT_PROTOCOL, "lane %u: invalid block of kind %u with %u bytes",
 			       l->setup.index, b->kind, b->len);
 	return 0;
 }
@@ -168,12 +168,12 @@ int lane_flush(struct lane *l)
 	while (l->unstored) {
 		if (lane_join(l))
 			return -1;
-		/* Mending may have told us of the last ones. */
+		/* Mending may have freed the last blocks. */
 		if (l->unstored && take_credits(l, true) && lane_broke(l))
 			return -1;
 	}
 	count_up(&l->counts.ns_free, clock_ns() - start);
-	lane_look(l);
+	lane_update_rtt(l);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "lane/pool.h"
 
 enum {
-	RINGS = 64 << 10, /* a lane's, besides its pool */
+	RINGS = 64 << 10, /* bytes of a lane besides its pool */
 	DEPTH_LEAST = 4,
 	BLOCK_LEAST = 16 << 10,
 };
@@ -35,7 +35,7 @@ static uint64_t lane_bytes(uint32_t depth, uint32_t block_size)
 	return pool_bytes(depth, block_size) + RINGS;
 }
 
-/* Blocks of this size, at most depth of them, that one lane may have within limit. */
+/* The number of blocks of this size, at most depth, that one lane may have within limit. */
 static uint32_t depth_within(uint64_t limit, uint32_t depth, uint32_t block_size)
 {
 	while (depth && lane_bytes(depth, block_size) > limit)
@@ -54,8 +54,8 @@ bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block
 			*lanes = (unsigned)whole;
 		return true;
 	}
-	/* What is in flight is limit bytes from here on, and fewer than four blocks of it would
-	 * leave reading, the wire and writing waiting for each other: rather smaller blocks. */
+	/* From here on one lane has all of limit in flight. Smaller blocks are better than fewer
+	 * than four: with so few, reading, the wire and writing wait for each other. */
 	for (uint32_t size = *block_size; size >= block_least; size /= 2) {
 		uint32_t fits = depth_within(limit, *depth, size);
 

@@ -22,7 +22,7 @@ int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh
 {
 	uint64_t now = clock_ms(), limit = patience_limit(l, fresh), step = limit / CHECKS + 1;
 	uint32_t busy = atomic_load(&l->answers_busy), idle = atomic_load(&l->answers_idle);
-	uint64_t gone = now - p->looked_ms;
+	uint64_t passed = now - p->looked_ms;
 
 	if (!p->looked_ms || signs != p->signs || busy != p->busy) {
 		if (p->looked_ms)
@@ -32,18 +32,18 @@ int patience_look(struct patience *p, struct lane *l, uint64_t signs, bool fresh
 		return 0;
 	}
 	p->looked_ms = now;
-	p->quiet_ms += gone < step ? gone : step;
+	p->quiet_ms += passed < step ? passed : step;
 	if (p->quiet_ms >= step * (p->asked + 1)) {
 		ask_sink(p, l);
 		return 0;
 	}
 	if (p->asked < CHECKS - 1 || p->quiet_ms < limit)
 		return 0;
-	if (p->idle == idle) /* it has not answered */
+	if (p->idle == idle) /* no answer arrived, so the channel may be just as slow */
 		limit = (uint64_t)l->setup.timeout_ms;
 	if (p->quiet_ms < limit)
 		return 0;
-	return fail_as(OUT_PEER_LOST, "%s: no block came through for %g s", l->name,
+	return fail_as(OUT_PEER_LOST, "%s: no block got through for %g s", l->name,
 		       (double)limit / 1000);
 }
 

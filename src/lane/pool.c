@@ -21,8 +21,9 @@ int pool_init(struct pool *p, uint32_t count, uint32_t size)
 	base = p->pages.base;
 	p->blocks = calloc(count, sizeof *p->blocks);
 	if (!p->blocks) {
+		fail_as(OUT_MEMORY, "allocate a lane of %u blocks: %m", count);
 		pages_unmap(&p->pages);
-		return fail_as(OUT_MEMORY, "out of memory for a lane of %u blocks", count);
+		return -1;
 	}
 	p->base = base;
 	p->bytes = bytes;

@@ -29,14 +29,15 @@ void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
 	head_encode(&h, b->data - LANE_HEAD);
 }
 
-/* Copy what somebody else may be writing, once: the fence keeps the compiler from looking again. */
+/* Copies memory that the peer may be writing. The fence keeps the compiler from reading it again.
+ */
 static void copy_once(void *to, const void *from, size_t len)
 {
 	memcpy(to, from, len);
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Let *b be private, with the records of the block that came. */
+/* Copies the records of *b to private, and sets *b to private. */
 static void take_private(struct block **b, struct block *private)
 {
 	private->len = (*b)->len;
@@ -53,10 +54,10 @@ static bool has_hash_of(const struct block *b, const struct head *h)
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 
-enum unsealed block_unseal(struct block **came, struct block *private, unsigned lane,
+enum unsealed block_unseal(struct block **arrived, struct block *private, unsigned lane,
 			   uint32_t epoch, uint64_t number, uint32_t room, bool unchecked)
 {
-	struct block *b = *came;
+	struct block *b = *arrived;
 	uint8_t head[LANE_HEAD];
 	struct head h;
 
@@ -65,19 +66,20 @@ enum unsealed block_unseal(struct block **came, struct block *private, unsigned 
 		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
 	if (h.lane != lane || h.epoch != epoch || h.number != number) {
 		fail_as(OUT_PROTOCOL,
-			"lane %u: got block %llu of lane %u epoch %u, not block %llu of epoch %u",
+			"lane %u: received block %llu of lane %u epoch %u, expected block %llu of "
+			"epoch %u",
 			lane, (unsigned long long)h.number, h.lane, h.epoch,
 			(unsigned long long)number, epoch);
 		return UNSEAL_WRONG;
 	}
 	if (h.len != b->len) {
-		fail_as(OUT_PROTOCOL, "lane %u: block %llu came with %u bytes, not %u", lane,
+		fail_as(OUT_PROTOCOL, "lane %u: block %llu arrived with %u bytes, not %u", lane,
 			(unsigned long long)number, b->len, h.len);
 		return UNSEAL_WRONG;
 	}
 	if (private && h.kind == BLOCK_RECORDS) {
-		take_private(came, private);
-		b = *came;
+		take_private(arrived, private);
+		b = *arrived;
 	}
 	if (!unchecked && !has_hash_of(b, &h))
 		return UNSEAL_DAMAGED;

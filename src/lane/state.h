@@ -32,20 +32,20 @@ struct lane {
 	struct lane_setup setup;
 	struct pool pool;
 
-	/* Protects the next six. Only the lane's thread changes them, except told*, so that thread
-	 * reads the others without the lock. */
+	/* Protects the next six. Only the lane's thread changes them, except break_*, so that
+	 * thread reads the others without the lock. */
 	pthread_mutex_t lock;
 	struct wire *wire; /* NULL: none */
 	uint32_t epoch; /* of the wire, or of the one that is being made */
 	char name[96];
-	bool told; /* lane_break() was called for told_epoch */
-	uint32_t told_epoch;
-	char told_why[256];
+	bool break_ordered; /* lane_break() was called for break_epoch */
+	uint32_t break_epoch;
+	char break_why[256];
 
 	atomic_bool aborted;
 	int abort_fd;
 
-	bool begun; /* the mend function has been called before */
+	bool mend_called; /* at least once */
 	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
 	unsigned futile; /* wires since the last time one more block was stored */
 	uint64_t futile_stored;
@@ -53,7 +53,7 @@ struct lane {
 	uint64_t attached_stored; /* `stored' at that time */
 	uint32_t attached_idle; /* `answers_idle' at that time */
 	bool barren; /* the last wire was barren: see lane_barren() */
-	unsigned barren_row; /* the number of barren wires in a row */
+	unsigned barren_count; /* barren wires in a row */
 	_Atomic uint64_t sign_ms; /* when the last sign arrived that blocks get through */
 	_Atomic uint64_t heard_ms; /* when the last message from the peer arrived over a wire */
 	_Atomic uint32_t mtu; /* of the network device under the wire; 0: unknown */
@@ -71,11 +71,11 @@ struct lane {
 	struct block **unstored_end;
 
 	/* sink */
-	atomic_bool at_wire; /* the lane's thread is in a call that waits for the wire */
+	atomic_bool awaits_wire; /* the lane's thread is in a call that waits for the wire */
 	uint64_t granted;
 	uint64_t damaged; /* 1 + number of the last block that arrived damaged */
 	bool damaged_now; /* that damaged block broke the wire */
-	struct block copy; /* of the last records that arrived over an exposed wire */
+	struct block private_copy; /* of the last records that arrived over an exposed wire */
 
 	struct lane_counts counts;
 };
@@ -100,7 +100,7 @@ int lane_broke(struct lane *l);
 int lane_join(struct lane *l);
 
 /* Updates the shortest round-trip time from the wire. */
-void lane_look(struct lane *l);
+void lane_update_rtt(struct lane *l);
 
 /* lane_send.c: frees the blocks that are stored. Returns -1 if the peer's number is impossible. */
 int lane_apply_credit(struct lane *l, uint64_t stored);

@@ -49,7 +49,7 @@ struct wire_ops {
 	 * -1. Must neither wait nor call the lane. */
 	void (*break_)(struct wire *w);
 	/* Update rtt_us. NULL: rtt_us does not change. */
-	void (*look)(struct wire *w);
+	void (*update_rtt)(struct wire *w);
 	/* Free everything at once, without waiting for the peer. w is not NULL. */
 	void (*close)(struct wire *w);
 };
@@ -61,7 +61,7 @@ struct wire {
 	const struct wire_ops *ops;
 	bool exposed; /* sink: the source can change a block and its head at any time */
 	uint32_t window; /* more blocks in flight than this do not help; 0: no such bound */
-	_Atomic uint64_t heard; /* sink: grows with all that arrives, even a part of a block */
+	_Atomic uint64_t received; /* sink: grows with all that arrives, even a part of a block */
 	uint32_t rtt_us; /* the shortest round-trip time measured; 0: unknown */
 	uint32_t mtu; /* of the network device under the wire; 0: unknown */
 	char name[96]; /* for messages: "tcp 10.0.0.1:7000" */

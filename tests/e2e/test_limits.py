@@ -131,7 +131,7 @@ def test_an_end_without_a_thread_keeps_nobody_waiting():
     assert all(r.codes == [22] for r in seen), [(r.codes, r.texts) for r in seen]
 
 
-NO_ROOM = "make a descriptor for a connection: Too many open files"
+NO_ROOM = "create an eventfd for a connection: Too many open files"
 
 
 def no_room(name, who, values):

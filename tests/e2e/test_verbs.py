@@ -155,7 +155,7 @@ def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
     sink = bench.receive("--timeout=4", "--", "sh", "-c", "sleep 15; cat >%s/out" % tmp_path)
     source = bench.send(sink.port, "--timeout=4", "-v", tmp_path / "in")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
-    assert "mended" not in source.errors(), source.errors()
+    assert "reconnected" not in source.errors(), source.errors()
     assert (tmp_path / "out").read_bytes() == data
 
 

@@ -73,7 +73,7 @@ static uint64_t count_heard(const struct sink *s)
 	uint64_t heard = 0;
 
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
-		heard += lane_heard(session_lane(s->session, i));
+		heard += lane_activity(session_lane(s->session, i));
 		stuck += is_stuck(&s->lanes[i]);
 	}
 	return s->taking > stuck ? clock_ns() : heard;

@@ -23,9 +23,10 @@
 
 enum {
 	CREDITS_AT_ONCE = 64,
-	/* Within one host there is no latency to fill, and what is under way should still be in
-	 * a cache when it is read: of the usual blocks one that is filled and one that is read.
-	 * With twice as much one lane was slower by a quarter (lane_bench: 3.3 and 4.3 GB/s). */
+	/* Within one host there is no latency to hide, and the data in flight should still be in
+	 * a cache when it is read: at the usual block size, one block that is filled and one that
+	 * is read. With twice as much, one lane was slower by a quarter (lane_bench: 3.3 instead of
+	 * 4.3 GB/s). */
 	HOST_WINDOW = 512 << 10,
 };
 
@@ -41,35 +42,35 @@ struct tcp {
 
 	/* source */
 	struct zerocopy zerocopy;
-	uint64_t stored; /* the last credit that came */
+	uint64_t stored; /* the last credit that arrived */
 	uint8_t in[CREDITS_AT_ONCE * CREDIT_SIZE];
 	size_t in_len;
 
-	/* sink: the head of the next block is read together with the end of the one before */
+	/* sink: recvmsg() reads the head of the next block together with the end of this one */
 	uint8_t head[LANE_HEAD];
 	size_t head_len;
-	struct block *coming; /* its head came, and so many bytes of its data; NULL: none */
-	size_t came;
-	uint64_t grant; /* what the source should know, and what it was told */
-	uint64_t granted;
+	struct block *incoming; /* its head has arrived; NULL: none */
+	size_t incoming_len; /* bytes of its data that have arrived */
+	uint64_t grant_due; /* blocks to credit to the source */
+	uint64_t grant_sent; /* the last credit message that was begun */
 	uint8_t out[CREDIT_SIZE];
-	size_t out_left; /* of out, from its end */
+	size_t out_left; /* bytes at the end of out that are not sent yet */
 };
 
 static int fail_connection(struct tcp *t, const char *what)
 {
 	if (atomic_load(&t->broken))
-		return fail_as(OUT_PEER_LOST, "%s: broken", t->wire.name);
+		return fail_as(OUT_PEER_LOST, "%s: the connection was abandoned", t->wire.name);
 	if (errno == 0)
 		return fail_as(OUT_PEER_LOST, "%s: the peer closed the connection", t->wire.name);
 	return fail_as(OUT_PEER_LOST, "%s on %s: %m", what, t->wire.name);
 }
 
 /*
- * Did the peer's host say nothing for the timeout though it had to?  TCP_USER_TIMEOUT would
- * ask that of the kernel, but also ends a connection whose peer is alive and keeps its
- * window shut, which is what a sink does whose consumer rests.  A host that is there answers
- * each probe of a shut window: two in a row without an answer are silence too.
+ * Whether the peer's host has sent nothing for the timeout although it had to. TCP_USER_TIMEOUT
+ * would make the kernel check that, but it also ends a connection whose live peer keeps its window
+ * closed, as a sink with an idle consumer does. A live host answers each probe of a closed window,
+ * so two unanswered probes in a row count as silence.
  */
 static bool is_silent(const struct tcp *t, uint64_t since_ms)
 {
@@ -84,7 +85,7 @@ static bool is_silent(const struct tcp *t, uint64_t since_ms)
 	       info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms;
 }
 
-/* Wait until fd has one of events (in *got, with POLLERR and POLLHUP), or the wire is broken. */
+/* Waits until fd has one of events (in *got, with POLLERR and POLLHUP), or the wire is broken. */
 static int tcp_wait(struct tcp *t, short events, short *got)
 {
 	struct pollfd p[2] = {
@@ -100,7 +101,7 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 		errno = n < 0 ? errno : 0;
 		if (atomic_load(&t->broken) || (n < 0 && errno != EINTR))
 			return fail_connection(t, "wait");
-		/* Notifications alone are no event; an error stays when they are taken. */
+		/* Notifications set POLLERR, too. A real error stays set after they are read. */
 		if (n > 0 && (p[0].revents & POLLERR) && zerocopy_reap(&t->zerocopy, t->fd) > 0)
 			continue;
 		if (n > 0 && p[0].revents) {
@@ -109,8 +110,7 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 		}
 		if (n == 0 && is_silent(t, since))
 			return fail_as(OUT_PEER_LOST,
-				       "%s: nothing came from the peer's host for "
-				       "%d s",
+				       "%s: the peer's host has not answered for %d s",
 				       t->wire.name, t->timeout_ms / 1000);
 	}
 }
@@ -141,7 +141,7 @@ static int tcp_send(struct wire *w, struct block *b)
 		errno = errno == EAGAIN && (got & (POLLRDHUP | POLLHUP)) ? 0 : errno;
 		if (errno != EAGAIN)
 			return fail_connection(t, "send");
-		/* No need to take in credits here: the sink never waits for us to do so. */
+		/* Credits need not be processed here: the sink never waits for that. */
 		if (tcp_wait(t, POLLOUT | POLLRDHUP, &got))
 			return -1;
 	}
@@ -199,18 +199,18 @@ static int tcp_credit(struct wire *w, uint64_t least, uint64_t *stored)
 
 /* ---- sink -------------------------------------------------------------------------------- */
 
-/* Send what there is to grant as far as there is room for it; never waits. */
+/* Sends the credit that is due, as far as the socket has room. Never waits. */
 static int push_grants(struct tcp *t)
 {
-	while (t->out_left > 0 || t->granted < t->grant) {
+	while (t->out_left > 0 || t->grant_sent < t->grant_due) {
 		ssize_t n;
 
 		if (t->out_left == 0) {
-			struct credit c = {.epoch = t->epoch, .stored = t->grant};
+			struct credit c = {.epoch = t->epoch, .stored = t->grant_due};
 
 			credit_encode(&c, t->out);
 			t->out_left = CREDIT_SIZE;
-			t->granted = t->grant;
+			t->grant_sent = t->grant_due;
 		}
 		n = send(t->fd, t->out + CREDIT_SIZE - t->out_left, t->out_left,
 			 MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -228,7 +228,7 @@ static int tcp_grant(struct wire *w, uint64_t stored)
 {
 	struct tcp *t = (struct tcp *)w;
 
-	t->grant = stored;
+	t->grant_due = stored;
 	return push_grants(t);
 }
 
@@ -240,17 +240,19 @@ static int tcp_post(struct wire *w, struct block *b)
 	return 0;
 }
 
-/* Read what is there, as far as the end of the next head: 1, 0 when there is nothing now. */
+/* Reads what has arrived, up to the end of the next head. Returns 1, or 0 if there is nothing now.
+ */
 static int read_available(struct tcp *t)
 {
 	struct iovec parts[2];
 	struct msghdr m = {.msg_iov = parts};
-	size_t data = t->coming ? t->coming->len - t->came : 0;
+	size_t data = t->incoming ? t->incoming->len - t->incoming_len : 0;
 	ssize_t n;
 
 	if (data > 0)
 		parts[m.msg_iovlen++] =
-			(struct iovec){.iov_base = t->coming->data + t->came, .iov_len = data};
+			(struct iovec){.iov_base = t->incoming->data + t->incoming_len,
+				       .iov_len = data};
 	parts[m.msg_iovlen++] = (struct iovec){.iov_base = t->head + t->head_len,
 					       .iov_len = LANE_HEAD - t->head_len};
 	errno = 0;
@@ -259,16 +261,16 @@ static int read_available(struct tcp *t)
 		return 0;
 	if (n <= 0)
 		return fail_connection(t, "receive");
-	atomic_fetch_add_explicit(&t->wire.heard, (uint64_t)n, memory_order_relaxed);
+	atomic_fetch_add_explicit(&t->wire.received, (uint64_t)n, memory_order_relaxed);
 	lane_heard_wire(t->lane);
 	if ((size_t)n < data)
 		data = (size_t)n;
-	t->came += data;
+	t->incoming_len += data;
 	t->head_len += (size_t)n - data;
 	return 1;
 }
 
-/* The next block's head is here: find a place for its data. */
+/* The next block's head has arrived: takes a block for its data. */
 static int begin_block(struct tcp *t)
 {
 	struct block *b;
@@ -278,11 +280,12 @@ static int begin_block(struct tcp *t)
 		return -1;
 	b = pool_take(t->pool);
 	if (!b)
-		return fail_as(OUT_PROTOCOL, "%s: more blocks than this lane has", t->wire.name);
+		return fail_as(OUT_PROTOCOL, "%s: received more blocks than the lane has",
+			       t->wire.name);
 	memcpy(b->data - LANE_HEAD, t->head, LANE_HEAD);
 	b->len = h.len;
-	t->coming = b;
-	t->came = 0;
+	t->incoming = b;
+	t->incoming_len = 0;
 	t->head_len = 0;
 	return 0;
 }
@@ -297,23 +300,23 @@ static int tcp_recv(struct wire *w, bool wait, struct block **out)
 	for (;;) {
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
 			return fail_connection(t, "receive");
-		if (!t->coming && t->head_len == LANE_HEAD && begin_block(t))
+		if (!t->incoming && t->head_len == LANE_HEAD && begin_block(t))
 			return -1;
-		if (t->coming && t->came == t->coming->len)
+		if (t->incoming && t->incoming_len == t->incoming->len)
 			break;
 		n = read_available(t);
 		if (n < 0)
 			return -1;
 		if (n > 0)
 			continue;
-		if (!wait && !t->coming && t->head_len == 0)
+		if (!wait && !t->incoming && t->head_len == 0)
 			return 0;
 		if (tcp_wait(t, t->out_left > 0 ? POLLIN | POLLOUT : POLLIN, &got) ||
 		    push_grants(t))
 			return -1;
 	}
-	*out = t->coming;
-	t->coming = NULL;
+	*out = t->incoming;
+	t->incoming = NULL;
 	return 0;
 }
 
@@ -327,7 +330,7 @@ static void tcp_break(struct wire *w)
 	raise_event(t->wake);
 }
 
-static void tcp_look(struct wire *w)
+static void tcp_update_rtt(struct wire *w)
 {
 	struct tcp *t = (struct tcp *)w;
 	struct tcp_info info = {0};
@@ -354,11 +357,11 @@ static const struct wire_ops tcp_ops = {
 	.recv = tcp_recv,
 	.grant = tcp_grant,
 	.break_ = tcp_break,
-	.look = tcp_look,
+	.update_rtt = tcp_update_rtt,
 	.close = tcp_close,
 };
 
-/* Those that don't apply (other families) are refused, which is fine. */
+/* Sockets of other families reject some of these options. Lanes work without them. */
 static void set_options(int fd, int timeout_ms)
 {
 	int on = 1, idle = timeout_ms / 3000 > 0 ? timeout_ms / 3000 : 1, probes = 3;
@@ -370,7 +373,7 @@ static void set_options(int fd, int timeout_ms)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-/* Do both ends of it have the same address? */
+/* Whether both ends of the connection have the same address. */
 static bool is_within_host(int fd)
 {
 	union address local = {0}, peer = {0};
@@ -401,7 +404,7 @@ int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out)
 
 	if (!t) {
 		close_fd(fd);
-		return fail_as(OUT_MEMORY, "out of memory for a connection");
+		return fail_as(OUT_MEMORY, "allocate a connection: %m");
 	}
 	t->wire.ops = &tcp_ops;
 	t->fd = fd;
@@ -411,7 +414,7 @@ int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out)
 	t->timeout_ms = lane_timeout_ms(l);
 	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (t->wake < 0) {
-		fail_as(OUT_MEMORY, "make a descriptor for a connection: %m");
+		fail_as(OUT_MEMORY, "create an eventfd for a connection: %m");
 		tcp_close(&t->wire);
 		return -1;
 	}

@@ -19,10 +19,10 @@ enum { DIAL_MAX = 64 };
 /* One address that is being tried. */
 struct dial_attempt {
 	const union address *to;
-	int fd; /* -1: given up, and why is in dial.text */
-	bool connected; /* and our hello is on its way */
-	uint8_t heard[LANE_HELLO_SIZE];
-	size_t len;
+	int fd; /* -1: failed; the reason is in dial.text */
+	bool connected; /* our hello was sent */
+	uint8_t hello[LANE_HELLO_SIZE];
+	size_t hello_len;
 };
 
 struct dial {
@@ -31,11 +31,11 @@ struct dial {
 	const struct lane_key *key;
 	struct dial_attempt attempts[DIAL_MAX];
 	unsigned count, alive;
-	char text[FAIL_TEXT_MAX]; /* of those that were given up */
+	char text[FAIL_TEXT_MAX]; /* why attempts failed */
 	enum outcome code;
 };
 
-/* This attempt failed, because of why. */
+/* Closes an attempt that failed, and adds the reason to d->text. */
 static void drop_attempt(struct dial *d, struct dial_attempt *a, enum outcome code, const char *why)
 {
 	char where[80];
@@ -44,10 +44,10 @@ static void drop_attempt(struct dial *d, struct dial_attempt *a, enum outcome co
 	close_fd(a->fd);
 	a->fd = -1;
 	d->alive--;
-	/* What an impostor's address has to say is worth more than a closed port's. */
+	/* A failed authentication is a more important reason than a closed port. */
 	if (d->code != OUT_AUTH)
 		d->code = code;
-	snprintf(d->text + used, sizeof d->text - used, "%sat %s: %s", used > 0 ? "; " : "",
+	snprintf(d->text + used, sizeof d->text - used, "%sto %s: %s", used > 0 ? "; " : "",
 		 address_text(a->to, where, sizeof where), why);
 }
 
@@ -69,7 +69,7 @@ static void start_attempt(struct dial *d, struct dial_attempt *a, const union ad
 		drop_attempt_errno(d, a, errno);
 }
 
-/* Connected, or not: say hello. */
+/* connect(2) has ended: sends the hello if it succeeded. */
 static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 {
 	uint8_t hello[LANE_HELLO_SIZE];
@@ -82,7 +82,7 @@ static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 		return;
 	}
 	hello_write(d->lane, d->epoch, false, d->key, hello);
-	/* Into an empty buffer, so all of it or nothing. */
+	/* The socket buffer is empty, so send(2) takes all or nothing. */
 	n = send(a->fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n == LANE_HELLO_SIZE)
 		a->connected = true;
@@ -90,10 +90,10 @@ static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 		drop_attempt_errno(d, a, n < 0 ? errno : EIO);
 }
 
-/* True when the other end has proven itself. */
+/* Returns true once the other end has authenticated. */
 static bool read_attempt_hello(struct dial *d, struct dial_attempt *a)
 {
-	ssize_t n = recv(a->fd, a->heard + a->len, sizeof a->heard - a->len, 0);
+	ssize_t n = recv(a->fd, a->hello + a->hello_len, sizeof a->hello - a->hello_len, 0);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
@@ -102,19 +102,19 @@ static bool read_attempt_hello(struct dial *d, struct dial_attempt *a)
 		return false;
 	}
 	if (n == 0) {
-		drop_attempt(d, a, OUT_CONNECT, "closed without an answer");
+		drop_attempt(d, a, OUT_CONNECT, "the peer closed the connection without an answer");
 		return false;
 	}
-	a->len += (size_t)n;
-	if (a->len < sizeof a->heard)
+	a->hello_len += (size_t)n;
+	if (a->hello_len < sizeof a->hello)
 		return false;
-	if (hello_check(d->lane, d->epoch, true, d->key, a->heard) == 0)
+	if (hello_check(d->lane, d->epoch, true, d->key, a->hello) == 0)
 		return true;
 	drop_attempt(d, a, failed()->code, failed()->text);
 	return false;
 }
 
-/* Wait for something to happen: the attempt that won, NULL for none yet, -1 in *rc to stop. */
+/* Waits for events. Returns the attempt that succeeded, or NULL for none yet; *rc is -1 to stop. */
 static struct dial_attempt *poll_attempts(struct dial *d, uint64_t deadline_ms, int *rc)
 {
 	struct pollfd p[DIAL_MAX + 1];
@@ -136,7 +136,7 @@ static struct dial_attempt *poll_attempts(struct dial *d, uint64_t deadline_ms, 
 		return NULL;
 	}
 	if (lane_aborted(d->lane)) {
-		fail_as(OUT_PEER_LOST, "lane %u was given up", lane_index(d->lane));
+		fail_as(OUT_PEER_LOST, "lane %u was aborted", lane_index(d->lane));
 		return NULL;
 	}
 	*rc = 0;
@@ -169,7 +169,7 @@ static int run_attempts(struct dial *d, uint64_t deadline_ms, struct wire **out)
 	for (unsigned i = 0; i < d->count; i++)
 		if (d->attempts[i].fd >= 0)
 			drop_attempt(d, &d->attempts[i], OUT_CONNECT,
-				     d->attempts[i].connected ? "connected, but nobody answers"
+				     d->attempts[i].connected ? "connected, but no answer in time"
 							      : "no connection in time");
 	return fail_as(d->code == OUT_AUTH ? OUT_AUTH : OUT_CONNECT, "connect lane %u %s",
 		       lane_index(d->lane), d->text);
@@ -183,7 +183,7 @@ int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const u
 
 	if (n == 0 || n > DIAL_MAX)
 		return fail_as(OUT_CONNECT, "connect lane %u: %s", lane_index(l),
-			       n == 0 ? "there is no address" : "too many addresses");
+			       n == 0 ? "no address" : "too many addresses");
 	for (unsigned i = 0; i < n; i++)
 		start_attempt(&d, &d.attempts[i], &to[i]);
 	rc = run_attempts(&d, deadline_ms, out);
@@ -199,23 +199,23 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 	ssize_t n;
 
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
-		fail_as(OUT_SOCKET, "lane %u: set up a connection: %m", lane_index(l));
+		fail_as(OUT_SOCKET, "lane %u: make a socket non-blocking: %m", lane_index(l));
 		close_fd(fd);
 		return -1;
 	}
-	/* With its hello this end has accepted, so whatever can fail comes before. */
+	/* The hello accepts the connection, so everything that can fail comes first. */
 	if (tcp_wire(l, epoch, fd, &w))
 		return -1;
 	hello_write(l, epoch, true, key, hello);
 	n = send(fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n != LANE_HELLO_SIZE) {
 		errno = n < 0 ? errno : EIO;
-		fail_as(OUT_CONNECT, "lane %u: answer a connection: %m", lane_index(l));
+		fail_as(OUT_CONNECT, "lane %u: answer the peer's hello: %m", lane_index(l));
 		w->ops->close(w);
 		return -1;
 	}
-	if (fault_take(lane_index(l))) {
-		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+	if (fault_accept(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: connection dropped by SLUICE_FAULT", lane_index(l));
 		w->ops->close(w);
 		return -1;
 	}
@@ -233,8 +233,8 @@ static int listen_at(const union address *addr)
 	fd = socket(addr->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	/* An IPv6 listener is for IPv6: IPv4 has its own, at the same port. */
-	/* The port may be lost to another between bind and listen, which is the same to us. */
+	/* IPV6_V6ONLY: IPv4 has a listener of its own at the same port. Another process may take
+	 * the port between bind and listen, so a failure of either counts alike. */
 	if ((!v6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
 	    bind(fd, &addr->sa, address_len(addr)) == 0 && listen(fd, SOMAXCONN) == 0)

@@ -10,10 +10,10 @@
 #include "base/log.h"
 
 enum {
-	/* Below, pinning pages costs more than copying them (the kernel's documentation: about 10
-	 * KiB; blocks this small come where memory is scarce, too). */
+	/* Below this, pinning pages costs more than copying them. The kernel's documentation says
+	 * about 10 KiB; blocks below 64 KiB are also a sign of scarce memory. */
 	ZEROCOPY_LEAST = 64 << 10,
-	REAP_EVERY = 16, /* sends */
+	REAP_EVERY = 16, /* sends between reading notifications */
 };
 
 void zerocopy_begin(struct zerocopy *z, int fd, size_t block_size)
@@ -25,7 +25,7 @@ void zerocopy_begin(struct zerocopy *z, int fd, size_t block_size)
 		setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == 0;
 }
 
-/* One message of the error queue: is it a notification, and for how many sends? */
+/* Returns for how many sends this message of the error queue is a notification; 0: it is none. */
 static uint32_t parse_notification(struct zerocopy *z, struct msghdr *m)
 {
 	struct sock_extended_err e;
@@ -39,7 +39,7 @@ static uint32_t parse_notification(struct zerocopy *z, struct msghdr *m)
 	if (e.ee_origin != SO_EE_ORIGIN_ZEROCOPY || e.ee_errno != 0)
 		return 0;
 	if (z->on && (e.ee_code & SO_EE_CODE_ZEROCOPY_COPIED)) {
-		log_trace("the kernel copies on this way: sending plainly");
+		log_trace("zero-copy off: the kernel copies on this connection");
 		z->on = false;
 	}
 	return e.ee_data - e.ee_info + 1;
@@ -74,7 +74,7 @@ ssize_t zerocopy_send(struct zerocopy *z, int fd, const void *from, size_t len)
 			zerocopy_reap(z, fd);
 		if (n >= 0 || errno != ENOBUFS)
 			return n;
-		/* Too much is pinned, or too many notifications wait: this one is copied. */
+		/* Too much memory is pinned, or too many notifications wait: copy this send. */
 		if (zerocopy_reap(z, fd) == 0)
 			z->on = false;
 	}

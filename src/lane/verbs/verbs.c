@@ -17,8 +17,9 @@
 #include "base/cpu.h"
 #include "base/io.h"
 
-/* A wake-up costs about as much as this; where another processor is free to go on meanwhile,
- * looking for that long first is never much worse and often saves it. */
+/* Polling the completion queue for about as long as a wake-up takes is never much worse than
+ * sleeping at once, and it often saves the wake-up. It needs another free processor, on which the
+ * other threads continue meanwhile. */
 enum { SPIN_NS = 30000, SPIN_CPUS = 3 };
 
 enum { PACKET_MOST = 4096 }; /* the largest path MTU there is */
@@ -49,7 +50,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	struct verbs *v = calloc(1, sizeof *v);
 
 	if (!v)
-		return fail_as(OUT_MEMORY, "make a connection: %m");
+		return fail_as(OUT_MEMORY, "allocate an RDMA connection: %m");
 	v->wire.ops = &verbs_ops;
 	v->lane = l;
 	v->pool = lane_pool(l);
@@ -61,10 +62,10 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	v->spin_ns = cpu_share() >= SPIN_CPUS ? SPIN_NS : 0;
 	atomic_init(&v->broken, false);
 	v->posted = calloc(v->depth, sizeof *v->posted);
-	v->came = calloc(v->depth, sizeof *v->came);
+	v->arrivals = calloc(v->depth, sizeof *v->arrivals);
 	v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!v->posted || !v->came || v->wake < 0) {
-		fail_as(OUT_MEMORY, "make a connection: %m");
+	if (!v->posted || !v->arrivals || v->wake < 0) {
+		fail_as(OUT_MEMORY, "allocate an RDMA connection: %m");
 		verbs_free(v);
 		return -1;
 	}
@@ -74,18 +75,18 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 
 static void free_wire(struct verbs *v)
 {
-	/* As the id has a channel of its own this waits for nobody: the peer is told, and
-	 * what is left of the queues is flushed.  Not connected, or no more: also fine. */
-	if (v->paired && !v->calling)
+	/* The id has an event channel of its own, so this does not wait. It notifies the peer and
+	 * flushes the queues. It does no harm if the id is not connected. */
+	if (v->has_qp && !v->request_pending)
 		rdma_disconnect(v->id);
-	verbs_strip(v);
+	verbs_unequip(v);
 	if (v->id)
 		rdma_destroy_id(v->id);
 	if (v->events)
 		rdma_destroy_event_channel(v->events);
 	close_fd(v->wake);
 	free(v->posted);
-	free(v->came);
+	free(v->arrivals);
 	free(v);
 }
 
@@ -97,10 +98,10 @@ static void *run_free_wire(void *arg)
 }
 
 /*
- * The kernel's iWARP lets go of nothing while a call is out that nobody answers (5 s on siw),
- * and has no way to take it back.  A lane that is given up meanwhile, or calls again, must not wait
- * for that.  But its pages are let go at once: with all its memory locked twice, the next call
- * would find too little.
+ * The kernel's iWARP frees nothing while a connection request has no answer (5 s on siw), and it
+ * cannot cancel the request. An aborted lane, or its next attempt, must not wait for that, so a
+ * thread frees the wire. But the memory is deregistered at once: the next attempt registers it
+ * again, and locking it twice could exceed the limit.
  */
 static bool free_in_thread(struct verbs *v)
 {
@@ -120,7 +121,7 @@ static bool free_in_thread(struct verbs *v)
 
 void verbs_free(struct verbs *v)
 {
-	if (!v || (v->calling && free_in_thread(v)))
+	if (!v || (v->request_pending && free_in_thread(v)))
 		return;
 	free_wire(v);
 }
@@ -138,8 +139,8 @@ static const char *work_text(uint64_t id)
 		return "send of a credit";
 	case WORK_SEND_HELLO:
 		return "send of the hello";
-	case WORK_SEND_NOTHING:
-		return "send of nothing";
+	case WORK_WRITE_EMPTY:
+		return "write of 0 bytes";
 	case WORK_RECV_BLOCK:
 		return "receive of a block";
 	case WORK_RECV_CREDIT:
@@ -150,7 +151,8 @@ static const char *work_text(uint64_t id)
 	return "unknown work";
 }
 
-/* After the first failure all other work is flushed: only a completion that was not is a cause. */
+/* After the first failure the adapter flushes all other work. So only a completion that was not
+ * flushed shows the cause. */
 static int work_failed(struct verbs *v, const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
@@ -164,18 +166,18 @@ static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
 	struct credit c;
 
 	if (len != CREDIT_SIZE)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: a credit of %u bytes came", v->wire.name,
-				  len);
+		return verbs_fail(v, OUT_PROTOCOL, "%s: received a credit of %u bytes",
+				  v->wire.name, len);
 	if (credit_decode(verbs_credit_at(v, slot), &c))
 		return verbs_fail(v, failed()->code, "%s: %s", v->wire.name, failed()->text);
-	if (c.epoch != v->epoch || !v->begun || c.stored <= v->stored || c.stored > v->next)
+	if (c.epoch != v->epoch || !v->block_sent || c.stored <= v->stored || c.stored > v->next)
 		return verbs_fail(
 			v, OUT_PROTOCOL,
-			"%s: a credit for %llu blocks of epoch %u came after %llu of %llu "
-			"of epoch %u",
+			"%s: received a credit for %llu blocks of epoch %u after %llu of %llu "
+			"blocks of epoch %u",
 			v->wire.name, (unsigned long long)c.stored, c.epoch,
 			(unsigned long long)v->stored, (unsigned long long)v->next, v->epoch);
-	/* In this order: see verbs.h. */
+	/* Post the receive again before using the credit: see verbs.h. */
 	if (verbs_post_credit(v, slot))
 		return -1;
 	v->stored = c.stored;
@@ -183,14 +185,16 @@ static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
 	return 0;
 }
 
-/* A peer chooses what ends a receive; a write with an immediate leaves its memory as it was. */
+/* The peer chooses which operation completes a receive. A WRITE WITH IMMEDIATE would complete it
+ * and leave the posted memory unchanged. */
 static int check_opcode(struct verbs *v, const struct ibv_wc *wc, enum verbs_work work)
 {
 	enum ibv_wc_opcode due = work == WORK_RECV_BLOCK ? verbs_block_opcode(v) : IBV_WC_RECV;
 
 	if (wc->opcode == due)
 		return 0;
-	return verbs_fail(v, OUT_PROTOCOL, "%s: the peer's operation is not what was agreed on",
+	return verbs_fail(v, OUT_PROTOCOL,
+			  "%s: the peer used another RDMA operation than the agreed one",
 			  v->wire.name);
 }
 
@@ -199,7 +203,7 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	uint32_t slot = (uint32_t)wc->wr_id;
 	enum verbs_work work = (enum verbs_work)(wc->wr_id >> 32);
 
-	if (work <= WORK_SEND_NOTHING)
+	if (work <= WORK_WRITE_EMPTY)
 		v->sends--;
 	if (wc->status != IBV_WC_SUCCESS)
 		return work_failed(v, wc);
@@ -209,15 +213,15 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 		lane_heard_wire(v->lane);
 	switch (work) {
 	case WORK_SEND_BLOCK:
-		v->let_go++; /* they end in the order in which they were posted */
+		v->released++; /* sends complete in the order in which they were posted */
 		return 0;
 	case WORK_RECV_BLOCK:
-		return verbs_block_came(v, wc);
+		return verbs_block_arrived(v, wc);
 	case WORK_RECV_CREDIT:
 		return accept_credit(v, slot, wc->byte_len);
 	case WORK_RECV_HELLO:
 		if (wc->byte_len != LANE_HELLO_SIZE)
-			return verbs_fail(v, OUT_PROTOCOL, "%s: a hello of %u bytes came",
+			return verbs_fail(v, OUT_PROTOCOL, "%s: received a hello of %u bytes",
 					  v->wire.name, wc->byte_len);
 		v->hellos++;
 		return 0;
@@ -226,14 +230,14 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	}
 }
 
-/* Take in what completed: how many, or -1. */
+/* Processes completions. Returns their number, or -1. */
 static int reap_completions(struct verbs *v)
 {
 	struct ibv_wc wc[REAP_MOST];
 	int n = ibv_poll_cq(v->cq, REAP_MOST, wc);
 
 	if (n < 0)
-		return verbs_fail(v, OUT_PEER_LOST, "%s: poll for completions failed",
+		return verbs_fail(v, OUT_PEER_LOST, "%s: poll the completion queue: failed",
 				  v->wire.name);
 	for (int i = 0; i < n; i++)
 		work_done(v, &wc[i]);
@@ -253,8 +257,8 @@ static int spin_for_completion(struct verbs *v)
 	return n;
 }
 
-/* An event makes the channel readable only for what completes after arming, hence the look
- * between this and sleeping. */
+/* The channel becomes readable only for completions after this call. So the caller polls the queue
+ * once more before it sleeps. */
 static int arm_completion_event(struct verbs *v)
 {
 	int rc;
@@ -264,7 +268,7 @@ static int arm_completion_event(struct verbs *v)
 	rc = ibv_req_notify_cq(v->cq, 0);
 	if (rc) {
 		errno = abs(rc);
-		return verbs_fail(v, OUT_PEER_LOST, "%s: ask for completion events: %m",
+		return verbs_fail(v, OUT_PEER_LOST, "%s: request completion events: %m",
 				  v->wire.name);
 	}
 	v->armed = true;
@@ -282,7 +286,7 @@ static void take_completion_event(struct verbs *v)
 	v->armed = false;
 }
 
-/* The connection's end.  What came before it still counts. */
+/* The connection ended. Completions before that still count. */
 static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
 {
 	while (!v->why.code && reap_completions(v) > 0)
@@ -336,7 +340,7 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 	if (v->why.code)
 		return fail_again(&v->why);
 	if (atomic_load(&v->broken))
-		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was given up",
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was abandoned",
 				  v->wire.name);
 	n = reap_completions(v);
 	if (n == 0)
@@ -378,9 +382,9 @@ static int post_send(struct verbs *v, enum verbs_work work, struct ibv_sge *sge,
 	return verbs_post_sends(v, &wr);
 }
 
-int verbs_send_nothing(struct verbs *v)
+int verbs_write_empty(struct verbs *v)
 {
-	struct ibv_send_wr wr = {.wr_id = work_id(WORK_SEND_NOTHING, 0),
+	struct ibv_send_wr wr = {.wr_id = work_id(WORK_WRITE_EMPTY, 0),
 				 .opcode = IBV_WR_RDMA_WRITE};
 
 	return v->sends < v->sends_max ? verbs_post_sends(v, &wr) : 0;
@@ -395,18 +399,18 @@ int verbs_send_hello(struct verbs *v, enum hello_place place)
 	return post_send(v, WORK_SEND_HELLO, &sge, 0);
 }
 
-/* It is not known yet whether blocks get through: large packets may be lost where small ones come
+/* Whether it is still unknown if blocks get through: large packets may be lost where small ones get
  * through. */
 static bool is_fresh(const struct verbs *v)
 {
-	return v->large ? v->stored < v->large : !v->credited;
+	return v->first_large ? v->stored < v->first_large : !v->credited;
 }
 
-/* Blocks wait for a credit: -1 when too long. */
+/* Returns -1 if blocks have waited too long for a credit. */
 static int check_sink_alive(struct verbs *v)
 {
-	/* A hardware's acknowledgement is a sign too. */
-	if (patience_look(&v->patience, v->lane, v->stored + v->let_go, is_fresh(v)))
+	/* An acknowledgement by the adapter is a sign of life, too. */
+	if (patience_look(&v->patience, v->lane, v->stored + v->released, is_fresh(v)))
 		return verbs_fail(v, OUT_PEER_LOST, "%s", failed()->text);
 	return 0;
 }
@@ -418,12 +422,13 @@ static int await_sink(struct verbs *v)
 	return check_sink_alive(v);
 }
 
-/* The send queue's slots are free only once reaped, whatever a credit says of the data: an
- * adapter that is not asked for its completions (siw) fills up. */
+/* Waits for room in the send queue. Its entries are free only after their completions were polled,
+ * even if a credit has already arrived: otherwise the queue overflows (siw). */
 static int await_send_room(struct verbs *v, uint32_t room)
 {
 	while (v->sends + room > v->sends_max) {
-		/* Of a sink's credits that don't leave the source sees that none comes. */
+		/* A sink may wait without limit: if its credits get stuck, the source detects it.
+		 */
 		if (v->side == LANE_SOURCE ? await_sink(v) : verbs_progress(v, 0))
 			return -1;
 	}
@@ -434,9 +439,9 @@ static int verbs_send(struct wire *w, struct block *b)
 {
 	struct verbs *v = verbs_of(w);
 
-	if (!v->begun) {
-		v->begun = true;
-		v->next = v->stored = v->let_go = b->number;
+	if (!v->block_sent) {
+		v->block_sent = true;
+		v->next = v->stored = v->released = b->number;
 	}
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
@@ -447,22 +452,22 @@ static int verbs_send(struct wire *w, struct block *b)
 	if (await_send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
 		return -1;
 	v->next = b->number + 1;
-	if (!v->large && b->len > PACKET_MOST)
-		v->large = v->next;
+	if (!v->first_large && b->len > PACKET_MOST)
+		v->first_large = v->next;
 	return 0;
 }
 
-/* What the adapter has not let go of counts as not stored, though the sink has it. */
+/* A block that the adapter may still read counts as not stored, even if the sink has it. */
 static uint64_t count_credited(const struct verbs *v)
 {
-	return v->stored < v->let_go ? v->stored : v->let_go;
+	return v->stored < v->released ? v->stored : v->released;
 }
 
 static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 {
 	struct verbs *v = verbs_of(w);
 
-	/* Who looks again and again and never waits is to hear that it broke, too. */
+	/* A caller that only polls must also learn that the wire broke. */
 	if (least == 0 && count_credited(v) < v->next &&
 	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
 	     check_sink_alive(v)))
@@ -493,7 +498,7 @@ static int verbs_grant(struct wire *w, uint64_t stored)
 		return -1;
 	credit_encode(&c, at);
 	v->credit_slot = (v->credit_slot + 1) % v->sends_max;
-	if (post_send(v, WORK_SEND_CREDIT, &sge, v->inlined ? IBV_SEND_INLINE : 0))
+	if (post_send(v, WORK_SEND_CREDIT, &sge, v->sends_inline ? IBV_SEND_INLINE : 0))
 		return -1;
 	v->granted = stored;
 	return 0;
@@ -505,7 +510,7 @@ static int verbs_post(struct wire *w, struct block *b)
 {
 	struct verbs *v = verbs_of(w);
 
-	/* All blocks were posted before the connection was made. */
+	/* post_receives() posted all blocks before the wire was connected. */
 	if (v->posted[b->slot])
 		return 0;
 	if (v->why.code)
@@ -513,14 +518,14 @@ static int verbs_post(struct wire *w, struct block *b)
 	return verbs_post_block(v, b->slot);
 }
 
-/* Something to hand out, or nothing at hand; -1 when the wire is broken. */
+/* With `wait', waits until a block has arrived. Returns -1 if the wire is broken. */
 static int await_block(struct verbs *v, bool wait)
 {
 	if (v->why.code || atomic_load(&v->broken))
 		return verbs_progress(v, 0);
-	if (!v->came_left && !wait)
+	if (!v->arrivals_count && !wait)
 		return reap_completions(v) < 0 ? -1 : 0;
-	while (!v->came_left) {
+	while (!v->arrivals_count) {
 		if (verbs_progress(v, 0))
 			return -1;
 	}
@@ -535,11 +540,11 @@ static int verbs_recv(struct wire *w, bool wait, struct block **out)
 	*out = NULL;
 	if (await_block(v, wait))
 		return -1;
-	if (!v->came_left)
+	if (!v->arrivals_count)
 		return 0;
-	a = v->came[v->came_at];
-	v->came_at = (v->came_at + 1) % v->depth;
-	v->came_left--;
+	a = v->arrivals[v->arrivals_first];
+	v->arrivals_first = (v->arrivals_first + 1) % v->depth;
+	v->arrivals_count--;
 	*out = &v->pool->blocks[a.slot];
 	(*out)->len = a.len - LANE_HEAD;
 	return 0;

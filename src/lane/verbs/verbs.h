@@ -81,34 +81,34 @@ struct verbs {
 	struct ibv_mr *pool_mr, *ring_mr;
 	uint8_t *ring; /* hellos, then credits, then notices */
 	size_t ring_bytes;
-	bool paired; /* the id has a queue pair */
+	bool has_qp; /* rdma_create_qp() succeeded */
 	bool armed; /* the next completion will make the channel readable */
 	/* iWARP: our connection request has no answer yet, so nothing can be freed */
-	bool calling;
+	bool request_pending;
 	uint64_t spin_ns;
 
 	/* Posted and not yet reaped; the most that the device grants. */
 	uint32_t sends, sends_max;
-	bool inlined; /* credits and notices are sent inline, without the ring's memory */
+	bool sends_inline; /* credits and notices are sent inline, without the ring's memory */
 	uint32_t credit_slot; /* else: the next credit slot of the ring to send from */
 	unsigned hellos; /* the peer's hellos that arrived */
-	struct lane_ring there; /* source: the sink's pool, if we write into it */
+	struct lane_ring peer_ring; /* source: the sink's pool, if we write into it */
 
 	/* source */
-	bool begun; /* a block was sent on this wire: the next three are valid */
+	bool block_sent; /* on this wire: the next three are valid */
 	uint64_t next; /* number of the next block */
-	uint64_t let_go; /* number of the first block that the adapter may still read */
+	uint64_t released; /* number of the first block that the adapter may still read */
 	uint64_t stored; /* the highest credit */
 	/* Number + 1 of the first block sent that takes many packets; 0: none sent. */
-	uint64_t large;
+	uint64_t first_large;
 	bool credited; /* a credit has arrived */
 	struct patience patience;
 
 	/* sink */
 	bool *posted; /* by slot: its receive is posted */
 	/* ring of depth: blocks that arrived and that nobody has asked for yet */
-	struct arrival *came;
-	uint32_t came_at, came_left; /* where the ring begins, how many it holds */
+	struct arrival *arrivals;
+	uint32_t arrivals_first, arrivals_count; /* where the ring begins, how many it holds */
 	uint64_t granted;
 
 	int wake; /* eventfd; readable once the wire is broken */
@@ -118,7 +118,7 @@ struct verbs {
 
 /* Places of hellos in the ring: ours, the peer's, and the second one, which a sink sends or a
  * source receives. */
-enum hello_place { HELLO_OUT, HELLO_IN, HELLO_AGAIN, HELLO_PLACES };
+enum hello_place { HELLO_OUT, HELLO_IN, HELLO_SECOND, HELLO_PLACES };
 
 /* ---- verbs.c ---- */
 
@@ -130,7 +130,7 @@ int verbs_send_hello(struct verbs *v, enum hello_place place);
 /* Posts a list of work requests. */
 int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first);
 /* Sends an empty message, if the send queue has room. */
-int verbs_send_nothing(struct verbs *v);
+int verbs_write_empty(struct verbs *v);
 /* Processes completions. If there are none, waits for one until until_ms (0: without limit).
  * Returns -1 if the wire is broken or the lane was aborted. */
 int verbs_progress(struct verbs *v, uint64_t until_ms);
@@ -143,8 +143,9 @@ int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 /* Gives v->id, which has a device, its queues and memory, and posts all receives. */
 int verbs_equip(struct verbs *v);
 /* Undoes verbs_equip(); may be called in any state. */
-void verbs_strip(struct verbs *v);
-/* The part of verbs_strip() that does not wait: afterwards the adapter uses none of our memory. */
+void verbs_unequip(struct verbs *v);
+/* The part of verbs_unequip() that does not wait: afterwards the adapter uses none of our memory.
+ */
 void verbs_release_memory(struct verbs *v);
 /* Posts a receive. into NULL: for a message without bytes. */
 int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into);
@@ -162,7 +163,7 @@ enum verbs_work {
 	WORK_SEND_BLOCK,
 	WORK_SEND_CREDIT,
 	WORK_SEND_HELLO,
-	WORK_SEND_NOTHING,
+	WORK_WRITE_EMPTY,
 	WORK_RECV_BLOCK,
 	WORK_RECV_CREDIT,
 	WORK_RECV_HELLO,
@@ -179,7 +180,7 @@ static inline bool verbs_writes(const struct verbs *v)
 	return v->op != RDMA_OP_SEND;
 }
 /* Source: a connecting sink sends its hello a second time, with the ring. */
-static inline bool verbs_hears_twice(const struct verbs *v)
+static inline bool verbs_expects_two_hellos(const struct verbs *v)
 {
 	return v->side == LANE_SOURCE && v->accepting && verbs_writes(v);
 }
@@ -196,7 +197,7 @@ int verbs_post_block(struct verbs *v, uint32_t slot);
 /* Sink: the address in our memory of slot 0, with the page of its head. */
 uint64_t verbs_ring_at(const struct verbs *v);
 /* Sink: processes a successful completion of that receive. */
-int verbs_block_came(struct verbs *v, const struct ibv_wc *wc);
+int verbs_block_arrived(struct verbs *v, const struct ibv_wc *wc);
 /* Sink: the completion opcode of a block's receive. */
 enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v);
 
@@ -205,7 +206,7 @@ enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v);
 struct verbs_caller {
 	struct rdma_cm_id *id;
 	struct rdma_event_channel *events; /* its own, because another thread uses the listener's */
-	struct lane_private says;
+	struct lane_private request;
 };
 /* Frees c, and its id and channel if c still owns them, without an answer to the caller. */
 void verbs_caller_free(struct verbs_caller *c);

@@ -19,7 +19,7 @@
 #include "lane/verbs/verbs.h"
 #include "lane/verbs/verbs_connect.h"
 
-/* timer_create(2) has it; glibc before 2.41 only under the kernel's name. */
+/* A field of struct sigevent (timer_create(2)). Before 2.41, glibc has only the kernel's name. */
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -27,8 +27,7 @@
 enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
-	/* 7, the most there is, means for ever on rxe. */
-	RETRIES = 6,
+	RETRIES = 6, /* the largest value, 7, means infinite on rxe */
 };
 
 bool verbs_built(void)
@@ -44,7 +43,7 @@ struct cm_event {
 	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
 };
 
-/* Before the event is acknowledged, which frees its private data. */
+/* Call it before rdma_ack_cm_event(), which frees the private data. */
 static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
 {
 	const struct rdma_conn_param *p = &e->param.conn;
@@ -55,7 +54,7 @@ static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
 		*to = (struct lane_refusal){.code = 0};
 }
 
-/* The next event of the id: 0, or -1 when it is too late or the lane was aborted. */
+/* Waits for the next event of the id. Returns 0; -1 at the deadline or if the lane was aborted. */
 static int next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
 {
 	struct pollfd fds[] = {
@@ -74,7 +73,7 @@ static int next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
 		if (n < 0 && errno != EINTR)
 			return fail_as(OUT_CONNECT, "connect to %s: poll: %m", v->peer);
 		if (n > 0 && fds[1].revents)
-			return fail_as(OUT_CONNECT, "connect to %s: aborted", v->peer);
+			return fail_as(OUT_CONNECT, "connect to %s: the lane was aborted", v->peer);
 		if (n == 0) {
 			errno = ETIMEDOUT;
 			return fail_as(OUT_CONNECT, "connect to %s: no answer in time", v->peer);
@@ -87,7 +86,7 @@ static int next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
 	return 0;
 }
 
-/* Reasons of a rejection in the status of InfiniBand's connection manager; iWARP has errnos. */
+/* Reject reasons of InfiniBand's connection manager (event status). iWARP reports errnos. */
 enum { REJECT_NO_SERVICE = 8, REJECT_BY_CONSUMER = 28 };
 
 static int connect_failed(struct verbs *v, int err)
@@ -97,17 +96,17 @@ static int connect_failed(struct verbs *v, int err)
 	errno = err;
 	switch (err) {
 	case ENODEV:
-		return fail_as(OUT_TRANSPORT, "connect to %s: no RDMA device leads there", peer);
+		return fail_as(OUT_TRANSPORT, "connect to %s: no RDMA device on the route", peer);
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 		return fail_as(OUT_CONNECT, "connect to %s: no route to that address", peer);
 	case ECONNREFUSED:
-		return fail_as(OUT_CONNECT, "connect to %s: nobody listens for RDMA there", peer);
+		return fail_as(OUT_CONNECT, "connect to %s: no RDMA listener on that port", peer);
 	case ECONNRESET:
 		return fail_as(OUT_CONNECT, "connect to %s: refused by the peer", peer);
 	case ETIMEDOUT:
 	case EINTR:
-		/* No firewall: it was let through before. */
+		/* A lane that had a wire before was let through by firewalls. */
 		return fail_as(OUT_CONNECT, "connect to %s: no answer%s", peer,
 			       lane_had_wire(v->lane)
 				       ? " any more"
@@ -117,14 +116,14 @@ static int connect_failed(struct verbs *v, int err)
 	}
 }
 
-/* It has a reason, and that is its host's. */
+/* The peer rejected the request and sent the reason, which concerns its host. */
 static int fail_refused(struct verbs *v, const struct lane_refusal *why)
 {
 	if (why->code == OUT_MEMLOCK)
 		return fail_memlock_on(v->peer, why->limit, why->need);
 	if (why->code == OUT_MEMORY)
-		return fail_as(OUT_CONNECT, "connect to %s: out of memory there", v->peer);
-	return fail_as(OUT_CONNECT, "connect to %s: the adapter there can't carry this lane",
+		return fail_as(OUT_CONNECT, "connect to %s: that host is out of memory", v->peer);
+	return fail_as(OUT_CONNECT, "connect to %s: that host's adapter cannot carry this lane",
 		       v->peer);
 }
 
@@ -156,7 +155,7 @@ static int event_failed(struct verbs *v, const struct cm_event *e)
 	}
 }
 
-/* Wait for one kind of event; those about addresses and ports that change tell us nothing. */
+/* Waits for one kind of event. Address changes do not matter here. */
 static int expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
 {
 	struct cm_event e = {0};
@@ -171,31 +170,32 @@ static int expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t 
 /* ---- hellos ------------------------------------------------------------------------- */
 
 /*
- * siw hears nothing between its answer to a call and taking over the socket, and then waits for
- * what comes next: a hello that falls into the gap lies there for ever.  So something comes next,
- * again and again: a write of no bytes, which needs no memory and no permission at the peer, and
- * which iWARP itself may begin a connection with.
+ * An accepting siw misses data that arrives between its reply and its taking over the socket. It
+ * handles such data only when more arrives, so a hello in this gap would stay there for ever. So
+ * the connecting end repeats an RDMA WRITE of 0 bytes. It needs no memory and no permission at the
+ * peer, and iWARP itself may begin a connection with it.
  */
 static int nudge_siw(struct verbs *v, uint64_t *next_ms)
 {
 	if (clock_ms() < *next_ms)
 		return 0;
 	*next_ms = clock_ms() + NUDGE_MS;
-	return verbs_send_nothing(v);
+	return verbs_write_empty(v);
 }
 
-/* A ring is in the one hello that must have it. */
+/* Checks the hello at this place. Exactly one of the sink's hellos must announce a ring. */
 static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_place place)
 {
-	bool due = v->side == LANE_SOURCE && verbs_writes(v) &&
-		   (!v->accepting || place == HELLO_AGAIN);
+	bool expected = v->side == LANE_SOURCE && verbs_writes(v) &&
+			(!v->accepting || place == HELLO_SECOND);
 
 	if (hello_check_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
-			     &v->there))
+			     &v->peer_ring))
 		return -1;
-	if ((v->there.at != 0) == due)
+	if ((v->peer_ring.at != 0) == expected)
 		return 0;
-	return fail_as(OUT_PROTOCOL, "lane hello: %s a ring to write to", due ? "without" : "with");
+	return fail_as(OUT_PROTOCOL, "lane hello: %s ring to write to",
+		       expected ? "missing" : "unexpected");
 }
 
 static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
@@ -204,14 +204,14 @@ static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	bool nudges = iwarp && !v->accepting;
 	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
-	unsigned least = place == HELLO_AGAIN ? 2 : 1;
+	unsigned least = place == HELLO_SECOND ? 2 : 1;
 
 	while (v->hellos < least) {
 		if (clock_ms() >= deadline_ms)
 			return fail_as(OUT_CONNECT, "connect to %s: no hello in time", v->peer);
 		if (nudges && nudge_siw(v, &next_ms))
 			return -1;
-		/* It may be the last thing that came: then the wire is good, if broken. */
+		/* The hello may have arrived right before the wire broke; then it still counts. */
 		if (verbs_progress(v, next_ms < deadline_ms ? next_ms : deadline_ms) &&
 		    v->hellos < least)
 			return -1;
@@ -220,17 +220,17 @@ static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 }
 
 /*
- * last: of all hellos of this wire.  Were the wire closed before it is gone, the other end would
- * have been called without ever having had a wire.  If the other end has it and closes at once,
- * that is no matter of ours.
+ * last: the last hello of this wire. This waits until it was sent: if this end closed the wire
+ * earlier, the other end would have accepted a connection that never became a wire. Once the hello
+ * was sent, it does not matter here if the other end closes.
  */
 static int send_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
 		      bool last, uint64_t deadline_ms)
 {
 	struct lane_ring ring = {0};
 
-	/* Only to one who has proven to be our peer. */
-	if (v->wire.exposed && (v->accepting || place == HELLO_AGAIN))
+	/* Only an authenticated peer gets the key of the ring. */
+	if (v->wire.exposed && (v->accepting || place == HELLO_SECOND))
 		ring = (struct lane_ring){verbs_ring_at(v), v->pool_mr->rkey};
 	hello_write_ring(v->lane, v->epoch, v->accepting, key, &ring, verbs_hello_at(v, place));
 	if (verbs_send_hello(v, place))
@@ -244,23 +244,23 @@ static int send_hello(struct verbs *v, const struct lane_key *key, enum hello_pl
 
 static int exchange_hellos(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
-	bool again = v->wire.exposed && !v->accepting; /* we have to tell a ring yet */
+	bool send_ring = v->wire.exposed && !v->accepting; /* in a second hello */
 	uint64_t start;
 
 	if (v->accepting)
 		return await_hello(v, key, HELLO_IN, deadline_ms) ||
 				       send_hello(v, key, HELLO_OUT, true, deadline_ms) ||
-				       (verbs_hears_twice(v) &&
-					await_hello(v, key, HELLO_AGAIN, deadline_ms))
+				       (verbs_expects_two_hellos(v) &&
+					await_hello(v, key, HELLO_SECOND, deadline_ms))
 			       ? -1
 			       : 0;
-	/* iWARP wants the connecting end to speak first. */
+	/* On iWARP the connecting end must send first. */
 	start = clock_ns();
 	if (send_hello(v, key, HELLO_OUT, false, deadline_ms) ||
 	    await_hello(v, key, HELLO_IN, deadline_ms))
 		return -1;
 	v->wire.rtt_us = (uint32_t)((clock_ns() - start) / 1000 + 1);
-	return again ? send_hello(v, key, HELLO_AGAIN, true, deadline_ms) : 0;
+	return send_ring ? send_hello(v, key, HELLO_SECOND, true, deadline_ms) : 0;
 }
 
 static void name_wire(struct verbs *v)
@@ -277,7 +277,7 @@ static void name_wire(struct verbs *v)
 		 verbs_writes(v) ? " " : "", verbs_writes(v) ? verbs_op_text(v->op) : "");
 }
 
-/* ---- calling ------------------------------------------------------------------------ */
+/* ---- dialing ------------------------------------------------------------------------ */
 
 static int open_id(struct verbs *v)
 {
@@ -289,16 +289,17 @@ static int open_id(struct verbs *v)
 			       v->peer);
 	flags = fcntl(v->events->fd, F_GETFL);
 	if (flags < 0 || fcntl(v->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return fail_as(OUT_TRANSPORT, "connect to %s: event channel: %m", v->peer);
+		return fail_as(OUT_TRANSPORT,
+			       "connect to %s: make the event channel non-blocking: %m", v->peer);
 	if (rdma_create_id(v->events, &v->id, v, RDMA_PS_TCP))
-		return fail_as(OUT_TRANSPORT, "connect to %s: make an RDMA id: %m", v->peer);
+		return fail_as(OUT_TRANSPORT, "connect to %s: create an RDMA id: %m", v->peer);
 	return 0;
 }
 
 /*
- * The kernel looks when it begins, when it is told of a neighbour's answer, and when the time
- * is over.  An answer that comes at once, as on a host's own wires, can be missed: so the time
- * is short at first, and longer the next time.
+ * The kernel checks the neighbour entry at the start, when a neighbour answers, and when the time
+ * is over. It can miss an answer that arrives at once, as between interfaces of one host. So the
+ * first attempt has a short time, and each further one twice as much.
  */
 static int resolve_address(struct verbs *v, const union address *from, const union address *to,
 			   uint64_t deadline_ms)
@@ -321,7 +322,7 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 			return event_failed(v, &e);
 		if (!clock_left(deadline_ms))
 			return fail_as(OUT_CONNECT,
-				       "connect to %s: no answer from that address on its network",
+				       "connect to %s: no ARP or neighbor reply for that address",
 				       v->peer);
 	}
 }
@@ -334,10 +335,10 @@ static int resolve_route(struct verbs *v, uint64_t deadline_ms)
 }
 
 /*
- * siw connects its socket inside rdma_connect(), however long a host that says nothing
- * makes that, and whether the lane is aborted or not.  A signal ends the call, so one comes to
- * this thread after SIW_CALL_MS, and again, as the first may be too early.  Only where somebody has
- * made SIGUSR2 harmless (base/worker.c): without that it would end the program.
+ * siw connects its socket inside rdma_connect(). With a silent host that blocks for a long time,
+ * even if the lane is aborted. A signal ends the call. So a timer sends one to this thread after
+ * SIW_CALL_MS, and repeats it, because the first one may arrive before the call. It does so only if
+ * SIGUSR2 has a handler (base/worker.c); otherwise the signal would end the program.
  */
 struct alarm_clock {
 	timer_t timer;
@@ -377,7 +378,7 @@ static void alarm_stop(struct alarm_clock *a)
 	a->set = false;
 }
 
-static int call_listener(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+static int send_request(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
 	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	uint8_t private[LANE_PRIVATE_SIZE];
@@ -410,10 +411,10 @@ static int call_listener(struct verbs *v, const struct lane_key *key, uint64_t d
 	alarm_stop(&a);
 	if (rc)
 		return connect_failed(v, err);
-	v->calling = iwarp;
+	v->request_pending = iwarp;
 	if (next_event(v, deadline_ms, &e))
 		return clock_ms() < deadline_ms ? -1 : connect_failed(v, ETIMEDOUT);
-	v->calling = false;
+	v->request_pending = false;
 	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
 }
 
@@ -426,15 +427,15 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	if (verbs_new(l, epoch, &v))
 		return -1;
 	address_text(to, v->peer, sizeof v->peer);
-	if (fault_call(lane_index(l))) {
-		fail_as(OUT_CONNECT, "connect to %s: failed to order", v->peer);
+	if (fault_connect(lane_index(l))) {
+		fail_as(OUT_CONNECT, "connect to %s: failed by SLUICE_FAULT", v->peer);
 		goto failed;
 	}
 	if (open_id(v) || resolve_address(v, from, to, deadline_ms) ||
 	    resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
-	if (verbs_equip(v) || call_listener(v, key, deadline_ms) ||
+	if (verbs_equip(v) || send_request(v, key, deadline_ms) ||
 	    exchange_hellos(v, key, deadline_ms))
 		goto failed;
 	*out = &v->wire;
@@ -444,7 +445,7 @@ failed:
 	return -1;
 }
 
-/* ---- taking ------------------------------------------------------------------------- */
+/* ---- accepting ---------------------------------------------------------------------- */
 
 static int check_request(const struct verbs *v, const struct lane_private *p)
 {
@@ -452,15 +453,15 @@ static int check_request(const struct verbs *v, const struct lane_private *p)
 	    p->block_size == v->pool->size)
 		return 0;
 	return fail_as(OUT_PROTOCOL,
-		       "%s asks for lane %u epoch %u with %u blocks of %u where lane %u epoch %u "
-		       "with %u of %u was due",
+		       "%s requested lane %u epoch %u with %u blocks of %u bytes, expected lane %u "
+		       "epoch %u with %u of %u",
 		       v->peer, p->lane, p->epoch, p->depth, p->block_size, lane_index(v->lane),
 		       v->epoch, v->depth, v->pool->size);
 }
 
 static int accept_request(struct verbs *v)
 {
-	/* "As many as the caller asked for and the device can do." */
+	/* These constants mean: what the caller requested, up to the device's limit. */
 	struct rdma_conn_param param = {
 		.flow_control = 1,
 		.responder_resources = RDMA_MAX_RESP_RES,
@@ -473,7 +474,7 @@ static int accept_request(struct verbs *v)
 	return 0;
 }
 
-/* The caller has proven itself, so it may know why.  This thread's failure stays as it is. */
+/* The caller has authenticated, so it may learn the reason. Keeps this thread's failure. */
 static void reject_request(struct verbs *v)
 {
 	struct failure f = *failed();
@@ -510,17 +511,17 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
-	if (check_request(v, &c->says) || verbs_equip(v) || accept_request(v)) {
+	if (check_request(v, &c->request) || verbs_equip(v) || accept_request(v)) {
 		reject_request(v);
 		goto failed;
 	}
-	/* A send of ours before the connection is established is held up for seconds (rxe), and
-	 * on iWARP the caller must be first anyway. */
+	/* rxe delays a send for seconds if the connection is not established yet. On iWARP the
+	 * caller must send first anyway. */
 	if (expect_event(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
 	    exchange_hellos(v, key, deadline_ms))
 		goto failed;
-	if (fault_take(lane_index(l))) {
-		fail_as(OUT_CONNECT, "lane %u: dropped to order after the hello", lane_index(l));
+	if (fault_accept(lane_index(l))) {
+		fail_as(OUT_CONNECT, "lane %u: connection dropped by SLUICE_FAULT", lane_index(l));
 		goto failed;
 	}
 	verbs_caller_free(c);

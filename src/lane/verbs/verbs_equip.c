@@ -43,7 +43,7 @@ int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into)
 
 	if (!rc)
 		return 0;
-	errno = abs(rc); /* siw has it negative */
+	errno = abs(rc); /* siw returns a negative errno */
 	return verbs_fail(v, OUT_PEER_LOST, "post a receive on %s: %m", device_name(v));
 }
 
@@ -67,10 +67,10 @@ static int post_hello(struct verbs *v, enum hello_place place)
 
 static int post_receives(struct verbs *v)
 {
-	/* The next block's slot first, if it has one: verbs_block_came() counts on it. */
+	/* The next block's slot first: verbs_block_arrived() relies on the order. */
 	uint64_t next = lane_stored(v->lane);
 
-	if (post_hello(v, HELLO_IN) || (verbs_hears_twice(v) && post_hello(v, HELLO_AGAIN)))
+	if (post_hello(v, HELLO_IN) || (verbs_expects_two_hellos(v) && post_hello(v, HELLO_SECOND)))
 		return -1;
 	for (uint32_t i = 0; v->side == LANE_SINK && i < v->depth; i++) {
 		if (verbs_post_block(v, (uint32_t)((next + i) % v->depth)))
@@ -85,10 +85,11 @@ static int post_receives(struct verbs *v)
 
 static uint32_t count_receives(const struct verbs *v)
 {
-	return v->depth + 1 + verbs_hears_twice(v) + (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
+	return v->depth + 1 + verbs_expects_two_hellos(v) +
+	       (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
 }
 
-/* What the device is able to do, against what this lane asks for. */
+/* Checks the device's limits against what this lane needs. */
 static int check_device(struct verbs *v)
 {
 	struct ibv_device_attr dev;
@@ -97,18 +98,19 @@ static int check_device(struct verbs *v)
 
 	errno = abs(ibv_query_device(v->id->verbs, &dev));
 	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "ask %s what it can do: %m", device_name(v));
+		return verbs_fail(v, OUT_TRANSPORT, "query %s: %m", device_name(v));
 	errno = abs(ibv_query_port(v->id->verbs, v->id->port_num, &port));
 	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "ask %s about its port: %m", device_name(v));
+		return verbs_fail(v, OUT_TRANSPORT, "query the port of %s: %m", device_name(v));
 	if (port.max_msg_sz < message)
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "%s sends messages of at most %u bytes, a block needs %u",
 				  device_name(v), port.max_msg_sz, message);
 	if (dev.max_qp_wr < 0 || (uint32_t)dev.max_qp_wr < count_receives(v))
-		return verbs_fail(v, OUT_TRANSPORT,
-				  "%s takes %d receives at a time, %u blocks a lane need %u",
-				  device_name(v), dev.max_qp_wr, v->depth, count_receives(v));
+		return verbs_fail(
+			v, OUT_TRANSPORT,
+			"%s allows %d receives per queue pair, a depth of %u (--depth) needs %u",
+			device_name(v), dev.max_qp_wr, v->depth, count_receives(v));
 	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
 	if (v->sends_max > (uint32_t)dev.max_qp_wr)
 		v->sends_max = (uint32_t)dev.max_qp_wr;
@@ -117,7 +119,7 @@ static int check_device(struct verbs *v)
 
 static int make_cq(struct verbs *v)
 {
-	/* Never more completions than work requests, so it can't overrun. */
+	/* One entry for each work request, so the completion queue cannot overrun. */
 	int entries = (int)(v->sends_max + count_receives(v));
 	int vectors = v->id->verbs->num_comp_vectors;
 	int vector = vectors > 0 ? (int)lane_index(v->lane) % vectors : 0;
@@ -125,24 +127,26 @@ static int make_cq(struct verbs *v)
 
 	v->pd = ibv_alloc_pd(v->id->verbs);
 	if (!v->pd)
-		return verbs_fail(v, OUT_TRANSPORT, "make a protection domain on %s: %m",
+		return verbs_fail(v, OUT_TRANSPORT, "allocate a protection domain on %s: %m",
 				  device_name(v));
 	v->channel = ibv_create_comp_channel(v->id->verbs);
 	if (!v->channel)
-		return verbs_fail(v, OUT_TRANSPORT, "make a completion channel on %s: %m",
+		return verbs_fail(v, OUT_TRANSPORT, "create a completion channel on %s: %m",
 				  device_name(v));
 	flags = fcntl(v->channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(v->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return verbs_fail(v, OUT_TRANSPORT, "completion channel of %s: %m", device_name(v));
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "make the completion channel of %s non-blocking: %m",
+				  device_name(v));
 	v->cq = ibv_create_cq(v->id->verbs, entries, NULL, v->channel, vector);
 	if (!v->cq)
 		return verbs_fail(v, OUT_TRANSPORT,
-				  "make a completion queue of %d entries on %s: %m", entries,
+				  "create a completion queue of %d entries on %s: %m", entries,
 				  device_name(v));
 	return 0;
 }
 
-/* Of the small messages that this end sends. */
+/* The size of the small messages that this end sends. */
 static uint32_t inline_bytes(const struct verbs *v)
 {
 	if (v->side == LANE_SINK)
@@ -166,20 +170,21 @@ static int make_qp(struct verbs *v)
 
 	init = ask;
 	if (rdma_create_qp(v->id, v->pd, &init)) {
-		/* An adapter without inline data says so only like this. */
+		/* An adapter without inline data rejects the queue pair. */
 		init = ask;
 		init.cap.max_inline_data = 0;
 		if (rdma_create_qp(v->id, v->pd, &init))
 			return verbs_fail(v, OUT_TRANSPORT,
-					  "make a queue pair of %u and %u on %s: %m", v->sends_max,
-					  count_receives(v), device_name(v));
+					  "create a queue pair with %u sends and %u receives on "
+					  "%s: %m",
+					  v->sends_max, count_receives(v), device_name(v));
 	}
-	v->paired = true;
-	v->inlined = inline_bytes(v) > 0 && init.cap.max_inline_data >= inline_bytes(v);
+	v->has_qp = true;
+	v->sends_inline = inline_bytes(v) > 0 && init.cap.max_inline_data >= inline_bytes(v);
 	if (init.cap.max_recv_wr < count_receives(v))
 		return verbs_fail(v, OUT_TRANSPORT, "%s grants %u receives, %u are needed",
 				  device_name(v), init.cap.max_recv_wr, count_receives(v));
-	/* More than was asked for is not used: the completion queue was made for this many. */
+	/* Never use more sends than requested: the completion queue has room for these only. */
 	if (init.cap.max_send_wr < v->sends_max)
 		v->sends_max = init.cap.max_send_wr;
 	if (v->sends_max < verbs_sends_a_block(v))
@@ -188,7 +193,7 @@ static int make_qp(struct verbs *v)
 	return 0;
 }
 
-/* Bytes that are locked for v, the pool included. */
+/* Bytes of memory that v locks. */
 static uint64_t count_locked_bytes(const struct verbs *v)
 {
 	return v->pool->bytes + v->ring_bytes;
@@ -197,8 +202,8 @@ static uint64_t count_locked_bytes(const struct verbs *v)
 static int register_memory(struct verbs *v, void *base, size_t bytes, int access,
 			   struct ibv_mr **out)
 {
-	/* A source's memory is only read, but one registered for reading alone is, on some
-	 * kernels, still the page of zeros that the first write to it takes the place of. */
+	/* The adapter only reads a source's memory. But if it is registered without write access,
+	 * some kernels pin the shared zero page, which the first write replaces by another page. */
 	*out = ibv_reg_mr(v->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | access);
 	if (*out)
 		return 0;
@@ -224,9 +229,9 @@ static int make_memory(struct verbs *v)
 		return verbs_fail(v, OUT_MEMORY, "map %zu bytes: %m", bytes);
 	v->ring = ring;
 	v->ring_bytes = bytes;
-	/* Hellos are no secret, but a forked child must not take our registered pages away. */
+	/* After a fork, copy-on-write must not replace the registered pages. */
 	if (madvise(ring, bytes, MADV_DONTFORK))
-		return verbs_fail(v, OUT_MEMORY, "keep memory from children: %m");
+		return verbs_fail(v, OUT_MEMORY, "exclude memory from fork: %m");
 	if (register_memory(v, ring, bytes, 0, &v->ring_mr))
 		return -1;
 	return register_memory(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
@@ -234,7 +239,7 @@ static int make_memory(struct verbs *v)
 
 int verbs_equip(struct verbs *v)
 {
-	/* Before the memory is registered: it does not move later. */
+	/* Before the memory is registered, because registered pages cannot move. */
 	node_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (check_device(v) || make_cq(v) || make_qp(v) || make_memory(v))
 		return -1;
@@ -250,9 +255,9 @@ void verbs_release_memory(struct verbs *v)
 	v->pool_mr = v->ring_mr = NULL;
 }
 
-void verbs_strip(struct verbs *v)
+void verbs_unequip(struct verbs *v)
 {
-	if (v->paired)
+	if (v->has_qp)
 		rdma_destroy_qp(v->id);
 	if (v->cq)
 		ibv_destroy_cq(v->cq);
@@ -263,7 +268,7 @@ void verbs_strip(struct verbs *v)
 		ibv_dealloc_pd(v->pd);
 	if (v->ring)
 		munmap(v->ring, v->ring_bytes);
-	v->paired = false;
+	v->has_qp = false;
 	v->cq = NULL;
 	v->channel = NULL;
 	v->pd = NULL;

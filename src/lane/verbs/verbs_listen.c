@@ -13,7 +13,7 @@
 #include "lane/verbs/verbs.h"
 
 enum {
-	PORT_TRIES = 32, /* for any port: it may be TCP's already */
+	PORT_TRIES = 32, /* if any port may be used: TCP may have the chosen one */
 	BACKLOG = 128,
 	REQUESTS_AT_ONCE = 64,
 };
@@ -24,12 +24,12 @@ struct verbs_listener {
 	char where[80];
 };
 
-/* ---- what there is ------------------------------------------------------------------ */
+/* ---- devices of this host ----------------------------------------------------------- */
 
 static const char sysfs_devices[] = "/sys/class/infiniband";
 static const char cm_device[] = "/dev/infiniband/rdma_cm";
 
-/* Is a port of this device active? */
+/* Whether a port of this device is active. */
 static bool is_device_active(const char *device)
 {
 	char path[600], state[32];
@@ -86,7 +86,7 @@ bool verbs_present(char *why, size_t size)
 		snprintf(why, size, "no RDMA device");
 		return false;
 	}
-	/* Asking librdmacm would have it complain on stderr. */
+	/* librdmacm would print an error on stderr. */
 	fd = RETRIED(open(cm_device, O_RDWR | O_CLOEXEC));
 	if (fd < 0) {
 		if (errno == ENOENT || errno == ENODEV || errno == ENXIO)
@@ -141,7 +141,7 @@ static int set_nonblocking(int fd)
 	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* One try: 0, or -1 with errno. */
+/* Tries one port. Returns 0, or -1 with errno. */
 static int listen_once(struct verbs_listener *v, const union address *addr, unsigned port)
 {
 	union address a = *addr;
@@ -157,7 +157,7 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 	}
 	errno = 0;
 	if (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs || rdma_listen(v->id, BACKLOG)) {
-		/* Loopback can be bound although nothing is behind it. */
+		/* A loopback address can be bound, but belongs to no RDMA device. */
 		err = errno ? errno : ENODEV;
 		rdma_destroy_id(v->id);
 		v->id = NULL;
@@ -167,8 +167,8 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 	return 0;
 }
 
-/* On siw the address can be bound although TCP has the port, and listening then fails: so
- * only both together say whether a port is free. */
+/* A port is free only if both bind and listen succeed: on siw, bind succeeds even if TCP has the
+ * port, and listen then fails. */
 static int listen_somewhere(struct verbs_listener *v, const union address *addr, unsigned lo,
 			    unsigned hi)
 {
@@ -198,10 +198,10 @@ static int listen_somewhere(struct verbs_listener *v, const union address *addr,
 static int listen_failed(const struct verbs_listener *v, unsigned lo, unsigned hi)
 {
 	if (errno == ENODEV)
-		return fail_as(OUT_TRANSPORT, "listen for RDMA at %s: no RDMA device is there",
-			       v->where);
+		return fail_as(OUT_TRANSPORT,
+			       "listen for RDMA at %s: no RDMA device has that address", v->where);
 	if (errno == EADDRINUSE && lo)
-		return fail_as(OUT_SOCKET, "listen for RDMA at %s: no port of %u-%u is free",
+		return fail_as(OUT_SOCKET, "listen for RDMA at %s: no port from %u to %u is free",
 			       v->where, lo, hi);
 	return fail_as(OUT_SOCKET, "listen for RDMA at %s: %m", v->where);
 }
@@ -251,7 +251,7 @@ int verbs_listener_fd(const struct verbs_listener *v)
 
 const struct lane_private *verbs_caller_request(const struct verbs_caller *c)
 {
-	return &c->says;
+	return &c->request;
 }
 
 void verbs_caller_free(struct verbs_caller *c)
@@ -273,10 +273,11 @@ void verbs_refuse(struct verbs_caller *c)
 	verbs_caller_free(c);
 }
 
-/* A request with this id and private data: NULL and a refusal if it can't be a lane's. */
-static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane_private *says)
+/* Makes a caller of a connection request. If the request is NULL, not a lane's, rejects it and
+ * returns NULL. */
+static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane_private *request)
 {
-	struct verbs_caller *c = says ? calloc(1, sizeof *c) : NULL;
+	struct verbs_caller *c = request ? calloc(1, sizeof *c) : NULL;
 
 	if (!c) {
 		rdma_reject(id, NULL, 0);
@@ -284,10 +285,10 @@ static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane
 		return NULL;
 	}
 	c->id = id;
-	c->says = *says;
+	c->request = *request;
 	c->events = rdma_create_event_channel();
-	/* Moved here and not in the lane's thread: nobody else may look at the listener's
-	 * channel meanwhile. */
+	/* Migrate here, not in the lane's thread: during the migration no other thread may read
+	 * the listener's channel. */
 	if (!c->events || set_nonblocking(c->events->fd) || rdma_migrate_id(id, c->events)) {
 		verbs_refuse(c);
 		return NULL;
@@ -298,14 +299,14 @@ static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane
 int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 {
 	struct rdma_cm_event *e;
-	struct lane_private says;
+	struct lane_private request;
 
 	*out = NULL;
 	for (unsigned i = 0; i < REQUESTS_AT_ONCE && !*out; i++) {
 		const struct rdma_conn_param *param;
 		struct rdma_cm_id *id;
 		enum rdma_cm_event_type what;
-		bool lane;
+		bool decoded;
 
 		if (rdma_get_cm_event(v->events, &e)) {
 			if (errno == EAGAIN || errno == EINTR)
@@ -315,14 +316,15 @@ int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 		what = e->event;
 		id = e->id;
 		param = &e->param.conn;
-		lane = what == RDMA_CM_EVENT_CONNECT_REQUEST &&
-		       !lane_private_decode(param->private_data, param->private_data_len, &says);
+		decoded = what == RDMA_CM_EVENT_CONNECT_REQUEST &&
+			  !lane_private_decode(param->private_data, param->private_data_len,
+					       &request);
 		rdma_ack_cm_event(e);
 		if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			return fail_as(OUT_TRANSPORT,
 				       "listen for RDMA at %s: the device was removed", v->where);
 		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
-			*out = make_caller(id, lane ? &says : NULL);
+			*out = make_caller(id, decoded ? &request : NULL);
 	}
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include "lane/verbs/verbs_connect.h"
 #include "lane/verbs/verbs_port.h"
 
-static const char none[] = "this build has no RDMA";
+static const char none[] = "this build has no RDMA support";
 
 bool verbs_built(void)
 {
@@ -49,7 +49,7 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 
-/* There are no listeners and callers, so nothing of what follows is ever called with one. */
+/* Without listeners and callers, none of the following functions is ever called. */
 
 void verbs_unlisten(struct verbs_listener *v)
 {

@@ -18,11 +18,11 @@ int verbs_op_check(struct verbs *v)
 
 	if (v->op != RDMA_OP_WRITE_IMM || dev->transport_type != IBV_TRANSPORT_IWARP)
 		return 0;
-	/* RFC 7306 has it, but no adapter that verbs can tell from one that has not. */
+	/* RFC 7306 adds it, but verbs do not show which adapters implement that. */
 	return verbs_fail(
 		v, OUT_TRANSPORT,
-		"%s is iWARP, which has no write with immediate: take --rdma-op=write-send "
-		"or --rdma-op=send",
+		"%s is iWARP, which has no RDMA WRITE WITH IMMEDIATE: use --rdma-op=write-send or "
+		"--rdma-op=send",
 		ibv_get_device_name(dev));
 }
 
@@ -33,12 +33,12 @@ uint32_t verbs_sends_a_block(const struct verbs *v)
 	return v->side == LANE_SOURCE && v->op == RDMA_OP_WRITE_SEND ? 2 : 1;
 }
 
-/* Where the head of a slot is in the sink's memory. */
+/* The address of a slot's head in the sink's memory. */
 static uint64_t remote_slot_addr(const struct verbs *v, uint32_t slot)
 {
 	uint64_t stride = (uint64_t)v->pool->size + LANE_PAGE;
 
-	return v->there.at + slot * stride + LANE_PAGE - LANE_HEAD;
+	return v->peer_ring.at + slot * stride + LANE_PAGE - LANE_HEAD;
 }
 
 static struct ibv_send_wr make_write(const struct verbs *v, uint32_t slot, struct ibv_sge *sge)
@@ -48,12 +48,12 @@ static struct ibv_send_wr make_write(const struct verbs *v, uint32_t slot, struc
 		.sg_list = sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = remote_slot_addr(v, slot), .rkey = v->there.key},
+		.wr.rdma = {.remote_addr = remote_slot_addr(v, slot), .rkey = v->peer_ring.key},
 	};
 }
 
-/* The receiver gets the notice only when all that was written before it is in place; so it is with
- * iWARP, too, where that is all there is. */
+/* A receiver gets the SEND only after all earlier WRITEs are in place. iWARP guarantees that, too,
+ * although it guarantees nothing else about the order of WRITEs. */
 static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
 {
 	struct notice n = {.epoch = v->epoch, .slot = slot, .len = data->length};
@@ -64,7 +64,7 @@ static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
 				     .sg_list = &sge,
 				     .num_sge = 1,
 				     .opcode = IBV_WR_SEND,
-				     .send_flags = v->inlined ? IBV_SEND_INLINE : 0};
+				     .send_flags = v->sends_inline ? IBV_SEND_INLINE : 0};
 	struct ibv_send_wr data_wr = make_write(v, slot, data);
 
 	notice_encode(&n, verbs_notice_at(v, slot));
@@ -122,7 +122,7 @@ enum ibv_wc_opcode verbs_block_opcode(const struct verbs *v)
 	return v->op == RDMA_OP_WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
 }
 
-/* What a written block's slot and length are, by the one who wrote it. */
+/* Reads the slot and length of a written block, as the peer sent them. */
 static int read_arrival(struct verbs *v, const struct ibv_wc *wc, struct arrival *a)
 {
 	struct notice n;
@@ -132,35 +132,36 @@ static int read_arrival(struct verbs *v, const struct ibv_wc *wc, struct arrival
 		return 0;
 	}
 	if (wc->byte_len != NOTICE_SIZE)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: a notice of %u bytes came", v->wire.name,
-				  wc->byte_len);
+		return verbs_fail(v, OUT_PROTOCOL, "%s: received a notice of %u bytes",
+				  v->wire.name, wc->byte_len);
 	if (notice_decode(verbs_notice_at(v, (uint32_t)wc->wr_id), &n))
 		return verbs_fail(v, failed()->code, "%s: %s", v->wire.name, failed()->text);
 	if (n.epoch != v->epoch)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: a notice of epoch %u came in epoch %u",
+		return verbs_fail(v, OUT_PROTOCOL, "%s: received a notice of epoch %u in epoch %u",
 				  v->wire.name, n.epoch, v->epoch);
 	*a = (struct arrival){.slot = n.slot, .len = n.len};
 	return 0;
 }
 
-int verbs_block_came(struct verbs *v, const struct ibv_wc *wc)
+int verbs_block_arrived(struct verbs *v, const struct ibv_wc *wc)
 {
-	/* Receives are used in the order in which they were posted, which is that of slots: so this
-	 * is the slot that is due, in every mode, and it was free. */
-	uint32_t due = (uint32_t)wc->wr_id;
-	struct arrival a = {.slot = due, .len = wc->byte_len};
+	/* The adapter uses receives in the order in which they were posted, which is the order of
+	 * slots. So with every operation this is the next slot, and it was free. */
+	uint32_t expected = (uint32_t)wc->wr_id;
+	struct arrival a = {.slot = expected, .len = wc->byte_len};
 
 	if (verbs_writes(v) && read_arrival(v, wc, &a))
 		return -1;
-	if (a.slot != due)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: slot %u of %u was written where %u was due",
-				  v->wire.name, a.slot, v->depth, due);
+	if (a.slot != expected)
+		return verbs_fail(v, OUT_PROTOCOL,
+				  "%s: slot %u of %u was written, expected slot %u", v->wire.name,
+				  a.slot, v->depth, expected);
 	if (a.len < LANE_HEAD || a.len > LANE_HEAD + v->pool->size)
-		return verbs_fail(v, OUT_PROTOCOL, "%s: a block of %u bytes came", v->wire.name,
+		return verbs_fail(v, OUT_PROTOCOL, "%s: received a block of %u bytes", v->wire.name,
 				  a.len);
-	v->came[(v->came_at + v->came_left) % v->depth] = a;
-	v->posted[due] = false;
-	v->came_left++;
-	atomic_fetch_add_explicit(&v->wire.heard, 1, memory_order_relaxed);
+	v->arrivals[(v->arrivals_first + v->arrivals_count) % v->depth] = a;
+	v->posted[expected] = false;
+	v->arrivals_count++;
+	atomic_fetch_add_explicit(&v->wire.received, 1, memory_order_relaxed);
 	return 0;
 }

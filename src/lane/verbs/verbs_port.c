@@ -22,10 +22,10 @@ static struct ibv_context *open_device(const char *name)
 			ctx = ibv_open_device(*d);
 	}
 	if (!found)
-		fail_as(OUT_TRANSPORT, "libibverbs knows no device %s", name);
+		fail_as(OUT_TRANSPORT, "open %s with libibverbs: no such device", name);
 	else if (!ctx)
-		fail_as(OUT_TRANSPORT, "libibverbs does not open %s: %s", name,
-			errno ? strerror(errno) : "it does not say why");
+		fail_as(OUT_TRANSPORT, "open %s with libibverbs: %s", name,
+			errno ? strerror(errno) : "no reason given");
 	if (all)
 		ibv_free_device_list(all);
 	return ctx;
@@ -42,9 +42,9 @@ int verbs_port_query(const struct adapter *a, struct adapter_verbs *out)
 	rc = ibv_query_port(ctx, (uint8_t)a->port, &port);
 	ibv_close_device(ctx);
 	if (rc)
-		return fail_as(OUT_TRANSPORT, "ask %s for its port %u: %s", a->device, a->port,
+		return fail_as(OUT_TRANSPORT, "query %s port %u: %s", a->device, a->port,
 			       strerror(rc < 0 ? -rc : rc));
-	/* IBV_MTU_256 is 1. */
+	/* enum ibv_mtu: IBV_MTU_256 is 1, and each next value is twice the size. */
 	out->mtu = port.active_mtu ? 128u << port.active_mtu : 0;
 	out->mtu_most = port.max_mtu ? 128u << port.max_mtu : 0;
 	return 0;

@@ -66,10 +66,10 @@ static void test_block_damaged_twice_ends_the_lane(void **arg)
 static void test_broken_wire_is_mended(void **arg)
 {
 	(void)arg;
-	assert_false(fault_call(2));
+	assert_false(fault_connect(2));
 	transfer(2);
-	assert_true(fault_call(2));
-	assert_false(fault_call(3));
+	assert_true(fault_connect(2));
+	assert_false(fault_connect(3));
 	assert_int_equal(from.rc, 0);
 	assert_int_equal(to.done, 20);
 	assert_int_equal(stats.epochs, 2);

@@ -91,18 +91,18 @@ static void test_invalid_heads_are_refused(void **arg)
 {
 	(void)arg;
 	for (unsigned i = 0; i < 4; i++)
-		assert_head_refused(i, 0, "not one of ours");
+		assert_head_refused(i, 0, "wrong magic number");
 	assert_head_refused(4, 2, "version 2, not 1");
 	assert_head_refused(5, 0, "kind 0");
 	assert_head_refused(5, 3, "kind 3");
 	assert_head_refused(6, LANE_COUNT_MAX, "lane 64");
 	assert_head_refused(7, 1, "lane 258");
-	assert_head_refused(14, 1, "do not fit");
-	assert_head_refused(15, 0x80, "do not fit");
+	assert_head_refused(14, 1, "exceed the block size");
+	assert_head_refused(15, 0x80, "exceed the block size");
 	assert_head_refused(31, 0x80, "position");
 	assert_head_refused(31, 0xff, "position");
 	for (unsigned i = 36; i < 40; i++)
-		assert_head_refused(i, 1, "must be 0");
+		assert_head_refused(i, 1, "reserved bytes are not 0");
 }
 
 static void test_full_block_is_accepted(void **arg)
@@ -287,10 +287,10 @@ static void test_invalid_hellos_are_refused(void **arg)
 
 	(void)arg;
 	h.from = 3;
-	assert_hello_refused(h, "neither a source nor a sink");
+	assert_hello_refused(h, "neither source nor sink");
 	h = a_hello;
 	h.accepting = 2;
-	assert_hello_refused(h, "neither end");
+	assert_hello_refused(h, "neither connecting nor accepting");
 	h = a_hello;
 	h.lane = LANE_COUNT_MAX;
 	assert_hello_refused(h, "lane 64");
@@ -305,17 +305,17 @@ static void test_invalid_hellos_are_refused(void **arg)
 	h.block_size = LANE_BLOCK_MAX * 2;
 	assert_hello_refused(h, "block size");
 	h.block_size = 3 * 4096;
-	assert_hello_refused(h, "no power of two");
+	assert_hello_refused(h, "not a power of two");
 	h.block_size = 0;
 	assert_hello_refused(h, "block size 0");
 	h = a_hello;
 	h.ring.key = 1;
-	assert_hello_refused(h, "must be 0");
+	assert_hello_refused(h, "reserved bytes are not 0");
 	h.ring.at = LANE_PAGE + LANE_HEAD;
-	assert_hello_refused(h, "a ring that no sink has");
+	assert_hello_refused(h, "invalid ring");
 	h.ring.at = LANE_PAGE;
 	h.from = LANE_SOURCE;
-	assert_hello_refused(h, "a ring that no sink has");
+	assert_hello_refused(h, "invalid ring");
 }
 
 static void test_hello_carries_a_ring(void **arg)
@@ -377,11 +377,11 @@ static void test_notice_layout_matches_the_protocol(void **arg)
 	assert_notice_refused(n, "is beyond");
 	n.slot = LANE_DEPTH_MAX - 1;
 	n.len = LANE_HEAD - 1;
-	assert_notice_refused(n, "of 63 bytes");
+	assert_notice_refused(n, "notice: 63 bytes");
 	n.len = LANE_HEAD + LANE_BLOCK_MAX + 1;
-	assert_notice_refused(n, "bytes, not");
+	assert_notice_refused(n, "bytes are not in");
 	n.len = UINT32_MAX;
-	assert_notice_refused(n, "bytes, not");
+	assert_notice_refused(n, "bytes are not in");
 }
 
 /* ---- connection requests --------------------------------------------------------------- */

@@ -136,13 +136,14 @@ static void test_wrong_head_ends_the_sink(void **arg)
 		struct head head;
 		const char *why;
 	} cases[] = {
-		{{.kind = 1, .lane = 0, .len = 100}, "of lane 0 epoch 0, not"},
-		{{.kind = 1, .lane = 1, .epoch = 1, .len = 100}, "of lane 1 epoch 1, not"},
-		{{.kind = 1, .lane = 1, .number = 1, .len = 100}, "got block 1"},
-		{{.kind = 1, .lane = 1, .number = UINT64_MAX, .len = 100}, "got block 18446744"},
+		{{.kind = 1, .lane = 0, .len = 100}, "of lane 0 epoch 0, expected"},
+		{{.kind = 1, .lane = 1, .epoch = 1, .len = 100}, "of lane 1 epoch 1, expected"},
+		{{.kind = 1, .lane = 1, .number = 1, .len = 100}, "received block 1"},
+		{{.kind = 1, .lane = 1, .number = UINT64_MAX, .len = 100},
+		 "received block 18446744"},
 		{{.kind = 9, .lane = 1, .len = 100}, "kind 9"},
-		{{.kind = 1, .lane = 1, .len = SIZE + 1}, "do not fit"},
-		{{.kind = 1, .lane = 1, .len = UINT32_MAX}, "do not fit"},
+		{{.kind = 1, .lane = 1, .len = SIZE + 1}, "exceed the block size"},
+		{{.kind = 1, .lane = 1, .len = UINT32_MAX}, "exceed the block size"},
 		{{.kind = 1, .lane = 1, .len = 100, .pos = UINT64_MAX}, "position"},
 	};
 
@@ -170,7 +171,7 @@ static void test_repeated_block_ends_the_sink(void **arg)
 	say_block(&v, right, 100);
 	assert_int_equal(lane_recv(v.lane, &b), 0);
 	assert_int_equal(lane_put(v.lane, b), 0);
-	assert_refused(&v, OUT_PROTOCOL, "got block 0");
+	assert_refused(&v, OUT_PROTOCOL, "received block 0");
 	victim_close(&v);
 }
 
@@ -294,8 +295,8 @@ static void test_wrong_credit_ends_the_source(void **arg)
 		uint64_t first, second;
 		const char *why;
 	} cases[] = {
-		{0, 4, 0, "says 4 blocks are stored, of 3 sent and 0 stored before"},
-		{0, UINT64_MAX, 0, "of 3 sent"},
+		{0, 4, 0, "reports 4 blocks as stored, but 3 were sent and 0 stored before"},
+		{0, UINT64_MAX, 0, "but 3 were sent"},
 		{0, 2, 1, "credit of 1 after 2"},
 		{0, 2, 2, "credit of 2 after 2"},
 		{1, 3, 0, "epoch 1, not 0"},
@@ -328,7 +329,7 @@ static void test_random_bytes_end_the_source(void **arg)
 	say(&v, "HTTP/1.1 400 Bad", CREDIT_SIZE);
 	assert_int_equal(send_few(&v, 3), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
-	assert_string_equal(failed()->text, "credit: not one of ours");
+	assert_string_equal(failed()->text, "credit: wrong magic number");
 	victim_close(&v);
 }
 

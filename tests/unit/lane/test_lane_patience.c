@@ -129,7 +129,7 @@ static void fresh_wire_is_given_less_time(void **state)
 
 	(void)state;
 	assert_true(took >= FIRST_CREDIT_MS);
-	assert_non_null(strstr(failed()->text, "no block came through for 5 s"));
+	assert_non_null(strstr(failed()->text, "no block got through for 5 s"));
 	lane_free(l);
 }
 
@@ -140,7 +140,7 @@ static void fresh_wire_without_an_answer_is_given_the_timeout(void **state)
 
 	(void)state;
 	assert_true(wait_ms(l, true, LONG_MS) >= FIRST_CREDIT_MS + 1500);
-	assert_non_null(strstr(failed()->text, "no block came through for 6.5 s"));
+	assert_non_null(strstr(failed()->text, "no block got through for 6.5 s"));
 	lane_free(l);
 }
 

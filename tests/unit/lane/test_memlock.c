@@ -185,7 +185,7 @@ static void test_missing_adapter_has_a_reason(void **state)
 
 	(void)state;
 	if (!verbs_built())
-		assert_string_equal(why, "this build has no RDMA");
+		assert_string_equal(why, "this build has no RDMA support");
 	else if (access("/sys/class/infiniband", F_OK))
 		assert_string_equal(why, "no RDMA device");
 	assert_int_equal(there, why[0] == '\0');

@@ -521,7 +521,7 @@ static void test_forged_credits(void **arg)
 
 		transfer(&r, 200, 6, SMALL, &plan);
 		assert_int_equal(r.pair.first.code, OUT_PROTOCOL);
-		assert_non_null(strstr(r.pair.first.text, "the sink says"));
+		assert_non_null(strstr(r.pair.first.text, "the sink reports"));
 		assert_int_equal(r.from.epochs, 1);
 	}
 }
@@ -533,7 +533,7 @@ static void test_a_sink_that_lies_when_it_is_mended(void **arg)
 
 	(void)arg;
 	transfer(&r, 20, 4, SMALL, &plan);
-	assert_ends(&r, OUT_PROTOCOL, "get", "the sink says");
+	assert_ends(&r, OUT_PROTOCOL, "get", "the sink reports");
 }
 
 /* ---- ending ------------------------------------------------------------------------------ */

@@ -159,7 +159,7 @@ static void test_refused_connection_names_address_and_port(void **arg)
 	(void)arg;
 	assert_int_equal(dial_connect(l, to, 2, LONG_MS), -1);
 	snprintf(want, sizeof want,
-		 "connect lane 2 at %s: Connection refused; at %s: Connection refused",
+		 "connect lane 2 to %s: Connection refused; to %s: Connection refused",
 		 address_text(&to[0], where[0], sizeof where[0]),
 		 address_text(&to[1], where[1], sizeof where[1]));
 	assert_string_equal(failed()->text, want);
@@ -188,11 +188,11 @@ static void test_wrong_peers_are_refused(void **arg)
 	assert_int_equal(failed()->code, OUT_AUTH);
 	for (unsigned i = 0; i < 5; i++)
 		stop_answerer(&a[i]);
-	assert_non_null(strstr(failed()->text, "not from our peer"));
+	assert_non_null(strstr(failed()->text, "wrong MAC, so not from the peer"));
 	assert_non_null(strstr(failed()->text, "from the wrong end"));
-	assert_non_null(strstr(failed()->text, "for lane 2 epoch 4"));
+	assert_non_null(strstr(failed()->text, "lane 2 epoch 4, expected"));
 	assert_non_null(strstr(failed()->text, "both ends are sources"));
-	assert_non_null(strstr(failed()->text, "for lane 1 epoch 5"));
+	assert_non_null(strstr(failed()->text, "lane 1 epoch 5, expected"));
 	assert_non_null(strstr(failed()->text, "Connection refused"));
 	lane_close(l);
 }
@@ -229,7 +229,7 @@ static void test_silent_address_times_out(void **arg)
 	a.silent = true;
 	start(&a);
 	assert_int_equal(dial_connect(l, &to, 1, 200), -1);
-	assert_non_null(strstr(failed()->text, "connected, but nobody answers"));
+	assert_non_null(strstr(failed()->text, "connected, but no answer in time"));
 	assert_true(clock_ms() - before >= 200);
 	assert_true(clock_ms() - before < LONG_MS);
 	stop_answerer(&a);

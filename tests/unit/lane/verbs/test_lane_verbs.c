@@ -285,7 +285,8 @@ static void test_missing_listener_is_reported(void **state)
 	pthread_join(s.call.thread, NULL);
 	assert_int_equal(s.call.result, -1);
 	assert_int_equal(s.call.why.code, OUT_CONNECT);
-	snprintf(where, sizeof where, "connect to %s:%u: nobody listens", far.address, s.door.port);
+	snprintf(where, sizeof where, "connect to %s:%u: no RDMA listener", far.address,
+		 s.door.port);
 	if (!strstr(s.call.why.text, where))
 		print_error("%s\n", s.call.why.text);
 	assert_non_null(strstr(s.call.why.text, where));

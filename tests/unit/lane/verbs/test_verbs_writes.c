@@ -158,7 +158,7 @@ static void write_raw(struct scene *s, const struct block *b, uint64_t to, uint3
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = s->v->there.at + to, .rkey = s->v->there.key},
+		.wr.rdma = {.remote_addr = s->v->peer_ring.at + to, .rkey = s->v->peer_ring.key},
 	};
 
 	assert_int_equal(verbs_post_sends(s->v, &wr), 0);
@@ -196,7 +196,8 @@ static void tell(struct scene *s, uint32_t slot, uint32_t len, uint32_t epoch)
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 		.imm_data = htonl(slot),
-		.wr.rdma = {.remote_addr = s->v->there.at + slot_at(0), .rkey = s->v->there.key},
+		.wr.rdma = {.remote_addr = s->v->peer_ring.at + slot_at(0),
+			    .rkey = s->v->peer_ring.key},
 	};
 
 	if (door_op == RDMA_OP_WRITE_SEND) {
@@ -257,7 +258,7 @@ static void test_wrong_length_ends_the_sink(void **state)
 	scene_open(&s, door_op);
 	write_raw(&s, make_block(&s, 0, BLOCK_EXTENT), slot_at(0), LANE_HEAD + LEN);
 	tell(&s, 0, LANE_HEAD + LEN - 1, 0);
-	assert_sink_ends(&s, OUT_PROTOCOL, "came with 999 bytes, not 1000");
+	assert_sink_ends(&s, OUT_PROTOCOL, "arrived with 999 bytes, not 1000");
 }
 
 /* Announced but never written: the slot is empty or holds the previous block. */
@@ -281,12 +282,12 @@ static void test_announced_block_that_was_not_written_is_refused(void **state)
 	if (!wait_count(&s.came, DEPTH, LIMIT_MS))
 		abort();
 	while (s.v->stored < DEPTH) {
-		s.v->begun = true;
+		s.v->block_sent = true;
 		s.v->next = DEPTH;
 		assert_int_equal(verbs_progress(s.v, clock_ms() + LIMIT_MS), 0);
 	}
 	tell(&s, 0, LANE_HEAD + LEN, 0);
-	assert_sink_ends(&s, OUT_PROTOCOL, "got block 0 of lane 0 epoch 0, not block 4");
+	assert_sink_ends(&s, OUT_PROTOCOL, "received block 0 of lane 0 epoch 0, expected block 4");
 }
 
 static void test_unagreed_operation_is_refused(void **state)
@@ -302,7 +303,7 @@ static void test_unagreed_operation_is_refused(void **state)
 		return;
 	scene_open(&s, door_op);
 	send_raw(&s, "SLX\x93 is no notice", NOTICE_SIZE);
-	assert_sink_ends(&s, OUT_PROTOCOL, "not one of ours");
+	assert_sink_ends(&s, OUT_PROTOCOL, "wrong magic number");
 	scene_open(&s, door_op);
 	tell(&s, 0, LANE_HEAD, 1);
 	assert_sink_ends(&s, OUT_PROTOCOL, "a notice of epoch 1");
@@ -326,7 +327,7 @@ static void test_write_beyond_the_ring_breaks_the_wire(void **state)
 		assert_sink_ends(&s, OUT_PEER_LOST, "not mended");
 	}
 	scene_open(&s, door_op);
-	s.v->there.key ^= 0x5a;
+	s.v->peer_ring.key ^= 0x5a;
 	write_raw(&s, make_block(&s, 0, BLOCK_EXTENT), slot_at(0), 16);
 	while (!verbs_progress(s.v, clock_ms() + LIMIT_MS))
 		;
@@ -392,7 +393,7 @@ static void test_ends_with_different_operations_fail(void **state)
 	scene_open(&s, RDMA_OP_SEND);
 	assert_null(s.v);
 	assert_int_equal(s.end.code, OUT_PROTOCOL);
-	assert_non_null(strstr(s.end.text, "with a ring"));
+	assert_non_null(strstr(s.end.text, "unexpected ring to write to"));
 	scene_close(&s, true);
 }
 
