@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each stage is slowed in its turn, and is what the report names."""
+"""Each stage is slowed down in turn, and the report names it."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from trees import summary
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
-# Slow enough for everything else to be fast, also on a machine with much else to do.
+# So slow that everything else is faster, even on a busy machine.
 RATE = (5 if not LAB else 2) << 20
-# So much in pieces of a block at that rate.
+# This much, in pieces of a block, at that rate.
 SIZE = 24 * BLOCK
 PRODUCER = """
 import os, time
@@ -34,7 +34,7 @@ LINE = re.compile(r"bound by: (.*?) \((.*)\)")
 
 
 def bound(r):
-    """The name, and the shares in percent, of the line before the last."""
+    """The name and the percentages in the next-to-last line."""
     lines = r.errors().splitlines()
     assert lines[-1].startswith("Bandwidth "), r.errors()
     match = LINE.fullmatch(lines[-2])
@@ -43,7 +43,7 @@ def bound(r):
 
 
 def both(sink, source):
-    """Ends of a session without a conductor: each names what bounded it, from the other's times too."""
+    """The ends of a session without a conductor: each names what bounded it, using the other's times too."""
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     name, shares = bound(source)
     assert bound(sink)[0] == name, source.errors() + sink.errors()
@@ -53,14 +53,14 @@ def both(sink, source):
 # ---- the ends -------------------------------------------------------------------------------
 
 
-def test_a_slow_producer(bench):
+def test_slow_producer_is_named(bench):
     sink = bench.receive("-v", "/dev/null")
     source = bench.send(sink.port, "-v", "--", sys.executable, "-c", PRODUCER)
     name, shares = both(sink, source)
     assert name == "source pipe" and shares["source busy"] > 70, (name, shares)
 
 
-def test_a_slow_consumer(bench, tmp_path):
+def test_slow_consumer_is_named(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(SIZE + (2 << 20)))
     sink = bench.receive("-v", "--", sys.executable, "-c", CONSUMER)
     source = bench.send(sink.port, "-v", tmp_path / "in")
@@ -68,7 +68,7 @@ def test_a_slow_consumer(bench, tmp_path):
     assert name == "target pipe" and shares["sink busy"] > 60, (name, shares)
 
 
-def test_a_slow_pipe_into_rdcp(bench, tmp_path):
+def test_slow_pipe_into_rdcp_is_named(bench, tmp_path):
     read, write = os.pipe()
     producer = subprocess.Popen([sys.executable, "-c", PRODUCER], stdout=write)
     os.close(write)
@@ -80,7 +80,7 @@ def test_a_slow_pipe_into_rdcp(bench, tmp_path):
 
 @pytest.fixture
 def slow_fs(tmp_path):
-    """A directory on a file system as slow as RATE, when it is read or when it is written."""
+    """A directory on a file system with limited read and write rates."""
     started = []
 
     def mount(read=0, write=0):
@@ -92,7 +92,7 @@ def slow_fs(tmp_path):
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_a_slow_source_disk(bench, tmp_path, slow_fs):
+def test_slow_source_disk_is_named(bench, tmp_path, slow_fs):
     below, top = slow_fs(read=RATE)
     (below / "in").write_bytes(pattern(SIZE))
     r = bench.copy("-v", "--json", top / "in", "far:%s/out" % tmp_path)
@@ -109,7 +109,7 @@ def test_a_slow_source_disk(bench, tmp_path, slow_fs):
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_a_slow_target_disk(bench, tmp_path, slow_fs):
+def test_slow_target_disk_is_named(bench, tmp_path, slow_fs):
     below, top = slow_fs(write=RATE)
     (tmp_path / "in").write_bytes(pattern(SIZE))
     r = bench.copy("-v", "--stats", "in", "far:%s/out" % top)
@@ -122,7 +122,7 @@ def test_a_slow_target_disk(bench, tmp_path, slow_fs):
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_a_slow_target_disk_of_a_stream(bench, slow_fs):
+def test_slow_target_disk_of_a_stream_is_named(bench, slow_fs):
     top = slow_fs(write=RATE)[1]
     sink = bench.receive("-v", top / "out")
     source = bench.send(sink.port, "-v", "--", "head", "-c", str(SIZE), "/dev/zero")
@@ -131,7 +131,7 @@ def test_a_slow_target_disk_of_a_stream(bench, slow_fs):
 
 @pytest.mark.parametrize("slow", ["source", "target"])
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_small_files(bench, tmp_path, slow_fs, slow):
+def test_slow_disk_with_small_files_is_named(bench, tmp_path, slow_fs, slow):
     below, top = slow_fs(read=RATE) if slow == "source" else slow_fs(write=RATE)
     tree = below / "tree" if slow == "source" else tmp_path / "tree"
     tree.mkdir()
@@ -144,8 +144,8 @@ def test_small_files(bench, tmp_path, slow_fs, slow):
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_a_target_that_is_compared_slowly(bench, tmp_path, slow_fs):
-    """Nothing is written, and hardly anything goes over: it is the sink that reads."""
+def test_slow_comparison_of_the_target_is_named(bench, tmp_path, slow_fs):
+    """Nothing is written, and little is sent: the sink reads."""
     below, top = slow_fs(read=RATE)
     data = bytearray(pattern(SIZE))
     (below / "out").write_bytes(data)
@@ -157,22 +157,22 @@ def test_a_target_that_is_compared_slowly(bench, tmp_path, slow_fs):
     assert (below / "out").read_bytes() == data
 
 
-# ---- between them ----------------------------------------------------------------------------
+# ---- between the ends ----------------------------------------------------------------------------
 
 
-def test_bwlimit(bench, tmp_path):
+def test_bwlimit_is_named(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(SIZE))
     r = bench.copy("-v", "--bwlimit=%d" % RATE, "in", "far:%s/out" % tmp_path)
     assert r.code == 0, r.errors()
     name, shares = bound(r)
     assert name == "--bwlimit" and shares["held back"] > 50, r.errors()
-    # The receiver has not been told of it, but what it hears of the sender's time says as much.
+    # The receiver does not know the limit, but the sender's times show it.
     sink = bench.receive("-v", "/dev/null")
     source = bench.send(sink.port, "-v", "--bwlimit=%d" % RATE, tmp_path / "in")
     assert both(sink, source)[0] == "--bwlimit"
 
 
-def test_bwlimit_of_a_receiver(bench, tmp_path):
+def test_bwlimit_of_a_receiver_is_named(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(SIZE))
     sink = bench.receive("-v", "--bwlimit=%d" % RATE, "/dev/null")
     source = bench.send(sink.port, "-v", tmp_path / "in")
@@ -181,7 +181,7 @@ def test_bwlimit_of_a_receiver(bench, tmp_path):
 
 
 class Wire(Networks):
-    """Two hosts of a test's own, and a wire that can be made slow."""
+    """Two hosts of the test's own, with a wire that can be slowed down."""
 
     def __init__(self):
         super().__init__()
@@ -189,7 +189,7 @@ class Wire(Networks):
         self.adapters = []
 
     def wire(self):
-        # siw's listeners want indices that differ.
+        # siw's listeners need different interface indices.
         self.join("10.79.0", ["index", "301", "mtu", "9000"], ["index", "302", "mtu", "9000"])
 
     def equip(self):
@@ -212,7 +212,7 @@ class Wire(Networks):
 
 @pytest.mark.needs("tcp", why="the wire is made for TCP")
 @pytest.mark.may_skip("any", "a network namespace takes root, and a kernel that limits rates")
-def test_a_slow_wire(bench):
+def test_slow_wire_is_named(bench):
     wire = Wire()
     try:
         if not wire.make():
@@ -220,7 +220,7 @@ def test_a_slow_wire(bench):
         wire.wire()
         if not wire.shape("tbf", "rate", "40mbit", "burst", "64kb", "latency", "50ms"):
             pytest.skip("this kernel can't limit a wire")
-        # Of four lanes three wait most of the time for the blocks of others, to be written in order.
+        # Of four lanes three wait most of the time for the others' blocks, because they are written in order.
         name, shares = wire.through(bench, "--lanes=4")
         assert name == "network" and shares["network"] > 70, (name, shares)
     finally:
@@ -230,18 +230,18 @@ def test_a_slow_wire(bench):
 @pytest.mark.needs("siw", why="the guest has netem, and rxe has one host")
 @pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
 @pytest.mark.lab(cases="*rdma")
-def test_the_window_and_the_wire(bench, transport):
+def test_small_window_and_slow_wire_are_told_apart(bench, transport):
     wire = Wire()
     try:
         assert wire.make()
         wire.wire()
         wire.equip()
         assert wire.shape("netem", "limit", "10000", "delay", "100ms")
-        # So little that TCP, or siw's own, has all of it under way from the beginning.
+        # So little that TCP (also siw's) has all of it in flight from the start.
         few = ["--lanes=1", "--depth=2", "--block-size=16k"]
         name, shares = wire.through(bench, *few, size=SIZE // 12, transport=transport)
         assert name == "window" and shares["network"] > 80, (name, shares)
-        # The same way, with a wire that is slower than the window.
+        # The same, with a wire that is slower than the window.
         assert wire.shape("netem", "limit", "10000", "delay", "1ms", "rate", "20mbit")
         name, shares = wire.through(bench, transport=transport)
         assert name == "network" and shares["network"] > 50, (name, shares)
@@ -252,8 +252,8 @@ def test_the_window_and_the_wire(bench, transport):
 # ---- neither ---------------------------------------------------------------------------------
 
 
-def test_processors(bench, tmp_path):
-    """Both ends on one processor, with nothing to wait for but each other."""
+def test_slow_processors_are_named(bench, tmp_path):
+    """Both ends on one processor, waiting for nothing but each other."""
     with open(tmp_path / "in", "wb") as f:
         f.truncate(2 << 30 if not LAB else 64 << 20)
     one = sorted(os.sched_getaffinity(0))[0]

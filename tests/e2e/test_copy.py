@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdcp: one table for push, pull, remote to remote and local; targets, patterns, modes."""
+"""rdcp: one table for push, pull, remote to remote and local copies; targets, patterns, modes."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ BLOCK = 256 << 10
 @pytest.mark.lab("siw", cases="pull-7864327")
 @pytest.mark.lab("siw", cases="local-7864327")
 @pytest.mark.lab("siw", cases="push-262145")
-def test_a_file_of_every_size(bench, tmp_path, way, size):
+def test_file_of_any_size_is_copied(bench, tmp_path, way, size):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
     r = bench.copy(way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"))
@@ -30,7 +30,7 @@ def test_a_file_of_every_size(bench, tmp_path, way, size):
     assert not r.out
 
 
-def test_several_files_into_a_directory(bench, tmp_path, way):
+def test_several_files_go_into_a_directory(bench, tmp_path, way):
     (tmp_path / "to").mkdir()
     names = ["a", "b c", "d'e", 'f"g', "h$i", "j\\k", "l;m", "n*o", "ü", "-p", "q\nr"]
     for n in names:
@@ -42,7 +42,7 @@ def test_several_files_into_a_directory(bench, tmp_path, way):
         assert (tmp_path / "to" / n).read_bytes() == n.encode() * 1000
 
 
-def test_relative_names_and_home(bench, tmp_path):
+def test_relative_names_and_home_are_resolved(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = bench.copy("in", "far:out")       # the stand-in for ssh starts in SLUICE_TEST_HOME
     assert r.code == 0, r.errors()
@@ -52,7 +52,7 @@ def test_relative_names_and_home(bench, tmp_path):
     assert (tmp_path / "out2").read_bytes() == b"x"
 
 
-def test_patterns_are_expanded_by_the_far_end_without_a_shell(bench, tmp_path):
+def test_far_end_expands_patterns_without_a_shell(bench, tmp_path):
     (tmp_path / "from").mkdir()
     (tmp_path / "to").mkdir()
     for n in ("a1", "a2", "b1", "a$(touch oops)"):
@@ -63,7 +63,7 @@ def test_patterns_are_expanded_by_the_far_end_without_a_shell(bench, tmp_path):
     assert not (tmp_path / "oops").exists()
 
 
-def test_a_literal_name_wins_over_the_pattern(bench, tmp_path):
+def test_literal_name_wins_over_the_pattern(bench, tmp_path):
     (tmp_path / "to").mkdir()
     for n in ("a*", "ab"):
         (tmp_path / n).write_bytes(n.encode())
@@ -71,19 +71,19 @@ def test_a_literal_name_wins_over_the_pattern(bench, tmp_path):
     assert os.listdir(tmp_path / "to") == ["a*"]
 
 
-def test_no_match_is_3(bench, tmp_path):
+def test_pattern_without_match_exits_3(bench, tmp_path):
     r = bench.copy("far:%s/none*" % tmp_path, "to")
     assert r.code == 3, r.errors()
     assert "none*" in r.errors()
 
 
-def test_missing_source_is_3(bench, tmp_path, way):
+def test_missing_source_exits_3(bench, tmp_path, way):
     r = bench.copy(way[0] + str(tmp_path / "none"), way[1] + str(tmp_path / "to"))
     assert r.code == 3, r.errors()
     assert "none" in r.errors() and not (tmp_path / "to").exists()
 
 
-def test_one_missing_of_several_is_23_and_the_rest_is_copied(bench, tmp_path, way):
+def test_one_missing_source_of_several_exits_23_and_the_rest_is_copied(bench, tmp_path, way):
     (tmp_path / "to").mkdir()
     for n in "ac":
         (tmp_path / n).write_bytes(n.encode())
@@ -92,7 +92,7 @@ def test_one_missing_of_several_is_23_and_the_rest_is_copied(bench, tmp_path, wa
     assert sorted(os.listdir(tmp_path / "to")) == ["a", "c"]
 
 
-def test_missing_parent_names_mkpath(bench, tmp_path, way):
+def test_missing_parent_is_reported_with_mkpath(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"x")
     target = way[1] + str(tmp_path / "no" / "such" / "out")
     r = bench.copy(way[0] + str(tmp_path / "in"), target)
@@ -104,7 +104,7 @@ def test_missing_parent_names_mkpath(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("option", ["-p", "-r", "-a", "-an"])
-def test_a_file_whose_target_can_not_be_says_why(bench, tmp_path, way, option):
+def test_impossible_target_is_reported(bench, tmp_path, way, option):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "dir").mkdir()
     r = bench.copy(option, way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "no") + "/")
@@ -114,15 +114,15 @@ def test_a_file_whose_target_can_not_be_says_why(bench, tmp_path, way, option):
 
 
 @pytest.mark.parametrize("options", [["-T"], ["-T", "-r"], ["-T", "-n"], ["-T", "-r", "-n"], ["-T", "-r", "--fsync"]], ids=" ".join)
-def test_mkpath_makes_no_directory_where_a_file_is_to_be(bench, tmp_path, way, options):
-    """-T: DST is the file itself, and a file's name has no slash at its end."""
+def test_mkpath_makes_no_directory_in_place_of_a_file(bench, tmp_path, way, options):
+    """With -T DST is the file itself, and a file name has no trailing slash."""
     (tmp_path / "in").write_bytes(b"x")
     r = bench.copy("--mkpath", *options, way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "new") + "/")
     assert r.code == 11 and "new/: not the name of a file" in r.errors(), (r.code, r.errors())
     assert sorted(os.listdir(tmp_path)) == ["in"]
 
 
-def test_mkpath_makes_the_directory_that_a_tree_becomes(bench, tmp_path, way):
+def test_mkpath_makes_the_target_directory_of_a_tree(bench, tmp_path, way):
     (tmp_path / "d").mkdir(0o750)
     (tmp_path / "d" / "f").write_bytes(b"x")
     for options in (["-n"], []):
@@ -133,7 +133,7 @@ def test_mkpath_makes_the_directory_that_a_tree_becomes(bench, tmp_path, way):
     assert os.listdir(tmp_path / "a" / "new") == ["f"]
 
 
-def test_a_directory_as_source_is_a_clear_error(bench, tmp_path, way):
+def test_directory_without_recursive_is_reported(bench, tmp_path, way):
     (tmp_path / "dir").mkdir()
     r = bench.copy(way[0] + str(tmp_path / "dir"), way[1] + str(tmp_path / "to"))
     assert r.code not in (0, 12), r.errors()
@@ -141,7 +141,7 @@ def test_a_directory_as_source_is_a_clear_error(bench, tmp_path, way):
     assert not (tmp_path / "to").exists()
 
 
-def test_mode_of_a_new_file_and_of_an_old_one(bench, tmp_path, way):
+def test_new_file_gets_umask_mode_and_old_file_keeps_its_mode(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "in").chmod(0o4751)
     (tmp_path / "old").write_bytes(b"old")
@@ -153,7 +153,7 @@ def test_mode_of_a_new_file_and_of_an_old_one(bench, tmp_path, way):
     assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o604
 
 
-def test_p_keeps_mode_and_times(bench, tmp_path, way):
+def test_p_preserves_mode_and_times(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "in").chmod(0o641)
     os.utime(tmp_path / "in", ns=(10**18 + 5, -(10**17) + 7))
@@ -174,7 +174,7 @@ def test_holes_stay_holes(bench, tmp_path, way):
 
 
 @pytest.mark.lab("siw")
-def test_stdin_and_stdout(bench, tmp_path):
+def test_stdin_and_stdout_are_source_and_target(bench, tmp_path):
     data = pattern(3 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
     cat = subprocess.Popen(["cat", tmp_path / "in"], stdout=subprocess.PIPE)
@@ -188,8 +188,8 @@ def test_stdin_and_stdout(bench, tmp_path):
     assert bytes(r.out) == data
 
 
-def test_a_large_file_to_stdout(bench, tmp_path):
-    """One about which the target would be asked, if it could have anything of it."""
+def test_large_file_is_copied_to_stdout(bench, tmp_path):
+    """A file that would be asked about if the target could have anything of it."""
     data = pattern((5 << 20) + 1)
     (tmp_path / "in").write_bytes(data)
     for source in ("in", "far:%s/in" % tmp_path):
@@ -198,7 +198,7 @@ def test_a_large_file_to_stdout(bench, tmp_path):
         assert bytes(r.out) == data
 
 
-def test_a_symlink_the_user_named_is_followed(bench, tmp_path, way):
+def test_symlink_named_as_source_is_followed(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "from").symlink_to("in")
@@ -226,8 +226,8 @@ while True:
 """
 
 
-def test_a_lease_is_given_up_for_a_copy_in_place(bench, tmp_path):
-    """Such as an NFS server gives its clients; who opens without waiting is refused."""
+def test_lease_is_broken_by_a_copy_with_inplace(bench, tmp_path):
+    """An NFS server grants such leases to its clients; a non-blocking open fails while one is held."""
     data = pattern(300000)
     (tmp_path / "in").write_bytes(data)
     (tmp_path / "out").write_bytes(b"old")
@@ -253,7 +253,7 @@ def test_proc_files_are_read_to_their_end(bench, tmp_path, way):
     assert (tmp_path / "out").read_bytes() == open("/proc/version", "rb").read()
 
 
-def test_remove_source_files(bench, tmp_path, way):
+def test_remove_source_files_removes_copied_files(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
     r = bench.copy("--remove-source-files", way[0] + str(tmp_path / "in"),
                    way[1] + str(tmp_path / "out"))
@@ -261,16 +261,16 @@ def test_remove_source_files(bench, tmp_path, way):
     assert not (tmp_path / "in").exists() and (tmp_path / "out").read_bytes() == pattern(2 * BLOCK)
 
 
-def test_no_source_is_removed_for_a_pipe(bench, tmp_path):
-    """What goes to stdout is nowhere durable."""
+def test_remove_source_files_keeps_a_source_copied_to_a_pipe(bench, tmp_path):
+    """Data written to stdout is not stored durably."""
     (tmp_path / "in").write_bytes(b"precious")
     r = bench.copy("--remove-source-files", "in", "-")
     assert r.code == 1 and "--remove-source-files" in r.errors(), r.errors()
     assert (tmp_path / "in").read_bytes() == b"precious"
 
 
-def test_no_source_is_removed_for_what_keeps_nothing(bench, tmp_path, way):
-    """A device or a FIFO takes a byte and forgets it: refused before anything is opened."""
+def test_remove_source_files_refuses_device_and_fifo_targets(bench, tmp_path, way):
+    """A device or a FIFO stores nothing: the copy is refused before anything is opened."""
     (tmp_path / "in").write_bytes(b"precious")
     (tmp_path / "dir").mkdir()
     os.mkfifo(tmp_path / "dir" / "in")
@@ -286,8 +286,8 @@ def test_no_source_is_removed_for_what_keeps_nothing(bench, tmp_path, way):
     assert (tmp_path / "in").read_bytes() == b"precious"
 
 
-def test_a_path_through_proc_is_a_file_as_any_other(bench, tmp_path, way):
-    """/proc/PID/root is the way into a container: what lies there is replaced, not written over."""
+def test_file_reached_through_proc_root_is_replaced(bench, tmp_path, way):
+    """/proc/PID/root leads into a container: a file there is replaced, not written in place."""
     (tmp_path / "in").write_bytes(b"ab")
     (tmp_path / "out").write_bytes(b"twenty-four bytes of old")
     (tmp_path / "link").symlink_to("out")
@@ -301,8 +301,8 @@ def test_a_path_through_proc_is_a_file_as_any_other(bench, tmp_path, way):
     assert (tmp_path / "other").read_bytes() == b"twenty-four bytes of old"
 
 
-def test_what_a_process_has_open_is_written_whole(bench, tmp_path, way):
-    """It has no name to be renamed over, and may not keep the end of what it was."""
+def test_open_file_below_proc_is_truncated_and_written(bench, tmp_path, way):
+    """A file named by /proc/PID/fd cannot be renamed over, and must not keep the tail of its old content."""
     (tmp_path / "in").write_bytes(b"ab")
     with open(tmp_path / "out", "w+b") as f:
         f.write(b"twenty-four bytes of old")
@@ -313,7 +313,7 @@ def test_what_a_process_has_open_is_written_whole(bench, tmp_path, way):
         assert os.pread(f.fileno(), 100, 0) == b"ab"
 
 
-def test_a_link_to_stdout_is_stdout(bench, tmp_path):
+def test_link_to_stdout_is_stdout(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"ab")
     (tmp_path / "link").symlink_to("/dev/stdout")
     for to in ("link", "/proc/thread-self/fd/1", "/dev/../dev/fd/1"):
@@ -326,16 +326,16 @@ def test_a_link_to_stdout_is_stdout(bench, tmp_path):
         assert r.code == 0 and (tmp_path / "out").read_bytes() == b"before ab", r.errors()
 
 
-def test_a_descriptor_of_the_far_end_is_no_target(bench, tmp_path):
-    """There it is what the session goes over."""
+def test_descriptor_of_the_far_end_is_refused_as_target(bench, tmp_path):
+    """The far end's descriptors carry the session."""
     (tmp_path / "in").write_bytes(b"ab")
     for to in ("/dev/stdout", "/dev/fd/0", "/proc/self/fd/1"):
         r = bench.copy("in", "far:" + to)
         assert r.code == 11 and "not yours" in r.errors(), (to, r.code, r.errors())
 
 
-def test_only_regular_sources_are_removed(bench, tmp_path):
-    """Nothing tells whether the bytes of a FIFO or a device are still those that were read."""
+def test_remove_source_files_removes_regular_files_only(bench, tmp_path):
+    """Nothing shows whether the bytes of a FIFO or a device are still those that were read."""
     os.mkfifo(tmp_path / "fifo")
     r = bench.copy("--remove-source-files", "fifo", "far:%s/out" % tmp_path, wait=False)
     (tmp_path / "fifo").write_bytes(b"once")
@@ -343,14 +343,14 @@ def test_only_regular_sources_are_removed(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"once" and (tmp_path / "fifo").exists()
 
 
-def test_a_summary_is_never_mixed_with_data(bench, tmp_path):
+def test_summary_is_never_mixed_with_data(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     for to in ("-", "/dev/stdout", "/dev/fd/1"):
         r = bench.copy("--json", "in", to)
         assert r.code == 0 and bytes(r.out) == b"data" and '"exit": 0' in r.errors(), r.errors()
 
 
-def test_a_file_called_minus_on_a_host(bench, tmp_path):
+def test_minus_on_a_host_is_a_file_name(bench, tmp_path):
     (tmp_path / "-").write_bytes(b"minus")
     r = bench.copy("far:-", "out")
     assert r.code == 0 and (tmp_path / "out").read_bytes() == b"minus", r.errors()
@@ -358,8 +358,8 @@ def test_a_file_called_minus_on_a_host(bench, tmp_path):
     assert r.code == 0, r.errors()
 
 
-def test_a_source_that_does_not_say_what_it_removed(bench, tmp_path):
-    """The far end's last word, how its removing went, never comes: that is no success."""
+def test_missing_removal_report_is_a_failure(bench, tmp_path):
+    """The far end's report about the removals never arrives: that is not a success."""
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "mute").write_text("""#!%s
 import os, struct, subprocess, sys, time
@@ -381,7 +381,7 @@ time.sleep(60)
     assert (tmp_path / "out").read_bytes() == b"x"
 
 
-def test_the_same_file_is_refused(bench, tmp_path):
+def test_source_that_is_the_target_is_refused(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"precious")
     os.link(tmp_path / "in", tmp_path / "link")
     for to in ("in", "link", "."):
@@ -390,7 +390,7 @@ def test_the_same_file_is_refused(bench, tmp_path):
     assert (tmp_path / "in").read_bytes() == b"precious"
 
 
-def test_two_sources_of_one_name_are_not_laid_over_each_other(bench, tmp_path, way):
+def test_second_source_of_one_name_is_refused(bench, tmp_path, way):
     for d in "ab":
         (tmp_path / d).mkdir()
         (tmp_path / d / "x").write_bytes(d.encode())
@@ -400,7 +400,7 @@ def test_two_sources_of_one_name_are_not_laid_over_each_other(bench, tmp_path, w
     assert (tmp_path / "to" / "x").read_bytes() == b"a"
 
 
-def test_sources_on_several_hosts(bench, tmp_path):
+def test_sources_on_several_hosts_are_copied(bench, tmp_path):
     (tmp_path / "to").mkdir()
     for n in "abc":
         (tmp_path / n).write_bytes(n.encode())
@@ -411,7 +411,7 @@ def test_sources_on_several_hosts(bench, tmp_path):
 
 @pytest.mark.needs("verbs", why="over loopback both ends resolve to TCP whatever is asked for")
 @pytest.mark.lab("siw")
-def test_the_transport_is_told(bench, tmp_path):
+def test_transport_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     r = bench.copy("-v", "in", "far:%s/out" % tmp_path)
     assert r.code == 0 and "rdma" in r.errors(), r.errors()
@@ -419,8 +419,8 @@ def test_the_transport_is_told(bench, tmp_path):
 
 @pytest.mark.may_skip("any", "between two local ends there is no ssh", cases="local")
 @pytest.mark.lab("siw", cases="push*")
-def test_transport_over_ssh(bench, tmp_path, way):
-    """What is left where a firewall leaves nothing else."""
+def test_transport_ssh_copies(bench, tmp_path, way):
+    """The last resort where a firewall allows only ssh."""
     if way == ("", ""):
         pytest.skip("no ssh between two local ends")
     data = pattern(9 * BLOCK + 1)
@@ -433,7 +433,7 @@ def test_transport_over_ssh(bench, tmp_path, way):
 
 
 @pytest.mark.lab("siw")
-def test_through_this_host(bench, tmp_path):
+def test_remote_copy_goes_through_this_host(bench, tmp_path):
     data = pattern(9 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
     r = bench.copy("-3", "near:%s/in" % tmp_path, "far:%s/out" % tmp_path, transport="--transport=auto")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals, kills, stops: both ends go, nothing is torn, nothing hangs."""
+"""Signals, kills and stops: both ends exit, no file is torn, nothing hangs."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ BLOCK = 256 << 10
 
 
 def endless(bench, tmp_path, **how):
-    """A stream that goes on until somebody stops it; both ends are moving bytes."""
+    """A stream without end; both ends are moving bytes."""
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path, **how)
     source = bench.send(sink.port, "--", "cat", "/dev/zero")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > 20 * BLOCK, 30)
@@ -28,7 +28,7 @@ def endless(bench, tmp_path, **how):
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab("rxe", cases="*15*")
 @pytest.mark.lab("siw", cases="*sink-2")
-def test_a_signal_ends_both_within_two_seconds(bench, tmp_path, signo, victim):
+def test_signal_ends_both_ends_within_two_seconds(bench, tmp_path, signo, victim):
     source, sink = endless(bench, tmp_path)
     start = time.monotonic()
     (source if victim == "source" else sink).signal(signo)
@@ -38,8 +38,8 @@ def test_a_signal_ends_both_within_two_seconds(bench, tmp_path, signo, victim):
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab
-def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
-    """SD9: the death of a peer is seen, in every state; its end is never taken for the stream's."""
+def test_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
+    """SD9: the death of a peer is detected in every state, and never taken for the end of the stream."""
     source, sink = endless(bench, tmp_path)
     dead, other = (source, sink) if victim == "source" else (sink, source)
     start = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab
-def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
+def test_killed_idle_end_is_reported(bench, tmp_path, victim):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exec sleep 1000")
     wait_until(lambda: leftovers(tmp_path))
@@ -63,8 +63,8 @@ def test_a_killed_idle_end_is_reported(bench, tmp_path, victim):
 
 
 @pytest.mark.lab("rxe")
-def test_nothing_is_torn_by_kills_at_any_moment(bench, tmp_path):
-    """The target is old or new; a rerun takes over what was left and leaves nothing."""
+def test_kills_at_any_moment_tear_no_file(bench, tmp_path):
+    """The target is old or new; a rerun reuses the leftovers and removes them."""
     new = pattern(40 * BLOCK + 1)
     (tmp_path / "in").write_bytes(new)
     for i in range(6 * COUNT):
@@ -93,7 +93,7 @@ def locked(directory):
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.lab("siw", cases="*2")
-def test_interrupted_rdcp_is_20_and_leaves_nobody(bench, tmp_path, signo):
+def test_interrupted_rdcp_exits_20_and_leaves_no_process(bench, tmp_path, signo):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     (tmp_path / "out").write_bytes(b"old")
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
@@ -109,7 +109,7 @@ def test_interrupted_rdcp_is_20_and_leaves_nobody(bench, tmp_path, signo):
 
 
 @pytest.mark.lab("siw")
-def test_a_killed_ssh_is_reported(bench, tmp_path):
+def test_killed_ssh_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
                      env={"SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})
@@ -122,8 +122,8 @@ def test_a_killed_ssh_is_reported(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_a_stopped_consumer_is_no_fault(bench, tmp_path):
-    """Blocked output for longer than --timeout; then everything arrives."""
+def test_stopped_consumer_is_not_a_failure(bench, tmp_path):
+    """The output is blocked for longer than --timeout; afterwards everything arrives."""
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--timeout=%d" % (2 * SLOW), "--", "sh", "-c",
@@ -136,7 +136,7 @@ def test_a_stopped_consumer_is_no_fault(bench, tmp_path):
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab("rxe", cases="*source")
 @pytest.mark.lab("siw", cases="*sink")
-def test_a_short_stop_is_survived(bench, tmp_path, victim):
+def test_short_stop_is_survived(bench, tmp_path, victim):
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--timeout=%d" % (4 * SLOW), tmp_path / "out")
@@ -153,9 +153,9 @@ def test_a_short_stop_is_survived(bench, tmp_path, victim):
 
 
 @pytest.mark.lab
-def test_a_silent_peer_is_30(bench, tmp_path):
+def test_silent_peer_exits_30(bench, tmp_path):
     source, sink = endless(bench, tmp_path)
-    # --timeout is 15 s by default; a stopped process is as silent as a dead host
+    # The default of --timeout is 15 s; a stopped process is as silent as a dead host.
     start = time.monotonic()
     sink.signal(signal.SIGSTOP)
     assert source.wait(40) == 30, source.errors()
@@ -165,18 +165,18 @@ def test_a_silent_peer_is_30(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_an_idle_session_uses_no_cpu(bench, tmp_path):
+def test_idle_session_uses_no_cpu(bench, tmp_path):
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
     source = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 100")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size)
 
     def cpu(run):
-        """Milliseconds on a processor by thread, to the nanosecond: clock ticks are too coarse."""
+        """Processor time of each thread in milliseconds, from nanoseconds: clock ticks are too coarse."""
         tasks = pathlib.Path("/proc/%d/task" % run.proc.pid).glob("*")
         return {t.name + (t / "comm").read_text().strip():
                 int((t / "schedstat").read_text().split()[0]) / 1e6 for t in tasks}
 
-    time.sleep(2 * SLOW)  # until both lanes are there
+    time.sleep(2 * SLOW)  # until both lanes exist
     before = cpu(source), cpu(sink)
     time.sleep(10)
     after = cpu(source), cpu(sink)
@@ -184,6 +184,6 @@ def test_an_idle_session_uses_no_cpu(bench, tmp_path):
         used = {name: a[name] - b.get(name, 0) for name in a}
         if not LAB:
             assert sum(used.values()) <= 10, used
-        # An emulated CPU spends milliseconds on each heartbeat; but lanes have nothing to do at all.
+        # An emulated CPU spends milliseconds on each heartbeat, but lanes do nothing at all.
         lanes = [v for name, v in used.items() if "source" in name or "sink" in name]
         assert len(lanes) == 2 and max(lanes) < 1, used

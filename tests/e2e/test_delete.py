@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--delete when something goes wrong: what could not be copied, looked at or deleted."""
+"""--delete after failures: files that could not be copied, examined or deleted."""
 
 import errno
 import os
@@ -23,8 +23,8 @@ def delete(bench, tmp_path, way, *options, **how):
                       way[1] + str(tmp_path / "to"), **how)
 
 
-def test_a_peer_cannot_choose_a_name_that_keeps_another(bench, tmp_path, way):
-    """What the source has is known by hashes. These two names have one XXH3-64 without a seed."""
+def test_hash_collision_does_not_keep_a_name(bench, tmp_path, way):
+    """The sink keeps hashes of the source's names. These two names have the same XXH3-64 without a seed."""
     flip, flop, other = 0x6782737bea4239b9, 0xaf56bc3b0996523a, 0x0101010101010101
     ours, old = [os.fsdecode(a.to_bytes(8, "little") + b.to_bytes(8, "little"))
                  for a, b in ((flip ^ other, flop), (flip, flop ^ other))]
@@ -33,11 +33,11 @@ def test_a_peer_cannot_choose_a_name_that_keeps_another(bench, tmp_path, way):
     assert r.code == 0 and read(tmp_path / "to") == {ours: b"new"}, (r.code, r.errors())
 
 
-# ---- nothing is deleted if anything failed -------------------------------------------------
+# ---- nothing is deleted after a failure -------------------------------------------------
 
 
 @two_users
-def test_nothing_is_deleted_when_a_file_is_unreadable(bench, tmp_path, way):
+def test_unreadable_file_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "closed": b"c"}, "to": {"old": b"", "d": {"old": b""}}})
     (tmp_path / "tree" / "closed").chmod(0)
     open_up(tmp_path)
@@ -48,22 +48,22 @@ def test_nothing_is_deleted_when_a_file_is_unreadable(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"f", "old": b"", "d": {"old": b""}}
 
 
-def test_nothing_is_deleted_when_a_followed_link_leads_nowhere(bench, tmp_path, way):
+def test_dangling_followed_link_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "l": "nowhere"}, "to": {"old": b""}})
     r = delete(bench, tmp_path, way, "--copy-links")
     assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": b"f", "old": b""}
 
 
-def test_nothing_is_deleted_when_a_target_is_in_the_way(bench, tmp_path, way):
-    """--max-delete keeps a directory that a file would replace."""
+def test_directory_in_the_way_prevents_deletions(bench, tmp_path, way):
+    """--max-delete keeps a directory that a file should replace."""
     make(tmp_path, {"tree": {"f": b"f", "g": b"g"}, "to": {"f": {"1": b"", "2": b""}, "old": b""}})
     r = delete(bench, tmp_path, way, "--max-delete=1")
     assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": {"1": b"", "2": b""}, "g": b"g", "old": b""}
 
 
-def test_nothing_is_deleted_when_a_file_changes(bench, tmp_path, way):
+def test_changing_file_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"tree": {"in": pattern(40 * BLOCK)}, "to": {"old": b""}})
     stall = ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, 600 * SLOW) for lane in (0, 1) for b in (1, 2, 3))
     run = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"),
@@ -75,8 +75,8 @@ def test_nothing_is_deleted_when_a_file_changes(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"old": b""}
 
 
-def test_a_source_that_cannot_be_removed_does_not_stop_deletions(bench, tmp_path, way):
-    """All of it is stored, also where that is known before the end of the copy."""
+def test_unremovable_source_does_not_prevent_deletions(bench, tmp_path, way):
+    """Everything is stored, even if the failure is known before the end of the copy."""
     make(tmp_path, {"tree": {"l": "../out", "large": pattern(40 * BLOCK)}, "out": b"out", "to": {"old": b""}})
     r = delete(bench, tmp_path, way, "--copy-links", "--remove-source-files", "--lanes=1",
                env={"SLUICE_FAULT": "stall:lane=0,block=20,ms=%d" % (300 * SLOW)})
@@ -86,8 +86,8 @@ def test_a_source_that_cannot_be_removed_does_not_stop_deletions(bench, tmp_path
     assert read(tmp_path / "tree") == {"l": "../out"} and (tmp_path / "out").read_bytes() == b"out"
 
 
-def test_the_exit_status_if_a_source_stays_and_max_delete_is_reached(bench, tmp_path, way):
-    """23, whichever end reports first; what is there already is removed after the target is complete."""
+def test_unremovable_source_and_max_delete_exit_23(bench, tmp_path, way):
+    """23, whichever end reports first; sources that exist at the target are removed after it is complete."""
     links = ["l%d" % i for i in range(500)]
     make(tmp_path, {"tree": {n: "../out" for n in links}, "out": b"out", "to": {"old": b"", "older": b""}})
     for name in links:
@@ -98,7 +98,7 @@ def test_the_exit_status_if_a_source_stays_and_max_delete_is_reached(bench, tmp_
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
-def test_nothing_is_deleted_when_the_target_is_full(bench, tmp_path, way):
+def test_full_target_prevents_deletions(bench, tmp_path, way):
     at = tmp_path / "to"
     at.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", at], check=False).returncode:
@@ -112,14 +112,14 @@ def test_nothing_is_deleted_when_the_target_is_full(bench, tmp_path, way):
         subprocess.run(["umount", "-l", at], check=False)
 
 
-# ---- sources on several hosts: each is a session of its own --------------------------------
+# ---- sources on several hosts: each has a session of its own --------------------------------
 
 
 @pytest.mark.parametrize("options", [["-r", "--delete"], ["-a", "--delete-excluded", "--exclude=x"],
                                      ["-a", "--remove-source-files"], ["-r", "--relative"], ["-r"]], ids=" ".join)
 @pytest.mark.parametrize("hosts", [("", "far:"), ("far:", "near:"), ("one@far:", "two@far:")], ids="+".join)
-def test_what_spans_sources_is_refused_with_several_hosts(bench, tmp_path, hosts, options):
-    """One host's session knows nothing of what another one's brought."""
+def test_delete_and_similar_options_are_refused_with_several_hosts(bench, tmp_path, hosts, options):
+    """The session of one host does not know what another session stored."""
     trees = {"a": {"f": b"a"}, "b": {"g": b"b"}, "to": {"old": b""}}
     make(tmp_path, trees)
     slash = "/" if options == ["-r"] else ""
@@ -131,8 +131,8 @@ def test_what_spans_sources_is_refused_with_several_hosts(bench, tmp_path, hosts
 
 
 @pytest.mark.parametrize("target", ["", "far:"])
-def test_a_host_does_not_overwrite_what_another_one_brought(bench, tmp_path, target):
-    """Which names a pattern stands for only its own host knows."""
+def test_host_does_not_overwrite_the_files_of_another(bench, tmp_path, target):
+    """Only its own host can expand a pattern."""
     make(tmp_path, {"a": {"1.log": b"a1", "2.log": b"a2", "d.log": {"f": b"ad"}},
                     "b": {"2.log": b"b2", "3.log": b"b3", "d.log": {"f": b"bd", "g": b""}}, "to": {"2.log": b"old"}})
     for again in range(2):
@@ -145,23 +145,23 @@ def test_a_host_does_not_overwrite_what_another_one_brought(bench, tmp_path, tar
 
 
 @pytest.mark.parametrize("names", [("x", "x~"), ("x~", "x")], ids="+".join)
-def test_a_backup_does_not_replace_what_another_host_brought(bench, tmp_path, names):
+def test_backup_does_not_replace_the_file_of_another_host(bench, tmp_path, names):
     make(tmp_path, {"a": {"x": b"ax", "x~": b"ax~"}, "to": {"x": b"old", "x~": b"older"}})
     r = bench.copy("--backup", "near:%s/a/%s" % (tmp_path, names[0]), "far:%s/a/%s" % (tmp_path, names[1]), "to")
     assert r.code == 23 and "another host's" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to")[names[0]] == read(tmp_path / "a")[names[0]]
 
 
-def test_sources_of_several_hosts_are_copied_with_other_options(bench, tmp_path):
+def test_other_options_work_with_several_hosts(bench, tmp_path):
     make(tmp_path, {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "to": {"old": b""}})
     r = bench.copy("-aHuv", "--ignore-existing", "--backup", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "to")
     assert r.code == 0, (r.code, r.errors())
     assert read(tmp_path / "to") == {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "old": b""}
 
 
-# ---- what can't be looked at is not gone ---------------------------------------------------
+# ---- a directory that can't be examined is not empty ------------------------------------------
 
-GONE = "gone" + "." * 251  # so long that nothing else takes as much memory
+GONE = "gone" + "." * 251  # so long that no other allocation is as large
 DEEP = "kept" + "." * 207
 
 
@@ -174,7 +174,7 @@ def delete_failing(bench, tmp_path, way, env, *options):
 
 @pytest.mark.parametrize("kind", ["file", "directory", "deep"])
 @pytest.mark.parametrize("call", ["fstatat", "unlinkat"])
-def test_a_name_that_cannot_be_deleted_is_a_failure(bench, tmp_path, way, call, kind):
+def test_failed_deletion_is_a_failure(bench, tmp_path, way, call, kind):
     old = {"file": {"bad": b""}, "directory": {"bad": {"f": b""}}, "deep": {"d": {"bad": b"", "f": b""}}}[kind]
     make(tmp_path, {"tree": {"f": b"f"}, "to": {"gone": b"", **old}})
     r = delete_failing(bench, tmp_path, way, failing(tmp_path, call, name="bad"))
@@ -184,7 +184,7 @@ def test_a_name_that_cannot_be_deleted_is_a_failure(bench, tmp_path, way, call, 
 
 
 @pytest.mark.parametrize("call", ["fstatat", "unlinkat"])
-def test_a_name_that_is_gone_meanwhile_is_no_failure(bench, tmp_path, call):
+def test_name_that_vanished_is_not_a_failed_deletion(bench, tmp_path, call):
     make(tmp_path, {"tree": {"f": b"f"}, "to": {"gone": b"", "bad": b""}})
     r = bench.copy("-r", "--delete", "tree/", "to", env=failing(tmp_path, call, errno.ENOENT, name="bad"))
     assert r.code == 0 and not r.errors(), (r.code, r.errors())
@@ -193,7 +193,7 @@ def test_a_name_that_is_gone_meanwhile_is_no_failure(bench, tmp_path, call):
 
 @pytest.mark.parametrize("code", [errno.ENOMEM, 0], ids=["ENOMEM", "unset"])
 @pytest.mark.parametrize("where", ["kept", "gone"])
-def test_a_directory_that_cannot_be_listed_is_a_failure(bench, tmp_path, way, where, code):
+def test_unlistable_target_directory_is_a_failure(bench, tmp_path, way, where, code):
     make(tmp_path, {"tree": {"kept": {"f": b"f"}}, "to": {"kept": {"old": b""}, "gone": {"old": b""}}})
     r = delete_failing(bench, tmp_path, way, failing(tmp_path, "fdopendir", code, name=where))
     assert "list directory %s: %s" % (where, "Cannot allocate memory" if code else "") in r.errors(), r.errors()
@@ -203,7 +203,7 @@ def test_a_directory_that_cannot_be_listed_is_a_failure(bench, tmp_path, way, wh
 
 @pytest.mark.parametrize("what", [{GONE: b""}, {GONE: {"f": b""}}], ids=["file", "directory"])
 @pytest.mark.parametrize("at", ["top", "below"])
-def test_no_memory_for_the_path_of_what_is_to_be_deleted(bench, tmp_path, way, what, at):
+def test_no_memory_for_a_path_to_delete_is_a_failure(bench, tmp_path, way, what, at):
     make(tmp_path, {"tree": {"f": b"f"}, "to": what if at == "top" else {"d": what}})
     size = len(GONE) + 2 + (at == "below")
     r = delete_failing(bench, tmp_path, way, failing(tmp_path, "realloc", errno.ENOMEM, size=size))
@@ -212,7 +212,7 @@ def test_no_memory_for_the_path_of_what_is_to_be_deleted(bench, tmp_path, way, w
     assert GONE in (left if at == "top" else left["d"]), left
 
 
-def test_no_memory_for_the_path_of_a_directory(bench, tmp_path, way):
+def test_no_memory_for_the_path_of_a_directory_is_a_failure(bench, tmp_path, way):
     make(tmp_path, {"tree": {DEEP: {"f": b"f"}}, "to": {DEEP: {"old": b""}}})
     # With its NUL, and a slash for the target's own empty name.
     r = delete_failing(bench, tmp_path, way, failing(tmp_path, "malloc", errno.ENOMEM, size=len(DEEP) + 3))
@@ -226,14 +226,14 @@ def test_no_memory_for_the_path_of_a_directory(bench, tmp_path, way):
 @pytest.mark.parametrize("sources", [["s/d", "s/d/e"], ["s/d/e", "s/d"], ["s/d", "s/d/e/f"], ["s/d", "s/d/g"],
                                      ["s/d", "s/d/e", "s/d/e/h/"], ["s/d/e/f", "s/d/e/h"],
                                      ["s/./d", "two/./d/other", "two/./d/sub/deep"]], ids=" ".join)
-def test_delete_with_a_source_inside_another_one_as_rsync(bench, tmp_path, way, sources):
+def test_delete_with_nested_sources_matches_rsync(bench, tmp_path, way, sources):
     old = {"gone": b"", "e": {"gone": b"", "h": {"gone": b""}, "f": b""}, "other": b"old", "sub": {"gone": b""}}
     make(tmp_path, {"s": {"d": {"g": b"g", "e": {"f": b"f", "h": {"i": b"i"}}}},
                     "two": {"d": {"other": b"o", "sub": {"deep": {"x": b"x"}}}}})
     for to in ("ours", "theirs"):
         make(tmp_path / to, {"s": {"d": old, "stays": b""}, "d": old, "stays": b""})
     rsync("-a", "--relative", "--delete", *sources, "theirs/", cwd=tmp_path)
-    # What a far host's SRC leads to begins behind the dot.
+    # The path of a remote SRC begins after the dot.
     words = [way[0] + (str(tmp_path) + "/" + ("" if "/./" in s else "./") if way[0] else "") + s for s in sources]
     r = bench.copy("-a", "--relative", "--delete", *words, way[1] + str(tmp_path / "ours"))
     assert r.code == 0, (r.code, r.errors())
@@ -242,8 +242,8 @@ def test_delete_with_a_source_inside_another_one_as_rsync(bench, tmp_path, way, 
 
 @pytest.mark.parametrize("exclude", ["f", "d/", "d/e", "/d/e/f", "[ef]"])
 @pytest.mark.parametrize("listed", [["d/e/f", "g"], ["d/e"], ["d/e/f", "d/e/h/i", "l/f"]], ids=" ".join)
-def test_the_way_to_what_is_excluded_is_not_made_as_rsync(bench, tmp_path, way, listed, exclude):
-    """Neither with --files-from nor with --relative, where it would replace a file of the target."""
+def test_parents_of_excluded_names_are_not_made_as_in_rsync(bench, tmp_path, way, listed, exclude):
+    """With neither --files-from nor --relative, where the directory would replace a file of the target."""
     make(tmp_path, {"s": {"d": {"e": {"f": b"f", "h": {"i": b"i"}}}, "g": b"g", "l": "d/e"},
                     "list": "\n".join(listed + [""]).encode()})
     for old in ({}, {"d": b"a file"}):
@@ -255,7 +255,7 @@ def test_the_way_to_what_is_excluded_is_not_made_as_rsync(bench, tmp_path, way, 
                        way[1] + str(tmp_path / "ours"))
         assert r.code == 0 and read(tmp_path / "ours") == read(tmp_path / "theirs"), r.errors()
         if "l/f" in listed:
-            continue  # a link that leads: rsync makes it as a link, --relative as a directory
+            continue  # a symlink in the path: rsync copies it as a link, --relative as a directory
         rsync("-a", "--relative", "--exclude=" + exclude, *["s/./" + n for n in listed], "their relative/", cwd=tmp_path)
         r = bench.copy("-a", "--relative", "--exclude=" + exclude,
                        *[way[0] + "%s/s/./%s" % (tmp_path, n) for n in listed], way[1] + str(tmp_path / "relative"))
@@ -265,8 +265,8 @@ def test_the_way_to_what_is_excluded_is_not_made_as_rsync(bench, tmp_path, way, 
 # ---- sources in the target ------------------------------------------------------------------
 
 
-def test_a_source_is_not_deleted(bench, tmp_path, way):
-    """What is not copied of it would exist nowhere."""
+def test_delete_spares_a_source_in_the_target(bench, tmp_path, way):
+    """Its uncopied parts would be lost."""
     for options in (["--max-size=2"], ["-u"], ["--ignore-existing"], ["-n"], ["--backup"]):
         tree = {"x": {"in": {"f": b"f", "big": b"large"}, "other": b""}, "f": b"is newer", "extra": b""}
         make(tmp_path, {"to": tree})
@@ -278,21 +278,21 @@ def test_a_source_is_not_deleted(bench, tmp_path, way):
         shutil.rmtree(tmp_path / "to")
 
 
-def test_a_source_that_is_excluded_is_left_alone(bench, tmp_path, way):
+def test_delete_spares_an_excluded_source_in_the_target(bench, tmp_path, way):
     make(tmp_path, {"to": {"in": {"f": b"f"}, "extra": b""}})
     r = bench.copy("-r", "--delete", "--exclude=/in", way[0] + str(tmp_path / "to" / "in") + "/",
                    way[1] + str(tmp_path / "to"))
     assert r.code == 0 and read(tmp_path / "to") == {"in": {"f": b"f"}, "f": b"f"}, r.errors()
 
 
-def test_a_source_in_the_way_stays(bench, tmp_path, way):
+def test_source_in_the_way_stays(bench, tmp_path, way):
     make(tmp_path, {"to": {"in": {"in": b"f", "g": b"g"}}})
     r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "to" / "in") + "/", way[1] + str(tmp_path / "to"))
     assert r.code == 23 and read(tmp_path / "to")["in"] == {"in": b"f", "g": b"g"}, (r.code, r.errors())
 
 
-def test_no_backup_goes_into_a_source(bench, tmp_path, way):
-    """There it would replace what is still to be read."""
+def test_backup_dir_inside_a_source_is_refused(bench, tmp_path, way):
+    """A backup there would replace files that are still to be read."""
     tree = {"a": {"1": b"one"}, "b": b"b"}
     make(tmp_path, {"tree": tree, "to": {"a": b"old", "b": b"old"}})
     r = bench.copy("-r", "--delete", "--backup-dir=%s" % (tmp_path / "tree"), way[0] + str(tmp_path / "tree") + "/",
@@ -302,7 +302,7 @@ def test_no_backup_goes_into_a_source(bench, tmp_path, way):
     assert set(read(tmp_path / "to").values()) == {b"old"}
 
 
-def test_backups_of_a_directory_in_the_way_have_its_mode(bench, tmp_path, way):
+def test_backup_of_a_directory_in_the_way_has_its_mode(bench, tmp_path, way):
     make(tmp_path, {"tree": {"x": b"new"}, "to": {"x": {"sub": {"o": b"old"}}}})
     (tmp_path / "to" / "x" / "sub").chmod(0o751)
     r = delete(bench, tmp_path, way, "--backup", "--backup-dir=B")

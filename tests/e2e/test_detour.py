@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes over ssh: who may start one, and how often a password is asked for."""
+"""Lanes over ssh: who may start ssh, and how often it asks for a password."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ from processes import children, parent
 pytestmark = pytest.mark.needs("tcp", why="it looks for ports on a loopback that both hosts share")
 WAYS = {"push": ("{top}/in", "far:{top}/out"), "pull": ("far:{top}/in", "{top}/out"),
         "between": ("near:{top}/in", "far:{top}/out")}
-# Connects and waits until the other end has gone.
+# Connects and waits until the other end leaves.
 KNOCK = "exec 3<>/dev/tcp/127.0.0.1/%d && echo hello >&3 && { read -t %d -N 1 <&3; [ $? -eq 1 ]; }"
 
 
@@ -31,7 +31,7 @@ def rsh(tmp_path, text):
 
 
 def started(tmp_path):
-    """How often ssh was."""
+    """How often ssh was started."""
     return len((tmp_path / "started").read_text().split())
 
 
@@ -40,7 +40,7 @@ def copied(way, tmp_path):
 
 
 def lane_ports(session):
-    """The loopback ports of the conductor and of keepers on far hosts."""
+    """The loopback ports of the conductor and of the keepers on far hosts."""
     inodes = {}
     for directory in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -62,21 +62,21 @@ def lane_ports(session):
 
 @pytest.mark.needs("root", why="only root can become another user")
 @pytest.mark.parametrize("way", WAYS)
-def test_another_user_starts_no_ssh(bench, tmp_path, way):
+def test_other_user_cannot_start_ssh(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(bytes(24 << 20))
-    # The conductor sleeps in between, and so do the ends; the copy goes on until it is stopped.
+    # The conductor sleeps in between, and so do the ends; the copy lasts until it is stopped.
     r = bench.copy("--lanes=1", "--bwlimit=1M", *copied(way, tmp_path), transport="--transport=ssh", wait=False, rsh=rsh(tmp_path, ""))
     wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
     port, = lane_ports(r.proc.pid)
-    # The ends, the keeper of a far port, two spares, the lane in use and a spare in place of it.
+    # The ends, the keeper of a far port, two spares, the lane in use and the spare that replaces it.
     before = 7 if way == "between" else 2
     wait_until(lambda: started(tmp_path) == before, 20)
     for _ in range(3):
-        # Its lane's bytes go nowhere: closed, not timed out.
+        # The bytes of its lane are discarded: the connection is closed and does not time out.
         shell = [*as_nobody(), "bash", "-c", KNOCK % (port, 10 * SLOW)]
         assert subprocess.run(shell, stderr=subprocess.DEVNULL, check=False).returncode == 0
     assert started(tmp_path) == before, r.errors()
-    # This user may.
+    # The user of the copy may.
     with subprocess.Popen(["bash", "-c", KNOCK % (port, 20 * SLOW)], stderr=subprocess.DEVNULL) as ours:
         wait_until(lambda: started(tmp_path) > before, 20)
         ours.kill()
@@ -91,8 +91,8 @@ def terminal(slave):
 
 
 @pytest.mark.parametrize("way", ["push", "between"])
-def test_one_password_at_a_time(bench, tmp_path, way):
-    """Where there is a terminal on which ssh may ask; a lane's login takes as long as typing does."""
+def test_ssh_asks_for_one_password_at_a_time(bench, tmp_path, way):
+    """There is a terminal on which ssh may ask; the login of a lane takes as long as typing."""
     (tmp_path / "in").write_bytes(bytes(1 << 20))
     slow = ("case \"$*\" in *--lane*)\n"
             "\tmkdir {0}/asking || echo x >>{0}/overlap\n\tsleep 2\n\trmdir {0}/asking ;;\nesac").format(tmp_path)
@@ -111,8 +111,8 @@ def test_one_password_at_a_time(bench, tmp_path, way):
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
 @pytest.mark.parametrize("way", ["push", "pull", "between"])
-def test_a_port_that_no_lane_reaches(bench, tmp_path, way):
-    """It ends in time, after few logins, and the message has the reason that the carrying host knows."""
+def test_unreachable_port_ends_with_the_reason(bench, tmp_path, way):
+    """It ends in time and after few logins, with the reason that the carrying host knows."""
     (tmp_path / "in").write_bytes(bytes(1 << 20))
     lanes = "case \"$*\" in *--lane) export FAIL_CALL=connect FAIL_ERRNO=%d LD_PRELOAD=%s ;; esac" % (
         errno.EADDRNOTAVAIL, FAILING)
@@ -137,7 +137,7 @@ def failing_accept(kind, times=None):
 
 
 def with_failing_accept(bench, tmp_path, way, **how):
-    """On this host: its end connects, and all others are spared."""
+    """On this host: its end connects, and the others are unaffected."""
     (tmp_path / "in").write_bytes(bytes(1 << 20))
     return bench.copy("--lanes=2", "--connect-timeout=%d" % (3 * SLOW), *copied(way, tmp_path), transport="--transport=ssh",
                       rsh=rsh(tmp_path, "unset FAIL_CALL LD_PRELOAD"), env=failing_accept(**how), timeout=60 * SLOW)
@@ -145,7 +145,7 @@ def with_failing_accept(bench, tmp_path, way, **how):
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
 @pytest.mark.parametrize("way", ["push", "pull"])
-def test_a_lane_waits_for_a_descriptor(bench, tmp_path, way):
+def test_lane_waits_for_a_descriptor(bench, tmp_path, way):
     r = with_failing_accept(bench, tmp_path, way, kind=errno.EMFILE, times=3)
     assert r.code == 0, r.errors()
     assert "Too many open files" not in r.errors()
@@ -154,7 +154,7 @@ def test_a_lane_waits_for_a_descriptor(bench, tmp_path, way):
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
 @pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE])
-def test_a_lane_gets_no_descriptor(bench, tmp_path, kind):
+def test_lane_without_a_descriptor_fails(bench, tmp_path, kind):
     began = time.monotonic()
     r = with_failing_accept(bench, tmp_path, "push", kind=kind)
     assert time.monotonic() - began < 20 * SLOW
@@ -163,7 +163,7 @@ def test_a_lane_gets_no_descriptor(bench, tmp_path, kind):
 
 
 def between_without_descriptors(bench, tmp_path, keeper, **how):
-    """accept(2) fails in the keeper of the far port, which is started first, or in the others."""
+    """accept(2) fails in the keeper of the far port, which is started first, or in the other processes."""
     (tmp_path / "in").write_bytes(bytes(1 << 20))
     failing = " ".join("%s='%s'" % kv for kv in failing_accept(errno.EMFILE, **how).items())
     turns = "export %s" % failing, ":"
@@ -175,8 +175,8 @@ esac""".format(tmp_path, *(turns if keeper else turns[::-1]))
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
 @pytest.mark.parametrize("keeper, what", [(True, "show the port to a place for a lane"), (False, "take a lane's connection here")])
-def test_a_far_place_gets_no_descriptor(bench, tmp_path, keeper, what):
-    """It reports that itself; its ssh can't."""
+def test_carrier_without_a_descriptor_is_reported(bench, tmp_path, keeper, what):
+    """The carrier reports that itself; its ssh cannot."""
     r = between_without_descriptors(bench, tmp_path, keeper)
     assert r.code == 5, r.errors()
     assert "a lane over ssh: %s: Too many open files" % what in r.errors()
@@ -185,18 +185,18 @@ def test_a_far_place_gets_no_descriptor(bench, tmp_path, keeper, what):
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
-def test_a_keeper_waits_for_a_descriptor(bench, tmp_path):
+def test_keeper_waits_for_a_descriptor(bench, tmp_path):
     r = between_without_descriptors(bench, tmp_path, True, times=3)
     assert r.code == 0, r.errors()
     assert (tmp_path / "out").stat().st_size == 1 << 20
 
 
-# ---- spares: places at a far connecting end's host that wait for a lane ------------------------
+# ---- spares: carriers at a far connecting end that wait for a lane ------------------------
 
 
 def few_listeners(tmp_path):
-    """Each place's process is listed in "places" in the order of their logins, the keeper's first; while "shut" is there none
-    after the third (the keeper's, two spares') comes about."""
+    """The process of each carrier is listed in "places" in the order of the logins, the keeper's first; while
+    "shut" exists, no carrier after the third (the keeper and two spares) starts."""
     return rsh(tmp_path, """case "$*" in *--lane-listen*)
 	if [ -e {0}/shut ] && [ "$(wc -l <{0}/places)" -ge 3 ]; then
 		echo x >>{0}/refused
@@ -211,7 +211,7 @@ def numbers(path):
 
 
 def with_children(pid):
-    """A shell may stay beside what it runs."""
+    """A shell may stay around the command that it runs."""
     return [pid, *children(pid)]
 
 
@@ -222,7 +222,7 @@ def break_lanes(tmp_path):
 
 
 def without_spares(bench, tmp_path, *options):
-    """A copy with two lanes, each of which took a spare that none replaced."""
+    """A copy with two lanes that each took a spare which was not replaced."""
     (tmp_path / "in").write_bytes(bytes(24 << 20))
     (tmp_path / "places").touch()
     (tmp_path / "shut").touch()
@@ -233,8 +233,8 @@ def without_spares(bench, tmp_path, *options):
     return r
 
 
-def test_spares_that_failed_are_replaced(bench, tmp_path):
-    """Lanes that break later find others."""
+def test_failed_spares_are_replaced(bench, tmp_path):
+    """Lanes that break later find new ones."""
     r = without_spares(bench, tmp_path, "--bwlimit=4M")
     (tmp_path / "shut").unlink()
     break_lanes(tmp_path)
@@ -243,8 +243,8 @@ def test_spares_that_failed_are_replaced(bench, tmp_path):
     assert len(numbers(tmp_path / "places")) > 3
 
 
-def test_spares_are_missing_in_the_end(bench, tmp_path):
-    """The lanes that look for another one wait, and have the reason."""
+def test_missing_spares_are_reported(bench, tmp_path):
+    """The lanes that need another spare wait, and get the reason."""
     r = without_spares(bench, tmp_path, "--bwlimit=1M", "--timeout=%d" % (6 * SLOW))
     break_lanes(tmp_path)
     began = time.monotonic()
@@ -253,14 +253,14 @@ def test_spares_are_missing_in_the_end(bench, tmp_path):
     assert r.errors().count("exited with 7 before it could carry a lane") == 1, r.errors()
 
 
-def test_a_spare_that_is_killed_is_replaced(bench, tmp_path):
-    """It can't say that it ends."""
+def test_killed_spare_is_replaced(bench, tmp_path):
+    """It cannot announce its end."""
     (tmp_path / "in").write_bytes(bytes(24 << 20))
     (tmp_path / "places").touch()
     r = bench.copy("--lanes=1", "--bwlimit=1M", *copied("between", tmp_path), transport="--transport=ssh", wait=False,
                    rsh=few_listeners(tmp_path))
     wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
-    # The keeper's, two, and one instead of that which was taken.
+    # The keeper, two spares, and one in place of the spare that was taken.
     wait_until(lambda: len(numbers(tmp_path / "places")) == 4, 20)
     places = numbers(tmp_path / "places")
     for carrier in set(with_children(r.proc.pid)) & {parent(place) for place in places[1:]}:

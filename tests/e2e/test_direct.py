@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files past the page cache or through it: --direct, readahead, full disks."""
+"""Direct and cached file I/O: --direct, readahead, full disks."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ SIZES = [1, 511, 512, 513, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK 
 
 
 def goes_past(directory):
-    """Does what is in it know O_DIRECT, and do we take it for a disk?"""
+    """Does its file system support O_DIRECT, and is it treated as a disk?"""
     kind = subprocess.run(["stat", "-f", "-c", "%T", directory], capture_output=True, text=True).stdout
     if kind.strip() not in ("ext2/ext3", "xfs", "btrfs", "f2fs"):
         return False
@@ -48,7 +48,7 @@ def mount(image, size, at, make=("mkfs.ext4", "-q", "-F")):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A directory on a disk, where the page cache is something to go past."""
+    """A directory on a disk, where O_DIRECT makes a difference."""
     if goes_past(tmp_path):
         yield tmp_path
         return
@@ -68,7 +68,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """One of 48 MiB."""
+    """A disk of 48 MiB."""
     at = tmp_path / "small"
     if not mount(tmp_path / "image", 48 * MIB, at):
         pytest.skip("may not mount")
@@ -95,14 +95,14 @@ def evict(path):
 
 
 def said(r, what, path):
-    """How was it read or written?"""
+    """Was it read or written directly?"""
     lines = [x for x in r.errors().splitlines() if "%s %s " % (what, path) in x and "page cache" in x]
     assert len(lines) == 1, r.errors()
     return "past" if " past the" in lines[0] else "through"
 
 
 @pytest.mark.parametrize("how", ["on", "off", "auto"])
-def test_files_of_every_size(bench, disk, how):
+def test_direct_copies_files_of_every_size(bench, disk, how):
     (disk / "from").mkdir()
     (disk / "to").mkdir()
     for n in SIZES:
@@ -111,7 +111,7 @@ def test_files_of_every_size(bench, disk, how):
     r = bench.copy("--direct=" + how, *[disk / "from" / str(n) for n in SIZES], "far:%s" % (disk / "to"))
     assert r.code == 0, r.errors()
     large = [n for n in SIZES if n > BLOCK]
-    # What was read, and what was written, but for an odd end of it.
+    # What was read, and what was written, except an unaligned end.
     past = [n for n in large if resident(disk / "from" / str(n)) == 0]
     wrote = [n for n in large if resident(disk / "to" / str(n)) <= 4096]
     assert past == {"on": large, "off": [], "auto": [n for n in large if n > 8 * MIB]}[how]
@@ -123,7 +123,7 @@ def test_files_of_every_size(bench, disk, how):
 
 @pytest.mark.parametrize("lanes", [1, 4])
 @pytest.mark.parametrize("block", ["4k", "64k", "1M", "4M"])
-def test_blocks_of_every_size(bench, disk, lanes, block):
+def test_direct_works_with_every_block_size(bench, disk, lanes, block):
     data = pattern(13 * MIB + 777)
     (disk / "in").write_bytes(data)
     evict(disk / "in")
@@ -133,7 +133,7 @@ def test_blocks_of_every_size(bench, disk, lanes, block):
     assert (disk / "out").read_bytes() == data
 
 
-def test_auto_goes_by_what_is_resident(bench, disk):
+def test_auto_reads_resident_files_through_the_cache(bench, disk):
     data = pattern(24 * MIB + 5)
     (disk / "in").write_bytes(data)
     for part, way in ((0, "past"), (2 * MIB, "past"), (12 * MIB, "through"), (24 * MIB + 5, "through")):
@@ -146,14 +146,14 @@ def test_auto_goes_by_what_is_resident(bench, disk):
         assert r.code == 0, r.errors()
         assert said(r, "reading", disk / "in") == way, (part, before)
         assert said(r, "writing", disk / "out") == "through"
-        # Nothing else comes. What was there stays there, unless the kernel is short of memory.
+        # Nothing else becomes resident. The cached pages stay, unless the kernel is short of memory.
         after = resident(disk / "in")
         assert after <= before if way == "past" else after >= before / 2, (part, before, after)
         assert (disk / "out").read_bytes() == data
 
 
-def test_a_stream_of_a_file_from_its_offset(bench, disk):
-    """What is read from an odd place can't go past the cache, and a source that is stdin is shared."""
+def test_direct_stream_starts_at_the_offset(bench, disk):
+    """Reads from an unaligned offset can't be direct, and a source on stdin shares its offset."""
     data = pattern(10 * MIB + 3)
     (disk / "in").write_bytes(data)
     for at in (0, 4096, 5000):
@@ -168,8 +168,8 @@ def test_a_stream_of_a_file_from_its_offset(bench, disk):
 
 
 @pytest.mark.parametrize("how, size, way", [("on", 3 * MIB, "past"), ("off", 9 * MIB, "through")])
-def test_rdsend_and_rdrecv_take_it_too(bench, disk, how, size, way):
-    """What auto would do otherwise."""
+def test_rdsend_and_rdrecv_accept_direct(bench, disk, how, size, way):
+    """Cases that auto would decide otherwise."""
     (disk / "in").write_bytes(pattern(size))
     evict(disk / "in")
     sink = bench.receive("-vv", "--direct=" + how, disk / "out")
@@ -180,7 +180,7 @@ def test_rdsend_and_rdrecv_take_it_too(bench, disk, how, size, way):
 
 
 @pytest.mark.parametrize("how", ["on", "auto"])
-def test_holes_stay(bench, disk, how):
+def test_direct_keeps_holes(bench, disk, how):
     with open(disk / "in", "wb") as f:
         for at in (0, 4 * MIB, 9 * MIB + 4096):
             f.seek(at)
@@ -195,8 +195,8 @@ def test_holes_stay(bench, disk, how):
         assert data_ranges(f.fileno(), 40 * MIB + 77)[-1][1] <= 11 * MIB
 
 
-def test_data_further_out_than_can_be_sent_fails_its_file_only(bench, tmp_path):
-    """A tmpfs, XFS or btrfs has files that long, so that anybody can make one."""
+def test_data_beyond_the_largest_offset_fails_its_file_only(bench, tmp_path):
+    """tmpfs, XFS and btrfs allow files that long, so that any user can make one."""
     with tempfile.TemporaryDirectory(prefix="sluice-", dir="/dev/shm") as at:
         tree = pathlib.Path(at) / "tree"
         tree.mkdir()
@@ -215,7 +215,7 @@ def test_data_further_out_than_can_be_sent_fails_its_file_only(bench, tmp_path):
             assert os.pread(f.fileno(), 4, (7 << 60) - 3) == b"end"
 
 
-def test_an_interrupted_copy_goes_on(bench, disk):
+def test_direct_copy_is_resumed(bench, disk):
     data = pattern(24 * MIB + 99)
     (disk / "in").write_bytes(data)
     first = bench.copy("--direct=on", "--bwlimit=16M", "-r", disk / "in", "far:%s" % (disk / "out"), wait=False)
@@ -228,7 +228,7 @@ def test_an_interrupted_copy_goes_on(bench, disk):
     assert (disk / "out").read_bytes() == data and not leftovers(disk)
 
 
-def test_what_can_not_is_told_once(bench, tmp_path):
+def test_lack_of_direct_support_is_reported_once(bench, tmp_path):
     at = tmp_path / "ramfs"
     at.mkdir()
     if USER or subprocess.run(["mount", "-t", "ramfs", "ramfs", at], capture_output=True).returncode:
@@ -249,20 +249,20 @@ def test_what_can_not_is_told_once(bench, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["on", "auto"])
-def test_a_disk_that_is_too_small_is_found_out_first(bench, tmp_path, small_disk, how):
+def test_too_small_disk_is_detected_at_the_start(bench, tmp_path, small_disk, how):
     (tmp_path / "in").write_bytes(pattern(64 * MIB))
     (small_disk / "out").write_bytes(b"old")
     st = os.statvfs(small_disk)
     r = bench.copy("--direct=" + how, tmp_path / "in", "far:%s" % (small_disk / "out"))
     assert r.code == 11, r.errors()
     free = re.search("No space left on device: it takes 64 MiB, and ([0-9]+) MiB are free there", r.errors())
-    # As it was, and not what is left after as much as there is has been taken.
+    # The free space before the copy, not what was left after it had been filled.
     assert free and abs(int(free[1]) - st.f_bavail * st.f_frsize // MIB) <= 1, r.errors()
     assert os.listdir(small_disk) == ["out"] and (small_disk / "out").read_bytes() == b"old"
 
 
-def test_a_disk_that_is_full_in_the_middle(bench, tmp_path, small_disk):
-    """A stream's size is not known, so that is found out late."""
+def test_disk_that_fills_up_during_a_stream_is_reported(bench, tmp_path, small_disk):
+    """The size of a stream is unknown, so the failure comes late."""
     with open("/dev/zero", "rb") as zero:
         sink = bench.receive("--direct=on", small_disk / "out")
         source = bench.send(sink.port, stdin=zero)
@@ -272,7 +272,7 @@ def test_a_disk_that_is_full_in_the_middle(bench, tmp_path, small_disk):
 
 @pytest.fixture
 def rationed(tmp_path):
-    """A directory that may have 8 MiB on a disk that has more; btrfs needs nobody's quota tools for that."""
+    """A directory limited to 8 MiB on a larger disk; btrfs needs no separate quota tools for that."""
     at = tmp_path / "disk"
     if not shutil.which("mkfs.btrfs") or not shutil.which("btrfs"):
         pytest.skip("no btrfs programs")
@@ -287,7 +287,7 @@ def rationed(tmp_path):
 
 
 @pytest.mark.may_skip("any", "btrfs is mounted for it, which takes root, the file system in the kernel, and its programs")
-def test_a_quota_is_used_up(bench, tmp_path, rationed):
+def test_exhausted_quota_is_reported(bench, tmp_path, rationed):
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "big").write_bytes(random.Random(1).randbytes(24 * MIB))
     (tmp_path / "tree" / "small").write_bytes(b"small")

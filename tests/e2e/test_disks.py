@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that are too small, by bytes and by inodes: what has no room is told, what was there stays.
-
-tests/faults/limits.py fills them and judges; `tests/faults/limits.py SCENARIO tmpfs BYTES INODES' repeats one."""
+"""Disks that are too small, in bytes or in inodes: files without room are reported, and old targets stay.
+tests/faults/limits.py fills the disks and judges; `tests/faults/limits.py SCENARIO tmpfs BYTES INODES' repeats
+one run."""
 
 import random
 import sys
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 ORACLE = Oracle(BIN)
 PAGE = 4096
-# So many pages, or inodes, more than what is there before: none, a few, the files' sizes and around.
+# This many pages, or inodes, more than are used before: none, a few, and around the sizes of the files.
 PAGES = [*range(8), 22, 23, 24, 73, 97, 98, 99, 120, 121, 122, 170, 171, 172, 220, 300, 1000]
 INODES = [*range(20)]
 OLD = ["file-push", "delete-push", "ways-push", "backup-push", "backup-pull", "remove-push", "remove-pull", "update-local",
@@ -47,7 +47,7 @@ def try_all(name, grounds, few):
 
 
 @pytest.mark.parametrize("name", share(OLD, 8))
-def test_little_is_left(name):
+def test_little_free_space(name):
     """Beside old targets, which stay."""
     by_bytes = try_all(name, [Tmpfs(free=(n * PAGE, None)) for n in PAGES], 2)
     by_inodes = try_all(name, [Tmpfs(free=(None, n)) for n in INODES], 2)
@@ -55,8 +55,8 @@ def test_little_is_left(name):
 
 
 @pytest.mark.parametrize("name", share(["tree-push", "tree-pull", "tree-local"], 1))
-def test_every_size(name):
-    """An empty disk from 16 KiB and 2 inodes upwards."""
+def test_small_empty_disks(name):
+    """An empty disk, from 16 KiB and 2 inodes upwards."""
     sizes = [PAGE * 4 << n for n in range(12)]
     try_all(name, [Tmpfs(bytes_=n) for n in sizes], 2)
     codes = try_all(name, [Tmpfs(bytes_=n, inodes=i) for n in sizes for i in (2, 3, 4, 8, 16, 64)], 3)
@@ -64,8 +64,8 @@ def test_every_size(name):
 
 
 @pytest.mark.parametrize("name", share(OLD, 2))
-def test_a_full_ext4(name):
-    """It finds out late that there is no room: when a file is written, or only when it is on disk."""
+def test_full_ext4(name):
+    """ext4 detects late that there is no room: when a file is written, or only at write-back."""
     grounds = [Ext4(free=(n * PAGE, None)) for n in PAGES] + [Ext4(free=(None, n)) for n in INODES]
-    # One costs as much as ten of memory.
+    # One run takes as long as ten on tmpfs.
     try_all(name, grounds[:2] if COUNT == 1 else random.Random(11).sample(grounds, 10), 2)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--existing: what is at the target is updated, and nothing is made that is not there.
-
-Where rsync means the same, it is rsync that says what should come of it.
-"""
+"""--existing: existing targets are updated, and nothing new is made. Where rsync has the same option, rsync itself
+provides the expected result."""
 
 import os
 import shutil
@@ -17,7 +15,7 @@ NOW = 1_600_000_000
 
 
 def lay_out(top):
-    """In "to" a part of what is in "from", some of it as something else."""
+    """In "to" a part of what is in "from", some of it with another type."""
     make(top / "from", {
         "new": b"n", "have": b"n", "large": pattern(5 << 20), "large new": pattern(5 << 20, 3), "empty": b"",
         "both": {"new": b"n", "have": b"n", "deep": {"f": b"n"}}, "missing": {"f": b"n", "deep": {"er": b"n"}, "l": "f"},
@@ -51,7 +49,7 @@ def kinds(top):
                                      ["-a", "--backup", "--backup-dir=aside"], ["-a", "--inplace"],
                                      ["-a", "--checksum"], ["-a", "--exclude=have"], ["-a", "--max-size=1"]],
                          ids=" ".join)
-def test_nothing_is_made_as_rsync(bench, tmp_path, way, options):
+def test_existing_matches_rsync(bench, tmp_path, way, options):
     for side in ("ours", "theirs"):
         lay_out(tmp_path / side)
     before = kinds(tmp_path / "ours" / "to")
@@ -65,13 +63,13 @@ def test_nothing_is_made_as_rsync(bench, tmp_path, way, options):
     assert forms(tmp_path / "ours" / "to") == forms(tmp_path / "theirs" / "to")
     assert changes(r) == would
     assert not [p for p in would if "new" in p or "missing" in p], would
-    # Once more there is nothing to do, whatever is still missing.
+    # A second run has nothing to do, although names are still missing.
     r = bench.copy(*options, "--existing", "--itemize-changes", *words)
     assert r.code == 0 and (changes(r) == {} or "--checksum" not in options), changes(r)
     assert forms(tmp_path / "ours" / "to") == forms(tmp_path / "theirs" / "to")
 
 
-def test_with_ignore_existing_nothing_is_copied(bench, tmp_path, way):
+def test_existing_and_ignore_existing_copy_nothing(bench, tmp_path, way):
     lay_out(tmp_path)
     source, before = forms(tmp_path / "from"), forms(tmp_path / "to")
     for options in (["-H"], ["--remove-source-files"], ["--delete"]):
@@ -83,8 +81,8 @@ def test_with_ignore_existing_nothing_is_copied(bench, tmp_path, way):
         assert forms(tmp_path / "from") == source, options
 
 
-def test_what_was_left_out_is_not_removed(bench, tmp_path, way):
-    """Nor is an empty file, of which nothing can be compared."""
+def test_remove_source_files_keeps_skipped_files(bench, tmp_path, way):
+    """Even an empty file, which needs no comparison."""
     for options in ([], ["--checksum"], ["-H"], ["--delete"]):
         top = tmp_path / ("-".join(options) or "plain")
         lay_out(top)
@@ -107,8 +105,8 @@ def test_what_was_left_out_is_not_removed(bench, tmp_path, way):
         assert (top / "to" / "both" / "have").read_bytes() == b"n" and not (top / "to" / "new").exists()
 
 
-def test_of_several_names_only_those_that_are_there(bench, tmp_path, way):
-    """The first one that is met may be one that is not there."""
+def test_only_existing_names_of_a_hard_linked_file_are_updated(bench, tmp_path, way):
+    """The name that is found first may be missing at the target."""
     make(tmp_path, {"from": {"d": {}, "missing": {}}, "to": {"c": b"old", "d": {"e": b"older"}, "x": b"old"}})
     (tmp_path / "from" / "b").write_bytes(b"new")
     for name in ("a", "c", "d/e", "f", "missing/g"):
@@ -120,14 +118,14 @@ def test_of_several_names_only_those_that_are_there(bench, tmp_path, way):
     assert (tmp_path / "to" / "c").samefile(tmp_path / "to" / "d" / "e")
 
 
-# ---- DST that is missing -------------------------------------------------------------------
+# ---- a missing DST -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [["-r", "tree"], ["-r", "tree/"], ["-aH", "tree/", "--remove-source-files"], ["tree/f"],
                                    ["-p", "tree/f", "--remove-source-files"], ["tree/f", "--inplace"],
                                    ["tree/f", "--verify"], ["-r", "--relative", "tree/d/g"],
                                    ["-r", "--files-from=list", "tree"], ["-rT", "tree"]], ids=" ".join)
-def test_a_target_that_is_missing_is_not_made(bench, tmp_path, way, words):
+def test_missing_target_is_not_made(bench, tmp_path, way, words):
     make(tmp_path, {"tree": {"f": b"f", "d": {"g": b"g"}}, "list": b"f\nd/g\n"})
     before = read(tmp_path)
     words = [way[0] + ("" if "--relative" in words and not way[0] else str(tmp_path) + "/./") + w
@@ -138,7 +136,7 @@ def test_a_target_that_is_missing_is_not_made(bench, tmp_path, way, words):
         assert read(tmp_path) == before
 
 
-def test_directories_on_the_way_are_made_by_mkpath_only(bench, tmp_path, way):
+def test_only_mkpath_makes_missing_parents(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "d": {"g": b"g"}}})
     for words, made in ((["tree/f", "x/y/z"], {"y": {}}), (["tree/f", "x/y/z/"], {"y": {"z": {}}}),
                         (["tree/", "x/y/z/"], {"y": {"z": {}}}), (["tree", "x/y/z/"], {"y": {"z": {}}}),
@@ -153,7 +151,7 @@ def test_directories_on_the_way_are_made_by_mkpath_only(bench, tmp_path, way):
         shutil.rmtree(tmp_path / "x")
 
 
-def test_directories_that_lead_to_a_source_are_not_made(bench, tmp_path, way):
+def test_implied_directories_are_not_made(bench, tmp_path, way):
     make(tmp_path, {"tree": {"a": {"b": {"c": b"new", "d": b"new"}}, "e": b"new"}, "list": b"a/b/c\ne\na/b/d\n"})
     top = str(tmp_path / "tree")
     for words in (["--relative", top + "/./a/b/c", top + "/./a/b/d", top + "/./e"], ["--files-from=list", top]):
@@ -166,10 +164,10 @@ def test_directories_that_lead_to_a_source_are_not_made(bench, tmp_path, way):
             shutil.rmtree(tmp_path / "to")
 
 
-# ---- several sources, streams, what is told ------------------------------------------------
+# ---- several sources, streams, reports -----------------------------------------------------
 
 
-def test_of_several_sources_and_hosts(bench, tmp_path):
+def test_existing_with_several_sources_and_hosts(bench, tmp_path):
     make(tmp_path, {"a": {"f": b"new", "g": b"new"}, "b": {"f": b"new", "h": b"new"}, "c": b"new", "d": b"new",
                     "to": {"a": {"f": b"old"}, "d": b"old"}})
     for sources in (("a", "b", "c", "d"), ("near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "d")):
@@ -180,7 +178,7 @@ def test_of_several_sources_and_hosts(bench, tmp_path):
         make(tmp_path, {"to": {"a": {"f": b"old"}, "d": b"old"}})
 
 
-def test_a_stream_into_what_is_not_there(bench, tmp_path):
+def test_stream_into_a_missing_target_is_skipped(bench, tmp_path):
     make(tmp_path, {"have": b"old"})
     made = pattern(3 << 20, 7)
     make(tmp_path, {"given": made})
@@ -197,8 +195,8 @@ def test_a_stream_into_what_is_not_there(bench, tmp_path):
     assert r.code == 0 and bytes(r.out) == b"old", (r.code, r.errors())
 
 
-def test_what_is_told_of_it(bench, tmp_path, way):
-    """As of what --ignore-existing leaves out."""
+def test_skipped_files_are_reported(bench, tmp_path, way):
+    """As with --ignore-existing."""
     trees = {"from": {"have": b"new", "new": b"new", "missing": {"f": b"f"}}, "to": {"have": b"old", "gone": b""}}
     make(tmp_path, trees)
     words = ["-r", "--json", way[0] + str(tmp_path / "from") + "/", way[1] + str(tmp_path / "to")]
@@ -212,8 +210,8 @@ def test_what_is_told_of_it(bench, tmp_path, way):
     assert r.code == 0 and read(tmp_path / "to") == {"have": b"new", "gone": b""}, r.errors()
 
 
-def test_of_what_a_pattern_matches(bench, tmp_path):
-    """That there are several the far end knows only."""
+def test_existing_with_a_pattern(bench, tmp_path):
+    """Only the far end knows that there are several matches."""
     make(tmp_path, {"src": {"a": b"new", "b": b"new", "c": {"d": b"new", "e": b"new"}, "f": {"g": b""}},
                     "to": {"b": b"old", "c": {"e": b"old"}}})
     for options in (["-n"], []):

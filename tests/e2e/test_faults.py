@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The promises under faults: damage, broken lanes, full disks, sources that change."""
+"""The promises under faults: damage, broken lanes, full disks, changing sources."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def full(tmp_path):
 
 
 def files(tmp_path, size=60 * BLOCK + 3):
-    """So much that each lane has a part of it, whichever is faster."""
+    """So much that each lane gets a part of it, whichever is faster."""
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
     (tmp_path / "out").write_bytes(b"old")
@@ -59,7 +59,7 @@ def by(request):
 
 
 @pytest.mark.lab
-def test_a_damaged_block_is_sent_again(bench, tmp_path, by):
+def test_damaged_block_is_retransmitted(bench, tmp_path, by):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
                            "damage:lane=0,block=1,times=1")
@@ -68,7 +68,7 @@ def test_a_damaged_block_is_sent_again(bench, tmp_path, by):
 
 
 @pytest.mark.lab
-def test_a_block_damaged_twice_is_41_and_the_old_file_stays(bench, tmp_path, by):
+def test_block_damaged_twice_exits_41_and_the_old_file_stays(bench, tmp_path, by):
     files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
                            "damage:lane=0,block=1,times=2")
@@ -79,7 +79,7 @@ def test_a_block_damaged_twice_is_41_and_the_old_file_stays(bench, tmp_path, by)
 
 @pytest.mark.parametrize("lane", [0, 1])
 @pytest.mark.lab
-def test_a_broken_lane_is_mended(bench, tmp_path, by, lane):
+def test_broken_lane_is_mended(bench, tmp_path, by, lane):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
                            "break:lane=%d,block=5,times=1;break:lane=%d,block=9,times=1" % (lane, lane))
@@ -88,8 +88,8 @@ def test_a_broken_lane_is_mended(bench, tmp_path, by, lane):
 
 
 @pytest.mark.parametrize("lane", [0, 1])
-def test_a_lane_whose_accepting_end_fails_after_its_hello(bench, tmp_path, lane):
-    """The connecting end has a wire then, and the accepting end has none."""
+def test_lane_recovers_when_the_accepting_end_fails_after_its_hello(bench, tmp_path, lane):
+    """Then the connecting end has a wire, and the accepting end has none."""
     data = files(tmp_path)
     sink = bench.receive(tmp_path / "out", env={"SLUICE_FAULT": "take:lane=%d,times=2" % lane})
     source = bench.send(sink.port, "--lanes=2", tmp_path / "in")
@@ -98,7 +98,7 @@ def test_a_lane_whose_accepting_end_fails_after_its_hello(bench, tmp_path, lane)
 
 
 @pytest.mark.lab
-def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
+def test_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     cat = subprocess.Popen(["cat", tmp_path / "in"], stdout=subprocess.PIPE)
@@ -111,8 +111,8 @@ def test_a_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-def test_what_a_broken_lane_carried_needs_no_more_input(bench):
-    """Whoever writes may wait for what comes out at the other end."""
+def test_broken_lane_delivers_its_blocks_without_more_input(bench):
+    """The producer may wait for the output of the other end."""
     out, into = os.pipe()
     sink = bench.receive()
     source = bench.send(sink.port, "-v", "--lanes=2", stdin=out, env={
@@ -130,7 +130,7 @@ def test_what_a_broken_lane_carried_needs_no_more_input(bench):
 
 @pytest.mark.may_skip("user", "to mount takes root")
 @pytest.mark.lab("siw")
-def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
+def test_full_disk_exits_11_at_both_ends(bench, tmp_path, full, by):
     (tmp_path / "in").write_bytes(pattern(12 << 20))
     (full / "out").write_bytes(b"old")
     start = time.monotonic()
@@ -143,8 +143,8 @@ def test_full_disk_is_11_at_both_ends(bench, tmp_path, full, by):
 
 @pytest.mark.may_skip("user", "to mount takes root")
 @pytest.mark.lab("siw")
-def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
-    """SD3: never an endless loop, no foreign bytes."""
+def test_full_disk_during_a_stream_exits_11(bench, tmp_path, full):
+    """SD3: no endless loop, and no wrong bytes."""
     sink = bench.receive(full / "out")
     source = bench.send(sink.port, "--", "cat", "/dev/zero")
     assert (source.wait(30), sink.wait(30)) == (11, 11), source.errors() + sink.errors()
@@ -152,7 +152,7 @@ def test_full_disk_in_the_middle_of_a_stream(bench, tmp_path, full):
 
 
 @pytest.mark.lab("rxe")
-def test_read_error_is_not_the_end(bench, tmp_path):
+def test_read_error_is_not_end_of_file(bench, tmp_path):
     """SD4: /proc/self/mem can't be read at 0."""
     (tmp_path / "out").write_bytes(b"old")
     r = bench.copy("/proc/self/mem", "far:%s/out" % tmp_path)
@@ -163,22 +163,22 @@ def test_read_error_is_not_the_end(bench, tmp_path):
 
 @pytest.mark.needs("root", why="only root can become another user")
 @pytest.mark.lab("siw")
-def test_unreadable_source(bench, tmp_path):
+def test_unreadable_source_is_reported_before_waiting(bench, tmp_path):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "in").chmod(0)
-    # Before anybody is waited for: nobody listens there.
+    # Reported before waiting for the peer: nothing listens there.
     source = bench.send(1, tmp_path / "in", become=as_nobody())
     assert source.wait() == 11, source.errors()
     assert "Permission denied" in source.errors()
 
 
 @pytest.mark.parametrize("target,why", [("dir", "directory"), ("no/out", "does not exist")])
-def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
+def test_unwritable_target_is_reported(bench, tmp_path, by, target, why):
     files(tmp_path, 100)
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "in").mkdir()
-    if by is ByStream:  # before anybody is waited for
+    if by is ByStream:  # before waiting for the peer
         r = bench.run([program("rdrecv"), "0", "-", tmp_path / target], host=FAR, env={"RD_KEY": "k"})
         code, errors = r.code, r.errors()
     else:
@@ -190,7 +190,7 @@ def test_targets_that_cannot_be_written(bench, tmp_path, by, target, why):
 
 @pytest.mark.parametrize("how,code", [("shrink", 42), ("rewrite", 42), ("grow", 0)])
 @pytest.mark.lab("siw", cases="rewrite*")
-def test_a_source_that_changes(bench, tmp_path, how, code):
+def test_changing_source_is_reported(bench, tmp_path, how, code):
     data = files(tmp_path, 40 * BLOCK)
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
     wait_until(lambda: leftovers(tmp_path))
@@ -220,8 +220,8 @@ ELSEWISE = {
 
 @pytest.mark.parametrize("removes", (False, True), ids=("kept", "removed"))
 @pytest.mark.parametrize("how", ELSEWISE)
-def test_a_source_that_changes_but_not_in_content(bench, tmp_path, how, removes):
-    """It is copied as it was opened; only the name of what was copied, and nothing else since, is removed."""
+def test_source_with_changed_metadata_is_copied(bench, tmp_path, how, removes):
+    """The file is copied as it was opened. Only the copied file is removed, not one that has its name since."""
     data = files(tmp_path, 40 * BLOCK)
     words = ["--remove-source-files"] if removes else []
     run = bench.copy(*words, "in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
@@ -237,7 +237,7 @@ def test_a_source_that_changes_but_not_in_content(bench, tmp_path, how, removes)
     assert how != "mv over" or (tmp_path / "in").read_bytes() == b"another"
 
 
-def test_a_changed_source_is_not_removed(bench, tmp_path):
+def test_changed_source_is_not_removed(bench, tmp_path):
     files(tmp_path, 40 * BLOCK)
     run = bench.copy("--remove-source-files", "in", "far:%s/out" % tmp_path, wait=False,
                      env={"SLUICE_FAULT": slow()})
@@ -251,7 +251,7 @@ def test_a_changed_source_is_not_removed(bench, tmp_path):
 
 @pytest.mark.lab("rxe")
 def test_memory_is_bounded(bench, tmp_path):
-    """4 GiB + 1, sparse in the lab's time, through less than 64 MiB."""
+    """4 GiB + 1, sparse in the lab, through less than 64 MiB of memory."""
     size = (4 << 30) + 1
     with open(tmp_path / "in", "wb") as f:
         f.truncate(size)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that can't reach each other: the lanes take the way that ssh has found.
-
-Three network namespaces with nothing but a loopback each, and a wire where a test wants one; the
-stand-in for ssh gets in."""
+"""Hosts that can't reach each other: the lanes use the path that ssh found. Three network namespaces with only
+loopback, and a wire where a test needs one; the stand-in for ssh enters them."""
 
 import os
 import signal
@@ -46,7 +44,7 @@ WAYS = {"push": ("in", "far:out"), "pull": ("far:in", "out"), "remote": ("far:in
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_lanes_go_over_ssh_and_one_line_says_so(islands, tmp_path, way):
+def test_lanes_go_over_ssh_with_one_message(islands, tmp_path, way):
     data = pattern(40 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     r = islands.copy(*WAYS[way])
@@ -57,7 +55,7 @@ def test_lanes_go_over_ssh_and_one_line_says_so(islands, tmp_path, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_lane_over_ssh_is_mended(islands, tmp_path, way):
+def test_lane_over_ssh_is_mended(islands, tmp_path, way):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     r = islands.copy(*WAYS[way], env={"SLUICE_FAULT": "break:lane=0,block=3,times=1;"
@@ -66,7 +64,7 @@ def test_a_lane_over_ssh_is_mended(islands, tmp_path, way):
     assert (tmp_path / "out").read_bytes() == data
 
 
-def test_a_transport_that_was_demanded_is_not_replaced(islands, tmp_path):
+def test_required_transport_does_not_fall_back_to_ssh(islands, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = islands.copy("--transport=tcp", "in", "far:out")
     assert r.code == 43, r.errors()
@@ -74,7 +72,7 @@ def test_a_transport_that_was_demanded_is_not_replaced(islands, tmp_path):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
-def test_nobody_is_left_when_it_is_stopped(islands, tmp_path, signo):
+def test_interrupt_leaves_no_process(islands, tmp_path, signo):
     """Ends, carriers and the commands that they started."""
     (tmp_path / "in").write_bytes(pattern(20 * BLOCK))
     run = islands.copy("far:in", "third:out", wait=False, env={
@@ -101,7 +99,7 @@ def test_nobody_is_left_when_it_is_stopped(islands, tmp_path, signo):
 
 
 def join(islands):
-    """A wire between near and far, v0 at either end."""
+    """A wire between near and far, with a v0 at each end."""
     near, far = islands.names["near"], islands.names["far"]
     subprocess.run(["ip", "-n", near, "link", "add", "v0", "type", "veth", "peer", "name", "v0",
                     "netns", far], check=True)
@@ -110,7 +108,7 @@ def join(islands):
 
 
 def link_local(islands, host):
-    """Its address on the wire, once it may be used."""
+    """Its link-local address on the wire, once it is usable."""
     def look():
         out = subprocess.run(["ip", "-n", islands.names[host], "-6", "-o", "addr", "show", "dev", "v0",
                               "scope", "link", "-tentative"], capture_output=True, text=True).stdout
@@ -119,8 +117,8 @@ def link_local(islands, host):
     return look()
 
 
-def test_a_link_local_address_with_its_zone(islands, tmp_path):
-    """The only addresses there are; the lanes take the zone that was typed too."""
+def test_link_local_address_with_zone_works(islands, tmp_path):
+    """There are no other addresses; the lanes use the typed zone too."""
     data = pattern(10 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     join(islands)
@@ -137,17 +135,17 @@ def test_a_link_local_address_with_its_zone(islands, tmp_path):
     assert "over tcp [%s]:%s" % (to, port) in source.errors()
 
 
-def test_lanes_take_a_port_of_the_range(islands, tmp_path):
+def test_lanes_use_the_port_range(islands, tmp_path):
     (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
     join(islands)
     for n, host in enumerate(("near", "far"), 1):
         subprocess.run(["ip", "-n", islands.names[host], "addr", "add", "10.77.9.%d/24" % n, "dev", "v0"],
                        check=True)
-    # The first of the range is taken.
+    # The first port of the range is taken.
     taken = islands.bench.start(["ip", "netns", "exec", islands.names["far"], program("rdrecv"), "-v", "7300",
                                  "key", tmp_path / "no"])
     taken.expect("listening on ")
-    # What is told is the sink's peer, so the sink is the one that connects.
+    # The address belongs to the sink's peer, so the sink connects.
     run = islands.copy("-v", "--transport=tcp", "--port-range=7300-7301", "far:in", "out")
     assert run.code == 0, run.errors()
     assert "over tcp 10.77.9.2:7301" in run.errors(), run.errors()
@@ -155,14 +153,14 @@ def test_lanes_take_a_port_of_the_range(islands, tmp_path):
 
 
 @pytest.mark.parametrize("transport, code", [("tcp", 43), ("auto", 0)])
-def test_the_named_address_holds_with_the_roles_swapped(islands, tmp_path, transport, code):
-    """No lane takes a network that was not named, though the other end could listen there."""
+def test_named_address_is_used_with_swapped_roles(islands, tmp_path, transport, code):
+    """No lane uses a network that was not named, although the other end could listen there."""
     (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
     join(islands)
     for n, host in enumerate(("near", "far"), 1):
         subprocess.run(["ip", "-n", islands.names[host], "addr", "add", "10.77.9.%d/24" % n, "dev", "v0"],
                        check=True)
-    # Only far has it, and nothing leads there.
+    # Only far has the address, and no route leads there.
     subprocess.run(["ip", "-n", islands.names["far"], "addr", "add", "10.77.8.2/32", "dev", "lo"], check=True)
     run = islands.copy("-v", "--transport=%s" % transport, "--address=10.77.8.2", "--connect-timeout=4",
                        "in", "far:out")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that take two names of the source for one: none overwrites the other, and both are named."""
+"""Targets that fold two names of the source into one: neither overwrites the other, and both are reported."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def folding(request, tmp_path):
 
 
 def pairs(source, target):
-    """What of the source is there, by names as they were given; everything there is whole."""
+    """The source's files that exist at the target, under their given names; all of them are whole."""
     for name, what in target.items():
         assert name in source, name
         if isinstance(what, dict):
@@ -81,7 +81,7 @@ def test_names_that_fold_to_one_are_an_error(bench, tmp_path, folding, what, opt
         assert any("%s:" % x in line and "for %s," % y in line for line in told for x, y in ((a, b), (b, a))), told
 
 
-def test_no_source_is_removed_for_a_name_that_folds(bench, tmp_path, folding):
+def test_sources_of_folding_names_are_not_removed(bench, tmp_path, folding):
     make(tmp_path / "src", TREE["files"])
     r = bench.copy("-r", "--remove-source-files", "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
     assert r.code == 23, (r.code, r.errors())
@@ -91,7 +91,7 @@ def test_no_source_is_removed_for_a_name_that_folds(bench, tmp_path, folding):
 
 
 @pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--checksum"]], ids=" ".join)
-def test_it_stays_an_error_in_a_tree_that_is_there(bench, tmp_path, folding, options):
+def test_folding_names_are_an_error_on_a_rerun_too(bench, tmp_path, folding, options):
     tree = {**TREE["files"], "d": {"G": b"one", "g": b"another"}, "Sub": {"f": b"one"}, "sub": {"f": b"another"}}
     make(tmp_path / "src", tree)
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_it_stays_an_error_in_a_tree_that_is_there(bench, tmp_path, folding, opt
         assert r.errors().count("the file system takes this name for") == 3, r.errors()
 
 
-def test_what_does_not_fold_is_replaced(bench, tmp_path, folding):
+def test_names_that_do_not_fold_are_replaced(bench, tmp_path, folding):
     tree = {"Foo": b"one", "d": {"f": b"two"}, "l": "three"}
     for n in (1, 2):
         make(tmp_path / ("src%d" % n), {**tree, "Foo": b"one%d" % n})
@@ -110,8 +110,8 @@ def test_what_does_not_fold_is_replaced(bench, tmp_path, folding):
 
 
 @pytest.mark.parametrize("way", ["push", "pull", "local"])
-def test_nothing_that_was_written_into_is_deleted(bench, tmp_path, folding, way):
-    """--delete: what the source calls foo went into Foo, which is no other thing."""
+def test_delete_spares_a_directory_that_was_written_under_another_name(bench, tmp_path, folding, way):
+    """With --delete: the source's foo was stored in Foo, which is the same directory."""
     make(tmp_path / "src", {"foo": b"new", "same": b"same", "sub": {"g": b"new", "h": b"h"}, "l": "new", "é": b"new"})
     make(folding / "to", {"Foo": b"old", "SAME": b"same", "Sub": {"G": b"old", "extra": b""}, "L": "old", "É": b"old",
                           "Extra": b""})
@@ -125,7 +125,7 @@ def test_nothing_that_was_written_into_is_deleted(bench, tmp_path, folding, way)
 
 @pytest.mark.parametrize("options", [["--remove-source-files"], ["--backup"], ["--inplace"], ["--checksum"],
                                      ["--ignore-existing"], ["-aH"]], ids=" ".join)
-def test_nothing_is_lost_with_other_options(bench, tmp_path, folding, options):
+def test_folding_names_lose_nothing_with_other_options(bench, tmp_path, folding, options):
     make(tmp_path / "src", {"foo": b"new", "sub": {"g": b"new"}})
     make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
     r = bench.copy("-r", "--delete", *options, "src/", "far:%s" % (folding / "to"), cwd=tmp_path)
@@ -137,7 +137,7 @@ def test_nothing_is_lost_with_other_options(bench, tmp_path, folding, options):
     assert [d[n] for d in (there.get("Sub") or there["sub"],) for n in d if n.lower() == "g"] == [what], there
 
 
-def test_nothing_that_another_source_is_called_is_deleted(bench, tmp_path, folding):
+def test_delete_spares_the_folded_name_of_another_source(bench, tmp_path, folding):
     make(tmp_path, {"src": {"a": b"a"}, "foo": b"new", "sub": {"g": b"new"}})
     make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
     r = bench.copy("-r", "--delete", "src/", "foo", "sub", "far:%s" % (folding / "to"), cwd=tmp_path)
@@ -150,8 +150,8 @@ def test_nothing_that_another_source_is_called_is_deleted(bench, tmp_path, foldi
     assert read(folding / "to")["s"] == {"b": b"b", "Foo": b"new"}
 
 
-def test_names_that_only_look_alike_are_no_clash(bench, tmp_path):
-    """Where case counts: names with a dot or blank at the end, and hard links that differ by case."""
+def test_similar_names_do_not_clash(bench, tmp_path):
+    """Where case matters: names that end with a dot or a blank, and hard links that differ in case."""
     make(tmp_path, {"s": {n: n.encode() for n in ("dot.", "blank ", "aa", "AA", "aA", "b.", "B.")}, "t": {}})
     os.link(tmp_path / "s" / "aa", tmp_path / "s" / "hh")
     os.link(tmp_path / "s" / "aa", tmp_path / "s" / "HH")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--fsync: what is synced, and when.  That it outlives a power cut is shown by tests/power."""
+"""--fsync: what is synced, and when. tests/power shows that it survives a power cut."""
 
 import os
 import pathlib
@@ -13,14 +13,14 @@ from trees import make, read
 
 @pytest.fixture
 def elsewhere():
-    """On a file system of which nothing is known."""
+    """On a file system whose properties are unknown."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sluice-fsync.") as top:
         yield pathlib.Path(top)
 
 
 @pytest.mark.parametrize("size", [0, 70000, 6 << 20])
-def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, elsewhere, size):
-    """btrfs keeps nothing of a file without a name, whose fsync does nothing there."""
+def test_file_is_synced_again_after_the_rename(bench, ground, elsewhere, size):
+    """btrfs does not keep a file without a name, and its fsync of one does nothing."""
     data = bytes(range(256)) * (size // 256)
     make(ground, {"from": {"f": data}})
     to = elsewhere / "to"
@@ -32,14 +32,14 @@ def test_a_file_is_synced_once_more_when_it_has_its_name(bench, ground, elsewher
         r = bench.copy("--fsync", "from/f", "far:%s/" % to, cwd=ground, env=refusing(to, "fsync", nth))
         codes.append(r.code)
         assert r.code == 0 or "fsync" in r.errors(), r.errors()
-        # With its name, size and time it would be taken for whole.
+        # With its name, size and time it would be taken for complete.
         assert r.code == 0 or not (to / "f").exists()
     assert codes == [11, 11, 0]
     assert read(to) == {"f": data}
 
 
-def test_in_place_the_time_is_not_set_before_the_content_is_on_disk(bench, ground):
-    """Or the same command again would take what a power cut left for the whole file."""
+def test_inplace_sets_the_time_after_the_content_is_on_disk(bench, ground):
+    """Otherwise a rerun would take what a power cut left for the complete file."""
     make(ground, {"from": {"f": b"n" * 300000}, "to": {"f": b"o" * 300000}})
     os.utime(ground / "from" / "f", (1000000000, 1000000000))
     command = ["-a", "--inplace", "--fsync", "from/", "far:%s" % (ground / "to")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be copied onto or into itself is refused, also where only the two ends can know that."""
+"""Copies of a file or tree onto or into itself are refused, also where only the two ends can detect that."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ way = ways(*WAYS, "one far host")
 
 
 def state(top):
-    """Everything there is, and which inode it is."""
+    """Everything there, with its inode."""
     return sorted((path, os.lstat(path).st_ino, os.lstat(path).st_nlink)
                   for d, dirs, files in os.walk(top) for path in [os.path.join(d, n) for n in dirs + files])
 
@@ -30,7 +30,7 @@ def refused(bench, tmp_path, way, options, source, target):
 
 @pytest.mark.parametrize("options,size", [([], 0), ([], 5), ([], BIG), (["--inplace"], BIG), (["-a"], 5), (["-a", "--checksum"], 5),
                                           (["--ignore-existing"], 5), (["-aH", "--remove-source-files"], 5)], ids=str)
-def test_a_file_onto_itself(bench, tmp_path, way, options, size):
+def test_file_onto_itself_is_refused(bench, tmp_path, way, options, size):
     make(tmp_path, {"d": {"f": pattern(size)}, "way": "d", "to": "d/f"})
     os.link(tmp_path / "d" / "f", tmp_path / "link")
     os.link(tmp_path / "d" / "f", tmp_path / "d" / "other")
@@ -42,14 +42,14 @@ def test_a_file_onto_itself(bench, tmp_path, way, options, size):
 
 
 @pytest.mark.parametrize("options", [["-r"], ["-a", "--delete"], ["-a", "--remove-source-files"]], ids=" ".join)
-def test_a_directory_onto_or_into_itself(bench, tmp_path, way, options):
+def test_directory_onto_or_into_itself_is_refused(bench, tmp_path, way, options):
     make(tmp_path, {"d": {"f": b"f", "sub": {"g": b"g"}}, "way": "d", "sub": "d/sub"})
     for source, target in (("d/", "d"), ("d", ""), ("d/", "way"), ("way/", "d"), ("d", "d/sub"), ("d", "sub"),
                            ("d", "sub/new"), ("d/", "way/new"), ("d", "way")):
         refused(bench, tmp_path, way, options, source, target)
 
 
-def test_a_relative_path_onto_itself(bench, tmp_path, way):
+def test_relative_path_onto_itself_is_refused(bench, tmp_path, way):
     make(tmp_path, {"d": {"f": b"f", "sub": {"g": b"g"}}})
     for source in ("./d", "./d/f", "./d/sub"):
         refused(bench, tmp_path, way, ["-r", "--relative"], source, "")
@@ -61,8 +61,8 @@ LINKS = [["-r"], ["-r", "--backup"], ["-r", "--inplace"], ["-a", "--checksum"], 
 
 
 @pytest.mark.parametrize("options", LINKS, ids=" ".join)
-def test_a_link_in_the_target_that_leads_to_the_source_is_replaced(bench, tmp_path, way, options):
-    """Like any other link that is met in DST, and as rsync does it."""
+def test_link_in_the_target_to_the_source_is_replaced(bench, tmp_path, way, options):
+    """Like any symlink inside DST, and as rsync does it."""
     here = {"f": b"f", "d": {"g": pattern(BIG)}}
     make(tmp_path, {**here, "to": {"f": "../f", "d": "../d"}})
     before = state(tmp_path / "d")
@@ -77,13 +77,13 @@ def test_a_link_in_the_target_that_leads_to_the_source_is_replaced(bench, tmp_pa
     assert {n: what for n, what in read(tmp_path).items() if n != "to"} == here
 
 
-def test_a_link_that_dst_names_is_followed_to_the_source(bench, tmp_path, way):
+def test_link_named_as_dst_is_followed_to_the_source(bench, tmp_path, way):
     make(tmp_path, {"f": b"f", "d": {"g": b"g"}, "to": {"f": "../f", "d": "../d"}})
     for source, target in (("f", "to/f"), ("d/", "to/d"), ("d", "to/d")):
         refused(bench, tmp_path, way, ["-r"], source, target)
 
 
-def test_what_is_beside_itself_is_copied(bench, tmp_path, way):
+def test_copy_beside_the_source_works(bench, tmp_path, way):
     make(tmp_path, {"d": {"f": b"f", "sub": {"g": b"g"}}, "to": {}})
     names = itertools.product(("d/f", "d/f", "d", "d/", "d/sub"), ("to/1", "d/new", "to/2", "to/3", "d/new2"))
     for source, target in list(names)[::6]:
