@@ -52,6 +52,8 @@ static int parse_targets(struct plan *p)
 		if (!*p->sources[i].path)
 			p->sources[i].path = ".";
 	}
+	if (p->sources[0].stdio)
+		p->o.rules.perms = p->o.rules.acls = false; /* stdin has neither */
 	if (target_parse(p->target_text, &p->target))
 		return -1;
 	if (!*p->target.path)

@@ -162,6 +162,28 @@ def test_p_preserves_mode_and_times(bench, tmp_path, way):
     assert stat.S_IMODE(s.st_mode) == 0o641 and s.st_mtime_ns == -(10**17) + 7
 
 
+@pytest.mark.parametrize("options", [[], ["-p"], ["-aA"]])
+def test_stdin_has_no_mode_to_keep(bench, tmp_path, options):
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "old").chmod(0o604)
+    for name, more in (("new", []), ("old", []), ("changed", ["--chmod=go="])):
+        r = bench.copy(*options, *more, "-", "far:%s" % (tmp_path / name), preexec=lambda: os.umask(0o027))
+        assert r.code == 0, r.errors()
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert modes == {"new": 0o640, "old": 0o604, "changed": 0o600}
+
+
+@pytest.mark.parametrize("options", [[], ["-p"]])
+def test_mode_of_a_fifo_that_is_read(bench, tmp_path, way, options):
+    os.mkfifo(tmp_path / "in", 0o600)
+    r = bench.copy(*options, way[0] + str(tmp_path / "in"), way[1] + str(tmp_path / "out"), wait=False,
+                   preexec=lambda: os.umask(0o027))
+    (tmp_path / "in").write_bytes(b"data")
+    assert r.wait() == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == b"data"
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
+
+
 def test_holes_stay_holes(bench, tmp_path, way):
     with open(tmp_path / "in", "wb") as f:
         f.seek(5 << 20)

@@ -161,6 +161,7 @@ static int open_source_stream(struct source *s)
 
 	if (source_file_stream(&s->o->stream, &stopper, &f))
 		return -1;
+	f->mode = modes_apply(s->modes, f->mode, false);
 	stream_widen(f->fd);
 	if (!s->rules->no_sparse)
 		source_file_find_holes(f);

@@ -147,6 +147,7 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 	if (!f)
 		return -1;
 	f->stream = stream;
+	f->mode = 0666;
 	f->fd = stream->fd;
 	if (fstat(f->fd, &f->st)) {
 		fail("read %s: %m", f->shown);
@@ -241,7 +242,7 @@ void source_file_record(const struct source_file *f, struct record_file *r)
 		.size = f->size,
 	};
 	walk_attr_of(&f->st, &r->a);
-	r->a.mode = f->stream ? 0666 : f->mode;
+	r->a.mode = f->mode;
 	memcpy(r->name, f->name, sizeof r->name);
 }
 

@@ -336,9 +336,7 @@ static int send_large(struct source_lane *l, struct source_item *it)
 	f->id = it->id;
 	f->want = it->want;
 	f->flags = it->flags;
-	f->mode = 0666;
-	if (!it->path || !(f->flags & FILE_STREAM))
-		f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
+	f->mode = modes_apply(l->source->modes, f->st.st_mode & 07777, false);
 	f->dir = walk_dir_get(it->dir);
 	memcpy(f->name, it->name, strlen(it->name) + 1);
 	f->cloned = was_cloned(l, it);
