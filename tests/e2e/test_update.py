@@ -954,11 +954,15 @@ def test_stats(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": bytes(1000), "g": b"2" * 500, "d": {"e": {}}, "l": "f"}, "to": {"gone": b"", "g": b"2" * 500}})
     for name in ("tree/g", "to/g"):
         dated(tmp_path / name, NOW)
+    r = bench.copy("-n", "-a", "--stats", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    # f is missing there, but with -n nothing is sent.
+    assert (numbers(r.errors())["files sent"], numbers(r.errors())["files not sent"]) == (0, 2), r.errors()
     r = bench.copy("-a", "--delete", "--stats", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
     assert r.code == 0, r.errors()
     assert not r.out
     got = numbers(r.errors())
-    assert (got["files sent"], got["files up to date"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
+    assert (got["files sent"], got["files not sent"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
         (1, 1, 1000, 1, 0), got
     # f, d, d/e and l; the top was there.
     assert got["created"] == 4, got

@@ -75,7 +75,7 @@ void stats_print(const struct report *r, FILE *at)
 	}
 	fputc('\n', to);
 	print_count(to, "files sent:", r->total.files);
-	print_count(to, "files up to date:", r->total.same);
+	print_count(to, "files not sent:", r->total.same);
 	print_count(to, "created:", c->created);
 	print_count(to, "deleted:", c->deleted);
 	print_count(to, "failed:", r->total.failed);
