@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that lack something: descriptors, memory, processes, standard streams, signals, /proc.
-
-Whatever it is, a run ends in time, with 0 only if the copy is right, else with a sentence that names
-what failed; targets stay old or get new; nothing is left behind (tests/faults/limits.py judges it)."""
+"""Programs that lack something: descriptors, memory, processes, standard streams, signals, /proc. In each case a
+run ends in time: with 0 only if the copy is right, else with a message that names the failure. Targets are old
+or new, and nothing is left behind (tests/faults/limits.py judges it)."""
 
 import os
 import signal
@@ -26,7 +25,7 @@ BLOCK = 256 << 10
 
 
 def try_all(name, limits, few):
-    """Violations are printed so that tests/faults/limits.py repeats them."""
+    """Violations are printed as the words with which tests/faults/limits.py repeats them."""
     broken = []
     for limit in share(list(limits), few):
         run, found = ORACLE.judge(name, limit)
@@ -46,22 +45,22 @@ PARTS = [(name, who) for name in ("file-push", "file-pull") for who in ("all", "
 
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name, who", share(PARTS, 10))
-def test_descriptors(name, who):
+def test_few_descriptors(name, who):
     try_all(name, limits(who, "nofile", [*range(3, 41), 48, 64, 100, 1000], "EMFILE"), 2)
 
 
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name, who", share(PARTS, 6))
-def test_address_space(name, who):
-    """From what is too little for the loader to what is enough."""
+def test_little_address_space(name, who):
+    """From too little for the loader to enough."""
     try_all(name, limits(who, "as", [m << 20 for m in (*range(4, 120, 4), *range(120, 320, 10), 1000)], "ENOMEM"), 1)
 
 
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", share(["file-push", "tree-local", "backup-pull", "inplace-pull", "delete-push", "resume-pull",
                                         "stream-files", "stream-commands"], 4))
-def test_file_sizes(name):
-    """Below, at and above the files'; the signal that comes with it may be ignored already."""
+def test_file_size_limit(name):
+    """Below, at and above the sizes of the files; SIGXFSZ may already be ignored."""
     sizes = [0, 1, 999, 1000, 4096, 89_999, 90_000, 399_999, 400_000, 699_999, 700_000, 900_000, 6_000_000, 1 << 40]
     ignoring = [Limit("all", ["env", "--ignore-signal=XFSZ", "prlimit", "--fsize=%d:%d" % (n, n)], kind="EFBIG") for n in sizes]
     try_all(name, limits("all", "fsize", sizes, "EFBIG") + ignoring, 2)
@@ -69,8 +68,8 @@ def test_file_sizes(name):
 
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", ["file-push", "tree-pull", "stream-files"])
-def test_stack(name):
-    """Threads have theirs, however much or little main may have."""
+def test_small_stack(name):
+    """The size of a thread's stack does not depend on the limit of the main thread's."""
     small = [n << 10 for n in (0, 4, 16, 32, 64, 96)]
     large = [STACK_LEAST, 256 << 10, 1 << 30, 64 << 30] if COUNT > 1 else [STACK_LEAST, 64 << 30]
     cases = limits("all", "stack", small, "ENOMEM", may_die=True)
@@ -81,7 +80,7 @@ def test_stack(name):
 
 
 @pytest.mark.parametrize("name", ["file-push", "stream-files"])
-def test_locked_memory(name):
+def test_little_locked_memory(name):
     for limit in limits("all", "memlock", [0, 4096, 1 << 20], "ENOMEM"):
         run, found = ORACLE.judge(name, limit, codes={0})
         assert not found, (str(limit), run.texts, found)
@@ -90,13 +89,13 @@ def test_locked_memory(name):
 @pytest.mark.needs("root", why="root becomes somebody who has no other processes")
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", ["file-push", "file-local", "stream-files", "stream-commands"])
-def test_processes(name):
+def test_few_processes(name):
     user = 1_000_000 + os.getpid()
     cases = [Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user) for n in (*range(1, 20), 25, 40)]
     try_all(name, cases, 3)
 
 
-# ---- what is told of it ----------------------------------------------------------------------
+# ---- the messages ---------------------------------------------------------------------------
 
 
 def one(name, limit):
@@ -106,7 +105,8 @@ def one(name, limit):
 
 
 def soon(name, limit):
-    """A conductor waits five seconds for the last word of an end that nobody has told. On a busy machine one may be slow."""
+    """A conductor waits five seconds for the last frame of an end that nothing told to leave. On a busy machine one
+    run may be slow."""
     runs = []
     while not runs or runs[-1].seconds >= 4:
         assert len(runs) < 5, [(r.codes, r.seconds, r.texts) for r in runs]
@@ -114,8 +114,8 @@ def soon(name, limit):
     return runs[-1]
 
 
-def test_an_end_without_a_control_channel_tells_its_peer():
-    """It has no thread for that yet."""
+def test_end_without_a_control_thread_informs_its_peer():
+    """It has no thread for the control channel yet."""
     run = one("stream-files", Limit("rdrecv", limit="nofile", value=7, kind="EMFILE"))
     assert run.codes == [22, 22] and "rdsend: %s: start the control channel: Too many open files" % socket.gethostname() in run.texts[1], (
         run.codes, run.texts)
@@ -124,7 +124,7 @@ def test_an_end_without_a_control_channel_tells_its_peer():
 
 
 @pytest.mark.needs("root", why="root becomes somebody who has no other processes")
-def test_an_end_without_a_thread_keeps_nobody_waiting():
+def test_end_without_a_thread_fails_at_once():
     user = 1_100_000 + os.getpid()
     seen = [soon("file-local", Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user)) for n in (3, 4)]
     assert any("start thread end" in r.texts[0] for r in seen), [r.texts for r in seen]
@@ -135,8 +135,8 @@ NO_ROOM = "create an eventfd for a connection: Too many open files"
 
 
 def no_room(name, who, values):
-    """The messages of runs with so few descriptors, up to the one that lacks one for a connection: at which number that
-    is the last one to go depends on what else the process has open just then."""
+    """The messages of runs with these numbers of descriptors, up to the run that lacks one for a connection. Which
+    number that is depends on the process's other descriptors at that moment."""
     said = []
     for n in [*values] * 3:
         said.append(one(name, Limit(who, limit="nofile", value=n, kind="EMFILE")).texts[0])
@@ -145,20 +145,20 @@ def no_room(name, who, values):
     return said
 
 
-def test_a_connection_that_there_is_no_room_for_is_told():
-    """The other end would only see that its connections break."""
+def test_connection_without_a_descriptor_is_reported():
+    """Otherwise the other end would only see that its connections break."""
     said = no_room("file-pull", "near", range(19, 23))
     assert not [text for text in said if "in a row" in text], said
     assert NO_ROOM in said[-1], said
 
 
-def test_rdrecv_tells_what_it_has_no_room_for():
-    """rdsend, which only sees that its connections break, gives up before it does."""
+def test_rdrecv_reports_a_connection_without_a_descriptor():
+    """rdsend, which only sees that its connections break, gives up first."""
     said = no_room("stream-files", "rdrecv", range(17, 23))
     assert NO_ROOM in said[-1], said
 
 
-def test_a_command_needs_descriptors():
+def test_command_without_descriptors_is_reported():
     for n in (10, 15, 20):
         run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))
         assert run.codes[0] and "Invalid argument" not in run.texts[0], run.texts
@@ -175,7 +175,7 @@ def closing(mask, who="all"):
 
 @pytest.mark.parametrize("name", ["checksum-push", "delete-pull", "file-local", "stream-files", "stream-commands"])
 def test_closed_standard_streams(name):
-    """All combinations; nothing is written into what was opened in their place."""
+    """All combinations; nothing is written to a file that was opened in their place."""
     broken = []
     for mask in share(range(8), 3):
         for who in ("all", "rdsend") if name.startswith("stream") else ("all",):
@@ -186,7 +186,7 @@ def test_closed_standard_streams(name):
 
 
 @pytest.mark.parametrize("name", ["rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck"])
-def test_what_is_asked_for_and_can_not_be_printed(name):
+def test_failed_output_is_reported(name):
     for mask in range(8):
         limit = closing(mask)
         code = subprocess.run([*limit.words, program(name), "--version"], stdin=subprocess.DEVNULL, capture_output=True,
@@ -196,7 +196,7 @@ def test_what_is_asked_for_and_can_not_be_printed(name):
 
 # ---- signals ---------------------------------------------------------------------------------
 
-# By system calls: glibc keeps two for itself, which a parent may still leave blocked or ignored.
+# Through system calls: glibc reserves two signals, which a parent may still leave blocked or ignored.
 BESPOKE = """
 import ctypes, os, platform, sys
 action, mask = {"x86_64": (13, 14), "aarch64": (134, 135)}[platform.machine()]
@@ -219,7 +219,7 @@ def given(how, *signals):
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", ["file-push", "file-local", "stream-commands"])
 @pytest.mark.parametrize("how", ["ignored", "blocked"])
-def test_any_signal(how, name):
+def test_any_signal_may_be_blocked_or_ignored_at_the_start(how, name):
     cases = [Limit("all", given(how, *SIGNALS))] + [Limit("all", given(how, n)) for n in SIGNALS]
     for limit in cases[:1] + share(cases[1:], 1):
         run, found = ORACLE.judge(name, limit, codes={0})
@@ -227,7 +227,7 @@ def test_any_signal(how, name):
 
 
 class Streaming:
-    """rdsend and rdrecv of what never ends."""
+    """rdsend and rdrecv of an endless stream."""
 
     def __init__(self, bench, tmp_path, words):
         self.sink = bench.start([*words, program("rdrecv"), "--transport=tcp", "0", "-", tmp_path / "out"], env={"RD_KEY": "k"})
@@ -239,7 +239,7 @@ class Streaming:
 
 
 class Copying:
-    """A rdcp that takes its time."""
+    """An rdcp that runs for a long time."""
 
     def __init__(self, bench, tmp_path, words):
         (tmp_path / "in").write_bytes(pattern(20 * BLOCK))
@@ -249,8 +249,8 @@ class Copying:
 
 @pytest.mark.parametrize("at_work", [Streaming, Copying])
 @pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_blocked_signal_is_heard(bench, tmp_path, at_work, signo):
-    """What the parent has blocked for itself."""
+def test_signal_blocked_by_the_parent_is_handled(bench, tmp_path, at_work, signo):
+    """A signal that the parent blocked for itself."""
     runs = at_work(bench, tmp_path, given("blocked", *SIGNALS)).runs
     start = time.monotonic()
     runs[-1].signal(signo)
@@ -260,8 +260,9 @@ def test_a_blocked_signal_is_heard(bench, tmp_path, at_work, signo):
 
 @pytest.mark.parametrize("at_work", [Streaming, Copying])
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGHUP])
-def test_an_ignored_signal_stays_so(bench, tmp_path, at_work, signo):
-    """A script's background job is not for Ctrl-C, and under nohup(1) the end of a login ends nothing; SIGTERM does."""
+def test_signal_ignored_by_the_parent_stays_ignored(bench, tmp_path, at_work, signo):
+    """Ctrl-C does not end a script's background job, and a hangup does not end a program under nohup(1); SIGTERM
+    does."""
     runs = at_work(bench, tmp_path, given("ignored", *SIGNALS)).runs
     for r in runs:
         r.group(signo)
@@ -271,25 +272,25 @@ def test_an_ignored_signal_stays_so(bench, tmp_path, at_work, signo):
     assert [r.wait(10) for r in runs] == [20] * len(runs), [r.errors() for r in runs]
 
 
-# ---- surroundings ----------------------------------------------------------------------------
+# ---- the environment --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mask", ["0", "0777"])
 @pytest.mark.parametrize("name", ["tree-push", "file-local", "stream-files"])
-def test_umask(name, mask):
-    """What has its mode from the source or from before has it whatever the umask is."""
+def test_any_umask(name, mask):
+    """Modes that come from the source or from an old target do not depend on the umask."""
     run, found = ORACLE.judge(name, Limit("all", ["sh", "-c", "umask %s; exec \"$@\"" % mask, "sh"]), codes={0})
     assert not found, (run.texts, found)
 
 
 @pytest.mark.parametrize("mask", [0, 0o777])
-def test_umask_of_new_files(bench, tmp_path, mask):
+def test_umask_applies_to_new_files(bench, tmp_path, mask):
     (tmp_path / "s" / "d").mkdir(parents=True)
     (tmp_path / "s" / "d" / "f").write_bytes(b"f")
     (tmp_path / "s" / "d" / "f").chmod(0o754)
     r = bench.copy("-r", "s", "far:%s/t" % tmp_path, transport="--transport=tcp", preexec=lambda: os.umask(mask))
     if USER and mask:
-        # Nobody but root gets into such a directory.
+        # Only root can enter such a directory.
         assert r.code == 23 and "Permission denied" in r.errors(), (r.code, r.errors())
         return
     new = tmp_path / "t" / "d" / "f"
@@ -312,12 +313,12 @@ SURROUNDINGS = {
 @pytest.mark.may_skip("any", "to hide them from one process takes a container that may")
 @pytest.mark.parametrize("what", SURROUNDINGS)
 @pytest.mark.parametrize("name", ["file-push", "delete-pull", "tree-local", "stream-files"])
-def test_without(name, what):
+def test_missing_system_files(name, what):
     if subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL).returncode:
         pytest.skip("may not unshare")
     if what == "a full /tmp" and not os.access("/dev/shm", os.W_OK):
         pytest.skip("the test's own files are in /tmp")
-    # Attributes of links and devices are read through /proc, and their modes set.
+    # Attributes of symlinks and devices are read through /proc, and their modes are set through it.
     codes = {0, 23} if what == "no /proc" and name in ("delete-pull", "tree-local") else {0}
     limit = Limit("all", ["unshare", "-m", "sh", "-c", SURROUNDINGS[what] + ' && exec "$@"', "sh"])
     run, found = ORACLE.judge(name, limit, codes=codes)
@@ -329,6 +330,6 @@ def test_without(name, what):
 
 @pytest.mark.parametrize("name", ["file-push", "stream-commands"])
 @pytest.mark.parametrize("home", [["-u", "HOME"], ["HOME="], ["HOME=/nowhere"], ["HOME=/proc/1"]], ids=" ".join)
-def test_home(name, home):
+def test_any_home(name, home):
     run, found = ORACLE.judge(name, Limit("all", ["env", *home]), codes={0})
     assert not found, (run.texts, found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--hard-links: each name of a file is judged for itself, whichever the directory has first."""
+"""--hard-links: each name of a file is judged separately, whichever the directory lists first."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from trees import dated, make, read, rsync
 NOW = 1_600_000_000
 
 
-# ---- what is at the target already ---------------------------------------------------------
+# ---- existing targets ----------------------------------------------------------------------
 
 NEW, OLD = b"new", b"old"
 STATES = ("absent", "same", "older", "newer", "different", "directory", "linked")
@@ -25,7 +25,7 @@ def put(path, state, linked):
     if state == "directory":
         make(path, {"in": b"the way"})
     elif state != "absent":
-        # Those that are linked share what the first of them is.
+        # Linked names share the content of the first of them.
         first = path.parent / linked if linked else None
         if state == "linked" and first and first.exists():
             os.link(first, path)
@@ -35,8 +35,8 @@ def put(path, state, linked):
 
 
 def lay_out(top, groups):
-    """A directory for each combination: names of one file at the source, in an order that the file system
-    chooses, and at the target what is said."""
+    """A directory for each combination: hard links to one file at the source, in the order that the file system
+    returns, and at the target the given states."""
     for which, states in enumerate(groups):
         name = "%03d" % which
         here, there = top / "from" / name, top / "to" / name
@@ -66,11 +66,12 @@ def is_blocked(options, state):
 
 
 def check(options, states, there):
-    """Each name that may be replaced is what the source is, one file with the others, and no other is touched."""
+    """Each name that may be replaced has the source's content and is linked with the others; no other name is
+    changed."""
     names = "abc"[:len(states)]
     wanted = {NEW}
     if "--checksum" not in options and "different" in states:
-        # Of the time and size of the source: the quick check takes it for the same, if it is looked at.
+        # With the time and size of the source: the quick check takes it for the same, if it is examined.
         wanted.add(b"odd")
     taken = [n for n, s in zip(names, states) if not stays(options, s) and not is_blocked(options, s)]
     for n, state in zip(names, states):
@@ -90,23 +91,23 @@ def check(options, states, there):
 
 
 def is_declared(options, states):
-    """What is done otherwise than by rsync, and why."""
-    # rsync replaces a newer name by a link, if another name of the file is sent or is the same.
+    """Differences from rsync, with the reasons."""
+    # rsync replaces a newer name by a link if another name of the file is sent or is the same.
     if "-u" in options and "newer" in states:
         return True
-    # With a name that is missing as well rsync deletes a directory in the way, and puts nothing there.
+    # If another name is missing, rsync deletes a directory in the way and puts nothing there.
     if "--existing" in options and {"absent", "directory"} <= set(states):
         return True
-    # With a directory in the way of a name rsync 3.5.0 waits for ever, or ends with 13.
+    # With a directory in the way of a name, rsync 3.5.0 hangs or exits with 13.
     if any(is_blocked(options, s) for s in states) or "--backup" in options:
         return True
-    # What only seems to be the same is as good as what is; which name of several leads differs.
+    # A file that only seems to be the same counts as the same; rsync chooses another name to lead.
     return "different" in states and "--checksum" not in options
 
 
 @pytest.mark.parametrize("count", (2, 3))
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: " ".join(o) or "-H")
-def test_each_name_is_judged_for_itself(bench, tmp_path, options, count):
+def test_each_hard_link_is_judged_separately(bench, tmp_path, options, count):
     groups = list(itertools.product(STATES, repeat=count))
     lay_out(tmp_path / "ours", groups)
     lay_out(tmp_path / "theirs", [() if is_declared(options, states) else states for states in groups])
@@ -131,7 +132,7 @@ def test_each_name_is_judged_for_itself(bench, tmp_path, options, count):
 
 
 def copy_linked_with_backups(bench, top, *options, **contents):
-    """Copies two names of one file onto two files of the same time with these contents, which have older backups."""
+    """Copies two names of one file onto two files with equal times and these contents, which have older backups."""
     here, there = top / "from", top / "to"
     make(here, {"a": NEW})
     os.link(here / "a", here / "b")
@@ -145,8 +146,8 @@ def copy_linked_with_backups(bench, top, *options, **contents):
 
 
 def test_linking_equal_files_keeps_their_older_backups(bench, tmp_path):
-    """A rerun finds whole files that an interrupted run did not link yet.  A backup of them would replace the backup
-    of the content before."""
+    """A rerun finds complete files that an interrupted run had not linked yet. A backup of them would replace the
+    backup of the earlier content."""
     found = copy_linked_with_backups(bench, tmp_path, a=NEW, b=NEW)
     assert found == {"a": NEW, "b": NEW, "a~": b"before", "b~": b"before"}
 
@@ -171,7 +172,7 @@ def linked(top, *paths):
 
 
 @pytest.mark.parametrize("how", ("named", "glob", "named and in a directory"))
-def test_names_of_one_command_are_linked(bench, tmp_path, way, how):
+def test_hard_links_among_named_sources_are_kept(bench, tmp_path, way, how):
     linked(tmp_path / "from", "a", "b", "d/c", "d/e/f")
     (tmp_path / "from" / "x").write_bytes(b"other")
     (tmp_path / "to").mkdir()
@@ -190,7 +191,7 @@ def test_names_of_one_command_are_linked(bench, tmp_path, way, how):
         assert (tmp_path / "to" / "x").read_bytes() == b"other"
 
 
-def test_named_ones_that_are_linked_are_removed(bench, tmp_path, way):
+def test_hard_linked_named_sources_are_removed(bench, tmp_path, way):
     linked(tmp_path / "from", "a", "b", "d/c")
     (tmp_path / "to").mkdir()
     r = bench.copy("-aH", "--remove-source-files", *(way[0] + str(tmp_path / "from" / n) for n in "abd"),
@@ -200,12 +201,12 @@ def test_named_ones_that_are_linked_are_removed(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"a": NEW, "b": NEW, "d": {"c": NEW}}
 
 
-# ---- names that change while it runs -------------------------------------------------------
+# ---- names that change during the run --------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", ((), ("-u",)), ids=str)
-def test_a_file_that_came_in_place_of_a_link_is_copied(bench, tmp_path, options):
-    """It is no link to what went before, and what was not read is not removed."""
+def test_file_that_replaced_a_hard_link_is_copied(bench, tmp_path, options):
+    """It is not linked to the earlier name, and an unread file is not removed."""
     names = ["n%02d" % i for i in range(20)]
     linked(tmp_path / "from", *names)
     (tmp_path / "from" / "big").write_bytes(pattern(40 << 18))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every program of the suite does the same way: offsets, progress, signals, keys, ports."""
+"""Behaviour that all programs share: offsets, progress, signals, keys, ports."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ def read_all(fd):
 
 
 def on_terminal(argv, host, env=None, cwd=None, columns=80):
-    """Run it with a terminal for stderr; what it showed there, and its exit code."""
+    """Run the program with a terminal as stderr; returns what the terminal got, and the exit code."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     p = subprocess.Popen(host.prefix + [str(a) for a in argv], stdin=subprocess.DEVNULL,
@@ -44,23 +44,23 @@ def on_terminal(argv, host, env=None, cwd=None, columns=80):
 
 
 def options_of(manual, pattern):
-    """The options that another program's help lists."""
+    """The options in another program's help."""
     return sorted(set(re.findall(pattern, manual, re.M)))
 
 
-def test_every_option_of_rsync_and_scp_is_answered(bench, tmp_path):
+def test_every_rsync_and_scp_option_is_accepted_or_explained(bench, tmp_path):
     text = subprocess.run(["rsync", "--help"], capture_output=True, text=True).stdout
     words = options_of(text, r"(?<![\w-])(--[a-z0-9][a-z0-9-]*[a-z0-9])(?![\w-])")
     letters = options_of(text, r"(?<![\w-])(-[A-Za-z0-9@])(?![\w-])") + ["-%s" % c for c in "346ABCOpqRrsTvcDFiJloPSX"]
     assert len(words) > 100 and len(letters) > 50
     for option in words + letters:
-        # A missing source ends what was accepted.
+        # A missing source ends the accepted commands.
         r = bench.run([program("rdcp"), option, "%s/none" % tmp_path, "%s/to/none" % tmp_path])
         assert r.code in (0, 1, 3, 11), (option, r.errors())
         assert "unknown option" not in r.errors(), (option, r.errors())
 
 
-def test_h_among_others_is_not_help(bench, tmp_path):
+def test_h_among_other_letters_is_not_help(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = bench.run([program("rdcp"), "-avh", "in", "out"], cwd=tmp_path)
     assert r.code == 0 and b"usage" not in r.out, r.errors()
@@ -71,7 +71,7 @@ def test_h_among_others_is_not_help(bench, tmp_path):
     assert r.code == 35 and b"usage" not in r.out, r.errors()
 
 
-def test_ignored_times_send_again(bench, tmp_path):
+def test_ignore_times_sends_unchanged_files(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "out").write_bytes(b"old")
     for name in ("in", "out"):
@@ -82,7 +82,7 @@ def test_ignored_times_send_again(bench, tmp_path):
     assert r.code == 0 and (tmp_path / "out").read_bytes() == b"new"
 
 
-def test_the_same_failure_of_many_files_is_counted(bench, tmp_path):
+def test_repeated_failures_are_counted(bench, tmp_path):
     for i in range(25):
         (tmp_path / "s").mkdir(exist_ok=True)
         (tmp_path / "s" / ("f%d" % i)).write_bytes(b"x")
@@ -96,7 +96,7 @@ def test_the_same_failure_of_many_files_is_counted(bench, tmp_path):
     assert sum("is a directory" in line for line in r.errors().splitlines()) == 25
 
 
-def test_no_control_characters_of_a_name_reach_a_terminal(bench, tmp_path):
+def test_control_characters_in_names_are_escaped(bench, tmp_path):
     name = "a\x1b[31mb\x07"
     (tmp_path / name).write_bytes(b"x")
     argv = [program("rdcp"), "--print-digest", name, "out"]
@@ -111,7 +111,7 @@ def test_no_control_characters_of_a_name_reach_a_terminal(bench, tmp_path):
     assert name.encode() in r.out, "a file gets the name as it is"
 
 
-def test_progress_keeps_to_a_narrow_terminal(tmp_path):
+def test_progress_fits_a_narrow_terminal(tmp_path):
     (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
     copy = ["--transport=tcp", "--bwlimit=400k", tmp_path / "in", tmp_path / "out"]
     shown, code = on_terminal([program("rdcp"), *copy], NEAR, columns=20)
@@ -120,8 +120,8 @@ def test_progress_keeps_to_a_narrow_terminal(tmp_path):
     assert live and all(len(line.decode()) < 20 for line in live), live
 
 
-def test_no_progress_from_the_background(tmp_path):
-    """As after `&': another group of processes has the terminal."""
+def test_background_job_prints_no_progress(tmp_path):
+    """As after `&': another process group owns the terminal."""
     (tmp_path / "in").write_bytes(pattern(2 * BLOCK))
     copy = [program("rdcp"), "--transport=tcp", "--bwlimit=400k", tmp_path / "in", tmp_path / "out"]
     pid, fd = pty.fork()
@@ -136,7 +136,7 @@ def test_no_progress_from_the_background(tmp_path):
     assert b"%" not in shown, shown
 
 
-def test_stdin_and_stdout_from_their_offset(bench, tmp_path):
+def test_stdin_and_stdout_are_used_from_their_offset(bench, tmp_path):
     data = pattern(3 * BLOCK + 5)
     (tmp_path / "in").write_bytes(b"skipped" + data)
     (tmp_path / "out").write_bytes(b"kept")
@@ -146,13 +146,13 @@ def test_stdin_and_stdout_from_their_offset(bench, tmp_path):
         sink = bench.receive(stdout=sink_file)
         source = bench.send(sink.port, stdin=source_file)
         assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
-        # Whoever shares them goes on behind what was read and written.
+        # The next process that shares them continues after the copied bytes.
         assert os.lseek(source_file.fileno(), 0, os.SEEK_CUR) == 7 + len(data)
         assert os.lseek(sink_file.fileno(), 0, os.SEEK_CUR) == 4 + len(data)
     assert (tmp_path / "out").read_bytes() == b"kept" + data
 
 
-def test_appending_is_honoured(bench, tmp_path):
+def test_append_mode_of_stdout_is_honoured(bench, tmp_path):
     data = pattern(3 * BLOCK + 5)
     (tmp_path / "in").write_bytes(data)
     (tmp_path / "out").write_bytes(b"kept")
@@ -164,7 +164,7 @@ def test_appending_is_honoured(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"kept" + data
 
 
-def test_live_progress_is_for_terminals(bench, tmp_path):
+def test_live_progress_needs_a_terminal(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     copy = ["--transport=tcp", "--bwlimit=1M", tmp_path / "in", tmp_path / "out"]
     r = bench.run([program("rdcp"), *copy], host=NEAR)
@@ -192,7 +192,7 @@ def test_sigusr1_prints_one_line(bench, tmp_path):
     assert len(r.errors().splitlines()) == 1, r.errors()
 
 
-def test_sigusr1_to_either_end_of_a_stream(bench, tmp_path):
+def test_sigusr1_works_at_both_ends_of_a_stream(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(24 * BLOCK))
     sink = bench.receive(stdout=subprocess.DEVNULL)
     source = bench.send(sink.port, "--bwlimit=1M", tmp_path / "in")
@@ -203,7 +203,7 @@ def test_sigusr1_to_either_end_of_a_stream(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
 
 
-def test_listening_at_one_address_only(bench):
+def test_address_option_limits_where_rdrecv_listens(bench):
     sink = bench.receive("--address=%s" % FAR.address)
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.9", sink.port), timeout=5)
@@ -231,13 +231,13 @@ def test_an_unknown_address_is_rejected_by_every_program(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0) and bytes(sink.out) == b"x", source.errors() + sink.errors()
 
 
-def test_a_port_that_is_taken_is_10(bench):
+def test_taken_port_exits_10(bench):
     sink = bench.receive()
     other = bench.run([program("rdrecv"), str(sink.port), "-"], host=FAR, env={"RD_KEY": "k"})
     assert other.code == 10 and str(sink.port) in other.errors(), other.errors()
 
 
-def test_keys_in_files(bench, tmp_path):
+def test_key_is_read_from_a_file(bench, tmp_path):
     made = bench.run([program("rdsend"), "--make-key", tmp_path / "k"])
     assert made.code == 0 and (tmp_path / "k").stat().st_mode & 0o777 == 0o600
     again = bench.run([program("rdsend"), "--make-key", tmp_path / "k"])
@@ -247,8 +247,8 @@ def test_keys_in_files(bench, tmp_path):
     assert r.code == 1 and "chmod 600" in r.errors()
 
 
-def test_a_key_that_was_typed_is_warned_of_and_overwritten(tmp_path):
-    """A secret in the list of processes: gone at once, and a terminal is told."""
+def test_key_argument_is_overwritten_with_a_warning(tmp_path):
+    """A secret in the process list is overwritten at once, and on a terminal a warning is printed."""
     shown, code = on_terminal([program("rdrecv"), "-w0.1", "0", "sesame"], FAR)
     assert code == 35 and b"--key-file" in shown and b"sesame" not in shown
     p = subprocess.Popen([program("rdrecv"), "-w20", "0", "sesame"], env=environment(),
@@ -277,7 +277,7 @@ def test_rdma_on_a_host_without_an_adapter_fails_before_waiting(tmp_path, name):
     assert b"RDMA was demanded" in r.stderr and b"listening" not in r.stderr
 
 
-def test_a_second_signal_ends_it_at_once(bench, tmp_path):
+def test_second_signal_ends_the_program_at_once(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     r = bench.start([program("rdcp"), "--transport=tcp", "--bwlimit=100k", tmp_path / "in",
                      tmp_path / "out"], host=NEAR)
@@ -287,7 +287,7 @@ def test_a_second_signal_ends_it_at_once(bench, tmp_path):
     assert r.wait(2) == 20, r.errors()
 
 
-# ---- trees: what is asked for and what is printed -------------------------------------------
+# ---- trees: options and output ---------------------------------------------------------------
 
 
 def tree(top, files=3):
@@ -298,8 +298,8 @@ def tree(top, files=3):
     return top
 
 
-def test_one_of_several_hosts_out_of_reach_is_23(bench, tmp_path):
-    """As one of several files is: the others are copied."""
+def test_unreachable_host_among_several_exits_23(bench, tmp_path):
+    """As with one failed file of several: the other hosts are copied."""
     (tmp_path / "to").mkdir()
     for n in "ab":
         (tmp_path / n).write_bytes(n.encode())
@@ -312,13 +312,13 @@ def test_one_of_several_hosts_out_of_reach_is_23(bench, tmp_path):
             (tmp_path / "to" / n).unlink()
     assert bench.copy("nowhere:x", "to").code == 5
     assert bench.copy("nowhere:x", "elsewhere:y", "to").code == 5
-    # Nothing comes of any: the first one's status.
+    # Nothing was copied from any host: the status of the first one counts.
     assert bench.copy("nowhere:x", "far:absent", "to").code == 5
     assert bench.copy("far:absent", "nowhere:x", "to").code == 3
 
 
-def test_what_is_no_file_comes_of_a_host_as_well(bench, tmp_path):
-    """Nor does it matter that a file of that host fails."""
+def test_directories_of_a_host_are_copied_despite_its_failed_file(bench, tmp_path):
+    """A failed file of that host does not matter."""
     (tmp_path / "from").mkdir()
     (tmp_path / "from" / "link").symlink_to("x")
     (tmp_path / "from" / "x").write_bytes(b"x")
@@ -329,7 +329,7 @@ def test_what_is_no_file_comes_of_a_host_as_well(bench, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/dev/fd/7", "/proc/self/fd/7"])
-def test_a_target_that_names_a_descriptor_is_written_from_where_it_is(bench, tmp_path, name):
+def test_descriptor_as_target_is_written_from_its_offset(bench, tmp_path, name):
     data = pattern(3 * BLOCK + 5)
     (tmp_path / "in").write_bytes(data)
     (tmp_path / "out").write_bytes(b"kept and over")
@@ -346,14 +346,14 @@ def test_a_target_that_names_a_descriptor_is_written_from_where_it_is(bench, tmp
     assert (tmp_path / "out2").read_bytes() == b"kept" + data
 
 
-def test_a_descriptor_that_is_not_open_is_none_of_ours(bench, tmp_path):
+def test_closed_descriptor_as_target_is_refused(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     for n in range(3, 12):
         r = bench.run([program("rdcp"), "--transport=tcp", tmp_path / "in", "/dev/fd/%d" % n], host=NEAR)
         assert r.code == 11 and "Bad file descriptor" in r.errors(), (n, r.code, r.errors())
 
 
-def test_changes_are_lines_on_stdout(bench, tmp_path):
+def test_itemized_changes_go_to_stdout(bench, tmp_path):
     tree(tmp_path / "a")
     (tmp_path / "a" / "n\nl").write_bytes(b"x")
     r = bench.copy("-a", "--itemize-changes", "a", "far:%s/b" % tmp_path)
@@ -374,7 +374,7 @@ def test_changes_are_lines_on_stdout(bench, tmp_path):
     assert not (tmp_path / "b" / "more").exists()
 
 
-def test_stats_and_the_last_lines(bench, tmp_path):
+def test_stats_and_verbose_summaries_are_printed(bench, tmp_path):
     tree(tmp_path / "a")
     r = bench.copy("-a", "-v", "--stats", "a", "far:%s/b" % tmp_path)
     lines = r.errors().splitlines()
@@ -386,7 +386,7 @@ def test_stats_and_the_last_lines(bench, tmp_path):
     assert any(x.split()[-2:] == ["date:", "3"] for x in r.errors().splitlines()), r.errors()
 
 
-def test_a_log_file_grows(bench, tmp_path):
+def test_log_file_is_appended_to(bench, tmp_path):
     tree(tmp_path / "a")
     for _ in range(2):
         r = bench.copy("-r", "--log-file=log", "a/", "far:%s/b" % tmp_path)
@@ -397,8 +397,8 @@ def test_a_log_file_grows(bench, tmp_path):
     assert sum(" end exit 0, 3 sent" in x for x in lines) == 2, lines
 
 
-def test_nobody_waits_for_a_reader_of_stdout(bench, tmp_path):
-    """A pager that rests: the copy goes on, and all lines come when it reads on."""
+def test_unread_stdout_does_not_block_the_copy(bench, tmp_path):
+    """A pager that pauses: the copy continues, and all lines arrive when the pager reads on."""
     tree(tmp_path / "a", 3000)
     ours, theirs = os.pipe()
     r = bench.copy("-a", "--itemize-changes", "a", "far:%s/b" % tmp_path, wait=False, stdout=theirs)
@@ -412,7 +412,7 @@ def test_nobody_waits_for_a_reader_of_stdout(bench, tmp_path):
     assert len(got) == 3003 and len(set(got)) == 3003
 
 
-def test_a_list_of_names_may_come_slowly(bench, tmp_path):
+def test_names_may_arrive_slowly_on_stdin(bench, tmp_path):
     top = tree(tmp_path / "a", 20)
     ours, theirs = os.pipe()
     r = bench.copy("-a", "--files-from=-", "a", "far:%s/b" % tmp_path, wait=False, stdin=ours)
@@ -427,8 +427,8 @@ def test_a_list_of_names_may_come_slowly(bench, tmp_path):
     assert not (tmp_path / "b" / "link").exists() and top.exists()
 
 
-def test_a_long_list_of_names(bench, tmp_path):
-    """More than pipes and queues hold; most of the names are not there."""
+def test_long_list_of_names(bench, tmp_path):
+    """More names than pipes and queues hold; most of the files do not exist."""
     tree(tmp_path / "a")
     names = ["sub/none-%07d" % i for i in range(60000)] + ["sub/f1", "sub/f2"]
     (tmp_path / "list").write_bytes(b"".join(n.encode() + b"\0" for n in names))
@@ -439,7 +439,7 @@ def test_a_long_list_of_names(bench, tmp_path):
     assert len(bad) == 60001 and bad[-1] == b"" and b"sub/none-0000007" in bad
 
 
-def test_a_list_that_never_ends_can_be_interrupted(bench, tmp_path):
+def test_endless_list_of_names_can_be_interrupted(bench, tmp_path):
     tree(tmp_path / "a")
     ours, theirs = os.pipe()
     r = bench.copy("-a", "--files-from=-", "a", "far:%s/b" % tmp_path, wait=False, stdin=ours)
@@ -450,7 +450,7 @@ def test_a_list_that_never_ends_can_be_interrupted(bench, tmp_path):
     os.close(theirs)
 
 
-def test_json_where_stdout_is_data(bench, tmp_path):
+def test_json_goes_to_stderr_when_stdout_is_data(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     r = bench.copy("--json", "far:%s/in" % tmp_path, "-")
     assert r.code == 0 and bytes(r.out) == b"data"
@@ -458,7 +458,7 @@ def test_json_where_stdout_is_data(bench, tmp_path):
     assert types[0] == "start" and types[-1] == "summary" and "file" in types
 
 
-def test_mistakes_about_trees_are_told_before_anything_starts(bench, tmp_path):
+def test_conflicting_tree_options_are_reported_before_the_start(bench, tmp_path):
     tree(tmp_path / "a")
     (tmp_path / "f").write_bytes(b"x")
     for options, text in ((["-a", "--chmod=u+q"], "--chmod"), (["-r", "--files-from=none"], "none"),
@@ -478,7 +478,7 @@ def test_mistakes_about_trees_are_told_before_anything_starts(bench, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a", "f"] and sorted(os.listdir(tmp_path / "a")) == ["link", "sub"]
 
 
-def test_the_seeds_command(bench, tmp_path):
+def test_recursive_verbose_copy_to_a_tmpfs(bench, tmp_path):
     """rdcp -v -r node_modules host:/dev/shm/node_modules"""
     tree(tmp_path / "node_modules")
     to = tmp_path / "shm"
@@ -490,7 +490,7 @@ def test_the_seeds_command(bench, tmp_path):
 
 
 @pytest.mark.parametrize("three", [False, True])
-def test_a_tree_between_two_far_hosts(bench, tmp_path, three):
+def test_tree_between_two_remote_hosts_is_copied(bench, tmp_path, three):
     tree(tmp_path / "a")
     r = bench.copy(*(["-3"] if three else []), "-r", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path,
                    transport="--transport=auto" if three else DEMAND)
@@ -498,7 +498,7 @@ def test_a_tree_between_two_far_hosts(bench, tmp_path, three):
     assert sorted(os.listdir(tmp_path / "b" / "sub")) == ["f0", "f1", "f2"]
 
 
-def test_trees_of_several_hosts(bench, tmp_path):
+def test_trees_of_several_hosts_are_copied(bench, tmp_path):
     for n in "abc":
         tree(tmp_path / n)
     (tmp_path / "to").mkdir()
@@ -511,8 +511,8 @@ def test_trees_of_several_hosts(bench, tmp_path):
 
 @pytest.mark.parametrize("limit", [0, 100000])
 @pytest.mark.parametrize("options", [[], ["--inplace"], ["-r"]], ids=str)
-def test_a_limit_on_file_sizes_is_an_error_as_any_other(bench, tmp_path, limit, options):
-    """Its signal would end a program without a word."""
+def test_file_size_limit_is_reported(bench, tmp_path, limit, options):
+    """SIGXFSZ would otherwise end the program without a message."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "f").write_bytes(pattern(3 * BLOCK))
     (tmp_path / "in" / "g").write_bytes(b"x" * 10)
@@ -530,7 +530,7 @@ def test_a_limit_on_file_sizes_is_an_error_as_any_other(bench, tmp_path, limit, 
 
 
 @pytest.mark.parametrize("limit", [0, 100000])
-def test_a_limit_on_file_sizes_of_a_stream(bench, tmp_path, limit):
+def test_file_size_limit_of_a_stream_is_reported(bench, tmp_path, limit):
     (tmp_path / "in").write_bytes(pattern(3 * BLOCK))
     limited = ["prlimit", "--fsize=%d" % limit]
     for target in ([tmp_path / "out"], []):
@@ -540,7 +540,7 @@ def test_a_limit_on_file_sizes_of_a_stream(bench, tmp_path, limit):
             source = bench.send(port, tmp_path / "in", key="KEY")
             assert (sink.wait(), source.wait()) == (11, 11), (source.errors(), sink.errors())
         assert "File too large" in sink.errors() and "File too large" in source.errors()
-    # It does not concern a program that writes no file, and a command has the signal as ever.
+    # A program that writes no file is not affected, and a command starts with the default action of the signal.
     sink = bench.receive("--", "sh", "-c", "cat >/dev/null; grep SigIgn: /proc/self/status >&2")
     source = bench.start([*limited, program("rdsend"), DEMAND, FAR.address, str(sink.port), "-", tmp_path / "in"],
                          host=NEAR, env={"RD_KEY": KEY})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of rdcp(1), rdsend(1) and rdrecv(1) are run as they stand, but for ports, addresses and the slash of
+"""The examples of rdcp(1), rdsend(1) and rdrecv(1) run as printed, except ports, addresses and the slash of
 absolute names."""
 
 import os
@@ -20,7 +20,7 @@ RELAYS = [e[0] for e in EXAMPLES if len(e) == 1 and "rdrecv" in e[0] and "rdsend
 MAKE_KEY = next(e[0] for e in EXAMPLES if "--make-key" in e[0])
 
 
-def test_all_are_run():
+def test_every_example_is_covered():
     assert len(COPIES) >= 10 and all("rdcp " in line for line in COPIES)
     assert len(STREAMS) >= 3 and SENDERS and RECEIVERS and RELAYS
     made = [e for e in EXAMPLES if "--make-key" in e[0]]
@@ -28,7 +28,7 @@ def test_all_are_run():
 
 
 @pytest.mark.parametrize("line", COPIES)
-def test_copies(shells, line):
+def test_rdcp_example_works(shells, line):
     near, far = shells.homes[NEAR], shells.homes[FAR]
     for name in ("run7/x", "srv/www/x", "node_modules/x", "data/x", "data/set/x", "model.bin", "disk.img", "big", "file"):
         (near / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def prepared(shells):
 
 
 def opposite(line):
-    """Of a sender's or a receiver's line alone, the words that both must have."""
+    """For a sender's or a receiver's line alone: the words that the other end must have."""
     return "--key-file k" if "--key-file" in line else "", "" if "--key-file" in line else "-"
 
 
@@ -69,7 +69,7 @@ def received(shells):
 
 
 @pytest.mark.parametrize("pair", STREAMS, ids=lambda p: p[1])
-def test_streams(prepared, pair):
+def test_stream_example_works(prepared, pair):
     port = free_port()
     sink = prepared.receive(pair[0], port)
     source = prepared.send(pair[1], port)
@@ -78,7 +78,7 @@ def test_streams(prepared, pair):
 
 
 @pytest.mark.parametrize("line", SENDERS)
-def test_senders(prepared, line):
+def test_sender_example_works(prepared, line):
     option, key = opposite(line)
     port = free_port()
     sink = prepared.receive("rdrecv %s 7000 %s -- tar x" % (option, key), port)
@@ -88,7 +88,7 @@ def test_senders(prepared, line):
 
 
 @pytest.mark.parametrize("line", RECEIVERS)
-def test_receivers(prepared, line):
+def test_receiver_example_works(prepared, line):
     option, key = opposite(line)
     port = free_port()
     sink = prepared.receive(line.replace(" 0 ", " %d " % port), port)
@@ -102,7 +102,7 @@ def test_receivers(prepared, line):
 
 
 @pytest.mark.parametrize("line", RELAYS)
-def test_relays(prepared, line):
+def test_relay_example_works(prepared, line):
     option, key = opposite(line)
     here, there = free_port(), free_port()
     last = prepared.receive("rdrecv %s 7000 %s file" % (option, key), there)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that is seen twice, as its server has it and over NFS: neither name may cost the other its content.
-
-Only in the lab: the kernel's server is one for the whole machine, and its tables take a few lines instead of daemons.
-"""
+"""A file with two names, one on the server and one over NFS: a copy onto itself must not lose its content. Only in
+the lab, because the kernel's NFS server exists once per machine; a few lines written to its tables replace the
+daemons."""
 
 import os
 import pathlib
@@ -24,7 +23,7 @@ FLAGS = 0x2 | 0x400 | 0x2000
 
 
 def tell(path, line):
-    """One write each, as the kernel wants it."""
+    """One write per line, as the kernel requires."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, line.encode() + b"\n")
@@ -33,17 +32,17 @@ def tell(path, line):
 
 
 def serve(top):
-    """What exportfs, mountd, nfsdcld and rpc.nfsd would say."""
+    """The settings that exportfs, mountd, nfsdcld and rpc.nfsd would make."""
     subprocess.run(["modprobe", "-a", "nfsd", "nfsv4"], check=True)
     if not NFSD.joinpath("threads").exists():
         subprocess.run(["mount", "-t", "nfsd", "nfsd", NFSD], check=True)
-    # With it the server knows that no client was there before, for whose locks it would wait.
+    # This directory shows the server that no earlier client exists, for whose locks it would wait.
     os.makedirs("/var/lib/nfs/v4recovery", exist_ok=True)
     tables = "/proc/net/rpc/%s/channel"
     tell(tables % "auth.unix.ip", "nfsd 127.0.0.1 %d lab" % FOR_EVER)
     tell(tables % "nfsd.export", "lab %s %d %d 65534 65534 0" % (top, FOR_EVER, FLAGS))
     tell(tables % "nfsd.fh", "lab 1 \\x00000000 %d %s" % (FOR_EVER, top))
-    # The older ones want rpcbind.
+    # Older versions need rpcbind.
     tell(NFSD / "versions", "-2 -3")
     tell(NFSD / "nfsv4gracetime", "10")
     tell(NFSD / "portlist", "tcp 2049")
@@ -53,7 +52,7 @@ def serve(top):
 
 @pytest.fixture
 def twice(ground, tmp_path):
-    """(as the server has it, over NFS with attributes that are kept for ten minutes)"""
+    """(the directory on the server, the same over NFS with attributes cached for ten minutes)"""
     export = ground / "export"
     seen = tmp_path / "nfs"
     export.mkdir()
@@ -73,10 +72,10 @@ def reads(path):
         return f.read()
 
 
-# Ten copies, each of which starts three programs in a guest that has to share its processors.
+# Ten copies of three programs each, in a guest with few processors.
 @pytest.mark.timeout(180 * SLOW)
-def test_a_source_that_is_its_target(bench, twice):
-    """Nothing says so but what the copy did to it, which the other view has to notice."""
+def test_source_seen_over_nfs_is_not_overwritten_by_itself(bench, twice):
+    """Only the change that the copy makes shows it, and the other view has to notice that."""
     data = pattern(300000)
     tree = {"d": {"f": data, "sub": {"g": b"g"}}}
     make(twice[0], tree)
@@ -84,7 +83,7 @@ def test_a_source_that_is_its_target(bench, twice):
             [[], "d/f", "d/"], [["--checksum"], "d/f", "d/"], [["-I"], "d/f", "d/"], [["-I", "--inplace"], "d/f", "d/"],
             [["-a"], "d/", "d"]):
         for here, there in (twice, twice[::-1]):
-            # What it is now is known to both views, and kept.
+            # Now both views have cached its attributes.
             assert reads(here / "d" / "f") == reads(there / "d" / "f") == data
             r = bench.copy("--times", "--remove-source-files", *options, "%s/%s" % (here, source),
                            "%s/%s" % (there, target))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that fall silent: a link that is cut for good, and one that comes back.
-
-Two network namespaces joined by a wire, so that nothing tells an end what became of its peer."""
+"""Hosts that fall silent: a link that is cut for good, and one that comes back. Two network namespaces joined by a
+wire, so that an end gets no sign of its peer's fate."""
 
 import os
 import signal
@@ -29,7 +28,7 @@ def wire(networks):
 
 
 def start_both(bench, wire, target, producer):
-    """A receiver and a sender with the wire between them, bytes already moving."""
+    """A receiver and a sender with the wire between them, already moving bytes."""
     env = {"RD_KEY": KEY}
     common = ["--transport=tcp", "--timeout=%d" % TIMEOUT]
     sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", target], env=env)
@@ -42,7 +41,7 @@ def start_both(bench, wire, target, producer):
 
 @pytest.mark.parametrize("producer", ["cat /dev/zero", "echo some; exec sleep 1000"],
                          ids=["busy", "idle"])
-def test_a_silent_host_is_noticed_at_both_ends(bench, tmp_path, wire, producer):
+def test_both_ends_detect_a_silent_host(bench, tmp_path, wire, producer):
     (tmp_path / "out").write_bytes(b"old")
     source, sink = start_both(bench, wire, tmp_path / "out", producer)
     time.sleep(0.3)
@@ -54,7 +53,7 @@ def test_a_silent_host_is_noticed_at_both_ends(bench, tmp_path, wire, producer):
     assert (tmp_path / "out").read_bytes() == b"old"
 
 
-def test_a_link_that_comes_back_in_time_is_survived(bench, tmp_path, wire):
+def test_link_that_comes_back_in_time_is_survived(bench, tmp_path, wire):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     source, sink = start_both(bench, wire, tmp_path / "out",
@@ -67,8 +66,7 @@ def test_a_link_that_comes_back_in_time_is_survived(bench, tmp_path, wire):
     assert (tmp_path / "out").read_bytes() == data
 
 
-# A stand-in for ssh whose bytes pass through one more process, so that stopping it cuts the control
-# channel and nothing else.
+# A stand-in for ssh whose bytes pass through one more process: stopping that process cuts the control channel only.
 CUTTABLE = """#!/usr/bin/python3
 import os, subprocess, sys, threading
 open(sys.argv[0] + ".pid", "w").write(str(os.getpid()))
@@ -100,14 +98,14 @@ class Channel:
 def start_slowly(bench, tmp_path, *options):
     (tmp_path / "in").write_bytes(pattern(40 << 20))
     channel = Channel(tmp_path)
-    # Lanes must move while the channel is cut, and for longer.
+    # Lanes must move data while the channel is cut, and longer.
     run = bench.copy("--bwlimit=4M", *options, "in", "far:out", wait=False, rsh=channel.rsh)
     wait_until(lambda: any(n.startswith(".sluice.") and (tmp_path / n).stat().st_blocks > 2048
                            for n in os.listdir(tmp_path)), 20)
     return run, channel
 
 
-def test_a_cut_control_channel_is_survived_while_data_moves(bench, tmp_path):
+def test_interrupted_control_channel_is_survived_while_data_moves(bench, tmp_path):
     run, channel = start_slowly(bench, tmp_path, "--timeout=2")
     channel.signal(signal.SIGSTOP)
     time.sleep(4)
@@ -116,8 +114,8 @@ def test_a_cut_control_channel_is_survived_while_data_moves(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
 
 
-def test_a_control_channel_that_stays_cut_ends_it(bench, tmp_path):
-    """Not as long as the data lasts: three times the timeout."""
+def test_lost_control_channel_ends_the_copy(bench, tmp_path):
+    """After three times the timeout, even while data moves."""
     run, channel = start_slowly(bench, tmp_path, "--timeout=1")
     channel.signal(signal.SIGSTOP)
     start = time.monotonic()
@@ -126,8 +124,8 @@ def test_a_control_channel_that_stays_cut_ends_it(bench, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["push", "pull"])
-def test_rdcp_ends_soon_after_silence(bench, tmp_path, way):
-    """It waits for a last word of an end only where that can still come."""
+def test_rdcp_ends_soon_after_the_timeout(bench, tmp_path, way):
+    """It waits for the last frame of an end only where that can still arrive."""
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     stall = "stall:lane=0,block=1,ms=60000;stall:lane=1,block=1,ms=60000"
     run = bench.copy("--timeout=4", *(["in", "far:out"] if way == "push" else ["far:in", "out"]), wait=False,
@@ -137,9 +135,9 @@ def test_rdcp_ends_soon_after_silence(bench, tmp_path, way):
     start = time.monotonic()
     os.kill(far, signal.SIGSTOP)
     try:
-        # Not its pipes, which the stopped end holds.
+        # Not its pipes, which the stopped end holds open.
         assert run.proc.wait(40) == 30
-        # With five seconds for last words it was nine.
+        # With five seconds for last frames it took nine.
         assert time.monotonic() - start < 4 + 2.5 * SLOW
     finally:
         os.kill(far, signal.SIGCONT)
@@ -147,7 +145,7 @@ def test_rdcp_ends_soon_after_silence(bench, tmp_path, way):
 
 
 def far_end(tmp_path):
-    """The process of this test's that is `rdcp --end'."""
+    """The `rdcp --end' process of this test."""
     mark = b"SLUICE_TEST_HOME=" + str(tmp_path).encode()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

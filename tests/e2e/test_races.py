@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody else turns directories of a tree into symlinks and back while root copies it.
-
-Each component below what root named changes places with a symlink to a tree outside that looks
-the same, tens of thousands of times a second.  Whatever rdcp says of it: nothing outside is
-changed, and nothing outside is read into the copy."""
+"""Another process exchanges directories of a tree with symlinks while root copies it. Each component below the
+names given to root changes places with a symlink to a similar tree outside, tens of thousands of times a second.
+Whatever rdcp reports: nothing outside is changed, and nothing outside is read into the copy."""
 
 import os
 import stat
@@ -20,7 +18,7 @@ from trees import make, walk
 SECONDS = (1 if COUNT == 1 else 10) * SLOW
 FLIP = str(ROOT / "tests" / "trees" / "flip.py")
 NAMES = ["f%d" % i for i in range(12)]
-# What a run may end with when somebody pulls the ground from under it: done, or told what failed.
+# The exit codes that such a run may have: success, or failed files.
 CODES = (0, 3, 11, 23, 24, 25, 42)
 
 pytestmark = [
@@ -30,7 +28,7 @@ pytestmark = [
 
 
 class Stage:
-    """src, dst and outside, of the same looks: p/q with files in both."""
+    """src, dst and outside, with the same names: p/q with files in both."""
 
     def __init__(self, top):
         self.top = top
@@ -117,12 +115,12 @@ def nodes(stage, n):
         os.mknod(stage.src / "p" / "q" / ("c%d.%d" % (n, i)), stat.S_IFCHR | 0o600, os.makedev(1, 3))
 
 
-# What a run that was killed leaves, with the suffix that lets any later run remove it.
+# What a killed run leaves, with the suffix that allows any later run to remove it.
 LEFT = ".sluice.%016x.%08x"
 
 
 def put(top, files):
-    """Into p and q below top, and nowhere else: they may be somebody's symlinks just now."""
+    """Into p and q below top, and nowhere else: they may be symlinks at this moment."""
     fds = [os.open(top, os.O_PATH | os.O_DIRECTORY)]
     try:
         for name in ("p", "q"):
@@ -155,7 +153,7 @@ def refill(stage, n):
 
 
 PLACES = {
-    # what is done: (options, what changes before each run, whose directories flip)
+    # the operations: (options, the change before each run, whose directories flip)
     "open a temporary": (["-r"], new_names, "dst"),
     "rename": (["-r", "--backup"], new_content, "dst"),
     "chmod": (["-r", "--perms", "--checksum"], modes, "dst"),
@@ -176,7 +174,7 @@ PLACES = {
 
 
 def looks(top):
-    """Of a tree all that can change, by anybody."""
+    """Everything in a tree that another process can change."""
     return {p: (t.stat[:7], t.stat.st_mtime_ns, t.stat.st_ctime_ns, t.digest, t.target, t.acls, t.xattrs)
             for p, t in walk(os.fsencode(top)).items()}
 
@@ -198,7 +196,7 @@ def outside_kept(stage, before):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.timeout(90 + SECONDS)
-def test_a_flipped_parent_leads_nowhere(bench, ground, place):
+def test_exchanged_parent_leads_nowhere(bench, ground, place):
     options, prepare, side = PLACES[place]
     stage = Stage(ground)
     if place.startswith("unlink a t"):
@@ -225,7 +223,7 @@ def test_a_flipped_parent_leads_nowhere(bench, ground, place):
         n += 1
     assert flipper.wait() == 0, flipper.errors()
     flips = int(bytes(flipper.out).split()[1])
-    # On a busy machine one run takes all of a short test's second: it was flipped all the while.
+    # On a busy machine one run takes the whole second of a short test: the directories flipped all the time.
     assert flips > 100 and n >= 1, (flips, codes)
     outside_kept(stage, before)
     if side == "src":
@@ -235,10 +233,10 @@ def test_a_flipped_parent_leads_nowhere(bench, ground, place):
                 assert b"secret" not in (stage.dst / os.fsdecode(path)).read_bytes(), path
 
 
-# ---- and with somebody who trusts paths, it is seen ---------------------------------------------
+# ---- a program that trusts paths is detected ------------------------------------------------------
 
 def careless(stage, what):
-    """Look first, then act by path: the mistake itself."""
+    """Checks first and then acts by path: the mistake that these tests look for."""
     d = stage.dst / "p" / "q"
     if not stat.S_ISDIR(os.lstat(stage.dst / "p").st_mode) or not stat.S_ISDIR(os.lstat(d).st_mode):
         return
@@ -252,7 +250,7 @@ def careless(stage, what):
 
 
 @pytest.mark.parametrize("what", ["open", "chmod", "chown", "utimens", "xattr", "unlink"])
-def test_carelessness_would_be_noticed(bench, ground, what):
+def test_careless_program_is_detected(bench, ground, what):
     stage = Stage(ground)
     before = looks(stage.out)
     flipper = flipping(bench, stage, "dst", 8 * SLOW)
@@ -275,8 +273,8 @@ def test_carelessness_would_be_noticed(bench, ground, what):
     assert seen.is_set(), "the flipper is too slow to find a race"
 
 
-def test_a_quiet_stage_is_copied(bench, ground):
-    """Without flips each of these runs does what it is for."""
+def test_undisturbed_copy_works(bench, ground):
+    """Without flips each of these runs has its normal effect."""
     for n, (place, (options, prepare, _)) in enumerate(PLACES.items()):
         subprocess.run(["rm", "-rf", ground / "stage"], check=True)
         (ground / "stage").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several adapters at once: two hosts with two wires between them, a siw adapter at each end of each."""
+"""Several adapters at once: two hosts joined by two wires, with a siw adapter at each end of each."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class Wires:
         for end in self.ends:
             subprocess.run(["ip", "netns", "add", end], check=True)
         for wire in range(WIRES):
-            # A listener takes its port on every siw device of that interface index: no two alike.
+            # A listener takes its port on every siw device with that interface index, so no two indices are equal.
             index = 1000 + 10 * self.number + 2 * wire
             subprocess.run(["ip", "link", "add", self.interface(0, wire), "index", str(index), "mtu",
                             "9000", "netns", self.ends[0], "type", "veth", "peer", "name",
@@ -57,7 +57,7 @@ class Wires:
         return "siw" + self.interface(end, wire)
 
     def sent(self, wire):
-        """Bytes that the near end has sent on a wire."""
+        """The bytes that the near end has sent on a wire."""
         return int(self.at(0, "cat", "/sys/class/net/%s/statistics/tx_bytes" % self.interface(0, wire)))
 
     def cut(self, wire, how="silently"):
@@ -69,7 +69,7 @@ class Wires:
                     "100%")
 
     def cut_all_but(self, port):
-        """Of the first wire, for TCP, iWARP's included."""
+        """The first wire drops TCP, including that of iWARP, except to this port."""
         for end in (0, 1):
             at = ["dev", self.interface(end, 0)]
             self.at(end, "tc", "qdisc", "add", *at, "root", "handle", "1:", "prio", "bands", "4",
@@ -78,7 +78,7 @@ class Wires:
                          ["ip", "u32", "match", "ip", "sport", str(port), "0xffff"],
                          ["arp", "u32", "match", "u32", "0", "0"]):
                 self.at(end, "tc", "filter", "add", *at, "parent", "1:", "protocol", *what, "flowid", "1:1")
-            # Last, so that what may pass is never lost meanwhile.
+            # Added last, so that permitted packets are never dropped in between.
             self.at(end, "tc", "qdisc", "add", *at, "parent", "1:4", "netem", "loss", "100%")
 
     def slow(self, delay):
@@ -135,7 +135,7 @@ def test_lanes_are_spread_over_both_wires(bench, wires, tmp_path):
 
 @two_hosts
 @pytest.mark.lab("rxe")
-def test_one_rail_when_one_is_asked_for(bench, wires, tmp_path):
+def test_rails_option_limits_the_rails(bench, wires, tmp_path):
     size = 64 * BLOCK
     before = [wires.sent(w) for w in range(WIRES)]
     sink, source = transfer(bench, wires, tmp_path, size, source=["--rails=1"])
@@ -146,8 +146,8 @@ def test_one_rail_when_one_is_asked_for(bench, wires, tmp_path):
 
 
 @two_hosts
-def test_a_rail_that_can_not_be_connected(bench, wires, tmp_path):
-    """Its lane goes over the other one, not over TCP, and that is said."""
+def test_unconnectable_rail_is_replaced_by_the_other(bench, wires, tmp_path):
+    """Its lane uses the other rail, not TCP, and a message reports it."""
     wires.cut(1)
     sink, source = transfer(bench, wires, tmp_path, 64 * BLOCK)
     ended(sink, source, tmp_path)
@@ -158,8 +158,8 @@ def test_a_rail_that_can_not_be_connected(bench, wires, tmp_path):
 
 @two_hosts
 @pytest.mark.parametrize("how", ["link", "silently"])
-def test_a_rail_that_dies(bench, wires, tmp_path, how):
-    """In mid-transfer: what it carried goes on over the other one."""
+def test_dead_rail_is_replaced_by_the_other(bench, wires, tmp_path, how):
+    """During a transfer: the other rail takes over its blocks."""
     size = 160 * BLOCK
     sink, source = transfer(bench, wires, tmp_path, size, source=["--bwlimit=4M"])
     start = wires.sent(1)
@@ -172,8 +172,8 @@ def test_a_rail_that_dies(bench, wires, tmp_path, how):
 
 
 @two_hosts
-def test_no_firewall_is_asked_about_once_rdma_went_through(bench, wires, tmp_path):
-    """The path of RDMA falls silent; the control channel goes on."""
+def test_no_firewall_is_suspected_after_rdma_worked(bench, wires, tmp_path):
+    """The path of RDMA falls silent, while the control channel continues."""
     (tmp_path / "in").write_bytes(pattern(40 * BLOCK))
     options = ["--lanes=1", "--rails=1", "--timeout=12", "--"]
     sink = bench.receive(*options, "sh", "-c", "cat >%s/out" % tmp_path, host=wires.far)
@@ -192,14 +192,14 @@ def test_no_firewall_is_asked_about_once_rdma_went_through(bench, wires, tmp_pat
 
 
 @two_hosts
-def test_a_slow_way_has_the_time_there_is(bench, wires, tmp_path):
-    """Three round trips to connect are more than the two seconds after which TCP is tried, where it may be."""
+def test_slow_path_gets_the_whole_connect_timeout(bench, wires, tmp_path):
+    """Three round trips to connect take more than the two seconds after which TCP is tried, where that is allowed."""
     wires.slow("400ms")
     ended(*transfer(bench, wires, tmp_path, 1000, "--lanes=1"), tmp_path)
 
 
 @pytest.mark.needs("rxe", why="rxe has both ends of the wire in one host")
-def test_two_adapters_of_one_host(bench, tmp_path):
+def test_two_adapters_of_one_host_are_used(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(64 * BLOCK))
     done = bench.copy("--json", "in", "far:%s/out" % tmp_path)
     assert done.code == 0, done.errors()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdbench: what it tells is whole, what it advises is taken by rdcp, and it leaves nothing."""
+"""rdbench: its output is complete, rdcp accepts its advice, and it leaves nothing behind."""
 
 import json
 import os
@@ -51,8 +51,8 @@ def is_empty(*directories):
     return not any(list(d.iterdir()) for d in directories)
 
 
-def test_a_whole_sweep(bench, disks):
-    """Every point of the ladder, every stage, the picture; the advice is taken by rdcp."""
+def test_complete_sweep(bench, disks):
+    """Every point of the ladder, every stage, and the plot; rdcp accepts the advice."""
     r = bench_on(bench, "--json", "--plot=p.svg", "--source=from", "--target=%s" % (disks / "to"), "far",
                  cwd=disks, timeout=120)
     assert r.code == 0, r.errors()
@@ -93,12 +93,12 @@ def test_a_whole_sweep(bench, disks):
     assert (disks / "out").read_bytes() == data
 
 
-def test_a_part_of_the_link_and_a_line_now_and_then(bench):
+def test_bwlimit_and_progress_of_a_sweep(bench):
     limit = 8 << 20
     r = bench_on(bench, "--json", "--bwlimit=8M", "--progress=1", *ONE)
     assert r.code == 0, r.errors()
     measured = of(objects(r), "point")
-    # What the lanes take at once may come on top.
+    # The lanes may send their first blocks in excess of the limit.
     full = 2 * 4 * 64 << 10
     assert measured and all(p["bytes"] < 1.1 * limit * p["seconds"] + full for p in measured), measured
     assert r.errors().startswith("rdbench: memory to memory, "), r.errors()
@@ -117,7 +117,7 @@ def all_same(points, key):
 
 
 def picture(path, lines):
-    """Well formed, with axes that have labels, and a line for each setting."""
+    """Well-formed, with labelled axes and a curve for each setting."""
     top = ET.parse(path).getroot()
     assert top.tag == SVG + "svg" and top.get("viewBox")
     drawn = top.findall(SVG + "polyline")
@@ -134,8 +134,8 @@ def picture(path, lines):
     assert len(top.find("%sg[@class='legend']" % SVG).findall(SVG + "text")) >= lines
 
 
-def test_the_table(bench, disks):
-    """Within this host; a file of the user's is read, and stays."""
+def test_results_table(bench, disks):
+    """Within this host; a file of the user is read and stays."""
     (disks / "from" / "file").write_bytes(pattern(1 << 20))
     r = bench_on(bench, *ONE, "--source=from/file", "--target=to", cwd=disks)
     assert r.code == 0 and not r.errors(), r.errors()
@@ -153,7 +153,7 @@ def test_the_table(bench, disks):
     assert is_empty(disks / "to")
 
 
-def test_without_disks_it_says_so(bench, tmp_path):
+def test_missing_disk_measurements_are_mentioned(bench, tmp_path):
     r = bench_on(bench, *ONE, "far", cwd=tmp_path)
     assert r.code == 0, r.errors()
     assert r.out.decode().splitlines()[:2] == [
@@ -161,8 +161,8 @@ def test_without_disks_it_says_so(bench, tmp_path):
     assert "disk alone" not in r.out.decode()
 
 
-def test_one_login_is_enough(bench, tmp_path):
-    """However many points: who has to type a password does it once."""
+def test_sweep_needs_one_login(bench, tmp_path):
+    """However many points there are, the user types a password once."""
     rsh = tmp_path / "rsh"
     rsh.write_text("#!/bin/sh\necho \"$@\" >>%s/said\nexec %s \"$@\"\n" % (tmp_path, RSH))
     rsh.chmod(0o755)
@@ -173,7 +173,7 @@ def test_one_login_is_enough(bench, tmp_path):
     assert len(said) == 1 and said[0].endswith(" --ends")
 
 
-# ---- what goes wrong -----------------------------------------------------------------------
+# ---- failures ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, code, text", [
     (["--target=missing", "far"], 11, "create a file in missing"),
@@ -191,7 +191,7 @@ def test_one_login_is_enough(bench, tmp_path):
     (["a", "b"], 1, "unexpected operand b"),
     (["--", "-x"], 1, "no host"),
 ], ids=lambda v: " ".join(v) if isinstance(v, list) else "")
-def test_what_can_not_be(bench, disks, args, code, text):
+def test_impossible_arguments_are_refused(bench, disks, args, code, text):
     (disks / "file").write_bytes(b"x")
     home = {"home": disks}
     r = bench_on(bench, *ONE, *args, cwd=disks, **home)
@@ -201,7 +201,7 @@ def test_what_can_not_be(bench, disks, args, code, text):
     assert "GB/s" not in r.out.decode(), "known before anything is measured"
 
 
-def test_a_failure_is_an_object_too(bench, disks):
+def test_failure_is_a_json_object(bench, disks):
     r = bench_on(bench, *ONE, "--json", "--plot=p.svg", "--target=missing", cwd=disks)
     assert r.code == 11, r.errors()
     assert [o["type"] for o in objects(r)] == ["start", "summary"]
@@ -210,8 +210,8 @@ def test_a_failure_is_an_object_too(bench, disks):
     assert sorted(p.name for p in disks.iterdir()) == ["from", "to"], "no picture of nothing"
 
 
-def test_a_picture_for_which_there_is_no_room(bench, disks):
-    """What was measured is told all the same."""
+def test_plot_that_cannot_be_written_is_reported(bench, disks):
+    """The measurements are printed nevertheless."""
     r = bench_on(bench, *ONE, "--json", "--plot=/dev/full", cwd=disks)
     assert r.code == 11 and "write /dev/full" in r.errors()
     end = objects(r)[-1]
@@ -219,8 +219,8 @@ def test_a_picture_for_which_there_is_no_room(bench, disks):
     assert end["options"].startswith("--lanes 2 --depth 4 --block-size 64k")
 
 
-def test_less_memory_than_any_setting_needs(bench, disks):
-    """The picture says why it is empty, and the options do not take what was not to be taken."""
+def test_too_little_memory_for_any_setting_is_reported(bench, disks):
+    """The plot explains why it is empty, and the advice contains no refused option."""
     r = bench_on(bench, "--lanes=2", "--depth=16", "--block-size=256k", "--memory=1M", "--plot=p.svg", cwd=disks)
     assert r.code == 0, r.errors()
     best = r.out.decode().splitlines()[-1]
@@ -229,22 +229,22 @@ def test_less_memory_than_any_setting_needs(bench, disks):
     assert "too little memory" in words and "0.000" not in words
 
 
-def test_a_far_end_missing(bench, tmp_path):
+def test_missing_far_end_is_reported(bench, tmp_path):
     r = bench_on(bench, "--rdcp-path=/nowhere/rdcp", "far", cwd=tmp_path)
     assert r.code == 5
     assert "/nowhere/rdcp is not on far" in r.errors()
 
 
-def test_a_full_stdout(bench, tmp_path):
+def test_full_stdout_is_reported(bench, tmp_path):
     with open("/dev/full", "w") as full:
         r = bench_on(bench, "--seconds=100", stdout=full, cwd=tmp_path)
     assert r.code == 11
     assert r.errors() == "rdbench: write to stdout: No space left on device\n", "and at once"
 
 
-# ---- ended in the middle -----------------------------------------------------------------------
+# ---- interruptions ---------------------------------------------------------------------------
 
-# Which stage: long enough to be met.
+# In each stage, which is made long enough to be interrupted.
 STAGES = {"memory": "memory to memory", "source": "source disk alone", "target": "target disk alone"}
 
 
@@ -267,7 +267,7 @@ def begin(bench, disks, stage, *host):
 @pytest.mark.parametrize("host", [(), ("far",)], ids=["here", "far"])
 @pytest.mark.parametrize("stage", list(STAGES))
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
-def test_ended_in_the_middle(bench, disks, stage, host, signo):
+def test_interrupted_sweep_ends_cleanly(bench, disks, stage, host, signo):
     run, below = begin(bench, disks, stage, *host)
     start = time.monotonic()
     run.signal(signo)
@@ -279,7 +279,7 @@ def test_ended_in_the_middle(bench, disks, stage, host, signo):
         assert run.errors() == "rdbench: interrupted by SIGINT\n"
 
 
-def test_a_killed_far_end_is_reported(bench, disks):
+def test_killed_far_end_is_reported(bench, disks):
     run, below = begin(bench, disks, "memory", "far")
     for pid in below:
         with open("/proc/%d/cmdline" % pid, "rb") as f:
@@ -290,8 +290,8 @@ def test_a_killed_far_end_is_reported(bench, disks):
 
 @pytest.mark.needs("tcp", why="it makes wires of its own, for TCP")
 @pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
-def test_a_wire_that_is_away_for_a_while(bench, tmp_path, networks):
-    """Longer than one try: what was measured before is not thrown away."""
+def test_short_outage_is_survived(bench, tmp_path, networks):
+    """Longer than one attempt: earlier measurements are kept."""
     wire = networks()
     wire.join("10.77.8")
     run = bench.start([*wire.on(0), *argv(*ONE, "--timeout=1", "--connect-timeout=1", "-4", "--seconds=0.1", "far",
@@ -301,7 +301,7 @@ def test_a_wire_that_is_away_for_a_while(bench, tmp_path, networks):
     assert wire.ip(0, "link", "set", "v0", "down")
     since = time.monotonic()
     wait_until(lambda: run.errors().count("once more") >= 3 or run.proc.poll() is not None, 20)
-    # A pause of one second, and one of two: children that end meanwhile cut neither short.
+    # A pause of one second and one of two: children that exit in between cut neither short.
     assert time.monotonic() - since >= 3
     assert wire.ip(0, "link", "set", "v0", "up")
     assert run.wait(30) == 0, run.errors()
@@ -311,8 +311,8 @@ def test_a_wire_that_is_away_for_a_while(bench, tmp_path, networks):
 
 @pytest.mark.needs("tcp", why="it makes hosts of its own, for TCP")
 @pytest.mark.may_skip("any", "a network namespace takes root, and a container that may")
-def test_no_way_but_ssh(bench, tmp_path, networks):
-    """It is measured, and told once."""
+def test_sweep_over_ssh(bench, tmp_path, networks):
+    """It is measured, and reported once."""
     hosts = networks()
     r = bench.run([*hosts.on(0), *argv(*ONE, "--json", "far", demand=None)], cwd=tmp_path,
                   env={"SLUICE_TEST_HOSTS": "far " + " ".join(hosts.on(1))})
@@ -321,11 +321,11 @@ def test_no_way_but_ssh(bench, tmp_path, networks):
     assert r.errors().count("data goes over ssh") == 1, r.errors()
 
 
-# ---- both ways ---------------------------------------------------------------------------------
+# ---- RDMA and TCP -------------------------------------------------------------------------------
 
 @pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 @pytest.mark.lab("siw")
-def test_rdma_beside_tcp(bench, disks):
+def test_rdma_and_tcp_are_both_measured(bench, disks):
     r = bench_on(bench, "--json", "--block-size=64k", "--plot=p.svg", "far", demand=None, cwd=disks, timeout=120)
     assert r.code == 0, r.errors()
     all = objects(r)
@@ -337,7 +337,7 @@ def test_rdma_beside_tcp(bench, disks):
         assert p["wire"].startswith(p["transport"])
 
 
-def test_a_way_that_is_demanded(bench, tmp_path):
+def test_required_transport_is_the_only_one_measured(bench, tmp_path):
     r = bench_on(bench, *ONE, "--json", "far", demand="--transport=tcp", cwd=tmp_path)
     assert r.code == 0, r.errors()
     assert {p["transport"] for p in of(objects(r), "point")} == {"tcp"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdcheck: who got "falls back to TCP" finds out why."""
+"""rdcheck explains the message "falls back to TCP"."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from hosts import FAR, LAB, NEAR, ROOT, RSH, as_nobody, open_up, program, wait_until
 
-# Half of it is for each direction.
+# Half of it for each direction.
 PATIENCE = "--connect-timeout=%d" % (20 if LAB else 6)
 
 
@@ -39,11 +39,11 @@ def check(bench, *args, far="far", rdcp=None, rsh=None, **how):
     return Checked(bench.run(argv, timeout=60, **how))
 
 
-# ---- what is printed ---------------------------------------------------------------------
+# ---- the output --------------------------------------------------------------------------
 
 
 @pytest.mark.needs("no adapter", why="it is about hosts without an adapter")
-def test_a_host_without_an_adapter(bench):
+def test_host_without_an_adapter_is_reported(bench):
     run = bench.run([program("rdcheck")])
     out = run.out.decode()
     assert run.code == 43, run.errors()
@@ -54,7 +54,7 @@ def test_a_host_without_an_adapter(bench):
     assert "FAILURE adapter" in quiet and "  ok  " not in quiet and "  info  " not in quiet
 
 
-def test_json_has_what_the_lines_have(bench):
+def test_json_matches_the_lines(bench):
     r = check(bench, far=None)
     assert [c["type"] for c in r.lines[:1]] == ["start"] and r.lines[-1]["type"] == "summary"
     assert r.lines[-1]["exit"] == r.code and r.lines[-1]["fit"] == (r.code == 0)
@@ -63,14 +63,14 @@ def test_json_has_what_the_lines_have(bench):
     assert all(c["state"] in ("ok", "info", "warning", "failure") and c["what"] for c in checks)
     assert r.lines[-1]["failures"] == len([c for c in checks if c["state"] == "failure"])
     assert r.lines[-1]["warnings"] == len([c for c in checks if c["state"] == "warning"])
-    # Whatever is wrong has its remedy.
+    # Each warning and failure has its remedy.
     assert all(c["remedy"] for c in checks if c["state"] == "failure"), r.text
 
 
 # ---- the path ----------------------------------------------------------------------------
 
 
-def test_an_address_that_the_far_host_can_not_look_up(bench):
+def test_address_unknown_to_the_far_host_is_reported(bench):
     r = check(bench, "--address=nowhere.invalid")
     assert r.code == r.lines[-1]["exit"] == 5, r.text + r.errors
     found = r.one("start", state="failure")
@@ -79,7 +79,7 @@ def test_an_address_that_the_far_host_can_not_look_up(bench):
 
 
 @pytest.mark.needs("tcp", why="the lab's own are below")
-def test_a_path_that_has_tcp(bench):
+def test_path_with_tcp_is_reported(bench):
     r = check(bench, "--transport=tcp")
     assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
     assert r.one("tcp")["state"] == "ok"
@@ -90,7 +90,7 @@ def test_a_path_that_has_tcp(bench):
 
 
 @pytest.mark.needs("no adapter", why="it is about hosts without an adapter")
-def test_why_it_falls_back_to_tcp(bench):
+def test_reason_of_the_fallback_to_tcp_is_reported(bench):
     r = check(bench)
     assert r.code == 43
     assert "falls back to TCP" in r.one("rdma")["what"] and "no RDMA device" in r.one("rdma")["what"]
@@ -99,7 +99,7 @@ def test_why_it_falls_back_to_tcp(bench):
     assert r.one("tcp")["state"] == "ok"
 
 
-def test_a_far_end_that_does_not_start(bench):
+def test_far_end_that_does_not_start_is_reported(bench):
     r = check(bench, far="nobody")
     assert r.code == 5 and r.one("start")["remedy"], r.text
     r = check(bench, rdcp="/nowhere/rdcp")
@@ -131,7 +131,7 @@ LIES = {
 
 @pytest.mark.needs("host", why="it is about bytes; the host runs it")
 @pytest.mark.parametrize("lie", LIES)
-def test_a_far_end_that_lies(bench, tmp_path, lie):
+def test_impossible_frames_of_the_far_end_are_refused(bench, tmp_path, lie):
     version, body, codes = LIES[lie]
     fake = tmp_path / "fake"
     fake.write_text(FAKE % (sys.executable, str(ROOT / "tests" / "hostile"), version, body))
@@ -142,7 +142,7 @@ def test_a_far_end_that_lies(bench, tmp_path, lie):
     assert "\x1b" not in r.text + r.errors and "\x9b" not in r.text
 
 
-def test_text_from_a_shell_is_shown(bench, tmp_path):
+def test_text_printed_by_a_shell_is_shown(bench, tmp_path):
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\necho welcome to this host\n")
     fake.chmod(0o755)
@@ -152,8 +152,8 @@ def test_text_from_a_shell_is_shown(bench, tmp_path):
 
 @pytest.mark.needs("host", why="it is about signals; the host runs it")
 @pytest.mark.parametrize("when", ["survey", "lanes"])
-def test_it_can_be_interrupted(bench, tmp_path, when):
-    """While a far survey is silent, and while lanes are."""
+def test_rdcheck_can_be_interrupted(bench, tmp_path, when):
+    """While a remote survey is silent, and while lanes are."""
     fake = tmp_path / "fake"
     fake.write_text("#!/bin/sh\n[ \"$1\" = %s ] || exec cat > /dev/null\nexec %s \"$@\"\n" % (
         "--none" if when == "survey" else "--survey", program("rdcp")))
@@ -167,7 +167,7 @@ def test_it_can_be_interrupted(bench, tmp_path, when):
 
 
 class Wire:
-    """Two network namespaces and a wire between them, without an adapter."""
+    """Two network namespaces joined by a wire, without an adapter."""
 
     def __init__(self, networks):
         self.networks = networks
@@ -186,7 +186,7 @@ class Wire:
         return Checked(run)
 
     def drop(self):
-        """What comes from the far host, and what goes there, is not answered."""
+        """Packets between the hosts are dropped in both directions."""
         return self.ip(1, "route", "add", "blackhole", "10.77.8.1/32") and \
             self.ip(0, "route", "add", "table", "9", "10.77.8.2/32", "dev", "v0")
 
@@ -198,7 +198,7 @@ def wire(networks):
 
 @pytest.mark.needs("host", why="it is about TCP alone; the host runs it")
 @pytest.mark.may_skip("user", "a network namespace may be had by root only")
-def test_a_firewall_that_drops(bench, wire):
+def test_dropping_firewall_is_reported(bench, wire):
     assert wire.drop()
     r = wire.check(bench, "--transport=tcp", "--connect-timeout=1", "--port-range=7310-7319")
     assert r.code == 43, r.text
@@ -210,8 +210,8 @@ def test_a_firewall_that_drops(bench, wire):
 
 @pytest.mark.needs("host", why="it is about signals; the host runs it")
 @pytest.mark.may_skip("user", "a network namespace may be had by root only")
-def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
-    # Each is given a second.
+def test_rdcheck_can_be_interrupted_while_addresses_are_silent(bench, wire):
+    # Each address gets one second.
     assert wire.drop() and all(wire.ip(1, "addr", "add", "10.77.8.%d/24" % i, "dev", "v0") for i in range(3, 13))
     run = wire.start(bench, "--transport=tcp", "--connect-timeout=1")
     wait_until(lambda: "no lanes over TCP" in run.out.decode(), 20)
@@ -222,15 +222,15 @@ def test_it_can_be_interrupted_while_addresses_are_silent(bench, wire):
 
 @pytest.mark.may_skip("user", "a network namespace may be had by root only")
 @pytest.mark.lab("siw")
-def test_an_address_without_an_adapter(bench, wire):
-    """In the lab there are adapters, but not behind these."""
+def test_address_without_an_adapter_is_reported(bench, wire):
+    """In the lab adapters exist, but not for these addresses."""
     slow = wire.shape("tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")
     r = wire.check(bench)
     assert r.code == 43, r.text
     assert "no RDMA adapter" in r.one("address", subject="10.77.8.2")["what"]
     assert "no adapter" in r.one("route", subject="10.77.8.2")["what"]
     assert "falls back to TCP" in r.one("rdma")["what"]
-    # However slow the machine is, a wire is not faster than it is.
+    # However slow the machine is, the measured rate does not exceed the wire's.
     rate = float(re.search(r"\(([0-9.]+) Gbit/s\)", r.one("bandwidth", subject="tcp")["what"])[1])
     assert not slow or rate <= 0.15, r.text
     if LAB:
@@ -244,7 +244,7 @@ adapters = pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 
 @adapters
 @pytest.mark.lab("siw")
-def test_a_path_that_is_fit(bench):
+def test_fit_path_passes(bench):
     r = check(bench, "-4")
     assert r.code == 0 and r.lines[-1]["fit"], r.text + r.errors
     assert r.one("rdma")["state"] == "ok" and "rdma " in r.one("rdma")["what"]
@@ -254,7 +254,7 @@ def test_a_path_that_is_fit(bench):
     assert any(c["state"] == "ok" for c in r.all("port"))
 
 
-# The module's device is not there, nor is the module: for this process alone.
+# The module's device and the module are hidden, from this process only.
 WITHOUT_UCM = """
 mkdir -p {0}/dev && cp -a /dev/infiniband/uverbs* {0}/dev/ &&
 mount --bind {0}/dev /dev/infiniband && mount -t tmpfs none /sys/class/misc && mount -t tmpfs none /sys/module &&
@@ -265,7 +265,7 @@ exec "$@"
 @adapters
 @pytest.mark.needs("lab", why="it would hide devices of the host")
 @pytest.mark.lab("rxe")
-def test_a_missing_module(bench, tmp_path):
+def test_missing_module_is_reported(bench, tmp_path):
     hide = ["unshare", "-m", "--propagation", "private", "sh", "-c", WITHOUT_UCM.format(tmp_path), "sh"]
     r = check(bench, far=None, become=hide)
     assert r.code == 43, r.text + r.errors
@@ -275,7 +275,7 @@ def test_a_missing_module(bench, tmp_path):
 
 @adapters
 @pytest.mark.lab("siw")
-def test_little_locked_memory(bench, tmp_path):
+def test_little_locked_memory_is_reported(bench, tmp_path):
     open_up(tmp_path)
     r = check(bench, far=None, become=as_nobody(64 << 10))
     assert r.code == 43, r.text + r.errors
@@ -286,10 +286,10 @@ def test_little_locked_memory(bench, tmp_path):
 
 @adapters
 @pytest.mark.needs("rxe", why="only RoCE has that port")
-def test_a_blocked_port_of_roce(bench):
-    """Nothing else is wrong: addresses, adapters, TCP and even the resolving of RDMA addresses are well."""
-    # Where sockets ask with UDP alone, rxe asks for the way of each packet with its device, too: that
-    # of its packets leads to a neighbour that there is not.
+def test_blocked_roce_port_is_reported(bench):
+    """Everything else works: addresses, adapters, TCP and the address resolution of RDMA."""
+    # Sockets route by UDP alone, while rxe also routes each packet by its device: the route for its packets leads
+    # to a neighbour that does not exist.
     ways = [["ip", what, "%s", *words] for dev in ("rx0", "rx1") for what, words in (
         ("route", ["default", "via", "10.77.1.250", "dev", dev, "onlink", "metric", "1%s" % dev[-1], "table", "78"]),
         ("rule", ["pref", "1", "oif", dev, "ipproto", "udp", "lookup", "78"]))]
@@ -313,7 +313,7 @@ def test_a_blocked_port_of_roce(bench):
 @adapters
 @pytest.mark.needs("siw", why="iWARP alone has ports to be blocked one by one")
 @pytest.mark.lab("siw")
-def test_a_blocked_port(bench):
+def test_blocked_port_is_reported(bench):
     rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
              for h in (NEAR, FAR)]
 

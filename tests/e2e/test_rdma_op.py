@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How blocks go over RDMA, each way that --rdma-op has: that it is taken, goes on after a fault, and
-says what an adapter can't do. All other tests run with each way when SLUICE_RDMA_OP says so."""
+"""The data operations of --rdma-op: each is used, survives faults, and is refused on an adapter that lacks it. With
+SLUICE_RDMA_OP all other tests use one operation."""
 
 import pytest
 
@@ -21,8 +21,8 @@ def op(request):
 
 
 @pytest.mark.lab
-def test_a_tree_and_back(bench, tmp_path, op):
-    """Records, which are parsed, beside extents, which are not."""
+def test_tree_is_copied_there_and_back(bench, tmp_path, op):
+    """Records, which are parsed, and extents, which are not."""
     tree = tmp_path / "tree"
     tree.mkdir()
     for i in range(300):
@@ -38,7 +38,7 @@ def test_a_tree_and_back(bench, tmp_path, op):
 
 @pytest.mark.parametrize("way", ["file", "stream"])
 @pytest.mark.lab(cases="*file*")
-def test_goes_on_after_faults(bench, tmp_path, op, way):
+def test_transfer_survives_faults(bench, tmp_path, op, way):
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive(*([tmp_path / "out"] if way == "file" else
@@ -53,7 +53,7 @@ def test_goes_on_after_faults(bench, tmp_path, op, way):
     ("auto", "write-send", "write-send"), ("write-send", "auto", "write-send"), ("send", "write-send", ""),
 ])
 @pytest.mark.lab(cases="auto*")
-def test_what_both_ends_take(bench, tmp_path, here, there, taken):
+def test_both_ends_agree_on_an_operation(bench, tmp_path, here, there, taken):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     sink = bench.receive("-vv", "--rdma-op=" + there, tmp_path / "out")
     source = bench.send(sink.port, "-vv", "--rdma-op=" + here, tmp_path / "in")
@@ -65,7 +65,7 @@ def test_what_both_ends_take(bench, tmp_path, here, there, taken):
 @pytest.mark.needs("siw", why="other adapters can write with an immediate")
 @pytest.mark.parametrize("who", ["push", "pull", "rdsend"])
 @pytest.mark.lab(cases="*push*")
-def test_write_imm_on_iwarp_is_43_with_the_remedy(bench, tmp_path, who):
+def test_write_imm_on_iwarp_exits_43_with_the_remedy(bench, tmp_path, who):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     if who == "rdsend":
         sink = bench.receive("--rdma-op=write-imm", tmp_path / "out")
@@ -83,7 +83,7 @@ def test_write_imm_on_iwarp_is_43_with_the_remedy(bench, tmp_path, who):
 
 
 @pytest.mark.needs("siw", why="other adapters can write with an immediate")
-def test_write_imm_on_iwarp_falls_back_to_tcp_with_one_line(bench, tmp_path):
+def test_write_imm_on_iwarp_falls_back_to_tcp_with_one_message(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     r = bench.copy("--rdma-op=write-imm", "in", "far:%s/out" % tmp_path, transport="--transport=auto")
     assert r.code == 0, r.errors()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example of the README is run as it stands."""
+"""Every example of the README runs as printed."""
 
 import pytest
 
@@ -12,13 +12,13 @@ STREAMS = [e for e in EXAMPLES if len(e) == 2]
 KEYS = [e[0] for e in EXAMPLES if e[0].startswith("rdsend --make-key")]
 
 
-def test_all_are_run():
+def test_every_example_is_covered():
     assert len(COPIES) >= 4 and len(STREAMS) == len(KEYS) == 1
     assert len(COPIES) + len(STREAMS) + len(KEYS) == len(EXAMPLES)
 
 
 @pytest.mark.parametrize("line", COPIES)
-def test_copies(shells, line):
+def test_copy_example_works(shells, line):
     for home in shells.homes.values():
         (home / "tree" / "sub").mkdir(parents=True)
         for name in ("file", "run1.dat", "run2.dat", "tree/sub/x.o"):
@@ -26,7 +26,7 @@ def test_copies(shells, line):
     shells.run(NEAR, line)
 
 
-def test_stream(shells):
+def test_stream_example_works(shells):
     near, far = shells.homes[NEAR], shells.homes[FAR]
     (near / "file").write_bytes(DATA)
     shells.run(NEAR, KEYS[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies on one host share what is on the disk, where the file system can; else they are copies."""
+"""Copies on one host share blocks on the disk where the file system supports it; otherwise the data is copied."""
 
 import os
 import pathlib
@@ -33,7 +33,7 @@ def disk(request, tmp_path):
 
 
 def is_shared(path):
-    """All of its extents, or none?  The last block may have been written again."""
+    """True if all extents are shared, false if none is. The last block may have been rewritten."""
     subprocess.run(["sync", path], check=True)
     out = subprocess.run(["filefrag", "-v", path], check=True, capture_output=True, text=True).stdout
     extents = [x for x in out.splitlines() if x.split(":")[0].strip().isdigit()]
@@ -46,7 +46,7 @@ def local(bench, *args):
     return bench.copy(*args, transport="--transport=auto")
 
 
-def test_a_file(bench, disk):
+def test_file_is_cloned(bench, disk):
     data = pattern(9 * MIB + 77)
     (disk / "in").write_bytes(data)
     os.chmod(disk / "in", 0o640)
@@ -62,7 +62,7 @@ def test_a_file(bench, disk):
     assert digest in bytes(r.out).decode() + r.errors()
 
 
-def test_a_tree_with_all_that_it_has(bench, disk):
+def test_tree_is_cloned_with_its_metadata(bench, disk):
     top = disk / "from"
     (top / "d").mkdir(parents=True)
     for i in range(20):
@@ -79,7 +79,7 @@ def test_a_tree_with_all_that_it_has(bench, disk):
     assert all(is_shared(disk / "to" / "d" / str(i)) for i in range(20))
     assert os.stat(disk / "to" / "holes").st_blocks <= os.stat(top / "holes").st_blocks
     assert os.stat(disk / "to" / "linked").st_ino == os.stat(disk / "to" / "d" / "3").st_ino
-    # And again: only what changed.
+    # Again: only changed files.
     (top / "d" / "5").write_bytes(pattern(2 * MIB, seed=99))
     r = local(bench, "-aH", "--delete", "%s/" % top, disk / "to")
     assert r.code == 0, r.errors()
@@ -88,8 +88,8 @@ def test_a_tree_with_all_that_it_has(bench, disk):
 
 
 @pytest.mark.parametrize("how", ["--verify", "--no-sparse", "--sparse", "--inplace"])
-def test_what_is_asked_for_comes_first(bench, disk, how):
-    """What can't be had of a share is copied."""
+def test_options_that_need_the_data_prevent_clones(bench, disk, how):
+    """Requests that a clone cannot satisfy cause a copy."""
     data = pattern(3 * MIB + 5)
     (disk / "in").write_bytes(data)
     r = local(bench, how, disk / "in", disk / "out")
@@ -97,7 +97,7 @@ def test_what_is_asked_for_comes_first(bench, disk, how):
     assert (disk / "out").read_bytes() == data and not is_shared(disk / "out")
 
 
-def test_from_one_file_system_to_another(bench, disk, tmp_path):
+def test_other_file_system_gets_a_copy(bench, disk, tmp_path):
     (disk / "from").mkdir()
     for i in range(12):
         (disk / "from" / str(i)).write_bytes(pattern(5 * MIB + i, seed=i))
@@ -110,8 +110,8 @@ def test_from_one_file_system_to_another(bench, disk, tmp_path):
 
 
 @pytest.mark.parametrize("disk", ["btrfs"], indirect=True)
-def test_one_that_can_not_be_shared_keeps_no_other_from_it(bench, disk):
-    """A file that is written in place always (chattr +C) shares nothing with one that is not."""
+def test_unclonable_file_does_not_prevent_other_clones(bench, disk):
+    """A file with chattr +C shares no blocks with a file without it."""
     (disk / "images").mkdir()
     subprocess.run(["chattr", "+C", disk / "images"], check=True)
     names = [disk / "images" / "first", disk / "second", disk / "third"]
@@ -124,7 +124,7 @@ def test_one_that_can_not_be_shared_keeps_no_other_from_it(bench, disk):
     assert all((disk / "to" / path.name).read_bytes() == path.read_bytes() for path in names)
 
 
-def test_not_between_hosts(bench, disk):
+def test_nothing_is_cloned_between_hosts(bench, disk):
     data = pattern(3 * MIB)
     (disk / "in").write_bytes(data)
     r = bench.copy(disk / "in", "far:%s" % (disk / "out"))
@@ -132,9 +132,9 @@ def test_not_between_hosts(bench, disk):
     assert (disk / "out").read_bytes() == data and not is_shared(disk / "out")
 
 
-def test_a_source_that_changes(bench, disk):
-    """First and last bytes are a count, the last one always written after the first: what is copied is
-    never of two times."""
+def test_changing_source_is_cloned_consistently(bench, disk):
+    """The first and last bytes are a counter, and the last one is always written after the first: a copy never
+    mixes two moments."""
     path, size, stop = disk / "in", 2 * MIB, threading.Event()
     path.write_bytes(bytes(size))
 

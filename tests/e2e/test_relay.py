@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream through a host in the middle: nobody takes a death for the end."""
+"""A stream through a host in the middle: no process takes a death for the end of the stream."""
 
 import os
 import random
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
 VICTIMS = ["source", "relay", "relay's rdsend", "sink"]
-# What the relay's rdrecv starts: the rdsend itself, or a shell around it that is the reader.
+# The relay's rdrecv starts either rdsend itself, or a shell around it that reads the stream.
 COMMANDS = {"rdsend": "{send}", "filter": "sh -c 'cat | {send}'", "saved": "sh -c 'cat >{dir}/saved; {send} {dir}/saved'",
             "named": "sh -c '{send} /dev/stdin'", "nested": "sh -c '{send} -- cat'"}
 
@@ -38,7 +38,7 @@ class Relay:
         self.source = bench.send(self.relay.port, *produce, to=NEAR.address, host=FAR)
 
     def senders(self):
-        """The relay's rdsend, wherever it is below its rdrecv."""
+        """The relay's rdsend, anywhere below its rdrecv."""
         return [p for p in descendants(self.relay.proc.pid) if runs(p, program("rdsend"))]
 
     def kill(self, victim):
@@ -49,7 +49,8 @@ class Relay:
             {"source": self.source, "relay": self.relay, "sink": self.sink}[victim].signal(signal.SIGKILL)
 
     def codes(self, killed=True):
-        """Of the three.  One whose peer was killed before it came would wait for another."""
+        """The exit codes of the three. A process whose peer was killed before it connected would wait for another
+        peer."""
         for p in (self.source, self.relay, self.sink):
             try:
                 p.proc.wait((5 if killed else 60) * SLOW)
@@ -62,7 +63,7 @@ class Relay:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_relay_passes_everything_on(bench, tmp_path, command):
+def test_relay_forwards_everything(bench, tmp_path, command):
     data = pattern(6 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
     r = Relay(bench, tmp_path, command, tmp_path / "in")
@@ -71,8 +72,8 @@ def test_a_relay_passes_everything_on(bench, tmp_path, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
-    """Its command reads a clean end of input, and must not take it for one."""
+def test_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
+    """Its command reads a clean end of file, and must not take it for the end of the stream."""
     r = Relay(bench, tmp_path, command, "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
     place = tmp_path if command == "saved" else tmp_path / "out"
     wait_until(lambda: any(p.name != "key" and p.is_file() and p.stat().st_size for p in place.iterdir()), 30)
@@ -82,7 +83,7 @@ def test_a_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
     assert not r.target.exists()
 
 
-def test_the_source_hears_that_the_relay_failed(bench, tmp_path):
+def test_source_learns_that_the_relay_failed(bench, tmp_path):
     r = Relay(bench, tmp_path, "rdsend", "--", "cat", "/dev/zero")
     wait_until(lambda: leftovers(tmp_path / "out"), 30)
     r.kill("relay's rdsend")
@@ -91,8 +92,8 @@ def test_the_source_hears_that_the_relay_failed(bench, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(8 * COUNT))
-def test_nobody_succeeds_with_less_than_everything(bench, tmp_path, seed):
-    """Whoever is killed, and whenever."""
+def test_no_program_succeeds_with_less_than_everything(bench, tmp_path, seed):
+    """Any of the processes is killed, at any moment."""
     rng = random.Random(seed)
     data = pattern(8 * BLOCK + 5)
     (tmp_path / "in").write_bytes(data)
@@ -106,8 +107,8 @@ def test_nobody_succeeds_with_less_than_everything(bench, tmp_path, seed):
     assert whole or not r.target.exists(), (victim, codes, r.errors())
 
 
-def test_the_confirmation_goes_no_further(bench, tmp_path):
-    """A command of rdsend's own gets neither the variable nor the descriptor."""
+def test_commands_of_rdsend_do_not_inherit_the_confirmation(bench, tmp_path):
+    """A command that rdsend starts gets neither the variable nor the descriptor."""
     script = "env >%s/env; ls -l /proc/self/fd >%s/fds; cat" % (tmp_path, tmp_path)
     (tmp_path / "in").write_bytes(b"data")
     (tmp_path / "show").write_text(script)
@@ -123,8 +124,8 @@ def test_the_confirmation_goes_no_further(bench, tmp_path):
     assert sorted(open_fds) == ["0", "1", "2", "3"]
 
 
-def test_a_descriptor_that_was_replaced_confirms_nothing(bench, tmp_path):
-    """A program between the two may close what it does not know: the input's end counts then."""
+def test_replaced_descriptor_confirms_nothing(bench, tmp_path):
+    """A program between the two may close descriptors that it does not know: then the end of the input counts."""
     (tmp_path / "in").write_bytes(b"data")
     COMMANDS["closed"] = ("bash -c 'n=${{SLUICE_INPUT_CONFIRM%%:*}}; eval \"exec $n<&-\"; mkfifo {dir}/q; eval \"exec $n<>{dir}/q\"; "
                           "exec {send}'")
@@ -138,8 +139,8 @@ def test_a_descriptor_that_was_replaced_confirms_nothing(bench, tmp_path):
 
 @pytest.mark.parametrize("source", ["-", "/dev/stdin"])
 @pytest.mark.parametrize("dies", [False, True], ids=["whole", "killed"])
-def test_a_copy_of_what_is_received(bench, tmp_path, source, dies):
-    """A rdcp in rdsend's place takes a death for the end no more than it does."""
+def test_rdcp_as_relay_detects_a_death(bench, tmp_path, source, dies):
+    """An rdcp in place of rdsend does not take a death for the end either."""
     target = tmp_path / "out"
     relay = bench.receive("--", program("rdcp"), DEMAND, *PATIENCE, "--rsh", RSH, "--rdcp-path", program("rdcp"), source,
                           "far:%s" % target, host=NEAR)
@@ -149,7 +150,7 @@ def test_a_copy_of_what_is_received(bench, tmp_path, source, dies):
         wait_until(lambda: any(p.is_file() and p.stat().st_blocks for p in tmp_path.iterdir()), 30)
         relay.signal(signal.SIGKILL)
         assert sender.wait() == 44 and not target.exists()
-        # rdcp outlives its rdrecv for a moment; nobody else has its exit status.
+        # rdcp outlives its rdrecv for a moment; no other process gets its exit status.
         wait_until(lambda: not leftovers(tmp_path), 20)
         assert not target.exists()
     else:
