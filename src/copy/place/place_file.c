@@ -86,15 +86,16 @@ static uid_t predict_owner(const struct placement *t)
 	return m.uid;
 }
 
-/* Where there is nothing yet, what is begun and finished in one go needs no name meanwhile; where
- * no later run would go on with it, nothing does. */
-static bool may_be_nameless(const struct placement *t, bool adopts)
+/* Can this run make files without a name, as far as is known? */
+static bool supports_nameless(struct place *p)
 {
-	struct place *p = t->seat.place;
+	return p->proc >= 0 && !atomic_load_explicit(&p->no_nameless_files, memory_order_relaxed);
+}
 
-	if (p->proc < 0 || atomic_load_explicit(&p->no_nameless_files, memory_order_relaxed))
-		return false;
-	return !adopts || (t->whole && !t->exists && t->seat.dir);
+/* No later run resumes such a file, so it never needs a temporary name. */
+static bool is_whole_and_new(const struct placement *t)
+{
+	return t->whole && !t->exists && t->seat.dir;
 }
 
 /* 1: it can't be done here. */
@@ -125,15 +126,18 @@ static int open_nameless_target(struct placement *t)
 static int open_temporary_target(struct placement *t)
 {
 	struct place *p = t->seat.place;
-	bool adopts = place_is_private(p, t->seat.dirfd);
+	bool nameless = supports_nameless(p), unresumed = nameless && is_whole_and_new(t);
+	bool adopts = !unresumed && place_is_private(p, t->seat.dirfd);
 	int ret = 1;
 
 	t->method = BY_RENAME;
 	seat_sweep(&t->seat);
-	if (may_be_nameless(t, adopts))
+	if (nameless && !adopts)
 		ret = open_nameless_target(t);
 	if (ret < 0)
 		return ret;
+	if (ret > 0 && unresumed)
+		adopts = place_is_private(p, t->seat.dirfd);
 	if (ret > 0 &&
 	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, predict_owner(t), &t->tmp))
 		return seat_fail(&t->seat, "create");

@@ -22,6 +22,16 @@
 static struct rules rules;
 static struct place *place;
 static struct place_dir *top;
+static unsigned private_checks;
+
+bool __real_place_is_private(struct place *p, int dirfd);
+bool __wrap_place_is_private(struct place *p, int dirfd);
+
+bool __wrap_place_is_private(struct place *p, int dirfd)
+{
+	private_checks++;
+	return __real_place_is_private(p, dirfd);
+}
 
 static int enter(void **state)
 {
@@ -161,6 +171,26 @@ static void no_name_exists_before_the_file_is_whole(void **state)
 	finish_place(place);
 }
 
+/* Whether the directory is private matters only to a temporary with a name. */
+static void private_directory_is_not_checked_for_a_nameless_file(void **state)
+{
+	struct placement *t;
+	bool named;
+
+	(void)state;
+	begin(false);
+	t = write_whole("f", 0644, "text");
+	named = entries("dst") != 0;
+	place_drop(t, false);
+	if (named)
+		skip(); /* the file system has no O_TMPFILE */
+	private_checks = 0;
+	put_whole("f", 0644, "text");
+	put_whole("g", 0644, "text");
+	assert_int_equal(private_checks, 0);
+	finish_place(place);
+}
+
 /* The file that another process created first is replaced like an existing one. */
 static void file_created_meanwhile_is_replaced(void **state)
 {
@@ -254,6 +284,7 @@ int main(void)
 		place_test(umask_applies_without_perms),
 		place_test(group_is_inherited_from_a_set_group_id_directory),
 		place_test(no_name_exists_before_the_file_is_whole),
+		place_test(private_directory_is_not_checked_for_a_nameless_file),
 		place_test(file_created_meanwhile_is_replaced),
 		place_test(file_created_meanwhile_is_backed_up),
 		place_test(directory_created_meanwhile_stays),
