@@ -63,7 +63,7 @@ static int receive_stream(struct stream_end *e)
 
 	so.target = e->file;
 	so.stream = stream_end_stream(e);
-	so.quiet_names = true;
+	so.single_stream = true;
 	return sink_run(w->copy, w->session, &so, &w->tally, &w->result);
 }
 

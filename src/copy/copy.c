@@ -18,7 +18,7 @@ int copy_new(const struct copy_role *role, struct copy **out)
 		return fail_as(OUT_MEMORY, "start a copy: %m");
 	c->role = role;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_init(&c->telling, NULL);
+	pthread_mutex_init(&c->report_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&c->changed, &attr);
@@ -32,7 +32,7 @@ void copy_free(struct copy *c)
 	if (!c)
 		return;
 	pthread_cond_destroy(&c->changed);
-	pthread_mutex_destroy(&c->telling);
+	pthread_mutex_destroy(&c->report_lock);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -45,8 +45,8 @@ static int on_times_frame(struct copy *c, const struct frame *f)
 	if (msg_times_decode(f, &times))
 		return -1;
 	pthread_mutex_lock(&c->lock);
-	due = c->result && !c->times_came && !c->end_came && !c->done_came;
-	c->times_came = true;
+	due = c->result && !c->times_received && !c->end_received && !c->done_received;
+	c->times_received = true;
 	if (due)
 		c->result->peer_times = times;
 	pthread_mutex_unlock(&c->lock);
@@ -124,7 +124,7 @@ void copy_count_undeleted(struct copy *c, const struct failure *f, bool at_peer)
 {
 	c->undeleted++;
 	if (f->code == OUT_MAX_DELETE)
-		c->left = *f;
+		c->max_delete_failure = *f;
 	copy_count_failure(c, f, at_peer);
 }
 
@@ -138,18 +138,18 @@ void copy_report_failure(struct copy *c, const char *name, const struct failure 
 {
 	if (!c->result->on_file)
 		return;
-	pthread_mutex_lock(&c->telling);
+	pthread_mutex_lock(&c->report_lock);
 	c->result->on_file(c->result->ctx, name, f);
-	pthread_mutex_unlock(&c->telling);
+	pthread_mutex_unlock(&c->report_lock);
 }
 
 void copy_report_event(struct copy *c, const struct msg_event *e)
 {
 	if (!c->result->on_event)
 		return;
-	pthread_mutex_lock(&c->telling);
+	pthread_mutex_lock(&c->report_lock);
 	c->result->on_event(c->result->ctx, e);
-	pthread_mutex_unlock(&c->telling);
+	pthread_mutex_unlock(&c->report_lock);
 }
 
 void copy_report_taken(void *copy, const char *name)
@@ -158,16 +158,16 @@ void copy_report_taken(void *copy, const char *name)
 
 	if (!c->result->on_taken)
 		return;
-	pthread_mutex_lock(&c->telling);
+	pthread_mutex_lock(&c->report_lock);
 	c->result->on_taken(c->result->ctx, name);
-	pthread_mutex_unlock(&c->telling);
+	pthread_mutex_unlock(&c->report_lock);
 }
 
 int copy_verdict(struct copy *c, bool only)
 {
 	const struct msg_total *t = &c->result->total;
 	uint64_t all = t->files + t->same + t->others + t->failed;
-	unsigned kept = c->undeleted - (c->left.code != OUT_DONE);
+	unsigned kept = c->undeleted - (c->max_delete_failure.code != OUT_DONE);
 	unsigned others = c->undeleted + (c->unkept.code != OUT_DONE);
 
 	if (c->failures == 0 && t->failed == 0)
@@ -189,7 +189,7 @@ int copy_verdict(struct copy *c, bool only)
 	if (kept > 0)
 		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
 	c->result->at_peer = c->role->role == ROLE_SOURCE;
-	return fail_again(c->unkept.code != OUT_DONE ? &c->unkept : &c->left);
+	return fail_again(c->unkept.code != OUT_DONE ? &c->unkept : &c->max_delete_failure);
 }
 
 int copy_send_times(struct copy *c, const struct msg_times *m)

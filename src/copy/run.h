@@ -29,23 +29,23 @@ struct copy_role {
 struct copy {
 	const struct copy_role *role;
 	atomic_bool failed; /* the session failed; readable without the lock */
-	atomic_bool over; /* sink: DONE was sent, so lanes may be aborted */
+	atomic_bool done_sent; /* sink: from now on lanes may be aborted */
 
 	pthread_mutex_t lock; /* of everything below, and of the source's and sink's files */
 	pthread_cond_t changed; /* something below changed; monotonic clock */
 	struct session *session;
 	void *running; /* the struct source or struct sink; NULL before and after the run */
-	bool end_came, end_sent, done_came, times_came;
+	bool end_received, end_sent, done_received, times_received;
 	struct msg_total total; /* from END (at a sink) or DONE (at a source) */
 
 	struct tally *tally;
 	struct copy_result *result;
-	pthread_mutex_t telling; /* serializes the callbacks of result */
+	pthread_mutex_t report_lock; /* serializes the callbacks of result */
 	unsigned failures; /* all failures, at both ends */
 	unsigned vanished; /* of failures: sources that vanished */
 	unsigned failed_here; /* of failures: at this end, without vanished sources and removals */
 	unsigned undeleted; /* of failures: what could not be deleted at the target */
-	struct failure left; /* --max-delete left something there; OUT_DONE: no */
+	struct failure max_delete_failure; /* --max-delete left something there; OUT_DONE: no */
 	/* metadata of something stored could not be preserved; OUT_DONE: no */
 	struct failure unkept;
 	struct failure first; /* of all failures */

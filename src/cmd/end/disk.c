@@ -40,7 +40,7 @@ int disk_probe(const struct start *e, const struct scratch *s, struct tally *t,
 		.block_size = m->block_size,
 		.direct = m->direct,
 		.fsync = e->rules.fsync,
-		.turn = turn,
+		.tick = turn,
 		.ctx = ctx,
 	};
 

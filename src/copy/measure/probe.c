@@ -21,7 +21,7 @@ enum {
 	DEPTH = 12,
 	BLOCK = 256 << 10,
 	POOL_MAX = 256 << 20, /* bytes of all blocks */
-	TURN_MS = 50,
+	TICK_MS = 50,
 };
 
 struct probe {
@@ -153,9 +153,9 @@ static int run_workers(struct probe *p, unsigned n, void *(*run)(void *))
 		started++;
 	}
 	for (unsigned i = 0; i < started; i++) {
-		while (!worker_join_until(&p->workers[i], clock_ms() + TURN_MS)) {
-			if (p->o->turn)
-				p->o->turn(p->o->ctx);
+		while (!worker_join_until(&p->workers[i], clock_ms() + TICK_MS)) {
+			if (p->o->tick)
+				p->o->tick(p->o->ctx);
 			if (cancelled())
 				workers_wake();
 		}

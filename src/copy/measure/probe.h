@@ -18,7 +18,7 @@ struct probe_opts {
 	enum direct direct;
 	bool fsync; /* the time includes an fsync */
 	/* Called in the calling thread, several times a second. */
-	void (*turn)(void *ctx);
+	void (*tick)(void *ctx);
 	void *ctx;
 };
 

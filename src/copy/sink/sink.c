@@ -105,8 +105,8 @@ static int enter_block(struct sink *s)
 	bool late;
 
 	pthread_mutex_lock(&s->copy->lock);
-	late = s->copy->end_came;
-	s->taking += !late;
+	late = s->copy->end_received;
+	s->busy_lanes += !late;
 	pthread_mutex_unlock(&s->copy->lock);
 	return late ? fail_as(OUT_PROTOCOL, "the peer sends blocks after END") : 0;
 }
@@ -116,7 +116,7 @@ static void leave_block(struct sink_lane *l, uint64_t ns_paced)
 	struct sink *s = l->sink;
 
 	pthread_mutex_lock(&s->copy->lock);
-	s->taking--;
+	s->busy_lanes--;
 	l->use.ns_paced += ns_paced;
 	pthread_mutex_unlock(&s->copy->lock);
 }
@@ -154,7 +154,7 @@ static void *sink_lane_run(void *arg)
 		if (ret == 0)
 			ret = lane_put(l->lane, b);
 	} while (ret == 0);
-	if (!atomic_load(&c->over) && !atomic_load(&c->failed))
+	if (!atomic_load(&c->done_sent) && !atomic_load(&c->failed))
 		session_fail(l->sink->session);
 	return NULL;
 }
@@ -166,16 +166,16 @@ static void wake_waiting_lanes(void *sink)
 	struct sink *s = sink;
 
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		if (s->lanes[i].waits)
-			pthread_cond_signal(&s->lanes[i].turn);
+		if (s->lanes[i].waits_for)
+			pthread_cond_signal(&s->lanes[i].wakeup);
 	}
 }
 
 void sink_wake(struct sink *s, const void *what)
 {
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		if (s->lanes[i].waits == what)
-			pthread_cond_signal(&s->lanes[i].turn);
+		if (s->lanes[i].waits_for == what)
+			pthread_cond_signal(&s->lanes[i].wakeup);
 	}
 }
 
@@ -183,12 +183,12 @@ void sink_wait(struct sink_lane *l, const void *what, uint64_t ms)
 {
 	struct timespec until = clock_after(ms);
 
-	l->waits = what;
+	l->waits_for = what;
 	if (ms > 0)
-		pthread_cond_timedwait(&l->turn, &l->sink->copy->lock, &until);
+		pthread_cond_timedwait(&l->wakeup, &l->sink->copy->lock, &until);
 	else
-		pthread_cond_wait(&l->turn, &l->sink->copy->lock);
-	l->waits = NULL;
+		pthread_cond_wait(&l->wakeup, &l->sink->copy->lock);
+	l->waits_for = NULL;
 }
 
 void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m)
@@ -232,7 +232,7 @@ static void on_unkept(void *copy, enum event_what what, const char *path, const 
 
 	if (before == 0)
 		s->first_unkept = *why;
-	if (before < SINK_UNKEPT_TOLD)
+	if (before < SINK_UNKEPT_REPORTED)
 		copy_report_failure(c, path, why);
 	if (s->rules->events)
 		copy_report_event(c, &e);
@@ -297,7 +297,7 @@ static int await_end(struct copy *c)
 	int ret;
 
 	pthread_mutex_lock(&c->lock);
-	while (!c->end_came && !atomic_load(&c->failed))
+	while (!c->end_received && !atomic_load(&c->failed))
 		pthread_cond_wait(&c->changed, &c->lock);
 	ret = atomic_load(&c->failed) ? -1 : 0;
 	pthread_mutex_unlock(&c->lock);
@@ -332,14 +332,14 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
-		pthread_cond_init(&s->lanes[i].turn, &attr);
+		pthread_cond_init(&s->lanes[i].wakeup, &attr);
 	pthread_condattr_destroy(&attr);
 	return s;
 }
 
 static void free_sink_lane(struct sink_lane *l)
 {
-	pthread_cond_destroy(&l->turn);
+	pthread_cond_destroy(&l->wakeup);
 	digest_free(l->digest);
 	xattrs_free(l->question.xattrs);
 	free(l->scratch);
@@ -380,8 +380,8 @@ static int on_sink_frame(struct copy *c, const struct frame *f)
 	if (msg_total_decode(f, &total))
 		return -1;
 	pthread_mutex_lock(&c->lock);
-	twice = c->end_came;
-	c->end_came = true;
+	twice = c->end_received;
+	c->end_received = true;
 	if (!twice)
 		c->total = total;
 	pthread_cond_broadcast(&c->changed);

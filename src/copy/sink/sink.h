@@ -50,7 +50,7 @@ enum {
 	SINK_ASKED_XATTRS_MAX = 64 << 20,
 	/* bytes of digests that were sent, of all files to be resumed */
 	SINK_CELLS_BYTES_MAX = 256 << 20,
-	SINK_UNKEPT_TOLD = 10, /* messages about metadata that could not be preserved */
+	SINK_UNKEPT_REPORTED = 10, /* messages about metadata that could not be preserved */
 	SINK_RESUME_MIN = 4 << 20, /* smaller files are sent anew, not resumed */
 };
 
@@ -71,19 +71,19 @@ struct sink_dir {
 	struct place_dir *place; /* NULL: it failed, or is left out */
 	/* left out with everything in it, because with --ignore-existing something else exists,
 	 * or because with --existing nothing exists */
-	bool left;
+	bool left_out;
 	const struct listed_node *listed; /* the part of --files-from in it; NULL: nothing */
 	char *name; /* only if it has no place */
 	uint64_t hash; /* of its record */
-	bool all; /* the user asked for everything in it */
+	bool all_wanted; /* everything in it was requested */
 
 	/* Under the copy's lock: */
 	enum sink_state state;
 	uint64_t announced; /* lanes that DIR arrived on, a bit for each */
 	struct xattrs *xattrs;
 	uint8_t xattr_lane, keep_lane; /* 1 + the only lane for attributes, for KEEP; 0: none yet */
-	bool kept; /* the last KEEP arrived */
-	uint64_t lost; /* of a failed directory in a good one: how many things in it */
+	bool keep_complete; /* the last KEEP arrived */
+	uint64_t failed_inside; /* of a failed directory in a good one: how many things in it */
 };
 
 struct sink_dirs { /* under the copy's lock */
@@ -102,10 +102,10 @@ struct sink_file {
 	struct sink_dir *dir; /* NULL: the target */
 	struct placement *placement; /* NULL: none, or the stream's descriptor */
 	struct outlet out; /* fd -1: bytes go to link, or are dropped */
-	char *link; /* a symlink's target */
+	char *symlink_target;
 	bool resumed; /* asked about: for ANSWER_RESUME or CLONED; else for ANSWER_COMPARE */
 	bool cloned; /* the temporary already has all of it */
-	bool left; /* of unknown size, and --existing leaves it out */
+	bool left_out; /* of unknown size, and --existing leaves it out */
 	struct cells *cells; /* with ANSWER_RESUME: those that HAVE may name */
 	bool ordered; /* stored in order of position */
 	struct digest *digest; /* of an ordered file; used by the lane that has the turn */
@@ -115,8 +115,8 @@ struct sink_file {
 	enum sink_state state;
 	uint64_t announced; /* lanes that FILE arrived on, a bit for each */
 	uint64_t turn; /* ordered: everything before it is stored */
-	bool taken; /* a lane is storing the next piece */
-	uint64_t taken_ns; /* since when */
+	bool storing; /* by a lane: the next piece */
+	uint64_t storing_since_ns;
 	uint64_t data, holes; /* bytes that arrived as data; as holes, or named by HAVE */
 	uint64_t had; /* of holes: named by HAVE */
 	uint64_t reach; /* the greatest end of a piece that is not a hole */
@@ -127,7 +127,7 @@ struct sink_file {
 	unsigned busy; /* lanes that work on it */
 	bool ended;
 	struct record_file_end end;
-	bool told; /* it failed, and its result was sent, or is about to be */
+	bool failure_reported; /* or about to be reported */
 };
 
 /* ---- lanes ---------------------------------------------------------------------------- */
@@ -173,9 +173,9 @@ struct sink_lane {
 	uint8_t *scratch; /* a cell, aligned for O_DIRECT, to read back into */
 
 	/* Under the copy's lock: */
-	pthread_cond_t turn; /* signalled when what it waits for may have happened */
-	const void *waits; /* the file or directory that it waits for; NULL: none */
-	const struct sink_file *ordered; /* the file whose turn it waits for; NULL: none */
+	pthread_cond_t wakeup; /* signalled when *waits_for may have changed */
+	const void *waits_for; /* a file or directory; NULL: none */
+	const struct sink_file *ordered_file; /* the file whose turn it waits for; NULL: none */
 	uint64_t ordered_pos; /* where its piece begins */
 	struct lane_use use;
 };
@@ -198,14 +198,14 @@ struct sink {
 
 	/* Under the copy's lock: */
 	bool stream_taken;
-	bool one_failed; /* the only file that the user named failed */
+	bool only_failed; /* the only file that the user named failed */
 	struct sink_file *files[SINK_BUCKETS];
 	unsigned count; /* files that were announced and are not finished */
 	unsigned resumed, compared; /* files that were asked about */
 	size_t asked_xattr_bytes, dir_xattr_bytes;
 	atomic_size_t cells_bytes; /* not under the lock */
 	struct sink_dirs dirs;
-	unsigned taking; /* lanes that work on a block */
+	unsigned busy_lanes; /* that work on a block */
 	struct sink_sums sums;
 
 	struct sink_lane lanes[LANE_COUNT_MAX];
@@ -234,17 +234,17 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r);
 struct sink_dir *sink_dir_find(struct sink *s, uint32_t id);
 /* The directory, announced on this lane, of a file; *out is NULL for id 0. */
 int sink_require_dir(struct sink_lane *l, uint32_t id, struct sink_dir **out);
-static inline bool sink_dir_left(const struct sink_dir *d)
+static inline bool sink_dir_is_left_out(const struct sink_dir *d)
 {
-	return d && d->left;
+	return d && d->left_out;
 }
 /* If d failed: -1 with a failure for name in it. */
 int sink_dir_check(const struct sink_dir *d, const char *name);
 /* If the directory d failed (NULL: the target): counts one more thing in it as failed for that
  * reason, and returns true.  Lock held. */
-bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d);
+bool sink_dir_count_failed(struct sink *s, const struct sink_dir *d);
 /* At the end: logs how many things failed with each failed directory. */
-void sink_dirs_report_lost(struct sink *s);
+void sink_dirs_report_failed(struct sink *s);
 /* The path of name in d (NULL: the target) from the top of the transfer. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size);
 /* d->place; NULL for NULL. */
@@ -258,7 +258,7 @@ void sink_dirs_free(struct sink *s);
 int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d);
 int sink_accept_file(const struct sink *s, const struct record_file *r, const struct sink_dir *d);
 /* Is name what one of several sources becomes in the target? */
-bool sink_asks_for(const struct sink *s, const char *name);
+bool sink_wants_name(const struct sink *s, const char *name);
 
 /* sink_ask.c */
 int sink_take_question(struct sink_lane *l, const struct record_file *r);
@@ -314,11 +314,11 @@ struct sink_whole {
 	const struct record_file *r;
 	const struct record_file_end *end;
 	struct sink_dir *dir;
-	bool left; /* it is left out: its bytes were dropped */
+	bool left_out; /* it is left out: its bytes were dropped */
 	struct placement *placement; /* sink_store() takes it; NULL: no bytes, or the stream */
 	const struct outlet *out;
 	struct xattrs *xattrs;
-	const char *link; /* a symlink's target */
+	const char *symlink_target;
 	const uint8_t *bytes; /* of a small file; else NULL, and solid is set */
 	const uint64_t *solid;
 	uint64_t reach; /* end of the last byte that arrived, or existed already */
@@ -362,7 +362,7 @@ int sink_queue_answer(struct sink_lane *l, uint32_t id, enum answer answer);
 int sink_send(struct sink *s, uint8_t type, const struct writer *w);
 int sink_send_result(struct sink *s, uint32_t id, const struct failure *f);
 /* Something in d (NULL: the target) failed; many: it was one of several.  Lock held. */
-void sink_note_one_failed(struct sink *s, const struct sink_dir *d, bool many);
+void sink_note_only_failed(struct sink *s, const struct sink_dir *d, bool many);
 /* This thread's failure is that of id, called name in d: reports it to the user and the source.
  * -1: it is the session's failure. */
 int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,

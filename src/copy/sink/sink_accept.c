@@ -50,12 +50,7 @@ static bool component_matches(const char *name, size_t name_len, const char *wan
 	return name_answers(one, other);
 }
 
-enum want_match {
-	ANSWERS_UNKNOWN /* a failure says why */,
-	ANSWERS_NOT,
-	ANSWERS_LEADS,
-	ANSWERS_WHOLLY
-};
+enum want_match { MATCH_FAILED /* a failure says why */, MATCH_NOTHING, MATCH_LEADS, MATCH_WHOLE };
 
 /* Is path what want asks for, or does it lead there? */
 static enum want_match match_path(const char *path, const char *want)
@@ -66,21 +61,21 @@ static enum want_match match_path(const char *path, const char *want)
 	while ((name = next_path_component(&path, &name_len)) != NULL) {
 		part = next_path_component(&wants, &part_len);
 		if (!part || !component_matches(name, name_len, part, part_len))
-			return ANSWERS_NOT;
+			return MATCH_NOTHING;
 	}
-	return next_path_component(&wants, &part_len) ? ANSWERS_LEADS : ANSWERS_WHOLLY;
+	return next_path_component(&wants, &part_len) ? MATCH_LEADS : MATCH_WHOLE;
 }
 
 /* parent is a directory that was not asked for with all that is in it. */
 static enum want_match match_relative_path(const struct sink *s, const struct sink_dir *parent,
 					   const char *name, uint32_t want)
 {
-	enum want_match answer = ANSWERS_NOT;
+	enum want_match answer = MATCH_NOTHING;
 	char *path = malloc(EVENT_PATH_MAX);
 
 	if (!path) {
 		fail_as(OUT_MEMORY, "allocate the path of %s: %m", name);
-		return ANSWERS_UNKNOWN;
+		return MATCH_FAILED;
 	}
 	sink_path(parent, name, path, EVENT_PATH_MAX);
 	answer = match_path(path, s->o->wants[want]);
@@ -120,7 +115,7 @@ static bool is_all_listed(const struct sink *s, const struct listed_node *n)
 /* Was whatever is in dir (NULL: the top) asked for? */
 static bool is_all_wanted(const struct sink *s, const struct sink_dir *dir)
 {
-	return dir ? dir->all : is_all_listed(s, find_listed_dir(s, NULL));
+	return dir ? dir->all_wanted : is_all_listed(s, find_listed_dir(s, NULL));
 }
 
 static int accept_contents(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
@@ -128,7 +123,7 @@ static int accept_contents(const struct sink *s, const struct record_dir *r, str
 	if (!wants_contents(s, s->o->wants[r->want]))
 		return refuse_name(s, "the contents of a directory", r->want);
 	d->listed = find_listed_dir(s, NULL);
-	d->all = s->rules->listed ? is_all_listed(s, d->listed) : s->rules->recursive;
+	d->all_wanted = s->rules->listed ? is_all_listed(s, d->listed) : s->rules->recursive;
 	return 0;
 }
 
@@ -137,7 +132,7 @@ static int accept_listed_dir(const struct sink *s, const struct record_dir *r, s
 	const struct listed_node *in = find_listed_dir(s, d->parent);
 
 	d->listed = in ? listed_in(in, r->name) : NULL;
-	d->all = is_all_listed(s, d->listed);
+	d->all_wanted = is_all_listed(s, d->listed);
 	return d->listed ? 0 : refuse_name(s, r->name, r->want);
 }
 
@@ -147,21 +142,21 @@ static int accept_top_dir(const struct sink *s, const struct record_dir *r, stru
 
 	if (wants_contents(s, want) || !name_answers(r->name, want))
 		return refuse_name(s, r->name, r->want);
-	d->all = true;
+	d->all_wanted = true;
 	return 0;
 }
 
 static int accept_relative_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
 	switch (match_relative_path(s, d->parent, r->name, r->want)) {
-	case ANSWERS_UNKNOWN:
+	case MATCH_FAILED:
 		return -1;
-	case ANSWERS_NOT:
+	case MATCH_NOTHING:
 		return refuse_name(s, r->name, r->want);
-	case ANSWERS_LEADS:
+	case MATCH_LEADS:
 		return 0;
-	case ANSWERS_WHOLLY:
-		d->all = s->rules->recursive;
+	case MATCH_WHOLE:
+		d->all_wanted = s->rules->recursive;
 		return s->rules->recursive ? 0 : refuse_name(s, r->name, r->want);
 	}
 	return -1;
@@ -171,7 +166,7 @@ int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sin
 {
 	const struct rules *rules = s->rules;
 
-	if (!s->place || s->o->quiet_names ||
+	if (!s->place || s->o->single_stream ||
 	    (!rules->recursive && !rules->listed && !rules->relative))
 		return refuse_entry(r->name, "a directory, but only files were requested");
 	if (r->want >= s->o->count)
@@ -181,7 +176,7 @@ int sink_accept_dir(const struct sink *s, const struct record_dir *r, struct sin
 	if (r->flags & DIR_CONTENTS)
 		return accept_contents(s, r, d);
 	if (is_all_wanted(s, d->parent)) {
-		d->all = true;
+		d->all_wanted = true;
 		return 0;
 	}
 	if (rules->listed)
@@ -230,7 +225,7 @@ static int is_wanted(const struct sink *s, const struct record_file *r, const st
 		return is_listed(s, r, d);
 	if (s->rules->relative && name_is_plain(r->name)) {
 		answer = match_relative_path(s, d, r->name, r->want);
-		return answer == ANSWERS_UNKNOWN ? -1 : answer == ANSWERS_WHOLLY;
+		return answer == MATCH_FAILED ? -1 : answer == MATCH_WHOLE;
 	}
 	return !d && name_answers(r->name, s->o->wants[r->want]);
 }
@@ -240,9 +235,9 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 	int wanted;
 
 	/* Where there is one name only, whatever comes gets it. */
-	if (!s->place || s->o->quiet_names) {
+	if (!s->place || s->o->single_stream) {
 		/* A source does not know that it is for a stream, and asks. */
-		bool asks = (r->flags & FILE_ASK) && s->o->quiet_names;
+		bool asks = (r->flags & FILE_ASK) && s->o->single_stream;
 
 		if (r->dir || r->type != TYPE_REGULAR || asks)
 			return refuse_entry(r->name, "but one regular file was requested");
@@ -262,7 +257,7 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 	return wanted == 0 ? refuse_name(s, r->name, r->want) : wanted < 0 ? -1 : 0;
 }
 
-bool sink_asks_for(const struct sink *s, const char *name)
+bool sink_wants_name(const struct sink *s, const char *name)
 {
 	for (size_t i = 0; s->o->count > 1 && i < s->o->count; i++) {
 		const char *want = s->o->wants[i], *at = name_relative(want), *part;

@@ -294,7 +294,7 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 	/* A stream has nothing yet, and in a rehearsal gets nothing. */
 	if (!s->place && !s->rules->dry_run)
 		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
-	if (!s->place || sink_dir_left(q->dir)) {
+	if (!s->place || sink_dir_is_left_out(q->dir)) {
 		count_same(l, true);
 		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}

@@ -13,7 +13,7 @@
 
 /* Cells are whole, so their positions have room for what is known of them. */
 enum { TAKEN = 1, ZERO = 2, MARKS = CELL - 1 };
-enum { CELLS_FIRST = 8, ENOUGH = 2 /* no more of it can be told */ };
+enum { CELLS_FIRST = 8, CELLS_LIMIT_REACHED = 2 /* no more of it can be told */ };
 
 struct cell {
 	uint64_t pos; /* and marks */
@@ -22,29 +22,29 @@ struct cell {
 
 struct cells { /* by pos */
 	size_t count, room;
-	struct cell *of;
-	atomic_size_t *all; /* bytes of all files */
+	struct cell *items;
+	atomic_size_t *total_bytes; /* bytes of all files */
 };
 
 void cells_free(struct cells *c)
 {
 	if (!c)
 		return;
-	atomic_fetch_sub(c->all, c->room * sizeof *c->of);
-	free(c->of);
+	atomic_fetch_sub(c->total_bytes, c->room * sizeof *c->items);
+	free(c->items);
 	free(c);
 }
 
 static int cells_grow(struct cells *c)
 {
-	size_t more = c->room ? c->room : CELLS_FIRST, bytes = more * sizeof *c->of;
+	size_t more = c->room ? c->room : CELLS_FIRST, bytes = more * sizeof *c->items;
 
-	if (atomic_fetch_add(c->all, bytes) + bytes > fault_bound(SINK_CELLS_BYTES_MAX)) {
-		atomic_fetch_sub(c->all, bytes);
-		return ENOUGH;
+	if (atomic_fetch_add(c->total_bytes, bytes) + bytes > fault_bound(SINK_CELLS_BYTES_MAX)) {
+		atomic_fetch_sub(c->total_bytes, bytes);
+		return CELLS_LIMIT_REACHED;
 	}
-	if (ARRAY_ROOM(c->of, c->count, c->room, more)) {
-		atomic_fetch_sub(c->all, bytes);
+	if (ARRAY_ROOM(c->items, c->count, c->room, more)) {
+		atomic_fetch_sub(c->total_bytes, bytes);
 		return fail_as(OUT_MEMORY, "keep digests of %zu cells: %m", c->count + more);
 	}
 	return 0;
@@ -56,7 +56,7 @@ static int cells_add(struct cells *c, uint64_t pos, const uint64_t digest[2], bo
 
 	if (ret)
 		return ret;
-	c->of[c->count++] = (struct cell){
+	c->items[c->count++] = (struct cell){
 		.pos = pos | (zero ? ZERO : 0),
 		.digest = {digest[0], digest[1]},
 	};
@@ -70,7 +70,7 @@ static size_t cells_find(const struct cells *c, uint64_t pos)
 	while (from < to) {
 		size_t mid = from + (to - from) / 2;
 
-		if ((c->of[mid].pos & ~(uint64_t)MARKS) < pos)
+		if ((c->items[mid].pos & ~(uint64_t)MARKS) < pos)
 			from = mid + 1;
 		else
 			to = mid;
@@ -85,13 +85,13 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 	if (pos % CELL || n > c->count || at > c->count - n)
 		return false;
 	for (size_t i = 0; i < n; i++) {
-		uint64_t cell = c->of[at + i].pos;
+		uint64_t cell = c->items[at + i].pos;
 
 		if ((cell & TAKEN) || (cell & ~(uint64_t)MARKS) != pos + i * CELL)
 			return false;
 	}
 	for (size_t i = 0; i < n; i++) {
-		struct cell *cell = &c->of[at + i];
+		struct cell *cell = &c->items[at + i];
 
 		cell->pos |= TAKEN;
 		sum_add(sum, cell->digest);
@@ -107,8 +107,8 @@ struct cell_sender {
 	struct sink_lane *lane;
 	const struct record_file *r;
 	int fd;
-	uint64_t there; /* bytes of it that can be read */
-	struct cells *keep; /* NULL: don't */
+	uint64_t readable; /* bytes of it that can be read */
+	struct cells *sent; /* NULL: don't */
 };
 
 static int flush_cells(struct sink_lane *l)
@@ -131,7 +131,7 @@ static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 	int ret;
 
 	cells_hash(pos, t->lane->scratch, len, digest);
-	ret = t->keep ? cells_add(t->keep, pos, digest, bytes_are_zero(t->lane->scratch, len)) : 0;
+	ret = t->sent ? cells_add(t->sent, pos, digest, bytes_are_zero(t->lane->scratch, len)) : 0;
 	if (ret)
 		return ret;
 	if ((!follows || m->count == CELLS_MAX) && flush_cells(t->lane))
@@ -164,7 +164,7 @@ static int send_extent_cells(struct cell_sender *t, uint64_t data, uint64_t hole
 		int ret;
 
 		/* What is cut short is no whole cell. */
-		if (len > t->there - at)
+		if (len > t->readable - at)
 			break;
 		if (copy_interrupted(t->lane->sink->copy))
 			return -1;
@@ -184,7 +184,7 @@ static int send_all_cells(struct cell_sender *t)
 	uint64_t pos = 0;
 	int ret = 0;
 
-	while (ret == 0 && pos < t->there) {
+	while (ret == 0 && pos < t->readable) {
 		off_t data = lseek(t->fd, (off_t)pos, SEEK_DATA);
 		off_t hole = data < 0 ? -1 : lseek(t->fd, data, SEEK_HOLE);
 		uint64_t before = pos;
@@ -194,12 +194,12 @@ static int send_all_cells(struct cell_sender *t)
 		/* A file system that can't tell has no holes. */
 		if (hole < 0) {
 			data = (off_t)pos;
-			hole = (off_t)t->there;
+			hole = (off_t)t->readable;
 		}
-		if ((uint64_t)data >= t->there)
+		if ((uint64_t)data >= t->readable)
 			break;
-		if ((uint64_t)hole > t->there)
-			hole = (off_t)t->there;
+		if ((uint64_t)hole > t->readable)
+			hole = (off_t)t->readable;
 		ret = send_extent_cells(t, (uint64_t)data, (uint64_t)hole, &pos);
 		if (ret == 0 && pos == before)
 			break;
@@ -245,15 +245,15 @@ int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct 
 		return fail_comparison(&t, true);
 	if (sink_alloc_scratch(l) || sink_flush(l))
 		return -1;
-	if (out && !(t.keep = calloc(1, sizeof *t.keep)))
+	if (out && !(t.sent = calloc(1, sizeof *t.sent)))
 		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
-	if (t.keep)
-		t.keep->all = &l->sink->cells_bytes;
-	t.there = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
+	if (t.sent)
+		t.sent->total_bytes = &l->sink->cells_bytes;
+	t.readable = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
 	l->mail->cells.file = r->id;
 	ret = send_all_cells(&t);
 	/* What is not told is simply sent. */
-	if (ret == ENOUGH)
+	if (ret == CELLS_LIMIT_REACHED)
 		ret = 0;
 	if (ret == 0 && !out)
 		ret = check_unchanged(&t, &st);
@@ -261,9 +261,9 @@ int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct 
 	if (ret == 0 || (ret > 0 && out))
 		ret = flush_cells(l);
 	l->mail->cells.count = 0;
-	if (ret == 0 && out && t.keep->count > 0)
-		*out = t.keep;
+	if (ret == 0 && out && t.sent->count > 0)
+		*out = t.sent;
 	else
-		cells_free(t.keep);
+		cells_free(t.sent);
 	return ret;
 }

@@ -136,40 +136,40 @@ static int announce_dir(struct sink_lane *l, const struct record_dir *r, struct 
 	return 0;
 }
 
-static bool has_dir_failed(const struct sink_dir *d)
+static bool is_failed_dir(const struct sink_dir *d)
 {
-	return d && !d->place && !d->left;
+	return d && !d->place && !d->left_out;
 }
 
 int sink_dir_check(const struct sink_dir *d, const char *name)
 {
-	if (!has_dir_failed(d))
+	if (!is_failed_dir(d))
 		return 0;
 	return fail("create %s: its parent directory could not be created", name);
 }
 
-bool sink_dir_count_lost(struct sink *s, const struct sink_dir *d)
+bool sink_dir_count_failed(struct sink *s, const struct sink_dir *d)
 {
-	if (!has_dir_failed(d))
+	if (!is_failed_dir(d))
 		return false;
-	while (has_dir_failed(d->parent))
+	while (is_failed_dir(d->parent))
 		d = d->parent;
-	sink_dir_find(s, d->id)->lost++;
+	sink_dir_find(s, d->id)->failed_inside++;
 	return true;
 }
 
-void sink_dirs_report_lost(struct sink *s)
+void sink_dirs_report_failed(struct sink *s)
 {
 	char path[NAME_MAX_WIRE];
 	const struct sink_dir *d;
 	size_t at = 0;
 
 	while ((d = table_next(&s->dirs.by_id, &at))) {
-		if (d->lost == 0)
+		if (d->failed_inside == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
 		log_at(LOG_ERROR, "%s could not be created, nor could %llu entries in it",
-		       *path ? path : "DST", (unsigned long long)d->lost);
+		       *path ? path : "DST", (unsigned long long)d->failed_inside);
 	}
 }
 
@@ -220,7 +220,7 @@ static int leave_out_dir(struct sink_lane *l, struct sink_dir *d, const struct r
 {
 	struct change none = {.what = EVENT_DIR};
 
-	d->left = true;
+	d->left_out = true;
 	if (name_dir(d, r))
 		return -1;
 	count_dir(l, &none);
@@ -240,7 +240,7 @@ static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 		return -1;
 	if (sink_dir_check(d->parent, r->name))
 		return fail_dir(l, d, r);
-	left = sink_dir_left(d->parent) ||
+	left = sink_dir_is_left_out(d->parent) ||
 	       (ret = place_make_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
 	if (left)
 		return leave_out_dir(l, d, r);
@@ -319,9 +319,9 @@ int sink_take_keep(struct sink_lane *l, const struct record_keep *r)
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
 	ret = check_one_lane(l, &d->keep_lane);
-	if (ret == 0 && d->kept)
+	if (ret == 0 && d->keep_complete)
 		ret = fail_as(OUT_PROTOCOL, "the peer sends KEEP after the last one");
-	d->kept |= r->last;
+	d->keep_complete |= r->last;
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret || !d->place)
 		return ret;
@@ -341,7 +341,7 @@ int sink_take_origin(struct sink_lane *l, const struct record_origin *r)
 
 	if (sink_require_dir(l, r->parent, &d))
 		return -1;
-	if (!s->place || s->o->quiet_names || (d && !d->place))
+	if (!s->place || s->o->single_stream || (d && !d->place))
 		return 0;
 	if (r->want >= s->o->count)
 		return fail_as(OUT_PROTOCOL, "the peer sends an unknown source number %u", r->want);

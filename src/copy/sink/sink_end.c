@@ -46,7 +46,7 @@ static int check_total(struct sink *s)
 {
 	const struct msg_total *theirs = &s->copy->total, *ours = &s->sums.ended;
 
-	if (s->taking > 0)
+	if (s->busy_lanes > 0)
 		return fail_as(OUT_PROTOCOL, "the peer sent END before its blocks were stored");
 	if (s->count > 0)
 		return fail_as(OUT_PROTOCOL, "the peer sent END with %u files unfinished",
@@ -63,26 +63,26 @@ static int check_total(struct sink *s)
 
 /* ---- deletions, and what directories keep --------------------------------------------- */
 
-struct finale {
+struct completion {
 	struct sink *sink;
-	int ret; /* of telling */
+	int send_ret; /* of telling */
 };
 
 /* Nothing of the source's, but it has to hear of it. */
-static void send_undeleted(struct finale *n, const struct failure *why)
+static void send_undeleted(struct completion *n, const struct failure *why)
 {
 	struct copy *c = n->sink->copy;
 
 	pthread_mutex_lock(&c->lock);
 	copy_count_undeleted(c, why, false);
 	pthread_mutex_unlock(&c->lock);
-	if (n->ret == 0)
-		n->ret = sink_send_result(n->sink, 0, why);
+	if (n->send_ret == 0)
+		n->send_ret = sink_send_result(n->sink, 0, why);
 }
 
 static void on_deleted(void *ctx, enum event_what what, const char *path, const struct failure *why)
 {
-	struct finale *n = ctx;
+	struct completion *n = ctx;
 	struct failure f;
 
 	if (!why) {
@@ -98,7 +98,7 @@ static void on_deleted(void *ctx, enum event_what what, const char *path, const 
 /* It was made, and its metadata could not be set. */
 static void on_dir_failed(void *ctx, uint32_t id, const struct failure *why)
 {
-	struct finale *n = ctx;
+	struct completion *n = ctx;
 	struct sink *s = n->sink;
 	struct msg_event e = {.what = EVENT_DIR, .code = (uint8_t)why->code};
 	struct failure f = *why;
@@ -123,13 +123,13 @@ static void on_dir_failed(void *ctx, uint32_t id, const struct failure *why)
 	copy_report_failure(s->copy, path, &f);
 	if (s->rules->events)
 		copy_report_event(s->copy, &e);
-	if (n->ret == 0)
-		n->ret = sink_send_result(s, id, &f);
+	if (n->send_ret == 0)
+		n->send_ret = sink_send_result(s, id, &f);
 }
 
 static bool is_name_asked(void *ctx, const char *name)
 {
-	return sink_asks_for(((struct finale *)ctx)->sink, name);
+	return sink_wants_name(((struct completion *)ctx)->sink, name);
 }
 
 /* Only what is surely superfluous goes: nothing while something of the source is missing. */
@@ -153,7 +153,7 @@ static bool may_delete_left(const struct sink *s)
 }
 
 /* All is stored, and not all of it is as it was asked for. */
-static void send_unkept(struct finale *n)
+static void send_unkept(struct completion *n)
 {
 	struct sink *s = n->sink;
 	struct failure why;
@@ -162,7 +162,7 @@ static void send_unkept(struct finale *n)
 	if (s->sums.counts.unkept == 0)
 		return;
 	/* Of the one file of rdrecv nothing else is printed. */
-	if (s->o->quiet_names)
+	if (s->o->single_stream)
 		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
 			s->first_unkept.text);
 	else
@@ -172,13 +172,13 @@ static void send_unkept(struct finale *n)
 	pthread_mutex_lock(&s->copy->lock);
 	copy_count_unkept(s->copy, &why, false);
 	pthread_mutex_unlock(&s->copy->lock);
-	if (n->ret == 0)
-		n->ret = sink_send_result(s, 0, &why);
+	if (n->send_ret == 0)
+		n->send_ret = sink_send_result(s, 0, &why);
 }
 
 static int complete_place(struct sink *s)
 {
-	struct finale n = {.sink = s};
+	struct completion n = {.sink = s};
 	struct place_end end = {
 		.is_asked = is_name_asked,
 		.on_deleted = on_deleted,
@@ -201,7 +201,7 @@ static int complete_place(struct sink *s)
 		send_undeleted(&n, &why);
 	}
 	send_unkept(&n);
-	return n.ret;
+	return n.send_ret;
 }
 
 /* ---- DONE ----------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static int send_done(struct sink *s, uint64_t end_ns)
 		return -1;
 	/* Before it is said: the source goes as soon as it has heard this. */
 	session_ended(s->session);
-	atomic_store(&s->copy->over, true);
+	atomic_store(&s->copy->done_sent, true);
 	if (sink_send(s, MSG_DONE, &w))
 		return -1;
 	session_flush(s->session);
@@ -235,13 +235,13 @@ int sink_complete(struct sink *s)
 	int ret;
 
 	pthread_mutex_lock(&s->copy->lock);
-	only = s->one_failed; /* as the source has it: walk_is_of_one() */
+	only = s->only_failed; /* as the source has it: walk_is_one_file() */
 	ret = check_total(s);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)
 		return -1;
 	sink_forget_asked(s);
-	sink_dirs_report_lost(s);
+	sink_dirs_report_failed(s);
 	if ((s->place && complete_place(s)) || send_done(s, end_ns))
 		return -1;
 	return only ? 1 : 0;

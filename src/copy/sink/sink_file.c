@@ -32,7 +32,7 @@ void sink_file_free(struct sink_file *f)
 	direct_close(f->out.direct);
 	xattrs_free(f->xattrs);
 	cells_free(f->cells);
-	free(f->link);
+	free(f->symlink_target);
 	free(f);
 }
 
@@ -44,8 +44,8 @@ int sink_fail_file(struct sink_lane *l, struct sink_file *f)
 	if (copy_interrupted(s->copy) || failed()->code == OUT_PROTOCOL)
 		return -1;
 	pthread_mutex_lock(&s->copy->lock);
-	first = !f->told;
-	f->told = true;
+	first = !f->failure_reported;
+	f->failure_reported = true;
 	f->state = SINK_FAILED;
 	sink_wake(s, f);
 	pthread_mutex_unlock(&s->copy->lock);
@@ -63,8 +63,8 @@ static int begin_without_placement(struct sink_file *f)
 	f->out = (struct outlet){.fd = -1, .seekable = true};
 	if (f->r.type != TYPE_SYMLINK)
 		return 0;
-	f->link = calloc(1, (size_t)f->r.size + 1);
-	return f->link ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
+	f->symlink_target = calloc(1, (size_t)f->r.size + 1);
+	return f->symlink_target ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
 }
 
 /* --existing, and nothing is there?  Other files were asked about. */
@@ -73,7 +73,7 @@ static int check_stream_left_out(const struct sink *s, const struct sink_file *f
 	struct looked k;
 
 	*left = false;
-	if (!s->rules->existing || !(f->r.flags & FILE_STREAM) || sink_dir_left(f->dir))
+	if (!s->rules->existing || !(f->r.flags & FILE_STREAM) || sink_dir_is_left_out(f->dir))
 		return 0;
 	if (place_look(s->place, sink_dir_place(f->dir), &f->r, NULL, &k))
 		return -1;
@@ -83,10 +83,11 @@ static int check_stream_left_out(const struct sink *s, const struct sink_file *f
 
 static int begin_with_placement(struct sink *s, struct sink_file *f)
 {
-	if (sink_dir_check(f->dir, f->r.name) || check_stream_left_out(s, f, &f->left))
+	if (sink_dir_check(f->dir, f->r.name) || check_stream_left_out(s, f, &f->left_out))
 		return -1;
 	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
-	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left || sink_dir_left(f->dir))
+	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left_out ||
+	    sink_dir_is_left_out(f->dir))
 		return begin_without_placement(f);
 	if (!f->placement && place_begin(s->place, sink_dir_place(f->dir), &f->r, &f->placement))
 		return -1;
@@ -320,8 +321,8 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 		.placement = f->placement,
 		.out = &f->out,
 		.xattrs = f->xattrs,
-		.link = f->link,
-		.left = f->left,
+		.symlink_target = f->symlink_target,
+		.left_out = f->left_out,
 	};
 	if (f->ordered)
 		sink_drain_digest(f->digest, f->sum, f->solid);
@@ -350,12 +351,12 @@ static int drop_failed(struct sink_lane *l, struct sink_file *f)
 	if (f->placement)
 		place_drop(f->placement, false);
 	f->placement = NULL;
-	if (f->told)
+	if (f->failure_reported)
 		return 0;
 	memcpy(source.text, f->end.text, sizeof source.text);
 	pthread_mutex_lock(&l->sink->copy->lock);
 	copy_count_failure(l->sink->copy, &source, true);
-	sink_note_one_failed(l->sink, f->dir, f->r.flags & FILE_MANY);
+	sink_note_only_failed(l->sink, f->dir, f->r.flags & FILE_MANY);
 	pthread_mutex_unlock(&l->sink->copy->lock);
 	return sink_send_result(l->sink, f->r.id, &source);
 }
@@ -436,7 +437,7 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 static bool is_resumable(const struct sink *s, const struct sink_file *f)
 {
 	return f->state != SINK_FAILED && !(f->r.flags & FILE_STREAM) &&
-	       f->r.size >= SINK_RESUME_MIN && !s->o->quiet_names;
+	       f->r.size >= SINK_RESUME_MIN && !s->o->single_stream;
 }
 
 void sink_drop_files(struct sink *s, bool keep)

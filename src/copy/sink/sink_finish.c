@@ -219,13 +219,13 @@ static int store_other(struct sink_lane *l, const struct sink_whole *w, struct c
 {
 	bool left;
 
-	if (w->link && memchr(w->link, '\0', (size_t)w->r->size))
+	if (w->symlink_target && memchr(w->symlink_target, '\0', (size_t)w->r->size))
 		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
 	if (check_left_out(l, w, &left))
 		return -1;
 	return left ? 0
-		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->link, w->xattrs,
-				 change);
+		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->symlink_target,
+				 w->xattrs, change);
 }
 
 static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change *change,
@@ -254,7 +254,7 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 {
 	struct change change = {.what = sink_event_what(w->r->type)};
 	char digest[EVENT_DIGEST];
-	bool left = w->left || sink_dir_left(w->dir);
+	bool left = w->left_out || sink_dir_is_left_out(w->dir);
 	int ret = left ? 0 : store_whole(l, w, &change, digest);
 
 	if (w->placement) {

@@ -122,8 +122,8 @@ static int store_piece(struct sink_lane *l, struct sink_file *f, const struct pi
 		return f->out.fd < 0 ? 0 : outlet_zeros(&f->out, p->pos, p->len);
 	if (hash_piece(l, f, p, h))
 		return -1;
-	if (f->link)
-		memcpy(f->link + p->pos, p->bytes, p->len);
+	if (f->symlink_target)
+		memcpy(f->symlink_target + p->pos, p->bytes, p->len);
 	return f->out.fd < 0 ? 0 : outlet_store(&f->out, p->pos, p->bytes, p->len);
 }
 
@@ -145,7 +145,7 @@ static void finish_piece(struct sink *s, struct sink_file *f, const struct piece
 	sum_add(f->sum, h->sum);
 	sum_add(f->solid, h->solid);
 	if (f->ordered) {
-		f->taken = false;
+		f->storing = false;
 		f->turn = p->pos + p->len;
 		sink_wake(s, f);
 	}

@@ -135,10 +135,10 @@ static void report_event_at(struct sink_lane *l, const struct sink_dir *d, const
 	copy_report_event(l->sink->copy, e);
 }
 
-void sink_note_one_failed(struct sink *s, const struct sink_dir *d, bool many)
+void sink_note_only_failed(struct sink *s, const struct sink_dir *d, bool many)
 {
 	if (!many && (!d || s->rules->relative))
-		s->one_failed = true;
+		s->only_failed = true;
 }
 
 int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,
@@ -156,8 +156,8 @@ int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 		return -1;
 	pthread_mutex_lock(&c->lock);
 	copy_count_failure(c, &why, false);
-	sink_note_one_failed(l->sink, d, many);
-	lost = sink_dir_count_lost(l->sink, d);
+	sink_note_only_failed(l->sink, d, many);
+	lost = sink_dir_count_failed(l->sink, d);
 	pthread_mutex_unlock(&c->lock);
 	/* One sentence says it for all that a directory would have had. */
 	if ((many || d) && !lost) {

@@ -17,7 +17,7 @@ struct sink_opts {
 	const char *peer; /* the source's host; "" */
 	bool far; /* this end is on another host than the conductor: changes begin with '<' */
 	bool expand; /* expand ~ in target */
-	bool quiet_names; /* for one unnamed stream: target is the file itself (rdrecv FILE) */
+	bool single_stream; /* for one unnamed stream: target is the file itself (rdrecv FILE) */
 	enum direct direct;
 	int clones; /* a socket to the source, if that is on this host (clone.h); 0: none */
 	bool discard; /* check what arrives, then discard it */

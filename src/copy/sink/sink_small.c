@@ -133,7 +133,7 @@ static int store_small(struct sink_lane *l, struct sink_small *f)
 	if (f->r->type == TYPE_SYMLINK) {
 		memcpy(link, f->bytes, (size_t)f->r->size);
 		link[f->r->size] = '\0';
-		w.link = link;
+		w.symlink_target = link;
 	} else if (f->r->type == TYPE_REGULAR && begin_small(l, f, &t, &out)) {
 		return -1;
 	}
@@ -149,7 +149,7 @@ static int take_small(struct sink_lane *l, struct sink_small *f)
 
 	if (sink_require_dir(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
 		return -1;
-	ret = sink_dir_left(f->dir) ? check_small_digest(f) : store_small(l, f);
+	ret = sink_dir_is_left_out(f->dir) ? check_small_digest(f) : store_small(l, f);
 	if (ret && sink_report_failed(l, r->id, sink_event_what(r->type), f->dir, r->name,
 				      r->flags & FILE_MANY))
 		return -1;

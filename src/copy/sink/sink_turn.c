@@ -21,29 +21,29 @@
 
 enum {
 	GAP_TIMEOUTS = 4, /* of the session, without a byte */
-	LOOKS = 8, /* in one of these */
+	SILENCE_CHECKS = 8, /* in one of these */
 };
 
 /* What came and how long nothing did, while a lane waits for its turn. */
-struct quiet {
-	uint64_t heard, ms, looked_ms;
+struct silence {
+	uint64_t received, silent_ms, checked_ms;
 };
 
 /* Lock held: does this lane hold a piece that nobody lets in now, though nobody is storing? */
 static bool is_stuck(const struct sink_lane *l)
 {
-	const struct sink_file *f = l->ordered;
+	const struct sink_file *f = l->ordered_file;
 
-	return f && f->state == SINK_OPEN && !f->taken && l->ordered_pos > f->turn;
+	return f && f->state == SINK_OPEN && !f->storing && l->ordered_pos > f->turn;
 }
 
 /* Lock held: all that there is of f came, and none of it is what is due. */
 static bool has_gap(const struct sink *s, const struct sink_file *f)
 {
-	if (!f->ended || f->taken || f->data != f->end.data || f->holes != f->end.holes)
+	if (!f->ended || f->storing || f->data != f->end.data || f->holes != f->end.holes)
 		return false;
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		if (s->lanes[i].ordered == f && s->lanes[i].ordered_pos <= f->turn)
+		if (s->lanes[i].ordered_file == f && s->lanes[i].ordered_pos <= f->turn)
 			return false;
 	}
 	return true;
@@ -67,7 +67,7 @@ static int fail_gap(const struct sink_file *f, const struct piece *p)
 
 /* Lock held: how often something came.  A lane that is at work counts as if.  The threads of some
  * lanes may not have been started yet. */
-static uint64_t count_heard(const struct sink *s)
+static uint64_t count_received(const struct sink *s)
 {
 	unsigned stuck = 0;
 	uint64_t heard = 0;
@@ -76,52 +76,54 @@ static uint64_t count_heard(const struct sink *s)
 		heard += lane_activity(session_lane(s->session, i));
 		stuck += is_stuck(&s->lanes[i]);
 	}
-	return s->taking > stuck ? clock_ns() : heard;
+	return s->busy_lanes > stuck ? clock_ns() : heard;
 }
 
 /* Lock held: count the time in which nothing came; a look that is late was a pause of ours. */
-static int check_silence(struct sink_lane *l, struct quiet *q, const struct sink_file *f)
+static int check_silence(struct sink_lane *l, struct silence *q, const struct sink_file *f)
 {
-	uint64_t now = clock_ms(), passed = now - q->looked_ms, heard = count_heard(l->sink);
-	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane), look = timeout / LOOKS + 1;
+	uint64_t now = clock_ms(), passed = now - q->checked_ms, heard = count_received(l->sink);
+	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane), look = timeout / SILENCE_CHECKS + 1;
 
-	q->looked_ms = now;
-	q->ms = heard == q->heard ? q->ms + (passed < 2 * look ? passed : 2 * look) : 0;
-	q->heard = heard;
-	if (!(f->r.flags & FILE_STREAM) || q->ms < GAP_TIMEOUTS * timeout)
+	q->checked_ms = now;
+	q->silent_ms =
+		heard == q->received ? q->silent_ms + (passed < 2 * look ? passed : 2 * look) : 0;
+	q->received = heard;
+	if (!(f->r.flags & FILE_STREAM) || q->silent_ms < GAP_TIMEOUTS * timeout)
 		return 0;
 	return fail_as(
 		OUT_TIMEOUT,
 		"the peer sent nothing for %llu s, but bytes of %s at %llu are still missing",
-		(unsigned long long)(q->ms / 1000), sink_shown(f), (unsigned long long)f->turn);
+		(unsigned long long)(q->silent_ms / 1000), sink_shown(f),
+		(unsigned long long)f->turn);
 }
 
 /* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
 static void await_turn_change(struct sink_lane *l, struct sink_file *f)
 {
 	uint64_t start = clock_ns(), now;
-	bool taken = f->taken;
+	bool taken = f->storing;
 
-	sink_wait(l, f, (uint64_t)lane_timeout_ms(l->lane) / LOOKS + 1);
+	sink_wait(l, f, (uint64_t)lane_timeout_ms(l->lane) / SILENCE_CHECKS + 1);
 	now = clock_ns();
 	if (!taken)
-		l->use.ns_idle += (f->taken_ns > start ? f->taken_ns : now) - start;
+		l->use.ns_idle += (f->storing_since_ns > start ? f->storing_since_ns : now) - start;
 }
 
 static bool must_await_turn(const struct sink_lane *l, const struct sink_file *f,
 			    const struct piece *p)
 {
-	return f->state == SINK_OPEN && f->ordered && (f->taken || p->pos > f->turn) &&
+	return f->state == SINK_OPEN && f->ordered && (f->storing || p->pos > f->turn) &&
 	       !atomic_load(&l->sink->copy->failed);
 }
 
 static int await_order(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
-	struct quiet q = {.looked_ms = clock_ms()};
+	struct silence q = {.checked_ms = clock_ms()};
 	int ret = 0;
 
 	while (ret == 0 && must_await_turn(l, f, p)) {
-		l->ordered = f;
+		l->ordered_file = f;
 		l->ordered_pos = p->pos;
 		if (has_gap(l->sink, f) || is_every_lane_stuck(l->sink))
 			ret = fail_gap(f, p);
@@ -130,7 +132,7 @@ static int await_order(struct sink_lane *l, struct sink_file *f, const struct pi
 		if (ret == 0 && must_await_turn(l, f, p))
 			ret = check_silence(l, &q, f);
 	}
-	l->ordered = NULL;
+	l->ordered_file = NULL;
 	return ret;
 }
 
@@ -143,7 +145,7 @@ int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece
 		return -1;
 	if (f->state == SINK_OPEN && f->ordered && p->pos < f->turn)
 		return fail_as(OUT_PROTOCOL, "the peer sends bytes of %s twice", sink_shown(f));
-	f->taken = f->ordered;
-	f->taken_ns = f->taken ? clock_ns() : 0;
+	f->storing = f->ordered;
+	f->storing_since_ns = f->storing ? clock_ns() : 0;
 	return 0;
 }

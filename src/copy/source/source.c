@@ -51,7 +51,7 @@ static void await_news(struct source *s)
 	struct copy *c = s->copy;
 	struct timespec until;
 
-	if (s->large.deaf == 0) {
+	if (s->large.failed_at_peer == 0) {
 		pthread_cond_wait(&c->changed, &c->lock);
 		return;
 	}
@@ -76,7 +76,7 @@ static int await_results(struct source *s)
 
 	pthread_mutex_lock(&c->lock);
 	while (ret == 0 &&
-	       (!c->done_came || s->removals.due || s->removals.linked || s->removals.same)) {
+	       (!c->done_received || s->removals.due || s->removals.linked || s->removals.same)) {
 		/* Lanes that are over have met all names, too. */
 		if (s->removals.linked && s->working == 0 && s->phase == 0)
 			s->phase = 1;
@@ -84,7 +84,7 @@ static int await_results(struct source *s)
 			removals_queue_linked(s);
 		if (s->removals.due)
 			removals_do_next(s);
-		else if (c->done_came)
+		else if (c->done_received)
 			ret = accept_done(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
@@ -193,7 +193,7 @@ static int find_files(struct source *s)
 
 	if (find_sources(o->names, o->count, o->expand, &s->found) || walk_new(&wo, &s->walk))
 		return -1;
-	s->only = walk_is_of_one(s->walk);
+	s->only = walk_is_one_file(s->walk);
 	return 0;
 }
 
@@ -210,10 +210,10 @@ static int apply_rules(struct source *s)
 	s->asks = s->o->rules != NULL;
 	s->asks_all = s->asks && rules_ask(r);
 	s->asides.max = ASIDE_MAX;
-	s->asides.sames_max = UINT_MAX;
+	s->asides.compared_max = UINT_MAX;
 	if (r->checksum) {
 		s->asides.max = COMPARED_MAX;
-		s->asides.sames_max = COMPARED_MAX / count_all_blocks(s) + 1;
+		s->asides.compared_max = COMPARED_MAX / count_all_blocks(s) + 1;
 	}
 	s->removes = r->remove_source && !r->dry_run;
 	if (modes_parse(r->chmod, &s->modes))
@@ -250,11 +250,11 @@ static void free_live(void *ctx, enum live kind, struct live_file *file)
 {
 	(void)ctx;
 	if (kind == LIVE_FILE)
-		source_file_free(file->of);
+		source_file_free(file->object);
 	else if (kind == LIVE_ASKED)
-		aside_free(file->of);
+		aside_free(file->object);
 	else if (kind != LIVE_TAKEN)
-		removal_free(file->of);
+		removal_free(file->object);
 }
 
 /* Those that were not asked about: the others are with their ids. */
@@ -272,8 +272,8 @@ static void free_parked(struct aside *a)
 static void free_lane(struct source_lane *l)
 {
 	/* What was not made known any more. */
-	for (unsigned i = 0; i < l->done_count; i++)
-		free_live(NULL, l->done[i].kind, &l->done[i].file);
+	for (unsigned i = 0; i < l->unpublished_count; i++)
+		free_live(NULL, l->unpublished[i].kind, &l->unpublished[i].file);
 	digest_free(l->digest);
 	free(l->scratch);
 }

@@ -17,7 +17,7 @@
  *	source_record.c   blocks and records
  *	source_result.c   the sink's results; source_removal.c: removes stored sources
  *	source_seen.c     what was read; everything later uses it
- *	source_ids.c, source_links.c, source_told.c: tables of ids, of hard links, and of the cells
+ *	source_ids.c, source_links.c, source_cells.c: tables of ids, of hard links, and of the cells
  *	                  that the sink has
  *
  * A lane claims several small files at a time, and reads and packs them into a block without the
@@ -42,12 +42,12 @@
 #include "copy/attr/xattrs.h"
 #include "copy/io/clone.h"
 #include "copy/run.h"
+#include "copy/source/source_cells.h"
 #include "copy/source/source_file.h"
 #include "copy/source/source_ids.h"
 #include "copy/source/source_links.h"
 #include "copy/source/source_run.h"
 #include "copy/source/source_seen.h"
-#include "copy/source/source_told.h"
 #include "copy/times.h"
 #include "copy/walk/find.h"
 #include "copy/walk/walk.h"
@@ -76,9 +76,9 @@ enum {
 	CLONE_TRIES = 4, /* refusals without a success, after which no more files are offered */
 	/* How long a lane waits for something other than its wire while something that it sent may
 	 * not be stored yet. */
-	OWED_MS = 200,
+	UNCONFIRMED_MS = 200,
 	SPARE_MAX = 31, /* blocks besides the one that is being filled */
-	DONE_MAX = 128, /* files that a lane has completed and not published */
+	UNPUBLISHED_MAX = 128, /* files that a lane has completed and not published */
 	/* Of the records of a small file, without its bytes and its attributes. */
 	SMALL_ROOM = RECORD_FILE_MAX + RECORD_DATA_HEAD + RECORD_FILE_END_MAX - (TEXT_MAX - 1),
 	END_ROOM = RECORD_FILE_END_MAX - (TEXT_MAX - 1), /* of a FILE_END without text */
@@ -94,12 +94,12 @@ struct aside {
 	struct walk_dir *dir; /* a reference; NULL: the target */
 	uint8_t answer; /* 0: none yet */
 	uint64_t size; /* when it was examined */
-	uint64_t asked; /* a hash of the question; 0: not kept */
-	bool may; /* the question was only whether it may be replaced */
+	uint64_t question_hash; /* a hash of the question; 0: not kept */
+	bool permission_only; /* the question was only whether it may be replaced */
 	struct link_group *group; /* the group that it leads; NULL: none */
 	bool offered; /* for cloning, in the state `seen' */
 	struct seen seen;
-	struct known_cells *told; /* cells that the sink has; NULL: none */
+	struct known_cells *known; /* cells that the sink has; NULL: none */
 	struct removal *removal; /* of an empty file, in case the target is the same; NULL: none */
 	const char *path; /* as the user named it, stored behind name; NULL: found in dir */
 	char name[];
@@ -160,7 +160,7 @@ struct source_entry {
 };
 
 /* A small file or a question that is not published yet. */
-struct source_done {
+struct source_unpublished {
 	uint32_t id;
 	enum live kind;
 	struct live_file file;
@@ -174,8 +174,8 @@ struct source_lane {
 	struct block *spare[SPARE_MAX]; /* also lent, to be read into together, or for later */
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
-	bool sent; /* a block of records was sent since the last job was picked */
-	bool owed; /* a block was sent since everything was known to be stored */
+	bool records_sent; /* a block of records was sent since the last job was picked */
+	bool unconfirmed; /* a block was sent since everything was known to be stored */
 	bool paced; /* --bwlimit has already delayed what is sent next */
 	uint64_t large_due; /* bytes of large files that come before the next small files */
 	struct lane_use use;
@@ -189,11 +189,11 @@ struct source_lane {
 	struct aside *asides; /* taken from struct asides */
 	struct other others[TAKE_MAX];
 	unsigned other_count;
-	unsigned sames; /* in this block: files that were compared */
+	unsigned compared_count; /* in this block: files that were compared */
 	uint64_t small_bytes; /* in this block, of small files; not in the tally yet */
 	unsigned small_count; /* small files in this block */
-	struct source_done done[DONE_MAX];
-	unsigned done_count;
+	struct source_unpublished unpublished[UNPUBLISHED_MAX];
+	unsigned unpublished_count;
 
 	struct walk_dir *dir; /* its descriptor is in use; a reference */
 	int dirfd;
@@ -209,7 +209,7 @@ struct source_lane {
 	/* Under the copy's lock: */
 	bool busy; /* what it does may lead to more work */
 	bool taking; /* what it does may find more files */
-	bool same_owed; /* it sent a SAME since everything was known to be stored */
+	bool same_unconfirmed; /* it sent a SAME since everything was known to be stored */
 };
 
 /* Files that were offered for cloning. */
@@ -230,8 +230,9 @@ struct asides {
 	struct aside *ready[2], **ready_end[2]; /* with an answer; [0] small, [1] large */
 	unsigned count; /* with and without an answer */
 	unsigned max; /* of count, roughly */
-	unsigned sames_max; /* compared files in a block */
-	unsigned sames_owed; /* lanes that sent a SAME which may not have reached the sink yet */
+	unsigned compared_max; /* compared files in a block */
+	unsigned sames_unconfirmed; /* lanes that sent a SAME which may not have reached the sink
+				       yet */
 };
 
 /* Files that do not fit whole into one block, begun and without a result. */
@@ -239,7 +240,7 @@ struct large_files {
 	unsigned count;
 	bool unsized; /* the size of one of them is unknown */
 	/* large files that failed at the sink, and that a thread may be blocked in reading */
-	unsigned deaf;
+	unsigned failed_at_peer;
 	struct source_file *open, **open_end; /* with bytes left to claim, the oldest first */
 	/* The shortest open one when turn shortest_turn began; NULL: not determined. */
 	struct source_file *shortest;
@@ -267,7 +268,7 @@ struct source {
 	struct owners *owners; /* NULL: owners are not sent */
 	struct modes *modes;
 	uint64_t small_max; /* size up to which a file fits whole into one block */
-	atomic_size_t told_bytes; /* of cell digests that the sink sent and that are kept */
+	atomic_size_t known_bytes; /* of cell digests that the sink sent and that are kept */
 	struct clone_offers clones;
 	/* already warned that a file cannot be read past the page cache */
 	atomic_bool direct_missed;
@@ -374,7 +375,7 @@ int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x
 /* How many bytes the records of x need at most, in one block. */
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
 /* Remembers a small file or a question until its block is sent. */
-void source_queue_done(struct source_lane *l, const struct source_done *d);
+void source_queue_unpublished(struct source_lane *l, const struct source_unpublished *d);
 /* Publishes what this lane remembers; sending the block does so too.  Lock held. */
 void source_publish_locked(struct source_lane *l);
 
@@ -482,7 +483,7 @@ bool source_end_compared(struct source *s, struct source_file *f);
 /* A file that was asked about is the same.  Lock held. */
 void source_count_same(struct source *s, uint32_t id);
 /* This lane is sending a SAME; no link to that file may go before the sink has it.  Lock held. */
-void source_owe_same(struct source_lane *l);
+void source_mark_same_sent(struct source_lane *l);
 int source_check_totals(struct source *s);
 
 #endif

@@ -38,7 +38,7 @@ void aside_free(struct aside *a)
 	if (!a)
 		return;
 	walk_dir_put(a->dir);
-	known_cells_free(a->told);
+	known_cells_free(a->known);
 	removal_free(a->removal);
 	free(a);
 }
@@ -63,7 +63,7 @@ bool aside_is_current(const struct source_lane *l, const struct source_item *it)
 	struct record_file r;
 
 	item_record(l, it, &r);
-	return it->aside->asked == hash_question(&r);
+	return it->aside->question_hash == hash_question(&r);
 }
 
 /* Lock held. */
@@ -161,10 +161,11 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 		return -1;
 	r.id = it->id;
 	/* Where nothing was measured the size says nothing, and is not compared with. */
-	r.flags = (r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->may ? FILE_MAY : 0);
+	r.flags =
+		(r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->permission_only ? FILE_MAY : 0);
 	/* Only of use where cells may be told. */
 	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
-		a->asked = hash_question(&r);
+		a->question_hash = hash_question(&r);
 	record_file_encode(&l->records, &r);
 	return source_put_xattrs(l, it->id, x);
 }
@@ -202,7 +203,7 @@ static int fail_too_large_to_ask(struct source_lane *l, struct source_item *it)
 
 int source_ask(struct source_lane *l, struct source_item *it)
 {
-	struct source_done d = {.kind = LIVE_ASKED};
+	struct source_unpublished d = {.kind = LIVE_ASKED};
 	struct removal *removal = NULL;
 	struct xattrs *x;
 	struct aside *a;
@@ -235,8 +236,8 @@ int source_ask(struct source_lane *l, struct source_item *it)
 	if (ret == 0) {
 		item_close(it);
 		d.id = it->id;
-		d.file.of = a;
-		source_queue_done(l, &d);
+		d.file.object = a;
+		source_queue_unpublished(l, &d);
 		return 0;
 	}
 	if (a)
@@ -249,7 +250,7 @@ int source_ask(struct source_lane *l, struct source_item *it)
 
 int source_ask_permission(struct source_lane *l, struct source_item *it)
 {
-	struct source_done d = {.kind = LIVE_ASKED};
+	struct source_unpublished d = {.kind = LIVE_ASKED};
 	struct aside *a;
 
 	if (source_take_id(l, &it->id))
@@ -257,15 +258,15 @@ int source_ask_permission(struct source_lane *l, struct source_item *it)
 	a = aside_new(it, NULL);
 	if (!a)
 		return -1;
-	a->may = true;
+	a->permission_only = true;
 	if (put_question(l, it, a, NULL)) {
 		aside_free(a);
 		return -1;
 	}
 	item_close(it);
 	d.id = it->id;
-	d.file.of = a;
-	source_queue_done(l, &d);
+	d.file.object = a;
+	source_queue_unpublished(l, &d);
 	return 0;
 }
 
@@ -318,11 +319,11 @@ int source_send_asides(struct source_lane *l)
 
 	while (ret == 0 && (a = l->asides) != NULL) {
 		l->asides = a->next;
-		ret = a->may ? consider_permitted(l, a) : send_aside(l, a);
-		l->sames += a->answer == ANSWER_COMPARE;
+		ret = a->permission_only ? consider_permitted(l, a) : send_aside(l, a);
+		l->compared_count += a->answer == ANSWER_COMPARE;
 		aside_free(a);
 		/* The sink may forget them as soon as this is there. */
-		if (ret == 0 && l->sames >= l->source->asides.sames_max)
+		if (ret == 0 && l->compared_count >= l->source->asides.compared_max)
 			ret = source_send_records(l);
 	}
 	return ret;
@@ -333,7 +334,7 @@ static struct aside *find_asked(struct source *s, uint32_t id)
 	struct aside *a = NULL;
 
 	if (ids_kind(&s->ids, id) == LIVE_ASKED)
-		a = ids_file(&s->ids, id)->of;
+		a = ids_file(&s->ids, id)->object;
 	if (a && a->answer == 0)
 		return a;
 	fail_as(OUT_PROTOCOL, "the peer answers an unknown question about file %u", id);
@@ -352,10 +353,10 @@ static int take_answer(struct source *s, uint32_t id, uint8_t answer)
 	a->answer = answer;
 	source_end_offer(s, a);
 	/* What is not known all of is sent. */
-	if (answer == ANSWER_COMPARE && known_cells_is_cut(a->told)) {
+	if (answer == ANSWER_COMPARE && known_cells_is_cut(a->known)) {
 		a->answer = ANSWER_SEND;
-		known_cells_free(a->told);
-		a->told = NULL;
+		known_cells_free(a->known);
+		a->known = NULL;
 	}
 	if (answer != ANSWER_SAME) {
 		queue_ready_aside(s, a);
@@ -399,5 +400,5 @@ int source_take_cells(struct source *s, const struct msg_cells *m)
 {
 	struct aside *a = find_asked(s, m->file);
 
-	return a ? known_cells_add(&a->told, m, a->size, &s->told_bytes) : -1;
+	return a ? known_cells_add(&a->known, m, a->size, &s->known_bytes) : -1;
 }

@@ -48,7 +48,7 @@ void source_file_free(struct source_file *f)
 	direct_close(f->direct);
 	walk_dir_put(f->dir);
 	removal_free(f->removal);
-	known_cells_free(f->told);
+	known_cells_free(f->known);
 	digest_free(f->ordered);
 	pthread_mutex_destroy(&f->turn);
 	free(f->shown);

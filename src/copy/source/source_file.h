@@ -36,7 +36,7 @@ struct source_file {
 	uint64_t base; /* where byte 0 is in the descriptor */
 	uint64_t size; /* 0 for a stream */
 	struct removal *removal; /* NULL: the source is not removed */
-	struct known_cells *told; /* cells that the sink has; NULL: none */
+	struct known_cells *known; /* cells that the sink has; NULL: none */
 
 	pthread_mutex_t turn; /* protects the claiming of pieces: pos to ordered */
 	uint64_t pos; /* everything before it is claimed */

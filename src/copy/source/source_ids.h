@@ -20,14 +20,14 @@ enum live {
 	LIVE_SAME, /* a regular file that the sink already has */
 	LIVE_SMALL, /* a regular file that was whole in one block */
 	LIVE_OTHER, /* a symlink, hard link, device or FIFO */
-	LIVE_FILE, /* a file of several blocks: `of' is its source_file */
-	LIVE_ASKED, /* the sink was asked: `of' is its struct aside */
+	LIVE_FILE, /* a file of several blocks: object is its source_file */
+	LIVE_ASKED, /* the sink was asked: object is its struct aside */
 	LIVE_TAKEN, /* its answer arrived, and a lane works on it */
 };
 
 struct live_file {
 	uint64_t size, sum[2]; /* LIVE_SMALL */
-	void *of; /* LIVE_SMALL, LIVE_OTHER: its removal, or NULL */
+	void *object; /* LIVE_SMALL, LIVE_OTHER: its removal, or NULL */
 };
 
 struct id_page;

@@ -17,7 +17,7 @@ int source_add_file(struct source_lane *l, struct source_file *f)
 		return -1;
 	}
 	pthread_mutex_lock(&s->copy->lock);
-	ids_file(&s->ids, f->id)->of = f;
+	ids_file(&s->ids, f->id)->object = f;
 	ids_set(&s->ids, f->id, LIVE_FILE);
 	atomic_store(&f->left, f->flags & FILE_STREAM ? UINT64_MAX : f->size);
 	s->unfinished++;
@@ -87,8 +87,8 @@ void source_requeue_file(struct source *s, struct source_file *f)
 {
 	f->compared = false;
 	/* It was told to compare with, and not to build on. */
-	known_cells_free(f->told);
-	f->told = NULL;
+	known_cells_free(f->known);
+	f->known = NULL;
 	f->exhausted = false;
 	f->ending = false;
 	source_file_rewind(f);

@@ -354,7 +354,9 @@ static int put_other_records(struct source_lane *l, struct sent_other *t)
 		.data = t->r.size,
 		.lanes = 1,
 	};
-	struct source_done done = {.id = t->r.id, .kind = LIVE_OTHER, .file.of = t->removal};
+	struct source_unpublished done = {.id = t->r.id,
+					  .kind = LIVE_OTHER,
+					  .file.object = t->removal};
 	size_t need = measure_other(t);
 
 	/* What fits a block is in one: that is cheaper at the sink. */
@@ -366,7 +368,7 @@ static int put_other_records(struct source_lane *l, struct sent_other *t)
 	record_file_encode(&l->records, &t->r);
 	/* Known before its first block is sent: it may fail at once. */
 	t->removal = NULL;
-	source_queue_done(l, &done);
+	source_queue_unpublished(l, &done);
 	if (source_put_xattrs(l, t->r.id, t->xattrs) || put_target(l, t) ||
 	    source_reserve_room(l, END_ROOM))
 		return -1;

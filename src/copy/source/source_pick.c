@@ -100,7 +100,8 @@ static struct source_file *choose_large(struct source *s)
 	uint64_t turn = atomic_load(&s->large.claimed) / LARGE_TURN;
 
 	/* One that failed at the peer has its end at once: its reader may be waited for. */
-	for (struct source_file *f = s->large.deaf > 0 ? s->large.open : NULL; f; f = f->next_open)
+	for (struct source_file *f = s->large.failed_at_peer > 0 ? s->large.open : NULL; f;
+	     f = f->next_open)
 		if (atomic_load(&f->stop))
 			return f;
 	if (turn % 2 == 0)
@@ -155,7 +156,7 @@ static enum job pick_others(struct source_lane *l)
 	struct source *s = l->source;
 	struct others *left;
 
-	if (is_drained(l) && s->unfinished == 0 && s->asides.sames_owed == 0) {
+	if (is_drained(l) && s->unfinished == 0 && s->asides.sames_unconfirmed == 0) {
 		s->phase += s->phase == 0;
 		if (s->phase == 1 && s->others.count == 0) {
 			s->phase++;
@@ -213,9 +214,9 @@ static int flush_lane(struct source_lane *l)
 	pthread_mutex_unlock(&s->copy->lock);
 	ret = lane_flush(l->lane);
 	pthread_mutex_lock(&s->copy->lock);
-	l->owed = false;
-	s->asides.sames_owed -= l->same_owed;
-	l->same_owed = false;
+	l->unconfirmed = false;
+	s->asides.sames_unconfirmed -= l->same_unconfirmed;
+	l->same_unconfirmed = false;
 	pthread_cond_broadcast(&s->copy->changed);
 	l->use.ns_spare += clock_ns() - start;
 	return ret;
@@ -236,9 +237,9 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 	uint64_t start = clock_ns();
 	struct timespec until;
 
-	if (l->same_owed || (l->owed && clock_ms() >= flush_ms))
+	if (l->same_unconfirmed || (l->unconfirmed && clock_ms() >= flush_ms))
 		return flush_lane(l);
-	if (l->owed) {
+	if (l->unconfirmed) {
 		until = clock_after((uint64_t)clock_left(flush_ms));
 		pthread_cond_timedwait(&s->copy->changed, &s->copy->lock, &until);
 	} else {
@@ -252,7 +253,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 enum job source_pick(struct source_lane *l, struct source_file **file)
 {
 	struct copy *c = l->source->copy;
-	uint64_t flush_ms = clock_ms() + OWED_MS;
+	uint64_t flush_ms = clock_ms() + UNCONFIRMED_MS;
 	enum job job;
 
 	pthread_mutex_lock(&c->lock);
@@ -278,7 +279,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 	if (job == JOB_OVER || job == JOB_OTHERS)
 		pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
-	l->sent = false;
+	l->records_sent = false;
 	return job;
 }
 

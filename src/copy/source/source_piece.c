@@ -50,7 +50,7 @@ static int end_compared(struct source_lane *l, struct source_file *f)
 	if (!source_end_compared(l->source, f))
 		return 0;
 	pthread_mutex_lock(&l->source->copy->lock);
-	source_owe_same(l);
+	source_mark_same_sent(l);
 	pthread_mutex_unlock(&l->source->copy->lock);
 	if (source_reserve_room(l, RECORD_HEAD + sizeof r.id))
 		return -1;
@@ -170,7 +170,7 @@ static int put_have(struct source_lane *l, struct source_file *f, uint64_t pos, 
 static int send_known_cell(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
 			   struct sent *sent)
 {
-	const uint64_t *told = known_cells_at(f->told, pos);
+	const uint64_t *told = known_cells_at(f->known, pos);
 	uint64_t sum[2];
 
 	if (source_file_read(f, l->scratch, len, pos))
@@ -198,7 +198,7 @@ static int put_hole(struct source_lane *l, struct source_file *f, uint64_t pos, 
 static bool is_same_cell(const struct source_file *f, uint64_t pos, const uint8_t *bytes,
 			 size_t len)
 {
-	const uint64_t *told = known_cells_at(f->told, pos);
+	const uint64_t *told = known_cells_at(f->known, pos);
 	uint64_t sum[2];
 
 	if (!told)
@@ -235,7 +235,7 @@ static uint64_t choose_claim_unit(const struct source_lane *l, const struct sour
 {
 	uint64_t size = (uint64_t)blocks * lane_block_size(l->lane);
 	uint64_t unit = size > CELL ? size - size % CELL : CELL;
-	uint64_t told = f->told ? known_cells_next(f->told, f->pos) : UINT64_MAX;
+	uint64_t told = f->known ? known_cells_next(f->known, f->pos) : UINT64_MAX;
 
 	if (f->cloned)
 		return f->size;
@@ -266,7 +266,7 @@ static int send_piece(struct source_lane *l, struct source_file *f, enum claim c
 		return put_hole(l, f, pos, len, sent);
 	if (check_extent_reach(f, pos, len))
 		return 1;
-	if (known_cells_at(f->told, pos))
+	if (known_cells_at(f->known, pos))
 		return send_known_cell(l, f, pos, len, sent);
 	return send_data(l, f, pos, len, sent);
 }
@@ -347,12 +347,12 @@ static bool try_turn(struct source_file *f)
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until); /* the one that timedlock goes by */
-	until.tv_nsec += OWED_MS * 1000000L;
+	until.tv_nsec += UNCONFIRMED_MS * 1000000L;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	if (pthread_mutex_timedlock(&f->turn, &until))
 		return false;
-	if (f->after != 0 || atomic_load(&f->stop) || poll(&p, 1, OWED_MS) != 0)
+	if (f->after != 0 || atomic_load(&f->stop) || poll(&p, 1, UNCONFIRMED_MS) != 0)
 		return true;
 	pthread_mutex_unlock(&f->turn);
 	return false;
@@ -362,7 +362,7 @@ static bool try_turn(struct source_file *f)
  * may be lost with a wire meanwhile, and its reader be whom the input waits for. */
 static int take_turn(struct source_lane *l, struct source_file *f)
 {
-	while (l->owed) {
+	while (l->unconfirmed) {
 		int owed;
 
 		if (try_turn(f))
@@ -370,7 +370,7 @@ static int take_turn(struct source_lane *l, struct source_file *f)
 		owed = lane_tend(l->lane);
 		if (owed < 0)
 			return -1;
-		l->owed = owed;
+		l->unconfirmed = owed;
 	}
 	pthread_mutex_lock(&f->turn);
 	return 0;

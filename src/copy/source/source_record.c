@@ -31,7 +31,7 @@ void source_return_id(struct source_lane *l, uint32_t id)
 }
 
 /* Lock held. */
-static void publish_one(struct source *s, const struct source_done *d)
+static void publish_one(struct source *s, const struct source_unpublished *d)
 {
 	*ids_file(&s->ids, d->id) = d->file;
 	ids_set(&s->ids, d->id, d->kind);
@@ -53,27 +53,27 @@ static void publish_one(struct source *s, const struct source_done *d)
 
 void source_publish_locked(struct source_lane *l)
 {
-	for (unsigned i = 0; i < l->done_count; i++)
-		publish_one(l->source, &l->done[i]);
-	l->done_count = 0;
+	for (unsigned i = 0; i < l->unpublished_count; i++)
+		publish_one(l->source, &l->unpublished[i]);
+	l->unpublished_count = 0;
 }
 
-static void publish_done(struct source_lane *l)
+static void publish_queued(struct source_lane *l)
 {
 	struct source *s = l->source;
 
-	if (l->done_count == 0)
+	if (l->unpublished_count == 0)
 		return;
 	pthread_mutex_lock(&s->copy->lock);
 	source_publish_locked(l);
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
-void source_queue_done(struct source_lane *l, const struct source_done *d)
+void source_queue_unpublished(struct source_lane *l, const struct source_unpublished *d)
 {
-	if (l->done_count == DONE_MAX)
-		publish_done(l);
-	l->done[l->done_count++] = *d;
+	if (l->unpublished_count == UNPUBLISHED_MAX)
+		publish_queued(l);
+	l->unpublished[l->unpublished_count++] = *d;
 }
 
 /* ---- blocks -------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 	b->pos = pos;
 	b->len = len;
 	l->block = NULL;
-	l->owed = true;
+	l->unconfirmed = true;
 	l->records = (struct writer){0};
 	if (source_pace(l, len))
 		return -1;
@@ -147,14 +147,14 @@ int source_send_records(struct source_lane *l)
 {
 	struct tally *t = l->source->copy->tally;
 
-	publish_done(l);
+	publish_queued(l);
 	if (l->small_bytes > 0) {
 		atomic_fetch_add(&t->total, l->small_bytes);
 		tally_bytes(t, l->small_bytes);
 		l->small_bytes = 0;
 	}
-	l->sent = true;
-	l->sames = 0;
+	l->records_sent = true;
+	l->compared_count = 0;
 	/* A block that is full of questions only is one turn, too. */
 	l->large_due = l->small_count > 0 ? (uint64_t)l->small_count * SMALL_WEIGHT : 1;
 	l->small_count = 0;

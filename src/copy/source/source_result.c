@@ -143,7 +143,7 @@ void source_end_file(struct source *s, struct source_file *f, struct record_file
 	count_end(s, f);
 	f->ended = true;
 	if (f->failed_at_peer) {
-		s->large.deaf--;
+		s->large.failed_at_peer--;
 		ids_settle(&s->ids, f->id);
 		finish_source_file(s, f, false);
 	} else if (f->failed && !s->only) {
@@ -160,14 +160,14 @@ void source_count_same(struct source *s, uint32_t id)
 	atomic_fetch_add(&s->copy->tally->files, 1);
 }
 
-void source_owe_same(struct source_lane *l)
+void source_mark_same_sent(struct source_lane *l)
 {
 	struct source *s = l->source;
 
-	if (l->same_owed || !s->rules->hard_links)
+	if (l->same_unconfirmed || !s->rules->hard_links)
 		return;
-	l->same_owed = true;
-	s->asides.sames_owed++;
+	l->same_unconfirmed = true;
+	s->asides.sames_unconfirmed++;
 }
 
 bool source_end_compared(struct source *s, struct source_file *f)
@@ -228,7 +228,7 @@ static int take_file_failure(struct source *s, struct source_file *f, const stru
 		f->failed = true;
 		f->failed_at_peer = true;
 		f->failure = *why;
-		s->large.deaf++;
+		s->large.failed_at_peer++;
 		/* Whoever takes it up next, or has it now, makes its end; main wakes him. */
 		atomic_store(&f->stop, true);
 		pthread_cond_broadcast(&s->copy->changed);
@@ -278,9 +278,9 @@ static int take_result(struct source *s, const struct msg_file_result *m)
 		return take_other_failure(s, &why);
 	switch (kind) {
 	case LIVE_FILE:
-		return take_file_failure(s, file->of, &why);
+		return take_file_failure(s, file->object, &why);
 	case LIVE_ASKED:
-		return take_asked_failure(s, file->of, &why);
+		return take_asked_failure(s, file->object, &why);
 	case LIVE_DIR:
 		s->agreed.others--;
 		break;
@@ -289,7 +289,7 @@ static int take_result(struct source *s, const struct msg_file_result *m)
 		break;
 	case LIVE_SMALL:
 	case LIVE_OTHER:
-		removal_free(file->of);
+		removal_free(file->object);
 		s->unfinished--;
 		break;
 	case LIVE_NONE:
@@ -319,10 +319,10 @@ static int take_one_stored(struct source *s, uint32_t id)
 	struct live_file *file = ids_file(&s->ids, id);
 
 	if (kind == LIVE_FILE) {
-		if (take_file_stored(s, file->of))
+		if (take_file_stored(s, file->object))
 			return -1;
 	} else if (kind == LIVE_SMALL || kind == LIVE_OTHER) {
-		removal_queue(s, file->of);
+		removal_queue(s, file->object);
 		s->unfinished--;
 		s->agreed.files += kind == LIVE_SMALL;
 		s->agreed.others += kind == LIVE_OTHER;
@@ -394,10 +394,10 @@ static int on_done(struct copy *c, const struct frame *f)
 	if (msg_total_decode(f, &total))
 		return -1;
 	pthread_mutex_lock(&c->lock);
-	if (c->end_sent && !c->done_came) {
+	if (c->end_sent && !c->done_received) {
 		session = c->session;
 		c->total = total;
-		c->done_came = true;
+		c->done_received = true;
 		pthread_cond_broadcast(&c->changed);
 	}
 	pthread_mutex_unlock(&c->lock);

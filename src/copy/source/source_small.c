@@ -146,17 +146,17 @@ static int fill_small_record(struct source_lane *l, struct source_item *it, stru
 	return 0;
 }
 
-static void queue_small_done(struct source_lane *l, struct source_small *m)
+static void queue_unpublished_small(struct source_lane *l, struct source_small *m)
 {
-	struct source_done d = {.id = m->r.id, .kind = LIVE_SMALL};
+	struct source_unpublished d = {.id = m->r.id, .kind = LIVE_SMALL};
 
 	l->small_bytes += m->r.size;
 	l->small_count++;
 	d.file.size = m->r.size;
 	memcpy(d.file.sum, m->end.digest, sizeof d.file.sum);
-	d.file.of = m->removal;
+	d.file.object = m->removal;
 	m->removal = NULL;
-	source_queue_done(l, &d);
+	source_queue_unpublished(l, &d);
 }
 
 static int send_small(struct source_lane *l, struct source_item *it, struct source_small *m)
@@ -166,7 +166,7 @@ static int send_small(struct source_lane *l, struct source_item *it, struct sour
 	if (m->hole)
 		m->r.flags |= FILE_SPARSE;
 	/* Before: should it need several blocks, it is known when the first one goes. */
-	queue_small_done(l, m);
+	queue_unpublished_small(l, m);
 	return put_small(l, it, m);
 }
 
@@ -179,7 +179,7 @@ static bool is_same_at_sink(const struct source_lane *l, const struct source_ite
 
 	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_is_current(l, it))
 		return false;
-	told = known_cells_at(it->aside->told, 0);
+	told = known_cells_at(it->aside->known, 0);
 	if (m->hole)
 		memset(l->scratch, 0, size);
 	if (m->hole && told) {
@@ -203,7 +203,7 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 	source_count_same(l->source, it->id);
 	removal_hold_same(l->source, it->id, m->removal);
 	m->removal = NULL;
-	source_owe_same(l);
+	source_mark_same_sent(l);
 	pthread_mutex_unlock(&l->source->copy->lock);
 	record_same_encode(&l->records, &r);
 	return 0;
@@ -247,7 +247,7 @@ static int send_read_into_block(struct source_lane *l, struct source_item *it,
 	item_close(it);
 	record_file_end_encode(&l->records, &m->end);
 	l->counts.sent += m->r.size;
-	queue_small_done(l, m);
+	queue_unpublished_small(l, m);
 	return 0;
 }
 

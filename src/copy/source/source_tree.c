@@ -346,9 +346,9 @@ static int send_large(struct source_lane *l, struct source_item *it)
 		source_file_find_holes(f);
 	if (!f->cloned)
 		source_file_choose(f, l->source->o->direct, &l->source->direct_missed);
-	if (it->aside && it->aside->told && aside_is_current(l, it)) {
-		f->told = it->aside->told;
-		it->aside->told = NULL;
+	if (it->aside && it->aside->known && aside_is_current(l, it)) {
+		f->known = it->aside->known;
+		it->aside->known = NULL;
 	}
 	f->compared = it->aside && it->aside->answer == ANSWER_COMPARE && aside_is_current(l, it);
 	return source_add_file(l, f);
@@ -453,7 +453,7 @@ static int take_dir(struct source_lane *l, struct walk_dir *d)
 		return -1;
 	l->counts.dirs++;
 	/* The sooner it is heard that it is new, the less is asked. */
-	return !d->parent && l->source->asks_all && !l->sent ? source_send_records(l) : 0;
+	return !d->parent && l->source->asks_all && !l->records_sent ? source_send_records(l) : 0;
 }
 
 int item_take(struct source_lane *l, struct source_item *it)
@@ -550,12 +550,12 @@ int source_send_entries(struct source_lane *l)
 {
 	int ret = 0;
 
-	while (ret == 0 && l->taken_at < l->taken_count && !l->sent) {
+	while (ret == 0 && l->taken_at < l->taken_count && !l->records_sent) {
 		const struct source_entry *e = &l->taken[l->taken_at++];
 
 		ret = take_entry(l, e);
 		walk_piece_done(e->piece, 1);
-		if (ret == 0 && !l->sent && is_turn_over(l))
+		if (ret == 0 && !l->records_sent && is_turn_over(l))
 			ret = source_send_records(l);
 	}
 	return ret;

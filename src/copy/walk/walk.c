@@ -387,13 +387,13 @@ static int step_frame(struct walk *w, struct walk_frame *f)
 		return enter_subdir(w, f);
 	f->subs_at = 0;
 	f->subs_used = 0;
-	if (f->told && f->over) {
+	if (f->announced && f->over) {
 		pop_frame(w);
 		return 0;
 	}
-	if (!f->told && walk_add(w, WALK_DIR, ""))
+	if (!f->announced && walk_add(w, WALK_DIR, ""))
 		return -1;
-	f->told = true;
+	f->announced = true;
 	ret = 0;
 	if (!f->over)
 		ret = f->whole ? read_dir_piece(w, f) : walk_read_listed(w, f);

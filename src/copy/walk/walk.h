@@ -78,6 +78,6 @@ struct walk_dirs *walk_dirs_of(struct walk *w);
 /* Was there a directory that could not be read? */
 bool walk_incomplete(const struct walk *w);
 /* Is there only one name, and is it a file and not a tree? */
-bool walk_is_of_one(const struct walk *w);
+bool walk_is_one_file(const struct walk *w);
 
 #endif

@@ -18,7 +18,7 @@ enum {
 struct walk_frame {
 	struct walk_frame *below;
 	struct walk_dir *dir; /* a reference */
-	bool told; /* its WALK_DIR was passed on */
+	bool announced; /* its WALK_DIR was passed on */
 	bool over; /* everything was read */
 	bool whole; /* takes everything in it, not only what is listed */
 	const struct listed_node *listed; /* what --files-from lists in it; NULL: nothing */

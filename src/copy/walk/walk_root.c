@@ -360,7 +360,7 @@ int walk_next_root(struct walk *w)
 	return add_named_root(w, p, NULL, name_last(p->path, name, sizeof name));
 }
 
-bool walk_is_of_one(const struct walk *w)
+bool walk_is_one_file(const struct walk *w)
 {
 	const struct rules *r = w->o.rules;
 	const struct found *f = w->o.found;

@@ -88,7 +88,7 @@ static void stream_rig(struct rig *r, int from, int to)
 	/* Then the target is a file. */
 	if (to < 0) {
 		r->to.target = "to";
-		r->to.quiet_names = true;
+		r->to.single_stream = true;
 	}
 }
 

@@ -38,7 +38,7 @@ static void count_freed(void *ctx, enum live kind, struct live_file *f)
 {
 	(void)ctx;
 	assert_int_equal(kind, LIVE_FILE);
-	assert_ptr_equal(f->of, &freed);
+	assert_ptr_equal(f->object, &freed);
 	freed++;
 }
 
@@ -57,7 +57,7 @@ static void finished_ids_are_forgotten(void **state)
 			assert_int_equal(ids_take(&t, &first, &end), 0);
 		assert_non_null(ids_file(&t, id));
 		ids_file(&t, id)->size = id;
-		ids_file(&t, id)->of = &freed;
+		ids_file(&t, id)->object = &freed;
 		ids_set(&t, id, kinds[id % 4]);
 		assert_int_equal(ids_kind(&t, id), kinds[id % 4]);
 		if (id % 4 == 1) {

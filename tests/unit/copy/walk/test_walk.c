@@ -209,7 +209,7 @@ static void parents_come_first(void **state)
 	}
 	assert_string_equal(t.lines[0], "dir a");
 	assert_false(walk_incomplete(w));
-	assert_false(walk_is_of_one(w));
+	assert_false(walk_is_one_file(w));
 	assert_told(&t, "dir a\ndir a/b\ndir a/b/c\ndir a/d\nfile a/f\nfile a/b/c/g\nlink a/d/l\n");
 	free_walk_and_told(&t, w);
 }
@@ -508,7 +508,7 @@ static void roots_are_named_as_written(void **state)
 	assert_told(&t, "dir  (contents)\n");
 	free_walk_and_told(&t, w);
 	w = walk_all(&t, &r, NAMES(text("g")), false);
-	assert_true(walk_is_of_one(w));
+	assert_true(walk_is_one_file(w));
 	free_walk_and_told(&t, w);
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
 	walk_is(&r, NAMES(text("a/b/"), text("b/../a/b/"), text("a/b")),

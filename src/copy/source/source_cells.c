@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/source/source_told.h"
+#include "copy/source/source_cells.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@ struct cell_run {
 struct known_cells {
 	size_t count, room;
 	struct cell_run *runs; /* ascending */
-	atomic_size_t *all; /* bytes of all files; */
+	atomic_size_t *total_bytes; /* bytes of all files; */
 	size_t bytes; /* of these */
-	bool cut;
+	bool truncated;
 };
 
 static uint64_t get_run_end(const struct cell_run *r)
@@ -33,19 +33,20 @@ static uint64_t get_run_end(const struct cell_run *r)
 /* Nothing after what is left out: a file is kept up to somewhere. */
 static bool account_kept_bytes(struct known_cells *c, size_t bytes)
 {
-	if (!c->cut) {
-		c->cut = atomic_fetch_add(c->all, bytes) + bytes > fault_bound(TOLD_BYTES_MAX);
-		if (c->cut)
-			atomic_fetch_sub(c->all, bytes);
+	if (!c->truncated) {
+		c->truncated = atomic_fetch_add(c->total_bytes, bytes) + bytes >
+			       fault_bound(KNOWN_CELLS_BYTES_MAX);
+		if (c->truncated)
+			atomic_fetch_sub(c->total_bytes, bytes);
 		else
 			c->bytes += bytes;
 	}
-	return !c->cut;
+	return !c->truncated;
 }
 
 bool known_cells_is_cut(const struct known_cells *c)
 {
-	return c && c->cut;
+	return c && c->truncated;
 }
 
 int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t size,
@@ -62,7 +63,7 @@ int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t 
 			       "the peer sends digests of cells that the file does not have");
 	if (!*c && !(*c = calloc(1, sizeof **c)))
 		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
-	(*c)->all = all;
+	(*c)->total_bytes = all;
 	if (!account_kept_bytes(*c, RUN_COST + bytes))
 		return 0;
 	r.digest = malloc(bytes);
@@ -82,7 +83,7 @@ void known_cells_free(struct known_cells *c)
 	for (size_t i = 0; i < c->count; i++)
 		free(c->runs[i].digest);
 	if (c->bytes > 0)
-		atomic_fetch_sub(c->all, c->bytes);
+		atomic_fetch_sub(c->total_bytes, c->bytes);
 	free(c->runs);
 	free(c);
 }

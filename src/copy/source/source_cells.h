@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SOURCE_SOURCE_TOLD_H
-#define COPY_SOURCE_SOURCE_TOLD_H
+#ifndef COPY_SOURCE_SOURCE_CELLS_H
+#define COPY_SOURCE_SOURCE_CELLS_H
 
 /* The digests of the cells of a file that the sink has.  They are added with the copy's lock held;
  * after that the file's threads read them. */
@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include "protocol/message.h"
 
-enum { TOLD_BYTES_MAX = 256 << 20 /* of all files; these are the cells of some 4 TiB */ };
+enum { KNOWN_CELLS_BYTES_MAX = 256 << 20 /* of all files; these are the cells of some 4 TiB */ };
 
 struct known_cells;
 /* Adds the digests of m, for a file of this size; allocates *c at first.  -1, OUT_PROTOCOL: cells
  * do not ascend, or lie behind the end.  bytes: counts what is kept of all files; beyond
- * TOLD_BYTES_MAX nothing is kept. */
+ * KNOWN_CELLS_BYTES_MAX nothing is kept. */
 int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t size,
 		    atomic_size_t *bytes);
 /* Was something dropped because of that limit? */
