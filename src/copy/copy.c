@@ -176,7 +176,7 @@ int copy_verdict(struct copy *c, bool only)
 		c->result->at_peer = c->first_at_peer;
 		return fail_again(&c->first);
 	}
-	/* The sink does not hear why all that failed at the source did. */
+	/* Only the source knows that a failed file had vanished. */
 	if (c->role->role == ROLE_SOURCE && c->vanished == c->failures)
 		return fail_as(OUT_VANISHED, "%llu of %llu files vanished before they were read",
 			       (unsigned long long)t->failed, (unsigned long long)all);

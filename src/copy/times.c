@@ -31,14 +31,13 @@ void times_begin(struct msg_times *m, const struct session *s, enum stage_kind k
 	};
 }
 
-/* Parts are measured by other clocks than the whole. */
+/* The whole and its parts are read from the clock separately, so a part may exceed the whole. */
 static uint64_t subtract_part(uint64_t all, uint64_t part)
 {
 	return part < all ? all - part : 0;
 }
 
-/* The busiest lane is what counts: of a stage that is as busy as can be all lanes are, or those
- * that there is something to do for. */
+/* The busiest lane counts, because the others may have had nothing to do. */
 static void raise_maximum(uint64_t *most, uint64_t ns)
 {
 	if (ns > *most)
@@ -76,7 +75,7 @@ void times_add(struct msg_times *m, const struct lane *l, const struct lane_use 
 	struct lane_stats s;
 
 	lane_stats(l, &s);
-	/* One that nothing was there for says nothing of anybody. */
+	/* A lane that never had a block limited nothing. */
 	if (s.blocks == 0)
 		return;
 	m->used++;

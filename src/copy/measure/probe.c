@@ -27,9 +27,9 @@ enum {
 struct probe {
 	const struct probe_opts *o;
 	struct tally *tally;
-	struct source_file *file; /* what is read; the sink's is made */
-	struct stream stream; /* the source's, */
-	struct outlet out; /* the sink's */
+	struct source_file *file; /* what is read; for a sink its bytes are generated */
+	struct stream stream; /* of a source */
+	struct outlet out; /* of a sink */
 	struct writeback writeback;
 	atomic_bool direct_missed;
 	unsigned lanes, depth;
@@ -69,7 +69,7 @@ static bool is_over(struct probe *p)
 	return over || cancelled();
 }
 
-/* What one thread has claimed, through its blocks by turns, as a lane would. */
+/* Moves a claimed piece through the thread's blocks in turn, as a lane does. */
 static int probe_piece(struct probe *p, uint8_t *blocks, unsigned *turn, uint64_t pos, uint64_t len)
 {
 	while (len > 0) {
@@ -93,7 +93,7 @@ static int probe_file(struct probe *p, uint8_t *blocks)
 	enum claim claim;
 	unsigned turn = 0;
 
-	/* Making bytes is not what is measured. */
+	/* Fill the blocks first, because generating bytes is not measured. */
 	for (unsigned i = 0; p->o->role == ROLE_SINK && i < p->depth; i++) {
 		if (source_file_read(p->file, blocks + (size_t)i * p->block_size, p->block_size, 0))
 			return -1;
@@ -183,7 +183,7 @@ static int choose_probe_sizes(struct probe *p)
 	return 0;
 }
 
-/* As a sink's file that is not so large that it goes past the page cache by itself. */
+/* As a sink opens a file that is too small to bypass the page cache with --direct=auto. */
 static void open_probe_outlet(struct probe *p)
 {
 	const struct scratch *s = p->o->file;

@@ -31,7 +31,7 @@ static int set_scratch_name(const char *path, bool expand, struct scratch *s)
 	return 0;
 }
 
-/* Where the file system has none without a name, it has one for a moment. */
+/* For a file system without O_TMPFILE: the file has a name for a moment. */
 static int open_unlinked(const char *dir)
 {
 	char name[PATH_MAX];
@@ -55,7 +55,7 @@ static int open_scratch_dir(struct scratch *s)
 	return s->fd < 0 ? fail("create a file in %s: %m", s->name) : 0;
 }
 
-/* The room is taken at once, where that costs nothing: a disk that is full says so now. */
+/* Allocates the space at once where that costs nothing, so that a full disk fails now. */
 static int reserve_room(struct scratch *s, uint64_t bytes)
 {
 	struct statfs fs;
@@ -63,7 +63,7 @@ static int reserve_room(struct scratch *s, uint64_t bytes)
 	if (RETRIED(fstatfs(s->fd, &fs)))
 		return fail("create a file in %s: %m", s->name);
 	s->size = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / 2;
-	/* tmpfs that has no limit. */
+	/* A tmpfs without a limit has 0 blocks. */
 	if (fs.f_blocks == 0 || s->size > bytes)
 		s->size = bytes;
 	if (s->size < SCRATCH_MIN && s->size < bytes) {
@@ -76,24 +76,24 @@ static int reserve_room(struct scratch *s, uint64_t bytes)
 	return 0;
 }
 
-/* What is read later is to come from the disk. */
+/* Writes the file and drops it from the page cache, so that it is read from the disk later. */
 static int fill_scratch(struct scratch *s, const struct stopper *stopper)
 {
-	struct source_file *made = NULL;
+	struct source_file *generated = NULL;
 	uint8_t *buf = aligned_alloc(4096, STEP);
-	int ret = buf ? source_file_made(s->size, stopper, &made)
+	int ret = buf ? source_file_made(s->size, stopper, &generated)
 		      : fail_as(OUT_MEMORY, "create a file in %s: %m", s->name);
 
 	for (uint64_t at = 0; ret == 0 && at < s->size; at += STEP) {
 		size_t n = s->size - at < STEP ? (size_t)(s->size - at) : STEP;
 
-		ret = source_file_read(made, buf, n, at);
+		ret = source_file_read(generated, buf, n, at);
 		if (ret == 0 && stopper->stop(stopper->ctx))
 			ret = fail_signal(cancelled());
 		if (ret == 0 && pwrite_full(s->fd, buf, n, (off_t)at))
 			ret = fail("write a file in %s: %m", s->name);
 	}
-	source_file_free(made);
+	source_file_free(generated);
 	free(buf);
 	if (ret == 0 && fdatasync(s->fd))
 		ret = fail("write a file in %s: %m", s->name);
@@ -102,7 +102,7 @@ static int fill_scratch(struct scratch *s, const struct stopper *stopper)
 	return ret;
 }
 
-/* Nothing to do with a FIFO or a device here, and nothing to wait for in one. */
+/* FIFOs and devices are rejected, and the open does not wait for one. */
 static int open_scratch_source(struct scratch *s, uint64_t bytes, struct stat *st)
 {
 	s->fd = RETRIED(open(s->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-/* ---- what comes ---------------------------------------------------------------------- */
+/* ---- records and blocks -------------------------------------------------------------- */
 
 static int take_data(struct sink_lane *l, const struct record_data *r)
 {
@@ -73,7 +73,7 @@ static int take_records(struct sink_lane *l, const struct block *b)
 	int ret;
 
 	while ((ret = record_next(&reader, r)) > 0) {
-		/* A question ends where its attributes do. */
+		/* A question ends with the last of its attributes. */
 		if (l->question.open &&
 		    (r->type != RECORD_XATTR || r->xattr.id != l->question.r.id) && sink_answer(l))
 			return -1;
@@ -98,8 +98,8 @@ static int take_block(struct sink_lane *l, const struct block *b)
 	return b->kind == BLOCK_EXTENT ? sink_take_piece(l, &p) : take_records(l, b);
 }
 
-/* Whoever has said END has all his blocks back: what comes after it would be written while
- * main deletes. */
+/* A source sends END after it has all credits.  A block after END would be stored while the main
+ * thread deletes. */
 static int enter_block(struct sink *s)
 {
 	bool late;
@@ -131,7 +131,7 @@ static int use_block(struct sink_lane *l, const struct block *b)
 	if (ret == 0)
 		ret = sink_flush(l);
 	stored_ns = clock_ns();
-	/* Before its credit: that is what holds a source back. */
+	/* Pace before the block is returned, because the late credit slows the source down. */
 	if (ret == 0)
 		ret = session_pace(l->sink->session, b->len);
 	if (ret == 0)
@@ -209,7 +209,7 @@ void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m)
 
 /* ---- the run ------------------------------------------------------------------------- */
 
-/* For another thing, in whose lane's thread this is. */
+/* Something was deleted to make way for another entry.  In the thread of that entry's lane. */
 static void on_cleared(void *copy, enum event_what what, const char *path)
 {
 	struct copy *c = copy;
@@ -217,7 +217,7 @@ static void on_cleared(void *copy, enum event_what what, const char *path)
 	sink_report_deleted(c->running, what, path, NULL);
 }
 
-/* The first ones are told in full; all are counted, and the verdict says how many (sink_end.c). */
+/* Reports the first ones, and counts all of them for the verdict (sink_end.c). */
 static void on_unkept(void *copy, enum event_what what, const char *path, const struct failure *why)
 {
 	struct copy *c = copy;
@@ -357,8 +357,8 @@ static void sink_free(struct sink *s)
 	free(s);
 }
 
-/* A signal or a lost peer: a later run goes on with what there is. */
-static bool worth_keeping(const struct failure *f)
+/* After a signal or with a lost peer a later run may resume what was stored. */
+static bool may_resume_after(const struct failure *f)
 {
 	return f->code == OUT_SIGNAL || f->code == OUT_PEER_LOST || f->code == OUT_TIMEOUT;
 }
@@ -416,7 +416,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 		copy_attach(c, session, NULL);
 		copy_fail_session(c);
 		f = *failed();
-		sink_drop_files(s, worth_keeping(&f));
+		sink_drop_files(s, may_resume_after(&f));
 		fail_again(&f);
 	} else {
 		join_sink_lanes(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Accepts only what the user asked for, whatever a source sends. */
+/* Accepts only what the user asked for. */
 
 #include "copy/names/name.h"
 #include "copy/sink/sink.h"
@@ -23,7 +23,7 @@ static int refuse_entry(const char *name, const char *why)
 
 /* ---- --relative ----------------------------------------------------------------------- */
 
-/* The next component: where it begins, and *len; NULL: there is none. */
+/* Returns the next component and sets *len; NULL: there is none. */
 static const char *next_path_component(const char **at, size_t *len)
 {
 	const char *from;
@@ -50,9 +50,14 @@ static bool component_matches(const char *name, size_t name_len, const char *wan
 	return name_answers(one, other);
 }
 
-enum want_match { MATCH_FAILED /* a failure says why */, MATCH_NOTHING, MATCH_LEADS, MATCH_WHOLE };
+enum want_match {
+	MATCH_FAILED /* with this thread's failure */,
+	MATCH_NOTHING,
+	MATCH_LEADS,
+	MATCH_WHOLE
+};
 
-/* Is path what want asks for, or does it lead there? */
+/* Does path match want, or lead to it? */
 static enum want_match match_path(const char *path, const char *want)
 {
 	const char *wants = name_relative(want), *name, *part;
@@ -66,11 +71,11 @@ static enum want_match match_path(const char *path, const char *want)
 	return next_path_component(&wants, &part_len) ? MATCH_LEADS : MATCH_WHOLE;
 }
 
-/* parent is a directory that was not asked for with all that is in it. */
+/* For a parent of which the user did not ask for everything. */
 static enum want_match match_relative_path(const struct sink *s, const struct sink_dir *parent,
 					   const char *name, uint32_t want)
 {
-	enum want_match answer = MATCH_NOTHING;
+	enum want_match match = MATCH_NOTHING;
 	char *path = malloc(EVENT_PATH_MAX);
 
 	if (!path) {
@@ -78,14 +83,14 @@ static enum want_match match_relative_path(const struct sink *s, const struct si
 		return MATCH_FAILED;
 	}
 	sink_path(parent, name, path, EVENT_PATH_MAX);
-	answer = match_path(path, s->o->wants[want]);
+	match = match_path(path, s->o->wants[want]);
 	free(path);
-	return answer;
+	return match;
 }
 
 /* ---- names ---------------------------------------------------------------------------- */
 
-/* Does its content go into the target, and not what it is called? */
+/* Do the contents of the source go into the target, instead of the source itself? */
 static bool wants_contents(const struct sink *s, const char *want)
 {
 	const char *last = strrchr(want, '/'), *kept = name_relative(want);
@@ -112,7 +117,7 @@ static bool is_all_listed(const struct sink *s, const struct listed_node *n)
 	return n && s->rules->recursive && listed_itself(n);
 }
 
-/* Was whatever is in dir (NULL: the top) asked for? */
+/* Did the user ask for everything in dir (NULL: the target)? */
 static bool is_all_wanted(const struct sink *s, const struct sink_dir *dir)
 {
 	return dir ? dir->all_wanted : is_all_listed(s, find_listed_dir(s, NULL));
@@ -216,16 +221,16 @@ static bool is_listed(const struct sink *s, const struct record_file *r, const s
 	return n && listed_itself(n);
 }
 
-/* 1, 0, or -1 with a failure. */
+/* 1: yes.  0: no.  -1: failure. */
 static int is_wanted(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
-	enum want_match answer;
+	enum want_match match;
 
 	if (s->rules->listed)
 		return is_listed(s, r, d);
 	if (s->rules->relative && name_is_plain(r->name)) {
-		answer = match_relative_path(s, d, r->name, r->want);
-		return answer == MATCH_FAILED ? -1 : answer == MATCH_WHOLE;
+		match = match_relative_path(s, d, r->name, r->want);
+		return match == MATCH_FAILED ? -1 : match == MATCH_WHOLE;
 	}
 	return !d && name_answers(r->name, s->o->wants[r->want]);
 }
@@ -234,9 +239,9 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 {
 	int wanted;
 
-	/* Where there is one name only, whatever comes gets it. */
+	/* If the target is a single file or stream, one regular file of any name is accepted. */
 	if (!s->place || s->o->single_stream) {
-		/* A source does not know that it is for a stream, and asks. */
+		/* A source does not know that the target is a stream, so it may ask. */
 		bool asks = (r->flags & FILE_ASK) && s->o->single_stream;
 
 		if (r->dir || r->type != TYPE_REGULAR || asks)

@@ -40,7 +40,7 @@ int sink_add_xattr(struct sink_lane *l, const struct record_xattr *r)
 
 /* ---- failures ------------------------------------------------------------------------- */
 
-/* This thread's failure is the answer. */
+/* Answers with this thread's failure. */
 static int answer_with_failure(struct sink_lane *l, const struct record_file *r, struct sink_dir *d)
 {
 	if (sink_report_failed(l, r->id, EVENT_FILE, d, r->name, r->flags & FILE_MANY))
@@ -51,7 +51,7 @@ static int answer_with_failure(struct sink_lane *l, const struct record_file *r,
 	return 0;
 }
 
-/* ---- what waits for its FILE, or for SAME ---------------------------------------------- */
+/* ---- files that wait for FILE or SAME -------------------------------------------------- */
 
 /* Lock held. */
 static bool has_room_for_asked(const struct sink *s, const struct sink_question *q, bool resumed,
@@ -63,7 +63,8 @@ static bool has_room_for_asked(const struct sink *s, const struct sink_question 
 	       s->asked_xattr_bytes + q->xattr_bytes <= fault_bound(SINK_ASKED_XATTRS_MAX);
 }
 
-/* Remember what was asked; NULL: there are too many, or no memory, and it is simply to be sent. */
+/* Keeps what was asked about.  NULL: the limit is reached or memory is out, so the answer is SEND.
+ */
 static struct sink_file *add_asked(struct sink *s, struct sink_question *q, bool resumed,
 				   bool cloned)
 {
@@ -101,7 +102,7 @@ void sink_remove_asked(struct sink *s, struct sink_file *f)
 	f->xattr_bytes = 0;
 }
 
-/* Nothing will come of it but an ordinary FILE. */
+/* Drops what was kept: the file will be sent as if it had not been asked about. */
 static void drop_asked(struct sink *s, struct sink_file *f, bool keep)
 {
 	pthread_mutex_lock(&s->copy->lock);
@@ -112,7 +113,7 @@ static void drop_asked(struct sink *s, struct sink_file *f, bool keep)
 	sink_file_free(f);
 }
 
-/* Everything is there that its FILE needs. */
+/* Sends the answer, when everything that the FILE needs is ready. */
 static int answer_asked(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
@@ -127,7 +128,7 @@ static int answer_asked(struct sink_lane *l, struct sink_file *f)
 	return sink_queue_answer(l, id, answer);
 }
 
-/* Share what is on the disk with the source's file; 1: that can't be. */
+/* Clones the source's file.  1: that is not possible. */
 static int answer_with_clone(struct sink_lane *l, struct sink_question *q, int from)
 {
 	struct sink *s = l->sink;
@@ -171,7 +172,7 @@ static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 	struct stat st;
 	int fd, ret;
 
-	/* What can't be read is replaced, if that can be. */
+	/* A target that cannot be read is replaced. */
 	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
 		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == q->r.size)
@@ -189,13 +190,13 @@ static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 	drop_asked(s, f, false);
 	if (ret < 0)
 		return -1;
-	/* Cells were told, and are not what it is to be built on. */
+	/* Some cells were sent and may be wrong, so the file must not be compared with them. */
 	return answer_with_failure(l, &q->r, q->dir);
 }
 
 /* ---- answers -------------------------------------------------------------------------- */
 
-/* --print-digest: nothing comes from the source to compare with, but it is printed. */
+/* For --print-digest, which also prints the digest of a file that is not sent. */
 static int digest_target(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
 			 char to[static EVENT_DIGEST])
 {
@@ -226,25 +227,26 @@ static void count_same(struct sink_lane *l, bool good)
 	l->sums.files += good;
 }
 
-/* The target has it: -1 with a failure. touch: bring what is kept of it up to date. */
+/* The target has the file already.  update: its metadata is brought up to date; else it is left
+ * alone. */
 static int accept_same_file(struct sink_lane *l, const struct record_file *r, struct sink_dir *d,
-			    const struct xattrs *x, const struct change *c, bool touch)
+			    const struct xattrs *x, const struct change *c, bool update)
 {
 	struct sink *s = l->sink;
 	struct change none = {.what = EVENT_FILE};
 	char digest[EVENT_DIGEST];
 
-	if (touch && place_same(s->place, sink_dir_place(d), r, x))
+	if (update && place_same(s->place, sink_dir_place(d), r, x))
 		return -1;
-	/* What is left as it is may be anything: its digest is not the source's. */
+	/* A target that is left alone may have any content, so its digest is not printed. */
 	digest[0] = '\0';
-	if (touch && digest_target(l, r, d, digest))
+	if (update && digest_target(l, r, d, digest))
 		return -1;
-	sink_report_event(l, d, r->name, touch ? c : &none, false, r->size, digest);
+	sink_report_event(l, d, r->name, update ? c : &none, false, r->size, digest);
 	return 0;
 }
 
-/* What the rules say of what is there. */
+/* What the rules require for the existing target. */
 enum decision { DECIDE_SEND, DECIDE_SAME, DECIDE_LEAVE, DECIDE_COMPARE };
 
 static enum decision decide_answer(const struct rules *rules, const struct record_file *r,
@@ -261,7 +263,7 @@ static enum decision decide_answer(const struct rules *rules, const struct recor
 	return DECIDE_SEND;
 }
 
-/* Nothing is done: what would be is told. */
+/* --dry-run: reports what would be done. */
 static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const struct looked *k,
 			    enum decision decision)
 {
@@ -271,7 +273,7 @@ static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const 
 	change.content = send && l->sink->rules->checksum && !change.missing && !change.type;
 	if (decision == DECIDE_LEAVE)
 		change = (struct change){.what = EVENT_FILE};
-	/* It may get more names, and those are told of as well. */
+	/* If the file has more names, the place must know of it to report them, too. */
 	if (send ? place_rehearse(l->sink->place, sink_dir_place(q->dir), &q->r)
 	    : decision == DECIDE_SAME && (q->r.flags & FILE_LINKED)
 		    ? place_same(l->sink->place, sink_dir_place(q->dir), &q->r, NULL)
@@ -283,7 +285,7 @@ static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const 
 	return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 }
 
-/* A failure is of the file that was asked about. */
+/* offered: the source's descriptor for a clone; -1: none. */
 static int answer_question(struct sink_lane *l, struct sink_question *q, int offered)
 {
 	struct sink *s = l->sink;
@@ -291,7 +293,7 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 	struct looked k;
 	int ret;
 
-	/* A stream has nothing yet, and in a rehearsal gets nothing. */
+	/* A stream has no content to compare, and with --dry-run it gets none. */
 	if (!s->place && !s->rules->dry_run)
 		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (!s->place || sink_dir_is_left_out(q->dir)) {
@@ -344,7 +346,7 @@ int sink_answer(struct sink_lane *l)
 
 /* ---- SAME ----------------------------------------------------------------------------- */
 
-/* What place_look() would say now. */
+/* Examines the target again: it may have changed since it was compared. */
 static int recheck_change(struct sink *s, const struct sink_file *f, struct change *out)
 {
 	struct looked k;

@@ -11,19 +11,19 @@
 #include "base/io.h"
 #include "lane/fault.h"
 
-/* Cells are whole, so their positions have room for what is known of them. */
+/* Positions are multiples of CELL, so their low bits have room for marks. */
 enum { TAKEN = 1, ZERO = 2, MARKS = CELL - 1 };
-enum { CELLS_FIRST = 8, CELLS_LIMIT_REACHED = 2 /* no more of it can be told */ };
+enum { CELLS_FIRST = 8, CELLS_LIMIT_REACHED = 2 /* no more cells can be kept */ };
 
 struct cell {
-	uint64_t pos; /* and marks */
+	uint64_t pos; /* with marks */
 	uint64_t digest[2];
 };
 
-struct cells { /* by pos */
+struct cells { /* sorted by pos */
 	size_t count, room;
 	struct cell *items;
-	atomic_size_t *total_bytes; /* bytes of all files */
+	atomic_size_t *total_bytes; /* of all files */
 };
 
 void cells_free(struct cells *c)
@@ -101,14 +101,14 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 	return true;
 }
 
-/* ---- telling -------------------------------------------------------------------------- */
+/* ---- sending -------------------------------------------------------------------------- */
 
 struct cell_sender {
 	struct sink_lane *lane;
 	const struct record_file *r;
 	int fd;
 	uint64_t readable; /* bytes of it that can be read */
-	struct cells *sent; /* NULL: don't */
+	struct cells *sent; /* NULL: not wanted */
 };
 
 static int flush_cells(struct sink_lane *l)
@@ -151,7 +151,7 @@ static int fail_comparison(const struct cell_sender *t, bool unreadable)
 	return 1;
 }
 
-/* All cells that touch what lies from data to hole. *pos: up to here all was told. */
+/* Sends all cells that overlap the data from data to hole, beginning at *pos, and advances *pos. */
 static int send_extent_cells(struct cell_sender *t, uint64_t data, uint64_t hole, uint64_t *pos)
 {
 	uint64_t at = data - data % CELL;
@@ -163,7 +163,7 @@ static int send_extent_cells(struct cell_sender *t, uint64_t data, uint64_t hole
 		ssize_t n;
 		int ret;
 
-		/* What is cut short is no whole cell. */
+		/* The file ends inside this cell. */
 		if (len > t->readable - at)
 			break;
 		if (copy_interrupted(t->lane->sink->copy))
@@ -191,7 +191,7 @@ static int send_all_cells(struct cell_sender *t)
 
 		if (data < 0 && errno == ENXIO)
 			break;
-		/* A file system that can't tell has no holes. */
+		/* A file system that does not report holes has none. */
 		if (hole < 0) {
 			data = (off_t)pos;
 			hole = (off_t)t->readable;
@@ -207,16 +207,16 @@ static int send_all_cells(struct cell_sender *t)
 	return ret;
 }
 
-/* What is not told of a target is zero, and there is nothing behind it: that holds for one only
- * that nobody changes meanwhile. */
-static int check_unchanged(const struct cell_sender *t, const struct stat *was)
+/* The source takes cells that were not sent for zeros, and expects nothing behind r->size.  That
+ * holds only if no other process has changed the target meanwhile. */
+static int check_unchanged(const struct cell_sender *t, const struct stat *before)
 {
 	struct stat st;
 
 	if (fstat(t->fd, &st))
 		return fail_comparison(t, true);
-	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != was->st_mtim.tv_sec ||
-	    st.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != before->st_mtim.tv_sec ||
+	    st.st_mtim.tv_nsec != before->st_mtim.tv_nsec)
 		return fail_comparison(t, false);
 	return 0;
 }
@@ -252,12 +252,12 @@ int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct 
 	t.readable = (uint64_t)st.st_size < r->size ? (uint64_t)st.st_size : r->size;
 	l->mail->cells.file = r->id;
 	ret = send_all_cells(&t);
-	/* What is not told is simply sent. */
+	/* The source sends the cells that were left out. */
 	if (ret == CELLS_LIMIT_REACHED)
 		ret = 0;
 	if (ret == 0 && !out)
 		ret = check_unchanged(&t, &st);
-	/* What was told of a file to be resumed is true, however it goes on. */
+	/* Cells of a file to be resumed stay valid, even if a later one cannot be read. */
 	if (ret == 0 || (ret > 0 && out))
 		ret = flush_cells(l);
 	l->mail->cells.count = 0;

@@ -49,7 +49,7 @@ static bool prepend_part(const char *to, char **at, const char *part)
 {
 	size_t len = strlen(part);
 
-	/* Room for what comes before. */
+	/* Leave room for the path before it. */
 	if (len + 1 + NAME_ROOM >= (size_t)(*at - to))
 		return false;
 	if (len > 0 && **at)
@@ -59,7 +59,7 @@ static bool prepend_part(const char *to, char **at, const char *part)
 	return true;
 }
 
-/* One without a place: its path is put together from its end. */
+/* The path of directories without a place is built from its end. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size)
 {
 	char *at = to + size - 1;
@@ -82,14 +82,14 @@ size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t si
 
 /* ---- DIR ------------------------------------------------------------------------------ */
 
-/* Two records that are of one directory have one hash. */
+/* All DIR records of one directory have the same hash. */
 static uint64_t hash_dir_record(const struct record_dir *r)
 {
 	uint8_t bytes[RECORD_DIR_MAX];
 	struct writer w = writer_of(bytes, sizeof bytes);
 	struct record_dir one = *r;
 
-	/* Reading a directory changes this. */
+	/* Reading a directory changes its atime. */
 	one.a.atime_s = 0;
 	one.a.atime_ns = 0;
 	record_dir_encode(&w, &one);
@@ -200,7 +200,7 @@ static int name_dir(struct sink_dir *d, const struct record_dir *r)
 	return d->name ? 0 : fail_as(OUT_MEMORY, "create %s: %m", r->name);
 }
 
-/* This thread's failure is d's. */
+/* d fails, with this thread's failure. */
 static int fail_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct failure why = *failed();
@@ -215,7 +215,8 @@ static int fail_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 	return 0;
 }
 
-/* --ignore-existing: something else is there; --existing: nothing is; or its parent is left out. */
+/* Leaves out d: with --ignore-existing something else exists, with --existing nothing exists, or
+ * its parent is left out. */
 static int leave_out_dir(struct sink_lane *l, struct sink_dir *d, const struct record_dir *r)
 {
 	struct change none = {.what = EVENT_DIR};
@@ -250,7 +251,7 @@ static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 	count_dir(l, &change);
 	set_dir_state(s, d, SINK_OPEN);
 	sink_report_event(l, d, "", &change, false, 0, "");
-	/* At once: the source asks about files meanwhile. */
+	/* Send NEW at once: until it arrives, the source asks about the files in d. */
 	if (d->parent || !place_dir_fresh(place))
 		return 0;
 	return sink_queue_answer(l, r->id, ANSWER_NEW) || sink_flush(l) ? -1 : 0;
@@ -297,7 +298,7 @@ int sink_require_dir(struct sink_lane *l, uint32_t id, struct sink_dir **out)
 
 /* ---- what belongs to directories ------------------------------------------------------ */
 
-/* Lock held: all of this kind comes on one lane. */
+/* All records of this kind must arrive on one lane.  Lock held. */
 static int check_one_lane(const struct sink_lane *l, uint8_t *lane)
 {
 	if (*lane == 0)

@@ -13,14 +13,15 @@ static uint64_t sum_files(const struct msg_total *t)
 	return t->files + t->same + t->others + t->failed;
 }
 
-/* Lock held: asked about, and failed here; END does not count these. */
+/* Counts files that failed here when they were asked about, which END does not count.  Lock held.
+ */
 static uint64_t count_refused(const struct sink *s)
 {
 	return sum_files(&s->sums.stored) - sum_files(&s->sums.ended);
 }
 
-/* Of each name that was asked for there must be something, or the word that it failed; but where
- * the source may leave some out. */
+/* Is there a file or a failure for each requested source?  Not needed if the source may leave some
+ * out. */
 static bool covers_all_wants(const struct sink *s, const struct msg_total *m)
 {
 	const struct rules *r = s->rules;
@@ -41,7 +42,7 @@ static bool totals_agree(const struct msg_total *theirs, const struct msg_total 
 	       theirs->digest[1] == ours->digest[1];
 }
 
-/* Lock held: the source has sent all, and we have stored all that it sent. */
+/* Has the source sent everything, and is all of that stored?  Lock held. */
 static int check_total(struct sink *s)
 {
 	const struct msg_total *theirs = &s->copy->total, *ours = &s->sums.ended;
@@ -56,19 +57,19 @@ static int check_total(struct sink *s)
 			       "the totals in the peer's END differ from what it sent");
 	if (!covers_all_wants(s, theirs))
 		return fail_as(OUT_PROTOCOL, "the peer sent END before all requested files");
-	/* Those that the source could not even open. */
+	/* Add those that failed at the source before they were announced. */
 	s->sums.stored.failed += theirs->failed - ours->failed;
 	return 0;
 }
 
-/* ---- deletions, and what directories keep --------------------------------------------- */
+/* ---- deletions, and metadata of directories ------------------------------------------- */
 
 struct completion {
 	struct sink *sink;
-	int send_ret; /* of telling */
+	int send_ret; /* of sending results */
 };
 
-/* Nothing of the source's, but it has to hear of it. */
+/* Reports a failed deletion to the source.  It belongs to no file of the source. */
 static void send_undeleted(struct completion *n, const struct failure *why)
 {
 	struct copy *c = n->sink->copy;
@@ -95,7 +96,7 @@ static void on_deleted(void *ctx, enum event_what what, const char *path, const 
 	send_undeleted(n, &f);
 }
 
-/* It was made, and its metadata could not be set. */
+/* The directory was made, but its metadata could not be set. */
 static void on_dir_failed(void *ctx, uint32_t id, const struct failure *why)
 {
 	struct completion *n = ctx;
@@ -132,16 +133,16 @@ static bool is_name_asked(void *ctx, const char *name)
 	return sink_wants_name(((struct completion *)ctx)->sink, name);
 }
 
-/* Only what is surely superfluous goes: nothing while something of the source is missing. */
-static bool may_delete_left(const struct sink *s)
+/* Nothing is deleted unless all of the source was read and stored. */
+static bool may_delete(const struct sink *s)
 {
 	const struct msg_total *theirs = &s->copy->total;
 	uint64_t failed = s->sums.stored.failed;
 
 	if (!s->rules->delete)
 		return false;
-	/* The source says whether any of its failures counts.  Of a file that failed here while it
-	 * was sent it says so as well. */
+	/* The source reports whether any of its failures forbids deletions.  It also counts a file
+	 * that failed here while it was sent. */
 	if (!theirs->incomplete && s->copy->failed_here == 0 && failed == theirs->failed)
 		return true;
 	if (failed > 0)
@@ -152,7 +153,7 @@ static bool may_delete_left(const struct sink *s)
 	return false;
 }
 
-/* All is stored, and not all of it is as it was asked for. */
+/* Reports to the source how many things were stored without some of their metadata. */
 static void send_unkept(struct completion *n)
 {
 	struct sink *s = n->sink;
@@ -161,7 +162,7 @@ static void send_unkept(struct completion *n)
 	s->sums.counts.unkept = atomic_load(&s->unkept);
 	if (s->sums.counts.unkept == 0)
 		return;
-	/* Of the one file of rdrecv nothing else is printed. */
+	/* rdrecv prints nothing else about its one file. */
 	if (s->o->single_stream)
 		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
 			s->first_unkept.text);
@@ -188,7 +189,7 @@ static int complete_place(struct sink *s)
 
 	if (sink_dirs_give_xattrs(s))
 		return -1;
-	end.deletions = may_delete_left(s);
+	end.deletions = may_delete(s);
 	if (place_complete(s->place, &end))
 		return -1;
 	s->sums.counts.deleted = end.deleted;
@@ -219,7 +220,7 @@ static int send_done(struct sink *s, uint64_t end_ns)
 	sink_times(s, clock_ns() - end_ns, times);
 	if (copy_send_times(s->copy, times))
 		return -1;
-	/* Before it is said: the source goes as soon as it has heard this. */
+	/* Before DONE is sent, because the source closes the connection as soon as it has it. */
 	session_ended(s->session);
 	atomic_store(&s->copy->done_sent, true);
 	if (sink_send(s, MSG_DONE, &w))
@@ -235,7 +236,7 @@ int sink_complete(struct sink *s)
 	int ret;
 
 	pthread_mutex_lock(&s->copy->lock);
-	only = s->only_failed; /* as the source has it: walk_is_one_file() */
+	only = s->only_failed; /* as walk_is_one_file() decides at the source */
 	ret = check_total(s);
 	pthread_mutex_unlock(&s->copy->lock);
 	if (ret)

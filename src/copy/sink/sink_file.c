@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { DIRECT_PART = 4 }; /* of memory, that a file is to have for --direct=auto */
+enum { DIRECT_PART = 4 }; /* --direct=auto: a file of a quarter of memory bypasses the page cache */
 
 struct sink_file **sink_file_slot(struct sink *s, uint32_t id)
 {
@@ -57,7 +57,7 @@ int sink_fail_file(struct sink_lane *l, struct sink_file *f)
 
 /* ---- beginning ----------------------------------------------------------------------- */
 
-/* Where the bytes go that are for no descriptor: a symlink's target is gathered. */
+/* The file has no descriptor: a symlink's target is collected, all other bytes are dropped. */
 static int begin_without_placement(struct sink_file *f)
 {
 	f->out = (struct outlet){.fd = -1, .seekable = true};
@@ -67,7 +67,7 @@ static int begin_without_placement(struct sink_file *f)
 	return f->symlink_target ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
 }
 
-/* --existing, and nothing is there?  Other files were asked about. */
+/* Does --existing leave out this file of unknown size?  Other files were asked about. */
 static int check_stream_left_out(const struct sink *s, const struct sink_file *f, bool *left)
 {
 	struct looked k;
@@ -85,7 +85,7 @@ static int begin_with_placement(struct sink *s, struct sink_file *f)
 {
 	if (sink_dir_check(f->dir, f->r.name) || check_stream_left_out(s, f, &f->left_out))
 		return -1;
-	/* A rehearsal has asked about all files; what is sent unasked goes nowhere. */
+	/* With --dry-run, and for what is left out, the bytes are dropped. */
 	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left_out ||
 	    sink_dir_is_left_out(f->dir))
 		return begin_without_placement(f);
@@ -95,9 +95,11 @@ static int begin_with_placement(struct sink *s, struct sink_file *f)
 }
 
 /*
- * Through the page cache or past it?  Through it a copy is done sooner if it fits there, also one
- * that is fsynced, since more is under way to the disk than lanes that wait for theirs; past it
- * goes what would push out everything else and then wait for the disk all the same.
+ * Through the page cache or past it?  If the copy fits the cache, it ends sooner through it, even
+ * with
+ * --fsync: the cache keeps more writes in flight than lanes that each wait for their own.  A larger
+ * file would evict everything else and then wait for the disk all the same, so it bypasses the
+ * cache.
  */
 static void choose_cache_use(struct sink *s, struct sink_file *f)
 {
@@ -145,7 +147,7 @@ static int begin_sink_file(struct sink *s, struct sink_file *f)
 	return 0;
 }
 
-/* Its atime may be another on each lane, since reading changes it. */
+/* The atime may differ between lanes, because reading changes it. */
 static bool is_same_record(const struct record_file *a, const struct record_file *b)
 {
 	return a->want == b->want && a->dir == b->dir && a->flags == b->flags &&
@@ -161,7 +163,7 @@ static int reannounce_file(struct sink_lane *l, struct sink_file *f, const struc
 	if ((f->announced & sink_lane_bit(l)) || !is_same_record(&f->r, r))
 		return fail_as(OUT_PROTOCOL, "the peer announces file %u twice", r->id);
 	f->announced |= sink_lane_bit(l);
-	/* Nobody finishes it while somebody waits for it. */
+	/* No lane may finish the file while this one waits for it. */
 	f->busy++;
 	while (f->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
 		sink_wait(l, f, 0);
@@ -205,7 +207,8 @@ static int begin_announced(struct sink_lane *l, struct sink_file *f)
 	return ret ? sink_fail_file(l, f) : 0;
 }
 
-/* What was asked about comes: what is there of it is good for the same file only. */
+/* The FILE of a question has arrived.  What was prepared for it is used only if the record is still
+ * the same. */
 static void adopt_asked(struct sink_file *f, struct sink_file *asked)
 {
 	enum { MAY_CHANGE = FILE_ASK | FILE_SPARSE };
@@ -223,7 +226,7 @@ static void adopt_asked(struct sink_file *f, struct sink_file *asked)
 	sink_file_free(asked);
 }
 
-/* 1: another lane was faster. */
+/* 1: another lane has announced it. */
 static int enter_sink_file(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink *s = l->sink;
@@ -287,7 +290,8 @@ int sink_take_file(struct sink_lane *l, const struct record_file *r)
 	}
 	return ret;
 }
-/* ---- what belongs to it --------------------------------------------------------------- */
+
+/* ---- attributes ----------------------------------------------------------------------- */
 
 int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
 {
@@ -311,7 +315,7 @@ int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r)
 
 /* ---- the end of a file --------------------------------------------------------------- */
 
-/* Everything came, and nothing failed until now. */
+/* Everything has arrived, and nothing has failed. */
 static int store_finished(struct sink_lane *l, struct sink_file *f)
 {
 	struct sink_whole w = {
@@ -330,20 +334,20 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 	w.reach = f->reach;
 	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
 		return -1;
-	/* Else whoever runs it may find it busy. */
+	/* Close it before the file gets its name: else running the file may fail with ETXTBSY. */
 	direct_close(f->out.direct);
 	f->out.direct = NULL;
 	if (f->out.writeback &&
 	    writeback_rest(f->out.writeback, f->out.fd, f->out.base + f->end.size))
 		return fail("write %s: %m", sink_shown(f));
-	/* They have names of their own in failures. */
+	/* sink_store() owns these; sink_shown() must not use their names from now on. */
 	f->placement = NULL;
 	f->out.name = NULL;
 	f->xattrs = NULL;
 	return sink_store(l, &w);
 }
 
-/* The source could not read all of it, or it was failed here before. */
+/* The source could not read the file, or it has failed here before. */
 static int drop_failed(struct sink_lane *l, struct sink_file *f)
 {
 	struct failure source = {.code = outcome_from(f->end.code)};
@@ -361,7 +365,7 @@ static int drop_failed(struct sink_lane *l, struct sink_file *f)
 	return sink_send_result(l->sink, f->r.id, &source);
 }
 
-/* Nobody else has f any more. */
+/* No other thread uses f any more. */
 static int finish_sink_file(struct sink_lane *l, struct sink_file *f)
 {
 	bool good = f->state == SINK_OPEN && f->end.code == OUT_DONE;
@@ -425,7 +429,7 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 		f->ended = true;
 		f->end = *r;
 		f->busy++;
-		/* Whoever waits for a turn may know by it that there will be none. */
+		/* A lane that waits for its turn may detect a gap now. */
 		if (f->ordered)
 			sink_wake(s, f);
 	}
@@ -433,7 +437,7 @@ int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
 	return ret ? -1 : sink_release_file(l, f);
 }
 
-/* Will a later run ask about it, and go on with what is there?  No stream can. */
+/* Can a later run resume it?  A stream cannot be resumed. */
 static bool is_resumable(const struct sink *s, const struct sink_file *f)
 {
 	return f->state != SINK_FAILED && !(f->r.flags & FILE_STREAM) &&

@@ -84,7 +84,7 @@ void sink_count_end(struct sink_lane *l, const struct record_file *r,
 	sums->files += good;
 }
 
-/* ---- what came, and what is there ----------------------------------------------------- */
+/* ---- checks of what was stored -------------------------------------------------------- */
 
 static int verify_stored(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
 {
@@ -93,7 +93,7 @@ static int verify_stored(struct sink_lane *l, const struct sink_whole *w, int fd
 	return sink_verify(l, fd, shown, w->out->base, w->end->size, w->solid);
 }
 
-/* --print-digest: read it back, unless it is nothing that can be read. */
+/* --print-digest: reads the file back and compares its digest with the source's. */
 static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd, const char *shown)
 {
 	struct sink *s = l->sink;
@@ -115,31 +115,32 @@ static bool is_read_back(const struct rules *r)
 	return r->verify || r->digest;
 }
 
-/* What the user asked to be looked at once more before it gets its name. */
+/* Checks that --verify and --print-digest make before the file gets its name. */
 static int read_back_stored(struct sink_lane *l, const struct sink_whole *w, int fd,
 			    const char *shown, char digest[static EVENT_DIGEST])
 {
 	const struct rules *rules = l->sink->rules;
-	/* Such a file was opened to be read back as well. */
-	bool again = w->placement && w->out->sized;
+	/* A file with a size was opened for reading, too. */
+	bool readable = w->placement && w->out->sized;
 
-	/* A hole at its end is not there yet. */
-	if (again && ftruncate(fd, (off_t)w->end->size))
+	/* A hole at its end does not exist yet. */
+	if (readable && ftruncate(fd, (off_t)w->end->size))
 		return fail("write %s: %m", shown);
-	if (rules->verify && again && verify_stored(l, w, fd, shown))
+	if (rules->verify && readable && verify_stored(l, w, fd, shown))
 		return -1;
 	if (!rules->digest)
 		return 0;
 	if (w->end->content_len != content_size(rules->digest))
 		return fail_as(OUT_PROTOCOL, "the peer sends no digest of %s for --print-digest",
 			       shown);
-	if (again && check_content(l, w, fd, shown))
+	if (readable && check_content(l, w, fd, shown))
 		return -1;
 	content_text(rules->digest, w->end->content, digest);
 	return 0;
 }
 
-/* What can't be given a size has one, if it is a regular file. */
+/* An output whose size is not set at the end may be a regular file, which then must reach w->reach.
+ */
 static int check_stream_reach(const struct sink_whole *w, int fd, const char *shown)
 {
 	return w->out->seekable ? stored_check_stream(fd, w->out->base + w->reach, shown) : 0;
@@ -174,7 +175,7 @@ static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change
 	    (is_read_back(l->sink->rules) &&
 	     read_back_stored(l, w, placement_fd(t), placement_name(t), digest)))
 		return -1;
-	/* Where others share the offset it is to be behind the last byte. */
+	/* Processes that share the offset expect it behind the last byte. */
 	if (!w->out->sized && outlet_seek_to_end(w->out, w->end->size))
 		return fail("seek in %s: %m", placement_name(t));
 	if (w->xattrs)
@@ -186,7 +187,7 @@ static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change
 	return place_finish(t, w->end->size);
 }
 
-/* A rehearsal: what was not asked about, or has another content than what is there. */
+/* --dry-run: reports a file that was not asked about, or whose content differs. */
 static int rehearse_store(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
 	struct looked k;
@@ -199,8 +200,8 @@ static int rehearse_store(struct sink_lane *l, const struct sink_whole *w, struc
 	return 0;
 }
 
-/* --ignore-existing: is there something of that name?  --existing: is there nothing?  Of files, and
- * their further names, that was asked before. */
+/* Does --ignore-existing or --existing leave it out?  Regular files and hard links were asked about
+ * before. */
 static int check_left_out(struct sink_lane *l, const struct sink_whole *w, bool *left)
 {
 	const struct rules *rules = l->sink->rules;

@@ -5,13 +5,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-/* Lock held: is it what this end told of itself?  Then its digests are known. */
+/* Checks that HAVE names cells that this end has sent, and adds their digests.  Lock held. */
 static int admit_have(struct sink_file *f, const struct piece *p)
 {
 	uint64_t end = p->pos + p->len;
 	bool whole = end % CELL == 0 || end == f->r.size;
 
-	/* Or what it has cloned, all at once and without a digest? */
+	/* A cloned file arrives as one HAVE, without digests. */
 	if (f->cloned && p->pos == 0 && p->len == f->r.size && f->had == 0) {
 		f->had = p->len;
 		return 0;
@@ -24,7 +24,7 @@ static int admit_have(struct sink_file *f, const struct piece *p)
 	return 0;
 }
 
-/* Lock held: may this piece come here and now? */
+/* Checks and counts a piece.  Lock held. */
 static int admit_piece(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
 	uint64_t all;
@@ -69,16 +69,17 @@ static void add_to_digest(struct digest *d, const struct piece *p, bool last)
 
 void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2])
 {
-	uint64_t one[2], other[2];
+	uint64_t d_sum[2], d_solid[2];
 
-	digest_sum(d, one);
-	digest_solid(d, other);
-	sum_add(sum, one);
-	sum_add(solid, other);
+	digest_sum(d, d_sum);
+	digest_solid(d, d_solid);
+	sum_add(sum, d_sum);
+	sum_add(solid, d_solid);
 	digest_reset(d);
 }
 
-/* The cell in the middle of which this lane is: other files' bytes may come before the rest. */
+/* The digest of the cell that is arriving on this lane.  Other files' pieces may come before its
+ * rest. */
 static struct digest *get_partial_digest(struct sink_lane *l, struct sink_file *f)
 {
 	struct digest **d = &f->partial[l->index];
@@ -90,7 +91,7 @@ static struct digest *get_partial_digest(struct sink_lane *l, struct sink_file *
 	return *d;
 }
 
-/* The digest of a file stored in any order: a cell's bytes come one after the other on one lane. */
+/* A file may be stored in any order, but the bytes of one cell arrive in order on one lane. */
 static int hash_piece(struct sink_lane *l, struct sink_file *f, const struct piece *p,
 		      struct hashed *h)
 {
@@ -164,7 +165,7 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p)
 	f = *sink_file_slot(s, p->id);
 	ret = admit_piece(l, f, p);
 	if (ret == 0) {
-		/* Nobody finishes it while somebody waits for his turn. */
+		/* No lane may finish the file while this one waits for its turn. */
 		f->busy++;
 		ret = sink_await_turn(l, f, p);
 	}

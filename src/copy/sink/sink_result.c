@@ -13,7 +13,7 @@ int sink_send(struct sink *s, uint8_t type, const struct writer *w)
 	return session_send(s->session, type, w->base, w->used);
 }
 
-/* ---- what is told in one for many ---------------------------------------------------- */
+/* ---- sums and batches ---------------------------------------------------------------- */
 
 static void total_add(struct msg_total *to, const struct msg_total *from)
 {
@@ -47,7 +47,7 @@ void sink_sums_add(struct sink_sums *to, const struct sink_sums *from)
 	counts_add(&to->counts, &from->counts);
 }
 
-/* Before the results that they are of: whoever has these may say END. */
+/* Call before the lane's results are sent: the source may send END as soon as it has them. */
 static void add_up_lane_sums(struct sink_lane *l)
 {
 	struct copy *c = l->sink->copy;
@@ -159,7 +159,7 @@ int sink_report_failed(struct sink_lane *l, uint32_t id, enum event_what what,
 	sink_note_only_failed(l->sink, d, many);
 	lost = sink_dir_count_failed(l->sink, d);
 	pthread_mutex_unlock(&c->lock);
-	/* One sentence says it for all that a directory would have had. */
+	/* One message at the end counts everything that a failed directory would have had. */
 	if ((many || d) && !lost) {
 		sink_path(d, name, l->mail->path, sizeof l->mail->path);
 		copy_report_failure(c, l->mail->path, &why);

@@ -2,8 +2,8 @@
 
 /*
  * A file whose FILE, DATA and FILE_END are in one block needs no entry in the table of files,
- * because no other lane has anything of it.  Most files of a tree are such, so this is short, and
- * takes the copy's lock once.
+ * because no other lane gets any part of it.  Most files of a tree are of this kind, so this path
+ * is short and takes the copy's lock once.
  */
 
 #include "copy/sink/sink.h"
@@ -19,7 +19,7 @@ struct sink_small {
 	const struct record_file_end *end;
 };
 
-/* All that other files need room in the table for. */
+/* False: the file needs an entry in the table in any case. */
 static bool may_be_small(const struct sink *s, const struct reader *reader,
 			 const struct record_file *r)
 {
@@ -28,7 +28,7 @@ static bool may_be_small(const struct sink *s, const struct reader *reader,
 	return r->size < reader->left && (r->type != TYPE_REGULAR || !s->rules->dry_run);
 }
 
-/* Does the record behind it belong to it? More may come, while it is true. */
+/* Adds the next record.  False: it does not belong to the file. */
 static bool add_small_record(struct sink_small *f, const struct record *next)
 {
 	switch (next->type) {
@@ -57,7 +57,7 @@ static bool is_small_whole(const struct sink_small *f)
 	       (f->bytes || f->r->size == 0);
 }
 
-/* Look ahead; whatever is not as it should be is left to those who know what to say of it. */
+/* Looks ahead in the block.  False: sink_file.c takes the records, and reports what is wrong. */
 static bool gather_small(struct sink_lane *l, struct reader *at, struct sink_small *f)
 {
 	while (!f->end && record_next(at, &l->ahead) > 0 && add_small_record(f, &l->ahead))
@@ -65,7 +65,7 @@ static bool gather_small(struct sink_lane *l, struct reader *at, struct sink_sma
 	return is_small_whole(f);
 }
 
-/* Nothing may be known of it, or only that it was asked about. */
+/* False: the id is in use.  Forgets a question about the file. */
 static bool claim_new_id(struct sink *s, uint32_t id)
 {
 	struct sink_file *asked;
@@ -104,7 +104,7 @@ static int begin_small(struct sink_lane *l, const struct sink_small *f, struct p
 		out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 		if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
 			return 0;
-		/* Its name is made for those that fail only. */
+		/* Only a failure needs the full name, which placement_name() builds. */
 		fail("write %s: %m", placement_name(*t));
 	}
 	why = *failed();
@@ -112,7 +112,7 @@ static int begin_small(struct sink_lane *l, const struct sink_small *f, struct p
 	return fail_again(&why);
 }
 
-/* A failure is the file's. */
+/* -1: the file fails. */
 static int store_small(struct sink_lane *l, struct sink_small *f)
 {
 	char link[LINK_TARGET_MAX + 1];

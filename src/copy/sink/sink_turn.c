@@ -20,16 +20,16 @@
 #include "copy/sink/sink.h"
 
 enum {
-	GAP_TIMEOUTS = 4, /* of the session, without a byte */
-	SILENCE_CHECKS = 8, /* in one of these */
+	GAP_TIMEOUTS = 4, /* session timeouts without a byte before the peer is at fault */
+	SILENCE_CHECKS = 8, /* per session timeout */
 };
 
-/* What came and how long nothing did, while a lane waits for its turn. */
+/* How long nothing has arrived, while a lane waits for its turn. */
 struct silence {
-	uint64_t received, silent_ms, checked_ms;
+	uint64_t activity, silent_ms, checked_ms;
 };
 
-/* Lock held: does this lane hold a piece that nobody lets in now, though nobody is storing? */
+/* Does this lane wait for the turn of its piece, while no lane stores?  Lock held. */
 static bool is_stuck(const struct sink_lane *l)
 {
 	const struct sink_file *f = l->ordered_file;
@@ -37,7 +37,7 @@ static bool is_stuck(const struct sink_lane *l)
 	return f && f->state == SINK_OPEN && !f->storing && l->ordered_pos > f->turn;
 }
 
-/* Lock held: all that there is of f came, and none of it is what is due. */
+/* Have all bytes of f arrived, and is none of them due?  Lock held. */
 static bool has_gap(const struct sink *s, const struct sink_file *f)
 {
 	if (!f->ended || f->storing || f->data != f->end.data || f->holes != f->end.holes)
@@ -49,7 +49,7 @@ static bool has_gap(const struct sink *s, const struct sink_file *f)
 	return true;
 }
 
-/* Lock held: nobody is left to bring what is due anywhere. */
+/* Is no lane left that could bring what is due?  Lock held. */
 static bool is_every_lane_stuck(const struct sink *s)
 {
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
@@ -65,30 +65,34 @@ static int fail_gap(const struct sink_file *f, const struct piece *p)
 		       sink_shown(f), (unsigned long long)p->pos, (unsigned long long)f->turn);
 }
 
-/* Lock held: how often something came.  A lane that is at work counts as if.  The threads of some
- * lanes may not have been started yet. */
-static uint64_t count_received(const struct sink *s)
+/* A number that changes when something arrives, and while a lane is at work.  The threads of some
+ * lanes may not have been started yet.  Lock held. */
+static uint64_t count_activity(const struct sink *s)
 {
 	unsigned stuck = 0;
-	uint64_t heard = 0;
+	uint64_t activity = 0;
 
 	for (unsigned i = 0; i < session_lanes(s->session); i++) {
-		heard += lane_activity(session_lane(s->session, i));
+		activity += lane_activity(session_lane(s->session, i));
 		stuck += is_stuck(&s->lanes[i]);
 	}
-	return s->busy_lanes > stuck ? clock_ns() : heard;
+	return s->busy_lanes > stuck ? clock_ns() : activity;
 }
 
-/* Lock held: count the time in which nothing came; a look that is late was a pause of ours. */
+/* Counts the time in which nothing arrived.  If a check is late, this process was paused, so at
+ * most two intervals count.  Lock held. */
 static int check_silence(struct sink_lane *l, struct silence *q, const struct sink_file *f)
 {
-	uint64_t now = clock_ms(), passed = now - q->checked_ms, heard = count_received(l->sink);
-	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane), look = timeout / SILENCE_CHECKS + 1;
+	uint64_t now = clock_ms(), passed = now - q->checked_ms;
+	uint64_t activity = count_activity(l->sink);
+	uint64_t timeout = (uint64_t)lane_timeout_ms(l->lane);
+	uint64_t interval = timeout / SILENCE_CHECKS + 1;
 
 	q->checked_ms = now;
-	q->silent_ms =
-		heard == q->received ? q->silent_ms + (passed < 2 * look ? passed : 2 * look) : 0;
-	q->received = heard;
+	q->silent_ms = activity == q->activity
+			       ? q->silent_ms + (passed < 2 * interval ? passed : 2 * interval)
+			       : 0;
+	q->activity = activity;
 	if (!(f->r.flags & FILE_STREAM) || q->silent_ms < GAP_TIMEOUTS * timeout)
 		return 0;
 	return fail_as(
@@ -98,15 +102,16 @@ static int check_silence(struct sink_lane *l, struct silence *q, const struct si
 		(unsigned long long)f->turn);
 }
 
-/* As long as nobody stores what comes before, it is on its way: the target is not slow then. */
+/* While no lane stores, the missing bytes are still in flight, so the target is not what is slow.
+ */
 static void await_turn_change(struct sink_lane *l, struct sink_file *f)
 {
 	uint64_t start = clock_ns(), now;
-	bool taken = f->storing;
+	bool was_storing = f->storing;
 
 	sink_wait(l, f, (uint64_t)lane_timeout_ms(l->lane) / SILENCE_CHECKS + 1);
 	now = clock_ns();
-	if (!taken)
+	if (!was_storing)
 		l->use.ns_idle += (f->storing_since_ns > start ? f->storing_since_ns : now) - start;
 }
 
@@ -136,7 +141,7 @@ static int await_order(struct sink_lane *l, struct sink_file *f, const struct pi
 	return ret;
 }
 
-/* Of two at one position only the first has its turn. */
+/* If two pieces begin at one position, only the first one gets the turn. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
 	if (await_order(l, f, p))

@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "copy/io/stored.h"
 
-/* A descriptor that is read from the disk, as far as that goes. */
+/* A descriptor that is read back, from the disk if possible. */
 struct readback {
 	struct sink_lane *lane;
 	int fd, flags;
@@ -19,8 +19,8 @@ struct readback {
 };
 
 /*
- * Out of the page cache with it; and past the cache, where a file system can do that.  Several
- * can't, and some only say so when they are read.
+ * Drops the file from the page cache, and reads past the cache if the file system can.  Some file
+ * systems report only in read(2) that they cannot.
  */
 static int begin_readback(struct readback *b)
 {
@@ -41,7 +41,7 @@ static void end_readback(struct readback *b)
 	b->direct = false;
 }
 
-/* len bytes (a cell's at the most) at pos, a multiple of a cell; direct reads want whole pages. */
+/* Reads len bytes (at most a cell) at pos, a multiple of CELL.  Direct reads need whole pages. */
 static int read_back_cell(struct readback *b, uint64_t pos, size_t len)
 {
 	size_t want = b->direct ? (len + LANE_PAGE - 1) / LANE_PAGE * LANE_PAGE : len;
@@ -50,7 +50,7 @@ static int read_back_cell(struct readback *b, uint64_t pos, size_t len)
 	if (copy_interrupted(b->lane->sink->copy))
 		return -1;
 	n = pread_full(b->fd, b->lane->scratch, want, (off_t)pos);
-	/* Also what is left over after a direct read was cut short at an odd place. */
+	/* Also after a direct read that ended at an odd offset. */
 	if (b->direct && (n < 0 ? errno == EINVAL : (size_t)n < len)) {
 		end_readback(b);
 		n = pread_full(b->fd, b->lane->scratch, len, (off_t)pos);
@@ -108,7 +108,7 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 	for (uint64_t pos = 0; ret == 0 && pos < size; pos += CELL) {
 		size_t n;
 
-		/* What lies in a hole reads as zeros, and cells of zeros count for nothing. */
+		/* A hole reads as zeros, and cells of zeros add nothing to solid. */
 		pos = (outlet_skip_hole(fd, base + pos, base + size) - base) / CELL * CELL;
 		n = size - pos < CELL ? (size_t)(size - pos) : CELL;
 		ret = read_back_cell(&b, base + pos, n);

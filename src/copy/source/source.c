@@ -18,7 +18,7 @@ static int send_total(struct copy *c, uint8_t type, const struct msg_total *m)
 	return session_send(c->session, type, body, w.used);
 }
 
-/* When the lanes' threads are over. */
+/* Call after the lanes' threads have ended. */
 static void gather_times(const struct source *s, struct msg_times *m)
 {
 	times_begin(m, s->session, s->kind);
@@ -26,7 +26,7 @@ static void gather_times(const struct source *s, struct msg_times *m)
 		times_add(m, session_lane(s->session, i), &s->lanes[i].use);
 }
 
-/* Lock held, and left for the time of it. */
+/* Lock held; releases it while sending. */
 static int send_end(struct source *s)
 {
 	struct copy *c = s->copy;
@@ -34,8 +34,7 @@ static int send_end(struct source *s)
 	struct msg_times times;
 	int ret;
 
-	/* What vanished is no more to be had: as rsync has it, that is no reason to keep the rest.
-	 */
+	/* As with rsync, vanished files do not prevent deletions. */
 	total.incomplete = c->failed_here > 0 || (s->walk && walk_incomplete(s->walk));
 	c->end_sent = true;
 	pthread_mutex_unlock(&c->lock);
@@ -45,7 +44,8 @@ static int send_end(struct source *s)
 	return ret;
 }
 
-/* A thread blocked in reading for a file that failed at the peer can't know; so call again. */
+/* A thread that is blocked in reading a file that failed at the peer cannot see the failure.  So
+ * this wakes all threads again and again until none is left. */
 static void await_news(struct source *s)
 {
 	struct copy *c = s->copy;
@@ -60,7 +60,7 @@ static void await_news(struct source *s)
 	workers_wake();
 }
 
-/* DONE came: what the sink had before is as good as stored now. */
+/* DONE confirms that files which compared equal may be removed, like stored ones. */
 static int accept_done(struct source *s)
 {
 	if (source_check_totals(s))
@@ -77,7 +77,7 @@ static int await_results(struct source *s)
 	pthread_mutex_lock(&c->lock);
 	while (ret == 0 &&
 	       (!c->done_received || s->removals.due || s->removals.linked || s->removals.same)) {
-		/* Lanes that are over have met all names, too. */
+		/* When all lanes have ended, all names have been found, too. */
 		if (s->removals.linked && s->working == 0 && s->phase == 0)
 			s->phase = 1;
 		if (s->removals.linked && s->phase > 0)
@@ -97,7 +97,8 @@ static int await_results(struct source *s)
 	return ret;
 }
 
-/* What to say when there is no DONE. */
+/* The run ends without DONE.  After END the sink may have stored everything nevertheless, so the
+ * failure states that the copy is not confirmed. */
 static int fail_unconfirmed(struct source *s)
 {
 	struct failure f;
@@ -197,7 +198,7 @@ static int find_files(struct source *s)
 	return 0;
 }
 
-/* That can be under way at a time. */
+/* The most blocks that can be in flight. */
 static unsigned count_all_blocks(const struct source *s)
 {
 	return session_lanes(s->session) * lane_depth(session_lane(s->session, 0));
@@ -257,7 +258,7 @@ static void free_live(void *ctx, enum live kind, struct live_file *file)
 		removal_free(file->object);
 }
 
-/* Those that were not asked about: the others are with their ids. */
+/* Frees the files that were not asked about.  ids_free() frees the others. */
 static void free_parked(struct aside *a)
 {
 	while (a) {
@@ -271,7 +272,7 @@ static void free_parked(struct aside *a)
 
 static void free_lane(struct source_lane *l)
 {
-	/* What was not made known any more. */
+	/* These were never published. */
 	for (unsigned i = 0; i < l->unpublished_count; i++)
 		free_live(NULL, l->unpublished[i].kind, &l->unpublished[i].file);
 	digest_free(l->digest);

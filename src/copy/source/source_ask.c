@@ -7,9 +7,9 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* ---- what is kept aside -------------------------------------------------------------- */
+/* ---- files kept aside ---------------------------------------------------------------- */
 
-/* removal becomes its own, or is freed. */
+/* Takes removal, also on failure. */
 static struct aside *aside_new(const struct source_item *it, struct removal *removal)
 {
 	size_t name = strlen(it->name) + 1, path = it->path ? strlen(it->path) + 1 : 0;
@@ -43,7 +43,7 @@ void aside_free(struct aside *a)
 	free(a);
 }
 
-/* What a sink compares: two records of one hash are of a file that has not changed. */
+/* Hashes what the sink compares: two records of a file that has not changed have the same hash. */
 static uint64_t hash_question(const struct record_file *r)
 {
 	uint8_t bytes[RECORD_FILE_MAX];
@@ -103,7 +103,7 @@ bool source_may_clone(const struct source *s, const struct source_item *it)
 	       (atomic_load(&s->clones.taken) || atomic_load(&s->clones.refused) < CLONE_TRIES);
 }
 
-/* The sink gets its descriptor.  What can't be opened is found when it is sent. */
+/* Passes the file's descriptor to the sink.  A file that cannot be opened fails when it is sent. */
 static bool offer_clone(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
@@ -146,7 +146,7 @@ static int read_item_xattrs(struct source_lane *l, struct source_item *it, struc
 	return xattrs_read(it->fd, item_shown(it, room, sizeof room), rules, x);
 }
 
-/* All of a question is in one block.  1: it does not fit in any. */
+/* A question must be whole in one block.  1: it does not fit. */
 static int put_question(struct source_lane *l, struct source_item *it, struct aside *a,
 			const struct xattrs *x)
 {
@@ -160,18 +160,18 @@ static int put_question(struct source_lane *l, struct source_item *it, struct as
 	    source_reserve_room(l, need))
 		return -1;
 	r.id = it->id;
-	/* Where nothing was measured the size says nothing, and is not compared with. */
+	/* A file of unknown size is asked about with size 0, which the sink does not compare. */
 	r.flags =
 		(r.flags & ~(uint32_t)FILE_STREAM) | FILE_ASK | (a->permission_only ? FILE_MAY : 0);
-	/* Only of use where cells may be told. */
+	/* Needed only if the sink may send cells, or clone the file. */
 	if (l->source->rules->checksum || r.size >= RESUME_MIN || a->offered)
 		a->question_hash = hash_question(&r);
 	record_file_encode(&l->records, &r);
 	return source_put_xattrs(l, it->id, x);
 }
 
-/* If the answer is that it is the same, although nothing of it can be compared?  What only stays
- * because it is there, or is newer, or is not there (--existing), has that answer too. */
+/* May an empty file be removed on the answer SAME, without comparing cells?  SAME also means that
+ * --ignore-existing, --update or --existing leaves the target alone.  Then the file must stay. */
 static bool may_remove_same(const struct source *s, const struct source_item *it)
 {
 	const struct rules *r = s->rules;
@@ -181,7 +181,6 @@ static bool may_remove_same(const struct source *s, const struct source_item *it
 	       !(it->flags & FILE_STREAM);
 }
 
-/* May it be that a file is not to be stored, whatever else is to be done? */
 bool source_needs_permission(const struct source *s)
 {
 	return s->rules->update || s->rules->ignore_existing || s->rules->existing;
@@ -214,7 +213,7 @@ int source_ask(struct source_lane *l, struct source_item *it)
 		return item_report_failed(l, it);
 	if (read_item_xattrs(l, it, &x)) {
 		removal_free(removal);
-		/* Nothing of it is needed where the target keeps what it has. */
+		/* If the target is left alone, its attributes are not needed. */
 		if (it->fd < 0 && it->id == 0 && !it->permitted &&
 		    source_needs_permission(l->source))
 			return source_ask_permission(l, it);
@@ -292,7 +291,7 @@ static int send_aside(struct source_lane *l, struct aside *a)
 	return item_send(l, &it);
 }
 
-/* It may be replaced: now it is considered as if nothing had been asked. */
+/* The target may be replaced.  Considers the file anew, as if nothing had been asked. */
 static int consider_permitted(struct source_lane *l, struct aside *a)
 {
 	struct source_item it = {
@@ -322,7 +321,7 @@ int source_send_asides(struct source_lane *l)
 		ret = a->permission_only ? consider_permitted(l, a) : send_aside(l, a);
 		l->compared_count += a->answer == ANSWER_COMPARE;
 		aside_free(a);
-		/* The sink may forget them as soon as this is there. */
+		/* When the sink has this block, it can forget these files. */
 		if (ret == 0 && l->compared_count >= l->source->asides.compared_max)
 			ret = source_send_records(l);
 	}
@@ -352,7 +351,7 @@ static int take_answer(struct source *s, uint32_t id, uint8_t answer)
 			       "the peer reports a clone of file %u, which was not offered", id);
 	a->answer = answer;
 	source_end_offer(s, a);
-	/* What is not known all of is sent. */
+	/* Send a file of which not all cells could be kept. */
 	if (answer == ANSWER_COMPARE && known_cells_is_cut(a->known)) {
 		a->answer = ANSWER_SEND;
 		known_cells_free(a->known);
@@ -370,7 +369,7 @@ static int take_answer(struct source *s, uint32_t id, uint8_t answer)
 	return 0;
 }
 
-/* A directory that the sink has made. */
+/* The sink reports that it made a directory (NEW). */
 static int note_dir_made(struct source *s, uint32_t id)
 {
 	if (ids_kind(&s->ids, id) != LIVE_DIR)
@@ -387,9 +386,9 @@ int source_take_answers(struct source *s, const struct msg_answers *m)
 {
 	for (unsigned i = 0; i < m->count; i++) {
 		uint32_t id = m->of[i].file;
-		uint8_t what = m->of[i].answer;
+		uint8_t answer = m->of[i].answer;
 
-		if (what == ANSWER_NEW ? note_dir_made(s, id) : take_answer(s, id, what))
+		if (answer == ANSWER_NEW ? note_dir_made(s, id) : take_answer(s, id, answer))
 			return -1;
 	}
 	pthread_cond_broadcast(&s->copy->changed);

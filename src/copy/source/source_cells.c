@@ -8,9 +8,9 @@
 #include "copy/io/digest.h"
 #include "lane/fault.h"
 
-enum { RUN_COST = 96 /* of some cells, beside their digests */ };
+enum { RUN_COST = 96 /* bytes of memory for a run, besides its digests */ };
 
-/* Cells one after the other. */
+/* Consecutive cells. */
 struct cell_run {
 	uint64_t pos;
 	uint32_t count;
@@ -20,7 +20,7 @@ struct cell_run {
 struct known_cells {
 	size_t count, room;
 	struct cell_run *runs; /* ascending */
-	atomic_size_t *total_bytes; /* bytes of all files; */
+	atomic_size_t *total_bytes; /* of the known cells of all files */
 	size_t bytes; /* of these */
 	bool truncated;
 };
@@ -30,7 +30,7 @@ static uint64_t get_run_end(const struct cell_run *r)
 	return r->pos + (uint64_t)r->count * CELL;
 }
 
-/* Nothing after what is left out: a file is kept up to somewhere. */
+/* After the first cells that exceed the limit no more cells of that file are kept. */
 static bool account_kept_bytes(struct known_cells *c, size_t bytes)
 {
 	if (!c->truncated) {
@@ -50,20 +50,20 @@ bool known_cells_is_cut(const struct known_cells *c)
 }
 
 int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t size,
-		    atomic_size_t *all)
+		    atomic_size_t *total_bytes)
 {
 	struct cell_run r = {.pos = m->pos, .count = m->count};
 	size_t bytes = m->count * sizeof *r.digest;
-	uint64_t least = 0;
+	uint64_t min_pos = 0;
 
 	if (*c && (*c)->count > 0)
-		least = get_run_end(&(*c)->runs[(*c)->count - 1]);
-	if (m->pos < least || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
+		min_pos = get_run_end(&(*c)->runs[(*c)->count - 1]);
+	if (m->pos < min_pos || m->pos >= size || (m->count - 1) * (uint64_t)CELL >= size - m->pos)
 		return fail_as(OUT_PROTOCOL,
 			       "the peer sends digests of cells that the file does not have");
 	if (!*c && !(*c = calloc(1, sizeof **c)))
 		return fail_as(OUT_MEMORY, "keep digests of cells: %m");
-	(*c)->total_bytes = all;
+	(*c)->total_bytes = total_bytes;
 	if (!account_kept_bytes(*c, RUN_COST + bytes))
 		return 0;
 	r.digest = malloc(bytes);

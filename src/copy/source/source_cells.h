@@ -15,10 +15,10 @@ enum { KNOWN_CELLS_BYTES_MAX = 256 << 20 /* of all files; these are the cells of
 
 struct known_cells;
 /* Adds the digests of m, for a file of this size; allocates *c at first.  -1, OUT_PROTOCOL: cells
- * do not ascend, or lie behind the end.  bytes: counts what is kept of all files; beyond
+ * do not ascend, or lie behind the end.  total_bytes: counts what is kept of all files; beyond
  * KNOWN_CELLS_BYTES_MAX nothing is kept. */
 int known_cells_add(struct known_cells **c, const struct msg_cells *m, uint64_t size,
-		    atomic_size_t *bytes);
+		    atomic_size_t *total_bytes);
 /* Was something dropped because of that limit? */
 bool known_cells_is_cut(const struct known_cells *c);
 void known_cells_free(struct known_cells *c); /* accepts NULL */

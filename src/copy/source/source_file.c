@@ -16,8 +16,8 @@
 enum {
 	BLOCK_UNIT = 512, /* of st_blocks */
 	READ_AHEAD_MIN = 1 << 20,
-	READ_AHEAD = 8 << 20, /* so far before it is read */
-	WARM = 90, /* percent in the page cache: leave the rest to the kernel */
+	READ_AHEAD = 8 << 20, /* how far ahead of a read it is announced to the kernel */
+	WARM = 90, /* percent in the page cache from which reads are not announced */
 };
 
 static struct source_file *alloc_source_file(const char *shown, const struct stopper *s)
@@ -55,7 +55,7 @@ void source_file_free(struct source_file *f)
 	free(f);
 }
 
-/* ---- what comes of it ------------------------------------------------------------------ */
+/* ---- sizes that mean nothing ----------------------------------------------------------- */
 
 bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes)
 {
@@ -66,7 +66,7 @@ bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes)
 		return true;
 	if (st->st_size > 0 || sizes == SIZES_TRUE || pread(fd, &byte, 1, 0) <= 0)
 		return false;
-	/* Or did it grow just now? */
+	/* It has bytes: it is endless, unless it grew just now. */
 	return fstat(fd, &now) == 0 && now.st_size == 0;
 }
 
@@ -185,7 +185,8 @@ int source_file_made(uint64_t size, const struct stopper *s, struct source_file 
 	return 0;
 }
 
-/* A block that has been here before has them already: making them is not what is measured. */
+/* A block that was filled before still has these bytes.  It is not filled again, because rdbench
+ * does not measure how fast bytes are generated. */
 static void make_bytes(void *to, size_t len)
 {
 	const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
@@ -208,7 +209,7 @@ void source_file_find_holes(struct source_file *f)
 	f->flags |= FILE_SPARSE;
 }
 
-/* Is it one that is better read from the disk itself? */
+/* Is the file read faster past the page cache? */
 static bool suits_direct(const struct source_file *f, unsigned resident)
 {
 	return f->size >= DIRECT_MIN && resident <= DIRECT_RESIDENT && direct_suits(f->fd);
@@ -251,7 +252,8 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Where does data begin at or after pos, and how far does it go?  In whole cells. */
+/* Finds the next data at or after f->pos, in whole cells: from *from to f->data_end.  -1: the file
+ * system does not report holes. */
 static int seek_data(struct source_file *f, uint64_t *from)
 {
 	off_t data = lseek(f->fd, (off_t)(f->base + f->pos), SEEK_DATA);
@@ -279,7 +281,6 @@ enum claim source_file_claim(struct source_file *f, uint64_t unit, uint64_t *pos
 	if (f->pos >= f->size)
 		return CLAIM_NONE;
 	if (f->sparse && f->pos >= f->data_end && seek_data(f, &data)) {
-		/* This file system can't tell after all. */
 		f->sparse = false;
 		data = f->pos;
 	}
@@ -323,8 +324,8 @@ int source_fail_changed(const char *shown, const char *how)
 
 static ssize_t read_with_readahead(struct source_file *f, void *to, size_t len, uint64_t at)
 {
-	/* Several lanes read by turns, which the kernel takes for no order at all; and it reads
-	 * no further ahead than the disk's setting says, mostly too little. */
+	/* Lanes that read in turn do not look sequential to the kernel, and the disk's readahead is
+	 * usually too short. */
 	if (f->cold && !f->direct)
 		posix_fadvise(f->fd, (off_t)(at + READ_AHEAD), (off_t)len, POSIX_FADV_WILLNEED);
 	return direct_read(f->direct, f->fd, to, len, at);

@@ -11,8 +11,8 @@
 enum { PAGE = 1024 /* ids, a multiple of IDS_AT_ONCE */, WORD = 64 };
 
 struct id_page {
-	struct id_files *files; /* NULL: all of them are done with */
-	unsigned left; /* that are not */
+	struct id_files *files; /* NULL: all ids are settled */
+	unsigned unsettled; /* ids */
 	uint64_t dirs[PAGE / WORD], sames[PAGE / WORD];
 };
 struct id_files {
@@ -32,7 +32,7 @@ static int add_page(struct ids *t)
 	if (ARRAY_ROOM(t->pages, t->count, t->room, 1))
 		return fail_as(OUT_MEMORY, "keep track of files: %m");
 	p = &t->pages[t->count];
-	*p = (struct id_page){.files = calloc(1, sizeof *p->files), .left = PAGE};
+	*p = (struct id_page){.files = calloc(1, sizeof *p->files), .unsettled = PAGE};
 	if (!p->files)
 		return fail_as(OUT_MEMORY, "keep track of files: %m");
 	t->count++;
@@ -45,7 +45,7 @@ int ids_take(struct ids *t, uint32_t *first, uint32_t *end)
 
 	if (from > UINT32_MAX - 2 * IDS_AT_ONCE)
 		return fail("too many files for one run");
-	/* Up to a multiple, so that they are all in one page. */
+	/* Up to a multiple, so that all of them are in one page. */
 	*end = (from / IDS_AT_ONCE + 1) * IDS_AT_ONCE;
 	while (from / PAGE >= t->count) {
 		if (add_page(t))
@@ -74,10 +74,10 @@ enum live ids_kind(const struct ids *t, uint32_t id)
 	return p->files ? (enum live)p->files->kind[id % PAGE] : LIVE_NONE;
 }
 
-/* One more of its files is done with. */
+/* One more id of the page is settled. */
 static void finish_page_id(struct id_page *p)
 {
-	if (--p->left > 0)
+	if (--p->unsettled > 0)
 		return;
 	free(p->files);
 	p->files = NULL;

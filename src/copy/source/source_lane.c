@@ -33,7 +33,7 @@ static int do_job(struct source_lane *l, bool *over)
 	return -1;
 }
 
-/* What it took and did not get to. */
+/* Releases what the lane took and did not process. */
 static void drop_taken(struct source_lane *l)
 {
 	struct aside *a;

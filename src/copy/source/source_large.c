@@ -86,7 +86,7 @@ bool source_release_file(struct source *s, struct source_file *f, uint64_t data,
 void source_requeue_file(struct source *s, struct source_file *f)
 {
 	f->compared = false;
-	/* It was told to compare with, and not to build on. */
+	/* The sink sent these cells for comparing; it keeps none of them for the new file. */
 	known_cells_free(f->known);
 	f->known = NULL;
 	f->exhausted = false;

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-/* ---- what is kept until files are done with ------------------------------------------- */
+/* ---- entries that wait for the files -------------------------------------------------- */
 
 enum { CHUNK = 64 << 10, ALIGN = 8 };
 
@@ -17,7 +17,7 @@ struct packed_other {
 	char *path;
 	struct link_group *group;
 	uint32_t want;
-	uint32_t size; /* of this, with its name */
+	uint32_t size; /* of this struct with the name */
 	char name[];
 };
 
@@ -32,7 +32,7 @@ int others_add(struct others *t, const struct new_other *o)
 	size_t len = strlen(o->name) + 1;
 	size_t size = (sizeof(struct packed_other) + len + ALIGN - 1) / ALIGN * ALIGN;
 	char *path = o->path ? strdup(o->path) : NULL;
-	struct packed_other *k;
+	struct packed_other *packed;
 
 	if (o->path && !path)
 		return fail_as(OUT_MEMORY, "queue a link: %m");
@@ -49,31 +49,31 @@ int others_add(struct others *t, const struct new_other *o)
 		*(t->last ? &t->last->next : &t->first) = c;
 		t->last = c;
 	}
-	k = (struct packed_other *)(void *)(t->last->bytes + t->last->used);
+	packed = (struct packed_other *)(void *)(t->last->bytes + t->last->used);
 	t->last->used += size;
 	t->count++;
-	k->dir = walk_dir_get(o->dir);
-	k->path = path;
-	k->group = o->group;
-	k->want = o->want;
-	k->size = (uint32_t)size;
-	memcpy(k->name, o->name, len);
+	packed->dir = walk_dir_get(o->dir);
+	packed->path = path;
+	packed->group = o->group;
+	packed->want = o->want;
+	packed->size = (uint32_t)size;
+	memcpy(packed->name, o->name, len);
 	return 0;
 }
 
-/* The next one; its reference and path are the caller's. */
+/* Moves the first entry to *to.  The caller owns its reference and path then. */
 static void pop_other(struct others *t, struct other *to)
 {
 	struct other_chunk *c = t->first;
-	const struct packed_other *k =
+	const struct packed_other *packed =
 		(const struct packed_other *)(const void *)(c->bytes + c->at);
 
-	to->dir = k->dir;
-	to->path = k->path;
-	to->group = k->group;
-	to->want = k->want;
-	memcpy(to->name, k->name, strlen(k->name) + 1);
-	c->at += k->size;
+	to->dir = packed->dir;
+	to->path = packed->path;
+	to->group = packed->group;
+	to->want = packed->want;
+	memcpy(to->name, packed->name, strlen(packed->name) + 1);
+	c->at += packed->size;
 	t->count--;
 	if (c->at < c->used)
 		return;
@@ -111,7 +111,7 @@ void others_free(struct others *t)
 struct sent_other {
 	const struct other *o;
 	struct stat st;
-	struct seen seen; /* what was read: of a further name the first one's */
+	struct seen seen; /* what was read; of a further name, under the leading name */
 	struct record_file r;
 	struct xattrs *xattrs;
 	struct removal *removal;
@@ -177,8 +177,8 @@ static int read_other_xattrs(struct source_lane *l, struct sent_other *t)
 	return ret;
 }
 
-/* With --copy-links a link that is met here leads to a FIFO or a device.  One more name of a file
- * may be one, too, but nothing of that is sent. */
+/* With --copy-links a link here leads to a FIFO or a device.  Of a further name of a file nothing
+ * that this reads is sent. */
 static int stat_other(struct source_lane *l, struct sent_other *t)
 {
 	bool follow = l->source->rules->copy_links;
@@ -199,15 +199,16 @@ static int stat_other(struct source_lane *l, struct sent_other *t)
 	return 0;
 }
 
-/* ---- further names of what went before ------------------------------------------------- */
+/* ---- further names of an inode --------------------------------------------------------- */
 
-/* Files are not over yet: what this is sent as is awaited before more links are sent. */
+/* Returns to the phase of files: the result of what is sent now is awaited before more links are
+ * sent. */
 static void return_to_files(struct source *s)
 {
 	s->phase = 0;
 }
 
-/* As a further name of g, or (NULL) as itself. Lock held. */
+/* Queues o again, as a further name of g, or (NULL) as an entry of its own.  Lock held. */
 static int requeue_other(struct source *s, const struct other *o, struct link_group *g)
 {
 	const struct new_other more = {
@@ -221,14 +222,15 @@ static int requeue_other(struct source *s, const struct other *o, struct link_gr
 	return others_add(g ? &s->hard_links : &s->others, &more);
 }
 
-/* 1: it is one more name of what has gone before, and waits once more. */
+/* 1: another name leads, and this one was queued again as a link to it. */
 static int join_other_links(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 	struct link_group *g;
 	int ret;
 
-	/* With these each is made for itself: the sink does not say which it left. */
+	/* With these options each name is made for itself, because the sink does not report which
+	 * ones it left out. */
 	if (!s->rules->hard_links || t->st.st_nlink < 2 || s->rules->ignore_existing ||
 	    s->rules->existing)
 		return 0;
@@ -242,7 +244,8 @@ static int join_other_links(struct source_lane *l, struct sent_other *t)
 	return ret;
 }
 
-/* It is no further name of what leads, or that failed: it goes as if it had not been met yet. */
+/* The name is no longer one of the leading name's inode, or the leading name failed.  Sends it as
+ * if it had just been found. */
 static int send_alone(struct source_lane *l, const struct sent_other *t)
 {
 	struct source *s = l->source;
@@ -267,43 +270,44 @@ static int send_alone(struct source_lane *l, const struct sent_other *t)
 	return item_take(l, &it);
 }
 
-enum first_state { FIRST_STORED, FIRST_AWAITED, FIRST_REPLACED, FIRST_FAILED };
+enum lead_state { LEAD_STORED, LEAD_AWAITED, LEAD_REPLACED, LEAD_FAILED };
 
-/* What of the name that leads? Lock held. */
-static enum first_state find_first_state(const struct source *s, const struct sent_other *t)
+/* The state of the leading name.  Lock held. */
+static enum lead_state find_lead_state(const struct source *s, const struct sent_other *t)
 {
 	const struct link_group *g = t->o->group;
 
 	if (!seen_is_same_inode(&g->seen, &t->st))
-		return FIRST_REPLACED;
+		return LEAD_REPLACED;
 	if (links_lead_failed(&s->links, g))
-		return g->leads < LEADS_MAX ? FIRST_REPLACED : FIRST_FAILED;
-	return g->round < s->links.round ? FIRST_STORED : FIRST_AWAITED;
+		return g->leads < LEADS_MAX ? LEAD_REPLACED : LEAD_FAILED;
+	return g->round < s->links.round ? LEAD_STORED : LEAD_AWAITED;
 }
 
-/* 0: a link to the first name is to be made. 1: it is not. */
-static int check_first(struct source_lane *l, struct sent_other *t)
+/* 0: send a link to the leading name.  1: the name was queued or sent otherwise.  -1: it failed.
+ * -2: the session failed. */
+static int check_lead(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 	char room[FAIL_TEXT_MAX];
-	enum first_state first;
+	enum lead_state lead;
 	int ret = 0;
 
 	pthread_mutex_lock(&s->copy->lock);
-	first = find_first_state(s, t);
+	lead = find_lead_state(s, t);
 	t->r.type = TYPE_HARD_LINK;
 	t->r.link_to = t->o->group->id;
-	/* What is removed must be what was read of the first name. */
+	/* The name is removed only if it is what was read under the leading name. */
 	t->seen = t->o->group->seen;
-	if (first == FIRST_AWAITED) {
+	if (lead == LEAD_AWAITED) {
 		return_to_files(s);
 		ret = requeue_other(s, t->o, t->o->group) ? -2 : 1;
 	}
 	pthread_mutex_unlock(&s->copy->lock);
-	if (first == FIRST_FAILED)
+	if (lead == LEAD_FAILED)
 		return fail("link %s: the file it links to could not be copied",
 			    format_other_path(t, room, sizeof room));
-	if (first == FIRST_REPLACED)
+	if (lead == LEAD_REPLACED)
 		return send_alone(l, t) ? -2 : 1;
 	return ret;
 }
@@ -312,14 +316,14 @@ static int prepare_removal(struct source_lane *l, struct sent_other *t)
 {
 	struct source *s = l->source;
 
-	/* What --ignore-existing or --existing left out is told as stored. */
+	/* The sink reports what --ignore-existing or --existing leaves out as stored. */
 	if (!s->removes || ((s->rules->ignore_existing || s->rules->existing) && !t->o->group))
 		return 0;
 	return removal_new(s, t->o->path ? NULL : t->o->dir, t->o->path ? t->o->path : t->o->name,
 			   &t->seen, &t->removal);
 }
 
-/* What it takes, if it is to be in one block. */
+/* The bytes that it takes to be whole in one block. */
 static size_t measure_other(const struct sent_other *t)
 {
 	return RECORD_FILE_MAX + RECORD_DATA_HEAD + (size_t)t->r.size + END_ROOM +
@@ -359,14 +363,14 @@ static int put_other_records(struct source_lane *l, struct sent_other *t)
 					  .file.object = t->removal};
 	size_t need = measure_other(t);
 
-	/* What fits a block is in one: that is cheaper at the sink. */
+	/* Put what fits one block into one, because that is cheaper at the sink. */
 	if (need > lane_block_size(l->lane))
 		need = RECORD_FILE_MAX;
 	if (source_put_dir(l, t->o->dir) || source_put_owners(l, &t->r.a, t->xattrs) ||
 	    source_reserve_room(l, need))
 		return -1;
 	record_file_encode(&l->records, &t->r);
-	/* Known before its first block is sent: it may fail at once. */
+	/* Queue it before its first block is sent: the sink may report a failure at once. */
 	t->removal = NULL;
 	source_queue_unpublished(l, &done);
 	if (source_put_xattrs(l, t->r.id, t->xattrs) || put_target(l, t) ||
@@ -385,7 +389,7 @@ static enum event_what get_other_event(const struct sent_other *t)
 	return t->r.type == TYPE_SYMLINK ? EVENT_SYMLINK : EVENT_NODE;
 }
 
-/* 1: nothing of it is sent now. -1: it failed; -2: the session did. */
+/* 1: nothing of it is sent now.  -1: it failed.  -2: the session failed. */
 static int read_other(struct source_lane *l, struct sent_other *t)
 {
 	int ret;
@@ -394,7 +398,7 @@ static int read_other(struct source_lane *l, struct sent_other *t)
 		return -1;
 	walk_attr_of(&t->st, &t->r.a);
 	if (t->o->group) {
-		ret = check_first(l, t);
+		ret = check_lead(l, t);
 		return ret ? ret : prepare_removal(l, t);
 	}
 	if (fill_type(t) || read_target(l, t) || read_other_xattrs(l, t))
@@ -404,7 +408,7 @@ static int read_other(struct source_lane *l, struct sent_other *t)
 	return prepare_removal(l, t);
 }
 
-/* A failure is the session's. */
+/* -1: the session fails. */
 static int put_other(struct source_lane *l, struct sent_other *t)
 {
 	int ret;

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-/* Lock held in all of them, but for those of source.h. */
+/* All static functions are called with the lock held. */
 
 static void set_busy(struct source_lane *l, bool busy, bool taking)
 {
@@ -16,9 +16,9 @@ static void set_busy(struct source_lane *l, bool busy, bool taking)
 	l->taking = taking;
 }
 
-/* ---- what there is to do ------------------------------------------------------------- */
+/* ---- choosing a job ------------------------------------------------------------------ */
 
-/* With --delete one lane alone walks: KEEPs of a directory are on one lane. */
+/* With --delete only lane 0 walks, because all KEEPs of a directory must be on one lane. */
 static bool may_walk(const struct source_lane *l)
 {
 	const struct source *s = l->source;
@@ -31,7 +31,8 @@ static bool may_take_entries(const struct source *s)
 {
 	if (!s->walked.first || s->asides.count + s->taking * TAKE_MAX >= s->asides.max)
 		return false;
-	/* What the user named may be a stream, which is opened once only. */
+	/* A source that the user named may be a stream.  That is opened only once, so it cannot be
+	 * kept aside. */
 	return s->large.count < UNFINISHED_MAX || *s->walked.first->at != WALK_NAMED;
 }
 
@@ -56,7 +57,7 @@ static enum job take_entries(struct source_lane *l)
 		s->walked.entries--;
 		if (s->walked.first->count == 0)
 			s->walked.first = s->walked.first->next;
-		/* One alone: it may be something that waits. */
+		/* Take a named source alone, because reading it may block. */
 		if (e->type == WALK_NAMED ||
 		    (s->walked.first && *s->walked.first->at == WALK_NAMED))
 			break;
@@ -93,13 +94,13 @@ static enum job take_asides(struct source_lane *l)
 	return JOB_ASIDES;
 }
 
-/* The oldest and the shortest of the large files by turns: neither does a huge one hold up all
- * that are found after it, nor do they, however many come, hold up that one. */
+/* Alternates between the oldest and the shortest large file.  So a huge file does not delay all
+ * files that are found after it, and they do not delay the huge one. */
 static struct source_file *choose_large(struct source *s)
 {
 	uint64_t turn = atomic_load(&s->large.claimed) / LARGE_TURN;
 
-	/* One that failed at the peer has its end at once: its reader may be waited for. */
+	/* A file that failed at the peer comes first, so that its FILE_END is sent at once. */
 	for (struct source_file *f = s->large.failed_at_peer > 0 ? s->large.open : NULL; f;
 	     f = f->next_open)
 		if (atomic_load(&f->stop))
@@ -131,7 +132,7 @@ static enum job pick_open(struct source_lane *l, struct source_file **file)
 	return new ? JOB_ANNOUNCE : JOB_READ;
 }
 
-/* Questions go first, so that answers come while files are sent. */
+/* Questions go first, so that answers arrive while files are sent. */
 static enum job pick_small(struct source_lane *l)
 {
 	struct source *s = l->source;
@@ -141,7 +142,7 @@ static enum job pick_small(struct source_lane *l)
 	return may_take_asides(s) ? take_asides(l) : JOB_WAIT;
 }
 
-/* No other lane does anything that could make more work. */
+/* Nothing is left to do, and no other lane does anything that could lead to more work. */
 static bool is_drained(const struct source_lane *l)
 {
 	const struct source *s = l->source;
@@ -150,7 +151,8 @@ static bool is_drained(const struct source_lane *l)
 	       s->busy == l->busy;
 }
 
-/* When all files have their result: what refers to them, or what they must not be replaced by. */
+/* Other entries wait until all files have their results: hard links need the file that they refer
+ * to, and a symlink must not replace a directory that files go into. */
 static enum job pick_others(struct source_lane *l)
 {
 	struct source *s = l->source;
@@ -176,7 +178,7 @@ static enum job pick_others(struct source_lane *l)
 static enum job pick_job(struct source_lane *l, struct source_file **file)
 {
 	struct source *s = l->source;
-	bool big = s->large.open, more = l->taken_at < l->taken_count;
+	bool any_open = s->large.open, any_taken = l->taken_at < l->taken_count;
 	enum job job = JOB_WAIT;
 
 	if (atomic_load(&s->copy->failed))
@@ -185,18 +187,18 @@ static enum job pick_job(struct source_lane *l, struct source_file **file)
 		s->walked.walking = true;
 		return JOB_WALK;
 	}
-	if (!big || l->large_due == 0)
-		job = more ? JOB_ENTRIES : pick_small(l);
-	if (job == JOB_WAIT && big)
+	if (!any_open || l->large_due == 0)
+		job = any_taken ? JOB_ENTRIES : pick_small(l);
+	if (job == JOB_WAIT && any_open)
 		job = pick_open(l, file);
-	if (job == JOB_WAIT && more)
+	if (job == JOB_WAIT && any_taken)
 		job = JOB_ENTRIES;
 	if (job == JOB_WAIT)
 		job = pick_others(l);
 	return job == JOB_WAIT && l->records.used > 0 ? JOB_FLUSH : job;
 }
 
-/* Is everything found whose bytes will come? */
+/* Records that the tally's total is complete, once all files have been found. */
 static void note_total(struct source *s)
 {
 	if (s->walked.over && !s->walked.first && s->asides.count == 0 && s->taking == 0 &&
@@ -204,7 +206,8 @@ static void note_total(struct source *s)
 		atomic_store(&s->copy->tally->total_known, true);
 }
 
-/* The lock is left for the time of it, which the lane itself counts. */
+/* Releases the lock meanwhile.  The lane counts this time itself, so it is subtracted as ns_spare.
+ */
 static int flush_lane(struct source_lane *l)
 {
 	struct source *s = l->source;
@@ -223,17 +226,17 @@ static int flush_lane(struct source_lane *l)
 }
 
 /*
- * What is waited for may be the answer to what this lane has sent, and that is lost if the wire
- * breaks: nobody but this thread can have another one.  So it does not stay here until all of it is
- * stored.
+ * Waits until something changes.  That may be the answer to a block which this lane has sent, and
+ * which is lost if the wire breaks.  Only this thread can get the lane another wire.  So while
+ * blocks are unconfirmed, it waits until flush_ms at most, and then flushes the lane.
  *
- * A walk that finds nothing new is the source's slowness; without one, and when no other lane has
- * anything to do either, it is the sink that has to say something.
+ * While the walk runs, the time counts as reading.  Else it counts as spare if other lanes are
+ * busy, and as waiting for the sink if none is.
  */
 static int await_change(struct source_lane *l, uint64_t flush_ms)
 {
 	struct source *s = l->source;
-	bool walking = s->walked.walking, others = s->busy > l->busy;
+	bool walking = s->walked.walking, others_busy = s->busy > l->busy;
 	uint64_t start = clock_ns();
 	struct timespec until;
 
@@ -246,7 +249,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 		pthread_cond_wait(&s->copy->changed, &s->copy->lock);
 	}
 	if (!walking)
-		*(others ? &l->use.ns_spare : &l->use.ns_idle) += clock_ns() - start;
+		*(others_busy ? &l->use.ns_spare : &l->use.ns_idle) += clock_ns() - start;
 	return 0;
 }
 
@@ -259,9 +262,9 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 	pthread_mutex_lock(&c->lock);
 	source_publish_locked(l);
 	for (;;) {
-		bool more = l->taken_at < l->taken_count;
+		bool any_taken = l->taken_at < l->taken_count;
 
-		set_busy(l, more || l->records.used > 0, more);
+		set_busy(l, any_taken || l->records.used > 0, any_taken);
 		note_total(l->source);
 		job = pick_job(l, file);
 		if (job != JOB_WAIT)
@@ -275,7 +278,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 		set_busy(l, false, false);
 	else
 		set_busy(l, true, job != JOB_ANNOUNCE && job != JOB_READ && job != JOB_FLUSH);
-	/* So it is for others. */
+	/* Other lanes may have the same job now. */
 	if (job == JOB_OVER || job == JOB_OTHERS)
 		pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);

@@ -7,10 +7,10 @@
 #include <time.h>
 #include "base/fail.h"
 
-/* What a lane made of its piece. */
-struct sent {
+/* What a lane sent of its piece. */
+struct sent_piece {
 	uint64_t data, holes;
-	uint64_t sum[2]; /* beside what l->digest has */
+	uint64_t sum[2]; /* without what l->digest has */
 };
 
 /* ---- the end of a file --------------------------------------------------------------- */
@@ -23,7 +23,7 @@ static int put_file_end(struct source_lane *l, const struct record_file_end *r)
 	return 0;
 }
 
-/* Attributes go where the FILE_END goes; those that can't be read are the file's failure. */
+/* Sends attributes on the lane that sends the FILE_END.  If they cannot be read, the file fails. */
 static int put_attributes(struct source_lane *l, struct source_file *f)
 {
 	const struct rules *rules = l->source->rules;
@@ -58,7 +58,7 @@ static int end_compared(struct source_lane *l, struct source_file *f)
 	return 0;
 }
 
-/* f may be gone after this. */
+/* f may be freed after this. */
 static int end_file(struct source_lane *l, struct source_file *f)
 {
 	struct record_file_end r;
@@ -84,7 +84,8 @@ static int send_extent(struct source_lane *l, struct source_file *f, uint64_t po
 	return source_send(l, BLOCK_EXTENT, f->id, pos, len);
 }
 
-/* Of what was claimed read as much as there are blocks for, with one call. */
+/* Reads as much of the claimed piece as the lane has blocks for, with one call.  Returns the bytes
+ * that arrived. */
 static uint64_t read_ahead(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len)
 {
 	uint32_t size = lane_block_size(l->lane);
@@ -101,10 +102,10 @@ static uint64_t read_ahead(struct source_lane *l, struct source_file *f, uint64_
 	return source_file_read_many(f, to, count, pos);
 }
 
-/* Read and send what was claimed; what went out is counted, also on failure.  1: the file
- * failed, -1: the session. */
+/* Reads and sends the claimed piece, and counts in *sent what was sent, also on failure.  1: the
+ * file failed.  -1: the session failed. */
 static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-		     struct sent *sent)
+		     struct sent_piece *sent)
 {
 	uint32_t size = lane_block_size(l->lane);
 	uint64_t ahead = read_ahead(l, f, pos, len);
@@ -134,9 +135,9 @@ static int send_data(struct source_lane *l, struct source_file *f, uint64_t pos,
 	return 0;
 }
 
-/* The same from l->scratch. */
+/* As send_data(), from l->scratch. */
 static int send_scratch(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-			struct sent *sent)
+			struct sent_piece *sent)
 {
 	uint32_t size = lane_block_size(l->lane);
 
@@ -155,7 +156,7 @@ static int send_scratch(struct source_lane *l, struct source_file *f, uint64_t p
 }
 
 static int put_have(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-		    struct sent *sent)
+		    struct sent_piece *sent)
 {
 	struct record_have r = {.id = f->id, .pos = pos, .len = len};
 
@@ -166,24 +167,24 @@ static int put_have(struct source_lane *l, struct source_file *f, uint64_t pos, 
 	return 0;
 }
 
-/* A cell of which the sink has something. */
+/* Sends HAVE for a cell that the sink has, or its bytes if they differ. */
 static int send_known_cell(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-			   struct sent *sent)
+			   struct sent_piece *sent)
 {
-	const uint64_t *told = known_cells_at(f->known, pos);
+	const uint64_t *known = known_cells_at(f->known, pos);
 	uint64_t sum[2];
 
 	if (source_file_read(f, l->scratch, len, pos))
 		return 1;
 	cells_hash(pos, l->scratch, len, sum);
 	sum_add(sent->sum, sum);
-	if (told[0] == sum[0] && told[1] == sum[1])
+	if (known[0] == sum[0] && known[1] == sum[1])
 		return put_have(l, f, pos, len, sent);
 	return send_scratch(l, f, pos, len, sent);
 }
 
 static int put_hole(struct source_lane *l, struct source_file *f, uint64_t pos, uint64_t len,
-		    struct sent *sent)
+		    struct sent_piece *sent)
 {
 	struct record_hole r = {.id = f->id, .pos = pos, .len = len};
 
@@ -194,17 +195,17 @@ static int put_hole(struct source_lane *l, struct source_file *f, uint64_t pos, 
 	return 0;
 }
 
-/* Is this part of f, zeros or what was read of it, what the sink has there? */
+/* Does the sink have these bytes of f?  A cell that it did not send is zero there. */
 static bool is_same_cell(const struct source_file *f, uint64_t pos, const uint8_t *bytes,
 			 size_t len)
 {
-	const uint64_t *told = known_cells_at(f->known, pos);
+	const uint64_t *known = known_cells_at(f->known, pos);
 	uint64_t sum[2];
 
-	if (!told)
+	if (!known)
 		return bytes_are_zero(bytes, len);
 	cells_hash(pos, bytes, len, sum);
-	return told[0] == sum[0] && told[1] == sum[1];
+	return known[0] == sum[0] && known[1] == sum[1];
 }
 
 static int compare_cells(struct source_lane *l, struct source_file *f, enum claim claim,
@@ -228,23 +229,23 @@ static int compare_cells(struct source_lane *l, struct source_file *f, enum clai
 	return 0;
 }
 
-/* How much to claim at once: a cell, where the sink told one, else as many whole ones as there are
- * blocks for, up to such a one. */
+/* How much to claim at once: one cell that the sink has; else as many whole cells as there are
+ * blocks for, up to the next one that the sink has. */
 static uint64_t choose_claim_unit(const struct source_lane *l, const struct source_file *f,
 				  unsigned blocks)
 {
 	uint64_t size = (uint64_t)blocks * lane_block_size(l->lane);
 	uint64_t unit = size > CELL ? size - size % CELL : CELL;
-	uint64_t told = f->known ? known_cells_next(f->known, f->pos) : UINT64_MAX;
+	uint64_t next_known = f->known ? known_cells_next(f->known, f->pos) : UINT64_MAX;
 
 	if (f->cloned)
 		return f->size;
-	if (f->compared || told == f->pos)
+	if (f->compared || next_known == f->pos)
 		return CELL;
-	return told - f->pos < unit ? told - f->pos : unit;
+	return next_known - f->pos < unit ? next_known - f->pos : unit;
 }
 
-/* What begins here and is sent has a position that a block can tell. */
+/* 1: the file fails, because a block's head cannot hold this position. */
 static int check_extent_reach(const struct source_file *f, uint64_t pos, uint64_t len)
 {
 	if (pos + len <= (uint64_t)INT64_MAX - LANE_BLOCK_MAX)
@@ -254,7 +255,7 @@ static int check_extent_reach(const struct source_file *f, uint64_t pos, uint64_
 }
 
 static int send_piece(struct source_lane *l, struct source_file *f, enum claim claim, uint64_t pos,
-		      uint64_t len, struct sent *sent)
+		      uint64_t len, struct sent_piece *sent)
 {
 	if (claim == CLAIM_NONE)
 		return 0;
@@ -271,7 +272,7 @@ static int send_piece(struct source_lane *l, struct source_file *f, enum claim c
 	return send_data(l, f, pos, len, sent);
 }
 
-static int send_next_piece(struct source_lane *l, struct source_file *f, struct sent *sent)
+static int send_next_piece(struct source_lane *l, struct source_file *f, struct sent_piece *sent)
 {
 	enum claim claim = CLAIM_NONE;
 	uint64_t pos = 0, len = 0;
@@ -313,8 +314,8 @@ static bool is_either_stopped(void *ctx)
 	return copy_stopped(b->copy) || atomic_load(&b->file->stop);
 }
 
-/* Read into b what comes next, and where it is; turn held.  What is no whole cells is hashed
- * here, in order; up to the end of a cell, so that the next read begins one. */
+/* Reads the stream's next bytes into b; turn held.  A read that begins inside a cell ends with that
+ * cell, so that the next one begins a cell.  What is not whole cells is hashed here, in order. */
 static ssize_t gather_block(struct source_lane *l, struct source_file *f, struct block *b)
 {
 	struct either_stopper both = {.copy = l->source->copy, .file = f};
@@ -340,13 +341,13 @@ static ssize_t gather_block(struct source_lane *l, struct source_file *f, struct
 	return n;
 }
 
-/* Is it this lane's turn within some time, and is there something to read? */
+/* Takes the turn, if it is free and there is input, each within UNCONFIRMED_MS. */
 static bool try_turn(struct source_file *f)
 {
 	struct pollfd p = {.fd = f->fd, .events = POLLIN};
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until); /* the one that timedlock goes by */
+	clock_gettime(CLOCK_REALTIME, &until); /* the clock of pthread_mutex_timedlock() */
 	until.tv_nsec += UNCONFIRMED_MS * 1000000L;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
@@ -358,25 +359,26 @@ static bool try_turn(struct source_file *f)
 	return false;
 }
 
-/* Who has the turn may wait for input for ever, and so may all others for him.  What they have sent
- * may be lost with a wire meanwhile, and its reader be whom the input waits for. */
+/* The lane with the turn may wait for input for ever, and all other lanes for that lane.  Meanwhile
+ * a wire may break and lose blocks, and the input may depend on the reader of these blocks.  So a
+ * lane with unconfirmed blocks tends its wire while it waits. */
 static int take_turn(struct source_lane *l, struct source_file *f)
 {
 	while (l->unconfirmed) {
-		int owed;
+		int unconfirmed;
 
 		if (try_turn(f))
 			return 0;
-		owed = lane_tend(l->lane);
-		if (owed < 0)
+		unconfirmed = lane_tend(l->lane);
+		if (unconfirmed < 0)
 			return -1;
-		l->unconfirmed = owed;
+		l->unconfirmed = unconfirmed;
 	}
 	pthread_mutex_lock(&f->turn);
 	return 0;
 }
 
-static int send_next_stream(struct source_lane *l, struct source_file *f, struct sent *sent)
+static int send_next_stream(struct source_lane *l, struct source_file *f, struct sent_piece *sent)
 {
 	struct block *b = l->block;
 	int after, ret = 0;
@@ -385,11 +387,11 @@ static int send_next_stream(struct source_lane *l, struct source_file *f, struct
 	if (take_turn(l, f))
 		return -1;
 	n = gather_block(l, f, b);
-	/* Nobody tries again what failed or ended. */
+	/* No lane reads again after a failure or the end. */
 	if (n <= 0 && f->after == 0)
 		f->after = n < 0 ? errno : GATHER_END;
 	after = f->after;
-	/* While it is its turn: no later piece is sent before this one is. */
+	/* Pace with the turn held, so that no later piece is sent before this one. */
 	if (n > 0)
 		ret = source_pace(l, b->len);
 	pthread_mutex_unlock(&f->turn);
@@ -416,7 +418,7 @@ static int send_next_stream(struct source_lane *l, struct source_file *f, struct
 
 int source_read(struct source_lane *l, struct source_file *f)
 {
-	struct sent sent = {0};
+	struct sent_piece sent = {0};
 	uint64_t sum[2], done;
 	int ret;
 
@@ -424,7 +426,7 @@ int source_read(struct source_lane *l, struct source_file *f)
 	ret = f->flags & FILE_STREAM ? send_next_stream(l, f, &sent) : send_next_piece(l, f, &sent);
 	digest_sum(l->digest, sum);
 	sum_add(sent.sum, sum);
-	/* What had no bytes has had its turn. */
+	/* A piece without bytes ends the large files' turn. */
 	done = sent.data + sent.holes;
 	l->large_due = done > 0 && l->large_due > done ? l->large_due - done : 0;
 	if (ret)

@@ -99,7 +99,7 @@ int source_get_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
 	uint64_t most = bytes / lane_block_size(l->lane), half = lane_depth(l->lane) / 2;
 	struct block *b;
 
-	/* While these are read others are on their way. */
+	/* The other half is in flight while these are read. */
 	if (most > half)
 		most = half;
 
@@ -155,7 +155,7 @@ int source_send_records(struct source_lane *l)
 	}
 	l->records_sent = true;
 	l->compared_count = 0;
-	/* A block that is full of questions only is one turn, too. */
+	/* A block of questions alone is a turn, too. */
 	l->large_due = l->small_count > 0 ? (uint64_t)l->small_count * SMALL_WEIGHT : 1;
 	l->small_count = 0;
 	return source_send(l, BLOCK_RECORDS, 0, 0, (uint32_t)l->records.used);
@@ -235,13 +235,13 @@ int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in,
 	return source_put_dir(l, in) || put_origin(l, want, in ? in->id : 0, name, st) ? -1 : 0;
 }
 
-/* A directory that the user named, and did not only lead through. */
+/* Sends the ORIGIN of a directory that the user named, unless it is only an implied one. */
 static int put_dir_origin(struct source_lane *l, const struct walk_dir *d)
 {
 	const struct stat st = {.st_mode = S_IFDIR, .st_dev = d->held.dev, .st_ino = d->held.ino};
-	bool leads = (d->flags & DIR_IMPLIED) && !(d->flags & DIR_CONTENTS);
+	bool implied = (d->flags & DIR_IMPLIED) && !(d->flags & DIR_CONTENTS);
 
-	if (!d->path || leads)
+	if (!d->path || implied)
 		return 0;
 	return put_origin(l, d->want, d->parent ? d->parent->id : 0, d->name, &st);
 }
@@ -264,12 +264,12 @@ static int put_one_dir(struct source_lane *l, struct walk_dir *d)
 	return 0;
 }
 
-/* Is it new on this lane? From now on it is not. */
+/* False: this lane has announced d already. */
 static bool mark_dir_announced(const struct source_lane *l, struct walk_dir *d)
 {
 	uint64_t bit = UINT64_C(1) << l->index;
 
-	/* Nobody else touches this lane's bit. */
+	/* Only this thread changes this lane's bit. */
 	if (atomic_load_explicit(&d->announced, memory_order_relaxed) & bit)
 		return false;
 	atomic_fetch_or_explicit(&d->announced, bit, memory_order_relaxed);
@@ -312,7 +312,7 @@ int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x
 	size_t at = 0;
 
 	while (x) {
-		/* So that a piece is not tiny, if it need not be. */
+		/* Reserve more than the head, so that a piece is not needlessly small. */
 		if (source_reserve_room(l, RECORD_XATTR_HEAD_MAX + NAME_ROOM))
 			return -1;
 		if (!xattrs_next_piece(x, &at, &pos,
@@ -332,6 +332,6 @@ size_t source_xattrs_room(const struct xattrs *x, uint32_t id)
 
 	while (x && xattrs_next_piece(x, &at, &pos, XATTR_VALUE_MAX, id, &r))
 		sum += measure_xattr_head(&r) + r.len;
-	/* The room that the last piece wants to have. */
+	/* source_put_xattrs() reserves this much before the last piece, too. */
 	return sum ? sum + RECORD_XATTR_HEAD_MAX + NAME_ROOM : 0;
 }

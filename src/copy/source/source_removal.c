@@ -8,16 +8,16 @@
 #include "base/io.h"
 #include "base/log.h"
 
-/* What is to be removed once it is stored. */
+/* A source name that is removed once it is stored. */
 struct removal {
 	struct removal *next;
-	uint32_t id; /* of what is the same; 0: a link or node */
+	uint32_t id; /* set by removal_hold_same() */
 	struct walk_dir *dir; /* a reference */
-	struct seen seen; /* what was read, which the name must still be */
+	struct seen seen; /* what was read; the name must still be that */
 	bool same; /* it was compared, so the target may be the source itself */
 	bool named;
-	const char *name; /* in dir: the end of: */
-	char path[]; /* of one that the user named; else its name */
+	const char *name; /* in dir; points into path */
+	char path[]; /* as the user named it; else only the name */
 };
 
 void removal_free(struct removal *r)
@@ -28,8 +28,8 @@ void removal_free(struct removal *r)
 	free(r);
 }
 
-/* The directory of what the user named path, shared by those from one directory.  Lock held: it is
- * opened rarely. */
+/* Opens the directory of a source that the user named.  Sources in one directory share it.  The
+ * lock is held during the open, because that is rare. */
 static struct walk_dir *open_named_dir(struct source *s, const char *path, size_t len)
 {
 	struct walk_dir_opts o = {.name = ""};
@@ -87,7 +87,8 @@ void removal_queue(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
-	/* What has lost its other names is not known to be a link, where it is met after that. */
+	/* Wait until all names have been found.  One that is found after the others were removed
+	 * would not look like a hard link. */
 	if (s->rules->hard_links && r->seen.links > 1 && s->phase == 0) {
 		r->next = s->removals.linked;
 		s->removals.linked = r;
@@ -124,7 +125,7 @@ void removals_queue_same(struct source *s)
 
 	while ((r = s->removals.same) != NULL) {
 		s->removals.same = r->next;
-		/* A result would have settled it. */
+		/* A failure would have settled the id. */
 		if (ids_kind(&s->ids, r->id) == LIVE_SAME)
 			removal_queue(s, r);
 		else
@@ -132,14 +133,14 @@ void removals_queue_same(struct source *s)
 	}
 }
 
-/* ---- further names of what has lost one ------------------------------------------------- */
+/* ---- further names of an inode that lost one -------------------------------------------- */
 
 static bool is_time_before(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-/* Is it as it was read, or did it only lose names to us since? */
+/* Is it as it was read, except for names that this run has removed since? */
 static bool is_still_as_read(const struct source *s, const struct removal *r,
 			     const struct stat *now)
 {
@@ -155,7 +156,7 @@ static bool is_still_as_read(const struct source *s, const struct removal *r,
 	       !is_time_before(&u->until, &r->seen.ctime);
 }
 
-/* fd, which was before, lost a name to us.  -1, with errno. */
+/* This run removed a name of fd, whose status was *before.  -1 with errno. */
 static int note_unlinked(struct source *s, const struct stat *before, int fd)
 {
 	struct inode_key inode = {.dev = before->st_dev, .ino = before->st_ino};
@@ -204,13 +205,14 @@ static int check_still_as_read(const struct source *s, const struct removal *r,
 		shown);
 }
 
-/* No call removes a name only if it is a certain inode's: nothing is between looking and that. */
+/* No system call removes a name only if it is that of a given inode.  So nothing happens between
+ * the check and the removal. */
 static int unlink_source(struct source *s, const struct removal *r, int dirfd, const char *shown)
 {
 	struct stat now, after;
 	int fd = walk_open_path(dirfd, r->name, false), ret;
 
-	/* It is named twice, or somebody else has removed it: it is not there any more. */
+	/* The user named it twice, or another process removed it. */
 	if (fd < 0 && errno == ENOENT)
 		ret = 0;
 	else if (fd < 0 || walk_refresh(dirfd, r->name) || fstat(fd, &now) ||
@@ -222,7 +224,7 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 		ret = fail("remove %s: %m", shown);
 	else
 		ret = 0;
-	/* The next of its names will seem to have changed. */
+	/* The removal changed the ctime, which the check of the next name has to expect. */
 	if (ret == 0 && fd >= 0 && now.st_nlink > 1 && note_unlinked(s, &now, fd))
 		log_warn("stat %s after removing it: %m; its other hard links may be kept", shown);
 	close_fd(fd);
@@ -233,7 +235,7 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 {
 	int dirfd, ret;
 
-	/* Nothing would tell that more came meanwhile. */
+	/* Nothing shows whether a FIFO or a device got more bytes meanwhile. */
 	if (r->named && !S_ISREG(r->seen.mode))
 		return fail("remove %s: it is not a regular file", shown);
 	if (walk_dir_use(r->dir, &dirfd))

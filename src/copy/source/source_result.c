@@ -9,9 +9,9 @@
 #include "base/io.h"
 #include "copy/io/content.h"
 
-/* ---- ends ---------------------------------------------------------------------------- */
+/* ---- ends of files ------------------------------------------------------------------- */
 
-/* Lock held: nobody needs it any more, but perhaps who removes it. */
+/* f has its result and is freed; if it was stored, its removal is queued.  Lock held. */
 static void finish_source_file(struct source *s, struct source_file *f, bool stored)
 {
 	s->unfinished--;
@@ -24,7 +24,8 @@ static void finish_source_file(struct source *s, struct source_file *f, bool sto
 	source_file_free(f);
 }
 
-/* Read it once more, as whoever checks it would: a stream can't be. */
+/* Computes the digest of --print-digest by reading the file again, which a stream does not allow.
+ */
 static int digest_content(const struct source *s, const struct source_file *f,
 			  struct record_file_end *r)
 {
@@ -38,7 +39,7 @@ static int digest_content(const struct source *s, const struct source_file *f,
 	return 0;
 }
 
-/* The whole of it was read, and this thread's failure is none of it: 0. */
+/* Everything was read.  0: the file did not change.  -1: the file fails. */
 static int check_read_file(const struct source *s, struct source_file *f, struct record_file_end *r)
 {
 	const struct stream *stream;
@@ -52,7 +53,7 @@ static int check_read_file(const struct source *s, struct source_file *f, struct
 		return -1;
 	if (f->stream && !(f->flags & FILE_STREAM))
 		lseek(f->fd, (off_t)(f->base + f->size), SEEK_SET);
-	/* Also of a stream that was named. */
+	/* finish() is also for a stream that the user named. */
 	stream = &s->o->stream;
 	return stream->finish && (f->stream || (f->flags & FILE_STREAM))
 		       ? stream->finish(stream->ctx)
@@ -103,7 +104,7 @@ static void count_end(struct source *s, const struct source_file *f)
 	sum_add(s->ended.digest, f->sum);
 }
 
-/* Lock held, and left for the time of it: its result may come and free it meanwhile. */
+/* Lock held; releases it while reporting.  A result may free f meanwhile. */
 static void report_file_failure(struct source *s, const struct source_file *f)
 {
 	static const char nothing[] = "";
@@ -181,7 +182,7 @@ bool source_end_compared(struct source *s, struct source_file *f)
 		f->failure = *failed();
 	}
 	if (f->failed) {
-		/* The sink has not begun it, and need not hear of it. */
+		/* The sink has not begun this file, so it needs no FILE_END. */
 		count_failed(s, f);
 		if (!s->only)
 			report_file_failure(s, f);
@@ -229,12 +230,13 @@ static int take_file_failure(struct source *s, struct source_file *f, const stru
 		f->failed_at_peer = true;
 		f->failure = *why;
 		s->large.failed_at_peer++;
-		/* Whoever takes it up next, or has it now, makes its end; main wakes him. */
+		/* The lane that has f, or takes it next, sends its FILE_END.  await_news() wakes a
+		 * lane that is blocked in reading f. */
 		atomic_store(&f->stop, true);
 		pthread_cond_broadcast(&s->copy->changed);
 		return 0;
 	}
-	/* One that failed here is only acknowledged. */
+	/* If it failed here, the sink only acknowledges that. */
 	if (!f->failed)
 		count_peer_failure(s, f->id, why);
 	ids_settle(&s->ids, f->id);
@@ -242,7 +244,7 @@ static int take_file_failure(struct source *s, struct source_file *f, const stru
 	return 0;
 }
 
-/* Deletions, metadata and the like, which are of no file that failed. */
+/* Failures that belong to no file: deletions, metadata and the like. */
 static int take_other_failure(struct source *s, const struct failure *why)
 {
 	if (!s->copy->end_sent)
@@ -403,7 +405,7 @@ static int on_done(struct copy *c, const struct frame *f)
 	pthread_mutex_unlock(&c->lock);
 	if (!session)
 		return fail_as(OUT_PROTOCOL, "unexpected DONE from the peer");
-	/* Here and now: the sink goes as soon as it has said this. */
+	/* At once, because the sink closes the connection when it has sent DONE. */
 	session_ended(session);
 	return 0;
 }

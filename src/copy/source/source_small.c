@@ -7,15 +7,15 @@
 #include "copy/io/content.h"
 
 /*
- * Most files of most trees: opened, read and packed into a block by one lane, with as little
- * besides as can be.
+ * Small files, which are most files of most trees.  One lane opens a file, reads it and packs it
+ * into a block.
  */
 
 bool item_is_small(const struct source_lane *l, const struct source_item *it)
 {
 	if ((it->flags & FILE_STREAM) || it->size > l->source->small_max)
 		return false;
-	/* Cells that are there already are for those of several blocks. */
+	/* Only files of several blocks are resumed. */
 	return !(it->aside && it->aside->answer == ANSWER_RESUME);
 }
 
@@ -24,14 +24,13 @@ struct source_small {
 	struct record_file_end end;
 	struct xattrs *xattrs;
 	struct removal *removal;
-	bool hole; /* nothing but */
+	bool hole; /* the file is one hole */
 };
 
 static int read_small_bytes(const struct source_item *it, uint8_t *to, uint64_t digest[2])
 {
 	size_t size = (size_t)it->size;
 	char room[FAIL_TEXT_MAX];
-	/* At 0, as it was opened for this. */
 	ssize_t n = pread_full(it->fd, to, size, 0);
 
 	if (n < 0)
@@ -42,21 +41,21 @@ static int read_small_bytes(const struct source_item *it, uint8_t *to, uint64_t 
 	return 0;
 }
 
-/* Read all of it into l->scratch. */
+/* Reads the whole file into l->scratch. */
 static int read_small(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
-	bool some = it->size > 0;
+	bool has_bytes = it->size > 0;
 
 	if (it->measured) {
-		if (some)
+		if (has_bytes)
 			cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
 		return 0;
 	}
-	m->hole = some && !l->source->rules->no_sparse && source_file_is_hole(it->fd, &it->st);
-	return some && !m->hole ? read_small_bytes(it, l->scratch, m->end.digest) : 0;
+	m->hole = has_bytes && !l->source->rules->no_sparse && source_file_is_hole(it->fd, &it->st);
+	return has_bytes && !m->hole ? read_small_bytes(it, l->scratch, m->end.digest) : 0;
 }
 
-/* What is not always asked for. */
+/* Reads what only some options need. */
 static int read_small_extras(struct source_lane *l, struct source_item *it, struct source_small *m)
 {
 	const struct rules *rules = l->source->rules;
@@ -119,7 +118,7 @@ static int put_small(struct source_lane *l, struct source_item *it, struct sourc
 	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, m->xattrs) ||
 	    source_reserve_room(l, SMALL_ROOM + bytes))
 		return -1;
-	/* All of it in one block, if its attributes let it. */
+	/* Keep all of it in one block, if its attributes fit, too. */
 	if (m->xattrs &&
 	    source_xattrs_room(m->xattrs, m->r.id) + SMALL_ROOM + bytes <=
 		    lane_block_size(l->lane) &&
@@ -165,32 +164,33 @@ static int send_small(struct source_lane *l, struct source_item *it, struct sour
 		return -1;
 	if (m->hole)
 		m->r.flags |= FILE_SPARSE;
-	/* Before: should it need several blocks, it is known when the first one goes. */
+	/* Queue it first: if it needs several blocks, it is published before the first one is sent.
+	 */
 	queue_unpublished_small(l, m);
 	return put_small(l, it, m);
 }
 
-/* Is it what the sink has?  Then that is all that is said of it. */
+/* Does the sink have the same?  Then only SAME is sent. */
 static bool is_same_at_sink(const struct source_lane *l, const struct source_item *it,
 			    struct source_small *m)
 {
 	size_t size = (size_t)it->size;
-	const uint64_t *told;
+	const uint64_t *known;
 
 	if (!it->aside || it->aside->answer != ANSWER_COMPARE || !aside_is_current(l, it))
 		return false;
-	told = known_cells_at(it->aside->known, 0);
+	known = known_cells_at(it->aside->known, 0);
 	if (m->hole)
 		memset(l->scratch, 0, size);
-	if (m->hole && told) {
+	if (m->hole && known) {
 		uint64_t zeros[2];
 
 		cells_hash(0, l->scratch, size, zeros);
-		return told[0] == zeros[0] && told[1] == zeros[1];
+		return known[0] == zeros[0] && known[1] == zeros[1];
 	}
-	if (!told)
+	if (!known)
 		return bytes_are_zero(l->scratch, size);
-	return told[0] == m->end.digest[0] && told[1] == m->end.digest[1];
+	return known[0] == m->end.digest[0] && known[1] == m->end.digest[1];
 }
 
 static int send_same(struct source_lane *l, const struct source_item *it, struct source_small *m)
@@ -209,7 +209,8 @@ static int send_same(struct source_lane *l, const struct source_item *it, struct
 	return 0;
 }
 
-/* Can its bytes be read to where they are sent from? Nothing else of it must be known first. */
+/* Can the file be read right into the block?  Not if its records depend on its bytes or attributes.
+ */
 static bool can_read_into_block(const struct source_lane *l, const struct source_item *it)
 {
 	const struct rules *r = l->source->rules;
@@ -221,7 +222,7 @@ static bool can_read_into_block(const struct source_lane *l, const struct source
 	return l->source->rules->no_sparse || !source_file_may_have_holes(&it->st);
 }
 
-/* 1: a block had to go first, which may have taken its time: what was seen of it is old. */
+/* 1: another block had to be sent first, which may have taken long, so the file's status is old. */
 static int send_read_into_block(struct source_lane *l, struct source_item *it,
 				struct source_small *m)
 {

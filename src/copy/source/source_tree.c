@@ -64,7 +64,7 @@ void item_close(struct source_item *it)
 	it->fd = -1;
 }
 
-/* It has no id any more. */
+/* Gives up the file's id. */
 static void drop_item_id(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
@@ -76,7 +76,7 @@ static void drop_item_id(struct source_lane *l, struct source_item *it)
 		ids_settle(&s->ids, it->id);
 	else if (!(it->flags & FILE_LINKED))
 		source_return_id(l, it->id);
-	/* Nobody else gets that id: another name of it takes the lead. */
+	/* A leading name's id is not used again: another name takes the lead. */
 	if (it->flags & FILE_LINKED)
 		links_fail(&s->links, it->id);
 	pthread_mutex_unlock(&s->copy->lock);
@@ -135,7 +135,7 @@ static int open_named_item(struct source_lane *l, struct source_item *it)
 	return fail("%s is a directory (-r copies it)", it->path);
 }
 
-/* What was found a regular file may be none by now. */
+/* Another entry may have replaced the regular file that the walk found. */
 static int check_still_regular(const struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
@@ -156,7 +156,7 @@ static int open_found_item(struct source_lane *l, struct source_item *it)
 	return check_still_regular(it);
 }
 
-/* A size that means nothing is none. */
+/* A size that means nothing counts as 0. */
 static void set_item_size(struct source_item *it, bool endless)
 {
 	it->flags &= ~(uint32_t)FILE_STREAM;
@@ -173,7 +173,7 @@ int item_open(struct source_lane *l, struct source_item *it)
 	return 0;
 }
 
-/* What is needed to ask about it. */
+/* Examines the file, if possible without opening it. */
 static int stat_item(struct source_lane *l, struct source_item *it)
 {
 	enum sizes sizes;
@@ -184,8 +184,9 @@ static int stat_item(struct source_lane *l, struct source_item *it)
 		return fail_open(it);
 	if (check_still_regular(it))
 		return -1;
-	/* What is mounted on a name, or may have another size than 0, is opened.  An overlay says
-	 * of all its files that they are elsewhere: one of them is opened. */
+	/* Open a file that is on another device than its directory, because it may be a mount
+	 * point of any file system.  On an overlay all files are; there only the first is opened.
+	 */
 	if (it->st.st_dev != it->dir->held.dev && !sizes_known(&l->sizes, &it->st))
 		return item_open(l, it);
 	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
@@ -215,8 +216,8 @@ int item_removal(struct source_lane *l, const struct source_item *it, struct rem
 	struct seen seen = seen_of(&it->st);
 
 	*out = NULL;
-	/* What --ignore-existing or --existing left out is told as stored, unless it was asked
-	 * about. */
+	/* The sink reports what --ignore-existing or --existing leaves out as stored, unless it was
+	 * asked about. */
 	if (!s->removes || (s->rules->ignore_existing && !it->aside) ||
 	    (s->rules->existing && !it->aside && !it->permitted))
 		return 0;
@@ -232,7 +233,7 @@ static bool is_size_excluded(const struct source *s, const struct source_item *i
 	       (size < s->rules->min_size || size > s->rules->max_size);
 }
 
-/* 1: an earlier name of the same file goes, and this one follows as a hard link to it. */
+/* 1: an earlier name of the inode leads, and this one was queued as a hard link to it. */
 static int join_item_links(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
@@ -271,7 +272,7 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 {
 	if (it->aside || !s->asks)
 		return false;
-	/* Its size is not known, so nothing can be compared; a rehearsal sends nothing unasked. */
+	/* Nothing can be compared if the size is unknown.  But --dry-run sends nothing unasked. */
 	if (it->flags & FILE_STREAM)
 		return s->rules->dry_run && S_ISREG(it->st.st_mode);
 	if (source_asks_all(s, it->dir))
@@ -279,9 +280,10 @@ static bool must_ask(const struct source *s, const struct source_item *it)
 	return (it->size >= RESUME_MIN && !walk_dir_is_made(it->dir)) || source_may_clone(s, it);
 }
 
-/* Must it be known whether it may be replaced, before anything else is? Where one of several names
- * may not be, the others are no links to it; what is of no known size is asked nothing else; and an
- * empty one that is the same is removed, but not one that only stays as it is. */
+/* Must the source first know whether the target may be replaced?  If one of several names may not
+ * be, the others must not become links to it.  A file of unknown size is asked about nothing else.
+ * And an empty file is removed if the target is the same, but not if the target is only left alone.
+ */
 static bool must_ask_permission(const struct source *s, const struct source_item *it)
 {
 	if (it->permitted || it->aside || !s->asks || !source_needs_permission(s) ||
@@ -312,7 +314,7 @@ int item_consider(struct source_lane *l, struct source_item *it)
 	return must_ask(s, it) ? source_ask(l, it) : item_send(l, it);
 }
 
-/* Is what the sink has cloned what it is now? */
+/* Has the sink cloned the file as it is now? */
 static bool was_cloned(const struct source_lane *l, const struct source_item *it)
 {
 	if (!it->aside || it->aside->answer != ANSWER_CLONED || !aside_is_current(l, it))
@@ -364,8 +366,8 @@ static bool is_crowded(struct source *s)
 	return crowded;
 }
 
-/* Of what was met and is of no known size as much is read as goes into a block: mostly that is all.
- * What the user named is a stream, and waited for. */
+/* Reads as much of a file of unknown size as fits a block: mostly that is all of it.  A file that
+ * the user named is sent as a stream instead, because reading it may block. */
 static int measure_item(struct source_lane *l, struct source_item *it)
 {
 	char room[FAIL_TEXT_MAX];
@@ -387,21 +389,21 @@ static int measure_item(struct source_lane *l, struct source_item *it)
 	return 0;
 }
 
-/* What was only looked at is read now, and is that from here on.  false: another file was renamed
- * over it meanwhile, which leads nothing. */
+/* The file is open now, so the group's `seen' is updated from it.  False: another file was renamed
+ * over it meanwhile, which does not lead the group. */
 static bool update_group_seen(struct source_lane *l, const struct source_item *it)
 {
 	struct source *s = l->source;
-	bool is;
+	bool same_inode;
 
 	if (!it->group)
 		return true;
 	pthread_mutex_lock(&s->copy->lock);
-	is = seen_is_same_inode(&it->group->seen, &it->st);
-	if (is && it->group->id == it->id)
+	same_inode = seen_is_same_inode(&it->group->seen, &it->st);
+	if (same_inode && it->group->id == it->id)
 		it->group->seen = seen_of(&it->st);
 	pthread_mutex_unlock(&s->copy->lock);
-	return is;
+	return same_inode;
 }
 
 static int reconsider_item(struct source_lane *l, struct source_item *it)
@@ -446,24 +448,24 @@ static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
 	return ret;
 }
 
-/* A directory, with its attributes; one that can't be opened has failed already. */
+/* Sends a directory with its attributes.  If it cannot be opened, the walk has reported that. */
 static int take_dir(struct source_lane *l, struct walk_dir *d)
 {
 	if (source_put_dir(l, d) || take_dir_xattrs(l, d))
 		return -1;
 	l->counts.dirs++;
-	/* The sooner it is heard that it is new, the less is asked. */
+	/* Send it at once: the sooner the sink answers NEW, the fewer questions are asked. */
 	return !d->parent && l->source->asks_all && !l->records_sent ? source_send_records(l) : 0;
 }
 
 int item_take(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
-	/* What is left out by its size is not opened. */
-	bool looks = source_asks_all(s, it->dir) || s->rules->min_size > 0 ||
-		     s->rules->max_size < UINT64_MAX;
+	/* A file that --min-size or --max-size excludes is not opened. */
+	bool stat_first = source_asks_all(s, it->dir) || s->rules->min_size > 0 ||
+			  s->rules->max_size < UINT64_MAX;
 
-	if (!it->path && looks ? stat_item(l, it) : item_open(l, it))
+	if (!it->path && stat_first ? stat_item(l, it) : item_open(l, it))
 		return item_report_failed(l, it);
 	if (it->path && source_put_origin(l, it->want, it->dir, it->name, &it->st)) {
 		close_fd(it->fd);
@@ -539,7 +541,7 @@ static int take_entry(struct source_lane *l, const struct source_entry *e)
 	return 0;
 }
 
-/* Is the block full enough to go, so that a large file has its turn? */
+/* Does a large file wait, and is the block full enough to be sent before it? */
 static bool is_turn_over(const struct source_lane *l)
 {
 	return atomic_load_explicit(&l->source->large.is_open, memory_order_relaxed) &&

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/fail.h"
 
-/* A new directory: it gets its id before anything in it is known. */
+/* Gives a directory its id before anything in it is passed on. */
 static int on_walk_dir(void *ctx, struct walk_dir *d)
 {
 	struct source_lane *l = ctx;

@@ -30,7 +30,7 @@ static int found_add(struct found *f, const char *path, unsigned want, bool miss
 	return 0;
 }
 
-/* Links are followed: one that leads nowhere is no source. */
+/* Follows links: a dangling link counts as missing. */
 static bool is_missing(const char *path)
 {
 	struct stat st;
@@ -38,7 +38,7 @@ static bool is_missing(const char *path)
 	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* A directory that glob() can't list.  What may not be listed matches nothing, as in a shell. */
+/* glob() cannot list a directory.  As in a shell, nothing matches in one without permission. */
 static int on_glob_error(const char *path, int err)
 {
 	errno = err;
@@ -82,7 +82,7 @@ static int find_source(const char *name, unsigned want, bool expand, struct foun
 	return found_add(out, path, want, is_missing(path));
 }
 
-/* What it will be called at the target; "" if it is what is in it that goes there. */
+/* The name of path at the target; "" if only its contents go there. */
 static const char *name_at_target(const char *path, char *to, size_t size)
 {
 	size_t len = strlen(path);
@@ -93,7 +93,7 @@ static const char *name_at_target(const char *path, char *to, size_t size)
 	return to;
 }
 
-/* By that, missing ones last, then in the order asked for. */
+/* Orders paths by their name at the target, then as the user wrote them; missing ones come last. */
 static int compare_found(const void *a, const void *b, void *found)
 {
 	const struct found *f = found;
@@ -108,8 +108,8 @@ static int compare_found(const void *a, const void *b, void *found)
 }
 
 /*
- * Several sources go into one directory, where the second of a name would land on the first.
- * Lanes overtake each other, so that is decided here, not by who comes first.
+ * If several sources go into one directory, a second source of one name would replace the first.
+ * Lanes overtake each other, so the order of arrival must not decide, and this does.
  */
 static int find_twins(struct found *f)
 {

@@ -14,9 +14,12 @@
 #include "base/worker.h"
 #include "copy/names/own_name.h"
 
-enum { AT_ONCE = 64 };
+enum {
+	TRIES_MAX = 64, /* of one step, to find something to pass on */
+	SUB_BYTES = 16, /* of an entry of walk_frame.subs, roughly */
+};
 
-/* As the kernel gives it; glibc has no struct for it that all versions know. */
+/* As getdents64(2) returns it.  Not all versions of glibc have a struct for it. */
 struct dent {
 	uint64_t ino;
 	int64_t off; /* where the next one begins */
@@ -25,7 +28,7 @@ struct dent {
 	char name[];
 };
 
-/* ---- what is handed out -------------------------------------------------------------- */
+/* ---- pieces -------------------------------------------------------------------------- */
 
 int walk_fail(struct walk *w, struct walk_dir *d, const char *name)
 {
@@ -97,9 +100,9 @@ void walk_piece_done(struct walk_piece *p, uint32_t entries)
 
 /* ---- entries ------------------------------------------------------------------------- */
 
-static int skip_entry(struct walk *w, struct walk_dir *d, const char *name, const char *what)
+static int skip_entry(struct walk *w, struct walk_dir *d, const char *name, const char *why)
 {
-	log_warn("skipped %s: %s", walk_shown(d, name, w->path, sizeof w->path), what);
+	log_warn("skipped %s: %s", walk_shown(d, name, w->path, sizeof w->path), why);
 	return 0;
 }
 
@@ -110,7 +113,7 @@ static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 	return w->names_one_file ? 0 : skip_entry(w, d, name, why);
 }
 
-/* One of the two can't be there: it is not only said. */
+/* A file and a directory cannot share a name, so this is a failure, not only a warning. */
 static int fail_name_clash(struct walk *w, struct walk_dir *d, const char *name, bool dir)
 {
 	fail("copy %s: an earlier source has a %s of that name",
@@ -118,7 +121,7 @@ static int fail_name_clash(struct walk *w, struct walk_dir *d, const char *name,
 	return walk_fail(w, d, name);
 }
 
-/* Why what has that mode is not copied; NULL: it is. */
+/* Why an entry of this mode is not copied; NULL: it is copied. */
 static const char *explain_skip(const struct walk *w, mode_t mode)
 {
 	switch (mode & S_IFMT) {
@@ -178,21 +181,22 @@ static int keep_name(struct walk *w, struct walk_frame *f, const char *name)
 	return w->o.rules->delete ? w->out->keep(w->out->ctx, f->dir, name) : 0;
 }
 
-/* With errno: this thread's failure. */
+/* The type of an entry is unknown, with errno.  Sets this thread's failure. */
 static int fail_unknown_mode(struct walk *w, struct walk_frame *f, int fd, const char *name)
 {
 	enum outcome code = errno == ENOENT ? OUT_VANISHED : OUT_FILE;
 	struct stat st;
 	int err = errno;
 
-	/* A link that leads nowhere has not vanished. */
+	/* A dangling link has not vanished. */
 	if (code == OUT_VANISHED && walk_stat(fd, name, false, &st) == 0 && S_ISLNK(st.st_mode))
 		code = OUT_FILE;
 	errno = err;
 	return fail_as(code, "open %s: %m", walk_shown(f->dir, name, w->path, sizeof w->path));
 }
 
-/* What is it?  Where the directory does not say, or links are followed, it is asked itself. */
+/* Finds the type of an entry, with stat(2) if the directory does not have it or a link is followed.
+ */
 static int find_mode(struct walk *w, struct walk_frame *f, int fd, const struct dent *e,
 		     mode_t *mode)
 {
@@ -227,7 +231,7 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 		return 0;
 	if (keep_name(w, f, e->name))
 		return -1;
-	/* It takes no name from what another source has. */
+	/* What is skipped does not claim its name, so another source may have it. */
 	why = explain_skip(w, mode);
 	if (why)
 		return skip_entry(w, f->dir, e->name, why);
@@ -260,7 +264,7 @@ static long get_dents(struct walk *w, int fd)
 	return n;
 }
 
-/* The directory is no good (this thread's failure): what is there of it is. */
+/* The directory cannot be read, with this thread's failure.  What was read of it is copied. */
 static int abandon_dir(struct walk *w, struct walk_frame *f)
 {
 	f->over = true;
@@ -270,7 +274,7 @@ static int abandon_dir(struct walk *w, struct walk_frame *f)
 
 static int read_dents(struct walk *w, struct walk_frame *f, int fd)
 {
-	while (w->count + f->subs_used / 16 < WALK_ENTRIES) {
+	while (w->count + f->subs_used / SUB_BYTES < WALK_ENTRIES) {
 		long n = get_dents(w, fd);
 		const struct dent *e;
 
@@ -297,7 +301,7 @@ static int read_dir_piece(struct walk *w, struct walk_frame *f)
 
 	if (walk_dir_use(f->dir, &fd))
 		return abandon_dir(w, f);
-	/* Somebody may have opened it again meanwhile. */
+	/* The descriptor may be a new one, which begins at 0. */
 	if (f->pos)
 		lseek(fd, f->pos, SEEK_SET);
 	ret = f->listed && f->pos == 0 ? walk_check_listed(w, f) : 0;
@@ -406,8 +410,8 @@ int walk_step(struct walk *w, const struct walk_out *o)
 
 	w->out = o;
 	w->emitted = false;
-	/* Something at least, if there is not too much that is left out. */
-	for (unsigned i = 0; ret > 0 && !w->emitted && i < AT_ONCE; i++) {
+	/* Go on until something is passed on, but not too long if everything is left out. */
+	for (unsigned i = 0; ret > 0 && !w->emitted && i < TRIES_MAX; i++) {
 		if (w->top)
 			ret = step_frame(w, w->top) ? -1 : 1;
 		else

@@ -50,7 +50,7 @@ static struct path_builder begin_path(char *to, size_t size, const char *name)
 	return p;
 }
 
-/* One more component in front of what there is. */
+/* Prepends a component of the path. */
 static void prepend_component(struct path_builder *p, const char *name)
 {
 	size_t len = strlen(name);
@@ -164,7 +164,7 @@ static struct walk_dir *alloc_walk_dir(struct walk_dirs *all, const struct walk_
 	return d;
 }
 
-/* What can be known of it without opening it. */
+/* Examines the directory without opening it. */
 static int stat_walk_dir(const struct walk_dir *d, int parent_fd, struct stat *st)
 {
 	int ret = d->path ? stat(d->path, st)
@@ -240,7 +240,7 @@ bool walk_dir_is_made(struct walk_dir *d)
 
 	while (up && !atomic_load_explicit(&up->made, memory_order_relaxed))
 		up = up->parent;
-	/* So that it is known sooner next time. */
+	/* The next call finds it at once. */
 	if (up && up != d)
 		atomic_store_explicit(&d->made, true, memory_order_relaxed);
 	return up;
@@ -255,7 +255,7 @@ int walk_open_file(int dirfd, const char *name, bool follow)
 	int fd;
 
 	fd = RETRIED(openat(dirfd, name, flags));
-	/* Somebody has a lease on it, and gives it up if he is waited for. */
+	/* Another process has a lease on the file, which it gives up if this open waits. */
 	if (fd < 0 && errno == EWOULDBLOCK && walk_stat(dirfd, name, follow, &st) == 0 &&
 	    S_ISREG(st.st_mode))
 		fd = RETRIED(openat(dirfd, name, flags & ~O_NONBLOCK));

@@ -18,7 +18,7 @@ static bool has_listed_below(const struct listed_node *n)
 static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int error);
 
-/* What is listed below n has failed with errno; path is n's in d, of len bytes. */
+/* Fails each listed name below n, with errno error.  path: of n in d, of len bytes. */
 static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 			     char path[static NAME_MAX_WIRE], size_t len, int error)
 {
@@ -38,7 +38,7 @@ static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct li
 	return 0;
 }
 
-/* The same, and n itself where it is listed. */
+/* As fail_listed_below(), and for n itself if it is listed. */
 static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int error)
 {
@@ -85,7 +85,8 @@ static int enter_listed_dir(struct walk *w, struct walk_frame *f, const struct l
 	return walk_enter(w, d, ret, whole, n);
 }
 
-/* It is no directory: nothing is below it, whatever is listed. */
+/* A name that leads to listed names is not a directory: those fail, and the name itself is copied
+ * if it is listed. */
 static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
 			     const struct listed_node *n, const char *name, bool itself)
 {
@@ -95,7 +96,7 @@ static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
 
 	if (fail_listed_below(w, f->dir, n, path, (size_t)len, ENOTDIR))
 		return -1;
-	/* A link is copied as one, though it was followed to see where it leads. */
+	/* The link was followed only to see where it leads: copy it as a link. */
 	if (!itself || walk_stat(fd, name, w->o.rules->copy_links, &st))
 		return 0;
 	return walk_add_mode(w, f->dir, st.st_mode, name);
@@ -104,15 +105,15 @@ static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
 static bool is_any_included_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 				  char path[static NAME_MAX_WIRE], size_t len, int fd);
 
-/* The same of its entry n, called name in fd: is it, or is anything below it, not excluded? */
+/* Is the listed entry n, called name in fd, or anything listed below it, not excluded? */
 static bool is_any_included(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
 {
-	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, is;
+	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, included;
 	struct stat st;
 	int in;
 
-	/* What can't be had is told by whoever comes there. */
+	/* The walk reports this failure when it gets there. */
 	if (walk_stat(fd, name, follow, &st))
 		return true;
 	if (listed_itself(n) && !walk_excludes(w, d, path, S_ISDIR(st.st_mode)))
@@ -122,9 +123,9 @@ static bool is_any_included(struct walk *w, struct walk_dir *d, const struct lis
 	in = walk_open_path(fd, name, true);
 	if (in < 0)
 		return true;
-	is = is_any_included_below(w, d, n, path, len, in);
+	included = is_any_included_below(w, d, n, path, len, in);
 	close(in);
-	return is;
+	return included;
 }
 
 /* Is anything that is listed below n not excluded?  path is n's in d, of len bytes, fd its
@@ -135,36 +136,36 @@ static bool is_any_included_below(struct walk *w, struct walk_dir *d, const stru
 	const struct listed_node *child;
 	const char *name;
 	size_t at = 0;
-	bool is = false;
+	bool included = false;
 	int more;
 
-	while (!is && (child = listed_next(n, &at, &name)) != NULL) {
+	while (!included && (child = listed_next(n, &at, &name)) != NULL) {
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
-		is = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
-		     is_any_included(w, d, child, path, len + (size_t)more, fd, name);
+		included = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
+			   is_any_included(w, d, child, path, len + (size_t)more, fd, name);
 	}
 	path[len] = '\0';
-	return is;
+	return included;
 }
 
-/* A directory that only leads to what is excluded is not made. */
+/* A directory that leads only to excluded names is not made. */
 static bool is_all_excluded_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
 				  int fd, const char *name)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name), in;
-	bool is;
+	bool included;
 
 	in = w->o.rules->filter ? walk_open_path(fd, name, true) : -1;
 	if (in < 0)
 		return false;
-	is = is_any_included_below(w, d, n, path, (size_t)len, in);
+	included = is_any_included_below(w, d, n, path, (size_t)len, in);
 	close(in);
-	return !is;
+	return !included;
 }
 
-/* A name that only leads to what is listed may be a symbolic link: the user wrote it.  Patterns do
- * not hold for it either, as with rsync. */
+/* A name that only leads to listed names may be a symbolic link, because the user wrote it.  As
+ * with rsync, patterns do not apply to it. */
 static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
 			     const struct listed_node *n, const char *name)
 {
@@ -196,7 +197,7 @@ int walk_read_listed(struct walk *w, struct walk_frame *f)
 		w->incomplete = true;
 		return walk_fail(w, f->dir, "");
 	}
-	/* Until there is enough, or a directory to go into. */
+	/* Until the piece is full, or a directory was entered. */
 	while (ret == 0 && w->top == f && w->count < WALK_ENTRIES && !f->over) {
 		n = listed_next(f->listed, &f->listed_at, &name);
 		if (n)

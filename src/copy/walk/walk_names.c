@@ -21,7 +21,7 @@ enum walk_name walk_claim_name(struct walk *w, struct walk_dir *d, const char *n
 		return WALK_NAME_NEW;
 	path = walk_path(d, name, w->path, sizeof w->path);
 	len = strlen(path);
-	/* Only its end is known. */
+	/* A path that was cut cannot be compared. */
 	if (len >= sizeof w->path - 1)
 		return WALK_NAME_NEW;
 	if (hashes_has(dir ? &n->others : &n->dirs, path, len))

@@ -16,8 +16,8 @@ struct component {
 	char name[NAME_MAX + 1];
 };
 
-/* With --relative: what of a path is recreated, from *at on; false: no more. A component that is
- * too long for a name is cut: nothing can be opened by it. */
+/* With --relative: finds the next component of path from *at on.  False: there is none.  A
+ * component that is too long for a name is cut, because nothing can be opened by it. */
 static bool next_component(const char *path, size_t *at, struct component *c)
 {
 	size_t from, len;
@@ -39,8 +39,8 @@ static void drop_implied(struct walk *w, unsigned from)
 		walk_dir_put(w->implied[--w->implied_count]);
 }
 
-/* The directory of path[0..end] that is only led through; the root before may have led through it
- * as well. */
+/* Enters the implied directory path[0..end], unless the root before this one led through it, too.
+ * -1: that failed.  -2: the walk fails. */
 static int enter_implied_dir(struct walk *w, const struct found_path *p, const struct component *c,
 			     unsigned depth)
 {
@@ -78,8 +78,8 @@ static int enter_implied_dir(struct walk *w, const struct found_path *p, const s
 	return ret;
 }
 
-/* Lead through all but the last component, which is left in *last ("": there is none).  -1: that
- * failed, -2: the walk did. */
+/* Enters all components of the path but the last one, which goes to *last ("": there is none).  -1:
+ * that failed.  -2: the walk fails. */
 static int enter_leading_dirs(struct walk *w, const struct found_path *p, struct component *last,
 			      unsigned *depth)
 {
@@ -121,7 +121,7 @@ static int enter_root(struct walk *w, const struct found_path *p, const struct w
 	return walk_enter(w, d, ret, whole, listed) ? -1 : 1;
 }
 
-/* Only what is in it goes to the target. */
+/* Do only the contents of the root go to the target? */
 static bool root_means_contents(const struct walk *w, const char *path, const char *name)
 {
 	return w->o.rules->no_target_dir || !*name || strcmp(name, "..") == 0 ||
@@ -145,17 +145,18 @@ bool walk_merges(const struct walk_opts *o)
 	return false;
 }
 
-/* Its name in the target: 0; else what walk_next_root() returns.  flags: a directory's. */
+/* Claims the root's name in the target.  0, or what walk_next_root() has to return.  flags: of a
+ * directory; NULL: a file. */
 static int claim_root_name(struct walk *w, const struct found_path *p, struct walk_dir *in,
 			   const char *name, uint32_t *flags)
 {
 	enum walk_name first;
 
-	/* With -T a file would be the target itself, which is a directory then: it fails. */
+	/* With -T a file becomes the target itself, which fails later if that is a directory. */
 	if (p->missing || w->o.rules->no_target_dir)
 		return 0;
 	first = walk_claim_name(w, in, name, flags);
-	/* Or the backup of what it replaced would be the copy. */
+	/* It is the same file.  A second copy would replace the backup by the first one. */
 	if (first == WALK_NAME_TAKEN && w->names_one_file)
 		return 1;
 	if (first == WALK_NAME_AGAIN && flags)
@@ -220,7 +221,7 @@ static int add_named_root(struct walk *w, const struct found_path *p, struct wal
 {
 	int ret;
 
-	/* What is not there is told, whatever its name. */
+	/* A missing source is reported even if its name is excluded. */
 	if (!p->missing && walk_excludes(w, in, name, false))
 		return 1;
 	ret = claim_root_name(w, p, in, name, NULL);
@@ -229,7 +230,7 @@ static int add_named_root(struct walk *w, const struct found_path *p, struct wal
 	return walk_add(w, WALK_NAMED, p->path) || walk_emit(w, in, p) ? -1 : 1;
 }
 
-/* Is what path leads to excluded? Then the way to it is not made either. */
+/* Is the root excluded?  Then the directories that lead to it are not made either. */
 static bool excludes_relative(struct walk *w, const char *path, bool is_dir)
 {
 	char whole[NAME_MAX_WIRE] = "";
@@ -283,27 +284,27 @@ static bool is_directory(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* 1: it is there, or a link leads to it; 0: it is not, and may be a link that leads nowhere; -1. */
+/* 1: the root exists; links are followed.  0: it does not, or is a dangling link.  -1: failure. */
 static int stat_root(const char *path, bool *is_dir)
 {
 	struct stat st;
 
 	*is_dir = false;
 	if (stat(path, &st)) {
-		int why = errno;
-		bool broken = why == EIO || why == ENOMEM || why == ESTALE;
+		int err = errno;
+		bool failed = err == EIO || err == ENOMEM || err == ESTALE;
 
-		/* A link may lead to where this user may not go, and is one all the same. */
-		if (why == EACCES)
-			broken = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
-		errno = why;
-		return broken ? fail("stat %s: %m", path) : 0;
+		/* A link to where this user has no permission is still a link. */
+		if (err == EACCES)
+			failed = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
+		errno = err;
+		return failed ? fail("stat %s: %m", path) : 0;
 	}
 	*is_dir = S_ISDIR(st.st_mode);
 	return 1;
 }
 
-/* The source before it that takes its name: a directory without -r, which fails, does not. */
+/* The earlier source that has its name.  A directory without -r fails, so it does not count. */
 static const struct found_path *find_twin(const struct walk *w, const struct found_path *p)
 {
 	const struct rules *r = w->o.rules;
@@ -338,7 +339,7 @@ int walk_next_root(struct walk *w)
 		return fail_root(w, p);
 	}
 	there = stat_root(p->path, &is_dir);
-	/* Nobody knows what would be in it. */
+	/* Its contents are unknown, so nothing may be deleted. */
 	if (there <= 0)
 		w->incomplete = true;
 	if (there < 0)
