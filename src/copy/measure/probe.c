@@ -208,7 +208,7 @@ static int open_probe_file(struct probe *p)
 	p->stream = (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
 	if (p->o->role == ROLE_SINK) {
 		open_probe_outlet(p);
-		return source_file_made(s->size, &stopper, &p->file);
+		return source_file_generated(s->size, &stopper, &p->file);
 	}
 	if (source_file_stream(&p->stream, &stopper, &p->file))
 		return -1;

@@ -81,7 +81,7 @@ static int fill_scratch(struct scratch *s, const struct stopper *stopper)
 {
 	struct source_file *generated = NULL;
 	uint8_t *buf = aligned_alloc(4096, STEP);
-	int ret = buf ? source_file_made(s->size, stopper, &generated)
+	int ret = buf ? source_file_generated(s->size, stopper, &generated)
 		      : fail_as(OUT_MEMORY, "create a file in %s: %m", s->name);
 
 	for (uint64_t at = 0; ret == 0 && at < s->size; at += STEP) {

@@ -374,7 +374,6 @@ void sink_report_event(struct sink_lane *l, const struct sink_dir *d, const char
  * at its front. */
 void sink_report_deleted(struct sink *s, enum event_what what, const char *path,
 			 const struct failure *why);
-void sink_sums_add(struct sink_sums *to, const struct sink_sums *from);
 
 /* sink_end.c.  The source sent END.  0; 1: the only file failed; -1: the session fails. */
 int sink_complete(struct sink *s);

@@ -40,7 +40,7 @@ static void counts_add(struct msg_counts *to, const struct msg_counts *from)
 	to->unkept += from->unkept;
 }
 
-void sink_sums_add(struct sink_sums *to, const struct sink_sums *from)
+static void add_sums(struct sink_sums *to, const struct sink_sums *from)
 {
 	total_add(&to->ended, &from->ended);
 	total_add(&to->stored, &from->stored);
@@ -58,7 +58,7 @@ static void add_up_lane_sums(struct sink_lane *l)
 		tally_bytes(c->tally, l->sums.bytes);
 	atomic_fetch_add(&c->tally->files, l->sums.files);
 	pthread_mutex_lock(&c->lock);
-	sink_sums_add(&l->sink->sums, &l->sums);
+	add_sums(&l->sink->sums, &l->sums);
 	pthread_mutex_unlock(&c->lock);
 	l->sums = (struct sink_sums){0};
 }

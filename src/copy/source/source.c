@@ -46,7 +46,7 @@ static int send_end(struct source *s)
 
 /* A thread that is blocked in reading a file that failed at the peer cannot see the failure.  So
  * this wakes all threads again and again until none is left. */
-static void await_news(struct source *s)
+static void await_source_change(struct source *s)
 {
 	struct copy *c = s->copy;
 	struct timespec until;
@@ -91,7 +91,7 @@ static int await_results(struct source *s)
 		else if (s->working == 0 && !c->end_sent)
 			ret = send_end(s);
 		else
-			await_news(s);
+			await_source_change(s);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return ret;
@@ -172,12 +172,12 @@ static int open_source_stream(struct source *s)
 	return source_add_file(&s->lanes[0], f);
 }
 
-static int open_made_file(struct source *s)
+static int open_generated_file(struct source *s)
 {
 	struct stopper stopper = {.stop = is_source_stopped, .ctx = s};
 	struct source_file *f;
 
-	if (source_file_made(s->o->memory_bytes, &stopper, &f))
+	if (source_file_generated(s->o->memory_bytes, &stopper, &f))
 		return -1;
 	s->only = true;
 	s->walked.over = true;
@@ -234,7 +234,7 @@ static int begin_source(struct source *s)
 		if (prepare_source_lane(s, i))
 			return -1;
 	}
-	if (s->o->memory_bytes     ? open_made_file(s)
+	if (s->o->memory_bytes     ? open_generated_file(s)
 	    : s->o->stream.fd >= 0 ? open_source_stream(s)
 				   : find_files(s))
 		return -1;

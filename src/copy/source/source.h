@@ -393,10 +393,10 @@ void source_report_event(struct source *s, enum event_what what, struct walk_dir
 			 const char *name, const struct failure *why);
 const char *item_shown(const struct source_item *it, char *to, size_t size);
 int item_open(struct source_lane *l, struct source_item *it);
-/* Examines a file that was just found, by its name and path, then item_consider(). */
+/* Examines a file that was just found, by its name and path, and sends it, asks about it, or
+ * leaves it out. */
 int item_take(struct source_lane *l, struct source_item *it);
-/* Sends a file, asks about it, or leaves it out.  item_send(): for a file that is to be sent. */
-int item_consider(struct source_lane *l, struct source_item *it);
+/* Sends a file, or keeps it aside while there are too many large files. */
 int item_send(struct source_lane *l, struct source_item *it);
 int item_report_failed(struct source_lane *l, struct source_item *it);
 void item_close(struct source_item *it);
@@ -445,7 +445,6 @@ int source_announce(struct source_lane *l, struct source_file *f);
 /* others_add() and others_take(): lock held. */
 int others_add(struct others *t, const struct new_other *o);
 unsigned others_take(struct others *t, struct other *to, unsigned most);
-void other_drop(struct other *o);
 void others_free(struct others *t);
 int source_send_others(struct source_lane *l);
 

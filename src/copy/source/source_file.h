@@ -30,7 +30,7 @@ struct source_file {
 	struct direct_file *direct; /* reads past the page cache; NULL: through it */
 	bool cold; /* much of it is not in the page cache: advise the kernel ahead of reading */
 	const struct stream *stream; /* NULL: a file */
-	bool made; /* there is no file: its bytes are generated in memory */
+	bool generated; /* there is no file: its bytes are generated in memory */
 	struct stat st; /* of what is read, when it was opened */
 	uint32_t mode; /* that is sent to the sink */
 	uint64_t base; /* where byte 0 is in the descriptor */
@@ -83,7 +83,7 @@ void source_file_become_stream(struct source_file *f);
 int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out);
 /* Generates its bytes, for benchmarks. */
-int source_file_made(uint64_t size, const struct stopper *s, struct source_file **out);
+int source_file_generated(uint64_t size, const struct stopper *s, struct source_file **out);
 void source_file_free(struct source_file *f);
 
 /* Looks for holes from now on; they are sent as HOLE records. */

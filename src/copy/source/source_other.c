@@ -92,7 +92,7 @@ unsigned others_take(struct others *t, struct other *to, unsigned most)
 	return n;
 }
 
-void other_drop(struct other *o)
+static void drop_other(struct other *o)
 {
 	walk_dir_put(o->dir);
 	free(o->path);
@@ -103,7 +103,7 @@ void others_free(struct others *t)
 	struct other one;
 
 	while (others_take(t, &one, 1))
-		other_drop(&one);
+		drop_other(&one);
 }
 
 /* ---- sending one ---------------------------------------------------------------------- */
@@ -448,7 +448,7 @@ int source_send_others(struct source_lane *l)
 	for (unsigned i = 0; i < l->other_count; i++) {
 		if (ret == 0)
 			ret = send_other(l, &l->others[i]);
-		other_drop(&l->others[i]);
+		drop_other(&l->others[i]);
 	}
 	l->other_count = 0;
 	return ret;

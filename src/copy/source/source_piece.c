@@ -442,7 +442,7 @@ int source_announce(struct source_lane *l, struct source_file *f)
 	struct record_file r;
 
 	source_file_record(f, &r);
-	if (!f->stream && !f->made && !(f->flags & FILE_STREAM) &&
+	if (!f->stream && !f->generated && !(f->flags & FILE_STREAM) &&
 	    source_put_origin(l, f->want, f->dir, f->name, &f->st))
 		return -1;
 	if (source_put_dir(l, f->dir) || source_put_owners(l, &r.a, NULL) ||

@@ -230,8 +230,8 @@ static int take_file_failure(struct source *s, struct source_file *f, const stru
 		f->failed_at_peer = true;
 		f->failure = *why;
 		s->large.failed_at_peer++;
-		/* The lane that has f, or takes it next, sends its FILE_END.  await_news() wakes a
-		 * lane that is blocked in reading f. */
+		/* The lane that has f, or takes it next, sends its FILE_END.  await_source_change()
+		 * wakes a lane that is blocked in reading f. */
 		atomic_store(&f->stop, true);
 		pthread_cond_broadcast(&s->copy->changed);
 		return 0;

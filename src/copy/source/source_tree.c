@@ -293,7 +293,7 @@ static bool must_ask_permission(const struct source *s, const struct source_item
 	       (s->removes && s->rules->checksum && it->size == 0);
 }
 
-int item_consider(struct source_lane *l, struct source_item *it)
+static int consider_item(struct source_lane *l, struct source_item *it)
 {
 	struct source *s = l->source;
 	int ret;
@@ -412,7 +412,7 @@ static int reconsider_item(struct source_lane *l, struct source_item *it)
 	it->aside = NULL;
 	it->linked = false;
 	it->permitted = false;
-	return item_consider(l, it);
+	return consider_item(l, it);
 }
 
 int item_send(struct source_lane *l, struct source_item *it)
@@ -471,7 +471,7 @@ int item_take(struct source_lane *l, struct source_item *it)
 		close_fd(it->fd);
 		return -1;
 	}
-	return item_consider(l, it);
+	return consider_item(l, it);
 }
 
 static int take_regular(struct source_lane *l, const struct source_entry *e)

@@ -109,7 +109,7 @@ static int compare_found(const void *a, const void *b, void *found)
 
 /*
  * If several sources go into one directory, a second source of one name would replace the first.
- * Lanes overtake each other, so the order of arrival must not decide, and this does.
+ * Lanes overtake each other, so this is decided here, not by the order of arrival.
  */
 static int find_twins(struct found *f)
 {

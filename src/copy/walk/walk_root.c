@@ -156,7 +156,7 @@ static int claim_root_name(struct walk *w, const struct found_path *p, struct wa
 	if (p->missing || w->o.rules->no_target_dir)
 		return 0;
 	first = walk_claim_name(w, in, name, flags);
-	/* It is the same file.  A second copy would replace the backup by the first one. */
+	/* It is the same file.  A second copy would turn the first one into the backup. */
 	if (first == WALK_NAME_TAKEN && w->names_one_file)
 		return 1;
 	if (first == WALK_NAME_AGAIN && flags)
@@ -292,13 +292,13 @@ static int stat_root(const char *path, bool *is_dir)
 	*is_dir = false;
 	if (stat(path, &st)) {
 		int err = errno;
-		bool failed = err == EIO || err == ENOMEM || err == ESTALE;
+		bool is_failure = err == EIO || err == ENOMEM || err == ESTALE;
 
 		/* A link to where this user has no permission is still a link. */
 		if (err == EACCES)
-			failed = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
+			is_failure = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
 		errno = err;
-		return failed ? fail("stat %s: %m", path) : 0;
+		return is_failure ? fail("stat %s: %m", path) : 0;
 	}
 	*is_dir = S_ISDIR(st.st_mode);
 	return 1;
