@@ -159,7 +159,7 @@ def test_lane_without_a_descriptor_fails(bench, tmp_path, kind):
     r = with_failing_accept(bench, tmp_path, "push", kind=kind)
     assert time.monotonic() - began < 20 * SLOW
     assert r.code == 10, r.errors()
-    assert r.errors().count("take a lane's connection on this host's loopback: " + os.strerror(kind)) == 1, r.errors()
+    assert r.errors().count("accept a lane's connection on this host's loopback: " + os.strerror(kind)) == 1, r.errors()
 
 
 def between_without_descriptors(bench, tmp_path, keeper, **how):
@@ -174,7 +174,7 @@ esac""".format(tmp_path, *(turns if keeper else turns[::-1]))
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
-@pytest.mark.parametrize("keeper, what", [(True, "show the port to a place for a lane"), (False, "take a lane's connection here")])
+@pytest.mark.parametrize("keeper, what", [(True, "accept a request for the port"), (False, "accept a lane's connection")])
 def test_carrier_without_a_descriptor_is_reported(bench, tmp_path, keeper, what):
     """The carrier reports that itself; its ssh cannot."""
     r = between_without_descriptors(bench, tmp_path, keeper)

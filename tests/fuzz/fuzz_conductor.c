@@ -84,7 +84,7 @@ static void say(struct conductor *c, struct end_pipe *l, const uint8_t *bytes, s
 			break;
 		memcpy(to, bytes, now);
 		framer_filled(&l->in, now);
-		conductor_hear(c, l);
+		conductor_take_frames(c, l);
 		bytes += now;
 		len -= now;
 	}

@@ -127,7 +127,7 @@ static void keep(void)
 		unsigned n = detour_polls(d, p);
 
 		poll(p, n, 0);
-		rc = detour_turn(d, p, n);
+		rc = detour_handle(d, p, n);
 	}
 	expect(told <= 1);
 	expect(rc == 0 || failed()->code == OUT_START);

@@ -60,9 +60,9 @@ static void take_path_finding(void *ctx, const struct msg_finding *m)
 	struct host_path *p = ctx;
 
 	if (m->family)
-		keep_address(p->now, m);
+		keep_address(p->surveyed, m);
 	else if (strcmp(m->name, "port") == 0)
-		keep_port(p->now, m);
+		keep_port(p->surveyed, m);
 	findings_take(p->findings, m);
 }
 
@@ -70,7 +70,7 @@ static int survey_path_host(struct host_path *p, struct path_host *h, const char
 {
 	struct survey_call call = {.o = p->o, .host = host, .found = take_path_finding, .ctx = p};
 
-	p->now = h;
+	p->surveyed = h;
 	end_pipe_set_host(&h->link, host);
 	findings_set_host(p->findings, h->link.name);
 	return survey_call(&call, &h->link, &h->control_ns);
@@ -79,9 +79,9 @@ static int survey_path_host(struct host_path *p, struct path_host *h, const char
 /* Is an adapter behind this address of this host? */
 static bool near_has_rdma(const struct host_path *p, const union address *a)
 {
-	for (unsigned i = 0; i < p->near.count; i++)
-		if (address_same(&p->near.at[i].at, a))
-			return p->near.at[i].rdma;
+	for (unsigned i = 0; i < p->near_host.count; i++)
+		if (address_same(&p->near_host.at[i].at, a))
+			return p->near_host.at[i].rdma;
 	return false;
 }
 
@@ -128,15 +128,15 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 
 static void look_at_routes(struct host_path *p)
 {
-	bool any = false, wanted = p->near.port_count && p->has.port_count;
+	bool any = false, wanted = p->near_host.port_count && p->far_host.port_count;
 
-	for (unsigned i = 0; i < p->has.count; i++) {
-		const union address *a = &p->has.at[i].at;
+	for (unsigned i = 0; i < p->far_host.count; i++) {
+		const union address *a = &p->far_host.at[i].at;
 
 		if ((p->o->family == 4 && a->sa.sa_family != AF_INET) ||
 		    (p->o->family == 6 && a->sa.sa_family != AF_INET6))
 			continue;
-		any = look_at_route(p, &p->has.at[i]) || any;
+		any = look_at_route(p, &p->far_host.at[i]) || any;
 	}
 	if (wanted && !any)
 		findings_add(p->findings, FINDING_FAILURE, "routes", "",
@@ -144,7 +144,7 @@ static void look_at_routes(struct host_path *p)
 			     "network",
 			     "both hosts have adapters, but no address of %s is reached through "
 			     "adapters at both ends",
-			     p->has.link.name);
+			     p->far_host.link.name);
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ static void look_at_routes(struct host_path *p)
 
 static void look_at_versions(struct host_path *p)
 {
-	const struct msg_greeting *g = &p->has.link.greeting;
+	const struct msg_greeting *g = &p->far_host.link.greeting;
 	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
 
 	findings_add(p->findings, same ? FINDING_OK : FINDING_WARNING, "versions", "",
@@ -164,7 +164,7 @@ static void look_at_versions(struct host_path *p)
 static const char *format_start_remedy(const struct host_path *p, enum outcome code, char *to,
 				       size_t size)
 {
-	if (p->now != &p->has)
+	if (p->surveyed != &p->far_host)
 		return NULL;
 	if (code == OUT_VERSION)
 		return "install the same release on both";
@@ -193,17 +193,17 @@ enum outcome path_look(struct host_path *p)
 	char title[2 * HOST_MAX + 16];
 
 	signal(SIGPIPE, SIG_IGN);
-	if (survey_path_host(p, &p->near, ""))
+	if (survey_path_host(p, &p->near_host, ""))
 		return report_survey_failure(p);
 	if (!p->far[0])
 		return OUT_DONE;
-	if (survey_path_host(p, &p->has, p->far))
+	if (survey_path_host(p, &p->far_host, p->far))
 		return report_survey_failure(p);
-	snprintf(title, sizeof title, "%s to %s", p->near.link.name, p->has.link.name);
+	snprintf(title, sizeof title, "%s to %s", p->near_host.link.name, p->far_host.link.name);
 	findings_set_host(p->findings, title);
 	look_at_versions(p);
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
-		     "a round trip over ssh takes %.3f ms", (double)p->has.control_ns / 1e6);
+		     "a round trip over ssh takes %.3f ms", (double)p->far_host.control_ns / 1e6);
 	look_at_routes(p);
 	return path_run(p);
 }

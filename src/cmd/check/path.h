@@ -35,8 +35,8 @@ struct host_path {
 	const struct options *o;
 	struct findings *findings;
 	const char *far; /* as ssh wants it; "": examine only this host */
-	struct path_host near, has; /* this host, and the far host */
-	struct path_host *now; /* the host whose findings arrive now */
+	struct path_host near_host, far_host;
+	struct path_host *surveyed; /* the host whose findings arrive now */
 };
 
 void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f);

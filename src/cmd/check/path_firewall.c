@@ -79,8 +79,8 @@ static void look_at_tcp(struct host_path *p)
 	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
 	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
 
-	for (unsigned i = 0; i < p->has.count; i++) {
-		const union address *a = &p->has.at[i].at;
+	for (unsigned i = 0; i < p->far_host.count; i++) {
+		const union address *a = &p->far_host.at[i].at;
 		char text[80], what[TEXT_MAX];
 		int err;
 
@@ -100,17 +100,17 @@ static void look_at_rdma(struct host_path *p)
 	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
 	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
 
-	if (p->near.has_kind[ADAPTER_ROCE] && p->has.has_kind[ADAPTER_ROCE])
+	if (p->near_host.has_kind[ADAPTER_ROCE] && p->far_host.has_kind[ADAPTER_ROCE])
 		report_ports(p, "",
 			     "TCP comes through, but RoCE does not: its packets, UDP to port 4791, "
 			     "look blocked",
 			     "udp", ROCE_PORT, ROCE_PORT);
-	if (p->near.has_kind[ADAPTER_IWARP] && p->has.has_kind[ADAPTER_IWARP])
+	if (p->near_host.has_kind[ADAPTER_IWARP] && p->far_host.has_kind[ADAPTER_IWARP])
 		report_ports(p, "",
 			     "TCP comes through, but iWARP does not: the TCP ports of its "
 			     "connections look blocked",
 			     "tcp", lo, hi);
-	if (p->near.has_kind[ADAPTER_INFINIBAND] && p->has.has_kind[ADAPTER_INFINIBAND])
+	if (p->near_host.has_kind[ADAPTER_INFINIBAND] && p->far_host.has_kind[ADAPTER_INFINIBAND])
 		findings_add(
 			p->findings, FINDING_WARNING, "fabric", "",
 			"ibping and ibtracert tell whether the ports see each other; both must be in "
@@ -122,7 +122,7 @@ void path_firewall(struct host_path *p, const struct failure *rdma, const struct
 {
 	if (tcp->code != OUT_DONE)
 		look_at_tcp(p);
-	else if (rdma && rdma->code != OUT_DONE && rdma->code != OUT_MEMLOCK && p->near.rdma &&
-		 p->has.rdma)
+	else if (rdma && rdma->code != OUT_DONE && rdma->code != OUT_MEMLOCK && p->near_host.rdma &&
+		 p->far_host.rdma)
 		look_at_rdma(p);
 }

@@ -252,7 +252,7 @@ static void report_no_rdma(struct lane_trial *r)
 
 	if (f->code == OUT_MEMLOCK)
 		remedy = "raise the limit of locked memory there: see memlock above";
-	else if (r->p->near.rdma && r->p->has.rdma)
+	else if (r->p->near_host.rdma && r->p->far_host.rdma)
 		remedy = "adapters are there at both ends: see routes above, and firewalls between "
 			 "them";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,

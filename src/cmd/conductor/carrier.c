@@ -15,9 +15,9 @@
 #include "cmd/conductor/loopback.h"
 #include "cmd/conductor/pump.h"
 
-enum { SSH_END_MS = 500 };
+enum { SSH_EXIT_MS = 500 };
 
-/* Wait until fd has something to read: 0; -1 when the conductor is gone. */
+/* Waits until fd is readable. Returns 0, or -1 if the conductor is gone. */
 static int wait_readable(int fd, int in)
 {
 	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = in, .events = 0}};
@@ -29,30 +29,30 @@ static int wait_readable(int fd, int in)
 	return p[1].revents ? -1 : 0;
 }
 
-/* An ssh whose output has ended before it was of use. */
-static int ssh_failed(struct child *ssh)
+/* The output of ssh ended before it carried a lane. */
+static int fail_ssh(struct child *ssh)
 {
 	char how[64] = "closed its output";
 	int status;
 
-	if (child_wait(ssh, &status, clock_ms() + SSH_END_MS))
+	if (child_wait(ssh, &status, clock_ms() + SSH_EXIT_MS))
 		child_end_text(status, how, sizeof how);
 	return fail_as(OUT_START, "%s %s before it could carry a lane", ssh->what, how);
 }
 
-/* It is readable: because it has ended? */
+/* Whether fd, which polls readable, is at its end. */
 static bool is_at_end(int fd)
 {
-	int there;
+	int bytes;
 
-	return ioctl(fd, FIONREAD, &there) == 0 && there == 0;
+	return ioctl(fd, FIONREAD, &bytes) == 0 && bytes == 0;
 }
 
-/* The connecting end's side of the lane. */
+/* Opens the connecting end's side of the lane. */
 static int open_connecting_side(struct carrier *c, int in, struct pump_side *side,
 				struct child *ssh)
 {
-	unsigned char said;
+	unsigned char ready;
 	uint64_t began;
 	int status;
 
@@ -65,25 +65,25 @@ static int open_connecting_side(struct carrier *c, int in, struct pump_side *sid
 		return -1;
 	if (write_full(ssh->in, c->token, sizeof c->token))
 		return fail_as(OUT_START, "%s: %m", ssh->what);
-	if (wait_readable(ssh->out, in) || read_full(ssh->out, &said, 1) != 1)
-		return ssh_failed(ssh);
+	if (wait_readable(ssh->out, in) || read_full(ssh->out, &ready, 1) != 1)
+		return fail_ssh(ssh);
 	login_turn_end(c->logins, began);
-	/* The connecting end speaks first. */
+	/* The connecting end sends first. */
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
-	/* A connection that was closed at once also ends the output, but no ssh. */
-	if (is_at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_END_MS) && status)
-		return ssh_failed(ssh);
+	/* The output also ends if the connection was closed at once; then ssh exits with 0. */
+	if (is_at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_EXIT_MS) && status)
+		return fail_ssh(ssh);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;
 }
 
-/* The listening end's. */
+/* Opens the listening end's side of the lane. */
 static int open_listening_side(struct carrier *c, int in, struct pump_side *side, struct child *ssh)
 {
 	const unsigned char port[2] = {(unsigned char)(c->way->port >> 8),
 				       (unsigned char)c->way->port};
-	unsigned char said;
+	unsigned char error;
 	uint64_t began;
 
 	if (!c->way->to) {
@@ -99,12 +99,12 @@ static int open_listening_side(struct carrier *c, int in, struct pump_side *side
 	if (far_start(c->way->o, c->way->to, "--lane", ssh))
 		return -1;
 	if (write_full(ssh->in, port, sizeof port) || wait_readable(ssh->out, in) ||
-	    read_full(ssh->out, &said, 1) != 1)
-		return ssh_failed(ssh);
+	    read_full(ssh->out, &error, 1) != 1)
+		return fail_ssh(ssh);
 	login_turn_end(c->logins, began);
-	errno = said;
-	if (said)
-		return fail_as(OUT_CONNECT, "%s: connect to port %u there: %m", ssh->what,
+	errno = error;
+	if (error)
+		return fail_as(OUT_CONNECT, "%s: connect to port %u on that host: %m", ssh->what,
 			       c->way->port);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;
@@ -142,7 +142,7 @@ int carrier_run(void *carrier, int in, int out)
 	}
 	rc = pump_run(&from, &to, in) ? 1 : 0;
 	if (rc && errno != ECONNRESET && errno != EPIPE) {
-		fail_as(OUT_SOCKET, "pass on a lane's bytes: %m");
+		fail_as(OUT_SOCKET, "relay the bytes of a lane: %m");
 		write_failure(out);
 	}
 	/* pump_run() closed them. */

@@ -28,15 +28,15 @@ bool conductor_wants_ssh(const struct conductor *c)
 	       (c->job->o->through_here && c->links[END_SOURCE].far && c->links[END_SINK].far);
 }
 
-/* ---- how it ends ------------------------------------------------------------------------ */
+/* ---- results and failures --------------------------------------------------------------- */
 
 static bool reports_done(const struct end_pipe *l)
 {
 	return l->has_verdict && l->verdict.code == OUT_DONE;
 }
 
-/* All is stored: an end said so, and of the ends on this host each, since they know.  What was
- * removed only the source knows. */
+/* Whether everything is stored: one end reported it, and so did each end on this host. Only the
+ * source knows what --remove-source-files removed. */
 static bool is_all_done(const struct conductor *c)
 {
 	const struct end_pipe *source = &c->links[END_SOURCE], *sink = &c->links[END_SINK];
@@ -56,8 +56,8 @@ void conductor_end_by(struct conductor *c, uint64_t ms)
 
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host)
 {
-	/* Of files that failed the source knows more than the sink: that they all have vanished, or
-	 * that some could not be removed, when the sink only knows of deletions. */
+	/* The source knows more than the sink: that all failed files have vanished, or that some
+	 * could not be removed where the sink reports only --max-delete. */
 	if (c->cause.code != OUT_DONE &&
 	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED) &&
 	    (c->cause.code != OUT_MAX_DELETE || f->code != OUT_SOME_FILES))
@@ -90,7 +90,7 @@ void conductor_fail(struct conductor *c, const char *host)
 	conductor_end_by(c, CANCEL_MS);
 }
 
-/* It says nothing more and has not said how it ended. */
+/* The end sends nothing more. */
 static void handle_lost_end(struct conductor *c, struct end_pipe *l)
 {
 	size_t len;
@@ -113,7 +113,7 @@ static void handle_lost_end(struct conductor *c, struct end_pipe *l)
 	conductor_fail(c, "");
 }
 
-/* ---- one turn ------------------------------------------------------------------------------ */
+/* ---- one iteration of the loop ------------------------------------------------------------- */
 
 static void send_cancel(struct conductor *c, int signo)
 {
@@ -125,7 +125,7 @@ static void send_cancel(struct conductor *c, int signo)
 	fail_signal(signo);
 	conductor_record_failure(c, failed(), "");
 	for (int i = 0; i < 2; i++) {
-		/* One that has not greeted may be ssh that asks for a password. */
+		/* Before its greeting the end may be an ssh that asks for a password. */
 		if (c->links[i].greeted)
 			end_pipe_send(&c->links[i], MSG_CANCEL, body, w.used);
 		else
@@ -144,7 +144,7 @@ static struct progress_count count_progress(const struct conductor *c)
 	};
 }
 
-/* A child is gone, but somebody may hold its pipes: soon nothing more is waited for. */
+/* A child has exited, but another process may hold its pipes: wait for their end only briefly. */
 static void notice_deaths(struct conductor *c)
 {
 	int status;
@@ -153,7 +153,7 @@ static void notice_deaths(struct conductor *c)
 		struct end_pipe *l = &c->links[i];
 
 		if (l->child.pid && !l->gone && child_wait(&l->child, &status, clock_ms()))
-			l->lost_ms = clock_ms() + DEATH_MS;
+			l->give_up_ms = clock_ms() + DEATH_MS;
 	}
 }
 
@@ -177,10 +177,11 @@ static void take_signals(struct conductor *c)
 	}
 }
 
-static int turn_timeout(const struct conductor *c)
+static int poll_timeout(const struct conductor *c)
 {
 	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
-	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].lost_ms, c->links[1].lost_ms,
+	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].give_up_ms,
+				      c->links[1].give_up_ms,
 				      c->detour ? detour_due(c->detour) : 0};
 
 	for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
@@ -192,7 +193,7 @@ static int turn_timeout(const struct conductor *c)
 	return ms;
 }
 
-enum { NAP_MS = 10 };
+enum { POLL_RETRY_MS = 10 };
 enum {
 	AT_SIGNALS,
 	AT_SCREEN,
@@ -205,17 +206,19 @@ enum {
 
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
-	bool hungry = c->list && !end_pipe_is_full(&c->links[0]) && !end_pipe_is_full(&c->links[1]);
+	bool reads_list =
+		c->list && !end_pipe_is_full(&c->links[0]) && !end_pipe_is_full(&c->links[1]);
 
 	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
 	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
-	p[AT_LIST] = (struct pollfd){.fd = hungry ? name_list_fd(c->list) : -1, .events = POLLIN};
+	p[AT_LIST] =
+		(struct pollfd){.fd = reads_list ? name_list_fd(c->list) : -1, .events = POLLIN};
 	p[AT_SCREEN] =
 		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
 		struct end_pipe *l = &c->links[i];
 		bool reading =
-			!conductor_is_through(c, l) && !end_pipe_is_full(conductor_other(c, l));
+			!conductor_is_finished(c, l) && !end_pipe_is_full(conductor_other(c, l));
 		bool writing = l->out_end > l->out_start;
 
 		p[AT_OUT + i] =
@@ -232,7 +235,6 @@ static int on_listed(void *ctx, const char *name)
 	return start_send_listed(&c->orders, name);
 }
 
-/* Some more of the names that the ends are to be told. */
 static void read_listed_names(struct conductor *c)
 {
 	int rc = name_list_read(c->list, on_listed, c);
@@ -245,18 +247,18 @@ static void read_listed_names(struct conductor *c)
 }
 
 /*
- * The ends are told, and end by themselves: to kill them would leave their temporaries.  Until then
- * the conductor looks at what it can't wait for.
+ * Tells the ends to exit instead of killing them, which would leave their temporaries. Until they
+ * exit, the conductor reads signals and pipes without poll(2).
  */
-static void poll_failed(struct conductor *c, struct pollfd *p)
+static void handle_poll_failure(struct conductor *c, struct pollfd *p)
 {
-	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+	const struct timespec pause = {.tv_nsec = POLL_RETRY_MS * 1000000L};
 
 	fail_as(OUT_SOCKET, "wait for the ends: %m");
 	if (c->cause.code == OUT_DONE)
 		conductor_fail(c, "");
 	conductor_end_by(c, CANCEL_MS);
-	nanosleep(&nap, NULL);
+	nanosleep(&pause, NULL);
 	for (int i = 0; i < AT_DETOUR; i++)
 		p[i].revents = 0;
 	p[AT_SIGNALS].revents = POLLIN;
@@ -264,16 +266,16 @@ static void poll_failed(struct conductor *c, struct pollfd *p)
 		p[AT_OUT + i].revents = p[AT_OUT + i].fd >= 0 ? POLLIN : 0;
 }
 
-static void run_turn(struct conductor *c)
+static void run_iteration(struct conductor *c)
 {
 	struct pollfd p[AT_DETOUR + DETOUR_POLLS];
 	struct progress_count count;
 	unsigned n = fill_polls(c, p);
 
-	bool blind = poll(p, n, turn_timeout(c)) < 0 && errno != EINTR;
+	bool failed_poll = poll(p, n, poll_timeout(c)) < 0 && errno != EINTR;
 
-	if (blind)
-		poll_failed(c, p);
+	if (failed_poll)
+		handle_poll_failure(c, p);
 	if (p[AT_SIGNALS].revents)
 		take_signals(c);
 	if (p[AT_SCREEN].revents)
@@ -286,7 +288,7 @@ static void run_turn(struct conductor *c)
 		if (p[AT_IN + i].revents)
 			end_pipe_write(l);
 		if (p[AT_OUT + i].revents && !l->gone && end_pipe_read(l) == 0) {
-			conductor_hear(c, l);
+			conductor_take_frames(c, l);
 			if (!l->gone)
 				handle_lost_end(c, l);
 		}
@@ -294,17 +296,17 @@ static void run_turn(struct conductor *c)
 	for (int i = 0; i < 2; i++) {
 		struct end_pipe *l = &c->links[i];
 
-		conductor_hear(c, l);
-		if (l->lost_ms && clock_left(l->lost_ms) == 0) {
-			l->lost_ms = 0;
+		conductor_take_frames(c, l);
+		if (l->give_up_ms && clock_left(l->give_up_ms) == 0) {
+			l->give_up_ms = 0;
 			if (!l->gone)
 				handle_lost_end(c, l);
 		}
 	}
-	if (c->detour && !blind && detour_turn(c->detour, p + AT_DETOUR, n - AT_DETOUR))
+	if (c->detour && !failed_poll && detour_handle(c->detour, p + AT_DETOUR, n - AT_DETOUR))
 		conductor_fail(c, "");
 	count = count_progress(c);
-	/* Also where nothing is shown: SIGUSR1 asks for the rate. */
+	/* Even if no progress is shown: SIGUSR1 prints the rate. */
 	progress_update(c->job->progress, &count, clock_ms());
 	events_progress(&count, clock_ms());
 	events_flush();
@@ -315,7 +317,7 @@ static bool is_timed_out(const struct conductor *c)
 	return c->deadline_ms && clock_ms() >= c->deadline_ms;
 }
 
-/* ---- the beginning --------------------------------------------------------------------------- */
+/* ---- starting the ends ----------------------------------------------------------------------- */
 
 static int run_local_end(void *link, int in, int out)
 {
@@ -326,8 +328,8 @@ static int run_local_end(void *link, int in, int out)
 	return end_run(in, out, false);
 }
 
-/* Two ends on this host can pass each other descriptors.  Without that they can't share on the
- * disk, and copy. */
+/* Two ends on this host pass each other descriptors to make reflinks. Without the socket they copy
+ * the bytes. */
 static void share_begin(struct conductor *c)
 {
 	int fds[2];
@@ -371,8 +373,8 @@ static int start_end(struct conductor *c, int i)
 	return end_pipe_open(l);
 }
 
-/* Local ends first: they must not have ssh's descriptors.  Two far ones one after the other:
- * both may ask for a password. */
+/* Local ends start first, so that they do not inherit the descriptors of ssh. Two far ends start
+ * one after the other, because both may ask for a password. */
 static int start_both_ends(struct conductor *c)
 {
 	for (int far = 0; far < 2; far++) {
@@ -383,10 +385,10 @@ static int start_both_ends(struct conductor *c)
 				continue;
 			if (start_end(c, i))
 				return -1;
-			/* A kept one may have greeted long ago. */
-			conductor_hear(c, l);
+			/* An end that was kept may have sent its greeting already. */
+			conductor_take_frames(c, l);
 			while (!l->greeted && !c->cause.code && !is_timed_out(c))
-				run_turn(c);
+				run_iteration(c);
 			if (c->cause.code)
 				return fail_again(&c->cause);
 		}
@@ -394,12 +396,12 @@ static int start_both_ends(struct conductor *c)
 	return 0;
 }
 
-/* The names of --files-from may be many, or come slowly out of a pipe. */
+/* The list may be long, or arrive slowly from a pipe, so the loop runs meanwhile. */
 static int send_listed_names(struct conductor *c)
 {
 	c->list = c->job->list;
 	while (c->list && !c->cause.code && !is_timed_out(c))
-		run_turn(c);
+		run_iteration(c);
 	c->list = NULL;
 	return c->cause.code ? fail_again(&c->cause) : 0;
 }
@@ -415,7 +417,7 @@ static int send_orders(struct conductor *c)
 	return start_send_all(&c->orders) || send_listed_names(c) ? -1 : start_send_go(&c->orders);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
+/* ---- the result -------------------------------------------------------------------------------
  */
 
 static void fill_report(const struct conductor *c, struct report *r)
@@ -441,14 +443,14 @@ static void fill_report(const struct conductor *c, struct report *r)
 	}
 }
 
-/* The next session's end is to be started by the same connection. */
+/* Keeps the connection for the end of the next session. */
 static bool keep_for_next_session(struct conductor *c, struct end_pipe *l)
 {
 	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
 		return false;
-	l->greeted = l->has_verdict = l->spoke = false;
-	l->again = true;
-	l->lost_ms = 0;
+	l->greeted = l->has_verdict = l->relayed_frame = false;
+	l->reused = true;
+	l->give_up_ms = 0;
 	l->loopback_port = 0;
 	memset(&l->verdict, 0, sizeof l->verdict);
 	memset(&l->progress, 0, sizeof l->progress);
@@ -456,7 +458,7 @@ static bool keep_for_next_session(struct conductor *c, struct end_pipe *l)
 	return true;
 }
 
-/* The ends have said their last word, or are not asked any more. */
+/* The ends have sent their last frames, or are given up. */
 static void stop_ends(struct conductor *c)
 {
 	uint64_t deadline_ms = clock_ms() + EXIT_MS;
@@ -469,7 +471,7 @@ static void stop_ends(struct conductor *c)
 		if (kept[i])
 			continue;
 		child_close_in(&c->links[i].child);
-		/* A local end has had its time to leave by itself. */
+		/* A local end has had its time to exit. */
 		if (is_timed_out(c) && !c->links[i].far && c->links[i].child.pid)
 			kill(c->links[i].child.pid, SIGKILL);
 	}
@@ -495,7 +497,7 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 	end_pipe_set_host(&c.links[END_SINK], j->sink_host);
 	if (!j->measure)
 		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
-	/* The local end connects; with none or two of them, the source. */
+	/* The far end listens; if both or none are far, the sink does. */
 	c.listener = c.links[END_SOURCE].far && !c.links[END_SINK].far ? END_SOURCE : END_SINK;
 	share_begin(&c);
 	rc = start_both_ends(&c);
@@ -508,10 +510,10 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 		if ((c.links[0].gone || c.links[0].has_verdict) &&
 		    (c.links[1].gone || c.links[1].has_verdict))
 			break;
-		run_turn(&c);
+		run_iteration(&c);
 	}
 	if (!c.cause.code && !is_all_done(&c)) {
-		fail_as(OUT_PEER_LOST, "the ends did not say how it ended");
+		fail_as(OUT_PEER_LOST, "both ends exited without a result");
 		conductor_record_failure(&c, failed(), "");
 	}
 out:

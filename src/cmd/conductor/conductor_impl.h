@@ -2,8 +2,8 @@
 #ifndef CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 #define CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 
-/* The private parts of a conductor: conductor.c has its loop and its end, conductor_hear.c handles
- * the frames from the ends. */
+/* The private parts of a conductor: conductor.c has its loop and its end, conductor_frames.c
+ * handles the frames from the ends. */
 
 #include "base/fail.h"
 #include "cmd/conductor/conductor.h"
@@ -13,9 +13,9 @@
 
 enum {
 	CANCEL_MS = 1500, /* time for the ends to exit after a signal */
-	LAST_WORDS_MS = 5000, /* time between the first end's final frame and the second end's */
+	VERDICT_WAIT_MS = 5000, /* time between the first end's final frame and the second end's */
 	/* the same if the second end was silent, or the first reported it silent */
-	SILENT_WORDS_MS = 500,
+	SILENT_VERDICT_WAIT_MS = 500,
 	DEATH_MS = 300, /* time between a child's death and the end of its pipe */
 	EXIT_MS = 2000, /* time for the children to exit after that */
 };
@@ -36,7 +36,7 @@ struct conductor {
 
 /* Whether an end is finished. With job->measure its verdict finishes it: what comes after that is
  * the next end on the same connection. */
-static inline bool conductor_is_through(const struct conductor *c, const struct end_pipe *l)
+static inline bool conductor_is_finished(const struct conductor *c, const struct end_pipe *l)
 {
 	return l->gone || (c->job->measure && l->has_verdict);
 }
@@ -53,6 +53,6 @@ void conductor_send_error(struct end_pipe *l, const struct failure *f, const cha
  * other. */
 void conductor_fail(struct conductor *c, const char *host);
 /* Handles the frames of l that have arrived, as far as the other end can take them. */
-void conductor_hear(struct conductor *c, struct end_pipe *l);
+void conductor_take_frames(struct conductor *c, struct end_pipe *l);
 
 #endif

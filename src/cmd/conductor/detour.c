@@ -19,42 +19,42 @@
 enum {
 	CARRIERS_MAX = DETOUR_POLLS - 2,
 	SPARES = 2,
-	/* Spares that failed are started again: after so long, then twice as long, so many times.
-	 */
+	/* A failed spare is started again after RESTART_MS; each further pause is twice as long. */
 	RESTART_MS = 1000,
 	RESTARTS_MAX = 6,
-	/* While no descriptor is left a connection waits. */
-	SHORTAGE_PAUSE_MS = 200,
-	SHORTAGE_MS = 5000,
-	SHORTAGE_OVER_MS = 2000,
+	/* While descriptors are exhausted, connections wait in the backlog. */
+	SHORTAGE_PAUSE_MS = 200, /* until the next accept */
+	SHORTAGE_MS = 5000, /* a shortage of this length fails the detour */
+	SHORTAGE_OVER_MS = 2000, /* a shortage has ended if the last one is this old */
 	CARRIER_END_MS = 500,
 };
 
 struct detour {
 	struct detour_way way;
-	int listener; /* here, or -1 */
+	int listener; /* on this host, or -1 */
 	int logins; /* login_turn.h */
 	struct child keeper; /* of the port at way.from */
-	unsigned char says[KEEPER_SAYS];
-	size_t said;
-	unsigned port; /* that was announced, 0: none yet */
+	unsigned char hello[KEEPER_HELLO]; /* what the keeper sends: port and token */
+	size_t hello_len; /* bytes that have arrived */
+	unsigned port; /* as announced; 0: none yet */
 	struct carried {
 		struct child child;
-		bool used; /* it has a connection of the connecting end */
-		bool ended; /* it writes no more */
+		bool used; /* it has accepted a connection of the connecting end */
+		bool ended; /* its output has ended */
 	} carriers[CARRIERS_MAX];
 	unsigned count;
-	unsigned taken; /* carriers that were spares, and are replaced in this turn */
-	bool worked; /* a spare got a connection, once */
+	unsigned used_spares; /* spares to replace in this call of detour_handle() */
+	bool worked; /* a spare once accepted a connection */
 	unsigned restarts; /* since a lane last took a spare, or lost its carrier */
-	uint64_t restart_ms; /* clock_ms: start what spares are missing then; 0: not at all */
-	uint64_t accept_ms; /* clock_ms: accept no connections before; 0: now */
-	uint64_t short_from_ms, short_ms; /* clock_ms: no descriptor was left, first and last */
+	uint64_t restart_ms; /* when to start missing spares (clock_ms); 0: never */
+	uint64_t accept_ms; /* when to accept connections again (clock_ms); 0: now */
+	uint64_t shortage_start_ms,
+		shortage_ms; /* first and last time that descriptors were exhausted */
 };
 
 static const struct child no_child = {.in = -1, .out = -1, .go = -1};
 
-/* Only those that have been heard to the end: what they wrote last is why they failed. */
+/* Only carriers whose output has ended: its last bytes are the reason of a failure. */
 static void free_ended_carriers(struct detour *d)
 {
 	int status;
@@ -70,7 +70,7 @@ static void free_ended_carriers(struct detour *d)
 	}
 }
 
-/* Takes fd. */
+/* Owns fd, even if it fails. */
 static int add_carrier(struct detour *d, int fd)
 {
 	struct carrier c = {.way = &d->way, .fd = fd, .logins = d->logins};
@@ -79,9 +79,10 @@ static int add_carrier(struct detour *d, int fd)
 	free_ended_carriers(d);
 	if (d->count == CARRIERS_MAX) {
 		close_fd(fd);
-		return fail_as(OUT_START, "carry more than %d lanes over ssh", CARRIERS_MAX);
+		return fail_as(OUT_START, "more than %d lanes over ssh are not supported",
+			       CARRIERS_MAX);
 	}
-	memcpy(c.token, d->says + 2, sizeof c.token);
+	memcpy(c.token, d->hello + 2, sizeof c.token);
 	d->carriers[d->count] = (struct carried){.used = fd >= 0};
 	rc = child_fork(carrier_run, &c, "a lane over ssh", &d->carriers[d->count].child);
 	close_fd(fd);
@@ -109,7 +110,7 @@ int detour_open(const struct detour_way *w, struct detour **out)
 	struct detour *d = calloc(1, sizeof *d);
 
 	if (!d)
-		return fail_as(OUT_MEMORY, "make a detour: %m");
+		return fail_as(OUT_MEMORY, "set up lanes over ssh: %m");
 	d->way = *w;
 	d->listener = -1;
 	d->logins = login_turns_open();
@@ -149,15 +150,15 @@ static int announce_failure(struct detour *d)
 
 /* ---- connections on this host --------------------------------------------------------------- */
 
-/* No descriptor is left for a connection: 0 to try again, -1 when that has lasted. */
+/* Descriptors are exhausted. Returns 0 to accept again later, or -1 if the shortage lasts. */
 static int wait_for_descriptor(struct detour *d)
 {
 	uint64_t now = clock_ms();
 
-	if (now - d->short_ms > SHORTAGE_OVER_MS)
-		d->short_from_ms = now;
-	d->short_ms = now;
-	if (now - d->short_from_ms > SHORTAGE_MS)
+	if (now - d->shortage_ms > SHORTAGE_OVER_MS)
+		d->shortage_start_ms = now;
+	d->shortage_ms = now;
+	if (now - d->shortage_start_ms > SHORTAGE_MS)
 		return -1;
 	d->accept_ms = now + SHORTAGE_PAUSE_MS;
 	return announce_failure(d);
@@ -175,10 +176,11 @@ static int handle_accept_error(struct detour *d)
 	case ENFILE:
 	case ENOBUFS:
 	case ENOMEM:
-		fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+		fail_as(OUT_SOCKET, "accept a lane's connection on this host's loopback: %m");
 		return wait_for_descriptor(d);
 	default:
-		return fail_as(OUT_SOCKET, "take a lane's connection on this host's loopback: %m");
+		return fail_as(OUT_SOCKET,
+			       "accept a lane's connection on this host's loopback: %m");
 	}
 }
 
@@ -192,12 +194,13 @@ static int accept_lane_connection(struct detour *d)
 	case LOOPBACK_OURS:
 		return add_carrier(d, fd) ? announce_failure(d) : 0;
 	case LOOPBACK_FOREIGN:
-		log_info("a process of another user connected to the port of lanes over ssh");
+		log_info(
+			"rejected a connection of another user to the loopback port for lanes over ssh");
 		break;
 	case LOOPBACK_GONE:
 		break;
 	case LOOPBACK_UNKNOWN:
-		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+		fail_as(OUT_SOCKET, "find the owner of a connection to this host's loopback: %m");
 		close_fd(fd);
 		return announce_failure(d);
 	}
@@ -218,15 +221,15 @@ static unsigned count_used(const struct detour *d)
 
 static unsigned count_spares(const struct detour *d)
 {
-	unsigned n = d->taken;
+	unsigned n = d->used_spares;
 
 	for (unsigned i = 0; i < d->count; i++)
 		n += !d->carriers[i].ended && !d->carriers[i].used;
 	return n;
 }
 
-/* A lane took a spare, or lost its carrier and will take one: where some failed, others are
- * started soon. */
+/* Call when a lane has taken a spare, or lost its carrier and will take one. Replaces failed spares
+ * soon. */
 static void plan_restart(struct detour *d)
 {
 	uint64_t soon = clock_ms() + RESTART_MS;
@@ -238,11 +241,11 @@ static void plan_restart(struct detour *d)
 		d->restart_ms = soon;
 }
 
-/* A carrier failed, for the reason in failed().  Without a spare the connecting end's new lanes
- * wait; if they do so in vain, it reports this reason. */
+/* A carrier failed, for the reason in failed(). The connecting end's new lanes wait for a spare; if
+ * none starts in time, that end reports the reason. */
 static int handle_carrier_failure(struct detour *d, bool spare)
 {
-	/* What fails from the start on is no use to repeat. */
+	/* If no spare ever worked, another attempt would fail too. */
 	if (spare && d->worked && !d->restart_ms && d->restarts < RESTARTS_MAX)
 		d->restart_ms = clock_ms() + ((uint64_t)RESTART_MS << d->restarts++);
 	if (d->listener < 0 && !d->restart_ms && count_spares(d) + count_used(d) == 0)
@@ -267,25 +270,26 @@ static int restart_spares(struct detour *d)
 
 static int read_keeper(struct detour *d)
 {
-	ssize_t n = read(d->keeper.out, d->says + d->said, sizeof d->says - d->said);
+	ssize_t n = read(d->keeper.out, d->hello + d->hello_len, sizeof d->hello - d->hello_len);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
-		bool began = d->said == sizeof d->says;
+		bool began = d->hello_len == sizeof d->hello;
 
 		child_stop(&d->keeper);
 		return began ? 0
-			     : fail_as(OUT_START, "%s: no port for lanes there", d->keeper.what);
+			     : fail_as(OUT_START, "%s: no loopback port for lanes on that host",
+				       d->keeper.what);
 	}
-	d->said += (size_t)n;
-	if (d->said < sizeof d->says)
+	d->hello_len += (size_t)n;
+	if (d->hello_len < sizeof d->hello)
 		return 0;
 	for (unsigned i = 0; i < SPARES; i++) {
 		if (add_carrier(d, -1))
 			return -1;
 	}
-	d->port = (unsigned)(d->says[0] << 8 | d->says[1]);
+	d->port = (unsigned)(d->hello[0] << 8 | d->hello[1]);
 	return d->way.announce(d->way.ctx, d->port, "");
 }
 
@@ -296,10 +300,10 @@ static int fail_silent_carrier(struct carried *c)
 
 	if (child_wait(&c->child, &status, clock_ms() + CARRIER_END_MS))
 		child_end_text(status, how, sizeof how);
-	return fail_as(OUT_START, "the process that was to carry it %s", how);
+	return fail_as(OUT_START, "the process that carries the lane %s", how);
 }
 
-/* What a carrier writes, or its end: 0 or -1. */
+/* Handles the output of a carrier, or its end. */
 static int read_carrier(struct detour *d, struct carried *c)
 {
 	char text[2 + FAIL_TEXT_MAX];
@@ -310,7 +314,7 @@ static int read_carrier(struct detour *d, struct carried *c)
 		return 0;
 	text[n > 0 ? n : 0] = '\0';
 	if (*at == CARRIER_USED) {
-		d->taken += !c->used;
+		d->used_spares += !c->used;
 		c->used = d->worked = true;
 		plan_restart(d);
 		at++;
@@ -329,13 +333,13 @@ static int read_carrier(struct detour *d, struct carried *c)
 	return handle_carrier_failure(d, !c->used);
 }
 
-int detour_turn(struct detour *d, const struct pollfd *p, unsigned n)
+int detour_handle(struct detour *d, const struct pollfd *p, unsigned n)
 {
 	for (unsigned i = 2; i < n; i++) {
 		if (p[i].revents && p[i].fd >= 0 && read_carrier(d, &d->carriers[i - 2]))
 			return -1;
 	}
-	for (; d->taken > 0; d->taken--) {
+	for (; d->used_spares > 0; d->used_spares--) {
 		if (start_spare(d))
 			return -1;
 	}

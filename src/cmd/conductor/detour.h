@@ -36,10 +36,10 @@ struct detour;
 int detour_open(const struct detour_way *w, struct detour **out);
 /* Fills in the descriptors to poll; returns their number. */
 unsigned detour_polls(const struct detour *d, struct pollfd p[static DETOUR_POLLS]);
-/* When detour_turn() must run even without an event (clock_ms); 0: never. */
+/* When detour_handle() must run even without an event (clock_ms); 0: never. */
 uint64_t detour_due(const struct detour *d);
 /* Handles the events that poll(2) returned. Returns 0 or -1. */
-int detour_turn(struct detour *d, const struct pollfd *p, unsigned n);
+int detour_handle(struct detour *d, const struct pollfd *p, unsigned n);
 void detour_close(struct detour *d);
 
 #endif

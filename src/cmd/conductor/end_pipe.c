@@ -50,7 +50,7 @@ void end_pipe_close(struct end_pipe *l)
 	l->out = NULL;
 }
 
-/* Room for len bytes more at out_end. */
+/* Makes room for len bytes at out_end. */
 static int reserve_output(struct end_pipe *l, size_t len)
 {
 	size_t used = l->out_end - l->out_start;
@@ -66,7 +66,7 @@ static int reserve_output(struct end_pipe *l, size_t len)
 		return 0;
 	while (size - l->out_end < len)
 		size *= 2;
-	/* Not realloc(): START's secret must not stay behind. */
+	/* realloc() could leave a copy of START's secret in freed memory. */
 	bigger = malloc(size);
 	if (!bigger)
 		return fail_as(OUT_MEMORY, "queue a message for %s: %m", l->child.what);
@@ -109,8 +109,8 @@ void end_pipe_write(struct end_pipe *l)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			/* Nobody reads there; the end of what it says tells why.  The other
-			 * end is not kept waiting for it. */
+			/* The end has closed its input. Its remaining output shows why; drop
+			 * the queue, so that the other end need not wait. */
 			child_close_in(&l->child);
 			break;
 		}
@@ -130,7 +130,7 @@ int end_pipe_read(struct end_pipe *l)
 		return 1;
 	if (n <= 0)
 		return 0;
-	l->heard_ms = clock_ms();
+	l->last_read_ms = clock_ms();
 	framer_filled(&l->in, (size_t)n);
 	return 1;
 }

@@ -26,12 +26,12 @@ struct end_pipe {
 	const char *ssh_host; /* far end: the host as ssh wants it */
 	bool greeted, gone; /* gone: nothing more will arrive */
 	/* It has sent a frame to the other end, so its session reports its own failures. */
-	bool spoke;
+	bool relayed_frame;
 	/* It is `rdcp --ends': frames before its greeting come from an earlier end. */
-	bool again;
+	bool reused;
 	int share; /* its end's half of a socket between the two ends; 0: none */
-	uint64_t heard_ms; /* when its last byte arrived (clock_ms) */
-	uint64_t lost_ms; /* its process is gone: when to give it up; 0: never */
+	uint64_t last_read_ms; /* when its last byte arrived (clock_ms) */
+	uint64_t give_up_ms; /* its process is gone: when to give it up; 0: never */
 	bool has_verdict;
 	struct msg_greeting greeting;
 	struct msg_verdict verdict;

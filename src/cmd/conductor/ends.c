@@ -12,13 +12,13 @@
 #include "cmd/conductor/end_pipe.h"
 #include "cmd/end/end.h"
 
-enum { GONE_MS = 2000, PIECE = 64 << 10 };
+enum { EXIT_WAIT_MS = 2000, PIECE = 64 << 10 };
 
 struct ends {
-	struct framer heard; /* from the conductor */
+	struct framer in; /* frames of the conductor */
 	struct end_pipe link; /* to the end */
-	bool started; /* it was told START: what came before that was for one that is gone */
-	bool over; /* the conductor is gone */
+	bool started; /* START was relayed; frames before it were for an earlier end */
+	bool conductor_gone;
 };
 
 static int run_forked_end(void *ctx, int in, int out)
@@ -26,20 +26,20 @@ static int run_forked_end(void *ctx, int in, int out)
 	int null = RETRIED(open("/dev/null", O_RDWR | O_CLOEXEC));
 
 	(void)ctx;
-	/* The conductor's are not the end's. */
+	/* stdin and stdout belong to the conductor. */
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
 		return OUT_START;
 	close_fd(null);
 	return end_run(in, out, false);
 }
 
-/* What the conductor says, as far as the end takes it. */
-static int pass_to_end(struct ends *e)
+/* Relays frames of the conductor, as far as the end takes them. */
+static int relay_to_end(struct ends *e)
 {
 	struct frame f;
 	int rc = 0;
 
-	while (!end_pipe_is_full(&e->link) && (rc = framer_next(&e->heard, &f)) > 0) {
+	while (!end_pipe_is_full(&e->link) && (rc = framer_next(&e->in, &f)) > 0) {
 		e->started = e->started || f.type == MSG_START;
 		if (e->started && end_pipe_send(&e->link, f.type, f.body, f.len))
 			return -1;
@@ -50,23 +50,23 @@ static int pass_to_end(struct ends *e)
 static int read_conductor(struct ends *e)
 {
 	size_t size;
-	void *room = framer_room(&e->heard, &size);
+	void *room = framer_room(&e->in, &size);
 	ssize_t n;
 
 	do
 		n = read(STDIN_FILENO, room, size);
 	while (n < 0 && errno == EINTR);
 	if (n <= 0) {
-		e->over = true;
+		e->conductor_gone = true;
 		child_close_in(&e->link.child);
 		return 0;
 	}
-	framer_filled(&e->heard, (size_t)n);
-	return pass_to_end(e);
+	framer_filled(&e->in, (size_t)n);
+	return relay_to_end(e);
 }
 
-/* What the end says goes on as it is: 1, 0 when that was all, -1. */
-static int pass_to_conductor(struct ends *e)
+/* Relays bytes of the end. Returns 1, 0 at their end, or -1. */
+static int relay_to_conductor(struct ends *e)
 {
 	uint8_t bytes[PIECE];
 	ssize_t n = read(e->link.child.out, bytes, sizeof bytes);
@@ -84,7 +84,7 @@ static int serve_end(struct ends *e)
 
 	while (rc > 0) {
 		struct end_pipe *l = &e->link;
-		bool reading = !e->over && !end_pipe_is_full(l),
+		bool reading = !e->conductor_gone && !end_pipe_is_full(l),
 		     writing = l->out_end > l->out_start;
 		struct pollfd p[3] = {
 			{.fd = reading ? STDIN_FILENO : -1, .events = POLLIN},
@@ -98,10 +98,10 @@ static int serve_end(struct ends *e)
 			end_pipe_write(l);
 		if (p[0].revents && read_conductor(e))
 			return -1;
-		if (pass_to_end(e))
+		if (relay_to_end(e))
 			return -1;
 		if (p[1].revents)
-			rc = pass_to_conductor(e);
+			rc = relay_to_conductor(e);
 	}
 	return rc;
 }
@@ -116,7 +116,7 @@ static int run_one_end(struct ends *e)
 		return -1;
 	rc = serve_end(e);
 	if (rc == 0)
-		child_wait(&e->link.child, &status, clock_ms() + GONE_MS);
+		child_wait(&e->link.child, &status, clock_ms() + EXIT_WAIT_MS);
 	end_pipe_close(&e->link);
 	return rc;
 }
@@ -127,8 +127,8 @@ int ends_run(void)
 	int rc = 0;
 
 	signal(SIGPIPE, SIG_IGN);
-	framer_init(&e.heard);
-	while (rc == 0 && !e.over)
+	framer_init(&e.in);
+	while (rc == 0 && !e.conductor_gone)
 		rc = run_one_end(&e);
 	return rc ? (int)failed()->code : OUT_DONE;
 }

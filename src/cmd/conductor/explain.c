@@ -5,13 +5,12 @@
 #include <sys/wait.h>
 #include "base/fail.h"
 
-/* What came instead of a greeting: a shell's startup files print something. */
 int explain_text(const struct end_pipe *l)
 {
 	size_t len;
 	const char *bytes = framer_rest(&l->in, &len);
 
-	/* Escaped when it is printed, like all that failures quote. */
+	/* The log escapes it, like every text that a failure quotes. */
 	return fail_as(OUT_START,
 		       "text from %s's shell startup came instead of rdcp's greeting: \"%.*s%s\"",
 		       l->name, (int)(len < 60 ? len : 60), bytes, len > 60 ? "..." : "");
@@ -33,8 +32,8 @@ int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 		return fail_as(OUT_START, "%s to %s failed", o->rsh ? "--rsh" : "ssh", l->name);
 	child_end_text(status, how, sizeof how);
 	if (l->far)
-		return fail_as(OUT_START, "rdcp on %s %s before it said anything", l->name, how);
-	return fail_as(OUT_START, "the end on this host %s before it said anything", how);
+		return fail_as(OUT_START, "rdcp on %s %s before its greeting", l->name, how);
+	return fail_as(OUT_START, "the end on this host %s before its greeting", how);
 }
 
 int explain_death(const struct end_pipe *l, int status, bool reaped)
@@ -45,20 +44,20 @@ int explain_death(const struct end_pipe *l, int status, bool reaped)
 		child_end_text(status, how, sizeof how);
 	if (!l->far)
 		return fail_as(OUT_PEER_LOST, "the end on this host died: it %s", how);
-	return fail_as(OUT_PEER_LOST, "the end on %s died, or the connection to it: %s %s", l->name,
+	return fail_as(OUT_PEER_LOST, "lost the end on %s, or the connection to it: %s %s", l->name,
 		       l->child.what, how);
 }
 
 int take_greeting(struct end_pipe *l, const struct frame *f)
 {
 	if (f->type != MSG_GREETING || msg_greeting_decode(f, &l->greeting))
-		return fail_as(OUT_PROTOCOL, "%s did not greet as rdcp does",
+		return fail_as(OUT_PROTOCOL, "%s sent an invalid greeting",
 			       l->far ? l->name : "the end on this host");
 	l->greeted = true;
 	if (l->greeting.version == PROTOCOL_VERSION)
 		return 0;
-	return fail_as(OUT_VERSION,
-		       "rdcp on %s (release %s) speaks protocol %u, this one speaks %d: install "
-		       "the same release on both",
-		       l->name, l->greeting.release, l->greeting.version, PROTOCOL_VERSION);
+	return fail_as(
+		OUT_VERSION,
+		"rdcp on %s (release %s) has protocol version %u, this one has %d: install the same release on both hosts",
+		l->name, l->greeting.release, l->greeting.version, PROTOCOL_VERSION);
 }

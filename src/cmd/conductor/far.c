@@ -42,13 +42,13 @@ int shell_quote(const char *word, char *to, size_t size)
 
 static void add_arg(struct far_command *c, const char *word)
 {
-	/* Room for all options that there can be was counted in FAR_ARGV_MAX. */
+	/* FAR_ARGV_MAX has room for all possible options. */
 	if (c->argc < FAR_ARGV_MAX - 1)
 		c->argv[c->argc++] = (char *)word;
 	c->argv[c->argc] = NULL;
 }
 
-/* The words of --rsh, split at blanks. */
+/* Splits --rsh at blanks. */
 static int add_rsh_words(struct far_command *c, const char *rsh)
 {
 	char *save = NULL;
@@ -64,7 +64,7 @@ static int add_rsh_words(struct far_command *c, const char *rsh)
 	return words ? 0 : fail_as(OUT_USAGE, "--rsh is empty");
 }
 
-/* Nothing of ssh's configuration may put a terminal, a command or forwardings in our way. */
+/* Overrides settings of ssh_config(5) that would add a terminal, a command or forwardings. */
 static void add_ssh_args(struct far_command *c, const struct options *o)
 {
 	static const char *const fixed[] = {
@@ -101,10 +101,12 @@ int far_command(const struct options *o, const char *host, const char *verb,
 		add_arg(out, "--");
 	add_arg(out, host);
 	if (shell_quote(o->rdcp_path, out->remote, sizeof out->remote - 32))
-		return fail_as(OUT_USAGE, "--rdcp-path %s: too long, or no such user is possible",
+		return fail_as(OUT_USAGE,
+			       "--rdcp-path %s: too long, or an invalid user name after ~",
 			       o->rdcp_path);
 	if (o->rsh) {
-		/* What takes ssh's place may be no shell (docker exec): words stay words. */
+		/* The program of --rsh need not start a shell (docker exec), so pass separate
+		 * words. */
 		add_arg(out, out->remote);
 		add_arg(out, verb);
 		return 0;
@@ -128,7 +130,7 @@ int far_start(const struct options *o, const char *host, const char *verb, struc
 
 	if (far_command(o, host, verb, &c))
 		return -1;
-	/* The program that is run, which --rsh or -S may have named. */
+	/* Name the program itself, which --rsh or -S may have set. */
 	snprintf(what, sizeof what, "%.60s to %.180s", c.argv[0], host);
 	return child_exec(c.argv, &lo, out);
 }

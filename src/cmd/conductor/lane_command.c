@@ -18,8 +18,8 @@
 #include "session/channel/key.h"
 
 enum {
-	KEEPER_MS = 10000, /* it answers within */
-	SHOW_PAUSE_MS = 100, /* after it could not */
+	KEEPER_MS = 10000, /* how long to wait for the keeper's socket */
+	ACCEPT_PAUSE_MS = 100, /* after accept(2) failed */
 };
 
 static const struct pump_side stdio = {.in = STDIN_FILENO, .out = STDOUT_FILENO};
@@ -36,16 +36,16 @@ static int pump_connection(int fd)
 
 	if (pump_run(&stdio, &side, -1) == 0)
 		return OUT_DONE;
-	/* The end of a connection is nobody's fault here. */
+	/* Not a failure of this process: a peer closed its connection. */
 	if (errno == ECONNRESET || errno == EPIPE)
 		return OUT_SOCKET;
-	fail_as(OUT_SOCKET, "pass on its bytes: %m");
+	fail_as(OUT_SOCKET, "relay its bytes: %m");
 	return warn_lane_failed();
 }
 
 int lane_command_run(void)
 {
-	unsigned char port[2], said = 0;
+	unsigned char port[2], error = 0;
 	int fd;
 
 	signal(SIGPIPE, SIG_IGN);
@@ -53,15 +53,15 @@ int lane_command_run(void)
 		return OUT_PEER_LOST;
 	fd = loopback_connect((unsigned)(port[0] << 8 | port[1]));
 	if (fd < 0)
-		said = (unsigned char)errno;
-	if (write_full(STDOUT_FILENO, &said, 1) || said) {
+		error = (unsigned char)errno;
+	if (write_full(STDOUT_FILENO, &error, 1) || error) {
 		close_fd(fd);
 		return OUT_CONNECT;
 	}
 	return pump_connection(fd);
 }
 
-/* Where the keeper shows its listening socket: an abstract name that only the token tells. */
+/* The keeper passes its listening socket at an abstract name that contains the token. */
 static socklen_t make_keeper_address(const unsigned char token[static TOKEN_SIZE],
 				     struct sockaddr_un *un)
 {
@@ -95,10 +95,10 @@ static int send_fd(int to, int fd)
 	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
-/* -1 with errno. */
+/* Returns the descriptor, or -1 with errno. */
 static int receive_fd(int from)
 {
-	const struct timeval patience = {.tv_sec = KEEPER_MS / 1000};
+	const struct timeval timeout = {.tv_sec = KEEPER_MS / 1000};
 	char byte;
 	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
 	union {
@@ -112,7 +112,7 @@ static int receive_fd(int from)
 	ssize_t n;
 	int fd;
 
-	if (setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0)
+	if (setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) < 0)
 		return -1;
 	n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
 	if (n < 0 && errno == EAGAIN)
@@ -121,7 +121,7 @@ static int receive_fd(int from)
 		return -1;
 	if (n == 0 || !CMSG_FIRSTHDR(&m) || control.head.cmsg_type != SCM_RIGHTS ||
 	    control.head.cmsg_len != CMSG_LEN(sizeof fd)) {
-		/* The kernel leaves out a descriptor for which there is no room. */
+		/* The kernel drops a descriptor if this process has no free one. */
 		errno = m.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
 		return -1;
 	}
@@ -129,7 +129,7 @@ static int receive_fd(int from)
 	return fd;
 }
 
-/* Is the process at the other end of a unix socket this user's? */
+/* Whether the process at the other end of a unix socket is of this user. */
 static bool is_own_process(int fd)
 {
 	struct ucred cred;
@@ -143,58 +143,59 @@ static int pass_listener(int unix_fd, int listener)
 	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd < 0)
-		return fail_as(OUT_SOCKET, "show the port to a place for a lane: %m");
+		return fail_as(OUT_SOCKET, "accept a request for the port: %m");
 	if (is_own_process(fd))
 		send_fd(fd, listener);
 	close_fd(fd);
 	return 0;
 }
 
-/* Until the conductor is gone.  Places wait while the port can't be shown to them, KEEPER_MS. */
+/* Serves the processes of lanes until the conductor is gone. If accept(2) fails they wait, up to
+ * KEEPER_MS. */
 static void serve_listener(int unix_fd, int listener)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
 			      {.fd = unix_fd, .events = POLLIN}};
-	bool told = false;
+	bool warned = false;
 
 	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
 		if (p[0].revents)
 			break;
 		if (!p[1].revents || pass_listener(unix_fd, listener) == 0)
 			continue;
-		if (!told)
+		if (!warned)
 			warn_lane_failed();
-		told = true;
-		poll(p, 1, SHOW_PAUSE_MS);
+		warned = true;
+		poll(p, 1, ACCEPT_PAUSE_MS);
 	}
 }
 
 static int run_keeper(void)
 {
-	unsigned char says[KEEPER_SAYS];
+	unsigned char hello[KEEPER_HELLO];
 	struct sockaddr_un un;
 	unsigned port;
 	int listener = loopback_listen(&port);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len;
 
-	if (listener < 0 || unix_fd < 0 || random_bytes(says + 2, TOKEN_SIZE))
+	if (listener < 0 || unix_fd < 0 || random_bytes(hello + 2, TOKEN_SIZE))
 		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
-	len = make_keeper_address(says + 2, &un);
+	len = make_keeper_address(hello + 2, &un);
 	if (bind(unix_fd, (struct sockaddr *)&un, len) < 0 || listen(unix_fd, SOMAXCONN) < 0)
 		return fail_as(OUT_SOCKET, "listen for lanes: %m");
-	says[0] = (unsigned char)(port >> 8);
-	says[1] = (unsigned char)port;
-	if (write_full(STDOUT_FILENO, says, sizeof says))
-		return fail_as(OUT_PEER_LOST, "tell the port: %m");
+	hello[0] = (unsigned char)(port >> 8);
+	hello[1] = (unsigned char)port;
+	if (write_full(STDOUT_FILENO, hello, sizeof hello))
+		return fail_as(OUT_PEER_LOST, "report the port: %m");
 	serve_listener(unix_fd, listener);
 	close_fd(listener);
 	close_fd(unix_fd);
 	return 0;
 }
 
-/* Wait for a connection, and take it if it is this user's: 0 with *fd, which is -1 if it is not;
- * -1 also when the conductor is gone. */
+/* Accepts one connection. Returns 0 with *fd, which is -1 for a connection of another user; -1 with
+ * a failure, also if the conductor is gone. */
 static int accept_own_connection(int listener, int *fd)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
@@ -205,24 +206,24 @@ static int accept_own_connection(int listener, int *fd)
 		return errno == EINTR ? 0 : fail_as(OUT_SOCKET, "wait for a lane: %m");
 	if (p[0].revents)
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
-	/* Several wait on it: the keeper made it non-blocking for all. */
+	/* Several processes poll the listener, so it is non-blocking. */
 	*fd = loopback_accept(listener);
 	if (*fd < 0 &&
 	    (errno == EPERM || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
 		return 0;
 	if (*fd < 0)
-		return fail_as(OUT_SOCKET, "take a lane's connection here: %m");
+		return fail_as(OUT_SOCKET, "accept a lane's connection: %m");
 	peer = loopback_peer(*fd);
 	if (peer == LOOPBACK_OURS)
 		return 0;
 	if (peer == LOOPBACK_UNKNOWN)
-		fail_as(OUT_SOCKET, "find out whose connection to this host's loopback it is: %m");
+		fail_as(OUT_SOCKET, "find the owner of a connection to this host's loopback: %m");
 	close_fd(*fd);
 	*fd = -1;
 	return peer == LOOPBACK_UNKNOWN ? -1 : 0;
 }
 
-/* The keeper's listening socket, or -1. */
+/* Returns the keeper's listening socket, or -1 with a failure. */
 static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
@@ -230,16 +231,16 @@ static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
 	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
-		fail_as(OUT_SOCKET, "connect to the keeper of the port: %m");
+		fail_as(OUT_SOCKET, "connect to the process that holds the port: %m");
 	else if (!is_own_process(unix_fd))
-		fail_as(OUT_SOCKET, "the keeper of the port is another user's");
+		fail_as(OUT_SOCKET, "the process that holds the port belongs to another user");
 	else if ((fd = receive_fd(unix_fd)) < 0)
-		fail_as(OUT_SOCKET, "take the port from its keeper: %m");
+		fail_as(OUT_SOCKET, "receive the port from the process that holds it: %m");
 	close_fd(unix_fd);
 	return fd;
 }
 
-/* Take one connection from the keeper's socket; -1 also when the conductor is gone. */
+/* Accepts one connection at the keeper's socket. Returns -1 also if the conductor is gone. */
 static int take_connection(const unsigned char token[static TOKEN_SIZE])
 {
 	int listener = receive_listener(token), fd = -1;
@@ -248,7 +249,7 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		return -1;
 	if (write_full(STDOUT_FILENO, "r", 1)) {
 		close_fd(listener);
-		return fail_as(OUT_PEER_LOST, "report a place for a lane: %m");
+		return fail_as(OUT_PEER_LOST, "report that a lane can connect: %m");
 	}
 	while (accept_own_connection(listener, &fd) == 0 && fd < 0)
 		;

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 
-enum { TYPED_MS = 1500 }; /* a login that took less asked for nothing */
+enum { TYPED_MS = 1500 }; /* nobody types a password in less */
 
 int login_turns_open(void)
 {
@@ -17,7 +17,7 @@ int login_turns_open(void)
 	if (terminal < 0)
 		return -1;
 	close_fd(terminal);
-	/* One byte is written to it when a login was quick. */
+	/* A quick login writes one byte to it. */
 	return memfd_create("logins", MFD_CLOEXEC);
 }
 

@@ -49,25 +49,27 @@ int loopback_listen(unsigned *port)
 	return fd;
 }
 
-/* ---- whose connection ---------------------------------------------------------------------- */
+/* ---- the owner of a connection ------------------------------------------------------------- */
 
-static const char *const lists[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+static const char *const socket_lists[] = {"/proc/net/tcp", "/proc/net/tcp6"};
 
-/* The user of the socket whose ends are listed so: 1; 0 when it is nobody's any more; -1. */
-static int find_user(const char *file, const char *ends, uid_t *uid)
+/* Finds the user of the socket with these addresses in the list. Returns 1; 0 if the socket is not
+ * listed or has no owner any more; -1 with errno. */
+static int find_user(const char *file, const char *addresses, uid_t *uid)
 {
 	FILE *f = fopen(file, "re");
 	char line[512];
 	int found = f ? 0 : -1;
 
 	while (found == 0 && fgets(line, sizeof line, f)) {
-		const char *at = strstr(line, ends);
+		const char *at = strstr(line, addresses);
 		unsigned user;
 		unsigned long inode;
 
 		/* state, queues, timer, retransmissions, user, timeout, inode */
 		if (at &&
-		    sscanf(at + strlen(ends), " %*x %*s %*s %*x %u %*d %lu", &user, &inode) == 2 &&
+		    sscanf(at + strlen(addresses), " %*x %*s %*s %*x %u %*d %lu", &user, &inode) ==
+			    2 &&
 		    inode != 0) {
 			*uid = user;
 			found = 1;
@@ -88,25 +90,25 @@ enum loopback_peer loopback_peer(int fd)
 {
 	struct sockaddr_in theirs, here;
 	socklen_t their_len = sizeof theirs, here_len = sizeof here;
-	char ends[128];
+	char addresses[128];
 	uid_t uid;
 
 	if (getpeername(fd, (struct sockaddr *)&theirs, &their_len) < 0)
 		return errno == ENOTCONN ? LOOPBACK_GONE : LOOPBACK_UNKNOWN;
 	if (getsockname(fd, (struct sockaddr *)&here, &here_len) < 0)
 		return LOOPBACK_UNKNOWN;
-	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++) {
+	for (unsigned i = 0; i < sizeof socket_lists / sizeof *socket_lists; i++) {
 		int found;
 
-		snprintf(ends, sizeof ends,
-			 /* IPv4 addresses, or the same as IPv6 ones. */
+		snprintf(addresses, sizeof addresses,
+			 /* IPv4 addresses, or the same addresses mapped to IPv6. */
 			 i == 0 ? "%08X:%04X %08X:%04X"
 				: "0000000000000000FFFF0000%08X:%04X "
 				  "0000000000000000FFFF0000%08X:%04X",
 			 theirs.sin_addr.s_addr, ntohs(theirs.sin_port), here.sin_addr.s_addr,
 			 ntohs(here.sin_port));
-		found = find_user(lists[i], ends, &uid);
-		/* A kernel without IPv6 has no list of it. */
+		found = find_user(socket_lists[i], addresses, &uid);
+		/* A kernel without IPv6 has no tcp6. */
 		if (found < 0 && (i == 0 || errno != ENOENT))
 			return LOOPBACK_UNKNOWN;
 		if (found > 0)

@@ -12,7 +12,7 @@ static bool is_tree(const struct options *o)
 	return o->rules.recursive || o->files_from;
 }
 
-/* Is it what is in a directory that is meant, not the directory? */
+/* Whether path stands for the contents of a directory, not the directory itself. */
 static bool names_dir_contents(const struct options *o, const char *path)
 {
 	size_t len = strlen(path);
@@ -28,7 +28,6 @@ static bool is_same_stat(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Would this source be copied onto itself? */
 static bool is_copied_onto_itself(const struct options *o, const struct target *source,
 				  const struct target *target)
 {
@@ -43,14 +42,14 @@ static bool is_copied_onto_itself(const struct options *o, const struct target *
 	if (S_ISDIR(b.st_mode) && !o->rules.no_target_dir && !names_dir_contents(o, source->path)) {
 		name_last(source->path, name, sizeof name);
 		snprintf(path, sizeof path, "%s/%s", target->path, name);
-		/* A link there is replaced, wherever it leads. */
+		/* A symlink there is replaced, not followed. */
 		if (lstat(path, &b))
 			return false;
 	}
 	return is_same_stat(&a, &b);
 }
 
-/* Cut the last component off; false: there is none. */
+/* Removes the last component. Returns false if there is none. */
 static bool cut_last_component(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -61,7 +60,7 @@ static bool cut_last_component(char *path)
 	return true;
 }
 
-/* The real path of the target, or of what there is of the way to it; NULL: none. */
+/* Returns the real path of the longest existing prefix of path, or NULL. The caller frees it. */
 static char *real_target(const char *path)
 {
 	char at[NAME_MAX_WIRE];
@@ -76,7 +75,7 @@ static char *real_target(const char *path)
 	return real;
 }
 
-/* Is the target in the directory that is to be copied, so that it would be copied into itself? */
+/* Whether the target is inside the source directory. */
 static bool is_copied_into_itself(const struct options *o, const struct target *source,
 				  const struct target *target)
 {
@@ -102,7 +101,7 @@ static bool is_copied_into_itself(const struct options *o, const struct target *
 	return inside;
 }
 
-/* Within one session the sink sees to that; here are those of several hosts. */
+/* The sink detects collisions within one session; this detects those between several hosts. */
 static bool would_collide(const struct options *o, const struct target *a, const struct target *b)
 {
 	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
@@ -137,8 +136,8 @@ static int fail_several_hosts(const char *what)
 		what);
 }
 
-/* What one session does is decided by its own sources: a later one would delete or overwrite what
- * an earlier one stored. */
+/* A session knows only its own sources: with these options a later session would delete or
+ * overwrite what an earlier one stored. */
 static int check_hosts(const struct options *o, const struct target *sources, unsigned count)
 {
 	if (overlap_count_hosts(sources, count) < 2)

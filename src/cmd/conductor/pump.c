@@ -12,11 +12,11 @@
 
 enum { PUMP_SIZE = 256 << 10 };
 
-/* One way. */
+/* One direction. */
 struct pump_flow {
 	int from, to;
-	bool ended; /* from has no more */
-	bool closed; /* and `to' was told */
+	bool ended; /* `from' is at its end */
+	bool closed; /* `to' is closed for writing */
 	size_t start, end;
 	char bytes[PUMP_SIZE];
 };
@@ -45,7 +45,7 @@ static int write_flow(struct pump_flow *w)
 	return 0;
 }
 
-/* Pass the end on: a socket still has its other way. */
+/* Closes `to' for writing. A socket stays open for its other direction. */
 static void close_flow(struct pump_flow *w)
 {
 	w->closed = true;

@@ -7,7 +7,6 @@
 #include "cmd/end/start_make.h"
 #include "session/channel/key.h"
 
-/* What part this end has, and how it works. */
 static uint64_t end_flags(const struct start_send *d, int i)
 {
 	const struct options *o = d->job->o;
@@ -102,7 +101,7 @@ static int send_rules(const struct start_send *d, int i)
 	return 0;
 }
 
-/* What sessions before this one put into the target. */
+/* Sends the names that earlier sessions put into the target. */
 static int send_taken(const struct start_send *d)
 {
 	static uint8_t body[NAME_MAX_WIRE + 16];

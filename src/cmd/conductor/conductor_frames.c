@@ -20,16 +20,16 @@ static int take_note(struct end_pipe *l, const struct frame *f)
 	return 0;
 }
 
-/* An end that has been silent for half of the time after which that counts says nothing soon. */
+/* Waits less for an end that has been silent for half of --timeout. */
 static unsigned verdict_wait_ms(struct conductor *c, const struct end_pipe *l)
 {
 	const struct end_pipe *other = conductor_other(c, l);
-	uint64_t silence = clock_ms() - other->heard_ms;
+	uint64_t silence = clock_ms() - other->last_read_ms;
 
 	if (l->verdict.code == OUT_TIMEOUT ||
 	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->timeout_ms / 2))
-		return SILENT_WORDS_MS;
-	return LAST_WORDS_MS;
+		return SILENT_VERDICT_WAIT_MS;
+	return VERDICT_WAIT_MS;
 }
 
 static int take_verdict(struct conductor *c, struct end_pipe *l, const struct frame *f)
@@ -41,19 +41,19 @@ static int take_verdict(struct conductor *c, struct end_pipe *l, const struct fr
 		return -1;
 	l->verdict = m;
 	l->has_verdict = true;
-	/* While one disk is measured the other end is idle. */
+	/* A disk alone is measured at one end; the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
 		conductor_end_by(c, verdict_wait_ms(c, l));
 	if (l->verdict.code == OUT_DONE)
 		return 0;
 	failure.code = l->verdict.code;
 	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
-	/* What happened on this host needs no host's name before it. */
+	/* Failures on this host are printed without a host name. */
 	for (int i = 0; i < 2; i++) {
 		if (!c->links[i].far && strcmp(l->verdict.host, c->links[i].name) == 0)
 			l->verdict.host[0] = '\0';
 	}
-	if (!l->spoke && !c->job->measure && !conductor_other(c, l)->has_verdict)
+	if (!l->relayed_frame && !c->job->measure && !conductor_other(c, l)->has_verdict)
 		conductor_send_error(conductor_other(c, l), &failure, l->name);
 	conductor_record_failure(c, &failure, l->verdict.host);
 	return 0;
@@ -71,7 +71,7 @@ static int announce_detour_port(void *ctx, unsigned port, const char *why)
 	return end_pipe_send(l, MSG_DETOUR, body, w.used);
 }
 
-/* Lanes over ssh: the end that listened first listens again. */
+/* Routes the lanes over ssh, to the end that listened first. */
 static int take_detour(struct conductor *c, const char *why)
 {
 	struct end_pipe *to = &c->links[c->listener];
@@ -101,7 +101,7 @@ static int take_detour(struct conductor *c, const char *why)
 	if (!way.port)
 		return fail_as(OUT_CONNECT, "no connection between %s and %s: %s", from->name,
 			       to->name, why);
-	/* Of many measurements the first one tells. */
+	/* rdbench logs the detour of its first measurement only. */
 	if (why[0])
 		log_at(level, "no direct connection between %s and %s (%s): data goes over ssh%s",
 		       from->name, to->name, why, through);
@@ -134,7 +134,7 @@ static int take_listening(struct conductor *c, struct end_pipe *l, const struct 
 	if (msg_detour_decode(f, &m))
 		return -1;
 	l->loopback_port = m.port;
-	/* Asked for: nothing else is tried first. */
+	/* --transport=ssh or -3: no other route is tried first. */
 	return conductor_wants_ssh(c) && l == &c->links[c->listener] ? take_detour(c, "") : 0;
 }
 
@@ -155,18 +155,18 @@ static int take_target_name(struct conductor *c, const struct end_pipe *l, const
 	if (msg_want_decode(f, &m))
 		return -1;
 	if (!c->job->added || l != &c->links[END_SINK])
-		return fail_as(OUT_PROTOCOL, "%s sent TAKEN, which nobody asked for", l->name);
+		return fail_as(OUT_PROTOCOL, "%s sent an unexpected TAKEN", l->name);
 	return taken_add(c->job->added, m.name);
 }
 
 static int take_frame(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	if (!l->greeted)
-		return l->again && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
+		return l->reused && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
 	if (!message_is_local(f->type)) {
 		struct end_pipe *to = conductor_other(c, l);
 
-		l->spoke = true;
+		l->relayed_frame = true;
 		return to->gone || to->has_verdict ? 0
 						   : end_pipe_send(to, f->type, f->body, f->len);
 	}
@@ -186,17 +186,17 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 	case MSG_STUCK:
 		return take_stuck(c, f);
 	default:
-		return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its to send", l->name,
+		return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", l->name,
 			       message_name(f->type));
 	}
 }
 
-void conductor_hear(struct conductor *c, struct end_pipe *l)
+void conductor_take_frames(struct conductor *c, struct end_pipe *l)
 {
 	struct frame f;
 	int rc = 0;
 
-	while (!conductor_is_through(c, l) && !end_pipe_is_full(conductor_other(c, l)) &&
+	while (!conductor_is_finished(c, l) && !end_pipe_is_full(conductor_other(c, l)) &&
 	       (rc = framer_next(&l->in, &f)) > 0) {
 		rc = take_frame(c, l, &f);
 		if (rc)
@@ -206,7 +206,7 @@ void conductor_hear(struct conductor *c, struct end_pipe *l)
 		return;
 	if (!l->greeted && failed()->code == OUT_PROTOCOL)
 		explain_text(l);
-	/* Whoever talks nonsense is not listened to any more. */
+	/* Do not read further frames of an end that broke the protocol. */
 	l->gone = !l->greeted || failed()->code == OUT_PROTOCOL || failed()->code == OUT_VERSION;
 	conductor_fail(c, "");
 }
