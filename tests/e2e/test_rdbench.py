@@ -126,7 +126,7 @@ def picture(path, lines):
         group = top.find("%sg[@class='%s']" % (SVG, axis))
         assert len(group.findall(SVG + "text")) >= 3
     words = [t.text for t in top.iter(SVG + "text")]
-    assert "block size" in words and any("a second" in w for w in words)
+    assert "block size" in words and any("per second" in w for w in words)
     assert "4 KiB" in words and "4 MiB" in words
     x = [float(p.split(",")[0]) for p in drawn[0].get("points").split()]
     steps = [b - a for a, b in zip(x, x[1:])]
@@ -148,7 +148,7 @@ def test_results_table(bench, disks):
     assert len(rows) > 1 and all_long(rows), "columns stand below each other"
     for stage in ("source disk alone", "network alone", "memory to memory", "target disk alone", "end to end"):
         assert "  %s, GB/s" % stage in text
-    assert " us\n" in text and "reading 1.00 MiB of it" in text
+    assert " us\n" in text and "1.00 MiB read" in text
     assert [p.name for p in (disks / "from").iterdir()] == ["file"]
     assert is_empty(disks / "to")
 
@@ -157,7 +157,7 @@ def test_missing_disk_measurements_are_mentioned(bench, tmp_path):
     r = bench_on(bench, *ONE, "far", cwd=tmp_path)
     assert r.code == 0, r.errors()
     assert r.out.decode().splitlines()[:2] == [
-        "from this host to far, 0.02 s a point", "no disk is measured: see --source and --target"]
+        "from this host to far, 0.02 s a point", "disks are not measured; use --source and --target"]
     assert "disk alone" not in r.out.decode()
 
 
@@ -189,7 +189,7 @@ def test_sweep_needs_one_login(bench, tmp_path):
     (["--seconds=0"], 1, "--seconds"),
     (["-x"], 1, "-x"),
     (["a", "b"], 1, "unexpected operand b"),
-    (["--", "-x"], 1, "no host"),
+    (["--", "-x"], 1, "not a host name"),
 ], ids=lambda v: " ".join(v) if isinstance(v, list) else "")
 def test_impossible_arguments_are_refused(bench, disks, args, code, text):
     (disks / "file").write_bytes(b"x")
@@ -226,7 +226,7 @@ def test_too_little_memory_for_any_setting_is_reported(bench, disks):
     best = r.out.decode().splitlines()[-1]
     assert best.startswith("best: --lanes 2 --depth 16 --block-size 256k") and best.endswith(" --memory 1048576")
     words = " ".join(t.text for t in ET.parse(disks / "p.svg").getroot().iter(SVG + "text"))
-    assert "too little memory" in words and "0.000" not in words
+    assert "lacked memory" in words and "0.000" not in words
 
 
 def test_missing_far_end_is_reported(bench, tmp_path):
@@ -300,7 +300,7 @@ def test_short_outage_is_survived(bench, tmp_path, networks):
     wait_until(lambda: b" us\n" in run.out, 20)
     assert wire.ip(0, "link", "set", "v0", "down")
     since = time.monotonic()
-    wait_until(lambda: run.errors().count("once more") >= 3 or run.proc.poll() is not None, 20)
+    wait_until(lambda: run.errors().count("measuring again") >= 3 or run.proc.poll() is not None, 20)
     # A pause of one second and one of two: children that exit in between cut neither short.
     assert time.monotonic() - since >= 3
     assert wire.ip(0, "link", "set", "v0", "up")

@@ -11,11 +11,11 @@
 #include "cmd/process/signals.h"
 
 enum {
-	TRIES = 4,
-	REPEATS = 3, /* of a point whose way failed, each time after one pause more: */
+	RUNS_MOST = 4, /* of a point, until it takes about as long as the user asked for */
+	RETRIES = 3, /* of a point whose connection failed, with growing pauses: */
 	PAUSE_MS = 1000,
 	BYTES_LEAST = 256 << 10,
-	GONE_MS = 1000,
+	EXIT_WAIT_MS = 1000,
 };
 #define BYTES_MOST (UINT64_C(64) << 30)
 
@@ -35,11 +35,11 @@ static void fill_point(struct point *p, const struct report *r, const struct mea
 	p->ns = v->ns ? v->ns : 1;
 	p->transport = r->transport;
 	p->lanes = v->lanes;
-	/* Over TCP the window may be less than the depth without any need of memory. */
+	/* Over TCP a small window does not mean that memory was short. */
 	if (p->transport == TRANSPORT_RDMA && t->used && p->set.block_size)
 		p->depth = (unsigned)(t->window / t->used / p->set.block_size);
 	p->shrunk = (v->lanes && v->lanes < p->set.lanes) || (p->depth && p->depth < p->set.depth);
-	/* The source's way leads to the sink. */
+	/* The source's text names its wire to the sink. */
 	snprintf(p->how, sizeof p->how, "%s", m->verdicts[END_SOURCE].how);
 	snprintf(p->why, sizeof p->why, "%s", r->why);
 }
@@ -51,7 +51,7 @@ static void show_point(struct bench *b, const struct point *p)
 
 	if (b->o->quiet || (every_ms ? now - b->line_ms < every_ms : !isatty(STDERR_FILENO)))
 		return;
-	/* The first ones are tries. */
+	/* The first points only find out what there is. */
 	if (b->planned)
 		snprintf(count, sizeof count, "%u/%u  ", b->done + 1, b->planned);
 	snprintf(line, sizeof line, "%s%s, %s", count, stage_name(p->stage),
@@ -64,7 +64,7 @@ static void show_point(struct bench *b, const struct point *p)
 	screen_flush();
 }
 
-/* Nothing is measured for nobody. */
+/* Without a reader of the results nothing is measured. */
 static bool is_stdout_writable(struct bench *b)
 {
 	errno = stdout_error();
@@ -107,9 +107,9 @@ int bench_bytes(struct bench *b, enum bench_stage stage, const struct setting *s
 	o.lanes = s->lanes;
 	o.depth = s->depth;
 	o.block_size = s->block_size;
-	/* The ends tell of no files. */
+	/* There are no files to report. */
 	o.json = false;
-	/* What a session tells of itself is told of the first one. */
+	/* Only the first session logs its properties. */
 	o.quiet = o.quiet || (b->began && o.verbose < 2);
 	b->began = true;
 	if (!is_stdout_writable(b))
@@ -132,7 +132,7 @@ static uint64_t choose_bytes(const struct bench *b, const struct setting *s, uin
 	uint64_t warm = block * s->lanes * s->depth;
 	double bytes = b->guess * b->o->measure_ms / 1000;
 
-	/* The sink leaves out what fills the lanes, up to half of all. */
+	/* The sink does not count the bytes that first fill the lanes, up to half of all. */
 	bytes += bytes < (double)warm ? bytes : (double)warm;
 
 	if (least < BYTES_LEAST)
@@ -144,20 +144,20 @@ static uint64_t choose_bytes(const struct bench *b, const struct setting *s, uin
 	return bytes > (double)least ? (uint64_t)bytes : least;
 }
 
-/* After points that went well, one that does not is no reason to throw these away. */
-static bool may_try_again(struct bench *b)
+/* One failed point must not discard the results of earlier points. */
+static bool may_retry(struct bench *b)
 {
 	enum outcome code = b->failure.code;
 
-	if (b->done == 0 || b->repeats >= REPEATS ||
+	if (b->done == 0 || b->retries >= RETRIES ||
 	    (code != OUT_CONNECT && code != OUT_TRANSPORT && code != OUT_TIMEOUT &&
 	     code != OUT_PEER_LOST))
 		return false;
-	log_warn("once more: %s", b->failure.text);
+	log_warn("measuring again after a failure: %s", b->failure.text);
 	b->failure = (struct failure){0};
-	b->repeats++;
-	/* What is not there now may be in a moment. */
-	signals_pause(PAUSE_MS * (int)b->repeats);
+	b->retries++;
+	/* The network may recover meanwhile. */
+	signals_pause(PAUSE_MS * (int)b->retries);
 	return true;
 }
 
@@ -166,25 +166,25 @@ int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s
 {
 	uint64_t wanted_ns = (uint64_t)b->o->measure_ms * 1000000, bytes = 0, next;
 
-	for (unsigned i = 0; i < TRIES; i++) {
+	for (unsigned i = 0; i < RUNS_MOST; i++) {
 		next = choose_bytes(b, s, most);
-		/* As good as it gets. */
+		/* More bytes are not possible. */
 		if (bytes && next <= bytes)
 			break;
 		bytes = next;
 		while (bench_bytes(b, stage, s, bytes, out)) {
-			if (!may_try_again(b))
+			if (!may_retry(b))
 				return -1;
 		}
 		b->guess = point_rate(out);
 		if (out->ns >= wanted_ns / 2)
 			break;
-		/* There is no more. */
+		/* The source has no more bytes. */
 		if (stage >= STAGE_SOURCE && out->bytes < bytes)
 			break;
 	}
 	b->done++;
-	b->repeats = 0;
+	b->retries = 0;
 	return 0;
 }
 
@@ -194,6 +194,6 @@ void bench_end(struct bench *b)
 
 	child_close_in(&b->far.child);
 	if (b->far.child.pid)
-		child_wait(&b->far.child, &status, clock_ms() + GONE_MS);
+		child_wait(&b->far.child, &status, clock_ms() + EXIT_WAIT_MS);
 	end_pipe_close(&b->far);
 }

@@ -60,7 +60,7 @@ struct bench {
 	unsigned done, planned; /* number of points */
 	uint64_t line_ms; /* when a line last reported them */
 	bool began; /* the first point has begun */
-	unsigned repeats; /* of the current point */
+	unsigned retries; /* of the current point */
 	double guess; /* bytes per second */
 
 	struct series series[SERIES_MAX];

@@ -17,7 +17,7 @@ static double mbits_to_bytes(double mbits)
 	return mbits * 1e6 / 8;
 }
 
-/* Of this device's fastest port that is up, 0: not known, or made up. */
+/* The rate of the fastest active port of this device; 0: unknown, or emulated. */
 static double find_device_rate(const struct adapter *all, unsigned count, const char *name,
 			       size_t len)
 {
@@ -33,7 +33,7 @@ static double find_device_rate(const struct adapter *all, unsigned count, const 
 	return most;
 }
 
-/* "mlx5_0 10.0.0.1:7000", or of several rails "mlx5_0, mlx5_1": together. */
+/* how: "mlx5_0 10.0.0.1:7000", or "mlx5_0, mlx5_1" for several rails, whose rates are added. */
 static void sum_adapter_rates(const char *root, const char *how, struct nic_limit *out)
 {
 	const char *at = how;
@@ -49,7 +49,7 @@ static void sum_adapter_rates(const char *root, const char *how, struct nic_limi
 
 		len = strcspn(at, " ,");
 		rate = find_device_rate(all, count, at, len);
-		/* Of some alone is no limit of all. */
+		/* The limit is known only if all rates are. */
 		if (rate <= 0) {
 			out->rate = 0;
 			break;
@@ -87,7 +87,7 @@ static bool parse_peer_address(const char *text, union address *a)
 	return inet_pton(AF_INET6, host, &a->in6.sin6_addr) == 1;
 }
 
-/* Is there hardware, at or below it?  What others say of their speed is made up. */
+/* Whether the device, or one below it, is hardware. Virtual devices report meaningless speeds. */
 static bool is_hardware_netdev(const char *dev)
 {
 	char path[ADAPTER_TEXT + 32];
@@ -114,7 +114,7 @@ static void read_netdev_rate(const char *how, struct nic_limit *out)
 	if (!parse_peer_address(how, &to) || address_toward(&to, &local) ||
 	    !netdev_of_address(&local, dev, sizeof dev))
 		return;
-	/* An address of this host's own is reached without its device. */
+	/* Traffic to an address of this host does not pass through its device. */
 	if (address_same(&to, &local) || !is_hardware_netdev(dev))
 		return;
 	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);

@@ -16,19 +16,19 @@
 #include "base/io.h"
 #include "cmd/bench/plot.h"
 
-/* What is there stays as it is, and what was not is not left behind: there may be no picture. */
+/* Opens the file for writing without changing it, and removes a new one: the run may yet fail. */
 static int try_to_open(const char *file)
 {
 	struct stat st;
 	int fd;
 
-	/* Whoever reads a FIFO would take our closing it for the end. */
+	/* To the reader of a FIFO, closing it would be the end of the plot. */
 	if (stat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return access(file, W_OK);
 	fd = RETRIED(open(file, O_WRONLY | O_CLOEXEC));
 	if (fd < 0 && errno == ENOENT) {
 		fd = RETRIED(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-		/* A symlink to nothing: seen when it is written. */
+		/* A dangling symlink: plot_write() will report a failure. */
 		if (fd < 0 && errno == EEXIST)
 			return 0;
 		if (fd >= 0)
@@ -66,17 +66,17 @@ static void fill_plot(struct plot *p, const struct bench *b)
 	char host[100];
 	struct tm tm;
 
-	/* Longer ones are cut. */
+	/* A longer name is truncated. */
 	escape(host, sizeof host, b->host, strlen(b->host));
 	snprintf(p->title, sizeof p->title, "From memory to memory, %s%s",
 		 host[0] ? "to " : "within one host", host);
 	localtime_r(&now, &tm);
-	strftime(p->subtitle, sizeof p->subtitle,
-		 any_shrunk(b)
-			 ? "measured by rdbench, %Y-%m-%d; left out: points for which there was "
-			   "too little memory (ulimit -l, --memory)"
-			 : "measured by rdbench, %Y-%m-%d",
-		 &tm);
+	strftime(
+		p->subtitle, sizeof p->subtitle,
+		any_shrunk(b)
+			? "measured by rdbench, %Y-%m-%d; without points that lacked memory (ulimit -l, --memory)"
+			: "measured by rdbench, %Y-%m-%d",
+		&tm);
 	for (unsigned i = 0; i < b->series_count && i < PLOT_LINES; i++) {
 		const struct setting *s = &b->series[i].set;
 		bool same = s->transport == first->transport && s->op == first->op;

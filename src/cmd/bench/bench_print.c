@@ -10,7 +10,7 @@
 #include "cmd/cli/amount.h"
 #include "cmd/output/json.h"
 
-/* The longest is "rdma write-send, 4 lanes, depth 16", and two spaces before it. */
+/* The longest label is "rdma write-send, 4 lanes, depth 16", indented by two spaces. */
 enum { LABEL = 36, CELL_WIDTH = 8 };
 
 const char *stage_name(enum bench_stage stage)
@@ -26,7 +26,7 @@ const char *stage_name(enum bench_stage stage)
 
 static const char *const op_names[] = {"auto", "send", "write-imm", "write-send"};
 
-/* "256k", "1M", as options have it. */
+/* "256k", "1M", as --block-size takes it. */
 static char *block_text(uint32_t size, char *to, size_t room)
 {
 	if (size >= 1 << 20)
@@ -38,9 +38,9 @@ static char *block_text(uint32_t size, char *to, size_t room)
 
 char *setting_text(const struct setting *s, char *to, size_t size)
 {
-	int used =
-		snprintf(to, size, "%s",
-			 s->transport ? transport_name((enum transport)s->transport) : "any way");
+	int used = snprintf(to, size, "%s",
+			    s->transport ? transport_name((enum transport)s->transport)
+					 : "default transport");
 
 	if (s->op)
 		used += snprintf(to + used, size - (size_t)used, " %s", op_names[s->op]);
@@ -67,13 +67,13 @@ char *setting_options(const struct bench *b, const struct setting *s, char *to, 
 	if (!is_default)
 		used = snprintf(to, size, "--lanes %u --depth %u --block-size %s", s->lanes,
 				s->depth, block_text(s->block_size, block, sizeof block));
-	/* What rdcp does not choose without options, or what was asked for. */
+	/* The transport, if rdcp does not choose it by default, or if the user requested it. */
 	if ((!is_default && s->transport != usual->transport) || b->o->want)
 		used += snprintf(to + used, size - (size_t)used, " --transport %s",
 				 transport_name((enum transport)s->transport));
 	if (s->op > RDMA_OP_SEND || (s->op && b->o->rdma_op))
 		used += snprintf(to + used, size - (size_t)used, " --rdma-op %s", op_names[s->op]);
-	/* It went well because it did not get what it asks for. */
+	/* The result depends on the limit of memory, so the advice repeats it. */
 	if (!is_default && b->best->shrunk && b->o->memory != UINT64_MAX)
 		snprintf(to + used, size - (size_t)used, " --memory %llu",
 			 (unsigned long long)b->o->memory);
@@ -121,7 +121,7 @@ static void json_best(const struct bench *b)
 	putchar('}');
 }
 
-/* What was found, what went wrong, or both, if only the picture did. */
+/* The result, the failure, or both if only the plot failed. */
 static void json_summary(const struct bench *b)
 {
 	printf("{\"v\": 1, \"type\": \"summary\", \"program\": \"rdbench\", \"exit\": %d",
@@ -139,7 +139,7 @@ static void json_summary(const struct bench *b)
 
 /* ---- the table -------------------------------------------------------------------------- */
 
-/* Some ways are slow: there, too, the figure has to say something. */
+/* Slow rates get more digits. */
 char *rate_text(double rate, char *to, size_t size)
 {
 	double g = rate / 1e9;
@@ -164,7 +164,7 @@ static void text_start(const struct bench *b)
 		printf("within this host");
 	printf(", %.3g s a point\n", b->o->measure_ms / 1000.0);
 	if (!b->o->measure_source && !b->o->measure_target)
-		printf("no disk is measured: see --source and --target\n");
+		printf("disks are not measured; use --source and --target\n");
 }
 
 static void text_head(const struct series *s)
@@ -197,14 +197,14 @@ static void text_again(const struct point *p, bool first)
 	char set[64], rate[RATE_TEXT];
 
 	if (first)
-		printf("\n%-*s\n", LABEL, "the fastest again, GB/s of both times");
+		printf("\n%-*s\n", LABEL, "the fastest, measured again, GB/s");
 	printf("  %-*s%*s\n", LABEL - 2, setting_text(&p->set, set, sizeof set), CELL_WIDTH,
 	       rate_text(point_rate(p), rate, sizeof rate));
 }
 
 static void text_latency(const struct bench *b)
 {
-	printf("\n%-*s\n", LABEL, "a 4k block, until it is known to be stored");
+	printf("\n%-*s\n", LABEL, "latency of a 4k block and its credit");
 	for (unsigned i = 0; i < b->latency_count; i++)
 		printf("  %-*s%*.1f us\n", LABEL - 2,
 		       transport_name((enum transport)b->latency[i].set.transport), CELL_WIDTH,
@@ -214,9 +214,9 @@ static void text_latency(const struct bench *b)
 static void text_stage(const struct bench *b, const struct point *p)
 {
 	static const char *const notes[STAGES] = {
-		[STAGE_NETWORK] = "lanes alone, nothing is hashed",
-		[STAGE_MEMORY] = "the same with the checks that every copy has",
-		[STAGE_TARGET] = "until all is on the disk",
+		[STAGE_NETWORK] = "lanes alone, without hashes",
+		[STAGE_MEMORY] = "the same, with the hashes of a copy",
+		[STAGE_TARGET] = "until all data is on disk",
 		[STAGE_END_TO_END] = "from disk to disk",
 	};
 	bool first = p->stage == (b->o->measure_source ? STAGE_SOURCE : STAGE_NETWORK);
@@ -228,7 +228,7 @@ static void text_stage(const struct bench *b, const struct point *p)
 	printf("  %-*s%*s  ", LABEL - 2, name, CELL_WIDTH,
 	       rate_text(point_rate(p), rate, sizeof rate));
 	if (p->stage == STAGE_SOURCE)
-		printf("reading %s of it", size_text(p->bytes, size, sizeof size));
+		printf("%s read", size_text(p->bytes, size, sizeof size));
 	else
 		printf("%s", notes[p->stage]);
 	putchar('\n');
@@ -263,37 +263,36 @@ static void text_summary(const struct bench *b)
 
 	putchar('\n');
 	if (any_shrunk(b))
-		printf("* with fewer or shallower lanes: there is not more memory for them (ulimit -l, "
-		       "--memory)\n");
+		printf("* with fewer lanes or less depth, because memory is limited (ulimit -l, --memory)\n");
 	if (b->limit.rate > 0)
-		printf("the link, %s, could do %s GB/s: the best was %.0f %% of it\n",
+		printf("limit of the link, %s: %s GB/s; the best point reached %.0f %% of it\n",
 		       b->limit.name, rate_text(b->limit.rate, rate, sizeof rate),
 		       100 * best / b->limit.rate);
 	if (b->stages[STAGE_END_TO_END].ns)
-		printf("from disk to disk the slowest stage is: %s\n",
-		       find_slowest_stage(b) == STAGE_MEMORY ? "the way from memory to memory"
+		printf("slowest stage from disk to disk: %s\n",
+		       find_slowest_stage(b) == STAGE_MEMORY ? "memory to memory"
 							     : stage_name(find_slowest_stage(b)));
 	if (itself > 0)
-		printf("without any options rdcp gets %s GB/s, %.0f %% of the best\n",
+		printf("rdcp without options reaches %s GB/s, %.0f %% of the best\n",
 		       rate_text(itself, rate, sizeof rate), 100 * itself / best);
 	setting_options(b, &b->advice->set, options, sizeof options);
 	printf("best: %s\n", *options ? options + strspn(options, " ") : "no options");
 }
 
-/* ---- either ------------------------------------------------------------------------------ */
+/* ---- text or JSON ----------------------------------------------------------------------- */
 
-static int error;
+static int write_error; /* errno of the first failed write */
 
-/* Lines of the log and the live line must not come between. */
+/* Flush each line, so that lines of the log and the live line do not break it. */
 static void flush_stdout(void)
 {
-	if (fflush(stdout) && !error)
-		error = errno;
+	if (fflush(stdout) && !write_error)
+		write_error = errno;
 }
 
 int stdout_error(void)
 {
-	return error;
+	return write_error;
 }
 
 void print_start(const struct bench *b)

@@ -17,8 +17,8 @@ enum {
 	FINALISTS = 4,
 };
 
-/* Lanes and depth: one block at a time, as with an acknowledgement for each; two, so that one is
- * filled while the other is under way; many; many at a time. */
+/* Lanes and depth: one block at a time; two, so that one is filled while the other is in flight;
+ * many in flight; many lanes. */
 static const struct {
 	unsigned lanes, depth;
 } ladder[] = {{1, 1}, {1, 2}, {1, 16}, {4, 16}};
@@ -68,7 +68,8 @@ static bool is_iwarp(const char *how)
 	return iwarp;
 }
 
-/* The whole ladder over what is there; beside it, at its top, the other ways. */
+/* The whole ladder over the first transport. Other operations and transports are measured only at
+ * its top. */
 static void plan_series(struct bench *b, const struct point *first)
 {
 	bool rdma = first->transport == TRANSPORT_RDMA;
@@ -92,7 +93,7 @@ static void plan_series(struct bench *b, const struct point *first)
 
 /* ---- the sweep ------------------------------------------------------------------------ */
 
-/* A way that is only beside the point may not be there. */
+/* Whether the series is of another transport or operation, which may be unavailable. */
 static bool is_side_series(const struct bench *b, const struct series *s)
 {
 	return s != &b->series[0] &&
@@ -125,9 +126,9 @@ static bool may_skip_series(struct bench *b, const struct series *s)
 
 	if (!is_side_series(b, s) || b->failure.code == OUT_SIGNAL)
 		return false;
-	log_warn("%s is not measured: %s", setting_text(&s->set, set, sizeof set), b->failure.text);
+	log_warn("skipping %s: %s", setting_text(&s->set, set, sizeof set), b->failure.text);
 	b->failure = (struct failure){0};
-	b->repeats = 0;
+	b->retries = 0;
 	return true;
 }
 
@@ -136,7 +137,8 @@ static uint64_t setting_memory(const struct setting *s)
 	return (uint64_t)s->lanes * s->depth * s->block_size;
 }
 
-/* The fastest one that has not been measured again yet; *of is where it belongs. NULL: none. */
+/* The fastest point that has not been measured again; *of is its series. Returns NULL if there is
+ * none. */
 static struct point *next_finalist(struct bench *b, struct series **of)
 {
 	struct point *most = NULL;
@@ -154,8 +156,8 @@ static struct point *next_finalist(struct bench *b, struct series **of)
 	return most;
 }
 
-/* One measurement each is won by whoever was lucky: the fastest few are measured again, and what
- * counts is both together. */
+/* The best of many single measurements is partly luck. So measures the fastest few again, and sums
+ * both. */
 static int measure_finalists(struct bench *b)
 {
 	struct point *finalists[FINALISTS];
@@ -202,12 +204,12 @@ static void find_best(struct bench *b)
 				b->best = p;
 		}
 	}
-	/* Nothing went as it was asked for. */
+	/* No point got what its setting requested. */
 	if (!b->best)
 		b->best = &b->series[0].points[0];
 }
 
-/* The defaults are a candidate too, unless the user named a setting. */
+/* Recommends the defaults if they are as fast, unless the user chose a setting. */
 static void choose_advice(struct bench *b)
 {
 	bool pinned = b->o->lanes || b->o->depth || b->o->block_size;
@@ -231,7 +233,7 @@ static int run_sweep(struct bench *b)
 	return 0;
 }
 
-/* ---- what is beside the sweep ----------------------------------------------------------- */
+/* ---- latency and stages ----------------------------------------------------------------- */
 
 static int measure_latency(struct bench *b, unsigned transport)
 {
@@ -267,7 +269,7 @@ static int measure_stage(struct bench *b, enum bench_stage stage, uint64_t most)
 	return 0;
 }
 
-/* A disk's rate is not known yet, and a file that is made for it takes its time, too. */
+/* The rate of the disk is unknown, and a file created for it takes time too: start small. */
 static int measure_disk(struct bench *b, enum bench_stage stage)
 {
 	b->guess = DISK_FIRST * 1000.0 / b->o->measure_ms;
@@ -282,7 +284,7 @@ static double min_double(double a, double b)
 static int measure_end_to_end(struct bench *b)
 {
 	struct point *source = &b->stages[STAGE_SOURCE], *target = &b->stages[STAGE_TARGET];
-	/* For what was written there was room, and as much again was left. */
+	/* scratch_target() left as much disk space free as the measurement of the target took. */
 	uint64_t most = 2 * target->bytes;
 
 	b->guess =
@@ -312,7 +314,7 @@ static int measure_stages(struct bench *b)
 	return 0;
 }
 
-/* What can not be read or written is to be known before a minute has gone. */
+/* Detects unusable disks before the sweep, which takes a minute. */
 static int try_disks(struct bench *b, const struct setting *s)
 {
 	struct point p;
@@ -328,7 +330,7 @@ int bench_run(struct bench *b)
 	struct point first;
 
 	print_start(b);
-	/* Which way it goes is known when something went; and all is warm. */
+	/* The first session shows the transport, and warms up both hosts. */
 	if (bench_bytes(b, STAGE_MEMORY, &set, FIRST_BYTES, &first) || try_disks(b, &set))
 		return -1;
 	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])

@@ -9,14 +9,14 @@ enum {
 	WIDTH = 1060,
 	HEIGHT = 560,
 	LEFT = 84,
-	RIGHT = 700, /* of the area that lines are in */
+	RIGHT = 700, /* edges of the area of the lines */
 	TOP = 84,
 	BOTTOM = 480,
 	LEGEND_AT = 730,
 	LEGEND_STEP = 24,
 };
 
-/* Distinct for people who see few colours, and in print. */
+/* Distinct with color blindness, and in print. */
 static const char *const ladder[] = {"#a6c8e4", "#6ba3d6", "#2f73b3", "#0b3c73"};
 static const char *const beside[] = {"#d55e00", "#009e73", "#b35694", "#8a6d00"};
 enum { COLOURS = 4 };
@@ -134,7 +134,7 @@ static void draw_y_axis(const struct plot_scale *f, FILE *to)
 	}
 	fprintf(to,
 		"<text transform=\"translate(26 %d) rotate(-90)\" text-anchor=\"middle\" "
-		"font-size=\"14\">%s a second</text>\n</g>\n",
+		"font-size=\"14\">%s per second</text>\n</g>\n",
 		(TOP + BOTTOM) / 2, f->unit >= 1e9 ? "GB (10⁹ bytes)" : "MB (10⁶ bytes)");
 }
 
@@ -207,7 +207,7 @@ static void draw_limit(const struct plot *p, const struct plot_scale *f, FILE *t
 	draw_text(to, LEFT + 8, y - 6, "fill=\"#c00000\"", p->limit_name);
 }
 
-/* The best one has a ring and its rate; above it, unless the limit's label would be hit. */
+/* Draws a ring and the rate at the best point: above it, unless the label of the limit is there. */
 static void draw_best(const struct plot *p, const struct plot_scale *f, FILE *to)
 {
 	double x = x_of(f, p->best_x), y = y_of(f, p->best_y);
@@ -234,20 +234,20 @@ static double find_peak(const struct plot_line *l)
 	return most;
 }
 
-/* The highest line that was not told yet. */
-static unsigned find_highest_line(const struct plot *p, const bool told[static PLOT_LINES])
+/* The highest line that is not in the legend yet. */
+static unsigned find_highest_line(const struct plot *p, const bool listed[static PLOT_LINES])
 {
 	unsigned at = PLOT_LINES;
 
 	for (unsigned i = 0; i < p->count; i++) {
-		if (!told[i] &&
+		if (!listed[i] &&
 		    (at == PLOT_LINES || find_peak(&p->lines[i]) > find_peak(&p->lines[at])))
 			at = i;
 	}
 	return at;
 }
 
-/* A line for each of its options. */
+/* One line for each option of the best point. */
 static void draw_legend_best(const struct plot *p, double y, FILE *to)
 {
 	const char *at = p->best_text, *end;
@@ -267,17 +267,17 @@ static void draw_legend_best(const struct plot *p, double y, FILE *to)
 	}
 }
 
-/* The highest line first, as they are to be seen. */
+/* The highest line comes first, as in the plot. */
 static void draw_legend(const struct plot *p, FILE *to)
 {
-	bool told[PLOT_LINES] = {false};
+	bool listed[PLOT_LINES] = {false};
 	double y = TOP + 6;
 
 	fputs("<g class=\"legend\">\n", to);
 	for (unsigned n = 0; n < p->count; n++) {
-		unsigned at = find_highest_line(p, told);
+		unsigned at = find_highest_line(p, listed);
 
-		told[at] = true;
+		listed[at] = true;
 		fprintf(to,
 			"<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" "
 			"stroke-width=\"3\"%s/>\n",
@@ -297,7 +297,7 @@ void plot_svg(const struct plot *p, FILE *to)
 
 	scale_axes(p, &f);
 	draw_head(p, to);
-	/* Axes of nothing would be of no size. */
+	/* Without lines the axes would have no extent. */
 	if (p->count) {
 		draw_y_axis(&f, to);
 		draw_x_axis(&f, to);

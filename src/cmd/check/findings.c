@@ -32,7 +32,7 @@ void findings_set_host(struct findings *f, const char *place)
 	f->titled = false;
 }
 
-/* Words of text from column INDENT on; a line break where the next one does not fit. */
+/* Prints the words of text from column `at' on; later lines begin at column INDENT. */
 static void print_wrapped_text(const char *text, size_t at)
 {
 	while (*text) {
@@ -104,7 +104,7 @@ void findings_take(struct findings *f, const struct msg_finding *m)
 		print_json(f, m, state);
 	else
 		print_line(f, m, state);
-	/* What is found next may take a while. */
+	/* The next check may take a while. */
 	fflush(stdout);
 }
 
@@ -125,7 +125,7 @@ void findings_end(const struct findings *f, enum outcome code)
 	const char *what = f->tcp_is_enough ? "TCP" : "RDMA";
 	const char *verdict = code == OUT_DONE        ? "fit for"
 			      : code == OUT_TRANSPORT ? "not fit for"
-						      : "not known whether fit for";
+						      : "unknown whether fit for";
 
 	if (f->o->json)
 		printf("{\"v\": 1, \"type\": \"summary\", \"fit\": %s, \"exit\": %d, \"failures\": "

@@ -76,7 +76,7 @@ static int survey_path_host(struct host_path *p, struct path_host *h, const char
 	return survey_call(&call, &h->link, &h->control_ns);
 }
 
-/* Is an adapter behind this address of this host? */
+/* Whether this address of this host belongs to a usable adapter. */
 static bool near_has_rdma(const struct host_path *p, const union address *a)
 {
 	for (unsigned i = 0; i < p->near_host.count; i++)
@@ -88,7 +88,7 @@ static bool near_has_rdma(const struct host_path *p, const union address *a)
 /* ---- routes ------------------------------------------------------------------------------------
  */
 
-/* True when an adapter stands at both of its ends. */
+/* Returns true if the addresses at both ends belong to adapters. */
 static bool look_at_route(struct host_path *p, const struct path_address *to)
 {
 	char there[80], here[80], netdev[ADAPTER_TEXT];
@@ -97,11 +97,12 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 
 	address_text(&to->at, there, sizeof there);
 	if (address_toward(&to->at, &from)) {
-		findings_add(p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
-			     to->rdma
-				     ? "give this host an address in that network, or a route to it"
-				     : NULL,
-			     "there is no route to it: %m");
+		findings_add(
+			p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
+			to->rdma
+				? "give this host an address in the network of this address, or a route to it"
+				: NULL,
+			"no route to this address: %m");
 		return false;
 	}
 	from = address_with_port(&from, 0);
@@ -110,19 +111,18 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 	rdma = near_has_rdma(p, &from);
 	if (rdma && to->rdma)
 		findings_add(p->findings, FINDING_OK, "route", there, NULL,
-			     "reached from %s (%s), with adapters behind both", here, netdev);
+			     "reached from %s (%s), with adapters at both ends", here, netdev);
 	else if (to->rdma)
 		findings_add(
 			p->findings, FINDING_WARNING, "route", there,
-			"put an address of the same network on this host's adapter, or route "
-			"that network over it",
-			"has an adapter behind it, but is reached from %s (%s), which has none",
-			here, netdev);
+			"give this host's adapter an address of the same network, or route that network over it",
+			"belongs to an adapter, but is reached from %s (%s), which has none", here,
+			netdev);
 	else
 		findings_add(p->findings, FINDING_INFO, "route", there, NULL,
 			     "reached from %s (%s); %s", here, netdev,
-			     rdma ? "no adapter that can be used is behind it there"
-				  : "no adapters there");
+			     rdma ? "it belongs to no usable adapter"
+				  : "no adapters at either end");
 	return rdma && to->rdma;
 }
 
@@ -139,15 +139,15 @@ static void look_at_routes(struct host_path *p)
 		any = look_at_route(p, &p->far_host.at[i]) || any;
 	}
 	if (wanted && !any)
-		findings_add(p->findings, FINDING_FAILURE, "routes", "",
-			     "give the adapters' network devices at both hosts addresses of one "
-			     "network",
-			     "both hosts have adapters, but no address of %s is reached through "
-			     "adapters at both ends",
-			     p->far_host.link.name);
+		findings_add(
+			p->findings, FINDING_FAILURE, "routes", "",
+			"give the network devices of the adapters at both hosts addresses of one network",
+			"both hosts have adapters, but no address of %s is reached through "
+			"adapters at both ends",
+			p->far_host.link.name);
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------
+/* ---- the examination ---------------------------------------------------------------------------
  */
 
 static void look_at_versions(struct host_path *p)
@@ -156,9 +156,9 @@ static void look_at_versions(struct host_path *p)
 	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
 
 	findings_add(p->findings, same ? FINDING_OK : FINDING_WARNING, "versions", "",
-		     same ? NULL : "install the same release on both",
-		     "release %s here and %s there, protocol %d", SLUICE_VERSION, g->release,
-		     PROTOCOL_VERSION);
+		     same ? NULL : "install the same release on both hosts",
+		     "release %s on this host and %s on the other, protocol %d", SLUICE_VERSION,
+		     g->release, PROTOCOL_VERSION);
 }
 
 static const char *format_start_remedy(const struct host_path *p, enum outcome code, char *to,
@@ -167,15 +167,14 @@ static const char *format_start_remedy(const struct host_path *p, enum outcome c
 	if (p->surveyed != &p->far_host)
 		return NULL;
 	if (code == OUT_VERSION)
-		return "install the same release on both";
-	snprintf(to, size,
-		 "see that this works without a password: ssh %.512s rdcp --version; --rdcp-path "
-		 "says where it is",
-		 p->far);
+		return "install the same release on both hosts";
+	snprintf(
+		to, size,
+		"make this command work without a password: ssh %.512s rdcp --version; if rdcp is elsewhere, use --rdcp-path",
+		p->far);
 	return to;
 }
 
-/* Why a survey came to nothing. */
 static enum outcome report_survey_failure(struct host_path *p)
 {
 	struct failure f = *failed();

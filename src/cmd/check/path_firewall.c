@@ -12,12 +12,12 @@
 #include "cmd/check/path.h"
 
 enum {
-	KNOCK_MS = 1000,
-	KNOCK_PORT = 7000, /* nobody need listen there: a refusal is an answer */
+	PROBE_MS = 1000,
+	PROBE_PORT = 7000, /* without --port-range; a refusal is an answer too */
 	ROCE_PORT = 4791,
 };
 
-/* The error that a connection to it ends with, 0: somebody took it. */
+/* The errno of a connection attempt; 0: connected. */
 static int probe_tcp_port(const union address *to, unsigned port)
 {
 	union address with = address_with_port(to, port);
@@ -31,7 +31,7 @@ static int probe_tcp_port(const union address *to, unsigned port)
 		err = errno;
 	if (err == EINPROGRESS) {
 		err = ETIMEDOUT;
-		if (poll(&p, 1, KNOCK_MS) > 0)
+		if (poll(&p, 1, PROBE_MS) > 0)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	}
 	close_fd(fd);
@@ -43,15 +43,14 @@ static const char *explain_connect_error(int err)
 	switch (err) {
 	case 0:
 	case ECONNREFUSED:
-		return "answers, so that it is not all of TCP that is blocked";
+		return "answers, so not all of TCP is blocked";
 	case ETIMEDOUT:
-		return "is silent: what goes there is dropped on the way (a firewall), or it is "
-		       "down";
+		return "is silent: a firewall drops its packets, or the host is down";
 	case EACCES:
 	case EPERM:
-		return "is blocked by a firewall of this host";
+		return "is blocked by a firewall on this host";
 	default:
-		return "is said to be unreachable by a router or a firewall";
+		return "is unreachable, according to a router or a firewall";
 	}
 }
 
@@ -69,15 +68,15 @@ static void report_ports(struct host_path *p, const char *address, const char *w
 		 "--add-port=%s/%s && firewall-cmd --reload; or: nft insert rule inet filter input "
 		 "%s dport %s accept%s",
 		 proto[0] == 'u' ? "UDP" : "TCP", lo == hi ? "" : "s", ports, ports, proto, proto,
-		 ports, proto[0] == 'u' ? "" : "; and tell rdcp of them with --port-range");
+		 ports, proto[0] == 'u' ? "" : "; and use these ports with --port-range");
 	findings_add(p->findings, FINDING_WARNING, "firewall", address, remedy, "%s", what);
 }
 
-/* TCP does not come through: what does each address say? */
-static void look_at_tcp(struct host_path *p)
+/* TCP lanes fail: probes each address. */
+static void probe_tcp_addresses(struct host_path *p)
 {
-	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
-	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
+	unsigned lo = p->o->port_lo ? p->o->port_lo : PROBE_PORT;
+	unsigned hi = p->o->port_lo ? p->o->port_hi : PROBE_PORT + 100;
 
 	for (unsigned i = 0; i < p->far_host.count; i++) {
 		const union address *a = &p->far_host.at[i].at;
@@ -89,40 +88,39 @@ static void look_at_tcp(struct host_path *p)
 		err = probe_tcp_port(a, lo);
 		if (cancelled())
 			return;
-		snprintf(what, sizeof what, "TCP port %u there %s", lo, explain_connect_error(err));
+		snprintf(what, sizeof what, "TCP port %u %s", lo, explain_connect_error(err));
 		report_ports(p, address_text(a, text, sizeof text), what, "tcp", lo, hi);
 	}
 }
 
-/* Connections of RDMA fail, those of TCP come: which ports would RDMA's have? */
-static void look_at_rdma(struct host_path *p)
+/* Only RDMA lanes fail: reports the ports that RDMA needs. */
+static void report_rdma_ports(struct host_path *p)
 {
-	unsigned lo = p->o->port_lo ? p->o->port_lo : KNOCK_PORT;
-	unsigned hi = p->o->port_lo ? p->o->port_hi : KNOCK_PORT + 100;
+	unsigned lo = p->o->port_lo ? p->o->port_lo : PROBE_PORT;
+	unsigned hi = p->o->port_lo ? p->o->port_hi : PROBE_PORT + 100;
 
 	if (p->near_host.has_kind[ADAPTER_ROCE] && p->far_host.has_kind[ADAPTER_ROCE])
-		report_ports(p, "",
-			     "TCP comes through, but RoCE does not: its packets, UDP to port 4791, "
-			     "look blocked",
-			     "udp", ROCE_PORT, ROCE_PORT);
+		report_ports(
+			p, "",
+			"TCP works, but RoCE does not: its packets, UDP to port 4791, seem to be blocked",
+			"udp", ROCE_PORT, ROCE_PORT);
 	if (p->near_host.has_kind[ADAPTER_IWARP] && p->far_host.has_kind[ADAPTER_IWARP])
-		report_ports(p, "",
-			     "TCP comes through, but iWARP does not: the TCP ports of its "
-			     "connections look blocked",
-			     "tcp", lo, hi);
+		report_ports(
+			p, "",
+			"TCP works, but iWARP does not: the TCP ports of its connections seem to be blocked",
+			"tcp", lo, hi);
 	if (p->near_host.has_kind[ADAPTER_INFINIBAND] && p->far_host.has_kind[ADAPTER_INFINIBAND])
 		findings_add(
 			p->findings, FINDING_WARNING, "fabric", "",
-			"ibping and ibtracert tell whether the ports see each other; both must be in "
-			"one fabric, with one partition key",
-			"TCP comes through, but InfiniBand does not");
+			"check with ibping and ibtracert whether the ports reach each other; both must be in one fabric, with one partition key",
+			"TCP works, but InfiniBand does not");
 }
 
 void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp)
 {
 	if (tcp->code != OUT_DONE)
-		look_at_tcp(p);
+		probe_tcp_addresses(p);
 	else if (rdma && rdma->code != OUT_DONE && rdma->code != OUT_MEMLOCK && p->near_host.rdma &&
 		 p->far_host.rdma)
-		look_at_rdma(p);
+		report_rdma_ports(p);
 }

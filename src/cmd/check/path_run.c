@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Test lanes between the two ends, as rdcp would use them: the result over RDMA, and over TCP. This
- * host generates the blocks, and the other one discards them.
+ * Test lanes between the two ends, as rdcp would use them, over RDMA and over TCP. This host
+ * generates the blocks, and the other host discards them.
  */
 
 #include <signal.h>
@@ -21,9 +21,9 @@ enum {
 	PING_BLOCK = 4096,
 	PINGS_LEAST = 20,
 	PINGS_MOST = 2000,
-	PING_MS = 500, /* about so long all of them */
-	FIRST_BYTES = 1 << 20, /* so few take seconds on the slowest links */
-	SHORT_MS = 200, /* a run that was shorter says little of the rate */
+	PING_MS = 500, /* for all pings together, about */
+	FIRST_BYTES = 1 << 20, /* takes at most seconds, even on the slowest links */
+	SHORT_MS = 200, /* a shorter run is too short to measure the rate */
 	RATE_MS = 1000,
 	RUNS_MOST = 4,
 	GROWTH_MOST = 64, /* from one run to the next */
@@ -31,10 +31,10 @@ enum {
 
 struct lane_trial {
 	struct host_path *p;
-	struct end_pipe kept; /* to `rdcp --ends' there */
+	struct end_pipe kept; /* to `rdcp --ends' on the far host */
 	struct measure measure;
 	struct report report;
-	struct failure rdma, tcp; /* what became of them */
+	struct failure rdma, tcp; /* the result of each transport */
 	uint64_t rdma_rate, tcp_rate; /* bytes a second; 0: not known */
 	bool signalled;
 };
@@ -59,7 +59,7 @@ static int begin_conducting(const struct options *o, struct progress *progress)
 	return 0;
 }
 
-/* One that came when nobody minded it any more is for what follows. */
+/* A signal that the conductor did not read cancels what follows. */
 static void end_conducting(void)
 {
 	int signo;
@@ -71,7 +71,7 @@ static void end_conducting(void)
 	screen_end();
 }
 
-/* 0, or -1 with r->report.failure. */
+/* Returns 0, or -1 with r->report.failure. */
 static int run_once(struct lane_trial *r, const struct trial_setting *s)
 {
 	static const char *const names[] = {""};
@@ -105,7 +105,7 @@ static int run_once(struct lane_trial *r, const struct trial_setting *s)
 		r->report.failure = *failed();
 		return -1;
 	}
-	/* Ends that are forked now would be cancelled, too, and take their time to say so. */
+	/* Ends that are forked now would inherit the cancellation, and take time to report it. */
 	if (!cancelled())
 		conductor_run(&j, &r->report);
 	end_conducting();
@@ -116,7 +116,7 @@ static int run_once(struct lane_trial *r, const struct trial_setting *s)
 	return r->report.failure.code == OUT_DONE ? 0 : -1;
 }
 
-/* ---- how fast ----------------------------------------------------------------------------------
+/* ---- measurements ------------------------------------------------------------------------------
  */
 
 static const char *label_of_transport(enum transport t)
@@ -124,8 +124,8 @@ static const char *label_of_transport(enum transport t)
 	return t == TRANSPORT_RDMA ? "rdma" : "tcp";
 }
 
-/* One block of one page at a time: its way there, and its credit's way back.  The mean in
- * nanoseconds, 0: it failed. */
+/* Sends blocks of one page, each after the credit of the one before. Returns the mean time in
+ * nanoseconds, or 0 if it failed. */
 static uint64_t ping_blocks(struct lane_trial *r, enum transport t, uint64_t n)
 {
 	struct trial_setting s = {
@@ -138,7 +138,7 @@ static uint64_t ping_blocks(struct lane_trial *r, enum transport t, uint64_t n)
 
 	if (run_once(r, &s) || r->report.total.bytes < PING_BLOCK)
 		return 0;
-	/* The first ones are left out by the sink. */
+	/* The sink does not count the first blocks. */
 	return r->report.ns / (r->report.total.bytes / PING_BLOCK);
 }
 
@@ -150,7 +150,7 @@ static int measure_ping(struct lane_trial *r, enum transport t)
 		return -1;
 	findings_add(r->p->findings, FINDING_OK, label_of_transport(t), "", NULL,
 		     "lanes connect (%s)", r->measure.verdicts[END_SOURCE].how);
-	/* The end of a session is in it, too: of few it is much. */
+	/* The time includes the end of the session, so a few blocks are too few. */
 	if (ns * n < PING_MS * UINT64_C(1000000) / 4) {
 		n = PING_MS * UINT64_C(1000000) / ns;
 		n = n > PINGS_MOST ? PINGS_MOST : n;
@@ -164,7 +164,7 @@ static int measure_ping(struct lane_trial *r, enum transport t)
 	return 0;
 }
 
-/* The rate of the port that this host's lanes took, Mbit/s; 0: not known, or made up. */
+/* The rate in Mbit/s of the port that this host's lanes used; 0: unknown, or emulated. */
 static unsigned find_port_rate(const char *how)
 {
 	struct adapter *all;
@@ -193,13 +193,13 @@ static void report_rate(struct lane_trial *r, enum transport t, uint64_t rate)
 			 link / 1e3);
 	findings_add(r->p->findings, slow ? FINDING_WARNING : FINDING_OK, "bandwidth",
 		     label_of_transport(t),
-		     slow ? "rdbench HOST tells what bounds it, and the settings to use" : NULL,
+		     slow ? "rdbench HOST shows the bottleneck and the best settings" : NULL,
 		     "%.3f GB/s (%.2f Gbit/s) from memory to memory, %u lane%s%s",
 		     (double)rate / 1e9, gbits, r->report.lanes, r->report.lanes == 1 ? "" : "s",
 		     share);
 }
 
-/* Bytes a second, 0: it failed. */
+/* Returns bytes per second, or 0 if it failed. */
 static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 {
 	struct trial_setting s = {.want = t, .bytes = FIRST_BYTES};
@@ -210,7 +210,7 @@ static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 
 		if (run_once(r, &s))
 			return 0;
-		/* What fills the lanes first is left out by the sink, of both. */
+		/* Both numbers exclude the blocks that first fill the lanes. */
 		rate = r->report.ns ? (double)r->report.total.bytes * 1e9 / (double)r->report.ns
 				    : 0;
 		if (r->report.ns >= SHORT_MS * UINT64_C(1000000))
@@ -223,10 +223,10 @@ static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 	return (uint64_t)rate;
 }
 
-/* ---- why not -----------------------------------------------------------------------------------
+/* ---- failures ----------------------------------------------------------------------------------
  */
 
-/* The demand is ours: that it is one says nothing to the user. */
+/* rdcheck requests the transport, not the user, so leave out that it was requested. */
 static const char *skip_demand(const char *text)
 {
 	static const char demand[] = "--transport=rdma is not possible: ";
@@ -235,7 +235,7 @@ static const char *skip_demand(const char *text)
 	return strncmp(text, demand, len) == 0 ? text + len : text;
 }
 
-/* Whose words they are, unless they say so themselves. */
+/* "HOST: " for a failure of another host, unless the text begins with it. */
 static const char *format_host_prefix(const struct lane_trial *r, const char *text, char *to,
 				      size_t size)
 {
@@ -251,12 +251,12 @@ static void report_no_rdma(struct lane_trial *r)
 	const char *remedy = "see the failures above";
 
 	if (f->code == OUT_MEMLOCK)
-		remedy = "raise the limit of locked memory there: see memlock above";
+		remedy = "raise the limit of locked memory on that host: see memlock above";
 	else if (r->p->near_host.rdma && r->p->far_host.rdma)
-		remedy = "adapters are there at both ends: see routes above, and firewalls between "
-			 "them";
+		remedy =
+			"both hosts have adapters: see routes above, and check firewalls between the hosts";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
-		     "rdcp falls back to TCP here: %s%s",
+		     "rdcp falls back to TCP: %s%s",
 		     format_host_prefix(r, text, whose, sizeof whose), text);
 }
 
@@ -267,8 +267,8 @@ static void report_no_tcp(struct lane_trial *r)
 
 	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
 		     must ? "see firewall below"
-			  : "without RDMA, data would go over ssh: see firewall below",
-		     "no lanes over TCP: %s%s",
+			  : "without RDMA, rdcp sends data over ssh: see firewall below",
+		     "lanes cannot connect over TCP: %s%s",
 		     format_host_prefix(r, r->tcp.text, whose, sizeof whose), r->tcp.text);
 }
 
@@ -283,7 +283,7 @@ static void report_no_start(struct lane_trial *r, const struct failure *f)
 		     "%s%s", format_host_prefix(r, f->text, whose, sizeof whose), f->text);
 }
 
-/* ---- both --------------------------------------------------------------------------------------
+/* ---- both transports ---------------------------------------------------------------------------
  */
 
 static void try_transport(struct lane_trial *r, enum transport t, struct failure *f, uint64_t *rate)

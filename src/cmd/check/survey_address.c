@@ -10,9 +10,9 @@
 #include "session/connect/places.h"
 
 struct addresses {
-	unsigned count, with; /* that librdmacm takes */
+	unsigned count, usable; /* usable: those that librdmacm takes */
 	union address at[OFFER_MAX];
-	bool port_has[ADAPTERS_MAX]; /* by index: some address is of this port */
+	bool port_has[ADAPTERS_MAX]; /* by index: an address belongs to this port */
 };
 
 static const struct adapter *find_port_behind(const struct survey *s, const union address *at)
@@ -27,7 +27,7 @@ static const struct adapter *find_port_behind(const struct survey *s, const unio
 	return NULL;
 }
 
-/* As survey_found() with the address in it. */
+/* Like survey_found(), with the address in the finding. */
 static void report_address(const struct survey *s, const union address *at, bool rdma,
 			   enum finding_state state, const char *remedy, const char *what)
 {
@@ -42,7 +42,7 @@ static void report_address(const struct survey *s, const union address *at, bool
 	s->found(s->ctx, &m);
 }
 
-/* Which GID a RoCE connection from there takes. */
+/* The GID that a RoCE connection from this address uses. */
 static void describe_gid(const struct survey *s, const struct adapter *a, const union address *at,
 			 char *to, size_t size)
 {
@@ -65,22 +65,22 @@ static void look_at_address(const struct survey *s, struct addresses *l, unsigne
 	if (a)
 		l->port_has[a - s->ports] = true;
 	if (rdma)
-		l->with++;
+		l->usable++;
 	if (rdma && a) {
 		describe_gid(s, a, at, gid, sizeof gid);
-		snprintf(what, sizeof what, "on %s, behind which is %s port %u%s", netdev,
+		snprintf(what, sizeof what, "on %s, which belongs to %s port %u%s", netdev,
 			 a->device, a->port, gid);
 		report_address(s, at, true, FINDING_OK, "", what);
 	} else if (rdma) {
-		snprintf(what, sizeof what, "on %s, behind which librdmacm has an adapter", netdev);
+		snprintf(what, sizeof what, "on %s, for which librdmacm finds an adapter", netdev);
 		report_address(s, at, true, FINDING_OK, "", what);
 	} else if (a) {
 		snprintf(what, sizeof what,
-			 "on %s, behind which is %s port %u, but librdmacm can't use it", netdev,
+			 "on %s, which belongs to %s port %u, but librdmacm cannot use it", netdev,
 			 a->device, a->port);
 		report_address(
 			s, at, false, FINDING_WARNING,
-			"see what else is wrong here: a module, a device file, a port that is down",
+			"see the other findings: a missing module or device file, or a port that is down",
 			what);
 	} else {
 		snprintf(what, sizeof what, "on %s, which has no RDMA adapter", netdev);
@@ -88,7 +88,7 @@ static void look_at_address(const struct survey *s, struct addresses *l, unsigne
 	}
 }
 
-/* Connections are found by IP addresses, so that a port without one is good for nothing. */
+/* Connections are made by IP address, so a port without one is of no use. */
 static void report_missing_address(const struct survey *s, const struct adapter *a)
 {
 	char port[ADAPTER_TEXT * 2], remedy[TEXT_MAX];
@@ -102,10 +102,9 @@ static void report_missing_address(const struct survey *s, const struct adapter 
 		snprintf(remedy, sizeof remedy,
 			 "ip addr add ADDRESS/LENGTH dev %s; ip link set dev %s up",
 			 a->netdev[0] ? a->netdev : "NETDEV", a->netdev[0] ? a->netdev : "NETDEV");
-	survey_found(
-		s, FINDING_WARNING, "address", port, remedy,
-		"its network device%s%s has no IP address, so that nothing finds its way there",
-		a->netdev[0] ? " " : "", a->netdev);
+	survey_found(s, FINDING_WARNING, "address", port, remedy,
+		     "its network device%s%s has no IP address, so no connection can use it",
+		     a->netdev[0] ? " " : "", a->netdev);
 }
 
 void survey_addresses(const struct survey *s)
@@ -124,12 +123,12 @@ void survey_addresses(const struct survey *s)
 		    !l.port_has[i])
 			report_missing_address(s, a);
 	}
-	if (survey_has_active(s) && !l.with)
+	if (survey_has_active(s) && !l.usable)
 		survey_found(
 			s, FINDING_FAILURE, "addresses", "",
-			"give the adapter's network device an address, and reach this host by it",
-			"no address of this host has an RDMA adapter behind it that can be used");
+			"give the network device of the adapter an address, and use it to reach this host",
+			"no address of this host belongs to a usable RDMA adapter");
 	else if (!l.count)
 		survey_found(s, FINDING_INFO, "addresses", "", NULL,
-			     "this host has no address but loopback's");
+			     "this host has only loopback addresses");
 }

@@ -11,7 +11,7 @@
 #include "cmd/conductor/far.h"
 
 enum {
-	FINDINGS_MOST = 1024, /* more than all ports and addresses that are looked at make */
+	FINDINGS_MOST = 1024, /* more than a survey of the most ports and addresses makes */
 	PINGS = 5,
 	EXIT_MS = 2000,
 };
@@ -24,14 +24,14 @@ struct survey_client {
 	unsigned taken;
 };
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static uint64_t frame_deadline(const struct survey_client *c)
 {
 	return clock_ms() + (uint64_t)c->call->o->timeout_ms;
 }
 
-/* The next frame.  0, or -1 when it is gone, silent or talks nonsense. */
+/* Returns 0 with the next frame, or -1 if the survey is gone, silent or violates the protocol. */
 static int read_survey_frame(struct survey_client *c, struct frame *f)
 {
 	struct end_pipe *l = c->link;
@@ -62,7 +62,7 @@ static int take_finding(struct survey_client *c, const struct frame *f)
 	if (msg_finding_decode(f, &m))
 		return -1;
 	if (++c->taken > FINDINGS_MOST)
-		return fail_as(OUT_PROTOCOL, "%s finds more than there can be", c->link->name);
+		return fail_as(OUT_PROTOCOL, "%s sent too many findings", c->link->name);
 	c->call->found(c->call->ctx, &m);
 	return 0;
 }
@@ -77,14 +77,14 @@ static int take_findings(struct survey_client *c)
 		if (f.type == MSG_END)
 			return 0;
 		if (f.type != MSG_FINDING)
-			return fail_as(OUT_PROTOCOL, "%s sent %s, which is not its to send",
-				       c->link->name, message_name(f.type));
+			return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", c->link->name,
+				       message_name(f.type));
 		if (take_finding(c, &f))
 			return -1;
 	}
 }
 
-/* The shortest of some round trips. */
+/* Keeps the shortest of several round trips. */
 static int measure_round_trip(struct survey_client *c)
 {
 	struct frame f;
@@ -151,7 +151,7 @@ int survey_call(const struct survey_call *call, struct end_pipe *l, uint64_t *co
 	in = dup_above(l->child.out, 3);
 	out = dup_above(l->child.in, 3);
 	if (in < 0 || out < 0 || channel_over_fds(in, out, &c.channel)) {
-		rc = fail_as(OUT_START, "talk to %s: %m", l->child.what);
+		rc = fail_as(OUT_START, "connect to %s: %m", l->child.what);
 		goto out;
 	}
 	channel_set_peer(c.channel, l->name);

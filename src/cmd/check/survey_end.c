@@ -10,7 +10,7 @@
 #include "cmd/check/survey.h"
 #include "session/channel/framer.h"
 
-enum { LINGER_MS = 600000 }; /* nobody pings for longer */
+enum { LINGER_MS = 600000 }; /* far longer than rdcheck sends PINGs */
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -65,7 +65,7 @@ static int answer_pings(struct survey_end *e)
 		struct writer w = writer_of(body, sizeof body);
 
 		if (f.type != MSG_PING || msg_ping_decode(&f, &m))
-			return fail_as(OUT_PROTOCOL, "rdcheck sent %s, which is not its to send",
+			return fail_as(OUT_PROTOCOL, "rdcheck sent an unexpected %s",
 				       message_name(f.type));
 		msg_ping_encode(&w, &m);
 		if (frame_write(e->channel, MSG_PONG, body, w.used, until))
@@ -82,7 +82,7 @@ int survey_end_run(int in, int out)
 
 	framer_init(&e.framer);
 	signal(SIGPIPE, SIG_IGN);
-	/* Whatever a library prints must not get between frames. */
+	/* Output of a library must not get between frames. */
 	if (fd[0] < 0 || fd[1] < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return OUT_START;
 	close_fd(in);

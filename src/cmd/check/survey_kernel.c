@@ -14,11 +14,10 @@
 #include "cmd/check/survey.h"
 #include "lane/verbs/verbs_connect.h"
 
-enum {
-	ALIKE_SHOWN = 8
-}; /* of an adapter's functions; it may have hundreds, all wrong in one way */
+/* An adapter may have hundreds of functions with the same problem. */
+enum { SIMILAR_SHOWN = 8 };
 
-/* Is there a file of this name below top? */
+/* Whether a file with this name exists below s->top. */
 static bool has_file(const struct survey *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static bool has_file(const struct survey *s, const char *fmt, ...)
@@ -33,7 +32,7 @@ static bool has_file(const struct survey *s, const char *fmt, ...)
 	return access(path, F_OK) == 0;
 }
 
-/* A line of a small file below top. */
+/* Reads the first line of a file below s->top. */
 static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
@@ -61,21 +60,21 @@ static bool read_first_line(const struct survey *s, char *to, size_t size, const
 
 static const struct module {
 	const char *name;
-	const char *sign; /* of one that is built in */
-	const char *without;
+	const char *builtin_path; /* exists also if the module is built in */
+	const char *consequence; /* without the module */
 } modules[] = {
-	{"ib_core", "/sys/class/infiniband", "there is no RDMA at all"},
-	{"ib_uverbs", "/sys/class/infiniband_verbs", "programs can't use adapters"},
-	{"rdma_ucm", "/sys/class/misc/rdma_cm", "programs can't make connections"},
+	{"ib_core", "/sys/class/infiniband", "this host has no RDMA"},
+	{"ib_uverbs", "/sys/class/infiniband_verbs", "programs cannot use adapters"},
+	{"rdma_ucm", "/sys/class/misc/rdma_cm", "programs cannot make RDMA connections"},
 };
 enum { MODULES = sizeof modules / sizeof *modules };
 
 static bool is_loaded(const struct survey *s, const struct module *m)
 {
-	return has_file(s, "/sys/module/%s", m->name) || has_file(s, "%s", m->sign);
+	return has_file(s, "/sys/module/%s", m->name) || has_file(s, "%s", m->builtin_path);
 }
 
-/* Does this kernel's package have the module? */
+/* Whether the package of this kernel has the module. */
 static bool is_installed(const struct survey *s, const char *module)
 {
 	char path[PATH_MAX], file[80], line[4096];
@@ -105,19 +104,18 @@ static void load_remedy(const struct survey *s, const char *module, char *to, si
 	struct utsname u;
 
 	if (is_installed(s, module))
-		snprintf(to, size,
-			 "as root: modprobe %s; a line \"%s\" in /etc/modules-load.d/rdma.conf "
-			 "loads it at every boot",
-			 module, module);
+		snprintf(
+			to, size,
+			"as root: modprobe %s; add a line \"%s\" to /etc/modules-load.d/rdma.conf to load it at boot",
+			module, module);
 	else
-		snprintf(to, size,
-			 "kernel %s has no module %s in /lib/modules: install the package with all "
-			 "of its modules (linux-modules-extra, kernel-modules-extra), or another "
-			 "kernel; in a container, load it on the host",
-			 uname(&u) ? "here" : u.release, module);
+		snprintf(
+			to, size,
+			"kernel %s has no module %s in /lib/modules: install the package with all its modules (linux-modules-extra, kernel-modules-extra) or another kernel; in a container, load it on the host",
+			uname(&u) ? "(unknown)" : u.release, module);
 }
 
-/* Where there is no adapter, they are not what is missing first. */
+/* Without an adapter, missing modules are not the main problem, so they are only information. */
 static void report_missing_modules(const struct survey *s, const struct module *const *missing,
 				   unsigned count)
 {
@@ -128,8 +126,8 @@ static void report_missing_modules(const struct survey *s, const struct module *
 		used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
 					 missing[i]->name);
 	load_remedy(s, missing[count - 1]->name, remedy, sizeof remedy);
-	survey_found(s, FINDING_INFO, "modules", "", remedy,
-		     "kernel modules that are not loaded: %s", names);
+	survey_found(s, FINDING_INFO, "modules", "", remedy, "kernel modules not loaded: %s",
+		     names);
 }
 
 static void look_at_modules(const struct survey *s)
@@ -142,7 +140,7 @@ static void look_at_modules(const struct survey *s)
 			missing[count++] = &modules[i];
 	if (!count)
 		survey_found(s, FINDING_OK, "modules", "", NULL,
-			     "ib_core, ib_uverbs and rdma_ucm are there");
+			     "ib_core, ib_uverbs and rdma_ucm are loaded");
 	else if (!s->port_count)
 		report_missing_modules(s, missing, count);
 	for (unsigned i = 0; i < count && s->port_count; i++) {
@@ -151,7 +149,7 @@ static void look_at_modules(const struct survey *s)
 		load_remedy(s, missing[i]->name, remedy, sizeof remedy);
 		survey_found(s, FINDING_FAILURE, "modules", missing[i]->name, remedy,
 			     "kernel module %s is not loaded: %s", missing[i]->name,
-			     missing[i]->without);
+			     missing[i]->consequence);
 	}
 }
 
@@ -165,14 +163,14 @@ static bool check_device_access(const struct survey *s, const char *name)
 	if (access(path, R_OK | W_OK) == 0)
 		return true;
 	if (errno == ENOENT)
-		snprintf(remedy, sizeof remedy,
-			 "in a container: start it with --device=/dev/infiniband and "
-			 "--ulimit memlock=-1; else see that udev runs");
+		snprintf(
+			remedy, sizeof remedy,
+			"in a container: start it with --device=/dev/infiniband and --ulimit memlock=-1; otherwise check that udev runs");
 	else
-		snprintf(remedy, sizeof remedy,
-			 "let this user open it: its group, or a udev rule (KERNEL==\"%.40s\", "
-			 "MODE=\"0666\"), as rdma-core has it",
-			 strncmp(name, "uverbs", 6) == 0 ? "uverbs*" : name);
+		snprintf(
+			remedy, sizeof remedy,
+			"give this user access: through the group of the file, or with a udev rule like that of rdma-core (KERNEL==\"%.40s\", MODE=\"0666\")",
+			strncmp(name, "uverbs", 6) == 0 ? "uverbs*" : name);
 	survey_found(s, FINDING_FAILURE, "devices", name, remedy, "open /dev/infiniband/%s: %m",
 		     name);
 	return false;
@@ -188,7 +186,7 @@ static void look_at_devices(const struct survey *s)
 	snprintf(path, sizeof path, "%s/sys/class/infiniband_verbs", s->top);
 	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
-		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < ALIKE_SHOWN) {
+		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < SIMILAR_SHOWN) {
 			bool may = check_device_access(s, names[i]->d_name);
 
 			right += may;
@@ -198,21 +196,21 @@ static void look_at_devices(const struct survey *s)
 	}
 	if (count >= 0)
 		free(names);
-	/* Without its module it has been told of. */
+	/* A missing module has been reported already. */
 	if (is_loaded(s, &modules[2]) && !check_device_access(s, "rdma_cm"))
 		wrong++;
 	if (right && !wrong)
 		survey_found(s, FINDING_OK, "devices", "", NULL,
-			     "rdma_cm and uverbs in /dev/infiniband may be opened");
+			     "this user may open rdma_cm and uverbs* in /dev/infiniband");
 }
 
-/* ---- functions of PCI without an adapter ----------------------------------------------------- */
+/* ---- PCI functions without an RDMA device ---------------------------------------------------- */
 
-/* Network drivers, and the modules that make RDMA adapters of what they drive. */
+/* Network drivers, and the modules that create RDMA devices for their adapters. */
 static const struct rdma_driver {
 	unsigned vendor;
 	const char *maker, *net, *rdma;
-	bool always; /* all that it drives can do RDMA */
+	bool always; /* all adapters of the driver support RDMA */
 } rdma_drivers[] = {
 	{0x15b3, "NVIDIA/Mellanox", "mlx5_core", "mlx5_ib", true},
 	{0x15b3, "NVIDIA/Mellanox", "mlx4_core", "mlx4_ib", true},
@@ -233,24 +231,23 @@ static void report_function(const struct survey *s, const char *pci, const struc
 	if (!has_file(s, "/sys/module/%s", d->rdma))
 		load_remedy(s, d->rdma, remedy, sizeof remedy);
 	else
-		snprintf(remedy, sizeof remedy,
-			 "see what dmesg says of %s; its RDMA may be switched off (devlink dev "
-			 "param set pci/%s name enable_roce value true cmode driverinit; devlink "
-			 "dev reload pci/%s), or it is in another network namespace",
-			 pci, pci, pci);
+		snprintf(
+			remedy, sizeof remedy,
+			"look for messages about %s in dmesg; its RDMA may be switched off (devlink dev param set pci/%s name enable_roce value true cmode driverinit; devlink dev reload pci/%s), or it is in another network namespace",
+			pci, pci, pci);
 	survey_found(s,
 		     s->port_count ? FINDING_WARNING
 		     : d->always   ? FINDING_FAILURE
 				   : FINDING_WARNING,
 		     "hardware", pci, remedy,
-		     "a network adapter of %s%s%s %s do RDMA, but no RDMA device is made of it%s%s",
-		     d->maker, d->net[0] ? ", driven by " : "", d->net,
-		     d->always ? "can" : "may be able to",
+		     "a network adapter of %s%s%s %s RDMA, but has no RDMA device%s%s", d->maker,
+		     d->net[0] ? " with driver " : "", d->net,
+		     d->always ? "supports" : "may support",
 		     has_file(s, "/sys/module/%s", d->rdma) ? "" : ": module not loaded: ",
 		     has_file(s, "/sys/module/%s", d->rdma) ? "" : d->rdma);
 }
 
-/* Two functions of an adapter that are bonded make one device, at the first of them. */
+/* Bonded functions of an adapter share one RDMA device, at the first function. */
 static bool has_port(const struct survey *s, const char *pci)
 {
 	size_t slot = strcspn(pci, ".");
@@ -265,7 +262,7 @@ static bool has_port(const struct survey *s, const char *pci)
 	return false;
 }
 
-static void look_at_function(const struct survey *s, const char *pci, unsigned *told)
+static void look_at_function(const struct survey *s, const char *pci, unsigned *count)
 {
 	char text[64], path[PATH_MAX], link[PATH_MAX] = "";
 	const char *driver = "";
@@ -288,7 +285,7 @@ static void look_at_function(const struct survey *s, const char *pci, unsigned *
 	for (unsigned i = 0; i < sizeof rdma_drivers / sizeof *rdma_drivers; i++) {
 		if (rdma_drivers[i].vendor != vendor || strcmp(rdma_drivers[i].net, driver) != 0)
 			continue;
-		if ((*told)++ < ALIKE_SHOWN)
+		if ((*count)++ < SIMILAR_SHOWN)
 			report_function(s, pci, &rdma_drivers[i]);
 		return;
 	}
@@ -298,39 +295,36 @@ static void look_at_functions(const struct survey *s)
 {
 	char path[PATH_MAX];
 	struct dirent **names;
-	unsigned told = 0;
+	unsigned bad = 0;
 	int count;
 
 	snprintf(path, sizeof path, "%s/sys/bus/pci/devices", s->top);
 	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
 		if (names[i]->d_name[0] != '.')
-			look_at_function(s, names[i]->d_name, &told);
+			look_at_function(s, names[i]->d_name, &bad);
 		free(names[i]);
 	}
 	if (count >= 0)
 		free(names);
-	if (told > ALIKE_SHOWN)
+	if (bad > SIMILAR_SHOWN)
 		survey_found(s, FINDING_INFO, "hardware", "", NULL,
-			     "%u more functions of PCI are like these", told - ALIKE_SHOWN);
+			     "%u more PCI functions have the same problem", bad - SIMILAR_SHOWN);
 }
 
 void survey_kernel(const struct survey *s)
 {
 	if (verbs_built())
-		survey_found(s, FINDING_OK, "build", "", NULL, "this rdcp is built with RDMA");
+		survey_found(s, FINDING_OK, "build", "", NULL, "rdcp was built with RDMA");
 	else
 		survey_found(
 			s, FINDING_FAILURE, "build", "",
-			"install the packages libibverbs-dev and librdmacm-dev (rdma-core-devel) "
-			"and build it again",
-			"this rdcp was built without RDMA: it knows TCP alone");
+			"install the packages libibverbs-dev and librdmacm-dev (rdma-core-devel) and build rdcp again",
+			"rdcp was built without RDMA: it uses only TCP");
 	if (!s->port_count)
 		survey_found(
 			s, FINDING_FAILURE, "adapter", "",
-			"transfers take TCP; for RDMA an adapter that does InfiniBand, RoCE or "
-			"iWARP, or (to try it, slowly) soft-RoCE: modprobe rdma_rxe; rdma link "
-			"add rxe0 type rxe netdev NETDEV",
+			"transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or iWARP, or, for tests only, soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev NETDEV",
 			"no RDMA adapter");
 	look_at_modules(s);
 	look_at_functions(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Locked memory: the limit, the need of lanes, and where the limit was set. */
+/* Locked memory: the limit, what lanes need, and where the limit was set. */
 
 #include <dirent.h>
 #include <grp.h>
@@ -16,7 +16,7 @@
 #include "lane/pool.h"
 #include "session/connect/nics.h"
 
-enum { RINGS = 64 << 10 }; /* of a lane, beside its pool */
+enum { RINGS = 64 << 10 }; /* bytes that a lane locks besides its pool */
 
 static const char *bytes_text(uint64_t bytes, char *to, size_t size)
 {
@@ -34,12 +34,12 @@ static uint64_t rlimit_bytes(rlim_t limit)
 	return limit == RLIM_INFINITY ? UINT64_MAX : limit;
 }
 
-/* ---- who set it ------------------------------------------------------------------------------ */
+/* ---- where the limit was set ----------------------------------------------------------------- */
 
-/* A line of /etc/security that says memlock for this user. */
+/* A line of limits.conf(5) that sets memlock for this user. */
 struct limits_line {
-	char text[NAME_MAX + 200]; /* "" when there is none */
-	bool soft; /* it is about the soft limit alone */
+	char text[NAME_MAX + 200]; /* "": there is none */
+	bool soft; /* it sets only the soft limit */
 	uint64_t bytes;
 };
 
@@ -79,7 +79,7 @@ static uint64_t parse_limit_value(const char *text)
 	return strtoull(text, NULL, 10) << 10;
 }
 
-/* The last such line of a limits.conf. */
+/* Keeps the last such line of a file. */
 static void read_limits_file(const char *path, const char *shown, struct limits_line *l)
 {
 	char line[512], who[80], kind[16], item[32], value[32];
@@ -105,7 +105,7 @@ static bool ends_with(const char *s, const char *with)
 	return len >= n && strcmp(s + len - n, with) == 0;
 }
 
-/* The last file that pam_limits reads has the last word. */
+/* In the order of pam_limits(8): a later file overrides an earlier one. */
 static void read_limits_files(const struct survey *s, struct limits_line *l)
 {
 	char path[PATH_MAX];
@@ -131,7 +131,7 @@ static void read_limits_files(const struct survey *s, struct limits_line *l)
 		free(names);
 }
 
-/* The service that this process belongs to, "" for a login's. */
+/* The service that this process belongs to; "": a login. */
 static void find_service(const struct survey *s, char *to, size_t size)
 {
 	char path[PATH_MAX], line[PATH_MAX];
@@ -145,8 +145,8 @@ static void find_service(const struct survey *s, char *to, size_t size)
 
 		line[strcspn(line, "\n")] = '\0';
 		last = strrchr(line, '/');
-		/* user@1000.service is a login's, too, and what is below it: its limits are PAM's.
-		 */
+		/* user@1000.service and everything below it belong to a login, whose limits PAM
+		 * sets. */
 		if (last && ends_with(last, ".service") && !strstr(line, "/user@"))
 			snprintf(to, size, "%s", last + 1);
 	}
@@ -156,18 +156,18 @@ static void find_service(const struct survey *s, char *to, size_t size)
 
 static bool is_in_container(const struct survey *s)
 {
-	static const char *const signs[] = {"/.dockerenv", "/run/.containerenv"};
+	static const char *const marks[] = {"/.dockerenv", "/run/.containerenv"};
 	char path[PATH_MAX];
 	bool is = false;
 
 	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof path, "%s%s", s->top, signs[i]);
+		snprintf(path, sizeof path, "%s%s", s->top, marks[i]);
 		is = is || access(path, F_OK) == 0;
 	}
 	return is;
 }
 
-/* Is the limit that this process has the one that the line says? */
+/* Whether this process has the limit that the line sets. */
 static bool is_limit_in_force(const struct limits_line *l, const struct rlimit *rl)
 {
 	return l->bytes == rlimit_bytes(l->soft ? rl->rlim_cur : rl->rlim_max);
@@ -181,16 +181,16 @@ static void describe_origin(const struct survey *s, const struct rlimit *rl, cha
 	read_limits_files(s, &line);
 	find_service(s, service, sizeof service);
 	if (is_in_container(s))
-		snprintf(to, size, "set by what started this container");
+		snprintf(to, size, "set by the runtime of this container");
 	else if (service[0])
 		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", service);
 	else if (line.text[0])
 		snprintf(to, size, "of a login, %s %s",
 			 is_limit_in_force(&line, rl) ? "set by" : "but not by", line.text);
 	else
-		snprintf(to, size,
-			 "of a login, and no line in /etc/security says memlock for this user: the "
-			 "kernel's or systemd's default (DefaultLimitMEMLOCK=)");
+		snprintf(
+			to, size,
+			"of a login, and no line in /etc/security sets memlock for this user: the default of the kernel or systemd (DefaultLimitMEMLOCK=)");
 }
 
 static void describe_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
@@ -207,21 +207,19 @@ static void describe_remedy(const struct survey *s, const struct rlimit *rl, cha
 			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
 			 service);
 	else if (line.bytes == UINT64_MAX && !is_limit_in_force(&line, rl))
-		snprintf(to, size,
-			 "%s is for new logins: log in again, in a way that asks PAM (sshd: UsePAM "
-			 "yes); for root \"*\" does not count, \"root\" does",
-			 line.text);
+		snprintf(
+			to, size,
+			"%s applies to new logins: log in again, through PAM (sshd: UsePAM yes); \"*\" does not include root, which needs a line \"root\"",
+			line.text);
 	else
-		snprintf(to, size,
-			 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock "
-			 "unlimited\", \"* hard memlock unlimited\", \"# End\" into "
-			 "/etc/security/limits.d/rdma.conf and log in again (a service: "
-			 "LimitMEMLOCK=infinity)");
+		snprintf(
+			to, size,
+			"put the four lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf and log in again (for a service: LimitMEMLOCK=infinity)");
 }
 
-/* ---- how much -------------------------------------------------------------------------------- */
+/* ---- what lanes need ------------------------------------------------------------------------- */
 
-/* The ports that lanes would be spread over: all of the best rate. */
+/* Lanes are spread over all ports of the highest rate. */
 static void find_port_links(const struct survey *s, struct sizing_for *f)
 {
 	struct offer_rules rules = {.only = ""};
@@ -260,7 +258,7 @@ void survey_memory(const struct survey *s)
 	char limit[80], wanted[80], room[80], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
 	char soft[32], hard[32];
 
-	/* Before anybody raises the soft one. */
+	/* Read it before a library raises the soft limit. */
 	getrlimit(RLIMIT_MEMLOCK, &rl);
 	find_port_links(s, &f);
 	f.lockable = UINT64_MAX;
@@ -274,19 +272,18 @@ void survey_memory(const struct survey *s)
 	shape_text(&want, wanted, sizeof wanted);
 	describe_origin(s, &rl, origin, sizeof origin);
 	describe_remedy(s, &rl, remedy, sizeof remedy);
-	/* Programs raise their soft limit to the hard one. */
+	/* rdcp raises its soft limit to the hard limit. */
 	if (count_needed_bytes(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,
-			     "locked memory: %s, %s take %s; %s", limit, wanted, needed, origin);
+			     "locked memory: %s; %s take %s; %s", limit, wanted, needed, origin);
 	else if (lanes_fit(f.lockable, &got.lanes, &got.depth, &got.block_size))
-		survey_found(s, FINDING_WARNING, "memlock", "", remedy,
-			     "locked memory: %s, which is room for %s; %s would suit this link and "
-			     "take %s; %s",
-			     limit, shape_text(&got, room, sizeof room), wanted, needed, origin);
+		survey_found(
+			s, FINDING_WARNING, "memlock", "", remedy,
+			"locked memory: %s, enough for %s; this link needs %s, which take %s; %s",
+			limit, shape_text(&got, room, sizeof room), wanted, needed, origin);
 	else
-		survey_found(s, s->port_count ? FINDING_FAILURE : FINDING_WARNING, "memlock", "",
-			     remedy,
-			     "locked memory: %s is too small for even one lane, so that transfers "
-			     "fall back to TCP; %s would take %s; %s",
-			     limit, wanted, needed, origin);
+		survey_found(
+			s, s->port_count ? FINDING_FAILURE : FINDING_WARNING, "memlock", "", remedy,
+			"locked memory: %s, too little for one lane, so transfers fall back to TCP; %s take %s; %s",
+			limit, wanted, needed, origin);
 }

@@ -26,34 +26,36 @@ static void state_remedy(const struct adapter *a, char *to, size_t size)
 	bool infiniband = a->kind == ADAPTER_INFINIBAND, off = strstr(a->physical, "Disabled");
 
 	if (infiniband && a->state >= PORT_INIT)
-		snprintf(to, size,
-			 "the link is up, but no subnet manager has set it up: start opensm on one "
-			 "host of the fabric, or the switch's own");
+		snprintf(
+			to, size,
+			"the link is up, but no subnet manager has configured it: start opensm on one host of the fabric, or the subnet manager of the switch");
 	else if (infiniband && off)
 		snprintf(to, size, "it is switched off: ibportstate -C %s -D 0 %u enable",
 			 a->device, a->port);
 	else if (infiniband)
-		snprintf(to, size, "see that the cable is in at both ends and the peer is on");
+		snprintf(
+			to, size,
+			"check that the cable is plugged in at both ends and the peer is switched on");
 	else if (off)
 		snprintf(to, size, "it is switched off: ip link set dev %s up", a->netdev);
 	else
-		snprintf(to, size,
-			 "see that the cable is in at both ends and the peer is on, and that %s is "
-			 "up (ip link set dev %s up)",
-			 a->netdev, a->netdev);
+		snprintf(
+			to, size,
+			"check that the cable is plugged in at both ends, the peer is switched on, and %s is up (ip link set dev %s up)",
+			a->netdev, a->netdev);
 }
 
 static void look_at_state(const struct port *p)
 {
 	const struct adapter *a = p->a;
 	bool active = a->state == PORT_ACTIVE, known = a->kind != ADAPTER_OTHER;
-	const char *is = a->state_text[0] ? a->state_text : "state not told";
+	const char *link = a->state_text[0] ? a->state_text : "state unknown";
 	char remedy[TEXT_MAX] = "";
 	enum finding_state state = FINDING_OK;
 
 	if (known && !survey_is_here(a)) {
 		survey_found(p->s, FINDING_INFO, "port", p->name, NULL,
-			     "%s, %s; its network device is in another network namespace", is,
+			     "%s, %s; its network device is in another network namespace", link,
 			     adapter_kind_text(a->kind));
 		return;
 	}
@@ -63,10 +65,10 @@ static void look_at_state(const struct port *p)
 		state = survey_has_active(p->s) ? FINDING_WARNING : FINDING_FAILURE;
 	if (known && !active)
 		state_remedy(a, remedy, sizeof remedy);
-	survey_found(p->s, state, "port", p->name, remedy, "%s%s%s, %s%s%s%s%s%s%s%s", is,
+	survey_found(p->s, state, "port", p->name, remedy, "%s%s%s, %s%s%s%s%s%s%s%s", link,
 		     a->physical[0] ? ", " : "", a->physical, adapter_kind_text(a->kind),
 		     a->rate_text[0] ? ", " : "", a->rate_text,
-		     a->software ? " (in software: not faster than TCP)" : "",
+		     a->software ? " (emulated in software: not faster than TCP)" : "",
 		     a->netdev[0] ? ", " : "", a->netdev, a->driver[0] ? ", " : "", a->driver);
 }
 
@@ -79,7 +81,7 @@ static const char *pcie_link_text(const struct pcie_link *l, char *to, size_t si
 	return to;
 }
 
-/* narrow and slow: than the adapter can. */
+/* narrow, slow: compared with what the adapter supports. */
 static void pcie_remedy(const struct adapter *a, bool narrow, bool slow, char *to, size_t size)
 {
 	const struct pcie_link *now = &a->pcie_now, *slot = &a->pcie_slot;
@@ -87,22 +89,22 @@ static void pcie_remedy(const struct adapter *a, bool narrow, bool slow, char *t
 	unsigned most = narrow ? slot->width : slot->mtransfers;
 
 	if (!narrow && !slow)
-		snprintf(to, size,
-			 "the port is faster than the adapter's own PCIe interface: nothing helps "
-			 "but another adapter");
+		snprintf(
+			to, size,
+			"the port is faster than the adapter's own PCIe interface: only another adapter helps");
 	else if (!most)
-		snprintf(to, size,
-			 "lspci -vv -s %s (LnkCap, LnkSta) and the host's manual tell what the "
-			 "slot has; if that is more, seat the adapter again",
-			 a->pci);
+		snprintf(
+			to, size,
+			"compare with the slot (lspci -vv -s %s: LnkCap, LnkSta; the manual of the host); if the slot supports more, reseat the adapter",
+			a->pci);
 	else if (most <= is)
-		snprintf(to, size,
-			 "the slot at this place has no more: put the adapter into a wider or "
-			 "newer one");
+		snprintf(
+			to, size,
+			"the slot does not support more: move the adapter to a wider or newer slot");
 	else
-		snprintf(to, size,
-			 "the slot can do more than was negotiated: seat the adapter again, look "
-			 "at risers, and at the PCIe settings of the host's firmware");
+		snprintf(
+			to, size,
+			"the slot supports more than was negotiated: reseat the adapter, and check risers and the PCIe settings of the host's firmware");
 }
 
 static void look_at_pcie(const struct port *p)
@@ -119,13 +121,14 @@ static void look_at_pcie(const struct port *p)
 		return;
 	if (!mbits) {
 		survey_found(p->s, FINDING_INFO, "pcie", p->name, NULL,
-			     "the kernel does not tell speed and width of the link at %s", a->pci);
+			     "the kernel does not report the speed and width of the link at %s",
+			     a->pci);
 		return;
 	}
 	pcie_link_text(now, is, sizeof is);
 	pcie_link_text(most, can, sizeof can);
 	if (short_of_rate)
-		snprintf(share, sizeof share, ": %.0f Gbit/s at most, the port has %.0f",
+		snprintf(share, sizeof share, ": at most %.0f Gbit/s, but the port has %.0f",
 			 mbits / 1e3, a->rate_mbits / 1e3);
 	if (!narrow && !slow && !short_of_rate) {
 		survey_found(p->s, FINDING_OK, "pcie", p->name, NULL, "%s (%.0f Gbit/s) at %s", is,
@@ -134,16 +137,16 @@ static void look_at_pcie(const struct port *p)
 	}
 	pcie_remedy(a, narrow, slow, remedy, sizeof remedy);
 	survey_found(p->s, FINDING_WARNING, "pcie", p->name, remedy,
-		     "%s at %s is %s than the adapter can (%s)%s", is, a->pci,
-		     narrow ? "narrower"
-		     : slow ? "slower"
-			    : "no less",
+		     "%s at %s is %s the adapter supports (%s)%s", is, a->pci,
+		     narrow ? "narrower than"
+		     : slow ? "slower than"
+			    : "all that",
 		     can, share);
 }
 
 /* ---- MTU ------------------------------------------------------------------------------------- */
 
-/* The largest MTU of RDMA that packets of so many bytes hold, beside heads. */
+/* The largest RDMA MTU that fits, with its headers, into packets of the network device. */
 static unsigned mtu_within(unsigned netdev_mtu)
 {
 	unsigned mtu = MTU_BEST;
@@ -164,20 +167,20 @@ static void look_at_mtu(const struct port *p, const struct adapter_verbs *v)
 	if (!mtu && !a->netdev_mtu)
 		return;
 	if (a->kind == ADAPTER_ROCE && mtu < MTU_BEST && mtu_within(a->netdev_mtu) < MTU_BEST) {
-		snprintf(remedy, sizeof remedy,
-			 "ip link set dev %s mtu 9000 (%d is enough for 4096), at both hosts and "
-			 "all switches between them",
-			 a->netdev, NETDEV_MTU_BEST);
+		snprintf(
+			remedy, sizeof remedy,
+			"ip link set dev %s mtu 9000 (%d is enough), on both hosts, and a matching MTU on all switches between them",
+			a->netdev, NETDEV_MTU_BEST);
 		survey_found(
 			p->s, FINDING_WARNING, "mtu", p->name, remedy,
-			"RDMA packets hold %u bytes, since %s has an MTU of %u: 4096 cost less",
+			"RDMA packets carry %u bytes, since %s has an MTU of %u; packets of 4096 bytes have less overhead",
 			mtu, a->netdev, a->netdev_mtu);
 	} else if (a->kind == ADAPTER_INFINIBAND && mtu && mtu < MTU_BEST &&
 		   v->mtu_most >= MTU_BEST) {
 		survey_found(
 			p->s, FINDING_INFO, "mtu", p->name,
-			"the subnet manager sets it: mtu=5 in opensm's partitions.conf is 4096",
-			"packets hold %u bytes, the port can %u", mtu, v->mtu_most);
+			"the subnet manager sets the MTU: use mtu=5 (4096) in opensm's partitions.conf",
+			"packets carry %u bytes, but the port supports %u", mtu, v->mtu_most);
 	} else if (a->kind == ADAPTER_IWARP || !mtu) {
 		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%s has an MTU of %u",
 			     a->netdev, a->netdev_mtu);
@@ -200,7 +203,7 @@ static const char *gid_text(const struct adapter_gid *g, char *to, size_t size)
 	return address_text(&a, to, size);
 }
 
-/* Those of a type, the first ones by index. Returns how many there are. */
+/* Lists the first GIDs of a type, by index. Returns how many there are. */
 static unsigned list_gids(const struct port *p, enum gid_type type, char *to, size_t size)
 {
 	struct adapter_gid gids[ADAPTER_GIDS_MAX];
@@ -230,18 +233,18 @@ static void look_at_gids_of_roce(const struct port *p)
 			 "give its network device an IP address: ip addr add ADDRESS/LENGTH dev %s",
 			 p->a->netdev);
 		survey_found(p->s, FINDING_WARNING, "gid", p->name, remedy,
-			     "no GID of RoCE %s is set: it has no address to connect from",
+			     "no GID of RoCE %s is set, so connections have no source address",
 			     type == GID_ROCE_2 ? "v2" : "v1");
 	} else if (type == GID_ROCE_2) {
 		survey_found(p->s, FINDING_OK, "gid", p->name, NULL,
-			     "connections take RoCE v2 (UDP port 4791); its GIDs: %s", list);
+			     "connections use RoCE v2 (UDP port 4791); its GIDs: %s", list);
 	} else {
-		snprintf(remedy, sizeof remedy,
-			 "v2 goes through routers and is spread over links; where the adapter has "
-			 "it: cma_roce_mode -d %s -p %u -m 2",
-			 p->a->device, p->a->port);
+		snprintf(
+			remedy, sizeof remedy,
+			"RoCE v2 passes routers and is spread over links; if the adapter supports it: cma_roce_mode -d %s -p %u -m 2",
+			p->a->device, p->a->port);
 		survey_found(p->s, FINDING_WARNING, "gid", p->name, remedy,
-			     "connections take RoCE v1, which is Ethernet without IP; its GIDs: %s",
+			     "connections use RoCE v1, which is Ethernet without IP; its GIDs: %s",
 			     list);
 	}
 }
@@ -265,7 +268,7 @@ static void look_at_firmware(const struct port *p)
 	if (a->software)
 		return;
 	survey_found(p->s, FINDING_INFO, "firmware", p->name, NULL, "%s%s%s%s%s",
-		     a->firmware[0] ? a->firmware : "it does not tell its version",
+		     a->firmware[0] ? a->firmware : "unknown version",
 		     a->model[0] ? ", model " : "", a->model, a->board[0] ? ", board " : "",
 		     a->board);
 }
@@ -281,7 +284,7 @@ static void look_at_node(const struct port *p)
 	if (a->numa_node < 0) {
 		if (numa_node_cpus(p->s->sys, 1, &of_node))
 			survey_found(p->s, FINDING_INFO, "numa", p->name, NULL,
-				     "the host's firmware does not tell its node");
+				     "the host's firmware does not report its node");
 		return;
 	}
 	if (!numa_node_cpus(p->s->sys, a->numa_node, &of_node) ||
@@ -290,17 +293,16 @@ static void look_at_node(const struct port *p)
 	CPU_AND(&both, &of_node, &ours);
 	if (CPU_COUNT(&both)) {
 		survey_found(p->s, FINDING_OK, "numa", p->name, NULL,
-			     "node %d, %d of its %d processors may be used", a->numa_node,
+			     "node %d; this process may use %d of its %d processors", a->numa_node,
 			     CPU_COUNT(&both), CPU_COUNT(&of_node));
 		return;
 	}
-	snprintf(remedy, sizeof remedy,
-		 "what keeps it away is taskset, a cpuset or AllowedCPUs=; there: taskset -c "
-		 "$(cat /sys/devices/system/node/node%d/cpulist) rdcp ...",
-		 a->numa_node);
+	snprintf(
+		remedy, sizeof remedy,
+		"taskset, a cpuset or AllowedCPUs= excludes them; to run on the node: taskset -c $(cat /sys/devices/system/node/node%d/cpulist) rdcp ...",
+		a->numa_node);
 	survey_found(p->s, FINDING_WARNING, "numa", p->name, remedy,
-		     "none of the processors of its node %d may be used: all data crosses between "
-		     "nodes",
+		     "this process may use no processor of node %d: all data crosses between nodes",
 		     a->numa_node);
 }
 
@@ -309,19 +311,19 @@ static void look_at_node(const struct port *p)
 static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
 {
 	*v = (struct adapter_verbs){0};
-	/* A recorded tree's adapters are nobody's to ask. */
+	/* In a test's tree there are no devices to query. */
 	if (p->s->top[0] || !verbs_built() || verbs_port_query(p->a, v) == 0)
 		return;
-	survey_found(p->s, FINDING_FAILURE, "verbs", p->name,
-		     "install the providers of libibverbs (ibverbs-providers; in RPM's "
-		     "distributions: libibverbs), of the adapter's own vendor where it wants them",
-		     "%s", failed()->text);
+	survey_found(
+		p->s, FINDING_FAILURE, "verbs", p->name,
+		"install the provider of the adapter for libibverbs: the package ibverbs-providers (RPM: libibverbs), or the vendor's own",
+		"%s", failed()->text);
 }
 
-/* Devices there may be, but none that connections could be made with. */
+/* There may be RDMA devices, but none that connections can use. */
 static void check_usable_ports(const struct survey *s)
 {
-	bool away = false;
+	bool elsewhere = false;
 
 	for (unsigned i = 0; i < s->port_count; i++) {
 		const struct adapter *a = &s->ports[i];
@@ -330,19 +332,18 @@ static void check_usable_ports(const struct survey *s)
 			continue;
 		if (survey_is_here(a))
 			return;
-		away = true;
+		elsewhere = true;
 	}
-	if (away)
+	if (elsewhere)
 		survey_found(
 			s, FINDING_FAILURE, "adapter", "",
-			"a container: start it with --network=host; a namespace: ip link set dev "
-			"NETDEV netns NAME",
+			"for a container: start it with --network=host; for a namespace: ip link set dev NETDEV netns NAME",
 			"the network devices of all RDMA adapters are in another network namespace");
 	else
-		survey_found(s, FINDING_FAILURE, "adapter", "",
-			     "transfers take TCP; for RDMA an adapter that does InfiniBand, RoCE "
-			     "or iWARP; where this one should, see what dmesg says of it",
-			     "no RDMA device here does InfiniBand, RoCE or iWARP");
+		survey_found(
+			s, FINDING_FAILURE, "adapter", "",
+			"transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or iWARP; if this adapter should support one, look for messages about it in dmesg",
+			"no RDMA device of this host supports InfiniBand, RoCE or iWARP");
 }
 
 void survey_ports(const struct survey *s)

@@ -79,14 +79,14 @@ static void roce_in_a_narrow_slot_is_a_warning(void **state)
 	struct found f = survey_tree("roce-x8");
 
 	(void)state;
-	says(&f, "modules", "", FINDING_OK, "are there", "");
-	says(&f, "devices", "", FINDING_OK, "may be opened", "");
+	says(&f, "modules", "", FINDING_OK, "are loaded", "");
+	says(&f, "devices", "", FINDING_OK, "may open", "");
 	says(&f, "port", "mlx5_0 port 1", FINDING_OK,
 	     "ACTIVE, LinkUp, RoCE, 100 Gb/sec (4X EDR), eth2, mlx5_core", "");
 	says(&f, "pcie", "mlx5_0 port 1", FINDING_WARNING,
-	     "8.0 GT/s x8 at 0000:3b:00.0 is narrower than the adapter can (8.0 GT/s x16)",
-	     "the slot at this place has no more");
-	says(&f, "mtu", "mlx5_0 port 1", FINDING_WARNING, "hold 1024 bytes, since eth2",
+	     "8.0 GT/s x8 at 0000:3b:00.0 is narrower than the adapter supports (8.0 GT/s x16)",
+	     "the slot does not support more");
+	says(&f, "mtu", "mlx5_0 port 1", FINDING_WARNING, "carry 1024 bytes, since eth2",
 	     "ip link set dev eth2 mtu 9000");
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "RoCE v2", "");
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "3 ::ffff:192.168.10.1", "");
@@ -106,7 +106,7 @@ static void complete_infiniband_host_has_no_warning(void **state)
 	says(&f, "port", "mlx5_0 port 1", FINDING_OK, "ACTIVE, LinkUp, InfiniBand, 200 Gb/sec", "");
 	says(&f, "pcie", "mlx5_0 port 1", FINDING_OK, "16.0 GT/s x16", "");
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "INIT", "opensm");
-	says(&f, "firmware", "mlx5_1 port 1", FINDING_INFO, "does not tell its version", "");
+	says(&f, "firmware", "mlx5_1 port 1", FINDING_INFO, "unknown version", "");
 	assert_null(find_finding(&f, "numa", "mlx5_1 port 1"));
 }
 
@@ -120,7 +120,7 @@ static void iwarp_without_a_module_fails(void **state)
 	says(&f, "devices", "uverbs0", FINDING_FAILURE,
 	     "open /dev/infiniband/uverbs0: No such file", "--device=/dev/infiniband");
 	says(&f, "port", "irdma0 port 1", FINDING_OK, "iWARP", "");
-	says(&f, "pcie", "irdma0 port 1", FINDING_WARNING, "narrower", "seat the adapter again");
+	says(&f, "pcie", "irdma0 port 1", FINDING_WARNING, "narrower", "reseat the adapter");
 	says(&f, "mtu", "irdma0 port 1", FINDING_OK, "ens1 has an MTU of 9000", "");
 }
 
@@ -151,7 +151,7 @@ static void unusual_adapters_are_reported(void **state)
 	struct found f = survey_tree("odd");
 
 	(void)state;
-	says(&f, "pcie", "mlx5_0 port 1", FINDING_INFO, "does not tell", "");
+	says(&f, "pcie", "mlx5_0 port 1", FINDING_INFO, "does not report", "");
 	says(&f, "mtu", "mlx5_0 port 1", FINDING_OK, "ib0 has an MTU of 2044", "");
 	says(&f, "gid", "mlx5_0 port 1", FINDING_OK, "0 fe80::ba59:9f03:12:3456", "");
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "DOWN, Disabled, InfiniBand",
@@ -161,13 +161,13 @@ static void unusual_adapters_are_reported(void **state)
 	 * meaningless.
 	 */
 	says(&f, "pcie", "mlx5_1 port 1", FINDING_WARNING,
-	     "16.0 GT/s x8 at 0000:5e:00.0 is narrower than the adapter can (16.0 GT/s x16)",
+	     "16.0 GT/s x8 at 0000:5e:00.0 is narrower than the adapter supports (16.0 GT/s x16)",
 	     "lspci -vv -s 0000:5e:00.0");
 	says(&f, "mtu", "mlx4_0 port 1", FINDING_OK, "4096, eth4 9000", "");
 	says(&f, "gid", "mlx4_0 port 1", FINDING_WARNING, "RoCE v1, which is Ethernet without IP",
 	     "cma_roce_mode -d mlx4_0 -p 1 -m 2");
 	assert_null(strstr(find_finding(&f, "gid", "mlx4_0 port 1")->what, "UDP"));
-	says(&f, "port", "mlx5_9 port 1", FINDING_INFO, "state not told, other", "");
+	says(&f, "port", "mlx5_9 port 1", FINDING_INFO, "state unknown, other", "");
 	/* The second function of a bond has no RDMA device of its own. */
 	assert_null(find_finding(&f, "hardware", "0000:af:00.1"));
 	assert_null(find_finding(&f, "adapter", ""));
@@ -217,7 +217,7 @@ static void virtual_functions_without_drivers_are_counted(void **state)
 	for (unsigned i = 0; i < f.count; i++)
 		told += f.of[i].state == FINDING_FAILURE && !strcmp(f.of[i].name, "hardware");
 	assert_in_range(told, 1, 20);
-	says(&f, "hardware", "", FINDING_INFO, "more functions of PCI", "");
+	says(&f, "hardware", "", FINDING_INFO, "more PCI functions", "");
 }
 
 /* ---- locked memory: limits can only be lowered, so the order of these tests matters ---------- */
@@ -240,17 +240,17 @@ static void sufficient_locked_memory_passes(void **state)
 		skip();
 	lower_limit(8 << 20);
 	f = survey_tree("no-driver");
-	says(&f, "memlock", "", FINDING_OK, "limit 8.0 MiB (hard 8.0 MiB), 2 lanes of 12", "");
+	says(&f, "memlock", "", FINDING_OK, "limit 8.0 MiB (hard 8.0 MiB); 2 lanes of 12", "");
 	/*
 	 * 200 Gbit/s need more, and the user has not logged in since the limits.d lines were added.
 	 */
 	f = survey_tree("infiniband");
-	says(&f, "memlock", "", FINDING_WARNING, "which is room for", "log in again");
+	says(&f, "memlock", "", FINDING_WARNING, "enough for", "log in again");
 	says(&f, "memlock", "", FINDING_WARNING,
 	     "but not by \"* hard memlock unlimited\" in /etc/security/limits.d/rdma.conf", "");
 	/* A limits.d line for a group that this user is not in. */
 	f = survey_tree("odd");
-	says(&f, "memlock", "", FINDING_WARNING, "no line in /etc/security says memlock for this",
+	says(&f, "memlock", "", FINDING_WARNING, "no line in /etc/security sets memlock for this",
 	     "/etc/security/limits.d/rdma.conf");
 }
 
@@ -261,12 +261,12 @@ static void little_locked_memory_is_a_warning(void **state)
 	(void)state;
 	lower_limit(1 << 20);
 	f = survey_tree("roce-x8");
-	says(&f, "memlock", "", FINDING_WARNING, "room for 1 lane",
+	says(&f, "memlock", "", FINDING_WARNING, "enough for 1 lane",
 	     "systemctl edit backup.service: [Service] LimitMEMLOCK=infinity");
 	says(&f, "memlock", "", FINDING_WARNING, "LimitMEMLOCK= of backup.service",
 	     "backup.service");
 	f = survey_tree("no-driver");
-	says(&f, "memlock", "", FINDING_WARNING, "what started this container",
+	says(&f, "memlock", "", FINDING_WARNING, "the runtime of this container",
 	     "--ulimit memlock=-1");
 }
 
