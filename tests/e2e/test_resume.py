@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees and huge files that were interrupted go on where they were; nothing stale is left."""
+"""Interrupted copies of trees and huge files continue where they stopped; no stale file is left."""
 
 import os
 import random
@@ -21,7 +21,7 @@ FILES = 20 if LAB else 100
 
 
 def programs(run):
-    """(conductor, near end, far end) as far as they are there: pids or None."""
+    """(conductor, near end, far end): the pids of those that exist, else None."""
     near = far = None
     for pid in descendants(run.proc.pid):
         argv = words(pid)
@@ -43,7 +43,7 @@ def gone(pids):
 
 
 def interrupt(run, who, signo, after):
-    """Send it after so many seconds, to one of them or all; wait until nobody is left."""
+    """Send the signal after this many seconds, to one process or to all; wait until all have exited."""
     end = time.monotonic() + after
     seen = set()
     while time.monotonic() < end and run.proc.poll() is None:
@@ -71,8 +71,8 @@ KILLS = [(who, signo) for who in ("conductor", "near end", "far end", "all")
 @pytest.mark.parametrize("which", ["push", "pull"])
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.timeout((120 + 60 * COUNT) * SLOW)
-def test_kills_at_any_moment(bench, ground, which, part):
-    """20 kills (100 in long): a rerun gives the tree, and leaves nothing of what was killed."""
+def test_rerun_after_a_kill_at_any_moment_completes_the_tree(bench, ground, which, part):
+    """20 kills (100 in long runs): a rerun completes the tree, and removes what the killed run left."""
     a, b = ground / "a", ground / "b"
     seed = 40 + 2 * part + (which == "pull")
     generate(seed, a, files=FILES)
@@ -88,7 +88,7 @@ def test_kills_at_any_moment(bench, ground, which, part):
     for n in range(count):
         who, signo = kills[(n * 3 + seed) % len(kills)]
         what = "seed %d, kill %d: signal %d to %s" % (seed, n, signo, who)
-        again = n % 3 == 0  # now and then the target is whole already
+        again = n % 3 == 0  # sometimes the target is already complete
         if not again:
             fell(b)
         words = ["-aHAX", near + str(a) + ("/" if again else ""), far + str(b)]
@@ -96,9 +96,9 @@ def test_kills_at_any_moment(bench, ground, which, part):
         after = rng.uniform(0, took * 1.1)
         code = interrupt(run, who, signo, after)
         if signo in (signal.SIGINT, signal.SIGTERM) and who == "conductor":
-            # Before the copy begins, and when it is over, a signal has its default action.
+            # Before the copy begins and after it is over, a signal has its default action.
             assert code in (0, 20, -signo), (what, code, run.errors())
-        if b.exists() and not marker(b):  # it was through already: once more it would go into b
+        if b.exists() and not marker(b):  # it had finished: another run would copy into b
             words[1] = near + str(a) + "/"
         r = bench.copy(*words)
         assert r.code == 0, (what, r.code, r.errors()[-2000:])
@@ -111,8 +111,8 @@ def marker(top):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_goes_on_and_never_nests(bench, ground, signo):
-    """rdcp -v -r node_modules host:/dev/shm/node_modules, killed and run again, twice."""
+def test_killed_run_is_continued_and_never_nests(bench, ground, signo):
+    """rdcp -v -r node_modules host:/dev/shm/node_modules, killed and rerun, twice."""
     a, b = ground / "from" / "node_modules", ground / "to" / "node_modules"
     b.parent.mkdir()
     make(a, {"m%02d" % m: {"index.js": pattern(30000, m), "node_modules": {"x": {"package.json": b"{}"}}}
@@ -127,17 +127,17 @@ def test_a_killed_run_goes_on_and_never_nests(bench, ground, signo):
         gone(seen)
         assert marker(b) and not (b / "node_modules").exists()
         had = len(os.listdir(b))
-    # However it is spelled.
+    # However the source is spelled.
     r = bench.copy("-v", "-r", "./node_modules//", "far:%s" % b, cwd=a.parent)
     assert r.code == 0, r.errors()
     assert read(b) == read(a) and not stale(b)
-    # Finished: cp's rule.
+    # Finished: from now on cp's rule applies.
     r = bench.copy("-r", "node_modules", "far:%s" % b, cwd=a.parent)
     assert r.code == 0, r.errors()
     assert read(b) == {**read(a), "node_modules": read(a)}
 
 
-def test_another_source_does_not_go_on_there(bench, ground):
+def test_other_source_does_not_continue_an_interrupted_target(bench, ground):
     make(ground, {"one": {"f%02d" % i: pattern(50000, i) for i in range(40)}, "two": {"x": b"x"}})
     run = bench.copy("-r", "--bwlimit=1M", "one", "far:%s" % (ground / "to"), cwd=ground, wait=False)
     wait_until(lambda: (ground / "to").exists() and len(os.listdir(ground / "to")) > 3)
@@ -153,7 +153,7 @@ def test_another_source_does_not_go_on_there(bench, ground):
 
 
 @pytest.mark.parametrize("options", ["-r", "-rA", "-a"])
-def test_a_killed_run_leaves_directories_as_a_whole_one_does(bench, ground, options):
+def test_killed_run_leaves_final_directory_modes(bench, ground, options):
     a, b = ground / "a", ground / "b"
     make(a, {"d%d" % m: {"f%d" % i: pattern(20000, i) for i in range(20)} for m in range(8)})
     modes = [0o755, 0o700, 0o1700, 0o750, 0o775, 0o2755, 0o777, 0o1777]
@@ -165,7 +165,7 @@ def test_a_killed_run_leaves_directories_as_a_whole_one_does(bench, ground, opti
     seen = descendants(run.proc.pid)
     run.kill()
     gone(seen)
-    # Nobody has more rights to them meanwhile, and none of them is marked.
+    # No other user gets more rights to them in between, and none of them has a marker.
     for d in b.iterdir():
         if d.is_dir():
             mode = stat.S_IMODE(d.stat().st_mode)
@@ -181,12 +181,12 @@ def test_a_killed_run_leaves_directories_as_a_whole_one_does(bench, ground, opti
 # ---- one huge file -------------------------------------------------------------------------
 
 BIG = 24 << 20
-# Slow enough to be interrupted half way, by whoever is slow himself.
+# Slow enough to be interrupted halfway, even by a slow test.
 HALF_WAY = "--bwlimit=%dM" % (8 / SLOW)
 
 
 def await_bytes(directory, bytes_):
-    """Until so much has been written to the temporary there."""
+    """Wait until this much has been written to the temporary there."""
     def written():
         for name in leftovers(directory):
             fd = os.open(directory / name, os.O_RDONLY)
@@ -198,7 +198,7 @@ def await_bytes(directory, bytes_):
 
 
 def interrupted(bench, ground, signo=signal.SIGKILL):
-    """A file of which about half is in a temporary; returns what that is called."""
+    """A file of which about half is in a temporary; returns the temporary's name."""
     make(ground, {"from": {"big": pattern(BIG)}, "to": {}})
     run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", BIG // 2)
@@ -213,7 +213,7 @@ def interrupted(bench, ground, signo=signal.SIGKILL):
 
 
 def sent(run):
-    """Bytes that went over the lanes."""
+    """The bytes that the lanes sent."""
     return summary(run)["sent"]
 
 
@@ -227,13 +227,13 @@ def finish(bench, ground, *options):
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.lab("siw", cases="*9")
-def test_a_huge_file_goes_on(bench, ground, signo):
+def test_huge_file_is_resumed(bench, ground, signo):
     interrupted(bench, ground, signo)
     r = finish(bench, ground)
     assert 0 < sent(r) < BIG * 0.75, summary(r)
 
 
-def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
+def test_huge_file_in_a_pulled_tree_is_resumed(bench, ground):
     data = pattern(BIG)
     make(ground, {"from": {"d": {"big": data}, "small": b"s"}})
     run = bench.copy("-a", HALF_WAY, "far:%s" % (ground / "from"), "to", cwd=ground, wait=False)
@@ -249,7 +249,7 @@ def test_a_huge_file_goes_on_in_a_tree_and_pulled(bench, ground):
 
 
 @pytest.mark.parametrize("damage", ["bytes", "shorter", "longer", "empty"])
-def test_a_damaged_temporary_is_mended(bench, ground, damage):
+def test_damaged_temporary_is_corrected(bench, ground, damage):
     left = interrupted(bench, ground)
     with open(left, "r+b") as f:
         if damage == "bytes":
@@ -263,8 +263,8 @@ def test_a_damaged_temporary_is_mended(bench, ground, damage):
         assert 0 < sent(r) < BIG * 0.8, summary(r)
 
 
-def test_the_source_was_changed_meanwhile(bench, ground):
-    """What differs is sent, and only that; shorter and longer ones come out right."""
+def test_source_changed_before_the_rerun_is_copied(bench, ground):
+    """Only the differing cells are sent; shorter and longer files come out right."""
     for change in ("bytes", "shorter", "longer"):
         fell(ground / "to")
         interrupted(bench, ground)
@@ -279,8 +279,8 @@ def test_the_source_was_changed_meanwhile(bench, ground):
             assert 0 < sent(r) < BIG * 0.8, summary(r)
 
 
-def test_a_temporary_that_is_somebody_elses_trick_is_not_used(bench, ground):
-    """A symlink, a hard link, a directory under its name: what they lead to stays."""
+def test_planted_temporary_is_not_used(bench, ground):
+    """A symlink, a hard link or a directory with its name: the object behind it stays unchanged."""
     left = interrupted(bench, ground)
     precious = ground / "precious"
     for trick in ("symlink", "hard link", "directory"):
@@ -303,7 +303,7 @@ def test_a_temporary_that_is_somebody_elses_trick_is_not_used(bench, ground):
             assert not leftovers(ground / "to")
 
 
-def test_holes_are_kept_when_it_goes_on(bench, ground):
+def test_resumed_file_keeps_its_holes(bench, ground):
     data = bytearray(BIG)
     for at in range(0, BIG, 8 * BLOCK):
         data[at:at + 5 * BLOCK] = pattern(5 * BLOCK, at)
@@ -320,21 +320,21 @@ def test_holes_are_kept_when_it_goes_on(bench, ground):
     gone(seen)
     left = leftovers(ground / "to")
     assert left
-    with open(ground / "to" / left[0], "r+b") as f:  # garbage where a hole belongs
+    with open(ground / "to" / left[0], "r+b") as f:  # garbage in place of a hole
         f.seek(6 * BLOCK)
         f.write(b"garbage" * 100)
     finish(bench, ground)
     equal(ground / "from", ground / "to", without=("mtime", "mode"))
 
 
-# ---- two at once ---------------------------------------------------------------------------
+# ---- concurrent runs ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", range(COUNT))
 @pytest.mark.parametrize("options", ["-aAX", "-aHAX"])
-def test_two_runs_at_once_into_one_target(bench, ground, n, options):
-    """Both end well; the result is the source; one more run leaves nothing stale.  A file in a
-    directory that the other one has just made read-only may fail, but for root."""
+def test_two_concurrent_runs_into_one_target_succeed(bench, ground, n, options):
+    """Both succeed, the result equals the source, and one more run leaves nothing stale. Except for root, a file
+    may fail in a directory that the other run has just made read-only."""
     a, b = ground / "a", ground / "b"
     generate(60 + n, a, files=FILES)
     with open(a / "large", "wb") as f:
@@ -351,7 +351,7 @@ def test_two_runs_at_once_into_one_target(bench, ground, n, options):
     equal(a, b, 60 + n, without=() if "H" in options else ["links"])
 
 
-def test_two_runs_of_two_sources_never_mix_a_file(bench, ground):
+def test_concurrent_runs_of_two_sources_never_mix_a_file(bench, ground):
     make(ground, {"a": {"f%02d" % i: pattern(3 * BLOCK, i) for i in range(20)},
                   "b": {"f%02d" % i: pattern(3 * BLOCK, 100 + i) for i in range(20)}, "to": {}})
     runs = [bench.copy("-r", str(ground / d) + "/", "far:%s" % (ground / "to"), wait=False) for d in "ab"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where processes have keys and secrets in memory, and where they must not."""
+"""Where processes hold keys and secrets in memory, and where they must not."""
 
 import secrets
 import socket
@@ -19,7 +19,7 @@ BLOCK = 256 << 10
 
 
 def memory_of(pid):
-    """Each line of a process's maps with what is in memory there."""
+    """Each line of a process's maps, with the bytes of that mapping."""
     with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as memory:
         for line in maps:
             place, rights = line.split()[:2]
@@ -35,21 +35,21 @@ def memory_of(pid):
 
 
 def secret_in_memory(pid, digits):
-    """Where a process has the digits of its key, in whole or in part."""
+    """The places where a process holds the digits of its key, whole or in part."""
     return [line for line, held in memory_of(pid)
             for part in (digits, digits[8:24], digits[40:56]) if part in held]
 
 
 def waits_without(pid, digits):
-    """It is past the command line, and asleep until it tries again."""
+    """It has parsed its command line, and sleeps until its next attempt."""
     with open("/proc/%d/cmdline" % pid, "rb") as line, open("/proc/%d/syscall" % pid) as call:
         return digits not in line.read() and call.read().split()[0] in ("7", "35", "230", "271")
 
 
 @pytest.mark.parametrize("how", ["operand", "environment", "file"])
 @pytest.mark.parametrize("name", ["rdrecv", "rdsend"])
-def test_no_copy_of_a_key_stays_in_memory(tmp_path, name, how):
-    """The key itself is needed until the other end has come; its text is not."""
+def test_no_copy_of_a_typed_key_stays_in_memory(tmp_path, name, how):
+    """The key itself is needed until the other end has connected; its text is not."""
     digits = secrets.token_hex(32).encode()
     key = "sluice-key-1:" + digits.decode()
     (tmp_path / "key").write_text(key + "\n")
@@ -77,12 +77,12 @@ def test_no_copy_of_a_key_stays_in_memory(tmp_path, name, how):
 
 
 def rdcps_below(pid):
-    """The process and those of its descendants that are rdcp."""
+    """The process and its descendants that are rdcp."""
     return [p for p in [pid, *descendants(pid)] if runs(p, program("rdcp"))]
 
 
-def test_the_secret_of_a_session_is_only_where_lanes_need_it(bench, tmp_path):
-    """The conductor forgets it, and an end's buffer that START came through does not keep it."""
+def test_session_secret_is_only_where_lanes_need_it(bench, tmp_path):
+    """The conductor forgets it, and the buffer through which START reached an end does not keep it."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     (tmp_path / "out").mkdir()
     (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\"\n" % RSH)
@@ -99,5 +99,5 @@ def test_the_secret_of_a_session_is_only_where_lanes_need_it(bench, tmp_path):
     assert not held[pids[0]]
     ends = [line for end in pids[1:] for line in held[end]]
     assert not [line for line in ends if "rdcp" in line or "[stack]" in line], held
-    # each session's and its lanes' key, and one end's listener
+    # the key of each session and of its lanes, and the listener of one end
     assert len(ends) <= 5, held

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs we stand in for got wrong, a named test for each that applies.
-
-The numbers are those of the list of defects that was made of them; SD13 to SD15 are a
-daemon's and come with it.
-"""
+"""Defects of the programs that Sluice replaces: a named test for each that could recur here. The numbers are those
+of the list of these defects; SD13 to SD15 concern a daemon."""
 
 import signal
 import time
@@ -18,7 +15,7 @@ BLOCK = 256 << 10
 
 
 @pytest.mark.parametrize("how", ["no peer", "wrong key", "interrupt"])
-def test_sd1_the_target_is_untouched_before_anybody_has_the_key(bench, tmp_path, how):
+def test_sd1_target_is_untouched_before_authentication(bench, tmp_path, how):
     (tmp_path / "out").write_bytes(b"old")
     before = (tmp_path / "out").stat()
     sink = bench.receive(*(["-w2"] if how == "no peer" else []), tmp_path / "out")
@@ -35,8 +32,8 @@ def test_sd1_the_target_is_untouched_before_anybody_has_the_key(bench, tmp_path,
 
 
 @pytest.mark.lab("rxe")
-def test_sd2_success_says_that_it_was_written(bench, tmp_path):
-    """The last write fails: with everything received, the sender still fails."""
+def test_sd2_success_means_that_data_was_written(bench, tmp_path):
+    """The last write fails: the sender fails too, although everything was received."""
     (tmp_path / "in").write_bytes(pattern(1000))
     sink = bench.receive("/dev/full")
     source = bench.send(sink.port, tmp_path / "in")
@@ -45,7 +42,7 @@ def test_sd2_success_says_that_it_was_written(bench, tmp_path):
 
 
 @pytest.mark.lab("rxe")
-def test_sd3_a_write_that_fails_ends_it(bench, tmp_path):
+def test_sd3_failed_write_ends_the_transfer(bench, tmp_path):
     start = time.monotonic()
     with open("/dev/full", "wb") as out:
         sink = bench.receive(stdout=out)
@@ -54,20 +51,20 @@ def test_sd3_a_write_that_fails_ends_it(bench, tmp_path):
     assert time.monotonic() - start < 10 * SLOW
 
 
-def test_sd4_a_read_error_is_not_the_end(bench, tmp_path):
+def test_sd4_read_error_is_not_end_of_file(bench, tmp_path):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "/proc/self/mem")
     assert (source.wait(), sink.wait()) == (11, 11), source.errors() + sink.errors()
     assert not (tmp_path / "out").exists()
 
 
-def test_sd5_a_remote_failure_is_ours(bench, tmp_path):
+def test_sd5_remote_failure_fails_the_local_program(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = bench.copy("in", "far:/dev/full")
     assert r.code == 11 and "far" in r.errors(), r.errors()
 
 
-def test_sd6_the_key_is_in_no_argument_and_no_environment(bench, tmp_path):
+def test_sd6_key_is_in_no_argument_and_no_environment(bench, tmp_path):
     key = "not-to-be-seen-7f3a"
     sink = bench.start([program("rdrecv"), "-v", "0", key, "--", "sh", "-c", "cat; env; sleep 0"],
                        host=FAR)
@@ -83,7 +80,7 @@ def test_sd6_the_key_is_in_no_argument_and_no_environment(bench, tmp_path):
     assert key.encode() not in bytes(sink.out)
 
 
-def test_sd6_rd_key_goes_no_further(bench, tmp_path):
+def test_sd6_rd_key_is_not_inherited_by_commands(bench, tmp_path):
     sink = bench.receive("--", "sh", "-c", "cat; env")
     source = bench.send(sink.port, "--", "env")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
@@ -91,7 +88,7 @@ def test_sd6_rd_key_goes_no_further(bench, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["a test ke", "a test key ", "", "A test key"])
-def test_sd7_a_key_is_right_or_wrong_as_a_whole(bench, tmp_path, key):
+def test_sd7_key_is_compared_as_a_whole(bench, tmp_path, key):
     (tmp_path / "in").write_bytes(b"new")
     sink = bench.receive("-w60", tmp_path / "out", key="a test key")
     code = bench.send(sink.port, tmp_path / "in", key=key).wait()
@@ -99,7 +96,7 @@ def test_sd7_a_key_is_right_or_wrong_as_a_whole(bench, tmp_path, key):
     assert not (tmp_path / "out").exists()
 
 
-def test_sd7_bytes_behind_the_handshake_are_not_lost(bench, tmp_path):
+def test_sd7_bytes_after_the_handshake_are_not_lost(bench, tmp_path):
     for size in (1, 2, 100):
         (tmp_path / "in").write_bytes(b"y" * size)
         sink = bench.receive(tmp_path / "out")
@@ -112,15 +109,15 @@ def sources_of(layer):
     return {p: p.read_text() for p in (ROOT / "src" / layer).rglob("*.[ch]")}
 
 
-def test_sd8_sd20_no_memory_can_be_reached_from_outside():
-    """But for a sink's blocks, where the user asked for --rdma-op=write-imm or write-send."""
+def test_sd8_sd20_no_memory_is_remotely_accessible():
+    """Except a sink's blocks with --rdma-op=write-imm or write-send."""
     found = [line.strip() for text in sources_of("lane").values() for line in text.splitlines()
              if "IBV_ACCESS_REMOTE" in line]
     assert found == ["int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;"]
 
 
 @pytest.mark.lab("siw")
-def test_sd9_a_death_is_seen_while_waiting_for_data(bench, tmp_path):
+def test_sd9_death_is_detected_while_waiting_for_data(bench, tmp_path):
     sink = bench.receive("-v", tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "exec sleep 1000")
     sink.expect("the sender is")
@@ -132,8 +129,8 @@ def test_sd9_a_death_is_seen_while_waiting_for_data(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_sd10_a_short_read_in_the_middle_is_no_hole(bench, tmp_path):
-    """A pipe gives what it has; whole files come out whatever the reads gave."""
+def test_sd10_short_read_leaves_no_hole(bench, tmp_path):
+    """A pipe returns what it holds; files are complete whatever the reads returned."""
     data = pattern(3 * BLOCK + 11)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive(tmp_path / "out")
@@ -144,15 +141,15 @@ def test_sd10_a_short_read_in_the_middle_is_no_hole(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-def test_sd11_names_meet_no_shell(bench, tmp_path):
+def test_sd11_names_reach_no_shell(bench, tmp_path):
     name = "$(touch oops);`touch oops`"
     (tmp_path / name).write_bytes(b"x")
     assert bench.copy("./" + name, "far:%s/%s.out" % (tmp_path, name)).code == 0
     assert not (tmp_path / "oops").exists() and (tmp_path / (name + ".out")).exists()
 
 
-def test_sd12_descriptors_that_are_not_ours_stay(bench, tmp_path):
-    """rdrecv to stdout, with descriptors 3 to 12 in use by its caller."""
+def test_sd12_inherited_descriptors_stay_open(bench, tmp_path):
+    """rdrecv to stdout, while its caller uses descriptors 3 to 12."""
     (tmp_path / "in").write_bytes(b"data")
     sink = bench.start(["bash", "-c", "for i in 3 4 5 6 7 8 9; do eval \"exec $i>%s/fd$i\"; done; "
                         "%s -v 0 KEY; code=$?; for i in 3 4 5 6 7 8 9; do echo $i >&$i || exit 99; "
@@ -165,8 +162,8 @@ def test_sd12_descriptors_that_are_not_ours_stay(bench, tmp_path):
         ["%d\n" % i for i in range(3, 10)]
 
 
-def test_sd12_closed_standard_descriptors(bench, tmp_path):
-    """With 0, 1 or 2 closed no file of ours may land on them."""
+def test_sd12_closed_standard_descriptors_are_not_reused(bench, tmp_path):
+    """With 0, 1 or 2 closed, no file that we open may get their numbers."""
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     for closed in ("<&-", ">&-", "<&- >&-"):
         r = bench.run(["bash", "-c", "%s --rsh %s --rdcp-path %s in far:out %s" % (
@@ -184,7 +181,7 @@ def test_sd16_names_are_never_formats(bench, tmp_path):
     assert r.code == 3 and "%s%n%s%n-none" in r.errors()
 
 
-def test_sd16_names_of_every_length(bench, tmp_path):
+def test_sd16_names_of_every_length_are_copied(bench, tmp_path):
     (tmp_path / "to").mkdir()
     for n in (1, 200, 248, 254, 255):
         (tmp_path / ("n" * n)).write_bytes(b"x" * n)
@@ -193,15 +190,15 @@ def test_sd16_names_of_every_length(bench, tmp_path):
         assert (tmp_path / "to" / ("n" * n)).read_bytes() == b"x" * n
 
 
-def test_sd18_sequence_numbers_are_the_managers():
-    """librdmacm makes the connection, with random starting sequence numbers; we never do."""
+def test_sd18_sequence_numbers_come_from_librdmacm():
+    """librdmacm makes the connection, with random initial sequence numbers; our code never sets them."""
     for path, text in sources_of("lane").items():
         assert "sq_psn" not in text and "rq_psn" not in text and "ibv_modify_qp" not in text, path
 
 
 @pytest.mark.lab("siw")
 def test_sd19_digests_are_compared(bench, tmp_path):
-    """Damage that no transport notices fails the run."""
+    """Damage that no transport detects fails the run."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, tmp_path / "in",

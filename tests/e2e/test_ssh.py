@@ -61,7 +61,7 @@ def ssh(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_push_and_pull(ssh, tmp_path):
+def test_push_and_pull_work(ssh, tmp_path):
     data = pattern(20 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     r = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path))
@@ -73,7 +73,7 @@ def test_push_and_pull(ssh, tmp_path):
     assert not leftovers(tmp_path)
 
 
-def test_a_host_that_is_this_one(ssh, tmp_path):
+def test_copy_onto_itself_through_this_host_is_refused(ssh, tmp_path):
     """Nothing is copied onto or into itself."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "f").write_bytes(b"f")
@@ -86,7 +86,7 @@ def test_a_host_that_is_this_one(ssh, tmp_path):
         assert (tmp_path / "link").stat().st_nlink == 2
 
 
-def test_a_name_with_everything_in_it(ssh, tmp_path):
+def test_name_with_special_characters_is_copied(ssh, tmp_path):
     name = "a b'c\"d$(touch oops)`touch oops`;e*f\\g"
     (tmp_path / name).write_bytes(b"x")
     (tmp_path / "to").mkdir()
@@ -96,8 +96,8 @@ def test_a_name_with_everything_in_it(ssh, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_where_no_port_can_be_reached(ssh, tmp_path):
-    """Lanes go through further ssh connections, and one line says so."""
+def test_unreachable_ports_lead_to_lanes_over_ssh(ssh, tmp_path):
+    """Lanes use further ssh connections, and one message reports that."""
     data = pattern(10 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     r = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), transport="--transport=ssh")
@@ -105,7 +105,7 @@ def test_where_no_port_can_be_reached(ssh, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-def test_rdbench_logs_in_once_and_its_advice_is_taken(ssh, tmp_path):
+def test_rdbench_logs_in_once_and_rdcp_accepts_its_advice(ssh, tmp_path):
     for name in ("from", "to"):
         (tmp_path / name).mkdir()
     r = ssh.bench.run([program("rdbench"), "-F", ssh.config, "--rdcp-path", program("rdcp"), DEMAND, "--seconds=0.01",
@@ -122,7 +122,7 @@ def test_rdbench_logs_in_once_and_its_advice_is_taken(ssh, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-def test_rdcheck_looks_at_the_far_host(ssh):
+def test_rdcheck_examines_the_far_host(ssh):
     r = ssh.bench.run([program("rdcheck"), "--json", "-F", ssh.config, "--rdcp-path", program("rdcp"), DEMAND,
                        *PATIENCE, FAR.address], host=NEAR)
     lines = [json.loads(line) for line in r.out.decode().splitlines()]
@@ -134,7 +134,7 @@ def test_rdcheck_looks_at_the_far_host(ssh):
     assert {"versions", "control", "route", "ping", "bandwidth", "tcp"} <= across, across
 
 
-def test_login_refused_is_5_and_ssh_says_why(ssh, tmp_path):
+def test_refused_login_exits_5_with_the_message_of_ssh(ssh, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "ssh" / "authorized_keys").write_text("")
     r = ssh.copy("-o", "BatchMode=yes", "in", "%s:%s/out" % (FAR.address, tmp_path))
@@ -142,31 +142,31 @@ def test_login_refused_is_5_and_ssh_says_why(ssh, tmp_path):
     assert "Permission denied" in r.errors()
 
 
-def test_far_end_missing(ssh, tmp_path):
+def test_missing_far_end_is_reported(ssh, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = ssh.copy("--rdcp-path=no-such-rdcp", "in", "%s:%s/out" % (FAR.address, tmp_path))
     assert r.code == 5
     assert "no-such-rdcp is not on the PATH of" in r.errors()
 
 
-def test_ctrl_c_leaves_nobody_on_the_far_side(ssh, tmp_path):
+def test_ctrl_c_leaves_no_process_on_the_far_host(ssh, tmp_path):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     run = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), wait=False, env={
         "SLUICE_FAULT": "stall:lane=0,block=1,ms=30000;stall:lane=1,block=1,ms=30000"})
     wait_until(lambda: leftovers(tmp_path))
     start = time.monotonic()
-    run.group(signal.SIGINT)          # as a terminal does: to the whole group
+    run.group(signal.SIGINT)          # as a terminal does: to the whole process group
     assert run.wait(10) == 20, run.errors()
     assert time.monotonic() - start < 2 * SLOW + 0.5
     wait_until(lambda: not ends_on_the_far_side(ssh), 5)
 
 
 def ends_on_the_far_side(ssh):
-    """What our sshd has started and not yet lost."""
+    """The processes of our sshd that have not exited."""
     return [p for p in descendants(ssh.sshd.proc.pid) if b"--end" in b" ".join(words(p))]
 
 
-def test_a_killed_ssh_is_reported(ssh, tmp_path):
+def test_killed_ssh_is_reported(ssh, tmp_path):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     run = ssh.copy("in", "%s:%s/out" % (FAR.address, tmp_path), wait=False, env={
         "SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})

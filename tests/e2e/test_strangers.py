@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rdrecv whose port others crowd lets its own sender in, and a rdsend that is turned away tries again."""
+"""An rdrecv whose port is crowded admits its own sender, and an rdsend that is turned away tries again."""
 
 import random
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loop
 
 
 def recorded_hello():
-    """The ClientHello of a rdsend with the right key, as one who listened in between has it."""
+    """The ClientHello of an rdsend with the right key, as an eavesdropper records it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         rdsend = subprocess.Popen([program("rdsend"), "127.0.0.1", str(server.getsockname()[1]), "-"],
                                   env=environment({"RD_KEY": KEY}), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -36,7 +36,7 @@ def recorded_hello():
 
 
 class Flood(threading.Thread):
-    """So many connections a second, each with these bytes and silent after that."""
+    """This many connections per second; each sends these bytes and is then silent."""
 
     def __init__(self, addresses, data):
         super().__init__(daemon=True)
@@ -64,7 +64,7 @@ class Flood(threading.Thread):
             self.open.append(sock)
             self.made += 1
         except OSError:
-            # Between two receivers.
+            # In between, no receiver listens.
             sock.close()
 
     def end(self):
@@ -74,7 +74,7 @@ class Flood(threading.Thread):
 
 @pytest.mark.parametrize("addresses", ADDRESSES)
 @pytest.mark.parametrize("what", ["half", "whole"])
-def test_a_crowd_keeps_nobody_out(bench, tmp_path, what, addresses):
+def test_sender_is_admitted_among_a_crowd(bench, tmp_path, what, addresses):
     hello, rng = recorded_hello(), random.Random(what + addresses)
     flood = Flood(ADDRESSES[addresses], hello if what == "whole" else hello[:len(hello) // 2])
     (tmp_path / "in").write_bytes(b"data")
@@ -87,7 +87,7 @@ def test_a_crowd_keeps_nobody_out(bench, tmp_path, what, addresses):
             sink = bench.receive(tmp_path / "out")
             flood.port, crowd = sink.port, flood.made + rng.randrange(10, 3 * RATE)
             wait_until(lambda: flood.made >= crowd, 60)
-            # How long it may take to get in, whatever it takes before.
+            # The time that admission may take in addition.
             source = bench.send(sink.port, "--connect-timeout=%d" % (2 * SLOW), tmp_path / "in")
             assert (source.wait(), sink.wait()) == (0, 0), (served, source.errors() + sink.errors())
             served += 1
@@ -96,8 +96,8 @@ def test_a_crowd_keeps_nobody_out(bench, tmp_path, what, addresses):
     assert served > 0
 
 
-def test_idle_connections_up_to_the_limit(bench, tmp_path):
-    """accept(2) finds no descriptor free before it looks whether anybody waits."""
+def test_idle_connections_up_to_the_descriptor_limit(bench, tmp_path):
+    """accept(2) looks for a free descriptor before it checks whether a connection waits."""
     limit = 64
     (tmp_path / "in").write_bytes(b"data")
     sink = bench.receive(tmp_path / "out", preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
@@ -109,7 +109,7 @@ def test_idle_connections_up_to_the_limit(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"data"
 
 
-def test_a_handshake_has_two_seconds(bench):
+def test_stalled_handshake_is_dropped_after_two_seconds(bench):
     sink = bench.receive()
     begin = time.monotonic()
     sock = socket.create_connection(("127.0.0.1", sink.port))
@@ -125,7 +125,7 @@ def test_a_handshake_has_two_seconds(bench):
 
 
 def doors(server, opening):
-    """Closes what comes until opening says that it is time; how many there were."""
+    """Closes connections until `opening' returns true; returns how many there were."""
     turned_away = 0
     server.settimeout(0.1)
     while not opening(turned_away):
@@ -139,7 +139,7 @@ def doors(server, opening):
     return turned_away
 
 
-def test_a_sender_that_is_turned_away_tries_again(bench, tmp_path):
+def test_rejected_sender_tries_again(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -162,8 +162,8 @@ def pass_on(one, other):
         threading.Thread(target=pump, args=pair, daemon=True).start()
 
 
-def test_a_sender_whose_last_word_comes_too_late_tries_again(bench, tmp_path):
-    """Its handshake is done for itself, but the receiver has closed."""
+def test_sender_whose_handshake_ends_too_late_tries_again(bench, tmp_path):
+    """Its handshake is complete on its side, but the receiver has closed the connection."""
     (tmp_path / "in").write_bytes(b"data")
     sink = bench.receive("-v", tmp_path / "out")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -184,7 +184,7 @@ def test_a_sender_whose_last_word_comes_too_late_tries_again(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"data"
 
 
-def test_a_sender_that_was_always_turned_away_says_so(bench, tmp_path):
+def test_sender_that_was_always_rejected_reports_it(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -195,7 +195,7 @@ def test_a_sender_that_was_always_turned_away_says_so(bench, tmp_path):
                      source.errors()), source.errors()
 
 
-def test_a_busy_receiver_says_so(bench, tmp_path):
+def test_busy_receiver_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"data")
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
     first = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 1000")
@@ -206,7 +206,7 @@ def test_a_busy_receiver_says_so(bench, tmp_path):
 
 
 @pytest.mark.parametrize("option,limit", [("--timeout=1", 1), ("--connect-timeout=1", 1)])
-def test_a_mute_peer_is_named_in_time(bench, tmp_path, option, limit):
+def test_mute_peer_is_reported_in_time(bench, tmp_path, option, limit):
     (tmp_path / "in").write_bytes(b"data")
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -218,7 +218,7 @@ def test_a_mute_peer_is_named_in_time(bench, tmp_path, option, limit):
 
 
 def gaps_between_tries(bench, path, count):
-    """Of a sender that is turned away so often."""
+    """The pauses of a sender that is turned away this many times."""
     came = []
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(20 * SLOW)
@@ -237,10 +237,10 @@ def gaps_between_tries(bench, path, count):
     return [b - a for a, b in zip(came, came[1:])]
 
 
-def test_the_first_retries_come_soon(bench, tmp_path):
-    """A receiver that comes a moment later is found a moment later."""
+def test_first_retries_come_soon(bench, tmp_path):
+    """A receiver that starts a moment later is found a moment later."""
     (tmp_path / "in").write_bytes(b"data")
-    # 10, 20, 40 and 80 ms, and what else the machine does: once in a while that is little.
+    # 10, 20, 40 and 80 ms, plus delays of the machine; sometimes those are small.
     for _ in range(30):
         gaps = gaps_between_tries(bench, tmp_path / "in", 4)
         assert all(gap >= least for gap, least in zip(gaps, (0.005, 0.015, 0.03, 0.06))), gaps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdsend and rdrecv: streams and files in any mix at the two ends."""
+"""rdsend and rdrecv: streams and files in any combination at the two ends."""
 
 import fcntl
 import json
@@ -35,7 +35,7 @@ SIZES = [0, 1, len("Hello RDMA!\n"), BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17
 @pytest.mark.lab(cases="*-6291461")
 @pytest.mark.lab("rxe", cases="file-file-*")
 @pytest.mark.lab("siw", cases="pipe-pipe-*")
-def test_every_mix_and_size(bench, tmp_path, size, from_file, to_file):
+def test_files_and_streams_of_every_size_are_copied(bench, tmp_path, size, from_file, to_file):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
     how = {}
@@ -52,7 +52,7 @@ def test_every_mix_and_size(bench, tmp_path, size, from_file, to_file):
 
 
 @pytest.mark.lab
-def test_hello(bench):
+def test_one_line_arrives(bench):
     hello = subprocess.Popen(["echo", "Hello RDMA!"], stdout=subprocess.PIPE)
     _, sink = both(bench, [], [], {"stdin": hello.stdout})
     hello.stdout.close()
@@ -72,7 +72,7 @@ def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_wrong_key_leaves_the_receiver_waiting_and_the_target_alone(bench, tmp_path):
+def test_wrong_key_leaves_the_receiver_waiting_and_the_target_unchanged(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "out").write_bytes(b"old")
     sink = bench.receive(tmp_path / "out")
@@ -84,7 +84,7 @@ def test_wrong_key_leaves_the_receiver_waiting_and_the_target_alone(bench, tmp_p
     assert (tmp_path / "out").read_bytes() == b"new"
 
 
-def test_nobody_listening_is_said_with_host_and_port(bench, tmp_path):
+def test_missing_receiver_is_reported_with_host_and_port(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     source = bench.send(9, "--connect-timeout=1", tmp_path / "in")
     assert source.wait(20) == 35
@@ -92,22 +92,22 @@ def test_nobody_listening_is_said_with_host_and_port(bench, tmp_path):
     assert "rdrecv" in source.errors()
 
 
-def test_receiver_waits_as_long_as_it_was_told(bench):
+def test_receiver_waits_for_the_given_time(bench):
     sink = bench.receive("-w1")
     assert sink.wait(20) == 35
 
 
-def test_a_receiver_that_may_not_wait(bench):
+def test_receiver_with_zero_wait_fails_at_once(bench):
     sink = bench.receive("-w0")
     assert sink.wait(5) == 35
 
 
 def receive_soon_ends(bench, *args, **how):
-    """A rdrecv that does not wait for anybody."""
+    """An rdrecv that does not wait for a sender."""
     return bench.run([program("rdrecv"), DEMAND, "0", "-", *args], timeout=8, env={"RD_KEY": KEY}, **how)
 
 
-def test_a_source_that_is_missing_is_named_before_waiting(bench, tmp_path):
+def test_missing_source_is_reported_before_waiting(bench, tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
     for name, code in [("nofile", 3), ("link", 3), ("nodir/f", 3), (".", 11)]:
         source = bench.send(9, "--connect-timeout=60", tmp_path / name)
@@ -115,7 +115,7 @@ def test_a_source_that_is_missing_is_named_before_waiting(bench, tmp_path):
         assert str(tmp_path / name) in source.errors()
 
 
-def test_a_target_that_can_not_be_is_named_before_waiting(bench, tmp_path):
+def test_impossible_target_is_reported_before_waiting(bench, tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to("no/f")
     for name in ("no/f", "file/f", ".", "link"):
@@ -126,7 +126,7 @@ def test_a_target_that_can_not_be_is_named_before_waiting(bench, tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_permission_is_asked_for_before_waiting(bench, tmp_path):
+def test_missing_permission_is_reported_before_waiting(bench, tmp_path):
     user = as_nobody() if os.geteuid() == 0 else ()
     open_up(tmp_path)
     (tmp_path / "file").write_text("old")
@@ -141,13 +141,13 @@ def test_permission_is_asked_for_before_waiting(bench, tmp_path):
         assert sink.code == 11 and "Permission denied" in sink.errors(), sink.errors()
 
 
-def test_looking_early_opens_and_changes_nothing(bench, tmp_path):
-    """A FIFO would wait for its other side; a file would be torn; a directory must not be made."""
+def test_early_check_opens_and_changes_nothing(bench, tmp_path):
+    """Opening a FIFO would wait for its other side, a file would be truncated, and a directory must not be made."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_text("old")
     for args in (["fifo"], ["file"], ["--inplace", "file"], ["--mkpath", "new/dir/f"]):
         sink = bench.receive(*args[:-1], tmp_path / args[-1])
-        # Nobody opened it: there is no reader, and the file is as it was.
+        # Nothing was opened: the FIFO has no reader, and the file is unchanged.
         with pytest.raises(OSError):
             os.open(tmp_path / "fifo", os.O_WRONLY | os.O_NONBLOCK)
         assert (tmp_path / "file").read_text() == "old"
@@ -158,7 +158,7 @@ def test_looking_early_opens_and_changes_nothing(bench, tmp_path):
     assert source.wait(20) == 35, source.errors()
 
 
-def test_what_both_report_in_json(bench, tmp_path):
+def test_json_reports_of_both_ends_agree(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(3 * BLOCK + 1))
     source, sink = both(bench, ["--json", tmp_path / "in"], ["--json", tmp_path / "out"])
     for end in (source, sink):
@@ -166,7 +166,7 @@ def test_what_both_report_in_json(bench, tmp_path):
         assert (said["bytes"], said["sent"], said["files"]) == (3 * BLOCK + 1,) * 2 + (1,)
 
 
-def test_a_missing_directory_is_made_where_asked(bench, tmp_path):
+def test_mkpath_makes_a_missing_directory(bench, tmp_path):
     sink = receive_soon_ends(bench, tmp_path / "new" / "dir" / "out")
     assert sink.code == 11 and "--mkpath" in sink.errors(), sink.errors()
     sink = receive_soon_ends(bench, "--mkpath", str(tmp_path / "new") + "/")
@@ -178,7 +178,7 @@ def test_a_missing_directory_is_made_where_asked(bench, tmp_path):
     assert (tmp_path / "new" / "dir" / "out").read_text() == "x\n"
 
 
-def test_a_summary_is_never_mixed_with_data(bench, tmp_path):
+def test_summary_is_never_mixed_with_data(bench, tmp_path):
     with open(tmp_path / "out", "wb") as out:
         sink = bench.receive("--json", "/dev/stdout", stdout=out)
         source = bench.send(sink.port, "--", "echo", "data")
@@ -196,8 +196,8 @@ def test_producer_that_fails_fails_both_ends(bench, tmp_path):
     assert not (tmp_path / "out").exists() and not leftovers(tmp_path)
 
 
-def test_a_failure_over_there_is_told_with_its_host(bench):
-    """However soon the sender is gone when it has been told that it failed."""
+def test_remote_failure_is_reported_with_its_host(bench):
+    """However soon the sender exits after it learned that it failed."""
     for _ in range(8):
         sink = bench.receive("--", "cat")
         source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
@@ -215,7 +215,7 @@ def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_commands_at_both_ends(bench, tmp_path):
+def test_commands_run_at_both_ends(bench, tmp_path):
     data = pattern(5 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--", "sh", "-c", "cat > %s/out" % tmp_path)
@@ -236,7 +236,7 @@ def test_commands_do_not_run_before_the_key_is_right(bench, tmp_path):
 
 @pytest.mark.lab("siw")
 def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
-    """SD2: a sender's success says that the bytes were stored."""
+    """SD2: a sender's success means that the bytes were stored."""
     reader, writer = os.pipe()
     sink = bench.receive(stdout=writer)
     os.close(writer)
@@ -248,7 +248,7 @@ def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
 
 
 @pytest.mark.lab("siw")
-def test_relay_through_a_third_host(bench, tmp_path):
+def test_stream_is_relayed_through_a_third_host(bench, tmp_path):
     """A -> B -> C, where B is `rdrecv | rdsend`."""
     data = pattern(20 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
@@ -264,8 +264,8 @@ def test_relay_through_a_third_host(bench, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["file", "copied stream"])
-def test_an_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
-    """No later run could go on with it."""
+def test_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
+    """No later run could resume it."""
     (tmp_path / "in").write_bytes(bytes(24 * BLOCK))
     (tmp_path / "to").mkdir()
     target = tmp_path / "to" / "out"
@@ -283,7 +283,7 @@ def test_an_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
 
 
 @pytest.mark.lab("siw")
-def test_many_streams_at_once(bench, tmp_path):
+def test_many_streams_run_at_once(bench, tmp_path):
     data = pattern(4 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sinks = [bench.receive(tmp_path / ("out%d" % i)) for i in range(4)]
@@ -294,15 +294,15 @@ def test_many_streams_at_once(bench, tmp_path):
 
 
 ROOM = 1 << 20
-# Waits until the pipe at a descriptor of its own has that room; what it says goes where it is told.
+# Waits until the pipe at one of its descriptors has that capacity, and writes the result there.
 HAS_ROOM = ("import fcntl, sys, time\n"
             "end = time.monotonic() + 20\n"
             "while fcntl.fcntl(%d, 1032) < 1 << 20 and time.monotonic() < end: time.sleep(0.01)\n"
             "open(%r, 'w').write(str(fcntl.fcntl(%d, 1032)))\n")
 
 
-def test_all_pipes_are_roomy(bench, tmp_path):
-    """Those that were given, and those of commands; a pipe has 64 KiB otherwise."""
+def test_all_pipes_are_enlarged(bench, tmp_path):
+    """Inherited pipes and those of commands; the default is 64 KiB."""
     def room(fd):
         return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
     (in_reader, in_writer), (out_reader, out_writer) = os.pipe(), os.pipe()
@@ -323,8 +323,8 @@ def test_all_pipes_are_roomy(bench, tmp_path):
     assert [p.read_text() for p in said] == [str(ROOM)] * 2
 
 
-def test_a_slow_producer_is_not_held_back(bench):
-    """Each byte is written only when the one before has arrived."""
+def test_slow_producer_is_not_delayed(bench):
+    """Each byte is written only when the previous one has arrived."""
     (in_reader, in_writer), (out_reader, out_writer) = os.pipe(), os.pipe()
     sink = bench.receive(stdout=out_writer)
     source = bench.send(sink.port, stdin=in_reader)
@@ -336,7 +336,7 @@ def test_a_slow_producer_is_not_held_back(bench):
         os.write(in_writer, bytes([i]))
         assert os.read(out_reader, 10) == bytes([i])
         waits.append(time.monotonic() - start)
-    # Not the first, which waits for the connection; and others are at work on this machine, too.
+    # Except the first, which waits for the connection; and other processes use this machine, too.
     assert sorted(waits)[len(waits) // 2] < 0.1 * SLOW, waits
     os.close(in_writer)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdcp -r and -a: trees of every kind, by seed, compared name by name; where they go."""
+"""rdcp -r and -a: trees of every kind, by seed, compared name by name; where they are stored."""
 
 import os
 import stat
@@ -15,7 +15,7 @@ from trees import (WAYS, changes, compare, equal, fell, generate, make, read,
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab_first]
 BLOCK = 256 << 10
 FILES = 30 if LAB else 120
-# What -a alone does not keep.
+# What -a alone does not preserve.
 NOT_WITH_A = ("links", "acls", "xattrs")
 NOT_WITH_R = ("mode", "mtime", "owner", "acls", "xattrs", "links")
 root_only = pytest.mark.needs("root", why="it takes root to be two users")
@@ -28,12 +28,12 @@ def rsync_finds_nothing(a, b, seed, *options):
     assert not said, "seed %s: %s" % (seed, said[:4000])
 
 
-# ---- everything that there is ------------------------------------------------------------
+# ---- every kind of entry ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which,seed", ONE_WAY_A_SEED, ids=["%s-%d" % x for x in ONE_WAY_A_SEED])
 @pytest.mark.lab
-def test_a_tree_of_every_kind(bench, ground, which, seed):
+def test_tree_of_every_kind_is_copied(bench, ground, which, seed):
     a, b = ground / "a", ground / "b"
     generate(seed, a, files=FILES)
     before = walk(os.fsencode(a))
@@ -43,7 +43,7 @@ def test_a_tree_of_every_kind(bench, ground, which, seed):
     assert not r.out
     equal(before, b, seed)
     rsync_finds_nothing(a, b, seed)
-    # Again: nothing goes over, and nothing is touched.
+    # Again: nothing is sent, and nothing is changed.
     inodes = {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(b)).items()
               if t.kind != "directory"}
     r = bench.copy("-aHAX", "--itemize-changes", near + str(a) + "/", far + str(b))
@@ -55,7 +55,7 @@ def test_a_tree_of_every_kind(bench, ground, which, seed):
 
 
 @pytest.mark.timeout(300 * SLOW)
-def test_ten_thousand_files_and_one_of_4_gib_and_a_byte(bench, ground):
+def test_ten_thousand_files_and_one_of_4_gib_are_copied(bench, ground):
     seed = 99
     a, b = ground / "a", ground / "b"
     generate(seed, a, files=10000, many=True, huge=True)
@@ -69,8 +69,8 @@ def test_ten_thousand_files_and_one_of_4_gib_and_a_byte(bench, ground):
 
 @root_only
 @pytest.mark.parametrize("seed", seeds(2, 10, lab_many=1))
-def test_a_copy_that_went_astray_is_made_whole(bench, ground, seed):
-    """What differs in the target, in any way, is mended by --checksum and --delete."""
+def test_checksum_and_delete_correct_a_modified_target(bench, ground, seed):
+    """Any difference at the target is corrected by --checksum and --delete."""
     a, b = ground / "a", ground / "b"
     generate(seed, a, files=FILES)
     generate(seed, b, files=FILES)
@@ -94,7 +94,7 @@ def test_a_copy_that_went_astray_is_made_whole(bench, ground, seed):
     (there / "emptied").write_bytes(b"a file")
     os.unlink(known / "linked")
     os.link(known / "same", known / "linked")
-    # Only what is to differ: names that are linked there and are the same stay so.
+    # Only the differing files: existing hard links between identical files stay.
     os.unlink(there / "apart")
     os.link(there / "same", there / "apart")
     for name in os.listdir(known):
@@ -111,8 +111,8 @@ def test_a_copy_that_went_astray_is_made_whole(bench, ground, seed):
     rsync_finds_nothing(a, b, seed)
 
 
-def test_plain_r_keeps_what_cp_keeps(bench, ground, way):
-    """Content, links as links, holes; modes less the umask, no set-id, new times."""
+def test_plain_r_preserves_what_cp_preserves(bench, ground, way):
+    """Content, links as links, holes; modes minus the umask, no set-id bits, new times."""
     a, b = ground / "a", ground / "b"
     generate(7, a, files=20)
     r = bench.copy("-r", way[0] + str(a), way[1] + str(b), preexec=lambda: os.umask(0o027))
@@ -126,11 +126,11 @@ def test_plain_r_keeps_what_cp_keeps(bench, ground, way):
             want = there[path].stat.st_mode & 0o777 & ~0o027
             assert stat.S_IMODE(t.stat.st_mode) & 0o6777 == want, path
         assert t.stat.st_uid == os.geteuid() and not t.xattrs, path
-    # Each kind that is left out is told of.
+    # Each kind that is skipped is reported.
     assert "fifo" in r.errors().lower() and "socket" in r.errors().lower(), r.errors()[-2000:]
 
 
-def test_what_a_run_again_sends(bench, ground):
+def test_rerun_sends_changed_files_only(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"x": pattern(100000), "d": {"y": pattern(3 * BLOCK, 2), "z": b""}, "l": "x"})
     size = 100000 + 3 * BLOCK
@@ -141,7 +141,7 @@ def test_what_a_run_again_sends(bench, ground):
         assert r.code == 0, r.errors()
         assert summary(r)["bytes"] == again, (options, summary(r))
         assert read(b) == read(a)
-    # One that is changed in time alone, or in size alone.
+    # A file whose time alone, or whose size alone, was changed.
     fell(b)
     assert bench.copy("-a", "a/", "far:%s" % b, cwd=ground).code == 0
     os.utime(a / "x", ns=(1, 10**18 + 1))
@@ -153,8 +153,8 @@ def test_what_a_run_again_sends(bench, ground):
     equal(a, b)
 
 
-def test_quick_updates_keep_what_did_not_change(bench, ground):
-    """Only metadata differs: it is put right without sending the file anew."""
+def test_changed_metadata_is_updated_without_sending_the_file(bench, ground):
+    """Only metadata differs: it is corrected without sending the file."""
     a, b = ground / "a", ground / "b"
     make(a, {"x": pattern(3 * BLOCK), "d": {"y": b"y"}})
     assert bench.copy("-a", str(a), "far:%s" % b).code == 0
@@ -167,11 +167,11 @@ def test_quick_updates_keep_what_did_not_change(bench, ground):
     equal(a, b)
 
 
-# ---- where it goes ------------------------------------------------------------------------
+# ---- where a tree is stored -----------------------------------------------------------------
 
 SRC = {"f": b"1", "d": {"g": b"2"}, "l": "f"}
 OLD = {"old": b""}
-# options and operands -> what is in the place afterwards (old: a directory that is there)
+# options and operands -> what exists afterwards (old: an existing directory)
 WHERE = [
     (["-r", "src", "new"], {"new": SRC}),
     (["-r", "src/", "new"], {"new": SRC}),
@@ -198,7 +198,7 @@ WHERE = [
 
 @pytest.mark.parametrize("n", range(len(WHERE)), ids=[" ".join(w[0]) for w in WHERE])
 @pytest.mark.parametrize("which", ["push", "pull"])
-def test_where_it_goes(bench, tmp_path, which, n):
+def test_target_follows_the_rules_of_cp(bench, tmp_path, which, n):
     words, want = WHERE[n]
     make(tmp_path, {"src": SRC, "two": {"t": b"t"}, "file": b"file", "empty": {}, "link": "src",
                     "to": {"old": OLD, "to old": "old"}})
@@ -213,7 +213,7 @@ def test_where_it_goes(bench, tmp_path, which, n):
     assert got == {"old": OLD, **want}
 
 
-def test_the_directory_one_stands_in(bench, tmp_path):
+def test_current_directory_is_a_source(bench, tmp_path):
     make(tmp_path, {"src": SRC, "old": OLD})
     for name in (".", "./"):
         r = bench.copy("-r", name, "far:%s" % (tmp_path / "old"), cwd=tmp_path / "src")
@@ -221,8 +221,8 @@ def test_the_directory_one_stands_in(bench, tmp_path):
         assert read(tmp_path / "old") == {**OLD, **SRC}
 
 
-def test_a_finished_tree_is_copied_into_the_next_time(bench, tmp_path, way):
-    """cp's rule; only an unfinished one goes on where it was."""
+def test_second_copy_goes_into_the_finished_tree(bench, tmp_path, way):
+    """cp's rule; only an unfinished copy is continued."""
     make(tmp_path, {"src": SRC})
     for want in ({"new": SRC}, {"new": {**SRC, "src": SRC}}):
         r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "to" / "new"), "--mkpath")
@@ -230,7 +230,7 @@ def test_a_finished_tree_is_copied_into_the_next_time(bench, tmp_path, way):
         assert read(tmp_path / "to") == want
 
 
-def test_several_sources_want_a_directory(bench, tmp_path, way):
+def test_several_sources_need_a_directory(bench, tmp_path, way):
     make(tmp_path, {"a": SRC, "b": SRC})
     r = bench.copy("-r", way[0] + str(tmp_path / "a"), way[0] + str(tmp_path / "b"), way[1] + str(tmp_path / "new"))
     assert r.code == 11 and "--mkpath" in r.errors(), (r.code, r.errors())
@@ -243,7 +243,7 @@ MATCHED = [["-r"], ["-aH"], ["-r", "--delete"], ["-r", "--checksum"], ["-r", "--
 @pytest.mark.parametrize("to", ["new", "no/such/new/"])
 @pytest.mark.parametrize("options", MATCHED, ids=" ".join)
 def test_mkpath_makes_dst_for_the_matches_of_a_pattern(bench, tmp_path, options, to):
-    """That there are several is known at the far end only."""
+    """Only the far end knows that there are several matches."""
     tree = {"a": b"a", "b": b"", "c": {"d": b"d", "e": {}}, "d": {"f": b"f"}, "l": b"large" * 300000}
     make(tmp_path, {"src": tree})
     os.link(tmp_path / "src" / "a", tmp_path / "src" / "z")
@@ -268,22 +268,22 @@ def test_mkpath_makes_dst_for_the_files_of_a_pattern(bench, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"file"
 
 
-def test_a_missing_target_directory_names_mkpath(bench, tmp_path, way):
+def test_missing_target_directory_is_reported_with_mkpath(bench, tmp_path, way):
     make(tmp_path, {"src": SRC})
     r = bench.copy("-r", way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "no" / "such" / "new"))
     assert r.code == 11 and "--mkpath" in r.errors(), (r.code, r.errors())
     assert not (tmp_path / "no").exists()
 
 
-def test_a_directory_without_r_names_it(bench, tmp_path, way):
+def test_directory_without_r_is_reported(bench, tmp_path, way):
     make(tmp_path, {"src": SRC, "f": b"f", "to": {}})
     r = bench.copy(way[0] + str(tmp_path / "src"), way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "to"))
     assert r.code == 23 and "-r" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": b"f"}
 
 
-def test_a_directory_without_r_takes_no_name(bench, tmp_path, way):
-    """As with rsync: the first file of that name is copied, and only one."""
+def test_skipped_directory_takes_no_name(bench, tmp_path, way):
+    """As in rsync: the first file of that name is copied, and only one."""
     make(tmp_path, {"x": {"f": SRC}, "y": {"f": b"y"}, "z": {"f": b"z"}, "to": {}})
     r = bench.copy(*(way[0] + str(tmp_path / name / "f") for name in "xyz"), way[1] + str(tmp_path / "to"))
     assert r.code == 23 and "x/f is a directory" in r.errors(), (r.code, r.errors())
@@ -291,7 +291,7 @@ def test_a_directory_without_r_takes_no_name(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"y"}
 
 
-def test_one_of_two_trees_missing(bench, tmp_path, way):
+def test_missing_tree_of_two_exits_23(bench, tmp_path, way):
     make(tmp_path, {"src": SRC, "to": {}})
     r = bench.copy("-a", way[0] + str(tmp_path / "none"), way[0] + str(tmp_path / "src"), way[1] + str(tmp_path / "to"))
     assert r.code == 23 and "none" in r.errors(), (r.code, r.errors())
@@ -300,14 +300,14 @@ def test_one_of_two_trees_missing(bench, tmp_path, way):
     assert r.code == 3, (r.code, r.errors())
 
 
-def test_two_trees_of_one_name_are_not_laid_over_each_other(bench, tmp_path, way):
+def test_second_tree_of_one_name_is_refused(bench, tmp_path, way):
     make(tmp_path, {"a": {"x": {"f": b"a"}}, "b": {"x": {"f": b"b", "g": b"b"}}, "to": {}})
     r = bench.copy("-r", *[way[0] + str(tmp_path / d / "x") for d in "ab"], way[1] + str(tmp_path / "to"))
     assert r.code == 23, (r.code, r.errors())
     assert read(tmp_path / "to") == {"x": {"f": b"a"}}
 
 
-def test_a_tree_is_not_copied_into_itself(bench, tmp_path):
+def test_tree_is_not_copied_into_itself(bench, tmp_path):
     make(tmp_path, {"src": SRC})
     for to in ("src/new", "src", "src/d"):
         r = bench.copy("-r", "src", to, timeout=20)
@@ -317,11 +317,11 @@ def test_a_tree_is_not_copied_into_itself(bench, tmp_path):
         assert depth <= 3, (to, walk(os.fsencode(tmp_path / "src")).keys())
 
 
-# ---- symlinks, nodes, rights ---------------------------------------------------------------
+# ---- symlinks, devices, permissions --------------------------------------------------------
 
 
-def test_symlinks_met_are_never_followed(bench, tmp_path, way):
-    """Neither where they are copied from, nor where they stand in the target's way."""
+def test_symlinks_inside_trees_are_never_followed(bench, tmp_path, way):
+    """Neither in the source, nor where they are in the way at the target."""
     make(tmp_path, {"outside": {"f": b"outside", "g": b"outside"},
                     "src": {"l": "../outside", "d": {"f": b"new"}, "f": b"new", "x": "nowhere"},
                     "to": {"d": "../outside", "f": "../outside/g", "l": {}, "x": b"a file"}})
@@ -332,8 +332,8 @@ def test_symlinks_met_are_never_followed(bench, tmp_path, way):
     assert before == {p: t.stat.st_ctime_ns for p, t in walk(os.fsencode(tmp_path / "outside")).items()}
 
 
-def test_the_longest_symlinks_in_the_smallest_blocks(bench, ground):
-    """A record with its target is larger than a block, and so are some links' attributes."""
+def test_longest_symlinks_fit_the_smallest_blocks(bench, ground):
+    """A record with its link target is larger than a block, and so are the attributes of some links."""
     make(ground, {"a": {"l%d" % n: "x" * n for n in (4095, 4094, 3700, 3600, 1)}})
     xattrs = not USER
     for n in range(3 if xattrs else 0):
@@ -343,7 +343,7 @@ def test_the_longest_symlinks_in_the_smallest_blocks(bench, ground):
     equal(ground / "a", ground / "b")
 
 
-def test_fifos_and_devices(bench, ground, way):
+def test_devices_option_copies_fifos_and_devices(bench, ground, way):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"f"})
     os.mkfifo(a / "fifo", 0o640)
@@ -364,7 +364,7 @@ def test_fifos_and_devices(bench, ground, way):
 
 
 def as_user(bench, ground):
-    """What makes a run another user's, who may come in there."""
+    """Words that run a program as another user, who may enter the directory."""
     from hosts import as_nobody, open_up
     open_up(ground)
     open_up(bench.tmp)
@@ -372,36 +372,36 @@ def as_user(bench, ground):
 
 
 @two_users
-def test_set_id_bits_come_with_their_owner_only(bench, ground):
+def test_set_id_bits_need_their_owner(bench, ground):
     a = ground / "a"
     make(a, {"mine": b"", "root's": b"", "daemon's": b"", "d": {}})
     for name, owner, mode in (("mine", 65534, 0o6755), ("root's", 0, 0o6755), ("daemon's", 1, 0o6755),
                               ("d", 1, 0o2755)):
         os.chown(a / name, owner, owner)
         os.chmod(a / name, mode)
-    # Root keeps owners, and so all bits.
+    # Root preserves owners, and so all bits.
     r = bench.copy("-a", str(a), "far:%s" % (ground / "b"))
     assert r.code == 0, r.errors()
     equal(a, ground / "b")
-    # Without owners they mean somebody else.
+    # Without owners the bits would refer to another user.
     r = bench.copy("-r", "--perms", str(a), "far:%s" % (ground / "c"))
     assert r.code == 0, r.errors()
     modes = {n: stat.S_IMODE((ground / "c" / n).stat().st_mode) for n in os.listdir(a)}
     assert modes == dict.fromkeys(os.listdir(a), 0o755)
-    # Nobody can give files away.
+    # An ordinary user can't give files away.
     nobody = as_user(bench, ground)
     r = bench.copy("-a", str(a), "far:%s" % (ground / "d"), **nobody)
     assert r.code == 0, r.errors()
     modes = {n: stat.S_IMODE((ground / "d" / n).stat().st_mode) for n in os.listdir(a)}
     assert modes == {"mine": 0o6755, "root's": 0o755, "daemon's": 0o755, "d": 0o755}
-    # Nor are they there without being asked for.
+    # Without -p they are not set either.
     r = bench.copy("-r", str(a), "far:%s" % (ground / "e"))
     assert r.code == 0, r.errors()
     assert all(not (ground / "e" / n).stat().st_mode & 0o6000 for n in os.listdir(a))
 
 
 @two_users
-def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
+def test_unreadable_entries_do_not_stop_the_rest(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"first": b"1", "secret": b"s", "d": {"secret too": b"s", "x": b"x"}, "closed": {"y": b"y"},
              "last": b"9", "many": {"%03d" % i: b"%d" % i for i in range(300)}})
@@ -423,7 +423,7 @@ def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
     del want["secret"], want["d"]["secret too"], want["closed"]
     assert got == want
     assert not stale(b)
-    # The list of what failed is what is asked for next.
+    # The list of failed files is the input of the next run.
     for path, mode in (("secret", 0o644), ("d/secret too", 0o644), ("closed", 0o755)):
         (a / path).chmod(mode)
     r = bench.copy("-a", "-r", "--files-from", str(ground / "failed"), "--from0", str(a) + "/", "far:%s" % b, **nobody)
@@ -433,8 +433,8 @@ def test_what_can_not_be_read_does_not_stop_the_rest(bench, ground):
 
 
 @two_users
-def test_directories_without_rights_are_filled_all_the_same(bench, ground):
-    """As their owner, who may not write there: not the first time, not later."""
+def test_directories_without_permissions_are_filled(bench, ground):
+    """By their owner, who has no write permission, at the first run and later."""
     a, b = ground / "a", ground / "b"
     make(a, {"ro": {"f": b"f", "in": {"g": b"g"}}, "w": {}})
     nobody = as_user(bench, ground)
@@ -450,7 +450,7 @@ def test_directories_without_rights_are_filled_all_the_same(bench, ground):
     equal(a, b, without=("owner",))
 
 
-def test_empty_directories(bench, ground, way):
+def test_empty_directories_are_copied(bench, ground, way):
     a, b = ground / "a", ground / "b"
     make(a, {"e": {"e": {"e": {}}}, "f": {}})
     (a / "f").chmod(0o1711)
@@ -460,7 +460,7 @@ def test_empty_directories(bench, ground, way):
     equal(a, b)
 
 
-def test_files_and_directories_in_each_others_place(bench, tmp_path, way):
+def test_files_and_directories_in_place_of_each_other(bench, tmp_path, way):
     make(tmp_path, {"src": {"d": {"x": b"x"}, "f": b"new", "g": b"new", "l": "d", "z": b"z"},
                     "to": {"d": b"a file", "f": {}, "g": {"full": b""}, "l": {"full": b""}}})
     src, to = str(tmp_path / "src") + "/", str(tmp_path / "to")
@@ -475,14 +475,14 @@ def test_files_and_directories_in_each_others_place(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("options, sources, code", [
-    (["-r", "--exclude=d"], ["f", "d"], 23),            # the other one is left out
+    (["-r", "--exclude=d"], ["f", "d"], 23),            # the other one is skipped
     (["--max-size=3"], ["f", "large"], 23),
     (["-r"], ["d/"], 23),
     (["-r"], ["f"], 11),
-    (["-r", "--relative"], ["d/./e/f"], 11),            # what leads to it is nothing that was asked for
+    (["-r", "--relative"], ["d/./e/f"], 11),            # the directory that leads to it was not requested
 ], ids=str)
-def test_both_ends_know_whether_it_was_one_file(bench, tmp_path, options, sources, code):
-    """What the sink says and what the source says race: many runs, all alike."""
+def test_exit_code_of_a_single_file_does_not_depend_on_a_race(bench, tmp_path, options, sources, code):
+    """The reports of sink and source race: many runs have the same result."""
     make(tmp_path, {"f": b"f", "large": b"large", "d": {"e": {"f": b"f"}},
                     "to": {"f": {"full": b""}, "e": {"f": {"full": b""}}}})
     codes = [bench.copy(*options, *sources, "to", cwd=tmp_path).code for _ in range(15)]
@@ -490,14 +490,14 @@ def test_both_ends_know_whether_it_was_one_file(bench, tmp_path, options, source
     assert read(tmp_path / "to") == {"f": {"full": b""}, "e": {"f": {"full": b""}}}
 
 
-def test_a_hard_link_fails_with_its_first_name(bench, ground, way):
+def test_hard_link_with_a_blocked_first_name(bench, ground, way):
     a, b = ground / "a", ground / "b"
     make(a, {"one": b"1", "ok": b"ok", "d": {}})
     names = ["one", "d/two", "d/three"]
     for n in names[1:]:
         os.link(a / "one", a / n)
     os.link(a / "ok", a / "ok too")
-    # Whichever name comes first, its place is taken by a directory that is not empty.
+    # Whichever name comes first, a non-empty directory is in its place.
     make(b, {"one": {"full": b""}, "d": {"two": {"full": b""}, "three": {"full": b""}}})
     r = bench.copy("-aH", way[0] + str(a) + "/", way[1] + str(b))
     assert r.code == 23, (r.code, r.errors())
@@ -509,8 +509,9 @@ def test_a_hard_link_fails_with_its_first_name(bench, ground, way):
     equal(a, b)
 
 
-def test_a_hard_link_out_of_the_tree(bench, ground):
-    """The other name is not ours to copy; in the target a link to elsewhere is not written through."""
+def test_hard_link_that_leads_out_of_the_tree(bench, ground):
+    """The other name is not part of the copy; at the target, a hard link to a file elsewhere is not written
+    through."""
     a, b = ground / "a", ground / "b"
     make(ground, {"outside": b"old", "a": {"f": b"f", "g": b"g"}, "b": {}})
     os.link(a / "f", ground / "other")
@@ -521,7 +522,7 @@ def test_a_hard_link_out_of_the_tree(bench, ground):
     assert (ground / "outside").read_bytes() == b"old"
 
 
-# ---- files whose size is not their length --------------------------------------------------
+# ---- files whose st_size is not their length -------------------------------------------------
 
 
 MADE_UP = ("/proc/sys/net/ipv4/neigh/lo", "/sys/devices/system/cpu/cpu0/topology")
@@ -529,8 +530,8 @@ MADE_UP = ("/proc/sys/net/ipv4/neigh/lo", "/sys/devices/system/cpu/cpu0/topology
 
 @pytest.mark.parametrize("options", (["-r"], ["-a"], ["-aH", "--checksum"], ["-r", "--verify"], ["-au"], ["-rn"]), ids=" ".join)
 @pytest.mark.parametrize("tree", MADE_UP)
-def test_files_of_the_kernel_are_read_to_their_end(bench, ground, tree, options):
-    """Also where an empty file of the same time is there, which a size of 0 would be the same as."""
+def test_proc_and_sys_files_are_read_to_their_end(bench, ground, tree, options):
+    """Also when the target has an empty file with the same time, which equals an st_size of 0."""
     subprocess.run(["cp", "-r", "--preserve=timestamps", tree, ground / "wanted"], check=True)
     wanted = read(ground / "wanted")
     for again in range(2):
@@ -547,7 +548,7 @@ def test_files_of_the_kernel_are_read_to_their_end(bench, ground, tree, options)
                 os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns - ("-au" in options)))
 
 
-def test_files_of_the_kernel_that_are_there_are_left(bench, ground):
+def test_ignore_existing_keeps_targets_of_proc_and_sys_files(bench, ground):
     make(ground / "b", {"lo": {"app_solicit": b"mine"}})
     for option in ("-u", "--ignore-existing"):
         os.utime(ground / "b" / "lo" / "app_solicit", (2**32, 2**32))
@@ -556,7 +557,7 @@ def test_files_of_the_kernel_that_are_there_are_left(bench, ground):
         assert (ground / "b" / "lo" / "app_solicit").read_bytes() == b"mine"
 
 
-def test_files_of_the_kernel_that_are_listed_are_read_to_their_end(bench, ground):
+def test_listed_proc_and_sys_files_are_read_to_their_end(bench, ground):
     (ground / "list").write_bytes(b"neigh/lo/app_solicit\nneigh/lo/gc_stale_time\n")
     r = bench.copy("--files-from=%s" % (ground / "list"), "/proc/sys/net/ipv4", "far:%s" % (ground / "b"))
     assert r.code == 0, r.errors()
@@ -564,22 +565,22 @@ def test_files_of_the_kernel_that_are_listed_are_read_to_their_end(bench, ground
         n: open("/proc/sys/net/ipv4/neigh/lo/" + n, "rb").read() for n in ("app_solicit", "gc_stale_time")}}}
 
 
-def test_an_empty_file_of_the_kernel_is_an_empty_file(bench, ground):
-    """Its size is said to be a page."""
+def test_empty_sys_file_is_copied_as_an_empty_file(bench, ground):
+    """Its st_size is a page."""
     r = bench.copy("-r", "--include=ifalias", "--exclude=*", "/sys/class/net/lo/", "far:%s" % (ground / "b"))
     assert r.code == 0 and read(ground / "b") == {"ifalias": b""}, r.errors()
 
 
-def test_files_of_the_kernel_can_not_be_removed(bench, ground):
+def test_proc_and_sys_files_cannot_be_removed(bench, ground):
     r = bench.copy("-r", "--remove-source-files", MADE_UP[1], "far:%s" % (ground / "b"))
     assert r.code == 23 and "remove" in r.errors(), (r.code, r.errors())
     assert read(ground / "b") == read(MADE_UP[1])
 
 
-# ---- while it runs -------------------------------------------------------------------------
+# ---- changes during the run ------------------------------------------------------------------
 
 
-def test_files_that_vanish_while_it_runs(bench, ground):
+def test_vanished_files_are_reported(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"d%02d" % d: {"f%02d" % f: pattern(20000, d) for f in range(20)} for d in range(20)})
     r = bench.copy("-a", "--bwlimit=4M", str(a), "far:%s" % b, wait=False)
@@ -591,7 +592,8 @@ def test_files_that_vanish_while_it_runs(bench, ground):
             gone.append("d%02d/f%02d" % (d, f))
     fell(a / "d18")
     code = r.wait(30)
-    # What was gone before it was found is nothing to speak of; what was open just then is changed.
+    # A file that was gone before it was found is not reported; a file that was open at that moment counts as
+    # changed.
     wanted = 23 if "while it was read" in r.errors() else 24 if "No such file" in r.errors() else 0
     assert code == wanted, (code, r.errors())
     lines = [x for x in compare(os.fsencode(a), os.fsencode(b), without=("mtime", "mode")) if "too many" not in x]
@@ -602,8 +604,8 @@ def test_files_that_vanish_while_it_runs(bench, ground):
 
 @pytest.mark.parametrize("too,which", [("nothing else", "push"), ("nothing else", "pull"), ("a failure there", "pull"),
                                        ("a failure here", "push"), ("--delete", "local")])
-def test_the_exit_code_of_what_vanished(bench, ground, too, which):
-    """24, but 23 where anything else failed as well."""
+def test_vanished_file_exits_24(bench, ground, too, which):
+    """24, but 23 if another failure happened as well."""
     near, far = WAYS[which]
     a, b = ground / "a", ground / "b"
     make(a, {"f%03d" % f: pattern(20000, f) for f in range(300)})
@@ -620,7 +622,7 @@ def test_the_exit_code_of_what_vanished(bench, ground, too, which):
     for name in gone:
         (a / name).unlink()
     code = r.wait(30)
-    # One that is open just then is not gone, but not what it was either.
+    # A file that is open at that moment has not vanished, but has changed.
     other = "failure" in too or "while it was read" in r.errors()
     assert code == (23 if other else 24), (code, r.errors())
     assert not stale(b)
@@ -628,8 +630,8 @@ def test_the_exit_code_of_what_vanished(bench, ground, too, which):
     assert (b / "old").exists() == (too != "--delete"), r.errors()
 
 
-def test_a_file_that_changes_while_it_is_read(bench, ground):
-    """It fails and its target stays what it was; one that grows is copied to its size at first."""
+def test_file_that_changes_while_it_is_read_fails(bench, ground):
+    """It fails and its target stays unchanged; a growing file is copied up to its initial size."""
     a, b = ground / "a", ground / "b"
     big = pattern(16 * BLOCK)
     make(a, {"changes": big, "grows": big, "last": b"last", "zz": {"x": b"x"}})
@@ -655,8 +657,8 @@ def test_a_file_that_changes_while_it_is_read(bench, ground):
 
 
 @root_only
-def test_a_full_file_system(bench, ground):
-    """What found room is there and whole, the rest is told; with more room a rerun ends it."""
+def test_full_file_system_is_reported_and_a_rerun_completes(bench, ground):
+    """Files that found room are complete, the others are reported; a rerun with more room completes the copy."""
     a, b = ground / "a", ground / "b"
     make(a, {"f%02d" % i: pattern(200000, i) for i in range(40)})
     make(a, {"l": "f00", "d": {"big": pattern(4 << 20, 99)}})
@@ -680,10 +682,10 @@ def test_a_full_file_system(bench, ground):
         subprocess.run(["umount", "-l", b], check=True)
 
 
-# ---- and the rest ---------------------------------------------------------------------------
+# ---- other options ----------------------------------------------------------------------------
 
 
-def test_verify(bench, ground, way):
+def test_verify_passes_for_a_tree(bench, ground, way):
     a, b = ground / "a", ground / "b"
     generate(8, a, files=20)
     r = bench.copy("-aHAX", "--verify", way[0] + str(a), way[1] + str(b))
@@ -691,8 +693,8 @@ def test_verify(bench, ground, way):
     equal(a, b, 8)
 
 
-def test_names_of_temporaries_are_left_alone(bench, tmp_path):
-    """A source's own leftovers are not copied; what only resembles them is."""
+def test_leftover_temporaries_in_the_source_are_not_copied(bench, tmp_path):
+    """The leftovers of a source are not copied; names that only resemble them are."""
     make(tmp_path, {"src": {".sluice.0123456789abcdef": b"", ".sluice.marker.0123456789abcdef": b"",
                             ".sluice.x": b"x", ".sluice": b"y", "f": b"f"}})
     r = bench.copy("-r", str(tmp_path / "src"), "far:%s" % (tmp_path / "to"))
@@ -701,8 +703,8 @@ def test_names_of_temporaries_are_left_alone(bench, tmp_path):
     assert read(tmp_path / "to") == {".sluice.x": b"x", ".sluice": b"y", "f": b"f"}
 
 
-def test_far_times_and_access_times(bench, ground):
-    """--atimes come with -p; far times are kept to the nanosecond."""
+def test_extreme_times_and_access_times_are_preserved(bench, ground):
+    """--atimes works with -p; extreme times are exact to the nanosecond."""
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"f", "d": {}})
     os.utime(a / "f", ns=(-(10**18) + 1, 12 * 10**18 + 999_999_999))
@@ -714,8 +716,8 @@ def test_far_times_and_access_times(bench, ground):
 
 
 @pytest.mark.parametrize("stalled", [0, 1])
-def test_what_several_sources_have_is_as_the_first_ones_directory(bench, tmp_path, stalled):
-    """Whichever lane is first to tell of it."""
+def test_merged_directory_has_the_metadata_of_the_first_source(bench, tmp_path, stalled):
+    """Whichever lane announces it first."""
     for n, (name, mode) in enumerate((("a", 0o711), ("b", 0o755), ("c", 0o700))):
         make(tmp_path, {name: {"d": {"e": {}, name: b"x"}, "of " + name: {}}})
         for dir in ("d/e", "d", "of " + name, "."):
@@ -728,7 +730,7 @@ def test_what_several_sources_have_is_as_the_first_ones_directory(bench, tmp_pat
                        env={"SLUICE_FAULT": "stall:lane=%d,block=0,ms=%d" % (stalled, 200 * SLOW)})
         assert r.code == 0, r.errors()
         first = tmp_path / sources[0].replace("far:", "").replace("?", "a")[0]
-        # With -r alone the mode of a directory that --mkpath has made stays.
+        # With -r alone, the mode of a directory that --mkpath made stays.
         for dir in ["d", "d/e"] + ([] if more else ["of " + first.name]) + (["."] if option == "-a" and not more else []):
             is_, was = (tmp_path / to / dir).stat(), (first / dir).stat()
             assert stat.S_IMODE(is_.st_mode) == stat.S_IMODE(was.st_mode), (to, dir)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rdcp -a: what is kept, and told, of what a file has beside its content."""
+"""rdcp -a: which metadata of a file is preserved and reported."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def copy(bench, *words, code=0, **how):
     return r
 
 
-def test_checksum_looks_at_content(bench, ground, way):
+def test_checksum_compares_content(bench, ground, way):
     a, b = ground / "a", ground / "b"
     big = pattern(5 << 20)
     make(a, {"time": big, "content": big, "small": b"abc", "size": b"1"})
@@ -40,7 +40,7 @@ def test_checksum_looks_at_content(bench, ground, way):
     touch(a, OLD)
     touch(b, OLD)
     touch(b, NOW, "time")
-    # The quick check is taken in by equal sizes and times.
+    # Equal sizes and times deceive the quick check.
     copy(bench, "-a", way[0] + str(a) + "/", way[1] + str(b))
     assert (b / "small").read_bytes() == b"abd" and (b / "size").read_bytes() == b"1"
     (b / "size").write_bytes(b"22")
@@ -54,7 +54,7 @@ def test_checksum_looks_at_content(bench, ground, way):
 
 
 @pytest.mark.needs("root", why="only root gives files away")
-def test_chown_and_numeric_ids(bench, tmp_path, way):
+def test_chown_and_numeric_ids_set_owners(bench, tmp_path, way):
     make(tmp_path, {"a": {"f": b"", "d": {"x": b""}}})
     (tmp_path / "a" / "f").chmod(0o4755)
     os.chown(tmp_path / "a" / "d" / "x", 123456, 234567)
@@ -70,8 +70,8 @@ def mode_of(path):
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1700, 0o3700])
-def test_a_private_directory_stays_private(bench, ground, way, mode):
-    """No mode bits of a directory that is there mean anything else, those of DST neither."""
+def test_private_directory_stays_private(bench, ground, way, mode):
+    """The mode bits of an existing directory have no other meaning for rdcp; nor have those of DST."""
     a, b = ground / "a", ground / "b"
     make(a, {"d": {"f": b"f"}})
     make(b, {"d": {}})
@@ -83,7 +83,7 @@ def test_a_private_directory_stays_private(bench, ground, way, mode):
     assert (mode_of(b), mode_of(b / "a") & 0o1777) == (mode, mode_of(a))
 
 
-def test_acls_imply_modes(bench, ground, way):
+def test_acls_option_implies_modes(bench, ground, way):
     make(ground / "a", {"d": {"f": b"f"}})
     for name, mode in (("d/f", 0o664), ("d", 0o770), ("", 0o711)):
         (ground / "a" / name).chmod(mode)
@@ -93,7 +93,7 @@ def test_acls_imply_modes(bench, ground, way):
 
 
 @pytest.mark.needs("root", why="these attributes are root's")
-def test_which_attributes_come_over(bench, ground, way):
+def test_attribute_namespaces_follow_the_options(bench, ground, way):
     a = ground / "a"
     make(a, {"f": b"", "d": {}})
     names = ["user.x", "trusted.x", "security.capability"]
@@ -106,8 +106,8 @@ def test_which_attributes_come_over(bench, ground, way):
         assert sorted(os.listxattr(ground / ("b%d" % n) / "f")) == sorted(want), options
 
 
-def test_itemized_changes_are_rsyncs(bench, ground):
-    """The same letters for the same differences, -aHAX."""
+def test_itemized_metadata_changes_match_rsync(bench, ground):
+    """The same letters for the same differences, with -aHAX."""
     a, b = ground / "a", ground / "b"
     tree = {n: b"same" for n in ("same", "mode", "time", "mode and time", "acl", "attribute", "owner", "group",
                                  "content")}
@@ -154,8 +154,8 @@ def modes_and_acls(top):
 
 
 @pytest.mark.parametrize("what", DEFAULTS)
-def test_default_acls_count_instead_of_the_umask(bench, ground, what):
-    """As they do for cp."""
+def test_default_acl_replaces_the_umask(bench, ground, what):
+    """As for cp."""
     make(ground, {"src": {"f": b"1", "x": b"2", "big": bytes(1 << 20), "d": {"e": {"g": b"3"}}}, "cp": {}, "ours": {}})
     (ground / "src" / "x").chmod(0o755)
     (ground / "src" / "d" / "e" / "g").chmod(0o666)
@@ -174,7 +174,7 @@ def test_default_acls_count_instead_of_the_umask(bench, ground, what):
 
 
 def without(tmp_path, capability):
-    """A far end of root's that may not do everything: root_squash, or a container."""
+    """A far end that runs as root with fewer privileges: root_squash, or a container."""
     (tmp_path / "less").write_text("#!/bin/sh\nexec setpriv --bounding-set=-%s %s \"$@\"\n" % (
         capability, program("rdcp")))
     (tmp_path / "less").chmod(0o755)
@@ -183,8 +183,8 @@ def without(tmp_path, capability):
 
 @pytest.mark.needs("root", why="only root gives files away")
 @pytest.mark.parametrize("options", [["-aH"], ["-r", "--chown=daemon"]], ids=str)
-def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
-    """As with rsync: all is stored, links are made, and the exit code is 23, also with -q."""
+def test_owner_that_root_cannot_set_exits_23(bench, ground, options):
+    """As in rsync: everything is stored, links are made, and the exit code is 23, also with -q."""
     a, b, things = ground / "a", ground / "b", 23 if "-aH" in options else 24
     make(a, {"f%02d" % i: b"x" * i for i in range(20)})
     (a / "d").mkdir()
@@ -199,14 +199,14 @@ def test_an_owner_that_root_may_not_set_counts(bench, ground, options):
     assert got["unkept"] == things and got["failed"] == 0 and got["exit"] == 23, got
     assert read(b) == read(a)
     assert "-aH" not in options or (b / "f03").stat().st_ino == (b / "linked").stat().st_ino
-    # What was there is no different.
+    # Existing files behave the same.
     r = copy(bench, *options, "-q", str(a) + "/", "far:%s" % b, without(ground, "chown"), code=23)
     copy(bench, *options, str(a) + "/", "far:%s" % b)
     assert options == ["-r", "--chown=daemon"] or (b / "d").stat().st_uid == 3
 
 
 @pytest.mark.needs("root", why="only root gives files away")
-def test_a_source_whose_owner_is_not_kept_stays(bench, ground):
+def test_source_whose_owner_is_not_preserved_is_not_removed(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"precious"})
     os.chown(a / "f", 3, 4)
@@ -218,8 +218,8 @@ def test_a_source_whose_owner_is_not_kept_stays(bench, ground):
 
 
 @pytest.mark.needs("root", why="only root gives files away")
-def test_an_owner_that_was_only_to_stay_is_a_warning(bench, ground):
-    """Without -a nobody asked for it."""
+def test_replaced_owner_that_cannot_be_kept_is_a_warning(bench, ground):
+    """Without -a the owner was not requested."""
     make(ground, {"a": b"new", "b": b"old"})
     os.chown(ground / "b", 3, 4)
     r = copy(bench, str(ground / "a"), "far:%s" % (ground / "b"), without(ground, "chown"))
@@ -227,13 +227,13 @@ def test_an_owner_that_was_only_to_stay_is_a_warning(bench, ground):
 
 
 @pytest.mark.needs("root", why="only root has such attributes")
-def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
+def test_refused_trusted_attribute_exits_23(bench, ground):
     a, b = ground / "a", ground / "b"
     make(a, {"f": b"x"})
     os.setxattr(a / "f", "trusted.try", b"1")
     r = copy(bench, "-aX", "-q", str(a) + "/", "far:%s" % b, without(ground, "sys_admin"), code=23)
     assert "trusted.try" in r.errors() and read(b) == read(a), r.errors()
-    # An ordinary user does not see them.
+    # Ordinary users cannot see trusted attributes.
     copy(bench, "-a", str(a) + "/", "far:%s" % b)
 
 
@@ -241,9 +241,9 @@ def test_a_trusted_attribute_that_is_refused_counts(bench, ground):
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")
 @pytest.mark.parametrize("asked", [False, True], ids=["plain", "perms"])
-def test_a_mode_that_cannot_be_set(bench, tmp_path, way, asked):
-    """Where nobody asked for it that is one warning, else a failure; the content is there."""
-    # A file over an existing one has another mode for as long as it has another name.
+def test_mode_that_cannot_be_set_is_reported(bench, tmp_path, way, asked):
+    """One warning if it was not requested, else a failure; the content is stored."""
+    # A file that replaces another one has a different mode as long as it has a temporary name.
     make(tmp_path, {"a": {"f": b"f", "g": b"g"}, "b": {"f": b"old", "g": b"old"}})
     env = {"LD_PRELOAD": str(FAILING), "FAIL_CALL": "fchmod", "FAIL_ERRNO": str(int(errno.EPERM))}
     r = bench.copy("-r", *["--perms"] * asked, way[0] + str(tmp_path / "a") + "/", way[1] + str(tmp_path / "b"), env=env)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can only be seen on verbs: packets counted, queue pairs there, limits on locked memory."""
+"""Behaviour that only verbs show: counted packets, existing queue pairs, limits on locked memory."""
 
 import os
 import pathlib
@@ -24,29 +24,29 @@ def counters():
 
 
 @pytest.mark.needs("rxe", why="only rxe counts packets")
-def test_the_bytes_went_over_the_adapter(bench, tmp_path):
+def test_data_goes_over_the_adapter(bench, tmp_path):
     size = 32 * BLOCK
     (tmp_path / "in").write_bytes(pattern(size))
     before = counters()
     assert bench.copy("in", "far:%s/out" % tmp_path).code == 0
     after = counters()
-    # 4096 bytes is the largest path MTU there is
+    # 4096 bytes is the largest path MTU
     assert after["rxe_sent_pkts"] - before["rxe_sent_pkts"] >= size // 4096
 
 
-def test_queue_pairs_are_there_while_lanes_are(bench, tmp_path):
+def test_queue_pairs_exist_while_lanes_do(bench, tmp_path):
     sink = bench.receive("--lanes=2", "--", "sh", "-c", "cat >%s/seen" % tmp_path)
     source = bench.send(sink.port, "--lanes=2", "--", "sh", "-c", "cat /dev/zero | head -c 9000000; sleep 100")
     wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size == 9000000)
     qps = subprocess.run(["rdma", "resource", "show", "qp"], capture_output=True, text=True).stdout
-    # a queue pair is the thread's that made it
+    # a queue pair belongs to the thread that made it
     pids = {int(t) for p in (source, sink) for t in os.listdir("/proc/%d/task" % p.proc.pid)}
     ours = [line for line in qps.splitlines() if "type RC" in line and
             any("pid %d " % p in line + " " for p in pids)]
     assert len(ours) >= 4, qps
 
 
-def test_eight_mebibytes_of_locked_memory_are_enough(bench, tmp_path):
+def test_eight_mebibytes_of_locked_memory_suffice(bench, tmp_path):
     open_up(tmp_path)
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -69,7 +69,7 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])
-def test_64_kib_falls_back_to_tcp_with_one_line(bench, tmp_path, who):
+def test_64_kib_of_locked_memory_fall_back_to_tcp_with_one_message(bench, tmp_path, who):
     open_up(tmp_path)
     data = pattern(4 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -84,7 +84,7 @@ def test_64_kib_falls_back_to_tcp_with_one_line(bench, tmp_path, who):
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])
-def test_64_kib_with_rdma_demanded_is_45_with_the_remedy(bench, tmp_path, who):
+def test_64_kib_of_locked_memory_with_required_rdma_exit_45_with_the_remedy(bench, tmp_path, who):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     limit = {"become": as_nobody(64 << 10)}
@@ -97,8 +97,8 @@ def test_64_kib_with_rdma_demanded_is_45_with_the_remedy(bench, tmp_path, who):
 
 
 @pytest.mark.parametrize("asked", ["auto", "rdma"])
-def test_a_sink_that_may_lock_less_in_mid_transfer_is_named_with_its_limit(bench, tmp_path, asked):
-    """It refuses the lane's next connection, and the source learns why."""
+def test_memory_limit_lowered_during_a_transfer_is_reported(bench, tmp_path, asked):
+    """The sink refuses the lane's next connection, and the source learns the reason."""
     open_up(tmp_path)
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -120,8 +120,8 @@ def test_a_sink_that_may_lock_less_in_mid_transfer_is_named_with_its_limit(bench
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])
-def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
-    """A lane whose RDMA connection breaks and can't come back goes on over TCP."""
+def test_lane_moves_from_rdma_to_tcp_during_a_transfer(bench, tmp_path, way):
+    """A lane whose RDMA connection breaks and can't be replaced continues over TCP."""
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive(*([tmp_path / "out"] if way == "file" else
@@ -134,8 +134,8 @@ def test_from_rdma_over_to_tcp_in_mid_transfer(bench, tmp_path, way):
     assert "lane 0 continues over TCP, not RDMA" in source.errors(), source.errors()
 
 
-def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_path):
-    """Three times in a short time."""
+def test_repeatedly_breaking_rdma_connection_is_replaced_by_tcp(bench, tmp_path):
+    """Three breaks in a short time."""
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--lanes=1", tmp_path / "out", transport="--transport=auto")
@@ -148,8 +148,8 @@ def test_a_connection_that_breaks_again_and_again_is_left_for_tcp(bench, tmp_pat
 
 
 @pytest.mark.lab("rxe")
-def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
-    """It answers that it is busy: no wire is made anew, and nothing is lost."""
+def test_sink_may_rest_longer_than_the_timeout(bench, tmp_path):
+    """It answers that it is busy: no wire is replaced, and nothing is lost."""
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     sink = bench.receive("--timeout=4", "--", "sh", "-c", "sleep 15; cat >%s/out" % tmp_path)
@@ -160,8 +160,8 @@ def test_a_sink_that_rests_for_longer_than_the_timeout(bench, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root sets pages aside")
-def test_huge_pages_set_aside_are_left_to_others(bench, tmp_path):
-    """An administrator has them for a database, say, that starts later."""
+def test_reserved_huge_pages_are_not_used(bench, tmp_path):
+    """The administrator reserved them, for example for a database that starts later."""
     setting = pathlib.Path("/proc/sys/vm/nr_hugepages")
     before = int(setting.read_text())
     data = pattern(40 * BLOCK)
@@ -184,7 +184,7 @@ def test_huge_pages_set_aside_are_left_to_others(bench, tmp_path):
 
 
 @pytest.mark.may_skip("any", "SLUICE_TEST_FAR is an IPv4 address", on="device")
-def test_ipv6(bench, tmp_path):
+def test_ipv6_works(bench, tmp_path):
     if not FAR.address6:
         pytest.skip("no IPv6 address given")
     data = pattern(10 * BLOCK)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit tests of lanes over verbs, which need an adapter: run where one is."""
+"""The unit tests of lanes over verbs, which need an adapter: run where one exists."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from hosts import BIN, COUNT, OP, TRANSPORT
 
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.lab_first]
 LIMIT = 600
-# With one for all tests, the others were run without. iWARP has no write with immediate; a short run
-# has each of the two kinds, sent and written, on one adapter.
+# With SLUICE_RDMA_OP set for the whole run, the other operations have runs of their own. iWARP has no write with
+# immediate; a short run tests one sending and one writing operation on one adapter.
 OPS = [OP[0].split("=")[1]] if OP else \
     ["send"] if TRANSPORT == "siw" and COUNT == 1 else ["write-imm"] if COUNT == 1 else \
     ["send", "write-send"] if TRANSPORT == "siw" else ["send", "write-imm", "write-send"]
@@ -22,12 +22,12 @@ OPS = [OP[0].split("=")[1]] if OP else \
 @pytest.mark.parametrize("program, op", [
     *(("test_lane_verbs", op) for op in OPS),
     *(("test_verbs_peers", op) for op in (OPS if COUNT > 1 else OPS[:1])),
-    ("test_verbs_writes", "")])  # with each that writes
-def test_verbs(program, op):
+    ("test_verbs_writes", "")])  # with each writing operation
+def test_verbs_unit_test_passes(program, op):
     done = subprocess.run([BIN.parent / "tests" / program], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT,
                           env=dict(os.environ, CMOCKA_MESSAGE_OUTPUT="STDOUT", SLUICE_RDMA_OP=op), check=False)
-    # What went well is left out, so that a summary has room for what did not.
+    # Passed tests are left out, so that a summary has room for the failed ones.
     said = [line for line in done.stdout.decode("utf-8", "replace").splitlines()
             if not line.startswith(("[ RUN ", "[       OK"))]
     assert done.returncode == 0, "\n".join(said[-100:])

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores that lie. --verify: one bit of one write is another one on disk.
-
-Without it only what the file system says of the file is compared: its length, and that it has no hole
-where bytes came.
-"""
+"""Stores that lie. With --verify, one flipped bit of a write is detected. Without it only what the file system
+reports is compared: the length of the file, and that it has no hole where data was written."""
 
 import os
 import subprocess
@@ -20,7 +17,7 @@ BIG = (6 << 20) + 4711  # 25 writes of a block, the last one short
 
 
 def tells_holes(top):
-    """Does its file system say for certain where a file has a hole?"""
+    """Does its file system report holes reliably?"""
     return subprocess.run(["stat", "-f", "-c", "%T", str(top)], check=True, capture_output=True,
                           text=True).stdout.strip() in ("ext2/ext3", "xfs", "tmpfs")
 
@@ -34,7 +31,7 @@ SMALL = {"f%02d" % i: pattern(1 + 997 * i, i) for i in range(40)}
 
 @pytest.mark.parametrize("nth,at", [(1, 0), (40, -1)])
 @pytest.mark.parametrize("options", [[], ["--inplace"], ["--fsync"]], ids=str)
-def test_small_files(bench, ground, nth, at, options):
+def test_flipped_bit_in_small_files_is_detected(bench, ground, nth, at, options):
     make(ground, {"from": SMALL, "to": {n: b"old" for n in SMALL} if options else {}})
     for verify, code in ((["--verify"], 23), ([], 0)):
         (ground / "told").unlink(missing_ok=True)
@@ -47,7 +44,7 @@ def test_small_files(bench, ground, nth, at, options):
         if verify:
             assert "the stored data differs from the received data" in r.errors() and wrong[0] in r.errors(), r.errors()
             assert (ground / "failed").read_bytes() == wrong[0].encode() + b"\0"
-            # Nothing wrong gets a name, but in place.
+            # No wrong file gets its name, except with --inplace.
             assert "--inplace" in options or now.get(wrong[0]) == (b"old" if options else None)
     r = bench.copy("-r", "--verify", *options, "from/", "far:%s" % (ground / "to"), cwd=ground)
     assert r.code == 0 and read(ground / "to") == SMALL, r.errors()
@@ -55,7 +52,7 @@ def test_small_files(bench, ground, nth, at, options):
 
 @pytest.mark.parametrize("nth,at", [(1, 0), (2, 100000), (25, -1)])
 @pytest.mark.parametrize("options", [[], ["--inplace"], ["--direct=on"]], ids=str)
-def test_a_big_file_over_two_lanes(bench, ground, nth, at, options):
+def test_flipped_bit_in_a_large_file_is_detected(bench, ground, nth, at, options):
     data = pattern(BIG)
     make(ground, {"big": data, "to": {"big": b"old" * 100}})
     for verify in (["--verify"], []):
@@ -78,9 +75,8 @@ def test_a_big_file_over_two_lanes(bench, ground, nth, at, options):
 
 @pytest.mark.parametrize("nth", [1, 7])
 @pytest.mark.parametrize("options", [[], ["--inplace"]], ids=str)
-def test_bytes_at_another_place(bench, ground, nth, options):
-    """Each of them was stored, and where one says: the digest of what came knows nothing of it. But the file has a
-    hole, or is too long."""
+def test_bytes_stored_at_another_offset_are_detected(bench, ground, nth, options):
+    """Each write succeeded, and the digest of the received data is right. But the file has a hole, or is too long."""
     data = pattern(BIG)
     make(ground, {"big": data, "to": {}})
     env = dict(lying(ground / "to", nth), LIE_SHIFT="4096")
@@ -93,8 +89,8 @@ def test_bytes_at_another_place(bench, ground, nth, options):
 
 
 @pytest.mark.parametrize("name", ["first", "last"])
-def test_bytes_of_a_small_file_at_another_place(bench, ground, name):
-    """It is too long then, and only what this run made is held against that."""
+def test_bytes_of_a_small_file_at_another_offset_are_detected(bench, ground, name):
+    """The file is too long then; only a file that this run made is checked for that."""
     make(ground, {"from": SMALL, "to": {}})
     env = dict(lying(ground / "to", 1 if name == "first" else 40), LIE_SHIFT="10")
     r = bench.copy("-r", "from/", "far:%s" % (ground / "to"), cwd=ground, env=env)
@@ -106,8 +102,8 @@ def test_bytes_of_a_small_file_at_another_place(bench, ground, name):
 @pytest.mark.parametrize("options", [[], ["--inplace"]], ids=str)
 @pytest.mark.parametrize("size,nth,to", [(BIG, 25, 0), (BIG, 25, BIG - 1), (BIG, 1, 0), (BIG, 20, 5 * BLOCK), (5000, 1, 0),
                                          (5000, 1, 4999)])
-def test_a_target_that_is_cut_while_it_is_written_is_a_failure(bench, ground, options, size, nth, to):
-    """By another process. With --remove-source-files the content would be nowhere."""
+def test_target_truncated_while_it_is_written_is_a_failure(bench, ground, options, size, nth, to):
+    """By another process. With --remove-source-files the content would be lost."""
     data = pattern(size)
     make(ground, {"from": {"f": data}, "to": {"f": b"old" * 100} if options else {}})
     env = dict(lying(ground / "to", nth), LIE_CUT=str(to), LIE_CUT_WRITTEN="1")
@@ -122,7 +118,7 @@ def test_a_target_that_is_cut_while_it_is_written_is_a_failure(bench, ground, op
 
 
 @pytest.mark.parametrize("to", [0, 300000])
-def test_a_stream_into_a_file_that_is_cut_is_a_failure(bench, ground, to):
+def test_stream_into_a_truncated_file_is_a_failure(bench, ground, to):
     data = pattern(BIG)
     make(ground, {"in": data, "to": {}})
     env = dict(lying(ground / "to", 25), LIE_CUT=str(to), LIE_CUT_WRITTEN="1")
@@ -131,7 +127,7 @@ def test_a_stream_into_a_file_that_is_cut_is_a_failure(bench, ground, to):
     assert lied(ground) and r.code == 41 and "the stored data is shorter than the received data" in r.errors(), (r.code, r.errors())
 
 
-def test_a_stream_and_a_local_copy(bench, ground):
+def test_flipped_bit_in_streams_and_local_copies_is_detected(bench, ground):
     data = pattern(3 << 20)
     make(ground, {"in": data, "to": {}})
     with open(ground / "in", "rb") as f:
@@ -143,8 +139,8 @@ def test_a_stream_and_a_local_copy(bench, ground):
     assert lied(ground) and r.code == 41 and not read(ground / "to"), (r.code, r.errors())
 
 
-def test_a_digest_finds_it_too(bench, ground):
-    """--print-digest reads back as well."""
+def test_print_digest_detects_a_flipped_bit(bench, ground):
+    """--print-digest reads the data back as well."""
     make(ground, {"from": {"f": b"x" * 1000, "big": pattern(5 << 20)}, "to": {}})
     for nth in (1, 9):
         (ground / "told").unlink(missing_ok=True)
@@ -157,19 +153,19 @@ def test_a_digest_finds_it_too(bench, ground):
 
 
 @pytest.mark.parametrize("nth,to", [(1, 0), (1, 5 * BLOCK), (2, 0), (1, 40 * BLOCK)])
-def test_a_target_that_is_cut_while_it_is_compared_is_not_the_same(bench, ground, nth, to):
-    """What is not there is not zero, nor is there nothing behind what is."""
+def test_target_truncated_while_it_is_compared_is_not_the_same(bench, ground, nth, to):
+    """Missing bytes are neither zeros nor the end of the data."""
     data = bytearray(BIG)
     data[2 * BLOCK] = 1
     make(ground, {"from": {"f": bytes(data)}, "to": {"f": b""}})
-    with open(ground / "to" / "f", "wb") as f:  # a hole behind its only data, to be looked for twice
+    with open(ground / "to" / "f", "wb") as f:  # a hole after its only data, looked up twice
         f.truncate(BIG)
         f.seek(2 * BLOCK)
         f.write(b"\1")
     env = dict(lying(ground / "to", nth), LIE_CUT=str(to))
     r = bench.copy("-r", "--checksum", "--itemize-changes", "from/", "far:%s" % (ground / "to"), cwd=ground, env=env)
     assert lied(ground), "it was not cut"
-    # It may be sent, or it failed: but it is not said to be there.
+    # It may be sent, or fail: but it is not reported as existing.
     assert r.code == 23 or (ground / "to" / "f").read_bytes() == bytes(data), (r.code, r.errors())
     assert r.code != 23 or "changed" in r.errors(), r.errors()
     r = bench.copy("-r", "--checksum", "from/", "far:%s" % (ground / "to"), cwd=ground)
@@ -177,7 +173,7 @@ def test_a_target_that_is_cut_while_it_is_compared_is_not_the_same(bench, ground
 
 
 def holes(path, size):
-    """A file with a hole in front, one in the middle and one at its end."""
+    """A file with a hole at its start, one in the middle and one at its end."""
     data = bytearray(size)
     data[size // 4:size // 4 + 70000] = pattern(70000, 3)
     data[size // 2:size // 2 + 300] = pattern(300, 4)
@@ -191,8 +187,8 @@ def holes(path, size):
 
 @pytest.mark.parametrize("call", ["fstat", "lseek", "fcntl", "fsync"])
 @pytest.mark.parametrize("options", [[], ["--inplace", "--verify"]], ids=str)
-def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, options):
-    """Wherever it fails: the target is right, or the run says that it is not, and the source stays."""
+def test_failing_call_never_yields_a_wrong_file(bench, ground, call, options):
+    """Wherever the call fails: the target is right, or the run reports that it is not and the source stays."""
     for nth in range(1, 30):
         make(ground, {"from": {}, "to": {"holes": b"old" * 500000} if options else {}})
         want = {"holes": holes(ground / "from" / "holes", 1 << 20), "small": pattern(500), "empty": b""}
@@ -215,18 +211,18 @@ def test_a_call_that_fails_never_makes_another_file_of_it(bench, ground, call, o
 
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("far", ["", "far:"])
-def test_a_conductor_that_can_not_wait_leaves_nothing(bench, ground, far, lasting):
-    """It ends its ends as any failure does: they have time to remove what they began."""
+def test_conductor_whose_poll_fails_leaves_nothing(bench, ground, far, lasting):
+    """It ends its ends as after any failure: they have time to remove their temporaries."""
     make(ground, {"from": {"f%d" % i: pattern(3 << 20, i) for i in range(4)}, "to": {}})
     env = dict(refusing(ground / "to", "poll", 1), **({"LIE_LASTING": "1"} if lasting else {}))
-    # So that there are polls while data moves.
+    # So that polls happen while data moves.
     r = bench.copy("-r", "--bwlimit=2M", "--progress=1", "from/", far + str(ground / "to"), cwd=ground, env=env)
     assert lied(ground) and r.code == 10 and "wait for the ends" in r.errors(), (r.code, r.errors())
     assert not stale(ground / "to"), r.errors()
 
 
-def test_a_cached_ctime_does_not_hide_that_a_source_is_its_target(bench, ground):
-    """Over NFS the ctime that the sink has just changed may be an old one here, unless the server is asked."""
+def test_cached_ctime_does_not_hide_that_the_source_is_the_target(bench, ground):
+    """Over NFS the ctime that the sink has just changed may be cached here, unless the server is asked."""
     make(ground, {"from": {"f": b"precious"}, "to": {}})
     os.link(ground / "from" / "f", ground / "to" / "f")
     r = bench.copy("-r", "--times", "--remove-source-files", "from/", "far:%s" % (ground / "to"), cwd=ground,
