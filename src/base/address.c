@@ -35,7 +35,7 @@ char *address_text(const union address *a, char *to, size_t size)
 	if (a->sa.sa_family == AF_INET6)
 		return format_ipv6(&a->in6, to, size);
 	if (a->sa.sa_family != AF_INET) {
-		snprintf(to, size, "nowhere");
+		snprintf(to, size, "unknown address");
 		return to;
 	}
 	inet_ntop(AF_INET, &a->in4.sin_addr, host, sizeof host);

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdint.h>
 
-enum { FIRST_BYTES = 128 /* a few elements, where an array begins with one */ };
+enum {
+	FIRST_BYTES = 128 /* first allocation, so that growing by one element does not start at 1 */
+};
 
 size_t array_wider(size_t room, size_t count, size_t more, size_t size)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "base/io.h"
 
-/* The beginning of a small file; false when there is none. */
+/* Reads the beginning of a small file. Returns false if it is missing or empty. */
 static bool read_text(const char *name, char *to, size_t size)
 {
 	int fd = RETRIED(open(name, O_RDONLY | O_CLOEXEC));
@@ -46,7 +46,7 @@ unsigned cpu_count(void)
 	return sched_getaffinity(0, sizeof mine, &mine) == 0 ? (unsigned)CPU_COUNT(&mine) : 0;
 }
 
-/* "max 100000", or microseconds in each period of so many. */
+/* Reads cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD". */
 static unsigned read_quota(const char *file)
 {
 	unsigned long long quota, period, cpus;
@@ -82,7 +82,7 @@ unsigned cpu_quota(const char *root, const char *path)
 	}
 }
 
-/* This process's, of version 2: "0::/user.slice". */
+/* This process's cgroup of version 2, from a line such as "0::/user.slice". */
 static void read_own_cgroup(char *to, size_t size)
 {
 	char text[PATH_MAX + 64], *line, *rest = text;

@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The code point at s and its length in *used; false when it is no valid UTF-8. */
+/* Decodes the code point at s, and its length into *used. Returns false if it is not valid UTF-8.
+ */
 static bool decode_utf8(const uint8_t *s, size_t len, uint32_t *cp, size_t *used)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -37,7 +38,7 @@ static bool is_printable(uint32_t cp)
 {
 	if (cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))
 		return false;
-	/* Bidirectional controls, and the separators that end a line for some terminals. */
+	/* Bidirectional controls, and separators that some terminals treat as the end of a line. */
 	return cp != 0x061c && cp != 0x200e && cp != 0x200f && !(cp >= 0x2028 && cp <= 0x202e) &&
 	       !(cp >= 0x2066 && cp <= 0x2069);
 }
@@ -55,7 +56,7 @@ static size_t escape_bytes(char *to, const uint8_t *s, size_t n)
 	return 4 * n;
 }
 
-/* One character of s as it is to be shown, at most 16 bytes; how many of s it used in *used. */
+/* Escapes one character of s into at most 16 bytes. *used: how many bytes of s it has. */
 static size_t escape_char(char *to, const uint8_t *s, size_t len, size_t *used)
 {
 	uint32_t cp = 0;

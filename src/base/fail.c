@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local struct failure mine;
+static _Thread_local struct failure own_failure;
 
 __attribute__((format(printf, 2, 0))) static int store_failure(enum outcome code, const char *fmt,
 							       va_list ap)
@@ -15,9 +15,9 @@ __attribute__((format(printf, 2, 0))) static int store_failure(enum outcome code
 	int err = errno;
 	struct failure f = {.code = code};
 
-	/* In a copy: an argument may be the text of the failure that this one replaces. */
+	/* Format into a copy: an argument may be the text of the failure that this one replaces. */
 	vsnprintf(f.text, sizeof f.text, fmt, ap);
-	memcpy(&mine, &f, sizeof f);
+	memcpy(&own_failure, &f, sizeof f);
 	errno = err;
 	return -1;
 }
@@ -56,22 +56,22 @@ int fail_signal(int signo)
 
 const struct failure *failed(void)
 {
-	return &mine;
+	return &own_failure;
 }
 
 int fail_again(const struct failure *f)
 {
-	if (f != &mine) {
-		mine.code = f->code;
-		snprintf(mine.text, sizeof mine.text, "%s", f->text);
+	if (f != &own_failure) {
+		own_failure.code = f->code;
+		snprintf(own_failure.text, sizeof own_failure.text, "%s", f->text);
 	}
 	return -1;
 }
 
 void fail_clear(void)
 {
-	mine.code = OUT_DONE;
-	mine.text[0] = '\0';
+	own_failure.code = OUT_DONE;
+	own_failure.text[0] = '\0';
 }
 
 enum outcome outcome_from(unsigned code)

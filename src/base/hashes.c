@@ -6,7 +6,7 @@
 
 enum { SLOTS_FIRST = 256 };
 
-/* Where it is, or may be put. */
+/* The slot of this hash, or the free slot where it may be put. */
 static uint64_t *find_hash_slot(const struct hashes *h, uint64_t hash)
 {
 	size_t at = (size_t)hash & h->mask;
@@ -23,7 +23,7 @@ static uint64_t hash_member(const struct hashes *h, const void *member, size_t s
 	return hash ? hash : 1;
 }
 
-static int reserve_slot(struct hashes *h, size_t bytes_max, const char *what)
+static int reserve_slot(struct hashes *h, size_t bytes_max, const char *members)
 {
 	struct hashes wider = *h;
 
@@ -33,10 +33,10 @@ static int reserve_slot(struct hashes *h, size_t bytes_max, const char *what)
 		return -1;
 	wider.mask = h->slots ? 2 * h->mask + 1 : SLOTS_FIRST - 1;
 	if ((wider.mask + 1) * sizeof *wider.slots > bytes_max)
-		return fail_as(OUT_MEMORY, "there are more %s than are kept: %zu", what, h->count);
+		return fail_as(OUT_MEMORY, "too many %s to keep in memory: %zu", members, h->count);
 	wider.slots = calloc(wider.mask + 1, sizeof *wider.slots);
 	if (!wider.slots)
-		return fail_as(OUT_MEMORY, "remember %s: %m", what);
+		return fail_as(OUT_MEMORY, "allocate a table of %s: %m", members);
 	for (size_t i = 0; h->slots && i <= h->mask; i++) {
 		if (h->slots[i])
 			*find_hash_slot(&wider, h->slots[i]) = h->slots[i];
@@ -47,11 +47,11 @@ static int reserve_slot(struct hashes *h, size_t bytes_max, const char *what)
 }
 
 int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
-	       const char *what)
+	       const char *members)
 {
 	uint64_t hash, *slot;
 
-	if (reserve_slot(h, bytes_max, what))
+	if (reserve_slot(h, bytes_max, members))
 		return -1;
 	hash = hash_member(h, member, size);
 	slot = find_hash_slot(h, hash);

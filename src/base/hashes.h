@@ -22,9 +22,9 @@ struct hashes {
 };
 
 /* Adds a member of size bytes. Returns 1 if it is new, 0 if it was in the set. Returns -1 if
- * bytes_max allows no more slots or memory ran out: OUT_MEMORY, with `what' in the message. */
+ * bytes_max allows no more slots or memory ran out: OUT_MEMORY, with `members' in the message. */
 int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
-	       const char *what);
+	       const char *members);
 bool hashes_has(const struct hashes *h, const void *member, size_t size);
 
 #endif

@@ -20,8 +20,8 @@ bool io_interrupted(void)
 }
 
 /*
- * May a call that failed be made again?  A descriptor that came from outside can be
- * non-blocking (ssh leaves terminals and pipes so): then this waits in poll(2) instead.
+ * Whether to repeat a call that failed. An inherited descriptor may be non-blocking (ssh leaves
+ * terminals and pipes so). Then this waits in poll(2).
  */
 static int may_retry(int fd, short events)
 {
@@ -106,7 +106,8 @@ int pwrite_full(int fd, const void *buf, size_t len, off_t pos)
 
 static void abort_with_message(void)
 {
-	static const char text[] = "sluice: a wake-up of a thread could not be written: abort\n";
+	static const char text[] =
+		"sluice: cannot wake a thread (write to its eventfd failed): abort\n";
 
 	(void)!write(STDERR_FILENO, text, sizeof text - 1);
 	abort();
@@ -130,7 +131,7 @@ int dup_above(int fd, int least)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, least);
 
-	/* It says so of a number that the limit leaves out. */
+	/* fcntl(2) returns EINVAL if `least' is beyond the limit of descriptors. */
 	if (copy < 0 && errno == EINVAL)
 		errno = EMFILE;
 	return copy;

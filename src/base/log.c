@@ -9,24 +9,24 @@
 #include <unistd.h>
 #include "base/escape.h"
 
-/* A line is at most PIPE_BUF bytes, so that lines of several processes don't mix. */
+/* A line has at most PIPE_BUF bytes, so that write(2) does not mix lines of several processes. */
 enum { TEXT_ROOM = 2048, LINE_ROOM = 4096 };
 
-typedef void (*sink_fn)(enum log_level level, const char *line);
+typedef void (*line_fn)(enum log_level level, const char *line);
 
 static const char *_Atomic program = "sluice";
-static atomic_int most_wanted = LOG_WARN;
-static _Atomic(sink_fn) sink;
+static atomic_int max_level = LOG_WARN;
+static _Atomic(line_fn) line_handler;
 
 void log_setup(const char *name, enum log_level most)
 {
 	atomic_store(&program, name);
-	atomic_store(&most_wanted, most);
+	atomic_store(&max_level, most);
 }
 
 void log_to(void (*to)(enum log_level level, const char *line))
 {
-	atomic_store(&sink, to);
+	atomic_store(&line_handler, to);
 }
 
 static void write_line(const char *text)
@@ -40,7 +40,7 @@ static void write_line(const char *text)
 	escape(line + len, sizeof line - len - 1, text, strlen(text));
 	len += strlen(line + len);
 	line[len++] = '\n';
-	/* Only an untouched line is tried again: a second part could land in another's line. */
+	/* Do not repeat after a partial write: the rest could land in another process's line. */
 	do {
 		n = write(STDERR_FILENO, line, len);
 	} while (n < 0 && errno == EINTR);
@@ -50,10 +50,10 @@ void log_at(enum log_level level, const char *fmt, ...)
 {
 	int err = errno;
 	char text[TEXT_ROOM];
-	sink_fn to = atomic_load(&sink);
+	line_fn to = atomic_load(&line_handler);
 	va_list ap;
 
-	if ((int)level > atomic_load(&most_wanted))
+	if ((int)level > atomic_load(&max_level))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);

@@ -19,7 +19,7 @@ static bool has_key(const struct table *t, const void *thing, const void *key)
 	return strcmp(key_of(t, thing), key) == 0;
 }
 
-/* Where the thing with this key is, or may be put. */
+/* The slot of the thing with this key, or the free slot where it may be put. */
 static void **find_slot(const struct table *t, const void *key)
 {
 	size_t size = t->key_size > 0 ? t->key_size : strlen(key);
@@ -58,7 +58,7 @@ int table_put(struct table *t, void *thing, void **old)
 {
 	void **slot;
 
-	/* One that can't grow gets slower, but not as slow as one that is nearly full. */
+	/* If the table cannot grow, it is filled up to 7/8. Beyond that, searches are too slow. */
 	if ((!t->slots || t->count > t->mask / 2) && grow_slots(t) && t->count >= t->mask / 8 * 7)
 		return -1;
 	slot = find_slot(t, key_of(t, thing));

@@ -10,14 +10,14 @@
 #include <time.h>
 #include "base/fail.h"
 
-/* Not what RLIMIT_STACK says, which may be too little for our frames or more than there is. */
+/* Fixed, because RLIMIT_STACK may be too small for our frames, or larger than the memory. */
 enum { STACK_BYTES = 8 << 20 };
 
 /*
- * Who is there to be woken.  A signal handler walks this, so it is an array without a lock:
- * whoever wants to signal a worker counts itself in `wakers' first and looks at `state' then;
- * a worker that ends sets `state' first and waits for `wakers' to be 0 then.  So a thread
- * that is signalled always exists, although nobody waits for anybody for long.
+ * The workers that may be woken. A signal handler walks this array, so it has no lock. A thread
+ * that signals a worker first increments `wakers', then checks `state'. A worker that ends first
+ * changes `state', then waits until `wakers' is 0. So a signalled thread always exists, and neither
+ * side waits for long.
  */
 enum slot_state { SLOT_FREE, SLOT_TAKEN, SLOT_LIVE };
 
@@ -26,18 +26,19 @@ struct worker_slot {
 	atomic_int wakers;
 	_Atomic pthread_t thread;
 };
-static struct worker_slot seats[WORKERS_MAX];
+static struct worker_slot slots[WORKERS_MAX];
 
 static atomic_int cancelled_by;
 
-/* Every worker's `ended': pthread_clockjoin_np would do without, but sanitizers don't know it. */
+/* Protects every worker's `ended'. pthread_clockjoin_np(3) would not need it, but the sanitizers do
+ * not support that call. */
 static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t end_came;
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 struct thread_start {
 	struct worker *w;
-	struct worker_slot *seat;
+	struct worker_slot *slot;
 	char name[16];
 };
 
@@ -46,7 +47,7 @@ static void ignore_signal(int signo)
 	(void)signo;
 }
 
-/* Without SA_RESTART, so that the system call it comes in ends with EINTR. */
+/* Installs the handler without SA_RESTART, so that the signal ends a system call with EINTR. */
 static void init_workers(void)
 {
 	struct sigaction sa = {.sa_handler = ignore_signal};
@@ -63,20 +64,20 @@ static void init_workers(void)
 static struct worker_slot *take_slot(void)
 {
 	for (unsigned i = 0; i < WORKERS_MAX; i++) {
-		int free_seat = SLOT_FREE;
+		int expected = SLOT_FREE;
 
-		if (atomic_compare_exchange_strong(&seats[i].state, &free_seat, SLOT_TAKEN))
-			return &seats[i];
+		if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_TAKEN))
+			return &slots[i];
 	}
 	return NULL;
 }
 
-static void release_slot(struct worker_slot *seat)
+static void release_slot(struct worker_slot *slot)
 {
-	atomic_store(&seat->state, SLOT_TAKEN);
-	while (atomic_load(&seat->wakers) > 0)
+	atomic_store(&slot->state, SLOT_TAKEN);
+	while (atomic_load(&slot->wakers) > 0)
 		sched_yield();
-	atomic_store(&seat->state, SLOT_FREE);
+	atomic_store(&slot->state, SLOT_FREE);
 }
 
 static void *run_worker(void *arg)
@@ -86,10 +87,10 @@ static void *run_worker(void *arg)
 
 	free(arg);
 	pthread_setname_np(pthread_self(), s.name);
-	atomic_store(&s.seat->thread, pthread_self());
-	atomic_store(&s.seat->state, SLOT_LIVE);
+	atomic_store(&s.slot->thread, pthread_self());
+	atomic_store(&s.slot->state, SLOT_LIVE);
 	result = s.w->run(s.w->arg);
-	release_slot(s.seat);
+	release_slot(s.slot);
 	pthread_mutex_lock(&end_lock);
 	s.w->ended = true;
 	pthread_cond_broadcast(&end_came);
@@ -112,7 +113,8 @@ static int start_thread(pthread_t *thread, struct thread_start *s)
 
 int worker_start(struct worker *w, const char *name, void *(*run)(void *), void *arg)
 {
-	/* What the processor raises stays deliverable: blocked, it would kill without a trace. */
+	/* Signals that the processor raises stay unblocked: if they were blocked, they would kill
+	 * the process without a trace. */
 	static const int open_signals[] = {SIGUSR2, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 	struct thread_start *s = malloc(sizeof *s);
 	sigset_t block, old;
@@ -125,9 +127,9 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
 	pthread_once(&prepared, init_workers);
 	s->w = w;
-	s->seat = take_slot();
+	s->slot = take_slot();
 	snprintf(s->name, sizeof s->name, "%s", name);
-	if (!s->seat) {
+	if (!s->slot) {
 		free(s);
 		return fail_as(OUT_MEMORY, "start thread %s: more than %d threads", name,
 			       WORKERS_MAX);
@@ -139,7 +141,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	errno = start_thread(&w->thread, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (errno) {
-		atomic_store(&s->seat->state, SLOT_FREE);
+		atomic_store(&s->slot->state, SLOT_FREE);
 		free(s);
 		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
 	}
@@ -181,14 +183,14 @@ void workers_wake(void)
 	int err = errno;
 
 	for (unsigned i = 0; i < WORKERS_MAX; i++) {
-		struct worker_slot *seat = &seats[i];
+		struct worker_slot *slot = &slots[i];
 
-		if (atomic_load(&seat->state) != SLOT_LIVE)
+		if (atomic_load(&slot->state) != SLOT_LIVE)
 			continue;
-		atomic_fetch_add(&seat->wakers, 1);
-		if (atomic_load(&seat->state) == SLOT_LIVE)
-			pthread_kill(atomic_load(&seat->thread), SIGUSR2);
-		atomic_fetch_sub(&seat->wakers, 1);
+		atomic_fetch_add(&slot->wakers, 1);
+		if (atomic_load(&slot->state) == SLOT_LIVE)
+			pthread_kill(atomic_load(&slot->thread), SIGUSR2);
+		atomic_fetch_sub(&slot->wakers, 1);
 	}
 	errno = err;
 }

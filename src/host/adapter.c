@@ -107,7 +107,7 @@ static unsigned parse_mtransfers(const char *text)
 	return end == text || gt < 0 || gt > 1000 ? 0 : (unsigned)(gt * 1000 + 0.5);
 }
 
-/* which: "current" or "max".  255 lanes is what a device says that does not know. */
+/* which: "current" or "max". A device that does not know its width reports 255 lanes. */
 static struct pcie_link read_pcie_link(const char *dir, const char *where, const char *which)
 {
 	char speed[ADAPTER_TEXT];
@@ -123,7 +123,7 @@ static struct pcie_link read_pcie_link(const char *dir, const char *where, const
 static void read_pci(const char *dir, struct adapter *a)
 {
 	char physical[ADAPTER_TEXT];
-	/* A virtual function's link is that of its physical one. */
+	/* A virtual function uses the link of its physical function. */
 	bool is_virtual = sysfs_link(physical, sizeof physical, "%s/device/physfn", dir);
 	const char *where = is_virtual ? "device/physfn" : "device";
 
@@ -180,8 +180,8 @@ static void read_rate(struct adapter *a)
 		a->width = (unsigned)strtoul(in + 1, NULL, 10);
 }
 
-/* Software adapters are told apart by what only one of them has; rxe names its network device
- * itself, siw takes its GUID from that device's address. */
+/* Finds the driver and network device of a software adapter. Only rxe has a file `parent', which
+ * names its network device. siw derives its GUID from that device's address. */
 static void read_software(const char *root, const char *dir, struct adapter *a)
 {
 	char parent[ADAPTER_TEXT];
@@ -213,7 +213,7 @@ static void read_software(const char *root, const char *dir, struct adapter *a)
 	sysfs_names_free(names, count);
 }
 
-/* Of the network devices of the same PCI function the one that says it is at this port. */
+/* Finds the network device of the same PCI function that reports this port in dev_port. */
 static void read_netdev_of_function(const char *root, const char *dir, struct adapter *a)
 {
 	struct dirent **names;
@@ -316,7 +316,8 @@ const char *adapter_kind_text(enum adapter_kind kind)
 
 unsigned pcie_mbits(const struct pcie_link *link)
 {
-	/* 8b/10b up to 5 GT/s, 128b/130b above; a packet of 256 bytes has about 24 of head. */
+	/* 8b/10b up to 5 GT/s, 128b/130b above; a packet of 256 bytes has about 24 bytes of
+	 * headers. */
 	double coded = link->mtransfers <= 5000 ? 0.8 : 128.0 / 130;
 
 	return (unsigned)((double)link->mtransfers * link->width * coded * 256 / 280);

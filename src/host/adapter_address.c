@@ -22,7 +22,7 @@ static bool parse_gid(const char *text, uint8_t raw[16])
 	for (unsigned i = 0; i < 8; i++) {
 		raw[2 * i] = (uint8_t)(v[i] >> 8);
 		raw[2 * i + 1] = (uint8_t)v[i];
-		/* A prefix alone is a place that is not set. */
+		/* An unset GID has at most a prefix. */
 		any |= i < 4 ? 0 : v[i];
 	}
 	return any != 0;
@@ -58,7 +58,7 @@ unsigned adapter_gids(const char *root, const struct adapter *a, struct adapter_
 	return n;
 }
 
-/* The kernel prefers RoCE v2 unless its administrator says otherwise for the port. */
+/* The kernel prefers RoCE v2 unless the administrator configured the port otherwise. */
 enum gid_type adapter_gid_type(const char *root, const struct adapter *a)
 {
 	struct adapter_gid gids[ADAPTER_GIDS_MAX];
@@ -112,7 +112,8 @@ static bool has_gid_at(const char *root, const struct adapter *a, const char *ne
 	return false;
 }
 
-/* An IPoIB device, a child's too, says at which port of which PCI function it is. */
+/* Whether an IPoIB device belongs to this port. It reports its PCI function and port; so does a
+ * child interface. */
 static bool is_at_function(const char *root, const struct adapter *a, const char *netdev)
 {
 	char pci[ADAPTER_TEXT];
@@ -123,7 +124,7 @@ static bool is_at_function(const char *root, const struct adapter *a, const char
 	       sysfs_number(0, "%s/class/net/%s/dev_port", root, netdev) == (long)a->port - 1;
 }
 
-/* An active port is better than another that is there, too. */
+/* Finds the port of a network device. An active port is preferred. */
 static const struct adapter *find_netdev_port(const char *root, const struct adapter *all,
 					      unsigned count, const char *netdev)
 {
@@ -138,20 +139,20 @@ static const struct adapter *find_netdev_port(const char *root, const struct ada
 	return found;
 }
 
-/* The port of netdev, or of what it is made of. */
+/* Finds the port of netdev, or of a device below it. */
 static const struct adapter *find_port_below(const char *root, const struct adapter *all,
-					     unsigned count, const char *netdev, unsigned deep)
+					     unsigned count, const char *netdev, unsigned depth)
 {
 	const struct adapter *found = find_netdev_port(root, all, count, netdev);
 	struct dirent **names;
 	int n;
 
-	if (found || deep == LOWER_MOST)
+	if (found || depth == LOWER_MOST)
 		return found;
 	n = sysfs_names(&names, "%s/class/net/%s", root, netdev);
 	for (int i = 0; i < n && !found; i++)
 		if (strncmp(names[i]->d_name, "lower_", 6) == 0)
-			found = find_port_below(root, all, count, names[i]->d_name + 6, deep + 1);
+			found = find_port_below(root, all, count, names[i]->d_name + 6, depth + 1);
 	sysfs_names_free(names, n);
 	return found;
 }
@@ -208,7 +209,7 @@ bool adapter_behind(const char *root, const union address *local, struct adapter
 
 	if (!netdev_of_address(local, netdev, sizeof netdev))
 		return false;
-	/* A label of an address ("eth0:1") is no device. */
+	/* getifaddrs(3) may return an address label ("eth0:1"), not the device. */
 	netdev[strcspn(netdev, ":")] = '\0';
 	return adapter_at_netdev(root, netdev, out);
 }

@@ -25,18 +25,19 @@ uint64_t host_id(void)
 	struct {
 		char boot[64];
 		uint64_t net;
-	} is = {.net = 0};
+	} identity = {.net = 0};
 	uint8_t hash[EVP_MAX_MD_SIZE];
 	struct stat st;
 	uint64_t id;
-	bool known = boot_id(is.boot, BOOT_ID_LINE) == 0 && stat("/proc/self/ns/net", &st) == 0;
+	bool known =
+		boot_id(identity.boot, BOOT_ID_LINE) == 0 && stat("/proc/self/ns/net", &st) == 0;
 
 	if (known)
-		is.net = st.st_ino;
-	if (known && EVP_Digest(&is, sizeof is, hash, NULL, EVP_sha256(), NULL) == 1) {
+		identity.net = st.st_ino;
+	if (known && EVP_Digest(&identity, sizeof identity, hash, NULL, EVP_sha256(), NULL) == 1) {
 		memcpy(&id, hash, sizeof id);
 		return id;
 	}
-	/* Equal to nobody's then. */
+	/* A random id equals no other host's. */
 	return random_bytes(&id, sizeof id) == 0 ? id : (uint64_t)getpid();
 }

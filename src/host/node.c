@@ -12,7 +12,7 @@
 
 enum { NODES_MAX = 1024, WORD = 8 * sizeof(unsigned long) };
 
-/* The first number in a small file; -1: there is none. */
+/* Returns the first number in a small file; -1: none. */
 static int read_number(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -57,16 +57,16 @@ int node_of_adapter(const char *root, const char *device)
 
 bool node_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out)
 {
-	cpu_set_t there;
+	cpu_set_t cpus;
 
 	CPU_ZERO(out);
-	if (!numa_node_cpus(root, node, &there))
+	if (!numa_node_cpus(root, node, &cpus))
 		return false;
-	CPU_AND(out, &there, allowed);
+	CPU_AND(out, &cpus, allowed);
 	return CPU_COUNT(out) > 0;
 }
 
-/* What lies elsewhere moves; what has no page yet gets one there, or wherever there is room. */
+/* Moves existing pages to the node. New pages come from it if it has room. */
 static bool move_memory(int node, void *base, size_t bytes)
 {
 	unsigned long nodes[NODES_MAX / WORD] = {0};
@@ -78,16 +78,18 @@ static bool move_memory(int node, void *base, size_t bytes)
 void node_settle(const char *root, const char *device, void *base, size_t bytes)
 {
 	int node = node_of_adapter(root, device);
-	cpu_set_t allowed, there;
-	bool runs, lies;
+	cpu_set_t allowed, cpus;
+	bool thread_moved, memory_moved;
 
 	if (node < 0)
 		return;
-	/* The first thread's: it is never moved, while this one may come from another adapter's. */
-	runs = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0 &&
-	       node_processors(root, node, &allowed, &there) &&
-	       sched_setaffinity(0, sizeof there, &there) == 0;
-	lies = move_memory(node, base, bytes);
-	log_debug("%s is at NUMA node %d: its lane's thread %s there, its blocks %s", device, node,
-		  runs ? "runs" : "can't run", lies ? "lie there, too" : "can't be moved");
+	/* The main thread is never moved, so its affinity is what the user allowed. This thread may
+	 * still be bound to the node of another adapter. */
+	thread_moved = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0 &&
+		       node_processors(root, node, &allowed, &cpus) &&
+		       sched_setaffinity(0, sizeof cpus, &cpus) == 0;
+	memory_moved = move_memory(node, base, bytes);
+	log_debug("%s is on NUMA node %d: the lane's thread %s there, its blocks %s", device, node,
+		  thread_moved ? "runs" : "cannot run",
+		  memory_moved ? "are there, too" : "cannot be moved");
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "base/io.h"
 
-enum { DISCARD = 9 }; /* a port: none is a route's end */
+enum { DISCARD = 9 }; /* any port will do for looking up a route */
 
 static bool is_in_network(const union address *a, const union address *own,
 			  const union address *mask)
@@ -35,7 +35,7 @@ unsigned addresses_near(const union address *a, union address *to, unsigned max)
 		    i->ifa_addr->sa_family != a->sa.sa_family)
 			continue;
 		own = address_of_sockaddr(i->ifa_addr);
-		/* Some netmasks come without their family. */
+		/* getifaddrs(3) does not set the family of some netmasks. */
 		i->ifa_netmask->sa_family = i->ifa_addr->sa_family;
 		mask = address_of_sockaddr(i->ifa_netmask);
 		if (is_in_network(a, &own, &mask))
@@ -61,7 +61,7 @@ int address_toward(const union address *to, union address *from)
 
 	if (a.in4.sin_port == 0)
 		a = address_with_port(&a, DISCARD);
-	/* A datagram socket only looks for a route. */
+	/* Connecting a datagram socket only looks up the route. */
 	if (fd >= 0 && connect(fd, &a.sa, address_len(&a)) == 0)
 		rc = getsockname(fd, &own.sa, &len);
 	err = errno;

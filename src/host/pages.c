@@ -16,7 +16,7 @@ static void *map_anonymous(size_t bytes)
 	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Transparent ones take the place of pages that lie as they do. */
+/* A transparent huge page needs memory that is aligned to its size. */
 static bool map_aligned(struct pages *p)
 {
 	size_t room = p->bytes + PAGES_HUGE, before;

@@ -12,7 +12,8 @@ static bool has_id(uint16_t tag)
 	return tag == ACL_USER || tag == ACL_GROUP;
 }
 
-/* Tags grow in value; only those with ids come more than once. */
+/* Tags come in ascending order, and only tags with ids come more than once. Returns the name of the
+ * wrong field, or NULL. */
 static const char *find_wrong_field(const struct acl_entry *e, uint16_t before)
 {
 	switch (e->tag) {
@@ -37,7 +38,7 @@ static const char *find_wrong_field(const struct acl_entry *e, uint16_t before)
 
 int acl_decode(const void *bytes, size_t size, struct acl_entry *to)
 {
-	unsigned must = ACL_USER_OBJ | ACL_GROUP_OBJ | ACL_OTHER;
+	unsigned required = ACL_USER_OBJ | ACL_GROUP_OBJ | ACL_OTHER;
 	struct reader r = reader_of(bytes, size);
 	const char *wrong = NULL;
 	unsigned seen = 0;
@@ -60,10 +61,10 @@ int acl_decode(const void *bytes, size_t size, struct acl_entry *to)
 		to[count++] = e;
 	}
 	if (seen & (ACL_USER | ACL_GROUP))
-		must |= ACL_MASK;
-	if (!wrong && (seen & must) != must)
+		required |= ACL_MASK;
+	if (!wrong && (seen & required) != required)
 		wrong = "set of entries";
-	return wrong ? fail_as(OUT_PROTOCOL, "an ACL has a bad %s", wrong) : count;
+	return wrong ? fail_as(OUT_PROTOCOL, "malformed ACL: %s", wrong) : count;
 }
 
 void acl_encode(const struct acl_entry *of, size_t count, void *to)

@@ -54,9 +54,9 @@ const char *message_name(uint8_t type)
 int decoder_finish(struct decoder *d)
 {
 	if (!d->wrong && d->r.bad)
-		d->wrong = "cut short";
+		d->wrong = "truncated";
 	if (!d->wrong && d->r.left)
-		d->wrong = "bytes left over";
+		d->wrong = "trailing bytes";
 	if (!d->wrong)
 		return 0;
 	return fail_as(OUT_PROTOCOL, "malformed %s from the peer: %s", d->what, d->wrong);
@@ -125,7 +125,7 @@ int msg_hello_decode(const struct frame *f, struct msg_hello *m)
 
 	m->version = take_u16(&d.r);
 	if (!d.r.bad && m->version != PROTOCOL_VERSION)
-		return fail_as(OUT_VERSION, "the peer speaks protocol %u, this is protocol %u",
+		return fail_as(OUT_VERSION, "the peer speaks protocol %u, this end speaks %u",
 			       m->version, PROTOCOL_VERSION);
 	m->role = take_u8(&d.r);
 	decoder_require(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");
@@ -415,7 +415,8 @@ int msg_cells_decode(const struct frame *f, struct msg_cells *m)
 	m->pos = take_u64(&d.r);
 	decoder_require(&d, m->pos % CELL_WIRE == 0 && m->pos <= INT64_MAX, "pos");
 	m->count = take_count(&d, CELLS_MAX);
-	/* The last one need not be whole, but it begins within a file. */
+	/* The last cell may be shorter than CELL_WIRE, but it begins below the largest file size.
+	 */
 	decoder_require(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL_WIRE <= INT64_MAX,
 			"count");
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {

@@ -105,7 +105,7 @@ int msg_start_decode(const struct frame *f, struct msg_start *m)
 
 	m->version = take_u16(&d.r);
 	if (!d.r.bad && m->version != PROTOCOL_VERSION)
-		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this is protocol %u",
+		return fail_as(OUT_VERSION, "the conductor speaks protocol %u, this end speaks %u",
 			       m->version, PROTOCOL_VERSION);
 	m->role = take_u8(&d.r);
 	decoder_require(&d, m->role == ROLE_SOURCE || m->role == ROLE_SINK, "role");

@@ -81,7 +81,7 @@ void record_file_encode(struct writer *w, const struct record_file *r)
 	record_finish(w, o);
 }
 
-/* What only regular files may have. */
+/* Flags that only regular files may have. */
 enum { FILE_REGULAR = FILE_STREAM | FILE_ORDERED | FILE_SPARSE | FILE_ASK | FILE_MAY };
 
 static bool file_flags_fit(const struct record_file *r)
@@ -283,6 +283,6 @@ int record_next(struct reader *r, struct record *out)
 	len = take_u32(r);
 	body = take_view(r, len);
 	if (r->bad)
-		return fail_as(OUT_PROTOCOL, "malformed block from the peer: record cut short");
+		return fail_as(OUT_PROTOCOL, "malformed block from the peer: truncated record");
 	return record_body(reader_of(body, len), type, out) ? -1 : 1;
 }

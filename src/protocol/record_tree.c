@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The least block takes each of them whole, and of those that come in pieces some. */
+/* The smallest block has room for each record, or for one piece of a record that can be split. */
 #define FITS(size) ((size_t)(size) <= LANE_BLOCK_MIN)
 _Static_assert(FITS(RECORD_FILE_MAX), "FILE does not fit a block");
 _Static_assert(FITS(RECORD_FILE_END_MAX), "FILE_END does not fit a block");
@@ -168,7 +168,7 @@ int record_origin_decode(struct decoder *d, struct record_origin *r)
 	return decoder_finish(d);
 }
 
-/* All names are looked at, so that record_keep_next() finds nothing wrong with them later. */
+/* Checks all names, so that record_keep_next() does not fail later. */
 int record_keep_decode(struct decoder *d, struct record_keep *r)
 {
 	char name[NAME_ROOM];

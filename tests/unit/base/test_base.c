@@ -497,7 +497,7 @@ static void timed_join_can_end_before_the_worker(void **state)
 	worker_join(&w);
 }
 
-static void workers_are_limited_to_the_seats(void **state)
+static void workers_are_limited_to_the_slots(void **state)
 {
 	static struct worker ws[WORKERS_MAX + 1];
 	atomic_bool released = false;
@@ -514,7 +514,7 @@ static void workers_are_limited_to_the_seats(void **state)
 	assert_int_equal(failed()->code, OUT_MEMORY);
 	assert_false(ws[WORKERS_MAX].running);
 	fail_clear();
-	/* The seats are free again after the joins. */
+	/* The slots are free again after the joins. */
 	assert_int_equal(worker_start(&ws[0], "seat", wait_for_release, &released), 0);
 	worker_join(&ws[0]);
 }
@@ -703,7 +703,7 @@ static void lost_wake_up_ends_the_process_with_a_message(void **state)
 	close_fd(err[0]);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGABRT);
-	assert_non_null(strstr(text, "wake-up"));
+	assert_non_null(strstr(text, "cannot wake a thread"));
 }
 
 /* ---- siphash -------------------------------------------------------------------------- */
@@ -783,7 +783,7 @@ int main(void)
 		cmocka_unit_test(log_lines_are_whole_prefixed_and_escaped),
 		cmocka_unit_test(log_sink_gets_the_text),
 		cmocka_unit_test(timed_join_can_end_before_the_worker),
-		cmocka_unit_test(workers_are_limited_to_the_seats),
+		cmocka_unit_test(workers_are_limited_to_the_slots),
 		cmocka_unit_test(workers_block_all_signals_but_their_own),
 		cmocka_unit_test(waking_a_worker_may_race_with_its_end),
 		cmocka_unit_test(siphash_matches_the_reference_vectors),

@@ -74,7 +74,7 @@ static void set_refuses_to_exceed_its_bytes(void **state)
 	while (hashes_add(&h, &i, sizeof i, BYTES, "words") > 0)
 		i++;
 	assert_int_equal(failed()->code, OUT_MEMORY);
-	assert_string_equal(failed()->text, "there are more words than are kept: 1024");
+	assert_string_equal(failed()->text, "too many words to keep in memory: 1024");
 	assert_int_equal(h.count, i);
 	assert_true((h.mask + 1) * sizeof *h.slots <= BYTES);
 	/* The existing members stay. */

@@ -265,7 +265,7 @@ static void each_field_has_its_range(void **state)
 		{0, 1, 1, 1, "padding"},
 		{0, 0, 1, 0, "unknown record 0"},
 		{0, 0, 1, 12, "unknown record 12"},
-		{0, 4, 4, UINT32_MAX, "cut short"},
+		{0, 4, 4, UINT32_MAX, "truncated"},
 		{0, 8, 4, 0, "FILE record from the peer: id"},
 		{0, 16, 4, 0x01020304, "dir"},
 		{0, 20, 4, FILE_FLAGS_ALL + 1, "flags"},
@@ -759,7 +759,7 @@ static void other_version_is_reported(void **state)
 			assert_int_equal(decode(s, sent, cut, &back), -1);
 			assert_int_equal(failed()->code, OUT_VERSION);
 			assert_non_null(
-				strstr(failed()->text, "speaks protocol 3, this is protocol 2"));
+				strstr(failed()->text, "speaks protocol 3, this end speaks 2"));
 		}
 	}
 }
