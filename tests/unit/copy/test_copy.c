@@ -425,7 +425,7 @@ static void proc_files_are_read_to_their_end(void **state)
 	assert_copied(&r);
 	assert_int_equal(stat("to", &st), 0);
 	assert_true(st.st_size > 100);
-	assert_int_equal(st.st_mode & 07777, 0644);
+	assert_int_equal(st.st_mode & 07777, 0444);
 }
 
 /*
