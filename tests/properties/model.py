@@ -98,7 +98,7 @@ class Model:
         self.resolve_target(roots)
         for root in roots:
             self.enter_root(root)
-        # "--mkpath: Create missing directories in the path to DST. Also create DST itself if it must be a
+        # "--mkpath: Create missing directories in the path to DST. Also create DST itself as a
         # directory": of a pattern of the far end this is known when something comes of it.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
             del self.after[self.top]
@@ -228,8 +228,8 @@ class Model:
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
                 # The near end counts one pattern of the far end as one, until something comes of it.
                 raise Refused("DST is no directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
-            # "With -T and a slash, only a tree creates DST; a file is an error": with -r the far end says that,
-            # when what leads to it is made.
+            # "A file with -T and a slash is an error": with -r the far end says that, when what leads to it is
+            # made.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
                 missing = above
                 while self.recursive and missing and missing not in self.before:
@@ -262,8 +262,8 @@ class Model:
             return False
         return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
 
-    # "If the only SRC is excluded by a pattern, or is a file that --max-size or --min-size leaves out, rdcp
-    # does not look at DST."
+    # "If the only SRC is excluded by a pattern, or is a file that --max-size or --min-size leaves out,
+    # nothing is copied, and DST may be anything."
     def leaves_out_all(self, roots):
         return len(self.case.sources) == 1 and all(
             n is not None and (self.excludes_root(p, n) or n.kind == "file" and self.left_out_by_size(n))
@@ -363,7 +363,7 @@ class Model:
 
     # "--files-from: Copy only the names in FILE … The names are relative to the only SRC, and keep their
     # paths below DST. A listed directory is created; with -r it is copied with everything in it. Patterns
-    # apply to the listed names, but not to directories that only lead to them."
+    # apply to the listed names, but not to their parent directories."
     def enter_listed(self, path, node, session):
         top = self.real(path.rstrip("/"))
         if node.kind != "dir":
@@ -562,13 +562,13 @@ class Model:
         if old is not None and old.kind == "dir":
             return
         if old is not None:
-            # "--ignore-existing: If something other than a directory exists there under the name of a source
-            # directory, rdcp skips the directory and everything in it."
+            # "--ignore-existing: If a file or link at DST has the name of a source directory, rdcp skips the
+            # directory and everything in it."
             if self.o.get("ignore-existing"):
                 self.left.add(item.dest)
                 return
             self.set_aside(item.dest)
-        # "--existing: rdcp creates no file … and copies nothing into a missing directory."
+        # "--existing: rdcp creates nothing under a new name, and copies nothing into a missing directory."
         elif self.o.get("existing"):
             self.left.add(item.dest)
             return
@@ -576,8 +576,8 @@ class Model:
         self.new.add(item.dest)
 
     # "Without --perms, a new file gets the mode of the source minus the umask … An existing file keeps its
-    # mode, and also its owner" "-a: modes, times, owners, groups" "--chmod: Change the modes that are copied
-    # … rdcp then keeps the changed modes" "--chown: Give everything that is copied this owner or group"
+    # mode, and also its owner" "-a: modes, times, owners, groups" "--chmod: Change the modes of the source
+    # before they are used" "--chown: Give everything that is copied this owner or group"
     def kept(self, source, node, old):
         """node, with what it keeps of the source, and of what was there."""
         mode = source.mode
@@ -606,7 +606,7 @@ class Model:
     # Skip files whose content is the same at DST, whatever their times." "Complete files are not sent again
     # if times are kept … and size and time are the same."
     def decide(self, item, old):
-        # "--existing: Update only what exists at DST, of whatever type."
+        # "--existing: Update only what exists at DST, whether file, link, device, FIFO or directory."
         if old is None:
             return "leave" if self.o.get("existing") else "send"
         if self.o.get("ignore-existing"):
@@ -858,9 +858,9 @@ class Model:
         """From the top of what is copied."""
         return path[len(self.top) + 1:]
 
-    # "When everything else is stored, rdcp deletes what SRC does not have from the directories of DST that
-    # were copied. … excluded files stay … Nothing is deleted if a directory of SRC could not be read or a file
-    # failed to be copied"
+    # "When everything else is stored, rdcp deletes what SRC … does not have from the directories of DST that
+    # were copied. … excluded files stay … If a directory of SRC could not be read, or a file could not be copied,
+    # rdcp reports this and deletes nothing."
     def delete_rest(self):
         if self.failed:
             return
@@ -901,7 +901,7 @@ class Model:
         return stays
 
     # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--delete spares DIR [of
-    # --backup-dir] as long as this option is given"
+    # --backup-dir]"
     def is_protected(self, path, node):
         if self.backup and not self.o.get("backup-dir") and path.endswith(self.suffix):
             return True
@@ -926,8 +926,8 @@ class Model:
             return
         self.put_backup(path, self.after[path])
 
-    # "A backup replaces anything older of that name, whatever it is. If the source has a file of the backup's
-    # name, ~ is appended once more." "Keep backups under their paths below DIR instead."
+    # "A backup replaces anything older of that name, whatever it is. If the source has a file of that
+    # name too, ~ is appended twice." "Keep backups under their paths below DIR instead."
     def put_backup(self, path, node):
         to = self.backup_name(path)
         self.make_backup_dirs(os.path.dirname(to))
@@ -982,8 +982,8 @@ class Model:
     # ---- the source ----------------------------------------------------------------------------
 
     # "--remove-source-files: remove each source file once it is stored" "The following stay in the source:
-    # directories … with --ignore-existing or --existing, everything except files; with -H as well, a file
-    # with several names may stay, too."
+    # directories … with --ignore-existing or --existing, symbolic links, devices and FIFOs, and with -H
+    # also some files that have several names."
     def remove_sources(self):
         if not self.o.get("remove-source-files"):
             return
@@ -1051,8 +1051,8 @@ class Model:
         failed = {p for p, _ in self.failed}
         return any(i.path not in failed for i in self.items)
 
-    # "one of several hosts failed. (If nothing was copied from any of the hosts, the status is that of the
-    # first host that failed.)"
+    # "one of several hosts failed. (If nothing was copied from any host, the status is that of the first
+    # failure.)"
     def code_of_hosts(self, roots):
         whys = {}
         for host, path, _ in sorted(roots, key=lambda r: self.session_of(r[0])):
