@@ -12,8 +12,8 @@ from marks import case_of
 from networks import Networks
 from trees import WAYS, fell, ways
 
-# What a shell starts in the background ignores SIGINT, and so would every program that a test
-# interrupts.
+# A shell starts background commands with SIGINT ignored, and every program that a test interrupts would inherit
+# that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -26,7 +26,7 @@ def pytest_configure(config):
 
 
 def labels(item):
-    """The markers `lab' of a test; if it has none, those of its file."""
+    """The `lab' markers of a test; if it has none, those of its file."""
     return [m for m in item.own_markers if m.name == "lab"] or list(item.iter_markers("lab"))
 
 
@@ -35,7 +35,7 @@ def is_taken(item, adapters, cases="*"):
 
 
 def short_run(items):
-    """The tests that a short run takes, and what markers ask for and is not there."""
+    """Selects the tests of a short run, and skips those whose markers need something that is missing."""
     chosen, found = {}, {}
     for item in items:
         for mark in labels(item):
@@ -49,9 +49,9 @@ def short_run(items):
 
 
 def pytest_collection_modifyitems(config, items):
-    """In the guest every program starts on an emulated CPU, so a run there takes the cases that verbs can make a
-    difference to (`lab'). What is left out is not skipped: it runs over TCP, where it says as much. With SLUICE_LAB_ALL
-    each adapter has all tests that move blocks, with the operation that is the default."""
+    """In the guest every program starts on an emulated CPU, so a run there takes only the cases to which verbs can
+    make a difference (`lab'). The others are not skipped: they run over TCP, where they show as much. With
+    SLUICE_LAB_ALL each adapter runs all tests that move blocks, with the default operation."""
     if not LAB:
         return
     if os.environ.get("SLUICE_LAB_ALL") and not OP:
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def leave_no_files(tmp_path):
-    """pytest keeps what tests wrote; the guest's /tmp is memory, and a long run filled it."""
+    """pytest keeps the files of tests; the guest's /tmp is in memory, and a long run would fill it."""
     yield
     if LAB:
         subprocess.run(["rm", "-rf", "--one-file-system", tmp_path], stderr=subprocess.DEVNULL, check=False)
@@ -78,7 +78,7 @@ way = ways(*WAYS)
 
 @pytest.fixture
 def networks():
-    """Makes so many network namespaces (rig/networks.py); a test where they may not be made is skipped."""
+    """Makes this many network namespaces (rig/networks.py); skips the test where that is not permitted."""
     made = []
 
     def make(count=2):
@@ -105,7 +105,7 @@ def shells(bench, tmp_path):
 
 @pytest.fixture
 def arena(bench, tmp_path):
-    # The programs are looked at as soon as it is imported, which only some tests need.
+    # Importing it looks up the programs at once, and only some tests need them.
     from arena import Arena
     a = Arena(bench, tmp_path)
     yield a
@@ -114,7 +114,7 @@ def arena(bench, tmp_path):
 
 @pytest.fixture
 def ground(tmp_path):
-    """A directory on a file system that takes attributes, cleared away however deep it gets."""
+    """A directory on a file system with extended attributes, removed at the end however deep it is."""
     top = tmp_path / "ground"
     top.mkdir()
     mounted = False
@@ -122,7 +122,7 @@ def ground(tmp_path):
         os.setxattr(top, "user.try", b"")
         os.removexattr(top, "user.try")
     except OSError:
-        # In the guest /tmp is a tmpfs of a kernel that has none there.
+        # In the guest /tmp is a tmpfs, and its kernel supports no user.* attributes there.
         mounted = not USER
     if mounted:
         image = tmp_path / "ext4"
@@ -139,6 +139,6 @@ def ground(tmp_path):
 
 
 def pytest_runtest_logreport(report):
-    """A failure is told at once: the guest may be gone before the summary."""
+    """Report a failure at once: the guest may die before the summary."""
     if LAB and report.failed:
         print("\n%s: %s\n%s" % (report.nodeid, report.when, report.longreprtext[-1500:]), flush=True)

@@ -21,12 +21,12 @@ ESCAPES = b"\x1b]0;owned\x07\x9b31m\r\x08\xe2\x80\xae"
 class Far(peer.Session):
     def __init__(self):
         frames = peer.Frames(lambda: os.read(0, 65536), self.write)
-        # The other end gives up: then there is nobody to talk to.
+        # The other end has given up: then there is no peer left.
         frames.fatal = "ERROR"
         super().__init__(frames, None, None)
 
     def write(self, data):
-        """Without a buffer: what stays unsaid at the end is lost."""
+        """Unbuffered: bytes still unsent at the end are lost."""
         while data:
             data = data[os.write(1, data):]
 
@@ -49,14 +49,14 @@ class Far(peer.Session):
         return lane
 
     def linger(self, seconds=30):
-        """Alive for as long as somebody listens."""
+        """Alive as long as the other end reads."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.frames.send("PING", cookie=0) and \
                 not self.frames.over:
             time.sleep(0.1)
 
     def until_refused(self, seconds=10):
-        """Alive until the other end has failed; main() then says so, as every end does."""
+        """Alive until the other end has failed; then main() reports that, as every end does."""
         self.frames.expect(timeout=seconds)
 
 
@@ -214,7 +214,7 @@ def never_reads(far):
 
 
 def verdict_of_escapes(far):
-    """All goes well, and what is said of it is meant for the terminal."""
+    """Everything succeeds, and the report contains terminal control sequences."""
     lane = far.one_lane()
     lane.records(peer.file_record(size=4), peer.data_record(b"evil"), peer.end_record(b"evil"))
     far.result()
@@ -284,7 +284,7 @@ TREES = {
 
 
 def tree(far, what):
-    """More than rdcp -r far:dir has asked for."""
+    """More than rdcp -r far:dir requested."""
     lane = far.one_lane()
     for records in TREES[what]:
         lane.records(records)
@@ -318,20 +318,20 @@ def events_without_end(far):
 def main():
     scenario, *words = sys.argv[1].split(":")
     if sys.argv[-1] != "--end":
-        # A lane over ssh: nobody is there.
+        # A lane over ssh: there is no peer.
         sys.exit(1)
     far = Far()
     try:
         globals()[scenario](far, *words)
     except peer.Silence as silence:
         if silence.frame:
-            # As every end says it, so that the first cause is known as that.
+            # As every end reports it, so that the first cause is known.
             far.frames.send("VERDICT", **{**VERDICT, **silence.frame})
     except (OSError, EOFError):
         pass
     finally:
         far.close()
-    # The readers of stdin are threads that wait: leave without them.
+    # The readers of stdin are blocked threads: exit without joining them.
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile conductor that is the other end too: it has an `rdcp --end' by its stdin and stdout
-and says whatever it likes, in frames, over lanes, or neither.  wire.py has the bytes."""
+"""A hostile conductor that also plays the other end: it holds the stdin and stdout of an `rdcp --end' and sends any
+bytes, in frames, over lanes, or neither. wire.py encodes the bytes."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ COUNTS_NONE = {name: 0 for name, _ in wire.COUNTS}
 TIMES_NONE = {name: 0 for name, _ in wire.TIMES}
 ATTR = dict(mode=0o644, uid=0, gid=0, mtime_s=1, atime_s=1, mtime_ns=0, atime_ns=0)
 PATIENCE = 20
-# What a hostile source may call a file that was asked for as f.
+# The names that a hostile source may give to a file that was requested as f.
 NAMES = {
     "not-asked-for": b"g", "absolute": b"/etc/passwd", "up": b"../f", "up-in-the-middle": b"a/../f",
     "up-at-the-end": b"f/..", "dot": b".", "dotdot": b"..", "empty": b"", "slash": b"/",
@@ -45,11 +45,11 @@ NAMES = {
 
 
 class Silence(AssertionError):
-    frame = None    # that ended it
+    frame = None    # the signal that ended it
 
 
 def digest_of(data):
-    """A whole file's, as (low, high)."""
+    """The digest of a whole file, as (low, high)."""
     return wire.hash128(data, 0) if data else (0, 0)
 
 
@@ -65,7 +65,7 @@ def dir_record(**over):
 
 
 def link_records(target, **over):
-    """All of a symlink."""
+    """All records of a symlink."""
     target = target.encode() if isinstance(target, str) else target
     values = dict(dict(id=1, type=SYMLINK, size=len(target)), **over)
     return file_record(**values) + data_record(target, id=values["id"]) + \
@@ -73,7 +73,7 @@ def link_records(target, **over):
 
 
 def small_records(data=b"", **over):
-    """All of a small file, or of a thing that has no bytes."""
+    """All records of a small file, or of an entry without bytes."""
     values = dict(dict(id=1, size=len(data)), **over)
     return file_record(**values) + (data_record(data, id=values["id"]) if data else b"") + \
         end_record(data, id=values["id"])
@@ -124,7 +124,7 @@ class Frames:
         self.got, self.over = [], False
         self.changed = threading.Condition()
         self.mute = False       # answers no PING
-        self.fatal = None       # expect() is over when a frame of this name comes
+        self.fatal = None       # expect() returns when a frame with this name arrives
         self.writing = threading.Lock()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -150,7 +150,7 @@ class Frames:
             self.changed.notify_all()
 
     def raw(self, data):
-        """False when nobody takes it."""
+        """False when the other side has closed it."""
         try:
             with self.writing:
                 self.write(data)
@@ -162,11 +162,11 @@ class Frames:
         return self.raw(wire.message(name, **values))
 
     def expect(self, *names, timeout=PATIENCE):
-        """The fields of the next frame with one of these names; those before it are dropped."""
+        """The fields of the next frame with one of these names; earlier frames are dropped."""
         return self.next(*names, timeout=timeout)[1]
 
     def next(self, *names, timeout=PATIENCE):
-        """The same, with its name."""
+        """The same, with the frame's name."""
         end = time.monotonic() + timeout
         with self.changed:
             while True:
@@ -185,7 +185,7 @@ class Frames:
                 self.changed.wait(left)
 
     def verdict(self, timeout=PATIENCE):
-        """The last frame that ever comes; None when there is no VERDICT."""
+        """The last frame of all; None when there is no VERDICT."""
         self.thread.join(timeout)
         with self.changed:
             assert self.over, "it goes on talking"
@@ -239,7 +239,7 @@ class Lane:
         return got
 
     def closed(self, timeout=PATIENCE):
-        """Was the connection closed by the other end, whatever it said before?"""
+        """Did the other end close the connection, whatever it sent before?"""
         self.sock.settimeout(timeout)
         try:
             while self.sock.recv(65536):
@@ -269,7 +269,7 @@ class Lane:
         return credit
 
     def all_credited(self):
-        """An honest source says END only then."""
+        """An honest source sends END only then."""
         while self.stored < self.number:
             self.credit()
 
@@ -286,7 +286,7 @@ class Lane:
 
 
 class Session:
-    """Our side of a session: HELLOs, OFFER, lanes.  frames: how we talk."""
+    """Our side of a session: HELLOs, OFFER, lanes. frames: the control channel."""
 
     def __init__(self, frames, role, secret, host="127.0.0.1"):
         self.frames, self.role, self.secret, self.host = frames, role, secret, host
@@ -300,7 +300,7 @@ class Session:
         return {**values, **over}
 
     def hello(self, **over):
-        """Exchange HELLOs; what is agreed is what the other end wants."""
+        """Exchange HELLOs; all values of the other end are agreed to."""
         theirs = self.frames.expect("HELLO")
         ours = self.our_hello(theirs, **over)
         self.frames.send("HELLO", **ours)
@@ -312,7 +312,7 @@ class Session:
         return theirs
 
     def offered(self):
-        """Where the other end may be connected to."""
+        """The address at which the other end can be reached."""
         self.offer = self.frames.expect("OFFER")
         self.port = [p["port"] for p in self.offer["places"] if p["transport"] == TCP][0]
         return self.offer
@@ -354,7 +354,7 @@ class Session:
         return lane
 
     def result(self, timeout=PATIENCE):
-        """What the sink says of the next file: its id, and 0 or why not."""
+        """The sink's result for the next file: its id, and 0 or the reason."""
         if not self.results:
             name, values = self.frames.next("STORED", "FILE_RESULT", timeout=timeout)
             self.results = [values] if name == "FILE_RESULT" else \
@@ -362,7 +362,7 @@ class Session:
         return self.results.pop(0)
 
     def end(self, **total):
-        """END, when all is stored."""
+        """END, when everything is stored."""
         for lane in self.lanes:
             lane.all_credited()
         return self.frames.send("END", **total)
@@ -384,7 +384,7 @@ class Session:
 
 
 class End(Session):
-    """An end in our hands.  role: the end's; ours is the other one."""
+    """An end under our control. role: the end's; we play the other one."""
 
     START = dict(version=wire.VERSION, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wire.py and the programs' own encoders make the same bytes of the same values."""
+"""wire.py and the programs' own encoders produce the same bytes from the same values."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ LANES, DEPTH, BLOCK = 64, 1024, 4 << 20
 
 
 def text(usual, room):
-    """A text as the three sizes have it; room counts the NUL that is not on the wire."""
+    """A text in the three sizes; room includes the NUL that is not sent."""
     return b"", usual.encode(), bytes(i % 255 + 1 for i in range(room - 1))
 
 
@@ -38,13 +38,13 @@ def places(count, port):
 
 
 def component(usual):
-    """A text that is a file's name: the byte that it can't have is another."""
+    """A text that is a file name: it avoids the byte that a name cannot contain."""
     least, middle, most = text(usual, COMPONENT)
     return least, middle, most.replace(b"/", b"_")
 
 
 def several(counts, each):
-    """So many of each(i, most) for each size."""
+    """For each size this many of each(i, most)."""
     return tuple([each(i, counts.index(count) == 2) for i in range(count)] for count in counts)
 
 
@@ -222,7 +222,7 @@ def test_every_sample_is_compared(dumped):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_messages(dumped, name, size):
+def test_message_encodings_agree(dumped, name, size):
     values = of_size(SAMPLES[name], size)
     made = wire.body(name, **values)
     assert made.hex() == dumped[name, size].hex()
@@ -235,7 +235,7 @@ def test_messages(dumped, name, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_records(dumped, size):
+def test_record_encodings_agree(dumped, size):
     made = b"".join(wire.record(name, **of_size(values, size)) for name, values in RECORDS)
     assert made.hex() == dumped["RECORDS", size].hex()
     parsed = wire.records(made)
@@ -244,7 +244,7 @@ def test_records(dumped, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_lanes(dumped, size):
+def test_lane_encodings_agree(dumped, size):
     head = wire.block_head(**of_size(HEAD, size))
     assert head.hex() == dumped["block_head", size].hex()
     assert wire.parse_block_head(head)["number"] == HEAD["number"][SIZES.index(size)]
@@ -257,7 +257,7 @@ def test_lanes(dumped, size):
     assert private.hex() == dumped["lane_private", size].hex()
 
 
-def test_frames_come_out_of_any_pieces():
+def test_frames_are_read_from_any_pieces():
     chance = random.Random(1)
     sent = [wire.message(name, **of_size(SAMPLES[name], "usual")) for name in SAMPLES]
     stream, framer, got = b"".join(sent), wire.Framer(), []
@@ -268,7 +268,7 @@ def test_frames_come_out_of_any_pieces():
     assert [wire.frame(number, body) for number, body in got] == sent
 
 
-def test_what_is_cut_short_does_not_parse():
+def test_truncated_input_does_not_parse():
     for name, values in SAMPLES.items():
         made = wire.body(name, **of_size(values, "usual"))
         for cut in range(len(made)):
@@ -278,7 +278,7 @@ def test_what_is_cut_short_does_not_parse():
             wire.parse(wire.MESSAGES[name][0], made + b"\0")
 
 
-def test_a_changed_head_does_not_parse():
+def test_changed_head_does_not_parse():
     head = wire.block_head(**of_size(HEAD, "usual"))
     hello = wire.lane_hello(key("usual"), **of_size(LANE_HELLO, "usual"))
     for at in range(64):

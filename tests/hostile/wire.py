@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wire once more, from docs/protocol.md and nothing else: frames, messages, records, and
-what lanes say.  Encodes whatever it is given, valid or not; decodes what is whole."""
+"""A second implementation of the wire, from docs/protocol.md only: frames, messages, records, and the bytes of
+lanes. It encodes any values, valid or not, and decodes what is complete."""
 
 import ctypes
 import hashlib
@@ -62,7 +62,7 @@ def take_places(data):
 
 
 def put_short(value):
-    """Bytes with a u8 before them that says how many."""
+    """Bytes after a u8 with their length."""
     return struct.pack("<B", len(value)) + value
 
 
@@ -72,12 +72,12 @@ def take_short(data):
 
 
 def names(*each):
-    """What a KEEP holds."""
+    """The content of a KEEP."""
     return b"".join(put_short(n.encode() if isinstance(n, str) else n) for n in each)
 
 
 def several(fields):
-    """A u16 count, and so many of these."""
+    """A u16 count, and that many of these."""
     def put_several(each):
         return struct.pack("<H", len(each)) + b"".join(put(fields, one) for one in each)
 
@@ -233,7 +233,7 @@ def parse(number, content):
 
 
 class Framer:
-    """Frames out of pieces of a stream."""
+    """Frames from pieces of a stream."""
 
     def __init__(self):
         self.left = b""
@@ -324,7 +324,7 @@ CELL = 256 << 10
 
 
 def hash128(data, pos):
-    """(low, high) of data at that position: the sum over its parts in one cell each"""
+    """(low, high) of data at that position: the sum over its cells"""
     starts = [0, *range(CELL - pos % CELL, len(data), CELL)]
     total = 0
     for at, end in zip(starts, [*starts[1:], len(data)]):
@@ -377,7 +377,7 @@ def notice(**values):
 
 
 class Key:
-    """What proves a lane: the session's secret and both ends' nonces."""
+    """The proof of a lane: the session's secret and both ends' nonces."""
 
     def __init__(self, secret, source_nonce, sink_nonce):
         self.secret = secret

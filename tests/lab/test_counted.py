@@ -7,7 +7,7 @@ import os
 import pytest
 
 ADAPTER = os.environ["SLUICE_TRANSPORT"]
-# Far less than the tests move (each size of test_every_mix_and_size alone is more), in packets of the
+# Far less than the tests move (each size of test_files_and_streams_of_every_size_are_copied alone is more), in packets of the
 # largest path MTU there is.
 LEAST_BYTES = 40 << 20
 LEAST_PAIRS = 100

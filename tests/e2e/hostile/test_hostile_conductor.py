@@ -7,9 +7,9 @@ from arena import rdcp, untouched
 
 from peer import NAMES
 
-# ---- the far end of a rdcp ---------------------------------------------------------------------------
+# ---- the far end of an rdcp --------------------------------------------------------------------------
 
-def test_an_honest_far_end_is_believed(arena):
+def test_honest_far_end_is_accepted(arena):
     run = rdcp(arena, "honest")
     assert run.code == 0, run.errors()
     assert (arena.target / "f").read_bytes() == b"honest"
@@ -27,21 +27,21 @@ def test_an_honest_far_end_is_believed(arena):
      ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
       "STUCK", "RULE", "LISTED", "EVENT", "FINDING", "TAKEN")],
     ids=lambda x: x if isinstance(x, str) else "")
-def test_far_ends(arena, scenario, codes):
-    """rdcp fails, in time and in words that its terminal survives; the target is as it was."""
+def test_hostile_far_end_fails_rdcp(arena, scenario, codes):
+    """rdcp fails in time, with messages that are safe for its terminal; the target is unchanged."""
     run = rdcp(arena, scenario, "--progress=1")
     assert run.code in codes, (run.code, run.errors())
     assert run.errors().strip()
     if scenario == "extra_file":
-        # The first one is what was asked for.
+        # The first name is the requested one.
         (arena.target / "f").write_bytes(b"old")
     untouched(arena)
 
 
 @pytest.mark.parametrize("scenario", ["done_at_once", "done_and_gone", "silent", "stuck",
                                       "error_of_escapes", "never_reads", "local_frames:START"])
-def test_far_ends_that_are_brought_something(arena, scenario):
-    """A host that only says so has not stored it."""
+def test_far_end_that_stores_nothing_fails_rdcp(arena, scenario):
+    """A host that only reports success has not stored the file."""
     (arena.target / "mine").write_bytes(b"mine")
     run = rdcp(arena, scenario, "--remove-source-files", sources=["target/mine"],
                target="far:there")
@@ -50,15 +50,15 @@ def test_far_ends_that_are_brought_something(arena, scenario):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_far_names(arena, name):
-    """Into a directory, where a name is all that a source needs."""
+def test_names_from_a_far_end_are_checked(arena, name):
+    """The target is a directory, in which the source chooses the name."""
     run = rdcp(arena, "name_of:" + name, target=arena.target)
     assert run.code == 12, (run.code, run.errors())
     untouched(arena)
 
 
 @pytest.mark.parametrize("option", ["-v", "--json", "-vvv"])
-def test_what_a_far_end_says_of_it_is_shown_escaped(arena, option):
+def test_text_from_a_far_end_is_escaped(arena, option):
     for scenario, how in (("verdict_of_escapes", {}),
                           ("store_verdict_of_escapes", dict(sources=["outside/f"],
                                                             target="far:there"))):

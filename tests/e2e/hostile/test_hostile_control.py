@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile control channel: messages out of turn, frames that can not be, chance, and silence."""
+"""A hostile control channel: messages out of order, invalid frames, random damage, and silence."""
 
 import os
 import random
@@ -18,7 +18,7 @@ import wire
 from peer import (RDMA, SINK, SOURCE, SPARSE, SSH, TCP, TOTAL_NONE, U32, U64, data_record,
                   end_record, file_record, hole_record, total_of)
 
-# ---- states: what may not be said when ---------------------------------------------------------
+# ---- states: the messages that each allows ---------------------------------------------------------
 
 ANYTHING = {
     "OFFER": dict(round=0, places=[], no_rdma=""),
@@ -70,8 +70,8 @@ def say(e, what):
 
 @pytest.mark.parametrize("what", ANYTHING)
 @pytest.mark.parametrize("state", ["before-hello", "after-hello", "in-the-copy"])
-def test_what_is_not_its_turn(arena, state, what):
-    """To a sink that listens: everything but what its source may say now."""
+def test_message_out_of_order_fails_a_sink(arena, state, what):
+    """To a listening sink: every message that its source may not send now."""
     e = arena.sink().orders()
     if state == "after-hello":
         e.hello()
@@ -89,7 +89,7 @@ def test_what_is_not_its_turn(arena, state, what):
 @pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
                                   "STORED", "ANSWERS", "CELLS", "END", "DONE", "START", "RULE",
                                   "LISTED", "EVENT", "TAKEN"])
-def test_what_is_not_its_turn_for_a_source(arena, what):
+def test_message_out_of_order_fails_a_source(arena, what):
     e = arena.source().orders()
     e.open()
     if what == "END":
@@ -99,20 +99,20 @@ def test_what_is_not_its_turn_for_a_source(arena, what):
     elif what == "FILE_RESULT":
         e.frames.send("FILE_RESULT", file=99, code=11, text="")
     elif what == "STORED":
-        # The file that is on its way may be said to be stored; who can tell?
+        # The file in transfer may be reported as stored: the source cannot know better.
         e.frames.send("STORED", files=[dict(file=99)])
     else:
         say(e, what)
     fails(e, 12)
 
 
-def test_anything_before_hello(arena):
+def test_messages_before_hello_fail(arena):
     for name, values in [("PING", dict(cookie=1)), ("LANE_DOWN", dict(lane=0, epoch=0, why="")),
                          ("END", TOTAL_NONE)]:
         e = arena.sink().orders()
         e.frames.send(name, **values)
         if name == "PING":
-            # Only that is harmless; protocol.md has HELLO first all the same.
+            # This one would be harmless, but protocol.md requires HELLO first.
             e.hang_up()
             ends(e, 12, 44, verdict=False)
         else:
@@ -120,7 +120,7 @@ def test_anything_before_hello(arena):
 
 
 @pytest.mark.parametrize("what", HELLOS)
-def test_hellos(arena, what):
+def test_invalid_hello_fails(arena, what):
     over, code = HELLOS[what]
     e = arena.sink().orders()
     e.hello(**over)
@@ -132,8 +132,8 @@ def test_hellos(arena, what):
     dict(lanes=1, depth=1, block_size=4096), dict(timeout_ms=0), dict(timeout_ms=2**31 - 1),
     dict(features=U64), dict(memory=200000), dict(host=b"\xff\x1b[31m"), dict(host_id=0),
 ], ids=["the-most", "the-least", "timeout-0", "timeout-2^31-1", "features", "memory", "host", "another-host"])
-def test_hellos_that_are_taken(arena, over):
-    """The smaller of everything is agreed on; the copy goes well."""
+def test_valid_hello_is_accepted(arena, over):
+    """The smaller of each value is agreed on, and the copy succeeds."""
     e = arena.sink().orders()
     e.hello(**over)
     if "memory" in over and over["memory"] < U64:
@@ -148,7 +148,7 @@ def test_hellos_that_are_taken(arena, over):
     ends(e, 0)
 
 
-def test_hello_twice(arena):
+def test_second_hello_fails(arena):
     e = arena.sink().orders()
     e.hello()
     e.frames.send("HELLO", **e.our_hello(dict(version=wire.VERSION, lanes=1, depth=1, block_size=4096,
@@ -156,8 +156,8 @@ def test_hello_twice(arena):
     fails(e, 12)
 
 
-def test_our_own_hello_back(arena):
-    """Reflection: what an end says is no proof of another."""
+def test_reflected_hello_fails(arena):
+    """Reflection: an end's own message does not prove who the other end is."""
     e = arena.sink().orders()
     e.frames.send("HELLO", **e.frames.expect("HELLO"))
     fails(e, 12)
@@ -185,8 +185,8 @@ RAW = {
 
 @pytest.mark.parametrize("what", RAW)
 @pytest.mark.parametrize("state", ["at-first", "before-hello", "in-the-copy"])
-def test_frames_that_can_not_be(arena, state, what):
-    """The peer is told, if there is one, and the conductor hears the reason."""
+def test_invalid_frame_fails(arena, state, what):
+    """The peer, if there is one, and the conductor get the reason."""
     e = arena.sink()
     if state == "at-first":
         e.greeting()
@@ -199,8 +199,8 @@ def test_frames_that_can_not_be(arena, state, what):
     untouched(arena)
 
 
-def test_start_cut_at_every_byte(arena):
-    """Both ways: the stream ends there, or the frame says that this is all."""
+def test_start_truncated_at_every_byte_fails(arena):
+    """Truncated by the end of the stream, and by the length of the frame."""
     e = arena.sink()
     start = wire.body("START", **e.start_values)
     e.hang_up()
@@ -217,7 +217,7 @@ def test_start_cut_at_every_byte(arena):
         fails(e, 44, verdict=False)
 
 
-def test_hello_cut_at_every_byte(arena):
+def test_hello_truncated_at_every_byte_fails(arena):
     for cut in range(0, 88, 1 if COUNT > 1 else 4):
         e = arena.sink().orders()
         hello = wire.body("HELLO", **e.our_hello(e.frames.expect("HELLO")))
@@ -225,8 +225,8 @@ def test_hello_cut_at_every_byte(arena):
         fails(e, 12)
 
 
-def test_a_frame_byte_by_byte(arena):
-    """Slowly is not wrong."""
+def test_frame_may_arrive_byte_by_byte(arena):
+    """Slow is not wrong."""
     e = arena.sink().orders()
     hello = wire.message("HELLO", **e.our_hello(e.frames.expect("HELLO")))
     for i in range(len(hello)):
@@ -236,8 +236,8 @@ def test_a_frame_byte_by_byte(arena):
     fails(e, 44, verdict=False)
 
 
-def test_a_hundred_thousand_pings(arena):
-    """They are answered as far as we listen, and cost no memory when we don't."""
+def test_a_hundred_thousand_pings_are_handled(arena):
+    """They are answered while we read, and use no memory when we don't."""
     e = arena.sink().orders()
     lane = e.open()[0]
     pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
@@ -249,7 +249,7 @@ def test_a_hundred_thousand_pings(arena):
     ends(e, 0)
 
 
-def test_pings_from_one_who_never_reads(arena):
+def test_pings_of_a_peer_that_never_reads_are_handled(arena):
     e = arena.sink(timeout_ms=2000)
     e.orders().open()
     stop = threading.Event()
@@ -265,8 +265,8 @@ def test_pings_from_one_who_never_reads(arena):
 @pytest.mark.parametrize("text", ["\x1b]0;owned\x07", b"\x9b31mred", "line\nrdcp: done", "\r\x08x",
                                   "\u202eevil", b"\xff\xfe", "x" * 1023],
                          ids=["osc", "csi", "newline", "return", "bidi", "no-utf8", "long"])
-def test_error_texts(arena, text):
-    """ERROR crosses over as it is, for who prints it to escape."""
+def test_error_text_is_relayed(arena, text):
+    """ERROR is relayed unchanged; the program that prints it escapes it."""
     e = arena.sink().orders()
     e.open()
     e.frames.send("ERROR", code=11, host=text[:255], text=text)
@@ -279,8 +279,8 @@ def test_error_texts(arena, text):
                                     b"target/\xff\x1b[31m/x"],
                          ids=["4095", "deep", "slashes", "user-4000", "user", "user-300", "full",
                               "null", "below-a-file", "bytes"])
-def test_targets(arena, target):
-    """Whatever a conductor's user calls it: a sentence, and no more."""
+def test_any_target_name_gets_an_answer(arena, target):
+    """Whatever target a conductor names: one message, and no other effect."""
     e = arena.sink(flags=["FAR", "MKPATH"] if target != "/" * 4095 else ["FAR"]).orders(target=target)
     try:
         e.open()[0].records(file_record(size=5, want=0), data_record(b"bytes"), end_record(b"bytes"))
@@ -290,14 +290,14 @@ def test_targets(arena, target):
     e.hang_up()
     code = e.proc.wait(SOON)
     if target in ("a/" * 200, b"target/\xff\x1b[31m/x"):
-        # Those can be made; the first one is beside the target, and is what was asked for.
+        # These targets are possible; the first one is beside the target, as requested.
         shutil.rmtree(arena.top / "a", ignore_errors=True)
     else:
         assert code in (3, 11, 44)
     assert "\x1b" not in e.proc.errors()
 
 
-def test_an_end_without_stdio(arena):
+def test_end_without_stdio_fails(arena):
     gone, kept = os.pipe()
     os.close(gone)
     for how in (dict(stdout=kept), dict(preexec=lambda: (os.close(0), os.close(1))),
@@ -307,10 +307,10 @@ def test_an_end_without_stdio(arena):
     os.close(kept)
 
 
-# ---- chance ---------------------------------------------------------------------------------------
+# ---- random damage --------------------------------------------------------------------------------
 
 def honest_control(e, data):
-    """What an honest source says after its HELLO."""
+    """The messages of an honest source after its HELLO."""
     return [wire.message("CHOICE", transport=TCP, why=""), wire.message("PING", cookie=7),
             wire.message("LANE_DOWN", lane=0, epoch=0, why="x"),
             wire.message("END", **total_of(data))]
@@ -335,8 +335,8 @@ def damaged(chance, data, most=4):
 
 @pytest.mark.parametrize("what", ["start", "hello", "control", "records", "blocks"])
 @pytest.mark.parametrize("seed", range(4))
-def test_damage_by_chance(arena, what, seed):
-    """Honest sessions with some bytes wrong: they end, whatever comes of it."""
+def test_random_damage_ends_the_session_in_time(arena, what, seed):
+    """Honest sessions with some bytes changed: they end, with any result."""
     chance = random.Random("%s %d" % (what, seed))
     arena.memory_max += 16 << 20
     content = chance.randbytes(5000)
@@ -346,7 +346,7 @@ def test_damage_by_chance(arena, what, seed):
             e.greeting()
             start = wire.body("START", **e.start_values)
             if what == "start":
-                # Not the target: to write elsewhere would be right then.
+                # Not the target: then writing elsewhere would be right.
                 start = damaged(chance, start[:77]) + start[77:]
             e.frames.raw(wire.frame("START", start) + wire.message("WANT", name="*") +
                          wire.message("GO"))
@@ -379,7 +379,7 @@ def test_damage_by_chance(arena, what, seed):
 # ---- silence ------------------------------------------------------------------------------------
 
 def silent_after(e, state, role):
-    """Do all that leads to a state, and then nothing more."""
+    """Do everything that leads to a state, and then stay silent."""
     if state == "go":
         e.orders()
         return
@@ -419,7 +419,7 @@ def silent_after(e, state, role):
 @pytest.mark.parametrize("state", ["go", "hello", "offer", "half-a-lane", "lane", "choice", "copy"])
 @pytest.mark.parametrize("listens", [True, False], ids=["listening", "dialing"])
 @pytest.mark.parametrize("role", [SINK, SOURCE], ids=["sink", "source"])
-def test_silence(arena, role, listens, state):
+def test_silence_times_out(arena, role, listens, state):
     e = arena.end(role, target=arena.target, wants=["outside/f"], listens=listens,
                   timeout_ms=1000, connect_timeout_ms=1000)
     silent_after(e, state, role)
@@ -431,8 +431,8 @@ def test_silence(arena, role, listens, state):
 
 
 @pytest.mark.parametrize("role", [SINK, SOURCE], ids=["sink", "source"])
-def test_nothing_but_heartbeats(arena, role):
-    """Who lives may rest; it ends when they end, or when the user says so."""
+def test_heartbeats_keep_a_session_alive(arena, role):
+    """A peer that is alive may rest; the session ends when the heartbeats end, or when the user ends it."""
     e = arena.end(role, target=arena.target, wants=["outside/f"], timeout_ms=1000)
     silent_after(e, "copy", role)
     for _ in range(25):
@@ -443,8 +443,8 @@ def test_nothing_but_heartbeats(arena, role):
     fails(e, 20)
 
 
-def test_one_byte_now_and_then(arena):
-    """A frame that never becomes one is still a sign of life; its end is the end."""
+def test_slow_bytes_are_signs_of_life(arena):
+    """A frame that never completes is still a sign of life; when its bytes stop, the session ends."""
     e = arena.sink(timeout_ms=1000).orders()
     e.hello()
     e.offered()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile lanes, to a sink and to a source: blocks, wires that break and are held, credits, and lies about all that."""
+"""Hostile lanes, to a sink and to a source: blocks, wires that break or are held, credits, and false reports about
+them."""
 
 import time
 
@@ -31,12 +32,12 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("what", BLOCKS)
-def test_blocks(arena, what):
+def test_invalid_block_fails(arena, what):
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.raw(BLOCKS[what](lane))
     if what == "a-credit":
-        # No check is right: that is damage, and damage twice is the end.
+        # No check is right: that is damage, and damage twice ends the session.
         down = e.frames.expect("LANE_DOWN")
         assert e.frames.expect("LANE_STORED")["damaged"] == 1
         e.frames.send("LANE_DOWN", **down)
@@ -49,7 +50,7 @@ def test_blocks(arena, what):
 
 
 @pytest.mark.parametrize("at", [0, 5, 20, 40, 56, 63, 64, 100])
-def test_a_block_damaged_once_is_asked_for_again_and_twice_is_41(arena, at):
+def test_block_damaged_once_is_requested_again_and_twice_exits_41(arena, at):
     e = arena.sink().orders()
     lane = e.open()[0]
     block = lane.block(file_record(size=4) + data_record(b"good") + end_record(b"good"))
@@ -64,8 +65,8 @@ def test_a_block_damaged_once_is_asked_for_again_and_twice_is_41(arena, at):
     untouched(arena)
 
 
-def test_more_blocks_than_the_lane_has(arena):
-    """The sink takes what it can and no more memory than it has."""
+def test_blocks_beyond_the_credit_use_no_memory(arena):
+    """The sink accepts what it can, in the memory that it has."""
     e = arena.sink(depth=2).orders()
     lane = e.open()[0]
     lane.sock.settimeout(3)
@@ -76,8 +77,8 @@ def test_more_blocks_than_the_lane_has(arena):
     ends(e, 12, 44, verdict=False)
 
 
-def test_credits_that_nobody_reads(arena):
-    """A sink never waits to say them, and keeps but the last one."""
+def test_unread_credits_do_not_block_the_sink(arena):
+    """A sink never waits to send credits, and keeps only the latest."""
     e = arena.sink().orders()
     lane = e.open()[0]
     empty = 20000 * COUNT
@@ -90,7 +91,7 @@ def test_credits_that_nobody_reads(arena):
     ends(e, 0)
 
 
-def test_a_head_and_then_nothing(arena):
+def test_incomplete_block_waits_for_its_session(arena):
     """A lane may rest for as long as its session lives, and no longer."""
     e = arena.sink(timeout_ms=1000).orders()
     lane = e.open()[0]
@@ -99,8 +100,8 @@ def test_a_head_and_then_nothing(arena):
     fails(e, 30)
 
 
-def test_a_wire_that_breaks_again_and_again(arena):
-    """Ten without a block through are enough."""
+def test_repeatedly_broken_wire_ends_the_session(arena):
+    """Ten wires without a stored block end the session."""
     e = arena.sink(timeout_ms=5000).orders()
     lane, epoch = e.open()[0], 0
     for _ in range(40):
@@ -117,10 +118,10 @@ def test_a_wire_that_breaks_again_and_again(arena):
     untouched(arena)
 
 
-def test_no_new_wire_comes(arena):
+def test_missing_new_wire_times_out(arena):
     e = arena.sink(timeout_ms=1000).orders()
     lane = e.open()[0]
-    # Until it has heard the choice, it waits as long as for a first connection.
+    # Until it has received CHOICE, it waits as long as for a first connection.
     e.frames.send("PING", cookie=1)
     e.frames.expect("PONG")
     lane.close()
@@ -133,14 +134,14 @@ HOLDS = ["silent", "idle", "busy"]
 
 
 def hold_up(e, how, epoch):
-    """Never say that the wire of this epoch is over; answer whether the thread is busy, or not."""
+    """Never report that the wire of this epoch is over; answer whether the thread is busy, or not."""
     for _ in range(6 if how == "busy" else 1):
         check = e.frames.expect("LANE_CHECK", timeout=SOON)
         assert (check["lane"], check["epoch"]) == (0, epoch)
         if how == "busy":
             e.frames.send("LANE_HELD", lane=0, epoch=epoch, mtu=0, busy=1)
     if how == "busy":
-        # Four that were not busy had been enough.
+        # Four answers that were not busy were enough.
         assert e.proc.proc.poll() is None
         e.frames.send("CANCEL", signo=15)
         return ends(e, 20)
@@ -155,8 +156,8 @@ def hold_up(e, how, epoch):
 
 
 @pytest.mark.parametrize("how", HOLDS)
-def test_a_source_that_never_gives_a_broken_wire_up(arena, how):
-    """It may be away in a file call for ever, if it says so; if it does not, the session ends."""
+def test_source_that_never_gives_up_a_broken_wire(arena, how):
+    """It may stay in a file call forever if it answers that it is busy; otherwise the session ends."""
     e = arena.sink(timeout_ms=1000).orders()
     e.open()[0].close()
     epoch = e.frames.expect("LANE_STORED")["epoch"]
@@ -165,7 +166,7 @@ def test_a_source_that_never_gives_a_broken_wire_up(arena, how):
 
 
 @pytest.mark.parametrize("how", HOLDS)
-def test_a_sink_that_never_gives_a_broken_wire_up(arena, how):
+def test_sink_that_never_gives_up_a_broken_wire(arena, how):
     e, (lane,) = open_source(arena, timeout_ms=1000)
     lane.take_block()
     lane.close()
@@ -173,7 +174,7 @@ def test_a_sink_that_never_gives_a_broken_wire_up(arena, how):
     hold_up(e, how, epoch)
 
 
-# ---- lies about lanes ---------------------------------------------------------------------------
+# ---- false reports about lanes --------------------------------------------------------------------
 
 LANE_LIES = {
     "down-unknown-lane": ("LANE_DOWN", dict(lane=1, epoch=0, why=""), 12),
@@ -187,7 +188,7 @@ LANE_LIES = {
 
 
 @pytest.mark.parametrize("what", LANE_LIES)
-def test_lies_about_lanes_to_a_sink(arena, what):
+def test_false_lane_reports_fail_a_sink(arena, what):
     name, values, code = LANE_LIES[what]
     e = arena.sink().orders()
     e.open()
@@ -195,7 +196,7 @@ def test_lies_about_lanes_to_a_sink(arena, what):
     fails(e, code)
 
 
-def test_a_sink_asks_of_a_wire_that_it_has_not_given_up(arena):
+def test_lane_check_of_a_live_wire_fails(arena):
     e, _ = open_source(arena)
     e.frames.send("LANE_CHECK", lane=0, epoch=0, mtu=0)
     fails(e, 12)
@@ -212,7 +213,7 @@ STORED_LIES = {
 
 
 @pytest.mark.parametrize("what", STORED_LIES)
-def test_lies_about_what_is_stored(arena, what):
+def test_false_lane_stored_fails_a_source(arena, what):
     e, (lane,) = open_source(arena)
     lane.take_block()
     lane.close()
@@ -227,14 +228,14 @@ def test_lies_about_what_is_stored(arena, what):
     fails(e, 12)
 
 
-def test_stored_goes_backwards(arena):
+def test_decreasing_lane_stored_fails(arena):
     (arena.top / "big").write_bytes(pattern(4 * 16384))
     arena.before = manifest(arena.top, arena.target)
     e, (lane,) = open_source(arena, wants=["big"])
     for _ in range(3):
         lane.take_block()
     lane.grant(2)
-    # The credit must have been taken in before the wire breaks.
+    # The credit must have been received before the wire breaks.
     lane.take_block()
     time.sleep(0.3 * SLOW)
     lane.close()
@@ -244,13 +245,13 @@ def test_stored_goes_backwards(arena):
         e.dial(epoch=1)
     except (OSError, EOFError):
         pass
-    # It had read the credit, or had not: then 1 is all that it knows of.
+    # If it had not read the credit, 1 is all that it knows.
     e.hang_up()
     ends(e, 12, 44, verdict=False)
 
 
-def test_floods_of_lies_about_lanes(arena):
-    """They cost no memory; a lane whose epochs are used up ends the session."""
+def test_floods_of_lane_reports_use_bounded_memory(arena):
+    """They use no memory; a lane that has used up its epochs ends the session."""
     e, (lane,) = open_source(arena)
     for epoch in range(0, 20000 * COUNT, 2):
         if not e.frames.raw(
@@ -276,14 +277,14 @@ CREDITS = {
 
 
 @pytest.mark.parametrize("what", CREDITS)
-def test_credits(arena, what):
+def test_invalid_credit_fails_a_source(arena, what):
     e, (lane,) = open_source(arena)
     lane.take_block()
     lane.raw(CREDITS[what])
     fails(e, 12)
 
 
-def test_credits_that_go_back(arena):
+def test_decreasing_credit_fails(arena):
     (arena.top / "big").write_bytes(pattern(8 * 16384))
     arena.before = manifest(arena.top, arena.target)
     e, (lane,) = open_source(arena, wants=["big"])
@@ -294,8 +295,8 @@ def test_credits_that_go_back(arena):
     fails(e, 12)
 
 
-def test_no_credits_at_all(arena):
-    """A sink that rests is none that is gone; one that is silent is."""
+def test_missing_credits_time_out(arena):
+    """A resting sink is alive; a silent one is not."""
     (arena.top / "big").write_bytes(pattern(40 * 16384))
     arena.before = manifest(arena.top, arena.target)
     e, (lane,) = open_source(arena, wants=["big"], depth=4, timeout_ms=1000)

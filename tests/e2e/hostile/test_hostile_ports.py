@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile places: what an end is offered, who answers where it calls, and who comes to its port."""
+"""Hostile places: what an end is offered, which peer answers its connections, and which callers reach its port."""
 
 import os
 import resource
@@ -39,8 +39,8 @@ BAD_OFFERS = {
 
 
 @pytest.mark.parametrize("what", OFFERS)
-def test_offers_of_nothing_good(arena, what):
-    """The roles swap, or there is no way: never a copy, never a hang."""
+def test_useless_offers_swap_the_roles_or_fail(arena, what):
+    """The roles swap, or there is no route: never a copy, never a hang."""
     e = arena.source(listens=False, connect_timeout_ms=1000, timeout_ms=3000).orders()
     e.hello()
     e.frames.send("OFFER", round=0, places=OFFERS[what], no_rdma="")
@@ -53,14 +53,14 @@ def test_offers_of_nothing_good(arena, what):
 
 
 @pytest.mark.parametrize("what", BAD_OFFERS)
-def test_offers_that_can_not_be(arena, what):
+def test_invalid_offer_fails(arena, what):
     e = arena.source(listens=False).orders()
     e.hello()
     e.frames.send("OFFER", round=0, places=BAD_OFFERS[what], no_rdma="")
     fails(e, 12)
 
 
-def test_a_second_offer(arena):
+def test_second_offer_fails(arena):
     e = arena.source(listens=False).orders()
     e.hello()
     e.listen()
@@ -70,8 +70,8 @@ def test_a_second_offer(arena):
 
 @pytest.mark.parametrize("answer", ["nothing", "garbage", "its-own", "wrong-key", "wrong-lane",
                                     "wrong-role", "another-epoch", "another-shape", "half"])
-def test_who_answers_a_lane_must_prove_himself(arena, answer):
-    """Nothing of the file is said to one who has not the secret."""
+def test_peer_without_the_secret_gets_no_data(arena, answer):
+    """Nothing of the file is sent to a peer without the secret."""
     e = arena.source(listens=False, connect_timeout_ms=1500, timeout_ms=3000).orders()
     e.hello()
     listener = e.listen()
@@ -90,12 +90,12 @@ def test_who_answers_a_lane_must_prove_himself(arena, answer):
     fails(e, 44, 35, verdict=False)
 
 
-# ---- who comes to an end's port --------------------------------------------------------------------
+# ---- callers at an end's port -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", STRANGERS)
-def test_strangers_at_a_lanes_port(arena, what):
-    """They are shown out, and the transfer is none the worse."""
+def test_strangers_at_a_lane_port_are_disconnected(arena, what):
+    """They are disconnected, and the transfer is not affected."""
     e = arena.sink().orders()
     e.hello()
     e.offered()
@@ -115,8 +115,8 @@ def test_strangers_at_a_lanes_port(arena, what):
     assert (arena.target / "f").read_bytes() == b"good"
 
 
-def test_a_lane_of_an_epoch_that_was(arena):
-    """A hello that was good once is good no more: neither as it was nor for an epoch before."""
+def test_hello_of_a_past_epoch_is_refused(arena):
+    """A hello is valid once: neither a copy of it nor one for an earlier epoch is accepted."""
     e = arena.sink().orders()
     e.hello()
     e.offered()
@@ -132,7 +132,7 @@ def test_a_lane_of_an_epoch_that_was(arena):
     ends(e, 0)
 
 
-def test_the_last_epoch_but_one(arena):
+def test_next_to_last_epoch_works(arena):
     e = arena.sink().orders()
     e.hello()
     e.offered()
@@ -146,7 +146,7 @@ def test_the_last_epoch_but_one(arena):
     untouched(arena)
 
 
-def test_a_thousand_at_a_lanes_port(arena):
+def test_a_thousand_callers_at_a_lane_port(arena):
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     e = arena.sink().orders()
     e.hello()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rdrecv's door, and guests who got past it since they have the key (tests/hostile/tls.py)."""
+"""The port of an rdrecv, and hostile senders that have its key (tests/hostile/tls.py)."""
 
 import os
 import secrets
@@ -20,11 +20,11 @@ import wire
 from peer import (CELL, EXTENT, NAMES, ORDERED, SOURCE, STREAM, TCP, TOTAL_NONE, U16, U32, U64,
                   data_record, end_record, file_record, total_of)
 
-# ---- a rdrecv's door ---------------------------------------------------------------------------------
+# ---- the port of an rdrecv -----------------------------------------------------------------------------
 
 
 def client_hello():
-    """A real one, of somebody who has no key."""
+    """A real ClientHello of a client without the key."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -36,7 +36,7 @@ def client_hello():
 
 
 def is_served(arena, rdrecv, within=None):
-    """A good rdsend is served; returns how long it took."""
+    """An honest rdsend is served; returns how long that took."""
     start = time.monotonic()
     rdsend = sender(arena, rdrecv.port, arena.top / "f")
     assert rdsend.wait(20) == 0, rdsend.errors()
@@ -59,8 +59,8 @@ KNOCKS = {
 
 
 @pytest.mark.parametrize("what", KNOCKS)
-def test_knocks_at_a_receivers_door(arena, what):
-    """Who has no key is shown out at once; nothing on disk was touched; the next one is served."""
+def test_callers_without_a_key_are_disconnected(arena, what):
+    """A caller without the key is disconnected at once; no file was touched; the next caller is served."""
     rdrecv = receiver(arena, arena.target / "f")
     for _ in range(5):
         shown_out(knock(rdrecv.port, KNOCKS[what]))
@@ -69,7 +69,7 @@ def test_knocks_at_a_receivers_door(arena, what):
     is_served(arena, rdrecv)
 
 
-def test_client_hellos_cut_at_every_byte(arena):
+def test_client_hello_truncated_at_every_byte(arena):
     rdrecv = receiver(arena, arena.target / "f")
     hello = client_hello()
     for cut in range(1, len(hello), 1 if COUNT > 1 else 7):
@@ -83,8 +83,8 @@ def test_client_hellos_cut_at_every_byte(arena):
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"S", client_hello()[:-1]],
                          ids=["silent", "one-byte", "of-a-lane", "nearly-a-hello"])
-def test_a_thousand_at_a_receivers_door(arena, first):
-    """They keep nobody out, and cost little."""
+def test_a_thousand_callers_do_not_block_a_sender(arena, first):
+    """They keep no sender out, and cost little."""
     files_of()
     rdrecv = receiver(arena, arena.target / "f")
     arena.memory.look(rdrecv.proc.pid)
@@ -96,8 +96,8 @@ def test_a_thousand_at_a_receivers_door(arena, first):
         sock.close()
 
 
-def test_a_byte_now_and_then_at_a_receivers_door(arena):
-    """Nobody takes a place for longer than a handshake may last."""
+def test_slow_handshakes_are_limited_in_time(arena):
+    """No caller occupies a place for longer than a handshake may take."""
     rdrecv = receiver(arena, arena.target / "f")
     hello, stop = client_hello(), threading.Event()
 
@@ -123,7 +123,7 @@ def test_a_byte_now_and_then_at_a_receivers_door(arena):
         dripping.join()
 
 
-def test_wrong_keys_and_then_the_right_one(arena):
+def test_right_key_is_accepted_after_wrong_ones(arena):
     rdrecv = receiver(arena, arena.target / "f")
     for i in range(300 * COUNT):
         with pytest.raises(tls.Refused):
@@ -142,10 +142,10 @@ def test_wrong_keys_and_then_the_right_one(arena):
     is_served(arena, rdrecv)
 
 
-# ---- past it: somebody who has the key -----------------------------------------------------------------
+# ---- senders that have the key ----------------------------------------------------------------------------
 
 class Guest(peer.Session):
-    """A source that a rdrecv has let in."""
+    """A source that an rdrecv has admitted."""
 
     def __init__(self, arena, rdrecv):
         self.tls = tls.Client(knock(rdrecv.port), bytes.fromhex(KEY.split(":")[1]))
@@ -165,7 +165,7 @@ class Guest(peer.Session):
         assert self.frames.expect("DONE") == total_of(data)
 
 
-def test_an_honest_guest_is_served(arena):
+def test_honest_sender_is_served(arena):
     rdrecv = receiver(arena, arena.target / "f")
     guest = Guest(arena, rdrecv)
     guest.finish(guest.open(lanes=1)[0])
@@ -173,8 +173,8 @@ def test_an_honest_guest_is_served(arena):
     assert (arena.target / "f").read_bytes() == b"good"
 
 
-def test_what_a_guest_says_of_its_times(arena):
-    """Only what is printed comes of it."""
+def test_times_of_a_sender_only_affect_the_report(arena):
+    """They only change what is printed."""
     rdrecv = receiver(arena, "-v", arena.target / "f")
     guest = Guest(arena, rdrecv)
     lane = guest.open(lanes=1)[0]
@@ -198,7 +198,7 @@ GUESTS = {
 
 
 @pytest.mark.parametrize("what", GUESTS)
-def test_guests_that_say_something_else(arena, what):
+def test_wrong_messages_of_a_sender_fail(arena, what):
     data, code = GUESTS[what]
     rdrecv = receiver(arena, arena.target / "f")
     guest = Guest(arena, rdrecv)
@@ -208,7 +208,7 @@ def test_guests_that_say_something_else(arena, what):
 
 
 @pytest.mark.parametrize("what", ["version-99", "same-role", "want-rdma", "lanes-0", "block-3"])
-def test_hellos_of_guests(arena, what):
+def test_invalid_hello_of_a_sender_fails(arena, what):
     over, code = HELLOS[what]
     rdrecv = receiver(arena, arena.target / "f")
     Guest(arena, rdrecv).hello(**over)
@@ -218,7 +218,7 @@ def test_hellos_of_guests(arena, what):
 
 @pytest.mark.parametrize("after", ["tls", "hello", "offer", "lane", "copy"])
 @pytest.mark.parametrize("how", ["silence", "hang-up"])
-def test_guests_that_leave_it_at_that(arena, after, how):
+def test_sender_that_stops_times_out(arena, after, how):
     rdrecv = receiver(arena, "--timeout=1", "--connect-timeout=1", arena.target / "f")
     guest = Guest(arena, rdrecv)
     if after != "tls":
@@ -238,8 +238,8 @@ def test_guests_that_leave_it_at_that(arena, after, how):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_guests(arena, name):
-    """The target is what the receiver's user said, whatever the sender calls it."""
+def test_name_of_a_sender_does_not_change_the_target(arena, name):
+    """The target is the one that the receiver's user named, whatever name the sender gives."""
     rdrecv = receiver(arena, arena.target / "new")
     guest = Guest(arena, rdrecv)
     lane = guest.open(lanes=1)[0]
@@ -258,8 +258,8 @@ def test_names_of_guests(arena, name):
 
 @pytest.mark.parametrize("what", ["directory", "contents", "question", "symlink", "attribute", "keep",
                                   "in-a-directory", "same", "have"])
-def test_trees_of_guests(arena, what):
-    """A rdrecv takes a stream or a file, and nothing else."""
+def test_trees_of_a_sender_are_refused(arena, what):
+    """An rdrecv accepts a stream or a file, and nothing else."""
     rdrecv = receiver(arena, arena.target / "f")
     guest = Guest(arena, rdrecv)
     lane = guest.open(lanes=1)[0]
@@ -273,8 +273,8 @@ def test_trees_of_guests(arena, what):
     untouched(arena)
 
 
-def test_crowds_and_impostors_during_a_transfer(arena):
-    """Connections to the port of a session: none disturbs it, or is answered."""
+def test_callers_during_a_transfer_do_not_disturb_it(arena):
+    """Connections to the port of a session: none disturbs it or is answered."""
     files_of()
     rdrecv = receiver(arena, arena.target / "f")
     guest = Guest(arena, rdrecv)
@@ -292,7 +292,7 @@ def test_crowds_and_impostors_during_a_transfer(arena):
             crowd.append(sock)
     for what in ("tls", "wrong-key", "lane-64", "from-a-sink"):
         shown_out(knock(rdrecv.port, STRANGERS[what](lane)))
-    # What was said once is no use a second time.
+    # A recorded message is useless a second time.
     shown_out(knock(rdrecv.port, lane.hello()))
     lane.records(end_record(data))
     assert guest.result()["code"] == 0
@@ -306,7 +306,7 @@ def test_crowds_and_impostors_during_a_transfer(arena):
 
 
 class Proxy(threading.Thread):
-    """Passes connections on and keeps what each began with."""
+    """Forwards connections and records the first bytes of each."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -342,8 +342,8 @@ class Proxy(threading.Thread):
             pass
 
 
-def test_replays(arena):
-    """What somebody on the way has heard opens nothing: no lane, and no session."""
+def test_replayed_bytes_open_nothing(arena):
+    """Recorded bytes open nothing: no lane, and no session."""
     rdrecv = receiver(arena, arena.target / "f")
     proxy = Proxy(rdrecv.port)
     rdsend = sender(arena, proxy.port, "--", "sh", "-c",
@@ -358,7 +358,7 @@ def test_replays(arena):
         shown_out(knock(rdrecv.port, said))
     assert (rdsend.wait(20), rdrecv.wait(20)) == (0, 0), rdsend.errors() + rdrecv.errors()
     assert (arena.target / "f").read_bytes() == bytes(600000)
-    # And another receiver with the same key has not heard any of it before.
+    # Another receiver with the same key has not seen any of these bytes.
     rdrecv = receiver(arena, arena.target / "f")
     for said in hellos + handshakes:
         shown_out(knock(rdrecv.port, said))
@@ -367,8 +367,8 @@ def test_replays(arena):
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_floods_of_guests(arena, reads):
-    """PINGs and key updates without end, over TLS; then all goes on."""
+def test_flood_of_a_sender_is_survived(arena, reads):
+    """Endless PINGs and key updates over TLS; then the transfer continues."""
     rdrecv = receiver(arena, arena.target / "f")
     guest = Guest(arena, rdrecv)
     lane = guest.open(lanes=1)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile door: who answers a rdsend."""
+"""A hostile receiver that answers an rdsend."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from arena import SOON
 from doors import HELLO_TO_NOBODY, sender
 from hosts import SLOW
 
-# ---- a hostile door: who answers a rdsend ----------------------------------------------------------------
+# ---- a hostile receiver ------------------------------------------------------------------------------------
 
 DOORS = {
     "closes": (b"", True), "garbage": (os.urandom(5000), False), "text": (b"220 ready\r\n", False),
@@ -21,7 +21,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("what", DOORS)
-def test_who_answers_a_sender(arena, what):
+def test_hostile_receiver_fails_rdsend(arena, what):
     data, closes = DOORS[what]
     listener = socket.create_server(("127.0.0.1", 0))
     rdsend = sender(arena, listener.getsockname()[1], "--connect-timeout=1", "--timeout=1",

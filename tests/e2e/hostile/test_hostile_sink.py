@@ -16,9 +16,9 @@ import wire
 from peer import (I64, NAMES, ORDERED, PRESERVE, SPARSE, STREAM, TOTAL_NONE, U32, U64, data_record,
                   end_record, file_record, hole_record, total_of)
 
-# ---- that an honest one gets through (else nothing below means anything) -------------------
+# ---- an honest source succeeds (otherwise the tests below mean nothing) ---------------------
 
-def test_an_honest_source_is_served(arena):
+def test_honest_source_is_served(arena):
     e, lane = peaceful_sink(arena)
     assert e.result()["code"] == 0
     assert lane.credit()["stored"] == 1
@@ -34,14 +34,14 @@ def test_an_honest_source_is_served(arena):
 
 @pytest.mark.parametrize("want", ["dir/f", "dir/*", "*"])
 @pytest.mark.parametrize("name", NAMES)
-def test_names(arena, name, want):
+def test_hostile_names_are_refused(arena, name, want):
     e = arena.sink(wants=[want]).orders()
     lane = e.open()[0]
     lane.records(file_record(name=NAMES[name], size=3), data_record(b"bad"), end_record(b"bad"))
     plain = b"/" not in NAMES[name] and b"\0" not in NAMES[name] and 0 < len(NAMES[name]) < 256 \
         and NAMES[name][:1] != b"."
     if "*" in want and plain:
-        # It may be what was meant; it stays in the target, and is shown escaped.
+        # It may be the requested name; it stays in the target, and is printed escaped.
         assert e.result()["code"] == 0
         e.end(**total_of(b"bad"))
         ends(e, 0)
@@ -125,12 +125,12 @@ FILES = {
 
 
 @pytest.mark.parametrize("what", FILES)
-def test_records(arena, what):
+def test_invalid_record_fails(arena, what):
     e = arena.sink().orders()
     lane = e.open()[0]
     block = b""
     for record in FILES[what]:
-        # No record goes on in another block.
+        # No record continues in another block.
         if len(block) + len(record) > e.block_size:
             lane.records(block)
             block = b""
@@ -138,11 +138,11 @@ def test_records(arena, what):
     lane.records(block)
     accepted = "second-file", "same-id"
     if any(word in what for word in accepted):
-        # The second one is only refused by itself, if at all: what came first is stored.
+        # The second one is at most refused itself: the first one is stored.
         codes = sorted(e.result()["code"] for _ in range(2))
         assert codes == [0, 11] or codes == [0, 0] and "same-id" in what
         e.end(**total_of(b"", b""))
-        # No record says that there are several.
+        # No record announces several.
         ends(e, 11 if any(codes) else 0)
         assert (arena.target / "f").read_bytes() == b""
     else:
@@ -152,8 +152,8 @@ def test_records(arena, what):
 
 
 @pytest.mark.parametrize("size", [I64, 1 << 62, 1 << 50])
-def test_a_file_of_a_size_that_no_disk_has(arena, size):
-    """It is refused when it is announced, or when it ends: in either case nothing is left."""
+def test_file_larger_than_any_disk_fails(arena, size):
+    """It is refused when it is announced or when it ends; nothing is left in either case."""
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.records(file_record(size=size), data_record(b"x", pos=size - 1))
@@ -164,8 +164,8 @@ def test_a_file_of_a_size_that_no_disk_has(arena, size):
 
 
 @pytest.mark.parametrize("flags", [SPARSE, SPARSE | ORDERED, SPARSE | ORDERED | STREAM])
-def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
-    """It costs nothing: neither time nor room."""
+def test_largest_hole_costs_nothing(arena, flags):
+    """It takes neither time nor disk space."""
     e = arena.sink().orders()
     lane = e.open()[0]
     size = 0 if flags & STREAM else I64
@@ -183,7 +183,7 @@ def test_a_hole_of_all_that_a_file_can_hold(arena, flags):
 
 
 def huge(arena):
-    """So much that nobody reads it while a test waits; as large as a file may be here."""
+    """So large that a test cannot wait until it is read; as large as a file may be here."""
     for size in (15 << 40, 1 << 40):
         try:
             with open(arena.top / "probe", "wb") as f:
@@ -198,7 +198,7 @@ def huge(arena):
 
 @pytest.mark.parametrize("how", [dict(flags=["VERIFY"]), dict(digest=4)], ids=str)
 def test_reading_a_hole_back_costs_nothing(arena, how):
-    """What is no data need not be read, and Adler-32 of zeros is known at once."""
+    """Holes need not be read, and the Adler-32 of zeros is computed directly."""
     size = huge(arena)
     e = arena.sink(**how).orders()
     lane = e.open()[0]
@@ -215,7 +215,7 @@ def test_reading_a_hole_back_costs_nothing(arena, how):
 @pytest.mark.parametrize("digest", [1, 2, 3])
 @pytest.mark.parametrize("how", ["cancel", "leave"])
 def test_a_digest_of_a_huge_hole_ends_with_the_session(arena, digest, how):
-    """The user asked for a digest that each byte counts for; whoever stops waiting ends it."""
+    """The user requested a digest over every byte; ending the session ends the computation."""
     size = huge(arena)
     e = arena.sink(digest=digest).orders()
     lane = e.open()[0]
@@ -236,20 +236,20 @@ def test_a_digest_of_a_huge_hole_ends_with_the_session(arena, digest, how):
 
 
 @pytest.mark.parametrize("preserve", [False, True])
-def test_set_id_bits_do_not_pass(arena, preserve):
+def test_set_id_bits_are_dropped(arena, preserve):
     (arena.target / "f").unlink()
     e = arena.sink(flags=PRESERVE if preserve else []).orders()
-    # 4242 is nobody here: the owner is not the source's.
+    # 4242 is an unknown user here: the owner is not the source's.
     e.open()[0].records(file_record(mode=0o7777, uid=4242, gid=4242), end_record())
     assert e.result()["code"] == 0
     e.end(**total_of(b""))
     ends(e, 0)
-    # The sticky bit is one of the mode.
+    # The sticky bit belongs to the mode.
     assert stat.S_IMODE((arena.target / "f").stat().st_mode) & (0o6000 if preserve else 0o7000) == 0
 
 
 @pytest.mark.parametrize("seconds", [-1 << 63, I64, -1, 1 << 40])
-def test_times_out_of_all_calendars(arena, seconds):
+def test_extreme_times_are_handled(arena, seconds):
     e = arena.sink(flags=PRESERVE).orders()
     e.open()[0].records(file_record(mtime_s=seconds, atime_s=seconds, mtime_ns=999999999),
                         end_record())
@@ -260,7 +260,7 @@ def test_times_out_of_all_calendars(arena, seconds):
 
 
 @pytest.mark.parametrize("flags", [0, ORDERED, STREAM | ORDERED])
-def test_a_wrong_digest_is_41_and_the_old_file_stays(arena, flags):
+def test_wrong_digest_exits_41_and_the_old_file_stays(arena, flags):
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.records(file_record(size=0 if flags & STREAM else 4, flags=flags), data_record(b"good"),
@@ -272,8 +272,8 @@ def test_a_wrong_digest_is_41_and_the_old_file_stays(arena, flags):
     untouched(arena)
 
 
-def test_lanes_at_one_place_of_an_ordered_file(arena):
-    """Only one has its turn: the digest and the file are nobody else's then."""
+def test_lanes_at_one_position_of_an_ordered_file(arena):
+    """Only one lane has its turn: it alone uses the digest and the file then."""
     arena.memory_max += 16 << 20
     piece = pattern(1 << 19)
     for i in range(4 * COUNT):
@@ -281,7 +281,7 @@ def test_lanes_at_one_place_of_an_ordered_file(arena):
         lanes = e.open()
         for lane in lanes:
             lane.records(file_record(size=16 * len(piece), flags=ORDERED))
-        # All but one wait for the same turn, and have it when that one is done.
+        # All lanes but one wait for the same turn, and get it when that one is done.
         for j, lane in enumerate(lanes[1:]):
             lane.records(data_record(piece[j:], pos=7))
         lanes[0].records(data_record(b"7 bytes"))
@@ -289,8 +289,8 @@ def test_lanes_at_one_place_of_an_ordered_file(arena):
         untouched(arena)
 
 
-def test_a_file_that_ends_while_lanes_wait_for_it(arena):
-    """Who waits for it to be opened finds it gone, unless it holds on to it."""
+def test_file_that_ends_while_lanes_wait_for_it(arena):
+    """A lane that waits for the file to be opened finds it gone, unless it holds a reference."""
     e = arena.sink(lanes=8, depth=8, wants=["*"]).orders()
     lanes = e.open()
     count = 300 * COUNT
@@ -308,7 +308,7 @@ def test_a_file_that_ends_while_lanes_wait_for_it(arena):
     ends(e, 0)
 
 
-def test_pieces_of_no_bytes_for_long(arena):
+def test_endless_empty_pieces_are_refused(arena):
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.records(file_record(size=4))
@@ -339,7 +339,7 @@ EXTENTS = {
 
 
 @pytest.mark.parametrize("what", EXTENTS)
-def test_extents(arena, what):
+def test_invalid_extent_fails(arena, what):
     _, over = EXTENTS[what]
     e = arena.sink().orders()
     lane = e.open()[0]
@@ -366,7 +366,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_an_end_that_does_not_agree(arena, what):
+def test_wrong_end_totals_fail(arena, what):
     values, code = ENDS[what]
     e, _ = peaceful_sink(arena)
     e.result()
@@ -374,7 +374,7 @@ def test_an_end_that_does_not_agree(arena, what):
     fails(e, code)
 
 
-def test_end_before_all_bytes(arena):
+def test_end_before_all_bytes_fails(arena):
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.records(file_record(size=9), data_record(b"some"))
@@ -384,8 +384,8 @@ def test_end_before_all_bytes(arena):
     untouched(arena)
 
 
-def test_end_before_anything(arena):
-    """What was asked for is not stored: that is no success."""
+def test_end_before_anything_fails(arena):
+    """The requested file is not stored: that is not a success."""
     e = arena.sink().orders()
     e.open()
     e.frames.send("END", **TOTAL_NONE)
@@ -393,7 +393,7 @@ def test_end_before_anything(arena):
     untouched(arena)
 
 
-def test_end_before_the_lanes(arena):
+def test_end_before_the_lanes_fails(arena):
     e = arena.sink().orders()
     e.hello()
     e.frames.send("END", **TOTAL_NONE)
@@ -401,22 +401,22 @@ def test_end_before_the_lanes(arena):
     untouched(arena)
 
 
-def test_end_for_fewer_than_were_asked_for(arena):
+def test_end_with_missing_files_fails(arena):
     e, _ = peaceful_sink(arena, wants=["dir/f", "dir/g"])
     e.result()
     e.end(**total_of(b"good"))
     fails(e, 12)
 
 
-def test_end_twice(arena):
-    """The second one comes before the verdict, or after it and means nothing."""
+def test_second_end_changes_nothing(arena):
+    """The second END arrives before the verdict, or after it and is ignored."""
     e, _ = peaceful_sink(arena)
     e.result()
     e.frames.raw(2 * wire.message("END", **total_of(b"good")))
     ends(e, 0, 12)
 
 
-def test_times_twice(arena):
+def test_second_times_fails(arena):
     e, _ = peaceful_sink(arena)
     e.frames.send("TIMES", **peer.TIMES_NONE)
     e.frames.send("TIMES", **peer.TIMES_NONE)
@@ -428,14 +428,14 @@ def test_times_twice(arena):
 
 
 def test_times_after_end(arena):
-    """Before the verdict, or after it, where they mean nothing."""
+    """Before the verdict, or after it, where it is ignored."""
     e, _ = peaceful_sink(arena)
     e.result()
     e.frames.raw(wire.message("END", **total_of(b"good")) + wire.message("TIMES", **peer.TIMES_NONE))
     ends(e, 0, 12)
 
 
-def test_data_after_end(arena):
+def test_data_after_end_fails(arena):
     e, lane = peaceful_sink(arena)
     e.result()
     e.end(**total_of(b"good"))
@@ -444,8 +444,8 @@ def test_data_after_end(arena):
     assert (arena.target / "f").read_bytes() == b"good"
 
 
-def test_files_after_end(arena):
-    """They are none of the session's: nothing is opened, counted or left behind."""
+def test_files_after_end_are_not_stored(arena):
+    """They do not belong to the session: nothing is opened, counted or left behind."""
     for i in range(20 * COUNT):
         e, lane = peaceful_sink(arena, wants=["*"])
         e.result()
@@ -463,8 +463,8 @@ def test_files_after_end(arena):
         assert [p.name for p in arena.target.iterdir()] == ["f"]
 
 
-def test_hanging_up_instead_of_end(arena):
-    """Never taken for the end of a stream."""
+def test_disconnect_instead_of_end_fails(arena):
+    """It is never taken for the end of a stream."""
     e, lane = peaceful_sink(arena, wants=["dir/f", "dir/g"])
     e.result()
     lane.close()
@@ -472,7 +472,7 @@ def test_hanging_up_instead_of_end(arena):
     fails(e, 44, verdict=False)
 
 
-def test_hanging_up_in_a_stream(arena):
+def test_disconnect_in_a_stream_fails(arena):
     e = arena.sink().orders()
     lane = e.open()[0]
     lane.records(file_record(flags=STREAM | ORDERED), data_record(b"some"))
@@ -482,8 +482,8 @@ def test_hanging_up_in_a_stream(arena):
     untouched(arena)
 
 
-def test_a_stream_takes_one_file(arena):
-    """STDIO: descriptor 1 of the end is its channel here, so nothing of it may be said."""
+def test_stream_accepts_one_file(arena):
+    """With STDIO descriptor 1 of the end is its channel here, so it must not be written to."""
     e = arena.sink(target="", wants=["-"], flags=["STDIO"]).orders()
     lane = e.open()[0]
     lane.records(file_record(name="", flags=STREAM | ORDERED), end_record(),

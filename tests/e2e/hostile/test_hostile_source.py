@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile sink: results, verdicts and ends that a source must not believe."""
+"""A hostile sink: results, verdicts and ends that a source must reject."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from hosts import pattern
 import wire
 from peer import U32, U64, total_of
 
-# ---- that an honest one gets through (else nothing below means anything) -------------------
+# ---- an honest sink succeeds (otherwise the tests below mean nothing) -------------------------
 
-def test_an_honest_sink_is_served(arena):
+def test_honest_sink_is_served(arena):
     e, (lane,) = open_source(arena)
     records, end = serve(e, lane)
     assert records["DATA"]["bytes"] == b"outside"
@@ -38,17 +38,17 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("what", RESULTS)
-def test_results_of_files_never_sent(arena, what):
+def test_results_for_unsent_files_fail(arena, what):
     e, (lane,) = open_source(arena, wants=["target/f"], flags=["REMOVE_SOURCE"], target="")
     take_all(e, lane)
     name, values = RESULTS[what]
     e.frames.send(name, **values)
     fails(e, 12)
-    # What it is told to be stored may be gone.
+    # A file that is reported as stored may be gone.
     assert (arena.target / "f").exists() or dict(file=1) in values.get("files", [])
 
 
-def test_a_result_twice(arena):
+def test_second_result_fails(arena):
     e, (lane,) = open_source(arena)
     take_all(e, lane)
     e.say_stored(1)
@@ -56,7 +56,7 @@ def test_a_result_twice(arena):
     fails(e, 12)
 
 
-def test_a_result_before_the_file_was_read(arena):
+def test_result_before_the_file_was_read_removes_nothing(arena):
     """Success for a file that is still being sent: it is not removed."""
     (arena.target / "big").write_bytes(pattern(64 * 16384))
     e, (lane,) = open_source(arena, wants=["target/big"], flags=["REMOVE_SOURCE"], depth=4)
@@ -67,7 +67,7 @@ def test_a_result_before_the_file_was_read(arena):
 
 
 @pytest.mark.parametrize("answer", ["failure", "silence", "hang-up", "error", "unknown-outcome"])
-def test_a_source_is_removed_for_nothing_but_success(arena, answer):
+def test_only_success_removes_a_source(arena, answer):
     e, (lane,) = open_source(arena, wants=["target/f"], flags=["REMOVE_SOURCE"], timeout_ms=1000)
     take_all(e, lane)
     if answer == "failure":
@@ -92,7 +92,7 @@ def test_a_source_is_removed_for_nothing_but_success(arena, answer):
     assert (arena.target / "f").read_bytes() == b"old"
 
 
-def test_a_source_that_was_changed_is_not_removed(arena):
+def test_changed_source_is_not_removed(arena):
     e, (lane,) = open_source(arena, wants=["target/f"], flags=["REMOVE_SOURCE"])
     take_all(e, lane)
     (arena.target / "f").write_bytes(b"newer")
@@ -112,14 +112,14 @@ DONES = {
 
 
 @pytest.mark.parametrize("what", DONES)
-def test_a_wrong_done_is_41(arena, what):
+def test_wrong_done_exits_41(arena, what):
     e, (lane,) = open_source(arena)
     _, end = serve(e, lane)
     e.frames.send("DONE", **{**end, **DONES[what]})
     fails(e, 41)
 
 
-def test_done_without_results_is_41(arena):
+def test_done_without_results_exits_41(arena):
     e, (lane,) = open_source(arena)
     take_all(e, lane)
     e.frames.send("DONE", **e.frames.expect("END"))
@@ -127,7 +127,7 @@ def test_done_without_results_is_41(arena):
 
 
 @pytest.mark.parametrize("when", ["before-the-lanes", "before-a-block", "before-end"])
-def test_done_before_end(arena, when):
+def test_done_before_end_fails(arena, when):
     e = arena.source().orders()
     if when == "before-the-lanes":
         e.hello()
@@ -139,7 +139,7 @@ def test_done_before_end(arena, when):
     fails(e, 12)
 
 
-def test_done_and_then_an_error_means_nothing(arena):
+def test_error_after_done_is_ignored(arena):
     e, (lane,) = open_source(arena)
     _, end = serve(e, lane)
     e.frames.raw(wire.message("DONE", **end) +

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile conductor: START, and what it asks an end for."""
+"""A hostile conductor: START, and what it requests from an end."""
 
 import time
 
@@ -11,7 +11,7 @@ import wire
 from peer import (FLAGS, SINK, SOURCE, TCP, TOTAL_NONE, U16, U32, U64, data_record, end_record,
                   file_record, total_of)
 
-# ---- START and what a conductor may ask for ---------------------------------------------------
+# ---- START and its requests -------------------------------------------------------------------
 
 STARTS = {
     "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
@@ -31,7 +31,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("what", STARTS)
-def test_starts(arena, what):
+def test_invalid_start_fails(arena, what):
     over, code = STARTS[what]
     e = arena.sink().orders(**over)
     fails(e, code)
@@ -48,8 +48,8 @@ STARTS_TAKEN = {
 
 
 @pytest.mark.parametrize("what", STARTS_TAKEN)
-def test_starts_that_are_taken(arena, what):
-    """Pools are mapped, but nothing is allocated for them before bytes come."""
+def test_extreme_valid_start_is_accepted(arena, what):
+    """Pools are mapped, but no memory is used before data arrives."""
     e = arena.sink().orders(**STARTS_TAKEN[what])
     if what == "memory-1":
         e.hello()
@@ -67,8 +67,8 @@ def test_starts_that_are_taken(arena, what):
     ends(e, 0)
 
 
-def test_a_timeout_of_2_31_in_every_wait(arena):
-    """No sum of it with anything is a number that is negative."""
+def test_timeout_of_2_31_overflows_no_wait(arena):
+    """No sum with it becomes negative."""
     for role in (SINK, SOURCE):
         e = arena.end(role, target=arena.target, wants=["outside/f"], timeout_ms=2**31 - 1,
                       connect_timeout_ms=2**31 - 1, listens=role == SINK).orders()
@@ -93,7 +93,7 @@ def test_a_timeout_of_2_31_in_every_wait(arena):
 
 
 @pytest.mark.parametrize("what", ["GO", "WANT", "HELLO", "CANCEL", "GREETING", "END"])
-def test_no_start(arena, what):
+def test_missing_start_fails(arena, what):
     e = arena.sink()
     e.greeting()
     values = {"GO": {}, "WANT": dict(name="f"), "CANCEL": dict(signo=2), "END": TOTAL_NONE,
@@ -104,7 +104,7 @@ def test_no_start(arena, what):
     fails(e, 12)
 
 
-def test_start_twice(arena):
+def test_second_start_fails(arena):
     e = arena.sink()
     e.greeting()
     e.frames.send("START", **e.start_values)
@@ -112,7 +112,7 @@ def test_start_twice(arena):
     fails(e, 12)
 
 
-def test_go_with_a_body(arena):
+def test_go_with_a_body_fails(arena):
     e = arena.sink()
     e.greeting()
     e.frames.send("START", **e.start_values)
@@ -120,7 +120,7 @@ def test_go_with_a_body(arena):
     fails(e, 12)
 
 
-def test_names_without_end(arena):
+def test_endless_names_use_bounded_memory(arena):
     """So many, or so long, that they are not kept."""
     arena.memory_max += 160 << 20
     e = arena.sink()
@@ -133,7 +133,7 @@ def test_names_without_end(arena):
     fails(e, 12)
 
 
-def test_a_conductor_that_hangs_up(arena):
+def test_conductor_that_disconnects_ends_the_end(arena):
     for stage in range(4):
         e = arena.sink()
         if stage > 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile sink to an honest tree: answers, cells and results that lie, and questions that get none."""
+"""A hostile sink and an honest tree: false answers, cells and results, and questions without answers."""
 
 import os
 import threading
@@ -27,7 +27,7 @@ def big_tree(arena, size=5 << 20, count=1):
     arena.before = manifest(arena.top, arena.target)
 
 
-def test_an_honest_sink_takes_a_tree(arena):
+def test_honest_sink_receives_a_tree(arena):
     e, store = tree_source(arena, flags=["DELETE"])
     done = e.frames.expect("END")
     names = {v["name"]: (n, v) for n, v in store.records if n in ("FILE", "DIR") and v["name"]}
@@ -76,7 +76,7 @@ ASKED = {
     "a-failure-of-no-file": lambda e, f: e.frames.send("FILE_RESULT", file=99, code=11, text="no"),
     "done": lambda e, f: e.frames.send("DONE", **total_of(others=3)),
 }
-# What a source may as well ignore: then it goes on, and is told that this is enough.
+# Answers that a source may ignore: then it continues, and the test ends the session.
 IGNORED = {"cells-and-send", "cells-and-same", "cells-of-nobody"}
 
 
@@ -86,8 +86,8 @@ def cells(e, file, pos=0, count=1):
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_answers_that_can_not_be(arena, what):
-    # Where sources may be removed.
+def test_invalid_answers_fail(arena, what):
+    # In a session that may remove sources.
     (arena.target / "tree" / "sub").mkdir(parents=True)
     big = arena.target / "tree" / "big"
     big.write_bytes(pattern(5 << 20))
@@ -111,8 +111,8 @@ def test_answers_that_can_not_be(arena, what):
 
 @pytest.mark.parametrize("answer", ["COMPARE", "RESUME"])
 @pytest.mark.parametrize("told", ["nothing", "wrong", "half", "zeros"])
-def test_cells_that_lie(arena, answer, told):
-    """They can make a source leave out what it must send only where they are what it has."""
+def test_false_cells_cause_no_wrong_file(arena, answer, told):
+    """A source leaves out only bytes whose cells match its own."""
     big_tree(arena)
     data = (arena.top / "outside" / "big").read_bytes()
 
@@ -140,8 +140,8 @@ def test_cells_that_lie(arena, answer, told):
 
 
 @pytest.mark.parametrize("answer", ["COMPARE", "RESUME"])
-def test_cells_beyond_what_a_source_keeps(arena, answer):
-    """What it can't keep it does not count on: the file is sent as if nothing had been told."""
+def test_cells_beyond_the_bound_are_ignored(arena, answer):
+    """The source does not rely on cells that it cannot keep: it sends the file as if there were none."""
     big_tree(arena)
     data = (arena.top / "outside" / "big").read_bytes()
 
@@ -153,7 +153,7 @@ def test_cells_beyond_what_a_source_keeps(arena, answer):
             e.frames.send("CELLS", file=values["id"], pos=i * CELL, digests=[
                 dict(zip(("low", "high"), wire.hash128(data[i * CELL:(i + 1) * CELL], i * CELL)))])
         e.answer_with(**{answer: [values["id"]]})
-    # Two cells, each told alone.
+    # Two cells, each sent alone.
     e, store = tree_source(arena, answer=say, flags=["CHECKSUM"] if answer == "COMPARE" else [],
                            env={"SLUICE_FAULT": "bound:by=%d" % ((256 << 20) // 224)})
     done = e.frames.expect("END")
@@ -164,8 +164,8 @@ def test_cells_beyond_what_a_source_keeps(arena, answer):
     ends(e, 0)
 
 
-def test_all_the_same(arena):
-    """The sink's word is all there is; nothing is sent, and nothing removed that was not sent."""
+def test_sink_that_answers_same_to_everything(arena):
+    """The source has only the sink's answer: it sends nothing, and removes nothing that it has not sent."""
     e, store = tree_source(arena, flags=["QUICK"],
                            answer=lambda e, v: e.answer_with(SAME=[v["id"]]))
     done = e.frames.expect("END")
@@ -176,8 +176,8 @@ def test_all_the_same(arena):
 
 
 @pytest.mark.parametrize("new", [True, False])
-def test_below_a_new_directory_nothing_is_asked(arena, new):
-    """Once the source has heard that it is, but for what was under way by then."""
+def test_no_questions_below_a_new_directory(arena, new):
+    """From the moment the source knows that it is new, except questions already in flight."""
     top = arena.target / "many"
     (top / "sub").mkdir(parents=True)
     count = 400
@@ -188,7 +188,7 @@ def test_below_a_new_directory_nothing_is_asked(arena, new):
     def answer(e, values):
         ready.wait(SOON)
         if not heard.is_set():
-            # It has heard of the one before it answers the other; until then it has no credit.
+            # It received the first report before it answers the second; until then it has no credit.
             if new:
                 (tree,) = [v["id"] for n, v in store.records if n == "DIR" and v["parent"] == 0]
                 e.answer_with(NEW=[tree])
@@ -204,14 +204,14 @@ def test_below_a_new_directory_nothing_is_asked(arena, new):
     done = e.frames.expect("END")
     assert done["files"] == count and done["failed"] == 0
     asked = sum(1 for n, v in store.records if n == "FILE" and v["flags"] & ASK)
-    # Two blocks of them, and the third that waits for a credit.
+    # Two blocks of questions, and a third that waits for a credit.
     assert asked <= 3 * 4096 // 80 if new else asked == count
     e.frames.send("DONE", **done)
     ends(e, 0)
 
 
-def test_a_sink_that_never_answers(arena):
-    """So many questions, and no more; no descriptor and little memory for each."""
+def test_unanswered_questions_are_bounded(arena):
+    """A bounded number of questions; each uses no descriptor and little memory."""
     top = arena.target / "many"
     top.mkdir()
     count = 20000
@@ -227,8 +227,8 @@ def test_a_sink_that_never_answers(arena):
     ends(e, 20)
 
 
-def test_a_sink_that_stores_nothing(arena):
-    """Without results the links never come, nor END."""
+def test_sink_that_stores_nothing_blocks_the_end(arena):
+    """Without results the source sends neither the hard links nor END."""
     e, store = tree_source(arena, store=False)
     store.until("FILE_END")
     time.sleep(0.5 * SLOW)
@@ -246,21 +246,21 @@ DONES = {
 
 
 @pytest.mark.parametrize("what", DONES)
-def test_a_wrong_done_of_a_tree_is_41(arena, what):
+def test_wrong_done_of_a_tree_exits_41(arena, what):
     e, _ = tree_source(arena)
     done = e.frames.expect("END")
     e.frames.send("DONE", **{**done, **DONES[what]})
     fails(e, 41)
 
 
-def test_a_done_that_is_incomplete(arena):
+def test_incomplete_done_is_accepted(arena):
     e, _ = tree_source(arena)
     e.frames.send("DONE", **{**e.frames.expect("END"), "incomplete": 1})
     fails(e, 12)
 
 
-def test_directories_fail_at_the_end(arena):
-    """As a sink may say it; the source believes that, and only that."""
+def test_directories_may_fail_at_the_end(arena):
+    """A sink may report that; the source accepts that and nothing else."""
     e, store = tree_source(arena)
     done = e.frames.expect("END")
     sub = store.until("DIR", name=b"sub")["id"]
@@ -269,7 +269,7 @@ def test_directories_fail_at_the_end(arena):
     ends(e, 23)
 
 
-def test_a_directory_fails_twice(arena):
+def test_second_failure_of_a_directory_fails(arena):
     e, store = tree_source(arena)
     e.frames.expect("END")
     sub = store.until("DIR", name=b"sub")["id"]
@@ -278,8 +278,8 @@ def test_a_directory_fails_twice(arena):
     fails(e, 12)
 
 
-def test_deletions_that_failed(arena):
-    """Results of nothing of the source's come after END, and are not counted."""
+def test_failed_deletions_are_reported(arena):
+    """Results without a source file arrive after END, and are not counted."""
     e, _ = tree_source(arena, flags=["DELETE"])
     done = e.frames.expect("END")
     e.frames.send("FILE_RESULT", file=0, code=11, text="\x1b[31mmine")
@@ -289,8 +289,8 @@ def test_deletions_that_failed(arena):
     assert b"\x1b" not in bytes(e.proc.err), said
 
 
-def test_results_without_end(arena):
-    """Failures by the hundred thousand, of nothing: they cost no memory."""
+def test_endless_results_use_no_memory(arena):
+    """Hundreds of thousands of failures without a file: they use no memory."""
     e, _ = tree_source(arena, flags=["DELETE"])
     e.frames.expect("END")
     result = wire.message("FILE_RESULT", file=0, code=11, text="\x1b[31m" * 100)

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile trees: names that go elsewhere, links that lead out, ids that are not what they seem, questions, cells
-and counts that lie; and what a conductor or rdcp is told of trees.
-
-The oracle is arena.py's: the end leaves by itself with the right code, no sanitizer says a word,
-memory stays small, and nothing outside the target has changed.
-"""
+"""Hostile trees: names that lead elsewhere, links that lead out, wrong ids, and false questions, cells and counts;
+and the reports about trees that reach a conductor or rdcp. As in arena.py: the end exits by itself with the
+right code, no sanitizer reports anything, memory stays small, and nothing outside the target has changed."""
 
 import itertools
 import os
@@ -36,7 +33,7 @@ def tree_sink(arena, flags=(), wants=("dir",), **how):
 
 
 def play(e, lane, records):
-    """No record goes on in another block, and no block is sent before there is a credit for it."""
+    """No record continues in another block, and no block is sent before there is a credit for it."""
     block = b""
     for record in records:
         if len(block) + len(record) > e.block_size:
@@ -53,7 +50,7 @@ def play(e, lane, records):
 
 
 def results_of(e, *ids):
-    """The results of these files, whatever the order."""
+    """The results of these files, in any order."""
     got = {}
     while not set(ids) <= set(got):
         result = e.result()
@@ -66,14 +63,14 @@ def end(e, *contents, **over):
 
 
 def in_the_target(arena):
-    """Paths of all that is there, from the target, but for temporaries and the marker."""
+    """All paths below the target, without temporaries and the marker."""
     return sorted(str(p.relative_to(arena.target)) for p in arena.target.rglob("*")
                   if not p.name.startswith(".sluice."))
 
 
-# ---- that an honest tree gets through ---------------------------------------------------------
+# ---- an honest tree succeeds -------------------------------------------------------------------
 
-def test_an_honest_tree_is_stored(arena):
+def test_honest_tree_is_stored(arena):
     e, (lane,) = tree_sink(arena, flags=PRESERVE + ["HARD_LINKS", "DEVICES", "XATTRS", "DELETE"])
     play(e, lane, [DIR, small_records(b"one", id=2, dir=1, name="a", flags=LINKED),
                    dir_record(id=3, parent=1, name="sub", mode=0o700),
@@ -105,8 +102,8 @@ def test_an_honest_tree_is_stored(arena):
 
 @pytest.mark.parametrize("what", ["top-directory", "directory", "file", "symlink", "kept"])
 @pytest.mark.parametrize("name", NAMES)
-def test_names_in_trees(arena, name, what):
-    """What is no plain name is refused everywhere; what is one stays in its directory."""
+def test_names_in_trees_are_checked(arena, name, what):
+    """A name that is not a plain component is always refused; a plain one stays in its directory."""
     e, (lane,) = tree_sink(arena, flags=["DELETE"])
     bad = NAMES[name]
     if what == "top-directory":
@@ -115,7 +112,7 @@ def test_names_in_trees(arena, name, what):
         untouched(arena)
         return
     if what == "kept" and len(bad) > 255:
-        # A u8 has no such length.
+        # A u8 cannot hold this length.
         return
     play(e, lane, [DIR, {
         "directory": lambda: dir_record(id=2, parent=1, name=bad),
@@ -138,8 +135,8 @@ def test_names_in_trees(arena, name, what):
 
 
 @pytest.mark.parametrize("want", ["dir", "up/dir", "./dir", "/dir", "dir/../dir"])
-def test_only_what_was_asked_for(arena, want):
-    """A source that has been asked for dir may send dir and what is in it, and nothing else."""
+def test_only_requested_names_are_accepted(arena, want):
+    """A source that was asked for dir may send dir and its entries, and nothing else."""
     for records in ([small_records(b"x", name="other")],
                     [dir_record(name="other")],
                     [dir_record(name="", flags=CONTENTS)],
@@ -155,15 +152,15 @@ def test_only_what_was_asked_for(arena, want):
 
 
 @pytest.mark.parametrize("flags", [[], ["QUIET"]])
-def test_a_directory_where_a_file_was_asked_for(arena, flags):
+def test_directory_instead_of_a_file_fails(arena, flags):
     e = arena.sink(wants=["dir"], flags=flags).orders()
     play(e, e.open()[0], [DIR])
     fails(e, 12)
     untouched(arena)
 
 
-def test_a_list_is_all_that_is_taken(arena):
-    """--files-from: neither what is beside what is listed, nor what is below it."""
+def test_only_listed_names_are_accepted(arena):
+    """With --files-from: neither siblings of the listed names, nor entries below them."""
     listed = ["a/b", "c"]
     for records in ([dir_record(name="", flags=CONTENTS),
                      dir_record(id=2, parent=1, name="x")],
@@ -217,7 +214,7 @@ DIRECTORIES = {
 
 
 @pytest.mark.parametrize("what", DIRECTORIES)
-def test_directories(arena, what):
+def test_invalid_directories_fail(arena, what):
     e, (lane,) = tree_sink(arena)
     play(e, lane, DIRECTORIES[what])
     fails(e, 12)
@@ -227,8 +224,8 @@ def test_directories(arena, what):
 @pytest.mark.parametrize("record", [small_records(b"x", id=2, dir=1), SUB, keep_record(1),
                                     xattr_record(id=1), ask()],
                          ids=["file", "directory", "keep", "attribute", "question"])
-def test_directories_are_announced_on_each_lane(arena, record):
-    """A lane that did not say DIR has no directory, though another one has."""
+def test_each_lane_announces_its_directories(arena, record):
+    """A directory that another lane announced does not exist for this lane."""
     e, lanes = tree_sink(arena, lanes=2, flags=["DELETE", "XATTRS"])
     play(e, lanes[0], [DIR])
     all_credited(lanes[0])
@@ -236,7 +233,7 @@ def test_directories_are_announced_on_each_lane(arena, record):
     fails(e, 12)
 
 
-def test_a_directory_on_two_lanes_is_the_same(arena):
+def test_directory_on_two_lanes_is_the_same(arena):
     for over in (dict(mode=0o700), dict(mtime_s=5), dict(name="other"), dict(uid=7), dict(want=1)):
         e, lanes = tree_sink(arena, wants=["dir", "other"], lanes=2, flags=["MANY"])
         play(e, lanes[0], [DIR])
@@ -246,8 +243,8 @@ def test_a_directory_on_two_lanes_is_the_same(arena):
 
 
 @pytest.mark.parametrize("name", ["d", "n" * 255])
-def test_a_deep_tree(arena, name):
-    """Far deeper than PATH_MAX: it is made, or fails file by file; nothing is taken for another."""
+def test_very_deep_tree_is_stored(arena, name):
+    """Far deeper than PATH_MAX: it is made, or fails file by file; no directory is taken for another."""
     depth = 1000 * COUNT
     e, (lane,) = tree_sink(arena, timeout_ms=60000)
     arena.memory_max += 60 << 20
@@ -258,12 +255,12 @@ def test_a_deep_tree(arena, name):
     all_credited(lane)
     end(e, b"deep", others=depth)
     ends(e, 23 if code else 0, within=60)
-    # pathlib would walk by paths, which are too long.
+    # pathlib would use paths, which are too long.
     assert os.system("rm -rf '%s'" % (arena.target / "dir")) == 0
 
 
-def test_many_directories(arena):
-    """So many that not all can be held open; the first is still itself in the end."""
+def test_many_directories_stay_distinct(arena):
+    """So many that not all can be held open; the first one is still the same in the end."""
     count = 3000 * COUNT
     arena.memory_max += 20 << 20
     e, (lane,) = tree_sink(arena)
@@ -279,8 +276,8 @@ def test_many_directories(arena):
 
 # ---- links and devices --------------------------------------------------------------------------
 
-def test_nothing_goes_through_a_link_that_was_sent(arena):
-    """A symlink, and then a directory, a file and an attribute by the same name."""
+def test_nothing_goes_through_a_symlink_that_was_sent(arena):
+    """A symlink, then a directory, a file and an attribute with the same name."""
     e, (lane,) = tree_sink(arena, flags=PRESERVE + ["XATTRS", "DELETE"])
     play(e, lane, [DIR, link_records("../../outside", id=2, dir=1, name="way")])
     assert results_of(e, 2) == {2: 0}
@@ -295,7 +292,7 @@ def test_nothing_goes_through_a_link_that_was_sent(arena):
     assert stat.S_ISDIR(way.lstat().st_mode) and (way / "f").read_bytes() == b"evil"
 
 
-def test_nothing_goes_through_a_link_that_was_there(arena):
+def test_nothing_goes_through_an_existing_symlink(arena):
     (arena.target / "dir").mkdir()
     (arena.target / "dir" / "way").symlink_to("../../outside")
     (arena.target / "dir" / "f").symlink_to("../../outside/f")
@@ -313,8 +310,8 @@ def test_nothing_goes_through_a_link_that_was_there(arena):
     assert not (arena.target / "dir" / "way").is_symlink()
 
 
-def test_a_target_directory_that_is_a_link(arena):
-    """The user's own path is followed; what is called dir in it is not."""
+def test_target_that_is_a_symlink_is_followed(arena):
+    """The user's own path is followed; a symlink dir in it is not."""
     (arena.target / "dir").symlink_to("../outside")
     e, (lane,) = tree_sink(arena, flags=PRESERVE)
     play(e, lane, [dir_record(name="dir", mode=0o777), small_records(b"evil", id=2, dir=1)])
@@ -325,8 +322,8 @@ def test_a_target_directory_that_is_a_link(arena):
     assert not (arena.target / "dir").is_symlink()
 
 
-def test_a_directory_that_becomes_a_link(arena):
-    """In the same transfer: what is in it goes where it went, or fails."""
+def test_directory_that_becomes_a_symlink_is_not_followed(arena):
+    """During a transfer: its entries go into the moved directory, or fail."""
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, dir_record(id=2, parent=1, name="way"), small_records(b"x", id=3, dir=2)])
     results_of(e, 3)
@@ -350,8 +347,8 @@ LINKS = {
 
 
 @pytest.mark.parametrize("what", LINKS)
-def test_hard_links(arena, what):
-    """The name of a link is never another file's than the one that was sent."""
+def test_invalid_hard_links_fail(arena, what):
+    """A hard link never leads to another file than the one that was sent."""
     e, (lane,) = tree_sink(arena, flags=["HARD_LINKS"])
     wrong = file_record(id=4, dir=1, name="wrong", size=1, flags=LINKED) + \
         data_record(b"x", id=4) + end_record(b"y", id=4)
@@ -385,7 +382,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("what", TYPES)
-def test_types_that_were_not_asked_for(arena, what):
+def test_unrequested_types_are_refused(arena, what):
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, small_records(b"x", id=2, dir=1),
                    file_record(**{"id": 3, "dir": 1, "name": "new", **TYPES[what]}),
@@ -396,8 +393,8 @@ def test_types_that_were_not_asked_for(arena, what):
 
 @pytest.mark.parametrize("target", [b"a\0b", b"\0", b"x" * 4095, b"/etc/passwd", b"..", b"\x1b[31m"],
                          ids=["nul", "only-nul", "4095", "absolute", "up", "escapes"])
-def test_targets_of_symlinks(arena, target):
-    """They are bytes, and go nowhere; but a NUL they can't have."""
+def test_any_symlink_target_is_stored(arena, target):
+    """They are plain bytes that are not followed; only NUL is refused."""
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, link_records(target, id=2, dir=1, name="l")])
     if b"\0" in target:
@@ -424,7 +421,7 @@ SYMLINK_BYTES = {
 
 
 @pytest.mark.parametrize("what", SYMLINK_BYTES)
-def test_bytes_of_symlinks(arena, what):
+def test_invalid_symlink_bytes_fail(arena, what):
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, file_record(id=2, dir=1, name="l", type=SYMLINK, size=3),
                    *SYMLINK_BYTES[what]])
@@ -440,13 +437,13 @@ def test_bytes_of_symlinks(arena, what):
     assert not os.path.lexists(link) or os.readlink(link) == "abc"
 
 
-# ---- what is kept of files ---------------------------------------------------------------------------
+# ---- metadata ----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("flags", [[], ["PERMS"], ["PERMS", "OWNER", "GROUP"],
                                    ["PERMS", "OWNER", "GROUP", "NUMERIC_IDS"]],
                          ids=["plain", "perms", "owner", "numeric"])
-def test_set_id_bits_come_with_their_owner_only(arena, flags):
-    """4242 is nobody here; where it is kept as a number, the file is his."""
+def test_set_id_bits_need_their_owner(arena, flags):
+    """4242 is an unknown user here; with numeric ids the file belongs to that user."""
     e, (lane,) = tree_sink(arena, flags=flags)
     play(e, lane, [dir_record(name="dir", mode=0o6777, uid=4242, gid=4242),
                    small_records(b"x", id=2, dir=1, mode=0o6777, uid=4242, gid=4242)])
@@ -488,7 +485,7 @@ XATTRS = {
 
 
 @pytest.mark.parametrize("what", XATTRS)
-def test_attributes(arena, what):
+def test_invalid_attributes_fail(arena, what):
     e, (lane,) = tree_sink(arena, flags=["XATTRS"])
     play(e, lane, [DIR, file_record(id=2, dir=1)] + XATTRS[what])
     fails(e, 12)
@@ -498,8 +495,8 @@ def test_attributes(arena, what):
                                   "system.posix_acl_access", "system.evil", "lustre.lov",
                                   "trusted.evil", "evil", "user", "user."])
 @pytest.mark.parametrize("flags", [[], ["XATTRS"]], ids=["unasked", "asked"])
-def test_attributes_that_were_not_asked_for(arena, name, flags):
-    """Refused, or left out; never set."""
+def test_unrequested_attributes_are_not_set(arena, name, flags):
+    """They are refused or left out, never set."""
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in (
         (1, 7, U32), (2, 7, 4242), (4, 7, U32), (16, 7, U32), (32, 7, U32)))
     e, (lane,) = tree_sink(arena, flags=flags)
@@ -515,7 +512,7 @@ def test_attributes_that_were_not_asked_for(arena, name, flags):
     ends(e, 0, 12, 23)
     for path in (arena.target / "dir", arena.target / "dir" / "f"):
         if path.exists():
-            # Root may keep trusted ones.
+            # Root may set trusted ones.
             assert set(os.listxattr(path)) <= ({"trusted.evil"} if "XATTRS" in flags else set())
 
 
@@ -534,7 +531,7 @@ ACLS = {
 
 
 @pytest.mark.parametrize("what", ACLS)
-def test_acls(arena, what):
+def test_invalid_acls_fail(arena, what):
     e, (lane,) = tree_sink(arena, flags=["ACLS", "PERMS"])
     value = ACLS[what]
     pieces = [xattr_record(value[p:p + 8000], size=len(value), pos=p, id=2,
@@ -552,7 +549,7 @@ def test_acls(arena, what):
     ends(e, 0, 12, 23)
 
 
-def test_owners_without_end(arena):
+def test_endless_owners_use_bounded_memory(arena):
     """Names of users and groups: they are refused, or cost little."""
     e, (lane,) = tree_sink(arena, flags=["OWNER", "GROUP"])
     play(e, lane, [DIR] + [wire.record("OWNER", group=i & 1, id=i, name="user%d" % i)
@@ -562,12 +559,12 @@ def test_owners_without_end(arena):
 
 
 def bound(by):
-    """All that a peer can make an end keep is bounded by so much less, so that little is enough."""
+    """Divides the bounds on what a peer can make an end remember, so that little data reaches them."""
     return {"SLUICE_FAULT": "bound:by=%d" % by}
 
 
-def test_directories_without_end(arena):
-    """They cost little on disk, and what is kept of them is bounded."""
+def test_endless_directories_use_bounded_memory(arena):
+    """They cost little on disk, and the remembered part of them is bounded."""
     e, (lane,) = tree_sink(arena, env=bound(1024))  # 384 KiB
     play(e, lane, [DIR] + [dir_record(id=i, parent=1, name="%d-%s" % (i, "n" * 200)) for i in range(2, 1000)])
     said = fails(e, 22)
@@ -575,8 +572,9 @@ def test_directories_without_end(arena):
     assert 100 < len(os.listdir(arena.target / "dir")) < 900
 
 
-def test_attributes_of_questions_without_end(arena):
-    """Those of files that are compared are kept until it is done; what does not fit is sent."""
+def test_endless_attributes_of_questions_use_bounded_memory(arena):
+    """Attributes of compared files are kept until the comparison is done; files whose attributes do not fit are
+    sent."""
     (arena.target / "dir").mkdir()
     for i in range(2, 22):
         (arena.target / "dir" / ("n%d" % i)).write_bytes(b"x")
@@ -592,8 +590,8 @@ def test_attributes_of_questions_without_end(arena):
     ends(e, 44, verdict=False)
 
 
-def test_attributes_of_directories_without_end(arena):
-    """They are kept until all is there, in bounds: a directory costs next to nothing on disk."""
+def test_endless_attributes_of_directories_use_bounded_memory(arena):
+    """They are kept until the end, within a bound: a directory costs next to nothing on disk."""
     e, (lane,) = tree_sink(arena, flags=["XATTRS"], env=bound(64))  # 2 MiB
 
     def records():
@@ -622,7 +620,7 @@ KEEPS = {
 
 
 @pytest.mark.parametrize("what", KEEPS)
-def test_keeps(arena, what):
+def test_invalid_keep_fails(arena, what):
     (arena.target / "dir").mkdir()
     (arena.target / "dir" / "mine").write_bytes(b"mine")
     e, (lane,) = tree_sink(arena, flags=["DELETE"])
@@ -631,7 +629,7 @@ def test_keeps(arena, what):
     assert (arena.target / "dir" / "mine").read_bytes() == b"mine"
 
 
-def test_keep_where_nothing_is_deleted(arena):
+def test_keep_without_delete_fails(arena):
     (arena.target / "dir").mkdir()
     (arena.target / "dir" / "mine").write_bytes(b"mine")
     e, (lane,) = tree_sink(arena)
@@ -646,8 +644,8 @@ def test_keep_where_nothing_is_deleted(arena):
 
 
 @pytest.mark.parametrize("how", ["incomplete", "never-last", "no-keep", "hang-up", "error", "wrong-end"])
-def test_what_is_deleted(arena, how):
-    """Nothing, unless the source's list is whole and the transfer good."""
+def test_deletions_need_a_complete_list(arena, how):
+    """Nothing, unless the source's list is complete and the transfer succeeds."""
     (arena.target / "dir" / "sub").mkdir(parents=True)
     (arena.target / "dir" / "mine").write_bytes(b"mine")
     (arena.target / "dir" / "sub" / "mine").write_bytes(b"mine")
@@ -668,7 +666,7 @@ def test_what_is_deleted(arena, how):
 
 
 def test_deletions_stay_in_the_tree(arena):
-    """Links in it lead out; they are removed, and not what they lead to."""
+    """Symlinks in it lead out; they are removed, and their targets stay."""
     top = arena.target / "dir"
     top.mkdir()
     (top / "way").symlink_to("../../outside")
@@ -683,7 +681,7 @@ def test_deletions_stay_in_the_tree(arena):
     assert in_the_target(arena) == ["dir", "f"]
 
 
-def test_max_delete_is_the_sinks(arena):
+def test_sink_enforces_max_delete(arena):
     top = arena.target / "dir"
     top.mkdir()
     for i in range(10):
@@ -696,8 +694,8 @@ def test_max_delete_is_the_sinks(arena):
     assert len(list(top.iterdir())) == 7
 
 
-def test_keeps_without_end(arena):
-    """Names that the source has, for ever: refused some time, or hardly remembered."""
+def test_endless_keeps_use_bounded_memory(arena):
+    """Endless names that the source claims to have: refused at some point, or stored in little memory."""
     arena.memory_max += 64 << 20
     e, (lane,) = tree_sink(arena, flags=["DELETE"])
     names = (["%d-%s" % (i, "n" * 200) for i in range(start, start + 60)]
@@ -732,7 +730,7 @@ def said(record):
 
 
 @pytest.mark.parametrize("what", HAVE)
-def test_haves(arena, what):
+def test_invalid_have_fails(arena, what):
     e, (lane,) = tree_sink(arena, flags=["CHECKSUM"])
     play(e, lane, [DIR])
     for record in HAVE[what]:
@@ -763,8 +761,8 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("what", QUESTIONS)
-def test_questions(arena, what):
-    """None: in another block, once all before is stored."""
+def test_invalid_question_fails(arena, what):
+    """None: in another block, after all earlier blocks are stored."""
     with_old(arena, b"123456789")
     e, (lane,) = tree_sink(arena, flags=["CHECKSUM", "XATTRS"])
     block = DIR
@@ -786,8 +784,8 @@ def test_questions(arena, what):
     assert (arena.target / "dir" / "f").read_bytes() == b"123456789"
 
 
-def test_ids_that_were_used(arena):
-    """A sink does not remember what is done; whoever uses an id again hurts himself only."""
+def test_reused_ids_harm_their_own_files_only(arena):
+    """A sink forgets finished ids; a source that reuses one only harms itself."""
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, small_records(b"x", id=2, dir=1), dir_record(id=2, parent=1)])
     results_of(e, 2)
@@ -799,8 +797,8 @@ def test_ids_that_were_used(arena):
 
 @pytest.mark.parametrize("lie", ["other-size", "sent-anyway", "wrong-bytes", "same-twice",
                                  "attributes", "never"])
-def test_lies_after_compare(arena, lie):
-    """What the source makes of an honest answer: the target is the old one, or what was sent whole."""
+def test_false_data_after_compare_leaves_the_old_file_or_the_sent_one(arena, lie):
+    """Responses to an honest answer: the target is the old file, or the complete sent one."""
     old = pattern(2 * CELL + 9)
     with_old(arena, old)
     arena.memory_max += 16 << 20
@@ -839,7 +837,7 @@ def test_lies_after_compare(arena, lie):
         end(e, b"new", others=1)
         ends(e, 23)
     else:
-        # The source says no more of it: it has failed there.
+        # The source sends nothing more of it: the file failed there.
         all_credited(lane)
         end(e, others=1, failed=1)
         ends(e, 23)
@@ -847,9 +845,9 @@ def test_lies_after_compare(arena, lie):
 
 
 def interrupted(arena, data):
-    """What a run leaves that was lost after all bytes but the last."""
+    """The leftovers of a run that was interrupted before the last byte."""
     e, (lane,) = tree_sink(arena)
-    # Sparse: no room is set aside, so that the last cell is not there.
+    # Sparse: no space is reserved, so that the last cell is missing.
     play(e, lane, [DIR, file_record(id=2, dir=1, size=len(data), flags=SPARSE)])
     for pos in range(0, len(data) - CELL, e.block_size):
         while lane.number - lane.stored >= e.depth:
@@ -864,8 +862,8 @@ def interrupted(arena, data):
 
 @pytest.mark.parametrize("lie", ["honest", "honest-bounded", "never-told", "twice", "also-sent", "another-file",
                                  "half-a-cell", "wrong-digest", "one-more"])
-def test_lies_after_resume(arena, lie):
-    """HAVE is believed of cells that were told, once each, of the file that was asked about."""
+def test_false_have_after_resume_is_refused(arena, lie):
+    """HAVE is accepted for announced cells of the file in question, once each."""
     # Room for 16 cells.
     env = {"SLUICE_FAULT": "bound:by=%d" % ((256 << 20) // 400)} if lie == "honest-bounded" else {}
     data = pattern(20 * CELL)
@@ -921,8 +919,8 @@ def test_lies_after_resume(arena, lie):
     assert path.read_bytes() == data if lie.startswith("honest") else not path.exists()
 
 
-def test_questions_without_end(arena):
-    """A sink answers each; what it remembers of them is bounded, and so is what it holds open."""
+def test_endless_questions_use_bounded_memory(arena):
+    """A sink answers each; the number of remembered questions and of open files is bounded."""
     count = 5000 * COUNT
     arena.memory_max += 20 << 20
     e, (lane,) = tree_sink(arena, flags=["QUICK"])
@@ -937,8 +935,8 @@ def test_questions_without_end(arena):
 
 
 @pytest.mark.parametrize("flags", [["CHECKSUM"], []], ids=["compare", "resume"])
-def test_many_questions_with_cells(arena, flags):
-    """More than it can hold: it refuses, waits, or says SEND, and opens no more than it may."""
+def test_many_questions_with_cells_are_bounded(arena, flags):
+    """More than it can hold: it refuses, waits or answers SEND, and opens a bounded number of files."""
     count = 300
     arena.memory_max += 64 << 20
     top = arena.target / "dir"
@@ -965,7 +963,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_ends_of_trees_that_do_not_agree(arena, what):
+def test_wrong_end_totals_of_a_tree_fail(arena, what):
     e, (lane,) = tree_sink(arena)
     play(e, lane, [DIR, SUB, small_records(b"x", id=3, dir=2)])
     results_of(e, 3)
@@ -979,7 +977,7 @@ def test_ends_of_trees_that_do_not_agree(arena, what):
                                   [keep_record(1)], [xattr_record(id=1)],
                                   [ask(id=9, name="late")]],
                          ids=["directory", "file", "keep", "attribute", "question"])
-def test_after_the_end_of_a_tree(arena, late):
+def test_messages_after_the_end_of_a_tree_fail(arena, late):
     for i in range(4 * COUNT):
         e, (lane,) = tree_sink(arena, flags=["DELETE", "XATTRS", "QUICK"])
         play(e, lane, [DIR, small_records(b"x", id=2, dir=1)])
@@ -992,14 +990,14 @@ def test_after_the_end_of_a_tree(arena, late):
         else:
             play(e, lane, late)
             e.frames.raw(message)
-        # What came before END is refused for what it makes of END.
+        # Records before END are refused because of END.
         if ends(e, 0, 12)["code"] == 0:
             assert not (arena.target / "dir" / "late").exists()
         shutil.rmtree(arena.target / "dir")
 
 
-def test_a_dry_run_changes_nothing(arena):
-    """Whatever is sent; and content that comes without a question is dropped or refused."""
+def test_dry_run_changes_nothing(arena):
+    """Whatever is sent; content without a question is discarded or refused."""
     top = arena.target / "dir"
     top.mkdir()
     (top / "f").write_bytes(b"old")
@@ -1015,15 +1013,15 @@ def test_a_dry_run_changes_nothing(arena):
     assert manifest(arena.target, None) == before
 
 
-# ---- what a conductor says of trees ----------------------------------------------------------------------
+# ---- requests of a conductor for trees --------------------------------------------------------------------
 
-# A GiB of listed names takes its time.
+# A GiB of listed names takes a while.
 ORDERS = [("RULE", dict(include=0, pattern="p" * 4000), 160)] + \
     [("LISTED", dict(name="d/" * 2000), 1400)] * (COUNT > 1)
 
 
 @pytest.mark.parametrize("name, values, memory", ORDERS, ids=["rules", "paths"][:len(ORDERS)])
-def test_orders_without_end(arena, name, values, memory):
+def test_endless_requests_use_bounded_memory(arena, name, values, memory):
     """So many, or so long, that they are not kept."""
     arena.memory_max += memory << 20
     e = arena.sink(flags=["FILES_FROM"])
@@ -1045,8 +1043,8 @@ def test_orders_without_end(arena, name, values, memory):
                                      "?*" * 2000, "\\" * 4001, "a" + "*a" * 1900 + "b", "/", "", "***/"],
                          ids=["stars", "doubles", "brackets", "open", "pairs", "backslashes", "steps",
                               "slash", "empty", "three"])
-def test_patterns(arena, pattern):
-    """They match or not, at once."""
+def test_any_pattern_is_matched_at_once(arena, pattern):
+    """They match or not, in bounded time."""
     e, (lane,) = tree_sink(arena, rules=["-" + pattern], flags=["DELETE"])
     (arena.target / "dir").mkdir(exist_ok=True)
     (arena.target / "dir" / ("a" * 250)).write_bytes(b"mine")
@@ -1062,8 +1060,8 @@ def test_patterns(arena, pattern):
 
 @pytest.mark.parametrize("name", ["..", "../f", "/etc/passwd", "a/../../f", "", ".", "a//b", "a/",
                                   b"\x1b[31m", "n" * 300])
-def test_lists(arena, name):
-    """What a list says is a path below SRC, or an error; nothing outside is read or written."""
+def test_listed_names_stay_below_the_source(arena, name):
+    """A listed name is a path below SRC, or an error; nothing outside is read or written."""
     e = arena.source(wants=["target"], flags=["FILES_FROM", "RECURSIVE"], listed=[name]).orders()
     try:
         (lane,) = e.open()
@@ -1080,12 +1078,12 @@ def test_lists(arena, name):
 # ---- rdcp -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("what", far_end.TREES)
-def test_far_trees(arena, what):
-    """What a far host sends of a directory that was asked for, and what not."""
+def test_tree_of_a_far_host_is_checked(arena, what):
+    """Entries of the requested directory, and others that were not requested."""
     (arena.target / "dir").mkdir()
     (arena.target / "dir" / "mine").write_bytes(b"mine")
     run = rdcp(arena, "tree:" + what, "-r", sources=["far:dir"], target=arena.target)
-    # Attributes of directories are looked at in the end, which never comes.
+    # Attributes of directories are checked at the end, which never comes.
     assert run.code == (44 if what == "attribute" else 12), (run.code, run.errors())
     assert in_the_target(arena) == ["dir", "dir/mine", "f"]
 
@@ -1104,8 +1102,8 @@ def test_events_are_shown_escaped(arena, options):
     shown.decode()
 
 
-def test_events_without_end(arena):
-    """They are printed as they come."""
+def test_endless_events_are_printed(arena):
+    """They are printed as they arrive."""
     with open(os.devnull, "wb") as out:
         run = rdcp(arena, "events_without_end", "-a", "--itemize-changes", "--connect-timeout=30",
                    "--timeout=30", timeout=40, sources=["far:dir"],
@@ -1113,10 +1111,10 @@ def test_events_without_end(arena):
     assert run.code == 11, run.errors()
 
 
-# ---- chance -------------------------------------------------------------------------------------------------
+# ---- random damage -----------------------------------------------------------------------------------------
 
 def honest_blocks(content):
-    """A tree in four blocks, with everything that there is in one."""
+    """A tree in four blocks, with every kind of entry."""
     acl = entries((1, 6, U32), (2, 6, 7), (4, 4, U32), (16, 6, U32), (32, 4, U32))
     return [
         DIR + wire.record("OWNER", group=0, id=7, name="root") +
@@ -1136,8 +1134,8 @@ def honest_blocks(content):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_trees_damaged_by_chance(arena, seed):
-    """Some bytes are wrong; what is written stays below the target, and it ends."""
+def test_randomly_damaged_trees_stay_below_the_target(arena, seed):
+    """Some bytes are changed; everything written stays below the target, and the session ends."""
     chance = random.Random("trees %d" % seed)
     arena.memory_max += 16 << 20
     content = chance.randbytes(5000)
