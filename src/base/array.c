@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum {
-	FIRST_BYTES = 128 /* first allocation, so that growing by one element does not start at 1 */
+	FIRST_BYTES = 128 /* room for a few elements, even if an array begins with one */
 };
 
 size_t array_wider(size_t room, size_t count, size_t more, size_t size)

@@ -166,7 +166,7 @@ void session_on_lost(void *ctx, bool clean)
 
 	(void)clean;
 	if (f.code == OUT_PEER_LOST) {
-		fail_as(f.code, "lost %s: %s", s->o.peer, f.text);
+		fail_as(f.code, "lost the connection to %s: %s", s->o.peer, f.text);
 		f = *failed();
 	}
 	if (!is_ended(s))

@@ -302,8 +302,8 @@ static enum attempt_result try_tcp(struct lane_end *e, uint64_t deadline)
 	enum attempt_result rc = ATTEMPT_FAILED;
 
 	if (n == 0)
-		fail_as(OUT_CONNECT, "%s offers no address that can be dialed from %s",
-			e->s->o.peer, e->s->o.address[0] ? e->s->o.address : "here");
+		fail_as(OUT_CONNECT, "no TCP address of %s can be dialed from %s", e->s->o.peer,
+			e->s->o.address[0] ? e->s->o.address : e->s->o.host);
 	for (unsigned i = 0; n > 0 && i < TCP_TRIES && rc == ATTEMPT_FAILED; i++) {
 		if (i > 0 && lane_end_wait(e, clock_ms() + DIAL_PAUSE_MS) < 0 &&
 		    lane_aborted(e->lane))

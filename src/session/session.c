@@ -454,12 +454,12 @@ static void format_wires(struct session *s, char *to, size_t size)
 		snprintf(to, size, "rdma %.*s", (int)(strlen(all) - 3), all + 2);
 }
 
-enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
+enum transport session_transport(struct session *s, char *wires, size_t wires_size, char *why,
 				 size_t why_size)
 {
 	enum transport t = (enum transport)atomic_load(&s->ends[0].transport);
 
-	format_wires(s, how, how_size);
+	format_wires(s, wires, wires_size);
 	pthread_mutex_lock(&s->lock);
 	snprintf(why, why_size, "%s", s->route.why);
 	pthread_mutex_unlock(&s->lock);

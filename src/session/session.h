@@ -84,7 +84,7 @@ void session_ended(struct session *s);
 const struct msg_hello *session_peer(const struct session *s);
 /* The path of the data: transport; name of lane 0's wire, or of all adapters if there are several;
  * why not RDMA. Known after the first block. */
-enum transport session_transport(struct session *s, char *how, size_t how_size, char *why,
+enum transport session_transport(struct session *s, char *wires, size_t wires_size, char *why,
 				 size_t why_size);
 /* The sum over all lanes. */
 void session_stats(struct session *s, struct lane_stats *out);

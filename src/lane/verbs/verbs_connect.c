@@ -357,15 +357,15 @@ static bool signal_is_harmless(int signo)
 
 static void alarm_set(struct alarm_clock *a, int ms)
 {
-	struct sigevent how = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2};
 	struct itimerspec when = {
 		.it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L + 1},
 		.it_interval = {.tv_nsec = 50 * 1000000L},
 	};
 
 	a->set = false;
-	how.sigev_notify_thread_id = gettid();
-	if (!signal_is_harmless(SIGUSR2) || timer_create(CLOCK_MONOTONIC, &how, &a->timer))
+	event.sigev_notify_thread_id = gettid();
+	if (!signal_is_harmless(SIGUSR2) || timer_create(CLOCK_MONOTONIC, &event, &a->timer))
 		return;
 	a->set = true;
 	timer_settime(a->timer, 0, &when, NULL);

@@ -37,7 +37,7 @@ struct control {
 	_Atomic uint64_t last_ping, last_pong; /* cookies: of the last PING, the last PONG */
 
 	pthread_mutex_t lock;
-	pthread_cond_t drained; /* on CLOCK_MONOTONIC: the outbox got shorter, or lost changed */
+	pthread_cond_t drained; /* CLOCK_MONOTONIC: more room, or senders must stop waiting */
 	uint8_t *outbox; /* a ring */
 	size_t start, used;
 	bool lost, closing, no_wait;

@@ -49,16 +49,18 @@ static int psk_from_made(const char *text, size_t len, struct psk *out)
 	const char *hex = text + MADE_PREFIX_LEN;
 
 	if (len != MADE_LEN)
-		return fail_as(OUT_USAGE, "the --make-key key is damaged: %zu characters, not %d",
-			       len, MADE_LEN);
+		return fail_as(OUT_USAGE,
+			       "the key from --make-key is damaged: %zu characters, not %d", len,
+			       MADE_LEN);
 	for (unsigned i = 0; i < PSK_SIZE; i++) {
 		int high = hex_digit(hex[2 * i]);
 		int low = hex_digit(hex[2 * i + 1]);
 
 		if (high < 0 || low < 0) {
 			psk_wipe(out);
-			return fail_as(OUT_USAGE,
-				       "the --make-key key is damaged: not a hexadecimal digit");
+			return fail_as(
+				OUT_USAGE,
+				"the key from --make-key is damaged: not a hexadecimal digit");
 		}
 		out->bytes[i] = (uint8_t)(high << 4 | low);
 	}
