@@ -24,10 +24,10 @@ static int add_pattern(void *ctx, const char *text)
 	if (l->count >= RULES_MOST)
 		return fail_as(OUT_USAGE, "more than %d patterns are not supported", RULES_MOST);
 	if (ARRAY_ROOM(l->of, l->count, l->room, 1))
-		return fail_as(OUT_MEMORY, "keep the patterns: %m");
+		return fail_as(OUT_MEMORY, "store the patterns: %m");
 	l->of[l->count] = (struct pattern_rule){.include = a->include, .pattern = strdup(text)};
 	if (!l->of[l->count].pattern)
-		return fail_as(OUT_MEMORY, "keep the patterns: %m");
+		return fail_as(OUT_MEMORY, "store the patterns: %m");
 	l->count++;
 	return 0;
 }

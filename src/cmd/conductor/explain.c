@@ -43,7 +43,7 @@ int explain_death(const struct end_pipe *l, int status, bool reaped)
 	if (reaped)
 		child_end_text(status, how, sizeof how);
 	if (!l->far)
-		return fail_as(OUT_PEER_LOST, "the end on this host died: it %s", how);
+		return fail_as(OUT_PEER_LOST, "lost the end on this host: it %s", how);
 	return fail_as(OUT_PEER_LOST, "lost the end on %s, or the connection to it: %s %s", l->name,
 		       l->child.what, how);
 }

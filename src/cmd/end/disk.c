@@ -29,7 +29,7 @@ struct stream disk_stream(const struct scratch *s)
 }
 
 int disk_probe(const struct start *e, const struct scratch *s, struct tally *t,
-	       void (*turn)(void *ctx), void *ctx)
+	       void (*tick)(void *ctx), void *ctx)
 {
 	const struct msg_start *m = &e->m;
 	struct probe_opts o = {
@@ -40,7 +40,7 @@ int disk_probe(const struct start *e, const struct scratch *s, struct tally *t,
 		.block_size = m->block_size,
 		.direct = m->direct,
 		.fsync = e->rules.fsync,
-		.tick = turn,
+		.tick = tick,
 		.ctx = ctx,
 	};
 

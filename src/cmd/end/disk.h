@@ -12,8 +12,8 @@
 int disk_open(const struct start *e, const struct stopper *stopper, struct scratch *s);
 /* The stream that replaces the user's stdin or stdout. */
 struct stream disk_stream(const struct scratch *s);
-/* START_PROBE: reads or writes the disk alone. Calls turn several times a second. */
+/* START_PROBE: reads or writes the disk alone. Calls tick several times a second. */
 int disk_probe(const struct start *e, const struct scratch *s, struct tally *t,
-	       void (*turn)(void *ctx), void *ctx);
+	       void (*tick)(void *ctx), void *ctx);
 
 #endif

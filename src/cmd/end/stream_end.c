@@ -88,7 +88,7 @@ static int check_rdma_present(const struct options *o)
 
 	if (o->want != TRANSPORT_RDMA || verbs_present(why, sizeof why))
 		return 0;
-	return fail_as(OUT_TRANSPORT, "RDMA was demanded, but this host cannot use it: %s", why);
+	return fail_as(OUT_TRANSPORT, "--transport=rdma is not possible: %s", why);
 }
 
 /* ---- the command ----------------------------------------------------------------------- */
