@@ -95,10 +95,10 @@ static int check_relative(const struct plan *p)
 		const struct target *t = &p->sources[i];
 
 		if (t->host[0] && t->path[0] == '~' && !strstr(t->path, "/./"))
-			return fail_as(
-				OUT_USAGE,
-				"--relative: only the remote host can expand %s; write the whole path, or ~/./a/b to create a/b in DST",
-				t->path);
+			return fail_as(OUT_USAGE,
+				       "--relative: only the remote host can expand %s; write the "
+				       "whole path, or ~/./a/b to create a/b in DST",
+				       t->path);
 	}
 	return 0;
 }

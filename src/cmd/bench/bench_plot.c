@@ -71,12 +71,11 @@ static void fill_plot(struct plot *p, const struct bench *b)
 	snprintf(p->title, sizeof p->title, "From memory to memory, %s%s",
 		 host[0] ? "to " : "within one host", host);
 	localtime_r(&now, &tm);
-	strftime(
-		p->subtitle, sizeof p->subtitle,
-		any_shrunk(b)
-			? "measured by rdbench, %Y-%m-%d; without points that lacked memory (ulimit -l, --memory)"
-			: "measured by rdbench, %Y-%m-%d",
-		&tm);
+	strftime(p->subtitle, sizeof p->subtitle,
+		 any_shrunk(b) ? "measured by rdbench, %Y-%m-%d; without points that lacked memory "
+				 "(ulimit -l, --memory)"
+			       : "measured by rdbench, %Y-%m-%d",
+		 &tm);
 	for (unsigned i = 0; i < b->series_count && i < PLOT_LINES; i++) {
 		const struct setting *s = &b->series[i].set;
 		bool same = s->transport == first->transport && s->op == first->op;

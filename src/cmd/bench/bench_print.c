@@ -263,7 +263,8 @@ static void text_summary(const struct bench *b)
 
 	putchar('\n');
 	if (any_shrunk(b))
-		printf("* with fewer lanes or less depth, because memory is limited (ulimit -l, --memory)\n");
+		printf("* with fewer lanes or less depth, because memory is limited (ulimit "
+		       "-l, --memory)\n");
 	if (b->limit.rate > 0)
 		printf("limit of the link, %s: %s GB/s; the best point reached %.0f %% of it\n",
 		       b->limit.name, rate_text(b->limit.rate, rate, sizeof rate),

@@ -97,12 +97,11 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 
 	address_text(&to->at, there, sizeof there);
 	if (address_toward(&to->at, &from)) {
-		findings_add(
-			p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
-			to->rdma
-				? "give this host an address in the network of this address, or a route to it"
-				: NULL,
-			"no route to this address: %m");
+		findings_add(p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
+			     to->rdma ? "give this host an address in the network of this address, "
+					"or a route to it"
+				      : NULL,
+			     "no route to this address: %m");
 		return false;
 	}
 	from = address_with_port(&from, 0);
@@ -113,11 +112,11 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 		findings_add(p->findings, FINDING_OK, "route", there, NULL,
 			     "reached from %s (%s), with adapters at both ends", here, netdev);
 	else if (to->rdma)
-		findings_add(
-			p->findings, FINDING_WARNING, "route", there,
-			"give this host's adapter an address of the same network, or route that network over it",
-			"belongs to an adapter, but is reached from %s (%s), which has none", here,
-			netdev);
+		findings_add(p->findings, FINDING_WARNING, "route", there,
+			     "give this host's adapter an address of the same network, or route "
+			     "that network over it",
+			     "belongs to an adapter, but is reached from %s (%s), which has none",
+			     here, netdev);
 	else
 		findings_add(p->findings, FINDING_INFO, "route", there, NULL,
 			     "reached from %s (%s); %s", here, netdev,
@@ -139,12 +138,12 @@ static void look_at_routes(struct host_path *p)
 		any = look_at_route(p, &p->far_host.at[i]) || any;
 	}
 	if (wanted && !any)
-		findings_add(
-			p->findings, FINDING_FAILURE, "routes", "",
-			"give the network devices of the adapters at both hosts addresses of one network",
-			"both hosts have adapters, but no address of %s is reached through "
-			"adapters at both ends",
-			p->far_host.link.name);
+		findings_add(p->findings, FINDING_FAILURE, "routes", "",
+			     "give the network devices of the adapters at both hosts addresses of "
+			     "one network",
+			     "both hosts have adapters, but no address of %s is reached through "
+			     "adapters at both ends",
+			     p->far_host.link.name);
 }
 
 /* ---- the examination ---------------------------------------------------------------------------
@@ -168,10 +167,10 @@ static const char *format_start_remedy(const struct host_path *p, enum outcome c
 		return NULL;
 	if (code == OUT_VERSION)
 		return "install the same release on both hosts";
-	snprintf(
-		to, size,
-		"make this command work without a password: ssh %.512s rdcp --version; if rdcp is elsewhere, use --rdcp-path",
-		p->far);
+	snprintf(to, size,
+		 "make this command work without a password: ssh %.512s rdcp --version; if rdcp "
+		 "is elsewhere, use --rdcp-path",
+		 p->far);
 	return to;
 }
 

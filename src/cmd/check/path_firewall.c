@@ -100,20 +100,20 @@ static void report_rdma_ports(struct host_path *p)
 	unsigned hi = p->o->port_lo ? p->o->port_hi : PROBE_PORT + 100;
 
 	if (p->near_host.has_kind[ADAPTER_ROCE] && p->far_host.has_kind[ADAPTER_ROCE])
-		report_ports(
-			p, "",
-			"TCP works, but RoCE does not: its packets, UDP to port 4791, seem to be blocked",
-			"udp", ROCE_PORT, ROCE_PORT);
+		report_ports(p, "",
+			     "TCP works, but RoCE does not: its packets, UDP to port 4791, seem to "
+			     "be blocked",
+			     "udp", ROCE_PORT, ROCE_PORT);
 	if (p->near_host.has_kind[ADAPTER_IWARP] && p->far_host.has_kind[ADAPTER_IWARP])
-		report_ports(
-			p, "",
-			"TCP works, but iWARP does not: the TCP ports of its connections seem to be blocked",
-			"tcp", lo, hi);
+		report_ports(p, "",
+			     "TCP works, but iWARP does not: the TCP ports of its connections seem "
+			     "to be blocked",
+			     "tcp", lo, hi);
 	if (p->near_host.has_kind[ADAPTER_INFINIBAND] && p->far_host.has_kind[ADAPTER_INFINIBAND])
-		findings_add(
-			p->findings, FINDING_WARNING, "fabric", "",
-			"check with ibping and ibtracert whether the ports reach each other; both must be in one fabric, with one partition key",
-			"TCP works, but InfiniBand does not");
+		findings_add(p->findings, FINDING_WARNING, "fabric", "",
+			     "check with ibping and ibtracert whether the ports reach each other; "
+			     "both must be in one fabric, with one partition key",
+			     "TCP works, but InfiniBand does not");
 }
 
 void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp)

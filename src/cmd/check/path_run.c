@@ -253,8 +253,8 @@ static void report_no_rdma(struct lane_trial *r)
 	if (f->code == OUT_MEMLOCK)
 		remedy = "raise the limit of locked memory on that host: see memlock above";
 	else if (r->p->near_host.rdma && r->p->far_host.rdma)
-		remedy =
-			"both hosts have adapters: see routes above, and check firewalls between the hosts";
+		remedy = "both hosts have adapters: see routes above, and check firewalls "
+			 "between the hosts";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
 		     "rdcp falls back to TCP: %s%s",
 		     format_host_prefix(r, text, whose, sizeof whose), text);

@@ -78,10 +78,10 @@ static void look_at_address(const struct survey *s, struct addresses *l, unsigne
 		snprintf(what, sizeof what,
 			 "on %s, which belongs to %s port %u, but librdmacm cannot use it", netdev,
 			 a->device, a->port);
-		report_address(
-			s, at, false, FINDING_WARNING,
-			"see the other findings: a missing module or device file, or a port that is down",
-			what);
+		report_address(s, at, false, FINDING_WARNING,
+			       "see the other findings: a missing module or device file, or a port "
+			       "that is down",
+			       what);
 	} else {
 		snprintf(what, sizeof what, "on %s, which has no RDMA adapter", netdev);
 		report_address(s, at, false, FINDING_INFO, "", what);
@@ -124,10 +124,10 @@ void survey_addresses(const struct survey *s)
 			report_missing_address(s, a);
 	}
 	if (survey_has_active(s) && !l.usable)
-		survey_found(
-			s, FINDING_FAILURE, "addresses", "",
-			"give the network device of the adapter an address, and use it to reach this host",
-			"no address of this host belongs to a usable RDMA adapter");
+		survey_found(s, FINDING_FAILURE, "addresses", "",
+			     "give the network device of the adapter an address, and use it to "
+			     "reach this host",
+			     "no address of this host belongs to a usable RDMA adapter");
 	else if (!l.count)
 		survey_found(s, FINDING_INFO, "addresses", "", NULL,
 			     "this host has only loopback addresses");

@@ -104,15 +104,16 @@ static void load_remedy(const struct survey *s, const char *module, char *to, si
 	struct utsname u;
 
 	if (is_installed(s, module))
-		snprintf(
-			to, size,
-			"as root: modprobe %s; add a line \"%s\" to /etc/modules-load.d/rdma.conf to load it at boot",
-			module, module);
+		snprintf(to, size,
+			 "as root: modprobe %s; add a line \"%s\" to "
+			 "/etc/modules-load.d/rdma.conf to load it at boot",
+			 module, module);
 	else
-		snprintf(
-			to, size,
-			"kernel %s has no module %s in /lib/modules: install the package with all its modules (linux-modules-extra, kernel-modules-extra) or another kernel; in a container, load it on the host",
-			uname(&u) ? "(unknown)" : u.release, module);
+		snprintf(to, size,
+			 "kernel %s has no module %s in /lib/modules: install the package with "
+			 "all its modules (linux-modules-extra, kernel-modules-extra) or "
+			 "another kernel; in a container, load it on the host",
+			 uname(&u) ? "(unknown)" : u.release, module);
 }
 
 /* Without an adapter, missing modules are not the main problem, so they are only information. */
@@ -163,14 +164,14 @@ static bool check_device_access(const struct survey *s, const char *name)
 	if (access(path, R_OK | W_OK) == 0)
 		return true;
 	if (errno == ENOENT)
-		snprintf(
-			remedy, sizeof remedy,
-			"in a container: start it with --device=/dev/infiniband and --ulimit memlock=-1; otherwise check that udev runs");
+		snprintf(remedy, sizeof remedy,
+			 "in a container: start it with --device=/dev/infiniband and --ulimit "
+			 "memlock=-1; otherwise check that udev runs");
 	else
-		snprintf(
-			remedy, sizeof remedy,
-			"give this user access: through the group of the file, or with a udev rule like that of rdma-core (KERNEL==\"%.40s\", MODE=\"0666\")",
-			strncmp(name, "uverbs", 6) == 0 ? "uverbs*" : name);
+		snprintf(remedy, sizeof remedy,
+			 "give this user access: through the group of the file, or with a udev "
+			 "rule like that of rdma-core (KERNEL==\"%.40s\", MODE=\"0666\")",
+			 strncmp(name, "uverbs", 6) == 0 ? "uverbs*" : name);
 	survey_found(s, FINDING_FAILURE, "devices", name, remedy, "open /dev/infiniband/%s: %m",
 		     name);
 	return false;
@@ -231,10 +232,12 @@ static void report_function(const struct survey *s, const char *pci, const struc
 	if (!has_file(s, "/sys/module/%s", d->rdma))
 		load_remedy(s, d->rdma, remedy, sizeof remedy);
 	else
-		snprintf(
-			remedy, sizeof remedy,
-			"look for messages about %s in dmesg; its RDMA may be switched off (devlink dev param set pci/%s name enable_roce value true cmode driverinit; devlink dev reload pci/%s), or it is in another network namespace",
-			pci, pci, pci);
+		snprintf(remedy, sizeof remedy,
+			 "look for messages about %s in dmesg; its RDMA may be switched off "
+			 "(devlink dev param set pci/%s name enable_roce value true cmode "
+			 "driverinit; devlink dev reload pci/%s), or it is in another network "
+			 "namespace",
+			 pci, pci, pci);
 	survey_found(s,
 		     s->port_count ? FINDING_WARNING
 		     : d->always   ? FINDING_FAILURE
@@ -317,15 +320,16 @@ void survey_kernel(const struct survey *s)
 	if (verbs_built())
 		survey_found(s, FINDING_OK, "build", "", NULL, "rdcp was built with RDMA");
 	else
-		survey_found(
-			s, FINDING_FAILURE, "build", "",
-			"install the packages libibverbs-dev and librdmacm-dev (rdma-core-devel) and build rdcp again",
-			"rdcp was built without RDMA: it uses only TCP");
+		survey_found(s, FINDING_FAILURE, "build", "",
+			     "install the packages libibverbs-dev and librdmacm-dev "
+			     "(rdma-core-devel) and build rdcp again",
+			     "rdcp was built without RDMA: it uses only TCP");
 	if (!s->port_count)
-		survey_found(
-			s, FINDING_FAILURE, "adapter", "",
-			"transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or iWARP, or, for tests only, soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev NETDEV",
-			"no RDMA adapter");
+		survey_found(s, FINDING_FAILURE, "adapter", "",
+			     "transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or "
+			     "iWARP, or, for tests only, soft-RoCE: modprobe rdma_rxe; rdma link "
+			     "add rxe0 type rxe netdev NETDEV",
+			     "no RDMA adapter");
 	look_at_modules(s);
 	look_at_functions(s);
 	if (s->port_count)

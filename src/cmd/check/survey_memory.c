@@ -188,9 +188,9 @@ static void describe_origin(const struct survey *s, const struct rlimit *rl, cha
 		snprintf(to, size, "of a login, %s %s",
 			 is_limit_in_force(&line, rl) ? "set by" : "but not by", line.text);
 	else
-		snprintf(
-			to, size,
-			"of a login, and no line in /etc/security sets memlock for this user: the default of the kernel or systemd (DefaultLimitMEMLOCK=)");
+		snprintf(to, size,
+			 "of a login, and no line in /etc/security sets memlock for this user: "
+			 "the default of the kernel or systemd (DefaultLimitMEMLOCK=)");
 }
 
 static void describe_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
@@ -207,14 +207,16 @@ static void describe_remedy(const struct survey *s, const struct rlimit *rl, cha
 			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
 			 service);
 	else if (line.bytes == UINT64_MAX && !is_limit_in_force(&line, rl))
-		snprintf(
-			to, size,
-			"%s applies to new logins: log in again, through PAM (sshd: UsePAM yes); \"*\" does not include root, which needs a line \"root\"",
-			line.text);
+		snprintf(to, size,
+			 "%s applies to new logins: log in again, through PAM (sshd: UsePAM "
+			 "yes); \"*\" does not include root, which needs a line \"root\"",
+			 line.text);
 	else
-		snprintf(
-			to, size,
-			"put the four lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf and log in again (for a service: LimitMEMLOCK=infinity)");
+		snprintf(to, size,
+			 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock "
+			 "unlimited\", \"* hard memlock unlimited\", \"# End\" into "
+			 "/etc/security/limits.d/rdma.conf and log in again (for a service: "
+			 "LimitMEMLOCK=infinity)");
 }
 
 /* ---- what lanes need ------------------------------------------------------------------------- */
@@ -284,6 +286,7 @@ void survey_memory(const struct survey *s)
 	else
 		survey_found(
 			s, s->port_count ? FINDING_FAILURE : FINDING_WARNING, "memlock", "", remedy,
-			"locked memory: %s, too little for one lane, so transfers fall back to TCP; %s take %s; %s",
+			"locked memory: %s, too little for one lane, so transfers fall back to "
+			"TCP; %s take %s; %s",
 			limit, wanted, needed, origin);
 }

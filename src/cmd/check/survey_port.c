@@ -26,23 +26,23 @@ static void state_remedy(const struct adapter *a, char *to, size_t size)
 	bool infiniband = a->kind == ADAPTER_INFINIBAND, off = strstr(a->physical, "Disabled");
 
 	if (infiniband && a->state >= PORT_INIT)
-		snprintf(
-			to, size,
-			"the link is up, but no subnet manager has configured it: start opensm on one host of the fabric, or the subnet manager of the switch");
+		snprintf(to, size,
+			 "the link is up, but no subnet manager has configured it: start opensm "
+			 "on one host of the fabric, or the subnet manager of the switch");
 	else if (infiniband && off)
 		snprintf(to, size, "it is switched off: ibportstate -C %s -D 0 %u enable",
 			 a->device, a->port);
 	else if (infiniband)
-		snprintf(
-			to, size,
-			"check that the cable is plugged in at both ends and the peer is switched on");
+		snprintf(to, size,
+			 "check that the cable is plugged in at both ends and the peer is "
+			 "switched on");
 	else if (off)
 		snprintf(to, size, "it is switched off: ip link set dev %s up", a->netdev);
 	else
-		snprintf(
-			to, size,
-			"check that the cable is plugged in at both ends, the peer is switched on, and %s is up (ip link set dev %s up)",
-			a->netdev, a->netdev);
+		snprintf(to, size,
+			 "check that the cable is plugged in at both ends, the peer is switched "
+			 "on, and %s is up (ip link set dev %s up)",
+			 a->netdev, a->netdev);
 }
 
 static void look_at_state(const struct port *p)
@@ -89,22 +89,22 @@ static void pcie_remedy(const struct adapter *a, bool narrow, bool slow, char *t
 	unsigned most = narrow ? slot->width : slot->mtransfers;
 
 	if (!narrow && !slow)
-		snprintf(
-			to, size,
-			"the port is faster than the adapter's own PCIe interface: only another adapter helps");
+		snprintf(to, size,
+			 "the port is faster than the adapter's own PCIe interface: only "
+			 "another adapter helps");
 	else if (!most)
-		snprintf(
-			to, size,
-			"compare with the slot (lspci -vv -s %s: LnkCap, LnkSta; the manual of the host); if the slot supports more, reseat the adapter",
-			a->pci);
+		snprintf(to, size,
+			 "compare with the slot (lspci -vv -s %s: LnkCap, LnkSta; the manual of "
+			 "the host); if the slot supports more, reseat the adapter",
+			 a->pci);
 	else if (most <= is)
-		snprintf(
-			to, size,
-			"the slot does not support more: move the adapter to a wider or newer slot");
+		snprintf(to, size,
+			 "the slot does not support more: move the adapter to a wider or newer "
+			 "slot");
 	else
-		snprintf(
-			to, size,
-			"the slot supports more than was negotiated: reseat the adapter, and check risers and the PCIe settings of the host's firmware");
+		snprintf(to, size,
+			 "the slot supports more than was negotiated: reseat the adapter, and "
+			 "check risers and the PCIe settings of the host's firmware");
 }
 
 static void look_at_pcie(const struct port *p)
@@ -167,20 +167,20 @@ static void look_at_mtu(const struct port *p, const struct adapter_verbs *v)
 	if (!mtu && !a->netdev_mtu)
 		return;
 	if (a->kind == ADAPTER_ROCE && mtu < MTU_BEST && mtu_within(a->netdev_mtu) < MTU_BEST) {
-		snprintf(
-			remedy, sizeof remedy,
-			"ip link set dev %s mtu 9000 (%d is enough), on both hosts, and a matching MTU on all switches between them",
-			a->netdev, NETDEV_MTU_BEST);
-		survey_found(
-			p->s, FINDING_WARNING, "mtu", p->name, remedy,
-			"RDMA packets carry %u bytes, since %s has an MTU of %u; packets of 4096 bytes have less overhead",
-			mtu, a->netdev, a->netdev_mtu);
+		snprintf(remedy, sizeof remedy,
+			 "ip link set dev %s mtu 9000 (%d is enough), on both hosts, and a "
+			 "matching MTU on all switches between them",
+			 a->netdev, NETDEV_MTU_BEST);
+		survey_found(p->s, FINDING_WARNING, "mtu", p->name, remedy,
+			     "RDMA packets carry %u bytes, since %s has an MTU of %u; packets of "
+			     "4096 bytes have less overhead",
+			     mtu, a->netdev, a->netdev_mtu);
 	} else if (a->kind == ADAPTER_INFINIBAND && mtu && mtu < MTU_BEST &&
 		   v->mtu_most >= MTU_BEST) {
-		survey_found(
-			p->s, FINDING_INFO, "mtu", p->name,
-			"the subnet manager sets the MTU: use mtu=5 (4096) in opensm's partitions.conf",
-			"packets carry %u bytes, but the port supports %u", mtu, v->mtu_most);
+		survey_found(p->s, FINDING_INFO, "mtu", p->name,
+			     "the subnet manager sets the MTU: use mtu=5 (4096) in opensm's "
+			     "partitions.conf",
+			     "packets carry %u bytes, but the port supports %u", mtu, v->mtu_most);
 	} else if (a->kind == ADAPTER_IWARP || !mtu) {
 		survey_found(p->s, FINDING_OK, "mtu", p->name, NULL, "%s has an MTU of %u",
 			     a->netdev, a->netdev_mtu);
@@ -239,10 +239,10 @@ static void look_at_gids_of_roce(const struct port *p)
 		survey_found(p->s, FINDING_OK, "gid", p->name, NULL,
 			     "connections use RoCE v2 (UDP port 4791); its GIDs: %s", list);
 	} else {
-		snprintf(
-			remedy, sizeof remedy,
-			"RoCE v2 passes routers and is spread over links; if the adapter supports it: cma_roce_mode -d %s -p %u -m 2",
-			p->a->device, p->a->port);
+		snprintf(remedy, sizeof remedy,
+			 "RoCE v2 passes routers and is spread over links; if the adapter "
+			 "supports it: cma_roce_mode -d %s -p %u -m 2",
+			 p->a->device, p->a->port);
 		survey_found(p->s, FINDING_WARNING, "gid", p->name, remedy,
 			     "connections use RoCE v1, which is Ethernet without IP; its GIDs: %s",
 			     list);
@@ -297,10 +297,10 @@ static void look_at_node(const struct port *p)
 			     CPU_COUNT(&both), CPU_COUNT(&of_node));
 		return;
 	}
-	snprintf(
-		remedy, sizeof remedy,
-		"taskset, a cpuset or AllowedCPUs= excludes them; to run on the node: taskset -c $(cat /sys/devices/system/node/node%d/cpulist) rdcp ...",
-		a->numa_node);
+	snprintf(remedy, sizeof remedy,
+		 "taskset, a cpuset or AllowedCPUs= excludes them; to run on the node: taskset "
+		 "-c $(cat /sys/devices/system/node/node%d/cpulist) rdcp ...",
+		 a->numa_node);
 	survey_found(p->s, FINDING_WARNING, "numa", p->name, remedy,
 		     "this process may use no processor of node %d: all data crosses between nodes",
 		     a->numa_node);
@@ -314,10 +314,10 @@ static void look_at_verbs(const struct port *p, struct adapter_verbs *v)
 	/* In a test's tree there are no devices to query. */
 	if (p->s->top[0] || !verbs_built() || verbs_port_query(p->a, v) == 0)
 		return;
-	survey_found(
-		p->s, FINDING_FAILURE, "verbs", p->name,
-		"install the provider of the adapter for libibverbs: the package ibverbs-providers (RPM: libibverbs), or the vendor's own",
-		"%s", failed()->text);
+	survey_found(p->s, FINDING_FAILURE, "verbs", p->name,
+		     "install the provider of the adapter for libibverbs: the package "
+		     "ibverbs-providers (RPM: libibverbs), or the vendor's own",
+		     "%s", failed()->text);
 }
 
 /* There may be RDMA devices, but none that connections can use. */
@@ -335,14 +335,17 @@ static void check_usable_ports(const struct survey *s)
 		elsewhere = true;
 	}
 	if (elsewhere)
-		survey_found(
-			s, FINDING_FAILURE, "adapter", "",
-			"for a container: start it with --network=host; for a namespace: ip link set dev NETDEV netns NAME",
-			"the network devices of all RDMA adapters are in another network namespace");
+		survey_found(s, FINDING_FAILURE, "adapter", "",
+			     "for a container: start it with --network=host; for a namespace: ip "
+			     "link set dev NETDEV netns NAME",
+			     "the network devices of all RDMA adapters are in another network "
+			     "namespace");
 	else
 		survey_found(
 			s, FINDING_FAILURE, "adapter", "",
-			"transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or iWARP; if this adapter should support one, look for messages about it in dmesg",
+			"transfers use TCP; RDMA needs an adapter for InfiniBand, RoCE or "
+			"iWARP; if this adapter should support one, look for messages about it "
+			"in dmesg",
 			"no RDMA device of this host supports InfiniBand, RoCE or iWARP");
 }
 

@@ -10,9 +10,9 @@ static int check_deleting(const struct options *o)
 	if (!o->rules.delete)
 		return 0;
 	if (o->files_from)
-		return fail_as(
-			OUT_USAGE,
-			"--delete and --files-from cannot be combined: a list does not show which names SRC lacks");
+		return fail_as(OUT_USAGE,
+			       "--delete and --files-from cannot be combined: a list does not show "
+			       "which names SRC lacks");
 	if (!o->rules.recursive)
 		return fail_as(OUT_USAGE, "--delete needs -r or -a");
 	return 0;
@@ -51,15 +51,18 @@ static int check_tree(const struct options *o)
 	if (o->rules.no_target_dir && o->rules.relative)
 		return fail_as(
 			OUT_USAGE,
-			"--no-target-directory and --relative cannot be combined: --relative creates the paths of the sources below DST");
+			"--no-target-directory and --relative cannot be combined: --relative "
+			"creates the paths of the sources below DST");
 	if (o->rules.backup && o->rules.inplace)
 		return fail_as(
 			OUT_USAGE,
-			"--backup and --inplace cannot be combined: --inplace overwrites the old file");
+			"--backup and --inplace cannot be combined: --inplace overwrites the "
+			"old file");
 	if (strchr(o->rules.suffix, '/'))
 		return fail_as(
 			OUT_USAGE,
-			"--suffix %s: a suffix must not contain a slash; use --backup-dir for another directory",
+			"--suffix %s: a suffix must not contain a slash; use --backup-dir for "
+			"another directory",
 			o->rules.suffix);
 	return check_deleting(o) || check_stdin(o) ? -1 : 0;
 }
@@ -105,7 +108,8 @@ int options_check_conflicts(const struct options *o)
 	if (o->rules.sparse && o->rules.inplace)
 		return fail_as(
 			OUT_USAGE,
-			"--sparse and --inplace cannot be combined: --inplace must overwrite old data with zeros");
+			"--sparse and --inplace cannot be combined: --inplace must overwrite "
+			"old data with zeros");
 	if (o->timeout_ms < 1000)
 		return fail_as(OUT_USAGE, "--timeout must be at least 1 second");
 	return check_tree(o);

@@ -21,7 +21,8 @@
 
 const struct refused_row refused_rows[] = {
 	{'R', NULL, RDCP,
-	 "use --relative for rsync's -R; scp's -R is the default: data goes directly between two remote hosts"},
+	 "use --relative for rsync's -R; scp's -R is the default: data goes directly between "
+	 "two remote hosts"},
 	{'d', "dirs", RDCP, "use -r, or --files-from with the names of the directories"},
 	{'C', NULL, PROGRAMS, NO_COMPRESSION},
 	{'z', "compress", PROGRAMS, NO_COMPRESSION},
@@ -30,12 +31,14 @@ const struct refused_row refused_rows[] = {
 	{0, "zc", RDCP, NO_COMPRESSION},
 	{0, "zl", RDCP, NO_COMPRESSION},
 	{'D', NULL, RDCP,
-	 "use --devices for rsync's -D; scp's -D has no equivalent, because rdcp does not use sftp"},
+	 "use --devices for rsync's -D; scp's -D has no equivalent, because rdcp does not use "
+	 "sftp"},
 	{'E', "executability", RDCP, "use --perms"},
 	{'U', "atimes", RDCP, "use -p, which keeps access times"},
 	{'N', "crtimes", RDCP, "Linux cannot set birth times"},
 	{'O', NULL, RDCP,
-	 "rsync's -O: --times always keeps the times of directories; scp's -O: there is only one protocol"},
+	 "--times always keeps the times of directories (rsync's -O); there is only one protocol "
+	 "(scp's -O)"},
 	{0, "omit-dir-times", RDCP, "--times always keeps the times of directories"},
 	{0, "specials", RDCP, "use --devices, which includes FIFOs"},
 	{'c', NULL, RDCP, "use --checksum for rsync's -c, -o Ciphers=... for scp's -c"},
@@ -131,7 +134,7 @@ const struct refused_row refused_rows[] = {
 	{'k', NULL, RDRECV, ONE_SENDER},
 	{'w', NULL, RDSEND, "use --connect-timeout"},
 	{'N', NULL, RDSEND | RDRECV, "the end of the stream is always sent to the peer"},
-	{'u', NULL, RDSEND | RDRECV, "UDP is not supported; use RDMA or TCP, see --transport"},
+	{'u', NULL, RDSEND | RDRECV, "streams use RDMA or TCP, not UDP; see --transport"},
 	{'n', NULL, RDSEND | RDRECV, "an operand that is an address is never looked up"},
 	{'i', NULL, RDSEND | RDRECV, "use FILE or <FILE"},
 	{'o', NULL, RDSEND | RDRECV, "use FILE or >FILE"},

@@ -282,6 +282,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 
 static int use_row(struct options *o, const struct option_row *row, const char *arg)
 {
+	const char *value;
 	char name[64];
 	int rc = set_row(o, row, arg);
 
@@ -290,9 +291,11 @@ static int use_row(struct options *o, const struct option_row *row, const char *
 	if (rc == NO_MEMORY)
 		return fail_as(OUT_MEMORY, "store the value of %s: %m",
 			       row_name(row->letter, row->name, name));
-	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %s (%s)",
+	/* "[S]" is printed as S. */
+	value = row->arg ? row->arg + (row->arg[0] == '[') : "";
+	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %.*s: %s",
 		       row_name(row->letter, row->name, name), arg ? arg : "",
-		       row->arg ? row->arg : "none", row->help);
+		       (int)strcspn(value, "]"), value, row->help);
 }
 
 static int refuse_option(const struct refused_row *row, bool by_letter)

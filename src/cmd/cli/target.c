@@ -111,14 +111,15 @@ static int refuse_foreign_path(const char *text, int host_len, const char *path)
 	size_t digits = strspn(path, "0123456789");
 
 	if (*path == ':')
-		return fail_as(
-			OUT_USAGE,
-			"%s: rsync daemons are not supported; use HOST:PATH, which uses ssh (for a path that begins with a colon: %.*s:./%s)",
-			text, host_len, text, path);
+		return fail_as(OUT_USAGE,
+			       "%s: rsync daemons are not supported; use HOST:PATH, which uses ssh "
+			       "(for a path that begins with a colon: %.*s:./%s)",
+			       text, host_len, text, path);
 	if (digits > 0 && digits <= 5 && path[digits] == ':' && path[digits + 1] == '/')
 		return fail_as(
 			OUT_USAGE,
-			"%s: a port before the path is not supported; use %.*s:%s (-P sets the port of ssh; for a path that begins like this: %.*s:./%s)",
+			"%s: a port before the path is not supported; use %.*s:%s (-P sets the "
+			"port of ssh; for a path that begins like this: %.*s:./%s)",
 			text, host_len, text, path + digits + 1, host_len, text, path);
 	return 0;
 }

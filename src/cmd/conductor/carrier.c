@@ -71,7 +71,7 @@ static int open_connecting_side(struct carrier *c, int in, struct pump_side *sid
 	/* The connecting end sends first. */
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
-	/* The output also ends if the connection was closed at once; then ssh exits with 0. */
+	/* A connection that was closed at once also ends the output, but ssh does not fail then. */
 	if (is_at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_EXIT_MS) && status)
 		return fail_ssh(ssh);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};

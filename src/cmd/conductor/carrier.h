@@ -21,7 +21,7 @@
 
 #include "cmd/conductor/detour.h"
 
-enum { TOKEN_SIZE = 16, KEEPER_HELLO = 2 + TOKEN_SIZE };
+enum { TOKEN_SIZE = 16, KEEPER_REPLY = 2 + TOKEN_SIZE };
 
 /* `rdcp --lane' and `rdcp --lane-listen'; both return exit codes. */
 int lane_command_run(void);

@@ -34,8 +34,8 @@ struct detour {
 	int listener; /* on this host, or -1 */
 	int logins; /* login_turn.h */
 	struct child keeper; /* of the port at way.from */
-	unsigned char hello[KEEPER_HELLO]; /* what the keeper sends: port and token */
-	size_t hello_len; /* bytes that have arrived */
+	unsigned char reply[KEEPER_REPLY]; /* what the keeper sends: port and token */
+	size_t reply_len; /* bytes that have arrived */
 	unsigned port; /* as announced; 0: none yet */
 	struct carried {
 		struct child child;
@@ -82,7 +82,7 @@ static int add_carrier(struct detour *d, int fd)
 		return fail_as(OUT_START, "more than %d lanes over ssh are not supported",
 			       CARRIERS_MAX);
 	}
-	memcpy(c.token, d->hello + 2, sizeof c.token);
+	memcpy(c.token, d->reply + 2, sizeof c.token);
 	d->carriers[d->count] = (struct carried){.used = fd >= 0};
 	rc = child_fork(carrier_run, &c, "a lane over ssh", &d->carriers[d->count].child);
 	close_fd(fd);
@@ -194,8 +194,8 @@ static int accept_lane_connection(struct detour *d)
 	case LOOPBACK_OURS:
 		return add_carrier(d, fd) ? announce_failure(d) : 0;
 	case LOOPBACK_FOREIGN:
-		log_info(
-			"rejected a connection of another user to the loopback port for lanes over ssh");
+		log_info("rejected a connection of another user to the loopback port for lanes "
+			 "over ssh");
 		break;
 	case LOOPBACK_GONE:
 		break;
@@ -270,26 +270,26 @@ static int restart_spares(struct detour *d)
 
 static int read_keeper(struct detour *d)
 {
-	ssize_t n = read(d->keeper.out, d->hello + d->hello_len, sizeof d->hello - d->hello_len);
+	ssize_t n = read(d->keeper.out, d->reply + d->reply_len, sizeof d->reply - d->reply_len);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
-		bool began = d->hello_len == sizeof d->hello;
+		bool began = d->reply_len == sizeof d->reply;
 
 		child_stop(&d->keeper);
 		return began ? 0
 			     : fail_as(OUT_START, "%s: no loopback port for lanes on that host",
 				       d->keeper.what);
 	}
-	d->hello_len += (size_t)n;
-	if (d->hello_len < sizeof d->hello)
+	d->reply_len += (size_t)n;
+	if (d->reply_len < sizeof d->reply)
 		return 0;
 	for (unsigned i = 0; i < SPARES; i++) {
 		if (add_carrier(d, -1))
 			return -1;
 	}
-	d->port = (unsigned)(d->hello[0] << 8 | d->hello[1]);
+	d->port = (unsigned)(d->reply[0] << 8 | d->reply[1]);
 	return d->way.announce(d->way.ctx, d->port, "");
 }
 

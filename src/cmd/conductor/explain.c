@@ -58,6 +58,7 @@ int take_greeting(struct end_pipe *l, const struct frame *f)
 		return 0;
 	return fail_as(
 		OUT_VERSION,
-		"rdcp on %s (release %s) has protocol version %u, this one has %d: install the same release on both hosts",
+		"rdcp on %s (release %s) has protocol version %u, this one has %d: install the "
+		"same release on both hosts",
 		l->name, l->greeting.release, l->greeting.version, PROTOCOL_VERSION);
 }

@@ -172,21 +172,21 @@ static void serve_listener(int unix_fd, int listener)
 
 static int run_keeper(void)
 {
-	unsigned char hello[KEEPER_HELLO];
+	unsigned char reply[KEEPER_REPLY];
 	struct sockaddr_un un;
 	unsigned port;
 	int listener = loopback_listen(&port);
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len;
 
-	if (listener < 0 || unix_fd < 0 || random_bytes(hello + 2, TOKEN_SIZE))
+	if (listener < 0 || unix_fd < 0 || random_bytes(reply + 2, TOKEN_SIZE))
 		return fail_as(OUT_SOCKET, "listen on this host's loopback: %m");
-	len = make_keeper_address(hello + 2, &un);
+	len = make_keeper_address(reply + 2, &un);
 	if (bind(unix_fd, (struct sockaddr *)&un, len) < 0 || listen(unix_fd, SOMAXCONN) < 0)
 		return fail_as(OUT_SOCKET, "listen for lanes: %m");
-	hello[0] = (unsigned char)(port >> 8);
-	hello[1] = (unsigned char)port;
-	if (write_full(STDOUT_FILENO, hello, sizeof hello))
+	reply[0] = (unsigned char)(port >> 8);
+	reply[1] = (unsigned char)port;
+	if (write_full(STDOUT_FILENO, reply, sizeof reply))
 		return fail_as(OUT_PEER_LOST, "report the port: %m");
 	serve_listener(unix_fd, listener);
 	close_fd(listener);

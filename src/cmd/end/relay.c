@@ -99,8 +99,8 @@ int relay_await(void *ctx)
 			return fail_signal(cancelled());
 		if (!warn_ms || clock_left(warn_ms) > 0)
 			continue;
-		log_warn(
-			"the input has ended; waiting until the upstream rdrecv has received its whole stream");
+		log_warn("the input has ended; waiting until the upstream rdrecv has received "
+			 "its whole stream");
 		warn_ms = 0;
 	}
 	if (p.revents & POLLIN)

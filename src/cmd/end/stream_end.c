@@ -53,8 +53,8 @@ static int key_from_operand(char *operand, struct psk *key)
 	memcpy(text, operand, len);
 	explicit_bzero(operand, len);
 	if (isatty(STDERR_FILENO))
-		log_warn(
-			"other users of this host can see a KEY on the command line, and the shell's history keeps it: use --key-file, or - and RD_KEY");
+		log_warn("other users of this host can see a KEY on the command line, and the "
+			 "shell's history keeps it: use --key-file, or - and RD_KEY");
 	rc = psk_from_text(text, len, key);
 	explicit_bzero(text, sizeof text);
 	return rc;
