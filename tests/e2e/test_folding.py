@@ -77,8 +77,8 @@ def test_names_that_fold_to_one_are_an_error(bench, tmp_path, folding, what, opt
     pairs(tree, read(folding / "new"))
     for a, b in {"files": [("Foo", "foo")], "large": [("Big", "big")], "links": [("L", "l")],
                  "dirs": [("Sub", "sub")], "mixed": [("x", "X")]}.get(what, [("Foo", "foo"), ("Big", "big")]):
-        told = [line for line in r.errors().splitlines() if "the file system takes this name for" in line]
-        assert any("%s:" % x in line and "for %s," % y in line for line in told for x, y in ((a, b), (b, a))), told
+        told = [line for line in r.errors().splitlines() if "the file system does not distinguish this name" in line]
+        assert any("%s:" % x in line and "from %s," % y in line for line in told for x, y in ((a, b), (b, a))), told
 
 
 def test_sources_of_folding_names_are_not_removed(bench, tmp_path, folding):
@@ -97,7 +97,7 @@ def test_folding_names_are_an_error_on_a_rerun_too(bench, tmp_path, folding, opt
     for _ in range(3):
         r = bench.copy(*options, "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
         assert r.code == 23, (r.code, r.errors())
-        assert r.errors().count("the file system takes this name for") == 3, r.errors()
+        assert r.errors().count("the file system does not distinguish this name") == 3, r.errors()
 
 
 def test_names_that_do_not_fold_are_replaced(bench, tmp_path, folding):

@@ -170,7 +170,7 @@ def test_mkpath_makes_a_missing_directory(bench, tmp_path):
     sink = receive_soon_ends(bench, tmp_path / "new" / "dir" / "out")
     assert sink.code == 11 and "--mkpath" in sink.errors(), sink.errors()
     sink = receive_soon_ends(bench, "--mkpath", str(tmp_path / "new") + "/")
-    assert sink.code == 11 and "not the name of a file" in sink.errors(), sink.errors()
+    assert sink.code == 11 and "not a file name" in sink.errors(), sink.errors()
     assert not (tmp_path / "new").exists()
     sink = bench.receive("--mkpath", tmp_path / "new" / "dir" / "out")
     source = bench.send(sink.port, "--", "echo", "x")

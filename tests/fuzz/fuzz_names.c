@@ -97,10 +97,10 @@ static void answer(const char *name, const char *want)
 
 	name_last(want, last, sizeof last);
 	expect(!strchr(last, '/'));
-	if (name_answers(name, want))
+	if (name_matches_want(name, want))
 		expect(!*name || (name_is_plain(name) && !strchr(name, '/')));
 	if (name_is_plain(name))
-		expect(name_answers(name, name) || name_is_pattern(name) || name[0] == '-');
+		expect(name_matches_want(name, name) || name_is_pattern(name) || name[0] == '-');
 	expect(strlen(name_relative(want)) <= strlen(want));
 }
 

@@ -8,15 +8,17 @@
 
 enum { READ = 4, WRITE = 2, EXECUTE = 1, ALL = 07777 };
 
-/* One part: mode = (mode & keep) | add, and the permissions of one class given to some. */
+/* One part of --chmod: mode = (mode & keep) | add, and the permissions of one class copied to
+ * others. */
 struct mode_part {
 	uint32_t keep, add;
-	uint32_t to; /* 0111 and less: who is given what `from' has */
-	uint32_t mask; /* of what they are given: all, or not what the umask takes */
-	uint8_t from; /* 6, 3, 0: how far right u, g, o stand; COPY_NONE */
+	uint32_t classes; /* the lowest bit of each class that the part changes: 0100, 0010, 0001 */
+	uint32_t mask; /* of the copied permissions: all, or without those that the umask denies */
+	uint8_t copy_shift; /* the class that is copied: u 6, g 3, o 0, or COPY_NONE */
 	char op;
-	bool dirs, files; /* only */
-	bool some_x; /* X: execution only of directories, and of what has it for somebody */
+	bool dirs_only, files_only;
+	bool conditional_x; /* X: execute only for directories, and files that somebody may execute
+			     */
 };
 
 struct modes {
@@ -30,20 +32,20 @@ enum { COPY_NONE = 255 };
 
 static int fail_mode(const char *text, const char *part)
 {
-	return fail_as(OUT_USAGE, "--chmod %s: «%.*s» is no mode", text, (int)strcspn(part, ","),
+	return fail_as(OUT_USAGE, "--chmod=%s: invalid mode %.*s", text, (int)strcspn(part, ","),
 		       part);
 }
 
 static const char *parse_scope(struct mode_part *p, const char *at)
 {
 	for (; *at == 'D' || *at == 'F'; at++) {
-		p->dirs |= *at == 'D';
-		p->files |= *at == 'F';
+		p->dirs_only |= *at == 'D';
+		p->files_only |= *at == 'F';
 	}
-	return p->dirs && p->files ? NULL : at;
+	return p->dirs_only && p->files_only ? NULL : at;
 }
 
-/* Up to four digits or so: nothing but the twelve bits. */
+/* Any number of digits, for at most the 12 bits of a mode. */
 static const char *parse_octal(struct mode_part *p, const char *at)
 {
 	uint32_t mode = 0;
@@ -57,24 +59,24 @@ static const char *parse_octal(struct mode_part *p, const char *at)
 	return at;
 }
 
-/* u, g, o and a: where is a one for each of them, special the bit that s means for them. */
-static const char *parse_classes(const char *at, uint32_t *who, uint32_t *special)
+/* u, g, o and a.  *special: the bits that `s' means for these classes. */
+static const char *parse_classes(const char *at, uint32_t *classes, uint32_t *special)
 {
 	for (;; at++) {
 		switch (*at) {
 		case 'u':
-			*who |= 0100;
+			*classes |= 0100;
 			*special |= S_ISUID;
 			break;
 		case 'g':
-			*who |= 0010;
+			*classes |= 0010;
 			*special |= S_ISGID;
 			break;
 		case 'o':
-			*who |= 0001;
+			*classes |= 0001;
 			break;
 		case 'a':
-			*who |= 0111;
+			*classes |= 0111;
 			*special |= S_ISUID | S_ISGID;
 			break;
 		default:
@@ -83,24 +85,24 @@ static const char *parse_classes(const char *at, uint32_t *who, uint32_t *specia
 	}
 }
 
-/* rwxXst, in any number. */
+/* Any number of rwxXst.  *perms: the permissions of a class; *high: set-id and sticky bits. */
 static const char *parse_permissions(struct mode_part *p, const char *at, uint32_t special,
-				     uint32_t *what, uint32_t *high)
+				     uint32_t *perms, uint32_t *high)
 {
 	for (;; at++) {
 		switch (*at) {
 		case 'r':
-			*what |= READ;
+			*perms |= READ;
 			break;
 		case 'w':
-			*what |= WRITE;
+			*perms |= WRITE;
 			break;
 		case 'X':
-			p->some_x = true;
-			*what |= EXECUTE;
+			p->conditional_x = true;
+			*perms |= EXECUTE;
 			break;
 		case 'x':
-			*what |= EXECUTE;
+			*perms |= EXECUTE;
 			break;
 		case 's':
 			*high |= special ? special : S_ISUID;
@@ -114,16 +116,16 @@ static const char *parse_permissions(struct mode_part *p, const char *at, uint32
 	}
 }
 
-static const char *parse_from(struct mode_part *p, const char *at)
+static const char *parse_copied_class(struct mode_part *p, const char *at)
 {
 	static const char classes[] = "ogu";
 	const char *found = *at ? strchr(classes, *at) : NULL;
 
-	p->from = found ? (uint8_t)(3 * (found - classes)) : COPY_NONE;
+	p->copy_shift = found ? (uint8_t)(3 * (found - classes)) : COPY_NONE;
 	return at + (found != NULL);
 }
 
-/* As chmod does it: who is not named is everybody, less the umask. */
+/* As with chmod(1), a part that names no class changes all, without what the umask denies. */
 static uint32_t read_umask(void)
 {
 	mode_t now = umask(0);
@@ -132,38 +134,40 @@ static uint32_t read_umask(void)
 	return now;
 }
 
-static uint32_t special_of(uint32_t who)
+static uint32_t special_of(uint32_t classes)
 {
-	return (who & 0100 ? S_ISUID : 0) | (who & 0010 ? S_ISGID : 0) | (who & 0001 ? S_ISVTX : 0);
+	return (classes & 0100 ? S_ISUID : 0) | (classes & 0010 ? S_ISGID : 0) |
+	       (classes & 0001 ? S_ISVTX : 0);
 }
 
 static const char *parse_symbols(struct mode_part *p, const char *at)
 {
-	uint32_t who = 0, special = 0, what = 0, high = 0, bits;
+	uint32_t classes = 0, special = 0, perms = 0, high = 0, bits;
 
-	at = parse_classes(at, &who, &special);
+	at = parse_classes(at, &classes, &special);
 	p->op = *at;
 	if (p->op != '+' && p->op != '-' && p->op != '=')
 		return NULL;
-	at = parse_from(p, at + 1);
-	if (p->from == COPY_NONE)
-		at = parse_permissions(p, at, special, &what, &high);
-	p->mask = who ? ALL : ALL & ~read_umask();
-	p->to = who ? who : 0111;
-	bits = ((p->to * what) & p->mask) | high;
+	at = parse_copied_class(p, at + 1);
+	if (p->copy_shift == COPY_NONE)
+		at = parse_permissions(p, at, special, &perms, &high);
+	p->mask = classes ? ALL : ALL & ~read_umask();
+	p->classes = classes ? classes : 0111;
+	bits = ((p->classes * perms) & p->mask) | high;
 	p->add = p->op == '-' ? 0 : bits;
 	p->keep = p->op == '-' ? ALL & ~bits : ALL;
-	/* s and t go away only where they are spoken of, and where all of a class is copied. */
-	if (p->from != COPY_NONE)
-		special = special_of(p->to);
+	/* `=' clears set-id and sticky bits only if the part names them or copies a class. */
+	if (p->copy_shift != COPY_NONE)
+		special = special_of(p->classes);
 	if (p->op == '=')
-		p->keep = ALL & ~(p->to * 7) & ~(high || p->from != COPY_NONE ? special : 0);
+		p->keep = ALL & ~(p->classes * 7) &
+			  ~(high || p->copy_shift != COPY_NONE ? special : 0);
 	return at;
 }
 
 static const char *parse_part(struct mode_part *p, const char *at)
 {
-	*p = (struct mode_part){.from = COPY_NONE};
+	*p = (struct mode_part){.copy_shift = COPY_NONE};
 	at = parse_scope(p, at);
 	if (!at)
 		return NULL;
@@ -208,22 +212,22 @@ void modes_free(struct modes *m)
 
 static uint32_t copy_class_bits(const struct mode_part *p, uint32_t mode)
 {
-	return p->from == COPY_NONE ? 0 : (mode >> p->from & 7) * p->to & p->mask;
+	return p->copy_shift == COPY_NONE ? 0 : (mode >> p->copy_shift & 7) * p->classes & p->mask;
 }
 
 uint32_t modes_apply(const struct modes *m, uint32_t mode, bool dir)
 {
-	bool some_x = dir || mode & 0111;
+	bool allows_x = dir || mode & 0111;
 
 	for (size_t i = 0; m && i < m->count; i++) {
 		const struct mode_part *p = &m->parts[i];
 		uint32_t bits = copy_class_bits(p, mode);
 
-		if (dir ? p->files : p->dirs)
+		if (dir ? p->files_only : p->dirs_only)
 			continue;
 		mode &= p->op == '-' ? p->keep & ~bits : p->keep;
 		mode |= p->op == '-' ? 0 : bits;
-		mode |= p->some_x && !some_x ? p->add & ~0111U : p->add;
+		mode |= p->conditional_x && !allows_x ? p->add & ~0111U : p->add;
 	}
 	return mode & ALL;
 }

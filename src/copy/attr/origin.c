@@ -9,11 +9,11 @@
 enum { BOOT_ID_SIZE = 36 };
 
 static char boot[BOOT_ID_SIZE];
-static int known;
+static int boot_known;
 
 static void read_boot(void)
 {
-	known = boot_id(boot, sizeof boot) == 0;
+	boot_known = boot_id(boot, sizeof boot) == 0;
 }
 
 struct origin origin_of(const struct stat *st)
@@ -23,13 +23,13 @@ struct origin origin_of(const struct stat *st)
 		char boot[BOOT_ID_SIZE];
 		char zeros[4];
 		uint64_t dev, ino;
-	} is = {.dev = st->st_dev, .ino = st->st_ino};
+	} key = {.dev = st->st_dev, .ino = st->st_ino};
 	XXH128_hash_t hash;
 
 	pthread_once(&once, read_boot);
-	if (!known)
+	if (!boot_known)
 		return (struct origin){.hash = {0}};
-	memcpy(is.boot, boot, sizeof boot);
-	hash = XXH3_128bits(&is, sizeof is);
+	memcpy(key.boot, boot, sizeof boot);
+	hash = XXH3_128bits(&key, sizeof key);
 	return (struct origin){.hash = {hash.low64, hash.high64}};
 }

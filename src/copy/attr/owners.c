@@ -14,17 +14,17 @@
 
 enum {
 	BUFFER_FIRST = 4 << 10,
-	BUFFER_MAX = 16 << 20, /* a group of very many members */
+	BUFFER_MAX = 16 << 20, /* for a group with very many members */
 };
 
-/* Of a user or group of the source's host; lives as long as the table. */
+/* A user or group of the source's host.  It lives as long as the table. */
 struct owner {
 	struct owner_key {
 		uint32_t id, group;
 	} key;
-	bool mapped; /* here is known */
-	uint32_t here;
-	uint64_t told; /* source: a bit for each lane */
+	bool mapped; /* sink: local_id is set */
+	uint32_t local_id;
+	uint64_t announced; /* source: a bit for each lane that has sent the name */
 	char name[]; /* "": none */
 };
 
@@ -60,7 +60,7 @@ static struct owner *find_owner(const struct owners *o, bool group, uint32_t id)
 	return table_find(&o->table, &(struct owner_key){.id = id, .group = group});
 }
 
-/* NULL: no memory, or there are too many. */
+/* NULL: out of memory, or there are OWNERS_MAX already. */
 static struct owner *add_owner(struct owners *o, bool group, uint32_t id, const char *name)
 {
 	size_t len = strlen(name) + 1;
@@ -90,7 +90,7 @@ struct account_query {
 struct account {
 	bool found;
 	uint32_t id;
-	char name[NAME_ROOM]; /* "" if it is too long to be told */
+	char name[NAME_ROOM]; /* "" if it is too long to be sent */
 };
 
 static int query_user(const struct account_query *q, char *buf, size_t size, struct account *a)
@@ -123,7 +123,7 @@ static int query_group(const struct account_query *q, char *buf, size_t size, st
 	return err;
 }
 
-/* What can't be answered is as good as unknown: it goes by its number. */
+/* If the database cannot answer, the account counts as unknown, and its number is used. */
 static void query_account(const struct account_query *q, struct account *a)
 {
 	char *buf = NULL;
@@ -155,7 +155,7 @@ static struct owner *find_or_add_owner(struct owners *o, bool group, uint32_t id
 	pthread_mutex_unlock(&o->lock);
 	query_account(&(struct account_query){.group = group, .id = id}, &a);
 	pthread_mutex_lock(&o->lock);
-	/* Another thread may have been faster. */
+	/* Another thread may have added it meanwhile. */
 	w = find_owner(o, group, id);
 	return w ? w : add_owner(o, group, id, a.name);
 }
@@ -164,7 +164,7 @@ bool owners_mark_announced(struct owners *o, bool group, uint32_t id, unsigned l
 			   const char **name)
 {
 	uint64_t bit = UINT64_C(1) << lane;
-	bool tell = false;
+	bool announce = false;
 	struct owner *w;
 
 	*name = "";
@@ -174,11 +174,11 @@ bool owners_mark_announced(struct owners *o, bool group, uint32_t id, unsigned l
 	w = find_or_add_owner(o, group, id);
 	if (w) {
 		*name = w->name;
-		tell = w->name[0] != '\0' && !(w->told & bit);
-		w->told |= bit;
+		announce = w->name[0] != '\0' && !(w->announced & bit);
+		w->announced |= bit;
 	}
 	pthread_mutex_unlock(&o->lock);
-	return tell;
+	return announce;
 }
 
 /* ---- sink ----------------------------------------------------------------------------- */
@@ -196,12 +196,13 @@ int owners_add_name(struct owners *o, bool group, uint32_t id, const char *name)
 	same = w && strcmp(w->name, name) == 0;
 	pthread_mutex_unlock(&o->lock);
 	if (full)
-		return fail_as(OUT_PROTOCOL, "more than %d owners and groups", OWNERS_MAX);
+		return fail_as(OUT_PROTOCOL,
+			       "the peer sends names of more than %d users and groups", OWNERS_MAX);
 	if (!w)
-		return fail_as(OUT_MEMORY, "remember an owner: %m");
+		return fail_as(OUT_MEMORY, "record the name of a user or group: %m");
 	if (!same)
-		return fail_as(OUT_PROTOCOL, "%s %u has a second name", group ? "group" : "user",
-			       id);
+		return fail_as(OUT_PROTOCOL, "the peer sends two names of %s %u",
+			       group ? "group" : "user", id);
 	return 0;
 }
 
@@ -209,33 +210,33 @@ uint32_t owners_map(struct owners *o, bool group, uint32_t id, bool numeric)
 {
 	struct account a;
 	struct owner *w;
-	uint32_t here = id;
-	bool ask;
+	uint32_t local_id = id;
+	bool lookup;
 
 	if (numeric || id == 0)
 		return id;
 	pthread_mutex_lock(&o->lock);
 	w = find_owner(o, group, id);
 	if (w && w->mapped)
-		here = w->here;
-	ask = w && !w->mapped && w->name[0] != '\0';
+		local_id = w->local_id;
+	lookup = w && !w->mapped && w->name[0] != '\0';
 	pthread_mutex_unlock(&o->lock);
-	if (!ask)
-		return here;
-	/* w->name doesn't change. */
+	if (!lookup)
+		return local_id;
+	/* w->name never changes, so it is read without the lock. */
 	query_account(&(struct account_query){.group = group, .name = w->name}, &a);
 	if (a.found)
-		here = a.id;
+		local_id = a.id;
 	pthread_mutex_lock(&o->lock);
 	w->mapped = true;
-	w->here = here;
+	w->local_id = local_id;
 	pthread_mutex_unlock(&o->lock);
-	return here;
+	return local_id;
 }
 
 /* ---- --chown -------------------------------------------------------------------------- */
 
-/* A number, but not the one that means none. */
+/* Any 32-bit number but (uid_t)-1. */
 static bool parse_id(const char *text, uint32_t *id)
 {
 	unsigned long long v;
@@ -257,8 +258,7 @@ static int parse_owner(bool group, const char *text, uint32_t *id)
 	if (a.found)
 		*id = a.id;
 	else if (!parse_id(text, id))
-		return fail_as(OUT_USAGE, "--chown: there is no %s %s", group ? "group" : "user",
-			       text);
+		return fail_as(OUT_USAGE, "--chown: unknown %s %s", group ? "group" : "user", text);
 	return 0;
 }
 
@@ -273,7 +273,7 @@ int owners_parse(const char *chown, uid_t *uid, gid_t *gid)
 	if (chown[0] == '\0')
 		return 0;
 	if (len >= sizeof user || (len == 0 && colon[1] == '\0'))
-		return fail_as(OUT_USAGE, "--chown takes USER:GROUP, not %s", chown);
+		return fail_as(OUT_USAGE, "--chown=%s: expected USER:GROUP", chown);
 	memcpy(user, chown, len);
 	user[len] = '\0';
 	if (len > 0 && parse_owner(false, user, uid))

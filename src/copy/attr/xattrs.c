@@ -16,32 +16,32 @@ struct xattrs *xattrs_make(void)
 struct xattr *xattr_append(struct xattrs *x, const char *name, uint32_t size)
 {
 	size_t len = strlen(name) + 1;
-	struct xattr *of;
+	struct xattr *a;
 
-	if (ARRAY_ROOM(x->of, x->count, x->room, 1))
+	if (ARRAY_ROOM(x->list, x->count, x->room, 1))
 		return NULL;
-	of = &x->of[x->count];
-	*of = (struct xattr){.size = size};
-	/* One block of memory: the value, then the name. */
-	of->value = malloc(size + len);
-	if (!of->value)
+	a = &x->list[x->count];
+	*a = (struct xattr){.size = size};
+	/* One block of memory holds the value and then the name. */
+	a->value = malloc(size + len);
+	if (!a->value)
 		return NULL;
-	of->name = (char *)of->value + size;
-	memcpy(of->name, name, len);
-	x->names += len;
-	x->bytes += len + size;
+	a->name = (char *)a->value + size;
+	memcpy(a->name, name, len);
+	x->name_bytes += len;
+	x->total_bytes += len + size;
 	x->count++;
-	return of;
+	return a;
 }
 
 void xattrs_drop(struct xattrs *x, size_t count)
 {
 	while (x->count > count) {
-		struct xattr *a = &x->of[--x->count];
+		struct xattr *a = &x->list[--x->count];
 		size_t len = strlen(a->name) + 1;
 
-		x->names -= len;
-		x->bytes -= len + a->size;
+		x->name_bytes -= len;
+		x->total_bytes -= len + a->size;
 		free(a->acl);
 		free(a->value);
 	}
@@ -52,18 +52,18 @@ void xattrs_free(struct xattrs *x)
 	if (!x)
 		return;
 	xattrs_drop(x, 0);
-	free(x->of);
+	free(x->list);
 	free(x);
 }
 
-/* ---- which ------------------------------------------------------------------------------ */
+/* ---- kinds ------------------------------------------------------------------------------ */
 
 static bool starts_with(const char *name, const char *with)
 {
 	return strncmp(name, with, strlen(with)) == 0;
 }
 
-/* Lustre keeps some of its own under trusted, too. */
+/* Lustre's own attributes are in the namespace trusted, too. */
 static bool is_of_lustre(const char *name)
 {
 	static const char *const names[] = {"lov", "lma", "lmv", "link",   "dmv",
@@ -84,11 +84,11 @@ enum xattr_kind xattr_kind(const char *name)
 	    strcmp(name, "system.posix_acl_default") == 0)
 		return XATTR_ACL;
 	if (starts_with(name, "trusted.overlay.") || name[0] == '.')
-		return XATTR_NOBODYS;
+		return XATTR_NEVER;
 	if (starts_with(name, "trusted.") && name[8])
 		return is_of_lustre(name + 8) ? XATTR_SPECIAL : XATTR_PLAIN;
 	name = strchr(name, '.');
-	return name && name[1] ? XATTR_SPECIAL : XATTR_NOBODYS;
+	return name && name[1] ? XATTR_SPECIAL : XATTR_NEVER;
 }
 
 bool xattr_wanted(const char *name, const struct rules *r)
@@ -100,7 +100,7 @@ bool xattr_wanted(const char *name, const struct rules *r)
 		return r->xattrs || r->xattrs_all;
 	case XATTR_SPECIAL:
 		return r->xattrs_all;
-	case XATTR_NOBODYS:
+	case XATTR_NEVER:
 		break;
 	}
 	return false;
@@ -113,13 +113,13 @@ int xattrs_read(int fd, const char *shown, const struct rules *r, struct xattrs 
 	return xattrs_look(fd, shown, r, true, out);
 }
 
-/* *at counts attributes, and in its low half the entries of one. */
+/* *at has the index of an attribute, and in its low SHIFT bits that of an entry of its ACL. */
 bool xattrs_next_owner(const struct xattrs *x, size_t *at, bool *group, uint32_t *id)
 {
 	enum { SHIFT = 16 };
 
 	while (x && *at >> SHIFT < x->count) {
-		const struct xattr *a = &x->of[*at >> SHIFT];
+		const struct xattr *a = &x->list[*at >> SHIFT];
 		size_t entry = *at & (((size_t)1 << SHIFT) - 1);
 
 		if (entry >= a->entries) {
@@ -144,7 +144,7 @@ bool xattrs_next_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t
 
 	if (!x || *at >= x->count)
 		return false;
-	a = &x->of[*at];
+	a = &x->list[*at];
 	left = a->size - *pos;
 	*out = (struct record_xattr){
 		.id = id,
@@ -169,14 +169,14 @@ static const char *begin_value(struct xattrs *x, const struct record_xattr *p, s
 	size_t len = strnlen(p->name, sizeof p->name) + 1;
 
 	if (len == 1 || len > sizeof p->name)
-		return "has a bad name";
+		return "invalid name";
 	if (p->pos != 0)
-		return "has no beginning";
-	/* So that none can come twice, without a search. */
-	if (x->count > 0 && strcmp(x->of[x->count - 1].name, p->name) >= 0)
-		return "is out of order";
-	if (x->names + len > NAMES_MAX || x->bytes + len + p->size > XATTRS_BYTES_MAX)
-		return "is too much";
+		return "the first piece is missing";
+	/* Ascending names cannot repeat, so no search is needed. */
+	if (x->count > 0 && strcmp(x->list[x->count - 1].name, p->name) >= 0)
+		return "names do not ascend";
+	if (x->name_bytes + len > NAMES_MAX || x->total_bytes + len + p->size > XATTRS_BYTES_MAX)
+		return "too many bytes of attributes";
 	*out = xattr_append(x, p->name, p->size);
 	return NULL;
 }
@@ -187,43 +187,48 @@ int xattrs_add(struct xattrs **x, const struct record_xattr *p)
 	const char *wrong = NULL;
 
 	if (!*x && !(*x = xattrs_make()))
-		return fail_as(OUT_MEMORY, "allocate attributes: %m");
+		return fail_as(OUT_MEMORY, "allocate extended attributes: %m");
 	if (p->size > XATTR_VALUE_MAX || p->pos > p->size || p->len > p->size - p->pos ||
 	    (p->len == 0) != (p->size == 0))
-		wrong = "has a piece of bad size";
+		wrong = "invalid size of a piece";
 	else if (xattrs_whole(*x))
 		wrong = begin_value(*x, p, &last);
 	else
-		last = &(*x)->of[(*x)->count - 1];
+		last = &(*x)->list[(*x)->count - 1];
 	if (!wrong && !last)
-		return fail_as(OUT_MEMORY, "allocate an attribute of %u bytes: %m", p->size);
+		return fail_as(OUT_MEMORY, "allocate an extended attribute of %u bytes: %m",
+			       p->size);
 	if (!wrong &&
-	    (strcmp(last->name, p->name) != 0 || last->size != p->size || last->have != p->pos))
-		wrong = "does not follow its last piece";
+	    (strcmp(last->name, p->name) != 0 || last->size != p->size || last->received != p->pos))
+		wrong = "a piece does not continue the last one";
 	if (wrong)
-		return fail_as(OUT_PROTOCOL, "attribute %.255s %s", p->name, wrong);
+		return fail_as(OUT_PROTOCOL, "the peer sends extended attribute %.255s: %s",
+			       p->name, wrong);
 	if (p->len > 0)
 		memcpy(last->value + p->pos, p->bytes, p->len);
-	last->have += p->len;
+	last->received += p->len;
 	return 0;
 }
 
 bool xattrs_whole(const struct xattrs *x)
 {
-	const struct xattr *last = x && x->count > 0 ? &x->of[x->count - 1] : NULL;
+	const struct xattr *last = x && x->count > 0 ? &x->list[x->count - 1] : NULL;
 
-	return !last || last->have == last->size;
+	return !last || last->received == last->size;
 }
 
 int xattrs_check(const struct xattrs *x, const struct rules *r)
 {
 	for (size_t i = 0; x && i < x->count; i++) {
-		const struct xattr *a = &x->of[i];
+		const struct xattr *a = &x->list[i];
 		struct acl_entry *e;
 		int n;
 
 		if (!xattr_wanted(a->name, r))
-			return fail_as(OUT_PROTOCOL, "attribute %s was not asked for", a->name);
+			return fail_as(
+				OUT_PROTOCOL,
+				"the peer sends extended attribute %s, which was not asked for",
+				a->name);
 		if (xattr_kind(a->name) != XATTR_ACL)
 			continue;
 		e = calloc(acl_room(a->size) + 1, sizeof *e);
@@ -277,9 +282,9 @@ static int acl_localize(struct xattrs *x, struct xattr *a, struct owners *o, boo
 		n = (int)acl_tidy(e, (size_t)n);
 		size = (uint32_t)(ACL_HEAD + n * ACL_ENTRY);
 		acl_encode(e, (size_t)n, a->value);
-		x->bytes -= a->size - size;
+		x->total_bytes -= a->size - size;
 		a->size = size;
-		a->have = size;
+		a->received = size;
 	}
 	free(e);
 	return n < 0 ? -1 : 0;
@@ -288,8 +293,8 @@ static int acl_localize(struct xattrs *x, struct xattr *a, struct owners *o, boo
 int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric)
 {
 	for (size_t i = 0; x && i < x->count; i++) {
-		if (xattr_kind(x->of[i].name) == XATTR_ACL &&
-		    acl_localize(x, &x->of[i], o, numeric))
+		if (xattr_kind(x->list[i].name) == XATTR_ACL &&
+		    acl_localize(x, &x->list[i], o, numeric))
 			return -1;
 	}
 	return 0;

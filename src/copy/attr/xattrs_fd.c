@@ -44,20 +44,20 @@ mode_t xattrs_umask(int fd, mode_t umask)
 	enum { ENTRIES = 256 };
 	static const char name[] = "system.posix_acl_default";
 	uint8_t bytes[ACL_HEAD + ENTRIES * ACL_ENTRY];
-	struct acl_entry of[ENTRIES];
+	struct acl_entry e[ENTRIES];
 	ssize_t size = xattr_get(fd, name, bytes, sizeof bytes);
-	int count = size > 0 ? acl_decode(bytes, (size_t)size, of) : -1;
+	int count = size > 0 ? acl_decode(bytes, (size_t)size, e) : -1;
 	unsigned user = 7, group = 7, other = 7;
 
 	if (count < 0)
 		return umask;
 	for (int i = 0; i < count; i++) {
-		if (of[i].tag == ACL_USER_OBJ)
-			user = of[i].perm;
-		else if (of[i].tag == ACL_GROUP_OBJ || of[i].tag == ACL_MASK)
-			group = of[i].perm; /* a mask, which comes later, is that of a mode */
-		else if (of[i].tag == ACL_OTHER)
-			other = of[i].perm;
+		if (e[i].tag == ACL_USER_OBJ)
+			user = e[i].perm;
+		else if (e[i].tag == ACL_GROUP_OBJ || e[i].tag == ACL_MASK)
+			group = e[i].perm; /* a mask comes later, and replaces the group's bits */
+		else if (e[i].tag == ACL_OTHER)
+			other = e[i].perm;
 	}
 	return 0777 & ~(user << 6 | group << 3 | other);
 }

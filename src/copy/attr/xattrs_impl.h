@@ -12,16 +12,16 @@ struct xattr {
 	char *name;
 	uint8_t *value;
 	uint32_t size;
-	uint32_t have; /* bytes that have arrived */
+	uint32_t received; /* bytes of the value that have arrived */
 	/* decoded, at the source and of an existing target; NULL: not an ACL */
 	struct acl_entry *acl;
 	size_t entries;
 };
 /* Sorted by name, none twice. */
 struct xattrs {
-	struct xattr *of;
+	struct xattr *list;
 	size_t count, room;
-	size_t names, bytes; /* bytes of all names; bytes with all values */
+	size_t name_bytes, total_bytes; /* of all names; of all names and values */
 };
 enum { NAMES_MAX = 64 << 10 /* bytes of all names of a file: the kernel's limit for a list */ };
 
@@ -31,7 +31,7 @@ struct xattrs *xattrs_make(void);
 void xattrs_drop(struct xattrs *x, size_t count); /* drops all after the first count */
 
 enum xattr_kind {
-	XATTR_NOBODYS, /* never copied */
+	XATTR_NEVER, /* never copied */
 	XATTR_ACL,
 	XATTR_PLAIN,
 	XATTR_SPECIAL, /* only with rules->xattrs_all */

@@ -51,7 +51,7 @@ bool clone_offer(int socket, uint32_t id, int fd)
 	return sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof id;
 }
 
-/* Lock held: one more that is there; false: none is. */
+/* Call with the lock held.  Receives one more offer; false: none has arrived. */
 static bool receive_offer(struct clones *c)
 {
 	uint32_t id;
@@ -70,8 +70,8 @@ static bool receive_offer(struct clones *c)
 	head = CMSG_FIRSTHDR(&m);
 	if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
 		return true;
-	c->of[c->count].id = id;
-	memcpy(&c->of[c->count].fd, CMSG_DATA(head), sizeof(int));
+	c->offers[c->count].id = id;
+	memcpy(&c->offers[c->count].fd, CMSG_DATA(head), sizeof(int));
 	c->count++;
 	return true;
 }
@@ -80,14 +80,14 @@ void clones_begin(struct clones *c, int socket)
 {
 	c->socket = socket;
 	c->count = 0;
-	c->refused = 0;
+	c->refused_count = 0;
 	pthread_mutex_init(&c->lock, NULL);
 }
 
 void clones_end(struct clones *c)
 {
 	while (c->count > 0)
-		close_fd(c->of[--c->count].fd);
+		close_fd(c->offers[--c->count].fd);
 	pthread_mutex_destroy(&c->lock);
 }
 
@@ -101,10 +101,10 @@ int clones_take(struct clones *c, uint32_t id)
 	while (c->count < OFFERS_MAX && receive_offer(c))
 		;
 	for (unsigned i = 0; fd < 0 && i < c->count; i++) {
-		if (c->of[i].id != id)
+		if (c->offers[i].id != id)
 			continue;
-		fd = c->of[i].fd;
-		c->of[i] = c->of[--c->count];
+		fd = c->offers[i].fd;
+		c->offers[i] = c->offers[--c->count];
 	}
 	pthread_mutex_unlock(&c->lock);
 	return fd;
@@ -117,8 +117,8 @@ bool clones_refused(struct clones *c, dev_t from, dev_t to)
 	bool found = false;
 
 	pthread_mutex_lock(&c->lock);
-	for (unsigned i = 0; i < c->refused; i++)
-		found |= c->pairs[i].from == from && c->pairs[i].to == to;
+	for (unsigned i = 0; i < c->refused_count; i++)
+		found |= c->refused[i].from == from && c->refused[i].to == to;
 	pthread_mutex_unlock(&c->lock);
 	return found;
 }
@@ -126,9 +126,9 @@ bool clones_refused(struct clones *c, dev_t from, dev_t to)
 void clones_refuse(struct clones *c, dev_t from, dev_t to)
 {
 	pthread_mutex_lock(&c->lock);
-	if (c->refused < PAIRS_MAX) {
-		c->pairs[c->refused].from = from;
-		c->pairs[c->refused++].to = to;
+	if (c->refused_count < PAIRS_MAX) {
+		c->refused[c->refused_count].from = from;
+		c->refused[c->refused_count++].to = to;
 	}
 	pthread_mutex_unlock(&c->lock);
 }

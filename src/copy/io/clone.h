@@ -32,15 +32,15 @@ bool clone_offer(int socket, uint32_t id, int fd);
 struct clones {
 	int socket; /* -1: none */
 	pthread_mutex_t lock;
-	unsigned count;
+	unsigned count; /* of offers */
 	struct {
 		uint32_t id;
 		int fd;
-	} of[OFFERS_MAX];
-	unsigned refused; /* length of pairs */
+	} offers[OFFERS_MAX];
+	unsigned refused_count;
 	struct {
 		dev_t from, to;
-	} pairs[PAIRS_MAX];
+	} refused[PAIRS_MAX]; /* devices between which files cannot share blocks */
 };
 void clones_begin(struct clones *c, int socket);
 void clones_end(struct clones *c);

@@ -17,11 +17,10 @@
 
 enum { PIECE = 1 << 20, ZEROS = 64 << 10, ADLER_BASE = 65521 };
 
-/* One of the three is used. */
 struct content {
 	enum content_digest d;
-	EVP_MD_CTX *evp;
-	XXH3_state_t *xxh;
+	EVP_MD_CTX *evp; /* SHA-256 or MD5; else NULL */
+	XXH3_state_t *xxh; /* XXH128; else NULL */
 	uLong adler;
 };
 
@@ -47,7 +46,7 @@ static void content_close(struct content *c)
 	XXH3_freeState(c->xxh);
 }
 
-/* Of a call that OpenSSL failed in; errno was 0 before it. */
+/* Fails because of an OpenSSL call.  errno was 0 before that call. */
 static int evp_failed(void)
 {
 	unsigned long e = ERR_peek_error();
@@ -67,9 +66,10 @@ static int evp_open(struct content *c, const EVP_MD *md)
 	errno = 0;
 	if (EVP_DigestInit_ex(c->evp, md, NULL) == 1)
 		return 0;
-	/* OpenSSL may be told to have no MD5. */
+	/* OpenSSL may be configured without MD5, as in FIPS mode. */
 	if (errno != ENOMEM && ERR_GET_REASON(ERR_peek_error()) != ERR_R_MALLOC_FAILURE)
-		return fail("OpenSSL does not offer %s here", EVP_MD_get0_name(md));
+		return fail("compute a digest: OpenSSL on this host does not provide %s",
+			    EVP_MD_get0_name(md));
 	return evp_failed();
 }
 
@@ -125,7 +125,7 @@ static int content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
 	return 0;
 }
 
-/* A hole, of any length: Adler-32 knows at once what zeros add, of all others each byte counts. */
+/* Adds a hole.  For Adler-32 a formula gives what zeros add; the other digests read each zero. */
 static int content_zeros(struct content *c, uint64_t len, const struct stopper *s)
 {
 	static const uint8_t zeros[ZEROS];
@@ -146,7 +146,7 @@ static int content_zeros(struct content *c, uint64_t len, const struct stopper *
 	return 0;
 }
 
-/* Is all of it there, so that what is no data is a hole? */
+/* Is fd a regular file of at least this size, so that what is no data is a hole? */
 static bool has_size(int fd, uint64_t size)
 {
 	struct stat st;
@@ -157,7 +157,7 @@ static bool has_size(int fd, uint64_t size)
 static int content_read(struct content *c, int fd, const char *shown, uint64_t base, uint64_t size,
 			const struct stopper *s)
 {
-	/* To look for holes moves the offset, which others may share. */
+	/* Looking for holes moves the offset, which other processes may share. */
 	off_t at = lseek(fd, 0, SEEK_CUR);
 	bool has_holes = at >= 0 && has_size(fd, base + size);
 	uint8_t *piece = malloc(PIECE);

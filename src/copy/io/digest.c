@@ -12,11 +12,11 @@
 
 struct digest {
 	uint64_t sum[2];
-	bool watch;
-	uint64_t solid[2]; /* watch: of cells that are not all zero */
-	bool open; /* in the middle of a cell */
-	bool zero; /* which is all zero until now; watch */
-	uint64_t cell; /* where it starts */
+	bool tracks_nonzero; /* nonzero_sum and cell_is_zero are kept */
+	uint64_t nonzero_sum[2]; /* of cells that are not all zero */
+	bool in_cell; /* a cell is incomplete: */
+	bool cell_is_zero; /* all its bytes so far are zero */
+	uint64_t cell; /* its position */
 	XXH3_state_t *state;
 };
 
@@ -46,14 +46,14 @@ void digest_reset(struct digest *d)
 {
 	d->sum[0] = 0;
 	d->sum[1] = 0;
-	d->solid[0] = 0;
-	d->solid[1] = 0;
-	d->open = false;
+	d->nonzero_sum[0] = 0;
+	d->nonzero_sum[1] = 0;
+	d->in_cell = false;
 }
 
-void digest_watch(struct digest *d)
+void digest_track_nonzero(struct digest *d)
 {
-	d->watch = true;
+	d->tracks_nonzero = true;
 }
 
 bool bytes_are_zero(const void *bytes, size_t len)
@@ -66,18 +66,18 @@ bool bytes_are_zero(const void *bytes, size_t len)
 static void add_cell(struct digest *d, const uint64_t hash[2], bool zero)
 {
 	sum_add(d->sum, hash);
-	if (d->watch && !zero)
-		sum_add(d->solid, hash);
+	if (d->tracks_nonzero && !zero)
+		sum_add(d->nonzero_sum, hash);
 }
 
 static void end_cell(struct digest *d)
 {
-	if (d->open) {
+	if (d->in_cell) {
 		XXH128_hash_t h = XXH3_128bits_digest(d->state);
 
-		add_cell(d, (const uint64_t[2]){h.low64, h.high64}, d->zero);
+		add_cell(d, (const uint64_t[2]){h.low64, h.high64}, d->cell_is_zero);
 	}
-	d->open = false;
+	d->in_cell = false;
 }
 
 void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
@@ -89,18 +89,19 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 		size_t room = (size_t)(cell + CELL - pos);
 		size_t n = len < room ? len : room;
 
-		if (d->open && d->cell != cell)
+		if (d->in_cell && d->cell != cell)
 			end_cell(d);
-		if (!d->open && n == CELL) {
+		if (!d->in_cell && n == CELL) {
 			uint64_t hash[2];
 
 			cells_hash(cell, at, n, hash);
-			add_cell(d, hash, d->watch && bytes_are_zero(at, n));
+			add_cell(d, hash, d->tracks_nonzero && bytes_are_zero(at, n));
 		} else {
-			if (!d->open)
+			if (!d->in_cell)
 				XXH3_128bits_reset_withSeed(d->state, cell);
-			d->zero = (!d->open || d->zero) && d->watch && bytes_are_zero(at, n);
-			d->open = true;
+			d->cell_is_zero = (!d->in_cell || d->cell_is_zero) && d->tracks_nonzero &&
+					  bytes_are_zero(at, n);
+			d->in_cell = true;
 			d->cell = cell;
 			XXH3_128bits_update(d->state, at, n);
 			if (n == room)
@@ -112,8 +113,7 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 	}
 }
 
-/* How many of its cells are all zero. */
-static unsigned count_zeros(const struct block *b)
+static unsigned count_zero_cells(const struct block *b)
 {
 	unsigned zeros = 0;
 
@@ -127,9 +127,9 @@ void digest_add_block(struct digest *d, const struct block *b, bool last)
 	bool whole = b->len > 0 && b->pos % CELL == 0 && (last || b->len % CELL == 0);
 	unsigned cells = (b->len + CELL - 1) / CELL, zeros = 0;
 
-	if (whole && d->watch)
-		zeros = count_zeros(b);
-	/* Of some zeros and some others only the sum is known. */
+	if (whole && d->tracks_nonzero)
+		zeros = count_zero_cells(b);
+	/* If only some cells are zero, b->hash does not give the sum of the others. */
 	if (whole && (zeros == 0 || zeros == cells)) {
 		end_cell(d);
 		add_cell(d, b->hash, zeros > 0);
@@ -145,8 +145,8 @@ void digest_sum(struct digest *d, uint64_t out[2])
 	out[1] = d->sum[1];
 }
 
-void digest_solid(const struct digest *d, uint64_t out[2])
+void digest_nonzero_sum(const struct digest *d, uint64_t out[2])
 {
-	out[0] = d->solid[0];
-	out[1] = d->solid[1];
+	out[0] = d->nonzero_sum[0];
+	out[1] = d->nonzero_sum[1];
 }

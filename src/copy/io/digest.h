@@ -31,10 +31,11 @@ void digest_add_block(struct digest *d, const struct block *b, bool last);
 void digest_sum(struct digest *d, uint64_t out[2]);
 /*
  * From now on also sums the cells that are not all zero.  Of a stored file only these can be known,
- * because a cell of zeros may be a hole.  digest_solid() returns that sum; call digest_sum() first.
+ * because a cell of zeros may be a hole.  digest_nonzero_sum() returns that sum; call digest_sum()
+ * first.
  */
-void digest_watch(struct digest *d);
-void digest_solid(const struct digest *d, uint64_t out[2]);
+void digest_track_nonzero(struct digest *d);
+void digest_nonzero_sum(const struct digest *d, uint64_t out[2]);
 bool bytes_are_zero(const void *bytes, size_t len);
 
 #endif

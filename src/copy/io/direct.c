@@ -23,7 +23,7 @@
 
 enum { SAMPLES = 64, PERCENT = 100, LINK_ROOM = 40 };
 
-/* ---- what is resident ------------------------------------------------------------------ */
+/* ---- resident bytes -------------------------------------------------------------------- */
 
 struct cached_range {
 	uint64_t pos, len;
@@ -34,7 +34,7 @@ struct cached {
 
 static unsigned sampled_percent(int fd, uint64_t pos, uint64_t len)
 {
-	unsigned there = 0;
+	unsigned resident = 0;
 
 	for (uint64_t i = 0; i < SAMPLES; i++) {
 		char byte;
@@ -44,23 +44,23 @@ static unsigned sampled_percent(int fd, uint64_t pos, uint64_t len)
 
 		if (n < 0 && errno != EAGAIN)
 			return PERCENT;
-		there += n > 0;
+		resident += n > 0;
 	}
-	return there * PERCENT / SAMPLES;
+	return resident * PERCENT / SAMPLES;
 }
 
 unsigned direct_resident_percent(int fd, uint64_t pos, uint64_t len)
 {
 	struct cached_range range = {.pos = pos, .len = len};
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), there;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), resident;
 	struct cached c;
 
 	if (len == 0)
 		return PERCENT;
 	if (syscall(SYS_cachestat, fd, &range, &c, 0))
 		return sampled_percent(fd, pos, len);
-	there = c.pages * page;
-	return there >= len ? PERCENT : (unsigned)(there / (len / PERCENT + 1));
+	resident = c.pages * page;
+	return resident >= len ? PERCENT : (unsigned)(resident / (len / PERCENT + 1));
 }
 
 /* ---- the second descriptor ------------------------------------------------------------- */
@@ -83,7 +83,7 @@ bool direct_suits(int fd)
 }
 
 #ifdef STATX_DIOALIGN
-/* Does the file system say of itself that it can't, or not so? */
+/* Does the file system report that it has no O_DIRECT, or only with a larger alignment? */
 static bool lacks_direct_io(int fd)
 {
 	struct statx st;
@@ -143,7 +143,8 @@ static bool can_use_direct(const struct direct_file *d, const void *bytes, uint6
 	       !atomic_load_explicit(&d->refused, memory_order_relaxed);
 }
 
-/* A call that failed: was it the way, and not the disk? */
+/* A call failed with errno.  True: the file refuses O_DIRECT, which is not used for it any more.
+ * False: the disk failed. */
 static bool disable_if_refused(struct direct_file *d)
 {
 	if (errno != EINVAL && errno != EOPNOTSUPP && errno != ENOTBLK)
@@ -159,7 +160,8 @@ ssize_t direct_read(struct direct_file *d, int fd, void *to, size_t len, uint64_
 
 	if (!can_use_direct(d, to, pos))
 		return pread_full(fd, to, len, (off_t)pos);
-	/* At the end of the file it is short at an odd place; the rest says whether that was it. */
+	/* A short read at an odd position may be the end of the file.  The ordinary read behind the
+	 * loop shows whether it is. */
 	while (done < len && done % DIRECT_ALIGN == 0) {
 		n = pread(d->fd, (char *)to + done, whole - done, (off_t)(pos + done));
 		if (n < 0 && errno != EINTR && !disable_if_refused(d))
@@ -180,7 +182,7 @@ size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count
 
 	if (!can_use_direct(d, to->iov_base, pos))
 		return 0;
-	/* Whatever fails is found by whoever reads it alone. */
+	/* A failure is reported by direct_read(), which the caller then uses for each buffer. */
 	n = preadv(d->fd, to, count, (off_t)pos);
 	return n > 0 ? (size_t)n : 0;
 }
@@ -204,8 +206,8 @@ ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64
 	return (ssize_t)done;
 }
 
-void direct_warn_missed(atomic_bool *told, const char *name)
+void direct_warn_missed(atomic_bool *warned, const char *name)
 {
-	if (!atomic_exchange(told, true))
-		log_warn("%s does not go past the page cache, as --direct=on asks for: %m", name);
+	if (!atomic_exchange(warned, true))
+		log_warn("--direct=on: %s cannot bypass the page cache: %m", name);
 }

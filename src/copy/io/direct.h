@@ -66,6 +66,6 @@ size_t direct_read_many(struct direct_file *d, const struct iovec *to, int count
 ssize_t direct_write(struct direct_file *d, const void *from, size_t len, uint64_t pos);
 
 /* --direct=on is impossible for name: warns once, with errno. */
-void direct_warn_missed(atomic_bool *told, const char *name);
+void direct_warn_missed(atomic_bool *warned, const char *name);
 
 #endif

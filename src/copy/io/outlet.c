@@ -41,7 +41,7 @@ int outlet_of(int fd, const char *name, struct outlet *o)
 	*o = (struct outlet){.fd = fd, .name = name};
 	stream_widen(fd);
 	if (flags < 0 || fstat(fd, &st))
-		return fail("look at %s: %m", name);
+		return fail("stat %s: %m", name);
 	if ((flags & O_APPEND) ||
 	    (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode) && !is_dev_null(&st)))
 		return 0;
@@ -53,7 +53,7 @@ int outlet_of(int fd, const char *name, struct outlet *o)
 	return 0;
 }
 
-/* A call that failed: may it be made again? */
+/* A call failed with errno.  True: it can be repeated now. */
 static bool wait_to_retry(int fd, short events, const struct stopper *s)
 {
 	struct pollfd p = {.fd = fd, .events = events};
@@ -89,13 +89,13 @@ static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes
 
 static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
 {
-	ssize_t past = direct_write(o->direct, bytes, len, o->base + pos);
+	ssize_t written = direct_write(o->direct, bytes, len, o->base + pos);
 
-	if (past < 0)
+	if (written < 0)
 		return fail("write %s: %m", o->name);
-	pos += (uint64_t)past;
-	bytes += past;
-	len -= (size_t)past;
+	pos += (uint64_t)written;
+	bytes += written;
+	len -= (size_t)written;
 	if (write_rest(o, pos, bytes, len))
 		return -1;
 	if (len > 0 && o->writeback && writeback_wrote(o->writeback, o->fd, o->base + pos, len))
@@ -103,7 +103,7 @@ static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, 
 	return 0;
 }
 
-/* Whole pages of zeros are left out; what lies between is written in one piece. */
+/* Leaves out whole pages of zeros, and writes the bytes between them with one call each. */
 static int write_sparse(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
 {
 	size_t from = 0, at = 0;
@@ -195,7 +195,7 @@ ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, i
 	while (used < room) {
 		ssize_t n;
 
-		/* Once something is there, never block. */
+		/* Blocks for the first bytes only. */
 		if (used > 0 && poll(&p, 1, clock_left(until)) <= 0)
 			break;
 		n = read(fd, (char *)buf + used, room - used);

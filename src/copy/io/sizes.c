@@ -27,7 +27,7 @@ static enum sizes sizes_by_type(unsigned long type)
 	case BINFMTFS_MAGIC:
 	case CONFIGFS_SUPER:
 	case RESCTRL_SUPER:
-		return SIZES_MADE_UP;
+		return SIZES_MEANINGLESS;
 	case EXT4_SUPER_MAGIC:
 	case XFS_SUPER_MAGIC:
 	case BTRFS_SUPER_MAGIC:
@@ -41,11 +41,11 @@ static enum sizes sizes_by_type(unsigned long type)
 	case MSDOS_SUPER_MAGIC:
 		return SIZES_TRUE;
 	default:
-		return SIZES_BUT_ZERO;
+		return SIZES_TRUE_UNLESS_ZERO;
 	}
 }
 
-enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st)
+enum sizes sizes_of(struct sizes_cache *last, int fd, const struct stat *st)
 {
 	struct statfs fs;
 
@@ -53,6 +53,7 @@ enum sizes sizes_of(struct sizes_of *last, int fd, const struct stat *st)
 		return last->sizes;
 	last->known = RETRIED(fstatfs(fd, &fs)) == 0;
 	last->dev = st->st_dev;
-	last->sizes = last->known ? sizes_by_type((unsigned long)fs.f_type) : SIZES_BUT_ZERO;
+	last->sizes =
+		last->known ? sizes_by_type((unsigned long)fs.f_type) : SIZES_TRUE_UNLESS_ZERO;
 	return last->sizes;
 }

@@ -10,19 +10,19 @@
 #include "copy/io/sizes.h"
 
 enum {
-	HOLES_MIN = 64 << 10, /* a smaller file's length says enough */
+	HOLES_MIN = 64 << 10, /* of a smaller file only the length is checked */
 	BLOCK_UNIT = 512, /* of st_blocks */
-	TRIES = 8,
+	TRIES = 8, /* if the kernel keeps dropping pages between two calls */
 };
 
 static bool is_size_meaningful(int fd, const struct stat *st)
 {
-	struct sizes_of of = {.known = false};
+	struct sizes_cache of = {.known = false};
 
 	switch (sizes_of(&of, fd, st)) {
 	case SIZES_TRUE:
 		return true;
-	case SIZES_BUT_ZERO:
+	case SIZES_TRUE_UNLESS_ZERO:
 		return st->st_size > 0;
 	default:
 		return false;
@@ -35,9 +35,9 @@ static bool is_short(int fd, const struct stat *st, uint64_t reach)
 }
 
 /*
- * Bytes that the page cache alone has are no hole, also where room was allocated.  A page may be
- * written back and dropped between the file system's look at the extent and its look at the cache:
- * what is a hole stays one when it is asked again.
+ * SEEK_HOLE counts bytes that only the page cache has as data, even if space was preallocated.  The
+ * kernel may write back and drop a page between its look at the extent and its look at the cache.
+ * A hole that is one stays one when it is searched again.
  */
 static bool lacks_data(int fd, uint64_t reach)
 {
@@ -56,7 +56,7 @@ static bool lacks_data(int fd, uint64_t reach)
 	return false;
 }
 
-/* Others turn zeros into holes, or ask a server. */
+/* Only on file systems that never turn zeros into holes, and that need no server for the answer. */
 static bool has_hole(int fd, const struct stat *st, uint64_t reach)
 {
 	struct statfs fs;
@@ -68,14 +68,14 @@ static bool has_hole(int fd, const struct stat *st, uint64_t reach)
 	case XFS_SUPER_MAGIC:
 		return lacks_data(fd, reach);
 	case TMPFS_MAGIC:
-		/* Looking for one takes a look at every page. */
+		/* On tmpfs SEEK_HOLE visits every page. */
 		return (uint64_t)st->st_blocks * BLOCK_UNIT < reach;
 	default:
 		return false;
 	}
 }
 
-int stored_fail(const char *shown, enum stored_how how)
+int stored_fail(const char *shown, enum stored_result result)
 {
 	static const char *const text[] = {
 		[STORED_SHORT] = "is shorter than the received data",
@@ -83,14 +83,14 @@ int stored_fail(const char *shown, enum stored_how how)
 		[STORED_HOLE] = "has a hole where data was received",
 	};
 
-	return fail_as(OUT_INTEGRITY, "%s: the stored data %s", shown, text[how]);
+	return fail_as(OUT_INTEGRITY, "%s: the stored data %s", shown, text[result]);
 }
 
-enum stored_how stored_look(int fd, const struct stat *st, const struct stored *s)
+enum stored_result stored_look(int fd, const struct stat *st, const struct stored *s)
 {
 	if (is_short(fd, st, s->reach))
 		return STORED_SHORT;
-	if ((uint64_t)st->st_size > s->longest)
+	if ((uint64_t)st->st_size > s->size_max)
 		return STORED_LONG;
 	if (s->full && s->reach >= HOLES_MIN && has_hole(fd, st, s->reach))
 		return STORED_HOLE;
@@ -102,7 +102,7 @@ int stored_check_stream(int fd, uint64_t reach, const char *shown)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return fail("look at %s: %m", shown);
+		return fail("stat %s: %m", shown);
 	if (!S_ISREG(st.st_mode) || !is_short(fd, &st, reach))
 		return 0;
 	return stored_fail(shown, STORED_SHORT);

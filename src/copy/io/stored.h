@@ -15,14 +15,14 @@
 
 struct stored {
 	uint64_t reach; /* bytes were written up to here */
-	uint64_t longest; /* the most that its size may be; UINT64_MAX: unknown */
+	uint64_t size_max; /* UINT64_MAX: unknown */
 	bool full; /* every byte from 0 to reach was written */
 };
-enum stored_how { STORED_ALL, STORED_SHORT, STORED_LONG, STORED_HOLE };
+enum stored_result { STORED_ALL, STORED_SHORT, STORED_LONG, STORED_HOLE };
 /* st: of fd, from now.  Moves fd's offset. */
-enum stored_how stored_look(int fd, const struct stat *st, const struct stored *s);
-/* Fails with OUT_INTEGRITY because of how, which is not STORED_ALL. */
-int stored_fail(const char *shown, enum stored_how how);
+enum stored_result stored_look(int fd, const struct stat *st, const struct stored *s);
+/* Fails with OUT_INTEGRITY because of result, which is not STORED_ALL. */
+int stored_fail(const char *shown, enum stored_result result);
 /* -1 if fd is a regular file shorter than reach.  Its offset stays. */
 int stored_check_stream(int fd, uint64_t reach, const char *shown);
 

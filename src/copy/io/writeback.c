@@ -12,7 +12,7 @@
 
 enum {
 	STRETCH = 8 << 20,
-	BEHIND = 8, /* stretches that may be on their way to the disk */
+	IN_FLIGHT_MAX = 8, /* stretches that are being written to the disk */
 	SLACK_PART = 32, /* of memory; the kernel begins at a tenth of what is free */
 };
 #define SLACK_MAX (UINT64_C(2) << 30)
@@ -42,8 +42,9 @@ bool writeback_suits(int fd)
 	}
 }
 
-/* Some file systems can't, or it is not allowed, and fsync will do.  Whatever else it says is of
- * the disk, and is said once: fsync would not hear of it. */
+/* sync_file_range() is not supported or not allowed, so the data is left to the kernel and fsync().
+ * Any other error is the disk's.  It must be reported here, because the kernel reports it only
+ * once, and fsync() would succeed later. */
 static bool is_sync_unsupported(int error)
 {
 	return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP || error == ESPIPE ||
@@ -70,12 +71,13 @@ int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len)
 
 	if (atomic_fetch_add(&w->written, len) + len <= w->slack)
 		return 0;
-	/* Other lanes may still be at the stretch that this one leaves: the one before is full. */
+	/* Other lanes may still write to the stretch that this one leaves; the one before is full.
+	 */
 	if (now == pos / STRETCH || now < 2)
 		return 0;
 	if (sync_range(fd, (now - 2) * STRETCH, STRETCH, SYNC_FILE_RANGE_WRITE))
 		return -1;
-	return now < 2 + BEHIND ? 0 : sync_stretch(fd, now - 2 - BEHIND);
+	return now < 2 + IN_FLIGHT_MAX ? 0 : sync_stretch(fd, now - 2 - IN_FLIGHT_MAX);
 }
 
 int writeback_rest(struct writeback *w, int fd, uint64_t size)

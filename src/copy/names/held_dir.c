@@ -18,7 +18,7 @@ void held_dirs_destroy(struct held_dirs *all)
 	pthread_mutex_destroy(&all->lock);
 }
 
-/* ---- with the lock held ----------------------------------------------------------------- */
+/* ---- call with the lock held ------------------------------------------------------------ */
 
 static void remove_idle(struct held_dirs *all, struct held_dir *d)
 {
@@ -28,7 +28,7 @@ static void remove_idle(struct held_dirs *all, struct held_dir *d)
 	all->idle--;
 }
 
-/* The oldest one is closed where there are too many: not this one, which may be used next. */
+/* Closes the oldest idle directory if there are too many, but never d, which may be used next. */
 static void add_idle(struct held_dirs *all, struct held_dir *d)
 {
 	struct held_dir *oldest;
@@ -61,7 +61,7 @@ static int reopen_held_dir(struct held_dirs *all, struct held_dir *d)
 	return 0;
 }
 
-/* Up to one that is open, or needs none, and down again. */
+/* Goes up to the nearest directory that is open or has no up, and opens the others downward. */
 static int reopen_chain(struct held_dirs *all, struct held_dir *d)
 {
 	struct held_dir *at = d;
@@ -78,7 +78,7 @@ static int reopen_chain(struct held_dirs *all, struct held_dir *d)
 	return 0;
 }
 
-/* ---- for all others --------------------------------------------------------------------- */
+/* ---- interface -------------------------------------------------------------------------- */
 
 void held_dir_add(struct held_dirs *all, struct held_dir *d, int fd)
 {

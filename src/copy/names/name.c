@@ -46,11 +46,11 @@ bool name_is_pattern(const char *name)
 	return strpbrk(name, "*?[") != NULL;
 }
 
-bool name_answers(const char *name, const char *want)
+bool name_matches_want(const char *name, const char *want)
 {
 	char last[NAME_MAX + 1];
 
-	/* stdin, or a file of that name on another host. */
+	/* "-" is stdin, which has no name; or a file called - on another host. */
 	if (strcmp(want, "-") == 0 && !*name)
 		return true;
 	name_last(want, last, sizeof last);

@@ -19,6 +19,6 @@ bool name_is_plain(const char *name);
 bool name_is_pattern(const char *name);
 /* Is name what the user asked for: the last component of want, or a match for it?  "-" asks for
  * "". */
-bool name_answers(const char *name, const char *want);
+bool name_matches_want(const char *name, const char *want);
 
 #endif

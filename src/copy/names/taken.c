@@ -6,18 +6,19 @@
 #include "base/array.h"
 #include "base/fail.h"
 
-enum { BYTES_MAX = 64 << 20 };
+enum { BYTES_MAX = 64 << 20 /* of memory, because a peer sends the names */ };
 
 int taken_add(struct taken *t, const char *name)
 {
-	/* Each lane that brings a piece of a file reports its name. */
+	/* Each lane that stores a piece of a file adds its name. */
 	if (t->count > 0 && strcmp(t->names[t->count - 1], name) == 0)
 		return 0;
 	t->bytes += strlen(name) + 1 + sizeof *t->names;
 	if (t->bytes > BYTES_MAX)
-		return fail_as(OUT_PROTOCOL, "more names at the target than are kept");
+		return fail_as(OUT_PROTOCOL, "names in the target need more than %d MiB of memory",
+			       BYTES_MAX >> 20);
 	if (ARRAY_ROOM(t->names, t->count, t->room, 1) || !(t->names[t->count] = strdup(name)))
-		return fail_as(OUT_MEMORY, "keep the names: %m");
+		return fail_as(OUT_MEMORY, "record a name in the target: %m");
 	t->count++;
 	return 0;
 }

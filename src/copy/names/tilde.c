@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 
-/* As in shells: ~ is HOME, and the user's home directory where HOME is not set. */
+/* As in shells, ~ is $HOME, or the home directory in the user database if HOME is not set. */
 static const char *home_of(const char *user, char *room, size_t size)
 {
 	struct passwd pw, *found = NULL;

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* As in "%i" of rsync(1): YXcstpoguax. */
-enum { LETTERS = 11, FIRST = 2 };
+/* YXcstpoguax, as "%i" of rsync(1) prints them. */
+enum { LETTERS = 11, FIRST_DIFFERENCE = 2 };
 
 static char change_verb(const struct change *c, bool sent, bool far)
 {
@@ -54,9 +54,9 @@ void change_text(const struct change *c, bool sent, bool far, char to[static EVE
 	to[10] = c->xattr ? 'x' : '.';
 	to[LETTERS] = '\0';
 	if (c->missing || c->type)
-		memset(to + FIRST, '+', LETTERS - FIRST);
-	else if (!sent && strspn(to + FIRST, ".") == LETTERS - FIRST)
-		memset(to + FIRST, ' ', LETTERS - FIRST);
+		memset(to + FIRST_DIFFERENCE, '+', LETTERS - FIRST_DIFFERENCE);
+	else if (!sent && strspn(to + FIRST_DIFFERENCE, ".") == LETTERS - FIRST_DIFFERENCE)
+		memset(to + FIRST_DIFFERENCE, ' ', LETTERS - FIRST_DIFFERENCE);
 }
 
 enum event_what change_event_of(mode_t mode)

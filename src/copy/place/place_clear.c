@@ -30,12 +30,13 @@ struct obstacle {
 static int fail_not_cleared(const struct obstacle *w, const struct tree_removal *r)
 {
 	if (r->too_many)
-		return fail("%s is a directory with more in it than --max-delete=%llu leaves",
+		return fail("replace directory %s: deleting its contents would exceed "
+			    "--max-delete=%llu",
 			    w->shown, (unsigned long long)w->place->rules->max_delete);
-	return fail("%s is a directory, and something in it stays", w->shown);
+	return fail("replace directory %s: something in it is protected", w->shown);
 }
 
-/* *count: of what would go. */
+/* *count: how many entries would be deleted. */
 static int rehearse_clearing(const struct obstacle *w, uint64_t *count)
 {
 	struct tree_removal r = {.rehearsed = true, .silent = true};
@@ -45,21 +46,21 @@ static int rehearse_clearing(const struct obstacle *w, uint64_t *count)
 	return ret > 0 ? fail_not_cleared(w, &r) : ret;
 }
 
-/* Count them all, if that many are left. */
+/* Counts all of them, if --max-delete allows that many more. */
 static bool reserve_deletions(struct place *p, uint64_t count)
 {
-	uint64_t most = p->rules->max_delete, was = atomic_load(&p->deleted);
+	uint64_t most = p->rules->max_delete, deleted = atomic_load(&p->deleted);
 
 	do {
-		if (count > most || was > most - count) {
+		if (count > most || deleted > most - count) {
 			atomic_store(&p->too_many, true);
 			return false;
 		}
-	} while (!atomic_compare_exchange_weak(&p->deleted, &was, was + count));
+	} while (!atomic_compare_exchange_weak(&p->deleted, &deleted, deleted + count));
 	return true;
 }
 
-/* What was looked at. */
+/* Deletes the tree that was rehearsed, with count entries in it. */
 static int clear_tree(const struct obstacle *w, struct tree_removal r, uint64_t count)
 {
 	int ret;
@@ -78,7 +79,7 @@ static int report_clearing(const struct obstacle *w, uint64_t count)
 	return clear_tree(w, (struct tree_removal){.rehearsed = true}, count);
 }
 
-/* ---- of a seat's name ---------------------------------------------------------------------- */
+/* ---- a directory under a seat's name ------------------------------------------------------- */
 
 static bool is_dir_empty(int fd, int *err)
 {
@@ -104,11 +105,11 @@ static int fail_not_empty(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
-	return fail("%s is a directory that is not empty (--delete removes it)",
+	return fail("replace directory %s: it is not empty (--delete removes it)",
 		    seat_shown(s, shown));
 }
 
-/* Without --delete only an empty one makes room. */
+/* Without --delete only an empty directory is replaced. */
 static int check_dir_empty(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
@@ -123,7 +124,7 @@ static int check_dir_empty(const struct seat *s)
 	return fail("list directory %s: %m", seat_shown(s, shown));
 }
 
-/* keeps: as a whole, under the name of a backup. */
+/* keeps: renames the directory, with everything in it, to the name of a backup. */
 static int clear_obstacle(const struct seat *s, const struct obstacle *w, uint64_t count,
 			  bool keeps)
 {
@@ -132,7 +133,7 @@ static int clear_obstacle(const struct seat *s, const struct obstacle *w, uint64
 	return clear_tree(w, (struct tree_removal){.backs_up = place_backs_up(s->place)}, count);
 }
 
-/* only_look: before something is made that it is in the way of. */
+/* only_look: deletes nothing yet. */
 static int clear_seat(const struct seat *s, bool only_look)
 {
 	const struct rules *rules = s->place->rules;
@@ -172,7 +173,7 @@ int delete_in_the_way(const struct seat *s)
 	return s->place->rules->delete ? clear_seat(s, false) : fail_not_empty(s);
 }
 
-/* ---- of a backup's ------------------------------------------------------------------------- */
+/* ---- a directory under a backup's name ----------------------------------------------------- */
 
 int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name)
 {
@@ -181,10 +182,10 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 	uint64_t count;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : fail("look at the backup %s: %m", name);
+		return errno == ENOENT ? 0 : fail("stat backup %s: %m", name);
 	if (unlinkat(dirfd, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
 		return 0;
 	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
-		return fail("replace the backup %s: %m", name);
+		return fail("replace backup %s: %m", name);
 	return rehearse_clearing(&w, &count) ? -1 : clear_tree(&w, (struct tree_removal){0}, count);
 }

@@ -25,7 +25,8 @@ static int compare_dir_inodes(const void *a, const void *b)
 	return (x->held.ino > y->held.ino) - (x->held.ino < y->held.ino);
 }
 
-/* Those that are one directory: of several sources, or under a name that leads to another. */
+/* Calls each for every set of entries that are one directory: several sources go into it, or names
+ * fold to one. */
 static int for_each_same_dir(struct place *p,
 			     void (*each)(void *ctx, struct place_dir *const *, size_t), void *ctx)
 {
@@ -51,7 +52,7 @@ static int for_each_same_dir(struct place *p,
 	return 0;
 }
 
-/* ---- deleting ------------------------------------------------------------------------------ */
+/* ---- deletions ----------------------------------------------------------------------------- */
 
 static void report_unlisted(const struct place_dir *d, int err, struct place_end *e)
 {
@@ -66,32 +67,32 @@ static void report_unlisted(const struct place_dir *d, int err, struct place_end
 	free(path);
 }
 
-/* Several sources may go into one directory: what one of them has or leads to, and what one of them
- * was not read for, stays. */
+/* Several sources may go into one directory.  A name that one of them has stays.  Nothing is
+ * deleted unless the names of all of them have arrived. */
 static void delete_extraneous(void *ctx, struct place_dir *const *same, size_t count)
 {
 	struct place_end *e = ctx;
-	bool all = false;
+	bool deletes = false;
 
 	for (size_t i = 0; i < count; i++)
-		all = all || !dir_is_only_implied(same[i]);
+		deletes = deletes || !dir_is_only_implied(same[i]);
 	for (size_t i = 0; i < count; i++) {
 		int unlisted;
 
 		if (dir_is_only_implied(same[i]))
 			continue;
-		all = kept_has_left(same[i]->kept, &unlisted) && all;
+		deletes = kept_has_left(same[i]->kept, &unlisted) && deletes;
 		if (unlisted)
 			report_unlisted(same[i], unlisted, e);
 	}
-	if (all)
+	if (deletes)
 		delete_left(same, count, e);
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-/* Of the directories of several sources that are one here the first one's attributes count, as with
- * files, whichever came first and made it. */
+/* Where several sources have one directory, the attributes of the first source count, as with
+ * files, even if another source's directory arrived first. */
 static void merge_dir_state(struct place_dir *first, struct place_dir *again)
 {
 	first->fresh |= again->fresh;
@@ -126,7 +127,7 @@ static bool has_repeated_dirs(const struct place *p)
 	return false;
 }
 
-/* What only led to what was asked for, and is the target itself, is nobody's to change. */
+/* The target itself is not changed if it existed and is only implied by --relative. */
 static bool needs_dir_metadata(const struct place_dir *d)
 {
 	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
@@ -143,7 +144,7 @@ static int set_dir_metadata(struct place_dir *d, int fd)
 	char shown[SHOWN_ROOM];
 
 	if (fstat(fd, &st))
-		return fail("look at directory %s: %m", seat_shown(&s, shown));
+		return fail("stat directory %s: %m", seat_shown(&s, shown));
 	metadata_want_dir(d, &m);
 	if (!m.has_mode && d->loosened) {
 		m.has_mode = true;
@@ -189,7 +190,7 @@ static void report_dir_failed(const struct place_dir *d, struct place_end *e)
 	e->on_dir(e->ctx, d->id, &why);
 }
 
-/* *uncommitted is the last directory of a btrfs that keeps all of them with one commit. */
+/* One commit covers all finished directories of a btrfs.  *uncommitted is the last of them. */
 static void commit_dirs(struct place_dir **uncommitted, struct place_end *e)
 {
 	struct place_dir *d = *uncommitted;
@@ -224,7 +225,7 @@ static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, stru
 	*uncommitted = d;
 }
 
-/* A rerun would take what it leaves for interrupted. */
+/* While the marker exists, a rerun takes the target for that of an interrupted run. */
 static void remove_marker(struct place *p, struct place_end *e)
 {
 	struct failure why;
@@ -248,7 +249,7 @@ static int finish_dirs(struct place *p, struct place_end *e)
 	}
 	if (d)
 		return 1;
-	/* It would give the target another time. */
+	/* Before the target gets its times, because the removal changes them. */
 	if (p->marker[0])
 		remove_marker(p, e);
 	for (d = p->dirs; d; d = d->next) {

@@ -22,7 +22,7 @@
 
 struct deletion {
 	struct place *place;
-	struct place_end *end; /* NULL: room is made for something, and: */
+	struct place_end *end; /* NULL: something is to be replaced; then removal is set */
 	struct tree_removal *removal;
 	bool dry, backs_up;
 	bool failed, too_many;
@@ -39,15 +39,15 @@ struct level {
 	char **names; /* of directories in it */
 	size_t count, room, next;
 	size_t len; /* of the path to the directory that it is in */
-	bool stays; /* something in it does */
-	bool loosened; /* we had not all rights to it, but these: */
+	bool stays; /* something in it was not deleted */
+	bool loosened; /* its mode was widened for the deletion */
 	mode_t mode_to_restore;
 	char name[];
 };
 
-/* ---- paths and words ----------------------------------------------------------------------- */
+/* ---- paths, reports and counts -------------------------------------------------------------- */
 
-/* With this thread's failure. Returns true: it stays. */
+/* Reports this thread's failure.  Returns true: the entry stays. */
 static bool report_not_deleted(struct deletion *d, enum event_what what)
 {
 	struct failure why;
@@ -60,7 +60,7 @@ static bool report_not_deleted(struct deletion *d, enum event_what what)
 	return true;
 }
 
-/* One more name at the end of the path; *len: what path_pop() wants.  -1: told. */
+/* Appends a name to the path.  *len: for path_pop().  -1: the failure was reported. */
 static int path_push(struct deletion *d, const char *name, size_t *len)
 {
 	*len = d->len;
@@ -93,7 +93,8 @@ static void report_deleted(struct deletion *d, enum event_what what)
 		o->on_cleared(o->ctx, what, d->path);
 }
 
-/* It counts from now on, unless it is taken back: lanes make room at the same time. */
+/* Counts before the deletion, because several lanes delete at the same time.  False: --max-delete
+ * allows no more, or the run was stopped. */
 static bool count_deletion(struct deletion *d)
 {
 	struct place *p = d->place;
@@ -117,7 +118,7 @@ static bool count_deletion(struct deletion *d)
 	return !d->too_many;
 }
 
-/* Would it? */
+/* As count_deletion(), without counting. */
 static bool has_deletions_left(struct deletion *d)
 {
 	d->too_many = atomic_load(&d->place->deleted) >= d->place->rules->max_delete;
@@ -133,12 +134,12 @@ static bool uncount_deletion(struct deletion *d, enum event_what what)
 	return report_not_deleted(d, what);
 }
 
-/* What has not been copied of it (--max-size, -u) would be gone. */
+/* Files of a source that were not copied (--max-size, -u) would be lost. */
 static bool refuse_source(struct deletion *d, const struct stat *st)
 {
 	if (!place_is_source(d->place, st))
 		return false;
-	fail("delete %s: it is a source", d->path);
+	fail("delete %s: it is a source of the copy", d->path);
 	return report_not_deleted(d, change_event_of(st->st_mode));
 }
 
@@ -149,17 +150,17 @@ static bool is_protected(struct deletion *d, const char *name, const struct stat
 
 	if (dir && backup_is_in(&d->lineage, st))
 		return true;
-	/* It may have been made just now.  What a directory in the way has of these goes with it,
-	 * and is kept in its backup. */
+	/* A backup may be one that this run made.  In a directory that is replaced, backups are
+	 * deleted with it; the directory's own backup has them. */
 	if (!d->removal && backup_is(d->place, name))
 		return true;
 	return (!r->delete_excluded && filter_excludes(r->filter, d->path, dir)) ||
 	       refuse_source(d, st);
 }
 
-/* ---- one name ------------------------------------------------------------------------------- */
+/* ---- one entry ------------------------------------------------------------------------------ */
 
-/* What the path without its last name says. */
+/* The last component of the path is name. */
 static int back_up_entry(struct deletion *d, int dirfd, const char *name)
 {
 	size_t cut = d->len - strlen(name);
@@ -173,25 +174,27 @@ static int back_up_entry(struct deletion *d, int dirfd, const char *name)
 	return ret;
 }
 
-/* A backup has none of its own. */
+/* Backups are not backed up. */
 static bool gets_backup(const struct deletion *d, const char *name)
 {
 	return d->backs_up && !backup_is(d->place, name);
 }
 
-/* Look at name in dirfd, which is in the path: 1, 0 if it is gone, -1: told. */
+/* Stats name in dirfd; the path ends with it.  1; 0: it does not exist; -1: the failure was
+ * reported. */
 static int stat_entry(struct deletion *d, int dirfd, const char *name, struct stat *st)
 {
 	if (fstatat(dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
 	if (errno == ENOENT)
 		return 0;
-	fail("look at %s: %m", d->path);
+	fail("stat %s: %m", d->path);
 	report_not_deleted(d, EVENT_FILE);
 	return -1;
 }
 
-/* Of a run that is gone, or somebody else's.  True: it stays. */
+/* Deletes the temporary of a run that has ended.  True: it stays, because it is in use or belongs
+ * to another user. */
 static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
 {
 	struct stat now;
@@ -202,7 +205,7 @@ static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
 	return stat_entry(d, dirfd, name, &now) != 0;
 }
 
-/* No directory; its name is in the path.  True: it stays. */
+/* Deletes an entry that is no directory.  True: it stays. */
 static bool delete_plain(struct deletion *d, int dirfd, const char *name, const struct stat *st)
 {
 	bool backup = gets_backup(d, name);
@@ -218,12 +221,12 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
 		return uncount_deletion(d, change_event_of(st->st_mode));
 	}
 	report_deleted(d, change_event_of(st->st_mode));
-	/* Its backup may be right beside it. */
+	/* Without --backup-dir the directory now contains the backup. */
 	return backup && !*d->place->rules->backup_dir;
 }
 
-/* The directory name, which is empty now.  replaced: something else takes its name, and that is
- * what is told of it. */
+/* Deletes the empty directory name.  replaced: something else takes its name; only that is reported
+ * and counted. */
 static bool delete_empty(struct deletion *d, int dirfd, const char *name, bool replaced)
 {
 	if (!replaced && !count_deletion(d))
@@ -255,8 +258,8 @@ static int add_level_name(struct level *l, const char *name)
 	return 0;
 }
 
-/* All that is in fd, before anything of it is deleted. left: of these only what all have not;
- * NULL: everything. */
+/* Lists fd before anything in it is deleted.  left: only the names that none of these directories
+ * has; NULL: all. */
 static int list_entries(struct level *l, int fd, struct place_dir *const *left, size_t count)
 {
 	int in = dir_reopen(fd), ret = -1;
@@ -271,11 +274,11 @@ static int list_entries(struct level *l, int fd, struct place_dir *const *left, 
 		return -1;
 	}
 	while ((errno = 0, e = readdir(dir)) != NULL) {
-		bool all = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+		bool listed = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 
-		for (size_t i = 0; left && all && i < count; i++)
-			all = dir_has_left(left[i], e->d_name);
-		if (all && add_level_name(l, e->d_name))
+		for (size_t i = 0; left && listed && i < count; i++)
+			listed = dir_has_left(left[i], e->d_name);
+		if (listed && add_level_name(l, e->d_name))
 			break;
 	}
 	err = errno;
@@ -286,7 +289,7 @@ static int list_entries(struct level *l, int fd, struct place_dir *const *left, 
 	return ret;
 }
 
-/* Delete all but directories, of which the names stay in l. */
+/* Deletes all but directories.  The names of these stay in l. */
 static void delete_files(struct deletion *d, struct level *l, int fd, bool markers)
 {
 	size_t n = 0, len;
@@ -294,13 +297,13 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 
 	for (size_t i = 0; i < l->count; i++) {
 		char *name = l->names[i];
-		int there = path_push(d, name, &len) ? -1 : stat_entry(d, fd, name, &st);
+		int exists = path_push(d, name, &len) ? -1 : stat_entry(d, fd, name, &st);
 
-		if (there < 0)
+		if (exists < 0)
 			l->stays = true;
-		else if (there > 0 && S_ISDIR(st.st_mode))
+		else if (exists > 0 && S_ISDIR(st.st_mode))
 			l->names[n++] = name;
-		else if (there > 0 && (markers || !temporary_is_marker(name)))
+		else if (exists > 0 && (markers || !temporary_is_marker(name)))
 			l->stays |= delete_plain(d, fd, name, &st);
 		path_pop(d, len);
 		if (n == 0 || l->names[n - 1] != name)
@@ -309,7 +312,8 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 	l->count = n;
 }
 
-/* It goes anyway, as far as is known. */
+/* Gives us all rights to a directory of ours that is about to be deleted.  Returns its descriptor,
+ * which may be a new one. */
 static int loosen_deleted_dir(const struct deletion *d, struct level *l, int fd,
 			      const struct stat *st)
 {
@@ -327,13 +331,15 @@ static int loosen_deleted_dir(const struct deletion *d, struct level *l, int fd,
 	return better;
 }
 
-/* Would it be listed then, if this were no rehearsal?  With errno. */
+/* Listing failed with errno in a rehearsal.  Would it succeed once loosen_deleted_dir() has set the
+ * mode? */
 static bool may_be_loosened(const struct deletion *d, const struct stat *st)
 {
 	return d->dry && errno == EACCES && st->st_uid == d->place->uid;
 }
 
-/* One in the way was asked for by its name. */
+/* Filters do not protect a directory that is itself to be replaced, because the source has its
+ * name. */
 static bool is_dir_protected(struct deletion *d, const struct level *up, const char *name,
 			     const struct stat *st)
 {
@@ -341,8 +347,8 @@ static bool is_dir_protected(struct deletion *d, const struct level *up, const c
 				 : is_protected(d, name, st);
 }
 
-/* Into the directory name of *fd, which is not to be closed if there is no up; its name is in the
- * path.  NULL: it stays. */
+/* Enters the directory name of *fd, and deletes the files in it.  The path ends with name.  *fd
+ * becomes its descriptor; the old one is closed if up is set.  NULL: the directory stays. */
 static struct level *enter_level(struct deletion *d, struct level *up, int *fd, const char *name,
 				 size_t len)
 {
@@ -363,7 +369,7 @@ static struct level *enter_level(struct deletion *d, struct level *up, int *fd, 
 		close_fd(sub);
 		return NULL;
 	}
-	/* What is mounted there is nobody's to delete. */
+	/* Mount points stay. */
 	if (is_dir_protected(d, up, name, &st) || st.st_dev != above.st_dev) {
 		close_fd(sub);
 		free(l);
@@ -386,7 +392,7 @@ static struct level *enter_level(struct deletion *d, struct level *up, int *fd, 
 	return l;
 }
 
-/* *fd is that of l, and becomes that of l->up, if there is one. */
+/* *fd is l's descriptor, and becomes that of l->up; -1 if there is none. */
 static int leave_level(struct deletion *d, const struct level *l, int *fd)
 {
 	int in = l->up ? RETRIED(openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
@@ -397,7 +403,7 @@ static int leave_level(struct deletion *d, const struct level *l, int *fd)
 	if (l->up && (in < 0 || fstat(in, &st)))
 		ret = fail("delete directory %s: %m", d->path);
 	else if (l->up && (st.st_dev != l->up->dev || st.st_ino != l->up->ino))
-		ret = fail("delete directory %s: it was moved meanwhile", d->path);
+		ret = fail("delete directory %s: another process moved it", d->path);
 	if (ret)
 		report_not_deleted(d, EVENT_DIR);
 	if (l->loosened && (l->stays || ret) && metadata_chmod(d->place, *fd, l->mode_to_restore)) {
@@ -428,7 +434,8 @@ static struct level *enter_next_level(struct deletion *d, struct level *l, int *
 	return sub;
 }
 
-/* The directory name in dirfd, its name in the path, which is one shorter then.  True: it stays. */
+/* Deletes the directory name in dirfd.  The path ends with name, which is removed from it.  True:
+ * the directory stays. */
 static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t len)
 {
 	int fd = dirfd;
@@ -443,7 +450,7 @@ static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t l
 		}
 		up = l->up;
 		if (leave_level(d, l, &fd)) {
-			/* Nothing more of it can be reached. */
+			/* The rest of the tree cannot be reached any more. */
 			for (; l; l = up) {
 				up = l->up;
 				level_free(l);
@@ -462,7 +469,7 @@ static bool delete_dir(struct deletion *d, int dirfd, const char *name, size_t l
 	return stays;
 }
 
-/* ---- for all -------------------------------------------------------------------------------- */
+/* ---- what the source lacks ------------------------------------------------------------------ */
 
 static void delete_dirs(struct deletion *d, struct level *l, int fd)
 {
@@ -477,12 +484,13 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 		}
 		d->failed = false;
 		if (delete_dir(d, fd, l->names[i], len) && !d->failed && !d->too_many)
-			log_warn("%s%s%s stays: something in it is protected", d->path,
-				 len > 0 ? "/" : "", l->names[i]);
+			log_warn("cannot delete directory %s%s%s: something in it is protected",
+				 d->path, len > 0 ? "/" : "", l->names[i]);
 	}
 }
 
-/* Into the target go what is in some sources and what others are called: these are in no KEEP. */
+/* Sources whose contents go into the target announce names with KEEP.  The names of other sources,
+ * which go there too, are in no KEEP. */
 static void keep_asked_names(const struct place *p, const struct place_end *e, struct level *l)
 {
 	size_t n = 0;

@@ -20,7 +20,7 @@
 #include "base/io.h"
 
 enum {
-	TRIES = 8, /* with somebody who changes what is there meanwhile */
+	TRIES = 8, /* if other processes keep replacing the name */
 	RIGHTS = S_IRWXU,
 };
 
@@ -28,15 +28,15 @@ static const char *format_dir_path(const struct place_dir *d, char to[static SHO
 {
 	struct seat s = {.place = d->place, .dir = d->up, .name = d->name};
 
-	/* Contents have no name of their own. */
+	/* A directory whose contents are copied has no name of its own. */
 	if (!d->up && !*d->name)
 		s.name = d->place->spot.name;
 	return seat_shown(&s, to);
 }
 
-/* Is st what mkdirat() has just made for d?  Whoever may write to the directory that it is in may
- * have put another one there; and a file system that makes directories another user's, or gives
- * others rights that were not asked for, gets no trust either: it is one that was there. */
+/* Is st what mkdirat() has just made for d?  A user who may write to the parent may have replaced
+ * it. A file system may also give a new directory another owner, or rights that were not asked for.
+ * Such a directory is treated like one that existed before. */
 static bool is_as_made(const struct place_dir *d, const struct stat *st)
 {
 	mode_t more = st->st_mode & 07777 & ~(metadata_first_mode(d) | S_ISGID);
@@ -44,7 +44,7 @@ static bool is_as_made(const struct place_dir *d, const struct stat *st)
 	return st->st_uid == d->place->uid && !more && st->st_nlink <= 2;
 }
 
-/* Our own directory, in which we may not do what has to be done. */
+/* Gives us all rights to an existing directory of ours.  *fd may become a new descriptor. */
 static int loosen_own_dir(struct place_dir *d, int *fd, const struct stat *st)
 {
 	struct place *p = d->place;
@@ -73,7 +73,7 @@ static void compare_dir(struct place_dir *d, const struct stat *st, struct chang
 		metadata_compare(d->place, &m, st, c);
 }
 
-/* fd is what it is: made just now, or there. */
+/* Records what d is: made just now, or existing. */
 static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool made,
 			    struct change *c)
 {
@@ -88,11 +88,11 @@ static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool 
 	if (d->fresh)
 		metadata_begin_dir(d, *fd, st);
 	else if (loosen_own_dir(d, fd, st))
-		return fail("get access to directory %s: %m", format_dir_path(d, name));
+		return fail("set mode u+rwx of directory %s: %m", format_dir_path(d, name));
 	return 0;
 }
 
-/* Something else has its name. */
+/* Removes or backs up the non-directory that has the name of d. */
 static int clear_dir_name(struct place_dir *d, int in, const char *name)
 {
 	struct place *p = d->place;
@@ -138,28 +138,29 @@ static bool has_dir(struct place *p, const struct stat *st)
 	return d != NULL;
 }
 
-/* Something has its name (st: a directory).  Is that another directory or file of the source, of
- * which the file system takes its name for? Keeps errno. */
+/* Something exists under the name of d; st is set if it is a directory.  Fails if it is another
+ * entry of the source, whose name folds to the same.  Preserves errno when it returns 0. */
 static int check_dir_folding(const struct place_dir *d, int in, const char *name,
 			     const struct stat *st)
 {
 	struct place *p = d->place;
 	char other[NAME_MAX + 1], path[SHOWN_ROOM];
-	bool new = (d->up ? d->up : p->top)->fresh;
+	bool fresh = (d->up ? d->up : p->top)->fresh;
 	int err = errno;
-	bool folded = !p->rules->dry_run && (new || st) && name_is_folded(in, name, other) &&
-		      (new || has_dir(p, st));
+	bool folded = !p->rules->dry_run && (fresh || st) && name_is_folded(in, name, other) &&
+		      (fresh || has_dir(p, st));
 
 	errno = err;
 	if (!folded)
 		return 0;
-	return fail("make directory %s: the file system takes this name for %s, which this run has "
-		    "put there",
-		    format_dir_path(d, path), *other ? other : "another one");
+	return fail(
+		"make directory %s: the file system does not distinguish this name from %s, which this run "
+		"created",
+		format_dir_path(d, path), *other ? other : "another name");
 }
 
-/* The directory `name' in `in', found or made; *fd -1 in a dry run that would make it. 1: it is
- * left out. */
+/* Opens the directory `name' in `in'; makes it if it is missing.  *fd is -1 in a dry run that would
+ * make it.  1: d is left out. */
 static int open_or_make_dir(struct place_dir *d, int in, const char *name, int *fd,
 			    struct change *c)
 {
@@ -204,13 +205,13 @@ static int open_or_make_dir(struct place_dir *d, int in, const char *name, int *
 		if (!made && errno != EEXIST)
 			return fail("make directory %s: %m", format_dir_path(d, path));
 	}
-	return fail("make directory %s: somebody else changes it all the time",
+	return fail("make directory %s: another process keeps replacing it",
 		    format_dir_path(d, path));
 }
 
 /* ---- the target itself ------------------------------------------------------------------- */
 
-/* From now on the target is the directory fd. */
+/* Makes the directory fd the target. */
 static int set_target_dir(struct place *p, int fd)
 {
 	struct stat st;
@@ -227,8 +228,7 @@ static int set_target_dir(struct place *p, int fd)
 	return 0;
 }
 
-/* DST, which was not there as a directory: made, unless somebody did that meanwhile.  *made: it
- * is to become what d is. */
+/* Makes DST, unless another process has made it meanwhile.  *made: this run made it. */
 static int make_target_dir(struct place *p, const char *marker, mode_t mode, bool *made)
 {
 	const struct spot *spot = &p->spot;
@@ -265,7 +265,7 @@ static bool is_spot_absent(const struct spot *s)
 	return s->dir_missing || fstatat(s->dirfd, s->name, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-/* A pattern of the far end matched several: this end knows that only now. */
+/* A pattern at the source matched several files, so DST must be a directory after all. */
 static int make_target_for_many(struct place *p)
 {
 	bool absent = is_spot_absent(&p->spot), made;
@@ -293,7 +293,7 @@ int place_need_dir(struct place *p)
 	return ret;
 }
 
-/* d is what the target is. */
+/* Makes d stand for the target itself. */
 static int adopt_target(struct place_dir *d, bool made, struct change *c)
 {
 	struct stat st;
@@ -311,7 +311,7 @@ static int adopt_target(struct place_dir *d, bool made, struct change *c)
 	return ret;
 }
 
-/* In a dry run, where there is no target. */
+/* In a dry run the directory is not made. */
 static int mark_missing(struct place_dir *d, struct change *c)
 {
 	c->missing = true;
@@ -319,8 +319,8 @@ static int mark_missing(struct place_dir *d, struct change *c)
 	return 0;
 }
 
-/* The directory r, which is in none: the target, or in it.  *fd is -1 if it is the target.  1: it
- * is left out. */
+/* Opens or makes the directory r, which has no parent: it is the target, or in the target.  *fd is
+ * -1 if it is the target.  1: it is left out. */
 static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *fd,
 			  struct change *c)
 {
@@ -336,7 +336,8 @@ static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *
 	if (!p->rules->relative && !p->opts.many)
 		marker_name(p, r->want, r->name, marker);
 	absent = !p->is_dir && is_spot_absent(&p->spot);
-	/* What --mkpath would have made is there. */
+	/* In a dry run, a target that --mkpath would have made counts as existing for the contents
+	 * of a source. */
 	if (p->rules->existing && (absent || (p->top->missing && !contents)))
 		return 1;
 	if (p->rules->dry_run && (absent || p->top->missing))
@@ -344,7 +345,8 @@ static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *
 	if (!p->is_dir && make_target_dir(p, into ? "" : marker,
 					  into && !contents ? 0777 : metadata_first_mode(d), &made))
 		return -1;
-	/* Contents go there anyway, but once all are there nothing is left to go on with. */
+	/* A directory whose contents are copied goes into the target in any case.  With the marker
+	 * of an interrupted run, this run also removes that marker at the end. */
 	if (*marker && ((made && !into) || marker_is_in(p, p->top->held.fd, marker))) {
 		memcpy(p->marker, marker, sizeof marker);
 		return adopt_target(d, made, c);
@@ -354,7 +356,7 @@ static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *
 	return place_claim(p, d->name) ? -1 : open_or_make_dir(d, p->top->held.fd, d->name, fd, c);
 }
 
-/* ---- for all ------------------------------------------------------------------------------ */
+/* ---- all directories ----------------------------------------------------------------------- */
 
 static int resolve_dir(struct place_dir *d, const struct record_dir *r, int *fd, struct change *c)
 {
@@ -389,8 +391,7 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 	*change = (struct change){.what = EVENT_DIR};
 	if (contents ? parent || r->name[0] : !name_is_plain(r->name))
 		return fail_as(OUT_PROTOCOL,
-			       "the peer wants to create %s, which is no directory's name",
-			       r->name);
+			       "the peer sends %s, which is not a valid directory name", r->name);
 	d = dir_new(p, parent, r->name);
 	if (!d)
 		return fail_as(OUT_MEMORY, "make directory %s: %m", r->name);

@@ -14,13 +14,13 @@
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-static int open_as_it_is(struct placement *t)
+static int open_as_is(struct placement *t)
 {
 	const struct seat *s = &t->seat;
 	int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
 
 	t->method = AS_IS;
-	/* A FIFO waits for its reader. */
+	/* Opening a FIFO blocks until it has a reader, and must be interruptible. */
 	do
 		t->fd = s->place->spot.by_path ? spot_open(&s->place->spot)
 					       : openat(s->dirfd, s->name, flags);
@@ -28,8 +28,8 @@ static int open_as_it_is(struct placement *t)
 	return t->fd < 0 ? seat_fail(&t->seat, "open") : 0;
 }
 
-/* Waits for nobody but who has a lease on it, as an NFS server's client may: the kernel asks him to
- * give it up. */
+/* Does not block, except until another process gives up its lease on the file, as an NFS server
+ * holds one for a client. */
 static int open_existing(const struct seat *s, int flags)
 {
 	struct stat st;
@@ -47,7 +47,7 @@ static int open_in_place(struct placement *t)
 	int flags = O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 	struct stat st;
 
-	/* Whoever wants it looked at once more reads it back. */
+	/* --verify and --print-digest read the file back. */
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->method = IN_PLACE;
 	t->created = !t->exists;
@@ -56,7 +56,7 @@ static int open_in_place(struct placement *t)
 					   0600));
 	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
 		return -1;
-	/* Not truncated: it may be the source. */
+	/* The file is not truncated, because it may be the source. */
 	if (t->fd < 0 || fstat(t->fd, &st))
 		return seat_fail(&t->seat, "open");
 	if (!S_ISREG(st.st_mode)) {
@@ -74,7 +74,7 @@ static int preallocate_file(const struct placement *t)
 	return room_reserve(&t->seat, t->fd, t->file.size);
 }
 
-/* Whose the file will be, if that is not whoever we are. */
+/* The uid that the file will have. */
 static uid_t predict_owner(const struct placement *t)
 {
 	struct metadata m;
@@ -86,7 +86,7 @@ static uid_t predict_owner(const struct placement *t)
 	return m.uid;
 }
 
-/* Can this run make files without a name, as far as is known? */
+/* Can this run make nameless files, as far as is known? */
 static bool supports_nameless(struct place *p)
 {
 	return p->proc >= 0 && !atomic_load_explicit(&p->no_nameless_files, memory_order_relaxed);
@@ -98,14 +98,14 @@ static bool is_whole_and_new(const struct placement *t)
 	return t->whole && !t->exists && t->seat.dir;
 }
 
-/* 1: it can't be done here. */
+/* 1: the file system has no nameless files. */
 static int open_nameless_target(struct placement *t)
 {
 	struct place *p = t->seat.place;
 	struct metadata m;
 	mode_t mode = 0600;
 
-	/* Nobody else can open it, so it has its mode from the start. */
+	/* No other process can open a nameless file, so it may have its final mode at once. */
 	metadata_want(p, &t->file.a, S_IFREG, NULL, true, &m);
 	metadata_inherit(&t->seat, &t->file.a, &m);
 	if (!metadata_has_xattrs(p))
@@ -126,36 +126,37 @@ static int open_nameless_target(struct placement *t)
 static int open_temporary_target(struct placement *t)
 {
 	struct place *p = t->seat.place;
-	bool nameless = supports_nameless(p), unresumed = nameless && is_whole_and_new(t);
-	bool adopts = !unresumed && place_is_private(p, t->seat.dirfd);
+	bool nameless = supports_nameless(p), never_resumed = nameless && is_whole_and_new(t);
+	bool resumable = !never_resumed && place_is_private(p, t->seat.dirfd);
 	int ret = 1;
 
 	t->method = BY_RENAME;
 	seat_sweep(&t->seat);
-	if (nameless && !adopts)
+	if (nameless && !resumable)
 		ret = open_nameless_target(t);
 	if (ret < 0)
 		return ret;
-	if (ret > 0 && unresumed)
-		adopts = place_is_private(p, t->seat.dirfd);
-	if (ret > 0 &&
-	    temporary_open(t->seat.dirfd, adopts, t->seat.name, p->uid, predict_owner(t), &t->tmp))
+	if (ret > 0 && never_resumed)
+		resumable = place_is_private(p, t->seat.dirfd);
+	if (ret > 0 && temporary_open(t->seat.dirfd, resumable, t->seat.name, p->uid,
+				      predict_owner(t), &t->tmp))
 		return seat_fail(&t->seat, "create");
 	t->fd = t->tmp.fd;
-	/* Where all is at hand, writing it tells as soon. */
+	/* The single write of a whole file detects a full disk as early. */
 	return t->whole ? 0 : preallocate_file(t);
 }
 
-/* What is there: may it be replaced, or is it to be written as it is? */
-static int check_old(const struct placement *t, bool *as_it_is)
+/* May what exists (t->old) be replaced?  *as_is: it is to be written as it is instead. */
+static int check_old(const struct placement *t, bool *as_is)
 {
-	/* A plain copy of files asks for more than one of a tree. */
+	/* A copy of single files is stricter than one of a tree, as cp(1) is: it replaces no
+	 * directory, and no file that the user may not write. */
 	bool named = !t->seat.dir && !t->seat.place->rules->recursive;
 	char shown[SHOWN_ROOM];
 
-	*as_it_is = !t->seat.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
-		    !S_ISDIR(t->old.st_mode);
-	if (*as_it_is && t->seat.place->rules->remove_source)
+	*as_is = !t->seat.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
+		 !S_ISDIR(t->old.st_mode);
+	if (*as_is && t->seat.place->rules->remove_source)
 		return spot_fail_keeps_nothing(seat_shown(&t->seat, shown));
 	if (S_ISDIR(t->old.st_mode))
 		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
@@ -166,8 +167,9 @@ static int check_old(const struct placement *t, bool *as_it_is)
 	return 0;
 }
 
-/* In place, an old file would change before its backup is made; and with its other names that of a
- * source that is removed, and perhaps has only those. */
+/* An existing file is not written in place if it is backed up, because it would change before the
+ * backup is made; nor if it has more hard links and the source is removed, because one of them may
+ * be the source. */
 static bool goes_in_place(const struct placement *t)
 {
 	const struct place *p = t->seat.place;
@@ -181,7 +183,8 @@ static int stat_old(struct placement *t)
 {
 	int ret;
 
-	/* Nobody but us puts anything there, and we put nothing there twice. */
+	/* In a fresh directory nothing exists before this run creates it, and no name comes twice.
+	 */
 	if (t->seat.dir && t->seat.dir->fresh)
 		return 0;
 	ret = seat_look(&t->seat, &t->old);
@@ -192,31 +195,31 @@ static int stat_old(struct placement *t)
 static int open_target(struct placement *t)
 {
 	char shown[SHOWN_ROOM];
-	bool as_it_is = false;
+	bool as_is = false;
 
 	if (t->seat.place->spot.by_path && !t->seat.dir)
-		return open_as_it_is(t);
+		return open_as_is(t);
 	if (t->seat.dirfd < 0)
-		return fail("create %s: its directory is not there", seat_shown(&t->seat, shown));
-	if (stat_old(t) || (t->exists && check_old(t, &as_it_is)))
+		return fail("create %s: its directory does not exist", seat_shown(&t->seat, shown));
+	if (stat_old(t) || (t->exists && check_old(t, &as_is)))
 		return -1;
-	if (as_it_is)
-		return open_as_it_is(t);
+	if (as_is)
+		return open_as_is(t);
 	return goes_in_place(t) ? open_in_place(t) : open_temporary_target(t);
 }
 
-/* A symlink is replaced, and a file written anew unless it is asked for otherwise. */
+/* Opens what an earlier run left of the file: a temporary, or with --inplace the file itself. */
 static int open_leftover(struct placement *t, bool *had)
 {
-	bool as_it_is = false;
+	bool as_is = false;
 
 	*had = false;
 	if (t->seat.place->spot.by_path || t->seat.dirfd < 0)
 		return 0;
-	/* What can't be begun is not gone on with. */
-	if (stat_old(t) || (t->exists && check_old(t, &as_it_is)))
+	/* The same checks as in open_target(). */
+	if (stat_old(t) || (t->exists && check_old(t, &as_is)))
 		return -1;
-	if (as_it_is)
+	if (as_is)
 		return 0;
 	if (goes_in_place(t)) {
 		if (!t->exists || t->old.st_size == 0)
@@ -291,14 +294,14 @@ static int begin_placement(struct place *p, struct place_dir *d, const struct re
 int place_rehearse(struct place *p, struct place_dir *d, const struct record_file *r)
 {
 	struct placement *t = placement_new(p, d, r);
-	bool as_it_is;
+	bool as_is;
 	int ret;
 
 	if (!t)
 		return -1;
 	ret = p->spot.by_path && !d ? 0 : stat_old(t);
 	if (ret == 0 && t->exists)
-		ret = check_old(t, &as_it_is);
+		ret = check_old(t, &as_is);
 	placement_free(t);
 	return ret;
 }
@@ -318,7 +321,7 @@ int place_begin_whole(struct place *p, struct place_dir *d, const struct record_
 int place_clone(struct place *p, struct place_dir *d, const struct record_file *r, int from,
 		struct clones *clones, struct placement **out)
 {
-	struct record_file as = *r;
+	struct record_file sparse = *r;
 	struct placement *t;
 	bool can;
 
@@ -326,9 +329,9 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 		return -1;
 	can = seat_can_share(&t->seat, from, clones);
 	placement_free(t);
-	/* What is shared takes no room. */
-	as.flags |= FILE_SPARSE;
-	if (!can || begin_placement(p, d, &as, false, &t))
+	/* Shared blocks take no space, so nothing is preallocated. */
+	sparse.flags |= FILE_SPARSE;
+	if (!can || begin_placement(p, d, &sparse, false, &t))
 		return -1;
 	t->file.flags = r->flags;
 	if (t->method != BY_RENAME || clone_file(from, t->fd)) {
@@ -359,7 +362,7 @@ int place_resume(struct place *p, struct place_dir *d, const struct record_file 
 	return ret || *had ? -1 : 0;
 }
 
-/* ---- what is asked of one ---------------------------------------------------------------- */
+/* ---- files in progress -------------------------------------------------------------------- */
 
 int placement_fd(const struct placement *t)
 {
@@ -383,7 +386,7 @@ bool placement_fresh(const struct placement *t)
 
 const char *placement_name(const struct placement *t)
 {
-	/* It is ours, and only whoever works on it asks. */
+	/* A placement is on the heap, and one thread at a time uses it. */
 	struct placement *mine = (struct placement *)t;
 	char shown[SHOWN_ROOM];
 

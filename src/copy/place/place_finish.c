@@ -14,21 +14,21 @@ static bool replaces_file(const struct placement *t)
 	return t->method == BY_RENAME && t->exists && S_ISREG(t->old.st_mode);
 }
 
-/* What is replaced, with its attributes; *old -1: it is not there any more. */
+/* Opens the file that is replaced, and updates t->old.  *old -1: it is no regular file any more. */
 static int open_old(struct placement *t, int *old)
 {
 	const struct seat *s = &t->seat;
-	enum { HOW = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+	enum { OPEN_FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 	struct stat st;
 
-	*old = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
-	/* What this user may not read. */
+	*old = RETRIED(openat(s->dirfd, s->name, O_RDONLY | OPEN_FLAGS));
+	/* O_PATH opens a file that this user may not read. */
 	if (*old < 0 && errno != ENOENT)
 		*old = RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (*old < 0)
 		return errno == ENOENT ? 0 : seat_fail(s, "open");
 	if (fstat(*old, &st)) {
-		seat_fail(s, "look at");
+		seat_fail(s, "stat");
 		close_fd(*old);
 		return -1;
 	}
@@ -41,14 +41,14 @@ static int open_old(struct placement *t, int *old)
 	return 0;
 }
 
-static int set_file_metadata(struct placement *t, struct stat *is)
+static int set_file_metadata(struct placement *t, struct stat *st)
 {
 	struct place *p = t->seat.place;
 	bool replaced = replaces_file(t);
 	struct metadata m;
 	int old = -1, ret;
 
-	/* Its attributes stay, unless they are to be as the source has them. */
+	/* Without --perms the new file keeps the attributes of the old one. */
 	if (replaced && !p->rules->perms && open_old(t, &old))
 		return -1;
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
@@ -58,7 +58,7 @@ static int set_file_metadata(struct placement *t, struct stat *is)
 	if (t->file.flags & FILE_STREAM)
 		m.has_times = false;
 	m.replaced_fd = old;
-	ret = metadata_set(p, t->fd, is, &m, t->xattrs, &t->seat);
+	ret = metadata_set(p, t->fd, st, &m, t->xattrs, &t->seat);
 	close_fd(old);
 	return ret;
 }
@@ -72,19 +72,21 @@ static int sync_content(const struct placement *t)
 
 static int sync_file(const struct placement *t)
 {
-	/* An empty one is not written, so nothing else would tell that it is the source. */
+	/* If the file is the source itself, the source detects that by the new ctime.  An empty
+	 * file is not written, so its ctime is bumped here. */
 	if (t->method == IN_PLACE && t->seat.place->rules->remove_source &&
 	    metadata_touch(t->seat.place, t->fd))
 		return seat_fail(&t->seat, "touch");
 	return sync_content(t);
 }
 
-/* Some file systems tell of a failed write at close only; the lock must outlive that. */
-static int check_close(const struct placement *t, const struct stat *is)
+/* Some file systems report a failed write only when a descriptor is closed.  Closes a duplicate, so
+ * that the lock stays.  st NULL: unknown. */
+static int check_close(const struct placement *t, const struct stat *st)
 {
 	int fd;
 
-	if (is && place_close_never_fails(t->seat.place, t->fd, is->st_dev))
+	if (st && place_close_never_fails(t->seat.place, t->fd, st->st_dev))
 		return 0;
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
@@ -109,79 +111,80 @@ static int take_final_name(struct placement *t)
 	return seat_take_name(&t->seat, &t->tmp, t->exists ? &t->old : NULL);
 }
 
-static int check_written(const struct placement *t, uint64_t size, const struct stat *is)
+static int check_written(const struct placement *t, uint64_t size, const struct stat *st)
 {
 	bool fresh = placement_fresh(t), gaps = fresh && t->seat.place->rules->sparse;
 	struct stored s = {
 		.reach = gaps ? 0 : t->reach,
-		.longest = fresh ? size : UINT64_MAX,
+		.size_max = fresh ? size : UINT64_MAX,
 		.full = t->full,
 	};
-	enum stored_how how = stored_look(t->fd, is, &s);
+	enum stored_result result = stored_look(t->fd, st, &s);
 	char shown[SHOWN_ROOM];
 
-	return how == STORED_ALL ? 0 : stored_fail(seat_shown(&t->seat, shown), how);
+	return result == STORED_ALL ? 0 : stored_fail(seat_shown(&t->seat, shown), result);
 }
 
-static int stat_written(const struct placement *t, uint64_t size, struct stat *is)
+static int stat_written(const struct placement *t, uint64_t size, struct stat *st)
 {
-	/* Nobody else can have it open: its length is all that can be wrong. */
+	/* No other process can have the file open, so only its length can be wrong. */
 	if (t->st_predicted && t->method != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
 	    !t->seat.place->rules->sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
-		*is = t->tmp.st;
-		is->st_size = (off_t)size;
+		*st = t->tmp.st;
+		st->st_size = (off_t)size;
 		return 0;
 	}
-	/* What somebody has removed meanwhile is dir_missing. */
-	if (fstat(t->fd, is) || (t->method == IN_PLACE && is->st_nlink == 0 && (errno = ENOENT)))
+	/* Another process may have removed a file that is written in place. */
+	if (fstat(t->fd, st) || (t->method == IN_PLACE && st->st_nlink == 0 && (errno = ENOENT)))
 		return seat_fail(&t->seat, "write");
-	if (check_written(t, size, is))
+	if (check_written(t, size, st))
 		return -1;
-	if ((uint64_t)is->st_size != size && ftruncate(t->fd, (off_t)size))
+	if ((uint64_t)st->st_size != size && ftruncate(t->fd, (off_t)size))
 		return seat_fail(&t->seat, "write");
 	return 0;
 }
 
-static int finish_placement(struct placement *t, uint64_t size, bool *in_place)
+/* *named: the file has its final name, even if something failed after that. */
+static int finish_placement(struct placement *t, uint64_t size, bool *named)
 {
-	struct failure lost;
-	struct stat is;
-	bool some = false;
+	struct failure metadata_failure;
+	struct stat st;
+	bool metadata_failed = false;
 
-	*in_place = false;
+	*named = false;
 	if (t->method == AS_IS) {
 		if (t->seat.place->spot.by_path && spot_truncate(&t->seat.place->spot, t->fd, size))
 			return seat_fail(&t->seat, "write");
 		return sync_file(t) || check_close(t, NULL) ? -1 : 0;
 	}
-	if (stat_written(t, size, &is))
+	if (stat_written(t, size, &st))
 		return -1;
-	/* The source's size and time make a file a whole one for the next run, and a disk may get
-	 * them before the content. */
+	/* The next run takes a file with the source's size and mtime for whole.  So the content
+	 * must be on disk before they are. */
 	if (t->method == IN_PLACE && sync_content(t))
 		return -1;
-	/* Such a file is whole all the same. */
-	if (set_file_metadata(t, &is)) {
-		some = true;
-		lost = *failed();
+	/* A file whose metadata cannot be set gets its name nevertheless. */
+	if (set_file_metadata(t, &st)) {
+		metadata_failed = true;
+		metadata_failure = *failed();
 	}
-	if (sync_file(t) || check_close(t, &is) || (t->method == BY_RENAME && take_final_name(t)))
+	if (sync_file(t) || check_close(t, &st) || (t->method == BY_RENAME && take_final_name(t)))
 		return -1;
-	*in_place = true;
-	/* A run without --inplace may have begun a temporary. */
+	*named = true;
+	/* An earlier run without --inplace may have left a temporary. */
 	if (t->method == IN_PLACE)
 		seat_forget_leftovers(&t->seat);
-	if (linked_remember(&t->seat, &t->file, &is) || sync_file_parent(t))
+	if (linked_remember(&t->seat, &t->file, &st) || sync_file_parent(t))
 		return -1;
-	return some ? fail_again(&lost) : 0;
+	return metadata_failed ? fail_again(&metadata_failure) : 0;
 }
 
 int place_finish(struct placement *t, uint64_t size)
 {
-	bool in_place;
-	int ret = finish_placement(t, size, &in_place);
+	bool named;
+	int ret = finish_placement(t, size, &named);
 
-	if (ret == 0 || in_place)
+	if (ret == 0 || named)
 		placement_free(t);
 	else
 		place_drop(t, false);
@@ -196,7 +199,8 @@ void place_drop(struct placement *t, bool keep)
 
 	if (ours && keep && t->method == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
 		if (place_set_flag_once(p, &p->warned_partial))
-			log_warn("%s: what came of it is kept as %s, which the next run takes over",
+			log_warn("%s: the incomplete file is kept as temporary %s, which the next "
+				 "run takes over",
 				 placement_name(t), name);
 	} else if (ours && !t->tmp.nameless) {
 		unlinkat(t->seat.dirfd, name, 0);

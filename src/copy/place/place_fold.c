@@ -19,8 +19,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { NOT_KNOWN, FOLDS_NOT, FOLDS };
-enum { NAMES_BYTES_MAX = 256 << 20 };
+enum { NOT_KNOWN, FOLDS_NOT, FOLDS }; /* place_dir.folds */
+enum { NAMES_BYTES_MAX = 256 << 20 /* of memory for each set of hashes */ };
 
 static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 {
@@ -30,8 +30,8 @@ static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 	       st.st_ino == as->st_ino;
 }
 
-/* False: it is not, which one look tells of most names: what is no letter has no case, and the
- * other case of the letters does not lead there. */
+/* Rules out most names with at most one call: an ASCII name without letters cannot fold, nor one
+ * that is not found with its case swapped. */
 static bool may_fold(int dirfd, const char *name, const struct stat *st)
 {
 	size_t len = strlen(name);
@@ -56,7 +56,7 @@ bool name_may_fold(int dirfd, const char *name)
 	struct stat st;
 	bool folds = false;
 
-	/* It may be replaced in between. */
+	/* Another process may replace the entry between the two calls. */
 	for (int i = 0; i < 3 && !folds; i++) {
 		if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 			return false;
@@ -65,7 +65,8 @@ bool name_may_fold(int dirfd, const char *name)
 	return folds;
 }
 
-/* Not by this name: other becomes the one that it was made under, or "". */
+/* Is st, which name leads to, listed under another name only?  other: that name, or "" if it was
+ * not found. */
 static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *st,
 				char other[static NAME_MAX + 1])
 {
@@ -85,7 +86,7 @@ static bool is_listed_otherwise(int dirfd, const char *name, const struct stat *
 	listed |= errno != 0;
 	if (dir)
 		closedir(dir);
-	/* Unless it has gone meanwhile. */
+	/* Another process may have removed the entry meanwhile. */
 	return !listed && leads_to_inode(dirfd, name, st);
 }
 
@@ -107,11 +108,11 @@ int seat_check_folding(const struct seat *s)
 		return 0;
 	}
 	return fail(
-		"create %s: the file system takes this name for %s, which this run has put there",
-		seat_shown(s, shown), *other ? other : "another one");
+		"create %s: the file system does not distinguish this name from %s, which this run created",
+		seat_shown(s, shown), *other ? other : "another name");
 }
 
-/* ---- directories that were there --------------------------------------------------------- */
+/* ---- directories that existed before ----------------------------------------------------- */
 
 static void swap_case(const char *name, char to[static NAME_MAX + 1])
 {
@@ -125,8 +126,8 @@ static void swap_case(const char *name, char to[static NAME_MAX + 1])
 	to[i] = '\0';
 }
 
-/* The first name in it that is there and has letters shows it.  A dot or blank at the end may be
- * another reason why a name is found, and shows nothing. */
+/* Does this name, which exists, show whether its directory folds?  It needs ASCII letters and
+ * nothing beyond ASCII.  A dot or blank at its end may be another reason why it is found. */
 static bool shows_folding(const char *name)
 {
 	size_t len = strlen(name);
@@ -153,7 +154,7 @@ static bool dir_folds(struct place_dir *d, int dirfd, const char *name)
 	if (!shows_folding(name) || fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return false;
 	swap_case(name, swapped);
-	/* Two hard links are listed both. */
+	/* If both names are listed, they are hard links. */
 	folds = leads_to_inode(dirfd, swapped, &st) &&
 				is_listed_otherwise(dirfd, swapped, &st, other)
 			? FOLDS
@@ -168,16 +169,16 @@ static int add_folded_name(struct place *p, const struct place_dir *d, const cha
 	static const char what[] = "names in directories without case";
 	struct name_key key;
 	size_t size = name_key_set(&key, d->held.dev, d->held.ino, name);
-	int new, folded = -1;
+	int added, folded_added = -1;
 
 	pthread_mutex_lock(&p->lock);
-	new = hashes_add(&p->exact_names, &key, size, NAMES_BYTES_MAX, what);
+	added = hashes_add(&p->exact_names, &key, size, NAMES_BYTES_MAX, what);
 	for (size_t i = 0; name[i] && i < sizeof key.name; i++)
 		key.name[i] = (char)tolower((unsigned char)name[i]);
-	if (new >= 0)
-		folded = hashes_add(&p->folded_names, &key, size, NAMES_BYTES_MAX, what);
+	if (added >= 0)
+		folded_added = hashes_add(&p->folded_names, &key, size, NAMES_BYTES_MAX, what);
 	pthread_mutex_unlock(&p->lock);
-	return folded < 0 ? -1 : new && !folded;
+	return folded_added < 0 ? -1 : added && !folded_added;
 }
 
 int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)
@@ -192,17 +193,18 @@ int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char
 	if (ret <= 0)
 		return ret;
 	name_is_folded(dirfd, name, other);
-	return fail("create %s: the file system takes this name for %s, which the source has too",
-		    seat_shown(&s, shown), *other ? other : "another one");
+	return fail(
+		"create %s: the file system does not distinguish this name from %s, which the source also has",
+		seat_shown(&s, shown), *other ? other : "another name");
 }
 
 int seat_check_replacing(const struct seat *s, const struct stat *old)
 {
-	const struct timespec *since = &s->place->started, *is = &old->st_ctim;
-	/* Some file systems know seconds only. */
-	bool since_then =
-		is->tv_sec > since->tv_sec || (is->tv_sec == since->tv_sec &&
-					       (is->tv_nsec >= since->tv_nsec || is->tv_nsec == 0));
+	const struct timespec *start = &s->place->started, *changed = &old->st_ctim;
+	/* Some file systems store whole seconds only. */
+	bool changed_since = changed->tv_sec > start->tv_sec ||
+			     (changed->tv_sec == start->tv_sec &&
+			      (changed->tv_nsec >= start->tv_nsec || changed->tv_nsec == 0));
 
-	return since_then ? seat_check_folding(s) : 0;
+	return changed_since ? seat_check_folding(s) : 0;
 }

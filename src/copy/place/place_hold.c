@@ -68,7 +68,7 @@ static int fail_place_dir_reopen(const struct held_dir *d, int error)
 
 	place_path(get_place_dir(d), "", shown, sizeof shown);
 	if (!error)
-		return fail("open directory %s again: it is another one now", shown);
+		return fail("open directory %s again: another directory has replaced it", shown);
 	errno = error;
 	return fail("open directory %s again: %m", shown);
 }
@@ -78,14 +78,14 @@ void dirs_init(struct place *p)
 	held_dirs_init(&p->held, open_held_place_dir, fail_place_dir_reopen);
 }
 
-/* ---- for all others --------------------------------------------------------------------- */
+/* ---- adding and using -------------------------------------------------------------------- */
 
 void dir_add(struct place_dir *d, int fd)
 {
 	struct place *p = d->place;
 	struct place_dir *up = d->up && !d->up->is_target ? d->up : p->top;
 
-	/* Before another thread can find it. */
+	/* held.up and the descriptor must be set before another thread can find d. */
 	d->held.up = &up->held;
 	held_dir_add(&p->held, &d->held, fd);
 	pthread_mutex_lock(&p->lock);
@@ -107,7 +107,7 @@ void dir_release(struct place_dir *d)
 		held_dir_release(&d->place->held, &d->held);
 }
 
-/* A run that did not come to its end gives back the rights that it took. */
+/* An interrupted run restores the modes that it loosened. */
 static void restore_dir_mode(struct place_dir *d)
 {
 	int fd = d->loosened && !d->place->completed ? dir_use(d) : -1;

@@ -26,12 +26,13 @@ struct kept {
 	struct siphash_key key;
 	uint64_t *hashes; /* ascending, none twice */
 	size_t count, room;
-	bool complete;
-	int unlisted; /* errno: what is there is not known, and stays */
-	struct taken others; /* names that are there, and were not listed */
+	bool complete; /* all names of the source have arrived */
+	int unlisted; /* errno: the directory could not be listed, so nothing in it is deleted */
+	struct taken folded; /* names of the source that exist without being listed */
 };
 
-/* The peer chooses names, and two of one hash both stay. */
+/* Two names with one hash both stay.  The hash is keyed, so that a peer cannot choose such names.
+ */
 static uint64_t hash_kept_name(const struct kept *k, const char *name)
 {
 	return siphash(&k->key, name, strlen(name)) & ~(uint64_t)KEPT;
@@ -41,12 +42,12 @@ void kept_free(struct kept *k)
 {
 	if (k) {
 		free(k->hashes);
-		taken_free(&k->others);
+		taken_free(&k->folded);
 	}
 	free(k);
 }
 
-/* ---- listing ------------------------------------------------------------------------------- */
+/* ---- listing the directory ----------------------------------------------------------------- */
 
 static int add_kept_hash(struct kept *k, uint64_t hash)
 {
@@ -121,7 +122,7 @@ static int begin_keep(struct place_dir *d)
 	return 0;
 }
 
-/* ---- keeping ------------------------------------------------------------------------------- */
+/* ---- names of the source ------------------------------------------------------------------- */
 
 static uint64_t *find_kept_hash(const struct kept *k, uint64_t hash)
 {
@@ -139,7 +140,7 @@ static uint64_t *find_kept_hash(const struct kept *k, uint64_t hash)
 									      : NULL;
 }
 
-/* All names came: only what is left is of interest. */
+/* All names have arrived: drops the hashes that are marked. */
 static void complete_keep(struct kept *k)
 {
 	uint64_t *fitting;
@@ -159,7 +160,7 @@ static void complete_keep(struct kept *k)
 	k->room = n;
 }
 
-/* What they lead to can be told in the end only: files are put there meanwhile. */
+/* A name that may fold is looked up at the end only, because files are still being stored. */
 static int mark_kept_names(struct kept *k, struct reader *names, int dirfd)
 {
 	char name[NAME_ROOM];
@@ -170,7 +171,7 @@ static int mark_kept_names(struct kept *k, struct reader *names, int dirfd)
 		h = find_kept_hash(k, hash_kept_name(k, name));
 		if (h)
 			*h |= KEPT;
-		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->others, name))
+		else if (k->count > 0 && name_may_fold(dirfd, name) && taken_add(&k->folded, name))
 			k->unlisted = ENOMEM;
 	}
 	return more;
@@ -180,7 +181,7 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 {
 	int more, fd;
 
-	/* Whatever is in it, this run made. */
+	/* A fresh directory contains only what this run stored. */
 	if (d->fresh || d->missing || !d->place->rules->delete)
 		return 0;
 	if (!d->kept && begin_keep(d))
@@ -198,7 +199,7 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last)
 	return more;
 }
 
-/* ---- directories that only lead to what was asked for --------------------------------------- */
+/* ---- implied directories -------------------------------------------------------------------- */
 
 void source_names_free(struct taken *names)
 {
@@ -227,7 +228,7 @@ bool dir_is_only_implied(const struct place_dir *d)
 	return (d->flags & DIR_IMPLIED) && !d->kept;
 }
 
-/* ---- what is left ------------------------------------------------------------------------- */
+/* ---- what the source lacks ---------------------------------------------------------------- */
 
 bool kept_has_left(const struct kept *k, int *unlisted)
 {
@@ -282,7 +283,7 @@ int dirs_keep_aliases(struct place_dir *const *same, size_t count, int dirfd)
 
 		err = same[i]->source_names ? add_aliases(dirfd, same[i]->source_names) : 0;
 		if (err == 0 && k)
-			err = aliases_find(dirfd, &k->others, mark_kept_alias, k);
+			err = aliases_find(dirfd, &k->folded, mark_kept_alias, k);
 	}
 	return err;
 }

@@ -16,7 +16,7 @@
 
 enum { TRIES = 8, COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
 
-/* By what it is known, and what is the same as it. */
+/* Identifies a file by its inode, and describes what counts as equal to it. */
 struct file_identity {
 	dev_t dev;
 	ino_t ino;
@@ -34,7 +34,7 @@ struct linked {
 	char name[];
 };
 
-/* What a link is made of. */
+/* The first name of a group, which a link is made to. */
 struct first_link {
 	struct place_dir *dir;
 	int dirfd; /* held */
@@ -60,7 +60,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 		return 0;
 	l = calloc(1, sizeof *l + size);
 	if (!l)
-		return fail_as(OUT_MEMORY, "remember %s: %m", r->name);
+		return fail_as(OUT_MEMORY, "track hard links of %s: %m", r->name);
 	l->dir = s->dir;
 	l->id = r->id;
 	l->identity = (struct file_identity){
@@ -77,12 +77,12 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 	ret = table_put(&s->place->linked, l, &old);
 	pthread_mutex_unlock(&s->place->lock);
 	free(ret ? l : old);
-	return ret ? fail_as(OUT_MEMORY, "remember %s: %m", r->name) : 0;
+	return ret ? fail_as(OUT_MEMORY, "track hard links of %s: %m", r->name) : 0;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* 1: it is held. 0: there is none. */
+/* Holds the directory of the file id.  1; 0: the file is unknown; -1. */
 static int hold_first(struct place *p, uint32_t id, struct first_link *f)
 {
 	const struct linked *l;
@@ -103,9 +103,9 @@ static int hold_first(struct place *p, uint32_t id, struct first_link *f)
 	return 1;
 }
 
-static bool has_same_inode(const struct file_identity *is, const struct stat *st)
+static bool has_same_inode(const struct file_identity *f, const struct stat *st)
 {
-	return st->st_dev == is->dev && st->st_ino == is->ino;
+	return st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
 static bool is_first_unchanged(const struct first_link *f)
@@ -116,23 +116,24 @@ static bool is_first_unchanged(const struct first_link *f)
 	       has_same_inode(&f->identity, &st);
 }
 
-/* What another run put there, is it the same? Only the times can tell that of bytes. */
-static bool equals_first(const struct place *p, const struct file_identity *is,
+/* Another run has stored a file: is it equal to f?  The content is not read; equal sizes and mtimes
+ * stand for it. */
+static bool equals_first(const struct place *p, const struct file_identity *f,
 			 const struct stat *st)
 {
-	struct record_attr a = {.mtime_s = is->mtime_s, .mtime_ns = is->mtime_ns};
-	bool has_bytes = S_ISREG(is->type) ? is->size > 0 : S_ISLNK(is->type);
+	struct record_attr a = {.mtime_s = f->mtime_s, .mtime_ns = f->mtime_ns};
+	bool has_bytes = S_ISREG(f->type) ? f->size > 0 : S_ISLNK(f->type);
 
-	if ((st->st_mode & S_IFMT) != is->type)
+	if ((st->st_mode & S_IFMT) != f->type)
 		return false;
-	if (!S_ISREG(is->type) && !S_ISLNK(is->type))
-		return st->st_rdev == is->rdev;
-	return (uint64_t)st->st_size == is->size &&
+	if (!S_ISREG(f->type) && !S_ISLNK(f->type))
+		return st->st_rdev == f->rdev;
+	return (uint64_t)st->st_size == f->size &&
 	       (!has_bytes || (p->rules->times && metadata_same_mtime(&a, st)));
 }
 
-/* Its descriptor, whatever becomes of the name: what this run put there, or another one that
- * copies the same tree at the same time, and then f is that. */
+/* Opens the first name.  The descriptor stays valid if another run replaces the name.  If another
+ * run has stored an equal file there, f becomes that file. */
 static int open_first(const struct seat *s, struct first_link *f)
 {
 	int fd = RETRIED(openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -146,14 +147,14 @@ static int open_first(const struct seat *s, struct first_link *f)
 		f->identity.ino = st.st_ino;
 		return fd;
 	} else {
-		fail("link %s: its first name has changed", seat_shown(s, shown));
+		fail("link %s: another process replaced the file it links to",
+		     seat_shown(s, shown));
 	}
 	close_fd(fd);
 	return -1;
 }
 
-/* Under that name, which must be free: 0, 1 when it is not, or the first one was replaced
- * meanwhile, -1. */
+/* Makes the link under the name `as'.  0; 1: the name exists, or the first name is gone; -1. */
 static int create_link(const struct seat *s, struct first_link *f, const char *as)
 {
 	int fd = open_first(s, f), ret;
@@ -201,8 +202,8 @@ static bool have_equal_bytes(const struct place *p, int a, int b)
 	return n == 0;
 }
 
-/* A rerun finds the names of one file whole that an interrupted run did not link.  A backup of such
- * a name would replace the backup of its old content. */
+/* An interrupted run may have stored several names of one file as separate whole files.  The rerun
+ * links them.  A backup of such a name would replace the backup of its old content. */
 static bool needs_no_backup(const struct seat *s, const struct first_link *f,
 			    const struct stat *old)
 {
@@ -238,32 +239,31 @@ static int replace_with_link(const struct seat *s, struct first_link *f, const s
 	if (ret)
 		return ret;
 	ret = seat_rename(s, as, old, true);
-	/* Of two names of one file the kernel renames none over the other. */
+	/* rename(2) does nothing if both names are hard links to one inode. */
 	unlinkat(s->dirfd, as, 0);
 	return ret;
 }
 
 /*
- * Others may be at the same names at the same time.  A run that replaces a first name makes this
- * link after that, so all is as it should be in the end if the first name is still there once the
- * link is made.
+ * Another run may store the same names at the same time.  A run makes its links after it replaced
+ * the first name.  So the result is right if the first name is unchanged once the link is made.
  */
 static int link_with_retries(const struct seat *s, struct first_link *f, bool free)
 {
 	struct stat old;
 	bool made = false;
-	int ret, there;
+	int ret, exists;
 
 	for (int i = 0; i < TRIES; i++) {
-		there = free && i == 0 ? 0 : seat_look(s, &old);
-		if (there < 0)
+		exists = free && i == 0 ? 0 : seat_look(s, &old);
+		if (exists < 0)
 			return -1;
-		if (there && has_same_inode(&f->identity, &old) && is_first_unchanged(f))
+		if (exists && has_same_inode(&f->identity, &old) && is_first_unchanged(f))
 			return 0;
-		/* What was there before is set aside, and not a link of ours. */
-		ret = there ? replace_with_link(s, f, made ? NULL : &old)
-			    : create_link(s, f, s->name);
-		if (ret > 0 && !there && seat_check_folding(s))
+		/* Only what existed before is backed up, and no link that this loop made. */
+		ret = exists ? replace_with_link(s, f, made ? NULL : &old)
+			     : create_link(s, f, s->name);
+		if (ret > 0 && !exists && seat_check_folding(s))
 			return -1;
 		if (ret < 0 || (ret == 0 && is_first_unchanged(f)))
 			return ret;
@@ -273,7 +273,8 @@ static int link_with_retries(const struct seat *s, struct first_link *f, bool fr
 	return made ? 0 : seat_fail(s, "link");
 }
 
-/* It was asked about long before: has a file that is to stay come there meanwhile? */
+/* The source asked about the name (MAY) long before.  A file that the options keep may have
+ * appeared since. */
 static int check_permitted(const struct seat *s, const struct record_file *r,
 			   const struct stat *old)
 {
@@ -283,44 +284,48 @@ static int check_permitted(const struct seat *s, const struct record_file *r,
 	if (!rules->ignore_existing &&
 	    !(rules->update && S_ISREG(old->st_mode) && metadata_is_newer(&r->a, old)))
 		return 0;
-	return fail("link %s: a file that is to stay has come there", seat_shown(s, shown));
+	return fail("link %s: another process created this file meanwhile, and %s keeps it",
+		    seat_shown(s, shown),
+		    rules->ignore_existing ? "--ignore-existing" : "--update");
 }
 
-/* With --existing something was. */
+/* With --existing the name existed when the source asked about it. */
 static int check_existing(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
 	if (!s->place->rules->existing)
 		return 0;
-	return fail("link %s: what was to be replaced is not there any more", seat_shown(s, shown));
+	return fail(
+		"link %s: another process removed this file meanwhile, and --existing creates none",
+		seat_shown(s, shown));
 }
 
 static int make_link(const struct seat *s, struct first_link *f, const struct record_file *r,
 		     struct change *c)
 {
 	struct stat old;
-	int there = s->dir && s->dir->fresh ? 0 : seat_look(s, &old);
+	int exists = s->dir && s->dir->fresh ? 0 : seat_look(s, &old);
 
-	if (there < 0)
+	if (exists < 0)
 		return -1;
-	/* A number alone may be another file's by now. */
-	if (there && has_same_inode(&f->identity, &old) && is_first_unchanged(f)) {
+	/* The inode number alone may belong to another file by now. */
+	if (exists && has_same_inode(&f->identity, &old) && is_first_unchanged(f)) {
 		seat_forget_leftovers(s);
 		return 0;
 	}
-	if (there ? check_permitted(s, r, &old) : check_existing(s))
+	if (exists ? check_permitted(s, r, &old) : check_existing(s))
 		return -1;
-	c->missing = !there;
-	c->content = there && S_ISREG(old.st_mode);
-	c->type = there && !c->content;
-	if (there && S_ISDIR(old.st_mode) && delete_check_in_the_way(s))
+	c->missing = !exists;
+	c->content = exists && S_ISREG(old.st_mode);
+	c->type = exists && !c->content;
+	if (exists && S_ISDIR(old.st_mode) && delete_check_in_the_way(s))
 		return -1;
 	if (s->place->rules->dry_run)
 		return 0;
-	/* An earlier run may have met this name first, and begun a file for it. */
+	/* In an earlier run this name may have been the first one, and have left a temporary. */
 	seat_forget_leftovers(s);
-	return link_with_retries(s, f, !there);
+	return link_with_retries(s, f, !exists);
 }
 
 int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
@@ -333,9 +338,9 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	if (ret < 0)
 		return -1;
 	if (ret == 0 && !p->rules->dry_run)
-		return fail("link %s: its first name is not there", seat_shown(s, shown));
+		return fail("link %s: the file it links to was not stored", seat_shown(s, shown));
 	if (ret == 0) {
-		/* It would be. */
+		/* A dry run stores no first name. */
 		f = (struct first_link){.dirfd = -1};
 	}
 	ret = make_link(s, &f, r, change);

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-static int open_to_look(const struct seat *s)
+static int open_path_only(const struct seat *s)
 {
 	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
@@ -25,7 +25,7 @@ static void compare_existing(const struct seat *s, const struct record_file *r,
 	metadata_compare(s->place, &m, st, c);
 	if (!metadata_has_xattrs(s->place))
 		return;
-	fd = open_to_look(s);
+	fd = open_path_only(s);
 	if (fd >= 0)
 		metadata_compare_xattrs(s->place, fd, x, c);
 	close_fd(fd);
@@ -92,7 +92,7 @@ int place_read(struct place *p, struct place_dir *d, const struct record_file *r
 	return *fd < 0 ? -1 : 0;
 }
 
-/* Only what differs is touched: most files of most runs are not. */
+/* Opens the entry only if something differs, because in most runs most files are the same. */
 int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
 	       const struct xattrs *x, struct change *c)
 {
@@ -106,11 +106,11 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 	metadata_compare(s->place, &m, st, c);
 	if (!change_any(c) && !by_xattrs && !metadata_atime_differs(&m, st))
 		return 0;
-	fd = open_to_look(s);
+	fd = open_path_only(s);
 	if (fd < 0 || fstat(fd, st))
 		ret = fail("open %s: %m", seat_shown(s, shown));
 	else if ((st->st_mode & S_IFMT) != type)
-		ret = fail("%s has changed meanwhile", seat_shown(s, shown));
+		ret = fail("update %s: it changed after it was compared", seat_shown(s, shown));
 	if (ret == 0 && by_xattrs)
 		metadata_compare_xattrs(s->place, fd, x, c);
 	if (ret == 0 && !dry && (change_any(c) || metadata_atime_differs(&m, st)))
@@ -119,21 +119,22 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 	return ret;
 }
 
-/* The source is going to remove what is the same here: where that is this file, it sees it now. */
+/* With --remove-source-files the source does not remove a file whose ctime has changed.  So a
+ * source that is this very file stays. */
 static int touch_same(const struct seat *s, int fd)
 {
 	char shown[SHOWN_ROOM];
 
 	if (!s->place->rules->remove_source || metadata_touch(s->place, fd) == 0)
 		return 0;
-	return fail("touch %s, so that its source may be removed: %m", seat_shown(s, shown));
+	return fail("touch %s for --remove-source-files: %m", seat_shown(s, shown));
 }
 
-/* One that nobody may open: all of its file system is synced. */
+/* A file that this user may not open is synced with its whole file system. */
 static int sync_closed(const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
-	int fd = open_to_look(s), dir = dir_reopen(s->dirfd);
+	int fd = open_path_only(s), dir = dir_reopen(s->dirfd);
 	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", seat_shown(s, shown))
 						   : touch_same(s, fd);
 
@@ -142,18 +143,18 @@ static int sync_closed(const struct seat *s)
 	return ret;
 }
 
-/* It may have been written a moment ago, by somebody who did not wait for the disk. */
+/* Another process may have written the file a moment ago, without an fsync. */
 static int sync_same(const struct seat *s)
 {
-	enum { HOW = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+	enum { OPEN_FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 	char shown[SHOWN_ROOM];
 	int fd, ret;
 
 	if (!s->place->rules->fsync)
 		return 0;
-	fd = RETRIED(openat(s->dirfd, s->name, O_RDONLY | HOW));
+	fd = RETRIED(openat(s->dirfd, s->name, O_RDONLY | OPEN_FLAGS));
 	if (fd < 0)
-		fd = RETRIED(openat(s->dirfd, s->name, O_WRONLY | HOW));
+		fd = RETRIED(openat(s->dirfd, s->name, O_WRONLY | OPEN_FLAGS));
 	if (fd < 0 && errno == EACCES)
 		return sync_closed(s);
 	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);
@@ -170,11 +171,11 @@ static int accept_same(const struct seat *s, const struct record_file *r, const 
 
 	if (ret < 0)
 		return -1;
-	/* A dry run has this answer for everything. */
+	/* In a dry run the sink answers SAME for everything. */
 	if (s->place->rules->dry_run)
 		return ret ? linked_remember(s, r, &st) : 0;
 	if (ret == 0 || !S_ISREG(st.st_mode))
-		return fail("%s has changed meanwhile", seat_shown(s, shown));
+		return fail("update %s: it changed after it was compared", seat_shown(s, shown));
 	seat_forget_leftovers(s);
 	if (place_mend(s, &r->a, &st, x, &c) || sync_same(s))
 		return -1;

@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TRIES = 8 /* with somebody who clears up behind us */ };
+enum { TRIES = 8 /* if other runs keep removing or replacing the temporary */ };
 
 struct new_entry {
 	struct seat seat;
@@ -25,15 +25,15 @@ struct new_entry {
 	struct stat old;
 };
 
-/* ---- what is there ------------------------------------------------------------------------- */
+/* ---- comparing with what exists ------------------------------------------------------------ */
 
 static bool has_same_target(const struct new_entry *m)
 {
-	char is[LINK_TARGET_MAX + 2];
-	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, is, sizeof is);
+	char target[LINK_TARGET_MAX + 2];
+	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, target, sizeof target);
 
 	return n >= 0 && (size_t)n == strlen(m->link_target) &&
-	       memcmp(is, m->link_target, (size_t)n) == 0;
+	       memcmp(target, m->link_target, (size_t)n) == 0;
 }
 
 static bool is_already_made(const struct new_entry *m)
@@ -45,7 +45,7 @@ static bool is_already_made(const struct new_entry *m)
 	return m->type == S_IFIFO || m->old.st_rdev == makedev(m->r->major, m->r->minor);
 }
 
-/* ---- making it ------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static int create_node(const struct new_entry *m, const char *as)
 {
@@ -54,7 +54,7 @@ static int create_node(const struct new_entry *m, const char *as)
 	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
 }
 
-/* 1: it is gone, or another run's. */
+/* 1: another run has removed or replaced the temporary. */
 static int set_made_metadata(struct new_entry *m, const char *as)
 {
 	struct place *p = m->seat.place;
@@ -81,8 +81,8 @@ static int set_made_metadata(struct new_entry *m, const char *as)
 static int try_make(struct new_entry *m)
 {
 	char as[OWN_NAME_ROOM];
-	struct failure lost;
-	bool some = false;
+	struct failure metadata_failure;
+	bool metadata_failed = false;
 	int ret;
 
 	if (temporary_name(m->seat.name, m->seat.place->uid, as))
@@ -92,15 +92,15 @@ static int try_make(struct new_entry *m)
 	ret = set_made_metadata(m, as);
 	if (ret > 0)
 		return 1;
-	/* Such a thing is made all the same. */
+	/* An entry whose metadata cannot be set gets its name nevertheless. */
 	if (ret < 0) {
-		some = true;
-		lost = *failed();
+		metadata_failed = true;
+		metadata_failure = *failed();
 	}
 	ret = seat_rename(&m->seat, as, m->exists ? &m->old : NULL, true);
 	if (ret)
 		unlinkat(m->seat.dirfd, as, 0);
-	return ret == 0 && some ? fail_again(&lost) : ret;
+	return ret == 0 && metadata_failed ? fail_again(&metadata_failure) : ret;
 }
 
 static int sync_made_parent(const struct new_entry *m)
@@ -123,7 +123,7 @@ static int make_replacement(struct new_entry *m)
 		return -1;
 	if (m->seat.place->rules->dry_run)
 		return 0;
-	seat_forget_leftovers(&m->seat); /* it may have been a file when an earlier run was here */
+	seat_forget_leftovers(&m->seat); /* in an earlier run the name may have been a file */
 	for (int i = 0; ret > 0 && i < TRIES; i++)
 		ret = try_make(m);
 	if (ret > 0) {
@@ -133,7 +133,8 @@ static int make_replacement(struct new_entry *m)
 	return ret ? -1 : sync_made_parent(m);
 }
 
-/* It may be the source, which is going to remove what is here: then it sees that. */
+/* With --remove-source-files the source does not remove an entry whose ctime has changed.  So a
+ * source that is this very entry stays. */
 static int touch_unchanged(const struct new_entry *m)
 {
 	const struct place *p = m->seat.place;
@@ -168,13 +169,13 @@ static int make_other(struct new_entry *m, struct change *c)
 	return make_replacement(m);
 }
 
-/* It will get more names, if it is there: a rehearsal makes nothing. */
+/* Prepares for further hard links to the entry.  In a dry run it may not exist. */
 static int remember_made(const struct seat *s, const struct record_file *r)
 {
-	struct stat is;
-	int ret = r->flags & FILE_LINKED ? seat_look(s, &is) : 0;
+	struct stat st;
+	int ret = r->flags & FILE_LINKED ? seat_look(s, &st) : 0;
 
-	return ret > 0 ? linked_remember(s, r, &is) : ret;
+	return ret > 0 ? linked_remember(s, r, &st) : ret;
 }
 
 static int check_type(const struct record_file *r, const char *target, mode_t *type)
@@ -189,7 +190,7 @@ static int check_type(const struct record_file *r, const char *target, mode_t *t
 	*type = r->type < sizeof types / sizeof *types ? types[r->type] : 0;
 	if (r->type == TYPE_HARD_LINK || (*type && (*type != S_IFLNK || (target && *target))))
 		return 0;
-	return fail_as(OUT_PROTOCOL, "the peer wants to make %s, which is nothing", r->name);
+	return fail_as(OUT_PROTOCOL, "the peer sends %s with an invalid file type", r->name);
 }
 
 int place_make(struct place *p, struct place_dir *d, const struct record_file *r,

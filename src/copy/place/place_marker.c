@@ -20,8 +20,8 @@
 
 enum { TRIES = 8 };
 
-/* As the user wrote it, without what makes no difference. */
-static size_t plain_source(const char **name)
+/* Skips "./" at the beginning of a SRC, and leaves out slashes at its end.  Returns the length. */
+static size_t trim_source(const char **name)
 {
 	const char *s = *name;
 	size_t len;
@@ -44,7 +44,7 @@ void marker_name(const struct place *p, uint32_t want, const char *name,
 	const char *peer = p->opts.peer ? p->opts.peer : "";
 	char both[HOST_MAX + NAME_MAX_WIRE + 1];
 	size_t len = strnlen(peer, HOST_MAX);
-	size_t more = plain_source(&source);
+	size_t more = trim_source(&source);
 
 	if (more > NAME_MAX_WIRE)
 		more = NAME_MAX_WIRE;
@@ -64,8 +64,8 @@ bool marker_is_in(const struct place *p, int fd, const char *marker)
 
 static int create_marker(int fd, const char *marker)
 {
-	int how = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-	int m = RETRIED(openat(fd, marker, how, 0600));
+	int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+	int m = RETRIED(openat(fd, marker, flags, 0600));
 
 	if (m < 0)
 		return -1;
@@ -73,7 +73,7 @@ static int create_marker(int fd, const char *marker)
 	return 0;
 }
 
-/* It is not needed, or was not made for us: with errno. */
+/* Removes a directory that is not needed after all.  Preserves errno. */
 static void remove_marked_dir(int in, const char *as, const char *marker, int fd)
 {
 	int err = errno;
@@ -85,7 +85,8 @@ static void remove_marked_dir(int in, const char *as, const char *marker, int fd
 	errno = err;
 }
 
-/* Under a random name, with the marker in it: its descriptor. -1 with errno. */
+/* Makes a directory with a random name and the marker in it.  Returns its descriptor; -1 with
+ * errno. */
 static int make_temporary_dir(const struct place *p, int in, const char *marker, mode_t mode,
 			      char as[static OWN_NAME_ROOM])
 {
@@ -124,11 +125,11 @@ static bool is_name_in_use(int err)
 int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode)
 {
 	char as[OWN_NAME_ROOM];
-	bool others;
+	bool resumable_left;
 	int fd;
 
-	/* A run that was killed between any two of these steps. */
-	temporaries_sweep(in, place_is_private(p, in), &others);
+	/* A run that was killed between these steps may have left such a directory. */
+	temporaries_sweep(in, place_is_private(p, in), &resumable_left);
 	for (int i = 0; i < TRIES; i++) {
 		fd = make_temporary_dir(p, in, marker, mode, as);
 		if (fd < 0)

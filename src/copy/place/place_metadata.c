@@ -26,12 +26,12 @@ enum {
 	PERMISSIONS = 0777,
 	MODE = 07777,
 };
-/* What comes from a peer has 64 bits: a build that keeps fewer would store another time. */
+/* Times and sizes from a peer have 64 bits.  A build with fewer would store other values. */
 _Static_assert(sizeof(time_t) == sizeof(int64_t) && sizeof(off_t) == sizeof(int64_t),
 	       "times and sizes have 64 bits");
-static const uid_t no_id = (uid_t)-1; /* also as a group: none */
+static const uid_t no_id = (uid_t)-1; /* no user, and no group */
 
-/* ---- what it is to be ------------------------------------------------------------------ */
+/* ---- the metadata to set --------------------------------------------------------------- */
 
 static bool may_give_group(const struct place *p, gid_t gid)
 {
@@ -64,7 +64,7 @@ static void want_owner(struct place *p, const struct record_attr *a, const struc
 		m->gid = m->set_gid = map_owner_id(p, true, a->gid);
 	if (p->chown_gid != no_id)
 		m->gid = p->chown_gid;
-	/* Who is not root can't, and nobody expects it of him. */
+	/* Only root can change owners. */
 	if (p->uid != 0)
 		m->uid = no_id;
 	if (m->gid != no_id && !may_give_group(p, m->gid))
@@ -133,27 +133,27 @@ void metadata_want_dir(const struct place_dir *d, struct metadata *m)
 		m->mode = d->a.mode & PERMISSIONS & ~d->umask;
 }
 
-/* The mode of something that has this owner and group then. */
-static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t is)
+/* The mode for an entry that has this owner and group, and present_mode until now. */
+static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t present_mode)
 {
 	mode_t mode = m->mode;
 
 	if (uid != m->set_uid)
 		mode &= ~(mode_t)S_ISUID;
-	/* Of a directory it gives nobody any rights. */
+	/* On a directory S_ISGID gives nobody any rights. */
 	if (gid != m->set_gid || (uid != m->set_uid && !m->is_dir))
 		mode &= ~(mode_t)S_ISGID;
 	if (m->keeps_setgid)
-		mode |= is & S_ISGID;
+		mode |= present_mode & S_ISGID;
 	return mode;
 }
 
 /* ---- comparing ------------------------------------------------------------------------- */
 
-static bool same_time(int64_t sec, long nsec, const struct timespec *is)
+static bool same_time(int64_t sec, long nsec, const struct timespec *present)
 {
-	/* Some file systems know seconds only. */
-	return sec == is->tv_sec && (nsec == is->tv_nsec || is->tv_nsec == 0);
+	/* Some file systems store whole seconds only. */
+	return sec == present->tv_sec && (nsec == present->tv_nsec || present->tv_nsec == 0);
 }
 
 bool metadata_is_newer(const struct record_attr *a, const struct stat *st)
@@ -195,7 +195,8 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
 
 	if (!metadata_has_xattrs(p))
 		return;
-	/* Setting them succeeds, or reports why they can't be read. */
+	/* Attributes that cannot be read count as different: setting them then succeeds, or reports
+	 * why they cannot be read. */
 	if (xattrs_differ(fd, x, r, &c->acl, &c->xattr)) {
 		c->acl = r->acls;
 		c->xattr = r->xattrs || r->xattrs_all;
@@ -209,7 +210,8 @@ const char *metadata_error_text(const struct place *p)
 	return errno == ENOENT && p->proc < 0 ? "/proc is not mounted" : strerror(errno);
 }
 
-/* fd is one that only /proc/self/fd opens to a call: 0; -1 with errno, why not. */
+/* A call failed with errno.  0: fd was opened with O_PATH, and can be reached below p->proc.  -1
+ * with the errno to report. */
 static int check_procfs(const struct place *p)
 {
 	if (errno == EBADF && p->proc < 0)
@@ -237,7 +239,7 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 
 	if (futimens(fd, times) == 0)
 		return 0;
-	/* From Linux 5.8 on O_PATH is enough. */
+	/* Since Linux 5.8 this call accepts O_PATH. */
 	if (errno == EBADF) {
 		if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
 			return 0;
@@ -261,7 +263,8 @@ int metadata_touch(const struct place *p, int fd)
 	return set_times(p, fd, times);
 }
 
-/* In *st what it has then. False: not all of it could be, with the errno of the first try. */
+/* Updates *st.  False with the errno of the first call: the owner, or the group as well, could not
+ * be set. */
 static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 {
 	uid_t uid = m->uid == st->st_uid ? no_id : m->uid;
@@ -272,7 +275,7 @@ static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 	if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH)) {
 		int error = errno;
 
-		/* The group is often allowed where the owner is not. */
+		/* A user may often set the group, but not the owner. */
 		if (uid != no_id && gid != no_id &&
 		    fchownat(fd, "", no_id, gid, AT_EMPTY_PATH) == 0) {
 			st->st_gid = gid;
@@ -308,35 +311,36 @@ static int keep_first_failure(struct failure *first, bool *any)
 
 void metadata_warn_mode_unset(struct place *p, const char *shown)
 {
-	int why = errno;
+	int err = errno;
 
 	if (place_set_flag_once(p, &p->warned_mode)) {
-		errno = why;
+		errno = err;
 		log_warn("%s: its mode could not be set: %m", shown);
 	}
 }
 
-/* is: what it has now. */
-static int set_mode_or_warn(struct place *p, int fd, mode_t mode, mode_t is, const struct seat *s)
+static int set_mode_or_warn(struct place *p, int fd, mode_t mode, mode_t present_mode,
+			    const struct seat *s)
 {
 	char shown[SHOWN_ROOM];
 
-	if (mode == (is & MODE) || metadata_chmod(p, fd, mode) == 0)
+	if (mode == (present_mode & MODE) || metadata_chmod(p, fd, mode) == 0)
 		return 0;
 	seat_shown(s, shown);
 	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
 		return fail("set mode of %s: %s", shown, metadata_error_text(p));
-	/* Some file systems have none, and nobody asked for one. */
+	/* The file system has no modes, and the user asked for none. */
 	metadata_warn_mode_unset(p, shown);
 	return 0;
 }
 
-/* Who asked for it hears that it failed; what was only to stay as it was is one warning. */
-static int fail_owner(struct place *p, const struct metadata *m, const struct stat *is,
+/* Fails if the user asked for the owner or group.  One that was only to be preserved gets a
+ * warning, once. */
+static int fail_owner(struct place *p, const struct metadata *m, const struct stat *st,
 		      const struct seat *s)
 {
-	bool owner = m->owner_asked && is->st_uid != m->uid;
-	bool group = m->group_asked && is->st_gid != m->gid;
+	bool owner = m->owner_asked && st->st_uid != m->uid;
+	bool group = m->group_asked && st->st_gid != m->gid;
 	char shown[SHOWN_ROOM];
 
 	if (owner || group)
@@ -345,7 +349,8 @@ static int fail_owner(struct place *p, const struct metadata *m, const struct st
 	return 0;
 }
 
-/* It is there all the same; but a source is removed for nothing less than all of it. */
+/* The entry is stored although some metadata is missing.  With --remove-source-files it fails,
+ * because the source must not be removed then. */
 static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 			 const struct failure *why)
 {
@@ -358,7 +363,7 @@ static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 	return 0;
 }
 
-/* ---- what a file that is replaced had -------------------------------------------------- */
+/* ---- attributes of a replaced file ----------------------------------------------------- */
 
 static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 {
@@ -368,21 +373,23 @@ static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
 	return false;
 }
 
-/* ---- all of it ------------------------------------------------------------------------- */
+/* ---- setting everything ---------------------------------------------------------------- */
 
-/* Who will be its owner or group gets no rights that are only the last one's. */
+/* Before the owner or group changes, removes the rights that m does not give, so that the new owner
+ * or group never has them. */
 static void narrow_mode(const struct place *p, int fd, const struct metadata *m, struct stat *st)
 {
-	mode_t more = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
+	mode_t excess = st->st_mode & (S_IRWXG | S_IRWXO) & ~m->mode;
 	bool same = (m->uid == no_id || m->uid == st->st_uid) &&
 		    (m->gid == no_id || m->gid == st->st_gid);
 
-	if (!same && m->has_mode && more && metadata_chmod(p, fd, st->st_mode & MODE & ~more) == 0)
-		st->st_mode &= ~more;
+	if (!same && m->has_mode && excess &&
+	    metadata_chmod(p, fd, st->st_mode & MODE & ~excess) == 0)
+		st->st_mode &= ~excess;
 }
 
-/* Also what it keeps of a file that it replaces.  *mode loses what an ACL that could not be set
- * would have kept from the group; *now becomes what it is then. */
+/* Sets x, and what is preserved of a replaced file.  If an ACL could not be set, removes from *mode
+ * the rights that it would have denied the group.  *now becomes the stat after that. */
 static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
 			  const struct seat *s, mode_t *mode, struct stat *now)
 {
@@ -401,7 +408,7 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 	}
 	*mode &= ~(mode_t)S_IRWXG | group << 3;
 	if ((m->replaced_fd >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
-		return fail("look at %s: %m", seat_shown(s, shown));
+		return fail("stat %s: %m", seat_shown(s, shown));
 	return ret ? fail_again(&why) : 0;
 }
 
@@ -418,7 +425,8 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	if (!set_owner(fd, m, &now) && fail_owner(p, m, &now, s))
 		keep_first_failure(&first, &any);
 	mode = final_mode(m, now.st_uid, now.st_gid, now.st_mode);
-	/* An ACL has the last word there. */
+	/* With --acls and without --perms the mode is set before the ACL, which has the last word.
+	 */
 	if (m->has_mode && p->rules->acls && !p->rules->perms &&
 	    set_mode_or_warn(p, fd, mode, now.st_mode, s))
 		keep_first_failure(&first, &any);
@@ -435,7 +443,7 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	return any ? report_unkept(p, st->st_mode, s, &first) : 0;
 }
 
-/* ---- of a directory that is new --------------------------------------------------------- */
+/* ---- new directories -------------------------------------------------------------------- */
 
 mode_t metadata_first_mode(const struct place_dir *d)
 {

@@ -10,52 +10,53 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { ORIGINS_BYTES_MAX = 16 << 20 };
+enum { ORIGINS_BYTES_MAX = 16 << 20 /* of memory for their hashes */ };
 
 static bool is_origin(const struct stat *st, const struct place_origin *o)
 {
 	return o->dir == (bool)S_ISDIR(st->st_mode) && origin_equals(origin_of(st), o->origin);
 }
 
-/* What is where it would go.  A link that the user named is resolved already (spot_resolve()). */
+/* Is the source what exists where it would be stored?  Symlinks in DST are resolved already
+ * (spot_resolve()). */
 static bool is_origin_at_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	const char *name = d || p->is_dir ? o->name : p->spot.name;
 	int in = d ? dir_use(d) : p->is_dir ? p->top->held.fd : p->spot.dirfd;
 	struct stat st;
-	bool is;
+	bool exists;
 
 	if (in < 0)
 		return false;
 	if (!o->name[0] && o->dir && p->is_dir)
-		is = fstat(in, &st) == 0;
+		exists = fstat(in, &st) == 0;
 	else
-		is = *name && fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+		exists = *name && fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	if (d)
 		dir_release(d);
-	return is && is_origin(&st, o);
+	return exists && is_origin(&st, o);
 }
 
-/* Up from the target, or from the directory that it will be in. */
+/* Is the source a directory above the target, or above the directory that the target will be in? */
 static bool is_origin_above(const struct place *p, const struct place_origin *o)
 {
 	int fd = dir_reopen(p->is_dir ? p->top->held.fd : p->spot.dirfd), up;
 	struct stat st, below = {0};
-	bool is = false;
+	bool found = false;
 
-	while (fd >= 0 && !is && fstat(fd, &st) == 0 &&
+	while (fd >= 0 && !found && fstat(fd, &st) == 0 &&
 	       (st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
-		is = is_origin(&st, o);
+		found = is_origin(&st, o);
 		below = st;
 		up = RETRIED(openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 		close_fd(fd);
 		fd = up;
 	}
 	close_fd(fd);
-	return is;
+	return found;
 }
 
-/* The target as it is now: what the other lanes brought may make it a directory. */
+/* Call with target_lock held, because another lane may turn the target into a directory. */
 static int check_not_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	bool tree = p->rules->recursive || p->rules->listed;

@@ -16,7 +16,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { NOT_KNOWN, SHARED, OWN };
+enum { NOT_KNOWN, SHARED, OWN }; /* place.own_group */
 
 static bool is_alone_in(const struct group *gr, const struct passwd *pw)
 {
@@ -27,8 +27,8 @@ static bool is_alone_in(const struct group *gr, const struct passwd *pw)
 	return alone;
 }
 
-/* Many systems give each user a group of the same name, which nobody else is in, and a umask of
- * 002. */
+/* Many systems give each user a group of the same name without other members, and a umask of 002.
+ */
 static bool is_users_own_group(uid_t uid, gid_t gid)
 {
 	enum { ROOM = 64 << 10 };
@@ -68,7 +68,7 @@ bool place_is_private(struct place *p, int dirfd)
 		return false;
 	if (!(st.st_mode & S_IWGRP))
 		return true;
-	/* With an ACL these are the rights of those that it names, too. */
+	/* With an ACL the group bits are its mask, which bounds the rights of everyone it names. */
 	return is_own_group(p, st.st_gid) &&
 	       fgetxattr(dirfd, "system.posix_acl_access", NULL, 0) < 0 &&
 	       (errno == ENODATA || errno == EOPNOTSUPP);

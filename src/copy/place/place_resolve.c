@@ -15,7 +15,7 @@
 #include "copy/names/name.h"
 #include "copy/names/tilde.h"
 
-enum { LINKS_MAX = 40, PROC_ROOT_INODE = 1 };
+enum { LINKS_MAX = 40 /* as in the kernel */, PROC_ROOT_INODE = 1 };
 
 static int open_spot_dir(const char *path, struct spot *s)
 {
@@ -28,13 +28,13 @@ static int open_spot_dir(const char *path, struct spot *s)
 static int sync_made_dir(const char *path)
 {
 	int fd = RETRIED(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	int ret = fd < 0 || fsync(fd) ? fail("fsync the directory %s: %m", path) : 0;
+	int ret = fd < 0 || fsync(fd) ? fail("fsync directory %s: %m", path) : 0;
 
 	close_fd(fd);
 	return ret;
 }
 
-/* Make a directory and all that lead to it; durable: those that are new. */
+/* Makes a directory and its missing parents.  durable: fsyncs what the new ones are in. */
 static int make_dirs(const char *path, bool durable)
 {
 	char part[PATH_MAX], parent[PATH_MAX] = ".";
@@ -56,14 +56,14 @@ static int make_dirs(const char *path, bool durable)
 	return 0;
 }
 
-/* The directory that a path's last component is in, and that component. */
+/* Splits a path into its parent directory and its last component. */
 static int split_path(const char *path, char *dir, size_t size, char name[static NAME_MAX + 1])
 {
 	const char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
 
 	if (!name_is_plain(last))
-		return fail("create %s: not the name of a file", path);
+		return fail("create %s: not a file name", path);
 	snprintf(name, NAME_MAX + 1, "%s", last);
 	if (!slash)
 		snprintf(dir, size, ".");
@@ -72,7 +72,7 @@ static int split_path(const char *path, char *dir, size_t size, char name[static
 	return 0;
 }
 
-/* A symbolic link that leads nowhere yet: to where it leads. */
+/* Replaces the path of a dangling symlink by the path that it leads to. */
 static int follow_dangling(char path[static PATH_MAX])
 {
 	char to[PATH_MAX], dir[PATH_MAX], joined[2 * PATH_MAX];
@@ -99,7 +99,7 @@ static int follow_dangling(char path[static PATH_MAX])
 	return fail("follow %s: %m", path);
 }
 
-/* Does it name a directory that trees may make? */
+/* May DST become a directory that a source makes? */
 static bool is_tree_copy(const struct place_opts *o)
 {
 	return o->rules->recursive || o->rules->listed;
@@ -119,7 +119,7 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	char path[PATH_MAX], dir[PATH_MAX];
 	struct stat st;
 
-	/* With -T only a tree makes it, by becoming it. */
+	/* With -T the source itself becomes DST. */
 	if ((slash || o->many) && o->rules->mkpath && !o->rules->no_target_dir)
 		return resolve_missing_dir(o, s);
 	s->dir_only = slash;
@@ -141,15 +141,15 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 	return s->dir_missing ? 0 : open_spot_dir(dir, s);
 }
 
-/* ---- what is there ------------------------------------------------------------------------- */
+/* ---- a target that exists ------------------------------------------------------------------ */
 
-/* A name in a held directory, followed link by link. */
+/* A name in a held directory, while symlinks are followed one by one. */
 struct trail {
 	int dirfd;
 	char name[NAME_MAX + 1];
-	bool in_procfs; /* the directory is below /proc, */
-	bool is_procfs_link; /* and the name a link there: to what is open, whatever the link's text
-				says */
+	bool in_procfs; /* the directory is in a procfs */
+	/* the name is a link in it that leads to an open file, whatever its text says */
+	bool is_procfs_link;
 };
 
 static int stat_trail(struct trail *t, bool *is_root)
@@ -164,7 +164,7 @@ static int stat_trail(struct trail *t, bool *is_root)
 	return 0;
 }
 
-/* One step: 1, 0 at the end of it, -1 with errno. */
+/* Follows one symlink.  1; 0: the name is none that can be followed by its text; -1 with errno. */
 static int follow_one_link(struct trail *t)
 {
 	char to[PATH_MAX], dir[PATH_MAX];
@@ -174,7 +174,7 @@ static int follow_one_link(struct trail *t)
 
 	if ((n < 0 && errno != EINVAL) || stat_trail(t, &is_root))
 		return -1;
-	/* What is directly below /proc is an ordinary link (mounts, net). */
+	/* Directly below /proc are ordinary symlinks only (mounts, net). */
 	t->is_procfs_link = n >= 0 && t->in_procfs && !is_root;
 	if (n < 0 || t->is_procfs_link)
 		return 0;
@@ -191,8 +191,8 @@ static int follow_one_link(struct trail *t)
 	return 1;
 }
 
-/* As the kernel does it: a path through /proc/PID/root or cwd is one in another name space, so the
- * text of it leads elsewhere. */
+/* Resolves symlinks as the kernel does.  Resolving the text of a path would be wrong below
+ * /proc/PID/root or cwd, because that text belongs to another mount namespace. */
 static int follow_links(const char *path, struct trail *t)
 {
 	char dir[PATH_MAX];
@@ -215,7 +215,8 @@ static int follow_links(const char *path, struct trail *t)
 	return -1;
 }
 
-/* Which descriptor of this process is that link in /proc/PID/fd, or in a thread's? */
+/* If the link is in /proc/PID/fd, or in a thread's directory, of this process: its descriptor. Else
+ * -1. */
 static int find_own_descriptor(const struct trail *t)
 {
 	char link[40], dir[64];
@@ -249,22 +250,25 @@ int spot_descriptor(const char *path)
 
 int spot_fail_keeps_nothing(const char *shown)
 {
-	return fail_as(OUT_USAGE, "--remove-source-files: %s is no regular file that keeps them",
+	return fail_as(OUT_USAGE,
+		       "--remove-source-files: %s is not a regular file, and does not keep what is "
+		       "written to it",
 		       shown);
 }
 
-/* Nothing there is replaced by a file that is made beside it. */
-static int set_direct_spot(const struct place_opts *o, const struct trail *t, struct spot *s)
+/* DST cannot be replaced by a temporary: it is opened by its path. */
+static int set_by_path_spot(const struct place_opts *o, const struct trail *t, struct spot *s)
 {
 	s->by_path = true;
 	s->is_procfs_link = t->is_procfs_link;
 	s->own_fd = find_own_descriptor(t);
 	if (o->rules->remove_source)
 		return spot_fail_keeps_nothing(s->shown);
-	/* The user's are known by their numbers before this (cmd/cli/target.h). */
+	/* A descriptor that the user passed was recognized before this (cmd/cli/target.h). */
 	if (s->own_fd >= 0 && s->own_fd != STDERR_FILENO)
-		return fail("open %s: that is a descriptor of the program that copies, not yours",
-			    s->shown);
+		return fail(
+			"open %s: this descriptor is the program's own, not one that you opened",
+			s->shown);
 	return 0;
 }
 
@@ -275,7 +279,7 @@ static int resolve_existing(const struct place_opts *o, bool regular, struct spo
 	if (follow_links(s->shown, &t))
 		return -1;
 	if (!regular || t.in_procfs) {
-		int ret = set_direct_spot(o, &t, s);
+		int ret = set_by_path_spot(o, &t, s);
 
 		close_fd(t.dirfd);
 		return ret;
@@ -288,7 +292,7 @@ static int resolve_existing(const struct place_opts *o, bool regular, struct spo
 int spot_fail_needs_dir(const struct place_opts *o, const struct spot *s)
 {
 	if (o->rules->no_target_dir)
-		return fail("create %s: not the name of a file", s->shown);
+		return fail("create %s: not a file name", s->shown);
 	return fail("%s: no such directory (--mkpath makes it)", s->shown);
 }
 

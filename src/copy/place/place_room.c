@@ -11,7 +11,7 @@
 
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
-/* fs: how it was before anything was taken; NULL: not known. */
+/* fs: before anything was allocated; NULL: unknown. */
 static int fail_no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
 {
 	char shown[SHOWN_ROOM];
@@ -21,8 +21,8 @@ static int fail_no_room(const struct seat *s, const struct statfs *fs, uint64_t 
 	if (!fs || errno != ENOSPC)
 		return fail("write %s: %m", shown);
 	left = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
-	return fail("write %s: %m: it takes %" PRIu64 " MiB, and %" PRIu64 " MiB are free there",
-		    shown, (size + MIB - 1) / MIB, left / MIB);
+	return fail("write %s: %m: it needs %" PRIu64 " MiB, and %" PRIu64 " MiB are free", shown,
+		    (size + MIB - 1) / MIB, left / MIB);
 }
 
 int room_reserve(const struct seat *s, int fd, uint64_t size)
@@ -42,7 +42,8 @@ int room_reserve(const struct seat *s, int fd, uint64_t size)
 		return fail_no_room(s, &fs, size);
 	}
 	while (fallocate(fd, 0, 0, (off_t)size)) {
-		/* Some take as much as there is before they say so: what is free now is no news. */
+		/* Some file systems allocate all that is free before they fail, so the free space
+		 * of now would mislead. */
 		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
 			return fail_no_room(s, known ? &fs : NULL, size);
 		if (errno != EINTR || place_stopped(s->place))

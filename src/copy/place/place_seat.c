@@ -24,7 +24,7 @@ static int check_name(const char *name)
 {
 	if (name_is_plain(name))
 		return 0;
-	return fail_as(OUT_PROTOCOL, "create %s: the peer sent an invalid file name", name);
+	return fail_as(OUT_PROTOCOL, "the peer sends %s, which is not a valid file name", name);
 }
 
 static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)

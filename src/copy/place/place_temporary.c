@@ -18,8 +18,8 @@
 enum {
 	NO_WAIT = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 	OPEN_FLAGS = O_RDWR | NO_WAIT,
-	TRIES = 8,
-	RENAMED_WITHIN_S = 60, /* of being given its final mode */
+	TRIES = 8, /* if other runs keep taking the name */
+	RENAMED_WITHIN_S = 60, /* a run renames a temporary soon after it set its final mode */
 };
 
 /* ---- names ----------------------------------------------------------------------------- */
@@ -31,9 +31,9 @@ static uint64_t hash_user_name(const char *name, uid_t user)
 
 bool temporary_is(const char *name)
 {
-	enum own_name is = own_name_of(name);
+	enum own_name kind = own_name_of(name);
 
-	return is == NAME_HASHED || is == NAME_RANDOM;
+	return kind == NAME_HASHED || kind == NAME_RANDOM;
 }
 
 bool temporary_is_marker(const char *name)
@@ -48,7 +48,7 @@ int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM])
 
 /* ---- files ----------------------------------------------------------------------------- */
 
-/* 0: locked. 1: by somebody else. -1: can't be locked. */
+/* 0: locked.  1: another process holds the lock.  -1: the file system has no locks. */
 static int lock_file(int fd)
 {
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
@@ -58,7 +58,7 @@ static int lock_file(int fd)
 	return 0;
 }
 
-/* Is fd (locked by us) still what that name says?  1, 0, -1 with errno. */
+/* Does the name still lead to the locked inode st?  1, 0, -1 with errno. */
 static int is_still_named(int dirfd, const char *name, const struct stat *st)
 {
 	struct stat named;
@@ -68,8 +68,8 @@ static int is_still_named(int dirfd, const char *name, const struct stat *st)
 	return named.st_dev == st->st_dev && named.st_ino == st->st_ino;
 }
 
-/* As an interrupted run leaves a file that is not whole, and as nothing else is: its mode was never
- * another one, so nobody else can have it open. */
+/* Is st as an interrupted run leaves an incomplete file?  Its mode was never another one, so no
+ * other user can have it open. */
 static bool is_leftover(const struct stat *st, uid_t user)
 {
 	return S_ISREG(st->st_mode) && (st->st_mode & 07777) == 0600 && st->st_uid == user &&
@@ -82,7 +82,7 @@ static void close_temporary(struct temporary *t)
 	t->fd = -1;
 }
 
-/* -1 with errno: what was made a moment ago is gone again. */
+/* Removes a temporary that was just made.  Returns -1, with errno preserved. */
 static int remove_just_made(int dirfd, struct temporary *t)
 {
 	int err = errno;
@@ -93,7 +93,7 @@ static int remove_just_made(int dirfd, struct temporary *t)
 	return -1;
 }
 
-/* 0: it is there and locked.  1: somebody else took it at once.  -1 with errno. */
+/* Creates and locks t->name.  0; 1: another process took or removed it at once; -1 with errno. */
 static int make_locked(int dirfd, struct temporary *t)
 {
 	int named;
@@ -103,7 +103,7 @@ static int make_locked(int dirfd, struct temporary *t)
 		return -1;
 	if (fstat(t->fd, &t->st))
 		return remove_just_made(dirfd, t);
-	/* Where nothing can be locked nobody takes it over either. */
+	/* On a file system without locks no run takes over a temporary. */
 	if (lock_file(t->fd) == 1)
 		return 1;
 	named = is_still_named(dirfd, t->name, &t->st);
@@ -112,7 +112,8 @@ static int make_locked(int dirfd, struct temporary *t)
 	return named ? 0 : 1;
 }
 
-/* 0: it is ours, and locked. 1: gone meanwhile, try again. -1: not for us. */
+/* Opens and locks what an earlier run left as t->name.  0; 1: it is gone, try again; -1: it cannot
+ * be taken over. */
 static int take_over_leftover(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
 {
 	int named;
@@ -126,7 +127,8 @@ static int take_over_leftover(int dirfd, bool resume, uid_t user, uid_t owner, s
 	if (named <= 0)
 		return named < 0 ? -1 : 1;
 	if (!is_leftover(&t->st, user)) {
-		/* A moment from its name, or a link: others may have had rights to it already. */
+		/* A run died just before the rename, or this is a hard link.  Others may have had
+		 * rights to the file, so it is removed. */
 		if (!S_ISREG(t->st.st_mode) ||
 		    (t->st.st_uid != user && (user != 0 || t->st.st_uid != owner)))
 			return -1;
@@ -144,7 +146,7 @@ static int make_random(int dirfd, const char *name, uid_t user, struct temporary
 	for (int i = 0; ret && i < TRIES; i++) {
 		if (temporary_name(name, user, t->name))
 			return -1;
-		/* Somebody who sweeps may come before the lock. */
+		/* Another run may sweep the temporary before it is locked. */
 		ret = make_locked(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
@@ -156,7 +158,7 @@ static int make_random(int dirfd, const char *name, uid_t user, struct temporary
 	return ret ? -1 : 0;
 }
 
-int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t owner,
+int temporary_open(int dirfd, bool is_private, const char *name, uid_t user, uid_t owner,
 		   struct temporary *t)
 {
 	int ret = 1;
@@ -164,7 +166,7 @@ int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t o
 	t->fd = -1;
 	t->random = t->resumed = t->nameless = false;
 	own_name_hashed(hash_user_name(name, user), t->name);
-	for (int i = 0; adopts && ret == 1 && i < TRIES; i++) {
+	for (int i = 0; is_private && ret == 1 && i < TRIES; i++) {
 		ret = make_locked(dirfd, t);
 		if (ret < 0 && errno != EEXIST)
 			return -1;
@@ -195,7 +197,7 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 	return 0;
 }
 
-/* ---- without a name -------------------------------------------------------------------- */
+/* ---- nameless files -------------------------------------------------------------------- */
 
 int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
 {
@@ -208,7 +210,7 @@ int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
 
 int temporary_link_fd(int fd, int dirfd, const char *name, int proc)
 {
-	/* Kernels before 6.10 let only those do it by the descriptor who may read anything. */
+	/* Before Linux 6.10 AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH. */
 	static atomic_bool by_proc;
 	char number[16];
 
@@ -258,7 +260,8 @@ int temporary_dir_lock(int dirfd, const char *name, int fd)
 	return is_still_named(dirfd, name, &st) == 1 ? 0 : -1;
 }
 
-/* Nothing but a marker is in it, which is removed: it never became what it was made for. */
+/* Removes the marker from a directory that has nothing else in it, because a run was killed before
+ * it renamed the directory to DST.  False: there is more in it. */
 static bool remove_lone_marker(int fd)
 {
 	int in = RETRIED(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -295,9 +298,10 @@ static int remove_stale_dir(int dirfd, const char *name)
 	return ret;
 }
 
-/* ---- removing them --------------------------------------------------------------------- */
+/* ---- removing temporaries -------------------------------------------------------------- */
 
-/* To be locked only, in whatever way its mode allows. */
+/* A file may be locked through any descriptor, so O_RDONLY is enough where the mode allows no more.
+ */
 static int open_to_lock(int dirfd, const char *name)
 {
 	int fd = RETRIED(openat(dirfd, name, OPEN_FLAGS));
@@ -305,7 +309,8 @@ static int open_to_lock(int dirfd, const char *name)
 	return fd < 0 && errno == EACCES ? RETRIED(openat(dirfd, name, O_RDONLY | NO_WAIT)) : fd;
 }
 
-/* With a mode that lets nobody open it: it was about to be renamed then. */
+/* A temporary has a final mode that denies us access, so it cannot be locked.  Is the run that set
+ * the mode over? */
 static bool is_past_rename(const struct stat *st)
 {
 	return time(NULL) - st->st_ctim.tv_sec > RENAMED_WITHIN_S;
@@ -324,7 +329,6 @@ static int remove_stale_file(int dirfd, const char *name, struct stat *st)
 	return ret;
 }
 
-/* If it is of a run that is no more.  Of a file with further names only this one goes. */
 void temporary_sweep(int dirfd, const char *name)
 {
 	struct stat st;
@@ -348,8 +352,8 @@ void temporary_forget(int dirfd, const char *name, uid_t user)
 	temporary_sweep(dirfd, temporary);
 }
 
-/* Does a run that takes over what is there go on with it? */
-static bool may_adopt(int dirfd, const char *name, bool *ours)
+/* Could a run take over this temporary, if the directory is private? */
+static bool is_resumable(int dirfd, const char *name, bool *ours)
 {
 	struct stat st;
 
@@ -357,26 +361,26 @@ static bool may_adopt(int dirfd, const char *name, bool *ours)
 	return *ours && is_leftover(&st, geteuid());
 }
 
-void temporaries_sweep(int dirfd, bool adopts, bool *others)
+void temporaries_sweep(int dirfd, bool is_private, bool *resumable_left)
 {
 	int fd = RETRIED(openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 	bool ours;
 
-	*others = false;
+	*resumable_left = false;
 	if (!dir) {
 		close_fd(fd);
 		return;
 	}
 	while ((e = readdir(dir)) != NULL) {
-		enum own_name is = own_name_of(e->d_name);
+		enum own_name kind = own_name_of(e->d_name);
 
-		if (is == NAME_RANDOM) {
+		if (kind == NAME_RANDOM) {
 			temporary_sweep(dirfd, e->d_name);
-		} else if (is == NAME_HASHED) {
-			if (may_adopt(dirfd, e->d_name, &ours) && adopts)
-				*others = true;
+		} else if (kind == NAME_HASHED) {
+			if (is_resumable(dirfd, e->d_name, &ours) && is_private)
+				*resumable_left = true;
 			else if (ours)
 				temporary_sweep(dirfd, e->d_name);
 		}

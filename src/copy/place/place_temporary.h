@@ -34,11 +34,11 @@ struct temporary {
 	struct stat st; /* of fd */
 };
 
-/* Opens an empty temporary for a file called name in dirfd, mode 0600.  adopts: the directory is
- * private, so an existing one is taken over.  user: our uid.  owner: the uid that the file will
+/* Opens an empty temporary for a file called name in dirfd, mode 0600.  is_private: in a private
+ * directory an existing one is taken over.  user: our uid.  owner: the uid that the file will
  * have; a root run that was interrupted late may have set it already, and then the temporary is
  * made anew.  -1 with errno. */
-int temporary_open(int dirfd, bool adopts, const char *name, uid_t user, uid_t owner,
+int temporary_open(int dirfd, bool is_private, const char *name, uid_t user, uid_t owner,
 		   struct temporary *out);
 /* In a private directory: opens the temporary that an earlier run left, if it is not empty.  1:
  * open; 0: there is none. */
@@ -64,10 +64,10 @@ void temporary_forget(int dirfd, const char *name, uid_t user);
 /* Has name the form of a temporary's, or of a marker's (place_marker.c)? */
 bool temporary_is(const char *name);
 bool temporary_is_marker(const char *name);
-/* Removes temporaries of runs that have ended.  *others: some remain that a run may take over,
- * because the directory is private (adopts). */
-void temporaries_sweep(int dirfd, bool adopts, bool *others);
-/* Removes one temporary of any form, if its run has ended. */
+/* Removes temporaries of runs that have ended.  *resumable_left: some remain that a run may take
+ * over, because the directory is private. */
+void temporaries_sweep(int dirfd, bool is_private, bool *resumable_left);
+/* Removes one temporary of any form, if its run has ended.  Other hard links to the file stay. */
 void temporary_sweep(int dirfd, const char *name);
 
 #endif

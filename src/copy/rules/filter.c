@@ -9,14 +9,14 @@
 #include "protocol/message.h"
 
 /*
- * A pattern becomes a row of tokens, each of which takes one byte of the path, or for stars any
- * number of them.  Matching follows all ways through the row at once, a bit for each token that may
- * come next, so that its time is at worst the product of both lengths, whatever the pattern.
+ * A pattern is compiled to a sequence of tokens.  Each token matches one byte of the path, or, for
+ * stars, any number of bytes.  Matching simulates a nondeterministic automaton: one bit for each
+ * token that may come next.  So its time is at worst the product of both lengths, for any pattern.
  */
 
 enum token_kind {
 	TOKEN_BYTE,
-	TOKEN_ANY, /* but a slash */
+	TOKEN_ANY, /* any byte but a slash */
 	TOKEN_SET,
 	TOKEN_STAR,
 	TOKEN_STARS,
@@ -32,23 +32,23 @@ struct byte_set {
 	uint64_t bits[4];
 };
 
-/* Where a pattern may begin to match. */
+/* Where in a path a pattern may begin to match. */
 enum filter_anchor {
-	START_LAST, /* the last component is all that counts */
+	START_LAST, /* at the last component */
 	START_TOP,
-	START_TAIL, /* so many of the last components are all that counts */
+	START_TAIL, /* at the last `components' components */
 	START_ANYWHERE, /* after any slash */
 };
 
 struct filter_rule {
 	bool include;
-	bool directory; /* a slash at its end: directories only */
-	bool never; /* a bracket that never closes, or names no class */
-	bool slash_before, slash_behind; /* paths (of directories) are read with one more */
+	bool directories_only; /* a slash at its end */
+	bool malformed; /* an unclosed bracket or an unknown class: matches nothing */
+	bool slash_before, slash_behind; /* match as if the path (of a directory) had one more */
 	enum filter_anchor start;
 	unsigned components; /* of START_TAIL */
 	size_t count;
-	size_t tail; /* the first token behind the last star; 0: there is none */
+	size_t tail; /* the first token behind the last star; 0: no star */
 	struct token *tokens;
 	struct byte_set *sets;
 	unsigned set_count;
@@ -99,7 +99,7 @@ static bool set_has(const struct byte_set *s, unsigned byte)
 	return s->bits[byte / 64] >> byte % 64 & 1;
 }
 
-/* Classes are ASCII's, whatever the locale: both ends must agree. */
+/* Classes are ASCII in every locale, because both ends must agree. */
 static bool is_lower(unsigned c)
 {
 	return c >= 'a' && c <= 'z';
@@ -171,8 +171,8 @@ static bool set_class(struct byte_set *s, const char *name, size_t len)
 	return false;
 }
 
-/* [:name:] at p, which is at its "[:": where it ends, or p itself if it is none after all, or
- * NULL if it is one that there is not. */
+/* Reads [:name:] at p, which is at its "[:".  Returns its last byte; p if this is no class; NULL if
+ * the class is unknown or the bracket never closes. */
 static const char *class_read(struct byte_set *s, const char *p)
 {
 	const char *name = p + 2, *end = strchr(name, ']');
@@ -184,8 +184,8 @@ static const char *class_read(struct byte_set *s, const char *p)
 	return set_class(s, name, (size_t)(end - 1 - name)) ? end : NULL;
 }
 
-/* One member at p, and what it puts in; returns its last byte, NULL: malformed.  *before is the
- * byte that a range may begin with, 0 for none. */
+/* Reads one member of a set at p.  Returns its last byte; NULL: malformed.  *before: the byte that
+ * a range may begin with; 0: none. */
 static const char *member_read(struct byte_set *s, const char *p, unsigned *before)
 {
 	unsigned byte;
@@ -215,7 +215,7 @@ static const char *member_read(struct byte_set *s, const char *p, unsigned *befo
 	return p;
 }
 
-/* The set at p, which is at its "["; returns its "]", or NULL if it is malformed. */
+/* Reads the set at p, which is at its "[".  Returns its "]"; NULL: malformed. */
 static const char *set_read(struct byte_set *s, const char *p)
 {
 	unsigned before = 0;
@@ -228,7 +228,7 @@ static const char *set_read(struct byte_set *s, const char *p)
 		if (!p)
 			return NULL;
 		p++;
-	} while (*p != ']'); /* the first member may be one */
+	} while (*p != ']'); /* the first member may be a bracket */
 	for (unsigned i = 0; negate && i < 4; i++)
 		s->bits[i] = ~s->bits[i];
 	s->bits['/' / 64] &= ~(UINT64_C(1) << '/' % 64);
@@ -237,7 +237,7 @@ static const char *set_read(struct byte_set *s, const char *p)
 
 /* ---- compiling ---------------------------------------------------------------------- */
 
-/* The token at p; returns what is behind it, or NULL if it is malformed. */
+/* Reads the token at p.  Returns the position behind it; NULL: malformed. */
 static const char *token_read(struct filter_rule *r, const char *p)
 {
 	struct token *t = &r->tokens[r->count++];
@@ -264,7 +264,7 @@ static const char *token_read(struct filter_rule *r, const char *p)
 	}
 }
 
-/* text: without the slash that means directories only. */
+/* text: the pattern without a slash at its end. */
 static int compile_pattern(struct filter_rule *r, const char *text, bool wild)
 {
 	size_t len = strlen(text), brackets = 0;
@@ -278,16 +278,17 @@ static int compile_pattern(struct filter_rule *r, const char *text, bool wild)
 		free(r->sets);
 		return fail_as(OUT_MEMORY, "allocate a pattern: %m");
 	}
-	if (!wild) /* then a backslash is one */
+	if (!wild) /* without wildcards a backslash stands for itself */
 		for (size_t i = 0; i < len; i++)
 			r->tokens[r->count++] = (struct token){.byte = (uint8_t)text[i]};
 	while (wild && text && *text)
 		text = token_read(r, text);
-	r->never = !text;
+	r->malformed = !text;
 	return 0;
 }
 
-/* How much of a path a pattern is matched against; returns where the pattern itself begins. */
+/* Determines what part of a path the pattern is matched against.  Returns the pattern without a
+ * leading slash. */
 static const char *anchor_rule(struct filter_rule *r, const char *text, bool wild)
 {
 	const char *stars = wild ? strstr(text, "**") : NULL;
@@ -315,13 +316,13 @@ static int rule_make(struct filter_rule *r, bool include, const char *pattern)
 	char text[RULE_TEXT_MAX];
 
 	if (len >= sizeof text)
-		return fail_as(OUT_USAGE, "%.60s…: a pattern of more than %d bytes", pattern,
+		return fail_as(OUT_USAGE, "pattern %.60s…: longer than %d bytes", pattern,
 			       RULE_TEXT_MAX - 1);
 	memcpy(text, pattern, len + 1);
 	*r = (struct filter_rule){.include = include};
 	if (len > 1 && text[len - 1] == '/') {
 		text[len - 1] = '\0';
-		r->directory = true;
+		r->directories_only = true;
 	}
 	return compile_pattern(r, anchor_rule(r, text, wild), wild);
 }
@@ -336,7 +337,8 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 		include = pattern[0] == '+';
 		pattern += 2;
 		if (!*pattern)
-			return fail_as(OUT_USAGE, "a rule without a pattern");
+			return fail_as(OUT_USAGE, "filter rule \"%s\": the pattern is missing",
+				       include ? "+ " : "- ");
 	}
 	if (!*pattern)
 		return 0;
@@ -352,12 +354,12 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 
 enum { WORDS = RULE_TEXT_MAX / 64 + 1 };
 
-/* What tokens may come next: bit n of n tokens says that all are matched. */
+/* Bit i: token i may come next.  The bit behind the last token: the whole pattern has matched. */
 struct match_states {
 	uint64_t bits[WORDS];
 };
 
-/* A star may also stand for nothing. */
+/* A star may also match nothing, so the token behind it may come next as well. */
 static void add_state(const struct filter_rule *r, struct match_states *w, size_t at)
 {
 	w->bits[at / 64] |= UINT64_C(1) << at % 64;
@@ -379,12 +381,12 @@ static bool token_matches(const struct filter_rule *r, const struct token *t, ui
 	}
 }
 
-/* One byte further on all ways; false: none is left. */
+/* Reads one byte of the path in all states.  False: no state is left. */
 static bool advance_states(const struct filter_rule *r, struct match_states *now, uint8_t byte)
 {
 	size_t words = r->count / 64 + 1;
 	struct match_states next;
-	bool some = false;
+	bool any = false;
 
 	memset(next.bits, 0, words * sizeof *next.bits);
 	for (size_t i = 0; i < words; i++) {
@@ -394,14 +396,14 @@ static bool advance_states(const struct filter_rule *r, struct match_states *now
 			if (at == r->count || !token_matches(r, &r->tokens[at], byte))
 				continue;
 			add_state(r, &next, at + (r->tokens[at].kind < TOKEN_STAR));
-			some = true;
+			any = true;
 		}
 	}
 	memcpy(now->bits, next.bits, words * sizeof *now->bits);
-	return some;
+	return any;
 }
 
-/* Cheap, and most paths fail here: what stands behind the last star must be at the end. */
+/* Quick test that most paths fail: the tokens behind the last star must match the path's end. */
 static bool tail_matches(const struct filter_rule *r, const char *path, size_t len)
 {
 	size_t tail = r->count - r->tail;
@@ -439,7 +441,7 @@ static bool match_tokens(const struct filter_rule *r, const char *path, size_t l
 	return now.bits[r->count / 64] >> r->count % 64 & 1;
 }
 
-/* The last components of a path; NULL: it has not so many. */
+/* The last count components of a path; NULL: it has fewer. */
 static const char *last_components(const char *path, size_t len, unsigned count)
 {
 	const char *p = path + len;
@@ -456,7 +458,7 @@ static bool rule_matches(const struct filter_rule *r, const char *path, size_t l
 {
 	const char *from = path;
 
-	if (r->never || (r->directory && !dir))
+	if (r->malformed || (r->directories_only && !dir))
 		return false;
 	if (r->start == START_LAST || r->start == START_TAIL)
 		from = last_components(path, len, r->components);

@@ -13,23 +13,26 @@
 #include "protocol/message.h"
 
 /*
- * While names come in, the children of a node are a hash table; the first call of listed_top()
- * makes sorted arrays of all of them, in place, which needs no memory and so can't fail.  A node
- * with one child has no table but the child.
+ * While names are added, the children of a node are a hash table.  The first call of listed_top()
+ * sorts all tables in place into arrays (sealed), which needs no memory and cannot fail.  A node
+ * with one child has a pointer to it instead of a table.
  */
 
 struct listed_node {
 	union {
-		struct listed_node *one; /* room is 1 */
-		struct listed_node **table; /* of room places, some of them NULL until sealed */
+		struct listed_node *one; /* if room is 1 */
+		struct listed_node **table; /* of room entries, some of them NULL until sealed */
 	} child;
 	uint32_t count, room; /* room: 0, 1 or a power of two */
-	bool itself, sealed;
+	bool named, sealed; /* named: the list has this name itself */
 	char name[];
 };
 
-/* A name of 4 KiB may be two thousand nodes: what they take is what is bounded. */
-enum { CHUNK = 1 << 18, FIRST_ROOM = 4, BYTES_MAX = 1 << 30 };
+enum {
+	CHUNK = 1 << 18,
+	FIRST_ROOM = 4,
+	BYTES_MAX = 1 << 30, /* of nodes, because a name of 4 KiB may need two thousand of them */
+};
 
 struct chunk {
 	struct chunk *next;
@@ -38,10 +41,10 @@ struct chunk {
 };
 
 struct listed {
-	struct chunk *chunks; /* where nodes lie */
-	size_t bytes; /* of these */
+	struct chunk *chunks; /* the memory of all nodes */
+	size_t bytes; /* of all chunks */
 	struct listed_node *top;
-	uint64_t seed; /* names come from disks that anybody may have written */
+	uint64_t seed; /* random, so that nobody can choose names that collide */
 	pthread_mutex_t sealing;
 	atomic_bool sealed;
 };
@@ -138,21 +141,21 @@ static bool has_node_name(const struct listed_node *n, const char *name, size_t 
 	return strncmp(n->name, name, len) == 0 && !n->name[len];
 }
 
-/* Where a name is in a table, or would be: there is always a free place. */
+/* The entry of a name in a table, or the free entry where it belongs.  A table is never full. */
 static struct listed_node **table_at(const struct listed *l, struct listed_node **table,
 				     uint32_t room, const char *name, size_t len)
 {
 	uint64_t at = XXH3_64bits_withSeed(name, len, l->seed);
 
 	for (;; at++) {
-		struct listed_node **place = &table[at & (room - 1)];
+		struct listed_node **entry = &table[at & (room - 1)];
 
-		if (!*place || has_node_name(*place, name, len))
-			return place;
+		if (!*entry || has_node_name(*entry, name, len))
+			return entry;
 	}
 }
 
-/* A table with room for one more child; also out of what was sealed. */
+/* Makes room for one more child.  Turns a sealed array into a table again. */
 static int table_grow(struct listed *l, struct listed_node *dir)
 {
 	uint32_t room = dir->room < FIRST_ROOM ? FIRST_ROOM : dir->room;
@@ -179,29 +182,29 @@ static int table_grow(struct listed *l, struct listed_node *dir)
 	return 0;
 }
 
-/* The child of that name, made if need be; NULL: no memory. */
+/* The child of that name; makes it if it is missing.  NULL: out of memory. */
 static struct listed_node *find_or_add_child(struct listed *l, struct listed_node *dir,
 					     const char *name, size_t len)
 {
-	struct listed_node **place = &dir->child.one;
+	struct listed_node **entry = &dir->child.one;
 
 	if (dir->room == 1 && has_node_name(dir->child.one, name, len))
 		return dir->child.one;
 	if (dir->room) {
 		if (table_grow(l, dir))
 			return NULL;
-		place = table_at(l, dir->child.table, dir->room, name, len);
-		if (*place)
-			return *place;
+		entry = table_at(l, dir->child.table, dir->room, name, len);
+		if (*entry)
+			return *entry;
 	}
-	*place = node_make(l, name, len);
-	if (!*place) {
+	*entry = node_make(l, name, len);
+	if (!*entry) {
 		fail_as(OUT_MEMORY, "list names: %m");
 		return NULL;
 	}
 	dir->room = dir->room ? dir->room : 1;
 	dir->count++;
-	return *place;
+	return *entry;
 }
 
 static bool has_dotdot(const char *name)
@@ -217,11 +220,12 @@ int listed_add(struct listed *l, const char *name)
 	struct listed_node *n = l->top;
 
 	if (strlen(name) >= NAME_MAX_WIRE)
-		return fail_as(OUT_USAGE, "%.60s…: a name of more than %d bytes in the list", name,
+		return fail_as(OUT_USAGE, "--files-from: name %.60s… is longer than %d bytes", name,
 			       NAME_MAX_WIRE - 1);
 	if (has_dotdot(name))
-		return fail_as(OUT_USAGE, "%s: a name in the list may not hold ..", name);
-	/* Also where there is no memory for all of it. */
+		return fail_as(OUT_USAGE, "--files-from: name %s contains .., which is not allowed",
+			       name);
+	/* Even if adding fails half-way, some tables may have changed. */
 	l->sealed = false;
 	for (const char *p = name, *end; n && *p; p = end + (*end != '\0')) {
 		end = strchrnul(p, '/');
@@ -231,7 +235,7 @@ int listed_add(struct listed *l, const char *name)
 	}
 	if (!n)
 		return -1;
-	n->itself = true;
+	n->named = true;
 	return 0;
 }
 
@@ -244,7 +248,7 @@ static int compare_nodes(const void *a, const void *b)
 	return strcmp((*x)->name, (*y)->name);
 }
 
-/* As deep as a name that came in has components: some thousands. */
+/* Recurses once for each component of a name, at most some thousands of times. */
 static void sort_children(struct listed_node *dir)
 {
 	uint32_t count = 0;
@@ -286,15 +290,15 @@ static const struct listed_node *const *get_children(const struct listed_node *d
 
 const struct listed_node *listed_in(const struct listed_node *dir, const char *name)
 {
-	const struct listed_node *const *among = get_children(dir);
+	const struct listed_node *const *children = get_children(dir);
 	uint32_t low = 0, high = dir->count;
 
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
-		int order = strcmp(name, among[mid]->name);
+		int order = strcmp(name, children[mid]->name);
 
 		if (order == 0)
-			return among[mid];
+			return children[mid];
 		if (order < 0)
 			high = mid;
 		else
@@ -305,7 +309,7 @@ const struct listed_node *listed_in(const struct listed_node *dir, const char *n
 
 bool listed_itself(const struct listed_node *n)
 {
-	return n->itself;
+	return n->named;
 }
 
 const struct listed_node *listed_next(const struct listed_node *dir, size_t *at, const char **name)

@@ -272,7 +272,7 @@ static int start_sink_lane(struct sink *s, unsigned i)
 	if (!l->digest)
 		return -1;
 	if (s->rules->verify)
-		digest_watch(l->digest);
+		digest_track_nonzero(l->digest);
 	l->mail = malloc(sizeof *l->mail);
 	if (!l->mail)
 		return fail_as(OUT_MEMORY, "start a lane: %m");

@@ -47,7 +47,7 @@ static bool component_matches(const char *name, size_t name_len, const char *wan
 	one[name_len] = '\0';
 	memcpy(other, want, want_len);
 	other[want_len] = '\0';
-	return name_answers(one, other);
+	return name_matches_want(one, other);
 }
 
 enum want_match {
@@ -145,7 +145,7 @@ static int accept_top_dir(const struct sink *s, const struct record_dir *r, stru
 {
 	const char *want = s->o->wants[r->want];
 
-	if (wants_contents(s, want) || !name_answers(r->name, want))
+	if (wants_contents(s, want) || !name_matches_want(r->name, want))
 		return refuse_name(s, r->name, r->want);
 	d->all_wanted = true;
 	return 0;
@@ -232,7 +232,7 @@ static int is_wanted(const struct sink *s, const struct record_file *r, const st
 		match = match_relative_path(s, d, r->name, r->want);
 		return match == MATCH_FAILED ? -1 : match == MATCH_WHOLE;
 	}
-	return !d && name_answers(r->name, s->o->wants[r->want]);
+	return !d && name_matches_want(r->name, s->o->wants[r->want]);
 }
 
 int sink_accept_file(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
@@ -272,7 +272,7 @@ bool sink_wants_name(const struct sink *s, const char *name)
 			continue;
 		part = s->rules->relative ? next_path_component(&at, &len) : NULL;
 		if (part ? component_matches(name, strlen(name), part, len)
-			 : name_answers(name, want))
+			 : name_matches_want(name, want))
 			return true;
 	}
 	return false;

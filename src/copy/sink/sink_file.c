@@ -143,7 +143,7 @@ static int begin_sink_file(struct sink *s, struct sink_file *f)
 	if (!f->digest)
 		return -1;
 	if (s->rules->verify)
-		digest_watch(f->digest);
+		digest_track_nonzero(f->digest);
 	return 0;
 }
 

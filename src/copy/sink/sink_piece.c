@@ -72,7 +72,7 @@ void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2])
 	uint64_t d_sum[2], d_solid[2];
 
 	digest_sum(d, d_sum);
-	digest_solid(d, d_solid);
+	digest_nonzero_sum(d, d_solid);
 	sum_add(sum, d_sum);
 	sum_add(solid, d_solid);
 	digest_reset(d);
@@ -87,7 +87,7 @@ static struct digest *get_partial_digest(struct sink_lane *l, struct sink_file *
 	if (!*d)
 		*d = digest_new();
 	if (*d && l->sink->rules->verify)
-		digest_watch(*d);
+		digest_track_nonzero(*d);
 	return *d;
 }
 

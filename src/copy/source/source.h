@@ -181,7 +181,7 @@ struct source_lane {
 	struct lane_use use;
 	struct digest *digest;
 	uint8_t *scratch; /* a cell */
-	struct sizes_of sizes;
+	struct sizes_cache sizes;
 
 	uint32_t next_id, end_id; /* ids reserved for this lane: from next_id to before end_id */
 	struct source_entry taken[TAKE_MAX];

@@ -62,7 +62,7 @@ bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes)
 	struct stat now;
 	char byte;
 
-	if (!S_ISREG(st->st_mode) || sizes == SIZES_MADE_UP)
+	if (!S_ISREG(st->st_mode) || sizes == SIZES_MEANINGLESS)
 		return true;
 	if (st->st_size > 0 || sizes == SIZES_TRUE || pread(fd, &byte, 1, 0) <= 0)
 		return false;
@@ -141,7 +141,7 @@ int source_file_stream(const struct stream *stream, const struct stopper *s,
 		       struct source_file **out)
 {
 	struct source_file *f = alloc_source_file(stream->name, s);
-	struct sizes_of last = {0};
+	struct sizes_cache last = {0};
 	off_t at;
 
 	if (!f)

@@ -190,9 +190,9 @@ static int stat_item(struct source_lane *l, struct source_item *it)
 	if (it->st.st_dev != it->dir->held.dev && !sizes_known(&l->sizes, &it->st))
 		return item_open(l, it);
 	sizes = sizes_of(&l->sizes, l->dirfd, &it->st);
-	if (sizes == SIZES_BUT_ZERO && it->st.st_size == 0)
+	if (sizes == SIZES_TRUE_UNLESS_ZERO && it->st.st_size == 0)
 		return item_open(l, it);
-	set_item_size(it, sizes == SIZES_MADE_UP);
+	set_item_size(it, sizes == SIZES_MEANINGLESS);
 	return 0;
 }
 

@@ -432,7 +432,7 @@ static void directory_in_the_way_is_replaced(void **state)
 	p = at("dst");
 	d = put_contents(p, 0755);
 	assert_int_equal(try_file(p, d, "d", "x"), -1);
-	assert_non_null(strstr(failed()->text, "d is a directory that is not empty (--delete"));
+	assert_non_null(strstr(failed()->text, "replace directory d: it is not empty (--delete"));
 	assert_int_equal(try_symlink(p, d, "d", "x", &c), -1);
 	assert_int_equal(unlink("dst/d/f"), 0);
 	put_symlink(p, d, "d", "x");

@@ -444,14 +444,17 @@ static void hostile_directory_names_are_refused(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-		assert_failed(try_dir(p, d, names[i], &c), OUT_PROTOCOL, "no directory's name");
-		assert_failed(try_dir(p, NULL, names[i], &c), OUT_PROTOCOL, "no directory's name");
-		assert_failed(try_file(p, d, names[i], "x"), OUT_PROTOCOL, "invalid file name");
+		assert_failed(try_dir(p, d, names[i], &c), OUT_PROTOCOL,
+			      "not a valid directory name");
+		assert_failed(try_dir(p, NULL, names[i], &c), OUT_PROTOCOL,
+			      "not a valid directory name");
+		assert_failed(try_file(p, d, names[i], "x"), OUT_PROTOCOL, "not a valid file name");
 		assert_failed(try_symlink(p, d, names[i], "x", &c), OUT_PROTOCOL,
-			      "invalid file name");
+			      "not a valid file name");
 	}
 	r.flags = DIR_CONTENTS;
-	assert_failed(place_make_dir(p, d, &r, &out, &c), OUT_PROTOCOL, "no directory's name");
+	assert_failed(place_make_dir(p, d, &r, &out, &c), OUT_PROTOCOL,
+		      "not a valid directory name");
 	finish_place(p);
 }
 
@@ -512,7 +515,8 @@ static void more_directories_than_descriptors_work(void **state)
 	assert_int_equal(mkdir("dst/0", 0755), 0);
 	for (int i = 1; i < MANY; i++)
 		put_file(p, dirs[i], "g", "x");
-	assert_failed(try_file(p, dirs[0], "g", "x"), OUT_FILE, "another one now");
+	assert_failed(try_file(p, dirs[0], "g", "x"), OUT_FILE,
+		      "another directory has replaced it");
 	assert_int_equal(rmdir("dst/0"), 0);
 	assert_int_equal(rename("dst/old", "dst/0"), 0);
 	finish_place(p);
