@@ -171,19 +171,19 @@ static void wake_waiting_lanes(void *sink)
 	}
 }
 
-void sink_wake(struct sink *s, const void *what)
+void sink_wake(struct sink *s, const void *object)
 {
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
-		if (s->lanes[i].waits_for == what)
+		if (s->lanes[i].waits_for == object)
 			pthread_cond_signal(&s->lanes[i].wakeup);
 	}
 }
 
-void sink_wait(struct sink_lane *l, const void *what, uint64_t ms)
+void sink_wait(struct sink_lane *l, const void *object, uint64_t ms)
 {
 	struct timespec until = clock_after(ms);
 
-	l->waits_for = what;
+	l->waits_for = object;
 	if (ms > 0)
 		pthread_cond_timedwait(&l->wakeup, &l->sink->copy->lock, &until);
 	else

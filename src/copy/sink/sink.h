@@ -217,9 +217,9 @@ static inline uint64_t sink_lane_bit(const struct sink_lane *l)
 	return UINT64_C(1) << l->index;
 }
 
-/* sink.c.  Lock held.  Waits until `what' may have changed, but at most ms (0: no limit). */
-void sink_wait(struct sink_lane *l, const void *what, uint64_t ms);
-void sink_wake(struct sink *s, const void *what);
+/* sink.c.  Lock held.  Waits until object may have changed, but at most ms (0: no limit). */
+void sink_wait(struct sink_lane *l, const void *object, uint64_t ms);
+void sink_wake(struct sink *s, const void *object);
 /* The times of the lanes.  ns_finish: the time after END. */
 void sink_times(struct sink *s, uint64_t ns_finish, struct msg_times *m);
 

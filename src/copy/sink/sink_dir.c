@@ -234,16 +234,17 @@ static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 	struct sink *s = l->sink;
 	struct change change = {.what = EVENT_DIR};
 	struct place_dir *place = NULL;
-	bool left;
+	bool left_out;
 	int ret = 0;
 
 	if (sink_accept_dir(s, r, d))
 		return -1;
 	if (sink_dir_check(d->parent, r->name))
 		return fail_dir(l, d, r);
-	left = sink_dir_is_left_out(d->parent) ||
-	       (ret = place_make_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
-	if (left)
+	left_out =
+		sink_dir_is_left_out(d->parent) ||
+		(ret = place_make_dir(s->place, sink_dir_place(d->parent), r, &place, &change)) > 0;
+	if (left_out)
 		return leave_out_dir(l, d, r);
 	if (ret)
 		return fail_dir(l, d, r);

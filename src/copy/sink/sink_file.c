@@ -68,16 +68,16 @@ static int begin_without_placement(struct sink_file *f)
 }
 
 /* Does --existing leave out this file of unknown size?  Other files were asked about. */
-static int check_stream_left_out(const struct sink *s, const struct sink_file *f, bool *left)
+static int check_stream_left_out(const struct sink *s, const struct sink_file *f, bool *left_out)
 {
 	struct looked k;
 
-	*left = false;
+	*left_out = false;
 	if (!s->rules->existing || !(f->r.flags & FILE_STREAM) || sink_dir_is_left_out(f->dir))
 		return 0;
 	if (place_look(s->place, sink_dir_place(f->dir), &f->r, NULL, &k))
 		return -1;
-	*left = k.absent;
+	*left_out = k.absent;
 	return 0;
 }
 
@@ -103,15 +103,15 @@ static int begin_with_placement(struct sink *s, struct sink_file *f)
  */
 static void choose_cache_use(struct sink *s, struct sink_file *f)
 {
-	enum direct how = s->o->direct;
+	enum direct direct = s->o->direct;
 	bool large = f->r.size >= DIRECT_MIN && f->r.size >= memory_bytes() / DIRECT_PART;
 
 	if (f->cloned || f->out.fd < 0 || !f->out.seekable || !writeback_suits(f->out.fd))
 		return;
 	f->out.writeback = &s->writeback;
-	if (how == DIRECT_ON || (how == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
+	if (direct == DIRECT_ON || (direct == DIRECT_AUTO && large && direct_suits(f->out.fd))) {
 		f->out.direct = direct_open(f->out.fd, O_WRONLY);
-		if (!f->out.direct && how == DIRECT_ON)
+		if (!f->out.direct && direct == DIRECT_ON)
 			direct_warn_missed(&s->direct_missed, f->out.name);
 	}
 	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");

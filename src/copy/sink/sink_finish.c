@@ -202,31 +202,31 @@ static int rehearse_store(struct sink_lane *l, const struct sink_whole *w, struc
 
 /* Does --ignore-existing or --existing leave it out?  Regular files and hard links were asked about
  * before. */
-static int check_left_out(struct sink_lane *l, const struct sink_whole *w, bool *left)
+static int check_left_out(struct sink_lane *l, const struct sink_whole *w, bool *left_out)
 {
 	const struct rules *rules = l->sink->rules;
 	struct looked k;
 
-	*left = false;
+	*left_out = false;
 	if (!(rules->ignore_existing || rules->existing) || w->r->type == TYPE_HARD_LINK)
 		return 0;
 	if (place_look(l->sink->place, sink_dir_place(w->dir), w->r, w->xattrs, &k))
 		return -1;
-	*left = (rules->ignore_existing && !k.change.missing) || (rules->existing && k.absent);
+	*left_out = (rules->ignore_existing && !k.change.missing) || (rules->existing && k.absent);
 	return 0;
 }
 
 static int store_other(struct sink_lane *l, const struct sink_whole *w, struct change *change)
 {
-	bool left;
+	bool left_out;
 
 	if (w->symlink_target && memchr(w->symlink_target, '\0', (size_t)w->r->size))
 		return fail_as(OUT_PROTOCOL, "the peer sends a symbolic link with a NUL in it");
-	if (check_left_out(l, w, &left))
+	if (check_left_out(l, w, &left_out))
 		return -1;
-	return left ? 0
-		    : place_make(l->sink->place, sink_dir_place(w->dir), w->r, w->symlink_target,
-				 w->xattrs, change);
+	return left_out ? 0
+			: place_make(l->sink->place, sink_dir_place(w->dir), w->r,
+				     w->symlink_target, w->xattrs, change);
 }
 
 static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change *change,
@@ -255,8 +255,8 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 {
 	struct change change = {.what = sink_event_what(w->r->type)};
 	char digest[EVENT_DIGEST];
-	bool left = w->left_out || sink_dir_is_left_out(w->dir);
-	int ret = left ? 0 : store_whole(l, w, &change, digest);
+	bool left_out = w->left_out || sink_dir_is_left_out(w->dir);
+	int ret = left_out ? 0 : store_whole(l, w, &change, digest);
 
 	if (w->placement) {
 		struct failure why = *failed();
@@ -269,7 +269,7 @@ int sink_store(struct sink_lane *l, struct sink_whole *w)
 	w->xattrs = NULL;
 	if (ret)
 		return -1;
-	if (left)
+	if (left_out)
 		return 0;
 	change.what = sink_event_what(w->r->type);
 	l->sums.counts.created += change.missing;

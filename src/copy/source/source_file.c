@@ -215,17 +215,17 @@ static bool suits_direct(const struct source_file *f, unsigned resident)
 	return f->size >= DIRECT_MIN && resident <= DIRECT_RESIDENT && direct_suits(f->fd);
 }
 
-void source_file_choose(struct source_file *f, enum direct how, atomic_bool *missed)
+void source_file_choose(struct source_file *f, enum direct direct, atomic_bool *missed)
 {
 	unsigned resident;
 
-	if ((f->flags & FILE_STREAM) || (f->size < READ_AHEAD_MIN && how != DIRECT_ON))
+	if ((f->flags & FILE_STREAM) || (f->size < READ_AHEAD_MIN && direct != DIRECT_ON))
 		return;
 	resident = direct_resident_percent(f->fd, f->base, f->size);
 	f->cold = resident < WARM;
-	if (how == DIRECT_ON || (how == DIRECT_AUTO && suits_direct(f, resident))) {
+	if (direct == DIRECT_ON || (direct == DIRECT_AUTO && suits_direct(f, resident))) {
 		f->direct = direct_open(f->fd, O_RDONLY);
-		if (!f->direct && how == DIRECT_ON)
+		if (!f->direct && direct == DIRECT_ON)
 			direct_warn_missed(missed, f->shown);
 	}
 	log_debug("reading %s %s the page cache, which has %u %% of it", f->shown,
@@ -312,10 +312,10 @@ bool source_file_is_hole(int fd, const struct stat *st)
 	return source_file_may_have_holes(st) && lseek(fd, 0, SEEK_DATA) < 0 && errno == ENXIO;
 }
 
-int source_fail_changed(const char *shown, const char *how)
+int source_fail_changed(const char *shown, const char *change)
 {
-	if (*how)
-		return fail_as(OUT_CHANGED, "read %s: source %s while it was read", shown, how);
+	if (*change)
+		return fail_as(OUT_CHANGED, "read %s: source %s while it was read", shown, change);
 	log_warn("%s grew while it was read: copied up to its original size; bytes before that may "
 		 "have changed",
 		 shown);
@@ -356,12 +356,12 @@ int source_file_check(const struct source_file *f)
 {
 	struct seen seen = seen_of(&f->st);
 	struct stat now;
-	const char *how;
+	const char *change;
 
 	if ((f->flags & FILE_STREAM) || f->generated)
 		return 0;
 	if (fstat(f->fd, &now))
 		return fail("read %s: %m", f->shown);
-	how = seen_change(&seen, &now);
-	return how ? source_fail_changed(f->shown, how) : 0;
+	change = seen_change(&seen, &now);
+	return change ? source_fail_changed(f->shown, change) : 0;
 }

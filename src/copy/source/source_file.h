@@ -90,7 +90,7 @@ void source_file_free(struct source_file *f);
 void source_file_find_holes(struct source_file *f);
 /* Decides whether to read through the page cache or past it.  missed: whether the user was warned
  * that --direct=on is impossible. */
-void source_file_choose(struct source_file *f, enum direct how, atomic_bool *missed);
+void source_file_choose(struct source_file *f, enum direct direct, atomic_bool *missed);
 /* Fills in the FILE record. */
 void source_file_record(const struct source_file *f, struct record_file *r);
 
@@ -112,7 +112,7 @@ bool source_file_is_hole(int fd, const struct stat *st);
 
 /* Everything was read: fails if the file is no longer what was opened.  If it only grew, warns. */
 int source_file_check(const struct source_file *f);
-/* Fails because the file changed as `how' states.  If how is "", it only grew: warns. */
-int source_fail_changed(const char *shown, const char *how);
+/* Fails because the file changed as `change' states.  If change is "", it only grew: warns. */
+int source_fail_changed(const char *shown, const char *change);
 
 #endif

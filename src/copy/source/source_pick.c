@@ -152,7 +152,7 @@ static bool is_drained(const struct source_lane *l)
 }
 
 /* Other entries wait until all files have their results: hard links need the file that they refer
- * to, and a symlink must not replace a directory that files go into. */
+ * to, and symlinks could lead elsewhere. */
 static enum job pick_others(struct source_lane *l)
 {
 	struct source *s = l->source;

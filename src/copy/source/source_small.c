@@ -82,14 +82,14 @@ static int check_small(const struct source_item *it)
 	char room[FAIL_TEXT_MAX];
 	struct seen seen = seen_of(&it->st);
 	struct stat now;
-	const char *how;
+	const char *change;
 
 	if (it->measured)
 		return 0;
 	if (fstat(it->fd, &now))
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
-	how = seen_change(&seen, &now);
-	return how ? source_fail_changed(item_shown(it, room, sizeof room), how) : 0;
+	change = seen_change(&seen, &now);
+	return change ? source_fail_changed(item_shown(it, room, sizeof room), change) : 0;
 }
 
 static int put_small_bytes(struct source_lane *l, const struct source_small *m)

@@ -328,7 +328,7 @@ int walk_next_root(struct walk *w)
 	const struct found_path *p = &w->o.found->paths[w->next_root], *twin;
 	bool is_dir;
 	char name[NAME_MAX + 1];
-	int there;
+	int exists;
 
 	if (w->next_root >= w->o.found->count)
 		return 0;
@@ -338,11 +338,11 @@ int walk_next_root(struct walk *w)
 		fail("copy %s: the earlier source %s has the same name", p->path, twin->path);
 		return fail_root(w, p);
 	}
-	there = stat_root(p->path, &is_dir);
+	exists = stat_root(p->path, &is_dir);
 	/* Its contents are unknown, so nothing may be deleted. */
-	if (there <= 0)
+	if (exists <= 0)
 		w->incomplete = true;
-	if (there < 0)
+	if (exists < 0)
 		return fail_root(w, p);
 	if (is_dir && r->listed)
 		return enter_listed_root(w, p);
