@@ -68,14 +68,14 @@ static void link_begin(struct conductor *c, int i, const char *host, uint8_t whe
 	end_pipe_set_host(l, host);
 	l->child.in = fcntl(nowhere, F_DUPFD_CLOEXEC, 0);
 	l->greeted = where & GREETED;
-	l->again = c->job->measure;
+	l->reused = c->job->measure;
 	strcpy(l->child.what, "ssh far");
 }
 
 /* Bytes of one end, as far as they are taken. */
 static void say(struct conductor *c, struct end_pipe *l, const uint8_t *bytes, size_t len)
 {
-	while (len > 0 && !conductor_is_through(c, l)) {
+	while (len > 0 && !conductor_is_finished(c, l)) {
 		size_t room;
 		void *to = framer_room(&l->in, &room);
 		size_t now = len < room ? len : room;

@@ -247,7 +247,7 @@ static void listen_for(uint8_t what, struct reader *in)
 	while (in->left > 0 && count < CALLERS_MAX)
 		mine[count++] = call(in);
 	p = porter_at(knock);
-	p->busy = what == LANES;
+	p->admitted = what == LANES;
 	if (what == LANES)
 		let_lanes_in(p, count);
 	else
