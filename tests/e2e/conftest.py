@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import fnmatch
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import pytest
 
 from examples import Shells
+from file_systems import mounted_image
 from hosts import LAB, OP, TRANSPORT, USER, Bench
 from marks import case_of
 from networks import Networks
@@ -117,24 +119,19 @@ def ground(tmp_path):
     """A directory on a file system with extended attributes, removed at the end however deep it is."""
     top = tmp_path / "ground"
     top.mkdir()
-    mounted = False
+    without_attributes = False
     try:
         os.setxattr(top, "user.try", b"")
         os.removexattr(top, "user.try")
     except OSError:
         # In the guest /tmp is a tmpfs, and its kernel supports no user.* attributes there.
-        mounted = not USER
-    if mounted:
-        image = tmp_path / "ext4"
-        with open(image, "wb") as f:
-            f.truncate(1 << 30)
-        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-        subprocess.run(["mount", "-o", "loop", image, top], check=True)
-        (top / "lost+found").rmdir()
-    yield top
-    if mounted:
-        subprocess.run(["umount", "-l", top], check=True)
-        image.unlink()
+        without_attributes = not USER
+    image = tmp_path / "ext4"
+    with mounted_image(image, 1 << 30, top) if without_attributes else contextlib.nullcontext():
+        if without_attributes:
+            (top / "lost+found").rmdir()
+        yield top
+    image.unlink(missing_ok=True)
     fell(top)
 
 

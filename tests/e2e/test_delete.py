@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from faulty import failing
+from file_systems import mounted
 from hosts import SLOW, as_nobody, leftovers, open_up, pattern, wait_until
 from marks import two_users
 from trees import make, read, rsync, ways
@@ -99,17 +100,11 @@ def test_unremovable_source_and_max_delete_exit_23(bench, tmp_path, way):
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_full_target_prevents_deletions(bench, tmp_path, way):
-    at = tmp_path / "to"
-    at.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", at], check=False).returncode:
-        pytest.skip("may not mount")
-    try:
+    with mounted(tmp_path / "to", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as at:
         make(tmp_path, {"tree": {"f": b"f", "big": pattern(4 << 20)}, "to": {"old": b""}})
         r = delete(bench, tmp_path, way)
         assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
         assert read(at) == {"f": b"f", "old": b""}
-    finally:
-        subprocess.run(["umount", "-l", at], check=False)
 
 
 # ---- sources on several hosts: each has a session of its own --------------------------------

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Direct and cached file I/O: --direct, readahead, full disks."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -12,7 +13,8 @@ import tempfile
 
 import pytest
 
-from hosts import USER, leftovers, pattern, wait_until
+from file_systems import mounted, mounted_image
+from hosts import leftovers, pattern, wait_until
 from trees import data_ranges
 
 pytestmark = [
@@ -38,14 +40,6 @@ def goes_past(directory):
     return True
 
 
-def mount(image, size, at, make=("mkfs.ext4", "-q", "-F")):
-    with open(image, "wb") as f:
-        f.truncate(size)
-    subprocess.run([*make, image], check=True, capture_output=True)
-    at.mkdir(exist_ok=True)
-    return not USER and subprocess.run(["mount", "-o", "loop", image, at], capture_output=True).returncode == 0
-
-
 @pytest.fixture
 def disk(tmp_path):
     """A directory on a disk, where O_DIRECT makes a difference."""
@@ -53,28 +47,21 @@ def disk(tmp_path):
         yield tmp_path
         return
     at = pathlib.Path(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"))
-    mounted = False
-    if not goes_past(at):
-        mounted = mount(tmp_path / "image", 1 << 30, at)
     try:
-        if not goes_past(at):
-            pytest.skip("no disk with O_DIRECT, and may not mount")
-        yield at
+        with contextlib.nullcontext() if goes_past(at) else mounted_image(tmp_path / "image", 1 << 30, at):
+            if not goes_past(at):
+                pytest.skip("no disk with O_DIRECT")
+            yield at
     finally:
-        if mounted:
-            subprocess.run(["umount", "-l", at], check=True)
         shutil.rmtree(at)
 
 
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of 48 MiB."""
-    at = tmp_path / "small"
-    if not mount(tmp_path / "image", 48 * MIB, at):
-        pytest.skip("may not mount")
-    (at / "lost+found").rmdir()
-    yield at
-    subprocess.run(["umount", "-l", at], check=True)
+    with mounted_image(tmp_path / "image", 48 * MIB, tmp_path / "small") as at:
+        (at / "lost+found").rmdir()
+        yield at
 
 
 def resident(path):
@@ -229,11 +216,7 @@ def test_direct_copy_is_resumed(bench, disk):
 
 
 def test_lack_of_direct_support_is_reported_once(bench, tmp_path):
-    at = tmp_path / "ramfs"
-    at.mkdir()
-    if USER or subprocess.run(["mount", "-t", "ramfs", "ramfs", at], capture_output=True).returncode:
-        pytest.skip("may not mount")
-    try:
+    with mounted(tmp_path / "ramfs", "-t", "ramfs", "ramfs") as at:
         (at / "to").mkdir()
         for n in "ab":
             (at / n).write_bytes(pattern(2 * MIB))
@@ -244,8 +227,6 @@ def test_lack_of_direct_support_is_reported_once(bench, tmp_path):
         assert (at / "to" / "b").read_bytes() == pattern(2 * MIB)
         r = bench.copy(at / "a", "far:%s" % (at / "c"))
         assert r.code == 0 and "page cache" not in r.errors(), r.errors()
-    finally:
-        subprocess.run(["umount", "-l", at], check=True)
 
 
 @pytest.mark.parametrize("how", ["on", "auto"])
@@ -273,17 +254,12 @@ def test_disk_that_fills_up_during_a_stream_is_reported(bench, tmp_path, small_d
 @pytest.fixture
 def rationed(tmp_path):
     """A directory limited to 8 MiB on a larger disk; btrfs needs no separate quota tools for that."""
-    at = tmp_path / "disk"
     if not shutil.which("mkfs.btrfs") or not shutil.which("btrfs"):
         pytest.skip("no btrfs programs")
-    if not mount(tmp_path / "image", 128 * MIB, at, make=("mkfs.btrfs", "-q")):
-        pytest.skip("may not mount btrfs")
-    try:
+    with mounted_image(tmp_path / "image", 128 * MIB, tmp_path / "disk", make=("mkfs.btrfs", "-q")) as at:
         for words in (["quota", "enable", at], ["subvolume", "create", at / "own"], ["qgroup", "limit", "8M", at / "own"]):
             subprocess.run(["btrfs", *words], check=True, capture_output=True)
         yield at / "own"
-    finally:
-        subprocess.run(["umount", "-l", at], check=True)
 
 
 @pytest.mark.may_skip("any", "btrfs is mounted for it, which takes root, the file system in the kernel, and its programs")

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from faulty import slow
+from file_systems import mounted
 from hosts import FAR, SLOW, as_nobody, leftovers, open_up, pattern, program, wait_until
 
 pytestmark = pytest.mark.moves_blocks
@@ -17,12 +18,8 @@ BLOCK = 256 << 10
 @pytest.fixture
 def full(tmp_path):
     """A file system of 8 MiB."""
-    at = tmp_path / "full"
-    at.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", at]).returncode:
-        pytest.skip("may not mount")
-    yield at
-    subprocess.run(["umount", "-l", at])
+    with mounted(tmp_path / "full", "-t", "tmpfs", "-o", "size=8m", "tmpfs") as at:
+        yield at
 
 
 def files(tmp_path, size=60 * BLOCK + 3):

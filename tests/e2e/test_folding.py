@@ -3,12 +3,11 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 
 import pytest
 
-from file_systems import Fuse
+from file_systems import EXT4, Fuse, mounted_image
 from hosts import pattern, program
 from trees import WAYS, make, read
 
@@ -22,20 +21,13 @@ def on_fuse(tmp_path):
 
 @contextlib.contextmanager
 def on_ext4(tmp_path):
-    image, top = tmp_path / "image", tmp_path / "folding"
-    top.mkdir()
-    with open(image, "wb") as f:
-        f.truncate(64 << 20)
-    words = [["mkfs.ext4", "-q", "-O", "casefold", image], ["mount", "-o", "loop", image, top],
-             ["mkdir", top / "in"], ["chattr", "+F", top / "in"]]
-    try:
-        for w in words:
-            r = subprocess.run(w, capture_output=True, text=True) if shutil.which(w[0]) else None
-            if not r or r.returncode:
-                pytest.skip("no ext4 with casefold here: %s" % (r.stderr.strip() if r else w[0]))
+    make_fs = [*EXT4, "-O", "casefold"]
+    with mounted_image(tmp_path / "image", 64 << 20, tmp_path / "folding", make=make_fs) as top:
+        (top / "in").mkdir()
+        r = subprocess.run(["chattr", "+F", top / "in"], capture_output=True, text=True, check=False)
+        if r.returncode:
+            pytest.skip("no ext4 with casefold here: " + r.stderr.strip())
         yield top / "in"
-    finally:
-        subprocess.run(["umount", "-l", top], capture_output=True)
 
 
 @pytest.fixture(params=[

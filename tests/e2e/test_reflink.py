@@ -3,13 +3,13 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
 import threading
 
 import pytest
 
-from hosts import USER, leftovers, pattern
+from file_systems import mounted_image
+from hosts import leftovers, pattern
 
 pytestmark = pytest.mark.may_skip(
     "any", "btrfs or XFS is mounted for it, which takes root, the file system in the kernel, and its programs")
@@ -19,17 +19,8 @@ MIB = 1 << 20
 @pytest.fixture(params=["btrfs", "xfs"])
 def disk(request, tmp_path):
     make = {"btrfs": ["mkfs.btrfs", "-q"], "xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"]}[request.param]
-    if USER or not shutil.which(make[0]):
-        pytest.skip("may not mount, or no " + make[0])
-    image, at = tmp_path / "image", tmp_path / "disk"
-    at.mkdir()
-    with open(image, "wb") as f:
-        f.truncate(512 * MIB)
-    subprocess.run([*make, image], check=True, capture_output=True)
-    if subprocess.run(["mount", "-o", "loop", image, at], capture_output=True).returncode:
-        pytest.skip("may not mount " + request.param)
-    yield at
-    subprocess.run(["umount", "-l", at], check=True)
+    with mounted_image(tmp_path / "image", 512 * MIB, tmp_path / "disk", make=make) as at:
+        yield at
 
 
 def is_shared(path):

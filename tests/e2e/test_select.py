@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from file_systems import mounted
 from hosts import USER, as_nobody, open_up, pattern
 from marks import two_users
 from trees import WAYS, changes, make, read, rsync, shape, stale, summary, told, untouched, walk, ways
@@ -198,20 +199,17 @@ def test_size_limits_match_rsync(bench, tmp_path, way, options):
 
 
 @pytest.fixture
-def mounted(tmp_path):
+def mount_point(tmp_path):
     """A file system mounted at tree/d/inside."""
     make(tmp_path, {"tree": {"a": b"a", "d": {"b": b"b", "inside": {}}}})
-    inside = tmp_path / "tree" / "d" / "inside"
-    if USER or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inside], capture_output=True).returncode:
-        pytest.skip("may not mount")
-    make(inside, {"c": b"c", "more": {"e": b"e"}})
-    yield
-    subprocess.run(["umount", "-l", inside], check=True)
+    with mounted(tmp_path / "tree" / "d" / "inside", "-t", "tmpfs", "tmpfs") as inside:
+        make(inside, {"c": b"c", "more": {"e": b"e"}})
+        yield
 
 
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 @pytest.mark.parametrize("which", ["push", "pull"])
-def test_one_file_system_skips_mount_points(bench, tmp_path, mounted, which):
+def test_one_file_system_skips_mount_points(bench, tmp_path, mount_point, which):
     near, far = WAYS[which]
     r = bench.copy("-rx", near + str(tmp_path / "tree"), far + str(tmp_path / "to"))
     assert r.code == 0, r.errors()

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 import trial  # noqa: E402
+from processes import descendants  # noqa: E402
 from scenarios import NEW, OLD, Scenario, put  # noqa: E402
 from sites import Point  # noqa: E402
 
@@ -60,7 +61,7 @@ def orphans(monkeypatch):
     trial.adopt_orphans()
     monkeypatch.setattr(trial, "LIMIT", 30)
     yield
-    assert not trial.children()
+    assert not descendants(os.getpid())
 
 
 def found(expected, script, kind="ENOSPC", call="pwrite64", **facts):

@@ -20,6 +20,7 @@ from sites import ROOT, SHARED, number_of, read_record, scratch
 sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig")]
 
 from compare import walk  # noqa: E402
+from processes import descendants, words  # noqa: E402
 
 LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))     # seconds that a run may take on a busy machine: three timeouts of 4 s, and what else is promised
 LINGER = 10         # that what it started may take when it has ended itself (2 s is promised)
@@ -46,27 +47,15 @@ def adopt_orphans(adopt=True):
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
-def children():
-    with open("/proc/self/task/%d/children" % os.getpid()) as f:
-        found = [int(w) for w in f.read().split()]
-    for pid in list(found):
-        try:
-            with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-                found += [int(w) for w in f.read().split()]
-        except OSError:
-            pass
-    return found
-
-
 def whereabouts():
+    """The threads of all processes of the run, with the kernel function in which each waits."""
     lines = []
-    for pid in children():
+    for pid in descendants(os.getpid()):
         try:
-            with open("/proc/%d/cmdline" % pid, "rb") as f:
-                words = f.read().split(b"\0")
+            argv = words(pid)
             for task in os.listdir("/proc/%d/task" % pid):
                 with open("/proc/%d/task/%s/comm" % (pid, task)) as f, open("/proc/%d/task/%s/wchan" % (pid, task)) as g:
-                    lines.append("%s %s %s: %s" % (os.path.basename(words[0]).decode(), words[1][:6].decode(),
+                    lines.append("%s %s %s: %s" % (os.path.basename(argv[0]).decode(), argv[1][:6].decode(),
                                                    f.read().strip(), g.read()))
         except (OSError, IndexError):
             pass
@@ -174,8 +163,7 @@ class Run:
     def _end_all(self):
         """Only what this run started can be below us."""
         while True:
-            found = children()
-            for pid in found:
+            for pid in descendants(os.getpid()):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

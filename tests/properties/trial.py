@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -17,9 +18,13 @@ import world
 from generate import NOBODY, Case
 from model import Model
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-RSH = ROOT / "tests" / "rig" / "rsh"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RIG = ROOT / "tests" / "rig"
+sys.path.append(str(RIG))
+
+from processes import children  # noqa: E402
+
+RSH = RIG / "rsh"
 LIMIT = 60      # seconds that a run may take on a busy machine
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 16384, 2
@@ -140,11 +145,7 @@ class Trial:
         time.sleep(self.fault["after"])
         who = [proc.pid]
         if self.fault["who"] == "end":
-            try:
-                with open("/proc/%d/task/%d/children" % (proc.pid, proc.pid)) as f:
-                    who = [int(w) for w in f.read().split()][:1]
-            except OSError:
-                who = []
+            who = children(proc.pid)[:1]
         for pid in who:
             try:
                 (os.killpg if self.fault["who"] == "all" else os.kill)(pid, signal.SIGKILL)

@@ -1,24 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems of a test's own, in FUSE."""
+"""File systems that a test mounts: of any type, or in FUSE. Where mounting is not permitted, the test is skipped."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 
 import pytest
 
-from hosts import ROOT, wait_until
+from hosts import ROOT, USER, wait_until
 
 MAY_NOT = ("permitted", "denied", "not found", "No such device", "fusermount")
 
 
+EXT4 = ("mkfs.ext4", "-q", "-F")
+
+
+@contextlib.contextmanager
+def mounted(at, *words):
+    """Mounts by `mount WORDS AT' for the duration of a with statement."""
+    at.mkdir(exist_ok=True)
+    if USER:
+        pytest.skip("may not mount")
+    r = subprocess.run(["mount", *words, at], capture_output=True, text=True, check=False)
+    if r.returncode:
+        pytest.skip("may not mount: " + r.stderr.strip())
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", at], check=True)
+
+
+@contextlib.contextmanager
+def mounted_image(image, size, at, make=EXT4):
+    """Mounts a new file system in a sparse file; MAKE is the command that makes it."""
+    if not shutil.which(make[0]):
+        pytest.skip("no " + make[0])
+    with open(image, "wb") as f:
+        f.truncate(size)
+    subprocess.run([*make, image], check=True, capture_output=True)
+    with mounted(at, "-o", "loop", image):
+        yield at
+
+
 class Fuse:
-    """SCRIPT of tests/rig shows at TMP_PATH/NAME (top) what is in TMP_PATH/below (below). Where it may not, skip."""
+    """Mounts a file system of SCRIPT (in tests/rig): TMP_PATH/NAME (top) shows the files of TMP_PATH/below (below)."""
 
     def __init__(self, script, tmp_path, name, *words):
         self.below, self.top = tmp_path / "below", tmp_path / name
         self.below.mkdir()
         self.top.mkdir()
-        # Not in the test's own environment: fusepy is the system's.
+        # Debian's fusepy belongs to the system's Python, not to the one that runs the test.
         self.proc = subprocess.Popen(["/usr/bin/python3", ROOT / "tests" / "rig" / script, self.below, self.top,
                                       *map(str, words)], stderr=subprocess.PIPE)
         try:

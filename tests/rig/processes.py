@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who started whom, as /proc has it."""
+"""Processes and their children, from /proc."""
 
 import os
 
 
 def parent(pid):
-    """Of a process that is there, else None."""
+    """The parent of a process, None if the process does not exist."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             return int(f.read().rsplit(")", 1)[1].split()[1])
@@ -14,6 +14,7 @@ def parent(pid):
 
 
 def by_parent():
+    """{parent: [child, ...]} of all processes."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -26,7 +27,7 @@ def children(pid):
 
 
 def descendants(pid):
-    """All that it started, and they did, the nearest first."""
+    """The children of a process, their children, and so on; the nearest first."""
     below, found = by_parent(), [pid]
     for p in found:
         found += below.get(p, [])
@@ -34,7 +35,7 @@ def descendants(pid):
 
 
 def words(pid):
-    """Its command line; of one that is gone it is empty."""
+    """The command line of a process, empty if the process does not exist."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as f:
             return f.read().split(b"\0")[:-1]
@@ -43,7 +44,7 @@ def words(pid):
 
 
 def runs(pid, program):
-    """Is it this program?"""
+    """Does the process run this program?"""
     try:
         return os.path.samefile("/proc/%d/exe" % pid, program)
     except OSError:
