@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What judges the sweep's runs finds each way to break a promise: scripts stand in for rdcp."""
+"""The judge of the sweep finds each broken promise: scripts stand in for rdcp."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ def run(scenario):
 
 
 class Expected:
-    """What a run without a fault comes to; cp changes t itself when it likes."""
+    """The result of a run without a fault; cp may change the times of t itself."""
 
     loose = {(p, "mtime") for p in ("", ".", "s", "t")}
 
@@ -71,12 +71,12 @@ def found(expected, script, kind="ENOSPC", call="pwrite64", **facts):
 
 
 @pytest.mark.parametrize("script", [COPY, FULL, "cp -p s/f t/f; " + FULL, COPY + "; " + FULL])
-def test_what_is_allowed(expected, script):
+def test_allowed_results_pass(expected, script):
     assert found(expected, script) == set()
 
 
 @pytest.mark.parametrize("script", [FULL, "cp -p s/f t/f; rm s/f; " + FULL, MOVE])
-def test_what_is_allowed_of_sources(script):
+def test_allowed_source_removals_pass(script):
     assert found(Expected(run(Script(MOVE)).after), script, removes=True) == set()
 
 
@@ -107,26 +107,26 @@ def test_what_is_allowed_of_sources(script):
     ("leak", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
     ("leak", COPY + "; echo 'SUMMARY: AddressSanitizer: 40 byte(s) leaked in 1 allocation(s).' >&2"),
     ("signal", "echo 'rdcp: the far end was killed by signal 11 (Segmentation fault): No space left on device' >&2; exit 35")])
-def test_what_is_not(expected, kind, script):
+def test_broken_promise_is_found(expected, kind, script):
     assert kind in found(expected, script, deletes=True)
 
 
-def test_an_interrupted_call_is_no_failure(expected):
+def test_failure_after_an_interrupted_call_is_found(expected):
     assert "interrupted" in found(expected, FULL, kind="EINTR")
 
 
-def test_a_source_that_went_has_to_be_at_the_target(expected):
+def test_removed_source_must_be_at_the_target(expected):
     assert "lost" in found(expected, "rm s/f; mv s/g t/h; " + FULL, removes=True)
 
 
 @pytest.mark.parametrize("script", ["sleep 60", "(sleep 60 >/dev/null 2>&1 &); " + COPY])
-def test_a_run_that_goes_on(expected, monkeypatch, script):
+def test_run_that_does_not_end_is_found(expected, monkeypatch, script):
     monkeypatch.setattr(trial, "LIMIT", 2)
     monkeypatch.setattr(trial, "LINGER", 1)
     assert "hang" in found(expected, script)
 
 
-def test_two_ends_that_say_different_things(expected):
+def test_different_exit_codes_of_two_ends_are_found(expected):
     made = run(Script(COPY))
     made.codes, made.texts = [0, 30], ["", "rdsend: lost"]
     point = Point("script", "rdcp", "base/io.c:pwrite_full:pwrite64#1", 1, "EIO")
@@ -134,7 +134,7 @@ def test_two_ends_that_say_different_things(expected):
 
 
 @pytest.mark.parametrize("script,codes,classes", [(COPY, [0, 44], set()), (COPY, [44, 0], {"one-sided"}), ("true", [0, 44], {"content", "missing"})])
-def test_a_sender_whom_the_last_message_does_not_reach(expected, script, codes, classes):
+def test_lost_last_message_is_allowed_for_the_sender_only(expected, script, codes, classes):
     made = run(Script(script))
     made.codes, made.texts = codes, ["", "rdsend: not confirmed: lost vm: Connection reset by peer"]
     point = Point("script", "rdrecv", "session/channel/tls.c:tls_write:SSL_write_ex#1", 1, "ECONNRESET")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search over small models: none of ours deadlocks, and each wrong variant is found out."""
+"""The search over small models: the protocol never deadlocks, and the defect of each wrong variant is found."""
 
 import pytest
 

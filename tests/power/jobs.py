@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is copied while the power fails: slots, each a directory on the disk and a kind of copy.
-
-A slot has generations.  Each has contents of its own, so that a mixture shows.  One that a cut interrupted is run
+"""The copies that run while the power fails: slots, each a directory on the disk and a kind of copy. A slot has
+generations with different contents, so that a mixture is detected. A generation that a cut interrupted is run
 again first, which must complete it."""
 
 import os
@@ -14,7 +13,7 @@ from scan import KIND, scan
 SIZES = [0, 1, 100, 4095, 4096, 5000, 65536, 70001, 262144, 300001]
 LARGE = 5 << 20
 HUGE = 20 << 20
-CYCLE = 5  # generations with a directory each, which is then used again
+CYCLE = 5  # generations with a directory each, which is then reused
 EMPTY = ("file", 0, 0)
 KEY = "sluice-key-1:" + "5a" * 32
 
@@ -34,7 +33,7 @@ class Sources:
         self.top, self.seed, self.made = top, seed, {}
 
     def get(self, kind, generation):
-        """Its path and what it holds."""
+        """Its path and its content."""
         name = "%s-%d" % (kind, generation)
         if name not in self.made:
             path = os.path.join(self.top, name)
@@ -93,7 +92,7 @@ class Slot:
         self.prepared = False
         self.effects = {}
 
-    # ---- what the guest is to do -------------------------------------------------------
+    # ---- the orders for the guest --------------------------------------------------------
 
     def job(self):
         if not self.interrupted:
@@ -108,7 +107,7 @@ class Slot:
         return os.path.join(self.disk["at"], *names)
 
     def prepare(self):
-        """Words to run before; what they change is on disk when they end."""
+        """The words to run before; their changes are on disk when they end."""
         if not self.cycle or self.prepared:
             return []
         return [["rm", "-rf", self.at(self.top)], ["sync", "-f", self.disk["at"]]]
@@ -117,7 +116,7 @@ class Slot:
         return [[self.programs + "/rdcp"] + (["-a", "-H"] if self.times else ["-r"]) + ["--fsync", "--json"] +
                 self.options + [self.path + "/", self.at(self.top)]]
 
-    # ---- what it reports ---------------------------------------------------------------
+    # ---- the reports of the guest --------------------------------------------------------
 
     def begin(self):
         self.interrupted = True
@@ -147,7 +146,7 @@ class Slot:
         self.ledger.promise(path, content, why)
 
     def exit(self, codes):
-        """What the run breaks by its exit already."""
+        """What the exit code alone already violates."""
         if any(codes):
             return ["%s %s generation %d ended with %s" % (self.disk["fs"], self.name, self.generation, codes)]
         self.complete()
@@ -172,17 +171,17 @@ class New(Slot):
 
 
 class Over(Slot):
-    """Over older contents, times kept."""
+    """Over older contents, with times preserved."""
 
 
 class Plain(Slot):
-    """Nothing kept: a rerun sends all again."""
+    """Without preserved metadata: a rerun sends everything again."""
 
     times = False
 
 
 class InPlace(Slot):
-    """What is torn has the right size: only its time shows the next run that it is not whole."""
+    """A torn file has the right size: only its time shows the next run that it is incomplete."""
 
     tree = "level"
     options = ["--inplace"]
@@ -276,7 +275,7 @@ class Remove(Slot):
             self.ledger.removals.append((source, target, content))
 
     def keep_exact(self, thing):
-        # Each removal gives the source's directory another time.
+        # Each removal changes the time of the source's directory.
         return thing.content[KIND] == "file"
 
 
@@ -311,7 +310,7 @@ class Deep(Slot):
 
 
 class Stream(Slot):
-    """rdsend to rdrecv; either's exit counts."""
+    """rdsend to rdrecv; the exit codes of both count."""
 
     tree = "huge"
     times = False

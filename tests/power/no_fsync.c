@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A program that asks for nothing to be on disk: preloaded, it shows that `cuts` notices. */
+/* Makes fsync do nothing: preloaded into a program, it shows that `cuts' detects lost data. */
 
 #include <fcntl.h>
 #include <unistd.h>

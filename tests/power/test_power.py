@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk that loses what was not flushed, and the ledger that says what may be there afterwards."""
+"""The disk that loses unflushed writes, and the ledger that knows which contents may remain."""
 
 import os
 import random
@@ -20,7 +20,7 @@ B = vd.BLOCK
 
 
 class Client:
-    """As QEMU speaks to it."""
+    """A client of the NBD server, as QEMU is one."""
 
     def __init__(self, path):
         self.s = socket.socket(socket.AF_UNIX)
@@ -95,7 +95,7 @@ def letters_of(*names):
     return [bytes([c]) for c in names]
 
 
-def test_what_is_written_is_read_and_not_on_the_image(disk):
+def test_unflushed_write_is_readable_and_not_on_the_image(disk):
     c = Client("socket")
     assert c.size == 64 * B and c.flags == vd.HAS_FLAGS | vd.SEND_FLUSH | vd.SEND_FUA
     c.write(3, letters_of(*b"ab"))
@@ -107,7 +107,7 @@ def test_what_is_written_is_read_and_not_on_the_image(disk):
     assert image(10, 1) == b"f"
 
 
-def test_what_it_refuses(disk):
+def test_invalid_requests_are_refused(disk):
     c = Client("socket")
     assert c.ask(vd.WRITE, 64, b"x" * B) == vd.EINVAL
     assert c.ask(vd.WRITE, data=b"x" * 512, at=512) == vd.EINVAL
@@ -123,7 +123,7 @@ def test_what_it_refuses(disk):
     # x was there for a moment.
     ("any version", {a + b"B" + c + d for a in (b"A", b"C", b"x") for c in (b"-", b"D") for d in (b"-", b"E")}),
 ])
-def test_a_cut_keeps_what_was_flushed_and_of_the_rest_what_may_be(disk, how, may):
+def test_cut_keeps_flushed_writes_and_a_plausible_rest(disk, how, may):
     seen = set()
     for seed in range(60):
         disk.power_on()
@@ -141,7 +141,7 @@ def test_a_cut_keeps_what_was_flushed_and_of_the_rest_what_may_be(disk, how, may
     assert seen == may
 
 
-def test_fua_outlives_what_was_there_before(disk):
+def test_fua_write_replaces_earlier_versions(disk):
     c = Client("socket")
     c.write(0, [b"a"])
     c.write(0, [b"b"], flags=vd.FUA)
@@ -150,7 +150,7 @@ def test_fua_outlives_what_was_there_before(disk):
         assert image(0, 1) == b"b"
 
 
-def test_what_a_dead_client_had_sent_is_not_of_the_next_life(disk):
+def test_requests_of_a_dead_client_are_dropped(disk):
     c = Client("socket")
     disk.cut(random.Random(1), "nothing")
     c.s.sendall(struct.pack(">IHHQQI", vd.REQUEST_MAGIC, 0, vd.WRITE, 7, 0, B) + b"z" * B)
@@ -188,7 +188,7 @@ def broken(ledger, found):
     return ledger.judge(found)[0]
 
 
-def test_an_unreported_file_is_old_or_new():
+def test_unreported_file_is_old_or_new():
     for content in (OLD, NEW):
         ledger, found = begun(OLD)
         assert broken(ledger, dict(found, **{"t/f": entry(content)})) == []
@@ -199,7 +199,7 @@ def test_an_unreported_file_is_old_or_new():
     assert "t/f is nothing" in broken(ledger, found)[0]
 
 
-def test_a_reported_file_is_new():
+def test_reported_file_is_new():
     for state in ({}, {"t/f": entry(OLD)}, {"t/f": entry(TORN)}):
         ledger, found = begun(OLD)
         ledger.promise("t/f", NEW, "reported done")
@@ -209,7 +209,7 @@ def test_a_reported_file_is_new():
     assert ledger.judge(dict(found, **{"t/f": entry(NEW)})) == ([], 1)
 
 
-def test_a_reported_file_needs_its_directories():
+def test_reported_file_needs_its_directories():
     ledger = Ledger()
     ledger.allow("a", DIR)
     ledger.allow("a/b", DIR)
@@ -217,7 +217,7 @@ def test_a_reported_file_needs_its_directories():
     assert len(broken(ledger, {})) == 3
 
 
-def test_in_place_anything_goes_until_it_is_reported():
+def test_inplace_file_may_be_anything_until_reported():
     ledger, found = begun(OLD)
     ledger.allow("t/f", ANY)
     assert broken(ledger, dict(found, **{"t/f": entry(TORN)})) == []
@@ -227,7 +227,7 @@ def test_in_place_anything_goes_until_it_is_reported():
     assert broken(ledger, dict(found, **{"t/f": entry(TORN)})) != []
 
 
-def test_a_source_is_not_gone_before_its_target_is_there():
+def test_source_stays_until_its_target_exists():
     for source, target, good in ((NEW, ABSENT, True), (NEW, NEW, True), (ABSENT, NEW, True), (ABSENT, ABSENT, False),
                                  (ABSENT, TORN, False)):
         ledger = Ledger()
@@ -240,7 +240,7 @@ def test_a_source_is_not_gone_before_its_target_is_there():
         assert (broken(ledger, found) == []) == good
 
 
-def test_the_old_content_keeps_a_name():
+def test_backup_keeps_the_old_content():
     for path, backup, good in ((OLD, ABSENT, True), (OLD, OLD, True), (NEW, OLD, True), (NEW, ABSENT, False)):
         ledger, found = begun(OLD)
         ledger.allow("t/f~", OLD)
@@ -251,7 +251,7 @@ def test_the_old_content_keeps_a_name():
         assert (broken(ledger, found) == []) == good
 
 
-def test_what_nobody_put_there_and_what_is_left():
+def test_foreign_and_leftover_files_are_found():
     ledger, found = begun()
     assert "t/g is" in broken(ledger, dict(found, **{"t/g": entry(NEW)}))[0]
     left = {"t/.sluice.0123": entry(NEW)}
@@ -275,7 +275,7 @@ def test_metadata_and_links_after_exit_0():
     assert "not one file" in broken(ledger, dict(found, **{"t/f": entry(NEW), "t/g": entry(NEW, inode=2)}))[0]
 
 
-def test_it_goes_on_from_what_was_found():
+def test_ledger_continues_from_the_scan():
     ledger, found = begun(OLD)
     found["t/f"] = entry(TORN)
     assert broken(ledger, found) != []
@@ -283,7 +283,7 @@ def test_it_goes_on_from_what_was_found():
     assert ledger.holds("t/f") == TORN
 
 
-def test_a_scan_sees_contents_links_and_times(tmp_path):
+def test_scan_sees_contents_links_and_times(tmp_path):
     for name in ("a", "b"):
         os.makedirs(tmp_path / name / "d")
         (tmp_path / name / "d" / "f").write_bytes(b"x" * 3_000_000)

@@ -34,7 +34,7 @@ KEPT = ("nothing", "nothing", "nothing", "any version", "any version", "some wri
 
 
 class Cache:
-    """What was written since the last flush, in order."""
+    """The writes since the last flush, in order."""
 
     def __init__(self, image):
         self.image = image
@@ -64,7 +64,7 @@ class Cache:
         self.forget()
 
     def write_through(self, offset, data):
-        """FUA: on the image, and no earlier version of these blocks may come back."""
+        """FUA: written to the image, and no earlier version of these blocks may come back."""
         blocks = range(offset // BLOCK, (offset + len(data)) // BLOCK)
         for block in blocks:
             self.newest.pop(block, None)
@@ -79,7 +79,7 @@ class Cache:
         self.log, self.newest = [], {}
 
     def cut(self, rng, how=None):
-        """The image is what is left.  Returns how much was kept, and how many blocks lost their last version."""
+        """Leaves in the image what remains. Returns how much was kept, and how many blocks lost their last version."""
         how = how or rng.choice(KEPT)
         kept = {}
         if how == "all":
@@ -106,7 +106,7 @@ class Cache:
 
 
 class Gone(Exception):
-    """The client's connection has ended, or the power."""
+    """The client's connection has ended, or the power is off."""
 
 
 class VolatileDisk:
@@ -118,7 +118,7 @@ class VolatileDisk:
         self.cache = Cache(self.file)
         self.lock = threading.Lock()
         self.powered = True
-        self.life = 0  # what a client of an earlier one still sends is nobody's
+        self.life = 0  # requests of earlier clients are dropped
         self.client = None
         self.trouble = None
         self.listener = socket.socket(socket.AF_UNIX)
@@ -128,7 +128,7 @@ class VolatileDisk:
         self.thread.start()
 
     def power_off(self):
-        """From now on nothing that the client wants is done, or answered."""
+        """From now on no request of the client is executed or answered."""
         with self.lock:
             self.powered = False
 

@@ -24,7 +24,7 @@ COUNT = int(os.environ.get("SLUICE_PROPERTIES") or SHARE * int(os.environ.get("S
 
 
 @pytest.mark.parametrize("first", range(1, COUNT + 1, AT_ONCE))
-def test_what_the_manual_promises_holds(first, record_property):
+def test_promises_of_the_manual_hold(first, record_property):
     broken, known = [], []
     for seed in range(first, min(first + AT_ONCE, COUNT + 1)):
         case = generate.generate(seed)
@@ -39,7 +39,7 @@ def test_what_the_manual_promises_holds(first, record_property):
     assert not broken, "tests/properties/run SEED shows more\n" + "\n".join(broken)
 
 
-def test_every_option_is_in_some_case():
+def test_every_option_is_generated():
     """Or is declared not to be, with a reason."""
     listed = subprocess.run([programs() / "rdcp", "--list-options"], stdout=subprocess.PIPE, check=True).stdout.decode()
     names = set()
@@ -54,7 +54,7 @@ def test_every_option_is_in_some_case():
     assert not had & set(generate.ELSEWHERE)
 
 
-def test_cases_are_made_by_their_seed():
+def test_seed_determines_the_case():
     for seed in range(1, 40):
         one, two = generate.generate(seed), generate.generate(seed)
         assert one.words() == two.words() and repr(sorted(one.world.items())) == repr(sorted(two.world.items()))
@@ -64,5 +64,5 @@ def test_cases_are_made_by_their_seed():
     ("*.o", "a/b.o", False, True), ("/a", "a", False, True), ("/a", "b/a", False, False), ("b/", "b", False, False),
     ("b/", "a/b", True, True), ("d/*", "x/d/e", False, True), ("d/*", "d/e/f", False, False), ("a/**", "a/b/c", False, True),
     ("**/e.o", "e.o", False, True), ("?", "a/b", False, True), ("?", "ab", False, False)])
-def test_patterns_of_the_model(pattern, path, dir, want):
+def test_model_matches_patterns(pattern, path, dir, want):
     assert matches(pattern, path, dir) is want

@@ -21,18 +21,18 @@ from peer import ASK, RDMA, SINK, SOURCE, SSH, U16, U32, data_record, end_record
 
 RDCP = program("rdcp")
 WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
-# What no process may need, whatever is said to it: its pools here are far below a MiB.
+# The memory that no process may exceed, whatever it receives: its pools here are far below a MiB.
 MEMORY_MAX = (400 if WATCHED else 40) << 20
-# For what ends by itself at once.
+# For processes that exit at once.
 SOON = 10
 WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
          "runtime error:", "stack smashing", "Assertion")
 
 
-# ---- the oracle ------------------------------------------------------------------------
+# ---- the checks ------------------------------------------------------------------------
 
 def manifest(top, without):
-    """Everything there is below top and what is in it, but for one directory."""
+    """Everything below top, with its content, except one directory."""
     found = {}
     for directory, names, files in os.walk(top):
         if pathlib.Path(directory) == without:
@@ -50,7 +50,7 @@ def manifest(top, without):
 
 
 class Memory(threading.Thread):
-    """Watches the most memory that processes have had."""
+    """Records the peak memory of processes."""
 
     def __init__(self, bench):
         super().__init__(daemon=True)
@@ -72,7 +72,7 @@ class Memory(threading.Thread):
 
 
 class Arena:
-    """A bench with a target among things that must not change."""
+    """A bench with a target among files that must not change."""
 
     def __init__(self, bench, tmp_path):
         self.bench, self.top = bench, tmp_path
@@ -111,7 +111,7 @@ class Arena:
         return self.end(SOURCE, wants=wants, **how)
 
     def settle(self):
-        """After the test: what must hold whatever was tried."""
+        """After the test: the checks that hold for any input."""
         for session in self.sessions:
             session.close()
         self.memory.stop.set()
@@ -127,7 +127,7 @@ class Arena:
 
 
 def ends(e, *codes, within=SOON, verdict=True):
-    """The end leaves by itself, in time, and says the same as it exits with."""
+    """The end exits by itself and in time, and reports the code with which it exits."""
     code = e.proc.wait(within)
     text = e.proc.errors()
     said = e.frames.verdict()
@@ -138,20 +138,20 @@ def ends(e, *codes, within=SOON, verdict=True):
 
 
 def fails(e, *codes, **how):
-    """As ends(), and the target is as it was, with nothing beside it."""
+    """As ends(), and the target is unchanged, with no file beside it."""
     said = ends(e, *codes, **how)
     assert said is None or said["text"], said
     return said
 
 
 def untouched(arena):
-    """Nothing but a temporary, which is kept of a session that was lost."""
+    """Nothing but a temporary, which a lost session keeps."""
     assert (arena.target / "f").read_bytes() == b"old"
     assert [p.name for p in arena.target.iterdir() if not p.name.startswith(".sluice.")] == ["f"]
 
 
 def all_credited(lane):
-    """An honest source says END only then."""
+    """An honest source sends END only then."""
     lane.all_credited()
 
 
@@ -159,7 +159,7 @@ def all_credited(lane):
 
 
 def peaceful_sink(arena, data=b"good", **how):
-    """A whole honest session, up to where END could be said."""
+    """A complete honest session, up to where END could be sent."""
     e = arena.sink(**how).orders()
     lane = e.open()[0]
     lane.records(file_record(size=len(data)), data_record(data), end_record(data))
@@ -172,14 +172,14 @@ def open_source(arena, lanes=1, **how):
 
 
 def take_all(e, lane):
-    """All blocks of a source that sends small files on one lane; their records."""
+    """All blocks of a source that sends small files on one lane; returns their records."""
     head, data = lane.take_block()
     lane.grant(head["number"] + 1)
     return wire.records(data)
 
 
 def serve(e, lane):
-    """As an honest sink: up to where END has come."""
+    """As an honest sink, until END has arrived."""
     records = dict(take_all(e, lane))
     e.say_stored(records["FILE"]["id"])
     return records, e.frames.expect("END")
@@ -190,7 +190,7 @@ def spoiled(data, at):
 
 
 class Store(threading.Thread):
-    """An honest sink, but for what a test tells it: takes blocks, answers and stores."""
+    """An honest sink, except where a test changes it: receives blocks, answers and stores."""
 
     def __init__(self, e, lane, answer=None, store=True):
         super().__init__(daemon=True)
@@ -221,7 +221,7 @@ class Store(threading.Thread):
                 self.e.say_stored(values["id"])
 
     def until(self, kind, /, **wanted):
-        """The first record of this kind and these values."""
+        """The first record of this kind with these values."""
         def found():
             return [v for n, v in self.records
                     if n == kind and all(v[k] == x for k, x in wanted.items())]
@@ -230,7 +230,7 @@ class Store(threading.Thread):
             return found()[0]
 
 
-# HELLOs that are refused, and with which code.
+# HELLOs that are refused, with the code.
 HELLOS = {
     "version-0": (dict(version=0), 2), "version-1": (dict(version=1), 2),
     "version-99": (dict(version=99), 2), "version-65535": (dict(version=U16), 2),
@@ -248,14 +248,14 @@ HELLOS = {
 }
 
 
-# ---- the far end of a rdcp -------------------------------------------------------------
+# ---- the far end of an rdcp --------------------------------------------------------------
 
 FAR_END = str(ROOT / "tests" / "hostile" / "far_end.py")
 
 
 def rdcp(arena, scenario, *args, timeout=15, env=None, sources=("far:dir/f",), target=None,
          **how):
-    """A rdcp that gets its files from a hostile host, or brings them there."""
+    """An rdcp that copies files from a hostile host, or to it."""
     argv = [RDCP, "--transport=tcp", "--timeout=2", "--connect-timeout=2", "--lanes=1", "--rsh",
             "%s %s %s" % (sys.executable, FAR_END, scenario), *args, *sources,
             str(target or arena.target / "f")]

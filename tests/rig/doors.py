@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rdrecv's door and an end's port: who is let in there, and who calls."""
+"""The ports of an rdrecv and of an end: hostile callers at both."""
 
 import os
 import resource
@@ -43,16 +43,16 @@ def shown_out(sock, timeout=15):
 
 
 def files_of(limit=4096):
-    """This process may have so many descriptors."""
+    """Limits the descriptors of this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, hard), hard))
 
 
-# Of a lane, with a key that nobody has.
+# A hello of a lane, with a key that is not valid anywhere.
 HELLO_TO_NOBODY = wire.lane_hello(wire.Key(bytes(32), bytes(32), bytes(32)),
                                   **{"from": SOURCE, "accepting": 0, "lane": 0, "epoch": 0,
                                      "depth": 12, "block_size": 256 << 10})
-# What comes to the port of a lane, made of what its peer would say.
+# The bytes that callers send to the port of a lane, made from an honest hello.
 STRANGERS = {
     "garbage": lambda lane: os.urandom(4096), "zeros": lambda lane: bytes(64),
     "tls": lambda lane: b"\x16\3\1\0\xf0" + bytes(59), "http": lambda lane: b"GET / HTTP/1.1\r\n" * 4,

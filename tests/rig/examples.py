@@ -74,7 +74,7 @@ class Shells:
         assert r.wait() == 0, "%s: %s" % (line, r.errors())
 
     def receive(self, line, port):
-        """On the far host, and it listens."""
+        """On the far host; returns when it listens."""
         r = self.start(FAR, self.fill(line, port).replace("rdrecv ", "rdrecv -v ", 1))
         r.expect("listening on")
         return r
@@ -84,9 +84,9 @@ class Shells:
 
     @staticmethod
     def fill(line, port):
-        """The port and the host that a test has instead of those of the document."""
+        """Replaces the port and the host of the document by those of the test."""
         return re.sub(r"\b(HOST|host[23])(?= )", FAR.address, re.sub(r"\b(12345|7000)(?= )", str(port), line))
 
     def copy_key(self, name):
-        """To the far host, as the text above an example has it."""
+        """To the far host, as the text above an example describes."""
         shutil.copy(self.homes[NEAR] / name, self.homes[FAR] / name)

@@ -19,22 +19,22 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")) / "src"
-# A stand-in for ssh.
+# The stand-in for ssh.
 RSH = ROOT / "tests" / "rig" / "rsh"
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 RDMA = TRANSPORT != "tcp"
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
-# A typed key is stretched, which takes seconds on an emulated CPU; a made one is not.
+# A typed key is stretched, which takes seconds on an emulated CPU; a generated one is not.
 KEY = "sluice-key-1:" + "5a" * 32 if LAB else "a test key"
 COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
-# Deadlines that are promised are given three times as long inside the lab (emulated CPUs).
+# Promised deadlines are tripled inside the lab (emulated CPUs).
 SLOW = 3 if LAB else 1
 
 
 class Host:
-    """A place to run programs: a name, an address to reach it by, words to start a command with."""
+    """A place to run programs: a name, an address to reach it by, and words that start a command there."""
 
     def __init__(self, name, address, address6, prefix=()):
         self.name, self.address, self.address6 = name, address, address6
@@ -56,11 +56,11 @@ def _hosts():
 
 
 NEAR, FAR = _hosts()
-# What demands the transport that this run is about, so that nothing passes over another.
+# The option that requires the transport of this run, so that no data uses another one.
 DEMAND = "--transport=rdma" if RDMA else "--transport=tcp"
-# The deadline of connecting is 10 s; where CPUs are emulated it is given three times as long too.
+# The time to connect is 10 s; where CPUs are emulated it is tripled, too.
 PATIENCE = ["--connect-timeout=30"] if LAB else []
-# How blocks go over RDMA, for a run of all tests with it.
+# The data operation of RDMA, for a run of all tests with it.
 OP = ["--rdma-op=" + os.environ["SLUICE_RDMA_OP"]] if os.environ.get("SLUICE_RDMA_OP") else []
 
 
@@ -78,11 +78,11 @@ def environment(extra=None, home="/"):
 
 
 class Running:
-    """A started program; its stderr is gathered so that it can be looked at while it runs."""
+    """A started program; its stderr is collected so that it can be read while the program runs."""
 
     def __init__(self, argv, host=None, stdin=None, stdout=None, env=None, cwd=None, home="/",
                  preexec=None, become=()):
-        # become: words that turn the program into another user's, once it is on its host
+        # become: words that run the program as another user, once it is on its host
         self.argv = (host.prefix if host else []) + [str(a) for a in (*become, *argv)]
         self.proc = subprocess.Popen(
             self.argv, stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -109,7 +109,7 @@ class Running:
         return self.err.decode("utf-8", "replace")
 
     def expect(self, text, timeout=15):
-        """Wait until stderr has text; returns the line it is in."""
+        """Wait until stderr contains text; returns that line."""
         end = time.monotonic() + timeout * SLOW
         while time.monotonic() < end:
             for line in self.errors().splitlines():
@@ -134,7 +134,7 @@ class Running:
         return code
 
     def whereabouts(self):
-        """What each of its threads waits for."""
+        """The kernel function in which each of its threads waits."""
         lines = []
         for task in pathlib.Path("/proc/%d/task" % self.proc.pid).glob("*"):
             try:
@@ -150,7 +150,7 @@ class Running:
         self.proc.send_signal(signo)
 
     def group(self, signo):
-        """To the program and everything it started."""
+        """To the program and everything that it started."""
         try:
             os.killpg(self.proc.pid, signo)
         except ProcessLookupError:
@@ -225,14 +225,14 @@ class Bench:
 
 
 def as_nobody(memlock=None):
-    """Words to run a program as an ordinary user without rights, with so much lockable memory."""
+    """Words that run a program as an unprivileged user, with this much lockable memory."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
              "--bounding-set=-all"]
     return (["prlimit", "--memlock=%d:%d" % (memlock, memlock)] if memlock else []) + words
 
 
 def open_up(directory):
-    """Let ordinary users in."""
+    """Let ordinary users enter."""
     for p in (directory, *list(directory.parents)[:3]):
         p.chmod(p.stat().st_mode | 0o755)
     directory.chmod(0o777)
@@ -249,7 +249,7 @@ def wait_until(what, timeout=10, step=0.01):
 
 
 def leftovers(directory):
-    """Names that a copy left behind."""
+    """The names that a copy left behind."""
     return sorted(p.name for p in pathlib.Path(directory).iterdir()
                   if p.name.startswith(".sluice."))
 
@@ -262,5 +262,5 @@ def pattern(size, seed=1):
 
 
 def share(cases, few):
-    """Some of them by a fixed seed, or all in long."""
+    """Some of them, chosen by a fixed seed, or all in long runs."""
     return cases if COUNT > 1 or len(cases) <= few else random.Random(10).sample(cases, few)

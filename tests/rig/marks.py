@@ -14,7 +14,7 @@ import pytest
 
 from hosts import HAS_ADAPTER, LAB, TRANSPORT, USER
 
-# What a test can need: whether it is here, and the kinds of machine that may lack it.
+# What a test can need: a check for it, and the kinds of machine that may lack it.
 NEEDS = {
     "root": (not USER, ["user"]),
     "host": (not LAB, ["lab"]),
@@ -25,13 +25,13 @@ NEEDS = {
     "rxe": (TRANSPORT == "rxe", ["any"]),
     "siw": (TRANSPORT == "siw", ["any"]),
 }
-# Given by SLUICE_TRANSPORT: where it is as the test needs it, no skip is declared.
+# SLUICE_TRANSPORT decides these: on a transport that the test does not need, no skip is declared.
 CHOSEN = {"verbs", "tcp", "rxe", "siw", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 
 def two_users(test):
-    """A decorator of tests that run programs as somebody else, between hosts too (Bench.copy)."""
+    """Marks tests that run programs as another user, also between hosts (Bench.copy)."""
     elsewhere = pytest.mark.may_skip("lab", "only root gets from one network namespace into the other; rxe runs it", on="siw")
     return pytest.mark.needs("root", why="it takes root to be two users")(elsewhere(test))
 

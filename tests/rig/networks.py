@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces of a test's own. Making them takes root, and a container that may."""
+"""Network namespaces of a test's own. Making them needs root, and a container that permits it."""
 
 import socket
 import subprocess
@@ -13,13 +13,13 @@ def free_port():
 
 
 class Networks:
-    """names: of the namespaces."""
+    """names: those of the namespaces."""
 
     def __init__(self, count=2):
         self.names = ["sl" + uuid.uuid4().hex[:8] for _ in range(count)]
 
     def make(self):
-        """Each with its loopback; False: they may not be made here."""
+        """Each has its own loopback; False: they cannot be made here."""
         for i, name in enumerate(self.names):
             if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
                 return False
@@ -31,7 +31,7 @@ class Networks:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
     def on(self, i):
-        """What begins a command that runs in there."""
+        """The words that run a command in that namespace."""
         return ["ip", "netns", "exec", self.names[i]]
 
     def ip(self, i, *words):
@@ -45,6 +45,6 @@ class Networks:
             assert self.ip(i, "link", "set", "v0", "up")
 
     def shape(self, *words):
-        """Both ways; does this kernel know how?"""
+        """In both directions; returns whether this kernel can do that."""
         return all(subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", "v0", "root", *words],
                                   capture_output=True).returncode == 0 for name in self.names)

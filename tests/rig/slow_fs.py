@@ -23,7 +23,7 @@ class SlowFs(fusepy.Operations):
         self.free_at = time.monotonic()
 
     def work(self, what, size):
-        """Busy until all that was asked for before is done, and this."""
+        """Sleeps until all earlier requests and this one are done."""
         if not self.rates[what]:
             return
         with self.device:

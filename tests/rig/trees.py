@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of whole trees share: making them, comparing them, what a run told."""
+"""Shared by the tests of whole trees: making and comparing trees, and reading reports."""
 
 import itertools
 import json
@@ -17,14 +17,14 @@ sys.path.insert(0, str(ROOT / "tests" / "trees"))
 from compare import compare, data_ranges, rsync_differs, walk  # noqa: E402,F401
 from generate import acl, fell, generate  # noqa: E402,F401
 
-# What stands before the names of source and target.
+# The prefixes of source and target names.
 WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"), "local": ("", "")}
 FAR_AND_FAR = {"one far host": ("far:", "far:")}
-later = itertools.count(1)  # by so many nanoseconds
+later = itertools.count(1)  # nanoseconds that are added
 
 
 def ways(*names):
-    """The fixture `way': each of these, as what stands before source and target."""
+    """The fixture `way': each of these, as the prefixes of source and target."""
     @pytest.fixture(params=names)
     def way(request):
         return {**WAYS, **FAR_AND_FAR}[request.param]
@@ -32,7 +32,7 @@ def ways(*names):
 
 
 def seeds(few, many, lab=1, lab_many=3):
-    """As many as this run is to try: fixed ones, so that a failure comes again."""
+    """The seeds that this run tries: always the same, so that a failure can be repeated."""
     return range(1, 1 + ((lab if COUNT == 1 else lab_many) if LAB else few if COUNT == 1 else many))
 
 
@@ -52,13 +52,13 @@ def make(top, tree):
         else:
             with open(path, "wb") as f:
                 f.write(what)
-            # Within one tick of its clock the kernel gives all files one time; none is another's here.
+            # The kernel gives files made within one tick of its clock the same time; here all times differ.
             made = os.stat(path).st_mtime_ns + next(later)
             os.utime(path, ns=(made, made))
 
 
 def read(top):
-    """The reverse."""
+    """The reverse of make()."""
     tree = {}
     for name in os.listdir(top):
         path = os.path.join(top, name)
@@ -75,14 +75,14 @@ def read(top):
 
 
 def equal(a, b, seed=None, **how):
-    """Fail unless b is as a, names of temporaries and markers included."""
+    """Fails unless b equals a, names of temporaries and markers included."""
     a, b = [t if isinstance(t, dict) else os.fsencode(t) for t in (a, b)]
     lines = compare(a, b, **how)
     assert not lines, "seed %s: %d differences\n%s" % (seed, len(lines), "\n".join(lines[:40]))
 
 
 def stale(top):
-    """What runs left in a tree."""
+    """The leftovers of runs in a tree."""
     return [p for p in walk(os.fsencode(top)) if p.rsplit(b"/", 1)[-1].startswith(b".sluice.")]
 
 
@@ -106,7 +106,7 @@ def changes(run):
 
 
 def rsync(*args, ok=(0,), cwd=None, given=None):
-    """rsync itself, where it says what should come of something."""
+    """Runs rsync itself, which provides the expected result."""
     done = subprocess.run(["rsync", *map(os.fspath, args)], cwd=cwd, input=given, capture_output=True,
                           env={**os.environ, "LC_ALL": "C"})
     assert done.returncode in ok, done.stderr
@@ -114,11 +114,11 @@ def rsync(*args, ok=(0,), cwd=None, given=None):
 
 
 def shape(top):
-    """{path: what is kept of it by -p}"""
+    """{path: the metadata that -p preserves}"""
     return {p: (t.kind, stat.S_IMODE(t.stat.st_mode), t.stat.st_uid, t.stat.st_gid, t.digest)
             for p, t in walk(os.fsencode(top)).items() if p}
 
 
 def untouched(top):
-    """What changes when anything is done to a tree."""
+    """The values that change when a tree is touched in any way."""
     return {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(top)).items()}

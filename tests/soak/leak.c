@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A program that loses a descriptor and memory with each socket: preloaded, it shows that `soak'
- * notices. */
+/*
+ * Leaks a descriptor and memory with each socket: preloaded into a program, it shows that `soak'
+ * detects leaks.
+ */
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,7 +12,7 @@
 #include <sys/socket.h>
 
 enum { LOST = 1 << 20 };
-/* So that no compiler leaves it out. */
+/* Keeps compilers from removing the allocation. */
 static char *volatile lost;
 
 int socket(int domain, int type, int protocol)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that last as long as the soak, whose lanes are broken all the time."""
+"""Sessions that last as long as the soak, whose lanes break repeatedly."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import zlib
 
 from watch import holdings, read
 
-# With blocks of 4 KiB each lane is broken every few seconds.
+# With blocks of 4 KiB each lane breaks every few seconds.
 BREAK = "break:lane=0,block=9,every=101;break:lane=1,block=14,every=151;damage:lane=0,block=30,every=397"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -22,7 +22,7 @@ def flow(words):
     length = crc = 0
     if words[0] == "produce":
         rng = random.Random(1)
-        # 200 KiB a second, so that blocks go out often and the processor is left to others.
+        # 200 KiB per second, so that blocks are sent often and the processor is left to other jobs.
         while not os.path.exists(words[1]):
             data = rng.randbytes(rng.choice([1, 100, 4096, 30000, 70000]))
             os.write(1, data) if len(data) < 4096 else write_all(data)
@@ -47,7 +47,7 @@ def write_all(data):
 
 
 class Long:
-    """What is common to them."""
+    """The common part of the streams."""
 
     def __init__(self, place):
         self.place, self.mark = place, place.mark + "." + self.name
@@ -87,7 +87,7 @@ class Long:
         return holdings(self.mark)
 
     def epochs(self):
-        """How many wires were replaced, as both ends report it with -vv."""
+        """The number of replaced wires, as both ends report it with -vv."""
         return self.errors_whole().count("was reconnected") // 2
 
     def errors_whole(self):
@@ -136,7 +136,7 @@ class Stream(Long):
 
 
 class Push(Long):
-    """rdcp from stdin to a FIFO of the far end."""
+    """rdcp from stdin to a FIFO at the far end."""
 
     name = "push"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak, for a moment: it passes, and defects that are planted are found."""
+"""A short soak passes, and it finds planted defects."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ def soak(*options):
                           timeout=600, check=False)
 
 
-def test_a_short_one():
+def test_short_soak_passes():
     r = soak("--seconds=12")
     assert r.returncode == 0, r.stdout + r.stderr
     assert int(re.search(r"(\d+) jobs in", r.stdout)[1]) > 3, r.stdout

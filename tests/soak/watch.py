@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes by a mark in their environment, and what they hold."""
+"""Processes found by a mark in their environment, and their resources."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ def read(path):
 
 
 def marked(mark):
-    """Processes that were started with this mark, or forked by such: {pid: command line}."""
+    """The processes that were started with this mark, and their forks: {pid: command line}."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and ("SOAK_MARK=" + mark).encode() in read("/proc/%s/environ" % name):
@@ -29,7 +29,7 @@ def marked(mark):
 
 
 def left_of(mark, seconds):
-    """Those that are still there after so long."""
+    """Those that still exist after this many seconds."""
     end = time.monotonic() + seconds
     while True:
         found = marked(mark)
@@ -61,19 +61,19 @@ def threads(pid):
 
 
 def memory(pid):
-    """What is its own: files that are mapped come and go with the page cache."""
+    """Private memory: mapped files come and go with the page cache."""
     fields = read("/proc/%d/statm" % pid).split()
     return (int(fields[1]) - int(fields[2])) * PAGE if fields else 0
 
 
 def processor(pid):
-    """Seconds of it and of the children that it has waited for."""
+    """Processor seconds of the process and of the children that it has waited for."""
     fields = read("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     return sum(map(int, fields[11:15])) / TICK if fields else 0
 
 
 def holdings(mark):
-    """Of the programs of this suite with that mark, together."""
+    """The sum over the programs of this suite with that mark."""
     pids = [pid for pid, words in marked(mark).items()
             if os.path.basename(words.split(" ")[0]) in ("rdcp", "rdsend", "rdrecv")]
     return {"processes": len(pids), "descriptors": sum(map(descriptors, pids)), "threads": sum(map(threads, pids)),
@@ -86,14 +86,14 @@ def unix_sockets():
 
 
 def shared_memory():
-    """POSIX and System V; directories in /dev/shm are other tests'."""
+    """POSIX and System V; directories in /dev/shm belong to other tests."""
     with os.scandir("/dev/shm") as entries:
         posix = {e.name for e in entries if not e.is_dir(follow_symlinks=False)}
     return posix | {"System V segment " + line.split()[1].decode() for line in read("/proc/sysvipc/shm").splitlines()[1:]}
 
 
 class Cpu:
-    """Keeps the share of a core that all jobs get."""
+    """Keeps all jobs together within their share of a core."""
 
     def __init__(self, share):
         self.share, self.began, self.before = share, time.monotonic(), self.total()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job of the soak: a command with random options, faults and signals, and what must hold of it."""
+"""One job of the soak: a command with random options, faults and signals, and the checks of its result."""
 
 import os
 import random
@@ -11,8 +11,8 @@ import time
 from watch import end_all, left_of, marked, read
 
 KEY = "sluice-key-1:" + "5a" * 32
-SLOWEST = 90  # seconds: a silent peer is one after 15, and the machine is busy
-CODES = {0, 5, 10, 11, 12, 20, 23, 24, 30, 35, 41, 44}  # of rdcp(1), by what is done to them here
+SLOWEST = 90  # seconds: a peer is declared dead after 15, and the machine is busy
+CODES = {0, 5, 10, 11, 12, 20, 23, 24, 30, 35, 41, 44}  # codes of rdcp(1) that these disturbances can cause
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP)
 SIZES = (0, 1, 4096, 70001, 262144, 1 << 20, 3000017, 6 << 20)
 OPTIONS = ([], ["--inplace"], ["--fsync"], ["--verify"], ["--backup"], ["--delete"], ["--checksum"], ["--sparse"],
@@ -21,7 +21,7 @@ OPTIONS = ([], ["--inplace"], ["--fsync"], ["--verify"], ["--backup"], ["--delet
 
 
 class Place:
-    """Where all of it happens, and how programs are started there."""
+    """The directory of the soak, and how programs are started there."""
 
     def __init__(self, top, build, root, mark):
         self.top, self.build, self.root, self.mark = top, os.path.abspath(build), root, mark
@@ -89,7 +89,7 @@ class Job:
     def at(self, *names):
         return os.path.join(self.top, *names)
 
-    # ---- what is run -------------------------------------------------------------------
+    # ---- commands ----------------------------------------------------------------------
 
     def make(self, top):
         os.makedirs(top + "/d/e")
@@ -129,7 +129,7 @@ class Job:
             with open(self.at("from", "big"), "wb") as file:
                 file.write(self.rng.randbytes(self.rng.choice(SIZES)))
         elif self.rng.random() < 0.5:
-            # Something to replace, to delete, to leave.
+            # Files to replace, to delete, and to leave.
             shutil.copytree(self.at("from", "d"), self.at("to", "d"))
             for name in os.listdir(self.at("to", "d")):
                 path = self.at("to", "d", name)
@@ -157,7 +157,7 @@ class Job:
                 port = said[0].rpartition(":")[2] if said else "1"
         return programs
 
-    # ---- what is done to it, and what must hold ---------------------------------------
+    # ---- disturbances, and checks ---------------------------------------------------------
 
     def disturb(self):
         time.sleep(self.rng.choice([0, 0.02, 0.1, 0.3, 0.8]) * self.rng.random())
@@ -178,7 +178,7 @@ class Job:
         return " | ".join(read(self.at("log%d" % n)).decode(errors="replace")[-400:].replace("\n", " / ") for n in (0, 1))
 
     def once(self, disturbed):
-        """Exit codes, and what is wrong with how it ended."""
+        """Exit codes, and how the run violated its promises."""
         wrong, codes = [], []
         programs = self.launch(disturbed)
         if disturbed and self.kill:
@@ -218,7 +218,7 @@ class Job:
             return wrong + self.look_after_bench()
         wrong += self.look(any(codes))
         if any(codes):
-            # What is left of it must not be in the way.
+            # The leftovers must not block the next run.
             codes, more = self.once(False)
             self.counted.append("runs again")
             wrong += more
@@ -230,7 +230,7 @@ class Job:
         return ["rdbench left %s" % n for n in os.listdir(self.top) if n not in ("from", "to") and n[:3] not in ("log", "out")]
 
     def look(self, failed):
-        """Of what failed old or new, of what did not all."""
+        """Failed files must be old or new, other files new."""
         there = contents(self.at("to"))
         want = {"big": self.want["big"]} if self.kind == "stream" else self.want
         for path, content in there.items():

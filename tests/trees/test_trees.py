@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes trees, and what compares them: every difference planted is found."""
+"""The generator and the comparison of trees: every planted difference is found."""
 
 import os
 import shutil
@@ -182,13 +182,13 @@ PLANTED = {
 ROOTS = ("an owner", "a group", "a symlink's owner", "a device's number")
 
 
-def test_the_same_seed_is_the_same_tree(two):
+def test_same_seed_makes_the_same_tree(two):
     assert not compare(*two, sockets=True)
     assert not rsync_differs(*two)
 
 
 @pytest.mark.parametrize("what", [pytest.param(w, marks=root_only if w in ROOTS else ()) for w in PLANTED])
-def test_a_planted_difference_is_found(two, what):
+def test_planted_difference_is_found(two, what):
     plant, rsync_too = PLANTED[what]
     plant(two[1] + b"/known/")
     lines = compare(*two, sockets=True)
@@ -197,8 +197,8 @@ def test_a_planted_difference_is_found(two, what):
         assert rsync_differs(*two), what
 
 
-def test_content_is_the_same_however_it_is_laid_out(two):
-    """Scattered data, with zeros between them once as holes and once not."""
+def test_holes_do_not_change_the_content(two):
+    """Scattered data, with the zeros in between once as holes and once as data."""
     pieces = [(8192 * i, 4096) for i in range(40)] + [(CELL - 100, 200), (5 * CELL + 1, 2 * CELL)]
     for n, top in enumerate(two):
         with open(top + b"/known/scattered", "wb") as f:
@@ -213,7 +213,7 @@ def test_content_is_the_same_however_it_is_laid_out(two):
     assert [x for x in compare(*two, sockets=True) if "holes" in x]
 
 
-def test_sockets_are_expected_to_be_left_out(two):
+def test_sockets_are_expected_to_be_missing(two):
     def others(path):
         return any(n.startswith(b"a socket") for n in path.split(b"/"))
     there = walk(two[0])
@@ -224,8 +224,8 @@ def test_sockets_are_expected_to_be_left_out(two):
 
 @root_only
 @pytest.mark.parametrize("seed", range(10, 13))
-def test_a_copy_that_rsync_made_is_the_same(pair, seed):
-    """Somebody else's notion of the same tree, but for what it can't name."""
+def test_copy_made_by_rsync_is_equal(pair, seed):
+    """An independent check of equality, except names that rsync cannot take."""
     a, b = pair
     generate(seed, a)
     fell(a + b"/deep names")
@@ -235,8 +235,8 @@ def test_a_copy_that_rsync_made_is_the_same(pair, seed):
 
 
 @root_only
-def test_everything_is_in_it(pair):
-    """Of each kind something, so that a tree that lost half of it is noticed."""
+def test_tree_contains_every_kind_of_entry(pair):
+    """At least one entry of each kind, so that a generator that loses some is noticed."""
     t = generate(1, pair[0], files=500, many=True, huge=True)
     found = walk(pair[0])
     things = found.values()

@@ -11,7 +11,7 @@ enum { WAIT_MS = 20000 };
 
 static const uint8_t zeros[CELL];
 
-/* ---- what is heard -------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------ */
 
 static struct heard *next_heard(struct actor *a, uint8_t type, uint32_t file)
 {
@@ -105,7 +105,7 @@ const struct heard *actor_heard(const struct actor *a, uint8_t type, uint32_t fi
 	return NULL;
 }
 
-/* Until so many words came, and type is one of them (0: any). -1: they don't come. */
+/* Wait until this many messages arrived and one has this type (0: any). -1: they did not arrive. */
 static int wait_for(struct actor *a, unsigned count, uint8_t type)
 {
 	struct timespec until = clock_after(WAIT_MS);
@@ -130,7 +130,7 @@ static int wait_for(struct actor *a, unsigned count, uint8_t type)
 	return ret;
 }
 
-/* ---- what is said --------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------- */
 
 static int begin_block(struct actor *a)
 {
@@ -161,7 +161,7 @@ static int send_block(struct actor *a, enum block_kind kind, const struct say *s
 	return lane_send(a->lane, b);
 }
 
-/* All that is to be said goes out now. */
+/* Everything buffered is sent now. */
 static int send_all(struct actor *a)
 {
 	return a->block ? send_block(a, BLOCK_RECORDS, NULL) : 0;
@@ -244,7 +244,7 @@ static void say_keep(struct actor *a, const struct say *s)
 	record_keep_encode(&a->w, &r);
 }
 
-/* Of the bytes from 0 on, and of cells that the sink told. */
+/* The digest of the bytes from 0 on, and of cells that the sink announced. */
 static void digest_of(struct actor *a, const struct say *s, uint64_t sum[2])
 {
 	const struct heard *told;

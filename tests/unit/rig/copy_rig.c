@@ -16,7 +16,7 @@ static int on_frame(void *ctx, const struct frame *f)
 {
 	struct rig_end *e = ctx;
 
-	/* Who plays an end need not listen. */
+	/* A played end need not have a listener. */
 	if (e->play)
 		return e->hear ? e->hear(e, f) : 0;
 	return copy_on_frame(e->copy, f);

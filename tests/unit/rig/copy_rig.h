@@ -35,13 +35,13 @@ struct rig_end {
 	struct session *session;
 	struct tally tally;
 	struct copy_result result;
-	unsigned told; /* calls of on_file */
+	unsigned told; /* number of calls of on_file */
 	struct failure told_last;
 	int rc;
-	struct failure failure; /* when rc is not 0 */
+	struct failure failure; /* set if rc is not 0 */
 	/* Play this end instead of source_run() or sink_run(). */
 	int (*play)(struct rig_end *e, void *ctx);
-	int (*hear)(struct rig_end *e, const struct frame *f); /* who plays need not */
+	int (*hear)(struct rig_end *e, const struct frame *f); /* optional for a played end */
 	void *ctx;
 	struct rig_event events[RIG_EVENTS]; /* with rules->events: the first ones */
 	unsigned event_count;
@@ -51,21 +51,21 @@ struct rig_end {
 struct rig {
 	uint16_t lanes, depth; /* 0: 2 lanes of 4 blocks of 64 KiB */
 	uint32_t block_size;
-	int timeout_ms; /* 0: the usual one */
+	int timeout_ms; /* 0: the default */
 	struct source_opts from;
 	struct sink_opts to;
 	struct rules rules; /* rig_rules() */
 	struct rig_end source, sink;
 };
 
-/* From names to a target, or fill in more; then start, and join. */
+/* Set up from names to a target, or fill in more; then start, and join. */
 void rig_init(struct rig *r);
 void rig_names(struct rig *r, char *const *names, unsigned count, const char *target);
-/* Plain rules of both ends, to be changed before the start. */
+/* Default rules of both ends, to be changed before the start. */
 struct rules *rig_rules(struct rig *r);
 int rig_start(struct rig *r);
 void rig_join(struct rig *r);
-/* Both; 0 when both ends succeeded. */
+/* Start and join both; 0 when both ends succeeded. */
 int rig_run(struct rig *r);
 /* The event about what is at this path; NULL: none.  After the run. */
 const struct rig_event *rig_event(const struct rig_end *e, const char *path);
@@ -74,13 +74,13 @@ void rig_cut(struct rig *r);
 
 /* ---- files --------------------------------------------------------------------------- */
 
-/* A file of so many pseudo-random bytes. */
+/* A file of that many pseudo-random bytes. */
 int make_file(const char *name, uint64_t size, uint32_t seed);
 int make_text(const char *name, const char *text);
-/* Is the content of both the same? */
+/* Do both have the same content? */
 bool same_content(const char *a, const char *b);
 bool has_text(const char *name, const char *text);
-/* Entries of the working directory that begin so. */
+/* The number of entries of the working directory with this prefix. */
 unsigned count_files(const char *prefix);
 
 #endif

@@ -5,16 +5,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; base/fail.h has the name */
+#undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 
 enum {
-	LONG_MS = 60000, /* for what must happen, if nothing is broken; no rate; times slow */
-	SOON_MS = 2000, /* for what lane_abort() promises */
-	QUIET_MS = 150, /* long enough for a wrong step to be seen */
+	LONG_MS = 60000, /* limit for steps that must happen; no rate is implied; multiplied by slow
+			  */
+	SOON_MS = 2000, /* limit that lane_abort() promises */
+	QUIET_MS = 150, /* long enough for a wrong step to show */
 	SMALL = 4096,
 	MIDDLE = 16384,
 	LARGE = 262144,
@@ -22,10 +23,10 @@ enum {
 
 static const struct backend *backend;
 static void *state;
-static unsigned slow = 1; /* promised times, in the lab */
-static unsigned often = 1; /* what is left to chance, in long runs */
+static unsigned slow = 1; /* factor for promised times, in the lab */
+static unsigned often = 1; /* factor for random tests, in long runs */
 
-/* One whole transfer: both threads, the source's result, then the sink's. */
+/* One complete transfer: both threads, the source's result, then the sink's. */
 struct run {
 	struct pair pair;
 	struct job source, sink;
@@ -55,7 +56,7 @@ static void run_start(struct run *r)
 	job_start(&r->source, source_job);
 }
 
-/* The rest after run_start(), without asserting, so that two can run at a time. */
+/* The part after run_start(), without assertions, so that two can run at a time. */
 static void run_finish(struct run *r)
 {
 	r->hung = !job_join(&r->source, LONG_MS * slow);
@@ -99,7 +100,7 @@ static void transfer(struct run *r, unsigned blocks, uint32_t depth, uint32_t bl
 
 /* ---- moving blocks -------------------------------------------------------------------- */
 
-static void test_blocks_come_in_order_and_whole(void **arg)
+static void test_blocks_arrive_in_order_and_whole(void **arg)
 {
 	uint32_t depths[] = {1, 2, 3, 12, 64};
 	struct run r;
@@ -128,7 +129,7 @@ static uint32_t sampled_size(unsigned i, uint32_t block_size)
 	return n < 0 || n > block_size ? mid : (uint32_t)n;
 }
 
-static void test_every_size(void **arg)
+static void test_every_block_size_works(void **arg)
 {
 	struct run r;
 
@@ -148,8 +149,10 @@ static void test_every_size(void **arg)
 	assert_whole(&r);
 }
 
-/* A sink that puts nothing stops its source when all the source's blocks are sent; how many
- * large ones the network takes in is its own affair. */
+/*
+ * A sink that puts nothing back stops its source when all the source's blocks are sent. How many
+ * large blocks the network buffers is not tested.
+ */
 static void stop_sink(uint32_t depth, uint32_t block_size, unsigned least)
 {
 	atomic_bool gate = false;
@@ -172,7 +175,7 @@ static void stop_sink(uint32_t depth, uint32_t block_size, unsigned least)
 	assert_whole(&r);
 }
 
-static void test_a_stopped_sink_stops_its_source(void **arg)
+static void test_stopped_sink_stops_its_source(void **arg)
 {
 	uint32_t depths[] = {1, 3, 12};
 
@@ -183,8 +186,8 @@ static void test_a_stopped_sink_stops_its_source(void **arg)
 	}
 }
 
-/* Fewer puts than make a batch: the credits must come all the same, and not too early. */
-static void test_flush_waits_for_the_last_put_and_no_longer(void **arg)
+/* Fewer puts than a batch of credits: the credits must be sent nevertheless, and not too early. */
+static void test_flush_waits_for_exactly_the_last_put(void **arg)
 {
 	(void)arg;
 	for (unsigned blocks = 0; blocks < 6; blocks++) {
@@ -200,8 +203,8 @@ static void test_flush_waits_for_the_last_put_and_no_longer(void **arg)
 	}
 }
 
-/* Also when the wire breaks and when a block comes damaged. */
-static void test_records_are_copied_where_the_peer_can_write(void **arg)
+/* Also when the wire breaks and when a block is damaged. */
+static void test_records_are_copied_when_the_peer_can_write(void **arg)
 {
 	enum deed deeds[] = {DEED_NONE, DEED_CUT_BEFORE, DEED_DAMAGE_DATA, DEED_DAMAGE_HEAD};
 
@@ -219,7 +222,7 @@ static void test_records_are_copied_where_the_peer_can_write(void **arg)
 	}
 }
 
-static void test_two_lanes_at_once(void **arg)
+static void test_two_lanes_run_at_once(void **arg)
 {
 	struct plan plan = {.deed = DEED_CUT_AFTER, .step = STEP_SEND, .at = 50};
 	struct run r[2];
@@ -241,10 +244,10 @@ static void test_two_lanes_at_once(void **arg)
 
 /* ---- breaking and mending ------------------------------------------------------------- */
 
-/* The connection dies at each step of either end, and the other end must notice by itself. */
+/* The connection breaks at each step of either end, and the other end must detect that itself. */
 static void cut_everywhere(enum step step, enum deed deed, unsigned most)
 {
-	/* In the lab each connection takes its time, and there are two operations. */
+	/* In the lab each connection takes long, and there are two operations. */
 	unsigned stride = slow > 1 && often == 1 ? 2 : 1;
 
 	for (unsigned at = 0; at < most; at += stride) {
@@ -253,7 +256,7 @@ static void cut_everywhere(enum step step, enum deed deed, unsigned most)
 
 		transfer(&r, 14, at / stride % 2 ? 3 : 5, MIDDLE, &plan);
 		assert_whole(&r);
-		/* How many grants there are is left to chance. */
+		/* The number of grants is random. */
 		if (step == STEP_GRANT)
 			assert_in_range(r.from.epochs, 1, 2);
 		else
@@ -261,58 +264,58 @@ static void cut_everywhere(enum step step, enum deed deed, unsigned most)
 	}
 }
 
-static void test_gone_before_a_send(void **arg)
+static void test_break_before_a_send(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_SEND, DEED_CUT_BEFORE, 14);
 }
 
-static void test_gone_after_a_send(void **arg)
+static void test_break_after_a_send(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_SEND, DEED_CUT_AFTER, 14);
 }
 
-static void test_gone_before_a_credit(void **arg)
+static void test_break_before_a_credit(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_CREDIT, DEED_CUT_BEFORE, 14);
 }
 
-static void test_gone_after_a_credit(void **arg)
+static void test_break_after_a_credit(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_CREDIT, DEED_CUT_AFTER, 14);
 }
 
-static void test_gone_before_a_receive(void **arg)
+static void test_break_before_a_receive(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_RECV, DEED_CUT_BEFORE, 14);
 }
 
-static void test_gone_after_a_receive(void **arg)
+static void test_break_after_a_receive(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_RECV, DEED_CUT_AFTER, 14);
 }
 
-static void test_gone_at_a_post(void **arg)
+static void test_break_at_a_post(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_POST, DEED_CUT_BEFORE, 14);
 	cut_everywhere(STEP_POST, DEED_CUT_AFTER, 14);
 }
 
-static void test_gone_at_a_grant(void **arg)
+static void test_break_at_a_grant(void **arg)
 {
 	(void)arg;
 	cut_everywhere(STEP_GRANT, DEED_CUT_BEFORE, 10);
 	cut_everywhere(STEP_GRANT, DEED_CUT_AFTER, 10);
 }
 
-/* Told of it by the peer, again and again, in the middle of anything. */
-static void test_broken_many_times(void **arg)
+/* The peer reports a break, repeatedly, at any moment. */
+static void test_repeatedly_broken_lane_delivers_everything(void **arg)
 {
 	unsigned breaks = 0, seed = 1;
 	uint64_t last = 0, end = clock_ms() + LONG_MS * slow;
@@ -322,7 +325,7 @@ static void test_broken_many_times(void **arg)
 	(void)arg;
 	run_open(&r, 0, 5, MIDDLE, NULL);
 	r.source.blocks = 1000;
-	/* However seldom this thread runs, the others have something to do meanwhile. */
+	/* However rarely this thread runs, the others have work in between. */
 	r.source.more = &more;
 	run_start(&r);
 	while (breaks < 60 * often && clock_ms() < end && !lane_aborted(r.pair.source.lane)) {
@@ -330,7 +333,7 @@ static void test_broken_many_times(void **arg)
 		uint64_t stored = lane_stored(r.pair.sink.lane);
 		struct lane_stats s;
 
-		/* Only after some progress: a lane that makes none is given up, rightly. */
+		/* Only after some progress: a lane without progress is given up. */
 		if (stored > last) {
 			last = stored + (uint64_t)rand_r(&seed) % 20;
 			lane_stats(l, &s);
@@ -346,8 +349,10 @@ static void test_broken_many_times(void **arg)
 	assert_true(r.from.epochs > 5);
 }
 
-/* Of four blocks that are sent the sink holds one when the wire breaks.  The source is told so,
- * too, or hears of it by looking after its lane. */
+/*
+ * The sink holds one of four sent blocks when the wire breaks. The source is informed too, or finds
+ * out by servicing its lane.
+ */
 static void break_with_one_held(bool tends)
 {
 	atomic_bool gate = false;
@@ -372,22 +377,27 @@ static void break_with_one_held(bool tends)
 	assert_int_equal(r.from.epochs, 2);
 }
 
-/* What a sink held when the wire broke counts as stored once it is put, and is not sent again. */
-static void test_a_block_put_after_the_break_is_stored(void **arg)
+/*
+ * A block that the sink held when the wire broke counts as stored once it is put back, and is not
+ * retransmitted.
+ */
+static void test_block_put_after_the_break_is_stored(void **arg)
 {
 	(void)arg;
 	break_with_one_held(false);
 }
 
-/* Who only looks after his lane now and then has it mended as well. */
-static void test_looked_after_it_is_mended(void **arg)
+/* A source that only services its lane now and then gets it mended as well. */
+static void test_serviced_lane_is_mended(void **arg)
 {
 	(void)arg;
 	break_with_one_held(true);
 }
 
-/* Of another epoch: nothing.  Of this one before the wire was even there: kept. */
-static void test_a_break_is_for_its_epoch(void **arg)
+/*
+ * A break of another epoch is ignored. One of this epoch is remembered even before the wire exists.
+ */
+static void test_break_applies_to_its_epoch(void **arg)
 {
 	atomic_bool gate = false;
 	struct run r;
@@ -402,7 +412,7 @@ static void test_a_break_is_for_its_epoch(void **arg)
 	assert_whole(&r);
 	assert_int_equal(r.from.epochs, 1);
 
-	/* Another one while a wire is there. */
+	/* Another break while a wire exists. */
 	run_open(&r, 0, 4, SMALL, NULL);
 	r.source.blocks = 4;
 	r.sink.gate = &gate;
@@ -438,7 +448,7 @@ static void assert_ends(const struct run *r, enum outcome code, const char *by, 
 	assert_string_equal(r->sink.wrong, "");
 }
 
-static void test_connections_that_never_serve(void **arg)
+static void test_useless_connections_end_the_session(void **arg)
 {
 	struct plan plan = {.deed = DEED_CUT_BEFORE, .step = STEP_RECV, .at = 3, .times = 1000};
 	struct run r;
@@ -452,7 +462,7 @@ static void test_connections_that_never_serve(void **arg)
 	assert_int_equal(r.sink.done, 3);
 }
 
-static void test_damaged_once(void **arg)
+static void test_block_damaged_once_is_resent(void **arg)
 {
 	enum deed deeds[] = {DEED_DAMAGE_DATA, DEED_DAMAGE_HEAD};
 
@@ -473,7 +483,7 @@ static void test_damaged_once(void **arg)
 		}
 }
 
-static void test_damaged_twice(void **arg)
+static void test_block_damaged_twice_ends_the_session(void **arg)
 {
 	enum deed deeds[] = {DEED_DAMAGE_DATA, DEED_DAMAGE_HEAD};
 
@@ -493,9 +503,9 @@ static void test_damaged_twice(void **arg)
 	}
 }
 
-/* ---- peers that can't be right --------------------------------------------------------- */
+/* ---- impossible peers -------------------------------------------------------------------- */
 
-static void test_forged_heads(void **arg)
+static void test_forged_heads_end_the_session(void **arg)
 {
 	(void)arg;
 	for (enum deed deed = DEED_FORGE_LANE; deed <= DEED_FORGE_KIND; deed++) {
@@ -509,13 +519,13 @@ static void test_forged_heads(void **arg)
 	}
 }
 
-static void test_forged_credits(void **arg)
+static void test_forged_credits_end_the_session(void **arg)
 {
 	enum deed deeds[] = {DEED_CREDIT_MORE, DEED_CREDIT_BACK};
 
 	(void)arg;
 	for (unsigned i = 0; i < 2; i++) {
-		/* Every one from the fortieth on, so that there is something to go back from. */
+		/* Every credit from the fortieth on, so that one can be smaller than before. */
 		struct plan plan = {.deed = deeds[i], .step = STEP_CREDIT, .at = 40, .times = 1000};
 		struct run r;
 
@@ -526,7 +536,7 @@ static void test_forged_credits(void **arg)
 	}
 }
 
-static void test_a_sink_that_lies_when_it_is_mended(void **arg)
+static void test_false_stored_count_ends_the_session(void **arg)
 {
 	struct plan plan = {.lie_stored = true};
 	struct run r;
@@ -538,7 +548,7 @@ static void test_a_sink_that_lies_when_it_is_mended(void **arg)
 
 /* ---- ending ------------------------------------------------------------------------------ */
 
-/* One end is brought into a wait, then aborted from here. */
+/* One end is brought into a wait, then aborted from this thread. */
 static void abort_waiting(bool with_source, bool with_sink, unsigned blocks, uint32_t depth,
 			  bool gated, bool ends)
 {
@@ -574,40 +584,40 @@ static void abort_waiting(bool with_source, bool with_sink, unsigned blocks, uin
 	pair_close(&r.pair);
 }
 
-static void test_abort_while_mending(void **arg)
+static void test_abort_ends_mending(void **arg)
 {
 	(void)arg;
 	abort_waiting(true, false, 5, 4, false, false);
 	abort_waiting(false, true, 0, 4, false, false);
 }
 
-static void test_abort_in_recv(void **arg)
+static void test_abort_ends_recv(void **arg)
 {
 	(void)arg;
 	abort_waiting(true, true, 1, 4, false, true);
 }
 
-static void test_abort_in_get(void **arg)
+static void test_abort_ends_get(void **arg)
 {
 	(void)arg;
 	abort_waiting(true, true, 50, 4, true, false);
 }
 
-static void test_abort_in_send(void **arg)
+static void test_abort_ends_send(void **arg)
 {
 	(void)arg;
-	/* More than any socket takes in. */
+	/* More than any socket buffers. */
 	abort_waiting(true, true, 200, 128, true, false);
 }
 
-static void test_abort_in_flush(void **arg)
+static void test_abort_ends_flush(void **arg)
 {
 	(void)arg;
 	abort_waiting(true, true, 3, 4, true, false);
 }
 
-/* After the last look that mending takes at it. */
-static void test_abort_before_attach(void **arg)
+/* After mending has checked for an abort for the last time. */
+static void test_abort_before_attach_ends_the_lane(void **arg)
 {
 	struct plan plan = {.abort_attach = true};
 	struct run r;
@@ -627,7 +637,7 @@ static void test_abort_before_attach(void **arg)
 	assert_int_equal(r.sink.done, 0);
 }
 
-static void test_abort_at_any_time(void **arg)
+static void test_abort_at_any_time_ends_the_lane(void **arg)
 {
 	unsigned seed = 3;
 
@@ -654,7 +664,7 @@ static void test_abort_at_any_time(void **arg)
 	}
 }
 
-static void test_aborted_stays_aborted(void **arg)
+static void test_aborted_lane_stays_aborted(void **arg)
 {
 	struct block *b;
 	struct pair p;
@@ -689,38 +699,38 @@ static int tear_down(void **arg)
 int conformance_run(const struct backend *b)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocks_come_in_order_and_whole),
-		cmocka_unit_test(test_every_size),
-		cmocka_unit_test(test_a_stopped_sink_stops_its_source),
-		cmocka_unit_test(test_flush_waits_for_the_last_put_and_no_longer),
-		cmocka_unit_test(test_records_are_copied_where_the_peer_can_write),
-		cmocka_unit_test(test_two_lanes_at_once),
-		cmocka_unit_test(test_gone_before_a_send),
-		cmocka_unit_test(test_gone_after_a_send),
-		cmocka_unit_test(test_gone_before_a_credit),
-		cmocka_unit_test(test_gone_after_a_credit),
-		cmocka_unit_test(test_gone_before_a_receive),
-		cmocka_unit_test(test_gone_after_a_receive),
-		cmocka_unit_test(test_gone_at_a_post),
-		cmocka_unit_test(test_gone_at_a_grant),
-		cmocka_unit_test(test_broken_many_times),
-		cmocka_unit_test(test_a_block_put_after_the_break_is_stored),
-		cmocka_unit_test(test_looked_after_it_is_mended),
-		cmocka_unit_test(test_a_break_is_for_its_epoch),
-		cmocka_unit_test(test_connections_that_never_serve),
-		cmocka_unit_test(test_damaged_once),
-		cmocka_unit_test(test_damaged_twice),
-		cmocka_unit_test(test_forged_heads),
-		cmocka_unit_test(test_forged_credits),
-		cmocka_unit_test(test_a_sink_that_lies_when_it_is_mended),
-		cmocka_unit_test(test_abort_while_mending),
-		cmocka_unit_test(test_abort_in_recv),
-		cmocka_unit_test(test_abort_in_get),
-		cmocka_unit_test(test_abort_in_send),
-		cmocka_unit_test(test_abort_in_flush),
-		cmocka_unit_test(test_abort_before_attach),
-		cmocka_unit_test(test_abort_at_any_time),
-		cmocka_unit_test(test_aborted_stays_aborted),
+		cmocka_unit_test(test_blocks_arrive_in_order_and_whole),
+		cmocka_unit_test(test_every_block_size_works),
+		cmocka_unit_test(test_stopped_sink_stops_its_source),
+		cmocka_unit_test(test_flush_waits_for_exactly_the_last_put),
+		cmocka_unit_test(test_records_are_copied_when_the_peer_can_write),
+		cmocka_unit_test(test_two_lanes_run_at_once),
+		cmocka_unit_test(test_break_before_a_send),
+		cmocka_unit_test(test_break_after_a_send),
+		cmocka_unit_test(test_break_before_a_credit),
+		cmocka_unit_test(test_break_after_a_credit),
+		cmocka_unit_test(test_break_before_a_receive),
+		cmocka_unit_test(test_break_after_a_receive),
+		cmocka_unit_test(test_break_at_a_post),
+		cmocka_unit_test(test_break_at_a_grant),
+		cmocka_unit_test(test_repeatedly_broken_lane_delivers_everything),
+		cmocka_unit_test(test_block_put_after_the_break_is_stored),
+		cmocka_unit_test(test_serviced_lane_is_mended),
+		cmocka_unit_test(test_break_applies_to_its_epoch),
+		cmocka_unit_test(test_useless_connections_end_the_session),
+		cmocka_unit_test(test_block_damaged_once_is_resent),
+		cmocka_unit_test(test_block_damaged_twice_ends_the_session),
+		cmocka_unit_test(test_forged_heads_end_the_session),
+		cmocka_unit_test(test_forged_credits_end_the_session),
+		cmocka_unit_test(test_false_stored_count_ends_the_session),
+		cmocka_unit_test(test_abort_ends_mending),
+		cmocka_unit_test(test_abort_ends_recv),
+		cmocka_unit_test(test_abort_ends_get),
+		cmocka_unit_test(test_abort_ends_send),
+		cmocka_unit_test(test_abort_ends_flush),
+		cmocka_unit_test(test_abort_before_attach_ends_the_lane),
+		cmocka_unit_test(test_abort_at_any_time_ends_the_lane),
+		cmocka_unit_test(test_aborted_lane_stays_aborted),
 	};
 
 	backend = b;

@@ -3,9 +3,9 @@
 #define TESTS_LANE_CONFORMANCE_H
 
 /*
- * What every lane does, whatever wires are under it.  A backend's test describes how a pair of
- * lanes is joined by its wires (struct backend, lane_pair.h) and calls conformance_run(); the
- * result is the number of failed tests.
+ * The behaviour of every lane, over any wires. The test of a backend describes how its wires join a
+ * pair of lanes (struct backend, lane_pair.h) and calls conformance_run(); the result is the number
+ * of failed tests.
  */
 
 #include "lane_pair.h"

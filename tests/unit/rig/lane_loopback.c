@@ -46,7 +46,7 @@ static int tcp_setup(void **state)
 	return listen_all(INADDR_LOOPBACK, state);
 }
 
-/* Who calls it has the first loopback address, so the ends look as if they were two hosts. */
+/* The caller has the first loopback address, so the ends look like two hosts. */
 static int far_setup(void **state)
 {
 	return listen_all(INADDR_LOOPBACK + 1, state);
@@ -61,7 +61,7 @@ static void tcp_teardown(void *state)
 	free(s);
 }
 
-/* Until fd is readable: 0, or -1 when the lane was aborted or the time is over. */
+/* Wait until fd is readable: 0, or -1 when the lane was aborted or the time is over. */
 static int wait_readable(struct lane *l, int fd, uint64_t deadline_ms)
 {
 	struct pollfd p[2] = {{.fd = fd, .events = POLLIN},
@@ -72,7 +72,7 @@ static int wait_readable(struct lane *l, int fd, uint64_t deadline_ms)
 	return fail_as(OUT_CONNECT, "nobody came");
 }
 
-/* What a porter does: read the caller's hello, and look whether it is for this epoch. */
+/* As a porter does: read the caller's hello, and check that it is for this epoch. */
 static int hear_caller(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 		       uint64_t deadline_ms)
 {
@@ -97,7 +97,7 @@ static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct la
 	struct listeners *s = state;
 	unsigned i = lane_index(l);
 
-	/* Now the one, now the other, as both ends can work out. */
+	/* The connecting end alternates, as both ends can compute. */
 	if (lane_side_of(l) == ((i + epoch + lane_depth(l)) % 2 ? LANE_SOURCE : LANE_SINK))
 		return tcp_dial(l, epoch, key, &s->at[i], 1, deadline_ms, out);
 	for (;;) {
@@ -108,7 +108,7 @@ static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct la
 		fd = accept(s->fds[i], NULL, NULL);
 		if (fd >= 0 && hear_caller(l, epoch, key, fd, deadline_ms) == 0)
 			return tcp_take(l, epoch, key, fd, out);
-		/* A caller that was aborted while we were away. */
+		/* A caller that was aborted in the meantime. */
 		close_fd(fd);
 	}
 }

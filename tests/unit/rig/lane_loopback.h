@@ -2,7 +2,7 @@
 #ifndef TESTS_LANE_LOOPBACK_H
 #define TESTS_LANE_LOOPBACK_H
 
-/* Lanes joined by TCP on the loopback address; now the source connects, now the sink. */
+/* Lanes joined by TCP on the loopback address; source and sink connect alternately. */
 
 #include "lane_pair.h"
 

@@ -38,7 +38,7 @@ struct meddler {
 	struct pair_side *side;
 };
 
-/* Is this call, the next one of its step, one that the plan is about? */
+/* Does the plan concern this call, the next one of its step? */
 static bool is_time(struct meddler *m, enum step step)
 {
 	const struct plan *plan = &m->side->pair->plan;
@@ -49,8 +49,8 @@ static bool is_time(struct meddler *m, enum step step)
 }
 
 /*
- * A wire that goes before the other end has its own is a try that failed, which a session makes
- * again: what is to be seen here is a wire that breaks.
+ * A wire that breaks before the other end has its own is a failed attempt, which a session repeats.
+ * These tests need a wire that breaks, so they wait.
  */
 static void wait_other_end(struct pair_side *s)
 {
@@ -161,7 +161,7 @@ static int meddler_recv(struct wire *w, bool wait, struct block **b)
 		return cut(m);
 	if (m->inner->ops->recv(m->inner, wait, b))
 		return -1;
-	/* Only blocks count, so that a plan means the same with every timing. */
+	/* Only blocks count, so that a plan means the same for any timing. */
 	if (!wait && *b)
 		now = is_time(m, STEP_RECV);
 	if (cuts_before(m, now) || cuts_after(m, now))
@@ -223,9 +223,9 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 	return &m->wire;
 }
 
-/* ---- what a session does ------------------------------------------------------------------ */
+/* ---- the part of a session ------------------------------------------------------------------- */
 
-/* Say that this side wants a wire of this epoch, and wait until the other one does, too. */
+/* Announce that this side wants a wire of this epoch, and wait until the other side does, too. */
 static int meet(struct pair_side *s, uint32_t epoch, uint64_t *stored)
 {
 	struct pair *p = s->pair;
@@ -399,7 +399,7 @@ void *source_job(void *arg)
 	return job_done(j, 0, "");
 }
 
-/* Records of an exposed wire are out of its reach, all else is where it came. */
+/* Records of an exposed wire are out of its reach; other blocks are where they arrived. */
 static bool is_in_place(const struct job *j, const struct block *b)
 {
 	const struct pool *p = lane_pool(j->pair->sink.lane);

@@ -6,7 +6,7 @@
 #include "base/io.h"
 #include "lane/tcp/tcp.h"
 
-/* The half of a socket pair that the other end of a lane has not fetched yet. */
+/* Hands one half of a socket pair to the other end of the lane. */
 struct waiting {
 	int fd;
 	uint32_t epoch;

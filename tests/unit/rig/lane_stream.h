@@ -2,7 +2,7 @@
 #ifndef TESTS_LANE_STREAM_H
 #define TESTS_LANE_STREAM_H
 
-/* Lanes joined by socket pairs, without hellos: the simplest wires there are. */
+/* Lanes joined by socket pairs, without hellos: the simplest wires. */
 
 #include "lane_pair.h"
 

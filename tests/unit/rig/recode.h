@@ -2,7 +2,7 @@
 #ifndef TESTS_RECODE_H
 #define TESTS_RECODE_H
 
-/* Decode a frame by its type, and encode what came of it: what tests and fuzz targets share. */
+/* Decodes a frame by its type and encodes the result: shared by tests and fuzz targets. */
 
 #include "protocol/message.h"
 
@@ -152,7 +152,7 @@ static inline void record_encode(struct writer *w, const struct record *r)
 	}
 }
 
-/* The same for a block of records: how many there were, or -1. */
+/* The same for a block of records: the number of records, or -1. */
 static inline int recode_records(const uint8_t *bytes, size_t len, struct record *r,
 				 struct writer *w)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Its top, below which there are sys, dev, etc and proc. */
+/* The top of a tree, which contains sys, dev, etc and proc. */
 static inline const char *recorded(const char *name)
 {
 	static char path[4096];

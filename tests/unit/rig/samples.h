@@ -3,9 +3,9 @@
 #define TESTS_SAMPLES_H
 
 /*
- * One message of each type, three times: with the least values that are allowed, with ones
- * that show every byte's place, and with the largest.  tests/hostile/test_wire.py has the same
- * values; wire_dump.c prints ours.
+ * One message of each type in three sizes: the smallest valid values, values that show the position
+ * of each byte, and the largest. tests/hostile/test_wire.py has the same values; wire_dump.c prints
+ * these.
  */
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum sample_size { SAMPLE_LEAST, SAMPLE_USUAL, SAMPLE_MOST, SAMPLE_SIZES };
 
-/* Of three values the one for this size. */
+/* The one of three values for this size. */
 #define OF(least, usual, most)                                                                     \
 	(size == SAMPLE_LEAST ? (least) : size == SAMPLE_USUAL ? (usual) : (most))
 
@@ -452,7 +452,7 @@ static inline uint32_t sample_id(enum sample_size size)
 	return OF(1, 0x01020304, UINT32_MAX);
 }
 
-/* A regular file, and one of the types that have something of their own. */
+/* A regular file, and one of each type that has fields of its own. */
 static inline void sample_files(enum sample_size size, struct writer *w)
 {
 	struct record_file file = {
@@ -478,7 +478,7 @@ static inline void sample_files(enum sample_size size, struct writer *w)
 	TEXT("a b.dat", file.name);
 	TEXT("sda", other.name);
 	if (size == SAMPLE_MOST) {
-		/* The byte that a component can't have. */
+		/* The byte that a component cannot contain. */
 		file.name['/' - 1] = '_';
 		other.name['/' - 1] = '_';
 	}

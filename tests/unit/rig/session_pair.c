@@ -118,7 +118,7 @@ static void handle(struct pair *p, unsigned from, const struct frame *f)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* False at the end of this side's stream. */
+/* Returns false at the end of this side's stream. */
 static bool listen_to(struct pair *p, unsigned from, struct framer *fr)
 {
 	struct frame f;
@@ -275,7 +275,7 @@ static void proxy_accept(struct proxy *x)
 	x->count++;
 }
 
-/* Carry what there is from one side to the other; false when it is over. */
+/* Carries the available bytes from one side to the other; false at the end. */
 static bool proxy_carry(struct proxy *x, unsigned i, unsigned side)
 {
 	uint8_t buf[16384];
@@ -320,7 +320,7 @@ static void *proxy_run(void *arg)
 				proxy_drop(x, 0);
 			continue;
 		}
-		/* From the end, since those that are dropped are replaced by the last. */
+		/* From the last one on, because a dropped entry is replaced by the last one. */
 		for (unsigned i = count; i-- > 0;)
 			if ((set[2 + 2 * i].revents && !proxy_carry(x, i, 0)) ||
 			    (set[3 + 2 * i].revents && !proxy_carry(x, i, 1)))
@@ -521,7 +521,7 @@ static void *job_run(void *arg)
 
 	fail_clear();
 	j->rc = j->end == SOURCE ? send_all(j) : store_all(j);
-	/* A sink's end is that it is aborted; when the session failed, it is why. */
+	/* A sink's work ends with an abort; if the session failed, that is the reason. */
 	if (j->rc < 0 && (j->end == SOURCE || !lane_aborted(j->lane)))
 		session_fail(j->p->ends[j->end].s);
 	j->why = *failed();
@@ -558,7 +558,7 @@ int pair_finish(struct pair *p)
 	for (unsigned k = 0; k < session_lanes(p->ends[SINK].s); k++) {
 		struct lane_job *j = &p->ends[SINK].jobs[k];
 
-		/* Somebody who was told waits to be told. */
+		/* Callers of on_fail wait until it has been counted. */
 		if (rc == 0)
 			lane_abort(j->lane);
 		worker_join(&j->worker);

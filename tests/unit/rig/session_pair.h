@@ -22,14 +22,14 @@ enum { SOURCE, SINK };
 struct pair;
 struct lane_job;
 
-/* What goes on at one lane's end. */
+/* The state of one lane's end. */
 struct lane_job {
 	struct pair *p;
 	struct lane *lane;
 	unsigned end, index;
 	uint64_t count; /* blocks to send */
-	_Atomic uint64_t done; /* sent, or put */
-	bool disorder; /* a block that is not the next one, or not what was sent */
+	_Atomic uint64_t done; /* sent, or put back */
+	bool disorder; /* a block was out of order, or not as sent */
 	int rc;
 	struct failure why;
 	struct worker worker;
@@ -37,12 +37,12 @@ struct lane_job {
 
 struct pair_end {
 	struct session_opts o;
-	int fd; /* its control channel, for the session */
-	int relay_fd; /* the relay's end */
+	int fd; /* its control channel, given to the session */
+	int relay_fd; /* the relay's end of it */
 	struct session *s; /* NULL: it did not open, or failed to */
-	struct failure why; /* it did not open because, and where that was; "": here */
+	struct failure why; /* why it did not open, and on which host; "": here */
 	char why_host[HOST_MAX];
-	_Atomic unsigned fails; /* calls of on_fail */
+	_Atomic unsigned fails; /* number of calls of on_fail */
 	struct worker worker;
 	struct lane_job jobs[PAIR_LANES];
 };
@@ -73,10 +73,10 @@ struct proxy {
 	struct worker worker;
 	_Atomic unsigned cuts; /* raise it to cut all connections */
 	unsigned cuts_done;
-	_Atomic bool closed; /* newcomers are turned away */
-	_Atomic unsigned flips; /* of so many more connections a bit is flipped ... */
+	_Atomic bool closed; /* new connections are rejected */
+	_Atomic unsigned flips; /* in this many further connections a bit is flipped ... */
 	_Atomic uint64_t flip_at; /* ... at this byte from the connecting end */
-	_Atomic unsigned mutes; /* so many more connections end at the first answer */
+	_Atomic unsigned mutes; /* this many further connections end at the first answer */
 	_Atomic unsigned came;
 	struct {
 		int fd[2];
@@ -88,7 +88,7 @@ struct proxy {
 
 struct pair {
 	struct pair_end ends[2];
-	/* May look into and change a frame on its way; in the relay's thread. */
+	/* Can inspect and change a frame in transit; runs in the relay's thread. */
 	enum verdict (*filter)(struct pair *p, unsigned from, uint8_t type, uint8_t *body,
 			       uint32_t *len);
 	/* The file call: between recv and put (sink), get and send (source). */
@@ -106,38 +106,39 @@ struct pair {
 	struct proxy proxy;
 };
 
-/* The sink listens, 2 lanes of 4 blocks of 4 KiB. */
+/* The sink listens; 2 lanes of 4 blocks of 4 KiB. */
 void pair_init(struct pair *p);
-/* Lanes go through the proxy from now on. */
+/* From now on lanes go through the proxy. */
 int pair_use_proxy(struct pair *p);
-/* Both sessions open: 0, or -1 when one didn't (see ends[].why). */
+/* Open both sessions: 0, or -1 when one failed (see ends[].why). */
 int pair_open(struct pair *p);
-/* Start to carry so many blocks on each lane. */
+/* Start to send this many blocks on each lane. */
 void pair_start(struct pair *p, uint64_t count);
-/* Until all are stored: 0, or -1 when a lane failed. */
+/* Wait until all are stored: 0, or -1 when a lane failed. */
 int pair_finish(struct pair *p);
 void pair_close(struct pair *p);
-/* How often on_fail was called at an end, once it was at all: it comes last of all that a failure
- * does, after lanes have ended of it.  0 after 20 s. */
+/*
+ * How many times on_fail was called at an end, after the first call: it is the last step of a
+ * failure, after lanes have ended because of it. 0 after 20 s.
+ */
 unsigned pair_fails(struct pair *p, unsigned end);
 
 /* Cut the control channel. */
 void pair_cut(struct pair *p);
-/* What the relay saw of a type from an end. */
+/* The number of frames of a type that the relay saw from an end. */
 unsigned pair_seen(struct pair *p, unsigned from, uint8_t type);
-/* Until at least so many were seen; false after 20 s. */
+/* Wait for at least this many; false after 20 s. */
 bool pair_await(struct pair *p, unsigned from, uint8_t type, unsigned count);
 /* The nth of them. */
 struct seen pair_nth(struct pair *p, unsigned from, uint8_t type, unsigned n);
-/* Let what was held go on its way, and hold nothing more of it. */
+/* Release the held frames, and hold no more. */
 void pair_release(struct pair *p);
 void pair_forge(struct pair *p, unsigned to, uint8_t type, const void *body, size_t len);
-/* Until a counter is at least this; false after 20 s. */
+/* Wait until a counter is at least this; false after 20 s. */
 bool await_count(_Atomic uint64_t *counter, uint64_t least);
 void pause_ms(unsigned ms);
 
-/* In a filter, for an OFFER: lanes go to this port of loopback and nowhere else; returns the
- * port that was offered. */
+/* In a filter, for an OFFER: lanes go only to this port of loopback; returns the offered port. */
 unsigned offer_redirect(uint8_t *body, uint32_t *len, unsigned port);
 
 #endif

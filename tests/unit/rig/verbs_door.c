@@ -145,7 +145,7 @@ void door_close(struct door *d)
 	*d = (struct door){0};
 }
 
-/* Let those in who are there; under the lock, as one thread at a time may knock. */
+/* Admit the waiting callers; under the lock, because only one thread at a time may do that. */
 static int let_in(struct door *d)
 {
 	struct verbs_caller *c;
@@ -206,7 +206,7 @@ int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_
 			return verbs_take(l, epoch, key, c, deadline_ms, out);
 		if (lane_aborted(l) || clock_ms() > deadline_ms)
 			return fail_as(OUT_CONNECT, "nobody came");
-		/* Another lane's thread may be the one that lets ours in. */
+		/* The thread of another lane may be the one that admits our caller. */
 		poll(fds, 2, 5);
 	}
 }

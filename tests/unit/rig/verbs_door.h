@@ -3,8 +3,8 @@
 #define TESTS_VERBS_DOOR_H
 
 /*
- * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, device), and a listener on one
- * of them with what a porter does there: callers are sorted by lane until somebody asks.
+ * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, device), and a listener on one of
+ * them that acts as a porter: it sorts callers by lane until a lane asks for them.
  */
 
 #include <pthread.h>
@@ -15,52 +15,56 @@
 
 struct host {
 	const char *address, *address6; /* NULL: it has none */
-	const char *netns; /* NULL: everything is in one */
-	/* A neighbour's address that nobody has, and what ip needs to make him known. */
+	const char *netns; /* NULL: all hosts are in one namespace */
+	/* An unused address of a neighbour, and the arguments of ip(8) that make it known. */
 	const char *silent, *device, *ip_option;
 };
-/* Who dials, and who listens. */
+/* The dialing host, and the listening host. */
 extern struct host near, far;
 
-/* What is promised in time may take so many times as long here. */
+/* Promised times may take this many times as long here. */
 extern unsigned slow;
 
-/* How blocks go: SLUICE_RDMA_OP as --rdma-op has it; SEND when it is not set. */
+/* The data operation: SLUICE_RDMA_OP as for --rdma-op; SEND if it is not set. */
 extern enum rdma_op door_op;
 
-/* Sets all of these.  False when no hosts are named. */
+/* Sets all of these. False when no hosts are named. */
 bool hosts_find(void);
-/* The calling thread, and those that it starts, are on that host from now on. */
+/* Moves the calling thread, and threads that it starts, to that host. */
 void host_enter(const struct host *h);
 union address host_address(const char *text, unsigned port);
-/* Call fn(arg) in a thread that is on that host. */
+/* Calls fn(arg) in a thread on that host. */
 void *host_call(const struct host *h, void *(*fn)(void *), void *arg);
 
 struct door {
 	struct verbs_listener *listener;
 	unsigned port;
-	const char *address; /* of far */
+	const char *address; /* on far */
 	pthread_mutex_t lock;
 	struct verbs_caller *callers[PAIR_LANES];
 };
 
-/* At far, on any port; address NULL: its IPv4 address. */
+/* On far, on any port; address NULL: its IPv4 address. */
 int door_open(struct door *d, const char *address);
 void door_close(struct door *d);
-/* Wait for the caller of this lane and epoch with the right token, and make a wire of it; all
- * others are refused. */
+/*
+ * Waits for the caller of this lane and epoch with the right token, and makes a wire of it; refuses
+ * all others.
+ */
 int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
 	      uint64_t deadline_ms, struct wire **out);
 int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
 	      uint64_t deadline_ms, struct wire **out);
 
-/* Lane 0 of one end, with door_op, NULL when that fails; and a mend function for one that is only
- * to be had. */
+/*
+ * Lane 0 of one end, with door_op, NULL on failure; and a mend function for a lane that gets no
+ * second wire.
+ */
 struct lane *door_lane(enum lane_side side, uint32_t depth, uint32_t block_size, lane_mend_fn mend,
 		       void *ctx);
 int door_never(void *ctx, struct lane *l, uint32_t epoch, const char *why);
 
-/* How often a receiver was not ready so far, on all adapters that count it. */
+/* The count of receiver-not-ready errors on all adapters that count them. */
 unsigned long long door_not_ready(void);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""filter, listed and modes against rsync itself, on trees, patterns and modes made by chance.
+"""filter, listed and modes compared with rsync, on random trees, patterns and modes.
 
 SLUICE_SEED is the seed (it is printed when something differs), SLUICE_COUNT multiplies the cases.
 """
@@ -113,7 +113,7 @@ def filter_agrees(rng, top, paths):
     compare(ours, theirs, rules)
 
 
-def test_filter(trees):
+def test_filter_matches_rsync(trees):
     cases(240, filter_agrees, trees)
 
 
@@ -131,7 +131,7 @@ def listed_agrees(rng, top, paths):
     compare(ours, theirs, spelled, recursive)
 
 
-def test_listed(trees):
+def test_listed_names_match_rsync(trees):
     cases(80, listed_agrees, trees)
 
 
@@ -164,7 +164,7 @@ def rsync_version():
 
 # Earlier ones apply s to directories and g=u,+X otherwise.
 @pytest.mark.skipif(rsync_version() < (3, 5), reason="rsync before 3.5 gives other modes")
-def test_modes(tmp_path):
+def test_modes_match_rsync(tmp_path):
     rng = random.Random(SEED)
     modes = [0, 0o777, 0o7777, 0o644, 0o755, 0o111] + [rng.randrange(0o10000) for _ in range(26)]
     things = []
