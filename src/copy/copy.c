@@ -187,7 +187,8 @@ int copy_verdict(struct copy *c, bool only)
 		return fail_as(OUT_SOME_FILES, "%u of %llu sources could not be removed",
 			       c->failures - others, (unsigned long long)all);
 	if (kept > 0)
-		return fail_as(OUT_SOME_FILES, "%u files could not be deleted", kept);
+		return fail_as(OUT_SOME_FILES, "%u file%s could not be deleted", kept,
+			       kept == 1 ? "" : "s");
 	c->result->at_peer = c->role->role == ROLE_SOURCE;
 	return fail_again(c->unkept.code != OUT_DONE ? &c->unkept : &c->max_delete_failure);
 }

@@ -283,7 +283,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 static int use_row(struct options *o, const struct option_row *row, const char *arg)
 {
 	const char *value;
-	char name[64];
+	char name[64], range[32] = "";
 	int rc = set_row(o, row, arg);
 
 	if (rc == 0)
@@ -293,9 +293,11 @@ static int use_row(struct options *o, const struct option_row *row, const char *
 			       row_name(row->letter, row->name, name));
 	/* "[S]" is printed as S. */
 	value = row->arg ? row->arg + (row->arg[0] == '[') : "";
-	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %.*s: %s",
+	if (row->kind == KIND_COUNT)
+		snprintf(range, sizeof range, " from 1 to %d", (int)row->number);
+	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %.*s%s: %s",
 		       row_name(row->letter, row->name, name), arg ? arg : "",
-		       (int)strcspn(value, "]"), value, row->help);
+		       (int)strcspn(value, "]"), value, range, row->help);
 }
 
 static int refuse_option(const struct refused_row *row, bool by_letter)

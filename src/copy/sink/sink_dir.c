@@ -168,8 +168,9 @@ void sink_dirs_report_failed(struct sink *s)
 		if (d->failed_inside == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
-		log_at(LOG_ERROR, "%s could not be created, nor could %llu entries in it",
-		       *path ? path : "DST", (unsigned long long)d->failed_inside);
+		log_at(LOG_ERROR, "%s could not be created, nor could %llu %s in it",
+		       *path ? path : "DST", (unsigned long long)d->failed_inside,
+		       d->failed_inside == 1 ? "entry" : "entries");
 	}
 }
 

@@ -167,8 +167,9 @@ static void send_unkept(struct completion *n)
 		fail_as(OUT_SOME_FILES, "metadata of the file could not be kept: %s",
 			s->first_unkept.text);
 	else
-		fail_as(OUT_SOME_FILES, "metadata of %llu files could not be kept",
-			(unsigned long long)s->sums.counts.unkept);
+		fail_as(OUT_SOME_FILES, "metadata of %llu file%s could not be kept",
+			(unsigned long long)s->sums.counts.unkept,
+			s->sums.counts.unkept == 1 ? "" : "s");
 	why = *failed();
 	pthread_mutex_lock(&s->copy->lock);
 	copy_count_unkept(s->copy, &why, false);

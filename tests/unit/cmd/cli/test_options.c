@@ -198,6 +198,7 @@ static void values_out_of_range_are_refused(void **state)
 {
 	(void)state;
 	refused("--lanes", RDCP, "--lanes=0", "a", "b");
+	refused("expected N from 1 to 64: ", RDCP, "--lanes=65", "a", "b");
 	refused("--lanes", RDCP, "--lanes=65", "a", "b");
 	refused("--depth", RDCP, "--depth=-1", "a", "b");
 	refused("--block-size", RDCP, "--block-size=3", "a", "b");
