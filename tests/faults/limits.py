@@ -27,22 +27,22 @@ from trial import LINGER, Judge, Reference, Run, adopt_orphans
 from networks import free_port  # of tests/rig, which trial puts on the path
 
 SCENARIOS = scenarios.SCENARIOS
-# The loader or a shell could not go on: a program of ours has not begun, and can't say why.
+# The loader or a shell failed: our program has not begun, and cannot report the reason.
 NOT_BEGUN = re.compile(r"error while loading shared libraries|^(sh|\S*rsh): .*(cannot|can't)", re.I | re.M)
-# Less stack than the system needs to start a program, or we for one frame: it is killed.
+# Less stack than the system needs to start a program, or one frame of ours: the program is killed.
 STACK_LEAST = 128 << 10
-# What these errnos are called where a library reports them.
+# The texts of these errnos in messages of libraries.
 ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
-# A failure that is not told by its reason.
+# Failures that messages do not report by their reason.
 UNNAMED = re.compile("|".join((
-    "command sh exited with 153",       # a command says itself what a limit does to it
-    "Bad file descriptor",      # without /proc there is no way to the rights of a closed directory
+    "command sh exited with 153",       # the command itself fails under the limit
+    "Bad file descriptor",      # without /proc the permissions of a closed directory cannot be read
 )))
 
 
 @contextlib.contextmanager
 def adopting():
-    """While it lasts, what a run leaves behind becomes our child, and is seen by that."""
+    """In the with statement, orphans of a run become children of this process, so that they are found."""
     adopt_orphans()
     try:
         yield
@@ -100,7 +100,7 @@ class MayNotMount(Exception):
 
 
 class TooSmall(Exception):
-    """What is there before the run has no room."""
+    """The file system is full apart from the files that exist before the run."""
 
 
 def mount(*words, wrong=MayNotMount):
@@ -114,7 +114,7 @@ def umount(at):
 
 
 class Tmpfs:
-    """t is one. bytes_, inodes: what it has in all; free: how much more than there is before the run."""
+    """t is a tmpfs. bytes_, inodes: its size; free: how much more than used before the run."""
 
     name = "tmpfs"
 
@@ -144,7 +144,7 @@ class Tmpfs:
 
 
 class Ext4(Tmpfs):
-    """The same on a disk of a file, which is filled up beside t."""
+    """The same with ext4 in an image, which is filled up beside t."""
 
     name = "ext4"
 
@@ -167,7 +167,7 @@ class Ext4(Tmpfs):
             for n in range(st.f_ffree - self.free[1] - (self.free[0] is not None)):
                 open("%s/ballast-%d" % (disk, n), "wb").close()
         if self.free[0] is not None:
-            # The map of where it is takes blocks, too: so not all at once.
+            # The extent map uses blocks too: so not all at once.
             with open(disk + "/ballast", "wb") as f, contextlib.suppress(OSError):
                 while (left := os.statvfs(disk).f_bavail * st.f_frsize - self.free[0]) > 0:
                     os.posix_fallocate(f.fileno(), os.fstat(f.fileno()).st_size, max(st.f_frsize, left // 2))
@@ -209,7 +209,7 @@ class LimitedRun(Run):
             subprocess.run(["chown", "-R", "%d:%d" % (self.limit.user, self.limit.user), self.top], check=True)
 
     def _start(self, argv, n):
-        """Through pipes: a file would be limited, too."""
+        """Through pipes: a file would be subject to the limit, too."""
         if self.limit:
             if self.limit.mute and self.scenario.streams and n == 0:
                 self.port = free_port()
@@ -240,7 +240,7 @@ class LimitedRun(Run):
 
 
 class Oracle:
-    """references: what scenarios come to without a limit, made once."""
+    """references: the results of scenarios without a limit, made once."""
 
     def __init__(self, bin_):
         self.bin, self.references = bin_, {}
@@ -252,7 +252,7 @@ class Oracle:
                 scenarios.leave_partial(self.bin)
             free = Limit("all", ["env"], user=user)
             plenty = type(ground)() if ground else None
-            for tries in range(3):      # a busy machine may keep one from ending in its short timeouts
+            for tries in range(3):      # on a busy machine the short timeouts of one may expire
                 try:
                     self.references[key] = Reference(scenario, self.bin, start=lambda s, b, _: LimitedRun(s, b, free, plenty))
                     break
@@ -262,11 +262,11 @@ class Oracle:
         return self.references[key]
 
     def judge(self, name, limit=None, ground=None, codes=None):
-        """(run, [(class, text)]); codes: what it may exit with, if that is not all the same."""
+        """(run, [(class, text)]); codes: the permitted exit codes, if only some are."""
         run, found = self._judge(name, limit, ground)
         if not found and (codes is None or codes.issuperset(run.codes)):
             return run, found
-        # On a busy machine something else may have been the cause.
+        # On a busy machine the violation may have another cause.
         run, again = self._judge(name, limit, ground)
         found = [f for f in again if f[0] in {class_ for class_, _ in found}]
         if codes is not None and not codes.issuperset(run.codes):
@@ -292,7 +292,7 @@ class Oracle:
         if NOT_BEGUN.search(text) or limit and limit.may_die:
             return class_ in ("code", "signal", "silent", "unnamed", "one-sided")
         if any(c is not None and c < 0 for c in run.codes) and not text:
-            return class_ in ("signal", "silent")    # killed by exec(3)
+            return class_ in ("signal", "silent")    # killed in exec(3)
         if limit and limit.mute:
             return class_ in ("silent", "unnamed")
         return class_ == "unnamed" and (UNNAMED.search(text) or any(os.strerror(getattr(errno, k)) in text for k in ALIKE.get(kind, (kind,))))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sweep runs: what there is before, the commands, and what they promise.
-
-Each works in a directory of its own: s is the source, t the target."""
+"""The runs of the sweep: the files before, the commands, and their promises. Each runs in a directory of its own: s
+is the source, t the target."""
 
 import os
 import random
@@ -33,17 +32,17 @@ def put(path, data, at=NEW, mode=0o644):
 
 
 class Scenario:
-    """loose: paths that a failed run may leave in any state, such as what a command wrote."""
+    """loose: paths that a failed run may leave in any state, such as the output of a command."""
 
     name, streams, loose, key = "", False, (), KEY
-    codes = (0,)    # what it ends with if no call fails
+    codes = (0,)    # the exit codes if no call fails
     removes = deletes = backs_up = False
 
     def make(self, top):
         raise NotImplementedError
 
     def commands(self, bin_):
-        """One rdcp, or rdrecv and the rdsend that goes there, with PORT for the port."""
+        """One rdcp, or an rdrecv and the rdsend that connects to it, with PORT for the port."""
         raise NotImplementedError
 
     def rdcp(self, bin_, *words):
@@ -86,7 +85,7 @@ def sparse_file(top):
 
 
 def tree(top):
-    """Of every kind of entry."""
+    """With every kind of entry."""
     s = top + "/s"
     put(s + "/empty", b"")
     put(s + "/small", noise(1000, 6), mode=0o751)
@@ -121,7 +120,7 @@ def tree(top):
 
 
 def tree_over(top):
-    """The same onto some of it, older, and with what is not in the source."""
+    """The same tree onto an older part of it, beside files that are not in the source."""
     tree(top)
     t = top + "/t"
     put(t + "/small", noise(1200, 12), OLD)
@@ -134,7 +133,7 @@ def tree_over(top):
 
 
 def tree_again(top):
-    """Onto the same, with other attributes and modes: little is to be sent."""
+    """Onto the same files with other attributes and modes: little data is sent."""
     tree(top)
     run = ["cp", "-aT", top + "/s", top + "/t"]
     subprocess.run(run, check=True, stdin=subprocess.DEVNULL)
@@ -147,7 +146,7 @@ def tree_again(top):
 
 
 def in_the_way(top):
-    """What is there is of another kind."""
+    """The existing entries have other types."""
     tree(top)
     t = top + "/t"
     put(t + "/small/below/file", noise(700, 27), OLD)
@@ -155,7 +154,7 @@ def in_the_way(top):
     os.makedirs(t + "/empty")
     os.symlink("nowhere", t + "/middle")
     os.makedirs(t + "/named/void")
-    # A killed run left these.
+    # Left by a killed run.
     put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o600)
 
 
@@ -197,7 +196,7 @@ _left = {}
 
 
 def interrupted(top):
-    """What an interrupted run left of a file of 6 MB."""
+    """The leftovers of an interrupted run, of a file of 6 MB."""
     put(top + "/s/big", BIG)
     os.makedirs(top + "/t", exist_ok=True)
     for name, data in _left.items():
@@ -205,7 +204,7 @@ def interrupted(top):
 
 
 def leave_partial(bin_):
-    """Make what interrupted() finds: once, since where a run is interrupted is left to chance."""
+    """Makes the leftovers that interrupted() uses: once, because the moment of the interruption is random."""
     if _left:
         return
     with tempfile.TemporaryDirectory(prefix="sluice-sweep-") as top:

@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck")
 SWEPT = PROGRAMS[:3]
-PROCESSES, ENTRIES = 32, 4096       # as every_call.c has them
+PROCESSES, ENTRIES = 32, 4096       # as in every_call.c
 HEAD, PROCESS, ENTRY = struct.Struct("=IIII"), struct.Struct("=48sI12x"), struct.Struct("=QII")
 SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size)
 
@@ -53,23 +53,22 @@ def undefined(program):
 
 
 def forgotten(bin_):
-    """What src/ calls and neither list has, and what stands in both."""
+    """Functions that src/ calls and that are in neither list, and those that are in both."""
     wanted = set().union(*(undefined(bin_ / p) for p in PROGRAMS))
     free = exempt()
     return sorted(wanted - set(CALLS) - set(free)), sorted(set(CALLS) & set(free)), wanted, free
 
 
 def number_of(kind):
-    """What SWEEP_PLAN has for the name of an errno, a number, or "short"."""
+    """The number that SWEEP_PLAN has for the name of an errno, a number, or "short"."""
     if kind == "short":
         return 0
     return getattr(errno, kind, None) or int(kind)
 
 
 class Sites:
-    """The call sites of one program: by return address, and by a name that outlives a build.
-
-    A name is FILE:FUNCTION:CALL#K: the K-th line of that function that has such a call."""
+    """The call sites of one program: by return address, and by a name that stays the same between builds. A name is
+    FILE:FUNCTION:CALL#K: the K-th line of that function with such a call."""
 
     def __init__(self, program):
         self.program = str(program)
@@ -99,7 +98,7 @@ class Sites:
                              check=True).stdout
         for block in out.split("\n\n"):
             lines = block.strip().splitlines()
-            # What <bits/...> defines inline (_FORTIFY_SOURCE) is no place of ours.
+            # Inline functions of <bits/...> (_FORTIFY_SOURCE) are no sites of ours.
             frames = [(f, *at.rsplit(":", 2)[:2]) for f, at in zip(lines[::2], lines[1::2])]
             own = [f for f in frames if "/usr/" not in f[1]] or frames
             if own:
@@ -120,7 +119,7 @@ class Sites:
             self.places[name] = "%s:%d" % (file, line)
 
     def name(self, address, call):
-        """Calls by a pointer are not known beforehand. None: a call that jumps on (reallocarray to realloc)."""
+        """Calls through a pointer are not known in advance. None: a tail call (reallocarray to realloc)."""
         if (address, call) not in self.by_address:
             if any((address, other) in self.by_address for other in ("reallocarray", "strdup", "strndup")):
                 return None
@@ -150,7 +149,7 @@ class Book:
 
 
 def read_record(path, book):
-    """(injected, {(role, name): count}): name has ">CALL" where a library made it."""
+    """(injected, {(role, name): count}): a name ends with ">CALL" if a library made the call."""
     with open(path, "rb") as f:
         data = f.read(HEAD.size)
         processes, _, injected, _ = HEAD.unpack(data)

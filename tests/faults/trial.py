@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a scenario, and what it broke."""
+"""One run of a scenario, and the promises that it broke."""
 
 import collections
 import ctypes
@@ -22,21 +22,21 @@ sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig")]
 from compare import walk  # noqa: E402
 from processes import descendants, words  # noqa: E402
 
-LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))     # seconds that a run may take on a busy machine: three timeouts of 4 s, and what else is promised
-LINGER = 10         # that what it started may take when it has ended itself (2 s is promised)
+LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))     # seconds that a run may take on a busy machine: three timeouts of 4 s, and the other promised times
+LINGER = 10         # seconds that its children may take after it has ended (2 s are promised)
 PR_SET_CHILD_SUBREAPER = 36
 KNOWN_CODES = {1, 2, 3, 5, 10, 11, 12, 20, 22, 23, 24, 25, 30, 35, 40, 41, 42, 43, 44, 45}
-SANITIZER = 86      # exit status of a program that leaks or touches what is not its own
-# Codes that no call of the own system that fails can be the cause of.
+SANITIZER = 86      # exit status of a program that leaks, or accesses invalid memory
+# Exit codes that a failing local call can never cause.
 WRONG_CODES = {1, 2, 20, 25, 40}
-ABORTS = "base/io.c:raise_event:write#1"     # documented there
-# What removes temporaries: where it fails they stay.
+ABORTS = "base/io.c:raise_event:write#1"     # src/base/io.c documents that
+# The calls that remove temporaries: if one fails, they stay.
 REMOVING = {"unlink", "unlinkat"}
-# An interrupted or short call is no failure; of what else than these EAGAIN is one.
+# An interrupted or short call is no failure; for these calls, neither is EAGAIN.
 MILD = {"EINTR", "EAGAIN", "short"}
 WAITING = {"read", "write", "send", "recv", "sendmsg", "recvmsg", "accept4", "preadv64v2", "getrandom"}
-# What a failure may change at exit 0: without SEEK_DATA a hole is zeros; and with a warning what no option asked for: a file system may have
-# no modes, or no attributes of what is replaced.
+# The fields that a failure may change at exit 0. Without SEEK_DATA a hole is copied as zeros. With a warning,
+# fields that no option requested: a file system may support no modes, or no attributes of a replaced file.
 MAY_DIFFER = {"holes": {"lseek64", "fallocate64"}, "mode": {"fchmod", "fchmodat"},
               "xattrs": {"flistxattr", "fgetxattr", "fsetxattr", "malloc"}}
 WARNINGS = {"mode": "mode could not be set", "xattrs": "extended attributes could not be kept"}
@@ -63,7 +63,7 @@ def whereabouts():
 
 
 def view(thing):
-    """What two runs can be compared by."""
+    """The fields in which two runs can be compared."""
     st = thing.stat
     return {"kind": thing.kind, "content": thing.digest and (st.st_size, thing.digest), "mode": stat.S_IMODE(st.st_mode),
             "mtime": st.st_mtime_ns, "owner": (st.st_uid, st.st_gid), "target": thing.target,
@@ -76,7 +76,7 @@ def snapshot(top):
 
 
 class Run:
-    """codes and texts: of each command."""
+    """codes and texts: those of each command."""
 
     def __init__(self, scenario, bin_, library=None, plan=None):
         self.scenario, self.bin = scenario, bin_
@@ -88,7 +88,7 @@ class Run:
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
         env.update(HOME=self.top, LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
-                   # In a build with it; its own exit status would be one of ours.
+                   # For a build with AddressSanitizer: its own exit status would be one of our codes.
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
         if library:
             env.update(LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared")
@@ -122,7 +122,7 @@ class Run:
                                     start_new_session=True, umask=0o022)
 
     def _text(self, n):
-        """What the n-th command has printed to stderr."""
+        """The stderr of the n-th command."""
         with open("%s/stderr-%d" % (self.base, n), "rb") as f:
             return f.read().decode("utf-8", "replace")
 
@@ -161,7 +161,7 @@ class Run:
         self.late.append("what it started is still there: " + whereabouts())
 
     def _end_all(self):
-        """Only what this run started can be below us."""
+        """Only processes of this run are descendants of this one."""
         while True:
             for pid in descendants(os.getpid()):
                 try:
@@ -177,7 +177,7 @@ class Run:
 
 
 class Reference:
-    """What a scenario comes to when nothing fails: fields in which two runs differ don't count."""
+    """The result of a scenario without a fault: fields in which two runs differ don't count."""
 
     def __init__(self, scenario, bin_, library=None, book=None, start=Run):
         runs = [start(scenario, bin_, library) for _ in range(2)]
@@ -201,7 +201,7 @@ def temporary(path):
 
 
 class Judge:
-    """found: [(class, text)] of what a run broke."""
+    """found: [(class, text)] of the promises that a run broke."""
 
     def __init__(self, scenario, reference, run, point):
         self.s, self.ref, self.run, self.point = scenario, reference, run, point
@@ -222,7 +222,7 @@ class Judge:
     def add(self, kind, text):
         self.found.append((kind, text))
 
-    # ---- codes and sentences
+    # ---- exit codes and messages
 
     def memory(self):
         found = re.search(r"(ERROR|SUMMARY): (\w+Sanitizer: [^\n]*)", "\n".join(self.run.texts))
@@ -234,7 +234,7 @@ class Judge:
         return self.point.site == ABORTS
 
     def unconfirmed(self):
-        """The receiver has everything, and its last message, which says so, was lost."""
+        """The receiver has everything, and its last message, which confirms that, was lost."""
         return len(self.run.codes) == 2 and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
             self.point.site.startswith("session/channel/")
 
@@ -256,14 +256,14 @@ class Judge:
                 self.add("interrupted", "%s ends it: exit status %s" % (self.point.kind, self.code))
 
     def words(self):
-        """A failure is told, and by what it was."""
+        """A failure is reported, with its reason."""
         if self.code in (0, *self.s.codes) or self.aborted():
             return
         text = "\n".join(self.run.texts)
         told = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
         if not told:
             if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fprintf", "fflush", "write")):
-                self.add("silent", "exit status %s without a word" % self.code)
+                self.add("silent", "exit status %s without a message" % self.code)
             return
         self.said_once(told)
         number = number_of(self.point.kind)
@@ -274,9 +274,9 @@ class Judge:
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
 
     def said_once(self, told):
-        """By each program; of several files that fail alike the names differ."""
+        """Each program reports it once; several files that fail in the same way have different names."""
         for line, times in collections.Counter(line for line in told if re.match(r"rd\w+: ", line)).items():
-            # Of each host.
+            # One for each host.
             if times > 1 and "data goes over" not in line:
                 self.add("repeated", "%d times: %s" % (times, line))
 
@@ -298,7 +298,7 @@ class Judge:
             if path not in got:
                 self.add("missing", "%s, at exit 0" % path)
             elif path not in want and self.s.backs_up and path.endswith("~") and path[:-1] in want:
-                continue    # what could not be compared was sent
+                continue    # a file that could not be compared was sent
             elif path not in want:
                 self.add("leftover" if temporary(path) else "extra", "%s, at exit 0" % path)
             else:
@@ -342,21 +342,21 @@ class Judge:
                 self.add("deleted-early", "%s: deleted, though not all is stored" % gone[0])
 
     def replaced(self, path):
-        """It was in a directory that was in the way of something else, which is there now."""
+        """It was in a directory that was in the way of another entry, which exists now."""
         got = self.run.after
         above = [path[:n] for n, c in enumerate(path) if c == "/"]
         return any(p in self.ref.want and self.ref.want[p]["kind"] != "directory" and p in got and got[p]["kind"] != "directory"
                    for p in above)
 
     def incomplete(self):
-        """Backups are made while deleting, too."""
+        """Deletions make backups, too."""
         want, got = self.ref.want, self.run.after
         return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and
                 not temporary(p) and not (self.s.backs_up and p.endswith("~")) and
                 (p not in got or got[p]["content"] != v["content"])]
 
     def sources(self):
-        """All that was in a source is still in one, or whole at the target."""
+        """Everything that a source contained is still in a source, or complete at the target."""
         now = {v["content"] for v in self.run.after.values() if v["kind"] == "file"}
         for path, v in self.run.before.items():
             if v["kind"] != "file" or not path.startswith("s/"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case by its seed: trees, a command, what is at the target already, and one fault."""
+"""A case by its seed: trees, a command, the existing target, and one fault."""
 
 import os
 import random
@@ -13,7 +13,7 @@ NAMES = ["a", "b", "c", "d", "e.o", "f.c"]
 PATTERNS = ["*.o", "a", "/a", "b/", "d/*", "*.c", "/b/**", "?", "s1", "/s1/c", "**/e.o"]
 NOBODY = 65534
 
-# Options that are flags, and how often a case has them. What else there is: some_options().
+# Options that are flags, with their probability in a case. some_options() makes the others.
 FLAGS = {"hard-links": .3, "update": .15, "ignore-existing": .12, "checksum": .15, "delete": .25,
          "delete-excluded": .06, "remove-source-files": .2, "inplace": .08, "sparse": .1, "no-sparse": .04,
          "verify": .1, "fsync": .08, "mkpath": .12, "copy-links": .08, "links": .03, "numeric-ids": .08,
@@ -32,7 +32,7 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
 # Made by the rest of the generator.
 MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}
-# What no case has, and why.
+# Options that no case has, with the reason.
 ELSEWHERE = {
     "ignore-non-existing": "another name of --existing",
     "progress": "prints only; tests/e2e/test_manners.py",
@@ -53,7 +53,7 @@ class Case:
         self.unreachable, self.listed, self.fault = set(), [], None
 
     def words(self, sources=None):
-        """The command line. sources: instead of the case's, as a shell expands them."""
+        """The command line. sources: replaces the case's, as a shell expands them."""
         words = []
         for name, value in self.options.items():
             if name in ("rules", "exclude-from", "include-from"):
@@ -62,7 +62,7 @@ class Case:
         words += ["--%s=%s" % rule for rule in self.options.get("rules", [])]
         if "files-from" in self.options and "--from0" in words:
             words.sort(key=lambda w: w == "--files-from=list")
-        words.sort(key=lambda w: w.startswith("--no-"))    # they take back what stands before
+        words.sort(key=lambda w: w.startswith("--no-"))    # they undo earlier options
         for host, path in (sources or self.sources) + [self.target]:
             words.append(host + ":" + path if host else path)
         return words
@@ -109,7 +109,7 @@ def plant(rng, world, top, names=NAMES, depth=0, copy_links=False):
 
 
 def tie(rng, world, tops, most):
-    """More names for some files below tops; also from one of tops to another."""
+    """Adds names for some files below tops, also from one top to another."""
     files = [p for p in world if world[p].kind == "file" and below_one(p, tops)]
     dirs = [p for p in world if world[p].kind == "dir" and below_one(p, tops)]
     rng.shuffle(files)
@@ -136,7 +136,7 @@ def some_options(rng):
     elif r < .95:
         o["recursive"] = True
     few = rng.choice([.3, 1, 1, 2])
-    # Each by its own numbers, so that one more option changes only the cases that have it.
+    # Each option draws its own random numbers, so that a new option changes only the cases that have it.
     base = rng.random()
     for name, chance in FLAGS.items():
         if random.Random("%r %s" % (base, name)).random() < chance * few:
@@ -150,7 +150,7 @@ def some_options(rng):
                       for _ in range(rng.randrange(1, 4))]
     if o.get("suffix") and not (o.get("backup") or o.get("backup-dir")):
         o["backup"] = True
-    # One of two that contradict each other, most of the time: a refusal is soon tested.
+    # Of two conflicting options usually one is dropped: refusals are tested quickly.
     for a, b in (("inplace", "backup"), ("inplace", "sparse"), ("inplace", "backup-dir"), ("sparse", "no-sparse")):
         if a in o and b in o and rng.random() < .95:
             del o[b]
@@ -159,10 +159,10 @@ def some_options(rng):
     return o
 
 
-# ---- what is at the target ---------------------------------------------------------------------------
+# ---- the existing target ------------------------------------------------------------------------------
 
 def fill_target(rng, case):
-    """From what the target would be come the same, older, newer, other things under the same names."""
+    """Derives equal, older, newer and different entries from the expected target."""
     world, top = case.world, case.target[1].rstrip("/")
     if os.path.dirname(top) and rng.random() < .7:
         world[os.path.dirname(top)] = Node("dir", None, 0o755, some_time(rng))
@@ -259,7 +259,7 @@ def some_sources(rng, case):
     if r < .56 and files:
         return [rng.choice(files)]
     if r < .64:
-        # A FIFO that is named is read as a stream, of which nobody writes the end.
+        # A FIFO that is named as a source is read as a stream, and nothing writes to it.
         for path in [p for p in world if os.path.dirname(p) == "s1" and world[p].kind == "fifo"]:
             world[path] = some_file(rng, path)
         return ["s1/*"]
@@ -278,12 +278,12 @@ def settle_way(rng, case, paths):
     near, far = WAYS[way]
     case.sources = [(near, p) for p in paths]
     case.target = (far, case.target[1])
-    # Several hosts: names differ, so that who comes first is no matter.
+    # Several hosts: names differ, so that the order of the hosts does not matter.
     if len(paths) == 2 and paths[1].startswith("s2") and rng.random() < .6:
         for path in [p for p in case.world if below(p, "s2")]:
             del case.world[path]
         plant(rng, case.world, "s2", [n.upper() for n in NAMES], copy_links=case.has("copy-links"))
-        # What spans all sources is refused then: not always.
+        # Options that concern all sources are refused then: not always.
         if rng.random() < .6:
             paths = [p.rstrip("/") for p in paths]
             for name in ("delete", "delete-excluded", "remove-source-files", "relative"):
@@ -309,7 +309,7 @@ def some_fault(rng, case):
         case.uid = NOBODY
         for node in case.world.values():
             node.uid = node.gid = NOBODY
-        # Of a file with several names all are unreadable.
+        # All names of a file are unreadable.
         path = rng.choice(files + [p for p in sources if case.world[p].kind == "dir" and "/" in p])
         for p, node in case.world.items():
             if p == path or (node.ino is not None and node.ino == case.world[path].ino):
@@ -331,7 +331,7 @@ def some_fault(rng, case):
         case.fault = {"kind": "change", "how": how, "path": path, "ms": rng.choice([60, 120]), "after": rng.random() * .05}
 
 
-# Onto something that is no regular file: what it was given is gone, or somebody else's.
+# Onto a target that is no regular file: its data is gone, or read by another process.
 def onto_stream(rng, case):
     file = some_file(rng, "f", rng.random() < .5)
     case.world = {"f": file, "out": Node("dir", None, 0o755, NOW)}
@@ -391,7 +391,7 @@ def generate(seed):
         text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
         world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
         case.list_text = text
-    # Last, and by its own numbers: all other cases, and all else of these, are as they were before it.
+    # Last, with its own random numbers: all other cases, and the rest of these, stay unchanged.
     if random.Random("%d existing" % seed).random() < .06:
         case.options["existing"] = True
     return case

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run broke: [(kind, text)].
-
-exact() compares with the model; bounds() is for runs that were cut short or whose source changed,
-of which only this is known: nothing is torn, nothing else is touched, nothing is lost."""
+"""The violations of a run: [(kind, text)]. exact() compares with the model. bounds() judges runs that were
+interrupted or whose source changed: nothing is torn, nothing else is changed, nothing is lost."""
 
 import os
 
@@ -111,7 +109,7 @@ def why_extra(model, path):
 
 
 def same_links(model, want, got, found):
-    """Names are one file where they are to be, and only there."""
+    """Names are hard links to one file where they should be, and only there."""
     forth, back = {}, {}
     for path in sorted(want):
         w, g = want[path], got.get(path)
@@ -128,14 +126,15 @@ def same_links(model, want, got, found):
 # ---- invariants -----------------------------------------------------------------------------------
 
 def lost(need, after):
-    """need: sets of contents, one of each of which must be somewhere."""
+    """need: sets of contents, of each of which at least one must exist somewhere."""
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s is neither in a source nor at the target" % " or ".join(sorted(some)))
             for some in need if not some & there]
 
 
 def lost_backups(model, before, after):
-    """"Keep what is replaced or deleted": all but older backups is somewhere, whatever becomes of a run."""
+    """"Keep what is replaced or deleted": every content except older backups exists somewhere, however the run
+    ended."""
     if not model.backup or model.refused:
         return []
     doomed = model.too_many[0] if model.too_many else set()     # any of them
@@ -154,8 +153,8 @@ def contents_of(case, state):
 
 
 def bounds(model, before, after, code, versions, changed):
-    """versions: {source path: other contents it had while the run was on}; changed: paths that
-    somebody else changed, and may be anything."""
+    """versions: {source path: other contents that it had during the run}; changed: paths that another process
+    changed, with any content."""
     found = []
     possible = {}
     inodes = {}
@@ -163,7 +162,7 @@ def bounds(model, before, after, code, versions, changed):
         some = possible.setdefault(item.dest, set())
         some.add(item.node.content or item.node.kind)
         some |= versions.get(item.path, set())
-        # What counts as the same is what the other names are linked to.
+        # A file that counts as the same is what the other names are linked to.
         if item.by_time and item.group:
             some.add(before[item.dest].content)
         if item.node.ino is not None:
@@ -183,7 +182,7 @@ def bounds(model, before, after, code, versions, changed):
 
 def outside(model, path, old, new, found):
     if below(model.top, path):
-        return      # on the way to the target: --mkpath
+        return      # in the path to the target: --mkpath
     if new is None:
         if not (model.o.get("remove-source-files") and path in model.fates and model.fates[path] != "stays"):
             found.append(("source-gone", "%s: is gone" % path))
@@ -205,9 +204,9 @@ def at_target(model, path, old, new, code, possible, found):
     if old is not None and (old.kind, old.content, old.text) == (new.kind, new.content, new.text):
         return
     if new.kind == "dir" and path in model.after or path.endswith("+"):
-        return      # --mkpath; what somebody else made at the source
+        return      # --mkpath; or another process created it at the source
     if old is None and is_loose(path, model):
-        return      # may be made or not
+        return      # may exist or not
     if not over and not model.backup and old is None:
         found.append(("extra", "%s: is there, a %s" % (path, new)))
     elif new.kind == "file" and over and new.content not in possible[path] and not model.o.get("inplace") and not model.backup:
@@ -218,7 +217,7 @@ def at_target(model, path, old, new, code, possible, found):
 
 def deletions_after_failure(model, before, after, code):
     """"Nothing is deleted if … anything failed to be copied, except files that vanished" (24)."""
-    # Sources are removed last: that one of them stays is told after all is done.
+    # Sources are removed last: a source that stays is reported after everything else is done.
     if code in (0, 24) or not model.delete or model.o.get("remove-source-files"):
         return []
     dests = {i.dest for i in model.items}

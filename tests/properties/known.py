@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds whose violations are not mended yet, with what is wrong."""
+"""Seeds with known violations that are not fixed yet, with the defect."""
 
 KNOWN = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case that fails made smaller, as long as it fails in the same way; and how a case is printed."""
+"""Makes a failing case smaller while it fails in the same way, and prints cases."""
 
 import copy
 
@@ -29,7 +29,7 @@ def tell(case, trial):
 
 
 def smaller(case):
-    """Cases with one option, or one thing of the trees, less."""
+    """Cases with one option less, or one entry less in a tree."""
     for name in list(case.options):
         less = copy.deepcopy(case)
         del less.options[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One case on a disk: made, run with its fault, judged; after a fault run again."""
+"""One case on a disk: made, run with its fault, judged; after a fault it is run again."""
 
 import ctypes
 import fcntl
@@ -31,7 +31,7 @@ CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--inh-caps=-all",
              "--bounding-set=-all"]
 SUPER = os.geteuid() == 0
-BESIDE = ["../aside"]   # what --backup-dir makes where DST is a file in the root
+BESIDE = ["../aside"]   # --backup-dir makes it where DST is a file in the root
 _own_mounts = []
 
 
@@ -45,7 +45,7 @@ def mount(what, at, kind, flags, data):
 
 
 def may_mount():
-    """In a mount namespace of our own."""
+    """In a mount namespace of this process."""
     if not _own_mounts:
         _own_mounts.append(SUPER and LIBC.unshare(CLONE_NEWNS) == 0 and
                            mount("none", "/", None, MS_REC | MS_PRIVATE, None))
@@ -60,7 +60,7 @@ class Trial:
         base = os.environ.get("SLUICE_PROPERTIES_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.home = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
         self.root = self.home + "/root"
-        self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # what is said, and what comes in
+        self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # for stderr, and for what the pipe delivers
         self.mounted = False
         self.versions, self.changed, self.need, self.taken = {}, set(), [], b""
 
@@ -86,7 +86,7 @@ class Trial:
         return (AS_NOBODY if self.case.uid and SUPER else []) + argv
 
     def from_file(self, n, word):
-        """A rule as a file with it."""
+        """A rule, as a file that contains it."""
         name, _, pattern = word.partition("=")
         if name not in ("--exclude", "--include") or not self.case.has(name[2:] + "-from"):
             return word
@@ -95,7 +95,7 @@ class Trial:
         return "%s-from=%s/rule-%d" % (name, self.aside, n)
 
     def expanded(self):
-        """As a shell expands what is local."""
+        """Local words, as a shell expands them."""
         out = []
         for host, path in self.case.sources:
             hits = sorted(str(p.relative_to(self.root)) for p in pathlib.Path(self.root).glob(path)) if "*" in path else []
@@ -117,7 +117,7 @@ class Trial:
                                     umask=self.case.umask)
 
     def end(self, proc):
-        """Its exit status; what it started is gone too, then."""
+        """Its exit status; afterwards its children are gone, too."""
         try:
             code = proc.wait(LIMIT)
         except subprocess.TimeoutExpired:
@@ -153,7 +153,7 @@ class Trial:
                 pass
 
     def change(self):
-        """Somebody else is at a source. What it changes is noted before, and what came of it."""
+        """Another process changes a source. The contents before and after are recorded."""
         time.sleep(self.fault["after"])
         path, how = self.fault["path"], self.fault["how"]
         at = os.path.join(self.root, path)
@@ -196,7 +196,7 @@ class Trial:
         return old
 
     def prepare_change(self, before):
-        """What may come of it is known to the judge."""
+        """The judge gets the possible contents."""
         path, how = self.fault["path"], self.fault["how"]
         node = before[path]
         self.old_content = node.content
@@ -223,7 +223,7 @@ class Trial:
         mount("none", self.home, "tmpfs", MS_REMOUNT, "size=%d" % (used + more))
 
     def take(self):
-        """Reads what comes through the pipe, some of it."""
+        """Reads some of what arrives through the pipe."""
         fd = os.open(os.path.join(self.root, "pipe"), os.O_RDONLY | os.O_NONBLOCK)
         self.pipe_end = fd
         fcntl.fcntl(fd, fcntl.F_SETFL, 0)
@@ -316,7 +316,7 @@ class Trial:
             self.found += judge.exact(model, after, code)
 
     def views(self, before):
-        """What a run may have seen: a source that vanished may never have been there."""
+        """The sources that a run may have seen: a file that vanished may never have existed."""
         yield self.model
         if self.fault.get("how") == "unlink":
             yield Model(self.case, {p: n for p, n in before.items() if p != self.fault["path"]})
@@ -326,8 +326,8 @@ class Trial:
         return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
 
     def again(self, before, state):
-        """After a fault the same command does the rest."""
-        # What --mkpath made is as whole as it will be.
+        """After a fault the same command completes the copy."""
+        # The directories of --mkpath are complete already.
         made = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.on_the_way
         model = Model(self.case, state, made)
         self.need = judge.contents_of(self.case, state)

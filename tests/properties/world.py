@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file system holds, as a dictionary of paths: made on a disk, and read from it again."""
+"""The content of a file system, as a dictionary of paths: made on a disk, and read from it."""
 
 import hashlib
 import os
 import stat
 
-# Of contents: everything that was ever made by name, so that what is read can be named again.
+# All contents that were ever made, by name, so that contents that are read can be named.
 KNOWN = {}
 OURS = ".sluice."
 
@@ -52,7 +52,7 @@ def size_of(content):
 
 
 def pieces(content):
-    """What of it is not zero: (position, bytes)."""
+    """The non-zero parts of a content: (position, bytes)."""
     size = size_of(content)
     seed = hashlib.blake2b(content.encode(), digest_size=16).digest()
     if content.endswith("/hole") and size > 200000:
@@ -93,7 +93,7 @@ def write(path, content):
 
 
 def make(root, world, owners):
-    """owners: whether they can be given."""
+    """owners: whether they can be set."""
     first = {}
     for path in sorted(world):
         node, at = world[path], os.path.join(root, path)
@@ -121,7 +121,7 @@ def make(root, world, owners):
 
 
 def read(root, beside=()):
-    """Everything below root, and below what of `beside' is there, by path; owners as they are."""
+    """Everything below root, and below the existing paths of `beside', by path; owners as on the disk."""
     found = {p: look(os.path.join(root, p), root) for p in beside if os.path.isdir(os.path.join(root, p))}
     todo = ["", *found]
     while todo:
