@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the adapter counted while the end-to-end tests ran on it: nothing passed over TCP by mistake,
-and no receiver was ever not ready. SLUICE_BEFORE and SLUICE_AFTER are files of `counters`."""
+"""The adapter's counters of the end-to-end tests that ran on it: no data went over TCP by mistake, and no receiver
+was ever not ready. SLUICE_BEFORE and SLUICE_AFTER are outputs of `counters'."""
 
 import os
 
@@ -36,7 +36,7 @@ def test_data_went_through_queue_pairs():
     assert counted("siw_sq_bytes") >= LEAST_BYTES
 
 
-# Blocks of 256 KiB: far fewer than the tests of each operation write. siw's come in pieces.
+# Blocks of 256 KiB: far fewer than the tests of each operation write. siw splits them.
 @pytest.mark.parametrize("op, name", [
     ("write-send", ADAPTER + {"rxe": "_write_done", "siw": "_writes"}[ADAPTER]),
     pytest.param("write-imm", "rxe_write_imm_done",

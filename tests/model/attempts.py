@@ -11,16 +11,16 @@ the two are not joined by a wire of one epoch.
 
 from collections import namedtuple
 
-# at: "connect" (the connecting end dials, the accepting one waits), "called" (the connecting end
-# waits for a hello), "wire", "fence"; epoch: of that; down: the last LANE_DOWN that was heard, said: that
-# was sent, -1: none
+# at: "connect" (the connecting end dials, the accepting one waits), "called" (the connecting end waits for a
+# hello), "wire", "fence"; epoch: the one of that; down: the last LANE_DOWN received, said: the last one sent, -1:
+# none
 End = namedtuple("End", "at epoch down said")
-# call: epoch of a caller that the accepting end has not answered, None; answer: (epoch, is a hello);
-# dead: epochs whose connection is closed
+# call: epoch of a caller that the accepting end has not answered, or None; answer: (epoch, is a hello); dead:
+# epochs whose connection is closed
 State = namedtuple("State", "dialler taker call answer dead to_dialler to_taker next faults")
 
-REPORTS = "reports a failed attempt"     # what a failed take is: LANE_DOWN
-ANSWERS = "answers LANE_DOWN"            # of an epoch of which this end knows nothing
+REPORTS = "reports a failed attempt"     # a failed attempt is reported by LANE_DOWN
+ANSWERS = "answers LANE_DOWN"            # for an epoch that this end does not know
 SILENT = "lets the caller try again"     # neither
 
 
@@ -57,7 +57,7 @@ def dialler_steps(state):
 
 
 def take(state, variant):
-    """What comes of a caller that the accepting end looks at."""
+    """The result when the accepting end examines a caller."""
     epoch = state.call
     taken = state._replace(call=None)
     refused = close(taken._replace(answer=(epoch, False)), epoch)
@@ -117,7 +117,7 @@ def joined(state):
 
 
 def explore(faults, variant, most=1_000_000):
-    """Visit every reachable state; returns (states, list of what is wrong)."""
+    """Visits every reachable state; returns (states, list of violations)."""
     idle = End("connect", 0, -1, -1)
     start = State(idle, idle, None, None, frozenset(), (), (), 0, faults)
     seen, todo, wrong = {start}, [start], []

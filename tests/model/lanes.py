@@ -12,17 +12,17 @@ look just as good on paper; the search must find what is wrong with each.
 
 from collections import namedtuple
 
-# hand: None, "block" (lent, nothing read into it) or a position; sent: positions without credit,
-# oldest first; wire: positions under way, None when it is broken; hold: position in the sink
-# thread's hands; stored: how many blocks of this lane are stored; credited: how many of them the
-# source knows of; stale: a position whose write an unfenced sink still has under way.
+# hand: None, "block" (lent, nothing read into it) or a position; sent: positions without credit, oldest first;
+# wire: positions in flight, None when it is broken; hold: the position that the sink's thread holds; stored: how
+# many blocks of this lane are stored; credited: how many of them the source knows of; stale: a position that an
+# unfenced sink is still writing.
 Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone")
 State = namedtuple("State", "lanes next turn breaks orphans")
 
-SAME_LANE = "same lane, fenced"              # ours
-OTHER_LANE = "over another lane"             # a broken lane's blocks go over the ones still alive
-UNFENCED = "without waiting for the sink"    # resend while the sink may still be writing
-CREDIT_EARLY = "credit on arrival"           # as a transport's own acknowledgement would be
+SAME_LANE = "same lane, fenced"              # the protocol's
+OTHER_LANE = "over another lane"             # the blocks of a broken lane go over the remaining lanes
+UNFENCED = "without waiting for the sink"    # retransmit while the sink may still be writing
+CREDIT_EARLY = "credit on arrival"           # as an acknowledgement of the transport would be
 
 
 class Wrong(Exception):
@@ -39,7 +39,7 @@ def with_lane(state, i, lane, **changes):
 
 
 def source_steps(state, i, lane, depth, total):
-    """What the source's thread of lane i can do now."""
+    """The possible steps of the source's thread of lane i."""
     if lane.gone:
         return
     work = state.next < total or state.orphans
@@ -81,9 +81,9 @@ def sink_steps(state, i, lane, variant):
 
 
 def fault_steps(state, i, lane, variant):
-    """Breaking a wire, and what recovery makes of it."""
+    """Breaks a wire, with the recovery of the variant."""
     if lane.wire is not None and state.breaks > 0:
-        # a sink that gave credit before storing forgets what it held when its wire dies
+        # a sink that granted credit before storing loses what it held when its wire breaks
         hold = None if variant == CREDIT_EARLY else lane.hold
         yield "break", with_lane(state, i, lane._replace(wire=None, hold=hold),
                                  breaks=state.breaks - 1)
@@ -118,7 +118,7 @@ def finished(state, total):
 
 
 def explore(lanes, depth, total, breaks, variant=SAME_LANE, most=3_000_000):
-    """Visit every reachable state; returns (states, list of what is wrong)."""
+    """Visits every reachable state; returns (states, list of violations)."""
     start = State((Lane(None, (), (), None, 0, 0, None, False),) * lanes, 0, 0, breaks, ())
     seen, todo, wrong = {start}, [start], []
     while todo:

@@ -20,7 +20,7 @@ READ = 1 << 20
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink", stat.S_IFIFO: "fifo",
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 ALL = ("type", "content", "mode", "mtime", "owner", "target", "rdev", "xattrs", "acls", "links", "holes")
-# Not to be had elsewhere: these belong to a file system, not to a file.
+# These belong to the file system, not to the file, and cannot be copied.
 NOBODYS = ("trusted.overlay.", "lustre.", "security.selinux")
 
 
@@ -31,7 +31,7 @@ def shown(path):
 
 
 def attributes(at):
-    """(ACLs, others); at: a descriptor or path."""
+    """(ACLs, other attributes); at: a descriptor or path."""
     acls, others = {}, {}
     try:
         names = os.listxattr(at)
@@ -46,7 +46,7 @@ def attributes(at):
 
 
 def data_ranges(fd, size):
-    """Where data is, as the file system tells it."""
+    """The ranges with data, as the file system reports them."""
     at, found = 0, []
     while at < size:
         try:
@@ -61,7 +61,7 @@ def data_ranges(fd, size):
 
 
 def holes(ranges, size):
-    """The cells that lie wholly in holes, as ranges of their numbers."""
+    """The cells that lie completely in holes, as ranges of cell numbers."""
     found, at = [], 0
     for begin, end in ranges + [(size, size)]:
         first, last = -(-at // CELL), begin // CELL
@@ -72,13 +72,13 @@ def holes(ranges, size):
 
 
 def digest(fd, size):
-    """Of the content: the same whether zeros are holes or not."""
+    """The digest of the content, which does not depend on holes."""
     ranges = data_ranges(fd, size)
     sum_ = hashlib.blake2b(digest_size=16)
     zeros = bytes(READ)
     at = 0
     for begin, end in ranges:
-        at = max(at, begin - begin % CELL)  # some of a range may have been read with the one before
+        at = max(at, begin - begin % CELL)  # some bytes of a range may have been read with the previous one
         while at < end:
             piece = os.pread(fd, min(READ - at % READ, size - at), at)
             if not piece:
@@ -125,7 +125,7 @@ def enter(name, dirfd):
 
 
 def walk(top):
-    """{path: Thing}; one directory is open at a time, and left by "..": nobody moves it."""
+    """{path: Thing}; one directory is open at a time, and is left by "..": nothing may move it meanwhile."""
     found, first = {b".": look(top, None)}, {}
     fd = enter(top, None)
     todo = [(b"", sorted(os.fsencode(n) for n in os.listdir(fd)))]
@@ -160,7 +160,7 @@ def inside(part, whole):
 
 
 def differ(a, b, what):
-    """What is different, in words: of two things of one type."""
+    """The differences between two things of one type, in words."""
     if "mode" in what and a.kind != "symlink" and stat.S_IMODE(a.stat.st_mode) != stat.S_IMODE(b.stat.st_mode):
         yield "mode %04o is %04o" % (stat.S_IMODE(a.stat.st_mode), stat.S_IMODE(b.stat.st_mode))
     if "mtime" in what and a.stat.st_mtime_ns != b.stat.st_mtime_ns:
@@ -187,7 +187,7 @@ def differ(a, b, what):
         if "holes" in what and a.stat.st_size == b.stat.st_size:
             if not inside(a.holes, b.holes):
                 yield "holes (in cells) %s are %s" % (a.holes[:9], b.holes[:9])
-            # Blocks can be allocated where a file system tells of a hole.
+            # Blocks can be allocated where a file system reports a hole.
             saved = sum(y - x for x, y in a.holes) * CELL
             if saved >= 4 << 20 and (b.stat.st_blocks - a.stat.st_blocks) * 512 > saved // 2:
                 yield "%d blocks are %d" % (a.stat.st_blocks, b.stat.st_blocks)
@@ -196,8 +196,7 @@ def differ(a, b, what):
 
 
 def compare(a, b, without=(), sockets=False, also=()):
-    """Lines that tell of each difference; none if there is none.  a and b are paths, or what
-    walk() gave of them."""
+    """A line for each difference. a and b are paths, or results of walk()."""
     a = a if isinstance(a, dict) else walk(a)
     b = b if isinstance(b, dict) else walk(b)
     what = [w for w in (*ALL, *also) if w not in without]
@@ -217,7 +216,7 @@ def compare(a, b, without=(), sockets=False, also=()):
         else:
             lines += ["%s: %s" % (shown(path), d) for d in differ(x, y, what)]
             if "links" in what and x.kind != "directory":
-                # Two names are of one set there if, and only if, they are of one here.
+                # Two names belong to one set there exactly if they do here.
                 one, other = x.set or path, y.set or path
                 if sets.setdefault(("a", one), other) != other or sets.setdefault(("b", other), one) != one:
                     lines.append("%s: linked to %s is linked to %s" % (shown(path), shown(one), shown(other)))
@@ -225,7 +224,7 @@ def compare(a, b, without=(), sockets=False, also=()):
 
 
 def rsync_differs(a, b, *options):
-    """What rsync would still do to make b like a, where a path can be said at all."""
+    """What rsync would still change to make b like a, for names that it can print."""
     r = subprocess.run(["rsync", "-naiAXH", "--checksum", "--delete", "--modify-window=-1", "--exclude=/deep *",
                         "--exclude=a socket *", *options, "--", os.path.join(os.fsencode(a), b""),
                         os.path.join(os.fsencode(b), b"")],

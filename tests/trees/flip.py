@@ -38,10 +38,10 @@ class Flipped:
     def flip(self):
         """True if it is a directory again afterwards."""
         if not exchange(self.path, self.link):
-            # A component above is elsewhere just now, or the path is gone for a moment.
+            # A parent is elsewhere at this moment, or the path is missing.
             return None
         if is_link(self.link) is False and is_link(self.path) is False:
-            # Somebody has put a directory where the symlink was.
+            # A directory was put in place of the symlink.
             self.trash += 1
             os.rename(self.link, b"%s.%d" % (self.link, self.trash))
             os.symlink(self.target, self.link)
@@ -62,7 +62,7 @@ def main():
     flips = 0
     while time.monotonic() < end:
         for f in todo:
-            for _ in range(20):  # each of them several times, since the others are then at rest
+            for _ in range(20):  # several flips of each in turn, during which the others rest
                 if f.flip() is not None:
                     flips += 1
             # Those below can be reached only through a directory.

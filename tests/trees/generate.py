@@ -18,11 +18,11 @@ import subprocess
 
 BLOCK = 256 << 10
 POOL = 1 << 20
-SOCKET = b"a socket "          # such names are sockets, which nobody copies
+SOCKET = b"a socket "          # entries with such names are sockets, which are not copied
 DEEP = b"deep "                # below such names paths are longer than PATH_MAX
 USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
 
-# Names that a shell, a printer of lines or a careless comparison stumbles over.
+# Names that confuse shells, programs that print lines, and careless comparisons.
 AWKWARD = [
     b"-rf", b"--", b"-", b"~", b"~root", b"*", b"?", b"[a]", b"a\\b", b"a b", b" ", b" lead",
     b"trail ", b"a\nb", b"\n", b"\r", b"\t", b"\x1b[31mred", b"\x7f", b"\x9b1m", b"\xff", b"\xfe\xff",
@@ -36,7 +36,7 @@ CASES = [(b"readme", b"README", b"ReadMe"), (b"a", b"A"), ("\u00e9".encode(), "\
 
 
 def acl(entries):
-    """The kernel's bytes of an ACL: (tag, permissions, id)…"""
+    """The kernel's encoding of an ACL: (tag, permissions, id)…"""
     return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)
 
 
@@ -73,7 +73,7 @@ class Tree:
         return b"x" if raw in (b".", b"..") or raw.startswith((SOCKET, DEEP)) else raw
 
     def name(self, d, wanted=None):
-        """One that is not taken yet."""
+        """A name that is not taken yet."""
         name = wanted or self.odd_name()
         while name in d.names:
             name = b"%s.%d" % (name[:240], self.random.randrange(10**6))
@@ -85,7 +85,7 @@ class Tree:
         return self.random.choice(self.dirs)
 
     def when(self):
-        """Nanoseconds: also before 1970 and after 2038."""
+        """Nanoseconds, also before 1970 and after 2038."""
         r = self.random
         ns = r.choice([0, 1, 999_999_999, r.randrange(10**9), r.randrange(10**9)])
         s = r.choice([1_500_000_000 + r.randrange(10**8), 1_500_000_000 + r.randrange(10**8),
@@ -103,10 +103,10 @@ class Tree:
         mode = r.choice([0o644, 0o600, 0o755, 0o444, r.randrange(0o1000), r.randrange(0o10000)])
         return mode if self.root else mode | (0o500 if directory else 0o400)
 
-    # -- metadata, in the order in which nothing undoes what came before -------------------
+    # -- metadata, in an order in which no step undoes an earlier one -------------------------
 
     def attribute(self, at, name, value):
-        """at: a descriptor or path. What this file system has no room or mind for is left out."""
+        """at: a descriptor or path. Attributes that this file system does not accept are left out."""
         try:
             os.setxattr(at, name, value, follow_symlinks=True)
         except OSError as e:
@@ -140,7 +140,7 @@ class Tree:
                                                r.randbytes(1000)]))
 
     def dress(self, at, directory=False, rich=0.2, mode=None, user=True):
-        """Owner, mode, ACL, attributes of at (a descriptor, or a path through one)."""
+        """Sets owner, mode, ACL and attributes of `at' (a descriptor, or a path through one)."""
         mode = self.mode(directory) if mode is None else mode
         if self.random.random() < rich:
             self.xattrs(at, user)
@@ -154,7 +154,7 @@ class Tree:
         os.utime(at, ns=(self.when(), self.when()), **how)
 
     def dress_node(self, d, name, link=False):
-        """Of what can't be opened: a symlink's mode is nobody's."""
+        """For entries that can't be opened: symlinks have no mode."""
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=d.fd)
         at = "/proc/self/fd/%d" % fd
         if link:
@@ -176,7 +176,7 @@ class Tree:
         return self.pool[at:at + size]
 
     def file(self, d, size=0, wanted=None, pieces=None, mode=None, rich=0.2):
-        """pieces: (offset, length)… of data, the rest up to size being holes."""
+        """pieces: (offset, length)… of data; the rest up to size is holes."""
         name = self.name(d, wanted)
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=d.fd)
         for at, length in [(0, size)] if pieces is None else pieces:
@@ -213,7 +213,7 @@ class Tree:
 
     def directories(self):
         for _ in range(10 + min(self.files // 60, 180)):
-            # Often in one another, else it would be flat.
+            # Often inside each other, otherwise the tree would be flat.
             parent = self.dirs[-1] if self.random.random() < 0.3 else self.any_dir()
             if len(parent.path) < 2000:
                 self.dirs.append(self.mkdir(parent))
@@ -233,14 +233,14 @@ class Tree:
         odd = self.random.randrange(1, BLOCK)
         for size, pieces in (
                 (4 * BLOCK, []), (1, []), (BLOCK + 1, []), (3 * BLOCK + odd, []),
-                (4 * BLOCK, [(3 * BLOCK, BLOCK)]), (4 * BLOCK + 1, [(4 * BLOCK, 1)]),    # at the beginning
-                (4 * BLOCK, [(0, BLOCK), (3 * BLOCK, BLOCK)]), (7 * BLOCK, [(0, 1), (6 * BLOCK, 5)]),  # middle
-                (4 * BLOCK, [(0, BLOCK)]), (3 * BLOCK + odd, [(0, 7)]),                        # end
+                (4 * BLOCK, [(3 * BLOCK, BLOCK)]), (4 * BLOCK + 1, [(4 * BLOCK, 1)]),    # at the start
+                (4 * BLOCK, [(0, BLOCK), (3 * BLOCK, BLOCK)]), (7 * BLOCK, [(0, 1), (6 * BLOCK, 5)]),  # in the middle
+                (4 * BLOCK, [(0, BLOCK)]), (3 * BLOCK + odd, [(0, 7)]),                        # at the end
                 (9 * BLOCK, [(i * BLOCK, BLOCK) for i in range(1, 9, 2)]),
                 (2 * BLOCK, [(i * 8192, 4096) for i in range(64)]),
                 (30 * BLOCK + odd, [(odd, 100), (11 * BLOCK + odd, BLOCK)])):
             self.file(self.any_dir(), size, pieces=pieces)
-        # Zeros that are there, beside a hole.
+        # Written zeros beside a hole.
         d = self.any_dir()
         name = self.file(d, 3 * BLOCK, pieces=[(0, 10)], mode=0o600, rich=0)
         fd = os.open(name, os.O_WRONLY, dir_fd=d.fd)
@@ -310,8 +310,7 @@ class Tree:
                 self.file(d, 3, name)
 
     def deep(self, top, names):
-        """A chain of directories, one in the other, with something in some of them; no path to
-        its bottom could be given to the kernel."""
+        """A chain of nested directories with entries in some of them; no path to its end fits into a system call."""
         fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.dirs[0].fd)
         last = len(names) - 1
         for n, name in enumerate(names):
@@ -361,7 +360,7 @@ class Tree:
         for things in (self.cases, self.sizes, self.holes, self.symlinks, self.nodes, self.links, self.many_files,
                        self.depths):
             things()
-        # Nothing more comes into them; a mode without rights does not matter to held descriptors.
+        # The directories are complete; held descriptors do not need permissions.
         for d in self.dirs:
             self.dress(d.fd, directory=True, rich=0.4)
             self.times(d.fd)
@@ -370,13 +369,13 @@ class Tree:
 
 
 def generate(seed, top, files=120, many=False, huge=False):
-    """Into top, an empty directory that is made if it is missing."""
+    """Into top, an empty directory, which is created if it is missing."""
     os.makedirs(top, exist_ok=True)
     return Tree(top, seed, files, many, huge).grow()
 
 
 def fell(top):
-    """Remove a tree, however deep and whatever its modes."""
+    """Removes a tree, however deep it is and whatever its modes are."""
     if os.geteuid() != 0:
         subprocess.run(["chmod", "-R", "u+rwx", top], stderr=subprocess.DEVNULL, check=False)
     subprocess.run(["rm", "-rf", "--", top], check=True)

@@ -22,7 +22,7 @@ ACL = acl([(1, 6, 0xffffffff), (2, 5, 8), (4, 4, 0xffffffff), (16, 5, 0xffffffff
 
 @pytest.fixture
 def pair(tmp_path):
-    """Places for two trees."""
+    """Paths for two trees."""
     a, b = os.fsencode(tmp_path / "a"), os.fsencode(tmp_path / "b")
     yield a, b
     fell(a)
@@ -39,7 +39,7 @@ def two(pair):
 
 
 def plain(top):
-    """Things with known names for what is planted."""
+    """Entries with known names, in which differences are planted."""
     for kind in ("access", "default"):
         if "system.posix_acl_" + kind in os.listxattr(top):
             os.removexattr(top, "system.posix_acl_" + kind)
@@ -67,14 +67,14 @@ def plain(top):
 
 
 def kept(path, change):
-    """Change what it holds, but none of its times."""
+    """Changes the content, but none of the times."""
     s = os.lstat(path)
     change(path)
     os.utime(path, ns=(s.st_atime_ns, s.st_mtime_ns), follow_symlinks=False)
 
 
 def again(path, make):
-    """Put something else in its place; the directory looks the same."""
+    """Replaces the entry; the times of the directory stay."""
     up = os.path.dirname(path)
 
     def change(_):
@@ -103,7 +103,7 @@ def fill(path):
 
 
 def deepest(top, do):
-    """Call do at the bottom of what is deeper than PATH_MAX."""
+    """Calls do in a directory deeper than PATH_MAX."""
     fd = os.open(top + b"/deep names", os.O_RDONLY)
     while True:
         below = [n for n in os.listdir(fd) if stat.S_ISDIR(os.stat(n, dir_fd=fd, follow_symlinks=False).st_mode)]
@@ -137,7 +137,7 @@ def broken(path):
 
 
 PLANTED = {
-    # name: (what is done in known/ of the copy, does rsync see it too)
+    # name: (the change in known/ of the copy, does rsync see it too)
     "a file missing": (lambda k: again(k + b"other", None), True),
     "a file too many": (lambda k: again(k + b"more", lambda p: open(p, "w").close()), True),
     "an empty directory missing": (lambda k: again(k + b"empty", None), True),
@@ -230,7 +230,7 @@ def test_copy_made_by_rsync_is_equal(pair, seed):
     generate(seed, a)
     fell(a + b"/deep names")
     subprocess.run(["rsync", "-aHAX", "--sparse", a + b"/", b + b"/"], check=True)
-    # It leaves the top's own time behind now and then.
+    # rsync sometimes leaves the time of the top directory unset.
     assert not [x for x in compare(a, b, sockets=True) if not x.startswith("'.': mtime")], "seed %d" % seed
 
 

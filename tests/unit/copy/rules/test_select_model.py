@@ -19,7 +19,7 @@ COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
 SEED = int(os.environ.get("SLUICE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
 
-# Few, and much alike, so that patterns meet them; and what patterns are made of.
+# Few and similar names, so that patterns match them; and the parts of patterns.
 NAMES = [b"a", b"b", b"c", b"ab", b"abc", b"b.c", b"a.c", b".a", b"a b", b"*", b"[", b"]", b"a]",
          b"?", b"\\", b"\\a", b"a*", b"[a]", b"-", b"!", b"^b", b"A", b"9", b"\xc3\xa4", b"\xff",
          b"a\nb", b"#a", b";", b"..b", b"+ a", b"- a", b"a" * 40]
@@ -42,7 +42,7 @@ def dump(*args, given):
 
 
 def rsync_names(*args, given=b""):
-    """What rsync would transfer, without slashes at the ends of directories."""
+    """The names that rsync would transfer, without trailing slashes."""
     out = run(["rsync", "-n", "--out-format=%n", *args], given)
     names = (re.sub(rb"\\#(\d{3})", lambda m: bytes([int(m.group(1), 8)]), line)
              for line in out.split(b"\n"))
@@ -50,7 +50,7 @@ def rsync_names(*args, given=b""):
 
 
 def grow(rng, top, depth=0, below=b""):
-    """Makes a tree; returns its paths, each behind a d or f, parents first."""
+    """Makes a tree; returns its paths, each after a d or f, parents first."""
     paths = []
     for name in rng.sample(NAMES, rng.randrange(3, 9)):
         path = below + name
@@ -74,7 +74,7 @@ def trees(tmp_path_factory):
 
 
 def cases(count, check, trees):
-    """Runs a check with many generators of chance: rsync mostly waits for itself."""
+    """Runs a check with many random generators in parallel: it mostly waits for rsync."""
     def one(i):
         rng = random.Random(SEED * 1000003 + i)
         check(rng, *rng.choice(trees))
@@ -88,7 +88,7 @@ def compare(ours, theirs, *what):
 
 
 def pattern(rng, paths):
-    if rng.random() < 0.25:  # a name that there is, or its end
+    if rng.random() < 0.25:  # an existing name, or its end
         parts = rng.choice(paths)[1:].split(b"/")
         made = b"/".join(parts[rng.randrange(len(parts)):])
         if rng.random() < 0.4:
@@ -119,7 +119,7 @@ def test_filter_matches_rsync(trees):
 
 def listed_agrees(rng, top, paths):
     names = [p[1:] for p in rng.sample(paths, min(len(paths), rng.randrange(1, 8)))]
-    # To rsync, what begins with # or ; is a comment even with --from0, and /./ would mean -R.
+    # For rsync a name that begins with # or ; is a comment even with --from0, and /./ would mean -R.
     from0 = rng.random() < 0.5 or any(b"\n" in n for n in names)
     spelled = [(b"./" if n[:1] in b"#;" else rng.choice([b"", b"", b"/", b"./", b".//"])) +
                n.replace(b"/", rng.choice([b"/", b"//"])) for n in names]
@@ -143,7 +143,7 @@ def clause(rng):
     if rng.random() < 0.2:
         return scope + "%o" % rng.choice([0, 0o755, 0o644, 0o7777, rng.randrange(0o10000)])
     who = "".join(rng.choice("ugoa") for _ in range(rng.randrange(3)))
-    # In order: rsync forgets a t before an s that is nobody's.
+    # In this order: rsync forgets a t before an s that applies to nobody.
     what = "".join(sorted(rng.choice("rwxXst") for _ in range(rng.randrange(5))))
     return scope + who + rng.choice("+-=") + what
 
@@ -162,7 +162,7 @@ def rsync_version():
     return tuple(int(n) for n in re.search(rb"version (\d+)\.(\d+)", out).groups())
 
 
-# Earlier ones apply s to directories and g=u,+X otherwise.
+# Earlier versions apply s to directories and g=u,+X differently.
 @pytest.mark.skipif(rsync_version() < (3, 5), reason="rsync before 3.5 gives other modes")
 def test_modes_match_rsync(tmp_path):
     rng = random.Random(SEED)
