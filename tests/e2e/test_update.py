@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is there already: what is sent again, replaced, kept, deleted, set aside; what is told of it.
-
-Where rsync means the same, it is rsync that says what should come of it.
-"""
+"""Existing targets: what is sent again, replaced, kept, deleted and backed up, and what is reported. Where rsync
+has the same option, rsync itself provides the expected result."""
 
 import errno
 import itertools
@@ -37,7 +35,7 @@ CONTENTS = {"same": b"abc", "differs": b"xyz", "longer": b"abcd"}
 
 
 def ages(top):
-    """In b what is older and newer than in a, with each kind of content."""
+    """Makes entries in b that are older and newer than those in a, with each kind of content."""
     for name in ("a", "b", "ours", "theirs"):
         make(top / name, {})
     for age, content in itertools.product(AGES, CONTENTS):
@@ -54,7 +52,7 @@ def ages(top):
     make(top / "a", {"is a dir": b"1", "is a link": b"2", "of a": b"3"})
 
 
-# -I is what plain -r means here: sent again, whatever there is.
+# Plain -r here is like -I: every file is sent again.
 UPDATES = [
     (["-a"], ["-a"]),
     (["-r"], ["-rl", "-I"]),
@@ -74,7 +72,7 @@ UPDATES = [
 
 
 @pytest.mark.parametrize("n", range(len(UPDATES)), ids=[" ".join(u[0]) for u in UPDATES])
-def test_what_is_replaced_as_rsync(bench, tmp_path, n):
+def test_replaced_files_match_rsync(bench, tmp_path, n):
     ours, theirs = UPDATES[n]
     near, far = list(WAYS.values())[n % 4]
     ages(tmp_path)
@@ -98,11 +96,11 @@ def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):
         assert r.code == 0, (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": b"a file", "l": "../out", "s": "theirs", "g": b"3"}
     assert read(tmp_path / "out") == {}
-    # Nor is it taken for stored.
+    # It does not count as stored either.
     assert read(tmp_path / "tree") == tree
 
 
-def test_ignore_existing_replaces_nothing_by_a_directory_that_was_named(bench, tmp_path, way):
+def test_ignore_existing_replaces_nothing_by_a_named_directory(bench, tmp_path, way):
     for words in (["tree"], ["tree", "other"]):
         top = tmp_path / str(len(words))
         make(top, {"tree": {"f": b"1", "d": {"g": b"2"}}, "other": {"h": b"3"}, "to": {"tree": b"a file", "gone": b""}})
@@ -144,7 +142,7 @@ def some_options(rng):
             options.append(rng.choice(words))
     if rng.random() < 0.2:
         options.append("--delete-excluded" if "--delete" in options else "--remove-source-files")
-    # What stayed is not taken from the source; rsync knows which of the others stayed, we don't.
+    # A file that stayed is not removed from the source; rsync knows which of the others stayed, rdcp does not.
     return [o for o in options if o != "--remove-source-files" or "--ignore-existing" not in options]
 
 
@@ -153,17 +151,18 @@ def forms(top):
     for path, t in walk(os.fsencode(top)).items():
         mode = stat.S_IMODE(t.stat.st_mode)
         if t.kind == "directory":
-            found[path] = None if b"aside" in path else mode  # private, where rsync takes those of the tree
+            found[path] = None if b"aside" in path else mode  # private, where rsync uses those of the tree
         else:
             found[path] = (t.kind, mode, t.stat.st_mtime_ns, t.digest or os.readlink(os.path.join(os.fsencode(top), path)))
     return found
 
 
 @pytest.mark.parametrize("seed", range(1, 1 + 12 * COUNT))
-def test_any_options_on_any_trees_as_rsync(bench, tmp_path, seed):
+def test_random_options_on_random_trees_match_rsync(bench, tmp_path, seed):
     near, far = list(WAYS.values())[seed % 4]
     options = some_options(random.Random("%d options" % seed))
-    # With both rsync 3.5.0 deletes what it should leave; of others than files it knows which it left out.
+    # With both options rsync 3.5.0 deletes what it should keep; for entries other than files it knows which it
+    # skipped.
     if random.Random("%d existing" % seed).random() < .15 and "--ignore-existing" not in options:
         options = [o for o in options if o != "--remove-source-files"] + ["--existing"]
     for top in ("ours", "theirs"):
@@ -173,12 +172,12 @@ def test_any_options_on_any_trees_as_rsync(bench, tmp_path, seed):
     r = bench.copy(*options, near + str(tmp_path / "ours" / "src") + "/", far + str(tmp_path / "ours" / "to"))
     if done.returncode:
         assert r.code in (0, done.returncode), (seed, options, r.errors(), done.stderr)
-        return  # what rsync leaves half done is its own
+        return  # rsync's own temporaries
     assert r.code == 0, (seed, options, r.errors())
     assert forms(tmp_path / "ours") == forms(tmp_path / "theirs"), (seed, options)
 
 
-def test_a_digest_is_only_of_what_is_as_in_the_source(bench, tmp_path, way):
+def test_digest_is_printed_only_for_files_equal_to_the_source(bench, tmp_path, way):
     for options in (["-u"], ["--ignore-existing"]):
         make(tmp_path, {"a": {"f": b"source"}, "b": {"f": b"mine"}})
         dated(tmp_path / "a" / "f", NOW)
@@ -197,8 +196,8 @@ def test_several_matches_of_a_pattern_need_a_directory(bench, tmp_path):
 
 
 @pytest.mark.parametrize("options", [["-r"], ["-r", "--remove-source-files"], ["-aH", "--remove-source-files"]], ids=" ".join)
-def test_the_contents_of_several_matches_do_not_replace_each_other(bench, tmp_path, options):
-    """With -T, where all of them go to DST itself."""
+def test_contents_of_several_matches_do_not_replace_each_other(bench, tmp_path, options):
+    """With -T all of them go to DST itself."""
     tree = {n: {"f": n.encode(), "d": {"g": b"in " + n.encode()}} for n in "abcd"}
     make(tmp_path, {"s": tree, "t": {}})
     r = bench.copy("-T", *options, "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
@@ -209,7 +208,7 @@ def test_the_contents_of_several_matches_do_not_replace_each_other(bench, tmp_pa
     assert read(tmp_path / "s") == tree
 
 
-def test_a_file_that_would_become_the_target_takes_no_name_in_it(bench, tmp_path):
+def test_file_that_fails_with_no_target_directory_takes_no_name(bench, tmp_path):
     """With -T, where it fails."""
     make(tmp_path, {"s": {"a": b"file", "d": {"a": b"in d"}, "e": {"a": b"in e", "d": b"d in e"}}, "t": {}})
     r = bench.copy("-rT", "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
@@ -218,8 +217,8 @@ def test_a_file_that_would_become_the_target_takes_no_name_in_it(bench, tmp_path
 
 
 @pytest.mark.lab("siw", cases="push*")
-def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
-    """Nor does it take the time for the content."""
+def test_checksum_sends_no_equal_file(bench, tmp_path, way):
+    """An equal time does not count as equal content either."""
     size = 5 << 20
     make(tmp_path, {"a": {"same": pattern(size), "d": {"differs": pattern(size)}, "small": b"s"}})
     make(tmp_path, {"b": {"same": pattern(size), "d": {"differs": pattern(size, 3)}, "small": b"s"}})
@@ -235,7 +234,7 @@ def test_checksum_sends_nothing_that_is_there(bench, tmp_path, way):
     assert (tmp_path / "b" / "same").stat().st_mtime_ns == NOW
 
 
-def test_one_file_is_looked_at_likewise(bench, tmp_path, way):
+def test_single_file_is_compared_in_the_same_way(bench, tmp_path, way):
     make(tmp_path, {"in": b"abc", "out": b"xyz"})
     dated(tmp_path / "in", NOW)
     dated(tmp_path / "out", NOW)
@@ -261,7 +260,7 @@ NEW = {"a.c": b"new", "x.o": b"new", "kept": {"here": b""}, "is dir": {"f": b""}
                                      ["--delete", "--delete-excluded", "--exclude=*.o"],
                                      ["--delete", "--exclude=/gone d/"], ["--delete", "--include=gone.o", "--exclude=*.o"],
                                      ["--delete-excluded", "--exclude=kept"]], ids=" ".join)
-def test_delete_as_rsync(bench, tmp_path, way, options):
+def test_delete_matches_rsync(bench, tmp_path, way, options):
     make(tmp_path, {"tree": NEW, "ours": OLD, "theirs": OLD})
     rsync("-rl", "-I", *options, "tree/", "theirs/", cwd=tmp_path)
     r = bench.copy("-r", *options, way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "ours"))
@@ -270,7 +269,7 @@ def test_delete_as_rsync(bench, tmp_path, way, options):
 
 
 @pytest.mark.lab("siw", cases="push*")
-def test_delete_only_in_the_trees_asked_for(bench, tmp_path, way):
+def test_delete_works_only_in_copied_directories(bench, tmp_path, way):
     make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"",
                     "to": {"one": {"gone": b""}, "two": {"gone": {}}, "three": {"stays": b""}, "stays": b""}})
     r = bench.copy("-r", "--delete", *[way[0] + str(tmp_path / n) for n in ("one", "two", "file")],
@@ -281,7 +280,7 @@ def test_delete_only_in_the_trees_asked_for(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--relative"]], ids=" ".join)
-def test_delete_spares_what_other_sources_bring(bench, tmp_path, way, options):
+def test_delete_spares_the_files_of_other_sources(bench, tmp_path, way, options):
     make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"", "to": {"one": {"gone": b""}}})
     words = ["one/./", "./two", "./file"] if "--relative" in options else ["one/", "two", "file"]
     for again in range(2):
@@ -293,13 +292,13 @@ def test_delete_spares_what_other_sources_bring(bench, tmp_path, way, options):
 
 
 @pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--remove-source-files"], ["-a", "--delete"]], ids=" ".join)
-def test_of_two_sources_with_one_name_the_first_counts(bench, tmp_path, way, options):
+def test_first_of_two_sources_with_one_name_counts(bench, tmp_path, way, options):
     one = {"d": {"%d" % i: b"one" for i in range(20)}, "f": b"1", "x": b"file", "y": {"in it": b"y"}}
     two = {"d": {"%d" % i: b"two" for i in range(30)}, "f": b"2", "x": {"in it": b"x"}, "y": b"file"}
     want = dict(one, d=dict(two["d"], **one["d"]))
     make(tmp_path, {"one": one, "two": two, "to": {}})
     r = bench.copy(*options, *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
-    # A file where a directory is, and the other way round, is neither there nor replaced: it failed.
+    # A file in place of a directory, or the reverse, neither exists at the target nor is replaced: it failed.
     assert r.code == 23, r.errors()
     assert "x: an earlier source has a file of that name" in r.errors(), r.errors()
     assert "y: an earlier source has a directory of that name" in r.errors(), r.errors()
@@ -312,7 +311,7 @@ def test_of_two_sources_with_one_name_the_first_counts(bench, tmp_path, way, opt
 
 @pytest.mark.parametrize("options", [["-r"], ["-r", "--delete"], ["-a", "--no-devices", "--remove-source-files"]],
                          ids=" ".join)
-def test_what_is_skipped_takes_no_name_from_another_source(bench, tmp_path, way, options):
+def test_skipped_file_takes_no_name_from_another_source(bench, tmp_path, way, options):
     make(tmp_path, {"one": {"dir": {"f": b""}, "file": b"1"}, "two": {"late file": b"2", "late dir": {"g": b""}}, "to": {}})
     for name in ("one/late file", "one/late dir", "two/dir", "two/file"):
         os.mkfifo(tmp_path / name)
@@ -322,7 +321,7 @@ def test_what_is_skipped_takes_no_name_from_another_source(bench, tmp_path, way,
     assert r.errors().count("it is a FIFO (use --devices to recreate it)") == 4, r.errors()
 
 
-def test_delete_goes_through_no_symlink(bench, tmp_path, way):
+def test_delete_follows_no_symlink(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b""}, "outside": {"g": b""}, "to": {"gone": "../outside", "gone too": "../outside/g"}})
     r = bench.copy("-r", "--delete", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
     assert r.code == 0, r.errors()
@@ -330,7 +329,7 @@ def test_delete_goes_through_no_symlink(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 100])
-def test_max_delete(bench, tmp_path, way, most):
+def test_max_delete_limits_deletions(bench, tmp_path, way, most):
     make(tmp_path, {"tree": {"f": b"1"}, "to": {"gone %d" % i: b"" for i in range(4)}})
     r = bench.copy("-r", "--delete", "--max-delete=%d" % most, way[0] + str(tmp_path / "tree") + "/",
                    way[1] + str(tmp_path / "to"))
@@ -341,7 +340,7 @@ def test_max_delete(bench, tmp_path, way, most):
     assert most >= 4 or "--max-delete" in r.errors(), r.errors()
 
 
-def test_max_delete_counts_what_is_in_the_way(bench, tmp_path, way):
+def test_max_delete_counts_entries_in_the_way(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "g": b"2"}, "to": {"f": {"d": {"x": b""}}, "g": {}}})
     for options in (["-n"], []):
         r = bench.copy("-r", "--delete", "--max-delete=1", *options, way[0] + str(tmp_path / "tree") + "/",
@@ -351,7 +350,7 @@ def test_max_delete_counts_what_is_in_the_way(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": {"d": {"x": b""}}, "g": b"2"}
 
 
-def test_delete_tells_of_each(bench, tmp_path):
+def test_each_deletion_is_reported(bench, tmp_path):
     make(tmp_path, {"tree": NEW, "to": OLD})
     want = {line[12:] for line in rsync("-rlni", "--delete", "tree/", "to/", cwd=tmp_path).decode().splitlines()
             if line.startswith("*deleting")}
@@ -362,7 +361,7 @@ def test_delete_tells_of_each(bench, tmp_path):
 
 
 @two_users
-def test_nothing_is_deleted_when_not_all_was_read(bench, tmp_path, way):
+def test_unreadable_directory_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"f", "closed": {"g": b"g"}}, "to": {"old": b"", "closed": {"g": b"g", "old": b""}}})
     (tmp_path / "tree" / "closed").chmod(0)
     open_up(tmp_path)
@@ -374,21 +373,21 @@ def test_nothing_is_deleted_when_not_all_was_read(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"f", "old": b"", "closed": {"g": b"g", "old": b""}}
 
 
-def test_nothing_is_deleted_when_a_source_is_missing(bench, tmp_path, way):
+def test_missing_source_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"one": {"f": b"f"}, "to": {"of two": b""}})
     r = bench.copy("-r", "--delete", *[way[0] + str(tmp_path / n) + "/" for n in ("one", "two")], way[1] + str(tmp_path / "to"))
     assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"f": b"f", "of two": b""}
 
 
-def test_delete_wants_a_tree(bench, tmp_path):
+def test_delete_needs_recursive(bench, tmp_path):
     make(tmp_path, {"f": b"", "to": {"old": b""}})
     r = bench.copy("--delete", "f", "far:%s" % (tmp_path / "to"))
     assert r.code == 1 and "-r" in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "to") == {"old": b""}
 
 
-# ---- what is in the way --------------------------------------------------------------------
+# ---- entries in the way --------------------------------------------------------------------
 
 IN_THE_WAY = {"f": {"d": {"x": b"x", "e": {}}, "y": b"y"}, "l": {"z": b"z"}, "g": {}, "h": {"w": b"w"}}
 
@@ -398,7 +397,7 @@ def told_as_deleted(run):
 
 
 @pytest.mark.parametrize("options", [["--delete"], ["--backup-dir=../aside", "--delete"]], ids=" ".join)
-def test_what_makes_room_is_told_as_rsync_tells_it(bench, tmp_path, way, options):
+def test_removed_entries_in_the_way_are_itemized_as_in_rsync(bench, tmp_path, way, options):
     make(tmp_path, {"tree": {"f": b"1", "g": b"", "l": "f", "h": b"2" * 300000},
                     "ours": {"to": IN_THE_WAY}, "theirs": {"to": IN_THE_WAY}})
     said = rsync("-rli", *options, "../tree/", "to/", cwd=tmp_path / "theirs").decode().splitlines()
@@ -416,7 +415,7 @@ def test_what_makes_room_is_told_as_rsync_tells_it(bench, tmp_path, way, options
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
-def test_what_makes_room_is_told_as_objects(bench, tmp_path, way):
+def test_removed_entries_in_the_way_are_json_objects(bench, tmp_path, way):
     for options in (["-n"], []):
         make(tmp_path, {"tree": {"f": b"1"}, "to": {} if options == [] else {"f": {"x": b"x"}, "g": b""}})
         r = bench.copy("-r", "--delete", "--json", *options, way[0] + str(tmp_path / "tree") + "/",
@@ -428,9 +427,9 @@ def test_what_makes_room_is_told_as_objects(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("most", range(6))
-def test_what_makes_room_counts_for_max_delete(bench, tmp_path, way, most):
+def test_removed_entries_in_the_way_count_for_max_delete(bench, tmp_path, way, most):
     old = {"f": {"d": {"x": b"x"}, "y": b"y"}, "gone": b""}
-    # There would be room for what is gone from 1 on, but nothing is deleted where something failed.
+    # From 1 on there would be room, but nothing is deleted after a failure.
     want = {"f": b"1"} if most >= 4 else {"f": b"1", "gone": b""} if most == 3 else old
     for options in (["-n"], []):
         make(tmp_path, {"tree": {"f": b"1"}})
@@ -438,7 +437,7 @@ def test_what_makes_room_counts_for_max_delete(bench, tmp_path, way, most):
         make(tmp_path, {"to": old})
         r = bench.copy("-r", "--delete", "--max-delete=%d" % most, "--itemize-changes", *options,
                        way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
-        # Of a directory that can't go as a whole nothing goes.
+        # A directory that can't be removed as a whole keeps all its entries.
         assert r.code == (0 if most >= 4 else 25 if most == 3 else 23), (options, r.code, r.errors())
         assert most >= 4 or "--max-delete" in r.errors(), r.errors()
         assert len(told_as_deleted(r)) <= most
@@ -447,8 +446,8 @@ def test_what_makes_room_counts_for_max_delete(bench, tmp_path, way, most):
 
 @pytest.mark.parametrize("options", [["-r"], ["-r", "--delete", "--exclude=w"], ["-a"], ["-r", "--checksum"],
                                      ["-aH"]], ids=" ".join)
-def test_a_rehearsal_fails_where_the_run_does(bench, tmp_path, way, options):
-    """A directory with something in it that has to stay is in the way of each kind of thing."""
+def test_dry_run_fails_where_the_run_does(bench, tmp_path, way, options):
+    """A directory that must keep an entry is in the way of each type of entry."""
     old = {"h": {"w": b"w"}, "l": {"w": b"w"}, "p": {"w": b"w"}, "second": {"w": b"w"}, "e": {}}
     make(tmp_path, {"tree": {"first": b"1", "h": b"2", "l": "h", "e": b""}, "to": old})
     os.mkfifo(tmp_path / "tree" / "p")
@@ -463,18 +462,18 @@ def test_a_rehearsal_fails_where_the_run_does(bench, tmp_path, way, options):
     assert said[0] == said[1] and len(said[0]) >= 4, said
 
 
-def test_a_rehearsal_of_one_file_fails_where_the_run_does(bench, tmp_path, way):
+def test_dry_run_of_one_file_fails_where_the_run_does(bench, tmp_path, way):
     make(tmp_path, {"f": b"1", "to": {"f": {"x": b""}}})
     for rehearsal in (["-n"], []):
         r = bench.copy(*rehearsal, way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "to"))
         assert r.code == 11 and "is a directory" in r.errors(), (rehearsal, r.code, r.errors())
 
 
-# ---- setting aside -------------------------------------------------------------------------
+# ---- backups -------------------------------------------------------------------------------
 
 def rsync_with_backups(tmp_path, old, options):
-    """What rsync makes of it. 3.5.0 now and then fails to make a directory of several components
-    for its backups (11), with all as it should be: what it says then is worth nothing."""
+    """The result of rsync. rsync 3.5.0 sometimes fails to make a directory of several components for its backups
+    (11), with the right result: its report is then ignored."""
     for n in range(6):
         theirs = tmp_path / ("theirs-%d" % n)
         make(tmp_path, {theirs.name: {"to": old}})
@@ -490,8 +489,8 @@ def rsync_with_backups(tmp_path, old, options):
                                      ["--backup-dir=as/ide", "--suffix=.old"], ["--backup", "--delete"],
                                      ["--backup-dir=../aside", "--delete"],
                                      ["--backup", "--delete", "--exclude=*.o"]], ids=" ".join)
-def test_backup_as_rsync(bench, tmp_path, way, options):
-    # A directory that is not empty, and stays so by its backups, is in the way of a file.
+def test_backup_matches_rsync(bench, tmp_path, way, options):
+    # A directory that is not empty, because its backups stay, is in the way of a file.
     old = {k: v for k, v in OLD.items() if k != "is file" or options[-2:] == ["--backup-dir=../aside", "--delete"]}
     make(tmp_path, {"tree": NEW, "ours": {"to": old}})
     rsync_says = rsync_with_backups(tmp_path, old, options)
@@ -501,7 +500,7 @@ def test_backup_as_rsync(bench, tmp_path, way, options):
 
 
 @pytest.mark.parametrize("contents", [True, False])
-def test_directories_of_backups_are_as_open_as_what_they_are_of(bench, tmp_path, way, contents):
+def test_backup_directories_have_the_modes_of_the_originals(bench, tmp_path, way, contents):
     modes = {"d": 0o755, "d/e": 0o750, "d/private": 0o700, "d/gone": 0o775}
     top = "" if contents else "src/"
     make(tmp_path / "to" / "there", {})
@@ -525,7 +524,7 @@ def test_directories_of_backups_are_as_open_as_what_they_are_of(bench, tmp_path,
 
 @pytest.mark.parametrize("aside", ["../aside", "aside"])
 def test_backup_dir_of_a_target_that_is_a_file(bench, tmp_path, way, aside):
-    """A relative one is below the directory that the target is in, as with rsync."""
+    """A relative DIR is below the directory that contains the target, as in rsync."""
     make(tmp_path, {"f": b"new", "ours": {"in": {"f": b"old"}}})
     r = bench.copy("--backup-dir=" + aside, way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "ours" / "in" / "f"))
     assert r.code == 0, r.errors()
@@ -533,7 +532,7 @@ def test_backup_dir_of_a_target_that_is_a_file(bench, tmp_path, way, aside):
                                        {"in": {"f": b"new"}, "aside": {"f": b"old"}})
 
 
-def test_backups_stay_when_it_is_done_again(bench, tmp_path):
+def test_backups_stay_after_a_rerun(bench, tmp_path):
     make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": b"0", "gone": b"g"}})
     for content in (b"1", b"2", b"3"):
         make(tmp_path / "tree", {"f": content})
@@ -543,7 +542,7 @@ def test_backups_stay_when_it_is_done_again(bench, tmp_path):
 
 
 def test_backup_dir_on_another_file_system_keeps_the_old_file(bench, tmp_path, way):
-    """A backup is the file itself: what can't be renamed there is neither replaced nor deleted."""
+    """A backup is the renamed file itself: a file that can't be renamed there is neither replaced nor deleted."""
     other = next((d for d in ("/dev/shm", "/run", "/var/tmp") if os.access(d, os.W_OK) and
                   os.stat(d).st_dev != os.stat(tmp_path).st_dev), None)
     assert other, "there is one file system only"
@@ -560,7 +559,7 @@ def test_backup_dir_on_another_file_system_keeps_the_old_file(bench, tmp_path, w
 
 
 def as_rsync_does_again(bench, tmp_path, options, tree, old, rounds):
-    """The same runs on the same things, by both of them."""
+    """The same runs on the same files, by rdcp and by rsync."""
     make(tmp_path, {"tree": tree, "ours": {"to": old}, "theirs": {"to": old}})
     for changed in rounds:
         subprocess.run(["rm", "-rf", tmp_path / "tree"], check=True)
@@ -574,28 +573,28 @@ def as_rsync_does_again(bench, tmp_path, options, tree, old, rounds):
 @pytest.mark.parametrize("options", [["--backup"], ["--backup", "--delete"], ["--backup-dir=../aside", "--delete"],
                                      ["--backup", "--delete", "--exclude=*.o"]], ids=" ".join)
 @pytest.mark.parametrize("kind", [{"k": {"q": b"q"}, "p": b"p"}, {}, "a link", b"a file"], ids=["dir", "empty", "link", "file"])
-def test_a_backup_takes_the_place_of_an_older_one_of_any_kind(bench, tmp_path, options, kind):
-    """Of a directory, too: z~ is what was set aside of z, whatever it was."""
+def test_backup_replaces_an_older_one_of_any_type(bench, tmp_path, options, kind):
+    """Also a directory: z~ is the backup of z, whatever type it has."""
     as_rsync_does_again(bench, tmp_path, options, {"z": b"1"}, {"z": b"0", "z~": kind, "l": "old", "l~": kind},
                         [{"z": b"1", "l": "new"}, {"z": b"22", "l": "newer"}, {"z": b"333"}, {"y": b""}])
 
 
-def test_what_is_a_backup_by_its_name_stays(bench, tmp_path):
-    """Directories too; unless what is left out is to be deleted."""
+def test_names_of_backups_are_not_deleted(bench, tmp_path):
+    """Directories too, except with --delete-excluded."""
     old = {"a": b"a", "b~": b"b", "o~": {"k": {"q": b"q"}}, "d": {"x~": {"y": b"y"}}}
     for options in (["--backup", "--delete"], ["--backup", "--delete", "--suffix=.b", "--exclude=*~"]):
         subprocess.run(["rm", "-rf", tmp_path / "ours", tmp_path / "theirs"], check=True)
         as_rsync_does_again(bench, tmp_path, options, {}, old, [{"z": b"1", "d": {}}, {"z": b"2", "d": {}}])
 
 
-def test_kinds_of_backups_change_below_backup_dir(bench, tmp_path):
-    """What was a file is a directory now, and the reverse."""
+def test_backup_dir_accepts_changed_types(bench, tmp_path):
+    """A former file is a directory now, and the reverse."""
     as_rsync_does_again(bench, tmp_path, ["--backup-dir=../aside", "--delete"], {}, {"f": b"0", "d": {"e": {"g": b"g"}}},
                         [{"f": {"x": b"1"}, "d": b"2"}, {"f": {"x": b"3"}, "d": {"e": {"g": b"4"}}}, {"f": b"5", "d": {"e": {}}}])
 
 
-def test_a_directory_in_the_way_is_set_aside_as_a_whole(bench, tmp_path):
-    """Where rsync gives up. The next one takes its place."""
+def test_directory_in_the_way_is_backed_up_as_a_whole(bench, tmp_path):
+    """rsync fails there. The next backup replaces it."""
     make(tmp_path, {"tree": {"f": b"1"}, "to": {"f": {"d": {"x": b"x"}, "y": b"y"}}})
     r = bench.copy("-r", "--backup", "--delete", "--itemize-changes", "tree/", "far:%s" % (tmp_path / "to"))
     assert r.code == 0 and told_as_deleted(r) == {"f/d/x", "f/d/", "f/y"}, (r.code, r.errors(), bytes(r.out))
@@ -608,7 +607,7 @@ def test_a_directory_in_the_way_is_set_aside_as_a_whole(bench, tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--delete"], ["--delete-excluded"]], ids=" ".join)
-def test_a_backup_that_takes_the_name_of_an_older_one_is_not_deleted(bench, tmp_path, way, options):
+def test_backup_that_replaced_an_older_one_is_not_deleted(bench, tmp_path, way, options):
     make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}},
                     "to": {"f": b"old", "f~": b"older", "d": {"g": b"old", "g~": b"older"}}})
     for _ in range(2):
@@ -617,8 +616,8 @@ def test_a_backup_that_takes_the_name_of_an_older_one_is_not_deleted(bench, tmp_
         assert read(tmp_path / "to") == {"f": b"1", "f~": b"old", "d": {"g": b"2", "g~": b"old"}}
 
 
-def test_what_the_source_has_is_no_older_backup(bench, tmp_path, way):
-    """Whichever of both is stored first."""
+def test_source_file_named_like_a_backup_is_not_replaced(bench, tmp_path, way):
+    """Whichever of the two is stored first."""
     big = pattern(8 << 20)
     make(tmp_path, {"tree": {"f": big, "f~": b"tilde", "g~": b"g", "h": b"1", "h~": {"x": b"x"}},
                     "to": {"f": b"old", "g": b"gone", "h": b"old"}})
@@ -628,8 +627,8 @@ def test_what_the_source_has_is_no_older_backup(bench, tmp_path, way):
                                      "h~~": b"old"}
 
 
-def test_names_of_backups_that_are_kept_are_bounded(bench, tmp_path):
-    """Beyond that files fail: without being told of its name, somebody's backup could take it."""
+def test_number_of_remembered_backup_names_is_bounded(bench, tmp_path):
+    """Beyond the bound files fail: without their names, a backup could replace them."""
     make(tmp_path, {"tree": {"%03d~" % n: b"x" for n in range(300)}, "to": {}})
     r = bench.copy("-a", "--backup", str(tmp_path / "tree") + "/", str(tmp_path / "to"),
                    env={"SLUICE_FAULT": "bound:by=%d" % (1 << 16)})
@@ -638,7 +637,7 @@ def test_names_of_backups_that_are_kept_are_bounded(bench, tmp_path):
 
 @pytest.mark.parametrize("aside", ["aside", "as/ide", "kept/aside"])
 def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
-    """While it is given; a later run without it knows nothing of it, nor does rsync."""
+    """While the option is given; a later run without it does not know the directory, nor does rsync."""
     make(tmp_path, {"tree": {"f": b"0", "kept": {}}})
     words = [way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to")]
     for content in (b"1", b"2", b"3"):
@@ -654,8 +653,8 @@ def test_backup_dir_in_the_target_is_not_deleted(bench, tmp_path, way, aside):
     assert read(tmp_path / "to") == read(tmp_path / "tree")
 
 
-def test_backup_dir_that_will_be_in_the_target_keeps_what_it_will_be_in(bench, tmp_path, way):
-    """From the first run on: what could not be a whole is not begun."""
+def test_parents_of_a_future_backup_dir_are_not_deleted(bench, tmp_path, way):
+    """From the first run on: a directory that could not be removed as a whole keeps its entries."""
     tree, old = {"f": b"0"}, {"f": b"1", "gone": {"x": b"x"}, "old": {"g": b"g", "d": {"h": b"h"}}}
     make(tmp_path, {"tree": tree, "to": old})
     words = ["--backup", "--backup-dir=old/d/as/ide", "--delete", way[0] + str(tmp_path / "tree") + "/",
@@ -671,7 +670,7 @@ def test_backup_dir_that_will_be_in_the_target_keeps_what_it_will_be_in(bench, t
     assert r.code == 23 and read(tmp_path / "to" / "old") == was, (r.code, r.errors())
 
 
-def test_a_backup_is_the_file_that_was_there(bench, tmp_path, way):
+def test_backup_is_the_old_inode(bench, tmp_path, way):
     make(tmp_path, {"in": b"new", "out": b"old"})
     (tmp_path / "out").chmod(0o640)
     dated(tmp_path / "out", NOW)
@@ -683,7 +682,7 @@ def test_a_backup_is_the_file_that_was_there(bench, tmp_path, way):
     assert (tmp_path / "out").read_bytes() == b"new" and stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o640
 
 
-def test_nothing_is_set_aside_for_what_is_the_same(bench, tmp_path):
+def test_unchanged_files_are_not_backed_up(bench, tmp_path):
     make(tmp_path, {"tree": {"f": b"1", "l": "f", "d": {}}})
     for _ in range(2):
         r = bench.copy("-a", "--backup", "tree/", "far:%s" % (tmp_path / "to"))
@@ -691,10 +690,10 @@ def test_nothing_is_set_aside_for_what_is_the_same(bench, tmp_path):
     assert read(tmp_path / "to") == read(tmp_path / "tree")
 
 
-# ---- taking away ---------------------------------------------------------------------------
+# ---- removing sources -----------------------------------------------------------------------
 
 
-def test_remove_source_files_as_rsync(bench, tmp_path, way):
+def test_remove_source_files_matches_rsync(bench, tmp_path, way):
     tree = {"f": b"1", "d": {"g": b"2", "e": {}}, "l": "f", "x.o": b"3"}
     make(tmp_path, {"a": tree, "b": tree, "ours": {"f": b"1"}, "theirs": {"f": b"1"}})
     for path in ("a/f", "b/f", "ours/f", "theirs/f"):
@@ -707,8 +706,8 @@ def test_remove_source_files_as_rsync(bench, tmp_path, way):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
-def test_sources_that_are_there_already_are_compared_and_removed(bench, tmp_path, way):
-    """So that a run that was interrupted can be finished; but nothing goes away on the word of a time."""
+def test_sources_that_exist_at_the_target_are_compared_and_removed(bench, tmp_path, way):
+    """So that an interrupted run can be completed; an equal time is not sufficient."""
     big, other = pattern(5 << 20), pattern(5 << 20, 7)
     make(tmp_path, {"tree": {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"2", "big differs": big}},
                     "to": {"same": b"1", "empty": b"", "big": big, "d": {"differs": b"3", "big differs": other}}})
@@ -725,15 +724,15 @@ def test_sources_that_are_there_already_are_compared_and_removed(bench, tmp_path
 
 @pytest.mark.parametrize("options", [["-a"], ["-aH"], ["-r", "--checksum"], ["-rH", "--checksum"], ["-r"], ["-rH"], ["-r", "--inplace"],
                                      ["-a", "--inplace"], ["-aH", "--inplace"], ["-rH", "--inplace"]], ids=" ".join)
-def test_a_source_that_is_the_target_itself_is_not_removed(bench, tmp_path, options):
-    """Only the ends can see it: a file system that both hosts have mounted."""
+def test_source_that_is_the_target_itself_is_not_removed(bench, tmp_path, options):
+    """Only the ends can detect it: both hosts have mounted one file system."""
     make(tmp_path, {"tree": {"f": b"1", "empty": b"", "big": pattern(5 << 20), "d": {"g": b"2"}}})
     os.link(tmp_path / "tree" / "f", tmp_path / "tree" / "d" / "f")
     os.link(tmp_path / "tree" / "big", tmp_path / "tree" / "d" / "big")
     os.symlink("f", tmp_path / "tree" / "l")
     os.link(tmp_path / "tree" / "l", tmp_path / "tree" / "d" / "l")
     was = read(tmp_path / "tree")
-    # So that the ends don't know that they are on one machine.
+    # So that the ends do not detect that they are on one machine.
     env = failing(tmp_path, "open", errno.ENOENT, name="/proc/sys/kernel/random/boot_id")
     for _ in range(2):
         r = bench.copy(*options, "--remove-source-files", "tree", "far:%s" % tmp_path, env=env)
@@ -743,7 +742,7 @@ def test_a_source_that_is_the_target_itself_is_not_removed(bench, tmp_path, opti
 
 
 @pytest.mark.parametrize("option", ["-a", "-aH"])
-def test_sources_with_several_names_that_are_there_are_removed(bench, tmp_path, way, option):
+def test_hard_linked_sources_that_exist_at_the_target_are_removed(bench, tmp_path, way, option):
     for top in ("tree", "to"):
         make(tmp_path, {top: {"f": b"1", "empty": b""}})
         for name in ("f", "empty"):
@@ -755,8 +754,8 @@ def test_sources_with_several_names_that_are_there_are_removed(bench, tmp_path, 
     assert read(tmp_path / "to") == {"f": b"1", "f2": b"1", "empty": b"", "empty2": b""}
 
 
-def test_sources_of_which_some_names_are_there_are_removed(bench, tmp_path, way):
-    """That one name goes is no change of the file that the others have to be compared with."""
+def test_hard_linked_sources_that_partly_exist_at_the_target_are_removed(bench, tmp_path, way):
+    """The removal of one name is no change of the file with which the others are compared."""
     tree = {name: data for data in (b"1", pattern(1 << 20)) for name in ["%s%d" % (len(data), i) for i in range(4)]}
     make(tmp_path, {"tree": {}, "to": {}})
     for name in tree:
@@ -772,7 +771,7 @@ def test_sources_of_which_some_names_are_there_are_removed(bench, tmp_path, way)
 
 
 @two_users
-def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path, way):
+def test_sources_whose_target_could_not_be_updated_stay(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "g": b"2", "h": b"3"}, "to": {"f": b"1", "g": b"2"}})
     for name in ("f", "g"):
         for top in ("tree", "to"):
@@ -789,7 +788,7 @@ def test_sources_that_are_there_and_could_not_be_made_alike_stay(bench, tmp_path
 
 
 @pytest.mark.parametrize("options", [["-u"], ["--ignore-existing"]], ids=" ".join)
-def test_sources_that_were_left_out_are_not_removed(bench, tmp_path, way, options):
+def test_excluded_sources_are_not_removed(bench, tmp_path, way, options):
     make(tmp_path, {"tree": {"f": b"1", "empty": b"", "g": b"2"}, "to": {"f": b"3", "empty": b"full"}})
     dated(tmp_path / "tree" / "f", NOW)
     dated(tmp_path / "tree" / "empty", NOW)
@@ -800,7 +799,7 @@ def test_sources_that_were_left_out_are_not_removed(bench, tmp_path, way, option
     assert read(tmp_path / "to") == {"f": b"3", "empty": b"full", "g": b"2"}
 
 
-def test_sources_that_failed_are_not_removed(bench, tmp_path, way):
+def test_failed_sources_are_not_removed(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "d": b"2"}, "to": {"d": {"in it": b""}}})
     r = bench.copy("-r", "--remove-source-files", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
     assert r.code == 23, (r.code, r.errors())
@@ -808,7 +807,7 @@ def test_sources_that_failed_are_not_removed(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": b"1", "d": {"in it": b""}}
 
 
-def test_mkpath_of_a_tree(bench, tmp_path, way):
+def test_mkpath_makes_the_path_to_a_tree(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}})
     for source, to in (("tree", "x/y/z"), ("tree/", "v/w/")):
         r = bench.copy("-r", "--mkpath", way[0] + str(tmp_path) + "/" + source, way[1] + str(tmp_path) + "/" + to)
@@ -819,8 +818,8 @@ def test_mkpath_of_a_tree(bench, tmp_path, way):
 @pytest.mark.needs("root", why="root can read everything")
 @pytest.mark.parametrize("options", [["-a", "-u"], ["-aX", "-u"], ["-aA", "-u"], ["-rX", "--ignore-existing"],
                                      ["-aHX", "-u"], ["-aX", "-u", "--checksum"]], ids=" ".join)
-def test_what_may_not_be_replaced_need_not_be_readable(bench, tmp_path, way, options):
-    """Also where its attributes could not be read either."""
+def test_skipped_files_need_not_be_readable(bench, tmp_path, way, options):
+    """Also where their attributes cannot be read either."""
     make(tmp_path, {"tree": {"f": b"source", "g": b"g", "h": b"h", "new": b"new"}, "to": {"f": b"newer", "g": b"g"}})
     os.link(tmp_path / "tree" / "h", tmp_path / "tree" / "i")
     shutil.copy2(tmp_path / "tree" / "h", tmp_path / "to" / "h")
@@ -838,10 +837,10 @@ def test_what_may_not_be_replaced_need_not_be_readable(bench, tmp_path, way, opt
     assert r.code == 23 and "f: Permission denied" in r.errors() and "1 of 6" in r.errors(), (r.code, r.errors())
 
 
-# ---- lists of what failed ------------------------------------------------------------------
+# ---- lists of failed files ------------------------------------------------------------------
 
 
-def test_what_failed_is_a_list_for_the_next_run(bench, tmp_path, way):
+def test_list_of_failed_files_serves_the_next_run(bench, tmp_path, way):
     names = ["a", "b\nc", "#d", " e ", "d/f", "-g", "\u00e4"]
     make(tmp_path, {"tree": {"a": b"1", "d": {}}, "to": {"a": {"in the way": b""}}})
     (tmp_path / "list").write_bytes(b"".join(os.fsencode(n) + b"\0" for n in names))
@@ -863,8 +862,8 @@ def test_what_failed_is_a_list_for_the_next_run(bench, tmp_path, way):
     assert read(tmp_path / "to") == read(tmp_path / "tree")
 
 
-def test_names_that_failed_are_those_below_the_source(bench, tmp_path, way):
-    """However the source is written."""
+def test_failed_names_are_relative_to_the_source(bench, tmp_path, way):
+    """However the source is spelled."""
     for source in ("tree", "tree/", "tree/."):
         subprocess.run(["rm", "-rf", tmp_path / "tree", tmp_path / "to"], check=True)
         make(tmp_path, {"tree": {"f": b"1", "d": {"g": b"2"}}, "to": {"d": {"g": {"in the way": b""}}}})
@@ -884,8 +883,8 @@ def test_names_that_failed_are_those_below_the_source(bench, tmp_path, way):
 
 
 @two_users
-def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
-    """And a number, however much is in it; all of it is on the list for the next run."""
+def test_directory_that_cannot_be_made_is_one_message(bench, tmp_path, way):
+    """With a count, however many entries it has; all of them are on the list for the next run."""
     inside = {"f%d" % i: b"f" for i in range(30)}
     make(tmp_path, {"tree": {"ok": b"1", "d": {"closed": {**inside, "sub": {"g": b"g", "l": "g", "big": bytes(5 << 20)}}}},
                     "to": {"d": {}}})
@@ -902,17 +901,17 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(bench, tmp_path, way):
     want = {"d/closed", "d/closed/sub", *["d/closed/" + n for n in inside], *["d/closed/sub/" + n for n in ("g", "l", "big")]}
     assert {os.fsdecode(n) for n in (tmp_path / "failed").read_bytes().split(b"\0")[:-1]} == want
     assert read(tmp_path / "to") == {"ok": b"1", "d": {}}
-    # What has no name in the tree has one all the same.
+    # The top of the tree has a name on the list as well.
     r = bench.copy("-r", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to" / "d" / "new"), become=as_nobody())
     assert r.code == 23 and "DST could not be created, nor could 37 entries" in r.errors(), (r.code, r.errors())
 
 
-# ---- what is told --------------------------------------------------------------------------
+# ---- reports --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("digest,check", [("", ["xxh128sum", "-c"]), ("=sha256", ["sha256sum", "-c", "--strict"]),
                                           ("=md5", ["md5sum", "-c", "--strict"])])
-def test_print_digest_is_checked_by_the_real_one(bench, tmp_path, way, digest, check):
+def test_printed_digests_are_accepted_by_the_digest_tools(bench, tmp_path, way, digest, check):
     make(tmp_path, {"tree": {"a": b"a", "empty": b"", "b b": pattern(300000), " c ": b"c", "d": {"*e": pattern(5 << 20)}}})
     if not digest:
         assert subprocess.run(["which", "xxh128sum"], capture_output=True).returncode == 0
@@ -930,13 +929,13 @@ def test_print_digest_is_checked_by_the_real_one(bench, tmp_path, way, digest, c
             done = subprocess.run(check, cwd=tmp_path / top, input=bytes(r.out), capture_output=True,
                                   env={**os.environ, "LC_ALL": "C"})
             assert done.returncode == 0, (done.stdout, done.stderr)
-    # And it does check.
+    # And the tool does check.
     (tmp_path / "to" / "a").write_bytes(b"b")
     done = subprocess.run(check, cwd=tmp_path / "to", input=bytes(r.out) or b"x", capture_output=True)
     assert done.returncode != 0
 
 
-def test_print_digest_of_one_file(bench, tmp_path, way):
+def test_print_digest_works_for_one_file(bench, tmp_path, way):
     make(tmp_path, {"dir": {"in": pattern(700000)}})
     r = bench.copy("--print-digest=sha256", way[0] + str(tmp_path / "dir" / "in"), way[1] + str(tmp_path / "out"))
     assert r.code == 0, r.errors()
@@ -950,7 +949,7 @@ def numbers(text):
             if ":" in line and line.split(":")[1].split()[0].isdigit()}
 
 
-def test_stats(bench, tmp_path, way):
+def test_stats_are_printed(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": bytes(1000), "g": b"2" * 500, "d": {"e": {}}, "l": "f"}, "to": {"gone": b"", "g": b"2" * 500}})
     for name in ("tree/g", "to/g"):
         dated(tmp_path / name, NOW)
@@ -964,12 +963,12 @@ def test_stats(bench, tmp_path, way):
     got = numbers(r.errors())
     assert (got["files sent"], got["files not sent"], got["bytes of files sent"], got["deleted"], got["failed"]) == \
         (1, 1, 1000, 1, 0), got
-    # f, d, d/e and l; the top was there.
+    # f, d, d/e and l; the top existed.
     assert got["created"] == 4, got
     assert "requested:" in r.errors() and "2 regular" in r.errors() and "1 symlinks" in r.errors(), r.errors()
 
 
-def test_json(bench, tmp_path, way):
+def test_json_objects_are_printed(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"12345", "bad \x01\n": b"6", "d": {"in the way": b"7"}, "l": "f"},
                     "to": {"gone": b"", "d": {"in the way": {"x": b""}}}})
     r = bench.copy("-r", "--delete", "--json", "--exclude=x", way[0] + str(tmp_path / "tree") + "/",
@@ -992,7 +991,7 @@ def test_json(bench, tmp_path, way):
     assert r.code == 0 and files["gone", True]["exit"] == 0, (r.code, r.errors())
 
 
-def test_json_tells_of_progress(bench, tmp_path, way):
+def test_json_reports_progress(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f%d" % i: pattern(2 << 20) for i in range(4)}})
     r = bench.copy("-r", "--json", "--bwlimit=3M", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
     assert r.code == 0, r.errors()
@@ -1002,7 +1001,7 @@ def test_json_tells_of_progress(bench, tmp_path, way):
     assert seen[-1]["total_known"] and seen[-1]["total"] == 8 << 20
 
 
-def test_log_file(bench, tmp_path, way):
+def test_log_file_lists_each_file(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1", "d": {"g\n": b"2"}, "x": b"3"}, "to": {"x": {"in the way": b""}, "gone": b""}})
     words = ["-r", "--delete", "--log-file=log", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to")]
     for runs in (1, 2):
@@ -1011,7 +1010,7 @@ def test_log_file(bench, tmp_path, way):
         log = (tmp_path / "log").read_text()
         assert log.count("exit 23") == runs, log
     lines = log.splitlines()
-    # The time first, so that it can be sorted and read; each file once a run.
+    # The time comes first, so that lines can be sorted; each file once per run.
     assert all(line[:2] == "20" and line[4] == "-" for line in lines), lines
     assert sum(line.endswith(" f") for line in lines) == 2
     assert sum("failed" in line and line.endswith(" x") for line in lines) == 2
@@ -1022,13 +1021,13 @@ def test_log_file(bench, tmp_path, way):
     assert any("d/g\\" in line for line in lines), lines
 
 
-def test_quiet_is_quiet(bench, tmp_path, way):
+def test_quiet_prints_nothing(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": b"1"}})
     r = bench.copy("-aq", way[0] + str(tmp_path / "tree"), way[1] + str(tmp_path / "to"))
     assert r.code == 0 and not r.out and not r.err, r.errors()
 
 
-def test_verify_and_update_together(bench, tmp_path, way):
+def test_verify_and_update_work_together(bench, tmp_path, way):
     make(tmp_path, {"tree": {"f": pattern(5 << 20), "g": b"", "d": {"h": b"h"}}})
     for _ in range(2):
         r = bench.copy("-a", "--verify", "--print-digest=md5", way[0] + str(tmp_path / "tree") + "/", way[1] + str(tmp_path / "to"))
@@ -1039,7 +1038,7 @@ def test_verify_and_update_together(bench, tmp_path, way):
 
 @pytest.mark.parametrize("sources", [["s/f", "s"], ["s", "s/f"], ["s/f", "s/f"], ["./s/f", "s/f", "s/", "s/f", "s"],
                                      ["s/d/g", "s/d", "s"], ["./s/./f", "./s/."]], ids=" ".join)
-def test_what_is_named_twice_has_its_old_backup(bench, tmp_path, sources):
+def test_source_named_twice_keeps_the_first_backup(bench, tmp_path, sources):
     make(tmp_path, {"s": {"f": b"new", "d": {"g": b"new"}},
                     "t": {"s": {"f": b"older", "d": {"g": b"older"}}, "f": b"older", "d": {"g": b"older"}}})
     r = bench.copy("-r", "--relative", "--backup", *sources, "t", cwd=tmp_path)
@@ -1050,7 +1049,7 @@ def test_what_is_named_twice_has_its_old_backup(bench, tmp_path, sources):
         assert p.with_name(p.name[:-1]).read_bytes() == b"new"
 
 
-def test_two_files_of_one_relative_path(bench, tmp_path):
+def test_first_of_two_files_with_one_relative_path_counts(bench, tmp_path):
     # The first counts.
     make(tmp_path, {"a": {"f": b"1"}, "b": {"f": b"2"}, "t": {"f": b"older"}})
     r = bench.copy("-r", "--relative", "--backup", "--remove-source-files", "a/./f", "b/./f", "t", cwd=tmp_path)
@@ -1059,18 +1058,18 @@ def test_two_files_of_one_relative_path(bench, tmp_path):
     assert read(tmp_path / "a") == {} and read(tmp_path / "b") == {"f": b"2"}
 
 
-def test_a_source_that_is_named_twice_is_removed_once(bench, tmp_path, way):
+def test_source_named_twice_is_removed_once(bench, tmp_path, way):
     make(tmp_path, {"s": {"f": b"1"}, "t": {"f": b"1", "s": {"f": b"1"}}})
     for p in ("s/f", "t/f", "t/s/f"):
         dated(tmp_path / p, NOW)
     r = bench.copy("-a", "--remove-source-files", way[0] + str(tmp_path / "s" / "f"), way[0] + str(tmp_path / "s"),
                    way[1] + str(tmp_path / "t"))
-    # The second finds it, or the first has removed it before.
+    # The second session finds it, or the first has removed it before.
     assert r.code in (0, 24) and "remove" not in r.errors(), (r.code, r.errors())
     assert read(tmp_path / "t") == {"f": b"1", "s": {"f": b"1"}} and read(tmp_path / "s") == {}
 
 
-def test_empty_sources_that_are_there_are_removed(bench, tmp_path, way):
+def test_empty_sources_that_exist_at_the_target_are_removed(bench, tmp_path, way):
     make(tmp_path, {"s": {"same": b"", "newer there": b"", "longer there": b"", "new": b""},
                     "t": {"same": b"", "newer there": b"", "longer there": b"x"}})
     for p in ("s/same", "s/longer there", "t/newer there"):
@@ -1085,7 +1084,7 @@ def test_empty_sources_that_are_there_are_removed(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("names,code", [("fl", 23), ("l", 3)])
-def test_a_link_to_nowhere_that_a_pattern_matches_is_missing(bench, tmp_path, names, code):
+def test_dangling_link_matched_by_a_pattern_is_missing(bench, tmp_path, names, code):
     make(tmp_path, {"s": {n: b"1" if n == "f" else "nowhere" for n in names}, "t": {}})
     r = bench.copy("-r", "far:%s/s/*" % tmp_path, str(tmp_path / "t") + "/")
     assert r.code == code, (r.code, r.errors())
@@ -1093,7 +1092,7 @@ def test_a_link_to_nowhere_that_a_pattern_matches_is_missing(bench, tmp_path, na
 
 
 @pytest.mark.needs("root", why="it takes root to be another user")
-def test_a_file_that_nobody_may_open_is_synced(bench, tmp_path):
+def test_file_with_mode_0_is_synced(bench, tmp_path):
     open_up(tmp_path)
     make(tmp_path, {"s": {"f": b"1"}, "t": {"f": b"1"}})
     for top in ("s", "t"):
@@ -1107,7 +1106,7 @@ def test_a_file_that_nobody_may_open_is_synced(bench, tmp_path):
 
 @pytest.mark.needs("root", why="it takes root to be another user")
 @pytest.mark.parametrize("option", ["--max-size=3", "--min-size=5"])
-def test_what_is_left_out_by_its_size_is_not_opened(bench, tmp_path, way, option):
+def test_files_excluded_by_size_are_not_opened(bench, tmp_path, way, option):
     open_up(tmp_path)
     make(tmp_path, {"s": {"left out": b"1234", "d": {"f": b"1" * (2 if "max" in option else 6)}}})
     (tmp_path / "s" / "left out").chmod(0)
@@ -1116,7 +1115,7 @@ def test_what_is_left_out_by_its_size_is_not_opened(bench, tmp_path, way, option
     assert list(read(tmp_path / "t")) == ["d"]
 
 
-def test_in_place_no_removed_source_is_written_over(bench, tmp_path, way):
+def test_inplace_overwrites_no_removed_source(bench, tmp_path, way):
     make(tmp_path, {"s": {"a": b"a", "b": b"bb", "c": b"ccc"}, "t": {"a": b"old"}})
     for name in "bc":
         os.link(tmp_path / "t" / "a", tmp_path / "t" / name)
@@ -1127,8 +1126,8 @@ def test_in_place_no_removed_source_is_written_over(bench, tmp_path, way):
 
 
 @pytest.mark.parametrize("old", [b"old", None], ids=["replaced", "new"])
-def test_a_target_that_is_removed_while_it_is_written_in_place_is_a_failure(bench, tmp_path, old):
-    """With --remove-source-files the content would be nowhere."""
+def test_target_removed_while_it_is_written_inplace_is_a_failure(bench, tmp_path, old):
+    """With --remove-source-files the content would be lost."""
     data = pattern(40 * (256 << 10))
     make(tmp_path, {"tree": {"f": data}, "to": {"f": old} if old else {}})
     stall = ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, 600 * SLOW) for lane in (0, 1) for b in (1, 2, 3))
@@ -1140,8 +1139,8 @@ def test_a_target_that_is_removed_while_it_is_written_in_place_is_a_failure(benc
     assert read(tmp_path / "tree") == {"f": data} and read(tmp_path / "to") == {}
 
 
-def test_links_of_sources_that_are_removed_stay_links(bench, tmp_path, way):
-    """A name is removed as soon as it is stored, while others of the file are still to be met."""
+def test_hard_links_of_removed_sources_stay_linked(bench, tmp_path, way):
+    """A name is removed as soon as it is stored, while other names of the file are still to be found."""
     make(tmp_path, {"s": {"d%d" % n: {} for n in range(200)}})
     for n in range(100):
         make(tmp_path / "s" / ("d%d" % n), {"f": b"%d" % n})
@@ -1156,8 +1155,8 @@ def test_links_of_sources_that_are_removed_stay_links(bench, tmp_path, way):
 
 
 @pytest.mark.needs("root", why="it takes root to be another user")
-def test_in_place_goes_only_what_may_be_written(bench, tmp_path, way):
-    """Which without --inplace is replaced."""
+def test_inplace_needs_write_permission(bench, tmp_path, way):
+    """Without --inplace the file would be replaced."""
     open_up(tmp_path)
     make(tmp_path, {"tree": {"f": b"new", "g": b"new"}, "to": {"f": b"old", "g": b"old"}})
     for top in ("tree", "to"):

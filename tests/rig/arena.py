@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An end in the hands of a hostile peer, and what must hold whatever is tried: it ends by itself,
-in time, without a word of a sanitizer, with little memory, and nothing outside its target changed.
+"""An end under the control of a hostile peer, and the checks for any input: it exits by itself,
+in time, without a report of a sanitizer, with little memory, and nothing outside its target changed.
 """
 
 import hashlib
