@@ -3,9 +3,11 @@
 is the source, t the target."""
 
 import os
+import pwd
 import random
 import shlex
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -177,6 +179,60 @@ def few(top):
     os.symlink("a", s + "/d/link")
 
 
+def stale(top):
+    """What killed runs left beside what is to be made."""
+    few(top)
+    t = top + "/t"
+    put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o600)
+    put(t + "/.sluice.0123456789abcdef.89abcdef/.sluice.marker.0123456789abcdef", b"", OLD, 0o600)
+    os.makedirs(t + "/.sluice.fedcba9876543210.01234567")
+    os.symlink("nowhere", t + "/.sluice.fedcba9876543210.89abcdef")
+
+
+def odd_names(top):
+    few(top)
+    put(top + "/s/odd\\ \n\t\x01" + os.fsdecode(b"\xff"), b"odd")
+    put(top + "/s/h\u00e9", b"accent")
+
+
+def backed_up(top):
+    """Names of backups that are taken, and owners that a directory of backups is to have."""
+    few_over(top)
+    t = top + "/t"
+    put(t + "/gone/file", noise(600, 31), OLD)
+    put(t + "/twice", noise(700, 32), OLD)
+    os.link(t + "/twice", t + "/twice~")
+    os.makedirs(t + "/a~")
+    put(t + "/b~/below", b"old backup", OLD)
+    if os.geteuid() == 0:
+        os.chown(t + "/d", 7, 8)
+        os.chown(t + "/gone", 7, 8)
+    os.chmod(t + "/d", 0o2750)
+
+
+def linked_over(top):
+    """Names of one file that are files of their own at the target."""
+    few(top)
+    s, t = top + "/s", top + "/t"
+    for name in ("e", "d/f"):
+        os.link(s + "/a", s + "/" + name)
+    for name in ("a", "e", "d/f"):
+        put(t + "/" + name, noise(2000, 17))
+    put(t + "/e~", b"older", OLD)
+
+
+def shared_target(top):
+    """A target that its group may write to."""
+    few_over(top)
+    os.chmod(top + "/t", 0o2775)
+    os.chmod(top + "/t/d", 0o1777)
+
+
+def torn_sparse(top):
+    sparse_file(top)
+    put(top + "/t/f", noise(15 * CELL, 33), OLD)
+
+
 def few_over(top):
     few(top)
     put(top + "/t/a", noise(2100, 20), OLD)
@@ -201,6 +257,12 @@ def interrupted(top):
     os.makedirs(top + "/t", exist_ok=True)
     for name, data in _left.items():
         put(top + "/t/" + name, data, mode=0o600)
+
+
+def shrunk(top):
+    """It was interrupted when the file was larger."""
+    interrupted(top)
+    put(top + "/s/big", BIG[:300_000])
 
 
 def leave_partial(bin_):
@@ -271,6 +333,90 @@ Copy("address-push", ["-v", "--address=127.0.0.1", "-aX", "--inplace", "s/", "fa
 Copy("skip-push", ["-a", "--ignore-existing", "--backup", "--suffix=.old", "s/", "far:t"], few_over)
 
 
+Copy("fresh-push", ["-a", "--fsync", "s/d", "far:t/new"], stale)
+Copy("fresh-pull", ["-r", "far:s/d", "t/new"], stale)
+Copy("between", ["-a", "--delete", "other:s/", "far:t"], few_over, deletes=True)
+Copy("between-ssh", ["--transport=ssh", "-a", "other:s/", "far:t"], few_over)
+Copy("same-host", ["-a", "far:s/a", "far:s/d", "far:t"], few_over)
+Copy("tilde-pull", ["far:~%s/%s" % (pwd.getpwuid(os.geteuid()).pw_name,
+                                     os.path.relpath("/proc/version", pwd.getpwuid(os.geteuid()).pw_dir)), "t/"], few_over)
+Copy("shrunk-push", ["-p", "s/big", "far:t/big"], shrunk)
+Copy("odd-push", ["-r", "--json", "--print-digest", "s/", "far:t"], odd_names)
+Copy("odd-pull", ["-r", "-v", "--print-digest", "far:s/", "t"], odd_names)
+Copy("taken-push", ["-a", "--backup", "--delete", "--fsync", "s/", "far:t"], backed_up, backs_up=True, deletes=True)
+Copy("taken-pull", ["-a", "--backup-dir=aside", "--delete", "--fsync", "far:s/", "t"], backed_up, backs_up=True, deletes=True)
+Copy("equal-push", ["-aH", "--backup", "s/", "far:t"], linked_over, backs_up=True)
+Copy("shared-push", ["-a", "s/", "far:t"], shared_target)
+Copy("holes-local", ["--inplace", "--fsync", "s/f", "t/f"], torn_sparse, loose=("t/f",))
+Copy("large-push", ["--fsync", "--direct=off", "s/f", "far:t/f"], large)
+Copy("stdin-push", ["-", "far:t/out"], few_over)
+Copy("device-push", ["s/b", "far:/dev/null"], few_over)
+Copy("overlap-local", ["-r", "s/d", "t"], few_over)
+Copy("procfs-push", ["-r", "/proc/sys/fs/epoll", "far:t"], few_over)
+Copy("inplace-new", ["--inplace", "s/f", "far:t/new"], one_file, loose=("t/new",))
+
+
+class Wrapped(Copy):
+    """Below a shell, or env."""
+
+    def __init__(self, name, wrapper, words, make, **facts):
+        super().__init__(name, words, make, **facts)
+        self.wrapper = wrapper
+
+    def commands(self, bin_):
+        return [[*self.wrapper, *self.rdcp(bin_, *self.words)]]
+
+
+Wrapped("stdout-pull", ["sh", "-c", 'exec "$@" >t/out', "sh"], ["far:s/b", "/dev/stdout"], few_over, loose=("t/out",))
+Wrapped("closed-push", ["sh", "-c", 'exec "$@" <&- >&-', "sh"], ["-a", "s/", "far:t"], few_over)
+Wrapped("login-pull", ["env", "SSH_CONNECTION=127.0.0.1 22 127.0.0.1 2222"], ["-a", "far:s/", "t"], few_over)
+
+
+NOBODY = 65534
+
+
+def owned_by_nobody(make):
+    """What make() makes, but another user's, and reached by that user."""
+    def remake(top):
+        make(top)
+        os.chmod(os.path.dirname(top), 0o755)
+        for path, dirs, files in os.walk(top):
+            for at in [path] + [os.path.join(path, n) for n in files + dirs]:
+                os.chown(at, NOBODY, NOBODY, follow_symlinks=False)
+    return remake
+
+
+def guarded(top):
+    """Modes that keep their owner out, and groups that may write."""
+    shared_target(top)
+    t = top + "/t"
+    os.chmod(top + "/s/d/c", 0o444)
+    os.chmod(t + "/a", 0o200)
+    os.chmod(t + "/b", 0o400)
+    os.chmod(t + "/d/c", 0)
+    os.chmod(t + "/d", 0o500)
+    put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o400)
+
+
+def search_only(top):
+    few(top)
+    put(top + "/t/dark/f", noise(5000, 34), OLD)
+    os.chmod(top + "/t/dark", 0o300)
+
+
+if os.geteuid() == 0:
+    AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+    Wrapped("nobody-push", AS_NOBODY, ["-aHAX", "s/", "far:t"], owned_by_nobody(guarded))
+    Wrapped("nobody-delete", AS_NOBODY, ["-aX", "--delete", "--backup", "--fsync", "far:s/", "t"], owned_by_nobody(guarded),
+            backs_up=True, deletes=True)
+    Wrapped("nobody-remove", AS_NOBODY, ["-a", "--remove-source-files", "s/", "far:t"], owned_by_nobody(guarded),
+            removes=True)
+    Wrapped("nobody-again", AS_NOBODY, ["-rpX", "--fsync", "s/", "far:t"], owned_by_nobody(tree_again))
+    Wrapped("nobody-dark", AS_NOBODY, ["s/a", "far:t/dark/f"], owned_by_nobody(search_only))
+    Wrapped("nobody-inplace", AS_NOBODY, ["--inplace", "--verify", "s/a", "far:t/dark/f"], owned_by_nobody(search_only),
+            loose=("t/dark/f",))
+
+
 class Stream(Scenario):
     streams = True
 
@@ -328,6 +474,37 @@ class Typed(Files):
 
     def commands(self, bin_):
         return [self.rdrecv(bin_, ["-w4", "--progress=1"], "t/out"), self.rdsend(bin_, ["--json"], "s/in")]
+
+
+@add
+class Anywhere(Files):
+    """At every address of the host."""
+
+    name = "stream-anywhere"
+
+    def commands(self, bin_):
+        sink, source = super().commands(bin_)
+        return [[w for w in sink if w != "--address=127.0.0.1"], source]
+
+
+@add
+class Relay(Files):
+    """rdsend to an rdrecv that sends it on to the last."""
+
+    name, loose = "stream-relay", ("last",)
+
+    def commands(self, bin_):
+        source = super().commands(bin_)[1]
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = str(s.getsockname()[1])
+        last = self.rdrecv(bin_, ["-w4", "--key-file=key"])
+        last[last.index("0")] = port
+        last[last.index("-")] = "t/out"
+        on = [w for w in self.rdsend(bin_, ["--key-file=key"]) if w != "-"]
+        on[on.index("PORT")] = port
+        relay = [w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"]) if w != "-"]
+        return [["sh", "-c", "%s 2>last & exec %s" % (shlex.join(last), shlex.join([*relay, "--", *on]))], source]
 
 
 @add

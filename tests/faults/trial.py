@@ -98,6 +98,8 @@ class Run:
             env["SWEEP_PLAN"] = plan
         with open(self.base + "/shared", "wb") as f:
             f.truncate(SHARED)
+        # A scenario may run as another user.
+        os.chmod(self.base + "/shared", 0o666)
         self.env = env
         began = time.monotonic()
         try:

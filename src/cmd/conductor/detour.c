@@ -274,7 +274,10 @@ static int read_keeper(struct detour *d)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n <= 0) {
+	if (n < 0)
+		return fail_as(OUT_START, "%s: read the loopback port for lanes: %m",
+			       d->keeper.what);
+	if (n == 0) {
 		bool began = d->reply_len == sizeof d->reply;
 
 		child_stop(&d->keeper);

@@ -152,7 +152,7 @@ static int pass_listener(int unix_fd, int listener)
 
 /* Serves the processes of lanes until the conductor is gone. If accept(2) fails they wait, up to
  * KEEPER_MS. */
-static void serve_listener(int unix_fd, int listener)
+static int serve_listener(int unix_fd, int listener)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
 			      {.fd = unix_fd, .events = POLLIN}};
@@ -160,7 +160,7 @@ static void serve_listener(int unix_fd, int listener)
 
 	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
 		if (p[0].revents)
-			break;
+			return 0;
 		if (!p[1].revents || pass_listener(unix_fd, listener) == 0)
 			continue;
 		if (!warned)
@@ -168,6 +168,7 @@ static void serve_listener(int unix_fd, int listener)
 		warned = true;
 		poll(p, 1, ACCEPT_PAUSE_MS);
 	}
+	return fail_as(OUT_SOCKET, "wait for lanes: %m");
 }
 
 static int run_keeper(void)
@@ -175,7 +176,7 @@ static int run_keeper(void)
 	unsigned char reply[KEEPER_REPLY];
 	struct sockaddr_un un;
 	unsigned port;
-	int listener = loopback_listen(&port);
+	int listener = loopback_listen(&port), rc;
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t len;
 
@@ -188,10 +189,10 @@ static int run_keeper(void)
 	reply[1] = (unsigned char)port;
 	if (write_full(STDOUT_FILENO, reply, sizeof reply))
 		return fail_as(OUT_PEER_LOST, "report the port: %m");
-	serve_listener(unix_fd, listener);
+	rc = serve_listener(unix_fd, listener);
 	close_fd(listener);
 	close_fd(unix_fd);
-	return 0;
+	return rc;
 }
 
 /* Accepts one connection. Returns 0 with *fd, which is -1 for a connection of another user; -1 with

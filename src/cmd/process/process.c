@@ -12,13 +12,14 @@
 #include "base/log.h"
 #include "session/channel/key.h"
 
-void keep_stdio(void)
+int keep_stdio(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 &&
 		    RETRIED(open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY)) != fd)
-			_exit(OUT_FILE);
+			return fail("open /dev/null: %m");
 	}
+	return 0;
 }
 
 void keep_secrets(void)
@@ -88,12 +89,13 @@ static void clear_signal_mask(void)
 
 void take_command_line(struct options *o, enum program program, int argc, char **argv)
 {
-	keep_stdio();
+	int rc = keep_stdio();
+
 	clear_signal_mask();
 	/* A write beyond `ulimit -f' must fail with a message, like a write to a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);
-	if (options_parse(o, program, argc, argv))
+	if (rc || options_parse(o, program, argc, argv))
 		exit_failed(program);
 	start_log(o);
 	switch (o->action) {

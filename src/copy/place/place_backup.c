@@ -46,6 +46,13 @@ static int open_backups(struct place *p)
 
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
+/* Only root may give a directory to another user; a user may give it to one of the user's groups.
+ * Some file systems have no owners. */
+static bool is_not_permitted(int err)
+{
+	return err == EPERM || err == EINVAL || err == EOPNOTSUPP;
+}
+
 /* Gives the new backup directory fd the owner, group and mode of the directory model_fd, so that
  * whoever may read a file may read its backups, and nobody else.  Adds the rights that this process
  * needs to put backups there.  model_fd -1: changes nothing.  -1 with errno. */
@@ -61,10 +68,16 @@ static int copy_dir_access(struct place *p, int fd, int model_fd)
 	if (st.st_uid != p->uid)
 		return 0;
 	mode = (model.st_mode & 07777) | S_IWUSR | S_IXUSR;
-	if (model.st_gid != st.st_gid && fchownat(fd, "", (uid_t)-1, model.st_gid, AT_EMPTY_PATH))
+	if (model.st_gid != st.st_gid && fchownat(fd, "", (uid_t)-1, model.st_gid, AT_EMPTY_PATH)) {
+		if (!is_not_permitted(errno))
+			return -1;
 		mode &= ~(mode_t)(S_ISGID | S_IRWXG);
-	if (model.st_uid != st.st_uid && fchownat(fd, "", model.st_uid, (gid_t)-1, AT_EMPTY_PATH))
+	}
+	if (model.st_uid != st.st_uid && fchownat(fd, "", model.st_uid, (gid_t)-1, AT_EMPTY_PATH)) {
+		if (!is_not_permitted(errno))
+			return -1;
 		mode &= ~(mode_t)S_ISUID;
+	}
 	if (metadata_chmod(p, fd, mode) == 0)
 		return 0;
 	if (errno != EPERM && errno != EOPNOTSUPP)
@@ -175,15 +188,6 @@ static bool is_link_unsupported(int err)
 	return err == EPERM || err == EOPNOTSUPP || err == EMLINK || err == ENOSYS || err == EINVAL;
 }
 
-static bool is_same_inode(int dirfd, const char *name, int other, const char *as)
-{
-	struct stat a, b;
-
-	return fstatat(dirfd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       fstatat(other, as, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
-	       a.st_ino == b.st_ino;
-}
-
 /* A backup of an earlier run is in the way, and of another type. */
 static bool is_backup_blocked(int err)
 {
@@ -197,6 +201,20 @@ struct backup_move {
 	const char *dir; /* of from_dirfd from the top, of to_dirfd below --backup-dir */
 };
 
+/* rename(2) does nothing if both names are hard links to one inode.  -1 with errno. */
+static int remove_linked_name(const struct backup_move *m)
+{
+	struct stat original, backup;
+
+	if (fstatat(m->from_dirfd, m->name, &original, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -1;
+	if (fstatat(m->to_dirfd, m->backup_name, &backup, AT_SYMLINK_NOFOLLOW))
+		return -1;
+	if (original.st_dev != backup.st_dev || original.st_ino != backup.st_ino)
+		return 0;
+	return unlinkat(m->from_dirfd, m->name, 0);
+}
+
 static int move_to_backup(const struct backup_move *m, bool moved)
 {
 	char in[SHOWN_ROOM];
@@ -207,12 +225,8 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 	for (int i = 0; i < TRIES; i++) {
 		ret = moved ? renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name)
 			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
-		/* rename(2) does nothing if both names are hard links to one inode. */
-		if (ret == 0 && moved &&
-		    is_same_inode(m->from_dirfd, m->name, m->to_dirfd, m->backup_name))
-			ret = unlinkat(m->from_dirfd, m->name, 0);
 		if (ret == 0 || errno == ENOENT)
-			return 0;
+			break;
 		if (!moved && is_link_unsupported(errno))
 			moved = true;
 		else if (!is_backup_blocked(errno))
@@ -220,6 +234,10 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 		else if (delete_old_backup(m->place, m->to_dirfd, in, m->backup_name))
 			return -1;
 	}
+	if (moved && ret == 0)
+		ret = remove_linked_name(m);
+	if (ret == 0 || errno == ENOENT)
+		return 0;
 	if (errno == EXDEV && *m->place->rules->backup_dir)
 		return fail("back up %s%s%s: --backup-dir=%s is on another file system than the "
 			    "file, which is moved and not copied",

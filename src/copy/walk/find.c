@@ -75,7 +75,7 @@ static int find_source(const char *name, unsigned want, bool expand, struct foun
 	if (lstat(name, &st) == 0 || !expand)
 		return found_add(out, name, want, is_missing(name));
 	if (tilde_expand(name, path, sizeof path))
-		return found_add(out, name, want, true);
+		return failed()->code == OUT_NO_SOURCE ? found_add(out, name, want, true) : -1;
 	exists = lstat(path, &st) == 0 || errno != ENOENT;
 	if (!exists && name_is_pattern(path))
 		return find_pattern(path, want, out);
