@@ -56,7 +56,7 @@ static int send_sealed_block(struct lane *l, struct block *b)
 	if (l->wire->ops->send(l->wire, b))
 		return -1;
 	if (fault_after(l->setup.index, b))
-		lane_break(l, l->epoch, "broken by SLUICE_FAULT");
+		lane_break(l, l->epoch, "broken by an injected fault");
 	return 0;
 }
 

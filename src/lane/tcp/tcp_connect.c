@@ -215,7 +215,8 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 		return -1;
 	}
 	if (fault_accept(lane_index(l))) {
-		fail_as(OUT_CONNECT, "lane %u: connection dropped by SLUICE_FAULT", lane_index(l));
+		fail_as(OUT_CONNECT, "lane %u: connection dropped by an injected fault",
+			lane_index(l));
 		w->ops->close(w);
 		return -1;
 	}

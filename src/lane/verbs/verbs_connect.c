@@ -428,7 +428,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		return -1;
 	address_text(to, v->peer, sizeof v->peer);
 	if (fault_connect(lane_index(l))) {
-		fail_as(OUT_CONNECT, "connect to %s: failed by SLUICE_FAULT", v->peer);
+		fail_as(OUT_CONNECT, "connect to %s: failed by an injected fault", v->peer);
 		goto failed;
 	}
 	if (open_id(v) || resolve_address(v, from, to, deadline_ms) ||
@@ -521,7 +521,8 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	    exchange_hellos(v, key, deadline_ms))
 		goto failed;
 	if (fault_accept(lane_index(l))) {
-		fail_as(OUT_CONNECT, "lane %u: connection dropped by SLUICE_FAULT", lane_index(l));
+		fail_as(OUT_CONNECT, "lane %u: connection dropped by an injected fault",
+			lane_index(l));
 		goto failed;
 	}
 	verbs_caller_free(c);
