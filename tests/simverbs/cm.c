@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Ids of the connection manager: addresses, routes, listeners, and their queue pairs. */
+
+#include "cm.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "device.h"
+#include "misuse.h"
+
+enum { PORT_FIRST = 32768, PORTS = 28000, PORT_TRIES = 64 };
+
+/* ---- addresses -------------------------------------------------------------------------- */
+
+static in_port_t *port_at(struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET6)
+		return &((struct sockaddr_in6 *)(void *)sa)->sin6_port;
+	return &((struct sockaddr_in *)(void *)sa)->sin_port;
+}
+
+static socklen_t address_size(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+static bool is_any(const struct sockaddr *sa)
+{
+	const struct sockaddr_in *in4 = (const struct sockaddr_in *)(const void *)sa;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
+
+	if (sa->sa_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+	return in4->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any)
+{
+	const struct host *h = host_get();
+	char ip[INET6_ADDRSTRLEN] = "any";
+	in_port_t port = *port_at((struct sockaddr *)(uintptr_t)sa);
+
+	if (!any && !is_any(sa))
+		inet_ntop(sa->sa_family,
+			  sa->sa_family == AF_INET6
+				  ? (const void *)&((const struct sockaddr_in6 *)(const void *)sa)
+					    ->sin6_addr
+				  : (const void *)&((const struct sockaddr_in *)(const void *)sa)
+					    ->sin_addr,
+			  ip, sizeof ip);
+	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, h->adapter.iwarp ? "iwarp" : "ib",
+		 ip, ntohs(port));
+}
+
+static in_port_t pick_port(void)
+{
+	uint32_t n = 0;
+
+	if (getrandom(&n, sizeof n, 0) < 0)
+		n = (uint32_t)getpid();
+	return htons((uint16_t)(PORT_FIRST + n % PORTS));
+}
+
+/* ---- ids -------------------------------------------------------------------------------- */
+
+struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps)
+{
+	struct cm_id *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return NULL;
+	c->id.channel = channel;
+	c->id.context = context;
+	c->id.ps = ps;
+	c->id.qp_type = IBV_QPT_RC;
+	c->bound.fd = -1;
+	return c;
+}
+
+void cm_free(struct cm_id *c)
+{
+	engine_cancel(&c->timer);
+	if (c->bound.fd >= 0) {
+		if (c->state == CM_LISTENING)
+			engine_unwatch(&c->bound);
+		close(c->bound.fd);
+	}
+	free(c);
+}
+
+EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
+			  enum rdma_port_space ps)
+{
+	struct cm_id *c;
+
+	if (!channel || ps != RDMA_PS_TCP) {
+		/* Synchronous ids are not simulated. */
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	c = cm_new(channel, context, ps);
+	if (!c)
+		return -1;
+	*id = &c->id;
+	return 0;
+}
+
+EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	struct cm_id *c = cm_id_of(id);
+
+	if (id->qp)
+		misuse("rdma_destroy_id: its queue pair was not destroyed");
+	engine_lock();
+	if (c->state == CM_LISTENING) {
+		engine_unwatch(&c->bound);
+		c->state = CM_BOUND;
+		/* Those that have not sent their request. */
+		link_close_owned(c);
+	}
+	cm_hang_up(c);
+	cm_drop_events(c);
+	cm_free(c);
+	engine_unlock();
+	return 0;
+}
+
+/* ---- binding ---------------------------------------------------------------------------- */
+
+/* One try; the name holds the port for as long as the id lives. */
+static int bind_port(struct cm_id *c, const struct sockaddr *sa)
+{
+	char name[128];
+
+	cm_name(name, sizeof name, sa, false);
+	c->bound.fd = link_bind(name);
+	return c->bound.fd < 0 ? -1 : 0;
+}
+
+static int bind_somewhere(struct cm_id *c, struct sockaddr *sa)
+{
+	in_port_t *port = port_at(sa);
+
+	if (*port)
+		return bind_port(c, sa);
+	for (unsigned i = 0; i < PORT_TRIES; i++) {
+		*port = pick_port();
+		if (bind_port(c, sa) == 0)
+			return 0;
+		if (errno != EADDRINUSE)
+			return -1;
+	}
+	return -1;
+}
+
+EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	struct cm_id *c = cm_id_of(id);
+	const struct host_address *own = host_find(addr);
+	struct rdma_addr *to = &id->route.addr;
+
+	if (c->state != CM_IDLE) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!is_any(addr) && (!own || own->kind != ADDRESS_OWN)) {
+		errno = ENODEV;
+		return -1;
+	}
+	memcpy(&to->src_storage, addr, address_size(addr));
+	if (bind_somewhere(c, &to->src_addr))
+		return -1;
+	if (own) {
+		id->verbs = device_context();
+		id->port_num = 1;
+	}
+	c->state = CM_BOUND;
+	return 0;
+}
+
+EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	struct cm_id *c = cm_id_of(id);
+	int rc;
+
+	if (c->state != CM_BOUND) {
+		errno = EINVAL;
+		return -1;
+	}
+	engine_lock();
+	c->bound.ready = cm_listen_ready;
+	rc = listen(c->bound.fd, backlog > 0 ? backlog : 128) || engine_watch(&c->bound) ? -1 : 0;
+	if (!rc)
+		c->state = CM_LISTENING;
+	engine_unlock();
+	return rc;
+}
+
+EXPORT uint16_t rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return *port_at(&id->route.addr.src_addr);
+}
+
+EXPORT uint16_t rdma_get_dst_port(struct rdma_cm_id *id)
+{
+	return *port_at(&id->route.addr.dst_addr);
+}
+
+/* ---- resolving -------------------------------------------------------------------------- */
+
+static struct cm_id *timer_id(struct engine_timer *t)
+{
+	return (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
+}
+
+static void fail_address(struct engine_timer *t)
+{
+	struct cm_id *c = timer_id(t);
+
+	/* addr_handler(): the id is bound again. */
+	c->state = CM_BOUND;
+	cm_report(c, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT, NULL);
+}
+
+/* The host's first address of that family: a route's. */
+static const struct host_address *find_source(int family)
+{
+	const struct host *h = host_get();
+
+	for (unsigned i = 0; i < h->count; i++)
+		if (h->addresses[i].kind == ADDRESS_OWN &&
+		    h->addresses[i].at.sa.sa_family == family)
+			return &h->addresses[i];
+	return NULL;
+}
+
+static int choose_source(struct cm_id *c, const struct sockaddr *src, const struct sockaddr *dst)
+{
+	struct rdma_addr *to = &c->id.route.addr;
+	const struct host_address *own;
+
+	if (c->id.verbs)
+		return 0;
+	if (src && src->sa_family != AF_UNSPEC && !is_any(src))
+		own = host_find(src);
+	else
+		own = host_find(dst) && host_find(dst)->kind == ADDRESS_OWN
+			      ? host_find(dst)
+			      : find_source(dst->sa_family);
+	if (!own || own->kind != ADDRESS_OWN) {
+		errno = ENODEV;
+		return -1;
+	}
+	memcpy(&to->src_storage, &own->at, sizeof own->at);
+	*port_at(&to->src_addr) = pick_port();
+	c->id.verbs = device_context();
+	c->id.port_num = 1;
+	return 0;
+}
+
+EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
+			     int timeout_ms)
+{
+	struct cm_id *c = cm_id_of(id);
+
+	if (c->state > CM_BOUND) {
+		errno = EINVAL;
+		return -1;
+	}
+	c->peer = host_find(dst);
+	if (!c->peer) {
+		errno = ENODEV;
+		return -1;
+	}
+	if (choose_source(c, src, dst))
+		return -1;
+	memcpy(&id->route.addr.dst_storage, dst, address_size(dst));
+	engine_lock();
+	if (c->peer->kind == ADDRESS_UNLINKED) {
+		c->timer.fire = fail_address;
+		engine_set(&c->timer, (uint64_t)timeout_ms * 1000000);
+	} else {
+		c->state = CM_ADDR;
+		cm_report(c, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL);
+	}
+	engine_unlock();
+	return 0;
+}
+
+EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+{
+	struct cm_id *c = cm_id_of(id);
+
+	(void)timeout_ms;
+	if (c->state != CM_ADDR) {
+		errno = EINVAL;
+		return -1;
+	}
+	engine_lock();
+	c->state = CM_ROUTE;
+	cm_report(c, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL);
+	engine_unlock();
+	return 0;
+}
+
+/* ---- queue pairs ------------------------------------------------------------------------ */
+
+EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct queue_pair *q;
+
+	if (!pd || id->qp || pd->context != id->verbs) {
+		errno = EINVAL;
+		return -1;
+	}
+	q = queue_pair_new(pd, attr);
+	if (!q)
+		return -1;
+	id->qp = &q->qp;
+	id->pd = pd;
+	id->send_cq = attr->send_cq;
+	id->recv_cq = attr->recv_cq;
+	return 0;
+}
+
+EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	struct queue_pair *q = queue_pair_of(id->qp);
+	struct cm_id *c = cm_id_of(id);
+
+	if (!q)
+		misuse("rdma_destroy_qp: the id has none");
+	engine_lock();
+	if (c->link)
+		link_forget_queue(c->link);
+	queue_pair_disconnect(q);
+	id->qp = NULL;
+	engine_unlock();
+	queue_pair_break(q);
+	queue_pair_free(q);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_CM_H
+#define SIMVERBS_CM_H
+
+/* The connection manager: ids, their events, and how they connect. Ids and channels are protected
+ * by the engine's lock. */
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include "engine.h"
+#include "host.h"
+#include "link.h"
+
+/* Reasons of a rejection in the status of InfiniBand's connection manager (IBTA 12.6.7.2). */
+enum { REJ_TIMEOUT = 4, REJ_NO_SERVICE = 8, REJ_BY_CONSUMER = 28 };
+
+struct cm_channel {
+	struct rdma_event_channel channel;
+	struct cm_event *first;
+};
+static inline struct cm_channel *cm_channel_of(struct rdma_event_channel *c)
+{
+	return (struct cm_channel *)c;
+}
+
+struct cm_event {
+	struct rdma_cm_event event;
+	struct cm_event *next;
+	/* A caller's: the answer came; taking the event makes the connection. */
+	bool response;
+	uint8_t private_data[MESSAGE_PRIVATE];
+};
+
+enum cm_state {
+	CM_IDLE,
+	CM_BOUND,
+	CM_LISTENING,
+	CM_ADDR,
+	CM_ROUTE,
+	CM_CALLING, /* REQ is sent or about to be */
+	CM_CALLED, /* REQ came; not answered yet */
+	CM_ACCEPTED, /* REP is sent, RTU has not come */
+	CM_CONNECTED,
+	CM_ENDED,
+};
+
+struct cm_id {
+	struct rdma_cm_id id;
+	enum cm_state state;
+	struct engine_watch bound; /* fd: the bound socket, or -1 */
+	struct link *link;
+	bool reported_end; /* DISCONNECTED was queued */
+	unsigned taken; /* events that were taken and not acknowledged */
+	const struct host_address *peer; /* of the address that was resolved */
+	struct message request; /* a caller's own, or the one that came */
+	struct engine_timer timer; /* of resolving, of the request, of timewait */
+	unsigned tries;
+	struct cm_id *next;
+};
+static inline struct cm_id *cm_id_of(struct rdma_cm_id *id)
+{
+	return (struct cm_id *)id;
+}
+
+/* ---- cm.c ---- */
+
+struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
+/* Frees an id that nobody can use any more. */
+void cm_free(struct cm_id *c);
+/* The name of the socket on which an address and port listens; any: on all addresses. */
+void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any);
+
+/* ---- cm_event.c ---- */
+
+/* Queues an event; private data may be NULL. */
+void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
+	       const struct message_connect *with);
+/* Drops the events of an id, and waits until those that were taken are acknowledged. May release
+ * the lock meanwhile. */
+void cm_drop_events(struct cm_id *c);
+/* The event of a caller who came to a listener. */
+void cm_report_caller(struct cm_id *listener, struct cm_id *caller);
+
+/* ---- cm_connect.c ---- */
+
+/* The events and sockets of connecting ids. */
+void cm_listen_ready(struct engine_watch *w);
+/* Taking the response: the queue pair becomes ready, and the peer is told. */
+void cm_establish(struct cm_id *c);
+/* Undoes what an id has with a peer. */
+void cm_hang_up(struct cm_id *c);
+/* The id's timer, in CM_CALLING and CM_ENDED. */
+void cm_call_timeout(struct engine_timer *t);
+
+#endif

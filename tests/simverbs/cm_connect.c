@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How ids connect, and how connections end. */
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include "cm.h"
+#include "misuse.h"
+
+static const uint64_t busy_ns = 5000000;
+
+static bool is_iwarp(void)
+{
+	return host_get()->adapter.iwarp;
+}
+
+/* ---- private data ----------------------------------------------------------------------- */
+
+/* most: the most that may be passed, which is also what arrives if this connection manager pads. */
+static int set_private(struct message_connect *to, const void *data, size_t len, uint32_t most)
+{
+	if (len > most || len > sizeof to->private_data) {
+		errno = EINVAL;
+		return -1;
+	}
+	memset(to->private_data, 0, sizeof to->private_data);
+	if (len)
+		memcpy(to->private_data, data, len);
+	to->private_len = host_get()->adapter.padded ? most : (uint32_t)len;
+	return 0;
+}
+
+static int set_param(struct cm_id *c, struct message *m, const struct rdma_conn_param *p,
+		     uint32_t most)
+{
+	struct rdma_conn_param none = {0};
+
+	if (!p)
+		p = &none;
+	m->connect.number = c->id.qp->qp_num;
+	m->connect.responder_resources = p->responder_resources;
+	m->connect.initiator_depth = p->initiator_depth;
+	m->connect.retry_count = p->retry_count;
+	m->connect.rnr_retry_count = p->rnr_retry_count;
+	return set_private(&m->connect, p->private_data, p->private_data_len, most);
+}
+
+/* ---- ending ----------------------------------------------------------------------------- */
+
+static void report_end(struct cm_id *c)
+{
+	if (c->reported_end)
+		return;
+	c->reported_end = true;
+	/* An iWARP adapter's queue pair ends with its connection; on InfiniBand receives stay
+	 * posted until rdma_disconnect(). */
+	if (is_iwarp() && c->id.qp)
+		queue_pair_break(queue_pair_of(c->id.qp));
+	cm_report(c, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
+}
+
+static void report_rejection(struct cm_id *c, int status, const struct message_connect *with)
+{
+	c->state = CM_ENDED;
+	engine_cancel(&c->timer);
+	cm_report(c, RDMA_CM_EVENT_REJECTED, status, with);
+}
+
+/* The peer's process has gone, or has destroyed its id. */
+static void end_link(struct link *l)
+{
+	struct cm_id *c = l->owner;
+
+	switch (c->state) {
+	case CM_CALLING:
+		/* Its kernel rejects what it has not answered. */
+		report_rejection(c, is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER, NULL);
+		return;
+	case CM_CALLED:
+		c->state = CM_ENDED;
+		return;
+	case CM_ACCEPTED:
+		c->state = CM_ENDED;
+		if (is_iwarp())
+			report_end(c);
+		else
+			cm_report(c, RDMA_CM_EVENT_REJECTED, REJ_TIMEOUT, NULL);
+		return;
+	case CM_CONNECTED:
+		report_end(c);
+		return;
+	default:
+		return;
+	}
+}
+
+static void send_plain(struct cm_id *c, enum message_kind kind)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = kind};
+
+	link_send(c->link, &m);
+}
+
+void cm_hang_up(struct cm_id *c)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REJ};
+
+	engine_cancel(&c->timer);
+	if (!c->link)
+		return;
+	if (c->state == CM_CALLED) {
+		m.connect.status = is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER;
+		link_send(c->link, &m);
+	}
+	link_close(c->link);
+	c->link = NULL;
+	c->state = CM_ENDED;
+}
+
+/* ---- calling ---------------------------------------------------------------------------- */
+
+void cm_establish(struct cm_id *c)
+{
+	if (c->state != CM_CALLING || !c->link)
+		return;
+	c->state = CM_CONNECTED;
+	if (c->id.qp)
+		queue_pair_connect(queue_pair_of(c->id.qp), &c->link->remote, true);
+	send_plain(c, MESSAGE_RTU);
+}
+
+static void take_reply(struct cm_id *c, const struct message *m)
+{
+	engine_cancel(&c->timer);
+	c->link->remote.retry_count = c->request.connect.retry_count;
+	c->link->remote.rnr_retry_count = m->connect.rnr_retry_count;
+	if (!is_iwarp()) {
+		cm_report(c, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &m->connect);
+		return;
+	}
+	cm_establish(c);
+	cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, &m->connect);
+}
+
+static void hear_message(struct link *l, const struct message *m)
+{
+	struct cm_id *c = l->owner;
+
+	if (m->kind == MESSAGE_REP && c->state == CM_CALLING)
+		take_reply(c, m);
+	else if (m->kind == MESSAGE_REJ && c->state == CM_CALLING)
+		report_rejection(c, m->connect.status, &m->connect);
+	else if (m->kind == MESSAGE_RTU && c->state == CM_ACCEPTED) {
+		c->state = CM_CONNECTED;
+		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+	} else if (m->kind == MESSAGE_DREQ &&
+		   (c->state == CM_CONNECTED || c->state == CM_ACCEPTED)) {
+		c->state = CM_CONNECTED;
+		report_end(c);
+	}
+}
+
+static int dial_listener(struct cm_id *c)
+{
+	const struct sockaddr *to = &c->id.route.addr.dst_addr;
+	char name[128];
+
+	cm_name(name, sizeof name, to, false);
+	if (link_dial(name, &c->link) == 0)
+		return 0;
+	if (errno != ECONNREFUSED)
+		return -1;
+	cm_name(name, sizeof name, to, true);
+	return link_dial(name, &c->link);
+}
+
+/* Sends the request once the listener has room. */
+static void send_request(struct cm_id *c)
+{
+	if (dial_listener(c)) {
+		if (errno == EAGAIN)
+			engine_set(&c->timer, busy_ns);
+		else
+			report_rejection(c, is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE, NULL);
+		return;
+	}
+	c->link->owner = c;
+	c->link->heard = hear_message;
+	c->link->ended = end_link;
+	if (link_start(c->link) ||
+	    link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
+		report_rejection(c, is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE, NULL);
+		return;
+	}
+	engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
+}
+
+void cm_call_timeout(struct engine_timer *t)
+{
+	struct cm_id *c = (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
+	const struct personality *p = &host_get()->adapter;
+
+	if (c->state != CM_CALLING)
+		return;
+	if (!c->link && c->peer->kind == ADDRESS_OWN) {
+		send_request(c);
+		return;
+	}
+	if (c->tries++ < p->cm_retries) {
+		engine_set(t, (uint64_t)p->cm_timeout * 1000000);
+		return;
+	}
+	c->state = CM_ENDED;
+	cm_report(c, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+}
+
+EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+	const struct personality *p = &host_get()->adapter;
+	struct cm_id *c = cm_id_of(id);
+
+	if (c->state != CM_ROUTE || !id->qp) {
+		errno = EINVAL;
+		return -1;
+	}
+	c->request = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REQ};
+	c->request.connect.from = id->route.addr.src_storage;
+	c->request.connect.to = id->route.addr.dst_storage;
+	if (set_param(c, &c->request, param, p->req_private))
+		return -1;
+	engine_lock();
+	c->state = CM_CALLING;
+	c->timer.fire = cm_call_timeout;
+	if (c->peer->kind == ADDRESS_OWN)
+		send_request(c);
+	else
+		engine_set(&c->timer, (uint64_t)p->cm_timeout * 1000000);
+	engine_unlock();
+	return 0;
+}
+
+/* ---- called ----------------------------------------------------------------------------- */
+
+/* The first message of a new connection to a listener. */
+static void hear_caller(struct link *l, const struct message *m)
+{
+	struct cm_id *listener = l->owner, *c;
+
+	if (m->kind != MESSAGE_REQ) {
+		link_close(l);
+		return;
+	}
+	c = cm_new(listener->id.channel, listener->id.context, listener->id.ps);
+	if (!c) {
+		link_close(l);
+		return;
+	}
+	c->id.verbs = listener->id.verbs;
+	c->id.port_num = 1;
+	c->id.route.addr.src_storage = m->connect.to;
+	c->id.route.addr.dst_storage = m->connect.from;
+	c->state = CM_CALLED;
+	c->request = *m;
+	c->link = l;
+	l->owner = c;
+	l->heard = hear_message;
+	l->ended = end_link;
+	cm_report_caller(listener, c);
+}
+
+static void end_caller(struct link *l)
+{
+	link_close(l);
+}
+
+void cm_listen_ready(struct engine_watch *w)
+{
+	struct cm_id *c = (struct cm_id *)((char *)w - offsetof(struct cm_id, bound));
+	struct link *l;
+
+	if (link_accept(w->fd, &l))
+		return;
+	l->owner = c;
+	l->heard = hear_caller;
+	l->ended = end_caller;
+	if (link_start(l))
+		link_close(l);
+}
+
+EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REP};
+	struct cm_id *c = cm_id_of(id);
+	struct queue_pair *q = queue_pair_of(id->qp);
+	int rc = -1;
+
+	if (!q || set_param(c, &m, param, host_get()->adapter.rep_private)) {
+		errno = EINVAL;
+		return -1;
+	}
+	engine_lock();
+	errno = c->state == CM_ENDED ? ECONNRESET : EINVAL;
+	if (c->state != CM_CALLED)
+		goto out;
+	c->link->remote.retry_count = c->request.connect.retry_count;
+	c->link->remote.rnr_retry_count = c->request.connect.rnr_retry_count;
+	q->must_listen = is_iwarp();
+	queue_pair_connect(q, &c->link->remote, true);
+	c->state = CM_ACCEPTED;
+	/* A peer that has gone meanwhile is reported by an event. */
+	link_send_queue(c->link, &m, q);
+	if (is_iwarp()) {
+		c->state = CM_CONNECTED;
+		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+	}
+	rc = 0;
+out:
+	engine_unlock();
+	return rc;
+}
+
+EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REJ};
+	struct cm_id *c = cm_id_of(id);
+	int rc = -1;
+
+	if (set_private(&m.connect, data, len, host_get()->adapter.rej_private))
+		return -1;
+	m.connect.status = is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER;
+	engine_lock();
+	errno = EINVAL;
+	if (c->state == CM_CALLED) {
+		link_send(c->link, &m);
+		c->state = CM_ENDED;
+		rc = 0;
+	}
+	engine_unlock();
+	return rc;
+}
+
+EXPORT int rdma_disconnect(struct rdma_cm_id *id)
+{
+	struct cm_id *c = cm_id_of(id);
+	int rc = -1;
+
+	engine_lock();
+	errno = EINVAL;
+	if (c->state == CM_CONNECTED || c->state == CM_ACCEPTED) {
+		if (id->qp)
+			queue_pair_break(queue_pair_of(id->qp));
+		send_plain(c, MESSAGE_DREQ);
+		c->state = CM_CONNECTED;
+		report_end(c);
+		c->state = CM_ENDED;
+		rc = 0;
+	}
+	engine_unlock();
+	return rc;
+}

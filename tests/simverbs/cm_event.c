@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Event channels of the connection manager. */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "cm.h"
+#include "misuse.h"
+
+/* Signalled with each acknowledgement. */
+static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t acked = PTHREAD_COND_INITIALIZER;
+
+EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct cm_channel *c;
+	int rc;
+
+	if (!host_get()) {
+		errno = ENODEV;
+		return NULL;
+	}
+	engine_lock();
+	rc = engine_start();
+	engine_unlock();
+	c = rc ? NULL : calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	c->channel.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	if (c->channel.fd < 0) {
+		free(c);
+		return NULL;
+	}
+	return &c->channel;
+}
+
+EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	struct cm_channel *c = cm_channel_of(channel);
+
+	engine_lock();
+	if (c->first)
+		misuse("rdma_destroy_event_channel: an id still has events on it");
+	engine_unlock();
+	close(channel->fd);
+	free(c);
+}
+
+/* ---- queueing --------------------------------------------------------------------------- */
+
+static void append_event(struct cm_channel *c, struct cm_event *e)
+{
+	struct cm_event **at = &c->first;
+	uint64_t one = 1;
+
+	while (*at)
+		at = &(*at)->next;
+	*at = e;
+	if (write(c->channel.fd, &one, sizeof one) < 0)
+		misuse("write to an event channel: %s", strerror(errno));
+}
+
+/* Whoever has read the descriptor already finds nothing, and reads again. */
+static void uncount_event(const struct cm_channel *c)
+{
+	struct pollfd p = {.fd = c->channel.fd, .events = POLLIN};
+	uint64_t one;
+
+	if (poll(&p, 1, 0) > 0 && read(p.fd, &one, sizeof one) < 0)
+		return;
+}
+
+static struct cm_event *make_event(struct cm_id *c, enum rdma_cm_event_type what, int status,
+				   const struct message_connect *with)
+{
+	struct cm_event *e = calloc(1, sizeof *e);
+	struct rdma_conn_param *p;
+
+	if (!e)
+		misuse("out of memory");
+	e->event.id = &c->id;
+	e->event.event = what;
+	e->event.status = status;
+	p = &e->event.param.conn;
+	if (!with)
+		return e;
+	memcpy(e->private_data, with->private_data, sizeof e->private_data);
+	p->private_data = with->private_len ? e->private_data : NULL;
+	p->private_data_len = (uint8_t)with->private_len;
+	p->responder_resources = with->initiator_depth;
+	p->initiator_depth = with->responder_resources;
+	p->retry_count = with->retry_count;
+	p->rnr_retry_count = with->rnr_retry_count;
+	p->qp_num = with->number;
+	return e;
+}
+
+void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
+	       const struct message_connect *with)
+{
+	struct cm_event *e = make_event(c, what, status, with);
+
+	if (what == RDMA_CM_EVENT_CONNECT_RESPONSE) {
+		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
+		e->response = true;
+	}
+	append_event(cm_channel_of(c->id.channel), e);
+}
+
+void cm_report_caller(struct cm_id *listener, struct cm_id *caller)
+{
+	struct cm_event *e = make_event(caller, RDMA_CM_EVENT_CONNECT_REQUEST, 0,
+					&caller->request.connect);
+
+	e->event.listen_id = &listener->id;
+	append_event(cm_channel_of(listener->id.channel), e);
+}
+
+/* ---- taking ----------------------------------------------------------------------------- */
+
+/* An event belongs to the listener as long as nobody has taken the caller's id. */
+static struct cm_id *event_owner(const struct cm_event *e)
+{
+	return cm_id_of(e->event.listen_id ? e->event.listen_id : e->event.id);
+}
+
+EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
+{
+	struct cm_channel *c = cm_channel_of(channel);
+	struct cm_event *e;
+	uint64_t one;
+
+	do {
+		if (read(channel->fd, &one, sizeof one) < 0)
+			return -1;
+		engine_lock();
+		e = c->first;
+		if (e) {
+			c->first = e->next;
+			event_owner(e)->taken++;
+			if (e->response)
+				cm_establish(cm_id_of(e->event.id));
+		}
+		engine_unlock();
+	} while (!e);
+	*event = &e->event;
+	return 0;
+}
+
+EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	struct cm_event *e = (struct cm_event *)event;
+
+	engine_lock();
+	event_owner(e)->taken--;
+	engine_unlock();
+	pthread_mutex_lock(&ack_lock);
+	pthread_cond_broadcast(&acked);
+	pthread_mutex_unlock(&ack_lock);
+	free(e);
+	return 0;
+}
+
+static void await_acks(struct cm_id *c)
+{
+	while (c->taken) {
+		pthread_mutex_lock(&ack_lock);
+		engine_unlock();
+		pthread_cond_wait(&acked, &ack_lock);
+		pthread_mutex_unlock(&ack_lock);
+		engine_lock();
+	}
+}
+
+static void drop_event(struct cm_event *e)
+{
+	if (e->event.listen_id) {
+		cm_hang_up(cm_id_of(e->event.id));
+		cm_free(cm_id_of(e->event.id));
+	}
+	free(e);
+}
+
+void cm_drop_events(struct cm_id *c)
+{
+	struct cm_channel *channel = cm_channel_of(c->id.channel);
+	struct cm_event **at = &channel->first, *e;
+
+	while ((e = *at)) {
+		if (event_owner(e) != c) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		uncount_event(channel);
+		drop_event(e);
+	}
+	await_acks(c);
+}
+
+EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *to)
+{
+	struct cm_channel *from = cm_channel_of(id->channel);
+	struct cm_id *c = cm_id_of(id);
+	struct cm_event **at, *e;
+
+	if (!to) {
+		errno = EINVAL;
+		return -1;
+	}
+	engine_lock();
+	id->channel = to;
+	at = &from->first;
+	while ((e = *at)) {
+		if (event_owner(e) != c) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		e->next = NULL;
+		uncount_event(from);
+		append_event(cm_channel_of(to), e);
+	}
+	await_acks(c);
+	engine_unlock();
+	return 0;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "completion.h"
+#include "misuse.h"
+#include "queue_pair.h"
+#include "transfer.h"
+
+static struct ibv_device the_device;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ibv_context *shared;
+static _Atomic uint32_t last_pd;
+
+uint32_t device_round(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n && p < 1u << 31)
+		p <<= 1;
+	return p;
+}
+
+/* ---- devices ---------------------------------------------------------------------------- */
+
+static void describe_device(void)
+{
+	const struct personality *p = &host_get()->adapter;
+
+	the_device.node_type = p->iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+	the_device.transport_type = p->iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	snprintf(the_device.name, sizeof the_device.name, "%s", p->device);
+	snprintf(the_device.dev_name, sizeof the_device.dev_name, "uverbs0");
+	snprintf(the_device.dev_path, sizeof the_device.dev_path,
+		 "/sys/class/infiniband_verbs/uverbs0");
+	snprintf(the_device.ibdev_path, sizeof the_device.ibdev_path, "/sys/class/infiniband/%s",
+		 p->device);
+}
+
+EXPORT struct ibv_device **ibv_get_device_list(int *num)
+{
+	unsigned n = host_get() ? 1 : 0;
+	struct ibv_device **list = calloc(n + 1, sizeof *list);
+
+	if (!list)
+		return NULL;
+	if (n) {
+		pthread_once(&once, describe_device);
+		list[0] = &the_device;
+	}
+	if (num)
+		*num = (int)n;
+	return list;
+}
+
+EXPORT void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+EXPORT const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+/* ---- queries ---------------------------------------------------------------------------- */
+
+/* IBV_MTU_256 is 1. */
+static enum ibv_mtu encode_mtu(uint32_t bytes)
+{
+	unsigned n = IBV_MTU_256;
+
+	while (n < IBV_MTU_4096 && 128u << n < bytes)
+		n++;
+	return n;
+}
+
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		      size_t size)
+{
+	const struct personality *p = &host_get()->adapter;
+	struct ibv_port_attr full = {
+		.state = IBV_PORT_ACTIVE,
+		.max_mtu = encode_mtu(p->mtu),
+		.active_mtu = encode_mtu(p->mtu_active),
+		.gid_tbl_len = 256,
+		.max_msg_sz = p->max_msg_size > UINT32_MAX ? UINT32_MAX
+							   : (uint32_t)p->max_msg_size,
+		.pkey_tbl_len = 1,
+		.lid = p->ethernet ? 0 : 1,
+		.active_width = 2,
+		.active_speed = 32,
+		.phys_state = 5,
+		.link_layer = p->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+	};
+
+	(void)context;
+	if (port != 1)
+		return EINVAL;
+	memset(attr, 0, size);
+	memcpy(attr, &full, size < sizeof full ? size : sizeof full);
+	return 0;
+}
+
+#undef ibv_query_port
+EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
+			  struct _compat_ibv_port_attr *attr)
+{
+	/* Callers of old come here with a shorter struct. */
+	return query_port(context, port, (struct ibv_port_attr *)attr,
+			  offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	const struct personality *p = &host_get()->adapter;
+
+	(void)context;
+	*attr = (struct ibv_device_attr){
+		.max_mr_size = p->max_mr_size,
+		.page_size_cap = 0xfffff000,
+		.max_qp = 131072,
+		.max_qp_wr = (int)p->max_qp_wr,
+		.max_sge = (int)p->max_sge,
+		.max_cq = 1 << 20,
+		.max_cqe = (int)p->max_cqe,
+		.max_mr = (int)p->max_mr,
+		.max_pd = 1 << 16,
+		.max_qp_rd_atom = 16,
+		.max_qp_init_rd_atom = 16,
+		.local_ca_ack_delay = 16,
+		.phys_port_cnt = 1,
+	};
+	snprintf(attr->fw_ver, sizeof attr->fw_ver, "simulated");
+	return 0;
+}
+
+/* ---- contexts --------------------------------------------------------------------------- */
+
+EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct verbs_context *v = calloc(1, sizeof *v);
+
+	if (!v)
+		return NULL;
+	v->sz = sizeof *v;
+	v->query_port = query_port;
+	v->context.device = device;
+	v->context.cmd_fd = -1;
+	/* Async events are not simulated yet: it is never readable. */
+	v->context.async_fd = eventfd(0, EFD_CLOEXEC);
+	v->context.num_comp_vectors = (int)host_get()->adapter.comp_vectors;
+	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	v->context.ops.poll_cq = completion_poll;
+	v->context.ops.req_notify_cq = completion_arm;
+	v->context.ops.post_send = transfer_post;
+	v->context.ops.post_recv = queue_pair_post;
+	pthread_mutex_init(&v->context.mutex, NULL);
+	if (v->context.async_fd < 0) {
+		free(v);
+		return NULL;
+	}
+	return &v->context;
+}
+
+EXPORT int ibv_close_device(struct ibv_context *context)
+{
+	if (context == shared)
+		misuse("ibv_close_device: the context is librdmacm's");
+	close(context->async_fd);
+	free(verbs_get_ctx(context));
+	return 0;
+}
+
+struct ibv_context *device_context(void)
+{
+	struct ibv_device **list;
+
+	pthread_mutex_lock(&lock);
+	list = shared ? NULL : ibv_get_device_list(NULL);
+	if (list && list[0])
+		shared = ibv_open_device(list[0]);
+	free(list);
+	pthread_mutex_unlock(&lock);
+	return shared;
+}
+
+/* ---- protection domains ----------------------------------------------------------------- */
+
+EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct pd *p = calloc(1, sizeof *p);
+
+	if (!p)
+		return NULL;
+	p->pd.context = context;
+	p->pd.handle = atomic_fetch_add(&last_pd, 1) + 1;
+	return &p->pd;
+}
+
+EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	struct pd *p = pd_of(pd);
+
+	if (p->users)
+		misuse("ibv_dealloc_pd: %u regions and queue pairs are still in it", p->users);
+	free(p);
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_HOST_H
+#define SIMVERBS_HOST_H
+
+/*
+ * The simulated host: SIMVERBS names a directory that ./make_host.py made.
+ *
+ *   personality   the adapter, a file of ./personalities
+ *   host          lines "fabric NAME", "address IP" (the adapter has it), "silent IP" (a neighbour
+ *                 that never answers), "unlinked IP" (a neighbour whose address does not resolve)
+ *   sys, dev      take the place of /sys/class/infiniband* and /dev/infiniband
+ *
+ * Without SIMVERBS there is no adapter.
+ */
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { HOST_ADDRESSES = 16, HOST_NAME = 64, HOST_PATH = 512 };
+
+/* Numbers of one adapter. Each has its source in the file of ./personalities. */
+struct personality {
+	char device[HOST_NAME];
+	char driver[HOST_NAME];
+	bool iwarp;
+	bool ethernet;
+	uint32_t max_qp_wr, max_sge, max_inline, max_cqe, max_mr;
+	uint64_t max_mr_size, max_msg_size;
+	/* Sizes that the adapter rounds up to a power of two. */
+	bool round_wr, round_cqe;
+	uint32_t inline_least; /* granted when less is requested; 0: what is requested */
+	bool immediate; /* has WRITE WITH IMMEDIATE */
+	/* Private data: the most that a caller may pass. With padded, the other end always gets
+	 * that many bytes. */
+	uint32_t req_private, rep_private, rej_private;
+	bool padded;
+	uint32_t mtu, mtu_active;
+	uint32_t ack_timeout; /* 4.096 us * 2^N */
+	uint32_t cm_timeout; /* ms from a request to its repetition */
+	uint32_t cm_retries;
+	uint32_t comp_vectors;
+	/* RLIMIT_MEMLOCK counts for processes with CAP_IPC_LOCK too. */
+	bool memlock_always;
+	/* The queues are user memory that is locked like a region. */
+	bool queues_locked;
+};
+
+struct host_address {
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in4;
+		struct sockaddr_in6 in6;
+	} at;
+	enum { ADDRESS_OWN, ADDRESS_SILENT, ADDRESS_UNLINKED } kind;
+};
+
+struct host {
+	char top[HOST_PATH];
+	char fabric[HOST_NAME];
+	struct personality adapter;
+	struct host_address addresses[HOST_ADDRESSES];
+	unsigned count;
+};
+
+/* NULL: there is no adapter. Ends the program if the directory is not as described. */
+const struct host *host_get(void);
+/* The directory that SIMVERBS names, NULL if none; reads nothing. */
+const char *host_top(void);
+/* The entry with this IP, whatever its port; NULL: none. */
+const struct host_address *host_find(const struct sockaddr *sa);
+
+#endif

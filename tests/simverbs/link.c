@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "link.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "completion.h"
+#include "misuse.h"
+#include "transfer.h"
+
+static struct link *links;
+
+/* ---- sockets ---------------------------------------------------------------------------- */
+
+static socklen_t name_address(struct sockaddr_un *a, const char *name)
+{
+	size_t n = strnlen(name, sizeof a->sun_path - 1);
+
+	memset(a, 0, sizeof *a);
+	a->sun_family = AF_UNIX;
+	memcpy(a->sun_path + 1, name, n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int make_socket(void)
+{
+	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int link_bind(const char *name)
+{
+	struct sockaddr_un a;
+	socklen_t n = name_address(&a, name);
+	int fd = make_socket();
+
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, n)) {
+		int err = errno;
+
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
+static void take_message(struct link *l, const struct message *m, int *fds, unsigned count)
+{
+	switch (m->kind) {
+	case MESSAGE_REGION:
+		if (remote_map_region(&l->remote, &m->region, fds, count))
+			complain("map a peer's region: %s", strerror(errno));
+		else if (l->q)
+			transfer_continue(l->q);
+		return;
+	case MESSAGE_REGION_GONE:
+		remote_unmap_region(&l->remote, m->region.key);
+		return;
+	case MESSAGE_REQ:
+	case MESSAGE_REP:
+		if (remote_map_queue(&l->remote, fds, count))
+			complain("map a peer's queue pair: %s", strerror(errno));
+		break;
+	default:
+		break;
+	}
+	l->heard(l, m);
+}
+
+static void read_link(struct engine_watch *w)
+{
+	struct link *l = (struct link *)((char *)w - offsetof(struct link, watch));
+	int fds[MESSAGE_FDS];
+	struct message m;
+	unsigned count;
+	int rc = message_receive(w->fd, &m, fds, &count);
+
+	if (rc > 0) {
+		take_message(l, &m, fds, count);
+		return;
+	}
+	if (rc < 0 && errno == EAGAIN)
+		return;
+	engine_unwatch(w);
+	l->ended(l);
+}
+
+static struct link *new_link(int fd)
+{
+	struct link *l = calloc(1, sizeof *l);
+
+	if (!l) {
+		close(fd);
+		return NULL;
+	}
+	l->watch.fd = fd;
+	l->watch.ready = read_link;
+	remote_init(&l->remote);
+	l->next = links;
+	links = l;
+	return l;
+}
+
+int link_start(struct link *l)
+{
+	return engine_watch(&l->watch);
+}
+
+int link_dial(const char *name, struct link **out)
+{
+	struct sockaddr_un a;
+	socklen_t n = name_address(&a, name);
+	int fd = make_socket(), err;
+
+	if (fd < 0)
+		return -1;
+	if (connect(fd, (struct sockaddr *)&a, n)) {
+		err = errno;
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	*out = new_link(fd);
+	return *out ? 0 : -1;
+}
+
+int link_accept(int fd, struct link **out)
+{
+	int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (got < 0)
+		return -1;
+	*out = new_link(got);
+	return *out ? 0 : -1;
+}
+
+void link_forget_queue(struct link *l)
+{
+	l->q = NULL;
+}
+
+void link_close(struct link *l)
+{
+	struct link **at = &links;
+
+	if (!l)
+		return;
+	if (l->q)
+		queue_pair_disconnect(l->q);
+	while (*at && *at != l)
+		at = &(*at)->next;
+	if (*at)
+		*at = l->next;
+	engine_unwatch(&l->watch);
+	close(l->watch.fd);
+	remote_clear(&l->remote);
+	pthread_mutex_destroy(&l->remote.lock);
+	free(l);
+}
+
+void link_close_owned(const void *owner)
+{
+	struct link *l = links, *next;
+
+	for (; l; l = next) {
+		next = l->next;
+		if (l->owner == owner)
+			link_close(l);
+	}
+}
+
+/* ---- sending ---------------------------------------------------------------------------- */
+
+int link_send(struct link *l, const struct message *m)
+{
+	return message_send(l->watch.fd, m, NULL, 0);
+}
+
+static void announce_region(const struct region *r, void *arg)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REGION};
+	int fds[SEGMENT_PIECES];
+	struct link *l = arg;
+
+	m.region.key = r->mr.lkey;
+	m.region.addr = (uintptr_t)r->mr.addr;
+	m.region.length = r->mr.length;
+	m.region.first = (uintptr_t)r->first;
+	m.region.pieces = (uint32_t)r->pieces;
+	for (int i = 0; i < r->pieces; i++) {
+		m.region.piece[i].offset = r->piece[i].offset;
+		m.region.piece[i].bytes = r->piece[i].bytes;
+		fds[i] = r->piece[i].fd;
+	}
+	message_send(l->watch.fd, &m, fds, (unsigned)r->pieces);
+}
+
+int link_send_queue(struct link *l, const struct message *m, struct queue_pair *q)
+{
+	struct completion *c = completion_of(q->qp.recv_cq);
+	int channel = completion_channel_fd(c), fds[FD_CHANNEL + 1], table;
+
+	if (!region_table(&table))
+		return -1;
+	fds[FD_QUEUE] = q->area_fd;
+	fds[FD_COMPLETIONS] = c->area_fd;
+	fds[FD_REGIONS] = table;
+	fds[FD_CHANNEL] = channel;
+	if (message_send(l->watch.fd, m, fds, channel < 0 ? FD_CHANNEL : FD_CHANNEL + 1))
+		return -1;
+	l->q = q;
+	region_each(q->area->pd, announce_region, l);
+	return 0;
+}
+
+void link_region_added(const struct region *r)
+{
+	engine_lock();
+	for (struct link *l = links; l; l = l->next)
+		if (l->q && l->q->qp.pd == r->mr.pd)
+			announce_region(r, l);
+	engine_unlock();
+}
+
+void link_region_gone(const struct region *r)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REGION_GONE};
+
+	m.region.key = r->mr.lkey;
+	engine_lock();
+	for (struct link *l = links; l; l = l->next)
+		if (l->q && l->q->qp.pd == r->mr.pd)
+			link_send(l, &m);
+	engine_unlock();
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_LINK_H
+#define SIMVERBS_LINK_H
+
+/*
+ * A socket between two ids of the connection manager, and the peer's memory that came through it.
+ * Abstract Unix sockets work between users and need no file system. Everything here is called with
+ * the engine's lock held, but for link_region_added() and link_region_gone().
+ */
+
+#include "engine.h"
+#include "message.h"
+#include "queue_pair.h"
+#include "region.h"
+#include "remote.h"
+
+struct link {
+	struct engine_watch watch; /* its fd is the socket */
+	struct remote remote;
+	struct queue_pair *q; /* ours; its regions are announced */
+	/* Messages that the link does not process itself, and the socket's end (once). In both the
+	 * link may be closed. */
+	void (*heard)(struct link *l, const struct message *m);
+	void (*ended)(struct link *l);
+	void *owner;
+	struct link *next;
+};
+
+/* A bound socket; errno EADDRINUSE if another has the name. */
+int link_bind(const char *name);
+/* Connects; the link is watched from then on. ECONNREFUSED: nobody listens by that name. EAGAIN:
+ * the listener is too busy. */
+int link_dial(const char *name, struct link **out);
+/* Takes the next connection of a listening socket; EAGAIN: none. */
+int link_accept(int fd, struct link **out);
+/* Starts to call heard and ended. Returns 0, or -1 with errno. */
+int link_start(struct link *l);
+void link_close(struct link *l);
+/* Closes all links of an owner. */
+void link_close_owned(const void *owner);
+
+int link_send(struct link *l, const struct message *m);
+/* Sends m with the descriptors of q, and announces the regions of its protection domain. */
+int link_send_queue(struct link *l, const struct message *m, struct queue_pair *q);
+/* The link's queue pair is about to be freed. */
+void link_forget_queue(struct link *l);
+
+/* A region of this process was made, or is gone: tells the peers of its protection domain. Without
+ * the lock. */
+void link_region_added(const struct region *r);
+void link_region_gone(const struct region *r);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The host's /sys and /dev as far as they are about RDMA: calls that name /sys/class/infiniband,
+ * /sys/class/infiniband_verbs or /dev/infiniband go to the simulated host's directory. The programs
+ * are linked with libibverbs, so these functions come before the C library's.
+ *
+ * Programs with 64-bit offsets call the names with 64; on the machines that this runs on both are
+ * the same function.
+ */
+
+/* Else <fcntl.h> would make open another name of open64. */
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+/* No checks in place of the functions themselves. */
+#undef _FORTIFY_SOURCE
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "host.h"
+#include "misuse.h"
+
+/* The C library's function of this name, or what a preloaded library makes of it. */
+static void *find_next(const char *name)
+{
+	void *f = dlsym(RTLD_NEXT, name);
+
+	if (!f)
+		misuse("the C library has no %s", name);
+	return f;
+}
+
+#define NEXT(name, result, ...)                                                                   \
+	static result (*next)(__VA_ARGS__);                                                       \
+	if (!next)                                                                                \
+		*(void **)&next = find_next(name);
+
+static bool is_below(const char *path, const char *top)
+{
+	size_t n = strlen(top);
+
+	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+/* The path to use instead: in room, or the same. */
+static const char *redirect(const char *path, char room[PATH_MAX])
+{
+	const char *top;
+
+	if (!path || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5)))
+		return path;
+	if (!is_below(path, "/sys/class/infiniband") &&
+	    !is_below(path, "/sys/class/infiniband_verbs") && !is_below(path, "/dev/infiniband"))
+		return path;
+	top = host_top();
+	if (!top)
+		return path;
+	snprintf(room, PATH_MAX, "%s%s", top, path);
+	return room;
+}
+
+#define OPEN(exported, name)                                                                      \
+	EXPORT int exported(const char *path, int flags, ...);                                    \
+	EXPORT int exported(const char *path, int flags, ...)                                     \
+	{                                                                                         \
+		char room[PATH_MAX];                                                              \
+		mode_t mode = 0;                                                                  \
+		va_list ap;                                                                       \
+		NEXT(name, int, const char *, int, ...)                                           \
+		va_start(ap, flags);                                                              \
+		if (flags & (O_CREAT | __O_TMPFILE))                                              \
+			mode = va_arg(ap, mode_t);                                                \
+		va_end(ap);                                                                       \
+		return next(redirect(path, room), flags, mode);                                   \
+	}
+OPEN(open, "open")
+OPEN(open64, "open64")
+
+EXPORT int __open64_2(const char *path, int flags);
+EXPORT int __open64_2(const char *path, int flags)
+{
+	char room[PATH_MAX];
+	NEXT("__open64_2", int, const char *, int)
+
+	return next(redirect(path, room), flags);
+}
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	char room[PATH_MAX];
+	NEXT("fopen", FILE *, const char *, const char *)
+
+	return next(redirect(path, room), mode);
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	char room[PATH_MAX];
+	NEXT("fopen64", FILE *, const char *, const char *)
+
+	return next(redirect(path, room), mode);
+}
+
+EXPORT DIR *opendir(const char *path)
+{
+	char room[PATH_MAX];
+	NEXT("opendir", DIR *, const char *)
+
+	return next(redirect(path, room));
+}
+
+EXPORT int scandir64(const char *path, struct dirent64 ***names,
+		     int (*filter)(const struct dirent64 *),
+		     int (*compare)(const struct dirent64 **, const struct dirent64 **))
+{
+	char room[PATH_MAX];
+	NEXT("scandir64", int, const char *, struct dirent64 ***, int (*)(const struct dirent64 *),
+	     int (*)(const struct dirent64 **, const struct dirent64 **))
+
+	return next(redirect(path, room), names, filter, compare);
+}
+
+EXPORT int access(const char *path, int mode)
+{
+	char room[PATH_MAX];
+	NEXT("access", int, const char *, int)
+
+	return next(redirect(path, room), mode);
+}
+
+EXPORT char *realpath(const char *path, char *to)
+{
+	char room[PATH_MAX];
+	NEXT("realpath", char *, const char *, char *)
+
+	return next(redirect(path, room), to);
+}
+
+EXPORT char *__realpath_chk(const char *path, char *to, size_t size);
+EXPORT char *__realpath_chk(const char *path, char *to, size_t size)
+{
+	char room[PATH_MAX];
+	NEXT("__realpath_chk", char *, const char *, char *, size_t)
+
+	return next(redirect(path, room), to, size);
+}
+
+EXPORT ssize_t readlink(const char *path, char *to, size_t size)
+{
+	char room[PATH_MAX];
+	NEXT("readlink", ssize_t, const char *, char *, size_t)
+
+	return next(redirect(path, room), to, size);
+}
+
+EXPORT int stat64(const char *path, struct stat64 *st)
+{
+	char room[PATH_MAX];
+	NEXT("stat64", int, const char *, struct stat64 *)
+
+	return next(redirect(path, room), st);
+}

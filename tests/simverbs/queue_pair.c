@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "queue_pair.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "device.h"
+#include "host.h"
+#include "misuse.h"
+#include "region.h"
+#include "transfer.h"
+
+enum { WQE_SEND_BYTES = 64, WQE_RECV_BYTES = 16 };
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct queue_pair *all;
+static _Atomic uint32_t last_number = 0x100;
+
+/* ---- making ----------------------------------------------------------------------------- */
+
+static bool is_possible(const struct ibv_qp_init_attr *a, const struct personality *p)
+{
+	uint32_t most_sge = p->max_sge < AREA_SGES ? p->max_sge : AREA_SGES;
+
+	return a->qp_type == IBV_QPT_RC && !a->srq && a->send_cq && a->recv_cq &&
+	       a->cap.max_send_wr <= p->max_qp_wr && a->cap.max_recv_wr <= p->max_qp_wr &&
+	       a->cap.max_send_sge <= most_sge && a->cap.max_recv_sge <= most_sge &&
+	       a->cap.max_inline_data <= p->max_inline;
+}
+
+/* What the adapter makes of what was asked for. */
+static void grant_cap(struct ibv_qp_cap *cap, const struct personality *p)
+{
+	if (p->round_wr) {
+		cap->max_send_wr = device_round(cap->max_send_wr);
+		cap->max_recv_wr = device_round(cap->max_recv_wr);
+	}
+	if (cap->max_inline_data < p->inline_least)
+		cap->max_inline_data = p->inline_least;
+}
+
+static int lock_queues(struct queue_pair *q)
+{
+	uint64_t bytes = (uint64_t)q->max_send * WQE_SEND_BYTES +
+			 (uint64_t)q->area->slots * WQE_RECV_BYTES * q->max_recv_sge;
+
+	bytes = (bytes + 4095) & ~(uint64_t)4095;
+	if (memory_lock(bytes))
+		return -1;
+	q->locked = bytes;
+	return 0;
+}
+
+static int make_rings(struct queue_pair *q, const struct ibv_qp_cap *cap)
+{
+	q->max_send = cap->max_send_wr ? cap->max_send_wr : 1;
+	q->max_send_sge = cap->max_send_sge;
+	q->max_recv_sge = cap->max_recv_sge;
+	q->max_inline = cap->max_inline_data;
+	q->sends = calloc(q->max_send, sizeof *q->sends);
+	q->inlined = calloc(q->max_send, q->max_inline + 1);
+	q->area_bytes = sizeof *q->area + (size_t)(cap->max_recv_wr ? cap->max_recv_wr : 1) *
+						  sizeof(struct area_receive);
+	q->area = area_new("simverbs-queue", q->area_bytes, &q->area_fd);
+	if (!q->area || !q->sends || !q->inlined)
+		return -1;
+	area_lock_init(&q->area->filling);
+	q->area->slots = cap->max_recv_wr ? cap->max_recv_wr : 1;
+	q->area->rnr_timer_us = 655360; /* librdmacm leaves min_rnr_timer 0 (rdma_connect.3) */
+	return 0;
+}
+
+struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	const struct personality *p = &host_get()->adapter;
+	struct queue_pair *q;
+
+	if (!is_possible(attr, p)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	q = calloc(1, sizeof *q);
+	if (!q)
+		return NULL;
+	q->area_fd = -1;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_mutex_init(&q->recv_lock, NULL);
+	q->retry.fire = transfer_retry;
+	q->all_signaled = attr->sq_sig_all;
+	grant_cap(&attr->cap, p);
+	q->qp.context = pd->context;
+	q->qp.pd = pd;
+	q->qp.send_cq = attr->send_cq;
+	q->qp.recv_cq = attr->recv_cq;
+	q->qp.qp_type = attr->qp_type;
+	q->qp.qp_context = attr->qp_context;
+	q->qp.state = IBV_QPS_INIT;
+	q->qp.qp_num = atomic_fetch_add(&last_number, 1);
+	pd_of(pd)->users++;
+	pthread_mutex_lock(&all_lock);
+	q->next = all;
+	all = q;
+	pthread_mutex_unlock(&all_lock);
+	if (make_rings(q, &attr->cap) || (p->queues_locked && lock_queues(q)) ||
+	    completion_join(completion_of(attr->send_cq), q) ||
+	    completion_join(completion_of(attr->recv_cq), q)) {
+		int err = errno;
+
+		queue_pair_free(q);
+		errno = err;
+		return NULL;
+	}
+	q->area->number = q->qp.qp_num;
+	q->area->pd = pd->handle;
+	return q;
+}
+
+void queue_pair_free(struct queue_pair *q)
+{
+	struct queue_pair **at = &all;
+
+	pthread_mutex_lock(&all_lock);
+	while (*at != q)
+		at = &(*at)->next;
+	*at = q->next;
+	pthread_mutex_unlock(&all_lock);
+	completion_leave(completion_of(q->qp.send_cq), q);
+	completion_leave(completion_of(q->qp.recv_cq), q);
+	area_unmap(q->area, q->area_bytes);
+	if (q->area_fd >= 0)
+		close(q->area_fd);
+	memory_unlock(q->locked);
+	pd_of(q->qp.pd)->users--;
+	pthread_mutex_destroy(&q->lock);
+	pthread_mutex_destroy(&q->recv_lock);
+	free(q->sends);
+	free(q->inlined);
+	free(q);
+}
+
+void queue_pair_settle(uint32_t pd)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next)
+		if (q->area && q->area->pd == pd) {
+			area_lock(&q->area->filling);
+			area_unlock(&q->area->filling);
+		}
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* ---- receives --------------------------------------------------------------------------- */
+
+static void flush_receives(struct queue_pair *q)
+{
+	struct queue_area *a = q->area;
+	uint64_t posted = atomic_load(&a->posted), filled = atomic_load(&a->filled);
+
+	for (; filled < posted; filled++)
+		a->receives[filled % a->slots].status = IBV_WC_WR_FLUSH_ERR;
+	atomic_store(&a->filled, filled);
+}
+
+static void fill_receive(struct queue_pair *q, struct area_receive *r, const struct ibv_recv_wr *wr)
+{
+	const struct region_area *table;
+	int fd;
+
+	table = region_table(&fd);
+	r->wr_id = wr->wr_id;
+	r->sges = (uint32_t)wr->num_sge;
+	for (uint32_t i = 0; i < r->sges; i++) {
+		const struct ibv_sge *s = &wr->sg_list[i];
+
+		r->sge[i] = (struct area_sge){s->addr, s->length, s->lkey};
+		if (s->length && !region_allows(table, q->area->pd, s->lkey, s->addr, s->length,
+						IBV_ACCESS_LOCAL_WRITE))
+			misuse("ibv_post_recv: %u bytes at %#llx are not registered by key %#x",
+			       s->length, (unsigned long long)s->addr, s->lkey);
+	}
+}
+
+static int post_receive(struct queue_pair *q, const struct ibv_recv_wr *wr)
+{
+	struct queue_area *a = q->area;
+	uint64_t posted = atomic_load(&a->posted);
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > q->max_recv_sge)
+		return EINVAL;
+	if (posted - q->polled >= a->slots)
+		misuse("ibv_post_recv: all %u receives of the queue are in use", a->slots);
+	fill_receive(q, &a->receives[posted % a->slots], wr);
+	atomic_store(&a->posted, posted + 1);
+	return 0;
+}
+
+int queue_pair_post(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct queue_pair *q = queue_pair_of(qp);
+	int rc = 0;
+
+	pthread_mutex_lock(&q->recv_lock);
+	for (; wr && !rc; wr = wr->next) {
+		rc = post_receive(q, wr);
+		if (rc)
+			*bad = wr;
+	}
+	pthread_mutex_unlock(&q->recv_lock);
+	if (atomic_load(&q->area->state) == QUEUE_ERROR)
+		queue_pair_break(q);
+	return rc;
+}
+
+/* ---- states ----------------------------------------------------------------------------- */
+
+void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends)
+{
+	uint32_t idle = QUEUE_IDLE;
+
+	pthread_mutex_lock(&q->lock);
+	q->remote = remote;
+	if (sends && q->qp.state == IBV_QPS_INIT)
+		q->qp.state = IBV_QPS_RTS;
+	atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
+	pthread_mutex_unlock(&q->lock);
+}
+
+void queue_pair_disconnect(struct queue_pair *q)
+{
+	engine_cancel(&q->retry);
+	pthread_mutex_lock(&q->lock);
+	q->remote = NULL;
+	pthread_mutex_unlock(&q->lock);
+}
+
+void queue_pair_break(struct queue_pair *q)
+{
+	area_lock(&q->area->filling);
+	atomic_store(&q->area->state, QUEUE_ERROR);
+	flush_receives(q);
+	area_unlock(&q->area->filling);
+	pthread_mutex_lock(&q->lock);
+	q->qp.state = IBV_QPS_ERR;
+	queue_pair_flush_sends(q);
+	pthread_mutex_unlock(&q->lock);
+	area_signal(completion_of(q->qp.recv_cq)->area,
+		    completion_channel_fd(completion_of(q->qp.recv_cq)), 1);
+}
+
+/* ---- completions ------------------------------------------------------------------------ */
+
+void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status)
+{
+	struct completion *c = completion_of(q->qp.send_cq);
+	struct send_entry *e = &q->sends[q->done % q->max_send];
+
+	e->status = status;
+	if (status != IBV_WC_SUCCESS)
+		e->signaled = true;
+	q->done++;
+	q->tries = 0;
+	if (!e->signaled)
+		return;
+	q->done_signaled++;
+	area_signal(c->area, completion_channel_fd(c), status != IBV_WC_SUCCESS);
+}
+
+void queue_pair_flush_sends(struct queue_pair *q)
+{
+	while (q->done < q->posted)
+		queue_pair_finish_send(q, IBV_WC_WR_FLUSH_ERR);
+}
+
+uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c)
+{
+	uint64_t n = 0;
+
+	/* Only this thread reaps; what others add meanwhile is counted the next time. */
+	if (q->qp.send_cq == &c->cq)
+		n += __atomic_load_n(&q->done_signaled, __ATOMIC_RELAXED) - q->reaped_signaled;
+	if (q->qp.recv_cq == &c->cq)
+		n += atomic_load(&q->area->filled) - q->polled;
+	return n;
+}
+
+static enum ibv_wc_opcode completion_opcode(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ? IBV_WC_SEND
+								       : IBV_WC_RDMA_WRITE;
+}
+
+static int reap_sends(struct queue_pair *q, int most, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	pthread_mutex_lock(&q->lock);
+	while (n < most && q->reaped < q->done) {
+		struct send_entry *e = &q->sends[q->reaped++ % q->max_send];
+
+		if (!e->signaled)
+			continue;
+		q->reaped_signaled++;
+		/* Of a failed completion nothing else is valid (ibv_poll_cq.3). */
+		memset(&wc[n], e->status ? 0xee : 0, sizeof *wc);
+		wc[n].wr_id = e->wr_id;
+		wc[n].status = e->status;
+		wc[n].vendor_err = 0;
+		wc[n].qp_num = q->qp.qp_num;
+		if (!e->status) {
+			wc[n].opcode = completion_opcode(e->opcode);
+			wc[n].byte_len = e->bytes;
+		}
+		n++;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return n;
+}
+
+static void describe_receive(const struct queue_pair *q, const struct area_receive *r,
+			     struct ibv_wc *wc)
+{
+	memset(wc, r->status ? 0xee : 0, sizeof *wc);
+	wc->wr_id = r->wr_id;
+	wc->status = r->status;
+	wc->vendor_err = 0;
+	wc->qp_num = q->qp.qp_num;
+	if (r->status)
+		return;
+	wc->opcode = r->opcode;
+	wc->byte_len = r->bytes;
+	wc->imm_data = r->imm;
+	wc->wc_flags = r->flags;
+}
+
+static int reap_receives(struct queue_pair *q, int most, struct ibv_wc *wc)
+{
+	struct queue_area *a = q->area;
+	uint64_t filled;
+	int n = 0;
+
+	if (atomic_load(&a->state) == QUEUE_BROKEN)
+		queue_pair_break(q);
+	pthread_mutex_lock(&q->recv_lock);
+	filled = atomic_load(&a->filled);
+	for (; n < most && q->polled < filled; q->polled++)
+		describe_receive(q, &a->receives[q->polled % a->slots], &wc[n++]);
+	pthread_mutex_unlock(&q->recv_lock);
+	return n;
+}
+
+int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	if (q->qp.recv_cq == &c->cq)
+		n = reap_receives(q, most, wc);
+	if (q->qp.send_cq == &c->cq && n < most)
+		n += reap_sends(q, most - n, wc + n);
+	return n;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_QUEUE_PAIR_H
+#define SIMVERBS_QUEUE_PAIR_H
+
+/* Queue pairs: their rings, states, and completions. transfer.c moves what they send. */
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include "area.h"
+#include "completion.h"
+#include "engine.h"
+#include "remote.h"
+
+struct send_entry {
+	uint64_t wr_id, remote_addr;
+	enum ibv_wr_opcode opcode;
+	enum ibv_wc_status status;
+	bool signaled, solicited, inlined;
+	uint32_t bytes, imm, rkey, sges;
+	struct area_sge sge[AREA_SGES];
+};
+
+struct queue_pair {
+	struct ibv_qp qp;
+	struct queue_area *area;
+	size_t area_bytes;
+	int area_fd;
+	uint32_t max_send, max_send_sge, max_recv_sge, max_inline;
+	bool all_signaled;
+	uint64_t locked;
+
+	pthread_mutex_t recv_lock; /* of posting receives, and of polled */
+	uint64_t polled;
+
+	pthread_mutex_t lock; /* of all below */
+	struct send_entry *sends; /* ring of max_send */
+	uint8_t *inlined; /* max_inline bytes for each */
+	/* posted >= done >= reaped. Of those, the signaled ones: */
+	uint64_t posted, done, reaped;
+	uint64_t done_signaled, reaped_signaled;
+	struct remote *remote; /* NULL: not connected */
+	bool must_listen; /* iWARP, accepting side: nothing has come yet */
+	unsigned tries; /* of the send that is next */
+	struct engine_timer retry;
+	struct queue_pair *next;
+};
+static inline struct queue_pair *queue_pair_of(struct ibv_qp *qp)
+{
+	return (struct queue_pair *)qp;
+}
+
+/* As ibv_create_qp(), and then ready for receives. NULL with errno. */
+struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+/* Once it is not connected. */
+void queue_pair_free(struct queue_pair *q);
+
+int queue_pair_post(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* Connects it: the peer may send, and with `sends' it may send itself. Engine's lock. */
+void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends);
+/* Ends the use of the remote. Engine's lock. */
+void queue_pair_disconnect(struct queue_pair *q);
+/* Error state: the peer touches none of our memory any more, and all work is flushed. */
+void queue_pair_break(struct queue_pair *q);
+
+/* Flushes all sends; under q->lock. */
+void queue_pair_flush_sends(struct queue_pair *q);
+/* Completes the oldest send; under q->lock. */
+void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status);
+
+/* For completion.c: completions for c that wait; take at most that many. */
+uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c);
+int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc);
+
+/* Waits until no peer copies into the memory of a protection domain. */
+void queue_pair_settle(uint32_t pd);
+
+#endif

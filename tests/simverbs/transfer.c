@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include "host.h"
+#include "misuse.h"
+#include "queue_pair.h"
+#include "region.h"
+
+enum {
+	RNR_FOR_EVER = 7, /* rdma_connect.3 */
+	ACK_UNIT_NS = 4096,
+};
+
+/* What became of one try to deliver a send. */
+struct outcome {
+	enum {
+		DELIVERED,
+		NOT_READY, /* the peer has posted no receive */
+		NOT_MAPPED, /* the peer's region has not been announced yet */
+		NO_ANSWER, /* the peer's queue pair is not there, or broken */
+		FAILED,
+	} what;
+	enum ibv_wc_status status; /* FAILED */
+	uint64_t wait_ns; /* NOT_READY */
+};
+
+static bool has_receive(const struct send_entry *e)
+{
+	return e->opcode != IBV_WR_RDMA_WRITE;
+}
+
+static bool is_write(const struct send_entry *e)
+{
+	return e->opcode == IBV_WR_RDMA_WRITE || e->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/* ---- copying ---------------------------------------------------------------------------- */
+
+/* Where the next bytes of a send come from. */
+struct cursor {
+	const struct send_entry *e;
+	const uint8_t *inlined;
+	uint32_t sge, done;
+};
+
+static const uint8_t *take_bytes(struct cursor *c, uint32_t *n)
+{
+	const struct area_sge *s = &c->e->sge[c->sge];
+	const uint8_t *at;
+
+	if (c->e->inlined) {
+		at = c->inlined + c->done;
+		c->done += *n;
+		return at;
+	}
+	while (c->done == s->length) {
+		s = &c->e->sge[++c->sge];
+		c->done = 0;
+	}
+	if (*n > s->length - c->done)
+		*n = s->length - c->done;
+	at = (const uint8_t *)(uintptr_t)s->addr + c->done;
+	c->done += *n;
+	return at;
+}
+
+static void copy_bytes(struct cursor *c, uint8_t *to, uint64_t bytes)
+{
+	while (bytes > 0) {
+		uint32_t n = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+		const uint8_t *from = take_bytes(c, &n);
+
+		memcpy(to, from, n);
+		to += n;
+		bytes -= n;
+	}
+}
+
+static struct outcome fail_with(enum ibv_wc_status status)
+{
+	return (struct outcome){.what = FAILED, .status = status};
+}
+
+/* The peer's queue pair breaks too; its owner sees it when it polls. */
+static struct outcome break_peer(struct remote *r, enum ibv_wc_status status)
+{
+	atomic_store(&r->queue->state, QUEUE_BROKEN);
+	area_signal(r->completions, r->channel, 1);
+	return fail_with(status);
+}
+
+static struct outcome write_remote(struct queue_pair *q, struct cursor *c)
+{
+	const struct send_entry *e = c->e;
+	struct remote *r = q->remote;
+	uint8_t *to;
+
+	/* A write of no bytes needs neither a key nor a permission (InfiniBand C9-88). */
+	if (!e->bytes)
+		return (struct outcome){.what = DELIVERED};
+	if (!region_allows(r->table, r->queue->pd, e->rkey, e->remote_addr, e->bytes,
+			   IBV_ACCESS_REMOTE_WRITE))
+		return break_peer(r, IBV_WC_REM_ACCESS_ERR);
+	to = remote_at(r, e->rkey, e->remote_addr);
+	if (!to)
+		return (struct outcome){.what = NOT_MAPPED};
+	copy_bytes(c, to, e->bytes);
+	return (struct outcome){.what = DELIVERED};
+}
+
+/* A receive that cannot take what came: both ends break. */
+static struct outcome spoil_receive(struct remote *r, struct area_receive *into,
+				    enum ibv_wc_status there, enum ibv_wc_status here)
+{
+	into->status = there;
+	atomic_fetch_add(&r->queue->filled, 1);
+	return break_peer(r, here);
+}
+
+static struct outcome scatter(struct queue_pair *q, struct cursor *c, struct area_receive *into)
+{
+	struct remote *r = q->remote;
+	uint64_t room = 0, left = c->e->bytes;
+	uint8_t *to[AREA_SGES];
+
+	for (uint32_t i = 0; i < into->sges; i++) {
+		const struct area_sge *s = &into->sge[i];
+
+		room += s->length;
+		if (!s->length)
+			continue;
+		if (!region_allows(r->table, r->queue->pd, s->key, s->addr, s->length,
+				   IBV_ACCESS_LOCAL_WRITE))
+			return spoil_receive(r, into, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
+		to[i] = remote_at(r, s->key, s->addr);
+		if (!to[i])
+			return (struct outcome){.what = NOT_MAPPED};
+	}
+	if (room < left)
+		return spoil_receive(r, into, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+	for (uint32_t i = 0; left > 0; i++) {
+		uint64_t n = into->sge[i].length < left ? into->sge[i].length : left;
+
+		if (n)
+			copy_bytes(c, to[i], n);
+		left -= n;
+	}
+	return (struct outcome){.what = DELIVERED};
+}
+
+static void complete_receive(struct remote *r, const struct send_entry *e,
+			     struct area_receive *into)
+{
+	bool imm = e->opcode == IBV_WR_SEND_WITH_IMM || e->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+
+	into->status = IBV_WC_SUCCESS;
+	into->opcode = is_write(e) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+	into->bytes = e->bytes;
+	into->imm = e->imm;
+	into->flags = imm ? IBV_WC_WITH_IMM : 0;
+	atomic_fetch_add(&r->queue->filled, 1);
+	area_signal(r->completions, r->channel, e->solicited);
+}
+
+/* ---- one send --------------------------------------------------------------------------- */
+
+/* Under the peer's filling lock. */
+static struct outcome deliver_locked(struct queue_pair *q, struct cursor *c)
+{
+	struct remote *r = q->remote;
+	struct queue_area *a = r->queue;
+	uint64_t filled = atomic_load(&a->filled);
+	struct area_receive *into = &a->receives[filled % a->slots];
+	struct outcome o;
+
+	if (atomic_load(&a->state) != QUEUE_READY)
+		return (struct outcome){.what = NO_ANSWER};
+	if (has_receive(c->e) && filled == atomic_load(&a->posted))
+		return (struct outcome){.what = NOT_READY,
+					.wait_ns = (uint64_t)a->rnr_timer_us * 1000};
+	o = is_write(c->e) ? write_remote(q, c) : scatter(q, c, into);
+	if (o.what == DELIVERED && has_receive(c->e))
+		complete_receive(r, c->e, into);
+	return o;
+}
+
+static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
+{
+	struct cursor c = {.e = e, .inlined = q->inlined + (q->done % q->max_send) * q->max_inline};
+	struct remote *r = q->remote;
+	struct outcome o;
+
+	if (!r || !r->queue)
+		return (struct outcome){.what = NO_ANSWER};
+	pthread_mutex_lock(&r->lock);
+	area_lock(&r->queue->filling);
+	o = deliver_locked(q, &c);
+	area_unlock(&r->queue->filling);
+	pthread_mutex_unlock(&r->lock);
+	return o;
+}
+
+/* ---- retries ---------------------------------------------------------------------------- */
+
+/* Whether the send failed for good (then *status), or after which time it is tried again. */
+static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_status *status,
+		    uint64_t *wait_ns)
+{
+	const struct personality *p = &host_get()->adapter;
+	unsigned most = q->remote ? q->remote->retry_count : 0;
+
+	*wait_ns = 0;
+	*status = o->status;
+	if (o->what == FAILED)
+		return true;
+	if (o->what == NOT_MAPPED)
+		return false; /* the link goes on with it */
+	if (o->what == NOT_READY) {
+		*wait_ns = o->wait_ns;
+		*status = IBV_WC_RNR_RETRY_EXC_ERR;
+		most = q->remote->rnr_retry_count;
+		complain("queue pair %#x sends, and its peer has no receive posted",
+			 q->qp.qp_num);
+		if (most == RNR_FOR_EVER)
+			return false;
+	} else {
+		*wait_ns = (uint64_t)ACK_UNIT_NS << p->ack_timeout;
+		*status = IBV_WC_RETRY_EXC_ERR;
+	}
+	return q->tries++ >= most;
+}
+
+/* iWARP acknowledges nothing: a send is complete when it has left, and what goes wrong with it ends
+ * the connection. */
+static enum ibv_wc_status soften_status(enum ibv_wc_status status)
+{
+	return host_get()->adapter.iwarp ? IBV_WC_SUCCESS : status;
+}
+
+/* Delivers what it can; under q->lock. Returns true if the queue pair breaks; else after which time
+ * to try again (0: not by time). */
+static bool advance(struct queue_pair *q, uint64_t *wait_ns)
+{
+	*wait_ns = 0;
+	while (q->done < q->posted) {
+		struct outcome o = deliver(q, &q->sends[q->done % q->max_send]);
+		enum ibv_wc_status status;
+
+		if (o.what == DELIVERED) {
+			queue_pair_finish_send(q, IBV_WC_SUCCESS);
+			continue;
+		}
+		if (!give_up(q, &o, &status, wait_ns))
+			return false;
+		queue_pair_finish_send(q, soften_status(status));
+		return true;
+	}
+	return false;
+}
+
+void transfer_continue(struct queue_pair *q)
+{
+	uint64_t wait_ns;
+	bool broken;
+
+	pthread_mutex_lock(&q->lock);
+	broken = advance(q, &wait_ns);
+	pthread_mutex_unlock(&q->lock);
+	if (broken)
+		queue_pair_break(q);
+	else if (wait_ns)
+		engine_set(&q->retry, wait_ns);
+}
+
+void transfer_retry(struct engine_timer *t)
+{
+	transfer_continue((struct queue_pair *)((char *)t - offsetof(struct queue_pair, retry)));
+}
+
+/* ---- posting ---------------------------------------------------------------------------- */
+
+static int check_opcode(const struct queue_pair *q, const struct ibv_send_wr *wr)
+{
+	bool imm = wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || wr->opcode == IBV_WR_SEND_WITH_IMM;
+
+	if (wr->opcode > IBV_WR_SEND_WITH_IMM || wr->num_sge < 0 ||
+	    (uint32_t)wr->num_sge > q->max_send_sge)
+		return EINVAL;
+	return imm && !host_get()->adapter.immediate ? EINVAL : 0;
+}
+
+static int copy_inline(struct queue_pair *q, const struct ibv_send_wr *wr, struct send_entry *e)
+{
+	uint8_t *to = q->inlined + (q->posted % q->max_send) * q->max_inline;
+
+	if (e->bytes > q->max_inline)
+		return ENOMEM;
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *s = &wr->sg_list[i];
+
+		if (s->length)
+			memcpy(to, (const void *)(uintptr_t)s->addr, s->length);
+		to += s->length;
+	}
+	e->inlined = true;
+	return 0;
+}
+
+static void check_registered(const struct queue_pair *q, const struct ibv_sge *s)
+{
+	const struct region_area *table;
+	int fd;
+
+	table = region_table(&fd);
+	if (s->length && !region_allows(table, q->area->pd, s->lkey, s->addr, s->length, 0))
+		misuse("ibv_post_send: %u bytes at %#llx are not registered by key %#x", s->length,
+		       (unsigned long long)s->addr, s->lkey);
+}
+
+static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
+{
+	struct send_entry *e = &q->sends[q->posted % q->max_send];
+	int rc = check_opcode(q, wr);
+	uint64_t bytes = 0;
+
+	if (rc)
+		return rc;
+	if (q->posted - q->reaped >= q->max_send)
+		misuse("ibv_post_send: all %u entries of the send queue are in use", q->max_send);
+	*e = (struct send_entry){.wr_id = wr->wr_id,
+				 .remote_addr = wr->wr.rdma.remote_addr,
+				 .rkey = wr->wr.rdma.rkey,
+				 .opcode = wr->opcode,
+				 .imm = wr->imm_data,
+				 .sges = (uint32_t)wr->num_sge,
+				 .signaled =
+					 q->all_signaled || wr->send_flags & IBV_SEND_SIGNALED,
+				 .solicited = (wr->send_flags & IBV_SEND_SOLICITED) != 0};
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *s = &wr->sg_list[i];
+
+		bytes += s->length;
+		e->sge[i] = (struct area_sge){s->addr, s->length, s->lkey};
+		if (!(wr->send_flags & IBV_SEND_INLINE))
+			check_registered(q, s);
+	}
+	if (bytes > host_get()->adapter.max_msg_size)
+		return EINVAL;
+	e->bytes = (uint32_t)bytes;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		rc = copy_inline(q, wr, e);
+	if (!rc)
+		q->posted++;
+	return rc;
+}
+
+static int post_list(struct queue_pair *q, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int rc = 0;
+
+	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR) {
+		*bad = wr;
+		return EINVAL;
+	}
+	for (; wr && !rc; wr = wr->next) {
+		rc = enter_send(q, wr);
+		if (rc)
+			*bad = wr;
+	}
+	return rc;
+}
+
+int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct queue_pair *q = queue_pair_of(qp);
+	bool broken = false, waits;
+	uint64_t wait_ns = 0;
+	int rc;
+
+	pthread_mutex_lock(&q->lock);
+	if (q->must_listen && atomic_load(&q->area->filled) == 0)
+		misuse("ibv_post_send: on iWARP the connecting end must send first");
+	waits = q->done < q->posted;
+	rc = post_list(q, wr, bad);
+	if (q->qp.state == IBV_QPS_ERR)
+		queue_pair_flush_sends(q);
+	else if (!waits)
+		broken = advance(q, &wait_ns);
+	pthread_mutex_unlock(&q->lock);
+	if (broken)
+		queue_pair_break(q);
+	if (!wait_ns || broken)
+		return rc;
+	engine_lock();
+	engine_set(&q->retry, wait_ns);
+	engine_unlock();
+	return rc;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_TRANSFER_H
+#define SIMVERBS_TRANSFER_H
+
+/* Moves what a queue pair sends into its peer's memory, in the order in which it was posted. */
+
+#include <infiniband/verbs.h>
+#include "engine.h"
+
+struct queue_pair;
+
+/* The operation post_send of a context. */
+int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* Goes on with sends that had to wait. With the engine's lock. */
+void transfer_continue(struct queue_pair *q);
+/* The same, from a queue pair's timer. */
+void transfer_retry(struct engine_timer *t);
+
+#endif
