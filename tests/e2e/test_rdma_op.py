@@ -4,14 +4,13 @@ SLUICE_RDMA_OP all other tests use one operation."""
 
 import pytest
 
-from hosts import TRANSPORT, pattern
+from hosts import IWARP, pattern
 
 pytestmark = [
     pytest.mark.moves_blocks,
     pytest.mark.needs("verbs", why="it is about verbs; the lab runs it"),
 ]
 BLOCK = 256 << 10
-IWARP = TRANSPORT == "siw"
 WRITES = ["write-send"] if IWARP else ["write-imm", "write-send"]
 
 

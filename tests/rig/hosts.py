@@ -3,15 +3,20 @@
 
 What stands for two hosts depends on SLUICE_TRANSPORT: for tcp both are this machine on
 loopback; for rxe two addresses of this machine (soft-RoCE knows one network namespace); for
-siw two network namespaces; for device whatever SLUICE_TEST_NEAR and SLUICE_TEST_FAR say
-(an address each; both on this machine).
+siw two network namespaces; for sim this machine on loopback, with the simulated adapter that
+SLUICE_SIM names (tests/simverbs/personalities); for device whatever SLUICE_TEST_NEAR and
+SLUICE_TEST_FAR say (an address each; both on this machine).
 """
 
+import atexit
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 
@@ -22,7 +27,10 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults"))
 # The stand-in for ssh.
 RSH = ROOT / "tests" / "rig" / "rsh"
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
+SIM = os.environ.get("SLUICE_SIM", "connectx-roce") if TRANSPORT == "sim" else ""
 RDMA = TRANSPORT != "tcp"
+# The adapter has neither immediates nor acknowledgements.
+IWARP = TRANSPORT == "siw" or "iwarp" in SIM
 HAS_ADAPTER = os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
@@ -41,8 +49,22 @@ class Host:
         self.prefix = list(prefix)
 
 
+def _simulate():
+    """All programs that are started from here find the adapter SIM."""
+    sys.path.insert(0, str(ROOT / "tests" / "simverbs"))
+    from make_host import make_host
+    top = tempfile.mkdtemp(prefix="simverbs-")
+    atexit.register(shutil.rmtree, top, ignore_errors=True)
+    os.chmod(top, 0o755)
+    make_host(SIM, top)
+    os.environ["SIMVERBS"] = top
+    os.environ["LD_LIBRARY_PATH"] = str(BIN.parent / "tests" / "simverbs")
+
+
 def _hosts():
-    if TRANSPORT == "tcp":
+    if TRANSPORT == "sim":
+        _simulate()
+    if TRANSPORT in ("tcp", "sim"):
         return Host("near", "127.0.0.1", "::1"), Host("far", "127.0.0.1", "::1")
     if TRANSPORT == "rxe":
         return (Host("near", "10.77.1.1", "fd77:1::1"), Host("far", "10.77.1.2", "fd77:1::2"))

@@ -313,17 +313,66 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 
 /* ---- queue pairs ------------------------------------------------------------------------ */
 
+static void destroy_queue(struct ibv_cq **cq, struct ibv_comp_channel **channel)
+{
+	if (!*channel)
+		return;
+	if (*cq)
+		ibv_destroy_cq(*cq);
+	ibv_destroy_comp_channel(*channel);
+	*cq = NULL;
+	*channel = NULL;
+}
+
+static void destroy_queues(struct rdma_cm_id *id)
+{
+	destroy_queue(&id->recv_cq, &id->recv_cq_channel);
+	destroy_queue(&id->send_cq, &id->send_cq_channel);
+}
+
+static int create_queue(struct rdma_cm_id *id, uint32_t entries, struct ibv_cq **cq,
+			struct ibv_comp_channel **channel)
+{
+	*channel = ibv_create_comp_channel(id->verbs);
+	*cq = *channel ? ibv_create_cq(id->verbs, (int)entries, id, *channel, 0) : NULL;
+	return *cq ? 0 : -1;
+}
+
+/* ucma_create_cqs(): those that the caller has none for. */
+static int create_queues(struct rdma_cm_id *id, struct ibv_qp_init_attr *attr)
+{
+	if (!attr->recv_cq &&
+	    create_queue(id, attr->cap.max_recv_wr, &id->recv_cq, &id->recv_cq_channel))
+		return -1;
+	if (!attr->send_cq &&
+	    create_queue(id, attr->cap.max_send_wr, &id->send_cq, &id->send_cq_channel))
+		return -1;
+	if (!attr->recv_cq)
+		attr->recv_cq = id->recv_cq;
+	if (!attr->send_cq)
+		attr->send_cq = id->send_cq;
+	return 0;
+}
+
 EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct queue_pair *q;
+	struct queue_pair *q = NULL;
 
+	if (!pd)
+		pd = id->pd ? id->pd : device_pd();
 	if (!pd || id->qp || pd->context != id->verbs) {
 		errno = EINVAL;
 		return -1;
 	}
-	q = queue_pair_new(pd, attr);
-	if (!q)
+	if (!create_queues(id, attr))
+		q = queue_pair_new(pd, attr);
+	if (!q) {
+		int err = errno;
+
+		destroy_queues(id);
+		errno = err;
 		return -1;
+	}
 	id->qp = &q->qp;
 	id->pd = pd;
 	id->send_cq = attr->send_cq;
@@ -346,4 +395,5 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 	engine_unlock();
 	queue_pair_break(q);
 	queue_pair_free(q);
+	destroy_queues(id);
 }

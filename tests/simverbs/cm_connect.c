@@ -49,6 +49,13 @@ static int set_param(struct cm_id *c, struct message *m, const struct rdma_conn_
 
 /* ---- ending ----------------------------------------------------------------------------- */
 
+static void send_plain(struct cm_id *c, enum message_kind kind)
+{
+	struct message m = {.magic = MESSAGE_MAGIC, .kind = kind};
+
+	link_send(c->link, &m);
+}
+
 static void report_end(struct cm_id *c)
 {
 	if (c->reported_end)
@@ -96,11 +103,15 @@ static void end_link(struct link *l)
 	}
 }
 
-static void send_plain(struct cm_id *c, enum message_kind kind)
+/* iWARP: a queue pair that breaks ends its connection at both ends. */
+static void break_link(struct link *l)
 {
-	struct message m = {.magic = MESSAGE_MAGIC, .kind = kind};
+	struct cm_id *c = l->owner;
 
-	link_send(c->link, &m);
+	if (c->state != CM_CONNECTED || c->reported_end)
+		return;
+	send_plain(c, MESSAGE_DREQ);
+	report_end(c);
 }
 
 void cm_hang_up(struct cm_id *c)
@@ -189,6 +200,7 @@ static void send_request(struct cm_id *c)
 	c->link->owner = c;
 	c->link->heard = hear_message;
 	c->link->ended = end_link;
+	c->link->broken = is_iwarp() ? break_link : NULL;
 	if (link_start(c->link) ||
 	    link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
 		report_rejection(c, is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE, NULL);
@@ -267,6 +279,7 @@ static void hear_caller(struct link *l, const struct message *m)
 	l->owner = c;
 	l->heard = hear_message;
 	l->ended = end_link;
+	l->broken = is_iwarp() ? break_link : NULL;
 	cm_report_caller(listener, c);
 }
 

@@ -17,6 +17,7 @@ static struct ibv_device the_device;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ibv_context *shared;
+static struct ibv_pd *shared_pd;
 static _Atomic uint32_t last_pd;
 
 uint32_t device_round(uint32_t n)
@@ -213,4 +214,15 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 		misuse("ibv_dealloc_pd: %u regions and queue pairs are still in it", p->users);
 	free(p);
 	return 0;
+}
+
+struct ibv_pd *device_pd(void)
+{
+	struct ibv_context *context = device_context();
+
+	pthread_mutex_lock(&lock);
+	if (!shared_pd && context)
+		shared_pd = ibv_alloc_pd(context);
+	pthread_mutex_unlock(&lock);
+	return shared_pd;
 }

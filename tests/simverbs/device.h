@@ -19,6 +19,8 @@ static inline struct pd *pd_of(struct ibv_pd *pd)
 
 /* The context that librdmacm opens once for all ids, and keeps. NULL with errno. */
 struct ibv_context *device_context(void);
+/* A protection domain for ids that were given none; kept. NULL with errno. */
+struct ibv_pd *device_pd(void);
 /* The least power of two that is at least n. */
 uint32_t device_round(uint32_t n);
 

@@ -16,6 +16,7 @@ static int poll_fd = -1, wake_fd = -1;
 static struct engine_watch *watches;
 static struct engine_timer *timers; /* the earliest first */
 static uint64_t last_id;
+static void (*poked)(void);
 
 void engine_lock(void)
 {
@@ -49,6 +50,18 @@ static void take_wake(void)
 
 	if (read(wake_fd, &n, sizeof n) < 0)
 		return;
+	if (poked)
+		poked();
+}
+
+void engine_on_poke(void (*fn)(void))
+{
+	poked = fn;
+}
+
+void engine_poke(void)
+{
+	wake_thread();
 }
 
 static void fire_timers(void)

@@ -16,6 +16,10 @@ void engine_unlock(void);
 /* Starts the thread if it does not run. Returns 0, or -1 with errno. */
 int engine_start(void);
 
+/* Has fn called soon, in the thread. Callers of engine_poke() need no lock. */
+void engine_on_poke(void (*fn)(void));
+void engine_poke(void);
+
 /* A descriptor that is readable, or that the other end closed. */
 struct engine_watch {
 	int fd;

@@ -88,6 +88,18 @@ static void read_link(struct engine_watch *w)
 	l->ended(l);
 }
 
+/* After engine_poke(). */
+static void check_queues(void)
+{
+	struct link *l = links, *next;
+
+	for (; l; l = next) {
+		next = l->next;
+		if (l->q && l->broken && atomic_load(&l->q->area->state) == QUEUE_ERROR)
+			l->broken(l);
+	}
+}
+
 static struct link *new_link(int fd)
 {
 	struct link *l = calloc(1, sizeof *l);
@@ -101,6 +113,7 @@ static struct link *new_link(int fd)
 	remote_init(&l->remote);
 	l->next = links;
 	links = l;
+	engine_on_poke(check_queues);
 	return l;
 }
 

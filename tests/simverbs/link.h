@@ -22,6 +22,8 @@ struct link {
 	 * link may be closed. */
 	void (*heard)(struct link *l, const struct message *m);
 	void (*ended)(struct link *l);
+	/* iWARP: our queue pair is broken, and so is the connection. */
+	void (*broken)(struct link *l);
 	void *owner;
 	struct link *next;
 };

@@ -246,6 +246,34 @@ void queue_pair_break(struct queue_pair *q)
 	pthread_mutex_unlock(&q->lock);
 	area_signal(completion_of(q->qp.recv_cq)->area,
 		    completion_channel_fd(completion_of(q->qp.recv_cq)), 1);
+	if (host_get()->adapter.iwarp)
+		engine_poke();
+}
+
+EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			struct ibv_qp_init_attr *init)
+{
+	struct queue_pair *q = queue_pair_of(qp);
+
+	(void)mask;
+	memset(attr, 0, sizeof *attr);
+	memset(init, 0, sizeof *init);
+	pthread_mutex_lock(&q->lock);
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->timeout = (uint8_t)host_get()->adapter.ack_timeout;
+	attr->retry_cnt = q->remote ? q->remote->retry_count : 0;
+	attr->rnr_retry = q->remote ? q->remote->rnr_retry_count : 0;
+	pthread_mutex_unlock(&q->lock);
+	attr->cap = (struct ibv_qp_cap){.max_send_wr = q->max_send,
+					.max_recv_wr = q->area->slots,
+					.max_send_sge = q->max_send_sge,
+					.max_recv_sge = q->max_recv_sge,
+					.max_inline_data = q->max_inline};
+	init->cap = attr->cap;
+	init->qp_type = qp->qp_type;
+	init->send_cq = qp->send_cq;
+	init->recv_cq = qp->recv_cq;
+	return 0;
 }
 
 /* ---- completions ------------------------------------------------------------------------ */

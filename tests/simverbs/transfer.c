@@ -216,14 +216,20 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 	*status = o->status;
 	if (o->what == FAILED)
 		return true;
-	if (o->what == NOT_MAPPED)
-		return false; /* the link goes on with it */
+	/* The link goes on with it, or ends. */
+	if (o->what == NOT_MAPPED || (o->what == NO_ANSWER && p->iwarp))
+		return false;
 	if (o->what == NOT_READY) {
 		*wait_ns = o->wait_ns;
 		*status = IBV_WC_RNR_RETRY_EXC_ERR;
 		most = q->remote->rnr_retry_count;
 		complain("queue pair %#x sends, and its peer has no receive posted",
 			 q->qp.qp_num);
+		if (p->iwarp) {
+			/* RFC 5041 7.2: no buffer ends the stream. */
+			break_peer(q->remote, IBV_WC_SUCCESS);
+			return true;
+		}
 		if (most == RNR_FOR_EVER)
 			return false;
 	} else {

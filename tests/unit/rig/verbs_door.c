@@ -46,6 +46,11 @@ bool hosts_find(void)
 		far = (struct host){.address = "10.77.2.2",
 				    .address6 = "fd77:2::2",
 				    .netns = "/run/netns/siwb"};
+	} else if (transport && strcmp(transport, "sim") == 0) {
+		near = (struct host){.address = "127.77.0.1",
+				     .address6 = "fd77:7::1",
+				     .silent = "127.77.0.9"};
+		far = (struct host){.address = "127.77.0.2", .address6 = "fd77:7::2"};
 	} else if (transport && strcmp(transport, "device") == 0) {
 		near = (struct host){.address = getenv("SLUICE_TEST_NEAR")};
 		far = (struct host){.address = getenv("SLUICE_TEST_FAR")};

@@ -3,8 +3,8 @@
 #define TESTS_VERBS_DOOR_H
 
 /*
- * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, device), and a listener on one of
- * them that acts as a porter: it sorts callers by lane until a lane asks for them.
+ * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, sim, device), and a listener on one
+ * of them that acts as a porter: it sorts callers by lane until a lane asks for them.
  */
 
 #include <pthread.h>
@@ -16,7 +16,8 @@
 struct host {
 	const char *address, *address6; /* NULL: it has none */
 	const char *netns; /* NULL: all hosts are in one namespace */
-	/* An unused address of a neighbour, and the arguments of ip(8) that make it known. */
+	/* An unused address of a neighbour, and the arguments of ip(8) that make it known (device
+	 * NULL: it is known). */
 	const char *silent, *device, *ip_option;
 };
 /* The dialing host, and the listening host. */
