@@ -49,21 +49,19 @@ class Host:
         self.prefix = list(prefix)
 
 
-def _simulate():
-    """All programs that are started from here find the adapter SIM."""
+def simulated(**how):
+    """What the environment of a program needs so that it finds the adapter SIM, made as make_host() says."""
     sys.path.insert(0, str(ROOT / "tests" / "simverbs"))
     from make_host import make_host
     top = tempfile.mkdtemp(prefix="simverbs-")
     atexit.register(shutil.rmtree, top, ignore_errors=True)
-    os.chmod(top, 0o755)
-    make_host(SIM, top)
-    os.environ["SIMVERBS"] = top
-    os.environ["LD_LIBRARY_PATH"] = str(BIN.parent / "tests" / "simverbs")
+    make_host(SIM, top, **how)
+    return {"SIMVERBS": top, "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
 
 
 def _hosts():
     if TRANSPORT == "sim":
-        _simulate()
+        os.environ.update(simulated())
     if TRANSPORT in ("tcp", "sim"):
         return Host("near", "127.0.0.1", "::1"), Host("far", "127.0.0.1", "::1")
     if TRANSPORT == "rxe":

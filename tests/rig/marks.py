@@ -20,13 +20,14 @@ NEEDS = {
     "host": (not LAB, ["lab"]),
     "lab": (LAB, ["host"]),
     "no adapter": (not HAS_ADAPTER, ["rdma", "lab"]),
+    "kernel verbs": (TRANSPORT not in ("tcp", "sim"), ["any"]),
     "verbs": (TRANSPORT != "tcp", ["any"]),
     "tcp": (TRANSPORT == "tcp", ["any"]),
     "rxe": (TRANSPORT == "rxe", ["any"]),
     "siw": (TRANSPORT == "siw", ["any"]),
 }
 # SLUICE_TRANSPORT decides these: on a transport that the test does not need, no skip is declared.
-CHOSEN = {"verbs", "tcp", "rxe", "siw", "lab"}
+CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 

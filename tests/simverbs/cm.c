@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "device.h"
 #include "misuse.h"
+#include "order.h"
 
 enum { PORT_FIRST = 32768, PORTS = 28000, PORT_TRIES = 64 };
 
@@ -101,6 +102,7 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 {
 	struct cm_id *c;
 
+	FAIL_IF_ORDERED(-1);
 	if (!channel || ps != RDMA_PS_TCP) {
 		/* Synchronous ids are not simulated. */
 		errno = EOPNOTSUPP;
@@ -167,6 +169,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	const struct host_address *own = host_find(addr);
 	struct rdma_addr *to = &id->route.addr;
 
+	FAIL_IF_ORDERED(-1);
 	if (c->state != CM_IDLE) {
 		errno = EINVAL;
 		return -1;
@@ -191,6 +194,7 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 	struct cm_id *c = cm_id_of(id);
 	int rc;
 
+	FAIL_IF_ORDERED(-1);
 	if (c->state != CM_BOUND) {
 		errno = EINVAL;
 		return -1;
@@ -271,6 +275,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 {
 	struct cm_id *c = cm_id_of(id);
 
+	FAIL_IF_ORDERED(-1);
 	if (c->state > CM_BOUND) {
 		errno = EINVAL;
 		return -1;
@@ -299,6 +304,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	struct cm_id *c = cm_id_of(id);
 
+	FAIL_IF_ORDERED(-1);
 	(void)timeout_ms;
 	if (c->state != CM_ADDR) {
 		errno = EINVAL;
@@ -358,6 +364,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 {
 	struct queue_pair *q = NULL;
 
+	FAIL_IF_ORDERED(-1);
 	if (!pd)
 		pd = id->pd ? id->pd : device_pd();
 	if (!pd || id->qp || pd->context != id->verbs) {

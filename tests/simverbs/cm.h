@@ -55,6 +55,7 @@ struct cm_id {
 	struct message request; /* a caller's own, or the one that came */
 	struct engine_timer timer; /* of resolving, of the request, of timewait */
 	unsigned tries;
+	struct message reply; /* CM_ACCEPTED: to be repeated */
 	struct cm_id *next;
 };
 static inline struct cm_id *cm_id_of(struct rdma_cm_id *id)

@@ -8,12 +8,25 @@
 #include <string.h>
 #include "cm.h"
 #include "misuse.h"
+#include "order.h"
 
 static const uint64_t busy_ns = 5000000;
 
 static bool is_iwarp(void)
 {
 	return host_get()->adapter.iwarp;
+}
+
+/* The status of a call that the listener's program rejects. */
+static int reject_status(void)
+{
+	return is_iwarp() ? -(int)host_get()->adapter.reject_errno : REJ_BY_CONSUMER;
+}
+
+/* The status of a call to a port where nobody listens. */
+static int no_service_status(void)
+{
+	return is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE;
 }
 
 /* ---- private data ----------------------------------------------------------------------- */
@@ -122,7 +135,7 @@ void cm_hang_up(struct cm_id *c)
 	if (!c->link)
 		return;
 	if (c->state == CM_CALLED) {
-		m.connect.status = is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER;
+		m.connect.status = reject_status();
 		link_send(c->link, &m);
 	}
 	link_close(c->link);
@@ -161,10 +174,15 @@ static void hear_message(struct link *l, const struct message *m)
 
 	if (m->kind == MESSAGE_REP && c->state == CM_CALLING)
 		take_reply(c, m);
+	else if (m->kind == MESSAGE_REP && c->state == CM_CONNECTED)
+		send_plain(c, MESSAGE_RTU); /* the first was lost */
+	else if (m->kind == MESSAGE_REQ && c->state == CM_ACCEPTED && c->id.qp)
+		link_send_queue(l, &c->reply, queue_pair_of(c->id.qp));
 	else if (m->kind == MESSAGE_REJ && c->state == CM_CALLING)
 		report_rejection(c, m->connect.status, &m->connect);
 	else if (m->kind == MESSAGE_RTU && c->state == CM_ACCEPTED) {
 		c->state = CM_CONNECTED;
+		engine_cancel(&c->timer);
 		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
 	} else if (m->kind == MESSAGE_DREQ &&
 		   (c->state == CM_CONNECTED || c->state == CM_ACCEPTED)) {
@@ -194,7 +212,7 @@ static void send_request(struct cm_id *c)
 		if (errno == EAGAIN)
 			engine_set(&c->timer, busy_ns);
 		else
-			report_rejection(c, is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE, NULL);
+			report_rejection(c, no_service_status(), NULL);
 		return;
 	}
 	c->link->owner = c;
@@ -203,7 +221,7 @@ static void send_request(struct cm_id *c)
 	c->link->broken = is_iwarp() ? break_link : NULL;
 	if (link_start(c->link) ||
 	    link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
-		report_rejection(c, is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE, NULL);
+		report_rejection(c, no_service_status(), NULL);
 		return;
 	}
 	engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
@@ -221,6 +239,8 @@ void cm_call_timeout(struct engine_timer *t)
 		return;
 	}
 	if (c->tries++ < p->cm_retries) {
+		if (c->link && c->id.qp)
+			link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp));
 		engine_set(t, (uint64_t)p->cm_timeout * 1000000);
 		return;
 	}
@@ -233,6 +253,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	const struct personality *p = &host_get()->adapter;
 	struct cm_id *c = cm_id_of(id);
 
+	FAIL_IF_ORDERED(-1);
 	if (c->state != CM_ROUTE || !id->qp) {
 		errno = EINVAL;
 		return -1;
@@ -302,14 +323,32 @@ void cm_listen_ready(struct engine_watch *w)
 		link_close(l);
 }
 
+/* No RTU has come. */
+static void repeat_reply(struct engine_timer *t)
+{
+	struct cm_id *c = (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
+	const struct personality *p = &host_get()->adapter;
+
+	if (c->state != CM_ACCEPTED || !c->id.qp)
+		return;
+	if (c->tries++ < p->cm_retries) {
+		link_send_queue(c->link, &c->reply, queue_pair_of(c->id.qp));
+		engine_set(t, (uint64_t)p->cm_timeout * 1000000);
+		return;
+	}
+	c->state = CM_ENDED;
+	cm_report(c, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+}
+
 EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REP};
 	struct cm_id *c = cm_id_of(id);
 	struct queue_pair *q = queue_pair_of(id->qp);
 	int rc = -1;
 
-	if (!q || set_param(c, &m, param, host_get()->adapter.rep_private)) {
+	FAIL_IF_ORDERED(-1);
+	c->reply = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REP};
+	if (!q || set_param(c, &c->reply, param, host_get()->adapter.rep_private)) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -323,10 +362,13 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	queue_pair_connect(q, &c->link->remote, true);
 	c->state = CM_ACCEPTED;
 	/* A peer that has gone meanwhile is reported by an event. */
-	link_send_queue(c->link, &m, q);
+	link_send_queue(c->link, &c->reply, q);
 	if (is_iwarp()) {
 		c->state = CM_CONNECTED;
 		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+	} else {
+		c->timer.fire = repeat_reply;
+		engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
 	}
 	rc = 0;
 out:
@@ -342,7 +384,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 
 	if (set_private(&m.connect, data, len, host_get()->adapter.rej_private))
 		return -1;
-	m.connect.status = is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER;
+	m.connect.status = reject_status();
 	engine_lock();
 	errno = EINVAL;
 	if (c->state == CM_CALLED) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "cm.h"
 #include "misuse.h"
+#include "order.h"
 
 /* Signalled with each acknowledgement. */
 static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,6 +21,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	struct cm_channel *c;
 	int rc;
 
+	FAIL_IF_ORDERED(NULL);
 	if (!host_get()) {
 		errno = ENODEV;
 		return NULL;
@@ -102,12 +104,13 @@ static struct cm_event *make_event(struct cm_id *c, enum rdma_cm_event_type what
 void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
 	       const struct message_connect *with)
 {
-	struct cm_event *e = make_event(c, what, status, with);
+	bool response = what == RDMA_CM_EVENT_CONNECT_RESPONSE;
+	int as = response ? RDMA_CM_EVENT_ESTABLISHED : what;
+	struct cm_event *e;
 
-	if (what == RDMA_CM_EVENT_CONNECT_RESPONSE) {
-		e->event.event = RDMA_CM_EVENT_ESTABLISHED;
-		e->response = true;
-	}
+	order_event(&as, &status);
+	e = make_event(c, as, status, with);
+	e->response = response && as == RDMA_CM_EVENT_ESTABLISHED;
 	append_event(cm_channel_of(c->id.channel), e);
 }
 
@@ -208,6 +211,7 @@ EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *to)
 	struct cm_id *c = cm_id_of(id);
 	struct cm_event **at, *e;
 
+	FAIL_IF_ORDERED(-1);
 	if (!to) {
 		errno = EINVAL;
 		return -1;

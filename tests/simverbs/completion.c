@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "device.h"
 #include "misuse.h"
+#include "order.h"
 #include "queue_pair.h"
 #include "region.h"
 
@@ -28,8 +29,10 @@ static struct channel *channel_of(struct ibv_comp_channel *c)
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
-	struct channel *c = calloc(1, sizeof *c);
+	struct channel *c;
 
+	FAIL_IF_ORDERED(NULL);
+	c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
 	c->channel.context = context;
@@ -150,6 +153,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	const struct personality *p = &host_get()->adapter;
 	struct completion *q;
 
+	FAIL_IF_ORDERED(NULL);
 	if (cqe <= 0 || (uint32_t)cqe > p->max_cqe || vector < 0 ||
 	    vector >= context->num_comp_vectors) {
 		errno = EINVAL;
@@ -264,7 +268,10 @@ int completion_arm(struct ibv_cq *cq, int solicited)
 {
 	struct completion *c = completion_of(cq);
 	uint32_t wish = solicited ? WISH_SOLICITED : WISH_ANY, before = WISH_NONE;
+	int ordered = order_failure("ibv_req_notify_cq");
 
+	if (ordered)
+		return ordered;
 	/* A weaker wish does not take the place of a stronger one. */
 	while (before < wish && !atomic_compare_exchange_weak(&c->area->armed, &before, wish))
 		;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "completion.h"
 #include "misuse.h"
+#include "order.h"
 #include "queue_pair.h"
 #include "transfer.h"
 
@@ -101,10 +102,11 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 		.phys_state = 5,
 		.link_layer = p->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
 	};
+	int ordered = order_failure("ibv_query_port");
 
 	(void)context;
-	if (port != 1)
-		return EINVAL;
+	if (ordered || port != 1)
+		return ordered ? ordered : EINVAL;
 	memset(attr, 0, size);
 	memcpy(attr, &full, size < sizeof full ? size : sizeof full);
 	return 0;
@@ -122,7 +124,10 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	const struct personality *p = &host_get()->adapter;
+	int ordered = order_failure("ibv_query_device");
 
+	if (ordered)
+		return ordered;
 	(void)context;
 	*attr = (struct ibv_device_attr){
 		.max_mr_size = p->max_mr_size,
@@ -147,8 +152,10 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	struct verbs_context *v = calloc(1, sizeof *v);
+	struct verbs_context *v;
 
+	FAIL_IF_ORDERED(NULL);
+	v = calloc(1, sizeof *v);
 	if (!v)
 		return NULL;
 	v->sz = sizeof *v;
@@ -197,8 +204,10 @@ struct ibv_context *device_context(void)
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
-	struct pd *p = calloc(1, sizeof *p);
+	struct pd *p;
 
+	FAIL_IF_ORDERED(NULL);
+	p = calloc(1, sizeof *p);
 	if (!p)
 		return NULL;
 	p->pd.context = context;

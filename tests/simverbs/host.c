@@ -39,6 +39,7 @@ static const struct field {
 	FIELD(NUMBER, rep_private),
 	FIELD(NUMBER, rej_private),
 	FIELD(FLAG, padded),
+	FIELD(NUMBER, reject_errno),
 	FIELD(NUMBER, mtu),
 	FIELD(NUMBER, mtu_active),
 	FIELD(NUMBER, ack_timeout),

@@ -36,6 +36,7 @@ struct personality {
 	 * that many bytes. */
 	uint32_t req_private, rep_private, rej_private;
 	bool padded;
+	uint32_t reject_errno; /* iWARP: the status of a call that the listener's program rejects */
 	uint32_t mtu, mtu_active;
 	uint32_t ack_timeout; /* 4.096 us * 2^N */
 	uint32_t cm_timeout; /* ms from a request to its repetition */

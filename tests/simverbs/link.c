@@ -10,9 +10,23 @@
 #include <unistd.h>
 #include "completion.h"
 #include "misuse.h"
+#include "order.h"
 #include "transfer.h"
 
 static struct link *links;
+
+/* A child that goes on with a socket of its parent would hide the parent's end from the peer. */
+static void forget_parent(void)
+{
+	for (struct link *l = links; l; l = l->next)
+		close(l->watch.fd);
+	links = NULL;
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
+}
 
 /* ---- sockets ---------------------------------------------------------------------------- */
 
@@ -47,6 +61,12 @@ int link_bind(const char *name)
 	return fd;
 }
 
+static void close_all(const int *fds, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+}
+
 static void take_message(struct link *l, const struct message *m, int *fds, unsigned count)
 {
 	switch (m->kind) {
@@ -61,7 +81,10 @@ static void take_message(struct link *l, const struct message *m, int *fds, unsi
 		return;
 	case MESSAGE_REQ:
 	case MESSAGE_REP:
-		if (remote_map_queue(&l->remote, fds, count))
+		/* A repetition has nothing new. */
+		if (l->remote.queue)
+			close_all(fds, count);
+		else if (remote_map_queue(&l->remote, fds, count))
 			complain("map a peer's queue pair: %s", strerror(errno));
 		break;
 	default:
@@ -78,6 +101,10 @@ static void read_link(struct engine_watch *w)
 	unsigned count;
 	int rc = message_receive(w->fd, &m, fds, &count);
 
+	if (rc > 0 && order_is_silent()) {
+		close_all(fds, count);
+		return;
+	}
 	if (rc > 0) {
 		take_message(l, &m, fds, count);
 		return;
@@ -85,7 +112,8 @@ static void read_link(struct engine_watch *w)
 	if (rc < 0 && errno == EAGAIN)
 		return;
 	engine_unwatch(w);
-	l->ended(l);
+	if (!order_is_silent())
+		l->ended(l);
 }
 
 /* After engine_poke(). */
@@ -168,7 +196,9 @@ void link_close(struct link *l)
 	if (*at)
 		*at = l->next;
 	engine_unwatch(&l->watch);
-	close(l->watch.fd);
+	/* Over a silent path the peer would not hear of it. */
+	if (!order_is_silent())
+		close(l->watch.fd);
 	remote_clear(&l->remote);
 	pthread_mutex_destroy(&l->remote.lock);
 	free(l);
@@ -187,8 +217,25 @@ void link_close_owned(const void *owner)
 
 /* ---- sending ---------------------------------------------------------------------------- */
 
+/* Returns true for a message of the connection manager that does not arrive. */
+static bool is_lost(const struct message *m)
+{
+	static const char *const kinds[] = {
+		[MESSAGE_REQ] = "REQ",
+		[MESSAGE_REP] = "REP",
+		[MESSAGE_RTU] = "RTU",
+		[MESSAGE_REJ] = "REJ",
+		[MESSAGE_DREQ] = "DREQ",
+	};
+
+	return order_is_silent() || (m->kind < sizeof kinds / sizeof *kinds && kinds[m->kind] &&
+				     order_loss(kinds[m->kind]));
+}
+
 int link_send(struct link *l, const struct message *m)
 {
+	if (is_lost(m))
+		return 0;
 	return message_send(l->watch.fd, m, NULL, 0);
 }
 
@@ -218,13 +265,15 @@ int link_send_queue(struct link *l, const struct message *m, struct queue_pair *
 
 	if (!region_table(&table))
 		return -1;
+	l->q = q;
+	if (is_lost(m))
+		return 0;
 	fds[FD_QUEUE] = q->area_fd;
 	fds[FD_COMPLETIONS] = c->area_fd;
 	fds[FD_REGIONS] = table;
 	fds[FD_CHANNEL] = channel;
 	if (message_send(l->watch.fd, m, fds, channel < 0 ? FD_CHANNEL : FD_CHANNEL + 1))
 		return -1;
-	l->q = q;
 	region_each(q->area->pd, announce_region, l);
 	return 0;
 }

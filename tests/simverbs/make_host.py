@@ -10,6 +10,7 @@ import argparse
 import ipaddress
 import pathlib
 import secrets
+import shutil
 
 HERE = pathlib.Path(__file__).resolve().parent
 PCI = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
@@ -84,7 +85,9 @@ def make_sys(top, words, addresses, netdev):
 def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=()):
     source = HERE / "personalities" / personality
     top = pathlib.Path(directory)
-    top.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(top, ignore_errors=True)
+    top.mkdir(parents=True)
+    top.chmod(0o755)
     (top / "personality").write_text(source.read_text())
     lines = ["fabric " + (fabric or secrets.token_hex(8))]
     lines += ["address " + a for a in addresses] + ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]

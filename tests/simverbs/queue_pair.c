@@ -8,6 +8,7 @@
 #include "device.h"
 #include "host.h"
 #include "misuse.h"
+#include "order.h"
 #include "region.h"
 #include "transfer.h"
 
@@ -16,6 +17,18 @@ enum { WQE_SEND_BYTES = 64, WQE_RECV_BYTES = 16 };
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue_pair *all;
 static _Atomic uint32_t last_number = 0x100;
+
+/* A child cannot use its parent's. */
+static void forget_parent(void)
+{
+	pthread_mutex_init(&all_lock, NULL);
+	all = NULL;
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
+}
 
 /* ---- making ----------------------------------------------------------------------------- */
 
@@ -139,6 +152,18 @@ void queue_pair_free(struct queue_pair *q)
 	free(q);
 }
 
+void queue_pair_silence(void)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next) {
+		uint32_t ready = QUEUE_READY;
+
+		if (q->area)
+			atomic_compare_exchange_strong(&q->area->state, &ready, QUEUE_IDLE);
+	}
+	pthread_mutex_unlock(&all_lock);
+}
+
 void queue_pair_settle(uint32_t pd)
 {
 	pthread_mutex_lock(&all_lock);
@@ -198,8 +223,12 @@ static int post_receive(struct queue_pair *q, const struct ibv_recv_wr *wr)
 int queue_pair_post(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct queue_pair *q = queue_pair_of(qp);
-	int rc = 0;
+	int rc = order_failure("ibv_post_recv");
 
+	if (rc) {
+		*bad = wr;
+		return rc;
+	}
 	pthread_mutex_lock(&q->recv_lock);
 	for (; wr && !rc; wr = wr->next) {
 		rc = post_receive(q, wr);
@@ -222,7 +251,8 @@ void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends)
 	q->remote = remote;
 	if (sends && q->qp.state == IBV_QPS_INIT)
 		q->qp.state = IBV_QPS_RTS;
-	atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
+	if (!order_is_silent())
+		atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -318,14 +348,17 @@ static enum ibv_wc_opcode completion_opcode(enum ibv_wr_opcode opcode)
 								       : IBV_WC_RDMA_WRITE;
 }
 
-static int reap_sends(struct queue_pair *q, int most, struct ibv_wc *wc)
+static int reap_sends(struct queue_pair *q, bool flushed, int most, struct ibv_wc *wc)
 {
 	int n = 0;
 
 	pthread_mutex_lock(&q->lock);
 	while (n < most && q->reaped < q->done) {
-		struct send_entry *e = &q->sends[q->reaped++ % q->max_send];
+		struct send_entry *e = &q->sends[q->reaped % q->max_send];
 
+		if (e->status == IBV_WC_WR_FLUSH_ERR && !flushed)
+			break;
+		q->reaped++;
 		if (!e->signaled)
 			continue;
 		q->reaped_signaled++;
@@ -361,7 +394,7 @@ static void describe_receive(const struct queue_pair *q, const struct area_recei
 	wc->wc_flags = r->flags;
 }
 
-static int reap_receives(struct queue_pair *q, int most, struct ibv_wc *wc)
+static int reap_receives(struct queue_pair *q, bool flushed, int most, struct ibv_wc *wc)
 {
 	struct queue_area *a = q->area;
 	uint64_t filled;
@@ -371,8 +404,13 @@ static int reap_receives(struct queue_pair *q, int most, struct ibv_wc *wc)
 		queue_pair_break(q);
 	pthread_mutex_lock(&q->recv_lock);
 	filled = atomic_load(&a->filled);
-	for (; n < most && q->polled < filled; q->polled++)
-		describe_receive(q, &a->receives[q->polled % a->slots], &wc[n++]);
+	for (; n < most && q->polled < filled; q->polled++) {
+		const struct area_receive *r = &a->receives[q->polled % a->slots];
+
+		if (r->status == IBV_WC_WR_FLUSH_ERR && !flushed)
+			break;
+		describe_receive(q, r, &wc[n++]);
+	}
 	pthread_mutex_unlock(&q->recv_lock);
 	return n;
 }
@@ -381,9 +419,13 @@ int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, 
 {
 	int n = 0;
 
-	if (q->qp.recv_cq == &c->cq)
-		n = reap_receives(q, most, wc);
-	if (q->qp.send_cq == &c->cq && n < most)
-		n += reap_sends(q, most - n, wc + n);
+	/* What broke the queue pair comes before all that was flushed for it, on both its queues.
+	 */
+	for (int flushed = 0; flushed < 2; flushed++) {
+		if (q->qp.recv_cq == &c->cq && n < most)
+			n += reap_receives(q, flushed, most - n, wc + n);
+		if (q->qp.send_cq == &c->cq && n < most)
+			n += reap_sends(q, flushed, most - n, wc + n);
+	}
 	return n;
 }

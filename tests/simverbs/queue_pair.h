@@ -15,7 +15,7 @@
 struct send_entry {
 	uint64_t wr_id, remote_addr;
 	enum ibv_wr_opcode opcode;
-	enum ibv_wc_status status;
+	enum ibv_wc_status status, ordered; /* ordered: order.h */
 	bool signaled, solicited, inlined;
 	uint32_t bytes, imm, rkey, sges;
 	struct area_sge sge[AREA_SGES];
@@ -72,6 +72,9 @@ void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status);
 /* For completion.c: completions for c that wait; take at most that many. */
 uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c);
 int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc);
+
+/* Peers get no answer any more from any queue pair of this process. */
+void queue_pair_silence(void);
 
 /* Waits until no peer copies into the memory of a protection domain. */
 void queue_pair_settle(uint32_t pd);

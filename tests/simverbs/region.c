@@ -12,6 +12,7 @@
 #include "host.h"
 #include "link.h"
 #include "misuse.h"
+#include "order.h"
 #include "queue_pair.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -51,6 +52,24 @@ int memory_lock(uint64_t bytes)
 void memory_unlock(uint64_t bytes)
 {
 	atomic_fetch_sub(&locked, bytes);
+}
+
+/* A child has none of its parent's regions: their memory is not there. */
+static void forget_parent(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	if (table_fd >= 0)
+		close(table_fd);
+	table_fd = -1;
+	table = NULL;
+	regions = NULL;
+	count = 0;
+	atomic_store(&locked, 0);
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -140,8 +159,12 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 {
 	const struct personality *p = &host_get()->adapter;
 	struct region *r;
-	int rc;
+	int rc = order_failure("ibv_reg_mr");
 
+	if (rc) {
+		errno = rc;
+		return NULL;
+	}
 	/* ib_uverbs_reg_mr(): remote writes need local ones. */
 	if ((access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE)) || !length ||
 	    length > p->max_mr_size) {

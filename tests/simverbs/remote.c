@@ -86,6 +86,11 @@ int remote_map_region(struct remote *r, const struct message_region *m, int *fds
 	struct remote_region to = {.key = m->key, .first = m->first}, *more;
 	int rc = -1;
 
+	for (unsigned i = 0; i < r->count; i++)
+		if (r->regions[i].key == m->key) {
+			close_fds(fds, count);
+			return 0;
+		}
 	if (m->pieces == count && count <= SEGMENT_PIECES)
 		rc = map_pieces(&to, m, fds);
 	else

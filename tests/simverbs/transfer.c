@@ -6,6 +6,7 @@
 #include <string.h>
 #include "host.h"
 #include "misuse.h"
+#include "order.h"
 #include "queue_pair.h"
 #include "region.h"
 
@@ -193,7 +194,7 @@ static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 	struct remote *r = q->remote;
 	struct outcome o;
 
-	if (!r || !r->queue)
+	if (!r || !r->queue || order_is_silent())
 		return (struct outcome){.what = NO_ANSWER};
 	pthread_mutex_lock(&r->lock);
 	area_lock(&r->queue->filling);
@@ -252,7 +253,8 @@ static bool advance(struct queue_pair *q, uint64_t *wait_ns)
 {
 	*wait_ns = 0;
 	while (q->done < q->posted) {
-		struct outcome o = deliver(q, &q->sends[q->done % q->max_send]);
+		const struct send_entry *e = &q->sends[q->done % q->max_send];
+		struct outcome o = e->ordered ? fail_with(e->ordered) : deliver(q, e);
 		enum ibv_wc_status status;
 
 		if (o.what == DELIVERED) {
@@ -261,7 +263,7 @@ static bool advance(struct queue_pair *q, uint64_t *wait_ns)
 		}
 		if (!give_up(q, &o, &status, wait_ns))
 			return false;
-		queue_pair_finish_send(q, soften_status(status));
+		queue_pair_finish_send(q, e->ordered ? status : soften_status(status));
 		return true;
 	}
 	return false;
@@ -342,6 +344,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 				 .opcode = wr->opcode,
 				 .imm = wr->imm_data,
 				 .sges = (uint32_t)wr->num_sge,
+				 .ordered = order_status(),
 				 .signaled =
 					 q->all_signaled || wr->send_flags & IBV_SEND_SIGNALED,
 				 .solicited = (wr->send_flags & IBV_SEND_SOLICITED) != 0};
@@ -384,8 +387,14 @@ int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 	struct queue_pair *q = queue_pair_of(qp);
 	bool broken = false, waits;
 	uint64_t wait_ns = 0;
-	int rc;
+	int rc = order_failure("ibv_post_send");
 
+	if (rc) {
+		*bad = wr;
+		return rc;
+	}
+	if (order_silence())
+		queue_pair_silence();
 	pthread_mutex_lock(&q->lock);
 	if (q->must_listen && atomic_load(&q->area->filled) == 0)
 		misuse("ibv_post_send: on iWARP the connecting end must send first");

@@ -16,6 +16,7 @@
 struct host near, far;
 unsigned slow = 1;
 enum rdma_op door_op = RDMA_OP_SEND;
+bool door_iwarp;
 
 static void read_op(void)
 {
@@ -35,7 +36,7 @@ static void read_op(void)
 
 bool hosts_find(void)
 {
-	const char *transport = getenv("SLUICE_TRANSPORT");
+	const char *transport = getenv("SLUICE_TRANSPORT"), *sim = getenv("SLUICE_SIM");
 
 	if (transport && strcmp(transport, "rxe") == 0) {
 		near = (struct host){"10.77.1.1", "fd77:1::1", NULL, "10.77.1.9", "rx0", ""};
@@ -55,6 +56,7 @@ bool hosts_find(void)
 		near = (struct host){.address = getenv("SLUICE_TEST_NEAR")};
 		far = (struct host){.address = getenv("SLUICE_TEST_FAR")};
 	}
+	door_iwarp = transport && (strcmp(transport, "siw") == 0 || (sim && strstr(sim, "iwarp")));
 	if (getenv("SLUICE_LAB"))
 		slow = 3;
 	read_op();

@@ -29,7 +29,14 @@ extern unsigned slow;
 /* The data operation: SLUICE_RDMA_OP as for --rdma-op; SEND if it is not set. */
 extern enum rdma_op door_op;
 
+<<<<<<< HEAD
 /* Sets all of these. False when no hosts are named. */
+=======
+/* The adapter is iWARP's: it has no write with immediate. */
+extern bool door_iwarp;
+
+/* Sets all of these.  False when no hosts are named. */
+>>>>>>> 1d7323b (simverbs: order faults, test the simulation itself)
 bool hosts_find(void);
 /* Moves the calling thread, and threads that it starts, to that host. */
 void host_enter(const struct host *h);

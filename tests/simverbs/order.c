@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "order.h"
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "misuse.h"
+
+enum { RULES = 16 };
+
+struct rule {
+	char kind[16], name[40];
+	int n, errnum, is, as, status;
+	_Atomic int count;
+};
+
+static struct rule rules[RULES];
+static unsigned count;
+static _Atomic bool silent;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int *find_number(struct rule *r, const char *name, size_t len)
+{
+	const struct {
+		const char *name;
+		int *at;
+	} numbers[] = {{"n", &r->n},
+		       {"errno", &r->errnum},
+		       {"is", &r->is},
+		       {"as", &r->as},
+		       {"status", &r->status}};
+
+	for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (strlen(numbers[i].name) == len && strncmp(name, numbers[i].name, len) == 0)
+			return numbers[i].at;
+	misuse("SIMVERBS_FAULT: what is %s?", name);
+}
+
+/* "n=2", or the rule's name */
+static void set_word(struct rule *r, const char *word)
+{
+	const char *equals = strchr(word, '=');
+	char *end;
+
+	if (!equals) {
+		snprintf(r->name, sizeof r->name, "%s", word);
+		return;
+	}
+	*find_number(r, word, (size_t)(equals - word)) = (int)strtol(equals + 1, &end, 10);
+	if (*end || end == equals + 1)
+		misuse("SIMVERBS_FAULT: what is %s?", word);
+}
+
+static void read_rule(char *text)
+{
+	static const char *const kinds[] = {"fail", "status", "event", "lose", "silent"};
+	struct rule *r = &rules[count];
+	char *words = strchr(text, ':'), *at;
+	bool known = false;
+
+	if (!words || count == RULES)
+		misuse("SIMVERBS_FAULT: can't follow %s", text);
+	*words++ = '\0';
+	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		known |= strcmp(text, kinds[i]) == 0;
+	if (!known)
+		misuse("SIMVERBS_FAULT: what is %s?", text);
+	snprintf(r->kind, sizeof r->kind, "%s", text);
+	for (char *word = strtok_r(words, ",", &at); word; word = strtok_r(NULL, ",", &at))
+		set_word(r, word);
+	count++;
+}
+
+static void read_rules(void)
+{
+	const char *text = getenv("SIMVERBS_FAULT");
+	char *copy = text ? strdup(text) : NULL, *at;
+
+	for (char *rule = copy ? strtok_r(copy, ";", &at) : NULL; rule;
+	     rule = strtok_r(NULL, ";", &at))
+		read_rule(rule);
+	free(copy);
+}
+
+/* The rule that this occurrence is the N-th of. */
+static struct rule *find_rule(const char *kind, const char *name)
+{
+	struct rule *found = NULL;
+
+	pthread_once(&once, read_rules);
+	for (unsigned i = 0; i < count; i++) {
+		struct rule *r = &rules[i];
+		int n;
+
+		if (strcmp(r->kind, kind) || (name && strcmp(r->name, name)))
+			continue;
+		n = atomic_fetch_add(&r->count, 1) + 1;
+		if (!found && (r->n == 0 || r->n == n))
+			found = r;
+	}
+	return found;
+}
+
+int order_failure(const char *function)
+{
+	const struct rule *r = find_rule("fail", function);
+
+	return r ? r->errnum : 0;
+}
+
+int order_status(void)
+{
+	const struct rule *r = find_rule("status", NULL);
+
+	return r ? r->is : 0;
+}
+
+void order_event(int *what, int *status)
+{
+	static const char *const names[] = {
+		[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
+		[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
+		[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
+		[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
+		[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
+		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
+	};
+	const struct rule *r = NULL;
+
+	if ((unsigned)*what < sizeof names / sizeof *names && names[*what])
+		r = find_rule("event", names[*what]);
+	if (!r)
+		return;
+	*what = r->as;
+	*status = r->status;
+}
+
+bool order_loss(const char *kind)
+{
+	return find_rule("lose", kind) != NULL;
+}
+
+bool order_silence(void)
+{
+	pthread_once(&once, read_rules);
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(rules[i].kind, "silent") == 0 &&
+		    atomic_fetch_add(&rules[i].count, 1) + 1 >= rules[i].n)
+			atomic_store(&silent, true);
+	return atomic_load(&silent);
+}
+
+bool order_is_silent(void)
+{
+	return atomic_load(&silent);
+}

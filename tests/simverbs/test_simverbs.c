@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The simulated verbs themselves: two processes, two users, one of them in a sandbox; what an
+ * adapter reports when something goes wrong; and that misuse ends a program. Linked with rdma-core
+ * as the programs are; SIMVERBS and LD_LIBRARY_PATH bring the simulation in.
+ */
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <linux/landlock.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "test_end.h"
+
+#define NEAR "127.77.0.1"
+#define FAR "127.77.0.2"
+
+enum { NOBODY = 65534 };
+
+static bool iwarp;
+
+/* ---- the other process ------------------------------------------------------------------ */
+
+/* A caller in a process of its own; its result is its exit code. */
+struct caller {
+	pid_t pid;
+	int to, from; /* pipes, to order what comes next */
+};
+
+typedef int caller_fn(uint16_t port, int from, int to);
+
+static void start_caller(struct caller *c, caller_fn *fn, uint16_t port)
+{
+	int down[2], up[2];
+
+	assert_int_equal(pipe(down) | pipe(up), 0);
+	c->pid = fork();
+	assert_true(c->pid >= 0);
+	if (c->pid == 0) {
+		alarm(30);
+		close(down[1]);
+		close(up[0]);
+		_exit(fn(port, down[0], up[1]));
+	}
+	close(down[0]);
+	close(up[1]);
+	c->to = down[1];
+	c->from = up[0];
+}
+
+static void tell(int fd)
+{
+	END_NEED(write(fd, "x", 1) == 1);
+}
+
+static void await(int fd)
+{
+	char x;
+
+	END_NEED(read(fd, &x, 1) == 1);
+}
+
+static int end_caller(struct caller *c)
+{
+	int status;
+
+	close(c->to);
+	close(c->from);
+	assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+	return status;
+}
+
+/* This process listens, and a caller that runs fn comes. The listener is made after the fork: a
+ * child must not have it. So the port goes by a pipe. */
+static void open_pair(struct end *e, struct caller *c, caller_fn *fn, struct end_event *request)
+{
+	uint16_t port;
+
+	start_caller(c, fn, 0);
+	port = end_listen(e, FAR);
+	assert_int_equal(write(c->to, &port, sizeof port), sizeof port);
+	end_take(e, request);
+}
+
+static void call(struct end *e, int from, unsigned receives, int access)
+{
+	uint16_t port;
+
+	END_NEED(read(from, &port, sizeof port) == sizeof port);
+	end_resolve(e, FAR, port);
+	end_equip(e, receives, access);
+}
+
+static void connect_caller(struct end *e, uint8_t rnr_retry)
+{
+	END_NEED(end_connect(e, "hello", 5, rnr_retry) == 0);
+	END_NEED(end_expect(e).what == RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void accept_caller(struct end *e, unsigned receives, int access, uint8_t rnr_retry)
+{
+	end_equip(e, receives, access);
+	assert_int_equal(end_accept(e, rnr_retry), 0);
+	assert_int_equal(end_expect(e).what, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+/* ---- messages --------------------------------------------------------------------------- */
+
+static const uint32_t sizes[] = {0, 1, 4095, 4096, 65537, END_BYTES};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void fill(uint8_t *at, uint32_t len, unsigned seed)
+{
+	for (uint32_t i = 0; i < len; i++)
+		at[i] = (uint8_t)(i * 31 + seed + (i >> 8));
+}
+
+static bool is_filled(const uint8_t *at, uint32_t len, unsigned seed)
+{
+	for (uint32_t i = 0; i < len; i++)
+		if (at[i] != (uint8_t)(i * 31 + seed + (i >> 8)))
+			return false;
+	return true;
+}
+
+static int send_sizes(uint16_t port, int from, int to)
+{
+	struct end e = {0};
+
+	(void)port;
+	call(&e, from, 0, 0);
+	connect_caller(&e, 0);
+	for (unsigned i = 0; i < SIZES; i++) {
+		struct ibv_wc wc;
+
+		fill(e.memory + (size_t)i * END_BYTES, sizes[i], i);
+		END_NEED(end_send(&e, i, sizes[i]) == 0);
+		wc = end_reap(&e);
+		END_NEED(wc.status == IBV_WC_SUCCESS && wc.wr_id == i);
+	}
+	await(from);
+	end_close(&e);
+	tell(to);
+	return 0;
+}
+
+static void receive_sizes(caller_fn *fn)
+{
+	struct end_event request;
+	struct end e = {0};
+	struct caller c;
+
+	open_pair(&e, &c, fn, &request);
+	/* The connection manager of InfiniBand pads; that of iWARP does not. */
+	assert_int_equal(request.len, iwarp ? 5 : 56);
+	assert_memory_equal(request.data, "hello\0", iwarp ? 5 : 6);
+	accept_caller(&e, SIZES, 0, 0);
+	for (unsigned i = 0; i < SIZES; i++) {
+		struct ibv_wc wc = end_reap(&e);
+
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.opcode, IBV_WC_RECV);
+		assert_int_equal(wc.wr_id, i);
+		assert_int_equal(wc.byte_len, sizes[i]);
+		assert_true(is_filled(e.memory + (size_t)i * END_BYTES, sizes[i], i));
+	}
+	tell(c.to);
+	await(c.from);
+	assert_int_equal(end_expect(&e).what, RDMA_CM_EVENT_DISCONNECTED);
+	end_close(&e);
+	assert_int_equal(end_caller(&c), 0);
+}
+
+static void test_messages_of_all_sizes(void **state)
+{
+	(void)state;
+	receive_sizes(send_sizes);
+}
+
+static int send_as_nobody(uint16_t port, int from, int to)
+{
+	END_NEED(setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0);
+	return send_sizes(port, from, to);
+}
+
+static void test_two_users_others_than_root(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	receive_sizes(send_as_nobody);
+}
+
+/* Nothing of the file system may be opened any more. */
+static bool restrict_process(void)
+{
+	struct landlock_ruleset_attr attr = {
+		.handled_access_fs = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
+				     LANDLOCK_ACCESS_FS_WRITE_FILE |
+				     LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_EXECUTE};
+	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
+	bool done;
+
+	if (fd < 0)
+		return false;
+	done = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       syscall(SYS_landlock_restrict_self, fd, 0) == 0;
+	close(fd);
+	return done;
+}
+
+static int send_in_sandbox(uint16_t port, int from, int to)
+{
+	/* The personality is read before, as a program would have opened its device before. */
+	ibv_free_device_list(ibv_get_device_list(NULL));
+	END_NEED(restrict_process());
+	END_NEED(fopen("/etc/passwd", "re") == NULL && errno == EACCES);
+	return send_sizes(port, from, to);
+}
+
+static void test_a_sandbox_of_landlock(void **state)
+{
+	struct landlock_ruleset_attr attr = {.handled_access_fs = LANDLOCK_ACCESS_FS_READ_FILE};
+	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
+
+	(void)state;
+	if (fd < 0)
+		skip();
+	close(fd);
+	receive_sizes(send_in_sandbox);
+}
+
+/* ---- writes ----------------------------------------------------------------------------- */
+
+struct ring {
+	uint64_t at;
+	uint32_t key;
+};
+
+static int write_ring(uint16_t port, int from, int to)
+{
+	struct end e = {0};
+	struct ring ring;
+	struct ibv_wc wc;
+
+	(void)port;
+	call(&e, from, 0, 0);
+	connect_caller(&e, 0);
+	END_NEED(read(from, &ring, sizeof ring) == sizeof ring);
+	fill(e.memory, END_BYTES, 3);
+	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES, ring.at + END_BYTES, ring.key) == 0);
+	END_NEED(end_reap(&e).status == IBV_WC_SUCCESS);
+	if (iwarp) {
+		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) ==
+			 EINVAL);
+		END_NEED(end_send(&e, 0, 9) == 0);
+	} else {
+		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) == 0);
+	}
+	END_NEED(end_reap(&e).status == IBV_WC_SUCCESS);
+	await(from);
+	/* One byte beyond the region. */
+	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES,
+			   ring.at + (uint64_t)(END_SLOTS - 1) * END_BYTES + 1, ring.key) == 0);
+	wc = end_reap(&e);
+	END_NEED(wc.status == (iwarp ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR));
+	tell(to);
+	await(from);
+	end_close(&e);
+	return 0;
+}
+
+static void test_writes(void **state)
+{
+	struct end_event request;
+	struct end e = {0};
+	struct caller c;
+	struct ring ring;
+	struct ibv_wc wc;
+
+	(void)state;
+	open_pair(&e, &c, write_ring, &request);
+	accept_caller(&e, 2, IBV_ACCESS_REMOTE_WRITE, 0);
+	ring = (struct ring){(uintptr_t)e.memory, e.mr->rkey};
+	assert_int_equal(write(c.to, &ring, sizeof ring), sizeof ring);
+	wc = end_reap(&e);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, iwarp ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
+	assert_int_equal(wc.byte_len, 9);
+	if (!iwarp)
+		assert_int_equal(ntohl(wc.imm_data), 77);
+	assert_true(is_filled(e.memory + END_BYTES, END_BYTES, 3));
+	tell(c.to);
+	await(c.from);
+	/* What was written beyond the region broke this queue pair, too. */
+	assert_int_equal(end_reap(&e).status, IBV_WC_WR_FLUSH_ERR);
+	tell(c.to);
+	end_close(&e);
+	assert_int_equal(end_caller(&c), 0);
+}
+
+/* ---- ends and rejections ---------------------------------------------------------------- */
+
+static int connect_and_wait(uint16_t port, int from, int to)
+{
+	struct end e = {0};
+
+	(void)port;
+	call(&e, from, 0, 0);
+	connect_caller(&e, 0);
+	tell(to);
+	await(from);
+	return 1;
+}
+
+static void test_a_peer_that_is_killed(void **state)
+{
+	struct end_event request;
+	struct end e = {0};
+	struct caller c;
+	struct ibv_wc wc;
+
+	(void)state;
+	open_pair(&e, &c, connect_and_wait, &request);
+	accept_caller(&e, 2, 0, 0);
+	await(c.from);
+	kill(c.pid, SIGKILL);
+	assert_int_equal(end_expect(&e).what, RDMA_CM_EVENT_DISCONNECTED);
+	/* On InfiniBand receives stay posted until the connection is ended here. */
+	if (!iwarp)
+		assert_int_equal(ibv_poll_cq(e.cq, 1, &wc), 0);
+	rdma_disconnect(e.id);
+	assert_int_equal(end_reap(&e).status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(end_reap(&e).status, IBV_WC_WR_FLUSH_ERR);
+	end_close(&e);
+	assert_true(WIFSIGNALED(end_caller(&c)));
+}
+
+static int expect_rejection(uint16_t port, int from, int to)
+{
+	struct end_event got;
+	struct end e = {0};
+
+	(void)port;
+	(void)to;
+	call(&e, from, 0, 0);
+	END_NEED(end_connect(&e, NULL, 0, 0) == 0);
+	got = end_expect(&e);
+	END_NEED(got.what == RDMA_CM_EVENT_REJECTED);
+	END_NEED(got.status == (iwarp ? -ECONNREFUSED : 28));
+	END_NEED(got.len == (iwarp ? 2 : 148) && memcmp(got.data, "no", 2) == 0);
+	end_close(&e);
+	return 0;
+}
+
+static void test_a_rejection_has_its_reason(void **state)
+{
+	struct end_event request;
+	struct end e = {0};
+	struct caller c;
+
+	(void)state;
+	open_pair(&e, &c, expect_rejection, &request);
+	assert_int_equal(rdma_reject(e.id, "no", 2), 0);
+	assert_int_equal(end_caller(&c), 0);
+	end_close(&e);
+}
+
+static void test_nobody_listens(void **state)
+{
+	uint8_t data[64] = {0};
+	struct end_event got;
+	struct end e = {0};
+
+	(void)state;
+	end_resolve(&e, FAR, 9);
+	end_equip(&e, 1, 0);
+	/* More than fits beside the address that librdmacm's kernel part puts there. */
+	if (!iwarp) {
+		assert_int_equal(end_connect(&e, data, 57, 0), -1);
+		assert_int_equal(errno, EINVAL);
+	}
+	assert_int_equal(end_connect(&e, data, 56, 0), 0);
+	got = end_expect(&e);
+	assert_int_equal(got.what, RDMA_CM_EVENT_REJECTED);
+	assert_int_equal(got.status, iwarp ? -ECONNREFUSED : 8);
+	end_close(&e);
+}
+
+/* ---- a receiver that is not ready ------------------------------------------------------- */
+
+static int send_unexpected(uint16_t port, int from, int to)
+{
+	struct end e = {0};
+
+	(void)port;
+	call(&e, from, 1, 0);
+	connect_caller(&e, 0);
+	END_NEED(end_send(&e, 1, 100) == 0);
+	/* The send is complete on iWARP as soon as it has left. */
+	END_NEED(end_reap(&e).status == (iwarp ? IBV_WC_SUCCESS : IBV_WC_RNR_RETRY_EXC_ERR));
+	await(from);
+	tell(to);
+	end_close(&e);
+	return 0;
+}
+
+static void test_no_receive_is_posted(void **state)
+{
+	struct end_event request;
+	struct end e = {0};
+	struct caller c;
+
+	(void)state;
+	open_pair(&e, &c, send_unexpected, &request);
+	accept_caller(&e, 0, 0, 0);
+	if (iwarp)
+		assert_int_equal(end_expect(&e).what, RDMA_CM_EVENT_DISCONNECTED);
+	tell(c.to);
+	await(c.from);
+	end_close(&e);
+	assert_int_equal(end_caller(&c), 0);
+}
+
+/* ---- misuse ----------------------------------------------------------------------------- */
+
+static void post_too_much(struct end *e)
+{
+	for (unsigned i = 0; i <= END_SLOTS; i++)
+		end_post(e, i % END_SLOTS);
+}
+
+static void post_unregistered(struct end *e)
+{
+	struct ibv_mr other = *e->mr;
+
+	other.lkey ^= 0x100;
+	e->mr = &other;
+	end_post(e, 0);
+}
+
+static void destroy_too_early(struct end *e)
+{
+	ibv_destroy_cq(e->cq);
+}
+
+static void free_domain_too_early(struct end *e)
+{
+	ibv_dealloc_pd(e->pd);
+}
+
+static void destroy_id_too_early(struct end *e)
+{
+	rdma_destroy_id(e->id);
+}
+
+static void test_misuse_ends_the_program(void **state)
+{
+	static void (*const misuses[])(struct end *) = {
+		post_too_much,         post_unregistered,    destroy_too_early,
+		free_domain_too_early, destroy_id_too_early,
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			struct rlimit none = {0, 0};
+			struct end e = {0};
+
+			setrlimit(RLIMIT_CORE, &none);
+			fclose(stderr);
+			close(STDERR_FILENO);
+			end_resolve(&e, FAR, 9);
+			end_equip(&e, 0, 0);
+			misuses[i](&e);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	}
+}
+
+/* ---- limits ----------------------------------------------------------------------------- */
+
+static int register_too_much(void)
+{
+	struct rlimit little = {64 << 10, 64 << 10};
+	struct end e = {0};
+	void *page = NULL;
+	struct ibv_pd *pd;
+
+	END_NEED(setrlimit(RLIMIT_MEMLOCK, &little) == 0);
+	END_NEED(setresuid(NOBODY, NOBODY, NOBODY) == 0);
+	end_resolve(&e, FAR, 9);
+	pd = ibv_alloc_pd(e.id->verbs);
+	END_NEED(posix_memalign(&page, 4096, 128 << 10) == 0);
+	END_NEED(pd && !ibv_reg_mr(pd, page, 128 << 10, IBV_ACCESS_LOCAL_WRITE) &&
+		 errno == ENOMEM);
+	e.mr = ibv_reg_mr(pd, page, 32 << 10, IBV_ACCESS_LOCAL_WRITE);
+	END_NEED(e.mr != NULL);
+	e.pd = pd;
+	end_close(&e);
+	free(page);
+	return 0;
+}
+
+static void test_locked_memory_of_others_than_root(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	pid = fork();
+	if (pid == 0)
+		_exit(register_too_much());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_what_an_adapter_has(void **state)
+{
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct end e = {0};
+
+	(void)state;
+	end_resolve(&e, FAR, 9);
+	end_equip(&e, 0, 0);
+	assert_int_equal(ibv_query_device(e.id->verbs, &device), 0);
+	assert_int_equal(ibv_query_port(e.id->verbs, e.id->port_num, &port), 0);
+	assert_int_equal(port.state, IBV_PORT_ACTIVE);
+	assert_int_equal(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+	assert_true(device.max_qp_wr > 0 && port.max_msg_sz >= 1 << 30);
+	assert_null(ibv_create_cq(e.id->verbs, device.max_cqe + 1, NULL, NULL, 0));
+	end_close(&e);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_messages_of_all_sizes),
+		cmocka_unit_test(test_two_users_others_than_root),
+		cmocka_unit_test(test_a_sandbox_of_landlock),
+		cmocka_unit_test(test_writes),
+		cmocka_unit_test(test_a_peer_that_is_killed),
+		cmocka_unit_test(test_a_rejection_has_its_reason),
+		cmocka_unit_test(test_nobody_listens),
+		cmocka_unit_test(test_no_receive_is_posted),
+		cmocka_unit_test(test_misuse_ends_the_program),
+		cmocka_unit_test(test_locked_memory_of_others_than_root),
+		cmocka_unit_test(test_what_an_adapter_has),
+	};
+	struct ibv_device **list;
+
+	/* In a child: what is made here must not be there in the children of the tests. */
+	if (!getenv("SIMVERBS")) {
+		fputs("SIMVERBS is not set\n", stderr);
+		return 77;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	list = ibv_get_device_list(NULL);
+	iwarp = list && list[0] && list[0]->transport_type == IBV_TRANSPORT_IWARP;
+	ibv_free_device_list(list);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
