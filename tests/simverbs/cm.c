@@ -57,8 +57,8 @@ void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any)
 				  : (const void *)&((const struct sockaddr_in *)(const void *)sa)
 					    ->sin_addr,
 			  ip, sizeof ip);
-	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, h->adapter.iwarp ? "iwarp" : "ib",
-		 ip, ntohs(port));
+	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, h->adapter.iwarp ? "iwarp" : "ib", ip,
+		 ntohs(port));
 }
 
 static in_port_t pick_port(void)

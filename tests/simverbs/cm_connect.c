@@ -219,8 +219,7 @@ static void send_request(struct cm_id *c)
 	c->link->heard = hear_message;
 	c->link->ended = end_link;
 	c->link->broken = is_iwarp() ? break_link : NULL;
-	if (link_start(c->link) ||
-	    link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
+	if (link_start(c->link) || link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
 		report_rejection(c, no_service_status(), NULL);
 		return;
 	}

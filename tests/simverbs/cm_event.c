@@ -116,8 +116,8 @@ void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
 
 void cm_report_caller(struct cm_id *listener, struct cm_id *caller)
 {
-	struct cm_event *e = make_event(caller, RDMA_CM_EVENT_CONNECT_REQUEST, 0,
-					&caller->request.connect);
+	struct cm_event *e =
+		make_event(caller, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &caller->request.connect);
 
 	e->event.listen_id = &listener->id;
 	append_event(cm_channel_of(listener->id.channel), e);

@@ -93,8 +93,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 		.max_mtu = encode_mtu(p->mtu),
 		.active_mtu = encode_mtu(p->mtu_active),
 		.gid_tbl_len = 256,
-		.max_msg_sz = p->max_msg_size > UINT32_MAX ? UINT32_MAX
-							   : (uint32_t)p->max_msg_size,
+		.max_msg_sz = p->max_msg_size > UINT32_MAX ? UINT32_MAX : (uint32_t)p->max_msg_size,
 		.pkey_tbl_len = 1,
 		.lid = p->ethernet ? 0 : 1,
 		.active_width = 2,

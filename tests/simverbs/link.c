@@ -221,11 +221,8 @@ void link_close_owned(const void *owner)
 static bool is_lost(const struct message *m)
 {
 	static const char *const kinds[] = {
-		[MESSAGE_REQ] = "REQ",
-		[MESSAGE_REP] = "REP",
-		[MESSAGE_RTU] = "RTU",
-		[MESSAGE_REJ] = "REJ",
-		[MESSAGE_DREQ] = "DREQ",
+		[MESSAGE_REQ] = "REQ", [MESSAGE_REP] = "REP",   [MESSAGE_RTU] = "RTU",
+		[MESSAGE_REJ] = "REJ", [MESSAGE_DREQ] = "DREQ",
 	};
 
 	return order_is_silent() || (m->kind < sizeof kinds / sizeof *kinds && kinds[m->kind] &&

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* One write, so that lines of several processes do not mix. */
-static void print_line(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
 {
 	char line[512];
 	int n = snprintf(line, sizeof line, "simverbs: ");

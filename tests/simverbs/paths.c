@@ -39,9 +39,9 @@ static void *find_next(const char *name)
 	return f;
 }
 
-#define NEXT(name, result, ...)                                                                   \
-	static result (*next)(__VA_ARGS__);                                                       \
-	if (!next)                                                                                \
+#define NEXT(name, result, ...)                                                                    \
+	static result (*next)(__VA_ARGS__);                                                        \
+	if (!next)                                                                                 \
 		*(void **)&next = find_next(name);
 
 static bool is_below(const char *path, const char *top)
@@ -68,19 +68,19 @@ static const char *redirect(const char *path, char room[PATH_MAX])
 	return room;
 }
 
-#define OPEN(exported, name)                                                                      \
-	EXPORT int exported(const char *path, int flags, ...);                                    \
-	EXPORT int exported(const char *path, int flags, ...)                                     \
-	{                                                                                         \
-		char room[PATH_MAX];                                                              \
-		mode_t mode = 0;                                                                  \
-		va_list ap;                                                                       \
-		NEXT(name, int, const char *, int, ...)                                           \
-		va_start(ap, flags);                                                              \
-		if (flags & (O_CREAT | __O_TMPFILE))                                              \
-			mode = va_arg(ap, mode_t);                                                \
-		va_end(ap);                                                                       \
-		return next(redirect(path, room), flags, mode);                                   \
+#define OPEN(exported, name)                                                                       \
+	EXPORT int exported(const char *path, int flags, ...);                                     \
+	EXPORT int exported(const char *path, int flags, ...)                                      \
+	{                                                                                          \
+		char room[PATH_MAX];                                                               \
+		mode_t mode = 0;                                                                   \
+		va_list ap;                                                                        \
+		NEXT(name, int, const char *, int, ...)                                            \
+		va_start(ap, flags);                                                               \
+		if (flags & (O_CREAT | __O_TMPFILE))                                               \
+			mode = va_arg(ap, mode_t);                                                 \
+		va_end(ap);                                                                        \
+		return next(redirect(path, room), flags, mode);                                    \
 	}
 OPEN(open, "open")
 OPEN(open64, "open64")

@@ -154,8 +154,7 @@ void region_each(uint32_t pd, void (*fn)(const struct region *r, void *arg), voi
 
 /* ---- calls ------------------------------------------------------------------------------ */
 
-static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length,
-				      uint32_t access)
+static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint32_t access)
 {
 	const struct personality *p = &host_get()->adapter;
 	struct region *r;
@@ -174,8 +173,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	r = calloc(1, sizeof *r);
 	if (!r)
 		return NULL;
-	r->mr = (struct ibv_mr){
-		.context = pd->context, .pd = pd, .addr = addr, .length = length};
+	r->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
 	r->access = access;
 	r->bytes = (((uintptr_t)addr + length + 4095) & ~(uintptr_t)4095) -
 		   ((uintptr_t)addr & ~(uintptr_t)4095);

@@ -194,8 +194,7 @@ int segment_share(void *addr, size_t length, uint8_t **first,
 {
 	uintptr_t from = (uintptr_t)addr & ~(uintptr_t)(PAGE - 1);
 	uint8_t *at = (uint8_t *)from;
-	uint8_t *end =
-		(uint8_t *)(((uintptr_t)addr + length + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+	uint8_t *end = (uint8_t *)(((uintptr_t)addr + length + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
 	int n = -1;
 
 	if (!is_mapped(at, (size_t)(end - at))) {

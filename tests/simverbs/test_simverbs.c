@@ -210,8 +210,8 @@ static bool restrict_process(void)
 {
 	struct landlock_ruleset_attr attr = {
 		.handled_access_fs = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
-				     LANDLOCK_ACCESS_FS_WRITE_FILE |
-				     LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_EXECUTE};
+				     LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
+				     LANDLOCK_ACCESS_FS_EXECUTE};
 	int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
 	bool done;
 
@@ -265,8 +265,7 @@ static int write_ring(uint16_t port, int from, int to)
 	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES, ring.at + END_BYTES, ring.key) == 0);
 	END_NEED(end_reap(&e).status == IBV_WC_SUCCESS);
 	if (iwarp) {
-		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) ==
-			 EINVAL);
+		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) == EINVAL);
 		END_NEED(end_send(&e, 0, 9) == 0);
 	} else {
 		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) == 0);
@@ -511,8 +510,7 @@ static int register_too_much(void)
 	end_resolve(&e, FAR, 9);
 	pd = ibv_alloc_pd(e.id->verbs);
 	END_NEED(posix_memalign(&page, 4096, 128 << 10) == 0);
-	END_NEED(pd && !ibv_reg_mr(pd, page, 128 << 10, IBV_ACCESS_LOCAL_WRITE) &&
-		 errno == ENOMEM);
+	END_NEED(pd && !ibv_reg_mr(pd, page, 128 << 10, IBV_ACCESS_LOCAL_WRITE) && errno == ENOMEM);
 	e.mr = ibv_reg_mr(pd, page, 32 << 10, IBV_ACCESS_LOCAL_WRITE);
 	END_NEED(e.mr != NULL);
 	e.pd = pd;

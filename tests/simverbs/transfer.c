@@ -224,8 +224,7 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 		*wait_ns = o->wait_ns;
 		*status = IBV_WC_RNR_RETRY_EXC_ERR;
 		most = q->remote->rnr_retry_count;
-		complain("queue pair %#x sends, and its peer has no receive posted",
-			 q->qp.qp_num);
+		complain("queue pair %#x sends, and its peer has no receive posted", q->qp.qp_num);
 		if (p->iwarp) {
 			/* RFC 5041 7.2: no buffer ends the stream. */
 			break_peer(q->remote, IBV_WC_SUCCESS);
@@ -345,8 +344,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 				 .imm = wr->imm_data,
 				 .sges = (uint32_t)wr->num_sge,
 				 .ordered = order_status(),
-				 .signaled =
-					 q->all_signaled || wr->send_flags & IBV_SEND_SIGNALED,
+				 .signaled = q->all_signaled || wr->send_flags & IBV_SEND_SIGNALED,
 				 .solicited = (wr->send_flags & IBV_SEND_SOLICITED) != 0};
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *s = &wr->sg_list[i];

@@ -133,6 +133,12 @@ static int event_failed(struct verbs *v, const struct cm_event *e)
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
 			return fail_refused(v, &e->why);
+		/* Chelsio's adapters report both like this. */
+		if (e->status == -ECONNREFUSED)
+			return fail_as(OUT_CONNECT,
+				       "connect to %s: nobody listens for RDMA there, or refused "
+				       "by the peer",
+				       v->peer);
 		if (e->status < 0)
 			return connect_failed(v, -e->status);
 		if (e->status == REJECT_NO_SERVICE)

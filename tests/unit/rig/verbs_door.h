@@ -3,8 +3,8 @@
 #define TESTS_VERBS_DOOR_H
 
 /*
- * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, sim, device), and a listener on one
- * of them that acts as a porter: it sorts callers by lane until a lane asks for them.
+ * Two hosts with RDMA, as SLUICE_TRANSPORT names them (rxe, siw, sim, device), and a listener on
+ * one of them that acts as a porter: it sorts callers by lane until a lane asks for them.
  */
 
 #include <pthread.h>
@@ -29,14 +29,10 @@ extern unsigned slow;
 /* The data operation: SLUICE_RDMA_OP as for --rdma-op; SEND if it is not set. */
 extern enum rdma_op door_op;
 
-<<<<<<< HEAD
-/* Sets all of these. False when no hosts are named. */
-=======
-/* The adapter is iWARP's: it has no write with immediate. */
+/* The adapter is an iWARP adapter: it has no write with immediate. */
 extern bool door_iwarp;
 
-/* Sets all of these.  False when no hosts are named. */
->>>>>>> 1d7323b (simverbs: order faults, test the simulation itself)
+/* Sets all of these. False when no hosts are named. */
 bool hosts_find(void);
 /* Moves the calling thread, and threads that it starts, to that host. */
 void host_enter(const struct host *h);
