@@ -111,10 +111,6 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	q->qp.state = IBV_QPS_INIT;
 	q->qp.qp_num = atomic_fetch_add(&last_number, 1);
 	pd_of(pd)->users++;
-	pthread_mutex_lock(&all_lock);
-	q->next = all;
-	all = q;
-	pthread_mutex_unlock(&all_lock);
 	if (make_rings(q, &attr->cap) || (p->queues_locked && lock_queues(q)) ||
 	    completion_join(completion_of(attr->send_cq), q) ||
 	    completion_join(completion_of(attr->recv_cq), q)) {
@@ -126,6 +122,10 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	}
 	q->area->number = q->qp.qp_num;
 	q->area->pd = pd->handle;
+	pthread_mutex_lock(&all_lock);
+	q->next = all;
+	all = q;
+	pthread_mutex_unlock(&all_lock);
 	return q;
 }
 
@@ -134,9 +134,10 @@ void queue_pair_free(struct queue_pair *q)
 	struct queue_pair **at = &all;
 
 	pthread_mutex_lock(&all_lock);
-	while (*at != q)
+	while (*at && *at != q)
 		at = &(*at)->next;
-	*at = q->next;
+	if (*at)
+		*at = q->next;
 	pthread_mutex_unlock(&all_lock);
 	completion_leave(completion_of(q->qp.send_cq), q);
 	completion_leave(completion_of(q->qp.recv_cq), q);
@@ -336,7 +337,7 @@ uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c)
 
 	/* Only this thread reaps; what others add meanwhile is counted the next time. */
 	if (q->qp.send_cq == &c->cq)
-		n += __atomic_load_n(&q->done_signaled, __ATOMIC_RELAXED) - q->reaped_signaled;
+		n += atomic_load(&q->done_signaled) - q->reaped_signaled;
 	if (q->qp.recv_cq == &c->cq)
 		n += atomic_load(&q->area->filled) - q->polled;
 	return n;

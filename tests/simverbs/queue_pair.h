@@ -38,7 +38,8 @@ struct queue_pair {
 	uint8_t *inlined; /* max_inline bytes for each */
 	/* posted >= done >= reaped. Of those, the signaled ones: */
 	uint64_t posted, done, reaped;
-	uint64_t done_signaled, reaped_signaled;
+	_Atomic uint64_t done_signaled;
+	uint64_t reaped_signaled;
 	struct remote *remote; /* NULL: not connected */
 	bool must_listen; /* iWARP, accepting side: nothing has come yet */
 	unsigned tries; /* of the send that is next */

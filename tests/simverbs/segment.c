@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct segment {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments; /* by address */
+static _Atomic bool any; /* there has been one: else the lock is not worth it */
 
 /* ---- one segment ------------------------------------------------------------------------ */
 
@@ -102,6 +104,7 @@ static int add_segment(struct segment **place, uint8_t *at, uint8_t *end, int ad
 	s->offset = 0;
 	s->next = *place;
 	*place = s;
+	atomic_store(&any, true);
 	return 0;
 }
 
@@ -229,7 +232,7 @@ __attribute__((constructor)) static void prepare_forks(void)
 
 EXPORT int munmap(void *addr, size_t length)
 {
-	if (segments) {
+	if (atomic_load(&any)) {
 		uint8_t *at = addr;
 
 		pthread_mutex_lock(&lock);

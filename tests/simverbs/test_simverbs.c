@@ -33,6 +33,13 @@ enum { NOBODY = 65534 };
 
 static bool iwarp;
 
+/* The children start threads. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+	return "die_after_fork=0";
+}
+
 /* ---- the other process ------------------------------------------------------------------ */
 
 /* A caller in a process of its own; its result is its exit code. */

@@ -30,7 +30,8 @@ static const struct lane_key key = {.secret = "of the session", .nonces = {"a", 
 struct scene {
 	struct door door;
 	struct lane *source, *sink;
-	struct verbs *v; /* the source's wire */
+	struct verbs *v; /* the source's wire, or NULL: */
+	struct failure refused;
 	unsigned said;
 
 	/* the state of the sink, a thread at far */
@@ -104,7 +105,7 @@ static void scene_open(struct scene *s, enum rdma_op source_op)
 	assert_int_equal(pthread_create(&s->thread, NULL, sink_thread, s), 0);
 	host_call(&near, dial_there, &d);
 	if (d.rc)
-		s->end = d.why;
+		s->refused = d.why;
 	else
 		s->v = (struct verbs *)d.wire;
 }
@@ -392,8 +393,8 @@ static void test_ends_with_different_operations_fail(void **state)
 	(void)state;
 	scene_open(&s, RDMA_OP_SEND);
 	assert_null(s.v);
-	assert_int_equal(s.end.code, OUT_PROTOCOL);
-	assert_non_null(strstr(s.end.text, "unexpected ring to write to"));
+	assert_int_equal(s.refused.code, OUT_PROTOCOL);
+	assert_non_null(strstr(s.refused.text, "unexpected ring to write to"));
 	scene_close(&s, true);
 }
 
