@@ -25,9 +25,10 @@ NEEDS = {
     "tcp": (TRANSPORT == "tcp", ["any"]),
     "rxe": (TRANSPORT == "rxe", ["any"]),
     "siw": (TRANSPORT == "siw", ["any"]),
+    "sim": (TRANSPORT == "sim", ["any"]),
 }
 # SLUICE_TRANSPORT decides these: on a transport that the test does not need, no skip is declared.
-CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "lab"}
+CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "sim", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 

@@ -133,10 +133,10 @@ static int event_failed(struct verbs *v, const struct cm_event *e)
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
 			return fail_refused(v, &e->why);
-		/* Chelsio's adapters report both like this. */
+		/* cxgb4 reports both so. */
 		if (e->status == -ECONNREFUSED)
 			return fail_as(OUT_CONNECT,
-				       "connect to %s: nobody listens for RDMA there, or refused "
+				       "connect to %s: no RDMA listener on that port, or refused "
 				       "by the peer",
 				       v->peer);
 		if (e->status < 0)

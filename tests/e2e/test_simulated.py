@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an adapter and its connection manager may do to a copy (tests/simverbs/order.h orders it): the copy goes on or
+ends in time, and the user learns why."""
+
+import time
+
+import pytest
+
+from hosts import IWARP, pattern
+
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.needs("sim", why="it orders faults of a simulated adapter"),
+]
+BLOCK = 256 << 10
+STATUS_RETRY, STATUS_REMOTE_OP = 12, 11  # enum ibv_wc_status
+
+
+def copy(bench, tmp_path, fault, *options, blocks=200, **how):
+    """A push between two processes, each of which has the fault."""
+    data = pattern(blocks * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy("-v", *options, "in", "far:%s/out" % tmp_path, env={"SIMVERBS_FAULT": fault}, **how)
+    assert r.code or (tmp_path / "out").read_bytes() == data
+    return r
+
+
+@pytest.mark.parametrize("status", [STATUS_RETRY, STATUS_REMOTE_OP])
+@pytest.mark.parametrize("nth", [2, 60])
+def test_a_send_that_fails_breaks_a_lane_which_is_mended(bench, tmp_path, status, nth):
+    r = copy(bench, tmp_path, "status:n=%d,is=%d" % (nth, status))
+    assert r.code == 0, r.errors()
+
+
+def test_the_cause_is_named_and_not_what_was_flushed_for_it(bench, tmp_path):
+    r = copy(bench, tmp_path, "status:n=60,is=%d" % STATUS_RETRY)
+    assert r.code == 0 and "transport retry counter exceeded" in r.errors(), r.errors()
+    assert "Flushed" not in r.errors()
+
+
+def test_a_silent_path_is_noticed_in_time(bench, tmp_path):
+    """Neither a completion with an error nor an event ever comes; TCP has another path."""
+    begun = time.monotonic()
+    r = copy(bench, tmp_path, "silent:n=60", "--timeout=4", transport="--transport=auto")
+    assert r.code == 0, r.errors()
+    assert "goes on over TCP, not RDMA" in r.errors() and "for 4 s" in r.errors(), r.errors()
+    # as long again to find out that nothing answers there any more
+    assert time.monotonic() - begun < 4 * 3 + 5
+
+
+def test_a_silent_path_ends_a_copy_that_may_not_go_another_way(bench, tmp_path):
+    begun = time.monotonic()
+    r = copy(bench, tmp_path, "silent:n=60", "--timeout=4")
+    assert r.code and "no answer" in r.errors(), r.errors()
+    assert time.monotonic() - begun < 4 * 3 + 5
+
+
+@pytest.mark.parametrize("call, errno", [
+    ("ibv_alloc_pd", 12), ("ibv_create_comp_channel", 24), ("ibv_create_cq", 12), ("rdma_create_qp", 12), ("ibv_reg_mr", 12),
+    ("ibv_reg_mr", 14), ("ibv_query_device", 5), ("ibv_query_port", 5), ("rdma_create_event_channel", 24), ("rdma_create_id", 12),
+    ("rdma_bind_addr", 19), ("rdma_listen", 98), ("rdma_resolve_addr", 113), ("rdma_resolve_route", 110), ("rdma_connect", 12),
+    ("rdma_accept", 12), ("rdma_migrate_id", 12), ("ibv_post_recv", 12), ("ibv_req_notify_cq", 5), ("ibv_post_send", 12)])
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_call_that_fails_leaves_tcp(bench, tmp_path, call, errno, n):
+    """n 0: each call."""
+    r = copy(bench, tmp_path, "fail:%s,n=%d,errno=%d" % (call, n, errno), transport="--transport=auto")
+    assert r.code == 0, r.errors()
+
+
+@pytest.mark.parametrize("event", ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
+# enum rdma_cm_event_type: ADDR_ERROR, ROUTE_ERROR, CONNECT_ERROR, UNREACHABLE, REJECTED (stale), DEVICE_REMOVAL
+@pytest.mark.parametrize("what, status", [(1, -110), (3, -110), (6, -22), (7, -110), (8, 10), (11, 0)])
+def test_an_event_other_than_the_expected_leaves_tcp(bench, tmp_path, event, what, status):
+    r = copy(bench, tmp_path, "event:%s,n=1,as=%d,status=%d" % (event, what, status), transport="--transport=auto")
+    assert r.code == 0, r.errors()
+
+
+@pytest.mark.skipif(IWARP, reason="TCP repeats what is lost")
+@pytest.mark.may_skip("any", "TCP repeats what is lost", on="sim")
+@pytest.mark.parametrize("kind", ["REQ", "REP", "RTU", "DREQ"])
+def test_a_lost_message_of_the_connection_manager(bench, tmp_path, kind):
+    r = copy(bench, tmp_path, "lose:%s,n=1" % kind, transport="--transport=auto")
+    assert r.code == 0, r.errors()
