@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+#include "pace.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool running;
@@ -26,14 +27,6 @@ void engine_lock(void)
 void engine_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void wake_thread(void)
@@ -66,7 +59,7 @@ void engine_poke(void)
 
 static void fire_timers(void)
 {
-	uint64_t now = now_ns();
+	uint64_t now = pace_now();
 
 	while (timers && timers->at_ns <= now) {
 		struct engine_timer *t = timers;
@@ -77,14 +70,17 @@ static void fire_timers(void)
 	}
 }
 
-/* -1: no timer is set. */
-static int count_wait_ms(void)
+/* NULL: no timer is set. */
+static struct timespec *measure_wait(struct timespec *to)
 {
-	uint64_t now = now_ns();
+	uint64_t now = pace_now(), ns;
 
 	if (!timers)
-		return -1;
-	return timers->at_ns <= now ? 0 : (int)((timers->at_ns - now) / 1000000 + 1);
+		return NULL;
+	ns = timers->at_ns <= now ? 0 : timers->at_ns - now;
+	*to = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+				.tv_nsec = (long)(ns % 1000000000u)};
+	return to;
 }
 
 /* It may have gone since the kernel reported it, so it is known by number only. */
@@ -103,12 +99,13 @@ static void *run_engine(void *arg)
 	pthread_setname_np(pthread_self(), "simverbs");
 	engine_lock();
 	for (;;) {
-		int ms = count_wait_ms(), n;
+		struct timespec room, *wait = measure_wait(&room);
 		struct engine_watch *w;
 		struct epoll_event e;
+		int n;
 
 		engine_unlock();
-		n = epoll_wait(poll_fd, &e, 1, ms);
+		n = epoll_pwait2(poll_fd, &e, 1, wait, NULL);
 		engine_lock();
 		fire_timers();
 		if (n <= 0)
@@ -208,7 +205,7 @@ void engine_set(struct engine_timer *t, uint64_t ns)
 	struct engine_timer **at = &timers;
 
 	engine_cancel(t);
-	t->at_ns = now_ns() + ns;
+	t->at_ns = pace_now() + ns;
 	t->set = true;
 	while (*at && (*at)->at_ns <= t->at_ns)
 		at = &(*at)->next;

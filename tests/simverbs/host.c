@@ -78,6 +78,12 @@ static void set_line(const char *word, const char *value, const char *path)
 		snprintf(the_host.fabric, sizeof the_host.fabric, "%s", value);
 		return;
 	}
+	if (strcmp(word, "bandwidth") == 0 || strcmp(word, "latency") == 0) {
+		uint32_t *to = word[0] == 'b' ? &the_host.bandwidth_mbits : &the_host.latency_us;
+
+		*to = (uint32_t)strtoul(value, NULL, 10);
+		return;
+	}
 	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		struct host_address *to = &the_host.addresses[the_host.count];
 

@@ -3,6 +3,7 @@
 """Makes the directory of a simulated host (host.h):
 
     make_host.py PERSONALITY DIRECTORY [--netdev NAME] [--fabric NAME] [--address IP]... [--silent IP]... [--unlinked IP]...
+        [--bandwidth MBITS] [--latency US]
 
 The addresses are those of the adapter, by default 127.0.0.1 and ::1 of the device lo."""
 
@@ -82,7 +83,7 @@ def make_sys(top, words, addresses, netdev):
     link(top / "class/infiniband_verbs/uverbs0", "../../%s/infiniband_verbs/uverbs0" % PCI)
 
 
-def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=()):
+def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), pace=()):
     source = HERE / "personalities" / personality
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
@@ -91,6 +92,7 @@ def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo
     (top / "personality").write_text(source.read_text())
     lines = ["fabric " + (fabric or secrets.token_hex(8))]
     lines += ["address " + a for a in addresses] + ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
+    lines += list(pace)
     write(top / "host", "\n".join(lines))
     make_sys(top / "sys", read_words(source), addresses, netdev)
     for name in "rdma_cm", "uverbs0":
@@ -106,8 +108,11 @@ def main():
     words.add_argument("--fabric")
     for name in "address", "silent", "unlinked":
         words.add_argument("--" + name, action="append", default=[])
+    for name in "bandwidth", "latency":
+        words.add_argument("--" + name, type=int)
     a = words.parse_args()
-    make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked)
+    pace = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency") if getattr(a, n)]
+    make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked, pace)
 
 
 if __name__ == "__main__":

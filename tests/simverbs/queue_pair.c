@@ -318,6 +318,8 @@ void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status)
 	if (status != IBV_WC_SUCCESS)
 		e->signaled = true;
 	q->done++;
+	if (q->delivered < q->done)
+		q->delivered = q->done;
 	q->tries = 0;
 	if (!e->signaled)
 		return;

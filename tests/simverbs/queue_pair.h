@@ -18,6 +18,7 @@ struct send_entry {
 	enum ibv_wc_status status, ordered; /* ordered: order.h */
 	bool signaled, solicited, inlined;
 	uint32_t bytes, imm, rkey, sges;
+	uint64_t arrives_ns, acked_ns; /* pace.h */
 	struct area_sge sge[AREA_SGES];
 };
 
@@ -36,8 +37,8 @@ struct queue_pair {
 	pthread_mutex_t lock; /* of all below */
 	struct send_entry *sends; /* ring of max_send */
 	uint8_t *inlined; /* max_inline bytes for each */
-	/* posted >= done >= reaped. Of those, the signaled ones: */
-	uint64_t posted, done, reaped;
+	/* posted >= delivered >= done >= reaped. Of those, the signaled ones: */
+	uint64_t posted, delivered, done, reaped;
 	_Atomic uint64_t done_signaled;
 	uint64_t reaped_signaled;
 	struct remote *remote; /* NULL: not connected */

@@ -7,6 +7,7 @@
 #include "host.h"
 #include "misuse.h"
 #include "order.h"
+#include "pace.h"
 #include "queue_pair.h"
 #include "region.h"
 
@@ -190,7 +191,8 @@ static struct outcome deliver_locked(struct queue_pair *q, struct cursor *c)
 
 static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 {
-	struct cursor c = {.e = e, .inlined = q->inlined + (q->done % q->max_send) * q->max_inline};
+	struct cursor c = {.e = e,
+			   .inlined = q->inlined + (q->delivered % q->max_send) * q->max_inline};
 	struct remote *r = q->remote;
 	struct outcome o;
 
@@ -246,26 +248,50 @@ static enum ibv_wc_status soften_status(enum ibv_wc_status status)
 	return host_get()->adapter.iwarp ? IBV_WC_SUCCESS : status;
 }
 
+/* Else *wait_ns becomes the time until then, if it was longer or none. */
+static bool is_due(uint64_t at_ns, uint64_t *wait_ns)
+{
+	uint64_t now = at_ns ? pace_now() : 0;
+
+	if (at_ns <= now)
+		return true;
+	if (!*wait_ns || at_ns - now < *wait_ns)
+		*wait_ns = at_ns - now;
+	return false;
+}
+
 /* Delivers what it can; under q->lock. Returns true if the queue pair breaks; else after which time
  * to try again (0: not by time). */
 static bool advance(struct queue_pair *q, uint64_t *wait_ns)
 {
-	*wait_ns = 0;
-	while (q->done < q->posted) {
-		const struct send_entry *e = &q->sends[q->done % q->max_send];
-		struct outcome o = e->ordered ? fail_with(e->ordered) : deliver(q, e);
-		enum ibv_wc_status status;
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	bool broken = false;
 
+	*wait_ns = 0;
+	while (q->delivered < q->posted && !broken) {
+		const struct send_entry *e = &q->sends[q->delivered % q->max_send];
+		struct outcome o;
+
+		if (!is_due(e->arrives_ns, wait_ns))
+			break;
+		o = e->ordered ? fail_with(e->ordered) : deliver(q, e);
 		if (o.what == DELIVERED) {
-			queue_pair_finish_send(q, IBV_WC_SUCCESS);
-			continue;
+			q->delivered++;
+			q->tries = 0;
+		} else if (give_up(q, &o, &status, wait_ns)) {
+			status = e->ordered ? status : soften_status(status);
+			broken = true;
+		} else {
+			break;
 		}
-		if (!give_up(q, &o, &status, wait_ns))
-			return false;
-		queue_pair_finish_send(q, e->ordered ? status : soften_status(status));
-		return true;
 	}
-	return false;
+	/* What arrived before it was acknowledged before it. */
+	while (q->done < q->delivered &&
+	       (broken || is_due(q->sends[q->done % q->max_send].acked_ns, wait_ns)))
+		queue_pair_finish_send(q, IBV_WC_SUCCESS);
+	if (broken)
+		queue_pair_finish_send(q, status);
+	return broken;
 }
 
 void transfer_continue(struct queue_pair *q)
@@ -357,6 +383,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 	if (bytes > host_get()->adapter.max_msg_size)
 		return EINVAL;
 	e->bytes = (uint32_t)bytes;
+	pace_send(bytes, &e->arrives_ns, &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		rc = copy_inline(q, wr, e);
 	if (!rc)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIMVERBS_PACE_H
+#define SIMVERBS_PACE_H
+
+/*
+ * The model of the link, in real time: what a process sends leaves one after the other at the
+ * host's bandwidth, arrives after its latency, and is acknowledged after the same time again.
+ * Without the words "bandwidth" (Mbit/s) and "latency" (microseconds, one way) in the host's file
+ * all of that takes no time.
+ */
+
+#include <stdint.h>
+
+/* When a message of this size that is sent now arrives, and when its acknowledgement does; in ns of
+ * CLOCK_MONOTONIC. 0: at once. */
+void pace_send(uint64_t bytes, uint64_t *arrives, uint64_t *acked);
+uint64_t pace_now(void);
+
+#endif
