@@ -16,6 +16,7 @@
 #include "device.h"
 #include "misuse.h"
 #include "order.h"
+#include "tally.h"
 
 enum { PORT_FIRST = 32768, PORTS = 28000, PORT_TRIES = 64 };
 
@@ -111,6 +112,7 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 	c = cm_new(channel, context, ps);
 	if (!c)
 		return -1;
+	tally_add(TALLY_IDS);
 	*id = &c->id;
 	return 0;
 }
@@ -128,6 +130,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 		/* Those that have not sent their request. */
 		link_close_owned(c);
 	}
+	tally_remove(TALLY_IDS);
 	cm_hang_up(c);
 	cm_drop_events(c);
 	cm_free(c);
@@ -380,6 +383,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 		errno = err;
 		return -1;
 	}
+	tally_add(TALLY_PAIRS);
 	id->qp = &q->qp;
 	id->pd = pd;
 	id->send_cq = attr->send_cq;
@@ -400,6 +404,7 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 	queue_pair_disconnect(q);
 	id->qp = NULL;
 	engine_unlock();
+	tally_remove(TALLY_PAIRS);
 	queue_pair_break(q);
 	queue_pair_free(q);
 	destroy_queues(id);

@@ -11,6 +11,7 @@
 #include "cm.h"
 #include "misuse.h"
 #include "order.h"
+#include "tally.h"
 
 /* Signalled with each acknowledgement. */
 static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +38,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 		free(c);
 		return NULL;
 	}
+	tally_add(TALLY_EVENT_CHANNELS);
 	return &c->channel;
 }
 
@@ -48,6 +50,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	if (c->first)
 		misuse("rdma_destroy_event_channel: an id still has events on it");
 	engine_unlock();
+	tally_remove(TALLY_EVENT_CHANNELS);
 	close(channel->fd);
 	free(c);
 }
@@ -145,6 +148,8 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 		if (e) {
 			c->first = e->next;
 			event_owner(e)->taken++;
+			if (e->event.listen_id)
+				tally_add(TALLY_IDS); /* the caller's is the program's now */
 			if (e->response)
 				cm_establish(cm_id_of(e->event.id));
 		}

@@ -11,6 +11,7 @@
 #include "order.h"
 #include "queue_pair.h"
 #include "region.h"
+#include "tally.h"
 
 enum { CQE_BYTES = 64 };
 
@@ -42,6 +43,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 		free(c);
 		return NULL;
 	}
+	tally_add(TALLY_CHANNELS);
 	return &c->channel;
 }
 
@@ -51,6 +53,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 	if (c->first)
 		misuse("ibv_destroy_comp_channel: a completion queue still uses it");
+	tally_remove(TALLY_CHANNELS);
 	close(channel->fd);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -181,6 +184,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 		goto failed;
 	if (channel)
 		enter_channel(q);
+	tally_add(TALLY_QUEUES);
 	return &q->cq;
 failed:
 	free_completion(q);
@@ -198,6 +202,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		       cq->async_events_completed - cq->comp_events_completed);
 	if (cq->channel)
 		leave_channel(q);
+	tally_remove(TALLY_QUEUES);
 	free_completion(q);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "misuse.h"
 #include "order.h"
 #include "queue_pair.h"
+#include "tally.h"
 #include "transfer.h"
 
 static struct ibv_device the_device;
@@ -174,6 +175,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 		free(v);
 		return NULL;
 	}
+	tally_add(TALLY_CONTEXTS);
 	return &v->context;
 }
 
@@ -181,6 +183,7 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 {
 	if (context == shared)
 		misuse("ibv_close_device: the context is librdmacm's");
+	tally_remove(TALLY_CONTEXTS);
 	close(context->async_fd);
 	free(verbs_get_ctx(context));
 	return 0;
@@ -194,6 +197,8 @@ struct ibv_context *device_context(void)
 	list = shared ? NULL : ibv_get_device_list(NULL);
 	if (list && list[0])
 		shared = ibv_open_device(list[0]);
+	if (list && shared)
+		tally_remove(TALLY_CONTEXTS); /* it is kept */
 	free(list);
 	pthread_mutex_unlock(&lock);
 	return shared;
@@ -211,6 +216,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 		return NULL;
 	p->pd.context = context;
 	p->pd.handle = atomic_fetch_add(&last_pd, 1) + 1;
+	tally_add(TALLY_DOMAINS);
 	return &p->pd;
 }
 
@@ -220,6 +226,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 	if (p->users)
 		misuse("ibv_dealloc_pd: %u regions and queue pairs are still in it", p->users);
+	tally_remove(TALLY_DOMAINS);
 	free(p);
 	return 0;
 }
@@ -229,8 +236,11 @@ struct ibv_pd *device_pd(void)
 	struct ibv_context *context = device_context();
 
 	pthread_mutex_lock(&lock);
-	if (!shared_pd && context)
+	if (!shared_pd && context) {
 		shared_pd = ibv_alloc_pd(context);
+		if (shared_pd)
+			tally_remove(TALLY_DOMAINS); /* it is kept */
+	}
 	pthread_mutex_unlock(&lock);
 	return shared_pd;
 }

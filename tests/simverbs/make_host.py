@@ -80,6 +80,7 @@ def make_sys(top, words, addresses, netdev):
     link(pci / "driver", "../../../../bus/pci/drivers/" + words["driver"])
     write(pci / "infiniband_verbs/uverbs0/ibdev", name)
     link(top / "class/infiniband" / name, "../../%s/infiniband/%s" % (PCI, name))
+    write(top / "class/misc/rdma_cm/dev", "10:58")
     link(top / "class/infiniband_verbs/uverbs0", "../../%s/infiniband_verbs/uverbs0" % PCI)
 
 

@@ -2,8 +2,8 @@
 
 /*
  * The host's /sys and /dev as far as they are about RDMA: calls that name /sys/class/infiniband,
- * /sys/class/infiniband_verbs or /dev/infiniband go to the simulated host's directory. The programs
- * are linked with libibverbs, so these functions come before the C library's.
+ * infiniband_verbs or misc/rdma_cm, or /dev/infiniband go to the simulated host's directory. The
+ * programs are linked with libibverbs, so these functions come before the C library's.
  *
  * Programs with 64-bit offsets call the names with 64; on the machines that this runs on both are
  * the same function.
@@ -59,7 +59,8 @@ static const char *redirect(const char *path, char room[PATH_MAX])
 	if (!path || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5)))
 		return path;
 	if (!is_below(path, "/sys/class/infiniband") &&
-	    !is_below(path, "/sys/class/infiniband_verbs") && !is_below(path, "/dev/infiniband"))
+	    !is_below(path, "/sys/class/infiniband_verbs") &&
+	    !is_below(path, "/sys/class/misc/rdma_cm") && !is_below(path, "/dev/infiniband"))
 		return path;
 	top = host_top();
 	if (!top)

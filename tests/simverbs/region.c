@@ -14,6 +14,7 @@
 #include "misuse.h"
 #include "order.h"
 #include "queue_pair.h"
+#include "tally.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region_area *table;
@@ -194,6 +195,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 		return NULL;
 	}
 	pd_of(pd)->users++;
+	tally_add(TALLY_REGIONS);
 	link_region_added(r);
 	return &r->mr;
 }
@@ -239,6 +241,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	link_region_gone(r);
 	memory_unlock(r->bytes);
 	pd_of(mr->pd)->users--;
+	tally_remove(TALLY_REGIONS);
 	free(r);
 	return 0;
 }
