@@ -19,7 +19,7 @@ NEEDS = {
     "root": (not USER, ["user"]),
     "host": (not LAB, ["lab"]),
     "lab": (LAB, ["host"]),
-    "no adapter": (not HAS_ADAPTER, ["rdma", "lab"]),
+    "no adapter": (not HAS_ADAPTER, ["rdma", "lab"] if TRANSPORT != "sim" else ["any"]),
     "kernel verbs": (TRANSPORT not in ("tcp", "sim"), ["any"]),
     "verbs": (TRANSPORT != "tcp", ["any"]),
     "tcp": (TRANSPORT == "tcp", ["any"]),

@@ -367,7 +367,9 @@ static int expect_rejection(uint16_t port, int from, int to)
 	END_NEED(end_connect(&e, NULL, 0, 0) == 0);
 	got = end_expect(&e);
 	END_NEED(got.what == RDMA_CM_EVENT_REJECTED);
-	END_NEED(got.status == (iwarp ? -ECONNREFUSED : 28));
+	/* iWARP adapters differ in it, but all report an error of the system. */
+	END_NEED(iwarp ? got.status == -ECONNREFUSED || got.status == -ECONNRESET
+		       : got.status == 28);
 	END_NEED(got.len == (iwarp ? 2 : 148) && memcmp(got.data, "no", 2) == 0);
 	end_close(&e);
 	return 0;
@@ -553,8 +555,10 @@ static void test_what_an_adapter_has(void **state)
 	assert_int_equal(ibv_query_device(e.id->verbs, &device), 0);
 	assert_int_equal(ibv_query_port(e.id->verbs, e.id->port_num, &port), 0);
 	assert_int_equal(port.state, IBV_PORT_ACTIVE);
-	assert_int_equal(port.link_layer, IBV_LINK_LAYER_ETHERNET);
-	assert_true(device.max_qp_wr > 0 && port.max_msg_sz >= 1 << 30);
+	assert_int_equal(port.link_layer, strstr(getenv("SLUICE_SIM"), "-ib")
+						  ? IBV_LINK_LAYER_INFINIBAND
+						  : IBV_LINK_LAYER_ETHERNET);
+	assert_true(device.max_qp_wr > 0 && port.max_msg_sz >= 8 << 20);
 	assert_null(ibv_create_cq(e.id->verbs, device.max_cqe + 1, NULL, NULL, 0));
 	end_close(&e);
 }
@@ -577,8 +581,8 @@ int main(void)
 	struct ibv_device **list;
 
 	/* In a child: what is made here must not be there in the children of the tests. */
-	if (!getenv("SIMVERBS")) {
-		fputs("SIMVERBS is not set\n", stderr);
+	if (!getenv("SIMVERBS") || !getenv("SLUICE_SIM")) {
+		fputs("SIMVERBS and SLUICE_SIM are not set\n", stderr);
 		return 77;
 	}
 	signal(SIGPIPE, SIG_IGN);
