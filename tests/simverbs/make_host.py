@@ -109,11 +109,14 @@ def main():
     words.add_argument("--fabric")
     for name in "address", "silent", "unlinked":
         words.add_argument("--" + name, action="append", default=[])
+    words.add_argument("--stamp", type=pathlib.Path, help="a file to touch when the host is made")
     for name in "bandwidth", "latency":
         words.add_argument("--" + name, type=int)
     a = words.parse_args()
     pace = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency") if getattr(a, n)]
     make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked, pace)
+    if a.stamp:
+        a.stamp.touch()
 
 
 if __name__ == "__main__":
