@@ -43,14 +43,30 @@ static int pump_connection(int fd)
 	return warn_lane_failed();
 }
 
+/* Reads what the conductor sends first.  Returns OUT_DONE, or the exit code: nobody is left to read
+ * a reason if the conductor is gone. */
+static int read_conductor_bytes(void *to, size_t len)
+{
+	ssize_t n = read_full(STDIN_FILENO, to, len);
+
+	if (n == (ssize_t)len)
+		return OUT_DONE;
+	if (n >= 0)
+		return OUT_PEER_LOST;
+	fail_as(OUT_SOCKET, "read from the conductor: %m");
+	return warn_lane_failed();
+}
+
 int lane_command_run(void)
 {
 	unsigned char port[2], error = 0;
+	int rc;
 	int fd;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (read_full(STDIN_FILENO, port, sizeof port) != (ssize_t)sizeof port)
-		return OUT_PEER_LOST;
+	rc = read_conductor_bytes(port, sizeof port);
+	if (rc != OUT_DONE)
+		return rc;
 	fd = loopback_connect((unsigned)(port[0] << 8 | port[1]));
 	if (fd < 0)
 		error = (unsigned char)errno;
@@ -262,11 +278,12 @@ int lane_command_listen(void)
 {
 	static const unsigned char zeros[TOKEN_SIZE];
 	unsigned char token[TOKEN_SIZE];
-	int fd;
+	int fd, rc;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (read_full(STDIN_FILENO, token, sizeof token) != (ssize_t)sizeof token)
-		return OUT_PEER_LOST;
+	rc = read_conductor_bytes(token, sizeof token);
+	if (rc != OUT_DONE)
+		return rc;
 	if (memcmp(token, zeros, sizeof zeros) == 0)
 		return run_keeper() ? warn_lane_failed() : OUT_DONE;
 	fd = take_connection(token);
