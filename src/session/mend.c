@@ -258,8 +258,8 @@ static void mark_rail(struct session *s, int at, bool dead)
 	pthread_mutex_unlock(&s->lock);
 	if (dead && !r.dead && others)
 		log_at(route_reports(s) ? LOG_INFO : LOG_DEBUG,
-		       "rail %s failed and is not used again: %s", rail_text(&r, text, sizeof text),
-		       failed()->text);
+		       "rail %s failed, lanes use the other rails: %s",
+		       rail_text(&r, text, sizeof text), failed()->text);
 }
 
 /*
@@ -482,8 +482,8 @@ static int fail_lane(struct lane_end *e)
 	pthread_mutex_lock(&e->s->lock);
 	ended = e->s->ended;
 	pthread_mutex_unlock(&e->s->lock);
-	/* The code that uses the lane aborted it and has its own reason; or DONE has arrived, and
-	 * then a peer that leaves is no failure. */
+	/* The code that uses the lane aborted it and has its own reason; or DONE was sent or has
+	 * arrived, and then a peer that leaves is no failure. */
 	if (ended || lane_aborted(e->lane))
 		return fail_as(OUT_PEER_LOST, "lane %u was aborted", e->index);
 	return session_fail(e->s);

@@ -399,7 +399,7 @@ time.sleep(60)
         tmp_path / "mute", RSH))
     (tmp_path / "rsh").chmod(0o755)
     r = bench.copy("--remove-source-files", "far:in", "out", rsh=tmp_path / "rsh")
-    assert r.code == 44 and "without a result" in r.errors(), (r.code, r.errors())
+    assert r.code == 44 and "the source on far reported no result" in r.errors(), (r.code, r.errors())
     assert (tmp_path / "out").read_bytes() == b"x"
 
 

@@ -197,7 +197,7 @@ static void text_again(const struct point *p, bool first)
 	char set[64], rate[RATE_TEXT];
 
 	if (first)
-		printf("\n%-*s\n", LABEL, "the fastest, measured again, GB/s");
+		printf("\n%-*s\n", LABEL, "the fastest, measured twice, GB/s");
 	printf("  %-*s%*s\n", LABEL - 2, setting_text(&p->set, set, sizeof set), CELL_WIDTH,
 	       rate_text(point_rate(p), rate, sizeof rate));
 }

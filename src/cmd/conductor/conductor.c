@@ -247,7 +247,7 @@ static void read_listed_names(struct conductor *c)
 }
 
 /*
- * Tells the ends to exit instead of killing them, which would leave their temporaries. Until they
+ * Sends ERROR to the ends instead of killing them, which would leave their temporaries. Until they
  * exit, the conductor reads signals and pipes without poll(2).
  */
 static void handle_poll_failure(struct conductor *c, struct pollfd *p)
@@ -513,7 +513,10 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 		run_iteration(&c);
 	}
 	if (!c.cause.code && !is_all_done(&c)) {
-		fail_as(OUT_PEER_LOST, "both ends exited without a result");
+		int i = c.links[END_SOURCE].has_verdict ? END_SINK : END_SOURCE;
+
+		fail_as(OUT_PEER_LOST, "the %s on %s reported no result in time",
+			i == END_SOURCE ? "source" : "sink", c.links[i].name);
 		conductor_record_failure(&c, failed(), "");
 	}
 out:

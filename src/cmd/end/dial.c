@@ -167,7 +167,7 @@ static int fail_all_tries(const struct dial_opts *o, const struct failure *close
 	if (times == 0 || failed()->code == OUT_CONNECT)
 		return -1;
 	return fail_as(OUT_CONNECT,
-		       "connect to %s port %u: %s before the keys were verified (%u %s in %g s)",
+		       "connect to %s port %u: %s, before the keys were verified (%u %s in %g s)",
 		       o->host, o->port, closed->text, times, times == 1 ? "try" : "tries",
 		       o->timeout_ms / 1000.0);
 }

@@ -7,7 +7,7 @@
 #include "cmd/cli/options.h"
 
 /* Opens those of descriptors 0 to 2 that are closed, in the wrong direction: no other file can get
- * their numbers, and using them still fails.  -1 with a failure. */
+ * their numbers, and using them still fails. Returns 0, or -1 with a failure. */
 int keep_stdio(void);
 /* Protects the program's secrets: no core file, no debugger of another user. */
 void keep_secrets(void);

@@ -427,8 +427,7 @@ static int await_sink(struct verbs *v)
 static int await_send_room(struct verbs *v, uint32_t room)
 {
 	while (v->sends + room > v->sends_max) {
-		/* A sink may wait without limit: if its credits get stuck, the source detects it.
-		 */
+		/* A sink waits without limit: the source notices if no credit arrives. */
 		if (v->side == LANE_SOURCE ? await_sink(v) : verbs_progress(v, 0))
 			return -1;
 	}

@@ -129,7 +129,7 @@ void verbs_free(struct verbs *v);
 int verbs_send_hello(struct verbs *v, enum hello_place place);
 /* Posts a list of work requests. */
 int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first);
-/* Sends an empty message, if the send queue has room. */
+/* Posts an RDMA WRITE of 0 bytes, if the send queue has room. */
 int verbs_write_empty(struct verbs *v);
 /* Processes completions. If there are none, waits for one until until_ms (0: without limit).
  * Returns -1 if the wire is broken or the lane was aborted. */

@@ -113,7 +113,8 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 	}
 	if (h.accepting || h.from != p->terms.peer ||
 	    !fits_terms(p, h.lane, h.epoch, h.depth, h.block_size)) {
-		log_info("rejected a connection for lane %u: its lane, epoch or sizes do not match",
+		log_info("rejected a connection for lane %u: its role, lane, epoch or sizes do not "
+			 "match",
 			 h.lane);
 		return;
 	}
