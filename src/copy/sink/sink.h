@@ -121,7 +121,7 @@ struct sink_file {
 	uint64_t had; /* of holes: named by HAVE */
 	uint64_t reach; /* the greatest end of a piece that is not a hole */
 	uint64_t sum[2];
-	uint64_t solid[2]; /* --verify: like sum, without cells that are all zero */
+	uint64_t nonzero_sum[2]; /* --verify: like sum, without cells that are all zero */
 	struct xattrs *xattrs;
 	size_t xattr_bytes; /* of a file that was asked about */
 	unsigned busy; /* lanes that work on it */
@@ -307,7 +307,7 @@ int sink_take_piece(struct sink_lane *l, const struct piece *p);
 /* sink_turn.c.  Lock held.  Waits for this piece's turn, or until f or the session fails. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p);
 /* Adds what d has summed up, and resets d. */
-void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2]);
+void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t nonzero_sum[2]);
 
 /* sink_finish.c.  A file that has arrived completely. */
 struct sink_whole {
@@ -319,8 +319,8 @@ struct sink_whole {
 	const struct outlet *out;
 	struct xattrs *xattrs;
 	const char *symlink_target;
-	const uint8_t *bytes; /* of a small file; else NULL, and solid is set */
-	const uint64_t *solid;
+	const uint8_t *bytes; /* of a small file; else NULL, and nonzero_sum is set */
+	const uint64_t *nonzero_sum;
 	uint64_t reach; /* end of the last byte that arrived, or existed already */
 };
 /* Finishes the file, and reports it to the user.  A failure is the file's, except for
@@ -339,7 +339,7 @@ enum event_what sink_event_what(uint8_t type);
 int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint8_t *bytes,
 		      size_t len);
 int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, uint64_t size,
-		const uint64_t solid[2]);
+		const uint64_t nonzero_sum[2]);
 
 /* sink_cells.c */
 /* Allocates l->scratch. */
@@ -351,8 +351,9 @@ int sink_alloc_scratch(struct sink_lane *l);
 int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out);
 void cells_free(struct cells *c);
 /* If all cells from pos to pos + len were sent and not taken yet: takes them, adds their digests to
- * sum, and those of cells that are not all zero also to solid. */
-bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], uint64_t solid[2]);
+ * sum, and those of cells that are not all zero also to nonzero_sum. */
+bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
+		uint64_t nonzero_sum[2]);
 
 /* sink_result.c */
 /* Sends what this lane has queued.  Call before it does something long, or waits. */

@@ -78,7 +78,8 @@ static size_t cells_find(const struct cells *c, uint64_t pos)
 	return from;
 }
 
-bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], uint64_t solid[2])
+bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
+		uint64_t nonzero_sum[2])
 {
 	size_t at = cells_find(c, pos), n = (size_t)((len + CELL - 1) / CELL);
 
@@ -96,7 +97,7 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2], ui
 		cell->pos |= TAKEN;
 		sum_add(sum, cell->digest);
 		if (!(cell->pos & ZERO))
-			sum_add(solid, cell->digest);
+			sum_add(nonzero_sum, cell->digest);
 	}
 	return true;
 }

@@ -95,11 +95,10 @@ static int begin_with_placement(struct sink *s, struct sink_file *f)
 }
 
 /*
- * Through the page cache or past it?  If the copy fits the cache, it ends sooner through it, even
- * with
- * --fsync: the cache keeps more writes in flight than lanes that each wait for their own.  A larger
- * file would evict everything else and then wait for the disk all the same, so it bypasses the
- * cache.
+ * Through the page cache or past it?  If the copy fits the cache, it ends sooner through it, with
+ * --fsync as well: the cache keeps more writes in flight than lanes that each wait for their own.
+ * A larger file would evict everything else and then wait for the disk all the same, so it
+ * bypasses the cache.
  */
 static void choose_cache_use(struct sink *s, struct sink_file *f)
 {
@@ -329,8 +328,8 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 		.left_out = f->left_out,
 	};
 	if (f->ordered)
-		sink_drain_digest(f->digest, f->sum, f->solid);
-	w.solid = f->solid;
+		sink_drain_digest(f->digest, f->sum, f->nonzero_sum);
+	w.nonzero_sum = f->nonzero_sum;
 	w.reach = f->reach;
 	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
 		return -1;

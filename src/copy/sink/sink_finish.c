@@ -90,7 +90,7 @@ static int verify_stored(struct sink_lane *l, const struct sink_whole *w, int fd
 {
 	if (w->bytes || w->end->size == 0)
 		return sink_verify_small(l, fd, shown, w->bytes, (size_t)w->end->size);
-	return sink_verify(l, fd, shown, w->out->base, w->end->size, w->solid);
+	return sink_verify(l, fd, shown, w->out->base, w->end->size, w->nonzero_sum);
 }
 
 /* --print-digest: reads the file back and compares its digest with the source's. */

@@ -16,7 +16,7 @@ static int admit_have(struct sink_file *f, const struct piece *p)
 		f->had = p->len;
 		return 0;
 	}
-	if (!f->cells || !whole || !cells_take(f->cells, p->pos, p->len, f->sum, f->solid))
+	if (!f->cells || !whole || !cells_take(f->cells, p->pos, p->len, f->sum, f->nonzero_sum))
 		return fail_as(OUT_PROTOCOL,
 			       "the peer sends HAVE for bytes of %s that this end did not report",
 			       sink_shown(f));
@@ -56,7 +56,7 @@ static int admit_piece(struct sink_lane *l, struct sink_file *f, const struct pi
 
 /* What a piece adds to the sums of its file. */
 struct hashed {
-	uint64_t sum[2], solid[2];
+	uint64_t sum[2], nonzero_sum[2];
 };
 
 static void add_to_digest(struct digest *d, const struct piece *p, bool last)
@@ -67,14 +67,14 @@ static void add_to_digest(struct digest *d, const struct piece *p, bool last)
 		digest_add(d, p->pos, p->bytes, p->len);
 }
 
-void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t solid[2])
+void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t nonzero_sum[2])
 {
-	uint64_t d_sum[2], d_solid[2];
+	uint64_t d_sum[2], d_nonzero_sum[2];
 
 	digest_sum(d, d_sum);
-	digest_nonzero_sum(d, d_solid);
+	digest_nonzero_sum(d, d_nonzero_sum);
 	sum_add(sum, d_sum);
-	sum_add(solid, d_solid);
+	sum_add(nonzero_sum, d_nonzero_sum);
 	digest_reset(d);
 }
 
@@ -110,7 +110,7 @@ static int hash_piece(struct sink_lane *l, struct sink_file *f, const struct pie
 		return -1;
 	add_to_digest(d, p, last);
 	if (ends)
-		sink_drain_digest(d, h->sum, h->solid);
+		sink_drain_digest(d, h->sum, h->nonzero_sum);
 	return 0;
 }
 
@@ -144,7 +144,7 @@ static void finish_piece(struct sink *s, struct sink_file *f, const struct piece
 {
 	pthread_mutex_lock(&s->copy->lock);
 	sum_add(f->sum, h->sum);
-	sum_add(f->solid, h->solid);
+	sum_add(f->nonzero_sum, h->nonzero_sum);
 	if (f->ordered) {
 		f->storing = false;
 		f->turn = p->pos + p->len;

@@ -97,7 +97,7 @@ int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint
 }
 
 int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, uint64_t size,
-		const uint64_t solid[2])
+		const uint64_t nonzero_sum[2])
 {
 	struct readback b = {.lane = l, .fd = fd, .shown = shown};
 	uint64_t sum[2] = {0, 0}, cell[2];
@@ -108,7 +108,7 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 	for (uint64_t pos = 0; ret == 0 && pos < size; pos += CELL) {
 		size_t n;
 
-		/* A hole reads as zeros, and cells of zeros add nothing to solid. */
+		/* A hole reads as zeros, and cells of zeros add nothing to nonzero_sum. */
 		pos = (outlet_skip_hole(fd, base + pos, base + size) - base) / CELL * CELL;
 		n = size - pos < CELL ? (size_t)(size - pos) : CELL;
 		ret = read_back_cell(&b, base + pos, n);
@@ -118,7 +118,7 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 		sum_add(sum, cell);
 	}
 	end_readback(&b);
-	if (ret == 0 && (sum[0] != solid[0] || sum[1] != solid[1]))
+	if (ret == 0 && (sum[0] != nonzero_sum[0] || sum[1] != nonzero_sum[1]))
 		ret = fail_differs(&b);
 	return ret;
 }

@@ -21,7 +21,7 @@ struct bench {
 	struct sink sink;
 	struct sink_lane lane;
 	uint8_t bytes[SIZE];
-	uint64_t solid[2];
+	uint64_t nonzero_sum[2];
 	int fd;
 };
 
@@ -46,7 +46,7 @@ static int make(void **state)
 	digest_add(d, 1000, b->bytes + 1000, CELL - 1000);
 	digest_add(d, 2 * CELL, b->bytes + 2 * CELL, SIZE - 2 * CELL);
 	digest_sum(d, sum);
-	digest_nonzero_sum(d, b->solid);
+	digest_nonzero_sum(d, b->nonzero_sum);
 	digest_free(d);
 	b->fd = open("file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	return b->fd < 0 || ftruncate(b->fd, SIZE) || pwrite_full(b->fd, b->bytes, CELL, 0) ||
@@ -68,7 +68,7 @@ static int clear(void **state)
 
 static int verify(struct bench *b)
 {
-	return sink_verify(&b->lane, b->fd, "file", 0, SIZE, b->solid);
+	return sink_verify(&b->lane, b->fd, "file", 0, SIZE, b->nonzero_sum);
 }
 
 static void assert_differs(int ret, const char *part)

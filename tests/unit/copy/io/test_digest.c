@@ -173,7 +173,7 @@ static void zero_cells_do_not_change_the_digest(void **state)
 {
 	struct digest *d = digest_new();
 	uint8_t *data = calloc(4, CELL);
-	uint64_t cell[2], solid[2], sum[2];
+	uint64_t cell[2], nonzero_sum[2], sum[2];
 
 	(void)state;
 	assert_non_null(d);
@@ -193,8 +193,8 @@ static void zero_cells_do_not_change_the_digest(void **state)
 		digest_reset(d);
 		digest_add_block(d, &b, true);
 		digest_sum(d, sum);
-		digest_nonzero_sum(d, solid);
-		assert_memory_equal(solid, want, sizeof want);
+		digest_nonzero_sum(d, nonzero_sum);
+		assert_memory_equal(nonzero_sum, want, sizeof want);
 		assert_memory_equal(sum, b.hash, sizeof sum);
 	}
 	free(data);
