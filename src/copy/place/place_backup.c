@@ -212,7 +212,7 @@ static int remove_linked_name(const struct backup_move *m)
 		return -1;
 	if (original.st_dev != backup.st_dev || original.st_ino != backup.st_ino)
 		return 0;
-	return unlinkat(m->from_dirfd, m->name, 0);
+	return unlinkat(m->from_dirfd, m->name, 0) && errno != ENOENT ? -1 : 0;
 }
 
 static int move_to_backup(const struct backup_move *m, bool moved)
@@ -225,18 +225,22 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 	for (int i = 0; i < TRIES; i++) {
 		ret = moved ? renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name)
 			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
-		if (ret == 0 || errno == ENOENT)
+		if (ret == 0)
 			break;
+		if (errno == ENOENT)
+			return 0;
 		if (!moved && is_link_unsupported(errno))
 			moved = true;
 		else if (!is_backup_blocked(errno))
 			break;
 		else if (delete_old_backup(m->place, m->to_dirfd, in, m->backup_name))
 			return -1;
+		else
+			errno = EEXIST; /* in case this was the last try */
 	}
 	if (moved && ret == 0)
 		ret = remove_linked_name(m);
-	if (ret == 0 || errno == ENOENT)
+	if (ret == 0)
 		return 0;
 	if (errno == EXDEV && *m->place->rules->backup_dir)
 		return fail("back up %s%s%s: --backup-dir=%s is on another file system than the "
