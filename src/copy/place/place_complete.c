@@ -190,7 +190,8 @@ static void report_dir_failed(const struct place_dir *d, struct place_end *e)
 	e->on_dir(e->ctx, d->id, &why);
 }
 
-/* One commit covers all finished directories of a btrfs.  *uncommitted is the last of them. */
+/* One commit covers all finished directories of a btrfs.  *uncommitted is the last of them, which
+ * is reported if the commit fails. */
 static void commit_dirs(struct place_dir **uncommitted, struct place_end *e)
 {
 	struct place_dir *d = *uncommitted;
@@ -216,8 +217,10 @@ static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, stru
 			ret = sync_finished_dir(d, fd, fsync);
 		dir_release(d);
 	}
-	if (ret)
+	if (ret) {
 		report_dir_failed(d, e);
+		return;
+	}
 	if (!commits)
 		return;
 	if (*uncommitted && (*uncommitted)->held.dev != d->held.dev)
