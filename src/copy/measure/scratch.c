@@ -24,7 +24,7 @@ static int set_scratch_name(const char *path, bool expand, struct scratch *s)
 	*s = (struct scratch){.fd = -1};
 	if (expand)
 		return tilde_expand(path, s->name, sizeof s->name)
-			       ? fail_as(OUT_USAGE, "expand %.300s: no such user", path)
+			       ? fail_as(OUT_USAGE, "%s", failed()->text)
 			       : 0;
 	if ((size_t)snprintf(s->name, sizeof s->name, "%s", path) >= sizeof s->name)
 		return fail_as(OUT_USAGE, "open %.300s...: the name is too long", path);

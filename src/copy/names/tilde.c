@@ -35,8 +35,12 @@ static bool means_unknown(int err)
 
 static int fail_no_home(const char *path, const char *user)
 {
-	if (means_unknown(errno))
+	if (means_unknown(errno) && *user)
 		return fail_as(OUT_NO_SOURCE, "%s: unknown user %s", path, user);
+	if (means_unknown(errno))
+		return fail_as(OUT_NO_SOURCE,
+			       "%s: HOME is not set, and uid %u has no home directory", path,
+			       (unsigned)geteuid());
 	return fail("look up the home directory of %s: %m", *user ? user : "this user");
 }
 
