@@ -113,8 +113,8 @@ static int start_thread(pthread_t *thread, struct thread_start *s)
 
 int worker_start(struct worker *w, const char *name, void *(*run)(void *), void *arg)
 {
-	/* Signals that the processor raises stay unblocked: if they were blocked, they would kill
-	 * the process without a trace. */
+	/* SIGUSR2 wakes the thread.  Signals that the processor raises stay unblocked, because they
+	 * would kill the process without a trace if they were blocked. */
 	static const int open_signals[] = {SIGUSR2, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 	struct thread_start *s = malloc(sizeof *s);
 	sigset_t block, old;

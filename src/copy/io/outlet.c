@@ -195,7 +195,7 @@ ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, i
 	while (used < room) {
 		ssize_t n;
 
-		/* Blocks for the first bytes only. */
+		/* After the first bytes, read only what is available within GATHER_MS. */
 		if (used > 0 && poll(&p, 1, clock_left(until)) <= 0)
 			break;
 		n = read(fd, (char *)buf + used, room - used);

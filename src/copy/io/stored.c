@@ -36,8 +36,8 @@ static bool is_short(int fd, const struct stat *st, uint64_t reach)
 
 /*
  * SEEK_HOLE counts bytes that only the page cache has as data, even if space was preallocated.  The
- * kernel may write back and drop a page between its look at the extent and its look at the cache.
- * A hole that is one stays one when it is searched again.
+ * kernel may write back and drop a page after it read the extent and before it searches the cache.
+ * So SEEK_DATA must confirm each hole.
  */
 static bool lacks_data(int fd, uint64_t reach)
 {

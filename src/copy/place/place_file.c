@@ -92,7 +92,7 @@ static bool supports_nameless(struct place *p)
 	return p->proc >= 0 && !atomic_load_explicit(&p->no_nameless_files, memory_order_relaxed);
 }
 
-/* No later run resumes such a file, so it never needs a temporary name. */
+/* No later run resumes such a file, so it may be nameless even in a private directory. */
 static bool is_whole_and_new(const struct placement *t)
 {
 	return t->whole && !t->exists && t->seat.dir;

@@ -31,7 +31,8 @@ static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 }
 
 /* Rules out most names with at most one call: an ASCII name without letters cannot fold, nor one
- * that is not found with its case swapped. */
+ * that is not found with its case swapped.  A dot or blank at its end may be dropped, so such a
+ * name may fold. */
 static bool may_fold(int dirfd, const char *name, const struct stat *st)
 {
 	size_t len = strlen(name);

@@ -118,12 +118,12 @@ struct place {
 	/* device of a file system on which close(2) never fails; 0: none known */
 	_Atomic dev_t safe_close_dev;
 	_Atomic int own_group; /* is our group ours alone?  An enum of place_private.c */
-	atomic_bool no_nameless_files; /* the file system has no nameless files */
+	atomic_bool no_nameless_files; /* the file system does not support them */
 	_Atomic uint64_t deleted; /* how many were deleted; at most rules->max_delete */
 	atomic_bool too_many; /* rules->max_delete left some */
 
-	pthread_mutex_t
-		target_lock; /* held while the target becomes a directory; protects marker */
+	/* held while the target becomes a directory; protects marker */
+	pthread_mutex_t target_lock;
 	char marker[OWN_NAME_ROOM]; /* "": there is none to remove */
 	pthread_mutex_t backups_lock;
 	int backups_fd; /* --backup-dir; -1: not open yet */

@@ -273,8 +273,8 @@ static int link_with_retries(const struct seat *s, struct first_link *f, bool fr
 	return made ? 0 : seat_fail(s, "link");
 }
 
-/* The source asked about the name (MAY) long before.  A file that the options keep may have
- * appeared since. */
+/* The source asked about the name (MAY) long before.  Another process may have stored a file since
+ * that the options keep. */
 static int check_permitted(const struct seat *s, const struct record_file *r,
 			   const struct stat *old)
 {
@@ -284,7 +284,7 @@ static int check_permitted(const struct seat *s, const struct record_file *r,
 	if (!rules->ignore_existing &&
 	    !(rules->update && S_ISREG(old->st_mode) && metadata_is_newer(&r->a, old)))
 		return 0;
-	return fail("link %s: another process created this file meanwhile, and %s keeps it",
+	return fail("link %s: another process wrote this file meanwhile, and %s keeps it",
 		    seat_shown(s, shown),
 		    rules->ignore_existing ? "--ignore-existing" : "--update");
 }

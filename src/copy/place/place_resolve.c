@@ -164,7 +164,8 @@ static int stat_trail(struct trail *t, bool *is_root)
 	return 0;
 }
 
-/* Follows one symlink.  1; 0: the name is none that can be followed by its text; -1 with errno. */
+/* Follows one symlink.  1; 0: the name is no symlink, or one in procfs whose text does not count;
+ * -1 with errno. */
 static int follow_one_link(struct trail *t)
 {
 	char to[PATH_MAX], dir[PATH_MAX];

@@ -241,7 +241,8 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 
 	/* If the target is a single file or stream, one regular file of any name is accepted. */
 	if (!s->place || s->o->single_stream) {
-		/* A source does not know that the target is a stream, so it may ask. */
+		/* The source of rdcp does not know that the target is a stream, so it may ask.
+		 * rdsend never asks. */
 		bool asks = (r->flags & FILE_ASK) && s->o->single_stream;
 
 		if (r->dir || r->type != TYPE_REGULAR || asks)

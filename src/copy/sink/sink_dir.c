@@ -22,7 +22,7 @@ static int add_sink_dir(struct sink_dirs *t, struct sink_dir *d, const char *nam
 		return fail_as(OUT_MEMORY, "keep %zu directories in memory: the limit is %d MiB",
 			       t->by_id.count, SINK_DIRS_BYTES_MAX >> 20);
 	if (table_put(&t->by_id, d, NULL))
-		return fail_as(OUT_MEMORY, "remember directories: %m");
+		return fail_as(OUT_MEMORY, "keep directories in memory: %m");
 	return 0;
 }
 

@@ -9,13 +9,13 @@ static struct link_group *add_group(struct links *t, const struct seen *seen)
 	struct link_group *g = calloc(1, sizeof *g);
 
 	if (!g) {
-		fail_as(OUT_MEMORY, "remember hard links: %m");
+		fail_as(OUT_MEMORY, "track hard links: %m");
 		return NULL;
 	}
 	g->seen = *seen;
 	if (table_put(&t->groups, g, NULL)) {
 		free(g);
-		fail_as(OUT_MEMORY, "remember hard links: %m");
+		fail_as(OUT_MEMORY, "track hard links: %m");
 		return NULL;
 	}
 	return g;
