@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from faulty import failing
 from file_systems import mounted
 from hosts import LAB, SLOW, USER, leftovers, pattern, wait_until
 from marks import two_users
@@ -677,6 +678,26 @@ def test_full_file_system_is_reported_and_a_rerun_completes(bench, ground):
         r = bench.copy("-a", str(a) + "/", "far:%s" % b)
         assert r.code == 0, r.errors()
         equal(a, b)
+
+
+@root_only
+def test_new_target_without_an_inode_for_its_marker_is_removed(bench, ground, way):
+    """An empty DST left behind would make the rerun copy to DST/src."""
+    make(ground, {"src": {"f": b"f"}})
+    to = ground / "mnt"
+    with mounted(to, "-t", "tmpfs", "-o", "nr_inodes=2", "tmpfs"):
+        command = ["-r", way[0] + str(ground / "src"), way[1] + str(to / "dst")]
+        r = bench.copy(*command)
+        assert r.code == 23 and "make directory %s/dst: No space left" % to in r.errors(), (r.code, r.errors())
+        assert os.listdir(to) == []
+        r = bench.copy(*command, env=failing(ground, "unlinkat", name="dst"))
+        assert r.code == 23 and "remove directory %s/dst: Input/output error" % to in r.errors(), (r.code, r.errors())
+        assert os.listdir(to) == ["dst"]
+        os.rmdir(to / "dst")
+        subprocess.run(["mount", "-o", "remount,nr_inodes=100", to], check=True)
+        r = bench.copy(*command)
+        assert r.code == 0, r.errors()
+        assert read(to) == {"dst": {"f": b"f"}}
 
 
 # ---- other options ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include "base/io.h"
+#include "base/log.h"
 
 enum { TRIES = 8 };
 
@@ -73,16 +74,17 @@ static int create_marker(int fd, const char *marker)
 	return 0;
 }
 
-/* Removes a directory that is not needed after all.  Preserves errno. */
-static void remove_marked_dir(int in, const char *as, const char *marker, int fd)
+/* Removes a directory that is not needed after all.  Returns 0 or an errno.  Preserves errno. */
+static int remove_marked_dir(int in, const char *as, const char *marker, int fd)
 {
-	int err = errno;
+	int err = errno, ret;
 
 	if (fd >= 0)
 		unlinkat(fd, marker, 0);
-	unlinkat(in, as, AT_REMOVEDIR);
+	ret = unlinkat(in, as, AT_REMOVEDIR) ? errno : 0;
 	close_fd(fd);
 	errno = err;
+	return ret;
 }
 
 /* Makes a directory with a random name and the marker in it.  Returns its descriptor; -1 with
@@ -103,17 +105,23 @@ static int make_temporary_dir(const struct place *p, int in, const char *marker,
 	return -1;
 }
 
-static int make_marked_dir(int in, const char *name, const char *marker, mode_t mode)
+/* For a file system that does not rename directories. */
+static int make_marked_dir(const struct place *p, int in, const char *name, const char *marker,
+			   mode_t mode)
 {
 	struct stat st;
-	int fd;
+	int fd, err;
 
 	if (mkdirat(in, name, mode))
 		return -1;
 	fd = dir_open(in, name, &st);
 	if (fd >= 0 && create_marker(fd, marker) == 0)
 		return fd;
-	close_fd(fd);
+	/* A rerun would take a directory without a marker for one that existed before. */
+	err = remove_marked_dir(in, name, marker, fd);
+	if (err && err != ENOENT)
+		log_warn("remove directory %s: %s; remove it before you run this command again",
+			 p->spot.shown, strerror(err));
 	return -1;
 }
 
@@ -142,5 +150,5 @@ int marker_make_dir(struct place *p, int in, const char *name, const char *marke
 			return -1;
 		}
 	}
-	return make_marked_dir(in, name, marker, mode);
+	return make_marked_dir(p, in, name, marker, mode);
 }
