@@ -50,7 +50,7 @@ enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
  * Some file systems have no owners. */
 static bool is_not_permitted(int err)
 {
-	return err == EPERM || err == EINVAL || err == EOPNOTSUPP;
+	return err == EPERM || err == EACCES || err == EINVAL || err == EOPNOTSUPP || err == ENOSYS;
 }
 
 /* Gives the new backup directory fd the owner, group and mode of the directory model_fd, so that
