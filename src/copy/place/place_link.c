@@ -223,22 +223,28 @@ static bool needs_no_backup(const struct seat *s, const struct first_link *f,
 
 /* ---- replacing ------------------------------------------------------------------------------ */
 
+/* 0; 1: another process removed the name that was just made; -1. */
+static int rename_over_equal(const struct seat *s, const char *as)
+{
+	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
+		return 0;
+	return errno == ENOENT ? 1 : seat_fail(s, "rename to");
+}
+
 static int replace_with_link(const struct seat *s, struct first_link *f, const struct stat *old)
 {
+	bool equal = old && needs_no_backup(s, f, old);
 	char as[OWN_NAME_ROOM];
 	int ret;
 
-	if (old && needs_no_backup(s, f, old)) {
-		if (seat_check_replacing(s, old))
-			return -1;
-		old = NULL;
-	}
+	if (equal && seat_check_replacing(s, old))
+		return -1;
 	if (temporary_name(s->name, s->place->uid, as))
 		return seat_fail(s, "link");
 	ret = create_link(s, f, as);
 	if (ret)
 		return ret;
-	ret = seat_rename(s, as, old, true);
+	ret = equal ? rename_over_equal(s, as) : seat_rename(s, as, old, true);
 	/* rename(2) does nothing if both names are hard links to one inode. */
 	unlinkat(s->dirfd, as, 0);
 	return ret;
