@@ -209,6 +209,18 @@ def test_failing_call_never_yields_a_wrong_file(bench, ground, call, options):
     raise AssertionError("there is no end of these calls")
 
 
+@pytest.mark.parametrize("source,target,shown", [("from/", "to", "d/f"), ("from/d/f", "to/d/f", "to/d/f")],
+                         ids=["tree", "file"])
+def test_comparison_that_fails_names_the_path(bench, ground, source, target, shown):
+    for nth in range(1, 10):
+        make(ground, {"from": {"d": {"f": pattern(1 << 20)}}, "to": {"d": {"f": pattern(1 << 20, 2)}}})
+        r = bench.copy("-r", "--checksum", source, target, cwd=ground, env=refusing(ground / "to", "fstat", nth))
+        if "to compare it" in r.errors():
+            assert "rdcp: read %s to compare it: Input/output error" % shown in r.errors(), r.errors()
+            return
+    raise AssertionError("the comparison never failed")
+
+
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("far", ["", "far:"])
 def test_conductor_whose_poll_fails_leaves_nothing(bench, ground, far, lasting):

@@ -31,6 +31,10 @@
 #include "copy/rules/rules.h"
 #include "protocol/message.h"
 
+enum {
+	SHOWN_ROOM = 1024, /* bytes of a name in a message */
+};
+
 struct place; /* the resolved target */
 struct place_dir; /* a directory of the target, freed with the place */
 struct placement; /* a file in progress */
@@ -101,6 +105,10 @@ int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
 /* The path of name in d from the top of the transfer, as filters and events use it; cut at its
  * front to fit.  name: "" for d itself.  d NULL: the top.  Returns the length. */
 size_t place_path(const struct place_dir *d, const char *name, char *to, size_t size);
+/* The path of name in d for messages, written to `to', which it returns: place_path(), but in the
+ * target itself with DST before it.  Preserves errno. */
+const char *place_shown(struct place *p, struct place_dir *d, const char *name,
+			char to[static SHOWN_ROOM]);
 /* Did this run make d, and therefore everything in it? */
 bool place_dir_fresh(const struct place_dir *d);
 

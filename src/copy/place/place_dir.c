@@ -385,16 +385,19 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 		   struct place_dir **out, struct change *change)
 {
 	bool contents = r->flags & DIR_CONTENTS;
+	char shown[SHOWN_ROOM];
 	struct place_dir *d;
 	int fd = -1, ret;
 
 	*change = (struct change){.what = EVENT_DIR};
 	if (contents ? parent || r->name[0] : !name_is_plain(r->name))
 		return fail_as(OUT_PROTOCOL,
-			       "the peer sends %s, which is not a valid directory name", r->name);
+			       "the peer sends %s, which is not a valid directory name",
+			       place_shown(p, parent, r->name, shown));
 	d = dir_new(p, parent, r->name);
 	if (!d)
-		return fail_as(OUT_MEMORY, "make directory %s: %m", r->name);
+		return fail_as(OUT_MEMORY, "make directory %s: %m",
+			       place_shown(p, parent, r->name, shown));
 	d->id = r->id;
 	d->flags = r->flags;
 	d->a = r->a;

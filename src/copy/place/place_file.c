@@ -238,9 +238,10 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 				       const struct record_file *r)
 {
 	struct placement *t = malloc(sizeof *t);
+	char shown[SHOWN_ROOM];
 
 	if (!t) {
-		fail_as(OUT_MEMORY, "create %s: %m", r->name);
+		fail_as(OUT_MEMORY, "create %s: %m", place_shown(p, d, r->name, shown));
 		return NULL;
 	}
 	t->file = *r;

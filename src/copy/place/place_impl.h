@@ -41,10 +41,6 @@
 #include "copy/place/place_resolve.h"
 #include "copy/place/place_temporary.h"
 
-enum {
-	SHOWN_ROOM = 1024, /* bytes of a name in a message */
-};
-
 /* A name in a directory, as a key of a hash set. */
 struct name_key {
 	uint64_t dev, ino;

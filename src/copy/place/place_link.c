@@ -52,6 +52,7 @@ void linked_begin(struct place *p)
 int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st)
 {
 	size_t size = strlen(s->name) + 1;
+	char shown[SHOWN_ROOM];
 	struct linked *l;
 	void *old;
 	int ret;
@@ -60,7 +61,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 		return 0;
 	l = calloc(1, sizeof *l + size);
 	if (!l)
-		return fail_as(OUT_MEMORY, "track hard links of %s: %m", r->name);
+		return fail_as(OUT_MEMORY, "track hard links of %s: %m", seat_shown(s, shown));
 	l->dir = s->dir;
 	l->id = r->id;
 	l->identity = (struct file_identity){
@@ -77,7 +78,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 	ret = table_put(&s->place->linked, l, &old);
 	pthread_mutex_unlock(&s->place->lock);
 	free(ret ? l : old);
-	return ret ? fail_as(OUT_MEMORY, "track hard links of %s: %m", r->name) : 0;
+	return ret ? fail_as(OUT_MEMORY, "track hard links of %s: %m", seat_shown(s, shown)) : 0;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -178,7 +178,8 @@ static int remember_made(const struct seat *s, const struct record_file *r)
 	return ret > 0 ? linked_remember(s, r, &st) : ret;
 }
 
-static int check_type(const struct record_file *r, const char *target, mode_t *type)
+static int check_type(struct place *p, struct place_dir *d, const struct record_file *r,
+		      const char *target, mode_t *type)
 {
 	static const mode_t types[] = {
 		[TYPE_SYMLINK] = S_IFLNK,
@@ -186,11 +187,13 @@ static int check_type(const struct record_file *r, const char *target, mode_t *t
 		[TYPE_CHAR] = S_IFCHR,
 		[TYPE_BLOCK] = S_IFBLK,
 	};
+	char shown[SHOWN_ROOM];
 
 	*type = r->type < sizeof types / sizeof *types ? types[r->type] : 0;
 	if (r->type == TYPE_HARD_LINK || (*type && (*type != S_IFLNK || (target && *target))))
 		return 0;
-	return fail_as(OUT_PROTOCOL, "the peer sends %s with an invalid file type", r->name);
+	return fail_as(OUT_PROTOCOL, "the peer sends %s with an invalid file type",
+		       place_shown(p, d, r->name, shown));
 }
 
 int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
@@ -206,7 +209,7 @@ int place_make(struct place *p, struct place_dir *d, const struct record_file *r
 		.device = r->type == TYPE_CHAR || r->type == TYPE_BLOCK,
 		.now = !p->rules->times,
 	};
-	if (check_type(r, target, &m.type) || seat_open(p, d, r, &m.seat))
+	if (check_type(p, d, r, target, &m.type) || seat_open(p, d, r, &m.seat))
 		return -1;
 	if (r->type == TYPE_HARD_LINK)
 		ret = place_make_link(&m.seat, r, change);

@@ -105,6 +105,18 @@ const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 	return to;
 }
 
+const char *place_shown(struct place *p, struct place_dir *d, const char *name,
+			char to[static SHOWN_ROOM])
+{
+	struct seat s = {.place = p, .dir = d, .name = name};
+
+	pthread_mutex_lock(&p->lock);
+	if (!d && !p->is_dir)
+		s.name = p->spot.name;
+	pthread_mutex_unlock(&p->lock);
+	return seat_shown(&s, to);
+}
+
 int seat_fail(const struct seat *s, const char *what)
 {
 	char shown[SHOWN_ROOM];

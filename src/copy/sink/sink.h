@@ -103,6 +103,7 @@ struct sink_file {
 	struct placement *placement; /* NULL: none, or the stream's descriptor */
 	struct outlet out; /* fd -1: bytes go to link, or are dropped */
 	char *symlink_target;
+	char *shown; /* its name for messages while it has no outlet; NULL: r.name */
 	bool resumed; /* asked about: for ANSWER_RESUME or CLONED; else for ANSWER_COMPARE */
 	bool cloned; /* the temporary already has all of it */
 	bool left_out; /* of unknown size, and --existing leaves it out */
@@ -239,7 +240,7 @@ static inline bool sink_dir_is_left_out(const struct sink_dir *d)
 	return d && d->left_out;
 }
 /* If d failed: -1 with a failure for name in it. */
-int sink_dir_check(const struct sink_dir *d, const char *name);
+int sink_dir_check(const struct sink *s, const struct sink_dir *d, const char *name);
 /* If the directory d failed (NULL: the target): counts one more thing in it as failed for that
  * reason, and returns true.  Lock held. */
 bool sink_dir_count_failed(struct sink *s, const struct sink_dir *d);
@@ -247,6 +248,9 @@ bool sink_dir_count_failed(struct sink *s, const struct sink_dir *d);
 void sink_dirs_report_failed(struct sink *s);
 /* The path of name in d (NULL: the target) from the top of the transfer. */
 size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t size);
+/* The path of name in d for messages, written to `to', which it returns.  Preserves errno. */
+const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, const char *name,
+			    char to[static SHOWN_ROOM]);
 /* d->place; NULL for NULL. */
 struct place_dir *sink_dir_place(const struct sink_dir *d);
 /* Gives the place the attributes of all directories.  At the end, when no lane is at work. */
@@ -327,8 +331,8 @@ struct sink_whole {
  * OUT_PROTOCOL. */
 int sink_store(struct sink_lane *l, struct sink_whole *w);
 /* Does its FILE_END match what arrived? */
-int sink_check_end(const struct record_file *r, const struct record_file_end *e,
-		   const uint64_t sum[2], const char *shown);
+int sink_check_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
+		   const struct record_file_end *e, const uint64_t sum[2]);
 /* Counts its FILE_END.  good: it is stored; else it failed. */
 void sink_count_end(struct sink_lane *l, const struct record_file *r,
 		    const struct record_file_end *e, bool good);
@@ -344,11 +348,11 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 /* sink_cells.c */
 /* Allocates l->scratch. */
 int sink_alloc_scratch(struct sink_lane *l);
-/* Digests what fd has of the file r, and sends that as CELLS.  Omits cells that are incomplete,
- * that lie in holes, or that exceed SINK_CELLS_BYTES_MAX.  *out: what was sent (NULL: nothing), for
- * cells_take(); out NULL: not wanted.  1: fd cannot be read, or changes, with this thread's
- * failure.  -1: the session fails. */
-int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out);
+/* Digests what fd has of the file that q asks about, and sends that as CELLS.  Omits cells that are
+ * incomplete, that lie in holes, or that exceed SINK_CELLS_BYTES_MAX.  *out: what was sent (NULL:
+ * nothing), for cells_take(); out NULL: not wanted.  1: fd cannot be read, or changes, with this
+ * thread's failure.  -1: the session fails. */
+int cells_send(struct sink_lane *l, const struct sink_question *q, int fd, struct cells **out);
 void cells_free(struct cells *c);
 /* If all cells from pos to pos + len were sent and not taken yet: takes them, adds their digests to
  * sum, and those of cells that are not all zero also to nonzero_sum. */

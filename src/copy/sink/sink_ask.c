@@ -158,7 +158,7 @@ static int answer_with_resume(struct sink_lane *l, struct sink_question *q)
 		return answer_with_failure(l, &q->r, q->dir);
 	}
 	if (had)
-		ret = cells_send(l, &q->r, placement_fd(f->placement), &f->cells);
+		ret = cells_send(l, q, placement_fd(f->placement), &f->cells);
 	if (ret == 0 && f->cells)
 		return answer_asked(l, f);
 	drop_asked(s, f, ret < 0);
@@ -183,7 +183,7 @@ static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 	}
 	f->xattrs = q->xattrs;
 	q->xattrs = NULL;
-	ret = cells_send(l, &q->r, fd, NULL);
+	ret = cells_send(l, q, fd, NULL);
 	close_fd(fd);
 	if (ret == 0)
 		return answer_asked(l, f);
@@ -203,14 +203,16 @@ static int digest_target(struct sink_lane *l, const struct record_file *r, struc
 	struct sink *s = l->sink;
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
 	uint8_t digest[CONTENT_BYTES_MAX];
+	char shown[SHOWN_ROOM];
 	int fd, ret;
 
 	to[0] = '\0';
 	if (!s->rules->digest || s->rules->dry_run)
 		return 0;
 	if (place_read(s->place, sink_dir_place(d), r, &fd))
-		return fail("open %s: %m", r->name);
-	ret = content_of(fd, r->name, 0, r->size, s->rules->digest, &stopper, digest);
+		return fail("open %s: %m", sink_name_shown(s, d, r->name, shown));
+	sink_name_shown(s, d, r->name, shown);
+	ret = content_of(fd, shown, 0, r->size, s->rules->digest, &stopper, digest);
 	close_fd(fd);
 	if (ret == 0)
 		content_text(s->rules->digest, digest, to);
@@ -289,6 +291,7 @@ static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const 
 static int answer_question(struct sink_lane *l, struct sink_question *q, int offered)
 {
 	struct sink *s = l->sink;
+	char shown[SHOWN_ROOM];
 	enum decision decision;
 	struct looked k;
 	int ret;
@@ -302,10 +305,10 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 	}
 	if (q->xattrs && !xattrs_whole(q->xattrs))
 		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
-			       q->r.name);
+			       sink_name_shown(s, q->dir, q->r.name, shown));
 	if (xattrs_check(q->xattrs, s->rules) ||
 	    xattrs_localize(q->xattrs, s->owners, s->rules->numeric_ids) ||
-	    sink_dir_check(q->dir, q->r.name) ||
+	    sink_dir_check(s, q->dir, q->r.name) ||
 	    place_look(s->place, sink_dir_place(q->dir), &q->r, q->xattrs, &k))
 		return answer_with_failure(l, &q->r, q->dir);
 	k.change.what = EVENT_FILE;

@@ -106,6 +106,7 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
 
 struct cell_sender {
 	struct sink_lane *lane;
+	const struct sink_question *question;
 	const struct record_file *r;
 	int fd;
 	uint64_t readable; /* bytes of it that can be read */
@@ -145,10 +146,13 @@ static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 
 static int fail_comparison(const struct cell_sender *t, bool unreadable)
 {
+	char shown[SHOWN_ROOM];
+
+	sink_name_shown(t->lane->sink, t->question->dir, t->r->name, shown);
 	if (unreadable)
-		fail("read %s to compare it: %m", t->r->name);
+		fail("read %s to compare it: %m", shown);
 	else
-		fail("compare %s: the target changed while it was read", t->r->name);
+		fail("compare %s: the target changed while it was read", shown);
 	return 1;
 }
 
@@ -234,9 +238,10 @@ int sink_alloc_scratch(struct sink_lane *l)
 	return 0;
 }
 
-int cells_send(struct sink_lane *l, const struct record_file *r, int fd, struct cells **out)
+int cells_send(struct sink_lane *l, const struct sink_question *q, int fd, struct cells **out)
 {
-	struct cell_sender t = {.lane = l, .r = r, .fd = fd};
+	const struct record_file *r = &q->r;
+	struct cell_sender t = {.lane = l, .question = q, .r = r, .fd = fd};
 	struct stat st;
 	int ret;
 

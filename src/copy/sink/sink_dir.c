@@ -80,6 +80,15 @@ size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t si
 	return head + tail;
 }
 
+const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, const char *name,
+			    char to[static SHOWN_ROOM])
+{
+	if (s->place && (!d || d->place))
+		return place_shown(s->place, sink_dir_place(d), name, to);
+	sink_path(d, name, to, SHOWN_ROOM);
+	return to;
+}
+
 /* ---- DIR ------------------------------------------------------------------------------ */
 
 /* All DIR records of one directory have the same hash. */
@@ -112,16 +121,18 @@ static int announce_dir(struct sink_lane *l, const struct record_dir *r, struct 
 {
 	struct sink *s = l->sink;
 	struct sink_dir *parent = r->parent ? sink_dir_find(s, r->parent) : NULL;
+	char shown[SHOWN_ROOM];
 	struct sink_dir *d;
 
 	if (r->parent && (!parent || !(parent->announced & sink_lane_bit(l))))
 		return fail_as(OUT_PROTOCOL, "the peer sends %s in a directory it did not announce",
-			       r->name);
+			       sink_name_shown(s, parent, r->name, shown));
 	if (*sink_file_slot(s, r->id))
 		return fail_as(OUT_PROTOCOL, "the peer sends a directory with the id of a file");
 	d = calloc(1, sizeof *d);
 	if (!d)
-		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+		return fail_as(OUT_MEMORY, "create %s: %m",
+			       sink_name_shown(s, parent, r->name, shown));
 	d->id = r->id;
 	d->want = r->want;
 	d->parent = parent;
@@ -141,11 +152,14 @@ static bool is_failed_dir(const struct sink_dir *d)
 	return d && !d->place && !d->left_out;
 }
 
-int sink_dir_check(const struct sink_dir *d, const char *name)
+int sink_dir_check(const struct sink *s, const struct sink_dir *d, const char *name)
 {
+	char shown[SHOWN_ROOM];
+
 	if (!is_failed_dir(d))
 		return 0;
-	return fail("create %s: its parent directory could not be created", name);
+	return fail("create %s: its parent directory could not be created",
+		    sink_name_shown(s, d, name, shown));
 }
 
 bool sink_dir_count_failed(struct sink *s, const struct sink_dir *d)
@@ -195,10 +209,14 @@ static void set_dir_state(struct sink *s, struct sink_dir *d, enum sink_state st
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
-static int name_dir(struct sink_dir *d, const struct record_dir *r)
+static int name_dir(const struct sink *s, struct sink_dir *d, const struct record_dir *r)
 {
+	char shown[SHOWN_ROOM];
+
 	d->name = strdup(r->name);
-	return d->name ? 0 : fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	return d->name ? 0
+		       : fail_as(OUT_MEMORY, "create %s: %m",
+				 sink_name_shown(s, d->parent, r->name, shown));
 }
 
 /* d fails, with this thread's failure. */
@@ -206,7 +224,7 @@ static int fail_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 {
 	struct failure why = *failed();
 
-	if (name_dir(d, r))
+	if (name_dir(l->sink, d, r))
 		return -1;
 	fail_again(&why);
 	if (sink_report_failed(l, r->id, EVENT_DIR, d->parent, r->name, true))
@@ -223,7 +241,7 @@ static int leave_out_dir(struct sink_lane *l, struct sink_dir *d, const struct r
 	struct change none = {.what = EVENT_DIR};
 
 	d->left_out = true;
-	if (name_dir(d, r))
+	if (name_dir(l->sink, d, r))
 		return -1;
 	count_dir(l, &none);
 	set_dir_state(l->sink, d, SINK_OPEN);
@@ -240,7 +258,7 @@ static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 
 	if (sink_accept_dir(s, r, d))
 		return -1;
-	if (sink_dir_check(d->parent, r->name))
+	if (sink_dir_check(s, d->parent, r->name))
 		return fail_dir(l, d, r);
 	left_out =
 		sink_dir_is_left_out(d->parent) ||

@@ -21,7 +21,10 @@ struct sink_file **sink_file_slot(struct sink *s, uint32_t id)
 
 const char *sink_shown(const struct sink_file *f)
 {
-	return f->placement ? placement_name(f->placement) : f->out.name ? f->out.name : f->r.name;
+	return f->placement  ? placement_name(f->placement)
+	       : f->out.name ? f->out.name
+	       : f->shown    ? f->shown
+			     : f->r.name;
 }
 
 void sink_file_free(struct sink_file *f)
@@ -33,6 +36,7 @@ void sink_file_free(struct sink_file *f)
 	xattrs_free(f->xattrs);
 	cells_free(f->cells);
 	free(f->symlink_target);
+	free(f->shown);
 	free(f);
 }
 
@@ -64,7 +68,7 @@ static int begin_without_placement(struct sink_file *f)
 	if (f->r.type != TYPE_SYMLINK)
 		return 0;
 	f->symlink_target = calloc(1, (size_t)f->r.size + 1);
-	return f->symlink_target ? 0 : fail_as(OUT_MEMORY, "create %s: %m", f->r.name);
+	return f->symlink_target ? 0 : fail_as(OUT_MEMORY, "create %s: %m", sink_shown(f));
 }
 
 /* Does --existing leave out this file of unknown size?  Other files were asked about. */
@@ -83,7 +87,7 @@ static int check_stream_left_out(const struct sink *s, const struct sink_file *f
 
 static int begin_with_placement(struct sink *s, struct sink_file *f)
 {
-	if (sink_dir_check(f->dir, f->r.name) || check_stream_left_out(s, f, &f->left_out))
+	if (sink_dir_check(s, f->dir, f->r.name) || check_stream_left_out(s, f, &f->left_out))
 		return -1;
 	/* With --dry-run, and for what is left out, the bytes are dropped. */
 	if (f->r.type != TYPE_REGULAR || s->rules->dry_run || f->left_out ||
@@ -249,15 +253,19 @@ static int enter_sink_file(struct sink_lane *l, struct sink_file *f)
 
 static int take_new_file(struct sink_lane *l, const struct record_file *r)
 {
+	char shown[SHOWN_ROOM];
 	struct sink_file *f;
 	struct sink_dir *dir;
 	int ret;
 
 	if (sink_require_dir(l, r->dir, &dir) || sink_accept_file(l->sink, r, dir))
 		return -1;
+	sink_name_shown(l->sink, dir, r->name, shown);
 	f = calloc(1, sizeof *f);
-	if (!f)
-		return fail_as(OUT_MEMORY, "create %s: %m", r->name);
+	if (!f || !(f->shown = strdup(shown))) {
+		free(f);
+		return fail_as(OUT_MEMORY, "create %s: %m", shown);
+	}
 	f->r = *r;
 	f->dir = dir;
 	ret = enter_sink_file(l, f);
@@ -331,7 +339,7 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 		sink_drain_digest(f->digest, f->sum, f->nonzero_sum);
 	w.nonzero_sum = f->nonzero_sum;
 	w.reach = f->reach;
-	if (sink_check_end(&f->r, &f->end, f->sum, sink_shown(f)))
+	if (sink_check_end(l->sink, f->dir, &f->r, &f->end, f->sum))
 		return -1;
 	/* Close it before the file gets its name: else running the file may fail with ETXTBSY. */
 	direct_close(f->out.direct);

@@ -25,16 +25,18 @@ enum event_what sink_event_what(uint8_t type)
 	}
 }
 
-int sink_check_end(const struct record_file *r, const struct record_file_end *e,
-		   const uint64_t sum[2], const char *shown)
+int sink_check_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
+		   const struct record_file_end *e, const uint64_t sum[2])
 {
+	char shown[SHOWN_ROOM];
+
 	if (e->data + e->holes != e->size || (!(r->flags & FILE_STREAM) && e->size != r->size))
 		return fail_as(OUT_PROTOCOL, "the peer sends FILE_END of %s with bytes missing",
-			       shown);
+			       sink_name_shown(s, d, r->name, shown));
 	if (sum[0] != e->digest[0] || sum[1] != e->digest[1])
 		return fail_as(OUT_INTEGRITY,
 			       "%s: the digest of the received data differs from the source's",
-			       shown);
+			       sink_name_shown(s, d, r->name, shown));
 	return 0;
 }
 
@@ -233,11 +235,12 @@ static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change 
 		       char digest[static EVENT_DIGEST])
 {
 	struct sink *s = l->sink;
+	char shown[SHOWN_ROOM];
 
 	digest[0] = '\0';
 	if (w->xattrs && !xattrs_whole(w->xattrs))
 		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
-			       w->r->name);
+			       sink_name_shown(s, w->dir, w->r->name, shown));
 	if (xattrs_check(w->xattrs, s->rules) ||
 	    xattrs_localize(w->xattrs, s->owners, s->rules->numeric_ids))
 		return -1;

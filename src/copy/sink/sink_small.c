@@ -82,13 +82,13 @@ static bool claim_new_id(struct sink *s, uint32_t id)
 	return new;
 }
 
-static int check_small_digest(const struct sink_small *f)
+static int check_small_digest(const struct sink *s, const struct sink_small *f)
 {
 	uint64_t sum[2] = {0, 0};
 
 	if (f->r->size > 0)
 		cells_hash(0, f->bytes, (size_t)f->r->size, sum);
-	return sink_check_end(f->r, f->end, sum, f->r->name);
+	return sink_check_end(s, f->dir, f->r, f->end, sum);
 }
 
 static int begin_small(struct sink_lane *l, const struct sink_small *f, struct placement **t,
@@ -128,7 +128,7 @@ static int store_small(struct sink_lane *l, struct sink_small *f)
 		.reach = f->r->size,
 	};
 
-	if (check_small_digest(f) || sink_dir_check(f->dir, f->r->name))
+	if (check_small_digest(l->sink, f) || sink_dir_check(l->sink, f->dir, f->r->name))
 		return -1;
 	if (f->r->type == TYPE_SYMLINK) {
 		memcpy(link, f->bytes, (size_t)f->r->size);
@@ -149,7 +149,7 @@ static int take_small(struct sink_lane *l, struct sink_small *f)
 
 	if (sink_require_dir(l, r->dir, &f->dir) || sink_accept_file(l->sink, r, f->dir))
 		return -1;
-	ret = sink_dir_is_left_out(f->dir) ? check_small_digest(f) : store_small(l, f);
+	ret = sink_dir_is_left_out(f->dir) ? check_small_digest(l->sink, f) : store_small(l, f);
 	if (ret && sink_report_failed(l, r->id, sink_event_what(r->type), f->dir, r->name,
 				      r->flags & FILE_MANY))
 		return -1;

@@ -650,7 +650,7 @@ static void directory_records_are_checked(void **state)
 			  .xattr_size = 2},
 			 DATA_OF(2),
 			 END_OF(2)},
-		 .code = OUT_PROTOCOL, .text = "truncated attribute of x", .not_made = "to/d/x"},
+		 .code = OUT_PROTOCOL, .text = "truncated attribute of d/x", .not_made = "to/d/x"},
 		{XATTRS, .want = {"d"},
 		 .say = {DIR_D,
 			 FILE_IN(1, 2, "x"),
