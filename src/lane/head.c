@@ -69,7 +69,7 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	if (take_u64(&r) != XXH3_64bits(from, HEAD_CHECKED))
 		return fail_as(OUT_INTEGRITY, "block head: wrong checksum");
 	r = reader_of(from, HEAD_CHECKED);
-	if (take_magic(&r, magic_block, "block head"))
+	if (take_magic(&r, magic_block, "block head from the peer"))
 		return -1;
 	h->kind = take_u8(&r);
 	h->lane = take_u16(&r);
@@ -82,17 +82,19 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	h->hash[0] = take_u64(&r);
 	h->hash[1] = take_u64(&r);
 	if (!reader_done(&r) || zero != 0)
-		return fail_as(OUT_PROTOCOL, "block head: reserved bytes are not 0");
+		return fail_as(OUT_PROTOCOL, "block head from the peer: reserved bytes are not 0");
 	if (h->kind != BLOCK_RECORDS && h->kind != BLOCK_EXTENT)
-		return fail_as(OUT_PROTOCOL, "block head: unknown kind %u", h->kind);
+		return fail_as(OUT_PROTOCOL, "block head from the peer: unknown kind %u", h->kind);
 	if (h->lane >= LANE_COUNT_MAX)
-		return fail_as(OUT_PROTOCOL, "block head: lane %u is beyond %d", h->lane,
-			       LANE_COUNT_MAX - 1);
+		return fail_as(OUT_PROTOCOL, "block head from the peer: lane %u is beyond %d",
+			       h->lane, LANE_COUNT_MAX - 1);
 	if (h->len > room)
-		return fail_as(OUT_PROTOCOL, "block head: %u bytes exceed the block size %u",
+		return fail_as(OUT_PROTOCOL,
+			       "block head from the peer: %u bytes exceed the block size %u",
 			       h->len, room);
 	if (h->pos > INT64_MAX - LANE_BLOCK_MAX)
-		return fail_as(OUT_PROTOCOL, "block head: position %llu exceeds any file size",
+		return fail_as(OUT_PROTOCOL,
+			       "block head from the peer: position %llu exceeds any file size",
 			       (unsigned long long)h->pos);
 	return 0;
 }
@@ -117,7 +119,7 @@ int credit_decode(const uint8_t from[static CREDIT_SIZE], struct credit *c)
 	c->epoch = take_u32(&r);
 	c->stored = take_u64(&r);
 	if (!reader_done(&r) || memcmp(magic, magic_credit, sizeof magic) != 0)
-		return fail_as(OUT_PROTOCOL, "credit: wrong magic number");
+		return fail_as(OUT_PROTOCOL, "credit from the peer: wrong magic number");
 	return 0;
 }
 
@@ -143,13 +145,13 @@ int notice_decode(const uint8_t from[static NOTICE_SIZE], struct notice *n)
 	n->slot = take_u32(&r);
 	n->len = take_u32(&r);
 	if (!reader_done(&r) || memcmp(magic, magic_notice, sizeof magic) != 0)
-		return fail_as(OUT_PROTOCOL, "notice: wrong magic number");
+		return fail_as(OUT_PROTOCOL, "notice from the peer: wrong magic number");
 	if (n->slot >= LANE_DEPTH_MAX)
-		return fail_as(OUT_PROTOCOL, "notice: slot %u is beyond %d", n->slot,
+		return fail_as(OUT_PROTOCOL, "notice from the peer: slot %u is beyond %d", n->slot,
 			       LANE_DEPTH_MAX - 1);
 	if (n->len < LANE_HEAD || n->len > LANE_HEAD + LANE_BLOCK_MAX)
-		return fail_as(OUT_PROTOCOL, "notice: %u bytes are not in %d to %d", n->len,
-			       LANE_HEAD, LANE_HEAD + LANE_BLOCK_MAX);
+		return fail_as(OUT_PROTOCOL, "notice from the peer: %u bytes are not in %d to %d",
+			       n->len, LANE_HEAD, LANE_HEAD + LANE_BLOCK_MAX);
 	return 0;
 }
 
@@ -313,7 +315,7 @@ int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f)
 	struct reader r = reader_of(from, len < LANE_REFUSAL_SIZE ? len : LANE_REFUSAL_SIZE);
 	unsigned zeros;
 
-	if (take_magic(&r, magic_refusal, "refusal"))
+	if (take_magic(&r, magic_refusal, "refusal from the peer"))
 		return -1;
 	f->code = take_u8(&r);
 	zeros = take_u16(&r);
@@ -321,7 +323,7 @@ int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f)
 	f->need = take_u64(&r);
 	if (r.bad || zeros != 0 ||
 	    (f->code != OUT_MEMLOCK && f->code != OUT_MEMORY && f->code != OUT_TRANSPORT))
-		return fail_as(OUT_PROTOCOL, "refusal: too short, or unknown reason");
+		return fail_as(OUT_PROTOCOL, "refusal from the peer: too short, or unknown reason");
 	return 0;
 }
 

@@ -66,15 +66,15 @@ enum unsealed block_unseal(struct block **arrived, struct block *private, unsign
 		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
 	if (h.lane != lane || h.epoch != epoch || h.number != number) {
 		fail_as(OUT_PROTOCOL,
-			"lane %u: received block %llu of lane %u epoch %u, expected block %llu of "
+			"lane %u: the peer sent block %llu of lane %u epoch %u, expected block %llu of "
 			"epoch %u",
 			lane, (unsigned long long)h.number, h.lane, h.epoch,
 			(unsigned long long)number, epoch);
 		return UNSEAL_WRONG;
 	}
 	if (h.len != b->len) {
-		fail_as(OUT_PROTOCOL, "lane %u: block %llu arrived with %u bytes, not %u", lane,
-			(unsigned long long)number, b->len, h.len);
+		fail_as(OUT_PROTOCOL, "lane %u: the peer sent block %llu with %u bytes, not %u",
+			lane, (unsigned long long)number, b->len, h.len);
 		return UNSEAL_WRONG;
 	}
 	if (private && h.kind == BLOCK_RECORDS) {

@@ -26,7 +26,7 @@ struct wire;
 
 struct wire_ops {
 	/* Source: start sending b. Its memory must not change until it is credited. May wait for
-	 * the network; processes credits while it waits. */
+	 * the network, and may process credits meanwhile. */
 	int (*send)(struct wire *w, struct block *b);
 	/* Source: wait until the sink's cumulative credit is at least `least', and store the credit
 	 * in *stored. With least 0 it does not wait; 0 if no credit has arrived. The credit covers

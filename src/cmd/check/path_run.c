@@ -306,7 +306,6 @@ enum outcome path_run(struct host_path *p)
 	static struct lane_trial r;
 	bool wants_rdma = p->o->want != TRANSPORT_TCP;
 
-	memset(&r, 0, offsetof(struct lane_trial, kept));
 	r.p = p;
 	end_pipe_init(&r.kept);
 	if (wants_rdma)

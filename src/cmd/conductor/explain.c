@@ -31,6 +31,9 @@ int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 255)
 		return fail_as(OUT_START, "%s to %s failed", o->rsh ? "--rsh" : "ssh", l->name);
 	child_end_text(status, how, sizeof how);
+	if (l->far && o->rsh)
+		return fail_as(OUT_START, "--rsh=%s for rdcp on %s %s before its greeting", o->rsh,
+			       l->name, how);
 	if (l->far)
 		return fail_as(OUT_START, "rdcp on %s %s before its greeting", l->name, how);
 	return fail_as(OUT_START, "the end on this host %s before its greeting", how);
@@ -38,7 +41,7 @@ int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 
 int explain_death(const struct end_pipe *l, int status, bool reaped)
 {
-	char how[128] = "is silent";
+	char how[128] = "does not answer";
 
 	if (reaped)
 		child_end_text(status, how, sizeof how);

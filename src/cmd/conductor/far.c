@@ -48,6 +48,8 @@ static void add_arg(struct far_command *c, const char *word)
 	c->argv[c->argc] = NULL;
 }
 
+enum { RSH_WORDS_MAX = 32 };
+
 /* Splits --rsh at blanks. */
 static int add_rsh_words(struct far_command *c, const char *rsh)
 {
@@ -57,8 +59,8 @@ static int add_rsh_words(struct far_command *c, const char *rsh)
 	if ((size_t)snprintf(c->words, sizeof c->words, "%s", rsh) >= sizeof c->words)
 		return fail_as(OUT_USAGE, "--rsh is too long");
 	for (char *w = strtok_r(c->words, " \t", &save); w; w = strtok_r(NULL, " \t", &save)) {
-		if (++words > 32)
-			return fail_as(OUT_USAGE, "--rsh has too many words");
+		if (++words > RSH_WORDS_MAX)
+			return fail_as(OUT_USAGE, "--rsh has more than %d words", RSH_WORDS_MAX);
 		add_arg(c, w);
 	}
 	return words ? 0 : fail_as(OUT_USAGE, "--rsh is empty");

@@ -86,9 +86,9 @@ static int try_make(struct new_entry *m)
 	int ret;
 
 	if (temporary_name(m->seat.name, m->seat.place->uid, as))
-		return seat_fail(&m->seat, "make");
+		return seat_fail(&m->seat, "create");
 	if (create_node(m, as))
-		return errno == EEXIST ? 1 : seat_fail(&m->seat, "make");
+		return errno == EEXIST ? 1 : seat_fail(&m->seat, "create");
 	ret = set_made_metadata(m, as);
 	if (ret > 0)
 		return 1;
@@ -128,7 +128,7 @@ static int make_replacement(struct new_entry *m)
 		ret = try_make(m);
 	if (ret > 0) {
 		errno = EEXIST;
-		return seat_fail(&m->seat, "make");
+		return seat_fail(&m->seat, "create");
 	}
 	return ret ? -1 : sync_made_parent(m);
 }

@@ -316,7 +316,7 @@ static int rule_make(struct filter_rule *r, bool include, const char *pattern)
 	char text[RULE_TEXT_MAX];
 
 	if (len >= sizeof text)
-		return fail_as(OUT_USAGE, "pattern %.60s…: longer than %d bytes", pattern,
+		return fail_as(OUT_USAGE, "pattern %.60s...: longer than %d bytes", pattern,
 			       RULE_TEXT_MAX - 1);
 	memcpy(text, pattern, len + 1);
 	*r = (struct filter_rule){.include = include};

@@ -220,8 +220,8 @@ int listed_add(struct listed *l, const char *name)
 	struct listed_node *n = l->top;
 
 	if (strlen(name) >= NAME_MAX_WIRE)
-		return fail_as(OUT_USAGE, "--files-from: name %.60s… is longer than %d bytes", name,
-			       NAME_MAX_WIRE - 1);
+		return fail_as(OUT_USAGE, "--files-from: name %.60s... is longer than %d bytes",
+			       name, NAME_MAX_WIRE - 1);
 	if (has_dotdot(name))
 		return fail_as(OUT_USAGE, "--files-from: name %s contains .., which is not allowed",
 			       name);

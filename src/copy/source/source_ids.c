@@ -30,11 +30,11 @@ static int add_page(struct ids *t)
 	struct id_page *p;
 
 	if (ARRAY_ROOM(t->pages, t->count, t->room, 1))
-		return fail_as(OUT_MEMORY, "keep track of files: %m");
+		return fail_as(OUT_MEMORY, "allocate the table of files: %m");
 	p = &t->pages[t->count];
 	*p = (struct id_page){.files = calloc(1, sizeof *p->files), .unsettled = PAGE};
 	if (!p->files)
-		return fail_as(OUT_MEMORY, "keep track of files: %m");
+		return fail_as(OUT_MEMORY, "allocate the table of files: %m");
 	t->count++;
 	return 0;
 }

@@ -145,7 +145,8 @@ static int event_failed(struct verbs *v, const struct cm_event *e)
 			return connect_failed(v, ECONNREFUSED);
 		if (e->status == REJECT_BY_CONSUMER)
 			return connect_failed(v, ECONNRESET);
-		return fail_as(OUT_CONNECT, "connect to %s: rejected (reason %d)", v->peer,
+		return fail_as(OUT_CONNECT,
+			       "connect to %s: rejected by the adapter there (reason %d)", v->peer,
 			       e->status);
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",

@@ -197,7 +197,8 @@ static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 			i++;
 			continue;
 		}
-		log_warn("closed an RDMA listener: %s", failed()->text);
+		log_warn("no more RDMA connections are accepted on one address: %s",
+			 failed()->text);
 		verbs_unlisten(p->rdma[i]);
 		p->rdma[i] = p->rdma[--p->rdma_count];
 		return; /* the indices of set no longer match the listeners */

@@ -377,7 +377,7 @@ static void test_notice_layout_matches_the_protocol(void **arg)
 	assert_notice_refused(n, "is beyond");
 	n.slot = LANE_DEPTH_MAX - 1;
 	n.len = LANE_HEAD - 1;
-	assert_notice_refused(n, "notice: 63 bytes");
+	assert_notice_refused(n, "notice from the peer: 63 bytes");
 	n.len = LANE_HEAD + LANE_BLOCK_MAX + 1;
 	assert_notice_refused(n, "bytes are not in");
 	n.len = UINT32_MAX;

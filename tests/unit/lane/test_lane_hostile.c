@@ -138,9 +138,9 @@ static void test_wrong_head_ends_the_sink(void **arg)
 	} cases[] = {
 		{{.kind = 1, .lane = 0, .len = 100}, "of lane 0 epoch 0, expected"},
 		{{.kind = 1, .lane = 1, .epoch = 1, .len = 100}, "of lane 1 epoch 1, expected"},
-		{{.kind = 1, .lane = 1, .number = 1, .len = 100}, "received block 1"},
+		{{.kind = 1, .lane = 1, .number = 1, .len = 100}, "the peer sent block 1"},
 		{{.kind = 1, .lane = 1, .number = UINT64_MAX, .len = 100},
-		 "received block 18446744"},
+		 "the peer sent block 18446744"},
 		{{.kind = 9, .lane = 1, .len = 100}, "kind 9"},
 		{{.kind = 1, .lane = 1, .len = SIZE + 1}, "exceed the block size"},
 		{{.kind = 1, .lane = 1, .len = UINT32_MAX}, "exceed the block size"},
@@ -171,7 +171,7 @@ static void test_repeated_block_ends_the_sink(void **arg)
 	say_block(&v, right, 100);
 	assert_int_equal(lane_recv(v.lane, &b), 0);
 	assert_int_equal(lane_put(v.lane, b), 0);
-	assert_refused(&v, OUT_PROTOCOL, "received block 0");
+	assert_refused(&v, OUT_PROTOCOL, "the peer sent block 0");
 	victim_close(&v);
 }
 
@@ -329,7 +329,7 @@ static void test_random_bytes_end_the_source(void **arg)
 	say(&v, "HTTP/1.1 400 Bad", CREDIT_SIZE);
 	assert_int_equal(send_few(&v, 3), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
-	assert_string_equal(failed()->text, "credit: wrong magic number");
+	assert_string_equal(failed()->text, "credit from the peer: wrong magic number");
 	victim_close(&v);
 }
 

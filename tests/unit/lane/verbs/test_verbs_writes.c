@@ -259,7 +259,7 @@ static void test_wrong_length_ends_the_sink(void **state)
 	scene_open(&s, door_op);
 	write_raw(&s, make_block(&s, 0, BLOCK_EXTENT), slot_at(0), LANE_HEAD + LEN);
 	tell(&s, 0, LANE_HEAD + LEN - 1, 0);
-	assert_sink_ends(&s, OUT_PROTOCOL, "arrived with 999 bytes, not 1000");
+	assert_sink_ends(&s, OUT_PROTOCOL, "with 999 bytes, not 1000");
 }
 
 /* Announced but never written: the slot is empty or holds the previous block. */
@@ -288,7 +288,8 @@ static void test_announced_block_that_was_not_written_is_refused(void **state)
 		assert_int_equal(verbs_progress(s.v, clock_ms() + LIMIT_MS), 0);
 	}
 	tell(&s, 0, LANE_HEAD + LEN, 0);
-	assert_sink_ends(&s, OUT_PROTOCOL, "received block 0 of lane 0 epoch 0, expected block 4");
+	assert_sink_ends(&s, OUT_PROTOCOL,
+			 "the peer sent block 0 of lane 0 epoch 0, expected block 4");
 }
 
 static void test_unagreed_operation_is_refused(void **state)
