@@ -113,7 +113,8 @@ static int reannounce_dir(struct sink_lane *l, struct sink_dir *d, const struct 
 	d->announced |= sink_lane_bit(l);
 	while (d->state == SINK_OPENING && !atomic_load(&l->sink->copy->failed))
 		sink_wait(l, d, 0);
-	return 0;
+	/* The lane that opens it failed, and with it the copy: the directory has no name. */
+	return d->state == SINK_OPENING ? -1 : 0;
 }
 
 /* Lock held. */
