@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-#include "pace.h"
+#include "delay.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool running;
@@ -59,7 +59,7 @@ void engine_poke(void)
 
 static void fire_timers(void)
 {
-	uint64_t now = pace_now();
+	uint64_t now = delay_now();
 
 	while (timers && timers->at_ns <= now) {
 		struct engine_timer *t = timers;
@@ -73,7 +73,7 @@ static void fire_timers(void)
 /* NULL: no timer is set. */
 static struct timespec *measure_wait(struct timespec *to)
 {
-	uint64_t now = pace_now(), ns;
+	uint64_t now = delay_now(), ns;
 
 	if (!timers)
 		return NULL;
@@ -205,7 +205,7 @@ void engine_set(struct engine_timer *t, uint64_t ns)
 	struct engine_timer **at = &timers;
 
 	engine_cancel(t);
-	t->at_ns = pace_now() + ns;
+	t->at_ns = delay_now() + ns;
 	t->set = true;
 	while (*at && (*at)->at_ns <= t->at_ns)
 		at = &(*at)->next;

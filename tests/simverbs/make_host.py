@@ -84,7 +84,7 @@ def make_sys(top, words, addresses, netdev):
     link(top / "class/infiniband_verbs/uverbs0", "../../%s/infiniband_verbs/uverbs0" % PCI)
 
 
-def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), pace=()):
+def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=()):
     source = HERE / "personalities" / personality
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
@@ -93,7 +93,7 @@ def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo
     (top / "personality").write_text(source.read_text())
     lines = ["fabric " + (fabric or secrets.token_hex(8))]
     lines += ["address " + a for a in addresses] + ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
-    lines += list(pace)
+    lines += list(link_words)
     write(top / "host", "\n".join(lines))
     make_sys(top / "sys", read_words(source), addresses, netdev)
     for name in "rdma_cm", "uverbs0":
@@ -113,8 +113,8 @@ def main():
     for name in "bandwidth", "latency":
         words.add_argument("--" + name, type=int)
     a = words.parse_args()
-    pace = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency") if getattr(a, n)]
-    make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked, pace)
+    link_words = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency") if getattr(a, n)]
+    make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked, link_words)
     if a.stamp:
         a.stamp.touch()
 

@@ -18,7 +18,7 @@ struct send_entry {
 	enum ibv_wc_status status, ordered; /* ordered: order.h */
 	bool signaled, solicited, inlined;
 	uint32_t bytes, imm, rkey, sges;
-	uint64_t arrives_ns, acked_ns; /* pace.h */
+	uint64_t arrives_ns, acked_ns; /* delay.h */
 	struct area_sge sge[AREA_SGES];
 };
 

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include "delay.h"
 #include "host.h"
 #include "misuse.h"
 #include "order.h"
-#include "pace.h"
 #include "queue_pair.h"
 #include "region.h"
 
@@ -251,7 +251,7 @@ static enum ibv_wc_status soften_status(enum ibv_wc_status status)
 /* Else *wait_ns becomes the time until then, if it was longer or none. */
 static bool is_due(uint64_t at_ns, uint64_t *wait_ns)
 {
-	uint64_t now = at_ns ? pace_now() : 0;
+	uint64_t now = at_ns ? delay_now() : 0;
 
 	if (at_ns <= now)
 		return true;
@@ -383,7 +383,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 	if (bytes > host_get()->adapter.max_msg_size)
 		return EINVAL;
 	e->bytes = (uint32_t)bytes;
-	pace_send(bytes, &e->arrives_ns, &e->acked_ns);
+	delay_message(bytes, &e->arrives_ns, &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		rc = copy_inline(q, wr, e);
 	if (!rc)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pace.h"
+#include "delay.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t free_at; /* when the last message has left */
 
-uint64_t pace_now(void)
+uint64_t delay_now(void)
 {
 	struct timespec t;
 
@@ -16,7 +16,7 @@ uint64_t pace_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void pace_send(uint64_t bytes, uint64_t *arrives, uint64_t *acked)
+void delay_message(uint64_t bytes, uint64_t *arrives, uint64_t *acked)
 {
 	const struct host *h = host_get();
 	uint64_t now, latency_ns = (uint64_t)h->latency_us * 1000;
@@ -24,7 +24,7 @@ void pace_send(uint64_t bytes, uint64_t *arrives, uint64_t *acked)
 	*arrives = *acked = 0;
 	if (!h->bandwidth_mbits && !h->latency_us)
 		return;
-	now = pace_now();
+	now = delay_now();
 	pthread_mutex_lock(&lock);
 	if (free_at < now)
 		free_at = now;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SIMVERBS_PACE_H
-#define SIMVERBS_PACE_H
+#ifndef SIMVERBS_DELAY_H
+#define SIMVERBS_DELAY_H
 
 /*
  * The model of the link, in real time: what a process sends leaves one after the other at the
@@ -13,7 +13,7 @@
 
 /* When a message of this size that is sent now arrives, and when its acknowledgement does; in ns of
  * CLOCK_MONOTONIC. 0: at once. */
-void pace_send(uint64_t bytes, uint64_t *arrives, uint64_t *acked);
-uint64_t pace_now(void);
+void delay_message(uint64_t bytes, uint64_t *arrives, uint64_t *acked);
+uint64_t delay_now(void);
 
 #endif
