@@ -138,6 +138,32 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 	return 0;
 }
 
+EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *optval,
+			   size_t optlen)
+{
+	struct cm_id *c = cm_id_of(id);
+
+	FAIL_IF_ORDERED(-1);
+	errno = level == RDMA_OPTION_ID ? EINVAL : ENOSYS;
+	if (level != RDMA_OPTION_ID)
+		return -1;
+	switch (optname) {
+	case RDMA_OPTION_ID_ACK_TIMEOUT:
+		if (optlen != sizeof c->ack_timeout)
+			return -1;
+		memcpy(&c->ack_timeout, optval, sizeof c->ack_timeout);
+		return 0;
+	case RDMA_OPTION_ID_TOS:
+		return optlen == sizeof(uint8_t) ? 0 : -1;
+	case RDMA_OPTION_ID_REUSEADDR:
+	case RDMA_OPTION_ID_AFONLY:
+		return optlen == sizeof(int) ? 0 : -1;
+	default:
+		errno = ENOSYS;
+		return -1;
+	}
+}
+
 /* ---- binding ---------------------------------------------------------------------------- */
 
 /* One try; the name holds the port for as long as the id lives. */

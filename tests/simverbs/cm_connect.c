@@ -143,6 +143,17 @@ void cm_hang_up(struct cm_id *c)
 	c->state = CM_ENDED;
 }
 
+/* As the request has it, for both ends; but for receivers that are not ready, as the other end has
+ * it. */
+static void set_retries(struct cm_id *c, uint8_t rnr_retry_count)
+{
+	struct remote *r = &c->link->remote;
+
+	r->retry_count = c->request.connect.retry_count;
+	r->ack_timeout = c->request.connect.ack_timeout;
+	r->rnr_retry_count = rnr_retry_count;
+}
+
 /* ---- calling ---------------------------------------------------------------------------- */
 
 void cm_establish(struct cm_id *c)
@@ -158,8 +169,7 @@ void cm_establish(struct cm_id *c)
 static void take_reply(struct cm_id *c, const struct message *m)
 {
 	engine_cancel(&c->timer);
-	c->link->remote.retry_count = c->request.connect.retry_count;
-	c->link->remote.rnr_retry_count = m->connect.rnr_retry_count;
+	set_retries(c, m->connect.rnr_retry_count);
 	if (!is_iwarp()) {
 		cm_report(c, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &m->connect);
 		return;
@@ -260,6 +270,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	c->request = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REQ};
 	c->request.connect.from = id->route.addr.src_storage;
 	c->request.connect.to = id->route.addr.dst_storage;
+	c->request.connect.ack_timeout = c->ack_timeout ? c->ack_timeout : (uint8_t)p->ack_timeout;
 	if (set_param(c, &c->request, param, p->req_private))
 		return -1;
 	engine_lock();
@@ -355,8 +366,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	errno = c->state == CM_ENDED ? ECONNRESET : EINVAL;
 	if (c->state != CM_CALLED)
 		goto out;
-	c->link->remote.retry_count = c->request.connect.retry_count;
-	c->link->remote.rnr_retry_count = c->request.connect.rnr_retry_count;
+	set_retries(c, c->request.connect.rnr_retry_count);
 	q->must_listen = is_iwarp();
 	queue_pair_connect(q, &c->link->remote, true);
 	c->state = CM_ACCEPTED;

@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 /* When a message of this size that is sent now arrives, and when its acknowledgement does; in ns of
- * CLOCK_MONOTONIC. 0: at once. */
-void delay_message(uint64_t bytes, uint64_t *arrives, uint64_t *acked);
+ * CLOCK_MONOTONIC. 0: at once. With "loss N" each N-th message of a process loses its last packet,
+ * which is sent again after repeat_ns. */
+void delay_message(uint64_t bytes, uint64_t repeat_ns, uint64_t *arrives, uint64_t *acked);
 uint64_t delay_now(void);
 
 #endif

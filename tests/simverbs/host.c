@@ -73,17 +73,22 @@ static bool read_address(const char *text, struct host_address *to)
 static void set_line(const char *word, const char *value, const char *path)
 {
 	static const char *const kinds[] = {"address", "silent", "unlinked"};
+	static const struct {
+		const char *word;
+		uint32_t *to;
+	} links[] = {{"bandwidth", &the_host.bandwidth_mbits},
+		     {"latency", &the_host.latency_us},
+		     {"loss", &the_host.loss}};
 
 	if (strcmp(word, "fabric") == 0) {
 		snprintf(the_host.fabric, sizeof the_host.fabric, "%s", value);
 		return;
 	}
-	if (strcmp(word, "bandwidth") == 0 || strcmp(word, "latency") == 0) {
-		uint32_t *to = word[0] == 'b' ? &the_host.bandwidth_mbits : &the_host.latency_us;
-
-		*to = (uint32_t)strtoul(value, NULL, 10);
-		return;
-	}
+	for (unsigned i = 0; i < sizeof links / sizeof *links; i++)
+		if (strcmp(word, links[i].word) == 0) {
+			*links[i].to = (uint32_t)strtoul(value, NULL, 10);
+			return;
+		}
 	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		struct host_address *to = &the_host.addresses[the_host.count];
 

@@ -8,7 +8,7 @@
  *   personality   the adapter, a file of ./personalities
  *   host          lines "fabric NAME", "address IP" (the adapter has it), "silent IP" (a neighbour
  *                 that never answers), "unlinked IP" (a neighbour whose address does not resolve),
- *                 "bandwidth MBITS" and "latency US" (delay.h)
+ *                 "bandwidth MBITS", "latency US" and "loss N" (delay.h)
  *   sys, dev      take the place of /sys/class/infiniband* and /dev/infiniband
  *
  * Without SIMVERBS there is no adapter.
@@ -61,7 +61,7 @@ struct host_address {
 struct host {
 	char top[HOST_PATH];
 	char fabric[HOST_NAME];
-	uint32_t bandwidth_mbits, latency_us; /* delay.h */
+	uint32_t bandwidth_mbits, latency_us, loss; /* delay.h */
 	struct personality adapter;
 	struct host_address addresses[HOST_ADDRESSES];
 	unsigned count;

@@ -3,7 +3,7 @@
 """Makes the directory of a simulated host (host.h):
 
     make_host.py PERSONALITY DIRECTORY [--netdev NAME] [--fabric NAME] [--address IP]... [--silent IP]... [--unlinked IP]...
-        [--bandwidth MBITS] [--latency US]
+        [--bandwidth MBITS] [--latency US] [--loss N]
 
 The addresses are those of the adapter, by default 127.0.0.1 and ::1 of the device lo."""
 
@@ -110,10 +110,10 @@ def main():
     for name in "address", "silent", "unlinked":
         words.add_argument("--" + name, action="append", default=[])
     words.add_argument("--stamp", type=pathlib.Path, help="a file to touch when the host is made")
-    for name in "bandwidth", "latency":
+    for name in "bandwidth", "latency", "loss":
         words.add_argument("--" + name, type=int)
     a = words.parse_args()
-    link_words = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency") if getattr(a, n)]
+    link_words = ["%s %d" % (n, getattr(a, n)) for n in ("bandwidth", "latency", "loss") if getattr(a, n)]
     make_host(a.personality, a.directory, a.address or ("127.0.0.1", "::1"), a.netdev, a.fabric, a.silent, a.unlinked, link_words)
     if a.stamp:
         a.stamp.touch()

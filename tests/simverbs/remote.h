@@ -25,7 +25,8 @@ struct remote {
 	int channel;
 	struct remote_region *regions;
 	unsigned count;
-	uint8_t retry_count, rnr_retry_count; /* what our sends to it may do */
+	/* What our sends to it may do, and after which time (4.096 us * 2^N) they are repeated. */
+	uint8_t retry_count, rnr_retry_count, ack_timeout;
 };
 
 void remote_init(struct remote *r);

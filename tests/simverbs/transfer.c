@@ -208,6 +208,13 @@ static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 
 /* ---- retries ---------------------------------------------------------------------------- */
 
+static uint64_t measure_ack_timeout(const struct queue_pair *q)
+{
+	unsigned n = q->remote ? q->remote->ack_timeout : host_get()->adapter.ack_timeout;
+
+	return (uint64_t)ACK_UNIT_NS << n;
+}
+
 /* Whether the send failed for good (then *status), or after which time it is tried again. */
 static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_status *status,
 		    uint64_t *wait_ns)
@@ -235,7 +242,7 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 		if (most == RNR_FOR_EVER)
 			return false;
 	} else {
-		*wait_ns = (uint64_t)ACK_UNIT_NS << p->ack_timeout;
+		*wait_ns = measure_ack_timeout(q);
 		*status = IBV_WC_RETRY_EXC_ERR;
 	}
 	return q->tries++ >= most;
@@ -383,7 +390,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 	if (bytes > host_get()->adapter.max_msg_size)
 		return EINVAL;
 	e->bytes = (uint32_t)bytes;
-	delay_message(bytes, &e->arrives_ns, &e->acked_ns);
+	delay_message(bytes, measure_ack_timeout(q), &e->arrives_ns, &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		rc = copy_inline(q, wr, e);
 	if (!rc)
