@@ -274,16 +274,17 @@ static int read_keeper(struct detour *d)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n < 0)
-		return fail_as(OUT_START, "%s: read the loopback port for lanes: %m",
-			       d->keeper.what);
-	if (n == 0) {
-		bool began = d->reply_len == sizeof d->reply;
+	if (n <= 0) {
+		bool complete = d->reply_len == sizeof d->reply;
 
+		if (n < 0)
+			fail_as(OUT_START, "%s: read the loopback port for lanes: %m",
+				d->keeper.what);
+		else
+			fail_as(OUT_START, "%s: no loopback port for lanes on that host",
+				d->keeper.what);
 		child_stop(&d->keeper);
-		return began ? 0
-			     : fail_as(OUT_START, "%s: no loopback port for lanes on that host",
-				       d->keeper.what);
+		return complete ? 0 : -1;
 	}
 	d->reply_len += (size_t)n;
 	if (d->reply_len < sizeof d->reply)
