@@ -252,14 +252,9 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 /* The backup must be on disk before the file that replaces the original. */
 static int sync_backup(const struct place *p, int dirfd, const char *name)
 {
-	int fd, ret;
-
-	if (!p->rules->fsync)
+	if (!p->rules->fsync || dir_sync(dirfd) == 0)
 		return 0;
-	fd = dir_reopen(dirfd);
-	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of the backup of %s: %m", name) : 0;
-	close_fd(fd);
-	return ret;
+	return fail("fsync the directory of the backup of %s: %m", name);
 }
 
 /* ---- names of the source that look like names of backups ------------------------------- */

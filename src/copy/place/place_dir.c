@@ -115,15 +115,10 @@ static int clear_dir_name(struct place_dir *d, int in, const char *name)
 static int sync_dir_parent(const struct place_dir *d, int in)
 {
 	char name[SHOWN_ROOM];
-	int fd, ret;
 
-	if (!d->place->rules->fsync)
+	if (!d->place->rules->fsync || dir_sync(in) == 0)
 		return 0;
-	fd = dir_reopen(in);
-	ret = fd < 0 || fsync(fd) ? fail("fsync the directory of %s: %m", format_dir_path(d, name))
-				  : 0;
-	close_fd(fd);
-	return ret;
+	return fail("fsync the directory of %s: %m", format_dir_path(d, name));
 }
 
 static bool has_dir(struct place *p, const struct stat *st)

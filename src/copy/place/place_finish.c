@@ -96,14 +96,7 @@ static int check_close(const struct placement *t, const struct stat *st)
 
 static int sync_file_parent(const struct placement *t)
 {
-	int fd, ret;
-
-	if (!t->seat.place->rules->fsync || (t->method == IN_PLACE && !t->created))
-		return 0;
-	fd = dir_reopen(t->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_fail(&t->seat, "fsync the directory of") : 0;
-	close_fd(fd);
-	return ret;
+	return t->method == IN_PLACE && !t->created ? 0 : seat_sync_dir(&t->seat);
 }
 
 static int take_final_name(struct placement *t)

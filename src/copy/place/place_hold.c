@@ -48,6 +48,15 @@ int dir_reopen(int fd)
 	return RETRIED(openat(fd, ".", O_RDONLY | OPEN_FLAGS));
 }
 
+int dir_sync(int fd)
+{
+	int own = dir_reopen(fd);
+	int ret = own < 0 ? -1 : fsync(own);
+
+	close_fd(own);
+	return ret;
+}
+
 /* ---- copy/names/held_dir.h -------------------------------------------------------------- */
 
 static const struct place_dir *get_place_dir(const struct held_dir *d)

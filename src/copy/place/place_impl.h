@@ -174,6 +174,8 @@ void seat_close(struct seat *s);
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
 /* Fails with "WHAT NAME: ERRNO". */
 int seat_fail(const struct seat *s, const char *what);
+/* With --fsync: fsyncs the directory that holds the name. */
+int seat_sync_dir(const struct seat *s);
 /* 1: something exists, and st is set; 0: nothing exists; -1 with a failure. */
 int seat_look(const struct seat *s, struct stat *st);
 /* Call before a temporary is made: removes temporaries of runs that have ended, once for each
@@ -207,6 +209,8 @@ void dir_release(struct place_dir *d);
 int dir_open(int in, const char *name, struct stat *st);
 /* Opens the directory fd again, to list it.  The caller owns the result.  -1 with errno. */
 int dir_reopen(int fd);
+/* fsyncs the directory fd, which may be open with O_PATH.  -1 with errno. */
+int dir_sync(int fd);
 void dirs_free(struct place *p);
 
 /* ---- place_marker.c -------------------------------------------------------------------- */

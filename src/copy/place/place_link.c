@@ -340,7 +340,7 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	struct place *p = s->place;
 	char shown[SHOWN_ROOM];
 	struct first_link f;
-	int fd, ret = hold_first(p, r->link_to, &f);
+	int ret = hold_first(p, r->link_to, &f);
 
 	if (ret < 0)
 		return -1;
@@ -353,10 +353,5 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	ret = make_link(s, &f, r, change);
 	if (f.dir && f.dirfd >= 0)
 		dir_release(f.dir);
-	if (ret || !p->rules->fsync || p->rules->dry_run)
-		return ret;
-	fd = dir_reopen(s->dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_fail(s, "fsync the directory of") : 0;
-	close_fd(fd);
-	return ret;
+	return ret || p->rules->dry_run ? ret : seat_sync_dir(s);
 }

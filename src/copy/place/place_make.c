@@ -103,18 +103,6 @@ static int try_make(struct new_entry *m)
 	return ret == 0 && metadata_failed ? fail_again(&metadata_failure) : ret;
 }
 
-static int sync_made_parent(const struct new_entry *m)
-{
-	int fd, ret;
-
-	if (!m->seat.place->rules->fsync)
-		return 0;
-	fd = dir_reopen(m->seat.dirfd);
-	ret = fd < 0 || fsync(fd) ? seat_fail(&m->seat, "fsync the directory of") : 0;
-	close_fd(fd);
-	return ret;
-}
-
 static int make_replacement(struct new_entry *m)
 {
 	int ret = 1;
@@ -130,7 +118,7 @@ static int make_replacement(struct new_entry *m)
 		errno = EEXIST;
 		return seat_fail(&m->seat, "create");
 	}
-	return ret ? -1 : sync_made_parent(m);
+	return ret ? -1 : seat_sync_dir(&m->seat);
 }
 
 /* With --remove-source-files the source does not remove an entry whose ctime has changed.  So a

@@ -124,6 +124,13 @@ int seat_fail(const struct seat *s, const char *what)
 	return fail("%s %s: %m", what, seat_shown(s, shown));
 }
 
+int seat_sync_dir(const struct seat *s)
+{
+	if (!s->place->rules->fsync || dir_sync(s->dirfd) == 0)
+		return 0;
+	return seat_fail(s, "fsync the directory of");
+}
+
 int seat_look(const struct seat *s, struct stat *st)
 {
 	char shown[SHOWN_ROOM];
