@@ -236,10 +236,24 @@ static void send_request(struct cm_id *c)
 	engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
 }
 
+/* Sends m again, where there is a link, or gives up after the adapter's last try. */
+static void repeat_message(struct cm_id *c, struct message *m)
+{
+	const struct personality *p = &host_get()->adapter;
+
+	if (c->tries++ < p->cm_retries) {
+		if (c->link && c->id.qp)
+			link_send_queue(c->link, m, queue_pair_of(c->id.qp));
+		engine_set(&c->timer, (uint64_t)p->cm_timeout * 1000000);
+		return;
+	}
+	c->state = CM_ENDED;
+	cm_report(c, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+}
+
 void cm_call_timeout(struct engine_timer *t)
 {
 	struct cm_id *c = (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
-	const struct personality *p = &host_get()->adapter;
 
 	if (c->state != CM_CALLING)
 		return;
@@ -247,14 +261,7 @@ void cm_call_timeout(struct engine_timer *t)
 		send_request(c);
 		return;
 	}
-	if (c->tries++ < p->cm_retries) {
-		if (c->link && c->id.qp)
-			link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp));
-		engine_set(t, (uint64_t)p->cm_timeout * 1000000);
-		return;
-	}
-	c->state = CM_ENDED;
-	cm_report(c, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+	repeat_message(c, &c->request);
 }
 
 EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
@@ -337,17 +344,9 @@ void cm_listen_ready(struct engine_watch *w)
 static void repeat_reply(struct engine_timer *t)
 {
 	struct cm_id *c = (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
-	const struct personality *p = &host_get()->adapter;
 
-	if (c->state != CM_ACCEPTED || !c->id.qp)
-		return;
-	if (c->tries++ < p->cm_retries) {
-		link_send_queue(c->link, &c->reply, queue_pair_of(c->id.qp));
-		engine_set(t, (uint64_t)p->cm_timeout * 1000000);
-		return;
-	}
-	c->state = CM_ENDED;
-	cm_report(c, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
+	if (c->state == CM_ACCEPTED && c->id.qp)
+		repeat_message(c, &c->reply);
 }
 
 EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
