@@ -71,8 +71,8 @@ struct block {
 	uint8_t kind; /* enum block_kind; the sink's lane checks it on arrival */
 	uint32_t file; /* file id of an extent */
 	uint64_t pos; /* offset of data[0] in that file */
-	/* Of data at pos, computed as in lane/cells.h. The source sets it with block_seal(); at the
-	 * sink it is set and verified. */
+	/* Of data at pos, computed as in lane/cell_hash.h. The source sets it with block_seal(); at
+	 * the sink it is set and verified. */
 	uint64_t hash[2];
 	bool sealed;
 

@@ -4,12 +4,12 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "base/fail.h"
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 #include "lane/head.h"
 
 void block_seal(struct block *b)
 {
-	cells_hash(b->pos, b->data, b->len, b->hash);
+	cell_hash_of(b->pos, b->data, b->len, b->hash);
 	b->sealed = true;
 }
 
@@ -50,7 +50,7 @@ static bool has_hash_of(const struct block *b, const struct head *h)
 {
 	uint64_t hash[2];
 
-	cells_hash(h->pos, b->data, b->len, hash);
+	cell_hash_of(h->pos, b->data, b->len, hash);
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 

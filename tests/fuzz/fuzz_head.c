@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "expect.h"
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 #include "lane/head.h"
 #include "lane/lane.h"
 #include "lane/tcp/tcp.h"
@@ -214,7 +214,7 @@ static void feed_sink_checked(const uint8_t *data, size_t size)
 			struct writer w = writer_of(bytes + at + 40, 16);
 			uint64_t hash[2];
 
-			cells_hash(pos, bytes + at + LANE_HEAD, len, hash);
+			cell_hash_of(pos, bytes + at + LANE_HEAD, len, hash);
 			put_u64(&w, hash[0]);
 			put_u64(&w, hash[1]);
 		}

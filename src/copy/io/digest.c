@@ -94,7 +94,7 @@ void digest_add(struct digest *d, uint64_t pos, const void *bytes, size_t len)
 		if (!d->in_cell && n == CELL) {
 			uint64_t hash[2];
 
-			cells_hash(cell, at, n, hash);
+			cell_hash_of(cell, at, n, hash);
 			add_cell(d, hash, d->tracks_nonzero && bytes_are_zero(at, n));
 		} else {
 			if (!d->in_cell)

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 #include "lane/lane.h"
 
 struct digest; /* in progress: the sum, and the cell that is not complete yet */

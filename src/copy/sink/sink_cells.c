@@ -132,7 +132,7 @@ static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 	uint64_t digest[2];
 	int ret;
 
-	cells_hash(pos, t->lane->scratch, len, digest);
+	cell_hash_of(pos, t->lane->scratch, len, digest);
 	ret = t->sent ? cells_add(t->sent, pos, digest, bytes_are_zero(t->lane->scratch, len)) : 0;
 	if (ret)
 		return ret;

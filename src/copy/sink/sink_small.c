@@ -87,7 +87,7 @@ static int check_small_digest(const struct sink *s, const struct sink_small *f)
 	uint64_t sum[2] = {0, 0};
 
 	if (f->r->size > 0)
-		cells_hash(0, f->bytes, (size_t)f->r->size, sum);
+		cell_hash_of(0, f->bytes, (size_t)f->r->size, sum);
 	return sink_check_end(s, f->dir, f->r, f->end, sum);
 }
 

@@ -114,7 +114,7 @@ int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, u
 		ret = read_back_cell(&b, base + pos, n);
 		if (ret || bytes_are_zero(l->scratch, n))
 			continue;
-		cells_hash(pos, l->scratch, n, cell);
+		cell_hash_of(pos, l->scratch, n, cell);
 		sum_add(sum, cell);
 	}
 	end_readback(&b);

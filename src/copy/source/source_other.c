@@ -377,7 +377,7 @@ static int put_other_records(struct source_lane *l, struct sent_other *t)
 	    source_reserve_room(l, END_ROOM))
 		return -1;
 	if (t->r.size > 0)
-		cells_hash(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
+		cell_hash_of(0, (const uint8_t *)t->target, (size_t)t->r.size, end.digest);
 	record_file_end_encode(&l->records, &end);
 	return 0;
 }

@@ -176,7 +176,7 @@ static int send_known_cell(struct source_lane *l, struct source_file *f, uint64_
 
 	if (source_file_read(f, l->scratch, len, pos))
 		return 1;
-	cells_hash(pos, l->scratch, len, sum);
+	cell_hash_of(pos, l->scratch, len, sum);
 	sum_add(sent->sum, sum);
 	if (known[0] == sum[0] && known[1] == sum[1])
 		return put_have(l, f, pos, len, sent);
@@ -204,7 +204,7 @@ static bool is_same_cell(const struct source_file *f, uint64_t pos, const uint8_
 
 	if (!known)
 		return bytes_are_zero(bytes, len);
-	cells_hash(pos, bytes, len, sum);
+	cell_hash_of(pos, bytes, len, sum);
 	return known[0] == sum[0] && known[1] == sum[1];
 }
 

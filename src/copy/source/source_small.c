@@ -37,7 +37,7 @@ static int read_small_bytes(const struct source_item *it, uint8_t *to, uint64_t 
 		return fail("read %s: %m", item_shown(it, room, sizeof room));
 	if ((size_t)n < size)
 		return source_fail_changed(item_shown(it, room, sizeof room), "shrank");
-	cells_hash(0, to, size, digest);
+	cell_hash_of(0, to, size, digest);
 	return 0;
 }
 
@@ -48,7 +48,7 @@ static int read_small(struct source_lane *l, struct source_item *it, struct sour
 
 	if (it->measured) {
 		if (has_bytes)
-			cells_hash(0, l->scratch, (size_t)it->size, m->end.digest);
+			cell_hash_of(0, l->scratch, (size_t)it->size, m->end.digest);
 		return 0;
 	}
 	m->hole = has_bytes && !l->source->rules->no_sparse && source_file_is_hole(it->fd, &it->st);
@@ -185,7 +185,7 @@ static bool is_same_at_sink(const struct source_lane *l, const struct source_ite
 	if (m->hole && known) {
 		uint64_t zeros[2];
 
-		cells_hash(0, l->scratch, size, zeros);
+		cell_hash_of(0, l->scratch, size, zeros);
 		return known[0] == zeros[0] && known[1] == zeros[1];
 	}
 	if (!known)

@@ -338,7 +338,7 @@ static void checksum_compares_contents(void **state)
 	assert_answer(4, ANSWER_SEND);
 	assert_answer(5, ANSWER_SAME);
 	assert_answer(6, ANSWER_COMPARE);
-	cells_hash(0, "old", 3, digest);
+	cell_hash_of(0, "old", 3, digest);
 	assert_int_equal(actor_heard(&actor, MSG_CELLS, 2)->cells, 1);
 	assert_memory_equal(actor_heard(&actor, MSG_CELLS, 2)->first, digest, sizeof digest);
 	assert_null(actor_heard(&actor, MSG_CELLS, 6));

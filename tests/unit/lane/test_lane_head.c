@@ -13,7 +13,7 @@
 #include <xxhash.h>
 #include "base/cursor.h"
 #include "base/fail.h"
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 #include "lane/head.h"
 
 enum { ROOM = 65536 };

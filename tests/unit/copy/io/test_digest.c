@@ -186,7 +186,8 @@ static void zero_cells_do_not_change_the_digest(void **state)
 		memset(data, 0, 4 * CELL);
 		for (unsigned i = zeros; i < 4; i++) {
 			data[i * CELL + 7] = (uint8_t)(i + 1);
-			cells_hash((8 + i) * CELL, data + i * CELL, i < 3 ? CELL : CELL - 5, cell);
+			cell_hash_of((8 + i) * CELL, data + i * CELL, i < 3 ? CELL : CELL - 5,
+				     cell);
 			sum_add(want, cell);
 		}
 		block_seal(&b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 
 #ifdef HAVE_XXH_DISPATCH
 #include <xxh_x86dispatch.h>
@@ -13,7 +13,7 @@ void sum_add(uint64_t to[static 2], const uint64_t from[static 2])
 	to[1] += from[1] + (to[0] < from[0]);
 }
 
-void cells_hash(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2])
+void cell_hash_of(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2])
 {
 	const uint8_t *at = bytes;
 

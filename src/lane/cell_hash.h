@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LANE_CELLS_H
-#define LANE_CELLS_H
+#ifndef LANE_CELL_HASH_H
+#define LANE_CELL_HASH_H
 
 /*
  * Files are hashed in cells of CELL bytes, counted from the file's start. The hash of a range of
@@ -14,8 +14,9 @@
 
 enum { CELL = 256 << 10 };
 
-/* Low half first. The hash of no bytes is XXH3-128 of an empty input, seeded with pos. */
-void cells_hash(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2]);
+/* The hash of len bytes at pos, low half first. That of no bytes is XXH3-128 of an empty input,
+ * seeded with pos. */
+void cell_hash_of(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2]);
 void sum_add(uint64_t to[static 2], const uint64_t from[static 2]);
 
 #endif
