@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 #include "lane/fault.h"
 
 /* ---- the question --------------------------------------------------------------------- */
@@ -212,10 +212,10 @@ static int digest_target(struct sink_lane *l, const struct record_file *r, struc
 	if (place_read(s->place, sink_dir_place(d), r, &fd))
 		return fail("open %s: %m", sink_name_shown(s, d, r->name, shown));
 	sink_name_shown(s, d, r->name, shown);
-	ret = content_of(fd, shown, 0, r->size, s->rules->digest, &stopper, digest);
+	ret = content_digest_of(fd, shown, 0, r->size, s->rules->digest, &stopper, digest);
 	close_fd(fd);
 	if (ret == 0)
-		content_text(s->rules->digest, digest, to);
+		content_digest_text(s->rules->digest, digest, to);
 	return ret;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 #include "copy/io/stored.h"
 
 enum event_what sink_event_what(uint8_t type)
@@ -103,9 +103,9 @@ static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
 	uint8_t digest[CONTENT_BYTES_MAX];
 
-	if (content_of(fd, shown, w->out->base, w->end->size, d, &stopper, digest))
+	if (content_digest_of(fd, shown, w->out->base, w->end->size, d, &stopper, digest))
 		return -1;
-	if (memcmp(digest, w->end->content, content_size(d)) != 0)
+	if (memcmp(digest, w->end->content, content_digest_size(d)) != 0)
 		return fail_as(OUT_INTEGRITY,
 			       "%s: the digest of the stored data differs from the source's",
 			       shown);
@@ -132,12 +132,12 @@ static int read_back_stored(struct sink_lane *l, const struct sink_whole *w, int
 		return -1;
 	if (!rules->digest)
 		return 0;
-	if (w->end->content_len != content_size(rules->digest))
+	if (w->end->content_len != content_digest_size(rules->digest))
 		return fail_as(OUT_PROTOCOL, "the peer sends no digest of %s for --print-digest",
 			       shown);
 	if (readable && check_content(l, w, fd, shown))
 		return -1;
-	content_text(rules->digest, w->end->content, digest);
+	content_digest_text(rules->digest, w->end->content, digest);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 
 /* ---- ends of files ------------------------------------------------------------------- */
 
@@ -33,9 +33,10 @@ static int digest_content(const struct source *s, const struct source_file *f,
 
 	if (s->rules->digest == CONTENT_NONE || (f->flags & FILE_STREAM))
 		return 0;
-	if (content_of(f->fd, f->shown, f->base, f->size, s->rules->digest, &stopper, r->content))
+	if (content_digest_of(f->fd, f->shown, f->base, f->size, s->rules->digest, &stopper,
+			      r->content))
 		return -1;
-	r->content_len = (uint8_t)content_size(s->rules->digest);
+	r->content_len = (uint8_t)content_digest_size(s->rules->digest);
 	return 0;
 }
 

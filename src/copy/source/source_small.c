@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 
 /*
  * Small files, which are most files of most trees.  One lane opens a file, reads it and packs it
@@ -70,11 +70,12 @@ static int read_small_extras(struct source_lane *l, struct source_item *it, stru
 		return -1;
 	if (rules->digest == CONTENT_NONE)
 		return 0;
-	m->end.content_len = (uint8_t)content_size(rules->digest);
+	m->end.content_len = (uint8_t)content_digest_size(rules->digest);
 	if (it->measured)
-		return content_of_bytes(l->scratch, (size_t)it->size, rules->digest,
-					m->end.content);
-	return content_of(it->fd, shown, 0, it->size, rules->digest, &stopper, m->end.content);
+		return content_digest_of_bytes(l->scratch, (size_t)it->size, rules->digest,
+					       m->end.content);
+	return content_digest_of(it->fd, shown, 0, it->size, rules->digest, &stopper,
+				 m->end.content);
 }
 
 static int check_small(const struct source_item *it)

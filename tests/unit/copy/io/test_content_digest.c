@@ -11,7 +11,7 @@
 #undef fail
 #include <xxhash.h>
 #include "base/fail.h"
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 
 /* More than one piece, the last one partial. */
 enum { SIZE = (5 << 20) + 4321 };
@@ -50,8 +50,8 @@ static void assert_content(int of, uint64_t base, uint64_t size, enum content_di
 	uint8_t digest[CONTENT_BYTES_MAX];
 	char is[EVENT_DIGEST];
 
-	assert_int_equal(content_of(of, "it", base, size, d, NULL, digest), 0);
-	content_text(d, digest, is);
+	assert_int_equal(content_digest_of(of, "it", base, size, d, NULL, digest), 0);
+	content_digest_text(d, digest, is);
 	assert_string_equal(is, should);
 }
 
@@ -105,8 +105,8 @@ static void digest_text_has_its_size(void **state)
 	for (unsigned d = 0; d < CONTENT_DIGESTS; d++) {
 		char text[EVENT_DIGEST];
 
-		assert_int_equal(content_size(d), sizes[d]);
-		content_text(d, ones, text);
+		assert_int_equal(content_digest_size(d), sizes[d]);
+		content_digest_text(d, ones, text);
 		assert_int_equal(strlen(text), 2 * sizes[d]);
 		assert_memory_equal(text, "01f00000", d ? 8 : 0);
 	}
@@ -182,7 +182,7 @@ static void file_offset_is_unchanged(void **state)
 
 	(void)state;
 	assert_int_equal(lseek(fd, 123, SEEK_SET), 123);
-	assert_int_equal(content_of(fd, "it", 0, SIZE, CONTENT_MD5, NULL, digest), 0);
+	assert_int_equal(content_digest_of(fd, "it", 0, SIZE, CONTENT_MD5, NULL, digest), 0);
 	assert_int_equal(lseek(fd, 0, SEEK_CUR), 123);
 }
 
@@ -193,10 +193,10 @@ static void truncated_file_has_changed(void **state)
 	(void)state;
 	for (unsigned d = 1; d < CONTENT_DIGESTS; d++) {
 		fail_clear();
-		assert_int_equal(content_of(fd, "it", 0, SIZE + 1, d, NULL, digest), -1);
+		assert_int_equal(content_digest_of(fd, "it", 0, SIZE + 1, d, NULL, digest), -1);
 		assert_int_equal(failed()->code, OUT_CHANGED);
 		fail_clear();
-		assert_int_equal(content_of(fd, "it", SIZE, 1, d, NULL, digest), -1);
+		assert_int_equal(content_digest_of(fd, "it", SIZE, 1, d, NULL, digest), -1);
 		assert_int_equal(failed()->code, OUT_CHANGED);
 	}
 }
@@ -207,7 +207,7 @@ static void unreadable_file_fails(void **state)
 
 	(void)state;
 	fail_clear();
-	assert_int_equal(content_of(-1, "it", 0, 1, CONTENT_MD5, NULL, digest), -1);
+	assert_int_equal(content_digest_of(-1, "it", 0, 1, CONTENT_MD5, NULL, digest), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 	assert_non_null(strstr(failed()->text, "read it"));
 }
@@ -226,7 +226,7 @@ static void stopper_ends_the_digest(void **state)
 	const struct stopper s = {third_time, &asked};
 
 	(void)state;
-	assert_int_equal(content_of(fd, "it", 0, SIZE, CONTENT_SHA256, &s, digest), -1);
+	assert_int_equal(content_digest_of(fd, "it", 0, SIZE, CONTENT_SHA256, &s, digest), -1);
 	assert_int_equal(asked, 3);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/io/content.h"
+#include "copy/io/content_digest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ struct content {
 	uLong adler;
 };
 
-unsigned content_size(enum content_digest d)
+unsigned content_digest_size(enum content_digest d)
 {
 	switch (d) {
 	case CONTENT_XXH128:
@@ -200,8 +200,9 @@ out:
 	return rc;
 }
 
-int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum content_digest d,
-	       const struct stopper *s, uint8_t out[static CONTENT_BYTES_MAX])
+int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
+		      enum content_digest d, const struct stopper *s,
+		      uint8_t out[static CONTENT_BYTES_MAX])
 {
 	struct content c;
 	int rc;
@@ -218,8 +219,8 @@ int content_of(int fd, const char *shown, uint64_t base, uint64_t size, enum con
 	return rc;
 }
 
-int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
-		     uint8_t out[static CONTENT_BYTES_MAX])
+int content_digest_of_bytes(const void *bytes, size_t len, enum content_digest d,
+			    uint8_t out[static CONTENT_BYTES_MAX])
 {
 	struct content c;
 	int rc;
@@ -234,10 +235,10 @@ int content_of_bytes(const void *bytes, size_t len, enum content_digest d,
 	return rc;
 }
 
-void content_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST])
+void content_digest_text(enum content_digest d, const uint8_t *digest, char to[static EVENT_DIGEST])
 {
 	static const char digits[] = "0123456789abcdef";
-	unsigned size = content_size(d);
+	unsigned size = content_digest_size(d);
 
 	for (unsigned i = 0; i < size; i++) {
 		to[2 * i] = digits[digest[i] >> 4];
