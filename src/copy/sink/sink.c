@@ -45,7 +45,7 @@ static int take_record(struct sink_lane *l, struct reader *reader, const struct 
 	case RECORD_DATA:
 		return take_data(l, &r->data);
 	case RECORD_FILE_END:
-		return sink_take_end(l, &r->end);
+		return sink_take_file_end(l, &r->end);
 	case RECORD_HOLE:
 		return take_hole(l, &r->hole);
 	case RECORD_DIR:
@@ -217,7 +217,7 @@ static void on_cleared(void *copy, enum event_what what, const char *path)
 	sink_report_deleted(c->running, what, path, NULL);
 }
 
-/* Reports the first ones, and counts all of them for the verdict (sink_end.c). */
+/* Reports the first ones, and counts all of them for the verdict (sink_finish_run.c). */
 static void on_unkept(void *copy, enum event_what what, const char *path, const struct failure *why)
 {
 	struct copy *c = copy;
@@ -367,7 +367,7 @@ static int run_to_done(struct sink *s)
 {
 	if (owners_new(&s->owners) || open_place(s) || start_sink_lanes(s) || await_end(s->copy))
 		return -1;
-	return sink_complete(s);
+	return sink_finish_run(s);
 }
 
 static int on_sink_frame(struct copy *c, const struct frame *f)

@@ -5,16 +5,17 @@
 /*
  * Private header of the sink.  The thread of each lane takes what arrives on it, block by block:
  *
- *	sink.c          the threads, records, and the run
- *	sink_dir.c      directories, what is kept of them, and owners
- *	sink_accept.c   checks that the user asked for what arrives
- *	sink_ask.c      questions: what to do with a file; sink_cells.c: digests of what exists
- *	sink_small.c    files that fit whole into one block: most files
- *	sink_file.c     all other files, from several blocks, on several lanes
- *	sink_piece.c    the bytes of those; sink_turn.c: the order of ordered files
- *	sink_finish.c   finishes either kind; sink_verify.c: reads back what was stored
- *	sink_result.c   reports to the source and the user
- *	sink_end.c      END, deletions, DONE
+ *	sink.c              the threads, records, and the run
+ *	sink_dir.c          directories, what is kept of them, and owners
+ *	sink_accept.c       checks that the user asked for what arrives
+ *	sink_answer.c       answers questions: must this file be sent?
+ *	sink_sent_cells.c   sends digests of the cells that exist, and remembers them
+ *	sink_small.c        files that fit whole into one block: most files
+ *	sink_file.c         all other files, from several blocks, on several lanes
+ *	sink_piece.c        the bytes of those; sink_turn.c: the order of ordered files
+ *	sink_finish_file.c  finishes either kind; sink_verify.c: reads back what was stored
+ *	sink_result.c       reports to the source and the user
+ *	sink_finish_run.c   END, deletions, DONE
  *
  * Lanes make directories, and begin, store and finish files, without the copy's lock.  They hold it
  * only for tables and counts.
@@ -94,7 +95,7 @@ struct sink_dirs { /* under the copy's lock */
 /* ---- files ---------------------------------------------------------------------------- */
 
 /* Digests of cells that were sent to the source. */
-struct cells;
+struct sent_cells;
 
 struct sink_file {
 	struct sink_file *next;
@@ -107,7 +108,7 @@ struct sink_file {
 	bool resumed; /* asked about: for ANSWER_RESUME or CLONED; else for ANSWER_COMPARE */
 	bool cloned; /* the temporary already has all of it */
 	bool left_out; /* of unknown size, and --existing leaves it out */
-	struct cells *cells; /* with ANSWER_RESUME: those that HAVE may name */
+	struct sent_cells *cells; /* with ANSWER_RESUME: those that HAVE may name */
 	bool ordered; /* stored in order of position */
 	struct digest *digest; /* of an ordered file; used by the lane that has the turn */
 	struct digest *partial[LANE_COUNT_MAX]; /* of the cell that is arriving on that lane */
@@ -264,7 +265,7 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 /* Is name what one of several sources becomes in the target? */
 bool sink_wants_name(const struct sink *s, const char *name);
 
-/* sink_ask.c */
+/* sink_answer.c */
 int sink_take_question(struct sink_lane *l, const struct record_file *r);
 int sink_add_xattr(struct sink_lane *l, const struct record_xattr *r);
 /* No more of the question will arrive: answers it. */
@@ -290,7 +291,7 @@ struct piece {
 };
 int sink_take_file(struct sink_lane *l, const struct record_file *r);
 int sink_take_xattr(struct sink_lane *l, const struct record_xattr *r);
-int sink_take_end(struct sink_lane *l, const struct record_file_end *r);
+int sink_take_file_end(struct sink_lane *l, const struct record_file_end *r);
 /* The slot where the file of that id is, or would be.  Lock held. */
 struct sink_file **sink_file_slot(struct sink *s, uint32_t id);
 void sink_file_free(struct sink_file *f);
@@ -313,13 +314,14 @@ int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece
 /* Adds what d has summed up, and resets d. */
 void sink_drain_digest(struct digest *d, uint64_t sum[2], uint64_t nonzero_sum[2]);
 
-/* sink_finish.c.  A file that has arrived completely. */
+/* sink_finish_file.c.  A file that has arrived completely. */
 struct sink_whole {
 	const struct record_file *r;
 	const struct record_file_end *end;
 	struct sink_dir *dir;
 	bool left_out; /* it is left out: its bytes were dropped */
-	struct placement *placement; /* sink_store() takes it; NULL: no bytes, or the stream */
+	struct placement
+		*placement; /* sink_finish_file() takes it; NULL: no bytes, or the stream */
 	const struct outlet *out;
 	struct xattrs *xattrs;
 	const char *symlink_target;
@@ -329,13 +331,13 @@ struct sink_whole {
 };
 /* Finishes the file, and reports it to the user.  A failure is the file's, except for
  * OUT_PROTOCOL. */
-int sink_store(struct sink_lane *l, struct sink_whole *w);
+int sink_finish_file(struct sink_lane *l, struct sink_whole *w);
 /* Does its FILE_END match what arrived? */
-int sink_check_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
-		   const struct record_file_end *e, const uint64_t sum[2]);
+int sink_check_file_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
+			const struct record_file_end *e, const uint64_t sum[2]);
 /* Counts its FILE_END.  good: it is stored; else it failed. */
-void sink_count_end(struct sink_lane *l, const struct record_file *r,
-		    const struct record_file_end *e, bool good);
+void sink_count_file_end(struct sink_lane *l, const struct record_file *r,
+			 const struct record_file_end *e, bool good);
 /* The kind of event for a record type. */
 enum event_what sink_event_what(uint8_t type);
 
@@ -345,19 +347,20 @@ int sink_verify_small(struct sink_lane *l, int fd, const char *shown, const uint
 int sink_verify(struct sink_lane *l, int fd, const char *shown, uint64_t base, uint64_t size,
 		const uint64_t nonzero_sum[2]);
 
-/* sink_cells.c */
+/* sink_sent_cells.c */
 /* Allocates l->scratch. */
 int sink_alloc_scratch(struct sink_lane *l);
 /* Digests what fd has of the file that q asks about, and sends that as CELLS.  Omits cells that are
  * incomplete, that lie in holes, or that exceed SINK_CELLS_BYTES_MAX.  *out: what was sent (NULL:
- * nothing), for cells_take(); out NULL: not wanted.  1: fd cannot be read, or changes, with this
- * thread's failure.  -1: the session fails. */
-int cells_send(struct sink_lane *l, const struct sink_question *q, int fd, struct cells **out);
-void cells_free(struct cells *c);
+ * nothing), for sent_cells_take(); out NULL: not wanted.  1: fd cannot be read, or changes, with
+ * this thread's failure.  -1: the session fails. */
+int sink_send_cells(struct sink_lane *l, const struct sink_question *q, int fd,
+		    struct sent_cells **out);
+void sent_cells_free(struct sent_cells *c);
 /* If all cells from pos to pos + len were sent and not taken yet: takes them, adds their digests to
  * sum, and those of cells that are not all zero also to nonzero_sum. */
-bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
-		uint64_t nonzero_sum[2]);
+bool sent_cells_take(struct sent_cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
+		     uint64_t nonzero_sum[2]);
 
 /* sink_result.c */
 /* Sends what this lane has queued.  Call before it does something long, or waits. */
@@ -380,7 +383,7 @@ void sink_report_event(struct sink_lane *l, const struct sink_dir *d, const char
 void sink_report_deleted(struct sink *s, enum event_what what, const char *path,
 			 const struct failure *why);
 
-/* sink_end.c.  The source sent END.  0; 1: the only file failed; -1: the session fails. */
-int sink_complete(struct sink *s);
+/* sink_finish_run.c.  The source sent END.  0; 1: the only file failed; -1: the session fails. */
+int sink_finish_run(struct sink *s);
 
 #endif

@@ -34,7 +34,7 @@ void sink_file_free(struct sink_file *f)
 	digest_free(f->digest);
 	direct_close(f->out.direct);
 	xattrs_free(f->xattrs);
-	cells_free(f->cells);
+	sent_cells_free(f->cells);
 	free(f->symlink_target);
 	free(f->shown);
 	free(f);
@@ -339,7 +339,7 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 		sink_drain_digest(f->digest, f->sum, f->nonzero_sum);
 	w.nonzero_sum = f->nonzero_sum;
 	w.reach = f->reach;
-	if (sink_check_end(l->sink, f->dir, &f->r, &f->end, f->sum))
+	if (sink_check_file_end(l->sink, f->dir, &f->r, &f->end, f->sum))
 		return -1;
 	/* Close it before the file gets its name: else running the file may fail with ETXTBSY. */
 	direct_close(f->out.direct);
@@ -347,11 +347,11 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 	if (f->out.writeback &&
 	    writeback_rest(f->out.writeback, f->out.fd, f->out.base + f->end.size))
 		return fail("write %s: %m", sink_shown(f));
-	/* sink_store() owns these; sink_shown() must not use their names from now on. */
+	/* sink_finish_file() owns these; sink_shown() must not use their names from now on. */
 	f->placement = NULL;
 	f->out.name = NULL;
 	f->xattrs = NULL;
-	return sink_store(l, &w);
+	return sink_finish_file(l, &w);
 }
 
 /* The source could not read the file, or it has failed here before. */
@@ -385,7 +385,7 @@ static int finish_sink_file(struct sink_lane *l, struct sink_file *f)
 	if (ret == 0 && !good)
 		ret = drop_failed(l, f);
 	if (ret == 0)
-		sink_count_end(l, &f->r, &f->end, good);
+		sink_count_file_end(l, &f->r, &f->end, good);
 	if (ret == 0 && good)
 		ret = sink_queue_stored(l, f->r.id);
 	if (f->placement)
@@ -417,7 +417,7 @@ int sink_release_file(struct sink_lane *l, struct sink_file *f)
 	return mine ? finish_sink_file(l, f) : 0;
 }
 
-int sink_take_end(struct sink_lane *l, const struct record_file_end *r)
+int sink_take_file_end(struct sink_lane *l, const struct record_file_end *r)
 {
 	struct sink *s = l->sink;
 	struct sink_file *f;

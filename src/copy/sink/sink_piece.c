@@ -16,7 +16,8 @@ static int admit_have(struct sink_file *f, const struct piece *p)
 		f->had = p->len;
 		return 0;
 	}
-	if (!f->cells || !whole || !cells_take(f->cells, p->pos, p->len, f->sum, f->nonzero_sum))
+	if (!f->cells || !whole ||
+	    !sent_cells_take(f->cells, p->pos, p->len, f->sum, f->nonzero_sum))
 		return fail_as(OUT_PROTOCOL,
 			       "the peer sends HAVE for bytes of %s that this end did not report",
 			       sink_shown(f));

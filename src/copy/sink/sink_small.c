@@ -88,7 +88,7 @@ static int check_small_digest(const struct sink *s, const struct sink_small *f)
 
 	if (f->r->size > 0)
 		cell_hash_of(0, f->bytes, (size_t)f->r->size, sum);
-	return sink_check_end(s, f->dir, f->r, f->end, sum);
+	return sink_check_file_end(s, f->dir, f->r, f->end, sum);
 }
 
 static int begin_small(struct sink_lane *l, const struct sink_small *f, struct placement **t,
@@ -139,7 +139,7 @@ static int store_small(struct sink_lane *l, struct sink_small *f)
 	}
 	w.placement = t;
 	f->xattrs = NULL;
-	return sink_store(l, &w);
+	return sink_finish_file(l, &w);
 }
 
 static int take_small(struct sink_lane *l, struct sink_small *f)
@@ -153,7 +153,7 @@ static int take_small(struct sink_lane *l, struct sink_small *f)
 	if (ret && sink_report_failed(l, r->id, sink_event_what(r->type), f->dir, r->name,
 				      r->flags & FILE_MANY))
 		return -1;
-	sink_count_end(l, r, f->end, ret == 0);
+	sink_count_file_end(l, r, f->end, ret == 0);
 	if (r->type == TYPE_REGULAR) {
 		l->sums.bytes += r->size;
 		l->sums.counts.sent += r->size;

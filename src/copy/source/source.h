@@ -5,20 +5,23 @@
 /*
  * Private header of the source.  The thread of each lane does one job after the other:
  *
- *	source.c          the run, and the threads
- *	source_pick.c     chooses the next job; source_lane.c: does it
- *	source_large.c    files of several blocks, from the first piece to the last
- *	source_walk.c     continues the walk (walk.h); what --delete must not touch
- *	source_tree.c     handles what the walk found
- *	source_ask.c      files that the sink is asked about first, kept aside meanwhile
- *	source_small.c    files that fit whole into one block: most files
- *	source_file.c     all other files and streams; source_piece.c: sends pieces of them
- *	source_other.c    symlinks, devices and hard links, after all files
- *	source_record.c   blocks and records
- *	source_result.c   the sink's results; source_removal.c: removes stored sources
- *	source_seen.c     what was read; everything later uses it
- *	source_ids.c, source_links.c, source_cells.c: tables of ids, of hard links, and of the cells
- *	                  that the sink has
+ *	source.c              the run, and the threads
+ *	source_pick.c         chooses the next job; source_lane.c: does it
+ *	source_walk.c         continues the walk (walk.h); what --delete must not touch
+ *	source_item.c         one thing that the walk found: opens it; sends it, asks about it, or
+ *	                      leaves it out
+ *	source_ask.c          files that the sink is asked about first, kept aside meanwhile
+ *	source_known_cells.c  the cells of a file that the sink has
+ *	source_small.c        files that fit whole into one block: most files
+ *	source_file.c         all other files and streams: opens and reads them
+ *	source_large_files.c  the list of those with pieces left to claim
+ *	source_piece.c        sends pieces of them
+ *	source_other.c        symlinks, devices and hard links, after all files
+ *	source_block.c        the block that a lane fills: gets and sends it, and paces
+ *	source_records.c      puts records into it: directories, owners, attributes
+ *	source_result.c       the sink's results; source_removal.c: removes stored sources
+ *	source_seen.c         what was read; everything later uses it
+ *	source_ids.c, source_links.c: tables of ids and of hard links
  *
  * A lane claims several small files at a time, and reads and packs them into a block without the
  * copy's lock.  It publishes them to the thread that takes results right before it sends their
@@ -42,9 +45,9 @@
 #include "copy/attr/xattrs.h"
 #include "copy/io/clone.h"
 #include "copy/run.h"
-#include "copy/source/source_cells.h"
 #include "copy/source/source_file.h"
 #include "copy/source/source_ids.h"
+#include "copy/source/source_known_cells.h"
 #include "copy/source/source_links.h"
 #include "copy/source/source_run.h"
 #include "copy/source/source_seen.h"
@@ -331,7 +334,7 @@ enum job source_pick(struct source_lane *l, struct source_file **file);
 /* A step of the walk has ended; over: it was the last one. */
 void source_end_walk_step(struct source *s, bool over);
 
-/* ---- source_large.c ------------------------------------------------------------------- */
+/* ---- source_large_files.c ------------------------------------------------------------- */
 
 /* Leaves nothing of f to claim.  why: f failed, with this thread's failure. */
 void source_exhaust_file(struct source *s, struct source_file *f, bool why);
@@ -345,7 +348,7 @@ void source_requeue_file(struct source *s, struct source_file *f);
  * failure. */
 int source_add_file(struct source_lane *l, struct source_file *f);
 
-/* ---- source_record.c ------------------------------------------------------------------ */
+/* ---- source_block.c ------------------------------------------------------------------- */
 
 /* Takes an id for something that this lane sends. */
 int source_take_id(struct source_lane *l, uint32_t *id);
@@ -362,6 +365,13 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 int source_send_records(struct source_lane *l);
 /* Makes room for len bytes of records in the block, if necessary by sending it. */
 int source_reserve_room(struct source_lane *l, size_t len);
+/* Remembers a small file or a question until its block is sent. */
+void source_queue_unpublished(struct source_lane *l, const struct source_unpublished *d);
+/* Publishes what this lane remembers; sending the block does so too.  Lock held. */
+void source_publish_locked(struct source_lane *l);
+
+/* ---- source_records.c ----------------------------------------------------------------- */
+
 /* DIR records of d (NULL: none), of the directories above it, and OWNER records of their owners,
  * unless this lane has sent them. */
 int source_put_dir(struct source_lane *l, struct walk_dir *d);
@@ -374,12 +384,8 @@ int source_put_owners(struct source_lane *l, const struct record_attr *a, const 
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);
 /* How many bytes the records of x need at most, in one block. */
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
-/* Remembers a small file or a question until its block is sent. */
-void source_queue_unpublished(struct source_lane *l, const struct source_unpublished *d);
-/* Publishes what this lane remembers; sending the block does so too.  Lock held. */
-void source_publish_locked(struct source_lane *l);
 
-/* ---- source_tree.c -------------------------------------------------------------------- */
+/* ---- source_item.c -------------------------------------------------------------------- */
 
 int source_send_entries(struct source_lane *l);
 /* Makes l->dirfd a descriptor of d, valid until another directory is used; NULL: none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SOURCE_SOURCE_CELLS_H
-#define COPY_SOURCE_SOURCE_CELLS_H
+#ifndef COPY_SOURCE_SOURCE_KNOWN_CELLS_H
+#define COPY_SOURCE_SOURCE_KNOWN_CELLS_H
 
 /* The digests of the cells of a file that the sink has.  They are added with the copy's lock held;
  * after that the file's threads read them. */

@@ -230,7 +230,7 @@ static int send_done(struct sink *s, uint64_t end_ns)
 	return 0;
 }
 
-int sink_complete(struct sink *s)
+int sink_finish_run(struct sink *s)
 {
 	uint64_t end_ns = clock_ns();
 	bool only;

@@ -15,18 +15,18 @@
 enum { TAKEN = 1, ZERO = 2, MARKS = CELL - 1 };
 enum { CELLS_FIRST = 8, CELLS_LIMIT_REACHED = 2 /* no more cells can be kept */ };
 
-struct cell {
+struct sent_cell {
 	uint64_t pos; /* with marks */
 	uint64_t digest[2];
 };
 
-struct cells { /* sorted by pos */
+struct sent_cells { /* sorted by pos */
 	size_t count, room;
-	struct cell *items;
+	struct sent_cell *items;
 	atomic_size_t *total_bytes; /* of all files */
 };
 
-void cells_free(struct cells *c)
+void sent_cells_free(struct sent_cells *c)
 {
 	if (!c)
 		return;
@@ -35,7 +35,7 @@ void cells_free(struct cells *c)
 	free(c);
 }
 
-static int cells_grow(struct cells *c)
+static int grow_sent_cells(struct sent_cells *c)
 {
 	size_t more = c->room ? c->room : CELLS_FIRST, bytes = more * sizeof *c->items;
 
@@ -50,20 +50,20 @@ static int cells_grow(struct cells *c)
 	return 0;
 }
 
-static int cells_add(struct cells *c, uint64_t pos, const uint64_t digest[2], bool zero)
+static int add_sent_cell(struct sent_cells *c, uint64_t pos, const uint64_t digest[2], bool zero)
 {
-	int ret = c->count == c->room ? cells_grow(c) : 0;
+	int ret = c->count == c->room ? grow_sent_cells(c) : 0;
 
 	if (ret)
 		return ret;
-	c->items[c->count++] = (struct cell){
+	c->items[c->count++] = (struct sent_cell){
 		.pos = pos | (zero ? ZERO : 0),
 		.digest = {digest[0], digest[1]},
 	};
 	return 0;
 }
 
-static size_t cells_find(const struct cells *c, uint64_t pos)
+static size_t find_sent_cell(const struct sent_cells *c, uint64_t pos)
 {
 	size_t from = 0, to = c->count;
 
@@ -78,10 +78,10 @@ static size_t cells_find(const struct cells *c, uint64_t pos)
 	return from;
 }
 
-bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
-		uint64_t nonzero_sum[2])
+bool sent_cells_take(struct sent_cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
+		     uint64_t nonzero_sum[2])
 {
-	size_t at = cells_find(c, pos), n = (size_t)((len + CELL - 1) / CELL);
+	size_t at = find_sent_cell(c, pos), n = (size_t)((len + CELL - 1) / CELL);
 
 	if (pos % CELL || n > c->count || at > c->count - n)
 		return false;
@@ -92,7 +92,7 @@ bool cells_take(struct cells *c, uint64_t pos, uint64_t len, uint64_t sum[2],
 			return false;
 	}
 	for (size_t i = 0; i < n; i++) {
-		struct cell *cell = &c->items[at + i];
+		struct sent_cell *cell = &c->items[at + i];
 
 		cell->pos |= TAKEN;
 		sum_add(sum, cell->digest);
@@ -110,7 +110,7 @@ struct cell_sender {
 	const struct record_file *r;
 	int fd;
 	uint64_t readable; /* bytes of it that can be read */
-	struct cells *sent; /* NULL: not wanted */
+	struct sent_cells *sent; /* NULL: not wanted */
 };
 
 static int flush_cells(struct sink_lane *l)
@@ -133,7 +133,8 @@ static int send_cell(struct cell_sender *t, uint64_t pos, size_t len)
 	int ret;
 
 	cell_hash_of(pos, t->lane->scratch, len, digest);
-	ret = t->sent ? cells_add(t->sent, pos, digest, bytes_are_zero(t->lane->scratch, len)) : 0;
+	ret = t->sent ? add_sent_cell(t->sent, pos, digest, bytes_are_zero(t->lane->scratch, len))
+		      : 0;
 	if (ret)
 		return ret;
 	if ((!follows || m->count == CELLS_MAX) && flush_cells(t->lane))
@@ -238,7 +239,8 @@ int sink_alloc_scratch(struct sink_lane *l)
 	return 0;
 }
 
-int cells_send(struct sink_lane *l, const struct sink_question *q, int fd, struct cells **out)
+int sink_send_cells(struct sink_lane *l, const struct sink_question *q, int fd,
+		    struct sent_cells **out)
 {
 	const struct record_file *r = &q->r;
 	struct cell_sender t = {.lane = l, .question = q, .r = r, .fd = fd};
@@ -270,6 +272,6 @@ int cells_send(struct sink_lane *l, const struct sink_question *q, int fd, struc
 	if (ret == 0 && out && t.sent->count > 0)
 		*out = t.sent;
 	else
-		cells_free(t.sent);
+		sent_cells_free(t.sent);
 	return ret;
 }

@@ -25,8 +25,8 @@ enum event_what sink_event_what(uint8_t type)
 	}
 }
 
-int sink_check_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
-		   const struct record_file_end *e, const uint64_t sum[2])
+int sink_check_file_end(const struct sink *s, const struct sink_dir *d, const struct record_file *r,
+			const struct record_file_end *e, const uint64_t sum[2])
 {
 	char shown[SHOWN_ROOM];
 
@@ -68,8 +68,8 @@ static void count_in_total(struct msg_total *t, const struct record_file *r,
 	sum_add(t->digest, e->digest);
 }
 
-void sink_count_end(struct sink_lane *l, const struct record_file *r,
-		    const struct record_file_end *e, bool good)
+void sink_count_file_end(struct sink_lane *l, const struct record_file *r,
+			 const struct record_file_end *e, bool good)
 {
 	struct sink_sums *sums = &l->sums;
 
@@ -254,7 +254,7 @@ static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change 
 					  : store_other(l, w, change);
 }
 
-int sink_store(struct sink_lane *l, struct sink_whole *w)
+int sink_finish_file(struct sink_lane *l, struct sink_whole *w)
 {
 	struct change change = {.what = sink_event_what(w->r->type)};
 	char digest[EVENT_DIGEST];

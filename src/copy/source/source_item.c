@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/* One thing that the walk found, above all one regular file: opens it, and sends it, asks about it,
+ * keeps it aside, or leaves it out. */
+
 #include "copy/names/name.h"
 #include "copy/source/source.h"
 

@@ -158,7 +158,7 @@ static int answer_with_resume(struct sink_lane *l, struct sink_question *q)
 		return answer_with_failure(l, &q->r, q->dir);
 	}
 	if (had)
-		ret = cells_send(l, q, placement_fd(f->placement), &f->cells);
+		ret = sink_send_cells(l, q, placement_fd(f->placement), &f->cells);
 	if (ret == 0 && f->cells)
 		return answer_asked(l, f);
 	drop_asked(s, f, ret < 0);
@@ -183,7 +183,7 @@ static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 	}
 	f->xattrs = q->xattrs;
 	q->xattrs = NULL;
-	ret = cells_send(l, q, fd, NULL);
+	ret = sink_send_cells(l, q, fd, NULL);
 	close_fd(fd);
 	if (ret == 0)
 		return answer_asked(l, f);
