@@ -12,7 +12,7 @@
 #include "link.h"
 
 /* Reasons of a rejection in the status of InfiniBand's connection manager (IBTA 12.6.7.2). */
-enum { REJ_TIMEOUT = 4, REJ_NO_SERVICE = 8, REJ_BY_CONSUMER = 28 };
+enum { REJ_TIMEOUT = 4, REJ_NO_SERVICE = 8, REJ_STALE = 10, REJ_BY_CONSUMER = 28 };
 
 struct cm_channel {
 	struct rdma_event_channel channel;
@@ -28,6 +28,7 @@ struct cm_event {
 	struct cm_event *next;
 	/* A caller's: the answer came; taking the event makes the connection. */
 	bool response;
+	struct engine_timer late; /* if a rule delays it */
 	uint8_t private_data[MESSAGE_PRIVATE];
 };
 
@@ -40,7 +41,8 @@ enum cm_state {
 	CM_CALLING, /* REQ is sent or about to be */
 	CM_CALLED, /* REQ came; not answered yet */
 	CM_ACCEPTED, /* REP is sent, RTU has not come */
-	CM_CONNECTED,
+	CM_CONNECTED, /* also after the peer's DREQ */
+	CM_ENDING, /* DREQ is sent, DREP has not come */
 	CM_ENDED,
 };
 
@@ -91,7 +93,19 @@ void cm_listen_ready(struct engine_watch *w);
 void cm_establish(struct cm_id *c);
 /* Undoes what an id has with a peer. */
 void cm_hang_up(struct cm_id *c);
-/* The id's timer, in CM_CALLING and CM_ENDED. */
+/* The id's timer, in CM_CALLING. */
 void cm_call_timeout(struct engine_timer *t);
+
+/* ---- cm_end.c ---- */
+
+void cm_send_plain(struct cm_id *c, enum message_kind kind);
+/* Reports DISCONNECTED, once. */
+void cm_report_end(struct cm_id *c, int status);
+/* A DREQ or DREP came. */
+void cm_hear_end(struct cm_id *c, enum message_kind kind);
+/* iWARP: a queue pair that breaks ends its connection at both ends. */
+void cm_break_link(struct link *l);
+/* Whether a request must be rejected because its queue pair still belongs to another connection. */
+bool cm_is_stale(const struct message_connect *request);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How ids connect, and how connections end. */
+/* How ids connect. */
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "cm.h"
 #include "misuse.h"
 #include "order.h"
@@ -53,6 +54,7 @@ static int set_param(struct cm_id *c, struct message *m, const struct rdma_conn_
 	if (!p)
 		p = &none;
 	m->connect.number = c->id.qp->qp_num;
+	m->connect.process = (uint32_t)getpid();
 	m->connect.responder_resources = p->responder_resources;
 	m->connect.initiator_depth = p->initiator_depth;
 	m->connect.retry_count = p->retry_count;
@@ -60,26 +62,8 @@ static int set_param(struct cm_id *c, struct message *m, const struct rdma_conn_
 	return set_private(&m->connect, p->private_data, p->private_data_len, most);
 }
 
-/* ---- ending ----------------------------------------------------------------------------- */
-
-static void send_plain(struct cm_id *c, enum message_kind kind)
-{
-	struct message m = {.magic = MESSAGE_MAGIC, .kind = kind};
-
-	link_send(c->link, &m);
-}
-
-static void report_end(struct cm_id *c)
-{
-	if (c->reported_end)
-		return;
-	c->reported_end = true;
-	/* An iWARP adapter's queue pair ends with its connection; on InfiniBand receives stay
-	 * posted until rdma_disconnect(). */
-	if (is_iwarp() && c->id.qp)
-		queue_pair_break(queue_pair_of(c->id.qp));
-	cm_report(c, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
-}
+/* ---- refusals and ends
+ * ----------------------------------------------------------------------------- */
 
 static void report_rejection(struct cm_id *c, int status, const struct message_connect *with)
 {
@@ -104,27 +88,19 @@ static void end_link(struct link *l)
 	case CM_ACCEPTED:
 		c->state = CM_ENDED;
 		if (is_iwarp())
-			report_end(c);
+			cm_report_end(c, 0);
 		else
 			cm_report(c, RDMA_CM_EVENT_REJECTED, REJ_TIMEOUT, NULL);
 		return;
 	case CM_CONNECTED:
-		report_end(c);
+		cm_report_end(c, 0);
+		return;
+	case CM_ENDING:
+		cm_hear_end(c, MESSAGE_DREP);
 		return;
 	default:
 		return;
 	}
-}
-
-/* iWARP: a queue pair that breaks ends its connection at both ends. */
-static void break_link(struct link *l)
-{
-	struct cm_id *c = l->owner;
-
-	if (c->state != CM_CONNECTED || c->reported_end)
-		return;
-	send_plain(c, MESSAGE_DREQ);
-	report_end(c);
 }
 
 void cm_hang_up(struct cm_id *c)
@@ -163,7 +139,7 @@ void cm_establish(struct cm_id *c)
 	c->state = CM_CONNECTED;
 	if (c->id.qp)
 		queue_pair_connect(queue_pair_of(c->id.qp), &c->link->remote, true);
-	send_plain(c, MESSAGE_RTU);
+	cm_send_plain(c, MESSAGE_RTU);
 }
 
 static void take_reply(struct cm_id *c, const struct message *m)
@@ -185,7 +161,7 @@ static void hear_message(struct link *l, const struct message *m)
 	if (m->kind == MESSAGE_REP && c->state == CM_CALLING)
 		take_reply(c, m);
 	else if (m->kind == MESSAGE_REP && c->state == CM_CONNECTED)
-		send_plain(c, MESSAGE_RTU); /* the first was lost */
+		cm_send_plain(c, MESSAGE_RTU); /* the first was lost */
 	else if (m->kind == MESSAGE_REQ && c->state == CM_ACCEPTED && c->id.qp)
 		link_send_queue(l, &c->reply, queue_pair_of(c->id.qp));
 	else if (m->kind == MESSAGE_REJ && c->state == CM_CALLING)
@@ -194,10 +170,8 @@ static void hear_message(struct link *l, const struct message *m)
 		c->state = CM_CONNECTED;
 		engine_cancel(&c->timer);
 		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
-	} else if (m->kind == MESSAGE_DREQ &&
-		   (c->state == CM_CONNECTED || c->state == CM_ACCEPTED)) {
-		c->state = CM_CONNECTED;
-		report_end(c);
+	} else if (m->kind == MESSAGE_DREQ || m->kind == MESSAGE_DREP) {
+		cm_hear_end(c, m->kind);
 	}
 }
 
@@ -228,7 +202,7 @@ static void send_request(struct cm_id *c)
 	c->link->owner = c;
 	c->link->heard = hear_message;
 	c->link->ended = end_link;
-	c->link->broken = is_iwarp() ? break_link : NULL;
+	c->link->broken = is_iwarp() ? cm_break_link : NULL;
 	if (link_start(c->link) || link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
 		report_rejection(c, no_service_status(), NULL);
 		return;
@@ -293,13 +267,28 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 
 /* ---- called ----------------------------------------------------------------------------- */
 
+static void ignore_message(struct link *l, const struct message *m)
+{
+	(void)l;
+	(void)m;
+}
+
 /* The first message of a new connection to a listener. */
 static void hear_caller(struct link *l, const struct message *m)
 {
+	struct message no = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REJ};
 	struct cm_id *listener = l->owner, *c;
 
 	if (m->kind != MESSAGE_REQ) {
 		link_close(l);
+		return;
+	}
+	if (cm_is_stale(&m->connect)) {
+		no.connect.status = REJ_STALE;
+		link_send(l, &no);
+		/* The caller closes it. If it were closed here, the kernel would drop the message:
+		 * regions that the caller announced are still unread. */
+		l->heard = ignore_message;
 		return;
 	}
 	c = cm_new(listener->id.channel, listener->id.context, listener->id.ps);
@@ -317,7 +306,7 @@ static void hear_caller(struct link *l, const struct message *m)
 	l->owner = c;
 	l->heard = hear_message;
 	l->ended = end_link;
-	l->broken = is_iwarp() ? break_link : NULL;
+	l->broken = is_iwarp() ? cm_break_link : NULL;
 	cm_report_caller(listener, c);
 }
 
@@ -397,26 +386,6 @@ EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	errno = EINVAL;
 	if (c->state == CM_CALLED) {
 		link_send(c->link, &m);
-		c->state = CM_ENDED;
-		rc = 0;
-	}
-	engine_unlock();
-	return rc;
-}
-
-EXPORT int rdma_disconnect(struct rdma_cm_id *id)
-{
-	struct cm_id *c = cm_id_of(id);
-	int rc = -1;
-
-	engine_lock();
-	errno = EINVAL;
-	if (c->state == CM_CONNECTED || c->state == CM_ACCEPTED) {
-		if (id->qp)
-			queue_pair_break(queue_pair_of(id->qp));
-		send_plain(c, MESSAGE_DREQ);
-		c->state = CM_CONNECTED;
-		report_end(c);
 		c->state = CM_ENDED;
 		rc = 0;
 	}

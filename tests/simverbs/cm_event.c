@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -57,6 +58,12 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 /* ---- queueing --------------------------------------------------------------------------- */
 
+/* An event belongs to the listener as long as nobody has taken the caller's id. */
+static struct cm_id *event_owner(const struct cm_event *e)
+{
+	return cm_id_of(e->event.listen_id ? e->event.listen_id : e->event.id);
+}
+
 static void append_event(struct cm_channel *c, struct cm_event *e)
 {
 	struct cm_event **at = &c->first;
@@ -104,35 +111,78 @@ static struct cm_event *make_event(struct cm_id *c, enum rdma_cm_event_type what
 	return e;
 }
 
+/* Events that a rule delays. */
+static struct cm_event *delayed;
+
+static struct cm_event **find_delayed(const struct cm_event *e)
+{
+	struct cm_event **at = &delayed;
+
+	while (*at && *at != e)
+		at = &(*at)->next;
+	return at;
+}
+
+static void append_delayed(struct engine_timer *t)
+{
+	struct cm_event *e = (struct cm_event *)((char *)t - offsetof(struct cm_event, late));
+
+	*find_delayed(e) = e->next;
+	e->next = NULL;
+	append_event(cm_channel_of(event_owner(e)->id.channel), e);
+}
+
+static void queue_event(struct cm_event *e, unsigned late_ms)
+{
+	if (!late_ms) {
+		append_event(cm_channel_of(event_owner(e)->id.channel), e);
+		return;
+	}
+	e->next = delayed;
+	delayed = e;
+	e->late.fire = append_delayed;
+	engine_set(&e->late, (uint64_t)late_ms * 1000000);
+}
+
+/* As the event that it becomes, with those that are ordered beside it. */
+static void queue_ordered(struct cm_event *e, struct cm_id *c, const struct order_event *o)
+{
+	if (o->first >= 0)
+		queue_event(make_event(c, (enum rdma_cm_event_type)o->first, 0, NULL), o->late_ms);
+	queue_event(e, o->late_ms);
+	if (o->twice)
+		queue_event(make_event(c, e->event.event, e->event.status, NULL), o->late_ms);
+}
+
 void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
 	       const struct message_connect *with)
 {
 	bool response = what == RDMA_CM_EVENT_CONNECT_RESPONSE;
-	int as = response ? RDMA_CM_EVENT_ESTABLISHED : what;
-	struct cm_event *e;
+	struct order_event o = order_event(response ? RDMA_CM_EVENT_ESTABLISHED : what, status);
+	struct cm_event *e = make_event(c, (enum rdma_cm_event_type)o.as, o.status, with);
 
-	order_event(&as, &status);
-	e = make_event(c, as, status, with);
-	e->response = response && as == RDMA_CM_EVENT_ESTABLISHED;
-	append_event(cm_channel_of(c->id.channel), e);
+	e->response = response && o.as == RDMA_CM_EVENT_ESTABLISHED;
+	queue_ordered(e, c, &o);
 }
 
 void cm_report_caller(struct cm_id *listener, struct cm_id *caller)
 {
-	struct cm_event *e =
-		make_event(caller, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &caller->request.connect);
+	struct order_event o = order_event(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct cm_event *e;
 
-	e->event.listen_id = &listener->id;
-	append_event(cm_channel_of(listener->id.channel), e);
+	if (o.as == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		e = make_event(caller, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &caller->request.connect);
+		e->event.listen_id = &listener->id;
+		o.twice = false; /* it would be another id's */
+	} else {
+		e = make_event(listener, (enum rdma_cm_event_type)o.as, o.status, NULL);
+		cm_hang_up(caller);
+		cm_free(caller);
+	}
+	queue_ordered(e, listener, &o);
 }
 
 /* ---- taking ----------------------------------------------------------------------------- */
-
-/* An event belongs to the listener as long as nobody has taken the caller's id. */
-static struct cm_id *event_owner(const struct cm_event *e)
-{
-	return cm_id_of(e->event.listen_id ? e->event.listen_id : e->event.id);
-}
 
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
@@ -205,6 +255,15 @@ void cm_drop_events(struct cm_id *c)
 		}
 		*at = e->next;
 		uncount_event(channel);
+		drop_event(e);
+	}
+	for (at = &delayed; (e = *at);) {
+		if (event_owner(e) != c) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		engine_cancel(&e->late);
 		drop_event(e);
 	}
 	await_acks(c);

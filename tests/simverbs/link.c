@@ -196,12 +196,20 @@ void link_close(struct link *l)
 	if (*at)
 		*at = l->next;
 	engine_unwatch(&l->watch);
-	/* Over a silent path the peer would not hear of it. */
-	if (!order_is_silent())
+	/* The peer would not hear of it over a silent path, nor if the last message was lost. */
+	if (!order_is_silent() && !l->unheard)
 		close(l->watch.fd);
 	remote_clear(&l->remote);
 	pthread_mutex_destroy(&l->remote.lock);
 	free(l);
+}
+
+void *link_find_owner(bool (*fits)(const void *owner, const void *arg), const void *arg)
+{
+	for (struct link *l = links; l; l = l->next)
+		if (fits(l->owner, arg))
+			return l->owner;
+	return NULL;
 }
 
 void link_close_owned(const void *owner)
@@ -222,7 +230,7 @@ static bool is_lost(const struct message *m)
 {
 	static const char *const kinds[] = {
 		[MESSAGE_REQ] = "REQ", [MESSAGE_REP] = "REP",   [MESSAGE_RTU] = "RTU",
-		[MESSAGE_REJ] = "REJ", [MESSAGE_DREQ] = "DREQ",
+		[MESSAGE_REJ] = "REJ", [MESSAGE_DREQ] = "DREQ", [MESSAGE_DREP] = "DREP",
 	};
 
 	return order_is_silent() || (m->kind < sizeof kinds / sizeof *kinds && kinds[m->kind] &&
@@ -231,7 +239,12 @@ static bool is_lost(const struct message *m)
 
 int link_send(struct link *l, const struct message *m)
 {
-	if (is_lost(m))
+	bool lost = is_lost(m);
+
+	/* The peer believes that it is connected, for as long as it hears nothing else. */
+	if (m->kind == MESSAGE_DREQ)
+		l->unheard = lost;
+	if (lost)
 		return 0;
 	return message_send(l->watch.fd, m, NULL, 0);
 }

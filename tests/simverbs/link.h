@@ -25,6 +25,7 @@ struct link {
 	/* iWARP: our queue pair is broken, and so is the connection. */
 	void (*broken)(struct link *l);
 	void *owner;
+	bool unheard; /* the last DREQ was lost */
 	struct link *next;
 };
 
@@ -38,6 +39,8 @@ int link_accept(int fd, struct link **out);
 /* Starts to call heard and ended. Returns 0, or -1 with errno. */
 int link_start(struct link *l);
 void link_close(struct link *l);
+/* The owner for which this is true; NULL: none. */
+void *link_find_owner(bool (*fits)(const void *owner, const void *arg), const void *arg);
 /* Closes all links of an owner. */
 void link_close_owned(const void *owner);
 

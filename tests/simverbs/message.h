@@ -20,6 +20,7 @@ enum message_kind {
 	MESSAGE_RTU,
 	MESSAGE_REJ,
 	MESSAGE_DREQ,
+	MESSAGE_DREP,
 	MESSAGE_REGION, /* with one descriptor for each piece */
 	MESSAGE_REGION_GONE,
 };
@@ -33,6 +34,8 @@ struct message {
 		struct message_connect { /* REQ, REP, REJ */
 			struct sockaddr_storage from, to; /* REQ */
 			uint32_t number; /* of the queue pair */
+			/* The sender's process: numbers are counted in each. */
+			uint32_t process;
 			int32_t status; /* REJ */
 			uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count;
 			uint8_t ack_timeout; /* REQ: for both ends */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "order.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
@@ -9,11 +10,11 @@
 #include <string.h>
 #include "misuse.h"
 
-enum { RULES = 16 };
+enum { RULES = 16, UNSET = INT_MIN };
 
 struct rule {
 	char kind[16], name[40];
-	int n, errnum, is, as, status;
+	int n, errnum, is, as, status, first, late, twice;
 	_Atomic int count;
 };
 
@@ -27,11 +28,9 @@ static int *find_number(struct rule *r, const char *name, size_t len)
 	const struct {
 		const char *name;
 		int *at;
-	} numbers[] = {{"n", &r->n},
-		       {"errno", &r->errnum},
-		       {"is", &r->is},
-		       {"as", &r->as},
-		       {"status", &r->status}};
+	} numbers[] = {{"n", &r->n},       {"errno", &r->errnum},  {"is", &r->is},
+		       {"as", &r->as},     {"status", &r->status}, {"first", &r->first},
+		       {"late", &r->late}, {"twice", &r->twice}};
 
 	for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (strlen(numbers[i].name) == len && strncmp(name, numbers[i].name, len) == 0)
@@ -56,7 +55,8 @@ static void set_word(struct rule *r, const char *word)
 
 static void read_rule(char *text)
 {
-	static const char *const kinds[] = {"fail", "status", "event", "lose", "silent"};
+	static const char *const kinds[] = {"fail",   "status", "event", "lose",
+					    "silent", "stale",  "reuse"};
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
 	bool known = false;
@@ -69,6 +69,7 @@ static void read_rule(char *text)
 	if (!known)
 		misuse("SIMVERBS_FAULT: what is %s?", text);
 	snprintf(r->kind, sizeof r->kind, "%s", text);
+	r->as = r->status = r->first = UNSET;
 	for (char *word = strtok_r(words, ",", &at); word; word = strtok_r(NULL, ",", &at))
 		set_word(r, word);
 	count++;
@@ -83,6 +84,22 @@ static void read_rules(void)
 	     rule = strtok_r(NULL, ";", &at))
 		read_rule(rule);
 	free(copy);
+}
+
+/* A child may have another environment. */
+static void forget_parent(void)
+{
+	static const pthread_once_t fresh = PTHREAD_ONCE_INIT;
+
+	memcpy(&once, &fresh, sizeof once);
+	memset(rules, 0, sizeof rules);
+	count = 0;
+	atomic_store(&silent, false);
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
 }
 
 /* The rule that this occurrence is the N-th of. */
@@ -118,24 +135,44 @@ int order_status(void)
 	return r ? r->is : 0;
 }
 
-void order_event(int *what, int *status)
+struct order_event order_event(int what, int status)
 {
 	static const char *const names[] = {
 		[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
 		[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
 		[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
+		[RDMA_CM_EVENT_UNREACHABLE] = "UNREACHABLE",
+		[RDMA_CM_EVENT_REJECTED] = "REJECTED",
 		[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
 		[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
 		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
 	};
+	struct order_event e = {.as = what, .status = status, .first = -1};
 	const struct rule *r = NULL;
 
-	if ((unsigned)*what < sizeof names / sizeof *names && names[*what])
-		r = find_rule("event", names[*what]);
+	if ((unsigned)what < sizeof names / sizeof *names && names[what])
+		r = find_rule("event", names[what]);
 	if (!r)
-		return;
-	*what = r->as;
-	*status = r->status;
+		return e;
+	if (r->as != UNSET) {
+		e.as = r->as;
+		e.status = r->status == UNSET ? 0 : r->status;
+	}
+	if (r->first != UNSET)
+		e.first = r->first;
+	e.late_ms = (unsigned)r->late;
+	e.twice = r->twice;
+	return e;
+}
+
+bool order_stale(void)
+{
+	return find_rule("stale", NULL) != NULL;
+}
+
+bool order_reuse(void)
+{
+	return find_rule("reuse", NULL) != NULL;
 }
 
 bool order_loss(const char *kind)

@@ -11,12 +11,17 @@
  *                            pair breaks
  *   event:NAME,n=N,as=A,status=S    the N-th event NAME (ESTABLISHED) becomes event A (numbers of
  *                            enum rdma_cm_event_type)
- *   lose:KIND,n=N            the N-th message KIND (REQ, REP, RTU, DREQ) of the connection manager
- *                            is lost; its sender repeats it, if a real one does
+ *                            late=MS: it comes that much later; twice=1: it comes two times;
+ *                            first=B: event B comes right before it
+ *   lose:KIND,n=N            the N-th message KIND (REQ, REP, RTU, DREQ, DREP) of the connection
+ *                            manager is lost; its sender repeats it, if a real one does
+ *   stale:n=N                the N-th request that comes to the process is from a queue pair in
+ *                            timewait, and so are all that it sends until that is over (cm_end.c)
+ *   reuse:n=0                new queue pairs get the numbers of freed ones at once
  *   silent:n=N               from the N-th send on, the queue pairs of the process hear and answer
  *                            nothing
  *
- * A rule that is not understood ends the program.
+ * A rule that is not understood ends the program. A child of a fork reads them anew.
  */
 
 #include <stdbool.h>
@@ -25,9 +30,18 @@
 int order_failure(const char *function);
 /* The status of this send; 0: none is ordered. */
 int order_status(void);
-/* Changes the event if that is ordered. */
-void order_event(int *what, int *status);
+/* What is ordered of an event. */
+struct order_event {
+	int as, status; /* what it becomes; the same without a rule */
+	int first; /* the event before it; -1: none */
+	unsigned late_ms;
+	bool twice;
+};
+struct order_event order_event(int what, int status);
 bool order_loss(const char *kind);
+/* Counts a request that came. */
+bool order_stale(void);
+bool order_reuse(void);
 /* Counts a send. Returns true if the process is silent from now on. */
 bool order_silence(void);
 bool order_is_silent(void);

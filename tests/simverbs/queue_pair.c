@@ -12,11 +12,11 @@
 #include "region.h"
 #include "transfer.h"
 
-enum { WQE_SEND_BYTES = 64, WQE_RECV_BYTES = 16 };
+enum { WQE_SEND_BYTES = 64, WQE_RECV_BYTES = 16, FIRST_NUMBER = 0x100 };
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct queue_pair *all;
-static _Atomic uint32_t last_number = 0x100;
+static _Atomic uint32_t next_number = FIRST_NUMBER;
 
 /* A child cannot use its parent's. */
 static void forget_parent(void)
@@ -84,6 +84,24 @@ static int make_rings(struct queue_pair *q, const struct ibv_qp_cap *cap)
 	return 0;
 }
 
+/* order.h: the least that is free, else the next. */
+static uint32_t pick_number(void)
+{
+	uint32_t n = FIRST_NUMBER;
+
+	if (!order_reuse())
+		return atomic_fetch_add(&next_number, 1);
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q;) {
+		bool taken = q->qp.qp_num == n;
+
+		n += taken;
+		q = taken ? all : q->next;
+	}
+	pthread_mutex_unlock(&all_lock);
+	return n;
+}
+
 struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	const struct personality *p = &host_get()->adapter;
@@ -109,7 +127,7 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	q->qp.qp_type = attr->qp_type;
 	q->qp.qp_context = attr->qp_context;
 	q->qp.state = IBV_QPS_INIT;
-	q->qp.qp_num = atomic_fetch_add(&last_number, 1);
+	q->qp.qp_num = pick_number();
 	pd_of(pd)->users++;
 	if (make_rings(q, &attr->cap) || (p->queues_locked && lock_queues(q)) ||
 	    completion_join(completion_of(attr->send_cq), q) ||

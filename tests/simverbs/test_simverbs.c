@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <linux/landlock.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -427,6 +428,177 @@ static void test_nobody_listens(void **state)
 	end_close(&e);
 }
 
+/* ---- ordered faults ---------------------------------------------------------------------- */
+
+/* Runs both ends in one process with faults. */
+static void run_with(const char *faults, int (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		alarm(30);
+		setenv("SIMVERBS_FAULT", faults, 1);
+		_exit(fn());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+enum { ACK_TIMEOUT = 14, TIMEWAIT_MS = 256 }; /* beside the adapter's own delay */
+
+/* Sends a request from a new queue pair to a listener. */
+static void call_listener(struct end *near, uint16_t port)
+{
+	uint8_t timeout = ACK_TIMEOUT;
+
+	*near = (struct end){0};
+	end_resolve(near, FAR, port);
+	END_NEED(rdma_set_option(near->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+				 sizeof timeout) == 0);
+	end_equip(near, 1, 0);
+	END_NEED(end_connect(near, "hello", 5, 0) == 0);
+}
+
+static void answer_caller(struct end *far)
+{
+	struct end_event request;
+
+	end_take(far, &request);
+	end_equip(far, 1, 0);
+	END_NEED(end_accept(far, 0) == 0);
+}
+
+static void connect_ends(struct end *near, struct end *far)
+{
+	call_listener(near, end_listen(far, FAR));
+	answer_caller(far);
+	END_NEED(end_expect(near).what == RDMA_CM_EVENT_ESTABLISHED);
+	END_NEED(end_expect(far).what == RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static bool is_quiet(struct end *e)
+{
+	struct pollfd p = {.fd = (e->own ? e->own : e->events)->fd, .events = POLLIN};
+
+	return poll(&p, 1, 3 * TIMEWAIT_MS / 2) == 0;
+}
+
+static int end_and_wait(void)
+{
+	struct end near = {0}, far = {0};
+	uint64_t begun;
+
+	connect_ends(&near, &far);
+	END_NEED(rdma_disconnect(near.id) == 0);
+	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_DISCONNECTED);
+	if (iwarp) {
+		END_NEED(end_expect(&near).what == RDMA_CM_EVENT_DISCONNECTED);
+		END_NEED(is_quiet(&near));
+	} else {
+		END_NEED(is_quiet(&near)); /* until the other end disconnects, too */
+		begun = clock_us();
+		END_NEED(rdma_disconnect(far.id) == 0);
+		END_NEED(end_expect(&near).what == RDMA_CM_EVENT_DISCONNECTED);
+		END_NEED(end_expect(&near).what == RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		END_NEED(end_expect(&far).what == RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		END_NEED(clock_us() - begun >= TIMEWAIT_MS * 1000);
+	}
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_both_ends_disconnect_and_wait(void **state)
+{
+	(void)state;
+	run_with("", end_and_wait);
+}
+
+static void expect_stale(struct end *near)
+{
+	struct end_event got = end_expect(near);
+
+	END_NEED(got.what == RDMA_CM_EVENT_REJECTED && got.status == 10);
+	end_close(near);
+}
+
+static int call_in_timewait(void)
+{
+	struct end near = {0}, far = {0};
+	uint16_t port = end_listen(&far, FAR);
+
+	/* The second one has the number of the first. */
+	for (int i = 0; i < 2; i++) {
+		call_listener(&near, port);
+		expect_stale(&near);
+	}
+	usleep((TIMEWAIT_MS + 20) * 1000);
+	call_listener(&near, port);
+	answer_caller(&far);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+/* The end of the first connection is lost, and its number is used again. */
+static int call_a_zombie(void)
+{
+	struct end near = {0}, far = {0}, next = {0};
+
+	connect_ends(&near, &far);
+	end_close(&near);
+	END_NEED(is_quiet(&far));
+	call_listener(&near, ntohs(rdma_get_src_port(far.listener)));
+	expect_stale(&near);
+	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_DISCONNECTED);
+	next = (struct end){.events = far.events, .listener = far.listener};
+	call_listener(&near, ntohs(rdma_get_src_port(far.listener)));
+	answer_caller(&next);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
+	far.events = NULL;
+	far.listener = NULL;
+	end_close(&near);
+	end_close(&far);
+	end_close(&next);
+	return 0;
+}
+
+static void test_stale_queue_pairs(void **state)
+{
+	(void)state;
+	if (iwarp) /* there is no such thing */
+		return;
+	run_with("stale:n=1;reuse:n=0", call_in_timewait);
+	run_with("lose:DREQ,n=1;reuse:n=0", call_a_zombie);
+}
+
+static int expect_more_events(void)
+{
+	struct end near = {0}, far = {0};
+	uint64_t begun = clock_us();
+
+	call_listener(&near, end_listen(&far, FAR));
+	answer_caller(&far);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ADDR_CHANGE);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
+	END_NEED(clock_us() - begun >= 200000);
+	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_ESTABLISHED);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_events_early_late_and_twice(void **state)
+{
+	(void)state;
+	run_with(iwarp ? "event:ESTABLISHED,n=2,first=14,late=200,twice=1"
+		       : "event:ESTABLISHED,n=1,first=14,late=200,twice=1",
+		 expect_more_events);
+}
+
 /* ---- a receiver that is not ready ------------------------------------------------------- */
 
 static int send_unexpected(uint16_t port, int from, int to)
@@ -591,6 +763,9 @@ int main(void)
 		cmocka_unit_test(test_a_peer_that_is_killed),
 		cmocka_unit_test(test_a_rejection_has_its_reason),
 		cmocka_unit_test(test_nobody_listens),
+		cmocka_unit_test(test_both_ends_disconnect_and_wait),
+		cmocka_unit_test(test_stale_queue_pairs),
+		cmocka_unit_test(test_events_early_late_and_twice),
 		cmocka_unit_test(test_no_receive_is_posted),
 		cmocka_unit_test(test_misuse_ends_the_program),
 		cmocka_unit_test(test_locked_memory_of_others_than_root),
