@@ -10,11 +10,11 @@
  * The target is resolved once.  That path is the user's own, so symlinks in it are followed.
  * Directories are made as they arrive (place_make_dir()).  A file is begun, written through its
  * descriptor, and finished or dropped.  What has no bytes is made at once (place_make()).  At the
- * end, and only if nothing failed before, place_complete() deletes, and sets the metadata of
+ * end, and only if nothing failed before, place_finish_run() deletes, and sets the metadata of
  * directories.
  *
  * Threads: any thread may call anything, each with its own placement, except place_open(),
- * place_complete() and place_close().  At most a few hundred directories are held open, however
+ * place_finish_run() and place_close().  At most a few hundred directories are held open, however
  * many there are; one that is opened again must be the inode that it was.
  *
  * With rules->dry_run nothing is changed; the functions report what would change.
@@ -87,7 +87,7 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
 /*
  * The directory that r describes, in parent (NULL: r->parent is 0).  Makes it if it is missing.
  * The target of several sources, or of contents, may exist already.  If DST did not exist, the
- * directory becomes DST itself, with a marker in it until place_complete(); while the marker of a
+ * directory becomes DST itself, with a marker in it until place_finish_run(); while the marker of a
  * source is there, the same source goes to DST again.  If something else exists under the name, the
  * directory replaces it (with a backup with --backup), even if that is a symlink: a symlink is
  * never followed here.
@@ -144,18 +144,18 @@ int placement_outlet(const struct placement *t, const char *name, struct outlet 
 /* Was it empty when begun, so that bytes that are not written are zero? */
 bool placement_fresh(const struct placement *t);
 const char *placement_name(const struct placement *t); /* for messages */
-/* Bytes up to reach arrived; with full, all of them.  place_finish() checks that the file has them
- * (stored.h).  Before this call nothing counts as arrived. */
+/* Bytes up to reach arrived; with full, all of them.  place_finish_file() checks that the file has
+ * them (stored.h).  Before this call nothing counts as arrived. */
 void placement_set_reach(struct placement *t, uint64_t reach, bool full);
 /* Extended attributes of the file.  Takes x. */
 void placement_xattrs(struct placement *t, struct xattrs *x);
-/* What finishing will change at the target.  Call before place_finish(). */
+/* What finishing will change at the target.  Call before place_finish_file(). */
 void placement_change(const struct placement *t, struct change *out);
 /* All bytes are stored: sets size, mode, times, owner and attributes as asked, fsyncs, backs up
  * what exists, renames, fsyncs the directory.  With FILE_LINKED in r->flags remembers the file
  * under r->id, for the further names that place_make() links to it.  Frees t, also on failure; then
  * it removes the temporary, unless the file already has its name. */
-int place_finish(struct placement *t, uint64_t size);
+int place_finish_file(struct placement *t, uint64_t size);
 /* Gives up.  keep: keeps the temporary for a later run where that can take it over, and logs the
  * first one; else removes it, as it does a file that was created in place.  Frees t. */
 void place_drop(struct placement *t, bool keep);
@@ -187,9 +187,9 @@ int place_same(struct place *p, struct place_dir *d, const struct record_file *r
 int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const char *target, const struct xattrs *x, struct change *change);
 
-/* ---- the end -------------------------------------------------------------------------- */
+/* ---- the end of a run ----------------------------------------------------------------- */
 
-struct place_end {
+struct place_finish {
 	bool deletions; /* deletions are allowed: the source's list is complete */
 	/* Did the user ask for this name in the target itself, so that it stays even if the sources
 	 * whose contents go there do not have it?  NULL: for none. */
@@ -206,6 +206,6 @@ struct place_end {
 /* Deletes what --delete asks for, sets the metadata of directories, deepest first, and removes the
  * marker and what earlier runs left of files that are whole now.  -1: the run was interrupted
  * (OUT_SIGNAL) or lacks memory; single failures go to on_deleted() and on_dir(). */
-int place_complete(struct place *p, struct place_end *e);
+int place_finish_run(struct place *p, struct place_finish *f);
 
 #endif

@@ -22,7 +22,7 @@
 
 struct deletion {
 	struct place *place;
-	struct place_end *end; /* NULL: something is to be replaced; then removal is set */
+	struct place_finish *end; /* NULL: something is to be replaced; then removal is set */
 	struct tree_removal *removal;
 	bool dry, backs_up;
 	bool failed, too_many;
@@ -491,7 +491,7 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 
 /* Sources whose contents go into the target announce names with KEEP.  The names of other sources,
  * which go there too, are in no KEEP. */
-static void keep_asked_names(const struct place *p, const struct place_end *e, struct level *l)
+static void keep_asked_names(const struct place *p, const struct place_finish *e, struct level *l)
 {
 	size_t n = 0;
 
@@ -525,7 +525,7 @@ static void delete_left_entries(struct deletion *d, struct place_dir *const *sam
 		level_free(l);
 }
 
-void delete_left(struct place_dir *const *same, size_t count, struct place_end *e)
+void delete_left(struct place_dir *const *same, size_t count, struct place_finish *e)
 {
 	struct place *p = same[0]->place;
 	struct failure why;

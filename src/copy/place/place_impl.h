@@ -5,26 +5,26 @@
 /*
  * Private header of the place:
  *
- *	place.c            the target as a whole, paths in it, and the names that are used up
- *	place_resolve.c    names that the user wrote: the only ones looked up by a path
- *	place_hold.c       descriptors of directories: held, closed, opened again
- *	place_origin.c     a source that is its own target
- *	place_dir.c        finds or makes directories; place_marker.c: what DST becomes
- *	place_file.c       begins files; place_finish.c: finishes or drops them
- *	place_temporary.c  the names of temporaries
- *	place_private.c    whether a later run may take one over
- *	place_room.c       detects full disks early
- *	place_clone.c      reflinks
- *	place_look.c       what exists, and whether it is the same
- *	place_seat.c       one name in a directory; gives a whole file its name
- *	place_fold.c       names that fold to one
- *	place_make.c       symlinks, FIFOs, devices; place_link.c: hard links
- *	place_metadata.c   owner, mode, attributes, times: which, and how they are set
- *	place_backup.c     backs up what is replaced or deleted
- *	place_keep.c       the names that the source has in a directory; place_alias.c: as the
- *	                   directory lists them
- *	place_delete.c     deletes the others; place_clear.c: directories in the way
- *	place_complete.c   the end
+ *	place.c               the target as a whole, paths in it, and the names that are used up
+ *	place_resolve.c       names that the user wrote: the only ones looked up by a path
+ *	place_hold.c          descriptors of directories: held, closed, opened again
+ *	place_origin.c        a source that is its own target
+ *	place_dir.c           finds or makes directories; place_marker.c: what DST becomes
+ *	place_file.c          begins files; place_finish_file.c: finishes or drops them
+ *	place_temporary.c     the names of temporaries
+ *	place_private.c       whether a later run may take one over
+ *	place_room.c          detects full disks early
+ *	place_clone.c         reflinks
+ *	place_look.c          what exists, and whether it is the same
+ *	place_seat.c          one name in a directory; gives a whole file its name
+ *	place_fold.c          names that fold to one
+ *	place_make.c          symlinks, FIFOs, devices; place_link.c: hard links
+ *	place_metadata.c      owner, mode, attributes, times: which, and how they are set
+ *	place_backup.c        backs up what is replaced or deleted
+ *	place_keep.c          the names that the source has in a directory; place_alias.c: as the
+ *	                      directory lists them
+ *	place_delete.c        deletes the others; place_clear.c: directories in the way
+ *	place_finish_run.c    the end of a run: deletions, metadata of directories
  */
 
 #include <limits.h>
@@ -440,6 +440,6 @@ struct tree_removal {
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 		struct tree_removal *r);
 /* Deletes what the source lacks in the directory that all of these (count of them) are. */
-void delete_left(struct place_dir *const *same, size_t count, struct place_end *e);
+void delete_left(struct place_dir *const *same, size_t count, struct place_finish *f);
 
 #endif

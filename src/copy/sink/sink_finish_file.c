@@ -186,7 +186,7 @@ static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change
 	placement_change(t, change);
 	placement_set_reach(t, w->reach, w->end->holes == 0);
 	w->placement = NULL;
-	return place_finish(t, w->end->size);
+	return place_finish_file(t, w->end->size);
 }
 
 /* --dry-run: reports a file that was not asked about, or whose content differs. */

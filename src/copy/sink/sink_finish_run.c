@@ -181,7 +181,7 @@ static void send_unkept(struct completion *n)
 static int complete_place(struct sink *s)
 {
 	struct completion n = {.sink = s};
-	struct place_end end = {
+	struct place_finish end = {
 		.is_asked = is_name_asked,
 		.on_deleted = on_deleted,
 		.on_dir = on_dir_failed,
@@ -191,7 +191,7 @@ static int complete_place(struct sink *s)
 	if (sink_dirs_give_xattrs(s))
 		return -1;
 	end.deletions = may_delete(s);
-	if (place_complete(s->place, &end))
+	if (place_finish_run(s->place, &end))
 		return -1;
 	s->sums.counts.deleted = end.deleted;
 	if (end.too_many) {

@@ -198,7 +198,7 @@ int try_file(struct place *p, struct place_dir *d, const char *name, const char 
 	if (place_begin(p, d, &r, &t))
 		return -1;
 	assert_int_equal(write(placement_fd(t), text, len), len);
-	return place_finish(t, len);
+	return place_finish_file(t, len);
 }
 
 void put_file(struct place *p, struct place_dir *d, const char *name, const char *text)
@@ -260,7 +260,7 @@ static void see_dir(void *ctx, uint32_t id, const struct failure *why)
 
 void complete(struct place *p, bool deletions, struct end_seen *seen)
 {
-	struct place_end e = {
+	struct place_finish e = {
 		.deletions = deletions,
 		.on_deleted = see_deleted,
 		.on_dir = see_dir,
@@ -268,7 +268,7 @@ void complete(struct place *p, bool deletions, struct end_seen *seen)
 	};
 
 	*seen = (struct end_seen){0};
-	if (place_complete(p, &e))
+	if (place_finish_run(p, &e))
 		fail_msg("%s", failed()->text);
 	seen->too_many = e.too_many;
 	seen->count = e.deleted;

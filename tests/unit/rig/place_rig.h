@@ -23,7 +23,7 @@ void assert_no_temporaries(void);
 /* The rules of -r and -a. */
 extern const struct rules rules_r, rules_a;
 
-struct end_seen { /* the reports of place_complete() */
+struct end_seen { /* the reports of place_finish_run() */
 	char deleted[4096]; /* "path:what ..." in the order of the reports */
 	char failed[4096];
 	unsigned dirs_failed;

@@ -59,7 +59,7 @@ static int put_as(const struct place_opts *o, const struct record_file *r)
 	ret = place_begin(p, NULL, r, &t);
 	if (ret == 0) {
 		assert_int_equal(write(placement_fd(t), "new", 3), 3);
-		ret = place_finish(t, 3);
+		ret = place_finish_file(t, 3);
 	}
 	place_close(p);
 	return ret;
@@ -211,7 +211,7 @@ static void same_name_twice_is_refused(void **state)
 	assert_int_equal(mkdir("d", 0755), 0);
 	assert_int_equal(place_open(&o, &p), 0);
 	assert_int_equal(place_begin(p, NULL, &r, &t), 0);
-	assert_int_equal(place_finish(t, 0), 0);
+	assert_int_equal(place_finish_file(t, 0), 0);
 	r.id++;
 	assert_int_equal(place_begin(p, NULL, &r, &t), -1);
 	assert_string_equal(failed()->text, "will not overwrite just-created d/x");
@@ -343,7 +343,7 @@ static void kept_temporary_is_reused(void **state)
 	t = begin(&p, again);
 	assert_string_equal(again, name);
 	assert_int_equal(write(placement_fd(t), "new", 3), 3);
-	assert_int_equal(place_finish(t, 3), 0);
+	assert_int_equal(place_finish_file(t, 3), 0);
 	place_close(p);
 	assert_text("f", "new");
 	assert_int_equal(stat("f", &st), 0);
@@ -367,9 +367,9 @@ static void locked_temporary_is_left_alone(void **state)
 	assert_int_equal(place_begin(q, NULL, &r, &u), 0);
 	assert_int_equal(temporaries(".", name), 2);
 	assert_int_equal(write(placement_fd(u), "two", 3), 3);
-	assert_int_equal(place_finish(u, 3), 0);
+	assert_int_equal(place_finish_file(u, 3), 0);
 	assert_text("f", "two");
-	assert_int_equal(place_finish(t, 3), 0);
+	assert_int_equal(place_finish_file(t, 3), 0);
 	assert_text("f", "one");
 	place_close(p);
 	place_close(q);
@@ -521,7 +521,7 @@ static void temporary_name_is_random_in_a_shared_directory(void **state)
 	assert_int_equal(write(placement_fd(t), "new", 3), 3);
 	/* Also when a target appears in the meantime. */
 	make("f", "another", 0600);
-	assert_int_equal(place_finish(t, 3), 0);
+	assert_int_equal(place_finish_file(t, 3), 0);
 	place_close(p);
 	assert_text("f", "new");
 	assert_no_temporaries();
@@ -847,7 +847,7 @@ static void file_size_is_set(void **state)
 	assert_int_equal(place_open(&o, &p), 0);
 	assert_int_equal(place_begin(p, NULL, &r, &t), 0);
 	assert_true(placement_fresh(t));
-	assert_int_equal(place_finish(t, 1 << 20), 0);
+	assert_int_equal(place_finish_file(t, 1 << 20), 0);
 	place_close(p);
 	assert_int_equal(stat("f", &st), 0);
 	assert_int_equal(st.st_size, 1 << 20);

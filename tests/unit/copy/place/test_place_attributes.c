@@ -145,7 +145,7 @@ static void place_file(const char *name, mode_t mode, struct xattrs *x)
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_int_equal(write(placement_fd(t), "x", 1), 1);
 	placement_xattrs(t, x);
-	assert_int_equal(place_finish(t, 1), 0);
+	assert_int_equal(place_finish_file(t, 1), 0);
 }
 
 static void assert_value(const char *name, const char *attribute, const char *should)
@@ -289,7 +289,7 @@ static void group_never_gets_the_mask_when_the_acl_fails(void **state)
 	acls_fail = true;
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	placement_xattrs(t, attributes(ACCESS, NULL, NULL, NULL));
-	assert_int_equal(place_finish(t, 0), -1);
+	assert_int_equal(place_finish_file(t, 0), -1);
 	assert_non_null(strstr(failed()->text, ACCESS));
 	assert_int_equal(group_had, 4);
 	assert_int_equal(mode_of("dst/f"), 0640);

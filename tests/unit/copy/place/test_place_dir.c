@@ -546,7 +546,7 @@ static void more_directories_in_use_than_held_open_work(void **state)
 	for (int i = 0; i < IN_USE; i++)
 		assert_int_equal(place_begin(p, dirs[i], &r, &t[i]), 0);
 	for (int i = 0; i < IN_USE; i++)
-		assert_int_equal(place_finish(t[i], 0), 0);
+		assert_int_equal(place_finish_file(t[i], 0), 0);
 	finish_place(p);
 	assert_text("dst/0/d/f", "");
 	assert_text("dst/199/d/f", "");
@@ -580,7 +580,7 @@ static int put_something(struct place *p, struct place_dir *d, const char *name)
 		place_drop(t, false);
 		return 1;
 	}
-	return place_finish(t, 1) != 0;
+	return place_finish_file(t, 1) != 0;
 }
 
 /* A file in every shared directory, with private directories in between. */

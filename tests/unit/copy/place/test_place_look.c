@@ -66,7 +66,7 @@ static void put(const struct record_file *r, struct xattrs *x)
 		fail_msg("%s", failed()->text);
 	placement_xattrs(t, x);
 	assert_int_equal(write(placement_fd(t), text, r->size), r->size);
-	if (place_finish(t, r->size))
+	if (place_finish_file(t, r->size))
 		fail_msg("%s", failed()->text);
 }
 
@@ -266,7 +266,7 @@ static void temporary_of_an_earlier_run_is_resumed(void **state)
 	assert_int_equal(pread(placement_fd(t), got, 7, 0), 4);
 	assert_string_equal(got, "half");
 	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
-	assert_int_equal(place_finish(t, 6), 0);
+	assert_int_equal(place_finish_file(t, 6), 0);
 	assert_text("dst/f", "half!!");
 	/* place_begin() starts a new file. */
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
@@ -274,7 +274,7 @@ static void temporary_of_an_earlier_run_is_resumed(void **state)
 	place_drop(t, true);
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_true(placement_fresh(t));
-	assert_int_equal(place_finish(t, 2), 0);
+	assert_int_equal(place_finish_file(t, 2), 0);
 	assert_int_equal(stat_of("dst/f").st_size, 2);
 	end();
 }
@@ -322,7 +322,7 @@ static void inplace_resumes_the_target(void **state)
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);
 	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
-	assert_int_equal(place_finish(t, 6), 0);
+	assert_int_equal(place_finish_file(t, 6), 0);
 	end();
 	assert_text("dst/f", "half!!");
 }
@@ -353,7 +353,7 @@ static void file_changes_are_reported(void **state)
 	placement_xattrs(t, attributes("user.t", "blue"));
 	placement_change(t, &c);
 	assert_true(c.size && c.now && c.xattr && !c.acl && !c.time && !c.perms);
-	assert_int_equal(place_finish(t, 3), 0);
+	assert_int_equal(place_finish_file(t, 3), 0);
 	end();
 	assert_xattr("dst/f", "blue");
 }
@@ -562,7 +562,7 @@ static void file_is_stored_though_its_attributes_fail(void **state)
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	placement_xattrs(t, attributes("security.sluice", "x"));
 	assert_int_equal(write(placement_fd(t), "new", 3), 3);
-	assert_int_equal(place_finish(t, 3), -1);
+	assert_int_equal(place_finish_file(t, 3), -1);
 	assert_non_null(strstr(failed()->text, "security.sluice"));
 	end();
 	if (root)

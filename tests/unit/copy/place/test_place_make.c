@@ -272,7 +272,7 @@ static uint32_t put_first(struct place_dir *d, const char *name)
 
 	r.flags = FILE_LINKED;
 	assert_int_equal(place_begin(place, d, &r, &t), 0);
-	assert_int_equal(place_finish(t, 0), 0);
+	assert_int_equal(place_finish_file(t, 0), 0);
 	return r.id;
 }
 

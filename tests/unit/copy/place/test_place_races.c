@@ -270,7 +270,7 @@ static void hard_links(struct place *p, struct place_dir *top, struct place_dir 
 	struct change c;
 
 	r.flags = FILE_LINKED;
-	if (place_begin(p, d, &r, &t) || place_finish(t, 0))
+	if (place_begin(p, d, &r, &t) || place_finish_file(t, 0))
 		return;
 	l.type = TYPE_HARD_LINK;
 	l.link_to = r.id;

@@ -65,7 +65,7 @@ static void put_whole(const char *name, mode_t mode, const char *text)
 {
 	struct placement *t = write_whole(name, mode, text);
 
-	if (place_finish(t, strlen(text)))
+	if (place_finish_file(t, strlen(text)))
 		fail_msg("%s", failed()->text);
 }
 
@@ -200,7 +200,7 @@ static void file_created_meanwhile_is_replaced(void **state)
 		begin(there);
 		t = write_whole("f", 0644, "ours");
 		make("dst/f", "theirs", 0600);
-		assert_int_equal(place_finish(t, 4), 0);
+		assert_int_equal(place_finish_file(t, 4), 0);
 		assert_text("dst/f", "ours");
 		assert_int_equal(mode_of("dst/f"), 0644);
 		assert_time("dst/f");
@@ -220,7 +220,7 @@ static void file_created_meanwhile_is_backed_up(void **state)
 	begin(true);
 	t = write_whole("f", 0644, "ours");
 	make("dst/f", "theirs", 0600);
-	assert_int_equal(place_finish(t, 4), 0);
+	assert_int_equal(place_finish_file(t, 4), 0);
 	assert_text("dst/f", "ours");
 	assert_text("dst/f~", "theirs");
 	finish_place(place);
@@ -237,7 +237,7 @@ static void directory_created_meanwhile_stays(void **state)
 	t = write_whole("f", 0644, "ours");
 	make_dir("dst/f", 0755);
 	make("dst/f/in", "theirs", 0600);
-	assert_int_equal(place_finish(t, 4), -1);
+	assert_int_equal(place_finish_file(t, 4), -1);
 	assert_text("dst/f/in", "theirs");
 	finish_place(place);
 	assert_int_equal(entries("dst"), 1);

@@ -54,7 +54,7 @@ static int for_each_same_dir(struct place *p,
 
 /* ---- deletions ----------------------------------------------------------------------------- */
 
-static void report_unlisted(const struct place_dir *d, int err, struct place_end *e)
+static void report_unlisted(const struct place_dir *d, int err, struct place_finish *f)
 {
 	struct failure why;
 	char *path = place_whole_path(d);
@@ -63,7 +63,7 @@ static void report_unlisted(const struct place_dir *d, int err, struct place_end
 	errno = err;
 	fail("list directory %s: %m", *from_top ? from_top : d->place->spot.shown);
 	why = *failed();
-	e->on_deleted(e->ctx, EVENT_DIR, from_top, &why);
+	f->on_deleted(f->ctx, EVENT_DIR, from_top, &why);
 	free(path);
 }
 
@@ -71,7 +71,7 @@ static void report_unlisted(const struct place_dir *d, int err, struct place_end
  * deleted unless the names of all of them have arrived. */
 static void delete_extraneous(void *ctx, struct place_dir *const *same, size_t count)
 {
-	struct place_end *e = ctx;
+	struct place_finish *f = ctx;
 	bool deletes = false;
 
 	for (size_t i = 0; i < count; i++)
@@ -83,10 +83,10 @@ static void delete_extraneous(void *ctx, struct place_dir *const *same, size_t c
 			continue;
 		deletes = kept_has_left(same[i]->kept, &unlisted) && deletes;
 		if (unlisted)
-			report_unlisted(same[i], unlisted, e);
+			report_unlisted(same[i], unlisted, f);
 	}
 	if (deletes)
-		delete_left(same, count, e);
+		delete_left(same, count, f);
 }
 
 /* ---- metadata ------------------------------------------------------------------------------ */
@@ -183,16 +183,16 @@ static int sync_finished_dir(struct place_dir *d, int fd, int (*sync)(int))
 	return ret ? -1 : 0;
 }
 
-static void report_dir_failed(const struct place_dir *d, struct place_end *e)
+static void report_dir_failed(const struct place_dir *d, struct place_finish *f)
 {
 	struct failure why = *failed();
 
-	e->on_dir(e->ctx, d->id, &why);
+	f->on_dir(f->ctx, d->id, &why);
 }
 
 /* One commit covers all finished directories of a btrfs.  *uncommitted is the last of them, which
  * is reported if the commit fails. */
-static void commit_dirs(struct place_dir **uncommitted, struct place_end *e)
+static void commit_dirs(struct place_dir **uncommitted, struct place_finish *f)
 {
 	struct place_dir *d = *uncommitted;
 	int fd = d ? dir_use(d) : -1;
@@ -201,12 +201,12 @@ static void commit_dirs(struct place_dir **uncommitted, struct place_end *e)
 	if (!d)
 		return;
 	if (fd < 0 || sync_finished_dir(d, fd, syncfs))
-		report_dir_failed(d, e);
+		report_dir_failed(d, f);
 	if (fd >= 0)
 		dir_release(d);
 }
 
-static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, struct place_end *e)
+static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, struct place_finish *f)
 {
 	int fd = dir_use(d), ret = -1;
 	bool commits = fd >= 0 && d->place->rules->fsync && loses_times_in_log(fd);
@@ -218,18 +218,18 @@ static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, stru
 		dir_release(d);
 	}
 	if (ret) {
-		report_dir_failed(d, e);
+		report_dir_failed(d, f);
 		return;
 	}
 	if (!commits)
 		return;
 	if (*uncommitted && (*uncommitted)->held.dev != d->held.dev)
-		commit_dirs(uncommitted, e);
+		commit_dirs(uncommitted, f);
 	*uncommitted = d;
 }
 
 /* While the marker exists, a rerun takes the target for that of an interrupted run. */
-static void remove_marker(struct place *p, struct place_end *e)
+static void remove_marker(struct place *p, struct place_finish *f)
 {
 	struct failure why;
 
@@ -237,10 +237,10 @@ static void remove_marker(struct place *p, struct place_end *e)
 		return;
 	fail("remove %s: %m", p->marker);
 	why = *failed();
-	e->on_deleted(e->ctx, EVENT_FILE, p->marker, &why);
+	f->on_deleted(f->ctx, EVENT_FILE, p->marker, &why);
 }
 
-static int finish_dirs(struct place *p, struct place_end *e)
+static int finish_dirs(struct place *p, struct place_finish *f)
 {
 	struct place_dir *d, *uncommitted = NULL;
 
@@ -248,31 +248,31 @@ static int finish_dirs(struct place *p, struct place_end *e)
 		return -1;
 	for (d = p->dirs; d && !place_stopped(p); d = d->next) {
 		if (!d->missing && !d->is_target && !d->superseded)
-			finish_dir(d, &uncommitted, e);
+			finish_dir(d, &uncommitted, f);
 	}
 	if (d)
 		return 1;
 	/* Before the target gets its times, because the removal changes them. */
 	if (p->marker[0])
-		remove_marker(p, e);
+		remove_marker(p, f);
 	for (d = p->dirs; d; d = d->next) {
 		if (d->is_target && !d->superseded)
-			finish_dir(d, &uncommitted, e);
+			finish_dir(d, &uncommitted, f);
 	}
-	commit_dirs(&uncommitted, e);
+	commit_dirs(&uncommitted, f);
 	return 0;
 }
 
-int place_complete(struct place *p, struct place_end *e)
+int place_finish_run(struct place *p, struct place_finish *f)
 {
 	int ret = 0;
 
-	if (e->deletions && p->rules->delete)
-		ret = for_each_same_dir(p, delete_extraneous, e);
-	e->deleted = atomic_load(&p->deleted);
-	e->too_many = atomic_load(&p->too_many);
+	if (f->deletions && p->rules->delete)
+		ret = for_each_same_dir(p, delete_extraneous, f);
+	f->deleted = atomic_load(&p->deleted);
+	f->too_many = atomic_load(&p->too_many);
 	if (ret == 0 && !p->rules->dry_run)
-		ret = finish_dirs(p, e);
+		ret = finish_dirs(p, f);
 	if (ret == 0 && place_stopped(p))
 		ret = 1;
 	if (ret > 0)

@@ -172,7 +172,7 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 	return metadata_failed ? fail_again(&metadata_failure) : 0;
 }
 
-int place_finish(struct placement *t, uint64_t size)
+int place_finish_file(struct placement *t, uint64_t size)
 {
 	bool named;
 	int ret = finish_placement(t, size, &named);
