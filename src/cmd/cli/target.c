@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include "base/fail.h"
 #include "cmd/cli/amount.h"
-#include "copy/place/place_resolve.h"
+#include "copy/place/place_dst.h"
 
 /* Returns the colon after the host, or NULL for a local name. */
 static const char *find_colon(const char *text)
@@ -75,7 +75,7 @@ int target_descriptor(const char *path, int *fd)
 
 	*fd = descriptor_named(path);
 	if (*fd < 0)
-		*fd = spot_descriptor(path);
+		*fd = dst_descriptor(path);
 	if (*fd < 0)
 		return 0;
 	if (fstat(*fd, &st))

@@ -44,14 +44,14 @@ static int open_top(struct place *p)
 	p->top = dir_new(p, NULL, "");
 	if (!p->top)
 		return fail_as(OUT_MEMORY, "open %s: %m", p->opts.target);
-	p->is_dir = !p->spot.by_path && !p->spot.name[0];
-	p->top->missing = p->spot.dir_missing;
+	p->is_dir = !p->dst.by_path && !p->dst.name[0];
+	p->top->missing = p->dst.dir_missing;
 	atomic_init(&p->top->unswept, true);
-	if (!p->is_dir || p->spot.dir_missing)
+	if (!p->is_dir || p->dst.dir_missing)
 		return 0;
-	if (fstat(p->spot.dirfd, &st))
-		return fail("open %s: %m", p->spot.shown);
-	p->top->held.fd = p->spot.dirfd;
+	if (fstat(p->dst.dirfd, &st))
+		return fail("open %s: %m", p->dst.shown);
+	p->top->held.fd = p->dst.dirfd;
 	p->top->held.dev = st.st_dev;
 	p->top->held.ino = st.st_ino;
 	return 0;
@@ -74,7 +74,7 @@ static struct place *place_new(const struct place_opts *o)
 	umask(p->umask);
 	p->uid = geteuid();
 	clock_gettime(CLOCK_REALTIME_COARSE, &p->started);
-	p->spot.dirfd = -1;
+	p->dst.dirfd = -1;
 	p->backups_fd = -1;
 	p->proc = procfs_open();
 	p->proc_error = p->proc < 0 ? errno : 0;
@@ -93,7 +93,7 @@ int place_open(const struct place_opts *o, struct place **out)
 	if (!p)
 		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
 	if (owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
-	    spot_resolve(&p->opts, &p->spot) || open_top(p)) {
+	    dst_resolve(&p->opts, &p->dst) || open_top(p)) {
 		place_close(p);
 		return -1;
 	}
@@ -105,12 +105,12 @@ int place_check(const char *target, const struct rules *rules)
 {
 	struct rules dry = *rules;
 	struct place_opts o = {.target = target, .rules = &dry};
-	struct spot spot;
+	struct dst dst;
 	int ret;
 
 	dry.dry_run = true;
-	ret = spot_resolve(&o, &spot) || spot_writable(&spot, rules->inplace) ? -1 : 0;
-	spot_close(&spot);
+	ret = dst_resolve(&o, &dst) || dst_writable(&dst, rules->inplace) ? -1 : 0;
+	dst_close(&dst);
 	return ret;
 }
 
@@ -127,7 +127,7 @@ void place_close(struct place *p)
 	free(p->exact_names.slots);
 	table_clear(&p->linked, free);
 	free(p->groups);
-	spot_close(&p->spot);
+	dst_close(&p->dst);
 	close_fd(p->backups_fd);
 	close_fd(p->proc);
 	pthread_mutex_destroy(&p->lock);

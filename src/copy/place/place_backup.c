@@ -30,7 +30,7 @@ static int open_backups(struct place *p)
 	int in;
 
 	pthread_mutex_lock(&p->lock);
-	in = p->is_dir ? p->top->held.fd : p->spot.dirfd;
+	in = p->is_dir ? p->top->held.fd : p->dst.dirfd;
 	pthread_mutex_unlock(&p->lock);
 	pthread_mutex_lock(&p->backups_lock);
 	if (p->backups_fd < 0)

@@ -30,7 +30,7 @@ static const char *format_dir_path(const struct place_dir *d, char to[static SHO
 
 	/* A directory whose contents are copied has no name of its own. */
 	if (!d->up && !*d->name)
-		s.name = d->place->spot.name;
+		s.name = d->place->dst.name;
 	return seat_shown(&s, to);
 }
 
@@ -212,7 +212,7 @@ static int set_target_dir(struct place *p, int fd)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return fail("open directory %s: %m", p->spot.shown);
+		return fail("open directory %s: %m", p->dst.shown);
 	pthread_mutex_lock(&p->lock);
 	p->top->held.fd = fd;
 	p->top->held.dev = st.st_dev;
@@ -226,34 +226,34 @@ static int set_target_dir(struct place *p, int fd)
 /* Makes DST, unless another process has made it meanwhile.  *made: this run made it. */
 static int make_target_dir(struct place *p, const char *marker, mode_t mode, bool *made)
 {
-	const struct spot *spot = &p->spot;
+	const struct dst *dst = &p->dst;
 	struct stat st;
 	int fd = -1, err = 0;
 
-	if (fstatat(spot->dirfd, spot->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+	if (fstatat(dst->dirfd, dst->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		err = EEXIST;
 	else if (*marker)
-		fd = marker_make_dir(p, spot->dirfd, spot->name, marker, mode);
-	else if (mkdirat(spot->dirfd, spot->name, mode) == 0)
-		fd = dir_open(spot->dirfd, spot->name, &st);
+		fd = marker_make_dir(p, dst->dirfd, dst->name, marker, mode);
+	else if (mkdirat(dst->dirfd, dst->name, mode) == 0)
+		fd = dir_open(dst->dirfd, dst->name, &st);
 	if (fd < 0 && err == 0)
 		err = errno;
 	*made = fd >= 0;
 	if (err == EEXIST)
-		fd = dir_open(spot->dirfd, spot->name, &st);
+		fd = dir_open(dst->dirfd, dst->name, &st);
 	else
 		errno = err;
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-		return fail("%s is not a directory", spot->shown);
+		return fail("%s is not a directory", dst->shown);
 	if (fd < 0)
-		return fail("make directory %s: %m", spot->shown);
+		return fail("make directory %s: %m", dst->shown);
 	if (set_target_dir(p, fd))
 		return -1;
 	p->top->fresh = *made;
-	return *made ? sync_dir_parent(p->top, spot->dirfd) : 0;
+	return *made ? sync_dir_parent(p->top, dst->dirfd) : 0;
 }
 
-static bool is_spot_absent(const struct spot *s)
+static bool is_dst_absent(const struct dst *s)
 {
 	struct stat st;
 
@@ -263,12 +263,12 @@ static bool is_spot_absent(const struct spot *s)
 /* A pattern at the source matched several files, so DST must be a directory after all. */
 static int make_target_for_many(struct place *p)
 {
-	bool absent = is_spot_absent(&p->spot), made;
+	bool absent = is_dst_absent(&p->dst), made;
 
-	if (p->spot.by_path || p->rules->no_target_dir || (!absent && p->rules->dry_run))
-		return fail("%s is not a directory", p->spot.shown);
+	if (p->dst.by_path || p->rules->no_target_dir || (!absent && p->rules->dry_run))
+		return fail("%s is not a directory", p->dst.shown);
 	if (absent && !p->rules->mkpath)
-		return spot_fail_needs_dir(&p->opts, &p->spot);
+		return dst_fail_needs_dir(&p->opts, &p->dst);
 	if (!p->rules->dry_run)
 		return make_target_dir(p, "", 0777, &made);
 	pthread_mutex_lock(&p->lock);
@@ -295,11 +295,11 @@ static int adopt_target(struct place_dir *d, bool made, struct change *c)
 	int fd, ret;
 
 	d->is_target = true;
-	d->umask = xattrs_umask(d->place->spot.dirfd, d->place->umask);
+	d->umask = xattrs_umask(d->place->dst.dirfd, d->place->umask);
 	c->missing = made;
 	fd = fcntl(d->place->top->held.fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0 || fstat(fd, &st))
-		ret = fail("open directory %s: %m", d->place->spot.shown);
+		ret = fail("open directory %s: %m", d->place->dst.shown);
 	else
 		ret = record_dir_state(d, &fd, &st, made, c);
 	close_fd(fd);
@@ -324,13 +324,13 @@ static int settle_top_dir(struct place_dir *d, const struct record_dir *r, int *
 	bool into = contents || p->rules->relative || p->opts.many, absent;
 	char marker[OWN_NAME_ROOM] = "";
 
-	if (p->spot.by_path)
-		return fail("%s is not a directory", p->spot.shown);
+	if (p->dst.by_path)
+		return fail("%s is not a directory", p->dst.shown);
 	if (!p->is_dir && !p->opts.many && (r->flags & DIR_MANY) && make_target_for_many(p))
 		return -1;
 	if (!p->rules->relative && !p->opts.many)
 		marker_name(p, r->want, r->name, marker);
-	absent = !p->is_dir && is_spot_absent(&p->spot);
+	absent = !p->is_dir && is_dst_absent(&p->dst);
 	/* In a dry run, a target that --mkpath would have made counts as existing for the contents
 	 * of a source. */
 	if (p->rules->existing && (absent || (p->top->missing && !contents)))

@@ -22,8 +22,8 @@ static int open_as_is(struct placement *t)
 	t->method = AS_IS;
 	/* Opening a FIFO blocks until it has a reader, and must be interruptible. */
 	do
-		t->fd = s->place->spot.by_path ? spot_open(&s->place->spot)
-					       : openat(s->dirfd, s->name, flags);
+		t->fd = s->place->dst.by_path ? dst_open(&s->place->dst)
+					      : openat(s->dirfd, s->name, flags);
 	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
 	return t->fd < 0 ? seat_fail(&t->seat, "open") : 0;
 }
@@ -157,7 +157,7 @@ static int check_old(const struct placement *t, bool *as_is)
 	*as_is = !t->seat.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		 !S_ISDIR(t->old.st_mode);
 	if (*as_is && t->seat.place->rules->remove_source)
-		return spot_fail_keeps_nothing(seat_shown(&t->seat, shown));
+		return dst_fail_keeps_nothing(seat_shown(&t->seat, shown));
 	if (S_ISDIR(t->old.st_mode))
 		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
 			     : delete_check_in_the_way(&t->seat);
@@ -197,7 +197,7 @@ static int open_target(struct placement *t)
 	char shown[SHOWN_ROOM];
 	bool as_is = false;
 
-	if (t->seat.place->spot.by_path && !t->seat.dir)
+	if (t->seat.place->dst.by_path && !t->seat.dir)
 		return open_as_is(t);
 	if (t->seat.dirfd < 0)
 		return fail("create %s: its directory does not exist", seat_shown(&t->seat, shown));
@@ -214,7 +214,7 @@ static int open_leftover(struct placement *t, bool *had)
 	bool as_is = false;
 
 	*had = false;
-	if (t->seat.place->spot.by_path || t->seat.dirfd < 0)
+	if (t->seat.place->dst.by_path || t->seat.dirfd < 0)
 		return 0;
 	/* The same checks as in open_target(). */
 	if (stat_old(t) || (t->exists && check_old(t, &as_is)))
@@ -300,7 +300,7 @@ int place_rehearse(struct place *p, struct place_dir *d, const struct record_fil
 
 	if (!t)
 		return -1;
-	ret = p->spot.by_path && !d ? 0 : stat_old(t);
+	ret = p->dst.by_path && !d ? 0 : stat_old(t);
 	if (ret == 0 && t->exists)
 		ret = check_old(t, &as_is);
 	placement_free(t);
@@ -326,7 +326,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 	struct placement *t;
 	bool can;
 
-	if ((p->spot.by_path && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
+	if ((p->dst.by_path && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
 		return -1;
 	can = seat_can_share(&t->seat, from, clones);
 	placement_free(t);

@@ -146,7 +146,7 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 
 	*named = false;
 	if (t->method == AS_IS) {
-		if (t->seat.place->spot.by_path && spot_truncate(&t->seat.place->spot, t->fd, size))
+		if (t->seat.place->dst.by_path && dst_truncate(&t->seat.place->dst, t->fd, size))
 			return seat_fail(&t->seat, "write");
 		return sync_file(t) || check_close(t, NULL) ? -1 : 0;
 	}

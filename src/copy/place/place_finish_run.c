@@ -61,7 +61,7 @@ static void report_unlisted(const struct place_dir *d, int err, struct place_fin
 	const char *from_top = path ? path : d->name;
 
 	errno = err;
-	fail("list directory %s: %m", *from_top ? from_top : d->place->spot.shown);
+	fail("list directory %s: %m", *from_top ? from_top : d->place->dst.shown);
 	why = *failed();
 	f->on_deleted(f->ctx, EVENT_DIR, from_top, &why);
 	free(path);

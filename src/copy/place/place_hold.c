@@ -149,7 +149,7 @@ void dirs_free(struct place *p)
 	held_dirs_destroy(&p->held);
 	if (!p->top)
 		return;
-	if (p->top->held.fd != p->spot.dirfd)
+	if (p->top->held.fd != p->dst.dirfd)
 		close_fd(p->top->held.fd);
 	free_place_dir(p->top);
 }

@@ -6,7 +6,7 @@
  * Private header of the place:
  *
  *	place.c               the target as a whole, paths in it, and the names that are used up
- *	place_resolve.c       names that the user wrote: the only ones looked up by a path
+ *	place_dst.c           names that the user wrote: the only ones looked up by a path
  *	place_hold.c          descriptors of directories: held, closed, opened again
  *	place_origin.c        a source that is its own target
  *	place_dir.c           finds or makes directories; place_marker.c: what DST becomes
@@ -38,7 +38,7 @@
 #include "copy/names/held_dir.h"
 #include "copy/names/own_name.h"
 #include "copy/place/place.h"
-#include "copy/place/place_resolve.h"
+#include "copy/place/place_dst.h"
 #include "copy/place/place_temporary.h"
 
 /* A name in a directory, as a key of a hash set. */
@@ -99,7 +99,7 @@ struct lineage {
 struct place {
 	struct place_opts opts;
 	const struct rules *rules;
-	struct spot spot;
+	struct dst dst;
 	const char *suffix;
 	mode_t umask;
 	uid_t uid; /* our effective uid */

@@ -95,7 +95,7 @@ static int hold_first(struct place *p, uint32_t id, struct first_link *f)
 		f->identity = l->identity;
 		strcpy(f->name, l->name);
 	}
-	f->dirfd = l && !l->dir ? (p->is_dir ? p->top->held.fd : p->spot.dirfd) : -1;
+	f->dirfd = l && !l->dir ? (p->is_dir ? p->top->held.fd : p->dst.dirfd) : -1;
 	pthread_mutex_unlock(&p->lock);
 	if (!l)
 		return 0;

@@ -62,7 +62,7 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 	ret = d && d->fresh ? 0 : seat_look(&s, &st);
 	if (ret == 0) {
 		out->change.missing = true;
-		out->absent = d || !p->spot.by_path;
+		out->absent = d || !p->dst.by_path;
 	} else if (ret > 0) {
 		fill_looked(&s, r, &st, x, out);
 	}

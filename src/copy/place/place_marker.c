@@ -121,7 +121,7 @@ static int make_marked_dir(const struct place *p, int in, const char *name, cons
 	err = remove_marked_dir(in, name, marker, fd);
 	if (err && err != ENOENT)
 		log_warn("remove directory %s: %s; remove it before you run this command again",
-			 p->spot.shown, strerror(err));
+			 p->dst.shown, strerror(err));
 	return -1;
 }
 

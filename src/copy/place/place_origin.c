@@ -18,11 +18,11 @@ static bool is_origin(const struct stat *st, const struct place_origin *o)
 }
 
 /* Is the source what exists where it would be stored?  Symlinks in DST are resolved already
- * (spot_resolve()). */
+ * (dst_resolve()). */
 static bool is_origin_at_target(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
-	const char *name = d || p->is_dir ? o->name : p->spot.name;
-	int in = d ? dir_use(d) : p->is_dir ? p->top->held.fd : p->spot.dirfd;
+	const char *name = d || p->is_dir ? o->name : p->dst.name;
+	int in = d ? dir_use(d) : p->is_dir ? p->top->held.fd : p->dst.dirfd;
 	struct stat st;
 	bool exists;
 
@@ -40,7 +40,7 @@ static bool is_origin_at_target(struct place *p, struct place_dir *d, const stru
 /* Is the source a directory above the target, or above the directory that the target will be in? */
 static bool is_origin_above(const struct place *p, const struct place_origin *o)
 {
-	int fd = dir_reopen(p->is_dir ? p->top->held.fd : p->spot.dirfd), up;
+	int fd = dir_reopen(p->is_dir ? p->top->held.fd : p->dst.dirfd), up;
 	struct stat st, below = {0};
 	bool found = false;
 
@@ -97,7 +97,7 @@ int place_check_origin(struct place *p, struct place_dir *d, const struct place_
 
 	if ((p->rules->delete || p->rules->backup) && remember_origin(p, o->origin))
 		return -1;
-	if (p->spot.by_path || p->spot.dir_missing || (d && d->missing))
+	if (p->dst.by_path || p->dst.dir_missing || (d && d->missing))
 		return 0;
 	pthread_mutex_lock(&p->target_lock);
 	ret = check_not_target(p, d, o);

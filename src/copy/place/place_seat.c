@@ -29,22 +29,22 @@ static int check_name(const char *name)
 
 static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)
 {
-	const struct spot *spot = &p->spot;
+	const struct dst *dst = &p->dst;
 	bool is_dir;
 
 	if ((r->flags & FILE_MANY) && place_need_dir(p))
 		return -1;
 	pthread_mutex_lock(&p->lock);
 	is_dir = p->is_dir;
-	s->dirfd = is_dir ? p->top->held.fd : spot->dirfd;
+	s->dirfd = is_dir ? p->top->held.fd : dst->dirfd;
 	pthread_mutex_unlock(&p->lock);
-	s->name = is_dir ? r->name : spot->name;
+	s->name = is_dir ? r->name : dst->name;
 	if (!is_dir)
-		return spot->dir_only ? spot_fail_needs_dir(&p->opts, spot) : 0;
+		return dst->dir_only ? dst_fail_needs_dir(&p->opts, dst) : 0;
 	if (p->rules->no_target_dir)
-		return fail("%s is a directory, not a file", spot->shown);
+		return fail("%s is a directory, not a file", dst->shown);
 	if (!r->name[0])
-		return fail("%s is a directory: a stream needs a file name", spot->shown);
+		return fail("%s is a directory: a stream needs a file name", dst->shown);
 	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
 }
 
@@ -64,7 +64,7 @@ int seat_open(struct place *p, struct place_dir *d, const struct record_file *r,
 	if (d ? open_seat_below(d, r, s) : open_seat_at_top(p, r, s))
 		return -1;
 	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
-			     (s->name == p->spot.name ||
+			     (s->name == p->dst.name ||
 			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
 		return 0;
 	seat_close(s);
@@ -81,7 +81,7 @@ void seat_close(struct seat *s)
 /* ---- messages ------------------------------------------------------------------------------ */
 
 /* DST as the user wrote it, and a name in it; cut at its front to fit. */
-static void format_spot_path(const struct spot *s, const char *name, char to[static SHOWN_ROOM])
+static void format_dst_path(const struct dst *s, const char *name, char to[static SHOWN_ROOM])
 {
 	char path[sizeof s->shown + NAME_MAX + 2];
 	size_t len = strlen(s->shown), from;
@@ -95,13 +95,13 @@ static void format_spot_path(const struct spot *s, const char *name, char to[sta
 
 const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 {
-	const struct spot *spot = &s->place->spot;
-	bool is_target = s->name == spot->name || spot->by_path;
+	const struct dst *dst = &s->place->dst;
+	bool is_target = s->name == dst->name || dst->by_path;
 
 	if (s->dir)
 		place_path(s->dir, s->name, to, SHOWN_ROOM);
 	else
-		format_spot_path(spot, is_target ? "" : s->name, to);
+		format_dst_path(dst, is_target ? "" : s->name, to);
 	return to;
 }
 
@@ -112,7 +112,7 @@ const char *place_shown(struct place *p, struct place_dir *d, const char *name,
 
 	pthread_mutex_lock(&p->lock);
 	if (!d && !p->is_dir)
-		s.name = p->spot.name;
+		s.name = p->dst.name;
 	pthread_mutex_unlock(&p->lock);
 	return seat_shown(&s, to);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/place/place_resolve.h"
+#include "copy/place/place_dst.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 enum { LINKS_MAX = 40 /* as in the kernel */, PROC_ROOT_INODE = 1 };
 
-static int open_spot_dir(const char *path, struct spot *s)
+static int open_dst_dir(const char *path, struct dst *s)
 {
 	s->dirfd = RETRIED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (s->dirfd < 0)
@@ -105,16 +105,16 @@ static bool is_tree_copy(const struct place_opts *o)
 	return o->rules->recursive || o->rules->listed;
 }
 
-static int resolve_missing_dir(const struct place_opts *o, struct spot *s)
+static int resolve_missing_dir(const struct place_opts *o, struct dst *s)
 {
 	if (o->rules->dry_run) {
 		s->dir_missing = true;
 		return 0;
 	}
-	return make_dirs(s->shown, o->rules->fsync) ? -1 : open_spot_dir(s->shown, s);
+	return make_dirs(s->shown, o->rules->fsync) ? -1 : open_dst_dir(s->shown, s);
 }
 
-static int resolve_missing(const struct place_opts *o, bool slash, struct spot *s)
+static int resolve_missing(const struct place_opts *o, bool slash, struct dst *s)
 {
 	char path[PATH_MAX], dir[PATH_MAX];
 	struct stat st;
@@ -124,7 +124,7 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 		return resolve_missing_dir(o, s);
 	s->dir_only = slash;
 	if (o->many || (slash && !is_tree_copy(o)))
-		return spot_fail_needs_dir(o, s);
+		return dst_fail_needs_dir(o, s);
 	memcpy(path, s->shown, sizeof path);
 	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
 		path[len - 1] = '\0';
@@ -138,7 +138,7 @@ static int resolve_missing(const struct place_opts *o, bool slash, struct spot *
 		if (!s->dir_missing && make_dirs(dir, o->rules->fsync))
 			return -1;
 	}
-	return s->dir_missing ? 0 : open_spot_dir(dir, s);
+	return s->dir_missing ? 0 : open_dst_dir(dir, s);
 }
 
 /* ---- a target that exists ------------------------------------------------------------------ */
@@ -234,7 +234,7 @@ static int find_own_descriptor(const struct trail *t)
 	return atoi(t->name);
 }
 
-int spot_descriptor(const char *path)
+int dst_descriptor(const char *path)
 {
 	struct failure before = *failed();
 	struct trail t;
@@ -249,7 +249,7 @@ int spot_descriptor(const char *path)
 	return own_fd;
 }
 
-int spot_fail_keeps_nothing(const char *shown)
+int dst_fail_keeps_nothing(const char *shown)
 {
 	return fail_as(OUT_USAGE,
 		       "--remove-source-files: %s is not a regular file, and does not keep what is "
@@ -258,13 +258,13 @@ int spot_fail_keeps_nothing(const char *shown)
 }
 
 /* DST cannot be replaced by a temporary: it is opened by its path. */
-static int set_by_path_spot(const struct place_opts *o, const struct trail *t, struct spot *s)
+static int set_by_path_dst(const struct place_opts *o, const struct trail *t, struct dst *s)
 {
 	s->by_path = true;
 	s->is_procfs_link = t->is_procfs_link;
 	s->own_fd = find_own_descriptor(t);
 	if (o->rules->remove_source)
-		return spot_fail_keeps_nothing(s->shown);
+		return dst_fail_keeps_nothing(s->shown);
 	/* A descriptor that the user passed was recognized before this (cmd/cli/target.h). */
 	if (s->own_fd >= 0 && s->own_fd != STDERR_FILENO)
 		return fail(
@@ -273,14 +273,14 @@ static int set_by_path_spot(const struct place_opts *o, const struct trail *t, s
 	return 0;
 }
 
-static int resolve_existing(const struct place_opts *o, bool regular, struct spot *s)
+static int resolve_existing(const struct place_opts *o, bool regular, struct dst *s)
 {
 	struct trail t;
 
 	if (follow_links(s->shown, &t))
 		return -1;
 	if (!regular || t.in_procfs) {
-		int ret = set_by_path_spot(o, &t, s);
+		int ret = set_by_path_dst(o, &t, s);
 
 		close_fd(t.dirfd);
 		return ret;
@@ -290,20 +290,20 @@ static int resolve_existing(const struct place_opts *o, bool regular, struct spo
 	return 0;
 }
 
-int spot_fail_needs_dir(const struct place_opts *o, const struct spot *s)
+int dst_fail_needs_dir(const struct place_opts *o, const struct dst *s)
 {
 	if (o->rules->no_target_dir)
 		return fail("create %s: not a file name", s->shown);
 	return fail("%s: no such directory (--mkpath makes it)", s->shown);
 }
 
-int spot_resolve(const struct place_opts *o, struct spot *s)
+int dst_resolve(const struct place_opts *o, struct dst *s)
 {
 	const char *target = *o->target ? o->target : ".";
 	bool slash = target[strlen(target) - 1] == '/';
 	struct stat st;
 
-	*s = (struct spot){.dirfd = -1, .own_fd = -1};
+	*s = (struct dst){.dirfd = -1, .own_fd = -1};
 	if (o->expand) {
 		if (tilde_expand(target, s->shown, sizeof s->shown))
 			return -1;
@@ -318,21 +318,21 @@ int spot_resolve(const struct place_opts *o, struct spot *s)
 	if (S_ISDIR(st.st_mode)) {
 		if (o->rules->no_target_dir && !is_tree_copy(o))
 			return fail("%s is a directory, not a file", s->shown);
-		return open_spot_dir(s->shown, s);
+		return open_dst_dir(s->shown, s);
 	}
 	if (o->many)
 		return fail("%s is not a directory", s->shown);
 	return resolve_existing(o, S_ISREG(st.st_mode), s);
 }
 
-int spot_open(const struct spot *s)
+int dst_open(const struct dst *s)
 {
 	if (s->own_fd >= 0)
 		return fcntl(s->own_fd, F_DUPFD_CLOEXEC, 0);
 	return open(s->shown, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-int spot_truncate(const struct spot *s, int fd, uint64_t size)
+int dst_truncate(const struct dst *s, int fd, uint64_t size)
 {
 	struct stat st;
 
@@ -345,7 +345,7 @@ int spot_truncate(const struct spot *s, int fd, uint64_t size)
 	return ftruncate(fd, (off_t)size);
 }
 
-int spot_writable(const struct spot *s, bool inplace)
+int dst_writable(const struct dst *s, bool inplace)
 {
 	if (s->dir_missing)
 		return 0;
@@ -359,7 +359,7 @@ int spot_writable(const struct spot *s, bool inplace)
 								 : 0;
 }
 
-void spot_close(struct spot *s)
+void dst_close(struct dst *s)
 {
 	close_fd(s->dirfd);
 	s->dirfd = -1;

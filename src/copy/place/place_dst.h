@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_PLACE_PLACE_RESOLVE_H
-#define COPY_PLACE_PLACE_RESOLVE_H
+#ifndef COPY_PLACE_PLACE_DST_H
+#define COPY_PLACE_PLACE_DST_H
 
 /*
  * Resolves the DST that the user wrote to a held directory and a name in it.  Symlinks in DST are
@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include "copy/place/place.h"
 
-struct spot {
+/* DST, resolved. */
+struct dst {
 	int dirfd; /* O_PATH; -1 if by_path or dir_missing */
 	char name[NAME_MAX + 1]; /* in that directory; "": the directory itself is the target */
 	bool by_path; /* DST is no file that can be replaced: it is opened by its path (shown) */
@@ -22,23 +23,23 @@ struct spot {
 	char shown[PATH_MAX]; /* DST as the user wrote it, ~ expanded */
 };
 
-int spot_resolve(const struct place_opts *o, struct spot *out);
+int dst_resolve(const struct place_opts *o, struct dst *out);
 /* Checks, without opening or changing anything, whether the target may be written.  0 or -1. */
-int spot_writable(const struct spot *s, bool inplace);
-void spot_close(struct spot *s);
+int dst_writable(const struct dst *s, bool inplace);
+void dst_close(struct dst *s);
 /* Opens a by_path target for writing.  The caller handles EINTR. */
-int spot_open(const struct spot *s);
+int dst_open(const struct dst *s);
 /* Everything was written to a by_path target.  If it is a regular file that another process has
  * open, cuts it to size.  -1 with errno. */
-int spot_truncate(const struct spot *s, int fd, uint64_t size);
+int dst_truncate(const struct dst *s, int fd, uint64_t size);
 /* The descriptor of this process that path leads to by links (/dev/stdout, /dev/fd/3, a link to one
  * of them); -1: none. */
-int spot_descriptor(const char *path);
+int dst_descriptor(const char *path);
 /* Fails because what is written to shown cannot be read again, so that its source must not be
  * removed. */
-int spot_fail_keeps_nothing(const char *shown);
+int dst_fail_keeps_nothing(const char *shown);
 /* Fails because the target is not a directory; the message names --mkpath. */
-int spot_fail_needs_dir(const struct place_opts *o, const struct spot *s);
+int dst_fail_needs_dir(const struct place_opts *o, const struct dst *s);
 /* Opens --backup-dir (O_PATH), which is relative to top.  Makes it if it is missing. */
 int backups_open(int top, const char *path);
 /* As backups_open(), without making it: --backup-dir, or the deepest directory on its path that
