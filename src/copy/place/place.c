@@ -245,7 +245,7 @@ static int add_created(struct place *p, const char *name, uint32_t id)
 	return 0;
 }
 
-int place_create_once(const struct seat *s, uint32_t id)
+int place_create_once(const struct place_entry *s, uint32_t id)
 {
 	struct place *p = s->place;
 	char shown[SHOWN_ROOM];
@@ -257,8 +257,8 @@ int place_create_once(const struct seat *s, uint32_t id)
 	ret = c ? c->id != id : add_created(p, s->name, id);
 	pthread_mutex_unlock(&p->lock);
 	if (ret > 0)
-		return fail("will not overwrite just-created %s", seat_shown(s, shown));
-	return ret ? fail_as(OUT_MEMORY, "create %s: %m", seat_shown(s, shown)) : 0;
+		return fail("will not overwrite just-created %s", entry_shown(s, shown));
+	return ret ? fail_as(OUT_MEMORY, "create %s: %m", entry_shown(s, shown)) : 0;
 }
 
 int place_claim(struct place *p, const char *name)

@@ -326,7 +326,7 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 	return ret;
 }
 
-int backup_make_of_seat(const struct seat *s, bool moved)
+int backup_make_of_entry(const struct place_entry *s, bool moved)
 {
 	char *dir = place_whole_path(s->dir);
 	int ret = dir ? backup_make(s->place, s->dirfd, s->name, dir, moved) : -1;

@@ -79,7 +79,7 @@ static int report_clearing(const struct obstacle *w, uint64_t count)
 	return clear_tree(w, (struct tree_removal){.rehearsed = true}, count);
 }
 
-/* ---- a directory under a seat's name ------------------------------------------------------- */
+/* ---- a directory under an entry's name ------------------------------------------------------ */
 
 static bool is_dir_empty(int fd, int *err)
 {
@@ -101,16 +101,16 @@ static bool is_dir_empty(int fd, int *err)
 	return empty;
 }
 
-static int fail_not_empty(const struct seat *s)
+static int fail_not_empty(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 
 	return fail("replace directory %s: it is not empty (--delete removes it)",
-		    seat_shown(s, shown));
+		    entry_shown(s, shown));
 }
 
 /* Without --delete only an empty directory is replaced. */
-static int check_dir_empty(const struct seat *s)
+static int check_dir_empty(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 	struct stat st;
@@ -121,20 +121,20 @@ static int check_dir_empty(const struct seat *s)
 	if (fd >= 0 && err == 0)
 		return empty ? 0 : fail_not_empty(s);
 	errno = err;
-	return fail("list directory %s: %m", seat_shown(s, shown));
+	return fail("list directory %s: %m", entry_shown(s, shown));
 }
 
 /* keeps: renames the directory, with everything in it, to the name of a backup. */
-static int clear_obstacle(const struct seat *s, const struct obstacle *w, uint64_t count,
+static int clear_obstacle(const struct place_entry *s, const struct obstacle *w, uint64_t count,
 			  bool keeps)
 {
 	if (keeps)
-		return report_clearing(w, count) ? -1 : backup_make_of_seat(s, true);
+		return report_clearing(w, count) ? -1 : backup_make_of_entry(s, true);
 	return clear_tree(w, (struct tree_removal){.backs_up = place_backs_up(s->place)}, count);
 }
 
 /* only_look: deletes nothing yet. */
-static int clear_seat(const struct seat *s, bool only_look)
+static int clear_entry(const struct place_entry *s, bool only_look)
 {
 	const struct rules *rules = s->place->rules;
 	bool keeps = place_backs_up(s->place) && !*rules->backup_dir;
@@ -144,7 +144,7 @@ static int clear_seat(const struct seat *s, bool only_look)
 		.dirfd = s->dirfd,
 		.dir = place_whole_path(s->dir),
 		.name = s->name,
-		.shown = seat_shown(s, shown),
+		.shown = entry_shown(s, shown),
 	};
 	uint64_t count = 0;
 	int ret = w.dir ? rehearse_clearing(&w, &count) : -1;
@@ -157,20 +157,20 @@ static int clear_seat(const struct seat *s, bool only_look)
 	return ret;
 }
 
-int delete_check_in_the_way(const struct seat *s)
+int delete_check_in_the_way(const struct place_entry *s)
 {
-	return s->place->rules->delete ? clear_seat(s, true) : check_dir_empty(s);
+	return s->place->rules->delete ? clear_entry(s, true) : check_dir_empty(s);
 }
 
-int delete_in_the_way(const struct seat *s)
+int delete_in_the_way(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 
 	if (unlinkat(s->dirfd, s->name, AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTDIR)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
-		return fail("delete directory %s: %m", seat_shown(s, shown));
-	return s->place->rules->delete ? clear_seat(s, false) : fail_not_empty(s);
+		return fail("delete directory %s: %m", entry_shown(s, shown));
+	return s->place->rules->delete ? clear_entry(s, false) : fail_not_empty(s);
 }
 
 /* ---- a directory under a backup's name ----------------------------------------------------- */

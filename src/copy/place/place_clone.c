@@ -14,7 +14,7 @@ static bool is_clone_unsupported(int error)
 	return error == EOPNOTSUPP || error == EXDEV || error == ENOTTY || error == ENOSYS;
 }
 
-bool seat_can_share(const struct seat *s, int from, struct clones *clones)
+bool entry_can_share(const struct place_entry *s, int from, struct clones *clones)
 {
 	struct stat target, source;
 	bool can;

@@ -26,12 +26,12 @@ enum {
 
 static const char *format_dir_path(const struct place_dir *d, char to[static SHOWN_ROOM])
 {
-	struct seat s = {.place = d->place, .dir = d->up, .name = d->name};
+	struct place_entry s = {.place = d->place, .dir = d->up, .name = d->name};
 
 	/* A directory whose contents are copied has no name of its own. */
 	if (!d->up && !*d->name)
 		s.name = d->place->dst.name;
-	return seat_shown(&s, to);
+	return entry_shown(&s, to);
 }
 
 /* Is st what mkdirat() has just made for d?  A user who may write to the parent may have replaced

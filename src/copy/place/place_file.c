@@ -16,7 +16,7 @@
 
 static int open_as_is(struct placement *t)
 {
-	const struct seat *s = &t->seat;
+	const struct place_entry *s = &t->entry;
 	int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
 
 	t->method = AS_IS;
@@ -25,12 +25,12 @@ static int open_as_is(struct placement *t)
 		t->fd = s->place->dst.by_path ? dst_open(&s->place->dst)
 					      : openat(s->dirfd, s->name, flags);
 	while (t->fd < 0 && errno == EINTR && !place_stopped(s->place));
-	return t->fd < 0 ? seat_fail(&t->seat, "open") : 0;
+	return t->fd < 0 ? entry_fail(&t->entry, "open") : 0;
 }
 
 /* Does not block, except until another process gives up its lease on the file, as an NFS server
  * holds one for a client. */
-static int open_existing(const struct seat *s, int flags)
+static int open_existing(const struct place_entry *s, int flags)
 {
 	struct stat st;
 	int fd = RETRIED(openat(s->dirfd, s->name, flags));
@@ -43,7 +43,7 @@ static int open_existing(const struct seat *s, int flags)
 
 static int open_in_place(struct placement *t)
 {
-	const struct rules *rules = t->seat.place->rules;
+	const struct rules *rules = t->entry.place->rules;
 	int flags = O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 	struct stat st;
 
@@ -51,27 +51,27 @@ static int open_in_place(struct placement *t)
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->method = IN_PLACE;
 	t->created = !t->exists;
-	t->fd = t->exists ? open_existing(&t->seat, flags)
-			  : RETRIED(openat(t->seat.dirfd, t->seat.name, flags | O_CREAT | O_EXCL,
+	t->fd = t->exists ? open_existing(&t->entry, flags)
+			  : RETRIED(openat(t->entry.dirfd, t->entry.name, flags | O_CREAT | O_EXCL,
 					   0600));
-	if (t->fd < 0 && errno == EEXIST && seat_check_folding(&t->seat))
+	if (t->fd < 0 && errno == EEXIST && entry_check_folding(&t->entry))
 		return -1;
 	/* The file is not truncated, because it may be the source. */
 	if (t->fd < 0 || fstat(t->fd, &st))
-		return seat_fail(&t->seat, "open");
+		return entry_fail(&t->entry, "open");
 	if (!S_ISREG(st.st_mode)) {
 		errno = EEXIST;
-		return seat_fail(&t->seat, "open");
+		return entry_fail(&t->entry, "open");
 	}
 	return 0;
 }
 
 static int preallocate_file(const struct placement *t)
 {
-	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->seat.place->rules->sparse ||
+	if ((t->file.flags & (FILE_STREAM | FILE_SPARSE)) || t->entry.place->rules->sparse ||
 	    t->tmp.resumed)
 		return 0;
-	return room_reserve(&t->seat, t->fd, t->file.size);
+	return room_reserve(&t->entry, t->fd, t->file.size);
 }
 
 /* The uid that the file will have. */
@@ -79,9 +79,9 @@ static uid_t predict_owner(const struct placement *t)
 {
 	struct metadata m;
 
-	if (t->seat.place->uid != 0)
-		return t->seat.place->uid;
-	metadata_want(t->seat.place, &t->file.a, S_IFREG,
+	if (t->entry.place->uid != 0)
+		return t->entry.place->uid;
+	metadata_want(t->entry.place, &t->file.a, S_IFREG,
 		      t->exists && S_ISREG(t->old.st_mode) ? &t->old : NULL, true, &m);
 	return m.uid;
 }
@@ -95,52 +95,52 @@ static bool supports_nameless(struct place *p)
 /* No later run resumes such a file, so it may be nameless even in a private directory. */
 static bool is_whole_and_new(const struct placement *t)
 {
-	return t->whole && !t->exists && t->seat.dir;
+	return t->whole && !t->exists && t->entry.dir;
 }
 
 /* 1: the file system has no nameless files. */
 static int open_nameless_target(struct placement *t)
 {
-	struct place *p = t->seat.place;
+	struct place *p = t->entry.place;
 	struct metadata m;
 	mode_t mode = 0600;
 
 	/* No other process can open a nameless file, so it may have its final mode at once. */
 	metadata_want(p, &t->file.a, S_IFREG, NULL, true, &m);
-	metadata_inherit(&t->seat, &t->file.a, &m);
+	metadata_inherit(&t->entry, &t->file.a, &m);
 	if (!metadata_has_xattrs(p))
 		mode = m.mode & 0777;
-	if (temporary_nameless(t->seat.dirfd, mode, &t->tmp)) {
+	if (temporary_nameless(t->entry.dirfd, mode, &t->tmp)) {
 		if (errno != EOPNOTSUPP && errno != EISDIR)
-			return seat_fail(&t->seat, "create");
+			return entry_fail(&t->entry, "create");
 		atomic_store_explicit(&p->no_nameless_files, true, memory_order_relaxed);
 		return 1;
 	}
 	t->fd = t->tmp.fd;
-	if (seat_stat_new(&t->seat, t->fd, mode, &t->tmp.st, &t->st_predicted))
-		return seat_fail(&t->seat, "create");
+	if (entry_stat_new(&t->entry, t->fd, mode, &t->tmp.st, &t->st_predicted))
+		return entry_fail(&t->entry, "create");
 	t->st_predicted &= t->whole;
 	return 0;
 }
 
 static int open_temporary_target(struct placement *t)
 {
-	struct place *p = t->seat.place;
+	struct place *p = t->entry.place;
 	bool nameless = supports_nameless(p), never_resumed = nameless && is_whole_and_new(t);
-	bool resumable = !never_resumed && place_is_private(p, t->seat.dirfd);
+	bool resumable = !never_resumed && place_is_private(p, t->entry.dirfd);
 	int ret = 1;
 
 	t->method = BY_RENAME;
-	seat_sweep(&t->seat);
+	entry_sweep(&t->entry);
 	if (nameless && !resumable)
 		ret = open_nameless_target(t);
 	if (ret < 0)
 		return ret;
 	if (ret > 0 && never_resumed)
-		resumable = place_is_private(p, t->seat.dirfd);
-	if (ret > 0 && temporary_open(t->seat.dirfd, resumable, t->seat.name, p->uid,
+		resumable = place_is_private(p, t->entry.dirfd);
+	if (ret > 0 && temporary_open(t->entry.dirfd, resumable, t->entry.name, p->uid,
 				      predict_owner(t), &t->tmp))
-		return seat_fail(&t->seat, "create");
+		return entry_fail(&t->entry, "create");
 	t->fd = t->tmp.fd;
 	/* The single write of a whole file detects a full disk as early. */
 	return t->whole ? 0 : preallocate_file(t);
@@ -151,19 +151,19 @@ static int check_old(const struct placement *t, bool *as_is)
 {
 	/* A copy of single files is stricter than one of a tree, as cp(1) is: it replaces no
 	 * directory, and no file that the user may not write. */
-	bool named = !t->seat.dir && !t->seat.place->rules->recursive;
+	bool named = !t->entry.dir && !t->entry.place->rules->recursive;
 	char shown[SHOWN_ROOM];
 
-	*as_is = !t->seat.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
+	*as_is = !t->entry.dir && !S_ISREG(t->old.st_mode) && !S_ISLNK(t->old.st_mode) &&
 		 !S_ISDIR(t->old.st_mode);
-	if (*as_is && t->seat.place->rules->remove_source)
-		return dst_fail_keeps_nothing(seat_shown(&t->seat, shown));
+	if (*as_is && t->entry.place->rules->remove_source)
+		return dst_fail_keeps_nothing(entry_shown(&t->entry, shown));
 	if (S_ISDIR(t->old.st_mode))
-		return named ? fail("%s is a directory", seat_shown(&t->seat, shown))
-			     : delete_check_in_the_way(&t->seat);
+		return named ? fail("%s is a directory", entry_shown(&t->entry, shown))
+			     : delete_check_in_the_way(&t->entry);
 	if (named && S_ISREG(t->old.st_mode) &&
-	    faccessat(t->seat.dirfd, t->seat.name, W_OK, AT_EACCESS))
-		return seat_fail(&t->seat, "open");
+	    faccessat(t->entry.dirfd, t->entry.name, W_OK, AT_EACCESS))
+		return entry_fail(&t->entry, "open");
 	return 0;
 }
 
@@ -172,7 +172,7 @@ static int check_old(const struct placement *t, bool *as_is)
  * be the source. */
 static bool goes_in_place(const struct placement *t)
 {
-	const struct place *p = t->seat.place;
+	const struct place *p = t->entry.place;
 
 	if (p->rules->remove_source && t->exists && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
 		return false;
@@ -185,11 +185,11 @@ static int stat_old(struct placement *t)
 
 	/* In a fresh directory nothing exists before this run creates it, and no name comes twice.
 	 */
-	if (t->seat.dir && t->seat.dir->fresh)
+	if (t->entry.dir && t->entry.dir->fresh)
 		return 0;
-	ret = seat_look(&t->seat, &t->old);
+	ret = entry_look(&t->entry, &t->old);
 	t->exists = ret > 0;
-	return ret < 0 || (t->exists && seat_check_replacing(&t->seat, &t->old)) ? -1 : 0;
+	return ret < 0 || (t->exists && entry_check_replacing(&t->entry, &t->old)) ? -1 : 0;
 }
 
 static int open_target(struct placement *t)
@@ -197,10 +197,11 @@ static int open_target(struct placement *t)
 	char shown[SHOWN_ROOM];
 	bool as_is = false;
 
-	if (t->seat.place->dst.by_path && !t->seat.dir)
+	if (t->entry.place->dst.by_path && !t->entry.dir)
 		return open_as_is(t);
-	if (t->seat.dirfd < 0)
-		return fail("create %s: its directory does not exist", seat_shown(&t->seat, shown));
+	if (t->entry.dirfd < 0)
+		return fail("create %s: its directory does not exist",
+			    entry_shown(&t->entry, shown));
 	if (stat_old(t) || (t->exists && check_old(t, &as_is)))
 		return -1;
 	if (as_is)
@@ -214,7 +215,7 @@ static int open_leftover(struct placement *t, bool *had)
 	bool as_is = false;
 
 	*had = false;
-	if (t->seat.place->dst.by_path || t->seat.dirfd < 0)
+	if (t->entry.place->dst.by_path || t->entry.dirfd < 0)
 		return 0;
 	/* The same checks as in open_target(). */
 	if (stat_old(t) || (t->exists && check_old(t, &as_is)))
@@ -228,8 +229,8 @@ static int open_leftover(struct placement *t, bool *had)
 		return open_in_place(t);
 	}
 	t->method = BY_RENAME;
-	*had = place_is_private(t->seat.place, t->seat.dirfd) &&
-	       temporary_resume(t->seat.dirfd, t->seat.name, t->seat.place->uid, &t->tmp) > 0;
+	*had = place_is_private(t->entry.place, t->entry.dirfd) &&
+	       temporary_resume(t->entry.dirfd, t->entry.name, t->entry.place->uid, &t->tmp) > 0;
 	t->fd = t->tmp.fd;
 	return 0;
 }
@@ -254,7 +255,7 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 	t->tmp.name[0] = '\0';
 	t->tmp.fd = -1;
 	t->tmp.random = t->tmp.resumed = t->tmp.nameless = false;
-	if (seat_open(p, d, &t->file, &t->seat)) {
+	if (entry_open(p, d, &t->file, &t->entry)) {
 		free(t);
 		return NULL;
 	}
@@ -266,7 +267,7 @@ void placement_free(struct placement *t)
 	if (!t)
 		return;
 	close_fd(t->fd);
-	seat_close(&t->seat);
+	entry_close(&t->entry);
 	xattrs_free(t->xattrs);
 	free(t->shown);
 	free(t);
@@ -280,7 +281,7 @@ static int begin_placement(struct place *p, struct place_dir *d, const struct re
 	if (!t)
 		return -1;
 	t->whole = whole;
-	if (!d && place_create_once(&t->seat, r->id)) {
+	if (!d && place_create_once(&t->entry, r->id)) {
 		placement_free(t);
 		return -1;
 	}
@@ -328,7 +329,7 @@ int place_clone(struct place *p, struct place_dir *d, const struct record_file *
 
 	if ((p->dst.by_path && !d) || r->size < CLONE_MIN || !(t = placement_new(p, d, r)))
 		return -1;
-	can = seat_can_share(&t->seat, from, clones);
+	can = entry_can_share(&t->entry, from, clones);
 	placement_free(t);
 	/* Shared blocks take no space, so nothing is preallocated. */
 	sparse.flags |= FILE_SPARSE;
@@ -355,7 +356,7 @@ int place_resume(struct place *p, struct place_dir *d, const struct record_file 
 	if (!t)
 		return -1;
 	ret = open_leftover(t, had);
-	if (ret == 0 && *had && (d || place_create_once(&t->seat, r->id) == 0)) {
+	if (ret == 0 && *had && (d || place_create_once(&t->entry, r->id) == 0)) {
 		*out = t;
 		return 0;
 	}
@@ -392,7 +393,7 @@ const char *placement_name(const struct placement *t)
 	char shown[SHOWN_ROOM];
 
 	if (!mine->shown)
-		mine->shown = strdup(seat_shown(&t->seat, shown));
+		mine->shown = strdup(entry_shown(&t->entry, shown));
 	return mine->shown ? mine->shown : t->file.name;
 }
 
@@ -410,7 +411,7 @@ void placement_xattrs(struct placement *t, struct xattrs *x)
 
 void placement_change(const struct placement *t, struct change *c)
 {
-	struct place *p = t->seat.place;
+	struct place *p = t->entry.place;
 	struct metadata m;
 	int old;
 
@@ -427,7 +428,7 @@ void placement_change(const struct placement *t, struct change *c)
 	c->content = p->rules->checksum;
 	if (!metadata_has_xattrs(p))
 		return;
-	old = RETRIED(openat(t->seat.dirfd, t->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	old = RETRIED(openat(t->entry.dirfd, t->entry.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (old >= 0)
 		metadata_compare_xattrs(p, old, t->xattrs, c);
 	close_fd(old);

@@ -17,7 +17,7 @@ static bool replaces_file(const struct placement *t)
 /* Opens the file that is replaced, and updates t->old.  *old -1: it is no regular file any more. */
 static int open_old(struct placement *t, int *old)
 {
-	const struct seat *s = &t->seat;
+	const struct place_entry *s = &t->entry;
 	enum { OPEN_FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 	struct stat st;
 
@@ -26,9 +26,9 @@ static int open_old(struct placement *t, int *old)
 	if (*old < 0 && errno != ENOENT)
 		*old = RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (*old < 0)
-		return errno == ENOENT ? 0 : seat_fail(s, "open");
+		return errno == ENOENT ? 0 : entry_fail(s, "open");
 	if (fstat(*old, &st)) {
-		seat_fail(s, "stat");
+		entry_fail(s, "stat");
 		close_fd(*old);
 		return -1;
 	}
@@ -43,7 +43,7 @@ static int open_old(struct placement *t, int *old)
 
 static int set_file_metadata(struct placement *t, struct stat *st)
 {
-	struct place *p = t->seat.place;
+	struct place *p = t->entry.place;
 	bool replaced = replaces_file(t);
 	struct metadata m;
 	int old = -1, ret;
@@ -54,29 +54,29 @@ static int set_file_metadata(struct placement *t, struct stat *st)
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->method == BY_RENAME || t->created, &m);
 	if (!replaced && (t->method == BY_RENAME || t->created))
-		metadata_inherit(&t->seat, &t->file.a, &m);
+		metadata_inherit(&t->entry, &t->file.a, &m);
 	if (t->file.flags & FILE_STREAM)
 		m.has_times = false;
 	m.replaced_fd = old;
-	ret = metadata_set(p, t->fd, st, &m, t->xattrs, &t->seat);
+	ret = metadata_set(p, t->fd, st, &m, t->xattrs, &t->entry);
 	close_fd(old);
 	return ret;
 }
 
 static int sync_content(const struct placement *t)
 {
-	if (!t->seat.place->rules->fsync || outlet_sync(t->fd) == 0)
+	if (!t->entry.place->rules->fsync || outlet_sync(t->fd) == 0)
 		return 0;
-	return seat_fail(&t->seat, "fsync");
+	return entry_fail(&t->entry, "fsync");
 }
 
 static int sync_file(const struct placement *t)
 {
 	/* If the file is the source itself, the source detects that by the new ctime.  An empty
 	 * file is not written, so its ctime is bumped here. */
-	if (t->method == IN_PLACE && t->seat.place->rules->remove_source &&
-	    metadata_touch(t->seat.place, t->fd))
-		return seat_fail(&t->seat, "touch");
+	if (t->method == IN_PLACE && t->entry.place->rules->remove_source &&
+	    metadata_touch(t->entry.place, t->fd))
+		return entry_fail(&t->entry, "touch");
 	return sync_content(t);
 }
 
@@ -86,27 +86,27 @@ static int check_close(const struct placement *t, const struct stat *st)
 {
 	int fd;
 
-	if (st && place_close_never_fails(t->seat.place, t->fd, st->st_dev))
+	if (st && place_close_never_fails(t->entry.place, t->fd, st->st_dev))
 		return 0;
 	fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd >= 0 && close(fd) == 0)
 		return 0;
-	return seat_fail(&t->seat, "close");
+	return entry_fail(&t->entry, "close");
 }
 
 static int sync_file_parent(const struct placement *t)
 {
-	return t->method == IN_PLACE && !t->created ? 0 : seat_sync_dir(&t->seat);
+	return t->method == IN_PLACE && !t->created ? 0 : entry_sync_dir(&t->entry);
 }
 
 static int take_final_name(struct placement *t)
 {
-	return seat_take_name(&t->seat, &t->tmp, t->exists ? &t->old : NULL);
+	return entry_take_name(&t->entry, &t->tmp, t->exists ? &t->old : NULL);
 }
 
 static int check_written(const struct placement *t, uint64_t size, const struct stat *st)
 {
-	bool fresh = placement_fresh(t), gaps = fresh && t->seat.place->rules->sparse;
+	bool fresh = placement_fresh(t), gaps = fresh && t->entry.place->rules->sparse;
 	struct stored s = {
 		.reach = gaps ? 0 : t->reach,
 		.size_max = fresh ? size : UINT64_MAX,
@@ -115,25 +115,25 @@ static int check_written(const struct placement *t, uint64_t size, const struct 
 	enum stored_result result = stored_look(t->fd, st, &s);
 	char shown[SHOWN_ROOM];
 
-	return result == STORED_ALL ? 0 : stored_fail(seat_shown(&t->seat, shown), result);
+	return result == STORED_ALL ? 0 : stored_fail(entry_shown(&t->entry, shown), result);
 }
 
 static int stat_written(const struct placement *t, uint64_t size, struct stat *st)
 {
 	/* No other process can have the file open, so only its length can be wrong. */
 	if (t->st_predicted && t->method != IN_PLACE && !(t->file.flags & FILE_LINKED) &&
-	    !t->seat.place->rules->sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
+	    !t->entry.place->rules->sparse && lseek(t->fd, 0, SEEK_END) == (off_t)size) {
 		*st = t->tmp.st;
 		st->st_size = (off_t)size;
 		return 0;
 	}
 	/* Another process may have removed a file that is written in place. */
 	if (fstat(t->fd, st) || (t->method == IN_PLACE && st->st_nlink == 0 && (errno = ENOENT)))
-		return seat_fail(&t->seat, "write");
+		return entry_fail(&t->entry, "write");
 	if (check_written(t, size, st))
 		return -1;
 	if ((uint64_t)st->st_size != size && ftruncate(t->fd, (off_t)size))
-		return seat_fail(&t->seat, "write");
+		return entry_fail(&t->entry, "write");
 	return 0;
 }
 
@@ -146,8 +146,8 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 
 	*named = false;
 	if (t->method == AS_IS) {
-		if (t->seat.place->dst.by_path && dst_truncate(&t->seat.place->dst, t->fd, size))
-			return seat_fail(&t->seat, "write");
+		if (t->entry.place->dst.by_path && dst_truncate(&t->entry.place->dst, t->fd, size))
+			return entry_fail(&t->entry, "write");
 		return sync_file(t) || check_close(t, NULL) ? -1 : 0;
 	}
 	if (stat_written(t, size, &st))
@@ -166,8 +166,8 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 	*named = true;
 	/* An earlier run without --inplace may have left a temporary. */
 	if (t->method == IN_PLACE)
-		seat_forget_leftovers(&t->seat);
-	if (linked_remember(&t->seat, &t->file, &st) || sync_file_parent(t))
+		entry_forget_leftovers(&t->entry);
+	if (linked_remember(&t->entry, &t->file, &st) || sync_file_parent(t))
 		return -1;
 	return metadata_failed ? fail_again(&metadata_failure) : 0;
 }
@@ -186,8 +186,8 @@ int place_finish_file(struct placement *t, uint64_t size)
 
 void place_drop(struct placement *t, bool keep)
 {
-	struct place *p = t->seat.place;
-	const char *name = t->method == BY_RENAME ? t->tmp.name : t->seat.name;
+	struct place *p = t->entry.place;
+	const char *name = t->method == BY_RENAME ? t->tmp.name : t->entry.name;
 	bool ours = t->fd >= 0 && (t->method == BY_RENAME || (t->method == IN_PLACE && t->created));
 
 	if (ours && keep && t->method == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
@@ -196,7 +196,7 @@ void place_drop(struct placement *t, bool keep)
 				 "run takes over",
 				 placement_name(t), name);
 	} else if (ours && !t->tmp.nameless) {
-		unlinkat(t->seat.dirfd, name, 0);
+		unlinkat(t->entry.dirfd, name, 0);
 	}
 	placement_free(t);
 }

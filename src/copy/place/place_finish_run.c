@@ -138,13 +138,13 @@ static bool needs_dir_metadata(const struct place_dir *d)
 static int set_dir_metadata(struct place_dir *d, int fd)
 {
 	struct place *p = d->place;
-	struct seat s = {.place = p, .dir = d->up, .dirfd = -1, .name = d->name};
+	struct place_entry s = {.place = p, .dir = d->up, .dirfd = -1, .name = d->name};
 	struct metadata m;
 	struct stat st;
 	char shown[SHOWN_ROOM];
 
 	if (fstat(fd, &st))
-		return fail("stat directory %s: %m", seat_shown(&s, shown));
+		return fail("stat directory %s: %m", entry_shown(&s, shown));
 	metadata_want_dir(d, &m);
 	if (!m.has_mode && d->loosened) {
 		m.has_mode = true;
@@ -155,7 +155,7 @@ static int set_dir_metadata(struct place_dir *d, int fd)
 	if (needs_dir_metadata(d))
 		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
 	if (d->loosened && metadata_chmod(p, fd, d->mode_to_restore))
-		return fail("set mode of %s: %m", seat_shown(&s, shown));
+		return fail("set mode of %s: %m", entry_shown(&s, shown));
 	return 0;
 }
 

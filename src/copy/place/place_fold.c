@@ -99,7 +99,7 @@ bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1]
 	       is_listed_otherwise(dirfd, name, &st, other);
 }
 
-int seat_check_folding(const struct seat *s)
+int entry_check_folding(const struct place_entry *s)
 {
 	char other[NAME_MAX + 1], shown[SHOWN_ROOM];
 	int err = errno;
@@ -110,7 +110,7 @@ int seat_check_folding(const struct seat *s)
 	}
 	return fail(
 		"create %s: the file system does not distinguish this name from %s, which this run created",
-		seat_shown(s, shown), *other ? other : "another name");
+		entry_shown(s, shown), *other ? other : "another name");
 }
 
 /* ---- directories that existed before ----------------------------------------------------- */
@@ -185,7 +185,8 @@ static int add_folded_name(struct place *p, const struct place_dir *d, const cha
 int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char *name)
 {
 	char other[NAME_MAX + 1] = "", shown[SHOWN_ROOM];
-	struct seat s = {.place = p, .dir = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
+	struct place_entry s = {
+		.place = p, .dir = d != p->top ? d : NULL, .dirfd = dirfd, .name = name};
 	int ret;
 
 	if (d->fresh || !dir_folds(d, dirfd, name))
@@ -196,10 +197,10 @@ int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char
 	name_is_folded(dirfd, name, other);
 	return fail(
 		"create %s: the file system does not distinguish this name from %s, which the source also has",
-		seat_shown(&s, shown), *other ? other : "another name");
+		entry_shown(&s, shown), *other ? other : "another name");
 }
 
-int seat_check_replacing(const struct seat *s, const struct stat *old)
+int entry_check_replacing(const struct place_entry *s, const struct stat *old)
 {
 	const struct timespec *start = &s->place->started, *changed = &old->st_ctim;
 	/* Some file systems store whole seconds only. */
@@ -207,5 +208,5 @@ int seat_check_replacing(const struct seat *s, const struct stat *old)
 			     (changed->tv_sec == start->tv_sec &&
 			      (changed->tv_nsec >= start->tv_nsec || changed->tv_nsec == 0));
 
-	return changed_since ? seat_check_folding(s) : 0;
+	return changed_since ? entry_check_folding(s) : 0;
 }

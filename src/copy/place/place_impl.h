@@ -16,7 +16,7 @@
  *	place_room.c          detects full disks early
  *	place_clone.c         reflinks
  *	place_look.c          what exists, and whether it is the same
- *	place_seat.c          one name in a directory; gives a whole file its name
+ *	place_entry.c         one name in a directory; gives a whole file its name
  *	place_fold.c          names that fold to one
  *	place_make.c          symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c      owner, mode, attributes, times: which, and how they are set
@@ -148,9 +148,9 @@ struct place {
 int place_claim(struct place *p, const char *name);
 /* One of several sources has arrived, so DST must be a directory.  Makes it with --mkpath. */
 int place_need_dir(struct place *p);
-struct seat;
+struct place_entry;
 /* -1: this run has already put another file (another id) under that name into the target. */
-int place_create_once(const struct seat *s, uint32_t id);
+int place_create_once(const struct place_entry *s, uint32_t id);
 /* Sets *flag.  True for the first caller. */
 bool place_set_flag_once(struct place *p, bool *flag);
 bool place_stopped(const struct place *p);
@@ -159,40 +159,42 @@ bool place_close_never_fails(struct place *p, int fd, dev_t dev);
 /* place_path() without a limit; the caller frees it.  NULL: out of memory, with a failure. */
 char *place_whole_path(const struct place_dir *d);
 
-/* ---- place_seat.c ---------------------------------------------------------------------- */
+/* ---- place_entry.c --------------------------------------------------------------------- */
 
-/* A name in a held directory, where one thing goes. */
-struct seat {
+/* A name in a held directory, which something has or is to get. */
+struct place_entry {
 	struct place *place;
 	struct place_dir *dir; /* NULL: the target */
-	int dirfd; /* valid until seat_close(); -1: the directory does not exist (dry run) */
+	int dirfd; /* valid until entry_close(); -1: the directory does not exist (dry run) */
 	const char *name; /* r->name, or the name of the target */
 };
-int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *out);
-void seat_close(struct seat *s);
+int entry_open(struct place *p, struct place_dir *d, const struct record_file *r,
+	       struct place_entry *out);
+void entry_close(struct place_entry *s);
 /* The path for messages, written to `to', which it returns.  Preserves errno. */
-const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM]);
+const char *entry_shown(const struct place_entry *s, char to[static SHOWN_ROOM]);
 /* Fails with "WHAT NAME: ERRNO". */
-int seat_fail(const struct seat *s, const char *what);
+int entry_fail(const struct place_entry *s, const char *what);
 /* With --fsync: fsyncs the directory that holds the name. */
-int seat_sync_dir(const struct seat *s);
+int entry_sync_dir(const struct place_entry *s);
 /* 1: something exists, and st is set; 0: nothing exists; -1 with a failure. */
-int seat_look(const struct seat *s, struct stat *st);
+int entry_look(const struct place_entry *s, struct stat *st);
 /* Call before a temporary is made: removes temporaries of runs that have ended, once for each
  * directory that existed before. */
-void seat_sweep(const struct seat *s);
-/* Stats fd, a new file in the seat that was opened with this mode.  In a directory that this run
+void entry_sweep(const struct place_entry *s);
+/* Stats fd, a new file in the entry that was opened with this mode.  In a directory that this run
  * made all new files are alike.  Then *predicted is true, and size and inode of st are not set. */
-int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *predicted);
-/* What exists under the seat's name is as it should be: removes what earlier runs left of it. */
-void seat_forget_leftovers(const struct seat *s);
+int entry_stat_new(const struct place_entry *s, int fd, mode_t mode, struct stat *st,
+		   bool *predicted);
+/* What exists under the entry's name is as it should be: removes what earlier runs left of it. */
+void entry_forget_leftovers(const struct place_entry *s);
 /*
  * Renames `as' to s's name.  First backs up what exists there (old; NULL: nothing) if asked to, and
  * with clears removes a directory in the way.  0; 1: `as' no longer exists, with errno; -1.
  */
-int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears);
+int entry_rename(const struct place_entry *s, const char *as, const struct stat *old, bool clears);
 /* Gives t the name of s; t may be nameless.  0, -1. */
-int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old);
+int entry_take_name(const struct place_entry *s, struct temporary *t, const struct stat *old);
 
 /* ---- place_hold.c ---------------------------------------------------------------------- */
 
@@ -260,7 +262,7 @@ mode_t metadata_first_mode(const struct place_dir *d);
  */
 void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st);
 /* For something new: the default ACL or the umask limits its mode. */
-void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m);
+void metadata_inherit(const struct place_entry *s, const struct record_attr *a, struct metadata *m);
 /* The umask for new things in d (NULL: the target), which is open as fd. */
 mode_t metadata_umask(struct place *p, struct place_dir *d, int fd);
 /* Sets the fields of c for which m differs from st. */
@@ -274,7 +276,7 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
  * failure.  Reports the first failure to on_unkept(), or returns it with -1 if there is no
  * on_unkept(). */
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
-		 const struct xattrs *x, const struct seat *name);
+		 const struct xattrs *x, const struct place_entry *name);
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
 /* Has the existing file (st) a later mtime than a? */
 bool metadata_is_newer(const struct record_attr *a, const struct stat *st);
@@ -303,7 +305,7 @@ enum placement_method {
 };
 
 struct placement {
-	struct seat seat; /* its name is file.name, or the target's */
+	struct place_entry entry; /* its name is file.name, or the target's */
 	enum placement_method method;
 	int fd;
 	bool created; /* in place: it did not exist */
@@ -324,7 +326,7 @@ void placement_free(struct placement *t);
 
 /* Can files in s's directory share disk blocks with `from'?  Tries it on a nameless file, so that
  * nothing that an earlier run left is lost. */
-bool seat_can_share(const struct seat *s, int from, struct clones *clones);
+bool entry_can_share(const struct place_entry *s, int from, struct clones *clones);
 
 /* ---- place_room.c ---------------------------------------------------------------------- */
 
@@ -334,13 +336,13 @@ bool seat_can_share(const struct seat *s, int from, struct clones *clones);
  * the free space: on tmpfs fallocate clears every page before it is written, and on btrfs allocated
  * extents are never compressed.
  */
-int room_reserve(const struct seat *s, int fd, uint64_t size);
+int room_reserve(const struct place_entry *s, int fd, uint64_t size);
 
 /* ---- place_look.c ---------------------------------------------------------------------- */
 
 /* What exists (st, whose type must not change) is right except for its metadata: sets that too,
  * unless this is a dry run.  *c gets the differences found so far. */
-int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
+int place_mend(const struct place_entry *s, const struct record_attr *a, struct stat *st,
 	       const struct xattrs *x, struct change *c);
 
 /* ---- place_backup.c -------------------------------------------------------------------- */
@@ -354,8 +356,8 @@ static inline bool place_backs_up(const struct place *p)
  * the top.  moved: the name must be free afterwards; else the file stays until something is renamed
  * over it, where the file system has hard links.  Does nothing if the name does not exist. */
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
-/* As backup_make(), for the name of a seat. */
-int backup_make_of_seat(const struct seat *s, bool moved);
+/* As backup_make(), for the name of an entry. */
+int backup_make_of_entry(const struct place_entry *s, bool moved);
 /* The source has this name.  If it looks like a backup's, backups get one more suffix instead. */
 int backup_spare(struct place *p, int dirfd, const char *name);
 /* Finds the directories that lead to --backup-dir.  Call before anything is deleted. */
@@ -375,10 +377,10 @@ int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char
 bool name_is_folded(int dirfd, const char *name, char other[static NAME_MAX + 1]);
 /* Something exists under s's name, although the directory is new or nothing had the name before.
  * -1, with a failure, if it exists under another name that folds to it. */
-int seat_check_folding(const struct seat *s);
-/* As seat_check_folding(), for something (old) that will be replaced, and only if this run may have
- * put it there.  Both preserve errno when they return 0. */
-int seat_check_replacing(const struct seat *s, const struct stat *old);
+int entry_check_folding(const struct place_entry *s);
+/* As entry_check_folding(), for something (old) that will be replaced, and only if this run may
+ * have put it there.  Both preserve errno when they return 0. */
+int entry_check_replacing(const struct place_entry *s, const struct stat *old);
 
 /* May name lead to something that the directory lists under another name?  name is not "". */
 bool name_may_fold(int dirfd, const char *name);
@@ -394,8 +396,10 @@ int aliases_find(int dirfd, struct taken *names, int (*alias)(void *ctx, const c
 
 void linked_begin(struct place *p);
 /* Remembers what was stored for r if r gets more names (FILE_LINKED); else does nothing. */
-int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st);
-int place_make_link(const struct seat *s, const struct record_file *r, struct change *change);
+int linked_remember(const struct place_entry *s, const struct record_file *r,
+		    const struct stat *st);
+int place_make_link(const struct place_entry *s, const struct record_file *r,
+		    struct change *change);
 
 /* ---- place_origin.c -------------------------------------------------------------------- */
 
@@ -420,10 +424,10 @@ bool dir_has_left(const struct place_dir *d, const char *name);
 int dirs_keep_aliases(struct place_dir *const *same, size_t count, int dirfd);
 
 /* Removes a directory that is in the way, if it is empty or with rules->delete. */
-int delete_in_the_way(const struct seat *s);
+int delete_in_the_way(const struct place_entry *s);
 /* Would delete_in_the_way() succeed, as far as can be seen?  A dry run reports what would be
  * deleted. */
-int delete_check_in_the_way(const struct seat *s);
+int delete_check_in_the_way(const struct place_entry *s);
 /* name in dirfd is to become a backup: removes what an earlier run backed up there, of any type.
  * dir: the path of dirfd. */
 int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name);

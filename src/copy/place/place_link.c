@@ -49,7 +49,7 @@ void linked_begin(struct place *p)
 	p->linked = TABLE_BY(linked, id);
 }
 
-int linked_remember(const struct seat *s, const struct record_file *r, const struct stat *st)
+int linked_remember(const struct place_entry *s, const struct record_file *r, const struct stat *st)
 {
 	size_t size = strlen(s->name) + 1;
 	char shown[SHOWN_ROOM];
@@ -61,7 +61,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 		return 0;
 	l = calloc(1, sizeof *l + size);
 	if (!l)
-		return fail_as(OUT_MEMORY, "track hard links of %s: %m", seat_shown(s, shown));
+		return fail_as(OUT_MEMORY, "track hard links of %s: %m", entry_shown(s, shown));
 	l->dir = s->dir;
 	l->id = r->id;
 	l->identity = (struct file_identity){
@@ -78,7 +78,7 @@ int linked_remember(const struct seat *s, const struct record_file *r, const str
 	ret = table_put(&s->place->linked, l, &old);
 	pthread_mutex_unlock(&s->place->lock);
 	free(ret ? l : old);
-	return ret ? fail_as(OUT_MEMORY, "track hard links of %s: %m", seat_shown(s, shown)) : 0;
+	return ret ? fail_as(OUT_MEMORY, "track hard links of %s: %m", entry_shown(s, shown)) : 0;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -135,28 +135,28 @@ static bool equals_first(const struct place *p, const struct file_identity *f,
 
 /* Opens the first name.  The descriptor stays valid if another run replaces the name.  If another
  * run has stored an equal file there, f becomes that file. */
-static int open_first(const struct seat *s, struct first_link *f)
+static int open_first(const struct place_entry *s, struct first_link *f)
 {
 	int fd = RETRIED(openat(f->dirfd, f->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	char shown[SHOWN_ROOM];
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st)) {
-		seat_fail(s, "link");
+		entry_fail(s, "link");
 	} else if (has_same_inode(&f->identity, &st) || equals_first(s->place, &f->identity, &st)) {
 		f->identity.dev = st.st_dev;
 		f->identity.ino = st.st_ino;
 		return fd;
 	} else {
 		fail("link %s: another process replaced the file it links to",
-		     seat_shown(s, shown));
+		     entry_shown(s, shown));
 	}
 	close_fd(fd);
 	return -1;
 }
 
 /* Makes the link under the name `as'.  0; 1: the name exists, or the first name is gone; -1. */
-static int create_link(const struct seat *s, struct first_link *f, const char *as)
+static int create_link(const struct place_entry *s, struct first_link *f, const char *as)
 {
 	int fd = open_first(s, f), ret;
 
@@ -165,7 +165,7 @@ static int create_link(const struct seat *s, struct first_link *f, const char *a
 	ret = s->place->proc >= 0 ? temporary_link_fd(fd, s->dirfd, as, s->place->proc)
 				  : linkat(f->dirfd, f->name, s->dirfd, as, 0);
 	if (ret)
-		ret = errno == EEXIST || errno == ENOENT ? 1 : seat_fail(s, "link");
+		ret = errno == EEXIST || errno == ENOENT ? 1 : entry_fail(s, "link");
 	close_fd(fd);
 	return ret;
 }
@@ -205,7 +205,7 @@ static bool have_equal_bytes(const struct place *p, int a, int b)
 
 /* An interrupted run may have stored several names of one file as separate whole files.  The rerun
  * links them.  A backup of such a name would replace the backup of its old content. */
-static bool needs_no_backup(const struct seat *s, const struct first_link *f,
+static bool needs_no_backup(const struct place_entry *s, const struct first_link *f,
 			    const struct stat *old)
 {
 	int first, other;
@@ -225,27 +225,28 @@ static bool needs_no_backup(const struct seat *s, const struct first_link *f,
 /* ---- replacing ------------------------------------------------------------------------------ */
 
 /* 0; 1: another process removed the name that was just made; -1. */
-static int rename_over_equal(const struct seat *s, const char *as)
+static int rename_over_equal(const struct place_entry *s, const char *as)
 {
 	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
 		return 0;
-	return errno == ENOENT ? 1 : seat_fail(s, "rename to");
+	return errno == ENOENT ? 1 : entry_fail(s, "rename to");
 }
 
-static int replace_with_link(const struct seat *s, struct first_link *f, const struct stat *old)
+static int replace_with_link(const struct place_entry *s, struct first_link *f,
+			     const struct stat *old)
 {
 	bool equal = old && needs_no_backup(s, f, old);
 	char as[OWN_NAME_ROOM];
 	int ret;
 
-	if (equal && seat_check_replacing(s, old))
+	if (equal && entry_check_replacing(s, old))
 		return -1;
 	if (temporary_name(s->name, s->place->uid, as))
-		return seat_fail(s, "link");
+		return entry_fail(s, "link");
 	ret = create_link(s, f, as);
 	if (ret)
 		return ret;
-	ret = equal ? rename_over_equal(s, as) : seat_rename(s, as, old, true);
+	ret = equal ? rename_over_equal(s, as) : entry_rename(s, as, old, true);
 	/* rename(2) does nothing if both names are hard links to one inode. */
 	unlinkat(s->dirfd, as, 0);
 	return ret;
@@ -255,14 +256,14 @@ static int replace_with_link(const struct seat *s, struct first_link *f, const s
  * Another run may store the same names at the same time.  A run makes its links after it replaced
  * the first name.  So the result is right if the first name is unchanged once the link is made.
  */
-static int link_with_retries(const struct seat *s, struct first_link *f, bool free)
+static int link_with_retries(const struct place_entry *s, struct first_link *f, bool free)
 {
 	struct stat old;
 	bool made = false;
 	int ret, exists;
 
 	for (int i = 0; i < TRIES; i++) {
-		exists = free && i == 0 ? 0 : seat_look(s, &old);
+		exists = free && i == 0 ? 0 : entry_look(s, &old);
 		if (exists < 0)
 			return -1;
 		if (exists && has_same_inode(&f->identity, &old) && is_first_unchanged(f))
@@ -270,19 +271,19 @@ static int link_with_retries(const struct seat *s, struct first_link *f, bool fr
 		/* Only what existed before is backed up, and no link that this loop made. */
 		ret = exists ? replace_with_link(s, f, made ? NULL : &old)
 			     : create_link(s, f, s->name);
-		if (ret > 0 && !exists && seat_check_folding(s))
+		if (ret > 0 && !exists && entry_check_folding(s))
 			return -1;
 		if (ret < 0 || (ret == 0 && is_first_unchanged(f)))
 			return ret;
 		made |= ret == 0;
 	}
 	errno = EEXIST;
-	return made ? 0 : seat_fail(s, "link");
+	return made ? 0 : entry_fail(s, "link");
 }
 
 /* The source asked about the name (MAY) long before.  Another process may have stored a file since
  * that the options keep. */
-static int check_permitted(const struct seat *s, const struct record_file *r,
+static int check_permitted(const struct place_entry *s, const struct record_file *r,
 			   const struct stat *old)
 {
 	const struct rules *rules = s->place->rules;
@@ -292,12 +293,12 @@ static int check_permitted(const struct seat *s, const struct record_file *r,
 	    !(rules->update && S_ISREG(old->st_mode) && metadata_is_newer(&r->a, old)))
 		return 0;
 	return fail("link %s: another process wrote this file meanwhile, and %s keeps it",
-		    seat_shown(s, shown),
+		    entry_shown(s, shown),
 		    rules->ignore_existing ? "--ignore-existing" : "--update");
 }
 
 /* With --existing the name existed when the source asked about it. */
-static int check_existing(const struct seat *s)
+static int check_existing(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 
@@ -305,20 +306,20 @@ static int check_existing(const struct seat *s)
 		return 0;
 	return fail(
 		"link %s: another process removed this file meanwhile, and --existing creates none",
-		seat_shown(s, shown));
+		entry_shown(s, shown));
 }
 
-static int make_link(const struct seat *s, struct first_link *f, const struct record_file *r,
+static int make_link(const struct place_entry *s, struct first_link *f, const struct record_file *r,
 		     struct change *c)
 {
 	struct stat old;
-	int exists = s->dir && s->dir->fresh ? 0 : seat_look(s, &old);
+	int exists = s->dir && s->dir->fresh ? 0 : entry_look(s, &old);
 
 	if (exists < 0)
 		return -1;
 	/* The inode number alone may belong to another file by now. */
 	if (exists && has_same_inode(&f->identity, &old) && is_first_unchanged(f)) {
-		seat_forget_leftovers(s);
+		entry_forget_leftovers(s);
 		return 0;
 	}
 	if (exists ? check_permitted(s, r, &old) : check_existing(s))
@@ -331,11 +332,11 @@ static int make_link(const struct seat *s, struct first_link *f, const struct re
 	if (s->place->rules->dry_run)
 		return 0;
 	/* In an earlier run this name may have been the first one, and have left a temporary. */
-	seat_forget_leftovers(s);
+	entry_forget_leftovers(s);
 	return link_with_retries(s, f, !exists);
 }
 
-int place_make_link(const struct seat *s, const struct record_file *r, struct change *change)
+int place_make_link(const struct place_entry *s, const struct record_file *r, struct change *change)
 {
 	struct place *p = s->place;
 	char shown[SHOWN_ROOM];
@@ -345,7 +346,7 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	if (ret < 0)
 		return -1;
 	if (ret == 0 && !p->rules->dry_run)
-		return fail("link %s: the file it links to was not stored", seat_shown(s, shown));
+		return fail("link %s: the file it links to was not stored", entry_shown(s, shown));
 	if (ret == 0) {
 		/* A dry run stores no first name. */
 		f = (struct first_link){.dirfd = -1};
@@ -353,5 +354,5 @@ int place_make_link(const struct seat *s, const struct record_file *r, struct ch
 	ret = make_link(s, &f, r, change);
 	if (f.dir && f.dirfd >= 0)
 		dir_release(f.dir);
-	return ret || p->rules->dry_run ? ret : seat_sync_dir(s);
+	return ret || p->rules->dry_run ? ret : entry_sync_dir(s);
 }

@@ -10,12 +10,12 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-static int open_path_only(const struct seat *s)
+static int open_path_only(const struct place_entry *s)
 {
 	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
 
-static void compare_existing(const struct seat *s, const struct record_file *r,
+static void compare_existing(const struct place_entry *s, const struct record_file *r,
 			     const struct stat *st, const struct xattrs *x, struct change *c)
 {
 	struct metadata m;
@@ -31,8 +31,8 @@ static void compare_existing(const struct seat *s, const struct record_file *r,
 	close_fd(fd);
 }
 
-static void fill_looked(const struct seat *s, const struct record_file *r, const struct stat *st,
-			const struct xattrs *x, struct looked *out)
+static void fill_looked(const struct place_entry *s, const struct record_file *r,
+			const struct stat *st, const struct xattrs *x, struct looked *out)
 {
 	if (!S_ISREG(st->st_mode)) {
 		out->change.type = true;
@@ -49,7 +49,7 @@ static void fill_looked(const struct seat *s, const struct record_file *r, const
 int place_look(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x, struct looked *out)
 {
-	struct seat s;
+	struct place_entry s;
 	struct stat st;
 	int ret;
 
@@ -57,33 +57,33 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 		.look = LOOK_MISSING,
 		.change = {.what = EVENT_FILE, .now = !p->rules->times},
 	};
-	if (seat_open(p, d, r, &s))
+	if (entry_open(p, d, r, &s))
 		return -1;
-	ret = d && d->fresh ? 0 : seat_look(&s, &st);
+	ret = d && d->fresh ? 0 : entry_look(&s, &st);
 	if (ret == 0) {
 		out->change.missing = true;
 		out->absent = d || !p->dst.by_path;
 	} else if (ret > 0) {
 		fill_looked(&s, r, &st, x, out);
 	}
-	seat_close(&s);
+	entry_close(&s);
 	return ret < 0 ? -1 : 0;
 }
 
 int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd)
 {
-	struct seat s;
+	struct place_entry s;
 	struct stat st;
 
 	*fd = -1;
-	if (seat_open(p, d, r, &s))
+	if (entry_open(p, d, r, &s))
 		return -1;
 	if (s.dirfd >= 0)
 		*fd = RETRIED(openat(s.dirfd, s.name,
 				     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 	else
 		errno = ENOENT;
-	seat_close(&s);
+	entry_close(&s);
 	if (*fd >= 0 && (fstat(*fd, &st) || !S_ISREG(st.st_mode))) {
 		close_fd(*fd);
 		*fd = -1;
@@ -93,7 +93,7 @@ int place_read(struct place *p, struct place_dir *d, const struct record_file *r
 }
 
 /* Opens the entry only if something differs, because in most runs most files are the same. */
-int place_mend(const struct seat *s, const struct record_attr *a, struct stat *st,
+int place_mend(const struct place_entry *s, const struct record_attr *a, struct stat *st,
 	       const struct xattrs *x, struct change *c)
 {
 	bool by_xattrs = metadata_has_xattrs(s->place), dry = s->place->rules->dry_run;
@@ -108,9 +108,9 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 		return 0;
 	fd = open_path_only(s);
 	if (fd < 0 || fstat(fd, st))
-		ret = fail("open %s: %m", seat_shown(s, shown));
+		ret = fail("open %s: %m", entry_shown(s, shown));
 	else if ((st->st_mode & S_IFMT) != type)
-		ret = fail("update %s: it changed after it was compared", seat_shown(s, shown));
+		ret = fail("update %s: it changed after it was compared", entry_shown(s, shown));
 	if (ret == 0 && by_xattrs)
 		metadata_compare_xattrs(s->place, fd, x, c);
 	if (ret == 0 && !dry && (change_any(c) || metadata_atime_differs(&m, st)))
@@ -121,21 +121,21 @@ int place_mend(const struct seat *s, const struct record_attr *a, struct stat *s
 
 /* With --remove-source-files the source does not remove a file whose ctime has changed.  So a
  * source that is this very file stays. */
-static int touch_same(const struct seat *s, int fd)
+static int touch_same(const struct place_entry *s, int fd)
 {
 	char shown[SHOWN_ROOM];
 
 	if (!s->place->rules->remove_source || metadata_touch(s->place, fd) == 0)
 		return 0;
-	return fail("touch %s for --remove-source-files: %m", seat_shown(s, shown));
+	return fail("touch %s for --remove-source-files: %m", entry_shown(s, shown));
 }
 
 /* A file that this user may not open is synced with its whole file system. */
-static int sync_closed(const struct seat *s)
+static int sync_closed(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 	int fd = open_path_only(s), dir = dir_reopen(s->dirfd);
-	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", seat_shown(s, shown))
+	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", entry_shown(s, shown))
 						   : touch_same(s, fd);
 
 	close_fd(dir);
@@ -144,7 +144,7 @@ static int sync_closed(const struct seat *s)
 }
 
 /* Another process may have written the file a moment ago, without an fsync. */
-static int sync_same(const struct seat *s)
+static int sync_same(const struct place_entry *s)
 {
 	enum { OPEN_FLAGS = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
 	char shown[SHOWN_ROOM];
@@ -157,17 +157,18 @@ static int sync_same(const struct seat *s)
 		fd = RETRIED(openat(s->dirfd, s->name, O_WRONLY | OPEN_FLAGS));
 	if (fd < 0 && errno == EACCES)
 		return sync_closed(s);
-	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", seat_shown(s, shown)) : touch_same(s, fd);
+	ret = fd < 0 || fsync(fd) ? fail("fsync %s: %m", entry_shown(s, shown)) : touch_same(s, fd);
 	close_fd(fd);
 	return ret;
 }
 
-static int accept_same(const struct seat *s, const struct record_file *r, const struct xattrs *x)
+static int accept_same(const struct place_entry *s, const struct record_file *r,
+		       const struct xattrs *x)
 {
 	char shown[SHOWN_ROOM];
 	struct change c = {.what = EVENT_FILE};
 	struct stat st;
-	int ret = seat_look(s, &st);
+	int ret = entry_look(s, &st);
 
 	if (ret < 0)
 		return -1;
@@ -175,8 +176,8 @@ static int accept_same(const struct seat *s, const struct record_file *r, const 
 	if (s->place->rules->dry_run)
 		return ret ? linked_remember(s, r, &st) : 0;
 	if (ret == 0 || !S_ISREG(st.st_mode))
-		return fail("update %s: it changed after it was compared", seat_shown(s, shown));
-	seat_forget_leftovers(s);
+		return fail("update %s: it changed after it was compared", entry_shown(s, shown));
+	entry_forget_leftovers(s);
 	if (place_mend(s, &r->a, &st, x, &c) || sync_same(s))
 		return -1;
 	return linked_remember(s, r, &st);
@@ -185,12 +186,12 @@ static int accept_same(const struct seat *s, const struct record_file *r, const 
 int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
 	       const struct xattrs *x)
 {
-	struct seat s;
+	struct place_entry s;
 	int ret;
 
-	if (seat_open(p, d, r, &s))
+	if (entry_open(p, d, r, &s))
 		return -1;
 	ret = accept_same(&s, r, x);
-	seat_close(&s);
+	entry_close(&s);
 	return ret;
 }

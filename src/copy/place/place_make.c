@@ -16,7 +16,7 @@
 enum { TRIES = 8 /* if other runs keep removing or replacing the temporary */ };
 
 struct new_entry {
-	struct seat seat;
+	struct place_entry entry;
 	const struct record_file *r;
 	const char *link_target; /* NULL: not a symlink */
 	const struct xattrs *xattrs;
@@ -30,7 +30,7 @@ struct new_entry {
 static bool has_same_target(const struct new_entry *m)
 {
 	char target[LINK_TARGET_MAX + 2];
-	ssize_t n = readlinkat(m->seat.dirfd, m->seat.name, target, sizeof target);
+	ssize_t n = readlinkat(m->entry.dirfd, m->entry.name, target, sizeof target);
 
 	return n >= 0 && (size_t)n == strlen(m->link_target) &&
 	       memcmp(target, m->link_target, (size_t)n) == 0;
@@ -50,15 +50,15 @@ static bool is_already_made(const struct new_entry *m)
 static int create_node(const struct new_entry *m, const char *as)
 {
 	if (m->type == S_IFLNK)
-		return symlinkat(m->link_target, m->seat.dirfd, as);
-	return mknodat(m->seat.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
+		return symlinkat(m->link_target, m->entry.dirfd, as);
+	return mknodat(m->entry.dirfd, as, m->type | 0600, makedev(m->r->major, m->r->minor));
 }
 
 /* 1: another run has removed or replaced the temporary. */
 static int set_made_metadata(struct new_entry *m, const char *as)
 {
-	struct place *p = m->seat.place;
-	int fd = RETRIED(openat(m->seat.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	struct place *p = m->entry.place;
+	int fd = RETRIED(openat(m->entry.dirfd, as, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	struct metadata want;
 	struct stat st;
 	int ret = -1;
@@ -66,13 +66,13 @@ static int set_made_metadata(struct new_entry *m, const char *as)
 	if (fd < 0 && errno == ENOENT) {
 		ret = 1;
 	} else if (fd < 0 || fstat(fd, &st)) {
-		seat_fail(&m->seat, "open");
+		entry_fail(&m->entry, "open");
 	} else if ((st.st_mode & S_IFMT) != m->type) {
 		ret = 1;
 	} else {
 		metadata_want(p, &m->r->a, m->type, NULL, true, &want);
-		metadata_inherit(&m->seat, &m->r->a, &want);
-		ret = metadata_set(p, fd, &st, &want, m->xattrs, &m->seat);
+		metadata_inherit(&m->entry, &m->r->a, &want);
+		ret = metadata_set(p, fd, &st, &want, m->xattrs, &m->entry);
 	}
 	close_fd(fd);
 	return ret;
@@ -85,10 +85,10 @@ static int try_make(struct new_entry *m)
 	bool metadata_failed = false;
 	int ret;
 
-	if (temporary_name(m->seat.name, m->seat.place->uid, as))
-		return seat_fail(&m->seat, "create");
+	if (temporary_name(m->entry.name, m->entry.place->uid, as))
+		return entry_fail(&m->entry, "create");
 	if (create_node(m, as))
-		return errno == EEXIST ? 1 : seat_fail(&m->seat, "create");
+		return errno == EEXIST ? 1 : entry_fail(&m->entry, "create");
 	ret = set_made_metadata(m, as);
 	if (ret > 0)
 		return 1;
@@ -97,9 +97,9 @@ static int try_make(struct new_entry *m)
 		metadata_failed = true;
 		metadata_failure = *failed();
 	}
-	ret = seat_rename(&m->seat, as, m->exists ? &m->old : NULL, true);
+	ret = entry_rename(&m->entry, as, m->exists ? &m->old : NULL, true);
 	if (ret)
-		unlinkat(m->seat.dirfd, as, 0);
+		unlinkat(m->entry.dirfd, as, 0);
 	return ret == 0 && metadata_failed ? fail_again(&metadata_failure) : ret;
 }
 
@@ -107,46 +107,46 @@ static int make_replacement(struct new_entry *m)
 {
 	int ret = 1;
 
-	if (m->exists && S_ISDIR(m->old.st_mode) && delete_check_in_the_way(&m->seat))
+	if (m->exists && S_ISDIR(m->old.st_mode) && delete_check_in_the_way(&m->entry))
 		return -1;
-	if (m->seat.place->rules->dry_run)
+	if (m->entry.place->rules->dry_run)
 		return 0;
-	seat_forget_leftovers(&m->seat); /* in an earlier run the name may have been a file */
+	entry_forget_leftovers(&m->entry); /* in an earlier run the name may have been a file */
 	for (int i = 0; ret > 0 && i < TRIES; i++)
 		ret = try_make(m);
 	if (ret > 0) {
 		errno = EEXIST;
-		return seat_fail(&m->seat, "create");
+		return entry_fail(&m->entry, "create");
 	}
-	return ret ? -1 : seat_sync_dir(&m->seat);
+	return ret ? -1 : entry_sync_dir(&m->entry);
 }
 
 /* With --remove-source-files the source does not remove an entry whose ctime has changed.  So a
  * source that is this very entry stays. */
 static int touch_unchanged(const struct new_entry *m)
 {
-	const struct place *p = m->seat.place;
+	const struct place *p = m->entry.place;
 	int fd, ret;
 
 	if (!p->rules->remove_source || p->rules->dry_run)
 		return 0;
-	fd = RETRIED(openat(m->seat.dirfd, m->seat.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-	ret = fd < 0 || metadata_touch(p, fd) ? seat_fail(&m->seat, "touch") : 0;
+	fd = RETRIED(openat(m->entry.dirfd, m->entry.name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	ret = fd < 0 || metadata_touch(p, fd) ? entry_fail(&m->entry, "touch") : 0;
 	close_fd(fd);
 	return ret;
 }
 
 static int make_other(struct new_entry *m, struct change *c)
 {
-	int ret = m->seat.dir && m->seat.dir->fresh ? 0 : seat_look(&m->seat, &m->old);
+	int ret = m->entry.dir && m->entry.dir->fresh ? 0 : entry_look(&m->entry, &m->old);
 
 	if (ret < 0)
 		return -1;
 	m->exists = ret > 0;
 	c->missing = !m->exists;
 	if (m->exists && is_already_made(m)) {
-		seat_forget_leftovers(&m->seat);
-		if (place_mend(&m->seat, &m->r->a, &m->old, m->xattrs, c))
+		entry_forget_leftovers(&m->entry);
+		if (place_mend(&m->entry, &m->r->a, &m->old, m->xattrs, c))
 			return -1;
 		return touch_unchanged(m);
 	}
@@ -158,10 +158,10 @@ static int make_other(struct new_entry *m, struct change *c)
 }
 
 /* Prepares for further hard links to the entry.  In a dry run it may not exist. */
-static int remember_made(const struct seat *s, const struct record_file *r)
+static int remember_made(const struct place_entry *s, const struct record_file *r)
 {
 	struct stat st;
-	int ret = r->flags & FILE_LINKED ? seat_look(s, &st) : 0;
+	int ret = r->flags & FILE_LINKED ? entry_look(s, &st) : 0;
 
 	return ret > 0 ? linked_remember(s, r, &st) : ret;
 }
@@ -197,14 +197,14 @@ int place_make(struct place *p, struct place_dir *d, const struct record_file *r
 		.device = r->type == TYPE_CHAR || r->type == TYPE_BLOCK,
 		.now = !p->rules->times,
 	};
-	if (check_type(p, d, r, target, &m.type) || seat_open(p, d, r, &m.seat))
+	if (check_type(p, d, r, target, &m.type) || entry_open(p, d, r, &m.entry))
 		return -1;
 	if (r->type == TYPE_HARD_LINK)
-		ret = place_make_link(&m.seat, r, change);
+		ret = place_make_link(&m.entry, r, change);
 	else
 		ret = make_other(&m, change);
 	if (ret == 0)
-		ret = remember_made(&m.seat, r);
-	seat_close(&m.seat);
+		ret = remember_made(&m.entry, r);
+	entry_close(&m.entry);
 	return ret;
 }

@@ -120,7 +120,7 @@ mode_t metadata_umask(struct place *p, struct place_dir *d, int fd)
 	return known - 1;
 }
 
-void metadata_inherit(const struct seat *s, const struct record_attr *a, struct metadata *m)
+void metadata_inherit(const struct place_entry *s, const struct record_attr *a, struct metadata *m)
 {
 	if (m->has_mode && !s->place->rules->perms)
 		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->dir, s->dirfd);
@@ -293,12 +293,13 @@ static bool set_owner(int fd, const struct metadata *m, struct stat *st)
 	return true;
 }
 
-static void warn_not_kept(struct place *p, bool *flag, const struct seat *s, const char *what)
+static void warn_not_kept(struct place *p, bool *flag, const struct place_entry *s,
+			  const char *what)
 {
 	char shown[SHOWN_ROOM];
 
 	if (place_set_flag_once(p, flag))
-		log_warn("%s: its %s could not be kept", seat_shown(s, shown), what);
+		log_warn("%s: its %s could not be kept", entry_shown(s, shown), what);
 }
 
 static int keep_first_failure(struct failure *first, bool *any)
@@ -320,13 +321,13 @@ void metadata_warn_mode_unset(struct place *p, const char *shown)
 }
 
 static int set_mode_or_warn(struct place *p, int fd, mode_t mode, mode_t present_mode,
-			    const struct seat *s)
+			    const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 
 	if (mode == (present_mode & MODE) || metadata_chmod(p, fd, mode) == 0)
 		return 0;
-	seat_shown(s, shown);
+	entry_shown(s, shown);
 	if (p->rules->perms || (errno != EPERM && errno != EOPNOTSUPP))
 		return fail("set mode of %s: %s", shown, metadata_error_text(p));
 	/* The file system has no modes, and the user asked for none. */
@@ -337,21 +338,21 @@ static int set_mode_or_warn(struct place *p, int fd, mode_t mode, mode_t present
 /* Fails if the user asked for the owner or group.  One that was only to be preserved gets a
  * warning, once. */
 static int fail_owner(struct place *p, const struct metadata *m, const struct stat *st,
-		      const struct seat *s)
+		      const struct place_entry *s)
 {
 	bool owner = m->owner_asked && st->st_uid != m->uid;
 	bool group = m->group_asked && st->st_gid != m->gid;
 	char shown[SHOWN_ROOM];
 
 	if (owner || group)
-		return fail("set %s of %s: %m", owner ? "owner" : "group", seat_shown(s, shown));
+		return fail("set %s of %s: %m", owner ? "owner" : "group", entry_shown(s, shown));
 	warn_not_kept(p, &p->warned_owner, s, "owner");
 	return 0;
 }
 
 /* The entry is stored although some metadata is missing.  With --remove-source-files it fails,
  * because the source must not be removed then. */
-static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
+static int report_unkept(struct place *p, mode_t mode, const struct place_entry *s,
 			 const struct failure *why)
 {
 	char path[EVENT_PATH_MAX];
@@ -365,7 +366,7 @@ static int report_unkept(struct place *p, mode_t mode, const struct seat *s,
 
 /* ---- attributes of a replaced file ----------------------------------------------------- */
 
-static bool keep_xattrs(struct place *p, int fd, int old, const struct seat *s)
+static bool keep_xattrs(struct place *p, int fd, int old, const struct place_entry *s)
 {
 	if (xattrs_keep(fd, old))
 		return true;
@@ -391,7 +392,7 @@ static void narrow_mode(const struct place *p, int fd, const struct metadata *m,
 /* Sets x, and what is preserved of a replaced file.  If an ACL could not be set, removes from *mode
  * the rights that it would have denied the group.  *now becomes the stat after that. */
 static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, const struct xattrs *x,
-			  const struct seat *s, mode_t *mode, struct stat *now)
+			  const struct place_entry *s, mode_t *mode, struct stat *now)
 {
 	struct failure why;
 	char shown[SHOWN_ROOM];
@@ -400,7 +401,7 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 
 	if (m->replaced_fd >= 0 && !keep_xattrs(p, fd, m->replaced_fd, s))
 		group = xattrs_group_without_acl(fd, m->replaced_fd);
-	if (metadata_has_xattrs(p) && xattrs_set(fd, seat_shown(s, shown), x, p->rules)) {
+	if (metadata_has_xattrs(p) && xattrs_set(fd, entry_shown(s, shown), x, p->rules)) {
 		why = *failed();
 		if (p->rules->acls)
 			group &= xattrs_group_without(fd, x);
@@ -408,12 +409,12 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 	}
 	*mode &= ~(mode_t)S_IRWXG | group << 3;
 	if ((m->replaced_fd >= 0 || metadata_has_xattrs(p)) && fstat(fd, now))
-		return fail("stat %s: %m", seat_shown(s, shown));
+		return fail("stat %s: %m", entry_shown(s, shown));
 	return ret ? fail_again(&why) : 0;
 }
 
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
-		 const struct xattrs *x, const struct seat *s)
+		 const struct xattrs *x, const struct place_entry *s)
 {
 	struct stat now = *st;
 	struct failure first;
@@ -437,7 +438,7 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 		keep_first_failure(&first, &any);
 	if (m->has_times && set_times(p, fd, m->times) &&
 	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
-		fail("set times of %s: %s", seat_shown(s, shown), metadata_error_text(p));
+		fail("set times of %s: %s", entry_shown(s, shown), metadata_error_text(p));
 		keep_first_failure(&first, &any);
 	}
 	return any ? report_unkept(p, st->st_mode, s, &first) : 0;

@@ -12,12 +12,12 @@
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
 /* fs: before anything was allocated; NULL: unknown. */
-static int fail_no_room(const struct seat *s, const struct statfs *fs, uint64_t size)
+static int fail_no_room(const struct place_entry *s, const struct statfs *fs, uint64_t size)
 {
 	char shown[SHOWN_ROOM];
 	uint64_t left;
 
-	seat_shown(s, shown);
+	entry_shown(s, shown);
 	if (!fs || errno != ENOSPC)
 		return fail("write %s: %m", shown);
 	left = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize;
@@ -25,7 +25,7 @@ static int fail_no_room(const struct seat *s, const struct statfs *fs, uint64_t 
 		    (size + MIB - 1) / MIB, left / MIB);
 }
 
-int room_reserve(const struct seat *s, int fd, uint64_t size)
+int room_reserve(const struct place_entry *s, int fd, uint64_t size)
 {
 	unsigned long type;
 	struct statfs fs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A seat: one name in a held directory.  What is stored there gets its name here, as its last
- * step. */
+/* An entry: one name in a held directory, which something has or is to get.  Whole files get it
+ * here, as their last step. */
 
 #include "copy/place/place_impl.h"
 
@@ -27,7 +27,7 @@ static int check_name(const char *name)
 	return fail_as(OUT_PROTOCOL, "the peer sends %s, which is not a valid file name", name);
 }
 
-static int open_seat_at_top(struct place *p, const struct record_file *r, struct seat *s)
+static int open_entry_at_top(struct place *p, const struct record_file *r, struct place_entry *s)
 {
 	const struct dst *dst = &p->dst;
 	bool is_dir;
@@ -48,7 +48,7 @@ static int open_seat_at_top(struct place *p, const struct record_file *r, struct
 	return check_name(r->name) || place_claim(p, r->name) ? -1 : 0;
 }
 
-static int open_seat_below(struct place_dir *d, const struct record_file *r, struct seat *s)
+static int open_entry_below(struct place_dir *d, const struct record_file *r, struct place_entry *s)
 {
 	if (check_name(r->name) || dir_add_source_name(d, r->name))
 		return -1;
@@ -58,20 +58,21 @@ static int open_seat_below(struct place_dir *d, const struct record_file *r, str
 	return s->dirfd < 0 ? -1 : 0;
 }
 
-int seat_open(struct place *p, struct place_dir *d, const struct record_file *r, struct seat *s)
+int entry_open(struct place *p, struct place_dir *d, const struct record_file *r,
+	       struct place_entry *s)
 {
-	*s = (struct seat){.place = p, .dir = d, .dirfd = -1, .name = r->name};
-	if (d ? open_seat_below(d, r, s) : open_seat_at_top(p, r, s))
+	*s = (struct place_entry){.place = p, .dir = d, .dirfd = -1, .name = r->name};
+	if (d ? open_entry_below(d, r, s) : open_entry_at_top(p, r, s))
 		return -1;
 	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
 			     (s->name == p->dst.name ||
 			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
 		return 0;
-	seat_close(s);
+	entry_close(s);
 	return -1;
 }
 
-void seat_close(struct seat *s)
+void entry_close(struct place_entry *s)
 {
 	if (s->dir && s->dirfd >= 0)
 		dir_release(s->dir);
@@ -93,7 +94,7 @@ static void format_dst_path(const struct dst *s, const char *name, char to[stati
 	memcpy(to, path + from, len - from + 1);
 }
 
-const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
+const char *entry_shown(const struct place_entry *s, char to[static SHOWN_ROOM])
 {
 	const struct dst *dst = &s->place->dst;
 	bool is_target = s->name == dst->name || dst->by_path;
@@ -108,30 +109,30 @@ const char *seat_shown(const struct seat *s, char to[static SHOWN_ROOM])
 const char *place_shown(struct place *p, struct place_dir *d, const char *name,
 			char to[static SHOWN_ROOM])
 {
-	struct seat s = {.place = p, .dir = d, .name = name};
+	struct place_entry s = {.place = p, .dir = d, .name = name};
 
 	pthread_mutex_lock(&p->lock);
 	if (!d && !p->is_dir)
 		s.name = p->dst.name;
 	pthread_mutex_unlock(&p->lock);
-	return seat_shown(&s, to);
+	return entry_shown(&s, to);
 }
 
-int seat_fail(const struct seat *s, const char *what)
+int entry_fail(const struct place_entry *s, const char *what)
 {
 	char shown[SHOWN_ROOM];
 
-	return fail("%s %s: %m", what, seat_shown(s, shown));
+	return fail("%s %s: %m", what, entry_shown(s, shown));
 }
 
-int seat_sync_dir(const struct seat *s)
+int entry_sync_dir(const struct place_entry *s)
 {
 	if (!s->place->rules->fsync || dir_sync(s->dirfd) == 0)
 		return 0;
-	return seat_fail(s, "fsync the directory of");
+	return entry_fail(s, "fsync the directory of");
 }
 
-int seat_look(const struct seat *s, struct stat *st)
+int entry_look(const struct place_entry *s, struct stat *st)
 {
 	char shown[SHOWN_ROOM];
 
@@ -139,19 +140,19 @@ int seat_look(const struct seat *s, struct stat *st)
 		return 0;
 	if (fstatat(s->dirfd, s->name, st, AT_SYMLINK_NOFOLLOW) == 0)
 		return 1;
-	return errno == ENOENT ? 0 : fail("stat %s: %m", seat_shown(s, shown));
+	return errno == ENOENT ? 0 : fail("stat %s: %m", entry_shown(s, shown));
 }
 
 /* ---- leftovers of earlier runs -------------------------------------------------------------- */
 
-static struct place_dir *get_seat_dir(const struct seat *s)
+static struct place_dir *get_entry_dir(const struct place_entry *s)
 {
 	return s->dir ? s->dir : s->place->top;
 }
 
-void seat_sweep(const struct seat *s)
+void entry_sweep(const struct place_entry *s)
 {
-	struct place_dir *d = get_seat_dir(s);
+	struct place_dir *d = get_entry_dir(s);
 
 	if (!atomic_load_explicit(&d->unswept, memory_order_acquire))
 		return;
@@ -163,12 +164,12 @@ void seat_sweep(const struct seat *s)
 	pthread_mutex_unlock(&s->place->sweep_lock);
 }
 
-void seat_forget_leftovers(const struct seat *s)
+void entry_forget_leftovers(const struct place_entry *s)
 {
 	if (s->place->rules->dry_run)
 		return;
-	seat_sweep(s);
-	if (get_seat_dir(s)->has_temporaries)
+	entry_sweep(s);
+	if (get_entry_dir(s)->has_temporaries)
 		temporary_forget(s->dirfd, s->name, s->place->uid);
 }
 
@@ -181,7 +182,8 @@ static bool may_have_acl(int dirfd)
 	       (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
-int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bool *predicted)
+int entry_stat_new(const struct place_entry *s, int fd, mode_t mode, struct stat *st,
+		   bool *predicted)
 {
 	struct place_dir *d = s->dir;
 
@@ -213,7 +215,7 @@ int seat_stat_new(const struct seat *s, int fd, mode_t mode, struct stat *st, bo
 /* ---- giving a whole file its name ----------------------------------------------------------- */
 
 /* For a file system without RENAME_NOREPLACE. */
-static int link_new(const struct seat *s, const char *as)
+static int link_new(const struct place_entry *s, const char *as)
 {
 	struct stat st;
 
@@ -229,7 +231,7 @@ static int link_new(const struct seat *s, const char *as)
 }
 
 /* Renames without replacing anything.  -1 with errno, EEXIST: the name exists. */
-static int rename_new(const struct seat *s, const char *as)
+static int rename_new(const struct place_entry *s, const char *as)
 {
 	if (syscall(SYS_renameat2, s->dirfd, as, s->dirfd, s->name, RENAME_NOREPLACE) == 0)
 		return 0;
@@ -237,7 +239,7 @@ static int rename_new(const struct seat *s, const char *as)
 }
 
 /* -1 with errno; -2 with a failure. */
-static int rename_over(const struct seat *s, const char *as, bool clears)
+static int rename_over(const struct place_entry *s, const char *as, bool clears)
 {
 	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
 		return 0;
@@ -246,19 +248,19 @@ static int rename_over(const struct seat *s, const char *as, bool clears)
 	return delete_in_the_way(s) ? -2 : renameat(s->dirfd, as, s->dirfd, s->name);
 }
 
-int seat_rename(const struct seat *s, const char *as, const struct stat *old, bool clears)
+int entry_rename(const struct place_entry *s, const char *as, const struct stat *old, bool clears)
 {
 	char shown[SHOWN_ROOM];
 	int ret;
 
-	if (old && seat_check_replacing(s, old))
+	if (old && entry_check_replacing(s, old))
 		return -1;
 	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) &&
-	    backup_make_of_seat(s, false))
+	    backup_make_of_entry(s, false))
 		return -1;
 	ret = old ? 1 : rename_new(s, as);
 	if (ret < 0 && errno == EEXIST) {
-		if (seat_check_folding(s))
+		if (entry_check_folding(s))
 			return -1;
 		ret = 1; /* another run created it: the last rename wins */
 	}
@@ -268,11 +270,11 @@ int seat_rename(const struct seat *s, const char *as, const struct stat *old, bo
 		return -1;
 	if (ret == 0)
 		return 0;
-	return errno == ENOENT ? 1 : fail("rename to %s: %m", seat_shown(s, shown));
+	return errno == ENOENT ? 1 : fail("rename to %s: %m", entry_shown(s, shown));
 }
 
 /* 1: something has that name by now, and t has a random name instead. */
-static int link_nameless(const struct seat *s, struct temporary *t)
+static int link_nameless(const struct place_entry *s, struct temporary *t)
 {
 	struct place *p = s->place;
 
@@ -280,13 +282,13 @@ static int link_nameless(const struct seat *s, struct temporary *t)
 		t->nameless = false;
 		/* In a directory that existed before, an earlier run may have left a temporary. */
 		if (!s->dir || !s->dir->fresh)
-			seat_forget_leftovers(s);
+			entry_forget_leftovers(s);
 		return 0;
 	}
-	if (errno == EEXIST && seat_check_folding(s))
+	if (errno == EEXIST && entry_check_folding(s))
 		return -1;
 	if (errno != EEXIST || temporary_give_name(t, s->dirfd, s->name, p->uid, p->proc))
-		return seat_fail(s, "create");
+		return entry_fail(s, "create");
 	return 1;
 }
 
@@ -302,13 +304,13 @@ static bool is_nameless_synced(int fd)
 
 /* named: t already has its final name.  If the fsync fails, that name is removed: the file has the
  * source's size and mtime, so the next run would take it for whole. */
-static int sync_named(const struct seat *s, const struct temporary *t, bool named)
+static int sync_named(const struct place_entry *s, const struct temporary *t, bool named)
 {
 	struct stat mine, now;
 
 	if (!s->place->rules->fsync || is_nameless_synced(t->fd) || outlet_sync(t->fd) == 0)
 		return 0;
-	seat_fail(s, "fsync");
+	entry_fail(s, "fsync");
 	if (named && fstat(t->fd, &mine) == 0 &&
 	    fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    now.st_ino == mine.st_ino && now.st_dev == mine.st_dev)
@@ -316,7 +318,7 @@ static int sync_named(const struct seat *s, const struct temporary *t, bool name
 	return -1;
 }
 
-int seat_take_name(const struct seat *s, struct temporary *t, const struct stat *old)
+int entry_take_name(const struct place_entry *s, struct temporary *t, const struct stat *old)
 {
 	bool clears = s->dir || s->place->rules->recursive;
 	struct stat now;
@@ -328,8 +330,8 @@ int seat_take_name(const struct seat *s, struct temporary *t, const struct stat 
 			return -1;
 		if (ret == 0)
 			return 0;
-		old = seat_look(s, &now) > 0 ? &now : NULL;
+		old = entry_look(s, &now) > 0 ? &now : NULL;
 	}
-	ret = seat_rename(s, t->name, old, clears);
-	return ret > 0 ? seat_fail(s, "rename to") : ret;
+	ret = entry_rename(s, t->name, old, clears);
+	return ret > 0 ? entry_fail(s, "rename to") : ret;
 }
