@@ -331,6 +331,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 
 EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
+	const struct personality *p = &host_get()->adapter;
 	struct cm_id *c = cm_id_of(id);
 
 	FAIL_IF_ORDERED(-1);
@@ -339,6 +340,8 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 		errno = EINVAL;
 		return -1;
 	}
+	/* cma_resolve_iboe_route() derives the packet lifetime from it. */
+	c->path_timeout = c->ack_timeout && p->ethernet ? c->ack_timeout : (uint8_t)p->ack_timeout;
 	engine_lock();
 	c->state = CM_ROUTE;
 	cm_report(c, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL);

@@ -51,7 +51,8 @@ struct cm_id {
 	enum cm_state state;
 	struct engine_watch bound; /* fd: the bound socket, or -1 */
 	struct link *link;
-	uint8_t ack_timeout; /* of rdma_set_option(); 0: the adapter's */
+	/* Of this end's queue pair, as rdma_set_option() has it (0: not set), and of the path. */
+	uint8_t ack_timeout, path_timeout;
 	bool reported_end; /* DISCONNECTED was queued */
 	unsigned taken; /* events that were taken and not acknowledged */
 	const struct host_address *peer; /* of the address that was resolved */

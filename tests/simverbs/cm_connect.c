@@ -120,13 +120,13 @@ void cm_hang_up(struct cm_id *c)
 }
 
 /* As the request has it, for both ends; but for receivers that are not ready, as the other end has
- * it. */
+ * it. An end's own ACK timeout counts for its sends only (rdma_set_ack_timeout()). */
 static void set_retries(struct cm_id *c, uint8_t rnr_retry_count)
 {
 	struct remote *r = &c->link->remote;
 
 	r->retry_count = c->request.connect.retry_count;
-	r->ack_timeout = c->request.connect.ack_timeout;
+	r->ack_timeout = c->ack_timeout ? c->ack_timeout : c->request.connect.ack_timeout;
 	r->rnr_retry_count = rnr_retry_count;
 }
 
@@ -251,7 +251,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	c->request = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REQ};
 	c->request.connect.from = id->route.addr.src_storage;
 	c->request.connect.to = id->route.addr.dst_storage;
-	c->request.connect.ack_timeout = c->ack_timeout ? c->ack_timeout : (uint8_t)p->ack_timeout;
+	c->request.connect.ack_timeout = c->path_timeout;
 	if (set_param(c, &c->request, param, p->req_private))
 		return -1;
 	engine_lock();

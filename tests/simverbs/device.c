@@ -130,6 +130,7 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 		return ordered;
 	(void)context;
 	*attr = (struct ibv_device_attr){
+		.vendor_id = p->vendor_id,
 		.max_mr_size = p->max_mr_size,
 		.page_size_cap = 0xfffff000,
 		.max_qp = 131072,

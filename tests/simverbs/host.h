@@ -25,6 +25,7 @@ enum { HOST_ADDRESSES = 16, HOST_NAME = 64, HOST_PATH = 512 };
 struct personality {
 	char device[HOST_NAME];
 	char driver[HOST_NAME];
+	uint32_t vendor_id;
 	bool iwarp;
 	bool ethernet;
 	uint32_t max_qp_wr, max_sge, max_inline, max_cqe, max_mr;

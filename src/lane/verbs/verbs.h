@@ -4,8 +4,8 @@
 
 /*
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
- * them), verbs_equip.c (queues and memory), verbs_connect.c (connects) and verbs_listen.c (finds
- * callers). For the files of this folder only.
+ * them), verbs_equip.c (queues and memory), verbs_connect.c (connects), verbs_options.c (times and
+ * retries) and verbs_listen.c (finds callers). For the files of this folder only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -24,6 +24,7 @@
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include "base/fail.h"
+#include "host/adapter.h"
 #include "lane/connect.h"
 #include "lane/patience.h"
 #include "lane/pool.h"
@@ -63,6 +64,14 @@ struct arrival {
 	uint32_t len; /* bytes that arrived, with the head */
 };
 
+/* What verbs_examine() found. */
+struct verbs_adapter {
+	enum adapter_kind kind;
+	bool rxe, siw; /* the kernel's software adapters */
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+};
+
 struct verbs {
 	struct wire wire;
 	struct lane *lane;
@@ -75,6 +84,7 @@ struct verbs {
 
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
+	struct verbs_adapter adapter;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
@@ -137,6 +147,17 @@ int verbs_progress(struct verbs *v, uint64_t until_ms);
 /* Breaks the wire for this reason, unless it is broken already. */
 int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), cold));
+
+/* ---- verbs_options.c ---- */
+
+/* Reads what the adapter of v->id is, into v->adapter. */
+int verbs_examine(struct verbs *v);
+/* Sets the options of v->id, once v->adapter is known: before the route is resolved (cma.c derives
+ * the peer's ACK timeout from ours then), or before the connection is accepted. An option that the
+ * kernel does not have stays as it is. */
+void verbs_set_options(struct verbs *v);
+/* How often the adapter sends again what is not acknowledged. */
+uint8_t verbs_retry_count(const struct verbs *v);
 
 /* ---- verbs_equip.c ---- */
 

@@ -27,7 +27,6 @@
 enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
-	RETRIES = 6, /* the largest value, 7, means infinite on rxe */
 };
 
 bool verbs_built(void)
@@ -208,8 +207,7 @@ static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_place place,
 		       uint64_t deadline_ms)
 {
-	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	bool nudges = iwarp && !v->accepting;
+	bool nudges = v->adapter.kind == ADAPTER_IWARP && !v->accepting;
 	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
 	unsigned least = place == HELLO_SECOND ? 2 : 1;
 
@@ -387,7 +385,7 @@ static void alarm_stop(struct alarm_clock *a)
 
 static int send_request(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
-	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	bool iwarp = v->adapter.kind == ADAPTER_IWARP;
 	uint8_t private[LANE_PRIVATE_SIZE];
 	struct lane_private p = {
 		.lane = (uint16_t)lane_index(v->lane),
@@ -399,7 +397,7 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 		.private_data = private,
 		.private_data_len = sizeof private,
 		.flow_control = 1,
-		.retry_count = RETRIES,
+		.retry_count = verbs_retry_count(v),
 		.rnr_retry_count = 0,
 		/* Some iWARP adapters read from the peer to open a connection. */
 		.initiator_depth = iwarp,
@@ -438,8 +436,10 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		fail_as(OUT_CONNECT, "connect to %s: failed by an injected fault", v->peer);
 		goto failed;
 	}
-	if (open_id(v) || resolve_address(v, from, to, deadline_ms) ||
-	    resolve_route(v, deadline_ms))
+	if (open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
+		goto failed;
+	verbs_set_options(v);
+	if (resolve_route(v, deadline_ms))
 		goto failed;
 	name_wire(v);
 	if (verbs_equip(v) || send_request(v, key, deadline_ms) ||
@@ -476,6 +476,7 @@ static int accept_request(struct verbs *v)
 		.rnr_retry_count = 0,
 	};
 
+	verbs_set_options(v);
 	if (rdma_accept(v->id, &param))
 		return fail_as(OUT_CONNECT, "accept a connection from %s: %m", v->peer);
 	return 0;
@@ -518,7 +519,8 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
-	if (check_request(v, &c->request) || verbs_equip(v) || accept_request(v)) {
+	if (check_request(v, &c->request) || verbs_examine(v) || verbs_equip(v) ||
+	    accept_request(v)) {
 		reject_request(v);
 		goto failed;
 	}

@@ -92,28 +92,21 @@ static uint32_t count_receives(const struct verbs *v)
 /* Checks the device's limits against what this lane needs. */
 static int check_device(struct verbs *v)
 {
-	struct ibv_device_attr dev;
-	struct ibv_port_attr port;
+	const struct ibv_device_attr *dev = &v->adapter.device;
 	uint32_t message = LANE_HEAD + v->pool->size;
 
-	errno = abs(ibv_query_device(v->id->verbs, &dev));
-	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "query %s: %m", device_name(v));
-	errno = abs(ibv_query_port(v->id->verbs, v->id->port_num, &port));
-	if (errno)
-		return verbs_fail(v, OUT_TRANSPORT, "query the port of %s: %m", device_name(v));
-	if (port.max_msg_sz < message)
+	if (v->adapter.port.max_msg_sz < message)
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "%s sends messages of at most %u bytes, a block needs %u",
-				  device_name(v), port.max_msg_sz, message);
-	if (dev.max_qp_wr < 0 || (uint32_t)dev.max_qp_wr < count_receives(v))
+				  device_name(v), v->adapter.port.max_msg_sz, message);
+	if (dev->max_qp_wr < 0 || (uint32_t)dev->max_qp_wr < count_receives(v))
 		return verbs_fail(
 			v, OUT_TRANSPORT,
 			"%s allows %d receives per queue pair, a depth of %u (--depth) needs %u",
-			device_name(v), dev.max_qp_wr, v->depth, count_receives(v));
+			device_name(v), dev->max_qp_wr, v->depth, count_receives(v));
 	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
-	if (v->sends_max > (uint32_t)dev.max_qp_wr)
-		v->sends_max = (uint32_t)dev.max_qp_wr;
+	if (v->sends_max > (uint32_t)dev->max_qp_wr)
+		v->sends_max = (uint32_t)dev->max_qp_wr;
 	return verbs_op_check(v);
 }
 

@@ -14,16 +14,14 @@ const char *verbs_op_text(enum rdma_op op)
 
 int verbs_op_check(struct verbs *v)
 {
-	struct ibv_device *dev = v->id->verbs->device;
-
-	if (v->op != RDMA_OP_WRITE_IMM || dev->transport_type != IBV_TRANSPORT_IWARP)
+	if (v->op != RDMA_OP_WRITE_IMM || v->adapter.kind != ADAPTER_IWARP)
 		return 0;
 	/* RFC 7306 adds it, but verbs do not show which adapters implement that. */
 	return verbs_fail(
 		v, OUT_TRANSPORT,
 		"%s is iWARP, which has no RDMA WRITE WITH IMMEDIATE: use --rdma-op=write-send or "
 		"--rdma-op=send",
-		ibv_get_device_name(dev));
+		ibv_get_device_name(v->id->verbs->device));
 }
 
 /* ---- source ------------------------------------------------------------------------- */

@@ -16,7 +16,8 @@
 struct host near, far;
 unsigned slow = 1;
 enum rdma_op door_op = RDMA_OP_SEND;
-bool door_iwarp;
+bool door_iwarp, door_software;
+const char *door_adapter = "";
 
 static void read_op(void)
 {
@@ -56,7 +57,12 @@ bool hosts_find(void)
 		near = (struct host){.address = getenv("SLUICE_TEST_NEAR")};
 		far = (struct host){.address = getenv("SLUICE_TEST_FAR")};
 	}
-	door_iwarp = transport && (strcmp(transport, "siw") == 0 || (sim && strstr(sim, "iwarp")));
+	door_adapter = transport && strcmp(transport, "sim") == 0 && sim ? sim
+		       : transport                                       ? transport
+									 : "";
+	door_iwarp = strcmp(door_adapter, "siw") == 0 || strstr(door_adapter, "iwarp");
+	door_software =
+		strncmp(door_adapter, "rxe", 3) == 0 || strncmp(door_adapter, "siw", 3) == 0;
 	if (getenv("SLUICE_LAB"))
 		slow = 3;
 	read_op();

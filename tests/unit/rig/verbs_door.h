@@ -31,6 +31,10 @@ extern enum rdma_op door_op;
 
 /* The adapter is an iWARP adapter: it has no write with immediate. */
 extern bool door_iwarp;
+/* It is rxe or siw, also simulated. */
+extern bool door_software;
+/* "rxe", "connectx-ib"; "device" */
+extern const char *door_adapter;
 
 /* Sets all of these. False when no hosts are named. */
 bool hosts_find(void);

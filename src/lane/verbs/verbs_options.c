@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What a connection asks of its adapter before it connects: times and retries. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include "base/log.h"
+#include "lane/verbs/verbs.h"
+
+enum {
+	/* ib_device_attr.vendor_id, drivers/infiniband/sw of Linux: rxe/rxe_param.h, siw/siw.h */
+	RXE_VENDOR = 0xffffff,
+	SIW_VENDOR = 0x626d74,
+	/* The most that its 3 bits hold, as with perftest (DEF_RETRY_COUNT) and NCCL
+	 * (IB_RETRY_CNT). rxe repeats for ever then (rxe_comp.c, rxe_completer()). */
+	RETRIES = 7,
+	RETRIES_RXE = 6,
+	/* An ACK timeout of n is 4.096 us * 2^n (rdma_set_option(3)): 67 ms, and 1.07 s. */
+	ACK_UNIT_NS = 4096,
+	ACK_TIMEOUT_ROCE = 14,
+	ACK_TIMEOUT_IB = 18,
+};
+
+int verbs_examine(struct verbs *v)
+{
+	struct verbs_adapter *a = &v->adapter;
+	const char *name = ibv_get_device_name(v->id->verbs->device);
+	bool iwarp = v->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+
+	errno = abs(ibv_query_device(v->id->verbs, &a->device));
+	if (errno)
+		return verbs_fail(v, OUT_TRANSPORT, "query %s: %m", name);
+	errno = abs(ibv_query_port(v->id->verbs, v->id->port_num, &a->port));
+	if (errno)
+		return verbs_fail(v, OUT_TRANSPORT, "query the port of %s: %m", name);
+	a->kind = iwarp                                           ? ADAPTER_IWARP
+		  : a->port.link_layer == IBV_LINK_LAYER_ETHERNET ? ADAPTER_ROCE
+								  : ADAPTER_INFINIBAND;
+	a->rxe = a->kind == ADAPTER_ROCE && a->device.vendor_id == RXE_VENDOR;
+	a->siw = a->kind == ADAPTER_IWARP && a->device.vendor_id == SIW_VENDOR;
+	return 0;
+}
+
+uint8_t verbs_retry_count(const struct verbs *v)
+{
+	return v->adapter.rxe ? RETRIES_RXE : RETRIES;
+}
+
+/*
+ * How long an adapter waits for an acknowledgement before it sends again; 0: leave that to the
+ * connection manager.
+ *
+ * A receiver asks for packets that are missing before the last one that came. So only the loss of
+ * the last packets, or of their acknowledgements, costs this time. The connection manager takes
+ * 2.1 s for RoCE (cma.c of Linux 6.1: packet lifetime 18, and 1 more; 0.5 s in later ones), where
+ * congested switches drop packets. RoCE has perftest's value (DEF_QP_TIME 14), which is above the
+ * round-trip times of a continent. A lane that breaks because of it is mended. An adapter with a
+ * larger minimum uses that (ConnectX-2: about 500 ms, RAMCloud's wiki).
+ *
+ * InfiniBand holds packets up instead of dropping them. UCX takes 1 s, which was too little for
+ * JUWELS Booster (picongpu #4288), and NCCL 4.3 s (IB_TIMEOUT 20). There the value is the largest
+ * with which all tries fit into half of the lane's timeout, and at most UCX's.
+ *
+ * rxe's acknowledgements are made by a processor of the peer, which may be busy, and iWARP has
+ * TCP's retransmissions.
+ */
+static uint8_t choose_ack_timeout(const struct verbs *v)
+{
+	uint64_t half_ns = (uint64_t)lane_timeout_ms(v->lane) * 1000000 / 2;
+	uint8_t n = ACK_TIMEOUT_IB;
+
+	if (v->adapter.kind == ADAPTER_IWARP || v->adapter.rxe)
+		return 0;
+	if (v->adapter.kind == ADAPTER_ROCE)
+		return ACK_TIMEOUT_ROCE;
+	while (n > ACK_TIMEOUT_ROCE && ((RETRIES + 1ULL) * ACK_UNIT_NS << n) > half_ns)
+		n--;
+	return n;
+}
+
+/* The kernel applies the ACK timeout to this end's queue pair only (rdma_set_ack_timeout(), since
+ * Linux 5.1). Older ones report ENOSYS, and continue with their own value. */
+void verbs_set_options(struct verbs *v)
+{
+	uint8_t n = choose_ack_timeout(v);
+
+	if (n && rdma_set_option(v->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &n, sizeof n))
+		log_debug("%s: set the ACK timeout: %m", v->peer);
+}
