@@ -201,18 +201,29 @@ struct backup_move {
 	const char *dir; /* of from_dirfd from the top, of to_dirfd below --backup-dir */
 };
 
-/* rename(2) does nothing if both names are hard links to one inode.  -1 with errno. */
-static int remove_linked_name(const struct backup_move *m)
+/* Are both names hard links to one inode?  1 yes, 0 no, -1 with errno. */
+static int is_linked_to_backup(const struct backup_move *m)
 {
 	struct stat original, backup;
 
-	if (fstatat(m->from_dirfd, m->name, &original, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : -1;
 	if (fstatat(m->to_dirfd, m->backup_name, &backup, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -1;
+	if (fstatat(m->from_dirfd, m->name, &original, AT_SYMLINK_NOFOLLOW))
 		return -1;
-	if (original.st_dev != backup.st_dev || original.st_ino != backup.st_ino)
-		return 0;
-	return unlinkat(m->from_dirfd, m->name, 0) && errno != ENOENT ? -1 : 0;
+	return original.st_dev == backup.st_dev && original.st_ino == backup.st_ino;
+}
+
+/* -1 with errno, and then the name is still there. */
+static int rename_to_backup(const struct backup_move *m)
+{
+	int linked = is_linked_to_backup(m);
+
+	if (linked < 0)
+		return -1;
+	/* rename(2) does nothing if both names are hard links to one inode. */
+	if (linked)
+		return unlinkat(m->from_dirfd, m->name, 0);
+	return renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name);
 }
 
 static int move_to_backup(const struct backup_move *m, bool moved)
@@ -223,7 +234,7 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 	snprintf(in, sizeof in, "%s%s%s", m->place->rules->backup_dir,
 		 *m->place->rules->backup_dir && *m->dir ? "/" : "", m->dir);
 	for (int i = 0; i < TRIES; i++) {
-		ret = moved ? renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name)
+		ret = moved ? rename_to_backup(m)
 			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
 		if (ret == 0)
 			break;
@@ -238,8 +249,6 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 		else
 			errno = EEXIST; /* in case this was the last try */
 	}
-	if (moved && ret == 0)
-		ret = remove_linked_name(m);
 	if (ret == 0)
 		return 0;
 	if (errno == EXDEV && *m->place->rules->backup_dir)
