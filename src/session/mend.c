@@ -20,7 +20,10 @@
 #include "lane/tcp/tcp_connect.h"
 #include "session/session_impl.h"
 
-enum { DOUBLED_MOST = 7 }; /* how often RDMA_TRY_MS is doubled at most: to 256 s */
+enum {
+	DOUBLED_MOST = 7, /* how often RDMA_TRY_MS is doubled at most: to 256 s */
+	RETRY_FIRST_MS = 20, /* before the second repetition of an attempt; then twice as long */
+};
 
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms)
 {
@@ -144,14 +147,28 @@ static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t 
 enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
-	uint32_t epoch = begin_attempt(e);
+	enum attempt_result result;
 	struct wire *w;
+	int rc, pause_ms = 0;
 
-	if (epoch == UINT32_MAX)
-		return fail_out_of_epochs(e);
-	if (verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w) < 0)
-		return attempt_failed(e, epoch);
-	return attach_wire(e, epoch, w, TRANSPORT_RDMA);
+	do {
+		uint32_t epoch = begin_attempt(e);
+
+		if (epoch == UINT32_MAX)
+			return fail_out_of_epochs(e);
+		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w);
+		if (rc == 0)
+			return attach_wire(e, epoch, w, TRANSPORT_RDMA);
+		result = attempt_failed(e, epoch);
+		if (rc < 0 || result != ATTEMPT_FAILED || clock_left(deadline_ms) <= pause_ms)
+			break;
+		if (pause_ms && lane_end_pause(e, pause_ms) < 0)
+			return ATTEMPT_FATAL;
+		pause_ms = !pause_ms                  ? RETRY_FIRST_MS
+			   : pause_ms < DIAL_PAUSE_MS ? 2 * pause_ms
+						      : pause_ms;
+	} while (clock_left(deadline_ms) > 0);
+	return result;
 }
 
 enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, unsigned n,

@@ -71,6 +71,27 @@ def test_a_call_that_fails_leaves_tcp(bench, tmp_path, call, errno, n):
     assert r.code == 0, r.errors()
 
 
+def stream(bench, tmp_path, fault, *options, transport="--transport=auto", blocks=40):
+    """One stream from a process with the fault to one without it."""
+    data = pattern(blocks * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    sink = bench.receive(*options, tmp_path / "out", transport=transport)
+    source = bench.send(sink.port, "-v", *options, tmp_path / "in", transport=transport, env={"SIMVERBS_FAULT": fault})
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    return source.errors() + sink.errors()
+
+
+# enum rdma_cm_event_type: ADDR_ERROR, ROUTE_ERROR, UNREACHABLE, REJECTED (stale connection), ADDR_CHANGE
+@pytest.mark.parametrize("event, what, status", [
+    ("ADDR_RESOLVED", 1, -113), ("ROUTE_RESOLVED", 3, -110), ("ESTABLISHED", 7, -110), ("ESTABLISHED", 8, 10)])
+def test_a_failure_that_may_pass_costs_another_attempt(bench, tmp_path, event, what, status):
+    begun = time.monotonic()
+    said = stream(bench, tmp_path, "event:%s,n=1,as=%d,status=%d" % (event, what, status))
+    assert "over TCP" not in said and "reconnected" not in said, said
+    assert time.monotonic() - begun < 5, said
+
+
 @pytest.mark.parametrize("event", ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
 # enum rdma_cm_event_type: ADDR_ERROR, ROUTE_ERROR, CONNECT_ERROR, UNREACHABLE, REJECTED (stale), DEVICE_REMOVAL
 @pytest.mark.parametrize("what, status", [(1, -110), (3, -110), (6, -22), (7, -110), (8, 10), (11, 0)])
@@ -85,3 +106,13 @@ def test_an_event_other_than_the_expected_leaves_tcp(bench, tmp_path, event, wha
 def test_a_lost_message_of_the_connection_manager(bench, tmp_path, kind):
     r = copy(bench, tmp_path, "lose:%s,n=1" % kind, transport="--transport=auto")
     assert r.code == 0, r.errors()
+
+
+@pytest.mark.skipif(IWARP, reason="iWARP has no such message")
+@pytest.mark.may_skip("any", "iWARP has no such message", on="sim")
+def test_a_lost_rtu_costs_no_time(bench, tmp_path):
+    """The accepting end sees the caller's hello, and takes the connection for established."""
+    begun = time.monotonic()
+    r = copy(bench, tmp_path, "lose:RTU,n=1", transport="--transport=auto")
+    assert r.code == 0 and "over TCP" not in r.errors(), r.errors()
+    assert time.monotonic() - begun < 4, r.errors()  # REP would be repeated after 4.3 s

@@ -373,6 +373,25 @@ out:
 	return rc;
 }
 
+/* ib_cm_notify(): what arrived shows that the peer has the reply, though no RTU came. */
+EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
+{
+	struct cm_id *c = cm_id_of(id);
+	int rc = -1;
+
+	FAIL_IF_ORDERED(-1);
+	engine_lock();
+	errno = c->state == CM_CONNECTED ? EISCONN : EINVAL;
+	if (event == IBV_EVENT_COMM_EST && !is_iwarp() && c->state == CM_ACCEPTED) {
+		c->state = CM_CONNECTED;
+		engine_cancel(&c->timer);
+		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+		rc = 0;
+	}
+	engine_unlock();
+	return rc;
+}
+
 EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	struct message m = {.magic = MESSAGE_MAGIC, .kind = MESSAGE_REJ};

@@ -306,6 +306,12 @@ static int take_connection_events(struct verbs *v)
 		rdma_ack_cm_event(e);
 		if (what == RDMA_CM_EVENT_DISCONNECTED || what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			fail_disconnected(v, what);
+		else if (what == RDMA_CM_EVENT_ESTABLISHED)
+			v->established = true;
+		else if (what == RDMA_CM_EVENT_REJECTED || what == RDMA_CM_EVENT_UNREACHABLE ||
+			 what == RDMA_CM_EVENT_CONNECT_ERROR)
+			verbs_fail(v, OUT_PEER_LOST, "connect to %s: %s", v->peer,
+				   rdma_event_str(what));
 	}
 	return v->why.code ? fail_again(&v->why) : 0;
 }

@@ -5,7 +5,8 @@
 /*
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
  * them), verbs_equip.c (queues and memory), verbs_connect.c (connects), verbs_options.c (times and
- * retries) and verbs_listen.c (finds callers). For the files of this folder only.
+ * retries), verbs_event.c (events of the connection manager) and verbs_listen.c (finds callers).
+ * For the files of this folder only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -92,6 +93,8 @@ struct verbs {
 	uint8_t *ring; /* hellos, then credits, then notices */
 	size_t ring_bytes;
 	bool has_qp; /* rdma_create_qp() succeeded */
+	bool established; /* accepting: the event has come */
+	bool may_pass; /* the attempt failed, and another one may succeed soon */
 	bool armed; /* the next completion will make the channel readable */
 	/* iWARP: our connection request has no answer yet, so nothing can be freed */
 	bool request_pending;
@@ -158,6 +161,22 @@ int verbs_examine(struct verbs *v);
 void verbs_set_options(struct verbs *v);
 /* How often the adapter sends again what is not acknowledged. */
 uint8_t verbs_retry_count(const struct verbs *v);
+
+/* ---- verbs_event.c ---- */
+
+struct cm_event {
+	enum rdma_cm_event_type what;
+	int status;
+	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
+};
+/* Waits for the next event of v->id. Skips hints: that a neighbour's address has changed, and that
+ * an earlier connection is forgotten. Returns 0; -1 at the deadline or if the lane was aborted. */
+int verbs_next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out);
+/* Waits for one kind of event. */
+int verbs_expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms);
+/* Fail because of an event or an errno; return -1. */
+int verbs_event_failed(struct verbs *v, const struct cm_event *e);
+int verbs_connect_failed(struct verbs *v, int err);
 
 /* ---- verbs_equip.c ---- */
 

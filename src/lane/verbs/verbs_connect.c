@@ -34,145 +34,6 @@ bool verbs_built(void)
 	return true;
 }
 
-/* ---- events ------------------------------------------------------------------------- */
-
-struct cm_event {
-	enum rdma_cm_event_type what;
-	int status;
-	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
-};
-
-/* Call it before rdma_ack_cm_event(), which frees the private data. */
-static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)
-{
-	const struct rdma_conn_param *p = &e->param.conn;
-
-	*to = (struct lane_refusal){.code = 0};
-	if (e->event == RDMA_CM_EVENT_REJECTED && p->private_data &&
-	    lane_refusal_decode(p->private_data, p->private_data_len, to))
-		*to = (struct lane_refusal){.code = 0};
-}
-
-/* Waits for the next event of the id. Returns 0; -1 at the deadline or if the lane was aborted. */
-static int next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
-{
-	struct pollfd fds[] = {
-		{.fd = v->events->fd, .events = POLLIN},
-		{.fd = lane_abort_fd(v->lane), .events = POLLIN},
-	};
-	struct rdma_cm_event *e;
-
-	while (rdma_get_cm_event(v->events, &e)) {
-		int n;
-
-		if (errno != EAGAIN && errno != EINTR)
-			return fail_as(OUT_CONNECT, "connect to %s: wait for an event: %m",
-				       v->peer);
-		n = poll(fds, 2, clock_left(until_ms));
-		if (n < 0 && errno != EINTR)
-			return fail_as(OUT_CONNECT, "connect to %s: poll: %m", v->peer);
-		if (n > 0 && fds[1].revents)
-			return fail_as(OUT_CONNECT, "connect to %s: the lane was aborted", v->peer);
-		if (n == 0) {
-			errno = ETIMEDOUT;
-			return fail_as(OUT_CONNECT, "connect to %s: no answer in time", v->peer);
-		}
-	}
-	out->what = e->event;
-	out->status = e->status;
-	take_refusal(e, &out->why);
-	rdma_ack_cm_event(e);
-	return 0;
-}
-
-/* Reject reasons of InfiniBand's connection manager (event status). iWARP reports errnos. */
-enum { REJECT_NO_SERVICE = 8, REJECT_BY_CONSUMER = 28 };
-
-static int connect_failed(struct verbs *v, int err)
-{
-	const char *peer = v->peer;
-
-	errno = err;
-	switch (err) {
-	case ENODEV:
-		return fail_as(OUT_TRANSPORT, "connect to %s: no RDMA device on the route", peer);
-	case ENETUNREACH:
-	case EHOSTUNREACH:
-		return fail_as(OUT_CONNECT, "connect to %s: no route to that address", peer);
-	case ECONNREFUSED:
-		return fail_as(OUT_CONNECT, "connect to %s: no RDMA listener on that port", peer);
-	case ECONNRESET:
-		return fail_as(OUT_CONNECT, "connect to %s: refused by the peer", peer);
-	case ETIMEDOUT:
-	case EINTR:
-		/* A lane that had a wire before was let through by firewalls. */
-		return fail_as(OUT_CONNECT, "connect to %s: no answer%s", peer,
-			       lane_had_wire(v->lane)
-				       ? " any more"
-				       : "; does a firewall block RDMA to that port?");
-	default:
-		return fail_as(OUT_CONNECT, "connect to %s: %m", peer);
-	}
-}
-
-/* The peer rejected the request and sent the reason, which concerns its host. */
-static int fail_refused(struct verbs *v, const struct lane_refusal *why)
-{
-	if (why->code == OUT_MEMLOCK)
-		return fail_memlock_on(v->peer, why->limit, why->need);
-	if (why->code == OUT_MEMORY)
-		return fail_as(OUT_CONNECT, "connect to %s: that host is out of memory", v->peer);
-	return fail_as(OUT_CONNECT, "connect to %s: that host's adapter cannot carry this lane",
-		       v->peer);
-}
-
-static int event_failed(struct verbs *v, const struct cm_event *e)
-{
-	switch (e->what) {
-	case RDMA_CM_EVENT_REJECTED:
-		if (e->why.code)
-			return fail_refused(v, &e->why);
-		/* cxgb4 reports both so. */
-		if (e->status == -ECONNREFUSED)
-			return fail_as(OUT_CONNECT,
-				       "connect to %s: no RDMA listener on that port, or refused "
-				       "by the peer",
-				       v->peer);
-		if (e->status < 0)
-			return connect_failed(v, -e->status);
-		if (e->status == REJECT_NO_SERVICE)
-			return connect_failed(v, ECONNREFUSED);
-		if (e->status == REJECT_BY_CONSUMER)
-			return connect_failed(v, ECONNRESET);
-		return fail_as(OUT_CONNECT,
-			       "connect to %s: rejected by the adapter there (reason %d)", v->peer,
-			       e->status);
-	case RDMA_CM_EVENT_DISCONNECTED:
-		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
-			       v->peer);
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		return fail_as(OUT_CONNECT, "connect to %s: the device was removed", v->peer);
-	case RDMA_CM_EVENT_UNREACHABLE:
-		return connect_failed(v, e->status < 0 ? -e->status : ETIMEDOUT);
-	default:
-		if (e->status < 0)
-			return connect_failed(v, -e->status);
-		return fail_as(OUT_CONNECT, "connect to %s: %s", v->peer, rdma_event_str(e->what));
-	}
-}
-
-/* Waits for one kind of event. Address changes do not matter here. */
-static int expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms)
-{
-	struct cm_event e = {0};
-
-	do {
-		if (next_event(v, until_ms, &e))
-			return -1;
-	} while (e.what == RDMA_CM_EVENT_ADDR_CHANGE);
-	return e.what == want ? 0 : event_failed(v, &e);
-}
-
 /* ---- hellos ------------------------------------------------------------------------- */
 
 /*
@@ -318,13 +179,13 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 		if (ms > clock_left(deadline_ms))
 			ms = clock_left(deadline_ms) + 1;
 		if (rdma_resolve_addr(v->id, from ? &own.sa : NULL, &a.sa, ms))
-			return connect_failed(v, errno);
-		if (next_event(v, clock_ms() + (unsigned)ms + EVENT_LATE_MS, &e))
+			return verbs_connect_failed(v, errno);
+		if (verbs_next_event(v, clock_ms() + (unsigned)ms + EVENT_LATE_MS, &e))
 			return -1;
 		if (e.what == RDMA_CM_EVENT_ADDR_RESOLVED)
 			return 0;
-		if (e.status != -ETIMEDOUT)
-			return event_failed(v, &e);
+		if (e.what != RDMA_CM_EVENT_ADDR_ERROR || e.status != -ETIMEDOUT)
+			return verbs_event_failed(v, &e);
 		if (!clock_left(deadline_ms))
 			return fail_as(OUT_CONNECT,
 				       "connect to %s: no ARP or neighbor reply for that address",
@@ -335,8 +196,8 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 static int resolve_route(struct verbs *v, uint64_t deadline_ms)
 {
 	if (rdma_resolve_route(v->id, clock_left(deadline_ms) + 1))
-		return connect_failed(v, errno);
-	return expect_event(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
+		return verbs_connect_failed(v, errno);
+	return verbs_expect_event(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
 }
 
 /*
@@ -383,6 +244,17 @@ static void alarm_stop(struct alarm_clock *a)
 	a->set = false;
 }
 
+/* The time may be over without an event. */
+static int await_answer(struct verbs *v, uint64_t deadline_ms)
+{
+	struct cm_event e = {0};
+
+	if (verbs_next_event(v, deadline_ms, &e))
+		return clock_ms() < deadline_ms ? -1 : verbs_connect_failed(v, ETIMEDOUT);
+	v->request_pending = false;
+	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : verbs_event_failed(v, &e);
+}
+
 static int send_request(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
 {
 	bool iwarp = v->adapter.kind == ADAPTER_IWARP;
@@ -403,7 +275,6 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 		.initiator_depth = iwarp,
 	};
 	struct alarm_clock a = {.set = false};
-	struct cm_event e = {0};
 	int rc, err;
 
 	lane_token(key, p.lane, p.epoch, p.token);
@@ -415,12 +286,9 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 	err = errno;
 	alarm_stop(&a);
 	if (rc)
-		return connect_failed(v, err);
+		return verbs_connect_failed(v, err);
 	v->request_pending = iwarp;
-	if (next_event(v, deadline_ms, &e))
-		return clock_ms() < deadline_ms ? -1 : connect_failed(v, ETIMEDOUT);
-	v->request_pending = false;
-	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : event_failed(v, &e);
+	return await_answer(v, deadline_ms);
 }
 
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
@@ -428,6 +296,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       struct wire **out)
 {
 	struct verbs *v;
+	int rc;
 
 	if (verbs_new(l, epoch, &v))
 		return -1;
@@ -448,8 +317,9 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	*out = &v->wire;
 	return 0;
 failed:
+	rc = v->may_pass ? 1 : -1;
 	verbs_free(v);
-	return -1;
+	return rc;
 }
 
 /* ---- accepting ---------------------------------------------------------------------- */
@@ -479,6 +349,31 @@ static int accept_request(struct verbs *v)
 	verbs_set_options(v);
 	if (rdma_accept(v->id, &param))
 		return fail_as(OUT_CONNECT, "accept a connection from %s: %m", v->peer);
+	return 0;
+}
+
+/*
+ * Waits until the connection is established. Its last message (RTU) may be lost. But the caller
+ * sends its hello right behind it, and the queue pair receives already. A hello shows that the
+ * caller considers the connection established, and rdma_notify(3) then makes the connection manager
+ * consider it so, too. On iWARP there is no such message.
+ */
+static int await_established(struct verbs *v, uint64_t deadline_ms)
+{
+	bool notified = v->adapter.kind == ADAPTER_IWARP;
+
+	while (!v->established) {
+		if (clock_ms() >= deadline_ms)
+			return fail_as(OUT_CONNECT, "connect to %s: no answer in time", v->peer);
+		if (v->hellos && !notified) {
+			notified = true;
+			/* It is established already, or the kernel cannot do this. */
+			if (rdma_notify(v->id, IBV_EVENT_COMM_EST) && errno != EISCONN)
+				return 0;
+		}
+		if (verbs_progress(v, deadline_ms))
+			return -1;
+	}
 	return 0;
 }
 
@@ -526,8 +421,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	}
 	/* rxe delays a send for seconds if the connection is not established yet. On iWARP the
 	 * caller must send first anyway. */
-	if (expect_event(v, RDMA_CM_EVENT_ESTABLISHED, deadline_ms) ||
-	    exchange_hellos(v, key, deadline_ms))
+	if (await_established(v, deadline_ms) || exchange_hellos(v, key, deadline_ms))
 		goto failed;
 	if (fault_accept(lane_index(l))) {
 		fail_as(OUT_CONNECT, "lane %u: connection dropped by an injected fault",

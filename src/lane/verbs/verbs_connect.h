@@ -16,9 +16,13 @@ bool verbs_present(char *why, size_t size);
  * Call it only after authentication. */
 bool verbs_behind(const union address *addr);
 
-/* Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
- * chooses). OUT_TRANSPORT: RDMA cannot be used for that address at all. OUT_MEMLOCK: RDMA cannot be
- * used for any address. OUT_CONNECT: no listener, rejected, or no answer. */
+/*
+ * Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
+ * chooses). Returns 0; -1 with a failure; or 1 with a failure if another attempt, of a new epoch,
+ * may succeed soon: an address or route was not found, or the queue pair's number was in use.
+ * OUT_TRANSPORT: RDMA cannot be used for that address at all. OUT_MEMLOCK: RDMA cannot be used for
+ * any address. OUT_CONNECT: no listener, rejected, or no answer.
+ */
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       const union address *from, const union address *to, uint64_t deadline_ms,
 	       struct wire **out);
