@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "lane/cells.h"
+#include "lane/cell_hash.h"
 #include "scheduler.h"
 
 struct cost costs[STAGE_COUNT];
@@ -62,11 +62,11 @@ void stage_enter(enum lane_side side)
 }
 
 /*
- * In place of src/lane/cells.c: a digest costs its time, wherever a lane computes one, and is of
- * the position and the length only. The data is not copied.
+ * In place of src/lane/cell_hash.c: a digest costs its time, wherever a lane computes one, and is
+ * of the position and the length only. The data is not copied.
  */
 
-void cells_hash(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2])
+void cell_hash_of(uint64_t pos, const void *bytes, size_t len, uint64_t out[static 2])
 {
 	(void)bytes;
 	out[0] = pos;
