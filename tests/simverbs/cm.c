@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "device.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "tally.h"
 
 enum { PORT_FIRST = 32768, PORTS = 28000, PORT_TRIES = 64 };
@@ -73,6 +75,18 @@ static in_port_t pick_port(void)
 
 /* ---- ids -------------------------------------------------------------------------------- */
 
+static struct cm_id *all; /* engine's lock */
+
+static void forget_parent(void)
+{
+	all = NULL;
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
+}
+
 struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps)
 {
 	struct cm_id *c = calloc(1, sizeof *c);
@@ -84,11 +98,19 @@ struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdm
 	c->id.ps = ps;
 	c->id.qp_type = IBV_QPT_RC;
 	c->bound.fd = -1;
+	c->next = all;
+	all = c;
 	return c;
 }
 
 void cm_free(struct cm_id *c)
 {
+	struct cm_id **at = &all;
+
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
 	engine_cancel(&c->timer);
 	if (c->bound.fd >= 0) {
 		if (c->state == CM_LISTENING)
@@ -109,7 +131,9 @@ EXPORT int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 		errno = EOPNOTSUPP;
 		return -1;
 	}
+	engine_lock();
 	c = cm_new(channel, context, ps);
+	engine_unlock();
 	if (!c)
 		return -1;
 	tally_add(TALLY_IDS);
@@ -131,7 +155,8 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 		link_close_owned(c);
 	}
 	tally_remove(TALLY_IDS);
-	cm_hang_up(c);
+	if (c->state != CM_REMOVED)
+		cm_hang_up(c);
 	cm_drop_events(c);
 	cm_free(c);
 	engine_unlock();
@@ -162,6 +187,36 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *
 		errno = ENOSYS;
 		return -1;
 	}
+}
+
+static void remove_id(struct cm_id *c)
+{
+	engine_cancel(&c->timer);
+	if (c->state == CM_LISTENING)
+		engine_unwatch(&c->bound);
+	/* No message can be sent any more. */
+	if (c->link) {
+		c->link->unheard = true;
+		link_close(c->link);
+		c->link = NULL;
+	}
+	c->state = CM_REMOVED;
+	/* ucma.c, ucma_event_handler(): not for an id that the program does not know. */
+	if (!c->untaken)
+		cm_report(c, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL);
+}
+
+void cm_remove_all(void)
+{
+	for (struct cm_id *c = all; c; c = c->next)
+		if (c->id.verbs && c->state != CM_REMOVED)
+			remove_id(c);
+}
+
+/* Its addresses are gone with an adapter. */
+static const struct host_address *find_address(const struct sockaddr *sa)
+{
+	return plug_is_pulled() ? NULL : host_find(sa);
 }
 
 /* ---- binding ---------------------------------------------------------------------------- */
@@ -195,7 +250,7 @@ static int bind_somewhere(struct cm_id *c, struct sockaddr *sa)
 EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
 	struct cm_id *c = cm_id_of(id);
-	const struct host_address *own = host_find(addr);
+	const struct host_address *own = find_address(addr);
 	struct rdma_addr *to = &id->route.addr;
 
 	FAIL_IF_ORDERED(-1);
@@ -283,10 +338,10 @@ static int choose_source(struct cm_id *c, const struct sockaddr *src, const stru
 	if (c->id.verbs)
 		return 0;
 	if (src && src->sa_family != AF_UNSPEC && !is_any(src))
-		own = host_find(src);
+		own = find_address(src);
 	else
-		own = host_find(dst) && host_find(dst)->kind == ADDRESS_OWN
-			      ? host_find(dst)
+		own = find_address(dst) && find_address(dst)->kind == ADDRESS_OWN
+			      ? find_address(dst)
 			      : find_source(dst->sa_family);
 	if (!own || own->kind != ADDRESS_OWN) {
 		errno = ENODEV;
@@ -309,7 +364,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 		errno = EINVAL;
 		return -1;
 	}
-	c->peer = host_find(dst);
+	c->peer = find_address(dst);
 	if (!c->peer) {
 		errno = ENODEV;
 		return -1;
@@ -318,7 +373,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 		return -1;
 	memcpy(&id->route.addr.dst_storage, dst, address_size(dst));
 	engine_lock();
-	if (c->peer->kind == ADDRESS_UNLINKED) {
+	if (c->peer->kind == ADDRESS_UNLINKED || plug_is_down()) {
 		c->timer.fire = fail_address;
 		engine_set(&c->timer, (uint64_t)timeout_ms * 1000000);
 	} else {
@@ -403,6 +458,7 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 		errno = EINVAL;
 		return -1;
 	}
+	FAIL_IF_GONE(pd->context, -1);
 	if (!create_queues(id, attr))
 		q = queue_pair_new(pd, attr);
 	if (!q) {

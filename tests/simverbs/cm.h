@@ -44,6 +44,7 @@ enum cm_state {
 	CM_CONNECTED, /* also after the peer's DREQ */
 	CM_ENDING, /* DREQ is sent, DREP has not come */
 	CM_ENDED,
+	CM_REMOVED, /* its adapter was pulled out */
 };
 
 struct cm_id {
@@ -60,7 +61,8 @@ struct cm_id {
 	struct engine_timer timer; /* of resolving, of the request, of timewait */
 	unsigned tries;
 	struct message reply; /* CM_ACCEPTED: to be repeated */
-	struct cm_id *next;
+	bool untaken; /* a caller's whose request nobody has taken */
+	struct cm_id *next; /* of all */
 };
 static inline struct cm_id *cm_id_of(struct rdma_cm_id *id)
 {
@@ -70,6 +72,8 @@ static inline struct cm_id *cm_id_of(struct rdma_cm_id *id)
 /* ---- cm.c ---- */
 
 struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
+/* All ids of the adapter that was pulled out. Engine's lock. */
+void cm_remove_all(void);
 /* Frees an id that nobody can use any more. */
 void cm_free(struct cm_id *c);
 /* The name of the socket on which an address and port listens; any: on all addresses. */

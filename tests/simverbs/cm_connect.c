@@ -302,6 +302,7 @@ static void hear_caller(struct link *l, const struct message *m)
 	c->id.route.addr.dst_storage = m->connect.from;
 	c->state = CM_CALLED;
 	c->request = *m;
+	c->untaken = true;
 	c->link = l;
 	l->owner = c;
 	l->heard = hear_message;

@@ -8,11 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 #include "cm.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "tally.h"
+
+enum { ACK_WAIT_S = 5 };
 
 /* Signalled with each acknowledgement. */
 static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,12 +28,13 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	int rc;
 
 	FAIL_IF_ORDERED(NULL);
-	if (!host_get()) {
+	if (!host_get() || plug_is_pulled()) {
 		errno = ENODEV;
 		return NULL;
 	}
 	engine_lock();
-	rc = engine_start();
+	plug_on_removal(cm_remove_all);
+	rc = engine_start() || plug_start() ? -1 : 0;
 	engine_unlock();
 	c = rc ? NULL : calloc(1, sizeof *c);
 	if (!c)
@@ -184,6 +189,13 @@ void cm_report_caller(struct cm_id *listener, struct cm_id *caller)
 
 /* ---- taking ----------------------------------------------------------------------------- */
 
+/* It is the program's now. */
+static void take_caller(struct cm_id *c)
+{
+	tally_add(TALLY_IDS);
+	c->untaken = false;
+}
+
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct cm_channel *c = cm_channel_of(channel);
@@ -199,7 +211,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 			c->first = e->next;
 			event_owner(e)->taken++;
 			if (e->event.listen_id)
-				tally_add(TALLY_IDS); /* the caller's is the program's now */
+				take_caller(cm_id_of(e->event.id));
 			if (e->response)
 				cm_establish(cm_id_of(e->event.id));
 		}
@@ -225,10 +237,18 @@ EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 static void await_acks(struct cm_id *c)
 {
+	struct timespec until;
+	int rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += ACK_WAIT_S;
 	while (c->taken) {
+		/* A real call would wait for ever. */
+		if (rc)
+			misuse("rdma_destroy_id: %u events were not acknowledged", c->taken);
 		pthread_mutex_lock(&ack_lock);
 		engine_unlock();
-		pthread_cond_wait(&acked, &ack_lock);
+		rc = pthread_cond_timedwait(&acked, &ack_lock, &until);
 		pthread_mutex_unlock(&ack_lock);
 		engine_lock();
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include "async.h"
 #include "device.h"
 #include "misuse.h"
 #include "order.h"
@@ -19,11 +20,27 @@ struct channel {
 	struct ibv_comp_channel channel;
 	pthread_mutex_t lock;
 	struct completion *first;
+	struct channel *next; /* of all */
 };
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct channel *all;
 
 static struct channel *channel_of(struct ibv_comp_channel *c)
 {
 	return (struct channel *)c;
+}
+
+/* A child cannot use its parent's. */
+static void forget_parent(void)
+{
+	pthread_mutex_init(&all_lock, NULL);
+	all = NULL;
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
 }
 
 /* ---- channels --------------------------------------------------------------------------- */
@@ -33,6 +50,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 	struct channel *c;
 
 	FAIL_IF_ORDERED(NULL);
+	FAIL_IF_GONE(context, NULL);
 	c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
@@ -43,14 +61,24 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 		free(c);
 		return NULL;
 	}
+	pthread_mutex_lock(&all_lock);
+	c->next = all;
+	all = c;
+	pthread_mutex_unlock(&all_lock);
 	tally_add(TALLY_CHANNELS);
 	return &c->channel;
 }
 
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
-	struct channel *c = channel_of(channel);
+	struct channel *c = channel_of(channel), **at = &all;
 
+	pthread_mutex_lock(&all_lock);
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+	pthread_mutex_unlock(&all_lock);
 	if (c->first)
 		misuse("ibv_destroy_comp_channel: a completion queue still uses it");
 	tally_remove(TALLY_CHANNELS);
@@ -58,6 +86,18 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return 0;
+}
+
+void completion_end_channels(void)
+{
+	uint64_t many = (uint64_t)1 << 40;
+
+	pthread_mutex_lock(&all_lock);
+	for (struct channel *c = all; c; c = c->next)
+		if (device_is_gone(c->channel.context) &&
+		    write(c->channel.fd, &many, sizeof many) < 0)
+			misuse("write to a completion channel: %s", strerror(errno));
+	pthread_mutex_unlock(&all_lock);
 }
 
 static struct completion *find_event(struct channel *c)
@@ -79,6 +119,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 	do {
 		if (read(channel->fd, &one, sizeof one) < 0)
 			return -1;
+		FAIL_IF_GONE(channel->context, -1);
 		pthread_mutex_lock(&c->lock);
 		q = find_event(c);
 		pthread_mutex_unlock(&c->lock);
@@ -157,6 +198,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	struct completion *q;
 
 	FAIL_IF_ORDERED(NULL);
+	FAIL_IF_GONE(context, NULL);
 	if (cqe <= 0 || (uint32_t)cqe > p->max_cqe || vector < 0 ||
 	    vector >= context->num_comp_vectors) {
 		errno = EINVAL;
@@ -200,6 +242,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	if (cq->comp_events_completed != cq->async_events_completed)
 		misuse("ibv_destroy_cq: %u events were not acknowledged",
 		       cq->async_events_completed - cq->comp_events_completed);
+	async_drop_completion(q);
 	if (cq->channel)
 		leave_channel(q);
 	tally_remove(TALLY_QUEUES);
@@ -259,6 +302,8 @@ int completion_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 	struct completion *c = completion_of(cq);
 	int n = 0;
 
+	if (device_is_gone(cq->context) || atomic_load(&c->dead))
+		return 0;
 	pthread_mutex_lock(&c->lock);
 	check_overrun(c);
 	for (unsigned i = 0; i < c->count && n < most; i++)
@@ -275,8 +320,8 @@ int completion_arm(struct ibv_cq *cq, int solicited)
 	uint32_t wish = solicited ? WISH_SOLICITED : WISH_ANY, before = WISH_NONE;
 	int ordered = order_failure("ibv_req_notify_cq");
 
-	if (ordered)
-		return ordered;
+	if (ordered || device_is_gone(cq->context))
+		return ordered ? ordered : EIO;
 	/* A weaker wish does not take the place of a stronger one. */
 	while (before < wish && !atomic_compare_exchange_weak(&c->area->armed, &before, wish))
 		;

@@ -7,6 +7,7 @@
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include "area.h"
 
 struct queue_pair;
@@ -19,6 +20,8 @@ struct completion {
 	struct queue_pair **users; /* queue pairs, sending or receiving */
 	unsigned count, room, turn;
 	uint64_t locked;
+	unsigned async_taken; /* async.c */
+	_Atomic bool dead; /* after CQ_ERR: nothing comes any more */
 	struct completion *next; /* of the same channel */
 };
 static inline struct completion *completion_of(struct ibv_cq *cq)
@@ -27,6 +30,9 @@ static inline struct completion *completion_of(struct ibv_cq *cq)
 }
 /* The descriptor of its channel, or -1. */
 int completion_channel_fd(const struct completion *c);
+
+/* All channels become readable for good, and have no events any more. */
+void completion_end_channels(void);
 
 int completion_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc);
 int completion_arm(struct ibv_cq *cq, int solicited);

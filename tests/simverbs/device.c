@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include "async.h"
 #include "completion.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "queue_pair.h"
 #include "tally.h"
 #include "transfer.h"
@@ -18,6 +20,7 @@
 static struct ibv_device the_device;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct context *contexts; /* under the lock */
 static struct ibv_context *shared;
 static struct ibv_pd *shared_pd;
 static _Atomic uint32_t last_pd;
@@ -49,7 +52,7 @@ static void describe_device(void)
 
 EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
-	unsigned n = host_get() ? 1 : 0;
+	unsigned n = host_get() && !plug_is_pulled() ? 1 : 0;
 	struct ibv_device **list = calloc(n + 1, sizeof *list);
 
 	if (!list)
@@ -90,7 +93,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 {
 	const struct personality *p = &host_get()->adapter;
 	struct ibv_port_attr full = {
-		.state = IBV_PORT_ACTIVE,
+		.state = plug_look_down() ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
 		.max_mtu = encode_mtu(p->mtu),
 		.active_mtu = encode_mtu(p->mtu_active),
 		.gid_tbl_len = 256,
@@ -104,7 +107,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 	};
 	int ordered = order_failure("ibv_query_port");
 
-	(void)context;
+	if (device_is_gone(context))
+		return EIO;
 	if (ordered || port != 1)
 		return ordered ? ordered : EINVAL;
 	memset(attr, 0, size);
@@ -128,7 +132,8 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 
 	if (ordered)
 		return ordered;
-	(void)context;
+	if (device_is_gone(context))
+		return EIO;
 	*attr = (struct ibv_device_attr){
 		.vendor_id = p->vendor_id,
 		.max_mr_size = p->max_mr_size,
@@ -151,20 +156,37 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 
 /* ---- contexts --------------------------------------------------------------------------- */
 
+static void forget_parent(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	contexts = NULL;
+	shared = NULL;
+	shared_pd = NULL;
+}
+
+__attribute__((constructor)) static void prepare_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_parent);
+}
+
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct verbs_context *v;
+	struct context *c;
 
 	FAIL_IF_ORDERED(NULL);
-	v = calloc(1, sizeof *v);
-	if (!v)
+	errno = ENODEV;
+	if (plug_is_pulled())
 		return NULL;
+	c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	v = &c->verbs;
 	v->sz = sizeof *v;
 	v->query_port = query_port;
 	v->context.device = device;
 	v->context.cmd_fd = -1;
-	/* Async events are not simulated yet: it is never readable. */
-	v->context.async_fd = eventfd(0, EFD_CLOEXEC);
+	v->context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	v->context.num_comp_vectors = (int)host_get()->adapter.comp_vectors;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.ops.poll_cq = completion_poll;
@@ -173,36 +195,83 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	v->context.ops.post_recv = queue_pair_post;
 	pthread_mutex_init(&v->context.mutex, NULL);
 	if (v->context.async_fd < 0) {
-		free(v);
+		free(c);
 		return NULL;
 	}
 	tally_add(TALLY_CONTEXTS);
+	pthread_mutex_lock(&lock);
+	c->next = contexts;
+	contexts = c;
+	pthread_mutex_unlock(&lock);
 	return &v->context;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context)
 {
+	struct context *c = context_of(context), **at = &contexts;
+
+	pthread_mutex_lock(&lock);
 	if (context == shared)
 		misuse("ibv_close_device: the context is librdmacm's");
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+	pthread_mutex_unlock(&lock);
 	tally_remove(TALLY_CONTEXTS);
+	async_drop_all(c);
 	close(context->async_fd);
-	free(verbs_get_ctx(context));
+	free(c);
 	return 0;
+}
+
+void device_report(enum ibv_event_type what)
+{
+	pthread_mutex_lock(&lock);
+	for (struct context *c = contexts; c; c = c->next)
+		if (!atomic_load(&c->gone))
+			async_report(c, what);
+	pthread_mutex_unlock(&lock);
+}
+
+void device_remove(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct context *c = contexts; c; c = c->next) {
+		if (atomic_load(&c->gone))
+			continue;
+		async_report(c, IBV_EVENT_DEVICE_FATAL);
+		atomic_store(&c->gone, true);
+		async_end(c);
+	}
+	shared = NULL;
+	shared_pd = NULL;
+	pthread_mutex_unlock(&lock);
+	completion_end_channels();
 }
 
 struct ibv_context *device_context(void)
 {
+	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+	struct ibv_context *context;
 	struct ibv_device **list;
 
+	pthread_mutex_lock(&opening);
 	pthread_mutex_lock(&lock);
-	list = shared ? NULL : ibv_get_device_list(NULL);
-	if (list && list[0])
-		shared = ibv_open_device(list[0]);
-	if (list && shared)
-		tally_remove(TALLY_CONTEXTS); /* it is kept */
-	free(list);
+	context = shared;
 	pthread_mutex_unlock(&lock);
-	return shared;
+	list = context ? NULL : ibv_get_device_list(NULL);
+	if (list && list[0])
+		context = ibv_open_device(list[0]);
+	if (list && context) {
+		tally_remove(TALLY_CONTEXTS); /* it is kept */
+		pthread_mutex_lock(&lock);
+		shared = context;
+		pthread_mutex_unlock(&lock);
+	}
+	free(list);
+	pthread_mutex_unlock(&opening);
+	return context;
 }
 
 /* ---- protection domains ----------------------------------------------------------------- */
@@ -212,6 +281,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	struct pd *p;
 
 	FAIL_IF_ORDERED(NULL);
+	FAIL_IF_GONE(context, NULL);
 	p = calloc(1, sizeof *p);
 	if (!p)
 		return NULL;

@@ -6,7 +6,34 @@
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include "host.h"
+
+struct async;
+
+struct context {
+	_Atomic bool gone; /* its adapter was pulled out */
+	struct async *events; /* async.c */
+	struct context *next;
+	struct verbs_context verbs; /* the last one, as verbs.h wants it */
+};
+static inline struct context *context_of(struct ibv_context *c)
+{
+	return (struct context *)((char *)c - offsetof(struct context, verbs.context));
+}
+static inline bool device_is_gone(struct ibv_context *c)
+{
+	return atomic_load(&context_of(c)->gone);
+}
+/* uverbs_main.c: "Userspace will see a EIO errno for all future access." */
+#define FAIL_IF_GONE(context, result)                                                              \
+	do {                                                                                       \
+		if (device_is_gone(context)) {                                                     \
+			errno = EIO;                                                               \
+			return result;                                                             \
+		}                                                                                  \
+	} while (0)
 
 struct pd {
 	struct ibv_pd pd;
@@ -16,6 +43,11 @@ static inline struct pd *pd_of(struct ibv_pd *pd)
 {
 	return (struct pd *)pd;
 }
+
+/* An event for all contexts. */
+void device_report(enum ibv_event_type what);
+/* All contexts are gone. Engine's lock. */
+void device_remove(void);
 
 /* The context that librdmacm opens once for all ids, and keeps. NULL with errno. */
 struct ibv_context *device_context(void);

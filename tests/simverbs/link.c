@@ -9,8 +9,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "completion.h"
+#include "host.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "transfer.h"
 
 static struct link *links;
@@ -96,11 +98,17 @@ static void take_message(struct link *l, const struct message *m, int *fds, unsi
 static void read_link(struct engine_watch *w)
 {
 	struct link *l = (struct link *)((char *)w - offsetof(struct link, watch));
-	int fds[MESSAGE_FDS];
+	int fds[MESSAGE_FDS], rc;
 	struct message m;
 	unsigned count;
-	int rc = message_receive(w->fd, &m, fds, &count);
 
+	if (plug_is_down()) {
+		/* It comes when the port is up again, as if it had been repeated. */
+		engine_unwatch(w);
+		l->paused = true;
+		return;
+	}
+	rc = message_receive(w->fd, &m, fds, &count);
 	if (rc > 0 && order_is_silent()) {
 		close_all(fds, count);
 		return;
@@ -114,6 +122,15 @@ static void read_link(struct engine_watch *w)
 	engine_unwatch(w);
 	if (!order_is_silent())
 		l->ended(l);
+}
+
+void link_resume(void)
+{
+	for (struct link *l = links; l; l = l->next)
+		if (l->paused) {
+			l->paused = false;
+			engine_watch(&l->watch);
+		}
 }
 
 /* After engine_poke(). */
@@ -196,8 +213,9 @@ void link_close(struct link *l)
 	if (*at)
 		*at = l->next;
 	engine_unwatch(&l->watch);
-	/* The peer would not hear of it over a silent path, nor if the last message was lost. */
-	if (!order_is_silent() && !l->unheard)
+	/* The peer would not hear of it over a silent path, nor if the last message was lost. The
+	 * end of TCP is repeated. */
+	if (!order_is_silent() && !l->unheard && (host_get()->adapter.iwarp || !plug_is_down()))
 		close(l->watch.fd);
 	remote_clear(&l->remote);
 	pthread_mutex_destroy(&l->remote.lock);
@@ -233,6 +251,11 @@ static bool is_lost(const struct message *m)
 		[MESSAGE_REJ] = "REJ", [MESSAGE_DREQ] = "DREQ", [MESSAGE_DREP] = "DREP",
 	};
 
+	bool ours = m->kind == MESSAGE_REGION || m->kind == MESSAGE_REGION_GONE;
+
+	/* TCP repeats what is lost. */
+	if (plug_is_down() && !ours && !host_get()->adapter.iwarp)
+		return true;
 	return order_is_silent() || (m->kind < sizeof kinds / sizeof *kinds && kinds[m->kind] &&
 				     order_loss(kinds[m->kind]));
 }

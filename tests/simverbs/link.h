@@ -26,6 +26,7 @@ struct link {
 	void (*broken)(struct link *l);
 	void *owner;
 	bool unheard; /* the last DREQ was lost */
+	bool paused; /* the port is down, and something is to be read */
 	struct link *next;
 };
 
@@ -39,6 +40,8 @@ int link_accept(int fd, struct link **out);
 /* Starts to call heard and ended. Returns 0, or -1 with errno. */
 int link_start(struct link *l);
 void link_close(struct link *l);
+/* The port is up again. */
+void link_resume(void);
 /* The owner for which this is true; NULL: none. */
 void *link_find_owner(bool (*fits)(const void *owner, const void *arg), const void *arg);
 /* Closes all links of an owner. */

@@ -96,6 +96,12 @@ def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo
     lines += list(link_words)
     write(top / "host", "\n".join(lines))
     make_sys(top / "sys", read_words(source), addresses, netdev)
+    # What plug.h shows while the adapter is not there, or its port is down.
+    for name in "infiniband", "infiniband_verbs":
+        (top / "pulled-out/sys/class" / name).mkdir(parents=True)
+    (top / "pulled-out/dev/infiniband").mkdir(parents=True)
+    write(top / "idle/state", "1: DOWN")
+    write(top / "idle/phys_state", "3: Disabled")
     for name in "rdma_cm", "uverbs0":
         write(top / "dev/infiniband" / name, "")
         (top / "dev/infiniband" / name).chmod(0o666)

@@ -14,7 +14,7 @@ enum { RULES = 16, UNSET = INT_MIN };
 
 struct rule {
 	char kind[16], name[40];
-	int n, errnum, is, as, status, first, late, twice;
+	int n, errnum, is, as, status, first, late, twice, for_ms;
 	_Atomic int count;
 };
 
@@ -30,7 +30,7 @@ static int *find_number(struct rule *r, const char *name, size_t len)
 		int *at;
 	} numbers[] = {{"n", &r->n},       {"errno", &r->errnum},  {"is", &r->is},
 		       {"as", &r->as},     {"status", &r->status}, {"first", &r->first},
-		       {"late", &r->late}, {"twice", &r->twice}};
+		       {"late", &r->late}, {"twice", &r->twice},   {"for", &r->for_ms}};
 
 	for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		if (strlen(numbers[i].name) == len && strncmp(name, numbers[i].name, len) == 0)
@@ -56,7 +56,7 @@ static void set_word(struct rule *r, const char *word)
 static void read_rule(char *text)
 {
 	static const char *const kinds[] = {"fail",   "status", "event", "lose",
-					    "silent", "stale",  "reuse"};
+					    "silent", "stale",  "reuse", "async"};
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
 	bool known = false;
@@ -163,6 +163,33 @@ struct order_event order_event(int what, int status)
 	e.late_ms = (unsigned)r->late;
 	e.twice = r->twice;
 	return e;
+}
+
+bool order_async(struct order_async *o)
+{
+	static const char *const names[] = {
+		[IBV_EVENT_CQ_ERR] = "CQ_ERR",
+		[IBV_EVENT_QP_FATAL] = "QP_FATAL",
+		[IBV_EVENT_QP_REQ_ERR] = "QP_REQ_ERR",
+		[IBV_EVENT_QP_ACCESS_ERR] = "QP_ACCESS_ERR",
+		[IBV_EVENT_DEVICE_FATAL] = "DEVICE_FATAL",
+		[IBV_EVENT_PORT_ACTIVE] = "PORT_ACTIVE",
+		[IBV_EVENT_PORT_ERR] = "PORT_ERR",
+		[IBV_EVENT_LID_CHANGE] = "LID_CHANGE",
+		[IBV_EVENT_PKEY_CHANGE] = "PKEY_CHANGE",
+		[IBV_EVENT_SM_CHANGE] = "SM_CHANGE",
+		[IBV_EVENT_CLIENT_REREGISTER] = "CLIENT_REREGISTER",
+		[IBV_EVENT_GID_CHANGE] = "GID_CHANGE",
+	};
+	const struct rule *r = find_rule("async", NULL);
+
+	*o = (struct order_async){.what = -1};
+	for (int i = 0; r && i < (int)(sizeof names / sizeof *names); i++)
+		if (names[i] && strcmp(names[i], r->name) == 0)
+			*o = (struct order_async){.what = i, .for_ms = (unsigned)r->for_ms};
+	if (r && o->what < 0)
+		misuse("SIMVERBS_FAULT: what is %s?", r->name);
+	return r != NULL;
 }
 
 bool order_stale(void)

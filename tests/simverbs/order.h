@@ -18,6 +18,9 @@
  *   stale:n=N                the N-th request that comes to the process is from a queue pair in
  *                            timewait, and so are all that it sends until that is over (cm_end.c)
  *   reuse:n=0                new queue pairs get the numbers of freed ones at once
+ *   async:NAME,n=N,for=MS    with the N-th send of the process comes the asynchronous event NAME
+ *                            (QP_FATAL, PORT_ERR, any of <infiniband/verbs.h>), with what causes
+ *                            it; PORT_ERR: the port is down for that long (0: for ever)
  *   silent:n=N               from the N-th send on, the queue pairs of the process hear and answer
  *                            nothing
  *
@@ -39,6 +42,12 @@ struct order_event {
 };
 struct order_event order_event(int what, int status);
 bool order_loss(const char *kind);
+/* What is ordered with this send, which is counted. Returns false if nothing is. */
+struct order_async {
+	int what; /* enum ibv_event_type, or -1 */
+	unsigned for_ms;
+};
+bool order_async(struct order_async *o);
 /* Counts a request that came. */
 bool order_stale(void);
 bool order_reuse(void);

@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include "host.h"
 #include "misuse.h"
+#include "plug.h"
 
 /* The C library's function of this name, or what a preloaded library makes of it. */
 static void *find_next(const char *name)
@@ -51,6 +52,13 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
+static bool is_port_state(const char *path)
+{
+	const char *name = strrchr(path, '/');
+
+	return strstr(path, "/ports/") && (!strcmp(name, "/state") || !strcmp(name, "/phys_state"));
+}
+
 /* The path to use instead: in room, or the same. */
 static const char *redirect(const char *path, char room[PATH_MAX])
 {
@@ -65,7 +73,13 @@ static const char *redirect(const char *path, char room[PATH_MAX])
 	top = host_top();
 	if (!top)
 		return path;
-	snprintf(room, PATH_MAX, "%s%s", top, path);
+	/* make_host.py: the same host without its adapter, and what an idle port's files hold. */
+	if (plug_is_pulled() && !is_below(path, "/dev/infiniband/rdma_cm"))
+		snprintf(room, PATH_MAX, "%s/pulled-out%s", top, path);
+	else if (is_port_state(path) && plug_look_down())
+		snprintf(room, PATH_MAX, "%s/idle%s", top, strrchr(path, '/'));
+	else
+		snprintf(room, PATH_MAX, "%s%s", top, path);
 	return room;
 }
 

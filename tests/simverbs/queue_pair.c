@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "async.h"
 #include "device.h"
 #include "host.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "region.h"
 #include "transfer.h"
 
@@ -151,6 +153,7 @@ void queue_pair_free(struct queue_pair *q)
 {
 	struct queue_pair **at = &all;
 
+	async_drop_pair(q);
 	pthread_mutex_lock(&all_lock);
 	while (*at && *at != q)
 		at = &(*at)->next;
@@ -180,6 +183,49 @@ void queue_pair_silence(void)
 		if (q->area)
 			atomic_compare_exchange_strong(&q->area->state, &ready, QUEUE_IDLE);
 	}
+	pthread_mutex_unlock(&all_lock);
+}
+
+/* Those whose connection is there. */
+void queue_pair_listen(void)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next) {
+		uint32_t idle = QUEUE_IDLE;
+		bool connected;
+
+		pthread_mutex_lock(&q->lock);
+		connected = q->remote && q->qp.state == IBV_QPS_RTS && !q->dead;
+		pthread_mutex_unlock(&q->lock);
+		if (!connected)
+			continue;
+		atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
+		transfer_continue(q);
+	}
+	pthread_mutex_unlock(&all_lock);
+}
+
+void queue_pair_kill(struct queue_pair *q)
+{
+	uint32_t ready = QUEUE_READY;
+
+	/* An iWARP adapter resets the connection. */
+	if (host_get()->adapter.iwarp) {
+		queue_pair_break(q);
+		return;
+	}
+	pthread_mutex_lock(&q->lock);
+	q->dead = true;
+	pthread_mutex_unlock(&q->lock);
+	atomic_compare_exchange_strong(&q->area->state, &ready, QUEUE_IDLE);
+}
+
+void queue_pair_kill_users(const struct completion *c)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next)
+		if (!c || q->qp.send_cq == &c->cq || q->qp.recv_cq == &c->cq)
+			queue_pair_kill(q);
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -244,6 +290,8 @@ int queue_pair_post(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_w
 	struct queue_pair *q = queue_pair_of(qp);
 	int rc = order_failure("ibv_post_recv");
 
+	if (!rc && device_is_gone(qp->context))
+		rc = EIO;
 	if (rc) {
 		*bad = wr;
 		return rc;
@@ -270,7 +318,7 @@ void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends)
 	q->remote = remote;
 	if (sends && q->qp.state == IBV_QPS_INIT)
 		q->qp.state = IBV_QPS_RTS;
-	if (!order_is_silent())
+	if (!order_is_silent() && !plug_is_down())
 		atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
 	pthread_mutex_unlock(&q->lock);
 }
@@ -304,6 +352,8 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 {
 	struct queue_pair *q = queue_pair_of(qp);
 
+	if (device_is_gone(qp->context))
+		return EIO;
 	(void)mask;
 	memset(attr, 0, sizeof *attr);
 	memset(init, 0, sizeof *init);

@@ -45,6 +45,8 @@ struct queue_pair {
 	bool must_listen; /* iWARP, accepting side: nothing has come yet */
 	unsigned tries; /* of the send that is next */
 	struct engine_timer retry;
+	bool dead; /* a fatal error: neither completions nor messages */
+	unsigned async_taken; /* async.c */
 	struct queue_pair *next;
 };
 static inline struct queue_pair *queue_pair_of(struct ibv_qp *qp)
@@ -75,8 +77,14 @@ void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status);
 uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c);
 int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc);
 
-/* Peers get no answer any more from any queue pair of this process. */
+/* Peers get no answer from any queue pair of this process, until queue_pair_listen(). */
 void queue_pair_silence(void);
+/* Engine's lock. */
+void queue_pair_listen(void);
+/* An error after which nothing comes any more. Engine's lock. */
+void queue_pair_kill(struct queue_pair *q);
+/* Kills those that use the completion queue; NULL: all. */
+void queue_pair_kill_users(const struct completion *c);
 
 /* Waits until no peer copies into the memory of a protection domain. */
 void queue_pair_settle(uint32_t pd);

@@ -161,6 +161,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	struct region *r;
 	int rc = order_failure("ibv_reg_mr");
 
+	FAIL_IF_GONE(pd->context, NULL);
 	if (rc) {
 		errno = rc;
 		return NULL;

@@ -599,6 +599,222 @@ static void test_events_early_late_and_twice(void **state)
 		 expect_more_events);
 }
 
+/* ---- the adapter's own events ------------------------------------------------------------ */
+
+static char plug_host[64]; /* a host of this test's own: other processes share the first one */
+
+static void set_file(const char *name, bool there)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", plug_host, name);
+	f = there ? fopen(path, "we") : NULL;
+	END_NEED(there ? f && fclose(f) == 0 : unlink(path) == 0);
+}
+
+static void run_on_own_host(const char *faults, int (*fn)(void))
+{
+	static const char *const names[] = {"personality", "host", "sys", "dev"};
+	char from[512], to[128], *top = getenv("SIMVERBS");
+
+	strcpy(plug_host, "/tmp/simverbs-test.XXXXXX");
+	assert_non_null(mkdtemp(plug_host));
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		snprintf(from, sizeof from, "%s/%s", top, names[i]);
+		snprintf(to, sizeof to, "%s/%s", plug_host, names[i]);
+		assert_int_equal(symlink(from, to), 0);
+	}
+	from[0] = '\0';
+	strncat(from, top, sizeof from - 1);
+	setenv("SIMVERBS", plug_host, 1);
+	run_with(faults, fn);
+	setenv("SIMVERBS", from, 1);
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		snprintf(to, sizeof to, "%s/%s", plug_host, names[i]);
+		unlink(to);
+	}
+	rmdir(plug_host);
+}
+
+static struct ibv_async_event take_async(struct ibv_context *context)
+{
+	struct pollfd p = {.fd = context->async_fd, .events = POLLIN};
+	struct ibv_async_event e;
+
+	END_NEED(poll(&p, 1, END_WAIT_MS) == 1);
+	END_NEED(ibv_get_async_event(context, &e) == 0);
+	return e;
+}
+
+static enum ibv_event_type next_async(struct ibv_context *context)
+{
+	struct ibv_async_event e = take_async(context);
+
+	ibv_ack_async_event(&e);
+	return e.event_type;
+}
+
+static enum ibv_port_state port_state(struct ibv_context *context)
+{
+	struct ibv_port_attr port;
+
+	END_NEED(ibv_query_port(context, 1, &port) == 0);
+	return port.state;
+}
+
+static int lose_the_port(void)
+{
+	struct end near = {0}, far = {0};
+	struct ibv_context *context;
+
+	connect_ends(&near, &far);
+	context = near.id->verbs;
+	end_post(&far, 1);
+	for (int i = 0; i < 2; i++) {
+		set_file("down", true);
+		END_NEED(next_async(context) == IBV_EVENT_PORT_ERR);
+		END_NEED(port_state(context) == IBV_PORT_DOWN);
+		END_NEED(end_send(&near, 0, 100) == 0);
+		/* The second time it lasts longer than InfiniBand's retries. */
+		if (i == 0 || iwarp)
+			usleep(20000);
+		else
+			END_NEED(end_reap(&near).status == IBV_WC_RETRY_EXC_ERR);
+		set_file("down", false);
+		END_NEED(next_async(context) == IBV_EVENT_PORT_ACTIVE);
+		END_NEED(port_state(context) == IBV_PORT_ACTIVE);
+		if (i == 0 || iwarp) {
+			END_NEED(end_reap(&far).status == IBV_WC_SUCCESS);
+			END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+		}
+	}
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_a_port_goes_down_and_up(void **state)
+{
+	(void)state;
+	run_on_own_host("", lose_the_port);
+}
+
+static int count_devices(void)
+{
+	struct ibv_device **list;
+	int n = 0;
+
+	list = ibv_get_device_list(&n);
+	END_NEED(list && n >= 0);
+	ibv_free_device_list(list);
+	return n;
+}
+
+static int pull_out(void)
+{
+	struct end near = {0}, far = {0};
+	struct ibv_async_event e;
+
+	connect_ends(&near, &far);
+	set_file("pulled", true);
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_DEVICE_REMOVAL);
+	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_DEVICE_REMOVAL);
+	END_NEED(next_async(near.id->verbs) == IBV_EVENT_DEVICE_FATAL);
+	END_NEED(ibv_get_async_event(near.id->verbs, &e) == -1 && errno == EIO);
+	END_NEED(count_devices() == 0 && access("/sys/class/infiniband_verbs/uverbs0", F_OK));
+	END_NEED(!ibv_alloc_pd(near.id->verbs) && errno == EIO);
+	END_NEED(end_send(&near, 0, 100) == EIO);
+	end_close(&near);
+	end_close(&far);
+	set_file("pulled", false);
+	END_NEED(count_devices() == 1 && !access("/sys/class/infiniband_verbs/uverbs0", F_OK));
+	connect_ends(&near, &far);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_an_adapter_is_pulled_out_and_put_back(void **state)
+{
+	(void)state;
+	run_on_own_host("", pull_out);
+}
+
+static int break_a_pair(void)
+{
+	struct end near = {0}, far = {0};
+	struct ibv_async_event e;
+	struct ibv_wc wc;
+
+	connect_ends(&near, &far);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	e = take_async(near.id->verbs);
+	END_NEED(e.event_type == IBV_EVENT_QP_FATAL && e.element.qp == near.id->qp);
+	ibv_ack_async_event(&e);
+	ibv_poll_cq(near.cq, 1, &wc); /* of the first, if the link has no latency */
+	/* Nothing comes any more, but that iWARP resets the connection. */
+	if (iwarp)
+		END_NEED(end_expect(&far).what == RDMA_CM_EVENT_DISCONNECTED);
+	else
+		END_NEED(end_send(&near, 0, 100) == 0 && ibv_poll_cq(near.cq, 1, &wc) == 0);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static int forget_to_acknowledge(void)
+{
+	struct rlimit none = {0, 0};
+	struct end near = {0}, far = {0};
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		setrlimit(RLIMIT_CORE, &none);
+		fclose(stderr);
+		close(STDERR_FILENO);
+		connect_ends(&near, &far);
+		END_NEED(end_send(&near, 0, 100) == 0);
+		take_async(near.id->verbs);
+		end_close(&near);
+		_exit(0);
+	}
+	END_NEED(waitpid(pid, &status, 0) == pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? 0 : 1;
+}
+
+static void test_a_fatal_error_of_a_queue_pair(void **state)
+{
+	(void)state;
+	run_with("async:QP_FATAL,n=1", break_a_pair);
+	run_with("async:QP_FATAL,n=1", forget_to_acknowledge);
+}
+
+static int expect_async(void)
+{
+	struct end near = {0}, far = {0};
+
+	connect_ends(&near, &far);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	END_NEED(next_async(near.id->verbs) == IBV_EVENT_PORT_ERR);
+	END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	END_NEED(next_async(near.id->verbs) == IBV_EVENT_PORT_ACTIVE);
+	end_post(&far, 1);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	END_NEED(next_async(near.id->verbs) == IBV_EVENT_GID_CHANGE);
+	END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_ordered_events_of_an_adapter(void **state)
+{
+	(void)state;
+	run_with("async:PORT_ERR,n=1,for=50;async:GID_CHANGE,n=2", expect_async);
+}
+
 /* ---- a receiver that is not ready ------------------------------------------------------- */
 
 static int send_unexpected(uint16_t port, int from, int to)
@@ -766,6 +982,10 @@ int main(void)
 		cmocka_unit_test(test_both_ends_disconnect_and_wait),
 		cmocka_unit_test(test_stale_queue_pairs),
 		cmocka_unit_test(test_events_early_late_and_twice),
+		cmocka_unit_test(test_a_port_goes_down_and_up),
+		cmocka_unit_test(test_an_adapter_is_pulled_out_and_put_back),
+		cmocka_unit_test(test_a_fatal_error_of_a_queue_pair),
+		cmocka_unit_test(test_ordered_events_of_an_adapter),
 		cmocka_unit_test(test_no_receive_is_posted),
 		cmocka_unit_test(test_misuse_ends_the_program),
 		cmocka_unit_test(test_locked_memory_of_others_than_root),

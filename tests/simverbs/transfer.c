@@ -4,16 +4,21 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include "async.h"
+#include "completion.h"
 #include "delay.h"
+#include "device.h"
 #include "host.h"
 #include "misuse.h"
 #include "order.h"
+#include "plug.h"
 #include "queue_pair.h"
 #include "region.h"
 
 enum {
 	RNR_FOR_EVER = 7, /* rdma_connect.3 */
 	ACK_UNIT_NS = 4096,
+	TCP_REPEAT_NS = 200000000, /* tcp.h: TCP_RTO_MIN */
 };
 
 /* What became of one try to deliver a send. */
@@ -196,7 +201,7 @@ static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 	struct remote *r = q->remote;
 	struct outcome o;
 
-	if (!r || !r->queue || order_is_silent())
+	if (!r || !r->queue || q->dead || order_is_silent() || plug_is_down())
 		return (struct outcome){.what = NO_ANSWER};
 	pthread_mutex_lock(&r->lock);
 	area_lock(&r->queue->filling);
@@ -226,9 +231,16 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 	*status = o->status;
 	if (o->what == FAILED)
 		return true;
-	/* The link goes on with it, or ends. */
-	if (o->what == NOT_MAPPED || (o->what == NO_ANSWER && p->iwarp))
+	/* A fatal error has no completion. */
+	if (o->what == NO_ANSWER && q->dead)
 		return false;
+	/* The link goes on with it, or ends. */
+	if (o->what == NOT_MAPPED)
+		return false;
+	if (o->what == NO_ANSWER && p->iwarp) {
+		*wait_ns = TCP_REPEAT_NS;
+		return false;
+	}
 	if (o->what == NOT_READY) {
 		*wait_ns = o->wait_ns;
 		*status = IBV_WC_RNR_RETRY_EXC_ERR;
@@ -306,6 +318,8 @@ void transfer_continue(struct queue_pair *q)
 	uint64_t wait_ns;
 	bool broken;
 
+	if (device_is_gone(q->qp.context))
+		return;
 	pthread_mutex_lock(&q->lock);
 	broken = advance(q, &wait_ns);
 	pthread_mutex_unlock(&q->lock);
@@ -414,13 +428,44 @@ static int post_list(struct queue_pair *q, struct ibv_send_wr *wr, struct ibv_se
 	return rc;
 }
 
+/* Once the send has been posted. */
+static void report_ordered(struct queue_pair *q, const struct order_async *o)
+{
+	switch (o->what) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		queue_pair_kill(q);
+		async_report_pair(q, o->what);
+		return;
+	case IBV_EVENT_CQ_ERR:
+		atomic_store(&completion_of(q->qp.send_cq)->dead, true);
+		queue_pair_kill_users(completion_of(q->qp.send_cq));
+		async_report_completion(completion_of(q->qp.send_cq), o->what);
+		return;
+	case IBV_EVENT_DEVICE_FATAL:
+		queue_pair_kill_users(NULL);
+		device_report(o->what);
+		return;
+	case IBV_EVENT_PORT_ERR:
+		plug_take_down(o->for_ms);
+		return;
+	default:
+		device_report(o->what);
+		return;
+	}
+}
+
 int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct queue_pair *q = queue_pair_of(qp);
 	bool broken = false, waits;
+	struct order_async o = {.what = -1};
 	uint64_t wait_ns = 0;
 	int rc = order_failure("ibv_post_send");
 
+	if (!rc && device_is_gone(qp->context))
+		rc = EIO;
 	if (rc) {
 		*bad = wr;
 		return rc;
@@ -439,10 +484,13 @@ int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 	pthread_mutex_unlock(&q->lock);
 	if (broken)
 		queue_pair_break(q);
-	if (!wait_ns || broken)
+	if (!order_async(&o) && (!wait_ns || broken))
 		return rc;
 	engine_lock();
-	engine_set(&q->retry, wait_ns);
+	if (wait_ns && !broken)
+		engine_set(&q->retry, wait_ns);
+	if (o.what >= 0)
+		report_ordered(q, &o);
 	engine_unlock();
 	return rc;
 }
