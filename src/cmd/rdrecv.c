@@ -59,7 +59,7 @@ static int check_target_file(struct stream_end *e)
 static int receive_stream(struct stream_end *e)
 {
 	struct end_work *w = &e->work;
-	struct sink_opts so = start_sink(&w->start);
+	struct sink_opts so = orders_sink_opts(&w->orders);
 
 	so.target = e->file;
 	so.stream = stream_end_stream(e);

@@ -46,7 +46,7 @@ static int send_stream(struct stream_end *e)
 		.names = names,
 		.count = e->file ? 1 : 0,
 		.stream = stream_end_stream(e),
-		.direct = w->start.m.direct,
+		.direct = w->orders.m.direct,
 	};
 
 	/* In a relay, FILE may have been written by the command of an upstream rdrecv. */

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "cmd/end/start_recv.h"
+#include "cmd/end/orders.h"
 #include "copy/attr/modes.h"
 #include "expect.h"
 #include "session/channel/framer.h"
@@ -21,7 +21,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct framer framer;
-static struct start errand;
+static struct orders errand;
 
 /* A channel that says these bytes; the other end in *peer. */
 static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t piece, int *peer)
@@ -68,11 +68,11 @@ static int take_errand(struct channel *ch)
 	struct frame f;
 	int rc = frame_read(ch, &framer, clock_ms() + 1, &f);
 
-	if (rc <= 0 || start_begin(&errand, &f))
+	if (rc <= 0 || orders_begin(&errand, &f))
 		return -1;
 	do {
 		rc = frame_read(ch, &framer, clock_ms() + 1, &f);
-		rc = rc <= 0 ? -1 : start_take(&errand, &f);
+		rc = rc <= 0 ? -1 : orders_take(&errand, &f);
 	} while (rc == 0);
 	return rc;
 }
@@ -112,13 +112,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!(data[0] & SILENCE))
 		shutdown(peer, SHUT_WR);
 	if (take_errand(ch) > 0) {
-		struct source_opts from = start_source(&errand);
-		struct sink_opts to = start_sink(&errand);
+		struct source_opts from = orders_source_opts(&errand);
+		struct sink_opts to = orders_sink_opts(&errand);
 
 		expect_bounds(&from, &to);
 	}
 	answer(ch, peer);
-	start_free(&errand);
+	orders_free(&errand);
 	framer_wipe(&framer);
 	channel_free(ch);
 	return 0;

@@ -19,13 +19,13 @@
 
 struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l)
 {
-	return l == &c->links[END_SOURCE] ? &c->links[END_SINK] : &c->links[END_SOURCE];
+	return l == &c->pipes[END_SOURCE] ? &c->pipes[END_SINK] : &c->pipes[END_SOURCE];
 }
 
 bool conductor_wants_ssh(const struct conductor *c)
 {
 	return c->job->o->want == TRANSPORT_SSH ||
-	       (c->job->o->through_here && c->links[END_SOURCE].far && c->links[END_SINK].far);
+	       (c->job->o->through_here && c->pipes[END_SOURCE].far && c->pipes[END_SINK].far);
 }
 
 /* ---- results and failures --------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static bool reports_done(const struct end_pipe *l)
  * source knows what --remove-source-files removed. */
 static bool is_all_done(const struct conductor *c)
 {
-	const struct end_pipe *source = &c->links[END_SOURCE], *sink = &c->links[END_SINK];
+	const struct end_pipe *source = &c->pipes[END_SOURCE], *sink = &c->pipes[END_SINK];
 	bool source_may_be_silent = source->far && !c->job->o->rules.remove_source;
 
 	return (reports_done(source) || reports_done(sink)) &&
@@ -86,7 +86,7 @@ void conductor_fail(struct conductor *c, const char *host)
 
 	conductor_record_failure(c, &f, host);
 	for (int i = 0; i < 2; i++)
-		conductor_send_error(&c->links[i], &f, host);
+		conductor_send_error(&c->pipes[i], &f, host);
 	conductor_end_by(c, CANCEL_MS);
 }
 
@@ -126,10 +126,10 @@ static void send_cancel(struct conductor *c, int signo)
 	conductor_record_failure(c, failed(), "");
 	for (int i = 0; i < 2; i++) {
 		/* Before its greeting the end may be an ssh that asks for a password. */
-		if (c->links[i].greeted)
-			end_pipe_send(&c->links[i], MSG_CANCEL, body, w.used);
+		if (c->pipes[i].greeted)
+			end_pipe_send(&c->pipes[i], MSG_CANCEL, body, w.used);
 		else
-			c->links[i].gone = true;
+			c->pipes[i].gone = true;
 	}
 	conductor_end_by(c, CANCEL_MS);
 }
@@ -137,10 +137,10 @@ static void send_cancel(struct conductor *c, int signo)
 static struct progress_count count_progress(const struct conductor *c)
 {
 	return (struct progress_count){
-		.bytes = c->links[END_SINK].progress.bytes,
-		.total = c->links[END_SOURCE].progress.total,
-		.total_known = c->links[END_SOURCE].progress.total_known,
-		.files = c->links[END_SINK].progress.files,
+		.bytes = c->pipes[END_SINK].progress.bytes,
+		.total = c->pipes[END_SOURCE].progress.total,
+		.total_known = c->pipes[END_SOURCE].progress.total_known,
+		.files = c->pipes[END_SINK].progress.files,
 	};
 }
 
@@ -150,7 +150,7 @@ static void notice_deaths(struct conductor *c)
 	int status;
 
 	for (int i = 0; i < 2; i++) {
-		struct end_pipe *l = &c->links[i];
+		struct end_pipe *l = &c->pipes[i];
 
 		if (l->child.pid && !l->gone && child_wait(&l->child, &status, clock_ms()))
 			l->give_up_ms = clock_ms() + DEATH_MS;
@@ -180,8 +180,8 @@ static void take_signals(struct conductor *c)
 static int poll_timeout(const struct conductor *c)
 {
 	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
-	const uint64_t deadlines[] = {c->deadline_ms, c->links[0].give_up_ms,
-				      c->links[1].give_up_ms,
+	const uint64_t deadlines[] = {c->deadline_ms, c->pipes[0].give_up_ms,
+				      c->pipes[1].give_up_ms,
 				      c->detour ? detour_due(c->detour) : 0};
 
 	for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
@@ -207,7 +207,7 @@ enum {
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
 	bool reads_list =
-		c->list && !end_pipe_is_full(&c->links[0]) && !end_pipe_is_full(&c->links[1]);
+		c->list && !end_pipe_is_full(&c->pipes[0]) && !end_pipe_is_full(&c->pipes[1]);
 
 	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
 	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
@@ -216,7 +216,7 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 	p[AT_SCREEN] =
 		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
-		struct end_pipe *l = &c->links[i];
+		struct end_pipe *l = &c->pipes[i];
 		bool reading =
 			!conductor_is_finished(c, l) && !end_pipe_is_full(conductor_other(c, l));
 		bool writing = l->out_end > l->out_start;
@@ -232,7 +232,7 @@ static int on_listed(void *ctx, const char *name)
 {
 	const struct conductor *c = ctx;
 
-	return start_send_listed(&c->orders, name);
+	return orders_send_listed(&c->orders, name);
 }
 
 static void read_listed_names(struct conductor *c)
@@ -283,7 +283,7 @@ static void run_iteration(struct conductor *c)
 	if (p[AT_LIST].revents)
 		read_listed_names(c);
 	for (int i = 0; i < 2; i++) {
-		struct end_pipe *l = &c->links[i];
+		struct end_pipe *l = &c->pipes[i];
 
 		if (p[AT_IN + i].revents)
 			end_pipe_write(l);
@@ -294,7 +294,7 @@ static void run_iteration(struct conductor *c)
 		}
 	}
 	for (int i = 0; i < 2; i++) {
-		struct end_pipe *l = &c->links[i];
+		struct end_pipe *l = &c->pipes[i];
 
 		conductor_take_frames(c, l);
 		if (l->give_up_ms && clock_left(l->give_up_ms) == 0) {
@@ -334,25 +334,25 @@ static void share_begin(struct conductor *c)
 {
 	int fds[2];
 
-	if (c->links[0].far || c->links[1].far || c->job->measure ||
+	if (c->pipes[0].far || c->pipes[1].far || c->job->measure ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
 		return;
-	c->links[0].share = fds[0];
-	c->links[1].share = fds[1];
+	c->pipes[0].share = fds[0];
+	c->pipes[1].share = fds[1];
 }
 
 static void share_end(struct conductor *c)
 {
 	for (int i = 0; i < 2; i++) {
-		if (c->links[i].share > 0)
-			close_fd(c->links[i].share);
-		c->links[i].share = 0;
+		if (c->pipes[i].share > 0)
+			close_fd(c->pipes[i].share);
+		c->pipes[i].share = 0;
 	}
 }
 
 static int start_end(struct conductor *c, int i)
 {
-	struct end_pipe *l = &c->links[i];
+	struct end_pipe *l = &c->pipes[i];
 
 	if (l->far && c->job->measure) {
 		struct end_pipe *kept = c->job->measure->kept;
@@ -379,7 +379,7 @@ static int start_both_ends(struct conductor *c)
 {
 	for (int far = 0; far < 2; far++) {
 		for (int i = 0; i < 2; i++) {
-			struct end_pipe *l = &c->links[i];
+			struct end_pipe *l = &c->pipes[i];
 
 			if (l->far != (bool)far)
 				continue;
@@ -408,13 +408,14 @@ static int send_listed_names(struct conductor *c)
 
 static int send_orders(struct conductor *c)
 {
-	c->orders = (struct start_send){
+	c->orders = (struct orders_send){
 		.job = c->job,
-		.links = c->links,
+		.pipes = c->pipes,
 		.listener = c->listener,
 		.over_ssh = conductor_wants_ssh(c),
 	};
-	return start_send_all(&c->orders) || send_listed_names(c) ? -1 : start_send_go(&c->orders);
+	return orders_send_all(&c->orders) || send_listed_names(c) ? -1
+								   : orders_send_go(&c->orders);
 }
 
 /* ---- the result -------------------------------------------------------------------------------
@@ -422,9 +423,9 @@ static int send_orders(struct conductor *c)
 
 static void fill_report(const struct conductor *c, struct report *r)
 {
-	const struct msg_verdict *source = &c->links[END_SOURCE].verdict;
-	const struct msg_verdict *sink = &c->links[END_SINK].verdict;
-	const struct msg_verdict *v = c->links[END_SINK].has_verdict ? sink : source;
+	const struct msg_verdict *source = &c->pipes[END_SOURCE].verdict;
+	const struct msg_verdict *sink = &c->pipes[END_SINK].verdict;
+	const struct msg_verdict *v = c->pipes[END_SINK].has_verdict ? sink : source;
 
 	report_take(r, v);
 	if (c->detour) {
@@ -467,20 +468,20 @@ static void stop_ends(struct conductor *c)
 
 	detour_close(c->detour);
 	for (int i = 0; i < 2; i++) {
-		kept[i] = keep_for_next_session(c, &c->links[i]);
+		kept[i] = keep_for_next_session(c, &c->pipes[i]);
 		if (kept[i])
 			continue;
-		child_close_in(&c->links[i].child);
+		child_close_in(&c->pipes[i].child);
 		/* A local end has had its time to exit. */
-		if (is_timed_out(c) && !c->links[i].far && c->links[i].child.pid)
-			kill(c->links[i].child.pid, SIGKILL);
+		if (is_timed_out(c) && !c->pipes[i].far && c->pipes[i].child.pid)
+			kill(c->pipes[i].child.pid, SIGKILL);
 	}
 	for (int i = 0; i < 2; i++) {
 		if (kept[i])
 			continue;
-		if (c->links[i].has_verdict)
-			child_wait(&c->links[i].child, &status, deadline_ms);
-		end_pipe_close(&c->links[i]);
+		if (c->pipes[i].has_verdict)
+			child_wait(&c->pipes[i].child, &status, deadline_ms);
+		end_pipe_close(&c->pipes[i]);
 	}
 }
 
@@ -491,14 +492,14 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 
 	memset(&c, 0, sizeof c);
 	c.job = j;
-	end_pipe_init(&c.links[END_SOURCE]);
-	end_pipe_init(&c.links[END_SINK]);
-	end_pipe_set_host(&c.links[END_SOURCE], j->source_host);
-	end_pipe_set_host(&c.links[END_SINK], j->sink_host);
+	end_pipe_init(&c.pipes[END_SOURCE]);
+	end_pipe_init(&c.pipes[END_SINK]);
+	end_pipe_set_host(&c.pipes[END_SOURCE], j->source_host);
+	end_pipe_set_host(&c.pipes[END_SINK], j->sink_host);
 	if (!j->measure)
 		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
 	/* The far end listens; if both or none are far, the sink does. */
-	c.listener = c.links[END_SOURCE].far && !c.links[END_SINK].far ? END_SOURCE : END_SINK;
+	c.listener = c.pipes[END_SOURCE].far && !c.pipes[END_SINK].far ? END_SOURCE : END_SINK;
 	share_begin(&c);
 	rc = start_both_ends(&c);
 	share_end(&c);
@@ -507,16 +508,16 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 		goto out;
 	}
 	while (!is_timed_out(&c)) {
-		if ((c.links[0].gone || c.links[0].has_verdict) &&
-		    (c.links[1].gone || c.links[1].has_verdict))
+		if ((c.pipes[0].gone || c.pipes[0].has_verdict) &&
+		    (c.pipes[1].gone || c.pipes[1].has_verdict))
 			break;
 		run_iteration(&c);
 	}
 	if (!c.cause.code && !is_all_done(&c)) {
-		int i = c.links[END_SOURCE].has_verdict ? END_SINK : END_SOURCE;
+		int i = c.pipes[END_SOURCE].has_verdict ? END_SINK : END_SOURCE;
 
 		fail_as(OUT_PEER_LOST, "the %s on %s reported no result in time",
-			i == END_SOURCE ? "source" : "sink", c.links[i].name);
+			i == END_SOURCE ? "source" : "sink", c.pipes[i].name);
 		conductor_record_failure(&c, failed(), "");
 	}
 out:

@@ -50,7 +50,7 @@ static int take_verdict(struct conductor *c, struct end_pipe *l, const struct fr
 	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
 	/* Failures on this host are printed without a host name. */
 	for (int i = 0; i < 2; i++) {
-		if (!c->links[i].far && strcmp(l->verdict.host, c->links[i].name) == 0)
+		if (!c->pipes[i].far && strcmp(l->verdict.host, c->pipes[i].name) == 0)
 			l->verdict.host[0] = '\0';
 	}
 	if (!l->relayed_frame && !c->job->measure && !conductor_other(c, l)->has_verdict)
@@ -74,7 +74,7 @@ static int announce_detour_port(void *ctx, unsigned port, const char *why)
 /* Routes the lanes over ssh, to the end that listened first. */
 static int take_detour(struct conductor *c, const char *why)
 {
-	struct end_pipe *to = &c->links[c->listener];
+	struct end_pipe *to = &c->pipes[c->listener];
 	struct end_pipe *from = conductor_other(c, to);
 	const char *through = from->far && to->far ? ", through this host" : "";
 	struct detour_way way = {
@@ -135,7 +135,7 @@ static int take_listening(struct conductor *c, struct end_pipe *l, const struct 
 		return -1;
 	l->loopback_port = m.port;
 	/* --transport=ssh or -3: no other route is tried first. */
-	return conductor_wants_ssh(c) && l == &c->links[c->listener] ? take_detour(c, "") : 0;
+	return conductor_wants_ssh(c) && l == &c->pipes[c->listener] ? take_detour(c, "") : 0;
 }
 
 static int take_event(const struct frame *f)
@@ -154,7 +154,7 @@ static int take_target_name(struct conductor *c, const struct end_pipe *l, const
 
 	if (msg_want_decode(f, &m))
 		return -1;
-	if (!c->job->added || l != &c->links[END_SINK])
+	if (!c->job->added || l != &c->pipes[END_SINK])
 		return fail_as(OUT_PROTOCOL, "%s sent an unexpected TAKEN", l->name);
 	return taken_add(c->job->added, m.name);
 }

@@ -9,7 +9,7 @@
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/detour.h"
 #include "cmd/conductor/end_pipe.h"
-#include "cmd/conductor/start_send.h"
+#include "cmd/conductor/orders_send.h"
 
 enum {
 	CANCEL_MS = 1500, /* time for the ends to exit after a signal */
@@ -22,7 +22,7 @@ enum {
 
 struct conductor {
 	const struct conductor_job *job;
-	struct end_pipe links[2];
+	struct end_pipe pipes[2];
 	int listener; /* the end that listens first */
 	struct detour *detour;
 	bool detoured;
@@ -30,7 +30,7 @@ struct conductor {
 	char cause_host[HOST_MAX];
 	int signo;
 	uint64_t deadline_ms; /* when the ends are terminated; 0: never */
-	struct start_send orders;
+	struct orders_send orders;
 	struct name_list *list; /* while the list is being read, else NULL */
 };
 

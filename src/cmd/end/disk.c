@@ -4,16 +4,16 @@
 #include "base/fail.h"
 #include "copy/measure/probe.h"
 
-int disk_open(const struct start *e, const struct stopper *stopper, struct scratch *s)
+int disk_open(const struct orders *e, const struct stopper *stopper, struct scratch *s)
 {
 	const struct msg_start *m = &e->m;
-	bool expand = start_has(e, START_FAR);
+	bool expand = orders_have(e, START_FAR);
 
 	*s = (struct scratch){.fd = -1};
-	if (!start_has(e, START_SCRATCH) && !start_has(e, START_PROBE))
+	if (!orders_have(e, START_SCRATCH) && !orders_have(e, START_PROBE))
 		return 0;
 	/* While the other end's disk is probed, this end is idle. */
-	if (start_has(e, START_PROBE) &&
+	if (orders_have(e, START_PROBE) &&
 	    (m->role == ROLE_SOURCE ? e->want_count == 0 : m->target[0] == '\0'))
 		return 0;
 	if (m->role == ROLE_SINK)
@@ -28,7 +28,7 @@ struct stream disk_stream(const struct scratch *s)
 	return (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
 }
 
-int disk_probe(const struct start *e, const struct scratch *s, struct tally *t,
+int disk_probe(const struct orders *e, const struct scratch *s, struct tally *t,
 	       void (*tick)(void *ctx), void *ctx)
 {
 	const struct msg_start *m = &e->m;

@@ -66,12 +66,12 @@ static int receive_orders(struct end *e)
 	struct frame f;
 	int rc;
 
-	if (await_frame(e, &f) || start_begin(&e->work.start, &f))
+	if (await_frame(e, &f) || orders_begin(&e->work.orders, &f))
 		return -1;
 	do {
-		rc = await_frame(e, &f) ? -1 : start_take(&e->work.start, &f);
+		rc = await_frame(e, &f) ? -1 : orders_take(&e->work.orders, &f);
 	} while (rc == 0);
-	/* start_begin() decoded START's secret on the stack. */
+	/* orders_begin() decoded START's secret on the stack. */
 	wipe_stack();
 	return rc < 0 ? -1 : 0;
 }
@@ -152,7 +152,7 @@ static void send_updates(void *ctx, bool asked)
 	pthread_mutex_lock(&e->work.watch.lock);
 	if (e->work.session) {
 		send_notes(e);
-		if (start_has(&e->work.start, START_PROGRESS))
+		if (orders_have(&e->work.orders, START_PROGRESS))
 			send_progress(e);
 	}
 	pthread_mutex_unlock(&e->work.watch.lock);
@@ -165,7 +165,7 @@ static uint64_t warm_bytes(struct end *e)
 	const struct lane *l = session_lane(e->work.session, 0);
 	uint64_t all =
 		(uint64_t)session_lanes(e->work.session) * lane_depth(l) * lane_block_size(l);
-	uint64_t half = e->work.start.m.memory_bytes / 2;
+	uint64_t half = e->work.orders.m.memory_bytes / 2;
 
 	return all < half ? all : half;
 }
@@ -185,7 +185,7 @@ static void send_verdict(struct end *e, const struct failure *f, const char *hos
 	v->code = f ? (uint8_t)f->code : OUT_DONE;
 	if (f) {
 		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
-		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->work.start.m.host);
+		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->work.orders.m.host);
 	}
 	msg_verdict_encode(&w, v);
 	send_to_conductor(e, MSG_VERDICT, &w);
@@ -212,10 +212,10 @@ static void on_file(void *ctx, const char *name, const struct failure *f)
 
 static int run_role(struct end *e)
 {
-	if (start_has(&e->work.start, START_MEMORY))
+	if (orders_have(&e->work.orders, START_MEMORY))
 		e->work.tally.warm = warm_bytes(e);
-	if (e->work.start.m.role == ROLE_SOURCE) {
-		struct source_opts so = start_source(&e->work.start);
+	if (e->work.orders.m.role == ROLE_SOURCE) {
+		struct source_opts so = orders_source_opts(&e->work.orders);
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
@@ -223,7 +223,7 @@ static int run_role(struct end *e)
 		return source_run(e->work.copy, e->work.session, &so, &e->work.tally,
 				  &e->work.result);
 	} else {
-		struct sink_opts so = start_sink(&e->work.start);
+		struct sink_opts so = orders_sink_opts(&e->work.orders);
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
@@ -253,7 +253,7 @@ static void on_taken(void *ctx, const char *name)
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_want m;
 
-	if (!start_has(&e->work.start, START_SHARED))
+	if (!orders_have(&e->work.orders, START_SHARED))
 		return;
 	snprintf(m.name, sizeof m.name, "%s", name);
 	msg_want_encode(&w, &m);
@@ -284,7 +284,7 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	atomic_store(&e->work.opened, true);
 	rc = session_open(ch, before, len, &so, host, &s);
 	explicit_bzero(so.secret, sizeof so.secret);
-	explicit_bzero(e->work.start.m.secret, sizeof e->work.start.m.secret);
+	explicit_bzero(e->work.orders.m.secret, sizeof e->work.orders.m.secret);
 	framer_wipe(&e->framer); /* it held START; the session has a copy of the rest */
 	if (!rc)
 		publish_session(e, s);
@@ -327,8 +327,8 @@ static int run_probe(struct end *e)
 	struct msg_verdict *v = &e->work.verdict;
 	struct failure f;
 
-	if (disk_open(&e->work.start, &stopper, &e->disk) ||
-	    disk_probe(&e->work.start, &e->disk, &e->work.tally, read_cancel, e)) {
+	if (disk_open(&e->work.orders, &stopper, &e->disk) ||
+	    disk_probe(&e->work.orders, &e->disk, &e->work.tally, read_cancel, e)) {
 		f = *failed();
 		send_verdict(e, &f, "");
 		return fail_again(&f);
@@ -354,9 +354,9 @@ static int run_end_work(void *ctx)
 	e->work.result.on_event = on_event;
 	e->work.result.on_taken = on_taken;
 	e->work.result.ctx = e;
-	if (start_has(&e->work.start, START_PROBE))
+	if (orders_have(&e->work.orders, START_PROBE))
 		return run_probe(e);
-	if (disk_open(&e->work.start, &stopper, &e->disk) || end_work_begin(&e->work) ||
+	if (disk_open(&e->work.orders, &stopper, &e->disk) || end_work_begin(&e->work) ||
 	    open_end_session(e, host)) {
 		f = *failed();
 		send_verdict(e, &f, host);
@@ -434,7 +434,7 @@ static void end_free(struct end *e)
 	channel_free(e->channel);
 	close_fd(e->last_out);
 	framer_wipe(&e->framer);
-	start_free(&e->work.start);
+	orders_free(&e->work.orders);
 }
 
 static int clone_socket;
@@ -465,7 +465,7 @@ int end_run(int in, int out, bool far)
 		end_free(&e);
 		return (int)f.code;
 	}
-	set_log(&e.work.start.m);
+	set_log(&e.work.orders.m);
 	e.work.watch.work = run_end_work;
 	e.work.watch.tick = send_updates;
 	e.work.watch.tick_ms = UPDATE_MS;

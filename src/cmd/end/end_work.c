@@ -25,27 +25,27 @@ static void pass_failure_to_copy(void *ctx)
 
 void end_work_session(struct end_work *w, struct session_opts *so)
 {
-	const struct msg_start *m = &w->start.m;
+	const struct msg_start *m = &w->orders.m;
 
 	*so = (struct session_opts){
 		.role = m->role,
 		.want = m->want,
-		.listens = start_has(&w->start, START_LISTENS),
+		.listens = orders_have(&w->orders, START_LISTENS),
 		.lanes = m->lanes,
 		.depth = m->depth,
 		.block_size = m->block_size,
 		.memory = m->memory,
 		.rdma_op = m->rdma_op,
 		.rails = m->rails,
-		.unchecked = start_unchecked(&w->start),
+		.unchecked = orders_unchecked(&w->orders),
 		.bwlimit = m->bwlimit,
 		.timeout_ms = (int)m->timeout_ms,
 		.connect_timeout_ms = (int)m->connect_timeout_ms,
 		.port_lo = m->port_lo,
 		.port_hi = m->port_hi,
-		.family = start_has(&w->start, START_IPV4)   ? AF_INET
-			  : start_has(&w->start, START_IPV6) ? AF_INET6
-							     : 0,
+		.family = orders_have(&w->orders, START_IPV4)   ? AF_INET
+			  : orders_have(&w->orders, START_IPV6) ? AF_INET6
+								: 0,
 		.on_frame = pass_frame_to_copy,
 		.on_fail = pass_failure_to_copy,
 		.ctx = w,
@@ -59,7 +59,7 @@ void end_work_session(struct end_work *w, struct session_opts *so)
 
 int end_work_begin(struct end_work *w)
 {
-	bool source = w->start.m.role == ROLE_SOURCE;
+	bool source = w->orders.m.role == ROLE_SOURCE;
 
 	return copy_new(source ? &source_role : &sink_role, &w->copy);
 }
@@ -76,7 +76,7 @@ void end_work_gather(struct end_work *w)
 	v->counts = w->result.counts;
 	if (w->tally.first_ns)
 		v->ns = clock_ns() - w->tally.first_ns;
-	if (start_has(&w->start, START_MEMORY))
+	if (orders_have(&w->orders, START_MEMORY))
 		v->total.bytes = w->tally.bytes - w->tally.first_bytes;
 }
 

@@ -8,12 +8,12 @@
  */
 
 #include <stdatomic.h>
-#include "cmd/end/start_recv.h"
+#include "cmd/end/orders.h"
 #include "cmd/process/watch.h"
 #include "session/session.h"
 
 struct end_work {
-	struct start start;
+	struct orders orders;
 	struct copy *copy;
 	atomic_bool opened; /* from then on a failure of the session is a failure of the copy */
 	struct session *session; /* while frames can be sent over it */

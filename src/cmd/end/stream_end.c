@@ -12,7 +12,7 @@
 #include "base/worker.h"
 #include "cmd/cli/amount.h"
 #include "cmd/cli/target.h"
-#include "cmd/end/start_make.h"
+#include "cmd/end/start_message.h"
 #include "cmd/process/process.h"
 #include "session/channel/openssl.h"
 
@@ -20,7 +20,7 @@ enum { COMMAND_EXIT_MS = 200, RETRY_MS = 100 };
 
 static bool is_source_end(const struct stream_end *e)
 {
-	return e->work.start.m.role == ROLE_SOURCE;
+	return e->work.orders.m.role == ROLE_SOURCE;
 }
 
 /* ---- the key --------------------------------------------------------------------------- */
@@ -324,16 +324,16 @@ static void report_result(struct stream_end *e, bool stdout_is_data)
 /* Makes the START that a conductor would send. */
 static int make_start(struct stream_end *e, enum role role)
 {
-	struct msg_start *m = &e->work.start.m;
+	struct msg_start *m = &e->work.orders.m;
 
-	if (start_make(&e->options, m))
+	if (start_message_make(&e->options, m))
 		return -1;
 	m->role = role;
 	if (role == ROLE_SINK)
 		m->flags |= START_LISTENS;
 	gethostname(m->host, sizeof m->host - 1);
 	snprintf(m->address, sizeof m->address, "%s", e->options.address);
-	start_settle(&e->work.start);
+	orders_settle(&e->work.orders);
 	return 0;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/conductor/start_send.h"
+#include "cmd/conductor/orders_send.h"
 
 #include <string.h>
 #include "base/fail.h"
 #include "base/random.h"
-#include "cmd/end/start_make.h"
+#include "cmd/end/start_message.h"
 #include "session/channel/key.h"
 
-static uint64_t end_flags(const struct start_send *d, int i)
+static uint64_t end_flags(const struct orders_send *d, int i)
 {
 	const struct options *o = d->job->o;
 	bool stdio = i == END_SOURCE ? d->job->source_stdio : d->job->sink_stdio;
@@ -20,7 +20,7 @@ static uint64_t end_flags(const struct start_send *d, int i)
 		{d->job->taken != NULL, START_SHARED},
 		{stdio, START_STDIO},
 		{true, START_PROGRESS},
-		{d->links[i].far, START_FAR},
+		{d->pipes[i].far, START_FAR},
 		{o->files_from != NULL, START_FILES_FROM},
 	};
 	uint64_t all = 0;
@@ -30,17 +30,17 @@ static uint64_t end_flags(const struct start_send *d, int i)
 	return all;
 }
 
-static int send_start(const struct start_send *d, int i, const uint8_t secret[static LANE_SECRET])
+static int send_start(const struct orders_send *d, int i, const uint8_t secret[static LANE_SECRET])
 {
 	const struct options *o = d->job->o;
 	const struct measure *measure = d->job->measure;
-	struct end_pipe *l = &d->links[i];
+	struct end_pipe *l = &d->pipes[i];
 	static uint8_t body[FRAME_BODY_MAX];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_start m;
 	int rc;
 
-	if (start_make(o, &m))
+	if (start_message_make(o, &m))
 		return -1;
 	m.role = i == END_SOURCE ? ROLE_SOURCE : ROLE_SINK;
 	if (d->over_ssh)
@@ -52,7 +52,7 @@ static int send_start(const struct start_send *d, int i, const uint8_t secret[st
 	}
 	memcpy(m.secret, secret, sizeof m.secret);
 	snprintf(m.host, sizeof m.host, "%s", l->name);
-	snprintf(m.peer, sizeof m.peer, "%s", d->links[1 - i].name);
+	snprintf(m.peer, sizeof m.peer, "%s", d->pipes[1 - i].name);
 	if (d->listener == i)
 		snprintf(m.address, sizeof m.address, "%s", o->address);
 	if (i == END_SINK)
@@ -65,7 +65,7 @@ static int send_start(const struct start_send *d, int i, const uint8_t secret[st
 	return rc;
 }
 
-static int send_wants(const struct start_send *d, int i)
+static int send_wants(const struct orders_send *d, int i)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 
@@ -77,13 +77,13 @@ static int send_wants(const struct start_send *d, int i)
 		    sizeof m.name)
 			return fail_as(OUT_USAGE, "%s: the name is too long", d->job->names[k]);
 		msg_want_encode(&w, &m);
-		if (end_pipe_send(&d->links[i], MSG_WANT, body, w.used))
+		if (end_pipe_send(&d->pipes[i], MSG_WANT, body, w.used))
 			return -1;
 	}
 	return 0;
 }
 
-static int send_rules(const struct start_send *d, int i)
+static int send_rules(const struct orders_send *d, int i)
 {
 	static uint8_t body[FRAME_BODY_MAX];
 	static struct msg_rule m;
@@ -95,14 +95,14 @@ static int send_rules(const struct start_send *d, int i)
 		m.include = r->include;
 		snprintf(m.pattern, sizeof m.pattern, "%s", r->pattern);
 		msg_rule_encode(&w, &m);
-		if (end_pipe_send(&d->links[i], MSG_RULE, body, w.used))
+		if (end_pipe_send(&d->pipes[i], MSG_RULE, body, w.used))
 			return -1;
 	}
 	return 0;
 }
 
 /* Sends the names that earlier sessions put into the target. */
-static int send_taken(const struct start_send *d)
+static int send_taken(const struct orders_send *d)
 {
 	static uint8_t body[NAME_MAX_WIRE + 16];
 	const struct taken *t = d->job->taken;
@@ -113,13 +113,13 @@ static int send_taken(const struct start_send *d)
 
 		snprintf(m.name, sizeof m.name, "%s", t->names[k]);
 		msg_want_encode(&w, &m);
-		if (end_pipe_send(&d->links[END_SINK], MSG_TAKEN, body, w.used))
+		if (end_pipe_send(&d->pipes[END_SINK], MSG_TAKEN, body, w.used))
 			return -1;
 	}
 	return 0;
 }
 
-int start_send_all(const struct start_send *d)
+int orders_send_all(const struct orders_send *d)
 {
 	uint8_t secret[LANE_SECRET];
 	int rc = random_bytes(secret, sizeof secret);
@@ -135,7 +135,7 @@ int start_send_all(const struct start_send *d)
 	return rc || send_taken(d) ? -1 : 0;
 }
 
-int start_send_listed(const struct start_send *d, const char *name)
+int orders_send_listed(const struct orders_send *d, const char *name)
 {
 	static uint8_t body[NAME_MAX_WIRE + 16];
 	struct writer w = writer_of(body, sizeof body);
@@ -144,16 +144,16 @@ int start_send_listed(const struct start_send *d, const char *name)
 	snprintf(m.name, sizeof m.name, "%s", name);
 	msg_want_encode(&w, &m);
 	for (int i = 0; i < 2; i++) {
-		if (end_pipe_send(&d->links[i], MSG_LISTED, body, w.used))
+		if (end_pipe_send(&d->pipes[i], MSG_LISTED, body, w.used))
 			return -1;
 	}
 	return 0;
 }
 
-int start_send_go(const struct start_send *d)
+int orders_send_go(const struct orders_send *d)
 {
 	for (int i = 0; i < 2; i++) {
-		if (end_pipe_send(&d->links[i], MSG_GO, NULL, 0))
+		if (end_pipe_send(&d->pipes[i], MSG_GO, NULL, 0))
 			return -1;
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/end/start_make.h"
+#include "cmd/end/start_message.h"
 
 #include "base/fail.h"
 
@@ -26,7 +26,7 @@ static int copy_texts(const struct rules *r, struct msg_start *m)
 	return 0;
 }
 
-int start_make(const struct options *o, struct msg_start *m)
+int start_message_make(const struct options *o, struct msg_start *m)
 {
 	const struct rules rules = options_rules(o);
 

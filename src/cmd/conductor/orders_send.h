@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CONDUCTOR_START_SEND_H
-#define CMD_CONDUCTOR_START_SEND_H
+#ifndef CMD_CONDUCTOR_ORDERS_SEND_H
+#define CMD_CONDUCTOR_ORDERS_SEND_H
 
 /*
  * Sends a conductor's orders to its two ends: START with a fresh secret, names, patterns, the names
@@ -10,17 +10,17 @@
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/end_pipe.h"
 
-struct start_send {
+struct orders_send {
 	const struct conductor_job *job;
-	struct end_pipe *links; /* both: END_SOURCE, END_SINK */
+	struct end_pipe *pipes; /* both: END_SOURCE, END_SINK */
 	int listener; /* the end that listens first */
 	bool over_ssh; /* lanes use ssh */
 };
 /* Sends everything before the listed names. Returns 0, or -1 with a failure. */
-int start_send_all(const struct start_send *d);
+int orders_send_all(const struct orders_send *d);
 /* Sends one name of --files-from. */
-int start_send_listed(const struct start_send *d, const char *name);
+int orders_send_listed(const struct orders_send *d, const char *name);
 /* Sends GO: the orders are complete. */
-int start_send_go(const struct start_send *d);
+int orders_send_go(const struct orders_send *d);
 
 #endif

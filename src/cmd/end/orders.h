@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_END_START_RECV_H
-#define CMD_END_START_RECV_H
+#ifndef CMD_END_ORDERS_H
+#define CMD_END_ORDERS_H
 
 /*
  * Receives the orders of a conductor to an end: START and all frames up to GO, in the form that
@@ -12,7 +12,7 @@
 #include "copy/source/source_run.h"
 #include "protocol/message.h"
 
-struct start {
+struct orders {
 	struct msg_start m;
 	char **wants; /* the SRCs */
 	unsigned want_count;
@@ -27,25 +27,25 @@ struct start {
 };
 
 /* Handles START. Returns 0, or -1 with a failure. */
-int start_begin(struct start *e, const struct frame *f);
+int orders_begin(struct orders *o, const struct frame *f);
 /* Handles a frame after START. Returns 1 if it was GO and the orders are complete; 0; -1 with a
  * failure. */
-int start_take(struct start *e, const struct frame *f);
-/* For an end without a conductor, with only a START: the caller has filled in e->m. */
-void start_settle(struct start *e);
-void start_free(struct start *e);
+int orders_take(struct orders *o, const struct frame *f);
+/* For an end without a conductor, with only a START: the caller has filled in o->m. */
+void orders_settle(struct orders *o);
+void orders_free(struct orders *o);
 
-static inline bool start_has(const struct start *e, uint64_t start_flag)
+static inline bool orders_have(const struct orders *o, uint64_t start_flag)
 {
-	return e->m.flags & start_flag;
+	return o->m.flags & start_flag;
 }
 /* Hashes may be left out only if the source generates the data and the sink discards it. */
-static inline bool start_unchecked(const struct start *e)
+static inline bool orders_unchecked(const struct orders *o)
 {
-	return start_has(e, START_UNCHECKED) && start_has(e, START_MEMORY);
+	return orders_have(o, START_UNCHECKED) && orders_have(o, START_MEMORY);
 }
-/* Both results borrow from e. */
-struct source_opts start_source(const struct start *e);
-struct sink_opts start_sink(const struct start *e);
+/* Both results borrow from o. */
+struct source_opts orders_source_opts(const struct orders *o);
+struct sink_opts orders_sink_opts(const struct orders *o);
 
 #endif
