@@ -21,7 +21,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct framer framer;
-static struct orders errand;
+static struct orders orders;
 
 /* A channel that says these bytes; the other end in *peer. */
 static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t piece, int *peer)
@@ -52,9 +52,9 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 	expect(from->count == to->count && from->rules == to->rules);
 	for (unsigned i = 0; i < from->count; i++)
 		expect(from->names[i] && strlen(from->names[i]) < NAME_MAX_WIRE);
-	expect(errand.m.lanes <= LANE_COUNT_MAX && errand.m.depth <= LANE_DEPTH_MAX);
-	expect(errand.m.block_size == 0 ||
-	       (errand.m.block_size >= LANE_BLOCK_MIN && errand.m.block_size <= LANE_BLOCK_MAX));
+	expect(orders.m.lanes <= LANE_COUNT_MAX && orders.m.depth <= LANE_DEPTH_MAX);
+	expect(orders.m.block_size == 0 ||
+	       (orders.m.block_size >= LANE_BLOCK_MIN && orders.m.block_size <= LANE_BLOCK_MAX));
 	expect(from->rules->digest < CONTENT_DIGESTS);
 	if (modes_parse(from->rules->chmod, &m) == 0)
 		modes_free(m);
@@ -62,17 +62,17 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 		expect(failed()->code == OUT_USAGE);
 }
 
-/* What is read is taken: 1 with an errand, or why not. */
-static int take_errand(struct channel *ch)
+/* What is read is taken: 1 with orders that are complete, else -1. */
+static int take_orders(struct channel *ch)
 {
 	struct frame f;
 	int rc = frame_read(ch, &framer, clock_ms() + 1, &f);
 
-	if (rc <= 0 || orders_begin(&errand, &f))
+	if (rc <= 0 || orders_begin(&orders, &f))
 		return -1;
 	do {
 		rc = frame_read(ch, &framer, clock_ms() + 1, &f);
-		rc = rc <= 0 ? -1 : orders_take(&errand, &f);
+		rc = rc <= 0 ? -1 : orders_take(&orders, &f);
 	} while (rc == 0);
 	return rc;
 }
@@ -107,18 +107,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1 || size > INPUT_MAX)
 		return -1;
 	framer_init(&framer);
-	memset(&errand, 0, sizeof errand);
+	memset(&orders, 0, sizeof orders);
 	ch = channel_saying(data + 1, size - 1, 1 + (data[0] & (SILENCE - 1)) * 8, &peer);
 	if (!(data[0] & SILENCE))
 		shutdown(peer, SHUT_WR);
-	if (take_errand(ch) > 0) {
-		struct source_opts from = orders_source_opts(&errand);
-		struct sink_opts to = orders_sink_opts(&errand);
+	if (take_orders(ch) > 0) {
+		struct source_opts from = orders_source_opts(&orders);
+		struct sink_opts to = orders_sink_opts(&orders);
 
 		expect_bounds(&from, &to);
 	}
 	answer(ch, peer);
-	orders_free(&errand);
+	orders_free(&orders);
 	framer_wipe(&framer);
 	channel_free(ch);
 	return 0;
