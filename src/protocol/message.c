@@ -413,11 +413,11 @@ int msg_cells_decode(const struct frame *f, struct msg_cells *m)
 	m->file = take_u32(&d.r);
 	decoder_require(&d, m->file != 0, "file");
 	m->pos = take_u64(&d.r);
-	decoder_require(&d, m->pos % CELL_WIRE == 0 && m->pos <= INT64_MAX, "pos");
+	decoder_require(&d, m->pos % CELL == 0 && m->pos <= INT64_MAX, "pos");
 	m->count = take_count(&d, CELLS_MAX);
-	/* The last cell may be shorter than CELL_WIRE, but it begins below the largest file size.
+	/* The last cell may be shorter than CELL, but it begins below the largest file size.
 	 */
-	decoder_require(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL_WIRE <= INT64_MAX,
+	decoder_require(&d, d.wrong || m->pos + (uint64_t)(m->count - 1) * CELL <= INT64_MAX,
 			"count");
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {
 		m->digest[i][0] = take_u64(&d.r);

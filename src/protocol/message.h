@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include "base/cursor.h"
 #include "base/fail.h"
+#include "lane/cell_hash.h"
 #include "lane/head.h"
 
 enum {
@@ -29,7 +30,6 @@ enum {
 	TEXT_MAX = 1024,
 	OFFER_MAX = 16, /* addresses per transport in an OFFER */
 	NONCE_SIZE = 32,
-	CELL_WIRE = 256 << 10, /* bytes of a file that have their own digest */
 };
 
 enum message_type {

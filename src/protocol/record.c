@@ -186,6 +186,42 @@ static int record_hole_decode(struct decoder *d, struct record_hole *r)
 	return decoder_finish(d);
 }
 
+void record_have_encode(struct writer *w, const struct record_have *r)
+{
+	struct open_record o = record_begin(w, RECORD_HAVE);
+
+	put_u32(w, r->id);
+	put_u64(w, r->pos);
+	put_u64(w, r->len);
+	record_finish(w, o);
+}
+
+static int record_have_decode(struct decoder *d, struct record_have *r)
+{
+	r->id = take_u32(&d->r);
+	decoder_require(d, r->id != 0, "id");
+	r->pos = take_u64(&d->r);
+	decoder_require(d, r->pos <= INT64_MAX && r->pos % CELL == 0, "pos");
+	r->len = take_u64(&d->r);
+	decoder_require(d, r->len > 0 && r->len <= (uint64_t)INT64_MAX - r->pos, "len");
+	return decoder_finish(d);
+}
+
+void record_same_encode(struct writer *w, const struct record_same *r)
+{
+	struct open_record o = record_begin(w, RECORD_SAME);
+
+	put_u32(w, r->id);
+	record_finish(w, o);
+}
+
+static int record_same_decode(struct decoder *d, struct record_same *r)
+{
+	r->id = take_u32(&d->r);
+	decoder_require(d, r->id != 0, "id");
+	return decoder_finish(d);
+}
+
 void record_file_end_encode(struct writer *w, const struct record_file_end *r)
 {
 	struct open_record o = record_begin(w, RECORD_FILE_END);

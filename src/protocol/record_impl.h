@@ -2,7 +2,7 @@
 #ifndef PROTOCOL_RECORD_IMPL_H
 #define PROTOCOL_RECORD_IMPL_H
 
-/* Shared by record.c and record_tree.c only. */
+/* Shared by record.c and record_metadata.c only. */
 
 #include "protocol/decoder.h"
 
@@ -23,9 +23,7 @@ void component_take(struct decoder *d, char name[static NAME_ROOM]);
 int record_dir_decode(struct decoder *d, struct record_dir *r);
 int record_owner_decode(struct decoder *d, struct record_owner *r);
 int record_xattr_decode(struct decoder *d, struct record_xattr *r);
-int record_have_decode(struct decoder *d, struct record_have *r);
 int record_origin_decode(struct decoder *d, struct record_origin *r);
-int record_same_decode(struct decoder *d, struct record_same *r);
 int record_keep_decode(struct decoder *d, struct record_keep *r);
 
 #endif

@@ -202,9 +202,9 @@ static void each_field_has_its_range(void **state)
 		{MSG_ANSWERS, 11, 1, 7, "answer"},
 		{MSG_CELLS, 0, 4, 0, "file"},
 		{MSG_CELLS, 4, 4, 1, "pos"},
-		{MSG_CELLS, 4, 4, CELL_WIRE / 2, "pos"},
+		{MSG_CELLS, 4, 4, CELL / 2, "pos"},
 		{MSG_CELLS, 4, 8, 1ull << 63, "pos"},
-		{MSG_CELLS, 4, 8, INT64_MAX + 1ull - CELL_WIRE, "count"},
+		{MSG_CELLS, 4, 8, INT64_MAX + 1ull - CELL, "count"},
 		{MSG_CELLS, 12, 2, 0, "count"},
 		{MSG_CELLS, 12, 2, CELLS_MAX + 1, "count"},
 		{MSG_END, 56, 1, 2, "incomplete"},
@@ -508,10 +508,10 @@ static void attribute_pieces_fit_their_value(void **state)
 static void have_names_whole_cells(void **state)
 {
 	static const uint64_t wrong[][2] = {
-		{1, CELL_WIRE},  {CELL_WIRE / 2, 1}, {0, 0},
-		{1ull << 63, 1}, {0, 1ull << 63},    {INT64_MAX + 1ull - CELL_WIRE, CELL_WIRE},
+		{1, CELL},       {CELL / 2, 1},   {0, 0},
+		{1ull << 63, 1}, {0, 1ull << 63}, {INT64_MAX + 1ull - CELL, CELL},
 	};
-	struct record r = {.type = RECORD_HAVE, .have = {.id = 5, .pos = CELL_WIRE, .len = 1}};
+	struct record r = {.type = RECORD_HAVE, .have = {.id = 5, .pos = CELL, .len = 1}};
 
 	(void)state;
 	takes(&r);

@@ -187,8 +187,7 @@ static inline void sample_cells(enum sample_size size, struct writer *w)
 
 	m.file = OF(1, 0x01020304, UINT32_MAX);
 	m.count = OF(1, 2, CELLS_MAX);
-	m.pos = OF(0, 0x0102030405080000,
-		   INT64_MAX + UINT64_C(1) - CELLS_MAX * (uint64_t)CELL_WIRE);
+	m.pos = OF(0, 0x0102030405080000, INT64_MAX + UINT64_C(1) - CELLS_MAX * (uint64_t)CELL);
 	for (unsigned i = 0; i < m.count; i++) {
 		m.digest[i][0] = OF(0, UINT64_C(0x3132333435363738) + i, UINT64_MAX - i);
 		m.digest[i][1] = OF(0, UINT64_C(0x4142434445464748) + i, UINT64_MAX - i);
@@ -502,8 +501,8 @@ static inline void sample_pieces(enum sample_size size, struct writer *w)
 	};
 	struct record_have have = {
 		.id = sample_id(size),
-		.pos = OF(0, 0x0102030405080000, INT64_MAX + UINT64_C(1) - CELL_WIRE),
-		.len = OF(1, 0x1112131415161718, CELL_WIRE - 1),
+		.pos = OF(0, 0x0102030405080000, INT64_MAX + UINT64_C(1) - CELL),
+		.len = OF(1, 0x1112131415161718, CELL - 1),
 	};
 	struct record_same same = {.id = sample_id(size)};
 	struct record_file_end end = {
