@@ -3,7 +3,7 @@
 /* Accepts only what the user asked for. */
 
 #include "copy/names/name.h"
-#include "copy/sink/sink.h"
+#include "copy/sink/sink_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * is short and takes the copy's lock once.
  */
 
-#include "copy/sink/sink.h"
+#include "copy/sink/sink_impl.h"
 
 #include <string.h>
 #include "base/fail.h"

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "copy/sink/sink.h"
+#include "copy/sink/sink_impl.h"
 
 enum {
 	GAP_TIMEOUTS = 4, /* session timeouts without a byte before the peer is at fault */

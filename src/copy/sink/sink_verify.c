@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/sink/sink.h"
+#include "copy/sink/sink_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

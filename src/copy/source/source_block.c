@@ -3,7 +3,7 @@
 /* The block that a lane fills.  A file is published to other threads right before its block is
  * sent. */
 
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include <string.h>
 #include "base/clock.h"

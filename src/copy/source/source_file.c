@@ -11,7 +11,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/worker.h"
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 enum {
 	BLOCK_UNIT = 512, /* of st_blocks */

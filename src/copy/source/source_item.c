@@ -4,7 +4,7 @@
  * keeps it aside, or leaves it out. */
 
 #include "copy/names/name.h"
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 /* Files that do not fit whole into one block, from their first piece to their FILE_END. */
 
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include "base/fail.h"
 

@@ -3,7 +3,7 @@
 /* The records that describe things besides files: directories and where they come from, owners,
  * attributes. */
 
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

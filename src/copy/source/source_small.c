@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include <string.h>
 #include "base/fail.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
-#include "copy/sink/sink.h"
+#include "copy/sink/sink_impl.h"
 
 /* What --verify detects when it reads back stored data, on a disk that loses writes. */
 

@@ -2,7 +2,7 @@
 
 /* What the source remembers of ids, inodes and cells; test_copy*.c test the rest of it. */
 
-#include "copy/source/source.h"
+#include "copy/source/source_impl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SOURCE_SOURCE_H
-#define COPY_SOURCE_SOURCE_H
+#ifndef COPY_SOURCE_SOURCE_IMPL_H
+#define COPY_SOURCE_SOURCE_IMPL_H
 
 /*
  * Private header of the source.  The thread of each lane does one job after the other:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SINK_SINK_H
-#define COPY_SINK_SINK_H
+#ifndef COPY_SINK_SINK_IMPL_H
+#define COPY_SINK_SINK_IMPL_H
 
 /*
  * Private header of the sink.  The thread of each lane takes what arrives on it, block by block:
