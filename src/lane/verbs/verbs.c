@@ -80,6 +80,7 @@ static void free_wire(struct verbs *v)
 	if (v->has_qp && !v->request_pending)
 		rdma_disconnect(v->id);
 	verbs_unequip(v);
+	verbs_free(v->stale);
 	if (v->id)
 		rdma_destroy_id(v->id);
 	if (v->events)

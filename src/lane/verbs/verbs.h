@@ -94,7 +94,12 @@ struct verbs {
 	size_t ring_bytes;
 	bool has_qp; /* rdma_create_qp() succeeded */
 	bool established; /* accepting: the event has come */
-	bool may_pass; /* the attempt failed, and another one may succeed soon */
+	/* The attempt failed, and another one may succeed soon, or at once with another queue pair.
+	 */
+	bool may_pass, is_stale;
+	/* The attempt before, if its queue pair was stale. It exists until this one has a queue
+	 * pair, which otherwise could get the same number. */
+	struct verbs *stale;
 	bool armed; /* the next completion will make the channel readable */
 	/* iWARP: our connection request has no answer yet, so nothing can be freed */
 	bool request_pending;

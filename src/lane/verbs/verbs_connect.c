@@ -27,6 +27,7 @@
 enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
+	STALE_MOST = 8, /* attempts with new queue pairs after one was stale */
 };
 
 bool verbs_built(void)
@@ -291,32 +292,49 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 	return await_answer(v, deadline_ms);
 }
 
+static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
+			const union address *to, uint64_t deadline_ms)
+{
+	address_text(to, v->peer, sizeof v->peer);
+	if (open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
+		return -1;
+	verbs_set_options(v);
+	if (resolve_route(v, deadline_ms))
+		return -1;
+	name_wire(v);
+	if (verbs_equip(v) || send_request(v, key, deadline_ms))
+		return -1;
+	return exchange_hellos(v, key, deadline_ms);
+}
+
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       const union address *from, const union address *to, uint64_t deadline_ms,
 	       struct wire **out)
 {
-	struct verbs *v;
+	struct verbs *v, *before = NULL;
 	int rc;
 
-	if (verbs_new(l, epoch, &v))
-		return -1;
-	address_text(to, v->peer, sizeof v->peer);
-	if (fault_connect(lane_index(l))) {
-		fail_as(OUT_CONNECT, "connect to %s: failed by an injected fault", v->peer);
-		goto failed;
+	if (fault_connect(lane_index(l)))
+		return fail_as(OUT_CONNECT, "connect to lane %u: failed by an injected fault",
+			       lane_index(l));
+	for (unsigned tries = 0; tries < STALE_MOST; tries++) {
+		if (verbs_new(l, epoch, &v)) {
+			verbs_free(before);
+			return -1;
+		}
+		v->stale = before;
+		if (connect_wire(v, key, from, to, deadline_ms) == 0) {
+			*out = &v->wire;
+			return 0;
+		}
+		if (!v->is_stale || !clock_left(deadline_ms))
+			break;
+		/* The listener has not seen the request, so the epoch is still good. */
+		verbs_release_memory(v);
+		before = v;
+		v = NULL;
 	}
-	if (open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
-		goto failed;
-	verbs_set_options(v);
-	if (resolve_route(v, deadline_ms))
-		goto failed;
-	name_wire(v);
-	if (verbs_equip(v) || send_request(v, key, deadline_ms) ||
-	    exchange_hellos(v, key, deadline_ms))
-		goto failed;
-	*out = &v->wire;
-	return 0;
-failed:
+	v = v ? v : before;
 	rc = v->may_pass ? 1 : -1;
 	verbs_free(v);
 	return rc;

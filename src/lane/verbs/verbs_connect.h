@@ -19,7 +19,7 @@ bool verbs_behind(const union address *addr);
 /*
  * Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
  * chooses). Returns 0; -1 with a failure; or 1 with a failure if another attempt, of a new epoch,
- * may succeed soon: an address or route was not found, or the queue pair's number was in use.
+ * may succeed soon: an address or route was not found.
  * OUT_TRANSPORT: RDMA cannot be used for that address at all. OUT_MEMLOCK: RDMA cannot be used for
  * any address. OUT_CONNECT: no listener, rejected, or no answer.
  */

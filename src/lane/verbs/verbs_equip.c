@@ -234,7 +234,11 @@ int verbs_equip(struct verbs *v)
 {
 	/* Before the memory is registered, because registered pages cannot move. */
 	node_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
-	if (check_device(v) || make_cq(v) || make_qp(v) || make_memory(v))
+	if (check_device(v) || make_cq(v) || make_qp(v))
+		return -1;
+	verbs_free(v->stale);
+	v->stale = NULL;
+	if (make_memory(v))
 		return -1;
 	return post_receives(v);
 }

@@ -64,16 +64,11 @@ int verbs_next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out)
 /* Reject reasons of InfiniBand's connection manager (event status). iWARP reports errnos. */
 enum { REJECT_NO_SERVICE = 8, REJECT_STALE = 10, REJECT_BY_CONSUMER = 28 };
 
-/*
- * Whether another attempt may succeed soon. Stale (IB_CM_REJ_STALE_CONN of ib_cm.h): the other host
- * still knows the number of our queue pair from an earlier connection. An address or route that was
- * not found may be found later.
- */
+/* Whether another attempt may succeed soon: an address or route that was not found may be found
+ * later. */
 static bool may_pass(const struct cm_event *e)
 {
 	switch (e->what) {
-	case RDMA_CM_EVENT_REJECTED:
-		return e->status == REJECT_STALE && !e->why.code;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		return e->status == -EHOSTUNREACH || e->status == -ETIMEDOUT ||
 		       e->status == -EAGAIN;
@@ -126,6 +121,9 @@ static int fail_refused(struct verbs *v, const struct lane_refusal *why)
 int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 {
 	v->may_pass = may_pass(e);
+	/* IB_CM_REJ_STALE_CONN of ib_cm.h: the other host knows the number of our queue pair from
+	 * an earlier connection. */
+	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
